@@ -1,0 +1,93 @@
+#include "provenance.h"
+
+#include <cuda_runtime.h>
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <memory>
+#include <regex>
+
+#include "cuflash/stage.h"
+
+namespace cuflash::bench {
+namespace {
+
+// The first line a command prints, or nothing if it fails.
+std::string output_of(const std::string& command) {
+  std::FILE* pipe = popen((command + " 2>/dev/null").c_str(), "r");
+  if (pipe == nullptr) return "";
+  char line[256] = "";
+  const bool read = std::fgets(line, sizeof line, pipe) != nullptr;
+  const bool good = pclose(pipe) == 0;
+  std::string text = read && good ? line : "";
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+std::string commit() {
+  const std::string git = "git -C '" CUFLASH_SOURCE_DIR "' ";
+  const std::string hash = output_of(git + "rev-parse --short HEAD");
+  if (hash.empty()) return "unknown";
+  return hash + (output_of(git + "status --porcelain").empty() ? "" : "-dirty");
+}
+
+// CUDA writes 12040 for 12.4.
+std::string cuda_version(int version) {
+  return version == 0 ? "none" : fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+#ifdef CUFLASH_SIMT
+constexpr bool kSimt = true;
+#else
+constexpr bool kSimt = false;
+#endif
+
+std::string driver() {
+  int newest_cuda = 0;
+  if (!kSimt) cudaDriverGetVersion(&newest_cuda);
+  if (newest_cuda == 0) return "none";
+  std::ifstream file("/proc/driver/nvidia/version");
+  std::string line;
+  std::getline(file, line);
+  std::smatch match;  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue …"
+  const bool found = std::regex_search(line, match, std::regex(" ([0-9]+\\.[0-9.]+) "));
+  return (found ? match[1].str() + ", " : "") + "knows CUDA " + cuda_version(newest_cuda);
+}
+
+std::string join(int argc, char** argv) {
+  std::string text;
+  for (int i = 0; i < argc; ++i) text += (i ? " " : "") + std::string(argv[i]);
+  return text;
+}
+
+std::string now() {
+  const std::time_t seconds = std::time(nullptr);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&seconds));
+  return text;
+}
+
+}  // namespace
+
+Provenance provenance(int argc, char** argv) {
+  Provenance p;
+  p.device = current_device().name;
+  int runtime = 0;
+  if (!kSimt) cudaRuntimeGetVersion(&runtime);
+  p.driver = driver();
+  p.cuda = cuda_version(runtime);
+  p.backend = kSimt ? "simt" : "cuda";
+#ifdef __clang__
+  p.compiler = "clang " __clang_version__;
+#else
+  p.compiler = "g++ " __VERSION__;
+#endif
+  p.commit = commit();
+  p.command = join(argc, argv);
+  p.date = now();
+  return p;
+}
+
+}  // namespace cuflash::bench

@@ -1,0 +1,25 @@
+// Where a measurement comes from.
+#ifndef CUFLASH_BENCH_PROVENANCE_H_
+#define CUFLASH_BENCH_PROVENANCE_H_
+
+#include <string>
+#include <vector>
+
+namespace cuflash::bench {
+
+struct Provenance {
+  std::string device;    // "NVIDIA H200"
+  std::string driver;    // version of NVIDIA's driver and the newest CUDA it knows
+  std::string cuda;      // version of the CUDA runtime
+  std::string backend;   // "cuda" or "simt"
+  std::string compiler;  // of the host code
+  std::string commit;    // short hash, "-dirty" behind it if files differ from it
+  std::string command;   // the command line
+  std::string date;      // UTC, ISO 8601
+};
+
+Provenance provenance(int argc, char** argv);
+
+}  // namespace cuflash::bench
+
+#endif  // CUFLASH_BENCH_PROVENANCE_H_

@@ -1,0 +1,45 @@
+#include "timing.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "harness/owners.h"
+
+namespace cuflash::bench {
+namespace {
+
+constexpr double kSlowMs = 300.;    // Timed once.
+constexpr double kWarmUpMs = 50.;   // Long enough for the clocks to rise.
+constexpr double kMeasureMs = 500.; // About how long the measurement may take.
+constexpr int kMinCalls = 10, kMaxCalls = 100;
+
+double time_once(harness::Call& call, const harness::Stream& stream) {
+  harness::Event start, stop;
+  start.record(stream);
+  call.queue(stream);
+  stop.record(stream);
+  stop.synchronize();
+  return stop.ms_since(start);
+}
+
+}  // namespace
+
+double median_ms(harness::Call& call) {
+  const harness::Stream stream;
+  // The first call also loads the kernel, so a slow one is timed again.
+  double ms = time_once(call, stream);
+  if (ms > kSlowMs) return time_once(call, stream);
+  double warmed = 0.;
+  while (warmed < kWarmUpMs) {
+    ms = time_once(call, stream);
+    warmed += std::max(ms, 0.1);
+  }
+
+  const int calls = std::clamp(static_cast<int>(kMeasureMs / ms), kMinCalls, kMaxCalls);
+  std::vector<double> times(calls);
+  for (double& time : times) time = time_once(call, stream);
+  std::nth_element(times.begin(), times.begin() + calls / 2, times.end());
+  return times[calls / 2];
+}
+
+}  // namespace cuflash::bench

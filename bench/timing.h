@@ -1,0 +1,19 @@
+// How long a call takes on a GPU. The ladder and bench_stages share this one function.
+#ifndef CUFLASH_BENCH_TIMING_H_
+#define CUFLASH_BENCH_TIMING_H_
+
+#include "harness/call.h"
+
+namespace cuflash::bench {
+
+// What median_ms() does, as a sentence for reports.
+inline constexpr const char* kTimingMethod =
+    "CUDA events, median of 10 to 100 calls after a warm-up, L2 warm; a call over 0.3 s is timed once";
+
+// Milliseconds of one call: the median after a warm-up, by CUDA events, inputs left in L2 by the call
+// before. A call that takes more than 0.3 s is timed once. Throws where there is no GPU.
+double median_ms(harness::Call& call);
+
+}  // namespace cuflash::bench
+
+#endif  // CUFLASH_BENCH_TIMING_H_

@@ -1,0 +1,50 @@
+# NVIDIA GPUs. The architectures are those of each stage (stages/CMakeLists.txt), narrowed to the
+# device's own where there is one; CUFLASH_CUDA_ARCHITECTURES overrules both.
+set(CUFLASH_CUDA_ARCHITECTURES "" CACHE STRING "Architectures to build for, e.g. 75;90")
+if(NOT CMAKE_CUDA_COMPILER)
+  find_program(CMAKE_CUDA_COMPILER nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda/bin
+               DOC "The CUDA compiler")
+endif()
+if(NOT CUFLASH_CUDA_ARCHITECTURES)
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+                  OUTPUT_VARIABLE capability ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+  string(REGEX MATCH "^[0-9]+\\.[0-9]" capability "${capability}")
+  string(REPLACE "." "" CUFLASH_DEVICE_ARCHITECTURE "${capability}")
+endif()
+set(CMAKE_CUDA_ARCHITECTURES 75)  # each stage sets its own
+set(CMAKE_CUDA_STANDARD 17)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+
+target_link_libraries(cuflash_options INTERFACE CUDA::toolkit)
+set(CUFLASH_BACKEND_OBJECTS "")
+set(CUFLASH_BACKEND_LIBRARIES CUDA::cudart_static)
+
+# Compiles the kernels of a target for the architectures that the stage names (75, 80, 90, 90a), or
+# for the ones among them that the device at hand can run. A device newer than all gets PTX.
+function(cuflash_compile_kernels target)
+  set(wanted ${ARGN})
+  if(CUFLASH_CUDA_ARCHITECTURES)
+    set(built "")
+    foreach(architecture ${CUFLASH_CUDA_ARCHITECTURES})
+      if(architecture IN_LIST wanted)
+        list(APPEND built ${architecture}-real)
+      endif()
+    endforeach()
+  elseif(CUFLASH_DEVICE_ARCHITECTURE)
+    set(built "")
+    foreach(architecture ${CUFLASH_DEVICE_ARCHITECTURE} ${CUFLASH_DEVICE_ARCHITECTURE}a)
+      if(architecture IN_LIST wanted)
+        list(APPEND built ${architecture}-real)
+      endif()
+    endforeach()
+  endif()
+  if(NOT built)
+    set(built "")
+    foreach(architecture ${wanted})
+      list(APPEND built ${architecture})
+    endforeach()
+  endif()
+  set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${built}")
+endfunction()

@@ -1,0 +1,78 @@
+// Which stage computes a call: found by name, or chosen for the device at hand.
+#include <cuda_runtime.h>
+
+#include <map>
+#include <mutex>
+
+#include "cuflash/stage.h"
+
+namespace cuflash {
+namespace {
+
+struct Preference {
+  const char* name;
+  const char* reason;
+};
+
+// Fastest first. A stage that is not here runs only when it is asked for by name.
+constexpr Preference kPreferences[] = {
+    {"01_naive", "the only stage so far: every dtype, head_dim and device, in both passes"},
+};
+
+// "01_naive" → "01" and "naive".
+std::string_view number_of(std::string_view name) { return name.substr(0, name.find('_')); }
+std::string_view word_of(std::string_view name) { return name.substr(name.find('_') + 1); }
+
+// Asks the runtime about one device; false, with no error left behind, where it does not answer.
+bool ask(int ordinal, Device& device) {
+  cudaDeviceProp properties;
+  if (cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return false;
+  }
+  device = {properties.name, 10 * properties.major + properties.minor,
+            properties.sharedMemPerBlockOptin};
+  return true;
+}
+
+}  // namespace
+
+const Stage* find_stage(std::string_view name) {
+  if (name.empty()) return nullptr;
+  for (const Stage* stage : stages()) {
+    if (name == stage->name) return stage;
+  }
+  // A number may be shared with a local stage, which comes later in the list. Words are unique:
+  // each is the namespace of its stage.
+  for (const Stage* stage : stages()) {
+    if (name == number_of(stage->name) || name == word_of(stage->name)) return stage;
+  }
+  return nullptr;
+}
+
+const Stage* choose_stage(Pass pass, const Problem& problem, const Device& device) {
+  for (const Preference& preference : kPreferences) {
+    const Stage* stage = find_stage(preference.name);
+    if (stage != nullptr && supports(*stage, pass, problem, device)) return stage;
+  }
+  return nullptr;
+}
+
+Device current_device() {
+  int ordinal = 0;
+  if (cudaGetDevice(&ordinal) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return {};
+  }
+  // Asking takes milliseconds and the answer never changes, so each device is asked once.
+  static std::mutex mutex;
+  static std::map<int, Device> known;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto found = known.find(ordinal);
+  if (found != known.end()) return found->second;
+  Device device;
+  if (ask(ordinal, device)) known[ordinal] = device;
+  return device;
+}
+
+}  // namespace cuflash

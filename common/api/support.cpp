@@ -1,0 +1,92 @@
+// supports(): the only place that decides whether a stage can run a problem on a device.
+#include <utility>
+
+#include "cuflash/stage.h"
+
+namespace cuflash {
+namespace {
+
+// 90 → "9.0", as NVIDIA writes compute capabilities.
+std::string capability(int value) {
+  return std::to_string(value / 10) + "." + std::to_string(value % 10);
+}
+
+Support no(FlashAttentionError error, std::string reason) { return {error, std::move(reason)}; }
+
+// {"f16", "bf16"} → "f16 and bf16".
+std::string listed(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) text += i + 1 < words.size() ? ", " : " and ";
+    text += words[i];
+  }
+  return words.empty() ? "none" : text;
+}
+
+std::string dtypes_of(const Stage& stage) {
+  std::vector<std::string> words;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    if (stage.dtypes.has(dtype)) words.push_back(dtype_name(dtype));
+  }
+  return listed(words);
+}
+
+std::string head_dims_of(const Stage& stage) {
+  std::vector<std::string> words;
+  for (int head_dim = 16; head_dim <= 256; head_dim += 16) {
+    if (stage.head_dims.has(head_dim)) words.push_back(std::to_string(head_dim));
+  }
+  return listed(words);
+}
+
+// Can this device run the stage at all?
+Support on_device(const Stage& stage, const Device& device) {
+  constexpr auto kError = FlashAttentionError::UNSUPPORTED_DEVICE;
+  const std::string name = stage.name;
+  const int needed = stage.arch.compute_capability;
+  const int present = device.compute_capability;
+  if (present == 0) return no(kError, "there is no CUDA device");
+  if (stage.arch.exact && present != needed) {
+    return no(kError, name + " needs sm_" + std::to_string(needed) + "a (compute capability " +
+                          capability(needed) + " exactly); this device has " + capability(present));
+  }
+  if (present < needed) {
+    return no(kError, name + " needs compute capability " + capability(needed) +
+                          " or higher; this device has " + capability(present));
+  }
+  if (stage.shared_bytes > device.shared_bytes) {
+    return no(kError, name + " needs " + std::to_string(stage.shared_bytes) +
+                          " bytes of shared memory a block; this device has " +
+                          std::to_string(device.shared_bytes));
+  }
+  return {};
+}
+
+// Is this problem one that the stage is written for?
+Support by_stage(const Stage& stage, Pass pass, const Problem& problem) {
+  constexpr auto kError = FlashAttentionError::UNSUPPORTED_BY_STAGE;
+  const std::string name = stage.name;
+  const bool has_pass =
+      pass == Pass::kForward ? stage.forward != nullptr : stage.backward != nullptr;
+  if (!has_pass) {
+    return no(kError, name + " has no " + pass_name(pass) + " pass");
+  }
+  if (!stage.dtypes.has(problem.dtype)) {
+    return no(kError, name + " does not take " + dtype_name(problem.dtype) + "; it takes " +
+                          dtypes_of(stage));
+  }
+  if (!stage.head_dims.has(problem.head_dim)) {
+    return no(kError, name + " does not take head_dim " + std::to_string(problem.head_dim) +
+                          "; it takes " + head_dims_of(stage));
+  }
+  return {};
+}
+
+}  // namespace
+
+Support supports(const Stage& stage, Pass pass, const Problem& problem, const Device& device) {
+  const Support support = on_device(stage, device);
+  return support ? by_stage(stage, pass, problem) : support;
+}
+
+}  // namespace cuflash

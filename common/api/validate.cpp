@@ -1,0 +1,277 @@
+// validate(): are the arguments of a call fit for any stage? Host code only. Each kind of fault is
+// one function that returns a sentence, empty where there is no such fault; check() runs them in
+// the order that FlashAttentionError states.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <sstream>
+#include <utility>
+
+#include "cuflash/stage.h"
+
+namespace cuflash {
+namespace {
+
+constexpr std::int64_t kAlignment = 16;              // bytes, of tensors: one vector load
+constexpr std::uintptr_t kWorkspaceAlignment = 256;  // bytes, what cudaMalloc gives
+constexpr std::int64_t kMaxRows = (std::int64_t{1} << 31) * 64;  // 2^31 blocks of 64 rows
+constexpr std::int64_t kMaxScores = std::int64_t{1} << 59;       // at 16 bytes each: 2^63 bytes
+
+// One tensor of a call, as the checks see it.
+struct Operand {
+  const char* name;
+  const Tensor* tensor;
+  int heads, seq;
+  enum class Role { kInput, kOutput, kOptionalOutput } role;
+
+  // An optional output without data is not computed, and nothing else about it matters.
+  bool absent() const { return role == Role::kOptionalOutput && tensor->data == nullptr; }
+};
+
+// Everything that one call is given.
+struct Call {
+  const Problem& problem;
+  std::vector<Operand> operands;
+  const float* lse = nullptr;
+  bool lse_required = false;
+  const void* workspace = nullptr;
+};
+
+// An extent above 1 and the elements from one of its entries to the next. An extent of 1 is never
+// stepped over, so its stride does not matter.
+struct Dim {
+  const char* stride_name;
+  std::int64_t extent, stride;
+};
+
+std::vector<Dim> dims(const Problem& p, const Operand& operand) {
+  const Tensor& t = *operand.tensor;
+  std::vector<Dim> list;
+  for (const Dim& dim : {Dim{"batch_stride", p.batch, t.batch_stride},
+                         Dim{"head_stride", operand.heads, t.head_stride},
+                         Dim{"row_stride", operand.seq, t.row_stride}}) {
+    if (dim.extent > 1) list.push_back(dim);
+  }
+  return list;
+}
+
+// Joins its arguments to one sentence.
+template <class... Words>
+std::string say(const Words&... words) {
+  std::ostringstream text;
+  (text << ... << words);
+  return text.str();
+}
+
+// reach += (extent − 1) · stride; false where that passes 64 bits.
+bool extend(std::int64_t& reach, const Dim& dim) {
+  std::int64_t step = 0;
+  return !__builtin_mul_overflow(dim.extent - 1, dim.stride, &step) &&
+         !__builtin_add_overflow(reach, step, &reach);
+}
+
+// INVALID_DIMENSION, sizes.
+std::string bad_size(const Problem& p) {
+  const std::pair<const char*, int> sizes[] = {{"batch", p.batch},       {"heads_q", p.heads_q},
+                                               {"heads_kv", p.heads_kv}, {"seq_q", p.seq_q},
+                                               {"seq_kv", p.seq_kv},     {"head_dim", p.head_dim}};
+  for (const auto& [name, size] : sizes) {
+    if (size < 1) return say(name, " is ", size, "; it must be at least 1");
+  }
+  return {};
+}
+
+// INVALID_DIMENSION, strides: none is negative, and no two elements of an output share an address.
+// Taken from the smallest stride to the largest, each must reach over all that lies inside it.
+std::string bad_strides(const Problem& p, const Operand& operand) {
+  std::vector<Dim> list = dims(p, operand);
+  for (const Dim& dim : list) {
+    if (dim.stride < 0) {
+      return say(operand.name, "'s ", dim.stride_name, " is ", dim.stride,
+                 " elements; it must not be negative");
+    }
+  }
+  if (operand.role == Operand::Role::kInput) return {};
+  std::sort(list.begin(), list.end(),
+            [](const Dim& a, const Dim& b) { return a.stride < b.stride; });
+  std::int64_t last = p.head_dim - 1;  // the furthest element so far
+  for (const Dim& dim : list) {
+    if (dim.stride <= last) {
+      return say(operand.name, "'s ", dim.stride_name, " is ", dim.stride,
+                 " elements: less than the ", last + 1,
+                 " it must step over, so the output overlaps itself");
+    }
+    if (!extend(last, dim)) return {};  // Too large for an address: SIZE_OVERFLOW will say so.
+  }
+  return {};
+}
+
+// INVALID_DIMENSION.
+std::string invalid_dimension(const Call& call) {
+  std::string fault = bad_size(call.problem);
+  for (const Operand& operand : call.operands) {
+    if (fault.empty() && !operand.absent()) fault = bad_strides(call.problem, operand);
+  }
+  return fault;
+}
+
+// DIMENSION_MISMATCH.
+std::string dimension_mismatch(const Call& call) {
+  const Problem& p = call.problem;
+  if (p.heads_q % p.heads_kv == 0) return {};
+  return say("heads_q is ", p.heads_q, ", not a multiple of heads_kv, which is ", p.heads_kv);
+}
+
+// UNSUPPORTED_DTYPE.
+std::string unsupported_dtype(const Call& call) {
+  const DType dtype = call.problem.dtype;
+  if (dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16) return {};
+  return say("dtype is ", static_cast<int>(dtype), ", none of f32 (0), f16 (1) and bf16 (2)");
+}
+
+// UNSUPPORTED_HEAD_DIM.
+std::string unsupported_head_dim(const Call& call) {
+  const int head_dim = call.problem.head_dim;
+  if (head_dim == 32 || head_dim == 64 || head_dim == 128) return {};
+  return say("head_dim is ", head_dim, "; it must be 32, 64 or 128");
+}
+
+// INVALID_SCALE.
+std::string invalid_scale(const Call& call) {
+  const float scale = call.problem.softmax_scale;
+  if (std::isfinite(scale) && scale > 0.f) return {};
+  return say("softmax_scale is ", scale, "; it must be finite and positive");
+}
+
+// NULL_POINTER.
+std::string null_pointer(const Call& call) {
+  for (const Operand& operand : call.operands) {
+    if (operand.tensor->data == nullptr && !operand.absent()) {
+      return say(operand.name, " is null");
+    }
+  }
+  return call.lse_required && call.lse == nullptr ? "LSE is null" : std::string();
+}
+
+// MISALIGNED, one address.
+std::string bad_address(const char* name, const void* address, std::uintptr_t alignment) {
+  if (reinterpret_cast<std::uintptr_t>(address) % alignment == 0) return {};
+  return say(name, " is at address ", address, ", not a multiple of ", alignment, " bytes");
+}
+
+// MISALIGNED, one tensor.
+std::string bad_alignment(const Problem& p, const Operand& operand) {
+  const std::int64_t element = static_cast<std::int64_t>(element_bytes(p.dtype));
+  for (const Dim& dim : dims(p, operand)) {
+    if (dim.stride % (kAlignment / element) != 0) {
+      return say(operand.name, "'s ", dim.stride_name, " is ", dim.stride, " elements (",
+                 static_cast<double>(dim.stride) * element, " bytes), not a multiple of ",
+                 kAlignment, " bytes");
+    }
+  }
+  return bad_address(operand.name, operand.tensor->data, kAlignment);
+}
+
+// MISALIGNED.
+std::string misaligned(const Call& call) {
+  std::string fault;
+  for (const Operand& operand : call.operands) {
+    if (fault.empty() && !operand.absent()) fault = bad_alignment(call.problem, operand);
+  }
+  if (fault.empty()) fault = bad_address("LSE", call.lse, alignof(float));
+  if (fault.empty()) fault = bad_address("the workspace", call.workspace, kWorkspaceAlignment);
+  return fault;
+}
+
+// SIZE_OVERFLOW, counts that grids and workspaces are made of. Each stage checks its own grids too.
+std::string too_many(const char* what, std::initializer_list<int> factors, std::int64_t limit) {
+  std::int64_t count = 1;
+  for (const int factor : factors) {
+    if (__builtin_mul_overflow(count, std::int64_t{factor}, &count) || count >= limit) {
+      return say("the problem has too many ", what, ": it must have fewer than ", limit);
+    }
+  }
+  return {};
+}
+
+// SIZE_OVERFLOW, one tensor: its last byte has an address of 63 bits.
+std::string too_large(const Problem& p, const Operand& operand) {
+  std::int64_t end = p.head_dim - 1;
+  bool fits = true;
+  for (const Dim& dim : dims(p, operand)) fits = fits && extend(end, dim);
+  const auto base =
+      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(operand.tensor->data));
+  const auto element = static_cast<std::int64_t>(element_bytes(p.dtype));
+  fits = fits && !__builtin_add_overflow(end, std::int64_t{1}, &end) &&
+         !__builtin_mul_overflow(end, element, &end) && !__builtin_add_overflow(base, end, &end);
+  return fits ? std::string() : say(operand.name, " ends beyond the largest 64-bit address");
+}
+
+// SIZE_OVERFLOW.
+std::string size_overflow(const Call& call) {
+  const Problem& p = call.problem;
+  std::string fault = too_many("query rows", {p.batch, p.heads_q, p.seq_q}, kMaxRows);
+  if (fault.empty()) fault = too_many("key rows", {p.batch, p.heads_kv, p.seq_kv}, kMaxRows);
+  if (fault.empty()) {
+    fault = too_many("scores", {p.batch, p.heads_q, p.seq_q, p.seq_kv}, kMaxScores);
+  }
+  for (const Operand& operand : call.operands) {
+    if (fault.empty() && !operand.absent()) fault = too_large(p, operand);
+  }
+  return fault;
+}
+
+// The first fault, in the order that FlashAttentionError states.
+Support check(const Call& call) {
+  using Error = FlashAttentionError;
+  constexpr std::pair<Error, std::string (*)(const Call&)> kChecks[] = {
+      {Error::INVALID_DIMENSION, invalid_dimension},
+      {Error::DIMENSION_MISMATCH, dimension_mismatch},
+      {Error::UNSUPPORTED_DTYPE, unsupported_dtype},
+      {Error::UNSUPPORTED_HEAD_DIM, unsupported_head_dim},
+      {Error::INVALID_SCALE, invalid_scale},
+      {Error::NULL_POINTER, null_pointer},
+      {Error::MISALIGNED, misaligned},
+      {Error::SIZE_OVERFLOW, size_overflow},
+  };
+  for (const auto& [error, fault_in] : kChecks) {
+    std::string fault = fault_in(call);
+    if (!fault.empty()) return {error, std::move(fault)};
+  }
+  return {};
+}
+
+}  // namespace
+
+Support validate(const Problem& problem) { return check({problem, {}}); }
+
+Support validate(const Problem& p, const Forward& args) {
+  using Role = Operand::Role;
+  return check({p,
+                {{"Q", &args.q, p.heads_q, p.seq_q, Role::kInput},
+                 {"K", &args.k, p.heads_kv, p.seq_kv, Role::kInput},
+                 {"V", &args.v, p.heads_kv, p.seq_kv, Role::kInput},
+                 {"O", &args.o, p.heads_q, p.seq_q, Role::kOutput}},
+                args.lse,
+                false,
+                args.workspace});
+}
+
+Support validate(const Problem& p, const Backward& args) {
+  using Role = Operand::Role;
+  return check({p,
+                {{"Q", &args.q, p.heads_q, p.seq_q, Role::kInput},
+                 {"K", &args.k, p.heads_kv, p.seq_kv, Role::kInput},
+                 {"V", &args.v, p.heads_kv, p.seq_kv, Role::kInput},
+                 {"O", &args.o, p.heads_q, p.seq_q, Role::kInput},
+                 {"dO", &args.d_o, p.heads_q, p.seq_q, Role::kInput},
+                 {"dQ", &args.dq, p.heads_q, p.seq_q, Role::kOptionalOutput},
+                 {"dK", &args.dk, p.heads_kv, p.seq_kv, Role::kOptionalOutput},
+                 {"dV", &args.dv, p.heads_kv, p.seq_kv, Role::kOptionalOutput}},
+                args.lse,
+                true,
+                args.workspace});
+}
+
+}  // namespace cuflash

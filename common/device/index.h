@@ -1,0 +1,37 @@
+// Which element is this thread's? One-dimensional grids, so the 65,535 limit of grid.y and grid.z
+// never matters.
+#ifndef CUFLASH_DEVICE_INDEX_H_
+#define CUFLASH_DEVICE_INDEX_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace cuflash {
+
+// A place in a [batch, heads, rows, columns] array.
+struct Place {
+  int batch, head, row, column;
+};
+
+// The place of element n of a [batch, heads, rows, columns] array, the last index fastest.
+__device__ __forceinline__ Place unravel(std::int64_t n, int heads, int rows, int columns) {
+  const std::int64_t row = n / columns;
+  const std::int64_t head = row / rows;
+  return {static_cast<int>(head / heads), static_cast<int>(head % heads),
+          static_cast<int>(row % rows), static_cast<int>(n % columns)};
+}
+
+// The number of this thread in a one-dimensional grid.
+__device__ __forceinline__ std::int64_t thread_index() {
+  return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+}
+
+// The grid that gives each of `count` elements a thread.
+inline dim3 grid_for(std::int64_t count, int threads) {
+  return dim3(static_cast<unsigned>((count + threads - 1) / threads));
+}
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_INDEX_H_

@@ -1,0 +1,29 @@
+// launch(kernel, config, args...): the one word for <<<>>>, the same on both backends.
+#ifndef CUFLASH_DEVICE_LAUNCH_H_
+#define CUFLASH_DEVICE_LAUNCH_H_
+
+#include <cuda_runtime.h>
+
+#include "cuflash/flash_attention.h"
+
+namespace cuflash {
+
+struct LaunchConfig {
+  dim3 grid;
+  dim3 block;
+  std::size_t dynamic_shared_bytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+// Queues the kernel. A refused launch (too large, too much shared memory) returns CUDA_ERROR.
+template <class... Params, class... Args>
+FlashAttentionError launch(void (*kernel)(Params...), const LaunchConfig& config, Args&&... args) {
+  kernel<<<config.grid, config.block, config.dynamic_shared_bytes, config.stream>>>(
+      static_cast<Params>(args)...);
+  return cudaGetLastError() == cudaSuccess ? FlashAttentionError::SUCCESS
+                                           : FlashAttentionError::CUDA_ERROR;
+}
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_LAUNCH_H_

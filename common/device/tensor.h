@@ -1,0 +1,51 @@
+// How a kernel reads and writes tensors: one view of the rows of a head, and the two questions that
+// heads and masks ask. The offsets are 64-bit, so tensors may pass 2^31 elements.
+#ifndef CUFLASH_DEVICE_TENSOR_H_
+#define CUFLASH_DEVICE_TENSOR_H_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include "cuflash/problem.h"
+
+namespace cuflash {
+
+// What a kernel is given: the sizes and the tensors, in one parameter.
+struct ForwardParams : Problem, Forward {};
+struct BackwardParams : Problem, Backward {};
+
+// The rows of one head: gQ(i, d) is element d of row i.
+template <class T>
+struct Rows {
+  T* data;
+  std::int64_t row_stride;
+
+  __device__ __forceinline__ T& operator()(std::int64_t row, int d) const {
+    return data[row * row_stride + d];
+  }
+};
+
+template <class T>
+__device__ __forceinline__ Rows<T> rows(const Tensor& t, int batch, int head) {
+  return {static_cast<T*>(t.data) + batch * t.batch_stride + head * t.head_stride, t.row_stride};
+}
+
+// Row i of head h of a [batch, heads_q, seq_q] array without gaps (LSE, delta).
+__device__ __forceinline__ std::int64_t row_index(const Problem& p, int batch, int head, int row) {
+  return (std::int64_t{batch} * p.heads_q + head) * p.seq_q + row;
+}
+
+// The KV head that query head h attends to: groups are contiguous.
+__device__ __forceinline__ int kv_head(const Problem& p, int head) {
+  return head / (p.heads_q / p.heads_kv);
+}
+
+// Does query i see key j? The one place that knows masks.
+__device__ __forceinline__ bool visible(const Problem& p, int query, int key) {
+  return !p.causal || key <= query + p.seq_kv - p.seq_q;
+}
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_TENSOR_H_

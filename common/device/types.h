@@ -1,0 +1,49 @@
+// The dtypes and head dimensions of a stage, as types: one list both declares what a stage can do
+// and instantiates its templates.
+#ifndef CUFLASH_DEVICE_TYPES_H_
+#define CUFLASH_DEVICE_TYPES_H_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "cuflash/stage.h"
+
+namespace cuflash {
+
+template <class T>
+inline constexpr DType kDTypeOf = DType::kF32;
+template <>
+inline constexpr DType kDTypeOf<__half> = DType::kF16;
+template <>
+inline constexpr DType kDTypeOf<__nv_bfloat16> = DType::kBF16;
+
+template <class T>
+struct TypeTag {
+  using Type = T;
+};
+
+template <class... Ts>
+struct TypeList {
+  static constexpr DTypes kSet{((1u << static_cast<int>(kDTypeOf<Ts>)) | ...)};
+};
+
+template <int... Ns>
+struct IntList {
+  static constexpr HeadDims kSet{((1u << (Ns / 16 - 1)) | ...)};
+};
+
+// Calls f(TypeTag<T>{}, std::integral_constant<int, head_dim>{}) for the problem's dtype and
+// head_dim. supports() has already said that both are in the lists.
+template <class... Ts, int... Ns, class F>
+FlashAttentionError dispatch(TypeList<Ts...>, IntList<Ns...>, const Problem& p, F&& f) {
+  FlashAttentionError error = FlashAttentionError::UNSUPPORTED_BY_STAGE;
+  const auto with_type = [&](auto type) {
+    (void)((p.head_dim == Ns && (error = f(type, std::integral_constant<int, Ns>{}), true)) || ...);
+  };
+  (void)((p.dtype == kDTypeOf<Ts> && (with_type(TypeTag<Ts>{}), true)) || ...);
+  return error;
+}
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_TYPES_H_

@@ -1,0 +1,140 @@
+#include "harness/device_tensor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "harness/convert.h"
+
+namespace cuflash::harness {
+namespace {
+
+constexpr std::byte kGuard{0xa5};
+constexpr int kNaN = 0xff;  // Bytes of ones are a NaN in f32, f16 and bf16.
+
+bool untouched(const std::vector<std::byte>& bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == kGuard; });
+}
+
+void to_device(std::byte* to, const std::vector<std::byte>& from) {
+  if (from.empty()) return;
+  check(cudaMemcpy(to, from.data(), from.size(), cudaMemcpyHostToDevice), "cudaMemcpy to the device");
+}
+
+std::vector<std::byte> from_device(const std::byte* from, std::size_t bytes) {
+  std::vector<std::byte> to(bytes);
+  if (bytes == 0) return to;
+  check(cudaMemcpy(to.data(), from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy from the device");
+  return to;
+}
+
+Tensor strides(const DeviceTensor::Shape& s, Layout layout) {
+  Tensor t = contiguous(nullptr, s.heads, s.seq, s.head_dim);
+  switch (layout) {
+    case Layout::kBHSD: break;
+    case Layout::kBSHD:
+      t.row_stride = std::int64_t{s.heads} * s.head_dim;
+      t.head_stride = s.head_dim;
+      break;
+    case Layout::kPadded:  // Multiples of 16 bytes, but not of 128.
+      t.row_stride = s.head_dim + 8;
+      t.head_stride = s.seq * t.row_stride + 24;
+      t.batch_stride = s.heads * t.head_stride + 40;
+      break;
+    case Layout::kFar: t.batch_stride += std::int64_t{1} << 31; break;
+  }
+  return t;
+}
+
+std::size_t elements_of_a_batch(const DeviceTensor::Shape& s, const Tensor& t) {
+  return static_cast<std::size_t>((s.heads - 1) * t.head_stride + (s.seq - 1) * t.row_stride +
+                                  s.head_dim);
+}
+
+}  // namespace
+
+GuardedBuffer::GuardedBuffer(std::size_t bytes, std::size_t guard_bytes, std::string name)
+    : name_(std::move(name)),
+      guard_bytes_(guard_bytes),
+      memory_(bytes + 2 * guard_bytes, name_.c_str()) {
+  const std::vector<std::byte> guard(guard_bytes, kGuard);
+  to_device(memory_.data(), guard);
+  to_device(data() + bytes, guard);
+}
+
+void GuardedBuffer::fill_nan() const {
+  if (bytes() > 0) check(cudaMemset(data(), kNaN, bytes()), "cudaMemset");
+}
+
+std::string GuardedBuffer::damage() const {
+  if (!untouched(from_device(memory_.data(), guard_bytes_))) {
+    return "bytes before the start of " + name_ + " were written";
+  }
+  if (!untouched(from_device(data() + bytes(), guard_bytes_))) {
+    return "bytes after the end of " + name_ + " were written";
+  }
+  return "";
+}
+
+DeviceTensor::DeviceTensor(const Shape& shape, DType dtype, Layout layout, std::size_t guard_bytes,
+                           std::string name)
+    : shape_(shape),
+      dtype_(dtype),
+      name_(std::move(name)),
+      view_(strides(shape, layout)),
+      batch_bytes_(elements_of_a_batch(shape, view_) * element_bytes(dtype)),
+      buffer_((shape.batch - 1) * view_.batch_stride * element_bytes(dtype) + batch_bytes_,
+              guard_bytes, name_) {
+  view_.data = buffer_.data();
+}
+
+std::byte* DeviceTensor::batch_data(int batch) const {
+  return buffer_.data() + batch * view_.batch_stride * element_bytes(dtype_);
+}
+
+template <class F>
+void DeviceTensor::for_each_row(int batch, F&& f) const {
+  std::int64_t dense = std::int64_t{batch} * shape_.heads * shape_.seq * shape_.head_dim;
+  for (int h = 0; h < shape_.heads; ++h) {
+    for (int i = 0; i < shape_.seq; ++i, dense += shape_.head_dim) {
+      f((h * view_.head_stride + i * view_.row_stride) * element_bytes(dtype_), dense);
+    }
+  }
+}
+
+void DeviceTensor::upload(const std::vector<float>& values) const {
+  for (int b = 0; b < shape_.batch; ++b) {
+    std::vector<std::byte> image(batch_bytes_, std::byte{kNaN});
+    for_each_row(b, [&](std::size_t at, std::int64_t dense) {
+      encode(dtype_, &values[dense], shape_.head_dim, &image[at]);
+    });
+    to_device(batch_data(b), image);
+  }
+}
+
+void DeviceTensor::poison() const {
+  for (int b = 0; b < shape_.batch; ++b) {
+    std::vector<std::byte> image(batch_bytes_, kGuard);
+    for_each_row(b, [&](std::size_t at, std::int64_t) {
+      std::memset(&image[at], kNaN, shape_.head_dim * element_bytes(dtype_));
+    });
+    to_device(batch_data(b), image);
+  }
+}
+
+std::vector<float> DeviceTensor::download(std::string* damage) const {
+  std::vector<float> values(std::size_t(shape_.batch) * shape_.heads * shape_.seq * shape_.head_dim);
+  if (damage != nullptr) *damage = buffer_.damage();
+  for (int b = 0; b < shape_.batch; ++b) {
+    std::vector<std::byte> image = from_device(batch_data(b), batch_bytes_);
+    for_each_row(b, [&](std::size_t at, std::int64_t dense) {
+      decode(dtype_, &image[at], shape_.head_dim, &values[dense]);
+      std::memset(&image[at], static_cast<int>(kGuard), shape_.head_dim * element_bytes(dtype_));
+    });
+    if (damage != nullptr && !untouched(image)) {
+      *damage = "bytes in the gaps between the rows of " + name_ + " were written";
+    }
+  }
+  return values;
+}
+
+}  // namespace cuflash::harness

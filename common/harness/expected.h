@@ -1,0 +1,47 @@
+// What a stage must compute: the oracle's results, and how far from them a stage may be.
+#ifndef CUFLASH_HARNESS_EXPECTED_H_
+#define CUFLASH_HARNESS_EXPECTED_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/inputs.h"
+
+namespace cuflash::harness {
+
+// One output tensor, or some rows of it: those that the oracle computed.
+struct ExpectedTensor {
+  std::string name;  // "O", "LSE", "dQ", "dK" or "dV"
+  int heads = 1, seq = 1, width = 1;  // a row is `width` elements
+  std::vector<std::int64_t> rows;     // (batch · heads + head) · seq + position
+  std::vector<double> values;         // row after row
+  double limit = 0.;                  // the largest error allowed
+};
+
+struct Expected {
+  Inputs inputs;  // for the backward pass with O and LSE, as a forward pass without error leaves them
+  std::vector<ExpectedTensor> tensors;
+};
+
+// The oracle's results for a problem. They are kept, so that many stages can be held to them.
+//
+// The error of a tensor is the largest absolute error of its elements. Its limit (DESIGN.md,
+// section 6) is 2 times (gradients 3 times) the error of the plain implementation in the same
+// precision, by the same measure; plus the rounding of the output, half a unit in the last place at
+// the tensor's largest magnitude; plus the rounding of float dot products, which two correct
+// implementations do in different orders:
+//
+//     S: e = 2^-22 · softmax_scale · max|q_i| · max|k_j|      dP: e' = 2^-22 · max|dO_i| · max|v_j|
+//
+// with which LSE is off by e, O by e · max|V|, and so on. For 16-bit dtypes it matters only where
+// scores are large or a tensor is exactly 0. For f32 and N(0, 1) inputs the limits are fixed: O 1e-6
+// for seq_kv >= 256 without mask and 3e-6 elsewhere; gradients 1e-5 of the tensor's largest
+// magnitude, plus the rounding of float dot products.
+std::shared_ptr<const Expected> expected(Pass pass, const Problem& problem,
+                                         const InputSource& source);
+
+}  // namespace cuflash::harness
+
+#endif  // CUFLASH_HARNESS_EXPECTED_H_

@@ -1,0 +1,47 @@
+// The inputs that stages are tried on. Gaussian inputs hide bugs, so there are others.
+#ifndef CUFLASH_HARNESS_INPUTS_H_
+#define CUFLASH_HARNESS_INPUTS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cuflash/problem.h"
+
+namespace cuflash::harness {
+
+enum class InputKind {
+  kGaussian,  // N(0, 1)
+  kPeaky,     // N(0, 1) with three outliers x20 in each row of Q, K and V
+  kAllEqual,  // every element the same: a uniform softmax
+  kLargeQ,    // Q x100: exp overflows unless the row's maximum is subtracted first
+  kOneHotDO,  // one element of dO a head is 1, the others 0
+  kReal,      // activations of a real model, from files; dO is N(0, 1)
+};
+
+// "gaussian", "peaky", "allequal", "largeq", "onehot", "real".
+const char* input_name(InputKind kind);
+
+// Values are rounded to the problem's dtype and held as floats, in [batch, heads, seq, head_dim]
+// order without gaps. `o` and `lse` are inputs of the backward pass: Expected fills them.
+struct Inputs {
+  std::vector<float> q, k, v, d_o;
+  std::vector<float> o, lse;
+};
+
+// What make_inputs() makes. Equal sources give equal inputs, on every machine.
+struct InputSource {
+  InputKind kind = InputKind::kGaussian;
+  std::uint64_t seed = 1;
+  std::string directory;  // of q.npy, k.npy, v.npy, for kReal
+};
+
+// kReal takes the first heads and rows of the files, and throws if they have fewer than the problem.
+Inputs make_inputs(const Problem& problem, const InputSource& source);
+
+// The whole problem that the files in a directory hold.
+Problem real_problem(const std::string& directory, DType dtype, bool causal);
+
+}  // namespace cuflash::harness
+
+#endif  // CUFLASH_HARNESS_INPUTS_H_

@@ -1,0 +1,42 @@
+// Holds what a stage wrote to what it must have written.
+#ifndef CUFLASH_HARNESS_VERIFY_H_
+#define CUFLASH_HARNESS_VERIFY_H_
+
+#include <string>
+#include <vector>
+
+#include "harness/call.h"
+#include "harness/expected.h"
+
+namespace cuflash::harness {
+
+// One output tensor's verdict.
+struct Check {
+  std::string name;     // "O", "LSE", "dQ", "dK" or "dV"
+  double error = 0.;    // largest absolute error; infinite where a NaN or an infinity is misplaced
+  double limit = 0.;    // largest error allowed
+  bool ok = true;       // error <= limit
+  std::string worst;    // the worst element: "O[batch 0, head 1, row 5, column 3]"
+  double got = 0., want = 0.;  // its value
+};
+
+struct Verdict {
+  std::vector<Check> checks;  // one for each output that was computed
+  std::string damage;         // a sentence if memory outside the outputs was written
+
+  bool ok() const;
+  // The check with the largest error, measured in limits.
+  const Check& worst() const;
+  // What is wrong, a sentence for each fault; empty if ok().
+  std::string failures() const;
+};
+
+Verdict verify(const Outputs& outputs, const Expected& expected);
+
+// Runs a stage on a problem and verifies it.
+Verdict run_and_verify(const Stage& stage, Pass pass, const Problem& problem,
+                       const InputSource& source, const CallOptions& options = {});
+
+}  // namespace cuflash::harness
+
+#endif  // CUFLASH_HARNESS_VERIFY_H_

@@ -1,0 +1,154 @@
+// How a running thread reaches the machine: the compiler's hooks before every access, and CUDA's
+// barriers, warp-wide operations and atomics. This file is compiled without the hooks.
+//
+// g++ puts a call of __tsan_readN(address) before every read of N bytes, and likewise for writes
+// (-fsanitize=thread). No sanitizer is linked: these functions stand in its place.
+#include "simt/core.h"
+
+namespace cuflash::simt {
+namespace {
+
+inline std::uintptr_t as_address(const volatile void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+__attribute__((always_inline)) inline void trace_access(const volatile void* pointer,
+                                                        std::size_t size, AccessKind kind,
+                                                        const void* return_address) {
+  const Thread* const thread = current_thread;
+  if (thread == nullptr) return;  // host code
+  const std::uintptr_t address = as_address(pointer);
+  if (address - thread->stack < StackPool::kUsableBytes) return;  // a local variable
+  core.access(address, size, kind, as_address(return_address));
+}
+
+void trace_range(const void* pointer, std::size_t size, AccessKind kind, const void* from) {
+  const char* piece = static_cast<const char*>(pointer);
+  for (; size >= 16; size -= 16, piece += 16) trace_access(piece, 16, kind, from);
+  for (std::size_t part = 8; part > 0; part /= 2) {
+    if ((size & part) == 0) continue;
+    trace_access(piece, part, kind, from);
+    piece += part;
+  }
+}
+
+}  // namespace
+
+std::uint64_t warp_call(const WarpCall& call) {
+  return core.warp_call(call, as_address(__builtin_return_address(0)));
+}
+
+unsigned active_lanes() { return core.active_lanes(); }
+
+uint3 thread_id() { return current_thread->id; }
+int lane_id() { return current_thread->lane(); }
+uint3 block_id() { return core.block_index(); }
+dim3 block_extent() { return core.launch()->block; }
+dim3 grid_extent() { return core.launch()->grid; }
+
+}  // namespace cuflash::simt
+
+using cuflash::simt::AccessKind;
+using cuflash::simt::trace_access;
+using cuflash::simt::trace_range;
+
+void __syncthreads() {
+  cuflash::simt::core.barrier(cuflash::simt::as_address(__builtin_return_address(0)));
+}
+
+#define CUFLASH_ATOMIC(name, type, update)                                                 \
+  type name(type* address, type value) {                                                   \
+    trace_access(address, sizeof(type), AccessKind::kAtomic, __builtin_return_address(0)); \
+    const type old = *address;                                                             \
+    *address = update;                                                                     \
+    return old;                                                                            \
+  }
+CUFLASH_ATOMIC(atomicAdd, int, old + value)
+CUFLASH_ATOMIC(atomicAdd, unsigned, old + value)
+CUFLASH_ATOMIC(atomicAdd, unsigned long long, old + value)
+CUFLASH_ATOMIC(atomicAdd, float, old + value)
+CUFLASH_ATOMIC(atomicAdd, double, old + value)
+CUFLASH_ATOMIC(atomicMax, int, old < value ? value : old)
+CUFLASH_ATOMIC(atomicMax, unsigned, old < value ? value : old)
+CUFLASH_ATOMIC(atomicMin, int, value < old ? value : old)
+CUFLASH_ATOMIC(atomicMin, unsigned, value < old ? value : old)
+CUFLASH_ATOMIC(atomicExch, int, value)
+CUFLASH_ATOMIC(atomicExch, unsigned, value)
+CUFLASH_ATOMIC(atomicExch, float, value)
+#undef CUFLASH_ATOMIC
+
+#define CUFLASH_ATOMIC_CAS(type)                                                           \
+  type atomicCAS(type* address, type expected, type value) {                               \
+    trace_access(address, sizeof(type), AccessKind::kAtomic, __builtin_return_address(0)); \
+    const type old = *address;                                                             \
+    if (old == expected) *address = value;                                                 \
+    return old;                                                                            \
+  }
+CUFLASH_ATOMIC_CAS(int)
+CUFLASH_ATOMIC_CAS(unsigned)
+CUFLASH_ATOMIC_CAS(unsigned long long)
+#undef CUFLASH_ATOMIC_CAS
+
+extern "C" {
+
+void __tsan_init() {}
+
+#define CUFLASH_HOOKS(bytes)                                                       \
+  void __tsan_read##bytes(void* address) {                                         \
+    trace_access(address, bytes, AccessKind::kRead, __builtin_return_address(0));  \
+  }                                                                                \
+  void __tsan_write##bytes(void* address) {                                        \
+    trace_access(address, bytes, AccessKind::kWrite, __builtin_return_address(0)); \
+  }
+CUFLASH_HOOKS(1)
+CUFLASH_HOOKS(2)
+CUFLASH_HOOKS(4)
+CUFLASH_HOOKS(8)
+CUFLASH_HOOKS(16)
+#undef CUFLASH_HOOKS
+
+void __tsan_read_range(void* address, std::size_t bytes) {
+  trace_range(address, bytes, AccessKind::kRead, __builtin_return_address(0));
+}
+void __tsan_write_range(void* address, std::size_t bytes) {
+  trace_range(address, bytes, AccessKind::kWrite, __builtin_return_address(0));
+}
+void __tsan_vptr_update(void** address, void*) {
+  trace_access(address, 8, AccessKind::kWrite, __builtin_return_address(0));
+}
+void __tsan_vptr_read(void** address) {
+  trace_access(address, 8, AccessKind::kRead, __builtin_return_address(0));
+}
+
+// Host code in an instrumented file may use std::atomic or a static local: the hook then does the
+// operation itself.
+#define CUFLASH_ATOMIC_HOOKS(bits, type)                                                          \
+  type __tsan_atomic##bits##_load(const volatile type* a, int) {                                  \
+    return __atomic_load_n(a, __ATOMIC_SEQ_CST);                                                  \
+  }                                                                                               \
+  void __tsan_atomic##bits##_store(volatile type* a, type v, int) {                               \
+    __atomic_store_n(a, v, __ATOMIC_SEQ_CST);                                                     \
+  }                                                                                               \
+  type __tsan_atomic##bits##_exchange(volatile type* a, type v, int) {                            \
+    return __atomic_exchange_n(a, v, __ATOMIC_SEQ_CST);                                           \
+  }                                                                                               \
+  type __tsan_atomic##bits##_fetch_add(volatile type* a, type v, int) {                           \
+    return __atomic_fetch_add(a, v, __ATOMIC_SEQ_CST);                                            \
+  }                                                                                               \
+  type __tsan_atomic##bits##_fetch_sub(volatile type* a, type v, int) {                           \
+    return __atomic_fetch_sub(a, v, __ATOMIC_SEQ_CST);                                            \
+  }                                                                                               \
+  bool __tsan_atomic##bits##_compare_exchange_strong(volatile type* a, type* e, type v, int,      \
+                                                     int) {                                       \
+    return __atomic_compare_exchange_n(a, e, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);       \
+  }                                                                                               \
+  bool __tsan_atomic##bits##_compare_exchange_weak(volatile type* a, type* e, type v, int, int) { \
+    return __atomic_compare_exchange_n(a, e, v, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);        \
+  }
+CUFLASH_ATOMIC_HOOKS(8, std::uint8_t)
+CUFLASH_ATOMIC_HOOKS(16, std::uint16_t)
+CUFLASH_ATOMIC_HOOKS(32, std::uint32_t)
+CUFLASH_ATOMIC_HOOKS(64, std::uint64_t)
+#undef CUFLASH_ATOMIC_HOOKS
+
+}  // extern "C"

@@ -1,0 +1,266 @@
+// The CPU machine's cuda_runtime.h: CUDA's vocabulary for kernels and host code, as far as the
+// stages speak it.
+#ifndef CUFLASH_SIMT_CUDA_RUNTIME_H_
+#define CUFLASH_SIMT_CUDA_RUNTIME_H_
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "host_defines.h"
+
+// ---- Vector types ------------------------------------------------------------------------------
+
+struct uint3 {
+  unsigned x, y, z;
+};
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) int2 {
+  int x, y;
+};
+struct alignas(16) int4 {
+  int x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+__forceinline__ float2 make_float2(float x, float y) { return {x, y}; }
+__forceinline__ float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+__forceinline__ uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+__forceinline__ uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+  return {x, y, z, w};
+}
+__forceinline__ int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
+
+// ---- Host runtime ------------------------------------------------------------------------------
+
+typedef struct CUstream_st* cudaStream_t;
+typedef struct CUevent_st* cudaEvent_t;
+
+// Values as in CUDA's driver_types.h.
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidResourceHandle = 400,
+  cudaErrorNotReady = 600,
+  cudaErrorLaunchFailure = 719,
+  cudaErrorNotSupported = 801,
+};
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost = 0,
+  cudaMemcpyHostToDevice = 1,
+  cudaMemcpyDeviceToHost = 2,
+  cudaMemcpyDeviceToDevice = 3,
+  cudaMemcpyDefault = 4,
+};
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+};
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+  cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+};
+constexpr unsigned cudaStreamNonBlocking = 1;
+constexpr unsigned cudaEventDisableTiming = 2;
+
+struct cudaDeviceProp {
+  char name[256];
+  int major, minor;
+  int multiProcessorCount;
+  int l2CacheSize;
+  int warpSize;
+  std::size_t totalGlobalMem;
+  std::size_t sharedMemPerBlock;
+  std::size_t sharedMemPerBlockOptin;
+};
+
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaDriverGetVersion(int* version);
+cudaError_t cudaRuntimeGetVersion(int* version);
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
+
+cudaError_t cudaMalloc(void** pointer, std::size_t bytes);
+cudaError_t cudaFree(void* pointer);
+cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t stream);
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream);
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream = nullptr);
+cudaError_t cudaMemset(void* to, int value, std::size_t bytes);
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream = nullptr);
+template <class T>
+cudaError_t cudaMalloc(T** pointer, std::size_t bytes) {
+  return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+cudaError_t cudaEventCreate(cudaEvent_t* event);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+// The machine never times: this returns cudaErrorNotSupported.
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
+
+cudaError_t cudaGetLastError();
+cudaError_t cudaPeekAtLastError();
+const char* cudaGetErrorName(cudaError_t error);
+const char* cudaGetErrorString(cudaError_t error);
+
+namespace cuflash::simt {
+cudaError_t set_function_attribute(const void* kernel, cudaFuncAttribute attribute, int value);
+}
+template <class Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute attribute, int value) {
+  return cuflash::simt::set_function_attribute(reinterpret_cast<const void*>(kernel), attribute,
+                                               value);
+}
+
+// ---- Inside kernels ----------------------------------------------------------------------------
+
+namespace cuflash::simt {
+
+// What one lane brings to a warp-wide operation.
+struct WarpCall {
+  enum class Kind { kBallot, kShuffle };
+  Kind kind;
+  unsigned mask;
+  std::uint64_t value;  // kBallot: not zero means yes
+  int source;           // kShuffle: the lane to read
+};
+// Waits for all lanes of the mask. Returns the ballot, or the value of the source lane.
+std::uint64_t warp_call(const WarpCall& call);
+unsigned active_lanes();
+
+// Constant while a thread lives, so the compiler may ask once.
+__attribute__((const)) uint3 thread_id();
+__attribute__((const)) int lane_id();
+__attribute__((const)) uint3 block_id();
+__attribute__((const)) dim3 block_extent();
+__attribute__((const)) dim3 grid_extent();
+
+template <class T>
+__forceinline__ T shuffle(unsigned mask, T value, int source) {
+  static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  bits = warp_call({WarpCall::Kind::kShuffle, mask, bits, source});
+  std::memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+}  // namespace cuflash::simt
+
+#define threadIdx (::cuflash::simt::thread_id())
+#define blockIdx (::cuflash::simt::block_id())
+#define blockDim (::cuflash::simt::block_extent())
+#define gridDim (::cuflash::simt::grid_extent())
+constexpr int warpSize = 32;
+
+void __syncthreads();
+
+__forceinline__ unsigned __ballot_sync(unsigned mask, int predicate) {
+  return static_cast<unsigned>(cuflash::simt::warp_call(
+      {cuflash::simt::WarpCall::Kind::kBallot, mask, predicate != 0 ? 1u : 0u, 0}));
+}
+__forceinline__ void __syncwarp(unsigned mask = 0xffffffffu) { __ballot_sync(mask, 0); }
+__forceinline__ int __any_sync(unsigned mask, int predicate) {
+  return __ballot_sync(mask, predicate) != 0;
+}
+__forceinline__ int __all_sync(unsigned mask, int predicate) {
+  return __ballot_sync(mask, predicate) == mask;
+}
+__forceinline__ unsigned __activemask() { return cuflash::simt::active_lanes(); }
+
+// Shuffles: segments of `width` lanes; a lane whose source lies outside its segment keeps its own.
+template <class T>
+__forceinline__ T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
+  const int lane = cuflash::simt::lane_id();
+  return cuflash::simt::shuffle(mask, value, (lane & ~(width - 1)) | (source & (width - 1)));
+}
+template <class T>
+__forceinline__ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32) {
+  const int lane = cuflash::simt::lane_id();
+  const int source = lane ^ lane_mask;
+  const bool inside = source < (lane & ~(width - 1)) + width;
+  return cuflash::simt::shuffle(mask, value, inside ? source : lane);
+}
+template <class T>
+__forceinline__ T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
+  const int lane = cuflash::simt::lane_id();
+  const int source = lane - static_cast<int>(delta);
+  return cuflash::simt::shuffle(mask, value, source < (lane & ~(width - 1)) ? lane : source);
+}
+template <class T>
+__forceinline__ T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
+  const int lane = cuflash::simt::lane_id();
+  const int source = lane + static_cast<int>(delta);
+  return cuflash::simt::shuffle(mask, value,
+                                source >= (lane & ~(width - 1)) + width ? lane : source);
+}
+
+// Atomics return the old value.
+int atomicAdd(int* address, int value);
+unsigned atomicAdd(unsigned* address, unsigned value);
+unsigned long long atomicAdd(unsigned long long* address, unsigned long long value);
+float atomicAdd(float* address, float value);
+double atomicAdd(double* address, double value);
+int atomicMax(int* address, int value);
+unsigned atomicMax(unsigned* address, unsigned value);
+int atomicMin(int* address, int value);
+unsigned atomicMin(unsigned* address, unsigned value);
+int atomicExch(int* address, int value);
+unsigned atomicExch(unsigned* address, unsigned value);
+float atomicExch(float* address, float value);
+int atomicCAS(int* address, int expected, int value);
+unsigned atomicCAS(unsigned* address, unsigned expected, unsigned value);
+unsigned long long atomicCAS(unsigned long long* address, unsigned long long expected,
+                             unsigned long long value);
+
+// Fast-math names: exact here.
+__forceinline__ float rsqrtf(float x) { return 1.f / std::sqrt(x); }
+__forceinline__ float __fdividef(float x, float y) { return x / y; }
+__forceinline__ unsigned __float_as_uint(float x) {
+  unsigned bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+__forceinline__ float __uint_as_float(unsigned bits) {
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+#define __expf expf
+#define __logf logf
+#define __log2f log2f
+
+#endif  // CUFLASH_SIMT_CUDA_RUNTIME_H_

@@ -1,0 +1,45 @@
+// launch(kernel, config, args...), the CPU machine's twin of common/device/launch.h.
+#ifndef CUFLASH_DEVICE_LAUNCH_H_
+#define CUFLASH_DEVICE_LAUNCH_H_
+
+#include <cuda_runtime.h>
+
+#include <tuple>
+
+#include "cuflash/flash_attention.h"
+#include "simt/launch.h"
+
+namespace cuflash {
+
+struct LaunchConfig {
+  dim3 grid;
+  dim3 block;
+  std::size_t dynamic_shared_bytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+// Runs the kernel. A refused or failed launch returns CUDA_ERROR.
+template <class... Params, class... Args>
+FlashAttentionError launch(void (*kernel)(Params...), const LaunchConfig& config, Args&&... args) {
+  struct Call {
+    void (*kernel)(Params...);
+    std::tuple<Params...> params;
+  } call{kernel, {static_cast<Params>(args)...}};
+  simt::Launch launch;
+  launch.grid = config.grid;
+  launch.block = config.block;
+  launch.dynamic_shared_bytes = config.dynamic_shared_bytes;
+  launch.kernel = reinterpret_cast<std::uintptr_t>(kernel);
+  launch.args = &call;
+  launch.args_bytes = sizeof call;
+  launch.invoke = [](const void* args) {
+    const Call& call = *static_cast<const Call*>(args);
+    std::apply(call.kernel, call.params);
+  };
+  return simt::run_launch(launch) == cudaSuccess ? FlashAttentionError::SUCCESS
+                                                 : FlashAttentionError::CUDA_ERROR;
+}
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_LAUNCH_H_

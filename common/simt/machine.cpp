@@ -1,0 +1,86 @@
+// The front door.
+#include "simt/machine.h"
+
+#include <charconv>
+#include <cstdio>
+
+#include "simt/core.h"
+
+namespace cuflash::simt {
+namespace {
+
+// A program that never asks for its findings still hears of them.
+struct PrintAtExit {
+  ~PrintAtExit() {
+    for (const Finding& finding : take_findings()) std::fputs(finding.message.c_str(), stderr);
+  }
+} print_at_exit;
+
+}  // namespace
+
+bool parse_schedule(const std::string& text, Schedule& schedule) {
+  if (text == "inorder") {
+    schedule = {Schedule::Order::kInOrder, 0};
+    return true;
+  }
+  if (text == "reversed") {
+    schedule = {Schedule::Order::kReversed, 0};
+    return true;
+  }
+  const std::string prefix = "random:";
+  if (text.compare(0, prefix.size(), prefix) != 0) return false;
+  std::uint64_t seed = 0;
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data() + prefix.size(), end, seed);
+  if (result.ec != std::errc() || result.ptr != end) return false;
+  schedule = {Schedule::Order::kRandom, seed};
+  return true;
+}
+
+std::string schedule_name(const Schedule& schedule) {
+  switch (schedule.order) {
+    case Schedule::Order::kReversed:
+      return "reversed";
+    case Schedule::Order::kRandom:
+      return "random:" + std::to_string(schedule.seed);
+    default:
+      return "inorder";
+  }
+}
+
+Counts counts() { return core.trace.totals; }
+
+void reset_counts() { core.trace.totals = {}; }
+
+std::vector<Finding> take_findings() {
+  std::vector<Finding> findings = core.findings.take();
+  for (Finding& finding : findings) {
+    if (finding.count > 1) {
+      finding.message += "  " + std::to_string(finding.count - 1) + " more like it.\n";
+    }
+  }
+  return findings;
+}
+
+void set_schedule(const Schedule& schedule) { core.schedule = schedule; }
+
+Schedule schedule() { return core.schedule; }
+
+bool counts_accesses() {
+#ifdef CUFLASH_SIMT_HOOKS
+  return true;
+#else
+  return false;
+#endif
+}
+
+void name_memory(const void* pointer, const char* name) {
+  Region* region = core.global.find_range(pointer, 0);
+  if (region != nullptr) region->name = name;
+}
+
+void set_memory_limit(std::size_t bytes) { core.global.set_limit(bytes); }
+
+std::size_t memory_in_use() { return core.global.in_use(); }
+
+}  // namespace cuflash::simt

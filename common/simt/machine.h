@@ -1,0 +1,99 @@
+/// @file machine.h
+/// The front door of the CPU machine: what it counted, what it found, and how it schedules.
+///
+/// Kernels reach the machine through its cuda_runtime.h; tests, the ladder and tools use this
+/// header. One machine serves the process. It is a microscope, not a GPU: it counts and checks, it
+/// never times.
+#ifndef CUFLASH_SIMT_MACHINE_H_
+#define CUFLASH_SIMT_MACHINE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cuflash::simt {
+
+/// The order in which the machine runs the blocks of a grid and the threads of a block. A correct
+/// kernel computes the same under every one.
+struct Schedule {
+  enum class Order { kInOrder, kReversed, kRandom };
+  Order order = Order::kInOrder;
+  std::uint64_t seed = 0;  ///< for kRandom
+};
+
+/// Reads "inorder", "reversed" or "random:SEED"; returns false for anything else.
+bool parse_schedule(const std::string& text, Schedule& schedule);
+/// Writes what parse_schedule() reads.
+std::string schedule_name(const Schedule& schedule);
+
+/// Totals over all launches since reset_counts(). Bytes are requested bytes: what the threads asked
+/// for, before any cache.
+struct Counts {
+  std::uint64_t launches = 0;
+  std::uint64_t global_read_bytes = 0;
+  std::uint64_t global_write_bytes = 0;
+  std::uint64_t global_read_requests = 0;  ///< warp instructions
+  std::uint64_t global_write_requests = 0;
+  std::uint64_t global_read_sectors = 0;  ///< 32-byte sectors touched, summed over requests
+  std::uint64_t global_write_sectors = 0;
+  std::uint64_t shared_read_bytes = 0;
+  std::uint64_t shared_write_bytes = 0;
+  std::uint64_t shared_requests = 0;
+  std::uint64_t shared_wavefronts = 0;  ///< passes over the 32 banks
+  std::uint64_t bank_conflicts = 0;     ///< wavefronts beyond the fewest possible
+};
+
+/// Kinds of fault the machine names.
+enum class FindingKind {
+  kSharedRace,
+  kGlobalRace,
+  kOutOfBounds,
+  kUseAfterFree,
+  kUninitialised,
+  kMisaligned,
+  kDivergentBarrier,
+  kWarpMask,  ///< a warp-wide operation whose mask names a lane that does not take part
+  kLaunchLimit,
+  kNullPointer,  ///< an address that is no memory at all
+};
+
+/// One fault, with all that is like it folded in.
+struct Finding {
+  FindingKind kind;
+  std::string kernel;       ///< the kernel's name, demangled
+  std::string array;        ///< the array or allocation, where known
+  std::string location;     ///< file:line of the access
+  std::string message;      ///< several lines of text: what, who, where, why it is wrong
+  std::uint64_t count = 1;  ///< how many like it
+};
+
+/// Counts since the last reset_counts().
+Counts counts();
+/// Sets all counts to zero.
+void reset_counts();
+
+/// Takes the findings since the last call, the first of each kind and place in full.
+std::vector<Finding> take_findings();
+
+/// Sets the schedule of the launches to come.
+void set_schedule(const Schedule& schedule);
+/// The schedule in force.
+Schedule schedule();
+
+/// False where the compiler has no hooks (clang, g++ before 12, the AddressSanitizer build): the
+/// machine then runs kernels and checks synchronisation, but counts and checks no access.
+bool counts_accesses();
+
+/// Gives a device allocation a name that findings use ("Q", "workspace"). `pointer` is what
+/// cudaMalloc returned. Ignored for memory that is not the machine's.
+void name_memory(const void* pointer, const char* name);
+
+/// The most device memory that cudaMalloc gives out, bytes; makes running out testable.
+void set_memory_limit(std::size_t bytes);
+/// Device memory allocated now, bytes.
+std::size_t memory_in_use();
+
+}  // namespace cuflash::simt
+
+#endif  // CUFLASH_SIMT_MACHINE_H_

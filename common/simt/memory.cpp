@@ -1,0 +1,174 @@
+#include "simt/memory.h"
+
+#include <link.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <new>
+
+#include "simt/source.h"
+
+namespace cuflash::simt {
+namespace {
+
+void* reserve(std::size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void Region::Unmap::operator()(Cell* cells) const { munmap(cells, bytes); }
+
+void Region::make_cells() {
+  const std::size_t cell_bytes = ((bytes >> granule_log2_) + 2) * sizeof(Cell);
+  cells_ =
+      std::unique_ptr<Cell[], Unmap>(static_cast<Cell*>(reserve(cell_bytes)), Unmap{cell_bytes});
+  granule_mask_ = (std::size_t{1} << granule_log2_) - 1;
+}
+
+// Makes cells where there are none, or splits those there are so that an access at this offset and
+// of this size covers whole granules.
+void Region::prepare_cells(std::size_t offset_or_size) {
+  const int granule_log2 = std::min(granule_log2_, __builtin_ctzll(offset_or_size));
+  const auto coarse = std::move(cells_);
+  const std::size_t coarse_count = coarse == nullptr ? 0 : (bytes >> granule_log2_) + 1;
+  const int ratio_log2 = granule_log2_ - granule_log2;
+  granule_log2_ = granule_log2;
+  make_cells();
+  for (std::size_t i = 0; i < coarse_count; ++i) {
+    const Cell& cell = coarse[i];
+    if (cell.write == 0 && cell.read == 0) continue;
+    for (std::size_t k = i << ratio_log2; k < (i + 1) << ratio_log2; ++k) {
+      if (k << granule_log2 < bytes) cells_[k] = cell;
+    }
+  }
+}
+
+void Region::host_write(std::uintptr_t address, std::size_t size) {
+  if (size == 0 || initialised) return;
+  if (address == begin && size == bytes) {
+    initialised = true;
+    return;
+  }
+  std::size_t count = 0;
+  Cell* cell = cells(address, size, count);
+  std::fill_n(cell, count, Cell{kHostStamp, 0, 0});
+}
+
+GlobalMemory::GlobalMemory()
+    : arena_(reinterpret_cast<std::uintptr_t>(reserve(kArenaBytes))),
+      chunk_owner_(static_cast<Region**>(reserve(kArenaBytes / kChunkBytes * sizeof(Region*)))) {}
+
+void* GlobalMemory::allocate(std::size_t bytes) {
+  const std::size_t chunks = (bytes + 2 * kRedZoneBytes + kChunkBytes - 1) / kChunkBytes;
+  if (bytes > limit_ - std::min(limit_, in_use_)) return nullptr;
+  // Addresses are not given out twice, so that an access after free is always seen.
+  if (next_chunk_ + chunks > kArenaBytes / kChunkBytes) return nullptr;
+  auto region = std::make_unique<Region>();
+  region->begin = arena_ + next_chunk_ * kChunkBytes + kRedZoneBytes;
+  region->bytes = bytes;
+  const auto pointer = reinterpret_cast<void*>(region->begin);
+  std::fill_n(chunk_owner_ + next_chunk_, chunks, region.get());
+  regions_.push_back(std::move(region));
+  next_chunk_ += chunks;
+  in_use_ += bytes;
+  return pointer;
+}
+
+bool GlobalMemory::free(void* pointer) {
+  Region* region = find_range(pointer, 0);
+  if (region == nullptr || region->begin != reinterpret_cast<std::uintptr_t>(pointer)) return false;
+  region->freed = true;
+  region->drop_cells();
+  in_use_ -= region->bytes;
+  const std::size_t chunks = (region->bytes + 2 * kRedZoneBytes + kChunkBytes - 1) / kChunkBytes;
+  madvise(reinterpret_cast<void*>(region->begin - kRedZoneBytes), chunks * kChunkBytes,
+          MADV_DONTNEED);
+  return true;
+}
+
+Region* GlobalMemory::find_range(const void* pointer, std::size_t bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  if (!owns(address)) return nullptr;
+  Region* region = find(address);
+  if (region == nullptr || region->freed) return nullptr;
+  if (address < region->begin || address - region->begin > region->bytes) return nullptr;
+  return bytes <= region->bytes - (address - region->begin) ? region : nullptr;
+}
+
+void SharedMemory::begin_launch() {
+  scanned_ = false;
+  if (host_thread_ == std::this_thread::get_id()) return;
+  host_thread_ = std::this_thread::get_id();
+  modules_.clear();
+  last_ = nullptr;
+}
+
+void SharedMemory::scan() {
+  const auto visit = [](dl_phdr_info* info, std::size_t, void* self) {
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+      const ElfW(Phdr)& header = info->dlpi_phdr[i];
+      if (header.p_type != PT_TLS || info->dlpi_tls_data == nullptr) continue;
+      auto module = std::make_unique<Module>();
+      module->code = reinterpret_cast<std::uintptr_t>(info->dlpi_phdr);
+      module->region.begin = reinterpret_cast<std::uintptr_t>(info->dlpi_tls_data);
+      module->region.bytes = header.p_memsz;
+      module->region.shared = true;
+      auto& modules = static_cast<SharedMemory*>(self)->modules_;
+      const bool known = std::any_of(modules.begin(), modules.end(), [&](const auto& other) {
+        return other->region.begin == module->region.begin;
+      });
+      if (!known) modules.push_back(std::move(module));
+    }
+    return 0;
+  };
+  dl_iterate_phdr(visit, this);
+  scanned_ = true;
+}
+
+Region* SharedMemory::find(std::uintptr_t address) {
+  if (last_ != nullptr && last_->region.has(address, 1)) return &last_->region;
+  // A library's block comes into being at its first use, so an unknown address is worth one more
+  // look in each launch.
+  if (!scanned_) scan();
+  for (const auto& module : modules_) {
+    if (!module->region.has(address, 1)) continue;
+    last_ = module.get();
+    if (last_->covered.empty()) load_variables(*last_);
+    return &last_->region;
+  }
+  return nullptr;
+}
+
+void SharedMemory::load_variables(Module& module) {
+  module.covered.resize(module.region.bytes, false);
+  for (const SharedSymbol& symbol : shared_symbols(module.code)) {
+    module.variables.push_back({symbol.name, module.region.begin + symbol.offset});
+    for (std::size_t i = 0; i < symbol.bytes && symbol.offset + i < module.covered.size(); ++i) {
+      module.covered[symbol.offset + i] = true;
+    }
+  }
+  std::sort(module.variables.begin(), module.variables.end(),
+            [](const Variable& a, const Variable& b) { return a.begin < b.begin; });
+  // A stripped module has no symbols: then every byte counts as covered.
+  if (module.variables.empty()) module.covered.assign(module.covered.size(), true);
+}
+
+bool SharedMemory::inside_variable(std::uintptr_t address, std::size_t size) const {
+  const std::size_t offset = address - last_->region.begin;
+  return offset + size <= last_->covered.size() && last_->covered[offset] &&
+         last_->covered[offset + size - 1];
+}
+
+SharedMemory::Variable SharedMemory::variable(std::uintptr_t address) const {
+  const auto after =
+      std::upper_bound(last_->variables.begin(), last_->variables.end(), address,
+                       [](std::uintptr_t wanted, const Variable& v) { return wanted < v.begin; });
+  return after == last_->variables.begin() ? Variable{"shared memory", last_->region.begin}
+                                           : *(after - 1);
+}
+
+}  // namespace cuflash::simt

@@ -1,0 +1,145 @@
+// The memory that kernels can see, and what the machine remembers of each piece of it.
+//
+// Global memory is one range of addresses, handed out in chunks with red zones around every
+// allocation. Shared memory is the thread-local storage of the module that holds the kernel. Both
+// are regions, and every region has shadow cells: who wrote and who read each granule last.
+#ifndef CUFLASH_SIMT_MEMORY_H_
+#define CUFLASH_SIMT_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace cuflash::simt {
+
+// When, by which thread and at which site a granule was accessed: epoch:38 | thread:10 | site:16.
+// Epochs count every barrier and warp-wide event of the process, so a later one is larger. 0 is
+// never.
+using Stamp = std::uint64_t;
+constexpr int kSiteBits = 16;
+constexpr int kThreadBits = 10;
+constexpr int kEpochShift = kSiteBits + kThreadBits;
+constexpr std::uint64_t stamp_epoch(Stamp s) { return s >> kEpochShift; }
+constexpr int stamp_thread(Stamp s) { return static_cast<int>(s >> kSiteBits) & 1023; }
+constexpr int stamp_site(Stamp s) { return static_cast<int>(s & 0xffff); }
+// A write by the host: before every launch.
+constexpr Stamp kHostStamp = Stamp{1} << kEpochShift;
+
+// What is remembered of one granule. Two readers are kept, of different warps where there are such:
+// then a later writer finds a reader that is not itself, if there was one.
+struct Cell {
+  Stamp write;
+  Stamp read;
+  Stamp other_read;
+};
+
+// A contiguous piece of global or shared memory.
+struct Region {
+  std::uintptr_t begin = 0;
+  std::size_t bytes = 0;
+  bool shared = false;
+  bool freed = false;
+  bool initialised = false;  // the host has written all of it
+  std::string name;
+
+  // The cells of [address, address + size), made where there are none. The granule is the size of
+  // the smallest access so far; a smaller one splits every cell, which loses nothing.
+  Cell* cells(std::uintptr_t address, std::size_t size, std::size_t& count) {
+    const std::size_t offset = address - begin;
+    if (((offset | size) & granule_mask_) != 0) prepare_cells(offset | size);
+    count = size >> granule_log2_;
+    return &cells_[offset >> granule_log2_];
+  }
+  // Notes a write by the host.
+  void host_write(std::uintptr_t address, std::size_t size);
+  void drop_cells() {
+    cells_.reset();
+    granule_mask_ = ~std::size_t{0};
+  }
+  bool has(std::uintptr_t address, std::size_t size) const {
+    return address - begin < bytes && size <= bytes - (address - begin);
+  }
+
+ private:
+  void prepare_cells(std::size_t offset_or_size);
+  void make_cells();
+  struct Unmap {
+    std::size_t bytes;
+    void operator()(Cell* cells) const;
+  };
+  std::unique_ptr<Cell[], Unmap> cells_;  // zero pages until touched
+  int granule_log2_ = 2;
+  std::size_t granule_mask_ = ~std::size_t{0};  // all ones until there are cells
+};
+
+// Global memory: cudaMalloc and its like.
+class GlobalMemory {
+ public:
+  GlobalMemory();
+
+  // Null when the limit is reached.
+  void* allocate(std::size_t bytes);
+  // False when `pointer` is not the start of a live allocation.
+  bool free(void* pointer);
+
+  // Is the address in the range that allocations come from?
+  bool owns(std::uintptr_t address) const { return address - arena_ < kArenaBytes; }
+  // The allocation whose chunk holds the address, red zones included; null if there never was one.
+  Region* find(std::uintptr_t address) { return chunk_owner_[(address - arena_) / kChunkBytes]; }
+  // The allocation that holds [pointer, pointer + bytes), or null.
+  Region* find_range(const void* pointer, std::size_t bytes);
+
+  void set_limit(std::size_t bytes) { limit_ = bytes; }
+  std::size_t limit() const { return limit_; }
+  std::size_t in_use() const { return in_use_; }
+
+ private:
+  static constexpr std::size_t kArenaBytes = std::size_t{1} << 38;
+  static constexpr std::size_t kChunkBytes = std::size_t{1} << 16;
+  static constexpr std::size_t kRedZoneBytes = 4096;
+
+  std::uintptr_t arena_ = 0;
+  Region** chunk_owner_ = nullptr;  // the region of each chunk, null for none
+  std::size_t next_chunk_ = 0;
+  std::vector<std::unique_ptr<Region>> regions_;
+  std::size_t limit_ = std::size_t{16} << 30;
+  std::size_t in_use_ = 0;
+};
+
+// The shared memory of the calling thread: the thread-local block of each loaded module.
+class SharedMemory {
+ public:
+  // A launch begins on the calling host thread.
+  void begin_launch();
+  // The region whose block holds the address; null if none does.
+  Region* find(std::uintptr_t address);
+  // Both ask about the block that find() has just found. Is every byte inside some variable (the
+  // gaps between variables belong to none)? Which variable is it?
+  bool inside_variable(std::uintptr_t address, std::size_t size) const;
+  struct Variable {
+    std::string name;
+    std::uintptr_t begin;
+  };
+  Variable variable(std::uintptr_t address) const;
+
+ private:
+  void scan();
+  struct Module {
+    std::uintptr_t code;  // an address inside the module
+    Region region;
+    std::vector<Variable> variables;
+    std::vector<bool> covered;
+  };
+  void load_variables(Module& module);
+  std::vector<std::unique_ptr<Module>> modules_;
+  Module* last_ = nullptr;
+  bool scanned_ = false;  // in this launch
+  std::thread::id host_thread_;
+};
+
+}  // namespace cuflash::simt
+
+#endif  // CUFLASH_SIMT_MEMORY_H_

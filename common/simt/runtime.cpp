@@ -1,0 +1,246 @@
+// The CUDA runtime API on the CPU machine. Everything is synchronous: a launch or copy has ended
+// when its call returns, so streams and events are only handles.
+#include <cuda_runtime.h>
+
+#include <cstring>
+
+#include "simt/core.h"
+
+struct CUstream_st {};
+struct CUevent_st {};
+
+namespace {
+
+using cuflash::simt::core;
+using cuflash::simt::Region;
+
+cudaError_t keep(cudaError_t error) {
+  if (error != cudaSuccess) core.last_error = error;
+  return error;
+}
+
+// A device pointer must lie in a live allocation; any other pointer is the host's.
+bool valid_range(const void* pointer, std::size_t bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  return !core.global.owns(address) || core.global.find_range(pointer, bytes) != nullptr;
+}
+
+void note_write(void* pointer, std::size_t bytes) {
+  Region* region = core.global.find_range(pointer, bytes);
+  if (region != nullptr) region->host_write(reinterpret_cast<std::uintptr_t>(pointer), bytes);
+}
+
+}  // namespace
+
+namespace cuflash::simt {
+
+cudaError_t run_launch(const Launch& launch) { return keep(core.run(launch)); }
+
+cudaError_t set_function_attribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+  if (value < 0 || static_cast<std::size_t>(value) > kMaxSharedBytes) {
+    return keep(cudaErrorInvalidValue);
+  }
+  core.raise_shared_limit(reinterpret_cast<std::uintptr_t>(kernel), value);
+  return cudaSuccess;
+}
+
+}  // namespace cuflash::simt
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  return device == 0 ? cudaSuccess : keep(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device != 0) return keep(cudaErrorInvalidValue);
+  *properties = {};
+  std::strcpy(properties->name, "CuFlash CPU machine");
+  properties->major = 8;
+  properties->minor = 0;
+  properties->multiProcessorCount = 1;
+  properties->warpSize = 32;
+  properties->totalGlobalMem = core.global.limit();
+  properties->sharedMemPerBlock = cuflash::simt::kDefaultSharedBytes;
+  properties->sharedMemPerBlockOptin = cuflash::simt::kMaxSharedBytes;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  cudaDeviceProp properties;
+  const cudaError_t error = cudaGetDeviceProperties(&properties, device);
+  if (error != cudaSuccess) return error;
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = properties.multiProcessorCount;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = properties.major;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = properties.minor;
+      return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(properties.sharedMemPerBlockOptin);
+      return cudaSuccess;
+  }
+  return keep(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  *total = core.global.limit();
+  *free = *total - core.global.in_use();
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
+  const std::lock_guard<std::mutex> lock(core.mutex);
+  *pointer = bytes == 0 ? nullptr : core.global.allocate(bytes);
+  return bytes == 0 || *pointer != nullptr ? cudaSuccess : keep(cudaErrorMemoryAllocation);
+}
+
+cudaError_t cudaFree(void* pointer) {
+  const std::lock_guard<std::mutex> lock(core.mutex);
+  return pointer == nullptr || core.global.free(pointer) ? cudaSuccess
+                                                         : keep(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t) {
+  return cudaMalloc(pointer, bytes);
+}
+
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) { return cudaFree(pointer); }
+
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+  const std::lock_guard<std::mutex> lock(core.mutex);
+  if (!valid_range(to, bytes) || !valid_range(from, bytes)) return keep(cudaErrorInvalidValue);
+  std::memmove(to, from, bytes);
+  note_write(to, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t) {
+  return cudaMemcpy(to, from, bytes, kind);
+}
+
+cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
+  const std::lock_guard<std::mutex> lock(core.mutex);
+  if (!valid_range(to, bytes)) return keep(cudaErrorInvalidValue);
+  std::memset(to, value, bytes);
+  note_write(to, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
+  return cudaMemset(to, value, bytes);
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  *stream = new CUstream_st;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  return cudaStreamCreate(stream);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+
+cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  return cudaEventCreate(event);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+
+cudaError_t cudaEventElapsedTime(float*, cudaEvent_t, cudaEvent_t) {
+  return keep(cudaErrorNotSupported);
+}
+
+cudaError_t cudaGetLastError() {
+  const cudaError_t error = core.last_error;
+  core.last_error = cudaSuccess;
+  return error;
+}
+
+cudaError_t cudaPeekAtLastError() { return core.last_error; }
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+#define CUFLASH_NAME(name) \
+  case name:               \
+    return #name;
+    CUFLASH_NAME(cudaSuccess)
+    CUFLASH_NAME(cudaErrorInvalidValue)
+    CUFLASH_NAME(cudaErrorMemoryAllocation)
+    CUFLASH_NAME(cudaErrorInvalidConfiguration)
+    CUFLASH_NAME(cudaErrorNoDevice)
+    CUFLASH_NAME(cudaErrorInvalidResourceHandle)
+    CUFLASH_NAME(cudaErrorNotReady)
+    CUFLASH_NAME(cudaErrorLaunchFailure)
+    CUFLASH_NAME(cudaErrorNotSupported)
+#undef CUFLASH_NAME
+  }
+  return "unknown error";
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorInvalidValue:
+      return "invalid argument";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorInvalidConfiguration:
+      return "invalid launch configuration; the machine's findings say which limit";
+    case cudaErrorLaunchFailure:
+      return "the launch was stopped; the machine's findings say why";
+    case cudaErrorNotSupported:
+      return "operation not supported: the CPU machine counts, it never times";
+    default:
+      return cudaGetErrorName(error);
+  }
+}

@@ -1,0 +1,44 @@
+// From machine addresses to the words of the source: lines of accesses, names of kernels and of
+// shared arrays. Reads the debug information of the running program through libdw.
+#ifndef CUFLASH_SIMT_SOURCE_H_
+#define CUFLASH_SIMT_SOURCE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cuflash::simt {
+
+// Where an instruction comes from.
+struct SourcePlace {
+  std::string file;  // full path; empty if unknown
+  int line = 0;
+  // The chain of inlined calls that leads to the instruction, as "file:line:column" joined; two
+  // copies of one access (an unrolled loop) have the same chain.
+  std::string chain;
+};
+
+// A named array in the thread-local memory that serves as shared memory.
+struct SharedSymbol {
+  std::uintptr_t offset;  // within the module's thread-local block
+  std::size_t bytes;
+  std::string name;  // "tile", without its namespace
+};
+
+// The innermost line outside common/ that leads to the instruction before `return_address`: an
+// access inside a word of common/device belongs to the line of the kernel that said the word.
+SourcePlace find_source(std::uintptr_t return_address);
+
+// The demangled name of the function at `address`, without its parameters.
+std::string function_name(std::uintptr_t address);
+
+// The thread-local variables of the module that contains `address`.
+std::vector<SharedSymbol> shared_symbols(std::uintptr_t address);
+
+// "kernel.cuh:97" and the text of that line, without leading blanks.
+std::string short_location(const SourcePlace& place);
+std::string source_text(const SourcePlace& place);
+
+}  // namespace cuflash::simt
+
+#endif  // CUFLASH_SIMT_SOURCE_H_

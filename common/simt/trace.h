@@ -1,0 +1,101 @@
+// The warp view: the accesses of 32 lanes, joined into warp instructions and counted.
+#ifndef CUFLASH_SIMT_TRACE_H_
+#define CUFLASH_SIMT_TRACE_H_
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "simt/machine.h"
+#include "simt/source.h"
+
+namespace cuflash::simt {
+
+enum class AccessKind : std::uint8_t { kRead, kWrite, kAtomic };
+
+// One place in the source that accesses memory. Copies of it that the compiler made (an unrolled
+// loop) are one site.
+struct Site {
+  SourcePlace place;
+  AccessKind kind;
+  std::uint8_t size;  // bytes
+};
+
+// Numbers the sites. Site 0 stands for all that do not fit into 16 bits.
+class Sites {
+ public:
+  std::uint16_t id(std::uintptr_t return_address, AccessKind kind, std::size_t size) {
+    const Cached& cached = cache_[(return_address ^ size << 7) % kCacheSize];
+    if (cached.address == return_address && cached.size == size) return cached.id;
+    return look_up(return_address, kind, size);
+  }
+  const Site& operator[](int id) const { return sites_[id]; }
+  std::size_t count() const { return sites_.size(); }
+
+ private:
+  static constexpr std::size_t kCacheSize = 16384;
+  struct Cached {
+    std::uintptr_t address = 0;
+    std::uint16_t size = 0;
+    std::uint16_t id = 0;
+  };
+  std::uint16_t look_up(std::uintptr_t return_address, AccessKind kind, std::size_t size);
+  std::vector<Cached> cache_ = std::vector<Cached>(kCacheSize);
+  std::vector<Site> sites_ = std::vector<Site>(1, Site{{}, AccessKind::kRead, 0});
+  std::unordered_map<std::uintptr_t, SourcePlace> places_;  // by return address
+  std::unordered_map<std::string, std::uint16_t> ids_;      // by chain, kind and size
+};
+
+// One access of one lane: site:16 | shared:1 | address:47.
+using Record = std::uint64_t;
+constexpr int kRecordSiteShift = 48;
+constexpr Record kRecordShared = Record{1} << 47;
+constexpr Record make_record(std::uint16_t site, bool shared, std::uintptr_t address) {
+  return Record{site} << kRecordSiteShift | (shared ? kRecordShared : 0) | address;
+}
+using LaneTrace = std::vector<Record>;
+
+class Trace {
+ public:
+  explicit Trace(const Sites& sites) : sites_(sites) {}
+
+  // Joins and counts what up to 32 lanes have recorded since their last warp-wide event, and
+  // empties their traces. lanes[i] is null for a lane that takes no part. Two lanes' accesses
+  // belong to one warp instruction if they come from the same site and each is its lane's k-th from
+  // there.
+  void flush(LaneTrace* const lanes[32]);
+
+  Counts totals;
+
+ private:
+  struct Group {
+    std::uint16_t site;
+    bool shared;
+    std::uint32_t mask = 0;
+    std::uintptr_t address[32];
+  };
+  void join_divergent(LaneTrace* const lanes[32], std::size_t begin);
+  void account(std::uint16_t site, bool shared, std::uint32_t mask, const std::uintptr_t* address);
+  void account_shared(std::size_t size, std::uint32_t mask, const std::uintptr_t* address);
+
+  const Sites& sites_;
+  std::vector<Group> groups_;
+  std::vector<std::vector<std::uint32_t>> groups_of_site_;  // by site, then occurrence
+  std::vector<std::uint32_t> occurrence_;                   // by site, of one lane
+};
+
+// 32-byte sectors that a warp instruction touches.
+int sectors_touched(std::size_t size, std::uint32_t mask, const std::uintptr_t* address);
+
+// Passes over the 32 banks of 4 bytes that a warp instruction takes, and the fewest that any
+// addresses would take. Accesses of 8 and 16 bytes go by half and quarter warps.
+struct Wavefronts {
+  int taken;
+  int ideal;
+};
+Wavefronts bank_wavefronts(std::size_t size, std::uint32_t mask, const std::uintptr_t* address);
+
+}  // namespace cuflash::simt
+
+#endif  // CUFLASH_SIMT_TRACE_H_

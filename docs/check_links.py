@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Checks that links lead somewhere: check_links.py [HTML_DIRECTORY].
+
+In every Markdown file that git tracks (or would), each relative link must name a file or directory
+of the repository, and its anchor a heading there. In the directory, if one is given, each local
+href and src of every page must exist, anchors included. Links to other hosts are not followed.
+"""
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from filter import HEADING, INLINE, ROOT, blocks, is_external, resolve, slug
+
+
+class Markdown:
+    """The links and anchors of one Markdown file."""
+
+    def __init__(self, path):
+        self.anchors, self.links = set(), []
+        seen, line_number = {}, 1
+        for language, lines in blocks((ROOT / path).read_text(encoding="utf-8")):
+            if language is None:
+                for line in lines:
+                    heading = HEADING.match(line)
+                    if heading:
+                        self.anchors.add(slug(heading[2], seen))
+                text = "\n".join(lines)
+                self.anchors.update(re.findall(r"<a\s+(?:id|name)=\"([^\"]+)\"", text))
+                self._add_links(text, line_number)
+            line_number += len(lines)
+
+    def _add_links(self, text, first_line):
+        found = [(m.start("target"), m["target"]) for m in INLINE.finditer(text) if m["target"]]
+        for pattern in (r"!\[[^\]]*\]\(([^()\s]+)\)", r"<(?:img|a)\s[^>]*(?:src|href)=\"([^\"]+)\"",
+                        r"^ {0,3}\[[^\]]+\]:\s*(\S+)"):
+            found += [(m.start(1), m[1]) for m in re.finditer(pattern, text, re.MULTILINE)]
+        for position, target in sorted(set(found)):
+            self.links.append((first_line + text.count("\n", 0, position), target))
+
+
+def check_markdown(errors):
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+    files = {name for name in listed if name and (ROOT / name).is_file()}
+    known = set(files) | {"."}
+    for name in files:
+        known.update(parent.as_posix() for parent in Path(name).parents)
+    pages = {name: Markdown(name) for name in files if name.endswith(".md")}
+    count = 0
+    for name, page in sorted(pages.items()):
+        for line, target in page.links:
+            if is_external(target):
+                continue
+            count += 1
+            file, anchor = resolve(name, unquote(target))
+            if file not in known:
+                errors.append(f"{name}:{line}: {target}: there is no {file} in the repository")
+            elif anchor and file in pages and anchor not in pages[file].anchors:
+                errors.append(f"{name}:{line}: {target}: {file} has no heading #{anchor}")
+    return count, len(pages)
+
+
+class Html(HTMLParser):
+    """The links and anchors of one HTML page."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.anchors, self.links = set(), []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        for key, value in attrs:
+            if key in ("id", "name") and value:
+                self.anchors.add(value)
+            elif key in ("href", "src") and value:
+                self.links.append((self.getpos()[0], value))
+
+
+def check_html(directory, errors):
+    pages = {path.resolve(): Html(path) for path in sorted(directory.rglob("*.html"))}
+    if not pages:
+        errors.append(f"{directory}: no HTML pages")
+    count = 0
+    for path, page in pages.items():
+        for line, link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            count += 1
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            where = f"{path.relative_to(directory.resolve())}:{line}: {link}"
+            if not target.is_file():
+                errors.append(f"{where}: no such file")
+            elif parts.fragment and target in pages:
+                if unquote(parts.fragment) not in pages[target].anchors:
+                    errors.append(f"{where}: no such anchor")
+    return count, len(pages)
+
+
+def main():
+    errors = []
+    print("%d links in %d Markdown files checked" % check_markdown(errors))
+    if len(sys.argv) > 1:
+        print("%d links in %d HTML pages checked" % check_html(Path(sys.argv[1]), errors))
+    for error in errors:
+        print(error, file=sys.stderr)
+    if errors:
+        sys.exit(f"{len(errors)} broken link(s)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Makes a stage of your own from an existing one.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'END'
+Usage: scripts/new_stage.sh NAME --from STAGE
+
+Copies a stage, given by number or name, to stages/9N_NAME. Tests and ladder take it up at once;
+git ignores it. To remove it, delete the directory. For example:
+  scripts/new_stage.sh mine --from 01
+END
+}
+
+name=
+from=
+while (($#)); do
+  case $1 in
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    --from)
+      (($# > 1)) || die "--from needs a stage's number or name."
+      from=$2
+      shift
+      ;;
+    -*) die "Unknown option $1; see scripts/new_stage.sh --help." ;;
+    *)
+      [[ -z $name ]] || die "One name only; see scripts/new_stage.sh --help."
+      name=$1
+      ;;
+  esac
+  shift
+done
+if [[ -z $name || -z $from ]]; then
+  usage >&2
+  exit 2
+fi
+[[ $name =~ ^[a-z][a-z0-9]*(_[a-z0-9]+)*$ ]] ||
+  die "'$name' cannot be a C++ namespace here: use lower-case letters, digits and single underscores."
+
+old=$(stage_named "$from")
+
+shopt -s nullglob
+taken=(stages/[0-9][0-9]_"$name")
+((${#taken[@]} == 0)) || die "${taken[0]} is already there."
+new=
+for number in {90..99}; do
+  taken=(stages/"${number}"_*)
+  if ((${#taken[@]} == 0)); then
+    new=${number}_$name
+    break
+  fi
+done
+[[ -n $new ]] || die "stages/90 to 99 are taken; delete one of them."
+
+cp -r "stages/$old" "stages/$new"
+# The stage's name and its namespace; nothing else of it is known outside its directory.
+find "stages/$new" -type f \( -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.md' \) \
+  -exec sed -i "s/\b$old\b/$new/g; s/\bcuflash::${old#*_}\b/cuflash::$name/g" {} +
+
+cat <<END
+Made stages/$new from stages/$old.
+  edit      stages/$new/kernel.cuh
+  test      scripts/test.sh ${new%%_*}
+  compare   scripts/run.sh
+  remove    rm -r stages/$new
+END

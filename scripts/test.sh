@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Builds and runs the tests, on the CPU machine and, where there is one, on the GPU.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'END'
+Usage: scripts/test.sh [STAGE]
+
+Without STAGE: every test on the CPU machine (common/simt); before that, where nvcc is there,
+the CUDA backend is compiled, and where there is a GPU too, its tests run.
+With STAGE, a number or a name: that stage's tests only. For example:
+  scripts/test.sh 01
+
+Installs what is missing through apt.
+END
+}
+
+if (($# > 1)); then
+  usage >&2
+  exit 2
+fi
+case ${1:-} in
+  -h | --help)
+    usage
+    exit 0
+    ;;
+  -*)
+    usage >&2
+    exit 2
+    ;;
+esac
+
+need "${PACKAGES_RUN[@]}" "${PACKAGES_TEST[@]}"
+need_versions
+jobs=$(nproc)
+
+# The GoogleTest binary runs once: a process and a CUDA context for each test would cost minutes.
+gpu_tests() {
+  say "GPU tests:"
+  CUFLASH_REQUIRE_GPU=1 build/release/bin/cuflash_tests --gtest_brief=1 "$@"
+}
+
+if (($# == 1)); then
+  name=$(stage_named "$1")
+  build simt cuflash_tests
+  if has_gpu && has_nvcc; then
+    build release cuflash_tests
+    gpu_tests --gtest_filter="$name*"
+  fi
+  exec ctest --preset simt -j "$jobs" --progress -R "^$name"
+fi
+
+build simt all
+if has_nvcc; then
+  say "Compiling the CUDA backend ..."
+  build release all
+  if has_gpu; then
+    gpu_tests
+  else
+    say "It compiles. There is no GPU here: its tests do not run."
+  fi
+else
+  say "There is no nvcc here: the CUDA backend is not compiled."
+fi
+exec ctest --preset simt -j "$jobs"

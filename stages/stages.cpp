@@ -1,0 +1,27 @@
+// The list of all stages, in teaching order. A new stage is one declaration and one line here.
+#include "cuflash/stage.h"
+
+#define CUFLASH_DECLARE_STAGE(name) \
+  namespace cuflash::name {         \
+  extern const Stage kStage;        \
+  }
+
+CUFLASH_DECLARE_STAGE(naive)
+
+// Stages that only this checkout has (scripts/new_stage.sh): CUFLASH_LOCAL_STAGE(name) each.
+#define CUFLASH_LOCAL_STAGE CUFLASH_DECLARE_STAGE
+#include "local_stages.inc"
+#undef CUFLASH_LOCAL_STAGE
+
+namespace cuflash {
+
+const std::vector<const Stage*>& stages() {
+#define CUFLASH_LOCAL_STAGE(name) &name::kStage,
+  static const std::vector<const Stage*> list = {
+      &naive::kStage,
+#include "local_stages.inc"
+  };
+  return list;
+}
+
+}  // namespace cuflash

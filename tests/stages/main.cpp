@@ -1,0 +1,72 @@
+// The tests of the stages: suite = stage, test = problem, so that a filter on "01_naive" runs that
+// stage's tests and no others. For compute-sanitizer: --gtest_filter='*.sanitize_*' (GPU only).
+#include "stage_test.h"
+
+namespace cuflash::tests {
+namespace {
+
+#ifdef CUFLASH_SIMT
+constexpr bool kGpu = false;
+#else
+constexpr bool kGpu = true;
+#endif
+
+void add(const Stage& stage, const std::string& name, std::function<void()> body) {
+  testing::RegisterTest(stage.name, name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                        [body] { return new StageTest(body); });
+}
+
+void add_problems(const Stage& stage, Pass pass) {
+  const std::string prefix = std::string(pass_name(pass)) + "_";
+  std::vector<TestProblem> problems = test_problems();
+  if (kGpu) {
+    for (const TestProblem& test : large_problems()) problems.push_back(test);
+  }
+  for (const TestProblem& test : problems) {
+    add(stage, prefix + test.name(), [&stage, pass, test] { computes(stage, pass, test); });
+  }
+  if (!kGpu) return;
+  for (const TestProblem& test : sanitizer_problems()) {
+    add(stage, "sanitize_" + prefix + test.name(),
+        [&stage, pass, test] { computes_unguarded(stage, pass, test); });
+  }
+}
+
+void add_null(const Stage& stage, Pass pass, const std::string& output) {
+  add(stage, std::string(pass_name(pass)) + "_null_" + output, [&stage, pass, output] {
+    accepts_null(stage, pass, problem_of("b1_h2_q40k70_d64_f16_causal"), output);
+  });
+}
+
+void add_stage(const Stage& stage) {
+  add(stage, "runs_what_it_declares", [&stage] { runs_what_it_declares(stage); });
+  add(stage, "has_traffic_formula", [&stage] { has_traffic_formula(stage); });
+
+  add_problems(stage, Pass::kForward);
+  add_null(stage, Pass::kForward, "LSE");
+  for (const char* name : {"b1_h2_q70k70_d64_f16_causal", "b1_h1_q50k90_d32_f16_causal"}) {
+    add(stage, std::string("causality_") + name,
+        [&stage, name] { respects_causality(stage, problem_of(name), 37); });
+  }
+  if (stage.backward != nullptr) {
+    add_problems(stage, Pass::kBackward);
+    for (const char* output : {"dQ", "dK", "dV"}) add_null(stage, Pass::kBackward, output);
+  }
+
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    if (&stage == stages().front() || (pass == Pass::kBackward && stage.backward == nullptr)) continue;
+    for (const char* name : {"b1_h2_q65k97_d64_f16_causal", "b1_h2_q65k97_d64_bf16"}) {
+      add(stage, std::string("agrees_with_previous_") + pass_name(pass) + "_" + name,
+          [&stage, pass, name] { agrees_with_previous(stage, pass, problem_of(name)); });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cuflash::tests
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  for (const cuflash::Stage* stage : cuflash::stages()) cuflash::tests::add_stage(*stage);
+  return RUN_ALL_TESTS();
+}

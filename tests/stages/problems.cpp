@@ -1,0 +1,118 @@
+#include "problems.h"
+
+#include <stdexcept>
+
+namespace cuflash::tests {
+namespace {
+
+using harness::InputKind;
+using harness::Layout;
+
+struct Row {
+  const char* intent;
+  const char* name;  // without a dtype: one problem for each
+  InputKind input = InputKind::kGaussian;
+  Layout layout = Layout::kBHSD;
+};
+
+// Lengths are those that find bugs: a tile is 32 to 128 rows, so there are problems of less than one
+// tile, of whole tiles, and of whole tiles and a bit.
+constexpr Row kRows[] = {
+    {"regular", "b1_h2_q64k64_d64"},
+    {"regular", "b1_h2_q64k64_d64_causal"},
+    {"regular", "b2_h2_q64k64_d32_f16"},
+    {"regular", "b1_h1_q64k64_d128"},
+    {"regular", "b1_h1_q64k64_d128_causal"},
+    {"regular", "b1_h1_q128k256_d32_f16"},
+    {"regular", "b1_h1_q128k128_d64_bf16_causal"},
+
+    {"ragged: one element", "b1_h1_q1k1_d64"},
+    {"ragged: one query", "b2_h2_q1k77_d64_causal"},
+    {"ragged: one key", "b1_h2_q77k1_d32_f16"},
+    {"ragged: less than a tile", "b1_h2_q17k17_d64_causal"},
+    {"ragged: a tile and one", "b1_h1_q65k65_d64_f16_causal"},
+    {"ragged: a tile and one", "b1_h1_q33k129_d32_bf16"},
+    {"ragged: one short of a tile", "b1_h1_q63k127_d32_f16"},
+
+    {"seq_q < seq_kv", "b1_h2_q33k97_d64_causal"},
+    {"seq_q < seq_kv", "b1_h1_q16k200_d32_f16"},
+    {"seq_q > seq_kv", "b1_h1_q100k48_d64_f16"},
+
+    {"grouped heads", "b2_h4x1_q37k71_d32_causal"},
+    {"grouped heads", "b1_h6x2_q40k40_d64_f16"},
+
+    {"strided", "b2_h2_q33k47_d64_f16", InputKind::kGaussian, Layout::kBSHD},
+    {"strided", "b2_h4x2_q33k47_d32_causal", InputKind::kGaussian, Layout::kPadded},
+    {"strided", "b1_h2_q21k30_d128_bf16", InputKind::kGaussian, Layout::kPadded},
+
+    {"corner: rows that see no key", "b1_h2_q70k20_d64_causal"},
+    {"corner: rows that see no key", "b1_h1_q66k1_d32_f16_causal"},
+    {"corner: outliers", "b1_h2_q50k70_d64", InputKind::kPeaky},
+    {"corner: a uniform softmax", "b1_h2_q50k70_d64", InputKind::kAllEqual},
+    {"corner: exp overflows without the maximum", "b1_h2_q50k70_d64", InputKind::kLargeQ},
+    {"corner: a gradient of one element", "b1_h2_q50k70_d64_causal", InputKind::kOneHotDO},
+    {"corner: real activations", "b1_h2_q72k90_d32", InputKind::kReal},
+    {"corner: real activations", "b1_h2_q90k90_d32_f16_causal", InputKind::kReal},
+};
+
+constexpr Row kLargeRows[] = {
+    {"large", "b4_h32_q1024k1024_d64"},
+    {"large", "b2_h16_q2048k2048_d128_causal"},
+    {"large", "b1_h8x2_q4099k5003_d64_f16_causal"},
+    {"large", "b1_h2_q8192k8192_d128_bf16"},
+    {"large: real activations, whole", "b1_h12_q272k272_d32", InputKind::kReal},
+    {"large: more than 65,535 heads", "b35000_h2_q3k5_d32_f16_causal"},
+    {"large: more than 65,535 tiles", "b1_h1_q4200000k3_d32_f16"},
+    {"large: offsets above 2^31", "b2_h2_q65k130_d64_f16_causal", InputKind::kGaussian,
+     Layout::kFar},
+};
+
+constexpr Row kSanitizerRows[] = {
+    {"regular", "b1_h2_q128k256_d64"},
+    {"regular", "b1_h1_q64k64_d128_f16_causal"},
+    {"ragged", "b1_h2_q77k131_d32"},
+    {"ragged", "b1_h1_q300k300_d64_f16_causal"},
+    {"ragged", "b2_h2_q1k1_d64_f16"},
+    {"grouped heads", "b1_h4x2_q33k97_d64_bf16_causal"},
+    {"rows that see no key", "b1_h1_q70k20_d128_f16_causal"},
+};
+
+template <std::size_t kCount>
+std::vector<TestProblem> expand(const Row (&rows)[kCount]) {
+  std::vector<TestProblem> problems;
+  for (const Row& row : rows) {
+    std::string last;
+    for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+      TestProblem test;
+      test.intent = row.intent;
+      test.problem.dtype = dtype;  // Stays if the name holds none.
+      if (!parse_problem(row.name, test.problem)) throw std::logic_error(row.name);
+      test.source = {row.input, 1, CUFLASH_SOURCE_DIR "/bench/data"};
+      test.layout = row.layout;
+      if (test.name() != last) problems.push_back(test);
+      last = test.name();
+    }
+  }
+  return problems;
+}
+
+}  // namespace
+
+std::string TestProblem::name() const {
+  std::string text = problem_name(problem);
+  if (source.kind != InputKind::kGaussian) text += std::string("_") + input_name(source.kind);
+  if (layout != Layout::kBHSD) text += std::string("_") + layout_name(layout);
+  return text;
+}
+
+std::vector<TestProblem> test_problems() { return expand(kRows); }
+std::vector<TestProblem> large_problems() { return expand(kLargeRows); }
+std::vector<TestProblem> sanitizer_problems() { return expand(kSanitizerRows); }
+
+Problem problem_of(const std::string& name) {
+  Problem problem;
+  if (!parse_problem(name, problem)) throw std::logic_error(name + " is not a problem's name");
+  return problem;
+}
+
+}  // namespace cuflash::tests

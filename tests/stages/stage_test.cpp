@@ -1,0 +1,243 @@
+#include "stage_test.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "harness/traffic.h"
+#include "harness/verify.h"
+
+namespace cuflash::tests {
+namespace {
+
+using harness::CallOptions;
+using harness::Inputs;
+using harness::Outputs;
+
+// Skips the test where the stage cannot run the problem here, with the reason that users get.
+#define CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem)                                  \
+  do {                                                                                  \
+    const Support support = supports(stage, pass, problem, current_device());           \
+    if (!support) GTEST_SKIP() << support.reason;                                       \
+  } while (false)
+
+// Bit for bit: a NaN equals itself, and -0 is not 0.
+testing::AssertionResult same_bits(const Outputs& a, const Outputs& b) {
+  for (const auto& [name, values] : a.tensors) {
+    const auto other = b.tensors.find(name);
+    if (other == b.tensors.end()) continue;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (std::memcmp(&values[i], &other->second[i], sizeof(float)) == 0) continue;
+      return testing::AssertionFailure()
+             << name << " differs at element " << i << ": " << values[i] << " and "
+             << other->second[i];
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
+#ifdef CUFLASH_SIMT
+
+// Runs of one problem differ in the order of threads and blocks.
+const char* const kRuns[] = {"inorder", "reversed", "random:7"};
+
+void begin_run(const std::string& run) {
+  simt::Schedule schedule;
+  ASSERT_TRUE(simt::parse_schedule(run, schedule));
+  simt::set_schedule(schedule);
+  simt::take_findings();
+  simt::reset_counts();
+}
+
+void end_run(const Stage& stage, Pass pass, const Problem& problem) {
+  for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message;
+  const auto formula = harness::predicted_traffic(stage.name, pass, problem);
+  if (!simt::counts_accesses() || !formula) return;
+  const simt::Counts counts = simt::counts();
+  if (formula->exact) {
+    EXPECT_EQ(counts.global_read_bytes, formula->read_bytes) << "bytes read are not the formula's";
+    EXPECT_EQ(counts.global_write_bytes, formula->write_bytes)
+        << "bytes written are not the formula's";
+  } else {
+    EXPECT_LE(counts.global_read_bytes, formula->read_bytes) << "bytes read exceed the formula";
+    EXPECT_LE(counts.global_write_bytes, formula->write_bytes) << "bytes written exceed the formula";
+  }
+}
+
+#else
+
+const char* const kRuns[] = {"first run", "second run"};
+void begin_run(const std::string&) {}
+void end_run(const Stage&, Pass, const Problem&) {}
+
+#endif
+
+// The inputs and results of a problem of N(0, 1) inputs.
+std::shared_ptr<const harness::Expected> gaussian(Pass pass, const Problem& problem) {
+  return harness::expected(pass, problem, {});
+}
+
+}  // namespace
+
+void StageTest::SetUp() {
+  if (current_device().compute_capability != 0) return;
+  const char* require = std::getenv("CUFLASH_REQUIRE_GPU");
+  if (require != nullptr && std::string(require) == "1") {
+    FAIL() << "CUFLASH_REQUIRE_GPU is 1, but there is no CUDA device.";
+  }
+  GTEST_SKIP() << "There is no CUDA device.";
+}
+
+void computes(const Stage& stage, Pass pass, const TestProblem& test) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, test.problem);
+  SCOPED_TRACE(test.intent);
+  const auto want = harness::expected(pass, test.problem, test.source);
+  CallOptions options;
+  options.layout = test.layout;
+  std::optional<Outputs> first;
+  for (const char* run : kRuns) {
+    SCOPED_TRACE(run);
+    begin_run(run);
+    Outputs got;
+    try {
+      got = harness::run(stage, pass, test.problem, want->inputs, options);
+    } catch (const harness::CudaError& error) {
+      if (error.code() != cudaErrorMemoryAllocation) throw;
+      GTEST_SKIP() << "This device is too small: " << error.what();
+    }
+    EXPECT_EQ(verify(got, *want).failures(), "");
+    end_run(stage, pass, test.problem);
+    if (first && stage.deterministic) {
+      EXPECT_TRUE(same_bits(*first, got)) << "in another run";
+    }
+    if (!first) first = std::move(got);
+  }
+}
+
+void computes_unguarded(const Stage& stage, Pass pass, const TestProblem& test) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, test.problem);
+  CallOptions options;
+  options.guards = false;
+  EXPECT_EQ(
+      harness::run_and_verify(stage, pass, test.problem, test.source, options).failures(), "");
+}
+
+void respects_causality(const Stage& stage, const Problem& problem, int prefix) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, Pass::kForward, problem);
+  Inputs inputs = gaussian(Pass::kForward, problem)->inputs;
+  const Outputs before = harness::run(stage, Pass::kForward, problem, inputs);
+
+  const int first_hidden = prefix + problem.seq_kv - problem.seq_q;  // key of no query before prefix
+  for (auto* tensor : {&inputs.k, &inputs.v}) {
+    for (std::size_t i = 0; i < tensor->size(); ++i) {
+      const int key = static_cast<int>(i / problem.head_dim % problem.seq_kv);
+      if (key >= first_hidden) (*tensor)[i] *= -2.f;
+    }
+  }
+  const Outputs after = harness::run(stage, Pass::kForward, problem, inputs);
+
+  for (const char* name : {"O", "LSE"}) {
+    const auto &a = before.tensors.at(name), &b = after.tensors.at(name);
+    const int width = name == std::string("O") ? problem.head_dim : 1;
+    bool rest_changed = false;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const int row = static_cast<int>(i / width % problem.seq_q);
+      const bool same = std::memcmp(&a[i], &b[i], sizeof(float)) == 0;
+      if (row >= prefix) {
+        rest_changed = rest_changed || !same;
+      } else {
+        ASSERT_TRUE(same) << name << ", row " << row << ", sees a key after it: keys from "
+                          << first_hidden << " on have changed, and " << a[i] << " became " << b[i];
+      }
+    }
+    EXPECT_TRUE(rest_changed) << name << " does not depend on K and V at all";
+  }
+}
+
+void accepts_null(const Stage& stage, Pass pass, const Problem& problem, const std::string& output) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem);
+  const auto want = gaussian(pass, problem);
+  CallOptions options;
+  options.lse = output != "LSE";
+  options.dq = output != "dQ";
+  options.dk = output != "dK";
+  options.dv = output != "dV";
+  const Outputs whole = harness::run(stage, pass, problem, want->inputs);
+  const Outputs without = harness::run(stage, pass, problem, want->inputs, options);
+  EXPECT_EQ(whole.tensors.size(), without.tensors.size() + 1);
+  EXPECT_EQ(verify(without, *want).failures(), "");
+  if (stage.deterministic) {
+    EXPECT_TRUE(same_bits(whole, without));
+  }
+#ifdef CUFLASH_SIMT
+  for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message;
+#endif
+}
+
+void agrees_with_previous(const Stage& stage, Pass pass, const Problem& problem) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem);
+  const Stage* previous = nullptr;
+  for (const Stage* other : stages()) {
+    if (other == &stage) break;
+    if (supports(*other, pass, problem, current_device())) previous = other;
+  }
+  if (previous == nullptr) GTEST_SKIP() << "No stage before it can run this problem.";
+
+  const auto want = gaussian(pass, problem);
+  const Outputs a = harness::run(stage, pass, problem, want->inputs);
+  const Outputs b = harness::run(*previous, pass, problem, want->inputs);
+  for (const harness::ExpectedTensor& tensor : want->tensors) {
+    const auto &x = a.tensors.at(tensor.name), &y = b.tensors.at(tensor.name);
+    double difference = 0.;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (x[i] == y[i]) continue;  // Infinities too.
+      const double d = std::abs(double{x[i]} - y[i]);
+      difference = d > difference || std::isnan(d) ? d : difference;
+    }
+    EXPECT_LE(difference, 2 * tensor.limit) << tensor.name << " against " << previous->name;
+  }
+}
+
+void runs_what_it_declares(const Stage& stage) {
+  const Device device = current_device();
+  const int has = device.compute_capability, needs = stage.arch.compute_capability;
+  if (stage.arch.exact ? has != needs : has < needs) {
+    GTEST_SKIP() << "This device does not meet the stage's requirement.";
+  }
+  const auto any = [&](Pass pass, auto&& matches) {
+    for (const TestProblem& test : test_problems()) {
+      if (matches(test.problem) && supports(stage, pass, test.problem, device)) return true;
+    }
+    return false;
+  };
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    if (pass == Pass::kBackward && stage.backward == nullptr) continue;
+    for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+      if (!stage.dtypes.has(dtype)) continue;
+      EXPECT_TRUE(any(pass, [&](const Problem& p) { return p.dtype == dtype; }))
+          << "every problem of the " << pass_name(pass) << " pass in " << dtype_name(dtype)
+          << " is skipped";
+    }
+    for (int head_dim = 16; head_dim <= 256; head_dim += 16) {
+      if (!stage.head_dims.has(head_dim)) continue;
+      EXPECT_TRUE(any(pass, [&](const Problem& p) { return p.head_dim == head_dim; }))
+          << "every problem of the " << pass_name(pass) << " pass with head_dim " << head_dim
+          << " is skipped";
+    }
+  }
+}
+
+void has_traffic_formula(const Stage& stage) {
+  if (std::atoi(stage.name) >= 90) GTEST_SKIP() << "This stage is this checkout's own.";
+  const Problem problem = problem_of("b1_h1_q64k64_d64_f16");
+  EXPECT_TRUE(harness::predicted_traffic(stage.name, Pass::kForward, problem))
+      << "add its row to common/harness/traffic.cpp";
+  if (stage.backward != nullptr) {
+    EXPECT_TRUE(harness::predicted_traffic(stage.name, Pass::kBackward, problem))
+        << "add its row to common/harness/traffic.cpp";
+  }
+}
+
+}  // namespace cuflash::tests

@@ -1,0 +1,53 @@
+// What one test of a stage does. main.cpp registers the tests, by stage.
+#ifndef CUFLASH_TESTS_STAGES_STAGE_TEST_H_
+#define CUFLASH_TESTS_STAGES_STAGE_TEST_H_
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "cuflash/stage.h"
+#include "problems.h"
+
+namespace cuflash::tests {
+
+// Runs its body where there is a device. Where there is none it is skipped; with
+// CUFLASH_REQUIRE_GPU=1 in the environment, it fails.
+class StageTest : public testing::Test {
+ public:
+  explicit StageTest(std::function<void()> body) : body_(std::move(body)) {}
+
+ protected:
+  void SetUp() override;
+  void TestBody() override { body_(); }
+
+ private:
+  std::function<void()> body_;
+};
+
+// The results are within their limits, the same in every run, and nothing else is written. On the CPU
+// machine: under three schedules, without a finding, with the traffic of the stage's formula.
+void computes(const Stage& stage, Pass pass, const TestProblem& test);
+// The same once, on memory that starts uninitialised and has no guards: for compute-sanitizer.
+void computes_unguarded(const Stage& stage, Pass pass, const TestProblem& test);
+
+// K and V after a prefix do not reach the prefix of O and LSE.
+void respects_causality(const Stage& stage, const Problem& problem, int prefix);
+
+// A null output is not computed, and the others are what they are without it. `output` is one of
+// LSE, dQ, dK, dV.
+void accepts_null(const Stage& stage, Pass pass, const Problem& problem, const std::string& output);
+
+// The stage before it in the list that can run the problem gives the same results.
+void agrees_with_previous(const Stage& stage, Pass pass, const Problem& problem);
+
+// Something is tested: on a device that meets the stage's requirement, each pass, dtype and head
+// dimension it declares runs at least one problem of the table.
+void runs_what_it_declares(const Stage& stage);
+
+// The ladder can predict the stage's traffic.
+void has_traffic_formula(const Stage& stage);
+
+}  // namespace cuflash::tests
+
+#endif  // CUFLASH_TESTS_STAGES_STAGE_TEST_H_

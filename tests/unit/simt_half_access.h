@@ -1,0 +1,16 @@
+// The cases of simt_half_access_test.cpp: what a piece of kernel code must ask of memory.
+#ifndef CUFLASH_TESTS_UNIT_SIMT_HALF_ACCESS_H_
+#define CUFLASH_TESTS_UNIT_SIMT_HALF_ACCESS_H_
+
+#include <cstddef>
+
+struct AccessCase {
+  const char* name;
+  const char* accesses;                    // sorted: R4 is a read of 4 bytes, W16 a write of 16
+  void (*run)(void* out, const void* in);  // 64 bytes each, aligned to 16
+};
+
+/// Compiled with the flags of a kernel, in simt_half_access_kernels.cpp.
+const AccessCase* access_cases(std::size_t* count);
+
+#endif  // CUFLASH_TESTS_UNIT_SIMT_HALF_ACCESS_H_

@@ -1,0 +1,394 @@
+// validate(): every refusal of every argument, its sentence, and the order of the checks. No device
+// is involved: the addresses are numbers.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "cuflash/stage.h"
+
+namespace cuflash {
+namespace {
+
+using Error = FlashAttentionError;
+
+constexpr int kMaxInt = std::numeric_limits<int>::max();
+constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+
+void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+
+// A call with nothing wrong: 2 batches, 4 query heads on 2 KV heads, 10 queries, 12 keys, d 32,
+// f16. The heads have gaps between them, so that one fault does not bring another.
+template <class Args>
+struct Call {
+  Problem problem{2, 4, 2, 10, 12, 32, DType::kF16, false, 0.25f};
+  Args args;
+
+  Call();
+  Support check() const { return validate(problem, args); }
+};
+
+Tensor tensor(std::uintptr_t place) { return {address(place << 20), 1 << 14, 1 << 10, 32}; }
+
+template <>
+Call<Forward>::Call() : args{tensor(1), tensor(2), tensor(3), tensor(4)} {
+  args.lse = static_cast<float*>(address(5 << 20));
+}
+
+template <>
+Call<Backward>::Call()
+    : args{tensor(1), tensor(2), tensor(3), tensor(4), tensor(5), tensor(6), tensor(7), tensor(8)} {
+  args.lse = static_cast<float*>(address(9 << 20));
+}
+
+using ForwardCall = Call<Forward>;
+using BackwardCall = Call<Backward>;
+
+// A tensor of a call by its name.
+template <class Args>
+struct Name {
+  const char* text;
+  Tensor Args::*tensor;
+};
+
+const std::vector<Name<Forward>> kForwardInputs = {
+    {"Q", &Forward::q}, {"K", &Forward::k}, {"V", &Forward::v}};
+const std::vector<Name<Forward>> kForwardOutputs = {{"O", &Forward::o}};
+const std::vector<Name<Backward>> kBackwardInputs = {{"Q", &Backward::q},
+                                                     {"K", &Backward::k},
+                                                     {"V", &Backward::v},
+                                                     {"O", &Backward::o},
+                                                     {"dO", &Backward::d_o}};
+const std::vector<Name<Backward>> kBackwardOutputs = {
+    {"dQ", &Backward::dq}, {"dK", &Backward::dk}, {"dV", &Backward::dv}};
+
+// Every stride of a tensor by its name.
+struct Stride {
+  const char* text;
+  std::int64_t Tensor::*stride;
+};
+const std::vector<Stride> kStrides = {{"batch_stride", &Tensor::batch_stride},
+                                      {"head_stride", &Tensor::head_stride},
+                                      {"row_stride", &Tensor::row_stride}};
+
+template <class T>
+std::vector<T> operator+(std::vector<T> a, const std::vector<T>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+void expect(const Support& support, Error error, const std::string& words = "") {
+  EXPECT_EQ(static_cast<int>(support.error), static_cast<int>(error)) << support.reason;
+  EXPECT_EQ(support.reason.empty(), error == Error::SUCCESS) << support.reason;
+  EXPECT_NE(support.reason.find(words), std::string::npos)
+      << '"' << support.reason << "\" lacks \"" << words << '"';
+}
+
+// Does `harm` to each tensor in turn; the sentence must begin with that tensor's name.
+template <class Args>
+void expect_each(const std::vector<Name<Args>>& tensors, Error error, const std::string& words,
+                 const std::function<void(Tensor&)>& harm) {
+  for (const Name<Args>& name : tensors) {
+    SCOPED_TRACE(name.text);
+    Call<Args> call;
+    harm(call.args.*name.tensor);
+    const Support support = call.check();
+    expect(support, error, words);
+    if (error != Error::SUCCESS) {
+      EXPECT_EQ(support.reason.rfind(name.text, 0), 0u) << support.reason;
+    }
+  }
+}
+
+void expect_everywhere(Error error, const std::string& words,
+                       const std::function<void(Tensor&)>& harm) {
+  expect_each(kForwardInputs + kForwardOutputs, error, words, harm);
+  expect_each(kBackwardInputs + kBackwardOutputs, error, words, harm);
+}
+
+// Changes the problem; all three forms of validate() must say the same.
+void expect_problem(Error error, const std::string& words,
+                    const std::function<void(Problem&)>& harm) {
+  ForwardCall forward;
+  BackwardCall backward;
+  harm(forward.problem);
+  harm(backward.problem);
+  expect(validate(forward.problem), error, words);
+  expect(forward.check(), error, words);
+  expect(backward.check(), error, words);
+}
+
+// ---- What is right -----------------------------------------------------------------------------
+
+TEST(Validate, AcceptsAGoodCall) {
+  expect_problem(Error::SUCCESS, "", [](Problem&) {});
+}
+
+TEST(Validate, AcceptsEveryDTypeAndHeadDim) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const int head_dim : {32, 64, 128}) {
+      const Problem p{2, 4, 2, 5, 7, head_dim, dtype, true, 1.f};
+      Forward args;
+      args.q = contiguous(address(1 << 20), p.heads_q, p.seq_q, head_dim);
+      args.k = contiguous(address(2 << 20), p.heads_kv, p.seq_kv, head_dim);
+      args.v = contiguous(address(3 << 20), p.heads_kv, p.seq_kv, head_dim);
+      args.o = contiguous(address(4 << 20), p.heads_q, p.seq_q, head_dim);
+      expect(validate(p, args), Error::SUCCESS);
+    }
+  }
+}
+
+// [B,S,H,D]: heads side by side in a row.
+TEST(Validate, AcceptsInterleavedHeads) {
+  ForwardCall call;
+  call.args.o = {address(4 << 20), 10 * 4 * 32, 32, 4 * 32};
+  expect(call.check(), Error::SUCCESS);
+}
+
+TEST(Validate, AcceptsInputsThatRepeatRows) {
+  const auto repeat = [](Tensor& t) { t = {t.data, 0, 0, 0}; };
+  expect_each(kForwardInputs, Error::SUCCESS, "", repeat);
+  expect_each(kBackwardInputs, Error::SUCCESS, "", repeat);
+}
+
+TEST(Validate, NeverLooksAtTheStrideOfAnExtentOfOne) {
+  for (const std::int64_t stride : {std::int64_t{-5}, std::int64_t{0}, std::int64_t{3}, kHuge}) {
+    ForwardCall call;
+    call.problem = {1, 1, 1, 1, 1, 32, DType::kF16, false, 1.f};
+    for (const auto& name : kForwardInputs + kForwardOutputs) {
+      Tensor& t = call.args.*name.tensor;
+      t = {t.data, stride, stride, stride};
+    }
+    expect(call.check(), Error::SUCCESS);
+  }
+}
+
+TEST(Validate, LetsLseBeNullInTheForwardPass) {
+  ForwardCall call;
+  call.args.lse = nullptr;
+  expect(call.check(), Error::SUCCESS);
+}
+
+TEST(Validate, LetsEachGradientBeNullWhateverItsStrides) {
+  expect_each(kBackwardOutputs, Error::SUCCESS, "", [](Tensor& t) { t = {nullptr, -1, 3, kHuge}; });
+  BackwardCall none;
+  for (const auto& name : kBackwardOutputs) none.args.*name.tensor = {};
+  expect(none.check(), Error::SUCCESS);
+}
+
+// ---- INVALID_DIMENSION -------------------------------------------------------------------------
+
+TEST(Validate, RefusesSizesBelowOne) {
+  const std::pair<const char*, int Problem::*> sizes[] = {
+      {"batch", &Problem::batch}, {"heads_q", &Problem::heads_q}, {"heads_kv", &Problem::heads_kv},
+      {"seq_q", &Problem::seq_q}, {"seq_kv", &Problem::seq_kv},   {"head_dim", &Problem::head_dim}};
+  for (const auto& [name, size] : sizes) {
+    for (const int value : {0, -1, std::numeric_limits<int>::min()}) {
+      expect_problem(Error::INVALID_DIMENSION, std::string(name) + " is " + std::to_string(value),
+                     [&, member = size](Problem& p) { p.*member = value; });
+    }
+  }
+}
+
+TEST(Validate, RefusesNegativeStrides) {
+  for (const Stride& stride : kStrides) {
+    expect_everywhere(Error::INVALID_DIMENSION, std::string(stride.text) + " is -32 elements",
+                      [&](Tensor& t) { t.*stride.stride = -32; });
+  }
+}
+
+TEST(Validate, RefusesOutputsThatOverlapThemselves) {
+  for (const Stride& stride : kStrides) {
+    for (const std::int64_t value : {0, 16, 24}) {
+      const auto harm = [&](Tensor& t) { t.*stride.stride = value; };
+      expect_each(kForwardOutputs, Error::INVALID_DIMENSION, "overlaps itself", harm);
+      expect_each(kBackwardOutputs, Error::INVALID_DIMENSION, "overlaps itself", harm);
+    }
+  }
+}
+
+// 10 rows of 32, every 32: a head takes 320 elements, so 312 between heads are too few.
+TEST(Validate, RefusesOutputsWhoseHeadsOverlap) {
+  ForwardCall call;
+  call.args.o.head_stride = 320;
+  expect(call.check(), Error::SUCCESS);
+  call.args.o.head_stride = 312;
+  expect(call.check(), Error::INVALID_DIMENSION,
+         "O's head_stride is 312 elements: less than the 320 it must step over");
+}
+
+// A row's padding may hold the next head's first row: what counts is whether elements meet.
+TEST(Validate, CountsElementsAndNotPadding) {
+  ForwardCall call;
+  call.args.o = {address(4 << 20), 1 << 14, 9 * 64 + 32, 64};
+  expect(call.check(), Error::SUCCESS);
+}
+
+// ---- DIMENSION_MISMATCH … INVALID_SCALE --------------------------------------------------------
+
+TEST(Validate, RefusesHeadsThatFormNoGroups) {
+  for (const int heads_kv : {3, 8}) {
+    expect_problem(Error::DIMENSION_MISMATCH,
+                   "heads_q is 4, not a multiple of heads_kv, which is " + std::to_string(heads_kv),
+                   [&](Problem& p) { p.heads_kv = heads_kv; });
+  }
+}
+
+TEST(Validate, RefusesOtherDTypes) {
+  for (const int value : {-1, 3, 99}) {
+    expect_problem(Error::UNSUPPORTED_DTYPE, "dtype is " + std::to_string(value),
+                   [&](Problem& p) { p.dtype = static_cast<DType>(value); });
+  }
+}
+
+TEST(Validate, RefusesOtherHeadDims) {
+  for (const int value : {1, 16, 31}) {
+    expect_problem(Error::UNSUPPORTED_HEAD_DIM, "head_dim is " + std::to_string(value) + ";",
+                   [&](Problem& p) { p.head_dim = value; });
+  }
+  Problem p;
+  for (const int value : {33, 48, 96, 127, 129, 256, kMaxInt}) {
+    p.head_dim = value;
+    expect(validate(p), Error::UNSUPPORTED_HEAD_DIM, std::to_string(value));
+  }
+}
+
+TEST(Validate, RefusesOtherScales) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float value : {0.f, -0.f, -1.f, infinity, -infinity, std::nanf("")}) {
+    expect_problem(Error::INVALID_SCALE, "softmax_scale is ",
+                   [&](Problem& p) { p.softmax_scale = value; });
+  }
+}
+
+// ---- NULL_POINTER ------------------------------------------------------------------------------
+
+TEST(Validate, RefusesTensorsWithoutData) {
+  const auto harm = [](Tensor& t) { t.data = nullptr; };
+  expect_each(kForwardInputs + kForwardOutputs, Error::NULL_POINTER, " is null", harm);
+  expect_each(kBackwardInputs, Error::NULL_POINTER, " is null", harm);
+}
+
+TEST(Validate, RefusesABackwardPassWithoutLse) {
+  BackwardCall call;
+  call.args.lse = nullptr;
+  expect(call.check(), Error::NULL_POINTER, "LSE is null");
+}
+
+// ---- MISALIGNED --------------------------------------------------------------------------------
+
+TEST(Validate, RefusesMisalignedBases) {
+  for (const std::uintptr_t offset : {1, 2, 4, 8, 15}) {
+    expect_everywhere(Error::MISALIGNED, "not a multiple of 16 bytes", [&](Tensor& t) {
+      t.data = address(reinterpret_cast<std::uintptr_t>(t.data) + offset);
+    });
+  }
+}
+
+TEST(Validate, RefusesMisalignedStrides) {
+  for (const Stride& stride : kStrides) {
+    expect_everywhere(Error::MISALIGNED, stride.text, [&](Tensor& t) { t.*stride.stride += 4; });
+  }
+}
+
+TEST(Validate, SaysWhichStrideIsMisalignedAndByHowMuch) {
+  ForwardCall call;
+  call.args.k.row_stride = 36;
+  EXPECT_EQ(call.check().reason,
+            "K's row_stride is 36 elements (72 bytes), not a multiple of 16 bytes");
+  call.problem.dtype = DType::kF32;  // 36 floats are 144 bytes.
+  expect(call.check(), Error::SUCCESS);
+}
+
+TEST(Validate, RefusesMisalignedLse) {
+  ForwardCall forward;
+  BackwardCall backward;
+  forward.args.lse = static_cast<float*>(address((5 << 20) + 2));
+  backward.args.lse = forward.args.lse;
+  expect(forward.check(), Error::MISALIGNED, "LSE is at address");
+  expect(backward.check(), Error::MISALIGNED, "LSE is at address");
+  forward.args.lse = static_cast<float*>(address((5 << 20) + 4));
+  expect(forward.check(), Error::SUCCESS);
+}
+
+TEST(Validate, RefusesMisalignedWorkspaces) {
+  ForwardCall forward;
+  BackwardCall backward;
+  forward.args.workspace = backward.args.workspace = address((10 << 20) + 128);
+  expect(forward.check(), Error::MISALIGNED, "the workspace is at address");
+  expect(backward.check(), Error::MISALIGNED, "not a multiple of 256 bytes");
+  forward.args.workspace = address((10 << 20) + 256);
+  expect(forward.check(), Error::SUCCESS);
+}
+
+// ---- SIZE_OVERFLOW -----------------------------------------------------------------------------
+
+TEST(Validate, RefusesTensorsThatEndBeyondMemory) {
+  for (const std::int64_t value : {kHuge, std::numeric_limits<std::int64_t>::max() & ~15}) {
+    for (const Stride& stride : kStrides) {
+      expect_everywhere(Error::SIZE_OVERFLOW, "ends beyond",
+                        [&](Tensor& t) { t.*stride.stride = value; });
+    }
+  }
+  expect_everywhere(Error::SIZE_OVERFLOW, "ends beyond",
+                    [](Tensor& t) { t.data = address(~std::uintptr_t{0} << 12); });
+}
+
+TEST(Validate, RefusesTooManyRows) {
+  expect_problem(Error::SIZE_OVERFLOW, "too many query rows", [](Problem& p) {
+    p = {1, 64, 64, kMaxInt, 1, 32, DType::kF16, false, 1.f};
+    p.batch = 2;
+  });
+  expect_problem(Error::SIZE_OVERFLOW, "too many key rows",
+                 [](Problem& p) { p = {2, 64, 64, 1, kMaxInt, 32, DType::kF16, false, 1.f}; });
+}
+
+TEST(Validate, RefusesTooManyScores) {
+  Problem p{1, 1, 1, kMaxInt, 1 << 28, 32, DType::kF16, false, 1.f};
+  expect(validate(p), Error::SUCCESS);
+  p.heads_q = 2;
+  expect(validate(p), Error::SIZE_OVERFLOW, "too many scores");
+}
+
+TEST(Validate, RefusesTheLargestOfEverythingWithoutOverflowingItself) {
+  Problem p{kMaxInt, kMaxInt, kMaxInt, kMaxInt, kMaxInt, 128, DType::kF32, false, 1.f};
+  expect(validate(p), Error::SIZE_OVERFLOW, "too many query rows");
+  Forward args;
+  for (Tensor* t : {&args.q, &args.k, &args.v, &args.o}) {
+    *t = contiguous(address(1 << 20), kMaxInt, kMaxInt, 128);
+  }
+  expect(validate(p, args), Error::SIZE_OVERFLOW, "too many query rows");
+}
+
+// ---- Order -------------------------------------------------------------------------------------
+
+// Faults in the documented order. With all from the n-th on present, the n-th must be named.
+template <class Args>
+void expect_order() {
+  const std::vector<std::pair<Error, std::function<void(Call<Args>&)>>> faults = {
+      {Error::INVALID_DIMENSION, [](Call<Args>& c) { c.problem.seq_q = 0; }},
+      {Error::INVALID_DIMENSION, [](Call<Args>& c) { c.args.q.row_stride = -4; }},
+      {Error::DIMENSION_MISMATCH, [](Call<Args>& c) { c.problem.heads_kv = 3; }},
+      {Error::UNSUPPORTED_DTYPE, [](Call<Args>& c) { c.problem.dtype = static_cast<DType>(7); }},
+      {Error::UNSUPPORTED_HEAD_DIM, [](Call<Args>& c) { c.problem.head_dim = 24; }},
+      {Error::INVALID_SCALE, [](Call<Args>& c) { c.problem.softmax_scale = 0.f; }},
+      {Error::NULL_POINTER, [](Call<Args>& c) { c.args.v.data = nullptr; }},
+      {Error::MISALIGNED, [](Call<Args>& c) { c.args.q.data = address(8); }},
+      {Error::SIZE_OVERFLOW, [](Call<Args>& c) { c.args.k.head_stride = kHuge; }},
+  };
+  for (std::size_t first = 0; first < faults.size(); ++first) {
+    Call<Args> call;
+    for (std::size_t n = first; n < faults.size(); ++n) faults[n].second(call);
+    expect(call.check(), faults[first].first);
+  }
+}
+
+TEST(Validate, ChecksTheForwardPassInOrder) { expect_order<Forward>(); }
+TEST(Validate, ChecksTheBackwardPassInOrder) { expect_order<Backward>(); }
+
+}  // namespace
+}  // namespace cuflash
