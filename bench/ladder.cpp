@@ -19,7 +19,8 @@ constexpr bool kSimt = true;
 constexpr bool kSimt = false;
 #endif
 
-constexpr const char* kTimedShape = "b4_h32_q4096k4096_d64";  // The real input is too small to time.
+constexpr const char* kTimedShape =
+    "b4_h32_q4096k4096_d64";  // The real input is too small to time.
 
 struct Options {
   std::string stage, shape, dtype = "f16", pass = "both", input, schedule, json;
@@ -27,34 +28,41 @@ struct Options {
 };
 
 void declare(CLI::App& app, Options& options) {
-  app.add_option("--stage", options.stage, "One stage, by name or number (default: all)");
+  app.get_formatter()->column_width(36);
+  app.add_option("--stage", options.stage, "One stage, by name or number; otherwise all")
+      ->option_text("NAME");
   auto* shape = app.add_option("--shape", options.shape,
-                               "Problem with random inputs, e.g. b2_h4x1_q77k131_d64");
-  app.add_option("--input", options.input,
-                 "Directory with q.npy, k.npy and v.npy (default: bench/data)")
+                               "A problem with random inputs, e.g. b2_h4x1_q77k131_d64")
+                    ->option_text("SHAPE");
+  app.add_option("--input", options.input, "Where q.npy, k.npy and v.npy are; otherwise bench/data")
+      ->option_text("DIR")
       ->excludes(shape);
-  app.add_option("--dtype", options.dtype, "f32, f16 or bf16")
-      ->capture_default_str()
+  app.add_option("--dtype", options.dtype, "Default f16")
+      ->option_text("f32|f16|bf16")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
-  app.add_flag("--causal", options.causal, "Mask keys after the query");
-  app.add_option("--pass", options.pass, "forward, backward or both")
-      ->capture_default_str()
+  app.add_flag("--causal", options.causal, "A query sees no key after it");
+  app.add_option("--pass", options.pass, "Default both")
+      ->option_text("forward|backward|both")
       ->check(CLI::IsMember({"forward", "backward", "both"}));
-  app.add_option("--schedule", options.schedule,
-                 "CPU machine: order of threads: inorder, reversed or random:SEED");
-  app.add_option("--json", options.json, "Also write the results to this file");
+  app.add_option("--schedule", options.schedule, "Order of threads on the CPU machine")
+      ->option_text("inorder|reversed|random:SEED");
+  app.add_option("--json", options.json, "Also write the results to this file")
+      ->option_text("FILE");
   app.add_flag("--list", options.list, "List the stages and stop");
 }
 
 void list_stages() {
-  Table table({{"stage", false}, {"adds", false, 52}, {"passes", false}, {"dtypes", false}, {"for"}});
+  Table table(
+      {{"stage", false}, {"adds", false, 52}, {"passes", false}, {"dtypes", false}, {"for"}});
   for (const Stage* stage : stages()) {
     std::string dtypes;
     for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
-      if (stage->dtypes.has(dtype)) dtypes += (dtypes.empty() ? "" : " ") + std::string(dtype_name(dtype));
+      if (stage->dtypes.has(dtype))
+        dtypes += (dtypes.empty() ? "" : " ") + std::string(dtype_name(dtype));
     }
-    table.add({stage->name, stage->teaches, stage->backward ? "forward backward" : "forward", dtypes,
-               fmt::format("sm_{}{}", stage->arch.compute_capability, stage->arch.exact ? "a" : "+")});
+    table.add(
+        {stage->name, stage->teaches, stage->backward ? "forward backward" : "forward", dtypes,
+         fmt::format("sm_{}{}", stage->arch.compute_capability, stage->arch.exact ? "a" : "+")});
   }
   fmt::print("{}", table.text());
 }
@@ -64,7 +72,8 @@ Problem shape_problem(const std::string& shape, const Options& options) {
   parse_dtype(options.dtype, problem.dtype);
   problem.causal = options.causal;
   if (!parse_problem(shape, problem)) {
-    throw std::runtime_error("'" + shape + "' is not a shape; one is b2_h4x1_q77k131_d64: batch, "
+    throw std::runtime_error("'" + shape +
+                             "' is not a shape; one is b2_h4x1_q77k131_d64: batch, "
                              "query heads x KV heads, lengths of Q and K, head_dim");
   }
   const Support valid = validate(problem);
@@ -85,8 +94,7 @@ Plan make_plan(const Options& options) {
     plan.verified = shape_problem(options.shape, options);
   }
   if (!kSimt) {
-    plan.timed =
-        options.shape.empty() ? shape_problem(kTimedShape, options) : plan.verified;
+    plan.timed = options.shape.empty() ? shape_problem(kTimedShape, options) : plan.verified;
   }
   return plan;
 }
@@ -122,21 +130,24 @@ bool machine_counts() {
 
 void print_head(Pass pass, const Plan& plan) {
   const bool real = plan.source.kind == harness::InputKind::kReal;
-  fmt::print("\n{} · {} · {}{}\n", pass == Pass::kForward ? "Forward" : "Backward",
-             problem_name(plan.verified), real ? "real activations" : "random inputs",
-             plan.timed && real ? " · timed on " + problem_name(*plan.timed) + ", random inputs" : "");
+  fmt::print(
+      "\n{} · {} · {}{}\n", pass == Pass::kForward ? "Forward" : "Backward",
+      problem_name(plan.verified), real ? "real activations" : "random inputs",
+      plan.timed && real ? " · timed on " + problem_name(*plan.timed) + ", random inputs" : "");
   if (kSimt && !machine_counts()) {
-    fmt::print("This build checks results but counts no accesses: that takes g++ 12 or newer and "
-               "no AddressSanitizer.\n");
+    fmt::print(
+        "This build checks results but counts no accesses: that takes g++ 12 or newer and "
+        "no AddressSanitizer.\n");
   }
   fmt::print("\n");
 }
 
 void print_foot(const std::vector<Row>& rows, const std::string& stage) {
   const std::string what =
-      kSimt ? "Read and written: bytes that the threads asked for, before any cache, counted on the "
-              "CPU machine. It times nothing."
-            : "Time: " + std::string(kTimingMethod) + ".";
+      kSimt
+          ? "Read and written: bytes that the threads asked for, before any cache, counted on the "
+            "CPU machine. It times nothing."
+          : "Time: " + std::string(kTimingMethod) + ".";
   fmt::print("\n{}\n", what);
 
   const auto failed =
@@ -144,12 +155,14 @@ void print_foot(const std::vector<Row>& rows, const std::string& stage) {
   if (failed != rows.end()) {
     fmt::print("Next: scripts/test.sh {} shows which problems fail.\n", failed->stage->name);
   } else if (stage.empty()) {
-    fmt::print("Next: read stages/{0}/README.md, change its kernel, run scripts/run.sh --stage {0}.\n",
-               stages().front()->name);
+    fmt::print(
+        "Next: read stages/{0}/README.md, change its kernel, run scripts/run.sh --stage {0}.\n",
+        stages().front()->name);
   } else {
-    fmt::print("Next: change stages/{0}/kernel.cuh and run this again; scripts/test.sh {0} tests "
-               "every corner.\n",
-               rows.front().stage->name);
+    fmt::print(
+        "Next: change stages/{0}/kernel.cuh and run this again; scripts/test.sh {0} tests "
+        "every corner.\n",
+        rows.front().stage->name);
   }
 }
 
@@ -167,7 +180,7 @@ int run(const Options& options, const Provenance& provenance) {
   }
   const Plan plan = make_plan(options);
 
-  fmt::print("CuFlash Ladder on {}\n", provenance.device);
+  fmt::print("CuFlash Ladder on {}\n", kSimt ? "the CPU machine" : provenance.device);
   std::vector<Row> all;
   for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
     if (options.pass != "both" && options.pass != pass_name(pass)) continue;
@@ -179,15 +192,17 @@ int run(const Options& options, const Provenance& provenance) {
   }
   print_foot(all, options.stage);
   if (!options.json.empty()) write_json(options.json, provenance, all, plan);
-  return std::all_of(all.begin(), all.end(), [](const Row& row) { return row.failure.empty(); }) ? 0
-                                                                                                  : 1;
+  return std::all_of(all.begin(), all.end(), [](const Row& row) { return row.failure.empty(); })
+             ? 0
+             : 1;
 }
 
 }  // namespace
 }  // namespace cuflash::bench
 
 int main(int argc, char** argv) {
-  CLI::App app("Runs every stage on a problem, checks each against the reference, prints one table.");
+  CLI::App app(
+      "Runs every stage on a problem, checks each against the reference, prints one table.");
   cuflash::bench::Options options;
   cuflash::bench::declare(app, options);
   CLI11_PARSE(app, argc, argv);

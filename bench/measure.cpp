@@ -16,24 +16,27 @@ std::string busy(const char* verb, const Stage& stage, Pass pass, const Problem&
   return fmt::format("{} {}, {} of {}", verb, stage.name, pass_name(pass), problem_name(problem));
 }
 
+// What the CPU machine found wrong since the last call.
+std::string take_findings() {
+  std::string text;
+#ifdef CUFLASH_SIMT
+  for (const simt::Finding& finding : simt::take_findings()) text += finding.message + "\n";
+#endif
+  return text;
+}
+
 void verify_row(Row& row, const Plan& plan) {
   const Progress progress(busy("verifying", *row.stage, row.pass, plan.verified));
   const auto want = harness::expected(row.pass, plan.verified, plan.source);
 #ifdef CUFLASH_SIMT
-  simt::take_findings();
   simt::reset_counts();
 #endif
   const auto got = harness::run(*row.stage, row.pass, plan.verified, want->inputs);
   const auto verdict = verify(got, *want);
-  row.ok = verdict.ok();
   row.failure = verdict.failures();
   row.error = verdict.worst().error;
   row.limit = verdict.worst().limit;
 #ifdef CUFLASH_SIMT
-  for (const simt::Finding& finding : simt::take_findings()) {
-    row.ok = false;
-    row.failure += finding.message + "\n";
-  }
   row.predicted = harness::predicted_traffic(row.stage->name, row.pass, plan.verified);
   if (!simt::counts_accesses()) return;
   const simt::Counts counts = simt::counts();
@@ -89,9 +92,10 @@ Row measure(const Stage& stage, Pass pass, const Plan& plan) {
     verify_row(row, plan);
     if (plan.timed) time_row(row, *plan.timed);
   } catch (const std::exception& error) {
-    row.ok = false;
     row.failure += std::string(error.what()) + "\n";
   }
+  row.failure += take_findings();
+  row.ok = row.failure.empty();
   return row;
 }
 

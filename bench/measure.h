@@ -15,9 +15,9 @@ namespace cuflash::bench {
 
 // What the ladder does with every stage.
 struct Plan {
-  Problem verified;                 // checked against the oracle, with the inputs of `source`
+  Problem verified;  // checked against the oracle, with the inputs of `source`
   harness::InputSource source;
-  std::optional<Problem> timed;     // on a GPU, with N(0, 1) inputs
+  std::optional<Problem> timed;  // on a GPU, with N(0, 1) inputs
 };
 
 // What the CPU machine counted: requested bytes, before any cache.

@@ -6,8 +6,6 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
-#include <memory>
-#include <regex>
 
 #include "cuflash/stage.h"
 
@@ -49,11 +47,11 @@ std::string driver() {
   if (!kSimt) cudaDriverGetVersion(&newest_cuda);
   if (newest_cuda == 0) return "none";
   std::ifstream file("/proc/driver/nvidia/version");
-  std::string line;
-  std::getline(file, line);
-  std::smatch match;  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue …"
-  const bool found = std::regex_search(line, match, std::regex(" ([0-9]+\\.[0-9.]+) "));
-  return (found ? match[1].str() + ", " : "") + "knows CUDA " + cuda_version(newest_cuda);
+  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue …": the first word of digits.
+  std::string word;
+  while (file >> word && word.find_first_not_of("0123456789.") != std::string::npos) {
+  }
+  return (file ? word + ", " : "") + "knows CUDA " + cuda_version(newest_cuda);
 }
 
 std::string join(int argc, char** argv) {

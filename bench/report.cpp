@@ -13,7 +13,6 @@ namespace cuflash::bench {
 namespace {
 
 constexpr const char* kNone = "-";
-constexpr std::size_t kAddsWidth = 30;
 
 // "0.41 ok": the error, in limits.
 std::string verdict(const Row& row) {
@@ -24,10 +23,8 @@ std::string verdict(const Row& row) {
 std::string times(double ratio) { return fmt::format("{:.2f}", ratio); }
 
 std::vector<Column> columns(bool timed) {
-  std::vector<Column> all = {{"stage", false},
-                             {"adds", false, kAddsWidth},
-                             {"error/limit", true},
-                             {"extra", true}};
+  std::vector<Column> all = {
+      {"stage", false}, {"adds", false, timed ? 52u : 30u}, {"error/limit", true}, {"extra", true}};
   const std::vector<const char*> rest =
       timed ? std::vector<const char*>{"time", "TFLOP/s", "× prev"}
             : std::vector<const char*>{"read", "written", "predicted", "× prev", "conflicts"};
@@ -42,20 +39,20 @@ std::string human_ms(double ms) {
 // Adds the cells of what was counted. `previous` is the traffic of the row above, 0 if unknown.
 void add_counts(const Row& row, double& previous, std::vector<std::string>& cells) {
   const auto predicted =
-      row.predicted ? (row.predicted->exact ? "" : "≤ ") +
-                          human_bytes(double(row.predicted->read_bytes + row.predicted->write_bytes))
-                    : kNone;
+      row.predicted
+          ? (row.predicted->exact ? "" : "≤ ") +
+                human_bytes(double(row.predicted->read_bytes + row.predicted->write_bytes))
+          : kNone;
   if (!row.counted) {
     cells.insert(cells.end(), {kNone, kNone, predicted, kNone, kNone});
     previous = 0.;
     return;
   }
   const double bytes = double(row.counted->read_bytes + row.counted->write_bytes);
-  cells.insert(cells.end(),
-               {human_bytes(double(row.counted->read_bytes)),
-                human_bytes(double(row.counted->write_bytes)), predicted,
-                previous > 0. ? times(bytes / previous) : kNone,
-                human_count(double(row.counted->bank_conflicts))});
+  cells.insert(cells.end(), {human_bytes(double(row.counted->read_bytes)),
+                             human_bytes(double(row.counted->write_bytes)), predicted,
+                             previous > 0. ? times(bytes / previous) : kNone,
+                             human_count(double(row.counted->bank_conflicts))});
   previous = bytes;
 }
 
@@ -86,8 +83,10 @@ nlohmann::ordered_json json_verified(const Row& row, const Problem& problem) {
     return json;
   }
   json["ok"] = row.ok;
-  json["error"] = row.error;  // An infinite one becomes null.
-  json["limit"] = row.limit;
+  if (row.limit > 0.) {
+    json["error"] = row.error;  // An infinite one becomes null.
+    json["limit"] = row.limit;
+  }
   json["extra_bytes"] = extra_bytes(*row.stage, row.pass, problem);
   if (row.counted) {
     json["requested_read_bytes"] = row.counted->read_bytes;
@@ -119,8 +118,9 @@ std::string table_text(const std::vector<Row>& rows, const Plan& plan) {
       continue;
     }
     const Problem& shown = plan.timed ? *plan.timed : plan.verified;
-    std::vector<std::string> cells = {row.stage->name, row.stage->teaches, verdict(row),
-                                      human_bytes(double(extra_bytes(*row.stage, row.pass, shown)))};
+    std::vector<std::string> cells = {
+        row.stage->name, row.stage->teaches, verdict(row),
+        human_bytes(double(extra_bytes(*row.stage, row.pass, shown)))};
     if (plan.timed) {
       add_time(row, *plan.timed, previous, cells);
     } else {
@@ -145,9 +145,9 @@ std::string failures_text(const std::vector<Row>& rows) {
 void write_json(const std::string& path, const Provenance& p, const std::vector<Row>& rows,
                 const Plan& plan) {
   nlohmann::ordered_json json;
-  json["provenance"] = {{"device", p.device},     {"driver", p.driver},  {"cuda", p.cuda},
-                        {"backend", p.backend},   {"compiler", p.compiler}, {"commit", p.commit},
-                        {"command", p.command},   {"date", p.date}};
+  json["provenance"] = {{"device", p.device},   {"driver", p.driver},     {"cuda", p.cuda},
+                        {"backend", p.backend}, {"compiler", p.compiler}, {"commit", p.commit},
+                        {"command", p.command}, {"date", p.date}};
   json["rows"] = nlohmann::ordered_json::array();
   for (const Row& row : rows) {
     json["rows"].push_back(json_verified(row, plan.verified));

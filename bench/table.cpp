@@ -68,7 +68,8 @@ std::string Table::text(std::size_t width) const {
   };
   for (const Row& row : rows_) {
     for (std::size_t i = 0; i < (row.sentence ? 1 : row.cells.size()); ++i) {
-      for (const auto& line : lines_of(row, i)) widths[i] = std::max(widths[i], display_width(line));
+      for (const auto& line : lines_of(row, i))
+        widths[i] = std::max(widths[i], display_width(line));
     }
   }
 
@@ -79,8 +80,8 @@ std::string Table::text(std::size_t width) const {
     for (std::size_t n = 0; n < height; ++n) {
       std::string line;
       for (std::size_t i = 0; i < cells.size(); ++i) {
-        line += (i ? kGap : "") + pad(n < cells[i].size() ? cells[i][n] : "", widths[i],
-                                      columns_[i].right);
+        line += (i ? kGap : "") +
+                pad(n < cells[i].size() ? cells[i][n] : "", widths[i], columns_[i].right);
       }
       out += trim_right(line);
     }

@@ -9,7 +9,7 @@ namespace cuflash::bench {
 
 struct Column {
   std::string title;
-  bool right = true;  // numbers stand at the right, words at the left
+  bool right = true;     // numbers stand at the right, words at the left
   std::size_t wrap = 0;  // break longer cells into lines of this width; 0: never
 };
 

@@ -8,9 +8,9 @@
 namespace cuflash::bench {
 namespace {
 
-constexpr double kSlowMs = 300.;    // Timed once.
-constexpr double kWarmUpMs = 50.;   // Long enough for the clocks to rise.
-constexpr double kMeasureMs = 500.; // About how long the measurement may take.
+constexpr double kSlowMs = 300.;     // Timed once.
+constexpr double kWarmUpMs = 50.;    // Long enough for the clocks to rise.
+constexpr double kMeasureMs = 500.;  // About how long the measurement may take.
 constexpr int kMinCalls = 10, kMaxCalls = 100;
 
 double time_once(harness::Call& call, const harness::Stream& stream) {

@@ -8,10 +8,11 @@ namespace cuflash::bench {
 
 // What median_ms() does, as a sentence for reports.
 inline constexpr const char* kTimingMethod =
-    "CUDA events, median of 10 to 100 calls after a warm-up, L2 warm; a call over 0.3 s is timed once";
+    "CUDA events, median of 10 to 100 calls after a warm-up, L2 warm; a call over 0.3 s is timed "
+    "once";
 
-// Milliseconds of one call: the median after a warm-up, by CUDA events, inputs left in L2 by the call
-// before. A call that takes more than 0.3 s is timed once. Throws where there is no GPU.
+// Milliseconds of one call: the median after a warm-up, by CUDA events, inputs left in L2 by the
+// call before. A call that takes more than 0.3 s is timed once. Throws where there is no GPU.
 double median_ms(harness::Call& call);
 
 }  // namespace cuflash::bench

@@ -6,10 +6,10 @@ Markdown, written for code hosts:
   * every heading gets an explicit id, so that links to it work;
   * a relative link becomes a reference to the page or source listing it names. Other files of the
     repository (scripts, data) have no page: of a link to one, only the text remains.
-Sources of a stage: only the first comment, as the file's description. Doxygen then shows the source
-itself and the links to it work, but no kernel's inner names fill the lists of public names.
+Sources of a stage: a page with the first comment and the listing. Links to it work, and no kernel's
+inner names fill the lists of public names.
 
-Line numbers stay as they are, so that Doxygen's warnings point to the right line.
+Markdown's line numbers stay as they are, so that Doxygen's warnings point to the right line.
 """
 
 import os
@@ -93,10 +93,14 @@ def reference(path, text, target):
     if (ROOT / file / "README.md").is_file():
         file = os.path.normpath(os.path.join(file, "README.md"))
     if file.endswith(".md"):
-        return f"[{text}](@ref {heading_id(file, anchor) if anchor else page_id(file)})"
-    if has_listing(file):
-        return f"[{text}](@ref {file})"
-    return text
+        name = heading_id(file, anchor) if anchor else page_id(file)
+    elif has_listing(file):
+        name = file
+    else:
+        return text
+    # The text of @ref is plain and on one line; a line break in it goes before the link.
+    plain = text.replace("`", "").replace("\n", " ")
+    return "\n" * text.count("\n") + f"[{plain}](@ref {name})"
 
 
 def inline(path, text):
@@ -124,10 +128,12 @@ def markdown(path, text):
                     name = heading_id(path, slug(heading[2], seen))
                     if heading[1] == "#" and not title_done:
                         name, title_done = page_id(path), True
-                    line = f"{heading[1]} {heading[2]}"
+                    line = heading[1] + " " + heading[2].replace("`", "")
                     if name != "index":
                         line += f" {{#{name}}}"
                 result.append(line)
+    if sum(line.startswith("## ") for line in result) > 2:
+        result.append("@tableofcontents")
     return "\n".join(result)
 
 
@@ -136,9 +142,9 @@ def source(path, text):
     for line in text.split("\n"):
         if not line.startswith("//"):
             break
-        comment.append(line.lstrip("/ ").replace(path.split("/")[-2] + ",", "", 1))
+        comment.append(line.lstrip("/ "))
     words = " ".join(comment).strip()
-    return f"/** @file {path}\n@brief {words} */\n"
+    return f"/** @file {path}\n@brief {words}\n@includelineno {path}\n*/\n"
 
 
 def main():

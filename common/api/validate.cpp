@@ -2,9 +2,9 @@
 // one function that returns a sentence, empty where there is no such fault; check() runs them in
 // the order that FlashAttentionError states.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <sstream>
 #include <utility>
 
@@ -25,8 +25,8 @@ struct Operand {
   int heads, seq;
   enum class Role { kInput, kOutput, kOptionalOutput } role;
 
-  // An optional output without data is not computed, and nothing else about it matters.
-  bool absent() const { return role == Role::kOptionalOutput && tensor->data == nullptr; }
+  // Without data there is nothing to have strides or an end: only the check for null looks at it.
+  bool absent() const { return tensor->data == nullptr; }
 };
 
 // Everything that one call is given.
@@ -147,7 +147,7 @@ std::string invalid_scale(const Call& call) {
 // NULL_POINTER.
 std::string null_pointer(const Call& call) {
   for (const Operand& operand : call.operands) {
-    if (operand.tensor->data == nullptr && !operand.absent()) {
+    if (operand.absent() && operand.role != Operand::Role::kOptionalOutput) {
       return say(operand.name, " is null");
     }
   }
@@ -195,16 +195,16 @@ std::string too_many(const char* what, std::initializer_list<int> factors, std::
   return {};
 }
 
-// SIZE_OVERFLOW, one tensor: its last byte has an address of 63 bits.
+// SIZE_OVERFLOW, one tensor: its bytes can be counted in 63 bits and its last one has an address.
 std::string too_large(const Problem& p, const Operand& operand) {
   std::int64_t end = p.head_dim - 1;
   bool fits = true;
   for (const Dim& dim : dims(p, operand)) fits = fits && extend(end, dim);
-  const auto base =
-      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(operand.tensor->data));
   const auto element = static_cast<std::int64_t>(element_bytes(p.dtype));
+  auto address = reinterpret_cast<std::uintptr_t>(operand.tensor->data);
   fits = fits && !__builtin_add_overflow(end, std::int64_t{1}, &end) &&
-         !__builtin_mul_overflow(end, element, &end) && !__builtin_add_overflow(base, end, &end);
+         !__builtin_mul_overflow(end, element, &end) &&
+         !__builtin_add_overflow(address, end, &address);
   return fits ? std::string() : say(operand.name, " ends beyond the largest 64-bit address");
 }
 

@@ -27,6 +27,9 @@ __device__ __forceinline__ std::int64_t thread_index() {
   return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
 }
 
+// The most elements that grid_for() has threads for: grid.x has 31 bits.
+constexpr std::int64_t max_count(int threads) { return std::int64_t{0x7fffffff} * threads; }
+
 // The grid that gives each of `count` elements a thread.
 inline dim3 grid_for(std::int64_t count, int threads) {
   return dim3(static_cast<unsigned>((count + threads - 1) / threads));

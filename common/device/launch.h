@@ -15,13 +15,14 @@ struct LaunchConfig {
   cudaStream_t stream = nullptr;
 };
 
-// Queues the kernel. A refused launch (too large, too much shared memory) returns CUDA_ERROR.
+// Queues the kernel. A refused launch (too large, too much shared memory) returns CUDA_ERROR, and
+// the runtime keeps its reason for cudaGetLastError().
 template <class... Params, class... Args>
 FlashAttentionError launch(void (*kernel)(Params...), const LaunchConfig& config, Args&&... args) {
   kernel<<<config.grid, config.block, config.dynamic_shared_bytes, config.stream>>>(
       static_cast<Params>(args)...);
-  return cudaGetLastError() == cudaSuccess ? FlashAttentionError::SUCCESS
-                                           : FlashAttentionError::CUDA_ERROR;
+  return cudaPeekAtLastError() == cudaSuccess ? FlashAttentionError::SUCCESS
+                                              : FlashAttentionError::CUDA_ERROR;
 }
 
 }  // namespace cuflash

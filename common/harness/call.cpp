@@ -19,10 +19,14 @@ bool machine_guards() { return false; }
 
 const char* layout_name(Layout layout) {
   switch (layout) {
-    case Layout::kBHSD: return "bhsd";
-    case Layout::kBSHD: return "bshd";
-    case Layout::kPadded: return "padded";
-    case Layout::kFar: return "far";
+    case Layout::kBHSD:
+      return "bhsd";
+    case Layout::kBSHD:
+      return "bshd";
+    case Layout::kPadded:
+      return "padded";
+    case Layout::kFar:
+      return "far";
   }
   return "";
 }
@@ -55,8 +59,8 @@ Call::Call(const Stage& stage, Pass pass, const Problem& p, const Inputs& in,
   const Tensor q = input("Q", in.q, p.heads_q, p.seq_q, p.head_dim);
   const Tensor k = input("K", in.k, p.heads_kv, p.seq_kv, p.head_dim);
   const Tensor v = input("V", in.v, p.heads_kv, p.seq_kv, p.head_dim);
-  workspace_ = std::make_unique<GuardedBuffer>(stage.workspace_bytes(pass, p), guard_bytes,
-                                               "workspace");
+  workspace_ =
+      std::make_unique<GuardedBuffer>(stage.workspace_bytes(pass, p), guard_bytes, "workspace");
   if (guards) workspace_->fill_nan();
   void* workspace = workspace_->bytes() > 0 ? workspace_->data() : nullptr;
 

@@ -29,9 +29,9 @@ struct CallOptions {
   bool lse = true;  // false: the call gets a null pointer
   bool dq = true, dk = true, dv = true;
   // Poison the outputs and the workspace, and put guard bytes around them. Off, an allocation is as
-  // long as its contents and starts uninitialised, as compute-sanitizer needs it. On the CPU machine
-  // the red zones and the checks of the machine itself take the place of guards and of a poisoned
-  // workspace.
+  // long as its contents and starts uninitialised, as compute-sanitizer needs it. On the CPU
+  // machine the red zones and the checks of the machine itself take the place of guards and of a
+  // poisoned workspace.
   bool guards = true;
 };
 

@@ -31,17 +31,23 @@ void decode_as(const std::byte* bytes, std::size_t count, float* values) {
 
 void encode(DType dtype, const float* values, std::size_t count, std::byte* bytes) {
   switch (dtype) {
-    case DType::kF32: return encode_as<float>(values, count, bytes);
-    case DType::kF16: return encode_as<__half>(values, count, bytes);
-    case DType::kBF16: return encode_as<__nv_bfloat16>(values, count, bytes);
+    case DType::kF32:
+      return encode_as<float>(values, count, bytes);
+    case DType::kF16:
+      return encode_as<__half>(values, count, bytes);
+    case DType::kBF16:
+      return encode_as<__nv_bfloat16>(values, count, bytes);
   }
 }
 
 void decode(DType dtype, const std::byte* bytes, std::size_t count, float* values) {
   switch (dtype) {
-    case DType::kF32: return decode_as<float>(bytes, count, values);
-    case DType::kF16: return decode_as<__half>(bytes, count, values);
-    case DType::kBF16: return decode_as<__nv_bfloat16>(bytes, count, values);
+    case DType::kF32:
+      return decode_as<float>(bytes, count, values);
+    case DType::kF16:
+      return decode_as<__half>(bytes, count, values);
+    case DType::kBF16:
+      return decode_as<__nv_bfloat16>(bytes, count, values);
   }
 }
 

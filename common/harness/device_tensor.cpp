@@ -17,7 +17,8 @@ bool untouched(const std::vector<std::byte>& bytes) {
 
 void to_device(std::byte* to, const std::vector<std::byte>& from) {
   if (from.empty()) return;
-  check(cudaMemcpy(to, from.data(), from.size(), cudaMemcpyHostToDevice), "cudaMemcpy to the device");
+  check(cudaMemcpy(to, from.data(), from.size(), cudaMemcpyHostToDevice),
+        "cudaMemcpy to the device");
 }
 
 std::vector<std::byte> from_device(const std::byte* from, std::size_t bytes) {
@@ -30,7 +31,8 @@ std::vector<std::byte> from_device(const std::byte* from, std::size_t bytes) {
 Tensor strides(const DeviceTensor::Shape& s, Layout layout) {
   Tensor t = contiguous(nullptr, s.heads, s.seq, s.head_dim);
   switch (layout) {
-    case Layout::kBHSD: break;
+    case Layout::kBHSD:
+      break;
     case Layout::kBSHD:
       t.row_stride = std::int64_t{s.heads} * s.head_dim;
       t.head_stride = s.head_dim;
@@ -40,7 +42,9 @@ Tensor strides(const DeviceTensor::Shape& s, Layout layout) {
       t.head_stride = s.seq * t.row_stride + 24;
       t.batch_stride = s.heads * t.head_stride + 40;
       break;
-    case Layout::kFar: t.batch_stride += std::int64_t{1} << 31; break;
+    case Layout::kFar:
+      t.batch_stride += std::int64_t{1} << 31;
+      break;
   }
   return t;
 }
@@ -122,7 +126,8 @@ void DeviceTensor::poison() const {
 }
 
 std::vector<float> DeviceTensor::download(std::string* damage) const {
-  std::vector<float> values(std::size_t(shape_.batch) * shape_.heads * shape_.seq * shape_.head_dim);
+  std::vector<float> values(std::size_t(shape_.batch) * shape_.heads * shape_.seq *
+                            shape_.head_dim);
   if (damage != nullptr) *damage = buffer_.damage();
   for (int b = 0; b < shape_.batch; ++b) {
     std::vector<std::byte> image = from_device(batch_data(b), batch_bytes_);

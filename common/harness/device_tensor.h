@@ -43,11 +43,13 @@ class DeviceTensor {
   void upload(const std::vector<float>& values) const;
   // Sets the elements to NaN and the gaps between them to known bytes.
   void poison() const;
-  // Reads the elements. Where `damage` is given, puts a sentence there if a gap or guard has changed.
+  // Reads the elements. Where `damage` is given, puts a sentence there if a gap or guard has
+  // changed.
   std::vector<float> download(std::string* damage = nullptr) const;
 
  private:
-  // Calls f(element's offset in a batch, its offset in a tensor without gaps) for each row of a batch.
+  // Calls f(element's offset in a batch, its offset in a tensor without gaps) for each row of a
+  // batch.
   template <class F>
   void for_each_row(int batch, F&& f) const;
   std::byte* batch_data(int batch) const;

@@ -2,7 +2,6 @@
 #ifndef CUFLASH_HARNESS_EXPECTED_H_
 #define CUFLASH_HARNESS_EXPECTED_H_
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,17 +10,17 @@
 
 namespace cuflash::harness {
 
-// One output tensor, or some rows of it: those that the oracle computed.
+// One output tensor, [batch, heads, seq, width].
 struct ExpectedTensor {
   std::string name;  // "O", "LSE", "dQ", "dK" or "dV"
-  int heads = 1, seq = 1, width = 1;  // a row is `width` elements
-  std::vector<std::int64_t> rows;     // (batch · heads + head) · seq + position
-  std::vector<double> values;         // row after row
-  double limit = 0.;                  // the largest error allowed
+  int heads = 1, seq = 1, width = 1;
+  std::vector<double> values;  // of one period of heads (inputs.h); they repeat
+  double limit = 0.;           // the largest error allowed
 };
 
 struct Expected {
-  Inputs inputs;  // for the backward pass with O and LSE, as a forward pass without error leaves them
+  Inputs
+      inputs;  // for the backward pass with O and LSE, as a forward pass without error leaves them
   std::vector<ExpectedTensor> tensors;
 };
 
@@ -31,14 +30,14 @@ struct Expected {
 // section 6) is 2 times (gradients 3 times) the error of the plain implementation in the same
 // precision, by the same measure; plus the rounding of the output, half a unit in the last place at
 // the tensor's largest magnitude; plus the rounding of float dot products, which two correct
-// implementations do in different orders:
+// implementations do in different orders: with e = 2^-23 and the largest lengths of rows,
 //
-//     S: e = 2^-22 · softmax_scale · max|q_i| · max|k_j|      dP: e' = 2^-22 · max|dO_i| · max|v_j|
+//     S is off by e · softmax_scale · |q| |k|,   dP by e · |dO| |v|,
 //
-// with which LSE is off by e, O by e · max|V|, and so on. For 16-bit dtypes it matters only where
-// scores are large or a tensor is exactly 0. For f32 and N(0, 1) inputs the limits are fixed: O 1e-6
-// for seq_kv >= 256 without mask and 3e-6 elsewhere; gradients 1e-5 of the tensor's largest
-// magnitude, plus the rounding of float dot products.
+// and LSE, O and the gradients as far as these carry. It matters where scores are large, and where
+// a tensor is exactly 0. For f32 and N(0, 1) inputs the limits are fixed: O 1e-6 for seq_kv >= 256
+// without mask and 3e-6 elsewhere; gradients 1e-5 of the tensor's largest magnitude, plus the
+// rounding of float dot products.
 std::shared_ptr<const Expected> expected(Pass pass, const Problem& problem,
                                          const InputSource& source);
 

@@ -36,7 +36,16 @@ struct InputSource {
   std::string directory;  // of q.npy, k.npy, v.npy, for kReal
 };
 
-// kReal takes the first heads and rows of the files, and throws if they have fewer than the problem.
+// Groups of heads (a KV head and its query heads) repeat in large problems, so that the oracle need
+// not compute them all: group n of [batch, heads_kv] is group n % period. This is the problem of
+// one period, with batch 1; of the whole problem where it is small.
+Problem one_period(const Problem& problem, InputKind kind);
+
+// Repeats the inputs of one period until they fill the problem. An empty tensor stays empty.
+void repeat_inputs(const Problem& problem, Inputs& inputs);
+
+// kReal takes the first heads and rows of the files, and throws if they have fewer than the
+// problem.
 Inputs make_inputs(const Problem& problem, const InputSource& source);
 
 // The whole problem that the files in a directory hold.

@@ -1,25 +1,29 @@
 #include "harness/npy.h"
 
+#include <algorithm>
 #include <fstream>
-#include <regex>
+#include <sstream>
 #include <stdexcept>
 
 namespace cuflash::harness {
 namespace {
 
 // The header is a Python dictionary: {'descr': '<f4', 'fortran_order': False, 'shape': (1, 12), }.
-std::string field(const std::string& header, const std::string& key, const std::string& value) {
-  std::smatch match;
-  return std::regex_search(header, match, std::regex("'" + key + "': *" + value)) ? match[1].str()
-                                                                                 : "";
+// Returns what stands between a key's colon and the first of the characters `end` after it.
+std::string field(const std::string& header, const std::string& key, const char* end) {
+  const std::size_t at = header.find("'" + key + "': ");
+  if (at == std::string::npos) return "";
+  const std::size_t first = at + key.size() + 4;
+  return header.substr(first, header.find_first_of(end, first) - first);
 }
 
-std::vector<std::int64_t> parse_shape(const std::string& text) {
-  static const std::regex number("[0-9]+");
+// Reads "(1, 12, 272, 32".
+std::vector<std::int64_t> parse_shape(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '(' || c == ','; }, ' ');
+  std::istringstream numbers(text);
   std::vector<std::int64_t> shape;
-  for (std::sregex_iterator it(text.begin(), text.end(), number), end; it != end; ++it) {
-    shape.push_back(std::stoll(it->str()));
-  }
+  for (std::int64_t extent; numbers >> extent;) shape.push_back(extent);
   return shape;
 }
 
@@ -46,12 +50,12 @@ NpyArray read_npy(const std::string& path) {
   file.read(header.data(), static_cast<std::streamsize>(length));
   if (!file) throw fail("ends inside its header");
 
-  const std::string type = field(header, "descr", "'([^']*)'");
-  if (type != "<f4") throw fail("holds '" + type + "', not float32 ('<f4')");
-  if (field(header, "fortran_order", "(\\w+)") != "False") throw fail("is not in C order");
+  const std::string type = field(header, "descr", ",}");
+  if (type != "'<f4'") throw fail("holds " + type + ", not float32 ('<f4')");
+  if (field(header, "fortran_order", ",}") != "False") throw fail("is not in C order");
 
   NpyArray array;
-  array.shape = parse_shape(field(header, "shape", "\\(([^)]*)\\)"));
+  array.shape = parse_shape(field(header, "shape", ")"));
   std::size_t count = 1;
   for (const std::int64_t extent : array.shape) {
     count *= static_cast<std::size_t>(extent);

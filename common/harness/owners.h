@@ -86,7 +86,9 @@ class Event {
   Event& operator=(const Event&) = delete;
   ~Event() { cudaEventDestroy(event_); }
 
-  void record(const Stream& stream) { check(cudaEventRecord(event_, stream.get()), "cudaEventRecord"); }
+  void record(const Stream& stream) {
+    check(cudaEventRecord(event_, stream.get()), "cudaEventRecord");
+  }
   void synchronize() const { check(cudaEventSynchronize(event_), "the kernels"); }
   // Milliseconds from `start` to this event.
   float ms_since(const Event& start) const {

@@ -15,12 +15,12 @@ struct Sizes {
         scores(rows * p.seq_kv),
         visible(std::uint64_t(p.batch) * p.heads_q * visible_pairs(p)) {}
 
-  std::uint64_t element;   // bytes of one
+  std::uint64_t element;  // bytes of one
   std::uint64_t head_dim;
-  std::uint64_t rows;      // of Q, O and LSE
-  std::uint64_t kv_rows;   // of K and V
-  std::uint64_t scores;    // elements of S
-  std::uint64_t visible;   // of them, those that the mask lets through
+  std::uint64_t rows;     // of Q, O and LSE
+  std::uint64_t kv_rows;  // of K and V
+  std::uint64_t scores;   // elements of S
+  std::uint64_t visible;  // of them, those that the mask lets through
 };
 
 constexpr std::uint64_t kFloat = sizeof(float);

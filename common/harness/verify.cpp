@@ -14,7 +14,8 @@ double error_of(double got, double want) {
   return got == want ? 0. : std::numeric_limits<double>::infinity();
 }
 
-std::string element_name(const ExpectedTensor& tensor, std::int64_t row, int column) {
+std::string element_name(const ExpectedTensor& tensor, std::size_t element) {
+  const std::size_t row = element / tensor.width, column = element % tensor.width;
   std::ostringstream text;
   text << tensor.name << "[batch " << row / tensor.seq / tensor.heads << ", head "
        << row / tensor.seq % tensor.heads << ", row " << row % tensor.seq;
@@ -28,18 +29,18 @@ Check compare(const std::vector<float>& got, const ExpectedTensor& want) {
   check.name = want.name;
   check.limit = want.limit;
   double worst = -1.;
-  for (std::size_t n = 0; n < want.values.size(); ++n) {
-    const std::int64_t row = want.rows[n / want.width];
-    const int column = static_cast<int>(n % want.width);
-    const double value = got[row * want.width + column];
-    const double error = error_of(value, want.values[n]);
+  std::size_t worst_n = 0;
+  for (std::size_t n = 0; n < got.size(); ++n) {
+    const double error = error_of(got[n], want.values[n % want.values.size()]);
     if (error <= worst) continue;
-    worst = check.error = error;
-    check.worst = element_name(want, row, column);
-    check.got = value;
-    check.want = want.values[n];
+    worst = error;
+    worst_n = n;
     if (std::isinf(error)) break;
   }
+  check.error = worst;
+  check.worst = element_name(want, worst_n);
+  check.got = got[worst_n];
+  check.want = want.values[worst_n % want.values.size()];
   check.ok = check.error <= check.limit;
   return check;
 }
@@ -80,12 +81,6 @@ Verdict verify(const Outputs& outputs, const Expected& expected) {
     if (got != outputs.tensors.end()) verdict.checks.push_back(compare(got->second, tensor));
   }
   return verdict;
-}
-
-Verdict run_and_verify(const Stage& stage, Pass pass, const Problem& problem,
-                       const InputSource& source, const CallOptions& options) {
-  const auto want = expected(pass, problem, source);
-  return verify(run(stage, pass, problem, want->inputs, options), *want);
 }
 
 }  // namespace cuflash::harness

@@ -12,11 +12,11 @@ namespace cuflash::harness {
 
 // One output tensor's verdict.
 struct Check {
-  std::string name;     // "O", "LSE", "dQ", "dK" or "dV"
-  double error = 0.;    // largest absolute error; infinite where a NaN or an infinity is misplaced
-  double limit = 0.;    // largest error allowed
-  bool ok = true;       // error <= limit
-  std::string worst;    // the worst element: "O[batch 0, head 1, row 5, column 3]"
+  std::string name;   // "O", "LSE", "dQ", "dK" or "dV"
+  double error = 0.;  // largest absolute error; infinite where a NaN or an infinity is misplaced
+  double limit = 0.;  // largest error allowed
+  bool ok = true;     // error <= limit
+  std::string worst;  // the worst element: "O[batch 0, head 1, row 5, column 3]"
   double got = 0., want = 0.;  // its value
 };
 
@@ -32,10 +32,6 @@ struct Verdict {
 };
 
 Verdict verify(const Outputs& outputs, const Expected& expected);
-
-// Runs a stage on a problem and verifies it.
-Verdict run_and_verify(const Stage& stage, Pass pass, const Problem& problem,
-                       const InputSource& source, const CallOptions& options = {});
 
 }  // namespace cuflash::harness
 

@@ -64,7 +64,7 @@ void add_scaled(T a, const T* x, T* y, int n) {
 /// over d in order; the inner loop runs over j, which compilers turn into vector instructions.
 template <class T>
 void products(const T* x, const T* transposed, int head_dim, int stride, int n, T* out) {
-  std::fill(out, out + n, T(0));
+  for (int j = 0; j < n; ++j) out[j] = T(0);
   for (int d = 0; d < head_dim; ++d) {
     add_scaled(x[d], transposed + std::size_t(d) * stride, out, n);
   }

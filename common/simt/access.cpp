@@ -1,112 +1,129 @@
-// What is checked at every access of a running thread.
-#include <sys/mman.h>
+// What is checked at an access that access.h cannot settle at a glance.
+#include "simt/access.h"
 
-#include "simt/core.h"
+#include <sys/mman.h>
 
 namespace cuflash::simt {
 
-void Core::access(std::uintptr_t address, std::size_t size, AccessKind kind,
-                  std::uintptr_t return_address) {
-  Thread& thread = *current_thread;
+void Core::access_slowly(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
+                         std::uintptr_t return_address) {
+  if (self.trace.full()) make_room(self);
   const std::uint16_t site = sites.id(return_address, kind, size);
-  bool is_shared = false;
+  bool shared = false;
+  if (check(self, address, size, site, shared)) {
+    self.trace.push(make_record(site, shared, address));
+  }
+}
+
+// False if the access does not count. Finds out whether it is one of shared memory.
+bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::uint16_t site,
+                 bool& shared) {
+  const auto report = [&](FindingKind kind, const Region* region, const std::string& what) {
+    report_access(kind, self, region, address, site, what);
+  };
+  Region* region = nullptr;
   if (global.owns(address)) {
-    Region* region = global.find(address);
+    region = global.find(address);
     if (region == nullptr) {
-      report_access(FindingKind::kOutOfBounds, nullptr, address, site,
-                    "It is global memory that was never allocated.");
+      report(FindingKind::kOutOfBounds, nullptr, "It is global memory that was never allocated.");
     } else if (region->freed) {
-      report_access(FindingKind::kUseAfterFree, region, address, site,
-                    "It lies in an allocation that was freed before the launch.");
+      report(FindingKind::kUseAfterFree, region,
+             "It lies in an allocation that was freed before the launch.");
     } else if (!region->has(address, size)) {
       const bool before = address < region->begin;
       const std::size_t distance =
           before ? region->begin - address : address + size - region->begin - region->bytes;
-      report_access(FindingKind::kOutOfBounds, region, address, site,
-                    "It reaches " + std::to_string(distance) + " bytes " +
-                        (before ? "before the start" : "past the end") + " of an allocation of " +
-                        std::to_string(region->bytes) + " bytes.");
+      report(FindingKind::kOutOfBounds, region,
+             "It reaches " + std::to_string(distance) + " bytes " +
+                 (before ? "before the start" : "past the end") + " of an allocation of " +
+                 std::to_string(region->bytes) + " bytes.");
     } else {
-      check_region(*region, address, size, kind, site);
+      check_cells(self, *region, address, size, site);
     }
   } else if (address - reinterpret_cast<std::uintptr_t>(launch_->args) < launch_->args_bytes) {
-    return;  // the kernel's parameters
-  } else if (Region* region = shared_.find(address)) {
-    is_shared = true;
-    if (!shared_.inside_variable(address, size)) {
-      report_access(FindingKind::kOutOfBounds, region, address, site,
-                    "It lies between the __shared__ variables, in none of them.");
+    return false;  // the kernel's parameters
+  } else if ((region = shared_.find(address)) != nullptr) {
+    if (shared_.inside_variable(address, size)) {
+      check_cells(self, *region, address, size, site);
     } else {
-      check_region(*region, address, size, kind, site);
+      report(FindingKind::kOutOfBounds, region, shared_.explain_outside(address, size));
+      // A write there would hit what the host keeps in thread-local memory.
+      if (sites[site].kind != AccessKind::kRead) kill_launch(self);
     }
   } else if (!is_mapped(address)) {
-    report_access(FindingKind::kNullPointer, nullptr, address, site,
-                  "No memory is there: a null or wild pointer. The launch ends here.");
-    kill_launch();
+    report(FindingKind::kNullPointer, nullptr,
+           "No memory is there: a null or wild pointer. The launch ends here.");
+    kill_launch(self);
   }
   if ((address & (size - 1)) != 0) {
-    report_access(FindingKind::kMisaligned, nullptr, address, site,
-                  "An access of " + std::to_string(size) +
-                      " bytes needs an address that is a multiple of " + std::to_string(size) +
-                      "; on a GPU the launch would fail.");
+    report(FindingKind::kMisaligned, region,
+           "An access of " + std::to_string(size) +
+               " bytes needs an address that is a multiple of " + std::to_string(size) +
+               "; on a GPU the launch would fail.");
   }
-  thread.trace.push_back(make_record(site, is_shared, address));
+  shared = region != nullptr && region->shared;
+  return true;
 }
 
-// Did the access with this stamp happen before everything the current thread does from now on?
-bool Core::happens_before(Stamp earlier, const Region& region) const {
-  const std::uint64_t epoch = stamp_epoch(earlier);
-  if (epoch < launch_epoch_) return true;
-  // An earlier block had this shared memory for itself; in global memory nothing orders two blocks.
-  if (epoch < block_epoch_) return region.shared;
-  if (epoch < barrier_epoch_) return true;
-  const Thread& self = *current_thread;
-  const int other = stamp_thread(earlier);
-  if (other == self.index) return true;
-  if (other / 32 != self.warp()) return false;
-  return epoch < warp_epoch_[self.warp()] || epoch < self.synced[other % 32];
+bool Core::happens_before(Stamp earlier, const Thread& self, Stamp now, bool shared) const {
+  if (ordered_by_barriers(earlier, now, shared)) return true;
+  if (earlier < block_start_ || !same_warp(earlier, now)) return false;
+  return earlier < last_warp_event_[self.warp()] ||
+         earlier < self.synced[stamp_thread(earlier) % 32];
 }
 
-void Core::check_region(Region& region, std::uintptr_t address, std::size_t size, AccessKind kind,
-                        std::uint16_t site) {
-  const int self = current_thread->index;
-  const Stamp now = epoch_ << kEpochShift | Stamp(self) << kSiteBits | site;
-  const auto same_thread_and_epoch = [&](Stamp s) { return ((s ^ now) >> kSiteBits) == 0; };
+void Core::check_cells(const Thread& self, Region& region, std::uintptr_t address, std::size_t size,
+                       std::uint16_t site) {
+  const AccessKind kind = sites[site].kind;
+  const bool shared = region.shared;
+  const Stamp now = now_ | static_cast<Stamp>(self.index) << kSiteBits | site;
   // An atomic operation races with plain accesses, not with other atomic operations.
   const auto both_atomic = [&](Stamp s) {
     return kind == AccessKind::kAtomic && sites[stamp_site(s)].kind == AccessKind::kAtomic;
   };
-  const auto conflicts = [&](Stamp s) {
-    return s != 0 && !same_thread_and_epoch(s) && !happens_before(s, region) && !both_atomic(s);
+  Stamp opponent = 0;
+  const auto look_for_race = [&](Stamp s) {
+    if (s != 0 && !happens_before(s, self, now, shared) && !both_atomic(s)) opponent = s;
   };
+  bool uninitialised = false;
   std::size_t count = 0;
   Cell* cell = region.cells(address, size, count);
   for (Cell* end = cell + count; cell != end; ++cell) {
-    if (conflicts(cell->write)) report_race(region, address, cell->write, site);
+    look_for_race(cell->write);
     if (kind != AccessKind::kWrite) {
-      const bool written = region.shared ? stamp_epoch(cell->write) >= block_epoch_
-                                         : cell->write != 0 || region.initialised;
+      const bool written =
+          shared ? cell->write >= block_start_ : cell->write != 0 || region.initialised;
       if (!written) {
-        report_access(FindingKind::kUninitialised, &region, address, site,
-                      region.shared ? "No thread of this block has written it."
-                                    : "Neither the host nor a kernel has written it.");
-        cell->write = now;  // one report for each element
+        uninitialised = true;
+        // One report for each element: from now on it counts as written before the block began.
+        cell->write = shared ? block_start_ : kHostStamp;
       }
     }
     if (kind == AccessKind::kRead) {
-      if (same_thread_and_epoch(cell->read)) continue;
-      if (cell->read == 0 || happens_before(cell->read, region)) {
-        cell->read = now;
-      } else if (stamp_epoch(cell->read) < block_epoch_ ||
-                 stamp_thread(cell->read) / 32 != self / 32 || cell->other_read == 0 ||
-                 happens_before(cell->other_read, region)) {
-        cell->other_read = now;
-      }
+      note_read(self, *cell, now, shared);
       continue;
     }
-    if (conflicts(cell->read)) report_race(region, address, cell->read, site);
-    if (conflicts(cell->other_read)) report_race(region, address, cell->other_read, site);
+    look_for_race(cell->read);
+    look_for_race(cell->other_read);
     cell->write = now;
+  }
+  if (opponent != 0) report_race(self, region, address, opponent, site);
+  if (uninitialised) {
+    report_access(FindingKind::kUninitialised, self, &region, address, site,
+                  shared ? "No thread of this block has written it."
+                         : "Neither the host nor a kernel has written it.");
+  }
+}
+
+// Two readers are remembered, so that whoever writes next finds one that is not himself, and of
+// different warps where there are such: an event of one warp then leaves the other in sight.
+void Core::note_read(const Thread& self, Cell& cell, Stamp now, bool shared) {
+  if (happens_before(cell.read, self, now, shared)) {
+    cell.read = now;
+  } else if (!readers_suffice(self, cell, now) &&
+             (happens_before(cell.other_read, self, now, shared) ||
+              (same_warp(cell.read, cell.other_read) && !same_warp(cell.read, now)))) {
+    cell.other_read = now;
   }
 }
 

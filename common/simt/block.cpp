@@ -6,8 +6,6 @@
 
 namespace cuflash::simt {
 
-thread_local Thread* current_thread = nullptr;
-
 Core& core = *new Core;
 
 std::vector<int> Core::ordered(std::size_t count) {
@@ -59,15 +57,16 @@ cudaError_t Core::run(const Launch& launch) {
   if (refused != cudaSuccess) return refused;
   ++trace.totals.launches;
   launch_ = &launch;
-  launch_epoch_ = ++epoch_;
+  launch_start_ = next_moment();
   blocks_run_.clear();
+  mapped_pages_.clear();
   killed_ = false;
   exception_ = nullptr;
-  shared_.begin_launch();
+  shared_.begin_launch(launch.dynamic_shared_bytes);
   random_.seed(schedule.seed);
 
-  const std::size_t threads = std::size_t{launch.block.x} * launch.block.y * launch.block.z;
-  if (threads_.size() < threads) threads_.resize(threads);
+  num_threads_ = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);
+  if (threads_.size() < static_cast<std::size_t>(num_threads_)) threads_.resize(num_threads_);
   const std::uint64_t blocks = std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
   // A permutation of a very large grid is not worth its memory: shuffle within windows.
   constexpr std::uint64_t kWindow = 1 << 16;
@@ -76,12 +75,14 @@ cudaError_t Core::run(const Launch& launch) {
     const std::uint64_t count = std::min(kWindow, blocks - begin);
     const std::uint64_t first = reversed ? blocks - begin - count : begin;
     for (const int i : ordered(count)) {
+      in_block_ = true;
       run_block(first + i);
+      in_block_ = false;
       if (killed_) break;
     }
   }
   launch_ = nullptr;
-  if (exception_ != nullptr) std::rethrow_exception(exception_);
+  if (exception_ != nullptr) std::rethrow_exception(std::exchange(exception_, nullptr));
   return killed_ ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
@@ -91,43 +92,50 @@ void Core::run_block(std::uint64_t linear_block) {
   block_index_ = {static_cast<unsigned>(linear_block % launch.grid.x),
                   static_cast<unsigned>(linear_block / launch.grid.x % launch.grid.y),
                   static_cast<unsigned>(linear_block / launch.grid.x / launch.grid.y)};
-  block_epoch_ = barrier_epoch_ = ++epoch_;
-  blocks_run_.emplace_back(block_epoch_, linear_block);
-  const int threads = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);
-  warp_epoch_.assign((threads + 31) / 32, 0);
-  for (int t = 0; t < threads; ++t) {
+  block_start_ = next_moment();
+  blocks_run_.emplace_back(block_start_, linear_block);
+  last_barrier_ = next_moment();
+  last_warp_event_.assign((num_threads_ + 31) / 32, 0);
+  for (int t = 0; t < num_threads_; ++t) {
     Thread& thread = threads_[t];
     const unsigned n = static_cast<unsigned>(t);
     thread.index = t;
     thread.id = {n % launch.block.x, n / launch.block.x % launch.block.y,
                  n / launch.block.x / launch.block.y};
     thread.state = Thread::State::kReady;
-    thread.stack = stacks_.base(t);
     thread.trace.clear();
-    std::fill_n(thread.synced, 32, std::uint64_t{0});
-    thread.fiber.prepare(thread.stack, t, &Core::thread_entry);
+    thread.last_event = last_barrier_;
+    std::fill_n(thread.synced, 32, Stamp{0});
+    thread.fiber.prepare(t, &Core::thread_entry);
   }
 
-  const std::vector<int> order = ordered(threads);
+  // Each thread runs until it waits for others; when all do, the barrier opens.
+  const std::vector<int> order = ordered(num_threads_);
   for (;;) {
-    bool progress = false, alive = false;
+    bool progress = false, alive = false, in_warp_call = false;
     for (const int t : order) {
-      if (threads_[t].state == Thread::State::kReady) {
-        resume(threads_[t]);
+      Thread& thread = threads_[t];
+      if (thread.state == Thread::State::kReady) {
+        thread.fiber.resume(&thread);
         progress = true;
         if (killed_) return;
       }
-      alive |= threads_[t].state != Thread::State::kExited;
+      alive |= thread.state != Thread::State::kExited;
+      in_warp_call |= thread.state == Thread::State::kInWarpCall;
     }
-    if (!alive) break;
-    if (!progress) release_barrier();
+    if (!alive) return;
+    if (progress) continue;
+    if (in_warp_call) {
+      end_warp_calls();
+    } else {
+      release_barrier();
+    }
     if (killed_) return;
   }
 }
 
-void Core::thread_entry(void* self) {
-  Core& core = *static_cast<Core*>(self);
-  Thread& thread = *current_thread;
+void Core::thread_entry(void* argument) {
+  Thread& thread = *static_cast<Thread*>(argument);
   try {
     core.launch_->invoke(core.launch_->args);
   } catch (...) {
@@ -136,19 +144,7 @@ void Core::thread_entry(void* self) {
   }
   thread.state = Thread::State::kExited;
   // The last lane to end closes its warp's account.
-  const int begin = thread.warp() * 32;
-  const auto num_threads =
-      static_cast<int>(core.launch_->block.x * core.launch_->block.y * core.launch_->block.z);
-  for (int t = begin; t < std::min(begin + 32, num_threads); ++t) {
-    if (core.threads_[t].state != Thread::State::kExited) return;
-  }
-  core.flush_warp(thread.warp(), ~0u);
-}
-
-void Core::resume(Thread& thread) {
-  current_thread = &thread;
-  thread.fiber.resume(this);
-  current_thread = nullptr;
+  if (core.active_lanes(thread.warp()) == 0) core.flush_warp(thread.warp());
 }
 
 void Core::suspend(Thread& thread, Thread::State state, std::uintptr_t return_address) {
@@ -157,189 +153,97 @@ void Core::suspend(Thread& thread, Thread::State state, std::uintptr_t return_ad
   thread.fiber.suspend();
 }
 
-void Core::kill_launch() {
+void Core::kill_launch(Thread& self) {
   killed_ = true;
-  for (;;) current_thread->fiber.suspend();
+  for (;;) self.fiber.suspend();
 }
 
-void Core::flush_warp(int warp, unsigned lane_mask) {
-  LaneTrace* lanes[32] = {};
-  const auto num_threads = static_cast<int>(launch_->block.x * launch_->block.y * launch_->block.z);
-  for (int lane = 0; lane < 32; ++lane) {
-    if ((lane_mask >> lane & 1) == 0 || warp * 32 + lane >= num_threads) continue;
-    lanes[lane] = &threads_[warp * 32 + lane].trace;
-  }
-  trace.flush(lanes);
-}
-
-void Core::barrier(std::uintptr_t return_address) {
-  suspend(*current_thread, Thread::State::kAtBarrier, return_address);
-}
-
-// No thread can go on: either all wait at one barrier, which then opens, or something is wrong.
-void Core::release_barrier() {
-  const auto begin = threads_.begin();
-  const auto end = begin + launch_->block.x * launch_->block.y * launch_->block.z;
-  const auto waits = [](const Thread& t) { return t.state == Thread::State::kAtBarrier; };
-  const auto exited = [](const Thread& t) { return t.state == Thread::State::kExited; };
-  if (!std::all_of(begin, end, [&](const Thread& t) { return waits(t) || exited(t); })) {
-    report_stuck();
-    return;
-  }
-  const auto first = std::find_if(begin, end, waits);
-  const std::string here = source_text(find_source(first->wait_address));
-  const auto who = [](const Thread& t) { return "thread " + std::to_string(t.index); };
-  const auto where = [](const Thread& t) { return short_location(find_source(t.wait_address)); };
-  const auto gone = std::find_if(begin, end, exited);
-  if (gone != end) {
-    report_block(FindingKind::kDivergentBarrier, first->wait_address, "DIVERGENT BARRIER",
-                 "  " + who(*first) + " waits at " + where(*first) + "   " + here + "\n  " +
-                     who(*gone) +
-                     " has exited and will never come: every thread of the block must reach each "
-                     "__syncthreads().\n");
-  }
-  const std::string chain = find_source(first->wait_address).chain;
-  const auto elsewhere = std::find_if(begin, end, [&](const Thread& t) {
-    return waits(t) && t.wait_address != first->wait_address &&
-           find_source(t.wait_address).chain != chain;
-  });
-  if (elsewhere != end) {
-    report_block(FindingKind::kDivergentBarrier, first->wait_address, "DIVERGENT BARRIER",
-                 "  " + who(*first) + " waits at " + where(*first) + ", " + who(*elsewhere) +
-                     " at " + where(*elsewhere) +
-                     ": a __syncthreads() inside a branch must be reached by all threads of the "
-                     "block or by none.\n");
-  }
-  for (std::size_t warp = 0; warp < warp_epoch_.size(); ++warp) {
-    flush_warp(static_cast<int>(warp), ~0u);
-  }
-  barrier_epoch_ = ++epoch_;
-  for (auto t = begin; t != end; ++t) {
-    if (waits(*t)) t->state = Thread::State::kReady;
-  }
-}
-
-unsigned Core::active_lanes() const {
-  const auto num_threads = static_cast<int>(launch_->block.x * launch_->block.y * launch_->block.z);
-  const int begin = current_thread->warp() * 32;
+unsigned Core::active_lanes(int warp) const {
   unsigned mask = 0;
-  for (int t = begin; t < std::min(begin + 32, num_threads); ++t) {
-    if (threads_[t].state != Thread::State::kExited) mask |= 1u << (t - begin);
+  for (int t = warp * 32; t < std::min(warp * 32 + 32, num_threads_); ++t) {
+    if (threads_[t].state != Thread::State::kExited) mask |= 1u << (t % 32);
   }
   return mask;
 }
 
-std::uint64_t Core::warp_call(const WarpCall& call, std::uintptr_t return_address) {
-  Thread& self = *current_thread;
-  self.call = call;
-  self.wait_address = return_address;
-  if ((call.mask >> self.lane() & 1) == 0) {
-    report_block(FindingKind::kWarpMask, return_address, "WRONG WARP MASK",
-                 "  Lane " + std::to_string(self.lane()) + " calls " +
-                     short_location(find_source(return_address)) + "   " +
-                     source_text(find_source(return_address)) +
-                     "\n  but the mask does not name this lane.\n");
-    kill_launch();
+void Core::flush_warp(int warp) {
+  LaneTrace* lanes[32] = {};
+  for (int t = warp * 32; t < std::min(warp * 32 + 32, num_threads_); ++t) {
+    lanes[t % 32] = &threads_[t].trace;
   }
-  self.state = Thread::State::kInWarpCall;
-  const auto num_threads = launch_->block.x * launch_->block.y * launch_->block.z;
-  bool complete = true;
-  for (unsigned lane = 0; lane < 32 && complete; ++lane) {
-    if ((call.mask >> lane & 1) == 0) continue;
-    const unsigned t = self.warp() * 32 + lane;
-    complete = t < num_threads && threads_[t].state == Thread::State::kInWarpCall &&
-               threads_[t].call.kind == call.kind && threads_[t].call.mask == call.mask;
-  }
-  if (complete) {
-    finish_warp_call(self);
-  } else {
-    suspend(self, Thread::State::kInWarpCall, return_address);
-  }
-  return self.result;
+  trace.flush(lanes);
 }
 
-void Core::finish_warp_call(Thread& last) {
-  Thread* const lanes = &threads_[last.warp() * 32];
-  const unsigned mask = last.call.mask;
-  flush_warp(last.warp(), mask);
-
-  // What each lane did before happens before what any of them does next.
-  const std::uint64_t now = ++epoch_;
-  if (mask == active_lanes()) {
-    warp_epoch_[last.warp()] = now;
-  } else {
-    std::uint64_t joined[32] = {};
-    for (int lane = 0; lane < 32; ++lane) {
-      if ((mask >> lane & 1) == 0) continue;
-      for (int k = 0; k < 32; ++k) joined[k] = std::max(joined[k], lanes[lane].synced[k]);
+// The trace of a thread is full. The other lanes of its warp get their turn; what they then have
+// recorded in step can be counted and forgotten.
+void Core::make_room(Thread& self) {
+  if (self.trace.size() != 0) {
+    self.fiber.suspend();
+    LaneTrace* lanes[32] = {};
+    std::uint32_t open = 0;
+    for (int t = self.warp() * 32; t < std::min(self.warp() * 32 + 32, num_threads_); ++t) {
+      const Thread::State state = threads_[t].state;
+      lanes[t % 32] = &threads_[t].trace;
+      if (state == Thread::State::kReady || state == Thread::State::kInWarpCall) {
+        open |= 1u << (t % 32);
+      }
     }
-    for (int lane = 0; lane < 32; ++lane) {
-      if ((mask >> lane & 1) != 0) joined[lane] = now;
-    }
-    for (int lane = 0; lane < 32; ++lane) {
-      if ((mask >> lane & 1) != 0) std::copy_n(joined, 32, lanes[lane].synced);
-    }
+    trace.flush_in_step(lanes, open);
   }
+  if (self.trace.full()) self.trace.grow();
+}
 
-  std::uint64_t ballot = 0;
-  for (int lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) != 0 && lanes[lane].call.value != 0) ballot |= 1u << lane;
+void Core::barrier(Thread& self, std::uintptr_t return_address) {
+  suspend(self, Thread::State::kAtBarrier, return_address);
+}
+
+// Every thread waits at a barrier or has exited.
+void Core::release_barrier() {
+  check_barrier();
+  for (std::size_t warp = 0; warp < last_warp_event_.size(); ++warp) {
+    flush_warp(static_cast<int>(warp));
   }
-  for (int lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
-    Thread& thread = lanes[lane];
-    thread.state = Thread::State::kReady;
-    if (thread.call.kind != WarpCall::Kind::kShuffle) {
-      thread.result = ballot;
-      continue;
-    }
-    const int source = thread.call.source;
-    if ((mask >> source & 1) == 0) {
-      report_block(FindingKind::kWarpMask, thread.wait_address, "SHUFFLE FROM A LANE OUTSIDE",
-                   "  Lane " + std::to_string(lane) + " reads lane " + std::to_string(source) +
-                       " at " + short_location(find_source(thread.wait_address)) + "   " +
-                       source_text(find_source(thread.wait_address)) +
-                       "\n  but the mask does not name that lane: the value is undefined.\n");
-      thread.result = 0;
+  last_barrier_ = next_moment();
+  for (int t = 0; t < num_threads_; ++t) {
+    if (threads_[t].state == Thread::State::kAtBarrier) threads_[t].state = Thread::State::kReady;
+    threads_[t].last_event = last_barrier_;
+  }
+}
+
+// Do all threads wait at the same barrier?
+void Core::check_barrier() {
+  const auto begin = threads_.begin();
+  const auto end = begin + num_threads_;
+  const auto first = std::find_if(
+      begin, end, [](const Thread& t) { return t.state == Thread::State::kAtBarrier; });
+  const auto stranger = [&](const Thread& t) {
+    return t.state == Thread::State::kExited || t.wait_address != first->wait_address;
+  };
+  const auto other = std::find_if(begin, end, stranger);
+  if (other == end) return;
+
+  const auto who = [](const Thread& t) { return "thread " + std::to_string(t.index); };
+  const SourcePlace here = find_source(first->wait_address);
+  const std::string waits =
+      "  " + who(*first) + " waits at " + short_location(here) + "   " + source_text(here) + "\n";
+  for (auto t = other; t != end; ++t) {
+    if (!stranger(*t)) continue;
+    std::string why;
+    if (t->state == Thread::State::kExited) {
+      why = "  " + who(*t) +
+            " has exited and will never come: every thread of the block must reach each "
+            "__syncthreads().\n";
     } else {
-      thread.result = lanes[source].call.value;
+      // Copies of one barrier (an unrolled loop) are that barrier.
+      const SourcePlace there = find_source(t->wait_address);
+      if (there.chain == here.chain) continue;
+      why = "  " + who(*t) + " waits at " + short_location(there) + "   " + source_text(there) +
+            "\n  A __syncthreads() inside a branch must be reached by all threads of the block or "
+            "by none.\n";
     }
-  }
-}
-
-// Some lanes wait in a warp-wide operation for lanes that cannot come.
-void Core::report_stuck() {
-  const auto num_threads = launch_->block.x * launch_->block.y * launch_->block.z;
-  for (unsigned t = 0; t < num_threads; ++t) {
-    const Thread& waiting = threads_[t];
-    if (waiting.state != Thread::State::kInWarpCall) continue;
-    for (int lane = 0; lane < 32; ++lane) {
-      if ((waiting.call.mask >> lane & 1) == 0) continue;
-      const unsigned other_index = waiting.warp() * 32 + lane;
-      const bool exists = other_index < num_threads;
-      const Thread& other = threads_[exists ? other_index : t];
-      if (exists && other.state == Thread::State::kInWarpCall &&
-          other.call.kind == waiting.call.kind && other.call.mask == waiting.call.mask) {
-        continue;
-      }
-      const SourcePlace other_place = find_source(other.wait_address);
-      std::string why = "does not exist: the block is not that large";
-      if (exists && other.state == Thread::State::kExited) why = "has exited";
-      if (exists && other.state == Thread::State::kAtBarrier) {
-        why = "waits in __syncthreads() at " + short_location(other_place);
-      }
-      if (exists && other.state == Thread::State::kInWarpCall) {
-        why = "waits in another warp-wide operation, at " + short_location(other_place);
-      }
-      report_block(FindingKind::kWarpMask, waiting.wait_address, "WARP MASK NAMES AN ABSENT LANE",
-                   "  Warp " + std::to_string(waiting.warp()) + " lane " +
-                       std::to_string(waiting.lane()) + " waits at " +
-                       short_location(find_source(waiting.wait_address)) + "   " +
-                       source_text(find_source(waiting.wait_address)) + "\n  for lane " +
-                       std::to_string(lane) + ", which " + why + ".\n");
-      killed_ = true;
-      return;
-    }
+    report_block(FindingKind::kDivergentBarrier, first->wait_address, "DIVERGENT BARRIER",
+                 waits + why);
+    return;
   }
 }
 

@@ -23,25 +23,25 @@ namespace cuflash::simt {
 // Limits of the modelled device, that of compute capability 8.0.
 constexpr unsigned kMaxThreadsPerBlock = 1024;
 constexpr std::size_t kDefaultSharedBytes = 48 * 1024;
-constexpr std::size_t kMaxSharedBytes = 163 * 1024;
 
-// One CUDA thread of the running block.
+// One CUDA thread of the running block. It runs on the stack of the same index.
 struct Thread {
   enum class State { kReady, kAtBarrier, kInWarpCall, kExited };
 
+  LaneTrace trace;
   Fiber fiber;
-  std::uintptr_t stack = 0;  // lowest address of its stack
-  int index = 0;             // within the block
+  int index = 0;  // within the block
   uint3 id{};
   State state = State::kReady;
-  LaneTrace trace;
 
   // Where it waits, and what it brought to a warp-wide operation.
   std::uintptr_t wait_address = 0;
   WarpCall call{};
   std::uint64_t result = 0;
-  // synced[l]: what lane l of the same warp did before this epoch happened before what comes now.
-  std::uint64_t synced[32] = {};
+  // The last barrier or warp-wide event that it took part in.
+  Stamp last_event = 0;
+  // synced[l]: what lane l of the same warp did before this moment happened before what comes now.
+  Stamp synced[32] = {};
 
   int lane() const { return index % 32; }
   int warp() const { return index / 32; }
@@ -72,11 +72,12 @@ class Core {
   }
 
   // Called by running threads.
-  void barrier(std::uintptr_t return_address);
-  std::uint64_t warp_call(const WarpCall& call, std::uintptr_t return_address);
-  unsigned active_lanes() const;
-  void access(std::uintptr_t address, std::size_t size, AccessKind kind,
+  void barrier(Thread& self, std::uintptr_t return_address);
+  std::uint64_t warp_call(Thread& self, const WarpCall& call, std::uintptr_t return_address);
+  void access(std::size_t thread, std::uintptr_t address, std::size_t size, AccessKind kind,
               std::uintptr_t return_address);
+  Thread& thread(std::size_t index) { return threads_[index]; }
+  unsigned active_lanes(int warp) const;
   const Launch* launch() const { return launch_; }
   uint3 block_index() const { return block_index_; }
 
@@ -85,38 +86,57 @@ class Core {
   Trace trace{sites};
   Findings findings;
   Schedule schedule;
-  std::mutex mutex;  // one launch, allocation or copy at a time
-  cudaError_t last_error = cudaSuccess;
+  // Guards all of the above and below: one launch, allocation, copy or question at a time.
+  std::mutex mutex;
 
  private:
   // block.cpp: scheduling
   cudaError_t check_limits(const Launch& launch);
   void run_block(std::uint64_t linear_block);
-  void resume(Thread& thread);
   void suspend(Thread& thread, Thread::State state, std::uintptr_t return_address);
   void release_barrier();
-  void finish_warp_call(Thread& last);
-  void report_stuck();
-  void flush_warp(int warp, unsigned lane_mask);
-  static void thread_entry(void* core);
+  void check_barrier();
+  void flush_warp(int warp);
+  void make_room(Thread& self);
+  [[noreturn]] void kill_launch(Thread& self);
+  static void thread_entry(void* thread);
   std::vector<int> ordered(std::size_t count);
+  Stamp next_moment() { return now_ += kOneEpoch; }
 
-  // access.cpp: checking
-  void check_region(Region& region, std::uintptr_t address, std::size_t size, AccessKind kind,
-                    std::uint16_t site);
-  bool happens_before(Stamp earlier, const Region& region) const;
+  // warp.cpp: warp-wide operations
+  bool warp_call_complete(const Thread& caller, bool ignore_absent) const;
+  void finish_warp_call(const Thread& caller);
+  void order_lanes(int warp, unsigned mask);
+  void end_warp_calls();
+  void report_stuck(const Thread& waiting);
+  bool is_absent(int warp, int lane) const;
+
+  // access.h, access.cpp: checking
+  void access_slowly(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
+                     std::uintptr_t return_address);
+  bool check_quickly(const Thread& self, Region& region, std::uintptr_t address, std::size_t size,
+                     AccessKind kind, Stamp now);
+  bool check(Thread& self, std::uintptr_t address, std::size_t size, std::uint16_t site,
+             bool& shared);
+  void check_cells(const Thread& self, Region& region, std::uintptr_t address, std::size_t size,
+                   std::uint16_t site);
+  void note_read(const Thread& self, Cell& cell, Stamp now, bool shared);
+  bool ordered_by_barriers(Stamp earlier, Stamp now, bool shared) const;
+  bool happens_before(Stamp earlier, const Thread& self, Stamp now, bool shared) const;
+  bool readers_suffice(const Thread& self, const Cell& cell, Stamp now) const;
   bool is_mapped(std::uintptr_t address);
-  [[noreturn]] void kill_launch();
 
   // report.cpp: findings in words
-  void report_race(const Region& region, std::uintptr_t address, Stamp earlier, std::uint16_t site);
-  void report_access(FindingKind kind, const Region* region, std::uintptr_t address,
-                     std::uint16_t site, const std::string& what);
+  void report_race(const Thread& self, const Region& region, std::uintptr_t address, Stamp earlier,
+                   std::uint16_t site);
+  void report_access(FindingKind kind, const Thread& self, const Region* region,
+                     std::uintptr_t address, std::uint16_t site, const std::string& what);
   void report_block(FindingKind kind, std::uintptr_t where, const std::string& title,
                     const std::string& body);
-  std::string element_name(const Region* region, std::uintptr_t address, std::size_t size);
+  std::string array_name(const Region* region, std::uintptr_t address) const;
+  std::string element_name(const Region* region, std::uintptr_t address, std::size_t size) const;
   std::string describe_access(int thread, std::uint64_t block, int site) const;
-  std::string heading(const std::string& title, const std::string& element) const;
+  std::string heading(const std::string& title, const std::string& element);
   std::uint64_t block_of(Stamp stamp) const;
   const std::string& kernel_name();
 
@@ -126,6 +146,8 @@ class Core {
   std::mt19937_64 random_;
 
   const Launch* launch_ = nullptr;
+  int num_threads_ = 0;  // of a block
+  bool in_block_ = false;
   uint3 block_index_{};
   std::uint64_t linear_block_ = 0;
   bool killed_ = false;
@@ -134,21 +156,26 @@ class Core {
   std::map<std::uintptr_t, std::size_t> shared_limit_;
   std::unordered_set<std::uintptr_t> mapped_pages_;
 
-  // Epochs: every launch, block, barrier and warp-wide event begins a new one.
-  std::uint64_t epoch_ = 1;
-  std::uint64_t launch_epoch_ = 0;
-  std::uint64_t block_epoch_ = 0;
-  std::uint64_t barrier_epoch_ = 0;
-  std::vector<std::uint64_t> warp_epoch_;  // by warp: the last event of all its lanes
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> blocks_run_;  // first epoch, block
+  // Moments are stamps of thread 0 and site 0. Every launch, block, barrier and warp-wide event
+  // begins a new epoch; what has a smaller stamp came before it.
+  Stamp now_ = kHostStamp;
+  Stamp launch_start_ = 0;
+  Stamp block_start_ = 0;
+  Stamp last_barrier_ = 0;
+  std::vector<Stamp> last_warp_event_;                       // by warp: of all its lanes
+  std::vector<std::pair<Stamp, std::uint64_t>> blocks_run_;  // start, block
 };
 
 // The machine of this process. It is made before main() and never destroyed, so that host objects
 // may outlive any order.
 extern Core& core;
 
-// The thread that runs now; null on the host.
-extern thread_local Thread* current_thread __attribute__((tls_model("initial-exec")));
+// The thread that runs now: the one on whose stack we are. Null on the host.
+__attribute__((always_inline)) inline Thread* running_thread() {
+  const std::size_t index =
+      StackPool::index_of(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)));
+  return index < StackPool::kMaxStacks ? &core.thread(index) : nullptr;
+}
 
 }  // namespace cuflash::simt
 

@@ -16,25 +16,27 @@ struct Start {
 };
 }  // namespace
 
+std::uintptr_t StackPool::begin_ = 0;
+
 StackPool::StackPool() {
   void* memory = mmap(nullptr, kStackBytes * kMaxStacks, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
-  memory_ = static_cast<char*>(memory);
-  for (int i = 0; i < kMaxStacks; ++i) mprotect(memory_ + i * kStackBytes, kGuardBytes, PROT_NONE);
+  begin_ = reinterpret_cast<std::uintptr_t>(memory);
+  for (std::size_t i = 0; i < kMaxStacks; ++i) {
+    mprotect(static_cast<char*>(memory) + i * kStackBytes, kGuardBytes, PROT_NONE);
+  }
 }
 
-StackPool::~StackPool() { munmap(memory_, kStackBytes * kMaxStacks); }
-
-std::uintptr_t StackPool::base(int i) const {
-  return reinterpret_cast<std::uintptr_t>(memory_) + i * kStackBytes + kGuardBytes;
+StackPool::~StackPool() {
+  munmap(reinterpret_cast<void*>(begin_), kStackBytes * kMaxStacks);
+  begin_ = 0;
 }
 
-void Fiber::prepare(std::uintptr_t stack_base, int index, void (*entry)(void*)) {
-  const std::size_t shift = 64 * static_cast<std::size_t>(index % 64);
-  const std::uintptr_t top = stack_base + StackPool::kUsableBytes - shift;
+void Fiber::prepare(std::size_t index, void (*entry)(void*)) {
+  const std::size_t room = StackPool::kUsableBytes - 64 * (index % 64);
   entry_ = entry;
-  inside_ = context::make_fcontext(reinterpret_cast<void*>(top), StackPool::kUsableBytes - shift,
+  inside_ = context::make_fcontext(reinterpret_cast<void*>(StackPool::base(index) + room), room,
                                    &Fiber::start);
 }
 

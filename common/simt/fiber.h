@@ -9,11 +9,13 @@
 namespace cuflash::simt {
 
 // The stacks of a block's threads, made once and used again for every block. Each ends in a guard
-// page, so that a kernel which overflows its stack stops at once.
+// page, so that a kernel which overflows its stack stops at once. There is one pool in a process.
 class StackPool {
  public:
   static constexpr std::size_t kStackBytes = 256 * 1024;
-  static constexpr int kMaxStacks = 1024;
+  static constexpr std::size_t kMaxStacks = 1024;
+  static constexpr std::size_t kGuardBytes = 4096;
+  static constexpr std::size_t kUsableBytes = kStackBytes - kGuardBytes;
 
   StackPool();
   ~StackPool();
@@ -21,21 +23,21 @@ class StackPool {
   StackPool& operator=(const StackPool&) = delete;
 
   // Lowest usable address of stack i; the stack is kUsableBytes long.
-  std::uintptr_t base(int i) const;
-  static constexpr std::size_t kGuardBytes = 4096;
-  static constexpr std::size_t kUsableBytes = kStackBytes - kGuardBytes;
+  static std::uintptr_t base(std::size_t i) { return begin_ + i * kStackBytes + kGuardBytes; }
+  // Which stack holds the address? kMaxStacks or more: none does.
+  static std::size_t index_of(std::uintptr_t address) { return (address - begin_) / kStackBytes; }
 
  private:
-  char* memory_;
+  static std::uintptr_t begin_;  // 0 until there is a pool: then no address belongs to a stack
 };
 
 // One side of a switch. A fiber that is never resumed again is simply forgotten: its stack is the
 // pool's.
 class Fiber {
  public:
-  // Prepares `entry` to run on the given stack. Stacks are entered 64 bytes apart, so that the
-  // frames of neighbouring threads do not fall into the same cache sets.
-  void prepare(std::uintptr_t stack_base, int index, void (*entry)(void* argument));
+  // Prepares `entry` to run on stack `index`. Stacks are entered 64 bytes apart, so that the frames
+  // of neighbouring threads do not fall into the same cache sets.
+  void prepare(std::size_t index, void (*entry)(void* argument));
   // Runs the fiber until it calls suspend(). `argument` reaches entry() the first time.
   void resume(void* argument);
   // Goes back to the caller of resume().

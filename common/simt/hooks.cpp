@@ -3,7 +3,7 @@
 //
 // g++ puts a call of __tsan_readN(address) before every read of N bytes, and likewise for writes
 // (-fsanitize=thread). No sanitizer is linked: these functions stand in its place.
-#include "simt/core.h"
+#include "simt/access.h"
 
 namespace cuflash::simt {
 namespace {
@@ -15,36 +15,45 @@ inline std::uintptr_t as_address(const volatile void* pointer) {
 __attribute__((always_inline)) inline void trace_access(const volatile void* pointer,
                                                         std::size_t size, AccessKind kind,
                                                         const void* return_address) {
-  const Thread* const thread = current_thread;
-  if (thread == nullptr) return;  // host code
+  const std::size_t stack = StackPool::index_of(as_address(__builtin_frame_address(0)));
+  if (stack >= StackPool::kMaxStacks) return;  // host code
   const std::uintptr_t address = as_address(pointer);
-  if (address - thread->stack < StackPool::kUsableBytes) return;  // a local variable
-  core.access(address, size, kind, as_address(return_address));
+  if (StackPool::index_of(address) == stack) return;  // a local variable
+  core.access(stack, address, size, kind, as_address(return_address));
 }
 
+// A copy without a size of its own: counted in the largest aligned pieces.
 void trace_range(const void* pointer, std::size_t size, AccessKind kind, const void* from) {
-  const char* piece = static_cast<const char*>(pointer);
-  for (; size >= 16; size -= 16, piece += 16) trace_access(piece, 16, kind, from);
-  for (std::size_t part = 8; part > 0; part /= 2) {
-    if ((size & part) == 0) continue;
-    trace_access(piece, part, kind, from);
-    piece += part;
+  const char* const begin = static_cast<const char*>(pointer);
+  for (std::size_t done = 0; done < size;) {
+    std::size_t piece = 16;
+    while ((as_address(begin + done) & (piece - 1)) != 0 || piece > size - done) piece /= 2;
+    trace_access(begin + done, piece, kind, from);
+    done += piece;
   }
 }
 
 }  // namespace
 
 std::uint64_t warp_call(const WarpCall& call) {
-  return core.warp_call(call, as_address(__builtin_return_address(0)));
+  return core.warp_call(*running_thread(), call, as_address(__builtin_return_address(0)));
 }
 
-unsigned active_lanes() { return core.active_lanes(); }
+unsigned active_lanes() { return core.active_lanes(running_thread()->warp()); }
 
-uint3 thread_id() { return current_thread->id; }
-int lane_id() { return current_thread->lane(); }
-uint3 block_id() { return core.block_index(); }
-dim3 block_extent() { return core.launch()->block; }
-dim3 grid_extent() { return core.launch()->grid; }
+namespace {
+unsigned along(int axis, unsigned x, unsigned y, unsigned z) {
+  return axis == 0 ? x : axis == 1 ? y : z;
+}
+unsigned along(int axis, const uint3& v) { return along(axis, v.x, v.y, v.z); }
+unsigned along(int axis, const dim3& v) { return along(axis, v.x, v.y, v.z); }
+}  // namespace
+
+unsigned thread_id(int axis) noexcept { return along(axis, running_thread()->id); }
+unsigned block_id(int axis) noexcept { return along(axis, core.block_index()); }
+unsigned block_extent(int axis) noexcept { return along(axis, core.launch()->block); }
+unsigned grid_extent(int axis) noexcept { return along(axis, core.launch()->grid); }
+int lane_id() noexcept { return running_thread()->lane(); }
 
 }  // namespace cuflash::simt
 
@@ -53,7 +62,8 @@ using cuflash::simt::trace_access;
 using cuflash::simt::trace_range;
 
 void __syncthreads() {
-  cuflash::simt::core.barrier(cuflash::simt::as_address(__builtin_return_address(0)));
+  cuflash::simt::core.barrier(*cuflash::simt::running_thread(),
+                              cuflash::simt::as_address(__builtin_return_address(0)));
 }
 
 #define CUFLASH_ATOMIC(name, type, update)                                                 \
@@ -138,6 +148,15 @@ void __tsan_vptr_read(void** address) {
   type __tsan_atomic##bits##_fetch_sub(volatile type* a, type v, int) {                           \
     return __atomic_fetch_sub(a, v, __ATOMIC_SEQ_CST);                                            \
   }                                                                                               \
+  type __tsan_atomic##bits##_fetch_and(volatile type* a, type v, int) {                           \
+    return __atomic_fetch_and(a, v, __ATOMIC_SEQ_CST);                                            \
+  }                                                                                               \
+  type __tsan_atomic##bits##_fetch_or(volatile type* a, type v, int) {                            \
+    return __atomic_fetch_or(a, v, __ATOMIC_SEQ_CST);                                             \
+  }                                                                                               \
+  type __tsan_atomic##bits##_fetch_xor(volatile type* a, type v, int) {                           \
+    return __atomic_fetch_xor(a, v, __ATOMIC_SEQ_CST);                                            \
+  }                                                                                               \
   bool __tsan_atomic##bits##_compare_exchange_strong(volatile type* a, type* e, type v, int,      \
                                                      int) {                                       \
     return __atomic_compare_exchange_n(a, e, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);       \
@@ -150,5 +169,7 @@ CUFLASH_ATOMIC_HOOKS(16, std::uint16_t)
 CUFLASH_ATOMIC_HOOKS(32, std::uint32_t)
 CUFLASH_ATOMIC_HOOKS(64, std::uint64_t)
 #undef CUFLASH_ATOMIC_HOOKS
+void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+void __tsan_atomic_signal_fence(int) {}
 
 }  // extern "C"

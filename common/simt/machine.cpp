@@ -9,6 +9,8 @@
 namespace cuflash::simt {
 namespace {
 
+using Lock = std::lock_guard<std::mutex>;
+
 // A program that never asks for its findings still hears of them.
 struct PrintAtExit {
   ~PrintAtExit() {
@@ -48,11 +50,18 @@ std::string schedule_name(const Schedule& schedule) {
   }
 }
 
-Counts counts() { return core.trace.totals; }
+Counts counts() {
+  const Lock lock(core.mutex);
+  return core.trace.totals;
+}
 
-void reset_counts() { core.trace.totals = {}; }
+void reset_counts() {
+  const Lock lock(core.mutex);
+  core.trace.totals = {};
+}
 
 std::vector<Finding> take_findings() {
+  const Lock lock(core.mutex);
   std::vector<Finding> findings = core.findings.take();
   for (Finding& finding : findings) {
     if (finding.count > 1) {
@@ -62,9 +71,15 @@ std::vector<Finding> take_findings() {
   return findings;
 }
 
-void set_schedule(const Schedule& schedule) { core.schedule = schedule; }
+void set_schedule(const Schedule& schedule) {
+  const Lock lock(core.mutex);
+  core.schedule = schedule;
+}
 
-Schedule schedule() { return core.schedule; }
+Schedule schedule() {
+  const Lock lock(core.mutex);
+  return core.schedule;
+}
 
 bool counts_accesses() {
 #ifdef CUFLASH_SIMT_HOOKS
@@ -75,12 +90,19 @@ bool counts_accesses() {
 }
 
 void name_memory(const void* pointer, const char* name) {
+  const Lock lock(core.mutex);
   Region* region = core.global.find_range(pointer, 0);
   if (region != nullptr) region->name = name;
 }
 
-void set_memory_limit(std::size_t bytes) { core.global.set_limit(bytes); }
+void set_memory_limit(std::size_t bytes) {
+  const Lock lock(core.mutex);
+  core.global.set_limit(bytes);
+}
 
-std::size_t memory_in_use() { return core.global.in_use(); }
+std::size_t memory_in_use() {
+  const Lock lock(core.mutex);
+  return core.global.in_use();
+}
 
 }  // namespace cuflash::simt

@@ -8,6 +8,12 @@
 
 #include "simt/source.h"
 
+namespace cuflash {
+
+__shared__ __align__(128) unsigned char shared_memory[simt::kMaxSharedBytes];
+
+}  // namespace cuflash
+
 namespace cuflash::simt {
 namespace {
 
@@ -99,12 +105,19 @@ Region* GlobalMemory::find_range(const void* pointer, std::size_t bytes) {
   return bytes <= region->bytes - (address - region->begin) ? region : nullptr;
 }
 
-void SharedMemory::begin_launch() {
+void SharedMemory::begin_launch(std::size_t dynamic_bytes) {
+  dynamic_bytes_ = dynamic_bytes;
+  dynamic_begin_ = reinterpret_cast<std::uintptr_t>(shared_memory);
   scanned_ = false;
-  if (host_thread_ == std::this_thread::get_id()) return;
-  host_thread_ = std::this_thread::get_id();
-  modules_.clear();
-  last_ = nullptr;
+  if (host_thread_ != std::this_thread::get_id()) {
+    host_thread_ = std::this_thread::get_id();
+    modules_.clear();
+    last_ = nullptr;
+  }
+  // What one kernel did with single bytes need not slow down the next.
+  for (const auto& module : modules_) {
+    if (module->region.has_fine_cells()) module->region.drop_cells();
+  }
 }
 
 void SharedMemory::scan() {
@@ -157,10 +170,22 @@ void SharedMemory::load_variables(Module& module) {
   if (module.variables.empty()) module.covered.assign(module.covered.size(), true);
 }
 
+bool SharedMemory::is_dynamic(std::uintptr_t address) const {
+  return address - dynamic_begin_ < kMaxSharedBytes;
+}
+
 bool SharedMemory::inside_variable(std::uintptr_t address, std::size_t size) const {
+  if (is_dynamic(address)) return address + size <= dynamic_begin_ + dynamic_bytes_;
   const std::size_t offset = address - last_->region.begin;
   return offset + size <= last_->covered.size() && last_->covered[offset] &&
          last_->covered[offset + size - 1];
+}
+
+std::string SharedMemory::explain_outside(std::uintptr_t address, std::size_t size) const {
+  if (!is_dynamic(address)) return "It lies between the __shared__ variables, in none of them.";
+  return "It reaches " + std::to_string(address + size - dynamic_begin_ - dynamic_bytes_) +
+         " bytes past the end of the " + std::to_string(dynamic_bytes_) +
+         " bytes of dynamic shared memory that the launch asked for.";
 }
 
 SharedMemory::Variable SharedMemory::variable(std::uintptr_t address) const {

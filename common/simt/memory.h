@@ -6,6 +6,8 @@
 #ifndef CUFLASH_SIMT_MEMORY_H_
 #define CUFLASH_SIMT_MEMORY_H_
 
+#include <host_defines.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,7 +15,17 @@
 #include <thread>
 #include <vector>
 
+namespace cuflash {
+
+// Dynamic shared memory, the same array for all kernels: simt::kMaxSharedBytes, of which a launch
+// may use as much as it asked for.
+extern __shared__ __align__(128) unsigned char shared_memory[];
+
+}  // namespace cuflash
+
 namespace cuflash::simt {
+
+constexpr std::size_t kMaxSharedBytes = 163 * 1024;  // of a block, on the modelled device
 
 // When, by which thread and at which site a granule was accessed: epoch:38 | thread:10 | site:16.
 // Epochs count every barrier and warp-wide event of the process, so a later one is larger. 0 is
@@ -21,12 +33,17 @@ namespace cuflash::simt {
 using Stamp = std::uint64_t;
 constexpr int kSiteBits = 16;
 constexpr int kThreadBits = 10;
-constexpr int kEpochShift = kSiteBits + kThreadBits;
-constexpr std::uint64_t stamp_epoch(Stamp s) { return s >> kEpochShift; }
+constexpr Stamp kOneEpoch = Stamp{1} << (kSiteBits + kThreadBits);
 constexpr int stamp_thread(Stamp s) { return static_cast<int>(s >> kSiteBits) & 1023; }
 constexpr int stamp_site(Stamp s) { return static_cast<int>(s & 0xffff); }
+constexpr bool same_thread(Stamp a, Stamp b) {
+  return ((a ^ b) & (kOneEpoch - (Stamp{1} << kSiteBits))) == 0;
+}
+constexpr bool same_warp(Stamp a, Stamp b) {
+  return ((a ^ b) & (kOneEpoch - (Stamp{32} << kSiteBits))) == 0;
+}
 // A write by the host: before every launch.
-constexpr Stamp kHostStamp = Stamp{1} << kEpochShift;
+constexpr Stamp kHostStamp = kOneEpoch;
 
 // What is remembered of one granule. Two readers are kept, of different warps where there are such:
 // then a later writer finds a reader that is not itself, if there was one.
@@ -53,12 +70,21 @@ struct Region {
     count = size >> granule_log2_;
     return &cells_[offset >> granule_log2_];
   }
+  // The same where such cells exist; null where they do not.
+  Cell* existing_cells(std::uintptr_t address, std::size_t size, std::size_t& count) {
+    const std::size_t offset = address - begin;
+    if (((offset | size) & granule_mask_) != 0) return nullptr;
+    count = size >> granule_log2_;
+    return &cells_[offset >> granule_log2_];
+  }
   // Notes a write by the host.
   void host_write(std::uintptr_t address, std::size_t size);
   void drop_cells() {
     cells_.reset();
+    granule_log2_ = kCoarsest;
     granule_mask_ = ~std::size_t{0};
   }
+  bool has_fine_cells() const { return granule_log2_ < kCoarsest; }
   bool has(std::uintptr_t address, std::size_t size) const {
     return address - begin < bytes && size <= bytes - (address - begin);
   }
@@ -71,7 +97,8 @@ struct Region {
     void operator()(Cell* cells) const;
   };
   std::unique_ptr<Cell[], Unmap> cells_;  // zero pages until touched
-  int granule_log2_ = 2;
+  static constexpr int kCoarsest = 2;     // granules of 4 bytes
+  int granule_log2_ = kCoarsest;
   std::size_t granule_mask_ = ~std::size_t{0};  // all ones until there are cells
 };
 
@@ -112,13 +139,17 @@ class GlobalMemory {
 // The shared memory of the calling thread: the thread-local block of each loaded module.
 class SharedMemory {
  public:
-  // A launch begins on the calling host thread.
-  void begin_launch();
+  // A launch with so much dynamic shared memory begins on the calling host thread.
+  void begin_launch(std::size_t dynamic_bytes);
   // The region whose block holds the address; null if none does.
   Region* find(std::uintptr_t address);
-  // Both ask about the block that find() has just found. Is every byte inside some variable (the
-  // gaps between variables belong to none)? Which variable is it?
+  // The one that find() found last; null if there is none.
+  Region* last_region() { return last_ == nullptr ? nullptr : &last_->region; }
+
+  // These ask about the block that find() has just found. Is every byte inside some variable? If
+  // not, why not, in a sentence. Which variable is at the address, or next before it?
   bool inside_variable(std::uintptr_t address, std::size_t size) const;
+  std::string explain_outside(std::uintptr_t address, std::size_t size) const;
   struct Variable {
     std::string name;
     std::uintptr_t begin;
@@ -126,18 +157,22 @@ class SharedMemory {
   Variable variable(std::uintptr_t address) const;
 
  private:
-  void scan();
   struct Module {
     std::uintptr_t code;  // an address inside the module
     Region region;
     std::vector<Variable> variables;
-    std::vector<bool> covered;
+    std::vector<bool> covered;  // by byte: is it in a variable?
   };
+  void scan();
   void load_variables(Module& module);
+  bool is_dynamic(std::uintptr_t address) const;
+
   std::vector<std::unique_ptr<Module>> modules_;
   Module* last_ = nullptr;
   bool scanned_ = false;  // in this launch
   std::thread::id host_thread_;
+  std::uintptr_t dynamic_begin_ = 0;
+  std::size_t dynamic_bytes_ = 0;
 };
 
 }  // namespace cuflash::simt

@@ -1,5 +1,6 @@
 // Findings in words.
 #include <algorithm>
+#include <cstdlib>
 #include <sstream>
 
 #include "simt/core.h"
@@ -52,31 +53,32 @@ const std::string& Core::kernel_name() {
 
 std::uint64_t Core::block_of(Stamp stamp) const {
   const auto after =
-      std::upper_bound(blocks_run_.begin(), blocks_run_.end(), stamp_epoch(stamp),
-                       [](std::uint64_t epoch, const auto& block) { return epoch < block.first; });
+      std::upper_bound(blocks_run_.begin(), blocks_run_.end(), stamp,
+                       [](Stamp wanted, const auto& block) { return wanted < block.first; });
   return after == blocks_run_.begin() ? 0 : (after - 1)->second;
 }
 
-std::string Core::element_name(const Region* region, std::uintptr_t address, std::size_t size) {
+std::string Core::array_name(const Region* region, std::uintptr_t address) const {
+  if (region == nullptr) return "";
+  if (region->shared) return shared_.variable(address).name;
+  return region->name.empty() ? "global memory" : region->name;
+}
+
+std::string Core::element_name(const Region* region, std::uintptr_t address,
+                               std::size_t size) const {
   std::ostringstream out;
   if (region == nullptr) {
     out << "address 0x" << std::hex << address;
     return out.str();
   }
-  std::string name = region->name.empty() ? "global memory" : region->name;
-  std::uintptr_t begin = region->begin;
-  if (region->shared) {
-    const SharedMemory::Variable variable = shared_.variable(address);
-    name = variable.name;
-    begin = variable.begin;
-  }
+  const std::uintptr_t begin = region->shared ? shared_.variable(address).begin : region->begin;
   const auto offset = static_cast<std::int64_t>(address - begin);
   const auto element = static_cast<std::int64_t>(size);
-  out << name;
+  out << array_name(region, address);
   if (offset % element == 0) {
     out << '[' << offset / element << "] (elements of " << size << " bytes)";
   } else {
-    out << " + " << offset << " bytes";
+    out << (offset < 0 ? " - " : " + ") << std::abs(offset) << " bytes";
   }
   return out.str();
 }
@@ -92,47 +94,46 @@ std::string Core::describe_access(int thread, std::uint64_t block, int site) con
   return out.str();
 }
 
-std::string Core::heading(const std::string& title, const std::string& element) const {
-  std::string text = title + ": " + kernel_names_.at(launch_->kernel);
+std::string Core::heading(const std::string& title, const std::string& element) {
+  std::string text = title + ": " + kernel_name();
   // A launch that was refused runs no block.
-  if (current_thread != nullptr) text += ", block " + triple(block_index_);
+  if (in_block_) text += ", block " + triple(block_index_);
   text += '\n';
   if (!element.empty()) text += "  " + element + '\n';
   return text;
 }
 
-void Core::report_race(const Region& region, std::uintptr_t address, Stamp earlier,
-                       std::uint16_t site) {
+void Core::report_race(const Thread& self, const Region& region, std::uintptr_t address,
+                       Stamp earlier, std::uint16_t site) {
   const int earlier_site = stamp_site(earlier);
   const std::uintptr_t array = region.shared ? shared_.variable(address).begin : region.begin;
   const FindingKind kind = region.shared ? FindingKind::kSharedRace : FindingKind::kGlobalRace;
-  const Findings::Key key = {launch_->kernel, static_cast<std::uint64_t>(earlier_site), site,
-                             array};
+  const auto [low, high] = std::minmax<std::uint64_t>(earlier_site, site);
+  const Findings::Key key = {launch_->kernel, low, high, array};
   if (!findings.count(kind, key)) return;
-  kernel_name();
   const std::uint64_t earlier_block = block_of(earlier);
   const bool same_warp =
-      earlier_block == linear_block_ && stamp_thread(earlier) / 32 == current_thread->warp();
-  const std::string element = element_name(&region, address, sites[site].size);
-  std::string text =
-      heading(region.shared ? "RACE in shared memory" : "RACE in global memory", element) +
-      describe_access(stamp_thread(earlier), earlier_block, earlier_site) +
-      describe_access(current_thread->index, linear_block_, site);
+      earlier_block == linear_block_ && stamp_thread(earlier) / 32 == self.warp();
+  std::string text = heading(region.shared ? "RACE in shared memory" : "RACE in global memory",
+                             element_name(&region, address, sites[site].size)) +
+                     describe_access(stamp_thread(earlier), earlier_block, earlier_site) +
+                     describe_access(self.index, linear_block_, site);
   if (earlier_block != linear_block_) {
     text += "  Nothing orders the blocks of one launch.\n";
   } else {
     text += std::string("  No barrier") + (same_warp ? " and no __syncwarp()" : "") +
             " orders these two accesses.\n";
   }
-  findings.describe({kind, kernel_name(), element.substr(0, element.find('[')),
+  findings.describe({kind, kernel_name(), array_name(&region, address),
                      short_location(sites[site].place), text, 1});
 }
 
-void Core::report_access(FindingKind kind, const Region* region, std::uintptr_t address,
-                         std::uint16_t site, const std::string& what) {
-  const Findings::Key key = {launch_->kernel, site, region != nullptr ? region->begin : 0};
-  if (!findings.count(kind, key)) return;
-  kernel_name();
+void Core::report_access(FindingKind kind, const Thread& self, const Region* region,
+                         std::uintptr_t address, std::uint16_t site, const std::string& what) {
+  const std::uintptr_t array = region == nullptr ? 0
+                               : region->shared  ? shared_.variable(address).begin
+                                                 : region->begin;
+  if (!findings.count(kind, {launch_->kernel, site, array})) return;
   const char* title = "";
   switch (kind) {
     case FindingKind::kOutOfBounds:
@@ -150,18 +151,16 @@ void Core::report_access(FindingKind kind, const Region* region, std::uintptr_t 
     default:
       title = "NO SUCH MEMORY";
   }
-  const std::string element = element_name(region, address, sites[site].size);
-  findings.describe(
-      {kind, kernel_name(), element.substr(0, element.find('[')), short_location(sites[site].place),
-       heading(title, element) + describe_access(current_thread->index, linear_block_, site) +
-           "  " + what + '\n',
-       1});
+  findings.describe({kind, kernel_name(), array_name(region, address),
+                     short_location(sites[site].place),
+                     heading(title, element_name(region, address, sites[site].size)) +
+                         describe_access(self.index, linear_block_, site) + "  " + what + '\n',
+                     1});
 }
 
 void Core::report_block(FindingKind kind, std::uintptr_t where, const std::string& title,
                         const std::string& body) {
   if (!findings.count(kind, {launch_->kernel, where})) return;
-  kernel_name();
   findings.describe(
       {kind, kernel_name(), "", short_location(find_source(where)), heading(title, "") + body, 1});
 }

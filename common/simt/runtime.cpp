@@ -2,7 +2,9 @@
 // when its call returns, so streams and events are only handles.
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "simt/core.h"
 
@@ -14,8 +16,10 @@ namespace {
 using cuflash::simt::core;
 using cuflash::simt::Region;
 
+thread_local cudaError_t last_error = cudaSuccess;  // each host thread has its own, as in CUDA
+
 cudaError_t keep(cudaError_t error) {
-  if (error != cudaSuccess) core.last_error = error;
+  if (error != cudaSuccess) last_error = error;
   return error;
 }
 
@@ -41,6 +45,7 @@ cudaError_t set_function_attribute(const void* kernel, cudaFuncAttribute attribu
   if (value < 0 || static_cast<std::size_t>(value) > kMaxSharedBytes) {
     return keep(cudaErrorInvalidValue);
   }
+  const std::lock_guard<std::mutex> lock(core.mutex);
   core.raise_shared_limit(reinterpret_cast<std::uintptr_t>(kernel), value);
   return cudaSuccess;
 }
@@ -109,8 +114,9 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  const std::lock_guard<std::mutex> lock(core.mutex);
   *total = core.global.limit();
-  *free = *total - core.global.in_use();
+  *free = *total - std::min(*total, core.global.in_use());
   return cudaSuccess;
 }
 
@@ -199,13 +205,9 @@ cudaError_t cudaEventElapsedTime(float*, cudaEvent_t, cudaEvent_t) {
   return keep(cudaErrorNotSupported);
 }
 
-cudaError_t cudaGetLastError() {
-  const cudaError_t error = core.last_error;
-  core.last_error = cudaSuccess;
-  return error;
-}
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 
-cudaError_t cudaPeekAtLastError() { return core.last_error; }
+cudaError_t cudaPeekAtLastError() { return last_error; }
 
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {

@@ -93,8 +93,12 @@ std::vector<Frame> inlined_frames(std::uintptr_t address) {
   Dwarf_Die* unit = dwfl_module_addrdie(module, address, &bias);
   Dwarf_Files* files = nullptr;
   if (unit == nullptr || dwarf_getsrcfiles(unit, &files, nullptr) != 0) return frames;
+  // The first call finds the innermost scope; only the second goes up through all that contain it.
+  Dwarf_Die* innermost = nullptr;
+  if (dwarf_getscopes(unit, address - bias, &innermost) <= 0) return frames;
   Dwarf_Die* scopes = nullptr;
-  const int count = dwarf_getscopes(unit, address - bias, &scopes);
+  const int count = dwarf_getscopes_die(innermost, &scopes);
+  std::free(innermost);
   for (int i = 0; i < count; ++i) {
     if (dwarf_tag(&scopes[i]) != DW_TAG_inlined_subroutine) continue;
     const char* caller =

@@ -24,61 +24,104 @@ std::uint16_t Sites::look_up(std::uintptr_t return_address, AccessKind kind, std
   return entry->second;
 }
 
-void Trace::flush(LaneTrace* const lanes[32]) {
-  // Lanes in step: their i-th records have the same site. A lane that has ended drops out.
-  int active[32];
-  int num_active = 0;
+void LaneTrace::drop_front(std::size_t count) {
+  next_ = std::copy(records_.data() + count, next_, records_.data());
+}
+
+void LaneTrace::grow() {
+  // Not a power of two: lanes in step would meet in the same cache sets.
+  constexpr std::size_t kFirstRoom = 264;
+  const std::size_t used = size();
+  records_.resize(records_.empty() ? kFirstRoom : 2 * records_.size());
+  next_ = records_.data() + used;
+  end_ = records_.data() + records_.size();
+}
+
+void Trace::flush_in_step(LaneTrace* const lanes[32], std::uint32_t open) {
+  constexpr Record kSameSite = ~(kRecordShared - 1);
+  const Record* records[32];
+  std::size_t size[32] = {};
+  std::size_t end = ~std::size_t{0};
   for (int lane = 0; lane < 32; ++lane) {
-    if (lanes[lane] != nullptr && !lanes[lane]->empty()) active[num_active++] = lane;
+    if (lanes[lane] == nullptr) continue;
+    records[lane] = lanes[lane]->begin();
+    size[lane] = lanes[lane]->size();
+    if ((open >> lane & 1) != 0) end = std::min(end, size[lane]);
   }
+  // Lanes are in step while their i-th records have the same site. A lane that records no more
+  // drops out at its end.
   std::size_t i = 0;
-  for (bool in_step = true; num_active > 0; ++i) {
+  bool in_step = true;
+  while (in_step && i < end) {
+    int active[32];
+    int num_active = 0;
     std::uint32_t mask = 0;
-    std::uintptr_t address[32];
-    const Record first = (*lanes[active[0]])[i];
-    for (int a = 0; a < num_active; ++a) {
-      const Record record = (*lanes[active[a]])[i];
-      in_step &= ((record ^ first) & ~(kRecordShared - 1)) == 0;
-      mask |= 1u << active[a];
-      address[active[a]] = record & (kRecordShared - 1);
+    std::size_t next_to_drop = end;
+    for (int lane = 0; lane < 32; ++lane) {
+      if (size[lane] <= i) continue;
+      active[num_active++] = lane;
+      mask |= 1u << lane;
+      next_to_drop = std::min(next_to_drop, size[lane]);
     }
-    if (!in_step) {
-      join_divergent(lanes, i);
-      break;
+    if (num_active == 0) break;
+    for (; i < next_to_drop; ++i) {
+      std::uintptr_t address[32];
+      const Record first = records[active[0]][i];
+      Record different = 0;
+      for (int a = 0; a < num_active; ++a) {
+        const Record record = records[active[a]][i];
+        different |= record ^ first;
+        address[active[a]] = record & (kRecordShared - 1);
+      }
+      in_step = (different & kSameSite) == 0;
+      if (!in_step) break;
+      account(static_cast<std::uint16_t>(first >> kRecordSiteShift), (first & kRecordShared) != 0,
+              mask, address);
     }
-    account(static_cast<std::uint16_t>(first >> kRecordSiteShift), (first & kRecordShared) != 0,
-            mask, address);
-    const int* end = std::remove_if(active, active + num_active,
-                                    [&](int lane) { return lanes[lane]->size() == i + 1; });
-    num_active = static_cast<int>(end - active);
   }
+  for (int lane = 0; lane < 32; ++lane) {
+    if (lanes[lane] != nullptr) lanes[lane]->drop_front(std::min(i, size[lane]));
+  }
+}
+
+void Trace::flush(LaneTrace* const lanes[32]) {
+  flush_in_step(lanes, 0);
+  const bool rest = std::any_of(lanes, lanes + 32, [](const LaneTrace* lane) {
+    return lane != nullptr && lane->size() != 0;
+  });
+  if (!rest) return;
+  join_divergent(lanes);
   for (int lane = 0; lane < 32; ++lane) {
     if (lanes[lane] != nullptr) lanes[lane]->clear();
   }
 }
 
-void Trace::join_divergent(LaneTrace* const lanes[32], std::size_t begin) {
+void Trace::join_divergent(LaneTrace* const lanes[32]) {
+  const auto site_of = [](Record r) { return static_cast<std::uint16_t>(r >> kRecordSiteShift); };
   groups_.clear();
   groups_of_site_.resize(sites_.count());
-  for (auto& groups : groups_of_site_) groups.clear();
+  occurrence_.resize(sites_.count());
   for (int lane = 0; lane < 32; ++lane) {
     if (lanes[lane] == nullptr) continue;
-    occurrence_.assign(sites_.count(), 0);
-    for (std::size_t i = begin; i < lanes[lane]->size(); ++i) {
-      const Record record = (*lanes[lane])[i];
-      const auto site = static_cast<std::uint16_t>(record >> kRecordSiteShift);
-      std::vector<std::uint32_t>& groups = groups_of_site_[site];
-      const std::uint32_t k = occurrence_[site]++;
+    const Record* const begin = lanes[lane]->begin();
+    const Record* const end = begin + lanes[lane]->size();
+    for (const Record* r = begin; r != end; ++r) {
+      std::vector<std::uint32_t>& groups = groups_of_site_[site_of(*r)];
+      const std::uint32_t k = occurrence_[site_of(*r)]++;
       if (k == groups.size()) {
         groups.push_back(static_cast<std::uint32_t>(groups_.size()));
-        groups_.push_back({site, (record & kRecordShared) != 0, 0, {}});
+        groups_.push_back({site_of(*r), (*r & kRecordShared) != 0, 0, {}});
       }
       Group& group = groups_[groups[k]];
       group.mask |= 1u << lane;
-      group.address[lane] = record & (kRecordShared - 1);
+      group.address[lane] = *r & (kRecordShared - 1);
     }
+    for (const Record* r = begin; r != end; ++r) occurrence_[site_of(*r)] = 0;
   }
-  for (const Group& group : groups_) account(group.site, group.shared, group.mask, group.address);
+  for (const Group& group : groups_) {
+    account(group.site, group.shared, group.mask, group.address);
+    groups_of_site_[group.site].clear();
+  }
 }
 
 void Trace::account(std::uint16_t site_id, bool shared, std::uint32_t mask,
@@ -119,8 +162,7 @@ class SmallSet {
  public:
   // True if the number was not in the set.
   bool insert(std::uintptr_t number) {
-    for (std::size_t slot = number;; ++slot) {
-      slot %= kSlots;
+    for (std::size_t slot = number * 0x9e3779b97f4a7c15 >> 58;; slot = (slot + 1) % kSlots) {
       if ((used_ >> slot & 1) == 0) {
         used_ |= std::uint64_t{1} << slot;
         numbers_[slot] = number;
@@ -136,20 +178,40 @@ class SmallSet {
   std::uintptr_t numbers_[kSlots];
 };
 
+// The addresses of the lanes of `mask`, without gaps.
+int gather(std::uint32_t mask, const std::uintptr_t* address, std::uintptr_t* out) {
+  int count = 0;
+  for (; mask != 0; mask &= mask - 1) out[count++] = address[__builtin_ctz(mask)];
+  return count;
+}
+
 }  // namespace
 
 int sectors_touched(std::size_t size, std::uint32_t mask, const std::uintptr_t* address) {
+  std::uintptr_t present[32];
+  if (mask != ~0u) {
+    const int lanes = gather(mask, address, present);
+    for (int i = lanes; i < 32; ++i) present[i] = present[lanes - 1];
+    address = present;
+  }
+  // Where the addresses ascend, each change of sector is a new sector.
+  int changes = 0;
+  std::uintptr_t descends = 0, low_bits = 0, last = address[0] / 32;
+  for (int lane = 0; lane < 32; ++lane) {
+    const std::uintptr_t sector = address[lane] / 32;
+    changes += sector != last;
+    descends |= sector - last;  // the top bit
+    low_bits |= address[lane];
+    last = sector;
+  }
+  const bool inside_sectors = (low_bits & (size - 1)) == 0;
+  if (static_cast<std::intptr_t>(descends) >= 0 && inside_sectors) return changes + 1;
+
   SmallSet sectors;
   int count = 0;
-  std::uintptr_t last = ~std::uintptr_t{0};
-  for (; mask != 0; mask &= mask - 1) {
-    const int lane = __builtin_ctz(mask);
-    const std::uintptr_t begin = address[lane] / 32;
-    const std::uintptr_t end = (address[lane] + size - 1) / 32;
-    for (std::uintptr_t sector = begin; sector <= end; ++sector) {
-      if (sector == last) continue;
-      last = sector;
-      count += sectors.insert(sector);
+  for (int lane = 0; lane < 32; ++lane) {
+    for (std::uintptr_t s = address[lane] / 32; s <= (address[lane] + size - 1) / 32; ++s) {
+      count += sectors.insert(s);
     }
   }
   return count;
@@ -162,19 +224,30 @@ Wavefronts bank_wavefronts(std::size_t size, std::uint32_t mask, const std::uint
     std::uint32_t part = mask >> begin;
     if (lanes_at_once < 32) part &= (1u << lanes_at_once) - 1;
     if (part == 0) continue;
+    ++total.ideal;
+    std::uintptr_t present[32];
+    const int lanes = gather(part, address + begin, present);
+    std::uintptr_t low = present[0], high = present[0];
+    for (int i = 0; i < lanes; ++i) {
+      low = std::min(low, present[i]);
+      high = std::max(high, present[i]);
+    }
+    // No two of 32 neighbouring words are in one bank.
+    if ((high + size - 1) / 4 - low / 4 < 32) {
+      ++total.taken;
+      continue;
+    }
     // Different words of one bank take turns; lanes that share a word do not.
     SmallSet words;
     int words_in_bank[32] = {};
     int most = 0;
-    for (; part != 0; part &= part - 1) {
-      const int lane = begin + __builtin_ctz(part);
+    for (int i = 0; i < lanes; ++i) {
       for (std::size_t offset = 0; offset < size; offset += 4) {
-        const std::uintptr_t word = (address[lane] + offset) / 4;
+        const std::uintptr_t word = (present[i] + offset) / 4;
         if (words.insert(word)) most = std::max(most, ++words_in_bank[word % 32]);
       }
     }
     total.taken += most;
-    ++total.ideal;
   }
   return total;
 }

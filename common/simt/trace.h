@@ -26,9 +26,13 @@ struct Site {
 class Sites {
  public:
   std::uint16_t id(std::uintptr_t return_address, AccessKind kind, std::size_t size) {
+    const std::uint16_t known = known_id(return_address, size);
+    return known != 0 ? known : look_up(return_address, kind, size);
+  }
+  // 0 if it takes a search to tell.
+  std::uint16_t known_id(std::uintptr_t return_address, std::size_t size) const {
     const Cached& cached = cache_[(return_address ^ size << 7) % kCacheSize];
-    if (cached.address == return_address && cached.size == size) return cached.id;
-    return look_up(return_address, kind, size);
+    return cached.address == return_address && cached.size == size ? cached.id : 0;
   }
   const Site& operator[](int id) const { return sites_[id]; }
   std::size_t count() const { return sites_.size(); }
@@ -41,7 +45,7 @@ class Sites {
     std::uint16_t id = 0;
   };
   std::uint16_t look_up(std::uintptr_t return_address, AccessKind kind, std::size_t size);
-  std::vector<Cached> cache_ = std::vector<Cached>(kCacheSize);
+  Cached cache_[kCacheSize];
   std::vector<Site> sites_ = std::vector<Site>(1, Site{{}, AccessKind::kRead, 0});
   std::unordered_map<std::uintptr_t, SourcePlace> places_;  // by return address
   std::unordered_map<std::string, std::uint16_t> ids_;      // by chain, kind and size
@@ -54,17 +58,39 @@ constexpr Record kRecordShared = Record{1} << 47;
 constexpr Record make_record(std::uint16_t site, bool shared, std::uintptr_t address) {
   return Record{site} << kRecordSiteShift | (shared ? kRecordShared : 0) | address;
 }
-using LaneTrace = std::vector<Record>;
+
+// What one lane has recorded. There is room for a few hundred accesses, so that the traces of a
+// block stay in the cache; a lane that has filled its room waits for the others of its warp.
+class LaneTrace {
+ public:
+  bool full() const { return next_ == end_; }
+  void push(Record record) { *next_++ = record; }
+  const Record* begin() const { return records_.data(); }
+  std::size_t size() const { return next_ - records_.data(); }
+  void clear() { next_ = records_.data(); }
+  // Forgets the first `count` records.
+  void drop_front(std::size_t count);
+  // Doubles the room.
+  void grow();
+
+ private:
+  std::vector<Record> records_;
+  Record* next_ = nullptr;
+  Record* end_ = nullptr;
+};
 
 class Trace {
  public:
   explicit Trace(const Sites& sites) : sites_(sites) {}
 
   // Joins and counts what up to 32 lanes have recorded since their last warp-wide event, and
-  // empties their traces. lanes[i] is null for a lane that takes no part. Two lanes' accesses
+  // empties their traces. lanes[i] is null for a lane that does not exist. Two lanes' accesses
   // belong to one warp instruction if they come from the same site and each is its lane's k-th from
   // there.
   void flush(LaneTrace* const lanes[32]);
+  // The same as far as it is certain before the event: the lanes of `open` will record more. Takes
+  // what it counts out of the traces.
+  void flush_in_step(LaneTrace* const lanes[32], std::uint32_t open);
 
   Counts totals;
 
@@ -75,7 +101,7 @@ class Trace {
     std::uint32_t mask = 0;
     std::uintptr_t address[32];
   };
-  void join_divergent(LaneTrace* const lanes[32], std::size_t begin);
+  void join_divergent(LaneTrace* const lanes[32]);
   void account(std::uint16_t site, bool shared, std::uint32_t mask, const std::uintptr_t* address);
   void account_shared(std::size_t size, std::uint32_t mask, const std::uintptr_t* address);
 

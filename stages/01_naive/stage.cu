@@ -28,6 +28,7 @@ std::size_t workspace_bytes(Pass pass, const Problem& p) {
 template <class Kernel, class... Args>
 FlashAttentionError launch_each(Kernel kernel, std::int64_t count, cudaStream_t stream,
                                 const Args&... args) {
+  if (count > max_count(kThreads)) return FlashAttentionError::SIZE_OVERFLOW;
   return launch(kernel, {grid_for(count, kThreads), dim3(kThreads), 0, stream}, args..., count);
 }
 

@@ -54,7 +54,8 @@ void add_stage(const Stage& stage) {
   }
 
   for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-    if (&stage == stages().front() || (pass == Pass::kBackward && stage.backward == nullptr)) continue;
+    if (&stage == stages().front() || (pass == Pass::kBackward && stage.backward == nullptr))
+      continue;
     for (const char* name : {"b1_h2_q65k97_d64_f16_causal", "b1_h2_q65k97_d64_bf16"}) {
       add(stage, std::string("agrees_with_previous_") + pass_name(pass) + "_" + name,
           [&stage, pass, name] { agrees_with_previous(stage, pass, problem_of(name)); });

@@ -15,8 +15,8 @@ struct Row {
   Layout layout = Layout::kBHSD;
 };
 
-// Lengths are those that find bugs: a tile is 32 to 128 rows, so there are problems of less than one
-// tile, of whole tiles, and of whole tiles and a bit.
+// Lengths are those that find bugs: a tile is 32 to 128 rows, so there are problems of less than
+// one tile, of whole tiles, and of whole tiles and a bit.
 constexpr Row kRows[] = {
     {"regular", "b1_h2_q64k64_d64"},
     {"regular", "b1_h2_q64k64_d64_causal"},

@@ -17,10 +17,10 @@ using harness::Inputs;
 using harness::Outputs;
 
 // Skips the test where the stage cannot run the problem here, with the reason that users get.
-#define CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem)                                  \
-  do {                                                                                  \
-    const Support support = supports(stage, pass, problem, current_device());           \
-    if (!support) GTEST_SKIP() << support.reason;                                       \
+#define CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem)                        \
+  do {                                                                        \
+    const Support support = supports(stage, pass, problem, current_device()); \
+    if (!support) GTEST_SKIP() << support.reason;                             \
   } while (false)
 
 // Bit for bit: a NaN equals itself, and -0 is not 0.
@@ -30,9 +30,8 @@ testing::AssertionResult same_bits(const Outputs& a, const Outputs& b) {
     if (other == b.tensors.end()) continue;
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (std::memcmp(&values[i], &other->second[i], sizeof(float)) == 0) continue;
-      return testing::AssertionFailure()
-             << name << " differs at element " << i << ": " << values[i] << " and "
-             << other->second[i];
+      return testing::AssertionFailure() << name << " differs at element " << i << ": " << values[i]
+                                         << " and " << other->second[i];
     }
   }
   return testing::AssertionSuccess();
@@ -43,16 +42,20 @@ testing::AssertionResult same_bits(const Outputs& a, const Outputs& b) {
 // Runs of one problem differ in the order of threads and blocks.
 const char* const kRuns[] = {"inorder", "reversed", "random:7"};
 
+// Fails the test for each fault that the machine has found.
+void report_findings() {
+  for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message;
+}
+
 void begin_run(const std::string& run) {
   simt::Schedule schedule;
   ASSERT_TRUE(simt::parse_schedule(run, schedule));
   simt::set_schedule(schedule);
-  simt::take_findings();
   simt::reset_counts();
 }
 
 void end_run(const Stage& stage, Pass pass, const Problem& problem) {
-  for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message;
+  report_findings();
   const auto formula = harness::predicted_traffic(stage.name, pass, problem);
   if (!simt::counts_accesses() || !formula) return;
   const simt::Counts counts = simt::counts();
@@ -62,17 +65,24 @@ void end_run(const Stage& stage, Pass pass, const Problem& problem) {
         << "bytes written are not the formula's";
   } else {
     EXPECT_LE(counts.global_read_bytes, formula->read_bytes) << "bytes read exceed the formula";
-    EXPECT_LE(counts.global_write_bytes, formula->write_bytes) << "bytes written exceed the formula";
+    EXPECT_LE(counts.global_write_bytes, formula->write_bytes)
+        << "bytes written exceed the formula";
   }
 }
 
 #else
 
 const char* const kRuns[] = {"first run", "second run"};
+void report_findings() {}
 void begin_run(const std::string&) {}
 void end_run(const Stage&, Pass, const Problem&) {}
 
 #endif
+
+void expect_right(const Outputs& got, const harness::Expected& want) {
+  const harness::Verdict verdict = verify(got, want);
+  EXPECT_TRUE(verdict.ok()) << verdict.failures();
+}
 
 // The inputs and results of a problem of N(0, 1) inputs.
 std::shared_ptr<const harness::Expected> gaussian(Pass pass, const Problem& problem) {
@@ -88,6 +98,15 @@ void StageTest::SetUp() {
     FAIL() << "CUFLASH_REQUIRE_GPU is 1, but there is no CUDA device.";
   }
   GTEST_SKIP() << "There is no CUDA device.";
+}
+
+void StageTest::TestBody() {
+  try {
+    body_();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
+  }
+  report_findings();
 }
 
 void computes(const Stage& stage, Pass pass, const TestProblem& test) {
@@ -107,7 +126,7 @@ void computes(const Stage& stage, Pass pass, const TestProblem& test) {
       if (error.code() != cudaErrorMemoryAllocation) throw;
       GTEST_SKIP() << "This device is too small: " << error.what();
     }
-    EXPECT_EQ(verify(got, *want).failures(), "");
+    expect_right(got, *want);
     end_run(stage, pass, test.problem);
     if (first && stage.deterministic) {
       EXPECT_TRUE(same_bits(*first, got)) << "in another run";
@@ -120,8 +139,8 @@ void computes_unguarded(const Stage& stage, Pass pass, const TestProblem& test) 
   CUFLASH_SKIP_UNSUPPORTED(stage, pass, test.problem);
   CallOptions options;
   options.guards = false;
-  EXPECT_EQ(
-      harness::run_and_verify(stage, pass, test.problem, test.source, options).failures(), "");
+  const auto want = harness::expected(pass, test.problem, test.source);
+  expect_right(harness::run(stage, pass, test.problem, want->inputs, options), *want);
 }
 
 void respects_causality(const Stage& stage, const Problem& problem, int prefix) {
@@ -129,7 +148,8 @@ void respects_causality(const Stage& stage, const Problem& problem, int prefix) 
   Inputs inputs = gaussian(Pass::kForward, problem)->inputs;
   const Outputs before = harness::run(stage, Pass::kForward, problem, inputs);
 
-  const int first_hidden = prefix + problem.seq_kv - problem.seq_q;  // key of no query before prefix
+  const int first_hidden =
+      prefix + problem.seq_kv - problem.seq_q;  // key of no query before prefix
   for (auto* tensor : {&inputs.k, &inputs.v}) {
     for (std::size_t i = 0; i < tensor->size(); ++i) {
       const int key = static_cast<int>(i / problem.head_dim % problem.seq_kv);
@@ -156,7 +176,8 @@ void respects_causality(const Stage& stage, const Problem& problem, int prefix) 
   }
 }
 
-void accepts_null(const Stage& stage, Pass pass, const Problem& problem, const std::string& output) {
+void accepts_null(const Stage& stage, Pass pass, const Problem& problem,
+                  const std::string& output) {
   CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem);
   const auto want = gaussian(pass, problem);
   CallOptions options;
@@ -167,13 +188,10 @@ void accepts_null(const Stage& stage, Pass pass, const Problem& problem, const s
   const Outputs whole = harness::run(stage, pass, problem, want->inputs);
   const Outputs without = harness::run(stage, pass, problem, want->inputs, options);
   EXPECT_EQ(whole.tensors.size(), without.tensors.size() + 1);
-  EXPECT_EQ(verify(without, *want).failures(), "");
+  expect_right(without, *want);
   if (stage.deterministic) {
     EXPECT_TRUE(same_bits(whole, without));
   }
-#ifdef CUFLASH_SIMT
-  for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message;
-#endif
 }
 
 void agrees_with_previous(const Stage& stage, Pass pass, const Problem& problem) {

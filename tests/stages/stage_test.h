@@ -19,14 +19,14 @@ class StageTest : public testing::Test {
 
  protected:
   void SetUp() override;
-  void TestBody() override { body_(); }
+  void TestBody() override;
 
  private:
   std::function<void()> body_;
 };
 
-// The results are within their limits, the same in every run, and nothing else is written. On the CPU
-// machine: under three schedules, without a finding, with the traffic of the stage's formula.
+// The results are within their limits, the same in every run, and nothing else is written. On the
+// CPU machine: under three schedules, without a finding, with the traffic of the stage's formula.
 void computes(const Stage& stage, Pass pass, const TestProblem& test);
 // The same once, on memory that starts uninitialised and has no guards: for compute-sanitizer.
 void computes_unguarded(const Stage& stage, Pass pass, const TestProblem& test);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuflash/stage.h"
@@ -216,6 +217,8 @@ TEST(Validate, RefusesOutputsWhoseHeadsOverlap) {
   ForwardCall call;
   call.args.o.head_stride = 320;
   expect(call.check(), Error::SUCCESS);
+  call.args.o.head_stride = 319;
+  expect(call.check(), Error::INVALID_DIMENSION, "overlaps itself");
   call.args.o.head_stride = 312;
   expect(call.check(), Error::INVALID_DIMENSION,
          "O's head_stride is 312 elements: less than the 320 it must step over");
@@ -271,6 +274,14 @@ TEST(Validate, RefusesTensorsWithoutData) {
   const auto harm = [](Tensor& t) { t.data = nullptr; };
   expect_each(kForwardInputs + kForwardOutputs, Error::NULL_POINTER, " is null", harm);
   expect_each(kBackwardInputs, Error::NULL_POINTER, " is null", harm);
+}
+
+TEST(Validate, SaysOfATensorWithoutDataThatItIsNullAndNothingElse) {
+  expect(validate(ForwardCall().problem, Forward()), Error::NULL_POINTER, "Q is null");
+  expect(validate(BackwardCall().problem, Backward()), Error::NULL_POINTER, "Q is null");
+  expect_each(kForwardInputs + kForwardOutputs, Error::NULL_POINTER, " is null", [](Tensor& t) {
+    t = {nullptr, -1, 3, kHuge};
+  });
 }
 
 TEST(Validate, RefusesABackwardPassWithoutLse) {
@@ -339,12 +350,13 @@ TEST(Validate, RefusesTensorsThatEndBeyondMemory) {
 }
 
 TEST(Validate, RefusesTooManyRows) {
-  expect_problem(Error::SIZE_OVERFLOW, "too many query rows", [](Problem& p) {
-    p = {1, 64, 64, kMaxInt, 1, 32, DType::kF16, false, 1.f};
-    p.batch = 2;
-  });
-  expect_problem(Error::SIZE_OVERFLOW, "too many key rows",
-                 [](Problem& p) { p = {2, 64, 64, 1, kMaxInt, 32, DType::kF16, false, 1.f}; });
+  // 2³⁷ rows are the limit: 64 · (2³¹ − 1) are fewer, twice as many are not.
+  Problem p{1, 64, 64, kMaxInt, 1, 32, DType::kF16, false, 1.f};
+  expect(validate(p), Error::SUCCESS);
+  p.batch = 2;
+  expect(validate(p), Error::SIZE_OVERFLOW, "too many query rows");
+  std::swap(p.seq_q, p.seq_kv);
+  expect(validate(p), Error::SIZE_OVERFLOW, "too many key rows");
 }
 
 TEST(Validate, RefusesTooManyScores) {

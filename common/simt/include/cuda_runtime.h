@@ -151,22 +151,28 @@ namespace cuflash::simt {
 
 // What one lane brings to a warp-wide operation.
 struct WarpCall {
-  enum class Kind { kBallot, kShuffle };
+  enum class Kind { kSync, kBallot, kAny, kAll, kShuffle };
   Kind kind;
   unsigned mask;
-  std::uint64_t value;  // kBallot: not zero means yes
-  int source;           // kShuffle: the lane to read
+  std::uint64_t value;  // of a vote: not zero means yes
+  int source;           // of a shuffle: the lane to read
 };
-// Waits for all lanes of the mask. Returns the ballot, or the value of the source lane.
+// Waits for all lanes of the mask. Returns the vote, or the value of the source lane.
 std::uint64_t warp_call(const WarpCall& call);
 unsigned active_lanes();
 
-// Constant while a thread lives, so the compiler may ask once.
-__attribute__((const)) uint3 thread_id();
-__attribute__((const)) int lane_id();
-__attribute__((const)) uint3 block_id();
-__attribute__((const)) dim3 block_extent();
-__attribute__((const)) dim3 grid_extent();
+// Constant while a thread lives, so the compiler may ask once. Numbers, not structs: g++ moves only
+// those out of a loop.
+__attribute__((const)) unsigned thread_id(int axis) noexcept;
+__attribute__((const)) unsigned block_id(int axis) noexcept;
+__attribute__((const)) unsigned block_extent(int axis) noexcept;
+__attribute__((const)) unsigned grid_extent(int axis) noexcept;
+__attribute__((const)) int lane_id() noexcept;
+
+__forceinline__ uint3 thread_index() { return {thread_id(0), thread_id(1), thread_id(2)}; }
+__forceinline__ uint3 block_index() { return {block_id(0), block_id(1), block_id(2)}; }
+__forceinline__ dim3 block_shape() { return {block_extent(0), block_extent(1), block_extent(2)}; }
+__forceinline__ dim3 grid_shape() { return {grid_extent(0), grid_extent(1), grid_extent(2)}; }
 
 template <class T>
 __forceinline__ T shuffle(unsigned mask, T value, int source) {
@@ -180,25 +186,32 @@ __forceinline__ T shuffle(unsigned mask, T value, int source) {
 
 }  // namespace cuflash::simt
 
-#define threadIdx (::cuflash::simt::thread_id())
-#define blockIdx (::cuflash::simt::block_id())
-#define blockDim (::cuflash::simt::block_extent())
-#define gridDim (::cuflash::simt::grid_extent())
+#define threadIdx (::cuflash::simt::thread_index())
+#define blockIdx (::cuflash::simt::block_index())
+#define blockDim (::cuflash::simt::block_shape())
+#define gridDim (::cuflash::simt::grid_shape())
 constexpr int warpSize = 32;
 
 void __syncthreads();
 
-__forceinline__ unsigned __ballot_sync(unsigned mask, int predicate) {
-  return static_cast<unsigned>(cuflash::simt::warp_call(
-      {cuflash::simt::WarpCall::Kind::kBallot, mask, predicate != 0 ? 1u : 0u, 0}));
+namespace cuflash::simt {
+__forceinline__ unsigned vote(WarpCall::Kind kind, unsigned mask, bool yes) {
+  return static_cast<unsigned>(warp_call({kind, mask, yes, 0}));
 }
-__forceinline__ void __syncwarp(unsigned mask = 0xffffffffu) { __ballot_sync(mask, 0); }
+}  // namespace cuflash::simt
+__forceinline__ void __syncwarp(unsigned mask = 0xffffffffu) {
+  cuflash::simt::vote(cuflash::simt::WarpCall::Kind::kSync, mask, false);
+}
+__forceinline__ unsigned __ballot_sync(unsigned mask, int predicate) {
+  return cuflash::simt::vote(cuflash::simt::WarpCall::Kind::kBallot, mask, predicate != 0);
+}
 __forceinline__ int __any_sync(unsigned mask, int predicate) {
-  return __ballot_sync(mask, predicate) != 0;
+  return cuflash::simt::vote(cuflash::simt::WarpCall::Kind::kAny, mask, predicate != 0) != 0;
 }
 __forceinline__ int __all_sync(unsigned mask, int predicate) {
-  return __ballot_sync(mask, predicate) == mask;
+  return cuflash::simt::vote(cuflash::simt::WarpCall::Kind::kAll, mask, predicate != 0) != 0;
 }
+// All lanes that have not exited: the machine does not know which lanes a GPU would run together.
 __forceinline__ unsigned __activemask() { return cuflash::simt::active_lanes(); }
 
 // Shuffles: segments of `width` lanes; a lane whose source lies outside its segment keeps its own.
@@ -210,20 +223,20 @@ __forceinline__ T __shfl_sync(unsigned mask, T value, int source, int width = 32
 template <class T>
 __forceinline__ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32) {
   const int lane = cuflash::simt::lane_id();
-  const int source = lane ^ lane_mask;
+  const int source = lane ^ (lane_mask & 31);
   const bool inside = source < (lane & ~(width - 1)) + width;
   return cuflash::simt::shuffle(mask, value, inside ? source : lane);
 }
 template <class T>
 __forceinline__ T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
   const int lane = cuflash::simt::lane_id();
-  const int source = lane - static_cast<int>(delta);
+  const int source = lane - static_cast<int>(delta & 31);
   return cuflash::simt::shuffle(mask, value, source < (lane & ~(width - 1)) ? lane : source);
 }
 template <class T>
 __forceinline__ T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
   const int lane = cuflash::simt::lane_id();
-  const int source = lane + static_cast<int>(delta);
+  const int source = lane + static_cast<int>(delta & 31);
   return cuflash::simt::shuffle(mask, value,
                                 source >= (lane & ~(width - 1)) + width ? lane : source);
 }

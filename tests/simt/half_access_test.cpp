@@ -3,7 +3,7 @@
 // Defines the hooks that instrumented code calls, and counts them. So it is a program of its own,
 // linked neither with a sanitizer's runtime nor with the machine, which has hooks of its own.
 
-#include "simt_half_access.h"
+#include "half_access.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // An exact implementation of rounding to 16 bits that shares nothing with the machine's, and the
-// inputs of simt_half_test.cpp.
+// inputs of half_test.cpp.
 #ifndef CUFLASH_TESTS_UNIT_SIMT_HALF_EXACT_H_
 #define CUFLASH_TESTS_UNIT_SIMT_HALF_EXACT_H_
 

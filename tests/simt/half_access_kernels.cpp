@@ -6,7 +6,7 @@
 
 #include <iterator>
 
-#include "simt_half_access.h"
+#include "half_access.h"
 
 // As in the machine's cuda_runtime.h, which this file does without.
 struct alignas(8) float2 {

@@ -1,4 +1,4 @@
-// The cases of simt_half_access_test.cpp: what a piece of kernel code must ask of memory.
+// The cases of half_access_test.cpp: what a piece of kernel code must ask of memory.
 #ifndef CUFLASH_TESTS_UNIT_SIMT_HALF_ACCESS_H_
 #define CUFLASH_TESTS_UNIT_SIMT_HALF_ACCESS_H_
 
@@ -10,7 +10,7 @@ struct AccessCase {
   void (*run)(void* out, const void* in);  // 64 bytes each, aligned to 16
 };
 
-/// Compiled with the flags of a kernel, in simt_half_access_kernels.cpp.
+/// Compiled with the flags of a kernel, in half_access_kernels.cpp.
 const AccessCase* access_cases(std::size_t* count);
 
 #endif  // CUFLASH_TESTS_UNIT_SIMT_HALF_ACCESS_H_

@@ -1,4 +1,4 @@
-// CUDA's own 16-bit types as the oracle of simt_half_test.cpp. Compile this file with the CUDA
+// CUDA's own 16-bit types as the oracle of half_test.cpp. Compile this file with the CUDA
 // toolkit's include directory if there is one, and never with the machine's.
 
 #if __has_include(<cuda_fp16.h>) && __has_include(<cuda_bf16.h>)
@@ -16,7 +16,7 @@
 #error "The oracle must see CUDA's headers: keep common/simt/include off its include path."
 #endif
 
-#include "simt_half_ops.h"
+#include "half_ops.h"
 
 const Operation* oracle_operations(std::size_t* count) {
   static const std::vector<Operation> table = operations();

@@ -15,8 +15,8 @@ struct alignas(8) float2 {
   float x, y;
 };
 
-#include "simt_half_exact.h"
-#include "simt_half_ops.h"
+#include "half_exact.h"
+#include "half_ops.h"
 
 namespace {
 

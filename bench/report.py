@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Puts measured figures into the Markdown pages.
+
+A page says which result it shows, and this script writes the table between the markers:
+
+    <!-- results docs/results/nvidia-h200/ladder.json 01_naive -->
+    <!-- end results -->
+
+The first word is a JSON file that `ladder --json` wrote, relative to the repository; then the stages
+to show, or none for all. `<!-- screen FILE.txt -->` shows what a program printed. Without arguments every tracked page is rewritten; with --check nothing is
+written and the exit status says whether a page differs from its result.
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = re.compile(r"(<!-- results (\S+)((?: \S+)*) -->\n).*?(<!-- end results -->)", re.DOTALL)
+SCREEN = re.compile(r"(<!-- screen (\S+) -->\n).*?(<!-- end screen -->)", re.DOTALL)
+
+
+def decimal_bytes(count):
+    """1234567 -> '1.23 MB', as the ladder prints."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.5 or unit == "GB":
+            return f"{count:.3g} {unit}"
+        count /= 1000
+
+
+COLUMNS = [
+    ("stage", "stage", str),
+    ("pass", "pass", str),
+    ("problem", "problem", lambda name: f"`{name}`"),
+    ("error / limit", "error_over_limit", lambda value: f"{value:.2f}"),
+    ("extra memory", "extra_bytes", decimal_bytes),
+    ("requested reads", "requested_read_bytes", decimal_bytes),
+    ("requested writes", "requested_write_bytes", decimal_bytes),
+    ("time", "ms", lambda value: f"{value:.3g} ms" if value < 100 else f"{value:.0f} ms"),
+    ("TFLOP/s", "tflops", lambda value: f"{value:.3g}"),
+    ("not run", "skipped", str),
+]
+
+
+def table(path, stages):
+    """The Markdown table of one result file, with its provenance under it."""
+    result = json.loads((ROOT / path).read_text(encoding="utf-8"))
+    rows = [row for row in result["rows"] if not stages or row["stage"] in stages]
+    if not rows:
+        raise SystemExit(f"{path} has no row for {' '.join(stages)}")
+    for row in rows:
+        if "error" in row:
+            row["error_over_limit"] = row["error"] / row["limit"]
+    columns = [c for c in COLUMNS if any(c[1] in row for row in rows)]
+    lines = [
+        "| " + " | ".join(title for title, _, _ in columns) + " |",
+        "|" + " --- |" * len(columns),
+    ]
+    for row in rows:
+        cells = [show(row[key]) if key in row else "" for _, key, show in columns]
+        lines.append("| " + " | ".join(cells) + " |")
+    where = result["provenance"]
+    facts = [where["device"]]
+    if where["backend"] == "cuda":
+        facts += [f"driver {where['driver']}", f"CUDA {where['cuda']}"]
+    facts += [f"commit {where['commit']}", where["date"][:10], f"`{path}`"]
+    return "\n".join(lines) + "\n\n" + ", ".join(facts) + ".\n"
+
+
+def screen(path):
+    """A program's output as a Markdown block."""
+    return "```text\n" + (ROOT / path).read_text(encoding="utf-8").strip() + "\n```\n"
+
+
+def main():
+    """Rewrites or checks every tracked Markdown page."""
+    check = sys.argv[1:] == ["--check"]
+    if sys.argv[1:] and not check:
+        raise SystemExit(__doc__)
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT, check=True, capture_output=True, text=True)
+    stale = []
+    for name in listed.stdout.split():
+        page = ROOT / name
+        old = page.read_text(encoding="utf-8")
+        new = RESULTS.sub(lambda m: m[1] + table(m[2], m[3].split()) + m[4], old)
+        new = SCREEN.sub(lambda m: m[1] + screen(m[2]) + m[3], new)
+        if new != old:
+            stale.append(name)
+            if not check:
+                page.write_text(new, encoding="utf-8")
+    if check and stale:
+        raise SystemExit(f"figures differ from their results in: {' '.join(stale)}\n"
+                         "run: python3 bench/report.py")
+    for name in stale:
+        print(f"rewrote {name}")
+
+
+if __name__ == "__main__":
+    main()

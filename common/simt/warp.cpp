@@ -1,0 +1,160 @@
+// Warp-wide operations: shuffles, votes and __syncwarp().
+#include <algorithm>
+
+#include "simt/core.h"
+
+namespace cuflash::simt {
+
+std::uint64_t Core::warp_call(Thread& self, const WarpCall& call, std::uintptr_t return_address) {
+  self.call = call;
+  if ((call.mask >> self.lane() & 1) == 0) {
+    const SourcePlace here = find_source(return_address);
+    report_block(FindingKind::kWarpMask, return_address, "WRONG WARP MASK",
+                 "  Warp " + std::to_string(self.warp()) + " lane " + std::to_string(self.lane()) +
+                     " calls " + short_location(here) + "   " + source_text(here) +
+                     "\n  but the mask does not name this lane. The launch ends here.\n");
+    kill_launch(self);
+  }
+  self.state = Thread::State::kInWarpCall;
+  self.wait_address = return_address;
+  if (warp_call_complete(self, call.kind == WarpCall::Kind::kSync)) {
+    finish_warp_call(self);
+  } else {
+    suspend(self, Thread::State::kInWarpCall, return_address);
+  }
+  return self.result;
+}
+
+// A lane that does not exist or has exited.
+bool Core::is_absent(int warp, int lane) const {
+  const int t = warp * 32 + lane;
+  return t >= num_threads_ || threads_[t].state == Thread::State::kExited;
+}
+
+// Has every lane of the mask come to the operation in which `caller` waits?
+bool Core::warp_call_complete(const Thread& caller, bool ignore_absent) const {
+  for (unsigned rest = caller.call.mask; rest != 0; rest &= rest - 1) {
+    const int lane = __builtin_ctz(rest);
+    if (is_absent(caller.warp(), lane)) {
+      if (!ignore_absent) return false;
+      continue;
+    }
+    const Thread& other = threads_[caller.warp() * 32 + lane];
+    if (other.state != Thread::State::kInWarpCall || other.call.kind != caller.call.kind ||
+        other.call.mask != caller.call.mask) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// What each lane of the mask did before happens before what any of them does next.
+void Core::order_lanes(int warp, unsigned mask) {
+  const Stamp now = next_moment();
+  Thread* const lanes = &threads_[warp * 32];
+  for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
+    lanes[__builtin_ctz(rest)].last_event = now;
+  }
+  if ((active_lanes(warp) & ~mask) == 0) {
+    flush_warp(warp);
+    last_warp_event_[warp] = now;
+    return;
+  }
+  Stamp joined[32] = {};
+  for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
+    const Stamp* synced = lanes[__builtin_ctz(rest)].synced;
+    for (int k = 0; k < 32; ++k) joined[k] = std::max(joined[k], synced[k]);
+  }
+  for (unsigned rest = mask; rest != 0; rest &= rest - 1) joined[__builtin_ctz(rest)] = now;
+  for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
+    std::copy_n(joined, 32, lanes[__builtin_ctz(rest)].synced);
+  }
+}
+
+void Core::finish_warp_call(const Thread& caller) {
+  const WarpCall::Kind kind = caller.call.kind;
+  const int warp = caller.warp();
+  unsigned mask = caller.call.mask;  // of the lanes that are here
+  for (int lane = 0; lane < 32; ++lane) {
+    if (is_absent(warp, lane)) mask &= ~(1u << lane);
+  }
+  order_lanes(warp, mask);
+
+  Thread* const lanes = &threads_[warp * 32];
+  unsigned ballot = 0;
+  for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
+    const int lane = __builtin_ctz(rest);
+    if (lanes[lane].call.value != 0) ballot |= 1u << lane;
+  }
+  for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
+    const int lane = __builtin_ctz(rest);
+    Thread& thread = lanes[lane];
+    thread.state = Thread::State::kReady;
+    thread.result = kind == WarpCall::Kind::kAll ? ballot == mask : ballot;
+    if (kind != WarpCall::Kind::kShuffle) continue;
+    const int source = thread.call.source;
+    const bool named = (thread.call.mask >> source & 1) != 0;
+    thread.result = (mask >> source & 1) != 0 ? lanes[source].call.value : 0;
+    if (named) continue;
+    const SourcePlace here = find_source(thread.wait_address);
+    report_block(FindingKind::kWarpMask, thread.wait_address, "SHUFFLE FROM A LANE OUTSIDE",
+                 "  Warp " + std::to_string(warp) + " lane " + std::to_string(lane) +
+                     " reads lane " + std::to_string(source) + " at " + short_location(here) +
+                     "   " + source_text(here) +
+                     "\n  but the mask does not name that lane: the value is undefined.\n");
+  }
+}
+
+// No thread can go on, and some wait in warp-wide operations. CUDA lets an operation begin without
+// the lanes that have exited; what else is missing will never come.
+void Core::end_warp_calls() {
+  const Thread* stuck = nullptr;
+  bool progress = false;
+  for (int t = 0; t < num_threads_; ++t) {
+    const Thread& waiting = threads_[t];
+    if (waiting.state != Thread::State::kInWarpCall) continue;
+    if (!warp_call_complete(waiting, true)) {
+      stuck = stuck == nullptr ? &waiting : stuck;
+      continue;
+    }
+    if (waiting.call.kind != WarpCall::Kind::kSync) report_stuck(waiting);
+    finish_warp_call(waiting);
+    progress = true;
+  }
+  if (progress) return;
+  report_stuck(*stuck);
+  killed_ = true;
+}
+
+void Core::report_stuck(const Thread& waiting) {
+  const auto missing = [&](int lane) {
+    if ((waiting.call.mask >> lane & 1) == 0) return false;
+    if (is_absent(waiting.warp(), lane)) return true;
+    const Thread& other = threads_[waiting.warp() * 32 + lane];
+    return other.state != Thread::State::kInWarpCall || other.call.kind != waiting.call.kind ||
+           other.call.mask != waiting.call.mask;
+  };
+  int lane = 0;
+  while (lane < 31 && !missing(lane)) ++lane;
+  const int t = waiting.warp() * 32 + lane;
+  std::string why;
+  if (t >= num_threads_) {
+    why = "does not exist: the block is not that large. Name only lanes that are there.";
+  } else if (threads_[t].state == Thread::State::kExited) {
+    why = "has exited. Name only lanes that are there.";
+  } else {
+    const bool at_barrier = threads_[t].state == Thread::State::kAtBarrier;
+    why = std::string("waits in ") +
+          (at_barrier ? "__syncthreads()" : "another warp-wide operation, or with another mask,") +
+          " at " + short_location(find_source(threads_[t].wait_address)) +
+          ". The launch ends here.";
+  }
+  const SourcePlace here = find_source(waiting.wait_address);
+  report_block(FindingKind::kWarpMask, waiting.wait_address, "WARP MASK NAMES AN ABSENT LANE",
+               "  Warp " + std::to_string(waiting.warp()) + " lane " +
+                   std::to_string(waiting.lane()) + " waits at " + short_location(here) + "   " +
+                   source_text(here) + "\n  for lane " + std::to_string(lane) + ", which " + why +
+                   '\n');
+}
+
+}  // namespace cuflash::simt

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Everything that needs an NVIDIA GPU, in one run: build, tests, compute-sanitizer, the ladder's
+# times, and Nsight Compute's count of what the CPU machine counts.
+#   scripts/gpu.sh OUT COMMIT
+# leaves ladder.json, sectors.json and logs.tar.gz in the folder OUT. COMMIT names the sources.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=${1:?usage: scripts/gpu.sh OUT COMMIT}
+export CUFLASH_COMMIT=${2:?usage: scripts/gpu.sh OUT COMMIT}
+logs=$(mktemp -d)
+status=0
+
+step() { # step NAME SECONDS COMMAND...: runs within a time limit, logs, remembers a failure
+  local name=$1 limit=$2 begin=$SECONDS
+  shift 2
+  if timeout "$limit" "$@" >"$logs/$name.log" 2>&1; then
+    echo "$name: ok, $((SECONDS - begin)) s"
+  else
+    echo "$name: FAILED (exit $?), $((SECONDS - begin)) s"
+    tail -n 25 "$logs/$name.log"
+    status=1
+  fi
+}
+
+finish() {
+  tar -czf "$out/logs.tar.gz" -C "$logs" .
+  rm -r "$logs"
+}
+trap finish EXIT
+
+nvidia-smi --query-gpu=name,driver_version,clocks.max.sm --format=csv,noheader
+export CUFLASH_REQUIRE_GPU=1
+step build 400 bash -c 'cmake --preset release && cmake --build --preset release'
+[ "$status" = 0 ] || exit 1
+step unit_tests 120 build/release/bin/unit_tests
+step stage_tests 400 build/release/bin/cuflash_tests
+for tool in memcheck racecheck initcheck synccheck; do
+  step "$tool" 240 compute-sanitizer --tool "$tool" --error-exitcode 1 \
+    build/release/bin/cuflash_tests --gtest_filter='*.sanitize_*'
+done
+step ladder 200 build/release/bin/ladder --json "$out/ladder.json"
+if command -v ncu >/dev/null; then
+  step sectors 200 python3 bench/chip_counts.py build/release/bin/cuflash_tests \
+    "$out/sectors.json" "$CUFLASH_COMMIT"
+  step durations 120 ncu --clock-control none --metrics gpu__time_duration.sum --launch-count 12 \
+    build/release/bin/ladder --shape b4_h32_q4096k4096_d64 --pass forward
+fi
+for log in "$logs"/*.log; do
+  echo "== $(basename "$log" .log)"
+  grep -E '^\[  (PASSED|FAILED|SKIPPED)|SUMMARY' "$log" | tail -n 3 || true
+done
+cat "$logs/ladder.log"
+exit $status

@@ -1,0 +1,406 @@
+// Races: each planted one is caught and each correct twin is silent.
+#include <cuda_fp16.h>
+
+#include "support.h"
+
+namespace cuflash::simt {
+namespace {
+
+constexpr unsigned kAll = 0xffffffffu;
+
+// ---- Shared memory -----------------------------------------------------------------------------
+
+// Each of 64 threads passes a value to the thread that stands `distance` before it.
+enum class Order { kNothing, kBarrier, kSyncWarp, kBallot, kShuffle };
+
+template <Order kOrder>
+__global__ void pass_on(float* out, int distance) {
+  __shared__ float box[64];
+  const int t = threadIdx.x;
+  box[t] = 0.f;
+  __syncthreads();
+  box[t] = static_cast<float>(t);  // writes the box
+  if constexpr (kOrder == Order::kBarrier) __syncthreads();
+  if constexpr (kOrder == Order::kSyncWarp) __syncwarp();
+  if constexpr (kOrder == Order::kBallot) __ballot_sync(kAll, 1);
+  if constexpr (kOrder == Order::kShuffle) __shfl_sync(kAll, t, 0);
+  const float got = box[(t & ~(distance - 1)) | ((t + 1) & (distance - 1))];  // reads the box
+  out[t] = got;
+}
+
+class SharedRace : public AccessTest {
+ protected:
+  Array<float> out_{64};
+};
+
+TEST_F(SharedRace, MissingBarrier) {
+  run(pass_on<Order::kNothing>, {1, 64}, out_.data(), 64);
+  const Finding race = only_finding(FindingKind::kSharedRace);
+  EXPECT_EQ(race.kernel,
+            "cuflash::simt::(anonymous namespace)::pass_on<"
+            "(cuflash::simt::(anonymous namespace)::Order)0>");
+  EXPECT_EQ(race.array, "box");
+  // In order, thread 0 reads box[1] before thread 1 writes it: the write comes second. Only thread
+  // 63 reads what was written before, and completes the 64 pairs.
+  EXPECT_EQ(race.location, LINE_MARKED("writes the box"));
+  EXPECT_EQ(race.count, 64u);
+  says(race, "RACE in shared memory: ");
+  says(race, ", block (0,0,0)\n  box[1] (elements of 4 bytes)\n");
+  says(race, "   read    thread (0,0,0) warp 0 lane 0   " + LINE_MARKED("reads the box") +
+                 "   const float got = box[");
+  says(race, "   write   thread (1,0,0) warp 0 lane 1   " + LINE_MARKED("writes the box") +
+                 "   box[t] = static_cast<float>(t);");
+  says(race, "No barrier and no __syncwarp() orders these two accesses.\n  63 more like it.\n");
+}
+
+TEST_F(SharedRace, BarrierOrders) {
+  run(pass_on<Order::kBarrier>, {1, 64}, out_.data(), 64);
+  EXPECT_EQ(out_.values()[62], 63.f);
+}
+
+TEST_F(SharedRace, WarpEventsOrderLanesOfOneWarp) {
+  run(pass_on<Order::kSyncWarp>, {1, 64}, out_.data(), 32);
+  run(pass_on<Order::kBallot>, {1, 64}, out_.data(), 32);
+  run(pass_on<Order::kShuffle>, {1, 64}, out_.data(), 32);
+}
+
+TEST_F(SharedRace, MissingSyncWarp) {
+  run(pass_on<Order::kNothing>, {1, 32}, out_.data(), 32);
+  says(only_finding(FindingKind::kSharedRace), "No barrier and no __syncwarp() orders");
+}
+
+TEST_F(SharedRace, WarpEventsDoNotOrderWarps) {
+  run(pass_on<Order::kSyncWarp>, {1, 64}, out_.data(), 64);
+  const Finding race = only_finding(FindingKind::kSharedRace);
+  // Lanes 31 and 63 read from the other warp.
+  EXPECT_EQ(race.count, 2u);
+  says(race, "  No barrier orders these two accesses.");
+}
+
+// The second barrier of a loop protects the readers from the next round's writers.
+template <bool kSecond>
+__global__ void rounds(float* out) {
+  __shared__ float tile[64];
+  const int t = threadIdx.x;
+  float sum = 0.f;
+  for (int round = 0; round < 4; ++round) {
+    tile[t] = static_cast<float>(round);  // next round
+    __syncthreads();
+    for (int i = 0; i < 64; ++i) sum += tile[i];  // this round
+    if constexpr (kSecond) __syncthreads();
+  }
+  out[t] = sum;
+}
+
+TEST_F(SharedRace, WriteAfterRead) {
+  run(rounds<false>, {1, 64}, out_.data());
+  const Finding race = only_finding(FindingKind::kSharedRace);
+  EXPECT_EQ(race.array, "tile");
+  says(race, LINE_MARKED("next round"));
+  says(race, LINE_MARKED("this round"));
+}
+
+TEST_F(SharedRace, WriteAfterReadWithBarrier) { run(rounds<true>, {1, 64}, out_.data()); }
+
+// Everybody reads the word, warp 0 meets, its lane 0 writes: warp 1 may still be reading.
+__global__ void reader_of_other_warp(float* out, bool meet) {
+  __shared__ float word;
+  if (threadIdx.x == 0) word = 1.f;
+  __syncthreads();
+  out[threadIdx.x] = word;
+  if (meet) __syncthreads();
+  __syncwarp();
+  if (threadIdx.x == 0) word = 2.f;  // the last word
+}
+
+TEST_F(SharedRace, AWarpEventDoesNotHideTheOtherWarpsReaders) {
+  run(reader_of_other_warp, {1, 64}, out_.data(), true);
+  for (const Schedule& schedule : all_schedules()) {
+    SCOPED_TRACE(schedule_name(schedule));
+    set_schedule(schedule);
+    run(reader_of_other_warp, {1, 64}, out_.data(), false);
+    const Finding race = only_finding(FindingKind::kSharedRace);
+    says(race, LINE_MARKED("the last word"));
+    says(race, "warp 1");
+  }
+}
+
+// Lanes of one half exchange under the half's mask.
+__global__ void half_warps(float* out, int partner) {
+  __shared__ float box[32];
+  const int lane = threadIdx.x;
+  box[lane] = 0.f;
+  __syncwarp();
+  box[lane] = 1.f;
+  __syncwarp(lane < 16 ? 0x0000ffffu : 0xffff0000u);
+  out[lane] = box[lane ^ partner];
+}
+
+TEST_F(SharedRace, PartialMaskOrdersItsLanes) {
+  run(half_warps, {1, 32}, out_.data(), 1);
+  run(half_warps, {1, 32}, out_.data(), 15);
+}
+
+TEST_F(SharedRace, PartialMaskDoesNotOrderOthers) {
+  run(half_warps, {1, 32}, out_.data(), 16);
+  EXPECT_EQ(only_finding(FindingKind::kSharedRace).count, 32u);
+}
+
+// Lane 0 meets lane 1, then lane 1 meets lane 2: lane 2 may read what lane 0 wrote.
+__global__ void chain(float* out, bool complete) {
+  __shared__ float word;
+  const int lane = threadIdx.x;
+  if (lane == 0) word = 5.f;
+  if (lane <= 1) __syncwarp(0b011u);
+  if (lane == 1 || lane == 2) __syncwarp(complete ? 0b110u : 1u << lane);
+  if (lane == 2) out[0] = word;
+}
+
+TEST_F(SharedRace, OrderIsTransitive) {
+  run(chain, {1, 32}, out_.data(), true);
+  EXPECT_EQ(out_.values()[0], 5.f);
+}
+
+TEST_F(SharedRace, AMissingLinkIsCaught) {
+  run(chain, {1, 32}, out_.data(), false);
+  only_finding(FindingKind::kSharedRace);
+}
+
+// A race all the same: C++ and CUDA do not say that equal values make it harmless.
+__global__ void same_value(float* out) {
+  __shared__ float flag;
+  flag = 1.f;
+  out[threadIdx.x] = flag;
+}
+
+TEST_F(SharedRace, EqualValuesDoNotExcuse) {
+  run(same_value, {1, 32}, out_.data());
+  EXPECT_FALSE(take_findings().empty());
+}
+
+// An unpadded transpose of 32 x 32. Without a barrier thread (x, y) reads what thread (y, x)
+// writes: every pair off the diagonal races, 1,024 - 32 = 992.
+template <bool kBarrier>
+__global__ void transpose(const float* in, float* out) {
+  __shared__ float tile[32][32];
+  const int x = threadIdx.x, y = threadIdx.y;
+  tile[y][x] = 0.f;
+  __syncthreads();
+  tile[y][x] = in[y * 32 + x];
+  if constexpr (kBarrier) __syncthreads();
+  out[y * 32 + x] = tile[x][y];
+}
+
+TEST_F(SharedRace, TransposeCountsEveryPair) {
+  const Array<float> in(1024, 1.f, "in"), out(1024);
+  run(transpose<true>, {1, dim3(32, 32)}, in.data(), out.data());
+  for (const Schedule& schedule : all_schedules()) {
+    SCOPED_TRACE(schedule_name(schedule));
+    set_schedule(schedule);
+    run(transpose<false>, {1, dim3(32, 32)}, in.data(), out.data());
+    EXPECT_EQ(only_finding(FindingKind::kSharedRace).count, 992u);
+  }
+}
+
+// ---- Granules ----------------------------------------------------------------------------------
+
+// The same shared bytes as floats, then as halves, then as single bytes. `wrong` makes a thread
+// write its neighbour's element of the last kind.
+__global__ void ever_smaller(unsigned char* out, int wrong_half, int wrong_byte) {
+  __shared__ float words[32];
+  const int t = threadIdx.x;
+  words[t] = 1.f;
+  __syncthreads();
+  const auto halves = reinterpret_cast<__half*>(words);
+  halves[t + wrong_half] = __float2half(1.f);
+  halves[t + 32] = __float2half(2.f);
+  __syncthreads();
+  const auto bytes = reinterpret_cast<unsigned char*>(words);
+  for (int i = t; i < 128; i += 32) bytes[i] = static_cast<unsigned char>(i);
+  if (t == 3) bytes[t + wrong_byte] = 7;
+  __syncthreads();
+  out[t] = bytes[4 * t];
+}
+
+TEST_F(SharedRace, NeighbouringHalvesAndBytesAreApart) {
+  const Array<unsigned char> out(32);
+  run(ever_smaller, {1, 32}, out.data(), 0, 0);
+  EXPECT_EQ(out.values()[5], 20);
+}
+
+TEST_F(SharedRace, TheSameHalfIsCaught) {
+  const Array<unsigned char> out(32);
+  // Thread 31 and thread 0 both write half 32.
+  run(ever_smaller, {1, 32}, out.data(), 1, 0);
+  EXPECT_EQ(only_finding(FindingKind::kSharedRace).count, 1u);
+}
+
+TEST_F(SharedRace, TheSameByteIsCaught) {
+  const Array<unsigned char> out(32);
+  run(ever_smaller, {1, 32}, out.data(), 0, 1);
+  EXPECT_EQ(only_finding(FindingKind::kSharedRace).count, 1u);
+}
+
+// ---- Global memory -----------------------------------------------------------------------------
+
+class GlobalRace : public AccessTest {};
+
+// Every thread reads its own element and writes the one `distance` further.
+__global__ void shift(float* data, int distance) {
+  const int n = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  const float own = data[n];     // own element
+  data[n + distance] = own + 1;  // other element
+}
+
+TEST_F(GlobalRace, BetweenThreads) {
+  Array<float> data(65, 0.f, "data");
+  run(shift, {1, 64}, data.data(), 1);
+  const Finding race = only_finding(FindingKind::kGlobalRace);
+  EXPECT_EQ(race.array, "data");
+  EXPECT_EQ(race.location, LINE_MARKED("own element"));
+  EXPECT_EQ(race.count, 63u);
+  says(race,
+       "RACE in global memory: cuflash::simt::(anonymous namespace)::shift, block (0,0,0)\n"
+       "  data[1] (elements of 4 bytes)\n");
+  says(race, "write   thread (0,0,0) warp 0 lane 0");
+  says(race, "read    thread (1,0,0) warp 0 lane 1");
+}
+
+TEST_F(GlobalRace, BetweenBlocks) {
+  Array<float> data(96, 0.f, "data");
+  for (const Schedule& schedule : all_schedules()) {
+    SCOPED_TRACE(schedule_name(schedule));
+    set_schedule(schedule);
+    run(shift, {2, 32}, data.data(), 32);
+    const Finding race = only_finding(FindingKind::kGlobalRace);
+    EXPECT_EQ(race.count, 32u);
+    says(race, "Nothing orders the blocks of one launch.");
+    says(race, "block (1,0,0)");
+    says(race, "block (0,0,0)");
+  }
+}
+
+TEST_F(GlobalRace, OwnElementsAreSilent) {
+  Array<float> data(64, 0.f);
+  run(shift, {2, 32}, data.data(), 0);
+}
+
+TEST_F(GlobalRace, TwoLaunchesAreOrdered) {
+  Array<float> data(128, 0.f);
+  run(shift, {1, 32}, data.data(), 32);
+  run(shift, {1, 64}, data.data(), 64);
+  EXPECT_EQ(data.values()[96], 2.f);
+}
+
+__global__ void count_up(int* counter, int* out, bool plain) {
+  if (plain && threadIdx.x == 40) {
+    *counter += 1;  // plain
+  } else {
+    atomicAdd(counter, 1);  // atomic
+  }
+  if (out != nullptr) out[blockIdx.x * blockDim.x + threadIdx.x] = atomicMax(counter, 0);
+}
+
+TEST_F(GlobalRace, AtomicsDoNotRace) {
+  Array<int> counter(1, 0), out(256);
+  run(count_up, {4, 64}, counter.data(), out.data(), false);
+  EXPECT_EQ(counter.values()[0], 256);
+}
+
+TEST_F(GlobalRace, AtomicAgainstPlain) {
+  Array<int> counter(1, 0, "counter");
+  run(count_up, {1, 64}, counter.data(), static_cast<int*>(nullptr), true);
+  std::vector<Finding> races = take_findings();
+  ASSERT_FALSE(races.empty());
+  for (const Finding& race : races) {
+    EXPECT_EQ(static_cast<int>(race.kind), static_cast<int>(FindingKind::kGlobalRace));
+    EXPECT_EQ(race.array, "counter");
+    says(race, LINE_MARKED("plain"));
+    says(race, LINE_MARKED("atomic"));
+  }
+}
+
+// Every thread of every block reads all of `in`; the last thread of all then overwrites one.
+__global__ void read_all(float* in, float* out, int victim) {
+  float sum = 0.f;
+  for (int i = 0; i < 32; ++i) sum += in[i];
+  out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+  if (victim >= 0 && blockIdx.x == 2 && threadIdx.x == 95) in[victim] = 0.f;  // overwrites
+}
+
+TEST_F(GlobalRace, ManyReadersAndOneWriter) {
+  Array<float> in(32, 1.f, "in"), out(4 * 96);
+  for (const Schedule& schedule : all_schedules()) {
+    SCOPED_TRACE(schedule_name(schedule));
+    set_schedule(schedule);
+    run(read_all, {4, 96}, in.data(), out.data(), -1);
+    run(read_all, {4, 96}, in.data(), out.data(), 17);
+    const Finding race = only_finding(FindingKind::kGlobalRace);
+    says(race, "in[17]");
+    says(race, LINE_MARKED("overwrites"));
+  }
+}
+
+TEST_F(GlobalRace, HalvesOfDifferentBlocks) {
+  // Blocks write neighbouring halves of one word: nothing is wrong.
+  Array<__half> data(64);
+  void (*kernel)(__half*, bool) = [](__half* p, bool same) {
+    p[same ? threadIdx.x : 2 * threadIdx.x + blockIdx.x] = __float2half(1.f);
+  };
+  run(kernel, {2, 32}, data.data(), false);
+  run(kernel, {2, 32}, data.data(), true);
+  EXPECT_EQ(only_finding(FindingKind::kGlobalRace).count, 32u);
+}
+
+// ---- Correct programs with much traffic, under every schedule
+// ------------------------------------
+
+__global__ void tiled_product(const float* a, const float* b, float* c) {
+  __shared__ float sA[16][16], sB[16][17];
+  const int x = threadIdx.x, y = threadIdx.y;
+  float sum = 0.f;
+  for (int k = 0; k < 64; k += 16) {
+    sA[y][x] = a[(blockIdx.y * 16 + y) * 64 + k + x];
+    sB[y][x] = b[(k + y) * 64 + blockIdx.x * 16 + x];
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 16; ++i) sum += sA[y][i] * sB[i][x];
+    __syncthreads();
+  }
+  c[(blockIdx.y * 16 + y) * 64 + blockIdx.x * 16 + x] = sum;
+}
+
+// A tree in shared memory whose last steps stay in one warp, then a shuffle, then an atomic.
+__global__ void reduce(const float* in, float* out) {
+  __shared__ float part[256];
+  const int t = threadIdx.x;
+  part[t] = in[blockIdx.x * 256 + t];
+  for (int step = 128; step >= 32; step /= 2) {
+    __syncthreads();
+    if (t < step) part[t] += part[t + step];
+  }
+  if (t >= 32) return;
+  __syncwarp();
+  float sum = part[t];
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(kAll, sum, step);
+  __syncwarp();
+  part[(t + 1) % 32] = sum;
+  __syncwarp();
+  if (t == 0) atomicAdd(out, part[31]);
+}
+
+TEST_F(AccessTest, CorrectProgramsAreSilentUnderEverySchedule) {
+  Array<float> a(64 * 64, 1.f), b(64 * 64, 2.f), c(64 * 64), sum(1, 0.f);
+  for (const Schedule& schedule : all_schedules()) {
+    SCOPED_TRACE(schedule_name(schedule));
+    set_schedule(schedule);
+    run(tiled_product, {dim3(4, 4), dim3(16, 16)}, a.data(), b.data(), c.data());
+    EXPECT_EQ(c.values()[4095], 128.f);
+    sum.set({0.f});
+    run(reduce, {16, 256}, a.data(), sum.data());
+    EXPECT_EQ(sum.values()[0], 4096.f);
+  }
+}
+
+}  // namespace
+}  // namespace cuflash::simt

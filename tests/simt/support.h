@@ -1,0 +1,126 @@
+// What the machine's own tests share: arrays on the device, and questions about findings.
+#ifndef CUFLASH_TESTS_SIMT_SUPPORT_H_
+#define CUFLASH_TESTS_SIMT_SUPPORT_H_
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/launch.h"
+#include "simt/machine.h"
+
+namespace cuflash::simt {
+
+// Every test starts with a clean machine, and fails if the machine has found anything that the test
+// did not take: this is how each correct twin is checked.
+class MachineTest : public ::testing::Test {
+ protected:
+  void SetUp() override { clean(); }
+  void TearDown() override {
+    for (const Finding& finding : take_findings()) ADD_FAILURE() << "found:\n" << finding.message;
+    clean();
+  }
+
+ private:
+  static void clean() {
+    take_findings();
+    reset_counts();
+    set_schedule({});
+  }
+};
+
+// Tests of what only the hooks can see.
+class AccessTest : public MachineTest {
+ protected:
+  void SetUp() override {
+    MachineTest::SetUp();
+    if (!counts_accesses()) GTEST_SKIP() << "compiled without hooks: accesses are not seen";
+  }
+};
+
+// An array in device memory.
+template <class T>
+class Array {
+ public:
+  explicit Array(std::size_t count, const char* name = nullptr) : count_(count) {
+    EXPECT_EQ(cudaMalloc(&data_, count * sizeof(T)), cudaSuccess);
+    if (name != nullptr) name_memory(data_, name);
+  }
+  Array(std::size_t count, T value, const char* name = nullptr) : Array(count, name) {
+    set(std::vector<T>(count, value));
+  }
+  ~Array() { cudaFree(data_); }
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+
+  void set(const std::vector<T>& values) {
+    EXPECT_EQ(cudaMemcpy(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
+              cudaSuccess);
+  }
+  std::vector<T> values() const {
+    std::vector<T> host(count_);
+    EXPECT_EQ(cudaMemcpy(host.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    return host;
+  }
+  T* data() const { return data_; }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t count_;
+};
+
+// Runs the kernel and expects it to end well.
+template <class... Params, class... Args>
+void run(void (*kernel)(Params...), const LaunchConfig& config, Args&&... args) {
+  EXPECT_EQ(launch(kernel, config, std::forward<Args>(args)...), FlashAttentionError::SUCCESS);
+}
+
+// The machine's one finding, which must be of this kind.
+inline Finding only_finding(FindingKind kind) {
+  std::vector<Finding> findings = take_findings();
+  EXPECT_EQ(findings.size(), 1u);
+  for (std::size_t i = 1; i < findings.size(); ++i) {
+    ADD_FAILURE() << "also found:\n" << findings[i].message;
+  }
+  if (findings.empty()) return {};
+  EXPECT_EQ(static_cast<int>(findings[0].kind), static_cast<int>(kind)) << findings[0].message;
+  return findings[0];
+}
+
+inline bool says(const Finding& finding, const std::string& text) {
+  const bool found = finding.message.find(text) != std::string::npos;
+  EXPECT_TRUE(found) << "no \"" << text << "\" in:\n" << finding.message;
+  return found;
+}
+
+// "file.cu:line" of the one line that ends in the comment `// <mark>`.
+inline std::string line_marked(const std::string& path, const std::string& mark) {
+  std::ifstream file(path);
+  const std::string comment = "// " + mark;
+  std::string text;
+  for (int line = 1; std::getline(file, text); ++line) {
+    if (text.size() >= comment.size() &&
+        text.compare(text.size() - comment.size(), comment.size(), comment) == 0) {
+      return path.substr(path.rfind('/') + 1) + ':' + std::to_string(line);
+    }
+  }
+  return "no line marked " + mark;
+}
+
+inline std::vector<Schedule> all_schedules() {
+  return {{Schedule::Order::kInOrder, 0},
+          {Schedule::Order::kReversed, 0},
+          {Schedule::Order::kRandom, 1},
+          {Schedule::Order::kRandom, 2}};
+}
+
+}  // namespace cuflash::simt
+
+#define LINE_MARKED(mark) ::cuflash::simt::line_marked(__FILE__, mark)
+
+#endif  // CUFLASH_TESTS_SIMT_SUPPORT_H_

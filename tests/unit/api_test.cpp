@@ -1,0 +1,522 @@
+// The API's calls as a user makes them: what they compute, what they refuse, and that a refused
+// call launches nothing, writes nothing and says why.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuflash/stage.h"
+#include "harness/owners.h"
+#include "reference/reference.h"
+
+#ifdef CUFLASH_SIMT
+#include "simt/machine.h"
+#endif
+
+namespace cuflash {
+namespace {
+
+using Error = FlashAttentionError;
+using harness::Stream;
+
+// Kernels launched so far; the CPU machine counts them, a GPU does not.
+std::uint64_t launches() {
+#ifdef CUFLASH_SIMT
+  return simt::counts().launches;
+#else
+  return 0;
+#endif
+}
+
+// Sets an environment variable for as long as it lives; a null value removes it.
+class Environment {
+ public:
+  Environment(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before, was_set_ = true;
+    set(value);
+  }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+  ~Environment() { set(was_set_ ? before_.c_str() : nullptr); }
+
+ private:
+  void set(const char* value) { value != nullptr ? setenv(name_, value, 1) : unsetenv(name_); }
+  const char* name_;
+  std::string before_;
+  bool was_set_ = false;
+};
+
+// An array in device memory.
+template <class T>
+class Array {
+ public:
+  explicit Array(const std::vector<T>& host) : buffer_(host.size() * sizeof(T)) {
+    harness::check(cudaMemcpy(data(), host.data(), buffer_.bytes(), cudaMemcpyHostToDevice),
+                   "cudaMemcpy to the device");
+  }
+  T* data() const { return reinterpret_cast<T*>(buffer_.data()); }
+  std::vector<T> host() const {
+    std::vector<T> values(buffer_.bytes() / sizeof(T));
+    harness::check(cudaMemcpy(values.data(), data(), buffer_.bytes(), cudaMemcpyDeviceToHost),
+                   "cudaMemcpy to the host");
+    return values;
+  }
+
+ private:
+  harness::DeviceBuffer buffer_;
+};
+
+std::vector<float> random_floats(std::size_t count, unsigned seed) {
+  std::mt19937 bits(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& x : values) x = normal(bits);
+  return values;
+}
+
+// What outputs hold before a call: a pattern that no kernel computes.
+constexpr float kPoison = -12345.f;
+std::vector<float> poison(std::size_t count) { return std::vector<float>(count, kPoison); }
+bool poisoned(const Array<float>& array) {
+  const std::vector<float> values = array.host();
+  return std::all_of(values.begin(), values.end(), [](float x) { return x == kPoison; });
+}
+
+// One f32 problem with all its tensors on the device, and the oracle's answer.
+struct Example {
+  Problem problem{2, 4, 2, 5, 7, 32, DType::kF32, true, default_scale(32)};
+  std::size_t rows = 2 * 4 * 5, q_size = rows * 32, kv_size = 2 * 2 * 7 * 32;
+  std::vector<float> host_q = random_floats(q_size, 1), host_k = random_floats(kv_size, 2),
+                     host_v = random_floats(kv_size, 3), host_do = random_floats(q_size, 4);
+  Array<float> q{host_q}, k{host_k}, v{host_v}, d_o{host_do};
+  Array<float> o{poison(q_size)}, lse{poison(rows)};
+  Array<float> dq{poison(q_size)}, dk{poison(kv_size)}, dv{poison(kv_size)};
+
+  Tensor queries(const Array<float>& a) const { return contiguous(a.data(), 4, 5, 32); }
+  Tensor keys(const Array<float>& a) const { return contiguous(a.data(), 2, 7, 32); }
+  Forward forward_args() const {
+    return {queries(q), keys(k), keys(v), queries(o), lse.data(), nullptr};
+  }
+  Backward backward_args() const {
+    return {queries(q), keys(k),  keys(v),    queries(o), queries(d_o), queries(dq),
+            keys(dk),   keys(dv), lse.data(), true,       nullptr};
+  }
+  bool untouched() const {
+    return poisoned(o) && poisoned(lse) && poisoned(dq) && poisoned(dk) && poisoned(dv);
+  }
+
+  reference::Array q64{host_q.begin(), host_q.end()}, k64{host_k.begin(), host_k.end()},
+      v64{host_v.begin(), host_v.end()}, do64{host_do.begin(), host_do.end()};
+  reference::Output output() const { return reference::attention_forward(problem, q64, k64, v64); }
+  reference::Gradients gradients() const {
+    return reference::attention_backward(problem, q64, k64, v64, output(), do64);
+  }
+};
+
+void expect_near(const Array<float>& actual, const reference::Array& expected, double tolerance) {
+  const std::vector<float> values = actual.host();
+  ASSERT_EQ(values.size(), expected.size());
+  for (std::size_t n = 0; n < values.size(); ++n) {
+    ASSERT_NEAR(values[n], expected[n], tolerance) << "element " << n;
+  }
+}
+
+void expect_success(Error error) {
+  EXPECT_EQ(static_cast<int>(error), 0) << last_error_message();
+  EXPECT_STREQ(last_error_message(), "");
+}
+
+// The call must return `error` with a sentence that holds `words`, launch nothing and write
+// nothing.
+void expect_refused(const Example& e, Error error, const std::string& words,
+                    const std::function<Error()>& call) {
+  const std::uint64_t before = launches();
+  EXPECT_EQ(static_cast<int>(call()), static_cast<int>(error)) << last_error_message();
+  EXPECT_NE(std::string(last_error_message()).find(words), std::string::npos)
+      << '"' << last_error_message() << "\" lacks \"" << words << '"';
+  EXPECT_EQ(launches(), before);
+  EXPECT_TRUE(e.untouched());
+}
+
+// Tests that need a device. With CUFLASH_REQUIRE_GPU=1 a missing one is a failure.
+class Api : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (current_device().compute_capability != 0) return;
+    const char* require = std::getenv("CUFLASH_REQUIRE_GPU");
+    if (require != nullptr && std::string(require) == "1") FAIL() << "there is no CUDA device";
+    GTEST_SKIP() << "there is no CUDA device";
+  }
+
+  void TearDown() override {
+#ifdef CUFLASH_SIMT
+    for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message;
+#endif
+  }
+
+  Environment no_stage_{"CUFLASH_STAGE", nullptr};
+};
+
+// ---- What calls compute ------------------------------------------------------------------------
+
+TEST_F(Api, FullFormComputesAttentionAndItsGradients) {
+  const Example e;
+  expect_success(forward(e.problem, e.forward_args()));
+  expect_near(e.o, e.output().o, 3e-6);
+  expect_near(e.lse, e.output().lse, 3e-6);
+  expect_success(backward(e.problem, e.backward_args()));
+  expect_near(e.dq, e.gradients().dq, 2e-5);
+  expect_near(e.dk, e.gradients().dk, 2e-5);
+  expect_near(e.dv, e.gradients().dv, 2e-5);
+}
+
+// The simple form is the full form with as many KV heads as query heads, and one length.
+TEST_F(Api, SimpleFormIsTheFullFormToTheBit) {
+  const Problem p{2, 2, 2, 7, 7, 32, DType::kF32, true, 0.3f};
+  const std::size_t size = 2 * 2 * 7 * 32;
+  const Array<float> q(random_floats(size, 1)), k(random_floats(size, 2)),
+      v(random_floats(size, 3)), d_o(random_floats(size, 4));
+  struct Results {
+    Array<float> o{poison(2 * 2 * 7 * 32)}, lse{poison(2 * 2 * 7)};
+    Array<float> dq{poison(2 * 2 * 7 * 32)}, dk{dq.host()}, dv{dq.host()};
+  } simple, full;
+  const auto t = [](const Array<float>& a) { return contiguous(a.data(), 2, 7, 32); };
+
+  expect_success(flash_attention_forward(q.data(), k.data(), v.data(), simple.o.data(),
+                                         simple.lse.data(), 2, 2, 7, 32, 0.3f, true));
+  expect_success(flash_attention_backward(
+      q.data(), k.data(), v.data(), simple.o.data(), simple.lse.data(), d_o.data(),
+      simple.dq.data(), simple.dk.data(), simple.dv.data(), 2, 2, 7, 32, 0.3f, true));
+  expect_success(forward(p, {t(q), t(k), t(v), t(full.o), full.lse.data(), nullptr}));
+  expect_success(backward(p, {t(q), t(k), t(v), t(full.o), t(d_o), t(full.dq), t(full.dk),
+                              t(full.dv), full.lse.data(), true, nullptr}));
+  EXPECT_EQ(simple.o.host(), full.o.host());
+  EXPECT_EQ(simple.lse.host(), full.lse.host());
+  EXPECT_EQ(simple.dq.host(), full.dq.host());
+  EXPECT_EQ(simple.dk.host(), full.dk.host());
+  EXPECT_EQ(simple.dv.host(), full.dv.host());
+  EXPECT_FALSE(poisoned(simple.o) || poisoned(simple.dq));
+}
+
+// With Q = 0 every key has the same weight, and with V = 1 the output is 1, whatever the dtype. The
+// gradient of V is then dO's column sum over seq queries, divided by seq keys: 1.
+template <class T>
+void expect_ones(std::uint16_t one) {
+  const std::size_t size = 2 * 3 * 4 * 32;
+  const Array<std::uint16_t> zeros(std::vector<std::uint16_t>(size, 0)),
+      ones(std::vector<std::uint16_t>(size, one)), o(zeros.host()), dv(zeros.host());
+  const Array<float> lse(poison(2 * 3 * 4));
+  const auto as = [](const Array<std::uint16_t>& a) { return reinterpret_cast<T*>(a.data()); };
+  expect_success(flash_attention_forward(as(zeros), as(ones), as(ones), as(o), lse.data(), 2, 3, 4,
+                                         32, 1.f, false));
+  EXPECT_EQ(o.host(), ones.host());
+  expect_near(lse, reference::Array(2 * 3 * 4, std::log(4.0)), 1e-6);
+  expect_success(flash_attention_backward(
+      as(zeros), as(ones), as(ones), as(o), lse.data(), as(ones), static_cast<T*>(nullptr),
+      static_cast<T*>(nullptr), as(dv), 2, 3, 4, 32, 1.f, false));
+  EXPECT_EQ(dv.host(), ones.host());
+}
+
+TEST_F(Api, SimpleFormTakesHalf) { expect_ones<__half>(0x3c00); }
+TEST_F(Api, SimpleFormTakesBfloat16) { expect_ones<__nv_bfloat16>(0x3f80); }
+
+TEST_F(Api, LseMayBeNull) {
+  const Example e;
+  Forward args = e.forward_args();
+  args.lse = nullptr;
+  expect_success(forward(e.problem, args));
+  expect_near(e.o, e.output().o, 3e-6);
+  EXPECT_TRUE(poisoned(e.lse));
+}
+
+TEST_F(Api, ANullGradientIsNotComputed) {
+  const std::pair<Tensor Backward::*, Array<float> Example::*> gradients[] = {
+      {&Backward::dq, &Example::dq}, {&Backward::dk, &Example::dk}, {&Backward::dv, &Example::dv}};
+  for (const auto& [wanted, unused] : gradients) {
+    const Example e;
+    expect_success(forward(e.problem, e.forward_args()));
+    Backward args = e.backward_args();
+    for (const auto& [tensor, array] : gradients) {
+      if (tensor != wanted) args.*tensor = {};
+    }
+    expect_success(backward(e.problem, args));
+    for (const auto& [tensor, array] : gradients) {
+      EXPECT_EQ(poisoned(e.*array), tensor != wanted);
+    }
+  }
+}
+
+TEST_F(Api, WithNoGradientWantedNothingIsLaunched) {
+  const Example e;
+  Backward args = e.backward_args();
+  args.dq = args.dk = args.dv = {};
+  const std::uint64_t before = launches();
+  expect_success(backward(e.problem, args));
+  EXPECT_EQ(launches(), before);
+  EXPECT_TRUE(e.untouched());
+}
+
+TEST_F(Api, SeveralThreadsCallOnTheirOwnStreams) {
+  const Example first;
+  expect_success(forward(first.problem, first.forward_args()));
+  const std::vector<float> expected = first.o.host();
+  std::vector<std::thread> threads;
+  for (int n = 0; n < 4; ++n) {
+    threads.emplace_back([&] {
+      const Example e;
+      const Stream stream;
+      for (int call = 0; call < 3; ++call) {
+        expect_success(forward(e.problem, e.forward_args(), stream.get()));
+      }
+      stream.synchronize();
+      EXPECT_EQ(e.o.host(), expected);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// ---- What calls refuse -------------------------------------------------------------------------
+
+TEST_F(Api, RefusedForwardCallsTouchNothing) {
+  const Example e;
+  const auto refused = [&](Error error, const std::string& words,
+                           const std::function<void(Problem&, Forward&)>& harm) {
+    Problem p = e.problem;
+    Forward args = e.forward_args();
+    harm(p, args);
+    expect_refused(e, error, words, [&] { return forward(p, args); });
+  };
+  refused(Error::INVALID_DIMENSION, "seq_kv is 0", [](auto& p, auto&) { p.seq_kv = 0; });
+  refused(Error::INVALID_DIMENSION, "O's row_stride", [](auto&, auto& a) { a.o.row_stride = 16; });
+  refused(Error::DIMENSION_MISMATCH, "heads_q is 4", [](auto& p, auto&) { p.heads_kv = 3; });
+  refused(Error::UNSUPPORTED_DTYPE, "dtype is 9",
+          [](auto& p, auto&) { p.dtype = static_cast<DType>(9); });
+  refused(Error::UNSUPPORTED_HEAD_DIM, "head_dim is 31", [](auto& p, auto&) { p.head_dim = 31; });
+  refused(Error::INVALID_SCALE, "softmax_scale is", [](auto& p, auto&) { p.softmax_scale = NAN; });
+  refused(Error::NULL_POINTER, "K is null", [](auto&, auto& a) { a.k.data = nullptr; });
+  refused(Error::MISALIGNED, "V's head_stride", [](auto&, auto& a) { a.v.head_stride += 2; });
+  refused(Error::SIZE_OVERFLOW, "Q ends beyond",
+          [](auto&, auto& a) { a.q.batch_stride = std::int64_t{1} << 62; });
+}
+
+TEST_F(Api, RefusedBackwardCallsTouchNothing) {
+  const Example e;
+  const auto refused = [&](Error error, const std::string& words,
+                           const std::function<void(Problem&, Backward&)>& harm) {
+    Problem p = e.problem;
+    Backward args = e.backward_args();
+    harm(p, args);
+    expect_refused(e, error, words, [&] { return backward(p, args); });
+  };
+  refused(Error::INVALID_DIMENSION, "batch is -2", [](auto& p, auto&) { p.batch = -2; });
+  refused(Error::INVALID_DIMENSION, "dK's", [](auto&, auto& a) { a.dk.batch_stride = 64; });
+  refused(Error::DIMENSION_MISMATCH, "heads_q is 3", [](auto& p, auto&) { p.heads_q = 3; });
+  refused(Error::UNSUPPORTED_DTYPE, "dtype is -1",
+          [](auto& p, auto&) { p.dtype = static_cast<DType>(-1); });
+  refused(Error::UNSUPPORTED_HEAD_DIM, "head_dim is 16", [](auto& p, auto&) { p.head_dim = 16; });
+  refused(Error::INVALID_SCALE, "softmax_scale is 0", [](auto& p, auto&) { p.softmax_scale = 0; });
+  refused(Error::NULL_POINTER, "dO is null", [](auto&, auto& a) { a.d_o.data = nullptr; });
+  refused(Error::NULL_POINTER, "LSE is null", [](auto&, auto& a) { a.lse = nullptr; });
+  refused(Error::MISALIGNED, "dV is at",
+          [](auto&, auto& a) { a.dv.data = static_cast<char*>(a.dv.data) + 4; });
+  refused(Error::SIZE_OVERFLOW, "dQ ends beyond",
+          [](auto&, auto& a) { a.dq.batch_stride = std::int64_t{1} << 62; });
+}
+
+TEST_F(Api, RefusedSimpleCallsTouchNothing) {
+  const Example e;
+  const auto simple = [&](const float* q, int batch, int heads, int seq, int head_dim,
+                          float scale) {
+    return flash_attention_forward(q, e.q.data(), e.q.data(), e.o.data(), e.lse.data(), batch,
+                                   heads, seq, head_dim, scale, false);
+  };
+  const float* q = e.q.data();
+  expect_refused(e, Error::INVALID_DIMENSION, "heads_q is 0",
+                 [&] { return simple(q, 1, 0, 5, 32, 1.f); });
+  expect_refused(e, Error::UNSUPPORTED_HEAD_DIM, "head_dim is 40",
+                 [&] { return simple(q, 1, 1, 5, 40, 1.f); });
+  expect_refused(e, Error::INVALID_SCALE, "softmax_scale is -1",
+                 [&] { return simple(q, 1, 1, 5, 32, -1.f); });
+  expect_refused(e, Error::NULL_POINTER, "Q is null",
+                 [&] { return simple(nullptr, 1, 1, 5, 32, 1.f); });
+  expect_refused(e, Error::MISALIGNED, "Q is at", [&] { return simple(q + 1, 1, 1, 5, 32, 1.f); });
+  constexpr int kMax = std::numeric_limits<int>::max();
+  expect_refused(e, Error::SIZE_OVERFLOW, "too many query rows",
+                 [&] { return simple(q, kMax, kMax, kMax, 128, 1.f); });
+}
+
+TEST_F(Api, TheFirstOfManyFaultsIsNamed) {
+  const Example e;
+  Problem p = e.problem;
+  p.head_dim = 7;
+  p.softmax_scale = -1.f;
+  expect_refused(e, Error::UNSUPPORTED_HEAD_DIM, "head_dim is 7",
+                 [&] { return forward(p, {}, nullptr, "no_such_stage"); });
+  expect_refused(e, Error::NULL_POINTER, "Q is null",
+                 [&] { return forward(e.problem, {}, nullptr, "no_such_stage"); });
+}
+
+// ---- The choice of stage -----------------------------------------------------------------------
+
+TEST_F(Api, AStageCanBeNamed) {
+  const Example e;
+  for (const char* name : {"01_naive", "01", "naive"}) {
+    expect_success(forward(e.problem, e.forward_args(), nullptr, name));
+  }
+  const Environment variable("CUFLASH_STAGE", "01_naive");
+  expect_success(forward(e.problem, e.forward_args()));
+}
+
+TEST_F(Api, AnUnknownStageIsRefused) {
+  const Example e;
+  expect_refused(e, Error::UNKNOWN_STAGE,
+                 "the call asks for stage \"99_magic\", and there is no such stage; there are "
+                 "01_naive",
+                 [&] { return forward(e.problem, e.forward_args(), nullptr, "99_magic"); });
+  expect_refused(e, Error::UNKNOWN_STAGE, "asks for stage \"\"",
+                 [&] { return backward(e.problem, e.backward_args(), nullptr, ""); });
+}
+
+TEST_F(Api, TheEnvironmentNamesAStageUnlessTheCallDoes) {
+  const Example e;
+  {
+    const Environment variable("CUFLASH_STAGE", "99_magic");
+    expect_refused(e, Error::UNKNOWN_STAGE, "CUFLASH_STAGE is \"99_magic\"",
+                   [&] { return forward(e.problem, e.forward_args()); });
+    expect_success(forward(e.problem, e.forward_args(), nullptr, "01_naive"));
+  }
+  const Environment empty("CUFLASH_STAGE", "");
+  expect_success(forward(e.problem, e.forward_args()));
+}
+
+// ---- Workspace ---------------------------------------------------------------------------------
+
+TEST_F(Api, WorkspaceBytesAreTheStages) {
+  const Example e;
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    for (const Stage* stage : stages()) {
+      const bool can = static_cast<bool>(supports(*stage, pass, e.problem, current_device()));
+      EXPECT_EQ(workspace_bytes(pass, e.problem, stage->name),
+                can ? stage->workspace_bytes(pass, e.problem) : 0);
+    }
+    EXPECT_GT(workspace_bytes(pass, e.problem, "01_naive"), 0u);
+    EXPECT_STREQ(last_error_message(), "");
+    EXPECT_EQ(workspace_bytes(pass, e.problem, "99_magic"), 0u);
+    Problem junk;
+    junk.seq_q = 0;
+    EXPECT_EQ(workspace_bytes(pass, junk), 0u);
+    EXPECT_NE(std::string(last_error_message()).find("seq_q is 0"), std::string::npos);
+  }
+}
+
+TEST_F(Api, TheCallersWorkspaceIsUsed) {
+  const Example e;
+  Forward args = e.forward_args();
+  const std::size_t bytes = workspace_bytes(Pass::kForward, e.problem, "01_naive");
+  const Array<float> workspace(poison(bytes / sizeof(float)));
+  args.workspace = workspace.data();
+  expect_success(forward(e.problem, args, nullptr, "01_naive"));
+  expect_near(e.o, e.output().o, 3e-6);
+  EXPECT_FALSE(poisoned(workspace));
+}
+
+TEST_F(Api, AMisalignedWorkspaceIsRefused) {
+  const Example e;
+  Forward args = e.forward_args();
+  const Array<float> workspace(poison(1 << 16));
+  args.workspace = workspace.data() + 4;
+  expect_refused(e, Error::MISALIGNED, "the workspace is at address",
+                 [&] { return forward(e.problem, args); });
+}
+
+// 01_naive needs 4 bytes a score: here 4 · 2 · 4 · 5 · (2³¹ − 1) bytes, 320 GiB, for one key that
+// is repeated.
+TEST_F(Api, AWorkspaceThatDoesNotFitIsRefusedAndForgotten) {
+  const Example e;
+  Problem p = e.problem;
+  p.seq_kv = std::numeric_limits<int>::max();
+  Forward args = e.forward_args();
+  args.k.row_stride = args.v.row_stride = 0;
+#ifdef CUFLASH_SIMT
+  std::size_t free = 0, limit = 0;
+  ASSERT_EQ(cudaMemGetInfo(&free, &limit), cudaSuccess);
+  simt::set_memory_limit(std::size_t{1} << 30);
+#endif
+  expect_refused(e, Error::OUT_OF_MEMORY, "01_naive needs a workspace of 343597383520 bytes",
+                 [&] { return forward(p, args, nullptr, "01_naive"); });
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+#ifdef CUFLASH_SIMT
+  simt::set_memory_limit(limit);
+#endif
+  expect_success(forward(e.problem, e.forward_args()));
+}
+
+#ifdef CUFLASH_SIMT
+TEST_F(Api, NoCallKeepsMemory) {
+  const Example e;
+  const std::size_t before = simt::memory_in_use();
+  expect_success(forward(e.problem, e.forward_args()));
+  expect_success(backward(e.problem, e.backward_args()));
+  EXPECT_EQ(simt::memory_in_use(), before);
+}
+#endif
+
+// ---- Errors ------------------------------------------------------------------------------------
+
+TEST_F(Api, AnErrorLeftByAnEarlierCudaCallIsReportedOnce) {
+  const Example e;
+  ASSERT_NE(cudaSetDevice(9999), cudaSuccess);
+  expect_refused(e, Error::CUDA_ERROR, "an earlier CUDA call of this thread had failed: ", [&] {
+    return forward(e.problem, e.forward_args());
+  });
+  expect_success(forward(e.problem, e.forward_args()));
+}
+
+TEST_F(Api, EachThreadHasItsOwnMessage) {
+  const Example e;
+  Problem junk = e.problem;
+  junk.batch = 0;
+  EXPECT_EQ(forward(junk, e.forward_args()), Error::INVALID_DIMENSION);
+  std::thread([] { EXPECT_STREQ(last_error_message(), ""); }).join();
+  EXPECT_STREQ(last_error_message(), "batch is 0; it must be at least 1");
+  expect_success(forward(e.problem, e.forward_args()));
+}
+
+TEST(GetErrorString, HasASentenceForEachErrorAndForNone) {
+  std::vector<std::string> sentences;
+  for (int code = 0; code <= 13; ++code) {
+    sentences.push_back(get_error_string(static_cast<Error>(code)));
+  }
+  const std::string unknown = get_error_string(static_cast<Error>(99));
+  sentences.push_back(unknown);
+  EXPECT_EQ(unknown, get_error_string(static_cast<Error>(-1)));
+  std::sort(sentences.begin(), sentences.end());
+  EXPECT_EQ(std::adjacent_find(sentences.begin(), sentences.end()), sentences.end());
+}
+
+// A machine without a GPU: the arguments are still checked first. The addresses are never read.
+TEST(ApiWithoutADevice, RefusesAfterTheArguments) {
+  if (current_device().compute_capability != 0) GTEST_SKIP() << "there is a CUDA device";
+  const Environment no_stage("CUFLASH_STAGE", nullptr);
+  alignas(16) static float memory[64];
+  const auto call = [](float scale) {
+    return flash_attention_forward(memory, memory, memory, memory + 32, nullptr, 1, 1, 1, 32, scale,
+                                   false);
+  };
+  EXPECT_EQ(call(-1.f), Error::INVALID_SCALE);
+  EXPECT_EQ(call(1.f), Error::UNSUPPORTED_DEVICE);
+  EXPECT_STREQ(last_error_message(), "there is no CUDA device");
+}
+
+}  // namespace
+}  // namespace cuflash

@@ -1,0 +1,174 @@
+// supports(), find_stage() and choose_stage(): who can run what, and the sentence that says why
+// not. Devices are values, so no GPU is needed.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cuflash/stage.h"
+
+namespace cuflash {
+namespace {
+
+using Error = FlashAttentionError;
+
+std::size_t no_workspace(Pass, const Problem&) { return 0; }
+Error queue_forward(const Problem&, const Forward&, cudaStream_t) { return Error::SUCCESS; }
+Error queue_backward(const Problem&, const Backward&, cudaStream_t) { return Error::SUCCESS; }
+
+constexpr unsigned bit(DType dtype) { return 1u << static_cast<int>(dtype); }
+constexpr unsigned bit(int head_dim) { return 1u << (head_dim / 16 - 1); }
+
+// A stage as the later ones are: f16 and bf16, Ampere or newer, 96 KB of shared memory.
+Stage stage() {
+  return {"08_swizzle",
+          "",
+          "",
+          "",
+          {80, false},
+          {bit(DType::kF16) | bit(DType::kBF16)},
+          {bit(32) | bit(64) | bit(128)},
+          96 << 10,
+          true,
+          no_workspace,
+          queue_forward,
+          queue_backward};
+}
+
+const Device kT4{"T4", 75, 65536};
+const Device kA100{"A100", 80, 166912};
+const Device kH200{"H200", 90, 232448};
+
+void expect(const Support& support, Error error, const std::string& reason) {
+  EXPECT_EQ(static_cast<int>(support.error), static_cast<int>(error));
+  EXPECT_EQ(support.reason, reason);
+  EXPECT_EQ(static_cast<bool>(support), error == Error::SUCCESS);
+}
+
+TEST(Supports, SaysYesWithoutASentence) {
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    expect(supports(stage(), pass, {}, kA100), Error::SUCCESS, "");
+    expect(supports(stage(), pass, {}, kH200), Error::SUCCESS, "");
+  }
+}
+
+TEST(Supports, NeedsADevice) {
+  expect(supports(stage(), Pass::kForward, {}, {}), Error::UNSUPPORTED_DEVICE,
+         "there is no CUDA device");
+}
+
+TEST(Supports, NeedsTheArchitecture) {
+  expect(supports(stage(), Pass::kForward, {}, kT4), Error::UNSUPPORTED_DEVICE,
+         "08_swizzle needs compute capability 8.0 or higher; this device has 7.5");
+}
+
+TEST(Supports, TakesAnExactArchitectureAsAnEquality) {
+  Stage hopper = stage();
+  hopper.name = "13_ping_pong";
+  hopper.arch = {90, true};
+  expect(supports(hopper, Pass::kForward, {}, kH200), Error::SUCCESS, "");
+  expect(supports(hopper, Pass::kForward, {}, kA100), Error::UNSUPPORTED_DEVICE,
+         "13_ping_pong needs sm_90a (compute capability 9.0 exactly); this device has 8.0");
+  expect(supports(hopper, Pass::kForward, {}, {"B200", 100, 232448}), Error::UNSUPPORTED_DEVICE,
+         "13_ping_pong needs sm_90a (compute capability 9.0 exactly); this device has 10.0");
+}
+
+TEST(Supports, NeedsTheSharedMemory) {
+  const Device small{"small", 86, 65536};
+  expect(supports(stage(), Pass::kForward, {}, small), Error::UNSUPPORTED_DEVICE,
+         "08_swizzle needs 98304 bytes of shared memory a block; this device has 65536");
+  expect(supports(stage(), Pass::kForward, {}, {"just enough", 86, 98304}), Error::SUCCESS, "");
+}
+
+TEST(Supports, NeedsThePass) {
+  Stage s = stage();
+  s.backward = nullptr;
+  expect(supports(s, Pass::kForward, {}, kA100), Error::SUCCESS, "");
+  expect(supports(s, Pass::kBackward, {}, kA100), Error::UNSUPPORTED_BY_STAGE,
+         "08_swizzle has no backward pass");
+  s.forward = nullptr;
+  expect(supports(s, Pass::kForward, {}, kA100), Error::UNSUPPORTED_BY_STAGE,
+         "08_swizzle has no forward pass");
+}
+
+TEST(Supports, NeedsTheDType) {
+  Problem p;
+  p.dtype = DType::kF32;
+  expect(supports(stage(), Pass::kForward, p, kA100), Error::UNSUPPORTED_BY_STAGE,
+         "08_swizzle does not take f32; it takes f16 and bf16");
+}
+
+TEST(Supports, NeedsTheHeadDim) {
+  Problem p;
+  p.head_dim = 96;
+  expect(supports(stage(), Pass::kForward, p, kA100), Error::UNSUPPORTED_BY_STAGE,
+         "08_swizzle does not take head_dim 96; it takes 32, 64 and 128");
+}
+
+// With every reason present, the first is given; as each is taken away, the next.
+TEST(Supports, ChecksInOrder) {
+  Stage s = stage();
+  s.backward = nullptr;
+  Problem p;
+  p.dtype = DType::kF32;
+  p.head_dim = 96;
+  Device device;
+  const auto reason = [&] { return supports(s, Pass::kBackward, p, device).reason; };
+  EXPECT_NE(reason().find("no CUDA device"), std::string::npos);
+  device = kT4;
+  EXPECT_NE(reason().find("compute capability"), std::string::npos);
+  device.compute_capability = 80;
+  EXPECT_NE(reason().find("shared memory"), std::string::npos);
+  device = kA100;
+  EXPECT_NE(reason().find("backward pass"), std::string::npos);
+  s.backward = queue_backward;
+  EXPECT_NE(reason().find("f32"), std::string::npos);
+  p.dtype = DType::kF16;
+  EXPECT_NE(reason().find("head_dim"), std::string::npos);
+  p.head_dim = 64;
+  EXPECT_EQ(reason(), "");
+}
+
+TEST(FindStage, KnowsFullNamesNumbersAndWords) {
+  for (const Stage* s : stages()) {
+    const std::string name = s->name;
+    EXPECT_EQ(find_stage(name), s);
+    EXPECT_EQ(find_stage(name.substr(name.find('_') + 1)), s);
+  }
+  ASSERT_FALSE(stages().empty());
+  EXPECT_STREQ(stages().front()->name, "01_naive");
+  EXPECT_EQ(find_stage("01"), stages().front());
+  EXPECT_EQ(find_stage("naive"), stages().front());
+}
+
+TEST(FindStage, KnowsNothingElse) {
+  for (const char* name : {"", "_", "0", "1", "01_", "_naive", "01_naiv", "01_naive ", "NAIVE",
+                           "nai", "99", "no_such_stage"}) {
+    EXPECT_EQ(find_stage(name), nullptr) << '"' << name << '"';
+  }
+}
+
+TEST(ChooseStage, FindsOneForEveryProblemOnEveryDevice) {
+  for (const Device& device : {kT4, kA100, kH200}) {
+    for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+      for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+        for (const int head_dim : {32, 64, 128}) {
+          Problem p;
+          p.dtype = dtype;
+          p.head_dim = head_dim;
+          const Stage* chosen = choose_stage(pass, p, device);
+          ASSERT_NE(chosen, nullptr) << device.name << ' ' << problem_name(p);
+          EXPECT_TRUE(supports(*chosen, pass, p, device));
+        }
+      }
+    }
+  }
+}
+
+TEST(ChooseStage, FindsNoneWhereNoneCan) {
+  EXPECT_EQ(choose_stage(Pass::kForward, {}, {}), nullptr);
+  EXPECT_EQ(choose_stage(Pass::kForward, {}, {"Kepler", 35, 49152}), nullptr);
+}
+
+}  // namespace
+}  // namespace cuflash
