@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Counts with Nsight Compute, on a GPU, what the CPU machine counts: sectors of global memory.
+"""Asks Nsight Compute, on a GPU, what only it can tell.
 
-    bench/chip_counts.py TESTS OUT.json COMMIT
+    bench/chip_counts.py BIN OUT COMMIT
 
-TESTS is the cuda build's cuflash_tests. The result is committed as docs/results/<device>/sectors.json,
-and the CPU machine's tests demand the same counts.
+BIN is the cuda build's folder of programs, OUT the folder for two results, committed under
+docs/results/<device>/:
+  sectors.json   sectors of global memory, which the CPU machine's tests must count alike
+  kernels.json   the time of each kernel on the ladder's timed shape
 """
 import csv
 import datetime
@@ -15,10 +17,14 @@ import subprocess
 import sys
 
 PROBLEMS = ["b1_h2_q128k256_d64_f16", "b1_h2_q77k131_d32_f16", "b1_h1_q300k300_d64_f16_causal"]
-METRICS = {
+SECTORS = {
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": "global_read_sectors",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": "global_write_sectors",
 }
+DURATION = "gpu__time_duration.sum"
+SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "nsecond": 1e-9, "usecond": 1e-6,
+           "msecond": 1e-3, "second": 1.0}
+SHAPE = "b4_h32_q4096k4096_d64"  # what the ladder times
 
 
 def output_of(*command):
@@ -26,24 +32,23 @@ def output_of(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def count(tests, name):
-    """The sectors that one test's launches touch, summed."""
-    text = output_of("ncu", "--clock-control", "none", "--csv", "--metrics", ",".join(METRICS),
-                     tests, f"--gtest_filter={name}")
-    table = text[text.index('"ID"'):].splitlines()
-    totals = dict.fromkeys(METRICS.values(), 0)
-    for row in csv.DictReader(table):
-        if row.get("Metric Name") in METRICS:
-            totals[METRICS[row["Metric Name"]]] += int(row["Metric Value"].replace(",", ""))
-    return totals
+def profile(metrics, *command):
+    """One (kernel, {metric: value}) for each launch of a command."""
+    text = output_of("ncu", "--clock-control", "none", "--csv", "--metrics", ",".join(metrics),
+                     *command)
+    launches = {}
+    for row in csv.DictReader(text[text.index('"ID"'):].splitlines()):
+        if row.get("Metric Name") in metrics:
+            kernel = re.sub(r"^void |\(.*", "", row["Kernel Name"])
+            value = float(row["Metric Value"].replace(",", ""))
+            if row["Metric Unit"] in SECONDS:
+                value *= SECONDS[row["Metric Unit"]]
+            launches.setdefault(int(row["ID"]), (kernel, {}))[1][row["Metric Name"]] = value
+    return [launches[key] for key in sorted(launches)]
 
 
-def main():
-    """Counts every stage's passes on the problems above."""
-    if len(sys.argv) != 4:
-        raise SystemExit(__doc__)
-    tests, out, commit = sys.argv[1:]
-    rows = []
+def sectors(tests):
+    """Sectors of each stage's passes on the problems above, summed over the launches of a call."""
     stage = ""
     for line in output_of(tests, "--gtest_list_tests").splitlines():
         if not line.startswith(" "):
@@ -51,19 +56,48 @@ def main():
             continue
         match = re.fullmatch(r"\s*sanitize_(forward|backward)_(\S+)", line)
         if match and match[2] in PROBLEMS:
-            totals = count(tests, f"{stage}.{line.strip()}")
-            rows.append({"stage": stage, "pass": match[1], "problem": match[2], **totals})
-            print(rows[-1])
+            totals = dict.fromkeys(SECTORS.values(), 0)
+            for _, counts in profile(SECTORS, tests, f"--gtest_filter={stage}.{line.strip()}"):
+                for metric, value in counts.items():
+                    totals[SECTORS[metric]] += int(value)
+            yield {"stage": stage, "pass": match[1], "problem": match[2], **totals}
+
+
+def kernels(ladder):
+    """The time of each kernel of one call, for each stage and pass."""
+    for line in output_of(ladder, "--list").splitlines():
+        stage = line.split(" ")[0]
+        if not re.match(r"[0-9]{2}_", stage):
+            continue
+        for direction in ("forward", "backward"):
+            launches = profile([DURATION], "--launch-count", "16", ladder, "--stage", stage,
+                               "--shape", SHAPE, "--pass", direction)
+            names = [kernel for kernel, _ in launches]
+            # The ladder calls the stage again and again: one call ends where its first kernel recurs.
+            period = names.index(names[0], 1) if names[0] in names[1:] else len(names)
+            for kernel, values in launches[:period]:
+                yield {"stage": stage, "pass": direction, "problem": SHAPE + "_f16",
+                       "kernel": kernel, "ms": values[DURATION] * 1e3}
+
+
+def main():
+    """Writes both results."""
+    if len(sys.argv) != 4:
+        raise SystemExit(__doc__)
+    programs, out, commit = (pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3])
     device, driver = output_of("nvidia-smi", "--query-gpu=name,driver_version",
                                "--format=csv,noheader").splitlines()[0].split(", ")
+    version = re.search(r"Version (\S+)", output_of("ncu", "--version"))[1]
     provenance = {
-        "device": device, "driver": driver, "backend": "cuda",
-        "tool": output_of("ncu", "--version").splitlines()[-1],
+        "device": device, "driver": driver, "backend": "cuda", "tool": f"Nsight Compute {version}",
         "commit": commit, "command": " ".join(sys.argv),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
-    result = {"provenance": provenance, "rows": rows}
-    pathlib.Path(out).write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    for name, rows in (("sectors", sectors(str(programs / "cuflash_tests"))),
+                       ("kernels", kernels(str(programs / "ladder")))):
+        result = {"provenance": provenance, "rows": list(rows)}
+        text = json.dumps(result, indent=2) + "\n"
+        (out / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
 
@@ -24,7 +25,10 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
+// Of the sources: CUFLASH_COMMIT where git cannot tell, as in a copy without its history.
 std::string commit() {
+  const char* given = std::getenv("CUFLASH_COMMIT");
+  if (given != nullptr && *given != '\0') return given;
   const std::string git = "git -C '" CUFLASH_SOURCE_DIR "' ";
   const std::string hash = output_of(git + "rev-parse --short HEAD");
   if (hash.empty()) return "unknown";

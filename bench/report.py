@@ -33,11 +33,14 @@ COLUMNS = [
     ("stage", "stage", str),
     ("pass", "pass", str),
     ("problem", "problem", lambda name: f"`{name}`"),
+    ("kernel", "kernel", lambda name: f"`{name}`"),
     ("error / limit", "error_over_limit", lambda value: f"{value:.2f}"),
     ("extra memory", "extra_bytes", decimal_bytes),
     ("requested reads", "requested_read_bytes", decimal_bytes),
     ("requested writes", "requested_write_bytes", decimal_bytes),
     ("time", "ms", lambda value: f"{value:.3g} ms" if value < 100 else f"{value:.0f} ms"),
+    ("sectors read", "global_read_sectors", str),
+    ("sectors written", "global_write_sectors", str),
     ("TFLOP/s", "tflops", lambda value: f"{value:.3g}"),
     ("not run", "skipped", str),
 ]
@@ -63,7 +66,9 @@ def table(path, stages):
     where = result["provenance"]
     facts = [where["device"]]
     if where["backend"] == "cuda":
-        facts += [f"driver {where['driver']}", f"CUDA {where['cuda']}"]
+        facts += [f"driver {where['driver']}"]
+    facts += [where["tool"]] if "tool" in where else []
+    facts += [f"CUDA {where['cuda']}"] if where.get("cuda", "none") != "none" else []
     facts += [f"commit {where['commit']}", where["date"][:10], f"`{path}`"]
     return "\n".join(lines) + "\n\n" + ", ".join(facts) + ".\n"
 

@@ -2,12 +2,13 @@
 # Everything that needs an NVIDIA GPU, in one run: build, tests, compute-sanitizer, the ladder's
 # times, and Nsight Compute's count of what the CPU machine counts.
 #   scripts/gpu.sh OUT COMMIT
-# leaves ladder.json, sectors.json and logs.tar.gz in the folder OUT. COMMIT names the sources.
+# leaves ladder.json, sectors.json, kernels.json and logs.tar.gz in the folder OUT. COMMIT names the sources.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:?usage: scripts/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/gpu.sh OUT COMMIT}
 logs=$(mktemp -d)
+results=build/results # a path that reads the same on every machine
 status=0
 
 step() { # step NAME SECONDS COMMAND...: runs within a time limit, logs, remembers a failure
@@ -23,10 +24,13 @@ step() { # step NAME SECONDS COMMAND...: runs within a time limit, logs, remembe
 }
 
 finish() {
+  cp "$results"/*.json "$out" || true
   tar -czf "$out/logs.tar.gz" -C "$logs" .
   rm -r "$logs"
 }
 trap finish EXIT
+rm -rf "$results"
+mkdir -p "$out" "$results"
 
 nvidia-smi --query-gpu=name,driver_version,clocks.max.sm --format=csv,noheader
 export CUFLASH_REQUIRE_GPU=1
@@ -38,12 +42,9 @@ for tool in memcheck racecheck initcheck synccheck; do
   step "$tool" 240 compute-sanitizer --tool "$tool" --error-exitcode 1 \
     build/release/bin/cuflash_tests --gtest_filter='*.sanitize_*'
 done
-step ladder 200 build/release/bin/ladder --json "$out/ladder.json"
+step ladder 200 build/release/bin/ladder --json "$results/ladder.json"
 if command -v ncu >/dev/null; then
-  step sectors 200 python3 bench/chip_counts.py build/release/bin/cuflash_tests \
-    "$out/sectors.json" "$CUFLASH_COMMIT"
-  step durations 120 ncu --clock-control none --metrics gpu__time_duration.sum --launch-count 12 \
-    build/release/bin/ladder --shape b4_h32_q4096k4096_d64 --pass forward
+  step ncu 300 python3 bench/chip_counts.py build/release/bin "$results" "$CUFLASH_COMMIT"
 fi
 for log in "$logs"/*.log; do
   echo "== $(basename "$log" .log)"

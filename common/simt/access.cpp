@@ -21,9 +21,18 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
   const auto report = [&](FindingKind kind, const Region* region, const std::string& what) {
     report_access(kind, self, region, address, site, what);
   };
-  Region* region = nullptr;
+  // The kernel's parameters are no memory of the device.
+  const auto args = reinterpret_cast<std::uintptr_t>(launch_->args);
+  if (address - args < launch_->args_bytes) return false;
+  Region* region = global.owns(address) ? global.find(address) : shared_.find(address);
+  if ((address & (size - 1)) != 0) {
+    // The CPU, too, may refuse to do it.
+    report(FindingKind::kMisaligned, region,
+           "An access of " + std::to_string(size) + " bytes needs an address that is a multiple of " +
+               std::to_string(size) + ". The launch ends here, as it would on a GPU.");
+    kill_launch(self);
+  }
   if (global.owns(address)) {
-    region = global.find(address);
     if (region == nullptr) {
       report(FindingKind::kOutOfBounds, nullptr, "It is global memory that was never allocated.");
     } else if (region->freed) {
@@ -40,9 +49,7 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
     } else {
       check_cells(self, *region, address, size, site);
     }
-  } else if (address - reinterpret_cast<std::uintptr_t>(launch_->args) < launch_->args_bytes) {
-    return false;  // the kernel's parameters
-  } else if ((region = shared_.find(address)) != nullptr) {
+  } else if (region != nullptr) {
     if (shared_.inside_variable(address, size)) {
       check_cells(self, *region, address, size, site);
     } else {
@@ -54,12 +61,6 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
     report(FindingKind::kNullPointer, nullptr,
            "No memory is there: a null or wild pointer. The launch ends here.");
     kill_launch(self);
-  }
-  if ((address & (size - 1)) != 0) {
-    report(FindingKind::kMisaligned, region,
-           "An access of " + std::to_string(size) +
-               " bytes needs an address that is a multiple of " + std::to_string(size) +
-               "; on a GPU the launch would fail.");
   }
   shared = region != nullptr && region->shared;
   return true;

@@ -108,8 +108,8 @@ void Core::report_race(const Thread& self, const Region& region, std::uintptr_t 
   const int earlier_site = stamp_site(earlier);
   const std::uintptr_t array = region.shared ? shared_.variable(address).begin : region.begin;
   const FindingKind kind = region.shared ? FindingKind::kSharedRace : FindingKind::kGlobalRace;
-  const auto [low, high] = std::minmax<std::uint64_t>(earlier_site, site);
-  const Findings::Key key = {launch_->kernel, low, high, array};
+  const Findings::Key key = {launch_->kernel, std::min<std::uint64_t>(earlier_site, site),
+                             std::max<std::uint64_t>(earlier_site, site), array};
   if (!findings.count(kind, key)) return;
   const std::uint64_t earlier_block = block_of(earlier);
   const bool same_warp =

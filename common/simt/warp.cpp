@@ -48,14 +48,18 @@ bool Core::warp_call_complete(const Thread& caller, bool ignore_absent) const {
   return true;
 }
 
-// What each lane of the mask did before happens before what any of them does next.
+// What each lane of the mask did before happens before what any of them does next. An operation is
+// the whole warp's if its mask names all lanes of the block; which of them have exited by then must
+// not matter, for that depends on the schedule.
 void Core::order_lanes(int warp, unsigned mask) {
   const Stamp now = next_moment();
   Thread* const lanes = &threads_[warp * 32];
+  const int existing = std::min(32, num_threads_ - warp * 32);
+  mask &= ~0u >> (32 - existing);
   for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
     lanes[__builtin_ctz(rest)].last_event = now;
   }
-  if ((active_lanes(warp) & ~mask) == 0) {
+  if (mask == ~0u >> (32 - existing)) {
     flush_warp(warp);
     last_warp_event_[warp] = now;
     return;
@@ -74,11 +78,11 @@ void Core::order_lanes(int warp, unsigned mask) {
 void Core::finish_warp_call(const Thread& caller) {
   const WarpCall::Kind kind = caller.call.kind;
   const int warp = caller.warp();
+  order_lanes(warp, caller.call.mask);
   unsigned mask = caller.call.mask;  // of the lanes that are here
   for (int lane = 0; lane < 32; ++lane) {
     if (is_absent(warp, lane)) mask &= ~(1u << lane);
   }
-  order_lanes(warp, mask);
 
   Thread* const lanes = &threads_[warp * 32];
   unsigned ballot = 0;

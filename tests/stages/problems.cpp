@@ -60,7 +60,7 @@ constexpr Row kLargeRows[] = {
     {"large", "b2_h16_q2048k2048_d128_causal"},
     {"large", "b1_h8x2_q4099k5003_d64_f16_causal"},
     {"large", "b1_h2_q8192k8192_d128_bf16"},
-    {"large: real activations, whole", "b1_h12_q272k272_d32", InputKind::kReal},
+    {"large: real activations, whole", "b1_h12_q206k206_d32", InputKind::kReal},
     {"large: more than 65,535 heads", "b35000_h2_q3k5_d32_f16_causal"},
     {"large: more than 65,535 tiles", "b1_h1_q4200000k3_d32_f16"},
     {"large: offsets above 2^31", "b2_h2_q65k130_d64_f16_causal", InputKind::kGaussian,

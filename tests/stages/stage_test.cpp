@@ -81,7 +81,7 @@ void end_run(const Stage&, Pass, const Problem&) {}
 
 void expect_right(const Outputs& got, const harness::Expected& want) {
   const harness::Verdict verdict = verify(got, want);
-  EXPECT_TRUE(verdict.ok()) << verdict.failures();
+  if (!verdict.ok()) ADD_FAILURE() << verdict.failures();
 }
 
 // The inputs and results of a problem of N(0, 1) inputs.

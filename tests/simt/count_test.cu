@@ -1,0 +1,314 @@
+// Counts: every number here is worked out by hand in the comment beside it.
+//
+// A request is one instruction of one warp. Global memory moves in sectors of 32 bytes. Shared
+// memory has 32 banks of 4 bytes; a wavefront serves one word of each bank.
+#include <cuda_fp16.h>
+
+#include "support.h"
+
+namespace cuflash::simt {
+namespace {
+
+constexpr unsigned kAll = 0xffffffffu;
+
+// ---- Global memory -----------------------------------------------------------------------------
+
+class GlobalCount : public AccessTest {
+ protected:
+  Array<float> in_{4096, 1.f}, out_{64};
+};
+
+template <class T>
+__device__ __forceinline__ float first_of(T value) {
+  float f;
+  std::memcpy(&f, &value, sizeof f < sizeof value ? sizeof f : sizeof value);
+  return f;
+}
+
+// Lane l of each warp reads element offset + stride · l.
+template <class T>
+__global__ void strided(const float* in, float* out, int offset, int stride) {
+  const int t = threadIdx.x;
+  const T value = reinterpret_cast<const T*>(in)[offset + stride * t];
+  if (first_of(value) == -1.f) out[t] = 0.f;
+}
+
+template <class T>
+Counts count_strided(const Array<float>& in, const Array<float>& out, int offset, int stride) {
+  reset_counts();
+  run(strided<T>, {1, 32}, in.data(), out.data(), offset, stride);
+  return counts();
+}
+
+TEST_F(GlobalCount, Coalesced) {
+  const Counts c = count_strided<float>(in_, out_, 0, 1);
+  EXPECT_EQ(c.launches, 1u);
+  EXPECT_EQ(c.global_read_requests, 1u);
+  EXPECT_EQ(c.global_read_bytes, 128u);  // 32 lanes · 4 bytes
+  EXPECT_EQ(c.global_read_sectors, 4u);  // 128 / 32
+  EXPECT_EQ(c.global_write_requests, 0u);
+  EXPECT_EQ(c.shared_requests, 0u);
+}
+
+TEST_F(GlobalCount, OtherPatterns) {
+  const auto sectors = [&](int offset, int stride) {
+    return count_strided<float>(in_, out_, offset, stride).global_read_sectors;
+  };
+  EXPECT_EQ(sectors(1, 1), 5u);    // bytes 4 to 131: sectors 0 to 4
+  EXPECT_EQ(sectors(0, 2), 8u);    // 256 bytes, every other word
+  EXPECT_EQ(sectors(0, 8), 32u);   // a sector each
+  EXPECT_EQ(sectors(0, 33), 32u);  // a sector each
+  EXPECT_EQ(sectors(5, 0), 1u);    // broadcast
+  EXPECT_EQ(sectors(31, -1), 4u);  // coalesced, the other way round
+}
+
+TEST_F(GlobalCount, OtherSizes) {
+  const auto check = [&](const Counts& c, std::uint64_t bytes) {
+    EXPECT_EQ(c.global_read_requests, 1u);
+    EXPECT_EQ(c.global_read_bytes, bytes);
+    EXPECT_EQ(c.global_read_sectors, bytes / 32);
+  };
+  check(count_strided<char>(in_, out_, 0, 1), 32);
+  check(count_strided<__half>(in_, out_, 0, 1), 64);
+  check(count_strided<__half2>(in_, out_, 0, 1), 128);
+  check(count_strided<float2>(in_, out_, 0, 1), 256);
+  check(count_strided<float4>(in_, out_, 0, 1), 512);
+}
+
+TEST_F(GlobalCount, RaggedLastWarp) {
+  run(strided<float>, {1, 40}, in_.data(), out_.data(), 0, 1);
+  const Counts c = counts();
+  EXPECT_EQ(c.global_read_requests, 2u);
+  EXPECT_EQ(c.global_read_bytes, 160u);
+  EXPECT_EQ(c.global_read_sectors, 5u);  // 4 of the first warp, 8 lanes · 4 bytes of the second
+}
+
+TEST_F(GlobalCount, Atomics) {
+  void (*kernel)(float*) = [](float* p) { atomicAdd(p + threadIdx.x, 1.f); };
+  run(kernel, {1, 32}, in_.data());
+  const Counts c = counts();  // a read and a write of the same 128 bytes
+  EXPECT_EQ(c.global_read_requests, 1u);
+  EXPECT_EQ(c.global_write_requests, 1u);
+  EXPECT_EQ(c.global_read_bytes, 128u);
+  EXPECT_EQ(c.global_write_sectors, 4u);
+}
+
+TEST_F(GlobalCount, TotalsOverLaunches) {
+  for (int i = 0; i < 3; ++i) run(strided<float>, {1, 32}, in_.data(), out_.data(), 0, 1);
+  EXPECT_EQ(counts().launches, 3u);
+  EXPECT_EQ(counts().global_read_bytes, 3 * 128u);
+  reset_counts();
+  EXPECT_EQ(counts().launches, 0u);
+  EXPECT_EQ(counts().global_read_bytes, 0u);
+}
+
+// ---- Lanes that part ---------------------------------------------------------------------------
+
+// Lane l makes `base` + l rounds.
+__global__ void unequal_rounds(const float* in, float* out, int base) {
+  const int lane = threadIdx.x;
+  float sum = 0.f;
+  for (int i = 0; i < base + lane; ++i) sum += in[i * 32 % 4096 + lane];
+  out[lane] = sum;
+}
+
+TEST_F(GlobalCount, LoopsOfDifferentLengths) {
+  run(unequal_rounds, {1, 32}, in_.data(), out_.data(), 1);
+  Counts c = counts();
+  // Round k is one request of the lanes that get so far: the longest loop has 32 rounds, and the
+  // lanes make 1 + 2 + … + 32 = 528 of them. The write comes after all.
+  EXPECT_EQ(c.global_read_requests, 32u);
+  EXPECT_EQ(c.global_read_bytes, 528u * 4);
+  EXPECT_EQ(c.global_write_requests, 1u);
+
+  // The same when the loops are longer than what a lane's trace holds at a time.
+  reset_counts();
+  run(unequal_rounds, {1, 32}, in_.data(), out_.data(), 1001);
+  c = counts();
+  EXPECT_EQ(c.global_read_requests, 1032u);
+  EXPECT_EQ(c.global_read_bytes, (1000u * 32 + 528) * 4);
+  EXPECT_EQ(c.global_write_requests, 1u);
+}
+
+__global__ void two_branches(const float* in, float* out) {
+  const int lane = threadIdx.x;
+  float value;
+  if (lane % 2 == 0) {
+    value = in[lane];
+  } else {
+    value = in[32 + lane];
+  }
+  out[lane] = value;
+}
+
+TEST_F(GlobalCount, BranchesAreSeparateRequests) {
+  run(two_branches, {1, 32}, in_.data(), out_.data());
+  const Counts c = counts();
+  EXPECT_EQ(c.global_read_requests, 2u);  // 16 lanes each
+  EXPECT_EQ(c.global_read_bytes, 128u);
+  EXPECT_EQ(c.global_read_sectors, 8u);    // every other word of 4 sectors, twice
+  EXPECT_EQ(c.global_write_requests, 1u);  // together again
+}
+
+// Half of the lanes make 5 rounds, the others 7, of a loop that the compiler unrolls: copies of the
+// access are one access, so this is 7 requests, 5 of them full.
+__global__ void unrolled(const float* in, float* out) {
+  const int lane = threadIdx.x;
+  const int rounds = lane < 16 ? 5 : 7;
+  float sum = 0.f;
+#pragma GCC unroll 4
+  for (int i = 0; i < rounds; ++i) sum += in[i * 32 + lane];
+  out[lane] = sum;
+}
+
+TEST_F(GlobalCount, UnrolledLoop) {
+  run(unrolled, {1, 32}, in_.data(), out_.data());
+  EXPECT_EQ(counts().global_read_requests, 7u);
+  EXPECT_EQ(counts().global_read_bytes, 5 * 128u + 2 * 64u);
+  EXPECT_EQ(counts().global_read_sectors, 5 * 4u + 2 * 2u);
+}
+
+// Where a group of lanes meets, the others' requests are not torn apart.
+__global__ void partial_meeting(const float* in, float* out) {
+  const int lane = threadIdx.x;
+  float sum = in[lane];
+  if (lane < 16) __syncwarp(0xffffu);
+  sum += in[lane + 32];
+  out[lane] = sum;
+}
+
+TEST_F(GlobalCount, PartialMasksDoNotSplitRequests) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    reset_counts();
+    run(partial_meeting, {1, 32}, in_.data(), out_.data());
+    EXPECT_EQ(counts().global_read_requests, 2u) << schedule_name(schedule);
+    EXPECT_EQ(counts().global_read_sectors, 8u);
+  }
+}
+
+// The counts do not depend on the schedule.
+__global__ void busy(const float* in, float* out) {
+  __shared__ float box[64];
+  const int t = threadIdx.x;
+  float sum = 0.f;
+  for (int i = 0; i < 600; ++i) {
+    if ((i + t) % 7 == 0) sum += in[(i * 5 + t) % 4096];
+    sum += in[i + t];
+    if (i % 100 == 99) {
+      __syncthreads();
+      box[t] = sum;
+      __syncthreads();
+      sum += box[(t * 33) % 64];
+    }
+    if (i % 64 == 63) sum += __shfl_xor_sync(kAll, sum, 1);
+  }
+  out[t] = sum;
+}
+
+TEST_F(GlobalCount, SchedulesDoNotChangeCounts) {
+  std::vector<Counts> all;
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    reset_counts();
+    run(busy, {1, 64}, in_.data(), out_.data());
+    all.push_back(counts());
+  }
+  for (const Counts& c : all) {
+    EXPECT_EQ(c.global_read_requests, all[0].global_read_requests);
+    EXPECT_EQ(c.global_read_bytes, all[0].global_read_bytes);
+    EXPECT_EQ(c.global_read_sectors, all[0].global_read_sectors);
+    EXPECT_EQ(c.shared_wavefronts, all[0].shared_wavefronts);
+  }
+}
+
+// ---- Shared memory -----------------------------------------------------------------------------
+
+// A transpose by way of a tile of 32 x 32 floats, rows `kPitch` apart. Rows are written (32 warps,
+// a word of each bank), columns are read. At a pitch of 32 a column lies in one bank: 32 wavefronts
+// for each of 32 requests, where one would do. At 33 each word lies in the next bank.
+template <int kPitch>
+__global__ void transpose(const float* in, float* out) {
+  __shared__ float tile[32][kPitch];
+  const int x = threadIdx.x, y = threadIdx.y;
+  tile[y][x] = in[y * 32 + x];
+  __syncthreads();
+  out[y * 32 + x] = tile[x][y];
+}
+
+class SharedCount : public AccessTest {
+ protected:
+  Array<float> in_{1024, 1.f}, out_{1024};
+};
+
+TEST_F(SharedCount, Transpose) {
+  run(transpose<32>, {1, dim3(32, 32)}, in_.data(), out_.data());
+  Counts c = counts();
+  EXPECT_EQ(c.shared_requests, 64u);
+  EXPECT_EQ(c.shared_write_bytes, 4096u);
+  EXPECT_EQ(c.shared_read_bytes, 4096u);
+  EXPECT_EQ(c.shared_wavefronts, 32u + 1024u);
+  EXPECT_EQ(c.bank_conflicts, 1024u - 32u);
+  EXPECT_EQ(c.global_read_sectors, 128u);
+  EXPECT_EQ(c.global_write_sectors, 128u);
+
+  reset_counts();
+  run(transpose<33>, {1, dim3(32, 32)}, in_.data(), out_.data());
+  c = counts();
+  EXPECT_EQ(c.shared_wavefronts, 64u);
+  EXPECT_EQ(c.bank_conflicts, 0u);
+}
+
+// Lane l reads element stride · l of a tile of 16 KB.
+template <class T>
+__global__ void read_shared(float* out, int stride) {
+  __shared__ __align__(128) float tile[4096];
+  const int lane = threadIdx.x;
+  if (lane == 0) {
+    for (int i = 0; i < 4096; ++i) tile[i] = 0.f;
+  }
+  __syncthreads();
+  const T value = reinterpret_cast<const T*>(tile)[stride * lane];
+  if (first_of(value) == -1.f) out[lane] = 0.f;
+}
+
+template <class T>
+void expect_wavefronts(const Array<float>& out, int stride, unsigned taken, unsigned ideal) {
+  reset_counts();
+  run(read_shared<T>, {1, 32}, out.data(), stride);
+  const Counts c = counts();
+  EXPECT_EQ(c.shared_requests, 4096u + 1u);  // 4,096 writes of lane 0 alone, a wavefront each
+  EXPECT_EQ(c.shared_read_bytes, 32 * sizeof(T));
+  EXPECT_EQ(c.shared_wavefronts, 4096u + taken) << "size " << sizeof(T) << " stride " << stride;
+  EXPECT_EQ(c.bank_conflicts, taken - ideal) << "size " << sizeof(T) << " stride " << stride;
+}
+
+TEST_F(SharedCount, Words) {
+  expect_wavefronts<float>(out_, 1, 1, 1);    // a word of each bank
+  expect_wavefronts<float>(out_, 0, 1, 1);    // one word for all
+  expect_wavefronts<float>(out_, 2, 2, 1);    // two words in each even bank
+  expect_wavefronts<float>(out_, 33, 1, 1);   // the next bank each time
+  expect_wavefronts<float>(out_, 32, 32, 1);  // all in bank 0
+  expect_wavefronts<float>(out_, 8, 8, 1);    // 32 words in 4 banks
+  expect_wavefronts<float>(out_, 96, 32, 1);  // 96 = 3 · 32: all in bank 0
+}
+
+TEST_F(SharedCount, Halves) {
+  expect_wavefronts<__half>(out_, 1, 1, 1);    // 16 words, two lanes each
+  expect_wavefronts<__half>(out_, 2, 1, 1);    // 32 words
+  expect_wavefronts<__half>(out_, 64, 32, 1);  // 32 words of bank 0
+  expect_wavefronts<__half2>(out_, 1, 1, 1);
+  expect_wavefronts<__half2>(out_, 32, 32, 1);
+  expect_wavefronts<char>(out_, 1, 1, 1);
+}
+
+TEST_F(SharedCount, VectorsGoByHalfAndQuarterWarps) {
+  expect_wavefronts<float2>(out_, 1, 2, 2);    // 16 lanes · 8 bytes = all banks, twice
+  expect_wavefronts<float2>(out_, 16, 32, 2);  // 128 bytes apart: 16 lanes in 2 banks, twice
+  expect_wavefronts<float4>(out_, 1, 4, 4);    // 8 lanes · 16 bytes = all banks, four times
+  expect_wavefronts<float4>(out_, 8, 32, 4);   // 128 bytes apart: 8 lanes in 4 banks, four times
+  expect_wavefronts<float4>(out_, 9, 4, 4);    // 144 bytes apart: the next 4 banks each time
+}
+
+}  // namespace
+}  // namespace cuflash::simt
