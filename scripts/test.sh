@@ -46,6 +46,9 @@ gpu_tests() {
 simt_shards() {
   local log shard failed=0
   local -a pids=()
+  # GoogleTest is content with a filter that matches nothing.
+  [[ -n $(build/simt/bin/cuflash_tests --gtest_list_tests --gtest_filter="$1*") ]] ||
+    die "$1 has no tests: is it in stages/stages.cpp and stages/CMakeLists.txt?"
   log=$(mktemp -d)
   for ((shard = 0; shard < jobs; ++shard)); do
     GTEST_TOTAL_SHARDS=$jobs GTEST_SHARD_INDEX=$shard build/simt/bin/cuflash_tests \

@@ -13,6 +13,7 @@
 
 // CUDA's own types, named but not included: a user of the CPU machine needs no CUDA headers.
 struct CUstream_st;
+/// CUDA's stream handle, as cuda_runtime.h declares it; null is the default stream.
 typedef struct CUstream_st* cudaStream_t;
 struct __half;
 struct __nv_bfloat16;
@@ -51,6 +52,10 @@ const char* last_error_message();
 /// @param Q,K,V  in, device memory, 16-byte aligned
 /// @param O      out, the same shape
 /// @param L      out, float [batch_size, num_heads, seq_len], the natural-log LSE; may be null
+/// @param batch_size ≥ 1
+/// @param num_heads  heads of Q, K and V alike, ≥ 1
+/// @param seq_len    queries and keys a head, ≥ 1
+/// @param head_dim   elements of a row: 32, 64 or 128
 /// @param scale  softmax scale, usually 1/√head_dim
 /// @param causal query i sees key j only if j ≤ i
 /// @param stream CUDA stream; 0 is the default stream
@@ -77,6 +82,7 @@ FlashAttentionError flash_attention_forward(const __nv_bfloat16* Q, const __nv_b
 /// @param O,L      in, the forward pass's outputs; L is required here
 /// @param dO       in, gradient of the loss with respect to O
 /// @param dQ,dK,dV out; a null one is not computed
+/// @param batch_size,num_heads,seq_len,head_dim as in the forward pass
 /// @param scale,causal,stream as in the forward pass
 /// @return SUCCESS, or the first error in the order FlashAttentionError states
 FlashAttentionError flash_attention_backward(const float* Q, const float* K, const float* V,
