@@ -28,8 +28,9 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
   if ((address & (size - 1)) != 0) {
     // The CPU, too, may refuse to do it.
     report(FindingKind::kMisaligned, region,
-           "An access of " + std::to_string(size) + " bytes needs an address that is a multiple of " +
-               std::to_string(size) + ". The launch ends here, as it would on a GPU.");
+           "An access of " + std::to_string(size) +
+               " bytes needs an address that is a multiple of " + std::to_string(size) +
+               ". The launch ends here, as it would on a GPU.");
     kill_launch(self);
   }
   if (global.owns(address)) {

@@ -158,6 +158,9 @@ Region* SharedMemory::find(std::uintptr_t address) {
 
 void SharedMemory::load_variables(Module& module) {
   module.covered.resize(module.region.bytes, false);
+  // Only the module of the kernels, which is also the machine's, has shared arrays. In any other
+  // nothing is covered.
+  if (!module.region.has(dynamic_begin_, 1)) return;
   for (const SharedSymbol& symbol : shared_symbols(module.code)) {
     module.variables.push_back({symbol.name, module.region.begin + symbol.offset});
     for (std::size_t i = 0; i < symbol.bytes && symbol.offset + i < module.covered.size(); ++i) {
@@ -182,7 +185,8 @@ bool SharedMemory::inside_variable(std::uintptr_t address, std::size_t size) con
 }
 
 std::string SharedMemory::explain_outside(std::uintptr_t address, std::size_t size) const {
-  if (!is_dynamic(address)) return "It lies between the __shared__ variables, in none of them.";
+  if (!is_dynamic(address))
+    return "It lies outside or between the __shared__ variables, in none of them.";
   return "It reaches " + std::to_string(address + size - dynamic_begin_ - dynamic_bytes_) +
          " bytes past the end of the " + std::to_string(dynamic_bytes_) +
          " bytes of dynamic shared memory that the launch asked for.";

@@ -1,5 +1,6 @@
 // Accesses to memory that is not there, not the kernel's, not aligned or not written; the machine's
 // own cudaMalloc.
+#include "device/tensor.h"
 #include "support.h"
 
 namespace cuflash {
@@ -76,6 +77,25 @@ TEST_F(Bounds, UseAfterFree) {
   const Finding finding = only_finding(FindingKind::kUseAfterFree);
   EXPECT_EQ(finding.array, "gone");
   says(finding, "It lies in an allocation that was freed before the launch.");
+}
+
+// A word of common/ does the access; the finding shows who said the word.
+__global__ void use_words(Tensor in, float* out) {
+  const auto gIn = rows<const __half>(in, 0, 0);
+  out[threadIdx.x] = float(gIn(threadIdx.x, 1));  // says the word
+}
+
+TEST_F(Bounds, WordsOfCommonShowTheKernelsLine) {
+  const Array<__half> in(63, __float2half(2.f), "in");
+  Tensor tensor{};
+  tensor.data = in.data();
+  tensor.row_stride = 2;
+  run(use_words, {1, 32}, tensor, data_.data());
+  const Finding finding = only_finding(FindingKind::kOutOfBounds);
+  EXPECT_EQ(finding.location, LINE_MARKED("says the word"));
+  EXPECT_EQ(finding.count, 1u);
+  says(finding, "in[63] (elements of 2 bytes)");
+  EXPECT_EQ(data_.values()[30], 2.f);
 }
 
 // A host array is memory of no known extent: it may be used, and is counted.
@@ -229,7 +249,7 @@ TEST_F(AccessTest, BetweenSharedArrays) {
   const Finding finding = only_finding(FindingKind::kOutOfBounds);
   EXPECT_EQ(finding.location, LINE_MARKED("reads one"));
   says(finding, finding.array + "[2] (elements of 4 bytes)");
-  says(finding, "It lies between the __shared__ variables, in none of them.");
+  says(finding, "It lies outside or between the __shared__ variables, in none of them.");
 }
 
 __global__ void use_dynamic(float* out, int writes, int reads) {
