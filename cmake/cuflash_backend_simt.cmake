@@ -43,6 +43,8 @@ function(cuflash_compile_kernels target)
       set_source_files_properties(${source} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
     endif()
   endforeach()
+  # `#pragma unroll` is a hint for nvcc.
+  target_compile_options(${target} PRIVATE -Wno-unknown-pragmas)
   if(CUFLASH_HAS_HOOKS)
     target_compile_options(${target} PRIVATE ${cuflash_hook_flags})
   endif()

@@ -177,8 +177,8 @@ void Core::flush_warp(int warp) {
 // The trace of a thread is full. The other lanes of its warp get their turn; what they then have
 // recorded in step can be counted and forgotten.
 void Core::make_room(Thread& self) {
-  if (self.trace.size() != 0) {
-    self.fiber.suspend();
+  if (self.trace.size() != 0) self.fiber.suspend();
+  if (self.trace.full()) {
     LaneTrace* lanes[32] = {};
     std::uint32_t open = 0;
     for (int t = self.warp() * 32; t < std::min(self.warp() * 32 + 32, num_threads_); ++t) {

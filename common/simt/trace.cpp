@@ -30,7 +30,7 @@ void LaneTrace::drop_front(std::size_t count) {
 
 void LaneTrace::grow() {
   // Not a power of two: lanes in step would meet in the same cache sets.
-  constexpr std::size_t kFirstRoom = 264;
+  constexpr std::size_t kFirstRoom = 520;
   const std::size_t used = size();
   records_.resize(records_.empty() ? kFirstRoom : 2 * records_.size());
   next_ = records_.data() + used;

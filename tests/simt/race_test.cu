@@ -363,7 +363,7 @@ __global__ void tiled_product(const float* a, const float* b, float* c) {
     sA[y][x] = a[(blockIdx.y * 16 + y) * 64 + k + x];
     sB[y][x] = b[(k + y) * 64 + blockIdx.x * 16 + x];
     __syncthreads();
-#pragma unroll
+#pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) sum += sA[y][i] * sB[i][x];
     __syncthreads();
   }

@@ -20,13 +20,21 @@
 #include <string>
 #include <string_view>
 
+/// FlashAttention: the API, and what a stage of the ladder is.
 namespace cuflash {
 
 /// Element type of Q, K, V, O and their gradients. Sums and softmax are always float.
-enum class DType : int { kF32 = 0, kF16 = 1, kBF16 = 2 };
+enum class DType : int {
+  kF32 = 0,   ///< float
+  kF16 = 1,   ///< IEEE half
+  kBF16 = 2,  ///< bfloat16
+};
 
 /// Which of the two passes a call computes.
-enum class Pass : int { kForward = 0, kBackward = 1 };
+enum class Pass : int {
+  kForward = 0,   ///< O and LSE
+  kBackward = 1,  ///< dQ, dK and dV
+};
 
 /// Bytes of one element: 4 for f32, 2 for f16 and bf16.
 constexpr std::size_t element_bytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
