@@ -47,7 +47,9 @@ constexpr Row kRows[] = {
 
     {"corner: rows that see no key", "b1_h2_q70k20_d64_causal"},
     {"corner: rows that see no key", "b1_h1_q66k1_d32_f16_causal"},
-    {"corner: outliers", "b1_h1_q50k70_d32", InputKind::kPeaky},
+    // Few elements dominate here: of a smaller tensor the plain implementation's largest error
+    // would be a matter of luck, and so would the limit.
+    {"corner: outliers", "b1_h2_q50k70_d64", InputKind::kPeaky},
     {"corner: a uniform softmax", "b1_h1_q50k70_d32", InputKind::kAllEqual},
     {"corner: exp overflows without the maximum", "b1_h1_q50k70_d32", InputKind::kLargeQ},
     {"corner: a gradient of one element", "b1_h1_q50k70_d32_causal", InputKind::kOneHotDO},
