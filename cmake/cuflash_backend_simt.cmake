@@ -4,12 +4,16 @@ pkg_check_modules(LIBDW REQUIRED IMPORTED_TARGET libdw)
 find_library(BOOST_CONTEXT boost_context REQUIRED)
 find_package(Threads REQUIRED)
 
-# These flags give one hook for each access that the source asks for: no aggregate taken apart, no
-# accesses merged, no loop turned into memset, no tail call that hides the caller's line.
+# Every barrier and access keeps a line of its own: no tail call hides the caller's, and equal lines of
+# two branches are not merged.
+set(cuflash_kernel_flags
+  -O2 -g -fno-optimize-sibling-calls -fno-tree-tail-merge -fno-crossjumping -fno-code-hoisting)
+# One hook for each access that the source asks for: no aggregate taken apart, no accesses merged, no
+# loop turned into memset.
 set(cuflash_hook_flags
-  -O2 -g -fsanitize=thread --param=tsan-instrument-func-entry-exit=0 -fno-extern-tls-init
-  -fno-tree-sra -fno-tree-vectorize -fno-store-merging -fno-tree-loop-distribute-patterns
-  -fno-optimize-sibling-calls)
+  ${cuflash_kernel_flags} -fsanitize=thread --param=tsan-instrument-func-entry-exit=0
+  -fno-extern-tls-init -fno-tree-sra -fno-tree-vectorize -fno-store-merging
+  -fno-tree-loop-distribute-patterns)
 set(CUFLASH_HAS_HOOKS OFF)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12
    AND NOT CUFLASH_SIMT_ASAN)
@@ -47,5 +51,7 @@ function(cuflash_compile_kernels target)
   target_compile_options(${target} PRIVATE -Wno-unknown-pragmas)
   if(CUFLASH_HAS_HOOKS)
     target_compile_options(${target} PRIVATE ${cuflash_hook_flags})
+  elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE ${cuflash_kernel_flags})
   endif()
 endfunction()

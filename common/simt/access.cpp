@@ -24,7 +24,12 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
   // The kernel's parameters are no memory of the device.
   const auto args = reinterpret_cast<std::uintptr_t>(launch_->args);
   if (address - args < launch_->args_bytes) return false;
-  Region* region = global.owns(address) ? global.find(address) : shared_.find(address);
+  Region* region = &shared_.region();
+  if (global.owns(address)) {
+    region = global.find(address);
+  } else if (!region->has(address, 1)) {
+    region = nullptr;
+  }
   if ((address & (size - 1)) != 0) {
     // The CPU, too, may refuse to do it.
     report(FindingKind::kMisaligned, region,

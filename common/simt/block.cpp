@@ -96,8 +96,10 @@ void Core::run_block(std::uint64_t linear_block) {
   blocks_run_.emplace_back(block_start_, linear_block);
   last_barrier_ = next_moment();
   last_warp_event_.assign((num_threads_ + 31) / 32, 0);
+  lanes_left_.assign((num_threads_ + 31) / 32, 0);
   for (int t = 0; t < num_threads_; ++t) {
     Thread& thread = threads_[t];
+    ++lanes_left_[t / 32];
     const unsigned n = static_cast<unsigned>(t);
     thread.index = t;
     thread.id = {n % launch.block.x, n / launch.block.x % launch.block.y,
@@ -144,7 +146,7 @@ void Core::thread_entry(void* argument) {
   }
   thread.state = Thread::State::kExited;
   // The last lane to end closes its warp's account.
-  if (core.active_lanes(thread.warp()) == 0) core.flush_warp(thread.warp());
+  if (--core.lanes_left_[thread.warp()] == 0) core.flush_warp(thread.warp());
 }
 
 void Core::suspend(Thread& thread, Thread::State state, std::uintptr_t return_address) {

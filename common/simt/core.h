@@ -146,7 +146,8 @@ class Core {
   std::mt19937_64 random_;
 
   const Launch* launch_ = nullptr;
-  int num_threads_ = 0;  // of a block
+  int num_threads_ = 0;          // of a block
+  std::vector<int> lanes_left_;  // by warp: that have not exited
   bool in_block_ = false;
   uint3 block_index_{};
   std::uint64_t linear_block_ = 0;

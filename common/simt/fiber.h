@@ -35,8 +35,8 @@ class StackPool {
 // pool's.
 class Fiber {
  public:
-  // Prepares `entry` to run on stack `index`. Stacks are entered 64 bytes apart, so that the frames
-  // of neighbouring threads do not fall into the same cache sets.
+  // Prepares `entry` to run on stack `index`. Each stack is entered at another height, so that the
+  // frames of the threads do not fall into the same cache sets.
   void prepare(std::size_t index, void (*entry)(void* argument));
   // Runs the fiber until it calls suspend(). `argument` reaches entry() the first time.
   void resume(void* argument);

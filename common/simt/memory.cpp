@@ -107,86 +107,62 @@ Region* GlobalMemory::find_range(const void* pointer, std::size_t bytes) {
 
 void SharedMemory::begin_launch(std::size_t dynamic_bytes) {
   dynamic_bytes_ = dynamic_bytes;
-  dynamic_begin_ = reinterpret_cast<std::uintptr_t>(shared_memory);
-  scanned_ = false;
-  if (host_thread_ != std::this_thread::get_id()) {
-    host_thread_ = std::this_thread::get_id();
-    modules_.clear();
-    last_ = nullptr;
+  // Each host thread has its own.
+  if (const auto begin = reinterpret_cast<std::uintptr_t>(shared_memory); begin != dynamic_begin_) {
+    dynamic_begin_ = begin;
+    region_.drop_cells();
+    find_region();
   }
   // What one kernel did with single bytes need not slow down the next.
-  for (const auto& module : modules_) {
-    if (module->region.has_fine_cells()) module->region.drop_cells();
-  }
+  if (region_.has_fine_cells()) region_.drop_cells();
 }
 
-void SharedMemory::scan() {
-  const auto visit = [](dl_phdr_info* info, std::size_t, void* self) {
+// Which module's thread-local memory holds shared_memory?
+void SharedMemory::find_region() {
+  const auto visit = [](dl_phdr_info* info, std::size_t, void* shared_memory_object) {
+    auto& self = *static_cast<SharedMemory*>(shared_memory_object);
     for (int i = 0; i < info->dlpi_phnum; ++i) {
       const ElfW(Phdr)& header = info->dlpi_phdr[i];
-      if (header.p_type != PT_TLS || info->dlpi_tls_data == nullptr) continue;
-      auto module = std::make_unique<Module>();
-      module->code = reinterpret_cast<std::uintptr_t>(info->dlpi_phdr);
-      module->region.begin = reinterpret_cast<std::uintptr_t>(info->dlpi_tls_data);
-      module->region.bytes = header.p_memsz;
-      module->region.shared = true;
-      auto& modules = static_cast<SharedMemory*>(self)->modules_;
-      const bool known = std::any_of(modules.begin(), modules.end(), [&](const auto& other) {
-        return other->region.begin == module->region.begin;
-      });
-      if (!known) modules.push_back(std::move(module));
+      const auto begin = reinterpret_cast<std::uintptr_t>(info->dlpi_tls_data);
+      if (header.p_type != PT_TLS || self.dynamic_begin_ - begin >= header.p_memsz) continue;
+      self.region_.begin = begin;
+      self.region_.bytes = header.p_memsz;
+      self.region_.shared = true;
+      self.code_ = reinterpret_cast<std::uintptr_t>(info->dlpi_phdr);
+      return 1;
     }
     return 0;
   };
   dl_iterate_phdr(visit, this);
-  scanned_ = true;
 }
 
-Region* SharedMemory::find(std::uintptr_t address) {
-  if (last_ != nullptr && last_->region.has(address, 1)) return &last_->region;
-  // A library's block comes into being at its first use, so an unknown address is worth one more
-  // look in each launch.
-  if (!scanned_) scan();
-  for (const auto& module : modules_) {
-    if (!module->region.has(address, 1)) continue;
-    last_ = module.get();
-    if (last_->covered.empty()) load_variables(*last_);
-    return &last_->region;
-  }
-  return nullptr;
-}
-
-void SharedMemory::load_variables(Module& module) {
-  module.covered.resize(module.region.bytes, false);
-  // Only the module of the kernels, which is also the machine's, has shared arrays. In any other
-  // nothing is covered.
-  if (!module.region.has(dynamic_begin_, 1)) return;
-  for (const SharedSymbol& symbol : shared_symbols(module.code)) {
-    module.variables.push_back({symbol.name, module.region.begin + symbol.offset});
-    for (std::size_t i = 0; i < symbol.bytes && symbol.offset + i < module.covered.size(); ++i) {
-      module.covered[symbol.offset + i] = true;
+void SharedMemory::find_variables() {
+  covered_.assign(region_.bytes, false);
+  for (const SharedSymbol& symbol : shared_symbols(code_)) {
+    variables_.push_back({symbol.name, symbol.offset});
+    for (std::size_t i = 0; i < symbol.bytes && symbol.offset + i < region_.bytes; ++i) {
+      covered_[symbol.offset + i] = true;
     }
   }
-  std::sort(module.variables.begin(), module.variables.end(),
-            [](const Variable& a, const Variable& b) { return a.begin < b.begin; });
+  std::sort(variables_.begin(), variables_.end(),
+            [](const Variable& a, const Variable& b) { return a.offset < b.offset; });
   // A stripped module has no symbols: then every byte counts as covered.
-  if (module.variables.empty()) module.covered.assign(module.covered.size(), true);
+  if (variables_.empty()) covered_.assign(region_.bytes, true);
 }
 
 bool SharedMemory::is_dynamic(std::uintptr_t address) const {
   return address - dynamic_begin_ < kMaxSharedBytes;
 }
 
-bool SharedMemory::inside_variable(std::uintptr_t address, std::size_t size) const {
+bool SharedMemory::inside_variable(std::uintptr_t address, std::size_t size) {
+  if (covered_.empty()) find_variables();
   if (is_dynamic(address)) return address + size <= dynamic_begin_ + dynamic_bytes_;
-  const std::size_t offset = address - last_->region.begin;
-  return offset + size <= last_->covered.size() && last_->covered[offset] &&
-         last_->covered[offset + size - 1];
+  const std::size_t offset = address - region_.begin;
+  return offset + size <= covered_.size() && covered_[offset] && covered_[offset + size - 1];
 }
 
 std::string SharedMemory::explain_outside(std::uintptr_t address, std::size_t size) const {
-  if (!is_dynamic(address))
-    return "It lies outside or between the __shared__ variables, in none of them.";
+  if (!is_dynamic(address)) return "It lies between the __shared__ variables, in none of them.";
   return "It reaches " + std::to_string(address + size - dynamic_begin_ - dynamic_bytes_) +
          " bytes past the end of the " + std::to_string(dynamic_bytes_) +
          " bytes of dynamic shared memory that the launch asked for.";
@@ -194,10 +170,9 @@ std::string SharedMemory::explain_outside(std::uintptr_t address, std::size_t si
 
 SharedMemory::Variable SharedMemory::variable(std::uintptr_t address) const {
   const auto after =
-      std::upper_bound(last_->variables.begin(), last_->variables.end(), address,
-                       [](std::uintptr_t wanted, const Variable& v) { return wanted < v.begin; });
-  return after == last_->variables.begin() ? Variable{"shared memory", last_->region.begin}
-                                           : *(after - 1);
+      std::upper_bound(variables_.begin(), variables_.end(), address - region_.begin,
+                       [](std::size_t wanted, const Variable& v) { return wanted < v.offset; });
+  return after == variables_.begin() ? Variable{"shared memory", 0} : *(after - 1);
 }
 
 }  // namespace cuflash::simt

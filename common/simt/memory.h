@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace cuflash {
@@ -136,41 +135,37 @@ class GlobalMemory {
   std::size_t in_use_ = 0;
 };
 
-// The shared memory of the calling thread: the thread-local block of each loaded module.
+// The shared memory of the block that runs: the thread-local memory that the module of the machine
+// and its kernels has on the host thread that launches.
 class SharedMemory {
  public:
   // A launch with so much dynamic shared memory begins on the calling host thread.
   void begin_launch(std::size_t dynamic_bytes);
-  // The region whose block holds the address; null if none does.
-  Region* find(std::uintptr_t address);
-  // The one that find() found last; null if there is none.
-  Region* last_region() { return last_ == nullptr ? nullptr : &last_->region; }
+  Region& region() { return region_; }
 
-  // These ask about the block that find() has just found. Is every byte inside some variable? If
-  // not, why not, in a sentence. Which variable is at the address, or next before it?
-  bool inside_variable(std::uintptr_t address, std::size_t size) const;
+  // Is every byte inside some variable? If not, why not, in a sentence.
+  bool inside_variable(std::uintptr_t address, std::size_t size);
   std::string explain_outside(std::uintptr_t address, std::size_t size) const;
+  // The variable at the address, or next before it.
   struct Variable {
     std::string name;
-    std::uintptr_t begin;
+    std::size_t offset;  // within the region
   };
   Variable variable(std::uintptr_t address) const;
+  // Its first address.
+  std::uintptr_t variable_begin(std::uintptr_t address) const {
+    return region_.begin + variable(address).offset;
+  }
 
  private:
-  struct Module {
-    std::uintptr_t code;  // an address inside the module
-    Region region;
-    std::vector<Variable> variables;
-    std::vector<bool> covered;  // by byte: is it in a variable?
-  };
-  void scan();
-  void load_variables(Module& module);
+  void find_region();
+  void find_variables();
   bool is_dynamic(std::uintptr_t address) const;
 
-  std::vector<std::unique_ptr<Module>> modules_;
-  Module* last_ = nullptr;
-  bool scanned_ = false;  // in this launch
-  std::thread::id host_thread_;
+  Region region_;
+  std::uintptr_t code_ = 0;  // an address inside the module
+  std::vector<Variable> variables_;
+  std::vector<bool> covered_;  // by byte of the region: is it in a variable?
   std::uintptr_t dynamic_begin_ = 0;
   std::size_t dynamic_bytes_ = 0;
 };

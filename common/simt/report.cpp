@@ -71,7 +71,7 @@ std::string Core::element_name(const Region* region, std::uintptr_t address,
     out << "address 0x" << std::hex << address;
     return out.str();
   }
-  const std::uintptr_t begin = region->shared ? shared_.variable(address).begin : region->begin;
+  const std::uintptr_t begin = region->shared ? shared_.variable_begin(address) : region->begin;
   const auto offset = static_cast<std::int64_t>(address - begin);
   const auto element = static_cast<std::int64_t>(size);
   out << array_name(region, address);
@@ -106,7 +106,7 @@ std::string Core::heading(const std::string& title, const std::string& element) 
 void Core::report_race(const Thread& self, const Region& region, std::uintptr_t address,
                        Stamp earlier, std::uint16_t site) {
   const int earlier_site = stamp_site(earlier);
-  const std::uintptr_t array = region.shared ? shared_.variable(address).begin : region.begin;
+  const std::uintptr_t array = region.shared ? shared_.variable_begin(address) : region.begin;
   const FindingKind kind = region.shared ? FindingKind::kSharedRace : FindingKind::kGlobalRace;
   const Findings::Key key = {launch_->kernel, std::min<std::uint64_t>(earlier_site, site),
                              std::max<std::uint64_t>(earlier_site, site), array};
@@ -131,7 +131,7 @@ void Core::report_race(const Thread& self, const Region& region, std::uintptr_t 
 void Core::report_access(FindingKind kind, const Thread& self, const Region* region,
                          std::uintptr_t address, std::uint16_t site, const std::string& what) {
   const std::uintptr_t array = region == nullptr ? 0
-                               : region->shared  ? shared_.variable(address).begin
+                               : region->shared  ? shared_.variable_begin(address)
                                                  : region->begin;
   if (!findings.count(kind, {launch_->kernel, site, array})) return;
   const char* title = "";

@@ -85,11 +85,13 @@ void Trace::flush_in_step(LaneTrace* const lanes[32], std::uint32_t open) {
 }
 
 void Trace::flush(LaneTrace* const lanes[32]) {
+  const auto anything = [&] {
+    return std::any_of(lanes, lanes + 32,
+                       [](const LaneTrace* lane) { return lane != nullptr && lane->size() != 0; });
+  };
+  if (!anything()) return;
   flush_in_step(lanes, 0);
-  const bool rest = std::any_of(lanes, lanes + 32, [](const LaneTrace* lane) {
-    return lane != nullptr && lane->size() != 0;
-  });
-  if (!rest) return;
+  if (!anything()) return;
   join_divergent(lanes);
   for (int lane = 0; lane < 32; ++lane) {
     if (lanes[lane] != nullptr) lanes[lane]->clear();

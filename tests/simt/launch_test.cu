@@ -3,11 +3,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "device/shared_memory.h"
 #include "support.h"
-
-namespace cuflash {
-extern __shared__ __align__(128) unsigned char shared_memory[];
-}
 
 namespace cuflash::simt {
 namespace {
@@ -15,8 +12,7 @@ namespace {
 __global__ void nothing() {}
 __global__ void use_shared(int n) { shared_memory[n + threadIdx.x] = 1; }
 
-// ---- Limits
-// --------------------------------------------------------------------------------------
+// ---- Limits ------------------------------------------------------------------------------------
 
 class Limits : public MachineTest {
  protected:

@@ -1,11 +1,8 @@
 // Accesses to memory that is not there, not the kernel's, not aligned or not written; the machine's
 // own cudaMalloc.
+#include "device/shared_memory.h"
 #include "device/tensor.h"
 #include "support.h"
-
-namespace cuflash {
-extern __shared__ __align__(128) unsigned char shared_memory[];
-}
 
 namespace cuflash::simt {
 namespace {
@@ -249,7 +246,7 @@ TEST_F(AccessTest, BetweenSharedArrays) {
   const Finding finding = only_finding(FindingKind::kOutOfBounds);
   EXPECT_EQ(finding.location, LINE_MARKED("reads one"));
   says(finding, finding.array + "[2] (elements of 4 bytes)");
-  says(finding, "It lies outside or between the __shared__ variables, in none of them.");
+  says(finding, "It lies between the __shared__ variables, in none of them.");
 }
 
 __global__ void use_dynamic(float* out, int writes, int reads) {
