@@ -6,9 +6,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 # Debian packages, by purpose. Cut-down lists keep a first run short.
 # shellcheck disable=SC2034  # used by the scripts that source this file
 {
-  PACKAGES_RUN=(g++ cmake ninja-build git pkg-config libboost-context-dev libdw-dev
-    libcli11-dev libfmt-dev nlohmann-json3-dev)
-  PACKAGES_TEST=(libgtest-dev libbenchmark-dev)
+  PACKAGES_RUN=(g++ cmake ninja-build git libcli11-dev libfmt-dev nlohmann-json3-dev)
+  PACKAGES_SIMT=(pkg-config libboost-context-dev libdw-dev)
+  PACKAGES_TEST=(libgtest-dev)
   PACKAGES_DOCS=(cmake ninja-build git python3 doxygen graphviz doxygen-awesome-css libjs-mathjax)
   PACKAGES_STYLE=(clang-format shellcheck)
 }
@@ -41,7 +41,6 @@ has_package() {
     libfmt-dev) has_header fmt/format.h ;;
     nlohmann-json3-dev) has_header nlohmann/json.hpp ;;
     libgtest-dev) has_header gtest/gtest.h ;;
-    libbenchmark-dev) has_header benchmark/benchmark.h ;;
     doxygen-awesome-css) [[ -e /usr/share/doxygen-awesome-css/doxygen-awesome.css ]] ;;
     libjs-mathjax) [[ -e /usr/share/javascript/mathjax/MathJax.js ]] ;;
     *) command -v "$1" ;;

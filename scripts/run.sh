@@ -30,9 +30,6 @@ END
 
 [[ ${1:-} != -h && ${1:-} != --help ]] || usage
 
-need "${PACKAGES_RUN[@]}"
-need_versions
-
 preset=simt
 if has_gpu; then
   if has_nvcc; then
@@ -42,5 +39,8 @@ if has_gpu; then
   fi
 fi
 
+need "${PACKAGES_RUN[@]}"
+[[ $preset == release ]] || need "${PACKAGES_SIMT[@]}"
+need_versions
 build "$preset" ladder
 exec "build/$preset/bin/ladder" "$@"

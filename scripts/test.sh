@@ -32,7 +32,7 @@ case ${1:-} in
     ;;
 esac
 
-need "${PACKAGES_RUN[@]}" "${PACKAGES_TEST[@]}"
+need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}" "${PACKAGES_TEST[@]}"
 need_versions
 jobs=$(nproc)
 
