@@ -61,6 +61,8 @@ cp -r "stages/$old" "stages/$new"
 # The stage's name and its namespace; nothing else of it is known outside its directory.
 find "stages/$new" -type f \( -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.md' \) \
   -exec sed -i "s/\b$old\b/$new/g; s/\bcuflash::${old#*_}\b/cuflash::$name/g" {} +
+# The copy has not earned the original's figures.
+sed -i '/<!-- results /,/<!-- end results -->/d' "stages/$new/README.md"
 
 cat <<END
 Made stages/$new from stages/$old.

@@ -42,7 +42,8 @@ gpu_tests() {
   CUFLASH_REQUIRE_GPU=1 build/release/bin/cuflash_tests --gtest_brief=1 "$@"
 }
 
-# One stage on the CPU machine, its tests shared out to one process a core: the fastest verdict.
+# One stage on the CPU machine, its tests shared out to one process a core: the fastest verdict. Each
+# process stops at its first failure: one finding teaches, thousands scroll by.
 simt_shards() {
   local log shard failed=0
   local -a pids=()
@@ -52,7 +53,7 @@ simt_shards() {
   log=$(mktemp -d)
   for ((shard = 0; shard < jobs; ++shard)); do
     GTEST_TOTAL_SHARDS=$jobs GTEST_SHARD_INDEX=$shard build/simt/bin/cuflash_tests \
-      --gtest_brief=1 --gtest_filter="$1*" >"$log/$shard" 2>&1 &
+      --gtest_brief=1 --gtest_fail_fast --gtest_filter="$1*" >"$log/$shard" 2>&1 &
     pids+=($!)
   done
   for ((shard = 0; shard < jobs; ++shard)); do

@@ -88,7 +88,7 @@ const Stage kStage = {
     "01_naive",
     "attention as plain loops; S and P in global memory",
     "nothing: it is the first rung",
-    "re-reads every row of K and V for every query, uncoalesced",
+    "re-reads all of K and V for every query; K uncoalesced",
     {75, false},
     Types::kSet,
     Dims::kSet,
