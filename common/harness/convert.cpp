@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "reference/round.h"
+
 namespace cuflash::harness {
 namespace {
 
@@ -52,10 +54,8 @@ void decode(DType dtype, const std::byte* bytes, std::size_t count, float* value
 }
 
 void round_to(DType dtype, std::vector<float>& values) {
-  if (dtype == DType::kF32) return;
-  std::vector<std::byte> bytes(values.size() * element_bytes(dtype));
-  encode(dtype, values.data(), values.size(), bytes.data());
-  decode(dtype, bytes.data(), values.size(), values.data());
+  const auto round = reference::rounding(dtype);
+  for (float& value : values) value = round(value);
 }
 
 double half_ulp(DType dtype, double magnitude) {
