@@ -22,6 +22,9 @@ __device__ __forceinline__ Place unravel(std::int64_t n, int heads, int rows, in
           static_cast<int>(row % rows), static_cast<int>(n % columns)};
 }
 
+// How many tiles of `tile` rows cover `rows`.
+__host__ __device__ constexpr int num_tiles(int rows, int tile) { return (rows - 1) / tile + 1; }
+
 // The number of this thread in a one-dimensional grid.
 __device__ __forceinline__ std::int64_t thread_index() {
   return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;

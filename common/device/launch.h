@@ -5,13 +5,14 @@
 #include <cuda_runtime.h>
 
 #include "cuflash/flash_attention.h"
+#include "device/shared_memory.h"
 
 namespace cuflash {
 
 struct LaunchConfig {
   dim3 grid;
   dim3 block;
-  std::size_t dynamic_shared_bytes = 0;
+  SharedLayout shared = {};
   cudaStream_t stream = nullptr;
 };
 
@@ -19,7 +20,13 @@ struct LaunchConfig {
 // the runtime keeps its reason for cudaGetLastError().
 template <class... Params, class... Args>
 FlashAttentionError launch(void (*kernel)(Params...), const LaunchConfig& config, Args&&... args) {
-  kernel<<<config.grid, config.block, config.dynamic_shared_bytes, config.stream>>>(
+  // More than every device grants must be asked for.
+  if (config.shared.bytes > kSharedBytesWithoutAsking &&
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(config.shared.bytes)) != cudaSuccess) {
+    return FlashAttentionError::CUDA_ERROR;
+  }
+  kernel<<<config.grid, config.block, config.shared.bytes, config.stream>>>(
       static_cast<Params>(args)...);
   return cudaPeekAtLastError() == cudaSuccess ? FlashAttentionError::SUCCESS
                                               : FlashAttentionError::CUDA_ERROR;

@@ -1,5 +1,5 @@
-// How a kernel reads and writes tensors: one view of the rows of a head, and the two questions that
-// heads and masks ask. The offsets are 64-bit, so tensors may pass 2^31 elements.
+// How a kernel reads and writes tensors: one view of the rows of a head. The offsets are 64-bit, so
+// tensors may pass 2^31 elements.
 #ifndef CUFLASH_DEVICE_TENSOR_H_
 #define CUFLASH_DEVICE_TENSOR_H_
 
@@ -39,11 +39,6 @@ __device__ __forceinline__ std::int64_t row_index(const Problem& p, int batch, i
 // The KV head that query head h attends to: groups are contiguous.
 __device__ __forceinline__ int kv_head(const Problem& p, int head) {
   return head / (p.heads_q / p.heads_kv);
-}
-
-// Does query i see key j? The one place that knows masks.
-__device__ __forceinline__ bool visible(const Problem& p, int query, int key) {
-  return !p.causal || key <= query + p.seq_kv - p.seq_q;
 }
 
 }  // namespace cuflash

@@ -40,13 +40,10 @@ cudaError_t Core::check_limits(const Launch& launch) {
                      " blocks; each extent is at least 1 and the limits are 2147483647, 65535 and "
                      "65535.");
   }
-  const auto raised = shared_limit_.find(launch.kernel);
-  const std::size_t limit = raised == shared_limit_.end() ? kDefaultSharedBytes : raised->second;
-  if (launch.dynamic_shared_bytes > limit) {
-    return too_large(std::to_string(launch.dynamic_shared_bytes) +
-                     " bytes of dynamic shared memory; the limit is " + std::to_string(limit) +
-                     " (cudaFuncSetAttribute raises it to at most " +
-                     std::to_string(kMaxSharedBytes) + ").");
+  if (launch.shared.bytes > kMaxSharedBytes) {
+    return too_large(std::to_string(launch.shared.bytes) +
+                     " bytes of dynamic shared memory; the limit is " +
+                     std::to_string(kMaxSharedBytes) + ".");
   }
   return cudaSuccess;
 }
@@ -62,7 +59,7 @@ cudaError_t Core::run(const Launch& launch) {
   mapped_pages_.clear();
   killed_ = false;
   exception_ = nullptr;
-  shared_.begin_launch(launch.dynamic_shared_bytes);
+  shared_.begin_launch(launch.shared.bytes);
   random_.seed(schedule.seed);
 
   num_threads_ = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);

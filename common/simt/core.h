@@ -22,7 +22,6 @@ namespace cuflash::simt {
 
 // Limits of the modelled device, that of compute capability 8.0.
 constexpr unsigned kMaxThreadsPerBlock = 1024;
-constexpr std::size_t kDefaultSharedBytes = 48 * 1024;
 
 // One CUDA thread of the running block. It runs on the stack of the same index.
 struct Thread {
@@ -65,11 +64,6 @@ class Core {
  public:
   // Runs a whole launch. Returns the error that the CUDA runtime would report.
   cudaError_t run(const Launch& launch);
-
-  // Lets a kernel ask for more dynamic shared memory than kDefaultSharedBytes.
-  void raise_shared_limit(std::uintptr_t kernel, std::size_t bytes) {
-    shared_limit_[kernel] = bytes;
-  }
 
   // Called by running threads.
   void barrier(Thread& self, std::uintptr_t return_address);
@@ -154,7 +148,6 @@ class Core {
   bool killed_ = false;
   std::exception_ptr exception_;
   std::map<std::uintptr_t, std::string> kernel_names_;
-  std::map<std::uintptr_t, std::size_t> shared_limit_;
   std::unordered_set<std::uintptr_t> mapped_pages_;
 
   // Moments are stamps of thread 0 and site 0. Every launch, block, barrier and warp-wide event

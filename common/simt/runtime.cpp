@@ -40,16 +40,6 @@ namespace cuflash::simt {
 
 cudaError_t run_launch(const Launch& launch) { return keep(core.run(launch)); }
 
-cudaError_t set_function_attribute(const void* kernel, cudaFuncAttribute attribute, int value) {
-  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-  if (value < 0 || static_cast<std::size_t>(value) > kMaxSharedBytes) {
-    return keep(cudaErrorInvalidValue);
-  }
-  const std::lock_guard<std::mutex> lock(core.mutex);
-  core.raise_shared_limit(reinterpret_cast<std::uintptr_t>(kernel), value);
-  return cudaSuccess;
-}
-
 }  // namespace cuflash::simt
 
 cudaError_t cudaGetDeviceCount(int* count) {
@@ -75,7 +65,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->multiProcessorCount = 1;
   properties->warpSize = 32;
   properties->totalGlobalMem = core.global.limit();
-  properties->sharedMemPerBlock = cuflash::simt::kDefaultSharedBytes;
+  properties->sharedMemPerBlock = cuflash::kSharedBytesWithoutAsking;
   properties->sharedMemPerBlockOptin = cuflash::simt::kMaxSharedBytes;
   return cudaSuccess;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "device/index.h"
+#include "device/mask.h"
 #include "device/tensor.h"
 
 namespace cuflash::naive {

@@ -50,20 +50,10 @@ TEST_F(Limits, Grid) {
 }
 
 TEST_F(Limits, DynamicSharedMemory) {
-  run(use_shared, {1, 32, 48 * 1024}, 48 * 1024 - 32);
+  run(use_shared, {1, 32, 163 * 1024}, 163 * 1024 - 32);
   reset_counts();
-  refused("49153 bytes of dynamic shared memory; the limit is 49152 (cudaFuncSetAttribute raises",
-          use_shared, {1, 32, 48 * 1024 + 1}, 0);
-  EXPECT_EQ(cudaFuncSetAttribute(use_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, 100000),
-            cudaSuccess);
-  run(use_shared, {1, 32, 100000}, 100000 - 32);
-  reset_counts();
-  refused("100001 bytes of dynamic shared memory; the limit is 100000", use_shared, {1, 32, 100001},
-          0);
-  EXPECT_EQ(
-      cudaFuncSetAttribute(use_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, 163 * 1024 + 1),
-      cudaErrorInvalidValue);
-  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
+  refused("166913 bytes of dynamic shared memory; the limit is 166912.", use_shared,
+          {1, 32, 163 * 1024 + 1}, 0);
 }
 
 TEST_F(Limits, PropertiesAgree) {

@@ -75,10 +75,6 @@ enum cudaDeviceAttr {
   cudaDevAttrComputeCapabilityMinor = 76,
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
 };
-enum cudaFuncAttribute {
-  cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
-  cudaFuncAttributePreferredSharedMemoryCarveout = 9,
-};
 constexpr unsigned cudaStreamNonBlocking = 1;
 constexpr unsigned cudaEventDisableTiming = 2;
 
@@ -135,15 +131,6 @@ cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
-
-namespace cuflash::simt {
-cudaError_t set_function_attribute(const void* kernel, cudaFuncAttribute attribute, int value);
-}
-template <class Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute attribute, int value) {
-  return cuflash::simt::set_function_attribute(reinterpret_cast<const void*>(kernel), attribute,
-                                               value);
-}
 
 // ---- Inside kernels ----------------------------------------------------------------------------
 
@@ -258,6 +245,9 @@ int atomicCAS(int* address, int expected, int value);
 unsigned atomicCAS(unsigned* address, unsigned expected, unsigned value);
 unsigned long long atomicCAS(unsigned long long* address, unsigned long long expected,
                              unsigned long long value);
+
+__forceinline__ int min(int a, int b) { return b < a ? b : a; }
+__forceinline__ int max(int a, int b) { return a < b ? b : a; }
 
 // Fast-math names: exact here.
 __forceinline__ float rsqrtf(float x) { return 1.f / std::sqrt(x); }

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "cuflash/flash_attention.h"
+#include "device/shared_memory.h"
 #include "simt/launch.h"
 
 namespace cuflash {
@@ -14,7 +15,7 @@ namespace cuflash {
 struct LaunchConfig {
   dim3 grid;
   dim3 block;
-  std::size_t dynamic_shared_bytes = 0;
+  SharedLayout shared = {};
   cudaStream_t stream = nullptr;
 };
 
@@ -28,7 +29,7 @@ FlashAttentionError launch(void (*kernel)(Params...), const LaunchConfig& config
   simt::Launch launch;
   launch.grid = config.grid;
   launch.block = config.block;
-  launch.dynamic_shared_bytes = config.dynamic_shared_bytes;
+  launch.shared = config.shared;
   launch.kernel = reinterpret_cast<std::uintptr_t>(kernel);
   launch.args = &call;
   launch.args_bytes = sizeof call;

@@ -4,11 +4,13 @@
 
 #include <cuda_runtime.h>
 
+#include "device/shared_memory.h"
+
 namespace cuflash::simt {
 
 struct Launch {
   dim3 grid, block;
-  std::size_t dynamic_shared_bytes = 0;
+  SharedLayout shared;        // dynamic shared memory
   std::uintptr_t kernel = 0;  // address of the kernel's code
   void (*invoke)(const void* args) = nullptr;
   const void* args = nullptr;  // the kernel's parameters: host memory, reading it is not traced

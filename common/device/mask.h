@@ -1,0 +1,37 @@
+// Which keys a query sees: the one place that knows masks. A new mask changes these three
+// functions.
+#ifndef CUFLASH_DEVICE_MASK_H_
+#define CUFLASH_DEVICE_MASK_H_
+
+#include <cuda_runtime.h>
+
+#include "cuflash/problem.h"
+
+namespace cuflash {
+
+// The rows begin, …, end − 1.
+struct Range {
+  int begin, end;
+};
+
+// Does query i see key j?
+__device__ __forceinline__ bool visible(const Problem& p, int i, int j) {
+  return !p.causal || j <= i + (p.seq_kv - p.seq_q);
+}
+
+// The keys that the queries [begin, end) see all lie in this range; it may be empty.
+__device__ __forceinline__ Range visible_keys(const Problem& p, int begin, int end) {
+  (void)begin;
+  const int last = min(end, p.seq_q) - 1;
+  return {0, p.causal ? max(0, last + (p.seq_kv - p.seq_q) + 1) : p.seq_kv};
+}
+
+// The queries that see one of the keys [begin, end) all lie in this range; it may be empty.
+__device__ __forceinline__ Range visible_queries(const Problem& p, int begin, int end) {
+  (void)end;
+  return {p.causal ? max(0, begin - (p.seq_kv - p.seq_q)) : 0, p.seq_q};
+}
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_MASK_H_

@@ -1,0 +1,57 @@
+// The tiles that a block walks through: those in which the mask lets something pass.
+#ifndef CUFLASH_DEVICE_TILES_H_
+#define CUFLASH_DEVICE_TILES_H_
+
+#include "device/mask.h"
+#include "device/tile_mark.h"
+
+namespace cuflash {
+
+// A sequence for range-for: the first rows of the tiles of kRows rows that cover a range.
+template <int kRows>
+class Tiles {
+ public:
+  struct Iterator {
+    const char* name;
+    int first;
+
+    __device__ __forceinline__ int operator*() const {
+      mark_tile(name, first / kRows);
+      return first;
+    }
+    __device__ __forceinline__ Iterator& operator++() {
+      first += kRows;
+      return *this;
+    }
+    __device__ __forceinline__ bool operator!=(const Iterator& end) const {
+      return first < end.first;
+    }
+  };
+
+  __device__ __forceinline__ Tiles(const char* name, Range range) : name_(name), range_(range) {}
+  __device__ __forceinline__ Iterator begin() const {
+    return {name_, range_.begin / kRows * kRows};
+  }
+  __device__ __forceinline__ Iterator end() const { return {name_, range_.end}; }
+
+ private:
+  const char* name_;
+  Range range_;
+};
+
+// The first keys of the KV tiles of kBlockKV keys of which the queries [i0, i0 + num_queries) see
+// any.
+template <int kBlockKV>
+__device__ __forceinline__ Tiles<kBlockKV> kv_tiles(const Problem& p, int i0, int num_queries) {
+  return {"KV tile", visible_keys(p, i0, i0 + num_queries)};
+}
+
+// The first queries of the Q tiles of kBlockQ queries that see any of the keys [j0, j0 + num_keys).
+template <int kBlockQ>
+__device__ __forceinline__ Tiles<kBlockQ> q_tiles(const Problem& p, int j0, int num_keys) {
+  return {"Q tile", visible_queries(p, j0, j0 + num_keys)};
+}
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_TILES_H_

@@ -1,0 +1,12 @@
+// Says which tile a thread is working on, for the machine's reports.
+#ifndef CUFLASH_DEVICE_TILE_MARK_H_
+#define CUFLASH_DEVICE_TILE_MARK_H_
+
+namespace cuflash {
+
+// `name` lives as long as the program. The thread works on this tile until it names another.
+void mark_tile(const char* name, int number);
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_TILE_MARK_H_
