@@ -37,7 +37,7 @@ void verify_row(Row& row, const Plan& plan) {
   row.error = verdict.worst().error;
   row.limit = verdict.worst().limit;
 #ifdef CUFLASH_SIMT
-  row.predicted = harness::predicted_traffic(row.stage->name, row.pass, plan.verified);
+  row.predicted = harness::predicted_traffic(*row.stage, row.pass, plan.verified);
   if (!simt::counts_accesses()) return;
   const simt::Counts counts = simt::counts();
   row.counted = {counts.global_read_bytes, counts.global_write_bytes, counts.bank_conflicts};

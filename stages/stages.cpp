@@ -7,6 +7,8 @@
   }
 
 CUFLASH_DECLARE_STAGE(naive)
+CUFLASH_DECLARE_STAGE(tiled)
+CUFLASH_DECLARE_STAGE(online_softmax)
 
 // Stages that only this checkout has (scripts/new_stage.sh): CUFLASH_LOCAL_STAGE(name) each.
 #define CUFLASH_LOCAL_STAGE CUFLASH_DECLARE_STAGE
@@ -19,6 +21,8 @@ const std::vector<const Stage*>& stages() {
 #define CUFLASH_LOCAL_STAGE(name) &name::kStage,
   static const std::vector<const Stage*> list = {
       &naive::kStage,
+      &tiled::kStage,
+      &online_softmax::kStage,
 #include "local_stages.inc"
   };
   return list;

@@ -7,14 +7,18 @@ namespace {
 
 // The numbers that formulas are made of.
 struct Sizes {
-  explicit Sizes(const Problem& p)
-      : element(element_bytes(p.dtype)),
+  Sizes(const Problem& p, const Tile& tile)
+      : problem(p),
+        tile(tile),
+        element(element_bytes(p.dtype)),
         head_dim(p.head_dim),
         rows(std::uint64_t(p.batch) * p.heads_q * p.seq_q),
         kv_rows(std::uint64_t(p.batch) * p.heads_kv * p.seq_kv),
         scores(rows * p.seq_kv),
         visible(std::uint64_t(p.batch) * p.heads_q * visible_pairs(p)) {}
 
+  const Problem& problem;
+  Tile tile;
   std::uint64_t element;  // bytes of one
   std::uint64_t head_dim;
   std::uint64_t rows;     // of Q, O and LSE
@@ -24,6 +28,8 @@ struct Sizes {
 };
 
 constexpr std::uint64_t kFloat = sizeof(float);
+
+constexpr int round_up(int rows, int tile) { return (rows + tile - 1) / tile * tile; }
 
 // 01_naive, kernel by kernel. Every thread reads its operands from global memory, one by one.
 Traffic naive_forward(const Sizes& n) {
@@ -54,6 +60,76 @@ Traffic naive_backward(const Sizes& n) {
   return t;
 }
 
+// The rows that blocks stream past the rows they own, summed over the blocks of all heads: whole
+// tiles, as far as the mask lets something pass.
+struct Streamed {
+  std::uint64_t rows = 0;
+  std::uint64_t pairs = 0;  // each with the rows that its block owns
+};
+
+Streamed stream_keys(const Problem& p, const Tile& tile) {
+  Streamed sum;
+  for (int i0 = 0; i0 < p.seq_q; i0 += tile.owned) {
+    const int owned = std::min(tile.owned, p.seq_q - i0);
+    const int seen = p.causal ? std::clamp(i0 + owned + p.seq_kv - p.seq_q, 0, p.seq_kv) : p.seq_kv;
+    const int rows = std::min(round_up(seen, tile.streamed), p.seq_kv);
+    sum.rows += rows;
+    sum.pairs += std::uint64_t(rows) * owned;
+  }
+  const auto heads = std::uint64_t(p.batch) * p.heads_q;
+  return {heads * sum.rows, heads * sum.pairs};
+}
+
+Streamed stream_queries(const Problem& p, const Tile& tile) {
+  Streamed sum;
+  for (int j0 = 0; j0 < p.seq_kv; j0 += tile.owned) {
+    const int first = p.causal ? std::clamp(j0 + p.seq_q - p.seq_kv, 0, p.seq_q) : 0;
+    const int rows = p.seq_q - first / tile.streamed * tile.streamed;
+    sum.rows += first < p.seq_q ? rows : 0;
+  }
+  return {std::uint64_t(p.batch) * p.heads_q * sum.rows, 0};
+}
+
+// 02_tiled: K and V are read once for every tile of queries, not for every query.
+Traffic tiled_forward(const Sizes& n) {
+  const Streamed keys = stream_keys(n.problem, n.tile);
+  Traffic t;
+  // scores: Q, then tiles of K; S of every tile.
+  t.read_bytes += (n.rows + keys.rows) * n.head_dim * n.element;
+  t.write_bytes += keys.pairs * kFloat;
+  // softmax: three walks over the visible part of S; P and LSE are written.
+  t.read_bytes += 3 * n.visible * kFloat;
+  t.write_bytes += n.visible * kFloat + n.rows * kFloat;
+  // output: the visible part of P, tiles of V.
+  t.read_bytes += n.visible * kFloat + keys.rows * n.head_dim * n.element;
+  t.write_bytes += n.rows * n.head_dim * n.element;
+  return t;
+}
+
+// 03_online_softmax: no S and no P.
+Traffic online_softmax_forward(const Sizes& n) {
+  const Streamed keys = stream_keys(n.problem, n.tile);
+  Traffic t;
+  t.read_bytes += (n.rows + 2 * keys.rows) * n.head_dim * n.element;
+  t.write_bytes += n.rows * (n.head_dim * n.element + kFloat);
+  return t;
+}
+
+Traffic online_softmax_backward(const Sizes& n) {
+  const Streamed keys = stream_keys(n.problem, n.tile);
+  const Streamed queries = stream_queries(n.problem, n.tile);
+  Traffic t;
+  // query_gradient: Q, O and dO, the LSE by all 32 lanes of a warp, tiles of K and V; delta and dQ.
+  t.read_bytes += (3 * n.rows + 2 * keys.rows) * n.head_dim * n.element;
+  t.read_bytes += 32 * n.rows * kFloat;
+  t.write_bytes += n.rows * (n.head_dim * n.element + kFloat);
+  // key_value_gradient: K and V, tiles of Q and dO, their LSE and delta by each of 8 warps.
+  t.read_bytes += 2 * (n.kv_rows + queries.rows) * n.head_dim * n.element;
+  t.read_bytes += 8 * queries.rows * 2 * kFloat;
+  t.write_bytes += 2 * n.kv_rows * n.head_dim * n.element;
+  return t;
+}
+
 struct Entry {
   std::string_view stage;
   Traffic (*forward)(const Sizes&);
@@ -63,6 +139,8 @@ struct Entry {
 // A new stage adds its row here.
 constexpr Entry kFormulas[] = {
     {"01_naive", naive_forward, naive_backward},
+    {"02_tiled", tiled_forward, nullptr},
+    {"03_online_softmax", online_softmax_forward, online_softmax_backward},
 };
 
 }  // namespace
@@ -76,11 +154,11 @@ std::uint64_t visible_pairs(const Problem& p) {
   return pairs;
 }
 
-std::optional<Traffic> predicted_traffic(std::string_view stage, Pass pass, const Problem& p) {
+std::optional<Traffic> predicted_traffic(const Stage& stage, Pass pass, const Problem& p) {
   for (const Entry& entry : kFormulas) {
-    if (entry.stage != stage) continue;
+    if (entry.stage != stage.name) continue;
     const auto formula = pass == Pass::kForward ? entry.forward : entry.backward;
-    if (formula != nullptr) return formula(Sizes(p));
+    if (formula != nullptr) return formula(Sizes(p, stage.tile(pass, p)));
   }
   return std::nullopt;
 }

@@ -7,9 +7,8 @@
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
-#include "cuflash/problem.h"
+#include "cuflash/stage.h"
 
 namespace cuflash::harness {
 
@@ -20,7 +19,7 @@ struct Traffic {
 };
 
 // What a stage asks for when every output is wanted. Empty: the stage has no formula for this pass.
-std::optional<Traffic> predicted_traffic(std::string_view stage, Pass pass, const Problem& problem);
+std::optional<Traffic> predicted_traffic(const Stage& stage, Pass pass, const Problem& problem);
 
 // Pairs (query, key) of one head that the mask lets through.
 std::uint64_t visible_pairs(const Problem& problem);

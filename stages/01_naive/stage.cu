@@ -14,6 +14,7 @@ using Dims = IntList<32, 64, 128>;
 constexpr int kThreads = 256;
 
 std::int64_t num_rows(const Problem& p) { return std::int64_t{p.batch} * p.heads_q * p.seq_q; }
+Tile tile(Pass, const Problem&) { return {}; }
 std::int64_t num_scores(const Problem& p) { return num_rows(p) * p.seq_kv; }
 
 // Forward: S, which becomes P. Backward: P, dS and delta.
@@ -94,6 +95,7 @@ const Stage kStage = {
     Dims::kSet,
     0,
     true,
+    tile,
     workspace_bytes,
     forward,
     backward,

@@ -56,7 +56,7 @@ void begin_run(const std::string& run) {
 
 void end_run(const Stage& stage, Pass pass, const Problem& problem) {
   report_findings();
-  const auto formula = harness::predicted_traffic(stage.name, pass, problem);
+  const auto formula = harness::predicted_traffic(stage, pass, problem);
   if (!simt::counts_accesses() || !formula) return;
   const simt::Counts counts = simt::counts();
   if (formula->exact) {
@@ -250,10 +250,10 @@ void runs_what_it_declares(const Stage& stage) {
 void has_traffic_formula(const Stage& stage) {
   if (std::atoi(stage.name) >= 90) GTEST_SKIP() << "This stage is this checkout's own.";
   const Problem problem = problem_of("b1_h1_q64k64_d64_f16");
-  EXPECT_TRUE(harness::predicted_traffic(stage.name, Pass::kForward, problem))
+  EXPECT_TRUE(harness::predicted_traffic(stage, Pass::kForward, problem))
       << "add its row to common/harness/traffic.cpp";
   if (stage.backward != nullptr) {
-    EXPECT_TRUE(harness::predicted_traffic(stage.name, Pass::kBackward, problem))
+    EXPECT_TRUE(harness::predicted_traffic(stage, Pass::kBackward, problem))
         << "add its row to common/harness/traffic.cpp";
   }
 }

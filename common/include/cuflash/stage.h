@@ -44,6 +44,14 @@ struct HeadDims {
   }
 };
 
+/// The tile of a stage's main loop, in rows. A block owns some rows and streams the others past them:
+/// in the forward pass it owns queries and streams keys; in a backward kernel for dK and dV it owns
+/// keys and streams queries.
+struct Tile {
+  int owned = 0;     ///< rows that a block owns; 0: the stage has no tiles
+  int streamed = 0;  ///< rows that it streams at a time
+};
+
 /// One stage of the ladder.
 struct Stage {
   const char* name;          ///< the directory's name, the test filter and the benchmark's prefix
@@ -55,6 +63,8 @@ struct Stage {
   HeadDims head_dims;        ///< from the same list that instantiates its templates
   std::size_t shared_bytes;  ///< largest shared memory of one block, bytes
   bool deterministic;        ///< two runs give the same bits, backward included
+  /// The tile of one pass.
+  Tile (*tile)(Pass, const Problem&);
   /// Scratch memory for one call, bytes; 0 if none.
   std::size_t (*workspace_bytes)(Pass, const Problem&);
   /// Queues the forward pass. The arguments are already checked and the workspace is there.
