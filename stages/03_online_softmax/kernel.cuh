@@ -51,7 +51,7 @@ __device__ void load_tile(T (&tile)[kRows][kStride], Rows<const T> g, int first,
 // O = softmax(softmax_scale · Q Kᵀ) V. One block computes kBlockQ rows of O, one warp every 8th of
 // them; a lane holds every 32nd column.
 template <class T, int kHeadDim>
-__global__ void forward(ForwardParams p) {
+__global__ void attention(ForwardParams p) {
   using C = Config<T>;
   constexpr int kRows = C::kBlockQ / C::kWarps, kColumns = kHeadDim / 32;
   auto& [sQ, sK, sP, sV] = shared_storage<SharedStorage<T, kHeadDim>>();
