@@ -20,7 +20,7 @@ std::string busy(const char* verb, const Stage& stage, Pass pass, const Problem&
 std::string take_findings() {
   std::string text;
 #ifdef CUFLASH_SIMT
-  for (const simt::Finding& finding : simt::take_findings()) text += finding.message + "\n";
+  for (const simt::Finding& finding : simt::take_findings()) text += finding.message() + "\n";
 #endif
   return text;
 }

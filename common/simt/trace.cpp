@@ -1,6 +1,8 @@
 #include "simt/trace.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 namespace cuflash::simt {
 
@@ -128,33 +130,63 @@ void Trace::join_divergent(LaneTrace* const lanes[32]) {
 
 void Trace::account(std::uint16_t site_id, bool shared, std::uint32_t mask,
                     const std::uintptr_t* address) {
-  const Site& site = sites_[site_id];
+  const std::size_t size = sites_[site_id].size;
+  SiteCounts& account = account_of(site_id, shared);
+  ++account.requests;
+  account.bytes += size * __builtin_popcount(mask);
   if (shared) {
-    const std::uint64_t bytes = std::uint64_t{site.size} * __builtin_popcount(mask);
-    if (site.kind != AccessKind::kWrite) totals.shared_read_bytes += bytes;
-    if (site.kind != AccessKind::kRead) totals.shared_write_bytes += bytes;
-    account_shared(site.size, mask, address);
-    return;
-  }
-  const std::uint64_t bytes = std::uint64_t{site.size} * __builtin_popcount(mask);
-  const int sectors = sectors_touched(site.size, mask, address);
-  if (site.kind != AccessKind::kWrite) {
-    totals.global_read_bytes += bytes;
-    totals.global_read_sectors += sectors;
-    ++totals.global_read_requests;
-  }
-  if (site.kind != AccessKind::kRead) {
-    totals.global_write_bytes += bytes;
-    totals.global_write_sectors += sectors;
-    ++totals.global_write_requests;
+    const Wavefronts wavefronts = bank_wavefronts(size, mask, address);
+    account.wavefronts += wavefronts.taken;
+    account.conflicts += wavefronts.taken - wavefronts.ideal;
+  } else {
+    account.sectors += sectors_touched(size, mask, address);
   }
 }
 
-void Trace::account_shared(std::size_t size, std::uint32_t mask, const std::uintptr_t* address) {
-  const Wavefronts wavefronts = bank_wavefronts(size, mask, address);
-  ++totals.shared_requests;
-  totals.shared_wavefronts += wavefronts.taken;
-  totals.bank_conflicts += wavefronts.taken - wavefronts.ideal;
+Counts Trace::totals() const {
+  Counts sum;
+  for (std::size_t i = 0; i < accounts_.size(); ++i) {
+    const SiteCounts& account = accounts_[i];
+    const AccessKind kind = sites_[static_cast<int>(i / 2)].kind;
+    const bool shared = i % 2 != 0;
+    sum.shared_wavefronts += account.wavefronts;
+    sum.bank_conflicts += account.conflicts;
+    if (shared) sum.shared_requests += account.requests;
+    if (kind != AccessKind::kWrite) {
+      (shared ? sum.shared_read_bytes : sum.global_read_bytes) += account.bytes;
+      sum.global_read_sectors += account.sectors;
+      if (!shared) sum.global_read_requests += account.requests;
+    }
+    if (kind != AccessKind::kRead) {
+      (shared ? sum.shared_write_bytes : sum.global_write_bytes) += account.bytes;
+      sum.global_write_sectors += account.sectors;
+      if (!shared) sum.global_write_requests += account.requests;
+    }
+  }
+  return sum;
+}
+
+std::vector<LineCounts> Trace::by_line() const {
+  std::map<std::tuple<std::string, int, bool, bool>, LineCounts> lines;
+  for (std::size_t i = 0; i < accounts_.size(); ++i) {
+    const SiteCounts& account = accounts_[i];
+    if (account.requests == 0) continue;
+    const Site& site = sites_[static_cast<int>(i / 2)];
+    const bool shared = i % 2 != 0, write = site.kind != AccessKind::kRead;
+    LineCounts& line = lines[{site.place.file, site.place.line, shared, write}];
+    line.file = site.place.file;
+    line.line = site.place.line;
+    line.shared = shared;
+    line.write = write;
+    line.requests += account.requests;
+    line.bytes += account.bytes;
+    line.sectors += account.sectors;
+    line.wavefronts += account.wavefronts;
+    line.conflicts += account.conflicts;
+  }
+  std::vector<LineCounts> sorted;
+  for (auto& [key, line] : lines) sorted.push_back(std::move(line));
+  return sorted;
 }
 
 namespace {

@@ -79,6 +79,13 @@ class LaneTrace {
   Record* end_ = nullptr;
 };
 
+// What the requests of one site to one memory amount to.
+struct SiteCounts {
+  std::uint64_t requests = 0, bytes = 0;
+  std::uint64_t sectors = 0;                    // global memory
+  std::uint64_t wavefronts = 0, conflicts = 0;  // shared memory
+};
+
 class Trace {
  public:
   explicit Trace(const Sites& sites) : sites_(sites) {}
@@ -92,7 +99,10 @@ class Trace {
   // what it counts out of the traces.
   void flush_in_step(LaneTrace* const lanes[32], std::uint32_t open);
 
-  Counts totals;
+  // The accounts since reset(): in sum, and by line.
+  Counts totals() const;
+  std::vector<LineCounts> by_line() const;
+  void reset() { accounts_.clear(); }
 
  private:
   struct Group {
@@ -103,9 +113,14 @@ class Trace {
   };
   void join_divergent(LaneTrace* const lanes[32]);
   void account(std::uint16_t site, bool shared, std::uint32_t mask, const std::uintptr_t* address);
-  void account_shared(std::size_t size, std::uint32_t mask, const std::uintptr_t* address);
+  SiteCounts& account_of(std::uint16_t site, bool shared) {
+    const std::size_t i = 2 * std::size_t{site} + shared;
+    if (i >= accounts_.size()) accounts_.resize(2 * sites_.count());
+    return accounts_[i];
+  }
 
   const Sites& sites_;
+  std::vector<SiteCounts> accounts_;  // by site; a site may access both memories
   std::vector<Group> groups_;
   std::vector<std::vector<std::uint32_t>> groups_of_site_;  // by site, then occurrence
   std::vector<std::uint32_t> occurrence_;                   // by site, of one lane

@@ -150,7 +150,7 @@ TEST_F(AccessTest, RandomProgramsRaceWhereVectorClocksSaySo) {
       const std::vector<Finding> findings = take_findings();
       if (!expected && !findings.empty()) {
         ADD_FAILURE() << "program " << n << ", " << schedule_name(schedule) << ": no race, but\n"
-                      << findings[0].message;
+                      << findings[0].message();
       }
       missed += expected && findings.empty();
     }

@@ -44,7 +44,7 @@ const char* const kRuns[] = {"inorder", "reversed", "random:7"};
 
 // Fails the test for each fault that the machine has found.
 void report_findings() {
-  for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message;
+  for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message();
 }
 
 void begin_run(const std::string& run) {
