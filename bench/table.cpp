@@ -125,4 +125,8 @@ std::string human_count(double count) {
   return three_digits(count) + units[unit];
 }
 
+std::string human_ms(double ms) {
+  return ms < 1. ? fmt::format("{:.1f} µs", ms * 1e3) : fmt::format("{:.2f} ms", ms);
+}
+
 }  // namespace cuflash::bench

@@ -39,6 +39,8 @@ std::vector<std::string> wrap(const std::string& text, std::size_t width);
 std::string human_bytes(double bytes);
 // "0", "31.7k", "2.10M".
 std::string human_count(double count);
+// "81.3 µs", "12.40 ms".
+std::string human_ms(double ms);
 
 }  // namespace cuflash::bench
 
