@@ -1,6 +1,9 @@
 #include "harness/trial.h"
 
 #include <algorithm>
+#include <cctype>
+#include <set>
+#include <sstream>
 
 #include "harness/expected.h"
 #include "harness/owners.h"
@@ -86,16 +89,29 @@ Run run_once(const Subject& s, const std::string& schedule) {
 
 // ---- Findings -----------------------------------------------------------------------------------
 
+// What two findings of one fault have in common: all but the threads and elements that met in it,
+// which are others under another schedule.
+std::string identity(const simt::Finding& finding) {
+  std::set<std::string> lines;  // "kernel.cuh:97"
+  std::istringstream words(finding.text);
+  for (std::string word; words >> word;) {
+    const std::size_t colon = word.rfind(':');
+    if (colon != std::string::npos && std::isdigit(word[colon + 1]) != 0) lines.insert(word);
+  }
+  std::string text = finding.title + ' ' + finding.kernel + ' ' + finding.array;
+  for (const std::string& line : lines) text += ' ' + line;
+  return text;
+}
+
 void merge(std::vector<Fault>& faults, const std::string& schedule,
            std::vector<simt::Finding> findings) {
   for (simt::Finding& finding : findings) {
     const auto known = std::find_if(faults.begin(), faults.end(), [&](const Fault& fault) {
-      const simt::Finding& f = fault.finding;
-      return f.title == finding.title && f.kernel == finding.kernel && f.text == finding.text;
+      return identity(fault.finding) == identity(finding);
     });
     if (known == faults.end()) {
       faults.push_back({std::move(finding), {schedule}, ""});
-    } else {
+    } else if (known->schedules.back() != schedule) {
       known->schedules.push_back(schedule);
     }
   }
@@ -139,6 +155,21 @@ std::string message(const Subject& s, const Fault& fault, const std::vector<Run>
   return text + "  Replay: " + replay_command(s, fault, runs) + '\n';
 }
 
+// The first wrong run in full, the others by name.
+std::string wrong_results(const std::vector<Run>& runs) {
+  std::string text, also;
+  for (const Run& run : runs) {
+    if (run.right()) continue;
+    if (!text.empty()) {
+      also += (also.empty() ? "Also wrong under " : ", ") + run.schedule;
+      continue;
+    }
+    if (runs.size() > 1) text = "Under " + run.schedule + ":\n";
+    text += run.error.empty() ? run.verdict.failures() : run.error + '\n';
+  }
+  return also.empty() ? text : text + also + ".\n";
+}
+
 }  // namespace
 
 std::string short_kernel_name(const std::string& kernel) {
@@ -154,14 +185,9 @@ bool Trial::ok() const {
 
 std::string Trial::failures() const {
   std::string text;
-  for (const Run& run : runs) {
-    if (run.right()) continue;
-    if (runs.size() > 1) text += "Under " + run.schedule + ":\n";
-    text += run.error.empty() ? run.verdict.failures() : run.error + '\n';
-  }
-  text += unstable;
-  for (const Fault& fault : faults) text += fault.message;
-  return text;
+  for (const Fault& fault : faults) text += fault.message + '\n';
+  const std::string wrong = wrong_results(runs);
+  return text + (wrong.empty() ? unstable : wrong);
 }
 
 Trial try_stage(const Stage& stage, Pass pass, const Case& c, Runs runs) {

@@ -44,7 +44,8 @@ struct Trial {
   std::string unstable;  // a sentence if runs of a deterministic stage differ in a bit
 
   bool ok() const;
-  // What is wrong: results, bits that differ, faults; empty if ok().
+  // What is wrong: faults, results, and where there are none of these bits that differ. Empty if
+  // ok().
   std::string failures() const;
 };
 
