@@ -60,14 +60,20 @@ struct Thread {
 class Findings {
  public:
   using Key = std::vector<std::uint64_t>;
-  // Counts one more of `key`; true if it is the first, which then must be described.
-  bool count(FindingKind kind, const Key& key);
+  // Counts one more of `key`. True if it is the first or tells more (by `weight`) than the one that
+  // was described: then describe() must follow.
+  bool count(FindingKind kind, const Key& key, int weight = 0);
   void describe(Finding finding);
   std::vector<Finding> take();
 
  private:
-  std::map<std::pair<FindingKind, Key>, std::size_t> known_;
+  struct Known {
+    std::size_t place;  // in the list
+    int weight;
+  };
+  std::map<std::pair<FindingKind, Key>, Known> known_;
   std::vector<Finding> list_;
+  std::size_t last_counted_ = 0;
 };
 
 class Core {
@@ -150,6 +156,7 @@ class Core {
   void report_race(const Thread& self, const Region& region, std::uintptr_t address, Stamp earlier,
                    std::uint16_t site);
   NamedAccess named_access(Stamp stamp) const;
+  static int distance(const NamedAccess& a, const NamedAccess& b);
   bool comes_first(const NamedAccess& earlier, const NamedAccess& later) const;
   std::string explain_race(const NamedAccess& first, const NamedAccess& second) const;
 

@@ -76,14 +76,15 @@ bool Core::comes_first(const NamedAccess& earlier, const NamedAccess& later) con
 }
 
 std::string Core::explain_race(const NamedAccess& first, const NamedAccess& second) const {
-  if (first.block != second.block) return "Nothing orders the blocks of one launch.";
+  const int apart = distance(first, second);
+  if (apart == 2) return "Nothing orders the blocks of one launch.";
   const SourcePlace &from = sites[first.site].place, &to = sites[second.site].place;
   const bool same_file = from.file == to.file;
   const auto line = [&](const SourcePlace& place) {
     return same_file ? "line " + std::to_string(place.line) : short_location(place);
   };
   std::string text = "No barrier";
-  if (first.thread / 32 == second.thread / 32) text += " and no __syncwarp()";
+  if (apart == 0) text += " and no __syncwarp()";
   text += " orders ";
   if (from.file.empty() || to.file.empty()) return text + "these two accesses.";
   text += line(from) + " before ";
@@ -94,6 +95,12 @@ std::string Core::explain_race(const NamedAccess& first, const NamedAccess& seco
   return text + line(to) + '.';
 }
 
+// Of pairs that are alike the report shows one that is the hardest to order: what would order two
+// lanes of a warp may not be enough.
+int Core::distance(const NamedAccess& a, const NamedAccess& b) {
+  return a.block != b.block ? 2 : a.thread / 32 != b.thread / 32 ? 1 : 0;
+}
+
 void Core::report_race(const Thread& self, const Region& region, std::uintptr_t address,
                        Stamp earlier_stamp, std::uint16_t site) {
   const std::uint64_t earlier_site = stamp_site(earlier_stamp);
@@ -102,10 +109,10 @@ void Core::report_race(const Thread& self, const Region& region, std::uintptr_t 
   const Findings::Key key = {launch_->kernel, std::min<std::uint64_t>(earlier_site, site),
                              std::max<std::uint64_t>(earlier_site, site),
                              array_begin(&region, address)};
-  if (!findings.count(kind, key)) return;
   const NamedAccess earlier = named_access(earlier_stamp);
   const NamedAccess later = {self.index, linear_block_, site,
                              self.tiles.empty() ? nullptr : &self.tiles.back()};
+  if (!findings.count(kind, key, distance(earlier, later))) return;
   const bool in_order = earlier.block != later.block || comes_first(earlier, later);
   const NamedAccess &first = in_order ? earlier : later, &second = in_order ? later : earlier;
   describe(kind, region.shared ? "RACE in shared memory" : "RACE in global memory",

@@ -102,13 +102,24 @@ std::string Finding::message() const {
   return message;
 }
 
-bool Findings::count(FindingKind kind, const Key& key) {
-  const auto [entry, added] = known_.emplace(std::make_pair(kind, key), list_.size());
-  if (!added) ++list_[entry->second].count;
-  return added;
+bool Findings::count(FindingKind kind, const Key& key, int weight) {
+  const auto [entry, added] =
+      known_.emplace(std::make_pair(kind, key), Known{list_.size(), weight});
+  Known& known = entry->second;
+  last_counted_ = known.place;
+  if (added) {
+    list_.emplace_back();
+    return true;
+  }
+  ++list_[known.place].count;
+  return weight > std::exchange(known.weight, std::max(known.weight, weight));
 }
 
-void Findings::describe(Finding finding) { list_.push_back(std::move(finding)); }
+void Findings::describe(Finding finding) {
+  Finding& place = list_[last_counted_];
+  finding.count = place.count;
+  place = std::move(finding);
+}
 
 std::vector<Finding> Findings::take() {
   known_.clear();

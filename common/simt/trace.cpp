@@ -77,8 +77,7 @@ void Trace::flush_in_step(LaneTrace* const lanes[32], std::uint32_t open) {
       }
       in_step = (different & kSameSite) == 0;
       if (!in_step) break;
-      account(static_cast<std::uint16_t>(first >> kRecordSiteShift), (first & kRecordShared) != 0,
-              mask, address);
+      account(source_of(first), mask, address);
     }
   }
   for (int lane = 0; lane < 32; ++lane) {
@@ -101,40 +100,39 @@ void Trace::flush(LaneTrace* const lanes[32]) {
 }
 
 void Trace::join_divergent(LaneTrace* const lanes[32]) {
-  const auto site_of = [](Record r) { return static_cast<std::uint16_t>(r >> kRecordSiteShift); };
   groups_.clear();
-  groups_of_site_.resize(sites_.count());
-  occurrence_.resize(sites_.count());
+  groups_of_.resize(2 * sites_.count());
+  occurrence_.resize(2 * sites_.count());
   for (int lane = 0; lane < 32; ++lane) {
     if (lanes[lane] == nullptr) continue;
     const Record* const begin = lanes[lane]->begin();
     const Record* const end = begin + lanes[lane]->size();
     for (const Record* r = begin; r != end; ++r) {
-      std::vector<std::uint32_t>& groups = groups_of_site_[site_of(*r)];
-      const std::uint32_t k = occurrence_[site_of(*r)]++;
+      std::vector<std::uint32_t>& groups = groups_of_[source_of(*r)];
+      const std::uint32_t k = occurrence_[source_of(*r)]++;
       if (k == groups.size()) {
         groups.push_back(static_cast<std::uint32_t>(groups_.size()));
-        groups_.push_back({site_of(*r), (*r & kRecordShared) != 0, 0, {}});
+        groups_.push_back({source_of(*r), 0, {}});
       }
       Group& group = groups_[groups[k]];
       group.mask |= 1u << lane;
       group.address[lane] = *r & (kRecordShared - 1);
     }
-    for (const Record* r = begin; r != end; ++r) occurrence_[site_of(*r)] = 0;
+    for (const Record* r = begin; r != end; ++r) occurrence_[source_of(*r)] = 0;
   }
   for (const Group& group : groups_) {
-    account(group.site, group.shared, group.mask, group.address);
-    groups_of_site_[group.site].clear();
+    account(group.source, group.mask, group.address);
+    groups_of_[group.source].clear();
   }
 }
 
-void Trace::account(std::uint16_t site_id, bool shared, std::uint32_t mask,
-                    const std::uintptr_t* address) {
-  const std::size_t size = sites_[site_id].size;
-  SiteCounts& account = account_of(site_id, shared);
+void Trace::account(std::size_t source, std::uint32_t mask, const std::uintptr_t* address) {
+  if (source >= accounts_.size()) accounts_.resize(2 * sites_.count());
+  SiteCounts& account = accounts_[source];
+  const std::size_t size = sites_[site_of(source)].size;
   ++account.requests;
   account.bytes += size * __builtin_popcount(mask);
-  if (shared) {
+  if (is_shared(source)) {
     const Wavefronts wavefronts = bank_wavefronts(size, mask, address);
     account.wavefronts += wavefronts.taken;
     account.conflicts += wavefronts.taken - wavefronts.ideal;
@@ -145,10 +143,10 @@ void Trace::account(std::uint16_t site_id, bool shared, std::uint32_t mask,
 
 Counts Trace::totals() const {
   Counts sum;
-  for (std::size_t i = 0; i < accounts_.size(); ++i) {
-    const SiteCounts& account = accounts_[i];
-    const AccessKind kind = sites_[static_cast<int>(i / 2)].kind;
-    const bool shared = i % 2 != 0;
+  for (std::size_t source = 0; source < accounts_.size(); ++source) {
+    const SiteCounts& account = accounts_[source];
+    const AccessKind kind = sites_[site_of(source)].kind;
+    const bool shared = is_shared(source);
     sum.shared_wavefronts += account.wavefronts;
     sum.bank_conflicts += account.conflicts;
     if (shared) sum.shared_requests += account.requests;
@@ -168,11 +166,11 @@ Counts Trace::totals() const {
 
 std::vector<LineCounts> Trace::by_line() const {
   std::map<std::tuple<std::string, int, bool, bool>, LineCounts> lines;
-  for (std::size_t i = 0; i < accounts_.size(); ++i) {
-    const SiteCounts& account = accounts_[i];
+  for (std::size_t source = 0; source < accounts_.size(); ++source) {
+    const SiteCounts& account = accounts_[source];
     if (account.requests == 0) continue;
-    const Site& site = sites_[static_cast<int>(i / 2)];
-    const bool shared = i % 2 != 0, write = site.kind != AccessKind::kRead;
+    const Site& site = sites_[site_of(source)];
+    const bool shared = is_shared(source), write = site.kind != AccessKind::kRead;
     LineCounts& line = lines[{site.place.file, site.place.line, shared, write}];
     line.file = site.place.file;
     line.line = site.place.line;
