@@ -13,8 +13,8 @@ std::string change(double first, double second, const char* less, const char* mo
   if (first == second) return "the same";
   if (first == 0.) return "new";
   if (second == 0.) return "gone";
-  return second < first ? fmt::format("{:.2f} × {}", first / second, less)
-                        : fmt::format("{:.2f} × {}", second / first, more);
+  return second < first ? three_digits(first / second) + " × " + less
+                        : three_digits(second / first) + " × " + more;
 }
 
 template <class Show>

@@ -89,7 +89,7 @@ void declare(CLI::App& app, Options& options) {
   auto* json = app.add_option("--json", options.json, "Also write the results to this file")
                    ->option_text("FILE");
 
-  auto* list = app.add_flag("--list", options.list, "List the stages and stop");
+  auto* list = app.add_flag("--list", options.list, "List the stages and stop")->option_text(" ");
   auto* compare =
       app.add_option("--compare", options.compare, "Two stages: what the step from A to B buys")
           ->option_text("A B")

@@ -27,11 +27,6 @@ std::string trim_right(std::string line) {
   return line + '\n';
 }
 
-// Three digits: 3.55, 35.5, 355.
-std::string three_digits(double value) {
-  return fmt::format("{:.{}f}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
-}
-
 }  // namespace
 
 std::vector<std::string> wrap(const std::string& text, std::size_t width) {
@@ -107,6 +102,10 @@ std::string Table::text(std::size_t width) const {
     }
   }
   return out;
+}
+
+std::string three_digits(double value) {
+  return fmt::format("{:.{}f}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
 }
 
 std::string human_bytes(double bytes) {

@@ -35,6 +35,8 @@ class Table {
 // Breaks a text at spaces into lines of at most `width` characters.
 std::vector<std::string> wrap(const std::string& text, std::size_t width);
 
+// "3.55", "35.5", "355".
+std::string three_digits(double value);
 // "512 B", "3.55 MB", "1.07 GB": three digits and a decimal unit.
 std::string human_bytes(double bytes);
 // "0", "31.7k", "2.10M".
