@@ -1,5 +1,6 @@
 // Races in words: the two accesses in the order of the program, and what fails to order them.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "simt/core.h"
