@@ -141,6 +141,7 @@ class Core {
                    std::uint16_t site);
   void note_read(const Thread& self, Cell& cell, Stamp now, bool shared);
   bool ordered_by_barriers(Stamp earlier, Stamp now, bool shared) const;
+  bool ordered_by_warp(const Thread& self, Stamp earlier, Stamp now) const;
   bool happens_before(Stamp earlier, const Thread& self, Stamp now, bool shared) const;
   bool readers_suffice(const Thread& self, const Cell& cell, Stamp now) const;
   bool is_mapped(std::uintptr_t address);
