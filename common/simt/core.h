@@ -49,7 +49,8 @@ struct Thread {
   Stamp last_event = 0;
   // synced[l]: what lane l of the same warp did before this moment happened before what comes now.
   Stamp synced[32] = {};
-  // Its tiles: the one that it was in at the last barrier, and all since. A race is no older.
+  // Its tiles, at least the one that it was in at the last barrier and all since. A race is no
+  // older.
   std::vector<TileMark> tiles;
 
   int lane() const { return index % 32; }
