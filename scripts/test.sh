@@ -7,16 +7,25 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 usage() {
   cat <<'END'
 Usage: scripts/test.sh [STAGE]
+       scripts/test.sh mutations [--list] [WORD...]
 
 Without STAGE: every test on the CPU machine (common/simt); before that, where nvcc is there,
 the CUDA backend is compiled, and where there is a GPU too, its tests run.
 With STAGE, a number or a name: that stage's tests only. For example:
   scripts/test.sh 01
+With mutations: puts known faults into a copy of the kernels, each of which the tests must catch
+(tests/mutations.ini; or only those that have a WORD in their name or file).
 
 Installs what is missing through apt.
 END
 }
 
+if [[ ${1:-} == mutations ]]; then
+  shift
+  need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}" "${PACKAGES_TEST[@]}" python3
+  need_versions
+  exec python3 scripts/mutations.py "$@"
+fi
 if (($# > 1)); then
   usage >&2
   exit 2
