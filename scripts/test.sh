@@ -7,21 +7,31 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 usage() {
   cat <<'END'
 Usage: scripts/test.sh [STAGE]
+       scripts/test.sh exercise STAGE [NUMBER] [--grade json]
 
 Without STAGE: every test on the CPU machine (common/simt); before that, where nvcc is there,
 the CUDA backend is compiled, and where there is a GPU too, its tests run.
 With STAGE, a number or a name: that stage's tests only. For example:
   scripts/test.sh 01
 
+exercise: grades the stage's exercises (stages/NN_name/exercises), or one of them, on the CPU
+machine, and says in words what is wrong. It succeeds when all are done. --grade json prints the
+same as JSON, for lecturers. For example:
+  scripts/test.sh exercise 03 2
+
 Installs what is missing through apt.
 END
 }
 
-if (($# > 1)); then
+if (($# > 1)) && [[ $1 != exercise ]]; then
   usage >&2
   exit 2
 fi
 case ${1:-} in
+  exercise)
+    shift
+    exec scripts/exercise.sh "$@"
+    ;;
   -h | --help)
     usage
     exit 0

@@ -1,0 +1,204 @@
+#include "faults.h"
+
+#include <algorithm>
+#include <regex>
+#include <sstream>
+
+namespace cuflash::exercises {
+namespace {
+
+// A line of a report: "   read   warp 0 lane 4   kernel.cuh:97   s += sK[c];   KV tile 0".
+struct Access {
+  std::string verb, warp, location, source, tile;
+  std::string text() const { return location + ", `" + source + '`'; }
+};
+
+std::vector<Access> accesses(const std::string& report) {
+  static const std::regex line(
+      R"(^   (read|write|atomic) +(.*?warp (\d+).*?)   (\S+:\d+)(?:   (.*?))?(?:   (\S+ tile \d+))?$)");
+  std::vector<Access> found;
+  std::istringstream lines(report);
+  std::smatch match;
+  for (std::string text; std::getline(lines, text);) {
+    if (!std::regex_match(text, match, line)) continue;
+    found.push_back({match[1], match[3], match[4], match[5], match[6]});
+    std::string& source = found.back().source;
+    source.erase(source.find_last_not_of(' ') + 1);
+  }
+  return found;
+}
+
+bool is_race(simt::FindingKind kind) {
+  return kind == simt::FindingKind::kSharedRace || kind == simt::FindingKind::kGlobalRace;
+}
+
+Diagnosis race_of_writes(const std::string& array, const Access& a, const Access& b) {
+  return {"race-two-writers",
+          "Two threads write the same element of " + array + ": " + a.text() + " and " + b.text() +
+              ". Each element needs one owner, or a barrier between the two.",
+          ""};
+}
+
+// Read and write: which of the two must come first?
+Diagnosis race_of_read(const std::string& array, const Access& read, const Access& write) {
+  const bool one_warp = read.warp == write.warp;
+  const std::string barrier = one_warp ? "__syncwarp()" : "__syncthreads()";
+  if (write.tile.empty() || write.tile == read.tile) {
+    return {"race-read-early",
+            array + " is read before all threads have written it: no " + barrier +
+                " stands between the write at " + write.text() + " and the read at " + read.text() +
+                ".",
+            ""};
+  }
+  return {"race-overwrite",
+          "The next tile overwrites " + array + " while other threads still read it: no " +
+              barrier + " stands between the read at " + read.text() +
+              " and the next tile's write at " + write.text() +
+              ". It belongs at the end of the loop's body.",
+          ""};
+}
+
+Diagnosis race(const simt::Finding& finding) {
+  const auto found = accesses(finding.message);
+  if (finding.message.find("orders the blocks") != std::string::npos) {
+    return {"race-between-blocks",
+            "Two blocks of one launch use the same element of " + finding.array +
+                ", and nothing orders blocks. Each element needs one block that owns it.",
+            ""};
+  }
+  if (found.size() < 2) return {"race", "A race on " + finding.array + ".", ""};
+  const bool first_reads = found[0].verb == "read";
+  if (!first_reads && found[1].verb != "read") {
+    return race_of_writes(finding.array, found[0], found[1]);
+  }
+  return first_reads ? race_of_read(finding.array, found[0], found[1])
+                     : race_of_read(finding.array, found[1], found[0]);
+}
+
+bool is_kv(const std::string& array) {
+  return array == "K" || array == "V" || array == "dK" || array == "dV";
+}
+
+Diagnosis stray_access(const simt::Finding& finding, const std::string& where, const Trait* trait) {
+  const auto found = accesses(finding.message);
+  const bool writes = !found.empty() && found[0].verb == "write";
+  const std::string line = found.empty() ? finding.location : found[0].text();
+  if (trait != nullptr && std::string(trait->id) == "grouped-heads" && is_kv(finding.array)) {
+    return {"kv-head-is-query-head",
+            "With grouped heads " + finding.array + " is accessed outside its bounds: " + line +
+                ". There are fewer KV heads than query heads, so the query head's number is no KV "
+                "head's: kv_head(p, h) is.",
+            ""};
+  }
+  return {"out-of-bounds",
+          finding.array + " is " + (writes ? "written" : "read") + " outside its bounds " + where +
+              ": " + line +
+              ". Every thread that has no element of its own must leave it alone: the last block "
+              "and the last tile are rarely full.",
+          ""};
+}
+
+Diagnosis uninitialised(const simt::Finding& finding, const std::string& where,
+                        const Trait* trait) {
+  const auto found = accesses(finding.message);
+  std::string message = "Values of " + finding.array + " that nobody has written are read " +
+                        where + ": " + (found.empty() ? finding.location : found[0].text()) + '.';
+  if (trait != nullptr && std::string(trait->id).rfind("ragged", 0) == 0) {
+    return {"uninitialised-tail",
+            message +
+                " The rows that fill up the last tile must be written too, as zeros: 0 times "
+                "what happens to lie there may be NaN.",
+            ""};
+  }
+  return {"uninitialised", message, ""};
+}
+
+Diagnosis in_words(const simt::Finding& finding, const std::string& where, const Trait* trait) {
+  using Kind = simt::FindingKind;
+  switch (finding.kind) {
+    case Kind::kSharedRace:
+    case Kind::kGlobalRace:
+      return race(finding);
+    case Kind::kOutOfBounds:
+      return stray_access(finding, where, trait);
+    case Kind::kUninitialised:
+      return uninitialised(finding, where, trait);
+    case Kind::kDivergentBarrier:
+      return {"divergent-barrier",
+              "Not all threads of the block come to the same __syncthreads(): a barrier stands in "
+              "a branch or a loop that some of them skip, or after a return.",
+              ""};
+    case Kind::kWarpMask:
+      return {"warp-mask",
+              "Lanes of a warp are missing from a warp-wide operation: it stands in a branch or a "
+              "loop that some of them skip.",
+              ""};
+    case Kind::kMisaligned:
+      return {"misaligned", "A vector access to " + finding.array + " is not aligned.", ""};
+    case Kind::kLaunchLimit:
+      return {"launch-refused", "The launch exceeds a limit of the device.", ""};
+    default:
+      return {"no-such-memory", "A pointer or an index leads to no memory at all.", ""};
+  }
+}
+
+bool has_like(const Sample& sample, const simt::Finding& finding) {
+  return std::any_of(sample.findings.begin(), sample.findings.end(), [&](const simt::Finding& f) {
+    return f.kind == finding.kind && f.array == finding.array;
+  });
+}
+
+// A diagnosis, and the arrays that it holds for; the first is in its message.
+struct Named {
+  Diagnosis diagnosis;
+  std::vector<std::string> arrays;
+};
+
+void add(std::vector<Named>& named, Diagnosis diagnosis, const std::string& array) {
+  for (Named& one : named) {
+    auto& arrays = one.arrays;
+    const bool holds = std::find(arrays.begin(), arrays.end(), array) != arrays.end();
+    // What is read too early is also read uninitialised: once is enough.
+    if (holds && one.diagnosis.id == "race-read-early") return;
+    if (one.diagnosis.id != diagnosis.id) continue;
+    if (!holds) arrays.push_back(array);
+    return;
+  }
+  named.push_back({std::move(diagnosis), {array}});
+}
+
+Diagnosis finished(Named named) {
+  if (named.arrays.size() > 1) {
+    named.diagnosis.message += " The same holds for";
+    for (std::size_t n = 1; n < named.arrays.size(); ++n) {
+      named.diagnosis.message += (n == 1 ? " " : ", ") + named.arrays[n];
+    }
+    named.diagnosis.message += '.';
+  }
+  return std::move(named.diagnosis);
+}
+
+}  // namespace
+
+std::vector<Diagnosis> faults(const std::vector<Sample>& samples) {
+  std::vector<const simt::Finding*> list;
+  for (const Sample& sample : samples) {
+    for (const simt::Finding& finding : sample.findings) list.push_back(&finding);
+  }
+  std::stable_sort(list.begin(), list.end(), [](const simt::Finding* a, const simt::Finding* b) {
+    return is_race(a->kind) && !is_race(b->kind);
+  });
+  std::vector<Named> named;
+  for (const simt::Finding* finding : list) {
+    const auto bad = [&](const Sample& s) { return has_like(s, *finding); };
+    Diagnosis diagnosis =
+        in_words(*finding, where_bad(samples, bad), distinguishing_trait(samples, bad));
+    diagnosis.details = finding->message;
+    add(named, std::move(diagnosis), finding->array);
+  }
+  std::vector<Diagnosis> diagnoses;
+  for (Named& one : named) diagnoses.push_back(finished(std::move(one)));
+  return diagnoses;
+}
+
+}  // namespace cuflash::exercises

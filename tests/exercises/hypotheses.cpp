@@ -1,0 +1,98 @@
+#include <algorithm>
+#include <cmath>
+
+#include "harness/convert.h"
+#include "values.h"
+
+namespace cuflash::exercises {
+namespace {
+
+// The same as the model's, as far as float and the dtype can tell?
+bool equal(double got, double predicted, double slack) {
+  if (std::isfinite(got) && std::isfinite(predicted)) return std::abs(got - predicted) <= slack;
+  return got == predicted || (std::isnan(got) && std::isnan(predicted));
+}
+
+// How an overflow ends, as an infinity or as NaN, depends on the order of the operations.
+bool both_overflow(double got, double predicted) {
+  constexpr double kHuge = 1e36;
+  return !std::isfinite(got) && !(std::abs(predicted) < kHuge);
+}
+
+double largest_finite(const std::vector<float>& values) {
+  double largest = 0;
+  for (const double value : values) {
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  }
+  return largest;
+}
+
+bool explains(const Mistakes& mistakes, const Sample& s) {
+  // What float may lose; exp makes much of the rounding of large scores.
+  const double relative = s.input == harness::InputKind::kLargeQ ? 0.1 : 2e-3;
+  const auto predicted = model(s.pass, s.problem, s.want->inputs, s.walk, mistakes);
+  for (const harness::ExpectedTensor& tensor : s.want->tensors) {
+    const auto &got = s.got.tensors.at(tensor.name), &want = predicted.tensors.at(tensor.name);
+    const bool lse = tensor.name == "LSE";
+    const double largest = largest_finite(want);
+    const double slack = 4 * tensor.limit + relative * largest +
+                         4 * harness::half_ulp(lse ? DType::kF32 : s.problem.dtype, largest);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      if (equal(got[i], want[i], slack)) continue;
+      if (lse || !both_overflow(got[i], want[i])) return false;
+    }
+  }
+  return true;
+}
+
+bool explains_all(const Mistakes& mistakes, const std::vector<const Sample*>& samples) {
+  return std::all_of(samples.begin(), samples.end(),
+                     [&](const Sample* s) { return explains(mistakes, *s); });
+}
+
+// The wrong ones first, the smaller first: most hypotheses are refuted at once.
+std::vector<const Sample*> in_order(const std::vector<Sample>& samples) {
+  const auto cost = [](const Sample* s) {
+    const Problem& p = s->problem;
+    return double(p.batch) * p.heads_q * p.seq_q * p.seq_kv * p.head_dim * (s->right() ? 1e6 : 1);
+  };
+  std::vector<const Sample*> order;
+  for (const Sample& sample : samples) order.push_back(&sample);
+  std::sort(order.begin(), order.end(),
+            [&](const Sample* a, const Sample* b) { return cost(a) < cost(b); });
+  return order;
+}
+
+std::vector<const MistakeRow*> candidates(const Sample& sample) {
+  std::vector<const MistakeRow*> list;
+  for (const MistakeRow& row : mistakes()) {
+    if (applies(row, sample.pass) && (!row.tiles || sample.walk.block_kv > 0)) list.push_back(&row);
+  }
+  return list;
+}
+
+Mistakes with(const MistakeRow& row) {
+  return Mistakes().set(static_cast<std::size_t>(row.mistake));
+}
+
+}  // namespace
+
+std::vector<Diagnosis> named_mistakes(const std::vector<Sample>& samples) {
+  const auto order = in_order(samples);
+  if (explains_all({}, order)) return {};  // Too small an error to tell mistakes apart.
+  const auto rows = candidates(samples.front());
+  std::vector<Diagnosis> found;
+  for (const MistakeRow* row : rows) {
+    if (explains_all(with(*row), order)) found.push_back({row->id, row->message, ""});
+  }
+  for (std::size_t a = 0; a < rows.size() && found.empty(); ++a) {
+    for (std::size_t b = a + 1; b < rows.size() && found.empty(); ++b) {
+      if (!explains_all(with(*rows[a]) | with(*rows[b]), order)) continue;
+      found.push_back({rows[a]->id, rows[a]->message, ""});
+      found.push_back({rows[b]->id, rows[b]->message, ""});
+    }
+  }
+  return found;
+}
+
+}  // namespace cuflash::exercises
