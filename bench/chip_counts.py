@@ -5,8 +5,9 @@
 
 BIN is the cuda build's folder of programs, OUT the folder for two results, committed under
 docs/results/<device>/:
-  sectors.json   sectors of global memory, which the CPU machine's tests must count alike
-  kernels.json   the time of each kernel on the ladder's timed shape
+  sectors.json   sectors of global memory, which the CPU machine's tests must count alike, and
+                 wavefronts of shared memory, which are fewer where ptxas merges loads
+  kernels.json   time, DRAM traffic and load of the pipes of each kernel on the ladder's timed shape
 """
 import csv
 import datetime
@@ -20,10 +21,19 @@ PROBLEMS = ["b1_h2_q128k256_d64_f16", "b1_h2_q77k131_d32_f16", "b1_h1_q300k300_d
 SECTORS = {
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": "global_read_sectors",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": "global_write_sectors",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": "shared_wavefronts",
 }
-DURATION = "gpu__time_duration.sum"
-SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "nsecond": 1e-9, "usecond": 1e-6,
-           "msecond": 1e-3, "second": 1.0}
+# Metric, key of the result, and what one base unit is there: seconds become ms.
+KERNELS = {
+    "gpu__time_duration.sum": ("ms", 1e3),
+    "dram__bytes_read.sum": ("dram_read_bytes", 1),
+    "dram__bytes_write.sum": ("dram_write_bytes", 1),
+    "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed": ("l1_percent", 1),
+    "smsp__issue_active.avg.pct_of_peak_sustained_active": ("issue_percent", 1),
+}
+UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "nsecond": 1e-9, "usecond": 1e-6,
+         "msecond": 1e-3, "second": 1, "byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9,
+         "Tbyte": 1e12}
 SHAPE = "b4_h32_q4096k4096_d64"  # what the ladder times
 
 
@@ -36,13 +46,14 @@ def profile(metrics, *command):
     """One (kernel, {metric: value}) for each launch of a command."""
     text = output_of("ncu", "--clock-control", "none", "--csv", "--metrics", ",".join(metrics),
                      *command)
+    if '"ID"' not in text:
+        return []  # the command launched nothing
     launches = {}
     for row in csv.DictReader(text[text.index('"ID"'):].splitlines()):
         if row.get("Metric Name") in metrics:
             kernel = re.sub(r"^void |\(.*", "", row["Kernel Name"])
             value = float(row["Metric Value"].replace(",", ""))
-            if row["Metric Unit"] in SECONDS:
-                value *= SECONDS[row["Metric Unit"]]
+            value *= UNITS.get(row["Metric Unit"], 1)
             launches.setdefault(int(row["ID"]), (kernel, {}))[1][row["Metric Name"]] = value
     return [launches[key] for key in sorted(launches)]
 
@@ -64,20 +75,23 @@ def sectors(tests):
 
 
 def kernels(ladder):
-    """The time of each kernel of one call, for each stage and pass."""
+    """What each kernel of one call takes, for each stage and pass."""
     for line in output_of(ladder, "--list").splitlines():
         stage = line.split(" ")[0]
         if not re.match(r"[0-9]{2}_", stage):
             continue
         for direction in ("forward", "backward"):
-            launches = profile([DURATION], "--launch-count", "16", ladder, "--stage", stage,
+            launches = profile(KERNELS, "--launch-count", "8", ladder, "--stage", stage,
                                "--shape", SHAPE, "--pass", direction)
+            if not launches:
+                continue  # the stage has no such pass
             names = [kernel for kernel, _ in launches]
             # The ladder calls the stage again and again: one call ends where its first kernel recurs.
             period = names.index(names[0], 1) if names[0] in names[1:] else len(names)
             for kernel, values in launches[:period]:
                 yield {"stage": stage, "pass": direction, "problem": SHAPE + "_f16",
-                       "kernel": kernel, "ms": values[DURATION] * 1e3}
+                       "kernel": kernel,
+                       **{key: values[metric] * unit for metric, (key, unit) in KERNELS.items()}}
 
 
 def main():

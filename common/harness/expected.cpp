@@ -195,7 +195,7 @@ std::size_t bytes_of(const Expected& expected) {
 
 std::shared_ptr<const Expected> expected(Pass pass, const Problem& problem,
                                          const InputSource& source) {
-  constexpr std::size_t kMostBytes = std::size_t{2} << 30;
+  constexpr std::size_t kMostBytes = std::size_t{8} << 30;
   static std::map<std::string, std::shared_ptr<const Expected>> cache;
   static std::size_t cached_bytes = 0;
   const std::string key = std::string(pass_name(pass)) + ' ' + problem_name(problem) + ' ' +

@@ -51,7 +51,7 @@ __device__ void load_tile(T (&tile)[kRows][kStride], Rows<const T> g, int first,
 // O = softmax(softmax_scale · Q Kᵀ) V. One block computes kBlockQ rows of O, one warp every 8th of
 // them; a lane holds every 32nd column.
 template <class T, int kHeadDim>
-__global__ void forward(ForwardParams p) {
+__global__ void attention(ForwardParams p) {
   using C = Config<T>;
   constexpr int kRows = C::kBlockQ / C::kWarps, kColumns = kHeadDim / 32;
   auto& [sQ, sK, sP, sV] = shared_storage<SharedStorage<T, kHeadDim>>();
@@ -64,45 +64,58 @@ __global__ void forward(ForwardParams p) {
   const auto gV = rows<const T>(p.v, b, kv_head(p, h));
   const auto gO = rows<T>(p.o, b, h);
 
+  // [FA2 Alg.1 l.4-5]  load Q_i; O = 0, l = 0, m = -inf
   load_tile<kHeadDim>(sQ, gQ, i0, p.seq_q, thread);
   float rO[kRows][kColumns] = {};
   float row_max[kRows], row_sum[kRows] = {};
   for (float& m : row_max) m = -INFINITY;
 
   for (const int j0 : kv_tiles<C::kBlockKV>(p, i0, C::kBlockQ)) {
+    // [FA2 Alg.1 l.7]  load K_j, V_j
     load_tile<kHeadDim>(sK, gK, j0, p.seq_kv, thread);
     load_tile<kHeadDim>(sV, gV, j0, p.seq_kv, thread);
     __syncthreads();  // sQ, sK and sV are written before any thread reads them.
 
+    // [FA2 Alg.1 l.8]  S = softmax_scale · Q_i K_jᵀ    // a row for each n, this lane's key
+    const int j = j0 + lane;
+    float rS[kRows];
 #pragma unroll
     for (int n = 0; n < kRows; ++n) {
-      const int r = warp + n * C::kWarps, i = i0 + r, j = j0 + lane;
-      // S = softmax_scale · Q Kᵀ: this lane's key.
+      const int r = warp + n * C::kWarps;
       float s = 0.f;
       for (int d = 0; d < kHeadDim; ++d) s += float(sQ[r][d]) * float(sK[lane][d]);
-      s = j < p.seq_kv && visible(p, i, j) ? s * p.softmax_scale : -INFINITY;
+      rS[n] = j < p.seq_kv && visible(p, i0 + r, j) ? s * p.softmax_scale : -INFINITY;
+    }
 
-      // Take the tile into the running maximum and sum.
-      const float new_max = fmaxf(row_max[n], warp_max(s));
+    // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
+#pragma unroll
+    for (int n = 0; n < kRows; ++n) {
+      const float new_max = fmaxf(row_max[n], warp_max(rS[n]));
       const float finite_max = new_max == -INFINITY ? 0.f : new_max;  // No key seen yet.
       const float o_scale = expf(row_max[n] - finite_max);
-      const float prob = expf(s - finite_max);
+      const float prob = expf(rS[n] - finite_max);
       row_max[n] = new_max;
       row_sum[n] = row_sum[n] * o_scale + warp_sum(prob);
+#pragma unroll
+      for (int k = 0; k < kColumns; ++k)
+        rO[n][k] *= o_scale;  // O so far was relative to the old m.
+      sP[warp + n * C::kWarps][lane] = prob;
+    }
+    __syncwarp();  // The warp's rows of sP are written before other lanes read them.
 
-      // O = o_scale · O + P V.
-      sP[r][lane] = prob;
-      __syncwarp();  // The row of sP is written before other lanes read it.
+    // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j
 #pragma unroll
-      for (int k = 0; k < kColumns; ++k) rO[n][k] *= o_scale;
+    for (int n = 0; n < kRows; ++n) {
       for (int c = 0; c < C::kBlockKV; ++c) {
+        const float prob = sP[warp + n * C::kWarps][c];
 #pragma unroll
-        for (int k = 0; k < kColumns; ++k) rO[n][k] += sP[r][c] * float(sV[c][lane + 32 * k]);
+        for (int k = 0; k < kColumns; ++k) rO[n][k] += prob * float(sV[c][lane + 32 * k]);
       }
     }
     __syncthreads();  // All have read sK, sV and sP before the next tile overwrites them.
   }
 
+  // [FA2 Alg.1 l.12-15]  O = O / l, LSE = m + ln l
 #pragma unroll
   for (int n = 0; n < kRows; ++n) {
     const int i = i0 + warp + n * C::kWarps;

@@ -87,9 +87,10 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
     load_tile<kHeadDim>(sV, gV, j0, p.seq_kv, thread);
     __syncthreads();  // sK and sV are written before any thread reads them.
 
+    const int j = j0 + lane;
 #pragma unroll
     for (int n = 0; n < kRows; ++n) {
-      const int r = warp + n * C::kWarps, i = i0 + r, j = j0 + lane;
+      const int r = warp + n * C::kWarps, i = i0 + r;
       // S = Q Kᵀ and dP = dO Vᵀ: this lane's key.
       float s = 0.f, dp = 0.f;
       for (int d = 0; d < kHeadDim; ++d) {
@@ -100,11 +101,16 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
       const bool seen = i < p.seq_q && j < p.seq_kv && visible(p, i, j);
       const float prob = seen ? expf(s * p.softmax_scale - row_lse[n]) : 0.f;
       sdS[r][lane] = prob * (dp - row_delta[n]);
-      __syncwarp();  // The row of sdS is written before other lanes read it.
-      // dQ = dQ + dS K.
-      for (int c = 0; c < C::kStreamed; ++c) {
+    }
+    __syncwarp();  // The warp's rows of sdS are written before other lanes read them.
+
+    // dQ = dQ + dS K.
 #pragma unroll
-        for (int k = 0; k < kColumns; ++k) rdQ[n][k] += sdS[r][c] * float(sK[c][lane + 32 * k]);
+    for (int n = 0; n < kRows; ++n) {
+      for (int c = 0; c < C::kStreamed; ++c) {
+        const float ds = sdS[warp + n * C::kWarps][c];
+#pragma unroll
+        for (int k = 0; k < kColumns; ++k) rdQ[n][k] += ds * float(sK[c][lane + 32 * k]);
       }
     }
     __syncthreads();  // All have read sK, sV and sdS before the next tile overwrites them.
@@ -149,7 +155,7 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
 #pragma unroll
       for (int n = 0; n < kRows; ++n) {
         const int r = warp + n * C::kWarps, j = j0 + r;
-        // S = Q Kᵀ and dP = dO Vᵀ, a column of each.
+        // S = Q Kᵀ and dP = dO Vᵀ: a column of each, this lane's query.
         float s = 0.f, dp = 0.f;
         for (int d = 0; d < kHeadDim; ++d) {
           s += float(sQ[lane][d]) * float(sK[r][d]);
@@ -160,13 +166,18 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
         const float prob = seen ? expf(s * p.softmax_scale - row_lse) : 0.f;
         sP[r][lane] = prob;
         sdS[r][lane] = prob * (dp - row_delta);
-        __syncwarp();  // The rows of sP and sdS are written before other lanes read them.
-        // dV = dV + Pᵀ dO, dK = dK + dSᵀ Q.
+      }
+      __syncwarp();  // The warp's rows of sP and sdS are written before other lanes read them.
+
+      // dV = dV + Pᵀ dO, dK = dK + dSᵀ Q.
+#pragma unroll
+      for (int n = 0; n < kRows; ++n) {
         for (int c = 0; c < C::kStreamed; ++c) {
+          const float prob = sP[warp + n * C::kWarps][c], ds = sdS[warp + n * C::kWarps][c];
 #pragma unroll
           for (int k = 0; k < kColumns; ++k) {
-            rdV[n][k] += sP[r][c] * float(sdO[c][lane + 32 * k]);
-            rdK[n][k] += sdS[r][c] * float(sQ[c][lane + 32 * k]);
+            rdV[n][k] += prob * float(sdO[c][lane + 32 * k]);
+            rdK[n][k] += ds * float(sQ[c][lane + 32 * k]);
           }
         }
       }

@@ -46,9 +46,8 @@ FlashAttentionError launch_tiles(Kernel kernel, int threads, int batch, int head
 template <class T, int kHeadDim>
 FlashAttentionError run_forward(const ForwardParams& p, cudaStream_t stream) {
   using C = Config<T>;
-  return launch_tiles<SharedStorage<T, kHeadDim>>(online_softmax::forward<T, kHeadDim>, C::kThreads,
-                                                  p.batch, p.heads_q, p.seq_q, C::kBlockQ, stream,
-                                                  p);
+  return launch_tiles<SharedStorage<T, kHeadDim>>(attention<T, kHeadDim>, C::kThreads, p.batch,
+                                                  p.heads_q, p.seq_q, C::kBlockQ, stream, p);
 }
 
 template <class T, int kHeadDim>

@@ -12,6 +12,7 @@ namespace {
 
 using Error = FlashAttentionError;
 
+Tile no_tile(Pass, const Problem&) { return {}; }
 std::size_t no_workspace(Pass, const Problem&) { return 0; }
 Error queue_forward(const Problem&, const Forward&, cudaStream_t) { return Error::SUCCESS; }
 Error queue_backward(const Problem&, const Backward&, cudaStream_t) { return Error::SUCCESS; }
@@ -30,6 +31,7 @@ Stage stage() {
           {bit(32) | bit(64) | bit(128)},
           96 << 10,
           true,
+          no_tile,
           no_workspace,
           queue_forward,
           queue_backward};
