@@ -5,51 +5,17 @@
 #include <algorithm>
 #include <exception>
 
-#include "harness/owners.h"
+#include "annotate.h"
+#include "compare.h"
+#include "memory_map.h"
+#include "observe.h"
+#include "options.h"
 #include "report.h"
 #include "table.h"
 #include "timing.h"
 
 namespace cuflash::bench {
 namespace {
-
-#ifdef CUFLASH_SIMT
-constexpr bool kSimt = true;
-#else
-constexpr bool kSimt = false;
-#endif
-
-constexpr const char* kTimedShape =
-    "b4_h32_q4096k4096_d64";  // The real input is too small to time.
-
-struct Options {
-  std::string stage, shape, dtype = "f16", pass = "both", input, schedule, json;
-  bool causal = false, list = false;
-};
-
-void declare(CLI::App& app, Options& options) {
-  app.get_formatter()->column_width(36);
-  app.add_option("--stage", options.stage, "One stage, by name or number; otherwise all")
-      ->option_text("NAME");
-  auto* shape = app.add_option("--shape", options.shape,
-                               "A problem with random inputs, e.g. b2_h4x1_q77k131_d64")
-                    ->option_text("SHAPE");
-  app.add_option("--input", options.input, "Where q.npy, k.npy and v.npy are; otherwise bench/data")
-      ->option_text("DIR")
-      ->excludes(shape);
-  app.add_option("--dtype", options.dtype, "Default f16")
-      ->option_text("f32|f16|bf16")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
-  app.add_flag("--causal", options.causal, "A query sees no key after it");
-  app.add_option("--pass", options.pass, "Default both")
-      ->option_text("forward|backward|both")
-      ->check(CLI::IsMember({"forward", "backward", "both"}));
-  app.add_option("--schedule", options.schedule, "Order of threads on the CPU machine")
-      ->option_text("inorder|reversed|random:SEED");
-  app.add_option("--json", options.json, "Also write the results to this file")
-      ->option_text("FILE");
-  app.add_flag("--list", options.list, "List the stages and stop");
-}
 
 void list_stages() {
   Table table(
@@ -67,59 +33,6 @@ void list_stages() {
   fmt::print("{}", table.text());
 }
 
-Problem shape_problem(const std::string& shape, const Options& options) {
-  Problem problem;
-  parse_dtype(options.dtype, problem.dtype);
-  problem.causal = options.causal;
-  if (!parse_problem(shape, problem)) {
-    throw std::runtime_error("'" + shape +
-                             "' is not a shape; one is b2_h4x1_q77k131_d64: batch, "
-                             "query heads x KV heads, lengths of Q and K, head_dim");
-  }
-  const Support valid = validate(problem);
-  if (!valid) throw std::runtime_error(valid.reason);
-  return problem;
-}
-
-Plan make_plan(const Options& options) {
-  Plan plan;
-  if (options.shape.empty()) {
-    const std::string data = CUFLASH_SOURCE_DIR "/bench/data";
-    plan.source.kind = harness::InputKind::kReal;
-    plan.source.directory = options.input.empty() ? data : options.input;
-    DType dtype = DType::kF16;
-    parse_dtype(options.dtype, dtype);
-    plan.verified = harness::real_problem(plan.source.directory, dtype, options.causal);
-  } else {
-    plan.verified = shape_problem(options.shape, options);
-  }
-  if (!kSimt) {
-    plan.timed = options.shape.empty() ? shape_problem(kTimedShape, options) : plan.verified;
-  }
-  return plan;
-}
-
-std::vector<const Stage*> chosen_stages(const std::string& name) {
-  if (name.empty()) return stages();
-  if (const Stage* stage = find_stage(name)) return {stage};
-  std::string names;
-  for (const Stage* stage : stages()) names += std::string(" ") + stage->name;
-  throw std::runtime_error("there is no stage '" + name + "'; there are:" + names);
-}
-
-void set_schedule(const std::string& text) {
-  if (text.empty()) return;
-#ifdef CUFLASH_SIMT
-  simt::Schedule schedule;
-  if (!simt::parse_schedule(text, schedule)) {
-    throw std::runtime_error("'" + text + "' is not a schedule: inorder, reversed or random:SEED");
-  }
-  simt::set_schedule(schedule);
-#else
-  throw std::runtime_error("--schedule is for the CPU machine; a GPU orders its threads itself");
-#endif
-}
-
 bool machine_counts() {
 #ifdef CUFLASH_SIMT
   return simt::counts_accesses();
@@ -128,12 +41,22 @@ bool machine_counts() {
 #endif
 }
 
+std::string inputs_text(const harness::Case& c) {
+  std::string text = c.source.kind == harness::InputKind::kReal ? "real activations"
+                     : c.source.kind == harness::InputKind::kGaussian
+                         ? "random inputs"
+                         : std::string(input_name(c.source.kind)) + " inputs";
+  if (c.options.layout != harness::Layout::kBHSD) {
+    text += std::string(", layout ") + layout_name(c.options.layout);
+  }
+  return text;
+}
+
 void print_head(Pass pass, const Plan& plan) {
-  const bool real = plan.source.kind == harness::InputKind::kReal;
-  fmt::print(
-      "\n{} · {} · {}{}\n", pass == Pass::kForward ? "Forward" : "Backward",
-      problem_name(plan.verified), real ? "real activations" : "random inputs",
-      plan.timed && real ? " · timed on " + problem_name(*plan.timed) + ", random inputs" : "");
+  const bool other = plan.timed && plan.verified.source.kind != harness::InputKind::kGaussian;
+  fmt::print("\n{} · {} · {}{}\n", pass == Pass::kForward ? "Forward" : "Backward",
+             problem_name(plan.verified.problem), inputs_text(plan.verified),
+             other ? " · timed on " + problem_name(*plan.timed) + ", random inputs" : "");
   if (kSimt && !machine_counts()) {
     fmt::print(
         "This build checks results but counts no accesses: that takes g++ 12 or newer and "
@@ -166,35 +89,105 @@ void print_foot(const std::vector<Row>& rows, const std::string& stage) {
   }
 }
 
-int run(const Options& options, const Provenance& provenance) {
+bool all_ok(const std::vector<Row>& rows) {
+  return std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.failure.empty(); });
+}
+
+// ---- The views: each prints itself and says whether all was well -------------------------------
+
+// The table of the stages. `after` prints what follows the rows of a pass.
+template <class After>
+std::vector<Row> print_tables(const Options& options, const std::vector<const Stage*>& chosen,
+                              const Plan& plan, After after) {
+  std::vector<Row> all;
+  for (const Pass pass : passes_of(options)) {
+    std::vector<Row> rows;
+    for (const Stage* stage : chosen) rows.push_back(measure(*stage, pass, plan));
+    print_head(pass, plan);
+    fmt::print("{}{}", table_text(rows, plan), failures_text(rows));
+    after(rows);
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+  return all;
+}
+
+bool table_view(const Options& options, const Provenance& provenance) {
+  const Plan plan = make_plan(options);
+  const auto chosen =
+      options.stage.empty() ? stages() : std::vector<const Stage*>{&stage_of(options.stage)};
+  const auto rows = print_tables(options, chosen, plan, [](const std::vector<Row>&) {});
+  print_foot(rows, options.stage);
+  if (!options.json.empty()) write_json(options.json, provenance, rows, plan);
+  return all_ok(rows);
+}
+
+bool compare_view(const Options& options, const Provenance& provenance) {
+  const Plan plan = make_plan(options);
+  const std::vector<const Stage*> chosen = {&stage_of(options.compare[0]),
+                                            &stage_of(options.compare[1])};
+  const auto rows = print_tables(options, chosen, plan, [&](const std::vector<Row>& pair) {
+    if (!pair[0].skipped.empty() || !pair[1].skipped.empty()) return;
+    fmt::print("\n{}", comparison_text(pair[0], pair[1], plan));
+  });
+  if (!options.json.empty()) write_json(options.json, provenance, rows, plan);
+  return all_ok(rows);
+}
+
+// The passes that are asked for and that the stage has.
+std::vector<Pass> passes_of(const Options& options, const Stage& stage) {
+  auto passes = passes_of(options);
+  if (stage.backward == nullptr) {
+    passes.erase(std::remove(passes.begin(), passes.end(), Pass::kBackward), passes.end());
+  }
+  if (passes.empty()) throw std::runtime_error(std::string(stage.name) + " has no backward pass");
+  return passes;
+}
+
+bool annotate_view(const Options& options) {
+  const Stage& stage = stage_of(options.annotate);
+  const Plan plan = make_plan(options);
+  for (const Pass pass : passes_of(options, stage)) {
+    const Observed observed = observe(stage, pass, plan.verified);
+    print_head(pass, plan);
+    fmt::print("{}{}", memory_map_text(observed.maps), annotated_sources(observed.lines));
+  }
+  fmt::print("\n{}", annotation_legend());
+  return true;
+}
+
+bool map_view(const Options& options) {
+  const Stage& stage = stage_of(options.map);
+  for (const Pass pass : passes_of(options, stage)) {
+    std::string last;
+    for (const DType dtype : {DType::kF32, DType::kF16}) {
+      if (!stage.dtypes.has(dtype)) continue;
+      const Plan plan = make_plan(options, dtype);
+      if (case_name(plan.verified) == last) continue;  // The options name a dtype.
+      last = case_name(plan.verified);
+      const auto maps = observe(stage, pass, plan.verified).maps;
+      print_head(pass, plan);
+      fmt::print("{}", memory_map_text(maps));
+    }
+  }
+  return true;
+}
+
+bool run(const Options& options, const Provenance& provenance) {
   if (options.list) {
     list_stages();
-    return 0;
+    return true;
   }
-  const auto chosen = chosen_stages(options.stage);
-  set_schedule(options.schedule);
+  set_up_machine(options);
   if (current_device().compute_capability == 0) {
     throw std::runtime_error(
         "there is no CUDA device here. The CPU machine needs none: cmake --preset simt && "
         "cmake --build --preset simt --target ladder && build/simt/bin/ladder");
   }
-  const Plan plan = make_plan(options);
-
   fmt::print("CuFlash Ladder on {}\n", kSimt ? "the CPU machine" : provenance.device);
-  std::vector<Row> all;
-  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-    if (options.pass != "both" && options.pass != pass_name(pass)) continue;
-    std::vector<Row> rows;
-    for (const Stage* stage : chosen) rows.push_back(measure(*stage, pass, plan));
-    print_head(pass, plan);
-    fmt::print("{}{}", table_text(rows, plan), failures_text(rows));
-    all.insert(all.end(), rows.begin(), rows.end());
-  }
-  print_foot(all, options.stage);
-  if (!options.json.empty()) write_json(options.json, provenance, all, plan);
-  return std::all_of(all.begin(), all.end(), [](const Row& row) { return row.failure.empty(); })
-             ? 0
-             : 1;
+  if (!options.annotate.empty()) return annotate_view(options);
+  if (!options.map.empty()) return map_view(options);
+  if (!options.compare.empty()) return compare_view(options, provenance);
+  return table_view(options, provenance);
 }
 
 }  // namespace
@@ -207,7 +200,7 @@ int main(int argc, char** argv) {
   cuflash::bench::declare(app, options);
   CLI11_PARSE(app, argc, argv);
   try {
-    return cuflash::bench::run(options, cuflash::bench::provenance(argc, argv));
+    return cuflash::bench::run(options, cuflash::bench::provenance(argc, argv)) ? 0 : 1;
   } catch (const std::exception& error) {
     fmt::print(stderr, "ladder: {}\n", error.what());
     return 1;

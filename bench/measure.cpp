@@ -3,9 +3,8 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <memory>
 
-#include "harness/verify.h"
+#include "harness/trial.h"
 #include "progress.h"
 #include "timing.h"
 
@@ -16,47 +15,17 @@ std::string busy(const char* verb, const Stage& stage, Pass pass, const Problem&
   return fmt::format("{} {}, {} of {}", verb, stage.name, pass_name(pass), problem_name(problem));
 }
 
-// What the CPU machine found wrong since the last call.
-std::string take_findings() {
-  std::string text;
-#ifdef CUFLASH_SIMT
-  for (const simt::Finding& finding : simt::take_findings()) text += finding.message + "\n";
-#endif
-  return text;
-}
-
 void verify_row(Row& row, const Plan& plan) {
-  const Progress progress(busy("verifying", *row.stage, row.pass, plan.verified));
-  const auto want = harness::expected(row.pass, plan.verified, plan.source);
-#ifdef CUFLASH_SIMT
-  simt::reset_counts();
-#endif
-  const auto got = harness::run(*row.stage, row.pass, plan.verified, want->inputs);
-  const auto verdict = verify(got, *want);
-  row.failure = verdict.failures();
-  row.error = verdict.worst().error;
-  row.limit = verdict.worst().limit;
-#ifdef CUFLASH_SIMT
-  row.predicted = harness::predicted_traffic(*row.stage, row.pass, plan.verified);
-  if (!simt::counts_accesses()) return;
-  const simt::Counts counts = simt::counts();
-  row.counted = {counts.global_read_bytes, counts.global_write_bytes, counts.bank_conflicts};
-#endif
-}
-
-// Inputs for timing: any will do that are finite and not zero. Kept for the next stage.
-const harness::Inputs& timing_inputs(Pass pass, const Problem& problem) {
-  static std::string last;
-  static harness::Inputs inputs;
-  const std::string name = pass_name(pass) + problem_name(problem);
-  if (name == last) return inputs;
-  inputs = harness::make_inputs(problem, {});
-  if (pass == Pass::kBackward) {
-    inputs.o = inputs.q;  // Any O will do, and an LSE that makes P about 1 / seq_kv.
-    inputs.lse.assign(inputs.q.size() / problem.head_dim, std::log(float(problem.seq_kv)) + 0.5f);
-  }
-  last = name;
-  return inputs;
+  const Progress progress(busy("verifying", *row.stage, row.pass, plan.verified.problem));
+  const auto trial = try_stage(*row.stage, row.pass, plan.verified, harness::Runs::kOneUnlessFound);
+  const harness::Run& run = trial.runs.front();
+  row.failure = trial.failures();
+  row.counted = run.counts;
+  row.shared_bytes = run.shared_bytes;
+  row.predicted = harness::predicted_traffic(*row.stage, row.pass, plan.verified.problem);
+  if (run.verdict.checks.empty()) return;
+  row.error = run.verdict.worst().error;
+  row.limit = run.verdict.worst().limit;
 }
 
 void time_row(Row& row, const Problem& problem) {
@@ -69,7 +38,8 @@ void time_row(Row& row, const Problem& problem) {
   try {
     harness::CallOptions options;
     options.guards = false;
-    harness::Call call(*row.stage, row.pass, problem, timing_inputs(row.pass, problem), options);
+    harness::Call call(*row.stage, row.pass, problem, unchecked_inputs(row.pass, {problem, {}, {}}),
+                       options);
     row.ms = median_ms(call);
   } catch (const harness::CudaError& error) {
     if (error.code() != cudaErrorMemoryAllocation) throw;
@@ -83,7 +53,7 @@ Row measure(const Stage& stage, Pass pass, const Plan& plan) {
   Row row;
   row.stage = &stage;
   row.pass = pass;
-  const Support support = supports(stage, pass, plan.verified, current_device());
+  const Support support = supports(stage, pass, plan.verified.problem, current_device());
   if (!support) {
     row.skipped = support.reason;
     return row;
@@ -94,7 +64,6 @@ Row measure(const Stage& stage, Pass pass, const Plan& plan) {
   } catch (const std::exception& error) {
     row.failure += std::string(error.what()) + "\n";
   }
-  row.failure += take_findings();
   row.ok = row.failure.empty();
   return row;
 }
@@ -102,6 +71,21 @@ Row measure(const Stage& stage, Pass pass, const Plan& plan) {
 std::size_t extra_bytes(const Stage& stage, Pass pass, const Problem& p) {
   return stage.workspace_bytes(pass, p) +
          sizeof(float) * std::size_t(p.batch) * p.heads_q * p.seq_q;
+}
+
+const harness::Inputs& unchecked_inputs(Pass pass, const harness::Case& c) {
+  static std::string last;
+  static harness::Inputs inputs;
+  const std::string name = pass_name(pass) + case_name(c) + c.source.directory;
+  if (name == last) return inputs;
+  inputs = harness::make_inputs(c.problem, c.source);
+  if (pass == Pass::kBackward) {
+    inputs.o = inputs.q;  // Any O will do, and an LSE that makes P about 1 / seq_kv.
+    const float lse = std::log(static_cast<float>(c.problem.seq_kv)) + 0.5f;
+    inputs.lse.assign(inputs.q.size() / c.problem.head_dim, lse);
+  }
+  last = name;
+  return inputs;
 }
 
 double tflops(Pass pass, const Problem& problem, double ms) {

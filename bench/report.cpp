@@ -32,10 +32,6 @@ std::vector<Column> columns(bool timed) {
   return all;
 }
 
-std::string human_ms(double ms) {
-  return ms < 1. ? fmt::format("{:.1f} µs", ms * 1e3) : fmt::format("{:.2f} ms", ms);
-}
-
 // Adds the cells of what was counted. `previous` is the traffic of the row above, 0 if unknown.
 void add_counts(const Row& row, double& previous, std::vector<std::string>& cells) {
   const auto predicted =
@@ -48,9 +44,9 @@ void add_counts(const Row& row, double& previous, std::vector<std::string>& cell
     previous = 0.;
     return;
   }
-  const double bytes = double(row.counted->read_bytes + row.counted->write_bytes);
-  cells.insert(cells.end(), {human_bytes(double(row.counted->read_bytes)),
-                             human_bytes(double(row.counted->write_bytes)), predicted,
+  const double bytes = double(row.counted->global_read_bytes + row.counted->global_write_bytes);
+  cells.insert(cells.end(), {human_bytes(double(row.counted->global_read_bytes)),
+                             human_bytes(double(row.counted->global_write_bytes)), predicted,
                              previous > 0. ? times(bytes / previous) : kNone,
                              human_count(double(row.counted->bank_conflicts))});
   previous = bytes;
@@ -89,8 +85,10 @@ nlohmann::ordered_json json_verified(const Row& row, const Problem& problem) {
   }
   json["extra_bytes"] = extra_bytes(*row.stage, row.pass, problem);
   if (row.counted) {
-    json["requested_read_bytes"] = row.counted->read_bytes;
-    json["requested_write_bytes"] = row.counted->write_bytes;
+    json["requested_read_bytes"] = row.counted->global_read_bytes;
+    json["requested_write_bytes"] = row.counted->global_write_bytes;
+    json["bank_conflicts"] = row.counted->bank_conflicts;
+    json["shared_bytes"] = row.shared_bytes;
   }
   return json;
 }
@@ -117,7 +115,7 @@ std::string table_text(const std::vector<Row>& rows, const Plan& plan) {
       table.add_sentence(row.stage->name, "skipped: " + row.skipped);
       continue;
     }
-    const Problem& shown = plan.timed ? *plan.timed : plan.verified;
+    const Problem& shown = plan.timed ? *plan.timed : plan.verified.problem;
     std::vector<std::string> cells = {
         row.stage->name, row.stage->teaches, verdict(row),
         human_bytes(double(extra_bytes(*row.stage, row.pass, shown)))};
@@ -150,7 +148,7 @@ void write_json(const std::string& path, const Provenance& p, const std::vector<
                         {"command", p.command}, {"date", p.date}};
   json["rows"] = nlohmann::ordered_json::array();
   for (const Row& row : rows) {
-    json["rows"].push_back(json_verified(row, plan.verified));
+    json["rows"].push_back(json_verified(row, plan.verified.problem));
     if (plan.timed && row.skipped.empty()) json["rows"].push_back(json_timed(row, *plan.timed));
   }
   std::ofstream file(path);

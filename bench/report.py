@@ -29,6 +29,14 @@ def decimal_bytes(count):
         count /= 1000
 
 
+def decimal_count(count):
+    """31744 -> '31.7k', as the ladder prints."""
+    for unit in ("", "k", "M", "G"):
+        if count < 999.5 or unit == "G":
+            return f"{count:.3g}{unit}"
+        count /= 1000
+
+
 COLUMNS = [
     ("stage", "stage", str),
     ("pass", "pass", str),
@@ -38,6 +46,8 @@ COLUMNS = [
     ("extra memory", "extra_bytes", decimal_bytes),
     ("requested reads", "requested_read_bytes", decimal_bytes),
     ("requested writes", "requested_write_bytes", decimal_bytes),
+    ("bank conflicts", "bank_conflicts", decimal_count),
+    ("shared memory", "shared_bytes", decimal_bytes),
     ("time", "ms", lambda value: f"{value:.3g} ms" if value < 100 else f"{value:.0f} ms"),
     ("sectors read", "global_read_sectors", str),
     ("sectors written", "global_write_sectors", str),

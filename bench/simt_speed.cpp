@@ -66,6 +66,6 @@ int main() {
   measure("shared memory, two barriers a tile",
           [&] { cuflash::run_read_tiles(floats, out, kBlocks, kRounds / 32); });
   const auto findings = cuflash::simt::take_findings();
-  for (const auto& finding : findings) std::fputs(finding.message.c_str(), stderr);
+  for (const auto& finding : findings) std::fputs(finding.message().c_str(), stderr);
   return findings.empty() ? 0 : 1;
 }

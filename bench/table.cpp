@@ -27,11 +27,6 @@ std::string trim_right(std::string line) {
   return line + '\n';
 }
 
-// Three digits: 3.55, 35.5, 355.
-std::string three_digits(double value) {
-  return fmt::format("{:.{}f}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
-}
-
 }  // namespace
 
 std::vector<std::string> wrap(const std::string& text, std::size_t width) {
@@ -109,6 +104,10 @@ std::string Table::text(std::size_t width) const {
   return out;
 }
 
+std::string three_digits(double value) {
+  return fmt::format("{:.{}f}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
+}
+
 std::string human_bytes(double bytes) {
   if (bytes < 999.5) return fmt::format("{:.0f} B", bytes);
   const char* units[] = {"kB", "MB", "GB", "TB"};
@@ -123,6 +122,10 @@ std::string human_count(double count) {
   std::size_t unit = 0;
   for (count /= 1e3; count >= 999.5 && unit < 3; ++unit) count /= 1e3;
   return three_digits(count) + units[unit];
+}
+
+std::string human_ms(double ms) {
+  return ms < 1. ? fmt::format("{:.1f} µs", ms * 1e3) : fmt::format("{:.2f} ms", ms);
 }
 
 }  // namespace cuflash::bench

@@ -35,10 +35,14 @@ class Table {
 // Breaks a text at spaces into lines of at most `width` characters.
 std::vector<std::string> wrap(const std::string& text, std::size_t width);
 
+// "3.55", "35.5", "355".
+std::string three_digits(double value);
 // "512 B", "3.55 MB", "1.07 GB": three digits and a decimal unit.
 std::string human_bytes(double bytes);
 // "0", "31.7k", "2.10M".
 std::string human_count(double count);
+// "81.3 µs", "12.40 ms".
+std::string human_ms(double ms);
 
 }  // namespace cuflash::bench
 

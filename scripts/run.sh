@@ -12,10 +12,16 @@ Runs every stage on a real input, checks each against the reference, and prints 
 Installs what is missing through apt, builds only what it needs. Where there is an NVIDIA GPU
 and nvcc, it uses them; elsewhere the kernels run on the CPU machine (common/simt).
 
-The options are the ladder's own. For example:
+  --diff A B    the lines of the kernels that change from stage A to stage B, then what that step
+                buys, as the ladder's --compare shows it
+
+All other options are the ladder's own; those of the CPU machine run there even where a GPU is. For
+example:
   scripts/run.sh --list
   scripts/run.sh --stage 01 --pass backward --causal
   scripts/run.sh --shape b2_h4x1_q77k131_d64 --dtype bf16
+  scripts/run.sh --annotate 02
+  scripts/run.sh --diff 01 02
 END
   local ladder
   for ladder in build/release/bin/ladder build/simt/bin/ladder; do
@@ -30,10 +36,42 @@ END
 
 [[ ${1:-} != -h && ${1:-} != --help ]] || usage
 
+# diff_file A B FILE: how FILE changes from stage A to stage B, but for the name of its namespace.
+diff_file() {
+  local old=stages/$1/$3 new=stages/$2/$3 find='s/^namespace \(cuflash::[a-z0-9_]*\) {$/\1/p' before changes
+  [[ -e $old && -e $new ]] || return 0
+  before=$(sed "s/\b$(sed -n "$find" "$old")\b/$(sed -n "$find" "$new")/" "$old")
+  diff --color=auto -u --label "$old" --label "$new" <(printf '%s\n' "$before") "$new" || true
+  changes=$(diff <(printf '%s\n' "$before") "$new" || true)
+  printf '\n%s: %s lines removed, %s added\n\n' "$3" \
+    "$(grep -c '^<' <<<"$changes" || true)" "$(grep -c '^>' <<<"$changes" || true)"
+}
+
+arguments=()
+preset_of_gpu=release
+while (($#)); do
+  case $1 in
+    --diff)
+      (($# > 2)) || die "--diff needs two stages, by number or name."
+      old=$(stage_named "$2")
+      new=$(stage_named "$3")
+      for file in kernel.cuh kernel_bwd.cuh; do diff_file "$old" "$new" "$file"; done
+      arguments+=(--compare "$old" "$new")
+      shift 2
+      ;;
+    --annotate | --annotate=* | --map | --map=* | --schedule | --schedule=* | --block | --block=*)
+      preset_of_gpu=simt
+      arguments+=("$1")
+      ;;
+    *) arguments+=("$1") ;;
+  esac
+  shift
+done
+
 preset=simt
 if has_gpu; then
   if has_nvcc; then
-    preset=release
+    preset=$preset_of_gpu
   else
     say "There is a GPU here but no nvcc: running on the CPU machine. Install the CUDA toolkit to use it."
   fi
@@ -43,4 +81,4 @@ need "${PACKAGES_RUN[@]}"
 [[ $preset == release ]] || need "${PACKAGES_SIMT[@]}"
 need_versions
 build "$preset" ladder
-exec "build/$preset/bin/ladder" "$@"
+exec "build/$preset/bin/ladder" "${arguments[@]}"

@@ -33,7 +33,7 @@ struct Inputs {
 struct InputSource {
   InputKind kind = InputKind::kGaussian;
   std::uint64_t seed = 1;
-  std::string directory;  // of q.npy, k.npy, v.npy, for kReal
+  std::string directory = CUFLASH_SOURCE_DIR "/bench/data";  // of q.npy, k.npy, v.npy, for kReal
 };
 
 // Groups of heads (a KV head and its query heads) repeat in large problems, so that the oracle need

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <sstream>
 
@@ -81,6 +82,21 @@ Verdict verify(const Outputs& outputs, const Expected& expected) {
     if (got != outputs.tensors.end()) verdict.checks.push_back(compare(got->second, tensor));
   }
   return verdict;
+}
+
+std::string first_difference(const Outputs& a, const Outputs& b) {
+  for (const auto& [name, values] : a.tensors) {
+    const auto other = b.tensors.find(name);
+    if (other == b.tensors.end()) continue;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (std::memcmp(&values[i], &other->second[i], sizeof(float)) == 0) continue;
+      std::ostringstream text;
+      text << name << " differs at element " << i << ": " << values[i] << " and "
+           << other->second[i];
+      return text.str();
+    }
+  }
+  return "";
 }
 
 }  // namespace cuflash::harness

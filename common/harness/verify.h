@@ -33,6 +33,10 @@ struct Verdict {
 
 Verdict verify(const Outputs& outputs, const Expected& expected);
 
+// Compares the tensors that both hold, bit for bit: a NaN equals itself, and -0 is not 0. "O
+// differs at element 5: 1 and 2", or nothing where they are the same.
+std::string first_difference(const Outputs& a, const Outputs& b);
+
 }  // namespace cuflash::harness
 
 #endif  // CUFLASH_HARNESS_VERIFY_H_

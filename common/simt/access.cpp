@@ -60,8 +60,10 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
       check_cells(self, *region, address, size, site);
     } else {
       report(FindingKind::kOutOfBounds, region, shared_.explain_outside(address, size));
-      // A write there would hit what the host keeps in thread-local memory.
-      if (sites[site].kind != AccessKind::kRead) kill_launch(self);
+      // A write outside would hit what the host keeps in thread-local memory.
+      if (sites[site].kind != AccessKind::kRead && !shared_.is_padding(address, size)) {
+        kill_launch(self);
+      }
     }
   } else if (!is_mapped(address)) {
     report(FindingKind::kNullPointer, nullptr,

@@ -48,18 +48,30 @@ cudaError_t Core::check_limits(const Launch& launch) {
   return cudaSuccess;
 }
 
+void Core::note_launch(const Launch& launch) {
+  ++launches_;
+  if (launch.shared.num_fields == 0) return;
+  const auto known = std::find_if(layouts_.begin(), layouts_.end(),
+                                  [&](const auto& l) { return l.first == launch.kernel; });
+  if (known == layouts_.end()) {
+    layouts_.emplace_back(launch.kernel, launch.shared);
+  } else {
+    known->second = launch.shared;
+  }
+}
+
 cudaError_t Core::run(const Launch& launch) {
   const std::lock_guard<std::mutex> lock(mutex);
   const cudaError_t refused = check_limits(launch);
   if (refused != cudaSuccess) return refused;
-  ++trace.totals.launches;
   launch_ = &launch;
+  note_launch(launch);
   launch_start_ = next_moment();
   blocks_run_.clear();
   mapped_pages_.clear();
   killed_ = false;
   exception_ = nullptr;
-  shared_.begin_launch(launch.shared.bytes);
+  shared_.begin_launch(launch.shared);
   random_.seed(schedule.seed);
 
   num_threads_ = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);
@@ -103,6 +115,7 @@ void Core::run_block(std::uint64_t linear_block) {
                  n / launch.block.x / launch.block.y};
     thread.state = Thread::State::kReady;
     thread.trace.clear();
+    thread.tiles.clear();
     thread.last_event = last_barrier_;
     std::fill_n(thread.synced, 32, Stamp{0});
     thread.fiber.prepare(t, &Core::thread_entry);

@@ -7,6 +7,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <unordered_set>
@@ -22,6 +23,13 @@ namespace cuflash::simt {
 
 // Limits of the modelled device, that of compute capability 8.0.
 constexpr unsigned kMaxThreadsPerBlock = 1024;
+
+// From this moment on a thread works on this tile.
+struct TileMark {
+  Stamp since;
+  const char* name;
+  int number;
+};
 
 // One CUDA thread of the running block. It runs on the stack of the same index.
 struct Thread {
@@ -41,6 +49,8 @@ struct Thread {
   Stamp last_event = 0;
   // synced[l]: what lane l of the same warp did before this moment happened before what comes now.
   Stamp synced[32] = {};
+  // Its tiles: the one that it was in at the last barrier, and all since. A race is no older.
+  std::vector<TileMark> tiles;
 
   int lane() const { return index % 32; }
   int warp() const { return index / 32; }
@@ -50,14 +60,20 @@ struct Thread {
 class Findings {
  public:
   using Key = std::vector<std::uint64_t>;
-  // Counts one more of `key`; true if it is the first, which then must be described.
-  bool count(FindingKind kind, const Key& key);
+  // Counts one more of `key`. True if it is the first or tells more (by `weight`) than the one that
+  // was described: then describe() must follow.
+  bool count(FindingKind kind, const Key& key, int weight = 0);
   void describe(Finding finding);
   std::vector<Finding> take();
 
  private:
-  std::map<std::pair<FindingKind, Key>, std::size_t> known_;
+  struct Known {
+    std::size_t place;  // in the list
+    int weight;
+  };
+  std::map<std::pair<FindingKind, Key>, Known> known_;
   std::vector<Finding> list_;
+  std::size_t last_counted_ = 0;
 };
 
 class Core {
@@ -68,6 +84,7 @@ class Core {
   // Called by running threads.
   void barrier(Thread& self, std::uintptr_t return_address);
   std::uint64_t warp_call(Thread& self, const WarpCall& call, std::uintptr_t return_address);
+  void mark_tile(Thread& self, const char* name, int number);
   void access(std::size_t thread, std::uintptr_t address, std::size_t size, AccessKind kind,
               std::uintptr_t return_address);
   Thread& thread(std::size_t index) { return threads_[index]; }
@@ -75,17 +92,24 @@ class Core {
   const Launch* launch() const { return launch_; }
   uint3 block_index() const { return block_index_; }
 
+  // Called by the host.
+  void reset_counts();
+  Counts counts() const;
+  std::vector<SharedMap> shared_maps();
+
   GlobalMemory global;
   Sites sites;
   Trace trace{sites};
   Findings findings;
   Schedule schedule;
+  std::optional<BlockIndex> only_block;  // whose findings are kept
   // Guards all of the above and below: one launch, allocation, copy or question at a time.
   std::mutex mutex;
 
  private:
   // block.cpp: scheduling
   cudaError_t check_limits(const Launch& launch);
+  void note_launch(const Launch& launch);
   void run_block(std::uint64_t linear_block);
   void suspend(Thread& thread, Thread::State state, std::uintptr_t return_address);
   void release_barrier();
@@ -120,19 +144,37 @@ class Core {
   bool readers_suffice(const Thread& self, const Cell& cell, Stamp now) const;
   bool is_mapped(std::uintptr_t address);
 
-  // report.cpp: findings in words
+  // An access that a report names.
+  struct NamedAccess {
+    int thread;
+    std::uint64_t block;
+    int site;
+    const TileMark* tile;  // null if unknown
+  };
+
+  // race.cpp: races in words
   void report_race(const Thread& self, const Region& region, std::uintptr_t address, Stamp earlier,
                    std::uint16_t site);
+  NamedAccess named_access(Stamp stamp) const;
+  static int distance(const NamedAccess& a, const NamedAccess& b);
+  bool comes_first(const NamedAccess& earlier, const NamedAccess& later) const;
+  std::string explain_race(const NamedAccess& first, const NamedAccess& second) const;
+
+  // report.cpp: findings in words
   void report_access(FindingKind kind, const Thread& self, const Region* region,
                      std::uintptr_t address, std::uint16_t site, const std::string& what);
   void report_block(FindingKind kind, std::uintptr_t where, const std::string& title,
                     const std::string& body);
+  bool keeps(std::uint64_t block) const;
+  void describe(FindingKind kind, const std::string& title, const std::string& array,
+                const std::string& location, const std::string& text);
   std::string array_name(const Region* region, std::uintptr_t address) const;
+  std::uintptr_t array_begin(const Region* region, std::uintptr_t address) const;
   std::string element_name(const Region* region, std::uintptr_t address, std::size_t size) const;
-  std::string describe_access(int thread, std::uint64_t block, int site) const;
-  std::string heading(const std::string& title, const std::string& element);
+  std::string access_lines(const std::vector<NamedAccess>& accesses) const;
+  std::string who(const NamedAccess& access) const;
   std::uint64_t block_of(Stamp stamp) const;
-  const std::string& kernel_name();
+  const std::string& kernel_name(std::uintptr_t kernel);
 
   StackPool stacks_;
   SharedMemory shared_;
@@ -148,6 +190,9 @@ class Core {
   bool killed_ = false;
   std::exception_ptr exception_;
   std::map<std::uintptr_t, std::string> kernel_names_;
+  // Since reset_counts(): launches, and the tables of kernels in order of their first launch.
+  std::uint64_t launches_ = 0;
+  std::vector<std::pair<std::uintptr_t, SharedLayout>> layouts_;
   std::unordered_set<std::uintptr_t> mapped_pages_;
 
   // Moments are stamps of thread 0 and site 0. Every launch, block, barrier and warp-wide event

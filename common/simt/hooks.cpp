@@ -58,7 +58,10 @@ int lane_id() noexcept { return running_thread()->lane(); }
 
 }  // namespace cuflash::simt
 
-void cuflash::mark_tile(const char*, int) {}
+void cuflash::mark_tile(const char* name, int number) {
+  simt::Thread* const self = simt::running_thread();
+  if (self != nullptr) simt::core.mark_tile(*self, name, number);
+}
 
 using cuflash::simt::AccessKind;
 using cuflash::simt::trace_access;

@@ -1,6 +1,7 @@
 // The front door.
 #include "simt/machine.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 
@@ -14,11 +15,36 @@ using Lock = std::lock_guard<std::mutex>;
 // A program that never asks for its findings still hears of them.
 struct PrintAtExit {
   ~PrintAtExit() {
-    for (const Finding& finding : take_findings()) std::fputs(finding.message.c_str(), stderr);
+    for (const Finding& finding : take_findings()) std::fputs(finding.message().c_str(), stderr);
   }
 } print_at_exit;
 
 }  // namespace
+
+Counts Core::counts() const {
+  Counts counts = trace.totals();
+  counts.launches = launches_;
+  return counts;
+}
+
+void Core::reset_counts() {
+  trace.reset();
+  launches_ = 0;
+  layouts_.clear();
+}
+
+std::vector<SharedMap> Core::shared_maps() {
+  std::vector<SharedMap> maps;
+  for (const auto& [kernel, layout] : layouts_) {
+    SharedMap map{kernel_name(kernel), layout.bytes, {}};
+    std::for_each(layout.fields, layout.fields + layout.num_fields, [&](const SharedField& field) {
+      map.arrays.push_back({field.name, field.offset, field.element_bytes,
+                            std::vector<int>(field.extents, field.extents + field.rank)});
+    });
+    maps.push_back(std::move(map));
+  }
+  return maps;
+}
 
 bool parse_schedule(const std::string& text, Schedule& schedule) {
   if (text == "inorder") {
@@ -52,23 +78,32 @@ std::string schedule_name(const Schedule& schedule) {
 
 Counts counts() {
   const Lock lock(core.mutex);
-  return core.trace.totals;
+  return core.counts();
+}
+
+std::vector<LineCounts> line_counts() {
+  const Lock lock(core.mutex);
+  return core.trace.by_line();
 }
 
 void reset_counts() {
   const Lock lock(core.mutex);
-  core.trace.totals = {};
+  core.reset_counts();
+}
+
+std::vector<SharedMap> shared_maps() {
+  const Lock lock(core.mutex);
+  return core.shared_maps();
 }
 
 std::vector<Finding> take_findings() {
   const Lock lock(core.mutex);
-  std::vector<Finding> findings = core.findings.take();
-  for (Finding& finding : findings) {
-    if (finding.count > 1) {
-      finding.message += "  " + std::to_string(finding.count - 1) + " more like it.\n";
-    }
-  }
-  return findings;
+  return core.findings.take();
+}
+
+void report_only_block(const std::optional<BlockIndex>& block) {
+  const Lock lock(core.mutex);
+  core.only_block = block;
 }
 
 void set_schedule(const Schedule& schedule) {

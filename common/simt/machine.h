@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,20 +62,65 @@ enum class FindingKind {
 /// One fault, with all that is like it folded in.
 struct Finding {
   FindingKind kind;
+  std::string title;        ///< "RACE in shared memory"
   std::string kernel;       ///< the kernel's name, demangled
+  std::string place;        ///< "block (3,0,0)"; empty if no block ran
   std::string array;        ///< the array or allocation, where known
   std::string location;     ///< file:line of the access
-  std::string message;      ///< several lines of text: what, who, where, why it is wrong
-  std::uint64_t count = 1;  ///< how many like it
+  std::string text;         ///< the lines under the heading: element, who, where, why it is wrong
+  std::uint64_t count = 1;  ///< how many like it, itself included
+
+  /// Heading and text: several lines.
+  std::string message() const;
 };
 
 /// Counts since the last reset_counts().
 Counts counts();
-/// Sets all counts to zero.
+/// Sets all counts to zero, and forgets the shared_maps().
 void reset_counts();
+
+/// What one line of a kernel's source asked for since reset_counts(), of one memory and one kind.
+/// Over all lines it adds up to counts(), where an atomic operation is a read as well.
+struct LineCounts {
+  std::string file;  ///< full path; empty if unknown
+  int line = 0;
+  bool shared = false;
+  bool write = false;            ///< atomic operations are writes
+  std::uint64_t requests = 0;    ///< warp instructions
+  std::uint64_t bytes = 0;       ///< requested
+  std::uint64_t sectors = 0;     ///< of global memory
+  std::uint64_t wavefronts = 0;  ///< of shared memory
+  std::uint64_t conflicts = 0;   ///< of shared memory: wavefronts beyond the fewest possible
+};
+/// Sorted by file and line.
+std::vector<LineCounts> line_counts();
+
+/// An array in dynamic shared memory. A scalar has no extents.
+struct SharedArray {
+  std::string name;
+  std::size_t offset, element_bytes;
+  std::vector<int> extents;
+};
+/// The dynamic shared memory of a kernel, as the table in its launch says.
+struct SharedMap {
+  std::string kernel;
+  std::size_t bytes;
+  std::vector<SharedArray> arrays;
+};
+/// Of each kernel that was launched with such a table since reset_counts(), in order of the first
+/// launch; of a kernel launched with several, the last.
+std::vector<SharedMap> shared_maps();
 
 /// Takes the findings since the last call, the first of each kind and place in full.
 std::vector<Finding> take_findings();
+
+/// A block of a grid.
+struct BlockIndex {
+  unsigned x, y, z;
+};
+/// From now on keeps only findings in which this block has a part, and those of no block (a refused
+/// launch). Launches run whole all the same. nullopt: keeps all.
+void report_only_block(const std::optional<BlockIndex>& block);
 
 /// Sets the schedule of the launches to come.
 void set_schedule(const Schedule& schedule);

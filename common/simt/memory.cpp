@@ -105,8 +105,8 @@ Region* GlobalMemory::find_range(const void* pointer, std::size_t bytes) {
   return bytes <= region->bytes - (address - region->begin) ? region : nullptr;
 }
 
-void SharedMemory::begin_launch(std::size_t dynamic_bytes) {
-  dynamic_bytes_ = dynamic_bytes;
+void SharedMemory::begin_launch(const SharedLayout& dynamic) {
+  dynamic_ = dynamic;
   // Each host thread has its own.
   if (const auto begin = reinterpret_cast<std::uintptr_t>(shared_memory); begin != dynamic_begin_) {
     dynamic_begin_ = begin;
@@ -150,29 +150,53 @@ void SharedMemory::find_variables() {
   if (variables_.empty()) covered_.assign(region_.bytes, true);
 }
 
-bool SharedMemory::is_dynamic(std::uintptr_t address) const {
-  return address - dynamic_begin_ < kMaxSharedBytes;
+// The row of the table whose array holds the address, or lies next before it.
+const SharedField* SharedMemory::field(std::uintptr_t address) const {
+  const SharedField* found = nullptr;
+  if (!is_dynamic(address)) return found;
+  for (std::size_t i = 0; i < dynamic_.num_fields; ++i) {
+    const SharedField& field = dynamic_.fields[i];
+    if (field.offset > address - dynamic_begin_) break;
+    found = &field;
+  }
+  return found;
+}
+
+bool SharedMemory::is_padding(std::uintptr_t address, std::size_t size) const {
+  const std::size_t offset = address - dynamic_begin_;
+  const SharedField* const last = field(address + size - 1);
+  return last != nullptr && offset >= last->offset + last->bytes() &&
+         offset + size <= dynamic_.bytes;
 }
 
 bool SharedMemory::inside_variable(std::uintptr_t address, std::size_t size) {
   if (covered_.empty()) find_variables();
-  if (is_dynamic(address)) return address + size <= dynamic_begin_ + dynamic_bytes_;
+  if (is_dynamic(address)) {
+    return address + size <= dynamic_begin_ + dynamic_.bytes && !is_padding(address, size);
+  }
   const std::size_t offset = address - region_.begin;
   return offset + size <= covered_.size() && covered_[offset] && covered_[offset + size - 1];
 }
 
 std::string SharedMemory::explain_outside(std::uintptr_t address, std::size_t size) const {
   if (!is_dynamic(address)) return "It lies between the __shared__ variables, in none of them.";
-  return "It reaches " + std::to_string(address + size - dynamic_begin_ - dynamic_bytes_) +
-         " bytes past the end of the " + std::to_string(dynamic_bytes_) +
+  if (is_padding(address, size)) {
+    return "It lies in the padding between the arrays of dynamic shared memory.";
+  }
+  return "It reaches " + std::to_string(address + size - dynamic_begin_ - dynamic_.bytes) +
+         " bytes past the end of the " + std::to_string(dynamic_.bytes) +
          " bytes of dynamic shared memory that the launch asked for.";
 }
 
-SharedMemory::Variable SharedMemory::variable(std::uintptr_t address) const {
+SharedMemory::Array SharedMemory::array(std::uintptr_t address) const {
+  if (const SharedField* const named = field(address); named != nullptr) {
+    return {named->name, dynamic_begin_ + named->offset, named};
+  }
   const auto after =
       std::upper_bound(variables_.begin(), variables_.end(), address - region_.begin,
                        [](std::size_t wanted, const Variable& v) { return wanted < v.offset; });
-  return after == variables_.begin() ? Variable{"shared memory", 0} : *(after - 1);
+  if (after == variables_.begin()) return {"shared memory", region_.begin, nullptr};
+  return {(after - 1)->name, region_.begin + (after - 1)->offset, nullptr};
 }
 
 }  // namespace cuflash::simt

@@ -14,17 +14,13 @@
 #include <string>
 #include <vector>
 
-namespace cuflash {
-
-// Dynamic shared memory, the same array for all kernels: simt::kMaxSharedBytes, of which a launch
-// may use as much as it asked for.
-extern __shared__ __align__(128) unsigned char shared_memory[];
-
-}  // namespace cuflash
+#include "device/shared_memory.h"
 
 namespace cuflash::simt {
 
-constexpr std::size_t kMaxSharedBytes = 163 * 1024;  // of a block, on the modelled device
+// Dynamic shared memory of a block of the modelled device. cuflash::shared_memory is so large, and
+// a launch may use as much of it as it asked for.
+constexpr std::size_t kMaxSharedBytes = 163 * 1024;
 
 // When, by which thread and at which site a granule was accessed: epoch:38 | thread:10 | site:16.
 // Epochs count every barrier and warp-wide event of the process, so a later one is larger. 0 is
@@ -139,35 +135,41 @@ class GlobalMemory {
 // and its kernels has on the host thread that launches.
 class SharedMemory {
  public:
-  // A launch with so much dynamic shared memory begins on the calling host thread.
-  void begin_launch(std::size_t dynamic_bytes);
+  // A launch with this dynamic shared memory begins on the calling host thread.
+  void begin_launch(const SharedLayout& dynamic);
   Region& region() { return region_; }
 
   // Is every byte inside some variable? If not, why not, in a sentence.
   bool inside_variable(std::uintptr_t address, std::size_t size);
   std::string explain_outside(std::uintptr_t address, std::size_t size) const;
-  // The variable at the address, or next before it.
+  // Does the access lie wholly between two arrays of the launch's table?
+  bool is_padding(std::uintptr_t address, std::size_t size) const;
+  // The array at the address, or next before it: of the launch's table, or a variable.
+  struct Array {
+    std::string name;
+    std::uintptr_t begin;
+    const SharedField* field;  // null for a variable
+  };
+  Array array(std::uintptr_t address) const;
+
+ private:
   struct Variable {
     std::string name;
     std::size_t offset;  // within the region
   };
-  Variable variable(std::uintptr_t address) const;
-  // Its first address.
-  std::uintptr_t variable_begin(std::uintptr_t address) const {
-    return region_.begin + variable(address).offset;
-  }
-
- private:
   void find_region();
   void find_variables();
-  bool is_dynamic(std::uintptr_t address) const;
+  bool is_dynamic(std::uintptr_t address) const {
+    return address - dynamic_begin_ < kMaxSharedBytes;
+  }
+  const SharedField* field(std::uintptr_t address) const;
 
   Region region_;
   std::uintptr_t code_ = 0;  // an address inside the module
   std::vector<Variable> variables_;
   std::vector<bool> covered_;  // by byte of the region: is it in a variable?
   std::uintptr_t dynamic_begin_ = 0;
-  std::size_t dynamic_bytes_ = 0;
+  SharedLayout dynamic_;
 };
 
 }  // namespace cuflash::simt

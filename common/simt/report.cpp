@@ -15,9 +15,9 @@ std::string triple(const uint3& v) {
 const char* verb(AccessKind kind) {
   switch (kind) {
     case AccessKind::kRead:
-      return "read  ";
+      return "read";
     case AccessKind::kWrite:
-      return "write ";
+      return "write";
     default:
       return "atomic";
   }
@@ -28,25 +28,113 @@ uint3 index_in(const dim3& extent, std::uint64_t n) {
           static_cast<unsigned>(n / extent.x / extent.y)};
 }
 
-}  // namespace
-
-bool Findings::count(FindingKind kind, const Key& key) {
-  const auto [entry, added] = known_.emplace(std::make_pair(kind, key), list_.size());
-  if (!added) ++list_[entry->second].count;
-  return added;
+bool is_race(FindingKind kind) {
+  return kind == FindingKind::kSharedRace || kind == FindingKind::kGlobalRace;
 }
 
-void Findings::describe(Finding finding) { list_.push_back(std::move(finding)); }
+const char* title_of(FindingKind kind) {
+  switch (kind) {
+    case FindingKind::kOutOfBounds:
+      return "OUT OF BOUNDS";
+    case FindingKind::kUseAfterFree:
+      return "USE AFTER FREE";
+    case FindingKind::kUninitialised:
+      return "READ OF UNINITIALISED MEMORY";
+    case FindingKind::kMisaligned:
+      return "MISALIGNED ACCESS";
+    default:
+      return "NO SUCH MEMORY";
+  }
+}
+
+// "sK[17][4]": the element that lies `offset` bytes into the array. Past its end the first index
+// goes on.
+std::string element_of(const SharedField& field, std::size_t offset, std::size_t size) {
+  std::size_t element = offset / field.element_bytes;
+  const std::size_t rest = offset % field.element_bytes;
+  std::string indices;
+  for (int i = field.rank - 1; i > 0; --i) {
+    indices = '[' + std::to_string(element % field.extents[i]) + ']' + indices;
+    element /= field.extents[i];
+  }
+  if (field.rank > 0 || element > 0) indices = '[' + std::to_string(element) + ']' + indices;
+  std::string text = field.name + indices;
+  if (rest != 0) {
+    text += " + " + std::to_string(rest) + " bytes";
+  } else if (size > field.element_bytes) {
+    text += " (" + std::to_string(size) + " bytes)";
+  }
+  return text;
+}
+
+std::size_t num_characters(const std::string& utf8) {
+  return std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xc0) != 0x80; });
+}
+
+// Rows of equally many columns, one under the other.
+std::string aligned(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::string> lines(rows.size(), "   ");
+  for (std::size_t column = 0; column < rows[0].size(); ++column) {
+    std::size_t width = 0;
+    for (const auto& row : rows) width = std::max(width, num_characters(row[column]));
+    if (width == 0) continue;
+    // All verbs but one are of at most five letters.
+    if (column == 0) width = std::max<std::size_t>(width, 5);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const std::size_t gap = column == 0 ? 2 : 3;
+      lines[i] += rows[i][column] + std::string(width - num_characters(rows[i][column]) + gap, ' ');
+    }
+  }
+  std::string text;
+  for (const std::string& line : lines)
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+  return text;
+}
+
+}  // namespace
+
+std::string Finding::message() const {
+  std::string message = title + ": " + kernel + (place.empty() ? "" : ", " + place) + '\n' + text;
+  // The text of a race ends with the number of pairs.
+  if (count > 1 && !is_race(kind)) {
+    message += "  " + std::to_string(count - 1) + " more like it.\n";
+  }
+  return message;
+}
+
+bool Findings::count(FindingKind kind, const Key& key, int weight) {
+  const auto [entry, added] =
+      known_.emplace(std::make_pair(kind, key), Known{list_.size(), weight});
+  Known& known = entry->second;
+  last_counted_ = known.place;
+  if (added) {
+    list_.emplace_back();
+    return true;
+  }
+  ++list_[known.place].count;
+  return weight > std::exchange(known.weight, std::max(known.weight, weight));
+}
+
+void Findings::describe(Finding finding) {
+  Finding& place = list_[last_counted_];
+  finding.count = place.count;
+  place = std::move(finding);
+}
 
 std::vector<Finding> Findings::take() {
   known_.clear();
+  for (Finding& finding : list_) {
+    if (!is_race(finding.kind) || finding.count == 1) continue;
+    finding.text.back() = ' ';
+    finding.text += ' ' + std::to_string(finding.count) + " pairs like it.\n";
+  }
   return std::exchange(list_, {});
 }
 
-const std::string& Core::kernel_name() {
-  auto name = kernel_names_.find(launch_->kernel);
+const std::string& Core::kernel_name(std::uintptr_t kernel) {
+  auto name = kernel_names_.find(kernel);
   if (name == kernel_names_.end()) {
-    name = kernel_names_.emplace(launch_->kernel, function_name(launch_->kernel)).first;
+    name = kernel_names_.emplace(kernel, function_name(kernel)).first;
   }
   return name->second;
 }
@@ -58,10 +146,22 @@ std::uint64_t Core::block_of(Stamp stamp) const {
   return after == blocks_run_.begin() ? 0 : (after - 1)->second;
 }
 
+// Are findings of this block asked for?
+bool Core::keeps(std::uint64_t block) const {
+  if (!only_block) return true;
+  const uint3 index = index_in(launch_->grid, block);
+  return index.x == only_block->x && index.y == only_block->y && index.z == only_block->z;
+}
+
 std::string Core::array_name(const Region* region, std::uintptr_t address) const {
   if (region == nullptr) return "";
-  if (region->shared) return shared_.variable(address).name;
+  if (region->shared) return shared_.array(address).name;
   return region->name.empty() ? "global memory" : region->name;
+}
+
+std::uintptr_t Core::array_begin(const Region* region, std::uintptr_t address) const {
+  if (region == nullptr) return 0;
+  return region->shared ? shared_.array(address).begin : region->begin;
 }
 
 std::string Core::element_name(const Region* region, std::uintptr_t address,
@@ -71,8 +171,11 @@ std::string Core::element_name(const Region* region, std::uintptr_t address,
     out << "address 0x" << std::hex << address;
     return out.str();
   }
-  const std::uintptr_t begin = region->shared ? shared_.variable_begin(address) : region->begin;
-  const auto offset = static_cast<std::int64_t>(address - begin);
+  const auto offset = static_cast<std::int64_t>(address - array_begin(region, address));
+  if (region->shared) {
+    const SharedMemory::Array array = shared_.array(address);
+    if (array.field != nullptr) return element_of(*array.field, offset, size);
+  }
   const auto element = static_cast<std::int64_t>(size);
   out << array_name(region, address);
   if (offset % element == 0) {
@@ -83,86 +186,53 @@ std::string Core::element_name(const Region* region, std::uintptr_t address,
   return out.str();
 }
 
-std::string Core::describe_access(int thread, std::uint64_t block, int site) const {
-  const Site& s = sites[site];
-  std::ostringstream out;
-  out << "   " << verb(s.kind) << "  ";
-  if (block != linear_block_) out << "block " << triple(index_in(launch_->grid, block)) << ' ';
-  out << "thread " << triple(index_in(launch_->block, thread)) << " warp " << thread / 32
-      << " lane " << thread % 32 << "   " << short_location(s.place) << "   "
-      << source_text(s.place) << '\n';
-  return out.str();
-}
-
-std::string Core::heading(const std::string& title, const std::string& element) {
-  std::string text = title + ": " + kernel_name();
-  // A launch that was refused runs no block.
-  if (in_block_) text += ", block " + triple(block_index_);
-  text += '\n';
-  if (!element.empty()) text += "  " + element + '\n';
-  return text;
-}
-
-void Core::report_race(const Thread& self, const Region& region, std::uintptr_t address,
-                       Stamp earlier, std::uint16_t site) {
-  const int earlier_site = stamp_site(earlier);
-  const std::uintptr_t array = region.shared ? shared_.variable_begin(address) : region.begin;
-  const FindingKind kind = region.shared ? FindingKind::kSharedRace : FindingKind::kGlobalRace;
-  const Findings::Key key = {launch_->kernel, std::min<std::uint64_t>(earlier_site, site),
-                             std::max<std::uint64_t>(earlier_site, site), array};
-  if (!findings.count(kind, key)) return;
-  const std::uint64_t earlier_block = block_of(earlier);
-  const bool same_warp =
-      earlier_block == linear_block_ && stamp_thread(earlier) / 32 == self.warp();
-  std::string text = heading(region.shared ? "RACE in shared memory" : "RACE in global memory",
-                             element_name(&region, address, sites[site].size)) +
-                     describe_access(stamp_thread(earlier), earlier_block, earlier_site) +
-                     describe_access(self.index, linear_block_, site);
-  if (earlier_block != linear_block_) {
-    text += "  Nothing orders the blocks of one launch.\n";
-  } else {
-    text += std::string("  No barrier") + (same_warp ? " and no __syncwarp()" : "") +
-            " orders these two accesses.\n";
+std::string Core::who(const NamedAccess& access) const {
+  const dim3 block = launch_->block;
+  std::string text;
+  if (access.block != linear_block_) {
+    text += "block " + triple(index_in(launch_->grid, access.block)) + ' ';
   }
-  findings.describe({kind, kernel_name(), array_name(&region, address),
-                     short_location(sites[site].place), text, 1});
+  if (block.y != 1 || block.z != 1)
+    text += "thread " + triple(index_in(block, access.thread)) + ' ';
+  return text + "warp " + std::to_string(access.thread / 32) + " lane " +
+         std::to_string(access.thread % 32);
+}
+
+// A line for each: what it does, who does it, where, in which tile.
+std::string Core::access_lines(const std::vector<NamedAccess>& accesses) const {
+  std::vector<std::vector<std::string>> rows;
+  for (const NamedAccess& access : accesses) {
+    const Site& site = sites[access.site];
+    rows.push_back(
+        {verb(site.kind), who(access), short_location(site.place), source_text(site.place),
+         access.tile == nullptr ? ""
+                                : access.tile->name + (' ' + std::to_string(access.tile->number))});
+  }
+  return aligned(rows);
+}
+
+void Core::describe(FindingKind kind, const std::string& title, const std::string& array,
+                    const std::string& location, const std::string& text) {
+  // A launch that was refused runs no block.
+  findings.describe({kind, title, kernel_name(launch_->kernel),
+                     in_block_ ? "block " + triple(block_index_) : "", array, location, text});
 }
 
 void Core::report_access(FindingKind kind, const Thread& self, const Region* region,
                          std::uintptr_t address, std::uint16_t site, const std::string& what) {
-  const std::uintptr_t array = region == nullptr ? 0
-                               : region->shared  ? shared_.variable_begin(address)
-                                                 : region->begin;
-  if (!findings.count(kind, {launch_->kernel, site, array})) return;
-  const char* title = "";
-  switch (kind) {
-    case FindingKind::kOutOfBounds:
-      title = "OUT OF BOUNDS";
-      break;
-    case FindingKind::kUseAfterFree:
-      title = "USE AFTER FREE";
-      break;
-    case FindingKind::kUninitialised:
-      title = "READ OF UNINITIALISED MEMORY";
-      break;
-    case FindingKind::kMisaligned:
-      title = "MISALIGNED ACCESS";
-      break;
-    default:
-      title = "NO SUCH MEMORY";
-  }
-  findings.describe({kind, kernel_name(), array_name(region, address),
-                     short_location(sites[site].place),
-                     heading(title, element_name(region, address, sites[site].size)) +
-                         describe_access(self.index, linear_block_, site) + "  " + what + '\n',
-                     1});
+  if (!keeps(linear_block_)) return;
+  if (!findings.count(kind, {launch_->kernel, site, array_begin(region, address)})) return;
+  const TileMark* const tile = self.tiles.empty() ? nullptr : &self.tiles.back();
+  describe(kind, title_of(kind), array_name(region, address), short_location(sites[site].place),
+           "  " + element_name(region, address, sites[site].size) + '\n' +
+               access_lines({{self.index, linear_block_, site, tile}}) + "  " + what + '\n');
 }
 
 void Core::report_block(FindingKind kind, std::uintptr_t where, const std::string& title,
                         const std::string& body) {
+  if (in_block_ && !keeps(linear_block_)) return;
   if (!findings.count(kind, {launch_->kernel, where})) return;
-  findings.describe(
-      {kind, kernel_name(), "", short_location(find_source(where)), heading(title, "") + body, 1});
+  describe(kind, title, "", short_location(find_source(where)), body);
 }
 
 }  // namespace cuflash::simt

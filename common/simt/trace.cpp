@@ -1,6 +1,8 @@
 #include "simt/trace.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 namespace cuflash::simt {
 
@@ -75,8 +77,7 @@ void Trace::flush_in_step(LaneTrace* const lanes[32], std::uint32_t open) {
       }
       in_step = (different & kSameSite) == 0;
       if (!in_step) break;
-      account(static_cast<std::uint16_t>(first >> kRecordSiteShift), (first & kRecordShared) != 0,
-              mask, address);
+      account(source_of(first), mask, address);
     }
   }
   for (int lane = 0; lane < 32; ++lane) {
@@ -99,62 +100,91 @@ void Trace::flush(LaneTrace* const lanes[32]) {
 }
 
 void Trace::join_divergent(LaneTrace* const lanes[32]) {
-  const auto site_of = [](Record r) { return static_cast<std::uint16_t>(r >> kRecordSiteShift); };
   groups_.clear();
-  groups_of_site_.resize(sites_.count());
-  occurrence_.resize(sites_.count());
+  groups_of_.resize(2 * sites_.count());
+  occurrence_.resize(2 * sites_.count());
   for (int lane = 0; lane < 32; ++lane) {
     if (lanes[lane] == nullptr) continue;
     const Record* const begin = lanes[lane]->begin();
     const Record* const end = begin + lanes[lane]->size();
     for (const Record* r = begin; r != end; ++r) {
-      std::vector<std::uint32_t>& groups = groups_of_site_[site_of(*r)];
-      const std::uint32_t k = occurrence_[site_of(*r)]++;
+      std::vector<std::uint32_t>& groups = groups_of_[source_of(*r)];
+      const std::uint32_t k = occurrence_[source_of(*r)]++;
       if (k == groups.size()) {
         groups.push_back(static_cast<std::uint32_t>(groups_.size()));
-        groups_.push_back({site_of(*r), (*r & kRecordShared) != 0, 0, {}});
+        groups_.push_back({source_of(*r), 0, {}});
       }
       Group& group = groups_[groups[k]];
       group.mask |= 1u << lane;
       group.address[lane] = *r & (kRecordShared - 1);
     }
-    for (const Record* r = begin; r != end; ++r) occurrence_[site_of(*r)] = 0;
+    for (const Record* r = begin; r != end; ++r) occurrence_[source_of(*r)] = 0;
   }
   for (const Group& group : groups_) {
-    account(group.site, group.shared, group.mask, group.address);
-    groups_of_site_[group.site].clear();
+    account(group.source, group.mask, group.address);
+    groups_of_[group.source].clear();
   }
 }
 
-void Trace::account(std::uint16_t site_id, bool shared, std::uint32_t mask,
-                    const std::uintptr_t* address) {
-  const Site& site = sites_[site_id];
-  if (shared) {
-    const std::uint64_t bytes = std::uint64_t{site.size} * __builtin_popcount(mask);
-    if (site.kind != AccessKind::kWrite) totals.shared_read_bytes += bytes;
-    if (site.kind != AccessKind::kRead) totals.shared_write_bytes += bytes;
-    account_shared(site.size, mask, address);
-    return;
-  }
-  const std::uint64_t bytes = std::uint64_t{site.size} * __builtin_popcount(mask);
-  const int sectors = sectors_touched(site.size, mask, address);
-  if (site.kind != AccessKind::kWrite) {
-    totals.global_read_bytes += bytes;
-    totals.global_read_sectors += sectors;
-    ++totals.global_read_requests;
-  }
-  if (site.kind != AccessKind::kRead) {
-    totals.global_write_bytes += bytes;
-    totals.global_write_sectors += sectors;
-    ++totals.global_write_requests;
+void Trace::account(std::size_t source, std::uint32_t mask, const std::uintptr_t* address) {
+  if (source >= accounts_.size()) accounts_.resize(2 * sites_.count());
+  SiteCounts& account = accounts_[source];
+  const std::size_t size = sites_[site_of(source)].size;
+  ++account.requests;
+  account.bytes += size * __builtin_popcount(mask);
+  if (is_shared(source)) {
+    const Wavefronts wavefronts = bank_wavefronts(size, mask, address);
+    account.wavefronts += wavefronts.taken;
+    account.conflicts += wavefronts.taken - wavefronts.ideal;
+  } else {
+    account.sectors += sectors_touched(size, mask, address);
   }
 }
 
-void Trace::account_shared(std::size_t size, std::uint32_t mask, const std::uintptr_t* address) {
-  const Wavefronts wavefronts = bank_wavefronts(size, mask, address);
-  ++totals.shared_requests;
-  totals.shared_wavefronts += wavefronts.taken;
-  totals.bank_conflicts += wavefronts.taken - wavefronts.ideal;
+Counts Trace::totals() const {
+  Counts sum;
+  for (std::size_t source = 0; source < accounts_.size(); ++source) {
+    const SiteCounts& account = accounts_[source];
+    const AccessKind kind = sites_[site_of(source)].kind;
+    const bool shared = is_shared(source);
+    sum.shared_wavefronts += account.wavefronts;
+    sum.bank_conflicts += account.conflicts;
+    if (shared) sum.shared_requests += account.requests;
+    if (kind != AccessKind::kWrite) {
+      (shared ? sum.shared_read_bytes : sum.global_read_bytes) += account.bytes;
+      sum.global_read_sectors += account.sectors;
+      if (!shared) sum.global_read_requests += account.requests;
+    }
+    if (kind != AccessKind::kRead) {
+      (shared ? sum.shared_write_bytes : sum.global_write_bytes) += account.bytes;
+      sum.global_write_sectors += account.sectors;
+      if (!shared) sum.global_write_requests += account.requests;
+    }
+  }
+  return sum;
+}
+
+std::vector<LineCounts> Trace::by_line() const {
+  std::map<std::tuple<std::string, int, bool, bool>, LineCounts> lines;
+  for (std::size_t source = 0; source < accounts_.size(); ++source) {
+    const SiteCounts& account = accounts_[source];
+    if (account.requests == 0) continue;
+    const Site& site = sites_[site_of(source)];
+    const bool shared = is_shared(source), write = site.kind != AccessKind::kRead;
+    LineCounts& line = lines[{site.place.file, site.place.line, shared, write}];
+    line.file = site.place.file;
+    line.line = site.place.line;
+    line.shared = shared;
+    line.write = write;
+    line.requests += account.requests;
+    line.bytes += account.bytes;
+    line.sectors += account.sectors;
+    line.wavefronts += account.wavefronts;
+    line.conflicts += account.conflicts;
+  }
+  std::vector<LineCounts> sorted;
+  for (auto& [key, line] : lines) sorted.push_back(std::move(line));
+  return sorted;
 }
 
 namespace {

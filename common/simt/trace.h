@@ -58,6 +58,10 @@ constexpr Record kRecordShared = Record{1} << 47;
 constexpr Record make_record(std::uint16_t site, bool shared, std::uintptr_t address) {
   return Record{site} << kRecordSiteShift | (shared ? kRecordShared : 0) | address;
 }
+// Site and memory together: of one line, some lanes may read shared and others global memory.
+constexpr std::size_t source_of(Record r) { return r >> (kRecordSiteShift - 1); }
+constexpr int site_of(std::size_t source) { return static_cast<int>(source / 2); }
+constexpr bool is_shared(std::size_t source) { return source % 2 != 0; }
 
 // What one lane has recorded. There is room for a few hundred accesses, so that the traces of a
 // block stay in the cache; a lane that has filled its room waits for the others of its warp.
@@ -79,36 +83,44 @@ class LaneTrace {
   Record* end_ = nullptr;
 };
 
+// What the requests of one site to one memory amount to.
+struct SiteCounts {
+  std::uint64_t requests = 0, bytes = 0;
+  std::uint64_t sectors = 0;                    // global memory
+  std::uint64_t wavefronts = 0, conflicts = 0;  // shared memory
+};
+
 class Trace {
  public:
   explicit Trace(const Sites& sites) : sites_(sites) {}
 
   // Joins and counts what up to 32 lanes have recorded since their last warp-wide event, and
   // empties their traces. lanes[i] is null for a lane that does not exist. Two lanes' accesses
-  // belong to one warp instruction if they come from the same site and each is its lane's k-th from
-  // there.
+  // belong to one warp instruction if they come from the same source and each is its lane's k-th
+  // from there.
   void flush(LaneTrace* const lanes[32]);
   // The same as far as it is certain before the event: the lanes of `open` will record more. Takes
   // what it counts out of the traces.
   void flush_in_step(LaneTrace* const lanes[32], std::uint32_t open);
 
-  Counts totals;
+  // The accounts since reset(): in sum, and by line.
+  Counts totals() const;
+  std::vector<LineCounts> by_line() const;
+  void reset() { accounts_.clear(); }
 
  private:
   struct Group {
-    std::uint16_t site;
-    bool shared;
+    std::size_t source;
     std::uint32_t mask = 0;
     std::uintptr_t address[32];
   };
   void join_divergent(LaneTrace* const lanes[32]);
-  void account(std::uint16_t site, bool shared, std::uint32_t mask, const std::uintptr_t* address);
-  void account_shared(std::size_t size, std::uint32_t mask, const std::uintptr_t* address);
-
+  void account(std::size_t source, std::uint32_t mask, const std::uintptr_t* address);
   const Sites& sites_;
+  std::vector<SiteCounts> accounts_;  // by source
   std::vector<Group> groups_;
-  std::vector<std::vector<std::uint32_t>> groups_of_site_;  // by site, then occurrence
-  std::vector<std::uint32_t> occurrence_;                   // by site, of one lane
+  std::vector<std::vector<std::uint32_t>> groups_of_;  // by source, then occurrence
+  std::vector<std::uint32_t> occurrence_;              // by source, of one lane
 };
 
 // 32-byte sectors that a warp instruction touches.

@@ -32,7 +32,7 @@ TEST_F(Bounds, OnePastTheEnd) {
   EXPECT_EQ(finding.location, LINE_MARKED("writes at index"));
   says(finding, "OUT OF BOUNDS: ");
   says(finding, "  data[100] (elements of 4 bytes)\n");
-  says(finding, "thread (0,0,0) warp 0 lane 0   " + finding.location + "   data[index] = 1.f;");
+  says(finding, "   write  warp 0 lane 0   " + finding.location + "   data[index] = 1.f;");
   says(finding, "It reaches 4 bytes past the end of an allocation of 400 bytes.");
 }
 

@@ -41,16 +41,18 @@ TEST_F(SharedRace, MissingBarrier) {
             "(cuflash::simt::(anonymous namespace)::Order)0>");
   EXPECT_EQ(race.array, "box");
   // In order, thread 0 reads box[1] before thread 1 writes it: the write comes second. Only thread
-  // 63 reads what was written before, and completes the 64 pairs.
+  // 63 reads what was written before, and completes the 64 pairs. Shown is one of two warps.
   EXPECT_EQ(race.location, LINE_MARKED("writes the box"));
   EXPECT_EQ(race.count, 64u);
   says(race, "RACE in shared memory: ");
-  says(race, ", block (0,0,0)\n  box[1] (elements of 4 bytes)\n");
-  says(race, "   read    thread (0,0,0) warp 0 lane 0   " + LINE_MARKED("reads the box") +
-                 "   const float got = box[");
-  says(race, "   write   thread (1,0,0) warp 0 lane 1   " + LINE_MARKED("writes the box") +
-                 "   box[t] = static_cast<float>(t);");
-  says(race, "No barrier and no __syncwarp() orders these two accesses.\n  63 more like it.\n");
+  says(race, ", block (0,0,0)\n  box[32] (elements of 4 bytes)\n");
+  // The report shows them in the order that each thread goes through them.
+  says(race,
+       "\n   write  warp 1 lane 0    " + LINE_MARKED("writes the box") +
+           "   box[t] = static_cast<float>(t);  // writes the box\n   read   warp 0 lane 31   " +
+           LINE_MARKED("reads the box") + "   const float got = box[");
+  says(race, "\n  No barrier orders " + LINE_NUMBER("writes the box") + " before " +
+                 LINE_NUMBER("reads the box") + ".  64 pairs like it.\n");
 }
 
 TEST_F(SharedRace, BarrierOrders) {
@@ -66,7 +68,8 @@ TEST_F(SharedRace, WarpEventsOrderLanesOfOneWarp) {
 
 TEST_F(SharedRace, MissingSyncWarp) {
   run(pass_on<Order::kNothing>, {1, 32}, out_.data(), 32);
-  says(only_finding(FindingKind::kSharedRace), "No barrier and no __syncwarp() orders");
+  says(only_finding(FindingKind::kSharedRace),
+       "No barrier and no __syncwarp() orders " + LINE_NUMBER("writes the box") + " before ");
 }
 
 TEST_F(SharedRace, WarpEventsDoNotOrderWarps) {
@@ -74,7 +77,8 @@ TEST_F(SharedRace, WarpEventsDoNotOrderWarps) {
   const Finding race = only_finding(FindingKind::kSharedRace);
   // Lanes 31 and 63 read from the other warp.
   EXPECT_EQ(race.count, 2u);
-  says(race, "  No barrier orders these two accesses.");
+  says(race, "  No barrier orders " + LINE_NUMBER("writes the box") + " before " +
+                 LINE_NUMBER("reads the box") + ".  2 pairs like it.\n");
 }
 
 // The second barrier of a loop protects the readers from the next round's writers.
@@ -96,8 +100,8 @@ TEST_F(SharedRace, WriteAfterRead) {
   run(rounds<false>, {1, 64}, out_.data());
   const Finding race = only_finding(FindingKind::kSharedRace);
   EXPECT_EQ(race.array, "tile");
-  says(race, LINE_MARKED("next round"));
-  says(race, LINE_MARKED("this round"));
+  says(race, "No barrier orders " + LINE_NUMBER("this round") + " before " +
+                 LINE_NUMBER("next round") + '.');
 }
 
 TEST_F(SharedRace, WriteAfterReadWithBarrier) { run(rounds<true>, {1, 64}, out_.data()); }
@@ -198,7 +202,9 @@ TEST_F(SharedRace, TransposeCountsEveryPair) {
     SCOPED_TRACE(schedule_name(schedule));
     set_schedule(schedule);
     run(transpose<false>, {1, dim3(32, 32)}, in.data(), out.data());
-    EXPECT_EQ(only_finding(FindingKind::kSharedRace).count, 992u);
+    const Finding race = only_finding(FindingKind::kSharedRace);
+    EXPECT_EQ(race.count, 992u);
+    says(race, "   write  thread (");
   }
 }
 
@@ -261,9 +267,9 @@ TEST_F(GlobalRace, BetweenThreads) {
   EXPECT_EQ(race.count, 63u);
   says(race,
        "RACE in global memory: cuflash::simt::(anonymous namespace)::shift, block (0,0,0)\n"
-       "  data[1] (elements of 4 bytes)\n");
-  says(race, "write   thread (0,0,0) warp 0 lane 0");
-  says(race, "read    thread (1,0,0) warp 0 lane 1");
+       "  data[32] (elements of 4 bytes)\n");
+  says(race, "   read   warp 1 lane 0    " + LINE_MARKED("own element"));
+  says(race, "   write  warp 0 lane 31   " + LINE_MARKED("other element"));
 }
 
 TEST_F(GlobalRace, BetweenBlocks) {

@@ -43,7 +43,7 @@ TEST(Sectors, AsCountedOnTheChip) {
     }
   }
   EXPECT_GT(compared, 0) << "no committed result has sectors";
-  for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message;
+  for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message();
 }
 
 }  // namespace

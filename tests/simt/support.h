@@ -21,7 +21,7 @@ class MachineTest : public ::testing::Test {
  protected:
   void SetUp() override { clean(); }
   void TearDown() override {
-    for (const Finding& finding : take_findings()) ADD_FAILURE() << "found:\n" << finding.message;
+    for (const Finding& finding : take_findings()) ADD_FAILURE() << "found:\n" << finding.message();
     clean();
   }
 
@@ -30,6 +30,7 @@ class MachineTest : public ::testing::Test {
     take_findings();
     reset_counts();
     set_schedule({});
+    report_only_block(std::nullopt);
   }
 };
 
@@ -85,16 +86,16 @@ inline Finding only_finding(FindingKind kind) {
   std::vector<Finding> findings = take_findings();
   EXPECT_EQ(findings.size(), 1u);
   for (std::size_t i = 1; i < findings.size(); ++i) {
-    ADD_FAILURE() << "also found:\n" << findings[i].message;
+    ADD_FAILURE() << "also found:\n" << findings[i].message();
   }
   if (findings.empty()) return {};
-  EXPECT_EQ(static_cast<int>(findings[0].kind), static_cast<int>(kind)) << findings[0].message;
+  EXPECT_EQ(static_cast<int>(findings[0].kind), static_cast<int>(kind)) << findings[0].message();
   return findings[0];
 }
 
 inline bool says(const Finding& finding, const std::string& text) {
-  const bool found = finding.message.find(text) != std::string::npos;
-  EXPECT_TRUE(found) << "no \"" << text << "\" in:\n" << finding.message;
+  const bool found = finding.message().find(text) != std::string::npos;
+  EXPECT_TRUE(found) << "no \"" << text << "\" in:\n" << finding.message();
   return found;
 }
 
@@ -112,6 +113,12 @@ inline std::string line_marked(const std::string& path, const std::string& mark)
   return "no line marked " + mark;
 }
 
+// "line 12", for the same line.
+inline std::string line_number(const std::string& path, const std::string& mark) {
+  const std::string place = line_marked(path, mark);
+  return "line " + place.substr(place.rfind(':') + 1);
+}
+
 inline std::vector<Schedule> all_schedules() {
   return {{Schedule::Order::kInOrder, 0},
           {Schedule::Order::kReversed, 0},
@@ -122,5 +129,6 @@ inline std::vector<Schedule> all_schedules() {
 }  // namespace cuflash::simt
 
 #define LINE_MARKED(mark) ::cuflash::simt::line_marked(__FILE__, mark)
+#define LINE_NUMBER(mark) ::cuflash::simt::line_number(__FILE__, mark)
 
 #endif  // CUFLASH_TESTS_SIMT_SUPPORT_H_

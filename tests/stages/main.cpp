@@ -1,5 +1,6 @@
 // The tests of the stages: suite = stage, test = problem, so that a filter on "01_naive" runs that
 // stage's tests and no others. For compute-sanitizer: --gtest_filter='*.sanitize_*' (GPU only).
+#include "memory_test.h"
 #include "stage_test.h"
 
 namespace cuflash::tests {
@@ -23,19 +24,31 @@ void add_problems(const Stage& stage, Pass pass) {
     for (const TestProblem& test : large_problems()) problems.push_back(test);
   }
   for (const TestProblem& test : problems) {
-    add(stage, prefix + test.name(), [&stage, pass, test] { computes(stage, pass, test); });
+    add(stage, prefix + case_name(test.c), [&stage, pass, test] { computes(stage, pass, test); });
   }
   if (!kGpu) return;
   for (const TestProblem& test : sanitizer_problems()) {
-    add(stage, "sanitize_" + prefix + test.name(),
-        [&stage, pass, test] { computes_unguarded(stage, pass, test); });
+    add(stage, "sanitize_" + prefix + case_name(test.c),
+        [&stage, pass, test] { computes_unguarded(stage, pass, test.c); });
   }
 }
 
 void add_null(const Stage& stage, Pass pass, const std::string& output) {
   add(stage, std::string(pass_name(pass)) + "_null_" + output, [&stage, pass, output] {
-    accepts_null(stage, pass, problem_of("b1_h2_q40k70_d64_f16_causal"), output);
+    accepts_null(stage, pass, case_of("b1_h2_q40k70_d64_f16_causal_no_" + output));
   });
+}
+
+void add_memory(const Stage& stage, Pass pass) {
+  const std::string suffix = std::string("_") + pass_name(pass);
+  if (stage_number(stage) < kFirstLinearStage) {
+    add(stage, "memory_is_quadratic" + suffix,
+        [&stage, pass] { memory_is_quadratic(stage, pass); });
+  } else if (stage_number(stage) < kFirstOwnStage) {
+    add(stage, "memory_is_linear" + suffix, [&stage, pass] { memory_is_linear(stage, pass); });
+  }
+  add(stage, "allocates_nothing_else" + suffix,
+      [&stage, pass] { allocates_nothing_else(stage, pass); });
 }
 
 void add_stage(const Stage& stage) {
@@ -43,14 +56,16 @@ void add_stage(const Stage& stage) {
   add(stage, "has_traffic_formula", [&stage] { has_traffic_formula(stage); });
 
   add_problems(stage, Pass::kForward);
-  add_null(stage, Pass::kForward, "LSE");
+  add_null(stage, Pass::kForward, "lse");
+  add_memory(stage, Pass::kForward);
   for (const char* name : {"b1_h2_q70k70_d64_f16_causal", "b1_h1_q50k90_d32_f16_causal"}) {
     add(stage, std::string("causality_") + name,
-        [&stage, name] { respects_causality(stage, problem_of(name), 37); });
+        [&stage, name] { respects_causality(stage, case_of(name).problem, 37); });
   }
   if (stage.backward != nullptr) {
     add_problems(stage, Pass::kBackward);
-    for (const char* output : {"dQ", "dK", "dV"}) add_null(stage, Pass::kBackward, output);
+    add_memory(stage, Pass::kBackward);
+    for (const char* output : {"dq", "dk", "dv"}) add_null(stage, Pass::kBackward, output);
   }
 
   for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
@@ -58,7 +73,7 @@ void add_stage(const Stage& stage) {
       continue;
     for (const char* name : {"b1_h2_q65k97_d64_f16_causal", "b1_h2_q65k97_d64_bf16"}) {
       add(stage, std::string("agrees_with_previous_") + pass_name(pass) + "_" + name,
-          [&stage, pass, name] { agrees_with_previous(stage, pass, problem_of(name)); });
+          [&stage, pass, name] { agrees_with_previous(stage, pass, case_of(name).problem); });
     }
   }
 }

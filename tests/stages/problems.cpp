@@ -5,14 +5,9 @@
 namespace cuflash::tests {
 namespace {
 
-using harness::InputKind;
-using harness::Layout;
-
 struct Row {
   const char* intent;
-  const char* name;  // without a dtype: one problem for each
-  InputKind input = InputKind::kGaussian;
-  Layout layout = Layout::kBHSD;
+  const char* name;  // without a dtype: one case for each
 };
 
 // Lengths are those that find bugs: a tile is 32 to 128 rows, so there are problems of less than
@@ -41,20 +36,20 @@ constexpr Row kRows[] = {
     {"grouped heads", "b2_h4x1_q37k71_d32_causal"},
     {"grouped heads", "b1_h6x2_q40k40_d64_f16"},
 
-    {"strided", "b2_h2_q33k47_d64_f16", InputKind::kGaussian, Layout::kBSHD},
-    {"strided", "b2_h4x2_q33k47_d32_causal", InputKind::kGaussian, Layout::kPadded},
-    {"strided", "b1_h2_q21k30_d128_bf16", InputKind::kGaussian, Layout::kPadded},
+    {"strided", "b2_h2_q33k47_d64_f16_bshd"},
+    {"strided", "b2_h4x2_q33k47_d32_causal_padded"},
+    {"strided", "b1_h2_q21k30_d128_bf16_padded"},
 
     {"corner: rows that see no key", "b1_h2_q70k20_d64_causal"},
     {"corner: rows that see no key", "b1_h1_q66k1_d32_f16_causal"},
     // Few elements dominate here: of a smaller tensor the plain implementation's largest error
     // would be a matter of luck, and so would the limit.
-    {"corner: outliers", "b1_h2_q50k70_d64", InputKind::kPeaky},
-    {"corner: a uniform softmax", "b1_h1_q50k70_d32", InputKind::kAllEqual},
-    {"corner: exp overflows without the maximum", "b1_h1_q50k70_d32", InputKind::kLargeQ},
-    {"corner: a gradient of one element", "b1_h1_q50k70_d32_causal", InputKind::kOneHotDO},
-    {"corner: real activations", "b1_h2_q72k90_d32", InputKind::kReal},
-    {"corner: real activations", "b1_h2_q90k90_d32_f16_causal", InputKind::kReal},
+    {"corner: outliers", "b1_h2_q50k70_d64_peaky"},
+    {"corner: a uniform softmax", "b1_h1_q50k70_d32_allequal"},
+    {"corner: exp overflows without the maximum", "b1_h1_q50k70_d32_largeq"},
+    {"corner: a gradient of one element", "b1_h1_q50k70_d32_causal_onehot"},
+    {"corner: real activations", "b1_h2_q72k90_d32_real"},
+    {"corner: real activations", "b1_h2_q90k90_d32_f16_causal_real"},
 };
 
 constexpr Row kLargeRows[] = {
@@ -62,11 +57,10 @@ constexpr Row kLargeRows[] = {
     {"large", "b2_h16_q2048k2048_d128_causal"},
     {"large", "b1_h8x2_q4099k5003_d64_f16_causal"},
     {"large", "b1_h2_q8192k8192_d128_bf16"},
-    {"large: real activations, whole", "b1_h12_q206k206_d32", InputKind::kReal},
+    {"large: real activations, whole", "b1_h12_q206k206_d32_real"},
     {"large: more than 65,535 heads", "b35000_h2_q3k5_d32_f16_causal"},
     {"large: more than 65,535 tiles", "b1_h1_q4200000k3_d32_f16"},
-    {"large: offsets above 2^31", "b2_h2_q65k130_d64_f16_causal", InputKind::kGaussian,
-     Layout::kFar},
+    {"large: offsets above 2^31", "b2_h2_q65k130_d64_f16_causal_far"},
 };
 
 constexpr Row kSanitizerRows[] = {
@@ -87,12 +81,10 @@ std::vector<TestProblem> expand(const Row (&rows)[kCount]) {
     for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
       TestProblem test;
       test.intent = row.intent;
-      test.problem.dtype = dtype;  // Stays if the name holds none.
-      if (!parse_problem(row.name, test.problem)) throw std::logic_error(row.name);
-      test.source = {row.input, 1, CUFLASH_SOURCE_DIR "/bench/data"};
-      test.layout = row.layout;
-      if (test.name() != last) problems.push_back(test);
-      last = test.name();
+      test.c.problem.dtype = dtype;  // Stays if the name holds none.
+      if (!parse_case(row.name, test.c)) throw std::logic_error(row.name);
+      if (case_name(test.c) != last) problems.push_back(test);
+      last = case_name(test.c);
     }
   }
   return problems;
@@ -100,21 +92,14 @@ std::vector<TestProblem> expand(const Row (&rows)[kCount]) {
 
 }  // namespace
 
-std::string TestProblem::name() const {
-  std::string text = problem_name(problem);
-  if (source.kind != InputKind::kGaussian) text += std::string("_") + input_name(source.kind);
-  if (layout != Layout::kBHSD) text += std::string("_") + layout_name(layout);
-  return text;
-}
-
 std::vector<TestProblem> test_problems() { return expand(kRows); }
 std::vector<TestProblem> large_problems() { return expand(kLargeRows); }
 std::vector<TestProblem> sanitizer_problems() { return expand(kSanitizerRows); }
 
-Problem problem_of(const std::string& name) {
-  Problem problem;
-  if (!parse_problem(name, problem)) throw std::logic_error(name + " is not a problem's name");
-  return problem;
+harness::Case case_of(const std::string& name) {
+  harness::Case c;
+  if (!parse_case(name, c)) throw std::logic_error(name + " is not a case's name");
+  return c;
 }
 
 }  // namespace cuflash::tests

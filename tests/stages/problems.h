@@ -5,20 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "cuflash/problem.h"
-#include "harness/call.h"
-#include "harness/inputs.h"
+#include "harness/case.h"
 
 namespace cuflash::tests {
 
 struct TestProblem {
   std::string intent;  // what it is in the table for
-  Problem problem;
-  harness::InputSource source;
-  harness::Layout layout = harness::Layout::kBHSD;
-
-  // The problem's name, then the inputs and the layout where they are not the usual ones.
-  std::string name() const;
+  harness::Case c;
 };
 
 // For both backends: small enough for the CPU machine.
@@ -28,8 +21,8 @@ std::vector<TestProblem> large_problems();
 // A few of the kinds above with lengths up to 300, for compute-sanitizer, which is slow.
 std::vector<TestProblem> sanitizer_problems();
 
-// The problem with this name. Throws if it is not one.
-Problem problem_of(const std::string& name);
+// The case with this name. Throws if it is not one.
+harness::Case case_of(const std::string& name);
 
 }  // namespace cuflash::tests
 

@@ -4,15 +4,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <optional>
 
 #include "harness/traffic.h"
-#include "harness/verify.h"
+#include "harness/trial.h"
+#include "memory_test.h"
 
 namespace cuflash::tests {
 namespace {
 
-using harness::CallOptions;
 using harness::Inputs;
 using harness::Outputs;
 
@@ -23,42 +22,17 @@ using harness::Outputs;
     if (!support) GTEST_SKIP() << support.reason;                             \
   } while (false)
 
-// Bit for bit: a NaN equals itself, and -0 is not 0.
-testing::AssertionResult same_bits(const Outputs& a, const Outputs& b) {
-  for (const auto& [name, values] : a.tensors) {
-    const auto other = b.tensors.find(name);
-    if (other == b.tensors.end()) continue;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (std::memcmp(&values[i], &other->second[i], sizeof(float)) == 0) continue;
-      return testing::AssertionFailure() << name << " differs at element " << i << ": " << values[i]
-                                         << " and " << other->second[i];
-    }
-  }
-  return testing::AssertionSuccess();
-}
-
-#ifdef CUFLASH_SIMT
-
-// Runs of one problem differ in the order of threads and blocks.
-const char* const kRuns[] = {"inorder", "reversed", "random:7"};
-
-// Fails the test for each fault that the machine has found.
+// Fails the test for each fault that the CPU machine found outside a trial.
 void report_findings() {
-  for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message;
+#ifdef CUFLASH_SIMT
+  for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message();
+#endif
 }
 
-void begin_run(const std::string& run) {
-  simt::Schedule schedule;
-  ASSERT_TRUE(simt::parse_schedule(run, schedule));
-  simt::set_schedule(schedule);
-  simt::reset_counts();
-}
-
-void end_run(const Stage& stage, Pass pass, const Problem& problem) {
-  report_findings();
+void expect_traffic(const Stage& stage, Pass pass, const Problem& problem,
+                    const simt::Counts& counts) {
   const auto formula = harness::predicted_traffic(stage, pass, problem);
-  if (!simt::counts_accesses() || !formula) return;
-  const simt::Counts counts = simt::counts();
+  if (!formula) return;
   if (formula->exact) {
     EXPECT_EQ(counts.global_read_bytes, formula->read_bytes) << "bytes read are not the formula's";
     EXPECT_EQ(counts.global_write_bytes, formula->write_bytes)
@@ -69,15 +43,6 @@ void end_run(const Stage& stage, Pass pass, const Problem& problem) {
         << "bytes written exceed the formula";
   }
 }
-
-#else
-
-const char* const kRuns[] = {"first run", "second run"};
-void report_findings() {}
-void begin_run(const std::string&) {}
-void end_run(const Stage&, Pass, const Problem&) {}
-
-#endif
 
 void expect_right(const Outputs& got, const harness::Expected& want) {
   const harness::Verdict verdict = verify(got, want);
@@ -110,37 +75,26 @@ void StageTest::TestBody() {
 }
 
 void computes(const Stage& stage, Pass pass, const TestProblem& test) {
-  CUFLASH_SKIP_UNSUPPORTED(stage, pass, test.problem);
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, test.c.problem);
   SCOPED_TRACE(test.intent);
-  const auto want = harness::expected(pass, test.problem, test.source);
-  CallOptions options;
-  options.layout = test.layout;
-  std::optional<Outputs> first;
-  for (const char* run : kRuns) {
-    SCOPED_TRACE(run);
-    begin_run(run);
-    Outputs got;
-    try {
-      got = harness::run(stage, pass, test.problem, want->inputs, options);
-    } catch (const harness::CudaError& error) {
-      if (error.code() != cudaErrorMemoryAllocation) throw;
-      GTEST_SKIP() << "This device is too small: " << error.what();
+  try {
+    const harness::Trial trial = try_stage(stage, pass, test.c, harness::Runs::kAll);
+    if (!trial.ok()) ADD_FAILURE() << trial.failures();
+    for (const harness::Run& run : trial.runs) {
+      SCOPED_TRACE(run.schedule);
+      if (run.counts) expect_traffic(stage, pass, test.c.problem, *run.counts);
     }
-    expect_right(got, *want);
-    end_run(stage, pass, test.problem);
-    if (first && stage.deterministic) {
-      EXPECT_TRUE(same_bits(*first, got)) << "in another run";
-    }
-    if (!first) first = std::move(got);
+  } catch (const harness::CudaError& error) {
+    if (error.code() != cudaErrorMemoryAllocation) throw;
+    GTEST_SKIP() << "This device is too small: " << error.what();
   }
 }
 
-void computes_unguarded(const Stage& stage, Pass pass, const TestProblem& test) {
-  CUFLASH_SKIP_UNSUPPORTED(stage, pass, test.problem);
-  CallOptions options;
-  options.guards = false;
-  const auto want = harness::expected(pass, test.problem, test.source);
-  expect_right(harness::run(stage, pass, test.problem, want->inputs, options), *want);
+void computes_unguarded(const Stage& stage, Pass pass, harness::Case c) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, c.problem);
+  c.options.guards = false;
+  const auto want = harness::expected(pass, c.problem, c.source);
+  expect_right(harness::run(stage, pass, c.problem, want->inputs, c.options), *want);
 }
 
 void respects_causality(const Stage& stage, const Problem& problem, int prefix) {
@@ -176,21 +130,15 @@ void respects_causality(const Stage& stage, const Problem& problem, int prefix) 
   }
 }
 
-void accepts_null(const Stage& stage, Pass pass, const Problem& problem,
-                  const std::string& output) {
-  CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem);
-  const auto want = gaussian(pass, problem);
-  CallOptions options;
-  options.lse = output != "LSE";
-  options.dq = output != "dQ";
-  options.dk = output != "dK";
-  options.dv = output != "dV";
-  const Outputs whole = harness::run(stage, pass, problem, want->inputs);
-  const Outputs without = harness::run(stage, pass, problem, want->inputs, options);
+void accepts_null(const Stage& stage, Pass pass, const harness::Case& c) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, c.problem);
+  const harness::Trial trial = try_stage(stage, pass, c, harness::Runs::kOneUnlessFound);
+  if (!trial.ok()) ADD_FAILURE() << trial.failures();
+  const Outputs& without = trial.runs.front().outputs;
+  const Outputs whole = harness::run(stage, pass, c.problem, gaussian(pass, c.problem)->inputs);
   EXPECT_EQ(whole.tensors.size(), without.tensors.size() + 1);
-  expect_right(without, *want);
   if (stage.deterministic) {
-    EXPECT_TRUE(same_bits(whole, without));
+    EXPECT_EQ(first_difference(whole, without), "");
   }
 }
 
@@ -226,7 +174,7 @@ void runs_what_it_declares(const Stage& stage) {
   }
   const auto any = [&](Pass pass, auto&& matches) {
     for (const TestProblem& test : test_problems()) {
-      if (matches(test.problem) && supports(stage, pass, test.problem, device)) return true;
+      if (matches(test.c.problem) && supports(stage, pass, test.c.problem, device)) return true;
     }
     return false;
   };
@@ -248,8 +196,8 @@ void runs_what_it_declares(const Stage& stage) {
 }
 
 void has_traffic_formula(const Stage& stage) {
-  if (std::atoi(stage.name) >= 90) GTEST_SKIP() << "This stage is this checkout's own.";
-  const Problem problem = problem_of("b1_h1_q64k64_d64_f16");
+  if (stage_number(stage) >= kFirstOwnStage) GTEST_SKIP() << "This stage is this checkout's own.";
+  const Problem problem = case_of("b1_h1_q64k64_d64_f16").problem;
   EXPECT_TRUE(harness::predicted_traffic(stage, Pass::kForward, problem))
       << "add its row to common/harness/traffic.cpp";
   if (stage.backward != nullptr) {

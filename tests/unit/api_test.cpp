@@ -160,7 +160,7 @@ class Api : public ::testing::Test {
 
   void TearDown() override {
 #ifdef CUFLASH_SIMT
-    for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message;
+    for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message();
 #endif
   }
 

@@ -1,0 +1,20 @@
+// A stage's source with, beside each line, what that line asks of the memory.
+#ifndef CUFLASH_BENCH_ANNOTATE_H_
+#define CUFLASH_BENCH_ANNOTATE_H_
+
+#include <string>
+#include <vector>
+
+#include "simt/machine.h"
+
+namespace cuflash::bench {
+
+// Every source file that has counts, whole. Lines longer than the terminal are cut.
+std::string annotated_sources(const std::vector<simt::LineCounts>& lines);
+
+// What the columns mean, and what a perfect value is.
+std::string annotation_legend();
+
+}  // namespace cuflash::bench
+
+#endif  // CUFLASH_BENCH_ANNOTATE_H_

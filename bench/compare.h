@@ -1,0 +1,17 @@
+// What the step from one stage to another buys.
+#ifndef CUFLASH_BENCH_COMPARE_H_
+#define CUFLASH_BENCH_COMPARE_H_
+
+#include <string>
+
+#include "measure.h"
+
+namespace cuflash::bench {
+
+// Both measured, one pass: a row for each quantity with both values and their ratio. Speed where it
+// is known: timed with the plan, or recorded in docs/results.
+std::string comparison_text(const Row& first, const Row& second, const Plan& plan);
+
+}  // namespace cuflash::bench
+
+#endif  // CUFLASH_BENCH_COMPARE_H_

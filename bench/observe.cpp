@@ -1,0 +1,32 @@
+#include "observe.h"
+
+#include <stdexcept>
+
+#include "measure.h"
+
+namespace cuflash::bench {
+
+#ifdef CUFLASH_SIMT
+
+Observed observe(const Stage& stage, Pass pass, const harness::Case& c) {
+  if (!simt::counts_accesses()) {
+    throw std::runtime_error(
+        "this build counts no accesses: that takes g++ 12 or newer and no AddressSanitizer");
+  }
+  const Support support = supports(stage, pass, c.problem, current_device());
+  if (!support) throw std::runtime_error(support.reason);
+  const harness::Inputs& inputs = unchecked_inputs(pass, c);
+  simt::reset_counts();
+  harness::run(stage, pass, c.problem, inputs, c.options);
+  return {simt::line_counts(), simt::shared_maps()};
+}
+
+#else
+
+Observed observe(const Stage&, Pass, const harness::Case&) {
+  throw std::runtime_error("only the CPU machine sees lines and shared memory");
+}
+
+#endif
+
+}  // namespace cuflash::bench

@@ -1,0 +1,24 @@
+// Times that were measured on a GPU before, from docs/results.
+#ifndef CUFLASH_BENCH_RECORDED_H_
+#define CUFLASH_BENCH_RECORDED_H_
+
+#include <string>
+#include <vector>
+
+#include "cuflash/stage.h"
+
+namespace cuflash::bench {
+
+// Two stages' times of one problem, from one run.
+struct RecordedTimes {
+  std::string device, commit, date, file;  // the file's path in the repository
+  std::string problem;
+  double first_ms, second_ms;
+};
+
+// Every problem that a file docs/results/*/ladder.json has times of for both stages.
+std::vector<RecordedTimes> recorded_times(const Stage& first, const Stage& second, Pass pass);
+
+}  // namespace cuflash::bench
+
+#endif  // CUFLASH_BENCH_RECORDED_H_

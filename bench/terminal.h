@@ -1,0 +1,20 @@
+// The terminal that a program writes to.
+#ifndef CUFLASH_BENCH_TERMINAL_H_
+#define CUFLASH_BENCH_TERMINAL_H_
+
+#include <cstddef>
+#include <string>
+
+namespace cuflash::bench {
+
+// Columns of the terminal behind stdout, at least 118; 118 where it is a file.
+std::size_t terminal_width();
+
+// Words in bold, faint or red where stdout is a terminal and NO_COLOR is not set; else as they are.
+std::string bold(const std::string& text);
+std::string faint(const std::string& text);
+std::string red(const std::string& text);
+
+}  // namespace cuflash::bench
+
+#endif  // CUFLASH_BENCH_TERMINAL_H_

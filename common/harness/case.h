@@ -1,0 +1,30 @@
+// One case that a stage is tried on, and its name: the test's id, and what `ladder --shape` reads.
+#ifndef CUFLASH_HARNESS_CASE_H_
+#define CUFLASH_HARNESS_CASE_H_
+
+#include <string>
+#include <string_view>
+
+#include "cuflash/problem.h"
+#include "harness/call.h"
+#include "harness/inputs.h"
+
+namespace cuflash::harness {
+
+struct Case {
+  Problem problem;
+  InputSource source;
+  CallOptions options;
+};
+
+// The problem's name, then inputs, layout and left-out outputs where they are not the usual ones:
+// "b1_h2_q64k64_d64_f16", "b1_h2_q50k70_d64_f32_peaky", "b2_h2_q33k47_d64_f16_padded_no_lse".
+std::string case_name(const Case& c);
+
+// Reads what case_name() writes; what the name leaves out keeps the values `c` has. Returns false,
+// and leaves `c` as it was, when the text is not a case's name.
+bool parse_case(std::string_view text, Case& c);
+
+}  // namespace cuflash::harness
+
+#endif  // CUFLASH_HARNESS_CASE_H_

@@ -1,0 +1,61 @@
+// One trial of a stage: it computes a case more than once, each time in another order of threads,
+// and is held to what it must compute. On the CPU machine the trial also says what was counted and
+// found.
+#ifndef CUFLASH_HARNESS_TRIAL_H_
+#define CUFLASH_HARNESS_TRIAL_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cuflash/stage.h"
+#include "harness/case.h"
+#include "harness/verify.h"
+#include "simt/machine.h"  // its types; a GPU build calls nothing of it
+
+namespace cuflash::harness {
+
+enum class Runs {
+  kAll,             // on the CPU machine under three schedules, on a GPU twice
+  kOneUnlessFound,  // once, under the schedule in force; where that finds a fault, all
+};
+
+struct Run {
+  std::string schedule;  // "inorder", "reversed", "random:7"; on a GPU "run 1", "run 2"
+  std::string error;     // a sentence if the stage failed; the outputs are then empty
+  Outputs outputs;
+  Verdict verdict;
+  std::optional<simt::Counts> counts;  // where the machine counts
+  std::size_t shared_bytes = 0;        // most shared memory of a block, on the CPU machine
+
+  bool right() const { return error.empty() && verdict.ok(); }
+};
+
+// What the CPU machine found, once for all runs.
+struct Fault {
+  simt::Finding finding;
+  std::vector<std::string> schedules;  // under which it was found
+  std::string message;                 // the whole report, and the command that replays it
+};
+
+struct Trial {
+  std::vector<Run> runs;
+  std::vector<Fault> faults;
+  std::string unstable;  // a sentence if runs of a deterministic stage differ in a bit
+
+  bool ok() const;
+  // What is wrong: faults, results, and where there are none of these bits that differ. Empty if
+  // ok().
+  std::string failures() const;
+};
+
+// Throws CudaError where the device has too little memory for the case, and if the inputs cannot be
+// made. The machine's schedule is afterwards what it was.
+Trial try_stage(const Stage& stage, Pass pass, const Case& c, Runs runs);
+
+// "scores" for "cuflash::naive::scores<float, 32>".
+std::string short_kernel_name(const std::string& kernel);
+
+}  // namespace cuflash::harness
+
+#endif  // CUFLASH_HARNESS_TRIAL_H_

@@ -1,0 +1,124 @@
+// Races in words: the two accesses in the order of the program, and what fails to order them.
+#include <algorithm>
+#include <cstring>
+
+#include "simt/core.h"
+
+namespace cuflash::simt {
+namespace {
+
+bool same_tile(const TileMark& a, const TileMark& b) {
+  return a.number == b.number && std::strcmp(a.name, b.name) == 0;
+}
+
+bool different_tiles_of_one_name(const TileMark* a, const TileMark* b) {
+  return a != nullptr && b != nullptr && a->number != b->number &&
+         std::strcmp(a->name, b->name) == 0;
+}
+
+// Has the thread gone from tile a to tile b since the last barrier?
+bool went(const Thread& thread, const TileMark& a, const TileMark& b) {
+  const auto end = thread.tiles.end();
+  const auto from = std::find_if(thread.tiles.begin(), end,
+                                 [&](const TileMark& mark) { return same_tile(mark, a); });
+  return std::find_if(from, end, [&](const TileMark& mark) { return same_tile(mark, b); }) != end;
+}
+
+// Has the lane recorded an access from site a and then, as its last or later, one from site b?
+bool did(const LaneTrace& trace, int a, int b) {
+  const auto is = [](int site) {
+    return [site](Record r) { return static_cast<int>(r >> kRecordSiteShift) == site; };
+  };
+  const Record* const end = trace.begin() + trace.size();
+  const Record* const from = std::find_if(trace.begin(), end, is(a));
+  return std::find_if(from, end, is(b)) != end;
+}
+
+}  // namespace
+
+void Core::mark_tile(Thread& self, const char* name, int number) {
+  std::vector<TileMark>& tiles = self.tiles;
+  if (!tiles.empty() && tiles.back().since < last_barrier_) tiles = {tiles.back()};
+  // What the thread did before gets an earlier stamp than what it does in this tile.
+  tiles.push_back({next_moment(), name, number});
+}
+
+Core::NamedAccess Core::named_access(Stamp stamp) const {
+  const std::uint64_t block = block_of(stamp);
+  NamedAccess access{stamp_thread(stamp), block, stamp_site(stamp), nullptr};
+  if (block != linear_block_) return access;
+  for (const TileMark& mark : threads_[access.thread].tiles) {
+    if (mark.since <= stamp) access.tile = &mark;
+  }
+  return access;
+}
+
+// Two accesses of one block that nothing orders: does the program mean the first of them, by time,
+// to come first?
+bool Core::comes_first(const NamedAccess& earlier, const NamedAccess& later) const {
+  const Thread& one = threads_[earlier.thread];
+  const Thread& other = threads_[later.thread];
+  if (different_tiles_of_one_name(earlier.tile, later.tile)) {
+    const TileMark &a = *earlier.tile, &b = *later.tile;
+    const bool forward = went(one, a, b) || went(other, a, b);
+    const bool backward = went(one, b, a) || went(other, b, a);
+    return forward != backward ? forward : a.number < b.number;
+  }
+  // A thread that has done both shows their order.
+  const int a = earlier.site, b = later.site;
+  const bool forward = did(one.trace, a, b) || did(other.trace, a, b);
+  const bool backward = did(one.trace, b, a) || did(other.trace, b, a);
+  if (forward != backward) return forward;
+  // Most tiles are first written, then read.
+  const Site &first = sites[a], &second = sites[b];
+  return first.kind != AccessKind::kRead || second.kind == AccessKind::kRead ||
+         first.place.file != second.place.file || first.place.line <= second.place.line;
+}
+
+std::string Core::explain_race(const NamedAccess& first, const NamedAccess& second) const {
+  const int apart = distance(first, second);
+  if (apart == 2) return "Nothing orders the blocks of one launch.";
+  const SourcePlace &from = sites[first.site].place, &to = sites[second.site].place;
+  const bool same_file = from.file == to.file;
+  const auto line = [&](const SourcePlace& place) {
+    return same_file ? "line " + std::to_string(place.line) : short_location(place);
+  };
+  std::string text = "No barrier";
+  if (apart == 0) text += " and no __syncwarp()";
+  text += " orders ";
+  if (from.file.empty() || to.file.empty()) return text + "these two accesses.";
+  text += line(from) + " before ";
+  if (different_tiles_of_one_name(first.tile, second.tile)) {
+    const bool next = std::abs(first.tile->number - second.tile->number) == 1;
+    text += next ? "the next tile's " : "a later tile's ";
+  }
+  return text + line(to) + '.';
+}
+
+// Of pairs that are alike the report shows one that is the hardest to order: what would order two
+// lanes of a warp may not be enough.
+int Core::distance(const NamedAccess& a, const NamedAccess& b) {
+  return a.block != b.block ? 2 : a.thread / 32 != b.thread / 32 ? 1 : 0;
+}
+
+void Core::report_race(const Thread& self, const Region& region, std::uintptr_t address,
+                       Stamp earlier_stamp, std::uint16_t site) {
+  const std::uint64_t earlier_site = stamp_site(earlier_stamp);
+  if (!keeps(linear_block_) && !keeps(block_of(earlier_stamp))) return;
+  const FindingKind kind = region.shared ? FindingKind::kSharedRace : FindingKind::kGlobalRace;
+  const Findings::Key key = {launch_->kernel, std::min<std::uint64_t>(earlier_site, site),
+                             std::max<std::uint64_t>(earlier_site, site),
+                             array_begin(&region, address)};
+  const NamedAccess earlier = named_access(earlier_stamp);
+  const NamedAccess later = {self.index, linear_block_, site,
+                             self.tiles.empty() ? nullptr : &self.tiles.back()};
+  if (!findings.count(kind, key, distance(earlier, later))) return;
+  const bool in_order = earlier.block != later.block || comes_first(earlier, later);
+  const NamedAccess &first = in_order ? earlier : later, &second = in_order ? later : earlier;
+  describe(kind, region.shared ? "RACE in shared memory" : "RACE in global memory",
+           array_name(&region, address), short_location(sites[site].place),
+           "  " + element_name(&region, address, sites[site].size) + '\n' +
+               access_lines({first, second}) + "  " + explain_race(first, second) + '\n');
+}
+
+}  // namespace cuflash::simt

@@ -1,0 +1,343 @@
+// What reports say: elements of the stage's arrays, tiles, and of which block.
+#include <cuda_fp16.h>
+
+#include <array>
+#include <cstddef>
+
+#include "device/tiles.h"
+#include "support.h"
+
+namespace cuflash::simt {
+namespace {
+
+// ---- Elements by the launch's table ------------------------------------------------------------
+
+struct Best {
+  float value;
+  int key;
+};
+
+struct Storage {
+  float sK[32][33];
+  __half sV[16][40];
+  Best best[3];
+  char flag;
+  alignas(16) float total[2];
+  static constexpr auto fields() {
+    return std::array{CUFLASH_FIELD(Storage, sK), CUFLASH_FIELD(Storage, sV),
+                      CUFLASH_FIELD(Storage, best), CUFLASH_FIELD(Storage, flag),
+                      CUFLASH_FIELD(Storage, total)};
+  }
+};
+
+// Threads 4 and 41 both write the T that lies there.
+template <class T, bool kBarrier>
+__global__ void meet(int offset) {
+  const auto place = reinterpret_cast<T*>(shared_memory + offset);
+  if (threadIdx.x == 4) *place = T{};
+  if constexpr (kBarrier) __syncthreads();
+  if (threadIdx.x == 41) *place = T{};
+}
+
+class Elements : public AccessTest {
+ protected:
+  static constexpr int kSV = offsetof(Storage, sV);
+  static constexpr int kBest = offsetof(Storage, best);
+  static constexpr int kFlag = offsetof(Storage, flag);
+  static constexpr int kTotal = offsetof(Storage, total);
+
+  // The race is reported as one of `element`, and with a barrier there is none.
+  template <class T>
+  void expect_element(int offset, const std::string& array, const std::string& element,
+                      const SharedLayout& layout = shared_layout<Storage>()) {
+    SCOPED_TRACE(element);
+    run(meet<T, true>, {1, 64, layout}, offset);
+    run(meet<T, false>, {1, 64, layout}, offset);
+    const Finding race = only_finding(FindingKind::kSharedRace);
+    EXPECT_EQ(race.array, array);
+    EXPECT_EQ(race.text.substr(0, race.text.find('\n')), "  " + element);
+  }
+};
+
+TEST_F(Elements, ByTheirIndices) {
+  expect_element<float>(0, "sK", "sK[0][0]");
+  expect_element<float>((17 * 33 + 4) * 4, "sK", "sK[17][4]");
+  expect_element<float>((31 * 33 + 32) * 4, "sK", "sK[31][32]");
+  expect_element<__half>(kSV, "sV", "sV[0][0]");
+  expect_element<__half>(kSV + (3 * 40 + 39) * 2, "sV", "sV[3][39]");
+  expect_element<float>(kTotal + 4, "total", "total[1]");
+  expect_element<char>(kFlag, "flag", "flag");
+}
+
+TEST_F(Elements, WiderAndSmallerAccesses) {
+  expect_element<float4>(kSV + (3 * 40 + 8) * 2, "sV", "sV[3][8] (16 bytes)");
+  expect_element<__half>((17 * 33 + 4) * 4 + 2, "sK", "sK[17][4] + 2 bytes");
+  expect_element<int2>(kBest + 2 * 8, "best", "best[2]");
+  expect_element<int>(kBest + 2 * 8, "best", "best[2]");
+  expect_element<int>(kBest + 1 * 8 + 4, "best", "best[1] + 4 bytes");
+}
+
+TEST_F(Elements, WithoutATable) {
+  expect_element<float>(64, "shared_memory", "shared_memory[16] (elements of 4 bytes)", 1024);
+}
+
+__global__ void read_total(int index, float* out) {
+  auto& s = shared_storage<Storage>();
+  if (threadIdx.x < 2) s.total[threadIdx.x] = 1.f;
+  __syncthreads();
+  *out = (&s.total[0])[index];
+}
+
+TEST_F(Elements, PastTheEnd) {
+  const Array<float> out(1);
+  run(read_total, {1, 1, shared_layout<Storage>()}, 0, out.data());
+  const int past = (sizeof(Storage) - kTotal) / sizeof(float);
+  run(read_total, {1, 1, shared_layout<Storage>()}, past, out.data());
+  const Finding finding = only_finding(FindingKind::kOutOfBounds);
+  EXPECT_EQ(finding.array, "total");
+  says(finding, "\n  total[" + std::to_string(past) + "]\n");
+  says(finding, "It reaches 4 bytes past the end of the " + std::to_string(sizeof(Storage)));
+}
+
+TEST_F(Elements, PaddingBelongsToNoArray) {
+  // Two floats and the padding behind them, in one vector; then the padding alone.
+  run(meet<float4, true>, {1, 64, shared_layout<Storage>()}, kTotal);
+  run(meet<char, true>, {1, 32, shared_layout<Storage>()}, kFlag + 1);
+  const Finding finding = only_finding(FindingKind::kOutOfBounds);
+  EXPECT_EQ(finding.array, "flag");
+  says(finding, "It lies in the padding between the arrays of dynamic shared memory.");
+}
+
+TEST_F(Elements, RacesInTwoArraysAreTwoFindings) {
+  void (*kernel)(bool) = [](bool meet) {
+    auto& s = shared_storage<Storage>();
+    const int t = threadIdx.x;
+    for (float* array : {&s.sK[0][0], &s.total[0]}) array[meet ? 0 : t] = 1.f;
+  };
+  run(kernel, {1, 2, shared_layout<Storage>()}, false);
+  run(kernel, {1, 2, shared_layout<Storage>()}, true);
+  const std::vector<Finding> races = take_findings();
+  ASSERT_EQ(races.size(), 2u);
+  EXPECT_EQ(races[0].array, "sK");
+  EXPECT_EQ(races[1].array, "total");
+}
+
+// ---- Maps --------------------------------------------------------------------------------------
+
+class Maps : public MachineTest {};
+
+TEST_F(Maps, OfEachKernelOnce) {
+  const auto first = meet<float, true>, second = meet<int, true>;
+  run(first, {1, 32, 1024}, 0);
+  EXPECT_TRUE(shared_maps().empty());  // bytes without a table
+  run(first, {1, 32, shared_layout<Storage>()}, 0);
+  run(second, {1, 32, shared_layout<Storage>()}, 0);
+  run(first, {1, 32, shared_layout<Storage>()}, 0);
+  const std::vector<SharedMap> maps = shared_maps();
+  ASSERT_EQ(maps.size(), 2u);
+  EXPECT_EQ(maps[0].kernel, "cuflash::simt::(anonymous namespace)::meet<float, true>");
+  EXPECT_EQ(maps[1].kernel, "cuflash::simt::(anonymous namespace)::meet<int, true>");
+  EXPECT_EQ(maps[0].bytes, sizeof(Storage));
+  ASSERT_EQ(maps[0].arrays.size(), 5u);
+  const SharedArray& sV = maps[0].arrays[1];
+  EXPECT_EQ(sV.name, "sV");
+  EXPECT_EQ(sV.offset, offsetof(Storage, sV));
+  EXPECT_EQ(sV.element_bytes, 2u);
+  EXPECT_EQ(sV.extents, (std::vector<int>{16, 40}));
+  EXPECT_TRUE(maps[0].arrays[3].extents.empty());  // flag
+  reset_counts();
+  EXPECT_TRUE(shared_maps().empty());
+}
+
+// ---- Tiles -------------------------------------------------------------------------------------
+
+struct OneTile {
+  float sK[32][33];
+  static constexpr auto fields() { return std::array{CUFLASH_FIELD(OneTile, sK)}; }
+};
+
+// 64 threads walk through the KV tiles of 32 rows: load a tile, use what other threads loaded.
+template <bool kAfterLoading, bool kBeforeTheNext>
+__global__ void walk(Problem p, const float* gK, float* out) {
+  auto& s = shared_storage<OneTile>();
+  mark_tile("Q tile", 7);
+  const int row = threadIdx.x % 32, half = threadIdx.x / 32;
+  float sum = 0.f;
+  for (const int j0 : kv_tiles<32>(p, 0, 32)) {
+    for (int d = half; d < 32; d += 2) s.sK[row][d] = gK[(j0 + row) * 32 + d];  // loads
+    if constexpr (kAfterLoading) __syncthreads();
+    for (int d = 0; d < 32; ++d) sum += s.sK[d][(row + half) % 32];  // uses
+    if constexpr (kBeforeTheNext) __syncthreads();
+  }
+  out[threadIdx.x] = sum;
+}
+
+class InTiles : public AccessTest {
+ protected:
+  InTiles() { p_.seq_q = 32, p_.seq_kv = 96; }
+  Problem p_;
+  const Array<float> k_{96 * 32, 1.f}, out_{64};
+  const LaunchConfig config_{1, 64, shared_layout<OneTile>()};
+
+  // The lines between the element and the end, without who did it.
+  static std::string without_lanes(const Finding& finding) {
+    std::string text;
+    for (std::size_t i = finding.text.find('\n') + 1; i < finding.text.size(); ++i) {
+      if (finding.text.compare(i, 5, "warp ") == 0) i = finding.text.find(" report_test", i) + 1;
+      text += finding.text[i];
+    }
+    return text;
+  }
+};
+
+TEST_F(InTiles, BothBarriers) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    run(walk<true, true>, config_, p_, k_.data(), out_.data());
+  }
+}
+
+// A reader races with who loads the next tile.
+TEST_F(InTiles, MissingBarrierBeforeTheNextTile) {
+  for (const Schedule& schedule : all_schedules()) {
+    SCOPED_TRACE(schedule_name(schedule));
+    set_schedule(schedule);
+    run(walk<true, false>, config_, p_, k_.data(), out_.data());
+    const Finding race = only_finding(FindingKind::kSharedRace);
+    EXPECT_EQ(race.title, "RACE in shared memory");
+    EXPECT_EQ(race.place, "block (0,0,0)");
+    EXPECT_EQ(race.array, "sK");
+    const std::string text = without_lanes(race);
+    const auto tile = text.find("KV tile ");
+    ASSERT_NE(tile, std::string::npos) << race.text;
+    const char earlier = text[tile + 8], later = static_cast<char>(earlier + 1);
+    const std::string load =
+        "for (int d = half; d < 32; d += 2) s.sK[row][d] = "
+        "gK[(j0 + row) * 32 + d];  // loads";
+    const std::string use =
+        "for (int d = 0; d < 32; ++d) sum += s.sK[d][(row + half) % 32];  // uses";
+    EXPECT_EQ(text, "   read   " + LINE_MARKED("uses") + "   " + use +
+                        std::string(load.size() - use.size() + 3, ' ') + "KV tile " + earlier +
+                        "\n   write  " + LINE_MARKED("loads") + "   " + load + "   KV tile " +
+                        later + "\n  No barrier orders " + LINE_NUMBER("uses") +
+                        " before the next tile's " + LINE_NUMBER("loads") + ".  " +
+                        std::to_string(race.count) + " pairs like it.\n");
+  }
+}
+
+// A reader races with who loads the same tile, whoever came first.
+TEST_F(InTiles, MissingBarrierAfterLoading) {
+  for (const Schedule& schedule : all_schedules()) {
+    SCOPED_TRACE(schedule_name(schedule));
+    set_schedule(schedule);
+    run(walk<false, true>, config_, p_, k_.data(), out_.data());
+    const std::vector<Finding> findings = take_findings();
+    ASSERT_FALSE(findings.empty());
+    for (const Finding& race : findings) {
+      if (race.kind == FindingKind::kUninitialised) continue;
+      says(race, "orders " + LINE_NUMBER("loads") + " before " + LINE_NUMBER("uses") + ".  ");
+      says(race, "   KV tile 0\n   read ");
+    }
+  }
+}
+
+// From the last tile to the first: the later tile has the smaller number.
+__global__ void walk_down(float* out, bool barrier) {
+  auto& s = shared_storage<OneTile>();
+  float sum = 0.f;
+  for (int tile = 3; tile >= 0; --tile) {
+    mark_tile("KV tile", tile);
+    s.sK[0][threadIdx.x] = 1.f;  // writes down
+    __syncthreads();
+    sum += s.sK[0][threadIdx.x ^ 1];  // reads down
+    if (barrier) __syncthreads();
+  }
+  out[threadIdx.x] = sum;
+}
+
+TEST_F(InTiles, Downwards) {
+  for (const Schedule& schedule : all_schedules()) {
+    SCOPED_TRACE(schedule_name(schedule));
+    set_schedule(schedule);
+    run(walk_down, {1, 32, shared_layout<OneTile>()}, out_.data(), true);
+    run(walk_down, {1, 32, shared_layout<OneTile>()}, out_.data(), false);
+    const Finding race = only_finding(FindingKind::kSharedRace);
+    says(race, "orders " + LINE_NUMBER("reads down") + " before the next tile's " +
+                   LINE_NUMBER("writes down") + '.');
+  }
+}
+
+// Before it names a tile a thread is in none, and of another block no tile is known.
+__global__ void no_tile_yet(float* data) {
+  data[threadIdx.x] = 1.f;  // in no tile
+  mark_tile("KV tile", 2);
+  data[threadIdx.x ^ 1] = 2.f;  // in tile 2
+}
+
+TEST_F(InTiles, NoneYet) {
+  const Array<float> data(32, 0.f, "data");
+  run(no_tile_yet, {1, 32}, data.data());
+  for (const Finding& race : take_findings()) {
+    EXPECT_EQ(race.text.find("// in no tile   KV"), std::string::npos) << race.text;
+    says(race, "// in tile 2   KV tile 2\n");
+  }
+}
+
+// ---- Findings of one block ---------------------------------------------------------------------
+
+// In every block threads 1 and 2 write one word.
+__global__ void race_in_every_block(float* out) {
+  __shared__ float word;
+  if (threadIdx.x == 1 || threadIdx.x == 2) word = 1.f;
+  __syncthreads();
+  if (threadIdx.x == 0) out[blockIdx.y * gridDim.x + blockIdx.x] = word;
+}
+
+// Blocks 0 and 2 write one word.
+__global__ void race_between_blocks(float* out) {
+  if (threadIdx.x == 0 && blockIdx.x % 2 == 0) *out = 1.f;
+}
+
+TEST_F(AccessTest, OnlyOneBlocksFindings) {
+  const Array<float> out(6);
+  run(race_in_every_block, {dim3(3, 2), 32}, out.data());
+  EXPECT_EQ(only_finding(FindingKind::kSharedRace).count, 6u);
+  report_only_block(BlockIndex{1, 1, 0});
+  reset_counts();
+  run(race_in_every_block, {dim3(3, 2), 32}, out.data());
+  const Finding race = only_finding(FindingKind::kSharedRace);
+  EXPECT_EQ(race.count, 1u);
+  EXPECT_EQ(race.place, "block (1,1,0)");
+  EXPECT_EQ(counts().shared_requests, 2u * 6);  // the launch ran whole
+  report_only_block(BlockIndex{3, 0, 0});
+  run(race_in_every_block, {dim3(3, 2), 32}, out.data());
+  report_only_block(std::nullopt);
+  run(race_in_every_block, {dim3(3, 2), 32}, out.data());
+  EXPECT_EQ(only_finding(FindingKind::kSharedRace).count, 6u);
+}
+
+TEST_F(AccessTest, ABlockHasItsPartInARaceWithAnother) {
+  const Array<float> out(1, 0.f, "out");
+  const Schedule reversed{Schedule::Order::kReversed, 0};
+  for (const Schedule& schedule : {Schedule{}, reversed}) {
+    set_schedule(schedule);
+    for (const unsigned block : {0u, 2u}) {
+      report_only_block(BlockIndex{block, 0, 0});
+      run(race_between_blocks, {3, 32}, out.data());
+      EXPECT_EQ(only_finding(FindingKind::kGlobalRace).count, 1u);
+    }
+    report_only_block(BlockIndex{1, 0, 0});
+    run(race_between_blocks, {3, 32}, out.data());
+  }
+}
+
+TEST_F(MachineTest, ARefusedLaunchIsOfNoBlock) {
+  report_only_block(BlockIndex{1, 0, 0});
+  void (*kernel)() = [] {};
+  EXPECT_EQ(launch(kernel, {1, 2000}), FlashAttentionError::CUDA_ERROR);
+  EXPECT_EQ(only_finding(FindingKind::kLaunchLimit).place, "");
+  cudaGetLastError();
+}
+
+}  // namespace
+}  // namespace cuflash::simt
