@@ -7,15 +7,15 @@ namespace {
 
 std::int64_t read_excess(const Sample& s) {
   return static_cast<std::int64_t>(s.counts.global_read_bytes) -
-         static_cast<std::int64_t>(s.own_counts.global_read_bytes);
+         static_cast<std::int64_t>(s.own.global_read_bytes);
 }
 std::int64_t write_excess(const Sample& s) {
   return static_cast<std::int64_t>(s.counts.global_write_bytes) -
-         static_cast<std::int64_t>(s.own_counts.global_write_bytes);
+         static_cast<std::int64_t>(s.own.global_write_bytes);
 }
 std::int64_t conflict_excess(const Sample& s) {
   return static_cast<std::int64_t>(s.counts.bank_conflicts) -
-         static_cast<std::int64_t>(s.own_counts.bank_conflicts);
+         static_cast<std::int64_t>(s.own.bank_conflicts);
 }
 
 // ---- What a classical waste would cost, summed over the blocks of the forward pass --------------
@@ -90,8 +90,8 @@ std::string in_numbers(const Sample& s) {
   };
   return " In " + s.name + ": " +
          (read_excess(s) > 0
-              ? part("read", s.counts.global_read_bytes, s.own_counts.global_read_bytes)
-              : part("written", s.counts.global_write_bytes, s.own_counts.global_write_bytes)) +
+              ? part("read", s.counts.global_read_bytes, s.own.global_read_bytes)
+              : part("written", s.counts.global_write_bytes, s.own.global_write_bytes)) +
          '.';
 }
 
@@ -131,8 +131,9 @@ std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
   const bool half = trait != nullptr && std::string(trait->id) == "f16";
   std::string message = "Bank conflicts " + where_bad(samples, bad) + ": in " + example.name + ' ' +
                         std::to_string(example.counts.bank_conflicts) + ", the target is " +
-                        std::to_string(example.own_counts.bank_conflicts) + '.';
-  if (!example.busiest_line.empty()) message += " Most of them at " + example.busiest_line + '.';
+                        std::to_string(example.own.bank_conflicts) + '.';
+  if (!example.conflicts_line.empty())
+    message += " Most of them at " + example.conflicts_line + '.';
   message += half ? " Only f16 has them: the rows of the tile are padded by a number of elements, "
                     "and it takes 4 bytes, one bank, which are two halves."
                   : " Lanes that read a column of a tile meet in one bank if its rows are a "

@@ -9,7 +9,7 @@ namespace {
 
 // A line of a report: "   read   warp 0 lane 4   kernel.cuh:97   s += sK[c];   KV tile 0".
 struct Access {
-  std::string verb, warp, location, source, tile;
+  std::string verb, warp, location, source;
   std::string text() const { return location + ", `" + source + '`'; }
 };
 
@@ -21,7 +21,7 @@ std::vector<Access> accesses(const std::string& report) {
   std::smatch match;
   for (std::string text; std::getline(lines, text);) {
     if (!std::regex_match(text, match, line)) continue;
-    found.push_back({match[1], match[3], match[4], match[5], match[6]});
+    found.push_back({match[1], match[3], match[4], match[5]});
     std::string& source = found.back().source;
     source.erase(source.find_last_not_of(' ') + 1);
   }
@@ -39,40 +39,32 @@ Diagnosis race_of_writes(const std::string& array, const Access& a, const Access
           ""};
 }
 
-// Read and write: which of the two must come first?
-Diagnosis race_of_read(const std::string& array, const Access& read, const Access& write) {
-  const bool one_warp = read.warp == write.warp;
-  const std::string barrier = one_warp ? "__syncwarp()" : "__syncthreads()";
-  if (write.tile.empty() || write.tile == read.tile) {
-    return {"race-read-early",
-            array + " is read before all threads have written it: no " + barrier +
-                " stands between the write at " + write.text() + " and the read at " + read.text() +
-                ".",
-            ""};
-  }
-  return {"race-overwrite",
-          "The next tile overwrites " + array + " while other threads still read it: no " +
-              barrier + " stands between the read at " + read.text() +
-              " and the next tile's write at " + write.text() +
-              ". It belongs at the end of the loop's body.",
-          ""};
-}
-
+// The report tells first what the program means to come first.
 Diagnosis race(const simt::Finding& finding) {
-  const auto found = accesses(finding.message);
-  if (finding.message.find("orders the blocks") != std::string::npos) {
+  const auto found = accesses(finding.text);
+  const std::string& array = finding.array;
+  if (finding.text.find("orders the blocks") != std::string::npos) {
     return {"race-between-blocks",
-            "Two blocks of one launch use the same element of " + finding.array +
+            "Two blocks of one launch use the same element of " + array +
                 ", and nothing orders blocks. Each element needs one block that owns it.",
             ""};
   }
-  if (found.size() < 2) return {"race", "A race on " + finding.array + ".", ""};
-  const bool first_reads = found[0].verb == "read";
-  if (!first_reads && found[1].verb != "read") {
-    return race_of_writes(finding.array, found[0], found[1]);
+  if (found.size() < 2) return {"race", "A race on " + array + ".", ""};
+  const Access &first = found[0], &second = found[1];
+  const std::string barrier = first.warp == second.warp ? "__syncwarp()" : "__syncthreads()";
+  if (first.verb != "read" && second.verb != "read") return race_of_writes(array, first, second);
+  if (first.verb != "read") {
+    return {"race-read-early",
+            array + " is read before all threads have written it: no " + barrier +
+                " stands between the write at " + first.text() + " and the read at " +
+                second.text() + ".",
+            ""};
   }
-  return first_reads ? race_of_read(finding.array, found[0], found[1])
-                     : race_of_read(finding.array, found[1], found[0]);
+  return {"race-overwrite",
+          array + " is overwritten while other threads still read it: no " + barrier +
+              " stands between the read at " + first.text() + " and the next write at " +
+              second.text() + ". In a loop it belongs at the end of the body.",
+          ""};
 }
 
 bool is_kv(const std::string& array) {
@@ -80,7 +72,7 @@ bool is_kv(const std::string& array) {
 }
 
 Diagnosis stray_access(const simt::Finding& finding, const std::string& where, const Trait* trait) {
-  const auto found = accesses(finding.message);
+  const auto found = accesses(finding.text);
   const bool writes = !found.empty() && found[0].verb == "write";
   const std::string line = found.empty() ? finding.location : found[0].text();
   if (trait != nullptr && std::string(trait->id) == "grouped-heads" && is_kv(finding.array)) {
@@ -100,7 +92,7 @@ Diagnosis stray_access(const simt::Finding& finding, const std::string& where, c
 
 Diagnosis uninitialised(const simt::Finding& finding, const std::string& where,
                         const Trait* trait) {
-  const auto found = accesses(finding.message);
+  const auto found = accesses(finding.text);
   std::string message = "Values of " + finding.array + " that nobody has written are read " +
                         where + ": " + (found.empty() ? finding.location : found[0].text()) + '.';
   if (trait != nullptr && std::string(trait->id).rfind("ragged", 0) == 0) {
@@ -143,9 +135,22 @@ Diagnosis in_words(const simt::Finding& finding, const std::string& where, const
 }
 
 bool has_like(const Sample& sample, const simt::Finding& finding) {
-  return std::any_of(sample.findings.begin(), sample.findings.end(), [&](const simt::Finding& f) {
-    return f.kind == finding.kind && f.array == finding.array;
+  const auto& found = sample.trial.faults;
+  return std::any_of(found.begin(), found.end(), [&](const harness::Fault& fault) {
+    return fault.finding.kind == finding.kind && fault.finding.array == finding.array;
   });
+}
+
+// The machine's report, under a heading that says where.
+std::string report(const Sample& sample, const simt::Finding& finding) {
+  const auto& runs = sample.trial.runs;
+  const auto right =
+      std::count_if(runs.begin(), runs.end(), [](const harness::Run& run) { return run.right(); });
+  std::string text =
+      finding.title + ": " + sample.name + ", kernel " + harness::short_kernel_name(finding.kernel);
+  if (!finding.place.empty()) text += ", " + finding.place;
+  return text + '\n' + finding.text + "  The result was RIGHT under " + std::to_string(right) +
+         " of " + std::to_string(runs.size()) + " schedules.\n";
 }
 
 // A diagnosis, and the arrays that it holds for; the first is in its message.
@@ -181,20 +186,21 @@ Diagnosis finished(Named named) {
 }  // namespace
 
 std::vector<Diagnosis> faults(const std::vector<Sample>& samples) {
-  std::vector<const simt::Finding*> list;
+  std::vector<std::pair<const Sample*, const harness::Fault*>> list;
   for (const Sample& sample : samples) {
-    for (const simt::Finding& finding : sample.findings) list.push_back(&finding);
+    for (const harness::Fault& fault : sample.trial.faults) list.push_back({&sample, &fault});
   }
-  std::stable_sort(list.begin(), list.end(), [](const simt::Finding* a, const simt::Finding* b) {
-    return is_race(a->kind) && !is_race(b->kind);
+  std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
+    return is_race(a.second->finding.kind) && !is_race(b.second->finding.kind);
   });
   std::vector<Named> named;
-  for (const simt::Finding* finding : list) {
-    const auto bad = [&](const Sample& s) { return has_like(s, *finding); };
+  for (const auto& [sample, fault] : list) {
+    const simt::Finding& finding = fault->finding;
+    const auto bad = [&](const Sample& s) { return has_like(s, finding); };
     Diagnosis diagnosis =
-        in_words(*finding, where_bad(samples, bad), distinguishing_trait(samples, bad));
-    diagnosis.details = finding->message;
-    add(named, std::move(diagnosis), finding->array);
+        in_words(finding, where_bad(samples, bad), distinguishing_trait(samples, bad));
+    diagnosis.details = report(*sample, finding);
+    add(named, std::move(diagnosis), finding.array);
   }
   std::vector<Diagnosis> diagnoses;
   for (Named& one : named) diagnoses.push_back(finished(std::move(one)));

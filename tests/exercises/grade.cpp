@@ -1,6 +1,7 @@
 #include "grade.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <stdexcept>
 
 #include "costs.h"
@@ -10,71 +11,41 @@
 namespace cuflash::exercises {
 namespace {
 
-using harness::InputKind;
-
-struct Row {
-  const char* problem;
-  InputKind input = InputKind::kGaussian;
-};
-
 // From the simple to the peculiar, so that each mistake shows in some and not in others.
-constexpr Row kRows[] = {
-    {"b1_h1_q32k32_d32_f32"},
-    {"b1_h2_q64k96_d32_f32"},
-    {"b1_h1_q17k13_d64_f32"},
-    {"b2_h1_q40k77_d32_f16"},
-    {"b1_h2_q64k64_d32_f32_causal"},
-    {"b1_h1_q33k97_d64_f16_causal"},
-    {"b1_h1_q70k20_d32_f32_causal"},
-    {"b1_h6x2_q40k37_d64_f16"},
-    {"b2_h4x2_q37k71_d32_f32_causal"},
-    {"b1_h1_q50k70_d32_f32", InputKind::kPeaky},
-    {"b1_h1_q50k70_d32_f32", InputKind::kLargeQ},
-    {"b1_h8_q20k20_d32_f32_causal", InputKind::kLargeQ},
+const char* const kCases[] = {
+    "b1_h1_q32k32_d32_f32",          "b1_h2_q64k96_d32_f32",
+    "b1_h1_q17k13_d64_f32",          "b2_h1_q40k77_d32_f16",
+    "b1_h2_q64k64_d32_f32_causal",   "b1_h1_q33k97_d64_f16_causal",
+    "b1_h1_q70k20_d32_f32_causal",   "b1_h6x2_q40k37_d64_f16",
+    "b2_h4x2_q37k71_d32_f32_causal", "b1_h1_q50k70_d32_f32_peaky",
+    "b1_h1_q50k70_d32_f32_largeq",   "b1_h8_q20k20_d32_f32_causal_largeq",
 };
 
-const char* const kSchedules[] = {"inorder", "reversed", "random:7"};
+std::string line_with_conflicts() {
+  const auto lines = simt::line_counts();
+  const auto most = std::max_element(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
+    return a.conflicts < b.conflicts;
+  });
+  if (most == lines.end() || most->conflicts == 0) return "";
+  return std::filesystem::path(most->file).filename().string() + ':' + std::to_string(most->line);
+}
 
-Sample sample_of(const Row& row, const Stage& own, Pass pass) {
+Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass pass) {
+  harness::Case c;
+  if (!parse_case(name, c)) throw std::logic_error(std::string(name) + " is not a case");
   Sample s;
+  s.name = name;
   s.pass = pass;
-  s.input = row.input;
-  if (!parse_problem(row.problem, s.problem)) throw std::logic_error(row.problem);
-  s.name = row.problem;
-  if (row.input != InputKind::kGaussian) s.name += std::string("_") + input_name(row.input);
+  s.problem = c.problem;
+  s.input = c.source.kind;
   const Tile tile = own.tile(pass, s.problem);
   s.walk = {tile.owned, tile.streamed, tile.owned == 0};
-  s.want = harness::expected(pass, s.problem, {row.input, 1, ""});
-  return s;
-}
-
-void run_under(const char* name, const Stage& stage, Sample& s) {
-  simt::Schedule schedule;
-  simt::parse_schedule(name, schedule);
-  simt::set_schedule(schedule);
-  simt::reset_counts();
-  harness::Outputs got;
-  try {
-    got = harness::run(stage, s.pass, s.problem, s.want->inputs);
-  } catch (const std::exception& error) {
-    s.error = error.what();
-  }
-  for (simt::Finding& finding : simt::take_findings()) s.findings.push_back(std::move(finding));
-  s.counts = simt::counts();
-  if (!s.error.empty() || (!s.got.tensors.empty() && !s.right())) return;
-  s.got = std::move(got);
-  s.verdict = verify(s.got, *s.want);
-}
-
-Sample run_row(const Row& row, const Stage& exercise, const Stage& own, Pass pass) {
-  Sample s = sample_of(row, own, pass);
-  for (const char* schedule : kSchedules) {
-    run_under(schedule, exercise, s);
-    if (!s.error.empty() || !s.findings.empty()) break;
-  }
-  simt::reset_counts();
-  harness::run(own, pass, s.problem, s.want->inputs);
-  s.own_counts = simt::counts();
+  s.want = harness::expected(pass, s.problem, c.source);
+  s.trial = try_stage(exercise, pass, c, harness::Runs::kAll);
+  s.counts = s.run().counts.value_or(simt::Counts());
+  s.conflicts_line = line_with_conflicts();
+  const harness::Trial target = try_stage(own, pass, c, harness::Runs::kOneUnlessFound);
+  s.own = target.runs.front().counts.value_or(simt::Counts());
   return s;
 }
 
@@ -84,9 +55,10 @@ Grade failed(Check check, std::vector<Diagnosis> diagnoses) {
 
 std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples) {
   std::vector<Diagnosis> found = faults(samples);
-  const auto error = std::find_if(samples.begin(), samples.end(),
-                                  [](const Sample& s) { return !s.error.empty(); });
-  if (found.empty() && error != samples.end()) found.push_back({"call-failed", error->error, ""});
+  for (const Sample& s : samples) {
+    if (found.empty() && !s.run().error.empty())
+      found.push_back({"call-failed", s.run().error, ""});
+  }
   return found;
 }
 
@@ -120,7 +92,7 @@ const char* check_name(Check check) {
 
 Grade grade(const Stage& exercise, const Stage& own, Pass pass) {
   std::vector<Sample> samples;
-  for (const Row& row : kRows) samples.push_back(run_row(row, exercise, own, pass));
+  for (const char* name : kCases) samples.push_back(sample_of(name, exercise, own, pass));
   using Find = std::vector<Diagnosis> (*)(const std::vector<Sample>&);
   const std::pair<Check, Find> checks[] = {
       {Check::kMachine, machine_diagnoses},

@@ -32,7 +32,8 @@ bool explains(const Mistakes& mistakes, const Sample& s) {
   const double relative = s.input == harness::InputKind::kLargeQ ? 0.1 : 2e-3;
   const auto predicted = model(s.pass, s.problem, s.want->inputs, s.walk, mistakes);
   for (const harness::ExpectedTensor& tensor : s.want->tensors) {
-    const auto &got = s.got.tensors.at(tensor.name), &want = predicted.tensors.at(tensor.name);
+    const auto &got = s.run().outputs.tensors.at(tensor.name),
+               &want = predicted.tensors.at(tensor.name);
     const bool lse = tensor.name == "LSE";
     const double largest = largest_finite(want);
     const double slack = 4 * tensor.limit + relative * largest +

@@ -86,7 +86,7 @@ std::string place(const harness::ExpectedTensor& tensor, const Wrong& wrong, con
 }
 
 bool is_wrong(const Sample& s, const std::string& tensor) {
-  for (const harness::Check& check : s.verdict.checks) {
+  for (const harness::Check& check : s.run().verdict.checks) {
     if (check.name == tensor) return !check.ok;
   }
   return false;
@@ -123,7 +123,7 @@ Diagnosis pattern(const std::vector<Sample>& samples) {
   const auto first = std::find_if(samples.begin(), samples.end(), bad);
   std::set<std::string> names;
   for (const Sample& s : samples) {
-    for (const harness::Check& check : s.verdict.checks) {
+    for (const harness::Check& check : s.run().verdict.checks) {
       if (!check.ok) names.insert(check.name);
     }
   }
@@ -135,7 +135,7 @@ Diagnosis pattern(const std::vector<Sample>& samples) {
   for (const harness::ExpectedTensor& tensor : first->want->tensors) {
     if (!is_wrong(*first, tensor.name)) continue;
     const DType dtype = tensor.name == "LSE" ? DType::kF32 : first->problem.dtype;
-    const Wrong wrong = wrong_elements(tensor, first->got.tensors.at(tensor.name), dtype);
+    const Wrong wrong = wrong_elements(tensor, first->run().outputs.tensors.at(tensor.name), dtype);
     const bool unwritten = wrong.unwritten == wrong.count;
     diagnosis.message += " In " + first->name + ", " + place(tensor, wrong, *first) + " of " +
                          tensor.name +

@@ -7,27 +7,31 @@
 #include <string>
 #include <vector>
 
-#include "harness/verify.h"
+#include "harness/expected.h"
+#include "harness/trial.h"
 #include "model.h"
-#include "simt/machine.h"
 
 namespace cuflash::exercises {
 
 struct Sample {
-  std::string name;  // the problem's name, and its inputs where they are not Gaussian
+  std::string name;
   Pass pass = Pass::kForward;
   Problem problem;
   harness::InputKind input = harness::InputKind::kGaussian;
   Walk walk;
   std::shared_ptr<const harness::Expected> want;
-  harness::Outputs got;  // of the first schedule that gave a wrong result, else of the first
-  harness::Verdict verdict;
-  std::string error;  // a sentence if the call failed
-  std::vector<simt::Finding> findings;
-  simt::Counts counts, own_counts;  // the exercise's and the stage's own
-  std::string busiest_line;         // the line with the most bank conflicts, or ""
+  harness::Trial trial;        // of the exercise
+  simt::Counts counts, own;    // the exercise's and the stage's own
+  std::string conflicts_line;  // where the exercise has most bank conflicts; empty if nowhere
 
-  bool right() const { return verdict.ok(); }
+  // The run to look at: the first that is wrong, else the first.
+  const harness::Run& run() const {
+    const auto& runs = trial.runs;
+    const auto wrong = std::find_if(runs.begin(), runs.end(),
+                                    [](const harness::Run& run) { return !run.right(); });
+    return wrong == runs.end() ? runs.front() : *wrong;
+  }
+  bool right() const { return run().right(); }
 };
 
 // What is wrong, as a stable id and in words.
