@@ -83,7 +83,7 @@ const Stage kStage = {
     "03_online_softmax",
     "one fused kernel: running maximum and sum; S and P stay on the chip",
     "writing and reading S and P in global memory",
-    "shared memory: two loads for each multiply-add",
+    "issue slots: for each multiply-add a conversion and a shared load",
     {75, false},
     Types::kSet,
     Dims::kSet,
