@@ -53,6 +53,14 @@ std::int64_t hidden_tiles(const Sample& s) {
          sum_over_blocks(s, [&](const Block& b) { return s.problem.seq_kv - b.keys; });
 }
 
+std::int64_t rows_past_the_end(const Sample& s) {
+  const auto sum = sum_over_blocks(
+      s, [&](const Block& b) { return std::int64_t{b.kv_tiles} * s.walk.block_kv - b.keys; });
+  const std::int64_t q_rows = std::int64_t{s.problem.batch} * s.problem.heads_q *
+                              (s.walk.block_q - 1 - (s.problem.seq_q - 1) % s.walk.block_q);
+  return row_bytes(s) * (2 * sum + q_rows);
+}
+
 struct Waste {
   const char* id;
   bool reads;   // of reads, else of writes
@@ -68,6 +76,9 @@ constexpr Waste kWastes[] = {
     {"hidden-tiles-loaded", true, 2, hidden_tiles,
      "Tiles of which no query of the block sees a key are loaded: the mask hides them whole. "
      "kv_tiles() walks only through those that count."},
+    {"tail-read-again", true, 1, rows_past_the_end,
+     "Rows past the end are read: the last row stands in for them again and again. They need no "
+     "bytes at all: write zeros."},
     {"o-written-again", false, 1, q_again,
      "O is written after every KV tile. It can stay in registers until the last one: write it "
      "once, after the loop."},

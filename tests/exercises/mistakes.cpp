@@ -56,6 +56,9 @@ const std::vector<MistakeRow>& mistakes() {
        "The last, partial KV tile is left out: the number of tiles must be rounded up, not down."},
       {Mistake::kLastTileMissing, F, true, "last-tile-missing",
        "The last KV tile that a query sees is left out: the loop over tiles stops one too early."},
+      {Mistake::kTilesOfFirstQuery, F, true, "tiles-of-first-query",
+       "The loop over tiles ends where the block's first query stops seeing keys. Its last query "
+       "sees the most."},
       {Mistake::kTailAsZeros, F, true, "tail-as-zeros",
        "Keys past the end count: the rows that fill up the last tile are zeros, so their score is "
        "0, and exp(0 - max) is not nothing. A key j >= seq_kv must get -INFINITY, like a masked "
@@ -86,9 +89,9 @@ const std::vector<MistakeRow>& mistakes() {
        "o_scale has the wrong sign in its exponent: it is exp(old maximum - new maximum), at most "
        "1. exp(new - old) grows, and is infinite at the first tile, where the old maximum is "
        "-inf."},
-      {Mistake::kRescaleAfterAdding, F, true, "rescale-after-adding",
-       "The new tile is rescaled too: o_scale belongs to what was there before the tile, so "
-       "multiply first and then add."},
+      {Mistake::kSumRescaledLate, F, true, "sum-rescaled-late",
+       "o_scale also shrinks what the new tile adds to row_sum: multiply the old sum first, then "
+       "add. At the first tile o_scale is 0, and all is lost."},
       {Mistake::kMaxOfTileOnly, F, true, "max-of-tile-only",
        "The maximum of each tile stands alone: the new maximum is that of the old one and the "
        "tile's, and never falls. When it falls, o_scale exceeds 1 and can overflow."},
@@ -98,6 +101,12 @@ const std::vector<MistakeRow>& mistakes() {
       {Mistake::kSumOfLastTile, F, true, "sum-of-last-tile",
        "row_sum holds the last tile's sum only: it must be o_scale times the old sum plus the "
        "tile's."},
+      {Mistake::kSumOfLane, F, true, "sum-of-lane",
+       "Every lane sums up its own keys only: the sum of a row is warp_sum() of its lanes' "
+       "probabilities."},
+      {Mistake::kMaxOfLane, F, true, "max-of-lane",
+       "Every lane has a maximum of its own keys only: the maximum of a row is warp_max() of its "
+       "lanes' scores, the same for all of them."},
       {Mistake::kNotDivided, F, false, "not-divided",
        "O is not divided by the row's sum: the weights do not add up to 1."},
       {Mistake::kDividedTwice, F, false, "divided-twice", "O is divided by the row's sum twice."},
@@ -143,6 +152,9 @@ const std::vector<MistakeRow>& mistakes() {
       {Mistake::kGroupLastHead, B, false, "group-last-head",
        "Grouped heads: dK and dV hold only the last query head of each group: each head "
        "overwrites the one before. They are sums over all of them."},
+      // Alone it spoils no value; it tells how far a loop with another mistake runs.
+      {Mistake::kHiddenTilesWalked, F, true, "hidden-tiles-loaded",
+       "The loop also walks through tiles of which no query of the block sees a key."},
   };
   return rows;
 }

@@ -33,6 +33,8 @@ enum class Mistake {
   // Tiles.
   kOnlyFirstTile,
   kLastTileMissing,
+  kTilesOfFirstQuery,
+  kHiddenTilesWalked,
   kPartialTileMissing,
   kTailAsZeros,
   // Softmax, over a row or over tiles.
@@ -46,8 +48,10 @@ enum class Mistake {
   kNoRescaleOfO,
   kNoRescaleOfSum,
   kRescaleInverted,
-  kRescaleAfterAdding,
+  kSumRescaledLate,
   kSumOfLastTile,
+  kMaxOfLane,
+  kSumOfLane,
   kNotDivided,
   kDividedTwice,
   kDividedEveryTile,

@@ -25,10 +25,16 @@ class ForwardModel : Parts {
   }
 
  private:
-  // Calls take_tile() for each tile, then finishes the row.
+  // What a lane knows of its row. All lanes know the same, so one stands for them, unless the
+  // mistake is that they do not.
+  struct Lane {
+    double max, sum, new_max, o_scale, prob;
+  };
+
   void walk_row(int b, int h, int i) {
-    row_max_ = has(Mistake::kMaxStartsAtZero) || has(Mistake::kNoMax) ? 0 : -kInfinity;
-    row_sum_ = 0;
+    const bool alone = has(Mistake::kMaxOfLane) || has(Mistake::kSumOfLane);
+    const double max = has(Mistake::kMaxStartsAtZero) || has(Mistake::kNoMax) ? 0 : -kInfinity;
+    lanes_.assign(alone ? block_kv() : 1, {max, 0., max, 0., 0.});
     added_ = false;
     o_.assign(p_.head_dim, 0.);
     const int end = end_of_keys(i);
@@ -43,46 +49,60 @@ class ForwardModel : Parts {
     return score(b, h, i, j);
   }
 
+  Lane& lane(int n) { return lanes_[n % lanes_.size()]; }
+
   void take_tile(int b, int h, int i, int j0) {
     std::vector<double> s(block_kv());
-    double tile_max = -kInfinity;
+    for (int c = 0; c < block_kv(); ++c) s[c] = masked_score(b, h, i, j0 + c);
+    const double tile_max = *std::max_element(s.begin(), s.end());
+    for (std::size_t n = 0; n < lanes_.size(); ++n) {
+      update_max(lanes_[n], has(Mistake::kMaxOfLane) ? s[n] : tile_max);
+    }
+    for (int d = 0; d < p_.head_dim; ++d) rescale_o(o_[d], lane(d).o_scale);
+    double tile_sum = 0;
     for (int c = 0; c < block_kv(); ++c) {
-      s[c] = masked_score(b, h, i, j0 + c);
-      tile_max = std::max(tile_max, s[c]);
+      Lane& own = lane(c);
+      own.prob = exp(s[c] - finite(own.new_max));
+      tile_sum += own.prob;
+      add_value(own.prob, b, h, i, j0 + c);
     }
-    double new_max = std::max(row_max_, tile_max);
-    if (has(Mistake::kMaxOfTileOnly)) new_max = tile_max;
-    if (has(Mistake::kNoMax)) new_max = 0;
-    const bool guard = new_max == -kInfinity && !has(Mistake::kNoMaxGuard);
-    const double finite_max = guard ? 0. : new_max;
-    const double o_scale =
-        exp(has(Mistake::kRescaleInverted) ? finite_max - row_max_ : row_max_ - finite_max);
-    rescale(o_scale);
-    double sum = 0;
-    for (int c = 0; c < block_kv(); ++c) {
-      const double prob = exp(s[c] - finite_max);
-      sum += prob;
-      add_value(prob, b, h, i, j0 + c);
-    }
-    row_sum_ = f32((has(Mistake::kSumOfLastTile) ? 0. : row_sum_) + sum);
-    if (has(Mistake::kRescaleAfterAdding) && j0 > 0) {
-      row_sum_ *= o_scale;
-      for (double& o : o_) o *= o_scale;
-    }
+    for (Lane& own : lanes_) update_sum(own, has(Mistake::kSumOfLane) ? own.prob : tile_sum);
     if (has(Mistake::kDividedEveryTile)) {
-      for (double& o : o_) o /= row_sum_;
+      for (double& o : o_) o /= lanes_[0].sum;
     }
-    if (!has(Mistake::kMaxNotKept)) row_max_ = new_max;
-    last_max_ = new_max;
   }
 
-  void rescale(double o_scale) {
+  // What is subtracted from the scores: the maximum, or 0 where no key has been seen yet.
+  double finite(double max) const {
+    return max == -kInfinity && !has(Mistake::kNoMaxGuard) ? 0. : max;
+  }
+
+  void update_max(Lane& own, double tile_max) const {
+    own.new_max = has(Mistake::kMaxOfTileOnly) ? tile_max : std::max(own.max, tile_max);
+    if (has(Mistake::kNoMax)) own.new_max = 0;
+    const double exponent = own.max - finite(own.new_max);
+    own.o_scale = exp(has(Mistake::kRescaleInverted) ? -exponent : exponent);
+    if (!has(Mistake::kMaxNotKept)) own.max = own.new_max;
+  }
+
+  void rescale_o(double& o, double o_scale) const {
     // A row that is walked whole is not rescaled at all.
-    if (walk_.block_kv == 0) return;
-    if (has(Mistake::kNoRescale) || has(Mistake::kRescaleAfterAdding)) return;
-    if (!has(Mistake::kNoRescaleOfSum)) row_sum_ *= o_scale;
-    if (has(Mistake::kNoRescaleOfO)) return;
-    for (double& o : o_) o *= o_scale;
+    const bool missing = has(Mistake::kNoRescale) || has(Mistake::kNoRescaleOfO);
+    if (walk_.block_kv > 0 && !missing) o *= o_scale;
+  }
+
+  void update_sum(Lane& own, double tile_sum) const {
+    const bool missing =
+        walk_.block_kv == 0 || has(Mistake::kNoRescale) || has(Mistake::kNoRescaleOfSum);
+    const double o_scale = missing ? 1. : own.o_scale;
+    if (has(Mistake::kSumOfLastTile)) {
+      own.sum = tile_sum;
+    } else if (has(Mistake::kSumRescaledLate)) {
+      own.sum = (own.sum + tile_sum) * o_scale;
+    } else {
+      own.sum = own.sum * o_scale + tile_sum;
+    }
+    own.sum = f32(own.sum);
   }
 
   void add_value(double prob, int b, int h, int i, int j) {
@@ -96,25 +116,29 @@ class ForwardModel : Parts {
   }
 
   void finish() {
-    const bool empty = row_sum_ == 0 && !has(Mistake::kNoSumGuard);
-    double inverse = empty ? 0. : f32(1. / row_sum_);
-    if (has(Mistake::kNotDivided) || has(Mistake::kDividedEveryTile)) inverse = 1;
-    if (has(Mistake::kDividedTwice)) inverse *= inverse;
     // Where P is divided before P V, a row to which nothing is added stays 0, whatever its P is.
     if (!walk_.masks_output || added_) {
-      for (double& o : o_) o *= inverse;
+      for (int d = 0; d < p_.head_dim; ++d) o_[d] *= weight(lane(d).sum);
     }
-    const double max = has(Mistake::kMaxNotKept) ? row_max_ : last_max_;
-    lse_ = max + std::log(row_sum_);
-    if (has(Mistake::kLseNoMax)) lse_ = std::log(row_sum_);
-    if (has(Mistake::kLseNoLog)) lse_ = max + row_sum_;
-    if (has(Mistake::kLseLog2)) lse_ = max + std::log2(row_sum_);
+    const double max = lanes_[0].max, sum = lanes_[0].sum;
+    lse_ = max + std::log(sum);
+    if (has(Mistake::kLseNoMax)) lse_ = std::log(sum);
+    if (has(Mistake::kLseNoLog)) lse_ = max + sum;
+    if (has(Mistake::kLseLog2)) lse_ = max + std::log2(sum);
     if (has(Mistake::kLseOnlyMax)) lse_ = max;
-    if (has(Mistake::kLseMinus)) lse_ = max - std::log(row_sum_);
+    if (has(Mistake::kLseMinus)) lse_ = max - std::log(sum);
+  }
+
+  // What O is multiplied by at the end.
+  double weight(double sum) const {
+    if (has(Mistake::kNotDivided) || has(Mistake::kDividedEveryTile)) return 1.;
+    const double inverse = sum == 0 && !has(Mistake::kNoSumGuard) ? 0. : f32(1. / sum);
+    return has(Mistake::kDividedTwice) ? inverse * inverse : inverse;
   }
 
   bool added_ = false;  // a key's value, to o_
-  double row_max_ = 0, last_max_ = 0, row_sum_ = 0, lse_ = 0;
+  double lse_ = 0;
+  std::vector<Lane> lanes_;
   std::vector<double> o_;
 };
 

@@ -57,7 +57,9 @@ class Parts {
   int end_of_keys(int i) const {
     if (walk_.block_kv == 0) return p_.seq_kv;
     const int last = std::min((i / walk_.block_q + 1) * walk_.block_q, p_.seq_q) - 1;
-    const int end = p_.causal ? std::max(0, last + p_.seq_kv - p_.seq_q + 1) : p_.seq_kv;
+    const int row = has(Mistake::kTilesOfFirstQuery) ? i / walk_.block_q * walk_.block_q : last;
+    const bool all = !p_.causal || has(Mistake::kHiddenTilesWalked);
+    const int end = all ? p_.seq_kv : std::max(0, row + p_.seq_kv - p_.seq_q + 1);
     const int up = (end + walk_.block_kv - 1) / walk_.block_kv * walk_.block_kv;
     if (has(Mistake::kOnlyFirstTile)) return std::min(up, walk_.block_kv);
     if (has(Mistake::kPartialTileMissing)) return end / walk_.block_kv * walk_.block_kv;

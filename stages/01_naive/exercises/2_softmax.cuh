@@ -31,9 +31,9 @@ static __global__ void softmax(ForwardParams p, float* S, std::int64_t count) {
   const std::int64_t row = thread_index();
   if (row >= count) return;
   float* s = S + row * p.seq_kv;
-  // ---- Exercise 2. s[0], ..., s[seq_kv - 1] are a row of S. Turn them into a row of P, and write the LSE
-  // if it is wanted. Scores of 1000 are legal, and so is a row whose scores are all -INFINITY: its P
-  // is 0 and its LSE -INFINITY.
+  // ---- Exercise 2. s[0], ..., s[seq_kv - 1] are a row of S. Turn them into a row of P, and write
+  // the LSE if it is wanted. Scores of 1000 are legal, and so is a row whose scores are all
+  // -INFINITY: its P is 0 and its LSE -INFINITY.
   // ---- your lines begin
   float row_sum = 0.f;
   for (int j = 0; j < p.seq_kv; ++j) row_sum += expf(s[j]);

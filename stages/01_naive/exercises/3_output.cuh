@@ -45,8 +45,8 @@ static __global__ void softmax(ForwardParams p, float* S, std::int64_t count) {
 template <class T, int kHeadDim>
 __global__ void output(ForwardParams p, const float* P, std::int64_t count) {
   const std::int64_t n = thread_index();
-  // ---- Exercise 3. Thread n computes element n of O: a sum over the keys, P times V. There are `count`
-  // elements, and the grid has a few threads more. What the mask hides need not be read.
+  // ---- Exercise 3. Thread n computes element n of O: a sum over the keys, P times V. There are
+  // `count` elements, and the grid has a few threads more. What the mask hides need not be read.
   // ---- your lines begin
   const auto [b, h, i, d] = unravel(n, p.heads_q, p.seq_q, kHeadDim);
   rows<T>(p.o, b, h)(i, d) = T(P[0]);

@@ -41,8 +41,9 @@ __global__ void score_gradients(BackwardParams p, const float* delta, float* P, 
     dp += float(gdO(i, d)) * float(gV(j, d));
   }
   const std::int64_t row = row_index(p, b, h, i);
-  // ---- Exercise 4. s is the dot product of a row of Q and one of K, dp that of a row of dO and one of V.
-  // Recompute the probability from the row's LSE, and write it and the gradient of the score.
+  // ---- Exercise 4. s is the dot product of a row of Q and one of K, dp that of a row of dO and
+  // one of V. Recompute the probability from the row's LSE, and write it and the gradient of the
+  // score.
   // ---- your lines begin
   P[n] = s * p.softmax_scale;
   dS[n] = dp;
