@@ -32,6 +32,11 @@ bool is_race(simt::FindingKind kind) {
   return kind == simt::FindingKind::kSharedRace || kind == simt::FindingKind::kGlobalRace;
 }
 
+// The cause before what may follow from it.
+int rank(simt::FindingKind kind) {
+  return kind == simt::FindingKind::kDivergentBarrier ? 0 : is_race(kind) ? 1 : 2;
+}
+
 Diagnosis race_of_writes(const std::string& array, const Access& a, const Access& b) {
   return {"race-two-writers",
           "Two threads write the same element of " + array + ": " + a.text() + " and " + b.text() +
@@ -191,7 +196,7 @@ std::vector<Diagnosis> faults(const std::vector<Sample>& samples) {
     for (const harness::Fault& fault : sample.trial.faults) list.push_back({&sample, &fault});
   }
   std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
-    return is_race(a.second->finding.kind) && !is_race(b.second->finding.kind);
+    return rank(a.second->finding.kind) < rank(b.second->finding.kind);
   });
   std::vector<Named> named;
   for (const auto& [sample, fault] : list) {

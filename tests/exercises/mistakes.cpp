@@ -152,6 +152,9 @@ const std::vector<MistakeRow>& mistakes() {
       {Mistake::kGroupLastHead, B, false, "group-last-head",
        "Grouped heads: dK and dV hold only the last query head of each group: each head "
        "overwrites the one before. They are sums over all of them."},
+      {Mistake::kMaskedScoreAsProb, F, true, "masked-score-as-prob",
+       "Where the mask hides a key, the matrix still holds its score, -INFINITY, and no "
+       "probability: such a key must count as 0."},
       // Alone it spoils no value; it tells how far a loop with another mistake runs.
       {Mistake::kHiddenTilesWalked, F, true, "hidden-tiles-loaded",
        "The loop also walks through tiles of which no query of the block sees a key."},

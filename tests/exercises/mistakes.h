@@ -18,6 +18,7 @@ enum class Mistake {
   kMaskOneTooMany,
   kMaskInverted,
   kMaskedIsZero,
+  kMaskedScoreAsProb,
   // Heads.
   kKvHeadModulo,
   kKvHeadZero,

@@ -45,7 +45,8 @@ class ForwardModel : Parts {
   // The score that the softmax sees.
   double masked_score(int b, int h, int i, int j) const {
     if (j >= p_.seq_kv && !has(Mistake::kTailAsZeros)) return -kInfinity;
-    if (!sees(i, j)) return has(Mistake::kMaskedIsZero) ? 0. : -kInfinity;
+    const bool seen = walk_.after_softmax ? visible(i, j) : sees(i, j);
+    if (!seen) return has(Mistake::kMaskedIsZero) ? 0. : -kInfinity;
     return score(b, h, i, j);
   }
 
@@ -88,7 +89,7 @@ class ForwardModel : Parts {
   void rescale_o(double& o, double o_scale) const {
     // A row that is walked whole is not rescaled at all.
     const bool missing = has(Mistake::kNoRescale) || has(Mistake::kNoRescaleOfO);
-    if (walk_.block_kv > 0 && !missing) o *= o_scale;
+    if (walk_.block_kv > 0 && !missing) o = f32(o * o_scale);
   }
 
   void update_sum(Lane& own, double tile_sum) const {
@@ -106,8 +107,11 @@ class ForwardModel : Parts {
   }
 
   void add_value(double prob, int b, int h, int i, int j) {
-    if (j >= p_.seq_kv || (walk_.masks_output && !visible(i, j))) return;
-    if (prob == 0 && !sees(i, j)) return;
+    if (j >= p_.seq_kv) return;
+    const bool hidden = !visible(i, j);
+    if (hidden && has(Mistake::kMaskedScoreAsProb)) prob = -kInfinity;
+    if (walk_.after_softmax ? prob == 0 || !sees(i, j) : walk_.masks_output && hidden) return;
+    if (prob == 0 && hidden) return;
     const int hk = h / (p_.heads_q / p_.heads_kv);
     const int head = walk_.masks_output ? hk : kv_head(h);
     const float* value = has(Mistake::kOutputFromK) ? k_row(b, head, j) : v_row(b, head, j);
