@@ -172,12 +172,23 @@ bool map_view(const Options& options) {
   return true;
 }
 
+// Throws a sentence for the user where the options make no sense, before anything is printed.
+void check(const Options& options) {
+  std::vector<std::string> names = options.compare;
+  names.insert(names.end(), {options.stage, options.annotate, options.map});
+  for (const std::string& name : names) {
+    if (!name.empty()) stage_of(name);
+  }
+  make_plan(options);
+  set_up_machine(options);
+}
+
 bool run(const Options& options, const Provenance& provenance) {
   if (options.list) {
     list_stages();
     return true;
   }
-  set_up_machine(options);
+  check(options);
   if (current_device().compute_capability == 0) {
     throw std::runtime_error(
         "there is no CUDA device here. The CPU machine needs none: cmake --preset simt && "

@@ -1,8 +1,10 @@
 #include "observe.h"
 
 #include <stdexcept>
+#include <string>
 
 #include "measure.h"
+#include "progress.h"
 
 namespace cuflash::bench {
 
@@ -15,6 +17,8 @@ Observed observe(const Stage& stage, Pass pass, const harness::Case& c) {
   }
   const Support support = supports(stage, pass, c.problem, current_device());
   if (!support) throw std::runtime_error(support.reason);
+  const Progress progress(std::string("running ") + stage.name + ", " + pass_name(pass) + " of " +
+                          problem_name(c.problem));
   const harness::Inputs& inputs = unchecked_inputs(pass, c);
   simt::reset_counts();
   harness::run(stage, pass, c.problem, inputs, c.options);

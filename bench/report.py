@@ -6,8 +6,9 @@ A page says which result it shows, and this script writes the table between the 
     <!-- results docs/results/nvidia-h200/ladder.json 01_naive -->
     <!-- end results -->
 
-The first word is a JSON file that `ladder --json` wrote, relative to the repository; then the stages
-to show, or none for all. `<!-- screen FILE.txt -->` shows what a program printed. Without arguments every tracked page is rewritten; with --check nothing is
+The first word is a JSON file that `ladder --json` wrote, relative to the repository. The others say
+which rows to show: stages, passes, problems, in any order; a row must match one of each kind that is
+named. `<!-- screen FILE.txt -->` shows what a program printed. Without arguments every tracked page is rewritten; with --check nothing is
 written and the exit status says whether a page differs from its result.
 """
 import json
@@ -49,19 +50,47 @@ COLUMNS = [
     ("bank conflicts", "bank_conflicts", decimal_count),
     ("shared memory", "shared_bytes", decimal_bytes),
     ("time", "ms", lambda value: f"{value:.3g} ms" if value < 100 else f"{value:.0f} ms"),
+    ("DRAM read", "dram_read_bytes", decimal_bytes),
+    ("DRAM written", "dram_write_bytes", decimal_bytes),
+    ("L1 and shared memory busy", "l1_percent", lambda value: f"{value:.0f} %"),
+    ("issue slots used", "issue_percent", lambda value: f"{value:.0f} %"),
     ("sectors read", "global_read_sectors", str),
     ("sectors written", "global_write_sectors", str),
+    ("shared wavefronts", "shared_wavefronts", str),
     ("TFLOP/s", "tflops", lambda value: f"{value:.3g}"),
+    ("× stage before", "gain", lambda value: f"{value:.2f}"),
     ("not run", "skipped", str),
 ]
 
 
-def table(path, stages):
+def chosen(rows, words):
+    """The rows that match: of each kind of word that is named, one."""
+    for kind in ("stage", "pass", "problem"):
+        known = {row[kind] for row in rows}
+        wanted = [word for word in words if word in known]
+        words = [word for word in words if word not in known]
+        rows = [row for row in rows if not wanted or row[kind] in wanted]
+    return [] if words else rows
+
+
+def add_gains(rows):
+    """How much faster each row is than the stage before it, of the same pass and problem."""
+    last = {}
+    for row in rows:
+        if "tflops" in row:
+            case = row["pass"], row["problem"]
+            if case in last:
+                row["gain"] = row["tflops"] / last[case]
+            last[case] = row["tflops"]
+
+
+def table(path, words):
     """The Markdown table of one result file, with its provenance under it."""
     result = json.loads((ROOT / path).read_text(encoding="utf-8"))
-    rows = [row for row in result["rows"] if not stages or row["stage"] in stages]
+    rows = chosen(result["rows"], words)
     if not rows:
-        raise SystemExit(f"{path} has no row for {' '.join(stages)}")
+        raise SystemExit(f"{path} has no row for {' '.join(words)}")
+    add_gains(result["rows"])
     for row in rows:
         if "error" in row:
             row["error_over_limit"] = row["error"] / row["limit"]

@@ -16,7 +16,8 @@ struct Preference {
 
 // Fastest first. A stage that is not here runs only when it is asked for by name.
 constexpr Preference kPreferences[] = {
-    {"03_online_softmax", "fused: no S or P in global memory; every dtype and head_dim, both passes"},
+    {"03_online_softmax",
+     "fused: no S or P in global memory; every dtype and head_dim, both passes"},
 };
 
 // "01_naive" → "01" and "naive".

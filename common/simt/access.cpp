@@ -76,8 +76,8 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
 
 bool Core::happens_before(Stamp earlier, const Thread& self, Stamp now, bool shared) const {
   if (ordered_by_barriers(earlier, now, shared)) return true;
-  if (earlier < block_start_ || !same_warp(earlier, now)) return false;
-  return earlier < last_warp_event_[self.warp()] ||
+  if (ordered_by_warp(self, earlier, now)) return true;
+  return earlier >= block_start_ && same_warp(earlier, now) &&
          earlier < self.synced[stamp_thread(earlier) % 32];
 }
 

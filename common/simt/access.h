@@ -34,6 +34,12 @@ inline bool Core::ordered_by_barriers(Stamp earlier, Stamp now, bool shared) con
   return shared || earlier < launch_start_;
 }
 
+// The same by the events of a whole warp, of an access in this block.
+inline bool Core::ordered_by_warp(const Thread& self, Stamp earlier, Stamp now) const {
+  return earlier >= block_start_ && same_warp(earlier, now) &&
+         earlier < last_warp_event_[self.warp()];
+}
+
 // True if the access needs no closer look; its cells then know of it.
 __attribute__((always_inline)) inline bool Core::check_quickly(const Thread& self, Region& region,
                                                                std::uintptr_t address,
@@ -48,7 +54,11 @@ __attribute__((always_inline)) inline bool Core::check_quickly(const Thread& sel
   // among the variables is not yet known.
   const Stamp known_from = shared ? block_start_ : is_read && !region.initialised ? 1 : 0;
   for (const Cell* const end = cell + count; cell != end; ++cell) {
-    if (cell->write < known_from || !ordered_by_barriers(cell->write, now, shared)) return false;
+    if (cell->write < known_from) return false;
+    if (!ordered_by_barriers(cell->write, now, shared) &&
+        !ordered_by_warp(self, cell->write, now)) {
+      return false;
+    }
     if (is_read) {
       if (ordered_by_barriers(cell->read, now, shared)) {
         cell->read = now;

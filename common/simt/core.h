@@ -49,7 +49,8 @@ struct Thread {
   Stamp last_event = 0;
   // synced[l]: what lane l of the same warp did before this moment happened before what comes now.
   Stamp synced[32] = {};
-  // Its tiles: the one that it was in at the last barrier, and all since. A race is no older.
+  // Its tiles, at least the one that it was in at the last barrier and all since. A race is no
+  // older.
   std::vector<TileMark> tiles;
 
   int lane() const { return index % 32; }
@@ -140,6 +141,7 @@ class Core {
                    std::uint16_t site);
   void note_read(const Thread& self, Cell& cell, Stamp now, bool shared);
   bool ordered_by_barriers(Stamp earlier, Stamp now, bool shared) const;
+  bool ordered_by_warp(const Thread& self, Stamp earlier, Stamp now) const;
   bool happens_before(Stamp earlier, const Thread& self, Stamp now, bool shared) const;
   bool readers_suffice(const Thread& self, const Cell& cell, Stamp now) const;
   bool is_mapped(std::uintptr_t address);

@@ -1,5 +1,6 @@
 // Races in words: the two accesses in the order of the program, and what fails to order them.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "simt/core.h"
@@ -17,14 +18,17 @@ bool different_tiles_of_one_name(const TileMark* a, const TileMark* b) {
 }
 
 // Has the thread gone from tile a to tile b since the last barrier?
-bool went(const Thread& thread, const TileMark& a, const TileMark& b) {
+bool went(const Thread& thread, const TileMark& a, const TileMark& b, Stamp last_barrier) {
   const auto end = thread.tiles.end();
-  const auto from = std::find_if(thread.tiles.begin(), end,
-                                 [&](const TileMark& mark) { return same_tile(mark, a); });
+  auto from = std::find_if(thread.tiles.begin(), end,
+                           [&](const TileMark& mark) { return mark.since > last_barrier; });
+  // The tile that it was in at the barrier.
+  if (from != thread.tiles.begin()) --from;
+  from = std::find_if(from, end, [&](const TileMark& mark) { return same_tile(mark, a); });
   return std::find_if(from, end, [&](const TileMark& mark) { return same_tile(mark, b); }) != end;
 }
 
-// Has the lane recorded an access from site a and then, as its last or later, one from site b?
+// Has the lane lately recorded an access from site a and, later, one from site b?
 bool did(const LaneTrace& trace, int a, int b) {
   const auto is = [](int site) {
     return [site](Record r) { return static_cast<int>(r >> kRecordSiteShift) == site; };
@@ -60,8 +64,10 @@ bool Core::comes_first(const NamedAccess& earlier, const NamedAccess& later) con
   const Thread& other = threads_[later.thread];
   if (different_tiles_of_one_name(earlier.tile, later.tile)) {
     const TileMark &a = *earlier.tile, &b = *later.tile;
-    const bool forward = went(one, a, b) || went(other, a, b);
-    const bool backward = went(one, b, a) || went(other, b, a);
+    const auto anyone_went = [&](const TileMark& from, const TileMark& to) {
+      return went(one, from, to, last_barrier_) || went(other, from, to, last_barrier_);
+    };
+    const bool forward = anyone_went(a, b), backward = anyone_went(b, a);
     return forward != backward ? forward : a.number < b.number;
   }
   // A thread that has done both shows their order.

@@ -267,6 +267,37 @@ TEST_F(InTiles, Downwards) {
   }
 }
 
+// From the last KV tile of one Q tile to the first of the next.
+__global__ void walk_twice(float* out, bool barrier) {
+  auto& s = shared_storage<OneTile>();
+  float sum = 0.f;
+  for (int i = 0; i < 2; ++i) {
+    mark_tile("Q tile", i);
+    for (int j = 0; j < 2; ++j) {
+      mark_tile("KV tile", j);
+      s.sK[0][threadIdx.x] = 1.f;  // writes again
+      __syncthreads();
+      sum += s.sK[0][threadIdx.x ^ 1];  // reads again
+      if (j == 0 || barrier) __syncthreads();
+    }
+  }
+  out[threadIdx.x] = sum;
+}
+
+TEST_F(InTiles, NestedLoops) {
+  for (const Schedule& schedule : all_schedules()) {
+    SCOPED_TRACE(schedule_name(schedule));
+    set_schedule(schedule);
+    run(walk_twice, {1, 32, shared_layout<OneTile>()}, out_.data(), true);
+    run(walk_twice, {1, 32, shared_layout<OneTile>()}, out_.data(), false);
+    const Finding race = only_finding(FindingKind::kSharedRace);
+    says(race, "// reads again   KV tile 1\n   write ");
+    says(race, "// writes again       KV tile 0\n");
+    says(race, "orders " + LINE_NUMBER("reads again") + " before the next tile's " +
+                   LINE_NUMBER("writes again") + '.');
+  }
+}
+
 // Before it names a tile a thread is in none, and of another block no tile is known.
 __global__ void no_tile_yet(float* data) {
   data[threadIdx.x] = 1.f;  // in no tile

@@ -44,9 +44,9 @@ struct HeadDims {
   }
 };
 
-/// The tile of a stage's main loop, in rows. A block owns some rows and streams the others past them:
-/// in the forward pass it owns queries and streams keys; in a backward kernel for dK and dV it owns
-/// keys and streams queries.
+/// The tile of a stage's main loop, in rows. A block owns some rows and streams the others past
+/// them: in the forward pass it owns queries and streams keys; in a backward kernel for dK and dV
+/// it owns keys and streams queries.
 struct Tile {
   int owned = 0;     ///< rows that a block owns; 0: the stage has no tiles
   int streamed = 0;  ///< rows that it streams at a time

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Replays the README's first quarter of an hour as a newcomer would, in a copy of the sources.
+
+    tests/readme/replay.py [--record]
+
+Runs every `sh` block of the section in order. What the README shows under a block must appear in the
+block's output, line by line; a block with nothing under it must succeed. With --record the screens under
+docs/results/cpu-machine that the section shows are written: those of the blocks, and quarter_hour.txt,
+the time that each step took.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SCREENS = ROOT / "docs/results/cpu-machine"
+TIMES = "quarter_hour"
+SECTION = "## Your first quarter of an hour"
+# A step's title, its commands, or a screen that a command printed.
+PART = re.compile(r"^\*\*(?P<step>\d+\. .+?)\*\*|^```sh\n(?P<commands>.*?)^```"
+                  r"|^<!-- screen \S+/(?P<screen>\w+)\.txt -->\n(?P<shown>.*?)^<!-- end screen -->",
+                  re.DOTALL | re.MULTILINE)
+# What of a block's output is a screen: from the first line that matches to the last.
+EXCERPTS = {
+    "02_race": (r"^RACE in shared memory", r"^  Replay: "),
+    "01_exercise": (r"^exercise 1", r"^\d+ of \d+ done"),
+}
+
+
+def copy_sources(to):
+    """The tracked files, as a repository of its own: the steps edit files and take that back."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True)
+    for name in listed.stdout.decode().split("\0"):
+        if name and (ROOT / name).exists():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, to / name)
+    git = ["git", "-c", "user.name=replay", "-c", "user.email=replay@localhost"]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "sources"]):
+        subprocess.run(git + command, cwd=to, check=True)
+
+
+def excerpt(name, output):
+    """The part of a block's output that the README shows."""
+    lines = output.splitlines()
+    first, last = EXCERPTS[name]
+    begin = next((i for i, line in enumerate(lines) if re.search(first, line)), None)
+    if begin is None:
+        raise SystemExit(f"nothing in the output is {name}:\n{output}")
+    end = next(i for i in range(begin, len(lines)) if re.search(last, lines[i]))
+    return "\n".join(lines[begin:end + 1]) + "\n"
+
+
+def check_shown(shown, output, step):
+    """Every line that the README shows must have been printed."""
+    printed = {line.rstrip() for line in output.splitlines()}
+    for line in shown.removeprefix("```text\n").split("\n```")[0].splitlines():
+        if line.rstrip() not in printed:
+            raise SystemExit(f"step {step}: the README shows a line that was not printed:\n{line}\n"
+                             f"The output was:\n{output}")
+
+
+def processor():
+    """The machine of these times."""
+    model = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text("utf-8"))
+    name = model[1].strip() if model else "unknown processor"
+    return f"{name}, {len(os.sched_getaffinity(0))} cores"
+
+
+def replay(record):
+    """Runs the section; returns one (step, seconds) for each of its steps."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = readme.split(SECTION + "\n")[1].split("\n## ")[0]
+    parts = list(PART.finditer(section))
+    times = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy_sources(pathlib.Path(folder))
+        for i, part in enumerate(parts):
+            if part["step"]:
+                times.append([part["step"], 0.0])
+            if not part["commands"]:
+                continue
+            begin = time.monotonic()
+            done = subprocess.run(["bash", "-c", "set -e\n" + part["commands"]], cwd=folder,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            times[-1][1] += time.monotonic() - begin
+            step, screen = times[-1][0], parts[i + 1] if i + 1 < len(parts) else None
+            if screen and screen["screen"] in EXCERPTS:
+                if record:
+                    text = excerpt(screen["screen"], done.stdout)
+                    (SCREENS / (screen["screen"] + ".txt")).write_text(text, encoding="utf-8")
+                else:
+                    check_shown(screen["shown"], done.stdout, step)
+            elif done.returncode != 0:
+                raise SystemExit(f"step {step} failed:\n{done.stdout}")
+            print(f"{times[-1][1]:6.1f} s  {step}", flush=True)
+    return times
+
+
+def main():
+    """Replays, and with --record writes the screens."""
+    if sys.argv[1:] not in ([], ["--record"]):
+        raise SystemExit(__doc__)
+    record = sys.argv[1:] == ["--record"]
+    times = replay(record)
+    if not times:
+        raise SystemExit(f"README.md has no section '{SECTION}'")
+    if record:
+        width = max(len(step) for step, _ in times)
+        lines = [f"{step:<{width}}  {seconds:5.0f} s" for step, seconds in times]
+        lines.append(f"{'all':<{width}}  {sum(s for _, s in times):5.0f} s of waiting")
+        text = "\n".join(lines) + f"\n\non {processor()}; the first step builds\n"
+        (SCREENS / f"{TIMES}.txt").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
