@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <stdexcept>
 
 #include "costs.h"
@@ -13,12 +14,12 @@ namespace {
 
 // From the simple to the peculiar, so that each mistake shows in some and not in others.
 const char* const kCases[] = {
-    "b1_h1_q32k32_d32_f32",          "b1_h2_q64k96_d32_f32",
-    "b1_h1_q17k13_d64_f32",          "b2_h1_q40k77_d32_f16",
-    "b1_h2_q64k64_d32_f32_causal",   "b1_h1_q33k97_d64_f16_causal",
-    "b1_h1_q70k20_d32_f32_causal",   "b1_h6x2_q40k37_d64_f16",
-    "b2_h4x2_q37k71_d32_f32_causal", "b1_h1_q50k70_d32_f32_peaky",
-    "b1_h1_q50k70_d32_f32_largeq",   "b1_h8_q20k20_d32_f32_causal_largeq",
+    "b1_h1_q32k32_d64_f32",          "b1_h2_q64k96_d64_f32",
+    "b1_h1_q17k13_d64_f32",          "b2_h1_q40k77_d64_f16",
+    "b1_h2_q64k64_d64_f32_causal",   "b1_h1_q33k97_d64_f16_causal",
+    "b1_h1_q70k20_d64_f32_causal",   "b1_h4x2_q20k37_d64_f16",
+    "b1_h4x2_q37k71_d64_f32_causal", "b1_h1_q50k70_d64_f32_peaky",
+    "b1_h1_q50k70_d64_f32_largeq",   "b1_h8_q20k20_d64_f32_causal_largeq",
 };
 
 std::string line_with_conflicts() {
@@ -28,6 +29,16 @@ std::string line_with_conflicts() {
   });
   if (most == lines.end() || most->conflicts == 0) return "";
   return std::filesystem::path(most->file).filename().string() + ':' + std::to_string(most->line);
+}
+
+// What the stage itself asks for: the target. Kept, for the many answers of the check.
+simt::Counts target_of(const Stage& own, Pass pass, const harness::Case& c) {
+  static std::map<std::string, simt::Counts> known;
+  const std::string key = std::string(own.name) + pass_name(pass) + case_name(c);
+  const auto found = known.find(key);
+  if (found != known.end()) return found->second;
+  const harness::Trial trial = try_stage(own, pass, c, harness::Runs::kOneUnlessFound);
+  return known[key] = trial.runs.front().counts.value_or(simt::Counts());
 }
 
 Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass pass) {
@@ -44,8 +55,7 @@ Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass
   s.trial = try_stage(exercise, pass, c, harness::Runs::kAll);
   s.counts = s.run().counts.value_or(simt::Counts());
   s.conflicts_line = line_with_conflicts();
-  const harness::Trial target = try_stage(own, pass, c, harness::Runs::kOneUnlessFound);
-  s.own = target.runs.front().counts.value_or(simt::Counts());
+  s.own = target_of(own, pass, c);
   return s;
 }
 

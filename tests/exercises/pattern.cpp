@@ -132,16 +132,16 @@ Diagnosis pattern(const std::vector<Sample>& samples) {
   diagnosis.id = trait == nullptr ? "wrong-values" : std::string("wrong-") + trait->id;
   diagnosis.message = joined(names) + (names.size() > 1 ? " are" : " is") + " wrong " +
                       where_bad(samples, bad) + ".";
+  int told = 0;
   for (const harness::ExpectedTensor& tensor : first->want->tensors) {
     if (!is_wrong(*first, tensor.name)) continue;
     const DType dtype = tensor.name == "LSE" ? DType::kF32 : first->problem.dtype;
     const Wrong wrong = wrong_elements(tensor, first->run().outputs.tensors.at(tensor.name), dtype);
     const bool unwritten = wrong.unwritten == wrong.count;
-    diagnosis.message += " In " + first->name + ", " + place(tensor, wrong, *first) + " of " +
-                         tensor.name +
+    diagnosis.message += (told++ == 0 ? " In " + first->name + ", " : " Also ") +
+                         place(tensor, wrong, *first) + " of " + tensor.name +
                          (unwritten ? " is never written." : ": " + wrong.first + '.');
     if (unwritten) diagnosis.id = "never-written";
-    break;
   }
   const std::string hint = cleared(names, first->pass);
   if (!hint.empty()) diagnosis.message += ' ' + hint;

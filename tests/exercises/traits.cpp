@@ -23,8 +23,6 @@ bool causal_rectangle(const Sample& s) {
 bool empty_rows(const Sample& s) { return s.problem.causal && s.problem.seq_q > s.problem.seq_kv; }
 bool large_scores(const Sample& s) { return s.input == harness::InputKind::kLargeQ; }
 bool f16(const Sample& s) { return s.problem.dtype == DType::kF16; }
-bool d64(const Sample& s) { return s.problem.head_dim > 32; }
-bool d32(const Sample& s) { return s.problem.head_dim == 32; }
 
 }  // namespace
 
@@ -53,10 +51,6 @@ const std::vector<Trait>& traits() {
       {"f16", "those in f16",
        "Look for what is counted in elements where bytes are meant, and for sums kept in half.",
        f16},
-      {"head-dim-64", "those with head_dim 64", "Look at loops over columns: 32 is not head_dim.",
-       d64},
-      {"head-dim-32", "those with head_dim 32", "Look at loops over columns: 64 is not head_dim.",
-       d32},
   };
   return list;
 }

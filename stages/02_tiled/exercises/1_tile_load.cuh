@@ -78,7 +78,9 @@ __global__ void scores(ForwardParams p, float* S) {
     for (int r = warp; r < C::kBlockQ; r += C::kWarps) {
       const int i = i0 + r;
       float s = 0.f;
-      for (int d = 0; d < kHeadDim; ++d) s += float(sQ[r][d]) * float(sK[lane][d]);
+      for (int d = 0; d < kHeadDim; ++d) {
+        s += float(sQ[r][d]) * float(sK[lane][d]);
+      }
       if (i < p.seq_q && j < p.seq_kv) {
         S[row_index(p, b, h, i) * p.seq_kv + j] =
             visible(p, i, j) ? s * p.softmax_scale : -INFINITY;

@@ -83,7 +83,9 @@ __global__ void attention(ForwardParams p) {
     for (int n = 0; n < kRows; ++n) {
       const int r = warp + n * C::kWarps;
       float s = 0.f;
-      for (int d = 0; d < kHeadDim; ++d) s += float(sQ[r][d]) * float(sK[lane][d]);
+      for (int d = 0; d < kHeadDim; ++d) {
+        s += float(sQ[r][d]) * float(sK[lane][d]);
+      }
       // ---- Exercise 2. s is the dot product of query i0 + r and key j. What does the softmax get
       // to see? The tile may hold keys that the query does not see, and rows past the last key,
       // which are zeros.

@@ -83,7 +83,9 @@ __global__ void attention(ForwardParams p) {
     for (int n = 0; n < kRows; ++n) {
       const int r = warp + n * C::kWarps;
       float s = 0.f;
-      for (int d = 0; d < kHeadDim; ++d) s += float(sQ[r][d]) * float(sK[lane][d]);
+      for (int d = 0; d < kHeadDim; ++d) {
+        s += float(sQ[r][d]) * float(sK[lane][d]);
+      }
       rS[n] = j < p.seq_kv && visible(p, i0 + r, j) ? s * p.softmax_scale : -INFINITY;
     }
 
