@@ -75,8 +75,10 @@ std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples) {
 std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples) {
   const auto right = [](const Sample& s) { return s.right(); };
   if (std::all_of(samples.begin(), samples.end(), right)) return {};
+  Diagnosis fallback = pattern(samples);
+  if (fallback.id == kNeverWritten) return {fallback};
   std::vector<Diagnosis> found = named_mistakes(samples);
-  if (found.empty()) found.push_back(pattern(samples));
+  if (found.empty()) found.push_back(std::move(fallback));
   return found;
 }
 

@@ -109,8 +109,11 @@ class ForwardModel : Parts {
   void add_value(double prob, int b, int h, int i, int j) {
     if (j >= p_.seq_kv) return;
     const bool hidden = !visible(i, j);
-    if (hidden && has(Mistake::kMaskedScoreAsProb)) prob = -kInfinity;
-    if (walk_.after_softmax ? prob == 0 || !sees(i, j) : walk_.masks_output && hidden) return;
+    if (hidden && has(Mistake::kMaskedScoreAsProb)) {
+      prob = -kInfinity;
+    } else if (walk_.after_softmax ? !sees(i, j) : walk_.masks_output && hidden) {
+      return;
+    }
     if (prob == 0 && hidden) return;
     const int hk = h / (p_.heads_q / p_.heads_kv);
     const int head = walk_.masks_output ? hk : kv_head(h);

@@ -141,7 +141,7 @@ Diagnosis pattern(const std::vector<Sample>& samples) {
     diagnosis.message += (told++ == 0 ? " In " + first->name + ", " : " Also ") +
                          place(tensor, wrong, *first) + " of " + tensor.name +
                          (unwritten ? " is never written." : ": " + wrong.first + '.');
-    if (unwritten) diagnosis.id = "never-written";
+    if (unwritten) diagnosis.id = kNeverWritten;
   }
   const std::string hint = cleared(names, first->pass);
   if (!hint.empty()) diagnosis.message += ' ' + hint;

@@ -10,6 +10,9 @@ namespace cuflash::exercises {
 // fits, two at once. Empty if no pair fits.
 std::vector<Diagnosis> named_mistakes(const std::vector<Sample>& samples);
 
+// The pattern of outputs that the kernel leaves as they were.
+inline constexpr const char* kNeverWritten = "never-written";
+
 // Which problems, heads, rows and columns are wrong, and what that usually means.
 Diagnosis pattern(const std::vector<Sample>& samples);
 
