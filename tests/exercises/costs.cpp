@@ -147,7 +147,7 @@ std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
     message += " Most of them at " + example.conflicts_line + '.';
   message += half ? " Only f16 has them: the rows of the tile are padded by a number of elements, "
                     "and it takes 4 bytes, one bank, which are two halves."
-                  : " Lanes that read a column of a tile meet in one bank if its rows are a "
+                  : " Lanes that walk down a column of a tile meet in one bank if its rows are a "
                     "multiple of 128 bytes long; a row padded by 4 bytes puts them in 32.";
   return {{half ? "conflicts-in-f16" : "bank-conflicts", message, ""}};
 }

@@ -20,7 +20,7 @@ bool poison(float value, DType dtype) {
 // The wrong elements of one tensor.
 struct Wrong {
   std::set<int> heads, rows, columns;
-  int count = 0, unwritten = 0, nan = 0;
+  int count = 0, unwritten = 0, zeros = 0;
   std::string first;  // "O[head 0, row 3, column 1] is 0.5 instead of 0.25"
 };
 
@@ -41,7 +41,7 @@ Wrong wrong_elements(const harness::ExpectedTensor& want, const std::vector<floa
     const int head = n / want.width / want.seq % want.heads;
     wrong.heads.insert(head), wrong.rows.insert(row), wrong.columns.insert(column);
     wrong.unwritten += poison(got[n], dtype);
-    wrong.nan += std::isnan(got[n]);
+    wrong.zeros += got[n] == 0;
     if (wrong.count++ > 0) continue;
     wrong.first = want.name + "[head " + std::to_string(head) + ", row " + std::to_string(row) +
                   (want.width > 1 ? ", column " + std::to_string(column) : "") + "] is " +
@@ -140,7 +140,9 @@ Diagnosis pattern(const std::vector<Sample>& samples) {
     const bool unwritten = wrong.unwritten == wrong.count;
     diagnosis.message += (told++ == 0 ? " In " + first->name + ", " : " Also ") +
                          place(tensor, wrong, *first) + " of " + tensor.name +
-                         (unwritten ? " is never written." : ": " + wrong.first + '.');
+                         (unwritten                    ? " is never written."
+                          : wrong.zeros == wrong.count ? " is 0 and should not be."
+                                                       : ": " + wrong.first + '.');
     if (unwritten) diagnosis.id = kNeverWritten;
   }
   const std::string hint = cleared(names, first->pass);

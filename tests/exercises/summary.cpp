@@ -5,6 +5,7 @@
 // A PROGRAM that is not there did not compile; PROGRAM.log then holds the compiler's output.
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -88,7 +89,9 @@ std::string wrapped(const std::string& text, const std::string& indent) {
 }
 
 void print_words(const Json& grade) {
-  std::cout << "exercise " << grade["exercise"] << ", " << grade["name"].get<std::string>() << ": "
+  std::string name = grade["name"];
+  std::replace(name.begin(), name.end(), '_', ' ');
+  std::cout << "exercise " << grade["exercise"] << ", " << name << ": "
             << (grade["passed"] ? "done" : "not yet") << '\n';
   for (const Json& diagnosis : grade["diagnoses"]) {
     std::cout << wrapped(diagnosis["message"], "  ");

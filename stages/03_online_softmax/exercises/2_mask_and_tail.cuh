@@ -90,7 +90,7 @@ __global__ void attention(ForwardParams p) {
       // to see? The tile may hold keys that the query does not see, and rows past the last key,
       // which are zeros.
       // ---- your lines begin
-      rS[n] = s;
+      rS[n] = s * p.softmax_scale;
       // ---- your lines end
     }
 

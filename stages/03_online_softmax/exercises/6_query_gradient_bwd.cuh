@@ -102,7 +102,7 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
       // j of V. What is the gradient of their score? row_lse[n] and row_delta[n] are the row's;
       // both i and j may lie past the end.
       // ---- your lines begin
-      sdS[r][lane] = 0.f * (s + dp);
+      sdS[r][lane] = expf(s * p.softmax_scale - row_lse[n]) * dp;
       // ---- your lines end
     }
     __syncwarp();  // The warp's rows of sdS are written before other lanes read them.
