@@ -164,13 +164,18 @@ struct Named {
   std::vector<std::string> arrays;
 };
 
+// Is what is missing a __syncwarp()?
+bool of_warp(const Diagnosis& diagnosis) {
+  return diagnosis.message.find("__syncwarp") != std::string::npos;
+}
+
 void add(std::vector<Named>& named, Diagnosis diagnosis, const std::string& array) {
   for (Named& one : named) {
     auto& arrays = one.arrays;
     const bool holds = std::find(arrays.begin(), arrays.end(), array) != arrays.end();
     // What is read too early is also read uninitialised: once is enough.
     if (holds && one.diagnosis.id == "race-read-early") return;
-    if (one.diagnosis.id != diagnosis.id) continue;
+    if (one.diagnosis.id != diagnosis.id || of_warp(one.diagnosis) != of_warp(diagnosis)) continue;
     if (!holds) arrays.push_back(array);
     return;
   }

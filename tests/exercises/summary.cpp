@@ -31,7 +31,9 @@ std::string errors_in(const std::string& log_path) {
   for (std::string line; shown < 3 && std::getline(log, line);) {
     const std::size_t error = line.find(" error: ");
     if (error == std::string::npos) continue;
-    text += line.substr(line.rfind('/', error) + 1) + '\n';
+    const std::string headline = line.substr(line.rfind('/', error) + 1) + '\n';
+    if (text.find(headline) != std::string::npos) continue;  // of another instantiation
+    text += headline;
     for (int more = 0; more < 2 && std::getline(log, line); ++more) text += line + '\n';
     ++shown;
   }
