@@ -1,5 +1,7 @@
 #include "harness/case.h"
 
+#include <charconv>
+#include <cmath>
 #include <iterator>
 
 namespace cuflash::harness {
@@ -29,6 +31,26 @@ bool take_end(std::string_view& text, std::string_view end) {
   return true;
 }
 
+constexpr std::string_view kScale = "_scale";
+
+std::string scale_suffix(float scale) {
+  char digits[32];
+  const auto end = std::to_chars(std::begin(digits), std::end(digits), scale);
+  return std::string(kScale).append(digits, end.ptr);
+}
+
+// Takes the number of "_scale0.1" off the end of `text`; false where what follows _scale is not a
+// positive number. Nothing is taken where there is no _scale.
+bool take_scale(std::string_view& text, float& scale) {
+  const auto at = text.rfind(kScale);
+  if (at == text.npos) return true;
+  const std::string_view digits = text.substr(at + kScale.size());
+  const char* const end = digits.data() + digits.size();
+  const auto read = std::from_chars(digits.data(), end, scale);
+  text = text.substr(0, at);
+  return read.ec == std::errc() && read.ptr == end && std::isfinite(scale) && scale > 0.f;
+}
+
 // Takes the name of one of `values` off the end of `text`, if one stands there.
 template <class T, std::size_t kCount>
 void take_any(std::string_view& text, const T (&values)[kCount], T& value) {
@@ -43,6 +65,9 @@ void take_any(std::string_view& text, const T (&values)[kCount], T& value) {
 
 std::string case_name(const Case& c) {
   std::string name = problem_name(c.problem);
+  if (c.problem.softmax_scale != default_scale(c.problem.head_dim)) {
+    name += scale_suffix(c.problem.softmax_scale);
+  }
   if (c.source.kind != InputKind::kGaussian) name += suffix(c.source.kind);
   if (c.options.layout != Layout::kBHSD) name += suffix(c.options.layout);
   for (const Output& output : kOutputs) {
@@ -58,7 +83,9 @@ bool parse_case(std::string_view text, Case& c) {
   }
   take_any(text, kLayouts, parsed.options.layout);
   take_any(text, kInputs, parsed.source.kind);
-  if (!parse_problem(text, parsed.problem)) return false;
+  float scale = 0.f;
+  if (!take_scale(text, scale) || !parse_problem(text, parsed.problem)) return false;
+  if (scale != 0.f) parsed.problem.softmax_scale = scale;
   c = parsed;
   return true;
 }

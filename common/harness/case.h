@@ -17,8 +17,9 @@ struct Case {
   CallOptions options;
 };
 
-// The problem's name, then inputs, layout and left-out outputs where they are not the usual ones:
-// "b1_h2_q64k64_d64_f16", "b1_h2_q50k70_d64_f32_peaky", "b2_h2_q33k47_d64_f16_padded_no_lse".
+// The problem's name, then scale, inputs, layout and left-out outputs where they are not the usual
+// ones: "b1_h2_q64k64_d64_f16", "b1_h2_q50k70_d64_f32_peaky", "b1_h2_q64k64_d64_f16_scale0.1",
+// "b2_h2_q33k47_d64_f16_padded_no_lse".
 std::string case_name(const Case& c);
 
 // Reads what case_name() writes; what the name leaves out keeps the values `c` has. Returns false,

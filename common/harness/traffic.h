@@ -1,4 +1,4 @@
-// The global memory traffic of each stage, as a closed formula of the problem.
+// The memory traffic of each stage, as a closed formula of the problem.
 //
 // "Requested" bytes are what the threads ask for, before any cache. The CPU machine counts them;
 // the tests hold each stage to its formula, and the ladder prints the formula beside the count.
@@ -15,7 +15,8 @@ namespace cuflash::harness {
 struct Traffic {
   std::uint64_t read_bytes = 0;
   std::uint64_t write_bytes = 0;
-  bool exact = true;  // false: an upper bound
+  std::uint64_t bank_conflicts = 0;  // of shared memory: passes beyond the fewest possible
+  bool exact = true;                 // false: upper bounds
 };
 
 // What a stage asks for when every output is wanted. Empty: the stage has no formula for this pass.

@@ -116,6 +116,7 @@ std::vector<Frame> inlined_frames(std::uintptr_t address) {
 SourcePlace find_source(std::uintptr_t return_address) {
   SourcePlace place;
   for (const Frame& frame : inlined_frames(return_address - 1)) {
+    place.order.insert(place.order.begin(), {frame.line, frame.column});
     place.chain +=
         frame.file + ':' + std::to_string(frame.line) + ':' + std::to_string(frame.column) + ';';
     if (place.file.empty() || belongs_to_common(place.file)) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cuflash::simt {
@@ -16,6 +17,8 @@ struct SourcePlace {
   // The chain of inlined calls that leads to the instruction, as "file:line:column" joined; two
   // copies of one access (an unrolled loop) have the same chain.
   std::string chain;
+  // Sorts as the source reads: the lines and columns of the chain, from the kernel inwards.
+  std::vector<std::pair<int, int>> order;
 };
 
 // A named array in the thread-local memory that serves as shared memory.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 namespace cuflash::simt {
@@ -24,6 +25,19 @@ std::uint16_t Sites::look_up(std::uintptr_t return_address, AccessKind kind, std
   cache_[(return_address ^ size << 7) % kCacheSize] = {
       return_address, static_cast<std::uint16_t>(size), entry->second};
   return entry->second;
+}
+
+const std::vector<std::uint32_t>& Sites::ranks() const {
+  if (ranks_.size() == sites_.size()) return ranks_;
+  std::vector<std::uint32_t> order(sites_.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(), [this](std::uint32_t a, std::uint32_t b) {
+    const Site &x = sites_[a], &y = sites_[b];
+    return std::tie(x.place.order, x.kind) < std::tie(y.place.order, y.kind);
+  });
+  ranks_.resize(sites_.size());
+  for (std::uint32_t i = 0; i < order.size(); ++i) ranks_[order[i]] = i;
+  return ranks_;
 }
 
 void LaneTrace::drop_front(std::size_t count) {
@@ -99,31 +113,57 @@ void Trace::flush(LaneTrace* const lanes[32]) {
   }
 }
 
+// Lanes wait for each other where they can meet: a lane whose next access others still have before
+// them, as often as it, waits for them; one with an access more than they have goes on.
 void Trace::join_divergent(LaneTrace* const lanes[32]) {
-  groups_.clear();
-  groups_of_.resize(2 * sites_.count());
-  occurrence_.resize(2 * sites_.count());
+  const Record* next[32] = {};
+  const Record* end[32] = {};
+  left_.resize(2 * sites_.count());
   for (int lane = 0; lane < 32; ++lane) {
     if (lanes[lane] == nullptr) continue;
-    const Record* const begin = lanes[lane]->begin();
-    const Record* const end = begin + lanes[lane]->size();
-    for (const Record* r = begin; r != end; ++r) {
-      std::vector<std::uint32_t>& groups = groups_of_[source_of(*r)];
-      const std::uint32_t k = occurrence_[source_of(*r)]++;
-      if (k == groups.size()) {
-        groups.push_back(static_cast<std::uint32_t>(groups_.size()));
-        groups_.push_back({source_of(*r), 0, {}});
-      }
-      Group& group = groups_[groups[k]];
-      group.mask |= 1u << lane;
-      group.address[lane] = *r & (kRecordShared - 1);
+    next[lane] = lanes[lane]->begin();
+    end[lane] = next[lane] + lanes[lane]->size();
+    for (const Record* r = next[lane]; r != end[lane]; ++r) ++left_[source_of(*r)][lane];
+  }
+  for (;;) {
+    const std::size_t source = next_source(next, end);
+    if (source == kNoSource) return;
+    std::uint32_t mask = 0;
+    std::uintptr_t address[32];
+    for (int lane = 0; lane < 32; ++lane) {
+      if (next[lane] == end[lane] || source_of(*next[lane]) != source) continue;
+      mask |= 1u << lane;
+      address[lane] = *next[lane]++ & (kRecordShared - 1);
+      --left_[source][lane];
     }
-    for (const Record* r = begin; r != end; ++r) occurrence_[source_of(*r)] = 0;
+    account(source, mask, address);
   }
-  for (const Group& group : groups_) {
-    account(group.source, group.mask, group.address);
-    groups_of_[group.source].clear();
+}
+
+// Of the accesses that come next, the first in the source; but before it one of which some lane has
+// more left than those that are elsewhere.
+std::size_t Trace::next_source(const Record* const next[32], const Record* const end[32]) const {
+  const std::vector<std::uint32_t>& rank = sites_.ranks();
+  std::size_t first = kNoSource;
+  bool first_waits = true;
+  for (int lane = 0; lane < 32; ++lane) {
+    if (next[lane] == end[lane]) continue;
+    const std::size_t source = source_of(*next[lane]);
+    if (source == first) continue;
+    std::uint32_t here = 0, elsewhere = 0;  // the most that a lane has left
+    for (int other = 0; other < 32; ++other) {
+      if (next[other] == end[other]) continue;
+      auto& most = source_of(*next[other]) == source ? here : elsewhere;
+      most = std::max(most, left_[source][other]);
+    }
+    const bool waits = here <= elsewhere;
+    if (first == kNoSource || waits < first_waits ||
+        (waits == first_waits && rank[site_of(source)] < rank[site_of(first)])) {
+      first = source;
+      first_waits = waits;
+    }
   }
+  return first;
 }
 
 void Trace::account(std::size_t source, std::uint32_t mask, const std::uintptr_t* address) {

@@ -2,6 +2,7 @@
 #ifndef CUFLASH_SIMT_TRACE_H_
 #define CUFLASH_SIMT_TRACE_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
@@ -36,6 +37,8 @@ class Sites {
   }
   const Site& operator[](int id) const { return sites_[id]; }
   std::size_t count() const { return sites_.size(); }
+  // The place of each site in the order of the source.
+  const std::vector<std::uint32_t>& ranks() const;
 
  private:
   static constexpr std::size_t kCacheSize = 16384;
@@ -49,6 +52,7 @@ class Sites {
   std::vector<Site> sites_ = std::vector<Site>(1, Site{{}, AccessKind::kRead, 0});
   std::unordered_map<std::uintptr_t, SourcePlace> places_;  // by return address
   std::unordered_map<std::string, std::uint16_t> ids_;      // by chain, kind and size
+  mutable std::vector<std::uint32_t> ranks_;                // made anew when there are more sites
 };
 
 // One access of one lane: site:16 | shared:1 | address:47.
@@ -95,9 +99,8 @@ class Trace {
   explicit Trace(const Sites& sites) : sites_(sites) {}
 
   // Joins and counts what up to 32 lanes have recorded since their last warp-wide event, and
-  // empties their traces. lanes[i] is null for a lane that does not exist. Two lanes' accesses
-  // belong to one warp instruction if they come from the same source and each is its lane's k-th
-  // from there.
+  // empties their traces. lanes[i] is null for a lane that does not exist. Lanes that part in a
+  // branch or a loop meet again at the next access that all of them make.
   void flush(LaneTrace* const lanes[32]);
   // The same as far as it is certain before the event: the lanes of `open` will record more. Takes
   // what it counts out of the traces.
@@ -109,18 +112,13 @@ class Trace {
   void reset() { accounts_.clear(); }
 
  private:
-  struct Group {
-    std::size_t source;
-    std::uint32_t mask = 0;
-    std::uintptr_t address[32];
-  };
+  static constexpr std::size_t kNoSource = ~std::size_t{0};
   void join_divergent(LaneTrace* const lanes[32]);
+  std::size_t next_source(const Record* const next[32], const Record* const end[32]) const;
   void account(std::size_t source, std::uint32_t mask, const std::uintptr_t* address);
   const Sites& sites_;
-  std::vector<SiteCounts> accounts_;  // by source
-  std::vector<Group> groups_;
-  std::vector<std::vector<std::uint32_t>> groups_of_;  // by source, then occurrence
-  std::vector<std::uint32_t> occurrence_;              // by source, of one lane
+  std::vector<SiteCounts> accounts_;                 // by source
+  std::vector<std::array<std::uint32_t, 32>> left_;  // by source: accesses that a lane has left
 };
 
 // 32-byte sectors that a warp instruction touches.

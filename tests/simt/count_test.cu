@@ -168,6 +168,30 @@ TEST_F(GlobalCount, UnrolledLoop) {
   EXPECT_EQ(counts().global_read_sectors, 5 * 4u + 2 * 2u);
 }
 
+// A lane that skips a round, or has an access of its own in it, meets the others in the next one.
+__global__ void skipped_rounds(const float* in, float* out, float* own) {
+  const int lane = threadIdx.x;
+  for (int r = 0; r < 4; ++r) {
+    float value = 0.f;
+    if (lane <= 8 * r) value = in[32 * r + lane];
+    out[32 * r + lane] = value;
+    if (lane == 0) own[r] = value;
+  }
+}
+
+TEST_F(GlobalCount, SkippedRounds) {
+  Array<float> out(128), own(4);
+  run(skipped_rounds, {1, 32}, in_.data(), out.data(), own.data());
+  const Counts c = counts();
+  // 1, 9, 17 and 25 neighbouring lanes read: 1, 2, 3 and 4 sectors.
+  EXPECT_EQ(c.global_read_requests, 4u);
+  EXPECT_EQ(c.global_read_sectors, 10u);
+  EXPECT_EQ(c.global_read_bytes, 52u * 4);
+  // Four full rows, and four single elements.
+  EXPECT_EQ(c.global_write_requests, 8u);
+  EXPECT_EQ(c.global_write_sectors, 4u * 4 + 4);
+}
+
 // Where a group of lanes meets, the others' requests are not torn apart.
 __global__ void partial_meeting(const float* in, float* out) {
   const int lane = threadIdx.x;
