@@ -81,6 +81,8 @@ def resolve(path, target):
 
 def has_listing(path):
     """Is this file among Doxygen's inputs?"""
+    if "/exercises/" in path:
+        return False
     return path.endswith((".cu", ".cuh")) or path == "stages/stages.cpp" or (
         path.startswith("common/include/") and path.endswith(".h"))
 

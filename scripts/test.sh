@@ -8,6 +8,7 @@ usage() {
   cat <<'END'
 Usage: scripts/test.sh [STAGE]
        scripts/test.sh mutations [--list] [WORD...]
+       scripts/test.sh exercise STAGE [NUMBER] [--grade json]
 
 Without STAGE: every test on the CPU machine (common/simt); before that, where nvcc is there,
 the CUDA backend is compiled, and where there is a GPU too, its tests run.
@@ -15,6 +16,11 @@ With STAGE, a number or a name: that stage's tests only. For example:
   scripts/test.sh 01
 With mutations: puts known faults into a copy of the kernels, each of which the tests must catch
 (tests/mutations.ini; or only those that have a WORD in their name or file).
+
+With exercise: grades the stage's exercises (stages/NN_name/exercises), or one of them, on the CPU
+machine, and says in words what is wrong. It succeeds when all are done. --grade json prints the
+same as JSON, for lecturers. For example:
+  scripts/test.sh exercise 03 2
 
 Installs what is missing through apt.
 END
@@ -25,6 +31,10 @@ if [[ ${1:-} == mutations ]]; then
   need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}" "${PACKAGES_TEST[@]}" python3
   need_versions
   exec python3 scripts/mutations.py "$@"
+fi
+if [[ ${1:-} == exercise ]]; then
+  shift
+  exec scripts/exercise.sh "$@"
 fi
 if (($# > 1)); then
   usage >&2

@@ -1,0 +1,204 @@
+// 03_online_softmax, backward: two kernels that compute P again, tile by tile, from Q, K and the
+// LSE. Each output has one owner, so there are no atomics and every run gives the same bits.
+#pragma once
+
+#include <array>
+#include <cmath>
+
+#include "device/index.h"
+#include "device/shared_memory.h"
+#include "device/tensor.h"
+#include "device/tiles.h"
+#include "device/warp.h"
+#include "kernel.cuh"
+
+namespace cuflash::online_softmax {
+
+// A block owns kOwned rows (queries for dQ, keys for dK and dV) and streams tiles of the others
+// past them. A warp computes a row of P for one owned row: a lane for each streamed row.
+template <class T, int kHeadDim>
+struct BackwardConfig : Config<T> {
+  static constexpr int kOwned = kHeadDim * sizeof(T) > 256 ? 16 : 32;  // 64 KB hold no more.
+  static constexpr int kStreamed = 32;
+};
+
+template <class T, int kHeadDim>
+struct QueryStorage {
+  using C = BackwardConfig<T, kHeadDim>;
+  T sQ[C::kOwned][kHeadDim], sdO[C::kOwned][kHeadDim];
+  T sK[C::kStreamed][kHeadDim + C::kPad], sV[C::kStreamed][kHeadDim + C::kPad];
+  float sdS[C::kOwned][C::kStreamed];
+
+  static constexpr auto fields() {
+    return std::array{CUFLASH_FIELD(QueryStorage, sQ), CUFLASH_FIELD(QueryStorage, sdO),
+                      CUFLASH_FIELD(QueryStorage, sK), CUFLASH_FIELD(QueryStorage, sV),
+                      CUFLASH_FIELD(QueryStorage, sdS)};
+  }
+};
+
+template <class T, int kHeadDim>
+struct KeyValueStorage {
+  using C = BackwardConfig<T, kHeadDim>;
+  T sK[C::kOwned][kHeadDim], sV[C::kOwned][kHeadDim];
+  T sQ[C::kStreamed][kHeadDim + C::kPad], sdO[C::kStreamed][kHeadDim + C::kPad];
+  float sP[C::kOwned][C::kStreamed], sdS[C::kOwned][C::kStreamed];
+
+  static constexpr auto fields() {
+    return std::array{CUFLASH_FIELD(KeyValueStorage, sK), CUFLASH_FIELD(KeyValueStorage, sV),
+                      CUFLASH_FIELD(KeyValueStorage, sQ), CUFLASH_FIELD(KeyValueStorage, sdO),
+                      CUFLASH_FIELD(KeyValueStorage, sP), CUFLASH_FIELD(KeyValueStorage, sdS)};
+  }
+};
+
+// delta = rowsum(dO ∘ O), then dQ = softmax_scale · dS K. One block computes kOwned rows of both.
+template <class T, int kHeadDim>
+__global__ void query_gradient(BackwardParams p, float* delta) {
+  using C = BackwardConfig<T, kHeadDim>;
+  constexpr int kRows = C::kOwned / C::kWarps, kColumns = kHeadDim / 32;
+  auto& [sQ, sdO, sK, sV, sdS] = shared_storage<QueryStorage<T, kHeadDim>>();
+  const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+  const auto [b, h, block, unused] =
+      unravel(blockIdx.x, p.heads_q, num_tiles(p.seq_q, C::kOwned), 1);
+  const int i0 = block * C::kOwned;
+  const auto gQ = rows<const T>(p.q, b, h), gO = rows<const T>(p.o, b, h);
+  const auto gK = rows<const T>(p.k, b, kv_head(p, h)), gV = rows<const T>(p.v, b, kv_head(p, h));
+  const auto gdO = rows<const T>(p.d_o, b, h);
+
+  load_tile<kHeadDim>(sQ, gQ, i0, p.seq_q, thread);
+  load_tile<kHeadDim>(sdO, gdO, i0, p.seq_q, thread);
+  __syncthreads();  // sdO is written before any thread reads it.
+
+  // delta = rowsum(dO ∘ O): this block's rows, for itself and for key_value_gradient.
+  float row_delta[kRows], row_lse[kRows];
+  for (int n = 0; n < kRows; ++n) {
+    const int r = warp + n * C::kWarps, i = i0 + r;
+    float sum = 0.f;
+    for (int d = lane; d < kHeadDim && i < p.seq_q; d += 32)
+      sum += float(sdO[r][d]) * float(gO(i, d));
+    row_delta[n] = warp_sum(sum);
+    row_lse[n] = i < p.seq_q ? p.lse[row_index(p, b, h, i)] : 0.f;
+    if (lane == 0 && i < p.seq_q) delta[row_index(p, b, h, i)] = row_delta[n];
+  }
+  if (p.dq.data == nullptr) return;
+
+  float rdQ[kRows][kColumns] = {};
+  for (const int j0 : kv_tiles<C::kStreamed>(p, i0, C::kOwned)) {
+    load_tile<kHeadDim>(sK, gK, j0, p.seq_kv, thread);
+    load_tile<kHeadDim>(sV, gV, j0, p.seq_kv, thread);
+    __syncthreads();  // sK and sV are written before any thread reads them.
+
+    const int j = j0 + lane;
+#pragma unroll
+    for (int n = 0; n < kRows; ++n) {
+      const int r = warp + n * C::kWarps, i = i0 + r;
+      // S = Q Kᵀ and dP = dO Vᵀ: this lane's key.
+      float s = 0.f, dp = 0.f;
+      for (int d = 0; d < kHeadDim; ++d) {
+        s += float(sQ[r][d]) * float(sK[lane][d]);
+        dp += float(sdO[r][d]) * float(sV[lane][d]);
+      }
+      // P = exp(S − LSE), dS = P ∘ (dP − delta).
+      // ---- Exercise 6. s is the dot product of query i and key j, dp that of row i of dO and row
+      // j of V. What is the gradient of their score? row_lse[n] and row_delta[n] are the row's;
+      // both i and j may lie past the end.
+      // ---- your lines begin
+      sdS[r][lane] = expf(s * p.softmax_scale - row_lse[n]) * dp;
+      // ---- your lines end
+    }
+    __syncwarp();  // The warp's rows of sdS are written before other lanes read them.
+
+    // dQ = dQ + dS K.
+#pragma unroll
+    for (int n = 0; n < kRows; ++n) {
+      for (int c = 0; c < C::kStreamed; ++c) {
+        const float ds = sdS[warp + n * C::kWarps][c];
+#pragma unroll
+        for (int k = 0; k < kColumns; ++k) rdQ[n][k] += ds * float(sK[c][lane + 32 * k]);
+      }
+    }
+    __syncthreads();  // All have read sK, sV and sdS before the next tile overwrites them.
+  }
+
+  const auto gdQ = rows<T>(p.dq, b, h);
+#pragma unroll
+  for (int n = 0; n < kRows; ++n) {
+    const int i = i0 + warp + n * C::kWarps;
+    if (i >= p.seq_q) continue;
+#pragma unroll
+    for (int k = 0; k < kColumns; ++k) gdQ(i, lane + 32 * k) = T(rdQ[n][k] * p.softmax_scale);
+  }
+}
+
+// dK = softmax_scale · dSᵀ Q and dV = Pᵀ dO, summed over the query heads that share the KV head.
+// One block computes kOwned rows of both.
+template <class T, int kHeadDim>
+__global__ void key_value_gradient(BackwardParams p, const float* delta) {
+  using C = BackwardConfig<T, kHeadDim>;
+  constexpr int kRows = C::kOwned / C::kWarps, kColumns = kHeadDim / 32;
+  auto& [sK, sV, sQ, sdO, sP, sdS] = shared_storage<KeyValueStorage<T, kHeadDim>>();
+  const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+  const auto [b, h_kv, block, unused] =
+      unravel(blockIdx.x, p.heads_kv, num_tiles(p.seq_kv, C::kOwned), 1);
+  const int j0 = block * C::kOwned, group = p.heads_q / p.heads_kv;
+
+  load_tile<kHeadDim>(sK, rows<const T>(p.k, b, h_kv), j0, p.seq_kv, thread);
+  load_tile<kHeadDim>(sV, rows<const T>(p.v, b, h_kv), j0, p.seq_kv, thread);
+  float rdK[kRows][kColumns] = {}, rdV[kRows][kColumns] = {};
+
+  for (int h = h_kv * group; h < (h_kv + 1) * group; ++h) {
+    const auto gQ = rows<const T>(p.q, b, h), gdO = rows<const T>(p.d_o, b, h);
+    for (const int i0 : q_tiles<C::kStreamed>(p, j0, C::kOwned)) {
+      load_tile<kHeadDim>(sQ, gQ, i0, p.seq_q, thread);
+      load_tile<kHeadDim>(sdO, gdO, i0, p.seq_q, thread);
+      const int i = i0 + lane;  // this lane's query
+      const float row_lse = i < p.seq_q ? p.lse[row_index(p, b, h, i)] : 0.f;
+      const float row_delta = i < p.seq_q ? delta[row_index(p, b, h, i)] : 0.f;
+      __syncthreads();  // All four tiles are written before any thread reads them.
+
+#pragma unroll
+      for (int n = 0; n < kRows; ++n) {
+        const int r = warp + n * C::kWarps, j = j0 + r;
+        // S = Q Kᵀ and dP = dO Vᵀ: a column of each, this lane's query.
+        float s = 0.f, dp = 0.f;
+        for (int d = 0; d < kHeadDim; ++d) {
+          s += float(sQ[lane][d]) * float(sK[r][d]);
+          dp += float(sdO[lane][d]) * float(sV[r][d]);
+        }
+        // P = exp(S − LSE), dS = P ∘ (dP − delta).
+        const bool seen = i < p.seq_q && j < p.seq_kv && visible(p, i, j);
+        const float prob = seen ? expf(s * p.softmax_scale - row_lse) : 0.f;
+        sP[r][lane] = prob;
+        sdS[r][lane] = prob * (dp - row_delta);
+      }
+      __syncwarp();  // The warp's rows of sP and sdS are written before other lanes read them.
+
+      // dV = dV + Pᵀ dO, dK = dK + dSᵀ Q.
+#pragma unroll
+      for (int n = 0; n < kRows; ++n) {
+        for (int c = 0; c < C::kStreamed; ++c) {
+          const float prob = sP[warp + n * C::kWarps][c], ds = sdS[warp + n * C::kWarps][c];
+#pragma unroll
+          for (int k = 0; k < kColumns; ++k) {
+            rdV[n][k] += prob * float(sdO[c][lane + 32 * k]);
+            rdK[n][k] += ds * float(sQ[c][lane + 32 * k]);
+          }
+        }
+      }
+      __syncthreads();  // All have read sQ, sdO, sP and sdS before the next tile overwrites them.
+    }
+  }
+
+  const auto gdK = rows<T>(p.dk, b, h_kv), gdV = rows<T>(p.dv, b, h_kv);
+#pragma unroll
+  for (int n = 0; n < kRows; ++n) {
+    const int j = j0 + warp + n * C::kWarps;
+    if (j >= p.seq_kv) continue;
+#pragma unroll
+    for (int k = 0; k < kColumns; ++k) {
+      if (p.dk.data != nullptr) gdK(j, lane + 32 * k) = T(rdK[n][k] * p.softmax_scale);
+      if (p.dv.data != nullptr) gdV(j, lane + 32 * k) = T(rdV[n][k]);
+    }
+  }
+}
+
+}  // namespace cuflash::online_softmax

@@ -1,0 +1,155 @@
+#include "costs.h"
+
+#include <algorithm>
+
+namespace cuflash::exercises {
+namespace {
+
+std::int64_t read_excess(const Sample& s) {
+  return static_cast<std::int64_t>(s.counts.global_read_bytes) -
+         static_cast<std::int64_t>(s.own.global_read_bytes);
+}
+std::int64_t write_excess(const Sample& s) {
+  return static_cast<std::int64_t>(s.counts.global_write_bytes) -
+         static_cast<std::int64_t>(s.own.global_write_bytes);
+}
+std::int64_t conflict_excess(const Sample& s) {
+  return static_cast<std::int64_t>(s.counts.bank_conflicts) -
+         static_cast<std::int64_t>(s.own.bank_conflicts);
+}
+
+// ---- What a classical waste would cost, summed over the blocks of the forward pass --------------
+
+struct Block {
+  int rows, keys, kv_tiles;  // its queries, the keys it sees, and how many tiles those take
+};
+
+template <class F>
+std::int64_t sum_over_blocks(const Sample& s, const F& f) {
+  const Problem& p = s.problem;
+  std::int64_t sum = 0;
+  for (int i0 = 0; i0 < p.seq_q; i0 += s.walk.block_q) {
+    Block block;
+    block.rows = std::min(s.walk.block_q, p.seq_q - i0);
+    const int last = i0 + block.rows - 1 + p.seq_kv - p.seq_q;
+    block.keys = p.causal ? std::clamp(last + 1, 0, p.seq_kv) : p.seq_kv;
+    block.kv_tiles = (block.keys + s.walk.block_kv - 1) / s.walk.block_kv;
+    block.keys = std::min(block.kv_tiles * s.walk.block_kv, p.seq_kv);
+    sum += f(block);
+  }
+  return sum * p.batch * p.heads_q;
+}
+
+std::int64_t row_bytes(const Sample& s) {
+  return static_cast<std::int64_t>(s.problem.head_dim * element_bytes(s.problem.dtype));
+}
+
+std::int64_t q_again(const Sample& s) {
+  return row_bytes(s) *
+         sum_over_blocks(s, [](const Block& b) { return std::int64_t{b.kv_tiles - 1} * b.rows; });
+}
+std::int64_t hidden_tiles(const Sample& s) {
+  return row_bytes(s) *
+         sum_over_blocks(s, [&](const Block& b) { return s.problem.seq_kv - b.keys; });
+}
+
+std::int64_t rows_past_the_end(const Sample& s) {
+  const auto sum = sum_over_blocks(
+      s, [&](const Block& b) { return std::int64_t{b.kv_tiles} * s.walk.block_kv - b.keys; });
+  const std::int64_t q_rows = std::int64_t{s.problem.batch} * s.problem.heads_q *
+                              (s.walk.block_q - 1 - (s.problem.seq_q - 1) % s.walk.block_q);
+  return row_bytes(s) * (2 * sum + q_rows);
+}
+
+struct Waste {
+  const char* id;
+  bool reads;   // of reads, else of writes
+  int at_most;  // how many times the cost may occur
+  std::int64_t (*cost)(const Sample&);
+  const char* message;
+};
+
+constexpr Waste kWastes[] = {
+    {"q-loaded-again", true, 1, q_again,
+     "Q is loaded again for every KV tile. The block's queries stay the same: load their tile "
+     "once, before the loop."},
+    {"hidden-tiles-loaded", true, 2, hidden_tiles,
+     "Tiles of which no query of the block sees a key are loaded: the mask hides them whole. "
+     "kv_tiles() walks only through those that count."},
+    {"tail-read-again", true, 1, rows_past_the_end,
+     "Rows past the end are read: the last row stands in for them again and again. They need no "
+     "bytes at all: write zeros."},
+    {"o-written-again", false, 1, q_again,
+     "O is written after every KV tile. It can stay in registers until the last one: write it "
+     "once, after the loop."},
+};
+
+bool fits(const Waste& waste, const std::vector<Sample>& samples) {
+  for (int times = 1; times <= waste.at_most; ++times) {
+    if (std::all_of(samples.begin(), samples.end(), [&](const Sample& s) {
+          return (waste.reads ? read_excess(s) : write_excess(s)) == times * waste.cost(s);
+        })) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string in_numbers(const Sample& s) {
+  const auto part = [](const char* verb, std::uint64_t has, std::uint64_t target) {
+    return std::to_string(has) + " bytes " + verb + ", the target is " + std::to_string(target);
+  };
+  return " In " + s.name + ": " +
+         (read_excess(s) > 0
+              ? part("read", s.counts.global_read_bytes, s.own.global_read_bytes)
+              : part("written", s.counts.global_write_bytes, s.own.global_write_bytes)) +
+         '.';
+}
+
+// The sample with the most of something.
+template <class Excess>
+const Sample& worst(const std::vector<Sample>& samples, const Excess& excess) {
+  return *std::max_element(samples.begin(), samples.end(),
+                           [&](const Sample& a, const Sample& b) { return excess(a) < excess(b); });
+}
+
+}  // namespace
+
+std::vector<Diagnosis> excess_bytes(const std::vector<Sample>& samples) {
+  const auto bad = [](const Sample& s) { return read_excess(s) > 0 || write_excess(s) > 0; };
+  if (std::none_of(samples.begin(), samples.end(), bad)) return {};
+  const Sample& example =
+      worst(samples, [](const Sample& s) { return std::max(read_excess(s), write_excess(s)); });
+  std::vector<Diagnosis> found;
+  for (const Waste& waste : kWastes) {
+    if (samples.front().pass != Pass::kForward || samples.front().walk.block_kv == 0) break;
+    if (fits(waste, samples)) found.push_back({waste.id, waste.message + in_numbers(example), ""});
+  }
+  if (!found.empty()) return found;
+  const bool reads = read_excess(example) > 0;
+  return {
+      {reads ? "too-many-bytes-read" : "too-many-bytes-written",
+       "The values are right, but more of the global memory is asked for than the stage needs " +
+           where_bad(samples, bad) + '.' + in_numbers(example),
+       ""}};
+}
+
+std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
+  const auto bad = [](const Sample& s) { return conflict_excess(s) > 0; };
+  if (std::none_of(samples.begin(), samples.end(), bad)) return {};
+  const Sample& example = worst(samples, conflict_excess);
+  const Trait* trait = distinguishing_trait(samples, bad);
+  const bool half = trait != nullptr && std::string(trait->id) == "f16";
+  std::string message = "Bank conflicts " + where_bad(samples, bad) + ": in " + example.name + ' ' +
+                        std::to_string(example.counts.bank_conflicts) + ", the target is " +
+                        std::to_string(example.own.bank_conflicts) + '.';
+  if (!example.conflicts_line.empty())
+    message += " Most of them at " + example.conflicts_line + '.';
+  message += half ? " Only f16 has them: the rows of the tile are padded by a number of elements, "
+                    "and it takes 4 bytes, one bank, which are two halves."
+                  : " Lanes that walk down a column of a tile meet in one bank if its rows are a "
+                    "multiple of 128 bytes long; a row padded by 4 bytes puts them in 32.";
+  return {{half ? "conflicts-in-f16" : "bank-conflicts", message, ""}};
+}
+
+}  // namespace cuflash::exercises

@@ -1,0 +1,14 @@
+// Holds bytes and bank conflicts to the stage's own.
+#ifndef CUFLASH_TESTS_EXERCISES_COSTS_H_
+#define CUFLASH_TESTS_EXERCISES_COSTS_H_
+
+#include "sample.h"
+
+namespace cuflash::exercises {
+
+std::vector<Diagnosis> excess_bytes(const std::vector<Sample>& samples);
+std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples);
+
+}  // namespace cuflash::exercises
+
+#endif  // CUFLASH_TESTS_EXERCISES_COSTS_H_

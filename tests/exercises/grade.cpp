@@ -1,0 +1,122 @@
+#include "grade.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <stdexcept>
+
+#include "costs.h"
+#include "faults.h"
+#include "values.h"
+
+namespace cuflash::exercises {
+namespace {
+
+// From the simple to the peculiar, so that each mistake shows in some and not in others.
+const char* const kCases[] = {
+    "b1_h1_q32k32_d64_f32",          "b1_h2_q64k96_d64_f32",
+    "b1_h1_q17k13_d64_f32",          "b2_h1_q64k77_d64_f16",
+    "b1_h2_q64k64_d64_f32_causal",   "b1_h1_q33k97_d64_f16_causal",
+    "b1_h1_q70k20_d64_f32_causal",   "b1_h4x2_q20k64_d64_f16",
+    "b1_h4x2_q37k71_d64_f32_causal", "b1_h1_q50k70_d64_f32_peaky",
+    "b1_h1_q50k70_d64_f32_largeq",   "b1_h8_q20k20_d64_f32_causal_largeq",
+};
+
+std::string line_with_conflicts() {
+  const auto lines = simt::line_counts();
+  const auto most = std::max_element(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
+    return a.conflicts < b.conflicts;
+  });
+  if (most == lines.end() || most->conflicts == 0) return "";
+  return std::filesystem::path(most->file).filename().string() + ':' + std::to_string(most->line);
+}
+
+// What the stage itself asks for: the target. Kept, for the many answers of the check.
+simt::Counts target_of(const Stage& own, Pass pass, const harness::Case& c) {
+  static std::map<std::string, simt::Counts> known;
+  const std::string key = std::string(own.name) + pass_name(pass) + case_name(c);
+  const auto found = known.find(key);
+  if (found != known.end()) return found->second;
+  const harness::Trial trial = try_stage(own, pass, c, harness::Runs::kOneUnlessFound);
+  return known[key] = trial.runs.front().counts.value_or(simt::Counts());
+}
+
+Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass pass) {
+  harness::Case c;
+  if (!parse_case(name, c)) throw std::logic_error(std::string(name) + " is not a case");
+  Sample s;
+  s.name = name;
+  s.pass = pass;
+  s.problem = c.problem;
+  s.input = c.source.kind;
+  const Tile tile = own.tile(pass, s.problem);
+  s.walk = {tile.owned, tile.streamed, tile.owned == 0};
+  s.want = harness::expected(pass, s.problem, c.source);
+  s.trial = try_stage(exercise, pass, c, harness::Runs::kAll);
+  s.counts = s.run().counts.value_or(simt::Counts());
+  s.conflicts_line = line_with_conflicts();
+  s.own = target_of(own, pass, c);
+  return s;
+}
+
+Grade failed(Check check, std::vector<Diagnosis> diagnoses) {
+  return {check, std::move(diagnoses)};
+}
+
+std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples) {
+  std::vector<Diagnosis> found = faults(samples);
+  for (const Sample& s : samples) {
+    if (found.empty() && !s.run().error.empty())
+      found.push_back({"call-failed", s.run().error, ""});
+  }
+  return found;
+}
+
+std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples) {
+  const auto right = [](const Sample& s) { return s.right(); };
+  if (std::all_of(samples.begin(), samples.end(), right)) return {};
+  Diagnosis fallback = pattern(samples);
+  if (fallback.id == kNeverWritten) return {fallback};
+  std::vector<Diagnosis> found = named_mistakes(samples);
+  if (found.empty()) found.push_back(std::move(fallback));
+  return found;
+}
+
+}  // namespace
+
+const char* check_name(Check check) {
+  switch (check) {
+    case Check::kCompiles:
+      return "compiles";
+    case Check::kMachine:
+      return "machine";
+    case Check::kValues:
+      return "values";
+    case Check::kBytes:
+      return "bytes";
+    case Check::kConflicts:
+      return "conflicts";
+    case Check::kPassed:
+      return "passed";
+  }
+  return "";
+}
+
+Grade grade(const Stage& exercise, const Stage& own, Pass pass) {
+  std::vector<Sample> samples;
+  for (const char* name : kCases) samples.push_back(sample_of(name, exercise, own, pass));
+  using Find = std::vector<Diagnosis> (*)(const std::vector<Sample>&);
+  const std::pair<Check, Find> checks[] = {
+      {Check::kMachine, machine_diagnoses},
+      {Check::kValues, value_diagnoses},
+      {Check::kBytes, excess_bytes},
+      {Check::kConflicts, excess_conflicts},
+  };
+  for (const auto& [check, find] : checks) {
+    std::vector<Diagnosis> found = find(samples);
+    if (!found.empty()) return failed(check, std::move(found));
+  }
+  return {};
+}
+
+}  // namespace cuflash::exercises

@@ -1,0 +1,28 @@
+// Grades one exercise: runs it on a short table of problems, under three schedules each, and names
+// what is wrong.
+#ifndef CUFLASH_TESTS_EXERCISES_GRADE_H_
+#define CUFLASH_TESTS_EXERCISES_GRADE_H_
+
+#include "cuflash/stage.h"
+#include "sample.h"
+
+namespace cuflash::exercises {
+
+// What a grade looks at, in this order. The first that fails is diagnosed; those after it are not
+// reached.
+enum class Check { kCompiles, kMachine, kValues, kBytes, kConflicts, kPassed };
+const char* check_name(Check check);
+
+struct Grade {
+  Check failed = Check::kPassed;  // the first check that fails
+  std::vector<Diagnosis> diagnoses;
+
+  bool passed() const { return failed == Check::kPassed; }
+};
+
+// `exercise` is the stage with the exercise's kernel in it, `own` the stage itself.
+Grade grade(const Stage& exercise, const Stage& own, Pass pass);
+
+}  // namespace cuflash::exercises
+
+#endif  // CUFLASH_TESTS_EXERCISES_GRADE_H_

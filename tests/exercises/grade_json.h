@@ -1,0 +1,16 @@
+// A grade as JSON.
+#ifndef CUFLASH_TESTS_EXERCISES_GRADE_JSON_H_
+#define CUFLASH_TESTS_EXERCISES_GRADE_JSON_H_
+
+#include <nlohmann/json.hpp>
+
+#include "grade.h"
+
+namespace cuflash::exercises {
+
+// {"passed", "checks": {"compiles": "passed" | "failed" | "not reached", ...}, "diagnoses": [...]}
+nlohmann::ordered_json to_json(const Grade& grade);
+
+}  // namespace cuflash::exercises
+
+#endif  // CUFLASH_TESTS_EXERCISES_GRADE_JSON_H_

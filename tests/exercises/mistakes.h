@@ -1,0 +1,107 @@
+// The classical mistakes of attention kernels, each with an id that never changes and a sentence.
+#ifndef CUFLASH_TESTS_EXERCISES_MISTAKES_H_
+#define CUFLASH_TESTS_EXERCISES_MISTAKES_H_
+
+#include <bitset>
+#include <vector>
+
+#include "cuflash/problem.h"
+
+namespace cuflash::exercises {
+
+enum class Mistake {
+  // The mask.
+  kNoMask,
+  kMaskTopLeft,
+  kMaskOffsetSign,
+  kMaskOneTooFew,
+  kMaskOneTooMany,
+  kMaskInverted,
+  kMaskedIsZero,
+  kMaskedScoreAsProb,
+  // Heads.
+  kKvHeadModulo,
+  kKvHeadZero,
+  // Scores.
+  kNoScale,
+  kScaleTwice,
+  kScaleDivides,
+  kScaleOfLog2,
+  kExp2,
+  kScoresFromV,
+  kOutputFromK,
+  kRowsWithoutFirst,
+  // Tiles.
+  kOnlyFirstTile,
+  kLastTileMissing,
+  kTilesOfFirstQuery,
+  kHiddenTilesWalked,
+  kPartialTileMissing,
+  kTailAsZeros,
+  // Softmax, over a row or over tiles.
+  kNoMax,
+  kMaxStartsAtZero,
+  kNoMaxGuard,
+  kNoSumGuard,
+  kMaxOfTileOnly,
+  kMaxNotKept,
+  kNoRescale,
+  kNoRescaleOfO,
+  kNoRescaleOfSum,
+  kRescaleInverted,
+  kSumRescaledLate,
+  kSumOfLastTile,
+  kMaxOfLane,
+  kSumOfLane,
+  kNotDivided,
+  kDividedTwice,
+  kDividedEveryTile,
+  // LSE.
+  kLseNoMax,
+  kLseNoLog,
+  kLseLog2,
+  kLseOnlyMax,
+  kLseMinus,
+  // Backward.
+  kNoDelta,
+  kDeltaAdded,
+  kDeltaOutside,
+  kDeltaFromDO,
+  kNoProb,
+  kNoLse,
+  kLseAdded,
+  kDvFromDs,
+  kDkFromP,
+  kDkFromDo,
+  kDqFromQ,
+  kNoScaleOfDq,
+  kNoScaleOfDk,
+  kScaleInDs,
+  kGroupFirstHead,
+  kGroupLastHead,
+  kCount,
+};
+
+using Mistakes = std::bitset<static_cast<std::size_t>(Mistake::kCount)>;
+
+// Which pass a mistake can be made in.
+enum class Where { kForward, kBackward, kBoth };
+
+struct MistakeRow {
+  Mistake mistake;
+  Where where;
+  bool tiles;           // it takes tiles to make it
+  const char* id;       // stable: lists of wrong answers and lecturers' scripts use it
+  const char* message;  // what is wrong and where to look
+};
+
+// All of them, the likelier first.
+const std::vector<MistakeRow>& mistakes();
+
+inline bool applies(const MistakeRow& row, Pass pass) {
+  return row.where == Where::kBoth || (row.where == Where::kForward) == (pass == Pass::kForward);
+}
+
+}  // namespace cuflash::exercises
+
+#endif  // CUFLASH_TESTS_EXERCISES_MISTAKES_H_

@@ -1,0 +1,165 @@
+#include "harness/convert.h"
+#include "model_parts.h"
+
+namespace cuflash::exercises {
+namespace {
+
+class ForwardModel : Parts {
+ public:
+  using Parts::Parts;
+
+  harness::Outputs run() {
+    harness::Outputs out;
+    auto &o = out.tensors["O"], &lse = out.tensors["LSE"];
+    for (int b = 0; b < p_.batch; ++b) {
+      for (int h = 0; h < p_.heads_q; ++h) {
+        for (int i = 0; i < p_.seq_q; ++i) {
+          walk_row(b, h, i);
+          for (const double value : o_) o.push_back(static_cast<float>(f32(value)));
+          lse.push_back(static_cast<float>(f32(lse_)));
+        }
+      }
+    }
+    harness::round_to(p_.dtype, o);
+    return out;
+  }
+
+ private:
+  // What a lane knows of its row. All lanes know the same, so one stands for them, unless the
+  // mistake is that they do not.
+  struct Lane {
+    double max, sum, new_max, o_scale, prob;
+  };
+
+  void walk_row(int b, int h, int i) {
+    const bool alone = has(Mistake::kMaxOfLane) || has(Mistake::kSumOfLane);
+    const double max = has(Mistake::kMaxStartsAtZero) || has(Mistake::kNoMax) ? 0 : -kInfinity;
+    lanes_.assign(alone ? block_kv() : 1, {max, 0., max, 0., 0.});
+    added_ = false;
+    o_.assign(p_.head_dim, 0.);
+    const int end = end_of_keys(i);
+    for (int j0 = 0; j0 < end; j0 += block_kv()) take_tile(b, h, i, j0);
+    finish();
+  }
+
+  // The score that the softmax sees.
+  double masked_score(int b, int h, int i, int j) const {
+    if (j >= p_.seq_kv && !has(Mistake::kTailAsZeros)) return -kInfinity;
+    const bool seen = walk_.after_softmax ? visible(i, j) : sees(i, j);
+    if (!seen) return has(Mistake::kMaskedIsZero) ? 0. : -kInfinity;
+    return score(b, h, i, j);
+  }
+
+  Lane& lane(int n) { return lanes_[n % lanes_.size()]; }
+
+  void take_tile(int b, int h, int i, int j0) {
+    std::vector<double> s(block_kv());
+    for (int c = 0; c < block_kv(); ++c) s[c] = masked_score(b, h, i, j0 + c);
+    const double tile_max = *std::max_element(s.begin(), s.end());
+    for (std::size_t n = 0; n < lanes_.size(); ++n) {
+      update_max(lanes_[n], has(Mistake::kMaxOfLane) ? s[n] : tile_max);
+    }
+    for (int d = 0; d < p_.head_dim; ++d) rescale_o(o_[d], lane(d).o_scale);
+    double tile_sum = 0;
+    for (int c = 0; c < block_kv(); ++c) {
+      Lane& own = lane(c);
+      own.prob = exp(s[c] - finite(own.new_max));
+      tile_sum += own.prob;
+      add_value(own.prob, b, h, i, j0 + c);
+    }
+    for (Lane& own : lanes_) update_sum(own, has(Mistake::kSumOfLane) ? own.prob : tile_sum);
+    if (has(Mistake::kDividedEveryTile)) {
+      for (double& o : o_) o /= lanes_[0].sum;
+    }
+  }
+
+  // What is subtracted from the scores: the maximum, or 0 where no key has been seen yet.
+  double finite(double max) const {
+    return max == -kInfinity && !has(Mistake::kNoMaxGuard) ? 0. : max;
+  }
+
+  void update_max(Lane& own, double tile_max) const {
+    own.new_max = has(Mistake::kMaxOfTileOnly) ? tile_max : std::max(own.max, tile_max);
+    if (has(Mistake::kNoMax)) own.new_max = 0;
+    const double exponent = own.max - finite(own.new_max);
+    own.o_scale = exp(has(Mistake::kRescaleInverted) ? -exponent : exponent);
+    if (!has(Mistake::kMaxNotKept)) own.max = own.new_max;
+  }
+
+  void rescale_o(double& o, double o_scale) const {
+    // A row that is walked whole is not rescaled at all.
+    const bool missing = has(Mistake::kNoRescale) || has(Mistake::kNoRescaleOfO);
+    if (walk_.block_kv > 0 && !missing) o = f32(o * o_scale);
+  }
+
+  void update_sum(Lane& own, double tile_sum) const {
+    const bool missing =
+        walk_.block_kv == 0 || has(Mistake::kNoRescale) || has(Mistake::kNoRescaleOfSum);
+    const double o_scale = missing ? 1. : own.o_scale;
+    if (has(Mistake::kSumOfLastTile)) {
+      own.sum = tile_sum;
+    } else if (has(Mistake::kSumRescaledLate)) {
+      own.sum = (own.sum + tile_sum) * o_scale;
+    } else {
+      own.sum = own.sum * o_scale + tile_sum;
+    }
+    own.sum = f32(own.sum);
+  }
+
+  void add_value(double prob, int b, int h, int i, int j) {
+    if (j >= p_.seq_kv) return;
+    const bool hidden = !visible(i, j);
+    if (hidden && has(Mistake::kMaskedScoreAsProb)) {
+      prob = -kInfinity;
+    } else if (walk_.after_softmax ? !sees(i, j) : walk_.masks_output && hidden) {
+      return;
+    }
+    if (prob == 0 && hidden) return;
+    const int hk = h / (p_.heads_q / p_.heads_kv);
+    const int head = walk_.masks_output ? hk : kv_head(h);
+    const float* value = has(Mistake::kOutputFromK) ? k_row(b, head, j) : v_row(b, head, j);
+    added_ = true;
+    for (int d = 0; d < p_.head_dim; ++d) o_[d] += prob * value[d];
+  }
+
+  void finish() {
+    // Where P is divided before P V, a row to which nothing is added stays 0, whatever its P is.
+    if (!walk_.masks_output || added_) {
+      for (int d = 0; d < p_.head_dim; ++d) o_[d] *= weight(lane(d).sum);
+    }
+    const double max = lanes_[0].max, sum = lanes_[0].sum;
+    lse_ = max + std::log(sum);
+    if (has(Mistake::kLseNoMax)) lse_ = std::log(sum);
+    if (has(Mistake::kLseNoLog)) lse_ = max + sum;
+    if (has(Mistake::kLseLog2)) lse_ = max + std::log2(sum);
+    if (has(Mistake::kLseOnlyMax)) lse_ = max;
+    if (has(Mistake::kLseMinus)) lse_ = max - std::log(sum);
+  }
+
+  // What O is multiplied by at the end.
+  double weight(double sum) const {
+    if (has(Mistake::kNotDivided) || has(Mistake::kDividedEveryTile)) return 1.;
+    const double inverse = sum == 0 && !has(Mistake::kNoSumGuard) ? 0. : f32(1. / sum);
+    return has(Mistake::kDividedTwice) ? inverse * inverse : inverse;
+  }
+
+  bool added_ = false;  // a key's value, to o_
+  double lse_ = 0;
+  std::vector<Lane> lanes_;
+  std::vector<double> o_;
+};
+
+}  // namespace
+
+harness::Outputs model_forward(const Problem& problem, const harness::Inputs& inputs,
+                               const Walk& walk, const Mistakes& mistakes) {
+  return ForwardModel(problem, inputs, walk, mistakes).run();
+}
+
+harness::Outputs model(Pass pass, const Problem& problem, const harness::Inputs& inputs,
+                       const Walk& walk, const Mistakes& mistakes) {
+  return pass == Pass::kForward ? model_forward(problem, inputs, walk, mistakes)
+                                : model_backward(problem, inputs, walk, mistakes);
+}
+
+}  // namespace cuflash::exercises

@@ -1,0 +1,129 @@
+// What the forward and the backward model share: which keys a query sees, and its scores.
+#ifndef CUFLASH_TESTS_EXERCISES_MODEL_PARTS_H_
+#define CUFLASH_TESTS_EXERCISES_MODEL_PARTS_H_
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "model.h"
+
+namespace cuflash::exercises {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Float's range and precision: what is too large becomes infinite.
+inline double f32(double x) {
+  if (std::abs(x) > std::numeric_limits<float>::max()) return std::copysign(kInfinity, x);
+  return static_cast<float>(x);
+}
+
+harness::Outputs model_forward(const Problem& problem, const harness::Inputs& inputs,
+                               const Walk& walk, const Mistakes& mistakes);
+harness::Outputs model_backward(const Problem& problem, const harness::Inputs& inputs,
+                                const Walk& walk, const Mistakes& mistakes);
+
+// A problem, its inputs, and the mistakes that are made on it.
+class Parts {
+ public:
+  Parts(const Problem& p, const harness::Inputs& in, const Walk& walk, const Mistakes& mistakes)
+      : p_(p), in_(in), walk_(walk), mistakes_(mistakes) {}
+
+  bool has(Mistake mistake) const { return mistakes_.test(static_cast<std::size_t>(mistake)); }
+
+  int kv_head(int h) const {
+    if (has(Mistake::kKvHeadModulo)) return h % p_.heads_kv;
+    if (has(Mistake::kKvHeadZero)) return 0;
+    return h / (p_.heads_q / p_.heads_kv);
+  }
+
+  // The mask as the kernel has it.
+  bool sees(int i, int j) const {
+    if (!p_.causal || has(Mistake::kNoMask)) return true;
+    const int offset = p_.seq_kv - p_.seq_q;
+    if (has(Mistake::kMaskTopLeft)) return j <= i;
+    if (has(Mistake::kMaskOffsetSign)) return j <= i - offset;
+    if (has(Mistake::kMaskOneTooFew)) return j < i + offset;
+    if (has(Mistake::kMaskOneTooMany)) return j <= i + offset + 1;
+    if (has(Mistake::kMaskInverted)) return j > i + offset;
+    return j <= i + offset;
+  }
+  // The mask as it must be.
+  bool visible(int i, int j) const { return !p_.causal || j <= i + p_.seq_kv - p_.seq_q; }
+
+  // Keys of one tile, and the end of the keys that the tiles of query i's block cover.
+  int block_kv() const { return walk_.block_kv > 0 ? walk_.block_kv : p_.seq_kv; }
+  int end_of_keys(int i) const {
+    if (walk_.block_kv == 0) return p_.seq_kv;
+    const int last = std::min((i / walk_.block_q + 1) * walk_.block_q, p_.seq_q) - 1;
+    const int row = has(Mistake::kTilesOfFirstQuery) ? i / walk_.block_q * walk_.block_q : last;
+    const bool all = !p_.causal || has(Mistake::kHiddenTilesWalked);
+    const int end = all ? p_.seq_kv : std::max(0, row + p_.seq_kv - p_.seq_q + 1);
+    const int up = (end + walk_.block_kv - 1) / walk_.block_kv * walk_.block_kv;
+    if (has(Mistake::kOnlyFirstTile)) return std::min(up, walk_.block_kv);
+    if (has(Mistake::kPartialTileMissing)) return end / walk_.block_kv * walk_.block_kv;
+    if (has(Mistake::kLastTileMissing)) return std::max(0, up - walk_.block_kv);
+    return up;
+  }
+
+  // Rows of a head, as a kernel with its mistakes finds them.
+  const float* q_row(int b, int h, int i) const {
+    return row(in_.q, b, h, p_.heads_q, p_.seq_q, at_q(i));
+  }
+  const float* do_row(int b, int h, int i) const {
+    return row(in_.d_o, b, h, p_.heads_q, p_.seq_q, at_q(i));
+  }
+  const float* o_row(int b, int h, int i) const {
+    return row(in_.o, b, h, p_.heads_q, p_.seq_q, i);
+  }
+  const float* k_row(int b, int hk, int j) const {
+    return row(in_.k, b, hk, p_.heads_kv, p_.seq_kv, at_kv(j));
+  }
+  const float* v_row(int b, int hk, int j) const {
+    return row(in_.v, b, hk, p_.heads_kv, p_.seq_kv, at_kv(j));
+  }
+
+  double dot(const float* x, const float* y) const {
+    double sum = 0;
+    for (int d = 0; d < p_.head_dim; ++d) sum += double{x[d]} * y[d];
+    return sum;
+  }
+
+  // The score of a pair, scaled; the mask comes after.
+  double score(int b, int h, int i, int j) const {
+    if (j >= p_.seq_kv) return 0;
+    const int hk = kv_head(h);
+    const float* key = has(Mistake::kScoresFromV) ? v_row(b, hk, j) : k_row(b, hk, j);
+    const double s = dot(q_row(b, h, i), key), scale = p_.softmax_scale;
+    if (has(Mistake::kNoScale)) return f32(s);
+    if (has(Mistake::kScaleTwice)) return s * scale * scale;
+    if (has(Mistake::kScaleDivides)) return s / scale;
+    if (has(Mistake::kScaleOfLog2)) return s * scale * 1.4426950408889634;
+    return s * scale;
+  }
+
+  double exp(double x) const { return f32(has(Mistake::kExp2) ? std::exp2(x) : std::exp(x)); }
+
+ private:
+  int at_q(int i) const {
+    return has(Mistake::kRowsWithoutFirst) && walk_.block_q > 0 ? i % walk_.block_q : i;
+  }
+  int at_kv(int j) const {
+    return has(Mistake::kRowsWithoutFirst) && walk_.block_kv > 0 ? j % walk_.block_kv : j;
+  }
+  const float* row(const std::vector<float>& values, int b, int h, int heads, int seq,
+                   int i) const {
+    return values.data() + ((std::size_t(b) * heads + h) * seq + i) * p_.head_dim;
+  }
+
+ protected:
+  const Problem& p_;
+  const harness::Inputs& in_;
+  const Walk& walk_;
+  const Mistakes& mistakes_;
+};
+
+}  // namespace cuflash::exercises
+
+#endif  // CUFLASH_TESTS_EXERCISES_MODEL_PARTS_H_

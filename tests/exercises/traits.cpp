@@ -1,0 +1,61 @@
+#include "sample.h"
+
+namespace cuflash::exercises {
+namespace {
+
+bool grouped(const Sample& s) { return s.problem.heads_q != s.problem.heads_kv; }
+bool ragged_keys(const Sample& s) {
+  return s.walk.block_kv > 0 && s.problem.seq_kv % s.walk.block_kv != 0;
+}
+bool ragged_queries(const Sample& s) {
+  return s.walk.block_q > 0 && s.problem.seq_q % s.walk.block_q != 0;
+}
+bool several_kv_tiles(const Sample& s) {
+  return s.walk.block_kv > 0 && s.problem.seq_kv > s.walk.block_kv;
+}
+bool several_q_tiles(const Sample& s) {
+  return s.walk.block_q > 0 && s.problem.seq_q > s.walk.block_q;
+}
+bool causal(const Sample& s) { return s.problem.causal; }
+bool causal_rectangle(const Sample& s) {
+  return s.problem.causal && s.problem.seq_q != s.problem.seq_kv;
+}
+bool empty_rows(const Sample& s) { return s.problem.causal && s.problem.seq_q > s.problem.seq_kv; }
+bool large_scores(const Sample& s) { return s.input == harness::InputKind::kLargeQ; }
+bool f16(const Sample& s) { return s.problem.dtype == DType::kF16; }
+
+}  // namespace
+
+const std::vector<Trait>& traits() {
+  static const std::vector<Trait> list = {
+      {"empty-rows", "those with rows that see no key",
+       "A row that sees no key has an empty sum: its O is 0 and its LSE -inf.", empty_rows},
+      {"large-scores", "those with large scores",
+       "Large scores overflow exp unless the row's maximum is subtracted first.", large_scores},
+      {"grouped-heads", "those with grouped heads",
+       "Look at which KV head a query head reads, kv_head(p, h), and at sums over a group.",
+       grouped},
+      {"causal-rectangle", "those with a causal mask and seq_q != seq_kv",
+       "Look at the mask's alignment: query i sees key j <= i + seq_kv - seq_q.", causal_rectangle},
+      {"causal", "those with a causal mask", "Look at the mask.", causal},
+      {"several-kv-tiles", "those with more than one KV tile",
+       "What is carried from tile to tile is suspect: the maximum, the sum, O; or the first row of "
+       "a tile.",
+       several_kv_tiles},
+      {"ragged-keys", "those whose last KV tile is partial",
+       "Look at the tail: a key j >= seq_kv must weigh nothing.", ragged_keys},
+      {"ragged-queries", "those whose last Q tile is partial",
+       "Look at the tail: a query i >= seq_q has no row to read or write.", ragged_queries},
+      {"ragged", "those in which a tile is partial",
+       "Look at the tail: what a tile holds past the end of the sequence.",
+       [](const Sample& s) { return ragged_keys(s) || ragged_queries(s); }},
+      {"several-q-tiles", "those with more than one Q tile",
+       "Look at how a block finds its first query.", several_q_tiles},
+      {"f16", "those in f16",
+       "Look for what is counted in elements where bytes are meant, and for sums kept in half.",
+       f16},
+  };
+  return list;
+}
+
+}  // namespace cuflash::exercises

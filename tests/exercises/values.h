@@ -1,0 +1,21 @@
+// Names what made values wrong: a classical mistake, or else the pattern of what is wrong.
+#ifndef CUFLASH_TESTS_EXERCISES_VALUES_H_
+#define CUFLASH_TESTS_EXERCISES_VALUES_H_
+
+#include "sample.h"
+
+namespace cuflash::exercises {
+
+// The mistakes whose model gives what the exercise gave, on every problem. One mistake; if none
+// fits, two at once. Empty if no pair fits.
+std::vector<Diagnosis> named_mistakes(const std::vector<Sample>& samples);
+
+// The pattern of outputs that the kernel leaves as they were.
+inline constexpr const char* kNeverWritten = "never-written";
+
+// Which problems, heads, rows and columns are wrong, and what that usually means.
+Diagnosis pattern(const std::vector<Sample>& samples);
+
+}  // namespace cuflash::exercises
+
+#endif  // CUFLASH_TESTS_EXERCISES_VALUES_H_
