@@ -81,7 +81,7 @@ def replay(record):
         copy_sources(pathlib.Path(folder))
         for i, part in enumerate(parts):
             if part["step"]:
-                times.append([part["step"], 0.0])
+                times.append([part["step"].rstrip("."), 0.0])
             if not part["commands"]:
                 continue
             begin = time.monotonic()
