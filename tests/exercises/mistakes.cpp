@@ -26,10 +26,10 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kMaskedIsZero, F, false, "masked-is-zero",
      "A masked score is 0, and exp(0 - max) is not nothing: the hidden key still gets a share. "
      "A masked score is -INFINITY, whose exp is exactly 0."},
-    {Mistake::kKvHeadModulo, A, false, "kv-head-modulo",
+    {Mistake::kKvHeadModulo, F, false, "kv-head-modulo",
      "Grouped heads: query head h reads KV head h % heads_kv. Groups are contiguous, so it is "
      "h / (heads_q / heads_kv), which kv_head(p, h) computes."},
-    {Mistake::kKvHeadZero, A, false, "kv-head-zero",
+    {Mistake::kKvHeadZero, F, false, "kv-head-zero",
      "All query heads read KV head 0. Which one each must read, kv_head(p, h) says."},
 
     {Mistake::kNoScale, A, false, "no-scale",
@@ -43,7 +43,7 @@ const std::vector<MistakeRow> kMistakes = {
      "The scores carry a factor log2(e), which belongs with exp2f, but the exponential is expf."},
     {Mistake::kExp2, A, false, "exp2",
      "The exponential is 2^x where e^x is meant: exp2f needs scores multiplied by log2(e)."},
-    {Mistake::kScoresFromV, A, false, "scores-from-v",
+    {Mistake::kScoresFromV, F, false, "scores-from-v",
      "The scores are Q V^T: the rows of V stand where those of K should."},
     {Mistake::kOutputFromK, F, false, "output-from-k",
      "O is P K: the rows of K stand where those of V should."},
@@ -112,7 +112,8 @@ const std::vector<MistakeRow> kMistakes = {
      "O is not divided by the row's sum: the weights do not add up to 1."},
     {Mistake::kDividedTwice, F, false, "divided-twice", "O is divided by the row's sum twice."},
     {Mistake::kDividedEveryTile, F, true, "divided-every-tile",
-     "O is divided by the sum after every tile: divide once, after the last one."},
+     "The probabilities of every tile are divided by the sum so far, and O by the whole sum at the "
+     "end: divide once, after the last tile."},
 
     {Mistake::kLseNoMax, F, false, "lse-no-max",
      "LSE lacks the maximum that was subtracted: LSE = max + log(sum)."},
@@ -130,28 +131,15 @@ const std::vector<MistakeRow> kMistakes = {
      "delta is added to dP where it must be subtracted: dS = P (dP - delta)."},
     {Mistake::kDeltaOutside, B, false, "delta-outside",
      "The brackets of dS are missing: it is P (dP - delta), and this is P dP - delta."},
-    {Mistake::kDeltaFromDO, B, false, "delta-from-do",
-     "delta is the sum of dO dO: it is that of dO O."},
     {Mistake::kNoProb, B, false, "no-prob",
      "dS lacks the factor P: dS = P (dP - delta). A key of weight 0 must get no gradient."},
     {Mistake::kNoLse, B, false, "no-lse",
      "P is exp(S) without LSE: P = exp(S - LSE) is the normalised softmax again."},
     {Mistake::kLseAdded, B, false, "lse-added", "LSE is added to the score: P = exp(S - LSE)."},
-    {Mistake::kDvFromDs, B, false, "dv-from-ds", "dV is dS^T dO: it is P^T dO."},
-    {Mistake::kDkFromP, B, false, "dk-from-p", "dK is scale P^T Q: it is scale dS^T Q."},
-    {Mistake::kDkFromDo, B, false, "dk-from-do", "dK is scale dS^T dO: it is scale dS^T Q."},
-    {Mistake::kDqFromQ, B, false, "dq-from-q", "dQ is scale dS Q: it is scale dS K."},
-    {Mistake::kNoScaleOfDq, B, false, "no-scale-of-dq", "dQ lacks softmax_scale: dQ = scale dS K."},
-    {Mistake::kNoScaleOfDk, B, false, "no-scale-of-dk",
-     "dK lacks softmax_scale: dK = scale dS^T Q."},
+    {Mistake::kProbAndDsSwapped, B, false, "p-and-ds-swapped",
+     "P and dS stand in each other's place: dV = P^T dO, dK = scale dS^T Q, dQ = scale dS K."},
     {Mistake::kScaleInDs, B, false, "scale-in-ds",
      "dQ and dK carry softmax_scale twice: it is in dS, and again where dQ and dK are written."},
-    {Mistake::kGroupFirstHead, B, false, "group-first-head",
-     "Grouped heads: dK and dV hold only the first query head of each group. They are sums over "
-     "all of them."},
-    {Mistake::kGroupLastHead, B, false, "group-last-head",
-     "Grouped heads: dK and dV hold only the last query head of each group: each head "
-     "overwrites the one before. They are sums over all of them."},
     {Mistake::kMaskedScoreAsProb, F, true, "masked-score-as-prob",
      "Where the mask hides a key, the matrix still holds its score, -INFINITY, and no "
      "probability: such a key must count as 0."},

@@ -30,9 +30,7 @@ class BackwardModel : Parts {
 
   void walk_row(int b, int h, int i) {
     const float* d_o = do_row(b, h, i);
-    const double delta = has(Mistake::kNoDelta)       ? 0.
-                         : has(Mistake::kDeltaFromDO) ? dot(d_o, d_o)
-                                                      : dot(d_o, o_row(b, h, i));
+    const double delta = has(Mistake::kNoDelta) ? 0. : dot(d_o, o_row(b, h, i));
     const double lse = in_.lse[(std::size_t(b) * p_.heads_q + h) * p_.seq_q + i];
     for (int j = 0; j < std::min(end_of_keys(i), p_.seq_kv); ++j) {
       // What a stage leaves out by the mask of its later kernels stays out.
@@ -42,7 +40,12 @@ class BackwardModel : Parts {
                               : has(Mistake::kLseAdded) ? s + lse
                                                         : s - lse);
       const double dp = dot(d_o, v_row(b, kv_head(h), j));
-      take_pair(b, h, i, j, prob, score_gradient(prob, dp, delta));
+      const double ds = score_gradient(prob, dp, delta);
+      if (has(Mistake::kProbAndDsSwapped)) {
+        take_pair(b, h, i, j, ds, prob);
+      } else {
+        take_pair(b, h, i, j, prob, ds);
+      }
     }
   }
 
@@ -56,22 +59,15 @@ class BackwardModel : Parts {
   }
 
   void take_pair(int b, int h, int i, int j, double prob, double ds) {
-    const int hk = kv_head(h), group = p_.heads_q / p_.heads_kv, own = h / group;
+    const int hk = kv_head(h);
     const double scale = p_.softmax_scale;
     const float *q = q_row(b, h, i), *k = k_row(b, hk, j), *d_o = do_row(b, h, i);
     double* dq = &dq_[((std::size_t(b) * p_.heads_q + h) * p_.seq_q + i) * p_.head_dim];
-    const std::size_t key = ((std::size_t(b) * p_.heads_kv + own) * p_.seq_kv + j) * p_.head_dim;
-    const bool counts = !(has(Mistake::kGroupFirstHead) && h % group != 0) &&
-                        !(has(Mistake::kGroupLastHead) && h % group != group - 1);
-    const float* dq_of = has(Mistake::kDqFromQ) ? q : k;
-    const float* dk_of = has(Mistake::kDkFromDo) ? d_o : q;
-    const double dk_weight = has(Mistake::kDkFromP) ? prob : ds;
-    const double dv_weight = has(Mistake::kDvFromDs) ? ds : prob;
+    const std::size_t key = ((std::size_t(b) * p_.heads_kv + hk) * p_.seq_kv + j) * p_.head_dim;
     for (int d = 0; d < p_.head_dim; ++d) {
-      dq[d] += ds * (has(Mistake::kNoScaleOfDq) ? 1. : scale) * dq_of[d];
-      if (!counts) continue;
-      dk_[key + d] += dk_weight * (has(Mistake::kNoScaleOfDk) ? 1. : scale) * dk_of[d];
-      dv_[key + d] += dv_weight * d_o[d];
+      dq[d] += ds * scale * k[d];
+      dk_[key + d] += ds * scale * q[d];
+      dv_[key + d] += prob * d_o[d];
     }
   }
 

@@ -28,13 +28,13 @@ class ForwardModel : Parts {
   // What a lane knows of its row. All lanes know the same, so one stands for them, unless the
   // mistake is that they do not.
   struct Lane {
-    double max, sum, new_max, o_scale, prob;
+    double max, sum, new_max, o_scale;
   };
 
   void walk_row(int b, int h, int i) {
     const bool alone = has(Mistake::kMaxOfLane) || has(Mistake::kSumOfLane);
     const double max = has(Mistake::kMaxStartsAtZero) || has(Mistake::kNoMax) ? 0 : -kInfinity;
-    lanes_.assign(alone ? block_kv() : 1, {max, 0., max, 0., 0.});
+    lanes_.assign(alone ? block_kv() : 1, {max, 0., max, 0.});
     added_ = false;
     o_.assign(p_.head_dim, 0.);
     const int end = end_of_keys(i);
@@ -62,14 +62,15 @@ class ForwardModel : Parts {
     for (int d = 0; d < p_.head_dim; ++d) rescale_o(o_[d], lane(d).o_scale);
     double tile_sum = 0;
     for (int c = 0; c < block_kv(); ++c) {
-      Lane& own = lane(c);
-      own.prob = exp(s[c] - finite(own.new_max));
-      tile_sum += own.prob;
-      add_value(own.prob, b, h, i, j0 + c);
+      s[c] = exp(s[c] - finite(lane(c).new_max));
+      tile_sum += s[c];
     }
-    for (Lane& own : lanes_) update_sum(own, has(Mistake::kSumOfLane) ? own.prob : tile_sum);
-    if (has(Mistake::kDividedEveryTile)) {
-      for (double& o : o_) o /= lanes_[0].sum;
+    for (std::size_t n = 0; n < lanes_.size(); ++n) {
+      update_sum(lanes_[n], has(Mistake::kSumOfLane) ? s[n] : tile_sum);
+    }
+    for (int c = 0; c < block_kv(); ++c) {
+      const double divided = has(Mistake::kDividedEveryTile) ? weight(lane(c).sum) : 1.;
+      add_value(s[c] * divided, b, h, i, j0 + c);
     }
   }
 
@@ -136,9 +137,9 @@ class ForwardModel : Parts {
     if (has(Mistake::kLseMinus)) lse_ = max - std::log(sum);
   }
 
-  // What O is multiplied by at the end.
+  // What O is multiplied by at the end, for this sum.
   double weight(double sum) const {
-    if (has(Mistake::kNotDivided) || has(Mistake::kDividedEveryTile)) return 1.;
+    if (has(Mistake::kNotDivided)) return 1.;
     const double inverse = sum == 0 && !has(Mistake::kNoSumGuard) ? 0. : f32(1. / sum);
     return has(Mistake::kDividedTwice) ? inverse * inverse : inverse;
   }

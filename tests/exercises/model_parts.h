@@ -72,7 +72,7 @@ class Parts {
     return row(in_.q, b, h, p_.heads_q, p_.seq_q, at_q(i));
   }
   const float* do_row(int b, int h, int i) const {
-    return row(in_.d_o, b, h, p_.heads_q, p_.seq_q, at_q(i));
+    return row(in_.d_o, b, h, p_.heads_q, p_.seq_q, i);
   }
   const float* o_row(int b, int h, int i) const {
     return row(in_.o, b, h, p_.heads_q, p_.seq_q, i);

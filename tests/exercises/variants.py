@@ -4,6 +4,8 @@ and the wrong answers of its list.
 
     variants.py OUT
 
+Every mistake that the model can make must be the diagnosis of a wrong answer.
+
 An exercise is a stage's kernel file with holes. A hole runs from a line `// ---- Exercise` to a line
 `// ---- your lines end`; outside its holes the exercise equals the stage's file, which this holds it
 to. So the stage's own lines are what the kernel file has there, and are kept nowhere else.
@@ -14,6 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOLE = re.compile(r"^ *// ---- Exercise.*?^ *// ---- your lines end\n", re.M | re.S)
+MISTAKE = re.compile(r'\{Mistake::k\w+,\s+\w,\s+\w+,\s+"([^"]+)"')  # a row of mistakes.cpp
 MINIMUM = 8  # wrong answers for each stage
 
 
@@ -94,11 +97,15 @@ def write(path, text):
 def main():
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
+    mistakes = set(MISTAKE.findall((ROOT / "tests/exercises/mistakes.cpp").read_text()))
     listing, kept = "", set()
     for target, stage, kernel, pass_, name, expected, text in variants():
+        mistakes.discard(expected)
         write(out / f"{target}.cuh", text)
         kept.add(f"{target}.cuh")
         listing += f'cuflash_add_variant({target} {stage} {kernel} {pass_} "{name}" {expected})\n'
+    if mistakes:
+        fail(f"no wrong answer makes the mistakes {', '.join(sorted(mistakes))}")
     for path in out.glob("*.cuh"):
         if path.name not in kept:
             path.unlink()
