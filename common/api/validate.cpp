@@ -16,6 +16,7 @@ namespace {
 constexpr std::int64_t kAlignment = 16;              // bytes, of tensors: one vector load
 constexpr std::uintptr_t kWorkspaceAlignment = 256;  // bytes, what cudaMalloc gives
 constexpr std::int64_t kMaxRows = (std::int64_t{1} << 31) * 64;  // 2^31 blocks of 64 rows
+constexpr std::int64_t kMaxSeq = (std::int64_t{1} << 31) - 256;  // the end of the last tile, too
 constexpr std::int64_t kMaxScores = std::int64_t{1} << 59;       // at 16 bytes each: 2^63 bytes
 
 // One tensor of a call, as the checks see it.
@@ -211,7 +212,9 @@ std::string too_large(const Problem& p, const Operand& operand) {
 // SIZE_OVERFLOW.
 std::string size_overflow(const Call& call) {
   const Problem& p = call.problem;
-  std::string fault = too_many("query rows", {p.batch, p.heads_q, p.seq_q}, kMaxRows);
+  std::string fault = too_many("queries a head", {p.seq_q}, kMaxSeq);
+  if (fault.empty()) fault = too_many("keys a head", {p.seq_kv}, kMaxSeq);
+  if (fault.empty()) fault = too_many("query rows", {p.batch, p.heads_q, p.seq_q}, kMaxRows);
   if (fault.empty()) fault = too_many("key rows", {p.batch, p.heads_kv, p.seq_kv}, kMaxRows);
   if (fault.empty()) {
     fault = too_many("scores", {p.batch, p.heads_q, p.seq_q, p.seq_kv}, kMaxScores);

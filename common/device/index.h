@@ -25,6 +25,11 @@ __device__ __forceinline__ Place unravel(std::int64_t n, int heads, int rows, in
 // How many tiles of `tile` rows cover `rows`.
 __host__ __device__ constexpr int num_tiles(int rows, int tile) { return (rows - 1) / tile + 1; }
 
+// The blocks of a kernel that has one for each tile of `tile` of the rows of each head.
+inline std::int64_t num_blocks(int batch, int heads, int rows, int tile) {
+  return std::int64_t{batch} * heads * num_tiles(rows, tile);
+}
+
 // The number of this thread in a one-dimensional grid.
 __device__ __forceinline__ std::int64_t thread_index() {
   return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;

@@ -20,15 +20,13 @@ __device__ __forceinline__ bool visible(const Problem& p, int i, int j) {
 }
 
 // The keys that the queries [begin, end) see all lie in this range; it may be empty.
-__device__ __forceinline__ Range visible_keys(const Problem& p, int begin, int end) {
-  (void)begin;
+__device__ __forceinline__ Range visible_keys(const Problem& p, int /*begin*/, int end) {
   const int last = min(end, p.seq_q) - 1;
   return {0, p.causal ? max(0, last + (p.seq_kv - p.seq_q) + 1) : p.seq_kv};
 }
 
-// The queries that see one of the keys [begin, end) all lie in this range; it may be empty.
-__device__ __forceinline__ Range visible_queries(const Problem& p, int begin, int end) {
-  (void)end;
+// The queries that see one of the keys [begin, end) all lie in this range.
+__device__ __forceinline__ Range visible_queries(const Problem& p, int begin, int /*end*/) {
   return {p.causal ? max(0, begin - (p.seq_kv - p.seq_q)) : 0, p.seq_q};
 }
 

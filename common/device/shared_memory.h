@@ -19,13 +19,14 @@ extern __shared__ __align__(128) unsigned char shared_memory[];
 // The dynamic shared memory as the arrays that the stage declares.
 template <class Storage>
 __device__ __forceinline__ Storage& shared_storage() {
+  static_assert(alignof(Storage) <= 128, "shared_memory has the alignment of 128 bytes");
   return *reinterpret_cast<Storage*>(shared_memory);
 }
 
 // One array of a SharedStorage: T sK[32][33] has the extents 32 and 33.
 struct SharedField {
   const char* name = nullptr;
-  std::size_t offset = 0, element_bytes = 0;
+  std::size_t offset = 0, alignment = 1, element_bytes = 0;
   int rank = 0;
   int extents[4] = {};
 
@@ -42,6 +43,7 @@ constexpr SharedField shared_field(const char* name, std::size_t offset) {
   SharedField field;
   field.name = name;
   field.offset = offset;
+  field.alignment = alignof(Array);
   field.element_bytes = sizeof(std::remove_all_extents_t<Array>);
   field.rank = std::rank_v<Array>;
   field.extents[0] = std::extent_v<Array, 0>;
@@ -67,15 +69,28 @@ struct SharedLayout {
       : bytes(bytes), fields(fields), num_fields(num_fields) {}
 };
 
-// Fields in order, and no array left out: what they do not cover is less than an alignment.
-template <class Fields>
-constexpr bool covers(const Fields& fields, std::size_t bytes) {
+constexpr std::size_t aligned(std::size_t offset, std::size_t alignment) {
+  return (offset + alignment - 1) / alignment * alignment;
+}
+
+// Does the field begin where the one before it ends, up to its alignment? alignas() may have raised
+// it.
+constexpr bool follows(const SharedField& field, std::size_t end) {
+  for (std::size_t alignment = field.alignment; alignment <= 128; alignment *= 2) {
+    if (field.offset == aligned(end, alignment)) return true;
+  }
+  return false;
+}
+
+// Fields in order, and no array left out.
+template <class Storage, class Fields>
+constexpr bool covers(const Fields& fields) {
   std::size_t end = 0;
   for (const SharedField& field : fields) {
-    if (field.offset < end || field.offset - end >= 16) return false;
+    if (!follows(field, end)) return false;
     end = field.offset + field.bytes();
   }
-  return bytes - end < 16;
+  return sizeof(Storage) == aligned(end, alignof(Storage));
 }
 
 template <class Storage>
@@ -83,7 +98,7 @@ inline constexpr auto kSharedFields = Storage::fields();
 
 template <class Storage>
 constexpr SharedLayout shared_layout() {
-  static_assert(covers(kSharedFields<Storage>, sizeof(Storage)),
+  static_assert(covers<Storage>(kSharedFields<Storage>),
                 "fields() must list every array of the storage, in order");
   return {sizeof(Storage), kSharedFields<Storage>.data(), kSharedFields<Storage>.size()};
 }

@@ -23,6 +23,7 @@ class Tiles {
       first += kRows;
       return *this;
     }
+    // The range need not end where a tile does.
     __device__ __forceinline__ bool operator!=(const Iterator& end) const {
       return first < end.first;
     }

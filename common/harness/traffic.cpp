@@ -71,7 +71,8 @@ Streamed stream_keys(const Problem& p, const Tile& tile) {
   Streamed sum;
   for (int i0 = 0; i0 < p.seq_q; i0 += tile.owned) {
     const int owned = std::min(tile.owned, p.seq_q - i0);
-    const int seen = p.causal ? std::clamp(i0 + owned + p.seq_kv - p.seq_q, 0, p.seq_kv) : p.seq_kv;
+    const int seen =
+        p.causal ? std::clamp(i0 + owned + (p.seq_kv - p.seq_q), 0, p.seq_kv) : p.seq_kv;
     const int rows = std::min(round_up(seen, tile.streamed), p.seq_kv);
     sum.rows += rows;
     sum.pairs += std::uint64_t(rows) * owned;
@@ -83,9 +84,8 @@ Streamed stream_keys(const Problem& p, const Tile& tile) {
 Streamed stream_queries(const Problem& p, const Tile& tile) {
   Streamed sum;
   for (int j0 = 0; j0 < p.seq_kv; j0 += tile.owned) {
-    const int first = p.causal ? std::clamp(j0 + p.seq_q - p.seq_kv, 0, p.seq_q) : 0;
-    const int rows = p.seq_q - first / tile.streamed * tile.streamed;
-    sum.rows += first < p.seq_q ? rows : 0;
+    const int first = p.causal ? std::max(0, j0 - (p.seq_kv - p.seq_q)) : 0;
+    sum.rows += p.seq_q - first / tile.streamed * tile.streamed;
   }
   return {std::uint64_t(p.batch) * p.heads_q * sum.rows, 0};
 }
@@ -149,7 +149,7 @@ std::uint64_t visible_pairs(const Problem& p) {
   if (!p.causal) return std::uint64_t(p.seq_q) * p.seq_kv;
   std::uint64_t pairs = 0;
   for (int i = 0; i < p.seq_q; ++i) {
-    pairs += std::clamp(i + p.seq_kv - p.seq_q + 1, 0, p.seq_kv);
+    pairs += std::clamp(i + (p.seq_kv - p.seq_q) + 1, 0, p.seq_kv);
   }
   return pairs;
 }

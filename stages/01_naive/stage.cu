@@ -1,4 +1,6 @@
 // 01_naive: what the stage can do, and the host code that launches its kernels.
+#include <algorithm>
+
 #include "cuflash/stage.h"
 #include "device/launch.h"
 #include "device/types.h"
@@ -24,12 +26,18 @@ std::size_t workspace_bytes(Pass pass, const Problem& p) {
   return static_cast<std::size_t>(floats) * sizeof(float);
 }
 
+// Has a grid a thread for each element of the largest kernel's?
+bool fits(const Problem& p) {
+  const std::int64_t kv_rows = std::int64_t{p.batch} * p.heads_kv * p.seq_kv;
+  return std::max({num_scores(p), num_rows(p) * p.head_dim, kv_rows * p.head_dim}) <=
+         max_count(kThreads);
+}
+
 // Queues one kernel with a thread for each of `count` elements; the kernel's last argument is
 // count.
 template <class Kernel, class... Args>
 FlashAttentionError launch_each(Kernel kernel, std::int64_t count, cudaStream_t stream,
                                 const Args&... args) {
-  if (count > max_count(kThreads)) return FlashAttentionError::SIZE_OVERFLOW;
   return launch(kernel, {grid_for(count, kThreads), dim3(kThreads), 0, stream}, args..., count);
 }
 
@@ -71,12 +79,14 @@ FlashAttentionError run_backward(const BackwardParams& p, cudaStream_t stream) {
 }
 
 FlashAttentionError forward(const Problem& p, const Forward& args, cudaStream_t stream) {
+  if (!fits(p)) return FlashAttentionError::SIZE_OVERFLOW;
   return dispatch(Types{}, Dims{}, p, [&](auto type, auto head_dim) {
     return run_forward<typename decltype(type)::Type, head_dim()>({p, args}, stream);
   });
 }
 
 FlashAttentionError backward(const Problem& p, const Backward& args, cudaStream_t stream) {
+  if (!fits(p)) return FlashAttentionError::SIZE_OVERFLOW;
   return dispatch(Types{}, Dims{}, p, [&](auto type, auto head_dim) {
     return run_backward<typename decltype(type)::Type, head_dim()>({p, args}, stream);
   });

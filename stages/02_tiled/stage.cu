@@ -1,4 +1,6 @@
 // 02_tiled: what the stage can do, and the host code that launches its kernels.
+#include <algorithm>
+
 #include "cuflash/stage.h"
 #include "device/launch.h"
 #include "device/types.h"
@@ -11,7 +13,8 @@ using Types = TypeList<float, __half, __nv_bfloat16>;
 using Dims = IntList<32, 64, 128>;
 
 constexpr int kSoftmaxThreads = 256;
-constexpr std::size_t kSharedBytes = sizeof(ScoresStorage<float, 128>);  // the largest
+constexpr std::size_t kSharedBytes =
+    std::max(sizeof(ScoresStorage<float, 128>), sizeof(OutputStorage<float, 128>));
 static_assert(kSharedBytes <= kSharedBytesOfSm75,
               "a block of 02 fits every device it is built for");
 
@@ -28,7 +31,7 @@ template <class T, int kHeadDim>
 FlashAttentionError run_forward(const ForwardParams& p, cudaStream_t stream) {
   using C = Config<T>;
   const auto S = static_cast<float*>(p.workspace);
-  const std::int64_t blocks = std::int64_t{p.batch} * p.heads_q * num_tiles(p.seq_q, C::kBlockQ);
+  const std::int64_t blocks = num_blocks(p.batch, p.heads_q, p.seq_q, C::kBlockQ);
   if (blocks > max_count(1)) return FlashAttentionError::SIZE_OVERFLOW;
   const dim3 grid = grid_for(blocks, 1);
 
@@ -58,7 +61,7 @@ const Stage kStage = {
     "02_tiled",
     "tiles in shared memory: a block loads K and V once for 32 queries",
     "reading K and V again for every query",
-    "S and P go through global memory, six times",
+    "an uncoalesced softmax; S and P go through global memory six times",
     {75, false},
     Types::kSet,
     Dims::kSet,

@@ -1,4 +1,6 @@
 // 03_online_softmax: what the stage can do, and the host code that launches its kernels.
+#include <algorithm>
+
 #include "cuflash/stage.h"
 #include "device/launch.h"
 #include "device/types.h"
@@ -11,10 +13,11 @@ namespace {
 using Types = TypeList<float, __half, __nv_bfloat16>;
 using Dims = IntList<32, 64, 128>;
 
-constexpr std::size_t kSharedBytes = sizeof(KeyValueStorage<float, 128>);  // the largest
+constexpr std::size_t kSharedBytes =
+    std::max({sizeof(SharedStorage<float, 128>), sizeof(QueryStorage<float, 128>),
+              sizeof(KeyValueStorage<float, 128>)});
 static_assert(kSharedBytes <= kSharedBytesOfSm75,
               "a block of 03 fits every device it is built for");
-static_assert(kSharedBytes >= sizeof(SharedStorage<float, 128>), "kSharedBytes is the largest");
 
 std::int64_t num_rows(const Problem& p) { return std::int64_t{p.batch} * p.heads_q * p.seq_q; }
 
@@ -34,34 +37,31 @@ std::size_t workspace_bytes(Pass pass, const Problem& p) {
   return pass == Pass::kForward ? 0 : static_cast<std::size_t>(num_rows(p)) * sizeof(float);
 }
 
-// Queues a kernel with a block for each tile of `tile` of the `seq` rows of each head.
-template <class Storage, class Kernel, class... Args>
-FlashAttentionError launch_tiles(Kernel kernel, int threads, int batch, int heads, int seq,
-                                 int tile, cudaStream_t stream, const Args&... args) {
-  const std::int64_t blocks = std::int64_t{batch} * heads * num_tiles(seq, tile);
-  if (blocks > max_count(1)) return FlashAttentionError::SIZE_OVERFLOW;
-  return launch(kernel, {grid_for(blocks, 1), threads, shared_layout<Storage>(), stream}, args...);
-}
-
 template <class T, int kHeadDim>
 FlashAttentionError run_forward(const ForwardParams& p, cudaStream_t stream) {
   using C = Config<T>;
-  return launch_tiles<SharedStorage<T, kHeadDim>>(attention<T, kHeadDim>, C::kThreads, p.batch,
-                                                  p.heads_q, p.seq_q, C::kBlockQ, stream, p);
+  const std::int64_t blocks = num_blocks(p.batch, p.heads_q, p.seq_q, C::kBlockQ);
+  if (blocks > max_count(1)) return FlashAttentionError::SIZE_OVERFLOW;
+  constexpr auto kShared = shared_layout<SharedStorage<T, kHeadDim>>();
+  return launch(attention<T, kHeadDim>, {grid_for(blocks, 1), C::kThreads, kShared, stream}, p);
 }
 
 template <class T, int kHeadDim>
 FlashAttentionError run_backward(const BackwardParams& p, cudaStream_t stream) {
   using C = BackwardConfig<T, kHeadDim>;
   const auto delta = static_cast<float*>(p.workspace);
-  auto error =
-      launch_tiles<QueryStorage<T, kHeadDim>>(query_gradient<T, kHeadDim>, C::kThreads, p.batch,
-                                              p.heads_q, p.seq_q, C::kOwned, stream, p, delta);
+  const std::int64_t q_blocks = num_blocks(p.batch, p.heads_q, p.seq_q, C::kOwned);
+  const std::int64_t kv_blocks = num_blocks(p.batch, p.heads_kv, p.seq_kv, C::kOwned);
+  if (std::max(q_blocks, kv_blocks) > max_count(1)) return FlashAttentionError::SIZE_OVERFLOW;
+
+  constexpr auto kQuery = shared_layout<QueryStorage<T, kHeadDim>>();
+  const auto error = launch(query_gradient<T, kHeadDim>,
+                            {grid_for(q_blocks, 1), C::kThreads, kQuery, stream}, p, delta);
   if (error != FlashAttentionError::SUCCESS) return error;
   if (p.dk.data == nullptr && p.dv.data == nullptr) return error;
-  return launch_tiles<KeyValueStorage<T, kHeadDim>>(key_value_gradient<T, kHeadDim>, C::kThreads,
-                                                    p.batch, p.heads_kv, p.seq_kv, C::kOwned,
-                                                    stream, p, delta);
+  constexpr auto kKeyValue = shared_layout<KeyValueStorage<T, kHeadDim>>();
+  return launch(key_value_gradient<T, kHeadDim>,
+                {grid_for(kv_blocks, 1), C::kThreads, kKeyValue, stream}, p, delta);
 }
 
 FlashAttentionError forward(const Problem& p, const Forward& args, cudaStream_t stream) {
@@ -83,7 +83,7 @@ const Stage kStage = {
     "03_online_softmax",
     "one fused kernel: running maximum and sum; S and P stay on the chip",
     "writing and reading S and P in global memory",
-    "issue slots: for each multiply-add a conversion and a shared load",
+    "issue slots: conversions and shared loads outnumber multiply-adds",
     {75, false},
     Types::kSet,
     Dims::kSet,

@@ -65,7 +65,8 @@ void add_stage(const Stage& stage) {
   if (stage.backward != nullptr) {
     add_problems(stage, Pass::kBackward);
     add_memory(stage, Pass::kBackward);
-    for (const char* output : {"dq", "dk", "dv"}) add_null(stage, Pass::kBackward, output);
+    for (const char* output : {"dq", "dk", "dv", "dk_no_dv"})
+      add_null(stage, Pass::kBackward, output);
   }
 
   for (const Pass pass : {Pass::kForward, Pass::kBackward}) {

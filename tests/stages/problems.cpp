@@ -35,6 +35,7 @@ constexpr Row kRows[] = {
 
     {"grouped heads", "b2_h4x1_q37k71_d32_causal"},
     {"grouped heads", "b1_h6x2_q40k40_d64_f16"},
+    {"grouped heads", "b1_h4x2_q37k71_d128_f32_causal"},
 
     {"strided", "b2_h2_q33k47_d64_f16_bshd"},
     {"strided", "b2_h4x2_q33k47_d32_causal_padded"},
@@ -42,6 +43,7 @@ constexpr Row kRows[] = {
 
     {"corner: rows that see no key", "b1_h2_q70k20_d64_causal"},
     {"corner: rows that see no key", "b1_h1_q66k1_d32_f16_causal"},
+    {"corner: rows that see no key", "b1_h2_q70k20_d128_f32_causal"},
     {"corner: a scale that is not 1/sqrt(head_dim)", "b1_h1_q50k70_d32_causal_scale0.1"},
     // Few elements dominate here: of a smaller tensor the plain implementation's largest error
     // would be a matter of luck, and so would the limit.

@@ -18,6 +18,7 @@ namespace {
 using Error = FlashAttentionError;
 
 constexpr int kMaxInt = std::numeric_limits<int>::max();
+constexpr int kMaxSeq = kMaxInt - 256;  // the longest that is not refused
 constexpr std::int64_t kHuge = std::int64_t{1} << 62;
 
 void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
@@ -350,8 +351,8 @@ TEST(Validate, RefusesTensorsThatEndBeyondMemory) {
 }
 
 TEST(Validate, RefusesTooManyRows) {
-  // 2³⁷ rows are the limit: 64 · (2³¹ − 1) are fewer, twice as many are not.
-  Problem p{1, 64, 64, kMaxInt, 1, 32, DType::kF16, false, 1.f};
+  // 2³⁷ rows are the limit: 64 · (2³¹ − 257) are fewer, twice as many are not.
+  Problem p{1, 64, 64, kMaxSeq, 1, 32, DType::kF16, false, 1.f};
   expect(validate(p), Error::SUCCESS);
   p.batch = 2;
   expect(validate(p), Error::SIZE_OVERFLOW, "too many query rows");
@@ -359,8 +360,19 @@ TEST(Validate, RefusesTooManyRows) {
   expect(validate(p), Error::SIZE_OVERFLOW, "too many key rows");
 }
 
+// A kernel counts whole tiles in int.
+TEST(Validate, RefusesLengthsWhoseLastTileOverflows) {
+  Problem p{1, 1, 1, kMaxSeq, kMaxSeq, 32, DType::kF16, true, 1.f};
+  p.seq_kv = 1;
+  expect(validate(p), Error::SUCCESS);
+  ++p.seq_q;
+  expect(validate(p), Error::SIZE_OVERFLOW, "too many queries a head");
+  std::swap(p.seq_q, p.seq_kv);
+  expect(validate(p), Error::SIZE_OVERFLOW, "too many keys a head");
+}
+
 TEST(Validate, RefusesTooManyScores) {
-  Problem p{1, 1, 1, kMaxInt, 1 << 28, 32, DType::kF16, false, 1.f};
+  Problem p{1, 1, 1, kMaxSeq, 1 << 28, 32, DType::kF16, false, 1.f};
   expect(validate(p), Error::SUCCESS);
   p.heads_q = 2;
   expect(validate(p), Error::SIZE_OVERFLOW, "too many scores");
@@ -368,12 +380,12 @@ TEST(Validate, RefusesTooManyScores) {
 
 TEST(Validate, RefusesTheLargestOfEverythingWithoutOverflowingItself) {
   Problem p{kMaxInt, kMaxInt, kMaxInt, kMaxInt, kMaxInt, 128, DType::kF32, false, 1.f};
-  expect(validate(p), Error::SIZE_OVERFLOW, "too many query rows");
+  expect(validate(p), Error::SIZE_OVERFLOW, "too many queries a head");
   Forward args;
   for (Tensor* t : {&args.q, &args.k, &args.v, &args.o}) {
     *t = contiguous(address(1 << 20), kMaxInt, kMaxInt, 128);
   }
-  expect(validate(p, args), Error::SIZE_OVERFLOW, "too many query rows");
+  expect(validate(p, args), Error::SIZE_OVERFLOW, "too many queries a head");
 }
 
 // ---- Order -------------------------------------------------------------------------------------

@@ -12,6 +12,9 @@
 ///     dQ = softmax_scale · dS K,   dK = softmax_scale · dSᵀ Q
 ///
 /// dK and dV are summed over the query heads that share a KV head.
+///
+/// Inputs are finite, and so is softmax_scale · q · k in f32: a tile gives a hidden key the weight
+/// 0, but 0 · ∞ is NaN. An output overlaps no input and no other output.
 #ifndef CUFLASH_PROBLEM_H_
 #define CUFLASH_PROBLEM_H_
 

@@ -143,9 +143,11 @@ __global__ void output(ForwardParams p, const float* P) {
     __syncthreads();  // All have read sP and sV before the next tile overwrites them.
   }
 
+#pragma unroll
   for (int n = 0; n < kRows; ++n) {
     const int i = i0 + warp + n * C::kWarps;
     if (i >= p.seq_q) continue;
+#pragma unroll
     for (int k = 0; k < kColumns; ++k) gO(i, lane + 32 * k) = T(rO[n][k]);
   }
 }

@@ -104,13 +104,12 @@ __global__ void attention(ForwardParams p) {
       row_max[n] = new_max;
       row_sum[n] = row_sum[n] * o_scale + warp_sum(prob);
 #pragma unroll
-      for (int k = 0; k < kColumns; ++k)
-        rO[n][k] *= o_scale;  // O so far was relative to the old m.
+      for (int k = 0; k < kColumns; ++k) rO[n][k] *= o_scale;  // [FA2 Alg.1 l.10], first half
       sP[warp + n * C::kWarps][lane] = prob;
     }
     __syncwarp();  // The warp's rows of sP are written before other lanes read them.
 
-    // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j
+    // [FA2 Alg.1 l.10], second half  O = O + P V_j
 #pragma unroll
     for (int n = 0; n < kRows; ++n) {
       for (int c = 0; c < C::kBlockKV; ++c) {
@@ -119,7 +118,7 @@ __global__ void attention(ForwardParams p) {
         for (int k = 0; k < kColumns; ++k) rO[n][k] += prob * float(sV[c][lane + 32 * k]);
       }
     }
-    __syncthreads();  // All have read sK, sV and sP before the next tile overwrites them.
+    __syncthreads();  // All have read sK and sV, and the warp its sP, before they are overwritten.
   }
 
   // [FA2 Alg.1 l.12-15]  O = O / l, LSE = m + ln l

@@ -104,15 +104,14 @@ __global__ void attention(ForwardParams p) {
       row_max[n] = new_max;
       row_sum[n] = row_sum[n] * o_scale + warp_sum(prob);
 #pragma unroll
-      for (int k = 0; k < kColumns; ++k)
-        rO[n][k] *= o_scale;  // O so far was relative to the old m.
+      for (int k = 0; k < kColumns; ++k) rO[n][k] *= o_scale;  // [FA2 Alg.1 l.10], first half
       sP[warp + n * C::kWarps][lane] = prob;
     }
     // ---- Exercise 5. here,
     // ---- your lines begin
     // ---- your lines end
 
-    // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j
+    // [FA2 Alg.1 l.10], second half  O = O + P V_j
 #pragma unroll
     for (int n = 0; n < kRows; ++n) {
       for (int c = 0; c < C::kBlockKV; ++c) {

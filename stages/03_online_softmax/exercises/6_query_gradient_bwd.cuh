@@ -18,7 +18,7 @@ namespace cuflash::online_softmax {
 // past them. A warp computes a row of P for one owned row: a lane for each streamed row.
 template <class T, int kHeadDim>
 struct BackwardConfig : Config<T> {
-  static constexpr int kOwned = kHeadDim * sizeof(T) > 256 ? 16 : 32;  // 64 KB hold no more.
+  static constexpr int kOwned = kHeadDim * sizeof(T) > 256 ? 16 : 32;  // 64 KB do not hold 32.
   static constexpr int kStreamed = 32;
 };
 
@@ -70,11 +70,13 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
 
   // delta = rowsum(dO ∘ O): this block's rows, for itself and for key_value_gradient.
   float row_delta[kRows], row_lse[kRows];
+#pragma unroll
   for (int n = 0; n < kRows; ++n) {
     const int r = warp + n * C::kWarps, i = i0 + r;
     float sum = 0.f;
-    for (int d = lane; d < kHeadDim && i < p.seq_q; d += 32)
+    for (int d = lane; d < kHeadDim && i < p.seq_q; d += 32) {
       sum += float(sdO[r][d]) * float(gO(i, d));
+    }
     row_delta[n] = warp_sum(sum);
     row_lse[n] = i < p.seq_q ? p.lse[row_index(p, b, h, i)] : 0.f;
     if (lane == 0 && i < p.seq_q) delta[row_index(p, b, h, i)] = row_delta[n];
@@ -116,7 +118,7 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
         for (int k = 0; k < kColumns; ++k) rdQ[n][k] += ds * float(sK[c][lane + 32 * k]);
       }
     }
-    __syncthreads();  // All have read sK, sV and sdS before the next tile overwrites them.
+    __syncthreads();  // All have read sK and sV, and the warp its sdS, before they are overwritten.
   }
 
   const auto gdQ = rows<T>(p.dq, b, h);
@@ -168,7 +170,7 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
         const bool seen = i < p.seq_q && j < p.seq_kv && visible(p, i, j);
         const float prob = seen ? expf(s * p.softmax_scale - row_lse) : 0.f;
         sP[r][lane] = prob;
-        sdS[r][lane] = prob * (dp - row_delta);
+        sdS[r][lane] = seen ? prob * (dp - row_delta) : 0.f;
       }
       __syncwarp();  // The warp's rows of sP and sdS are written before other lanes read them.
 
@@ -184,19 +186,19 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
           }
         }
       }
-      __syncthreads();  // All have read sQ, sdO, sP and sdS before the next tile overwrites them.
+      __syncthreads();  // All have read sQ and sdO, and the warp its sP and sdS, before the next.
     }
   }
 
-  const auto gdK = rows<T>(p.dk, b, h_kv), gdV = rows<T>(p.dv, b, h_kv);
 #pragma unroll
   for (int n = 0; n < kRows; ++n) {
     const int j = j0 + warp + n * C::kWarps;
     if (j >= p.seq_kv) continue;
 #pragma unroll
     for (int k = 0; k < kColumns; ++k) {
-      if (p.dk.data != nullptr) gdK(j, lane + 32 * k) = T(rdK[n][k] * p.softmax_scale);
-      if (p.dv.data != nullptr) gdV(j, lane + 32 * k) = T(rdV[n][k]);
+      const int d = lane + 32 * k;
+      if (p.dk.data != nullptr) rows<T>(p.dk, b, h_kv)(j, d) = T(rdK[n][k] * p.softmax_scale);
+      if (p.dv.data != nullptr) rows<T>(p.dv, b, h_kv)(j, d) = T(rdV[n][k]);
     }
   }
 }
