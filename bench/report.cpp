@@ -17,7 +17,8 @@ constexpr const char* kNone = "-";
 // "0.41 ok": the error, in limits.
 std::string verdict(const Row& row) {
   const double ratio = row.limit > 0. ? row.error / row.limit : row.error > 0. ? INFINITY : 0.;
-  return fmt::format("{:.2f} {}", ratio, row.ok ? "ok" : "FAIL");
+  const std::string shown = ratio < 1000. ? fmt::format("{:.2f}", ratio) : ">999";
+  return shown + (row.ok ? " ok" : " FAIL");
 }
 
 std::string times(double ratio) { return fmt::format("{:.2f}", ratio); }

@@ -56,9 +56,8 @@ COLUMNS = [
     ("issue slots used", "issue_percent", lambda value: f"{value:.0f} %"),
     ("sectors read", "global_read_sectors", str),
     ("sectors written", "global_write_sectors", str),
-    ("shared wavefronts", "shared_wavefronts", str),
     ("TFLOP/s", "tflops", lambda value: f"{value:.3g}"),
-    ("× stage before", "gain", lambda value: f"{value:.2f}"),
+    ("speed", "gain", str),
     ("not run", "skipped", str),
 ]
 
@@ -74,14 +73,15 @@ def chosen(rows, words):
 
 
 def add_gains(rows):
-    """How much faster each row is than the stage before it, of the same pass and problem."""
+    """How much faster each row is than the one before it of the same pass and problem."""
     last = {}
     for row in rows:
         if "tflops" in row:
             case = row["pass"], row["problem"]
             if case in last:
-                row["gain"] = row["tflops"] / last[case]
-            last[case] = row["tflops"]
+                before = last[case]
+                row["gain"] = f"{row['tflops'] / before['tflops']:.2f} × {before['stage'][:2]}"
+            last[case] = row
 
 
 def table(path, words):

@@ -58,12 +58,16 @@ done
 [[ -n $new ]] || die "stages/90 to 99 are taken; delete one of them."
 
 cp -r "stages/$old" "stages/$new"
-rm -rf "stages/$new/exercises" # They are the original's.
+rm -rf "stages/$new/exercises" "stages/$new/README.md" # These are the original's.
 # The stage's name and its namespace; nothing else of it is known outside its directory.
-find "stages/$new" -type f \( -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.md' \) \
+find "stages/$new" -type f \( -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) \
   -exec sed -i "s/\b$old\b/$new/g; s/\bcuflash::${old#*_}\b/cuflash::$name/g" {} +
-# The copy has not earned the original's figures.
-sed -i '/<!-- results /,/<!-- end results -->/d' "stages/$new/README.md"
+cat >"stages/$new/README.md" <<END
+# $new
+
+Made from [$old](../$old/README.md). What does it do otherwise? What does it ask for, predicted and counted? What
+limits it now?
+END
 
 cat <<END
 Made stages/$new from stages/$old.

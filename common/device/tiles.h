@@ -25,7 +25,9 @@ class Tiles {
     }
     // The range need not end where a tile does.
     __device__ __forceinline__ bool operator!=(const Iterator& end) const {
-      return first < end.first;
+      const bool more = first < end.first;
+      if (!more) mark_tile(nullptr, 0);
+      return more;
     }
   };
 

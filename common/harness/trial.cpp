@@ -128,13 +128,19 @@ std::string telling_schedule(const Fault& fault, const std::vector<Run>& runs) {
   return fault.schedules.front();
 }
 
-std::string replay_command(const Subject& s, const Fault& fault, const std::vector<Run>& runs) {
+// Runs this case alone, under a schedule of the CPU machine.
+std::string command_of(const Subject& s, const std::string& schedule) {
   std::string command = std::string("scripts/run.sh --stage ") + s.stage.name + " --pass " +
                         pass_name(s.pass) + " --shape " + case_name(s.c);
   if (s.c.source.kind == InputKind::kReal && s.c.source.directory != InputSource().directory) {
     command += " --input '" + s.c.source.directory + "'";
   }
-  command += " --schedule " + telling_schedule(fault, runs);
+  if (schedule.find(' ') == std::string::npos) command += " --schedule " + schedule;
+  return command;
+}
+
+std::string replay_command(const Subject& s, const Fault& fault, const std::vector<Run>& runs) {
+  const std::string command = command_of(s, telling_schedule(fault, runs));
   const std::string& place = fault.finding.place;  // "block (3,0,0)", or empty
   const std::size_t open = place.find('('), close = place.find(')');
   if (close == std::string::npos) return command;
@@ -187,7 +193,8 @@ std::string Trial::failures() const {
   std::string text;
   for (const Fault& fault : faults) text += fault.message + '\n';
   const std::string wrong = wrong_results(runs);
-  return text + (wrong.empty() ? unstable : wrong);
+  text += wrong.empty() ? unstable : wrong;
+  return faults.empty() && !replay.empty() ? text + "Replay: " + replay + '\n' : text;
 }
 
 Trial try_stage(const Stage& stage, Pass pass, const Case& c, Runs runs) {
@@ -206,6 +213,9 @@ Trial try_stage(const Stage& stage, Pass pass, const Case& c, Runs runs) {
     if (runs == Runs::kOneUnlessFound && trial.faults.empty()) break;
   }
   for (Fault& fault : trial.faults) fault.message = message(subject, fault, trial.runs);
+  const auto wrong = std::find_if(trial.runs.begin(), trial.runs.end(),
+                                  [](const Run& run) { return !run.right(); });
+  if (wrong != trial.runs.end()) trial.replay = command_of(subject, wrong->schedule);
   return trial;
 }
 

@@ -42,6 +42,8 @@ struct Trial {
   std::vector<Run> runs;
   std::vector<Fault> faults;
   std::string unstable;  // a sentence if runs of a deterministic stage differ in a bit
+  std::string
+      replay;  // the command that shows the first wrong result again; empty if all are right
 
   bool ok() const;
   // What is wrong: faults, results, and where there are none of these bits that differ. Empty if

@@ -31,12 +31,18 @@ Check compare(const std::vector<float>& got, const ExpectedTensor& want) {
   check.limit = want.limit;
   double worst = -1.;
   std::size_t worst_n = 0;
+  check.total = got.size();
   for (std::size_t n = 0; n < got.size(); ++n) {
     const double error = error_of(got[n], want.values[n % want.values.size()]);
+    if (!(error <= check.limit)) {
+      const int row = static_cast<int>(n / want.width % want.seq);
+      check.first_row = check.wrong == 0 ? row : std::min(check.first_row, row);
+      check.last_row = std::max(check.last_row, row);
+      ++check.wrong;
+    }
     if (error <= worst) continue;
     worst = error;
     worst_n = n;
-    if (std::isinf(error)) break;
   }
   check.error = worst;
   check.worst = element_name(want, worst_n);
@@ -68,7 +74,8 @@ std::string Verdict::failures() const {
     if (std::isfinite(check.error)) {
       text << ": an error of " << check.error << ", " << check.limit << " is allowed";
     }
-    text << ".\n";
+    text << ".\n  " << check.wrong << " of " << check.total << " elements of " << check.name
+         << " are off, in rows " << check.first_row << " to " << check.last_row << ".\n";
   }
   if (!damage.empty()) text << "Out of bounds: " << damage << ".\n";
   return text.str();

@@ -17,7 +17,9 @@ struct Check {
   double limit = 0.;  // largest error allowed
   bool ok = true;     // error <= limit
   std::string worst;  // the worst element: "O[batch 0, head 1, row 5, column 3]"
-  double got = 0., want = 0.;  // its value
+  double got = 0., want = 0.;        // its value
+  std::size_t wrong = 0, total = 0;  // elements beyond the limit, and all
+  int first_row = 0, last_row = 0;   // between which the wrong ones lie
 };
 
 struct Verdict {

@@ -53,6 +53,10 @@ struct Thread {
   // older.
   std::vector<TileMark> tiles;
 
+  // The tile it is in; null for none.
+  const TileMark* tile() const {
+    return tiles.empty() || tiles.back().name == nullptr ? nullptr : &tiles.back();
+  }
   int lane() const { return index % 32; }
   int warp() const { return index / 32; }
 };

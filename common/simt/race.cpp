@@ -52,7 +52,7 @@ Core::NamedAccess Core::named_access(Stamp stamp) const {
   NamedAccess access{stamp_thread(stamp), block, stamp_site(stamp), nullptr};
   if (block != linear_block_) return access;
   for (const TileMark& mark : threads_[access.thread].tiles) {
-    if (mark.since <= stamp) access.tile = &mark;
+    if (mark.since <= stamp) access.tile = mark.name == nullptr ? nullptr : &mark;
   }
   return access;
 }
@@ -93,6 +93,9 @@ std::string Core::explain_race(const NamedAccess& first, const NamedAccess& seco
   if (apart == 0) text += " and no __syncwarp()";
   text += " orders ";
   if (from.file.empty() || to.file.empty()) return text + "these two accesses.";
+  if (from.chain == to.chain && !different_tiles_of_one_name(first.tile, second.tile)) {
+    return "Nothing orders the threads that come to " + line(from) + ".";
+  }
   text += line(from) + " before ";
   if (different_tiles_of_one_name(first.tile, second.tile)) {
     const bool next = std::abs(first.tile->number - second.tile->number) == 1;
@@ -116,8 +119,7 @@ void Core::report_race(const Thread& self, const Region& region, std::uintptr_t 
                              std::max<std::uint64_t>(earlier_site, site),
                              array_begin(&region, address)};
   const NamedAccess earlier = named_access(earlier_stamp);
-  const NamedAccess later = {self.index, linear_block_, site,
-                             self.tiles.empty() ? nullptr : &self.tiles.back()};
+  const NamedAccess later = {self.index, linear_block_, site, self.tile()};
   if (!findings.count(kind, key, distance(earlier, later))) return;
   const bool in_order = earlier.block != later.block || comes_first(earlier, later);
   const NamedAccess &first = in_order ? earlier : later, &second = in_order ? later : earlier;

@@ -222,10 +222,9 @@ void Core::report_access(FindingKind kind, const Thread& self, const Region* reg
                          std::uintptr_t address, std::uint16_t site, const std::string& what) {
   if (!keeps(linear_block_)) return;
   if (!findings.count(kind, {launch_->kernel, site, array_begin(region, address)})) return;
-  const TileMark* const tile = self.tiles.empty() ? nullptr : &self.tiles.back();
   describe(kind, title_of(kind), array_name(region, address), short_location(sites[site].place),
            "  " + element_name(region, address, sites[site].size) + '\n' +
-               access_lines({{self.index, linear_block_, site, tile}}) + "  " + what + '\n');
+               access_lines({{self.index, linear_block_, site, self.tile()}}) + "  " + what + '\n');
 }
 
 void Core::report_block(FindingKind kind, std::uintptr_t where, const std::string& title,

@@ -59,7 +59,7 @@ FlashAttentionError forward(const Problem& p, const Forward& args, cudaStream_t 
 extern const Stage kStage;
 const Stage kStage = {
     "02_tiled",
-    "tiles in shared memory: a block loads K and V once for 32 queries",
+    "tiles in shared memory: a block loads K and V once for all its queries",
     "reading K and V again for every query",
     "an uncoalesced softmax; S and P go through global memory six times",
     {75, false},

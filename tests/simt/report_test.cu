@@ -241,6 +241,21 @@ TEST_F(InTiles, MissingBarrierAfterLoading) {
   }
 }
 
+// After its tiles a thread is in none, and one line may race with itself.
+__global__ void all_write_one(Problem p, float* out, bool all) {
+  for (const int j0 : kv_tiles<32>(p, 0, p.seq_q)) out[1 + j0 + threadIdx.x] = 1.f;
+  if (all || threadIdx.x == 0) out[0] = 2.f;  // writes one
+}
+
+TEST_F(InTiles, NoneAfterTheLast) {
+  Array<float> out(p_.seq_kv + 64);
+  run(all_write_one, {1, 32}, p_, out.data(), false);
+  run(all_write_one, {1, 32}, p_, out.data(), true);
+  const Finding race = only_finding(FindingKind::kGlobalRace);
+  says(race, "Nothing orders the threads that come to " + LINE_NUMBER("writes one") + ".");
+  EXPECT_EQ(race.text.find("KV tile"), std::string::npos) << race.text;
+}
+
 // From the last tile to the first: the later tile has the smaller number.
 __global__ void walk_down(float* out, bool barrier) {
   auto& s = shared_storage<OneTile>();

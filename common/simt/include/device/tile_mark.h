@@ -4,7 +4,8 @@
 
 namespace cuflash {
 
-// `name` lives as long as the program. The thread works on this tile until it names another.
+// `name` lives as long as the program. The thread works on this tile until it names another, or
+// none (null).
 void mark_tile(const char* name, int number);
 
 }  // namespace cuflash
