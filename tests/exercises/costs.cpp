@@ -170,14 +170,16 @@ std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
 std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples) {
   const Sample& most = worst(samples, barrier_excess);
   if (barrier_excess(most) > 0) {
-    return {{"too-many-barriers",
-             "The values are right, but the blocks wait more often than the stage needs: in " +
-                 most.name + ' ' + std::to_string(most.counts.barriers) +
-                 " __syncthreads() over all blocks, the target is " +
-                 std::to_string(most.own.barriers) +
-                 ". Each must stand between a write and a read of two warps, or between a read and "
-                 "the next write; what only its own warp reads needs a __syncwarp().",
-             ""}};
+    return {
+        {"too-many-barriers",
+         "The values are right, but the blocks wait more often than the stage needs: in " +
+             most.name + ' ' + std::to_string(most.counts.barriers) +
+             " __syncthreads() over all blocks, the target is " +
+             std::to_string(most.own.barriers) +
+             ". One is needed only between one warp's write and another's read, or between a read "
+             "and another warp's next write; a row that only its own warp reads needs no more "
+             "than a __syncwarp().",
+         ""}};
   }
   const Sample& warps = worst(samples, warp_sync_excess);
   if (warp_sync_excess(warps) <= 0) return {};

@@ -41,7 +41,7 @@ Diagnosis race_of_writes(const std::string& array, const Access& a, const Access
   if (a.location == b.location && a.warp == b.warp) {
     return {"race-of-lanes",
             "Several lanes of a warp write the same element of " + array + ", all of them at " +
-                a.text() + ". What one lane can write, one lane must: let one of them do it.",
+                a.text() + ". Each element needs one owner: let one lane, one thread, write it.",
             ""};
   }
   if (a.location == b.location) {
