@@ -212,6 +212,7 @@ void Core::barrier(Thread& self, std::uintptr_t return_address) {
 // Every thread waits at a barrier or has exited.
 void Core::release_barrier() {
   check_barrier();
+  ++barriers_;
   for (std::size_t warp = 0; warp < last_warp_event_.size(); ++warp) {
     flush_warp(static_cast<int>(warp));
   }

@@ -24,12 +24,14 @@ struct PrintAtExit {
 Counts Core::counts() const {
   Counts counts = trace.totals();
   counts.launches = launches_;
+  counts.barriers = barriers_;
+  counts.warp_syncs = warp_syncs_;
   return counts;
 }
 
 void Core::reset_counts() {
   trace.reset();
-  launches_ = 0;
+  launches_ = barriers_ = warp_syncs_ = 0;
   layouts_.clear();
 }
 

@@ -43,6 +43,8 @@ struct Counts {
   std::uint64_t shared_requests = 0;
   std::uint64_t shared_wavefronts = 0;  ///< passes over the 32 banks
   std::uint64_t bank_conflicts = 0;     ///< wavefronts beyond the fewest possible
+  std::uint64_t barriers = 0;           ///< __syncthreads(), one for each block that passes it
+  std::uint64_t warp_syncs = 0;         ///< __syncwarp(), one for each warp that passes it
 };
 
 /// Kinds of fault the machine names.

@@ -78,6 +78,7 @@ void Core::order_lanes(int warp, unsigned mask) {
 void Core::finish_warp_call(const Thread& caller) {
   const WarpCall::Kind kind = caller.call.kind;
   const int warp = caller.warp();
+  if (kind == WarpCall::Kind::kSync) ++warp_syncs_;
   order_lanes(warp, caller.call.mask);
   unsigned mask = caller.call.mask;  // of the lanes that are here
   for (int lane = 0; lane < 32; ++lane) {

@@ -113,6 +113,14 @@ const Sample& worst(const std::vector<Sample>& samples, const Excess& excess) {
                            [&](const Sample& a, const Sample& b) { return excess(a) < excess(b); });
 }
 
+std::int64_t barrier_excess(const Sample& s) {
+  return static_cast<std::int64_t>(s.counts.barriers) - static_cast<std::int64_t>(s.own.barriers);
+}
+std::int64_t warp_sync_excess(const Sample& s) {
+  return static_cast<std::int64_t>(s.counts.warp_syncs) -
+         static_cast<std::int64_t>(s.own.warp_syncs);
+}
+
 }  // namespace
 
 std::vector<Diagnosis> excess_bytes(const std::vector<Sample>& samples) {
@@ -145,11 +153,44 @@ std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
                         std::to_string(example.own.bank_conflicts) + '.';
   if (!example.conflicts_line.empty())
     message += " Most of them at " + example.conflicts_line + '.';
+  if (example.conflicts_of_write && !example.own_conflicts_of_write) {
+    message +=
+        " The tile is written there, and needs no padding for that: let neighbouring threads take "
+        "neighbouring elements of a row. They then write to neighbouring banks, and read "
+        "neighbouring addresses.";
+    return {{"conflicts-of-write", message, ""}};
+  }
   message += half ? " Only f16 has them: the rows of the tile are padded by a number of elements, "
                     "and it takes 4 bytes, one bank, which are two halves."
                   : " Lanes that walk down a column of a tile meet in one bank if its rows are a "
                     "multiple of 128 bytes long; a row padded by 4 bytes puts them in 32.";
   return {{half ? "conflicts-in-f16" : "bank-conflicts", message, ""}};
+}
+
+std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples) {
+  const Sample& most = worst(samples, barrier_excess);
+  if (barrier_excess(most) > 0) {
+    return {
+        {"too-many-barriers",
+         "The values are right, but the blocks wait more often than the stage needs: in " +
+             most.name + ' ' + std::to_string(most.counts.barriers) +
+             " __syncthreads() over all blocks, the target is " +
+             std::to_string(most.own.barriers) +
+             ". One is needed only between one warp's write and another's read, or between a read "
+             "and another warp's next write; a row that only its own warp reads needs no more "
+             "than a __syncwarp().",
+         ""}};
+  }
+  const Sample& warps = worst(samples, warp_sync_excess);
+  if (warp_sync_excess(warps) <= 0) return {};
+  return {{"too-many-warp-syncs",
+           "The values are right, but the warps wait more often than the stage needs: in " +
+               warps.name + ' ' + std::to_string(warps.counts.warp_syncs) +
+               " __syncwarp() over all warps, the target is " +
+               std::to_string(warps.own.warp_syncs) +
+               ". A __syncthreads() orders the lanes of a warp as well, and what a lane keeps in "
+               "its registers needs no order.",
+           ""}};
 }
 
 }  // namespace cuflash::exercises

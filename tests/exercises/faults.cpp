@@ -38,6 +38,18 @@ int rank(simt::FindingKind kind) {
 }
 
 Diagnosis race_of_writes(const std::string& array, const Access& a, const Access& b) {
+  if (a.location == b.location && a.warp == b.warp) {
+    return {"race-of-lanes",
+            "Several lanes of a warp write the same element of " + array + ", all of them at " +
+                a.text() + ". Each element needs one owner: let one lane, one thread, write it.",
+            ""};
+  }
+  if (a.location == b.location) {
+    return {"race-two-writers",
+            "Two threads write the same element of " + array + ", both at " + a.text() +
+                ". Each element needs one owner: share them out among the threads.",
+            ""};
+  }
   return {"race-two-writers",
           "Two threads write the same element of " + array + ": " + a.text() + " and " + b.text() +
               ". Each element needs one owner, or a barrier between the two.",

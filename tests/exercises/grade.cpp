@@ -22,23 +22,41 @@ const char* const kCases[] = {
     "b1_h1_q50k70_d64_f32_largeq",   "b1_h8_q20k20_d64_f32_causal_largeq",
 };
 
-std::string line_with_conflicts() {
+// Of a call without an LSE: its pointer is null.
+const char* const kCaseWithoutLse = "b1_h2_q37k71_d64_f32_causal_no_lse";
+
+void note_conflicts(Sample& s) {
   const auto lines = simt::line_counts();
   const auto most = std::max_element(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
     return a.conflicts < b.conflicts;
   });
-  if (most == lines.end() || most->conflicts == 0) return "";
-  return std::filesystem::path(most->file).filename().string() + ':' + std::to_string(most->line);
+  if (most == lines.end() || most->conflicts == 0) return;
+  s.conflicts_line =
+      std::filesystem::path(most->file).filename().string() + ':' + std::to_string(most->line);
+  s.conflicts_of_write = most->write;
 }
 
-// What the stage itself asks for: the target. Kept, for the many answers of the check.
-simt::Counts target_of(const Stage& own, Pass pass, const harness::Case& c) {
-  static std::map<std::string, simt::Counts> known;
+struct Target {
+  simt::Counts counts;
+  bool conflicts_of_write = false;
+};
+
+// What the stage itself asks for. Kept, for the many answers of the check.
+Target target_of(const Stage& own, Pass pass, const harness::Case& c) {
+  static std::map<std::string, Target> known;
   const std::string key = std::string(own.name) + pass_name(pass) + case_name(c);
   const auto found = known.find(key);
   if (found != known.end()) return found->second;
   const harness::Trial trial = try_stage(own, pass, c, harness::Runs::kOneUnlessFound);
-  return known[key] = trial.runs.front().counts.value_or(simt::Counts());
+  Target target = {trial.runs.front().counts.value_or(simt::Counts())};
+  for (const simt::LineCounts& line : simt::line_counts()) {
+    target.conflicts_of_write |= line.write && line.conflicts > 0;
+  }
+  return known[key] = target;
+}
+
+std::size_t bytes_of_scores(const Problem& p) {
+  return sizeof(float) * p.batch * p.heads_q * p.seq_q * p.seq_kv;
 }
 
 Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass pass) {
@@ -54,8 +72,11 @@ Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass
   s.want = harness::expected(pass, s.problem, c.source);
   s.trial = try_stage(exercise, pass, c, harness::Runs::kAll);
   s.counts = s.run().counts.value_or(simt::Counts());
-  s.conflicts_line = line_with_conflicts();
-  s.own = target_of(own, pass, c);
+  note_conflicts(s);
+  const Target target = target_of(own, pass, c);
+  s.own = target.counts;
+  s.own_conflicts_of_write = target.conflicts_of_write;
+  s.whole_matrices = own.workspace_bytes(pass, s.problem) >= bytes_of_scores(s.problem);
   return s;
 }
 
@@ -82,6 +103,25 @@ std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples) {
   return found;
 }
 
+// A call that wants no LSE must leave it alone, and compute the same O.
+Grade grade_without_lse(const Stage& exercise, const Stage& own) {
+  const Sample s = sample_of(kCaseWithoutLse, exercise, own, Pass::kForward);
+  for (Diagnosis& diagnosis : faults({s})) {
+    if (diagnosis.id != "no-such-memory") return failed(Check::kMachine, {std::move(diagnosis)});
+    return failed(Check::kMachine,
+                  {{"lse-unchecked",
+                    "The values are right, but a call that wants no LSE ends in a fault: p.lse is "
+                    "then a null pointer. Write the LSE only where p.lse != nullptr.",
+                    diagnosis.details}});
+  }
+  if (s.right()) return {};
+  return failed(Check::kValues,
+                {{"wrong-without-lse",
+                  "O is right where the LSE is wanted, and wrong where it is not (p.lse is null): "
+                  "only the write of the LSE may depend on p.lse.",
+                  ""}});
+}
+
 }  // namespace
 
 const char* check_name(Check check) {
@@ -96,6 +136,8 @@ const char* check_name(Check check) {
       return "bytes";
     case Check::kConflicts:
       return "conflicts";
+    case Check::kBarriers:
+      return "barriers";
     case Check::kPassed:
       return "passed";
   }
@@ -107,12 +149,15 @@ Grade grade(const Stage& exercise, const Stage& own, Pass pass) {
   for (const char* name : kCases) samples.push_back(sample_of(name, exercise, own, pass));
   using Find = std::vector<Diagnosis> (*)(const std::vector<Sample>&);
   const std::pair<Check, Find> checks[] = {
-      {Check::kMachine, machine_diagnoses},
-      {Check::kValues, value_diagnoses},
-      {Check::kBytes, excess_bytes},
-      {Check::kConflicts, excess_conflicts},
+      {Check::kMachine, machine_diagnoses}, {Check::kValues, value_diagnoses},
+      {Check::kBytes, excess_bytes},        {Check::kConflicts, excess_conflicts},
+      {Check::kBarriers, excess_barriers},
   };
   for (const auto& [check, find] : checks) {
+    if (check == Check::kBytes && pass == Pass::kForward) {
+      Grade without_lse = grade_without_lse(exercise, own);
+      if (!without_lse.passed()) return without_lse;
+    }
     std::vector<Diagnosis> found = find(samples);
     if (!found.empty()) return failed(check, std::move(found));
   }

@@ -10,7 +10,7 @@ namespace cuflash::exercises {
 
 // What a grade looks at, in this order. The first that fails is diagnosed; those after it are not
 // reached.
-enum class Check { kCompiles, kMachine, kValues, kBytes, kConflicts, kPassed };
+enum class Check { kCompiles, kMachine, kValues, kBytes, kConflicts, kBarriers, kPassed };
 const char* check_name(Check check);
 
 struct Grade {

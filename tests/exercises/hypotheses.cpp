@@ -94,10 +94,21 @@ std::vector<const Sample*> in_order(const std::vector<Sample>& samples) {
   return order;
 }
 
+bool has(const Sample& sample, Needs needs) {
+  switch (needs) {
+    case Needs::kOnlineSoftmax:
+      return !sample.whole_matrices;
+    case Needs::kTiles:
+      return sample.walk.block_kv > 0;
+    default:
+      return true;
+  }
+}
+
 std::vector<const MistakeRow*> candidates(const Sample& sample) {
   std::vector<const MistakeRow*> list;
   for (const MistakeRow& row : mistakes()) {
-    if (applies(row, sample.pass) && (!row.tiles || sample.walk.block_kv > 0)) list.push_back(&row);
+    if (applies(row, sample.pass) && has(sample, row.needs)) list.push_back(&row);
   }
   return list;
 }

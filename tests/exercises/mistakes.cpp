@@ -4,147 +4,148 @@ namespace cuflash::exercises {
 namespace {
 
 constexpr Where F = Where::kForward, B = Where::kBackward, A = Where::kBoth;
+constexpr Needs None = Needs::kNothing, Tiles = Needs::kTiles, Online = Needs::kOnlineSoftmax;
 
 const std::vector<MistakeRow> kMistakes = {
-    {Mistake::kNoMask, A, false, "no-mask",
+    {Mistake::kNoMask, A, None, "no-mask",
      "There is no mask: with `causal`, queries see the keys after them. visible(p, i, j) says "
      "which keys count."},
-    {Mistake::kMaskTopLeft, A, false, "mask-top-left",
+    {Mistake::kMaskTopLeft, A, None, "mask-top-left",
      "The causal mask hangs at the top left corner (j <= i). It belongs at the bottom right: the "
      "last query sees every key, so query i sees j <= i + seq_kv - seq_q."},
-    {Mistake::kMaskOffsetSign, A, false, "mask-offset-sign",
+    {Mistake::kMaskOffsetSign, A, None, "mask-offset-sign",
      "The causal mask is shifted the wrong way: j <= i + seq_kv - seq_q is right, and this "
      "computes j <= i + seq_q - seq_kv."},
-    {Mistake::kMaskOneTooFew, A, false, "mask-one-too-few",
+    {Mistake::kMaskOneTooFew, A, None, "mask-one-too-few",
      "Every query sees one key too few: its own is hidden. The comparison is <=, not <."},
-    {Mistake::kMaskOneTooMany, A, false, "mask-one-too-many",
+    {Mistake::kMaskOneTooMany, A, None, "mask-one-too-many",
      "Every query sees one key too many: the first one after it. Look for a + 1, or for a bound "
      "that is an index in one place and a count in another."},
-    {Mistake::kMaskInverted, A, false, "mask-inverted",
+    {Mistake::kMaskInverted, A, None, "mask-inverted",
      "The mask is inverted: hidden keys count and visible ones do not. A `!` is missing or too "
      "many."},
-    {Mistake::kMaskedIsZero, F, false, "masked-is-zero",
+    {Mistake::kMaskedIsZero, F, None, "masked-is-zero",
      "A masked score is 0, and exp(0 - max) is not nothing: the hidden key still gets a share. "
      "A masked score is -INFINITY, whose exp is exactly 0."},
-    {Mistake::kKvHeadModulo, F, false, "kv-head-modulo",
+    {Mistake::kKvHeadModulo, F, None, "kv-head-modulo",
      "Grouped heads: query head h reads KV head h % heads_kv. Groups are contiguous, so it is "
      "h / (heads_q / heads_kv), which kv_head(p, h) computes."},
-    {Mistake::kKvHeadZero, F, false, "kv-head-zero",
+    {Mistake::kKvHeadZero, F, None, "kv-head-zero",
      "All query heads read KV head 0. Which one each must read, kv_head(p, h) says."},
 
-    {Mistake::kNoScale, A, false, "no-scale",
+    {Mistake::kNoScale, A, None, "no-scale",
      "The scores are not multiplied by softmax_scale: the softmax is much too sharp."},
-    {Mistake::kScaleTwice, A, false, "scale-twice",
+    {Mistake::kScaleTwice, A, None, "scale-twice",
      "The scores are multiplied by softmax_scale twice: the softmax is too flat."},
-    {Mistake::kScaleDivides, A, false, "scale-divides",
+    {Mistake::kScaleDivides, A, None, "scale-divides",
      "The scores are divided by softmax_scale instead of multiplied by it: it already is "
      "1 / sqrt(head_dim)."},
-    {Mistake::kScaleOfLog2, A, false, "scale-of-log2",
+    {Mistake::kScaleOfLog2, A, None, "scale-of-log2",
      "The scores carry a factor log2(e), which belongs with exp2f, but the exponential is expf."},
-    {Mistake::kExp2, A, false, "exp2",
+    {Mistake::kExp2, A, None, "exp2",
      "The exponential is 2^x where e^x is meant: exp2f needs scores multiplied by log2(e)."},
-    {Mistake::kScoresFromV, F, false, "scores-from-v",
+    {Mistake::kScoresFromV, F, None, "scores-from-v",
      "The scores are Q V^T: the rows of V stand where those of K should."},
-    {Mistake::kOutputFromK, F, false, "output-from-k",
+    {Mistake::kOutputFromK, F, None, "output-from-k",
      "O is P K: the rows of K stand where those of V should."},
-    {Mistake::kRowsWithoutFirst, F, true, "tile-from-row-zero",
+    {Mistake::kRowsWithoutFirst, F, Tiles, "tile-from-row-zero",
      "Every tile holds the first rows of its matrix: the tile's first row is not added. Row r of "
      "a tile is row first + r of the matrix."},
 
-    {Mistake::kOnlyFirstTile, F, true, "only-first-tile",
+    {Mistake::kOnlyFirstTile, F, Tiles, "only-first-tile",
      "Only the first KV tile is used: the loop over tiles ends after one."},
-    {Mistake::kPartialTileMissing, F, true, "partial-tile-missing",
+    {Mistake::kPartialTileMissing, F, Tiles, "partial-tile-missing",
      "The last, partial KV tile is left out: the number of tiles must be rounded up, not down."},
-    {Mistake::kLastTileMissing, F, true, "last-tile-missing",
+    {Mistake::kLastTileMissing, F, Tiles, "last-tile-missing",
      "The last KV tile that a query sees is left out: the loop over tiles stops one too early."},
-    {Mistake::kTilesOfFirstQuery, F, true, "tiles-of-first-query",
+    {Mistake::kTilesOfFirstQuery, F, Tiles, "tiles-of-first-query",
      "The loop over tiles ends where the block's first query stops seeing keys. Its last query "
      "sees the most."},
-    {Mistake::kTailAsZeros, F, true, "tail-as-zeros",
+    {Mistake::kTailAsZeros, F, Tiles, "tail-as-zeros",
      "Keys past the end count: the rows that fill up the last tile are zeros, so their score is "
      "0, and exp(0 - max) is not nothing. A key j >= seq_kv must get -INFINITY, like a masked "
      "one."},
 
-    {Mistake::kNoMax, F, false, "no-max",
+    {Mistake::kNoMax, F, None, "no-max",
      "The row's maximum is not subtracted before exp: from a score of 89 on the exponential "
      "overflows to infinity, and O and LSE with it."},
-    {Mistake::kMaxStartsAtZero, F, false, "max-starts-at-zero",
+    {Mistake::kMaxStartsAtZero, F, None, "max-starts-at-zero",
      "The maximum starts at 0 instead of -INFINITY: where all scores of a row are far below 0, "
      "every exp underflows and the row's sum is lost."},
-    {Mistake::kNoMaxGuard, F, false, "no-max-guard",
-     "A row that has seen no key yet has the maximum -inf, and exp(-inf - (-inf)) is NaN. "
-     "Subtract 0 there: every exp is then 0, as it must be."},
-    {Mistake::kNoSumGuard, F, false, "no-sum-guard",
+    {Mistake::kNoMaxGuard, F, None, "no-max-guard",
+     "Where no key is seen the maximum is -inf, and exp(-inf - (-inf)) is NaN. Subtract 0 there: "
+     "every exp is then 0, as it must be."},
+    {Mistake::kNoSumGuard, F, None, "no-sum-guard",
      "A row that sees no key at all has the sum 0, and 0 / 0 is NaN. Its O must be 0: divide "
      "only where the sum is above 0."},
-    {Mistake::kNoRescaleOfO, F, true, "no-rescale-of-o",
+    {Mistake::kNoRescaleOfO, F, Online, "no-rescale-of-o",
      "O is not rescaled when the maximum grows: what was added under the old maximum must be "
      "multiplied by o_scale = exp(old maximum - new maximum) before the next tile is added."},
-    {Mistake::kNoRescaleOfSum, F, true, "no-rescale-of-sum",
+    {Mistake::kNoRescaleOfSum, F, Online, "no-rescale-of-sum",
      "row_sum is not rescaled when the maximum grows: the sum so far must be multiplied by "
      "o_scale = exp(old maximum - new maximum), just like O."},
-    {Mistake::kNoRescale, F, true, "no-rescale",
+    {Mistake::kNoRescale, F, Online, "no-rescale",
      "Neither O nor row_sum is rescaled when the maximum grows: o_scale is missing, or it is "
      "always 1 because row_max was updated before o_scale was computed from it."},
-    {Mistake::kRescaleInverted, F, true, "rescale-inverted",
+    {Mistake::kRescaleInverted, F, Online, "rescale-inverted",
      "o_scale has the wrong sign in its exponent: it is exp(old maximum - new maximum), at most "
      "1. exp(new - old) grows, and is infinite at the first tile, where the old maximum is "
      "-inf."},
-    {Mistake::kSumRescaledLate, F, true, "sum-rescaled-late",
+    {Mistake::kSumRescaledLate, F, Online, "sum-rescaled-late",
      "o_scale also shrinks what the new tile adds to row_sum: multiply the old sum first, then "
      "add. At the first tile o_scale is 0, and all is lost."},
-    {Mistake::kMaxOfTileOnly, F, true, "max-of-tile-only",
+    {Mistake::kMaxOfTileOnly, F, Online, "max-of-tile-only",
      "The maximum of each tile stands alone: the new maximum is that of the old one and the "
      "tile's, and never falls. When it falls, o_scale exceeds 1 and can overflow."},
-    {Mistake::kMaxNotKept, F, true, "max-not-kept",
+    {Mistake::kMaxNotKept, F, Online, "max-not-kept",
      "The running maximum is never stored: it is still -inf at the next tile, so o_scale is 0 "
      "and only the last tile survives."},
-    {Mistake::kSumOfLastTile, F, true, "sum-of-last-tile",
+    {Mistake::kSumOfLastTile, F, Online, "sum-of-last-tile",
      "row_sum holds the last tile's sum only: it must be o_scale times the old sum plus the "
      "tile's."},
-    {Mistake::kSumOfLane, F, true, "sum-of-lane",
+    {Mistake::kSumOfLane, F, Online, "sum-of-lane",
      "Every lane sums up its own keys only: the sum of a row is warp_sum() of its lanes' "
      "probabilities."},
-    {Mistake::kMaxOfLane, F, true, "max-of-lane",
+    {Mistake::kMaxOfLane, F, Online, "max-of-lane",
      "Every lane has a maximum of its own keys only: the maximum of a row is warp_max() of its "
      "lanes' scores, the same for all of them."},
-    {Mistake::kNotDivided, F, false, "not-divided",
+    {Mistake::kNotDivided, F, None, "not-divided",
      "O is not divided by the row's sum: the weights do not add up to 1."},
-    {Mistake::kDividedTwice, F, false, "divided-twice", "O is divided by the row's sum twice."},
-    {Mistake::kDividedEveryTile, F, true, "divided-every-tile",
+    {Mistake::kDividedTwice, F, None, "divided-twice", "O is divided by the row's sum twice."},
+    {Mistake::kDividedEveryTile, F, Online, "divided-every-tile",
      "The probabilities of every tile are divided by the sum so far, and O by the whole sum at the "
      "end: divide once, after the last tile."},
 
-    {Mistake::kLseNoMax, F, false, "lse-no-max",
+    {Mistake::kLseNoMax, F, None, "lse-no-max",
      "LSE lacks the maximum that was subtracted: LSE = max + log(sum)."},
-    {Mistake::kLseNoLog, F, false, "lse-no-log",
+    {Mistake::kLseNoLog, F, None, "lse-no-log",
      "LSE lacks the logarithm of the sum: LSE = max + log(sum)."},
-    {Mistake::kLseLog2, F, false, "lse-log2",
+    {Mistake::kLseLog2, F, None, "lse-log2",
      "LSE takes the logarithm of the sum to base 2: it is the natural one, logf."},
-    {Mistake::kLseOnlyMax, F, false, "lse-only-max",
+    {Mistake::kLseOnlyMax, F, None, "lse-only-max",
      "LSE is the maximum alone: the logarithm of the sum is missing."},
-    {Mistake::kLseMinus, F, false, "lse-minus", "LSE is max - log(sum): it is max + log(sum)."},
+    {Mistake::kLseMinus, F, None, "lse-minus", "LSE is max - log(sum): it is max + log(sum)."},
 
-    {Mistake::kNoDelta, B, false, "no-delta",
+    {Mistake::kNoDelta, B, None, "no-delta",
      "dS lacks delta: dS = P (dP - delta), with delta = the sum of dO O over a row."},
-    {Mistake::kDeltaAdded, B, false, "delta-added",
+    {Mistake::kDeltaAdded, B, None, "delta-added",
      "delta is added to dP where it must be subtracted: dS = P (dP - delta)."},
-    {Mistake::kDeltaOutside, B, false, "delta-outside",
+    {Mistake::kDeltaOutside, B, None, "delta-outside",
      "The brackets of dS are missing: it is P (dP - delta), and this is P dP - delta."},
-    {Mistake::kNoProb, B, false, "no-prob",
+    {Mistake::kNoProb, B, None, "no-prob",
      "dS lacks the factor P: dS = P (dP - delta). A key of weight 0 must get no gradient."},
-    {Mistake::kNoLse, B, false, "no-lse",
+    {Mistake::kNoLse, B, None, "no-lse",
      "P is exp(S) without LSE: P = exp(S - LSE) is the normalised softmax again."},
-    {Mistake::kLseAdded, B, false, "lse-added", "LSE is added to the score: P = exp(S - LSE)."},
-    {Mistake::kProbAndDsSwapped, B, false, "p-and-ds-swapped",
+    {Mistake::kLseAdded, B, None, "lse-added", "LSE is added to the score: P = exp(S - LSE)."},
+    {Mistake::kProbAndDsSwapped, B, None, "p-and-ds-swapped",
      "P and dS stand in each other's place: dV = P^T dO, dK = scale dS^T Q, dQ = scale dS K."},
-    {Mistake::kScaleInDs, B, false, "scale-in-ds",
+    {Mistake::kScaleInDs, B, None, "scale-in-ds",
      "dQ and dK carry softmax_scale twice: it is in dS, and again where dQ and dK are written."},
-    {Mistake::kMaskedScoreAsProb, F, true, "masked-score-as-prob",
+    {Mistake::kMaskedScoreAsProb, F, Tiles, "masked-score-as-prob",
      "Where the mask hides a key, the matrix still holds its score, -INFINITY, and no "
      "probability: such a key must count as 0."},
     // Alone it spoils no value; it tells how far a loop with another mistake runs.
-    {Mistake::kHiddenTilesWalked, F, true, "hidden-tiles-loaded",
+    {Mistake::kHiddenTilesWalked, F, Tiles, "hidden-tiles-loaded",
      "The loop also walks through tiles of which no query of the block sees a key."},
 };
 

@@ -79,10 +79,13 @@ using Mistakes = std::bitset<static_cast<std::size_t>(Mistake::kCount)>;
 // Which pass a mistake can be made in.
 enum class Where { kForward, kBackward, kBoth };
 
+// What a stage must have for a mistake to be made in it.
+enum class Needs { kNothing, kTiles, kOnlineSoftmax };
+
 struct MistakeRow {
   Mistake mistake;
   Where where;
-  bool tiles;           // it takes tiles to make it
+  Needs needs;
   const char* id;       // stable: lists of wrong answers and lecturers' scripts use it
   const char* message;  // what is wrong and where to look
 };

@@ -93,14 +93,25 @@ bool is_wrong(const Sample& s, const std::string& tensor) {
 }
 
 // What the outputs that are right tell about those that are not.
-std::string cleared(const std::set<std::string>& wrong, Pass pass) {
+std::string cleared(const std::set<std::string>& wrong, const Sample& s) {
   const auto has = [&](const char* name) { return wrong.count(name) > 0; };
-  if (pass == Pass::kForward) {
+  if (s.pass == Pass::kForward) {
     if (!has("LSE")) {
-      return "LSE is right, so the scores, the mask, the maximum and the sum are: look at what "
-             "comes after, P V, the rescaling of O, the division.";
+      return s.whole_matrices
+                 ? "LSE is right, so the scores and the mask are: look at what comes after, P, its "
+                   "division by the sum, and O = P V."
+                 : "LSE is right, so the scores, the mask, the maximum and the sum are: look at "
+                   "what comes after, P V, the rescaling of O, the division.";
     }
     if (!has("O")) return "O is right, so the softmax is: look at LSE = max + log(sum).";
+    return "";
+  }
+  if (!s.whole_matrices) {
+    if (!has("dQ")) return "dQ is right, and has a kernel of its own: look at that of dK and dV.";
+    if (!has("dK") && !has("dV")) {
+      return "dK and dV are right, but another kernel computes them: look at that of dQ, which "
+             "computes P and dS anew.";
+    }
     return "";
   }
   if (!has("dV") && has("dK") && has("dQ")) return "dV is right, so P is: look at dS.";
@@ -145,9 +156,12 @@ Diagnosis pattern(const std::vector<Sample>& samples) {
                                                        : ": " + wrong.first + '.');
     if (unwritten) diagnosis.id = kNeverWritten;
   }
-  const std::string hint = cleared(names, first->pass);
+  const std::string hint = cleared(names, *first);
   if (!hint.empty()) diagnosis.message += ' ' + hint;
-  if (trait != nullptr) diagnosis.message += std::string(" ") + trait->advice;
+  if (trait != nullptr) {
+    const bool other = first->whole_matrices && trait->advice_whole != nullptr;
+    diagnosis.message += std::string(" ") + (other ? trait->advice_whole : trait->advice);
+  }
   return diagnosis;
 }
 

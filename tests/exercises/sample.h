@@ -20,9 +20,12 @@ struct Sample {
   harness::InputKind input = harness::InputKind::kGaussian;
   Walk walk;
   std::shared_ptr<const harness::Expected> want;
-  harness::Trial trial;        // of the exercise
-  simt::Counts counts, own;    // the exercise's and the stage's own
-  std::string conflicts_line;  // where the exercise has most bank conflicts; empty if nowhere
+  harness::Trial trial;             // of the exercise
+  simt::Counts counts, own;         // the exercise's and the stage's own
+  std::string conflicts_line;       // where the exercise has most bank conflicts; empty if nowhere
+  bool conflicts_of_write = false;  // whether it writes there
+  bool own_conflicts_of_write = false;  // whether the stage's own writes have any
+  bool whole_matrices = false;  // S and P, dS: each in global memory, by a kernel of its own
 
   // The run to look at: the first that is wrong, else the first.
   const harness::Run& run() const {
@@ -47,6 +50,7 @@ struct Trait {
   const char* words;   // "those with ..."
   const char* advice;  // what a value that is wrong only there usually means
   bool (*has)(const Sample&);
+  const char* advice_whole = nullptr;  // where Sample::whole_matrices, if it is another
 };
 
 // The trait that tells the samples with `bad` from the others; null if all are bad or none fits.

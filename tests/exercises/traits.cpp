@@ -41,7 +41,9 @@ const std::vector<Trait>& traits() {
       {"several-kv-tiles", "those with more than one KV tile",
        "What is carried from tile to tile is suspect: the maximum, the sum, O; or the first row of "
        "a tile.",
-       several_kv_tiles},
+       several_kv_tiles,
+       "What changes from tile to tile is suspect: the first row of a tile, and what is added to "
+       "O."},
       {"ragged-keys", "those whose last KV tile is partial",
        "Look at the tail: a key j >= seq_kv must weigh nothing.", ragged_keys},
       {"ragged-queries", "those whose last Q tile is partial",

@@ -102,6 +102,38 @@ TEST_F(GlobalCount, TotalsOverLaunches) {
   EXPECT_EQ(counts().global_read_bytes, 0u);
 }
 
+// ---- Barriers ----------------------------------------------------------------------------------
+
+using BarrierCount = MachineTest;
+
+__global__ void barriers(int rounds) {
+  for (int n = 0; n < rounds; ++n) __syncthreads();
+  if (threadIdx.x < 32) __syncwarp();
+  __shfl_sync(~0u, 1, 0);  // orders the lanes, too, but is no barrier
+}
+
+TEST_F(BarrierCount, BlocksAndWarps) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    reset_counts();
+    run(barriers, {3, 64}, 5);
+    EXPECT_EQ(counts().barriers, 15u);  // 3 blocks, 5 rounds
+    EXPECT_EQ(counts().warp_syncs, 3u);
+  }
+  reset_counts();
+  EXPECT_EQ(counts().barriers, 0u);
+  EXPECT_EQ(counts().warp_syncs, 0u);
+}
+
+// Lanes that sit it out, or that the last warp lacks, make it no other operation.
+TEST_F(BarrierCount, OfSomeLanes) {
+  void (*kernel)() = [] {
+    if (threadIdx.x % 32 < 8) __syncwarp(0xffu);
+  };
+  run(kernel, {1, 40});
+  EXPECT_EQ(counts().warp_syncs, 2u);
+}
+
 // ---- Lanes that part ---------------------------------------------------------------------------
 
 // Lane l makes `base` + l rounds.

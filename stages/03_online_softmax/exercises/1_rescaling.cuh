@@ -93,9 +93,9 @@ __global__ void attention(ForwardParams p) {
 #pragma unroll
     for (int n = 0; n < kRows; ++n) {
       // ---- Exercise 1. Take the tile's scores of this row, rS[n], a key for each lane, into the
-      // running maximum row_max[n] and the running sum row_sum[n]. What was added to them and to
-      // rO[n][k] so far is relative to the old maximum: o_scale = exp(old maximum - new maximum)
-      // corrects it. `prob` is this lane's probability, relative to the new maximum. A row may have
+      // running maximum row_max[n] and the running sum row_sum[n]. What was added to the sum and to
+      // rO[n][k] so far is relative to the old maximum, and o_scale must make it relative to the
+      // new one. `prob` is this lane's probability, relative to the new maximum. A row may have
       // seen no key yet.
       // ---- your lines begin
       const float prob = expf(rS[n]);
