@@ -94,7 +94,11 @@ def table(path, words):
     for row in rows:
         if "error" in row:
             row["error_over_limit"] = row["error"] / row["limit"]
-    columns = [c for c in COLUMNS if any(c[1] in row for row in rows)]
+    # What is the same in every row stands under the table.
+    same = [key for key in ("stage", "pass", "problem") if len({row[key] for row in rows}) == 1]
+    if len(same) == 3:
+        same = same[1:]
+    columns = [c for c in COLUMNS if c[1] not in same and any(c[1] in row for row in rows)]
     lines = [
         "| " + " | ".join(title for title, _, _ in columns) + " |",
         "|" + " --- |" * len(columns),
@@ -103,7 +107,8 @@ def table(path, words):
         cells = [show(row[key]) if key in row else "" for _, key, show in columns]
         lines.append("| " + " | ".join(cells) + " |")
     where = result["provenance"]
-    facts = [where["device"]]
+    facts = [f"`{rows[0][key]}`" if key == "problem" else rows[0][key] for key in same]
+    facts += [where["device"]]
     if where["backend"] == "cuda":
         facts += [f"driver {where['driver']}"]
     facts += [where["tool"]] if "tool" in where else []
