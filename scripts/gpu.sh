@@ -2,7 +2,7 @@
 # Everything that needs an NVIDIA GPU, in one run: build, tests, compute-sanitizer, the ladder's
 # times, and Nsight Compute's count of what the CPU machine counts.
 #   scripts/gpu.sh OUT COMMIT
-# leaves ladder.json, sectors.json, kernels.json and logs.tar.gz in the folder OUT. COMMIT names the sources.
+# leaves ladder.json, stages.json, sectors.json, kernels.json and logs.tar.gz in the folder OUT. COMMIT names the sources.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:?usage: scripts/gpu.sh OUT COMMIT}
@@ -43,6 +43,8 @@ for tool in memcheck racecheck initcheck synccheck; do
     build/release/bin/cuflash_tests --gtest_filter='*.sanitize_*'
 done
 step ladder 200 build/release/bin/ladder --json "$results/ladder.json"
+step bench_stages 300 build/release/bin/bench_stages --benchmark_filter='d(64|128)_f16' \
+  --benchmark_out="$results/stages.json"
 if command -v ncu >/dev/null; then
   step ncu 300 python3 bench/chip_counts.py build/release/bin "$results" "$CUFLASH_COMMIT"
 fi

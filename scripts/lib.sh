@@ -9,6 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
   PACKAGES_RUN=(g++ cmake ninja-build git libcli11-dev libfmt-dev nlohmann-json3-dev)
   PACKAGES_SIMT=(pkg-config libboost-context-dev libdw-dev)
   PACKAGES_TEST=(libgtest-dev)
+  PACKAGES_BENCH=(libbenchmark-dev)
   PACKAGES_DOCS=(cmake ninja-build git python3 doxygen graphviz doxygen-awesome-css libjs-mathjax)
   PACKAGES_STYLE=(clang-format shellcheck)
 }
@@ -40,6 +41,7 @@ has_package() {
     libcli11-dev) has_header CLI/CLI.hpp ;;
     libfmt-dev) has_header fmt/format.h ;;
     nlohmann-json3-dev) has_header nlohmann/json.hpp ;;
+    libbenchmark-dev) has_header benchmark/benchmark.h ;;
     libgtest-dev) has_header gtest/gtest.h ;;
     doxygen-awesome-css) [[ -e /usr/share/doxygen-awesome-css/doxygen-awesome.css ]] ;;
     libjs-mathjax) [[ -e /usr/share/javascript/mathjax/MathJax.js ]] ;;

@@ -1,0 +1,166 @@
+// Every stage over the matrix of shapes that the field uses, as a Google Benchmark program. A
+// benchmark's id is the test's id of the same problem, 03_online_softmax.forward_b4_h32_…, and
+// --benchmark_filter takes its beginning.
+//
+// On a GPU the time is the ladder's (timing.h), given to the library as manual time. The CPU
+// machine times nothing: there the shapes are small, every time is 0, and the counters hold what
+// was counted.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string_view>
+
+#include "harness/call.h"
+#include "measure.h"
+#include "provenance.h"
+#include "timing.h"
+
+namespace cuflash::bench {
+namespace {
+
+// B · S tokens of a model with this hidden size, heads · head_dim.
+struct Matrix {
+  int tokens, hidden, shortest, longest;
+};
+constexpr int kLongestOfQuadratic = 4096;  // for stages that keep S
+
+#ifdef CUFLASH_SIMT
+
+constexpr Matrix kMatrix = {128, 128, 32, 128};
+
+void run(benchmark::State& state, const Stage& stage, Pass pass, const Problem& problem) {
+  simt::reset_counts();
+  harness::run(stage, pass, problem, unchecked_inputs(pass, {problem, {}, {}}));
+  const simt::Counts counts = simt::counts();
+  state.SetIterationTime(0.);
+  state.counters["counted_read_bytes"] = static_cast<double>(counts.global_read_bytes);
+  state.counters["counted_write_bytes"] = static_cast<double>(counts.global_write_bytes);
+  state.counters["bank_conflicts"] = static_cast<double>(counts.bank_conflicts);
+  for (const simt::Finding& finding : simt::take_findings()) {
+    state.SkipWithError(finding.message().c_str());
+  }
+}
+
+#else
+
+constexpr Matrix kMatrix = {16384, 2048, 512, 16384};
+
+void run(benchmark::State& state, const Stage& stage, Pass pass, const Problem& problem) {
+  harness::CallOptions options;
+  options.guards = false;
+  harness::Call call(stage, pass, problem, unchecked_inputs(pass, {problem, {}, {}}), options);
+  const double ms = median_ms(call);
+  state.SetIterationTime(ms * 1e-3);
+  state.counters["TFLOP/s"] = tflops(pass, problem, ms);
+}
+
+#endif
+
+void add_requested(benchmark::State& state, const Stage& stage, Pass pass, const Problem& problem) {
+  const auto traffic = harness::predicted_traffic(stage, pass, problem);
+  if (!traffic) return;
+  state.counters["requested_bytes"] =
+      static_cast<double>(traffic->read_bytes + traffic->write_bytes);
+}
+
+void benchmark_one(benchmark::State& state, const Stage& stage, Pass pass, const Problem& problem) {
+  const Support support = supports(stage, pass, problem, current_device());
+  if (!support) {
+    state.SkipWithError(support.reason.c_str());
+    return;
+  }
+  try {
+    for (auto iteration : state) {
+      (void)iteration;
+      run(state, stage, pass, problem);
+    }
+    add_requested(state, stage, pass, problem);
+  } catch (const std::exception& error) {
+    state.SkipWithError(error.what());
+  }
+}
+
+// Twice the length, four times the workspace.
+bool keeps_scores(const Stage& stage, Pass pass, Problem problem) {
+  const std::size_t once = stage.workspace_bytes(pass, problem);
+  problem.seq_q *= 2;
+  problem.seq_kv *= 2;
+  return stage.workspace_bytes(pass, problem) > 3 * once && once > 0;
+}
+
+void add_cells(const Stage& stage, Pass pass, DType dtype) {
+  for (const int head_dim : {64, 128}) {
+    for (const bool causal : {false, true}) {
+      for (int seq = kMatrix.shortest; seq <= kMatrix.longest; seq *= 2) {
+        const int heads = kMatrix.hidden / head_dim;
+        const Problem problem = {
+            kMatrix.tokens / seq,   heads, heads, seq, seq, head_dim, dtype, causal,
+            default_scale(head_dim)};
+        if (seq > kLongestOfQuadratic && keeps_scores(stage, pass, problem)) continue;
+        const std::string id =
+            std::string(stage.name) + '.' + pass_name(pass) + '_' + problem_name(problem);
+        benchmark::RegisterBenchmark(id.c_str(),
+                                     [&stage, pass, problem](benchmark::State& state) {
+                                       benchmark_one(state, stage, pass, problem);
+                                     })
+            ->UseManualTime()
+            ->Iterations(1)
+            ->Unit(benchmark::kMillisecond);
+      }
+    }
+  }
+}
+
+// Names without what the library adds to them: they are the tests' ids.
+template <class Reporter>
+class PlainNames : public Reporter {
+ public:
+  using Reporter::Reporter;
+  void ReportRuns(const std::vector<benchmark::BenchmarkReporter::Run>& runs) override {
+    auto plain = runs;
+    for (auto& run : plain) {
+      run.run_name.iterations.clear();
+      run.run_name.time_type.clear();
+    }
+    Reporter::ReportRuns(plain);
+  }
+};
+
+void add_context(const Provenance& p) {
+  const std::pair<const char*, const std::string&> facts[] = {
+      {"device", p.device},     {"driver", p.driver}, {"cuda", p.cuda},      {"backend", p.backend},
+      {"compiler", p.compiler}, {"commit", p.commit}, {"command", p.command}};
+  for (const auto& [key, value] : facts) benchmark::AddCustomContext(key, value);
+  benchmark::AddCustomContext(
+      "time", p.backend == "simt" ? "none: the CPU machine counts, it never times" : kTimingMethod);
+}
+
+}  // namespace
+}  // namespace cuflash::bench
+
+int main(int argc, char** argv) {
+  using namespace cuflash;
+  bench::add_context(bench::provenance(argc, argv));
+  const bool to_file = std::any_of(argv, argv + argc, [](const char* argument) {
+    return std::string_view(argument).rfind("--benchmark_out=", 0) == 0;
+  });
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  if (current_device().compute_capability == 0) {
+    std::fprintf(stderr, "bench_stages: there is no CUDA device; build/simt has one of its own\n");
+    return 1;
+  }
+  for (const Stage* stage : stages()) {
+    for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+      for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+        bench::add_cells(*stage, pass, dtype);
+      }
+    }
+  }
+  bench::PlainNames<benchmark::ConsoleReporter> console(benchmark::ConsoleReporter::OO_None);
+  bench::PlainNames<benchmark::JSONReporter> json;
+  benchmark::RunSpecifiedBenchmarks(&console, to_file ? &json : nullptr);
+  return 0;
+}
