@@ -14,13 +14,13 @@ import dataclasses
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from sources import ROOT, copy_sources
+
 LIST = pathlib.Path("tests/mutations.ini")
 LIMIT_S = 600  # of a run of the tests: a fault can make a kernel hang
 
@@ -67,15 +67,6 @@ def read_list():
             raise ListError(f"{LIST}: [{name}] {error}") from error
         mutations.append(mutation)
     return mutations
-
-
-def copy_sources(to):
-    names = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                           cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    for name in filter(None, names.split("\0")):
-        if (ROOT / name).is_file():
-            (to / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, to / name)
 
 
 class Suite:

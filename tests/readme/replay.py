@@ -11,13 +11,14 @@ the time that each step took.
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+from sources import ROOT, copy_sources  # noqa: E402, it lies beside the other scripts
+
 SCREENS = ROOT / "docs/results/cpu-machine"
 TIMES = "quarter_hour"
 SECTION = "## Your first quarter of an hour"
@@ -32,16 +33,12 @@ EXCERPTS = {
 }
 
 
-def copy_sources(to):
-    """The tracked files, as a repository of its own: the steps edit files and take that back."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True)
-    for name in listed.stdout.decode().split("\0"):
-        if name and (ROOT / name).exists():
-            (to / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, to / name)
+def make_repository(folder):
+    """A copy of the sources, as a repository of its own: the steps edit files and take that back."""
+    copy_sources(folder)
     git = ["git", "-c", "user.name=replay", "-c", "user.email=replay@localhost"]
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "sources"]):
-        subprocess.run(git + command, cwd=to, check=True)
+        subprocess.run(git + command, cwd=folder, check=True)
 
 
 def excerpt(name, output):
@@ -78,7 +75,7 @@ def replay(record):
     parts = list(PART.finditer(section))
     times = []
     with tempfile.TemporaryDirectory() as folder:
-        copy_sources(pathlib.Path(folder))
+        make_repository(pathlib.Path(folder))
         for i, part in enumerate(parts):
             if part["step"]:
                 times.append([part["step"].rstrip("."), 0.0])
