@@ -24,12 +24,7 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
   // The kernel's parameters are no memory of the device.
   const auto args = reinterpret_cast<std::uintptr_t>(launch_->args);
   if (address - args < launch_->args_bytes) return false;
-  Region* region = &shared_.region();
-  if (global.owns(address)) {
-    region = global.find(address);
-  } else if (!region->has(address, 1)) {
-    region = nullptr;
-  }
+  Region* const region = region_of(address);
   if ((address & (size - 1)) != 0) {
     // The CPU, too, may refuse to do it.
     report(FindingKind::kMisaligned, region,
@@ -134,6 +129,12 @@ void Core::note_read(const Thread& self, Cell& cell, Stamp now, bool shared) {
               (same_warp(cell.read, cell.other_read) && !same_warp(cell.read, now)))) {
     cell.other_read = now;
   }
+}
+
+// Where the address lies; null for nowhere that the machine knows.
+Region* Core::region_of(std::uintptr_t address) {
+  if (global.owns(address)) return global.find(address);
+  return shared_.region().has(address, 1) ? &shared_.region() : nullptr;
 }
 
 // Memory the machine did not hand out (a host array given to a kernel) is allowed if it exists.

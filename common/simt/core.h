@@ -21,6 +21,9 @@
 
 namespace cuflash::simt {
 
+struct FragmentType;
+struct MatrixInMemory;
+
 // Limits of the modelled device, that of compute capability 8.0.
 constexpr unsigned kMaxThreadsPerBlock = 1024;
 
@@ -89,6 +92,10 @@ class Core {
   // Called by running threads.
   void barrier(Thread& self, std::uintptr_t return_address);
   std::uint64_t warp_call(Thread& self, const WarpCall& call, std::uintptr_t return_address);
+  void load_matrix(Thread& self, FragmentType type, void* x, const MatrixInMemory& matrix,
+                   std::uintptr_t return_address);
+  void store_matrix(Thread& self, FragmentType type, const void* x, const MatrixInMemory& matrix,
+                    std::uintptr_t return_address);
   void mark_tile(Thread& self, const char* name, int number);
   void access(std::size_t thread, std::uintptr_t address, std::size_t size, AccessKind kind,
               std::uintptr_t return_address);
@@ -133,6 +140,16 @@ class Core {
   void end_warp_calls();
   void report_stuck(const Thread& waiting);
   bool is_absent(int warp, int lane) const;
+  bool waits_for(const Thread& waiting, int lane) const;
+
+  // matrix.cpp: nvcuda::wmma
+  void check_matrix(Thread& self, FragmentType type, const MatrixInMemory& matrix, AccessKind kind,
+                    std::uintptr_t return_address);
+  void access_matrix(Thread& self, FragmentType type, const MatrixInMemory& matrix, AccessKind kind,
+                     std::uintptr_t return_address);
+  void finish_product(int warp);
+  void finish_matrix_access(const Thread& caller);
+  void finish_matrix_call(const Thread& caller);
 
   // access.h, access.cpp: checking
   void access_slowly(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
@@ -148,6 +165,7 @@ class Core {
   bool ordered_by_warp(const Thread& self, Stamp earlier, Stamp now) const;
   bool happens_before(Stamp earlier, const Thread& self, Stamp now, bool shared) const;
   bool readers_suffice(const Thread& self, const Cell& cell, Stamp now) const;
+  Region* region_of(std::uintptr_t address);
   bool is_mapped(std::uintptr_t address);
 
   // An access that a report names.

@@ -4,6 +4,13 @@
 #include "simt/core.h"
 
 namespace cuflash::simt {
+namespace {
+
+bool is_matrix_call(WarpCall::Kind kind) {
+  return kind == WarpCall::Kind::kMatrixAccess || kind == WarpCall::Kind::kProduct;
+}
+
+}  // namespace
 
 std::uint64_t Core::warp_call(Thread& self, const WarpCall& call, std::uintptr_t return_address) {
   self.call = call;
@@ -31,19 +38,26 @@ bool Core::is_absent(int warp, int lane) const {
   return t >= num_threads_ || threads_[t].state == Thread::State::kExited;
 }
 
+// Is this lane of the same warp missing where `waiting` waits?
+bool Core::waits_for(const Thread& waiting, int lane) const {
+  if (is_absent(waiting.warp(), lane)) return true;
+  const Thread& other = threads_[waiting.warp() * 32 + lane];
+  if (other.state != Thread::State::kInWarpCall || other.call.kind != waiting.call.kind ||
+      other.call.mask != waiting.call.mask) {
+    return true;
+  }
+  // Lanes may shuffle from different lines, but a matrix operation is one instruction. Copies that
+  // the compiler made of it are that instruction.
+  return is_matrix_call(waiting.call.kind) && other.wait_address != waiting.wait_address &&
+         find_source(other.wait_address).chain != find_source(waiting.wait_address).chain;
+}
+
 // Has every lane of the mask come to the operation in which `caller` waits?
 bool Core::warp_call_complete(const Thread& caller, bool ignore_absent) const {
   for (unsigned rest = caller.call.mask; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctz(rest);
-    if (is_absent(caller.warp(), lane)) {
-      if (!ignore_absent) return false;
-      continue;
-    }
-    const Thread& other = threads_[caller.warp() * 32 + lane];
-    if (other.state != Thread::State::kInWarpCall || other.call.kind != caller.call.kind ||
-        other.call.mask != caller.call.mask) {
-      return false;
-    }
+    if (ignore_absent && is_absent(caller.warp(), lane)) continue;
+    if (waits_for(caller, lane)) return false;
   }
   return true;
 }
@@ -78,6 +92,7 @@ void Core::order_lanes(int warp, unsigned mask) {
 void Core::finish_warp_call(const Thread& caller) {
   const WarpCall::Kind kind = caller.call.kind;
   const int warp = caller.warp();
+  if (is_matrix_call(kind)) return finish_matrix_call(caller);
   if (kind == WarpCall::Kind::kSync) ++warp_syncs_;
   order_lanes(warp, caller.call.mask);
   unsigned mask = caller.call.mask;  // of the lanes that are here
@@ -118,7 +133,7 @@ void Core::end_warp_calls() {
   for (int t = 0; t < num_threads_; ++t) {
     const Thread& waiting = threads_[t];
     if (waiting.state != Thread::State::kInWarpCall) continue;
-    if (!warp_call_complete(waiting, true)) {
+    if (!warp_call_complete(waiting, !is_matrix_call(waiting.call.kind))) {
       stuck = stuck == nullptr ? &waiting : stuck;
       continue;
     }
@@ -132,30 +147,30 @@ void Core::end_warp_calls() {
 }
 
 void Core::report_stuck(const Thread& waiting) {
-  const auto missing = [&](int lane) {
-    if ((waiting.call.mask >> lane & 1) == 0) return false;
-    if (is_absent(waiting.warp(), lane)) return true;
-    const Thread& other = threads_[waiting.warp() * 32 + lane];
-    return other.state != Thread::State::kInWarpCall || other.call.kind != waiting.call.kind ||
-           other.call.mask != waiting.call.mask;
-  };
+  const bool matrix = is_matrix_call(waiting.call.kind);
   int lane = 0;
-  while (lane < 31 && !missing(lane)) ++lane;
+  while (lane < 31 && ((waiting.call.mask >> lane & 1) == 0 || !waits_for(waiting, lane))) ++lane;
   const int t = waiting.warp() * 32 + lane;
+  const std::string advice =
+      matrix ? "A matrix operation is one of all 32 lanes. The launch ends here."
+             : "Name only lanes that are there.";
   std::string why;
   if (t >= num_threads_) {
-    why = "does not exist: the block is not that large. Name only lanes that are there.";
+    why = "does not exist: the block is not that large. " + advice;
   } else if (threads_[t].state == Thread::State::kExited) {
-    why = "has exited. Name only lanes that are there.";
+    why = "has exited. " + advice;
   } else {
     const bool at_barrier = threads_[t].state == Thread::State::kAtBarrier;
     why = std::string("waits in ") +
-          (at_barrier ? "__syncthreads()" : "another warp-wide operation, or with another mask,") +
+          (at_barrier ? "__syncthreads()"
+           : matrix   ? "another warp-wide operation"
+                      : "another warp-wide operation, or with another mask,") +
           " at " + short_location(find_source(threads_[t].wait_address)) +
           ". The launch ends here.";
   }
   const SourcePlace here = find_source(waiting.wait_address);
-  report_block(FindingKind::kWarpMask, waiting.wait_address, "WARP MASK NAMES AN ABSENT LANE",
+  report_block(FindingKind::kWarpMask, waiting.wait_address,
+               matrix ? "MATRIX OPERATION WITHOUT ALL LANES" : "WARP MASK NAMES AN ABSENT LANE",
                "  Warp " + std::to_string(waiting.warp()) + " lane " +
                    std::to_string(waiting.lane()) + " waits at " + short_location(here) + "   " +
                    source_text(here) + "\n  for lane " + std::to_string(lane) + ", which " + why +

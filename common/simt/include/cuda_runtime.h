@@ -138,10 +138,10 @@ namespace cuflash::simt {
 
 // What one lane brings to a warp-wide operation.
 struct WarpCall {
-  enum class Kind { kSync, kBallot, kAny, kAll, kShuffle };
+  enum class Kind { kSync, kBallot, kAny, kAll, kShuffle, kMatrixAccess, kProduct };
   Kind kind;
   unsigned mask;
-  std::uint64_t value;  // of a vote: not zero means yes
+  std::uint64_t value;  // of a vote: not zero means yes; of a matrix: what the lane brings
   int source;           // of a shuffle: the lane to read
 };
 // Waits for all lanes of the mask. Returns the vote, or the value of the source lane.

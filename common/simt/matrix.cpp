@@ -1,0 +1,340 @@
+// nvcuda::wmma: orders of fragments, instructions, and the operations themselves.
+//
+// The instructions are those that ptxas 13.0 makes for sm_80 and sm_90, read from the disassembly
+// of one kernel for each type, shape, layout and memory. In words: a matrix is a grid of blocks of
+// 8 lines of 8 elements, where a line lies in one piece in memory.
+//   * a and b of __half in shared memory: LDSM, which reads up to four blocks; each lane gives the
+//     address of one line of 16 bytes. LDSM.T turns the blocks on the way, from the same addresses.
+//   * All else of 16 bits: 4 bytes a lane and block, line lane / 4, elements 2 (lane % 4) and the
+//     next. MOVM turns the blocks in registers. So are a and b of __nv_bfloat16 in shared memory
+//     read: CUDA's header passes their address on as one of any memory, for which there is no LDSM.
+//   * float: the same lines and elements, 8 bytes a lane and block; but nothing turns a block of
+//     floats, so that where lines are columns (rows, for 8 x 32) it takes two instructions of 4.
+// That the pieces of one instruction take the wavefronts counted here is to be confirmed by Nsight
+// Compute on a chip.
+#include "simt/matrix.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <numeric>
+#include <random>
+
+#include "simt/access.h"
+#include "simt/round16.h"
+
+namespace cuflash::simt {
+
+// ---- Orders ------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr int kFragmentTypes = 3 * 3 * 2 * 3;
+
+int number_of(FragmentType type) {
+  const int shape = type.m == 16 ? 0 : type.m == 32 ? 1 : 2;
+  const int number = static_cast<int>(type.use) * 3 + static_cast<int>(type.element);
+  return (number * 2 + type.col_major) * 3 + shape;
+}
+
+FragmentOrder make_order(FragmentType type) {
+  const int rows = rows_of(type), cols = cols_of(type);
+  std::vector<std::uint16_t> slots(32 * type.slots);
+  std::iota(slots.begin(), slots.end(), std::uint16_t{0});
+  std::mt19937 random(number_of(type));
+  // Not std::shuffle, which may differ from one standard library to the next.
+  for (std::size_t i = slots.size(); i > 1; --i) std::swap(slots[i - 1], slots[random() % i]);
+  FragmentOrder order;
+  order.element.resize(slots.size());
+  order.at.assign(slots.begin(), slots.begin() + rows * cols);
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const int element = static_cast<int>(i) % (rows * cols);
+    order.element[slots[i]] = {static_cast<std::uint8_t>(element / cols),
+                               static_cast<std::uint8_t>(element % cols)};
+  }
+  return order;
+}
+
+}  // namespace
+
+const FragmentOrder& order_of(FragmentType type) {
+  static std::array<std::unique_ptr<FragmentOrder>, kFragmentTypes> orders;
+  std::unique_ptr<FragmentOrder>& order = orders[number_of(type)];
+  if (order == nullptr) order = std::make_unique<FragmentOrder>(make_order(type));
+  return *order;
+}
+
+// ---- Instructions ------------------------------------------------------------------------------
+
+MatrixInstructions instructions_for(FragmentType type, bool col_major, bool shared) {
+  const int blocks = rows_of(type) * cols_of(type) / 64;
+  if (type.element == MatrixElement::kFloat) {
+    const bool pairs_lie_together = (type.m == 8) == col_major;
+    return pairs_lie_together ? MatrixInstructions{blocks, 32, 8}
+                              : MatrixInstructions{2 * blocks, 32, 4};
+  }
+  if (type.use == MatrixUse::kAccumulator || type.element == MatrixElement::kBfloat16 || !shared) {
+    return {blocks, 32, 4};
+  }
+  return {std::max(1, blocks / 4), 8 * std::min(4, blocks), 16};
+}
+
+std::size_t offset_of_piece(FragmentType type, const MatrixInstructions& instructions,
+                            const MatrixInMemory& matrix, int i, int lane) {
+  const bool one_float = type.element == MatrixElement::kFloat && instructions.bytes == 4;
+  int block = i, line = lane / 4, first = 2 * (lane % 4);
+  if (instructions.bytes == 16) {
+    block = 4 * i + lane / 8;
+    line = lane % 8;
+    first = 0;
+  } else if (one_float) {
+    block = i / 2;
+    line = 2 * (lane % 4) + i % 2;
+    first = lane / 4;
+  }
+  const int blocks_down = (matrix.col_major ? cols_of(type) : rows_of(type)) / 8;
+  line += 8 * (block % blocks_down);
+  first += 8 * (block / blocks_down);
+  return std::size_t{matrix.ldm} * line + first;
+}
+
+// ---- Loads and stores --------------------------------------------------------------------------
+
+namespace {
+
+// What a lane brings to a product.
+struct MatrixProduct {
+  FragmentType type_d, type_a, type_b, type_c;
+  void* d;
+  const void *a, *b, *c;
+};
+
+std::uintptr_t address_of(const MatrixInMemory& matrix) {
+  return reinterpret_cast<std::uintptr_t>(matrix.data);
+}
+
+// Calls visit(slot, element) for all that the lane holds; `element` counts from the first in
+// memory.
+template <class Visit>
+void for_each_slot(FragmentType type, const MatrixInMemory& matrix, int lane, Visit visit) {
+  const FragmentOrder::Element* element = &order_of(type).element[lane * type.slots];
+  for (int slot = 0; slot < type.slots; ++slot, ++element) {
+    const std::size_t line = matrix.col_major ? element->col : element->row;
+    visit(slot, line * matrix.ldm + (matrix.col_major ? element->row : element->col));
+  }
+}
+
+template <class T>
+void copy_in(FragmentType type, const MatrixInMemory& matrix, int lane, void* x) {
+  const T* const from = static_cast<const T*>(matrix.data);
+  for_each_slot(type, matrix, lane,
+                [&](int slot, std::size_t i) { static_cast<T*>(x)[slot] = from[i]; });
+}
+
+template <class T>
+void copy_out(FragmentType type, const MatrixInMemory& matrix, int lane, const void* x) {
+  T* const to = static_cast<T*>(const_cast<void*>(matrix.data));
+  for_each_slot(type, matrix, lane,
+                [&](int slot, std::size_t i) { to[i] = static_cast<const T*>(x)[slot]; });
+}
+
+}  // namespace
+
+// What CUDA asks of the pointer and of ldm, so that no row's pieces are misaligned.
+void Core::check_matrix(Thread& self, FragmentType type, const MatrixInMemory& matrix,
+                        AccessKind kind, std::uintptr_t return_address) {
+  const std::uintptr_t address = address_of(matrix);
+  const std::size_t bytes = element_bytes(type);
+  std::string what;
+  if (address % 32 != 0) {
+    what = "A matrix must begin at a multiple of 32 bytes; this one begins " +
+           std::to_string(address % 32) + " bytes after one.";
+  } else if (matrix.ldm * bytes % 16 != 0) {
+    what = "The ldm of a matrix must be a multiple of 16 bytes, " + std::to_string(16 / bytes) +
+           " elements of this type; here it is " + std::to_string(matrix.ldm) + '.';
+  } else {
+    return;
+  }
+  report_access(FindingKind::kMisaligned, self, region_of(address), address,
+                sites.id(return_address, kind, bytes), what + " The launch ends here.");
+  kill_launch(self);
+}
+
+// Accounts for what the lane's hardware does, and waits for the other lanes.
+void Core::access_matrix(Thread& self, FragmentType type, const MatrixInMemory& matrix,
+                         AccessKind kind, std::uintptr_t return_address) {
+  check_matrix(self, type, matrix, kind, return_address);
+  const std::uintptr_t begin = address_of(matrix);
+  const Region* const region = region_of(begin);
+  const MatrixInstructions instructions =
+      instructions_for(type, matrix.col_major, region != nullptr && region->shared);
+  if (counts_accesses() && self.lane() < instructions.lanes) {
+    for (int i = 0; i < instructions.count; ++i) {
+      const std::size_t offset = offset_of_piece(type, instructions, matrix, i, self.lane());
+      access(self.index, begin + offset * element_bytes(type), instructions.bytes, kind,
+             return_address);
+    }
+  }
+  MatrixInMemory mine = matrix;
+  warp_call(self, {WarpCall::Kind::kMatrixAccess, ~0u, reinterpret_cast<std::uintptr_t>(&mine), 0},
+            return_address);
+}
+
+void Core::load_matrix(Thread& self, FragmentType type, void* x, const MatrixInMemory& matrix,
+                       std::uintptr_t return_address) {
+  access_matrix(self, type, matrix, AccessKind::kRead, return_address);
+  if (element_bytes(type) == 4) {
+    copy_in<std::uint32_t>(type, matrix, self.lane(), x);
+  } else {
+    copy_in<std::uint16_t>(type, matrix, self.lane(), x);
+  }
+}
+
+void Core::store_matrix(Thread& self, FragmentType type, const void* x,
+                        const MatrixInMemory& matrix, std::uintptr_t return_address) {
+  access_matrix(self, type, matrix, AccessKind::kWrite, return_address);
+  if (element_bytes(type) == 4) {
+    copy_out<std::uint32_t>(type, matrix, self.lane(), x);
+  } else {
+    copy_out<std::uint16_t>(type, matrix, self.lane(), x);
+  }
+}
+
+// ---- Products ----------------------------------------------------------------------------------
+
+namespace {
+
+constexpr int kMostElements = 32 * 16;
+
+template <class T>
+T value_at(const void* const fragments[32], unsigned at, unsigned slots) {
+  return static_cast<const T*>(fragments[at / slots])[at % slots];
+}
+
+// The matrix that 32 lanes hold, row by row, in float.
+void gather_matrix(FragmentType type, const void* const fragments[32], float* out) {
+  const unsigned slots = type.slots;
+  for (const std::uint16_t at : order_of(type).at) {
+    switch (type.element) {
+      case MatrixElement::kHalf:
+        *out++ = decode16<HalfFormat>(value_at<std::uint16_t>(fragments, at, slots));
+        break;
+      case MatrixElement::kBfloat16:
+        *out++ = decode16<Bfloat16Format>(value_at<std::uint16_t>(fragments, at, slots));
+        break;
+      case MatrixElement::kFloat:
+        *out++ = value_at<float>(fragments, at, slots);
+        break;
+    }
+  }
+}
+
+// An accumulator back to the lanes.
+void scatter_matrix(FragmentType type, const float* in, void* const fragments[32]) {
+  const unsigned slots = type.slots;
+  for (const std::uint16_t at : order_of(type).at) {
+    void* const x = fragments[at / slots];
+    if (type.element == MatrixElement::kFloat) {
+      static_cast<float*>(x)[at % slots] = *in++;
+    } else {
+      static_cast<std::uint16_t*>(x)[at % slots] = encode16<HalfFormat, Round::kNearestEven>(*in++);
+    }
+  }
+}
+
+// d += a · b, for k from the first to the last: each product is exact, each sum rounded to float. A
+// GPU adds several products at once and rounds in its own way, so that results differ in the last
+// bits.
+template <int n>
+void multiply(int m, int k, const float* a, const float* b, float* d) {
+  for (int row = 0; row < m; ++row, d += n) {
+    for (int i = 0; i < k; ++i) {
+      const float factor = a[row * k + i];
+      for (int col = 0; col < n; ++col) d[col] += factor * b[i * n + col];
+    }
+  }
+}
+
+}  // namespace
+
+// All lanes have come: the last of them computes for all.
+void Core::finish_product(int warp) {
+  const auto product = [&](int lane) {
+    return reinterpret_cast<const MatrixProduct*>(threads_[warp * 32 + lane].call.value);
+  };
+  const MatrixProduct& first = *product(0);
+  const void *a[32], *b[32], *c[32];
+  void* d[32];
+  for (int lane = 0; lane < 32; ++lane) {
+    a[lane] = product(lane)->a;
+    b[lane] = product(lane)->b;
+    c[lane] = product(lane)->c;
+    d[lane] = product(lane)->d;
+  }
+  alignas(64) float left[kMostElements], right[kMostElements], sum[kMostElements];
+  gather_matrix(first.type_a, a, left);
+  gather_matrix(first.type_b, b, right);
+  gather_matrix(first.type_c, c, sum);
+  const int m = first.type_a.m, k = first.type_a.k;
+  if (first.type_a.n == 8) multiply<8>(m, k, left, right, sum);
+  if (first.type_a.n == 16) multiply<16>(m, k, left, right, sum);
+  if (first.type_a.n == 32) multiply<32>(m, k, left, right, sum);
+  scatter_matrix(first.type_d, sum, d);
+}
+
+// Do all lanes name the same matrix?
+void Core::finish_matrix_access(const Thread& caller) {
+  Thread* const lanes = &threads_[caller.warp() * 32];
+  const auto matrix = [&](int lane) {
+    return *reinterpret_cast<const MatrixInMemory*>(lanes[lane].call.value);
+  };
+  const MatrixInMemory first = matrix(0);
+  for (int lane = 1; lane < 32; ++lane) {
+    const MatrixInMemory other = matrix(lane);
+    if (other.data == first.data && other.ldm == first.ldm && other.col_major == first.col_major) {
+      continue;
+    }
+    const SourcePlace here = find_source(caller.wait_address);
+    report_block(FindingKind::kWarpMask, caller.wait_address, "LANES NAME DIFFERENT MATRICES",
+                 "  Warp " + std::to_string(caller.warp()) + " lanes 0 and " +
+                     std::to_string(lane) + " at " + short_location(here) + "   " +
+                     source_text(here) +
+                     "\n  All 32 lanes must give the same pointer, ldm and layout. The launch ends "
+                     "here.\n");
+    kill_launch(lanes[caller.lane()]);
+  }
+}
+
+// Called by the last lane to come. What lanes do to memory stays unordered: CUDA leaves that to
+// __syncwarp().
+void Core::finish_matrix_call(const Thread& caller) {
+  const int warp = caller.warp();
+  if (caller.call.kind == WarpCall::Kind::kProduct) {
+    finish_product(warp);
+  } else {
+    finish_matrix_access(caller);
+  }
+  flush_warp(warp);
+  for (int lane = 0; lane < 32; ++lane) threads_[warp * 32 + lane].state = Thread::State::kReady;
+}
+
+namespace {
+std::uintptr_t as_address(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+}  // namespace
+
+void load_matrix(FragmentType type, void* x, MatrixInMemory matrix) {
+  core.load_matrix(*running_thread(), type, x, matrix, as_address(__builtin_return_address(0)));
+}
+
+void store_matrix(FragmentType type, const void* x, MatrixInMemory matrix) {
+  core.store_matrix(*running_thread(), type, x, matrix, as_address(__builtin_return_address(0)));
+}
+
+void multiply_matrices(FragmentType type_d, void* d, FragmentType type_a, const void* a,
+                       FragmentType type_b, const void* b, FragmentType type_c, const void* c) {
+  MatrixProduct product{type_d, type_a, type_b, type_c, d, a, b, c};
+  core.warp_call(*running_thread(), {WarpCall::Kind::kProduct, ~0u, as_address(&product), 0},
+                 as_address(__builtin_return_address(0)));
+}
+
+}  // namespace cuflash::simt

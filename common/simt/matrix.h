@@ -1,0 +1,44 @@
+// Matrices of nvcuda::wmma: which lane and slot of a fragment holds which element, and which
+// addresses the hardware's instructions touch.
+#ifndef CUFLASH_SIMT_MATRIX_H_
+#define CUFLASH_SIMT_MATRIX_H_
+
+#include <mma.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace cuflash::simt {
+
+constexpr int rows_of(FragmentType type) { return type.use == MatrixUse::kB ? type.k : type.m; }
+constexpr int cols_of(FragmentType type) { return type.use == MatrixUse::kA ? type.k : type.n; }
+constexpr std::size_t element_bytes(FragmentType type) {
+  return type.element == MatrixElement::kFloat ? 4 : 2;
+}
+
+// The order of a fragment type: a fixed shuffle, in which an element that is held twice lies in two
+// unrelated slots.
+struct FragmentOrder {
+  struct Element {
+    std::uint8_t row, col;
+  };
+  std::vector<Element> element;   // by lane * slots + slot
+  std::vector<std::uint16_t> at;  // by row * cols + col: lane * slots + slot, of the first
+};
+const FragmentOrder& order_of(FragmentType type);
+
+// The instructions that a warp makes of one load or store of a matrix.
+struct MatrixInstructions {
+  int count;
+  int lanes;          // that take part, from lane 0
+  std::size_t bytes;  // of each lane
+};
+MatrixInstructions instructions_for(FragmentType type, bool col_major, bool shared);
+// Where a lane's piece of the i-th instruction begins, in elements from the first of the matrix.
+std::size_t offset_of_piece(FragmentType type, const MatrixInstructions& instructions,
+                            const MatrixInMemory& matrix, int i, int lane);
+
+}  // namespace cuflash::simt
+
+#endif  // CUFLASH_SIMT_MATRIX_H_
