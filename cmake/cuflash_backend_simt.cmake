@@ -5,9 +5,9 @@ find_library(BOOST_CONTEXT boost_context REQUIRED)
 find_package(Threads REQUIRED)
 
 # Every barrier and access keeps a line of its own: no tail call hides the caller's, and equal lines of
-# two branches are not merged.
+# two branches are not merged. Kernels read arrays as vectors, which nvcc allows and C++ does not.
 set(cuflash_kernel_flags
-  -O2 -g -fno-optimize-sibling-calls -fno-tree-tail-merge -fno-crossjumping -fno-code-hoisting)
+  -O2 -g -fno-strict-aliasing -fno-optimize-sibling-calls -fno-tree-tail-merge -fno-crossjumping -fno-code-hoisting)
 # One hook for each access that the source asks for: no aggregate taken apart, no accesses merged, no
 # loop turned into memset.
 set(cuflash_hook_flags

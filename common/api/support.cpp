@@ -39,6 +39,11 @@ std::string head_dims_of(const Stage& stage) {
   return listed(words);
 }
 
+std::string needs(const Stage& stage, int needed, const char* what_for, int present) {
+  return std::string(stage.name) + " needs compute capability " + capability(needed) +
+         " or higher" + what_for + "; this device has " + capability(present);
+}
+
 // Can this device run the stage at all?
 Support on_device(const Stage& stage, const Device& device) {
   constexpr auto kError = FlashAttentionError::UNSUPPORTED_DEVICE;
@@ -50,10 +55,7 @@ Support on_device(const Stage& stage, const Device& device) {
     return no(kError, name + " needs sm_" + std::to_string(needed) + "a (compute capability " +
                           capability(needed) + " exactly); this device has " + capability(present));
   }
-  if (present < needed) {
-    return no(kError, name + " needs compute capability " + capability(needed) +
-                          " or higher; this device has " + capability(present));
-  }
+  if (present < needed) return no(kError, needs(stage, needed, "", present));
   if (stage.shared_bytes > device.shared_bytes) {
     return no(kError, name + " needs " + std::to_string(stage.shared_bytes) +
                           " bytes of shared memory a block; this device has " +
@@ -85,8 +87,15 @@ Support by_stage(const Stage& stage, Pass pass, const Problem& problem) {
 }  // namespace
 
 Support supports(const Stage& stage, Pass pass, const Problem& problem, const Device& device) {
-  const Support support = on_device(stage, device);
-  return support ? by_stage(stage, pass, problem) : support;
+  Support support = on_device(stage, device);
+  if (support) support = by_stage(stage, pass, problem);
+  if (!support) return support;
+  const int present = device.compute_capability;
+  if (problem.dtype == DType::kBF16 && present < stage.arch.for_bf16) {
+    return no(FlashAttentionError::UNSUPPORTED_DEVICE,
+              needs(stage, stage.arch.for_bf16, " for bf16", present));
+  }
+  return {};
 }
 
 }  // namespace cuflash

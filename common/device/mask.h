@@ -1,4 +1,4 @@
-// Which keys a query sees: the one place that knows masks. A new mask changes these three
+// Which keys a query sees: the one place that knows masks. A new mask changes these four
 // functions.
 #ifndef CUFLASH_DEVICE_MASK_H_
 #define CUFLASH_DEVICE_MASK_H_
@@ -17,6 +17,13 @@ struct Range {
 // Does query i see key j?
 __device__ __forceinline__ bool visible(const Problem& p, int i, int j) {
   return !p.causal || j <= i + (p.seq_kv - p.seq_q);
+}
+
+// Does each of the queries [i0, i0 + num_queries) see each of the keys [j0, j0 + num_keys)? If so,
+// a tile needs no mask.
+__device__ __forceinline__ bool all_visible(const Problem& p, int i0, int /*num_queries*/, int j0,
+                                            int num_keys) {
+  return j0 + num_keys <= p.seq_kv && visible(p, i0, j0 + num_keys - 1);
 }
 
 // The keys that the queries [begin, end) see all lie in this range; it may be empty.

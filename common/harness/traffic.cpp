@@ -130,6 +130,21 @@ Traffic online_softmax_backward(const Sizes& n) {
   return t;
 }
 
+// 06_forward_backward: as 03, but every datum of a tile is asked for once.
+Traffic forward_backward_backward(const Sizes& n) {
+  const Streamed keys = stream_keys(n.problem, n.tile);
+  const Streamed queries = stream_queries(n.problem, n.tile);
+  Traffic t;
+  // query_gradient: Q, O, dO and LSE, tiles of K and V; delta and dQ.
+  t.read_bytes += (3 * n.rows + 2 * keys.rows) * n.head_dim * n.element + n.rows * kFloat;
+  t.write_bytes += n.rows * (n.head_dim * n.element + kFloat);
+  // key_value_gradient: K and V, tiles of Q and dO, their LSE and delta.
+  t.read_bytes += 2 * (n.kv_rows + queries.rows) * n.head_dim * n.element;
+  t.read_bytes += queries.rows * 2 * kFloat;
+  t.write_bytes += 2 * n.kv_rows * n.head_dim * n.element;
+  return t;
+}
+
 struct Entry {
   std::string_view stage;
   Traffic (*forward)(const Sizes&);
@@ -141,6 +156,8 @@ constexpr Entry kFormulas[] = {
     {"01_naive", naive_forward, naive_backward},
     {"02_tiled", tiled_forward, nullptr},
     {"03_online_softmax", online_softmax_forward, online_softmax_backward},
+    {"05_wmma", online_softmax_forward, nullptr},
+    {"06_forward_backward", online_softmax_forward, forward_backward_backward},
 };
 
 }  // namespace

@@ -187,6 +187,7 @@ void runs_what_it_declares(const Stage& stage) {
     if (pass == Pass::kBackward && stage.backward == nullptr) continue;
     for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
       if (!stage.dtypes.has(dtype)) continue;
+      if (dtype == DType::kBF16 && has < stage.arch.for_bf16) continue;
       EXPECT_TRUE(any(pass, [&](const Problem& p) { return p.dtype == dtype; }))
           << "every problem of the " << pass_name(pass) << " pass in " << dtype_name(dtype)
           << " is skipped";

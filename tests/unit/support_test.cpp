@@ -75,6 +75,20 @@ TEST(Supports, TakesAnExactArchitectureAsAnEquality) {
          "13_ping_pong needs sm_90a (compute capability 9.0 exactly); this device has 10.0");
 }
 
+TEST(Supports, NeedsTheArchitectureOfBf16) {
+  Stage wmma = stage();
+  wmma.name = "05_wmma";
+  wmma.arch = {75, false, 80};
+  wmma.shared_bytes = 0;
+  Problem p;
+  p.dtype = DType::kBF16;
+  expect(supports(wmma, Pass::kForward, p, kT4), Error::UNSUPPORTED_DEVICE,
+         "05_wmma needs compute capability 8.0 or higher for bf16; this device has 7.5");
+  expect(supports(wmma, Pass::kForward, p, kA100), Error::SUCCESS, "");
+  p.dtype = DType::kF16;
+  expect(supports(wmma, Pass::kForward, p, kT4), Error::SUCCESS, "");
+}
+
 TEST(Supports, NeedsTheSharedMemory) {
   const Device small{"small", 86, 65536};
   expect(supports(stage(), Pass::kForward, {}, small), Error::UNSUPPORTED_DEVICE,

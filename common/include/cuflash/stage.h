@@ -25,6 +25,7 @@ struct Device {
 struct ArchRequirement {
   int compute_capability = 75;  ///< 10·major + minor
   bool exact = false;           ///< true for sm_90a and its like: an equality, not a minimum
+  int for_bf16 = 0;             ///< 10·major + minor that bf16 needs, where that is more
 };
 
 /// A set of dtypes; bit i stands for the DType with value i.
