@@ -123,28 +123,30 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
     __syncwarp();  // The warp's S is written before its lanes read rows of it.
 
     // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
-    float rP[4 * kQuads], new_max = row_max;
-    const bool whole = all_visible(p, i0, C::kBlockQ, j0, C::kBlockKV);
+    alignas(16) float rP[kQuads][4];
+    float new_max = row_max;
 #pragma unroll
     for (int n = 0; n < kQuads; ++n) {
-      const float4 s = load4(&sS[row][column + 8 * n]);
-      const float quad[] = {s.x, s.y, s.z, s.w};
+      *reinterpret_cast<float4*>(rP[n]) = load4(&sS[row][column + 8 * n]);
+    }
+    if (!all_visible(p, i0, C::kBlockQ, j0, C::kBlockKV)) {
 #pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        const int j = j0 + column + 8 * n + c;
-        const bool seen = whole || (j < p.seq_kv && visible(p, i, j));
-        rP[4 * n + c] = seen ? quad[c] : -INFINITY;
-        new_max = fmaxf(new_max, rP[4 * n + c]);
+      for (int n = 0; n < 4 * kQuads; ++n) {
+        const int j = j0 + column + n / 4 * 8 + n % 4;
+        if (j >= p.seq_kv || !visible(p, i, j)) rP[n / 4][n % 4] = -INFINITY;
       }
+    }
+    for (const auto& quad : rP) {
+      for (const float s : quad) new_max = fmaxf(new_max, s);
     }
     new_max = fmaxf(new_max, __shfl_xor_sync(0xffffffffu, new_max, 1));
     const float finite_max = new_max == -INFINITY ? 0.f : new_max;         // No key seen yet.
     const float o_scale = ptx::exp2((row_max - finite_max) * scale_log2);  // 1 if nothing grew
     float sum = 0.f;
-    for (float& x : rP) sum += x = ptx::exp2(x * scale_log2 - finite_max * scale_log2);
 #pragma unroll
     for (int n = 0; n < kQuads; ++n) {
-      store4(&sP[row][column + 8 * n], {rP[4 * n], rP[4 * n + 1], rP[4 * n + 2], rP[4 * n + 3]});
+      for (float& x : rP[n]) sum += x = ptx::exp2(x * scale_log2 - finite_max * scale_log2);
+      store4(&sP[row][column + 8 * n], *reinterpret_cast<const float4*>(rP[n]));
     }
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
     row_sum = row_sum * o_scale + sum;

@@ -70,25 +70,27 @@ struct KeyValueStorage {
   }
 };
 
-// Writes a fragment to 16 rows of a tile, from column d on, rounded to T, with 0 where keep(r, c)
-// is false.
-template <class T, int kStride, class Keep>
+// Writes a fragment to 16 rows of a tile, from column d on, rounded to T. Unless all of it is seen,
+// what is not, by seen(r, c), becomes 0.
+template <class T, int kStride, class Seen>
 __device__ __forceinline__ void store_rounded(T (*tile)[kStride], int d,
                                               const Accumulator& fragment, Scratch& scratch,
-                                              int lane, Keep keep) {
+                                              int lane, bool all_seen, Seen seen) {
   store_matrix_sync(&scratch[0][0], fragment, kScratchStride, nvcuda::wmma::mem_row_major);
   __syncwarp();  // The scratch is written before lanes read rows of it.
-  const int r = lane / 2;
+  const int r = lane / 2, c = lane % 2 * 4;
+  float4 x[] = {load4(&scratch[r][c]), load4(&scratch[r][c + 8])};
+  if (!all_seen) {
 #pragma unroll
-  for (int n = 0; n < 2; ++n) {
-    const int c = lane % 2 * 4 + 8 * n;
-    float4 x = load4(&scratch[r][c]);
-    if (!keep(r, c)) x.x = 0.f;
-    if (!keep(r, c + 1)) x.y = 0.f;
-    if (!keep(r, c + 2)) x.z = 0.f;
-    if (!keep(r, c + 3)) x.w = 0.f;
-    store4(&tile[r][d + c], x);
+    for (int n = 0; n < 2; ++n) {
+      if (!seen(r, c + 8 * n)) x[n].x = 0.f;
+      if (!seen(r, c + 8 * n + 1)) x[n].y = 0.f;
+      if (!seen(r, c + 8 * n + 2)) x[n].z = 0.f;
+      if (!seen(r, c + 8 * n + 3)) x[n].w = 0.f;
+    }
   }
+  store4(&tile[r][d + c], x[0]);
+  store4(&tile[r][d + c + 8], x[1]);
   __syncwarp();  // The tile is written before it is loaded, the scratch read before its next use.
 }
 
@@ -102,7 +104,8 @@ __device__ __forceinline__ void write_rows(Rows<T> g, T (&tile)[kRows][kStride],
 #pragma unroll
   for (int n = 0; n < kHeadDim / kMma; ++n) {
     for (float& x : strip[n].x) x *= scale;
-    store_rounded(&tile[r0], n * kMma, strip[n], scratch, lane, [](int, int) { return true; });
+    store_rounded(&tile[r0], n * kMma, strip[n], scratch, lane, true,
+                  [](int, int) { return true; });
   }
   constexpr int kVectors = kHeadDim / 8;
 #pragma unroll
@@ -203,9 +206,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
         const float prob = ptx::exp2(rS.x[e] * scale_log2 - rLse.x[e]);
         rdS.x[e] = prob * (rdP.x[e] - rDelta.x[e]);
       }
-      store_rounded(sdS, 0, rdS, scratch, lane, [&](int r, int c) {
+      store_rounded(sdS, 0, rdS, scratch, lane, whole, [&](int r, int c) {
         const int i = i0 + r0 + r, j = j0 + c0 + c;
-        return whole || (j < p.seq_kv && visible(p, i, j));
+        return j < p.seq_kv && visible(p, i, j);
       });
 
       // [FA2 Alg.2 l.15]  dQ = dQ + dS K    // (16, kHeadDim) f32 a warp, fragments
@@ -289,11 +292,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
           rS.x[e] = ptx::exp2(rS.x[e] * scale_log2 - rLse.x[e]);
           rdP.x[e] = rS.x[e] * (rdP.x[e] - rDelta.x[e]);
         }
-        const auto seen = [&](int r, int c) {
-          return whole || visible(p, i0 + c0 + c, j0 + r0 + r);
-        };
-        store_rounded(sP, 0, rS, scratch, lane, seen);
-        store_rounded(sdS, 0, rdP, scratch, lane, seen);
+        const auto seen = [&](int r, int c) { return visible(p, i0 + c0 + c, j0 + r0 + r); };
+        store_rounded(sP, 0, rS, scratch, lane, whole, seen);
+        store_rounded(sdS, 0, rdP, scratch, lane, whole, seen);
 
         // [FA2 Alg.2 l.12, 16]  dV = dV + Pᵀ dO, dK = dK + dSᵀ Q    // (16, kHeadDim) f32 a warp
         MatrixA<T> rP, rdS;
