@@ -46,11 +46,13 @@ FragmentOrder make_order(FragmentType type) {
   for (std::size_t i = slots.size(); i > 1; --i) std::swap(slots[i - 1], slots[random() % i]);
   FragmentOrder order;
   order.element.resize(slots.size());
-  order.at.assign(slots.begin(), slots.begin() + rows * cols);
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    const int element = static_cast<int>(i) % (rows * cols);
+  order.holder.resize(rows * cols);
+  for (int i = 0; i < 32 * type.slots; ++i) {
+    const int element = i % (rows * cols);
     order.element[slots[i]] = {static_cast<std::uint8_t>(element / cols),
                                static_cast<std::uint8_t>(element % cols)};
+    order.holder[element] = {static_cast<std::uint8_t>(slots[i] / type.slots),
+                             static_cast<std::uint8_t>(slots[i] % type.slots)};
   }
   return order;
 }
@@ -206,38 +208,33 @@ namespace {
 
 constexpr int kMostElements = 32 * 16;
 
-template <class T>
-T value_at(const void* const fragments[32], unsigned at, unsigned slots) {
-  return static_cast<const T*>(fragments[at / slots])[at % slots];
+// The matrix that 32 lanes hold, row by row, in float.
+template <class T, class Decode>
+void gather(FragmentType type, const void* const fragments[32], float* out, Decode decode) {
+  for (const FragmentOrder::Holder at : order_of(type).holder) {
+    *out++ = decode(static_cast<const T*>(fragments[at.lane])[at.slot]);
+  }
 }
 
-// The matrix that 32 lanes hold, row by row, in float.
 void gather_matrix(FragmentType type, const void* const fragments[32], float* out) {
-  const unsigned slots = type.slots;
-  for (const std::uint16_t at : order_of(type).at) {
-    switch (type.element) {
-      case MatrixElement::kHalf:
-        *out++ = decode16<HalfFormat>(value_at<std::uint16_t>(fragments, at, slots));
-        break;
-      case MatrixElement::kBfloat16:
-        *out++ = decode16<Bfloat16Format>(value_at<std::uint16_t>(fragments, at, slots));
-        break;
-      case MatrixElement::kFloat:
-        *out++ = value_at<float>(fragments, at, slots);
-        break;
-    }
+  switch (type.element) {
+    case MatrixElement::kHalf:
+      return gather<std::uint16_t>(type, fragments, out, decode16<HalfFormat>);
+    case MatrixElement::kBfloat16:
+      return gather<std::uint16_t>(type, fragments, out, decode16<Bfloat16Format>);
+    case MatrixElement::kFloat:
+      return gather<float>(type, fragments, out, [](float value) { return value; });
   }
 }
 
 // An accumulator back to the lanes.
 void scatter_matrix(FragmentType type, const float* in, void* const fragments[32]) {
-  const unsigned slots = type.slots;
-  for (const std::uint16_t at : order_of(type).at) {
-    void* const x = fragments[at / slots];
+  for (const FragmentOrder::Holder at : order_of(type).holder) {
     if (type.element == MatrixElement::kFloat) {
-      static_cast<float*>(x)[at % slots] = *in++;
+      static_cast<float*>(fragments[at.lane])[at.slot] = *in++;
     } else {
-      static_cast<std::uint16_t*>(x)[at % slots] = encode16<HalfFormat, Round::kNearestEven>(*in++);
+      static_cast<std::uint16_t*>(fragments[at.lane])[at.slot] =
+          encode16<HalfFormat, Round::kNearestEven>(*in++);
     }
   }
 }
