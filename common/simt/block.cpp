@@ -166,9 +166,10 @@ void Core::suspend(Thread& thread, Thread::State state, std::uintptr_t return_ad
   thread.fiber.suspend();
 }
 
-void Core::kill_launch(Thread& self) {
+void Core::kill_launch() {
   killed_ = true;
-  for (;;) self.fiber.suspend();
+  Thread& running = *running_thread();
+  for (;;) running.fiber.suspend();
 }
 
 unsigned Core::active_lanes(int warp) const {

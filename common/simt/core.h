@@ -23,6 +23,7 @@ namespace cuflash::simt {
 
 struct FragmentType;
 struct MatrixInMemory;
+struct MatrixAccess;
 
 // Limits of the modelled device, that of compute capability 8.0.
 constexpr unsigned kMaxThreadsPerBlock = 1024;
@@ -128,7 +129,7 @@ class Core {
   void check_barrier();
   void flush_warp(int warp);
   void make_room(Thread& self);
-  [[noreturn]] void kill_launch(Thread& self);
+  [[noreturn]] void kill_launch();  // by the running thread
   static void thread_entry(void* thread);
   std::vector<int> ordered(std::size_t count);
   Stamp next_moment() { return now_ += kOneEpoch; }
@@ -143,10 +144,9 @@ class Core {
   bool is_missing(const Thread& waiting, int lane) const;
 
   // matrix.cpp: nvcuda::wmma
-  void check_matrix(Thread& self, FragmentType type, const MatrixInMemory& matrix, AccessKind kind,
-                    std::uintptr_t return_address);
-  void access_matrix(Thread& self, FragmentType type, const MatrixInMemory& matrix, AccessKind kind,
-                     std::uintptr_t return_address);
+  void access_matrix(Thread& self, const MatrixAccess& access, std::uintptr_t return_address);
+  void check_matrix(const Thread& caller, const MatrixAccess& access);
+  void account_for_matrix(int warp, const MatrixAccess& access);
   void finish_product(int warp);
   void finish_matrix_access(const Thread& caller);
   void finish_matrix_call(const Thread& caller);

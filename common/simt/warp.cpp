@@ -20,7 +20,7 @@ std::uint64_t Core::warp_call(Thread& self, const WarpCall& call, std::uintptr_t
                  "  Warp " + std::to_string(self.warp()) + " lane " + std::to_string(self.lane()) +
                      " calls " + short_location(here) + "   " + source_text(here) +
                      "\n  but the mask does not name this lane. The launch ends here.\n");
-    kill_launch(self);
+    kill_launch();
   }
   self.state = Thread::State::kInWarpCall;
   self.wait_address = return_address;
