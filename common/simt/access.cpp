@@ -31,7 +31,7 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
            "An access of " + std::to_string(size) +
                " bytes needs an address that is a multiple of " + std::to_string(size) +
                ". The launch ends here, as it would on a GPU.");
-    kill_launch(self);
+    kill_launch();
   }
   if (global.owns(address)) {
     if (region == nullptr) {
@@ -57,13 +57,13 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
       report(FindingKind::kOutOfBounds, region, shared_.explain_outside(address, size));
       // A write outside would hit what the host keeps in thread-local memory.
       if (sites[site].kind != AccessKind::kRead && !shared_.is_padding(address, size)) {
-        kill_launch(self);
+        kill_launch();
       }
     }
   } else if (!is_mapped(address)) {
     report(FindingKind::kNullPointer, nullptr,
            "No memory is there: a null or wild pointer. The launch ends here.");
-    kill_launch(self);
+    kill_launch();
   }
   shared = region != nullptr && region->shared;
   return true;

@@ -106,6 +106,7 @@ void Core::run_block(std::uint64_t linear_block) {
   last_barrier_ = next_moment();
   last_warp_event_.assign((num_threads_ + 31) / 32, 0);
   lanes_left_.assign((num_threads_ + 31) / 32, 0);
+  last_missing_.assign((num_threads_ + 31) / 32, 0);
   for (int t = 0; t < num_threads_; ++t) {
     Thread& thread = threads_[t];
     ++lanes_left_[t / 32];
@@ -165,9 +166,10 @@ void Core::suspend(Thread& thread, Thread::State state, std::uintptr_t return_ad
   thread.fiber.suspend();
 }
 
-void Core::kill_launch(Thread& self) {
+void Core::kill_launch() {
   killed_ = true;
-  for (;;) self.fiber.suspend();
+  Thread& running = *running_thread();
+  for (;;) running.fiber.suspend();
 }
 
 unsigned Core::active_lanes(int warp) const {

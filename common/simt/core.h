@@ -23,6 +23,7 @@ namespace cuflash::simt {
 
 struct FragmentType;
 struct MatrixInMemory;
+struct MatrixAccess;
 
 // Limits of the modelled device, that of compute capability 8.0.
 constexpr unsigned kMaxThreadsPerBlock = 1024;
@@ -128,25 +129,24 @@ class Core {
   void check_barrier();
   void flush_warp(int warp);
   void make_room(Thread& self);
-  [[noreturn]] void kill_launch(Thread& self);
+  [[noreturn]] void kill_launch();  // by the running thread
   static void thread_entry(void* thread);
   std::vector<int> ordered(std::size_t count);
   Stamp next_moment() { return now_ += kOneEpoch; }
 
   // warp.cpp: warp-wide operations
-  bool warp_call_complete(const Thread& caller, bool ignore_absent) const;
+  bool warp_call_complete(const Thread& caller, bool ignore_absent);
   void finish_warp_call(const Thread& caller);
   void order_lanes(int warp, unsigned mask);
   void end_warp_calls();
   void report_stuck(const Thread& waiting);
   bool is_absent(int warp, int lane) const;
-  bool waits_for(const Thread& waiting, int lane) const;
+  bool is_missing(const Thread& waiting, int lane) const;
 
   // matrix.cpp: nvcuda::wmma
-  void check_matrix(Thread& self, FragmentType type, const MatrixInMemory& matrix, AccessKind kind,
-                    std::uintptr_t return_address);
-  void access_matrix(Thread& self, FragmentType type, const MatrixInMemory& matrix, AccessKind kind,
-                     std::uintptr_t return_address);
+  void access_matrix(Thread& self, const MatrixAccess& access, std::uintptr_t return_address);
+  void check_matrix(const Thread& caller, const MatrixAccess& access);
+  void account_for_matrix(int warp, const MatrixAccess& access);
   void finish_product(int warp);
   void finish_matrix_access(const Thread& caller);
   void finish_matrix_call(const Thread& caller);
@@ -206,8 +206,9 @@ class Core {
   std::mt19937_64 random_;
 
   const Launch* launch_ = nullptr;
-  int num_threads_ = 0;          // of a block
-  std::vector<int> lanes_left_;  // by warp: that have not exited
+  int num_threads_ = 0;            // of a block
+  std::vector<int> lanes_left_;    // by warp: that have not exited
+  std::vector<int> last_missing_;  // by warp: the lane that kept the last operation waiting
   bool in_block_ = false;
   uint3 block_index_{};
   std::uint64_t linear_block_ = 0;

@@ -4,6 +4,12 @@
 
 #include <new>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_UNPOISON_MEMORY_REGION(begin, bytes)
+#endif
+
 namespace cuflash::simt {
 
 namespace context = boost::context::detail;
@@ -37,6 +43,8 @@ void Fiber::prepare(std::size_t index, void (*entry)(void*)) {
   // 17 lines from one to the next, so that they use all sets of the first and second cache.
   const std::size_t room = StackPool::kUsableBytes - 64 * (17 * index % 512);
   entry_ = entry;
+  // A launch that was ended has left its frames behind, with AddressSanitizer's marks around them.
+  ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(StackPool::base(index)), room);
   inside_ = context::make_fcontext(reinterpret_cast<void*>(StackPool::base(index) + room), room,
                                    &Fiber::start);
 }

@@ -46,11 +46,13 @@ FragmentOrder make_order(FragmentType type) {
   for (std::size_t i = slots.size(); i > 1; --i) std::swap(slots[i - 1], slots[random() % i]);
   FragmentOrder order;
   order.element.resize(slots.size());
-  order.at.assign(slots.begin(), slots.begin() + rows * cols);
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    const int element = static_cast<int>(i) % (rows * cols);
+  order.holder.resize(rows * cols);
+  for (int i = 0; i < 32 * type.slots; ++i) {
+    const int element = i % (rows * cols);
     order.element[slots[i]] = {static_cast<std::uint8_t>(element / cols),
                                static_cast<std::uint8_t>(element % cols)};
+    order.holder[element] = {static_cast<std::uint8_t>(slots[i] / type.slots),
+                             static_cast<std::uint8_t>(slots[i] % type.slots)};
   }
   return order;
 }
@@ -100,14 +102,14 @@ std::size_t offset_of_piece(FragmentType type, const MatrixInstructions& instruc
 
 // ---- Loads and stores --------------------------------------------------------------------------
 
-namespace {
-
-// What a lane brings to a product.
-struct MatrixProduct {
-  FragmentType type_d, type_a, type_b, type_c;
-  void* d;
-  const void *a, *b, *c;
+// What a lane brings to one.
+struct MatrixAccess {
+  FragmentType type;
+  MatrixInMemory matrix;
+  AccessKind kind;
 };
+
+namespace {
 
 std::uintptr_t address_of(const MatrixInMemory& matrix) {
   return reinterpret_cast<std::uintptr_t>(matrix.data);
@@ -140,49 +142,75 @@ void copy_out(FragmentType type, const MatrixInMemory& matrix, int lane, const v
 
 }  // namespace
 
-// What CUDA asks of the pointer and of ldm, so that no row's pieces are misaligned.
-void Core::check_matrix(Thread& self, FragmentType type, const MatrixInMemory& matrix,
-                        AccessKind kind, std::uintptr_t return_address) {
-  const std::uintptr_t address = address_of(matrix);
-  const std::size_t bytes = element_bytes(type);
+// What CUDA asks of the pointer and of ldm, so that no piece of a line is misaligned.
+void Core::check_matrix(const Thread& caller, const MatrixAccess& access) {
+  const std::uintptr_t address = address_of(access.matrix);
+  const std::size_t bytes = element_bytes(access.type);
   std::string what;
   if (address % 32 != 0) {
     what = "A matrix must begin at a multiple of 32 bytes; this one begins " +
            std::to_string(address % 32) + " bytes after one.";
-  } else if (matrix.ldm * bytes % 16 != 0) {
+  } else if (access.matrix.ldm * bytes % 16 != 0) {
     what = "The ldm of a matrix must be a multiple of 16 bytes, " + std::to_string(16 / bytes) +
-           " elements of this type; here it is " + std::to_string(matrix.ldm) + '.';
+           " elements of this type; here it is " + std::to_string(access.matrix.ldm) + '.';
   } else {
     return;
   }
-  report_access(FindingKind::kMisaligned, self, region_of(address), address,
-                sites.id(return_address, kind, bytes), what + " The launch ends here.");
-  kill_launch(self);
+  report_access(FindingKind::kMisaligned, caller, region_of(address), address,
+                sites.id(caller.wait_address, access.kind, bytes), what + " The launch ends here.");
+  kill_launch();
 }
 
-// Accounts for what the lane's hardware does, and waits for the other lanes.
-void Core::access_matrix(Thread& self, FragmentType type, const MatrixInMemory& matrix,
-                         AccessKind kind, std::uintptr_t return_address) {
-  check_matrix(self, type, matrix, kind, return_address);
-  const std::uintptr_t begin = address_of(matrix);
+// What the hardware's lanes do. Their values take other ways, but no other bytes.
+void Core::account_for_matrix(int warp, const MatrixAccess& access) {
+  const std::uintptr_t begin = address_of(access.matrix);
   const Region* const region = region_of(begin);
   const MatrixInstructions instructions =
-      instructions_for(type, matrix.col_major, region != nullptr && region->shared);
-  if (counts_accesses() && self.lane() < instructions.lanes) {
-    for (int i = 0; i < instructions.count; ++i) {
-      const std::size_t offset = offset_of_piece(type, instructions, matrix, i, self.lane());
-      access(self.index, begin + offset * element_bytes(type), instructions.bytes, kind,
-             return_address);
+      instructions_for(access.type, access.matrix.col_major, region != nullptr && region->shared);
+  for (int i = 0; i < instructions.count; ++i) {
+    for (int lane = 0; lane < instructions.lanes; ++lane) {
+      const std::size_t offset = offset_of_piece(access.type, instructions, access.matrix, i, lane);
+      const Thread& thread = threads_[warp * 32 + lane];
+      this->access(thread.index, begin + offset * element_bytes(access.type), instructions.bytes,
+                   access.kind, thread.wait_address);
     }
   }
-  MatrixInMemory mine = matrix;
-  warp_call(self, {WarpCall::Kind::kMatrixAccess, ~0u, reinterpret_cast<std::uintptr_t>(&mine), 0},
+}
+
+// All lanes have come. Do they name the same matrix?
+void Core::finish_matrix_access(const Thread& caller) {
+  const Thread* const lanes = &threads_[caller.warp() * 32];
+  const auto access = [&](int lane) -> const MatrixAccess& {
+    return *reinterpret_cast<const MatrixAccess*>(lanes[lane].call.value);
+  };
+  const MatrixInMemory& first = access(0).matrix;
+  for (int lane = 1; lane < 32; ++lane) {
+    const MatrixInMemory& other = access(lane).matrix;
+    if (other.data == first.data && other.ldm == first.ldm && other.col_major == first.col_major) {
+      continue;
+    }
+    const SourcePlace here = find_source(caller.wait_address);
+    report_block(FindingKind::kWarpMask, caller.wait_address, "LANES NAME DIFFERENT MATRICES",
+                 "  Warp " + std::to_string(caller.warp()) + " lanes 0 and " +
+                     std::to_string(lane) + " at " + short_location(here) + "   " +
+                     source_text(here) +
+                     "\n  All 32 lanes must give the same pointer, ldm and layout. The launch ends "
+                     "here.\n");
+    kill_launch();
+  }
+  check_matrix(caller, access(0));
+  if (counts_accesses()) account_for_matrix(caller.warp(), access(0));
+}
+
+void Core::access_matrix(Thread& self, const MatrixAccess& access, std::uintptr_t return_address) {
+  warp_call(self,
+            {WarpCall::Kind::kMatrixAccess, ~0u, reinterpret_cast<std::uintptr_t>(&access), 0},
             return_address);
 }
 
 void Core::load_matrix(Thread& self, FragmentType type, void* x, const MatrixInMemory& matrix,
                        std::uintptr_t return_address) {
-  access_matrix(self, type, matrix, AccessKind::kRead, return_address);
+  access_matrix(self, {type, matrix, AccessKind::kRead}, return_address);
   if (element_bytes(type) == 4) {
     copy_in<std::uint32_t>(type, matrix, self.lane(), x);
   } else {
@@ -192,7 +220,7 @@ void Core::load_matrix(Thread& self, FragmentType type, void* x, const MatrixInM
 
 void Core::store_matrix(Thread& self, FragmentType type, const void* x,
                         const MatrixInMemory& matrix, std::uintptr_t return_address) {
-  access_matrix(self, type, matrix, AccessKind::kWrite, return_address);
+  access_matrix(self, {type, matrix, AccessKind::kWrite}, return_address);
   if (element_bytes(type) == 4) {
     copy_out<std::uint32_t>(type, matrix, self.lane(), x);
   } else {
@@ -204,40 +232,42 @@ void Core::store_matrix(Thread& self, FragmentType type, const void* x,
 
 namespace {
 
+// What a lane brings to one.
+struct MatrixProduct {
+  FragmentType type_d, type_a, type_b, type_c;
+  void* d;
+  const void *a, *b, *c;
+};
+
 constexpr int kMostElements = 32 * 16;
 
-template <class T>
-T value_at(const void* const fragments[32], unsigned at, unsigned slots) {
-  return static_cast<const T*>(fragments[at / slots])[at % slots];
+// The matrix that 32 lanes hold, row by row, in float.
+template <class T, class Decode>
+void gather(FragmentType type, const void* const fragments[32], float* out, Decode decode) {
+  for (const FragmentOrder::Holder at : order_of(type).holder) {
+    *out++ = decode(static_cast<const T*>(fragments[at.lane])[at.slot]);
+  }
 }
 
-// The matrix that 32 lanes hold, row by row, in float.
 void gather_matrix(FragmentType type, const void* const fragments[32], float* out) {
-  const unsigned slots = type.slots;
-  for (const std::uint16_t at : order_of(type).at) {
-    switch (type.element) {
-      case MatrixElement::kHalf:
-        *out++ = decode16<HalfFormat>(value_at<std::uint16_t>(fragments, at, slots));
-        break;
-      case MatrixElement::kBfloat16:
-        *out++ = decode16<Bfloat16Format>(value_at<std::uint16_t>(fragments, at, slots));
-        break;
-      case MatrixElement::kFloat:
-        *out++ = value_at<float>(fragments, at, slots);
-        break;
-    }
+  switch (type.element) {
+    case MatrixElement::kHalf:
+      return gather<std::uint16_t>(type, fragments, out, decode16<HalfFormat>);
+    case MatrixElement::kBfloat16:
+      return gather<std::uint16_t>(type, fragments, out, decode16<Bfloat16Format>);
+    case MatrixElement::kFloat:
+      return gather<float>(type, fragments, out, [](float value) { return value; });
   }
 }
 
 // An accumulator back to the lanes.
 void scatter_matrix(FragmentType type, const float* in, void* const fragments[32]) {
-  const unsigned slots = type.slots;
-  for (const std::uint16_t at : order_of(type).at) {
-    void* const x = fragments[at / slots];
+  for (const FragmentOrder::Holder at : order_of(type).holder) {
     if (type.element == MatrixElement::kFloat) {
-      static_cast<float*>(x)[at % slots] = *in++;
+      static_cast<float*>(fragments[at.lane])[at.slot] = *in++;
     } else {
-      static_cast<std::uint16_t*>(x)[at % slots] = encode16<HalfFormat, Round::kNearestEven>(*in++);
+      static_cast<std::uint16_t*>(fragments[at.lane])[at.slot] =
+          encode16<HalfFormat, Round::kNearestEven>(*in++);
     }
   }
 }
@@ -282,39 +312,16 @@ void Core::finish_product(int warp) {
   scatter_matrix(first.type_d, sum, d);
 }
 
-// Do all lanes name the same matrix?
-void Core::finish_matrix_access(const Thread& caller) {
-  Thread* const lanes = &threads_[caller.warp() * 32];
-  const auto matrix = [&](int lane) {
-    return *reinterpret_cast<const MatrixInMemory*>(lanes[lane].call.value);
-  };
-  const MatrixInMemory first = matrix(0);
-  for (int lane = 1; lane < 32; ++lane) {
-    const MatrixInMemory other = matrix(lane);
-    if (other.data == first.data && other.ldm == first.ldm && other.col_major == first.col_major) {
-      continue;
-    }
-    const SourcePlace here = find_source(caller.wait_address);
-    report_block(FindingKind::kWarpMask, caller.wait_address, "LANES NAME DIFFERENT MATRICES",
-                 "  Warp " + std::to_string(caller.warp()) + " lanes 0 and " +
-                     std::to_string(lane) + " at " + short_location(here) + "   " +
-                     source_text(here) +
-                     "\n  All 32 lanes must give the same pointer, ldm and layout. The launch ends "
-                     "here.\n");
-    kill_launch(lanes[caller.lane()]);
-  }
-}
-
 // Called by the last lane to come. What lanes do to memory stays unordered: CUDA leaves that to
 // __syncwarp().
 void Core::finish_matrix_call(const Thread& caller) {
   const int warp = caller.warp();
+  flush_warp(warp);
   if (caller.call.kind == WarpCall::Kind::kProduct) {
     finish_product(warp);
   } else {
     finish_matrix_access(caller);
   }
-  flush_warp(warp);
   for (int lane = 0; lane < 32; ++lane) threads_[warp * 32 + lane].state = Thread::State::kReady;
 }
 

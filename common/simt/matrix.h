@@ -23,8 +23,11 @@ struct FragmentOrder {
   struct Element {
     std::uint8_t row, col;
   };
-  std::vector<Element> element;   // by lane * slots + slot
-  std::vector<std::uint16_t> at;  // by row * cols + col: lane * slots + slot, of the first
+  struct Holder {
+    std::uint8_t lane, slot;
+  };
+  std::vector<Element> element;  // by lane * slots + slot
+  std::vector<Holder> holder;    // by row * cols + col; of two, the one that a product reads
 };
 const FragmentOrder& order_of(FragmentType type);
 

@@ -20,7 +20,7 @@ std::uint64_t Core::warp_call(Thread& self, const WarpCall& call, std::uintptr_t
                  "  Warp " + std::to_string(self.warp()) + " lane " + std::to_string(self.lane()) +
                      " calls " + short_location(here) + "   " + source_text(here) +
                      "\n  but the mask does not name this lane. The launch ends here.\n");
-    kill_launch(self);
+    kill_launch();
   }
   self.state = Thread::State::kInWarpCall;
   self.wait_address = return_address;
@@ -39,7 +39,7 @@ bool Core::is_absent(int warp, int lane) const {
 }
 
 // Is this lane of the same warp missing where `waiting` waits?
-bool Core::waits_for(const Thread& waiting, int lane) const {
+bool Core::is_missing(const Thread& waiting, int lane) const {
   if (is_absent(waiting.warp(), lane)) return true;
   const Thread& other = threads_[waiting.warp() * 32 + lane];
   if (other.state != Thread::State::kInWarpCall || other.call.kind != waiting.call.kind ||
@@ -52,12 +52,17 @@ bool Core::waits_for(const Thread& waiting, int lane) const {
          find_source(other.wait_address).chain != find_source(waiting.wait_address).chain;
 }
 
-// Has every lane of the mask come to the operation in which `caller` waits?
-bool Core::warp_call_complete(const Thread& caller, bool ignore_absent) const {
-  for (unsigned rest = caller.call.mask; rest != 0; rest &= rest - 1) {
-    const int lane = __builtin_ctz(rest);
+// Has every lane of the mask come to the operation in which `caller` waits? The search begins where
+// the last one ended, so that 32 lanes that come one after the other look 64 times, not 512.
+bool Core::warp_call_complete(const Thread& caller, bool ignore_absent) {
+  int& first = last_missing_[caller.warp()];
+  for (int i = 0; i < 32; ++i) {
+    const int lane = (first + i) % 32;
+    if ((caller.call.mask >> lane & 1) == 0) continue;
     if (ignore_absent && is_absent(caller.warp(), lane)) continue;
-    if (waits_for(caller, lane)) return false;
+    if (!is_missing(caller, lane)) continue;
+    first = lane;
+    return false;
   }
   return true;
 }
@@ -149,7 +154,7 @@ void Core::end_warp_calls() {
 void Core::report_stuck(const Thread& waiting) {
   const bool matrix = is_matrix_call(waiting.call.kind);
   int lane = 0;
-  while (lane < 31 && ((waiting.call.mask >> lane & 1) == 0 || !waits_for(waiting, lane))) ++lane;
+  while (lane < 31 && ((waiting.call.mask >> lane & 1) == 0 || !is_missing(waiting, lane))) ++lane;
   const int t = waiting.warp() * 32 + lane;
   const std::string advice =
       matrix ? "A matrix operation is one of all 32 lanes. The launch ends here."

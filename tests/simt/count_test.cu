@@ -73,6 +73,28 @@ TEST_F(GlobalCount, OtherSizes) {
   check(count_strided<__half2>(in_, out_, 0, 1), 128);
   check(count_strided<float2>(in_, out_, 0, 1), 256);
   check(count_strided<float4>(in_, out_, 0, 1), 512);
+  check(count_strided<int4>(in_, out_, 0, 1), 512);
+  check(count_strided<uint4>(in_, out_, 0, 1), 512);
+}
+
+// Floats read and written as vectors.
+__global__ void by_fours(const float* in, float* out) {
+  alignas(16) __shared__ float tile[128];
+  const int i = threadIdx.x * 4;
+  reinterpret_cast<float4&>(tile[i]) = __ldg(reinterpret_cast<const float4*>(in + i));
+  const float4 v = reinterpret_cast<const float4&>(tile[i]);
+  reinterpret_cast<float4*>(out + i)[0] = make_float4(v.w, v.x, v.y, v.z);
+}
+
+TEST_F(GlobalCount, VectorsAreOneAccess) {
+  const Array<float> out(128);
+  run(by_fours, {1, 32}, in_.data(), out.data());
+  const Counts c = counts();
+  EXPECT_EQ(c.global_read_requests, 1u);
+  EXPECT_EQ(c.global_read_bytes, 512u);
+  EXPECT_EQ(c.global_write_requests, 1u);
+  EXPECT_EQ(c.shared_requests, 2u);
+  EXPECT_EQ(c.shared_wavefronts, 8u);  // quarter warps: 4 to write, 4 to read
 }
 
 TEST_F(GlobalCount, RaggedLastWarp) {

@@ -9,17 +9,6 @@ namespace {
 
 class LineCount : public AccessTest {
  protected:
-  // Of the marked line, of one memory and one kind.
-  static LineCounts at(const std::string& line, bool shared, bool write) {
-    for (const LineCounts& counts : line_counts()) {
-      if ("line " + std::to_string(counts.line) == line && counts.shared == shared &&
-          counts.write == write) {
-        return counts;
-      }
-    }
-    return {};
-  }
-
   const Array<float> in_{4096, 1.f}, out_{4096};
 };
 
@@ -36,22 +25,22 @@ __global__ void transpose(const float* in, float* out) {
 // lies in one bank.
 TEST_F(LineCount, Transpose) {
   run(transpose<32>, {1, dim3(32, 32)}, in_.data(), out_.data());
-  const LineCounts read = at(LINE_NUMBER("fills"), false, false);
+  const LineCounts read = counts_of_line(LINE_NUMBER("fills"), false, false);
   EXPECT_EQ(read.file, __FILE__);
   EXPECT_EQ(read.requests, 32u);
   EXPECT_EQ(read.bytes, 4096u);
   EXPECT_EQ(read.sectors, 128u);
   EXPECT_EQ(read.wavefronts, 0u);
-  const LineCounts store = at(LINE_NUMBER("fills"), true, true);
+  const LineCounts store = counts_of_line(LINE_NUMBER("fills"), true, true);
   EXPECT_EQ(store.requests, 32u);
   EXPECT_EQ(store.bytes, 4096u);
   EXPECT_EQ(store.sectors, 0u);
   EXPECT_EQ(store.wavefronts, 32u);
   EXPECT_EQ(store.conflicts, 0u);
-  const LineCounts load = at(LINE_NUMBER("empties"), true, false);
+  const LineCounts load = counts_of_line(LINE_NUMBER("empties"), true, false);
   EXPECT_EQ(load.wavefronts, 1024u);
   EXPECT_EQ(load.conflicts, 992u);
-  EXPECT_EQ(at(LINE_NUMBER("empties"), false, true).sectors, 128u);
+  EXPECT_EQ(counts_of_line(LINE_NUMBER("empties"), false, true).sectors, 128u);
   EXPECT_EQ(line_counts().size(), 4u);
 }
 
@@ -60,12 +49,12 @@ TEST_F(LineCount, AddUpUntilTheyAreReset) {
   run(transpose<32>, {1, dim3(32, 32)}, in_.data(), out_.data());
   run(transpose<33>, {1, dim3(32, 32)}, in_.data(), out_.data());
   EXPECT_EQ(line_counts().size(), 4u);
-  EXPECT_EQ(at(LINE_NUMBER("empties"), true, false).requests, 64u);
-  EXPECT_EQ(at(LINE_NUMBER("empties"), true, false).conflicts, 992u);
+  EXPECT_EQ(counts_of_line(LINE_NUMBER("empties"), true, false).requests, 64u);
+  EXPECT_EQ(counts_of_line(LINE_NUMBER("empties"), true, false).conflicts, 992u);
   reset_counts();
   EXPECT_TRUE(line_counts().empty());
   run(transpose<33>, {1, dim3(32, 32)}, in_.data(), out_.data());
-  EXPECT_EQ(at(LINE_NUMBER("empties"), true, false).wavefronts, 32u);
+  EXPECT_EQ(counts_of_line(LINE_NUMBER("empties"), true, false).wavefronts, 32u);
 }
 
 // Many sites, lanes that part, vectors, bytes, and pointers that may point to either memory.
@@ -113,8 +102,8 @@ TEST_F(LineCount, SumIsTheTotal) {
   EXPECT_EQ(sum.bank_conflicts, total.bank_conflicts);
   EXPECT_GT(total.bank_conflicts, 0u);  // words 0, 16, 32, 48: two of a bank
   // One line, two memories: 22 of 64 threads read the box.
-  EXPECT_EQ(at(LINE_NUMBER("from either"), true, false).bytes, 2 * 22 * 4u);
-  EXPECT_EQ(at(LINE_NUMBER("from either"), false, false).bytes, 2 * 42 * 4u);
+  EXPECT_EQ(counts_of_line(LINE_NUMBER("from either"), true, false).bytes, 2 * 22 * 4u);
+  EXPECT_EQ(counts_of_line(LINE_NUMBER("from either"), false, false).bytes, 2 * 42 * 4u);
 }
 
 TEST_F(LineCount, SortedByFileAndLine) {
@@ -132,7 +121,7 @@ TEST_F(LineCount, AtomicsAreWrites) {
   };
   run(kernel, {1, 32}, in_.data());
   EXPECT_EQ(line_counts().size(), 1u);
-  const LineCounts line = at(LINE_NUMBER("adds"), false, true);
+  const LineCounts line = counts_of_line(LINE_NUMBER("adds"), false, true);
   EXPECT_EQ(line.requests, 1u);
   EXPECT_EQ(line.sectors, 4u);
 }

@@ -119,6 +119,17 @@ inline std::string line_number(const std::string& path, const std::string& mark)
   return "line " + place.substr(place.rfind(':') + 1);
 }
 
+// Of that line ("line 12"), of one memory and one kind.
+inline LineCounts counts_of_line(const std::string& line, bool shared, bool write) {
+  for (const LineCounts& counts : line_counts()) {
+    if ("line " + std::to_string(counts.line) == line && counts.shared == shared &&
+        counts.write == write) {
+      return counts;
+    }
+  }
+  return {};
+}
+
 inline std::vector<Schedule> all_schedules() {
   return {{Schedule::Order::kInOrder, 0},
           {Schedule::Order::kReversed, 0},

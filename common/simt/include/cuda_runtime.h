@@ -39,6 +39,7 @@ struct alignas(16) uint4 {
 };
 __forceinline__ float2 make_float2(float x, float y) { return {x, y}; }
 __forceinline__ float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+__forceinline__ int2 make_int2(int x, int y) { return {x, y}; }
 __forceinline__ uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 __forceinline__ uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
   return {x, y, z, w};
@@ -248,6 +249,12 @@ unsigned long long atomicCAS(unsigned long long* address, unsigned long long exp
 
 __forceinline__ int min(int a, int b) { return b < a ? b : a; }
 __forceinline__ int max(int a, int b) { return a < b ? b : a; }
+
+// A load through the read-only cache.
+template <class T>
+__forceinline__ T __ldg(const T* address) {
+  return *address;
+}
 
 // Fast-math names: exact here.
 __forceinline__ float rsqrtf(float x) { return 1.f / std::sqrt(x); }
