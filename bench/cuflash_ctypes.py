@@ -3,6 +3,7 @@
 Tensors are what has data_ptr(), stride() and shape, as PyTorch's do: [batch, heads, seq, head_dim].
 """
 import ctypes
+from typing import NamedTuple
 
 DTYPES = ("f32", "f16", "bf16")       # enum cuflash_dtype
 PASSES = ("forward", "backward")      # enum cuflash_pass
@@ -49,6 +50,13 @@ class BackwardArgs(ctypes.Structure):
             ("lse", ctypes.c_void_p), ("workspace", ctypes.c_void_p)]
 
 
+class Call(NamedTuple):
+    """What is called: a stage's name, the problem, and the handle of a CUDA stream."""
+    stage: str
+    problem: Problem
+    stream: int
+
+
 class CuflashError(Exception):
     """A call was refused or failed; `code` is the cuflash_error."""
 
@@ -92,26 +100,26 @@ class Library:
             raise ValueError(self._sentence())
         return count
 
-    def forward(self, stage, problem, tensors, lse, workspace, stream):
+    def forward(self, call, tensors, lse, workspace):
         """A function that queues the forward pass; `tensors` are Q, K, V and O."""
         args = ForwardArgs(ctypes.sizeof(ForwardArgs), *map(Tensor.of, tensors), lse.data_ptr(),
                            workspace.data_ptr() or None)
-        return self._caller(self._c.cuflash_forward, stage, problem, args, stream)
+        return self._queue(self._c.cuflash_forward, call, args)
 
-    def backward(self, stage, problem, tensors, lse, workspace, stream):
+    def backward(self, call, tensors, lse, workspace):
         """A function that queues the backward pass; `tensors` are Q, K, V, O, dO, dQ, dK and dV."""
         args = BackwardArgs(ctypes.sizeof(BackwardArgs), True, *map(Tensor.of, tensors),
                             lse.data_ptr(), workspace.data_ptr() or None)
-        return self._caller(self._c.cuflash_backward, stage, problem, args, stream)
+        return self._queue(self._c.cuflash_backward, call, args)
 
-    def _caller(self, function, stage, problem, args, stream):
-        name = stage.encode()
+    def _queue(self, function, call, args):
+        stage = call.stage.encode()
 
-        def call():
-            code = function(problem, args, name, stream)
+        def queue():
+            code = function(call.problem, args, stage, call.stream)
             if code:
                 raise CuflashError(code, self._sentence())
-        return call
+        return queue
 
     def _sentence(self):
         return self._c.cuflash_last_error_message().decode()

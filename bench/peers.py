@@ -5,8 +5,8 @@
 
 The matrix: 16,384 tokens, hidden size 2,048, head_dim 64 and 128, 512 to 16,384 tokens a sequence,
 with and without a causal mask, forward and backward. Before a cell is timed, each implementation's
-outputs are compared with a reference in double on some heads; one that is wrong is named, is not timed,
-and makes the exit status 1. Run again with the same --out, it goes on where it was stopped.
+outputs are compared with a reference in double on some heads; one that is wrong is named, is not
+timed, and makes the exit status 1. Run again with the same --out, it goes on where it was stopped.
 """
 import argparse
 import datetime
@@ -179,8 +179,8 @@ def earlier(path, here):
     there = result["provenance"]
     for key in ("commit", "device", "driver"):
         if there[key] != here[key]:
-            raise SystemExit(f"{path} was measured with {key} {there[key]}; here it is {here[key]}. "
-                             "Give another --out, or remove the file.")
+            raise SystemExit(f"{path} was measured with {key} {there[key]}; here it is "
+                             f"{here[key]}. Give another --out, or remove the file.")
     there.setdefault("resumed", []).append(here["date"])
     return result
 

@@ -10,7 +10,8 @@ import torch
 
 HEADS = 4  # of each cell, from the first to the last
 NAMES = {"forward": ("O",), "backward": ("dQ", "dK", "dV")}
-SIGNIFICAND_BITS = {torch.float32: 23, torch.float16: 10, torch.bfloat16: 7}  # after the leading one
+# Bits after the leading one.
+SIGNIFICAND_BITS = {torch.float32: 23, torch.float16: 10, torch.bfloat16: 7}
 
 
 def sampled(shape):
@@ -32,8 +33,10 @@ def weights(q, k, causal, lse=None):
     return s.sub_(lse[:, None]).exp_(), lse
 
 
-def gradients(p, q, k, v, o, d_o, rounded):
-    """dQ, dK and dV of one head; `rounded` is applied to what a kernel hands to a product."""
+def gradients(p, tensors, rounded):
+    """dQ, dK and dV of one head from its Q, K, V, O and dO; `rounded` is applied to what a kernel
+    hands to a product."""
+    q, k, v, o, d_o = tensors
     delta = (d_o * o).sum(dim=1, keepdim=True)
     d_s = rounded((d_o @ v.T).sub_(delta).mul_(p))
     scale = q.shape[1] ** -0.5
@@ -45,13 +48,13 @@ def oracle(direction, head, causal):
     q, k, v, d_o = (tensor.double() for tensor in head)
     p, lse = weights(q, k, causal)
     o = p @ v
-    want = (o,) if direction == "forward" else gradients(p, q, k, v, o, d_o, lambda x: x)
+    want = (o,) if direction == "forward" else gradients(p, (q, k, v, o, d_o), lambda x: x)
     return want, (o, lse)
 
 
 def plain(direction, head, causal, given):
-    """The plain implementation: float sums, P and dS rounded to the dtype, results too. Its backward
-    pass starts from the oracle's O, rounded, and LSE."""
+    """The plain implementation: float sums, P and dS rounded to the dtype, results too. Its
+    backward pass starts from the oracle's O, rounded, and LSE."""
     dtype = head[0].dtype
     q, k, v, d_o = (tensor.float() for tensor in head)
     if direction == "forward":
@@ -60,7 +63,8 @@ def plain(direction, head, causal, given):
     else:
         o, lse = given
         p, _ = weights(q, k, causal, lse.float())
-        results = gradients(p, q, k, v, o.to(dtype).float(), d_o, lambda x: x.to(dtype).float())
+        results = gradients(p, (q, k, v, o.to(dtype).float(), d_o),
+                            lambda x: x.to(dtype).float())
     return [result.to(dtype) for result in results]
 
 

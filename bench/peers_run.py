@@ -11,6 +11,8 @@ import cuflash_ctypes
 import peers_check
 from peers_tables import STAGE_PREFIX
 
+torch.set_float32_matmul_precision("highest")  # f32 products in f32, not in TF32
+
 DEVICE = "cuda"
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 BACKENDS = {"fa2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION,
@@ -87,24 +89,28 @@ def prepare_stage(library, stage, cell, inputs):
         raise NotRun(refusal)
     if cell.seq > LONGEST_OF_QUADRATIC and keeps_scores(library, stage, cell):
         raise NotRun(f"{stage} keeps S: it stops at {LONGEST_OF_QUADRATIC}")
-    stream = torch.cuda.current_stream().cuda_stream
-    q, k, v, d_o = inputs
-
-    def output_like(tensor):
-        return torch.full_like(tensor, torch.nan)
-
-    def workspace(direction):
-        count = library.workspace_bytes(stage, direction, problem)
-        return torch.empty(count, dtype=torch.uint8, device=DEVICE)
-    o, lse = output_like(q), torch.full(cell.shape[:3], torch.nan, device=DEVICE)
-    forward = library.forward(stage, problem, (q, k, v, o), lse, workspace("forward"), stream)
+    call = cuflash_ctypes.Call(stage, problem, torch.cuda.current_stream().cuda_stream)
+    *qkv, d_o = inputs
+    o, lse = unwritten(d_o), unwritten(d_o[..., 0].float())
+    forward = library.forward(call, (*qkv, o), lse, workspace(library, call, "forward"))
     if cell.direction == "forward":
         return Prepared(calling(forward, o), contextlib.nullcontext)
     forward()
-    grads = [output_like(tensor) for tensor in (q, k, v)]
-    backward = library.backward(stage, problem, (q, k, v, o, d_o, *grads), lse,
-                                workspace("backward"), stream)
+    grads = [unwritten(tensor) for tensor in qkv]
+    backward = library.backward(call, (*qkv, o, d_o, *grads), lse,
+                                workspace(library, call, "backward"))
     return Prepared(calling(backward, *grads), contextlib.nullcontext)
+
+
+def unwritten(tensor):
+    """A contiguous output of the same shape and dtype that no kernel has written yet."""
+    return torch.full_like(tensor, torch.nan, memory_format=torch.contiguous_format)
+
+
+def workspace(library, call, direction):
+    """The scratch memory that a call needs."""
+    count = library.workspace_bytes(call.stage, direction, call.problem)
+    return torch.empty(count, dtype=torch.uint8, device=DEVICE)
 
 
 def calling(queue, *outputs):
@@ -209,7 +215,7 @@ class Candidate:
 
 
 def known_reason(error):
-    """Why an implementation cannot run a cell; an error that says something else is raised again."""
+    """Why an implementation cannot run a cell; an error of another kind is raised again."""
     code = getattr(error, "code", None)
     if isinstance(error, torch.OutOfMemoryError) or code == cuflash_ctypes.OUT_OF_MEMORY:
         torch.cuda.empty_cache()
