@@ -104,21 +104,22 @@ class Library:
         """A function that queues the forward pass; `tensors` are Q, K, V and O."""
         args = ForwardArgs(ctypes.sizeof(ForwardArgs), *map(Tensor.of, tensors), lse.data_ptr(),
                            workspace.data_ptr() or None)
-        return self._queue(self._c.cuflash_forward, call, args)
+        return self._queue(self._c.cuflash_forward, call, args, (tensors, lse, workspace))
 
     def backward(self, call, tensors, lse, workspace):
         """A function that queues the backward pass; `tensors` are Q, K, V, O, dO, dQ, dK and dV."""
         args = BackwardArgs(ctypes.sizeof(BackwardArgs), True, *map(Tensor.of, tensors),
                             lse.data_ptr(), workspace.data_ptr() or None)
-        return self._queue(self._c.cuflash_backward, call, args)
+        return self._queue(self._c.cuflash_backward, call, args, (tensors, lse, workspace))
 
-    def _queue(self, function, call, args):
+    def _queue(self, function, call, args, owners):
         stage = call.stage.encode()
 
         def queue():
             code = function(call.problem, args, stage, call.stream)
             if code:
                 raise CuflashError(code, self._sentence())
+        queue.owners = owners  # `args` has addresses only; the memory must live as long as they do
         return queue
 
     def _sentence(self):
