@@ -8,14 +8,18 @@ A page says which result it shows, and this script writes the table between the 
 
 The first word is a JSON file that `ladder --json` wrote, relative to the repository. The others say
 which rows to show: stages, passes, problems, in any order; a row must match one of each kind that is
-named. `<!-- screen FILE.txt -->` shows what a program printed. Without arguments every tracked page is rewritten; with --check nothing is
+named. Of a file that bench/peers.py wrote, they are passes, dtypes, d64, s512, causal, full, stages,
+peers, and the kind of table: speeds, summary or costs. `<!-- screen FILE.txt -->` shows what a program printed. Without arguments every tracked page is rewritten; with --check nothing is
 written and the exit status says whether a page differs from its result.
 """
 import json
+import operator
 import pathlib
 import re
 import subprocess
 import sys
+
+import peers_tables
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = re.compile(r"(<!-- results (\S+)((?: \S+)*) -->\n).*?(<!-- end results -->)", re.DOTALL)
@@ -62,13 +66,17 @@ COLUMNS = [
 ]
 
 
-def chosen(rows, words):
-    """The rows that match: of each kind of word that is named, one."""
-    for kind in ("stage", "pass", "problem"):
-        known = {row[kind] for row in rows}
+LADDER_KINDS = [operator.itemgetter(kind) for kind in ("stage", "pass", "problem")]
+
+
+def chosen(rows, words, kinds):
+    """The rows that match: of each kind of word that is named, one. A kind is a function that gives
+    a row's word, or None for a row that it does not concern."""
+    for kind in kinds:
+        known = {kind(row) for row in rows}
         wanted = [word for word in words if word in known]
         words = [word for word in words if word not in known]
-        rows = [row for row in rows if not wanted or row[kind] in wanted]
+        rows = [row for row in rows if not wanted or kind(row) in wanted + [None]]
     return [] if words else rows
 
 
@@ -84,13 +92,9 @@ def add_gains(rows):
             last[case] = row
 
 
-def table(path, words):
-    """The Markdown table of one result file, with its provenance under it."""
-    result = json.loads((ROOT / path).read_text(encoding="utf-8"))
-    rows = chosen(result["rows"], words)
-    if not rows:
-        raise SystemExit(f"{path} has no row for {' '.join(words)}")
-    add_gains(result["rows"])
+def ladder_table(rows, everything):
+    """The Markdown table of a ladder's rows, and what is the same in all of them."""
+    add_gains(everything)
     for row in rows:
         if "error" in row:
             row["error_over_limit"] = row["error"] / row["limit"]
@@ -99,22 +103,37 @@ def table(path, words):
     if len(same) == 3:
         same = same[1:]
     columns = [c for c in COLUMNS if c[1] not in same and any(c[1] in row for row in rows)]
-    lines = [
-        "| " + " | ".join(title for title, _, _ in columns) + " |",
-        "|" + " --- |" * len(columns),
-    ]
-    for row in rows:
-        cells = [show(row[key]) if key in row else "" for _, key, show in columns]
-        lines.append("| " + " | ".join(cells) + " |")
-    where = result["provenance"]
+    lines = [[show(row[key]) if key in row else "" for _, key, show in columns] for row in rows]
     facts = [f"`{rows[0][key]}`" if key == "problem" else rows[0][key] for key in same]
-    facts += [where["device"]]
+    return peers_tables.markdown([title for title, _, _ in columns], lines), facts
+
+
+def origin(where):
+    """What a table's last line says about the machine and the sources."""
+    facts = [where["device"]]
     if where["backend"] == "cuda":
         facts += [f"driver {where['driver']}"]
     facts += [where["tool"]] if "tool" in where else []
     facts += [f"CUDA {where['cuda']}"] if where.get("cuda", "none") != "none" else []
-    facts += [f"commit {where['commit']}", where["date"][:10], f"`{path}`"]
-    return "\n".join(lines) + "\n\n" + ", ".join(facts) + ".\n"
+    facts += [f"PyTorch {where['torch']}, cuDNN {where['cudnn']}"] if "torch" in where else []
+    return facts + [f"commit {where['commit']}", where["date"][:10]]
+
+
+def table(path, words):
+    """The Markdown table of one result file, with its provenance under it."""
+    result = json.loads((ROOT / path).read_text(encoding="utf-8"))
+    of_peers = "ceilings" in result
+    views = [word for word in words if of_peers and word in peers_tables.VIEWS] or ["speeds"]
+    words = [word for word in words if word not in views]
+    rows = chosen(result["rows"], words, peers_tables.KINDS if of_peers else LADDER_KINDS)
+    if not rows:
+        raise SystemExit(f"{path} has no row for {' '.join(words)}")
+    if of_peers:
+        text, facts = "\n\n".join(peers_tables.VIEWS[view](rows) for view in views), []
+    else:
+        text, facts = ladder_table(rows, result["rows"])
+    facts += origin(result["provenance"]) + [f"`{path}`"]
+    return text + "\n\n" + ", ".join(facts) + ".\n"
 
 
 def screen(path):

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Everything that needs an NVIDIA GPU, in one run: build, tests, compute-sanitizer, the ladder's
-# times, and Nsight Compute's count of what the CPU machine counts.
+# times, the stages beside PyTorch's attention, and Nsight Compute's count of what the CPU machine
+# counts.
 #   scripts/gpu.sh OUT COMMIT
-# leaves ladder.json, stages.json, sectors.json, kernels.json and logs.tar.gz in the folder OUT. COMMIT names the sources.
+# leaves ladder.json, stages.json, peers.json, sectors.json, kernels.json and logs.tar.gz in the folder
+# OUT. COMMIT names the sources.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:?usage: scripts/gpu.sh OUT COMMIT}
@@ -45,6 +47,11 @@ done
 step ladder 200 build/release/bin/ladder --json "$results/ladder.json"
 step bench_stages 300 build/release/bin/bench_stages --benchmark_filter='d(64|128)_f16' \
   --benchmark_out="$results/stages.json"
+if python3 -c 'import torch' 2>/dev/null; then
+  step peers 480 python3 bench/peers.py --out "$results/peers.json"
+else
+  echo "peers: skipped, python3 has no PyTorch"
+fi
 if command -v ncu >/dev/null; then
   step ncu 300 python3 bench/chip_counts.py build/release/bin "$results" "$CUFLASH_COMMIT"
 fi

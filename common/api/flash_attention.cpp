@@ -52,6 +52,12 @@ Choice choose(Pass pass, const Problem& problem, const char* name) {
   return {stage, supports(*stage, pass, problem, device)};
 }
 
+// choose(), for a problem that may be unfit for any stage.
+Choice choose_fit(Pass pass, const Problem& problem, const char* name) {
+  const Support fit = validate(problem);
+  return fit ? choose(pass, problem, name) : Choice{nullptr, fit};
+}
+
 // ---- Work on the stream ------------------------------------------------------------------------
 
 Error refuse(const Support& support) { return cuflash::refuse(support.error, support.reason); }
@@ -173,9 +179,13 @@ FlashAttentionError backward(const Problem& problem, const Backward& args, cudaS
   return call(Pass::kBackward, problem, args, stream, stage);
 }
 
+FlashAttentionError check_support(Pass pass, const Problem& problem, const char* stage) {
+  const Choice choice = choose_fit(pass, problem, stage);
+  return choice.support ? succeed() : refuse(choice.support);
+}
+
 std::size_t workspace_bytes(Pass pass, const Problem& problem, const char* stage) {
-  const Support fit = validate(problem);
-  const Choice choice = fit ? choose(pass, problem, stage) : Choice{nullptr, fit};
+  const Choice choice = choose_fit(pass, problem, stage);
   if (!choice.support) {
     refuse(choice.support);
     return 0;

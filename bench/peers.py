@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+"""Measures the library's stages beside the attention of PyTorch, on a GPU.
+
+    bench/peers.py --out build/results/peers.json
+
+The matrix: 16,384 tokens, hidden size 2,048, head_dim 64 and 128, 512 to 16,384 tokens a sequence,
+with and without a causal mask, forward and backward. Before a cell is timed, each implementation's
+outputs are compared with a reference in double on some heads; one that is wrong is named, is not
+timed, and makes the exit status 1. Run again with the same --out, it goes on where it was stopped.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from typing import NamedTuple
+
+import peers_tables
+from cuflash_ctypes import DTYPES, PASSES, Library
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TOKENS, HIDDEN = 16384, 2048
+HEAD_DIMS = (64, 128)
+SEQS = (512, 1024, 2048, 4096, 8192, 16384)
+MASKS = {"no": [False], "yes": [True], "both": [False, True]}
+STAGES = "cuflash"  # in --impl: the library's stages
+
+
+class Cell(NamedTuple):
+    """One problem of the matrix and the pass that is computed."""
+    direction: str
+    dtype: str
+    head_dim: int
+    causal: bool
+    seq: int
+
+    @property
+    def shape(self):
+        """[batch, heads, seq, head_dim] of every tensor."""
+        return TOKENS // self.seq, HIDDEN // self.head_dim, self.seq, self.head_dim
+
+    @property
+    def flops(self):
+        """4·B·H·S²·D, halved when causal; backward 2.5 times that."""
+        forward = 4 * TOKENS * HIDDEN * self.seq * (0.5 if self.causal else 1)
+        return forward if self.direction == "forward" else 2.5 * forward
+
+    def keys(self):
+        """The part of a row that says which cell it belongs to."""
+        return {"pass": self.direction, "dtype": self.dtype, "head_dim": self.head_dim,
+                "causal": self.causal, "seq": self.seq}
+
+
+# ---- Options ------------------------------------------------------------------------------------
+
+def some_of(*known):
+    """For argparse: a list of some of these, separated by commas."""
+    def parse(text):
+        chosen = [type(known[0])(word) for word in text.split(",")]
+        unknown = [str(word) for word in chosen if word not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(
+                f"{', '.join(unknown)}: not among {', '.join(map(str, known))}")
+        return chosen
+    return parse
+
+
+def options():
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def add(name, known, default, what):
+        parser.add_argument(name, type=some_of(*known), default=list(default), metavar="A,B,…",
+                            help=f"{what}: some of {', '.join(map(str, known))}; "
+                                 f"default: {', '.join(map(str, default))}")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="the JSON file")
+    parser.add_argument("--library", type=pathlib.Path,
+                        default=ROOT / "build/release/libcuflash_attn.so",
+                        help="default: build/release/libcuflash_attn.so")
+    parser.add_argument("--stages", metavar="A,B,…",
+                        help="names of stages; default: all of the library's")
+    implementations = peers_tables.PEERS + (STAGES,)
+    add("--impl", implementations, implementations, "implementations")
+    add("--pass", PASSES, PASSES, "passes")
+    add("--dtype", DTYPES, ["f16"], "element types")
+    add("--head-dim", HEAD_DIMS, HEAD_DIMS, "head dimensions")
+    add("--seq", SEQS, SEQS, "lengths")
+    parser.add_argument("--causal", choices=MASKS, default="both", help="default: both")
+    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds; default: 3")
+    parser.add_argument("--commit", help="of the sources; default: $CUFLASH_COMMIT, else git's")
+    return parser.parse_args()
+
+
+def cells_of(args):
+    """The part of the matrix that is asked for."""
+    return [Cell(direction, dtype, head_dim, causal, seq)
+            for direction in getattr(args, "pass") for dtype in args.dtype
+            for head_dim in args.head_dim for causal in MASKS[args.causal] for seq in args.seq]
+
+
+def implementations_of(args, library):
+    """Their names, peers first."""
+    known = library.stages()
+    stages = args.stages.split(",") if args.stages else known
+    unknown = [name for name in stages if name not in known]
+    if unknown:
+        raise SystemExit(f"no such stage: {', '.join(unknown)}; there are {', '.join(known)}")
+    names = [name for name in peers_tables.PEERS if name in args.impl]
+    if STAGES in args.impl:
+        names += [peers_tables.STAGE_PREFIX + stage for stage in stages]
+    return names
+
+
+# ---- Where the figures come from ----------------------------------------------------------------
+
+def output_of(*command):
+    """What a command prints, or nothing where it fails or does not exist."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
+
+
+def commit_of_sources():
+    """As the ladder's: CUFLASH_COMMIT where git cannot tell."""
+    if os.environ.get("CUFLASH_COMMIT"):
+        return os.environ["CUFLASH_COMMIT"]
+    commit = output_of("git", "rev-parse", "--short", "HEAD")
+    if not commit:
+        return "unknown"
+    return commit + ("-dirty" if output_of("git", "status", "--porcelain") else "")
+
+
+def compiler_of(library):
+    """What the library was compiled with, from its build folder."""
+    found = []
+    for language, name in (("CXX", "g++"), ("CUDA", "nvcc")):
+        for file in library.parent.glob(f"CMakeFiles/*/CMake{language}Compiler.cmake"):
+            match = re.search(rf'CMAKE_{language}_COMPILER_VERSION "([^"]+)"',
+                              file.read_text(encoding="utf-8"))
+            found += [f"{name} {match[1]}"] if match else []
+    return ", ".join(found) or "unknown"
+
+
+def now():
+    """UTC, ISO 8601."""
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def provenance(args, torch, timing):
+    """The ladder's keys, and PyTorch's versions."""
+    smi = output_of("nvidia-smi", "--query-gpu=driver_version,clocks.max.sm,clocks.max.memory",
+                    "--format=csv,noheader").splitlines()
+    driver, sm_clock, memory_clock = smi[0].split(", ") if smi else ["unknown"] * 3
+    cudnn = torch.backends.cudnn.version() or 0
+    return {
+        "device": torch.cuda.get_device_name(), "driver": driver, "cuda": torch.version.cuda,
+        "backend": "cuda", "compiler": compiler_of(args.library),
+        "clocks": f"at most {sm_clock} (SM), {memory_clock} (memory)",
+        "torch": torch.__version__,
+        "cudnn": f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}",
+        "commit": args.commit or commit_of_sources(), "command": " ".join(sys.argv), "date": now(),
+        "timing": timing,
+    }
+
+
+# ---- The result's file --------------------------------------------------------------------------
+
+def earlier(path, here):
+    """The result to go on with, or None; it must come from these sources and this machine."""
+    if not path.exists():
+        return None
+    result = json.loads(path.read_text(encoding="utf-8"))
+    there = result["provenance"]
+    for key in ("commit", "device", "driver"):
+        if there[key] != here[key]:
+            raise SystemExit(f"{path} was measured with {key} {there[key]}; here it is "
+                             f"{here[key]}. Give another --out, or remove the file.")
+    there.setdefault("resumed", []).append(here["date"])
+    return result
+
+
+def save(path, result):
+    """Writes the whole file or nothing."""
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    unfinished.replace(path)
+
+
+def rows_of(result, cell):
+    """The rows of a cell."""
+    keys = cell.keys().items()
+    return [row for row in result["rows"] if keys <= row.items()]
+
+
+def put(result, cell, rows):
+    """Replaces the rows of a cell."""
+    old = rows_of(result, cell)
+    result["rows"] = [row for row in result["rows"] if row not in old] + rows
+
+
+# ---- The run ------------------------------------------------------------------------------------
+
+def progress(rows):
+    """One line about a cell, on stderr."""
+    keys = rows[0]
+    figures = [f"{row['impl'].removeprefix(peers_tables.STAGE_PREFIX)} "
+               + (peers_tables.three_digits(row["tflops"]) if "ms" in row else
+                  "WRONG" if row.get("ok") is False else "–") for row in rows]
+    print(f"{keys['pass']} {keys['dtype']} D {keys['head_dim']}"
+          f"{' causal' if keys['causal'] else ''} S {keys['seq']}: {', '.join(figures)}",
+          file=sys.stderr, flush=True)
+
+
+def report(rows):
+    """All tables on stdout, then what is wrong; returns the exit status."""
+    for view in peers_tables.VIEWS.values():
+        print(view(rows) + "\n")
+    wrong = [row for row in rows if row.get("ok") is False]
+    for row in wrong:
+        print(f"{row['impl']}, {row['pass']}, {row['dtype']}, D {row['head_dim']}, causal "
+              f"{row['causal']}, S {row['seq']}: {row['reason']}")
+    return 1 if wrong else 0
+
+
+def main():
+    """Measures the cells that are missing, then reports all."""
+    args = options()
+    import torch  # pylint: disable=import-outside-toplevel  # --help does without
+    import peers_run  # pylint: disable=import-outside-toplevel
+    if not torch.cuda.is_available():
+        raise SystemExit("peers.py measures on a GPU, and there is none")
+    library = Library(args.library)
+    names = implementations_of(args, library)
+    here = provenance(args, torch, peers_run.TIMING)
+    result = earlier(args.out, here)
+    if result is None:
+        result = {"provenance": here, "ceilings": peers_run.ceilings(), "rows": []}
+    for cell in cells_of(args):
+        # A cell is measured as a whole: only what ran side by side may be compared.
+        present = [row["impl"] for row in rows_of(result, cell)]
+        if set(names) <= set(present):
+            continue
+        together = peers_tables.unique([*names, *present])
+        rows = peers_run.run_cell(library, cell, together, args.rounds)
+        put(result, cell, rows)
+        save(args.out, result)
+        progress(rows)
+    return report(result["rows"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

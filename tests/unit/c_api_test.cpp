@@ -1,0 +1,225 @@
+// The C interface: that C reaches the library, that it says what the C++ calls say, and how structs
+// of another size are met.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "api_example.h"
+#include "c_api_in_c.h"
+#include "cuflash/stage.h"
+
+namespace cuflash {
+namespace {
+
+cuflash_tensor in_c(const Tensor& t) {
+  return {t.data, t.batch_stride, t.head_stride, t.row_stride};
+}
+
+cuflash_problem in_c(const Problem& p) {
+  return {sizeof(cuflash_problem),
+          p.batch,
+          p.heads_q,
+          p.heads_kv,
+          p.seq_q,
+          p.seq_kv,
+          p.head_dim,
+          int(p.dtype),
+          p.causal,
+          p.softmax_scale};
+}
+
+cuflash_forward_args in_c(const Forward& a) {
+  return {
+      sizeof(cuflash_forward_args), in_c(a.q), in_c(a.k), in_c(a.v), in_c(a.o), a.lse, a.workspace};
+}
+
+cuflash_backward_args in_c(const Backward& a) {
+  return {sizeof(cuflash_backward_args),
+          a.deterministic,
+          in_c(a.q),
+          in_c(a.k),
+          in_c(a.v),
+          in_c(a.o),
+          in_c(a.d_o),
+          in_c(a.dq),
+          in_c(a.dk),
+          in_c(a.dv),
+          a.lse,
+          a.workspace};
+}
+
+// A struct of a later version, which has eight bytes more.
+template <class T>
+struct Longer {
+  T known;
+  char more[8] = {};
+  explicit Longer(const T& t) : known(t) { known.size = sizeof *this; }
+};
+
+class CApi : public Api {
+ protected:
+  // The call must return `code` and a sentence that holds `words`, and write nothing.
+  void expect_refused(int code, int wanted, const std::string& words) const {
+    EXPECT_EQ(code, wanted);
+    EXPECT_NE(std::string(cuflash_last_error_message()).find(words), std::string::npos)
+        << '"' << cuflash_last_error_message() << "\" lacks \"" << words << '"';
+    EXPECT_TRUE(e.untouched());
+  }
+  int run(const cuflash_problem& p) const {
+    return cuflash_forward(&p, &forward_args, nullptr, nullptr);
+  }
+
+  Example e;
+  cuflash_problem problem = in_c(e.problem);
+  cuflash_forward_args forward_args = in_c(e.forward_args());
+  cuflash_backward_args backward_args = in_c(e.backward_args());
+};
+
+// ---- What calls compute ------------------------------------------------------------------------
+
+TEST_F(CApi, AProgramInCComputesAttentionAndItsGradients) {
+  for (const char* stage : {c_first_stage_with_backward(), static_cast<const char*>(nullptr)}) {
+    const Example fresh;
+    const c_tensors tensors = {fresh.q.data(),  fresh.k.data(),   fresh.v.data(),
+                               fresh.o.data(),  fresh.lse.data(), fresh.d_o.data(),
+                               fresh.dq.data(), fresh.dk.data(),  fresh.dv.data()};
+    EXPECT_EQ(c_forward_and_backward(&tensors, stage), 0) << cuflash_last_error_message();
+    EXPECT_STREQ(cuflash_last_error_message(), "");
+    expect_near(fresh.o, fresh.output().o, 3e-6);
+    expect_near(fresh.lse, fresh.output().lse, 3e-6);
+    expect_near(fresh.dq, fresh.gradients().dq, 2e-5);
+    expect_near(fresh.dk, fresh.gradients().dk, 2e-5);
+    expect_near(fresh.dv, fresh.gradients().dv, 2e-5);
+  }
+}
+
+// Every field arrives where it belongs: the results are those of C++, to the bit.
+TEST_F(CApi, IsTheCppCallToTheBit) {
+  const Example cpp;
+  Problem p = e.problem;
+  p.causal = false;
+  p.softmax_scale = 0.3f;
+  problem = in_c(p);
+  ASSERT_EQ(static_cast<int>(forward(p, cpp.forward_args(), nullptr, "01_naive")), 0);
+  ASSERT_EQ(static_cast<int>(backward(p, cpp.backward_args(), nullptr, "01_naive")), 0);
+  ASSERT_EQ(cuflash_forward(&problem, &forward_args, "01_naive", nullptr), 0);
+  ASSERT_EQ(cuflash_backward(&problem, &backward_args, "01_naive", nullptr), 0);
+  EXPECT_EQ(e.o.host(), cpp.o.host());
+  EXPECT_EQ(e.lse.host(), cpp.lse.host());
+  EXPECT_EQ(e.dq.host(), cpp.dq.host());
+  EXPECT_EQ(e.dk.host(), cpp.dk.host());
+  EXPECT_EQ(e.dv.host(), cpp.dv.host());
+  EXPECT_FALSE(poisoned(e.o) || poisoned(e.dq));
+}
+
+TEST_F(CApi, TheCallersWorkspaceIsUsed) {
+  const size_t bytes = cuflash_workspace_bytes(CUFLASH_FORWARD, &problem, "01_naive");
+  const Array<float> workspace(poison(bytes / sizeof(float)));
+  forward_args.workspace = workspace.data();
+  EXPECT_EQ(cuflash_forward(&problem, &forward_args, "01_naive", nullptr), 0);
+  expect_near(e.o, e.output().o, 3e-6);
+  EXPECT_FALSE(poisoned(workspace));
+}
+
+// ---- Structs of another size -------------------------------------------------------------------
+
+TEST_F(CApi, ASmallerStructIsRefused) {
+  problem.size -= 4;
+  const std::string words = "problem's size is 36; it must be at least 40 bytes";
+  expect_refused(run(problem), CUFLASH_INVALID_DIMENSION, words);
+  expect_refused(cuflash_check_support(CUFLASH_FORWARD, &problem, nullptr),
+                 CUFLASH_INVALID_DIMENSION, words);
+  EXPECT_EQ(cuflash_workspace_bytes(CUFLASH_FORWARD, &problem, "01_naive"), 0u);
+  EXPECT_NE(std::string(cuflash_last_error_message()).find(words), std::string::npos);
+
+  problem = in_c(e.problem);
+  forward_args.size = 0;
+  expect_refused(run(problem), CUFLASH_INVALID_DIMENSION, "args's size is 0; it must be at least");
+  backward_args.size -= 8;
+  expect_refused(cuflash_backward(&problem, &backward_args, nullptr, nullptr),
+                 CUFLASH_INVALID_DIMENSION, "args's size is 272; it must be at least 280 bytes");
+}
+
+TEST_F(CApi, ALargerStructMayAskForNothingMore) {
+  Longer<cuflash_problem> later_problem(problem);
+  Longer<cuflash_forward_args> later_args(forward_args);
+  later_args.more[7] = 1;
+  expect_refused(cuflash_forward(&later_problem.known, &later_args.known, nullptr, nullptr),
+                 CUFLASH_INVALID_DIMENSION, "beyond the 152 bytes that this library knows");
+  later_args.more[7] = 0;
+  EXPECT_EQ(cuflash_forward(&later_problem.known, &later_args.known, nullptr, nullptr), 0)
+      << cuflash_last_error_message();
+  expect_near(e.o, e.output().o, 3e-6);
+}
+
+TEST_F(CApi, AWildSizeIsRefused) {
+  problem.size = std::numeric_limits<std::uint32_t>::max();
+  expect_refused(run(problem), CUFLASH_INVALID_DIMENSION, "it must be at most 4096 bytes");
+}
+
+// ---- What calls refuse -------------------------------------------------------------------------
+
+TEST_F(CApi, NullStructsAreRefused) {
+  expect_refused(cuflash_forward(nullptr, &forward_args, nullptr, nullptr), CUFLASH_NULL_POINTER,
+                 "problem is null");
+  expect_refused(cuflash_backward(&problem, nullptr, nullptr, nullptr), CUFLASH_NULL_POINTER,
+                 "args is null");
+  expect_refused(cuflash_check_support(CUFLASH_FORWARD, nullptr, nullptr), CUFLASH_NULL_POINTER,
+                 "problem is null");
+}
+
+TEST_F(CApi, RefusesWhatTheCppCallRefuses) {
+  problem.dtype = 9;
+  expect_refused(run(problem), CUFLASH_UNSUPPORTED_DTYPE, "dtype is 9");
+  problem = in_c(e.problem);
+  backward_args.lse = nullptr;
+  expect_refused(cuflash_backward(&problem, &backward_args, nullptr, nullptr), CUFLASH_NULL_POINTER,
+                 "LSE is null");
+  expect_refused(cuflash_forward(&problem, &forward_args, "99_magic", nullptr),
+                 CUFLASH_UNKNOWN_STAGE, "\"99_magic\"");
+}
+
+// ---- Stages ------------------------------------------------------------------------------------
+
+TEST(CApiStages, AreTheListInItsOrder) {
+  ASSERT_EQ(static_cast<std::size_t>(cuflash_num_stages()), stages().size());
+  for (int n = 0; n < cuflash_num_stages(); ++n) {
+    EXPECT_STREQ(cuflash_stage_name(n), stages()[n]->name);
+  }
+  EXPECT_EQ(cuflash_stage_name(-1), nullptr);
+  EXPECT_EQ(cuflash_stage_name(cuflash_num_stages()), nullptr);
+}
+
+TEST_F(CApi, SupportAndWorkspaceAreTheStages) {
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    for (const Stage* stage : stages()) {
+      const Support support = supports(*stage, pass, e.problem, current_device());
+      EXPECT_EQ(cuflash_check_support(int(pass), &problem, stage->name), int(support.error));
+      EXPECT_EQ(cuflash_last_error_message(), support.reason);
+      EXPECT_EQ(cuflash_workspace_bytes(int(pass), &problem, stage->name),
+                support ? stage->workspace_bytes(pass, e.problem) : 0);
+      EXPECT_EQ(cuflash_last_error_message(), support.reason);
+    }
+  }
+  expect_refused(cuflash_check_support(2, &problem, nullptr), CUFLASH_UNSUPPORTED_BY_STAGE,
+                 "pass is 2, neither forward (0) nor backward (1)");
+  problem.seq_kv = 0;
+  expect_refused(cuflash_check_support(CUFLASH_FORWARD, &problem, nullptr),
+                 CUFLASH_INVALID_DIMENSION, "seq_kv is 0");
+}
+
+// ---- Errors and version ------------------------------------------------------------------------
+
+TEST(CApiErrors, AreTheSentencesOfCpp) {
+  for (int code = -1; code <= CUFLASH_UNKNOWN_STAGE + 1; ++code) {
+    EXPECT_STREQ(cuflash_error_string(code), get_error_string(FlashAttentionError{code}));
+  }
+}
+
+TEST(CApiVersion, IsTheHeaders) { EXPECT_EQ(cuflash_version(), CUFLASH_VERSION); }
+
+}  // namespace
+}  // namespace cuflash
