@@ -13,6 +13,7 @@
 #include "device/ptx/exp2.h"
 #include "device/shared_memory.h"
 #include "device/tensor.h"
+#include "device/tensor_cores.h"
 #include "device/tiles.h"
 #include "device/vector.h"
 
@@ -69,8 +70,9 @@ __device__ __forceinline__ void scale_rows(Accumulator (&fragments)[kCount], con
 
 // O = softmax(softmax_scale · Q Kᵀ) V. One block computes kBlockQ rows of O, one warp 16 of them;
 // for the softmax, two lanes share a row.
-template <class T, int kHeadDim>
+template <class Element, int kHeadDim>
 __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardParams p) {
+  using T = typename TensorCoreType<Element>::Type;
   using C = Config<kHeadDim>;
   constexpr int kSteps = kHeadDim / kMma, kKeySteps = C::kBlockKV / kMma;
   constexpr int kQuads = C::kBlockKV / 8;  // of four keys: a lane's part of a row of S

@@ -12,6 +12,7 @@
 #include "device/ptx/exp2.h"
 #include "device/shared_memory.h"
 #include "device/tensor.h"
+#include "device/tensor_cores.h"
 #include "device/tiles.h"
 #include "device/vector.h"
 
@@ -138,9 +139,10 @@ __device__ __forceinline__ void row_deltas(QueryStorage<T, kHeadDim>& shared, Ro
 }
 
 // delta = rowsum(dO ∘ O), then dQ = softmax_scale · dS K. One block computes kOwned rows of both.
-template <class T, int kHeadDim>
+template <class Element, int kHeadDim>
 __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim > 64 ? 3 : 4)
     query_gradient(BackwardParams p, float* delta) {
+  using T = typename TensorCoreType<Element>::Type;
   using C = BackwardConfig<kHeadDim>;
   constexpr int kSteps = kHeadDim / kMma;
   auto& shared = shared_storage<QueryStorage<T, kHeadDim>>();
@@ -230,9 +232,10 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
 
 // dK = softmax_scale · dSᵀ Q and dV = Pᵀ dO, summed over the query heads that share the KV head.
 // One block computes kOwned rows of both.
-template <class T, int kHeadDim>
+template <class Element, int kHeadDim>
 __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim > 64 ? 2 : 3)
     key_value_gradient(BackwardParams p, const float* delta) {
+  using T = typename TensorCoreType<Element>::Type;
   using C = BackwardConfig<kHeadDim>;
   constexpr int kSteps = kHeadDim / kMma;
   auto& [sK, sV, sQ, sdO, s_lse, s_delta, all_scratch, all_P, all_dS] =

@@ -1,0 +1,26 @@
+// Which element types the tensor cores take.
+#ifndef CUFLASH_DEVICE_TENSOR_CORES_H_
+#define CUFLASH_DEVICE_TENSOR_CORES_H_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace cuflash {
+
+// The type that a kernel for tensor cores is compiled with: its own, but f16 in place of bf16 for
+// compute capability 7.5, where mma.h declares no bf16. That code is never launched: the stage's
+// descriptor asks for 8.0 in bf16.
+template <class T>
+struct TensorCoreType {
+  using Type = T;
+};
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+template <>
+struct TensorCoreType<__nv_bfloat16> {
+  using Type = __half;
+};
+#endif
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_TENSOR_CORES_H_
