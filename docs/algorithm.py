@@ -69,7 +69,8 @@ LOOPS = {1: {3: 16, 6: 11}, 2: {5: 19, 8: 17}}
 # Where several kernels share the backward pass, each has only its own of these lines.
 SHARED = {1: (), 2: (4, 12, 15, 16, 18)}
 
-KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\(")
+BOUNDS = r"(?:__launch_bounds__\([^)]*\)\s+)?"
+KERNEL = re.compile(rf"__global__\s+{BOUNDS}void\s+{BOUNDS}(\w+)\(")
 TAG = re.compile(r"^(?P<code>.*?) *// \[FA2 Alg\.(?P<algorithm>[12]) l\.(?P<lines>\d+(?:(?:-|, )\d+)*)\]"
                  r"(?:, (?:first|second) half)?(?P<words>.*)$")
 TABLE = re.compile(r"(<!-- algorithm ([12]) -->\n).*?(<!-- end algorithm -->)", re.DOTALL)
