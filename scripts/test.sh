@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 usage() {
   cat <<'END'
 Usage: scripts/test.sh [STAGE]
-       scripts/test.sh mutations [--list] [WORD...]
+       scripts/test.sh mutations [--list | --tested] [WORD...]
        scripts/test.sh exercise STAGE [NUMBER] [--grade json]
 
 Without STAGE: every test on the CPU machine (common/simt); before that, where nvcc is there,

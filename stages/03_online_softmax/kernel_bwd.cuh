@@ -59,16 +59,17 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const auto [b, h, block, unused] =
       unravel(blockIdx.x, p.heads_q, num_tiles(p.seq_q, C::kOwned), 1);
-  const int i0 = block * C::kOwned;
+  const int i0 = block * C::kOwned;  // [FA2 Alg.2 l.1-2, 8]
   const auto gQ = rows<const T>(p.q, b, h), gO = rows<const T>(p.o, b, h);
   const auto gK = rows<const T>(p.k, b, kv_head(p, h)), gV = rows<const T>(p.v, b, kv_head(p, h));
   const auto gdO = rows<const T>(p.d_o, b, h);
 
+  // [FA2 Alg.2 l.9]  load Q_i, dO_i    // O_i and L_i below, each lane what it needs
   load_tile<kHeadDim>(sQ, gQ, i0, p.seq_q, thread);
   load_tile<kHeadDim>(sdO, gdO, i0, p.seq_q, thread);
   __syncthreads();  // sdO is written before any thread reads it.
 
-  // delta = rowsum(dO ∘ O): this block's rows, for itself and for key_value_gradient.
+  // [FA2 Alg.2 l.4]  delta = rowsum(dO ∘ O)    // for itself and for key_value_gradient
   float row_delta[kRows], row_lse[kRows];
 #pragma unroll
   for (int n = 0; n < kRows; ++n) {
@@ -83,8 +84,9 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
   }
   if (p.dq.data == nullptr) return;
 
-  float rdQ[kRows][kColumns] = {};
-  for (const int j0 : kv_tiles<C::kStreamed>(p, i0, C::kOwned)) {
+  float rdQ[kRows][kColumns] = {};                                 // [FA2 Alg.2 l.3]
+  for (const int j0 : kv_tiles<C::kStreamed>(p, i0, C::kOwned)) {  // [FA2 Alg.2 l.5, 19]
+    // [FA2 Alg.2 l.6]  load K_j, V_j
     load_tile<kHeadDim>(sK, gK, j0, p.seq_kv, thread);
     load_tile<kHeadDim>(sV, gV, j0, p.seq_kv, thread);
     __syncthreads();  // sK and sV are written before any thread reads them.
@@ -93,20 +95,20 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
 #pragma unroll
     for (int n = 0; n < kRows; ++n) {
       const int r = warp + n * C::kWarps, i = i0 + r;
-      // S = Q Kᵀ and dP = dO Vᵀ: this lane's key.
+      // [FA2 Alg.2 l.10, 13]  S = Q_i K_jᵀ, dP = dO_i V_jᵀ    // this lane's key
       float s = 0.f, dp = 0.f;
       for (int d = 0; d < kHeadDim; ++d) {
         s += float(sQ[r][d]) * float(sK[lane][d]);
         dp += float(sdO[r][d]) * float(sV[lane][d]);
       }
-      // P = exp(S − LSE), dS = P ∘ (dP − delta).
+      // [FA2 Alg.2 l.11, 14]  P = exp(S − LSE), dS = P ∘ (dP − delta)
       const bool seen = i < p.seq_q && j < p.seq_kv && visible(p, i, j);
       const float prob = seen ? expf(s * p.softmax_scale - row_lse[n]) : 0.f;
       sdS[r][lane] = seen ? prob * (dp - row_delta[n]) : 0.f;
     }
     __syncwarp();  // The warp's rows of sdS are written before other lanes read them.
 
-    // dQ = dQ + dS K.
+    // [FA2 Alg.2 l.15]  dQ = dQ + dS K_j
 #pragma unroll
     for (int n = 0; n < kRows; ++n) {
       for (int c = 0; c < C::kStreamed; ++c) {
@@ -118,6 +120,7 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
     __syncthreads();  // All have read sK and sV, and the warp its sdS, before they are overwritten.
   }
 
+  // [FA2 Alg.2 l.15], second half  write dQ_i
   const auto gdQ = rows<T>(p.dq, b, h);
 #pragma unroll
   for (int n = 0; n < kRows; ++n) {
@@ -126,7 +129,7 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
 #pragma unroll
     for (int k = 0; k < kColumns; ++k) gdQ(i, lane + 32 * k) = T(rdQ[n][k] * p.softmax_scale);
   }
-}
+}  // [FA2 Alg.2 l.17, 20]
 
 // dK = softmax_scale · dSᵀ Q and dV = Pᵀ dO, summed over the query heads that share the KV head.
 // One block computes kOwned rows of both.
@@ -138,15 +141,17 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const auto [b, h_kv, block, unused] =
       unravel(blockIdx.x, p.heads_kv, num_tiles(p.seq_kv, C::kOwned), 1);
-  const int j0 = block * C::kOwned, group = p.heads_q / p.heads_kv;
+  const int j0 = block * C::kOwned, group = p.heads_q / p.heads_kv;  // [FA2 Alg.2 l.1-3, 5]
 
+  // [FA2 Alg.2 l.6-7]  load K_j, V_j; dK = 0, dV = 0
   load_tile<kHeadDim>(sK, rows<const T>(p.k, b, h_kv), j0, p.seq_kv, thread);
   load_tile<kHeadDim>(sV, rows<const T>(p.v, b, h_kv), j0, p.seq_kv, thread);
   float rdK[kRows][kColumns] = {}, rdV[kRows][kColumns] = {};
 
   for (int h = h_kv * group; h < (h_kv + 1) * group; ++h) {
     const auto gQ = rows<const T>(p.q, b, h), gdO = rows<const T>(p.d_o, b, h);
-    for (const int i0 : q_tiles<C::kStreamed>(p, j0, C::kOwned)) {
+    for (const int i0 : q_tiles<C::kStreamed>(p, j0, C::kOwned)) {  // [FA2 Alg.2 l.8, 17]
+      // [FA2 Alg.2 l.9]  load Q_i, dO_i, L_i, delta_i
       load_tile<kHeadDim>(sQ, gQ, i0, p.seq_q, thread);
       load_tile<kHeadDim>(sdO, gdO, i0, p.seq_q, thread);
       const int i = i0 + lane;  // this lane's query
@@ -157,13 +162,13 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
 #pragma unroll
       for (int n = 0; n < kRows; ++n) {
         const int r = warp + n * C::kWarps, j = j0 + r;
-        // S = Q Kᵀ and dP = dO Vᵀ: a column of each, this lane's query.
+        // [FA2 Alg.2 l.10, 13]  S = Q_i K_jᵀ, dP = dO_i V_jᵀ    // columns, this lane's query
         float s = 0.f, dp = 0.f;
         for (int d = 0; d < kHeadDim; ++d) {
           s += float(sQ[lane][d]) * float(sK[r][d]);
           dp += float(sdO[lane][d]) * float(sV[r][d]);
         }
-        // P = exp(S − LSE), dS = P ∘ (dP − delta).
+        // [FA2 Alg.2 l.11, 14]  P = exp(S − LSE), dS = P ∘ (dP − delta)
         const bool seen = i < p.seq_q && j < p.seq_kv && visible(p, i, j);
         const float prob = seen ? expf(s * p.softmax_scale - row_lse) : 0.f;
         sP[r][lane] = prob;
@@ -171,7 +176,7 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
       }
       __syncwarp();  // The warp's rows of sP and sdS are written before other lanes read them.
 
-      // dV = dV + Pᵀ dO, dK = dK + dSᵀ Q.
+      // [FA2 Alg.2 l.12, 16]  dV = dV + Pᵀ dO_i, dK = dK + dSᵀ Q_i
 #pragma unroll
       for (int n = 0; n < kRows; ++n) {
         for (int c = 0; c < C::kStreamed; ++c) {
@@ -187,6 +192,7 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
     }
   }
 
+  // [FA2 Alg.2 l.18]  write dK_j, dV_j
 #pragma unroll
   for (int n = 0; n < kRows; ++n) {
     const int j = j0 + warp + n * C::kWarps;
@@ -198,6 +204,6 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
       if (p.dv.data != nullptr) rows<T>(p.dv, b, h_kv)(j, d) = T(rdV[n][k]);
     }
   }
-}
+}  // [FA2 Alg.2 l.19-20]
 
 }  // namespace cuflash::online_softmax

@@ -59,7 +59,8 @@ std::size_t bytes_of_scores(const Problem& p) {
   return sizeof(float) * p.batch * p.heads_q * p.seq_q * p.seq_kv;
 }
 
-Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass pass) {
+Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass pass,
+                 harness::Runs runs) {
   harness::Case c;
   if (!parse_case(name, c)) throw std::logic_error(std::string(name) + " is not a case");
   Sample s;
@@ -70,7 +71,7 @@ Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass
   const Tile tile = own.tile(pass, s.problem);
   s.walk = {tile.owned, tile.streamed, tile.owned == 0};
   s.want = harness::expected(pass, s.problem, c.source);
-  s.trial = try_stage(exercise, pass, c, harness::Runs::kAll);
+  s.trial = try_stage(exercise, pass, c, runs);
   s.counts = s.run().counts.value_or(simt::Counts());
   note_conflicts(s);
   const Target target = target_of(own, pass, c);
@@ -104,8 +105,8 @@ std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples) {
 }
 
 // A call that wants no LSE must leave it alone, and compute the same O.
-Grade grade_without_lse(const Stage& exercise, const Stage& own) {
-  const Sample s = sample_of(kCaseWithoutLse, exercise, own, Pass::kForward);
+Grade grade_without_lse(const Stage& exercise, const Stage& own, harness::Runs runs) {
+  const Sample s = sample_of(kCaseWithoutLse, exercise, own, Pass::kForward, runs);
   for (Diagnosis& diagnosis : faults({s})) {
     if (diagnosis.id != "no-such-memory") return failed(Check::kMachine, {std::move(diagnosis)});
     return failed(Check::kMachine,
@@ -144,9 +145,9 @@ const char* check_name(Check check) {
   return "";
 }
 
-Grade grade(const Stage& exercise, const Stage& own, Pass pass) {
+Grade grade(const Stage& exercise, const Stage& own, Pass pass, harness::Runs runs) {
   std::vector<Sample> samples;
-  for (const char* name : kCases) samples.push_back(sample_of(name, exercise, own, pass));
+  for (const char* name : kCases) samples.push_back(sample_of(name, exercise, own, pass, runs));
   using Find = std::vector<Diagnosis> (*)(const std::vector<Sample>&);
   const std::pair<Check, Find> checks[] = {
       {Check::kMachine, machine_diagnoses}, {Check::kValues, value_diagnoses},
@@ -155,7 +156,7 @@ Grade grade(const Stage& exercise, const Stage& own, Pass pass) {
   };
   for (const auto& [check, find] : checks) {
     if (check == Check::kBytes && pass == Pass::kForward) {
-      Grade without_lse = grade_without_lse(exercise, own);
+      Grade without_lse = grade_without_lse(exercise, own, runs);
       if (!without_lse.passed()) return without_lse;
     }
     std::vector<Diagnosis> found = find(samples);

@@ -20,8 +20,10 @@ struct Grade {
   bool passed() const { return failed == Check::kPassed; }
 };
 
-// `exercise` is the stage with the exercise's kernel in it, `own` the stage itself.
-Grade grade(const Stage& exercise, const Stage& own, Pass pass);
+// `exercise` is the stage with the exercise's kernel in it, `own` the stage itself. `runs`: under
+// which schedules each problem is run.
+Grade grade(const Stage& exercise, const Stage& own, Pass pass,
+            harness::Runs runs = harness::Runs::kAll);
 
 }  // namespace cuflash::exercises
 

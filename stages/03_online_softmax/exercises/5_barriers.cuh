@@ -58,7 +58,7 @@ __global__ void attention(ForwardParams p) {
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const auto [b, h, block, unused] =
       unravel(blockIdx.x, p.heads_q, num_tiles(p.seq_q, C::kBlockQ), 1);
-  const int i0 = block * C::kBlockQ;
+  const int i0 = block * C::kBlockQ;  // [FA2 Alg.1 l.1-3]
   const auto gQ = rows<const T>(p.q, b, h);
   const auto gK = rows<const T>(p.k, b, kv_head(p, h));
   const auto gV = rows<const T>(p.v, b, kv_head(p, h));
@@ -70,7 +70,7 @@ __global__ void attention(ForwardParams p) {
   float row_max[kRows], row_sum[kRows] = {};
   for (float& m : row_max) m = -INFINITY;
 
-  for (const int j0 : kv_tiles<C::kBlockKV>(p, i0, C::kBlockQ)) {
+  for (const int j0 : kv_tiles<C::kBlockKV>(p, i0, C::kBlockQ)) {  // [FA2 Alg.1 l.6, 11]
     // [FA2 Alg.1 l.7]  load K_j, V_j
     load_tile<kHeadDim>(sK, gK, j0, p.seq_kv, thread);
     load_tile<kHeadDim>(sV, gV, j0, p.seq_kv, thread);
@@ -125,7 +125,7 @@ __global__ void attention(ForwardParams p) {
     // ---- your lines end
   }
 
-  // [FA2 Alg.1 l.12-15]  O = O / l, LSE = m + ln l
+  // [FA2 Alg.1 l.12, 14]  O = O / l, LSE = m + ln l
 #pragma unroll
   for (int n = 0; n < kRows; ++n) {
     const int i = i0 + warp + n * C::kWarps;
@@ -134,9 +134,9 @@ __global__ void attention(ForwardParams p) {
 #pragma unroll
     for (int k = 0; k < kColumns; ++k) gO(i, lane + 32 * k) = T(rO[n][k] * inverse);
     if (lane == 0 && p.lse != nullptr) {
-      p.lse[row_index(p, b, h, i)] = row_max[n] + logf(row_sum[n]);
+      p.lse[row_index(p, b, h, i)] = row_max[n] + logf(row_sum[n]);  // [FA2 Alg.1 l.13, 15]
     }
   }
-}
+}  // [FA2 Alg.1 l.16-17]
 
 }  // namespace cuflash::online_softmax
