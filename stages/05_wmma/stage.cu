@@ -50,7 +50,7 @@ extern const Stage kStage;
 const Stage kStage = {
     "05_wmma",
     "both products on the tensor cores, through nvcuda::wmma",
-    "multiply-adds one number at a time",
+    "single multiply-adds",
     "shared memory: S, P and the operands' fragments pass through it",
     {75, false, 80},
     Types::kSet,

@@ -65,7 +65,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const auto [b, h, block, unused] =
       unravel(blockIdx.x, p.heads_q, num_tiles(p.seq_q, C::kBlockQ), 1);
-  const int i0 = block * C::kBlockQ, r0 = warp * kMma;
+  const int i0 = block * C::kBlockQ;  // [FA2 Alg.1 l.1-3]
+  const int r0 = warp * kMma;
   const auto gQ = rows<const T>(p.q, b, h);
   const auto gK = rows<const T>(p.k, b, kv_head(p, h));
   const auto gV = rows<const T>(p.v, b, kv_head(p, h));
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
   float row_max = -INFINITY, row_sum = 0.f;
   const float scale_log2 = p.softmax_scale * kLog2e;
 
-  for (const int j0 : kv_tiles<C::kBlockKV>(p, i0, C::kBlockQ)) {
+  for (const int j0 : kv_tiles<C::kBlockKV>(p, i0, C::kBlockQ)) {  // [FA2 Alg.1 l.6, 11]
     // [FA2 Alg.1 l.7]  load K_j, V_j
     copy_tile<kHeadDim, C::kThreads>(sK, gK, j0, p.seq_kv, thread);
     copy_tile<kHeadDim, C::kThreads>(sV, gV, j0, p.seq_kv, thread);
@@ -157,15 +158,16 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
     __syncthreads();  // All have read sK and sV, and the warp its sP, before they are overwritten.
   }
 
-  // [FA2 Alg.1 l.12-13]  O = O / l, LSE = m + ln l
+  // [FA2 Alg.1 l.12]  O = O / l
   if (column == 0) s_scale[row] = row_sum > 0.f ? 1.f / row_sum : 0.f;
   if (column == 0 && i < p.seq_q && p.lse != nullptr) {
-    p.lse[row_index(p, b, h, i)] = row_max * p.softmax_scale + logf(row_sum);
+    p.lse[row_index(p, b, h, i)] =
+        row_max * p.softmax_scale + logf(row_sum);  // [FA2 Alg.1 l.13, 15]
   }
   __syncwarp();  // s_scale is written before a fragment is loaded from it.
   scale_rows(rO, s_scale);
 
-  // [FA2 Alg.1 l.14-15]  write O_i, through the warp's sS: as many columns as it holds at a time
+  // [FA2 Alg.1 l.14]  write O_i, through the warp's sS: as many columns as it holds at a time
   constexpr int kWidth = C::kBlockKV < kHeadDim ? C::kBlockKV : kHeadDim;
   for (int d0 = 0; d0 < kHeadDim; d0 += kWidth) {
 #pragma unroll
@@ -181,6 +183,6 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
     }
     __syncwarp();  // All lanes have read the columns before the next ones are written.
   }
-}
+}  // [FA2 Alg.1 l.16-17]
 
 }  // namespace cuflash::forward_backward

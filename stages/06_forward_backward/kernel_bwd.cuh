@@ -150,13 +150,15 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const auto [b, h, block, unused] =
       unravel(blockIdx.x, p.heads_q, num_tiles(p.seq_q, C::kOwned), 1);
-  const int i0 = block * C::kOwned, r0 = warp * kMma;
+  const int i0 = block * C::kOwned;  // [FA2 Alg.2 l.1-2, 8]
+  const int r0 = warp * kMma;
   const auto gQ = rows<const T>(p.q, b, h), gO = rows<const T>(p.o, b, h);
   const auto gK = rows<const T>(p.k, b, kv_head(p, h)), gV = rows<const T>(p.v, b, kv_head(p, h));
   const auto gdO = rows<const T>(p.d_o, b, h);
   auto& scratch = all_scratch[warp];
   auto& sdS = all_dS[warp];
 
+  // [FA2 Alg.2 l.9]  load Q_i, dO_i, and below O_i and LSE_i
   copy_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, p.seq_q, thread);
   copy_tile<kHeadDim, C::kThreads>(sdO, gdO, i0, p.seq_q, thread);
   __syncthreads();  // sdO is written before any thread reads it.
@@ -176,9 +178,10 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   const Accumulator rLse = every_column(&s_lse[r0]), rDelta = every_column(&s_delta[r0]);
   const float scale_log2 = p.softmax_scale * kLog2e;
   Accumulator rdQ[kSteps];
-  for (auto& dq : rdQ) fill_fragment(dq, 0.f);
+  for (auto& dq : rdQ) fill_fragment(dq, 0.f);  // [FA2 Alg.2 l.3]
 
-  for (const int j0 : kv_tiles<C::kStreamed>(p, i0, C::kOwned)) {
+  for (const int j0 : kv_tiles<C::kStreamed>(p, i0, C::kOwned)) {  // [FA2 Alg.2 l.5, 19]
+    // [FA2 Alg.2 l.6]  load K_j, V_j
     copy_tile<kHeadDim, C::kThreads>(sK, gK, j0, p.seq_kv, thread);
     copy_tile<kHeadDim, C::kThreads>(sV, gV, j0, p.seq_kv, thread);
     const bool whole = all_visible(p, i0, C::kOwned, j0, C::kStreamed);
@@ -226,9 +229,10 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
     __syncthreads();  // All have read sK and sV before they are overwritten.
   }
 
+  // [FA2 Alg.2 l.15], second half  write dQ_i
   write_rows<T, kHeadDim>(rows<T>(p.dq, b, h), sQ, rdQ, p.softmax_scale, i0, p.seq_q, scratch,
                           thread);
-}
+}  // [FA2 Alg.2 l.17, 20]
 
 // dK = softmax_scale · dSᵀ Q and dV = Pᵀ dO, summed over the query heads that share the KV head.
 // One block computes kOwned rows of both.
@@ -243,11 +247,13 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const auto [b, h_kv, block, unused] =
       unravel(blockIdx.x, p.heads_kv, num_tiles(p.seq_kv, C::kOwned), 1);
-  const int j0 = block * C::kOwned, r0 = warp * kMma, group = p.heads_q / p.heads_kv;
+  const int j0 = block * C::kOwned;  // [FA2 Alg.2 l.1-3, 5]
+  const int r0 = warp * kMma, group = p.heads_q / p.heads_kv;
   auto& scratch = all_scratch[warp];
   auto& sP = all_P[warp];
   auto& sdS = all_dS[warp];
 
+  // [FA2 Alg.2 l.6-7]  load K_j, V_j; dK = 0, dV = 0
   copy_tile<kHeadDim, C::kThreads>(sK, rows<const T>(p.k, b, h_kv), j0, p.seq_kv, thread);
   copy_tile<kHeadDim, C::kThreads>(sV, rows<const T>(p.v, b, h_kv), j0, p.seq_kv, thread);
   __syncthreads();  // sK and sV are written before any warp reads, or at the end reuses, its rows.
@@ -259,14 +265,16 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
 
   for (int h = h_kv * group; h < (h_kv + 1) * group; ++h) {
     const auto gQ = rows<const T>(p.q, b, h), gdO = rows<const T>(p.d_o, b, h);
-    for (const int i0 : q_tiles<C::kStreamed>(p, j0, C::kOwned)) {
+    const float* gLse = p.lse + row_index(p, b, h, 0);  // this head's
+    const float* gDelta = delta + row_index(p, b, h, 0);
+    for (const int i0 : q_tiles<C::kStreamed>(p, j0, C::kOwned)) {  // [FA2 Alg.2 l.8, 17]
+      // [FA2 Alg.2 l.9]  load Q_i, dO_i, LSE_i, delta_i
       copy_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, p.seq_q, thread);
       copy_tile<kHeadDim, C::kThreads>(sdO, gdO, i0, p.seq_q, thread);
       if (thread < C::kStreamed) {
         const int i = i0 + thread;
-        const std::int64_t n = row_index(p, b, h, i);
-        s_lse[thread] = i < p.seq_q ? p.lse[n] * kLog2e : INFINITY;  // P = 0 past the last query.
-        s_delta[thread] = i < p.seq_q ? delta[n] : 0.f;
+        s_lse[thread] = i < p.seq_q ? gLse[i] * kLog2e : INFINITY;  // P = 0 past the last query.
+        s_delta[thread] = i < p.seq_q ? gDelta[i] : 0.f;
       }
       const bool whole = all_visible(p, i0, C::kStreamed, j0, C::kOwned);
       __syncthreads();  // The streamed tiles are written before any warp reads them.
@@ -276,7 +284,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
         Accumulator rS, rdP;
         fill_fragment(rS, 0.f);
         fill_fragment(rdP, 0.f);
-#pragma unroll 4
+#pragma unroll
         for (int k = 0; k < kSteps; ++k) {
           MatrixA<T> rK, rV;
           MatrixB<T, ColMajor> rQ, rdO;
@@ -316,6 +324,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
     }
   }
 
+  // [FA2 Alg.2 l.18]  write dK_j, dV_j
   if (p.dk.data != nullptr) {
     write_rows<T, kHeadDim>(rows<T>(p.dk, b, h_kv), sK, rdK, p.softmax_scale, j0, p.seq_kv, scratch,
                             thread);
@@ -323,6 +332,6 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   if (p.dv.data != nullptr) {
     write_rows<T, kHeadDim>(rows<T>(p.dv, b, h_kv), sV, rdV, 1.f, j0, p.seq_kv, scratch, thread);
   }
-}
+}  // [FA2 Alg.2 l.19-20]
 
 }  // namespace cuflash::forward_backward

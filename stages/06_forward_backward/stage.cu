@@ -81,9 +81,9 @@ FlashAttentionError backward(const Problem& p, const Backward& args, cudaStream_
 extern const Stage kStage;
 const Stage kStage = {
     "06_forward_backward",
-    "both products on the tensor cores, through nvcuda::wmma",
-    "multiply-adds one number at a time",
-    "shared memory: S, P and the operands' fragments pass through it",
+    "the training pair in f16: the backward's seven products on the tensor cores",
+    "a backward pass of single multiply-adds",
+    "shared memory: operands' fragments, P and dS pass through it",
     {75, false, 80},
     Types::kSet,
     Dims::kSet,
