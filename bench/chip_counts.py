@@ -5,7 +5,7 @@
 
 BIN is the cuda build's folder of programs, OUT the folder for two results, committed under
 docs/results/<device>/:
-  sectors.json   sectors of global memory, which the CPU machine's tests must count alike
+  sectors.json   sectors of global memory and passes over shared memory, which the CPU machine's tests must count alike
   kernels.json   time, DRAM traffic and load of the pipes of each kernel on the ladder's timed shape
 """
 import csv
@@ -20,6 +20,7 @@ PROBLEMS = ["b1_h2_q128k256_d64_f16", "b1_h2_q77k131_d32_f16", "b1_h1_q300k300_d
 SECTORS = {
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": "global_read_sectors",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": "global_write_sectors",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": "shared_wavefronts",
 }
 # Metric, key of the result, and what one base unit is there: seconds become ms.
 KERNELS = {

@@ -39,6 +39,13 @@ TEST(Sectors, AsCountedOnTheChip) {
       const simt::Counts counts = simt::counts();
       EXPECT_EQ(counts.global_read_sectors, row["global_read_sectors"].get<std::uint64_t>());
       EXPECT_EQ(counts.global_write_sectors, row["global_write_sectors"].get<std::uint64_t>());
+      // Passes over shared memory, within 2 % where every access is a vector or a fragment of f16:
+      // nvcc reads the equal elements of a fragment of leading dimension 0 once. Of other accesses
+      // it merges some, and keeps in registers what the source reads again.
+      if (row.contains("shared_wavefronts") && std::stoi(stage->name) >= 5) {
+        const auto wavefronts = row["shared_wavefronts"].get<double>();
+        EXPECT_NEAR(counts.shared_wavefronts, wavefronts, 0.02 * wavefronts);
+      }
       ++compared;
     }
   }
