@@ -2,13 +2,15 @@
 # Everything that needs an NVIDIA GPU, in one run: build, tests, compute-sanitizer, the ladder's
 # times, the stages beside PyTorch's attention, and Nsight Compute's count of what the CPU machine
 # counts.
-#   scripts/gpu.sh OUT COMMIT
-# leaves ladder.json, stages.json, peers.json, sectors.json, kernels.json and logs.tar.gz in the folder
-# OUT. COMMIT names the sources.
+#   scripts/gpu.sh OUT COMMIT [STEP...]
+# leaves ladder.json, ladder_f32.json, stages.json, peers.json, sectors.json, kernels.json and
+# logs.tar.gz in the folder OUT. COMMIT names the sources. Without a STEP (unit_tests, stage_tests,
+# sanitizers, ladder, bench_stages, peers, ncu) all are taken; about 15 minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:?usage: scripts/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/gpu.sh OUT COMMIT}
+chosen=("${@:3}")
 logs=$(mktemp -d)
 results=build/results # a path that reads the same on every machine
 status=0
@@ -25,6 +27,10 @@ step() { # step NAME SECONDS COMMAND...: runs within a time limit, logs, remembe
   fi
 }
 
+wanted() { # wanted STEP: was it asked for?
+  [ ${#chosen[@]} = 0 ] || [[ " ${chosen[*]} " == *" $1 "* ]]
+}
+
 finish() {
   cp "$results"/*.json "$out" || true
   tar -czf "$out/logs.tar.gz" -C "$logs" .
@@ -38,26 +44,35 @@ nvidia-smi --query-gpu=name,driver_version,clocks.max.sm --format=csv,noheader
 export CUFLASH_REQUIRE_GPU=1
 step build 400 bash -c 'cmake --preset release && cmake --build --preset release'
 [ "$status" = 0 ] || exit 1
-step unit_tests 120 build/release/bin/unit_tests
-step stage_tests 400 build/release/bin/cuflash_tests
-for tool in memcheck racecheck initcheck synccheck; do
-  step "$tool" 240 compute-sanitizer --tool "$tool" --error-exitcode 1 \
-    build/release/bin/cuflash_tests --gtest_filter='*.sanitize_*'
-done
-step ladder 200 build/release/bin/ladder --json "$results/ladder.json"
-step bench_stages 300 build/release/bin/bench_stages --benchmark_filter='d(64|128)_f16' \
-  --benchmark_out="$results/stages.json"
-if python3 -c 'import torch' 2>/dev/null; then
-  step peers 480 python3 bench/peers.py --out "$results/peers.json"
-else
-  echo "peers: skipped, python3 has no PyTorch"
+if wanted unit_tests; then step unit_tests 120 build/release/bin/unit_tests; fi
+if wanted stage_tests; then step stage_tests 500 build/release/bin/cuflash_tests; fi
+if wanted sanitizers; then
+  for tool in memcheck racecheck initcheck synccheck; do
+    step "$tool" 240 compute-sanitizer --tool "$tool" --error-exitcode 1 \
+      build/release/bin/cuflash_tests --gtest_filter='*.sanitize_*'
+  done
 fi
-if command -v ncu >/dev/null; then
+if wanted ladder; then
+  step ladder 200 build/release/bin/ladder --json "$results/ladder.json"
+  step ladder_f32 200 build/release/bin/ladder --dtype f32 --json "$results/ladder_f32.json"
+fi
+# From here on without the stages that keep S: they would take longer than all others together.
+if wanted bench_stages; then
+  step bench_stages 300 build/release/bin/bench_stages \
+    --benchmark_filter='^(0[3-9]|1[0-9])_.*_f16' --benchmark_out="$results/stages.json"
+fi
+if wanted peers && python3 -c 'import torch'; then
+  fused=$(build/release/bin/ladder --list | grep -oE '^(0[3-9]|1[0-9])_\w+' | paste -sd,)
+  step peers 400 python3 bench/peers.py --out "$results/peers.json" --stages "$fused"
+  step peers_f32 200 python3 bench/peers.py --out "$results/peers.json" --stages "$fused" \
+    --dtype f32 --impl efficient,math,cuflash
+fi
+if wanted ncu; then
   step ncu 300 python3 bench/chip_counts.py build/release/bin "$results" "$CUFLASH_COMMIT"
 fi
 for log in "$logs"/*.log; do
   echo "== $(basename "$log" .log)"
   grep -E '^\[  (PASSED|FAILED|SKIPPED)|SUMMARY' "$log" | tail -n 3 || true
 done
-cat "$logs/ladder.log"
+cat "$logs"/ladder*.log "$logs"/peers*.log || true
 exit $status
