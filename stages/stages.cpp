@@ -9,6 +9,7 @@
 CUFLASH_DECLARE_STAGE(naive)
 CUFLASH_DECLARE_STAGE(tiled)
 CUFLASH_DECLARE_STAGE(online_softmax)
+CUFLASH_DECLARE_STAGE(register_tiles)
 
 // Stages that only this checkout has (scripts/new_stage.sh): CUFLASH_LOCAL_STAGE(name) each.
 #define CUFLASH_LOCAL_STAGE CUFLASH_DECLARE_STAGE
@@ -23,6 +24,7 @@ const std::vector<const Stage*>& stages() {
       &naive::kStage,
       &tiled::kStage,
       &online_softmax::kStage,
+      &register_tiles::kStage,
 #include "local_stages.inc"
   };
   return list;

@@ -1,5 +1,4 @@
-// Which keys a query sees: the one place that knows masks. A new mask changes these three
-// functions.
+// Which keys a query sees: the one place that knows masks. A new mask changes these four functions.
 #ifndef CUFLASH_DEVICE_MASK_H_
 #define CUFLASH_DEVICE_MASK_H_
 
@@ -17,6 +16,12 @@ struct Range {
 // Does query i see key j?
 __device__ __forceinline__ bool visible(const Problem& p, int i, int j) {
   return !p.causal || j <= i + (p.seq_kv - p.seq_q);
+}
+
+// Do the query i and all after it see all the keys [begin, begin + num_keys), and are there so
+// many?
+__device__ __forceinline__ bool all_visible(const Problem& p, int i, int begin, int num_keys) {
+  return begin + num_keys <= p.seq_kv && visible(p, i, begin + num_keys - 1);
 }
 
 // The keys that the queries [begin, end) see all lie in this range; it may be empty.
