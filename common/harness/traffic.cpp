@@ -135,9 +135,9 @@ Traffic register_tiles_backward(const Sizes& n) {
   const Streamed keys = stream_keys(n.problem, n.tile);
   const Streamed queries = stream_queries(n.problem, n.tile);
   Traffic t;
-  // query_gradient: Q, O and dO, the LSE by the 8 lanes that share a row, tiles of K and V; delta
-  // and dQ.
-  t.read_bytes += (3 * n.rows + 2 * keys.rows) * n.head_dim * n.element;
+  // query_gradient: O and dO for delta, Q and dO, the LSE by the 8 lanes that share a row, tiles of
+  // K and V; delta and dQ.
+  t.read_bytes += (4 * n.rows + 2 * keys.rows) * n.head_dim * n.element;
   t.read_bytes += 8 * n.rows * kFloat;
   t.write_bytes += n.rows * (n.head_dim * n.element + kFloat);
   // key_value_gradient: K and V, tiles of Q and dO, their LSE and delta once for every 4 keys of

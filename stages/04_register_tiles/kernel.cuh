@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
       store4(&gO(i, 4 * column + 32 * k), scaled(inverse, rO[m][k]));
     }
     if (column == 0 && p.lse != nullptr) {
-      p.lse[row_index(p, b, h, i)] = (row_max[m] + log2f(sum)) * kLn2;
+      p.lse[row_index(p, b, h, i)] = row_max[m] * kLn2 + logf(sum);
     }
   }
 }

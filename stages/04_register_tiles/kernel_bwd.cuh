@@ -80,10 +80,6 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads)
   const auto gdO = rows<const T>(p.d_o, b, h);
   const float scale_log2 = p.softmax_scale * kLog2E;
 
-  load_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, p.seq_q, thread);
-  load_tile<kHeadDim, C::kThreads>(sdO, gdO, i0, p.seq_q, thread);
-  __syncthreads();  // sQ and sdO are written before any thread reads them.
-
   // delta = rowsum(dO ∘ O): this block's rows, for itself and for key_value_gradient.
   float row_delta[kRows], row_lse[kRows];
 #pragma unroll
@@ -91,7 +87,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads)
     const int i = i0 + row + 4 * m;
     float sum = 0.f;
     for (int d = 4 * column; d < kHeadDim && i < p.seq_q; d += 32) {
-      const float4 o = load4(&gO(i, d)), d_o = load4(&sdO[row + 4 * m][d]);
+      const float4 o = load4(&gO(i, d)), d_o = load4(&gdO(i, d));
       sum += d_o.x * o.x + d_o.y * o.y + d_o.z * o.z + d_o.w * o.w;
     }
     row_delta[m] = sum_over_row(sum);
@@ -100,11 +96,13 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads)
   }
   if (p.dq.data == nullptr) return;
 
+  load_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, p.seq_q, thread);
+  load_tile<kHeadDim, C::kThreads>(sdO, gdO, i0, p.seq_q, thread);
   float4 rdQ[kRows][kQuads] = {};
   for (const int j0 : kv_tiles<C::kStreamed>(p, i0, C::kOwned)) {
     load_tile<kHeadDim, C::kThreads>(sK, gK, j0, p.seq_kv, thread);
     load_tile<kHeadDim, C::kThreads>(sV, gV, j0, p.seq_kv, thread);
-    __syncthreads();  // sK and sV are written before any thread reads them.
+    __syncthreads();  // All four tiles are written before any thread reads them.
 
     // S = Q Kᵀ and dP = dO Vᵀ: kRows × kColumns of each.
     float rS[kRows][kColumns] = {}, rdP[kRows][kColumns] = {};
