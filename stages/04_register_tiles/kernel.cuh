@@ -20,6 +20,7 @@ struct Config {
   static constexpr int kBlockQ = 64;                        // queries that a block computes
   static constexpr int kBlockKV = kHeadDim > 64 ? 32 : 64;  // keys of one tile: 64 KB hold no more
   static constexpr int kThreads = 128;
+  static constexpr int kBlocks = kHeadDim > 64 ? 2 : 3;   // of a multiprocessor at a time, at least
   static constexpr int kRows = kBlockQ / (kThreads / 8);  // of a thread's tile; 8 lanes share them
   static constexpr int kColumns = kBlockKV / 8;           // of a thread's tile of S
   static constexpr int kQuads = kHeadDim / 32;            // of a thread's tile of O: 4 columns each
@@ -45,12 +46,13 @@ struct SharedStorage {
 template <int kHeadDim, int kThreads, class T, int kRows, int kPitch>
 __device__ __forceinline__ void load_tile(float (&tile)[kRows][kPitch], Rows<const T> g, int first,
                                           int num_rows, int thread) {
-  constexpr int kPerRow = kHeadDim / 4;
-  static_assert(kRows * kPerRow % kThreads == 0, "each thread copies as much as the others");
+  constexpr int kPerRow = kHeadDim / 4, kAtOnce = kThreads / kPerRow;  // threads; rows
+  static_assert(kRows % kAtOnce == 0, "each thread copies as much as the others");
+  const int r0 = thread / kPerRow, d = thread % kPerRow * 4;
+  const T* from = &g(first + r0, d);
 #pragma unroll
-  for (int n = thread; n < kRows * kPerRow; n += kThreads) {
-    const int r = n / kPerRow, d = n % kPerRow * 4;
-    store4(&tile[r][d], first + r < num_rows ? load4(&g(first + r, d)) : float4{});
+  for (int r = r0; r < r0 + kRows; r += kAtOnce, from += kAtOnce * g.row_stride) {
+    store4(&tile[r][d], first + r < num_rows ? load4(from) : float4{});
   }
 }
 
@@ -80,19 +82,21 @@ __device__ __forceinline__ void add_a_bt(float (&rS)[kRows][kColumns],
                                          const float (&sB)[kRowsB][kPitch], int row, int column) {
 #pragma unroll 4
   for (int d = 0; d < kHeadDim; d += 4) {
-    float4 a[kRows];
+    float4 a[kRows], b[kColumns];
 #pragma unroll
     for (int m = 0; m < kRows; ++m) a[m] = load4(&sA[row + 4 * m][d]);
 #pragma unroll
-    for (int n = 0; n < kColumns; ++n) {
-      const float4 b = load4(&sB[column + 8 * n][d]);
+    for (int n = 0; n < kColumns; ++n) b[n] = load4(&sB[column + 8 * n][d]);
 #pragma unroll
-      for (int m = 0; m < kRows; ++m) {
-        rS[m][n] += a[m].x * b.x;
-        rS[m][n] += a[m].y * b.y;
-        rS[m][n] += a[m].z * b.z;
-        rS[m][n] += a[m].w * b.w;
-      }
+    for (int m = 0; m < kRows; ++m) {
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) rS[m][n] += a[m].x * b[n].x;
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) rS[m][n] += a[m].y * b[n].y;
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) rS[m][n] += a[m].z * b[n].z;
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) rS[m][n] += a[m].w * b[n].w;
     }
   }
 }
@@ -137,7 +141,8 @@ __device__ __forceinline__ void add_p_b(float4 (&rO)[kRows][kQuads],
 // O = softmax(softmax_scale · Q Kᵀ) V. One block computes kBlockQ rows of O, a warp a quarter of
 // them, a thread kRows × kColumns scores of a tile and kRows × 4 kQuads elements of O.
 template <class T, int kHeadDim>
-__global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardParams p) {
+__global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::kBlocks)
+    attention(ForwardParams p) {
   using C = Config<kHeadDim>;
   constexpr int kRows = C::kRows, kColumns = C::kColumns, kQuads = C::kQuads;
   auto& [sQ, sKV, sP] = shared_storage<SharedStorage<kHeadDim>>();

@@ -21,6 +21,7 @@ struct BackwardConfig {
   static constexpr int kOwned = kHeadDim > 64 ? 32 : 64;
   static constexpr int kStreamed = kHeadDim > 64 ? 16 : 32;
   static constexpr int kThreads = kHeadDim > 64 ? 64 : 128;
+  static constexpr int kBlocks = kHeadDim > 64 ? 4 : 2;  // of a multiprocessor at a time, at least
   static constexpr int kRows = kOwned / (kThreads / 8);  // of a thread's tile; 8 lanes share them
   static constexpr int kColumns = kStreamed / 8;         // of a thread's tile of P
   static constexpr int kQuads = kHeadDim / 32;           // of a thread's tile of a gradient
@@ -65,7 +66,8 @@ __device__ __forceinline__ float lse_log2(const BackwardParams& p, int b, int h,
 
 // delta = rowsum(dO ∘ O), then dQ = softmax_scale · dS K. One block computes kOwned rows of both.
 template <class T, int kHeadDim>
-__global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads)
+__global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
+                                  BackwardConfig<kHeadDim>::kBlocks)
     query_gradient(BackwardParams p, float* delta) {
   using C = BackwardConfig<kHeadDim>;
   constexpr int kRows = C::kRows, kColumns = C::kColumns, kQuads = C::kQuads;
@@ -143,7 +145,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads)
 // dK = softmax_scale · dSᵀ Q and dV = Pᵀ dO, summed over the query heads that share the KV head.
 // One block computes kOwned rows of both.
 template <class T, int kHeadDim>
-__global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads)
+__global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
+                                  BackwardConfig<kHeadDim>::kBlocks)
     key_value_gradient(BackwardParams p, const float* delta) {
   using C = BackwardConfig<kHeadDim>;
   constexpr int kRows = C::kRows, kColumns = C::kColumns, kQuads = C::kQuads;
