@@ -19,8 +19,8 @@ template <int kHeadDim>
 struct Config {
   static constexpr int kBlockQ = 64;                        // queries that a block computes
   static constexpr int kBlockKV = kHeadDim > 64 ? 32 : 64;  // keys of one tile: 64 KB hold no more
-  static constexpr int kThreads = 64;
-  static constexpr int kBlocks = kHeadDim > 64 ? 3 : 4;   // of a multiprocessor at a time, at least
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocks = kHeadDim > 64 ? 2 : 3;   // of a multiprocessor at a time, at least
   static constexpr int kRows = kBlockQ / (kThreads / 8);  // of a thread's tile; 8 lanes share them
   static constexpr int kColumns = kBlockKV / 8;           // of a thread's tile of S
   static constexpr int kQuads = kHeadDim / 32;            // of a thread's tile of O: 4 columns each
@@ -80,7 +80,7 @@ template <int kHeadDim, int kRows, int kColumns, int kRowsA, int kRowsB, int kPi
 __device__ __forceinline__ void add_a_bt(float (&rS)[kRows][kColumns],
                                          const float (&sA)[kRowsA][kPitch],
                                          const float (&sB)[kRowsB][kPitch], int row, int column) {
-#pragma unroll 1
+#pragma unroll 4
   for (int d = 0; d < kHeadDim; d += 4) {
     float4 a[kRows], b[kColumns];
 #pragma unroll
@@ -117,7 +117,7 @@ template <int kRows, int kQuads, int kRowsP, int kRowsB, int kPitchP, int kPitch
 __device__ __forceinline__ void add_p_b(float4 (&rO)[kRows][kQuads],
                                         const float (&sP)[kRowsP][kPitchP],
                                         const float (&sB)[kRowsB][kPitch], int row, int column) {
-#pragma unroll 1
+#pragma unroll 4
   for (int c = 0; c < kRowsB; c += 4) {
     float4 p[kRows];
 #pragma unroll
