@@ -20,12 +20,15 @@ struct Config {
   static constexpr int kBlockQ = 64;                        // queries that a block computes
   static constexpr int kBlockKV = kHeadDim > 64 ? 32 : 64;  // keys of one tile: 64 KB hold no more
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = kHeadDim > 64 ? 2 : 3;   // of a multiprocessor at a time, at least
-  static constexpr int kRows = kBlockQ / (kThreads / 8);  // of a thread's tile; 8 lanes share them
-  static constexpr int kColumns = kBlockKV / 8;           // of a thread's tile of S
-  static constexpr int kQuads = kHeadDim / 32;            // of a thread's tile of O: 4 columns each
-  static constexpr int kPitch = kHeadDim + 4;             // floats from row to row of a tile
-  static constexpr int kPitchP = kBlockKV + 8;            // floats from row to row of sP
+  static constexpr int kBlocks = 3;  // of a multiprocessor at a time, at least: 168 registers each
+  // What a thread computes: kRows × kColumns of S, and kRows × 4 kQuads of O.
+  static constexpr int kRows = kBlockQ / (kThreads / 8);
+  static constexpr int kColumns = kBlockKV / 8;
+  static constexpr int kQuads = kHeadDim / 32;
+  // Floats from row to row. Four floats from each of 8 rows meet all 32 banks, and so do 8 floats
+  // from each of 4 rows of sP.
+  static constexpr int kPitch = kHeadDim + 4;
+  static constexpr int kPitchP = kBlockKV + 8;
 };
 
 template <int kHeadDim>
@@ -56,13 +59,14 @@ __device__ __forceinline__ void load_tile(float (&tile)[kRows][kPitch], Rows<con
   }
 }
 
-// A warp is 4 groups of rows by 8 groups of columns. A lane and the next, and a lane and the one
-// after the next, share a group, and so what they load.
+// A warp is 4 groups of rows by 8 groups of columns. Lanes that differ in bit 0 share a group of
+// rows, and lanes that differ in bit 1 a group of columns: whatever a lane loads, a neighbour loads
+// as well, and shared memory then serves half a warp at once, not a quarter.
 __device__ __forceinline__ int row_group(int lane) { return (lane >> 1 & 1) + (lane >> 4) * 2; }
 __device__ __forceinline__ int column_group(int lane) { return (lane & 1) + (lane >> 2 & 3) * 2; }
 
-// The largest, and the sum, over the 8 lanes of a group of rows: those that differ in the bits 0, 2
-// and 3 of their number.
+// The largest, and the sum, over the 8 lanes of a group of rows: they differ in the bits 0, 2 and 3
+// of their number.
 __device__ __forceinline__ float max_over_row(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
   x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 4));

@@ -22,11 +22,12 @@ struct BackwardConfig {
   static constexpr int kStreamed = kHeadDim > 64 ? 16 : 32;
   static constexpr int kThreads = kHeadDim > 64 ? 64 : 128;
   static constexpr int kBlocks = kHeadDim > 64 ? 4 : 2;  // of a multiprocessor at a time, at least
-  static constexpr int kRows = kOwned / (kThreads / 8);  // of a thread's tile; 8 lanes share them
-  static constexpr int kColumns = kStreamed / 8;         // of a thread's tile of P
-  static constexpr int kQuads = kHeadDim / 32;           // of a thread's tile of a gradient
-  static constexpr int kPitch = kHeadDim + 4;            // floats from row to row of a tile
-  static constexpr int kPitchP = kStreamed + 8;          // floats from row to row of sP and sdS
+  // What a thread computes: kRows × kColumns of S and dP, and kRows × 4 kQuads of each gradient.
+  static constexpr int kRows = kOwned / (kThreads / 8);
+  static constexpr int kColumns = kStreamed / 8;
+  static constexpr int kQuads = kHeadDim / 32;
+  static constexpr int kPitch = kHeadDim + 4;    // as in the forward pass
+  static constexpr int kPitchP = kStreamed + 8;  // the same, of sP and sdS
 };
 
 template <int kHeadDim>
