@@ -62,20 +62,20 @@ __device__ __forceinline__ void load_tile(float (&tile)[kRows][kPitch], Rows<con
 // A warp is 4 groups of rows by 8 groups of columns. Lanes that differ in bit 0 share a group of
 // rows, and lanes that differ in bit 1 a group of columns: whatever a lane loads, a neighbour loads
 // as well, and shared memory then serves half a warp at once, not a quarter.
-__device__ __forceinline__ int row_group(int lane) { return lane / 8; }
-__device__ __forceinline__ int column_group(int lane) { return lane % 8; }
+__device__ __forceinline__ int row_group(int lane) { return (lane >> 1 & 1) + (lane >> 4) * 2; }
+__device__ __forceinline__ int column_group(int lane) { return (lane & 1) + (lane >> 2 & 3) * 2; }
 
 // The largest, and the sum, over the 8 lanes of a group of rows: they differ in the bits 0, 2 and 3
 // of their number.
 __device__ __forceinline__ float max_over_row(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
-  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 4));
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 4));
+  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 8));
 }
 __device__ __forceinline__ float sum_over_row(float x) {
   x += __shfl_xor_sync(0xffffffffu, x, 1);
-  x += __shfl_xor_sync(0xffffffffu, x, 2);
-  return x + __shfl_xor_sync(0xffffffffu, x, 4);
+  x += __shfl_xor_sync(0xffffffffu, x, 4);
+  return x + __shfl_xor_sync(0xffffffffu, x, 8);
 }
 
 // rS += A Bᵀ: this thread's rows of A, every 4th from `row`, and rows of B, every 8th from
