@@ -19,8 +19,8 @@ template <int kHeadDim>
 struct Config {
   static constexpr int kBlockQ = 64;                        // queries that a block computes
   static constexpr int kBlockKV = kHeadDim > 64 ? 32 : 64;  // keys of one tile: 64 KB hold no more
-  static constexpr int kThreads = 64;
-  static constexpr int kBlocks = 4;  // of a multiprocessor at a time, at least: 168 registers each
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocks = 3;  // of a multiprocessor at a time, at least: 168 registers each
   // What a thread computes: kRows × kColumns of S, and kRows × 4 kQuads of O.
   static constexpr int kRows = kBlockQ / (kThreads / 8);
   static constexpr int kColumns = kBlockKV / 8;
@@ -84,7 +84,7 @@ template <int kHeadDim, int kRows, int kColumns, int kRowsA, int kRowsB, int kPi
 __device__ __forceinline__ void add_a_bt(float (&rS)[kRows][kColumns],
                                          const float (&sA)[kRowsA][kPitch],
                                          const float (&sB)[kRowsB][kPitch], int row, int column) {
-#pragma unroll 1
+#pragma unroll 4
   for (int d = 0; d < kHeadDim; d += 4) {
     float4 a[kRows], b[kColumns];
 #pragma unroll
@@ -121,7 +121,7 @@ template <int kRows, int kQuads, int kRowsP, int kRowsB, int kPitchP, int kPitch
 __device__ __forceinline__ void add_p_b(float4 (&rO)[kRows][kQuads],
                                         const float (&sP)[kRowsP][kPitchP],
                                         const float (&sB)[kRowsB][kPitch], int row, int column) {
-#pragma unroll 1
+#pragma unroll 4
   for (int c = 0; c < kRowsB; c += 4) {
     float4 p[kRows];
 #pragma unroll
