@@ -94,13 +94,12 @@ __device__ __forceinline__ void add_a_bt(float (&rS)[kRows][kColumns],
 #pragma unroll
     for (int m = 0; m < kRows; ++m) {
 #pragma unroll
-      for (int n = 0; n < kColumns; ++n) rS[m][n] += a[m].x * b[n].x;
-#pragma unroll
-      for (int n = 0; n < kColumns; ++n) rS[m][n] += a[m].y * b[n].y;
-#pragma unroll
-      for (int n = 0; n < kColumns; ++n) rS[m][n] += a[m].z * b[n].z;
-#pragma unroll
-      for (int n = 0; n < kColumns; ++n) rS[m][n] += a[m].w * b[n].w;
+      for (int n = 0; n < kColumns; ++n) {
+        rS[m][n] += a[m].x * b[n].x;
+        rS[m][n] += a[m].y * b[n].y;
+        rS[m][n] += a[m].z * b[n].z;
+        rS[m][n] += a[m].w * b[n].w;
+      }
     }
   }
 }
