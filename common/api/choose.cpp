@@ -16,6 +16,8 @@ struct Preference {
 
 // Fastest first. A stage that is not here runs only when it is asked for by name.
 constexpr Preference kPreferences[] = {
+    {"04_register_tiles",
+     "small tiles in registers: fewer loads and no conversions for each multiply-add"},
     {"03_online_softmax",
      "fused: no S or P in global memory; every dtype and head_dim, both passes"},
 };

@@ -58,11 +58,9 @@ struct KeyValueStorage {
   }
 };
 
-// The LSE of row i times log2 e, 0 where there is no such row or it sees no key: P is 0 there
-// because its scores are -inf, or adds nothing because dO is 0.
+// The LSE of row i times log2 e. Where there is no such row it is 0: its P is not, but its dO is.
 __device__ __forceinline__ float lse_log2(const BackwardParams& p, int b, int h, int i) {
-  const float lse = i < p.seq_q ? p.lse[row_index(p, b, h, i)] : 0.f;
-  return lse == -INFINITY ? 0.f : lse * kLog2E;
+  return i < p.seq_q ? p.lse[row_index(p, b, h, i)] * kLog2E : 0.f;
 }
 
 // delta = rowsum(dO ∘ O), then dQ = softmax_scale · dS K. One block computes kOwned rows of both.
