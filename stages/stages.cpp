@@ -9,6 +9,7 @@
 CUFLASH_DECLARE_STAGE(naive)
 CUFLASH_DECLARE_STAGE(tiled)
 CUFLASH_DECLARE_STAGE(online_softmax)
+CUFLASH_DECLARE_STAGE(register_tiles)
 CUFLASH_DECLARE_STAGE(wmma)
 CUFLASH_DECLARE_STAGE(forward_backward)
 
@@ -25,6 +26,7 @@ const std::vector<const Stage*>& stages() {
       &naive::kStage,
       &tiled::kStage,
       &online_softmax::kStage,
+      &register_tiles::kStage,
       &wmma::kStage,
       &forward_backward::kStage,
 #include "local_stages.inc"
