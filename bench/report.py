@@ -60,6 +60,7 @@ COLUMNS = [
     ("issue slots used", "issue_percent", lambda value: f"{value:.0f} %"),
     ("sectors read", "global_read_sectors", str),
     ("sectors written", "global_write_sectors", str),
+    ("passes of shared memory", "shared_wavefronts", str),
     ("TFLOP/s", "tflops", lambda value: f"{value:.3g}"),
     ("speed", "gain", str),
     ("not run", "skipped", str),
@@ -81,7 +82,8 @@ def chosen(rows, words, kinds):
 
 
 def add_gains(rows):
-    """How much faster each row is than the one before it of the same pass and problem."""
+    """How much faster each row is than the stage before it in the same pass and problem. What was
+    tried beside a stage, 9x, is no stage to compare with."""
     last = {}
     for row in rows:
         if "tflops" in row:
@@ -89,7 +91,8 @@ def add_gains(rows):
             if case in last:
                 before = last[case]
                 row["gain"] = f"{row['tflops'] / before['tflops']:.2f} × {before['stage'][:2]}"
-            last[case] = row
+            if row["stage"] < "9":
+                last[case] = row
 
 
 def ladder_table(rows, everything):

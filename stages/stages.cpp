@@ -23,12 +23,8 @@ namespace cuflash {
 const std::vector<const Stage*>& stages() {
 #define CUFLASH_LOCAL_STAGE(name) &name::kStage,
   static const std::vector<const Stage*> list = {
-      &naive::kStage,
-      &tiled::kStage,
-      &online_softmax::kStage,
-      &register_tiles::kStage,
-      &wmma::kStage,
-      &forward_backward::kStage,
+      &naive::kStage,          &tiled::kStage, &online_softmax::kStage,
+      &register_tiles::kStage, &wmma::kStage,  &forward_backward::kStage,
 #include "local_stages.inc"
   };
   return list;
