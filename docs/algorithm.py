@@ -69,8 +69,8 @@ LOOPS = {1: {3: 16, 6: 11}, 2: {5: 19, 8: 17}}
 # Where several kernels share the backward pass, each has only its own of these lines.
 SHARED = {1: (), 2: (4, 12, 15, 16, 18)}
 
-BOUNDS = r"(?:__launch_bounds__\([^)]*\)\s+)?"
-KERNEL = re.compile(rf"__global__\s+{BOUNDS}void\s+{BOUNDS}(\w+)\(")
+BOUNDS = r"(?:__launch_bounds__\([^()]*\)\s+)?"
+KERNEL = re.compile(rf"__global__\s+{BOUNDS}void\s+{BOUNDS}((?!__)\w+)\(")
 TAG = re.compile(r"^(?P<code>.*?) *// \[FA2 Alg\.(?P<algorithm>[12]) l\.(?P<lines>\d+(?:(?:-|, )\d+)*)\]"
                  r"(?:, (?:first|second) half)?(?P<words>.*)$")
 TABLE = re.compile(r"(<!-- algorithm ([12]) -->\n).*?(<!-- end algorithm -->)", re.DOTALL)
@@ -127,7 +127,7 @@ def places(file, text, errors):
     """[(algorithm, paper's line, Place)] of every tag in a file, in the file's order."""
     found, kernel, lines = [], None, text.split("\n")
     for n, line in enumerate(lines):
-        begins = KERNEL.search(line + " " + "".join(lines[n + 1:n + 2])) if "__global__" in line else None
+        begins = KERNEL.search(line + " " + "".join(lines[n + 1:n + 3])) if "__global__" in line else None
         kernel = begins[1] if begins else kernel
         tag = TAG.match(line)
         if "FA2 Alg" in line and not tag:

@@ -15,6 +15,6 @@ build simt ladder
 mkdir -p "$out"
 ladder=build/simt/bin/ladder
 "$ladder" --json "$out/ladder.json" >"$out/ladder.txt"
-for stage in 02 03 05 06; do
+for stage in 02 03 04 05 06; do
   "$ladder" --map "$stage" --dtype f16 --shape b1_h1_q64k64_d64 | tail -n +3 >"$out/${stage}_map.txt"
 done

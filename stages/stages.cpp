@@ -9,6 +9,7 @@
 CUFLASH_DECLARE_STAGE(naive)
 CUFLASH_DECLARE_STAGE(tiled)
 CUFLASH_DECLARE_STAGE(online_softmax)
+CUFLASH_DECLARE_STAGE(register_tiles)
 CUFLASH_DECLARE_STAGE(wmma)
 CUFLASH_DECLARE_STAGE(forward_backward)
 
@@ -22,11 +23,8 @@ namespace cuflash {
 const std::vector<const Stage*>& stages() {
 #define CUFLASH_LOCAL_STAGE(name) &name::kStage,
   static const std::vector<const Stage*> list = {
-      &naive::kStage,
-      &tiled::kStage,
-      &online_softmax::kStage,
-      &wmma::kStage,
-      &forward_backward::kStage,
+      &naive::kStage,          &tiled::kStage, &online_softmax::kStage,
+      &register_tiles::kStage, &wmma::kStage,  &forward_backward::kStage,
 #include "local_stages.inc"
   };
   return list;

@@ -4,7 +4,8 @@
 
 namespace cuflash {
 
-constexpr float kLog2e = 1.4426950408889634f;  // exp(x) = 2^(x · kLog2e)
+constexpr float kLog2e = 1.4426950408889634f;  // log2 e: exp(x) = 2^(x · kLog2e)
+constexpr float kLn2 = 0.6931471805599453f;    // ln 2: ln x = kLn2 · log2 x
 
 }  // namespace cuflash
 

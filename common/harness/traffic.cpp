@@ -130,6 +130,24 @@ Traffic online_softmax_backward(const Sizes& n) {
   return t;
 }
 
+// 04_register_tiles: as 03, but for who asks for the LSE and delta.
+Traffic register_tiles_backward(const Sizes& n) {
+  const Streamed keys = stream_keys(n.problem, n.tile);
+  const Streamed queries = stream_queries(n.problem, n.tile);
+  Traffic t;
+  // query_gradient: O and dO for delta, Q and dO, the LSE by the 8 lanes that share a row, tiles of
+  // K and V; delta and dQ.
+  t.read_bytes += (4 * n.rows + 2 * keys.rows) * n.head_dim * n.element;
+  t.read_bytes += 8 * n.rows * kFloat;
+  t.write_bytes += n.rows * (n.head_dim * n.element + kFloat);
+  // key_value_gradient: K and V, tiles of Q and dO, their LSE and delta once for every 4 keys of
+  // the block.
+  t.read_bytes += 2 * (n.kv_rows + queries.rows) * n.head_dim * n.element;
+  t.read_bytes += n.tile.owned / 4 * queries.rows * 2 * kFloat;
+  t.write_bytes += 2 * n.kv_rows * n.head_dim * n.element;
+  return t;
+}
+
 // 06_forward_backward: as 03, but every datum of a tile is asked for once.
 Traffic forward_backward_backward(const Sizes& n) {
   const Streamed keys = stream_keys(n.problem, n.tile);
@@ -156,6 +174,7 @@ constexpr Entry kFormulas[] = {
     {"01_naive", naive_forward, naive_backward},
     {"02_tiled", tiled_forward, nullptr},
     {"03_online_softmax", online_softmax_forward, online_softmax_backward},
+    {"04_register_tiles", online_softmax_forward, register_tiles_backward},
     {"05_wmma", online_softmax_forward, nullptr},
     {"06_forward_backward", online_softmax_forward, forward_backward_backward},
 };

@@ -155,16 +155,37 @@ std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
     message += " Most of them at " + example.conflicts_line + '.';
   if (example.conflicts_of_write && !example.own_conflicts_of_write) {
     message +=
-        " The tile is written there, and needs no padding for that: let neighbouring threads take "
+        " The tile is written there, and needs no padding for whole rows: let neighbouring threads "
+        "take "
         "neighbouring elements of a row. They then write to neighbouring banks, and read "
-        "neighbouring addresses.";
+        "neighbouring addresses. Where a warp writes parts of several rows, the distance between "
+        "the rows must put these parts into different banks.";
     return {{"conflicts-of-write", message, ""}};
   }
   message += half ? " Only f16 has them: the rows of the tile are padded by a number of elements, "
                     "and it takes 4 bytes, one bank, which are two halves."
                   : " Lanes that walk down a column of a tile meet in one bank if its rows are a "
-                    "multiple of 128 bytes long; a row padded by 4 bytes puts them in 32.";
+                    "multiple of 128 bytes long; a row padded by the bytes of "
+                    "one access, 4 or 16, puts them apart.";
   return {{half ? "conflicts-in-f16" : "bank-conflicts", message, ""}};
+}
+
+std::vector<Diagnosis> excess_shared_loads(const std::vector<Sample>& samples) {
+  // Twice as many may be a matter of taste: what a loop reads again instead of keeping it.
+  const auto excess = [](const Sample& s) {
+    return static_cast<std::int64_t>(s.counts.shared_requests) -
+           2 * static_cast<std::int64_t>(s.own.shared_requests);
+  };
+  const Sample& most = worst(samples, excess);
+  if (excess(most) <= 0) return {};
+  return {{"too-many-shared-loads",
+           "The values are right, but shared memory is asked more than twice as often as the stage "
+           "needs: in " +
+               most.name + ' ' + std::to_string(most.counts.shared_requests) +
+               " requests, the target is " + std::to_string(most.own.shared_requests) +
+               ". load4() brings four neighbours at once, and what is in registers serves a whole "
+               "row or column of the thread's tile.",
+           ""}};
 }
 
 std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples) {

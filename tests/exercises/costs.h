@@ -1,4 +1,4 @@
-// Holds bytes, bank conflicts and barriers to the stage's own.
+// Holds bytes, bank conflicts, requests of shared memory and barriers to the stage's own.
 #ifndef CUFLASH_TESTS_EXERCISES_COSTS_H_
 #define CUFLASH_TESTS_EXERCISES_COSTS_H_
 
@@ -8,6 +8,7 @@ namespace cuflash::exercises {
 
 std::vector<Diagnosis> excess_bytes(const std::vector<Sample>& samples);
 std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples);
+std::vector<Diagnosis> excess_shared_loads(const std::vector<Sample>& samples);
 std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples);
 
 }  // namespace cuflash::exercises

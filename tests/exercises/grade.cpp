@@ -150,8 +150,11 @@ Grade grade(const Stage& exercise, const Stage& own, Pass pass, harness::Runs ru
   for (const char* name : kCases) samples.push_back(sample_of(name, exercise, own, pass, runs));
   using Find = std::vector<Diagnosis> (*)(const std::vector<Sample>&);
   const std::pair<Check, Find> checks[] = {
-      {Check::kMachine, machine_diagnoses}, {Check::kValues, value_diagnoses},
-      {Check::kBytes, excess_bytes},        {Check::kConflicts, excess_conflicts},
+      {Check::kMachine, machine_diagnoses},
+      {Check::kValues, value_diagnoses},
+      {Check::kBytes, excess_bytes},
+      {Check::kConflicts, excess_conflicts},
+      {Check::kConflicts, excess_shared_loads},
       {Check::kBarriers, excess_barriers},
   };
   for (const auto& [check, find] : checks) {
