@@ -81,23 +81,30 @@ def chosen(rows, words, kinds):
     return [] if words else rows
 
 
-def add_gains(rows):
-    """How much faster each row is than the stage before it in the same pass and problem. What was
-    tried beside a stage, 9x, is no stage to compare with."""
-    last = {}
+def joined(rows):
+    """One row where the ladder wrote two: it verifies a problem, and times it."""
+    cases = {}
     for row in rows:
-        if "tflops" in row:
-            case = row["pass"], row["problem"]
-            if case in last:
-                before = last[case]
-                row["gain"] = f"{row['tflops'] / before['tflops']:.2f} × {before['stage'][:2]}"
-            if row["stage"] < "9":
-                last[case] = row
+        case = tuple(row.get(key) for key in ("stage", "pass", "problem", "kernel"))
+        cases.setdefault(case, {}).update(row)
+    return list(cases.values())
+
+
+def add_gains(rows, everything):
+    """How much faster each row is than the stage before it in the same pass and problem; and what
+    was tried beside a stage, 9x, than the last stage that the table shows."""
+    for row in rows:
+        others = rows if row["stage"] >= "9" else everything
+        before = [other for other in others if "tflops" in other
+                  and other["stage"] < min(row["stage"], "9")
+                  and (other["pass"], other["problem"]) == (row["pass"], row["problem"])]
+        if before and "tflops" in row:
+            row["gain"] = f"{row['tflops'] / before[-1]['tflops']:.2f} × {before[-1]['stage'][:2]}"
 
 
 def ladder_table(rows, everything):
     """The Markdown table of a ladder's rows, and what is the same in all of them."""
-    add_gains(everything)
+    add_gains(rows, everything)
     for row in rows:
         if "error" in row:
             row["error_over_limit"] = row["error"] / row["limit"]
@@ -128,13 +135,14 @@ def table(path, words):
     of_peers = "ceilings" in result
     views = [word for word in words if of_peers and word in peers_tables.VIEWS] or ["speeds"]
     words = [word for word in words if word not in views]
-    rows = chosen(result["rows"], words, peers_tables.KINDS if of_peers else LADDER_KINDS)
+    everything = joined(result["rows"]) if not of_peers else result["rows"]
+    rows = chosen(everything, words, peers_tables.KINDS if of_peers else LADDER_KINDS)
     if not rows:
         raise SystemExit(f"{path} has no row for {' '.join(words)}")
     if of_peers:
         text, facts = "\n\n".join(peers_tables.VIEWS[view](rows) for view in views), []
     else:
-        text, facts = ladder_table(rows, result["rows"])
+        text, facts = ladder_table(rows, everything)
     facts += origin(result["provenance"]) + [f"`{path}`"]
     return text + "\n\n" + ", ".join(facts) + ".\n"
 
