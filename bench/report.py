@@ -82,12 +82,17 @@ def chosen(rows, words, kinds):
 
 
 def joined(rows):
-    """One row where the ladder wrote two: it verifies a problem, and times it."""
-    cases = {}
+    """One row where the ladder wrote two: it verified a problem, then it timed it."""
+    result, verified = [], {}
     for row in rows:
-        case = tuple(row.get(key) for key in ("stage", "pass", "problem", "kernel"))
-        cases.setdefault(case, {}).update(row)
-    return list(cases.values())
+        case = row["stage"], row["pass"], row["problem"]
+        if "ms" in row and case in verified:
+            verified.pop(case).update(row)
+        else:
+            result.append(row)
+            if "ok" in row:
+                verified[case] = row
+    return result
 
 
 def add_gains(rows, everything):
