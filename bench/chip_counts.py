@@ -5,7 +5,8 @@
 
 BIN is the cuda build's folder of programs, OUT the folder for two results, committed under
 docs/results/<device>/:
-  sectors.json   sectors of global memory and passes over shared memory, which the CPU machine's tests must count alike
+  sectors.json   sectors of global memory and passes over shared memory, which the CPU machine's
+                 tests must count alike
   kernels.json   time, DRAM traffic and load of the pipes of each kernel on the ladder's timed shape
 """
 import csv
@@ -29,6 +30,8 @@ KERNELS = {
     "dram__bytes_write.sum": ("dram_write_bytes", 1),
     "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed": ("l1_percent", 1),
     "smsp__issue_active.avg.pct_of_peak_sustained_active": ("issue_percent", 1),
+    "smsp__inst_executed_op_shared_ld.sum": ("shared_loads", 1),
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": ("shared_load_passes", 1),
 }
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "nsecond": 1e-9, "usecond": 1e-6,
          "msecond": 1e-3, "second": 1, "byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9,

@@ -58,6 +58,7 @@ COLUMNS = [
     ("DRAM written", "dram_write_bytes", decimal_bytes),
     ("L1 and shared memory busy", "l1_percent", lambda value: f"{value:.0f} %"),
     ("issue slots used", "issue_percent", lambda value: f"{value:.0f} %"),
+    ("passes a shared load", "passes_a_load", lambda value: f"{value:.2f}"),
     ("sectors read", "global_read_sectors", str),
     ("sectors written", "global_write_sectors", str),
     ("passes of shared memory", "shared_wavefronts", str),
@@ -113,6 +114,8 @@ def ladder_table(rows, everything):
     for row in rows:
         if "error" in row:
             row["error_over_limit"] = row["error"] / row["limit"]
+        if row.get("shared_loads"):
+            row["passes_a_load"] = row["shared_load_passes"] / row["shared_loads"]
     # What is the same in every row stands under the table.
     same = [key for key in ("stage", "pass", "problem") if len({row[key] for row in rows}) == 1]
     if len(same) == 3:
