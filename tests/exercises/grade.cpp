@@ -12,7 +12,8 @@
 namespace cuflash::exercises {
 namespace {
 
-// From the simple to the peculiar, so that each mistake shows in some and not in others.
+// From the simple to the peculiar, so that each mistake shows in some and not in others. A stage
+// that does not take f32 takes f16 instead.
 const char* const kCases[] = {
     "b1_h1_q32k32_d64_f32",          "b1_h2_q64k96_d64_f32",
     "b1_h1_q17k13_d64_f32",          "b2_h1_q64k77_d64_f16",
@@ -64,12 +65,14 @@ Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass
   harness::Case c;
   if (!parse_case(name, c)) throw std::logic_error(std::string(name) + " is not a case");
   Sample s;
-  s.name = name;
+  if (!own.dtypes.has(c.problem.dtype)) c.problem.dtype = DType::kF16;
+  s.name = case_name(c);
   s.pass = pass;
   s.problem = c.problem;
   s.input = c.source.kind;
   const Tile tile = own.tile(pass, s.problem);
   s.walk = {tile.owned, tile.streamed, tile.owned == 0};
+  s.walk.fragments = !own.dtypes.has(DType::kF32);  // Only tensor cores are that choosy.
   s.want = harness::expected(pass, s.problem, c.source);
   s.trial = try_stage(exercise, pass, c, runs);
   s.counts = s.run().counts.value_or(simt::Counts());

@@ -100,6 +100,8 @@ bool has(const Sample& sample, Needs needs) {
       return !sample.whole_matrices;
     case Needs::kTiles:
       return sample.walk.block_kv > 0;
+    case Needs::kFragments:
+      return sample.walk.fragments;
     default:
       return true;
   }

@@ -4,7 +4,8 @@ namespace cuflash::exercises {
 namespace {
 
 constexpr Where F = Where::kForward, B = Where::kBackward, A = Where::kBoth;
-constexpr Needs None = Needs::kNothing, Tiles = Needs::kTiles, Online = Needs::kOnlineSoftmax;
+constexpr Needs None = Needs::kNothing, Tiles = Needs::kTiles, Online = Needs::kOnlineSoftmax,
+                Fragments = Needs::kFragments;
 
 const std::vector<MistakeRow> kMistakes = {
     {Mistake::kNoMask, A, None, "no-mask",
@@ -51,6 +52,16 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kRowsWithoutFirst, F, Tiles, "tile-from-row-zero",
      "Every tile holds the first rows of its matrix: the tile's first row is not added. Row r of "
      "a tile is row first + r of the matrix."},
+
+    {Mistake::kKeysTurned, F, Fragments, "keys-turned",
+     "In the scores each 16 x 16 block of K is the transpose of what it should be, though it "
+     "stands in its place: a row of sK is a column of K^T, which is what col_major says."},
+    {Mistake::kKeysNotTransposed, F, Fragments, "keys-not-transposed",
+     "The scores are Q K, not Q K^T: the tile is read as if its rows were the head's dimensions. "
+     "Block n of the keys begins at row 16 n of sK, step k of the dimensions at column 16 k."},
+    {Mistake::kValuesTurned, F, Fragments, "values-turned",
+     "In O = P V each 16 x 16 block of V is the transpose of what it should be, though it stands "
+     "in its place: a row of sV is a row of V, which is what row_major says."},
 
     {Mistake::kOnlyFirstTile, F, Tiles, "only-first-tile",
      "Only the first KV tile is used: the loop over tiles ends after one."},
@@ -109,6 +120,19 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kMaxOfLane, F, Online, "max-of-lane",
      "Every lane has a maximum of its own keys only: the maximum of a row is warp_max() of its "
      "lanes' scores, the same for all of them."},
+    {Mistake::kRescaledLate, F, Online, "rescaled-late",
+     "o_scale also shrinks what the new tile adds to O: it belongs before the product P V. At the "
+     "first tile it is 0, and all is lost."},
+    {Mistake::kFactorOfColumn, F, Fragments, "factor-of-column",
+     "Element (r, c) of O is scaled by the factor of row c: the factors were loaded as equal rows. "
+     "A leading dimension of 0 makes equal columns where they are the lines, in mem_col_major."},
+    {Mistake::kFactorOfLane, F, Fragments, "factor-of-lane",
+     "Each lane scales what it holds of O by the factor of the row that it has in S. Which rows "
+     "its elements x[e] belong to is not specified: load the factors as a fragment of the same "
+     "type."},
+    {Mistake::kFactorOfGpuLane, F, Fragments, "factor-of-gpu-lane",
+     "The rows of x[e] are taken to be lane / 4 and lane / 4 + 8. So it is on today's GPUs; "
+     "nothing says so, and here it is otherwise: load the factors as a fragment of the same type."},
     {Mistake::kNotDivided, F, None, "not-divided",
      "O is not divided by the row's sum: the weights do not add up to 1."},
     {Mistake::kDividedTwice, F, None, "divided-twice", "O is divided by the row's sum twice."},
@@ -141,6 +165,28 @@ const std::vector<MistakeRow> kMistakes = {
      "P and dS stand in each other's place: dV = P^T dO, dK = scale dS^T Q, dQ = scale dS K."},
     {Mistake::kScaleInDs, B, None, "scale-in-ds",
      "dQ and dK carry softmax_scale twice: it is in dS, and again where dQ and dK are written."},
+    {Mistake::kLseOfColumn, B, Fragments, "lse-of-other-side",
+     "P takes LSE from another query: queries are the rows of S in one kernel and the columns of "
+     "S^T in the other. Only one of every_column() and every_row() follows them."},
+    {Mistake::kDeltaOfColumn, B, Fragments, "delta-of-other-side",
+     "dS takes delta from another query: queries are the rows of dP in one kernel and the columns "
+     "of dP^T in the other. Only one of every_column() and every_row() follows them."},
+    {Mistake::kMaskTurned, B, Fragments, "mask-turned",
+     "Query and key have changed places in the mask within each 16 x 16 block: the rows of S^T are "
+     "keys, its columns queries."},
+    {Mistake::kTransposedTwice, B, Fragments, "transposed-twice",
+     "P and dS are transposed twice on their way into dV and dK, within each 16 x 16 block: the "
+     "rows of sP and sdS are keys already, so P^T and dS^T are row_major."},
+    {Mistake::kQueriesTurned, B, Fragments, "queries-turned",
+     "In dK = dS^T Q each 16 x 16 block of Q is the transpose of what it should be, though it "
+     "stands in its place: there a row of sQ is a row of the operand, row_major. In K Q^T it was a "
+     "column."},
+    {Mistake::kOutputGradientsTurned, B, Fragments, "output-gradients-turned",
+     "In dV = P^T dO each 16 x 16 block of dO is the transpose of what it should be, though it "
+     "stands in its place: there a row of sdO is a row of the operand, row_major. In V dO^T it was "
+     "a column."},
+    {Mistake::kQueriesForOutputGradients, B, None, "q-and-do-swapped",
+     "Q and dO stand in each other's place: dV = P^T dO, dK = scale dS^T Q."},
     {Mistake::kMaskedScoreAsProb, F, Tiles, "masked-score-as-prob",
      "Where the mask hides a key, the matrix still holds its score, -INFINITY, and no "
      "probability: such a key must count as 0."},

@@ -31,6 +31,10 @@ enum class Mistake {
   kScoresFromV,
   kOutputFromK,
   kRowsWithoutFirst,
+  // Fragments.
+  kKeysTurned,
+  kKeysNotTransposed,
+  kValuesTurned,
   // Tiles.
   kOnlyFirstTile,
   kLastTileMissing,
@@ -53,6 +57,10 @@ enum class Mistake {
   kSumOfLastTile,
   kMaxOfLane,
   kSumOfLane,
+  kRescaledLate,
+  kFactorOfColumn,
+  kFactorOfLane,
+  kFactorOfGpuLane,
   kNotDivided,
   kDividedTwice,
   kDividedEveryTile,
@@ -71,6 +79,13 @@ enum class Mistake {
   kLseAdded,
   kProbAndDsSwapped,
   kScaleInDs,
+  kLseOfColumn,
+  kDeltaOfColumn,
+  kMaskTurned,
+  kTransposedTwice,
+  kQueriesTurned,
+  kOutputGradientsTurned,
+  kQueriesForOutputGradients,
   kCount,
 };
 
@@ -80,7 +95,7 @@ using Mistakes = std::bitset<static_cast<std::size_t>(Mistake::kCount)>;
 enum class Where { kForward, kBackward, kBoth };
 
 // What a stage must have for a mistake to be made in it.
-enum class Needs { kNothing, kTiles, kOnlineSoftmax };
+enum class Needs { kNothing, kTiles, kOnlineSoftmax, kFragments };
 
 struct MistakeRow {
   Mistake mistake;

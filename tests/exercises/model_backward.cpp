@@ -30,16 +30,18 @@ class BackwardModel : Parts {
 
   void walk_row(int b, int h, int i) {
     const float* d_o = do_row(b, h, i);
-    const double delta = has(Mistake::kNoDelta) ? 0. : dot(d_o, o_row(b, h, i));
-    const double lse = in_.lse[(std::size_t(b) * p_.heads_q + h) * p_.seq_q + i];
-    for (int j = 0; j < std::min(end_of_keys(i), p_.seq_kv); ++j) {
+    const double own_lse = lse_of(b, h, i), own_delta = delta_of(b, h, i);
+    for (int j = 0; j < std::min(end_of_keys(i), end_of_rows()); ++j) {
       // What a stage leaves out by the mask of its later kernels stays out.
       if (!sees(i, j) || (walk_.masks_output && !visible(i, j))) continue;
+      const int side = turned(i, j).row;
+      const double lse = has(Mistake::kLseOfColumn) ? lse_of(b, h, side) : own_lse;
+      const double delta = has(Mistake::kDeltaOfColumn) ? delta_of(b, h, side) : own_delta;
       const double s = score(b, h, i, j);
       const double prob = exp(has(Mistake::kNoLse)      ? s
                               : has(Mistake::kLseAdded) ? s + lse
                                                         : s - lse);
-      const double dp = dot(d_o, v_row(b, kv_head(h), j));
+      const double dp = j < p_.seq_kv ? dot(d_o, v_row(b, kv_head(h), j)) : 0.;
       const double ds = score_gradient(prob, dp, delta);
       if (has(Mistake::kProbAndDsSwapped)) {
         take_pair(b, h, i, j, ds, prob);
@@ -47,6 +49,22 @@ class BackwardModel : Parts {
         take_pair(b, h, i, j, prob, ds);
       }
     }
+  }
+
+  // Keys past the last fill up a block: zeros, whose P and dS nobody reads unless by mistake.
+  int end_of_rows() const {
+    const bool read = has(Mistake::kTransposedTwice);
+    return read ? (p_.seq_kv + kBlock - 1) / kBlock * kBlock : p_.seq_kv;
+  }
+
+  // Past the last query P and dS are 0.
+  double lse_of(int b, int h, int i) const {
+    if (i >= p_.seq_q) return kInfinity;
+    return in_.lse[(std::size_t(b) * p_.heads_q + h) * p_.seq_q + i];
+  }
+  double delta_of(int b, int h, int i) const {
+    if (i >= p_.seq_q || has(Mistake::kNoDelta)) return 0;
+    return dot(do_row(b, h, i), o_row(b, h, i));
   }
 
   double score_gradient(double prob, double dp, double delta) const {
@@ -60,14 +78,28 @@ class BackwardModel : Parts {
 
   void take_pair(int b, int h, int i, int j, double prob, double ds) {
     const int hk = kv_head(h);
-    const double scale = p_.softmax_scale;
-    const float *q = q_row(b, h, i), *k = k_row(b, hk, j), *d_o = do_row(b, h, i);
+    prob = operand(prob), ds = operand(ds) * p_.softmax_scale;
     double* dq = &dq_[((std::size_t(b) * p_.heads_q + h) * p_.seq_q + i) * p_.head_dim];
-    const std::size_t key = ((std::size_t(b) * p_.heads_kv + hk) * p_.seq_kv + j) * p_.head_dim;
+    for (int d = 0; d < p_.head_dim && j < p_.seq_kv; ++d) dq[d] += ds * k_row(b, hk, j)[d];
+
+    const Place pair = has(Mistake::kTransposedTwice) ? turned(i, j) : Place{i, j};
+    if (pair.row >= p_.seq_q || pair.column >= p_.seq_kv) return;
+    const std::size_t key = (std::size_t(b) * p_.heads_kv + hk) * p_.seq_kv + pair.column;
+    const float *q = q_row(b, h, 0), *d_o = do_row(b, h, 0);
+    if (has(Mistake::kQueriesForOutputGradients)) std::swap(q, d_o);
+    add_rows(&dk_[key * p_.head_dim], ds, q, pair.row, has(Mistake::kQueriesTurned));
+    add_rows(&dv_[key * p_.head_dim], prob, d_o, pair.row, has(Mistake::kOutputGradientsTurned));
+  }
+
+  // Adds row i of a head of Q or dO, times a factor.
+  void add_rows(double* to, double factor, const float* head, int i, bool is_turned) const {
+    if (!is_turned) {
+      for (int d = 0; d < p_.head_dim; ++d) to[d] += factor * head[i * p_.head_dim + d];
+      return;
+    }
     for (int d = 0; d < p_.head_dim; ++d) {
-      dq[d] += ds * scale * k[d];
-      dk_[key + d] += ds * scale * q[d];
-      dv_[key + d] += prob * d_o[d];
+      const Place at = turned(i, d);
+      if (at.row < p_.seq_q) to[d] += factor * head[at.row * p_.head_dim + at.column];
     }
   }
 

@@ -1,5 +1,6 @@
 #include "harness/convert.h"
 #include "model_parts.h"
+#include "simt/matrix.h"
 
 namespace cuflash::exercises {
 namespace {
@@ -13,6 +14,7 @@ class ForwardModel : Parts {
     auto &o = out.tensors["O"], &lse = out.tensors["LSE"];
     for (int b = 0; b < p_.batch; ++b) {
       for (int h = 0; h < p_.heads_q; ++h) {
+        if (mixes_rows()) collect_factors(b, h);
         for (int i = 0; i < p_.seq_q; ++i) {
           walk_row(b, h, i);
           for (const double value : o_) o.push_back(static_cast<float>(f32(value)));
@@ -31,15 +33,58 @@ class ForwardModel : Parts {
     double max, sum, new_max, o_scale;
   };
 
+  // ---- Factors of rows. O is multiplied by one for each tile, and by another at the end.
+
+  bool mixes_rows() const {
+    return has(Mistake::kFactorOfColumn) || has(Mistake::kFactorOfLane) ||
+           has(Mistake::kFactorOfGpuLane);
+  }
+
+  // The row of a fragment whose factor its element (row, column) gets.
+  int row_of_factor(int row, int column) const {
+    constexpr simt::FragmentType kAccumulator =
+        nvcuda::wmma::fragment<nvcuda::wmma::accumulator, kBlock, kBlock, kBlock, float>::kType;
+    const auto holder = simt::order_of(kAccumulator).holder[row * kBlock + column];
+    if (has(Mistake::kFactorOfColumn)) return column;
+    if (has(Mistake::kFactorOfLane)) return holder.lane / 2;
+    return holder.lane / 4 + holder.slot / 2 % 2 * 8;
+  }
+
+  // Those of all rows, past the last query too.
+  void collect_factors(int b, int h) {
+    factors_.clear();
+    std::vector<std::vector<double>> all;
+    for (int i = 0; i < (p_.seq_q + kBlock - 1) / kBlock * kBlock; ++i) {
+      walk_row(b, h, i);
+      all.push_back(own_factors_);
+    }
+    factors_ = std::move(all);
+  }
+
+  // Multiplies O by this row's next factor, or what a mistake takes for it.
+  template <class Factor>
+  void scale(int i, const Factor& own) {
+    const std::size_t n = own_factors_.size();
+    own_factors_.push_back(own(0));
+    for (int d = 0; d < p_.head_dim; ++d) {
+      const bool other = mixes_rows() && !factors_.empty();
+      const int row = i / kBlock * kBlock + (other ? row_of_factor(i % kBlock, d % kBlock) : 0);
+      o_[d] = f32(o_[d] * (other ? factors_[row][n] : own(d)));
+    }
+  }
+
+  // ---- The walk
+
   void walk_row(int b, int h, int i) {
     const bool alone = has(Mistake::kMaxOfLane) || has(Mistake::kSumOfLane);
     const double max = has(Mistake::kMaxStartsAtZero) || has(Mistake::kNoMax) ? 0 : -kInfinity;
     lanes_.assign(alone ? block_kv() : 1, {max, 0., max, 0.});
     added_ = false;
+    own_factors_.clear();
     o_.assign(p_.head_dim, 0.);
     const int end = end_of_keys(i);
     for (int j0 = 0; j0 < end; j0 += block_kv()) take_tile(b, h, i, j0);
-    finish();
+    finish(i);
   }
 
   // The score that the softmax sees.
@@ -59,7 +104,7 @@ class ForwardModel : Parts {
     for (std::size_t n = 0; n < lanes_.size(); ++n) {
       update_max(lanes_[n], has(Mistake::kMaxOfLane) ? s[n] : tile_max);
     }
-    for (int d = 0; d < p_.head_dim; ++d) rescale_o(o_[d], lane(d).o_scale);
+    if (rescales_o() && !has(Mistake::kRescaledLate)) rescale_o(i);
     double tile_sum = 0;
     for (int c = 0; c < block_kv(); ++c) {
       s[c] = exp(s[c] - finite(lane(c).new_max));
@@ -70,8 +115,9 @@ class ForwardModel : Parts {
     }
     for (int c = 0; c < block_kv(); ++c) {
       const double divided = has(Mistake::kDividedEveryTile) ? weight(lane(c).sum) : 1.;
-      add_value(s[c] * divided, b, h, i, j0 + c);
+      add_value(operand(s[c] * divided), b, h, i, j0 + c);
     }
+    if (rescales_o() && has(Mistake::kRescaledLate)) rescale_o(i);
   }
 
   // What is subtracted from the scores: the maximum, or 0 where no key has been seen yet.
@@ -87,10 +133,12 @@ class ForwardModel : Parts {
     if (!has(Mistake::kMaxNotKept)) own.max = own.new_max;
   }
 
-  void rescale_o(double& o, double o_scale) const {
-    // A row that is walked whole is not rescaled at all.
-    const bool missing = has(Mistake::kNoRescale) || has(Mistake::kNoRescaleOfO);
-    if (walk_.block_kv > 0 && !missing) o = f32(o * o_scale);
+  // A row that is walked whole is not rescaled at all.
+  bool rescales_o() const {
+    return walk_.block_kv > 0 && !has(Mistake::kNoRescale) && !has(Mistake::kNoRescaleOfO);
+  }
+  void rescale_o(int i) {
+    scale(i, [&](int d) { return lane(d).o_scale; });
   }
 
   void update_sum(Lane& own, double tile_sum) const {
@@ -116,18 +164,27 @@ class ForwardModel : Parts {
       return;
     }
     if (prob == 0 && hidden) return;
-    const int hk = h / (p_.heads_q / p_.heads_kv);
-    const int head = walk_.masks_output ? hk : kv_head(h);
-    const float* value = has(Mistake::kOutputFromK) ? k_row(b, head, j) : v_row(b, head, j);
     added_ = true;
-    for (int d = 0; d < p_.head_dim; ++d) o_[d] += prob * value[d];
+    if (!has(Mistake::kValuesTurned)) {
+      const float* value = value_row(b, h, j);
+      for (int d = 0; d < p_.head_dim; ++d) o_[d] += prob * value[d];
+      return;
+    }
+    for (int d = 0; d < p_.head_dim; ++d) {
+      const Place at = turned(j, d);
+      if (at.row < p_.seq_kv) o_[d] += prob * value_row(b, h, at.row)[at.column];
+    }
   }
 
-  void finish() {
+  const float* value_row(int b, int h, int j) const {
+    const int hk = h / (p_.heads_q / p_.heads_kv);
+    const int head = walk_.masks_output ? hk : kv_head(h);
+    return has(Mistake::kOutputFromK) ? k_row(b, head, j) : v_row(b, head, j);
+  }
+
+  void finish(int i) {
     // Where P is divided before P V, a row to which nothing is added stays 0, whatever its P is.
-    if (!walk_.masks_output || added_) {
-      for (int d = 0; d < p_.head_dim; ++d) o_[d] *= weight(lane(d).sum);
-    }
+    if (!walk_.masks_output || added_) scale(i, [&](int d) { return weight(lane(d).sum); });
     const double max = lanes_[0].max, sum = lanes_[0].sum;
     lse_ = max + std::log(sum);
     if (has(Mistake::kLseNoMax)) lse_ = std::log(sum);
@@ -148,6 +205,8 @@ class ForwardModel : Parts {
   double lse_ = 0;
   std::vector<Lane> lanes_;
   std::vector<double> o_;
+  std::vector<double> own_factors_;           // of the row at hand
+  std::vector<std::vector<double>> factors_;  // of the head's rows
 };
 
 }  // namespace

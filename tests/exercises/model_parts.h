@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model.h"
+#include "reference/round.h"
 
 namespace cuflash::exercises {
 
@@ -19,6 +20,16 @@ inline double f32(double x) {
   return static_cast<float>(x);
 }
 
+constexpr int kBlock = 16;  // a fragment has as many rows and columns
+
+// An element of a matrix, and where it is read if each block of size × size is transposed.
+struct Place {
+  int row, column;
+};
+inline Place turned(int row, int column, int size = kBlock) {
+  return {row / size * size + column % size, column / size * size + row % size};
+}
+
 harness::Outputs model_forward(const Problem& problem, const harness::Inputs& inputs,
                                const Walk& walk, const Mistakes& mistakes);
 harness::Outputs model_backward(const Problem& problem, const harness::Inputs& inputs,
@@ -28,7 +39,11 @@ harness::Outputs model_backward(const Problem& problem, const harness::Inputs& i
 class Parts {
  public:
   Parts(const Problem& p, const harness::Inputs& in, const Walk& walk, const Mistakes& mistakes)
-      : p_(p), in_(in), walk_(walk), mistakes_(mistakes) {}
+      : p_(p),
+        in_(in),
+        walk_(walk),
+        mistakes_(mistakes),
+        rounded_(reference::rounding(walk.fragments ? p.dtype : DType::kF32)) {}
 
   bool has(Mistake mistake) const { return mistakes_.test(static_cast<std::size_t>(mistake)); }
 
@@ -41,6 +56,10 @@ class Parts {
   // The mask as the kernel has it.
   bool sees(int i, int j) const {
     if (!p_.causal || has(Mistake::kNoMask)) return true;
+    if (has(Mistake::kMaskTurned)) {
+      const Place at = turned(i, j);
+      return visible(at.row, at.column);
+    }
     const int offset = p_.seq_kv - p_.seq_q;
     if (has(Mistake::kMaskTopLeft)) return j <= i;
     if (has(Mistake::kMaskOffsetSign)) return j <= i - offset;
@@ -92,10 +111,8 @@ class Parts {
 
   // The score of a pair, scaled; the mask comes after.
   double score(int b, int h, int i, int j) const {
-    if (j >= p_.seq_kv) return 0;
-    const int hk = kv_head(h);
-    const float* key = has(Mistake::kScoresFromV) ? v_row(b, hk, j) : k_row(b, hk, j);
-    const double s = dot(q_row(b, h, i), key), scale = p_.softmax_scale;
+    if (j >= p_.seq_kv || i >= p_.seq_q) return 0;
+    const double s = product(b, h, i, j), scale = p_.softmax_scale;
     if (has(Mistake::kNoScale)) return f32(s);
     if (has(Mistake::kScaleTwice)) return s * scale * scale;
     if (has(Mistake::kScaleDivides)) return s / scale;
@@ -103,9 +120,28 @@ class Parts {
     return s * scale;
   }
 
+  // A probability or a gradient as an operand: the tensor cores take it in the dtype.
+  double operand(double x) const { return rounded_(static_cast<float>(f32(x))); }
+
   double exp(double x) const { return f32(has(Mistake::kExp2) ? std::exp2(x) : std::exp(x)); }
 
  private:
+  // Q Kᵀ.
+  double product(int b, int h, int i, int j) const {
+    const int hk = kv_head(h);
+    const float* q = q_row(b, h, i);
+    const bool whole = has(Mistake::kKeysNotTransposed);
+    if (whole || has(Mistake::kKeysTurned)) {
+      double sum = 0;
+      for (int d = 0; d < p_.head_dim; ++d) {
+        const Place at = turned(j, d, whole ? std::min(block_kv(), p_.head_dim) : kBlock);
+        if (at.row < p_.seq_kv) sum += double{q[d]} * k_row(b, hk, at.row)[at.column];
+      }
+      return sum;
+    }
+    return dot(q, has(Mistake::kScoresFromV) ? v_row(b, hk, j) : k_row(b, hk, j));
+  }
+
   int at_q(int i) const {
     return has(Mistake::kRowsWithoutFirst) && walk_.block_q > 0 ? i % walk_.block_q : i;
   }
@@ -122,6 +158,9 @@ class Parts {
   const harness::Inputs& in_;
   const Walk& walk_;
   const Mistakes& mistakes_;
+
+ private:
+  float (*rounded_)(float);
 };
 
 }  // namespace cuflash::exercises
