@@ -143,7 +143,11 @@ Diagnosis in_words(const simt::Finding& finding, const std::string& where, const
               "loop that some of them skip.",
               ""};
     case Kind::kMisaligned:
-      return {"misaligned", "A vector access to " + finding.array + " is not aligned.", ""};
+      return {"misaligned",
+              "An access to " + finding.array +
+                  " is not aligned: a vector begins at a multiple of its size, a matrix at a "
+                  "multiple of 32 bytes, and its leading dimension is a multiple of 16 bytes.",
+              ""};
     case Kind::kLaunchLimit:
       return {"launch-refused", "The launch exceeds a limit of the device.", ""};
     default:
