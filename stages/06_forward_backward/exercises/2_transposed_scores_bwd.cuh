@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
     __syncthreads();  // sK and sV are written before any warp reads them.
 
     for (int c0 = 0; c0 < C::kStreamed; c0 += kMma) {
-      // [FA2 Alg.2 l.10, 13]  S = Q Kᵀ, dP = dO Vᵀ    // (16, 16) f32 a warp, fragments
+      // [FA2 Alg.2 l.10, 13]  S = Q_i K_jᵀ, dP = dO_i V_jᵀ    // (16, 16) f32 a warp, fragments
       Accumulator rS, rdP;
       fill_fragment(rS, 0.f);
       fill_fragment(rdP, 0.f);
@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
         return j < p.seq_kv && visible(p, i, j);
       });
 
-      // [FA2 Alg.2 l.15]  dQ = dQ + dS K    // (16, kHeadDim) f32 a warp, fragments
+      // [FA2 Alg.2 l.15]  dQ = dQ + dS K_j    // (16, kHeadDim) f32 a warp, fragments
       MatrixA<T> operand;
       load_matrix_sync(operand, &sdS[0][0], kScratchStride);
 #pragma unroll
@@ -280,7 +280,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
       __syncthreads();  // The streamed tiles are written before any warp reads them.
 
       for (int c0 = 0; c0 < C::kStreamed; c0 += kMma) {
-        // [FA2 Alg.2 l.10, 13]  Sᵀ = K Qᵀ, dPᵀ = V dOᵀ    // (16, 16) f32 a warp, fragments
+        // [FA2 Alg.2 l.10, 13]  Sᵀ = K_j Q_iᵀ, dPᵀ = V_j dO_iᵀ    // (16, 16) f32 a warp, fragments
         Accumulator rS, rdP;
         fill_fragment(rS, 0.f);
         fill_fragment(rdP, 0.f);
@@ -314,7 +314,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
         store_rounded(sP, 0, rS, scratch, lane, whole, seen);
         store_rounded(sdS, 0, rdP, scratch, lane, whole, seen);
 
-        // [FA2 Alg.2 l.12, 16]  dV = dV + Pᵀ dO, dK = dK + dSᵀ Q    // (16, kHeadDim) f32 a warp
+        // [FA2 Alg.2 l.12, 16]  dV = dV + Pᵀ dO_i, dK = dK + dSᵀ Q_i    // (16, kHeadDim) f32 a
+        // warp
         MatrixA<T> rP, rdS;
         load_matrix_sync(rP, &sP[0][0], kScratchStride);
         load_matrix_sync(rdS, &sdS[0][0], kScratchStride);
