@@ -8,7 +8,7 @@ A page says which result it shows, and this script writes the table between the 
 
 The first word is a JSON file that `ladder --json` wrote, relative to the repository. The others say
 which rows to show: stages, passes, problems, in any order; a row must match one of each kind that is
-named. Of a file that bench/peers.py wrote, they are passes, dtypes, d64, s512, causal, full, stages,
+named. `passes_a_load` adds a column. Of a file that bench/peers.py wrote, they are passes, dtypes, d64, s512, causal, full, stages,
 peers, and the kind of table: speeds, summary or costs. `<!-- screen FILE.txt -->` shows what a program printed. Without arguments every tracked page is rewritten; with --check nothing is
 written and the exit status says whether a page differs from its result.
 """
@@ -68,6 +68,9 @@ COLUMNS = [
 ]
 
 
+# Columns that a marker must ask for. Nsight Compute's shared_loads leave out those of fragments.
+EXTRA = {"passes_a_load"}
+
 LADDER_KINDS = [operator.itemgetter(kind) for kind in ("stage", "pass", "problem")]
 
 
@@ -108,13 +111,13 @@ def add_gains(rows, everything):
             row["gain"] = f"{row['tflops'] / before[-1]['tflops']:.2f} × {before[-1]['stage'][:2]}"
 
 
-def ladder_table(rows, everything):
+def ladder_table(rows, everything, extra):
     """The Markdown table of a ladder's rows, and what is the same in all of them."""
     add_gains(rows, everything)
     for row in rows:
         if "error" in row:
             row["error_over_limit"] = row["error"] / row["limit"]
-        if row.get("shared_loads"):
+        if "passes_a_load" in extra:
             row["passes_a_load"] = row["shared_load_passes"] / row["shared_loads"]
     # What is the same in every row stands under the table.
     same = [key for key in ("stage", "pass", "problem") if len({row[key] for row in rows}) == 1]
@@ -143,6 +146,8 @@ def table(path, words):
     of_peers = "ceilings" in result
     views = [word for word in words if of_peers and word in peers_tables.VIEWS] or ["speeds"]
     words = [word for word in words if word not in views]
+    extra = EXTRA.intersection(words)
+    words = [word for word in words if word not in extra]
     everything = joined(result["rows"]) if not of_peers else result["rows"]
     rows = chosen(everything, words, peers_tables.KINDS if of_peers else LADDER_KINDS)
     if not rows:
@@ -150,7 +155,7 @@ def table(path, words):
     if of_peers:
         text, facts = "\n\n".join(peers_tables.VIEWS[view](rows) for view in views), []
     else:
-        text, facts = ladder_table(rows, everything)
+        text, facts = ladder_table(rows, everything, extra)
     facts += origin(result["provenance"]) + [f"`{path}`"]
     return text + "\n\n" + ", ".join(facts) + ".\n"
 
