@@ -13,8 +13,9 @@ std::string change(double first, double second, const char* less, const char* mo
   if (first == second) return "the same";
   if (first == 0.) return "new";
   if (second == 0.) return "gone";
-  return second < first ? three_digits(first / second) + " × " + less
-                        : three_digits(second / first) + " × " + more;
+  const bool fell = second < first;
+  const std::string ratio = three_digits(fell ? first / second : second / first);
+  return ratio == "1.00" ? "the same" : ratio + " × " + (fell ? less : more);
 }
 
 template <class Show>

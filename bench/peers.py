@@ -177,11 +177,11 @@ def earlier(path, here):
         return None
     result = json.loads(path.read_text(encoding="utf-8"))
     there = result["provenance"]
-    for key in ("commit", "device", "driver"):
+    for key in ("commit", "device", "driver", "cuda", "torch", "cudnn", "compiler", "timing"):
         if there[key] != here[key]:
             raise SystemExit(f"{path} was measured with {key} {there[key]}; here it is "
                              f"{here[key]}. Give another --out, or remove the file.")
-    there.setdefault("resumed", []).append(here["date"])
+    there.setdefault("resumed", []).append({key: here[key] for key in ("date", "command")})
     return result
 
 

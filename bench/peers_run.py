@@ -27,7 +27,7 @@ MIN_CALLS, MAX_CALLS = 3, 200
 HEAD_START = 100_000  # cycles a call, about 50 µs: longer than Python takes to queue one
 TIMING = (f"CUDA events around {MIN_CALLS} to {MAX_CALLS} calls queued ahead, about "
           f"{MEASURE_MS:.0f} ms; the median of rounds in which each implementation is timed once "
-          f"after a warm-up; N(0,1) inputs, L2 warm; a call over {SLOW_MS / 1000} s is timed once")
+          f"after a warm-up; N(0,1) inputs in [B, H, S, D], L2 warm; a call over {SLOW_MS / 1000} s is timed once")
 
 
 class NotRun(Exception):
@@ -64,8 +64,9 @@ def prepare_peer(name, cell, inputs):
         return Prepared(lambda: (scaled_dot_product_attention(q, k, v, is_causal=cell.causal),),
                         context)
     # The graph is built once, outside the time. autograd.grad then runs the backend's backward
-    # operator and nothing else: no forward pass, and no addition into .grad, which backward()
-    # would do. It allocates dQ, dK and dV, which costs the device no time.
+    # operator: no forward pass, and no addition into .grad, which backward() would do. It allocates
+    # dQ, dK and dV, which costs the device no time. For tensors that lie as [B, H, S, D], PyTorch
+    # copies dO and O before its flash kernel, and dO before the efficient one; that is in their time.
     leaves = [tensor.detach().requires_grad_() for tensor in (q, k, v)]
     with context():
         o = scaled_dot_product_attention(*leaves, is_causal=cell.causal)

@@ -4,13 +4,17 @@
 # counts.
 #   scripts/gpu.sh OUT COMMIT [STEP...]
 # leaves ladder.json, ladder_f32.json, stages.json, peers.json, sectors.json, kernels.json and
-# logs.tar.gz in the folder OUT. COMMIT names the sources. Without a STEP (unit_tests, stage_tests,
-# sanitizers, ladder, bench_stages, peers, ncu) all are taken; about 15 minutes.
+# logs.tar.gz in the folder OUT. COMMIT names the sources. Without a STEP all are taken, in about
+# 15 minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:?usage: scripts/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
+steps=(unit_tests stage_tests sanitizers ladder bench_stages peers ncu)
+for name in "${chosen[@]}"; do
+  [[ " ${steps[*]} " == *" $name "* ]] || { echo "no such step: $name; there are ${steps[*]}" && exit 2; }
+done
 logs=$(mktemp -d)
 results=build/results # a path that reads the same on every machine
 status=0
@@ -61,7 +65,10 @@ if wanted bench_stages; then
   step bench_stages 300 build/release/bin/bench_stages \
     --benchmark_filter='^(0[3-9]|1[0-9])_.*_f16' --benchmark_out="$results/stages.json"
 fi
-if wanted peers && python3 -c 'import torch'; then
+if wanted peers && ! python3 -c 'import torch' 2>/dev/null; then
+  echo "peers: skipped, python3 has no PyTorch"
+  [ ${#chosen[@]} = 0 ] || status=1
+elif wanted peers; then
   fused=$(build/release/bin/ladder --list | grep -oE '^(0[3-9]|1[0-9])_\w+' | paste -sd,)
   step peers 400 python3 bench/peers.py --out "$results/peers.json" --stages "$fused"
   step peers_f32 200 python3 bench/peers.py --out "$results/peers.json" --stages "$fused" \

@@ -15,7 +15,7 @@ struct Check {
   std::string name;   // "O", "LSE", "dQ", "dK" or "dV"
   double error = 0.;  // largest absolute error; infinite where a NaN or an infinity is misplaced
   double limit = 0.;  // largest error allowed
-  bool ok = true;     // error <= limit
+  bool ok = true;     // error <= limit, and there is one
   std::string worst;  // the worst element: "O[batch 0, head 1, row 5, column 3]"
   double got = 0., want = 0.;        // its value
   std::size_t wrong = 0, total = 0;  // elements beyond the limit, and all

@@ -13,8 +13,9 @@
 ///
 /// dK and dV are summed over the query heads that share a KV head.
 ///
-/// Inputs are finite, and so is softmax_scale · q · k in f32: a tile gives a hidden key the weight
-/// 0, but 0 · ∞ is NaN. An output overlaps no input and no other output.
+/// Inputs are finite, and so are softmax_scale · log₂e and its product with q · k in f32: a tile
+/// gives a hidden key the weight 0, but 0 · ∞ is NaN. In f16 the tensor cores' stages round dS to
+/// f16, so |dS| stays below 65,504 (scale dO down, as in mixed-precision training). An output overlaps no input and no other output.
 #ifndef CUFLASH_PROBLEM_H_
 #define CUFLASH_PROBLEM_H_
 

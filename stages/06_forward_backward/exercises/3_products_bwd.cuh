@@ -303,12 +303,12 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
           rS.x[e] = ptx::exp2(rS.x[e] * scale_log2 - rLse.x[e]);
           rdP.x[e] = rS.x[e] * (rdP.x[e] - rDelta.x[e]);
         }
+        // A key past the last has rows of its own, which are not written.
         const auto seen = [&](int r, int c) { return visible(p, i0 + c0 + c, j0 + r0 + r); };
         store_rounded(sP, 0, rS, scratch, lane, whole, seen);
         store_rounded(sdS, 0, rdP, scratch, lane, whole, seen);
 
-        // [FA2 Alg.2 l.12, 16]  dV = dV + Pᵀ dO_i, dK = dK + dSᵀ Q_i    // (16, kHeadDim) f32 a
-        // warp
+        // [FA2 Alg.2 l.12, 16]  dV = dV + Pᵀ dO_i, dK = dK + dSᵀ Q_i    // (16, kHeadDim) fragments
         // ---- Exercise 3. sP and sdS hold blocks of Pᵀ and dSᵀ, 16 of the warp's keys by 16
         // queries, those from row c0 of sQ and sdO on. Block n of rdV and rdK holds the columns 16
         // n to 16 n + 15. Add to both what these queries contribute.
