@@ -26,10 +26,11 @@ struct Expected {
 
 // The oracle's results for a problem. They are kept, so that many stages can be held to them.
 //
-// The error of a tensor is the largest absolute error of its elements. Its limit is 2 times (gradients 3 times) the error of the plain implementation in the same
-// precision, by the same measure; plus the rounding of the output, half a unit in the last place at
-// the tensor's largest magnitude; plus the rounding of float dot products, which two correct
-// implementations do in different orders: with e = 2^-23 and the largest lengths of rows,
+// The error of a tensor is the largest absolute error of its elements. Its limit is 2 times
+// (gradients 3 times) the error of the plain implementation in the same precision, by the same
+// measure; plus the rounding of the output, half a unit in the last place at the tensor's largest
+// magnitude; plus the rounding of float dot products, which two correct implementations do in
+// different orders: with e = 2^-23 and the largest lengths of rows,
 //
 //     S is off by e · softmax_scale · |q| |k|,   dP by e · |dO| |v|,
 //

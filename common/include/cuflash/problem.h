@@ -15,7 +15,8 @@
 ///
 /// Inputs are finite, and so are softmax_scale · log₂e and its product with q · k in f32: a tile
 /// gives a hidden key the weight 0, but 0 · ∞ is NaN. In f16 the tensor cores' stages round dS to
-/// f16, so |dS| stays below 65,504 (scale dO down, as in mixed-precision training). An output overlaps no input and no other output.
+/// f16, so |dS| stays below 65,504 (scale dO down, as in mixed-precision training). An output
+/// overlaps no input and no other output.
 #ifndef CUFLASH_PROBLEM_H_
 #define CUFLASH_PROBLEM_H_
 
