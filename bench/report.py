@@ -8,9 +8,11 @@ A page says which result it shows, and this script writes the table between the 
 
 The first word is a JSON file that `ladder --json` wrote, relative to the repository. The others say
 which rows to show: stages, passes, problems, in any order; a row must match one of each kind that is
-named. `passes_a_load` adds a column. Of a file that bench/peers.py wrote, they are passes, dtypes, d64, s512, causal, full, stages,
-peers, and the kind of table: speeds, summary or costs. `<!-- screen FILE.txt -->` shows what a program printed. Without arguments every tracked page is rewritten; with --check nothing is
-written and the exit status says whether a page differs from its result.
+named. `passes_a_load` adds a column. Of a file that bench/peers.py wrote, they are passes, dtypes,
+d64, s512, causal, full, stages, peers, and the kind of table: speeds, summary or costs.
+`<!-- screen FILE.txt -->` shows what a program printed. Without arguments every tracked page is
+rewritten; with --check nothing is written and the exit status says whether a page differs from its
+result.
 """
 import json
 import operator
