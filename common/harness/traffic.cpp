@@ -115,53 +115,39 @@ Traffic online_softmax_forward(const Sizes& n) {
   return t;
 }
 
-Traffic online_softmax_backward(const Sizes& n) {
-  const Streamed keys = stream_keys(n.problem, n.tile);
-  const Streamed queries = stream_queries(n.problem, n.tile);
-  Traffic t;
-  // query_gradient: Q, O and dO, the LSE by all 32 lanes of a warp, tiles of K and V; delta and dQ.
-  t.read_bytes += (3 * n.rows + 2 * keys.rows) * n.head_dim * n.element;
-  t.read_bytes += 32 * n.rows * kFloat;
-  t.write_bytes += n.rows * (n.head_dim * n.element + kFloat);
-  // key_value_gradient: K and V, tiles of Q and dO, their LSE and delta by each of 8 warps.
-  t.read_bytes += 2 * (n.kv_rows + queries.rows) * n.head_dim * n.element;
-  t.read_bytes += 8 * queries.rows * 2 * kFloat;
-  t.write_bytes += 2 * n.kv_rows * n.head_dim * n.element;
-  return t;
-}
+// How often the two backward kernels of a fused stage ask for what they share.
+struct Asks {
+  std::uint64_t row_tensors;  // reads of Q, O and dO by query_gradient, in whole tensors
+  std::uint64_t lse;          // for the LSE of a row, by query_gradient
+  std::uint64_t lse_delta;    // for LSE and delta of a streamed query, by key_value_gradient
+};
 
-// 04_register_tiles: as 03, but for who asks for the LSE and delta.
-Traffic register_tiles_backward(const Sizes& n) {
-  const Streamed keys = stream_keys(n.problem, n.tile);
-  const Streamed queries = stream_queries(n.problem, n.tile);
-  Traffic t;
-  // query_gradient: O and dO for delta, Q and dO, the LSE by the 8 lanes that share a row, tiles of
-  // K and V; delta and dQ.
-  t.read_bytes += (4 * n.rows + 2 * keys.rows) * n.head_dim * n.element;
-  t.read_bytes += 8 * n.rows * kFloat;
-  t.write_bytes += n.rows * (n.head_dim * n.element + kFloat);
-  // key_value_gradient: K and V, tiles of Q and dO, their LSE and delta once for every 4 keys of
-  // the block.
-  t.read_bytes += 2 * (n.kv_rows + queries.rows) * n.head_dim * n.element;
-  t.read_bytes += n.tile.owned / 4 * queries.rows * 2 * kFloat;
-  t.write_bytes += 2 * n.kv_rows * n.head_dim * n.element;
-  return t;
-}
-
-// 06_forward_backward: as 03, but every datum of a tile is asked for once.
-Traffic forward_backward_backward(const Sizes& n) {
+Traffic fused_backward(const Sizes& n, const Asks& asks) {
   const Streamed keys = stream_keys(n.problem, n.tile);
   const Streamed queries = stream_queries(n.problem, n.tile);
   Traffic t;
   // query_gradient: Q, O, dO and LSE, tiles of K and V; delta and dQ.
-  t.read_bytes += (3 * n.rows + 2 * keys.rows) * n.head_dim * n.element + n.rows * kFloat;
+  t.read_bytes += (asks.row_tensors * n.rows + 2 * keys.rows) * n.head_dim * n.element;
+  t.read_bytes += asks.lse * n.rows * kFloat;
   t.write_bytes += n.rows * (n.head_dim * n.element + kFloat);
-  // key_value_gradient: K and V, tiles of Q and dO, their LSE and delta.
+  // key_value_gradient: K and V, tiles of Q and dO, their LSE and delta; dK and dV.
   t.read_bytes += 2 * (n.kv_rows + queries.rows) * n.head_dim * n.element;
-  t.read_bytes += queries.rows * 2 * kFloat;
+  t.read_bytes += asks.lse_delta * queries.rows * 2 * kFloat;
   t.write_bytes += 2 * n.kv_rows * n.head_dim * n.element;
   return t;
 }
+
+// 03: the LSE by all 32 lanes of a warp; LSE and delta by each of 8 warps.
+Traffic online_softmax_backward(const Sizes& n) { return fused_backward(n, {3, 32, 8}); }
+
+// 04_register_tiles: dO once more, for delta; the LSE by the 8 lanes that share a row; LSE and
+// delta once for every 4 keys of the block.
+Traffic register_tiles_backward(const Sizes& n) {
+  return fused_backward(n, {4, 8, std::uint64_t(n.tile.owned / 4)});
+}
+
+// 06_forward_backward: every datum of a tile once.
+Traffic forward_backward_backward(const Sizes& n) { return fused_backward(n, {3, 1, 1}); }
 
 struct Entry {
   std::string_view stage;
