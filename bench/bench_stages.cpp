@@ -12,6 +12,7 @@
 #include <exception>
 #include <string_view>
 
+#include "cuflash/workload.h"
 #include "harness/call.h"
 #include "measure.h"
 #include "provenance.h"

@@ -7,6 +7,7 @@
 
 #include "annotate.h"
 #include "compare.h"
+#include "cuflash/workload.h"
 #include "memory_map.h"
 #include "observe.h"
 #include "options.h"

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "cuflash/workload.h"
 #include "harness/trial.h"
 #include "progress.h"
 #include "timing.h"

@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "cuflash/workload.h"
 #include "measure.h"
 #include "progress.h"
 

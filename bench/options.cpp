@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "cuflash/workload.h"
 #include "simt/machine.h"
 
 namespace cuflash::bench {

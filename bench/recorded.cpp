@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "cuflash/workload.h"
+
 namespace cuflash::bench {
 namespace {
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "cuflash/workload.h"
 #include "table.h"
 
 namespace cuflash::bench {

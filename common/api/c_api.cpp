@@ -1,79 +1,47 @@
-// The C interface: structs that say their own size, over the C++ calls.
-#include <cstddef>
+// The C interface, all that the library exports.
+#include "cuflash/c_api.h"
+
 #include <new>
 #include <string>
 
+#include "api/c_structs.h"
+#include "api/calls.h"
 #include "api/last_error.h"
-#include "cuflash/stage.h"
 
-namespace cuflash {
+namespace cuflash::api {
 namespace {
 
 using Error = FlashAttentionError;
 
-constexpr std::uint32_t kLargestStruct = 4096;  // bytes; beyond it is no struct, but a wild size
+int refuse(const Support& fault) { return int(cuflash::refuse(fault.error, fault.reason)); }
 
-// The C names have the values of the C++ ones.
-static_assert(int(Error::UNKNOWN_STAGE) == CUFLASH_UNKNOWN_STAGE);
-static_assert(int(Error::INVALID_DIMENSION) == CUFLASH_INVALID_DIMENSION);
-static_assert(int(Error::DIMENSION_MISMATCH) == CUFLASH_DIMENSION_MISMATCH);
-static_assert(int(Error::NULL_POINTER) == CUFLASH_NULL_POINTER);
-static_assert(int(Error::CUDA_ERROR) == CUFLASH_CUDA_ERROR);
-static_assert(int(Error::OUT_OF_MEMORY) == CUFLASH_OUT_OF_MEMORY);
-static_assert(int(Error::UNSUPPORTED_HEAD_DIM) == CUFLASH_UNSUPPORTED_HEAD_DIM);
-static_assert(int(Error::UNSUPPORTED_DTYPE) == CUFLASH_UNSUPPORTED_DTYPE);
-static_assert(int(Error::INVALID_SCALE) == CUFLASH_INVALID_SCALE);
-static_assert(int(Error::MISALIGNED) == CUFLASH_MISALIGNED);
-static_assert(int(Error::SIZE_OVERFLOW) == CUFLASH_SIZE_OVERFLOW);
-static_assert(int(Error::UNSUPPORTED_DEVICE) == CUFLASH_UNSUPPORTED_DEVICE);
-static_assert(int(Error::UNSUPPORTED_BY_STAGE) == CUFLASH_UNSUPPORTED_BY_STAGE);
-static_assert(int(DType::kF32) == CUFLASH_F32 && int(DType::kF16) == CUFLASH_F16 &&
-              int(DType::kBF16) == CUFLASH_BF16);
-static_assert(int(Pass::kForward) == CUFLASH_FORWARD && int(Pass::kBackward) == CUFLASH_BACKWARD);
-// Programs are built against these layouts. None ends in padding, where a later field could hide.
-static_assert(sizeof(cuflash_tensor) == 32 && sizeof(cuflash_problem) == 40 &&
-              sizeof(cuflash_forward_args) == 152 && sizeof(cuflash_backward_args) == 280);
-
-// ---- Structs of a caller ------------------------------------------------------------------------
-
-// Bytes that an older library does not know must be 0: there a newer caller's fields would be.
-template <class T>
-bool asks_for_more(const T& given) {
-  const char* bytes = reinterpret_cast<const char*>(&given);
-  for (std::uint32_t n = sizeof(T); n < given.size; ++n) {
-    if (bytes[n] != 0) return true;
+// What f() returns, an error code. C knows no exceptions; the only one is a sentence that finds no
+// memory.
+template <class F>
+int without_exceptions(F&& f) {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    return int(cuflash::refuse(Error::OUT_OF_MEMORY, "no host memory"));  // short: it needs none
   }
-  return false;
 }
 
-// Is this a struct that can be read?
-template <class T>
-Support readable(const char* name, const T* given) {
-  if (given == nullptr) return {Error::NULL_POINTER, std::string(name) + " is null"};
-  const std::string size = std::string(name) + "'s size is " + std::to_string(given->size);
-  const std::string known = std::to_string(sizeof(T)) + " bytes";
-  if (given->size < sizeof(T)) {
-    return {Error::INVALID_DIMENSION, size + "; it must be at least " + known};
-  }
-  if (given->size > kLargestStruct) {
-    return {Error::INVALID_DIMENSION,
-            size + "; it must be at most " + std::to_string(kLargestStruct) + " bytes"};
-  }
-  if (asks_for_more(*given)) {
-    return {Error::INVALID_DIMENSION, size + ", and beyond the " + known +
-                                          " that this library knows not all are 0: it is older "
-                                          "than the caller's header"};
-  }
-  return {};
-}
+// ---- The simple form ---------------------------------------------------------------------------
 
-Support readable(int pass) {
-  if (pass == CUFLASH_FORWARD || pass == CUFLASH_BACKWARD) return {};
-  return {Error::UNSUPPORTED_BY_STAGE,
-          "pass is " + std::to_string(pass) + ", neither forward (0) nor backward (1)"};
-}
+// The shape of a simple call: contiguous [batch, heads, seq, head_dim].
+struct Shape {
+  Problem problem;
 
-// ---- The same in C++ ---------------------------------------------------------------------------
+  Shape(DType dtype, int batch, int heads, int seq, int head_dim, float scale, bool causal)
+      : problem{batch, heads, heads, seq, seq, head_dim, dtype, causal, scale} {}
+
+  // The tensors of a simple call are not const in Forward and Backward; no stage writes an input.
+  Tensor operator()(const void* data) const {
+    return contiguous(const_cast<void*>(data), problem.heads_q, problem.seq_q, problem.head_dim);
+  }
+};
+
+// ---- The full form -----------------------------------------------------------------------------
 
 Tensor in_cpp(const cuflash_tensor& t) {
   return {t.data, t.batch_stride, t.head_stride, t.row_stride};
@@ -94,83 +62,110 @@ Backward in_cpp(const cuflash_backward_args& a) {
           a.lse,         a.deterministic != 0, a.workspace};
 }
 
-// ---- Calls -------------------------------------------------------------------------------------
-
-int refuse(const Support& fault) { return int(refuse(fault.error, fault.reason)); }
-
-// What f() returns, an error code. C knows no exceptions; the only one is a sentence that finds no
-// memory.
-template <class F>
-int without_exceptions(F&& f) {
-  try {
-    return f();
-  } catch (const std::bad_alloc&) {
-    return int(refuse(Error::OUT_OF_MEMORY, "no host memory"));  // short: it needs none
-  }
-}
-
 // One call, either pass.
 template <class Args, class Run>
 int call(const cuflash_problem* problem, const Args* args, Run run, const char* stage,
          cudaStream_t stream) {
   return without_exceptions([&] {
-    if (const Support fit = readable("problem", problem); !fit) return refuse(fit);
-    if (const Support fit = readable("args", args); !fit) return refuse(fit);
-    return int(run(in_cpp(*problem), in_cpp(*args), stream, stage));
+    cuflash_problem p;
+    Args a;
+    if (const Support fit = read("problem", problem, p); !fit) return refuse(fit);
+    if (const Support fit = read("args", args, a); !fit) return refuse(fit);
+    return int(run(in_cpp(p), in_cpp(a), stream, stage));
   });
 }
 
-// One question about a call: ask() has the pass and the problem in C++.
-template <class Ask>
-int question(int pass, const cuflash_problem* problem, Ask ask) {
+// ---- Questions ---------------------------------------------------------------------------------
+
+Support known(int pass) {
+  if (pass == CUFLASH_FORWARD || pass == CUFLASH_BACKWARD) return {};
+  return {Error::UNSUPPORTED_BY_STAGE,
+          "pass is " + std::to_string(pass) + ", neither forward (0) nor backward (1)"};
+}
+
+// One question about a call: which stage would run it. `answer` gets the stage and the problem
+// where there is one.
+template <class Answer>
+int ask(int pass, const cuflash_problem* problem, const char* stage, Answer answer) {
   return without_exceptions([&] {
-    if (const Support fit = readable(pass); !fit) return refuse(fit);
-    if (const Support fit = readable("problem", problem); !fit) return refuse(fit);
-    return ask(Pass{pass}, in_cpp(*problem));
+    cuflash_problem p;
+    if (const Support fit = known(pass); !fit) return refuse(fit);
+    if (const Support fit = read("problem", problem, p); !fit) return refuse(fit);
+    const Choice choice = choose(Pass{pass}, in_cpp(p), stage);
+    if (!choice.support) return refuse(choice.support);
+    answer(*choice.stage, in_cpp(p));
+    return int(succeed());
   });
 }
 
 }  // namespace
-}  // namespace cuflash
+}  // namespace cuflash::api
 
 // ---- The C interface ---------------------------------------------------------------------------
 
+using namespace cuflash;
+
+// One pair for each element type.
+#define CUFLASH_SIMPLE_FORM(suffix, T, dtype)                                                      \
+  int cuflash_attention_forward_##suffix(const T* Q, const T* K, const T* V, T* O, float* L,       \
+                                         int batch_size, int num_heads, int seq_len, int head_dim, \
+                                         float scale, bool causal, cudaStream_t stream) {          \
+    const api::Shape t(dtype, batch_size, num_heads, seq_len, head_dim, scale, causal);            \
+    return api::without_exceptions([&] {                                                           \
+      return int(api::forward(t.problem, {t(Q), t(K), t(V), t(O), L, nullptr}, stream, nullptr));  \
+    });                                                                                            \
+  }                                                                                                \
+  int cuflash_attention_backward_##suffix(                                                         \
+      const T* Q, const T* K, const T* V, const T* O, const float* L, const T* dO, T* dQ, T* dK,   \
+      T* dV, int batch_size, int num_heads, int seq_len, int head_dim, float scale, bool causal,   \
+      cudaStream_t stream) {                                                                       \
+    const api::Shape t(dtype, batch_size, num_heads, seq_len, head_dim, scale, causal);            \
+    return api::without_exceptions([&] {                                                           \
+      return int(api::backward(                                                                    \
+          t.problem, {t(Q), t(K), t(V), t(O), t(dO), t(dQ), t(dK), t(dV), L, true, nullptr},       \
+          stream, nullptr));                                                                       \
+    });                                                                                            \
+  }
+
+CUFLASH_SIMPLE_FORM(f32, float, DType::kF32)
+CUFLASH_SIMPLE_FORM(f16, void, DType::kF16)
+CUFLASH_SIMPLE_FORM(bf16, void, DType::kBF16)
+
+#undef CUFLASH_SIMPLE_FORM
+
 int cuflash_forward(const cuflash_problem* problem, const cuflash_forward_args* args,
                     const char* stage, cudaStream_t stream) {
-  return cuflash::call(problem, args, cuflash::forward, stage, stream);
+  return api::call(problem, args, api::forward, stage, stream);
 }
 
 int cuflash_backward(const cuflash_problem* problem, const cuflash_backward_args* args,
                      const char* stage, cudaStream_t stream) {
-  return cuflash::call(problem, args, cuflash::backward, stage, stream);
+  return api::call(problem, args, api::backward, stage, stream);
 }
 
 int cuflash_check_support(int pass, const cuflash_problem* problem, const char* stage) {
-  return cuflash::question(pass, problem, [&](cuflash::Pass p, const cuflash::Problem& sizes) {
-    return int(cuflash::check_support(p, sizes, stage));
-  });
+  return api::ask(pass, problem, stage, [](const Stage&, const Problem&) {});
+}
+
+const char* cuflash_chosen_stage(int pass, const cuflash_problem* problem, const char* stage) {
+  const char* name = nullptr;
+  api::ask(pass, problem, stage, [&](const Stage& chosen, const Problem&) { name = chosen.name; });
+  return name;
 }
 
 size_t cuflash_workspace_bytes(int pass, const cuflash_problem* problem, const char* stage) {
   size_t bytes = 0;
-  cuflash::question(pass, problem, [&](cuflash::Pass p, const cuflash::Problem& sizes) {
-    bytes = cuflash::workspace_bytes(p, sizes, stage);
-    return 0;
+  api::ask(pass, problem, stage, [&](const Stage& chosen, const Problem& p) {
+    bytes = chosen.workspace_bytes(Pass{pass}, p);
   });
   return bytes;
 }
 
-int cuflash_num_stages(void) { return int(cuflash::stages().size()); }
+int cuflash_num_stages() { return int(stages().size()); }
 
 const char* cuflash_stage_name(int index) {
   const bool exists = index >= 0 && index < cuflash_num_stages();
-  return exists ? cuflash::stages()[std::size_t(index)]->name : nullptr;
+  return exists ? stages()[std::size_t(index)]->name : nullptr;
 }
 
-const char* cuflash_error_string(int error) {
-  return cuflash::get_error_string(cuflash::FlashAttentionError{error});
-}
-
-const char* cuflash_last_error_message(void) { return cuflash::last_error_message(); }
-
-int cuflash_version(void) { return CUFLASH_VERSION; }
+int cuflash_version() { return CUFLASH_VERSION; }

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "cuflash/stage.h"
+#include "cuflash/workload.h"
 
 namespace cuflash {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "cuflash/workload.h"
 #include "harness/device_tensor.h"
 
 namespace cuflash::harness {

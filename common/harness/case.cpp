@@ -4,6 +4,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "cuflash/workload.h"
+
 namespace cuflash::harness {
 namespace {
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <thread>
 
+#include "cuflash/workload.h"
 #include "harness/convert.h"
 #include "reference/plain.h"
 #include "reference/reference.h"

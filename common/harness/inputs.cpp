@@ -4,6 +4,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "cuflash/workload.h"
 #include "harness/convert.h"
 #include "harness/npy.h"
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "cuflash/workload.h"
 #include "harness/expected.h"
 #include "harness/owners.h"
 

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "costs.h"
+#include "cuflash/workload.h"
 #include "faults.h"
 #include "values.h"
 

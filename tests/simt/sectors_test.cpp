@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cuflash/stage.h"
+#include "cuflash/workload.h"
 #include "harness/call.h"
 #include "harness/expected.h"
 #include "simt/machine.h"

@@ -1,5 +1,6 @@
 // The tests of the stages: suite = stage, test = problem, so that a filter on "01_naive" runs that
 // stage's tests and no others. For compute-sanitizer: --gtest_filter='*.sanitize_*' (GPU only).
+#include "cuflash/workload.h"
 #include "memory_test.h"
 #include "stage_test.h"
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "cuflash/workload.h"
 #include "harness/owners.h"
 #include "problems.h"
 

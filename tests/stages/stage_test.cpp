@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 
+#include "cuflash/workload.h"
 #include "harness/traffic.h"
 #include "harness/trial.h"
 #include "memory_test.h"

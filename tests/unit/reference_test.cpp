@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "cuflash/workload.h"
 #include "reference/plain.h"
 #include "reference/round.h"
 

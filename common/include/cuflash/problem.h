@@ -20,25 +20,27 @@
 #ifndef CUFLASH_PROBLEM_H_
 #define CUFLASH_PROBLEM_H_
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <string_view>
+#include <limits>
+
+#include "cuflash/c_api.h"
 
 /// FlashAttention: the API, and what a stage of the ladder is.
 namespace cuflash {
 
 /// Element type of Q, K, V, O and their gradients. Sums and softmax are always float.
 enum class DType : int {
-  kF32 = 0,   ///< float
-  kF16 = 1,   ///< IEEE half
-  kBF16 = 2,  ///< bfloat16
+  kF32 = CUFLASH_F32,    ///< float
+  kF16 = CUFLASH_F16,    ///< IEEE half
+  kBF16 = CUFLASH_BF16,  ///< bfloat16
 };
 
 /// Which of the two passes a call computes.
 enum class Pass : int {
-  kForward = 0,   ///< O and LSE
-  kBackward = 1,  ///< dQ, dK and dV
+  kForward = CUFLASH_FORWARD,    ///< O and LSE
+  kBackward = CUFLASH_BACKWARD,  ///< dQ, dK and dV
 };
 
 /// Bytes of one element: 4 for f32, 2 for f16 and bf16.
@@ -96,38 +98,21 @@ struct Backward {
 };
 
 /// 1/√head_dim, the scale of the original paper.
-float default_scale(int head_dim);
+inline float default_scale(int head_dim) { return 1.f / std::sqrt(static_cast<float>(head_dim)); }
 
-/// A [batch, heads, seq, head_dim] tensor without gaps, starting at `data`.
-Tensor contiguous(void* data, int heads, int seq, int head_dim);
-
-/// "f32", "f16" or "bf16".
-const char* dtype_name(DType dtype);
-
-/// "forward" or "backward".
-const char* pass_name(Pass pass);
-
-/// The one string for a problem, used as test id, benchmark id and in logs:
-/// `b2_h4x1_q77k131_d64_f16_causal` (batch, query heads x KV heads, lengths, head_dim, dtype,
-/// mask). `h4` stands for `h4x4`, and where a name is read `q77` stands for `q77k77`. The scale is
-/// not part of it.
-std::string problem_name(const Problem& problem);
-
-/// Reads what problem_name() writes; the dtype and `_causal` may be left out (they keep the values
-/// `problem` has). Sets softmax_scale to default_scale(head_dim). Returns false, and leaves
-/// `problem` as it was, when the text is not a problem's name.
-bool parse_problem(std::string_view text, Problem& problem);
-
-/// Reads "f32", "f16" or "bf16"; returns false for anything else.
-bool parse_dtype(std::string_view text, DType& dtype);
-
-/// Floating-point operations by the field's convention: forward 4·B·Hq·Sq·Skv·D, halved when
-/// causal; backward 2.5 times that (FlashAttention-2, section 4.1).
-double attention_flops(Pass pass, const Problem& problem);
-
-/// Bytes that must move at least once: every input read once, every output written once, LSE
-/// included ("compulsory" traffic).
-double compulsory_bytes(Pass pass, const Problem& problem);
+/// A [batch, heads, seq, head_dim] tensor without gaps, starting at `data`. A stride beyond 64 bits
+/// becomes the largest that is a multiple of 16, so that a call with it is refused with
+/// SIZE_OVERFLOW.
+inline Tensor contiguous(void* data, int heads, int seq, int head_dim) {
+  const auto times = [](std::int64_t x, std::int64_t y) {
+    std::int64_t product = 0;
+    return __builtin_mul_overflow(x, y, &product)
+               ? std::numeric_limits<std::int64_t>::max() & ~std::int64_t{15}
+               : product;
+  };
+  const std::int64_t head_stride = times(seq, head_dim);
+  return {data, times(heads, head_stride), head_stride, head_dim};
+}
 
 }  // namespace cuflash
 

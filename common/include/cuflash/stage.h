@@ -8,6 +8,7 @@
 #define CUFLASH_STAGE_H_
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cuflash/flash_attention.h"

@@ -1,5 +1,5 @@
 // Problems: their names go out and come back, junk is refused, and their costs are the field's.
-#include "cuflash/problem.h"
+#include "cuflash/workload.h"
 
 #include <gtest/gtest.h>
 

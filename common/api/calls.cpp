@@ -1,5 +1,5 @@
 // The API's calls: check the arguments, choose the stage, give it a workspace, queue its work.
-#include "cuflash/flash_attention.h"
+#include "api/calls.h"
 
 #include <cuda_runtime.h>
 
@@ -7,20 +7,14 @@
 #include <utility>
 
 #include "api/last_error.h"
-#include "cuflash/stage.h"
+#include "cuflash/workload.h"
 
-namespace cuflash {
+namespace cuflash::api {
 namespace {
 
 using Error = FlashAttentionError;
 
 // ---- The choice of stage -----------------------------------------------------------------------
-
-// A stage that supports the problem, or the reason why there is none.
-struct Choice {
-  const Stage* stage = nullptr;
-  Support support;
-};
 
 Choice unknown_stage(const std::string& asked_for) {
   std::string reason = asked_for + ", and there is no such stage; there are";
@@ -32,8 +26,9 @@ Choice unknown_stage(const std::string& asked_for) {
   return {nullptr, {Error::UNKNOWN_STAGE, std::move(reason)}};
 }
 
-// The stage that the call names, else the one that CUFLASH_STAGE names, else the fastest.
-Choice choose(Pass pass, const Problem& problem, const char* name) {
+// The stage that the call names, else the one that CUFLASH_STAGE names, else the fastest; for a
+// problem that is fit for some stage.
+Choice choose_fit(Pass pass, const Problem& problem, const char* name) {
   std::string asked_for;
   if (name != nullptr) {
     asked_for = "the call asks for stage \"" + std::string(name) + "\"";
@@ -50,12 +45,6 @@ Choice choose(Pass pass, const Problem& problem, const char* name) {
   // Where nothing fits, the first rung, which asks least of a device, says why.
   if (stage == nullptr) stage = stages().front();
   return {stage, supports(*stage, pass, problem, device)};
-}
-
-// choose(), for a problem that may be unfit for any stage.
-Choice choose_fit(Pass pass, const Problem& problem, const char* name) {
-  const Support fit = validate(problem);
-  return fit ? choose(pass, problem, name) : Choice{nullptr, fit};
 }
 
 // ---- Work on the stream ------------------------------------------------------------------------
@@ -120,7 +109,7 @@ template <class Args>
 Error call(Pass pass, const Problem& problem, Args args, cudaStream_t stream, const char* name) {
   // Refuse what no stage can do, then what the chosen one cannot.
   if (const Support fit = validate(problem, args); !fit) return refuse(fit);
-  const auto [stage, support] = choose(pass, problem, name);
+  const auto [stage, support] = choose_fit(pass, problem, name);
   if (!support) return refuse(support);
   if (nothing_to_do(args)) return succeed();
 
@@ -149,25 +138,12 @@ Error call(Pass pass, const Problem& problem, Args args, cudaStream_t stream, co
   return succeed();
 }
 
-// ---- The simple form: contiguous [batch, heads, seq, head_dim] ---------------------------------
-
-// The shape of a simple call.
-struct Shape {
-  Problem problem;
-
-  // The tensors of a simple call are not const in Forward and Backward; no stage writes an input.
-  Tensor operator()(const void* data) const {
-    return contiguous(const_cast<void*>(data), problem.heads_q, problem.seq_q, problem.head_dim);
-  }
-};
-
-Shape shape(DType dtype, int batch, int heads, int seq, int head_dim, float scale, bool causal) {
-  return {{batch, heads, heads, seq, seq, head_dim, dtype, causal, scale}};
-}
-
 }  // namespace
 
-// ---- The full form -----------------------------------------------------------------------------
+Choice choose(Pass pass, const Problem& problem, const char* stage) {
+  const Support fit = validate(problem);
+  return fit ? choose_fit(pass, problem, stage) : Choice{nullptr, fit};
+}
 
 FlashAttentionError forward(const Problem& problem, const Forward& args, cudaStream_t stream,
                             const char* stage) {
@@ -179,43 +155,4 @@ FlashAttentionError backward(const Problem& problem, const Backward& args, cudaS
   return call(Pass::kBackward, problem, args, stream, stage);
 }
 
-FlashAttentionError check_support(Pass pass, const Problem& problem, const char* stage) {
-  const Choice choice = choose_fit(pass, problem, stage);
-  return choice.support ? succeed() : refuse(choice.support);
-}
-
-std::size_t workspace_bytes(Pass pass, const Problem& problem, const char* stage) {
-  const Choice choice = choose_fit(pass, problem, stage);
-  if (!choice.support) {
-    refuse(choice.support);
-    return 0;
-  }
-  succeed();
-  return choice.stage->workspace_bytes(pass, problem);
-}
-
-// One pair of overloads for each element type.
-#define CUFLASH_SIMPLE_FORM(T, dtype)                                                            \
-  FlashAttentionError flash_attention_forward(                                                   \
-      const T* Q, const T* K, const T* V, T* O, float* L, int batch_size, int num_heads,         \
-      int seq_len, int head_dim, float scale, bool causal, cudaStream_t stream) {                \
-    const Shape t = shape(dtype, batch_size, num_heads, seq_len, head_dim, scale, causal);       \
-    return forward(t.problem, {t(Q), t(K), t(V), t(O), L, nullptr}, stream);                     \
-  }                                                                                              \
-  FlashAttentionError flash_attention_backward(                                                  \
-      const T* Q, const T* K, const T* V, const T* O, const float* L, const T* dO, T* dQ, T* dK, \
-      T* dV, int batch_size, int num_heads, int seq_len, int head_dim, float scale, bool causal, \
-      cudaStream_t stream) {                                                                     \
-    const Shape t = shape(dtype, batch_size, num_heads, seq_len, head_dim, scale, causal);       \
-    return backward(t.problem,                                                                   \
-                    {t(Q), t(K), t(V), t(O), t(dO), t(dQ), t(dK), t(dV), L, true, nullptr},      \
-                    stream);                                                                     \
-  }
-
-CUFLASH_SIMPLE_FORM(float, DType::kF32)
-CUFLASH_SIMPLE_FORM(__half, DType::kF16)
-CUFLASH_SIMPLE_FORM(__nv_bfloat16, DType::kBF16)
-
-#undef CUFLASH_SIMPLE_FORM
-
-}  // namespace cuflash
+}  // namespace cuflash::api

@@ -1,24 +1,12 @@
 // Problems: their names, and what they cost.
-#include "cuflash/problem.h"
+#include "cuflash/workload.h"
 
 #include <charconv>
-#include <cmath>
-#include <limits>
 
 namespace cuflash {
 namespace {
 
 constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
-
-// a · b; beyond 64 bits the largest stride that is still a multiple of 16 bytes, so that validate()
-// meets such a tensor as too large and not as misaligned.
-std::int64_t saturating_product(std::int64_t a, std::int64_t b) {
-  std::int64_t product = 0;
-  if (__builtin_mul_overflow(a, b, &product)) {
-    return std::numeric_limits<std::int64_t>::max() & ~std::int64_t{15};
-  }
-  return product;
-}
 
 // Takes `prefix` off the front of `text`; false, and nothing taken, where it does not stand there.
 bool take(std::string_view& text, std::string_view prefix) {
@@ -52,13 +40,6 @@ void take_dtype(std::string_view& text, DType& dtype) {
 }
 
 }  // namespace
-
-float default_scale(int head_dim) { return 1.f / std::sqrt(static_cast<float>(head_dim)); }
-
-Tensor contiguous(void* data, int heads, int seq, int head_dim) {
-  const std::int64_t head_stride = saturating_product(seq, head_dim);
-  return {data, saturating_product(heads, head_stride), head_stride, head_dim};
-}
 
 const char* dtype_name(DType dtype) {
   switch (dtype) {

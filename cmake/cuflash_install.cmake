@@ -1,0 +1,30 @@
+# The shared library as others see it: what it exports, its names, and find_package(cuflash).
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+# It exports the C interface and nothing else: not the C++ that it is made of, nor what is linked in.
+set(exports ${PROJECT_SOURCE_DIR}/cmake/cuflash_exports.map)
+target_link_options(cuflash_attn PRIVATE -Wl,--version-script=${exports})
+set_target_properties(cuflash_attn PROPERTIES
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS ${exports}
+  EXPORT_NAME cuflash)
+target_include_directories(cuflash_attn INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/common/include> $<INSTALL_INTERFACE:include>)
+target_compile_features(cuflash_attn INTERFACE c_std_11 cxx_std_17)
+add_library(cuflash::cuflash ALIAS cuflash_attn)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/cuflash)
+install(TARGETS cuflash_attn EXPORT cuflash LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES
+  common/include/cuflash/c_api.h
+  common/include/cuflash/flash_attention.h
+  common/include/cuflash/problem.h
+  common/include/cuflash/version.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cuflash)
+install(EXPORT cuflash NAMESPACE cuflash:: DESTINATION ${package_dir} FILE cuflashTargets.cmake)
+configure_package_config_file(cmake/cuflashConfig.cmake.in cuflashConfig.cmake
+  INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
+# While the major version is 0, a minor one may change the C++ API.
+write_basic_package_version_file(cuflashConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/cuflashConfig.cmake ${PROJECT_BINARY_DIR}/cuflashConfigVersion.cmake
+  DESTINATION ${package_dir})

@@ -1,0 +1,67 @@
+// Structs of a C caller, whose header may be older or newer than this library: each begins with its
+// own size.
+#ifndef CUFLASH_API_C_STRUCTS_H_
+#define CUFLASH_API_C_STRUCTS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "cuflash/stage.h"
+
+namespace cuflash::api {
+
+constexpr std::uint32_t kLargestStruct = 4096;  // bytes; beyond it is no struct, but a wild size
+
+// The size that a struct had in the first version: never changed, so that old programs go on.
+template <class T>
+constexpr std::uint32_t kFirstSize = 0;
+template <>
+constexpr std::uint32_t kFirstSize<cuflash_problem> = 40;
+template <>
+constexpr std::uint32_t kFirstSize<cuflash_forward_args> = 152;
+template <>
+constexpr std::uint32_t kFirstSize<cuflash_backward_args> = 280;
+// A change of these layouts breaks every program. None ends in padding, where a later field could
+// hide.
+static_assert(sizeof(cuflash_tensor) == 32 && sizeof(cuflash_problem) == 40 &&
+              sizeof(cuflash_forward_args) == 152 && sizeof(cuflash_backward_args) == 280);
+
+// Bytes that this library does not know must be 0: there a newer caller's fields would be.
+template <class T>
+bool asks_for_more(const T& given) {
+  const char* bytes = reinterpret_cast<const char*>(&given);
+  const std::uint32_t unknown = std::min<std::uint32_t>(sizeof(T), given.size);
+  return std::any_of(bytes + unknown, bytes + given.size, [](char byte) { return byte != 0; });
+}
+
+// Copies the caller's struct to `known`; fields that it lacks become 0. `name` is the argument's.
+template <class T>
+Support read(const char* name, const T* given, T& known) {
+  if (given == nullptr) {
+    return {FlashAttentionError::NULL_POINTER, std::string(name) + " is null"};
+  }
+  const auto wrong = [&](const std::string& why) {
+    return Support{FlashAttentionError::INVALID_DIMENSION,
+                   std::string(name) + "'s size is " + std::to_string(given->size) + why};
+  };
+  if (given->size < kFirstSize<T>) {
+    return wrong("; it must be at least " + std::to_string(kFirstSize<T>) + " bytes");
+  }
+  if (given->size > kLargestStruct) {
+    return wrong("; it must be at most " + std::to_string(kLargestStruct) + " bytes");
+  }
+  if (asks_for_more(*given)) {
+    return wrong(", and beyond the " + std::to_string(sizeof(T)) +
+                 " bytes that this library knows not all are 0: it is older than the caller's "
+                 "header");
+  }
+  known = {};
+  std::memcpy(&known, given, std::min<std::size_t>(sizeof(T), given->size));
+  return {};
+}
+
+}  // namespace cuflash::api
+
+#endif  // CUFLASH_API_C_STRUCTS_H_

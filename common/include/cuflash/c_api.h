@@ -1,0 +1,334 @@
+/// @file c_api.h
+/// The public API in C: attention forward and backward on device memory. A C11 compiler reads this
+/// header, and so can every language that calls C. What is computed problem.h says in formulas;
+/// flash_attention.h is the same API in C++.
+///
+/// Checks. Every call checks its arguments on the host, in the order that cuflash_error states,
+/// before anything is launched: a refused call launches nothing and writes nothing. That the
+/// tensors lie where the device reaches them, and are as large as the sizes say, is not checked.
+///
+/// Streams. A call queues its work on `stream` of the current device and returns; it never waits
+/// for the device. The tensors and the caller's workspace must live until that work is done. A
+/// workspace that the library allocates is allocated and freed in the stream's order. A call can be
+/// captured in a CUDA graph.
+///
+/// Threads. Every function may be called from several threads at once, on one stream or on many.
+/// Two calls in flight on different streams must not share a workspace or an output.
+#ifndef CUFLASH_C_API_H_
+#define CUFLASH_C_API_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cuflash/version.h"
+
+// CUDA's own type, named but not included: a user of the CPU machine needs no CUDA headers.
+struct CUstream_st;
+/// CUDA's stream handle, as cuda_runtime.h declares it; null is the default stream.
+typedef struct CUstream_st* cudaStream_t;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// What a call returns: 0, or why it was refused or failed. Arguments are checked in this order,
+/// and the first fault is returned: CUFLASH_NULL_POINTER for a struct that is null,
+/// CUFLASH_INVALID_DIMENSION for a struct's own size; then CUFLASH_INVALID_DIMENSION,
+/// CUFLASH_DIMENSION_MISMATCH, CUFLASH_UNSUPPORTED_DTYPE, CUFLASH_UNSUPPORTED_HEAD_DIM,
+/// CUFLASH_INVALID_SCALE, CUFLASH_NULL_POINTER, CUFLASH_MISALIGNED, CUFLASH_SIZE_OVERFLOW,
+/// CUFLASH_UNKNOWN_STAGE, CUFLASH_UNSUPPORTED_DEVICE, CUFLASH_UNSUPPORTED_BY_STAGE. After them,
+/// while the work is queued: CUFLASH_CUDA_ERROR, CUFLASH_OUT_OF_MEMORY, CUFLASH_SIZE_OVERFLOW (of
+/// the stage's grid).
+enum cuflash_error {
+  CUFLASH_SUCCESS = 0,               ///< the work is queued on the stream
+  CUFLASH_INVALID_DIMENSION = 1,     ///< a size below 1, a negative stride, an output that overlaps
+                                     ///< itself, or a struct's own size
+  CUFLASH_DIMENSION_MISMATCH = 2,    ///< heads_q is not a multiple of heads_kv
+  CUFLASH_NULL_POINTER = 3,          ///< a struct is null, or a required tensor has no data
+  CUFLASH_CUDA_ERROR = 4,            ///< the CUDA runtime reported an error
+  CUFLASH_OUT_OF_MEMORY = 5,         ///< the workspace could not be allocated
+  CUFLASH_UNSUPPORTED_HEAD_DIM = 6,  ///< head_dim is not 32, 64 or 128
+  CUFLASH_UNSUPPORTED_DTYPE = 7,     ///< not f32, f16 or bf16
+  CUFLASH_INVALID_SCALE = 8,         ///< softmax_scale is not finite or not positive
+  CUFLASH_MISALIGNED = 9,           ///< a base or a stride is not a multiple of 16 bytes, LSE of 4,
+                                    ///< the workspace of 256
+  CUFLASH_SIZE_OVERFLOW = 10,       ///< a tensor, the workspace or the grid is too large to address
+  CUFLASH_UNSUPPORTED_DEVICE = 11,  ///< the stage is not built for this device, or there is none
+  CUFLASH_UNSUPPORTED_BY_STAGE = 12,  ///< the stage lacks this pass, dtype or head_dim
+  CUFLASH_UNKNOWN_STAGE = 13          ///< no stage has the name that was asked for
+};
+
+// ---- The simple form ---------------------------------------------------------------------------
+
+/// O = softmax(scale Q K^T) V for contiguous [batch_size, num_heads, seq_len, head_dim] tensors of
+/// float in device memory.
+///
+/// @code{.c}
+/// if (cuflash_attention_forward_f32(Q, K, V, O, L, 2, 8, 1024, 64, 0.125f, true, stream)) {
+///   fprintf(stderr, "%s\n", cuflash_last_error_message());
+/// }
+/// @endcode
+///
+/// @param Q,K,V  in, 16-byte aligned
+/// @param O      out, the same shape and alignment
+/// @param L      out, float [batch_size, num_heads, seq_len], the natural log of each row's sum of
+///               exponentials; 4-byte aligned; may be null
+/// @param batch_size at least 1
+/// @param num_heads  heads of Q, K and V alike, at least 1
+/// @param seq_len    queries and keys a head, at least 1
+/// @param head_dim   elements of a row: 32, 64 or 128
+/// @param scale  softmax scale, finite and positive; usually 1/sqrt(head_dim)
+/// @param causal query i sees key j only if j <= i
+/// @param stream CUDA stream; null is the default stream
+/// @return a cuflash_error
+int cuflash_attention_forward_f32(const float* Q, const float* K, const float* V, float* O,
+                                  float* L, int batch_size, int num_heads, int seq_len,
+                                  int head_dim, float scale, bool causal, cudaStream_t stream);
+/// cuflash_attention_forward_f32() for tensors of IEEE half; L stays float.
+/// @code{.c}
+/// cuflash_attention_forward_f16(Q, K, V, O, L, 2, 8, 1024, 64, 0.125f, true, stream);
+/// @endcode
+int cuflash_attention_forward_f16(const void* Q, const void* K, const void* V, void* O, float* L,
+                                  int batch_size, int num_heads, int seq_len, int head_dim,
+                                  float scale, bool causal, cudaStream_t stream);
+/// cuflash_attention_forward_f32() for tensors of bfloat16; L stays float.
+/// @code{.c}
+/// cuflash_attention_forward_bf16(Q, K, V, O, L, 2, 8, 1024, 64, 0.125f, true, stream);
+/// @endcode
+int cuflash_attention_forward_bf16(const void* Q, const void* K, const void* V, void* O, float* L,
+                                   int batch_size, int num_heads, int seq_len, int head_dim,
+                                   float scale, bool causal, cudaStream_t stream);
+
+/// Gradients of cuflash_attention_forward_f32(): all tensors contiguous [batch_size, num_heads,
+/// seq_len, head_dim], 16-byte aligned.
+///
+/// @code{.c}
+/// cuflash_attention_backward_f32(Q, K, V, O, L, dO, dQ, dK, dV, 2, 8, 1024, 64, 0.125f, true,
+///                                stream);
+/// @endcode
+///
+/// @param Q,K,V    in, the forward pass's inputs
+/// @param O,L      in, the forward pass's outputs; L is required here
+/// @param dO       in, gradient of the loss with respect to O
+/// @param dQ,dK,dV out; a null one is not computed
+/// @param batch_size,num_heads,seq_len,head_dim as in the forward pass
+/// @param scale,causal,stream as in the forward pass
+/// @return a cuflash_error
+int cuflash_attention_backward_f32(const float* Q, const float* K, const float* V, const float* O,
+                                   const float* L, const float* dO, float* dQ, float* dK, float* dV,
+                                   int batch_size, int num_heads, int seq_len, int head_dim,
+                                   float scale, bool causal, cudaStream_t stream);
+/// cuflash_attention_backward_f32() for tensors of IEEE half; L stays float.
+/// @code{.c}
+/// cuflash_attention_backward_f16(Q, K, V, O, L, dO, dQ, dK, dV, 2, 8, 1024, 64, 0.125f, true,
+///                                stream);
+/// @endcode
+int cuflash_attention_backward_f16(const void* Q, const void* K, const void* V, const void* O,
+                                   const float* L, const void* dO, void* dQ, void* dK, void* dV,
+                                   int batch_size, int num_heads, int seq_len, int head_dim,
+                                   float scale, bool causal, cudaStream_t stream);
+/// cuflash_attention_backward_f32() for tensors of bfloat16; L stays float.
+/// @code{.c}
+/// cuflash_attention_backward_bf16(Q, K, V, O, L, dO, dQ, dK, dV, 2, 8, 1024, 64, 0.125f, true,
+///                                 stream);
+/// @endcode
+int cuflash_attention_backward_bf16(const void* Q, const void* K, const void* V, const void* O,
+                                    const float* L, const void* dO, void* dQ, void* dK, void* dV,
+                                    int batch_size, int num_heads, int seq_len, int head_dim,
+                                    float scale, bool causal, cudaStream_t stream);
+
+// ---- The full form: grouped heads, seq_q != seq_kv, strides, a chosen stage --------------------
+
+/// Element types: values of cuflash_problem's `dtype`.
+enum cuflash_dtype {
+  CUFLASH_F32 = 0,  ///< float
+  CUFLASH_F16 = 1,  ///< IEEE half
+  CUFLASH_BF16 = 2  ///< bfloat16
+};
+
+/// The two passes: values of a `pass` argument.
+enum cuflash_pass {
+  CUFLASH_FORWARD = 0,  ///< O and LSE
+  CUFLASH_BACKWARD = 1  ///< dQ, dK and dV
+};
+
+/// One rank-4 tensor in device memory. All strides are in elements and the head dimension has
+/// stride 1, so [B,H,S,D] and [B,S,H,D] both work without a copy. The base address and every stride
+/// of an extent above 1 must be a multiple of 16 bytes. An input may repeat rows (stride 0); the
+/// elements of an output must be distinct.
+///
+/// @code{.c}
+/// const cuflash_tensor bhsd = {data, 8 * 1024 * 64, 1024 * 64, 64};    // [batch, 8, 1024, 64]
+/// const cuflash_tensor bshd = {data, 1024 * 8 * 64, 64, 8 * 64};       // [batch, 1024, 8, 64]
+/// @endcode
+typedef struct cuflash_tensor {
+  void* data;            ///< element (0, 0, 0, 0); an input is only read
+  int64_t batch_stride;  ///< elements from one batch to the next
+  int64_t head_stride;   ///< elements from one head to the next
+  int64_t row_stride;    ///< elements from one sequence position to the next
+} cuflash_tensor;
+
+/// The sizes of one attention problem. Q, O, dO, dQ are [batch, heads_q, seq_q, head_dim];
+/// K, V, dK, dV are [batch, heads_kv, seq_kv, head_dim].
+///
+/// This struct and the two below begin with their own size, so that a later version can add fields
+/// at the end. Fields that a shorter struct of an earlier version lacks are 0, which asks for
+/// nothing new. A struct shorter than the first version's is refused with
+/// CUFLASH_INVALID_DIMENSION. So is a longer one in which a byte beyond the struct declared here is
+/// not 0: it asks an older library for what that does not know.
+///
+/// @code{.c}
+/// const cuflash_problem problem = {.size = sizeof problem, .batch = 2, .heads_q = 8,
+///                                  .heads_kv = 2, .seq_q = 1024, .seq_kv = 4096, .head_dim = 64,
+///                                  .dtype = CUFLASH_BF16, .causal = 1, .softmax_scale = 0.125f};
+/// @endcode
+typedef struct cuflash_problem {
+  uint32_t size;        ///< sizeof(cuflash_problem)
+  int32_t batch;        ///< at least 1
+  int32_t heads_q;      ///< query heads, a multiple of heads_kv
+  int32_t heads_kv;     ///< key and value heads; fewer than heads_q means grouped-query attention
+  int32_t seq_q;        ///< queries a head, at least 1
+  int32_t seq_kv;       ///< keys a head, at least 1
+  int32_t head_dim;     ///< 32, 64 or 128
+  int32_t dtype;        ///< a cuflash_dtype: the element type of every tensor but LSE
+  int32_t causal;       ///< not 0: query i sees key j only if j <= i + seq_kv - seq_q
+  float softmax_scale;  ///< finite and positive; usually 1/sqrt(head_dim)
+} cuflash_problem;
+
+/// The tensors of one forward call. A row that sees no key gets O = 0 and LSE = -inf.
+typedef struct cuflash_forward_args {
+  uint32_t size;     ///< sizeof(cuflash_forward_args)
+  cuflash_tensor q;  ///< in, [batch, heads_q, seq_q, head_dim]
+  cuflash_tensor k;  ///< in, [batch, heads_kv, seq_kv, head_dim]
+  cuflash_tensor v;  ///< in, [batch, heads_kv, seq_kv, head_dim]
+  cuflash_tensor o;  ///< out, [batch, heads_q, seq_q, head_dim]
+  float* lse;        ///< out, [batch, heads_q, seq_q], natural log, contiguous; may be null
+  void* workspace;   ///< cuflash_workspace_bytes() of scratch, 256-byte aligned; null: the library
+                     ///< allocates it in stream order
+} cuflash_forward_args;
+
+/// The tensors of one backward call. A null dq, dk or dv (data is null) is not computed.
+typedef struct cuflash_backward_args {
+  uint32_t size;          ///< sizeof(cuflash_backward_args)
+  int32_t deterministic;  ///< not 0: ask for gradients that are the same to the bit in every run
+  cuflash_tensor q;       ///< in, [batch, heads_q, seq_q, head_dim]
+  cuflash_tensor k;       ///< in, [batch, heads_kv, seq_kv, head_dim]
+  cuflash_tensor v;       ///< in, [batch, heads_kv, seq_kv, head_dim]
+  cuflash_tensor o;       ///< in, the forward pass's output
+  cuflash_tensor d_o;     ///< in, gradient of the loss with respect to O
+  cuflash_tensor dq;      ///< out, [batch, heads_q, seq_q, head_dim]; data may be null
+  cuflash_tensor dk;      ///< out, [batch, heads_kv, seq_kv, head_dim]; data may be null
+  cuflash_tensor dv;      ///< out, [batch, heads_kv, seq_kv, head_dim]; data may be null
+  const float* lse;       ///< in, the forward pass's LSE, [batch, heads_q, seq_q]
+  void* workspace;        ///< as in cuflash_forward_args
+} cuflash_backward_args;
+
+/// O = softmax(scale Q K^T) V and LSE.
+///
+/// @code{.c}
+/// const cuflash_forward_args args = {.size = sizeof args, .q = q, .k = k, .v = v, .o = o,
+///                                    .lse = L};
+/// const int error = cuflash_forward(&problem, &args, NULL, stream);
+/// @endcode
+///
+/// @param problem sizes, dtype, mask and scale
+/// @param args    tensors
+/// @param stage   a stage's name, or null: the one named by the environment variable CUFLASH_STAGE,
+///                else the fastest stage that supports the problem on the current device
+/// @param stream  CUDA stream; null is the default stream
+/// @return a cuflash_error
+int cuflash_forward(const cuflash_problem* problem, const cuflash_forward_args* args,
+                    const char* stage, cudaStream_t stream);
+
+/// dQ, dK and dV; parameters and result as in cuflash_forward().
+///
+/// @code{.c}
+/// const cuflash_backward_args args = {.size = sizeof args, .deterministic = 1, .q = q, .k = k,
+///                                     .v = v, .o = o, .d_o = d_o, .dq = dq, .dk = dk, .dv = dv,
+///                                     .lse = L};
+/// const int error = cuflash_backward(&problem, &args, NULL, stream);
+/// @endcode
+int cuflash_backward(const cuflash_problem* problem, const cuflash_backward_args* args,
+                     const char* stage, cudaStream_t stream);
+
+// ---- Questions ---------------------------------------------------------------------------------
+
+/// Can this pass of this problem run on the current device? What a call would answer before it
+/// looks at its tensors.
+///
+/// @code{.c}
+/// if (cuflash_check_support(CUFLASH_BACKWARD, &problem, "05_wmma") != CUFLASH_SUCCESS) {
+///   puts(cuflash_last_error_message());  // 05_wmma has no backward pass
+/// }
+/// @endcode
+///
+/// @param pass    a cuflash_pass
+/// @param problem sizes, dtype, mask and scale
+/// @param stage   as in cuflash_forward()
+/// @return CUFLASH_SUCCESS for yes, else the cuflash_error that the call would return;
+///         cuflash_last_error_message() says why
+int cuflash_check_support(int pass, const cuflash_problem* problem, const char* stage);
+
+/// The stage that a call would run.
+///
+/// @code{.c}
+/// const char* fastest = cuflash_chosen_stage(CUFLASH_FORWARD, &problem, NULL);
+/// @endcode
+///
+/// @param pass    a cuflash_pass
+/// @param problem sizes, dtype, mask and scale
+/// @param stage   as in cuflash_forward()
+/// @return its full name, e.g. "04_register_tiles"; null where cuflash_check_support() refuses
+const char* cuflash_chosen_stage(int pass, const cuflash_problem* problem, const char* stage);
+
+/// Bytes of workspace that a call needs.
+///
+/// @code{.c}
+/// const size_t bytes = cuflash_workspace_bytes(CUFLASH_BACKWARD, &problem, NULL);
+/// @endcode
+///
+/// @param pass    a cuflash_pass
+/// @param problem sizes, dtype, mask and scale
+/// @param stage   as in cuflash_forward()
+/// @return bytes; 0 when none are needed, and when cuflash_check_support() refuses: then
+///         cuflash_last_error_message() is not empty
+size_t cuflash_workspace_bytes(int pass, const cuflash_problem* problem, const char* stage);
+
+/// How many stages the library holds.
+///
+/// @code{.c}
+/// for (int n = 0; n < cuflash_num_stages(); ++n) puts(cuflash_stage_name(n));
+/// @endcode
+int cuflash_num_stages(void);
+
+/// The name of a stage, to be given to the calls above; cuflash_num_stages() has an example.
+/// @param index from 0, in teaching order
+/// @return null where `index` is below 0 or not below cuflash_num_stages()
+const char* cuflash_stage_name(int index);
+
+/// One English sentence for a cuflash_error, the same for every call. Never null.
+/// @code{.c}
+/// puts(cuflash_error_string(CUFLASH_MISALIGNED));  // a base address or a stride is not aligned
+/// @endcode
+const char* cuflash_error_string(int error);
+
+/// The sentence of this thread's last refused call, with the values that were at fault; empty when
+/// the last call succeeded. Valid until this thread's next call.
+/// @code{.c}
+/// cuflash_attention_forward_f32(Q, K, V, O, L, 2, 8, 1024, 40, 0.125f, true, stream);
+/// puts(cuflash_last_error_message());  // head_dim is 40; it must be 32, 64 or 128
+/// @endcode
+const char* cuflash_last_error_message(void);
+
+/// The library's version, as CUFLASH_VERSION is the header's.
+/// @code{.c}
+/// if (cuflash_version() < CUFLASH_VERSION) puts("the library is older than its header");
+/// @endcode
+int cuflash_version(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif
+
+#endif  // CUFLASH_C_API_H_
