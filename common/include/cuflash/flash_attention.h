@@ -162,13 +162,15 @@ inline FlashAttentionError flash_attention_backward(
 
 // ---- The full form -----------------------------------------------------------------------------
 
-/// The same structs in C.
+/// The structs of problem.h as those of c_api.h.
 namespace in_c {
 
+/// The same tensor.
 inline cuflash_tensor of(const Tensor& t) noexcept {
   return {t.data, t.batch_stride, t.head_stride, t.row_stride};
 }
 
+/// The same sizes.
 inline cuflash_problem of(const Problem& p) noexcept {
   return {sizeof(cuflash_problem),
           p.batch,
@@ -182,10 +184,12 @@ inline cuflash_problem of(const Problem& p) noexcept {
           p.softmax_scale};
 }
 
+/// The same tensors of a forward call.
 inline cuflash_forward_args of(const Forward& a) noexcept {
   return {sizeof(cuflash_forward_args), of(a.q), of(a.k), of(a.v), of(a.o), a.lse, a.workspace};
 }
 
+/// The same tensors of a backward call.
 inline cuflash_backward_args of(const Backward& a) noexcept {
   return {sizeof(cuflash_backward_args),
           a.deterministic,
