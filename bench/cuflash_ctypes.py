@@ -18,6 +18,8 @@ class Tensor(ctypes.Structure):
     @classmethod
     def of(cls, tensor):
         """The same tensor for the library."""
+        if tensor.stride(-1) != 1:
+            raise ValueError(f"head_dim has stride {tensor.stride(-1)}; it must be 1")
         return cls(tensor.data_ptr(), *tensor.stride()[:3])
 
 

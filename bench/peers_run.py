@@ -27,7 +27,7 @@ MIN_CALLS, MAX_CALLS = 3, 200
 HEAD_START = 100_000  # cycles a call, about 50 µs: longer than Python takes to queue one
 TIMING = (f"CUDA events around {MIN_CALLS} to {MAX_CALLS} calls queued ahead, about "
           f"{MEASURE_MS:.0f} ms; the median of rounds in which each implementation is timed once "
-          f"after a warm-up; N(0,1) inputs in [B, H, S, D], L2 warm; a call over {SLOW_MS / 1000} s is timed once")
+          f"after a warm-up; N(0,1) inputs that lie as [B, S, H, D], L2 warm; a call over {SLOW_MS / 1000} s is timed once")
 
 
 class NotRun(Exception):
@@ -41,10 +41,13 @@ class Prepared(NamedTuple):
 
 
 def make_inputs(cell):
-    """Q, K, V and dO, N(0,1)."""
+    """Q, K, V and dO, N(0,1). They lie as [B, S, H, D], as a model's projections leave them; for any
+    other layout PyTorch copies O and dO before FlashAttention-2's backward pass."""
     generator = torch.Generator(DEVICE).manual_seed(1)
-    return [torch.randn(cell.shape, generator=generator, device=DEVICE).to(DTYPES[cell.dtype])
-            for _ in range(4)]
+    batch, heads, seq, head_dim = cell.shape
+    shape = batch, seq, heads, head_dim
+    return [torch.randn(shape, generator=generator, device=DEVICE).to(DTYPES[cell.dtype])
+            .transpose(1, 2) for _ in range(4)]
 
 
 # ---- Implementations ----------------------------------------------------------------------------
@@ -65,8 +68,7 @@ def prepare_peer(name, cell, inputs):
                         context)
     # The graph is built once, outside the time. autograd.grad then runs the backend's backward
     # operator: no forward pass, and no addition into .grad, which backward() would do. It allocates
-    # dQ, dK and dV, which costs the device no time. For tensors that lie as [B, H, S, D], PyTorch
-    # copies dO and O before its flash kernel, and dO before the efficient one; that is in their time.
+    # dQ, dK and dV, which costs the device no time.
     leaves = [tensor.detach().requires_grad_() for tensor in (q, k, v)]
     with context():
         o = scaled_dot_product_attention(*leaves, is_causal=cell.causal)
@@ -92,7 +94,8 @@ def prepare_stage(library, stage, cell, inputs):
         raise NotRun(f"{stage} keeps S: it stops at {LONGEST_OF_QUADRATIC}")
     call = cuflash_ctypes.Call(stage, problem, torch.cuda.current_stream().cuda_stream)
     *qkv, d_o = inputs
-    o, lse = unwritten(d_o), unwritten(d_o[..., 0].float())
+    o = unwritten(d_o)
+    lse = torch.full(d_o.shape[:3], torch.nan, device=DEVICE)
     forward = library.forward(call, (*qkv, o), lse, workspace(library, call, "forward"))
     if cell.direction == "forward":
         return Prepared(calling(forward, o), contextlib.nullcontext)
@@ -104,8 +107,8 @@ def prepare_stage(library, stage, cell, inputs):
 
 
 def unwritten(tensor):
-    """A contiguous output of the same shape and dtype that no kernel has written yet."""
-    return torch.full_like(tensor, torch.nan, memory_format=torch.contiguous_format)
+    """An output like this tensor, strides included, that no kernel has written yet."""
+    return torch.full_like(tensor, torch.nan)
 
 
 def workspace(library, call, direction):
