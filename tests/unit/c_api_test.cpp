@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "api_example.h"
 #include "c_api_in_c.h"
 #include "cuflash/stage.h"
+#include "support/api_example.h"
 
 namespace cuflash {
 namespace {
