@@ -15,6 +15,14 @@ namespace cuflash {
 namespace {
 
 constexpr int kCalls = 10000, kWarm = 1000;
+// What host memory may grow by between call kWarm and call kCalls, bytes. The CPU machine's was
+// seen to grow by 32 KiB, so there a leak of 120 bytes a call is met; a driver grows in larger
+// steps.
+#ifdef CUFLASH_SIMT
+constexpr std::size_t kHostGrowth = std::size_t{1} << 20;
+#else
+constexpr std::size_t kHostGrowth = std::size_t{8} << 20;
+#endif
 
 // Host memory of this process that is in use, bytes.
 std::size_t resident_bytes() {
@@ -81,7 +89,9 @@ TEST_F(Leak, TenThousandCallsKeepNothing) {
   }
   const std::size_t device_after = device_bytes(), host_after = resident_bytes();
   EXPECT_EQ(device_after, device) << "device memory is left behind";
-  EXPECT_LT(host_after, host + (8 << 20)) << "host memory is left behind";
+#ifndef __SANITIZE_ADDRESS__  // which keeps what is freed
+  EXPECT_LT(host_after, host + kHostGrowth) << "host memory is left behind";
+#endif
   RecordProperty("host_bytes_grown", std::to_string(std::int64_t(host_after) - std::int64_t(host)));
 }
 
