@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 out=${1:?usage: scripts/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
-steps=(unit_tests stage_tests sanitizers ladder bench_stages peers ncu)
+steps=(unit_tests gpu_tests stage_tests sanitizers ladder bench_stages peers ncu)
 for name in "${chosen[@]}"; do
   [[ " ${steps[*]} " == *" $name "* ]] || { echo "no such step: $name; there are ${steps[*]}" && exit 2; }
 done
@@ -49,6 +49,13 @@ export CUFLASH_REQUIRE_GPU=1
 step build 400 bash -c 'cmake --preset release && cmake --build --preset release'
 [ "$status" = 0 ] || exit 1
 if wanted unit_tests; then step unit_tests 120 build/release/bin/unit_tests; fi
+if wanted gpu_tests; then
+  step gpu_tests 200 build/release/bin/gpu_tests --gtest_filter='-*Cold.*'
+  for cold in GraphCold.Forward GraphCold.Backward BlockedStreamCold.Forward \
+    BlockedStreamCold.Backward BlockedStreamCold.ForwardWithAWorkspace; do # a process each
+    step "$cold" 60 build/release/bin/gpu_tests --gtest_filter="$cold"
+  done
+fi
 if wanted stage_tests; then step stage_tests 500 build/release/bin/cuflash_tests; fi
 if wanted sanitizers; then
   for tool in memcheck racecheck initcheck synccheck; do

@@ -63,10 +63,13 @@ class DeviceBuffer {
   std::size_t bytes_ = 0;
 };
 
-// A stream. It waits for earlier work of the default stream, such as copies to the device.
+// A stream. It waits for earlier work of the default stream, such as copies to the device, unless
+// it is made with cudaStreamNonBlocking.
 class Stream {
  public:
-  Stream() { check(cudaStreamCreate(&stream_), "cudaStreamCreate"); }
+  explicit Stream(unsigned flags = 0) {
+    check(cudaStreamCreateWithFlags(&stream_, flags), "cudaStreamCreateWithFlags");
+  }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   ~Stream() { cudaStreamDestroy(stream_); }

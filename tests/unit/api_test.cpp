@@ -14,16 +14,14 @@
 #include <thread>
 #include <vector>
 
-#include "api_example.h"
 #include "cuflash/stage.h"
-#include "harness/owners.h"
 #include "reference/reference.h"
+#include "support/api_example.h"
 
 namespace cuflash {
 namespace {
 
 using Error = FlashAttentionError;
-using harness::Stream;
 
 void expect_success(Error error) {
   EXPECT_EQ(static_cast<int>(error), 0) << last_error_message();
@@ -139,25 +137,6 @@ TEST_F(Api, WithNoGradientWantedNothingIsLaunched) {
   expect_success(backward(e.problem, args));
   EXPECT_EQ(launches(), before);
   EXPECT_TRUE(e.untouched());
-}
-
-TEST_F(Api, SeveralThreadsCallOnTheirOwnStreams) {
-  const Example first;
-  expect_success(forward(first.problem, first.forward_args()));
-  const std::vector<float> expected = first.o.host();
-  std::vector<std::thread> threads;
-  for (int n = 0; n < 4; ++n) {
-    threads.emplace_back([&] {
-      const Example e;
-      const Stream stream;
-      for (int call = 0; call < 3; ++call) {
-        expect_success(forward(e.problem, e.forward_args(), stream.get()));
-      }
-      stream.synchronize();
-      EXPECT_EQ(e.o.host(), expected);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
 }
 
 // ---- What calls refuse -------------------------------------------------------------------------
@@ -335,16 +314,6 @@ TEST_F(Api, AWorkspaceThatDoesNotFitIsRefusedAndForgotten) {
 #endif
   expect_success(forward(e.problem, e.forward_args()));
 }
-
-#ifdef CUFLASH_SIMT
-TEST_F(Api, NoCallKeepsMemory) {
-  const Example e;
-  const std::size_t before = simt::memory_in_use();
-  expect_success(forward(e.problem, e.forward_args()));
-  expect_success(backward(e.problem, e.backward_args()));
-  EXPECT_EQ(simt::memory_in_use(), before);
-}
-#endif
 
 // ---- Errors ------------------------------------------------------------------------------------
 

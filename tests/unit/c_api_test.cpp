@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "api/c_structs.h"
-#include "api_example.h"
 #include "c_api_in_c.h"
 #include "cuflash/stage.h"
+#include "support/api_example.h"
 
 namespace cuflash {
 namespace {
@@ -193,8 +193,7 @@ TEST_F(CApi, SupportWorkspaceAndChoiceAreTheStages) {
                  CUFLASH_INVALID_DIMENSION, "seq_kv is 0");
 }
 
-// ---- Version
-// -------------------------------------------------------------------------------------
+// ---- Version ------------------------------------------------------------------------------------
 
 TEST(CApiVersion, IsTheHeaders) { EXPECT_EQ(cuflash_version(), CUFLASH_VERSION); }
 

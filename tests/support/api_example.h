@@ -1,6 +1,6 @@
 // What the tests of the API's calls share: one problem on the device, with the oracle's answer.
-#ifndef CUFLASH_TESTS_UNIT_API_EXAMPLE_H_
-#define CUFLASH_TESTS_UNIT_API_EXAMPLE_H_
+#ifndef CUFLASH_TESTS_SUPPORT_API_EXAMPLE_H_
+#define CUFLASH_TESTS_SUPPORT_API_EXAMPLE_H_
 
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
@@ -125,11 +125,19 @@ inline void expect_near(const Array<float>& actual, const reference::Array& expe
   }
 }
 
+// Asks the runtime and not the library, so that a test's first call of the library is its own.
+inline bool has_device() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count > 0;
+  (void)cudaGetLastError();
+  return false;
+}
+
 // Tests that need a device. With CUFLASH_REQUIRE_GPU=1 a missing one is a failure.
 class Api : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (current_device().compute_capability != 0) return;
+    if (has_device()) return;
     const char* require = std::getenv("CUFLASH_REQUIRE_GPU");
     if (require != nullptr && std::string(require) == "1") FAIL() << "there is no CUDA device";
     GTEST_SKIP() << "there is no CUDA device";
@@ -146,4 +154,4 @@ class Api : public ::testing::Test {
 
 }  // namespace cuflash
 
-#endif  // CUFLASH_TESTS_UNIT_API_EXAMPLE_H_
+#endif  // CUFLASH_TESTS_SUPPORT_API_EXAMPLE_H_

@@ -1,0 +1,161 @@
+// Calls in CUDA graphs: a captured call computes, launch after launch, what a direct one computes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "captured.h"
+#include "harness/expected.h"
+#include "harness/verify.h"
+#include "support/api_call.h"
+#include "support/api_example.h"
+
+namespace cuflash {
+namespace {
+
+using harness::DeviceBuffer;
+using harness::Expected;
+using harness::Stream;
+
+constexpr const char* kProblem = "b2_h4x2_q77k131_d64_f16_causal";
+
+// Inputs and results; another seed gives other ones.
+std::shared_ptr<const Expected> expected(Pass pass, std::uint64_t seed) {
+  harness::InputSource source;
+  source.seed = seed;
+  return harness::expected(pass, problem_of(kProblem), source);
+}
+
+void expect_success(FlashAttentionError error) {
+  EXPECT_EQ(static_cast<int>(error), 0) << last_error_message();
+}
+
+void expect_right(const harness::Outputs& got, const Expected& want) {
+  const harness::Verdict verdict = verify(got, want);
+  EXPECT_TRUE(verdict.ok()) << verdict.failures();
+}
+
+// All that ApiCall::poison() left.
+bool untouched(const harness::Outputs& outputs) {
+  return std::all_of(outputs.tensors.begin(), outputs.tensors.end(), [](const auto& tensor) {
+    return std::all_of(tensor.second.begin(), tensor.second.end(),
+                       [](float x) { return std::isnan(x); });
+  });
+}
+
+// Captures the call, then launches it on several inputs, each beside a direct call.
+void launches_like_direct_calls(const ApiCall& call, const char* stage, void* workspace,
+                                cudaStreamCaptureMode mode) {
+  const Stream stream(cudaStreamNonBlocking);
+  call.poison();
+  const Captured graph(stream, mode,
+                       [&] { expect_success(call.queue(stream.get(), stage, workspace)); });
+  stream.synchronize();
+  EXPECT_TRUE(untouched(call.outputs())) << "the call ran while it was captured";
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    const auto want = expected(call.pass(), seed);
+    call.upload(want->inputs);
+    call.poison();
+    graph.run(stream);
+    const harness::Outputs got = call.outputs();
+    expect_right(got, *want);
+
+    call.poison();
+    expect_success(call.queue(stream.get(), stage, workspace));
+    stream.synchronize();
+    EXPECT_EQ(first_difference(got, call.outputs()), "") << "graph and direct call differ";
+  }
+}
+
+void is_captured(Pass pass) {
+  const Problem problem = problem_of(kProblem);
+  const ApiCall call(pass, problem, expected(pass, 1)->inputs);
+  for (const char* stage : ways_to_run(pass, problem)) {
+    const DeviceBuffer workspace(workspace_bytes(pass, problem, stage));
+    for (const auto mode : {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal}) {
+      for (void* memory : {static_cast<void*>(nullptr), static_cast<void*>(workspace.data())}) {
+        SCOPED_TRACE(std::string(shown(stage)) + ", workspace of the " +
+                     (memory == nullptr ? "library's" : "caller's") + ", mode " +
+                     (mode == cudaStreamCaptureModeGlobal ? "global" : "thread-local"));
+        launches_like_direct_calls(call, stage, memory, mode);
+      }
+    }
+  }
+}
+
+class Graph : public Api {};
+
+TEST_F(Graph, ForwardIsCaptured) { is_captured(Pass::kForward); }
+TEST_F(Graph, BackwardIsCaptured) { is_captured(Pass::kBackward); }
+
+// As a training step is captured: both passes in one graph, and again in the next launch.
+TEST_F(Graph, BothPassesAreCapturedTogether) {
+  const auto want = expected(Pass::kForward, 1), gradients = expected(Pass::kBackward, 1);
+  const ApiCall first(Pass::kForward, problem_of(kProblem), want->inputs);
+  const ApiCall second(Pass::kBackward, problem_of(kProblem), gradients->inputs);
+  const Stream stream(cudaStreamNonBlocking);
+  const Captured graph(stream, cudaStreamCaptureModeGlobal, [&] {
+    expect_success(first.queue(stream.get(), nullptr));
+    expect_success(second.queue(stream.get(), nullptr));
+  });
+  for (int launch = 0; launch < 3; ++launch) {
+    first.poison();
+    second.poison();
+    graph.run(stream);
+    expect_right(first.outputs(), *want);
+    expect_right(second.outputs(), *gradients);
+  }
+}
+
+// While one thread captures, another one's calls run as ever.
+TEST_F(Graph, AnotherThreadCallsDuringTheCapture) {
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    SCOPED_TRACE(pass_name(pass));
+    const auto want = expected(pass, 1);
+    const ApiCall captured(pass, problem_of(kProblem), want->inputs);
+    const ApiCall direct(pass, problem_of(kProblem), want->inputs);
+    const Stream stream(cudaStreamNonBlocking), other(cudaStreamNonBlocking);
+    const Captured graph(stream, cudaStreamCaptureModeThreadLocal, [&] {
+      std::thread([&] {
+        for (const char* stage : {"01_naive", static_cast<const char*>(nullptr)}) {
+          expect_success(direct.queue(other.get(), stage));
+        }
+        EXPECT_EQ(cudaStreamSynchronize(other.get()), cudaSuccess);
+      }).join();
+      expect_success(captured.queue(stream.get(), nullptr));
+    });
+    expect_right(direct.outputs(), *want);
+    graph.run(stream);
+    expect_right(captured.outputs(), *want);
+  }
+}
+
+// ---- The first call of a process is a captured one: run each of these in a process of its own ---
+
+class GraphCold : public Api {
+ protected:
+  void is_captured_first(Pass pass, const char* stage) {
+    const auto want = expected(pass, 1);
+    const ApiCall call(pass, problem_of(kProblem), want->inputs);
+    const Stream stream(cudaStreamNonBlocking);
+    const Captured graph(stream, cudaStreamCaptureModeGlobal,
+                         [&] { expect_success(call.queue(stream.get(), stage)); });
+    EXPECT_TRUE(untouched(call.outputs())) << "the call ran while it was captured";
+    for (int launch = 0; launch < 2; ++launch) {
+      call.poison();
+      graph.run(stream);
+      expect_right(call.outputs(), *want);
+    }
+  }
+};
+
+TEST_F(GraphCold, Forward) { is_captured_first(Pass::kForward, nullptr); }
+TEST_F(GraphCold, Backward) { is_captured_first(Pass::kBackward, nullptr); }
+TEST_F(GraphCold, ForwardWithAWorkspace) { is_captured_first(Pass::kForward, "01_naive"); }
+
+}  // namespace
+}  // namespace cuflash

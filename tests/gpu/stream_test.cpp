@@ -1,0 +1,131 @@
+// A call returns when its work is queued: it waits for nothing, even where its stream is blocked.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "blocked.h"
+#include "harness/expected.h"
+#include "harness/verify.h"
+#include "support/api_call.h"
+#include "support/api_example.h"
+
+namespace cuflash {
+namespace {
+
+using harness::DeviceBuffer;
+using harness::Expected;
+using harness::Stream;
+
+const Problem kProblem = problem_of("b2_h4x2_q77k131_d64_f16_causal");
+
+// One way to make the call, with tensors of its own: it is checked after all others are queued.
+struct Way {
+  const char* stage;
+  bool own_workspace;  // the caller's
+  ApiCall call;
+  DeviceBuffer workspace;
+
+  Way(const char* name, bool own, Pass pass, const Expected& expected)
+      : stage(name),
+        own_workspace(own),
+        call(pass, kProblem, expected.inputs),
+        workspace(own ? workspace_bytes(pass, kProblem, name) : 0) {}
+
+  std::string name() const {
+    return std::string(shown(stage)) + ", workspace of the " +
+           (own_workspace ? "caller's" : "library's");
+  }
+  void queue(const Stream& stream) const {
+    EXPECT_EQ(static_cast<int>(call.queue(stream.get(), stage, workspace.data())), 0)
+        << name() << ": " << last_error_message();
+  }
+  void expect_right(const Expected& expected) const {
+    const harness::Verdict verdict = verify(call.outputs(), expected);
+    EXPECT_TRUE(verdict.ok()) << name() << ":\n" << verdict.failures();
+  }
+};
+
+std::vector<Way> all_ways(Pass pass, const Expected& expected) {
+  std::vector<Way> ways;
+  for (const char* stage : ways_to_run(pass, kProblem)) {
+    for (const bool own : {false, true}) ways.emplace_back(stage, own, pass, expected);
+  }
+  return ways;
+}
+
+// Queues each way on a blocked stream. Meanwhile another stream computes the same.
+void returns_while_blocked(Pass pass) {
+  const auto expected = harness::expected(pass, kProblem, {});
+  const std::vector<Way> ways = all_ways(pass, *expected);
+  const Way beside(nullptr, false, pass, *expected);
+  const Stream stream(cudaStreamNonBlocking), other(cudaStreamNonBlocking);
+  for (const Way& way : ways) {  // Kernels are loaded when they first run; the cold tests see that.
+    way.queue(stream);
+    stream.synchronize();
+    way.call.poison();
+  }
+  {
+    Blocked blocked(stream);
+    for (const Way& way : ways) {
+      way.queue(stream);
+      ASSERT_TRUE(blocked.holds()) << way.name() << ": the call waited for its stream";
+    }
+    beside.queue(other);
+    other.synchronize();
+    ASSERT_TRUE(blocked.holds()) << "work on another stream waited for the blocked one";
+    blocked.release();
+    stream.synchronize();
+  }
+  for (const Way& way : ways) way.expect_right(*expected);
+  beside.expect_right(*expected);
+}
+
+class BlockedStream : public Api {};
+
+TEST_F(BlockedStream, ForwardReturns) { returns_while_blocked(Pass::kForward); }
+TEST_F(BlockedStream, BackwardReturns) { returns_while_blocked(Pass::kBackward); }
+
+// What the tests above rest on: a call that waits is seen to have waited, and does not hang them.
+TEST_F(BlockedStream, HoldsUntilReleasedOrOutOfPatience) {
+  const Stream stream(cudaStreamNonBlocking);
+  {
+    Blocked blocked(stream);
+    EXPECT_TRUE(blocked.holds());
+    blocked.release();
+    stream.synchronize();
+    EXPECT_FALSE(blocked.holds());
+  }
+  Blocked impatient(stream, std::chrono::milliseconds(100));
+  EXPECT_TRUE(impatient.holds());
+  stream.synchronize();  // As a call that waits would: nobody releases the stream.
+  EXPECT_FALSE(impatient.holds());
+}
+
+// ---- The first call of a process, on a blocked stream: run each in a process of its own ---------
+
+class BlockedStreamCold : public Api {
+ protected:
+  void returns_first(Pass pass, const char* stage) {
+    const auto expected = harness::expected(pass, kProblem, {});
+    const Way way(stage, false, pass, *expected);
+    const Stream stream(cudaStreamNonBlocking);
+    {
+      Blocked blocked(stream);
+      way.queue(stream);
+      EXPECT_TRUE(blocked.holds()) << way.name() << ": the process's first call waited";
+      blocked.release();
+      stream.synchronize();
+    }
+    way.expect_right(*expected);
+  }
+};
+
+TEST_F(BlockedStreamCold, Forward) { returns_first(Pass::kForward, nullptr); }
+TEST_F(BlockedStreamCold, Backward) { returns_first(Pass::kBackward, nullptr); }
+TEST_F(BlockedStreamCold, ForwardWithAWorkspace) { returns_first(Pass::kForward, "01_naive"); }
+
+}  // namespace
+}  // namespace cuflash

@@ -1,0 +1,46 @@
+// The memory pool of a GPU from which the library takes workspaces.
+#ifndef CUFLASH_TESTS_SUPPORT_DEFAULT_POOL_H_
+#define CUFLASH_TESTS_SUPPORT_DEFAULT_POOL_H_
+
+#include <cstdint>
+
+#include "harness/owners.h"
+
+namespace cuflash {
+
+class DefaultPool {
+ public:
+  DefaultPool() {
+    int device = 0;
+    harness::check(cudaGetDevice(&device), "cudaGetDevice");
+    harness::check(cudaDeviceGetDefaultMemPool(&pool_, device), "cudaDeviceGetDefaultMemPool");
+  }
+  // Gives what is not used back to the device.
+  void give_back() const { harness::check(cudaMemPoolTrimTo(pool_, 0), "cudaMemPoolTrimTo"); }
+  // From now on used_high() is the most since now.
+  void reset_high() const {
+    std::uint64_t zero = 0;
+    harness::check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &zero),
+                   "cudaMemPoolSetAttribute");
+  }
+  std::size_t used() const { return attribute(cudaMemPoolAttrUsedMemCurrent); }
+  std::size_t used_high() const { return attribute(cudaMemPoolAttrUsedMemHigh); }
+  // Bytes of the device that are taken, by whatever but the pool.
+  std::size_t taken_elsewhere() const {
+    std::size_t free = 0, total = 0;
+    harness::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    return total - free - attribute(cudaMemPoolAttrReservedMemCurrent);
+  }
+
+ private:
+  std::size_t attribute(cudaMemPoolAttr name) const {
+    std::uint64_t value = 0;
+    harness::check(cudaMemPoolGetAttribute(pool_, name, &value), "cudaMemPoolGetAttribute");
+    return value;
+  }
+  cudaMemPool_t pool_ = nullptr;
+};
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_TESTS_SUPPORT_DEFAULT_POOL_H_
