@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "captured.h"
+#include "cuflash/workload.h"
 #include "harness/expected.h"
 #include "harness/verify.h"
 #include "support/api_call.h"
