@@ -55,8 +55,7 @@ void expect_right(const Outputs& got, const Expected& want) {
 
 class Size : public Large {};
 
-// ---- Many queries
-// --------------------------------------------------------------------------------
+// ---- Many queries -------------------------------------------------------------------------------
 
 // kRows queries and 3 keys.
 struct ManyQueries {
@@ -132,8 +131,7 @@ TEST_F(Size, SumsOverQueriesBeyond2To31Elements) {
   expect_right({{{"dK", dk.read(0, 3)}, {"dV", dv.read(0, 3)}}, ""}, twice);
 }
 
-// ---- Many keys
-// -----------------------------------------------------------------------------------
+// ---- Many keys ----------------------------------------------------------------------------------
 
 DeviceRows many_keys(const std::vector<float>& values) { return {DType::kF16, kRows, 64, values}; }
 DeviceRows three_queries(const std::vector<float>& values) { return {DType::kF16, 3, 64, values}; }
@@ -189,8 +187,7 @@ TEST_F(Size, FindsKeysBeyond2To31Elements) {
   }
 }
 
-// ---- Many batches and heads
-// ----------------------------------------------------------------------
+// ---- Many batches and heads ---------------------------------------------------------------------
 
 // Of queries and keys the tests above have 547,000 tiles of 64.
 void every_stage_computes(const char* name) {

@@ -104,9 +104,9 @@ TEST_F(BlockedStream, HoldsUntilReleasedOrOutOfPatience) {
   EXPECT_FALSE(impatient.holds());
 }
 
-// ---- The first call of a process, on a blocked stream: run each in a process of its own
-// ----------
+// ---- The first call of a process on a blocked stream --------------------------------------------
 
+// Each needs a process of its own, as ctest gives it.
 class BlockedStreamCold : public Api {
  protected:
   void returns_first(Pass pass, const char* stage) {
