@@ -146,9 +146,9 @@ int main() {
   compare("dQ, dK, dV along Q, K, V", {along(d_dQ, Q), along(d_dK, K), along(d_dV, V)},
           {slope, slope, loss(scale)}, 1e-4);
 
-  // The full form: the same memory as [batch, seq, heads, head_dim], two query heads for one KV
-  // head, half as many queries as keys.
-  p = {1, 2, 1, 32, 64, 64, cuflash::DType::kF32, true, scale};
+  // The full form: the same memory as [batch, seq, heads, head_dim]; four query heads share two KV
+  // heads, and there are half as many queries as keys.
+  p = {1, 4, 2, 32, 64, 32, cuflash::DType::kF32, true, cuflash::default_scale(32)};
   const auto bshd = [&](float* data, int seq, int heads) -> cuflash::Tensor {
     return {data, seq * heads * p.head_dim, p.head_dim, heads * p.head_dim};
   };
@@ -156,7 +156,8 @@ int main() {
                               bshd(d_V, p.seq_kv, p.heads_kv), bshd(d_O, p.seq_q, p.heads_q), d_L};
   check(cuflash::forward(p, args, stream));
   std::printf("full form: forward %s\n", cuflash::chosen_stage(cuflash::Pass::kForward, p));
-  compare("O", to_host(d_O, size / 2), plain(p, args, Q, K, V), 3e-6);
+  const Doubles expected = plain(p, args, Q, K, V);
+  compare("O", to_host(d_O, expected.size()), expected, 3e-6);
 
   for (float* data : {d_Q, d_K, d_V, d_dO, d_O, d_L, d_dQ, d_dK, d_dV}) release(data);
 }

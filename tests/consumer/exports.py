@@ -27,7 +27,7 @@ def declared(prefix):
     """The functions that c_api.h declares."""
     text = (prefix / "include/cuflash/c_api.h").read_text(encoding="utf-8")
     code = re.sub(r"//.*|/\*.*?\*/|^#.*", "", text, flags=re.MULTILINE)
-    return sorted(re.findall(r"\b(\w+)\([^;{]*\);", code))
+    return set(re.findall(r"\b(\w+)\([^;{]*\);", code))
 
 
 def dynamic(lib, tag):
@@ -39,11 +39,12 @@ def dynamic(lib, tag):
 def check_library(prefix, backend):
     lib = library(prefix)
     major, minor, patch = version(prefix)
-    exported = [line.split()[-1] for line in run(["nm", "-D", "--defined-only", lib]).splitlines()]
+    exported = {line.split()[-1] for line in run(["nm", "-D", "--defined-only", lib]).splitlines()}
     functions = declared(prefix)
     if not functions:
         sys.exit("c_api.h declares no function")
-    compare("exports", sorted(exported), functions)
+    compare("exports that c_api.h does not declare", sorted(exported - functions), [])
+    compare("functions of c_api.h that are not exported", sorted(functions - exported), [])
     compare("file name", lib.resolve().name, f"libcuflash_attn.so.{major}.{minor}.{patch}")
     compare("SONAME", dynamic(lib, "SONAME"), [f"libcuflash_attn.so.{major}"])
     if backend == "cuda":
