@@ -90,7 +90,9 @@ def python(args):
 
 
 def rust(args):
-    if not shutil.which("rustc"):
+    # Where rustup has no toolchain there is a rustc, but it does not work.
+    if not shutil.which("rustc") or subprocess.run(["rustc", "--version"], capture_output=True,
+                                                   check=False).returncode:
         skip("there is no rustc here.")
     source = copy_example(args, "rust")
     folder = library(args.prefix).parent
