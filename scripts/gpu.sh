@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 out=${1:?usage: scripts/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
-steps=(unit_tests gpu_tests stage_tests sanitizers ladder bench_stages peers ncu)
+steps=(unit_tests gpu_tests consumers stage_tests sanitizers ladder bench_stages peers ncu)
 for name in "${chosen[@]}"; do
   [[ " ${steps[*]} " == *" $name "* ]] || { echo "no such step: $name; there are ${steps[*]}" && exit 2; }
 done
@@ -56,6 +56,7 @@ if wanted gpu_tests; then
     step "$cold" 60 build/release/bin/gpu_tests --gtest_filter="$cold"
   done
 fi
+if wanted consumers; then step consumers 120 ctest --preset release -R '^consumer'; fi
 if wanted stage_tests; then step stage_tests 500 build/release/bin/cuflash_tests; fi
 if wanted sanitizers; then
   for tool in memcheck racecheck initcheck synccheck; do

@@ -3,7 +3,9 @@
 
     tests/readme/replay.py [--record]
 
-Runs every `sh` block of the section in order. What the README shows under a block must appear in the
+Then follows the section "Use it as a library" in a new home folder, for the CPU machine.
+
+Runs every `sh` block of a section in order. What the README shows under a block must appear in the
 block's output, line by line; a block with nothing under it must succeed. With --record the screens under
 docs/results/cpu-machine that the section shows are written: those of the blocks, and quarter_hour.txt,
 the time that each step took.
@@ -22,6 +24,7 @@ from sources import ROOT, copy_sources  # noqa: E402, it lies beside the other s
 SCREENS = ROOT / "docs/results/cpu-machine"
 TIMES = "quarter_hour"
 SECTION = "## Your first quarter of an hour"
+LIBRARY = "## Use it as a library"
 # A step's title, its commands, or a screen that a command printed.
 PART = re.compile(r"^\*\*(?P<step>\d+\. .+?)\*\*|^```sh\n(?P<commands>.*?)^```"
                   r"|^<!-- screen \S+/(?P<screen>\w+)\.txt -->\n(?P<shown>.*?)^<!-- end screen -->",
@@ -68,11 +71,36 @@ def processor():
     return f"{name}, {len(os.sched_getaffinity(0))} cores"
 
 
-def replay(record):
-    """Runs the section; returns one (step, seconds) for each of its steps."""
+def section(heading):
+    """A section of the README."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = readme.split(SECTION + "\n")[1].split("\n## ")[0]
-    parts = list(PART.finditer(section))
+    if heading + "\n" not in readme:
+        raise SystemExit(f"README.md has no section '{heading}'")
+    return readme.split(heading + "\n")[1].split("\n## ")[0]
+
+
+def run(commands, folder, **environment):
+    """Runs a block; its result has the output."""
+    return subprocess.run(["bash", "-c", "set -e\n" + commands], cwd=folder,
+                          env=os.environ | environment, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+
+
+def use_as_library(repository):
+    """Installs the library and builds the example that the README copies, both outside."""
+    blocks = [part["commands"] for part in PART.finditer(section(LIBRARY)) if part["commands"]]
+    with tempfile.TemporaryDirectory() as home:
+        for commands in blocks:  # "write `simt` for `release`", the section says
+            done = run(commands.replace("release", "simt"), repository, HOME=home)
+            if done.returncode != 0:
+                raise SystemExit(f"'{LIBRARY}' failed:\n{commands}\n{done.stdout}")
+    if "max |error|" not in done.stdout:
+        raise SystemExit(f"'{LIBRARY}': its last block did not run the example:\n{done.stdout}")
+
+
+def replay(record):
+    """Runs the first section; returns one (step, seconds) for each of its steps."""
+    parts = list(PART.finditer(section(SECTION)))
     times = []
     with tempfile.TemporaryDirectory() as folder:
         make_repository(pathlib.Path(folder))
@@ -82,8 +110,7 @@ def replay(record):
             if not part["commands"]:
                 continue
             begin = time.monotonic()
-            done = subprocess.run(["bash", "-c", "set -e\n" + part["commands"]], cwd=folder,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            done = run(part["commands"], folder)
             times[-1][1] += time.monotonic() - begin
             step, screen = times[-1][0], parts[i + 1] if i + 1 < len(parts) else None
             if screen and screen["screen"] in EXCERPTS:
@@ -95,6 +122,7 @@ def replay(record):
             elif done.returncode != 0:
                 raise SystemExit(f"step {step} failed:\n{done.stdout}")
             print(f"{times[-1][1]:6.1f} s  {step}", flush=True)
+        use_as_library(folder)
     return times
 
 
@@ -105,7 +133,7 @@ def main():
     record = sys.argv[1:] == ["--record"]
     times = replay(record)
     if not times:
-        raise SystemExit(f"README.md has no section '{SECTION}'")
+        raise SystemExit(f"'{SECTION}' has no steps")
     if record:
         width = max(len(step) for step, _ in times)
         lines = [f"{step:<{width}}  {seconds:5.0f} s" for step, seconds in times]
