@@ -67,6 +67,9 @@ template <class Args, class Run>
 int call(const cuflash_problem* problem, const Args* args, Run run, const char* stage,
          cudaStream_t stream) {
   return without_exceptions([&] {
+    // A null struct comes before another's size.
+    if (const Support fit = present("problem", problem); !fit) return refuse(fit);
+    if (const Support fit = present("args", args); !fit) return refuse(fit);
     cuflash_problem p;
     Args a;
     if (const Support fit = read("problem", problem, p); !fit) return refuse(fit);
@@ -90,6 +93,7 @@ int ask(int pass, const cuflash_problem* problem, const char* stage, Answer answ
   return without_exceptions([&] {
     cuflash_problem p;
     if (const Support fit = known(pass); !fit) return refuse(fit);
+    if (const Support fit = present("problem", problem); !fit) return refuse(fit);
     if (const Support fit = read("problem", problem, p); !fit) return refuse(fit);
     const Choice choice = choose(Pass{pass}, in_cpp(p), stage);
     if (!choice.support) return refuse(choice.support);

@@ -36,12 +36,15 @@ bool asks_for_more(const T& given) {
   return std::any_of(bytes + unknown, bytes + given.size, [](char byte) { return byte != 0; });
 }
 
-// Copies the caller's struct to `known`; fields that it lacks become 0. `name` is the argument's.
+// Is there a struct? `name` is the argument's.
+inline Support present(const char* name, const void* given) {
+  if (given != nullptr) return {};
+  return {FlashAttentionError::NULL_POINTER, std::string(name) + " is null"};
+}
+
+// Copies the caller's struct, which is present(), to `known`; fields that it lacks become 0.
 template <class T>
 Support read(const char* name, const T* given, T& known) {
-  if (given == nullptr) {
-    return {FlashAttentionError::NULL_POINTER, std::string(name) + " is null"};
-  }
   const auto wrong = [&](const std::string& why) {
     return Support{FlashAttentionError::INVALID_DIMENSION,
                    std::string(name) + "'s size is " + std::to_string(given->size) + why};

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <sstream>
 #include <utility>
 
@@ -94,8 +95,10 @@ std::string bad_strides(const Problem& p, const Operand& operand) {
     }
   }
   if (operand.role == Operand::Role::kInput) return {};
-  std::sort(list.begin(), list.end(),
-            [](const Dim& a, const Dim& b) { return a.stride < b.stride; });
+  // Of two that are alike, which overlap, the shorter first: with it, 64 bits suffice longest.
+  std::sort(list.begin(), list.end(), [](const Dim& a, const Dim& b) {
+    return std::pair(a.stride, a.extent) < std::pair(b.stride, b.extent);
+  });
   std::int64_t last = p.head_dim - 1;  // the furthest element so far
   for (const Dim& dim : list) {
     if (dim.stride <= last) {
@@ -103,7 +106,8 @@ std::string bad_strides(const Problem& p, const Operand& operand) {
                  " elements: less than the ", last + 1,
                  " it must step over, so the output overlaps itself");
     }
-    if (!extend(last, dim)) return {};  // Too large for an address: SIZE_OVERFLOW will say so.
+    // More elements than 63 bits count: SIZE_OVERFLOW will say so.
+    if (!extend(last, dim) || last == std::numeric_limits<std::int64_t>::max()) return {};
   }
   return {};
 }

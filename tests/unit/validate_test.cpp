@@ -388,6 +388,17 @@ TEST(Validate, RefusesTheLargestOfEverythingWithoutOverflowingItself) {
   expect(validate(p, args), Error::SIZE_OVERFLOW, "too many queries a head");
 }
 
+// 2^63 elements a batch are one more than a stride can step over: the output is too large, and does
+// not overlap itself.
+TEST(Validate, AContiguousOutputIsTooLargeBeforeItOverlapsItself) {
+  const Problem p{2, 1 << 30, 1 << 30, 1 << 28, 1 << 28, 32, DType::kF32, false, 1.f};
+  Forward args;
+  for (Tensor* t : {&args.q, &args.k, &args.v, &args.o}) {
+    *t = contiguous(address(1 << 20), p.heads_q, p.seq_q, p.head_dim);
+  }
+  expect(validate(p, args), Error::SIZE_OVERFLOW, "too many query rows");
+}
+
 // ---- Order -------------------------------------------------------------------------------------
 
 // Faults in the documented order. With all from the n-th on present, the n-th must be named.

@@ -1,0 +1,306 @@
+// One call of the C interface as plain values, and what the documentation says it returns. Nothing
+// here asks the library's own checks.
+#ifndef CUFLASH_TESTS_UNIT_FUZZ_MODEL_H_
+#define CUFLASH_TESTS_UNIT_FUZZ_MODEL_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuflash/stage.h"
+
+namespace cuflash::fuzz {
+
+__extension__ using Wide = __int128;  // holds every size and product of a call exactly
+
+enum class Entry { kSimple, kFull, kCheckSupport, kChosenStage, kWorkspaceBytes };
+
+inline bool is_question(Entry entry) { return entry != Entry::kSimple && entry != Entry::kFull; }
+
+struct Call {
+  Entry entry = Entry::kFull;
+  int pass = CUFLASH_FORWARD;
+  cuflash_problem problem{};
+  cuflash_backward_args args{};  // of the forward pass: size, q, k, v, o, lse and workspace
+  bool null_problem = false, null_args = false;
+  // What lies in memory beyond the structs that this library knows.
+  std::vector<std::byte> after_problem, after_args;
+  std::optional<std::string> stage, variable;  // the call's name of a stage; CUFLASH_STAGE
+  bool earlier_error = false;                  // a CUDA call of this thread has failed
+  bool no_memory = false;                      // the device gives no workspace
+};
+
+inline std::size_t args_bytes(int pass) {
+  return pass == CUFLASH_FORWARD ? sizeof(cuflash_forward_args) : sizeof(cuflash_backward_args);
+}
+
+// ---- Tensors -----------------------------------------------------------------------------------
+
+enum class Role { kInput, kOutput, kOptionalOutput };
+struct Operand {
+  const char* name;
+  cuflash_tensor cuflash_backward_args::*tensor;
+  bool of_queries;
+  Role role;
+};
+
+inline const std::vector<Operand>& operands(int pass) {
+  using A = cuflash_backward_args;
+  static const std::vector<Operand> forward = {{"Q", &A::q, true, Role::kInput},
+                                               {"K", &A::k, false, Role::kInput},
+                                               {"V", &A::v, false, Role::kInput},
+                                               {"O", &A::o, true, Role::kOutput}};
+  static const std::vector<Operand> backward = {{"Q", &A::q, true, Role::kInput},
+                                                {"K", &A::k, false, Role::kInput},
+                                                {"V", &A::v, false, Role::kInput},
+                                                {"O", &A::o, true, Role::kInput},
+                                                {"dO", &A::d_o, true, Role::kInput},
+                                                {"dQ", &A::dq, true, Role::kOptionalOutput},
+                                                {"dK", &A::dk, false, Role::kOptionalOutput},
+                                                {"dV", &A::dv, false, Role::kOptionalOutput}};
+  return pass == CUFLASH_FORWARD ? forward : backward;
+}
+
+inline int element_size(const cuflash_problem& p) { return p.dtype == CUFLASH_F32 ? 4 : 2; }
+
+// Extents and strides of batch, heads and rows.
+struct Shape {
+  Wide extent[3], stride[3];
+};
+inline Shape shape(const cuflash_problem& p, const Operand& operand, const cuflash_tensor& t) {
+  return {{p.batch, operand.of_queries ? p.heads_q : p.heads_kv,
+           operand.of_queries ? p.seq_q : p.seq_kv},
+          {t.batch_stride, t.head_stride, t.row_stride}};
+}
+
+// What a caller of the simple form does not give follows from what it gives.
+inline void complete(Call& call) {
+  if (call.entry != Entry::kSimple) return;
+  cuflash_problem& p = call.problem;
+  p.size = sizeof(cuflash_problem);
+  p.heads_kv = p.heads_q;
+  p.seq_kv = p.seq_q;
+  call.args.size = std::uint32_t(args_bytes(call.pass));
+  call.args.workspace = nullptr;
+  call.null_problem = call.null_args = false;
+  call.after_problem.clear();
+  call.after_args.clear();
+  call.stage.reset();
+  // Heads that lie further apart than 64 bits can say lie as far apart as they can.
+  const Wide most = std::numeric_limits<std::int64_t>::max() & ~std::int64_t{15};
+  const std::int64_t head_stride = std::int64_t{p.seq_q} * p.head_dim;
+  const auto batch_stride = std::int64_t(std::min(most, Wide{head_stride} * p.heads_q));
+  for (const Operand& operand : operands(call.pass)) {
+    cuflash_tensor& t = call.args.*operand.tensor;
+    t = {t.data, batch_stride, head_stride, p.head_dim};
+  }
+}
+
+// Elements from the first to behind the last; strides are not negative.
+inline Wide reach(const cuflash_problem& p, const Shape& s) {
+  Wide last = p.head_dim - 1;
+  for (int n = 0; n < 3; ++n) {
+    if (s.extent[n] > 1) last += (s.extent[n] - 1) * s.stride[n];
+  }
+  return last + 1;
+}
+
+// Does an output overlap itself? From the smallest stride to the largest, each must step over all
+// that lies within it. What lies within may be more elements than 63 bits count: then the output is
+// too large, and its larger strides do not matter.
+inline bool overlaps_itself(const cuflash_problem& p, const Shape& s) {
+  std::vector<std::pair<Wide, Wide>> dims;  // stride, extent
+  for (int n = 0; n < 3; ++n) {
+    if (s.extent[n] > 1) dims.emplace_back(s.stride[n], s.extent[n]);
+  }
+  std::sort(dims.begin(), dims.end());
+  Wide inside = p.head_dim;
+  for (const auto& [stride, extent] : dims) {
+    if (inside > std::numeric_limits<std::int64_t>::max()) return false;
+    if (stride < inside) return true;
+    inside += (extent - 1) * stride;
+  }
+  return false;
+}
+
+// ---- Faults, in whatever order -----------------------------------------------------------------
+
+using Faults = std::set<int>;
+
+inline bool sizes_are_positive(const cuflash_problem& p) {
+  return std::min({p.batch, p.heads_q, p.heads_kv, p.seq_q, p.seq_kv, p.head_dim}) >= 1;
+}
+
+// The counts that grids and workspaces are made of.
+inline bool too_many(const cuflash_problem& p) {
+  const Wide rows = Wide{p.batch} * p.heads_q * p.seq_q;
+  const Wide kv_rows = Wide{p.batch} * p.heads_kv * p.seq_kv;
+  return std::max(p.seq_q, p.seq_kv) >= 0x80000000ll - 256 ||
+         std::max(rows, kv_rows) >= Wide{1} << 37 || rows * p.seq_kv >= Wide{1} << 59;
+}
+
+inline Faults problem_faults(const cuflash_problem& p) {
+  Faults faults;
+  if (!sizes_are_positive(p)) return {CUFLASH_INVALID_DIMENSION};
+  if (p.heads_q % p.heads_kv != 0) faults.insert(CUFLASH_DIMENSION_MISMATCH);
+  if (p.dtype < CUFLASH_F32 || p.dtype > CUFLASH_BF16) faults.insert(CUFLASH_UNSUPPORTED_DTYPE);
+  if (p.head_dim != 32 && p.head_dim != 64 && p.head_dim != 128) {
+    faults.insert(CUFLASH_UNSUPPORTED_HEAD_DIM);
+  }
+  if (!std::isfinite(p.softmax_scale) || p.softmax_scale <= 0) {
+    faults.insert(CUFLASH_INVALID_SCALE);
+  }
+  if (too_many(p)) faults.insert(CUFLASH_SIZE_OVERFLOW);
+  return faults;
+}
+
+inline Faults tensor_faults(const cuflash_problem& p, const Operand& operand,
+                            const cuflash_tensor& t) {
+  Faults faults;
+  if (t.data == nullptr) {
+    return operand.role == Role::kOptionalOutput ? Faults{} : Faults{CUFLASH_NULL_POINTER};
+  }
+  const Shape s = shape(p, operand, t);
+  const auto address = reinterpret_cast<std::uintptr_t>(t.data);
+  if (address % 16 != 0) faults.insert(CUFLASH_MISALIGNED);
+  for (int n = 0; n < 3; ++n) {
+    if (s.extent[n] == 1) continue;
+    if (s.stride[n] < 0) return {CUFLASH_INVALID_DIMENSION};
+    if (s.stride[n] * element_size(p) % 16 != 0) faults.insert(CUFLASH_MISALIGNED);
+  }
+  if (operand.role != Role::kInput && overlaps_itself(p, s)) {
+    faults.insert(CUFLASH_INVALID_DIMENSION);
+  }
+  const Wide bytes = reach(p, s) * element_size(p);
+  if (bytes > std::numeric_limits<std::int64_t>::max() ||
+      bytes + address > std::numeric_limits<std::uintptr_t>::max()) {
+    faults.insert(CUFLASH_SIZE_OVERFLOW);
+  }
+  return faults;
+}
+
+inline Faults args_faults(const Call& call) {
+  Faults faults;
+  for (const Operand& operand : operands(call.pass)) {
+    faults.merge(tensor_faults(call.problem, operand, call.args.*operand.tensor));
+  }
+  // A contiguous output cannot overlap itself, even where its strides are too far for 64 bits.
+  if (call.entry == Entry::kSimple) faults.erase(CUFLASH_INVALID_DIMENSION);
+  if (call.pass == CUFLASH_BACKWARD && call.args.lse == nullptr) {
+    faults.insert(CUFLASH_NULL_POINTER);
+  }
+  const auto misaligned = [](const void* address, std::uintptr_t alignment) {
+    return reinterpret_cast<std::uintptr_t>(address) % alignment != 0;
+  };
+  if (misaligned(call.args.lse, 4) || misaligned(call.args.workspace, 256)) {
+    faults.insert(CUFLASH_MISALIGNED);
+  }
+  return faults;
+}
+
+// ---- Stages ------------------------------------------------------------------------------------
+
+// By name ("01_naive"), number ("01") or word ("naive").
+inline const Stage* stage_called(const std::string& text) {
+  for (const Stage* stage : stages()) {
+    if (text == stage->name) return stage;
+  }
+  for (const Stage* stage : stages()) {
+    const std::string name = stage->name;
+    const std::size_t line = name.find('_');
+    if (text == name.substr(0, line) || text == name.substr(line + 1)) return stage;
+  }
+  return nullptr;
+}
+
+// Why a stage cannot run the problem here; 0: it can.
+inline int stage_fault(const Stage& stage, int pass, const cuflash_problem& p) {
+  const Device device = current_device();
+  const int present = device.compute_capability;
+  const ArchRequirement& arch = stage.arch;
+  const bool wrong_arch =
+      arch.exact ? present != arch.compute_capability : present < arch.compute_capability;
+  if (present == 0 || wrong_arch || stage.shared_bytes > device.shared_bytes ||
+      (p.dtype == CUFLASH_BF16 && present < arch.for_bf16)) {
+    return CUFLASH_UNSUPPORTED_DEVICE;
+  }
+  const bool has_pass =
+      pass == CUFLASH_FORWARD ? stage.forward != nullptr : stage.backward != nullptr;
+  const bool fits = has_pass && stage.dtypes.has(DType{p.dtype}) && stage.head_dims.has(p.head_dim);
+  return fits ? CUFLASH_SUCCESS : CUFLASH_UNSUPPORTED_BY_STAGE;
+}
+
+// The name that decides: the call's, else the environment's; nullopt: the library chooses.
+inline std::optional<std::string> wanted_stage(const Call& call) {
+  if (call.stage) return call.stage;
+  return call.variable && !call.variable->empty() ? call.variable : std::nullopt;
+}
+
+// Of a problem without faults.
+inline int choice_fault(const Call& call) {
+  if (const auto name = wanted_stage(call)) {
+    const Stage* stage = stage_called(*name);
+    return stage == nullptr ? int{CUFLASH_UNKNOWN_STAGE}
+                            : stage_fault(*stage, call.pass, call.problem);
+  }
+  int least = CUFLASH_UNSUPPORTED_DEVICE;
+  for (const Stage* stage : stages()) {
+    const int fault = stage_fault(*stage, call.pass, call.problem);
+    if (fault == CUFLASH_SUCCESS) return fault;
+    if (stage == stages().front()) least = fault;
+  }
+  return least;
+}
+
+// ---- The answer --------------------------------------------------------------------------------
+
+inline bool bad_struct(std::uint32_t size, std::size_t known, const std::vector<std::byte>& after) {
+  return size < known || size > 4096 ||
+         std::any_of(after.begin(), after.end(), [](std::byte b) { return b != std::byte{}; });
+}
+
+inline bool has_work(const Call& call) {
+  return call.pass == CUFLASH_FORWARD || call.args.dq.data != nullptr ||
+         call.args.dk.data != nullptr || call.args.dv.data != nullptr;
+}
+
+// What the call returns. `workspace` is what cuflash_workspace_bytes() says of it.
+inline int expected_code(const Call& call, std::size_t workspace) {
+  // Structs, before their contents; of a question, which pass it is about before all.
+  const bool question = is_question(call.entry);
+  if (call.pass != CUFLASH_FORWARD && call.pass != CUFLASH_BACKWARD) {
+    return CUFLASH_UNSUPPORTED_BY_STAGE;
+  }
+  if (call.null_problem || (!question && call.null_args)) return CUFLASH_NULL_POINTER;
+  if (bad_struct(call.problem.size, sizeof(cuflash_problem), call.after_problem) ||
+      (!question && bad_struct(call.args.size, args_bytes(call.pass), call.after_args))) {
+    return CUFLASH_INVALID_DIMENSION;
+  }
+
+  // All that is wrong with the arguments; the first in the documented order.
+  Faults faults = problem_faults(call.problem);
+  if (!question && sizes_are_positive(call.problem)) faults.merge(args_faults(call));
+  for (const int code :
+       {CUFLASH_INVALID_DIMENSION, CUFLASH_DIMENSION_MISMATCH, CUFLASH_UNSUPPORTED_DTYPE,
+        CUFLASH_UNSUPPORTED_HEAD_DIM, CUFLASH_INVALID_SCALE, CUFLASH_NULL_POINTER,
+        CUFLASH_MISALIGNED, CUFLASH_SIZE_OVERFLOW}) {
+    if (faults.count(code) != 0) return code;
+  }
+  if (const int fault = choice_fault(call); fault != CUFLASH_SUCCESS) return fault;
+
+  // While the work is queued.
+  if (question || !has_work(call)) return CUFLASH_SUCCESS;
+  if (call.earlier_error) return CUFLASH_CUDA_ERROR;
+  const bool allocates = workspace > 0 && call.args.workspace == nullptr;
+  return allocates && call.no_memory ? CUFLASH_OUT_OF_MEMORY : CUFLASH_SUCCESS;
+}
+
+}  // namespace cuflash::fuzz
+
+#endif  // CUFLASH_TESTS_UNIT_FUZZ_MODEL_H_
