@@ -45,8 +45,8 @@ std::string needs(const Stage& stage, int needed, const char* what_for, int pres
          " or higher" + what_for + "; this device has " + capability(present);
 }
 
-// Can this device run the stage at all?
-Support on_device(const Stage& stage, const Device& device) {
+// Can this device run the stage, in this dtype?
+Support on_device(const Stage& stage, DType dtype, const Device& device) {
   constexpr auto kError = FlashAttentionError::UNSUPPORTED_DEVICE;
   const std::string name = stage.name;
   const int needed = stage.arch.compute_capability;
@@ -57,6 +57,9 @@ Support on_device(const Stage& stage, const Device& device) {
                           capability(needed) + " exactly); this device has " + capability(present));
   }
   if (present < needed) return no(kError, needs(stage, needed, "", present));
+  if (dtype == DType::kBF16 && present < stage.arch.for_bf16) {
+    return no(kError, needs(stage, stage.arch.for_bf16, " for bf16", present));
+  }
   if (stage.shared_bytes > device.shared_bytes) {
     return no(kError, name + " needs " + std::to_string(stage.shared_bytes) +
                           " bytes of shared memory a block; this device has " +
@@ -88,15 +91,8 @@ Support by_stage(const Stage& stage, Pass pass, const Problem& problem) {
 }  // namespace
 
 Support supports(const Stage& stage, Pass pass, const Problem& problem, const Device& device) {
-  Support support = on_device(stage, device);
-  if (support) support = by_stage(stage, pass, problem);
-  if (!support) return support;
-  const int present = device.compute_capability;
-  if (problem.dtype == DType::kBF16 && present < stage.arch.for_bf16) {
-    return no(FlashAttentionError::UNSUPPORTED_DEVICE,
-              needs(stage, stage.arch.for_bf16, " for bf16", present));
-  }
-  return {};
+  const Support support = on_device(stage, problem.dtype, device);
+  return support ? by_stage(stage, pass, problem) : support;
 }
 
 }  // namespace cuflash

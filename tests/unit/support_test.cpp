@@ -90,6 +90,15 @@ TEST(Supports, NeedsTheArchitectureOfBf16) {
   expect(supports(wmma, Pass::kForward, p, kT4), Error::SUCCESS, "");
 }
 
+// The device comes before the stage, in the documented order.
+TEST(Supports, NamesTheDeviceBeforeWhatTheStageLacks) {
+  const Device turing = {"Turing", 75, 64 * 1024};
+  Problem p;
+  p.dtype = DType::kBF16;
+  EXPECT_EQ(supports(*find_stage("05_wmma"), Pass::kBackward, p, turing).error,
+            FlashAttentionError::UNSUPPORTED_DEVICE);
+}
+
 TEST(Supports, NeedsTheSharedMemory) {
   const Device small{"small", 86, 65536};
   expect(supports(stage(), Pass::kForward, {}, small), Error::UNSUPPORTED_DEVICE,

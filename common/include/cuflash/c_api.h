@@ -11,8 +11,8 @@
 /// for the device. The tensors and the caller's workspace must live until that work is done. A
 /// workspace that the library allocates is allocated and freed in the stream's order. A call can be
 /// captured in a CUDA graph. One wait is CUDA's own: it loads a kernel when it first runs in a
-/// process, and for that waits for work in flight. With CUDA_MODULE_LOADING=EAGER in the environment
-/// it loads all kernels at start.
+/// process, and for that waits for work in flight. With CUDA_MODULE_LOADING=EAGER in the
+/// environment it loads all kernels at start.
 ///
 /// Threads. Every function may be called from several threads at once, on one stream or on many.
 /// Two calls in flight on different streams must not share a workspace or an output.
@@ -157,8 +157,9 @@ enum cuflash_pass {
 
 /// One rank-4 tensor in device memory. All strides are in elements and the head dimension has
 /// stride 1, so [B,H,S,D] and [B,S,H,D] both work without a copy. The base address and every stride
-/// of an extent above 1 must be a multiple of 16 bytes. An input may repeat rows (stride 0); the
-/// elements of an output must be distinct.
+/// of an extent above 1 must be a multiple of 16 bytes. An input may repeat rows (stride 0). An
+/// output's dimensions must nest: from the smallest stride to the largest, each steps over all that
+/// lies inside it.
 ///
 /// @code{.c}
 /// const cuflash_tensor bhsd = {data, 8 * 1024 * 64, 1024 * 64, 64};    // [batch, 8, 1024, 64]
@@ -178,7 +179,7 @@ typedef struct cuflash_tensor {
 /// at the end. Fields that a shorter struct of an earlier version lacks are 0, which asks for
 /// nothing new. A struct shorter than the first version's is refused with
 /// CUFLASH_INVALID_DIMENSION. So is a longer one in which a byte beyond the struct declared here is
-/// not 0: it asks an older library for what that does not know.
+/// not 0: it asks an older library for what that does not know. So is one over 4,096 bytes.
 ///
 /// @code{.c}
 /// const cuflash_problem problem = {.size = sizeof problem, .batch = 2, .heads_q = 8,
@@ -210,7 +211,8 @@ typedef struct cuflash_forward_args {
                      ///< allocates it in stream order
 } cuflash_forward_args;
 
-/// The tensors of one backward call. A null dq, dk or dv (data is null) is not computed.
+/// The tensors of one backward call. A null dq, dk or dv (data is null) is not computed; where all
+/// three are, nothing is queued.
 typedef struct cuflash_backward_args {
   uint32_t size;          ///< sizeof(cuflash_backward_args)
   int32_t deterministic;  ///< not 0: ask for gradients that are the same to the bit in every run
@@ -236,8 +238,9 @@ typedef struct cuflash_backward_args {
 ///
 /// @param problem sizes, dtype, mask and scale
 /// @param args    tensors
-/// @param stage   a stage's name, or null: the one named by the environment variable CUFLASH_STAGE,
-///                else the fastest stage that supports the problem on the current device
+/// @param stage   a stage's name, or null: the one named by the environment variable CUFLASH_STAGE
+///                if that is set and not empty, else the fastest stage that supports the problem on
+///                the current device
 /// @param stream  CUDA stream; null is the default stream
 /// @return a cuflash_error
 int cuflash_forward(const cuflash_problem* problem, const cuflash_forward_args* args,
@@ -265,7 +268,8 @@ int cuflash_backward(const cuflash_problem* problem, const cuflash_backward_args
 /// }
 /// @endcode
 ///
-/// @param pass    a cuflash_pass
+/// @param pass    a cuflash_pass; any other value is refused first, with
+///                CUFLASH_UNSUPPORTED_BY_STAGE
 /// @param problem sizes, dtype, mask and scale
 /// @param stage   as in cuflash_forward()
 /// @return CUFLASH_SUCCESS for yes, else the cuflash_error that the call would return;

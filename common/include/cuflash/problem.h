@@ -48,8 +48,9 @@ constexpr std::size_t element_bytes(DType dtype) { return dtype == DType::kF32 ?
 
 /// One rank-4 tensor in device memory. All strides are in elements and the head dimension has
 /// stride 1, so [B,H,S,D] and [B,S,H,D] both work without a copy. The base address and every stride
-/// of an extent above 1 must be a multiple of 16 bytes. An input may repeat rows (stride 0); the
-/// elements of an output must be distinct.
+/// of an extent above 1 must be a multiple of 16 bytes. An input may repeat rows (stride 0). An
+/// output's dimensions must nest: from the smallest stride to the largest, each steps over all that
+/// lies inside it.
 struct Tensor {
   void* data = nullptr;           ///< element (0, 0, 0, 0)
   std::int64_t batch_stride = 0;  ///< elements from one batch to the next
