@@ -92,10 +92,9 @@ TEST(Supports, NeedsTheArchitectureOfBf16) {
 
 // The device comes before the stage, in the documented order.
 TEST(Supports, NamesTheDeviceBeforeWhatTheStageLacks) {
-  const Device turing = {"Turing", 75, 64 * 1024};
   Problem p;
   p.dtype = DType::kBF16;
-  EXPECT_EQ(supports(*find_stage("05_wmma"), Pass::kBackward, p, turing).error,
+  EXPECT_EQ(supports(*find_stage("05_wmma"), Pass::kBackward, p, kT4).error,
             FlashAttentionError::UNSUPPORTED_DEVICE);
 }
 
