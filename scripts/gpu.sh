@@ -51,8 +51,8 @@ step build 400 bash -c 'cmake --preset release && cmake --build --preset release
 if wanted unit_tests; then step unit_tests 120 build/release/bin/unit_tests; fi
 if wanted gpu_tests; then
   step gpu_tests 200 build/release/bin/gpu_tests --gtest_filter='-*Cold.*'
-  for cold in GraphCold.Forward GraphCold.Backward BlockedStreamCold.Forward \
-    BlockedStreamCold.Backward BlockedStreamCold.ForwardWithAWorkspace; do # a process each
+  for cold in $(build/release/bin/gpu_tests --gtest_list_tests --gtest_filter='*Cold.*' |
+    awk '/^[^ ]/ { suite = $1 } /^ / { print suite $1 }'); do # each in a process of its own
     step "$cold" 60 build/release/bin/gpu_tests --gtest_filter="$cold"
   done
 fi

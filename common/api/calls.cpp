@@ -114,7 +114,9 @@ Error call(Pass pass, const Problem& problem, Args args, cudaStream_t stream, co
   if (nothing_to_do(args)) return succeed();
 
   // An error that someone left behind would look like ours: report it before anything is queued.
-  if (const cudaError_t earlier = cudaGetLastError(); earlier != cudaSuccess) {
+  // The answer of a polled stream or event is none.
+  const cudaError_t earlier = cudaGetLastError();
+  if (earlier != cudaSuccess && earlier != cudaErrorNotReady) {
     return cuda_error("an earlier CUDA call of this thread had failed", earlier);
   }
 

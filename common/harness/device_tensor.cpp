@@ -49,9 +49,10 @@ Tensor strides(const DeviceTensor::Shape& s, Layout layout) {
   return t;
 }
 
-std::size_t elements_of_a_batch(const DeviceTensor::Shape& s, const Tensor& t) {
-  return static_cast<std::size_t>((s.heads - 1) * t.head_stride + (s.seq - 1) * t.row_stride +
-                                  s.head_dim);
+// Elements from the first to the last of so many batches.
+std::size_t extent(const DeviceTensor::Shape& s, const Tensor& t, int batches) {
+  return static_cast<std::size_t>((batches - 1) * t.batch_stride + (s.heads - 1) * t.head_stride +
+                                  (s.seq - 1) * t.row_stride + s.head_dim);
 }
 
 }  // namespace
@@ -85,43 +86,48 @@ DeviceTensor::DeviceTensor(const Shape& shape, DType dtype, Layout layout, std::
       dtype_(dtype),
       name_(std::move(name)),
       view_(strides(shape, layout)),
-      batch_bytes_(elements_of_a_batch(shape, view_) * element_bytes(dtype)),
-      buffer_((shape.batch - 1) * view_.batch_stride * element_bytes(dtype) + batch_bytes_,
-              guard_bytes, name_) {
+      image_batches_(layout == Layout::kFar ? 1 : shape.batch),
+      image_bytes_(extent(shape, view_, image_batches_) * element_bytes(dtype)),
+      buffer_(extent(shape, view_, shape.batch) * element_bytes(dtype), guard_bytes, name_) {
   view_.data = buffer_.data();
 }
 
-std::byte* DeviceTensor::batch_data(int batch) const {
-  return buffer_.data() + batch * view_.batch_stride * element_bytes(dtype_);
+std::byte* DeviceTensor::image_data(int image) const {
+  return buffer_.data() + image * image_batches_ * view_.batch_stride * element_bytes(dtype_);
 }
 
 template <class F>
-void DeviceTensor::for_each_row(int batch, F&& f) const {
-  std::int64_t dense = std::int64_t{batch} * shape_.heads * shape_.seq * shape_.head_dim;
-  for (int h = 0; h < shape_.heads; ++h) {
-    for (int i = 0; i < shape_.seq; ++i, dense += shape_.head_dim) {
-      f((h * view_.head_stride + i * view_.row_stride) * element_bytes(dtype_), dense);
+void DeviceTensor::for_each_row(int image, F&& f) const {
+  std::int64_t dense =
+      std::int64_t{image} * image_batches_ * shape_.heads * shape_.seq * shape_.head_dim;
+  for (int b = 0; b < image_batches_; ++b) {
+    for (int h = 0; h < shape_.heads; ++h) {
+      for (int i = 0; i < shape_.seq; ++i, dense += shape_.head_dim) {
+        const std::int64_t at =
+            b * view_.batch_stride + h * view_.head_stride + i * view_.row_stride;
+        f(at * element_bytes(dtype_), dense);
+      }
     }
   }
 }
 
 void DeviceTensor::upload(const std::vector<float>& values) const {
-  for (int b = 0; b < shape_.batch; ++b) {
-    std::vector<std::byte> image(batch_bytes_, std::byte{kNaN});
-    for_each_row(b, [&](std::size_t at, std::int64_t dense) {
+  for (int n = 0; n < shape_.batch / image_batches_; ++n) {
+    std::vector<std::byte> image(image_bytes_, std::byte{kNaN});
+    for_each_row(n, [&](std::size_t at, std::int64_t dense) {
       encode(dtype_, &values[dense], shape_.head_dim, &image[at]);
     });
-    to_device(batch_data(b), image);
+    to_device(image_data(n), image);
   }
 }
 
 void DeviceTensor::poison() const {
-  for (int b = 0; b < shape_.batch; ++b) {
-    std::vector<std::byte> image(batch_bytes_, kGuard);
-    for_each_row(b, [&](std::size_t at, std::int64_t) {
+  for (int n = 0; n < shape_.batch / image_batches_; ++n) {
+    std::vector<std::byte> image(image_bytes_, kGuard);
+    for_each_row(n, [&](std::size_t at, std::int64_t) {
       std::memset(&image[at], kNaN, shape_.head_dim * element_bytes(dtype_));
     });
-    to_device(batch_data(b), image);
+    to_device(image_data(n), image);
   }
 }
 
@@ -129,9 +135,9 @@ std::vector<float> DeviceTensor::download(std::string* damage) const {
   std::vector<float> values(std::size_t(shape_.batch) * shape_.heads * shape_.seq *
                             shape_.head_dim);
   if (damage != nullptr) *damage = buffer_.damage();
-  for (int b = 0; b < shape_.batch; ++b) {
-    std::vector<std::byte> image = from_device(batch_data(b), batch_bytes_);
-    for_each_row(b, [&](std::size_t at, std::int64_t dense) {
+  for (int n = 0; n < shape_.batch / image_batches_; ++n) {
+    std::vector<std::byte> image = from_device(image_data(n), image_bytes_);
+    for_each_row(n, [&](std::size_t at, std::int64_t dense) {
       decode(dtype_, &image[at], shape_.head_dim, &values[dense]);
       std::memset(&image[at], static_cast<int>(kGuard), shape_.head_dim * element_bytes(dtype_));
     });

@@ -48,17 +48,19 @@ class DeviceTensor {
   std::vector<float> download(std::string* damage = nullptr) const;
 
  private:
-  // Calls f(element's offset in a batch, its offset in a tensor without gaps) for each row of a
-  // batch.
+  // Calls f(row's offset in an image, bytes; its offset in a tensor without gaps, elements) for
+  // each row of an image.
   template <class F>
-  void for_each_row(int batch, F&& f) const;
-  std::byte* batch_data(int batch) const;
+  void for_each_row(int image, F&& f) const;
+  std::byte* image_data(int image) const;
 
   Shape shape_;
   DType dtype_;
   std::string name_;
   Tensor view_;
-  std::size_t batch_bytes_;  // of one batch, its gaps included
+  // What is copied at a time, gaps included: the tensor, or one batch where batches lie far apart.
+  int image_batches_;
+  std::size_t image_bytes_;
   GuardedBuffer buffer_;
 };
 

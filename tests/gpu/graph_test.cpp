@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "captured.h"
+#include "cuflash/workload.h"
 #include "harness/expected.h"
 #include "harness/verify.h"
 #include "support/api_call.h"
@@ -134,8 +135,9 @@ TEST_F(Graph, AnotherThreadCallsDuringTheCapture) {
   }
 }
 
-// ---- The first call of a process is a captured one: run each of these in a process of its own ---
+// ---- A captured call as the first of a process --------------------------------------------------
 
+// Each needs a process of its own, as ctest gives it.
 class GraphCold : public Api {
  protected:
   void is_captured_first(Pass pass, const char* stage) {

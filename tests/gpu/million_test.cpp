@@ -38,8 +38,8 @@ using Floats = std::vector<float>;
 using Doubles = reference::Array;
 
 constexpr int kLength = 1000000, kDim = 64;
-constexpr int kPeriod =
-    8191;  // of the inputs' rows; a prime, so that no tile repeats one before it
+// The inputs' rows repeat. A prime, so that no tile repeats one before it.
+constexpr int kPeriod = 8191;
 // First and last, about borders of tiles, and powers of two; 999,936 begins the last tile of 64.
 const std::vector<int> kQueries = {0,     1,     63,     64,     65,     127,    128,    4095,
                                    65535, 65536, 262143, 524287, 524288, 999935, 999936, 999999};
@@ -227,6 +227,7 @@ TEST_F(Million, TokensForwardAndBackward) {
   });
   for (const auto& some : samples) {
     for (const Sample& s : some) {
+      EXPECT_TRUE(std::isfinite(s.limit)) << s.name << " has no limit";
       EXPECT_LE(s.error, s.limit) << s.name << ", of " << kLength << " rows, is off";
     }
   }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "cuflash/workload.h"
 #include "device_rows.h"
 #include "harness/expected.h"
 #include "harness/verify.h"

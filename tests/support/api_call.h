@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuflash/stage.h"
+#include "cuflash/workload.h"
 #include "harness/device_tensor.h"
 #include "harness/inputs.h"
 

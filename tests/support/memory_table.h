@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuflash/stage.h"
+#include "cuflash/workload.h"
 
 namespace cuflash {
 

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "cuflash/workload.h"
 #include "harness/expected.h"
 #include "harness/owners.h"
 #include "harness/verify.h"

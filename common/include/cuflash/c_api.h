@@ -10,7 +10,9 @@
 /// Streams. A call queues its work on `stream` of the current device and returns; it never waits
 /// for the device. The tensors and the caller's workspace must live until that work is done. A
 /// workspace that the library allocates is allocated and freed in the stream's order. A call can be
-/// captured in a CUDA graph.
+/// captured in a CUDA graph. One wait is CUDA's own: it loads a kernel when it first runs in a
+/// process, and for that waits for work in flight. With CUDA_MODULE_LOADING=EAGER in the environment
+/// it loads all kernels at start.
 ///
 /// Threads. Every function may be called from several threads at once, on one stream or on many.
 /// Two calls in flight on different streams must not share a workspace or an output.

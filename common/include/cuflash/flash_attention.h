@@ -71,9 +71,9 @@ inline const char* last_error_message() noexcept { return cuflash_last_error_mes
 /// device memory.
 ///
 /// @code{.cpp}
-/// auto err = cuflash::flash_attention_forward(Q, K, V, O, L, 2, 8, 1024, 64, 0.125f, true,
-/// stream); if (err != cuflash::FlashAttentionError::SUCCESS)
-/// std::puts(cuflash::last_error_message());
+/// auto err =
+///     cuflash::flash_attention_forward(Q, K, V, O, L, 2, 8, 1024, 64, 0.125f, true, stream);
+/// if (err != cuflash::FlashAttentionError::SUCCESS) std::puts(cuflash::last_error_message());
 /// @endcode
 ///
 /// @param Q,K,V  in, 16-byte aligned

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Installs the library, and uses it as a program outside of this repository would.
+
+    consumer.py install --build DIR --prefix DIR
+    consumer.py cpp|c|python|rust|version --prefix DIR --scratch DIR --backend cuda|simt
+
+The examples are copied to the scratch folder, built there with nothing but the prefix, and run. Exit
+code 77 means skipped; the output says why. Without a GPU a program that needs one is built and not
+run, unless the environment says CUFLASH_REQUIRE_GPU=1.
+"""
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+from common import library, outside, run, skip, version
+
+HERE = pathlib.Path(__file__).resolve().parent
+EXAMPLES = HERE.parents[1] / "examples"
+WARNINGS = "-Wall -Wextra -Werror"
+
+
+def install(args):
+    shutil.rmtree(args.prefix, ignore_errors=True)
+    run(["cmake", "--install", args.build, "--prefix", args.prefix])
+
+
+def need_gpu(args):
+    """Skips where the library needs a GPU and there is none."""
+    if args.backend != "cuda" or os.environ.get("CUFLASH_REQUIRE_GPU") == "1":
+        return
+    try:
+        gpus = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
+    except FileNotFoundError:
+        gpus = ""
+    if "GPU " not in gpus:
+        skip("there is no NVIDIA GPU here: the example is not run.")
+
+
+def copy_example(args, name):
+    """The example in the scratch folder, alone."""
+    shutil.rmtree(args.scratch, ignore_errors=True)
+    return shutil.copytree(EXAMPLES / name, args.scratch)
+
+
+def cmake_example(args, name, variables):
+    source = copy_example(args, name)
+    build = source / "build"
+    run(["cmake", "-G", "Ninja", "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={args.prefix}",
+         *variables], env=outside())
+    run(["cmake", "--build", build], env=outside())
+    need_gpu(args)
+    print(run([build / "attention"], env=outside()))
+
+
+def cpp(args):
+    flags = WARNINGS + (" -fsanitize=address" if args.asan else "")
+    cmake_example(args, "cpp", [f"-DCMAKE_CXX_COMPILER={args.cxx}", f"-DCMAKE_CXX_FLAGS={flags}"])
+
+
+def c(args):
+    flags = WARNINGS + " -pedantic" + (" -fsanitize=address" if args.asan else "")
+    cmake_example(args, "c", [f"-DCMAKE_C_COMPILER={args.cc}", f"-DCMAKE_C_FLAGS={flags}"])
+
+
+def foreign(args):
+    """The environment for a program that another compiler made: it brings no AddressSanitizer."""
+    if not args.asan:
+        return outside()
+    needed = [run([args.cxx, f"-print-file-name={name}"]).strip()
+              for name in ("libasan.so", "libstdc++.so")]
+    return outside() | {"LD_PRELOAD": " ".join(needed), "ASAN_OPTIONS": "detect_leaks=0"}
+
+
+def python(args):
+    source = copy_example(args, "python") / "attention.py"
+    modules = "numpy, torch" if args.backend == "cuda" else "numpy"
+    if args.backend == "cuda":
+        need_gpu(args)
+    for interpreter in (sys.executable, "/usr/bin/python3"):
+        if not shutil.which(interpreter):
+            continue
+        probe = subprocess.run([interpreter, "-c", f"import {modules}"], capture_output=True, check=False)
+        if probe.returncode == 0:
+            print(run([interpreter, source, library(args.prefix)], env=foreign(args)))
+            return
+    skip(f"the example needs Python with {modules}.")
+
+
+def rust(args):
+    # Where rustup has no toolchain there is a rustc, but it does not work.
+    if not shutil.which("rustc") or subprocess.run(["rustc", "--version"], capture_output=True,
+                                                   check=False).returncode:
+        skip("there is no rustc here.")
+    source = copy_example(args, "rust")
+    folder = library(args.prefix).parent
+    run(["rustc", "-D", "warnings", "attention.rs", "-L", folder, "-l", "cuflash_attn"], cwd=source,
+        env=outside())
+    if args.backend == "cuda":
+        skip("it compiles, but uses the program's own memory, which a GPU does not reach.")
+    print(run([source / "attention"], env=foreign(args) | {"LD_LIBRARY_PATH": str(folder)}))
+
+
+def find(args, wanted):
+    """What find_package(cuflash `wanted`) answers."""
+    shutil.rmtree(args.scratch, ignore_errors=True)
+    output = run(["cmake", "-G", "Ninja", "-S", HERE / "version", "-B", args.scratch,
+                  f"-DCMAKE_PREFIX_PATH={args.prefix}", f"-Dwanted={wanted}"], env=outside())
+    return next(line for line in output.splitlines() if line.startswith("-- found"))
+
+
+def check_version(args):
+    """While the major version is 0, a program gets the minor version that it asks for."""
+    major, minor, patch = version(args.prefix)
+    looked_at = f"looked at '{major}.{minor}.{patch}'"
+    expected = {f"{major}.{minor}": f"-- found 1, backend '{args.backend}', {looked_at}",
+                f"{major}.{minor + 1}": f"-- found 0, backend '', {looked_at}",
+                f"{major + 1}.0": f"-- found 0, backend '', {looked_at}"}
+    if minor > 0:
+        expected[f"{major}.{minor - 1}"] = f"-- found 0, backend '', {looked_at}"
+    for wanted, answer in expected.items():
+        given = find(args, wanted)
+        print(f"find_package(cuflash {wanted}): {given}")
+        if given != answer:
+            sys.exit(f"expected: {answer}")
+
+
+STEPS = {"install": install, "cpp": cpp, "c": c, "python": python, "rust": rust,
+         "version": check_version}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=STEPS)
+    parser.add_argument("--build", type=pathlib.Path, help="install: the build to install")
+    parser.add_argument("--prefix", type=pathlib.Path, required=True)
+    parser.add_argument("--scratch", type=pathlib.Path)
+    parser.add_argument("--backend", choices=("cuda", "simt"))
+    parser.add_argument("--cc", default="cc")
+    parser.add_argument("--cxx", default="c++")
+    parser.add_argument("--asan", action="store_true", help="the library has AddressSanitizer")
+    args = parser.parse_args()
+    STEPS[args.step](args)
+
+
+if __name__ == "__main__":
+    main()
