@@ -325,7 +325,7 @@ const char* cuflash_last_error_message(void);
 
 /// Where this library's kernels run.
 /// @code{.c}
-/// if (strcmp(cuflash_backend(), "simt") == 0) puts("tensors must lie in host memory");
+/// printf("kernels run on %s\n", cuflash_backend());
 /// @endcode
 /// @return "cuda": an NVIDIA GPU; "simt": the CPU machine, whose device memory is host memory
 const char* cuflash_backend(void);
