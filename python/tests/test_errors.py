@@ -84,6 +84,15 @@ def test_a_device_without_a_library(monkeypatch):
         library.on.cache_clear()
 
 
+def test_the_forward_operator(device):
+    q, k, v = make(device)
+    options = {"softmax_scale": 0.2, "causal": False, "deterministic": False, "stage": None}
+    refused(TypeError, "one dtype; they have float32, float16, float32", q, k.half(), v,
+            call=ops.forward, **options)
+    refused(ValueError, "k is [2, 7, 2, 16]", q, k[..., :16], v[..., :16], call=ops.forward,
+            **options)
+
+
 def test_the_backward_operator(device):
     q, k, v = (x.detach() for x in make(device))
     o, lse = ops.forward(q, k, v, 0.2, False, False, None)
