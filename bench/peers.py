@@ -19,9 +19,11 @@ import sys
 from typing import NamedTuple
 
 import peers_tables
-from cuflash_ctypes import DTYPES, PASSES, Library
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "python"))
+from cuflash.capi import DTYPES, PASSES, Library  # noqa: E402, it lies in python/
+
 TOKENS, HIDDEN = 16384, 2048
 HEAD_DIMS = (64, 128)
 SEQS = (512, 1024, 2048, 4096, 8192, 16384)

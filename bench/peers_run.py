@@ -7,8 +7,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-import cuflash_ctypes
 import peers_check
+from cuflash import capi  # peers.py says where it lies
 from peers_tables import STAGE_PREFIX
 
 torch.set_float32_matmul_precision("highest")  # f32 products in f32, not in TF32
@@ -76,45 +76,66 @@ def prepare_peer(name, cell, inputs):
                     contextlib.nullcontext)
 
 
+def problem_of(cell, seq):
+    """The cell's problem with another length."""
+    batch, heads, _, head_dim = cell.shape
+    return capi.Problem(batch=batch, heads_q=heads, heads_kv=heads, seq_q=seq, seq_kv=seq,
+                        head_dim=head_dim, dtype=capi.DTYPES.index(cell.dtype),
+                        causal=cell.causal, softmax_scale=head_dim ** -0.5)
+
+
 def keeps_scores(library, stage, cell):
     """Twice the length, four times the workspace."""
-    batch, heads, seq, head_dim = cell.shape
-    once, twice = (library.workspace_bytes(stage, cell.direction, cuflash_ctypes.Problem.square(
-        (batch, heads, length, head_dim), cell.dtype, cell.causal)) for length in (seq, 2 * seq))
+    once, twice = (library.workspace_bytes(cell.direction, problem_of(cell, seq), stage)
+                   for seq in (cell.seq, 2 * cell.seq))
     return twice > 3 * once > 0
 
 
 def prepare_stage(library, stage, cell, inputs):
     """A stage of the library. Its backward pass starts from its own O and LSE."""
-    problem = cuflash_ctypes.Problem.square(cell.shape, cell.dtype, cell.causal)
-    refusal = library.refusal(stage, cell.direction, problem)
+    problem = problem_of(cell, cell.seq)
+    refusal = library.refusal(cell.direction, problem, stage)
     if refusal:
         raise NotRun(refusal)
     if cell.seq > LONGEST_OF_QUADRATIC and keeps_scores(library, stage, cell):
         raise NotRun(f"{stage} keeps S: it stops at {LONGEST_OF_QUADRATIC}")
-    call = cuflash_ctypes.Call(stage, problem, torch.cuda.current_stream().cuda_stream)
-    *qkv, d_o = inputs
-    o = unwritten(d_o)
-    lse = torch.full(d_o.shape[:3], torch.nan, device=DEVICE)
-    forward = library.forward(call, (*qkv, o), lse, workspace(library, call, "forward"))
+    q, k, v, d_o = inputs
+    forward_tensors = {"q": q, "k": k, "v": v, "o": unwritten(d_o),
+                       "lse": torch.full(d_o.shape[:3], torch.nan, device=DEVICE)}
+    forward = queued(library, stage, "forward", problem, forward_tensors)
     if cell.direction == "forward":
-        return Prepared(calling(forward, o), contextlib.nullcontext)
+        return Prepared(calling(forward, forward_tensors["o"]), contextlib.nullcontext)
     forward()
-    grads = [unwritten(tensor) for tensor in qkv]
-    backward = library.backward(call, (*qkv, o, d_o, *grads), lse,
-                                workspace(library, call, "backward"))
-    return Prepared(calling(backward, *grads), contextlib.nullcontext)
+    grads = {"dq": unwritten(q), "dk": unwritten(k), "dv": unwritten(v)}
+    backward = queued(library, stage, "backward", problem,
+                      forward_tensors | grads | {"d_o": d_o})
+    return Prepared(calling(backward, *grads.values()), contextlib.nullcontext)
+
+
+def queued(library, stage, direction, problem, tensors):
+    """A function that queues a pass on the current stream; gradients are asked to be the same in
+    every run."""
+    count = library.workspace_bytes(direction, problem, stage)
+    workspace = torch.empty(count, dtype=torch.uint8, device=DEVICE)
+    fields = {name: tensor.data_ptr() if name == "lse" else
+              capi.Tensor(tensor.data_ptr(), *tensor.stride()[:3])
+              for name, tensor in tensors.items()}
+    fields["workspace"] = workspace.data_ptr() or None
+    if direction == "forward":
+        args, function = capi.ForwardArgs(**fields), library.forward
+    else:
+        args, function = capi.BackwardArgs(deterministic=True, **fields), library.backward
+    stream = torch.cuda.current_stream().cuda_stream
+
+    def queue():
+        function(problem, args, stage, stream)
+    queue.owners = tensors, workspace  # `args` has addresses only
+    return queue
 
 
 def unwritten(tensor):
     """An output like this tensor, strides included, that no kernel has written yet."""
     return torch.full_like(tensor, torch.nan)
-
-
-def workspace(library, call, direction):
-    """The scratch memory that a call needs."""
-    count = library.workspace_bytes(call.stage, direction, call.problem)
-    return torch.empty(count, dtype=torch.uint8, device=DEVICE)
 
 
 def calling(queue, *outputs):
@@ -202,7 +223,7 @@ class Candidate:
                 self.prepared = None
         except NotRun as reason:
             self._give_up(str(reason))
-        except (RuntimeError, cuflash_ctypes.CuflashError) as error:
+        except RuntimeError as error:
             self._give_up(known_reason(error))
 
     def _give_up(self, reason):
@@ -221,7 +242,7 @@ class Candidate:
 def known_reason(error):
     """Why an implementation cannot run a cell; an error of another kind is raised again."""
     code = getattr(error, "code", None)
-    if isinstance(error, torch.OutOfMemoryError) or code == cuflash_ctypes.OUT_OF_MEMORY:
+    if isinstance(error, torch.OutOfMemoryError) or code == capi.ErrorCode.OUT_OF_MEMORY:
         torch.cuda.empty_cache()
         return "out of device memory"
     if "No available kernel" in str(error) or "cuDNN" in str(error):

@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 {
   PACKAGES_RUN=(g++ cmake ninja-build git libcli11-dev libfmt-dev nlohmann-json3-dev)
   PACKAGES_SIMT=(pkg-config libboost-context-dev libdw-dev)
-  PACKAGES_TEST=(libgtest-dev python3 python3-numpy)
+  PACKAGES_TEST=(libgtest-dev python3 python3-numpy python3-pytest)
   PACKAGES_BENCH=(libbenchmark-dev)
   PACKAGES_DOCS=(cmake ninja-build git python3 doxygen graphviz doxygen-awesome-css libjs-mathjax)
   PACKAGES_STYLE=(clang-format shellcheck)
@@ -44,6 +44,7 @@ has_package() {
     libbenchmark-dev) has_header benchmark/benchmark.h ;;
     libgtest-dev) has_header gtest/gtest.h ;;
     python3-numpy) python3 -c 'import numpy' || /usr/bin/python3 -c 'import numpy' ;;
+    python3-pytest) python3 -c 'import pytest' || /usr/bin/python3 -c 'import pytest' ;;
     doxygen-awesome-css) [[ -e /usr/share/doxygen-awesome-css/doxygen-awesome.css ]] ;;
     libjs-mathjax) [[ -e /usr/share/javascript/mathjax/MathJax.js ]] ;;
     *) command -v "$1" ;;

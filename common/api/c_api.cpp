@@ -172,4 +172,12 @@ const char* cuflash_stage_name(int index) {
   return exists ? stages()[std::size_t(index)]->name : nullptr;
 }
 
+const char* cuflash_backend() {
+#ifdef CUFLASH_SIMT
+  return "simt";
+#else
+  return "cuda";
+#endif
+}
+
 int cuflash_version() { return CUFLASH_VERSION; }

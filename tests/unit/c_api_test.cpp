@@ -203,7 +203,13 @@ TEST_F(CApi, SupportWorkspaceAndChoiceAreTheStages) {
                  CUFLASH_INVALID_DIMENSION, "seq_kv is 0");
 }
 
-// ---- Version ------------------------------------------------------------------------------------
+// ---- The library itself -------------------------------------------------------------------------
+
+// The device that answers has the CPU machine's name, or a GPU's.
+TEST(CApiBackend, IsWhereTheKernelsRun) {
+  const bool simt = current_device().name == "CuFlash CPU machine";
+  EXPECT_STREQ(cuflash_backend(), simt ? "simt" : "cuda");
+}
 
 TEST(CApiVersion, IsTheHeaders) { EXPECT_EQ(cuflash_version(), CUFLASH_VERSION); }
 

@@ -327,6 +327,13 @@ const char* cuflash_error_string(int error);
 /// @endcode
 const char* cuflash_last_error_message(void);
 
+/// Where this library's kernels run.
+/// @code{.c}
+/// printf("kernels run on %s\n", cuflash_backend());
+/// @endcode
+/// @return "cuda": an NVIDIA GPU; "simt": the CPU machine, whose device memory is host memory
+const char* cuflash_backend(void);
+
 /// The library's version, as CUFLASH_VERSION is the header's.
 /// @code{.c}
 /// if (cuflash_version() < CUFLASH_VERSION) puts("the library is older than its header");

@@ -1,0 +1,33 @@
+"""CuFlash Ladder's attention for PyTorch; the package's README.md shows its use.
+
+`import cuflash`, cuflash.stages() and cuflash.capi need no PyTorch; it is imported when a function
+on tensors is first named.
+"""
+import importlib
+
+from .capi import CuflashError, CuflashValueError
+from .library import first as _first
+from .library import stages
+
+_OF_TORCH = {"flash_attn_func": "functional", "flash_attention_cuda": "functional",
+             "FlashAttention": "module"}
+__all__ = ["CuflashError", "CuflashValueError", "stages", *_OF_TORCH]
+
+
+def __getattr__(name):
+    if name == "__version__":
+        return _first().version
+    if name not in _OF_TORCH:
+        raise AttributeError(f"module 'cuflash' has no attribute {name!r}")
+    try:
+        importlib.import_module("torch")
+    except ModuleNotFoundError as error:
+        raise ImportError(f"cuflash.{name} needs PyTorch 2.4 or later, and it is not installed: "
+                          "https://pytorch.org/get-started") from error
+    found = getattr(importlib.import_module(f".{_OF_TORCH[name]}", __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__():
+    return sorted({*globals(), *_OF_TORCH, "__version__"})

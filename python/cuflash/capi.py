@@ -1,0 +1,161 @@
+"""The library's C interface (cuflash/c_api.h) through ctypes. It needs no PyTorch.
+
+A tensor is an address and three strides in elements: Tensor(data, batch, head, row).
+"""
+import ctypes
+import enum
+import os
+
+DTYPES = ("f32", "f16", "bf16")     # enum cuflash_dtype
+PASSES = ("forward", "backward")    # enum cuflash_pass
+
+
+class ErrorCode(enum.IntEnum):
+    """enum cuflash_error, without its prefix."""
+    INVALID_DIMENSION = 1
+    DIMENSION_MISMATCH = 2
+    NULL_POINTER = 3
+    CUDA_ERROR = 4
+    OUT_OF_MEMORY = 5
+    UNSUPPORTED_HEAD_DIM = 6
+    UNSUPPORTED_DTYPE = 7
+    INVALID_SCALE = 8
+    MISALIGNED = 9
+    SIZE_OVERFLOW = 10
+    UNSUPPORTED_DEVICE = 11
+    UNSUPPORTED_BY_STAGE = 12
+    UNKNOWN_STAGE = 13
+
+
+# Not what was passed is at fault, but the machine.
+_OF_THE_MACHINE = (ErrorCode.CUDA_ERROR, ErrorCode.OUT_OF_MEMORY, ErrorCode.UNSUPPORTED_DEVICE)
+
+
+class CuflashError(RuntimeError):
+    """The library refused a call, or the call failed; `code` is an ErrorCode."""
+
+    def __init__(self, code, sentence):
+        super().__init__(sentence)
+        self.code = ErrorCode(code)
+
+
+class CuflashValueError(CuflashError, ValueError):
+    """The library refused what was passed."""
+
+
+class Tensor(ctypes.Structure):
+    """cuflash_tensor."""
+    _fields_ = [("data", ctypes.c_void_p), ("batch_stride", ctypes.c_int64),
+                ("head_stride", ctypes.c_int64), ("row_stride", ctypes.c_int64)]
+
+
+class Problem(ctypes.Structure):
+    """cuflash_problem; its size is set."""
+    _fields_ = [("size", ctypes.c_uint32), ("batch", ctypes.c_int32), ("heads_q", ctypes.c_int32),
+                ("heads_kv", ctypes.c_int32), ("seq_q", ctypes.c_int32),
+                ("seq_kv", ctypes.c_int32), ("head_dim", ctypes.c_int32),
+                ("dtype", ctypes.c_int32), ("causal", ctypes.c_int32),
+                ("softmax_scale", ctypes.c_float)]
+
+    def __init__(self, **fields):
+        super().__init__(ctypes.sizeof(self), **fields)
+
+
+class ForwardArgs(ctypes.Structure):
+    """cuflash_forward_args; its size is set."""
+    _fields_ = [("size", ctypes.c_uint32)] + [(name, Tensor) for name in ("q", "k", "v", "o")] + [
+        ("lse", ctypes.c_void_p), ("workspace", ctypes.c_void_p)]
+
+    def __init__(self, **fields):
+        super().__init__(ctypes.sizeof(self), **fields)
+
+
+class BackwardArgs(ctypes.Structure):
+    """cuflash_backward_args; its size is set."""
+    _fields_ = [("size", ctypes.c_uint32), ("deterministic", ctypes.c_int32)] + [
+        (name, Tensor) for name in ("q", "k", "v", "o", "d_o", "dq", "dk", "dv")] + [
+            ("lse", ctypes.c_void_p), ("workspace", ctypes.c_void_p)]
+
+    def __init__(self, **fields):
+        super().__init__(ctypes.sizeof(self), **fields)
+
+
+def _signatures():
+    """(function, result, arguments) of what is called here."""
+    number, name, stream = ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
+    problem = ctypes.POINTER(Problem)
+    return (("cuflash_forward", number, problem, ctypes.POINTER(ForwardArgs), name, stream),
+            ("cuflash_backward", number, problem, ctypes.POINTER(BackwardArgs), name, stream),
+            ("cuflash_check_support", number, number, problem, name),
+            ("cuflash_chosen_stage", name, number, problem, name),
+            ("cuflash_workspace_bytes", ctypes.c_size_t, number, problem, name),
+            ("cuflash_num_stages", number), ("cuflash_stage_name", name, number),
+            ("cuflash_last_error_message", name), ("cuflash_backend", name),
+            ("cuflash_version", number))
+
+
+class Library:
+    """A libcuflash_attn.so. Where a call takes a `stage`, None lets the library choose."""
+
+    def __init__(self, path):
+        self.path = os.fspath(path)
+        self._c = ctypes.CDLL(self.path)
+        for name, result, *arguments in _signatures():
+            try:
+                function = getattr(self._c, name)
+            except AttributeError:
+                raise OSError(f"{self.path} lacks {name}: it is older than this package") from None
+            function.restype, function.argtypes = result, arguments
+        self.backend = self._c.cuflash_backend().decode()  # "cuda" or "simt"
+
+    @property
+    def version(self):
+        """As text: "0.1.0"."""
+        number = self._c.cuflash_version()
+        return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+    def stages(self):
+        """The names of all stages, in teaching order."""
+        return [self._c.cuflash_stage_name(n).decode() for n in range(self._c.cuflash_num_stages())]
+
+    def refusal(self, direction, problem, stage=None):
+        """Why the current device cannot run this pass ("forward", "backward") of it, or ""."""
+        self._c.cuflash_check_support(PASSES.index(direction), problem, _bytes(stage))
+        return self._sentence()
+
+    def chosen_stage(self, direction, problem, stage=None):
+        """The name of the stage that a call would run."""
+        name = self._c.cuflash_chosen_stage(PASSES.index(direction), problem, _bytes(stage))
+        if name is None:
+            self._refuse(direction, problem, stage)
+        return name.decode()
+
+    def workspace_bytes(self, direction, problem, stage=None):
+        """Bytes of workspace that a call needs."""
+        count = self._c.cuflash_workspace_bytes(PASSES.index(direction), problem, _bytes(stage))
+        if count == 0 and self._sentence():
+            self._refuse(direction, problem, stage)
+        return count
+
+    def forward(self, problem, args, stage=None, stream=None):
+        """Queues the forward pass on a CUDA stream's handle; None is the default stream."""
+        self._check(self._c.cuflash_forward(problem, args, _bytes(stage), stream))
+
+    def backward(self, problem, args, stage=None, stream=None):
+        """Queues the backward pass."""
+        self._check(self._c.cuflash_backward(problem, args, _bytes(stage), stream))
+
+    def _refuse(self, direction, problem, stage):
+        self._check(self._c.cuflash_check_support(PASSES.index(direction), problem, _bytes(stage)))
+
+    def _check(self, code):
+        if code:
+            error = CuflashError if code in _OF_THE_MACHINE else CuflashValueError
+            raise error(code, self._sentence())
+
+    def _sentence(self):
+        return self._c.cuflash_last_error_message().decode()
+
+
+def _bytes(stage):
+    return None if stage is None else stage.encode()

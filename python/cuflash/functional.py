@@ -1,0 +1,67 @@
+"""Attention as functions on tensors."""
+import torch
+
+from . import ops
+from .shapes import check_tensors, sizes_of
+
+
+def flash_attn_func(q, k, v, softmax_scale=None, causal=False, deterministic=False,
+                    return_lse=False, stage=None):
+    """softmax(softmax_scale · q kᵀ) v, for q of [batch, seq_q, heads_q, head_dim] and k, v of
+    [batch, seq_kv, heads_kv, head_dim], float32, float16 or bfloat16.
+
+    heads_q must be a multiple of heads_kv: query head h reads KV head h // (heads_q // heads_kv).
+
+    softmax_scale   default: head_dim ** -0.5
+    causal          query i sees key j only if j <= i + seq_kv - seq_q: the mask is aligned with the
+                    last key of the last query. A query that sees no key gives 0, and LSE -inf
+    deterministic   the same gradients, to the bit, in every run; so does
+                    torch.use_deterministic_algorithms(True)
+    return_lse      return (out, lse): lse is float32 [batch, heads_q, seq_q], the natural log of
+                    each row's sum of exponentials. No gradient flows through it
+    stage           the name of one of cuflash.stages(); default: the environment variable
+                    CUFLASH_STAGE, else the fastest that can
+
+    Any strides will do; a tensor is copied first only if head_dim has a stride other than 1, or its
+    address or another stride is not a multiple of 16 bytes. The result is contiguous. Under
+    autocast float32 becomes autocast's dtype.
+    """
+    o, lse = _attention((q, k, v), "BSHD", softmax_scale, causal, deterministic, stage)
+    return (o, lse) if return_lse else o
+
+
+def flash_attention_cuda(Q, K, V):
+    """softmax(Q Kᵀ / √head_dim) V, for tensors of [batch, heads, seq, head_dim]."""
+    return attention_bhsd(Q, K, V, causal=False)
+
+
+def attention_bhsd(q, k, v, causal):
+    """flash_attn_func() for [batch, heads, seq, head_dim]. The result has that shape, and lies in
+    memory as [batch, seq, heads, head_dim]."""
+    return _attention((q, k, v), "BHSD", None, causal, False, None)[0].transpose(1, 2)
+
+
+def _attention(qkv, layout, softmax_scale, causal, deterministic, stage):
+    qkv = _autocast(*qkv)
+    check_tensors(*qkv)
+    sizes = sizes_of(*qkv, layout)
+    if layout == "BHSD":
+        qkv = [tensor.transpose(1, 2) for tensor in qkv]
+    if softmax_scale is None:
+        softmax_scale = sizes.head_dim ** -0.5
+    deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
+    return ops.forward(*qkv, softmax_scale, causal, deterministic, stage)
+
+
+def _autocast(*qkv):
+    """The tensors as autocast wants them, where it is on: as scaled_dot_product_attention's."""
+    device_type = qkv[0].device.type if isinstance(qkv[0], torch.Tensor) else None
+    if device_type not in ("cuda", "cpu") or not torch.is_autocast_enabled(device_type):
+        return qkv
+    dtype = torch.get_autocast_dtype(device_type)
+    return [tensor.to(dtype) if _is_cast(tensor, device_type) else tensor for tensor in qkv]
+
+
+def _is_cast(tensor, device_type):
+    return (isinstance(tensor, torch.Tensor) and tensor.device.type == device_type
+            and tensor.is_floating_point() and tensor.dtype != torch.float64)

@@ -1,0 +1,55 @@
+"""Which library computes: the package's own or the one that CUFLASH_LIBRARY names, and one more for
+tensors in host memory where CUFLASH_SIMT_LIBRARY names it."""
+import functools
+import os
+import pathlib
+
+from .capi import Library
+
+_OWN = pathlib.Path(__file__).with_name("libcuflash_attn.so")
+_BACKENDS = {"cuda": "cuda", "cpu": "simt"}  # by the type of the tensors' device
+
+
+@functools.lru_cache(maxsize=None)
+def first():
+    """The library, whichever its backend is."""
+    path = os.environ.get("CUFLASH_LIBRARY") or _OWN
+    if path is _OWN and not _OWN.exists():
+        raise RuntimeError(f"There is no {_OWN}. Install the package (pip install ./python), or "
+                           "let the environment variable CUFLASH_LIBRARY name a libcuflash_attn.so.")
+    return Library(path)
+
+
+@functools.lru_cache(maxsize=None)
+def _second():
+    """The CPU machine's library beside it, or None."""
+    path = os.environ.get("CUFLASH_SIMT_LIBRARY")
+    return Library(path) if path else None
+
+
+@functools.lru_cache(maxsize=None)
+def on(device_type):
+    """The library for tensors on "cuda" or "cpu"."""
+    if device_type not in _BACKENDS:
+        raise ValueError(f"The tensors are on {device_type}; cuflash computes on cuda and on cpu.")
+    backend = _BACKENDS[device_type]
+    if first().backend == backend:
+        return first()
+    if backend == "cuda":
+        raise RuntimeError(
+            f"The tensors are on cuda, and {first().path} is the CPU machine's library. Install "
+            "the package where nvcc is, or let CUFLASH_LIBRARY name a library that was built there.")
+    if _second() is None:
+        raise RuntimeError(
+            f"The tensors are on cpu, and {first().path} computes on cuda. Move them there; or "
+            "build the CPU machine's library (cmake --preset simt, then cmake --build build/simt "
+            "--target cuflash_attn) and let CUFLASH_SIMT_LIBRARY name it.")
+    if _second().backend != backend:
+        raise RuntimeError(f"CUFLASH_SIMT_LIBRARY is {_second().path}, which computes on cuda; "
+                           "tensors on cpu need the CPU machine's library.")
+    return _second()
+
+
+def stages():
+    """The names of the library's stages, in teaching order; each can be given as `stage`."""
+    return first().stages()

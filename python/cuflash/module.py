@@ -1,0 +1,30 @@
+"""Attention as a module."""
+from torch import nn
+
+from .functional import attention_bhsd
+
+
+class FlashAttention(nn.Module):
+    """softmax(Q Kᵀ / √head_dim) V for tensors of [batch, heads, seq, head_dim]; K and V may have
+    fewer heads. It has no parameters: what is learnt are the projections around it.
+
+        attn = cuflash.FlashAttention(head_dim=64, causal=True)
+        out = attn(Q, K, V)
+        out.sum().backward()
+    """
+
+    def __init__(self, head_dim=64, causal=False):
+        super().__init__()
+        self.head_dim = head_dim
+        self.causal = causal
+
+    def forward(self, Q, K, V):
+        """The attention of Q to K and V."""
+        if Q.shape[-1] != self.head_dim:
+            raise ValueError(f"Q is {list(Q.shape)}; its last dimension must be this module's "
+                             f"head_dim, {self.head_dim}")
+        return attention_bhsd(Q, K, V, self.causal)
+
+    def extra_repr(self):
+        """What print() shows."""
+        return f"head_dim={self.head_dim}, causal={self.causal}"

@@ -1,0 +1,54 @@
+"""Do Q, K and V fit together, and what are their sizes?"""
+from typing import NamedTuple
+
+import torch
+
+DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+WORDS = {"BSHD": "[batch, seq, heads, head_dim]", "BHSD": "[batch, heads, seq, head_dim]"}
+
+
+class Sizes(NamedTuple):
+    """Of one attention problem."""
+    batch: int
+    heads_q: int
+    heads_kv: int
+    seq_q: int
+    seq_kv: int
+    head_dim: int
+
+
+def check_tensors(q, k, v):
+    """Raises unless these are three tensors of one dtype on one device."""
+    named = {"q": q, "k": k, "v": v}
+    for name, tensor in named.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{name} is a {type(tensor).__name__}; it must be a torch.Tensor")
+    for name, tensor in named.items():
+        if tensor.dtype not in DTYPES:
+            raise TypeError(f"{name} is {_word(tensor.dtype)}; it must be float32, float16 or "
+                            "bfloat16")
+    if not q.dtype == k.dtype == v.dtype:
+        raise TypeError("q, k and v must have one dtype; they have "
+                        + ", ".join(_word(tensor.dtype) for tensor in named.values()))
+    if not q.device == k.device == v.device:
+        raise ValueError("q, k and v must be on one device; they are on "
+                         + ", ".join(str(tensor.device) for tensor in named.values()))
+
+
+def sizes_of(q, k, v, layout="BSHD"):
+    """The sizes of three tensors that lie as `layout` says."""
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if tensor.dim() != 4:
+            raise ValueError(f"{name} has {tensor.dim()} dimensions; it must have 4: "
+                             f"{WORDS[layout]}")
+    heads, seq = layout.index("H"), layout.index("S")
+    batch, head_dim = q.shape[0], q.shape[3]
+    if k.shape != v.shape or k.shape[0] != batch or k.shape[3] != head_dim:
+        raise ValueError(
+            f"q is {list(q.shape)}, k is {list(k.shape)}, v is {list(v.shape)}, as "
+            f"{WORDS[layout]}; k and v must have one shape, and q's batch and head_dim")
+    return Sizes(batch, q.shape[heads], k.shape[heads], q.shape[seq], k.shape[seq], head_dim)
+
+
+def _word(dtype):
+    return str(dtype).replace("torch.", "")

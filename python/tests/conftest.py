@@ -1,0 +1,45 @@
+"""Tests of the package: of the installed one, else of the source tree's, whose library
+CUFLASH_LIBRARY must name. What needs PyTorch, a GPU or the CPU machine's library is skipped without
+it; CUFLASH_REQUIRE_GPU=1 makes a missing GPU a failure."""
+import importlib.util
+import os
+import pathlib
+import sys
+
+import pytest
+
+if importlib.util.find_spec("cuflash") is None:
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from cuflash import library  # noqa: E402, it may lie in the source tree
+
+GPU_IS_REQUIRED = os.environ.get("CUFLASH_REQUIRE_GPU") == "1"
+
+
+def missing_for_gpu():
+    """Why tests cannot run on a GPU, or ""."""
+    if importlib.util.find_spec("torch") is None:
+        return "PyTorch is not installed"
+    import torch  # pylint: disable=import-outside-toplevel
+    return "" if torch.cuda.is_available() else "PyTorch finds no GPU"
+
+
+def pytest_configure():
+    if GPU_IS_REQUIRED and missing_for_gpu():
+        pytest.exit(f"CUFLASH_REQUIRE_GPU is 1, and {missing_for_gpu()}", returncode=1)
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("gpu") and missing_for_gpu():
+        pytest.skip(missing_for_gpu())
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request):
+    """Each device that tensors may be on."""
+    if request.param == "cpu":
+        try:
+            library.on("cpu")
+        except RuntimeError as error:
+            pytest.skip(str(error))
+    return request.param

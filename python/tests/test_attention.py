@@ -1,0 +1,211 @@
+"""What flash_attn_func() computes, and its gradients, against an oracle in double."""
+import pytest
+
+pytest.importorskip("numpy", reason="the oracle is in NumPy")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import cuflash  # noqa: E402, after the skips
+from tensors import check, gradient_of, make  # noqa: E402, after the skips
+from torch.nn.functional import scaled_dot_product_attention  # noqa: E402, after the skips
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+HEADS = {"mha": (2, 2), "gqa": (4, 2), "mqa": (3, 1)}
+
+
+def run_and_check(qkv, causal=False, softmax_scale=None, **options):
+    """Both passes, and everything that they return."""
+    o, lse = cuflash.flash_attn_func(*qkv, softmax_scale, causal, return_lse=True, **options)
+    assert o.is_contiguous() and o.dtype == qkv[0].dtype and o.shape == qkv[0].shape
+    assert lse.dtype == torch.float32 and not lse.requires_grad
+    d_o = gradient_of(o)
+    grads = torch.autograd.grad(o, qkv, d_o)
+    check(qkv, o, d_o, grads, lse, causal=causal, scale=softmax_scale)
+
+
+# ---- Problems -----------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("heads", HEADS.values(), ids=HEADS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_small(device, dtype, heads, causal):
+    run_and_check(make(device, dtype, heads, seqs=(9, 35)), causal)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("seqs", [(113, 203), (203, 113), (1023, 1024), (1, 777), (512, 1)],
+                         ids=str)
+@pytest.mark.parametrize("head_dim", [32, 64, 128])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_large(dtype, head_dim, seqs, causal):
+    run_and_check(make("cuda", dtype, (4, 2), seqs, head_dim), causal)
+
+
+@pytest.mark.parametrize("seqs", [(1, 17), (17, 1), (20, 8)], ids=str)
+def test_rows_that_see_no_key(device, seqs):
+    run_and_check(make(device, seqs=seqs), causal=True)
+
+
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_head_dims(device, head_dim):
+    run_and_check(make(device, torch.float16, seqs=(3, 18), head_dim=head_dim))
+
+
+def test_a_scale_of_ones_own(device):
+    run_and_check(make(device), softmax_scale=0.3)
+
+
+# ---- Stages -------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("stage", cuflash.stages())
+def test_stage(device, stage, dtype):
+    qkv = make(device, dtype, (4, 2), seqs=(12, 19))
+    try:
+        run_and_check(qkv, causal=True, stage=stage)
+    except cuflash.CuflashError as error:
+        assert error.code == cuflash.capi.ErrorCode.UNSUPPORTED_BY_STAGE, error
+        pytest.skip(str(error))
+
+
+def test_a_stage_computes_and_not_another(device):
+    qkv = make(device, torch.float16, batch=1, seqs=(33, 39))
+    results = {stage: cuflash.flash_attn_func(*qkv, stage=stage) for stage in ("01_naive", "06")}
+    assert not torch.equal(*results.values())
+
+
+def test_stage_without_backward_pass(device):
+    qkv = make(device)
+    o = cuflash.flash_attn_func(*qkv, stage="02_tiled")
+    with pytest.raises(ValueError, match="02_tiled has no backward pass"):
+        o.sum().backward()
+
+
+# ---- Layouts ------------------------------------------------------------------------------------
+
+def packed(q, k, v):
+    """Slices of one tensor [batch, seq, 3, heads, head_dim]."""
+    return torch.stack((q, k, v), dim=2).unbind(2)
+
+
+def as_bhsd(*qkv):
+    """The same, kept as [batch, heads, seq, head_dim]."""
+    return [x.transpose(1, 2).contiguous().transpose(1, 2) for x in qkv]
+
+
+def padded(*qkv):
+    """The same, inside tensors with more rows and wider ones."""
+    return [torch.nn.functional.pad(x, (0, 16, 0, 0, 3, 2))[:, 3:-2, :, :-16] for x in qkv]
+
+
+def one_head_for_all(q, k, v):
+    """K and V that every query head shares through a stride of 0."""
+    return q, *(x[:, :, :1].expand_as(x) for x in (k, v))
+
+
+def columns(*qkv):
+    """The same, with head_dim as the outermost dimension."""
+    return [x.permute(3, 0, 1, 2).contiguous().permute(1, 2, 3, 0) for x in qkv]
+
+
+def shifted(*qkv):
+    """The same, four bytes or two beyond an aligned address."""
+    return [torch.cat((x.new_zeros(1), x.flatten()))[1:].view(x.shape) for x in qkv]
+
+
+AS_THEY_LIE = [packed, as_bhsd, padded, one_head_for_all]
+COPIED = [columns, shifted]
+
+
+@pytest.mark.parametrize("layout", AS_THEY_LIE + COPIED)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_layout(device, layout, dtype):
+    qkv = [x.detach().requires_grad_() for x in layout(*make(device, dtype, seqs=(7, 7)))]
+    run_and_check(qkv, causal=True)
+
+
+@pytest.fixture(name="seen")
+def seen_by_the_library(device, monkeypatch):
+    """The arguments of the calls that reach the library."""
+    lib = cuflash.library.on(device)
+    seen = []
+    for name in ("forward", "backward"):
+        def spy(problem, args, *rest, call=getattr(lib, name)):
+            seen.append(args)
+            return call(problem, args, *rest)
+        monkeypatch.setattr(lib, name, spy)
+    return seen
+
+
+@pytest.mark.parametrize("layout", AS_THEY_LIE + COPIED)
+def test_only_what_cannot_be_read_is_copied(device, seen, layout):
+    qkv = [x.detach() for x in layout(*make(device, seqs=(7, 7)))]
+    cuflash.flash_attn_func(*qkv)
+    addresses = [tensor.data for tensor in (seen[0].q, seen[0].k, seen[0].v)]
+    for x, address in zip(qkv, addresses):
+        assert (address == x.data_ptr()) == (layout in AS_THEY_LIE)
+
+
+def test_expanded_gradient(device):
+    qkv = make(device)
+    o = cuflash.flash_attn_func(*qkv)
+    grads = torch.autograd.grad(o.sum(), qkv)  # its dO has stride 0 everywhere
+    check(qkv, o, torch.ones_like(o), grads)
+
+
+def test_only_the_gradients_that_are_asked_for(device, seen):
+    q, k, v = make(device)
+    for wanted in ([q], [k], [v], [q, v]):
+        seen.clear()
+        o = cuflash.flash_attn_func(*(x if any(x is w for w in wanted) else x.detach()
+                                      for x in (q, k, v)))
+        d_o = gradient_of(o)
+        found = iter(torch.autograd.grad(o, wanted, d_o))
+        asked = [any(x is w for w in wanted) for x in (q, k, v)]
+        assert [bool(grad.data) for grad in (seen[1].dq, seen[1].dk, seen[1].dv)] == asked
+        check((q, k, v), o, d_o, [next(found) if one else None for one in asked])
+
+
+@pytest.mark.gpu
+def test_no_memory_but_the_results():
+    qkv = [x.detach() for x in packed(*make("cuda", torch.float16, (8, 8), (1024, 1024), 64))]
+    cuflash.flash_attn_func(*qkv)  # what is allocated once
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    o, lse = cuflash.flash_attn_func(*qkv, return_lse=True)
+    results = o.nbytes + lse.nbytes
+    assert torch.cuda.max_memory_allocated() - before < results + 0.5 * o.nbytes
+
+
+# ---- Beside PyTorch's own -----------------------------------------------------------------------
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_as_sdpa_in_double(device, causal):
+    q, k, v = make(device, torch.float32, seqs=(11, 11))
+    o = cuflash.flash_attn_func(q, k, v, causal=causal)
+    d_o = gradient_of(o)
+    grads = torch.autograd.grad(o, (q, k, v), d_o)
+    twins = [x.detach().double().transpose(1, 2).requires_grad_() for x in (q, k, v)]
+    want = scaled_dot_product_attention(*twins, is_causal=causal)
+    want_grads = torch.autograd.grad(want, twins, d_o.double().transpose(1, 2))
+    for got, wanted in zip((o, *grads), (want, *want_grads)):
+        torch.testing.assert_close(got.double(), wanted.transpose(1, 2), rtol=0, atol=1e-5)
+
+
+# ---- The other two forms ------------------------------------------------------------------------
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_module(device, causal):
+    qkv = [x.detach().transpose(1, 2).contiguous().requires_grad_() for x in make(device)]
+    out = cuflash.FlashAttention(head_dim=32, causal=causal)(*qkv)
+    assert out.shape == qkv[0].shape
+    out.sum().backward()
+    check([x.transpose(1, 2) for x in qkv], out.transpose(1, 2),
+          torch.ones_like(out).transpose(1, 2), [x.grad.transpose(1, 2) for x in qkv],
+          causal=causal)
+
+
+def test_shortest_form(device):
+    q, k, v = (x.detach() for x in make(device))
+    out = cuflash.flash_attention_cuda(*(x.transpose(1, 2) for x in (q, k, v)))
+    assert torch.equal(out.transpose(1, 2), cuflash.flash_attn_func(q, k, v))

@@ -1,0 +1,157 @@
+"""The C interface through ctypes, without PyTorch: NumPy arrays in the CPU machine's library."""
+import ctypes
+
+import pytest
+
+np = pytest.importorskip("numpy", reason="these tests take NumPy's arrays")
+
+from cuflash import capi, library  # noqa: E402, after the skip
+from expected import Expected, rounded  # noqa: E402, after the skip
+
+
+@pytest.fixture(scope="module")
+def lib():
+    try:
+        return library.on("cpu")
+    except RuntimeError as error:
+        pytest.skip(str(error))
+
+
+def stored(x, dtype):
+    """float32 numbers in the dtype's own bytes."""
+    if dtype == "bf16":
+        return (x.view(np.uint32) >> 16).astype(np.uint16)
+    return x.astype({"f32": np.float32, "f16": np.float16}[dtype])
+
+
+def loaded(x, dtype):
+    """The numbers that stored() left, in float32."""
+    if dtype == "bf16":
+        return (x.astype(np.uint32) << 16).view(np.float32)
+    return x.astype(np.float32)
+
+
+def view(x):
+    """The array for the library."""
+    steps = [step // x.itemsize for step in x.strides]
+    assert steps[3] == 1
+    return capi.Tensor(x.ctypes.data, *steps[:3])
+
+
+def swapped(x):
+    """The same tensor, kept as [batch, seq, heads, head_dim]."""
+    return np.ascontiguousarray(x.swapaxes(1, 2)).swapaxes(1, 2)
+
+
+class Case:
+    """Inputs and outputs of one problem."""
+
+    def __init__(self, dtype="f32", heads=(2, 2), seqs=(5, 7), head_dim=32, causal=False,
+                 layout=np.ascontiguousarray):
+        random = np.random.default_rng(1)
+        q_shape = 2, heads[0], seqs[0], head_dim
+        kv_shape = 2, heads[1], seqs[1], head_dim
+        self.dtype = dtype
+        self.problem = capi.Problem(batch=2, heads_q=heads[0], heads_kv=heads[1], seq_q=seqs[0],
+                                    seq_kv=seqs[1], head_dim=head_dim, causal=causal,
+                                    dtype=capi.DTYPES.index(dtype), softmax_scale=head_dim ** -0.5)
+        numbers = [rounded(random.standard_normal(shape), dtype)
+                   for shape in (q_shape, kv_shape, kv_shape, q_shape)]
+        self.expected = Expected(*numbers, dtype, causal=causal)
+        names = "q", "k", "v", "d_o", "o", "dq", "dk", "dv"
+        outputs = [np.full(shape, np.nan, np.float32)
+                   for shape in (q_shape, q_shape, kv_shape, kv_shape)]
+        self.arrays = {name: layout(stored(x, dtype))
+                       for name, x in zip(names, numbers + outputs)}
+        self.lse = np.full(q_shape[:3], np.nan, np.float32)
+
+    def views(self, *names):
+        return {name: view(self.arrays[name]) for name in names}
+
+    def number(self, name):
+        return loaded(self.arrays[name], self.dtype)
+
+    def forward(self, lib, stage=None, **changed):
+        fields = {**self.views("q", "k", "v", "o"), "lse": self.lse.ctypes.data, **changed}
+        lib.forward(self.problem, capi.ForwardArgs(**fields), stage)
+
+    def backward(self, lib, stage=None, **changed):
+        fields = {**self.views("q", "k", "v", "o", "d_o", "dq", "dk", "dv"),
+                  "lse": self.lse.ctypes.data, **changed}
+        lib.backward(self.problem, capi.BackwardArgs(deterministic=1, **fields), stage)
+
+
+@pytest.mark.parametrize("layout", (np.ascontiguousarray, swapped))
+@pytest.mark.parametrize("dtype", capi.DTYPES)
+def test_both_passes(lib, dtype, layout):
+    case = Case(dtype, heads=(4, 2), causal=True, layout=layout)
+    case.forward(lib)
+    case.expected.check(O=case.number("o"), LSE=case.lse)
+    case.backward(lib)
+    case.expected.check(dQ=case.number("dq"), dK=case.number("dk"), dV=case.number("dv"))
+
+
+def test_a_gradient_that_is_not_asked_for_is_not_written(lib):
+    case = Case()
+    case.forward(lib)
+    case.backward(lib, dk=capi.Tensor())
+    case.expected.check(dQ=case.number("dq"), dV=case.number("dv"))
+    assert np.isnan(case.number("dk")).all()
+
+
+def test_a_workspace_of_the_callers(lib):
+    case = Case()
+    count = lib.workspace_bytes("forward", case.problem, "01_naive")
+    assert count > 0
+    memory = np.zeros(count + 512, np.uint8)
+    address = -(-memory.ctypes.data // 256) * 256
+    case.forward(lib, "01_naive", workspace=address)
+    case.expected.check(O=case.number("o"))
+    assert memory.any()
+
+
+def test_a_refusal_is_an_exception_with_the_librarys_sentence(lib):
+    case = Case()
+    case.problem.head_dim = 24
+    sentence = "head_dim is 24; it must be 32, 64 or 128"
+    with pytest.raises(capi.CuflashValueError, match=sentence) as caught:
+        case.forward(lib)
+    assert caught.value.code is capi.ErrorCode.UNSUPPORTED_HEAD_DIM
+    assert isinstance(caught.value, ValueError)
+    with pytest.raises(capi.CuflashValueError, match=sentence):
+        lib.workspace_bytes("forward", case.problem)
+    assert sentence == lib.refusal("forward", case.problem)
+    assert np.isnan(case.number("o")).all()
+
+
+def test_questions(lib):
+    problem = Case("f16").problem
+    assert lib.refusal("forward", problem, "05_wmma") == ""
+    assert lib.refusal("backward", problem, "05_wmma") == "05_wmma has no backward pass"
+    assert lib.chosen_stage("backward", problem, "04") == "04_register_tiles"
+    with pytest.raises(ValueError, match="05_wmma has no backward pass"):
+        lib.chosen_stage("backward", problem, "05_wmma")
+    with pytest.raises(ValueError, match="no such stage") as caught:
+        lib.workspace_bytes("forward", problem, "no such stage")
+    assert caught.value.code is capi.ErrorCode.UNKNOWN_STAGE
+
+
+def test_the_library_itself(lib):
+    assert lib.backend == "simt"
+    assert lib.stages()[0] == "01_naive"
+    assert len(lib.stages()) == len(set(lib.stages()))
+
+
+def test_codes_are_those_of_the_header(lib):
+    sentence = ctypes.CDLL(lib.path).cuflash_error_string
+    sentence.restype = ctypes.c_char_p
+    sentences = [sentence(code).decode() for code in capi.ErrorCode]
+    assert len(set(sentences)) == len(sentences) and "unknown error" not in sentences
+    assert sentence(max(capi.ErrorCode) + 1) == b"unknown error"
+    assert "head_dim" in sentence(capi.ErrorCode.UNSUPPORTED_HEAD_DIM).decode()
+    assert "memory" not in sentence(capi.ErrorCode.CUDA_ERROR).decode()
+
+
+def test_a_file_that_is_no_cuflash_library():
+    with pytest.raises(OSError, match="libc.so.6 lacks cuflash_forward"):
+        capi.Library("libc.so.6")

@@ -1,0 +1,240 @@
+"""How the operators get along with the rest of PyTorch."""
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("numpy", reason="the oracle is in NumPy")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import cuflash  # noqa: E402, after the skips
+from cuflash import ops  # noqa: E402, after the skips
+from tensors import check, gradient_of, make  # noqa: E402, after the skips
+from torch.utils.checkpoint import checkpoint  # noqa: E402, after the skips
+
+
+def results_of(function, qkv):
+    """O, and the gradients for a dO that is N(0, 1)."""
+    o = function(*qkv)
+    return o, *torch.autograd.grad(o, qkv, gradient_of(o))
+
+
+def assert_equal(got, want):
+    """To the bit."""
+    for x, y in zip(got, want):
+        assert x.dtype == y.dtype and torch.equal(x, y)
+
+
+def causal(q, k, v):
+    """The function that most tests here wrap; the same bits in every run."""
+    return cuflash.flash_attn_func(q, k, v, causal=True, deterministic=True)
+
+
+# ---- torch.library and torch.compile ------------------------------------------------------------
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_opcheck_forward(device, dtype):
+    q, k, v = make(device, dtype, heads=(4, 2))
+    for stage in (None, "04"):
+        torch.library.opcheck(ops.forward, (q, k, v, 0.2, True, True, stage))
+    strided = q.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_()
+    torch.library.opcheck(ops.forward, (strided, k, v, 0.2, False, True, None))
+
+
+@pytest.mark.parametrize("wanted", [[True, True, True], [False, True, False]], ids=str)
+def test_opcheck_backward(device, wanted):
+    q, k, v = (x.detach() for x in make(device, heads=(4, 2)))
+    o, lse = ops.forward(q, k, v, 0.2, True, True, None)
+    torch.library.opcheck(ops.backward, (gradient_of(o), q, k, v, o, lse, 0.2, True, True, None,
+                                         wanted))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compile(device, dynamic):
+    def block(q, k, v):
+        return torch.sin(causal(q * 2, k, v)) + q
+    compiled = torch.compile(block, fullgraph=True, dynamic=dynamic)
+    for seqs in ((5, 7), (6, 9)):
+        qkv = make(device, seqs=seqs)
+        for got, want in zip(results_of(compiled, qkv), results_of(block, qkv)):
+            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_compile_of_the_module(device):
+    attn = torch.compile(cuflash.FlashAttention(head_dim=32, causal=True), fullgraph=True)
+    qkv = [x.detach().transpose(1, 2) for x in make(device)]
+    assert torch.equal(attn(*qkv), cuflash.FlashAttention(32, causal=True)(*qkv))
+
+
+def test_compile_when_cuflash_was_not_used_before(device):
+    code = f"""
+import torch, cuflash
+q, k, v = (torch.randn(1, 3, 2, 32, device={device!r}) for _ in range(3))
+f = torch.compile(lambda q, k, v: cuflash.flash_attn_func(q, k, v), fullgraph=True)
+print(torch.equal(f(q, k, v), cuflash.flash_attn_func(q, k, v)))
+"""
+    path = f"import sys; sys.path.insert(0, {str(cuflash.__path__[0])!r} + '/..')\n"
+    done = subprocess.run([sys.executable, "-c", path + code], capture_output=True, text=True,
+                          check=False)
+    assert done.stdout == "True\n", done.stderr
+
+
+# ---- Autocast, checkpoint, gradients ------------------------------------------------------------
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_autocast(device, dtype):
+    qkv = make(device, torch.float32)
+    with torch.autocast(device, dtype):
+        o = causal(*qkv)
+    assert o.dtype == dtype
+    d_o = gradient_of(o)
+    grads = torch.autograd.grad(o, qkv, d_o)
+    assert [grad.dtype for grad in grads] == [torch.float32] * 3
+    check([x.to(dtype) for x in qkv], o, d_o, grads, causal=True)
+
+
+def test_autocast_takes_mixed_dtypes_as_sdpa_does(device):
+    q, k, v = make(device)
+    with torch.autocast(device, torch.float16):
+        assert causal(q.half(), k, v.bfloat16()).dtype == torch.float16
+        with pytest.raises(TypeError, match="q is float64"):
+            causal(q.double(), k, v)
+
+
+def test_autocast_in_compile(device):
+    qkv = [x.detach() for x in make(device)]
+    compiled = torch.compile(causal, fullgraph=True)
+    with torch.autocast(device, torch.bfloat16):
+        assert_equal([compiled(*qkv)], [causal(*qkv)])
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_activation_checkpointing(device, use_reentrant):
+    qkv = make(device)
+
+    def kept(q, k, v):
+        o = checkpoint(causal, q, k, v, use_reentrant=use_reentrant)
+        o.backward(gradient_of(o))
+        return o
+    o = kept(*qkv)
+    assert_equal((o, *(x.grad for x in qkv)), results_of(causal, qkv))
+
+
+def test_meta_tensors():
+    q, k, v = make("meta", torch.float16, heads=(4, 2))
+    o = causal(q, k, v)
+    o.sum().backward()
+    assert (o.device.type, o.shape, k.grad.shape) == ("meta", q.shape, k.shape)
+
+
+def test_no_grad(device):
+    with torch.no_grad():
+        assert not causal(*make(device)).requires_grad
+
+
+def test_no_second_derivative(device):
+    q, k, v = make(device)
+    grad, = torch.autograd.grad(causal(q, k, v).sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="cuflash computes first derivatives only"):
+        grad.sum().backward()
+
+
+def test_a_loss_on_lse_has_no_gradient(device):
+    qkv = make(device)
+    _, lse = cuflash.flash_attn_func(*qkv, return_lse=True)
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        lse.sum().backward()
+
+
+def test_deterministic_algorithms(device, monkeypatch):
+    asked = []
+    lib = cuflash.library.on(device)
+    call = lib.backward
+    monkeypatch.setattr(lib, "backward", lambda problem, args, *rest: (
+        asked.append(args.deterministic), call(problem, args, *rest)))
+    qkv = make(device)
+    for setting in (False, True):
+        torch.use_deterministic_algorithms(setting)
+        try:
+            cuflash.flash_attn_func(*qkv).sum().backward()
+        finally:
+            torch.use_deterministic_algorithms(False)
+    cuflash.flash_attn_func(*qkv, deterministic=True).sum().backward()
+    assert asked == [0, 1, 1]
+
+
+def test_a_module_without_parameters():
+    attn = cuflash.FlashAttention(head_dim=64, causal=True)
+    assert str(attn) == "FlashAttention(head_dim=64, causal=True)"
+    with pytest.raises(ValueError, match="optimizer got an empty parameter list"):
+        torch.optim.Adam(attn.parameters())
+
+
+# ---- GPUs ---------------------------------------------------------------------------------------
+
+BIG = {"dtype": torch.float16, "heads": (4, 2), "seqs": (300, 411), "head_dim": 64}
+
+
+@pytest.mark.gpu
+def test_graph_capture():
+    qkv = make("cuda", **BIG)
+    d_o = gradient_of(qkv[0])
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        results_of(causal, qkv)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        o = causal(*qkv)
+        grads = torch.autograd.grad(o, qkv, d_o)
+    fresh = make("cuda", **BIG, seed=5)
+    with torch.no_grad():
+        for x, y in zip(qkv, fresh):
+            x.copy_(y)
+    graph.replay()
+    want = causal(*fresh)
+    assert_equal((o, *grads), (want, *torch.autograd.grad(want, fresh, d_o)))
+
+
+@pytest.mark.gpu
+def test_a_stream_that_is_not_the_default():
+    qkv = [x.detach() for x in make("cuda", **BIG)]
+    want = causal(*qkv)
+    late = [torch.zeros_like(x) for x in qkv]
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda._sleep(100_000_000)  # pylint: disable=protected-access
+        for x, y in zip(late, qkv):
+            x.copy_(y)
+        got = causal(*late)  # on another stream it would read zeros
+    torch.cuda.synchronize()
+    assert torch.equal(got, want)
+
+
+@pytest.mark.gpu
+def test_a_device_that_is_not_the_current():
+    if torch.cuda.device_count() < 2:
+        pytest.skip("there is one GPU")
+    qkv = make("cuda:1", **BIG)
+    assert torch.cuda.current_device() == 0
+    got = results_of(causal, qkv)
+    assert torch.cuda.current_device() == 0
+    assert {x.device for x in got} == {torch.device("cuda:1")}
+    assert_equal([x.cpu() for x in got],
+                 [x.cpu() for x in results_of(causal, make("cuda:0", **BIG))])
+
+
+# ---- The CPU machine ----------------------------------------------------------------------------
+
+def test_slowness_is_said_once():
+    try:
+        cuflash.library.on("cpu")
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    qkv = make("cpu")
+    ops._say_that_it_is_slow.cache_clear()  # pylint: disable=protected-access
+    with pytest.warns(UserWarning, match="CPU machine.*slow") as said:
+        causal(*qkv)
+        causal(*qkv)
+    assert len(said) == 1
