@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 out=${1:?usage: scripts/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
-steps=(unit_tests gpu_tests consumers stage_tests sanitizers ladder bench_stages peers ncu)
+steps=(unit_tests gpu_tests consumers stage_tests sanitizers python ladder bench_stages peers ncu)
 for name in "${chosen[@]}"; do
   [[ " ${steps[*]} " == *" $name "* ]] || { echo "no such step: $name; there are ${steps[*]}" && exit 2; }
 done
@@ -63,6 +63,10 @@ if wanted sanitizers; then
     step "$tool" 240 compute-sanitizer --tool "$tool" --error-exitcode 1 \
       build/release/bin/cuflash_tests --gtest_filter='*.sanitize_*'
   done
+fi
+if wanted python; then
+  step python_install 200 python3 -m pip install --no-build-isolation ./python
+  step python_tests 400 python3 -m pytest python -q
 fi
 if wanted ladder; then
   step ladder 200 build/release/bin/ladder --json "$results/ladder.json"

@@ -57,7 +57,7 @@ def load(path):
             ("forward", ctypes.c_int, problem, ctypes.POINTER(ForwardArgs), stage, ctypes.c_void_p),
             ("backward", ctypes.c_int, problem, ctypes.POINTER(BackwardArgs), stage, ctypes.c_void_p),
             ("chosen_stage", ctypes.c_char_p, ctypes.c_int, problem, stage),
-            ("last_error_message", ctypes.c_char_p)):
+            ("last_error_message", ctypes.c_char_p), ("backend", ctypes.c_char_p)):
         function = getattr(lib, "cuflash_" + name)
         function.restype, function.argtypes = result, arguments
     return lib
@@ -74,7 +74,7 @@ if len(sys.argv) != 2 and "CUFLASH_LIBRARY" not in os.environ:
     sys.exit(__doc__)
 PATH = pathlib.Path(sys.argv[1] if len(sys.argv) == 2 else os.environ["CUFLASH_LIBRARY"]).resolve()
 LIB = load(str(PATH))
-ON_GPU = b".nv_fatbin" in PATH.read_bytes()  # the section with the code for GPUs
+ON_GPU = LIB.cuflash_backend() == b"cuda"
 
 if ON_GPU:
     try:
