@@ -9,16 +9,13 @@ outputs are compared with a reference in double on some heads; one that is wrong
 timed, and makes the exit status 1. Run again with the same --out, it goes on where it was stopped.
 """
 import argparse
-import datetime
 import json
-import os
 import pathlib
-import re
-import subprocess
 import sys
 from typing import NamedTuple
 
 import peers_tables
+from provenance import provenance, save
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python"))
@@ -117,60 +114,6 @@ def implementations_of(args, library):
     return names
 
 
-# ---- Where the figures come from ----------------------------------------------------------------
-
-def output_of(*command):
-    """What a command prints, or nothing where it fails or does not exist."""
-    try:
-        done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return done.stdout.strip()
-
-
-def commit_of_sources():
-    """As the ladder's: CUFLASH_COMMIT where git cannot tell."""
-    if os.environ.get("CUFLASH_COMMIT"):
-        return os.environ["CUFLASH_COMMIT"]
-    commit = output_of("git", "rev-parse", "--short", "HEAD")
-    if not commit:
-        return "unknown"
-    return commit + ("-dirty" if output_of("git", "status", "--porcelain") else "")
-
-
-def compiler_of(library):
-    """What the library was compiled with, from its build folder."""
-    found = []
-    for language, name in (("CXX", "g++"), ("CUDA", "nvcc")):
-        for file in library.parent.glob(f"CMakeFiles/*/CMake{language}Compiler.cmake"):
-            match = re.search(rf'CMAKE_{language}_COMPILER_VERSION "([^"]+)"',
-                              file.read_text(encoding="utf-8"))
-            found += [f"{name} {match[1]}"] if match else []
-    return ", ".join(found) or "unknown"
-
-
-def now():
-    """UTC, ISO 8601."""
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def provenance(args, torch, timing):
-    """The ladder's keys, and PyTorch's versions."""
-    smi = output_of("nvidia-smi", "--query-gpu=driver_version,clocks.max.sm,clocks.max.memory",
-                    "--format=csv,noheader").splitlines()
-    driver, sm_clock, memory_clock = smi[0].split(", ") if smi else ["unknown"] * 3
-    cudnn = torch.backends.cudnn.version() or 0
-    return {
-        "device": torch.cuda.get_device_name(), "driver": driver, "cuda": torch.version.cuda,
-        "backend": "cuda", "compiler": compiler_of(args.library),
-        "clocks": f"at most {sm_clock} (SM), {memory_clock} (memory)",
-        "torch": torch.__version__,
-        "cudnn": f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}",
-        "commit": args.commit or commit_of_sources(), "command": " ".join(sys.argv), "date": now(),
-        "timing": timing,
-    }
-
-
 # ---- The result's file --------------------------------------------------------------------------
 
 def earlier(path, here):
@@ -185,13 +128,6 @@ def earlier(path, here):
                              f"{here[key]}. Give another --out, or remove the file.")
     there.setdefault("resumed", []).append({key: here[key] for key in ("date", "command")})
     return result
-
-
-def save(path, result):
-    """Writes the whole file or nothing."""
-    unfinished = path.with_suffix(".part")
-    unfinished.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    unfinished.replace(path)
 
 
 def rows_of(result, cell):
@@ -239,7 +175,7 @@ def main():
         raise SystemExit("peers.py measures on a GPU, and there is none")
     library = Library(args.library)
     names = implementations_of(args, library)
-    here = provenance(args, torch, peers_run.TIMING)
+    here = provenance(torch, args.library, commit=args.commit) | {"timing": peers_run.TIMING}
     result = earlier(args.out, here)
     if result is None:
         result = {"provenance": here, "ceilings": peers_run.ceilings(), "rows": []}

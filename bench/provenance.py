@@ -1,0 +1,80 @@
+"""Where a measurement's figures come from, and its file."""
+import datetime
+import json
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def output_of(*command):
+    """What a command prints, or nothing where it fails or does not exist."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
+
+
+def commit_of_sources():
+    """As the ladder's: CUFLASH_COMMIT where git cannot tell."""
+    if os.environ.get("CUFLASH_COMMIT"):
+        return os.environ["CUFLASH_COMMIT"]
+    commit = output_of("git", "rev-parse", "--short", "HEAD")
+    if not commit:
+        return "unknown"
+    return commit + ("-dirty" if output_of("git", "status", "--porcelain") else "")
+
+
+def compiler_of(library):
+    """What the library was compiled with, from its build folder."""
+    found = []
+    for language, name in (("CXX", "g++"), ("CUDA", "nvcc")):
+        for file in library.parent.glob(f"CMakeFiles/*/CMake{language}Compiler.cmake"):
+            match = re.search(rf'CMAKE_{language}_COMPILER_VERSION "([^"]+)"',
+                              file.read_text(encoding="utf-8"))
+            found += [f"{name} {match[1]}"] if match else []
+    return ", ".join(found) or "unknown"
+
+
+def now():
+    """UTC, ISO 8601."""
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def of_gpu(torch):
+    """The current GPU: device, driver, cuda, backend and clocks."""
+    smi = output_of("nvidia-smi", "--query-gpu=driver_version,clocks.max.sm,clocks.max.memory",
+                    "--format=csv,noheader").splitlines()
+    driver, sm_clock, memory_clock = smi[0].split(", ") if smi else ["unknown"] * 3
+    return {"device": torch.cuda.get_device_name(), "driver": driver, "cuda": torch.version.cuda,
+            "backend": "cuda", "clocks": f"at most {sm_clock} (SM), {memory_clock} (memory)"}
+
+
+def of_cpu():
+    """The same of a machine without a GPU, on which no time counts."""
+    return {"device": f"CPU machine on {platform.machine()}", "driver": "none", "cuda": "none",
+            "backend": "simt", "clocks": "none"}
+
+
+def provenance(torch, library, device="cuda", commit=None):
+    """The ladder's keys, and PyTorch's versions. `library` is the path of a libcuflash_attn.so,
+    `device` the type of the tensors' device."""
+    cudnn = torch.backends.cudnn.version() or 0
+    return {
+        **(of_gpu(torch) if device == "cuda" else of_cpu()),
+        "compiler": compiler_of(library), "torch": torch.__version__,
+        "cudnn": f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}",
+        "commit": commit or commit_of_sources(), "command": " ".join(sys.argv), "date": now(),
+    }
+
+
+def save(path, result):
+    """Writes the whole file or nothing."""
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    unfinished.replace(path)

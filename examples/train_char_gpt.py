@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""Trains a small GPT on the characters of Shakespeare, with this library's attention and PyTorch's.
+
+    pip install ./python
+    python3 examples/train_char_gpt.py
+
+Three runs: one with cuflash.flash_attn_func, one with scaled_dot_product_attention (SDPA) from
+the same seed, and one with SDPA from a second seed. A seed decides the initial weights and which
+windows of the text make up each batch; nothing else is random. So the first two runs begin with the
+same weights, see the same batches in the same order, and differ in attention alone. (No dropout:
+in some thirty times through the text, a model learns part of it by heart.) Over the last 100 steps,
+
+    difference  is the mean of |loss with cuflash − loss with SDPA|, step by step, same seed
+    spread      is the mean of |loss − loss|, step by step, of the two runs with SDPA
+
+and the exit status is 1 unless the difference is below the spread. docs/loss_curve.py draws the
+figure of the JSON file that is left.
+
+Under autocast products are bf16, sums and weights float32; TF32 is off. bf16 has float32's range:
+no loss scaling, so no step is skipped because a gradient overflowed, which could part two runs for
+another reason than attention's accuracy. PyTorch's kernels may sum in any order, so that a repeated
+run differs in the last bits.
+"""
+import argparse
+import dataclasses
+import math
+import pathlib
+import sys
+import time
+from statistics import fmean
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import cuflash
+from cuflash import capi, library
+
+try:
+    from tqdm import tqdm
+except ImportError:
+    tqdm = None
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+from provenance import provenance, save  # noqa: E402, it lies in bench/
+
+OUT = pathlib.Path("build/results/train_char_gpt.json")
+TEXT = ROOT / "examples/data/tiny_shakespeare.txt"
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The model and its training."""
+    layers: int = 6
+    heads: int = 6
+    head_dim: int = 64
+    context: int = 512  # characters that a sequence has
+    batch: int = 64     # sequences
+    steps: int = 1000
+    warm_up: int = 100  # steps in which the learning rate rises; then it falls, as a cosine
+    rate: float = 1e-3
+    untimed: int = 10   # first steps, which also load kernels
+    compared: int = 100  # last steps
+
+    width = property(lambda self: self.heads * self.head_dim)  # of a token between layers
+
+
+SMOKE = Config(layers=2, heads=2, head_dim=32, context=16, batch=2, steps=3, warm_up=1,
+               untimed=1, compared=3)
+
+
+# ---- The one thing that differs: causal attention on [batch, seq, heads, head_dim] --------------
+
+def cuflash_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The library's fastest stage, or the one that CUFLASH_STAGE names."""
+    return cuflash.flash_attn_func(q, k, v, causal=True)
+
+
+def sdpa_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """PyTorch's, with the backend that it chooses."""
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+
+
+ATTENTION = {"cuflash": cuflash_attention, "sdpa": sdpa_attention}
+
+
+# ---- The model ----------------------------------------------------------------------------------
+
+class Block(nn.Module):
+    """Attention and a perceptron, each added to what comes in."""
+    def __init__(self, config: Config, attention):
+        super().__init__()
+        self.heads, self.attention = config.heads, attention
+        self.norm1, self.norm2 = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
+        self.qkv = nn.Linear(config.width, 3 * config.width)
+        self.out = nn.Linear(config.width, config.width)
+        self.mlp = nn.Sequential(nn.Linear(config.width, 4 * config.width), nn.GELU(),
+                                 nn.Linear(4 * config.width, config.width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[batch, seq, width] to the same."""
+        batch, seq, width = x.shape
+        q, k, v = self.qkv(self.norm1(x)).view(batch, seq, 3, self.heads, -1).unbind(2)
+        x = x + self.out(self.attention(q, k, v).reshape(batch, seq, width))
+        return x + self.mlp(self.norm2(x))
+
+
+class GPT(nn.Module):
+    """A decoder-only transformer over characters."""
+    def __init__(self, config: Config, characters: int, attention):
+        super().__init__()
+        self.token = nn.Embedding(characters, config.width)
+        self.position = nn.Parameter(torch.empty(config.context, config.width))
+        self.blocks = nn.Sequential(*(Block(config, attention) for _ in range(config.layers)))
+        self.norm = nn.LayerNorm(config.width)
+        self.head = nn.Linear(config.width, characters, bias=False)
+        for name, weight in self.named_parameters():
+            if weight.dim() == 2:  # terms of the sum over all blocks begin smaller
+                terms = 2 * config.layers if name.endswith(("out.weight", "mlp.2.weight")) else 1
+                nn.init.normal_(weight, std=0.02 / math.sqrt(terms))
+
+    def forward(self, x: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss, in nats a character; both are [batch, context] of characters' numbers."""
+        x = self.blocks(self.token(x) + self.position)
+        return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
+
+
+# ---- Training -----------------------------------------------------------------------------------
+
+def load_text(device: str):
+    """The text as characters' numbers, and how many characters there are."""
+    text = TEXT.read_text(encoding="ascii")
+    numbers = {character: number for number, character in enumerate(sorted(set(text)))}
+    return torch.tensor([numbers[character] for character in text], device=device), len(numbers)
+
+
+def batches(text: Tensor, config: Config, seed: int):
+    """The inputs and targets of each step: windows that begin anywhere in the text."""
+    generator = torch.Generator().manual_seed(seed)  # the CPU's: the same on every device
+    starts = torch.randint(len(text) - config.context, (config.steps, config.batch, 1),
+                           generator=generator).to(text.device)
+    window = torch.arange(config.context + 1, device=text.device)
+    for tokens in (text[start + window] for start in starts):
+        yield tokens[:, :-1], tokens[:, 1:]
+
+
+def learning_rate(config: Config, step: int) -> float:
+    """A linear rise, then half a cosine down to a tenth."""
+    if step < config.warm_up:
+        return config.rate * (step + 1) / config.warm_up
+    done = (step - config.warm_up) / (config.steps - config.warm_up)
+    return config.rate * (0.55 + 0.45 * math.cos(math.pi * done))
+
+
+def shown(title: str, losses: Tensor):
+    """The steps' numbers; says the loss now and then, on a bar where tqdm is installed."""
+    bar = tqdm(range(len(losses)), desc=title) if tqdm else range(len(losses))
+    for step in bar:
+        yield step
+        if step % 50 == 49 or step + 1 == len(losses):
+            if tqdm:
+                bar.set_postfix(loss=f"{losses[step]:.3f}")
+            else:
+                print(f"{title}: step {step + 1}, loss {losses[step]:.3f}", flush=True)
+
+
+def train(config: Config, name: str, seed: int, device: str) -> dict:
+    """One run with the attention of that name."""
+    text, characters = load_text(device)
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    torch.manual_seed(seed)
+    model = GPT(config, characters, ATTENTION[name]).to(device)  # drawn on the CPU, like batches
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0.1,
+                                  fused=device == "cuda")
+    losses = torch.empty(config.steps, device=device)
+    numbers = shown(f"{name}, seed {seed}", losses)
+    for step, (x, targets) in zip(numbers, batches(text, config, seed)):
+        if step == config.untimed:
+            losses[step - 1].item()  # waits for the device
+            begin = time.perf_counter()
+        with torch.autocast(device, dtype=torch.bfloat16):
+            loss = model(x, targets)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(config, step)
+        optimizer.step()
+        losses[step] = loss.detach()
+    run = {"attention": name, "seed": seed, "losses": [round(x, 6) for x in losses.tolist()]}
+    if not all(map(math.isfinite, run["losses"])):
+        raise SystemExit(f"{name}, seed {seed}: not every loss is finite")
+    if device == "cuda":  # On the CPU machine neither means anything.
+        tokens = (config.steps - config.untimed) * config.batch * config.context
+        run |= {"tokens_per_second": tokens / (time.perf_counter() - begin),
+                "peak_bytes": torch.cuda.max_memory_allocated()}
+    return run
+
+
+def verdict(steps: int, ours: list, sdpa: list, second_seed: list) -> dict:
+    """Of three runs' losses: is the difference below the spread over the last steps?"""
+    difference, spread = (fmean(abs(x - y) for x, y in zip(losses[-steps:], sdpa[-steps:]))
+                          for losses in (ours, second_seed))
+    return {"difference": difference, "spread": spread, "ok": difference < spread}
+
+
+def stages(c: Config, device: str) -> dict:
+    """The stage that the library chooses for each pass."""
+    problem = capi.Problem(batch=c.batch, heads_q=c.heads, heads_kv=c.heads, seq_q=c.context,
+                           seq_kv=c.context, head_dim=c.head_dim, dtype=capi.DTYPES.index("bf16"),
+                           causal=True, softmax_scale=c.head_dim ** -0.5)
+    return {name: library.on(device).chosen_stage(name, problem) for name in capi.PASSES}
+
+
+def report(config: Config, runs: list, found: dict) -> None:
+    """A line for each run, and the verdict."""
+    for run in runs:
+        figures = (f"; {run['tokens_per_second']:,.0f} tokens/s, peak memory "
+                   f"{run['peak_bytes'] / 1e9:.2f} GB" if "peak_bytes" in run else "")
+        print(f"{run['attention']}, seed {run['seed']}: loss {run['losses'][-1]:.4f}{figures}")
+    print(f"Over the last {config.compared} steps the difference is {found['difference']:.5f}, the "
+          f"spread between seeds {found['spread']:.5f}: {'ok' if found['ok'] else 'NOT BELOW IT'}")
+
+
+def main() -> int:
+    """Trains three times; 1 where the verdict is no."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="default: cuda")
+    parser.add_argument("--smoke", action="store_true", help="three steps of a tiny model")
+    parser.add_argument("--out", type=pathlib.Path, default=OUT, help=f"default: {OUT}")
+    args = parser.parse_args()
+    if args.device == "cpu" and not args.smoke:
+        parser.error("the CPU machine is slow: on cpu there is only --smoke")
+    config = SMOKE if args.smoke else Config()
+    where = provenance(torch, pathlib.Path(library.on(args.device).path), args.device)
+    runs = [train(config, name, seed, args.device)
+            for name, seed in (("cuflash", 1), ("sdpa", 1), ("sdpa", 2))]
+    found = verdict(config.compared, *(run["losses"] for run in runs))
+    report(config, runs, found)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    save(args.out, {"provenance": where, "config": dataclasses.asdict(config),
+                    "stages": stages(config, args.device), "verdict": found, "runs": runs})
+    return 0 if found["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
