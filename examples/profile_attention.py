@@ -82,7 +82,7 @@ def short(name):
     'Memset (Device)'
     """
     name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
-    return re.split(r"[<(](?!Device|[DH]to)", name, maxsplit=1)[0]
+    return re.split(r"[<(](?!Device)", name, maxsplit=1)[0].strip()
 
 
 def rows(args, stage):
