@@ -13,13 +13,13 @@ in some thirty times through the text, a model learns part of it by heart.) Over
     difference  is the mean of |loss with cuflash − loss with SDPA|, step by step, same seed
     spread      is the mean of |loss − loss|, step by step, of the two runs with SDPA
 
-and the exit status is 1 unless the difference is below the spread. docs/loss_curve.py draws the
-figure of the JSON file that is left.
+and the exit status is 1 unless the difference is below the spread. That says that training goes the
+same way, no more: a model also learns with a wrong softmax scale. Whether attention is right is for
+the library's tests. docs/loss_curve.py draws the figure of the JSON file that is left.
 
 Under autocast products are bf16, sums and weights float32; TF32 is off. bf16 has float32's range:
 no loss scaling, so no step is skipped because a gradient overflowed, which could part two runs for
-another reason than attention's accuracy. PyTorch's kernels may sum in any order, so that a repeated
-run differs in the last bits.
+another reason than attention's accuracy. A repeated run may differ in the last bits.
 """
 import argparse
 import dataclasses
