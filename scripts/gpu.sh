@@ -3,15 +3,15 @@
 # times, the stages beside PyTorch's attention, and Nsight Compute's count of what the CPU machine
 # counts.
 #   scripts/gpu.sh OUT COMMIT [STEP...]
-# leaves ladder.json, ladder_f32.json, stages.json, peers.json, sectors.json, kernels.json and
-# logs.tar.gz in the folder OUT. COMMIT names the sources. Without a STEP all are taken, in about
-# 20 minutes.
+# leaves ladder.json, ladder_f32.json, stages.json, peers.json, train_char_gpt.json, sectors.json,
+# kernels.json and logs.tar.gz in the folder OUT. COMMIT names the sources. Without a STEP all are
+# taken, in about 25 minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:?usage: scripts/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
-steps=(unit_tests gpu_tests consumers stage_tests sanitizers python ladder bench_stages peers ncu)
+steps=(unit_tests gpu_tests consumers stage_tests sanitizers python training ladder bench_stages peers ncu)
 for name in "${chosen[@]}"; do
   [[ " ${steps[*]} " == *" $name "* ]] || { echo "no such step: $name; there are ${steps[*]}" && exit 2; }
 done
@@ -67,6 +67,10 @@ fi
 if wanted python; then
   step python_install 200 python3 -m pip install --no-build-isolation ./python
   step python_tests 400 python3 -m pytest python -q
+fi
+if wanted training; then # after python, which installs the package
+  step training 400 python3 examples/train_char_gpt.py --out "$results/train_char_gpt.json"
+  step profile 60 python3 examples/profile_attention.py
 fi
 if wanted ladder; then
   step ladder 200 build/release/bin/ladder --json "$results/ladder.json"

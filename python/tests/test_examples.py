@@ -50,6 +50,7 @@ def test_training(smoke, capsys):
     assert "is 0.0" in capsys.readouterr().out.splitlines()[-1]
     assert {"device", "driver", "cuda", "torch", "commit", "command", "date"} <= set(
         result["provenance"])
+    assert result["provenance"]["compiler"].startswith("g++ ")
     assert set(result["stages"]) == {"forward", "backward"}
     runs = result["runs"]
     assert [(run["attention"], run["seed"]) for run in runs] == [
