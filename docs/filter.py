@@ -5,7 +5,8 @@ Markdown, written for code hosts:
   * `$…$` and ```math blocks become Doxygen's formulas;
   * every heading gets an explicit id, so that links to it work;
   * a relative link becomes a reference to the page or source listing it names. Other files of the
-    repository (scripts, data) have no page: of a link to one, only the text remains.
+    repository (scripts, data) have no page: of a link to one, only the text remains;
+  * an image is named without its folder, as Doxygen looks for it under IMAGE_PATH.
 Sources of a stage: a page with the first comment and the listing. Links to it work, and no kernel's
 inner names fill the lists of public names.
 
@@ -23,7 +24,7 @@ FENCE = re.compile(r"^ {0,3}(```+|~~~+)\s*([\w-]*)")
 HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")
 INLINE = re.compile(
     r"(?P<ticks>`+)(?P<code>.+?)(?P=ticks)(?!`)"
-    r"|\[(?P<text>(?:`[^`]*`|!\[[^\]]*\]\([^)]*\)|[^\[\]])*)\]\((?P<target>[^()\s]+)\)"
+    r"|(?P<image>!?)\[(?P<text>(?:`[^`]*`|!\[[^\]]*\]\([^)]*\)|[^\[\]])*)\]\((?P<target>[^()\s]+)\)"
     r"|\$`(?P<math_code>[^`]+)`\$"
     r"|(?<![\\$])\$(?P<math>[^$\s](?:[^$]*?[^$\s\\])?)\$(?![\d$])",
     re.DOTALL,
@@ -109,6 +110,8 @@ def inline(path, text):
     def replace(match):
         if match["code"] is not None:
             return match[0]
+        if match["image"]:
+            return f"![{match['text']}]({os.path.basename(match['target'])})"
         if match["text"] is not None:
             return reference(path, match["text"], match["target"])
         return "\\f$" + (match["math_code"] or match["math"]) + "\\f$"

@@ -13,6 +13,7 @@ import re
 import statistics
 import sys
 import time
+import warnings
 
 import torch
 from torch.autograd import DeviceType
@@ -65,6 +66,7 @@ def host_us(call):
 def kernels(call):
     """(name, µs on the device) of what one call queues, in the order in which it ran."""
     torch.cuda.synchronize()
+    warnings.filterwarnings("ignore", "Warning: Profiler clears events")  # of calls before: good
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         call()
         torch.cuda.synchronize()

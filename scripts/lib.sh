@@ -12,6 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
   PACKAGES_BENCH=(libbenchmark-dev)
   PACKAGES_DOCS=(cmake ninja-build git python3 doxygen graphviz doxygen-awesome-css libjs-mathjax)
   PACKAGES_STYLE=(clang-format shellcheck)
+  PACKAGES_FIGURES=(python3-matplotlib)
 }
 
 say() { printf '%s\n' "$*" >&2; }
@@ -45,6 +46,7 @@ has_package() {
     libgtest-dev) has_header gtest/gtest.h ;;
     python3-numpy) python3 -c 'import numpy' || /usr/bin/python3 -c 'import numpy' ;;
     python3-pytest) python3 -c 'import pytest' || /usr/bin/python3 -c 'import pytest' ;;
+    python3-matplotlib) /usr/bin/python3 -c 'import matplotlib' ;;
     doxygen-awesome-css) [[ -e /usr/share/doxygen-awesome-css/doxygen-awesome.css ]] ;;
     libjs-mathjax) [[ -e /usr/share/javascript/mathjax/MathJax.js ]] ;;
     *) command -v "$1" ;;
