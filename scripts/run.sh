@@ -38,8 +38,11 @@ END
 
 # diff_file A B FILE: how FILE changes from stage A to stage B, but for the name of its namespace.
 diff_file() {
-  local old=stages/$1/$3 new=stages/$2/$3 find='s/^namespace \(cuflash::[a-z0-9_]*\) {$/\1/p' before changes
-  [[ -e $old && -e $new ]] || return 0
+  local file old=stages/$1/$3 new=stages/$2/$3 find='s/^namespace \(cuflash::[a-z0-9_]*\) {$/\1/p' before changes
+  [[ -e $old || -e $new ]] || return 0
+  for file in "$old" "$new"; do
+    [[ -e $file ]] || { printf 'There is no %s.\n\n' "$file" && return 0; }
+  done
   before=$(sed "s/\b$(sed -n "$find" "$old")\b/$(sed -n "$find" "$new")/" "$old")
   diff --color=auto -u --label "$old" --label "$new" <(printf '%s\n' "$before") "$new" || true
   changes=$(diff <(printf '%s\n' "$before") "$new" || true)
