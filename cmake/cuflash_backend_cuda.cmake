@@ -1,16 +1,39 @@
-# NVIDIA GPUs. The architectures are those of each stage (stages/CMakeLists.txt), narrowed to the
-# device's own where there is one; CUFLASH_CUDA_ARCHITECTURES overrules both.
+# NVIDIA GPUs. The architectures are those of each stage (stages/CMakeLists.txt), narrowed to those of
+# the devices at hand where they are among them; CUFLASH_CUDA_ARCHITECTURES overrules both.
 set(CUFLASH_CUDA_ARCHITECTURES "" CACHE STRING "Architectures to build for, e.g. 75;90")
 if(NOT CMAKE_CUDA_COMPILER)
   find_program(CMAKE_CUDA_COMPILER nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda/bin
                DOC "The CUDA compiler")
 endif()
-if(NOT CUFLASH_CUDA_ARCHITECTURES)
+
+set(CUFLASH_ARCHITECTURES ${CUFLASH_CUDA_ARCHITECTURES}) # empty: all of each stage
+foreach(architecture ${CUFLASH_ARCHITECTURES})
+  if(NOT architecture MATCHES "^[0-9]+a?$" OR architecture LESS 75)
+    message(FATAL_ERROR "CUFLASH_CUDA_ARCHITECTURES names ${architecture}; write numbers from 75 on, "
+                        "with semicolons between them")
+  endif()
+endforeach()
+if(NOT CUFLASH_ARCHITECTURES)
   execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
-                  OUTPUT_VARIABLE capability ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
-  string(REGEX MATCH "^[0-9]+\\.[0-9]" capability "${capability}")
-  string(REPLACE "." "" CUFLASH_DEVICE_ARCHITECTURE "${capability}")
+                  OUTPUT_VARIABLE capabilities ERROR_QUIET)
+  string(REGEX MATCHALL "[0-9]+\\.[0-9]" capabilities "${capabilities}")
+  foreach(capability ${capabilities})
+    string(REPLACE "." "" architecture ${capability})
+    list(APPEND CUFLASH_ARCHITECTURES ${architecture} ${architecture}a)
+    if(NOT architecture MATCHES "^(75|80|90)$")
+      set(CUFLASH_ARCHITECTURES "") # it gets the PTX of an older one
+      break()
+    endif()
+  endforeach()
 endif()
+
+# Each is compiled to machine code, and to PTX for newer devices.
+set(CUFLASH_BUILT_FOR ${CUFLASH_ARCHITECTURES})
+list(FILTER CUFLASH_BUILT_FOR INCLUDE REGEX "^[0-9]+$")
+if(NOT CUFLASH_BUILT_FOR)
+  set(CUFLASH_BUILT_FOR 75 80 90)
+endif()
+
 set(CMAKE_CUDA_ARCHITECTURES 75)  # each stage sets its own
 set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
@@ -21,30 +44,20 @@ target_link_libraries(cuflash_options INTERFACE CUDA::toolkit)
 set(CUFLASH_BACKEND_OBJECTS "")
 set(CUFLASH_BACKEND_LIBRARIES CUDA::cudart_static)
 
-# Compiles the kernels of a target for the architectures that the stage names (75, 80, 90, 90a), or
-# for the ones among them that the device at hand can run. A device newer than all gets PTX.
-function(cuflash_compile_kernels target)
-  set(wanted ${ARGN})
-  if(CUFLASH_CUDA_ARCHITECTURES)
-    set(built "")
-    foreach(architecture ${CUFLASH_CUDA_ARCHITECTURES})
-      if(architecture IN_LIST wanted)
-        list(APPEND built ${architecture}-real)
-      endif()
-    endforeach()
-  elseif(CUFLASH_DEVICE_ARCHITECTURE)
-    set(built "")
-    foreach(architecture ${CUFLASH_DEVICE_ARCHITECTURE} ${CUFLASH_DEVICE_ARCHITECTURE}a)
-      if(architecture IN_LIST wanted)
-        list(APPEND built ${architecture}-real)
-      endif()
-    endforeach()
-  endif()
-  if(NOT built)
-    set(built "")
-    foreach(architecture ${wanted})
+# Compiles the kernels of a target for the architectures that the stage names, in rising order (75,
+# 80, 90, 90a), or for those in CUFLASH_ARCHITECTURES that can run it.
+function(cuflash_compile_kernels target lowest)
+  set(built "")
+  foreach(architecture ${CUFLASH_ARCHITECTURES})
+    # To CMake 90a is a number too, 90; but a stage for 90a runs nowhere else.
+    if(architecture STREQUAL lowest OR
+       (NOT "${architecture}${lowest}" MATCHES "a" AND architecture GREATER_EQUAL lowest))
       list(APPEND built ${architecture})
-    endforeach()
+    endif()
+  endforeach()
+  if(NOT built)
+    set(built ${lowest} ${ARGN})
   endif()
+  list(REMOVE_DUPLICATES built)
   set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${built}")
 endfunction()

@@ -1,4 +1,5 @@
-# The shared library as others see it: what it exports, its names, and find_package(cuflash).
+# The shared library as others see it: what it exports, its names, find_package(cuflash) and
+# pkg-config.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
@@ -28,3 +29,8 @@ configure_package_config_file(cmake/cuflashConfig.cmake.in cuflashConfig.cmake
 write_basic_package_version_file(cuflashConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/cuflashConfig.cmake ${PROJECT_BINARY_DIR}/cuflashConfigVersion.cmake
   DESTINATION ${package_dir})
+
+file(RELATIVE_PATH to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+configure_file(cmake/cuflash.pc.in cuflash.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/cuflash.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

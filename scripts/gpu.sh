@@ -46,14 +46,16 @@ mkdir -p "$out" "$results"
 
 nvidia-smi --query-gpu=name,driver_version,clocks.max.sm --format=csv,noheader
 export CUFLASH_REQUIRE_GPU=1
-step build 400 bash -c 'cmake --preset release && cmake --build --preset release'
+step build 400 bash -c 'cmake --preset release -DCMAKE_COMPILE_WARNING_AS_ERROR=ON && cmake --build --preset release'
 [ "$status" = 0 ] || exit 1
 if wanted unit_tests; then step unit_tests 120 build/release/bin/unit_tests; fi
 if wanted gpu_tests; then
-  step gpu_tests 200 build/release/bin/gpu_tests --gtest_filter='-*Cold.*'
-  for cold in $(build/release/bin/gpu_tests --gtest_list_tests --gtest_filter='*Cold.*' |
-    awk '/^[^ ]/ { suite = $1 } /^ / { print suite $1 }'); do # each in a process of its own
-    step "$cold" 60 build/release/bin/gpu_tests --gtest_filter="$cold"
+  step gpu_tests 200 build/release/bin/gpu_tests
+  mapfile -t cold < <(build/release/bin/gpu_tests --gtest_list_tests --gtest_filter='*Cold.*' |
+    awk '/^[^ ]/ { suite = $1 } /^ / { print suite $1 }')
+  ((${#cold[@]})) || status=1
+  for name in "${cold[@]}"; do # each in a process of its own
+    step "$name" 60 build/release/bin/gpu_tests --gtest_filter="$name"
   done
 fi
 if wanted consumers; then step consumers 120 ctest --preset release -R '^consumer'; fi
@@ -68,9 +70,11 @@ if wanted python; then
   step python_install 200 python3 -m pip install --no-build-isolation ./python
   step python_tests 400 python3 -m pytest python -q
 fi
-if wanted training; then # after python, which installs the package
+if wanted training; then # with the library and the package of these sources
+  export PYTHONPATH=$PWD/python CUFLASH_LIBRARY=$PWD/build/release/libcuflash_attn.so
   step training 400 python3 examples/train_char_gpt.py --out "$results/train_char_gpt.json"
   step profile 60 python3 examples/profile_attention.py
+  unset PYTHONPATH CUFLASH_LIBRARY
 fi
 if wanted ladder; then
   step ladder 200 build/release/bin/ladder --json "$results/ladder.json"

@@ -22,7 +22,8 @@ namespace cuflash {
 
 const std::vector<const Stage*>& stages() {
 #define CUFLASH_LOCAL_STAGE(name) &name::kStage,
-  static const std::vector<const Stage*> list = {
+  // Never destroyed: a call may come from a destructor that runs at exit.
+  static const auto& list = *new std::vector<const Stage*>{
       &naive::kStage,          &tiled::kStage, &online_softmax::kStage,
       &register_tiles::kStage, &wmma::kStage,  &forward_backward::kStage,
 #include "local_stages.inc"

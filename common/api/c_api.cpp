@@ -53,13 +53,14 @@ Problem in_cpp(const cuflash_problem& p) {
 }
 
 Forward in_cpp(const cuflash_forward_args& a) {
-  return {in_cpp(a.q), in_cpp(a.k), in_cpp(a.v), in_cpp(a.o), a.lse, a.workspace};
+  return {in_cpp(a.q), in_cpp(a.k), in_cpp(a.v),      in_cpp(a.o),
+          a.lse,       a.workspace, a.workspace_bytes};
 }
 
 Backward in_cpp(const cuflash_backward_args& a) {
   return {in_cpp(a.q),   in_cpp(a.k),          in_cpp(a.v),  in_cpp(a.o),
           in_cpp(a.d_o), in_cpp(a.dq),         in_cpp(a.dk), in_cpp(a.dv),
-          a.lse,         a.deterministic != 0, a.workspace};
+          a.lse,         a.deterministic != 0, a.workspace,  a.workspace_bytes};
 }
 
 // One call, either pass.
@@ -116,7 +117,7 @@ using namespace cuflash;
                                          float scale, bool causal, cudaStream_t stream) {          \
     const api::Shape t(dtype, batch_size, num_heads, seq_len, head_dim, scale, causal);            \
     return api::without_exceptions([&] {                                                           \
-      return int(api::forward(t.problem, {t(Q), t(K), t(V), t(O), L, nullptr}, stream, nullptr));  \
+      return int(api::forward(t.problem, {t(Q), t(K), t(V), t(O), L}, stream, nullptr));           \
     });                                                                                            \
   }                                                                                                \
   int cuflash_attention_backward_##suffix(                                                         \
@@ -125,9 +126,9 @@ using namespace cuflash;
       cudaStream_t stream) {                                                                       \
     const api::Shape t(dtype, batch_size, num_heads, seq_len, head_dim, scale, causal);            \
     return api::without_exceptions([&] {                                                           \
-      return int(api::backward(                                                                    \
-          t.problem, {t(Q), t(K), t(V), t(O), t(dO), t(dQ), t(dK), t(dV), L, true, nullptr},       \
-          stream, nullptr));                                                                       \
+      return int(api::backward(t.problem,                                                          \
+                               {t(Q), t(K), t(V), t(O), t(dO), t(dQ), t(dK), t(dV), L, true},      \
+                               stream, nullptr));                                                  \
     });                                                                                            \
   }
 

@@ -20,13 +20,13 @@ constexpr std::uint32_t kFirstSize = 0;
 template <>
 constexpr std::uint32_t kFirstSize<cuflash_problem> = 40;
 template <>
-constexpr std::uint32_t kFirstSize<cuflash_forward_args> = 152;
+constexpr std::uint32_t kFirstSize<cuflash_forward_args> = 160;
 template <>
-constexpr std::uint32_t kFirstSize<cuflash_backward_args> = 280;
+constexpr std::uint32_t kFirstSize<cuflash_backward_args> = 288;
 // A change of these layouts breaks every program. None ends in padding, where a later field could
 // hide.
 static_assert(sizeof(cuflash_tensor) == 32 && sizeof(cuflash_problem) == 40 &&
-              sizeof(cuflash_forward_args) == 152 && sizeof(cuflash_backward_args) == 280);
+              sizeof(cuflash_forward_args) == 160 && sizeof(cuflash_backward_args) == 288);
 
 // Bytes that this library does not know must be 0: there a newer caller's fields would be.
 template <class T>

@@ -75,11 +75,20 @@ class Workspace {
   void* data_ = nullptr;
 };
 
-// The sentence for a workspace of `bytes` that the runtime did not give.
+std::string needs(const Stage& stage, std::size_t bytes) {
+  return std::string(stage.name) + " needs a workspace of " + std::to_string(bytes) + " bytes";
+}
+
+// The caller's workspace is smaller than that.
+Error small_workspace(const Stage& stage, std::size_t bytes, std::size_t given) {
+  return cuflash::refuse(Error::OUT_OF_MEMORY,
+                         needs(stage, bytes) + "; the caller's has " + std::to_string(given));
+}
+
+// The runtime did not give a workspace of `bytes`.
 Error no_workspace(const Stage& stage, std::size_t bytes, cudaError_t error) {
   (void)cudaGetLastError();  // It is reported here; the caller's next call must not meet it.
-  const std::string what =
-      std::string(stage.name) + " needs a workspace of " + std::to_string(bytes) + " bytes";
+  const std::string what = needs(stage, bytes);
   if (error != cudaErrorMemoryAllocation) return cuda_error(what, error);
   return cuflash::refuse(Error::OUT_OF_MEMORY, what + ", more than the device can give");
 }
@@ -123,7 +132,9 @@ Error call(Pass pass, const Problem& problem, Args args, cudaStream_t stream, co
   // Provide the workspace: the caller's, or the stream's.
   const std::size_t bytes = stage->workspace_bytes(pass, problem);
   Workspace workspace(stream);
-  if (bytes > 0 && args.workspace == nullptr) {
+  if (args.workspace != nullptr) {
+    if (args.workspace_bytes < bytes) return small_workspace(*stage, bytes, args.workspace_bytes);
+  } else if (bytes > 0) {
     const cudaError_t error = workspace.allocate(bytes);
     if (error != cudaSuccess) return no_workspace(*stage, bytes, error);
     args.workspace = workspace.data();

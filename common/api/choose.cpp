@@ -1,6 +1,7 @@
 // Which stage computes a call: found by name, or chosen for the device at hand.
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -25,16 +26,29 @@ constexpr Preference kPreferences[] = {
 std::string_view number_of(std::string_view name) { return name.substr(0, name.find('_')); }
 std::string_view word_of(std::string_view name) { return name.substr(name.find('_') + 1); }
 
-// Asks the runtime about one device; false, with no error left behind, where it does not answer.
-bool ask(int ordinal, Device& device) {
-  cudaDeviceProp properties;
-  if (cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess) {
-    (void)cudaGetLastError();
-    return false;
+// A driver that is older than the toolkit, for one, is a reason too. Leaves no error behind.
+Device no_device(cudaError_t error) {
+  (void)cudaGetLastError();
+  return {"", 0, 0, 0, cudaGetErrorString(error)};
+}
+
+// The newest code in this library that runs on a device: its own or an older one's, as PTX.
+int newest_code(int compute_capability) {
+  int newest = 0;
+  for (const int built_for : {CUFLASH_BUILT_FOR}) {
+    if (built_for <= compute_capability) newest = std::max(newest, built_for);
   }
-  device = {properties.name, 10 * properties.major + properties.minor,
-            properties.sharedMemPerBlockOptin};
-  return true;
+  return newest;
+}
+
+// What the runtime says of one device.
+Device ask(int ordinal) {
+  cudaDeviceProp properties;
+  const cudaError_t error = cudaGetDeviceProperties(&properties, ordinal);
+  if (error != cudaSuccess) return no_device(error);
+  const int capability = 10 * properties.major + properties.minor;
+  return {properties.name, capability, properties.sharedMemPerBlockOptin, newest_code(capability),
+          ""};
 }
 
 }  // namespace
@@ -62,18 +76,18 @@ const Stage* choose_stage(Pass pass, const Problem& problem, const Device& devic
 
 Device current_device() {
   int ordinal = 0;
-  if (cudaGetDevice(&ordinal) != cudaSuccess) {
-    (void)cudaGetLastError();
-    return {};
+  if (const cudaError_t error = cudaGetDevice(&ordinal); error != cudaSuccess) {
+    return no_device(error);
   }
-  // Asking takes milliseconds and the answer never changes, so each device is asked once.
+  // Asking takes milliseconds and an answer never changes, so each device is asked once. The map is
+  // never destroyed: a call may come from a destructor that runs at exit.
   static std::mutex mutex;
-  static std::map<int, Device> known;
+  static auto& known = *new std::map<int, Device>;
   const std::lock_guard<std::mutex> lock(mutex);
   const auto found = known.find(ordinal);
   if (found != known.end()) return found->second;
-  Device device;
-  if (ask(ordinal, device)) known[ordinal] = device;
+  const Device device = ask(ordinal);
+  if (device.compute_capability != 0) known[ordinal] = device;
   return device;
 }
 

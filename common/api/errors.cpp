@@ -27,17 +27,16 @@ const char* cuflash_error_string(int error) {
     case CUFLASH_SUCCESS:
       return "success";
     case CUFLASH_INVALID_DIMENSION:
-      return "a size is below 1, a stride is negative, an output overlaps itself, or a struct is "
-             "too "
-             "small";
+      return "a size is below 1, a stride is negative, an output overlaps itself, or a struct has "
+             "a size that this library does not know";
     case CUFLASH_DIMENSION_MISMATCH:
       return "heads_q is not a multiple of heads_kv";
     case CUFLASH_NULL_POINTER:
-      return "a required tensor has no data";
+      return "a struct is null, or a required tensor has no data";
     case CUFLASH_CUDA_ERROR:
       return "the CUDA runtime reported an error";
     case CUFLASH_OUT_OF_MEMORY:
-      return "the workspace could not be allocated";
+      return "the caller's workspace is too small, or the library could not allocate one";
     case CUFLASH_UNSUPPORTED_HEAD_DIM:
       return "head_dim is not 32, 64 or 128";
     case CUFLASH_UNSUPPORTED_DTYPE:

@@ -40,9 +40,17 @@ std::string head_dims_of(const Stage& stage) {
   return listed(words);
 }
 
-std::string needs(const Stage& stage, int needed, const char* what_for, int present) {
+// Has the device the compute capability, and the library code for it?
+bool has(const Device& device, int needed) {
+  return device.compute_capability >= needed && device.newest_code >= needed;
+}
+
+std::string needs(const Stage& stage, int needed, const char* what_for, const Device& device) {
+  const int present = device.compute_capability;
   return std::string(stage.name) + " needs compute capability " + capability(needed) +
-         " or higher" + what_for + "; this device has " + capability(present);
+         " or higher" + what_for +
+         (present < needed ? "; this device has " + capability(present)
+                           : "; this library was built for " + capability(device.newest_code));
 }
 
 // Can this device run the stage, in this dtype?
@@ -51,14 +59,21 @@ Support on_device(const Stage& stage, DType dtype, const Device& device) {
   const std::string name = stage.name;
   const int needed = stage.arch.compute_capability;
   const int present = device.compute_capability;
-  if (present == 0) return no(kError, "there is no CUDA device");
+  if (present == 0) return no(kError, std::string("there is no CUDA device: ") + device.fault);
+  if (device.newest_code == 0) {
+    return no(kError,
+              "this library was built for devices newer than this one, which has compute "
+              "capability " +
+                  capability(present));
+  }
   if (stage.arch.exact && present != needed) {
     return no(kError, name + " needs sm_" + std::to_string(needed) + "a (compute capability " +
                           capability(needed) + " exactly); this device has " + capability(present));
   }
-  if (present < needed) return no(kError, needs(stage, needed, "", present));
-  if (dtype == DType::kBF16 && present < stage.arch.for_bf16) {
-    return no(kError, needs(stage, stage.arch.for_bf16, " for bf16", present));
+  if (!stage.arch.exact && !has(device, needed))
+    return no(kError, needs(stage, needed, "", device));
+  if (dtype == DType::kBF16 && !has(device, stage.arch.for_bf16)) {
+    return no(kError, needs(stage, stage.arch.for_bf16, " for bf16", device));
   }
   if (stage.shared_bytes > device.shared_bytes) {
     return no(kError, name + " needs " + std::to_string(stage.shared_bytes) +

@@ -34,18 +34,21 @@ class Problem(ctypes.Structure):
     ] + [("softmax_scale", ctypes.c_float)]
 
 
+WORKSPACE = [("workspace", ctypes.c_void_p), ("workspace_bytes", ctypes.c_uint64)]
+
+
 class ForwardArgs(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint32)] + [(name, Tensor) for name in "qkvo"] + [
-        ("lse", ctypes.c_void_p), ("workspace", ctypes.c_void_p)]
+        ("lse", ctypes.c_void_p)] + WORKSPACE
 
 
 class BackwardArgs(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint32), ("deterministic", ctypes.c_int32)] + [
         (name, Tensor) for name in ("q", "k", "v", "o", "d_o", "dq", "dk", "dv")
-    ] + [("lse", ctypes.c_void_p), ("workspace", ctypes.c_void_p)]
+    ] + [("lse", ctypes.c_void_p)] + WORKSPACE
 
 
-if [ctypes.sizeof(t) for t in (Tensor, Problem, ForwardArgs, BackwardArgs)] != [32, 40, 152, 280]:
+if [ctypes.sizeof(t) for t in (Tensor, Problem, ForwardArgs, BackwardArgs)] != [32, 40, 160, 288]:
     sys.exit("The structs above are not laid out as c_api.h's.")
 
 

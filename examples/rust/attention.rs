@@ -45,6 +45,7 @@ struct ForwardArgs {
     o: Tensor,
     lse: *mut f32,
     workspace: *mut c_void,
+    workspace_bytes: u64,
 }
 
 #[repr(C)]
@@ -61,12 +62,13 @@ struct BackwardArgs {
     dv: Tensor,
     lse: *const f32,
     workspace: *mut c_void,
+    workspace_bytes: u64,
 }
 
 const _: () = assert!(size_of::<Tensor>() == 32);
 const _: () = assert!(size_of::<Problem>() == 40);
-const _: () = assert!(size_of::<ForwardArgs>() == 152);
-const _: () = assert!(size_of::<BackwardArgs>() == 280);
+const _: () = assert!(size_of::<ForwardArgs>() == 160);
+const _: () = assert!(size_of::<BackwardArgs>() == 288);
 
 #[rustfmt::skip]
 extern "C" {
@@ -199,6 +201,7 @@ fn main() {
         o: contiguous(full_o.as_mut_ptr()),
         lse: lse.as_mut_ptr(),
         workspace: null_mut(),
+        workspace_bytes: 0,
     };
     check(unsafe { cuflash_forward(&problem, &forward, null(), stream) });
     let both: Vec<f64> = o.iter().map(|&x| x as f64).collect();
@@ -217,6 +220,7 @@ fn main() {
         dv: contiguous(dv.as_mut_ptr()),
         lse: lse.as_ptr(),
         workspace: null_mut(),
+        workspace_bytes: 0,
     };
     check(unsafe { cuflash_backward(&problem, &backward, null(), stream) });
     for (pass, name) in [(CUFLASH_FORWARD, "forward"), (CUFLASH_BACKWARD, "backward")] {

@@ -2,7 +2,8 @@
 """Installs the library, and uses it as a program outside of this repository would.
 
     consumer.py install --build DIR --prefix DIR
-    consumer.py cpp|c|python|rust|version --prefix DIR --scratch DIR --backend cuda|simt
+    consumer.py cpp|c|python|rust|version|pkg_config|subdirectory --prefix DIR --scratch DIR
+                --backend cuda|simt
 
 The examples are copied to the scratch folder, built there with nothing but the prefix, and run. Exit
 code 77 means skipped; the output says why. Without a GPU a program that needs one is built and not
@@ -127,8 +128,53 @@ def check_version(args):
             sys.exit(f"expected: {answer}")
 
 
+def pkg_config(args):
+    """The flags that pkg-config gives are enough for a C program, wherever the prefix was moved."""
+    if not shutil.which("pkg-config"):
+        skip("there is no pkg-config here.")
+    shutil.rmtree(args.scratch, ignore_errors=True)
+    moved = args.scratch / "moved"
+    shutil.copytree(args.prefix, moved, symlinks=True)
+    file, = moved.rglob("cuflash.pc")
+    env = outside() | {"PKG_CONFIG_PATH": str(file.parent)}
+    found = run(["pkg-config", "--modversion", "cuflash"], env=env).strip()
+    if found != ".".join(map(str, version(args.prefix))):
+        sys.exit(f"pkg-config says that it is version {found}")
+    flags = run(["pkg-config", "--cflags", "--libs", "cuflash"], env=env).split()
+    source = args.scratch / "first_stage.c"
+    source.write_text('#include <cuflash/c_api.h>\n#include <stdio.h>\n'
+                      "int main(void) { return puts(cuflash_stage_name(0)) < 0; }\n", encoding="ascii")
+    program = args.scratch / "first_stage"
+    asan = ["-fsanitize=address"] if args.asan else []
+    run([args.cc, *asan, source, *flags, f"-Wl,-rpath,{library(moved).parent}", "-o", program], env=env)
+    print(run([program], env=env))
+
+
+def subdirectory(args):
+    """As a part of another project it is the library alone."""
+    shutil.rmtree(args.scratch, ignore_errors=True)
+    args.scratch.mkdir(parents=True)
+    (args.scratch / "CMakeLists.txt").write_text(f"""
+cmake_minimum_required(VERSION 3.25)
+project(parent LANGUAGES CXX)
+add_subdirectory({HERE.parents[1]} cuflash)
+add_library(user INTERFACE)
+target_link_libraries(user INTERFACE cuflash::cuflash)
+foreach(name cuflash_attn unit_tests cuflash_tests ladder)
+  if(TARGET ${{name}})
+    message(STATUS "has ${{name}}")
+  endif()
+endforeach()
+""", encoding="utf-8")
+    output = run(["cmake", "-G", "Ninja", "-S", args.scratch, "-B", args.scratch / "build",
+                  f"-DCUFLASH_BACKEND={args.backend}", f"-DCMAKE_CXX_COMPILER={args.cxx}"], env=outside())
+    targets = [line.split()[-1] for line in output.splitlines() if line.startswith("-- has ")]
+    if targets != ["cuflash_attn"]:
+        sys.exit(f"the parent project gets {targets}")
+
+
 STEPS = {"install": install, "cpp": cpp, "c": c, "python": python, "rust": rust,
-         "version": check_version}
+         "version": check_version, "pkg_config": pkg_config, "subdirectory": subdirectory}
 
 
 def main():

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "captured.h"
+#include "cold.h"
 #include "cuflash/workload.h"
 #include "harness/expected.h"
 #include "harness/verify.h"
@@ -137,9 +138,13 @@ TEST_F(Graph, AnotherThreadCallsDuringTheCapture) {
 
 // ---- A captured call as the first of a process --------------------------------------------------
 
-// Each needs a process of its own, as ctest gives it.
 class GraphCold : public Api {
  protected:
+  void SetUp() override {
+    if (!is_alone()) GTEST_SKIP() << kNotAlone;
+    Api::SetUp();
+  }
+
   void is_captured_first(Pass pass, const char* stage) {
     const auto want = expected(pass, 1);
     const ApiCall call(pass, problem_of(kProblem), want->inputs);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "blocked.h"
+#include "cold.h"
 #include "harness/expected.h"
 #include "harness/verify.h"
 #include "support/api_call.h"
@@ -119,12 +120,13 @@ TEST_F(BlockedStream, HoldsUntilReleasedOrOutOfPatience) {
 
 // ---- The first call of a process on a blocked stream --------------------------------------------
 
-// Each needs a process of its own, as ctest gives it. CUDA loads a kernel when it first runs, and
+// CUDA loads a kernel when it first runs, and
 // while it loads waits for the device: c_api.h says so. Here all kernels are loaded at start, so
 // whatever else a first call waits for is seen.
 class BlockedStreamCold : public Api {
  protected:
   void SetUp() override {
+    if (!is_alone()) GTEST_SKIP() << kNotAlone;
     setenv("CUDA_MODULE_LOADING", "EAGER", 1);
     Api::SetUp();
   }

@@ -57,18 +57,20 @@ class ApiCall {
     settle();
   }
 
-  // Makes the call.
+  // Makes the call. A workspace has the bytes that it needs.
   FlashAttentionError queue(cudaStream_t stream, const char* stage,
                             void* workspace = nullptr) const {
+    const std::size_t bytes = workspace ? workspace_bytes(pass_, problem_, stage) : 0;
     const auto t = [&](const char* name) { return at(name).view(); };
     const auto lse = static_cast<float*>(t("LSE").data);
     if (pass_ == Pass::kForward) {
-      return forward(problem_, {t("Q"), t("K"), t("V"), t("O"), lse, workspace}, stream, stage);
+      return forward(problem_, {t("Q"), t("K"), t("V"), t("O"), lse, workspace, bytes}, stream,
+                     stage);
     }
-    return backward(
-        problem_,
-        {t("Q"), t("K"), t("V"), t("O"), t("dO"), t("dQ"), t("dK"), t("dV"), lse, true, workspace},
-        stream, stage);
+    return backward(problem_,
+                    {t("Q"), t("K"), t("V"), t("O"), t("dO"), t("dQ"), t("dK"), t("dV"), lse, true,
+                     workspace, bytes},
+                    stream, stage);
   }
 
   // Copies the outputs back. The stream must have been synchronised.

@@ -41,9 +41,9 @@ class CApi : public Api {
     Api::SetUp();
     if (!has_device()) return;
     e.emplace();
-    problem = in_c::of(e->problem);
-    forward_args = in_c::of(e->forward_args());
-    backward_args = in_c::of(e->backward_args());
+    problem = detail::of(e->problem);
+    forward_args = detail::of(e->forward_args());
+    backward_args = detail::of(e->backward_args());
   }
 
   std::optional<Example> e;
@@ -74,6 +74,13 @@ TEST_F(CApi, TheCallersWorkspaceIsUsed) {
   const size_t bytes = cuflash_workspace_bytes(CUFLASH_FORWARD, &problem, "01_naive");
   const Array<float> workspace(poison(bytes / sizeof(float)));
   forward_args.workspace = workspace.data();
+  forward_args.workspace_bytes = bytes - 1;
+  expect_refused(cuflash_forward(&problem, &forward_args, "01_naive", nullptr),
+                 CUFLASH_OUT_OF_MEMORY,
+                 "01_naive needs a workspace of " + std::to_string(bytes) +
+                     " bytes; the caller's has " + std::to_string(bytes - 1));
+  EXPECT_TRUE(poisoned(workspace));
+  forward_args.workspace_bytes = bytes;
   EXPECT_EQ(cuflash_forward(&problem, &forward_args, "01_naive", nullptr), 0);
   expect_near(e->o, e->output().o, 3e-6);
   EXPECT_FALSE(poisoned(workspace));
@@ -90,12 +97,12 @@ TEST_F(CApi, ASmallerStructIsRefused) {
   EXPECT_EQ(cuflash_workspace_bytes(CUFLASH_FORWARD, &problem, "01_naive"), 0u);
   EXPECT_NE(std::string(cuflash_last_error_message()).find(words), std::string::npos);
 
-  problem = in_c::of(e->problem);
+  problem = detail::of(e->problem);
   forward_args.size = 0;
   expect_refused(run(problem), CUFLASH_INVALID_DIMENSION, "args's size is 0; it must be at least");
   backward_args.size -= 8;
   expect_refused(cuflash_backward(&problem, &backward_args, nullptr, nullptr),
-                 CUFLASH_INVALID_DIMENSION, "args's size is 272; it must be at least 280 bytes");
+                 CUFLASH_INVALID_DIMENSION, "args's size is 280; it must be at least 288 bytes");
 }
 
 TEST_F(CApi, ALargerStructMayAskForNothingMore) {
@@ -103,7 +110,7 @@ TEST_F(CApi, ALargerStructMayAskForNothingMore) {
   Longer<cuflash_forward_args> later_args(forward_args);
   later_args.more[7] = 1;
   expect_refused(cuflash_forward(&later_problem.known, &later_args.known, nullptr, nullptr),
-                 CUFLASH_INVALID_DIMENSION, "beyond the 152 bytes that this library knows");
+                 CUFLASH_INVALID_DIMENSION, "beyond the 160 bytes that this library knows");
   later_args.more[7] = 0;
   EXPECT_EQ(cuflash_forward(&later_problem.known, &later_args.known, nullptr, nullptr), 0)
       << cuflash_last_error_message();
@@ -159,12 +166,29 @@ TEST_F(CApi, NullStructsAreRefused) {
 TEST_F(CApi, RefusesWhatTheCppCallRefuses) {
   problem.dtype = 9;
   expect_refused(run(problem), CUFLASH_UNSUPPORTED_DTYPE, "dtype is 9");
-  problem = in_c::of(e->problem);
+  problem = detail::of(e->problem);
   backward_args.lse = nullptr;
   expect_refused(cuflash_backward(&problem, &backward_args, nullptr, nullptr), CUFLASH_NULL_POINTER,
                  "LSE is null");
   expect_refused(cuflash_forward(&problem, &forward_args, "99_magic", nullptr),
                  CUFLASH_UNKNOWN_STAGE, "\"99_magic\"");
+}
+
+// 01_naive has a thread for each score: more than a grid can hold, which it says before it launches
+// anything.
+TEST_F(CApi, WhatAStageRefusesIsReported) {
+  const Problem p{1, 1, 1, 1 << 20, 1 << 20, 32, DType::kF32, false, 1.f};
+  Forward args;
+  for (Tensor* t : {&args.q, &args.k, &args.v, &args.o}) *t = contiguous(e->o.data(), 1, 1, 32);
+  args.o.row_stride = args.q.row_stride = 32;
+  args.workspace = e->q.data();  // nothing is read or written
+  args.workspace_bytes = std::numeric_limits<std::size_t>::max();
+  problem = detail::of(p);
+  forward_args = detail::of(args);
+  ASSERT_EQ(cuflash_check_support(CUFLASH_FORWARD, &problem, "01_naive"), 0);
+  expect_refused(
+      cuflash_forward(&problem, &forward_args, "01_naive", nullptr), CUFLASH_SIZE_OVERFLOW,
+      std::string("01_naive, forward pass: ") + cuflash_error_string(CUFLASH_SIZE_OVERFLOW));
 }
 
 // ---- Stages ------------------------------------------------------------------------------------

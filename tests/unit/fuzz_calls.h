@@ -167,6 +167,7 @@ class Memory {
   // Scratch of the size that the library asks for, of 0 bytes, too.
   void add_workspace(Call& call, std::size_t bytes, Random& random) {
     call.args.workspace = add("workspace", unwritten(bytes), 256, random);
+    call.args.workspace_bytes = bytes;
   }
 
   // Does [address, address + bytes) lie in one buffer?
@@ -263,7 +264,7 @@ void shift(T*& pointer, std::uintptr_t bytes) {
 
 inline void change_pointer(Call& call, Random& random) {
   void*& data = some_tensor(call, random).data;
-  switch (random.below(7)) {
+  switch (random.below(8)) {
     case 0:
       call.args.lse = nullptr;
       break;
@@ -279,6 +280,9 @@ inline void change_pointer(Call& call, Random& random) {
       break;
     case 4:
       data = nullptr;
+      break;
+    case 5:
+      call.args.workspace_bytes /= 2;
       break;
     default:
       shift(data, std::uintptr_t(random.between(1, 15)));

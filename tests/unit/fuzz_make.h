@@ -24,8 +24,8 @@ inline Bytes struct_bytes(const void* known, std::size_t bytes, std::uint32_t si
 inline Bytes args_content(const Call& call) {
   const cuflash_backward_args& a = call.args;
   if (call.pass == CUFLASH_FORWARD) {
-    const cuflash_forward_args forward = {a.size,     a.q, a.k, a.v, a.o, const_cast<float*>(a.lse),
-                                          a.workspace};
+    const cuflash_forward_args forward = {
+        a.size, a.q, a.k, a.v, a.o, const_cast<float*>(a.lse), a.workspace, a.workspace_bytes};
     return struct_bytes(&forward, sizeof forward, a.size, call.after_args);
   }
   return struct_bytes(&a, sizeof a, a.size, call.after_args);

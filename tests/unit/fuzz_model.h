@@ -224,10 +224,12 @@ inline int stage_fault(const Stage& stage, int pass, const cuflash_problem& p) {
   const Device device = current_device();
   const int present = device.compute_capability;
   const ArchRequirement& arch = stage.arch;
-  const bool wrong_arch =
-      arch.exact ? present != arch.compute_capability : present < arch.compute_capability;
-  if (present == 0 || wrong_arch || stage.shared_bytes > device.shared_bytes ||
-      (p.dtype == CUFLASH_BF16 && present < arch.for_bf16)) {
+  const bool wrong_arch = arch.exact
+                              ? present != arch.compute_capability
+                              : std::min(present, device.newest_code) < arch.compute_capability;
+  if (present == 0 || device.newest_code == 0 || wrong_arch ||
+      stage.shared_bytes > device.shared_bytes ||
+      (p.dtype == CUFLASH_BF16 && std::min(present, device.newest_code) < arch.for_bf16)) {
     return CUFLASH_UNSUPPORTED_DEVICE;
   }
   const bool has_pass =
@@ -297,8 +299,9 @@ inline int expected_code(const Call& call, std::size_t workspace) {
   // While the work is queued.
   if (question || !has_work(call)) return CUFLASH_SUCCESS;
   if (call.earlier_error) return CUFLASH_CUDA_ERROR;
-  const bool allocates = workspace > 0 && call.args.workspace == nullptr;
-  return allocates && call.no_memory ? CUFLASH_OUT_OF_MEMORY : CUFLASH_SUCCESS;
+  const bool allocates = call.args.workspace == nullptr;
+  const bool lacks = allocates ? call.no_memory : call.args.workspace_bytes < workspace;
+  return workspace > 0 && lacks ? CUFLASH_OUT_OF_MEMORY : CUFLASH_SUCCESS;
 }
 
 }  // namespace cuflash::fuzz

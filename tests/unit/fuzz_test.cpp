@@ -65,7 +65,8 @@ std::string describe(std::uint64_t seed, const Call& call) {
        << p.batch << ", heads " << p.heads_q << " x " << p.heads_kv << ", seq " << p.seq_q << " x "
        << p.seq_kv << ", head_dim " << p.head_dim << ", dtype " << p.dtype << ", scale "
        << p.softmax_scale << "\n  args" << (call.null_args ? " (null)" : "") << ": size "
-       << call.args.size << ", lse " << call.args.lse << ", workspace " << call.args.workspace;
+       << call.args.size << ", lse " << call.args.lse << ", workspace " << call.args.workspace
+       << " of " << call.args.workspace_bytes << " bytes";
   for (const Operand& operand : operands(call.pass)) {
     const cuflash_tensor& t = call.args.*operand.tensor;
     text << "\n  " << operand.name << ": data " << t.data << ", strides " << t.batch_stride << ", "

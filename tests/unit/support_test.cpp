@@ -41,6 +41,7 @@ Stage stage() {
 const Device kT4{"T4", 75, 65536};
 const Device kA100{"A100", 80, 166912};
 const Device kH200{"H200", 90, 232448};
+const Device kNone{"", 0, 0, 0, "the driver is too old"};
 
 void expect(const Support& support, Error error, const std::string& reason) {
   EXPECT_EQ(static_cast<int>(support.error), static_cast<int>(error));
@@ -56,8 +57,38 @@ TEST(Supports, SaysYesWithoutASentence) {
 }
 
 TEST(Supports, NeedsADevice) {
-  expect(supports(stage(), Pass::kForward, {}, {}), Error::UNSUPPORTED_DEVICE,
-         "there is no CUDA device");
+  expect(supports(stage(), Pass::kForward, {}, kNone), Error::UNSUPPORTED_DEVICE,
+         "there is no CUDA device: the driver is too old");
+}
+
+// A library may be built for some architectures only.
+TEST(Supports, NeedsCodeThatRunsOnTheDevice) {
+  Device device = kA100;
+  device.newest_code = 0;  // only for 90, say
+  expect(
+      supports(stage(), Pass::kForward, {}, device), Error::UNSUPPORTED_DEVICE,
+      "this library was built for devices newer than this one, which has compute capability 8.0");
+  device.newest_code = 75;
+  expect(supports(stage(), Pass::kForward, {}, device), Error::UNSUPPORTED_DEVICE,
+         "08_swizzle needs compute capability 8.0 or higher; this library was built for 7.5");
+  device.newest_code = 80;
+  expect(supports(stage(), Pass::kForward, {}, device), Error::SUCCESS, "");
+
+  Stage wmma = stage();
+  wmma.arch = {75, false, 80};
+  Problem bf16;
+  bf16.dtype = DType::kBF16;
+  device.newest_code = 75;
+  expect(supports(wmma, Pass::kForward, bf16, device), Error::UNSUPPORTED_DEVICE,
+         "08_swizzle needs compute capability 8.0 or higher for bf16; this library was built for "
+         "7.5");
+  expect(supports(wmma, Pass::kForward, {}, device), Error::SUCCESS, "");
+
+  Stage hopper = stage();  // its own code is there whatever else is
+  hopper.arch = {90, true};
+  device = kH200;
+  device.newest_code = 75;
+  expect(supports(hopper, Pass::kForward, {}, device), Error::SUCCESS, "");
 }
 
 TEST(Supports, NeedsTheArchitecture) {
@@ -137,10 +168,13 @@ TEST(Supports, ChecksInOrder) {
   Problem p;
   p.dtype = DType::kF32;
   p.head_dim = 96;
-  Device device;
+  Device device = kNone;
   const auto reason = [&] { return supports(s, Pass::kBackward, p, device).reason; };
   EXPECT_NE(reason().find("no CUDA device"), std::string::npos);
   device = kT4;
+  device.newest_code = 0;
+  EXPECT_NE(reason().find("was built for"), std::string::npos);
+  device.newest_code = 75;
   EXPECT_NE(reason().find("compute capability"), std::string::npos);
   device.compute_capability = 80;
   EXPECT_NE(reason().find("shared memory"), std::string::npos);

@@ -49,7 +49,8 @@ enum cuflash_error {
   CUFLASH_DIMENSION_MISMATCH = 2,    ///< heads_q is not a multiple of heads_kv
   CUFLASH_NULL_POINTER = 3,          ///< a struct is null, or a required tensor has no data
   CUFLASH_CUDA_ERROR = 4,            ///< the CUDA runtime reported an error
-  CUFLASH_OUT_OF_MEMORY = 5,         ///< the workspace could not be allocated
+  CUFLASH_OUT_OF_MEMORY = 5,         ///< the caller's workspace is too small, or the library could
+                                     ///< not allocate one
   CUFLASH_UNSUPPORTED_HEAD_DIM = 6,  ///< head_dim is not 32, 64 or 128
   CUFLASH_UNSUPPORTED_DTYPE = 7,     ///< not f32, f16 or bf16
   CUFLASH_INVALID_SCALE = 8,         ///< softmax_scale is not finite or not positive
@@ -209,23 +210,25 @@ typedef struct cuflash_forward_args {
   float* lse;        ///< out, [batch, heads_q, seq_q], natural log, contiguous; may be null
   void* workspace;   ///< cuflash_workspace_bytes() of scratch, 256-byte aligned; null: the library
                      ///< allocates it in stream order
+  uint64_t workspace_bytes;  ///< how much lies at `workspace`; ignored where that is null
 } cuflash_forward_args;
 
 /// The tensors of one backward call. A null dq, dk or dv (data is null) is not computed; where all
 /// three are, nothing is queued.
 typedef struct cuflash_backward_args {
-  uint32_t size;          ///< sizeof(cuflash_backward_args)
-  int32_t deterministic;  ///< not 0: ask for gradients that are the same to the bit in every run
-  cuflash_tensor q;       ///< in, [batch, heads_q, seq_q, head_dim]
-  cuflash_tensor k;       ///< in, [batch, heads_kv, seq_kv, head_dim]
-  cuflash_tensor v;       ///< in, [batch, heads_kv, seq_kv, head_dim]
-  cuflash_tensor o;       ///< in, the forward pass's output
-  cuflash_tensor d_o;     ///< in, gradient of the loss with respect to O
-  cuflash_tensor dq;      ///< out, [batch, heads_q, seq_q, head_dim]; data may be null
-  cuflash_tensor dk;      ///< out, [batch, heads_kv, seq_kv, head_dim]; data may be null
-  cuflash_tensor dv;      ///< out, [batch, heads_kv, seq_kv, head_dim]; data may be null
-  const float* lse;       ///< in, the forward pass's LSE, [batch, heads_q, seq_q]
-  void* workspace;        ///< as in cuflash_forward_args
+  uint32_t size;             ///< sizeof(cuflash_backward_args)
+  int32_t deterministic;     ///< not 0: ask for gradients that are the same to the bit in every run
+  cuflash_tensor q;          ///< in, [batch, heads_q, seq_q, head_dim]
+  cuflash_tensor k;          ///< in, [batch, heads_kv, seq_kv, head_dim]
+  cuflash_tensor v;          ///< in, [batch, heads_kv, seq_kv, head_dim]
+  cuflash_tensor o;          ///< in, the forward pass's output
+  cuflash_tensor d_o;        ///< in, gradient of the loss with respect to O
+  cuflash_tensor dq;         ///< out, [batch, heads_q, seq_q, head_dim]; data may be null
+  cuflash_tensor dk;         ///< out, [batch, heads_kv, seq_kv, head_dim]; data may be null
+  cuflash_tensor dv;         ///< out, [batch, heads_kv, seq_kv, head_dim]; data may be null
+  const float* lse;          ///< in, the forward pass's LSE, [batch, heads_q, seq_q]
+  void* workspace;           ///< as in cuflash_forward_args
+  uint64_t workspace_bytes;  ///< as in cuflash_forward_args
 } cuflash_backward_args;
 
 /// O = softmax(scale Q K^T) V and LSE.
@@ -288,7 +291,8 @@ int cuflash_check_support(int pass, const cuflash_problem* problem, const char* 
 /// @return its full name, e.g. "04_register_tiles"; null where cuflash_check_support() refuses
 const char* cuflash_chosen_stage(int pass, const cuflash_problem* problem, const char* stage);
 
-/// Bytes of workspace that a call needs.
+/// Bytes of workspace that a call needs. They depend on the problem, the stage, the device and the
+/// library's version.
 ///
 /// @code{.c}
 /// const size_t bytes = cuflash_workspace_bytes(CUFLASH_BACKWARD, &problem, NULL);

@@ -162,8 +162,8 @@ inline FlashAttentionError flash_attention_backward(
 
 // ---- The full form -----------------------------------------------------------------------------
 
-/// The structs of problem.h as those of c_api.h.
-namespace in_c {
+/// Not API: the structs of problem.h as those of c_api.h.
+namespace detail {
 
 /// The same tensor.
 inline cuflash_tensor of(const Tensor& t) noexcept {
@@ -186,7 +186,14 @@ inline cuflash_problem of(const Problem& p) noexcept {
 
 /// The same tensors of a forward call.
 inline cuflash_forward_args of(const Forward& a) noexcept {
-  return {sizeof(cuflash_forward_args), of(a.q), of(a.k), of(a.v), of(a.o), a.lse, a.workspace};
+  return {sizeof(cuflash_forward_args),
+          of(a.q),
+          of(a.k),
+          of(a.v),
+          of(a.o),
+          a.lse,
+          a.workspace,
+          a.workspace_bytes};
 }
 
 /// The same tensors of a backward call.
@@ -202,10 +209,11 @@ inline cuflash_backward_args of(const Backward& a) noexcept {
           of(a.dk),
           of(a.dv),
           a.lse,
-          a.workspace};
+          a.workspace,
+          a.workspace_bytes};
 }
 
-}  // namespace in_c
+}  // namespace detail
 
 /// The full form of the forward pass: grouped heads, seq_q ≠ seq_kv, strides, a chosen stage.
 ///
@@ -232,8 +240,8 @@ inline cuflash_backward_args of(const Backward& a) noexcept {
 inline FlashAttentionError forward(const Problem& problem, const Forward& args,
                                    cudaStream_t stream = nullptr,
                                    const char* stage = nullptr) noexcept {
-  const cuflash_problem p = in_c::of(problem);
-  const cuflash_forward_args a = in_c::of(args);
+  const cuflash_problem p = detail::of(problem);
+  const cuflash_forward_args a = detail::of(args);
   return static_cast<FlashAttentionError>(cuflash_forward(&p, &a, stage, stream));
 }
 
@@ -247,8 +255,8 @@ inline FlashAttentionError forward(const Problem& problem, const Forward& args,
 inline FlashAttentionError backward(const Problem& problem, const Backward& args,
                                     cudaStream_t stream = nullptr,
                                     const char* stage = nullptr) noexcept {
-  const cuflash_problem p = in_c::of(problem);
-  const cuflash_backward_args a = in_c::of(args);
+  const cuflash_problem p = detail::of(problem);
+  const cuflash_backward_args a = detail::of(args);
   return static_cast<FlashAttentionError>(cuflash_backward(&p, &a, stage, stream));
 }
 
@@ -260,7 +268,7 @@ inline FlashAttentionError backward(const Problem& problem, const Backward& args
 /// @endcode
 inline FlashAttentionError check_support(Pass pass, const Problem& problem,
                                          const char* stage = nullptr) noexcept {
-  const cuflash_problem p = in_c::of(problem);
+  const cuflash_problem p = detail::of(problem);
   return static_cast<FlashAttentionError>(cuflash_check_support(static_cast<int>(pass), &p, stage));
 }
 
@@ -271,7 +279,7 @@ inline FlashAttentionError check_support(Pass pass, const Problem& problem,
 /// @endcode
 inline const char* chosen_stage(Pass pass, const Problem& problem,
                                 const char* stage = nullptr) noexcept {
-  const cuflash_problem p = in_c::of(problem);
+  const cuflash_problem p = detail::of(problem);
   return cuflash_chosen_stage(static_cast<int>(pass), &p, stage);
 }
 
@@ -282,7 +290,7 @@ inline const char* chosen_stage(Pass pass, const Problem& problem,
 /// @endcode
 inline std::size_t workspace_bytes(Pass pass, const Problem& problem,
                                    const char* stage = nullptr) noexcept {
-  const cuflash_problem p = in_c::of(problem);
+  const cuflash_problem p = detail::of(problem);
   return cuflash_workspace_bytes(static_cast<int>(pass), &p, stage);
 }
 

@@ -79,23 +79,25 @@ struct Forward {
   Tensor v;              ///< in, [batch, heads_kv, seq_kv, head_dim]
   Tensor o;              ///< out, [batch, heads_q, seq_q, head_dim]
   float* lse = nullptr;  ///< out, [batch, heads_q, seq_q], natural log, contiguous; may be null
-  void* workspace = nullptr;  ///< scratch of the stage's workspace_bytes, 256-byte aligned; null:
-                              ///< the library allocates it in stream order
+  void* workspace = nullptr;  ///< scratch, 256-byte aligned; null: the library allocates it in
+                              ///< stream order
+  std::size_t workspace_bytes = 0;  ///< how much lies at `workspace`, workspace_bytes() or more
 };
 
 /// The tensors of one backward call. A null dq, dk or dv (data == nullptr) is not computed.
 struct Backward {
-  Tensor q;                    ///< in, [batch, heads_q, seq_q, head_dim]
-  Tensor k;                    ///< in, [batch, heads_kv, seq_kv, head_dim]
-  Tensor v;                    ///< in, [batch, heads_kv, seq_kv, head_dim]
-  Tensor o;                    ///< in, the forward pass's output
-  Tensor d_o;                  ///< in, gradient of the loss with respect to O
-  Tensor dq;                   ///< out, [batch, heads_q, seq_q, head_dim]; data may be null
-  Tensor dk;                   ///< out, [batch, heads_kv, seq_kv, head_dim]; data may be null
-  Tensor dv;                   ///< out, [batch, heads_kv, seq_kv, head_dim]; data may be null
-  const float* lse = nullptr;  ///< in, the forward pass's LSE, [batch, heads_q, seq_q]
-  bool deterministic = true;   ///< ask for gradients that are the same to the bit in every run
-  void* workspace = nullptr;   ///< as in Forward
+  Tensor q;                         ///< in, [batch, heads_q, seq_q, head_dim]
+  Tensor k;                         ///< in, [batch, heads_kv, seq_kv, head_dim]
+  Tensor v;                         ///< in, [batch, heads_kv, seq_kv, head_dim]
+  Tensor o;                         ///< in, the forward pass's output
+  Tensor d_o;                       ///< in, gradient of the loss with respect to O
+  Tensor dq;                        ///< out, [batch, heads_q, seq_q, head_dim]; data may be null
+  Tensor dk;                        ///< out, [batch, heads_kv, seq_kv, head_dim]; data may be null
+  Tensor dv;                        ///< out, [batch, heads_kv, seq_kv, head_dim]; data may be null
+  const float* lse = nullptr;       ///< in, the forward pass's LSE, [batch, heads_q, seq_q]
+  bool deterministic = true;        ///< ask for gradients that are the same to the bit in every run
+  void* workspace = nullptr;        ///< as in Forward
+  std::size_t workspace_bytes = 0;  ///< as in Forward
 };
 
 /// 1/√head_dim, the scale of the original paper.

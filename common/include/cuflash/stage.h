@@ -20,6 +20,9 @@ struct Device {
   std::string name;              ///< e.g. "NVIDIA H200"
   int compute_capability = 0;    ///< 10·major + minor, e.g. 90
   std::size_t shared_bytes = 0;  ///< shared memory a block may opt in to, bytes
+  int newest_code = 999;   ///< compute capability of the newest code in this library that runs
+                           ///< on it; 0: none does
+  const char* fault = "";  ///< why there is no device; empty where there is one
 };
 
 /// The architecture a stage is written for.
@@ -104,7 +107,7 @@ Support validate(const Problem& problem, const Backward& args);
 /// The fastest stage that supports the problem on the device, or null.
 const Stage* choose_stage(Pass pass, const Problem& problem, const Device& device);
 
-/// The current CUDA device; compute_capability is 0 where there is none.
+/// The current CUDA device; where there is none, compute_capability is 0 and `fault` says why.
 Device current_device();
 
 }  // namespace cuflash

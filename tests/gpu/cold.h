@@ -1,0 +1,16 @@
+// Tests of a process's first call.
+#ifndef CUFLASH_TESTS_GPU_COLD_H_
+#define CUFLASH_TESTS_GPU_COLD_H_
+
+#include <gtest/gtest.h>
+
+namespace cuflash {
+
+// Each needs a process of its own, which ctest gives it. Skips in any other.
+inline bool is_alone() { return testing::UnitTest::GetInstance()->test_to_run_count() == 1; }
+inline constexpr char kNotAlone[] =
+    "It needs a process of its own: run ctest, or give --gtest_filter its name.";
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_TESTS_GPU_COLD_H_
