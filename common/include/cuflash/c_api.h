@@ -4,8 +4,11 @@
 /// flash_attention.h is the same API in C++.
 ///
 /// Checks. Every call checks its arguments on the host, in the order that cuflash_error states,
-/// before anything is launched: a refused call launches nothing and writes nothing. That the
-/// tensors lie where the device reaches them, and are as large as the sizes say, is not checked.
+/// before anything is launched: a refused call launches nothing and writes nothing. (A call that
+/// CUDA fails between two launches, CUFLASH_CUDA_ERROR, may have written part of its outputs.) Not
+/// checked is that the tensors lie where the device reaches them and are as large as the sizes say,
+/// that inputs are finite, and that an output overlaps no other tensor; problem.h says what numbers
+/// may be.
 ///
 /// Streams. A call queues its work on `stream` of the current device and returns; it never waits
 /// for the device. The tensors and the caller's workspace must live until that work is done. A
@@ -15,7 +18,8 @@
 /// environment it loads all kernels at start.
 ///
 /// Threads. Every function may be called from several threads at once, on one stream or on many.
-/// Two calls in flight on different streams must not share a workspace or an output.
+/// Two calls in flight on different streams must not share a workspace or an output. Calls without
+/// a stage's name read the environment variable CUFLASH_STAGE: no thread may set one meanwhile.
 #ifndef CUFLASH_C_API_H_
 #define CUFLASH_C_API_H_
 
@@ -27,7 +31,8 @@
 
 // CUDA's own type, named but not included: a user of the CPU machine needs no CUDA headers.
 struct CUstream_st;
-/// CUDA's stream handle, as cuda_runtime.h declares it; null is the default stream.
+/// CUDA's stream handle, as cuda_runtime.h declares it; null is the legacy default stream, however
+/// the program itself is compiled.
 typedef struct CUstream_st* cudaStream_t;
 
 #ifdef __cplusplus
@@ -276,7 +281,8 @@ int cuflash_backward(const cuflash_problem* problem, const cuflash_backward_args
 /// @param problem sizes, dtype, mask and scale
 /// @param stage   as in cuflash_forward()
 /// @return CUFLASH_SUCCESS for yes, else the cuflash_error that the call would return;
-///         cuflash_last_error_message() says why
+///         cuflash_last_error_message() says why. After a yes the call may still fail while its work
+///         is queued: no memory, or a grid that is too large
 int cuflash_check_support(int pass, const cuflash_problem* problem, const char* stage);
 
 /// The stage that a call would run.

@@ -1,0 +1,73 @@
+// What a call may meet in a process: no host memory, and its end.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "cuflash/c_api.h"
+
+namespace {
+
+thread_local bool no_memory = false;
+
+// Lets allocations of this thread fail as long as it lives.
+struct NoMemory {
+  NoMemory() { no_memory = true; }
+  ~NoMemory() { no_memory = false; }
+};
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  void* memory = no_memory ? nullptr : std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace {
+
+constexpr cuflash_problem kProblem = {sizeof kProblem, 1, 1, 1, 1, 1, 64, CUFLASH_F16, 0, 1.f};
+
+// The refusal's sentence is what needs the memory.
+TEST(NoHostMemory, IsAnError) {
+  const cuflash_forward_args args = {};
+  int codes[3];
+  const char* sentence;
+  {
+    const NoMemory while_it_lives;
+    codes[0] = cuflash_forward(&kProblem, &args, nullptr, nullptr);
+    codes[1] = cuflash_attention_forward_f32(nullptr, nullptr, nullptr, nullptr, nullptr, 1, 1, 1,
+                                             -64, 1.f, false, nullptr);
+    codes[2] = cuflash_check_support(CUFLASH_FORWARD, &kProblem, "a name that no stage has");
+    sentence = cuflash_last_error_message();
+  }
+  for (const int code : codes) EXPECT_EQ(code, CUFLASH_OUT_OF_MEMORY);
+  EXPECT_STREQ(sentence, "no host memory");
+  EXPECT_EQ(cuflash_forward(&kProblem, &args, nullptr, nullptr), CUFLASH_INVALID_DIMENSION);
+}
+
+// ---- Calls from destructors that run at exit ----------------------------------------------------
+
+struct CallsAtExit {
+  ~CallsAtExit() {
+    const char* chosen = cuflash_chosen_stage(CUFLASH_FORWARD, &kProblem, "01");
+    const bool right = cuflash_num_stages() > 0 && cuflash_stage_name(0)[0] == '0' &&
+                       (chosen == nullptr || chosen[0] == '0');
+    std::_Exit(right ? 0 : 1);
+  }
+};
+
+TEST(AtExit, TheLibraryStillAnswers) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a new process: CUDA does not survive a fork
+  EXPECT_EXIT(
+      {
+        static const CallsAtExit at_exit;  // destroyed after all that the call below makes
+        cuflash_chosen_stage(CUFLASH_FORWARD, &kProblem, nullptr);
+        std::exit(3);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
