@@ -176,7 +176,7 @@ TEST(Supports, ChecksInOrder) {
   EXPECT_NE(reason().find("was built for"), std::string::npos);
   device.newest_code = 75;
   EXPECT_NE(reason().find("compute capability"), std::string::npos);
-  device.compute_capability = 80;
+  device.compute_capability = device.newest_code = 80;
   EXPECT_NE(reason().find("shared memory"), std::string::npos);
   device = kA100;
   EXPECT_NE(reason().find("backward pass"), std::string::npos);
