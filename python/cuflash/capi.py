@@ -62,6 +62,9 @@ class Problem(ctypes.Structure):
 
     def __init__(self, **fields):
         super().__init__(ctypes.sizeof(self), **fields)
+        for name, number in fields.items():  # ctypes drops the upper bits of an integer
+            if name != "softmax_scale" and getattr(self, name) != number:
+                raise ValueError(f"{name} is {number}; it must fit in 32 bits")
 
 
 class ForwardArgs(ctypes.Structure):
