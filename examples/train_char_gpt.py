@@ -46,6 +46,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 from provenance import provenance, save  # noqa: E402, it lies in bench/
 
 OUT = pathlib.Path("build/results/train_char_gpt.json")
+OUT_OF_SMOKE = pathlib.Path("build/results/train_char_gpt_smoke.json")
 TEXT = ROOT / "examples/data/tiny_shakespeare.txt"
 
 
@@ -230,19 +231,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="default: cuda")
     parser.add_argument("--smoke", action="store_true", help="three steps of a tiny model")
-    parser.add_argument("--out", type=pathlib.Path, default=OUT, help=f"default: {OUT}")
+    parser.add_argument("--out", type=pathlib.Path,
+                        help=f"default: {OUT}, with --smoke {OUT_OF_SMOKE}")
     args = parser.parse_args()
     if args.device == "cpu" and not args.smoke:
         parser.error("the CPU machine is slow: on cpu there is only --smoke")
+    if args.device == "cuda" and not torch.cuda.is_available():
+        sys.exit("PyTorch finds no GPU. Without one, --device cpu --smoke takes three steps of a "
+                 "tiny model on the CPU machine.")
     config = SMOKE if args.smoke else Config()
+    out = args.out or (OUT_OF_SMOKE if args.smoke else OUT)
     where = provenance(torch, pathlib.Path(library.on(args.device).path), args.device)
     runs = [train(config, name, seed, args.device)
             for name, seed in (("cuflash", 1), ("sdpa", 1), ("sdpa", 2))]
     found = verdict(config.compared, *(run["losses"] for run in runs))
     report(config, runs, found)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    save(args.out, {"provenance": where, "config": dataclasses.asdict(config),
-                    "stages": stages(config, args.device), "verdict": found, "runs": runs})
+    out.parent.mkdir(parents=True, exist_ok=True)
+    save(out, {"provenance": where, "config": dataclasses.asdict(config),
+               "stages": stages(config, args.device), "verdict": found, "runs": runs})
     return 0 if found["ok"] else 1
 
 

@@ -19,14 +19,23 @@ def __getattr__(name):
         return _first().version
     if name not in _OF_TORCH:
         raise AttributeError(f"module 'cuflash' has no attribute {name!r}")
-    try:
-        importlib.import_module("torch")
-    except ModuleNotFoundError as error:
-        raise ImportError(f"cuflash.{name} needs PyTorch 2.4 or later, and it is not installed: "
-                          "https://pytorch.org/get-started") from error
+    _check_torch(name)
     found = getattr(importlib.import_module(f".{_OF_TORCH[name]}", __name__), name)
     globals()[name] = found
     return found
+
+
+def _check_torch(name):
+    needs = f"cuflash.{name} needs PyTorch 2.4 or later"
+    try:
+        torch = importlib.import_module("torch")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":  # it is there, and lacks something
+            raise
+        raise ImportError(f"{needs}, and it is not installed: "
+                          "https://pytorch.org/get-started") from error
+    if not hasattr(torch.library, "custom_op"):
+        raise ImportError(f"{needs}; this is {torch.__version__}")
 
 
 def __dir__():

@@ -38,6 +38,9 @@ class CuflashError(RuntimeError):
         super().__init__(sentence)
         self.code = ErrorCode(code)
 
+    def __reduce__(self):  # to be copied, and sent to another process
+        return type(self), (self.code, str(self))
+
 
 class CuflashValueError(CuflashError, ValueError):
     """The library refused what was passed."""
@@ -59,6 +62,9 @@ class Problem(ctypes.Structure):
 
     def __init__(self, **fields):
         super().__init__(ctypes.sizeof(self), **fields)
+        for name, number in fields.items():  # ctypes drops the upper bits of an integer
+            if name != "softmax_scale" and getattr(self, name) != number:
+                raise ValueError(f"{name} is {number}; it must fit in 32 bits")
 
 
 class ForwardArgs(ctypes.Structure):
@@ -104,7 +110,8 @@ class Library:
             try:
                 function = getattr(self._c, name)
             except AttributeError:
-                raise OSError(f"{self.path} lacks {name}: it is older than this package") from None
+                raise OSError(f"{self.path} lacks {name}: it is no cuflash library, or one older "
+                              "than this package") from None
             function.restype, function.argtypes = result, arguments
         self.backend = self._c.cuflash_backend().decode()  # "cuda" or "simt"
 

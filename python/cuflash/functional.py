@@ -1,8 +1,9 @@
 """Attention as functions on tensors."""
 import torch
+from torch.autograd import forward_ad
 
 from . import ops
-from .shapes import check_tensors, sizes_of
+from .shapes import check_options, check_tensors, sizes_of
 
 
 def flash_attn_func(q, k, v, softmax_scale=None, causal=False, deterministic=False,
@@ -24,8 +25,10 @@ def flash_attn_func(q, k, v, softmax_scale=None, causal=False, deterministic=Fal
 
     Any strides will do; a tensor is copied first only if head_dim has a stride other than 1, or its
     address or another stride is not a multiple of 16 bytes. The result is contiguous. Under
-    autocast float32 becomes autocast's dtype.
+    autocast float32, float16 and bfloat16 become autocast's dtype.
     """
+    check_options(softmax_scale=softmax_scale, causal=causal, deterministic=deterministic,
+                  return_lse=return_lse, stage=stage)
     o, lse = _attention((q, k, v), "BSHD", softmax_scale, causal, deterministic, stage)
     return (o, lse) if return_lse else o
 
@@ -44,13 +47,21 @@ def attention_bhsd(q, k, v, causal):
 def _attention(qkv, layout, softmax_scale, causal, deterministic, stage):
     qkv = _autocast(*qkv)
     check_tensors(*qkv)
+    _check_no_tangents(qkv)
     sizes = sizes_of(*qkv, layout)
     if layout == "BHSD":
         qkv = [tensor.transpose(1, 2) for tensor in qkv]
     if softmax_scale is None:
-        softmax_scale = sizes.head_dim ** -0.5
+        softmax_scale = (sizes.head_dim or 1) ** -0.5  # the library refuses a head_dim of 0
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
     return ops.forward(*qkv, softmax_scale, causal, deterministic, stage)
+
+
+def _check_no_tangents(qkv):
+    if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in qkv):
+        raise RuntimeError("cuflash has no forward-mode derivatives (torch.func.jvp, jacfwd). For "
+                           "them use scaled_dot_product_attention with the backend "
+                           "SDPBackend.MATH.")
 
 
 def _autocast(*qkv):

@@ -13,18 +13,26 @@ _BACKENDS = {"cuda": "cuda", "cpu": "simt"}  # by the type of the tensors' devic
 @functools.lru_cache(maxsize=None)
 def first():
     """The library, whichever its backend is."""
-    path = os.environ.get("CUFLASH_LIBRARY") or _OWN
-    if path is _OWN and not _OWN.exists():
+    named = _named_by("CUFLASH_LIBRARY")
+    if not named and not _OWN.exists():
         raise RuntimeError(f"There is no {_OWN}. Install the package (pip install ./python), or "
                            "let the environment variable CUFLASH_LIBRARY name a libcuflash_attn.so.")
-    return Library(path)
+    return named or Library(_OWN)
 
 
 @functools.lru_cache(maxsize=None)
 def _second():
     """The CPU machine's library beside it, or None."""
-    path = os.environ.get("CUFLASH_SIMT_LIBRARY")
-    return Library(path) if path else None
+    return _named_by("CUFLASH_SIMT_LIBRARY")
+
+
+def _named_by(variable):
+    """The library that an environment variable names, or None."""
+    path = os.environ.get(variable)
+    try:
+        return Library(path) if path else None
+    except OSError as error:
+        raise OSError(f"{variable} names a library that cannot be used: {error}") from error
 
 
 @functools.lru_cache(maxsize=None)

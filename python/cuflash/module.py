@@ -1,7 +1,8 @@
 """Attention as a module."""
-from torch import nn
+from torch import Tensor, nn
 
 from .functional import attention_bhsd
+from .shapes import check_options
 
 
 class FlashAttention(nn.Module):
@@ -15,12 +16,13 @@ class FlashAttention(nn.Module):
 
     def __init__(self, head_dim=64, causal=False):
         super().__init__()
+        check_options(causal=causal)
         self.head_dim = head_dim
         self.causal = causal
 
     def forward(self, Q, K, V):
         """The attention of Q to K and V."""
-        if Q.shape[-1] != self.head_dim:
+        if isinstance(Q, Tensor) and Q.dim() == 4 and Q.size(3) != self.head_dim:
             raise ValueError(f"Q is {list(Q.shape)}; its last dimension must be this module's "
                              f"head_dim, {self.head_dim}")
         return attention_bhsd(Q, K, V, self.causal)

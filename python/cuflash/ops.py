@@ -82,7 +82,7 @@ def backward(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tenso
              wanted: Sequence[bool]) -> List[Tensor]:
     """Those of dQ, dK and dV that are wanted."""
     problem = _problem(q, k, v, softmax_scale, causal)
-    _check_results(q, o, d_o, lse)
+    _check_results(q, o, d_o, lse, wanted)
     d_o, q, k, v, o = map(_usable, (d_o, q, k, v, o))
     lse = lse.contiguous()
     grads = [x.new_empty(x.shape) if want else None for x, want in zip((q, k, v), wanted)]
@@ -99,15 +99,17 @@ def _empty_results(q):
     return q.new_empty(q.shape), q.new_empty((batch, heads, seq), dtype=torch.float32)
 
 
-def _check_results(q, o, d_o, lse):
+def _check_results(q, o, d_o, lse, wanted):
     for name, tensor in (("o", o), ("d_o", d_o)):
         if (tensor.shape, tensor.dtype, tensor.device) != (q.shape, q.dtype, q.device):
             raise ValueError(f"{name} is {list(tensor.shape)}, {tensor.dtype}, on {tensor.device}; "
                              f"it must be as q: {list(q.shape)}, {q.dtype}, on {q.device}")
     batch, seq, heads, _ = q.shape
-    if (tuple(lse.shape), lse.dtype) != ((batch, heads, seq), torch.float32):
-        raise ValueError(f"lse is {list(lse.shape)}, {lse.dtype}; it must be "
-                         f"{[batch, heads, seq]}, torch.float32")
+    if (tuple(lse.shape), lse.dtype, lse.device) != ((batch, heads, seq), torch.float32, q.device):
+        raise ValueError(f"lse is {list(lse.shape)}, {lse.dtype}, on {lse.device}; it must be "
+                         f"{[batch, heads, seq]}, torch.float32, on {q.device}")
+    if len(wanted) != 3:
+        raise ValueError(f"wanted is {list(wanted)}; it must say of dQ, dK and dV if it is wanted")
 
 
 @forward.register_fake
@@ -119,6 +121,9 @@ def _(q, k, v, softmax_scale, causal, deterministic, stage):
 
 @backward.register_fake
 def _(d_o, q, k, v, o, lse, softmax_scale, causal, deterministic, stage, wanted):
+    check_tensors(q, k, v)
+    sizes_of(q, k, v)
+    _check_results(q, o, d_o, lse, wanted)
     return [x.new_empty(x.shape) for x, want in zip((q, k, v), wanted) if want]
 
 

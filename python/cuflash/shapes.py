@@ -1,10 +1,15 @@
-"""Do Q, K and V fit together, and what are their sizes?"""
+"""Do Q, K, V and the options fit, and what are the sizes?"""
+import numbers
 from typing import NamedTuple
 
 import torch
 
 DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 WORDS = {"BSHD": "[batch, seq, heads, head_dim]", "BHSD": "[batch, heads, seq, head_dim]"}
+OPTIONS = {"softmax_scale": ((numbers.Real, torch.SymFloat, type(None)), "a number or None"),
+           "causal": (bool, "True or False (it follows softmax_scale: there is no dropout_p)"),
+           "deterministic": (bool, "True or False"), "return_lse": (bool, "True or False"),
+           "stage": ((str, type(None)), "a stage's name or None")}
 
 
 class Sizes(NamedTuple):
@@ -17,8 +22,17 @@ class Sizes(NamedTuple):
     head_dim: int
 
 
+def check_options(**options):
+    """Raises unless the options have their types."""
+    for name, value in options.items():
+        types, words = OPTIONS[name]
+        if not isinstance(value, types) or (isinstance(value, bool) and types is not bool):
+            raise TypeError(f"{name} is {value!r}, of type {type(value).__name__}; it must be "
+                            f"{words}")
+
+
 def check_tensors(q, k, v):
-    """Raises unless these are three tensors of one dtype on one device."""
+    """Raises unless these are three dense tensors of one dtype on one device."""
     named = {"q": q, "k": k, "v": v}
     for name, tensor in named.items():
         if not isinstance(tensor, torch.Tensor):
@@ -27,6 +41,9 @@ def check_tensors(q, k, v):
         if tensor.dtype not in DTYPES:
             raise TypeError(f"{name} is {_word(tensor.dtype)}; it must be float32, float16 or "
                             "bfloat16")
+        if tensor.layout != torch.strided or tensor.is_nested:
+            layout = "nested" if tensor.is_nested else _word(tensor.layout)
+            raise ValueError(f"{name} is {layout}; it must be a dense tensor")
     if not q.dtype == k.dtype == v.dtype:
         raise TypeError("q, k and v must have one dtype; they have "
                         + ", ".join(_word(tensor.dtype) for tensor in named.values()))

@@ -1,5 +1,8 @@
 """The C interface through ctypes, without PyTorch: NumPy arrays in the CPU machine's library."""
-import ctypes
+import copy
+import pathlib
+import pickle
+import re
 
 import pytest
 
@@ -7,6 +10,8 @@ np = pytest.importorskip("numpy", reason="these tests take NumPy's arrays")
 
 from cuflash import capi, library  # noqa: E402, after the skip
 from expected import Expected, rounded  # noqa: E402, after the skip
+
+HEADER = pathlib.Path(__file__).resolve().parents[2] / "common/include/cuflash/c_api.h"
 
 
 @pytest.fixture(scope="module")
@@ -142,16 +147,21 @@ def test_the_library_itself(lib):
     assert len(lib.stages()) == len(set(lib.stages()))
 
 
-def test_codes_are_those_of_the_header(lib):
-    sentence = ctypes.CDLL(lib.path).cuflash_error_string
-    sentence.restype = ctypes.c_char_p
-    sentences = [sentence(code).decode() for code in capi.ErrorCode]
-    assert len(set(sentences)) == len(sentences) and "unknown error" not in sentences
-    assert sentence(max(capi.ErrorCode) + 1) == b"unknown error"
-    assert "head_dim" in sentence(capi.ErrorCode.UNSUPPORTED_HEAD_DIM).decode()
-    assert "memory" not in sentence(capi.ErrorCode.CUDA_ERROR).decode()
+def enum_of_the_header(name):
+    """Its enumerators, without their prefix, and their values."""
+    body = re.search(rf"enum {name} {{(.*?)}};", HEADER.read_text(encoding="utf-8"), re.DOTALL)[1]
+    return {word: int(value) for word, value in re.findall(r"CUFLASH_(\w+) = (\d+)", body)}
 
 
-def test_a_file_that_is_no_cuflash_library():
-    with pytest.raises(OSError, match="libc.so.6 lacks cuflash_forward"):
-        capi.Library("libc.so.6")
+def test_codes_are_those_of_the_header():
+    codes = {code.name: code.value for code in capi.ErrorCode}
+    assert {"SUCCESS": 0, **codes} == enum_of_the_header("cuflash_error")
+    for enum, words in (("cuflash_dtype", capi.DTYPES), ("cuflash_pass", capi.PASSES)):
+        assert {word.upper(): n for n, word in enumerate(words)} == enum_of_the_header(enum)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])
+@pytest.mark.parametrize("kind", [capi.CuflashError, capi.CuflashValueError])
+def test_an_error_can_be_copied(kind, copied):
+    error = copied(kind(capi.ErrorCode.CUDA_ERROR, "a sentence"))
+    assert (type(error), str(error), error.code) == (kind, "a sentence", capi.ErrorCode.CUDA_ERROR)

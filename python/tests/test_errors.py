@@ -22,6 +22,7 @@ def test_no_tensor(device):
     q, k, v = make(device)
     refused(TypeError, "k is a list; it must be a torch.Tensor", q, [1.0], v)
     refused(TypeError, "q is a NoneType", None, k, v)
+    refused(TypeError, "q is a list", [1], k, v, call=cuflash.FlashAttention(head_dim=32))
 
 
 def test_dtype(device):
@@ -30,8 +31,43 @@ def test_dtype(device):
     refused(TypeError, "one dtype; they have float32, float16, float32", q, k.half(), v)
 
 
+def test_layout(device):
+    q, k, v = (x.detach() for x in make(device))
+    refused(ValueError, "k is sparse_coo; it must be a dense tensor", q, k.to_sparse(), v)
+    nested = torch.nested.nested_tensor([q[0], q[1]])
+    refused(ValueError, "q is nested; it must be a dense tensor", nested, k, v)
+    refused(ValueError, "q is nested", nested, k, v, call=cuflash.FlashAttention(32))
+
+
+@pytest.mark.parametrize("name, value, words", [
+    ("causal", 0.125, "causal is 0.125, of type float; it must be True or False "
+                      "(it follows softmax_scale: there is no dropout_p)"),
+    ("causal", 1, "causal is 1, of type int"),
+    ("deterministic", None, "deterministic is None, of type NoneType; it must be True or False"),
+    ("return_lse", "no", "return_lse is 'no', of type str; it must be True or False"),
+    ("softmax_scale", True, "softmax_scale is True, of type bool; it must be a number or None"),
+    ("softmax_scale", torch.tensor(1.0), "softmax_scale is tensor(1.), of type Tensor"),
+    ("stage", 4, "stage is 4, of type int; it must be a stage's name or None"),
+])
+def test_types_of_options(name, value, words):
+    refused(TypeError, words, *make("meta"), **{name: value})
+
+
+def test_the_order_of_flash_attn_2():
+    q, k, v = make("meta")
+    with pytest.raises(TypeError, match="causal is 0.3, .*there is no dropout_p"):
+        cuflash.flash_attn_func(q, k, v, 0.1, 0.3, True)
+
+
+def test_type_of_the_modules_option():
+    with pytest.raises(TypeError, match="causal is 0.1, of type float"):
+        cuflash.FlashAttention(64, 0.1)
+
+
 def test_dimensions(device):
     q, k, v = make(device)
+    refused(ValueError, "q has 0 dimensions; it must have 4: [batch, heads, seq, head_dim]",
+            q.sum(), k, v, call=cuflash.FlashAttention(head_dim=32))
     refused(ValueError, "q has 3 dimensions; it must have 4: [batch, seq, heads, head_dim]",
             q[0], k, v)
     refused(ValueError, "v has 5 dimensions; it must have 4: [batch, heads, seq, head_dim]",
@@ -63,9 +99,16 @@ def test_what_the_library_refuses(device):
     refused(ValueError, "softmax_scale is nan", *make(device), softmax_scale=float("nan"))
     refused(ValueError, "batch is 0; it must be at least 1", *make(device, batch=0))
     refused(ValueError, "seq_kv is 0", *make(device, seqs=(3, 0)))
+    refused(ValueError, "head_dim is 0", *make(device, head_dim=0))
     refused(ValueError, "fastest", *make(device), stage="fastest")
     refused(ValueError, "05_wmma does not take f32; it takes f16 and bf16", *make(device),
             stage="05_wmma")
+
+
+def test_a_size_beyond_32_bits(device):
+    q, k, _ = make(device)
+    long = k[:, :1].expand(-1, 2**32 + 1, -1, -1)  # its lower bits say 1
+    refused(ValueError, "seq_kv is 4294967297; it must fit in 32 bits", q, long, long)
 
 
 def test_devices():
@@ -93,13 +136,19 @@ def test_the_forward_operator(device):
             **options)
 
 
-def test_the_backward_operator(device):
-    q, k, v = (x.detach() for x in make(device))
+@pytest.mark.parametrize("meta", [False, True])
+def test_the_backward_operator(device, meta):
+    q, k, v = (x.detach() for x in make("meta" if meta else device))
     o, lse = ops.forward(q, k, v, 0.2, False, False, None)
 
-    def backward(d_o, lse):
-        ops.backward(d_o, q, k, v, o, lse, 0.2, False, False, None, [True] * 3)
+    def backward(d_o, lse, k=k, wanted=3):
+        ops.backward(d_o, q, k, v, o, lse, 0.2, False, False, None, [True] * wanted)
+    refused(ValueError, "k is [2, 6, 2, 32]", o, lse, k[:, 1:], call=backward)
+    refused(ValueError, "wanted is [True, True]; it must say of dQ, dK and dV", o, lse, wanted=2,
+            call=backward)
     refused(ValueError, "d_o is [2, 4, 2, 32]", o[:, 1:], lse, call=backward)
     refused(ValueError, "d_o is [2, 5, 2, 32], torch.float16", o.half(), lse, call=backward)
-    refused(ValueError, "lse is [2, 2, 4], torch.float32; it must be [2, 2, 5]", o, lse[..., 1:],
-            call=backward)
+    refused(ValueError, f"lse is [2, 2, 4], torch.float32, on {q.device}; it must be [2, 2, 5]", o,
+            lse[..., 1:], call=backward)
+    other = torch.empty_like(lse, device="meta" if q.device.type == "cpu" else "cpu")
+    refused(ValueError, f"torch.float32, on {q.device}", o, other, call=backward)

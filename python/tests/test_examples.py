@@ -3,6 +3,7 @@ import hashlib
 import importlib.util
 import json
 import math
+import os
 import pathlib
 import subprocess
 import sys
@@ -29,10 +30,10 @@ training = load("examples/train_char_gpt.py")
 @pytest.fixture
 def smoke(device, tmp_path, monkeypatch):
     """A function that trains for three steps and returns the exit status and the result."""
-    def run():
-        out = tmp_path / "new/result.json"
+    def run(*options, out=tmp_path / "new/result.json"):
+        monkeypatch.setattr(training, "OUT_OF_SMOKE", tmp_path / "new/result.json")
         monkeypatch.setattr(sys, "argv", ["train_char_gpt.py", "--smoke", "--device", device,
-                                          "--out", str(out)])
+                                          *options])
         status = training.main()
         return status, json.loads(out.read_text(encoding="utf-8"))
     return run
@@ -61,10 +62,10 @@ def test_training(smoke, capsys):
     assert sdpa[0] == pytest.approx(math.log(65), abs=0.2)  # nothing is learnt yet
 
 
-def test_a_difference_above_the_spread(smoke, monkeypatch, capsys):
+def test_a_difference_above_the_spread(smoke, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(training, "train", lambda config, name, seed, device: {
         "attention": name, "seed": seed, "losses": [3.0 if name == "cuflash" else 1.0 / seed] * 3})
-    status, result = smoke()
+    status, result = smoke("--out", str(tmp_path / "own.json"), out=tmp_path / "own.json")
     assert status == 1
     assert result["verdict"] == {"difference": 2.0, "spread": 0.5, "ok": False}
     assert capsys.readouterr().out.endswith("NOT BELOW IT\n")
@@ -117,6 +118,14 @@ def test_refuses_to_time_the_cpu_machine(script):
                           text=True, check=False)
     assert done.returncode != 0 and done.stdout == ""
     assert "CPU machine" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("script", ["examples/train_char_gpt.py", "examples/profile_attention.py"])
+def test_without_a_gpu(script):
+    done = subprocess.run([sys.executable, ROOT / script], capture_output=True, text=True,
+                          env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, check=False)
+    assert done.returncode != 0 and done.stdout == ""
+    assert done.stderr.startswith("PyTorch finds no GPU") and done.stderr.count("\n") == 1
 
 
 @pytest.mark.gpu

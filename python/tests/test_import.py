@@ -31,6 +31,20 @@ def test_importing_does_not_import_torch():
     assert done.stdout == "False\n", done.stderr
 
 
+def test_a_torch_that_lacks_something(tmp_path):
+    (tmp_path / "torch.py").write_text("import what_torch_needs\n", encoding="utf-8")
+    done = python(f"del sys.modules['torch']; sys.path.insert(0, {str(tmp_path)!r}); "
+                  "import cuflash; cuflash.flash_attn_func")
+    assert done.stderr.endswith("ModuleNotFoundError: No module named 'what_torch_needs'\n")
+
+
+def test_an_older_torch():
+    done = python("import types; sys.modules['torch'] = types.SimpleNamespace(__version__='2.3.1', "
+                  "library=types.SimpleNamespace()); import cuflash; cuflash.FlashAttention")
+    assert done.stderr.endswith(
+        "ImportError: cuflash.FlashAttention needs PyTorch 2.4 or later; this is 2.3.1\n")
+
+
 def test_names():
     assert set(cuflash.__all__) <= set(dir(cuflash))
     assert cuflash.__version__ == library.first().version
@@ -50,9 +64,18 @@ def test_library_named_by_the_environment(monkeypatch):
     monkeypatch.setattr(library, "_OWN", pathlib.Path("/nonexistent"))
     monkeypatch.setenv("CUFLASH_LIBRARY", path)
     assert library.first.__wrapped__().path == path
-    monkeypatch.setenv("CUFLASH_LIBRARY", "/nonexistent/libcuflash_attn.so")
-    with pytest.raises(OSError, match="/nonexistent/libcuflash_attn.so"):
-        library.first.__wrapped__()
+
+
+@pytest.mark.parametrize("path, words", [
+    ("/nonexistent/a.so", "/nonexistent/a.so: cannot open shared object file"),
+    ("libc.so.6", "libc.so.6 lacks cuflash_forward: it is no cuflash library, or one older"),
+])
+@pytest.mark.parametrize("variable, load", [("CUFLASH_LIBRARY", "first"),
+                                            ("CUFLASH_SIMT_LIBRARY", "_second")])
+def test_the_environment_names_no_library(monkeypatch, variable, load, path, words):
+    monkeypatch.setenv(variable, path)
+    with pytest.raises(OSError, match=f"{variable} names a library that cannot be used: {words}"):
+        getattr(library, load).__wrapped__()
 
 
 CUDA = types.SimpleNamespace(backend="cuda", path="gpu.so")

@@ -4,12 +4,13 @@ import sys
 
 import pytest
 
-pytest.importorskip("numpy", reason="the oracle is in NumPy")
+np = pytest.importorskip("numpy", reason="the oracle is in NumPy")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import cuflash  # noqa: E402, after the skips
 from cuflash import ops  # noqa: E402, after the skips
 from tensors import check, gradient_of, make  # noqa: E402, after the skips
+from torch.autograd import forward_ad  # noqa: E402, after the skips
 from torch.utils.checkpoint import checkpoint  # noqa: E402, after the skips
 
 
@@ -58,6 +59,22 @@ def test_compile(device, dynamic):
         qkv = make(device, seqs=seqs)
         for got, want in zip(results_of(compiled, qkv), results_of(block, qkv)):
             torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compile_with_a_scale(device, dynamic):
+    compiled = torch.compile(cuflash.flash_attn_func, fullgraph=True, dynamic=dynamic)
+    qkv = [x.detach() for x in make(device)]
+    for scale in (0.2, 0.3, None, 1):
+        assert_equal([compiled(*qkv, scale)], [cuflash.flash_attn_func(*qkv, scale)])
+
+
+def test_trace_with_a_scale_from_symbolic_shapes():
+    def scaled(q):
+        return cuflash.flash_attn_func(q, q, q, q.shape[3] ** -0.5)
+    q = make("meta")[0].detach()
+    graph = torch.fx.experimental.proxy_tensor.make_fx(scaled, tracing_mode="symbolic")(q)
+    assert graph(q).shape == q.shape
 
 
 def test_compile_of_the_module(device):
@@ -137,6 +154,25 @@ def test_no_second_derivative(device):
     grad, = torch.autograd.grad(causal(q, k, v).sum(), q, create_graph=True)
     with pytest.raises(RuntimeError, match="cuflash computes first derivatives only"):
         grad.sum().backward()
+
+
+@pytest.mark.parametrize("changed", [0, 1, 2])
+def test_no_forward_mode_derivatives(changed):
+    qkv = [x.detach() for x in make("meta")]
+
+    def of_one(x):
+        return causal(*qkv[:changed], x, *qkv[changed + 1:])
+    with pytest.raises(RuntimeError, match="cuflash has no forward-mode derivatives"):
+        torch.func.jvp(of_one, (qkv[changed],), (qkv[changed],))
+    with forward_ad.dual_level(), pytest.raises(RuntimeError, match="no forward-mode derivatives"):
+        of_one(forward_ad.make_dual(qkv[changed], qkv[changed]))
+
+
+@pytest.mark.parametrize("scalar", [np.float32, np.float64])
+def test_a_scale_of_numpy(device, scalar):
+    qkv = [x.detach() for x in make(device)]
+    assert_equal([cuflash.flash_attn_func(*qkv, scalar(0.25))],
+                 [cuflash.flash_attn_func(*qkv, 0.25)])
 
 
 def test_a_loss_on_lse_has_no_gradient(device):

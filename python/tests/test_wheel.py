@@ -13,16 +13,21 @@ from cuflash import library
 SOURCE = pathlib.Path(__file__).resolve().parents[1]
 
 
-def build(folder, named_library):
-    """Runs pip wheel with CUFLASH_LIBRARY."""
+def run(*arguments, named_library):
+    """Runs Python in the package's folder with CUFLASH_LIBRARY."""
     for module in ("pip", "scikit_build_core"):
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
     return subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-v", "--no-build-isolation", "--no-deps",
-         "--no-cache-dir", "--wheel-dir", folder, SOURCE],
+        [sys.executable, *arguments], cwd=SOURCE,
         env={**os.environ, "CUFLASH_LIBRARY": str(named_library)}, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, check=False)
+
+
+def build(folder, named_library, *options):
+    """Runs pip wheel."""
+    return run("-m", "pip", "wheel", "-v", "--no-build-isolation", "--no-deps", "--no-cache-dir",
+               "--wheel-dir", folder, SOURCE, *options, named_library=named_library)
 
 
 def test_wheel_of_a_library(tmp_path):
@@ -33,14 +38,31 @@ def test_wheel_of_a_library(tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         packed = [name for name in archive.namelist() if not name.split("/")[0].endswith("info")]
         found = archive.read("cuflash/libcuflash_attn.so")
+        licence = archive.read(f"cuflash-{library.first().version}.dist-info/licenses/LICENSE")
     assert found == pathlib.Path(library.first().path).read_bytes()
+    assert licence == (SOURCE.parent / "LICENSE").read_bytes()
     sources = [f"cuflash/{path.name}" for path in (SOURCE / "cuflash").glob("*.py")]
     assert sorted(packed) == sorted(["cuflash/libcuflash_attn.so", *sources])
 
 
 @pytest.mark.parametrize("named, words", [("/nonexistent/a.so", "there is no such file"),
-                                          ("a.so", "it must be an absolute path")])
+                                          ("a.so", "it must be an absolute path"),
+                                          (__file__, "it is no cuflash library")])
 def test_a_name_that_is_refused(tmp_path, named, words):
     done = build(tmp_path, named)
     assert done.returncode != 0
     assert f'CUFLASH_LIBRARY is "{named}": {words}' in " ".join(done.stdout.split())
+
+
+def test_an_empty_name_is_none(tmp_path):
+    done = build(tmp_path, "", "-C", "cmake.define.CUFLASH_BACKEND=none")  # compiling would take long
+    assert done.returncode != 0
+    assert "cuflash_backend_none" in done.stdout
+
+
+def test_editable_mode_is_refused(tmp_path):
+    hook = f"import scikit_build_core.build as b; b.build_editable({str(tmp_path)!r})"
+    done = run("-c", hook, named_library=library.first().path)
+    assert done.returncode != 0
+    assert "cannot be installed in editable mode" in done.stdout
+    assert not list(tmp_path.iterdir())
