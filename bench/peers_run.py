@@ -120,7 +120,7 @@ def queued(library, stage, direction, problem, tensors):
     fields = {name: tensor.data_ptr() if name == "lse" else
               capi.Tensor(tensor.data_ptr(), *tensor.stride()[:3])
               for name, tensor in tensors.items()}
-    fields["workspace"] = workspace.data_ptr() or None
+    fields |= {"workspace": workspace.data_ptr() or None, "workspace_bytes": count}
     if direction == "forward":
         args, function = capi.ForwardArgs(**fields), library.forward
     else:

@@ -67,10 +67,14 @@ class Problem(ctypes.Structure):
                 raise ValueError(f"{name} is {number}; it must fit in 32 bits")
 
 
+_LAST_FIELDS = [("lse", ctypes.c_void_p), ("workspace", ctypes.c_void_p),
+                ("workspace_bytes", ctypes.c_uint64)]
+
+
 class ForwardArgs(ctypes.Structure):
     """cuflash_forward_args; its size is set."""
-    _fields_ = [("size", ctypes.c_uint32)] + [(name, Tensor) for name in ("q", "k", "v", "o")] + [
-        ("lse", ctypes.c_void_p), ("workspace", ctypes.c_void_p)]
+    _fields_ = [("size", ctypes.c_uint32)] + [
+        (name, Tensor) for name in ("q", "k", "v", "o")] + _LAST_FIELDS
 
     def __init__(self, **fields):
         super().__init__(ctypes.sizeof(self), **fields)
@@ -79,8 +83,7 @@ class ForwardArgs(ctypes.Structure):
 class BackwardArgs(ctypes.Structure):
     """cuflash_backward_args; its size is set."""
     _fields_ = [("size", ctypes.c_uint32), ("deterministic", ctypes.c_int32)] + [
-        (name, Tensor) for name in ("q", "k", "v", "o", "d_o", "dq", "dk", "dv")] + [
-            ("lse", ctypes.c_void_p), ("workspace", ctypes.c_void_p)]
+        (name, Tensor) for name in ("q", "k", "v", "o", "d_o", "dq", "dk", "dv")] + _LAST_FIELDS
 
     def __init__(self, **fields):
         super().__init__(ctypes.sizeof(self), **fields)

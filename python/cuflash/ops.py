@@ -51,7 +51,7 @@ def _queue(direction, problem, args, stage, device):
     with torch.cuda.device(device):
         count = chosen.workspace_bytes(direction, problem, stage)
         workspace = torch.empty(count, dtype=torch.uint8, device=device)
-        args.workspace = workspace.data_ptr() or None
+        args.workspace, args.workspace_bytes = workspace.data_ptr() or None, count
         stream = torch.cuda.current_stream(device).cuda_stream
         getattr(chosen, direction)(problem, args, stage, stream)
 

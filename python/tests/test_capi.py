@@ -110,7 +110,9 @@ def test_a_workspace_of_the_callers(lib):
     assert count > 0
     memory = np.zeros(count + 512, np.uint8)
     address = -(-memory.ctypes.data // 256) * 256
-    case.forward(lib, "01_naive", workspace=address)
+    with pytest.raises(capi.CuflashError, match=f"needs a workspace of {count} bytes"):
+        case.forward(lib, "01_naive", workspace=address, workspace_bytes=count - 1)
+    case.forward(lib, "01_naive", workspace=address, workspace_bytes=count)
     case.expected.check(O=case.number("o"))
     assert memory.any()
 
