@@ -281,8 +281,8 @@ int cuflash_backward(const cuflash_problem* problem, const cuflash_backward_args
 /// @param problem sizes, dtype, mask and scale
 /// @param stage   as in cuflash_forward()
 /// @return CUFLASH_SUCCESS for yes, else the cuflash_error that the call would return;
-///         cuflash_last_error_message() says why. After a yes the call may still fail while its work
-///         is queued: no memory, or a grid that is too large
+///         cuflash_last_error_message() says why. After a yes the call may still fail while its
+///         work is queued: no memory, or a grid that is too large
 int cuflash_check_support(int pass, const cuflash_problem* problem, const char* stage);
 
 /// The stage that a call would run.
