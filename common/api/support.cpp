@@ -61,17 +61,16 @@ Support on_device(const Stage& stage, DType dtype, const Device& device) {
   const int present = device.compute_capability;
   if (present == 0) return no(kError, std::string("there is no CUDA device: ") + device.fault);
   if (device.newest_code == 0) {
-    return no(kError,
-              "this library was built for devices newer than this one, which has compute "
-              "capability " +
-                  capability(present));
+    return no(kError, "this library was built for newer devices; this one has compute capability " +
+                          capability(present));
   }
   if (stage.arch.exact && present != needed) {
     return no(kError, name + " needs sm_" + std::to_string(needed) + "a (compute capability " +
                           capability(needed) + " exactly); this device has " + capability(present));
   }
-  if (!stage.arch.exact && !has(device, needed))
+  if (!stage.arch.exact && !has(device, needed)) {
     return no(kError, needs(stage, needed, "", device));
+  }
   if (dtype == DType::kBF16 && !has(device, stage.arch.for_bf16)) {
     return no(kError, needs(stage, stage.arch.for_bf16, " for bf16", device));
   }

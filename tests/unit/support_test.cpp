@@ -65,9 +65,8 @@ TEST(Supports, NeedsADevice) {
 TEST(Supports, NeedsCodeThatRunsOnTheDevice) {
   Device device = kA100;
   device.newest_code = 0;  // only for 90, say
-  expect(
-      supports(stage(), Pass::kForward, {}, device), Error::UNSUPPORTED_DEVICE,
-      "this library was built for devices newer than this one, which has compute capability 8.0");
+  expect(supports(stage(), Pass::kForward, {}, device), Error::UNSUPPORTED_DEVICE,
+         "this library was built for newer devices; this one has compute capability 8.0");
   device.newest_code = 75;
   expect(supports(stage(), Pass::kForward, {}, device), Error::UNSUPPORTED_DEVICE,
          "08_swizzle needs compute capability 8.0 or higher; this library was built for 7.5");
