@@ -12,9 +12,9 @@
 #include "cold.h"
 #include "cuflash/workload.h"
 #include "harness/expected.h"
-#include "harness/verify.h"
 #include "support/api_call.h"
 #include "support/api_example.h"
+#include "support/expect.h"
 
 namespace cuflash {
 namespace {
@@ -30,15 +30,6 @@ std::shared_ptr<const Expected> expected(Pass pass, std::uint64_t seed) {
   harness::InputSource source;
   source.seed = seed;
   return harness::expected(pass, problem_of(kProblem), source);
-}
-
-void expect_success(FlashAttentionError error) {
-  EXPECT_EQ(static_cast<int>(error), 0) << last_error_message();
-}
-
-void expect_right(const harness::Outputs& got, const Expected& want) {
-  const harness::Verdict verdict = verify(got, want);
-  EXPECT_TRUE(verdict.ok()) << verdict.failures();
 }
 
 // All that ApiCall::poison() left.

@@ -8,6 +8,7 @@
 #include "large.h"
 #include "support/api_call.h"
 #include "support/default_pool.h"
+#include "support/expect.h"
 
 namespace cuflash {
 namespace {
@@ -32,7 +33,7 @@ class MeasuredMemory : public Large {
     pool.give_back();
     pool.reset_high();
     EXPECT_EQ(pool.used(), 0u);
-    EXPECT_EQ(static_cast<int>(call.queue(nullptr, stage)), 0) << last_error_message();
+    expect_success(call.queue(nullptr, stage));
     finish();
     EXPECT_EQ(pool.used(), 0u) << "the workspace was not freed";
     return pool.used_high();

@@ -30,6 +30,7 @@
 #include "reference/plain.h"
 #include "reference/reference.h"
 #include "support/api_call.h"
+#include "support/expect.h"
 
 namespace cuflash {
 namespace {
@@ -113,13 +114,11 @@ Results compute(const Floats& q, const Floats& k, const Floats& v, const Floats&
   const auto output = [] { return DeviceRows(DType::kF16, kLength, kDim); };
   const DeviceRows o = output(), dq = output(), dk = output(), dv = output();
   const DeviceRows lse(DType::kF32, kLength, 1);
-  EXPECT_EQ(forward(whole(), {gq.tensor(), gk.tensor(), gv.tensor(), o.tensor(), lse.floats(), {}}),
-            FlashAttentionError::SUCCESS)
-      << last_error_message();
-  EXPECT_EQ(backward(whole(), {gq.tensor(), gk.tensor(), gv.tensor(), o.tensor(), gdo.tensor(),
-                               dq.tensor(), dk.tensor(), dv.tensor(), lse.floats(), true, nullptr}),
-            FlashAttentionError::SUCCESS)
-      << last_error_message();
+  expect_success(
+      forward(whole(), {gq.tensor(), gk.tensor(), gv.tensor(), o.tensor(), lse.floats(), {}}));
+  expect_success(
+      backward(whole(), {gq.tensor(), gk.tensor(), gv.tensor(), o.tensor(), gdo.tensor(),
+                         dq.tensor(), dk.tensor(), dv.tensor(), lse.floats(), true, nullptr}));
   harness::check(cudaDeviceSynchronize(), "the kernels");
   const auto all = [](const DeviceRows& rows) { return rows.read(0, kLength); };
   return {all(o), all(lse), all(dq), all(dk), all(dv)};

@@ -15,9 +15,9 @@
 #include "cuflash/workload.h"
 #include "device_rows.h"
 #include "harness/expected.h"
-#include "harness/verify.h"
 #include "large.h"
 #include "support/api_call.h"
+#include "support/expect.h"
 
 namespace cuflash {
 namespace {
@@ -43,15 +43,6 @@ std::set<int> places() {
           period_of(kRowAt2To31),
           period_of(kRowAt2To31) + kPeriod,
           kRows - kPeriod};
-}
-
-void expect_success(FlashAttentionError error) {
-  EXPECT_EQ(static_cast<int>(error), 0) << last_error_message();
-}
-
-void expect_right(const Outputs& got, const Expected& want) {
-  const harness::Verdict verdict = verify(got, want);
-  EXPECT_TRUE(verdict.ok()) << verdict.failures();
 }
 
 class Size : public Large {};

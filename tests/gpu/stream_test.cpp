@@ -9,9 +9,9 @@
 #include "blocked.h"
 #include "cold.h"
 #include "harness/expected.h"
-#include "harness/verify.h"
 #include "support/api_call.h"
 #include "support/api_example.h"
+#include "support/expect.h"
 
 namespace cuflash {
 namespace {
@@ -40,12 +40,12 @@ struct Way {
            (own_workspace ? "caller's" : "library's");
   }
   void queue(const Stream& stream) const {
-    EXPECT_EQ(static_cast<int>(call.queue(stream.get(), stage, workspace.data())), 0)
-        << name() << ": " << last_error_message();
+    SCOPED_TRACE(name());
+    expect_success(call.queue(stream.get(), stage, workspace.data()));
   }
   void expect_right(const Expected& expected) const {
-    const harness::Verdict verdict = verify(call.outputs(), expected);
-    EXPECT_TRUE(verdict.ok()) << name() << ":\n" << verdict.failures();
+    SCOPED_TRACE(name());
+    cuflash::expect_right(call.outputs(), expected);
   }
 };
 

@@ -9,7 +9,9 @@
 #include "harness/owners.h"
 #include "problems.h"
 #include "support/api_call.h"
-#ifndef CUFLASH_SIMT
+#ifdef CUFLASH_SIMT
+#include "support/memory_limit.h"
+#else
 #include "support/default_pool.h"
 #endif
 
@@ -51,22 +53,6 @@ FlashAttentionError run(const ApiCall& call, const Stage& stage) {
 #ifdef CUFLASH_SIMT
 
 constexpr const char* kProblem = "b1_h2_q96k96_d64_f16";
-
-// The most memory that the machine gives out, for as long as this lives.
-class MemoryLimit {
- public:
-  explicit MemoryLimit(std::size_t bytes) {
-    std::size_t free = 0;
-    check(cudaMemGetInfo(&free, &before_), "cudaMemGetInfo");
-    simt::set_memory_limit(bytes);
-  }
-  MemoryLimit(const MemoryLimit&) = delete;
-  MemoryLimit& operator=(const MemoryLimit&) = delete;
-  ~MemoryLimit() { simt::set_memory_limit(before_); }
-
- private:
-  std::size_t before_ = 0;
-};
 
 void expect_no_more_than(std::size_t workspace, const ApiCall& call, const Stage& stage) {
   const std::size_t tensors = simt::memory_in_use();

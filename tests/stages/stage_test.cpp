@@ -9,6 +9,8 @@
 #include "harness/traffic.h"
 #include "harness/trial.h"
 #include "memory_test.h"
+#include "support/expect.h"
+#include "support/need_device.h"
 
 namespace cuflash::tests {
 namespace {
@@ -49,11 +51,6 @@ void expect_traffic(const Stage& stage, Pass pass, const Problem& problem,
   }
 }
 
-void expect_right(const Outputs& got, const harness::Expected& want) {
-  const harness::Verdict verdict = verify(got, want);
-  if (!verdict.ok()) ADD_FAILURE() << verdict.failures();
-}
-
 // The inputs and results of a problem of N(0, 1) inputs.
 std::shared_ptr<const harness::Expected> gaussian(Pass pass, const Problem& problem) {
   return harness::expected(pass, problem, {});
@@ -61,14 +58,7 @@ std::shared_ptr<const harness::Expected> gaussian(Pass pass, const Problem& prob
 
 }  // namespace
 
-void StageTest::SetUp() {
-  if (current_device().compute_capability != 0) return;
-  const char* require = std::getenv("CUFLASH_REQUIRE_GPU");
-  if (require != nullptr && std::string(require) == "1") {
-    FAIL() << "CUFLASH_REQUIRE_GPU is 1, but there is no CUDA device.";
-  }
-  GTEST_SKIP() << "There is no CUDA device.";
-}
+void StageTest::SetUp() { need_device(); }
 
 void StageTest::TestBody() {
   try {

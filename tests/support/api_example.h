@@ -15,6 +15,7 @@
 #include "cuflash/stage.h"
 #include "harness/owners.h"
 #include "reference/reference.h"
+#include "support/need_device.h"
 
 #ifdef CUFLASH_SIMT
 #include "simt/machine.h"
@@ -125,23 +126,10 @@ inline void expect_near(const Array<float>& actual, const reference::Array& expe
   }
 }
 
-// Asks the runtime and not the library, so that a test's first call of the library is its own.
-inline bool has_device() {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) == cudaSuccess) return count > 0;
-  (void)cudaGetLastError();
-  return false;
-}
-
-// Tests that need a device. With CUFLASH_REQUIRE_GPU=1 a missing one is a failure.
+// Tests that need a device.
 class Api : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (has_device()) return;
-    const char* require = std::getenv("CUFLASH_REQUIRE_GPU");
-    if (require != nullptr && std::string(require) == "1") FAIL() << "there is no CUDA device";
-    GTEST_SKIP() << "there is no CUDA device";
-  }
+  void SetUp() override { need_device(); }
 
   void TearDown() override {
 #ifdef CUFLASH_SIMT

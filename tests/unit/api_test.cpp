@@ -17,16 +17,15 @@
 #include "cuflash/stage.h"
 #include "reference/reference.h"
 #include "support/api_example.h"
+#include "support/expect.h"
+#ifdef CUFLASH_SIMT
+#include "support/memory_limit.h"
+#endif
 
 namespace cuflash {
 namespace {
 
 using Error = FlashAttentionError;
-
-void expect_success(Error error) {
-  EXPECT_EQ(static_cast<int>(error), 0) << last_error_message();
-  EXPECT_STREQ(last_error_message(), "");
-}
 
 // The call must return `error` with a sentence that holds `words`, launch nothing and write
 // nothing.
@@ -302,17 +301,14 @@ TEST_F(Api, AWorkspaceThatDoesNotFitIsRefusedAndForgotten) {
   p.seq_kv = std::numeric_limits<int>::max() - 256;
   Forward args = e.forward_args();
   args.k.row_stride = args.v.row_stride = 0;
+  {
 #ifdef CUFLASH_SIMT
-  std::size_t free = 0, limit = 0;
-  ASSERT_EQ(cudaMemGetInfo(&free, &limit), cudaSuccess);
-  simt::set_memory_limit(std::size_t{1} << 30);
+    const MemoryLimit limit(std::size_t{1} << 30);
 #endif
-  expect_refused(e, Error::OUT_OF_MEMORY, "01_naive needs a workspace of 343597342560 bytes",
-                 [&] { return forward(p, args, nullptr, "01_naive"); });
-  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
-#ifdef CUFLASH_SIMT
-  simt::set_memory_limit(limit);
-#endif
+    expect_refused(e, Error::OUT_OF_MEMORY, "01_naive needs a workspace of 343597342560 bytes",
+                   [&] { return forward(p, args, nullptr, "01_naive"); });
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  }
   expect_success(forward(e.problem, e.forward_args()));
 }
 

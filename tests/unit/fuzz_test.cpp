@@ -9,12 +9,15 @@
 #include <cstdlib>
 #include <iostream>
 #include <map>
-#include <memory>
+#include <optional>
 #include <sstream>
 
 #include "fuzz_calls.h"
 #include "fuzz_make.h"
 #include "support/api_example.h"
+#ifdef CUFLASH_SIMT
+#include "support/memory_limit.h"
+#endif
 
 namespace cuflash::fuzz {
 namespace {
@@ -112,27 +115,14 @@ class CrashNote {
 
 // ---- One call ----------------------------------------------------------------------------------
 
-// The device gives no memory for as long as this lives.
-class NoMemory {
- public:
-#ifdef CUFLASH_SIMT
-  NoMemory() {
-    std::size_t free = 0;
-    harness::check(cudaMemGetInfo(&free, &limit_), "cudaMemGetInfo");
-    simt::set_memory_limit(0);
-  }
-  ~NoMemory() { simt::set_memory_limit(limit_); }
-#else
-  ~NoMemory() { ADD_FAILURE() << "only the CPU machine can be without memory"; }
-#endif
- private:
-  [[maybe_unused]] std::size_t limit_ = 0;
-};
-
 Answer make_here(const Call& call, const Given& given) {
   if (call.earlier_error) (void)cudaSetDevice(-1);
-  std::unique_ptr<NoMemory> no_memory;
-  if (call.no_memory) no_memory = std::make_unique<NoMemory>();
+#ifdef CUFLASH_SIMT
+  std::optional<MemoryLimit> no_memory;
+  if (call.no_memory) no_memory.emplace(0);
+#else
+  EXPECT_FALSE(call.no_memory) << "only the CPU machine can be without memory";
+#endif
   const Answer answer = make(call, given);
   (void)cudaGetLastError();  // The next call must not meet the error of this one.
   return answer;

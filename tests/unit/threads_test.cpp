@@ -10,9 +10,9 @@
 #include "cuflash/workload.h"
 #include "harness/expected.h"
 #include "harness/owners.h"
-#include "harness/verify.h"
 #include "support/api_call.h"
 #include "support/api_example.h"
+#include "support/expect.h"
 
 namespace cuflash {
 namespace {
@@ -75,8 +75,8 @@ std::vector<Job> alone(const std::vector<Work>& work) {
       expect_queued(calls[n], stage, stream);
       stream.synchronize();
       jobs.push_back({n, stage, calls[n].outputs()});
-      const harness::Verdict verdict = verify(jobs.back().alone, *work[n].expected);
-      EXPECT_TRUE(verdict.ok()) << shown(stage) << ":\n" << verdict.failures();
+      SCOPED_TRACE(shown(stage));
+      expect_right(jobs.back().alone, *work[n].expected);
     }
   }
   return jobs;
