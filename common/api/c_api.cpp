@@ -13,16 +13,14 @@ namespace {
 
 using Error = FlashAttentionError;
 
-int refuse(const Support& fault) { return int(cuflash::refuse(fault.error, fault.reason)); }
-
-// What f() returns, an error code. C knows no exceptions; the only one is a sentence that finds no
+// What f() returns, for C. That knows no exceptions; the only one is a sentence that finds no
 // memory.
 template <class F>
 int without_exceptions(F&& f) {
   try {
-    return f();
+    return int(f());
   } catch (const std::bad_alloc&) {
-    return int(cuflash::refuse(Error::OUT_OF_MEMORY, "no host memory"));  // short: it needs none
+    return int(refuse(Error::OUT_OF_MEMORY, "no host memory"));  // short: it needs none
   }
 }
 
@@ -75,7 +73,7 @@ int call(const cuflash_problem* problem, const Args* args, Run run, const char* 
     Args a;
     if (const Support fit = read("problem", problem, p); !fit) return refuse(fit);
     if (const Support fit = read("args", args, a); !fit) return refuse(fit);
-    return int(run(in_cpp(p), in_cpp(a), stream, stage));
+    return run(in_cpp(p), in_cpp(a), stream, stage);
   });
 }
 
@@ -99,7 +97,7 @@ int ask(int pass, const cuflash_problem* problem, const char* stage, Answer answ
     const Choice choice = choose(Pass{pass}, in_cpp(p), stage);
     if (!choice.support) return refuse(choice.support);
     answer(*choice.stage, in_cpp(p));
-    return int(succeed());
+    return succeed();
   });
 }
 
@@ -117,7 +115,7 @@ using namespace cuflash;
                                          float scale, bool causal, cudaStream_t stream) {          \
     const api::Shape t(dtype, batch_size, num_heads, seq_len, head_dim, scale, causal);            \
     return api::without_exceptions([&] {                                                           \
-      return int(api::forward(t.problem, {t(Q), t(K), t(V), t(O), L}, stream, nullptr));           \
+      return api::forward(t.problem, {t(Q), t(K), t(V), t(O), L}, stream, nullptr);                \
     });                                                                                            \
   }                                                                                                \
   int cuflash_attention_backward_##suffix(                                                         \
@@ -126,9 +124,9 @@ using namespace cuflash;
       cudaStream_t stream) {                                                                       \
     const api::Shape t(dtype, batch_size, num_heads, seq_len, head_dim, scale, causal);            \
     return api::without_exceptions([&] {                                                           \
-      return int(api::backward(t.problem,                                                          \
-                               {t(Q), t(K), t(V), t(O), t(dO), t(dQ), t(dK), t(dV), L, true},      \
-                               stream, nullptr));                                                  \
+      return api::backward(t.problem,                                                              \
+                           {t(Q), t(K), t(V), t(O), t(dO), t(dQ), t(dK), t(dV), L, true}, stream,  \
+                           nullptr);                                                               \
     });                                                                                            \
   }
 

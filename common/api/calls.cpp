@@ -49,10 +49,8 @@ Choice choose_fit(Pass pass, const Problem& problem, const char* name) {
 
 // ---- Work on the stream ------------------------------------------------------------------------
 
-Error refuse(const Support& support) { return cuflash::refuse(support.error, support.reason); }
-
 Error cuda_error(const std::string& what, cudaError_t error) {
-  return cuflash::refuse(Error::CUDA_ERROR, what + ": " + cudaGetErrorString(error));
+  return refuse(Error::CUDA_ERROR, what + ": " + cudaGetErrorString(error));
 }
 
 // Scratch memory from the stream's order: no other stream waits, and a CUDA graph can record it.
@@ -81,8 +79,8 @@ std::string needs(const Stage& stage, std::size_t bytes) {
 
 // The caller's workspace is smaller than that.
 Error small_workspace(const Stage& stage, std::size_t bytes, std::size_t given) {
-  return cuflash::refuse(Error::OUT_OF_MEMORY,
-                         needs(stage, bytes) + "; the caller's has " + std::to_string(given));
+  return refuse(Error::OUT_OF_MEMORY,
+                needs(stage, bytes) + "; the caller's has " + std::to_string(given));
 }
 
 // The runtime did not give a workspace of `bytes`.
@@ -90,7 +88,7 @@ Error no_workspace(const Stage& stage, std::size_t bytes, cudaError_t error) {
   (void)cudaGetLastError();  // It is reported here; the caller's next call must not meet it.
   const std::string what = needs(stage, bytes);
   if (error != cudaErrorMemoryAllocation) return cuda_error(what, error);
-  return cuflash::refuse(Error::OUT_OF_MEMORY, what + ", more than the device can give");
+  return refuse(Error::OUT_OF_MEMORY, what + ", more than the device can give");
 }
 
 // The stage's error. Where it is the runtime's, the runtime's own sentence.
@@ -98,7 +96,7 @@ Error stage_failed(const Stage& stage, Pass pass, Error error) {
   const std::string what = std::string(stage.name) + ", " + pass_name(pass) + " pass";
   const cudaError_t cause = cudaGetLastError();
   if (error == Error::CUDA_ERROR && cause != cudaSuccess) return cuda_error(what, cause);
-  return cuflash::refuse(error, what + ": " + get_error_string(error));
+  return refuse(error, what + ": " + get_error_string(error));
 }
 
 Error queue(const Stage& stage, const Problem& p, const Forward& args, cudaStream_t stream) {

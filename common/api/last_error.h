@@ -4,13 +4,16 @@
 
 #include <string>
 
-#include "cuflash/flash_attention.h"
+#include "cuflash/stage.h"
 
 namespace cuflash {
 
 // Keeps `sentence` for this thread's last_error_message() and returns `error`: an entry point ends
 // with `return refuse(error, sentence)`.
 FlashAttentionError refuse(FlashAttentionError error, std::string sentence);
+inline FlashAttentionError refuse(const Support& fault) {
+  return refuse(fault.error, fault.reason);
+}
 
 // Forgets the sentence and returns SUCCESS.
 FlashAttentionError succeed();
