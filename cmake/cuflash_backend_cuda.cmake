@@ -1,10 +1,7 @@
 # NVIDIA GPUs. The architectures are those of each stage (stages/CMakeLists.txt), narrowed to those of
 # the devices at hand where they are among them; CUFLASH_CUDA_ARCHITECTURES overrules both.
 set(CUFLASH_CUDA_ARCHITECTURES "" CACHE STRING "Architectures to build for, e.g. 75;90")
-if(NOT CMAKE_CUDA_COMPILER)
-  find_program(CMAKE_CUDA_COMPILER nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda/bin
-               DOC "The CUDA compiler")
-endif()
+include(cuflash_find_nvcc)
 
 set(CUFLASH_ARCHITECTURES ${CUFLASH_CUDA_ARCHITECTURES}) # empty: all of each stage
 foreach(architecture ${CUFLASH_ARCHITECTURES})
@@ -17,21 +14,21 @@ if(NOT CUFLASH_ARCHITECTURES)
   execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
                   OUTPUT_VARIABLE capabilities ERROR_QUIET)
   string(REGEX MATCHALL "[0-9]+\\.[0-9]" capabilities "${capabilities}")
+  string(REPLACE "." "" capabilities "${capabilities}")
   foreach(capability ${capabilities})
-    string(REPLACE "." "" architecture ${capability})
-    list(APPEND CUFLASH_ARCHITECTURES ${architecture} ${architecture}a)
-    if(NOT architecture MATCHES "^(75|80|90)$")
+    if(NOT capability IN_LIST CUFLASH_BUILT_FOR)
       set(CUFLASH_ARCHITECTURES "") # it gets the PTX of an older one
       break()
     endif()
+    list(APPEND CUFLASH_ARCHITECTURES ${capability} ${capability}a)
   endforeach()
 endif()
 
 # Each is compiled to machine code, and to PTX for newer devices.
-set(CUFLASH_BUILT_FOR ${CUFLASH_ARCHITECTURES})
-list(FILTER CUFLASH_BUILT_FOR INCLUDE REGEX "^[0-9]+$")
-if(NOT CUFLASH_BUILT_FOR)
-  set(CUFLASH_BUILT_FOR 75 80 90)
+set(narrowed ${CUFLASH_ARCHITECTURES})
+list(FILTER narrowed INCLUDE REGEX "^[0-9]+$")
+if(narrowed)
+  set(CUFLASH_BUILT_FOR ${narrowed})
 endif()
 
 set(CMAKE_CUDA_ARCHITECTURES 75)  # each stage sets its own

@@ -36,7 +36,6 @@ if(CUFLASH_HAS_HOOKS)
   target_compile_definitions(cuflash_simt PRIVATE CUFLASH_SIMT_HOOKS)
 endif()
 
-set(CUFLASH_BUILT_FOR 75 80 90)
 set(CUFLASH_BACKEND_OBJECTS cuflash_simt)
 set(CUFLASH_BACKEND_LIBRARIES PkgConfig::LIBDW ${BOOST_CONTEXT} Threads::Threads)
 
