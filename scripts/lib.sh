@@ -44,8 +44,9 @@ has_package() {
     nlohmann-json3-dev) has_header nlohmann/json.hpp ;;
     libbenchmark-dev) has_header benchmark/benchmark.h ;;
     libgtest-dev) has_header gtest/gtest.h ;;
-    python3-numpy) python3 -c 'import numpy' || /usr/bin/python3 -c 'import numpy' ;;
-    python3-pytest) python3 -c 'import pytest' || /usr/bin/python3 -c 'import pytest' ;;
+    python3-numpy | python3-pytest) # of one Python
+      python3 -c 'import numpy, pytest' || /usr/bin/python3 -c 'import numpy, pytest'
+      ;;
     python3-matplotlib) /usr/bin/python3 -c 'import matplotlib' ;;
     doxygen-awesome-css) [[ -e /usr/share/doxygen-awesome-css/doxygen-awesome.css ]] ;;
     libjs-mathjax) [[ -e /usr/share/javascript/mathjax/MathJax.js ]] ;;
