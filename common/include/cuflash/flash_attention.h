@@ -35,7 +35,8 @@ enum class FlashAttentionError : int {
   DIMENSION_MISMATCH = CUFLASH_DIMENSION_MISMATCH,  ///< heads_q is not a multiple of heads_kv
   NULL_POINTER = CUFLASH_NULL_POINTER,              ///< a required tensor has no data
   CUDA_ERROR = CUFLASH_CUDA_ERROR,                  ///< the CUDA runtime reported an error
-  OUT_OF_MEMORY = CUFLASH_OUT_OF_MEMORY,            ///< the workspace could not be allocated
+  OUT_OF_MEMORY = CUFLASH_OUT_OF_MEMORY,  ///< the caller's workspace is too small, or the library
+                                          ///< could not allocate one
   UNSUPPORTED_HEAD_DIM = CUFLASH_UNSUPPORTED_HEAD_DIM,  ///< head_dim is not 32, 64 or 128
   UNSUPPORTED_DTYPE = CUFLASH_UNSUPPORTED_DTYPE,        ///< not f32, f16 or bf16
   INVALID_SCALE = CUFLASH_INVALID_SCALE,  ///< softmax_scale is not finite or not positive
