@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "cuflash/workload.h"
-#include "harness/call.h"
+#include "harness/stage_call.h"
 #include "measure.h"
 #include "provenance.h"
 #include "timing.h"
@@ -51,7 +51,7 @@ constexpr Matrix kMatrix = {16384, 2048, 512, 16384};
 void run(benchmark::State& state, const Stage& stage, Pass pass, const Problem& problem) {
   harness::CallOptions options;
   options.guards = false;
-  harness::Call call(stage, pass, problem, unchecked_inputs(pass, {problem, {}, {}}), options);
+  harness::StageCall call(stage, pass, problem, unchecked_inputs(pass, {problem, {}, {}}), options);
   const double ms = median_ms(call);
   state.SetIterationTime(ms * 1e-3);
   state.counters["TFLOP/s"] = tflops(pass, problem, ms);
@@ -134,8 +134,9 @@ void add_context(const Provenance& p) {
       {"device", p.device},     {"driver", p.driver}, {"cuda", p.cuda},      {"backend", p.backend},
       {"compiler", p.compiler}, {"commit", p.commit}, {"command", p.command}};
   for (const auto& [key, value] : facts) benchmark::AddCustomContext(key, value);
-  benchmark::AddCustomContext(
-      "time", p.backend == "simt" ? "none: the CPU machine counts, it never times" : kTimingMethod);
+  benchmark::AddCustomContext("time", p.backend == "simt"
+                                          ? "none: the CPU simulator counts, it never times"
+                                          : kTimingMethod);
 }
 
 }  // namespace

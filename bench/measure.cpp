@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "cuflash/workload.h"
-#include "harness/trial.h"
+#include "harness/stage_check.h"
 #include "progress.h"
 #include "timing.h"
 
@@ -18,15 +18,16 @@ std::string busy(const char* verb, const Stage& stage, Pass pass, const Problem&
 
 void verify_row(Row& row, const Plan& plan) {
   const Progress progress(busy("verifying", *row.stage, row.pass, plan.verified.problem));
-  const auto trial = try_stage(*row.stage, row.pass, plan.verified, harness::Runs::kOneUnlessFound);
-  const harness::Run& run = trial.runs.front();
-  row.failure = trial.failures();
+  const auto check =
+      check_stage(*row.stage, row.pass, plan.verified, harness::Runs::kOneUnlessFound);
+  const harness::Run& run = check.runs.front();
+  row.failure = check.failures();
   row.counted = run.counts;
   row.shared_bytes = run.shared_bytes;
   row.predicted = harness::predicted_traffic(*row.stage, row.pass, plan.verified.problem);
-  if (run.verdict.checks.empty()) return;
-  row.error = run.verdict.worst().error;
-  row.limit = run.verdict.worst().limit;
+  if (run.accuracy.tensors.empty()) return;
+  row.error = run.accuracy.worst().error;
+  row.limit = run.accuracy.worst().limit;
 }
 
 void time_row(Row& row, const Problem& problem) {
@@ -39,8 +40,8 @@ void time_row(Row& row, const Problem& problem) {
   try {
     harness::CallOptions options;
     options.guards = false;
-    harness::Call call(*row.stage, row.pass, problem, unchecked_inputs(row.pass, {problem, {}, {}}),
-                       options);
+    harness::StageCall call(*row.stage, row.pass, problem,
+                            unchecked_inputs(row.pass, {problem, {}, {}}), options);
     row.ms = median_ms(call);
   } catch (const harness::CudaError& error) {
     if (error.code() != cudaErrorMemoryAllocation) throw;
@@ -74,10 +75,10 @@ std::size_t extra_bytes(const Stage& stage, Pass pass, const Problem& p) {
          sizeof(float) * std::size_t(p.batch) * p.heads_q * p.seq_q;
 }
 
-const harness::Inputs& unchecked_inputs(Pass pass, const harness::Case& c) {
+const harness::Inputs& unchecked_inputs(Pass pass, const harness::TestCase& c) {
   static std::string last;
   static harness::Inputs inputs;
-  const std::string name = pass_name(pass) + case_name(c) + c.source.directory;
+  const std::string name = pass_name(pass) + test_case_name(c) + c.source.directory;
   if (name == last) return inputs;
   inputs = harness::make_inputs(c.problem, c.source);
   if (pass == Pass::kBackward) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cuflash/stage.h"
-#include "harness/case.h"
+#include "harness/test_case.h"
 #include "harness/traffic.h"
 #include "simt/machine.h"  // its types; a GPU build calls nothing of it
 
@@ -15,7 +15,7 @@ namespace cuflash::bench {
 
 // What the ladder does with every stage.
 struct Plan {
-  harness::Case verified;        // checked against the oracle
+  harness::TestCase verified;    // checked against the oracle
   std::optional<Problem> timed;  // on a GPU, with N(0, 1) inputs
 };
 
@@ -24,11 +24,11 @@ struct Row {
   Pass pass = Pass::kForward;
 
   std::string skipped;  // a sentence if the stage cannot run the problem; all below is then empty
-  bool ok = false;      // the results are right, and the machine found nothing
+  bool ok = false;      // the results are right, and the simulator found nothing
   std::string failure;  // sentences if not
   double error = 0., limit = 0.;        // of the output that comes closest to its limit
-  std::optional<simt::Counts> counted;  // on the CPU machine
-  std::size_t shared_bytes = 0;         // most shared memory of a block, on the CPU machine
+  std::optional<simt::Counts> counted;  // on the CPU simulator
+  std::size_t shared_bytes = 0;         // most shared memory of a block, on the CPU simulator
   std::optional<harness::Traffic> predicted;
 
   std::optional<double> ms;  // of plan.timed
@@ -41,7 +41,7 @@ Row measure(const Stage& stage, Pass pass, const Plan& plan);
 std::size_t extra_bytes(const Stage& stage, Pass pass, const Problem& problem);
 
 // Inputs for a call whose results nobody checks: no oracle is asked. Kept for the next call.
-const harness::Inputs& unchecked_inputs(Pass pass, const harness::Case& c);
+const harness::Inputs& unchecked_inputs(Pass pass, const harness::TestCase& c);
 
 // Teraflops a second, FLOPs by the field's convention.
 double tflops(Pass pass, const Problem& problem, double ms);

@@ -52,7 +52,7 @@ def of_gpu(torch):
 
 def of_cpu():
     """The same of a machine without a GPU, on which no time counts."""
-    return {"device": f"CPU machine on {platform.machine()}", "driver": "none", "cuda": "none",
+    return {"device": f"CPU simulator on {platform.machine()}", "driver": "none", "cuda": "none",
             "backend": "simt", "clocks": "none"}
 
 

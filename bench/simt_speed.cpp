@@ -1,4 +1,4 @@
-// How many accesses a second the CPU machine traces, checks and counts, on one core.
+// How many accesses a second the CPU simulator traces, checks and counts, on one core.
 #include <cuda_runtime.h>
 
 #include <algorithm>

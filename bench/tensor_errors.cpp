@@ -1,4 +1,4 @@
-// How far a stage is from the oracle, tensor by tensor: the figures behind a verdict.
+// How far a stage is from the oracle, tensor by tensor: the figures behind a accuracy.
 //   tensor_errors STAGE PASS SHAPE...
 // prints a line for each shape and tensor: largest error, largest magnitude, limit.
 #include <algorithm>
@@ -7,10 +7,10 @@
 #include <cstring>
 #include <exception>
 
-#include "harness/call.h"
-#include "harness/case.h"
-#include "harness/expected.h"
-#include "harness/verify.h"
+#include "harness/accuracy.h"
+#include "harness/reference_outputs.h"
+#include "harness/stage_call.h"
+#include "harness/test_case.h"
 
 namespace cuflash::bench {
 namespace {
@@ -24,16 +24,17 @@ double largest_finite(const std::vector<double>& values) {
 }
 
 void print_errors(const Stage& stage, Pass pass, const char* shape) {
-  harness::Case c;
+  harness::TestCase c;
   c.problem.dtype = DType::kF32;
-  if (!harness::parse_case(shape, c)) throw std::runtime_error(std::string(shape) + ": no shape");
-  const auto want = harness::expected(pass, c.problem, c.source);
+  if (!harness::parse_test_case(shape, c))
+    throw std::runtime_error(std::string(shape) + ": no shape");
+  const auto want = harness::reference_outputs(pass, c.problem, c.source);
   const auto got = harness::run(stage, pass, c.problem, want->inputs, c.options);
-  const harness::Verdict verdict = harness::verify(got, *want);
-  for (std::size_t n = 0; n < verdict.checks.size(); ++n) {
-    const harness::Check& check = verdict.checks[n];
-    std::printf("%s %s %.9g %.9g %.9g\n", case_name(c).c_str(), check.name.c_str(), check.error,
-                largest_finite(want->tensors[n].values), check.limit);
+  const harness::Accuracy accuracy = harness::check_accuracy(got, *want);
+  for (std::size_t n = 0; n < accuracy.tensors.size(); ++n) {
+    const harness::TensorAccuracy& tensor = accuracy.tensors[n];
+    std::printf("%s %s %.9g %.9g %.9g\n", test_case_name(c).c_str(), tensor.name.c_str(),
+                tensor.error, largest_finite(want->tensors[n].values), tensor.limit);
   }
 }
 

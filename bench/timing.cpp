@@ -13,7 +13,7 @@ constexpr double kWarmUpMs = 50.;    // Long enough for the clocks to rise.
 constexpr double kMeasureMs = 500.;  // About how long the measurement may take.
 constexpr int kMinCalls = 10, kMaxCalls = 100;
 
-double time_once(harness::Call& call, const harness::Stream& stream) {
+double time_once(harness::StageCall& call, const harness::Stream& stream) {
   harness::Event start, stop;
   start.record(stream);
   call.queue(stream);
@@ -24,7 +24,7 @@ double time_once(harness::Call& call, const harness::Stream& stream) {
 
 }  // namespace
 
-double median_ms(harness::Call& call) {
+double median_ms(harness::StageCall& call) {
   const harness::Stream stream;
   // The first call also loads the kernel, so a slow one is timed again.
   double ms = time_once(call, stream);

@@ -2,7 +2,7 @@
 #ifndef CUFLASH_BENCH_TIMING_H_
 #define CUFLASH_BENCH_TIMING_H_
 
-#include "harness/call.h"
+#include "harness/stage_call.h"
 
 namespace cuflash::bench {
 
@@ -13,7 +13,7 @@ inline constexpr const char* kTimingMethod =
 
 // Milliseconds of one call: the median after a warm-up, by CUDA events, inputs left in L2 by the
 // call before. A call that takes more than 0.3 s is timed once. Throws where there is no GPU.
-double median_ms(harness::Call& call);
+double median_ms(harness::StageCall& call);
 
 }  // namespace cuflash::bench
 

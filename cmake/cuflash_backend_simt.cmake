@@ -1,4 +1,4 @@
-# The CPU machine: kernels are C++ (the .cu files too), compiled with the hooks that trace accesses.
+# The CPU simulator: kernels are C++ (the .cu files too), compiled with the hooks that trace accesses.
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(LIBDW REQUIRED IMPORTED_TARGET libdw)
 find_library(BOOST_CONTEXT boost_context REQUIRED)

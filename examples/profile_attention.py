@@ -118,7 +118,7 @@ def main():
     """Profiles every stage."""
     args = options()
     if args.device == "cpu":
-        sys.exit("On the CPU machine a kernel's time is that of a simulation and says nothing about "
+        sys.exit("On the CPU simulator a kernel's time is that of a simulation and says nothing about "
                  "a GPU. It counts instead: scripts/run.sh shows the bytes that each stage asks for.")
     if not torch.cuda.is_available():
         sys.exit("PyTorch finds no GPU, and this example measures on one.")

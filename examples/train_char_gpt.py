@@ -15,7 +15,7 @@ in some thirty times through the text, a model learns part of it by heart.) Over
 
 and the exit status is 1 unless the difference is below the spread. That says that training goes the
 same way, no more: a model also learns with a wrong softmax scale. Whether attention is right is for
-the library's tests. docs/loss_curve.py draws the figure of the JSON file that is left.
+the library's tests. scripts/maintainer/loss_curve.py draws the figure of the JSON file that is left.
 
 Under autocast products are bf16, sums and weights float32; TF32 is off. bf16 has float32's range:
 no loss scaling, so no step is skipped because a gradient overflowed, which could part two runs for
@@ -194,7 +194,7 @@ def train(config: Config, name: str, seed: int, device: str) -> dict:
     run = {"attention": name, "seed": seed, "losses": [round(x, 6) for x in losses.tolist()]}
     if not all(map(math.isfinite, run["losses"])):
         raise SystemExit(f"{name}, seed {seed}: not every loss is finite")
-    if device == "cuda":  # On the CPU machine neither means anything.
+    if device == "cuda":  # On the CPU simulator neither means anything.
         tokens = (config.steps - config.untimed) * config.batch * config.context
         run |= {"tokens_per_second": tokens / (time.perf_counter() - begin),
                 "peak_bytes": torch.cuda.max_memory_allocated()}
@@ -235,10 +235,10 @@ def main() -> int:
                         help=f"default: {OUT}, with --smoke {OUT_OF_SMOKE}")
     args = parser.parse_args()
     if args.device == "cpu" and not args.smoke:
-        parser.error("the CPU machine is slow: on cpu there is only --smoke")
+        parser.error("the CPU simulator is slow: on cpu there is only --smoke")
     if args.device == "cuda" and not torch.cuda.is_available():
         sys.exit("PyTorch finds no GPU. Without one, --device cpu --smoke takes three steps of a "
-                 "tiny model on the CPU machine.")
+                 "tiny model on the CPU simulator.")
     config = SMOKE if args.smoke else Config()
     out = args.out or (OUT_OF_SMOKE if args.smoke else OUT)
     where = provenance(torch, pathlib.Path(library.on(args.device).path), args.device)

@@ -10,12 +10,12 @@ Usage: scripts/run.sh [OPTION...]
 
 Runs every stage on a real input, checks each against the reference, and prints one table.
 Installs what is missing through apt, builds only what it needs. Where there is an NVIDIA GPU
-and nvcc, it uses them; elsewhere the kernels run on the CPU machine (common/simt).
+and nvcc, it uses them; elsewhere the kernels run on the CPU simulator (common/simt).
 
   --diff A B    the lines of the kernels that change from stage A to stage B, then what that step
                 buys, as the ladder's --compare shows it
 
-All other options are the ladder's own; those of the CPU machine run there even where a GPU is. For
+All other options are the ladder's own; those of the CPU simulator run there even where a GPU is. For
 example:
   scripts/run.sh --list
   scripts/run.sh --stage 01 --pass backward --causal
@@ -76,7 +76,7 @@ if has_gpu; then
   if has_nvcc; then
     preset=$preset_of_gpu
   else
-    say "There is a GPU here but no nvcc: running on the CPU machine. Install the CUDA toolkit to use it."
+    say "There is a GPU here but no nvcc: running on the CPU simulator. Install the CUDA toolkit to use it."
   fi
 fi
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds and runs the tests, on the CPU machine and, where there is one, on the GPU.
+# Builds and runs the tests, on the CPU simulator and, where there is one, on the GPU.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -10,7 +10,7 @@ Usage: scripts/test.sh [STAGE]
        scripts/test.sh mutations [--list | --tested] [WORD...]
        scripts/test.sh exercise STAGE [NUMBER] [--grade json]
 
-Without STAGE: every test on the CPU machine (common/simt); before that, where nvcc is there,
+Without STAGE: every test on the CPU simulator (common/simt); before that, where nvcc is there,
 the CUDA backend is compiled, and where there is a GPU too, its tests run.
 With STAGE, a number or a name: that stage's tests only. For example:
   scripts/test.sh 01
@@ -30,7 +30,7 @@ if [[ ${1:-} == mutations ]]; then
   shift
   need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}" "${PACKAGES_TEST[@]}" python3
   need_versions
-  exec python3 scripts/mutations.py "$@"
+  exec python3 scripts/maintainer/mutations.py "$@"
 fi
 if [[ ${1:-} == exercise ]]; then
   shift
@@ -61,7 +61,7 @@ gpu_tests() {
   CUFLASH_REQUIRE_GPU=1 build/release/bin/cuflash_tests --gtest_brief=1 "$@"
 }
 
-# One stage on the CPU machine, its tests shared out to one process a core: the fastest verdict. Each
+# One stage on the CPU simulator, its tests shared out to one process a core: the fastest verdict. Each
 # process stops at its first failure: one finding teaches, thousands scroll by.
 simt_shards() {
   local log shard failed=0

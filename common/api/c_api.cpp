@@ -5,7 +5,7 @@
 #include <string>
 
 #include "api/c_structs.h"
-#include "api/calls.h"
+#include "api/dispatch.h"
 #include "api/last_error.h"
 
 namespace cuflash::api {

@@ -32,7 +32,7 @@ struct Operand {
 };
 
 // Everything that one call is given.
-struct Call {
+struct Arguments {
   const Problem& problem;
   std::vector<Operand> operands;
   const float* lse = nullptr;
@@ -113,50 +113,50 @@ std::string bad_strides(const Problem& p, const Operand& operand) {
 }
 
 // INVALID_DIMENSION.
-std::string invalid_dimension(const Call& call) {
-  std::string fault = bad_size(call.problem);
-  for (const Operand& operand : call.operands) {
-    if (fault.empty() && !operand.absent()) fault = bad_strides(call.problem, operand);
+std::string invalid_dimension(const Arguments& args) {
+  std::string fault = bad_size(args.problem);
+  for (const Operand& operand : args.operands) {
+    if (fault.empty() && !operand.absent()) fault = bad_strides(args.problem, operand);
   }
   return fault;
 }
 
 // DIMENSION_MISMATCH.
-std::string dimension_mismatch(const Call& call) {
-  const Problem& p = call.problem;
+std::string dimension_mismatch(const Arguments& args) {
+  const Problem& p = args.problem;
   if (p.heads_q % p.heads_kv == 0) return {};
   return say("heads_q is ", p.heads_q, ", not a multiple of heads_kv, which is ", p.heads_kv);
 }
 
 // UNSUPPORTED_DTYPE.
-std::string unsupported_dtype(const Call& call) {
-  const DType dtype = call.problem.dtype;
+std::string unsupported_dtype(const Arguments& args) {
+  const DType dtype = args.problem.dtype;
   if (dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16) return {};
   return say("dtype is ", static_cast<int>(dtype), ", none of f32 (0), f16 (1) and bf16 (2)");
 }
 
 // UNSUPPORTED_HEAD_DIM.
-std::string unsupported_head_dim(const Call& call) {
-  const int head_dim = call.problem.head_dim;
+std::string unsupported_head_dim(const Arguments& args) {
+  const int head_dim = args.problem.head_dim;
   if (head_dim == 32 || head_dim == 64 || head_dim == 128) return {};
   return say("head_dim is ", head_dim, "; it must be 32, 64 or 128");
 }
 
 // INVALID_SCALE.
-std::string invalid_scale(const Call& call) {
-  const float scale = call.problem.softmax_scale;
+std::string invalid_scale(const Arguments& args) {
+  const float scale = args.problem.softmax_scale;
   if (std::isfinite(scale) && scale > 0.f) return {};
   return say("softmax_scale is ", scale, "; it must be finite and positive");
 }
 
 // NULL_POINTER.
-std::string null_pointer(const Call& call) {
-  for (const Operand& operand : call.operands) {
+std::string null_pointer(const Arguments& args) {
+  for (const Operand& operand : args.operands) {
     if (operand.absent() && operand.role != Operand::Role::kOptionalOutput) {
       return say(operand.name, " is null");
     }
   }
-  return call.lse_required && call.lse == nullptr ? "LSE is null" : std::string();
+  return args.lse_required && args.lse == nullptr ? "LSE is null" : std::string();
 }
 
 // MISALIGNED, one address.
@@ -179,13 +179,13 @@ std::string bad_alignment(const Problem& p, const Operand& operand) {
 }
 
 // MISALIGNED.
-std::string misaligned(const Call& call) {
+std::string misaligned(const Arguments& args) {
   std::string fault;
-  for (const Operand& operand : call.operands) {
-    if (fault.empty() && !operand.absent()) fault = bad_alignment(call.problem, operand);
+  for (const Operand& operand : args.operands) {
+    if (fault.empty() && !operand.absent()) fault = bad_alignment(args.problem, operand);
   }
-  if (fault.empty()) fault = bad_address("LSE", call.lse, alignof(float));
-  if (fault.empty()) fault = bad_address("the workspace", call.workspace, kWorkspaceAlignment);
+  if (fault.empty()) fault = bad_address("LSE", args.lse, alignof(float));
+  if (fault.empty()) fault = bad_address("the workspace", args.workspace, kWorkspaceAlignment);
   return fault;
 }
 
@@ -214,8 +214,8 @@ std::string too_large(const Problem& p, const Operand& operand) {
 }
 
 // SIZE_OVERFLOW.
-std::string size_overflow(const Call& call) {
-  const Problem& p = call.problem;
+std::string size_overflow(const Arguments& args) {
+  const Problem& p = args.problem;
   std::string fault = too_many("queries a head", {p.seq_q}, kMaxSeq);
   if (fault.empty()) fault = too_many("keys a head", {p.seq_kv}, kMaxSeq);
   if (fault.empty()) fault = too_many("query rows", {p.batch, p.heads_q, p.seq_q}, kMaxRows);
@@ -223,16 +223,16 @@ std::string size_overflow(const Call& call) {
   if (fault.empty()) {
     fault = too_many("scores", {p.batch, p.heads_q, p.seq_q, p.seq_kv}, kMaxScores);
   }
-  for (const Operand& operand : call.operands) {
+  for (const Operand& operand : args.operands) {
     if (fault.empty() && !operand.absent()) fault = too_large(p, operand);
   }
   return fault;
 }
 
 // The first fault, in the order that FlashAttentionError states.
-Support check(const Call& call) {
+Support check(const Arguments& args) {
   using Error = FlashAttentionError;
-  constexpr std::pair<Error, std::string (*)(const Call&)> kChecks[] = {
+  constexpr std::pair<Error, std::string (*)(const Arguments&)> kChecks[] = {
       {Error::INVALID_DIMENSION, invalid_dimension},
       {Error::DIMENSION_MISMATCH, dimension_mismatch},
       {Error::UNSUPPORTED_DTYPE, unsupported_dtype},
@@ -243,7 +243,7 @@ Support check(const Call& call) {
       {Error::SIZE_OVERFLOW, size_overflow},
   };
   for (const auto& [error, fault_in] : kChecks) {
-    std::string fault = fault_in(call);
+    std::string fault = fault_in(args);
     if (!fault.empty()) return {error, std::move(fault)};
   }
   return {};

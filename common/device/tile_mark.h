@@ -1,5 +1,5 @@
-// Says which tile a thread is working on; null for none. Costs nothing here; the CPU machine's twin
-// remembers it for its reports.
+// Says which tile a thread is working on; null for none. Costs nothing here; the CPU simulator's
+// twin remembers it for its reports.
 #ifndef CUFLASH_DEVICE_TILE_MARK_H_
 #define CUFLASH_DEVICE_TILE_MARK_H_
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cuflash/problem.h"
-#include "harness/call.h"
 #include "harness/owners.h"
+#include "harness/stage_call.h"
 
 namespace cuflash::harness {
 

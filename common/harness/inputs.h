@@ -23,7 +23,7 @@ enum class InputKind {
 const char* input_name(InputKind kind);
 
 // Values are rounded to the problem's dtype and held as floats, in [batch, heads, seq, head_dim]
-// order without gaps. `o` and `lse` are inputs of the backward pass: Expected fills them.
+// order without gaps. `o` and `lse` are inputs of the backward pass: ReferenceOutputs fills them.
 struct Inputs {
   std::vector<float> q, k, v, d_o;
   std::vector<float> o, lse;

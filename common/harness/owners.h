@@ -38,7 +38,7 @@ inline void check(cudaError_t code, const std::string& what) {
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  // `name` is what the CPU machine calls the allocation in its findings.
+  // `name` is what the CPU simulator calls the allocation in its findings.
   explicit DeviceBuffer(std::size_t bytes, [[maybe_unused]] const char* name = "buffer")
       : bytes_(bytes) {
     if (bytes == 0) return;

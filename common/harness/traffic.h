@@ -1,6 +1,6 @@
 // The memory traffic of each stage, as a closed formula of the problem.
 //
-// "Requested" bytes are what the threads ask for, before any cache. The CPU machine counts them;
+// "Requested" bytes are what the threads ask for, before any cache. The CPU simulator counts them;
 // the tests hold each stage to its formula, and the ladder prints the formula beside the count.
 #ifndef CUFLASH_HARNESS_TRAFFIC_H_
 #define CUFLASH_HARNESS_TRAFFIC_H_

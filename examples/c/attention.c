@@ -17,7 +17,7 @@ static void check(bool good, const char* why) {
   exit(1);
 }
 
-// ---- Device memory: the GPU's, or for a library of the CPU machine the program's own ------------
+// ---- Device memory: the GPU's, or for a library of the CPU simulator the program's own ------------
 
 #ifdef ON_GPU
 #include <cuda_runtime.h>

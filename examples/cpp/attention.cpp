@@ -23,7 +23,8 @@ static void check(cuflash::FlashAttentionError error) {
   check(error == cuflash::FlashAttentionError::SUCCESS, cuflash::last_error_message());
 }
 
-// ---- Device memory: the GPU's, or for a library of the CPU machine the program's own ------------
+// ---- Device memory: the GPU's, or for a library of the CPU simulator the program's own
+// ------------
 
 #ifdef ON_GPU
 #include <cuda_runtime.h>

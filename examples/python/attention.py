@@ -4,7 +4,7 @@
     python3 attention.py <where cuflash is installed>/lib/libcuflash_attn.so
 
 or name the library in the environment variable CUFLASH_LIBRARY. A library for GPUs works on PyTorch's
-CUDA tensors, one for the CPU machine on NumPy's arrays.
+CUDA tensors, one for the CPU simulator on NumPy's arrays.
 """
 import ctypes
 import os
@@ -71,7 +71,7 @@ def check(error):
         sys.exit(LIB.cuflash_last_error_message().decode())
 
 
-# ---- Device memory: PyTorch's, or for a library of the CPU machine NumPy's ----------------------
+# ---- Device memory: PyTorch's, or for a library of the CPU simulator NumPy's ----------------------
 
 if len(sys.argv) != 2 and "CUFLASH_LIBRARY" not in os.environ:
     sys.exit(__doc__)

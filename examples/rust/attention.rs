@@ -2,7 +2,7 @@
 //   rustc attention.rs -L <where cuflash is installed>/lib -l cuflash_attn
 //   LD_LIBRARY_PATH=<where cuflash is installed>/lib ./attention
 //
-// This program gives the library its own memory, as the CPU machine's library wants it. For a GPU,
+// This program gives the library its own memory, as the CPU simulator's library wants it. For a GPU,
 // pass pointers that cudaMalloc returned, and copy to and from them; nothing else changes.
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::mem::size_of;

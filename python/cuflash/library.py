@@ -22,7 +22,7 @@ def first():
 
 @functools.lru_cache(maxsize=None)
 def _second():
-    """The CPU machine's library beside it, or None."""
+    """The CPU simulator's library beside it, or None."""
     return _named_by("CUFLASH_SIMT_LIBRARY")
 
 
@@ -45,16 +45,16 @@ def on(device_type):
         return first()
     if backend == "cuda":
         raise RuntimeError(
-            f"The tensors are on cuda, and {first().path} is the CPU machine's library. Install "
+            f"The tensors are on cuda, and {first().path} is the CPU simulator's library. Install "
             "the package where nvcc is, or let CUFLASH_LIBRARY name a library that was built there.")
     if _second() is None:
         raise RuntimeError(
             f"The tensors are on cpu, and {first().path} computes on cuda. Move them there; or "
-            "build the CPU machine's library (cmake --preset simt, then cmake --build build/simt "
+            "build the CPU simulator's library (cmake --preset simt, then cmake --build build/simt "
             "--target cuflash_attn) and let CUFLASH_SIMT_LIBRARY name it.")
     if _second().backend != backend:
         raise RuntimeError(f"CUFLASH_SIMT_LIBRARY is {_second().path}, which computes on cuda; "
-                           "tensors on cpu need the CPU machine's library.")
+                           "tensors on cpu need the CPU simulator's library.")
     return _second()
 
 

@@ -58,7 +58,7 @@ def _queue(direction, problem, args, stage, device):
 
 @functools.lru_cache(maxsize=None)
 def _say_that_it_is_slow():
-    warnings.warn("cuflash: tensors on cpu are computed by the CPU machine, which shows what "
+    warnings.warn("cuflash: tensors on cpu are computed by the CPU simulator, which shows what "
                   "kernels do and is slow.", stacklevel=2)
 
 

@@ -1,5 +1,5 @@
 """Tests of the package: of the installed one, else of the source tree's, whose library
-CUFLASH_LIBRARY must name. What needs PyTorch, a GPU or the CPU machine's library is skipped without
+CUFLASH_LIBRARY must name. What needs PyTorch, a GPU or the CPU simulator's library is skipped without
 it; CUFLASH_REQUIRE_GPU=1 makes a missing GPU a failure."""
 import importlib.util
 import os

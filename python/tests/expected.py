@@ -1,6 +1,6 @@
 """What attention must compute, and how far from it a result may be, in NumPy.
 
-As in the C++ harness (common/harness/expected.h): an error may be twice (gradients: three times)
+As in the C++ harness (common/harness/reference_outputs.h): an error may be twice (gradients: three times)
 that of a plain implementation in the same precision, plus the rounding of the output and of float
 dot products; for f32 and N(0, 1) inputs the limits are fixed. All arrays are [batch, heads, seq,
 head_dim], LSE is [batch, heads, seq].

@@ -1,4 +1,4 @@
-"""The C interface through ctypes, without PyTorch: NumPy arrays in the CPU machine's library."""
+"""The C interface through ctypes, without PyTorch: NumPy arrays in the CPU simulator's library."""
 import copy
 import pathlib
 import pickle

@@ -113,11 +113,11 @@ def test_text_is_the_one_that_its_readme_names():
 
 
 @pytest.mark.parametrize("script", ["examples/train_char_gpt.py", "examples/profile_attention.py"])
-def test_refuses_to_time_the_cpu_machine(script):
+def test_refuses_to_time_the_cpu_simulator(script):
     done = subprocess.run([sys.executable, ROOT / script, "--device", "cpu"], capture_output=True,
                           text=True, check=False)
     assert done.returncode != 0 and done.stdout == ""
-    assert "CPU machine" in done.stderr.splitlines()[-1]
+    assert "CPU simulator" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("script", ["examples/train_char_gpt.py", "examples/profile_attention.py"])

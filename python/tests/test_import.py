@@ -85,7 +85,7 @@ SIMT = types.SimpleNamespace(backend="simt", path="cpu.so")
 @pytest.mark.parametrize("device, first, second, found", [
     ("cuda", CUDA, None, CUDA), ("cuda", CUDA, SIMT, CUDA), ("cpu", CUDA, SIMT, SIMT),
     ("cpu", SIMT, None, SIMT),
-    ("cuda", SIMT, None, "cpu.so is the CPU machine's library.*where nvcc is"),
+    ("cuda", SIMT, None, "cpu.so is the CPU simulator's library.*where nvcc is"),
     ("cpu", CUDA, None, "gpu.so computes on cuda.*CUFLASH_SIMT_LIBRARY"),
     ("cpu", CUDA, CUDA, "CUFLASH_SIMT_LIBRARY is gpu.so, which computes on cuda"),
     ("mps", CUDA, SIMT, "on mps; cuflash computes on cuda and on cpu"),

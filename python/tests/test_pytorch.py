@@ -261,7 +261,7 @@ def test_a_device_that_is_not_the_current():
                  [x.cpu() for x in results_of(causal, make("cuda:0", **BIG))])
 
 
-# ---- The CPU machine ----------------------------------------------------------------------------
+# ---- The CPU simulator ----------------------------------------------------------------------------
 
 def test_slowness_is_said_once():
     try:
@@ -270,7 +270,7 @@ def test_slowness_is_said_once():
         pytest.skip(str(error))
     qkv = make("cpu")
     ops._say_that_it_is_slow.cache_clear()  # pylint: disable=protected-access
-    with pytest.warns(UserWarning, match="CPU machine.*slow") as said:
+    with pytest.warns(UserWarning, match="CPU simulator.*slow") as said:
         causal(*qkv)
         causal(*qkv)
     assert len(said) == 1

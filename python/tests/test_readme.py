@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 README = pathlib.Path(__file__).resolve().parents[1] / "README.md"
-# The CPU machine is slow: it gets fewer tokens, heads and steps.
+# The CPU simulator is slow: it gets fewer tokens, heads and steps.
 SMALLER = {'"cuda"': '"cpu"', "1024": "9", "1025": "10", "2, 9, 8, 64": "2, 9, 4, 64",
            "2, 8, 9, 64": "2, 2, 9, 64", "randn(8, ": "randn(2, ", "range(100)": "range(15)"}
 

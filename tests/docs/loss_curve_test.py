@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/loss_curve.py draws a result, and notices a figure that is another result's."""
+"""scripts/maintainer/loss_curve.py draws a result, and notices a figure that is another result's."""
 import importlib.util
 import json
 import pathlib
@@ -8,8 +8,8 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "docs"))
-from loss_curve import check, draw, stamp  # noqa: E402, it lies in docs
+sys.path.insert(0, str(ROOT / "scripts/maintainer"))
+from loss_curve import check, draw, stamp  # noqa: E402, it lies there
 
 
 def result_in(folder):

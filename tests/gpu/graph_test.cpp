@@ -11,7 +11,7 @@
 #include "captured.h"
 #include "cold.h"
 #include "cuflash/workload.h"
-#include "harness/expected.h"
+#include "harness/reference_outputs.h"
 #include "support/api_call.h"
 #include "support/api_example.h"
 #include "support/expect.h"
@@ -20,16 +20,16 @@ namespace cuflash {
 namespace {
 
 using harness::DeviceBuffer;
-using harness::Expected;
+using harness::ReferenceOutputs;
 using harness::Stream;
 
 constexpr const char* kProblem = "b2_h4x2_q77k131_d64_f16_causal";
 
 // Inputs and results; another seed gives other ones.
-std::shared_ptr<const Expected> expected(Pass pass, std::uint64_t seed) {
+std::shared_ptr<const ReferenceOutputs> expected(Pass pass, std::uint64_t seed) {
   harness::InputSource source;
   source.seed = seed;
-  return harness::expected(pass, problem_of(kProblem), source);
+  return harness::reference_outputs(pass, problem_of(kProblem), source);
 }
 
 // All that ApiCall::poison() left.

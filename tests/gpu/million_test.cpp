@@ -11,7 +11,8 @@
 //
 //   * Sums on tensor cores. They add 16 products to a sum in f32 and cut off what does not fit, so
 //     each step may lose a unit: e · n/16 of the largest result for a sum of n terms.
-//   * Dot products in f32, as in harness/expected.h: S is off by e · softmax_scale · |q| |k|, which
+//   * Dot products in f32, as in harness/reference_outputs.h: S is off by e · softmax_scale · |q|
+//   |k|, which
 //     is seen in LSE, and dP by e · |dO| |v|, which is seen in dQ of query 0, where dS is 0. Both
 //     lie far below the rounding of P and dS to f16 elsewhere.
 #include <gtest/gtest.h>

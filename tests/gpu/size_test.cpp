@@ -14,7 +14,7 @@
 
 #include "cuflash/workload.h"
 #include "device_rows.h"
-#include "harness/expected.h"
+#include "harness/reference_outputs.h"
 #include "large.h"
 #include "support/api_call.h"
 #include "support/expect.h"
@@ -22,8 +22,8 @@
 namespace cuflash {
 namespace {
 
-using harness::Expected;
 using harness::Outputs;
+using harness::ReferenceOutputs;
 
 // A prime: no tile, and no power of two by which an offset may be wrong, is a multiple of it.
 constexpr int kPeriod = 4099;
@@ -52,8 +52,10 @@ class Size : public Large {};
 // kRows queries and 3 keys.
 struct ManyQueries {
   Problem period = problem_of("b1_h1_q4099k3_d64_f16"), whole = period;
-  std::shared_ptr<const Expected> output = harness::expected(Pass::kForward, period, {});
-  std::shared_ptr<const Expected> gradients = harness::expected(Pass::kBackward, period, {});
+  std::shared_ptr<const ReferenceOutputs> output =
+      harness::reference_outputs(Pass::kForward, period, {});
+  std::shared_ptr<const ReferenceOutputs> gradients =
+      harness::reference_outputs(Pass::kBackward, period, {});
   const harness::Inputs& in = gradients->inputs;
   DeviceRows q = rows(in.q), k = keys(in.k), v = keys(in.v), o = rows(in.o), d_o = rows(in.d_o);
   DeviceRows lse{DType::kF32, kRows, 1, in.lse};
@@ -115,8 +117,8 @@ TEST_F(Size, SumsOverQueriesBeyond2To31Elements) {
   args.dk = dk.tensor(), args.dv = dv.tensor();
   expect_success(backward(m.whole, args));
   finish();
-  Expected twice = *m.gradients;
-  for (harness::ExpectedTensor& tensor : twice.tensors) {
+  ReferenceOutputs twice = *m.gradients;
+  for (harness::ReferenceTensor& tensor : twice.tensors) {
     tensor.limit *= 2;
     for (double& value : tensor.values) value *= 2;
   }
@@ -133,7 +135,7 @@ TEST_F(Size, KeysBeyond2To31Elements) {
   const Problem period = problem_of("b1_h1_q3k4099_d64_f16");
   Problem whole = period;
   whole.seq_kv = kRows;
-  const auto want = harness::expected(Pass::kBackward, period, {});
+  const auto want = harness::reference_outputs(Pass::kBackward, period, {});
   const harness::Inputs& in = want->inputs;
   const DeviceRows q = three_queries(in.q), o = three_queries(in.o), d_o = three_queries(in.d_o);
   const DeviceRows k = many_keys(in.k), v = many_keys(in.v), lse(DType::kF32, 3, 1, in.lse);
@@ -185,7 +187,7 @@ TEST_F(Size, FindsKeysBeyond2To31Elements) {
 void every_stage_computes(const char* name) {
   const Problem problem = problem_of(name);
   for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-    const auto want = harness::expected(pass, problem, {});
+    const auto want = harness::reference_outputs(pass, problem, {});
     const ApiCall call(pass, problem, want->inputs);
     for (const char* stage : ways_to_run(pass, problem)) {
       SCOPED_TRACE(std::string(shown(stage)) + ", " + pass_name(pass) + " pass");

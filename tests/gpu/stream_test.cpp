@@ -8,7 +8,7 @@
 
 #include "blocked.h"
 #include "cold.h"
-#include "harness/expected.h"
+#include "harness/reference_outputs.h"
 #include "support/api_call.h"
 #include "support/api_example.h"
 #include "support/expect.h"
@@ -17,7 +17,7 @@ namespace cuflash {
 namespace {
 
 using harness::DeviceBuffer;
-using harness::Expected;
+using harness::ReferenceOutputs;
 using harness::Stream;
 
 const Problem kProblem = problem_of("b2_h4x2_q77k131_d64_f16_causal");
@@ -29,7 +29,7 @@ struct Way {
   ApiCall call;
   DeviceBuffer workspace;
 
-  Way(const char* name, bool own, Pass pass, const Expected& expected)
+  Way(const char* name, bool own, Pass pass, const ReferenceOutputs& expected)
       : stage(name),
         own_workspace(own),
         call(pass, kProblem, expected.inputs),
@@ -43,13 +43,13 @@ struct Way {
     SCOPED_TRACE(name());
     expect_success(call.queue(stream.get(), stage, workspace.data()));
   }
-  void expect_right(const Expected& expected) const {
+  void expect_right(const ReferenceOutputs& expected) const {
     SCOPED_TRACE(name());
     cuflash::expect_right(call.outputs(), expected);
   }
 };
 
-std::vector<Way> all_ways(Pass pass, const Expected& expected) {
+std::vector<Way> all_ways(Pass pass, const ReferenceOutputs& expected) {
   std::vector<Way> ways;
   for (const char* stage : ways_to_run(pass, kProblem)) {
     for (const bool own : {false, true}) ways.emplace_back(stage, own, pass, expected);
@@ -59,7 +59,7 @@ std::vector<Way> all_ways(Pass pass, const Expected& expected) {
 
 // Queues each way on a blocked stream. Meanwhile another stream computes the same.
 void returns_while_blocked(Pass pass) {
-  const auto expected = harness::expected(pass, kProblem, {});
+  const auto expected = harness::reference_outputs(pass, kProblem, {});
   const std::vector<Way> ways = all_ways(pass, *expected);
   const Way beside(nullptr, false, pass, *expected);
   const Stream stream(cudaStreamNonBlocking), other(cudaStreamNonBlocking);
@@ -91,7 +91,7 @@ TEST_F(BlockedStream, BackwardReturns) { returns_while_blocked(Pass::kBackward);
 
 // The answer "not ready" of a stream or an event stays with the runtime as its last error.
 TEST_F(BlockedStream, APolledStreamIsNoEarlierError) {
-  const auto expected = harness::expected(Pass::kForward, kProblem, {});
+  const auto expected = harness::reference_outputs(Pass::kForward, kProblem, {});
   const Way way(nullptr, false, Pass::kForward, *expected);
   const Stream stream(cudaStreamNonBlocking);
   Blocked blocked(stream);
@@ -132,7 +132,7 @@ class BlockedStreamCold : public Api {
   }
 
   void returns_first(Pass pass, const char* stage) {
-    const auto expected = harness::expected(pass, kProblem, {});
+    const auto expected = harness::reference_outputs(pass, kProblem, {});
     const Way way(stage, false, pass, *expected);
     const Stream stream(cudaStreamNonBlocking);
     {

@@ -3,11 +3,11 @@
 
     tests/readme/replay.py [--record]
 
-Then follows the section "Use it as a library" in a new home folder, for the CPU machine.
+Then follows the section "Use it as a library" in a new home folder, for the CPU simulator.
 
 Runs every `sh` block of a section in order. What the README shows under a block must appear in the
 block's output, line by line; a block with nothing under it must succeed. With --record the screens under
-docs/results/cpu-machine that the section shows are written: those of the blocks, and quarter_hour.txt,
+docs/results/cpu-simulator that the section shows are written: those of the blocks, and quarter_hour.txt,
 the time that each step took.
 """
 import os
@@ -18,10 +18,10 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
-from sources import ROOT, copy_sources  # noqa: E402, it lies beside the other scripts
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts/maintainer"))
+from sources import ROOT, copy_sources  # noqa: E402, it lies there
 
-SCREENS = ROOT / "docs/results/cpu-machine"
+SCREENS = ROOT / "docs/results/cpu-simulator"
 TIMES = "quarter_hour"
 SECTION = "## Your first quarter of an hour"
 LIBRARY = "## Use it as a library"

@@ -1,5 +1,5 @@
 // Against the chip: the sectors that the machine counts are those that Nsight Compute counted on a
-// GPU (docs/results/<device>/sectors.json, made by bench/chip_counts.py).
+// GPU (docs/results/<device>/sectors.json, made by scripts/maintainer/chip_counts.py).
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 #include "cuflash/stage.h"
 #include "cuflash/workload.h"
-#include "harness/call.h"
-#include "harness/expected.h"
+#include "harness/reference_outputs.h"
+#include "harness/stage_call.h"
 #include "simt/machine.h"
 
 namespace cuflash {
@@ -32,7 +32,7 @@ TEST(Sectors, AsCountedOnTheChip) {
       const Pass pass = row["pass"] == "forward" ? Pass::kForward : Pass::kBackward;
       if (!supports(*stage, pass, problem, current_device())) continue;
       const harness::InputSource source;
-      const auto expected = harness::expected(pass, problem, source);
+      const auto expected = harness::reference_outputs(pass, problem, source);
       harness::CallOptions options;
       options.guards = false;
       simt::reset_counts();

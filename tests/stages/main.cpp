@@ -25,11 +25,12 @@ void add_problems(const Stage& stage, Pass pass) {
     for (const TestProblem& test : large_problems()) problems.push_back(test);
   }
   for (const TestProblem& test : problems) {
-    add(stage, prefix + case_name(test.c), [&stage, pass, test] { computes(stage, pass, test); });
+    add(stage, prefix + test_case_name(test.c),
+        [&stage, pass, test] { computes(stage, pass, test); });
   }
   if (!kGpu) return;
   for (const TestProblem& test : sanitizer_problems()) {
-    add(stage, "sanitize_" + prefix + case_name(test.c),
+    add(stage, "sanitize_" + prefix + test_case_name(test.c),
         [&stage, pass, test] { computes_unguarded(stage, pass, test.c); });
   }
 }

@@ -86,9 +86,9 @@ std::vector<TestProblem> expand(const Row (&rows)[kCount]) {
       TestProblem test;
       test.intent = row.intent;
       test.c.problem.dtype = dtype;  // Stays if the name holds none.
-      if (!parse_case(row.name, test.c)) throw std::logic_error(row.name);
-      if (case_name(test.c) != last) problems.push_back(test);
-      last = case_name(test.c);
+      if (!parse_test_case(row.name, test.c)) throw std::logic_error(row.name);
+      if (test_case_name(test.c) != last) problems.push_back(test);
+      last = test_case_name(test.c);
     }
   }
   return problems;
@@ -100,9 +100,9 @@ std::vector<TestProblem> test_problems() { return expand(kRows); }
 std::vector<TestProblem> large_problems() { return expand(kLargeRows); }
 std::vector<TestProblem> sanitizer_problems() { return expand(kSanitizerRows); }
 
-harness::Case case_of(const std::string& name) {
-  harness::Case c;
-  if (!parse_case(name, c)) throw std::logic_error(name + " is not a case's name");
+harness::TestCase case_of(const std::string& name) {
+  harness::TestCase c;
+  if (!parse_test_case(name, c)) throw std::logic_error(name + " is not a case's name");
   return c;
 }
 

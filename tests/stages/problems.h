@@ -5,16 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "harness/case.h"
+#include "harness/test_case.h"
 
 namespace cuflash::tests {
 
 struct TestProblem {
   std::string intent;  // what it is in the table for
-  harness::Case c;
+  harness::TestCase c;
 };
 
-// For both backends: small enough for the CPU machine.
+// For both backends: small enough for the CPU simulator.
 std::vector<TestProblem> test_problems();
 // For GPUs only.
 std::vector<TestProblem> large_problems();
@@ -22,7 +22,7 @@ std::vector<TestProblem> large_problems();
 std::vector<TestProblem> sanitizer_problems();
 
 // The case with this name. Throws if it is not one.
-harness::Case case_of(const std::string& name);
+harness::TestCase case_of(const std::string& name);
 
 }  // namespace cuflash::tests
 

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "cuflash/workload.h"
+#include "harness/stage_check.h"
 #include "harness/traffic.h"
-#include "harness/trial.h"
 #include "memory_test.h"
 #include "support/expect.h"
 #include "support/need_device.h"
@@ -25,7 +25,7 @@ using harness::Outputs;
     if (!support) GTEST_SKIP() << support.reason;                             \
   } while (false)
 
-// Fails the test for each fault that the CPU machine found outside a trial.
+// Fails the test for each fault that the CPU simulator found outside a check.
 void report_findings() {
 #ifdef CUFLASH_SIMT
   for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message();
@@ -52,8 +52,8 @@ void expect_traffic(const Stage& stage, Pass pass, const Problem& problem,
 }
 
 // The inputs and results of a problem of N(0, 1) inputs.
-std::shared_ptr<const harness::Expected> gaussian(Pass pass, const Problem& problem) {
-  return harness::expected(pass, problem, {});
+std::shared_ptr<const harness::ReferenceOutputs> gaussian(Pass pass, const Problem& problem) {
+  return harness::reference_outputs(pass, problem, {});
 }
 
 }  // namespace
@@ -73,9 +73,9 @@ void computes(const Stage& stage, Pass pass, const TestProblem& test) {
   CUFLASH_SKIP_UNSUPPORTED(stage, pass, test.c.problem);
   SCOPED_TRACE(test.intent);
   try {
-    const harness::Trial trial = try_stage(stage, pass, test.c, harness::Runs::kAll);
-    if (!trial.ok()) ADD_FAILURE() << trial.failures();
-    for (const harness::Run& run : trial.runs) {
+    const harness::StageCheck check = check_stage(stage, pass, test.c, harness::Runs::kAll);
+    if (!check.ok()) ADD_FAILURE() << check.failures();
+    for (const harness::Run& run : check.runs) {
       SCOPED_TRACE(run.schedule);
       if (run.counts) expect_traffic(stage, pass, test.c.problem, *run.counts);
     }
@@ -85,10 +85,10 @@ void computes(const Stage& stage, Pass pass, const TestProblem& test) {
   }
 }
 
-void computes_unguarded(const Stage& stage, Pass pass, harness::Case c) {
+void computes_unguarded(const Stage& stage, Pass pass, harness::TestCase c) {
   CUFLASH_SKIP_UNSUPPORTED(stage, pass, c.problem);
   c.options.guards = false;
-  const auto want = harness::expected(pass, c.problem, c.source);
+  const auto want = harness::reference_outputs(pass, c.problem, c.source);
   expect_right(harness::run(stage, pass, c.problem, want->inputs, c.options), *want);
 }
 
@@ -125,11 +125,11 @@ void respects_causality(const Stage& stage, const Problem& problem, int prefix) 
   }
 }
 
-void accepts_null(const Stage& stage, Pass pass, const harness::Case& c) {
+void accepts_null(const Stage& stage, Pass pass, const harness::TestCase& c) {
   CUFLASH_SKIP_UNSUPPORTED(stage, pass, c.problem);
-  const harness::Trial trial = try_stage(stage, pass, c, harness::Runs::kOneUnlessFound);
-  if (!trial.ok()) ADD_FAILURE() << trial.failures();
-  const Outputs& without = trial.runs.front().outputs;
+  const harness::StageCheck check = check_stage(stage, pass, c, harness::Runs::kOneUnlessFound);
+  if (!check.ok()) ADD_FAILURE() << check.failures();
+  const Outputs& without = check.runs.front().outputs;
   const Outputs whole = harness::run(stage, pass, c.problem, gaussian(pass, c.problem)->inputs);
   const int null = !c.options.lse + !c.options.dq + !c.options.dk + !c.options.dv;
   EXPECT_EQ(whole.tensors.size(), without.tensors.size() + null);
@@ -150,7 +150,7 @@ void agrees_with_previous(const Stage& stage, Pass pass, const Problem& problem)
   const auto want = gaussian(pass, problem);
   const Outputs a = harness::run(stage, pass, problem, want->inputs);
   const Outputs b = harness::run(*previous, pass, problem, want->inputs);
-  for (const harness::ExpectedTensor& tensor : want->tensors) {
+  for (const harness::ReferenceTensor& tensor : want->tensors) {
     const auto &x = a.tensors.at(tensor.name), &y = b.tensors.at(tensor.name);
     double difference = 0.;
     for (std::size_t i = 0; i < x.size(); ++i) {

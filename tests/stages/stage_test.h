@@ -26,16 +26,16 @@ class StageTest : public testing::Test {
 };
 
 // The results are within their limits, the same in every run, and nothing else is written. On the
-// CPU machine: under three schedules, without a finding, with the traffic of the stage's formula.
+// CPU simulator: under three schedules, without a finding, with the traffic of the stage's formula.
 void computes(const Stage& stage, Pass pass, const TestProblem& test);
 // The same once, on memory that starts uninitialised and has no guards: for compute-sanitizer.
-void computes_unguarded(const Stage& stage, Pass pass, harness::Case c);
+void computes_unguarded(const Stage& stage, Pass pass, harness::TestCase c);
 
 // K and V after a prefix do not reach the prefix of O and LSE.
 void respects_causality(const Stage& stage, const Problem& problem, int prefix);
 
 // An output that the case leaves out is not computed, and the others are what they are with it.
-void accepts_null(const Stage& stage, Pass pass, const harness::Case& c);
+void accepts_null(const Stage& stage, Pass pass, const harness::TestCase& c);
 
 // The stage before it in the list that can run the problem gives the same results.
 void agrees_with_previous(const Stage& stage, Pass pass, const Problem& problem);

@@ -23,7 +23,7 @@
 
 namespace cuflash {
 
-// Kernels launched so far; the CPU machine counts them, a GPU does not.
+// Kernels launched so far; the CPU simulator counts them, a GPU does not.
 inline std::uint64_t launches() {
 #ifdef CUFLASH_SIMT
   return simt::counts().launches;

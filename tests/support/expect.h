@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "cuflash/flash_attention.h"
-#include "harness/expected.h"
-#include "harness/verify.h"
+#include "harness/accuracy.h"
+#include "harness/reference_outputs.h"
 
 namespace cuflash {
 
@@ -17,9 +17,9 @@ inline void expect_success(FlashAttentionError error) {
 }
 
 // The outputs are within their limits of the oracle's.
-inline void expect_right(const harness::Outputs& got, const harness::Expected& want) {
-  const harness::Verdict verdict = verify(got, want);
-  EXPECT_TRUE(verdict.ok()) << verdict.failures();
+inline void expect_right(const harness::Outputs& got, const harness::ReferenceOutputs& want) {
+  const harness::Accuracy accuracy = check_accuracy(got, want);
+  EXPECT_TRUE(accuracy.ok()) << accuracy.failures();
 }
 
 }  // namespace cuflash

@@ -1,4 +1,4 @@
-// The CPU machine with less memory than it has.
+// The CPU simulator with less memory than it has.
 #ifndef CUFLASH_TESTS_SUPPORT_MEMORY_LIMIT_H_
 #define CUFLASH_TESTS_SUPPORT_MEMORY_LIMIT_H_
 
@@ -11,7 +11,7 @@
 
 namespace cuflash {
 
-// The most memory that the machine gives out, for as long as this lives.
+// The most memory that the simulator gives out, for as long as this lives.
 class MemoryLimit {
  public:
   explicit MemoryLimit(std::size_t bytes) {

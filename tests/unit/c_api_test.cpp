@@ -229,9 +229,9 @@ TEST_F(CApi, SupportWorkspaceAndChoiceAreTheStages) {
 
 // ---- The library itself -------------------------------------------------------------------------
 
-// The device that answers has the CPU machine's name, or a GPU's.
+// The device that answers has the CPU simulator's name, or a GPU's.
 TEST(CApiBackend, IsWhereTheKernelsRun) {
-  const bool simt = current_device().name == "CuFlash CPU machine";
+  const bool simt = current_device().name == "CuFlash CPU simulator";
   EXPECT_STREQ(cuflash_backend(), simt ? "simt" : "cuda");
 }
 

@@ -68,8 +68,8 @@ inline cuflash_tensor random_layout(const cuflash_problem& p, const Operand& ope
   return t;
 }
 
-inline Call random_call(Random& random) {
-  Call call;
+inline FuzzCall random_call(Random& random) {
+  FuzzCall call;
   call.entry =
       random.pick({Entry::kSimple, Entry::kSimple, Entry::kFull, Entry::kFull, Entry::kFull,
                    Entry::kCheckSupport, Entry::kChosenStage, Entry::kWorkspaceBytes});
@@ -144,7 +144,7 @@ struct Buffer {
 // The memory of a call; sets the pointers in its args.
 class Memory {
  public:
-  Memory(Call& call, Random& random) {
+  Memory(FuzzCall& call, Random& random) {
     const cuflash_problem& p = call.problem;
     for (const Operand& operand : operands(call.pass)) {
       if (operand.role == Role::kOptionalOutput && random.one_in(4)) continue;
@@ -165,7 +165,7 @@ class Memory {
   }
 
   // Scratch of the size that the library asks for, of 0 bytes, too.
-  void add_workspace(Call& call, std::size_t bytes, Random& random) {
+  void add_workspace(FuzzCall& call, std::size_t bytes, Random& random) {
     call.args.workspace = add("workspace", unwritten(bytes), 256, random);
     call.args.workspace_bytes = bytes;
   }
@@ -233,24 +233,24 @@ inline constexpr std::int64_t kStrides[] = {0,
                                             kMax64 - 15,
                                             -kMax64 - 1};
 
-inline void change_size(Call& call, Random& random) {
+inline void change_size(FuzzCall& call, Random& random) {
   cuflash_problem& p = call.problem;
   *random.pick({&p.batch, &p.heads_q, &p.heads_kv, &p.seq_q, &p.seq_kv, &p.head_dim}) =
       random.pick(kInts);
 }
 
-inline cuflash_tensor& some_tensor(Call& call, Random& random) {
+inline cuflash_tensor& some_tensor(FuzzCall& call, Random& random) {
   return call.args.*random.pick(operands(call.pass)).tensor;
 }
 
-inline void change_stride(Call& call, Random& random) {
+inline void change_stride(FuzzCall& call, Random& random) {
   cuflash_tensor& t = some_tensor(call, random);
   *random.pick({&t.batch_stride, &t.head_stride, &t.row_stride}) =
       random.one_in(3) ? 8 * random.between(0, 200) : random.pick(kStrides);
 }
 
 // Two strides of one tensor: alike, or both far.
-inline void change_two_strides(Call& call, Random& random) {
+inline void change_two_strides(FuzzCall& call, Random& random) {
   cuflash_tensor& t = some_tensor(call, random);
   const std::int64_t stride = random.pick(kStrides);
   random.pick({&t.row_stride, &t.head_stride})[0] = stride;
@@ -262,7 +262,7 @@ void shift(T*& pointer, std::uintptr_t bytes) {
   pointer = reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(pointer) + bytes);
 }
 
-inline void change_pointer(Call& call, Random& random) {
+inline void change_pointer(FuzzCall& call, Random& random) {
   void*& data = some_tensor(call, random).data;
   switch (random.below(8)) {
     case 0:
@@ -289,12 +289,12 @@ inline void change_pointer(Call& call, Random& random) {
   }
 }
 
-inline void change_dtype(Call& call, Random& random) {
+inline void change_dtype(FuzzCall& call, Random& random) {
   if (call.entry == Entry::kSimple) return;  // there the function's name says it
   call.problem.dtype = random.pick({-1, 3, 4, 31, 32, 33, 64, 0x7fffffff, -0x7fffffff - 1});
 }
 
-inline void change_scale(Call& call, Random& random) {
+inline void change_scale(FuzzCall& call, Random& random) {
   using Limits = std::numeric_limits<float>;
   call.problem.softmax_scale =
       random.pick({0.f, -0.f, -1.f, Limits::quiet_NaN(), Limits::infinity(), -Limits::infinity(),
@@ -310,7 +310,7 @@ inline void change_struct(std::uint32_t& size, std::vector<std::byte>& after, st
   if (!after.empty() && random.one_in(2)) after[random.below(after.size())] = std::byte{1};
 }
 
-inline void change_structs(Call& call, Random& random) {
+inline void change_structs(FuzzCall& call, Random& random) {
   switch (random.below(4)) {
     case 0:
       call.null_problem = true;
@@ -333,13 +333,13 @@ inline std::string no_stage(Random& random) {
                       name.substr(0, 3), name + name});
 }
 
-inline void change_stage(Call& call, Random& random) {
+inline void change_stage(FuzzCall& call, Random& random) {
   const std::string name =
       random.one_in(3) ? some_name_of(*random.pick(stages()), random) : no_stage(random);
   (random.one_in(4) ? call.variable : call.stage) = name;
 }
 
-inline void change_machine(Call& call, Random& random) {
+inline void change_machine(FuzzCall& call, Random& random) {
   if (random.one_in(2)) {
     call.earlier_error = true;
 #ifdef CUFLASH_SIMT
@@ -350,12 +350,12 @@ inline void change_machine(Call& call, Random& random) {
   }
 }
 
-inline void change_pass(Call& call, Random& random) {
+inline void change_pass(FuzzCall& call, Random& random) {
   if (is_question(call.entry)) call.pass = random.pick({-1, 2, 256, 0x7fffffff, -0x7fffffff - 1});
 }
 
-inline void make_wrong(Call& call, Random& random) {
-  using Change = void (*)(Call&, Random&);
+inline void make_wrong(FuzzCall& call, Random& random) {
+  using Change = void (*)(FuzzCall&, Random&);
   constexpr Change kChanges[] = {change_size,    change_size,    change_stride,  change_stride,
                                  change_pointer, change_pointer, change_scale,   change_dtype,
                                  change_structs, change_stage,   change_machine, change_two_strides,
@@ -368,7 +368,7 @@ inline void make_wrong(Call& call, Random& random) {
 
 // Would an accepted call step outside its memory, or run for minutes? The library is not told how
 // long buffers are, so that such a call must not be made.
-inline bool goes_too_far(const Call& call, const Memory& memory, std::size_t workspace) {
+inline bool goes_too_far(const FuzzCall& call, const Memory& memory, std::size_t workspace) {
   if (is_question(call.entry)) return false;
   const cuflash_problem& p = call.problem;
   const Wide rows = Wide{p.batch} * p.heads_q * p.seq_q;
@@ -386,7 +386,7 @@ inline bool goes_too_far(const Call& call, const Memory& memory, std::size_t wor
 }
 
 // Makes it a call that is refused, some at the first check after the sizes and some at the last.
-inline void keep_from_running(Call& call, Random& random) {
+inline void keep_from_running(FuzzCall& call, Random& random) {
   if (call.entry != Entry::kSimple && random.one_in(2)) {
     call.stage = "no such stage";
   } else {

@@ -21,7 +21,7 @@ inline Bytes struct_bytes(const void* known, std::size_t bytes, std::uint32_t si
   return content;
 }
 
-inline Bytes args_content(const Call& call) {
+inline Bytes args_content(const FuzzCall& call) {
   const cuflash_backward_args& a = call.args;
   if (call.pass == CUFLASH_FORWARD) {
     const cuflash_forward_args forward = {
@@ -40,7 +40,7 @@ inline Bytes text_content(const std::optional<std::string>& text) {
 // What a call is given on the host, each part at a guard.
 class Given {
  public:
-  Given(const Call& call, Flush flush)
+  Given(const FuzzCall& call, Flush flush)
       : call_(call),
         problem_(
             struct_bytes(&call.problem, sizeof call.problem, call.problem.size, call.after_problem),
@@ -68,7 +68,7 @@ class Given {
   static const T* at(const GuardedHost& memory, bool null) {
     return null ? nullptr : reinterpret_cast<const T*>(memory.data());
   }
-  const Call& call_;
+  const FuzzCall& call_;
   GuardedHost problem_, args_, stage_;
 };
 
@@ -82,7 +82,7 @@ struct Answer {
 
 // One of the six functions of the simple form; T is what they call an element.
 template <class T, class ForwardFn, class BackwardFn>
-int simple(const Call& call, ForwardFn forward, BackwardFn backward) {
+int simple(const FuzzCall& call, ForwardFn forward, BackwardFn backward) {
   const cuflash_problem& p = call.problem;
   const cuflash_backward_args& a = call.args;
   const auto data = [](const cuflash_tensor& t) { return static_cast<T*>(t.data); };
@@ -95,7 +95,7 @@ int simple(const Call& call, ForwardFn forward, BackwardFn backward) {
                   p.causal != 0, nullptr);
 }
 
-inline int simple(const Call& call) {
+inline int simple(const FuzzCall& call) {
   switch (call.problem.dtype) {
     case CUFLASH_F32:
       return simple<float>(call, cuflash_attention_forward_f32, cuflash_attention_backward_f32);
@@ -106,7 +106,7 @@ inline int simple(const Call& call) {
   }
 }
 
-inline int full(const Call& call, const Given& given) {
+inline int full(const FuzzCall& call, const Given& given) {
   if (call.pass == CUFLASH_FORWARD) {
     return cuflash_forward(given.problem(), given.args<cuflash_forward_args>(), given.stage(),
                            nullptr);
@@ -115,7 +115,7 @@ inline int full(const Call& call, const Given& given) {
                           nullptr);
 }
 
-inline Answer make(const Call& call, const Given& given) {
+inline Answer make(const FuzzCall& call, const Given& given) {
   const auto check = [&] {
     return cuflash_check_support(call.pass, given.problem(), given.stage());
   };

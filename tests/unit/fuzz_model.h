@@ -23,7 +23,7 @@ enum class Entry { kSimple, kFull, kCheckSupport, kChosenStage, kWorkspaceBytes 
 
 inline bool is_question(Entry entry) { return entry != Entry::kSimple && entry != Entry::kFull; }
 
-struct Call {
+struct FuzzCall {
   Entry entry = Entry::kFull;
   int pass = CUFLASH_FORWARD;
   cuflash_problem problem{};
@@ -80,7 +80,7 @@ inline Shape shape(const cuflash_problem& p, const Operand& operand, const cufla
 }
 
 // What a caller of the simple form does not give follows from what it gives.
-inline void complete(Call& call) {
+inline void complete(FuzzCall& call) {
   if (call.entry != Entry::kSimple) return;
   cuflash_problem& p = call.problem;
   p.size = sizeof(cuflash_problem);
@@ -185,7 +185,7 @@ inline Faults tensor_faults(const cuflash_problem& p, const Operand& operand,
   return faults;
 }
 
-inline Faults args_faults(const Call& call) {
+inline Faults args_faults(const FuzzCall& call) {
   Faults faults;
   for (const Operand& operand : operands(call.pass)) {
     faults.merge(tensor_faults(call.problem, operand, call.args.*operand.tensor));
@@ -239,13 +239,13 @@ inline int stage_fault(const Stage& stage, int pass, const cuflash_problem& p) {
 }
 
 // The name that decides: the call's, else the environment's; nullopt: the library chooses.
-inline std::optional<std::string> wanted_stage(const Call& call) {
+inline std::optional<std::string> wanted_stage(const FuzzCall& call) {
   if (call.stage) return call.stage;
   return call.variable && !call.variable->empty() ? call.variable : std::nullopt;
 }
 
 // Of a problem without faults.
-inline int choice_fault(const Call& call) {
+inline int choice_fault(const FuzzCall& call) {
   if (const auto name = wanted_stage(call)) {
     const Stage* stage = stage_called(*name);
     return stage == nullptr ? int{CUFLASH_UNKNOWN_STAGE}
@@ -267,13 +267,13 @@ inline bool bad_struct(std::uint32_t size, std::size_t known, const std::vector<
          std::any_of(after.begin(), after.end(), [](std::byte b) { return b != std::byte{}; });
 }
 
-inline bool has_work(const Call& call) {
+inline bool has_work(const FuzzCall& call) {
   return call.pass == CUFLASH_FORWARD || call.args.dq.data != nullptr ||
          call.args.dk.data != nullptr || call.args.dv.data != nullptr;
 }
 
 // What the call returns. `workspace` is what cuflash_workspace_bytes() says of it.
-inline int expected_code(const Call& call, std::size_t workspace) {
+inline int expected_code(const FuzzCall& call, std::size_t workspace) {
   // Structs, before their contents; of a question, which pass it is about before all.
   const bool question = is_question(call.entry);
   if (call.pass != CUFLASH_FORWARD && call.pass != CUFLASH_BACKWARD) {

@@ -59,7 +59,7 @@ std::string words(const std::optional<std::string>& name) {
   return name ? '"' + name->substr(0, 40) + '"' : "null";
 }
 
-std::string describe(std::uint64_t seed, const Call& call) {
+std::string describe(std::uint64_t seed, const FuzzCall& call) {
   std::ostringstream text;
   const cuflash_problem& p = call.problem;
   text << "CUFLASH_FUZZ_SEED=" << seed << ": " << entry_name(call.entry) << ", pass " << call.pass
@@ -115,13 +115,13 @@ class CrashNote {
 
 // ---- One call ----------------------------------------------------------------------------------
 
-Answer make_here(const Call& call, const Given& given) {
+Answer make_here(const FuzzCall& call, const Given& given) {
   if (call.earlier_error) (void)cudaSetDevice(-1);
 #ifdef CUFLASH_SIMT
   std::optional<MemoryLimit> no_memory;
   if (call.no_memory) no_memory.emplace(0);
 #else
-  EXPECT_FALSE(call.no_memory) << "only the CPU machine can be without memory";
+  EXPECT_FALSE(call.no_memory) << "only the CPU simulator can be without memory";
 #endif
   const Answer answer = make(call, given);
   (void)cudaGetLastError();  // The next call must not meet the error of this one.
@@ -131,7 +131,7 @@ Answer make_here(const Call& call, const Given& given) {
 // ---- What it left behind -----------------------------------------------------------------------
 
 // Every element of an output must be written once, and nothing between them.
-void expect_written(const Call& call, const Operand& operand, const Bytes& now) {
+void expect_written(const FuzzCall& call, const Operand& operand, const Bytes& now) {
   const cuflash_problem& p = call.problem;
   const cuflash_tensor& t = call.args.*operand.tensor;
   const std::size_t element = std::size_t(element_size(p));
@@ -154,7 +154,7 @@ void expect_written(const Call& call, const Operand& operand, const Bytes& now) 
   }
 }
 
-void expect_lse_written(const Call& call, const Bytes& now) {
+void expect_lse_written(const FuzzCall& call, const Bytes& now) {
   const cuflash_problem& p = call.problem;
   const std::size_t rows = std::size_t(p.batch) * p.heads_q * p.seq_q;
   const Bytes poison = unwritten(now.size());
@@ -165,7 +165,7 @@ void expect_lse_written(const Call& call, const Bytes& now) {
 }
 
 // After success: which operand is this buffer?
-void expect_after_success(const Call& call, const Buffer& buffer) {
+void expect_after_success(const FuzzCall& call, const Buffer& buffer) {
   const Bytes now = buffer.memory.now();
   if (buffer.name == "workspace") return;
   if (buffer.name == "LSE" && call.pass == CUFLASH_FORWARD && call.args.lse != nullptr) {
@@ -182,7 +182,7 @@ void expect_after_success(const Call& call, const Buffer& buffer) {
   EXPECT_TRUE(now == buffer.memory.before()) << buffer.name << " was written";
 }
 
-void expect_left_behind(const Call& call, bool success, const Memory& memory) {
+void expect_left_behind(const FuzzCall& call, bool success, const Memory& memory) {
   for (const Buffer& buffer : memory.buffers()) {
     EXPECT_TRUE(buffer.memory.guards_intact()) << "a write beside " << buffer.name;
     if (success && !is_question(call.entry)) {
@@ -201,7 +201,7 @@ class Fuzz : public Api {
   // Makes the call of this number and checks it; its answer is counted.
   void run(std::uint64_t seed) {
     Random random(seed);
-    Call call = random_call(random);
+    FuzzCall call = random_call(random);
     Memory memory(call, random);
     set_variable(call);
     if (random.one_in(2)) memory.add_workspace(call, workspace_of(call), random);
@@ -229,7 +229,8 @@ class Fuzz : public Api {
     ++count_[answer.code];
   }
 
-  void expect(const Call& call, int expected, const Answer& answer, std::uint64_t launched) const {
+  void expect(const FuzzCall& call, int expected, const Answer& answer,
+              std::uint64_t launched) const {
     const std::string message = cuflash_last_error_message();
     EXPECT_EQ(answer.code, expected) << message;
     EXPECT_EQ(answer.refused, expected != CUFLASH_SUCCESS) << message;
@@ -247,7 +248,7 @@ class Fuzz : public Api {
   }
 
   // The stage that would run is one that can, and the one that was asked for, by its full name.
-  static void expect_fitting(const Call& call, const std::string& chosen) {
+  static void expect_fitting(const FuzzCall& call, const std::string& chosen) {
     const Stage* stage = stage_called(chosen);
     ASSERT_NE(stage, nullptr) << chosen;
     EXPECT_EQ(chosen, stage->name);
@@ -258,7 +259,7 @@ class Fuzz : public Api {
   }
 
   // What the library says a call needs; a refused call needs nothing.
-  static std::size_t workspace_of(const Call& call) {
+  static std::size_t workspace_of(const FuzzCall& call) {
     const bool known = call.pass == CUFLASH_FORWARD || call.pass == CUFLASH_BACKWARD;
     if (!known || problem_faults(call.problem) != Faults{}) return 0;
     cuflash_problem p = call.problem;
@@ -266,12 +267,12 @@ class Fuzz : public Api {
     return cuflash_workspace_bytes(call.pass, &p, call.stage ? call.stage->c_str() : nullptr);
   }
 
-  int expected_of(const Call& call) {
+  int expected_of(const FuzzCall& call) {
     set_variable(call);
     return expected_code(call, workspace_of(call));
   }
 
-  static void set_variable(const Call& call) {
+  static void set_variable(const FuzzCall& call) {
     if (call.variable) {
       setenv("CUFLASH_STAGE", call.variable->c_str(), 1);
     } else {

@@ -66,7 +66,7 @@ class GuardedHost {
 
 #ifdef CUFLASH_SIMT
 
-// The CPU machine's device memory may be any host memory.
+// The CPU simulator's device memory may be any host memory.
 using GuardedDevice = GuardedHost;
 
 #else

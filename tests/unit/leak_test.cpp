@@ -15,7 +15,7 @@ namespace cuflash {
 namespace {
 
 constexpr int kCalls = 10000, kWarm = 1000;
-// What host memory may grow by between call kWarm and call kCalls, bytes. The CPU machine's was
+// What host memory may grow by between call kWarm and call kCalls, bytes. The CPU simulator's was
 // seen to grow by 32 KiB, so there a leak of 120 bytes a call is met; a driver grows in larger
 // steps.
 #ifdef CUFLASH_SIMT

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cuflash/workload.h"
-#include "harness/expected.h"
 #include "harness/owners.h"
+#include "harness/reference_outputs.h"
 #include "support/api_call.h"
 #include "support/api_example.h"
 #include "support/expect.h"
@@ -39,7 +39,7 @@ struct Job {
 struct Work {
   Pass pass;
   Problem problem;
-  std::shared_ptr<const harness::Expected> expected;
+  std::shared_ptr<const harness::ReferenceOutputs> expected;
 };
 
 std::vector<Work> all_work() {
@@ -47,7 +47,7 @@ std::vector<Work> all_work() {
   for (const char* name : kProblems) {
     for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
       const Problem problem = problem_of(name);
-      list.push_back({pass, problem, harness::expected(pass, problem, {})});
+      list.push_back({pass, problem, harness::reference_outputs(pass, problem, {})});
     }
   }
   return list;

@@ -26,29 +26,29 @@ void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
 // A call with nothing wrong: 2 batches, 4 query heads on 2 KV heads, 10 queries, 12 keys, d 32,
 // f16. The heads have gaps between them, so that one fault does not bring another.
 template <class Args>
-struct Call {
+struct ValidCall {
   Problem problem{2, 4, 2, 10, 12, 32, DType::kF16, false, 0.25f};
   Args args;
 
-  Call();
+  ValidCall();
   Support check() const { return validate(problem, args); }
 };
 
 Tensor tensor(std::uintptr_t place) { return {address(place << 20), 1 << 14, 1 << 10, 32}; }
 
 template <>
-Call<Forward>::Call() : args{tensor(1), tensor(2), tensor(3), tensor(4)} {
+ValidCall<Forward>::ValidCall() : args{tensor(1), tensor(2), tensor(3), tensor(4)} {
   args.lse = static_cast<float*>(address(5 << 20));
 }
 
 template <>
-Call<Backward>::Call()
+ValidCall<Backward>::ValidCall()
     : args{tensor(1), tensor(2), tensor(3), tensor(4), tensor(5), tensor(6), tensor(7), tensor(8)} {
   args.lse = static_cast<float*>(address(9 << 20));
 }
 
-using ForwardCall = Call<Forward>;
-using BackwardCall = Call<Backward>;
+using ForwardCall = ValidCall<Forward>;
+using BackwardCall = ValidCall<Backward>;
 
 // A tensor of a call by its name.
 template <class Args>
@@ -96,7 +96,7 @@ void expect_each(const std::vector<Name<Args>>& tensors, Error error, const std:
                  const std::function<void(Tensor&)>& harm) {
   for (const Name<Args>& name : tensors) {
     SCOPED_TRACE(name.text);
-    Call<Args> call;
+    ValidCall<Args> call;
     harm(call.args.*name.tensor);
     const Support support = call.check();
     expect(support, error, words);
@@ -404,19 +404,20 @@ TEST(Validate, AContiguousOutputIsTooLargeBeforeItOverlapsItself) {
 // Faults in the documented order. With all from the n-th on present, the n-th must be named.
 template <class Args>
 void expect_order() {
-  const std::vector<std::pair<Error, std::function<void(Call<Args>&)>>> faults = {
-      {Error::INVALID_DIMENSION, [](Call<Args>& c) { c.problem.seq_q = 0; }},
-      {Error::INVALID_DIMENSION, [](Call<Args>& c) { c.args.q.row_stride = -4; }},
-      {Error::DIMENSION_MISMATCH, [](Call<Args>& c) { c.problem.heads_kv = 3; }},
-      {Error::UNSUPPORTED_DTYPE, [](Call<Args>& c) { c.problem.dtype = static_cast<DType>(7); }},
-      {Error::UNSUPPORTED_HEAD_DIM, [](Call<Args>& c) { c.problem.head_dim = 24; }},
-      {Error::INVALID_SCALE, [](Call<Args>& c) { c.problem.softmax_scale = 0.f; }},
-      {Error::NULL_POINTER, [](Call<Args>& c) { c.args.v.data = nullptr; }},
-      {Error::MISALIGNED, [](Call<Args>& c) { c.args.q.data = address(8); }},
-      {Error::SIZE_OVERFLOW, [](Call<Args>& c) { c.args.k.head_stride = kHuge; }},
+  const std::vector<std::pair<Error, std::function<void(ValidCall<Args>&)>>> faults = {
+      {Error::INVALID_DIMENSION, [](ValidCall<Args>& c) { c.problem.seq_q = 0; }},
+      {Error::INVALID_DIMENSION, [](ValidCall<Args>& c) { c.args.q.row_stride = -4; }},
+      {Error::DIMENSION_MISMATCH, [](ValidCall<Args>& c) { c.problem.heads_kv = 3; }},
+      {Error::UNSUPPORTED_DTYPE,
+       [](ValidCall<Args>& c) { c.problem.dtype = static_cast<DType>(7); }},
+      {Error::UNSUPPORTED_HEAD_DIM, [](ValidCall<Args>& c) { c.problem.head_dim = 24; }},
+      {Error::INVALID_SCALE, [](ValidCall<Args>& c) { c.problem.softmax_scale = 0.f; }},
+      {Error::NULL_POINTER, [](ValidCall<Args>& c) { c.args.v.data = nullptr; }},
+      {Error::MISALIGNED, [](ValidCall<Args>& c) { c.args.q.data = address(8); }},
+      {Error::SIZE_OVERFLOW, [](ValidCall<Args>& c) { c.args.k.head_stride = kHuge; }},
   };
   for (std::size_t first = 0; first < faults.size(); ++first) {
-    Call<Args> call;
+    ValidCall<Args> call;
     for (std::size_t n = first; n < faults.size(); ++n) faults[n].second(call);
     expect(call.check(), faults[first].first);
   }

@@ -29,7 +29,7 @@
 
 #include "cuflash/version.h"
 
-// CUDA's own type, named but not included: a user of the CPU machine needs no CUDA headers.
+// CUDA's own type, named but not included: a user of the CPU simulator needs no CUDA headers.
 struct CUstream_st;
 /// CUDA's stream handle, as cuda_runtime.h declares it; null is the legacy default stream, however
 /// the program itself is compiled.
@@ -341,7 +341,7 @@ const char* cuflash_last_error_message(void);
 /// @code{.c}
 /// printf("kernels run on %s\n", cuflash_backend());
 /// @endcode
-/// @return "cuda": an NVIDIA GPU; "simt": the CPU machine, whose device memory is host memory
+/// @return "cuda": an NVIDIA GPU; "simt": the CPU simulator, whose device memory is host memory
 const char* cuflash_backend(void);
 
 /// The library's version, as CUFLASH_VERSION is the header's.

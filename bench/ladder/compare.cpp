@@ -1,0 +1,71 @@
+#include "ladder/compare.h"
+
+#include <fmt/core.h>
+
+#include "ladder/recorded.h"
+#include "ladder/table.h"
+
+namespace cuflash::bench {
+namespace {
+
+// "7.19 × less", "1.20 × more", "the same"; from or to nothing there is no ratio.
+std::string change(double first, double second, const char* less, const char* more) {
+  if (first == second) return "the same";
+  if (first == 0.) return "new";
+  if (second == 0.) return "gone";
+  const bool fell = second < first;
+  const std::string ratio = three_digits(fell ? first / second : second / first);
+  return ratio == "1.00" ? "the same" : ratio + " × " + (fell ? less : more);
+}
+
+template <class Show>
+void add(Table& table, const std::string& what, double first, double second, Show show) {
+  table.add({what, show(first), show(second), change(first, second, "less", "more")});
+}
+
+double requested(const Row& row) {
+  return double(row.counted->global_read_bytes + row.counted->global_write_bytes);
+}
+
+void add_counts(Table& table, const Row& first, const Row& second) {
+  add(table, "requested bytes", requested(first), requested(second), human_bytes);
+  const auto predicted = [](const Row& row) -> std::string {
+    if (!row.predicted) return "-";
+    return (row.predicted->exact ? "" : "≤ ") +
+           human_bytes(double(row.predicted->read_bytes + row.predicted->write_bytes));
+  };
+  table.add({"  as predicted", predicted(first), predicted(second)});
+  const auto conflicts = [](const Row& row) { return double(row.counted->bank_conflicts); };
+  add(table, "bank conflicts", conflicts(first), conflicts(second), human_count);
+  add(table, "shared memory of a block", double(first.shared_bytes), double(second.shared_bytes),
+      human_bytes);
+}
+
+void add_time(Table& table, const std::string& what, double first, double second) {
+  table.add({what, human_ms(first), human_ms(second), change(first, second, "faster", "slower")});
+}
+
+}  // namespace
+
+std::string comparison_text(const Row& first, const Row& second, const Plan& plan) {
+  Table table({{"the step", false}, {first.stage->name}, {second.stage->name}, {"", false}});
+  if (first.counted && second.counted) add_counts(table, first, second);
+  const Problem& shown = plan.timed ? *plan.timed : plan.verified.problem;
+  add(table, "extra memory", double(extra_bytes(*first.stage, first.pass, shown)),
+      double(extra_bytes(*second.stage, second.pass, shown)), human_bytes);
+
+  std::string sources;
+  if (first.ms && second.ms) {
+    add_time(table, "time", *first.ms, *second.ms);
+  } else if (!plan.timed) {
+    for (const RecordedTimes& t : recorded_times(*first.stage, *second.stage, first.pass)) {
+      add_time(table, "time, " + t.device, t.first_ms, t.second_ms);
+      sources += fmt::format("Time on {}: {}, commit {}, {}, {}.\n", t.device, t.problem, t.commit,
+                             t.date, t.file);
+    }
+    if (sources.empty()) sources = "Speed: no file docs/results/*/ladder.json has times of both.\n";
+  }
+  return table.text() + (sources.empty() ? "" : '\n' + sources);
+}
+
+}  // namespace cuflash::bench

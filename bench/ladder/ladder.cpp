@@ -1,0 +1,220 @@
+// The ladder: every stage on one problem, checked against the oracle, in one table.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <exception>
+
+#include "cuflash/workload.h"
+#include "ladder/annotate.h"
+#include "ladder/compare.h"
+#include "ladder/memory_map.h"
+#include "ladder/observe.h"
+#include "ladder/options.h"
+#include "ladder/stage_table.h"
+#include "ladder/table.h"
+#include "timing.h"
+
+namespace cuflash::bench {
+namespace {
+
+void list_stages() {
+  Table table(
+      {{"stage", false}, {"adds", false, 52}, {"passes", false}, {"dtypes", false}, {"for"}});
+  for (const Stage* stage : stages()) {
+    std::string dtypes;
+    for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+      if (stage->dtypes.has(dtype))
+        dtypes += (dtypes.empty() ? "" : " ") + std::string(dtype_name(dtype));
+    }
+    table.add(
+        {stage->name, stage->teaches, stage->backward ? "forward backward" : "forward", dtypes,
+         fmt::format("sm_{}{}", stage->arch.compute_capability, stage->arch.exact ? "a" : "+")});
+  }
+  fmt::print("{}", table.text());
+}
+
+bool machine_counts() {
+#ifdef CUFLASH_SIMT
+  return simt::counts_accesses();
+#else
+  return false;
+#endif
+}
+
+std::string inputs_text(const harness::TestCase& c) {
+  std::string text = c.source.kind == harness::InputKind::kReal ? "real activations"
+                     : c.source.kind == harness::InputKind::kGaussian
+                         ? "random inputs"
+                         : std::string(input_name(c.source.kind)) + " inputs";
+  if (c.options.layout != harness::Layout::kBHSD) {
+    text += std::string(", layout ") + layout_name(c.options.layout);
+  }
+  return text;
+}
+
+void print_head(Pass pass, const Plan& plan) {
+  const bool other = plan.timed && plan.verified.source.kind != harness::InputKind::kGaussian;
+  fmt::print("\n{} · {} · {}{}\n", pass == Pass::kForward ? "Forward" : "Backward",
+             problem_name(plan.verified.problem), inputs_text(plan.verified),
+             other ? " · timed on " + problem_name(*plan.timed) + ", random inputs" : "");
+  if (kSimt && !machine_counts()) {
+    fmt::print(
+        "This build checks results but counts no accesses: that takes g++ 12 or newer and "
+        "no AddressSanitizer.\n");
+  }
+  fmt::print("\n");
+}
+
+void print_foot(const std::vector<Row>& rows, const std::string& stage) {
+  const std::string what =
+      kSimt
+          ? "Read and written: bytes that the threads asked for, before any cache, counted on the "
+            "CPU simulator. It times nothing."
+          : "Time: " + std::string(kTimingMethod) + ".";
+  fmt::print("\n{}\n", what);
+
+  const auto failed =
+      std::find_if(rows.begin(), rows.end(), [](const Row& row) { return !row.failure.empty(); });
+  if (failed != rows.end()) {
+    fmt::print("Next: scripts/test.sh {} shows which problems fail.\n", failed->stage->name);
+  } else if (stage.empty()) {
+    fmt::print(
+        "Next: read stages/{0}/README.md, change its kernel, run scripts/run.sh --stage {0}.\n",
+        stages().front()->name);
+  } else {
+    fmt::print(
+        "Next: change stages/{0}/kernel.cuh and run this again; scripts/test.sh {0} tests "
+        "every corner.\n",
+        rows.front().stage->name);
+  }
+}
+
+bool all_ok(const std::vector<Row>& rows) {
+  return std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.failure.empty(); });
+}
+
+// ---- The views: each prints itself and says whether all was well -------------------------------
+
+// The table of the stages. `after` prints what follows the rows of a pass.
+template <class After>
+std::vector<Row> print_tables(const Options& options, const std::vector<const Stage*>& chosen,
+                              const Plan& plan, After after) {
+  std::vector<Row> all;
+  for (const Pass pass : passes_of(options)) {
+    std::vector<Row> rows;
+    for (const Stage* stage : chosen) rows.push_back(measure(*stage, pass, plan));
+    print_head(pass, plan);
+    fmt::print("{}{}", table_text(rows, plan), failures_text(rows));
+    after(rows);
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+  return all;
+}
+
+bool table_view(const Options& options, const Provenance& provenance) {
+  const Plan plan = make_plan(options);
+  const auto chosen =
+      options.stage.empty() ? stages() : std::vector<const Stage*>{&stage_of(options.stage)};
+  const auto rows = print_tables(options, chosen, plan, [](const std::vector<Row>&) {});
+  print_foot(rows, options.stage);
+  if (!options.json.empty()) write_json(options.json, provenance, rows, plan);
+  return all_ok(rows);
+}
+
+bool compare_view(const Options& options, const Provenance& provenance) {
+  const Plan plan = make_plan(options);
+  const std::vector<const Stage*> chosen = {&stage_of(options.compare[0]),
+                                            &stage_of(options.compare[1])};
+  const auto rows = print_tables(options, chosen, plan, [&](const std::vector<Row>& pair) {
+    if (!pair[0].skipped.empty() || !pair[1].skipped.empty()) return;
+    fmt::print("\n{}", comparison_text(pair[0], pair[1], plan));
+  });
+  if (!options.json.empty()) write_json(options.json, provenance, rows, plan);
+  return all_ok(rows);
+}
+
+// The passes that are asked for and that the stage has.
+std::vector<Pass> passes_of(const Options& options, const Stage& stage) {
+  auto passes = passes_of(options);
+  if (stage.backward == nullptr) {
+    passes.erase(std::remove(passes.begin(), passes.end(), Pass::kBackward), passes.end());
+  }
+  if (passes.empty()) throw std::runtime_error(std::string(stage.name) + " has no backward pass");
+  return passes;
+}
+
+bool annotate_view(const Options& options) {
+  const Stage& stage = stage_of(options.annotate);
+  const Plan plan = make_plan(options);
+  for (const Pass pass : passes_of(options, stage)) {
+    const Observed observed = observe(stage, pass, plan.verified);
+    print_head(pass, plan);
+    fmt::print("{}{}", memory_map_text(observed.maps), annotated_sources(observed.lines));
+  }
+  fmt::print("\n{}", annotation_legend());
+  return true;
+}
+
+bool map_view(const Options& options) {
+  const Stage& stage = stage_of(options.map);
+  for (const Pass pass : passes_of(options, stage)) {
+    std::string last;
+    for (const DType dtype : {DType::kF32, DType::kF16}) {
+      if (!stage.dtypes.has(dtype)) continue;
+      const Plan plan = make_plan(options, dtype);
+      if (test_case_name(plan.verified) == last) continue;  // The options name a dtype.
+      last = test_case_name(plan.verified);
+      const auto maps = observe(stage, pass, plan.verified).maps;
+      print_head(pass, plan);
+      fmt::print("{}", memory_map_text(maps));
+    }
+  }
+  return true;
+}
+
+// Throws a sentence for the user where the options make no sense, before anything is printed.
+void check(const Options& options) {
+  std::vector<std::string> names = options.compare;
+  names.insert(names.end(), {options.stage, options.annotate, options.map});
+  for (const std::string& name : names) {
+    if (!name.empty()) stage_of(name);
+  }
+  make_plan(options);
+  set_up_machine(options);
+}
+
+bool run(const Options& options, const Provenance& provenance) {
+  if (options.list) {
+    list_stages();
+    return true;
+  }
+  check(options);
+  if (current_device().compute_capability == 0) {
+    throw std::runtime_error(
+        "there is no CUDA device here. The CPU simulator needs none: cmake --preset simt && "
+        "cmake --build --preset simt --target ladder && build/simt/bin/ladder");
+  }
+  fmt::print("CuFlash Ladder on {}\n", kSimt ? "the CPU simulator" : provenance.device);
+  if (!options.annotate.empty()) return annotate_view(options);
+  if (!options.map.empty()) return map_view(options);
+  if (!options.compare.empty()) return compare_view(options, provenance);
+  return table_view(options, provenance);
+}
+
+}  // namespace
+}  // namespace cuflash::bench
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Runs every stage on a problem, checks each against the reference, prints one table.");
+  cuflash::bench::Options options;
+  cuflash::bench::declare(app, options);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return cuflash::bench::run(options, cuflash::bench::provenance(argc, argv)) ? 0 : 1;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "ladder: {}\n", error.what());
+    return 1;
+  }
+}

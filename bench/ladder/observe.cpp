@@ -1,0 +1,37 @@
+#include "ladder/observe.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "cuflash/workload.h"
+#include "measure.h"
+#include "progress.h"
+
+namespace cuflash::bench {
+
+#ifdef CUFLASH_SIMT
+
+Observed observe(const Stage& stage, Pass pass, const harness::TestCase& c) {
+  if (!simt::counts_accesses()) {
+    throw std::runtime_error(
+        "this build counts no accesses: that takes g++ 12 or newer and no AddressSanitizer");
+  }
+  const Support support = supports(stage, pass, c.problem, current_device());
+  if (!support) throw std::runtime_error(support.reason);
+  const Progress progress(std::string("running ") + stage.name + ", " + pass_name(pass) + " of " +
+                          problem_name(c.problem));
+  const harness::Inputs& inputs = unchecked_inputs(pass, c);
+  simt::reset_counts();
+  harness::run(stage, pass, c.problem, inputs, c.options);
+  return {simt::line_counts(), simt::shared_maps()};
+}
+
+#else
+
+Observed observe(const Stage&, Pass, const harness::TestCase&) {
+  throw std::runtime_error("only the CPU simulator sees lines and shared memory");
+}
+
+#endif
+
+}  // namespace cuflash::bench

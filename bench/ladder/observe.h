@@ -1,0 +1,25 @@
+// What the CPU simulator sees of one call: every line's accesses, and the shared memory of each
+// kernel.
+#ifndef CUFLASH_BENCH_OBSERVE_H_
+#define CUFLASH_BENCH_OBSERVE_H_
+
+#include <vector>
+
+#include "cuflash/stage.h"
+#include "harness/test_case.h"
+#include "simt/machine.h"  // its types; a GPU build calls nothing of it
+
+namespace cuflash::bench {
+
+struct Observed {
+  std::vector<simt::LineCounts> lines;
+  std::vector<simt::SharedMap> maps;
+};
+
+// Calls the stage once and checks no result. Throws a sentence where the stage cannot run the case,
+// or where no CPU simulator counts.
+Observed observe(const Stage& stage, Pass pass, const harness::TestCase& c);
+
+}  // namespace cuflash::bench
+
+#endif  // CUFLASH_BENCH_OBSERVE_H_

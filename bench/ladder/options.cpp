@@ -1,0 +1,157 @@
+#include "ladder/options.h"
+
+#include <cstdio>
+#include <stdexcept>
+
+#include "cuflash/workload.h"
+#include "simt/machine.h"
+
+namespace cuflash::bench {
+namespace {
+
+// The real input is too small to time.
+constexpr const char* kTimedShape = "b4_h32_q4096k4096_d64";
+
+harness::TestCase empty_case(const Options& options, DType dtype) {
+  harness::TestCase c;
+  c.problem.dtype = dtype;
+  c.problem.causal = options.causal;
+  if (!options.input.empty()) c.source.directory = options.input;
+  return c;
+}
+
+harness::TestCase shape_case(const std::string& shape, const Options& options, DType dtype) {
+  harness::TestCase c = empty_case(options, dtype);
+  if (!parse_test_case(shape, c)) {
+    throw std::runtime_error(
+        "'" + shape +
+        "' is not a shape; one is b2_h4x1_q77k131_d64: batch, query heads x KV heads, lengths of Q "
+        "and K, head_dim. After it may stand, as in the name of a test: dtype, causal, inputs, "
+        "layout, e.g. _f16_causal_peaky_padded");
+  }
+  const Support valid = validate(c.problem);
+  if (!valid) throw std::runtime_error(valid.reason);
+  if (!options.input.empty() && c.source.kind != harness::InputKind::kReal) {
+    throw std::runtime_error("--input is for real inputs: leave --shape out, or end it in _real");
+  }
+  return c;
+}
+
+harness::TestCase real_case(const Options& options, DType dtype) {
+  harness::TestCase c = empty_case(options, dtype);
+  c.source.kind = harness::InputKind::kReal;
+  c.problem = harness::real_problem(c.source.directory, dtype, options.causal);
+  return c;
+}
+
+#ifdef CUFLASH_SIMT
+
+simt::BlockIndex block_of(const std::string& text) {
+  simt::BlockIndex block{};
+  char rest = 0;
+  if (std::sscanf(text.c_str(), "%u,%u,%u%c", &block.x, &block.y, &block.z, &rest) != 3) {
+    throw std::runtime_error("'" + text + "' is not a block: its index is X,Y,Z, e.g. 3,0,0");
+  }
+  return block;
+}
+
+void set_schedule(const std::string& text) {
+  simt::Schedule schedule;
+  if (!simt::parse_schedule(text, schedule)) {
+    throw std::runtime_error("'" + text + "' is not a schedule: inorder, reversed or random:SEED");
+  }
+  simt::set_schedule(schedule);
+}
+
+#endif
+
+}  // namespace
+
+void declare(CLI::App& app, Options& options) {
+  app.get_formatter()->column_width(36);
+  app.add_option("--stage", options.stage, "One stage, by name or number; otherwise all")
+      ->option_text("STAGE");
+  app.add_option("--shape", options.shape,
+                 "A problem with random inputs, e.g. b2_h4x1_q77k131_d64; any test's name")
+      ->option_text("SHAPE");
+  app.add_option("--input", options.input, "Where q.npy, k.npy and v.npy are; otherwise bench/data")
+      ->option_text("DIR");
+  app.add_option("--dtype", options.dtype, "Default f16")
+      ->option_text("f32|f16|bf16")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+  app.add_flag("--causal", options.causal, "A query sees no key after it");
+  app.add_option("--pass", options.pass, "Default both")
+      ->option_text("forward|backward|both")
+      ->check(CLI::IsMember({"forward", "backward", "both"}));
+  app.add_option("--schedule", options.schedule, "Order of threads on the CPU simulator")
+      ->option_text("inorder|reversed|random:SEED");
+  app.add_option("--block", options.block, "Show only this block's findings (CPU simulator)")
+      ->option_text("X,Y,Z");
+  auto* json = app.add_option("--json", options.json, "Also write the results to this file")
+                   ->option_text("FILE");
+
+  auto* list = app.add_flag("--list", options.list, "List the stages and stop")->option_text(" ");
+  auto* compare =
+      app.add_option("--compare", options.compare, "Two stages: what the step from A to B buys")
+          ->option_text("A B")
+          ->expected(2);
+  auto* annotate =
+      app.add_option("--annotate", options.annotate,
+                     "The stage's source, each line with what it asks for (CPU simulator)")
+          ->option_text("STAGE");
+  auto* map = app.add_option("--map", options.map, "The stage's shared memory (CPU simulator)")
+                  ->option_text("STAGE");
+  const std::vector<CLI::Option*> views = {list, compare, annotate, map, app.get_option("--stage")};
+  for (auto* view : views) {
+    for (auto* other : views) {
+      if (view != other) view->excludes(other);
+    }
+  }
+  for (auto* view : {list, annotate, map}) view->excludes(json);
+}
+
+Plan make_plan(const Options& options, DType dtype) {
+  if (!options.dtype.empty()) parse_dtype(options.dtype, dtype);
+  Plan plan;
+  const bool shaped = !options.shape.empty();
+  plan.verified = shaped ? shape_case(options.shape, options, dtype) : real_case(options, dtype);
+  if (!kSimt) {
+    plan.timed = shaped ? plan.verified.problem : shape_case(kTimedShape, {}, dtype).problem;
+    plan.timed->causal = plan.verified.problem.causal;
+  }
+  return plan;
+}
+
+const Stage& stage_of(const std::string& name) {
+  if (const Stage* stage = find_stage(name)) return *stage;
+  std::string names;
+  for (const Stage* stage : stages()) names += std::string(" ") + stage->name;
+  throw std::runtime_error("there is no stage '" + name + "'; there are:" + names);
+}
+
+std::vector<Pass> passes_of(const Options& options) {
+  std::vector<Pass> passes;
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    if (options.pass == "both" || options.pass == pass_name(pass)) passes.push_back(pass);
+  }
+  return passes;
+}
+
+void set_up_machine(const Options& options) {
+#ifdef CUFLASH_SIMT
+  if (!options.schedule.empty()) set_schedule(options.schedule);
+  if (!options.block.empty()) simt::report_only_block(block_of(options.block));
+#else
+  for (const auto& [name, value] :
+       {std::pair{"--schedule", &options.schedule}, std::pair{"--block", &options.block},
+        std::pair{"--annotate", &options.annotate}, std::pair{"--map", &options.map}}) {
+    if (value->empty()) continue;
+    throw std::runtime_error(
+        std::string(name) +
+        " is for the CPU simulator. To run there: scripts/run.sh does so when it "
+        "sees the option; or build the preset simt");
+  }
+#endif
+}
+
+}  // namespace cuflash::bench

@@ -1,0 +1,44 @@
+// The ladder's command line, and what it asks for.
+#ifndef CUFLASH_BENCH_OPTIONS_H_
+#define CUFLASH_BENCH_OPTIONS_H_
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "measure.h"
+
+namespace cuflash::bench {
+
+#ifdef CUFLASH_SIMT
+inline constexpr bool kSimt = true;
+#else
+inline constexpr bool kSimt = false;
+#endif
+
+struct Options {
+  std::string stage, shape, dtype, pass = "both", input, schedule, block, json;
+  std::string annotate, map;
+  std::vector<std::string> compare;
+  bool causal = false, list = false;
+};
+
+void declare(CLI::App& app, Options& options);
+
+// The functions below throw a sentence for the user where the options make no sense.
+
+// What to verify and, on a GPU, what to time. `dtype` stands in where the options name none.
+Plan make_plan(const Options& options, DType dtype = DType::kF16);
+
+// The stage with this name or number.
+const Stage& stage_of(const std::string& name);
+
+// The passes that are asked for.
+std::vector<Pass> passes_of(const Options& options);
+
+// Tells the CPU simulator the schedule, and the block whose findings are wanted.
+void set_up_machine(const Options& options);
+
+}  // namespace cuflash::bench
+
+#endif  // CUFLASH_BENCH_OPTIONS_H_

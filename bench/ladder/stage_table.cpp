@@ -1,0 +1,161 @@
+#include "ladder/stage_table.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "cuflash/workload.h"
+#include "ladder/table.h"
+
+namespace cuflash::bench {
+namespace {
+
+constexpr const char* kNone = "-";
+
+// "0.41 ok": the error, in limits.
+std::string verdict(const Row& row) {
+  const double ratio = row.limit > 0. ? row.error / row.limit : row.error > 0. ? INFINITY : 0.;
+  const std::string shown = ratio < 1000. ? fmt::format("{:.2f}", ratio) : ">999";
+  return shown + (row.ok ? " ok" : " FAIL");
+}
+
+std::string times(double ratio) { return fmt::format("{:.2f}", ratio); }
+
+std::vector<Column> columns(bool timed) {
+  std::vector<Column> all = {
+      {"stage", false}, {"adds", false, timed ? 52u : 30u}, {"error/limit", true}, {"extra", true}};
+  const std::vector<const char*> rest =
+      timed ? std::vector<const char*>{"time", "TFLOP/s", "× prev"}
+            : std::vector<const char*>{"read", "written", "predicted", "× prev", "conflicts"};
+  for (const char* title : rest) all.push_back({title});
+  return all;
+}
+
+// Adds the cells of what was counted. `previous` is the traffic of the row above, 0 if unknown.
+void add_counts(const Row& row, double& previous, std::vector<std::string>& cells) {
+  const auto predicted =
+      row.predicted
+          ? (row.predicted->exact ? "" : "≤ ") +
+                human_bytes(double(row.predicted->read_bytes + row.predicted->write_bytes))
+          : kNone;
+  if (!row.counted) {
+    cells.insert(cells.end(), {kNone, kNone, predicted, kNone, kNone});
+    previous = 0.;
+    return;
+  }
+  const double bytes = double(row.counted->global_read_bytes + row.counted->global_write_bytes);
+  cells.insert(cells.end(), {human_bytes(double(row.counted->global_read_bytes)),
+                             human_bytes(double(row.counted->global_write_bytes)), predicted,
+                             previous > 0. ? times(bytes / previous) : kNone,
+                             human_count(double(row.counted->bank_conflicts))});
+  previous = bytes;
+}
+
+void add_time(const Row& row, const Problem& problem, double& previous,
+              std::vector<std::string>& cells) {
+  if (!row.ms) {
+    cells.insert(cells.end(), {kNone, kNone, kNone});
+    previous = 0.;
+    return;
+  }
+  const double speed = tflops(row.pass, problem, *row.ms);
+  cells.insert(cells.end(), {human_ms(*row.ms), fmt::format("{:.2f}", speed),
+                             previous > 0. ? times(speed / previous) : kNone});
+  previous = speed;
+}
+
+nlohmann::ordered_json json_row(const Row& row, const Problem& problem) {
+  return {{"stage", row.stage->name},
+          {"pass", pass_name(row.pass)},
+          {"problem", problem_name(problem)}};
+}
+
+// What a stage did with the verified problem.
+nlohmann::ordered_json json_verified(const Row& row, const Problem& problem) {
+  auto json = json_row(row, problem);
+  if (!row.skipped.empty()) {
+    json["skipped"] = row.skipped;
+    return json;
+  }
+  json["ok"] = row.ok;
+  if (row.limit > 0.) {
+    json["error"] = row.error;  // An infinite one becomes null.
+    json["limit"] = row.limit;
+  }
+  json["extra_bytes"] = extra_bytes(*row.stage, row.pass, problem);
+  if (row.counted) {
+    json["requested_read_bytes"] = row.counted->global_read_bytes;
+    json["requested_write_bytes"] = row.counted->global_write_bytes;
+    json["bank_conflicts"] = row.counted->bank_conflicts;
+    json["shared_bytes"] = row.shared_bytes;
+  }
+  return json;
+}
+
+nlohmann::ordered_json json_timed(const Row& row, const Problem& problem) {
+  auto json = json_row(row, problem);
+  if (!row.ms) {
+    json["skipped"] = row.not_timed;
+    return json;
+  }
+  json["extra_bytes"] = extra_bytes(*row.stage, row.pass, problem);
+  json["ms"] = *row.ms;
+  json["tflops"] = tflops(row.pass, problem, *row.ms);
+  return json;
+}
+
+}  // namespace
+
+std::string table_text(const std::vector<Row>& rows, const Plan& plan) {
+  Table table(columns(plan.timed.has_value()));
+  double previous = 0.;
+  for (const Row& row : rows) {
+    if (!row.skipped.empty()) {
+      table.add_sentence(row.stage->name, "skipped: " + row.skipped);
+      continue;
+    }
+    const Problem& shown = plan.timed ? *plan.timed : plan.verified.problem;
+    std::vector<std::string> cells = {
+        row.stage->name, row.stage->teaches, verdict(row),
+        human_bytes(double(extra_bytes(*row.stage, row.pass, shown)))};
+    if (plan.timed) {
+      add_time(row, *plan.timed, previous, cells);
+    } else {
+      add_counts(row, previous, cells);
+    }
+    table.add(std::move(cells));
+    if (!row.not_timed.empty()) table.add_sentence("", "not timed: " + row.not_timed);
+  }
+  return table.text();
+}
+
+std::string failures_text(const std::vector<Row>& rows) {
+  std::string text;
+  for (const Row& row : rows) {
+    if (!row.failure.empty()) {
+      text += fmt::format("\n{}, {}:\n{}", row.stage->name, pass_name(row.pass), row.failure);
+    }
+  }
+  return text;
+}
+
+void write_json(const std::string& path, const Provenance& p, const std::vector<Row>& rows,
+                const Plan& plan) {
+  nlohmann::ordered_json json;
+  json["provenance"] = {{"device", p.device},   {"driver", p.driver},     {"cuda", p.cuda},
+                        {"backend", p.backend}, {"compiler", p.compiler}, {"commit", p.commit},
+                        {"command", p.command}, {"date", p.date}};
+  json["rows"] = nlohmann::ordered_json::array();
+  for (const Row& row : rows) {
+    json["rows"].push_back(json_verified(row, plan.verified.problem));
+    if (plan.timed && row.skipped.empty()) json["rows"].push_back(json_timed(row, *plan.timed));
+  }
+  std::ofstream file(path);
+  file << json.dump(2) << '\n';
+  if (!file) throw std::runtime_error(path + ": cannot be written");
+}
+
+}  // namespace cuflash::bench

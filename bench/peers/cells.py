@@ -1,0 +1,266 @@
+"""Runs one cell of the matrix: every implementation checked, then timed in interleaved rounds."""
+import contextlib
+import statistics
+from typing import Callable, NamedTuple
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+import accuracy
+from cuflash import capi  # peers.py says where it lies
+from tables import STAGE_PREFIX
+
+torch.set_float32_matmul_precision("highest")  # f32 products in f32, not in TF32
+
+DEVICE = "cuda"
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+BACKENDS = {"fa2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION,
+            "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}
+ONLY_16_BITS = ("fa2", "cudnn")
+LONGEST_OF_QUADRATIC = 4096  # for implementations that keep S
+
+SLOW_MS = 300.0     # timed once
+WARM_UP_MS = 10.0   # before each measurement: the clocks are up and L2 holds what fits
+MEASURE_MS = 45.0
+MIN_CALLS, MAX_CALLS = 3, 200
+HEAD_START = 100_000  # cycles a call, about 50 µs: longer than Python takes to queue one
+TIMING = (f"CUDA events around {MIN_CALLS} to {MAX_CALLS} calls queued ahead, about "
+          f"{MEASURE_MS:.0f} ms; the median of rounds in which each implementation is timed once "
+          f"after a warm-up; N(0,1) inputs that lie as [B, S, H, D], L2 warm; a call over {SLOW_MS / 1000} s is timed once")
+
+
+class NotRun(Exception):
+    """Why an implementation does not run a cell."""
+
+
+class Prepared(NamedTuple):
+    """An implementation with a cell's tensors."""
+    call: Callable      # queues one call, returns O or (dQ, dK, dV)
+    context: Callable   # makes a context manager, within which it is called
+
+
+def make_inputs(cell):
+    """Q, K, V and dO, N(0,1). They lie as [B, S, H, D], as a model's projections leave them; for any
+    other layout PyTorch copies O and dO before FlashAttention-2's backward pass."""
+    generator = torch.Generator(DEVICE).manual_seed(1)
+    batch, heads, seq, head_dim = cell.shape
+    shape = batch, seq, heads, head_dim
+    return [torch.randn(shape, generator=generator, device=DEVICE).to(DTYPES[cell.dtype])
+            .transpose(1, 2) for _ in range(4)]
+
+
+# ---- Implementations ----------------------------------------------------------------------------
+
+def prepare_peer(name, cell, inputs):
+    """One of SDPA's backends."""
+    if name in ONLY_16_BITS and cell.dtype == "f32":
+        raise NotRun(f"{name} takes f16 and bf16")
+    if name == "math" and cell.seq > LONGEST_OF_QUADRATIC:
+        raise NotRun(f"math keeps S: it stops at {LONGEST_OF_QUADRATIC}")
+
+    def context():
+        return sdpa_kernel(BACKENDS[name])
+
+    q, k, v, d_o = inputs
+    if cell.direction == "forward":
+        return Prepared(lambda: (scaled_dot_product_attention(q, k, v, is_causal=cell.causal),),
+                        context)
+    # The graph is built once, outside the time. autograd.grad then runs the backend's backward
+    # operator: no forward pass, and no addition into .grad, which backward() would do. It allocates
+    # dQ, dK and dV, which costs the device no time.
+    leaves = [tensor.detach().requires_grad_() for tensor in (q, k, v)]
+    with context():
+        o = scaled_dot_product_attention(*leaves, is_causal=cell.causal)
+    return Prepared(lambda: torch.autograd.grad(o, leaves, d_o, retain_graph=True),
+                    contextlib.nullcontext)
+
+
+def problem_of(cell, seq):
+    """The cell's problem with another length."""
+    batch, heads, _, head_dim = cell.shape
+    return capi.Problem(batch=batch, heads_q=heads, heads_kv=heads, seq_q=seq, seq_kv=seq,
+                        head_dim=head_dim, dtype=capi.DTYPES.index(cell.dtype),
+                        causal=cell.causal, softmax_scale=head_dim ** -0.5)
+
+
+def keeps_scores(library, stage, cell):
+    """Twice the length, four times the workspace."""
+    once, twice = (library.workspace_bytes(cell.direction, problem_of(cell, seq), stage)
+                   for seq in (cell.seq, 2 * cell.seq))
+    return twice > 3 * once > 0
+
+
+def prepare_stage(library, stage, cell, inputs):
+    """A stage of the library. Its backward pass starts from its own O and LSE."""
+    problem = problem_of(cell, cell.seq)
+    refusal = library.refusal(cell.direction, problem, stage)
+    if refusal:
+        raise NotRun(refusal)
+    if cell.seq > LONGEST_OF_QUADRATIC and keeps_scores(library, stage, cell):
+        raise NotRun(f"{stage} keeps S: it stops at {LONGEST_OF_QUADRATIC}")
+    q, k, v, d_o = inputs
+    forward_tensors = {"q": q, "k": k, "v": v, "o": unwritten(d_o),
+                       "lse": torch.full(d_o.shape[:3], torch.nan, device=DEVICE)}
+    forward = queued(library, stage, "forward", problem, forward_tensors)
+    if cell.direction == "forward":
+        return Prepared(calling(forward, forward_tensors["o"]), contextlib.nullcontext)
+    forward()
+    grads = {"dq": unwritten(q), "dk": unwritten(k), "dv": unwritten(v)}
+    backward = queued(library, stage, "backward", problem,
+                      forward_tensors | grads | {"d_o": d_o})
+    return Prepared(calling(backward, *grads.values()), contextlib.nullcontext)
+
+
+def queued(library, stage, direction, problem, tensors):
+    """A function that queues a pass on the current stream; gradients are asked to be the same in
+    every run."""
+    count = library.workspace_bytes(direction, problem, stage)
+    workspace = torch.empty(count, dtype=torch.uint8, device=DEVICE)
+    fields = {name: tensor.data_ptr() if name == "lse" else
+              capi.Tensor(tensor.data_ptr(), *tensor.stride()[:3])
+              for name, tensor in tensors.items()}
+    fields |= {"workspace": workspace.data_ptr() or None, "workspace_bytes": count}
+    if direction == "forward":
+        args, function = capi.ForwardArgs(**fields), library.forward
+    else:
+        args, function = capi.BackwardArgs(deterministic=True, **fields), library.backward
+    stream = torch.cuda.current_stream().cuda_stream
+
+    def queue():
+        function(problem, args, stage, stream)
+    queue.owners = tensors, workspace  # `args` has addresses only
+    return queue
+
+
+def unwritten(tensor):
+    """An output like this tensor, strides included, that no kernel has written yet."""
+    return torch.full_like(tensor, torch.nan)
+
+
+def calling(queue, *outputs):
+    """A function that calls `queue` and returns the outputs."""
+    def call():
+        queue()
+        return outputs
+    return call
+
+
+def prepare(library, name, cell, inputs):
+    """The implementation of that name."""
+    if name.startswith(STAGE_PREFIX):
+        return prepare_stage(library, name[len(STAGE_PREFIX):], cell, inputs)
+    return prepare_peer(name, cell, inputs)
+
+
+# ---- Time ---------------------------------------------------------------------------------------
+
+def timed(call, calls):
+    """Milliseconds of a call, as the mean of some. The device sleeps while they are queued, so that
+    it never waits for Python between two."""
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda._sleep(HEAD_START * calls)  # pylint: disable=protected-access
+    start.record()
+    for _ in range(calls):
+        call()
+    stop.record()
+    stop.synchronize()
+    return start.elapsed_time(stop) / calls
+
+
+def calls_for(ms, budget, least):
+    """How many calls of `ms` fill the budget."""
+    return max(least, min(MAX_CALLS, round(budget / ms)))
+
+
+def measure(prepared, ms):
+    """One round's time of an implementation whose call takes about `ms`."""
+    with prepared.context():
+        for _ in range(calls_for(ms, WARM_UP_MS, 1)):
+            prepared.call()
+        return timed(prepared.call, calls_for(ms, MEASURE_MS, MIN_CALLS))
+
+
+def ceilings():
+    """What this device reaches in plain matrix products and copies."""
+    def product_tflops(dtype):
+        a, b = (torch.randn(8192, 8192, device=DEVICE).to(dtype) for _ in range(2))
+        return 2 * 8192 ** 3 / best(lambda: a @ b) * 1e-9
+
+    def best(call):
+        prepared = Prepared(call, contextlib.nullcontext)
+        return min(measure(prepared, 2.0) for _ in range(3))
+    source = torch.randn(2 ** 28, device=DEVICE)
+    target = torch.empty_like(source)
+    copied = 2 * source.numel() * source.element_size()  # read and written
+    return {"matmul_f16_tflops": product_tflops(torch.float16),
+            "matmul_f32_tflops": product_tflops(torch.float32),
+            "copy_tbs": copied / best(lambda: target.copy_(source)) * 1e-9}
+
+
+# ---- A cell -------------------------------------------------------------------------------------
+
+class Candidate:
+    """One implementation in one cell, and the row it leaves."""
+
+    def __init__(self, name, cell):
+        self.row = {"impl": name, **cell.keys()}
+        self.prepared = None  # once there is no more to time
+        self.times = []
+
+    def check(self, library, cell, inputs, expected):
+        """One call, held to what is expected; a slow one is timed at once."""
+        try:
+            self.prepared = prepare(library, self.row["impl"], cell, inputs)
+            with self.prepared.context():
+                name, error, limit = expected.worst(self.prepared.call())
+                self.row |= {"ok": error <= limit, "error": error, "limit": limit}
+                if not self.row["ok"]:
+                    self.row["error"] = error if error < float("inf") else None
+                    raise NotRun(f"wrong: {name} is off by {error:.3g}, the limit is {limit:.3g}")
+                self.times = [timed(self.prepared.call, 1)]
+            if self.times[0] > SLOW_MS:
+                self.prepared = None
+        except NotRun as reason:
+            self._give_up(str(reason))
+        except RuntimeError as error:
+            self._give_up(known_reason(error))
+
+    def _give_up(self, reason):
+        self.prepared = None
+        self.row["reason"] = reason
+
+    def finish(self, cell):
+        """The row, with its times if there are any."""
+        if "reason" not in self.row:
+            ms = statistics.median(self.times)
+            self.row |= {"ms": ms, "tflops": cell.flops / ms * 1e-9, "rounds": len(self.times),
+                         "spread": (max(self.times) - min(self.times)) / ms}
+        return self.row
+
+
+def known_reason(error):
+    """Why an implementation cannot run a cell; an error of another kind is raised again."""
+    code = getattr(error, "code", None)
+    if isinstance(error, torch.OutOfMemoryError) or code == capi.ErrorCode.OUT_OF_MEMORY:
+        torch.cuda.empty_cache()
+        return "out of device memory"
+    if "No available kernel" in str(error) or "cuDNN" in str(error):
+        return str(error).splitlines()[0]
+    raise error
+
+
+def run_cell(library, cell, names, rounds):
+    """The rows of a cell."""
+    inputs = make_inputs(cell)
+    expected = accuracy.Expected(cell.direction, inputs, cell.causal)
+    candidates = [Candidate(name, cell) for name in names]
+    for candidate in candidates:
+        candidate.check(library, cell, inputs, expected)
+    active = [(candidate, candidate.times.pop()) for candidate in candidates if candidate.prepared]
+    for _ in range(rounds):
+        for candidate, ms in active:
+            candidate.times.append(measure(candidate.prepared, ms))
+    rows = [candidate.finish(cell) for candidate in candidates]
+    torch.cuda.empty_cache()
+    return rows

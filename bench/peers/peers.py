@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Measures the library's stages beside the attention of PyTorch, on a GPU.
+
+    bench/peers/peers.py --out build/results/peers.json
+
+The matrix: 16,384 tokens, hidden size 2,048, head_dim 64 and 128, 512 to 16,384 tokens a sequence,
+with and without a causal mask, forward and backward. Before a cell is timed, each implementation's
+outputs are compared with a reference in double on some heads; one that is wrong is named, is not
+timed, and makes the exit status 1. Run again with the same --out, it goes on where it was stopped.
+"""
+import argparse
+import json
+import pathlib
+import sys
+from typing import NamedTuple
+
+import tables
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
+from cuflash.capi import DTYPES, PASSES, Library  # noqa: E402, it lies in python/
+from provenance import provenance, save  # noqa: E402, it lies in bench/
+
+TOKENS, HIDDEN = 16384, 2048
+HEAD_DIMS = (64, 128)
+SEQS = (512, 1024, 2048, 4096, 8192, 16384)
+MASKS = {"no": [False], "yes": [True], "both": [False, True]}
+STAGES = "cuflash"  # in --impl: the library's stages
+
+
+class Cell(NamedTuple):
+    """One problem of the matrix and the pass that is computed."""
+    direction: str
+    dtype: str
+    head_dim: int
+    causal: bool
+    seq: int
+
+    @property
+    def shape(self):
+        """[batch, heads, seq, head_dim] of every tensor."""
+        return TOKENS // self.seq, HIDDEN // self.head_dim, self.seq, self.head_dim
+
+    @property
+    def flops(self):
+        """4·B·H·S²·D, halved when causal; backward 2.5 times that."""
+        forward = 4 * TOKENS * HIDDEN * self.seq * (0.5 if self.causal else 1)
+        return forward if self.direction == "forward" else 2.5 * forward
+
+    def keys(self):
+        """The part of a row that says which cell it belongs to."""
+        return {"pass": self.direction, "dtype": self.dtype, "head_dim": self.head_dim,
+                "causal": self.causal, "seq": self.seq}
+
+
+# ---- Options ------------------------------------------------------------------------------------
+
+def some_of(*known):
+    """For argparse: a list of some of these, separated by commas."""
+    def parse(text):
+        chosen = [type(known[0])(word) for word in text.split(",")]
+        unknown = [str(word) for word in chosen if word not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(
+                f"{', '.join(unknown)}: not among {', '.join(map(str, known))}")
+        return chosen
+    return parse
+
+
+def options():
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def add(name, known, default, what):
+        parser.add_argument(name, type=some_of(*known), default=list(default), metavar="A,B,…",
+                            help=f"{what}: some of {', '.join(map(str, known))}; "
+                                 f"default: {', '.join(map(str, default))}")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="the JSON file")
+    parser.add_argument("--library", type=pathlib.Path,
+                        default=ROOT / "build/release/libcuflash_attn.so",
+                        help="default: build/release/libcuflash_attn.so")
+    parser.add_argument("--stages", metavar="A,B,…",
+                        help="names of stages; default: all of the library's")
+    implementations = tables.PEERS + (STAGES,)
+    add("--impl", implementations, implementations, "implementations")
+    add("--pass", PASSES, PASSES, "passes")
+    add("--dtype", DTYPES, ["f16"], "element types")
+    add("--head-dim", HEAD_DIMS, HEAD_DIMS, "head dimensions")
+    add("--seq", SEQS, SEQS, "lengths")
+    parser.add_argument("--causal", choices=MASKS, default="both", help="default: both")
+    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds; default: 3")
+    parser.add_argument("--commit", help="of the sources; default: $CUFLASH_COMMIT, else git's")
+    return parser.parse_args()
+
+
+def cells_of(args):
+    """The part of the matrix that is asked for."""
+    return [Cell(direction, dtype, head_dim, causal, seq)
+            for direction in getattr(args, "pass") for dtype in args.dtype
+            for head_dim in args.head_dim for causal in MASKS[args.causal] for seq in args.seq]
+
+
+def implementations_of(args, library):
+    """Their names, peers first."""
+    known = library.stages()
+    stages = args.stages.split(",") if args.stages else known
+    unknown = [name for name in stages if name not in known]
+    if unknown:
+        raise SystemExit(f"no such stage: {', '.join(unknown)}; there are {', '.join(known)}")
+    names = [name for name in tables.PEERS if name in args.impl]
+    if STAGES in args.impl:
+        names += [tables.STAGE_PREFIX + stage for stage in stages]
+    return names
+
+
+# ---- The result's file --------------------------------------------------------------------------
+
+def earlier(path, here):
+    """The result to go on with, or None; it must come from these sources and this machine."""
+    if not path.exists():
+        return None
+    result = json.loads(path.read_text(encoding="utf-8"))
+    there = result["provenance"]
+    for key in ("commit", "device", "driver", "cuda", "torch", "cudnn", "compiler", "timing"):
+        if there[key] != here[key]:
+            raise SystemExit(f"{path} was measured with {key} {there[key]}; here it is "
+                             f"{here[key]}. Give another --out, or remove the file.")
+    there.setdefault("resumed", []).append({key: here[key] for key in ("date", "command")})
+    return result
+
+
+def rows_of(result, cell):
+    """The rows of a cell."""
+    keys = cell.keys().items()
+    return [row for row in result["rows"] if keys <= row.items()]
+
+
+def put(result, cell, rows):
+    """Replaces the rows of a cell."""
+    old = rows_of(result, cell)
+    result["rows"] = [row for row in result["rows"] if row not in old] + rows
+
+
+# ---- The run ------------------------------------------------------------------------------------
+
+def progress(rows):
+    """One line about a cell, on stderr."""
+    keys = rows[0]
+    figures = [f"{row['impl'].removeprefix(tables.STAGE_PREFIX)} "
+               + (tables.three_digits(row["tflops"]) if "ms" in row else
+                  "WRONG" if row.get("ok") is False else "–") for row in rows]
+    print(f"{keys['pass']} {keys['dtype']} D {keys['head_dim']}"
+          f"{' causal' if keys['causal'] else ''} S {keys['seq']}: {', '.join(figures)}",
+          file=sys.stderr, flush=True)
+
+
+def report(rows):
+    """All tables on stdout, then what is wrong; returns the exit status."""
+    for view in tables.VIEWS.values():
+        print(view(rows) + "\n")
+    wrong = [row for row in rows if row.get("ok") is False]
+    for row in wrong:
+        print(f"{row['impl']}, {row['pass']}, {row['dtype']}, D {row['head_dim']}, causal "
+              f"{row['causal']}, S {row['seq']}: {row['reason']}")
+    return 1 if wrong else 0
+
+
+def main():
+    """Measures the cells that are missing, then reports all."""
+    args = options()
+    import torch  # pylint: disable=import-outside-toplevel  # --help does without
+    import cells  # pylint: disable=import-outside-toplevel
+    if not torch.cuda.is_available():
+        raise SystemExit("peers.py measures on a GPU, and there is none")
+    library = Library(args.library)
+    names = implementations_of(args, library)
+    here = provenance(torch, args.library, commit=args.commit) | {"timing": cells.TIMING}
+    result = earlier(args.out, here)
+    if result is None:
+        result = {"provenance": here, "ceilings": cells.ceilings(), "rows": []}
+    for cell in cells_of(args):
+        # A cell is measured as a whole: only what ran side by side may be compared.
+        present = [row["impl"] for row in rows_of(result, cell)]
+        if set(names) <= set(present):
+            continue
+        together = tables.unique([*names, *present])
+        rows = cells.run_cell(library, cell, together, args.rounds)
+        put(result, cell, rows)
+        save(args.out, result)
+        progress(rows)
+    return report(result["rows"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""The tables of bench/peers/peers.py's result, for its own output and for pages."""
+import statistics
+
+STAGE_PREFIX = "cuflash:"
+PEERS = ("fa2", "cudnn", "efficient", "math")
+
+# What a word of a marker may name. A kind that does not concern a row lets it through.
+KINDS = (
+    lambda row: row["pass"],
+    lambda row: row["dtype"],
+    lambda row: f"d{row['head_dim']}",
+    lambda row: f"s{row['seq']}",
+    lambda row: "causal" if row["causal"] else "full",
+    lambda row: None if is_stage(row) else row["impl"],
+    lambda row: row["impl"].removeprefix(STAGE_PREFIX) if is_stage(row) else None,
+)
+
+
+def is_stage(row):
+    """Is this one of our stages, and not a peer?"""
+    return row["impl"].startswith(STAGE_PREFIX)
+
+
+def markdown(titles, lines):
+    """A Markdown table."""
+    rows = [titles, ["---"] * len(titles), *lines]
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
+
+
+def three_digits(value):
+    """0.829, 15.5, 663."""
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def unique(values):
+    """The values without repetition, in the order of their first."""
+    return list(dict.fromkeys(values))
+
+
+def in_order(rows):
+    """Implementations that were timed: the peers, then the stages."""
+    timed = unique(row["impl"] for row in rows if "ms" in row)
+    return [name for name in PEERS if name in timed] + sorted(
+        name for name in timed if name not in PEERS)
+
+
+def by_cell(rows):
+    """{(head_dim, causal, seq): {impl: row}} of the rows that have a time, sorted."""
+    cells = {}
+    for row in rows:
+        if "ms" in row:
+            key = row["head_dim"], row["causal"], row["seq"]
+            cells.setdefault(key, {})[row["impl"]] = row
+    return dict(sorted(cells.items()))
+
+
+def by_series(rows):
+    """{(pass, dtype): rows}."""
+    series = {}
+    for row in rows:
+        series.setdefault((row["pass"], row["dtype"]), []).append(row)
+    return series
+
+
+# ---- TFLOP/s -----------------------------------------------------------------------------------
+
+def speeds(rows):
+    """A table for each pass and dtype: a cell of the matrix a line, an implementation a column."""
+    tables = []
+    for (direction, dtype), series in by_series(rows).items():
+        names = in_order(series)
+        lines = [[head_dim, "yes" if causal else "no", seq] +
+                 [three_digits(cell[name]["tflops"]) if name in cell else "–" for name in names]
+                 for (head_dim, causal, seq), cell in by_cell(series).items()]
+        titles = ["D", "causal", "S"] + [name.removeprefix(STAGE_PREFIX) for name in names]
+        tables.append(f"{direction.capitalize()}, {dtype}, TFLOP/s:\n\n" + markdown(titles, lines))
+    return "\n\n".join(tables)
+
+
+# ---- Ratios ------------------------------------------------------------------------------------
+
+def ratio(cells, name, peer):
+    """Speed of one as a multiple of the other's: harmonic means of TFLOP/s over the cells that both
+    ran; and how many those are."""
+    both = [cell for cell in cells.values() if name in cell and peer in cell]
+    if not both:
+        return None, 0
+    means = [statistics.harmonic_mean([cell[one]["tflops"] for cell in both])
+             for one in (name, peer)]
+    return means[0] / means[1], len(both)
+
+
+def causal_costs(cells, name):
+    """{(head_dim, seq): time with the mask over time without it}."""
+    return {(head_dim, seq): cell[name]["ms"] / cells[head_dim, False, seq][name]["ms"]
+            for (head_dim, causal, seq), cell in cells.items()
+            if causal and name in cell and name in cells.get((head_dim, False, seq), {})}
+
+
+def show_ratio(value, count):
+    """0.83 (24)."""
+    return f"{value:.2f} ({count})" if count else "–"
+
+
+def summary(rows):
+    """Each stage beside each peer, and what a causal mask costs it."""
+    lines = []
+    names = in_order(rows)
+    peers = [name for name in names if name in PEERS]
+    for (direction, dtype), series in by_series(rows).items():
+        cells = by_cell(series)
+        for name in in_order(series):
+            if name in PEERS:
+                continue
+            costs = causal_costs(cells, name).values()
+            lines.append([name.removeprefix(STAGE_PREFIX), direction, dtype] +
+                         [show_ratio(*ratio(cells, name, peer)) for peer in peers] +
+                         [f"{min(costs):.2f} to {max(costs):.2f}" if costs else "–"])
+    titles = ["stage", "pass", "dtype"] + [f"× {peer} (cells)" for peer in peers] + ["causal costs"]
+    return markdown(titles, lines)
+
+
+def costs_of_causal(rows):
+    """Time with the causal mask over time without it, for each head_dim and length."""
+    lines = []
+    seqs = sorted({row["seq"] for row in rows})
+    for (direction, dtype), series in by_series(rows).items():
+        cells = by_cell(series)
+        for name in in_order(series):
+            costs = causal_costs(cells, name)
+            for head_dim in sorted({key[0] for key in costs}):
+                shown = [f"{costs[head_dim, seq]:.2f}" if (head_dim, seq) in costs else "–"
+                         for seq in seqs]
+                lines.append([name.removeprefix(STAGE_PREFIX), direction, dtype, head_dim] + shown)
+    return markdown(["implementation", "pass", "dtype", "D"] + [f"S {seq}" for seq in seqs], lines)
+
+
+# The words that choose a table; without one it is the speeds.
+VIEWS = {"speeds": speeds, "summary": summary, "costs": costs_of_causal}

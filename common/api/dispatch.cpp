@@ -1,0 +1,169 @@
+// The API's calls: check the arguments, choose the stage, give it a workspace, queue its work.
+#include "api/dispatch.h"
+
+#include <cuda_runtime.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "api/last_error.h"
+#include "cuflash/workload.h"
+
+namespace cuflash::api {
+namespace {
+
+using Error = FlashAttentionError;
+
+// ---- The choice of stage -----------------------------------------------------------------------
+
+Choice unknown_stage(const std::string& asked_for) {
+  std::string reason = asked_for + ", and there is no such stage; there are";
+  const char* separator = " ";
+  for (const Stage* stage : stages()) {
+    reason += separator + std::string(stage->name);
+    separator = ", ";
+  }
+  return {nullptr, {Error::UNKNOWN_STAGE, std::move(reason)}};
+}
+
+// The stage that the call names, else the one that CUFLASH_STAGE names, else the fastest; for a
+// problem that is fit for some stage.
+Choice choose_fit(Pass pass, const Problem& problem, const char* name) {
+  std::string asked_for;
+  if (name != nullptr) {
+    asked_for = "the call asks for stage \"" + std::string(name) + "\"";
+  } else {
+    name = std::getenv("CUFLASH_STAGE");
+    if (name != nullptr && *name == '\0') name = nullptr;
+    if (name != nullptr) asked_for = "CUFLASH_STAGE is \"" + std::string(name) + "\"";
+  }
+  const Stage* stage = name != nullptr ? find_stage(name) : nullptr;
+  if (name != nullptr && stage == nullptr) return unknown_stage(asked_for);
+
+  const Device device = current_device();
+  if (stage == nullptr) stage = choose_stage(pass, problem, device);
+  // Where nothing fits, the first rung, which asks least of a device, says why.
+  if (stage == nullptr) stage = stages().front();
+  return {stage, supports(*stage, pass, problem, device)};
+}
+
+// ---- Work on the stream ------------------------------------------------------------------------
+
+Error cuda_error(const std::string& what, cudaError_t error) {
+  return refuse(Error::CUDA_ERROR, what + ": " + cudaGetErrorString(error));
+}
+
+// Scratch memory from the stream's order: no other stream waits, and a CUDA graph can record it.
+class Workspace {
+ public:
+  explicit Workspace(cudaStream_t stream) : stream_(stream) {}
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  ~Workspace() { (void)release(); }
+
+  cudaError_t allocate(std::size_t bytes) { return cudaMallocAsync(&data_, bytes, stream_); }
+  cudaError_t release() {
+    void* data = std::exchange(data_, nullptr);
+    return data == nullptr ? cudaSuccess : cudaFreeAsync(data, stream_);
+  }
+  void* data() const { return data_; }
+
+ private:
+  cudaStream_t stream_;
+  void* data_ = nullptr;
+};
+
+std::string needs(const Stage& stage, std::size_t bytes) {
+  return std::string(stage.name) + " needs a workspace of " + std::to_string(bytes) + " bytes";
+}
+
+// The caller's workspace is smaller than that.
+Error small_workspace(const Stage& stage, std::size_t bytes, std::size_t given) {
+  return refuse(Error::OUT_OF_MEMORY,
+                needs(stage, bytes) + "; the caller's has " + std::to_string(given));
+}
+
+// The runtime did not give a workspace of `bytes`.
+Error no_workspace(const Stage& stage, std::size_t bytes, cudaError_t error) {
+  (void)cudaGetLastError();  // It is reported here; the caller's next call must not meet it.
+  const std::string what = needs(stage, bytes);
+  if (error != cudaErrorMemoryAllocation) return cuda_error(what, error);
+  return refuse(Error::OUT_OF_MEMORY, what + ", more than the device can give");
+}
+
+// The stage's error. Where it is the runtime's, the runtime's own sentence.
+Error stage_failed(const Stage& stage, Pass pass, Error error) {
+  const std::string what = std::string(stage.name) + ", " + pass_name(pass) + " pass";
+  const cudaError_t cause = cudaGetLastError();
+  if (error == Error::CUDA_ERROR && cause != cudaSuccess) return cuda_error(what, cause);
+  return refuse(error, what + ": " + get_error_string(error));
+}
+
+Error queue(const Stage& stage, const Problem& p, const Forward& args, cudaStream_t stream) {
+  return stage.forward(p, args, stream);
+}
+Error queue(const Stage& stage, const Problem& p, const Backward& args, cudaStream_t stream) {
+  return stage.backward(p, args, stream);
+}
+
+bool nothing_to_do(const Forward&) { return false; }
+bool nothing_to_do(const Backward& args) {
+  return args.dq.data == nullptr && args.dk.data == nullptr && args.dv.data == nullptr;
+}
+
+// One call, either pass.
+template <class Args>
+Error call(Pass pass, const Problem& problem, Args args, cudaStream_t stream, const char* name) {
+  // Refuse what no stage can do, then what the chosen one cannot.
+  if (const Support fit = validate(problem, args); !fit) return refuse(fit);
+  const auto [stage, support] = choose_fit(pass, problem, name);
+  if (!support) return refuse(support);
+  if (nothing_to_do(args)) return succeed();
+
+  // An error that someone left behind would look like ours: report it before anything is queued.
+  // The answer of a polled stream or event is none.
+  const cudaError_t earlier = cudaGetLastError();
+  if (earlier != cudaSuccess && earlier != cudaErrorNotReady) {
+    return cuda_error("an earlier CUDA call of this thread had failed", earlier);
+  }
+
+  // Provide the workspace: the caller's, or the stream's.
+  const std::size_t bytes = stage->workspace_bytes(pass, problem);
+  Workspace workspace(stream);
+  if (args.workspace != nullptr) {
+    if (args.workspace_bytes < bytes) return small_workspace(*stage, bytes, args.workspace_bytes);
+  } else if (bytes > 0) {
+    const cudaError_t error = workspace.allocate(bytes);
+    if (error != cudaSuccess) return no_workspace(*stage, bytes, error);
+    args.workspace = workspace.data();
+  }
+
+  // Queue the stage's work, and after it the release of the workspace.
+  if (const Error error = queue(*stage, problem, args, stream); error != Error::SUCCESS) {
+    return stage_failed(*stage, pass, error);
+  }
+  if (const cudaError_t error = workspace.release(); error != cudaSuccess) {
+    (void)cudaGetLastError();
+    return cuda_error("cudaFreeAsync of the workspace", error);
+  }
+  return succeed();
+}
+
+}  // namespace
+
+Choice choose(Pass pass, const Problem& problem, const char* stage) {
+  const Support fit = validate(problem);
+  return fit ? choose_fit(pass, problem, stage) : Choice{nullptr, fit};
+}
+
+FlashAttentionError forward(const Problem& problem, const Forward& args, cudaStream_t stream,
+                            const char* stage) {
+  return call(Pass::kForward, problem, args, stream, stage);
+}
+
+FlashAttentionError backward(const Problem& problem, const Backward& args, cudaStream_t stream,
+                             const char* stage) {
+  return call(Pass::kBackward, problem, args, stream, stage);
+}
+
+}  // namespace cuflash::api

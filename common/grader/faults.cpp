@@ -1,0 +1,236 @@
+#include "faults.h"
+
+#include <algorithm>
+#include <regex>
+#include <sstream>
+
+namespace cuflash::exercises {
+namespace {
+
+// A line of a report: "   read   warp 0 lane 4   kernel.cuh:97   s += sK[c];   KV tile 0".
+struct Access {
+  std::string verb, warp, location, source;
+  std::string text() const { return location + ", `" + source + '`'; }
+};
+
+std::vector<Access> accesses(const std::string& report) {
+  static const std::regex line(
+      R"(^   (read|write|atomic) +(.*?warp (\d+).*?)   (\S+:\d+)(?:   (.*?))?(?:   (\S+ tile \d+))?$)");
+  std::vector<Access> found;
+  std::istringstream lines(report);
+  std::smatch match;
+  for (std::string text; std::getline(lines, text);) {
+    if (!std::regex_match(text, match, line)) continue;
+    found.push_back({match[1], match[3], match[4], match[5]});
+    std::string& source = found.back().source;
+    source.erase(source.find_last_not_of(' ') + 1);
+  }
+  return found;
+}
+
+bool is_race(simt::FindingKind kind) {
+  return kind == simt::FindingKind::kSharedRace || kind == simt::FindingKind::kGlobalRace;
+}
+
+// The cause before what may follow from it.
+int rank(simt::FindingKind kind) {
+  return kind == simt::FindingKind::kDivergentBarrier ? 0 : is_race(kind) ? 1 : 2;
+}
+
+Diagnosis race_of_writes(const std::string& array, const Access& a, const Access& b) {
+  if (a.location == b.location && a.warp == b.warp) {
+    return {"race-of-lanes",
+            "Several lanes of a warp write the same element of " + array + ", all of them at " +
+                a.text() + ". Each element needs one owner: let one lane, one thread, write it.",
+            ""};
+  }
+  if (a.location == b.location) {
+    return {"race-two-writers",
+            "Two threads write the same element of " + array + ", both at " + a.text() +
+                ". Each element needs one owner: share them out among the threads.",
+            ""};
+  }
+  return {"race-two-writers",
+          "Two threads write the same element of " + array + ": " + a.text() + " and " + b.text() +
+              ". Each element needs one owner, or a barrier between the two.",
+          ""};
+}
+
+// The report tells first what the program means to come first.
+Diagnosis race(const simt::Finding& finding) {
+  const auto found = accesses(finding.text);
+  const std::string& array = finding.array;
+  if (finding.text.find("orders the blocks") != std::string::npos) {
+    return {"race-between-blocks",
+            "Two blocks of one launch use the same element of " + array +
+                ", and nothing orders blocks. Each element needs one block that owns it.",
+            ""};
+  }
+  if (found.size() < 2) return {"race", "A race on " + array + ".", ""};
+  const Access &first = found[0], &second = found[1];
+  const std::string barrier = first.warp == second.warp ? "__syncwarp()" : "__syncthreads()";
+  if (first.verb != "read" && second.verb != "read") return race_of_writes(array, first, second);
+  if (first.verb != "read") {
+    return {"race-read-early",
+            array + " is read before all threads have written it: no " + barrier +
+                " stands between the write at " + first.text() + " and the read at " +
+                second.text() + ".",
+            ""};
+  }
+  return {"race-overwrite",
+          array + " is overwritten while other threads still read it: no " + barrier +
+              " stands between the read at " + first.text() + " and the next write at " +
+              second.text() + ". In a loop it belongs at the end of the body.",
+          ""};
+}
+
+bool is_kv(const std::string& array) {
+  return array == "K" || array == "V" || array == "dK" || array == "dV";
+}
+
+Diagnosis stray_access(const simt::Finding& finding, const std::string& where, const Trait* trait) {
+  const auto found = accesses(finding.text);
+  const bool writes = !found.empty() && found[0].verb == "write";
+  const std::string line = found.empty() ? finding.location : found[0].text();
+  if (trait != nullptr && std::string(trait->id) == "grouped-heads" && is_kv(finding.array)) {
+    return {"kv-head-is-query-head",
+            "With grouped heads " + finding.array + " is accessed outside its bounds: " + line +
+                ". There are fewer KV heads than query heads, so the query head's number is no KV "
+                "head's: kv_head(p, h) is.",
+            ""};
+  }
+  return {"out-of-bounds",
+          finding.array + " is " + (writes ? "written" : "read") + " outside its bounds " + where +
+              ": " + line +
+              ". Every thread that has no element of its own must leave it alone: the last block "
+              "and the last tile are rarely full.",
+          ""};
+}
+
+Diagnosis uninitialised(const simt::Finding& finding, const std::string& where,
+                        const Trait* trait) {
+  const auto found = accesses(finding.text);
+  std::string message = "Values of " + finding.array + " that nobody has written are read " +
+                        where + ": " + (found.empty() ? finding.location : found[0].text()) + '.';
+  if (trait != nullptr && std::string(trait->id).rfind("ragged", 0) == 0) {
+    return {"uninitialised-tail",
+            message +
+                " The rows that fill up the last tile must be written too, as zeros: 0 times "
+                "what happens to lie there may be NaN.",
+            ""};
+  }
+  return {"uninitialised", message, ""};
+}
+
+Diagnosis in_words(const simt::Finding& finding, const std::string& where, const Trait* trait) {
+  using Kind = simt::FindingKind;
+  switch (finding.kind) {
+    case Kind::kSharedRace:
+    case Kind::kGlobalRace:
+      return race(finding);
+    case Kind::kOutOfBounds:
+      return stray_access(finding, where, trait);
+    case Kind::kUninitialised:
+      return uninitialised(finding, where, trait);
+    case Kind::kDivergentBarrier:
+      return {"divergent-barrier",
+              "Not all threads of the block come to the same __syncthreads(): a barrier stands in "
+              "a branch or a loop that some of them skip, or after a return.",
+              ""};
+    case Kind::kWarpMask:
+      return {"warp-mask",
+              "Lanes of a warp are missing from a warp-wide operation: it stands in a branch or a "
+              "loop that some of them skip.",
+              ""};
+    case Kind::kMisaligned:
+      return {"misaligned",
+              "An access to " + finding.array +
+                  " is not aligned: a vector begins at a multiple of its size, a matrix at a "
+                  "multiple of 32 bytes, and its leading dimension is a multiple of 16 bytes.",
+              ""};
+    case Kind::kLaunchLimit:
+      return {"launch-refused", "The launch exceeds a limit of the device.", ""};
+    default:
+      return {"no-such-memory", "A pointer or an index leads to no memory at all.", ""};
+  }
+}
+
+bool has_like(const Sample& sample, const simt::Finding& finding) {
+  const auto& found = sample.check.faults;
+  return std::any_of(found.begin(), found.end(), [&](const harness::Fault& fault) {
+    return fault.finding.kind == finding.kind && fault.finding.array == finding.array;
+  });
+}
+
+// The machine's report, under a heading that says where.
+std::string report(const Sample& sample, const simt::Finding& finding) {
+  const auto& runs = sample.check.runs;
+  const auto right =
+      std::count_if(runs.begin(), runs.end(), [](const harness::Run& run) { return run.right(); });
+  std::string text =
+      finding.title + ": " + sample.name + ", kernel " + harness::short_kernel_name(finding.kernel);
+  if (!finding.place.empty()) text += ", " + finding.place;
+  return text + '\n' + finding.text + "  The result was RIGHT under " + std::to_string(right) +
+         " of " + std::to_string(runs.size()) + " schedules.\n";
+}
+
+// A diagnosis, and the arrays that it holds for; the first is in its message.
+struct Named {
+  Diagnosis diagnosis;
+  std::vector<std::string> arrays;
+};
+
+// Is what is missing a __syncwarp()?
+bool of_warp(const Diagnosis& diagnosis) {
+  return diagnosis.message.find("__syncwarp") != std::string::npos;
+}
+
+void add(std::vector<Named>& named, Diagnosis diagnosis, const std::string& array) {
+  for (Named& one : named) {
+    auto& arrays = one.arrays;
+    const bool holds = std::find(arrays.begin(), arrays.end(), array) != arrays.end();
+    // What is read too early is also read uninitialised: once is enough.
+    if (holds && one.diagnosis.id == "race-read-early") return;
+    if (one.diagnosis.id != diagnosis.id || of_warp(one.diagnosis) != of_warp(diagnosis)) continue;
+    if (!holds) arrays.push_back(array);
+    return;
+  }
+  named.push_back({std::move(diagnosis), {array}});
+}
+
+Diagnosis finished(Named named) {
+  if (named.arrays.size() > 1) {
+    named.diagnosis.message += " The same holds for";
+    for (std::size_t n = 1; n < named.arrays.size(); ++n) {
+      named.diagnosis.message += (n == 1 ? " " : ", ") + named.arrays[n];
+    }
+    named.diagnosis.message += '.';
+  }
+  return std::move(named.diagnosis);
+}
+
+}  // namespace
+
+std::vector<Diagnosis> faults(const std::vector<Sample>& samples) {
+  std::vector<std::pair<const Sample*, const harness::Fault*>> list;
+  for (const Sample& sample : samples) {
+    for (const harness::Fault& fault : sample.check.faults) list.push_back({&sample, &fault});
+  }
+  std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
+    return rank(a.second->finding.kind) < rank(b.second->finding.kind);
+  });
+  std::vector<Named> named;
+  for (const auto& [sample, fault] : list) {
+    const simt::Finding& finding = fault->finding;
+    const auto bad = [&](const Sample& s) { return has_like(s, finding); };
+    Diagnosis diagnosis =
+        in_words(finding, where_bad(samples, bad), distinguishing_trait(samples, bad));
+    diagnosis.details = report(*sample, finding);
+    add(named, std::move(diagnosis), finding.array);
+  }
+  std::vector<Diagnosis> diagnoses;
+  for (Named& one : named) diagnoses.push_back(finished(std::move(one)));
+  return diagnoses;
+}
+
+}  // namespace cuflash::exercises

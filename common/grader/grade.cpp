@@ -1,0 +1,175 @@
+#include "grade.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <stdexcept>
+
+#include "costs.h"
+#include "cuflash/workload.h"
+#include "faults.h"
+#include "values.h"
+
+namespace cuflash::exercises {
+namespace {
+
+// From the simple to the peculiar, so that each mistake shows in some and not in others. A stage
+// that does not take f32 takes f16 instead.
+const char* const kCases[] = {
+    "b1_h1_q32k32_d64_f32",          "b1_h2_q64k96_d64_f32",
+    "b1_h1_q17k13_d64_f32",          "b2_h1_q64k77_d64_f16",
+    "b1_h2_q64k64_d64_f32_causal",   "b1_h1_q33k97_d64_f16_causal",
+    "b1_h1_q70k20_d64_f32_causal",   "b1_h4x2_q20k64_d64_f16",
+    "b1_h4x2_q37k71_d64_f32_causal", "b1_h1_q50k70_d64_f32_peaky",
+    "b1_h1_q50k70_d64_f32_largeq",   "b1_h8_q20k20_d64_f32_causal_largeq",
+};
+
+// Of a call without an LSE: its pointer is null.
+const char* const kCaseWithoutLse = "b1_h2_q37k71_d64_f32_causal_no_lse";
+
+void note_conflicts(Sample& s) {
+  const auto lines = simt::line_counts();
+  const auto most = std::max_element(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
+    return a.conflicts < b.conflicts;
+  });
+  if (most == lines.end() || most->conflicts == 0) return;
+  s.conflicts_line =
+      std::filesystem::path(most->file).filename().string() + ':' + std::to_string(most->line);
+  s.conflicts_of_write = most->write;
+}
+
+struct Target {
+  simt::Counts counts;
+  bool conflicts_of_write = false;
+};
+
+// What the stage itself asks for. Kept, for the many answers of the check.
+Target target_of(const Stage& own, Pass pass, const harness::TestCase& c) {
+  static std::map<std::string, Target> known;
+  const std::string key = std::string(own.name) + pass_name(pass) + test_case_name(c);
+  const auto found = known.find(key);
+  if (found != known.end()) return found->second;
+  const harness::StageCheck check = check_stage(own, pass, c, harness::Runs::kOneUnlessFound);
+  Target target = {check.runs.front().counts.value_or(simt::Counts())};
+  for (const simt::LineCounts& line : simt::line_counts()) {
+    target.conflicts_of_write |= line.write && line.conflicts > 0;
+  }
+  return known[key] = target;
+}
+
+std::size_t bytes_of_scores(const Problem& p) {
+  return sizeof(float) * p.batch * p.heads_q * p.seq_q * p.seq_kv;
+}
+
+Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass pass,
+                 harness::Runs runs) {
+  harness::TestCase c;
+  if (!parse_test_case(name, c)) throw std::logic_error(std::string(name) + " is not a case");
+  Sample s;
+  if (!own.dtypes.has(c.problem.dtype)) c.problem.dtype = DType::kF16;
+  s.name = test_case_name(c);
+  s.pass = pass;
+  s.problem = c.problem;
+  s.input = c.source.kind;
+  const Tile tile = own.tile(pass, s.problem);
+  s.walk = {tile.owned, tile.streamed, tile.owned == 0};
+  s.walk.fragments = !own.dtypes.has(DType::kF32);  // Only tensor cores are that choosy.
+  s.want = harness::reference_outputs(pass, s.problem, c.source);
+  s.check = check_stage(exercise, pass, c, runs);
+  s.counts = s.run().counts.value_or(simt::Counts());
+  note_conflicts(s);
+  const Target target = target_of(own, pass, c);
+  s.own = target.counts;
+  s.own_conflicts_of_write = target.conflicts_of_write;
+  s.whole_matrices = own.workspace_bytes(pass, s.problem) >= bytes_of_scores(s.problem);
+  return s;
+}
+
+Grade failed(Check check, std::vector<Diagnosis> diagnoses) {
+  return {check, std::move(diagnoses)};
+}
+
+std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples) {
+  std::vector<Diagnosis> found = faults(samples);
+  for (const Sample& s : samples) {
+    if (found.empty() && !s.run().error.empty())
+      found.push_back({"call-failed", s.run().error, ""});
+  }
+  return found;
+}
+
+std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples) {
+  const auto right = [](const Sample& s) { return s.right(); };
+  if (std::all_of(samples.begin(), samples.end(), right)) return {};
+  Diagnosis fallback = pattern(samples);
+  if (fallback.id == kNeverWritten) return {fallback};
+  std::vector<Diagnosis> found = named_mistakes(samples);
+  if (found.empty()) found.push_back(std::move(fallback));
+  return found;
+}
+
+// A call that wants no LSE must leave it alone, and compute the same O.
+Grade grade_without_lse(const Stage& exercise, const Stage& own, harness::Runs runs) {
+  const Sample s = sample_of(kCaseWithoutLse, exercise, own, Pass::kForward, runs);
+  for (Diagnosis& diagnosis : faults({s})) {
+    if (diagnosis.id != "no-such-memory") return failed(Check::kMachine, {std::move(diagnosis)});
+    return failed(Check::kMachine,
+                  {{"lse-unchecked",
+                    "The values are right, but a call that wants no LSE ends in a fault: p.lse is "
+                    "then a null pointer. Write the LSE only where p.lse != nullptr.",
+                    diagnosis.details}});
+  }
+  if (s.right()) return {};
+  return failed(Check::kValues,
+                {{"wrong-without-lse",
+                  "O is right where the LSE is wanted, and wrong where it is not (p.lse is null): "
+                  "only the write of the LSE may depend on p.lse.",
+                  ""}});
+}
+
+}  // namespace
+
+const char* check_name(Check check) {
+  switch (check) {
+    case Check::kCompiles:
+      return "compiles";
+    case Check::kMachine:
+      return "machine";
+    case Check::kValues:
+      return "values";
+    case Check::kBytes:
+      return "bytes";
+    case Check::kConflicts:
+      return "conflicts";
+    case Check::kBarriers:
+      return "barriers";
+    case Check::kPassed:
+      return "passed";
+  }
+  return "";
+}
+
+Grade grade(const Stage& exercise, const Stage& own, Pass pass, harness::Runs runs) {
+  std::vector<Sample> samples;
+  for (const char* name : kCases) samples.push_back(sample_of(name, exercise, own, pass, runs));
+  using Find = std::vector<Diagnosis> (*)(const std::vector<Sample>&);
+  const std::pair<Check, Find> checks[] = {
+      {Check::kMachine, machine_diagnoses},
+      {Check::kValues, value_diagnoses},
+      {Check::kBytes, excess_bytes},
+      {Check::kConflicts, excess_conflicts},
+      {Check::kConflicts, excess_shared_loads},
+      {Check::kBarriers, excess_barriers},
+  };
+  for (const auto& [check, find] : checks) {
+    if (check == Check::kBytes && pass == Pass::kForward) {
+      Grade without_lse = grade_without_lse(exercise, own, runs);
+      if (!without_lse.passed()) return without_lse;
+    }
+    std::vector<Diagnosis> found = find(samples);
+    if (!found.empty()) return failed(check, std::move(found));
+  }
+  return {};
+}
+
+}  // namespace cuflash::exercises

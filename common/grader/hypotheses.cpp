@@ -1,0 +1,142 @@
+#include <algorithm>
+#include <cmath>
+
+#include "harness/convert.h"
+#include "values.h"
+
+namespace cuflash::exercises {
+namespace {
+
+// The same as the model's, as far as float and the dtype can tell?
+bool equal(double got, double predicted, double slack) {
+  if (std::isfinite(got) && std::isfinite(predicted)) return std::abs(got - predicted) <= slack;
+  return got == predicted || (std::isnan(got) && std::isnan(predicted));
+}
+
+// How an overflow ends, as an infinity or as NaN, depends on the order of the operations.
+bool both_overflow(double got, double predicted) {
+  constexpr double kHuge = 1e33;
+  return !std::isfinite(got) && !(std::abs(predicted) < kHuge);
+}
+
+template <class T>
+double largest_finite(const std::vector<T>& values) {
+  double largest = 0;
+  for (const double value : values) {
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  }
+  return largest;
+}
+
+// Far beyond what is right. Rounding is then blown up with the values, and they tell no more.
+bool explodes(const std::vector<float>& values, const harness::ReferenceTensor& want) {
+  constexpr double kFar = 1e6;
+  return largest_finite(values) > kFar * largest_finite(want.values);
+}
+
+// dQ comes from another kernel, or another part of one, than dK and dV, and O is not finished when
+// LSE is. A mistake need not explain a part that is right.
+bool same_part(const std::string& a, const std::string& b) {
+  return a == b || (a[0] == 'd' && (a == "dQ") == (b == "dQ"));
+}
+
+bool spoilt(const std::string& tensor, const std::vector<const Sample*>& samples) {
+  return std::any_of(samples.begin(), samples.end(), [&](const Sample* s) {
+    const auto& checks = s->run().accuracy.tensors;
+    return std::any_of(checks.begin(), checks.end(), [&](const harness::TensorAccuracy& check) {
+      return !check.ok && same_part(check.name, tensor);
+    });
+  });
+}
+
+bool explains(const Mistakes& mistakes, const Sample& s, const std::vector<std::string>& wanted) {
+  // What float may lose; exp makes much of the rounding of large scores.
+  const double relative = s.input == harness::InputKind::kLargeQ ? 0.1 : 2e-3;
+  Walk walk = s.walk;
+  walk.after_softmax = s.pass == Pass::kForward && wanted == std::vector<std::string>{"O"};
+  const auto predicted = model(s.pass, s.problem, s.want->inputs, walk, mistakes);
+  for (const harness::ReferenceTensor& tensor : s.want->tensors) {
+    if (std::find(wanted.begin(), wanted.end(), tensor.name) == wanted.end()) continue;
+    const auto &got = s.run().outputs.tensors.at(tensor.name),
+               &want = predicted.tensors.at(tensor.name);
+    const bool lse = tensor.name == "LSE";
+    if (!lse && explodes(want, tensor) && explodes(got, tensor)) continue;
+    const double largest = largest_finite(want);
+    const double slack = 4 * tensor.limit + relative * largest +
+                         4 * harness::half_ulp(lse ? DType::kF32 : s.problem.dtype, largest);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      if (equal(got[i], want[i], slack)) continue;
+      if (lse || !both_overflow(got[i], want[i])) return false;
+    }
+  }
+  return true;
+}
+
+bool explains_all(const Mistakes& mistakes, const std::vector<const Sample*>& samples) {
+  std::vector<std::string> wanted;
+  for (const harness::ReferenceTensor& tensor : samples.front()->want->tensors) {
+    if (spoilt(tensor.name, samples)) wanted.push_back(tensor.name);
+  }
+  return std::all_of(samples.begin(), samples.end(),
+                     [&](const Sample* s) { return explains(mistakes, *s, wanted); });
+}
+
+// The wrong ones first, the smaller first: most hypotheses are refuted at once.
+std::vector<const Sample*> in_order(const std::vector<Sample>& samples) {
+  const auto cost = [](const Sample* s) {
+    const Problem& p = s->problem;
+    return double(p.batch) * p.heads_q * p.seq_q * p.seq_kv * p.head_dim * (s->right() ? 1e6 : 1);
+  };
+  std::vector<const Sample*> order;
+  for (const Sample& sample : samples) order.push_back(&sample);
+  std::sort(order.begin(), order.end(),
+            [&](const Sample* a, const Sample* b) { return cost(a) < cost(b); });
+  return order;
+}
+
+bool has(const Sample& sample, Needs needs) {
+  switch (needs) {
+    case Needs::kOnlineSoftmax:
+      return !sample.whole_matrices;
+    case Needs::kTiles:
+      return sample.walk.block_kv > 0;
+    case Needs::kFragments:
+      return sample.walk.fragments;
+    default:
+      return true;
+  }
+}
+
+std::vector<const MistakeRow*> candidates(const Sample& sample) {
+  std::vector<const MistakeRow*> list;
+  for (const MistakeRow& row : mistakes()) {
+    if (applies(row, sample.pass) && has(sample, row.needs)) list.push_back(&row);
+  }
+  return list;
+}
+
+Mistakes with(const MistakeRow& row) {
+  return Mistakes().set(static_cast<std::size_t>(row.mistake));
+}
+
+}  // namespace
+
+std::vector<Diagnosis> named_mistakes(const std::vector<Sample>& samples) {
+  const auto order = in_order(samples);
+  if (explains_all({}, order)) return {};  // Too small an error to tell mistakes apart.
+  const auto rows = candidates(samples.front());
+  std::vector<Diagnosis> found;
+  for (const MistakeRow* row : rows) {
+    if (explains_all(with(*row), order)) found.push_back({row->id, row->message, ""});
+  }
+  for (std::size_t a = 0; a < rows.size() && found.empty(); ++a) {
+    for (std::size_t b = a + 1; b < rows.size() && found.empty(); ++b) {
+      if (!explains_all(with(*rows[a]) | with(*rows[b]), order)) continue;
+      found.push_back({rows[a]->id, rows[a]->message, ""});
+      found.push_back({rows[b]->id, rows[b]->message, ""});
+    }
+  }
+  return found;
+}
+
+}  // namespace cuflash::exercises

@@ -1,0 +1,94 @@
+// One problem that an exercise was run on: what came out, what the simulator saw.
+#ifndef CUFLASH_TESTS_EXERCISES_SAMPLE_H_
+#define CUFLASH_TESTS_EXERCISES_SAMPLE_H_
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/reference_outputs.h"
+#include "harness/stage_check.h"
+#include "model.h"
+
+namespace cuflash::exercises {
+
+struct Sample {
+  std::string name;
+  Pass pass = Pass::kForward;
+  Problem problem;
+  harness::InputKind input = harness::InputKind::kGaussian;
+  Walk walk;
+  std::shared_ptr<const harness::ReferenceOutputs> want;
+  harness::StageCheck check;        // of the exercise
+  simt::Counts counts, own;         // the exercise's and the stage's own
+  std::string conflicts_line;       // where the exercise has most bank conflicts; empty if nowhere
+  bool conflicts_of_write = false;  // whether it writes there
+  bool own_conflicts_of_write = false;  // whether the stage's own writes have any
+  bool whole_matrices = false;  // S and P, dS: each in global memory, by a kernel of its own
+
+  // The run to look at: the first that is wrong, else the first.
+  const harness::Run& run() const {
+    const auto& runs = check.runs;
+    const auto wrong = std::find_if(runs.begin(), runs.end(),
+                                    [](const harness::Run& run) { return !run.right(); });
+    return wrong == runs.end() ? runs.front() : *wrong;
+  }
+  bool right() const { return run().right(); }
+};
+
+// What is wrong, as a stable id and in words.
+struct Diagnosis {
+  std::string id, message;
+  std::string details;  // the simulator's report, or ""
+};
+
+// ---- What samples have in common ----------------------------------------------------------------
+
+struct Trait {
+  const char* id;
+  const char* words;   // "those with ..."
+  const char* advice;  // what a value that is wrong only there usually means
+  bool (*has)(const Sample&);
+  const char* advice_whole = nullptr;  // where Sample::whole_matrices, if it is another
+};
+
+// The trait that tells the samples with `bad` from the others; null if all are bad or none fits.
+template <class Bad>
+const Trait* distinguishing_trait(const std::vector<Sample>& samples, const Bad& bad);
+
+const std::vector<Trait>& traits();
+
+template <class Bad>
+const Trait* distinguishing_trait(const std::vector<Sample>& samples, const Bad& bad) {
+  const Trait* best = nullptr;
+  int fewest = static_cast<int>(samples.size());
+  for (const Trait& trait : traits()) {
+    int innocent = 0, missed = 0;
+    for (const Sample& sample : samples) {
+      innocent += trait.has(sample) && !bad(sample);
+      missed += !trait.has(sample) && bad(sample);
+    }
+    if (missed > 0 || innocent >= fewest) continue;
+    const auto all = [&](const Sample& s) { return trait.has(s); };
+    if (std::all_of(samples.begin(), samples.end(), all)) continue;
+    best = &trait;
+    fewest = innocent;
+  }
+  return best;
+}
+
+// "in 3 of 12 problems, those with grouped heads"
+template <class Bad>
+std::string where_bad(const std::vector<Sample>& samples, const Bad& bad) {
+  const auto count = std::count_if(samples.begin(), samples.end(), bad);
+  if (count == static_cast<std::ptrdiff_t>(samples.size())) return "in every problem";
+  std::string text =
+      "in " + std::to_string(count) + " of " + std::to_string(samples.size()) + " problems";
+  const Trait* trait = distinguishing_trait(samples, bad);
+  return trait == nullptr ? text : text + ", " + trait->words;
+}
+
+}  // namespace cuflash::exercises
+
+#endif  // CUFLASH_TESTS_EXERCISES_SAMPLE_H_

@@ -1,0 +1,115 @@
+#include "harness/stage_call.h"
+
+#include <stdexcept>
+
+#include "cuflash/workload.h"
+#include "harness/device_tensor.h"
+
+namespace cuflash::harness {
+namespace {
+
+constexpr std::size_t kGuardBytes = 256;  // Keeps the alignment that cudaMalloc gives.
+
+#ifdef CUFLASH_SIMT
+bool machine_guards() { return simt::counts_accesses(); }
+#else
+bool machine_guards() { return false; }
+#endif
+
+}  // namespace
+
+const char* layout_name(Layout layout) {
+  switch (layout) {
+    case Layout::kBHSD:
+      return "bhsd";
+    case Layout::kBSHD:
+      return "bshd";
+    case Layout::kPadded:
+      return "padded";
+    case Layout::kFar:
+      return "far";
+  }
+  return "";
+}
+
+StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inputs& in,
+                     const CallOptions& options)
+    : stage_(stage), pass_(pass), problem_(p), guards_(options.guards) {
+  const bool guards = options.guards && !machine_guards();
+  const std::size_t guard_bytes = guards ? kGuardBytes : 0;
+  const auto make = [&](const std::string& name, int heads, int seq, int head_dim) {
+    const bool lse = name == "LSE";
+    return std::make_unique<DeviceTensor>(
+        DeviceTensor::Shape{p.batch, heads, seq, head_dim}, lse ? DType::kF32 : p.dtype,
+        lse ? Layout::kBHSD : options.layout, outputs_.count(name) ? guard_bytes : 0, name);
+  };
+  const auto input = [&](const std::string& name, const std::vector<float>& values, int heads,
+                         int seq, int head_dim) {
+    auto& tensor = inputs_[name] = make(name, heads, seq, head_dim);
+    tensor->upload(values);
+    return tensor->view();
+  };
+  const auto output = [&](const std::string& name, bool wanted, int heads, int seq, int head_dim) {
+    if (!wanted) return Tensor{};
+    auto& tensor = outputs_[name];
+    tensor = make(name, heads, seq, head_dim);
+    if (options.guards) tensor->poison();
+    return tensor->view();
+  };
+
+  const Tensor q = input("Q", in.q, p.heads_q, p.seq_q, p.head_dim);
+  const Tensor k = input("K", in.k, p.heads_kv, p.seq_kv, p.head_dim);
+  const Tensor v = input("V", in.v, p.heads_kv, p.seq_kv, p.head_dim);
+  workspace_ =
+      std::make_unique<GuardedBuffer>(stage.workspace_bytes(pass, p), guard_bytes, "workspace");
+  if (guards) workspace_->fill_nan();
+  void* workspace = workspace_->bytes() > 0 ? workspace_->data() : nullptr;
+
+  if (pass == Pass::kForward) {
+    const Tensor o = output("O", true, p.heads_q, p.seq_q, p.head_dim);
+    const Tensor lse = output("LSE", options.lse, p.heads_q, p.seq_q, 1);
+    forward_ = {q, k, v, o, static_cast<float*>(lse.data), workspace};
+    return;
+  }
+  backward_.q = q, backward_.k = k, backward_.v = v;
+  backward_.o = input("O", in.o, p.heads_q, p.seq_q, p.head_dim);
+  backward_.d_o = input("dO", in.d_o, p.heads_q, p.seq_q, p.head_dim);
+  backward_.lse = static_cast<float*>(input("LSE", in.lse, p.heads_q, p.seq_q, 1).data);
+  backward_.dq = output("dQ", options.dq, p.heads_q, p.seq_q, p.head_dim);
+  backward_.dk = output("dK", options.dk, p.heads_kv, p.seq_kv, p.head_dim);
+  backward_.dv = output("dV", options.dv, p.heads_kv, p.seq_kv, p.head_dim);
+  backward_.workspace = workspace;
+}
+
+StageCall::~StageCall() = default;
+
+void StageCall::queue(const Stream& stream) {
+  const FlashAttentionError error = pass_ == Pass::kForward
+                                        ? stage_.forward(problem_, forward_, stream.get())
+                                        : stage_.backward(problem_, backward_, stream.get());
+  if (error == FlashAttentionError::SUCCESS) return;
+  throw std::runtime_error(std::string(stage_.name) + ", " + pass_name(pass_) + " of " +
+                           problem_name(problem_) + ": " + get_error_string(error));
+}
+
+Outputs StageCall::outputs() const {
+  Outputs out;
+  out.damage = workspace_->damage();
+  for (const auto& [name, tensor] : outputs_) {
+    std::string damage;
+    out.tensors[name] = tensor->download(guards_ ? &damage : nullptr);
+    if (!damage.empty()) out.damage = damage;
+  }
+  return out;
+}
+
+Outputs run(const Stage& stage, Pass pass, const Problem& problem, const Inputs& inputs,
+            const CallOptions& options) {
+  StageCall call(stage, pass, problem, inputs, options);
+  const Stream stream;
+  call.queue(stream);
+  stream.synchronize();
+  return call.outputs();
+}
+
+}  // namespace cuflash::harness

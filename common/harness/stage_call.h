@@ -1,0 +1,76 @@
+// One call of a stage: its tensors in device memory, poisoned and guarded, and what it wrote.
+#ifndef CUFLASH_HARNESS_STAGE_CALL_H_
+#define CUFLASH_HARNESS_STAGE_CALL_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuflash/stage.h"
+#include "harness/inputs.h"
+#include "harness/owners.h"
+
+namespace cuflash::harness {
+
+// Where a tensor's elements lie.
+enum class Layout {
+  kBHSD,    // [batch, heads, seq, head_dim] without gaps
+  kBSHD,    // [batch, seq, heads, head_dim] without gaps
+  kPadded,  // gaps after every row, head and batch
+  kFar,     // batches 2^31 elements apart: an offset needs 64 bits
+};
+
+// "bhsd", "bshd", "padded", "far".
+const char* layout_name(Layout layout);
+
+struct CallOptions {
+  Layout layout = Layout::kBHSD;
+  bool lse = true;  // false: the call gets a null pointer
+  bool dq = true, dk = true, dv = true;
+  // Poison the outputs and the workspace, and put guard bytes around them. Off, an allocation is as
+  // long as its contents and starts uninitialised, as compute-sanitizer needs it. On the CPU
+  // simulator the red zones and the simulator's own checks take the place of guards and of a
+  // poisoned workspace.
+  bool guards = true;
+};
+
+// What a call wrote, by name (O, LSE, dQ, dK, dV): [batch, heads, seq, head_dim] without gaps.
+struct Outputs {
+  std::map<std::string, std::vector<float>> tensors;
+  std::string damage;  // a sentence if a byte outside the outputs was written, else empty
+};
+
+class DeviceTensor;
+class GuardedBuffer;
+
+class StageCall {
+ public:
+  // Allocates and uploads. For the backward pass, inputs.o and inputs.lse must be there.
+  StageCall(const Stage& stage, Pass pass, const Problem& problem, const Inputs& inputs,
+            const CallOptions& options = {});
+  ~StageCall();
+
+  // Queues the call; it may be queued again. Throws if the stage returns an error.
+  void queue(const Stream& stream);
+  // Copies the outputs back. The stream must have been synchronised.
+  Outputs outputs() const;
+
+ private:
+  const Stage& stage_;
+  Pass pass_;
+  Problem problem_;
+  bool guards_;
+  std::map<std::string, std::unique_ptr<DeviceTensor>> inputs_, outputs_;
+  std::unique_ptr<GuardedBuffer> workspace_;
+  Forward forward_;
+  Backward backward_;
+};
+
+// Queues one call, waits for it, and returns what it wrote.
+Outputs run(const Stage& stage, Pass pass, const Problem& problem, const Inputs& inputs,
+            const CallOptions& options = {});
+
+}  // namespace cuflash::harness
+
+#endif  // CUFLASH_HARNESS_STAGE_CALL_H_

@@ -1,0 +1,223 @@
+#include "harness/stage_check.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+#include <sstream>
+
+#include "cuflash/workload.h"
+#include "harness/owners.h"
+#include "harness/reference_outputs.h"
+
+namespace cuflash::harness {
+namespace {
+
+struct Subject {
+  const Stage& stage;
+  Pass pass;
+  const TestCase& c;
+  const ReferenceOutputs& want;
+};
+
+// ---- Runs ---------------------------------------------------------------------------------------
+
+#ifdef CUFLASH_SIMT
+
+// The runs of a check differ in the order of threads and blocks. The one in force comes first.
+std::vector<std::string> schedules() {
+  std::vector<std::string> all = {simt::schedule_name(simt::schedule())};
+  for (const char* name : {"inorder", "reversed", "random:7"}) {
+    if (all.size() < 3 && name != all.front()) all.push_back(name);
+  }
+  return all;
+}
+
+// Sets a schedule for as long as it lives.
+class Scheduled {
+ public:
+  explicit Scheduled(const std::string& name) : before_(simt::schedule()) {
+    simt::Schedule schedule;
+    simt::parse_schedule(name, schedule);
+    simt::set_schedule(schedule);
+  }
+  Scheduled(const Scheduled&) = delete;
+  Scheduled& operator=(const Scheduled&) = delete;
+  ~Scheduled() { simt::set_schedule(before_); }
+
+ private:
+  simt::Schedule before_;
+};
+
+void read_machine(Run& run) {
+  if (simt::counts_accesses()) run.counts = simt::counts();
+  for (const simt::SharedMap& map : simt::shared_maps()) {
+    run.shared_bytes = std::max(run.shared_bytes, map.bytes);
+  }
+}
+
+void reset_machine() { simt::reset_counts(); }
+std::vector<simt::Finding> take_findings() { return simt::take_findings(); }
+
+#else
+
+std::vector<std::string> schedules() { return {"run 1", "run 2"}; }
+struct Scheduled {
+  explicit Scheduled(const std::string&) {}
+};
+void read_machine(Run&) {}
+void reset_machine() {}
+std::vector<simt::Finding> take_findings() { return {}; }
+
+#endif
+
+Run run_once(const Subject& s, const std::string& schedule) {
+  const Scheduled scheduled(schedule);
+  Run run;
+  run.schedule = schedule;
+  reset_machine();
+  try {
+    run.outputs = harness::run(s.stage, s.pass, s.c.problem, s.want.inputs, s.c.options);
+    run.accuracy = check_accuracy(run.outputs, s.want);
+  } catch (const CudaError& error) {
+    if (error.code() == cudaErrorMemoryAllocation) throw;
+    run.error = error.what();
+  } catch (const std::runtime_error& error) {
+    run.error = error.what();
+  }
+  read_machine(run);
+  return run;
+}
+
+// ---- Findings -----------------------------------------------------------------------------------
+
+// What two findings of one fault have in common: all but the threads and elements that met in it,
+// which are others under another schedule.
+std::string identity(const simt::Finding& finding) {
+  std::set<std::string> lines;  // "kernel.cuh:97"
+  std::istringstream words(finding.text);
+  for (std::string word; words >> word;) {
+    const std::size_t colon = word.rfind(':');
+    if (colon != std::string::npos && std::isdigit(word[colon + 1]) != 0) lines.insert(word);
+  }
+  std::string text = finding.title + ' ' + finding.kernel + ' ' + finding.array;
+  for (const std::string& line : lines) text += ' ' + line;
+  return text;
+}
+
+void merge(std::vector<Fault>& faults, const std::string& schedule,
+           std::vector<simt::Finding> findings) {
+  for (simt::Finding& finding : findings) {
+    const auto known = std::find_if(faults.begin(), faults.end(), [&](const Fault& fault) {
+      return identity(fault.finding) == identity(finding);
+    });
+    if (known == faults.end()) {
+      faults.push_back({std::move(finding), {schedule}, ""});
+    } else if (known->schedules.back() != schedule) {
+      known->schedules.push_back(schedule);
+    }
+  }
+}
+
+// The schedule that shows most: one that found the fault and gave a wrong result, if there is one.
+std::string telling_schedule(const Fault& fault, const std::vector<Run>& runs) {
+  const auto found = [&](const Run& run) {
+    return std::count(fault.schedules.begin(), fault.schedules.end(), run.schedule) > 0;
+  };
+  for (const Run& run : runs) {
+    if (found(run) && !run.right()) return run.schedule;
+  }
+  return fault.schedules.front();
+}
+
+// Runs this case alone, under a schedule of the CPU simulator.
+std::string command_of(const Subject& s, const std::string& schedule) {
+  std::string command = std::string("scripts/run.sh --stage ") + s.stage.name + " --pass " +
+                        pass_name(s.pass) + " --shape " + test_case_name(s.c);
+  if (s.c.source.kind == InputKind::kReal && s.c.source.directory != InputSource().directory) {
+    command += " --input '" + s.c.source.directory + "'";
+  }
+  if (schedule.find(' ') == std::string::npos) command += " --schedule " + schedule;
+  return command;
+}
+
+std::string replay_command(const Subject& s, const Fault& fault, const std::vector<Run>& runs) {
+  const std::string command = command_of(s, telling_schedule(fault, runs));
+  const std::string& place = fault.finding.place;  // "block (3,0,0)", or empty
+  const std::size_t open = place.find('('), close = place.find(')');
+  if (close == std::string::npos) return command;
+  return command + " --block " + place.substr(open + 1, close - open - 1);
+}
+
+std::string message(const Subject& s, const Fault& fault, const std::vector<Run>& runs) {
+  const simt::Finding& finding = fault.finding;
+  const auto right =
+      std::count_if(runs.begin(), runs.end(), [](const Run& r) { return r.right(); });
+  std::string text = finding.title + ": " + s.stage.name + ' ' + pass_name(s.pass) + ", " +
+                     test_case_name(s.c) + ", kernel " + short_kernel_name(finding.kernel);
+  if (!finding.place.empty()) text += ", " + finding.place;
+  text += '\n' + finding.text;
+  if (text.back() != '\n') text += '\n';
+  text += "  The result was RIGHT under " + std::to_string(right) + " of " +
+          std::to_string(runs.size()) + " schedules.\n";
+  return text + "  Replay: " + replay_command(s, fault, runs) + '\n';
+}
+
+// The first wrong run in full, the others by name.
+std::string wrong_results(const std::vector<Run>& runs) {
+  std::string text, also;
+  for (const Run& run : runs) {
+    if (run.right()) continue;
+    if (!text.empty()) {
+      also += (also.empty() ? "Also wrong under " : ", ") + run.schedule;
+      continue;
+    }
+    if (runs.size() > 1) text = "Under " + run.schedule + ":\n";
+    text += run.error.empty() ? run.accuracy.failures() : run.error + '\n';
+  }
+  return also.empty() ? text : text + also + ".\n";
+}
+
+}  // namespace
+
+std::string short_kernel_name(const std::string& kernel) {
+  const std::string name = kernel.substr(0, kernel.find('<'));
+  const std::size_t colon = name.rfind("::");
+  return colon == std::string::npos ? name : name.substr(colon + 2);
+}
+
+bool StageCheck::ok() const {
+  return unstable.empty() && faults.empty() &&
+         std::all_of(runs.begin(), runs.end(), [](const Run& run) { return run.right(); });
+}
+
+std::string StageCheck::failures() const {
+  std::string text;
+  for (const Fault& fault : faults) text += fault.message + '\n';
+  const std::string wrong = wrong_results(runs);
+  text += wrong.empty() ? unstable : wrong;
+  return faults.empty() && !replay.empty() ? text + "Replay: " + replay + '\n' : text;
+}
+
+StageCheck check_stage(const Stage& stage, Pass pass, const TestCase& c, Runs runs) {
+  const auto want = reference_outputs(pass, c.problem, c.source);
+  const Subject subject = {stage, pass, c, *want};
+  StageCheck check;
+  for (const std::string& schedule : schedules()) {
+    check.runs.push_back(run_once(subject, schedule));
+    merge(check.faults, schedule, take_findings());
+    const Run &first = check.runs.front(), &last = check.runs.back();
+    const std::string difference = first_difference(first.outputs, last.outputs);
+    if (stage.deterministic && check.unstable.empty() && !difference.empty()) {
+      check.unstable =
+          "Between " + first.schedule + " and " + last.schedule + " " + difference + ".\n";
+    }
+    if (runs == Runs::kOneUnlessFound && check.faults.empty()) break;
+  }
+  for (Fault& fault : check.faults) fault.message = message(subject, fault, check.runs);
+  const auto wrong = std::find_if(check.runs.begin(), check.runs.end(),
+                                  [](const Run& run) { return !run.right(); });
+  if (wrong != check.runs.end()) check.replay = command_of(subject, wrong->schedule);
+  return check;
+}
+
+}  // namespace cuflash::harness

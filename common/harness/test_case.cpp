@@ -1,0 +1,95 @@
+#include "harness/test_case.h"
+
+#include <charconv>
+#include <cmath>
+#include <iterator>
+
+#include "cuflash/workload.h"
+
+namespace cuflash::harness {
+namespace {
+
+constexpr InputKind kInputs[] = {InputKind::kGaussian, InputKind::kPeaky,    InputKind::kAllEqual,
+                                 InputKind::kLargeQ,   InputKind::kOneHotDO, InputKind::kReal};
+constexpr Layout kLayouts[] = {Layout::kBHSD, Layout::kBSHD, Layout::kPadded, Layout::kFar};
+
+// The outputs that a call may leave out.
+struct Output {
+  const char* suffix;
+  bool CallOptions::*wanted;
+};
+constexpr Output kOutputs[] = {{"_no_lse", &CallOptions::lse},
+                               {"_no_dq", &CallOptions::dq},
+                               {"_no_dk", &CallOptions::dk},
+                               {"_no_dv", &CallOptions::dv}};
+
+std::string suffix(InputKind kind) { return std::string("_") + input_name(kind); }
+std::string suffix(Layout layout) { return std::string("_") + layout_name(layout); }
+
+// Takes `end` off the end of `text`; false, and nothing taken, where it does not stand there.
+bool take_end(std::string_view& text, std::string_view end) {
+  if (text.size() < end.size() || text.substr(text.size() - end.size()) != end) return false;
+  text.remove_suffix(end.size());
+  return true;
+}
+
+constexpr std::string_view kScale = "_scale";
+
+std::string scale_suffix(float scale) {
+  char digits[32];
+  const auto end = std::to_chars(std::begin(digits), std::end(digits), scale);
+  return std::string(kScale).append(digits, end.ptr);
+}
+
+// Takes the number of "_scale0.1" off the end of `text`; false where what follows _scale is not a
+// positive number. Nothing is taken where there is no _scale.
+bool take_scale(std::string_view& text, float& scale) {
+  const auto at = text.rfind(kScale);
+  if (at == text.npos) return true;
+  const std::string_view digits = text.substr(at + kScale.size());
+  const char* const end = digits.data() + digits.size();
+  const auto read = std::from_chars(digits.data(), end, scale);
+  text = text.substr(0, at);
+  return read.ec == std::errc() && read.ptr == end && std::isfinite(scale) && scale > 0.f;
+}
+
+// Takes the name of one of `values` off the end of `text`, if one stands there.
+template <class T, std::size_t kCount>
+void take_any(std::string_view& text, const T (&values)[kCount], T& value) {
+  for (const T candidate : values) {
+    if (!take_end(text, suffix(candidate))) continue;
+    value = candidate;
+    return;
+  }
+}
+
+}  // namespace
+
+std::string test_case_name(const TestCase& c) {
+  std::string name = problem_name(c.problem);
+  if (c.problem.softmax_scale != default_scale(c.problem.head_dim)) {
+    name += scale_suffix(c.problem.softmax_scale);
+  }
+  if (c.source.kind != InputKind::kGaussian) name += suffix(c.source.kind);
+  if (c.options.layout != Layout::kBHSD) name += suffix(c.options.layout);
+  for (const Output& output : kOutputs) {
+    if (!(c.options.*output.wanted)) name += output.suffix;
+  }
+  return name;
+}
+
+bool parse_test_case(std::string_view text, TestCase& c) {
+  TestCase parsed = c;
+  for (std::size_t n = std::size(kOutputs); n-- > 0;) {
+    if (take_end(text, kOutputs[n].suffix)) parsed.options.*kOutputs[n].wanted = false;
+  }
+  take_any(text, kLayouts, parsed.options.layout);
+  take_any(text, kInputs, parsed.source.kind);
+  float scale = 0.f;
+  if (!take_scale(text, scale) || !parse_problem(text, parsed.problem)) return false;
+  if (scale != 0.f) parsed.problem.softmax_scale = scale;
+  c = parsed;
+  return true;
+}
+
+}  // namespace cuflash::harness

@@ -1,0 +1,31 @@
+// One case that a stage is tried on, and its name: the test's id, and what `ladder --shape` reads.
+#ifndef CUFLASH_HARNESS_TEST_CASE_H_
+#define CUFLASH_HARNESS_TEST_CASE_H_
+
+#include <string>
+#include <string_view>
+
+#include "cuflash/problem.h"
+#include "harness/inputs.h"
+#include "harness/stage_call.h"
+
+namespace cuflash::harness {
+
+struct TestCase {
+  Problem problem;
+  InputSource source;
+  CallOptions options;
+};
+
+// The problem's name, then scale, inputs, layout and left-out outputs where they are not the usual
+// ones: "b1_h2_q64k64_d64_f16", "b1_h2_q50k70_d64_f32_peaky", "b1_h2_q64k64_d64_f16_scale0.1",
+// "b2_h2_q33k47_d64_f16_padded_no_lse".
+std::string test_case_name(const TestCase& c);
+
+// Reads what test_case_name() writes; what the name leaves out keeps the values `c` has. Returns
+// false, and leaves `c` as it was, when the text is not a case's name.
+bool parse_test_case(std::string_view text, TestCase& c);
+
+}  // namespace cuflash::harness
+
+#endif  // CUFLASH_HARNESS_TEST_CASE_H_

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Holds the exercises to their promise, on the CPU simulator: outside its holes each equals the stage's
+# kernel; as shipped it fails; with the stage's own lines it passes; and each wrong answer of
+# stages/NN_name/exercises/wrong_answers.txt gets the diagnosis that stands beside it.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}" "${PACKAGES_TEST[@]}" python3
+need_versions
+jobs=$(nproc)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+python3 scripts/maintainer/exercise_variants.py build/simt/exercise_variants
+build simt exercise_check
+pids=()
+for ((n = 0; n < jobs; ++n)); do
+  build/simt/bin/exercise_check "$n" "$jobs" >"$scratch/$n" &
+  pids+=($!)
+done
+failed=0
+for ((n = 0; n < jobs; ++n)); do
+  wait "${pids[n]}" || failed=1
+done
+cat "$scratch"/*
+if ((failed)); then die "Some answers are not named for what they are: see FAIL above."; fi
+say "Every answer is named for what it is."

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# Everything that needs an NVIDIA GPU, in one run: build, tests, compute-sanitizer, the ladder's
+# times, the stages beside PyTorch's attention, and Nsight Compute's count of what the CPU simulator
+# counts.
+#   scripts/maintainer/gpu.sh OUT COMMIT [STEP...]
+# leaves ladder.json, ladder_f32.json, stages.json, peers.json, train_char_gpt.json, sectors.json,
+# kernels.json and logs.tar.gz in the folder OUT. COMMIT names the sources. Without a STEP all are
+# taken, in about 25 minutes.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+out=${1:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
+export CUFLASH_COMMIT=${2:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
+chosen=("${@:3}")
+steps=(unit_tests gpu_tests consumers stage_tests sanitizers python training ladder bench_stages peers ncu)
+for name in "${chosen[@]}"; do
+  [[ " ${steps[*]} " == *" $name "* ]] || { echo "no such step: $name; there are ${steps[*]}" && exit 2; }
+done
+logs=$(mktemp -d)
+results=build/results # a path that reads the same on every machine
+status=0
+
+step() { # step NAME SECONDS COMMAND...: runs within a time limit, logs, remembers a failure
+  local name=$1 limit=$2 begin=$SECONDS
+  shift 2
+  if timeout "$limit" "$@" >"$logs/$name.log" 2>&1; then
+    echo "$name: ok, $((SECONDS - begin)) s"
+  else
+    echo "$name: FAILED (exit $?), $((SECONDS - begin)) s"
+    tail -n 25 "$logs/$name.log"
+    status=1
+  fi
+}
+
+wanted() { # wanted STEP: was it asked for?
+  [ ${#chosen[@]} = 0 ] || [[ " ${chosen[*]} " == *" $1 "* ]]
+}
+
+finish() {
+  cp "$results"/*.json "$out" 2>/dev/null || true # not every step leaves one
+  tar -czf "$out/logs.tar.gz" -C "$logs" .
+  rm -r "$logs"
+}
+trap finish EXIT
+rm -rf "$results"
+mkdir -p "$out" "$results"
+
+nvidia-smi --query-gpu=name,driver_version,clocks.max.sm --format=csv,noheader
+export CUFLASH_REQUIRE_GPU=1
+step build 400 bash -c 'cmake --preset release -DCMAKE_COMPILE_WARNING_AS_ERROR=ON && cmake --build --preset release'
+[ "$status" = 0 ] || exit 1
+if wanted unit_tests; then step unit_tests 120 build/release/bin/unit_tests; fi
+if wanted gpu_tests; then
+  step gpu_tests 200 build/release/bin/gpu_tests
+  mapfile -t cold < <(build/release/bin/gpu_tests --gtest_list_tests --gtest_filter='*Cold.*' |
+    awk '/^[^ ]/ { suite = $1 } /^ / { print suite $1 }')
+  ((${#cold[@]})) || status=1
+  for name in "${cold[@]}"; do # each in a process of its own
+    step "$name" 60 build/release/bin/gpu_tests --gtest_filter="$name"
+  done
+fi
+if wanted consumers; then step consumers 120 ctest --preset release -R '^consumer'; fi
+if wanted stage_tests; then step stage_tests 500 build/release/bin/cuflash_tests; fi
+if wanted sanitizers; then
+  for tool in memcheck racecheck initcheck synccheck; do
+    step "$tool" 240 compute-sanitizer --tool "$tool" --error-exitcode 1 \
+      build/release/bin/cuflash_tests --gtest_filter='*.sanitize_*'
+  done
+fi
+if wanted python; then
+  step python_install 200 python3 -m pip install --no-build-isolation ./python
+  step python_tests 400 python3 -m pytest python -q
+fi
+if wanted training; then # with the library and the package of these sources
+  export PYTHONPATH=$PWD/python CUFLASH_LIBRARY=$PWD/build/release/libcuflash_attn.so
+  step training 400 python3 examples/train_char_gpt.py --out "$results/train_char_gpt.json"
+  step profile 60 python3 examples/profile_attention.py
+  unset PYTHONPATH CUFLASH_LIBRARY
+fi
+if wanted ladder; then
+  step ladder 200 build/release/bin/ladder --json "$results/ladder.json"
+  step ladder_f32 200 build/release/bin/ladder --dtype f32 --json "$results/ladder_f32.json"
+fi
+# From here on without the stages that keep S: they would take longer than all others together.
+if wanted bench_stages; then
+  step bench_stages 300 build/release/bin/bench_stages \
+    --benchmark_filter='^(0[3-9]|1[0-9])_.*_f16' --benchmark_out="$results/stages.json"
+fi
+if wanted peers && ! python3 -c 'import torch' 2>/dev/null; then
+  echo "peers: skipped, python3 has no PyTorch"
+  [ ${#chosen[@]} = 0 ] || status=1
+elif wanted peers; then
+  fused=$(build/release/bin/ladder --list | grep -oE '^(0[3-9]|1[0-9])_\w+' | paste -sd,)
+  step peers 400 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$fused"
+  step peers_f32 200 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$fused" \
+    --dtype f32 --impl efficient,math,cuflash
+fi
+if wanted ncu; then
+  step ncu 300 python3 scripts/maintainer/chip_counts.py build/release/bin "$results" "$CUFLASH_COMMIT"
+fi
+for log in "$logs"/*.log; do
+  echo "== $(basename "$log" .log)"
+  grep -E '^\[  (PASSED|FAILED|SKIPPED)|SUMMARY' "$log" | tail -n 3 || true
+done
+cat "$logs"/ladder*.log "$logs"/peers*.log 2>/dev/null || true
+exit $status

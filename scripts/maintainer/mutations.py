@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""Is the suite any good? Puts one fault after the other into the kernels; the tests must catch each.
+
+    scripts/test.sh mutations [--list | --tested] [WORD...]
+
+Takes the faults of tests/mutations.ini, or those whose name or file contains one of the words. First
+the tests must pass without a fault, on the CPU simulator. Then each fault must make one of its tests
+fail, for the reason that the list states. The exit status is 0 only if every fault is caught.
+
+A fault goes into a copy of its file in a temporary folder; this checkout's sources stay as they are.
+Of the program only the stage that the tests name is compiled again: a fault in common/device is in
+that stage alone.
+"""
+import argparse
+import concurrent.futures
+import configparser
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from sources import ROOT
+
+LIST = pathlib.Path("tests/mutations.ini")
+HEADERS = ("common/simt/include", "common")  # before those of the checkout: here is the fault
+LIMIT_S = 600  # of a run of the tests: a fault can make a kernel hang
+
+
+@dataclasses.dataclass
+class Mutation:
+    name: str
+    file: str
+    line: str
+    becomes: str
+    tests: str
+    caught_by: str
+
+    def stage(self):
+        """The folder of the stage whose tests must fail."""
+        return "stages/" + self.tests.split(".", maxsplit=1)[0]
+
+    def applied_to(self, text):
+        """The file's text with the fault in it."""
+        lines = text.split("\n")
+        found = [n for n, line in enumerate(lines) if line.strip() == self.line]
+        if len(found) != 1:
+            times = f"{len(found)} times" if found else "no longer"
+            raise ListError(f"[{self.name}] {self.file} holds this line {times}:\n    {self.line}\n"
+                            f"  It must be there exactly once: bring {LIST} up to date.")
+        old = lines[found[0]]
+        lines[found[0]] = old[: len(old) - len(old.lstrip())] + self.becomes
+        return "\n".join(lines)
+
+
+class ListError(Exception):
+    """An entry of the list is wrong, which says nothing about the tests."""
+
+
+def run(command, folder, problem):
+    """The output of a command, a list or a line for the shell; `problem` says what its failure means."""
+    done = subprocess.run(command, shell=isinstance(command, str), cwd=folder, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        raise ListError(f"{problem}:\n{done.stdout}")
+    return done.stdout
+
+
+def read_list():
+    parser = configparser.ConfigParser(delimiters="=", comment_prefixes="#", interpolation=None)
+    try:
+        parser.read_string((ROOT / LIST).read_text(encoding="utf-8"), str(LIST))
+    except configparser.Error as error:
+        raise ListError(error) from error
+    mutations = []
+    for name in parser.sections():
+        try:
+            mutation = Mutation(name, **parser[name])
+            mutation.applied_to((ROOT / mutation.file).read_text(encoding="utf-8"))
+            re.compile(mutation.caught_by)
+            if not (ROOT / mutation.stage()).is_dir() or not mutation.file.startswith(
+                    (f"{mutation.stage()}/", *(f"{folder}/" for folder in HEADERS))):
+                raise ListError(f"[{name}] {mutation.tests} are no tests of {mutation.file}")
+        except (TypeError, OSError, re.error) as error:
+            raise ListError(f"{LIST}: [{name}] {error}") from error
+        mutations.append(mutation)
+    return mutations
+
+
+class Build:
+    """build/simt: everything without a fault, and how it is compiled and linked."""
+
+    def __init__(self):
+        self.folder = ROOT / "build/simt"
+        for command in (["cmake", "--preset", "simt"],
+                        ["cmake", "--build", "build/simt", "--target", "cuflash_tests"]):
+            run(command, ROOT, "The sources do not compile, even without a fault")
+        listed = json.loads((self.folder / "compile_commands.json").read_text(encoding="utf-8"))
+        self.compile = {entry["file"]: entry["command"] for entry in listed}
+        self.link = run(["ninja", "-t", "commands", "bin/cuflash_tests"],
+                        self.folder, "ninja failed").splitlines()[-1]
+
+    def program_with(self, mutation, folder):
+        """The test program with the fault in it. Only the stage that the tests name is compiled."""
+        stage = mutation.stage()
+        shutil.copytree(ROOT / stage, folder / stage)
+        path = folder / mutation.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(mutation.applied_to((ROOT / mutation.file).read_text(encoding="utf-8")),
+                        encoding="utf-8")
+        source, object_, program = f"{stage}/stage.cu", folder / "stage.o", folder / "tests"
+        headers = "".join(f" -I{folder / name}" for name in HEADERS)
+        command = self.compile[str(ROOT / source)].split(" -o ")[0].replace(" -I", headers + " -I", 1)
+        run(f"{command} -o {object_} -c {folder / source}", self.folder,
+            f"[{mutation.name}] does not compile")
+        # The object comes before the archive, which then need not give its own.
+        run(self.link.replace("-o bin/cuflash_tests", f"{object_} -o {program}"), self.folder,
+            f"[{mutation.name}] cannot be linked")
+        return program
+
+
+class Suite:
+    """A test program, and a folder for what it prints."""
+
+    def __init__(self, program, folder):
+        self.program = program
+        self.folder = folder
+
+    def has(self, tests):
+        """GoogleTest is content with a filter that matches nothing."""
+        return subprocess.run([self.program, "--gtest_list_tests", f"--gtest_filter={tests}"],
+                              check=True, capture_output=True).stdout.strip() != b""
+
+    def failure(self, tests, wanted=""):
+        """The output of a process that failed, or "": one that matches `wanted` if there is any.
+
+        The tests are shared out to one process a core, each of which stops at its first failure.
+        """
+        shards = len(os.sched_getaffinity(0))
+        running, failed = [], ""
+        deadline = time.monotonic() + LIMIT_S
+        try:
+            for shard in range(shards):
+                output = open(self.folder / f"shard{shard}", "w+", encoding="utf-8", errors="replace")
+                running.append((output, subprocess.Popen(
+                    [self.program, "--gtest_brief=1", "--gtest_fail_fast",
+                     f"--gtest_filter={tests}"],
+                    env={**os.environ, "GTEST_TOTAL_SHARDS": str(shards),
+                         "GTEST_SHARD_INDEX": str(shard)},
+                    cwd=self.folder, stdout=output, stderr=subprocess.STDOUT)))
+            waiting = list(running)
+            while waiting:
+                time.sleep(0.01)
+                for output, process in [w for w in waiting if w[1].poll() is not None]:
+                    waiting.remove((output, process))
+                    if process.returncode == 0:
+                        continue
+                    output.seek(0)
+                    # Without the tests that --gtest_fail_fast skips after the first failure.
+                    failed = re.sub(r".*: Skipped\n+", "", output.read())
+                    failed += f"(exit status {process.returncode})\n"
+                    if re.search(wanted, failed):
+                        return failed
+                if time.monotonic() > deadline:
+                    return f"The tests had not ended after {LIMIT_S} s.\n"
+            return failed
+        finally:
+            for output, process in running:
+                process.kill()
+                process.wait()
+                output.close()
+
+
+def verdict(build, mutation):
+    """What became of one fault: a word, what the tests said, and the seconds it took."""
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="cuflash_mutation_") as folder:
+        folder = pathlib.Path(folder)
+        suite = Suite(build.program_with(mutation, folder), folder)
+        if not suite.has(mutation.tests):
+            raise ListError(f"[{mutation.name}] There is no test {mutation.tests}.")
+        output = suite.failure(mutation.tests, mutation.caught_by)
+    reason = re.search(mutation.caught_by, output)
+    word, said = "SURVIVED", f"{mutation.tests} passes"
+    if reason:
+        word, said = "caught", reason[0]
+    elif output:
+        word, said = "MISTAKEN", output[:4000]
+    return word, said, time.monotonic() - start
+
+
+def expect_right(build, mutations):
+    """The tests of the list must pass without a fault."""
+    with tempfile.TemporaryDirectory(prefix="cuflash_mutation_") as folder:
+        suite = Suite(build.folder / "bin/cuflash_tests", pathlib.Path(folder))
+        output = suite.failure(":".join(dict.fromkeys(m.tests for m in mutations)))
+    if output:
+        raise ListError(f"A test fails, even without a fault:\n{output}")
+
+
+def try_all(mutations, tested):
+    """Prints a line for each, in the list's order. Were all caught?"""
+    begin = time.monotonic()
+    build = Build()
+    if not tested:
+        expect_right(build, mutations)
+        print(f"passes   {time.monotonic() - begin:5.1f} s  the tests, without a fault", flush=True)
+
+    caught = 0
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        verdicts = pool.map(lambda mutation: verdict(build, mutation), mutations)
+        for mutation, (word, said, seconds) in zip(mutations, verdicts):
+            caught += word == "caught"
+            print(f"{word:8} {seconds:5.1f} s  {mutation.name}  ->  {said}", flush=True)
+    print(f"{caught} of {len(mutations)} caught in {time.monotonic() - begin:.0f} s")
+    return caught == len(mutations)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/test.sh mutations", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="print the faults; build nothing")
+    parser.add_argument("--tested", action="store_true",
+                        help="leave out the run without a fault: all tests pass, as .ci/run sees to")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="part of a fault's name or file")
+    options = parser.parse_args()
+    try:
+        mutations = [m for m in read_list() if not options.words or
+                     any(word in m.name or word in m.file for word in options.words)]
+        if not mutations:
+            words = " or ".join(options.words)
+            raise ListError(f"No fault of {LIST} has {words} in its name or file.")
+        if options.list:
+            for mutation in mutations:
+                print(f"{mutation.file:41} {mutation.name}")
+            return 0
+        return 0 if try_all(mutations, options.tested) else 1
+    except ListError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Prints the screens that the pages show, from the CPU simulator:
+#   scripts/maintainer/screens.sh FOLDER
+# leaves ladder.txt, ladder.json and the memory maps there. They are the same on every machine, so CI
+# compares them with docs/results/cpu-simulator; to renew those, from a clean tree:
+#   scripts/maintainer/screens.sh docs/results/cpu-simulator && python3 scripts/maintainer/update_pages.py
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+out=${1:?usage: scripts/maintainer/screens.sh FOLDER}
+
+need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}"
+need_versions
+build simt ladder
+mkdir -p "$out"
+ladder=build/simt/bin/ladder
+"$ladder" --json "$out/ladder.json" >"$out/ladder.txt"
+for stage in 02 03 04 05 06; do
+  "$ladder" --map "$stage" --dtype f16 --shape b1_h1_q64k64_d64 | tail -n +3 >"$out/${stage}_map.txt"
+done

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Puts measured figures into the Markdown pages.
+
+A page says which result it shows, and this script writes the table between the markers:
+
+    <!-- results docs/results/nvidia-h200/ladder.json 01_naive -->
+    <!-- end results -->
+
+The first word is a JSON file that `ladder --json` wrote, relative to the repository. The others say
+which rows to show: stages, passes, problems, in any order; a row must match one of each kind that is
+named. `passes_a_load` adds a column. Of a file that bench/peers/peers.py wrote, they are passes, dtypes,
+d64, s512, causal, full, stages, peers, and the kind of table: speeds, summary or costs.
+`<!-- screen FILE.txt -->` shows what a program printed. Without arguments every tracked page is
+rewritten; with --check nothing is written and the exit status says whether a page differs from its
+result.
+"""
+import json
+import operator
+import pathlib
+import re
+import subprocess
+import sys
+
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench/peers"))
+import tables  # noqa: E402, it lies there
+RESULTS = re.compile(r"(<!-- results (\S+)((?: \S+)*) -->\n).*?(<!-- end results -->)", re.DOTALL)
+SCREEN = re.compile(r"(<!-- screen (\S+) -->\n).*?(<!-- end screen -->)", re.DOTALL)
+
+
+def decimal_bytes(count):
+    """1234567 -> '1.23 MB', as the ladder prints."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.5 or unit == "GB":
+            return f"{count:.3g} {unit}"
+        count /= 1000
+
+
+def decimal_count(count):
+    """31744 -> '31.7k', as the ladder prints."""
+    for unit in ("", "k", "M", "G"):
+        if count < 999.5 or unit == "G":
+            return f"{count:.3g}{unit}"
+        count /= 1000
+
+
+COLUMNS = [
+    ("stage", "stage", str),
+    ("pass", "pass", str),
+    ("problem", "problem", lambda name: f"`{name}`"),
+    ("kernel", "kernel", lambda name: f"`{name}`"),
+    ("error / limit", "error_over_limit", lambda value: f"{value:.2f}"),
+    ("extra memory", "extra_bytes", decimal_bytes),
+    ("requested reads", "requested_read_bytes", decimal_bytes),
+    ("requested writes", "requested_write_bytes", decimal_bytes),
+    ("bank conflicts", "bank_conflicts", decimal_count),
+    ("shared memory", "shared_bytes", decimal_bytes),
+    ("time", "ms", lambda value: f"{value:.3g} ms" if value < 100 else f"{value:.0f} ms"),
+    ("DRAM read", "dram_read_bytes", decimal_bytes),
+    ("DRAM written", "dram_write_bytes", decimal_bytes),
+    ("L1 and shared memory busy", "l1_percent", lambda value: f"{value:.0f} %"),
+    ("issue slots used", "issue_percent", lambda value: f"{value:.0f} %"),
+    ("passes a shared load", "passes_a_load", lambda value: f"{value:.2f}"),
+    ("sectors read", "global_read_sectors", str),
+    ("sectors written", "global_write_sectors", str),
+    ("passes of shared memory", "shared_wavefronts", str),
+    ("TFLOP/s", "tflops", lambda value: f"{value:.3g}"),
+    ("speed", "gain", str),
+    ("not run", "skipped", str),
+]
+
+
+# Columns that a marker must ask for. Nsight Compute's shared_loads leave out those of fragments.
+EXTRA = {"passes_a_load"}
+
+LADDER_KINDS = [operator.itemgetter(kind) for kind in ("stage", "pass", "problem")]
+
+
+def chosen(rows, words, kinds):
+    """The rows that match: of each kind of word that is named, one. A kind is a function that gives
+    a row's word, or None for a row that it does not concern."""
+    for kind in kinds:
+        known = {kind(row) for row in rows}
+        wanted = [word for word in words if word in known]
+        words = [word for word in words if word not in known]
+        rows = [row for row in rows if not wanted or kind(row) in wanted + [None]]
+    return [] if words else rows
+
+
+def joined(rows):
+    """One row where the ladder wrote two: it verified a problem, then it timed it."""
+    result, verified = [], {}
+    for row in rows:
+        case = row["stage"], row["pass"], row["problem"]
+        if "ms" in row and case in verified:
+            verified.pop(case).update(row)
+        else:
+            result.append(row)
+            if "ok" in row:
+                verified[case] = row
+    return result
+
+
+def add_gains(rows, everything):
+    """How much faster each row is than the stage before it in the same pass and problem; and what
+    was tried beside a stage, 9x, than the last stage that the table shows."""
+    for row in rows:
+        others = rows if row["stage"] >= "9" else everything
+        before = [other for other in others if "tflops" in other
+                  and other["stage"] < min(row["stage"], "9")
+                  and (other["pass"], other["problem"]) == (row["pass"], row["problem"])]
+        if before and "tflops" in row:
+            row["gain"] = f"{row['tflops'] / before[-1]['tflops']:.2f} × {before[-1]['stage'][:2]}"
+
+
+def ladder_table(rows, everything, extra):
+    """The Markdown table of a ladder's rows, and what is the same in all of them."""
+    add_gains(rows, everything)
+    for row in rows:
+        if "error" in row:
+            row["error_over_limit"] = row["error"] / row["limit"]
+        if "passes_a_load" in extra:
+            row["passes_a_load"] = row["shared_load_passes"] / row["shared_loads"]
+    # What is the same in every row stands under the table.
+    same = [key for key in ("stage", "pass", "problem") if len({row[key] for row in rows}) == 1]
+    if len(same) == 3:
+        same = same[1:]
+    columns = [c for c in COLUMNS if c[1] not in same and any(c[1] in row for row in rows)]
+    lines = [[show(row[key]) if key in row else "" for _, key, show in columns] for row in rows]
+    facts = [f"`{rows[0][key]}`" if key == "problem" else rows[0][key] for key in same]
+    return tables.markdown([title for title, _, _ in columns], lines), facts
+
+
+def origin(where):
+    """What a table's last line says about the machine and the sources."""
+    facts = [where["device"]]
+    if where["backend"] == "cuda":
+        facts += [f"driver {where['driver']}"]
+    facts += [where["tool"]] if "tool" in where else []
+    facts += [f"CUDA {where['cuda']}"] if where.get("cuda", "none") != "none" else []
+    facts += [f"PyTorch {where['torch']}, cuDNN {where['cudnn']}"] if "torch" in where else []
+    return facts + [f"commit {where['commit']}", where["date"][:10]]
+
+
+def table(path, words):
+    """The Markdown table of one result file, with its provenance under it."""
+    result = json.loads((ROOT / path).read_text(encoding="utf-8"))
+    of_peers = "ceilings" in result
+    views = [word for word in words if of_peers and word in tables.VIEWS] or ["speeds"]
+    words = [word for word in words if word not in views]
+    extra = EXTRA.intersection(words)
+    words = [word for word in words if word not in extra]
+    everything = joined(result["rows"]) if not of_peers else result["rows"]
+    rows = chosen(everything, words, tables.KINDS if of_peers else LADDER_KINDS)
+    if not rows:
+        raise SystemExit(f"{path} has no row for {' '.join(words)}")
+    if of_peers:
+        text, facts = "\n\n".join(tables.VIEWS[view](rows) for view in views), []
+    else:
+        text, facts = ladder_table(rows, everything, extra)
+    facts += origin(result["provenance"]) + [f"`{path}`"]
+    return text + "\n\n" + ", ".join(facts) + ".\n"
+
+
+def screen(path):
+    """A program's output as a Markdown block."""
+    return "```text\n" + (ROOT / path).read_text(encoding="utf-8").strip() + "\n```\n"
+
+
+def main():
+    """Rewrites or checks every tracked Markdown page."""
+    check = sys.argv[1:] == ["--check"]
+    if sys.argv[1:] and not check:
+        raise SystemExit(__doc__)
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT, check=True, capture_output=True, text=True)
+    stale = []
+    for name in listed.stdout.split():
+        page = ROOT / name
+        old = page.read_text(encoding="utf-8")
+        new = RESULTS.sub(lambda m: m[1] + table(m[2], m[3].split()) + m[4], old)
+        new = SCREEN.sub(lambda m: m[1] + screen(m[2]) + m[3], new)
+        if new != old:
+            stale.append(name)
+            if not check:
+                page.write_text(new, encoding="utf-8")
+    if check and stale:
+        raise SystemExit(f"figures differ from their results in: {' '.join(stale)}\n"
+                         "run: python3 scripts/maintainer/update_pages.py")
+    for name in stale:
+        print(f"rewrote {name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+// Trials: a stage with a planted race is reported in the words that teach, and can be replayed.
+#include "harness/stage_check.h"
+#include "support.h"
+
+namespace cuflash::simt {
+namespace {
+
+using harness::Runs;
+using harness::StageCheck;
+using harness::TestCase;
+
+// Thread 0 wants what a thread of another warp leaves in the box, and does not wait for it.
+__global__ void impatient(float* o) {
+  __shared__ float box[1];
+  const int t = threadIdx.x;
+  if (t == 0) box[0] = 0.f;
+  __syncthreads();
+  if (t == 40) box[0] = 1.f;
+  if (t == 0) o[0] *= box[0];
+}
+
+const Stage& first() { return *stages().front(); }
+
+// The first rung, and after it the impatient kernel.
+FlashAttentionError forward(const Problem& p, const Forward& args, cudaStream_t stream) {
+  const auto error = first().forward(p, args, stream);
+  if (error != FlashAttentionError::SUCCESS) return error;
+  return launch(impatient, {1, 64, 0, stream}, static_cast<float*>(args.o.data));
+}
+
+Stage racy_stage() {
+  Stage stage = first();
+  stage.name = "95_racy";
+  stage.forward = forward;
+  return stage;
+}
+
+TestCase small_case() {
+  TestCase c;
+  EXPECT_TRUE(parse_test_case("b1_h1_q8k8_d32_f32", c));
+  return c;
+}
+
+using TrialTest = AccessTest;
+
+TEST_F(TrialTest, GoodStageRunsUnderThreeSchedules) {
+  const StageCheck check = check_stage(first(), Pass::kForward, small_case(), Runs::kAll);
+  ASSERT_EQ(check.runs.size(), 3u);
+  EXPECT_EQ(check.runs[1].schedule, "reversed");
+  EXPECT_TRUE(check.ok());
+  EXPECT_EQ(check.failures(), "");
+  EXPECT_EQ(schedule_name(schedule()), "inorder");
+}
+
+TEST_F(TrialTest, GoodStageRunsOnceWhereOnceIsEnough) {
+  const StageCheck check =
+      check_stage(first(), Pass::kForward, small_case(), Runs::kOneUnlessFound);
+  EXPECT_EQ(check.runs.size(), 1u);
+  EXPECT_GT(check.runs[0].counts->global_read_bytes, 0u);
+}
+
+TEST_F(TrialTest, RaceIsToldOnceAndReplayed) {
+  const Stage stage = racy_stage();
+  for (const Runs runs : {Runs::kAll, Runs::kOneUnlessFound}) {
+    const StageCheck check = check_stage(stage, Pass::kForward, small_case(), runs);
+    ASSERT_EQ(check.runs.size(), 3u);
+    EXPECT_FALSE(check.runs[0].right());
+    EXPECT_TRUE(check.runs[1].right());
+    ASSERT_EQ(check.faults.size(), 1u);
+    const std::string& text = check.faults[0].message;
+    EXPECT_EQ(text.substr(0, text.find('\n')),
+              "RACE in shared memory: 95_racy forward, b1_h1_q8k8_d32_f32, kernel impatient, block "
+              "(0,0,0)");
+    EXPECT_NE(text.find("  box[0]"), std::string::npos) << text;
+    EXPECT_NE(text.find("  The result was RIGHT under "), std::string::npos) << text;
+    EXPECT_NE(text.find(" of 3 schedules.\n  Replay: scripts/run.sh --stage 95_racy --pass forward "
+                        "--shape b1_h1_q8k8_d32_f32 --schedule inorder --block 0,0,0\n"),
+              std::string::npos)
+        << text;
+  }
+}
+
+TEST_F(TrialTest, ReplayBeginsWithTheScheduleInForce) {
+  Schedule reversed;
+  ASSERT_TRUE(parse_schedule("reversed", reversed));
+  set_schedule(reversed);
+  const StageCheck check =
+      check_stage(racy_stage(), Pass::kForward, small_case(), Runs::kOneUnlessFound);
+  EXPECT_EQ(check.runs[0].schedule, "reversed");
+  EXPECT_TRUE(check.runs[0].right());
+  EXPECT_EQ(schedule_name(schedule()), "reversed");
+}
+
+TEST_F(TrialTest, AStageThatFailsIsNotRight) {
+  Stage stage = first();
+  stage.forward = [](const Problem&, const Forward&, cudaStream_t) {
+    return FlashAttentionError::CUDA_ERROR;
+  };
+  const StageCheck check = check_stage(stage, Pass::kForward, small_case(), Runs::kAll);
+  EXPECT_FALSE(check.ok());
+  EXPECT_NE(check.failures().find("Also wrong under reversed, random:7.\n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace cuflash::simt
