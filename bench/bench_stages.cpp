@@ -3,7 +3,7 @@
 // --benchmark_filter takes its beginning.
 //
 // On a GPU the time is the ladder's (timing.h), given to the library as manual time. The CPU
-// machine times nothing: there the shapes are small, every time is 0, and the counters hold what
+// simulator times nothing: there the shapes are small, every time is 0, and the counters hold what
 // was counted.
 #include <benchmark/benchmark.h>
 

@@ -18,7 +18,7 @@ With mutations: puts known faults into a copy of the kernels, each of which the 
 (tests/mutations.ini; or only those that have a WORD in their name or file).
 
 With exercise: grades the stage's exercises (stages/NN_name/exercises), or one of them, on the CPU
-machine, and says in words what is wrong. It succeeds when all are done. --grade json prints the
+simulator, and says in words what is wrong. It succeeds when all are done. --grade json prints the
 same as JSON, for lecturers. For example:
   scripts/test.sh exercise 03 2
 

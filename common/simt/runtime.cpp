@@ -1,4 +1,4 @@
-// The CUDA runtime API on the CPU machine. Everything is synchronous: a launch or copy has ended
+// The CUDA runtime API on the CPU simulator. Everything is synchronous: a launch or copy has ended
 // when its call returns, so streams and events are only handles.
 #include <cuda_runtime.h>
 
@@ -59,7 +59,7 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device != 0) return keep(cudaErrorInvalidValue);
   *properties = {};
-  std::strcpy(properties->name, "CuFlash CPU machine");
+  std::strcpy(properties->name, "CuFlash CPU simulator");
   properties->major = 8;
   properties->minor = 0;
   properties->multiProcessorCount = 1;
@@ -231,7 +231,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorLaunchFailure:
       return "the launch was stopped; the machine's findings say why";
     case cudaErrorNotSupported:
-      return "operation not supported: the CPU machine counts, it never times";
+      return "operation not supported: the CPU simulator counts, it never times";
     default:
       return cudaGetErrorName(error);
   }

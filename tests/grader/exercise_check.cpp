@@ -17,7 +17,7 @@ bool as_expected(const Grade& grade, const std::string& expected) {
 }
 
 // What must pass does so under every schedule. A wrong answer shows what it is under one; where the
-// machine finds something, it runs under all.
+// simulator finds something, it runs under all.
 harness::Runs runs_for(const std::string& expected) {
   return expected == "passed" ? harness::Runs::kAll : harness::Runs::kOneUnlessFound;
 }
