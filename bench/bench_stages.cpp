@@ -155,8 +155,8 @@ int main(int argc, char** argv) {
     return 1;
   }
   for (const Stage* stage : stages()) {
-    for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-      for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
+      for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
         bench::add_cells(*stage, pass, dtype);
       }
     }

@@ -21,7 +21,7 @@ struct Plan {
 
 struct Row {
   const Stage* stage = nullptr;
-  Pass pass = Pass::kForward;
+  Pass pass = CUFLASH_FORWARD;
 
   std::string skipped;  // a sentence if the stage cannot run the problem; all below is then empty
   bool ok = false;      // the results are right, and the simulator found nothing

@@ -25,7 +25,7 @@ double largest_finite(const std::vector<double>& values) {
 
 void print_errors(const Stage& stage, Pass pass, const char* shape) {
   harness::TestCase c;
-  c.problem.dtype = DType::kF32;
+  c.problem.dtype = CUFLASH_F32;
   if (!harness::parse_test_case(shape, c))
     throw std::runtime_error(std::string(shape) + ": no shape");
   const auto want = harness::reference_outputs(pass, c.problem, c.source);
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    const Pass pass = std::strcmp(argv[2], "forward") == 0 ? Pass::kForward : Pass::kBackward;
+    const Pass pass = std::strcmp(argv[2], "forward") == 0 ? CUFLASH_FORWARD : CUFLASH_BACKWARD;
     for (int n = 3; n < argc; ++n) cuflash::bench::print_errors(*stage, pass, argv[n]);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tensor_errors: %s\n", error.what());

@@ -23,7 +23,7 @@ void list_stages() {
       {{"stage", false}, {"adds", false, 52}, {"passes", false}, {"dtypes", false}, {"for"}});
   for (const Stage* stage : stages()) {
     std::string dtypes;
-    for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
       if (stage->dtypes.has(dtype))
         dtypes += (dtypes.empty() ? "" : " ") + std::string(dtype_name(dtype));
     }
@@ -55,7 +55,7 @@ std::string inputs_text(const harness::TestCase& c) {
 
 void print_head(Pass pass, const Plan& plan) {
   const bool other = plan.timed && plan.verified.source.kind != harness::InputKind::kGaussian;
-  fmt::print("\n{} · {} · {}{}\n", pass == Pass::kForward ? "Forward" : "Backward",
+  fmt::print("\n{} · {} · {}{}\n", pass == CUFLASH_FORWARD ? "Forward" : "Backward",
              problem_name(plan.verified.problem), inputs_text(plan.verified),
              other ? " · timed on " + problem_name(*plan.timed) + ", random inputs" : "");
   if (kSimt && !machine_counts()) {
@@ -138,7 +138,7 @@ bool compare_view(const Options& options, const Provenance& provenance) {
 std::vector<Pass> passes_of(const Options& options, const Stage& stage) {
   auto passes = passes_of(options);
   if (stage.backward == nullptr) {
-    passes.erase(std::remove(passes.begin(), passes.end(), Pass::kBackward), passes.end());
+    passes.erase(std::remove(passes.begin(), passes.end(), CUFLASH_BACKWARD), passes.end());
   }
   if (passes.empty()) throw std::runtime_error(std::string(stage.name) + " has no backward pass");
   return passes;
@@ -160,7 +160,7 @@ bool map_view(const Options& options) {
   const Stage& stage = stage_of(options.map);
   for (const Pass pass : passes_of(options, stage)) {
     std::string last;
-    for (const DType dtype : {DType::kF32, DType::kF16}) {
+    for (const DType dtype : {CUFLASH_F32, CUFLASH_F16}) {
       if (!stage.dtypes.has(dtype)) continue;
       const Plan plan = make_plan(options, dtype);
       if (test_case_name(plan.verified) == last) continue;  // The options name a dtype.

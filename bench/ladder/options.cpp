@@ -131,7 +131,7 @@ const Stage& stage_of(const std::string& name) {
 
 std::vector<Pass> passes_of(const Options& options) {
   std::vector<Pass> passes;
-  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+  for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
     if (options.pass == "both" || options.pass == pass_name(pass)) passes.push_back(pass);
   }
   return passes;

@@ -28,7 +28,7 @@ void declare(CLI::App& app, Options& options);
 // The functions below throw a sentence for the user where the options make no sense.
 
 // What to verify and, on a GPU, what to time. `dtype` stands in where the options name none.
-Plan make_plan(const Options& options, DType dtype = DType::kF16);
+Plan make_plan(const Options& options, DType dtype = CUFLASH_F16);
 
 // The stage with this name or number.
 const Stage& stage_of(const std::string& name);

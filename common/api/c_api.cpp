@@ -26,54 +26,54 @@ int without_exceptions(F&& f) {
 
 // ---- The simple form ---------------------------------------------------------------------------
 
-// The shape of a simple call: contiguous [batch, heads, seq, head_dim].
-struct Shape {
+// What a simple call says: contiguous tensors [batch, heads, seq, head_dim] of one shape.
+struct SimpleCall {
   Problem problem;
 
-  Shape(DType dtype, int batch, int heads, int seq, int head_dim, float scale, bool causal)
-      : problem{batch, heads, heads, seq, seq, head_dim, dtype, causal, scale} {}
+  SimpleCall(DType dtype, int batch, int heads, int seq, int head_dim, float scale, bool causal) {
+    problem.batch = batch;
+    problem.heads_q = problem.heads_kv = heads;
+    problem.seq_q = problem.seq_kv = seq;
+    problem.head_dim = head_dim;
+    problem.dtype = dtype;
+    problem.causal = causal;
+    problem.softmax_scale = scale;
+  }
 
   // The tensors of a simple call are not const in Forward and Backward; no stage writes an input.
-  Tensor operator()(const void* data) const {
+  Tensor tensor(const void* data) const {
     return contiguous(const_cast<void*>(data), problem.heads_q, problem.seq_q, problem.head_dim);
+  }
+
+  int forward(const void* Q, const void* K, const void* V, void* O, float* L,
+              cudaStream_t stream) const {
+    const Forward args(tensor(Q), tensor(K), tensor(V), tensor(O), L);
+    return without_exceptions([&] { return api::forward(problem, args, stream, nullptr); });
+  }
+
+  int backward(const void* Q, const void* K, const void* V, const void* O, const float* L,
+               const void* dO, void* dQ, void* dK, void* dV, cudaStream_t stream) const {
+    const Backward args(tensor(Q), tensor(K), tensor(V), tensor(O), tensor(dO), tensor(dQ),
+                        tensor(dK), tensor(dV), L);
+    return without_exceptions([&] { return api::backward(problem, args, stream, nullptr); });
   }
 };
 
 // ---- The full form -----------------------------------------------------------------------------
 
-Tensor in_cpp(const cuflash_tensor& t) {
-  return {t.data, t.batch_stride, t.head_stride, t.row_stride};
-}
-
-Problem in_cpp(const cuflash_problem& p) {
-  return {p.batch,    p.heads_q,      p.heads_kv,    p.seq_q,        p.seq_kv,
-          p.head_dim, DType{p.dtype}, p.causal != 0, p.softmax_scale};
-}
-
-Forward in_cpp(const cuflash_forward_args& a) {
-  return {in_cpp(a.q), in_cpp(a.k), in_cpp(a.v),      in_cpp(a.o),
-          a.lse,       a.workspace, a.workspace_bytes};
-}
-
-Backward in_cpp(const cuflash_backward_args& a) {
-  return {in_cpp(a.q),   in_cpp(a.k),          in_cpp(a.v),  in_cpp(a.o),
-          in_cpp(a.d_o), in_cpp(a.dq),         in_cpp(a.dk), in_cpp(a.dv),
-          a.lse,         a.deterministic != 0, a.workspace,  a.workspace_bytes};
-}
-
 // One call, either pass.
-template <class Args, class Run>
-int call(const cuflash_problem* problem, const Args* args, Run run, const char* stage,
+template <class Args, class Given, class Run>
+int call(const cuflash_problem* problem, const Given* args, Run run, const char* stage,
          cudaStream_t stream) {
   return without_exceptions([&] {
     // A null struct comes before another's size.
     if (const Support fit = present("problem", problem); !fit) return refuse(fit);
     if (const Support fit = present("args", args); !fit) return refuse(fit);
-    cuflash_problem p;
+    Problem p;
     Args a;
-    if (const Support fit = read("problem", problem, p); !fit) return refuse(fit);
-    if (const Support fit = read("args", args, a); !fit) return refuse(fit);
-    return run(in_cpp(p), in_cpp(a), stream, stage);
+    if (const Support fit = read<cuflash_problem>("problem", problem, p); !fit) return refuse(fit);
+    if (const Support fit = read<Given>("args", args, a); !fit) return refuse(fit);
+    return run(p, a, stream, stage);
   });
 }
 
@@ -90,13 +90,13 @@ Support known(int pass) {
 template <class Answer>
 int ask(int pass, const cuflash_problem* problem, const char* stage, Answer answer) {
   return without_exceptions([&] {
-    cuflash_problem p;
+    Problem p;
     if (const Support fit = known(pass); !fit) return refuse(fit);
     if (const Support fit = present("problem", problem); !fit) return refuse(fit);
-    if (const Support fit = read("problem", problem, p); !fit) return refuse(fit);
-    const Choice choice = choose(Pass{pass}, in_cpp(p), stage);
+    if (const Support fit = read<cuflash_problem>("problem", problem, p); !fit) return refuse(fit);
+    const Choice choice = choose(Pass{pass}, p, stage);
     if (!choice.support) return refuse(choice.support);
-    answer(*choice.stage, in_cpp(p));
+    answer(*choice.stage, p);
     return succeed();
   });
 }
@@ -113,37 +113,31 @@ using namespace cuflash;
   int cuflash_attention_forward_##suffix(const T* Q, const T* K, const T* V, T* O, float* L,       \
                                          int batch_size, int num_heads, int seq_len, int head_dim, \
                                          float scale, bool causal, cudaStream_t stream) {          \
-    const api::Shape t(dtype, batch_size, num_heads, seq_len, head_dim, scale, causal);            \
-    return api::without_exceptions([&] {                                                           \
-      return api::forward(t.problem, {t(Q), t(K), t(V), t(O), L}, stream, nullptr);                \
-    });                                                                                            \
+    return api::SimpleCall(dtype, batch_size, num_heads, seq_len, head_dim, scale, causal)         \
+        .forward(Q, K, V, O, L, stream);                                                           \
   }                                                                                                \
   int cuflash_attention_backward_##suffix(                                                         \
       const T* Q, const T* K, const T* V, const T* O, const float* L, const T* dO, T* dQ, T* dK,   \
       T* dV, int batch_size, int num_heads, int seq_len, int head_dim, float scale, bool causal,   \
       cudaStream_t stream) {                                                                       \
-    const api::Shape t(dtype, batch_size, num_heads, seq_len, head_dim, scale, causal);            \
-    return api::without_exceptions([&] {                                                           \
-      return api::backward(t.problem,                                                              \
-                           {t(Q), t(K), t(V), t(O), t(dO), t(dQ), t(dK), t(dV), L, true}, stream,  \
-                           nullptr);                                                               \
-    });                                                                                            \
+    return api::SimpleCall(dtype, batch_size, num_heads, seq_len, head_dim, scale, causal)         \
+        .backward(Q, K, V, O, L, dO, dQ, dK, dV, stream);                                          \
   }
 
-CUFLASH_SIMPLE_FORM(f32, float, DType::kF32)
-CUFLASH_SIMPLE_FORM(f16, void, DType::kF16)
-CUFLASH_SIMPLE_FORM(bf16, void, DType::kBF16)
+CUFLASH_SIMPLE_FORM(f32, float, CUFLASH_F32)
+CUFLASH_SIMPLE_FORM(f16, void, CUFLASH_F16)
+CUFLASH_SIMPLE_FORM(bf16, void, CUFLASH_BF16)
 
 #undef CUFLASH_SIMPLE_FORM
 
 int cuflash_forward(const cuflash_problem* problem, const cuflash_forward_args* args,
                     const char* stage, cudaStream_t stream) {
-  return api::call(problem, args, api::forward, stage, stream);
+  return api::call<Forward>(problem, args, api::forward, stage, stream);
 }
 
 int cuflash_backward(const cuflash_problem* problem, const cuflash_backward_args* args,
                      const char* stage, cudaStream_t stream) {
-  return api::call(problem, args, api::backward, stage, stream);
+  return api::call<Backward>(problem, args, api::backward, stage, stream);
 }
 
 int cuflash_check_support(int pass, const cuflash_problem* problem, const char* stage) {

@@ -25,8 +25,20 @@ template <>
 constexpr std::uint32_t kFirstSize<cuflash_backward_args> = 288;
 // A change of these layouts breaks every program. None ends in padding, where a later field could
 // hide.
-static_assert(sizeof(cuflash_tensor) == 32 && sizeof(cuflash_problem) == 40 &&
+static_assert(sizeof(cuflash_tensor) == 32 && sizeof(cuflash_problem) == 48 &&
               sizeof(cuflash_forward_args) == 160 && sizeof(cuflash_backward_args) == 288);
+
+// What a struct asks for in the fields that an older caller's lacks: nothing new.
+template <class T>
+T nothing_new() {
+  return {};
+}
+template <>
+inline cuflash_problem nothing_new<cuflash_problem>() {
+  cuflash_problem problem = {};
+  problem.window_left = problem.window_right = -1;
+  return problem;
+}
 
 // Bytes that this library does not know must be 0: there a newer caller's fields would be.
 template <class T>
@@ -42,7 +54,8 @@ inline Support present(const char* name, const void* given) {
   return {FlashAttentionError::NULL_POINTER, std::string(name) + " is null"};
 }
 
-// Copies the caller's struct, which is present(), to `known`; fields that it lacks become 0.
+// Copies the caller's struct, which is present(), to `known`; fields that it lacks ask for nothing
+// new.
 template <class T>
 Support read(const char* name, const T* given, T& known) {
   const auto wrong = [&](const std::string& why) {
@@ -60,7 +73,7 @@ Support read(const char* name, const T* given, T& known) {
                  " bytes that this library knows not all are 0: it is older than the caller's "
                  "header");
   }
-  known = {};
+  known = nothing_new<T>();
   std::memcpy(&known, given, std::min<std::size_t>(sizeof(T), given->size));
   return {};
 }

@@ -158,12 +158,12 @@ Choice choose(Pass pass, const Problem& problem, const char* stage) {
 
 FlashAttentionError forward(const Problem& problem, const Forward& args, cudaStream_t stream,
                             const char* stage) {
-  return call(Pass::kForward, problem, args, stream, stage);
+  return call(CUFLASH_FORWARD, problem, args, stream, stage);
 }
 
 FlashAttentionError backward(const Problem& problem, const Backward& args, cudaStream_t stream,
                              const char* stage) {
-  return call(Pass::kBackward, problem, args, stream, stage);
+  return call(CUFLASH_BACKWARD, problem, args, stream, stage);
 }
 
 }  // namespace cuflash::api

@@ -26,7 +26,7 @@ std::string listed(const std::vector<std::string>& words) {
 
 std::string dtypes_of(const Stage& stage) {
   std::vector<std::string> words;
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
     if (stage.dtypes.has(dtype)) words.push_back(dtype_name(dtype));
   }
   return listed(words);
@@ -71,7 +71,7 @@ Support on_device(const Stage& stage, DType dtype, const Device& device) {
   if (!stage.arch.exact && !has(device, needed)) {
     return no(kError, needs(stage, needed, "", device));
   }
-  if (dtype == DType::kBF16 && !has(device, stage.arch.for_bf16)) {
+  if (dtype == CUFLASH_BF16 && !has(device, stage.arch.for_bf16)) {
     return no(kError, needs(stage, stage.arch.for_bf16, " for bf16", device));
   }
   if (stage.shared_bytes > device.shared_bytes) {
@@ -87,7 +87,7 @@ Support by_stage(const Stage& stage, Pass pass, const Problem& problem) {
   constexpr auto kError = FlashAttentionError::UNSUPPORTED_BY_STAGE;
   const std::string name = stage.name;
   const bool has_pass =
-      pass == Pass::kForward ? stage.forward != nullptr : stage.backward != nullptr;
+      pass == CUFLASH_FORWARD ? stage.forward != nullptr : stage.backward != nullptr;
   if (!has_pass) {
     return no(kError, name + " has no " + pass_name(pass) + " pass");
   }

@@ -131,7 +131,7 @@ std::string dimension_mismatch(const Arguments& args) {
 // UNSUPPORTED_DTYPE.
 std::string unsupported_dtype(const Arguments& args) {
   const DType dtype = args.problem.dtype;
-  if (dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16) return {};
+  if (dtype == CUFLASH_F32 || dtype == CUFLASH_F16 || dtype == CUFLASH_BF16) return {};
   return say("dtype is ", static_cast<int>(dtype), ", none of f32 (0), f16 (1) and bf16 (2)");
 }
 

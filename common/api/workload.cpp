@@ -6,7 +6,7 @@
 namespace cuflash {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+constexpr DType kDTypes[] = {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16};
 
 // Takes `prefix` off the front of `text`; false, and nothing taken, where it does not stand there.
 bool take(std::string_view& text, std::string_view prefix) {
@@ -43,17 +43,17 @@ void take_dtype(std::string_view& text, DType& dtype) {
 
 const char* dtype_name(DType dtype) {
   switch (dtype) {
-    case DType::kF32:
+    case CUFLASH_F32:
       return "f32";
-    case DType::kF16:
+    case CUFLASH_F16:
       return "f16";
-    case DType::kBF16:
+    case CUFLASH_BF16:
       return "bf16";
   }
   return "unknown";
 }
 
-const char* pass_name(Pass pass) { return pass == Pass::kForward ? "forward" : "backward"; }
+const char* pass_name(Pass pass) { return pass == CUFLASH_FORWARD ? "forward" : "backward"; }
 
 std::string problem_name(const Problem& p) {
   std::string name = "b" + std::to_string(p.batch) + "_h" + std::to_string(p.heads_q);
@@ -91,14 +91,14 @@ bool parse_dtype(std::string_view text, DType& dtype) {
 double attention_flops(Pass pass, const Problem& p) {
   const double scores = double(p.batch) * p.heads_q * p.seq_q * p.seq_kv;
   const double forward = 4 * scores * p.head_dim * (p.causal ? 0.5 : 1.0);
-  return pass == Pass::kForward ? forward : 2.5 * forward;
+  return pass == CUFLASH_FORWARD ? forward : 2.5 * forward;
 }
 
 double compulsory_bytes(Pass pass, const Problem& p) {
   const double rows = double(p.batch) * p.heads_q * p.seq_q;  // of Q, O, dO, dQ and LSE
   const double kv_rows = double(p.batch) * p.heads_kv * p.seq_kv;
   const double row_bytes = double(p.head_dim) * element_bytes(p.dtype);
-  const double tensors = (rows + kv_rows) * row_bytes * (pass == Pass::kForward ? 2 : 4);
+  const double tensors = (rows + kv_rows) * row_bytes * (pass == CUFLASH_FORWARD ? 2 : 4);
   return tensors + rows * sizeof(float);
 }
 

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-#include "cuflash/flash_attention.h"
+#include "cuflash/error.h"
 #include "device/shared_memory.h"
 
 namespace cuflash {

@@ -11,11 +11,11 @@
 namespace cuflash {
 
 template <class T>
-inline constexpr DType kDTypeOf = DType::kF32;
+inline constexpr DType kDTypeOf = CUFLASH_F32;
 template <>
-inline constexpr DType kDTypeOf<__half> = DType::kF16;
+inline constexpr DType kDTypeOf<__half> = CUFLASH_F16;
 template <>
-inline constexpr DType kDTypeOf<__nv_bfloat16> = DType::kBF16;
+inline constexpr DType kDTypeOf<__nv_bfloat16> = CUFLASH_BF16;
 
 template <class T>
 struct TypeTag {

@@ -130,7 +130,7 @@ std::vector<Diagnosis> excess_bytes(const std::vector<Sample>& samples) {
       worst(samples, [](const Sample& s) { return std::max(read_excess(s), write_excess(s)); });
   std::vector<Diagnosis> found;
   for (const Waste& waste : kWastes) {
-    if (samples.front().pass != Pass::kForward || samples.front().walk.block_kv == 0) break;
+    if (samples.front().pass != CUFLASH_FORWARD || samples.front().walk.block_kv == 0) break;
     if (fits(waste, samples)) found.push_back({waste.id, waste.message + in_numbers(example), ""});
   }
   if (!found.empty()) return found;

@@ -66,14 +66,14 @@ Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass
   harness::TestCase c;
   if (!parse_test_case(name, c)) throw std::logic_error(std::string(name) + " is not a case");
   Sample s;
-  if (!own.dtypes.has(c.problem.dtype)) c.problem.dtype = DType::kF16;
+  if (!own.dtypes.has(c.problem.dtype)) c.problem.dtype = CUFLASH_F16;
   s.name = test_case_name(c);
   s.pass = pass;
   s.problem = c.problem;
   s.input = c.source.kind;
   const Tile tile = own.tile(pass, s.problem);
   s.walk = {tile.owned, tile.streamed, tile.owned == 0};
-  s.walk.fragments = !own.dtypes.has(DType::kF32);  // Only tensor cores are that choosy.
+  s.walk.fragments = !own.dtypes.has(CUFLASH_F32);  // Only tensor cores are that choosy.
   s.want = harness::reference_outputs(pass, s.problem, c.source);
   s.check = check_stage(exercise, pass, c, runs);
   s.counts = s.run().counts.value_or(simt::Counts());
@@ -110,7 +110,7 @@ std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples) {
 
 // A call that wants no LSE must leave it alone, and compute the same O.
 Grade grade_without_lse(const Stage& exercise, const Stage& own, harness::Runs runs) {
-  const Sample s = sample_of(kCaseWithoutLse, exercise, own, Pass::kForward, runs);
+  const Sample s = sample_of(kCaseWithoutLse, exercise, own, CUFLASH_FORWARD, runs);
   for (Diagnosis& diagnosis : faults({s})) {
     if (diagnosis.id != "no-such-memory") return failed(Check::kMachine, {std::move(diagnosis)});
     return failed(Check::kMachine,
@@ -162,7 +162,7 @@ Grade grade(const Stage& exercise, const Stage& own, Pass pass, harness::Runs ru
       {Check::kBarriers, excess_barriers},
   };
   for (const auto& [check, find] : checks) {
-    if (check == Check::kBytes && pass == Pass::kForward) {
+    if (check == Check::kBytes && pass == CUFLASH_FORWARD) {
       Grade without_lse = grade_without_lse(exercise, own, runs);
       if (!without_lse.passed()) return without_lse;
     }

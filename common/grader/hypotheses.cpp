@@ -53,7 +53,7 @@ bool explains(const Mistakes& mistakes, const Sample& s, const std::vector<std::
   // What float may lose; exp makes much of the rounding of large scores.
   const double relative = s.input == harness::InputKind::kLargeQ ? 0.1 : 2e-3;
   Walk walk = s.walk;
-  walk.after_softmax = s.pass == Pass::kForward && wanted == std::vector<std::string>{"O"};
+  walk.after_softmax = s.pass == CUFLASH_FORWARD && wanted == std::vector<std::string>{"O"};
   const auto predicted = model(s.pass, s.problem, s.want->inputs, walk, mistakes);
   for (const harness::ReferenceTensor& tensor : s.want->tensors) {
     if (std::find(wanted.begin(), wanted.end(), tensor.name) == wanted.end()) continue;
@@ -63,7 +63,7 @@ bool explains(const Mistakes& mistakes, const Sample& s, const std::vector<std::
     if (!lse && explodes(want, tensor) && explodes(got, tensor)) continue;
     const double largest = largest_finite(want);
     const double slack = 4 * tensor.limit + relative * largest +
-                         4 * harness::half_ulp(lse ? DType::kF32 : s.problem.dtype, largest);
+                         4 * harness::half_ulp(lse ? CUFLASH_F32 : s.problem.dtype, largest);
     for (std::size_t i = 0; i < got.size(); ++i) {
       if (equal(got[i], want[i], slack)) continue;
       if (lse || !both_overflow(got[i], want[i])) return false;

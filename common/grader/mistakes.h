@@ -109,7 +109,7 @@ struct MistakeRow {
 const std::vector<MistakeRow>& mistakes();
 
 inline bool applies(const MistakeRow& row, Pass pass) {
-  return row.where == Where::kBoth || (row.where == Where::kForward) == (pass == Pass::kForward);
+  return row.where == Where::kBoth || (row.where == Where::kForward) == (pass == CUFLASH_FORWARD);
 }
 
 }  // namespace cuflash::exercises

@@ -43,7 +43,7 @@ class Parts {
         in_(in),
         walk_(walk),
         mistakes_(mistakes),
-        rounded_(reference::rounding(walk.fragments ? p.dtype : DType::kF32)) {}
+        rounded_(reference::rounding(walk.fragments ? p.dtype : CUFLASH_F32)) {}
 
   bool has(Mistake mistake) const { return mistakes_.test(static_cast<std::size_t>(mistake)); }
 

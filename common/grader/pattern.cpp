@@ -76,7 +76,7 @@ std::string described(const std::set<int>& of, int all, const std::string& one, 
 
 std::string place(const harness::ReferenceTensor& tensor, const Wrong& wrong, const Sample& s) {
   const bool key = tensor.name == "dK" || tensor.name == "dV";
-  const int tile = s.pass == Pass::kBackward || !key ? s.walk.block_q : s.walk.block_kv;
+  const int tile = s.pass == CUFLASH_BACKWARD || !key ? s.walk.block_q : s.walk.block_kv;
   std::string text = described(wrong.rows, tensor.seq, "row", tile, key ? "KV tile" : "Q tile") +
                      " of " + described(wrong.heads, tensor.heads, "head", 0, "");
   if (tensor.width > 1) {
@@ -95,7 +95,7 @@ bool is_wrong(const Sample& s, const std::string& tensor) {
 // What the outputs that are right tell about those that are not.
 std::string cleared(const std::set<std::string>& wrong, const Sample& s) {
   const auto has = [&](const char* name) { return wrong.count(name) > 0; };
-  if (s.pass == Pass::kForward) {
+  if (s.pass == CUFLASH_FORWARD) {
     if (!has("LSE")) {
       return s.whole_matrices
                  ? "LSE is right, so the scores and the mask are: look at what comes after, P, its "
@@ -146,7 +146,7 @@ Diagnosis pattern(const std::vector<Sample>& samples) {
   int told = 0;
   for (const harness::ReferenceTensor& tensor : first->want->tensors) {
     if (!is_wrong(*first, tensor.name)) continue;
-    const DType dtype = tensor.name == "LSE" ? DType::kF32 : first->problem.dtype;
+    const DType dtype = tensor.name == "LSE" ? CUFLASH_F32 : first->problem.dtype;
     const Wrong wrong = wrong_elements(tensor, first->run().outputs.tensors.at(tensor.name), dtype);
     const bool unwritten = wrong.unwritten == wrong.count;
     diagnosis.message += (told++ == 0 ? " In " + first->name + ", " : " Also ") +

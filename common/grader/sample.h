@@ -15,7 +15,7 @@ namespace cuflash::exercises {
 
 struct Sample {
   std::string name;
-  Pass pass = Pass::kForward;
+  Pass pass = CUFLASH_FORWARD;
   Problem problem;
   harness::InputKind input = harness::InputKind::kGaussian;
   Walk walk;

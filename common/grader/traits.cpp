@@ -22,7 +22,7 @@ bool causal_rectangle(const Sample& s) {
 }
 bool empty_rows(const Sample& s) { return s.problem.causal && s.problem.seq_q > s.problem.seq_kv; }
 bool large_scores(const Sample& s) { return s.input == harness::InputKind::kLargeQ; }
-bool f16(const Sample& s) { return s.problem.dtype == DType::kF16; }
+bool f16(const Sample& s) { return s.problem.dtype == CUFLASH_F16; }
 
 }  // namespace
 

@@ -33,22 +33,22 @@ void decode_as(const std::byte* bytes, std::size_t count, float* values) {
 
 void encode(DType dtype, const float* values, std::size_t count, std::byte* bytes) {
   switch (dtype) {
-    case DType::kF32:
+    case CUFLASH_F32:
       return encode_as<float>(values, count, bytes);
-    case DType::kF16:
+    case CUFLASH_F16:
       return encode_as<__half>(values, count, bytes);
-    case DType::kBF16:
+    case CUFLASH_BF16:
       return encode_as<__nv_bfloat16>(values, count, bytes);
   }
 }
 
 void decode(DType dtype, const std::byte* bytes, std::size_t count, float* values) {
   switch (dtype) {
-    case DType::kF32:
+    case CUFLASH_F32:
       return decode_as<float>(bytes, count, values);
-    case DType::kF16:
+    case CUFLASH_F16:
       return decode_as<__half>(bytes, count, values);
-    case DType::kBF16:
+    case CUFLASH_BF16:
       return decode_as<__nv_bfloat16>(bytes, count, values);
   }
 }
@@ -60,8 +60,8 @@ void round_to(DType dtype, std::vector<float>& values) {
 
 double half_ulp(DType dtype, double magnitude) {
   // Bits after the leading one, and the exponent below which numbers are subnormal.
-  const int bits = dtype == DType::kF32 ? 23 : dtype == DType::kF16 ? 10 : 7;
-  const int smallest = dtype == DType::kF16 ? -14 : -126;
+  const int bits = dtype == CUFLASH_F32 ? 23 : dtype == CUFLASH_F16 ? 10 : 7;
+  const int smallest = dtype == CUFLASH_F16 ? -14 : -126;
   const int exponent = magnitude > 0 ? std::ilogb(magnitude) : smallest;
   return std::ldexp(0.5, std::max(exponent, smallest) - bits);
 }

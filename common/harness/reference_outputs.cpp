@@ -59,7 +59,7 @@ Results compute(Pass pass, const Problem& p, const Inputs& in) {
   const std::size_t groups = std::size_t(p.batch) * p.heads_kv;
   const std::size_t rows = std::size_t(group.heads_q) * p.seq_q;
   const std::size_t q_size = rows * p.head_dim, kv_size = std::size_t(p.seq_kv) * p.head_dim;
-  const bool backward = pass == Pass::kBackward;
+  const bool backward = pass == CUFLASH_BACKWARD;
   const auto round = reference::rounding(p.dtype);
 
   Results all;
@@ -150,11 +150,11 @@ double limit_of(const std::string& name, const Problem& p, const InputSource& so
                 const Inputs& in, const Array& want, const Floats& plain) {
   const bool gradient = name[0] == 'd';
   const double dots = dot_product_rounding(name, p, in);
-  if (p.dtype == DType::kF32 && source.kind == InputKind::kGaussian && name != "LSE") {
+  if (p.dtype == CUFLASH_F32 && source.kind == InputKind::kGaussian && name != "LSE") {
     if (gradient) return 1e-5 * largest_finite(want) + dots;
     return p.seq_kv >= 256 && !p.causal ? 1e-6 : 3e-6;
   }
-  const DType dtype = name == "LSE" ? DType::kF32 : p.dtype;
+  const DType dtype = name == "LSE" ? CUFLASH_F32 : p.dtype;
   return (gradient ? 3. : 2.) * largest_error(want, plain) + half_ulp(dtype, largest_finite(want)) +
          dots;
 }
@@ -170,7 +170,7 @@ std::shared_ptr<const ReferenceOutputs> make_expected(Pass pass, const Problem& 
     const double limit = limit_of(name, p, source, in, want, plain);
     expected->tensors.push_back({name, heads, seq, width, std::move(want), limit});
   };
-  if (pass == Pass::kForward) {
+  if (pass == CUFLASH_FORWARD) {
     add("O", whole.heads_q, p.seq_q, p.head_dim, results.oracle.o, results.plain.o);
     add("LSE", whole.heads_q, p.seq_q, 1, results.oracle.lse, results.plain.lse);
   } else {

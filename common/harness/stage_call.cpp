@@ -40,7 +40,7 @@ StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inpu
   const auto make = [&](const std::string& name, int heads, int seq, int head_dim) {
     const bool lse = name == "LSE";
     return std::make_unique<DeviceTensor>(
-        DeviceTensor::Shape{p.batch, heads, seq, head_dim}, lse ? DType::kF32 : p.dtype,
+        DeviceTensor::Shape{p.batch, heads, seq, head_dim}, lse ? CUFLASH_F32 : p.dtype,
         lse ? Layout::kBHSD : options.layout, outputs_.count(name) ? guard_bytes : 0, name);
   };
   const auto input = [&](const std::string& name, const std::vector<float>& values, int heads,
@@ -65,10 +65,11 @@ StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inpu
   if (guards) workspace_->fill_nan();
   void* workspace = workspace_->bytes() > 0 ? workspace_->data() : nullptr;
 
-  if (pass == Pass::kForward) {
+  if (pass == CUFLASH_FORWARD) {
     const Tensor o = output("O", true, p.heads_q, p.seq_q, p.head_dim);
     const Tensor lse = output("LSE", options.lse, p.heads_q, p.seq_q, 1);
-    forward_ = {q, k, v, o, static_cast<float*>(lse.data), workspace};
+    forward_ = {q, k, v, o, static_cast<float*>(lse.data)};
+    forward_.workspace = workspace;
     return;
   }
   backward_.q = q, backward_.k = k, backward_.v = v;
@@ -84,7 +85,7 @@ StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inpu
 StageCall::~StageCall() = default;
 
 void StageCall::queue(const Stream& stream) {
-  const FlashAttentionError error = pass_ == Pass::kForward
+  const FlashAttentionError error = pass_ == CUFLASH_FORWARD
                                         ? stage_.forward(problem_, forward_, stream.get())
                                         : stage_.backward(problem_, backward_, stream.get());
   if (error == FlashAttentionError::SUCCESS) return;

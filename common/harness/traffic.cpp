@@ -179,7 +179,7 @@ std::uint64_t visible_pairs(const Problem& p) {
 std::optional<Traffic> predicted_traffic(const Stage& stage, Pass pass, const Problem& p) {
   for (const Entry& entry : kFormulas) {
     if (entry.stage != stage.name) continue;
-    const auto formula = pass == Pass::kForward ? entry.forward : entry.backward;
+    const auto formula = pass == CUFLASH_FORWARD ? entry.forward : entry.backward;
     if (formula != nullptr) return formula(Sizes(p, stage.tile(pass, p)));
   }
   return std::nullopt;

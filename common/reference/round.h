@@ -52,8 +52,8 @@ inline float round_f16(float x) {
 
 /// The rounding of a dtype.
 inline Round rounding(DType dtype) {
-  if (dtype == DType::kF16) return round_f16;
-  return dtype == DType::kBF16 ? round_bf16 : round_f32;
+  if (dtype == CUFLASH_F16) return round_f16;
+  return dtype == CUFLASH_BF16 ? round_bf16 : round_f32;
 }
 
 }  // namespace cuflash::reference

@@ -120,7 +120,9 @@ int main(void) {
                                    .head_dim = DIM,
                                    .dtype = CUFLASH_F32,
                                    .causal = 1,
-                                   .softmax_scale = scale};
+                                   .softmax_scale = scale,
+                                   .window_left = -1,
+                                   .window_right = -1};
   const cuflash_backward_args args = {.size = sizeof args,
                                       .deterministic = 1,
                                       .q = contiguous(d_Q),

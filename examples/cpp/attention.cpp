@@ -127,10 +127,10 @@ int main() {
                                           stream));
 
   cuflash::Problem p{batch_size,           num_heads, num_heads, seq_len, seq_len, head_dim,
-                     cuflash::DType::kF32, true,      scale};
+                     CUFLASH_F32, true,      scale};
   const cuflash::Tensor bhsd = cuflash::contiguous(nullptr, num_heads, seq_len, head_dim);
-  std::printf("forward %s, backward %s\n", cuflash::chosen_stage(cuflash::Pass::kForward, p),
-              cuflash::chosen_stage(cuflash::Pass::kBackward, p));
+  std::printf("forward %s, backward %s\n", cuflash::chosen_stage(CUFLASH_FORWARD, p),
+              cuflash::chosen_stage(CUFLASH_BACKWARD, p));
   compare("O", to_host(d_O, size), plain(p, {bhsd, bhsd, bhsd, bhsd}, Q, K, V), 3e-6);
 
   // The loss dO · O is linear in V: dV · V is the loss. Q and K appear in scale Q K^T alone:
@@ -149,14 +149,14 @@ int main() {
 
   // The full form: the same memory as [batch, seq, heads, head_dim]; four query heads share two KV
   // heads, and there are half as many queries as keys.
-  p = {1, 4, 2, 32, 64, 32, cuflash::DType::kF32, true, cuflash::default_scale(32)};
+  p = {1, 4, 2, 32, 64, 32, CUFLASH_F32, true, cuflash::default_scale(32)};
   const auto bshd = [&](float* data, int seq, int heads) -> cuflash::Tensor {
     return {data, seq * heads * p.head_dim, p.head_dim, heads * p.head_dim};
   };
   const cuflash::Forward args{bshd(d_Q, p.seq_q, p.heads_q), bshd(d_K, p.seq_kv, p.heads_kv),
                               bshd(d_V, p.seq_kv, p.heads_kv), bshd(d_O, p.seq_q, p.heads_q), d_L};
   check(cuflash::forward(p, args, stream));
-  std::printf("full form: forward %s\n", cuflash::chosen_stage(cuflash::Pass::kForward, p));
+  std::printf("full form: forward %s\n", cuflash::chosen_stage(CUFLASH_FORWARD, p));
   const Doubles expected = plain(p, args, Q, K, V);
   compare("O", to_host(d_O, expected.size()), expected, 3e-6);
 

@@ -84,7 +84,7 @@ def variants():
                 answers.append((f"wrong{n + 1}", diagnosis, filled(exercise, lines, name)))
             for what, expected, text in answers:
                 yield (f"answer_{number}_{name}_{what}", stage, kernel,
-                       "Pass::kBackward" if backward else "Pass::kForward", f"{name} {what}",
+                       "CUFLASH_BACKWARD" if backward else "CUFLASH_FORWARD", f"{name} {what}",
                        expected, text)
 
 

@@ -22,7 +22,7 @@ std::int64_t num_scores(const Problem& p) { return num_rows(p) * p.seq_kv; }
 // Forward: S, which becomes P. Backward: P, dS and delta.
 std::size_t workspace_bytes(Pass pass, const Problem& p) {
   const std::int64_t floats =
-      pass == Pass::kForward ? num_scores(p) : 2 * num_scores(p) + num_rows(p);
+      pass == CUFLASH_FORWARD ? num_scores(p) : 2 * num_scores(p) + num_rows(p);
   return static_cast<std::size_t>(floats) * sizeof(float);
 }
 

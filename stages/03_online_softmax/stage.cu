@@ -23,7 +23,7 @@ std::int64_t num_rows(const Problem& p) { return std::int64_t{p.batch} * p.heads
 
 Tile tile(Pass pass, const Problem& p) {
   Tile tile = {Config<float>::kBlockQ, Config<float>::kBlockKV};
-  if (pass == Pass::kForward) return tile;
+  if (pass == CUFLASH_FORWARD) return tile;
   (void)dispatch(Types{}, Dims{}, p, [&](auto type, auto head_dim) {
     using C = BackwardConfig<typename decltype(type)::Type, head_dim()>;
     tile = {C::kOwned, C::kStreamed};
@@ -34,7 +34,7 @@ Tile tile(Pass pass, const Problem& p) {
 
 // Forward: nothing. Backward: delta.
 std::size_t workspace_bytes(Pass pass, const Problem& p) {
-  return pass == Pass::kForward ? 0 : static_cast<std::size_t>(num_rows(p)) * sizeof(float);
+  return pass == CUFLASH_FORWARD ? 0 : static_cast<std::size_t>(num_rows(p)) * sizeof(float);
 }
 
 template <class T, int kHeadDim>

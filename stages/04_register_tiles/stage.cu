@@ -26,7 +26,7 @@ Tile tile(Pass pass, const Problem& p) {
   (void)dispatch(Types{}, Dims{}, p, [&](auto, auto head_dim) {
     using F = Config<head_dim()>;
     using C = BackwardConfig<head_dim()>;
-    tile = pass == Pass::kForward ? Tile{F::kBlockQ, F::kBlockKV} : Tile{C::kOwned, C::kStreamed};
+    tile = pass == CUFLASH_FORWARD ? Tile{F::kBlockQ, F::kBlockKV} : Tile{C::kOwned, C::kStreamed};
     return FlashAttentionError::SUCCESS;
   });
   return tile;
@@ -34,7 +34,7 @@ Tile tile(Pass pass, const Problem& p) {
 
 // Forward: nothing. Backward: delta.
 std::size_t workspace_bytes(Pass pass, const Problem& p) {
-  return pass == Pass::kForward ? 0 : static_cast<std::size_t>(num_rows(p)) * sizeof(float);
+  return pass == CUFLASH_FORWARD ? 0 : static_cast<std::size_t>(num_rows(p)) * sizeof(float);
 }
 
 template <class T, int kHeadDim>

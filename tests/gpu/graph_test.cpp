@@ -82,14 +82,14 @@ void is_captured(Pass pass) {
 
 class Graph : public Api {};
 
-TEST_F(Graph, ForwardIsCaptured) { is_captured(Pass::kForward); }
-TEST_F(Graph, BackwardIsCaptured) { is_captured(Pass::kBackward); }
+TEST_F(Graph, ForwardIsCaptured) { is_captured(CUFLASH_FORWARD); }
+TEST_F(Graph, BackwardIsCaptured) { is_captured(CUFLASH_BACKWARD); }
 
 // As a training step is captured: both passes in one graph, and again in the next launch.
 TEST_F(Graph, BothPassesAreCapturedTogether) {
-  const auto want = expected(Pass::kForward, 1), gradients = expected(Pass::kBackward, 1);
-  const ApiCall first(Pass::kForward, problem_of(kProblem), want->inputs);
-  const ApiCall second(Pass::kBackward, problem_of(kProblem), gradients->inputs);
+  const auto want = expected(CUFLASH_FORWARD, 1), gradients = expected(CUFLASH_BACKWARD, 1);
+  const ApiCall first(CUFLASH_FORWARD, problem_of(kProblem), want->inputs);
+  const ApiCall second(CUFLASH_BACKWARD, problem_of(kProblem), gradients->inputs);
   const Stream stream(cudaStreamNonBlocking);
   const Captured graph(stream, cudaStreamCaptureModeGlobal, [&] {
     expect_success(first.queue(stream.get(), nullptr));
@@ -106,7 +106,7 @@ TEST_F(Graph, BothPassesAreCapturedTogether) {
 
 // While one thread captures, another one's calls run as ever.
 TEST_F(Graph, AnotherThreadCallsDuringTheCapture) {
-  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+  for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
     SCOPED_TRACE(pass_name(pass));
     const auto want = expected(pass, 1);
     const ApiCall captured(pass, problem_of(kProblem), want->inputs);
@@ -151,9 +151,9 @@ class GraphCold : public Api {
   }
 };
 
-TEST_F(GraphCold, Forward) { is_captured_first(Pass::kForward, nullptr); }
-TEST_F(GraphCold, Backward) { is_captured_first(Pass::kBackward, nullptr); }
-TEST_F(GraphCold, ForwardWithAWorkspace) { is_captured_first(Pass::kForward, "01_naive"); }
+TEST_F(GraphCold, Forward) { is_captured_first(CUFLASH_FORWARD, nullptr); }
+TEST_F(GraphCold, Backward) { is_captured_first(CUFLASH_BACKWARD, nullptr); }
+TEST_F(GraphCold, ForwardWithAWorkspace) { is_captured_first(CUFLASH_FORWARD, "01_naive"); }
 
 }  // namespace
 }  // namespace cuflash

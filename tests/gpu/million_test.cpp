@@ -109,12 +109,12 @@ struct Results {
 
 Results compute(const Floats& q, const Floats& k, const Floats& v, const Floats& d_o) {
   const auto input = [](const Floats& period) {
-    return DeviceRows(DType::kF16, kLength, kDim, period);
+    return DeviceRows(CUFLASH_F16, kLength, kDim, period);
   };
   const DeviceRows gq = input(q), gk = input(k), gv = input(v), gdo = input(d_o);
-  const auto output = [] { return DeviceRows(DType::kF16, kLength, kDim); };
+  const auto output = [] { return DeviceRows(CUFLASH_F16, kLength, kDim); };
   const DeviceRows o = output(), dq = output(), dk = output(), dv = output();
-  const DeviceRows lse(DType::kF32, kLength, 1);
+  const DeviceRows lse(CUFLASH_F32, kLength, 1);
   expect_success(
       forward(whole(), {gq.tensor(), gk.tensor(), gv.tensor(), o.tensor(), lse.floats(), {}}));
   expect_success(
@@ -141,7 +141,7 @@ Sample sample(const char* tensor, int row, const Floats& all, const Doubles& wan
   const double factor = name[0] == 'd' ? 3. : 2.;
   return {name + " of row " + std::to_string(row), difference(got, want),
           factor * difference(plain, want) +
-              harness::half_ulp(lse ? DType::kF32 : DType::kF16, largest(want)) + rounding};
+              harness::half_ulp(lse ? CUFLASH_F32 : CUFLASH_F16, largest(want)) + rounding};
 }
 
 // What the sums of n terms may lose.

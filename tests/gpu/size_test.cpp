@@ -53,18 +53,18 @@ class Size : public Large {};
 struct ManyQueries {
   Problem period = problem_of("b1_h1_q4099k3_d64_f16"), whole = period;
   std::shared_ptr<const ReferenceOutputs> output =
-      harness::reference_outputs(Pass::kForward, period, {});
+      harness::reference_outputs(CUFLASH_FORWARD, period, {});
   std::shared_ptr<const ReferenceOutputs> gradients =
-      harness::reference_outputs(Pass::kBackward, period, {});
+      harness::reference_outputs(CUFLASH_BACKWARD, period, {});
   const harness::Inputs& in = gradients->inputs;
   DeviceRows q = rows(in.q), k = keys(in.k), v = keys(in.v), o = rows(in.o), d_o = rows(in.d_o);
-  DeviceRows lse{DType::kF32, kRows, 1, in.lse};
+  DeviceRows lse{CUFLASH_F32, kRows, 1, in.lse};
 
   ManyQueries() { whole.seq_q = kRows; }
   static DeviceRows rows(const std::vector<float>& values) {
-    return {DType::kF16, kRows, 64, values};
+    return {CUFLASH_F16, kRows, 64, values};
   }
-  static DeviceRows keys(const std::vector<float>& values) { return {DType::kF16, 3, 64, values}; }
+  static DeviceRows keys(const std::vector<float>& values) { return {CUFLASH_F16, 3, 64, values}; }
 
   Backward backward_args() const {
     Backward args;
@@ -77,9 +77,9 @@ struct ManyQueries {
 TEST_F(Size, QueriesBeyond2To31Elements) {
   CUFLASH_NEED(32);
   const ManyQueries m;
-  const DeviceRows o(DType::kF16, kRows, 64), lse(DType::kF32, kRows, 1),
-      dq(DType::kF16, kRows, 64);
-  for (const char* stage : ways_to_run(Pass::kForward, m.whole)) {
+  const DeviceRows o(CUFLASH_F16, kRows, 64), lse(CUFLASH_F32, kRows, 1),
+      dq(CUFLASH_F16, kRows, 64);
+  for (const char* stage : ways_to_run(CUFLASH_FORWARD, m.whole)) {
     SCOPED_TRACE(shown(stage));
     o.fill(0xff), lse.fill(0xff);
     expect_success(forward(m.whole,
@@ -91,7 +91,7 @@ TEST_F(Size, QueriesBeyond2To31Elements) {
       expect_right({{{"O", o.read(row, kPeriod)}, {"LSE", lse.read(row, kPeriod)}}, ""}, *m.output);
     }
   }
-  for (const char* stage : ways_to_run(Pass::kBackward, m.whole)) {
+  for (const char* stage : ways_to_run(CUFLASH_BACKWARD, m.whole)) {
     SCOPED_TRACE(shown(stage));
     dq.fill(0xff);
     Backward args = m.backward_args();
@@ -112,7 +112,7 @@ TEST_F(Size, SumsOverQueriesBeyond2To31Elements) {
   const ManyQueries m;
   m.d_o.fill(0);
   for (const int row : {period_of(kRowAt2To31), kRows - kPeriod}) m.d_o.write(row, m.in.d_o);
-  const DeviceRows dk(DType::kF16, 3, 64), dv(DType::kF16, 3, 64);
+  const DeviceRows dk(CUFLASH_F16, 3, 64), dv(CUFLASH_F16, 3, 64);
   Backward args = m.backward_args();
   args.dk = dk.tensor(), args.dv = dv.tensor();
   expect_success(backward(m.whole, args));
@@ -127,23 +127,23 @@ TEST_F(Size, SumsOverQueriesBeyond2To31Elements) {
 
 // ---- Many keys ----------------------------------------------------------------------------------
 
-DeviceRows many_keys(const std::vector<float>& values) { return {DType::kF16, kRows, 64, values}; }
-DeviceRows three_queries(const std::vector<float>& values) { return {DType::kF16, 3, 64, values}; }
+DeviceRows many_keys(const std::vector<float>& values) { return {CUFLASH_F16, kRows, 64, values}; }
+DeviceRows three_queries(const std::vector<float>& values) { return {CUFLASH_F16, 3, 64, values}; }
 
 TEST_F(Size, KeysBeyond2To31Elements) {
   CUFLASH_NEED(24);
   const Problem period = problem_of("b1_h1_q3k4099_d64_f16");
   Problem whole = period;
   whole.seq_kv = kRows;
-  const auto want = harness::reference_outputs(Pass::kBackward, period, {});
+  const auto want = harness::reference_outputs(CUFLASH_BACKWARD, period, {});
   const harness::Inputs& in = want->inputs;
   const DeviceRows q = three_queries(in.q), o = three_queries(in.o), d_o = three_queries(in.d_o);
-  const DeviceRows k = many_keys(in.k), v = many_keys(in.v), lse(DType::kF32, 3, 1, in.lse);
-  const DeviceRows dk(DType::kF16, kRows, 64), dv(DType::kF16, kRows, 64);
+  const DeviceRows k = many_keys(in.k), v = many_keys(in.v), lse(CUFLASH_F32, 3, 1, in.lse);
+  const DeviceRows dk(CUFLASH_F16, kRows, 64), dv(CUFLASH_F16, kRows, 64);
   Backward args;
   args.q = q.tensor(), args.k = k.tensor(), args.v = v.tensor(), args.o = o.tensor();
   args.d_o = d_o.tensor(), args.lse = lse.floats(), args.dk = dk.tensor(), args.dv = dv.tensor();
-  for (const char* stage : ways_to_run(Pass::kBackward, whole)) {
+  for (const char* stage : ways_to_run(CUFLASH_BACKWARD, whole)) {
     SCOPED_TRACE(shown(stage));
     dk.fill(0xff), dv.fill(0xff);
     expect_success(backward(whole, args, nullptr, stage));
@@ -164,8 +164,8 @@ TEST_F(Size, FindsKeysBeyond2To31Elements) {
   whole.seq_kv = kRows;
   std::vector<float> one_hot(3 * 64, 0.f);
   for (int i = 0; i < 3; ++i) one_hot[65 * i] = 24.f;  // 24 · 24 / √64 = 72
-  const DeviceRows q = three_queries(one_hot), k(DType::kF16, kRows, 64), v = many_keys(in.v);
-  const DeviceRows o(DType::kF16, 3, 64), lse(DType::kF32, 3, 1);
+  const DeviceRows q = three_queries(one_hot), k(CUFLASH_F16, kRows, 64), v = many_keys(in.v);
+  const DeviceRows o(CUFLASH_F16, 3, 64), lse(CUFLASH_F32, 3, 1);
   const int keys[] = {kRowAt2To31 - 1, kRowAt2To31, kRows - 1};
   k.fill(0);
   for (int i = 0; i < 3; ++i) {
@@ -186,7 +186,7 @@ TEST_F(Size, FindsKeysBeyond2To31Elements) {
 // Of queries and keys the tests above have 547,000 tiles of 64.
 void every_stage_computes(const char* name) {
   const Problem problem = problem_of(name);
-  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+  for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
     const auto want = harness::reference_outputs(pass, problem, {});
     const ApiCall call(pass, problem, want->inputs);
     for (const char* stage : ways_to_run(pass, problem)) {

@@ -86,13 +86,13 @@ void returns_while_blocked(Pass pass) {
 
 class BlockedStream : public Api {};
 
-TEST_F(BlockedStream, ForwardReturns) { returns_while_blocked(Pass::kForward); }
-TEST_F(BlockedStream, BackwardReturns) { returns_while_blocked(Pass::kBackward); }
+TEST_F(BlockedStream, ForwardReturns) { returns_while_blocked(CUFLASH_FORWARD); }
+TEST_F(BlockedStream, BackwardReturns) { returns_while_blocked(CUFLASH_BACKWARD); }
 
 // The answer "not ready" of a stream or an event stays with the runtime as its last error.
 TEST_F(BlockedStream, APolledStreamIsNoEarlierError) {
-  const auto expected = harness::reference_outputs(Pass::kForward, kProblem, {});
-  const Way way(nullptr, false, Pass::kForward, *expected);
+  const auto expected = harness::reference_outputs(CUFLASH_FORWARD, kProblem, {});
+  const Way way(nullptr, false, CUFLASH_FORWARD, *expected);
   const Stream stream(cudaStreamNonBlocking);
   Blocked blocked(stream);
   ASSERT_EQ(cudaStreamQuery(stream.get()), cudaErrorNotReady);
@@ -146,9 +146,9 @@ class BlockedStreamCold : public Api {
   }
 };
 
-TEST_F(BlockedStreamCold, Forward) { returns_first(Pass::kForward, nullptr); }
-TEST_F(BlockedStreamCold, Backward) { returns_first(Pass::kBackward, nullptr); }
-TEST_F(BlockedStreamCold, ForwardWithAWorkspace) { returns_first(Pass::kForward, "01_naive"); }
+TEST_F(BlockedStreamCold, Forward) { returns_first(CUFLASH_FORWARD, nullptr); }
+TEST_F(BlockedStreamCold, Backward) { returns_first(CUFLASH_BACKWARD, nullptr); }
+TEST_F(BlockedStreamCold, ForwardWithAWorkspace) { returns_first(CUFLASH_FORWARD, "01_naive"); }
 
 }  // namespace
 }  // namespace cuflash

@@ -29,7 +29,7 @@ TEST(Sectors, AsCountedOnTheChip) {
       Problem problem;
       ASSERT_NE(stage, nullptr);
       ASSERT_TRUE(parse_problem(row["problem"].get<std::string>(), problem));
-      const Pass pass = row["pass"] == "forward" ? Pass::kForward : Pass::kBackward;
+      const Pass pass = row["pass"] == "forward" ? CUFLASH_FORWARD : CUFLASH_BACKWARD;
       if (!supports(*stage, pass, problem, current_device())) continue;
       const harness::InputSource source;
       const auto expected = harness::reference_outputs(pass, problem, source);

@@ -44,7 +44,7 @@ TestCase small_case() {
 using TrialTest = AccessTest;
 
 TEST_F(TrialTest, GoodStageRunsUnderThreeSchedules) {
-  const StageCheck check = check_stage(first(), Pass::kForward, small_case(), Runs::kAll);
+  const StageCheck check = check_stage(first(), CUFLASH_FORWARD, small_case(), Runs::kAll);
   ASSERT_EQ(check.runs.size(), 3u);
   EXPECT_EQ(check.runs[1].schedule, "reversed");
   EXPECT_TRUE(check.ok());
@@ -54,7 +54,7 @@ TEST_F(TrialTest, GoodStageRunsUnderThreeSchedules) {
 
 TEST_F(TrialTest, GoodStageRunsOnceWhereOnceIsEnough) {
   const StageCheck check =
-      check_stage(first(), Pass::kForward, small_case(), Runs::kOneUnlessFound);
+      check_stage(first(), CUFLASH_FORWARD, small_case(), Runs::kOneUnlessFound);
   EXPECT_EQ(check.runs.size(), 1u);
   EXPECT_GT(check.runs[0].counts->global_read_bytes, 0u);
 }
@@ -62,7 +62,7 @@ TEST_F(TrialTest, GoodStageRunsOnceWhereOnceIsEnough) {
 TEST_F(TrialTest, RaceIsToldOnceAndReplayed) {
   const Stage stage = racy_stage();
   for (const Runs runs : {Runs::kAll, Runs::kOneUnlessFound}) {
-    const StageCheck check = check_stage(stage, Pass::kForward, small_case(), runs);
+    const StageCheck check = check_stage(stage, CUFLASH_FORWARD, small_case(), runs);
     ASSERT_EQ(check.runs.size(), 3u);
     EXPECT_FALSE(check.runs[0].right());
     EXPECT_TRUE(check.runs[1].right());
@@ -85,7 +85,7 @@ TEST_F(TrialTest, ReplayBeginsWithTheScheduleInForce) {
   ASSERT_TRUE(parse_schedule("reversed", reversed));
   set_schedule(reversed);
   const StageCheck check =
-      check_stage(racy_stage(), Pass::kForward, small_case(), Runs::kOneUnlessFound);
+      check_stage(racy_stage(), CUFLASH_FORWARD, small_case(), Runs::kOneUnlessFound);
   EXPECT_EQ(check.runs[0].schedule, "reversed");
   EXPECT_TRUE(check.runs[0].right());
   EXPECT_EQ(schedule_name(schedule()), "reversed");
@@ -96,7 +96,7 @@ TEST_F(TrialTest, AStageThatFailsIsNotRight) {
   stage.forward = [](const Problem&, const Forward&, cudaStream_t) {
     return FlashAttentionError::CUDA_ERROR;
   };
-  const StageCheck check = check_stage(stage, Pass::kForward, small_case(), Runs::kAll);
+  const StageCheck check = check_stage(stage, CUFLASH_FORWARD, small_case(), Runs::kAll);
   EXPECT_FALSE(check.ok());
   EXPECT_NE(check.failures().find("Also wrong under reversed, random:7.\n"), std::string::npos);
 }

@@ -57,22 +57,22 @@ void add_stage(const Stage& stage) {
   add(stage, "runs_what_it_declares", [&stage] { runs_what_it_declares(stage); });
   add(stage, "has_traffic_formula", [&stage] { has_traffic_formula(stage); });
 
-  add_problems(stage, Pass::kForward);
-  add_null(stage, Pass::kForward, "lse");
-  add_memory(stage, Pass::kForward);
+  add_problems(stage, CUFLASH_FORWARD);
+  add_null(stage, CUFLASH_FORWARD, "lse");
+  add_memory(stage, CUFLASH_FORWARD);
   for (const char* name : {"b1_h2_q70k70_d64_f16_causal", "b1_h1_q50k90_d32_f16_causal"}) {
     add(stage, std::string("causality_") + name,
         [&stage, name] { respects_causality(stage, case_of(name).problem, 37); });
   }
   if (stage.backward != nullptr) {
-    add_problems(stage, Pass::kBackward);
-    add_memory(stage, Pass::kBackward);
+    add_problems(stage, CUFLASH_BACKWARD);
+    add_memory(stage, CUFLASH_BACKWARD);
     for (const char* output : {"dq", "dk", "dv", "dk_no_dv"})
-      add_null(stage, Pass::kBackward, output);
+      add_null(stage, CUFLASH_BACKWARD, output);
   }
 
-  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-    if (&stage == stages().front() || (pass == Pass::kBackward && stage.backward == nullptr))
+  for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
+    if (&stage == stages().front() || (pass == CUFLASH_BACKWARD && stage.backward == nullptr))
       continue;
     for (const char* name : {"b1_h2_q65k97_d64_f16_causal", "b1_h2_q65k97_d64_bf16"}) {
       add(stage, std::string("agrees_with_previous_") + pass_name(pass) + "_" + name,

@@ -82,7 +82,7 @@ std::vector<TestProblem> expand(const Row (&rows)[kCount]) {
   std::vector<TestProblem> problems;
   for (const Row& row : rows) {
     std::string last;
-    for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
       TestProblem test;
       test.intent = row.intent;
       test.c.problem.dtype = dtype;  // Stays if the name holds none.

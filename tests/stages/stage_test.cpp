@@ -93,9 +93,9 @@ void computes_unguarded(const Stage& stage, Pass pass, harness::TestCase c) {
 }
 
 void respects_causality(const Stage& stage, const Problem& problem, int prefix) {
-  CUFLASH_SKIP_UNSUPPORTED(stage, Pass::kForward, problem);
-  Inputs inputs = gaussian(Pass::kForward, problem)->inputs;
-  const Outputs before = harness::run(stage, Pass::kForward, problem, inputs);
+  CUFLASH_SKIP_UNSUPPORTED(stage, CUFLASH_FORWARD, problem);
+  Inputs inputs = gaussian(CUFLASH_FORWARD, problem)->inputs;
+  const Outputs before = harness::run(stage, CUFLASH_FORWARD, problem, inputs);
 
   const int first_hidden =
       prefix + problem.seq_kv - problem.seq_q;  // key of no query before prefix
@@ -105,7 +105,7 @@ void respects_causality(const Stage& stage, const Problem& problem, int prefix) 
       if (key >= first_hidden) (*tensor)[i] *= -2.f;
     }
   }
-  const Outputs after = harness::run(stage, Pass::kForward, problem, inputs);
+  const Outputs after = harness::run(stage, CUFLASH_FORWARD, problem, inputs);
 
   for (const char* name : {"O", "LSE"}) {
     const auto &a = before.tensors.at(name), &b = after.tensors.at(name);
@@ -174,11 +174,11 @@ void runs_what_it_declares(const Stage& stage) {
     }
     return false;
   };
-  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-    if (pass == Pass::kBackward && stage.backward == nullptr) continue;
-    for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
+    if (pass == CUFLASH_BACKWARD && stage.backward == nullptr) continue;
+    for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
       if (!stage.dtypes.has(dtype)) continue;
-      if (dtype == DType::kBF16 && has < stage.arch.for_bf16) continue;
+      if (dtype == CUFLASH_BF16 && has < stage.arch.for_bf16) continue;
       EXPECT_TRUE(any(pass, [&](const Problem& p) { return p.dtype == dtype; }))
           << "every problem of the " << pass_name(pass) << " pass in " << dtype_name(dtype)
           << " is skipped";
@@ -195,10 +195,10 @@ void runs_what_it_declares(const Stage& stage) {
 void has_traffic_formula(const Stage& stage) {
   if (stage_number(stage) >= kFirstOwnStage) GTEST_SKIP() << "This stage is this checkout's own.";
   const Problem problem = case_of("b1_h1_q64k64_d64_f16").problem;
-  EXPECT_TRUE(harness::predicted_traffic(stage, Pass::kForward, problem))
+  EXPECT_TRUE(harness::predicted_traffic(stage, CUFLASH_FORWARD, problem))
       << "add its row to common/harness/traffic.cpp";
   if (stage.backward != nullptr) {
-    EXPECT_TRUE(harness::predicted_traffic(stage, Pass::kBackward, problem))
+    EXPECT_TRUE(harness::predicted_traffic(stage, CUFLASH_BACKWARD, problem))
         << "add its row to common/harness/traffic.cpp";
   }
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cuflash/flash_attention.h"
 #include "cuflash/stage.h"
 #include "cuflash/workload.h"
 #include "harness/device_tensor.h"
@@ -35,7 +36,7 @@ class ApiCall {
   // The backward pass takes O and LSE from the inputs.
   ApiCall(Pass pass, const Problem& p, const harness::Inputs& inputs) : pass_(pass), problem_(p) {
     for (const char* name : {"Q", "K", "V", "O", "LSE"}) add(name);
-    if (pass == Pass::kBackward) {
+    if (pass == CUFLASH_BACKWARD) {
       for (const char* name : {"dO", "dQ", "dK", "dV"}) add(name);
     }
     upload(inputs);
@@ -45,7 +46,7 @@ class ApiCall {
   // Gives the call other inputs, in the same memory. They are there when this returns.
   void upload(const harness::Inputs& in) const {
     at("Q").upload(in.q), at("K").upload(in.k), at("V").upload(in.v);
-    if (pass_ == Pass::kBackward) {
+    if (pass_ == CUFLASH_BACKWARD) {
       at("O").upload(in.o), at("LSE").upload(in.lse), at("dO").upload(in.d_o);
     }
     settle();
@@ -63,14 +64,16 @@ class ApiCall {
     const std::size_t bytes = workspace ? workspace_bytes(pass_, problem_, stage) : 0;
     const auto t = [&](const char* name) { return at(name).view(); };
     const auto lse = static_cast<float*>(t("LSE").data);
-    if (pass_ == Pass::kForward) {
-      return forward(problem_, {t("Q"), t("K"), t("V"), t("O"), lse, workspace, bytes}, stream,
-                     stage);
+    const auto queued = [&](auto call, auto args) {
+      args.workspace = workspace;
+      args.workspace_bytes = bytes;
+      return call(problem_, args, stream, stage);
+    };
+    if (pass_ == CUFLASH_FORWARD) {
+      return queued(forward, Forward(t("Q"), t("K"), t("V"), t("O"), lse));
     }
-    return backward(problem_,
-                    {t("Q"), t("K"), t("V"), t("O"), t("dO"), t("dQ"), t("dK"), t("dV"), lse, true,
-                     workspace, bytes},
-                    stream, stage);
+    return queued(backward, Backward(t("Q"), t("K"), t("V"), t("O"), t("dO"), t("dQ"), t("dK"),
+                                     t("dV"), lse));
   }
 
   // Copies the outputs back. The stream must have been synchronised.
@@ -89,12 +92,12 @@ class ApiCall {
     const harness::DeviceTensor::Shape shape = {
         problem_.batch, kv ? problem_.heads_kv : problem_.heads_q,
         kv ? problem_.seq_kv : problem_.seq_q, lse ? 1 : problem_.head_dim};
-    tensors_.emplace(name, harness::DeviceTensor(shape, lse ? DType::kF32 : problem_.dtype,
+    tensors_.emplace(name, harness::DeviceTensor(shape, lse ? CUFLASH_F32 : problem_.dtype,
                                                  harness::Layout::kBHSD, /*guard_bytes=*/0, name));
   }
   const harness::DeviceTensor& at(const std::string& name) const { return tensors_.at(name); }
   std::vector<std::string> output_names() const {
-    if (pass_ == Pass::kForward) return {"O", "LSE"};
+    if (pass_ == CUFLASH_FORWARD) return {"O", "LSE"};
     return {"dQ", "dK", "dV"};
   }
   // A copy from pageable memory may still be under way when cudaMemcpy returns, and not every

@@ -88,7 +88,7 @@ inline bool poisoned(const Array<float>& array) {
 
 // One f32 problem with all its tensors on the device, and the oracle's answer.
 struct Example {
-  Problem problem{2, 4, 2, 5, 7, 32, DType::kF32, true, default_scale(32)};
+  Problem problem{2, 4, 2, 5, 7, 32, CUFLASH_F32, true, default_scale(32)};
   std::size_t rows = 2 * 4 * 5, q_size = rows * 32, kv_size = 2 * 2 * 7 * 32;
   std::vector<float> host_q = random_floats(q_size, 1), host_k = random_floats(kv_size, 2),
                      host_v = random_floats(kv_size, 3), host_do = random_floats(q_size, 4);
@@ -98,12 +98,10 @@ struct Example {
 
   Tensor queries(const Array<float>& a) const { return contiguous(a.data(), 4, 5, 32); }
   Tensor keys(const Array<float>& a) const { return contiguous(a.data(), 2, 7, 32); }
-  Forward forward_args() const {
-    return {queries(q), keys(k), keys(v), queries(o), lse.data(), nullptr};
-  }
+  Forward forward_args() const { return {queries(q), keys(k), keys(v), queries(o), lse.data()}; }
   Backward backward_args() const {
-    return {queries(q), keys(k),  keys(v),    queries(o), queries(d_o), queries(dq),
-            keys(dk),   keys(dv), lse.data(), true,       nullptr};
+    return {queries(q),  keys(k),  keys(v),  queries(o), queries(d_o),
+            queries(dq), keys(dk), keys(dv), lse.data()};
   }
   bool untouched() const {
     return poisoned(o) && poisoned(lse) && poisoned(dq) && poisoned(dk) && poisoned(dv);

@@ -22,16 +22,16 @@ struct MemoryEntry {
 // Standard attention keeps the matrix S, and in the backward pass P, dS and delta; the fused
 // kernels keep nothing, and in the backward pass delta. All of it is f32.
 inline std::size_t formula_bytes(Pass pass, const char* stage, std::size_t length) {
-  if (stage == nullptr) return pass == Pass::kForward ? 0 : 4 * length;
-  return pass == Pass::kForward ? 4 * length * length : 4 * (2 * length * length + length);
+  if (stage == nullptr) return pass == CUFLASH_FORWARD ? 0 : 4 * length;
+  return pass == CUFLASH_FORWARD ? 4 * length * length : 4 * (2 * length * length + length);
 }
 
 inline std::vector<MemoryEntry> memory_table() {
   std::vector<MemoryEntry> table;
-  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+  for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
     for (const char* stage : {"01_naive", static_cast<const char*>(nullptr)}) {
       for (const int length : {1024, 4096, 16384, 65536}) {
-        const Problem problem = {1, 1, 1, length, length, 64, DType::kF16, false, 0.125f};
+        const Problem problem = {1, 1, 1, length, length, 64, CUFLASH_F16, false, 0.125f};
         table.push_back({pass, stage, problem, formula_bytes(pass, stage, std::size_t(length))});
       }
     }

@@ -41,9 +41,9 @@ class CApi : public Api {
     Api::SetUp();
     if (!has_device()) return;
     e.emplace();
-    problem = detail::of(e->problem);
-    forward_args = detail::of(e->forward_args());
-    backward_args = detail::of(e->backward_args());
+    problem = e->problem;
+    forward_args = e->forward_args();
+    backward_args = e->backward_args();
   }
 
   std::optional<Example> e;
@@ -97,7 +97,7 @@ TEST_F(CApi, ASmallerStructIsRefused) {
   EXPECT_EQ(cuflash_workspace_bytes(CUFLASH_FORWARD, &problem, "01_naive"), 0u);
   EXPECT_NE(std::string(cuflash_last_error_message()).find(words), std::string::npos);
 
-  problem = detail::of(e->problem);
+  problem = e->problem;
   forward_args.size = 0;
   expect_refused(run(problem), CUFLASH_INVALID_DIMENSION, "args's size is 0; it must be at least");
   backward_args.size -= 8;
@@ -164,9 +164,9 @@ TEST_F(CApi, NullStructsAreRefused) {
 }
 
 TEST_F(CApi, RefusesWhatTheCppCallRefuses) {
-  problem.dtype = 9;
+  problem.dtype = cuflash_dtype(9);
   expect_refused(run(problem), CUFLASH_UNSUPPORTED_DTYPE, "dtype is 9");
-  problem = detail::of(e->problem);
+  problem = e->problem;
   backward_args.lse = nullptr;
   expect_refused(cuflash_backward(&problem, &backward_args, nullptr, nullptr), CUFLASH_NULL_POINTER,
                  "LSE is null");
@@ -177,14 +177,14 @@ TEST_F(CApi, RefusesWhatTheCppCallRefuses) {
 // 01_naive has a thread for each score: more than a grid can hold, which it says before it launches
 // anything.
 TEST_F(CApi, WhatAStageRefusesIsReported) {
-  const Problem p{1, 1, 1, 1 << 20, 1 << 20, 32, DType::kF32, false, 1.f};
+  const Problem p{1, 1, 1, 1 << 20, 1 << 20, 32, CUFLASH_F32, false, 1.f};
   Forward args;
   for (Tensor* t : {&args.q, &args.k, &args.v, &args.o}) *t = contiguous(e->o.data(), 1, 1, 32);
   args.o.row_stride = args.q.row_stride = 32;
   args.workspace = e->q.data();  // nothing is read or written
   args.workspace_bytes = std::numeric_limits<std::size_t>::max();
-  problem = detail::of(p);
-  forward_args = detail::of(args);
+  problem = p;
+  forward_args = args;
   ASSERT_EQ(cuflash_check_support(CUFLASH_FORWARD, &problem, "01_naive"), 0);
   expect_refused(
       cuflash_forward(&problem, &forward_args, "01_naive", nullptr), CUFLASH_SIZE_OVERFLOW,
@@ -203,7 +203,7 @@ TEST(CApiStages, AreTheListInItsOrder) {
 }
 
 TEST_F(CApi, SupportWorkspaceAndChoiceAreTheStages) {
-  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+  for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
     for (const Stage* stage : stages()) {
       const Support support = supports(*stage, pass, e->problem, current_device());
       EXPECT_EQ(cuflash_check_support(int(pass), &problem, stage->name), int(support.error));

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "cuflash/flash_attention.h"
 #include "harness/owners.h"
 #include "support/api_call.h"
 #include "support/api_example.h"
@@ -74,8 +75,8 @@ class Caller {
   }
 
   Problem problem_ = problem_of("b1_h1_q1k1_d32_f32");
-  ApiCall forward_{Pass::kForward, problem_, zeros(problem_)};
-  ApiCall backward_{Pass::kBackward, problem_, zeros(problem_)};
+  ApiCall forward_{CUFLASH_FORWARD, problem_, zeros(problem_)};
+  ApiCall backward_{CUFLASH_BACKWARD, problem_, zeros(problem_)};
 };
 
 class Leak : public Api {};

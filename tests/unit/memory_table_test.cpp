@@ -6,6 +6,7 @@
 
 #include <cstdio>
 
+#include "cuflash/flash_attention.h"
 #include "support/api_example.h"
 
 namespace cuflash {

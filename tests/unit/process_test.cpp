@@ -28,7 +28,8 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace {
 
-constexpr cuflash_problem kProblem = {sizeof kProblem, 1, 1, 1, 1, 1, 64, CUFLASH_F16, 0, 1.f};
+constexpr cuflash_problem kProblem = {sizeof kProblem, 1, 1,   1,  1, 1, 64,
+                                      CUFLASH_F16,     0, 1.f, -1, -1};
 
 // The refusal's sentence is what needs the memory.
 TEST(NoHostMemory, IsAnError) {

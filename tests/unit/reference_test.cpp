@@ -77,7 +77,7 @@ const char* const kExamples[] = {
 //     dQ = dS K  = (3/4 ln 3, 0; −2 ln 3, 0)
 //     dK = dSᵀ Q = (3/4, −2; −3/4, 2)
 struct ByHand {
-  Problem problem{1, 1, 1, 2, 2, 2, DType::kF32, false, 1.f};
+  Problem problem{1, 1, 1, 2, 2, 2, CUFLASH_F32, false, 1.f};
   Array q{1, 0, 0, 1}, k{kLn3, 0, 0, 0}, v{4, 0, 0, 8}, d_o{1, 0, 0, 1};
 };
 
@@ -114,7 +114,7 @@ TEST(Reference, CausalAgreesWithNumbersByHand) {
 
 // One key fewer than queries: query 0 sees nothing, query 1 sees the one key.
 TEST(Reference, RowsThatSeeNoKeyAreEmpty) {
-  const Problem p{1, 1, 1, 2, 1, 2, DType::kF32, true, 1.f};
+  const Problem p{1, 1, 1, 2, 1, 2, CUFLASH_F32, true, 1.f};
   const Array q{5, 6, 1, 2}, k{3, 4}, v{7, 8}, d_o{1, 1, 2, 3};
   const Output out = attention_forward(p, q, k, v);
   expect_near(out.o, {0, 0, 7, 8}, 1e-15);
@@ -339,8 +339,8 @@ TEST(Plain, RoundsPAndDSBeforeTheirProductsAndResultsAfter) {
 // A 16-bit dtype errs by about its rounding unit, 2⁻¹¹ or 2⁻⁸, and not by much more or less.
 TEST(Plain, ErrsByTheDTypesRounding) {
   const Example e = example("b1_h2_q40k50_d32_causal");
-  for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    const double unit = dtype == DType::kF16 ? 0x1p-11 : 0x1p-8;
+  for (const DType dtype : {CUFLASH_F16, CUFLASH_BF16}) {
+    const double unit = dtype == CUFLASH_F16 ? 0x1p-11 : 0x1p-8;
     const Round round = rounding(dtype);
     const auto q = rounded(e.q, round), k = rounded(e.k, round), v = rounded(e.v, round);
     const PlainOutput out = plain_forward(e.problem, q, k, v, round);
@@ -406,9 +406,9 @@ TEST(Round, KeepsWhatIsNoNumberAndSigns) {
 }
 
 TEST(Round, IsChosenByDType) {
-  EXPECT_EQ(rounding(DType::kF32)(1.f + 0x1p-12f), 1.f + 0x1p-12f);
-  EXPECT_EQ(rounding(DType::kF16)(1.f + 0x1p-10f), 1.f + 0x1p-10f);
-  EXPECT_EQ(rounding(DType::kBF16)(1.f + 0x1p-10f), 1.f);
+  EXPECT_EQ(rounding(CUFLASH_F32)(1.f + 0x1p-12f), 1.f + 0x1p-12f);
+  EXPECT_EQ(rounding(CUFLASH_F16)(1.f + 0x1p-10f), 1.f + 0x1p-10f);
+  EXPECT_EQ(rounding(CUFLASH_BF16)(1.f + 0x1p-10f), 1.f);
 }
 
 }  // namespace

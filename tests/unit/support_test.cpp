@@ -28,7 +28,7 @@ Stage stage() {
           "",
           "",
           {80, false},
-          {bit(DType::kF16) | bit(DType::kBF16)},
+          {bit(CUFLASH_F16) | bit(CUFLASH_BF16)},
           {bit(32) | bit(64) | bit(128)},
           96 << 10,
           true,
@@ -50,14 +50,14 @@ void expect(const Support& support, Error error, const std::string& reason) {
 }
 
 TEST(Supports, SaysYesWithoutASentence) {
-  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+  for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
     expect(supports(stage(), pass, {}, kA100), Error::SUCCESS, "");
     expect(supports(stage(), pass, {}, kH200), Error::SUCCESS, "");
   }
 }
 
 TEST(Supports, NeedsADevice) {
-  expect(supports(stage(), Pass::kForward, {}, kNone), Error::UNSUPPORTED_DEVICE,
+  expect(supports(stage(), CUFLASH_FORWARD, {}, kNone), Error::UNSUPPORTED_DEVICE,
          "there is no CUDA device: the driver is too old");
 }
 
@@ -65,33 +65,33 @@ TEST(Supports, NeedsADevice) {
 TEST(Supports, NeedsCodeThatRunsOnTheDevice) {
   Device device = kA100;
   device.newest_code = 0;  // only for 90, say
-  expect(supports(stage(), Pass::kForward, {}, device), Error::UNSUPPORTED_DEVICE,
+  expect(supports(stage(), CUFLASH_FORWARD, {}, device), Error::UNSUPPORTED_DEVICE,
          "this library was built for newer devices; this one has compute capability 8.0");
   device.newest_code = 75;
-  expect(supports(stage(), Pass::kForward, {}, device), Error::UNSUPPORTED_DEVICE,
+  expect(supports(stage(), CUFLASH_FORWARD, {}, device), Error::UNSUPPORTED_DEVICE,
          "08_swizzle needs compute capability 8.0 or higher; this library was built for 7.5");
   device.newest_code = 80;
-  expect(supports(stage(), Pass::kForward, {}, device), Error::SUCCESS, "");
+  expect(supports(stage(), CUFLASH_FORWARD, {}, device), Error::SUCCESS, "");
 
   Stage wmma = stage();
   wmma.arch = {75, false, 80};
   Problem bf16;
-  bf16.dtype = DType::kBF16;
+  bf16.dtype = CUFLASH_BF16;
   device.newest_code = 75;
-  expect(supports(wmma, Pass::kForward, bf16, device), Error::UNSUPPORTED_DEVICE,
+  expect(supports(wmma, CUFLASH_FORWARD, bf16, device), Error::UNSUPPORTED_DEVICE,
          "08_swizzle needs compute capability 8.0 or higher for bf16; this library was built for "
          "7.5");
-  expect(supports(wmma, Pass::kForward, {}, device), Error::SUCCESS, "");
+  expect(supports(wmma, CUFLASH_FORWARD, {}, device), Error::SUCCESS, "");
 
   Stage hopper = stage();  // its own code is there whatever else is
   hopper.arch = {90, true};
   device = kH200;
   device.newest_code = 75;
-  expect(supports(hopper, Pass::kForward, {}, device), Error::SUCCESS, "");
+  expect(supports(hopper, CUFLASH_FORWARD, {}, device), Error::SUCCESS, "");
 }
 
 TEST(Supports, NeedsTheArchitecture) {
-  expect(supports(stage(), Pass::kForward, {}, kT4), Error::UNSUPPORTED_DEVICE,
+  expect(supports(stage(), CUFLASH_FORWARD, {}, kT4), Error::UNSUPPORTED_DEVICE,
          "08_swizzle needs compute capability 8.0 or higher; this device has 7.5");
 }
 
@@ -99,10 +99,10 @@ TEST(Supports, TakesAnExactArchitectureAsAnEquality) {
   Stage hopper = stage();
   hopper.name = "13_ping_pong";
   hopper.arch = {90, true};
-  expect(supports(hopper, Pass::kForward, {}, kH200), Error::SUCCESS, "");
-  expect(supports(hopper, Pass::kForward, {}, kA100), Error::UNSUPPORTED_DEVICE,
+  expect(supports(hopper, CUFLASH_FORWARD, {}, kH200), Error::SUCCESS, "");
+  expect(supports(hopper, CUFLASH_FORWARD, {}, kA100), Error::UNSUPPORTED_DEVICE,
          "13_ping_pong needs sm_90a (compute capability 9.0 exactly); this device has 8.0");
-  expect(supports(hopper, Pass::kForward, {}, {"B200", 100, 232448}), Error::UNSUPPORTED_DEVICE,
+  expect(supports(hopper, CUFLASH_FORWARD, {}, {"B200", 100, 232448}), Error::UNSUPPORTED_DEVICE,
          "13_ping_pong needs sm_90a (compute capability 9.0 exactly); this device has 10.0");
 }
 
@@ -112,51 +112,51 @@ TEST(Supports, NeedsTheArchitectureOfBf16) {
   wmma.arch = {75, false, 80};
   wmma.shared_bytes = 0;
   Problem p;
-  p.dtype = DType::kBF16;
-  expect(supports(wmma, Pass::kForward, p, kT4), Error::UNSUPPORTED_DEVICE,
+  p.dtype = CUFLASH_BF16;
+  expect(supports(wmma, CUFLASH_FORWARD, p, kT4), Error::UNSUPPORTED_DEVICE,
          "05_wmma needs compute capability 8.0 or higher for bf16; this device has 7.5");
-  expect(supports(wmma, Pass::kForward, p, kA100), Error::SUCCESS, "");
-  p.dtype = DType::kF16;
-  expect(supports(wmma, Pass::kForward, p, kT4), Error::SUCCESS, "");
+  expect(supports(wmma, CUFLASH_FORWARD, p, kA100), Error::SUCCESS, "");
+  p.dtype = CUFLASH_F16;
+  expect(supports(wmma, CUFLASH_FORWARD, p, kT4), Error::SUCCESS, "");
 }
 
 // The device comes before the stage, in the documented order.
 TEST(Supports, NamesTheDeviceBeforeWhatTheStageLacks) {
   Problem p;
-  p.dtype = DType::kBF16;
-  EXPECT_EQ(supports(*find_stage("05_wmma"), Pass::kBackward, p, kT4).error,
+  p.dtype = CUFLASH_BF16;
+  EXPECT_EQ(supports(*find_stage("05_wmma"), CUFLASH_BACKWARD, p, kT4).error,
             FlashAttentionError::UNSUPPORTED_DEVICE);
 }
 
 TEST(Supports, NeedsTheSharedMemory) {
   const Device small{"small", 86, 65536};
-  expect(supports(stage(), Pass::kForward, {}, small), Error::UNSUPPORTED_DEVICE,
+  expect(supports(stage(), CUFLASH_FORWARD, {}, small), Error::UNSUPPORTED_DEVICE,
          "08_swizzle needs 98304 bytes of shared memory a block; this device has 65536");
-  expect(supports(stage(), Pass::kForward, {}, {"just enough", 86, 98304}), Error::SUCCESS, "");
+  expect(supports(stage(), CUFLASH_FORWARD, {}, {"just enough", 86, 98304}), Error::SUCCESS, "");
 }
 
 TEST(Supports, NeedsThePass) {
   Stage s = stage();
   s.backward = nullptr;
-  expect(supports(s, Pass::kForward, {}, kA100), Error::SUCCESS, "");
-  expect(supports(s, Pass::kBackward, {}, kA100), Error::UNSUPPORTED_BY_STAGE,
+  expect(supports(s, CUFLASH_FORWARD, {}, kA100), Error::SUCCESS, "");
+  expect(supports(s, CUFLASH_BACKWARD, {}, kA100), Error::UNSUPPORTED_BY_STAGE,
          "08_swizzle has no backward pass");
   s.forward = nullptr;
-  expect(supports(s, Pass::kForward, {}, kA100), Error::UNSUPPORTED_BY_STAGE,
+  expect(supports(s, CUFLASH_FORWARD, {}, kA100), Error::UNSUPPORTED_BY_STAGE,
          "08_swizzle has no forward pass");
 }
 
 TEST(Supports, NeedsTheDType) {
   Problem p;
-  p.dtype = DType::kF32;
-  expect(supports(stage(), Pass::kForward, p, kA100), Error::UNSUPPORTED_BY_STAGE,
+  p.dtype = CUFLASH_F32;
+  expect(supports(stage(), CUFLASH_FORWARD, p, kA100), Error::UNSUPPORTED_BY_STAGE,
          "08_swizzle does not take f32; it takes f16 and bf16");
 }
 
 TEST(Supports, NeedsTheHeadDim) {
   Problem p;
   p.head_dim = 96;
-  expect(supports(stage(), Pass::kForward, p, kA100), Error::UNSUPPORTED_BY_STAGE,
+  expect(supports(stage(), CUFLASH_FORWARD, p, kA100), Error::UNSUPPORTED_BY_STAGE,
          "08_swizzle does not take head_dim 96; it takes 32, 64 and 128");
 }
 
@@ -165,10 +165,10 @@ TEST(Supports, ChecksInOrder) {
   Stage s = stage();
   s.backward = nullptr;
   Problem p;
-  p.dtype = DType::kF32;
+  p.dtype = CUFLASH_F32;
   p.head_dim = 96;
   Device device = kNone;
-  const auto reason = [&] { return supports(s, Pass::kBackward, p, device).reason; };
+  const auto reason = [&] { return supports(s, CUFLASH_BACKWARD, p, device).reason; };
   EXPECT_NE(reason().find("no CUDA device"), std::string::npos);
   device = kT4;
   device.newest_code = 0;
@@ -181,7 +181,7 @@ TEST(Supports, ChecksInOrder) {
   EXPECT_NE(reason().find("backward pass"), std::string::npos);
   s.backward = queue_backward;
   EXPECT_NE(reason().find("f32"), std::string::npos);
-  p.dtype = DType::kF16;
+  p.dtype = CUFLASH_F16;
   EXPECT_NE(reason().find("head_dim"), std::string::npos);
   p.head_dim = 64;
   EXPECT_EQ(reason(), "");
@@ -208,8 +208,8 @@ TEST(FindStage, KnowsNothingElse) {
 
 TEST(ChooseStage, FindsOneForEveryProblemOnEveryDevice) {
   for (const Device& device : {kT4, kA100, kH200}) {
-    for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-      for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
+      for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
         for (const int head_dim : {32, 64, 128}) {
           Problem p;
           p.dtype = dtype;
@@ -224,8 +224,8 @@ TEST(ChooseStage, FindsOneForEveryProblemOnEveryDevice) {
 }
 
 TEST(ChooseStage, FindsNoneWhereNoneCan) {
-  EXPECT_EQ(choose_stage(Pass::kForward, {}, {}), nullptr);
-  EXPECT_EQ(choose_stage(Pass::kForward, {}, {"Kepler", 35, 49152}), nullptr);
+  EXPECT_EQ(choose_stage(CUFLASH_FORWARD, {}, {}), nullptr);
+  EXPECT_EQ(choose_stage(CUFLASH_FORWARD, {}, {"Kepler", 35, 49152}), nullptr);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ TEST(CaseName, SaysAll) {
   TestCase c;
   ASSERT_TRUE(parse_test_case("b1_h2_q40k70_d64_f32_causal_allequal_padded_no_dk", c));
   EXPECT_EQ(c.problem.seq_kv, 70);
-  EXPECT_EQ(c.problem.dtype, DType::kF32);
+  EXPECT_EQ(c.problem.dtype, CUFLASH_F32);
   EXPECT_TRUE(c.problem.causal);
   EXPECT_EQ(c.source.kind, InputKind::kAllEqual);
   EXPECT_EQ(c.options.layout, Layout::kPadded);
@@ -34,7 +34,7 @@ TEST(CaseName, SaysAll) {
 
 TEST(CaseName, KeepsWhatANameLeavesOut) {
   TestCase c;
-  c.problem.dtype = DType::kBF16;
+  c.problem.dtype = CUFLASH_BF16;
   c.source.kind = InputKind::kPeaky;
   ASSERT_TRUE(parse_test_case("b1_h1_q8k8_d32_padded", c));
   EXPECT_EQ(test_case_name(c), "b1_h1_q8k8_d32_bf16_peaky_padded");

@@ -45,7 +45,7 @@ struct Work {
 std::vector<Work> all_work() {
   std::vector<Work> list;
   for (const char* name : kProblems) {
-    for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
       const Problem problem = problem_of(name);
       list.push_back({pass, problem, harness::reference_outputs(pass, problem, {})});
     }

@@ -27,7 +27,7 @@ void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
 // f16. The heads have gaps between them, so that one fault does not bring another.
 template <class Args>
 struct ValidCall {
-  Problem problem{2, 4, 2, 10, 12, 32, DType::kF16, false, 0.25f};
+  Problem problem{2, 4, 2, 10, 12, 32, CUFLASH_F16, false, 0.25f};
   Args args;
 
   ValidCall();
@@ -37,15 +37,14 @@ struct ValidCall {
 Tensor tensor(std::uintptr_t place) { return {address(place << 20), 1 << 14, 1 << 10, 32}; }
 
 template <>
-ValidCall<Forward>::ValidCall() : args{tensor(1), tensor(2), tensor(3), tensor(4)} {
-  args.lse = static_cast<float*>(address(5 << 20));
-}
+ValidCall<Forward>::ValidCall()
+    : args{tensor(1), tensor(2), tensor(3), tensor(4), static_cast<float*>(address(5 << 20))} {}
 
 template <>
 ValidCall<Backward>::ValidCall()
-    : args{tensor(1), tensor(2), tensor(3), tensor(4), tensor(5), tensor(6), tensor(7), tensor(8)} {
-  args.lse = static_cast<float*>(address(9 << 20));
-}
+    : args{tensor(1), tensor(2), tensor(3),
+           tensor(4), tensor(5), tensor(6),
+           tensor(7), tensor(8), static_cast<float*>(address(9 << 20))} {}
 
 using ForwardCall = ValidCall<Forward>;
 using BackwardCall = ValidCall<Backward>;
@@ -131,7 +130,7 @@ TEST(Validate, AcceptsAGoodCall) {
 }
 
 TEST(Validate, AcceptsEveryDTypeAndHeadDim) {
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
     for (const int head_dim : {32, 64, 128}) {
       const Problem p{2, 4, 2, 5, 7, head_dim, dtype, true, 1.f};
       Forward args;
@@ -160,7 +159,7 @@ TEST(Validate, AcceptsInputsThatRepeatRows) {
 TEST(Validate, NeverLooksAtTheStrideOfAnExtentOfOne) {
   for (const std::int64_t stride : {std::int64_t{-5}, std::int64_t{0}, std::int64_t{3}, kHuge}) {
     ForwardCall call;
-    call.problem = {1, 1, 1, 1, 1, 32, DType::kF16, false, 1.f};
+    call.problem = {1, 1, 1, 1, 1, 32, CUFLASH_F16, false, 1.f};
     for (const auto& name : kForwardInputs + kForwardOutputs) {
       Tensor& t = call.args.*name.tensor;
       t = {t.data, stride, stride, stride};
@@ -312,7 +311,7 @@ TEST(Validate, SaysWhichStrideIsMisalignedAndByHowMuch) {
   call.args.k.row_stride = 36;
   EXPECT_EQ(call.check().reason,
             "K's row_stride is 36 elements (72 bytes), not a multiple of 16 bytes");
-  call.problem.dtype = DType::kF32;  // 36 floats are 144 bytes.
+  call.problem.dtype = CUFLASH_F32;  // 36 floats are 144 bytes.
   expect(call.check(), Error::SUCCESS);
 }
 
@@ -352,7 +351,7 @@ TEST(Validate, RefusesTensorsThatEndBeyondMemory) {
 
 TEST(Validate, RefusesTooManyRows) {
   // 2³⁷ rows are the limit: 64 · (2³¹ − 257) are fewer, twice as many are not.
-  Problem p{1, 64, 64, kMaxSeq, 1, 32, DType::kF16, false, 1.f};
+  Problem p{1, 64, 64, kMaxSeq, 1, 32, CUFLASH_F16, false, 1.f};
   expect(validate(p), Error::SUCCESS);
   p.batch = 2;
   expect(validate(p), Error::SIZE_OVERFLOW, "too many query rows");
@@ -362,7 +361,7 @@ TEST(Validate, RefusesTooManyRows) {
 
 // A kernel counts whole tiles in int.
 TEST(Validate, RefusesLengthsWhoseLastTileOverflows) {
-  Problem p{1, 1, 1, kMaxSeq, kMaxSeq, 32, DType::kF16, true, 1.f};
+  Problem p{1, 1, 1, kMaxSeq, kMaxSeq, 32, CUFLASH_F16, true, 1.f};
   p.seq_kv = 1;
   expect(validate(p), Error::SUCCESS);
   ++p.seq_q;
@@ -372,14 +371,14 @@ TEST(Validate, RefusesLengthsWhoseLastTileOverflows) {
 }
 
 TEST(Validate, RefusesTooManyScores) {
-  Problem p{1, 1, 1, kMaxSeq, 1 << 28, 32, DType::kF16, false, 1.f};
+  Problem p{1, 1, 1, kMaxSeq, 1 << 28, 32, CUFLASH_F16, false, 1.f};
   expect(validate(p), Error::SUCCESS);
   p.heads_q = 2;
   expect(validate(p), Error::SIZE_OVERFLOW, "too many scores");
 }
 
 TEST(Validate, RefusesTheLargestOfEverythingWithoutOverflowingItself) {
-  Problem p{kMaxInt, kMaxInt, kMaxInt, kMaxInt, kMaxInt, 128, DType::kF32, false, 1.f};
+  Problem p{kMaxInt, kMaxInt, kMaxInt, kMaxInt, kMaxInt, 128, CUFLASH_F32, false, 1.f};
   expect(validate(p), Error::SIZE_OVERFLOW, "too many queries a head");
   Forward args;
   for (Tensor* t : {&args.q, &args.k, &args.v, &args.o}) {
@@ -391,7 +390,7 @@ TEST(Validate, RefusesTheLargestOfEverythingWithoutOverflowingItself) {
 // 2^63 elements a batch are one more than a stride can step over: the output is too large, and does
 // not overlap itself.
 TEST(Validate, AContiguousOutputIsTooLargeBeforeItOverlapsItself) {
-  const Problem p{2, 1 << 30, 1 << 30, 1 << 28, 1 << 28, 32, DType::kF32, false, 1.f};
+  const Problem p{2, 1 << 30, 1 << 30, 1 << 28, 1 << 28, 32, CUFLASH_F32, false, 1.f};
   Forward args;
   for (Tensor* t : {&args.q, &args.k, &args.v, &args.o}) {
     *t = contiguous(address(1 << 20), p.heads_q, p.seq_q, p.head_dim);

@@ -12,7 +12,7 @@
 namespace cuflash {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+constexpr DType kDTypes[] = {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16};
 
 Problem named(const std::string& text) {
   Problem p;
@@ -26,12 +26,12 @@ auto fields(const Problem& p) {
 }
 
 TEST(ProblemName, IsTheOneInTheDesign) {
-  const Problem p{2, 4, 1, 77, 131, 64, DType::kF16, true, 0.125f};
+  const Problem p{2, 4, 1, 77, 131, 64, CUFLASH_F16, true, 0.125f};
   EXPECT_EQ(problem_name(p), "b2_h4x1_q77k131_d64_f16_causal");
 }
 
 TEST(ProblemName, LeavesOutWhatGoesWithoutSaying) {
-  const Problem p{1, 12, 12, 64, 64, 32, DType::kF32, false, 1.f};
+  const Problem p{1, 12, 12, 64, 64, 32, CUFLASH_F32, false, 1.f};
   EXPECT_EQ(problem_name(p), "b1_h12_q64k64_d32_f32");
 }
 
@@ -53,16 +53,16 @@ TEST(ParseProblem, AcceptsShortForms) {
 
 TEST(ParseProblem, KeepsWhatTheTextLeavesOutAndSetsTheScale) {
   Problem p;
-  p.dtype = DType::kBF16;
+  p.dtype = CUFLASH_BF16;
   p.causal = true;
   ASSERT_TRUE(parse_problem("b1_h1_q8_d32", p));
-  EXPECT_EQ(p.dtype, DType::kBF16);
+  EXPECT_EQ(p.dtype, CUFLASH_BF16);
   EXPECT_TRUE(p.causal);
   EXPECT_FLOAT_EQ(p.softmax_scale, 1.f / std::sqrt(32.f));
 }
 
 TEST(ParseProblem, RefusesJunkAndChangesNothing) {
-  const Problem before{2, 6, 3, 5, 7, 32, DType::kBF16, true, 0.5f};
+  const Problem before{2, 6, 3, 5, 7, 32, CUFLASH_BF16, true, 0.5f};
   for (const char* junk : {"",
                            "b",
                            "b1",
@@ -103,23 +103,23 @@ TEST(ParseProblem, RefusesJunkAndChangesNothing) {
 
 TEST(DTypeName, ComesBack) {
   for (const DType dtype : kDTypes) {
-    DType parsed = dtype == DType::kF32 ? DType::kF16 : DType::kF32;
+    DType parsed = dtype == CUFLASH_F32 ? CUFLASH_F16 : CUFLASH_F32;
     EXPECT_TRUE(parse_dtype(dtype_name(dtype), parsed));
     EXPECT_EQ(parsed, dtype);
   }
 }
 
 TEST(DTypeName, JunkIsRefused) {
-  DType dtype = DType::kBF16;
+  DType dtype = CUFLASH_BF16;
   for (const char* junk : {"", "f", "f64", "fp16", "F16", "f16 ", "bf", "unknown"}) {
     EXPECT_FALSE(parse_dtype(junk, dtype)) << junk;
   }
-  EXPECT_EQ(dtype, DType::kBF16);
+  EXPECT_EQ(dtype, CUFLASH_BF16);
 }
 
 TEST(PassName, IsAWord) {
-  EXPECT_STREQ(pass_name(Pass::kForward), "forward");
-  EXPECT_STREQ(pass_name(Pass::kBackward), "backward");
+  EXPECT_STREQ(pass_name(CUFLASH_FORWARD), "forward");
+  EXPECT_STREQ(pass_name(CUFLASH_BACKWARD), "backward");
 }
 
 TEST(Contiguous, HasNoGaps) {
@@ -144,25 +144,25 @@ TEST(Contiguous, StaysAMultipleOfSixteenBytesWhenItPassesSixtyFourBits) {
 
 // 4 · B · Hq · Sq · Skv · D = 4 · 2 · 3 · 5 · 7 · 32 = 26,880.
 TEST(AttentionFlops, FollowTheConvention) {
-  Problem p{2, 3, 1, 5, 7, 32, DType::kF16, false, 1.f};
-  EXPECT_EQ(attention_flops(Pass::kForward, p), 26880.);
-  EXPECT_EQ(attention_flops(Pass::kBackward, p), 67200.);
+  Problem p{2, 3, 1, 5, 7, 32, CUFLASH_F16, false, 1.f};
+  EXPECT_EQ(attention_flops(CUFLASH_FORWARD, p), 26880.);
+  EXPECT_EQ(attention_flops(CUFLASH_BACKWARD, p), 67200.);
   p.causal = true;
-  EXPECT_EQ(attention_flops(Pass::kForward, p), 13440.);
-  EXPECT_EQ(attention_flops(Pass::kBackward, p), 33600.);
+  EXPECT_EQ(attention_flops(CUFLASH_FORWARD, p), 13440.);
+  EXPECT_EQ(attention_flops(CUFLASH_BACKWARD, p), 33600.);
 }
 
 // Q: 2 · 3 · 5 rows, K: 2 · 1 · 7 rows, 32 elements of 2 bytes each; LSE 30 floats. Forward moves
 // Q, K, V, O; backward Q, K, V, O, dO, dQ, dK, dV.
 TEST(CompulsoryBytes, CountEachTensorOnce) {
-  const Problem p{2, 3, 1, 5, 7, 32, DType::kF16, false, 1.f};
-  EXPECT_EQ(compulsory_bytes(Pass::kForward, p), (2 * 30 + 2 * 14) * 64 + 120);
-  EXPECT_EQ(compulsory_bytes(Pass::kBackward, p), (4 * 30 + 4 * 14) * 64 + 120);
+  const Problem p{2, 3, 1, 5, 7, 32, CUFLASH_F16, false, 1.f};
+  EXPECT_EQ(compulsory_bytes(CUFLASH_FORWARD, p), (2 * 30 + 2 * 14) * 64 + 120);
+  EXPECT_EQ(compulsory_bytes(CUFLASH_BACKWARD, p), (4 * 30 + 4 * 14) * 64 + 120);
 }
 
 TEST(CompulsoryBytes, DoNotOverflow) {
-  const Problem p{1 << 10, 1 << 10, 1, 1 << 20, 1, 128, DType::kF32, false, 1.f};
-  EXPECT_GT(compulsory_bytes(Pass::kForward, p), 1e15);
+  const Problem p{1 << 10, 1 << 10, 1, 1 << 20, 1, 128, CUFLASH_F32, false, 1.f};
+  EXPECT_GT(compulsory_bytes(CUFLASH_FORWARD, p), 1e15);
 }
 
 }  // namespace

@@ -35,6 +35,15 @@ struct CUstream_st;
 /// the program itself is compiled.
 typedef struct CUstream_st* cudaStream_t;
 
+/// Declares an enum whose values take 32 bits in C as in C++, so that it can be a struct's field.
+#ifdef __cplusplus
+#define CUFLASH_ENUM(name) enum name : int32_t
+#else
+#define CUFLASH_ENUM(name) \
+  typedef int32_t name;    \
+  enum name
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -47,24 +56,24 @@ extern "C" {
 /// CUFLASH_UNKNOWN_STAGE, CUFLASH_UNSUPPORTED_DEVICE, CUFLASH_UNSUPPORTED_BY_STAGE. After them,
 /// while the work is queued: CUFLASH_CUDA_ERROR, CUFLASH_OUT_OF_MEMORY, CUFLASH_SIZE_OVERFLOW (of
 /// the stage's grid).
-enum cuflash_error {
-  CUFLASH_SUCCESS = 0,               ///< the work is queued on the stream
-  CUFLASH_INVALID_DIMENSION = 1,     ///< a size below 1, a negative stride, an output that overlaps
+CUFLASH_ENUM(cuflash_error){
+    CUFLASH_SUCCESS = 0,             ///< the work is queued on the stream
+    CUFLASH_INVALID_DIMENSION = 1,   ///< a size below 1, a negative stride, an output that overlaps
                                      ///< itself, or a struct's own size
-  CUFLASH_DIMENSION_MISMATCH = 2,    ///< heads_q is not a multiple of heads_kv
-  CUFLASH_NULL_POINTER = 3,          ///< a struct is null, or a required tensor has no data
-  CUFLASH_CUDA_ERROR = 4,            ///< the CUDA runtime reported an error
-  CUFLASH_OUT_OF_MEMORY = 5,         ///< the caller's workspace is too small, or the library could
+    CUFLASH_DIMENSION_MISMATCH = 2,  ///< heads_q is not a multiple of heads_kv
+    CUFLASH_NULL_POINTER = 3,        ///< a struct is null, or a required tensor has no data
+    CUFLASH_CUDA_ERROR = 4,          ///< the CUDA runtime reported an error
+    CUFLASH_OUT_OF_MEMORY = 5,       ///< the caller's workspace is too small, or the library could
                                      ///< not allocate one
-  CUFLASH_UNSUPPORTED_HEAD_DIM = 6,  ///< head_dim is not 32, 64 or 128
-  CUFLASH_UNSUPPORTED_DTYPE = 7,     ///< not f32, f16 or bf16
-  CUFLASH_INVALID_SCALE = 8,         ///< softmax_scale is not finite or not positive
-  CUFLASH_MISALIGNED = 9,           ///< a base or a stride is not a multiple of 16 bytes, LSE of 4,
-                                    ///< the workspace of 256
-  CUFLASH_SIZE_OVERFLOW = 10,       ///< a tensor, the workspace or the grid is too large to address
-  CUFLASH_UNSUPPORTED_DEVICE = 11,  ///< the stage is not built for this device, or there is none
-  CUFLASH_UNSUPPORTED_BY_STAGE = 12,  ///< the stage lacks this pass, dtype or head_dim
-  CUFLASH_UNKNOWN_STAGE = 13          ///< no stage has the name that was asked for
+    CUFLASH_UNSUPPORTED_HEAD_DIM = 6,  ///< head_dim is not 32, 64 or 128
+    CUFLASH_UNSUPPORTED_DTYPE = 7,     ///< not f32, f16 or bf16
+    CUFLASH_INVALID_SCALE = 8,         ///< softmax_scale is not finite or not positive
+    CUFLASH_MISALIGNED = 9,      ///< a base or a stride is not a multiple of 16 bytes, LSE of 4,
+                                 ///< the workspace of 256
+    CUFLASH_SIZE_OVERFLOW = 10,  ///< a tensor, the workspace or the grid is too large to address
+    CUFLASH_UNSUPPORTED_DEVICE = 11,  ///< the stage is not built for this device, or there is none
+    CUFLASH_UNSUPPORTED_BY_STAGE = 12,  ///< the stage lacks this pass, dtype or head_dim
+    CUFLASH_UNKNOWN_STAGE = 13          ///< no stage has the name that was asked for
 };
 
 // ---- The simple form ---------------------------------------------------------------------------
@@ -149,16 +158,16 @@ int cuflash_attention_backward_bf16(const void* Q, const void* K, const void* V,
 // ---- The full form: grouped heads, seq_q != seq_kv, strides, a chosen stage --------------------
 
 /// Element types: values of cuflash_problem's `dtype`.
-enum cuflash_dtype {
-  CUFLASH_F32 = 0,  ///< float
-  CUFLASH_F16 = 1,  ///< IEEE half
-  CUFLASH_BF16 = 2  ///< bfloat16
+CUFLASH_ENUM(cuflash_dtype){
+    CUFLASH_F32 = 0,  ///< float
+    CUFLASH_F16 = 1,  ///< IEEE half
+    CUFLASH_BF16 = 2  ///< bfloat16
 };
 
 /// The two passes: values of a `pass` argument.
-enum cuflash_pass {
-  CUFLASH_FORWARD = 0,  ///< O and LSE
-  CUFLASH_BACKWARD = 1  ///< dQ, dK and dV
+CUFLASH_ENUM(cuflash_pass){
+    CUFLASH_FORWARD = 0,  ///< O and LSE
+    CUFLASH_BACKWARD = 1  ///< dQ, dK and dV
 };
 
 /// One rank-4 tensor in device memory. All strides are in elements and the head dimension has
@@ -193,16 +202,18 @@ typedef struct cuflash_tensor {
 ///                                  .dtype = CUFLASH_BF16, .causal = 1, .softmax_scale = 0.125f};
 /// @endcode
 typedef struct cuflash_problem {
-  uint32_t size;        ///< sizeof(cuflash_problem)
-  int32_t batch;        ///< at least 1
-  int32_t heads_q;      ///< query heads, a multiple of heads_kv
-  int32_t heads_kv;     ///< key and value heads; fewer than heads_q means grouped-query attention
-  int32_t seq_q;        ///< queries a head, at least 1
-  int32_t seq_kv;       ///< keys a head, at least 1
-  int32_t head_dim;     ///< 32, 64 or 128
-  int32_t dtype;        ///< a cuflash_dtype: the element type of every tensor but LSE
-  int32_t causal;       ///< not 0: query i sees key j only if j <= i + seq_kv - seq_q
-  float softmax_scale;  ///< finite and positive; usually 1/sqrt(head_dim)
+  uint32_t size;         ///< sizeof(cuflash_problem)
+  int32_t batch;         ///< at least 1
+  int32_t heads_q;       ///< query heads, a multiple of heads_kv
+  int32_t heads_kv;      ///< key and value heads; fewer than heads_q means grouped-query attention
+  int32_t seq_q;         ///< queries a head, at least 1
+  int32_t seq_kv;        ///< keys a head, at least 1
+  int32_t head_dim;      ///< 32, 64 or 128
+  cuflash_dtype dtype;   ///< the element type of every tensor but LSE
+  int32_t causal;        ///< not 0: query i sees key j only if j <= i + seq_kv - seq_q
+  float softmax_scale;   ///< finite and positive; usually 1/sqrt(head_dim)
+  int32_t window_left;   ///< a query sees no key more than this many places before its own; -1: all
+  int32_t window_right;  ///< a query sees no key more than this many places after its own; -1: all
 } cuflash_problem;
 
 /// The tensors of one forward call. A row that sees no key gets O = 0 and LSE = -inf.

@@ -15,49 +15,13 @@
 
 #include <cstddef>
 
+#include "cuflash/error.h"
 #include "cuflash/problem.h"
 
 struct __half;
 struct __nv_bfloat16;
 
 namespace cuflash {
-
-/// Why a call was refused or failed. Arguments are checked in this order, and the first fault is
-/// returned: INVALID_DIMENSION, DIMENSION_MISMATCH, UNSUPPORTED_DTYPE, UNSUPPORTED_HEAD_DIM,
-/// INVALID_SCALE, NULL_POINTER, MISALIGNED, SIZE_OVERFLOW, UNKNOWN_STAGE, UNSUPPORTED_DEVICE,
-/// UNSUPPORTED_BY_STAGE. After them, while the work is queued: CUDA_ERROR, OUT_OF_MEMORY,
-/// SIZE_OVERFLOW (of the stage's grid). Within one kind, tensors are checked in the order of
-/// Forward and Backward.
-enum class FlashAttentionError : int {
-  SUCCESS = CUFLASH_SUCCESS,                        ///< the work is queued on the stream
-  INVALID_DIMENSION = CUFLASH_INVALID_DIMENSION,    ///< a size below 1, a negative stride, or an
-                                                    ///< output that overlaps itself
-  DIMENSION_MISMATCH = CUFLASH_DIMENSION_MISMATCH,  ///< heads_q is not a multiple of heads_kv
-  NULL_POINTER = CUFLASH_NULL_POINTER,              ///< a required tensor has no data
-  CUDA_ERROR = CUFLASH_CUDA_ERROR,                  ///< the CUDA runtime reported an error
-  OUT_OF_MEMORY = CUFLASH_OUT_OF_MEMORY,  ///< the caller's workspace is too small, or the library
-                                          ///< could not allocate one
-  UNSUPPORTED_HEAD_DIM = CUFLASH_UNSUPPORTED_HEAD_DIM,  ///< head_dim is not 32, 64 or 128
-  UNSUPPORTED_DTYPE = CUFLASH_UNSUPPORTED_DTYPE,        ///< not f32, f16 or bf16
-  INVALID_SCALE = CUFLASH_INVALID_SCALE,  ///< softmax_scale is not finite or not positive
-  MISALIGNED = CUFLASH_MISALIGNED,        ///< a base or a stride is not a multiple of 16 bytes, LSE
-                                          ///< of 4, the workspace of 256
-  SIZE_OVERFLOW = CUFLASH_SIZE_OVERFLOW,  ///< a tensor, the workspace or the grid is too large to
-                                          ///< address
-  UNSUPPORTED_DEVICE = CUFLASH_UNSUPPORTED_DEVICE,  ///< the stage is not built for this device, or
-                                                    ///< there is none
-  UNSUPPORTED_BY_STAGE = CUFLASH_UNSUPPORTED_BY_STAGE,  ///< the stage lacks this pass, dtype or
-                                                        ///< head_dim
-  UNKNOWN_STAGE = CUFLASH_UNKNOWN_STAGE,  ///< no stage has the name that was asked for
-};
-
-/// One English sentence for an error, the same for every call. Never null.
-/// @code{.cpp}
-/// std::puts(cuflash::get_error_string(cuflash::FlashAttentionError::MISALIGNED));
-/// @endcode
-inline const char* get_error_string(FlashAttentionError error) noexcept {
-  return cuflash_error_string(static_cast<int>(error));
-}
 
 /// The sentence of this thread's last refused call, with the values that were at fault; empty when
 /// the last call succeeded. Valid until this thread's next call.
@@ -163,59 +127,6 @@ inline FlashAttentionError flash_attention_backward(
 
 // ---- The full form -----------------------------------------------------------------------------
 
-/// Not API: the structs of problem.h as those of c_api.h.
-namespace detail {
-
-/// The same tensor.
-inline cuflash_tensor of(const Tensor& t) noexcept {
-  return {t.data, t.batch_stride, t.head_stride, t.row_stride};
-}
-
-/// The same sizes.
-inline cuflash_problem of(const Problem& p) noexcept {
-  return {sizeof(cuflash_problem),
-          p.batch,
-          p.heads_q,
-          p.heads_kv,
-          p.seq_q,
-          p.seq_kv,
-          p.head_dim,
-          static_cast<int>(p.dtype),
-          p.causal,
-          p.softmax_scale};
-}
-
-/// The same tensors of a forward call.
-inline cuflash_forward_args of(const Forward& a) noexcept {
-  return {sizeof(cuflash_forward_args),
-          of(a.q),
-          of(a.k),
-          of(a.v),
-          of(a.o),
-          a.lse,
-          a.workspace,
-          a.workspace_bytes};
-}
-
-/// The same tensors of a backward call.
-inline cuflash_backward_args of(const Backward& a) noexcept {
-  return {sizeof(cuflash_backward_args),
-          a.deterministic,
-          of(a.q),
-          of(a.k),
-          of(a.v),
-          of(a.o),
-          of(a.d_o),
-          of(a.dq),
-          of(a.dk),
-          of(a.dv),
-          a.lse,
-          a.workspace,
-          a.workspace_bytes};
-}
-
-}  // namespace detail
-
 /// The full form of the forward pass: grouped heads, seq_q ≠ seq_kv, strides, a chosen stage.
 ///
 /// @code{.cpp}
@@ -241,9 +152,7 @@ inline cuflash_backward_args of(const Backward& a) noexcept {
 inline FlashAttentionError forward(const Problem& problem, const Forward& args,
                                    cudaStream_t stream = nullptr,
                                    const char* stage = nullptr) noexcept {
-  const cuflash_problem p = detail::of(problem);
-  const cuflash_forward_args a = detail::of(args);
-  return static_cast<FlashAttentionError>(cuflash_forward(&p, &a, stage, stream));
+  return static_cast<FlashAttentionError>(cuflash_forward(&problem, &args, stage, stream));
 }
 
 /// The full form of the backward pass; parameters as in forward().
@@ -256,43 +165,38 @@ inline FlashAttentionError forward(const Problem& problem, const Forward& args,
 inline FlashAttentionError backward(const Problem& problem, const Backward& args,
                                     cudaStream_t stream = nullptr,
                                     const char* stage = nullptr) noexcept {
-  const cuflash_problem p = detail::of(problem);
-  const cuflash_backward_args a = detail::of(args);
-  return static_cast<FlashAttentionError>(cuflash_backward(&p, &a, stage, stream));
+  return static_cast<FlashAttentionError>(cuflash_backward(&problem, &args, stage, stream));
 }
 
 /// Can this pass of this problem run on the current device? What forward() or backward() would
 /// answer before it looks at its tensors; `stage` as in forward(). last_error_message() says why
 /// not.
 /// @code{.cpp}
-/// auto answer = cuflash::check_support(cuflash::Pass::kBackward, p, "05_wmma");
+/// auto answer = cuflash::check_support(CUFLASH_BACKWARD, p, "05_wmma");
 /// @endcode
 inline FlashAttentionError check_support(Pass pass, const Problem& problem,
                                          const char* stage = nullptr) noexcept {
-  const cuflash_problem p = detail::of(problem);
-  return static_cast<FlashAttentionError>(cuflash_check_support(static_cast<int>(pass), &p, stage));
+  return static_cast<FlashAttentionError>(cuflash_check_support(pass, &problem, stage));
 }
 
 /// The full name of the stage that forward() or backward() would run; null where check_support()
 /// refuses.
 /// @code{.cpp}
-/// const char* fastest = cuflash::chosen_stage(cuflash::Pass::kForward, p);
+/// const char* fastest = cuflash::chosen_stage(CUFLASH_FORWARD, p);
 /// @endcode
 inline const char* chosen_stage(Pass pass, const Problem& problem,
                                 const char* stage = nullptr) noexcept {
-  const cuflash_problem p = detail::of(problem);
-  return cuflash_chosen_stage(static_cast<int>(pass), &p, stage);
+  return cuflash_chosen_stage(pass, &problem, stage);
 }
 
 /// Bytes of workspace that forward() or backward() needs for this problem with this choice of
 /// stage; 0 when it needs none, and when check_support() refuses.
 /// @code{.cpp}
-/// std::size_t bytes = cuflash::workspace_bytes(cuflash::Pass::kBackward, p);
+/// std::size_t bytes = cuflash::workspace_bytes(CUFLASH_BACKWARD, p);
 /// @endcode
 inline std::size_t workspace_bytes(Pass pass, const Problem& problem,
                                    const char* stage = nullptr) noexcept {
-  const cuflash_problem p = detail::of(problem);
-  return cuflash_workspace_bytes(static_cast<int>(pass), &p, stage);
+  return cuflash_workspace_bytes(pass, &problem, stage);
 }
 
 }  // namespace cuflash

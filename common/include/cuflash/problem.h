@@ -31,73 +31,67 @@
 namespace cuflash {
 
 /// Element type of Q, K, V, O and their gradients. Sums and softmax are always float.
-enum class DType : int {
-  kF32 = CUFLASH_F32,    ///< float
-  kF16 = CUFLASH_F16,    ///< IEEE half
-  kBF16 = CUFLASH_BF16,  ///< bfloat16
-};
+using DType = cuflash_dtype;
 
 /// Which of the two passes a call computes.
-enum class Pass : int {
-  kForward = CUFLASH_FORWARD,    ///< O and LSE
-  kBackward = CUFLASH_BACKWARD,  ///< dQ, dK and dV
-};
+using Pass = cuflash_pass;
 
 /// Bytes of one element: 4 for f32, 2 for f16 and bf16.
-constexpr std::size_t element_bytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+constexpr std::size_t element_bytes(DType dtype) { return dtype == CUFLASH_F32 ? 4 : 2; }
 
-/// One rank-4 tensor in device memory. All strides are in elements and the head dimension has
-/// stride 1, so [B,H,S,D] and [B,S,H,D] both work without a copy. The base address and every stride
-/// of an extent above 1 must be a multiple of 16 bytes. An input may repeat rows (stride 0). An
-/// output's dimensions must nest: from the smallest stride to the largest, each steps over all that
-/// lies inside it.
-struct Tensor {
-  void* data = nullptr;           ///< element (0, 0, 0, 0)
-  std::int64_t batch_stride = 0;  ///< elements from one batch to the next
-  std::int64_t head_stride = 0;   ///< elements from one head to the next
-  std::int64_t row_stride = 0;    ///< elements from one sequence position to the next
+/// One tensor of a call.
+using Tensor = cuflash_tensor;
+
+/// The sizes of one attention problem: cuflash_problem says what each field means. A new one is one
+/// head of one query and one key in f16, head_dim 64, without a mask.
+struct Problem : cuflash_problem {
+  /// The smallest problem.
+  Problem()
+      : cuflash_problem{
+            sizeof(cuflash_problem), 1, 1, 1, 1, 1, 64, CUFLASH_F16, 0, 0.125f, -1, -1} {}
+  /// The sizes in the order of the struct.
+  Problem(int batch, int heads_q, int heads_kv, int seq_q, int seq_kv, int head_dim, DType dtype,
+          bool causal, float softmax_scale)
+      : cuflash_problem{sizeof(cuflash_problem),
+                        batch,
+                        heads_q,
+                        heads_kv,
+                        seq_q,
+                        seq_kv,
+                        head_dim,
+                        dtype,
+                        causal,
+                        softmax_scale,
+                        -1,
+                        -1} {}
 };
 
-/// The sizes of one attention problem. Q, O, dO, dQ are [batch, heads_q, seq_q, head_dim];
-/// K, V, dK, dV are [batch, heads_kv, seq_kv, head_dim].
-struct Problem {
-  int batch = 1;      ///< ≥ 1
-  int heads_q = 1;    ///< query heads, a multiple of heads_kv
-  int heads_kv = 1;   ///< key and value heads; fewer than heads_q means grouped-query attention
-  int seq_q = 1;      ///< queries a head, ≥ 1
-  int seq_kv = 1;     ///< keys a head, ≥ 1
-  int head_dim = 64;  ///< 32, 64 or 128
-  DType dtype = DType::kF16;     ///< element type of every tensor but LSE
-  bool causal = false;           ///< query i sees key j only if j ≤ i + seq_kv − seq_q
-  float softmax_scale = 0.125f;  ///< finite and positive; usually 1/√head_dim
+/// The tensors of one forward call, all null at first: cuflash_forward_args says what each is.
+struct Forward : cuflash_forward_args {
+  /// No tensors.
+  Forward() : cuflash_forward_args{} { size = sizeof(cuflash_forward_args); }
+  /// The tensors in the order of the struct.
+  Forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o, float* lse)
+      : Forward() {
+    this->q = q, this->k = k, this->v = v, this->o = o, this->lse = lse;
+  }
 };
 
-/// The tensors of one forward call. A row that sees no key gets O = 0 and LSE = −inf.
-struct Forward {
-  Tensor q;              ///< in, [batch, heads_q, seq_q, head_dim]
-  Tensor k;              ///< in, [batch, heads_kv, seq_kv, head_dim]
-  Tensor v;              ///< in, [batch, heads_kv, seq_kv, head_dim]
-  Tensor o;              ///< out, [batch, heads_q, seq_q, head_dim]
-  float* lse = nullptr;  ///< out, [batch, heads_q, seq_q], natural log, contiguous; may be null
-  void* workspace = nullptr;  ///< scratch, 256-byte aligned; null: the library allocates it in
-                              ///< stream order
-  std::size_t workspace_bytes = 0;  ///< how much lies at `workspace`, workspace_bytes() or more
-};
-
-/// The tensors of one backward call. A null dq, dk or dv (data == nullptr) is not computed.
-struct Backward {
-  Tensor q;                         ///< in, [batch, heads_q, seq_q, head_dim]
-  Tensor k;                         ///< in, [batch, heads_kv, seq_kv, head_dim]
-  Tensor v;                         ///< in, [batch, heads_kv, seq_kv, head_dim]
-  Tensor o;                         ///< in, the forward pass's output
-  Tensor d_o;                       ///< in, gradient of the loss with respect to O
-  Tensor dq;                        ///< out, [batch, heads_q, seq_q, head_dim]; data may be null
-  Tensor dk;                        ///< out, [batch, heads_kv, seq_kv, head_dim]; data may be null
-  Tensor dv;                        ///< out, [batch, heads_kv, seq_kv, head_dim]; data may be null
-  const float* lse = nullptr;       ///< in, the forward pass's LSE, [batch, heads_q, seq_q]
-  bool deterministic = true;        ///< ask for gradients that are the same to the bit in every run
-  void* workspace = nullptr;        ///< as in Forward
-  std::size_t workspace_bytes = 0;  ///< as in Forward
+/// The tensors of one backward call, all null at first, and deterministic: cuflash_backward_args
+/// says what each is.
+struct Backward : cuflash_backward_args {
+  /// No tensors.
+  Backward() : cuflash_backward_args{} {
+    size = sizeof(cuflash_backward_args);
+    deterministic = 1;
+  }
+  /// The tensors in the order of the struct.
+  Backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o, const Tensor& d_o,
+           const Tensor& dq, const Tensor& dk, const Tensor& dv, const float* lse)
+      : Backward() {
+    this->q = q, this->k = k, this->v = v, this->o = o, this->d_o = d_o;
+    this->dq = dq, this->dk = dk, this->dv = dv, this->lse = lse;
+  }
 };
 
 /// 1/√head_dim, the scale of the original paper.

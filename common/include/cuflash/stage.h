@@ -11,7 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cuflash/flash_attention.h"
+#include "cuflash/error.h"
+#include "cuflash/problem.h"
 
 namespace cuflash {
 

@@ -6,7 +6,7 @@
 
 #include <tuple>
 
-#include "cuflash/flash_attention.h"
+#include "cuflash/error.h"
 #include "device/shared_memory.h"
 #include "simt/launch.h"
 
