@@ -1,9 +1,13 @@
-// Which keys a query sees: the one place that knows masks. A new mask changes these four
-// functions.
+// Which keys a query sees: the one place that knows masks. A mask is a band of diagonals of S; a
+// new kind of mask changes these functions.
 #ifndef CUFLASH_DEVICE_MASK_H_
 #define CUFLASH_DEVICE_MASK_H_
 
 #include <cuda_runtime.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdint>
 
 #include "cuflash/problem.h"
 
@@ -14,27 +18,63 @@ struct Range {
   int begin, end;
 };
 
-// Does query i see key j?
-__device__ __forceinline__ bool visible(const Problem& p, int i, int j) {
-  return !p.causal || j <= i + (p.seq_kv - p.seq_q);
+// The diagonals j − i of S that the mask lets through, from the first to the last. Without a bound
+// they are INT_MIN and INT_MAX.
+struct Band {
+  int first_diagonal, last_diagonal;
+
+  explicit Band(const Problem& p) : first_diagonal(INT_MIN), last_diagonal(INT_MAX) {
+    // The last query lies on the diagonal of the last key.
+    const std::int64_t offset = std::int64_t{p.seq_kv} - p.seq_q;
+    const int right = p.causal ? 0 : p.window_right;
+    if (p.window_left >= 0) {
+      first_diagonal = static_cast<int>(std::max<std::int64_t>(INT_MIN, offset - p.window_left));
+    }
+    if (right >= 0) {
+      last_diagonal = static_cast<int>(std::min<std::int64_t>(INT_MAX, offset + right));
+    }
+  }
+};
+
+// One batch's sequences: how many queries and keys a head has, and which keys a query sees. Kernels
+// take lengths from here and not from the problem, whose lengths are those of the tensors.
+struct Sequence {
+  int num_queries, num_keys;
+  int first_diagonal, last_diagonal;
+};
+
+// The sequences of a batch, from a kernel's parameters.
+template <class Params>
+__device__ __forceinline__ Sequence sequence(const Params& p, int /*batch*/) {
+  return {p.seq_q, p.seq_kv, p.first_diagonal, p.last_diagonal};
 }
 
-// Does each of the queries [i0, i0 + num_queries) see each of the keys [j0, j0 + num_keys)? If so,
-// a tile needs no mask.
-__device__ __forceinline__ bool all_visible(const Problem& p, int i0, int /*num_queries*/, int j0,
+// True if query i sees key j.
+__device__ __forceinline__ bool visible(const Sequence& seq, int i, int j) {
+  return seq.first_diagonal <= j - i && j - i <= seq.last_diagonal;
+}
+
+// True if each of the queries [i0, i0 + num_queries) sees each of the keys [j0, j0 + num_keys), so
+// that a tile needs no mask.
+__device__ __forceinline__ bool all_visible(const Sequence& seq, int i0, int num_queries, int j0,
                                             int num_keys) {
-  return j0 + num_keys <= p.seq_kv && visible(p, i0, j0 + num_keys - 1);
+  return j0 + num_keys <= seq.num_keys && visible(seq, i0, j0 + num_keys - 1) &&
+         visible(seq, i0 + num_queries - 1, j0);
 }
 
 // The keys that the queries [begin, end) see all lie in this range; it may be empty.
-__device__ __forceinline__ Range visible_keys(const Problem& p, int /*begin*/, int end) {
-  const int last = min(end, p.seq_q) - 1;
-  return {0, p.causal ? max(0, last + (p.seq_kv - p.seq_q) + 1) : p.seq_kv};
+__device__ __forceinline__ Range visible_keys(const Sequence& seq, int begin, int end) {
+  const std::int64_t last = min(end, seq.num_queries) - 1;
+  const std::int64_t keys_end = min(last + seq.last_diagonal + 1, std::int64_t{seq.num_keys});
+  return {max(begin + seq.first_diagonal, 0), static_cast<int>(keys_end)};
 }
 
-// The queries that see one of the keys [begin, end) all lie in this range.
-__device__ __forceinline__ Range visible_queries(const Problem& p, int begin, int /*end*/) {
-  return {p.causal ? max(0, begin - (p.seq_kv - p.seq_q)) : 0, p.seq_q};
+// The queries that see one of the keys [begin, end) all lie in this range; it may be empty.
+__device__ __forceinline__ Range visible_queries(const Sequence& seq, int begin, int end) {
+  const std::int64_t all = seq.num_queries, first = begin, last = min(end, seq.num_keys) - 1;
+  const std::int64_t queries_begin = max(first - seq.last_diagonal, std::int64_t{0});
+  const std::int64_t queries_end = min(last - seq.first_diagonal + 1, all);
+  return {static_cast<int>(min(queries_begin, all)), static_cast<int>(queries_end)};
 }
 
 }  // namespace cuflash

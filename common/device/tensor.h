@@ -8,12 +8,17 @@
 #include <cuda_runtime.h>
 
 #include "cuflash/problem.h"
+#include "device/mask.h"
 
 namespace cuflash {
 
-// What a kernel is given: the sizes and the tensors, in one parameter.
-struct ForwardParams : Problem, Forward {};
-struct BackwardParams : Problem, Backward {};
+// What a kernel is given: the sizes, the tensors and the mask, in one parameter.
+struct ForwardParams : Problem, Forward, Band {
+  ForwardParams(const Problem& p, const Forward& args) : Problem(p), Forward(args), Band(p) {}
+};
+struct BackwardParams : Problem, Backward, Band {
+  BackwardParams(const Problem& p, const Backward& args) : Problem(p), Backward(args), Band(p) {}
+};
 
 // The rows of one head: gQ(i, d) is element d of row i.
 template <class T>

@@ -45,14 +45,14 @@ class Tiles {
 // The first keys of the KV tiles of kBlockKV keys of which the queries [i0, i0 + num_queries) see
 // any.
 template <int kBlockKV>
-__device__ __forceinline__ Tiles<kBlockKV> kv_tiles(const Problem& p, int i0, int num_queries) {
-  return {"KV tile", visible_keys(p, i0, i0 + num_queries)};
+__device__ __forceinline__ Tiles<kBlockKV> kv_tiles(const Sequence& seq, int i0, int num_queries) {
+  return {"KV tile", visible_keys(seq, i0, i0 + num_queries)};
 }
 
 // The first queries of the Q tiles of kBlockQ queries that see any of the keys [j0, j0 + num_keys).
 template <int kBlockQ>
-__device__ __forceinline__ Tiles<kBlockQ> q_tiles(const Problem& p, int j0, int num_keys) {
-  return {"Q tile", visible_queries(p, j0, j0 + num_keys)};
+__device__ __forceinline__ Tiles<kBlockQ> q_tiles(const Sequence& seq, int j0, int num_keys) {
+  return {"Q tile", visible_queries(seq, j0, j0 + num_keys)};
 }
 
 }  // namespace cuflash

@@ -59,21 +59,22 @@ __global__ void attention(ForwardParams p) {
   const auto [b, h, block, unused] =
       unravel(blockIdx.x, p.heads_q, num_tiles(p.seq_q, C::kBlockQ), 1);
   const int i0 = block * C::kBlockQ;  // [FA2 Alg.1 l.1-3]
+  const Sequence seq = sequence(p, b);
   const auto gQ = rows<const T>(p.q, b, h);
   const auto gK = rows<const T>(p.k, b, kv_head(p, h));
   const auto gV = rows<const T>(p.v, b, kv_head(p, h));
   const auto gO = rows<T>(p.o, b, h);
 
   // [FA2 Alg.1 l.4-5]  load Q_i; O = 0, l = 0, m = -inf
-  load_tile<kHeadDim>(sQ, gQ, i0, p.seq_q, thread);
+  load_tile<kHeadDim>(sQ, gQ, i0, seq.num_queries, thread);
   float rO[kRows][kColumns] = {};
   float row_max[kRows], row_sum[kRows] = {};
   for (float& m : row_max) m = -INFINITY;
 
-  for (const int j0 : kv_tiles<C::kBlockKV>(p, i0, C::kBlockQ)) {  // [FA2 Alg.1 l.6, 11]
+  for (const int j0 : kv_tiles<C::kBlockKV>(seq, i0, C::kBlockQ)) {  // [FA2 Alg.1 l.6, 11]
     // [FA2 Alg.1 l.7]  load K_j, V_j
-    load_tile<kHeadDim>(sK, gK, j0, p.seq_kv, thread);
-    load_tile<kHeadDim>(sV, gV, j0, p.seq_kv, thread);
+    load_tile<kHeadDim>(sK, gK, j0, seq.num_keys, thread);
+    load_tile<kHeadDim>(sV, gV, j0, seq.num_keys, thread);
     __syncthreads();  // sQ, sK and sV are written before any thread reads them.
 
     // [FA2 Alg.1 l.8]  S = softmax_scale · Q_i K_jᵀ    // a row for each n, this lane's key
@@ -86,7 +87,7 @@ __global__ void attention(ForwardParams p) {
       for (int d = 0; d < kHeadDim; ++d) {
         s += float(sQ[r][d]) * float(sK[lane][d]);
       }
-      rS[n] = j < p.seq_kv && visible(p, i0 + r, j) ? s * p.softmax_scale : -INFINITY;
+      rS[n] = j < seq.num_keys && visible(seq, i0 + r, j) ? s * p.softmax_scale : -INFINITY;
     }
 
     // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
@@ -120,7 +121,7 @@ __global__ void attention(ForwardParams p) {
 #pragma unroll
   for (int n = 0; n < kRows; ++n) {
     const int i = i0 + warp + n * C::kWarps;
-    if (i >= p.seq_q) continue;
+    if (i >= seq.num_queries) continue;
     const float inverse = row_sum[n] > 0.f ? 1.f / row_sum[n] : 0.f;
 #pragma unroll
     for (int k = 0; k < kColumns; ++k) gO(i, lane + 32 * k) = T(rO[n][k] * inverse);

@@ -61,7 +61,7 @@ struct KeyValueStorage {
 
 // The LSE of row i times log2 e. Where there is no such row it is 0: its P is not, but its dO is.
 __device__ __forceinline__ float lse_log2(const BackwardParams& p, int b, int h, int i) {
-  return i < p.seq_q ? p.lse[row_index(p, b, h, i)] * kLog2e : 0.f;
+  return i < sequence(p, b).num_queries ? p.lse[row_index(p, b, h, i)] * kLog2e : 0.f;
 }
 
 // delta = rowsum(dO ∘ O), then dQ = softmax_scale · dS K. One block computes kOwned rows of both.
@@ -77,6 +77,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
   const auto [b, h, block, unused] =
       unravel(blockIdx.x, p.heads_q, num_tiles(p.seq_q, C::kOwned), 1);
   const int i0 = block * C::kOwned;  // [FA2 Alg.2 l.1-2, 8]
+  const Sequence seq = sequence(p, b);
   const auto gQ = rows<const T>(p.q, b, h), gO = rows<const T>(p.o, b, h);
   const auto gK = rows<const T>(p.k, b, kv_head(p, h)), gV = rows<const T>(p.v, b, kv_head(p, h));
   const auto gdO = rows<const T>(p.d_o, b, h);
@@ -88,24 +89,24 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
   for (int m = 0; m < kRows; ++m) {
     const int i = i0 + row + 4 * m;
     float sum = 0.f;
-    for (int d = 4 * column; d < kHeadDim && i < p.seq_q; d += 32) {
+    for (int d = 4 * column; d < kHeadDim && i < seq.num_queries; d += 32) {
       const float4 o = load4(&gO(i, d)), d_o = load4(&gdO(i, d));
       sum += d_o.x * o.x + d_o.y * o.y + d_o.z * o.z + d_o.w * o.w;
     }
     row_delta[m] = sum_over_row(sum);
     row_lse[m] = lse_log2(p, b, h, i);
-    if (column == 0 && i < p.seq_q) delta[row_index(p, b, h, i)] = row_delta[m];
+    if (column == 0 && i < seq.num_queries) delta[row_index(p, b, h, i)] = row_delta[m];
   }
   if (p.dq.data == nullptr) return;
 
   // [FA2 Alg.2 l.9]  load Q_i, dO_i    // O_i and L_i above, each lane what it needs
-  load_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, p.seq_q, thread);
-  load_tile<kHeadDim, C::kThreads>(sdO, gdO, i0, p.seq_q, thread);
-  float4 rdQ[kRows][kQuads] = {};                                  // [FA2 Alg.2 l.3]
-  for (const int j0 : kv_tiles<C::kStreamed>(p, i0, C::kOwned)) {  // [FA2 Alg.2 l.5, 19]
+  load_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, seq.num_queries, thread);
+  load_tile<kHeadDim, C::kThreads>(sdO, gdO, i0, seq.num_queries, thread);
+  float4 rdQ[kRows][kQuads] = {};                                    // [FA2 Alg.2 l.3]
+  for (const int j0 : kv_tiles<C::kStreamed>(seq, i0, C::kOwned)) {  // [FA2 Alg.2 l.5, 19]
     // [FA2 Alg.2 l.6]  load K_j, V_j
-    load_tile<kHeadDim, C::kThreads>(sK, gK, j0, p.seq_kv, thread);
-    load_tile<kHeadDim, C::kThreads>(sV, gV, j0, p.seq_kv, thread);
+    load_tile<kHeadDim, C::kThreads>(sK, gK, j0, seq.num_keys, thread);
+    load_tile<kHeadDim, C::kThreads>(sV, gV, j0, seq.num_keys, thread);
     __syncthreads();  // All four tiles are written before any thread reads them.
 
     // [FA2 Alg.2 l.10, 13]  S = Q_i K_jᵀ, dP = dO_i V_jᵀ    // kRows × kColumns of each
@@ -114,13 +115,13 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
     add_a_bt<kHeadDim>(rdP, sdO, sV, row, column);
 
     // [FA2 Alg.2 l.11, 14]  P = exp(S − LSE), dS = P ∘ (dP − delta)
-    const bool whole = all_visible(p, i0, C::kOwned, j0, C::kStreamed);
+    const bool whole = all_visible(seq, i0, C::kOwned, j0, C::kStreamed);
 #pragma unroll
     for (int m = 0; m < kRows; ++m) {
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) {
         const int i = i0 + row + 4 * m, j = j0 + column + 8 * n;
-        const bool seen = whole || (j < p.seq_kv && visible(p, i, j));
+        const bool seen = whole || (j < seq.num_keys && visible(seq, i, j));
         const float prob = seen ? exp2f(rS[m][n] * scale_log2 - row_lse[m]) : 0.f;
         sdS[row + 4 * m][column + 8 * n] = prob * (rdP[m][n] - row_delta[m]);
       }
@@ -137,7 +138,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
 #pragma unroll
   for (int m = 0; m < kRows; ++m) {
     const int i = i0 + row + 4 * m;
-    if (i >= p.seq_q) continue;
+    if (i >= seq.num_queries) continue;
 #pragma unroll
     for (int k = 0; k < kQuads; ++k) {
       store4(&gdQ(i, 4 * column + 32 * k), scaled(p.softmax_scale, rdQ[m][k]));
@@ -159,25 +160,26 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
   const auto [b, h_kv, block, unused] =
       unravel(blockIdx.x, p.heads_kv, num_tiles(p.seq_kv, C::kOwned), 1);
   const int j0 = block * C::kOwned, group = p.heads_q / p.heads_kv;  // [FA2 Alg.2 l.1-3, 5]
+  const Sequence seq = sequence(p, b);
   const float scale_log2 = p.softmax_scale * kLog2e;
 
   // [FA2 Alg.2 l.6-7]  load K_j, V_j; dK = 0, dV = 0
-  load_tile<kHeadDim, C::kThreads>(sK, rows<const T>(p.k, b, h_kv), j0, p.seq_kv, thread);
-  load_tile<kHeadDim, C::kThreads>(sV, rows<const T>(p.v, b, h_kv), j0, p.seq_kv, thread);
+  load_tile<kHeadDim, C::kThreads>(sK, rows<const T>(p.k, b, h_kv), j0, seq.num_keys, thread);
+  load_tile<kHeadDim, C::kThreads>(sV, rows<const T>(p.v, b, h_kv), j0, seq.num_keys, thread);
   float4 rdK[kRows][kQuads] = {}, rdV[kRows][kQuads] = {};
 
   for (int h = h_kv * group; h < (h_kv + 1) * group; ++h) {
     const auto gQ = rows<const T>(p.q, b, h), gdO = rows<const T>(p.d_o, b, h);
-    for (const int i0 : q_tiles<C::kStreamed>(p, j0, C::kOwned)) {  // [FA2 Alg.2 l.8, 17]
+    for (const int i0 : q_tiles<C::kStreamed>(seq, j0, C::kOwned)) {  // [FA2 Alg.2 l.8, 17]
       // [FA2 Alg.2 l.9]  load Q_i, dO_i, L_i, delta_i
-      load_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, p.seq_q, thread);
-      load_tile<kHeadDim, C::kThreads>(sdO, gdO, i0, p.seq_q, thread);
+      load_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, seq.num_queries, thread);
+      load_tile<kHeadDim, C::kThreads>(sdO, gdO, i0, seq.num_queries, thread);
       float column_lse[kColumns], column_delta[kColumns];
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) {
         const int i = i0 + column + 8 * n;
         column_lse[n] = lse_log2(p, b, h, i);
-        column_delta[n] = i < p.seq_q ? delta[row_index(p, b, h, i)] : 0.f;
+        column_delta[n] = i < seq.num_queries ? delta[row_index(p, b, h, i)] : 0.f;
       }
       __syncthreads();  // All four tiles are written before any thread reads them.
 
@@ -187,13 +189,13 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
       add_a_bt<kHeadDim>(rdS, sV, sdO, row, column);
 
       // [FA2 Alg.2 l.11, 14]  P = exp(S − LSE), dS = P ∘ (dP − delta)
-      const bool whole = all_visible(p, i0, C::kStreamed, j0, C::kOwned);
+      const bool whole = all_visible(seq, i0, C::kStreamed, j0, C::kOwned);
 #pragma unroll
       for (int m = 0; m < kRows; ++m) {
 #pragma unroll
         for (int n = 0; n < kColumns; ++n) {
           const int i = i0 + column + 8 * n, j = j0 + row + 4 * m;
-          const bool seen = whole || (j < p.seq_kv && visible(p, i, j));
+          const bool seen = whole || (j < seq.num_keys && visible(seq, i, j));
           const float prob = seen ? exp2f(rP[m][n] * scale_log2 - column_lse[n]) : 0.f;
           rdS[m][n] = prob * (rdS[m][n] - column_delta[n]);
           sP[row + 4 * m][column + 8 * n] = prob;
@@ -221,7 +223,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
 #pragma unroll
   for (int m = 0; m < kRows; ++m) {
     const int j = j0 + row + 4 * m;
-    if (j >= p.seq_kv) continue;
+    if (j >= seq.num_keys) continue;
 #pragma unroll
     for (int k = 0; k < kQuads; ++k) {
       const int d = 4 * column + 32 * k;

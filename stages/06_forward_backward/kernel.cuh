@@ -66,6 +66,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
   const auto [b, h, block, unused] =
       unravel(blockIdx.x, p.heads_q, num_tiles(p.seq_q, C::kBlockQ), 1);
   const int i0 = block * C::kBlockQ;  // [FA2 Alg.1 l.1-3]
+  const Sequence seq = sequence(p, b);
   const int r0 = warp * kMma;
   const auto gQ = rows<const T>(p.q, b, h);
   const auto gK = rows<const T>(p.k, b, kv_head(p, h));
@@ -77,16 +78,16 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
   const int row = lane / 2, column = lane % 2 * 4, i = i0 + r0 + row;  // this lane's, in S
 
   // [FA2 Alg.1 l.4-5]  load Q_i; O = 0, l = 0, m = -inf
-  copy_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, p.seq_q, thread);
+  copy_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, seq.num_queries, thread);
   Accumulator rO[kSteps];
   for (auto& o : rO) fill_fragment(o, 0.f);
   float row_max = -INFINITY, row_sum = 0.f;
   const float scale_log2 = p.softmax_scale * kLog2e;
 
-  for (const int j0 : kv_tiles<C::kBlockKV>(p, i0, C::kBlockQ)) {  // [FA2 Alg.1 l.6, 11]
+  for (const int j0 : kv_tiles<C::kBlockKV>(seq, i0, C::kBlockQ)) {  // [FA2 Alg.1 l.6, 11]
     // [FA2 Alg.1 l.7]  load K_j, V_j
-    copy_tile<kHeadDim, C::kThreads>(sK, gK, j0, p.seq_kv, thread);
-    copy_tile<kHeadDim, C::kThreads>(sV, gV, j0, p.seq_kv, thread);
+    copy_tile<kHeadDim, C::kThreads>(sK, gK, j0, seq.num_keys, thread);
+    copy_tile<kHeadDim, C::kThreads>(sV, gV, j0, seq.num_keys, thread);
     __syncthreads();  // sQ, sK and sV are written before any warp reads them.
 
     // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (16, kBlockKV) f32 a warp, fragments, then shared memory
@@ -117,11 +118,11 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
     for (int n = 0; n < kQuads; ++n) {
       *reinterpret_cast<float4*>(rP[n]) = load4(&sS[row][column + 8 * n]);
     }
-    if (!all_visible(p, i0, C::kBlockQ, j0, C::kBlockKV)) {
+    if (!all_visible(seq, i0, C::kBlockQ, j0, C::kBlockKV)) {
 #pragma unroll
       for (int n = 0; n < 4 * kQuads; ++n) {
         const int j = j0 + column + n / 4 * 8 + n % 4;
-        if (j >= p.seq_kv || !visible(p, i, j)) rP[n / 4][n % 4] = -INFINITY;
+        if (j >= seq.num_keys || !visible(seq, i, j)) rP[n / 4][n % 4] = -INFINITY;
       }
     }
     for (const auto& quad : rP) {
@@ -160,7 +161,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
 
   // [FA2 Alg.1 l.12]  O = O / l
   if (column == 0) s_scale[row] = row_sum > 0.f ? 1.f / row_sum : 0.f;
-  if (column == 0 && i < p.seq_q && p.lse != nullptr) {
+  if (column == 0 && i < seq.num_queries && p.lse != nullptr) {
     p.lse[row_index(p, b, h, i)] =
         row_max * p.softmax_scale + logf(row_sum);  // [FA2 Alg.1 l.13, 15]
   }
@@ -179,7 +180,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
 #pragma unroll
     for (int n = lane; n < kMma * kWidth / 4; n += 32) {
       const int r = n / (kWidth / 4), d = n % (kWidth / 4) * 4;
-      if (i0 + r0 + r < p.seq_q) store4(&gO(i0 + r0 + r, d0 + d), load4(&sS[r][d]));
+      if (i0 + r0 + r < seq.num_queries) store4(&gO(i0 + r0 + r, d0 + d), load4(&sS[r][d]));
     }
     __syncwarp();  // All lanes have read the columns before the next ones are written.
   }

@@ -248,7 +248,9 @@ unsigned long long atomicCAS(unsigned long long* address, unsigned long long exp
                              unsigned long long value);
 
 __forceinline__ int min(int a, int b) { return b < a ? b : a; }
+__forceinline__ long min(long a, long b) { return b < a ? b : a; }
 __forceinline__ int max(int a, int b) { return a < b ? b : a; }
+__forceinline__ long max(long a, long b) { return a < b ? b : a; }
 
 // A load through the read-only cache.
 template <class T>

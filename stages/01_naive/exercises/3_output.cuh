@@ -15,7 +15,8 @@ __global__ void scores(ForwardParams p, float* S, std::int64_t count) {
   const std::int64_t n = thread_index();
   if (n >= count) return;
   const auto [b, h, i, j] = unravel(n, p.heads_q, p.seq_q, p.seq_kv);
-  if (!visible(p, i, j)) {
+  const Sequence seq = sequence(p, b);
+  if (!visible(seq, i, j)) {
     S[n] = -INFINITY;
     return;
   }

@@ -66,12 +66,13 @@ __global__ void scores(ForwardParams p, float* S) {
   const auto [b, h, block, unused] =
       unravel(blockIdx.x, p.heads_q, num_tiles(p.seq_q, C::kBlockQ), 1);
   const int i0 = block * C::kBlockQ;
+  const Sequence seq = sequence(p, b);
   const auto gQ = rows<const T>(p.q, b, h);
   const auto gK = rows<const T>(p.k, b, kv_head(p, h));
 
-  load_tile<kHeadDim>(sQ, gQ, i0, p.seq_q, thread);
-  for (const int j0 : kv_tiles<C::kBlockKV>(p, i0, C::kBlockQ)) {
-    load_tile<kHeadDim>(sK, gK, j0, p.seq_kv, thread);
+  load_tile<kHeadDim>(sQ, gQ, i0, seq.num_queries, thread);
+  for (const int j0 : kv_tiles<C::kBlockKV>(seq, i0, C::kBlockQ)) {
+    load_tile<kHeadDim>(sK, gK, j0, seq.num_keys, thread);
     __syncthreads();  // sQ and sK are written before any thread reads them.
 
     const int j = j0 + lane;
@@ -81,9 +82,9 @@ __global__ void scores(ForwardParams p, float* S) {
       for (int d = 0; d < kHeadDim; ++d) {
         s += float(sQ[r][d]) * float(sK[lane][d]);
       }
-      if (i < p.seq_q && j < p.seq_kv) {
+      if (i < seq.num_queries && j < seq.num_keys) {
         S[row_index(p, b, h, i) * p.seq_kv + j] =
-            visible(p, i, j) ? s * p.softmax_scale : -INFINITY;
+            visible(seq, i, j) ? s * p.softmax_scale : -INFINITY;
       }
     }
     __syncthreads();  // All have read sK before the next tile overwrites it.
@@ -94,8 +95,8 @@ __global__ void scores(ForwardParams p, float* S) {
 static __global__ void softmax(ForwardParams p, float* S, std::int64_t count) {
   const std::int64_t row = thread_index();
   if (row >= count) return;
-  const int i = static_cast<int>(row % p.seq_q);
-  const Range keys = visible_keys(p, i, i + 1);
+  const auto [b, h, i, unused] = unravel(row, p.heads_q, p.seq_q, 1);
+  const Range keys = visible_keys(sequence(p, b), i, i + 1);
   float* s = S + row * p.seq_kv;
   float row_max = -INFINITY;
   for (int j = keys.begin; j < keys.end; ++j) row_max = fmaxf(row_max, s[j]);
@@ -117,18 +118,19 @@ __global__ void output(ForwardParams p, const float* P) {
   const auto [b, h, block, unused] =
       unravel(blockIdx.x, p.heads_q, num_tiles(p.seq_q, C::kBlockQ), 1);
   const int i0 = block * C::kBlockQ;
+  const Sequence seq = sequence(p, b);
   const auto gV = rows<const T>(p.v, b, kv_head(p, h));
   const auto gO = rows<T>(p.o, b, h);
 
   float rO[kRows][kColumns] = {};
-  for (const int j0 : kv_tiles<C::kBlockKV>(p, i0, C::kBlockQ)) {
+  for (const int j0 : kv_tiles<C::kBlockKV>(seq, i0, C::kBlockQ)) {
     const int j = j0 + lane;
     for (int r = warp; r < C::kBlockQ; r += C::kWarps) {
       const int i = i0 + r;
-      const bool seen = i < p.seq_q && j < p.seq_kv && visible(p, i, j);
+      const bool seen = i < seq.num_queries && j < seq.num_keys && visible(seq, i, j);
       sP[r][lane] = seen ? P[row_index(p, b, h, i) * p.seq_kv + j] : 0.f;
     }
-    load_tile<kHeadDim>(sV, gV, j0, p.seq_kv, thread);
+    load_tile<kHeadDim>(sV, gV, j0, seq.num_keys, thread);
     __syncthreads();  // sP and sV are written before any thread reads them.
 
 #pragma unroll
@@ -145,7 +147,7 @@ __global__ void output(ForwardParams p, const float* P) {
 #pragma unroll
   for (int n = 0; n < kRows; ++n) {
     const int i = i0 + warp + n * C::kWarps;
-    if (i >= p.seq_q) continue;
+    if (i >= seq.num_queries) continue;
 #pragma unroll
     for (int k = 0; k < kColumns; ++k) gO(i, lane + 32 * k) = T(rO[n][k]);
   }

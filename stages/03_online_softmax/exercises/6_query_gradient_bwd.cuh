@@ -60,13 +60,14 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
   const auto [b, h, block, unused] =
       unravel(blockIdx.x, p.heads_q, num_tiles(p.seq_q, C::kOwned), 1);
   const int i0 = block * C::kOwned;  // [FA2 Alg.2 l.1-2, 8]
+  const Sequence seq = sequence(p, b);
   const auto gQ = rows<const T>(p.q, b, h), gO = rows<const T>(p.o, b, h);
   const auto gK = rows<const T>(p.k, b, kv_head(p, h)), gV = rows<const T>(p.v, b, kv_head(p, h));
   const auto gdO = rows<const T>(p.d_o, b, h);
 
   // [FA2 Alg.2 l.9]  load Q_i, dO_i    // O_i and L_i below, each lane what it needs
-  load_tile<kHeadDim>(sQ, gQ, i0, p.seq_q, thread);
-  load_tile<kHeadDim>(sdO, gdO, i0, p.seq_q, thread);
+  load_tile<kHeadDim>(sQ, gQ, i0, seq.num_queries, thread);
+  load_tile<kHeadDim>(sdO, gdO, i0, seq.num_queries, thread);
   __syncthreads();  // sdO is written before any thread reads it.
 
   // [FA2 Alg.2 l.4]  delta = rowsum(dO ∘ O)    // for itself and for key_value_gradient
@@ -75,20 +76,20 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
   for (int n = 0; n < kRows; ++n) {
     const int r = warp + n * C::kWarps, i = i0 + r;
     float sum = 0.f;
-    for (int d = lane; d < kHeadDim && i < p.seq_q; d += 32) {
+    for (int d = lane; d < kHeadDim && i < seq.num_queries; d += 32) {
       sum += float(sdO[r][d]) * float(gO(i, d));
     }
     row_delta[n] = warp_sum(sum);
-    row_lse[n] = i < p.seq_q ? p.lse[row_index(p, b, h, i)] : 0.f;
-    if (lane == 0 && i < p.seq_q) delta[row_index(p, b, h, i)] = row_delta[n];
+    row_lse[n] = i < seq.num_queries ? p.lse[row_index(p, b, h, i)] : 0.f;
+    if (lane == 0 && i < seq.num_queries) delta[row_index(p, b, h, i)] = row_delta[n];
   }
   if (p.dq.data == nullptr) return;
 
   float rdQ[kRows][kColumns] = {};                                 // [FA2 Alg.2 l.3]
-  for (const int j0 : kv_tiles<C::kStreamed>(p, i0, C::kOwned)) {  // [FA2 Alg.2 l.5, 19]
+  for (const int j0 : kv_tiles<C::kStreamed>(seq, i0, C::kOwned)) {  // [FA2 Alg.2 l.5, 19]
     // [FA2 Alg.2 l.6]  load K_j, V_j
-    load_tile<kHeadDim>(sK, gK, j0, p.seq_kv, thread);
-    load_tile<kHeadDim>(sV, gV, j0, p.seq_kv, thread);
+    load_tile<kHeadDim>(sK, gK, j0, seq.num_keys, thread);
+    load_tile<kHeadDim>(sV, gV, j0, seq.num_keys, thread);
     __syncthreads();  // sK and sV are written before any thread reads them.
 
     const int j = j0 + lane;
@@ -128,7 +129,7 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
 #pragma unroll
   for (int n = 0; n < kRows; ++n) {
     const int i = i0 + warp + n * C::kWarps;
-    if (i >= p.seq_q) continue;
+    if (i >= seq.num_queries) continue;
 #pragma unroll
     for (int k = 0; k < kColumns; ++k) gdQ(i, lane + 32 * k) = T(rdQ[n][k] * p.softmax_scale);
   }
@@ -145,21 +146,22 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
   const auto [b, h_kv, block, unused] =
       unravel(blockIdx.x, p.heads_kv, num_tiles(p.seq_kv, C::kOwned), 1);
   const int j0 = block * C::kOwned, group = p.heads_q / p.heads_kv;  // [FA2 Alg.2 l.1-3, 5]
+  const Sequence seq = sequence(p, b);
 
   // [FA2 Alg.2 l.6-7]  load K_j, V_j; dK = 0, dV = 0
-  load_tile<kHeadDim>(sK, rows<const T>(p.k, b, h_kv), j0, p.seq_kv, thread);
-  load_tile<kHeadDim>(sV, rows<const T>(p.v, b, h_kv), j0, p.seq_kv, thread);
+  load_tile<kHeadDim>(sK, rows<const T>(p.k, b, h_kv), j0, seq.num_keys, thread);
+  load_tile<kHeadDim>(sV, rows<const T>(p.v, b, h_kv), j0, seq.num_keys, thread);
   float rdK[kRows][kColumns] = {}, rdV[kRows][kColumns] = {};
 
   for (int h = h_kv * group; h < (h_kv + 1) * group; ++h) {
     const auto gQ = rows<const T>(p.q, b, h), gdO = rows<const T>(p.d_o, b, h);
-    for (const int i0 : q_tiles<C::kStreamed>(p, j0, C::kOwned)) {  // [FA2 Alg.2 l.8, 17]
+    for (const int i0 : q_tiles<C::kStreamed>(seq, j0, C::kOwned)) {  // [FA2 Alg.2 l.8, 17]
       // [FA2 Alg.2 l.9]  load Q_i, dO_i, L_i, delta_i
-      load_tile<kHeadDim>(sQ, gQ, i0, p.seq_q, thread);
-      load_tile<kHeadDim>(sdO, gdO, i0, p.seq_q, thread);
+      load_tile<kHeadDim>(sQ, gQ, i0, seq.num_queries, thread);
+      load_tile<kHeadDim>(sdO, gdO, i0, seq.num_queries, thread);
       const int i = i0 + lane;  // this lane's query
-      const float row_lse = i < p.seq_q ? p.lse[row_index(p, b, h, i)] : 0.f;
-      const float row_delta = i < p.seq_q ? delta[row_index(p, b, h, i)] : 0.f;
+      const float row_lse = i < seq.num_queries ? p.lse[row_index(p, b, h, i)] : 0.f;
+      const float row_delta = i < seq.num_queries ? delta[row_index(p, b, h, i)] : 0.f;
       __syncthreads();  // All four tiles are written before any thread reads them.
 
 #pragma unroll
@@ -172,7 +174,7 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
           dp += float(sdO[lane][d]) * float(sV[r][d]);
         }
         // [FA2 Alg.2 l.11, 14]  P = exp(S − LSE), dS = P ∘ (dP − delta)
-        const bool seen = i < p.seq_q && j < p.seq_kv && visible(p, i, j);
+        const bool seen = i < seq.num_queries && j < seq.num_keys && visible(seq, i, j);
         const float prob = seen ? expf(s * p.softmax_scale - row_lse) : 0.f;
         sP[r][lane] = prob;
         sdS[r][lane] = seen ? prob * (dp - row_delta) : 0.f;
@@ -199,7 +201,7 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
 #pragma unroll
   for (int n = 0; n < kRows; ++n) {
     const int j = j0 + warp + n * C::kWarps;
-    if (j >= p.seq_kv) continue;
+    if (j >= seq.num_keys) continue;
 #pragma unroll
     for (int k = 0; k < kColumns; ++k) {
       const int d = lane + 32 * k;

@@ -143,6 +143,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   const auto [b, h, block, unused] =
       unravel(blockIdx.x, p.heads_q, num_tiles(p.seq_q, C::kBlockQ), 1);
   const int i0 = block * C::kBlockQ;  // [FA2 Alg.1 l.1-3]
+  const Sequence seq = sequence(p, b);
   const auto gQ = rows<const T>(p.q, b, h);
   const auto gK = rows<const T>(p.k, b, kv_head(p, h));
   const auto gV = rows<const T>(p.v, b, kv_head(p, h));
@@ -150,33 +151,33 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   const float scale_log2 = p.softmax_scale * kLog2e;
 
   // [FA2 Alg.1 l.4-5]  load Q_i; O = 0, l = 0, m = -inf
-  load_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, p.seq_q, thread);
+  load_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, seq.num_queries, thread);
   float4 rO[kRows][kQuads] = {};
   float row_max[kRows], row_sum[kRows] = {};  // m · log2 e; this lane's part of l
   for (float& m : row_max) m = -INFINITY;
 
-  for (const int j0 : kv_tiles<C::kBlockKV>(p, i0, C::kBlockQ)) {  // [FA2 Alg.1 l.6, 11]
+  for (const int j0 : kv_tiles<C::kBlockKV>(seq, i0, C::kBlockQ)) {  // [FA2 Alg.1 l.6, 11]
     // [FA2 Alg.1 l.7]  load K_j
-    load_tile<kHeadDim, C::kThreads>(sKV, gK, j0, p.seq_kv, thread);
+    load_tile<kHeadDim, C::kThreads>(sKV, gK, j0, seq.num_keys, thread);
     __syncthreads();  // sQ and K_j are written before any thread reads them.
 
     // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // kRows × kColumns of it; the scale comes with the softmax
     float rS[kRows][kColumns] = {};
     add_a_bt<kHeadDim>(rS, sQ, sKV, row, column);
-    if (!all_visible(p, i0, C::kBlockQ, j0, C::kBlockKV)) {
+    if (!all_visible(seq, i0, C::kBlockQ, j0, C::kBlockKV)) {
 #pragma unroll
       for (int m = 0; m < kRows; ++m) {
 #pragma unroll
         for (int n = 0; n < kColumns; ++n) {
           const int i = i0 + row + 4 * m, j = j0 + column + 8 * n;
-          if (j >= p.seq_kv || !visible(p, i, j)) rS[m][n] = -INFINITY;
+          if (j >= seq.num_keys || !visible(seq, i, j)) rS[m][n] = -INFINITY;
         }
       }
     }
     __syncthreads();  // All have read K_j before V_j overwrites it.
 
     // [FA2 Alg.1 l.7]  load V_j
-    load_tile<kHeadDim, C::kThreads>(sKV, gV, j0, p.seq_kv, thread);
+    load_tile<kHeadDim, C::kThreads>(sKV, gV, j0, seq.num_keys, thread);
 
     // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
 #pragma unroll
@@ -210,7 +211,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   for (int m = 0; m < kRows; ++m) {
     const int i = i0 + row + 4 * m;
     const float sum = sum_over_row(row_sum[m]);  // All lanes take part, rows past the end too.
-    if (i >= p.seq_q) continue;
+    if (i >= seq.num_queries) continue;
     const float inverse = sum > 0.f ? 1.f / sum : 0.f;
 #pragma unroll
     for (int k = 0; k < kQuads; ++k) {

@@ -151,6 +151,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   const auto [b, h, block, unused] =
       unravel(blockIdx.x, p.heads_q, num_tiles(p.seq_q, C::kOwned), 1);
   const int i0 = block * C::kOwned;  // [FA2 Alg.2 l.1-2, 8]
+  const Sequence seq = sequence(p, b);
   const int r0 = warp * kMma;
   const auto gQ = rows<const T>(p.q, b, h), gO = rows<const T>(p.o, b, h);
   const auto gK = rows<const T>(p.k, b, kv_head(p, h)), gV = rows<const T>(p.v, b, kv_head(p, h));
@@ -159,18 +160,18 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   auto& sdS = all_dS[warp];
 
   // [FA2 Alg.2 l.9]  load Q_i, dO_i, and below O_i and LSE_i
-  copy_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, p.seq_q, thread);
-  copy_tile<kHeadDim, C::kThreads>(sdO, gdO, i0, p.seq_q, thread);
+  copy_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, seq.num_queries, thread);
+  copy_tile<kHeadDim, C::kThreads>(sdO, gdO, i0, seq.num_queries, thread);
   __syncthreads();  // sdO is written before any thread reads it.
 
   // [FA2 Alg.2 l.4]  delta = rowsum(dO ∘ O): for this block, and for key_value_gradient
-  row_deltas(shared, gO, i0, p.seq_q, thread);
+  row_deltas(shared, gO, i0, seq.num_queries, thread);
   __syncthreads();  // s_delta is written before any thread reads it.
   if (thread < C::kOwned) {
     const int i = i0 + thread;
     const std::int64_t n = row_index(p, b, h, i);
-    s_lse[thread] = i < p.seq_q ? p.lse[n] * kLog2e : INFINITY;  // P = 0 past the last query.
-    if (i < p.seq_q) delta[n] = s_delta[thread];
+    s_lse[thread] = i < seq.num_queries ? p.lse[n] * kLog2e : INFINITY;  // P = 0 past the last query.
+    if (i < seq.num_queries) delta[n] = s_delta[thread];
   }
   if (p.dq.data == nullptr) return;
   __syncthreads();  // s_lse is written before fragments are loaded from it.
@@ -180,11 +181,11 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   Accumulator rdQ[kSteps];
   for (auto& dq : rdQ) fill_fragment(dq, 0.f);  // [FA2 Alg.2 l.3]
 
-  for (const int j0 : kv_tiles<C::kStreamed>(p, i0, C::kOwned)) {  // [FA2 Alg.2 l.5, 19]
+  for (const int j0 : kv_tiles<C::kStreamed>(seq, i0, C::kOwned)) {  // [FA2 Alg.2 l.5, 19]
     // [FA2 Alg.2 l.6]  load K_j, V_j
-    copy_tile<kHeadDim, C::kThreads>(sK, gK, j0, p.seq_kv, thread);
-    copy_tile<kHeadDim, C::kThreads>(sV, gV, j0, p.seq_kv, thread);
-    const bool whole = all_visible(p, i0, C::kOwned, j0, C::kStreamed);
+    copy_tile<kHeadDim, C::kThreads>(sK, gK, j0, seq.num_keys, thread);
+    copy_tile<kHeadDim, C::kThreads>(sV, gV, j0, seq.num_keys, thread);
+    const bool whole = all_visible(seq, i0, C::kOwned, j0, C::kStreamed);
     __syncthreads();  // sK and sV are written before any warp reads them.
 
     for (int c0 = 0; c0 < C::kStreamed; c0 += kMma) {
@@ -213,7 +214,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
       }
       store_rounded(sdS, 0, rdS, scratch, lane, whole, [&](int r, int c) {
         const int i = i0 + r0 + r, j = j0 + c0 + c;
-        return j < p.seq_kv && visible(p, i, j);
+        return j < seq.num_keys && visible(seq, i, j);
       });
 
       // [FA2 Alg.2 l.15]  dQ = dQ + dS K_j    // (16, kHeadDim) f32 a warp, fragments
@@ -230,7 +231,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   }
 
   // [FA2 Alg.2 l.15], second half  write dQ_i
-  write_rows<T, kHeadDim>(rows<T>(p.dq, b, h), sQ, rdQ, p.softmax_scale, i0, p.seq_q, scratch,
+  write_rows<T, kHeadDim>(rows<T>(p.dq, b, h), sQ, rdQ, p.softmax_scale, i0, seq.num_queries, scratch,
                           thread);
 }  // [FA2 Alg.2 l.17, 20]
 
@@ -248,14 +249,15 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   const auto [b, h_kv, block, unused] =
       unravel(blockIdx.x, p.heads_kv, num_tiles(p.seq_kv, C::kOwned), 1);
   const int j0 = block * C::kOwned;  // [FA2 Alg.2 l.1-3, 5]
+  const Sequence seq = sequence(p, b);
   const int r0 = warp * kMma, group = p.heads_q / p.heads_kv;
   auto& scratch = all_scratch[warp];
   auto& sP = all_P[warp];
   auto& sdS = all_dS[warp];
 
   // [FA2 Alg.2 l.6-7]  load K_j, V_j; dK = 0, dV = 0
-  copy_tile<kHeadDim, C::kThreads>(sK, rows<const T>(p.k, b, h_kv), j0, p.seq_kv, thread);
-  copy_tile<kHeadDim, C::kThreads>(sV, rows<const T>(p.v, b, h_kv), j0, p.seq_kv, thread);
+  copy_tile<kHeadDim, C::kThreads>(sK, rows<const T>(p.k, b, h_kv), j0, seq.num_keys, thread);
+  copy_tile<kHeadDim, C::kThreads>(sV, rows<const T>(p.v, b, h_kv), j0, seq.num_keys, thread);
   __syncthreads();  // sK and sV are written before any warp reads, or at the end reuses, its rows.
 
   const float scale_log2 = p.softmax_scale * kLog2e;
@@ -267,16 +269,16 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
     const auto gQ = rows<const T>(p.q, b, h), gdO = rows<const T>(p.d_o, b, h);
     const float* gLse = p.lse + row_index(p, b, h, 0);  // this head's
     const float* gDelta = delta + row_index(p, b, h, 0);
-    for (const int i0 : q_tiles<C::kStreamed>(p, j0, C::kOwned)) {  // [FA2 Alg.2 l.8, 17]
+    for (const int i0 : q_tiles<C::kStreamed>(seq, j0, C::kOwned)) {  // [FA2 Alg.2 l.8, 17]
       // [FA2 Alg.2 l.9]  load Q_i, dO_i, LSE_i, delta_i
-      copy_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, p.seq_q, thread);
-      copy_tile<kHeadDim, C::kThreads>(sdO, gdO, i0, p.seq_q, thread);
+      copy_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, seq.num_queries, thread);
+      copy_tile<kHeadDim, C::kThreads>(sdO, gdO, i0, seq.num_queries, thread);
       if (thread < C::kStreamed) {
         const int i = i0 + thread;
-        s_lse[thread] = i < p.seq_q ? gLse[i] * kLog2e : INFINITY;  // P = 0 past the last query.
-        s_delta[thread] = i < p.seq_q ? gDelta[i] : 0.f;
+        s_lse[thread] = i < seq.num_queries ? gLse[i] * kLog2e : INFINITY;  // P = 0 past the last query.
+        s_delta[thread] = i < seq.num_queries ? gDelta[i] : 0.f;
       }
-      const bool whole = all_visible(p, i0, C::kStreamed, j0, C::kOwned);
+      const bool whole = all_visible(seq, i0, C::kStreamed, j0, C::kOwned);
       __syncthreads();  // The streamed tiles are written before any warp reads them.
 
       for (int c0 = 0; c0 < C::kStreamed; c0 += kMma) {
@@ -309,7 +311,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
         }
         // ---- Exercise 2. Does the query of element (r, c) see its key?
         // ---- your lines begin
-        const auto seen = [&](int r, int c) { return visible(p, i0 + r, j0 + c); };
+        const auto seen = [&](int r, int c) { return visible(seq, i0 + r, j0 + c); };
         // ---- your lines end
         store_rounded(sP, 0, rS, scratch, lane, whole, seen);
         store_rounded(sdS, 0, rdP, scratch, lane, whole, seen);
@@ -333,11 +335,11 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
 
   // [FA2 Alg.2 l.18]  write dK_j, dV_j
   if (p.dk.data != nullptr) {
-    write_rows<T, kHeadDim>(rows<T>(p.dk, b, h_kv), sK, rdK, p.softmax_scale, j0, p.seq_kv, scratch,
+    write_rows<T, kHeadDim>(rows<T>(p.dk, b, h_kv), sK, rdK, p.softmax_scale, j0, seq.num_keys, scratch,
                             thread);
   }
   if (p.dv.data != nullptr) {
-    write_rows<T, kHeadDim>(rows<T>(p.dv, b, h_kv), sV, rdV, 1.f, j0, p.seq_kv, scratch, thread);
+    write_rows<T, kHeadDim>(rows<T>(p.dv, b, h_kv), sV, rdV, 1.f, j0, seq.num_keys, scratch, thread);
   }
 }  // [FA2 Alg.2 l.19-20]
 
