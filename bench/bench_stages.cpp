@@ -83,14 +83,6 @@ void benchmark_one(benchmark::State& state, const Stage& stage, Pass pass, const
   }
 }
 
-// Twice the length, four times the workspace.
-bool keeps_scores(const Stage& stage, Pass pass, Problem problem) {
-  const std::size_t once = stage.workspace_bytes(pass, problem);
-  problem.seq_q *= 2;
-  problem.seq_kv *= 2;
-  return stage.workspace_bytes(pass, problem) > 3 * once && once > 0;
-}
-
 void add_cells(const Stage& stage, Pass pass, DType dtype) {
   for (const int head_dim : {64, 128}) {
     for (const bool causal : {false, true}) {
@@ -99,7 +91,7 @@ void add_cells(const Stage& stage, Pass pass, DType dtype) {
         const Problem problem = {
             kMatrix.tokens / seq,   heads, heads, seq, seq, head_dim, dtype, causal,
             default_scale(head_dim)};
-        if (seq > kLongestOfQuadratic && keeps_scores(stage, pass, problem)) continue;
+        if (seq > kLongestOfQuadratic && stage.facts(pass).keeps_scores) continue;
         const std::string id =
             std::string(stage.name) + '.' + pass_name(pass) + '_' + problem_name(problem);
         benchmark::RegisterBenchmark(id.c_str(),

@@ -71,7 +71,7 @@ Row measure(const Stage& stage, Pass pass, const Plan& plan) {
 }
 
 std::size_t extra_bytes(const Stage& stage, Pass pass, const Problem& p) {
-  return stage.workspace_bytes(pass, p) +
+  return stage.facts(pass).workspace_bytes(p) +
          sizeof(float) * std::size_t(p.batch) * p.heads_q * p.seq_q;
 }
 

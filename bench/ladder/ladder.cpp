@@ -19,17 +19,26 @@ namespace cuflash::bench {
 namespace {
 
 void list_stages() {
-  Table table(
-      {{"stage", false}, {"adds", false, 52}, {"passes", false}, {"dtypes", false}, {"for"}});
+  Table table({{"stage", false},
+               {"adds", false, 52},
+               {"pass", false},
+               {"dtypes", false},
+               {"for", false},
+               {"keeps", false}});
   for (const Stage* stage : stages()) {
-    std::string dtypes;
-    for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
-      if (stage->dtypes.has(dtype))
+    for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
+      if (!stage->has(pass)) continue;
+      const PassFacts& facts = stage->facts(pass);
+      std::string dtypes;
+      for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
+        if (!facts.dtypes.has(dtype)) continue;
         dtypes += (dtypes.empty() ? "" : " ") + std::string(dtype_name(dtype));
+      }
+      const std::string arch =
+          fmt::format("sm_{}{}", facts.arch.compute_capability, facts.arch.exact ? "a" : "+");
+      table.add({stage->name, stage->teaches, pass_name(pass), dtypes, arch,
+                 facts.keeps_scores ? "S" : ""});
     }
-    table.add(
-        {stage->name, stage->teaches, stage->backward ? "forward backward" : "forward", dtypes,
-         fmt::format("sm_{}{}", stage->arch.compute_capability, stage->arch.exact ? "a" : "+")});
   }
   fmt::print("{}", table.text());
 }
@@ -137,10 +146,12 @@ bool compare_view(const Options& options, const Provenance& provenance) {
 // The passes that are asked for and that the stage has.
 std::vector<Pass> passes_of(const Options& options, const Stage& stage) {
   auto passes = passes_of(options);
-  if (stage.backward == nullptr) {
-    passes.erase(std::remove(passes.begin(), passes.end(), CUFLASH_BACKWARD), passes.end());
+  const auto lacks = [&](Pass pass) { return !stage.has(pass); };
+  const Pass first = passes.front();
+  passes.erase(std::remove_if(passes.begin(), passes.end(), lacks), passes.end());
+  if (passes.empty()) {
+    throw std::runtime_error(std::string(stage.name) + " has no " + pass_name(first) + " pass");
   }
-  if (passes.empty()) throw std::runtime_error(std::string(stage.name) + " has no backward pass");
   return passes;
 }
 
@@ -161,7 +172,7 @@ bool map_view(const Options& options) {
   for (const Pass pass : passes_of(options, stage)) {
     std::string last;
     for (const DType dtype : {CUFLASH_F32, CUFLASH_F16}) {
-      if (!stage.dtypes.has(dtype)) continue;
+      if (!stage.facts(pass).dtypes.has(dtype)) continue;
       const Plan plan = make_plan(options, dtype);
       if (test_case_name(plan.verified) == last) continue;  // The options name a dtype.
       last = test_case_name(plan.verified);

@@ -28,7 +28,7 @@ Choice unknown_stage(const std::string& asked_for) {
 
 // The stage that the call names, else the one that CUFLASH_STAGE names, else the fastest; for a
 // problem that is fit for some stage.
-Choice choose_fit(Pass pass, const Problem& problem, const char* name) {
+Choice choose_fit(Pass pass, const Problem& problem, const char* name, Features also = {}) {
   std::string asked_for;
   if (name != nullptr) {
     asked_for = "the call asks for stage \"" + std::string(name) + "\"";
@@ -41,10 +41,10 @@ Choice choose_fit(Pass pass, const Problem& problem, const char* name) {
   if (name != nullptr && stage == nullptr) return unknown_stage(asked_for);
 
   const Device device = current_device();
-  if (stage == nullptr) stage = choose_stage(pass, problem, device);
+  if (stage == nullptr) stage = choose_stage(pass, problem, device, also);
   // Where nothing fits, the first rung, which asks least of a device, says why.
   if (stage == nullptr) stage = stages().front();
-  return {stage, supports(*stage, pass, problem, device)};
+  return {stage, supports(*stage, pass, problem, device, also)};
 }
 
 // ---- Work on the stream ------------------------------------------------------------------------
@@ -100,10 +100,16 @@ Error stage_failed(const Stage& stage, Pass pass, Error error) {
 }
 
 Error queue(const Stage& stage, const Problem& p, const Forward& args, cudaStream_t stream) {
-  return stage.forward(p, args, stream);
+  return stage.forward.run(p, args, stream);
 }
 Error queue(const Stage& stage, const Problem& p, const Backward& args, cudaStream_t stream) {
-  return stage.backward(p, args, stream);
+  return stage.backward.run(p, args, stream);
+}
+
+// The features that a call asks for beside its problem's.
+Features features_of(const Forward&) { return {}; }
+Features features_of(const Backward& args) {
+  return {args.deterministic != 0 ? static_cast<unsigned>(Feature::kDeterministic) : 0};
 }
 
 bool nothing_to_do(const Forward&) { return false; }
@@ -116,7 +122,7 @@ template <class Args>
 Error call(Pass pass, const Problem& problem, Args args, cudaStream_t stream, const char* name) {
   // Refuse what no stage can do, then what the chosen one cannot.
   if (const Support fit = validate(problem, args); !fit) return refuse(fit);
-  const auto [stage, support] = choose_fit(pass, problem, name);
+  const auto [stage, support] = choose_fit(pass, problem, name, features_of(args));
   if (!support) return refuse(support);
   if (nothing_to_do(args)) return succeed();
 
@@ -128,7 +134,7 @@ Error call(Pass pass, const Problem& problem, Args args, cudaStream_t stream, co
   }
 
   // Provide the workspace: the caller's, or the stream's.
-  const std::size_t bytes = stage->workspace_bytes(pass, problem);
+  const std::size_t bytes = stage->facts(pass).workspace_bytes(problem);
   Workspace workspace(stream);
   if (args.workspace != nullptr) {
     if (args.workspace_bytes < bytes) return small_workspace(*stage, bytes, args.workspace_bytes);

@@ -4,18 +4,6 @@
 namespace cuflash {
 namespace {
 
-struct Preference {
-  const char* name;
-  const char* reason;
-};
-
-// Fastest first. A stage that is not here runs only when it is asked for by name.
-constexpr Preference kPreferences[] = {
-    {"06_forward_backward", "f16 and bf16 on tensor cores, both passes"},
-    {"04_register_tiles",
-     "small tiles in registers: fewer loads and no conversions for each multiply-add"},
-};
-
 // "01_naive" → "01" and "naive".
 std::string_view number_of(std::string_view name) { return name.substr(0, name.find('_')); }
 std::string_view word_of(std::string_view name) { return name.substr(name.find('_') + 1); }
@@ -35,12 +23,18 @@ const Stage* find_stage(std::string_view name) {
   return nullptr;
 }
 
-const Stage* choose_stage(Pass pass, const Problem& problem, const Device& device) {
-  for (const Preference& preference : kPreferences) {
-    const Stage* stage = find_stage(preference.name);
-    if (stage != nullptr && supports(*stage, pass, problem, device)) return stage;
+const Stage* choose_stage(Pass pass, const Problem& problem, const Device& device, Features also) {
+  const Stage* best = nullptr;
+  int highest = 1;  // at 0 a stage runs only by name
+  for (const Stage* stage : stages()) {
+    const PassFacts& facts = stage->facts(pass);
+    if (facts.rank == nullptr || !supports(*stage, pass, problem, device, also)) continue;
+    const int rank = facts.rank(problem).value;
+    if (rank < highest) continue;
+    highest = rank;
+    best = stage;
   }
-  return nullptr;
+  return best;
 }
 
 }  // namespace cuflash

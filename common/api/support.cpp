@@ -24,18 +24,18 @@ std::string listed(const std::vector<std::string>& words) {
   return words.empty() ? "none" : text;
 }
 
-std::string dtypes_of(const Stage& stage) {
+std::string dtypes_of(const PassFacts& facts) {
   std::vector<std::string> words;
   for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
-    if (stage.dtypes.has(dtype)) words.push_back(dtype_name(dtype));
+    if (facts.dtypes.has(dtype)) words.push_back(dtype_name(dtype));
   }
   return listed(words);
 }
 
-std::string head_dims_of(const Stage& stage) {
+std::string head_dims_of(const PassFacts& facts) {
   std::vector<std::string> words;
   for (int head_dim = 16; head_dim <= 256; head_dim += 16) {
-    if (stage.head_dims.has(head_dim)) words.push_back(std::to_string(head_dim));
+    if (facts.head_dims.has(head_dim)) words.push_back(std::to_string(head_dim));
   }
   return listed(words);
 }
@@ -53,60 +53,92 @@ std::string needs(const Stage& stage, int needed, const char* what_for, const De
                            : "; this library was built for " + capability(device.newest_code));
 }
 
-// Can this device run the stage, in this dtype?
-Support on_device(const Stage& stage, DType dtype, const Device& device) {
+// Whether this device can run the pass.
+Support on_device(const Stage& stage, Pass pass, const Problem& problem, const Device& device) {
   constexpr auto kError = FlashAttentionError::UNSUPPORTED_DEVICE;
   const std::string name = stage.name;
-  const int needed = stage.arch.compute_capability;
+  const PassFacts& facts = stage.facts(pass);
+  const int needed = facts.arch.compute_capability;
   const int present = device.compute_capability;
   if (present == 0) return no(kError, std::string("there is no CUDA device: ") + device.fault);
   if (device.newest_code == 0) {
     return no(kError, "this library was built for newer devices; this one has compute capability " +
                           capability(present));
   }
-  if (stage.arch.exact && present != needed) {
+  if (facts.arch.exact && present != needed) {
     return no(kError, name + " needs sm_" + std::to_string(needed) + "a (compute capability " +
                           capability(needed) + " exactly); this device has " + capability(present));
   }
-  if (!stage.arch.exact && !has(device, needed)) {
+  if (!facts.arch.exact && !has(device, needed)) {
     return no(kError, needs(stage, needed, "", device));
   }
-  if (dtype == CUFLASH_BF16 && !has(device, stage.arch.for_bf16)) {
-    return no(kError, needs(stage, stage.arch.for_bf16, " for bf16", device));
+  if (problem.dtype == CUFLASH_BF16 && !has(device, facts.arch.for_bf16)) {
+    return no(kError, needs(stage, facts.arch.for_bf16, " for bf16", device));
   }
-  if (stage.shared_bytes > device.shared_bytes) {
-    return no(kError, name + " needs " + std::to_string(stage.shared_bytes) +
+  const std::size_t shared_bytes = facts.shared_bytes != nullptr ? facts.shared_bytes(problem) : 0;
+  if (shared_bytes > device.shared_bytes) {
+    return no(kError, name + " needs " + std::to_string(shared_bytes) +
                           " bytes of shared memory a block; this device has " +
                           std::to_string(device.shared_bytes));
   }
   return {};
 }
 
-// Is this problem one that the stage is written for?
-Support by_stage(const Stage& stage, Pass pass, const Problem& problem) {
+struct FeatureName {
+  Feature feature;
+  const char* name;
+};
+constexpr FeatureName kFeatureNames[] = {
+    {Feature::kCausal, "a causal mask"},
+    {Feature::kWindow, "a window"},
+    {Feature::kGroupedHeads, "fewer KV heads than query heads"},
+    {Feature::kCrossLengths, "a seq_q that differs from seq_kv"},
+    {Feature::kDeterministic, "a call that asks for the same bits in every run"},
+};
+
+// Whether the stage is written for this problem.
+Support by_stage(const Stage& stage, Pass pass, const Problem& problem, Features needed) {
   constexpr auto kError = FlashAttentionError::UNSUPPORTED_BY_STAGE;
   const std::string name = stage.name;
-  const bool has_pass =
-      pass == CUFLASH_FORWARD ? stage.forward != nullptr : stage.backward != nullptr;
-  if (!has_pass) {
+  const PassFacts& facts = stage.facts(pass);
+  if (!stage.has(pass)) {
     return no(kError, name + " has no " + pass_name(pass) + " pass");
   }
-  if (!stage.dtypes.has(problem.dtype)) {
+  if (!facts.dtypes.has(problem.dtype)) {
     return no(kError, name + " does not take " + dtype_name(problem.dtype) + "; it takes " +
-                          dtypes_of(stage));
+                          dtypes_of(facts));
   }
-  if (!stage.head_dims.has(problem.head_dim)) {
+  if (!facts.head_dims.has(problem.head_dim)) {
     return no(kError, name + " does not take head_dim " + std::to_string(problem.head_dim) +
-                          "; it takes " + head_dims_of(stage));
+                          "; it takes " + head_dims_of(facts));
+  }
+  for (const auto& [feature, what] : kFeatureNames) {
+    if (needed.has(feature) && !facts.features.has(feature)) {
+      return no(kError, name + "'s " + pass_name(pass) + " pass does not take " + what);
+    }
   }
   return {};
 }
 
 }  // namespace
 
-Support supports(const Stage& stage, Pass pass, const Problem& problem, const Device& device) {
-  const Support support = on_device(stage, problem.dtype, device);
-  return support ? by_stage(stage, pass, problem) : support;
+Features features_of(const Problem& p) {
+  Features needed;
+  const auto needs = [&](Feature feature, bool condition) {
+    if (condition) needed.bits |= static_cast<unsigned>(feature);
+  };
+  needs(Feature::kCausal, p.causal != 0);
+  needs(Feature::kWindow, p.window_left >= 0 || p.window_right >= 0);
+  needs(Feature::kGroupedHeads, p.heads_q != p.heads_kv);
+  needs(Feature::kCrossLengths, p.seq_q != p.seq_kv);
+  return needed;
+}
+
+Support supports(const Stage& stage, Pass pass, const Problem& problem, const Device& device,
+                 Features also) {
+  const Support support = on_device(stage, pass, problem, device);
+  if (!support) return support;
+  return by_stage(stage, pass, problem, {features_of(problem).bits | also.bits});
 }
 
 }  // namespace cuflash

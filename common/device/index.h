@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "cuflash/problem.h"
+
 namespace cuflash {
 
 // A place in a [batch, heads, rows, columns] array.
@@ -25,9 +27,9 @@ __device__ __forceinline__ Place unravel(std::int64_t n, int heads, int rows, in
 // How many tiles of `tile` rows cover `rows`.
 __host__ __device__ constexpr int num_tiles(int rows, int tile) { return (rows - 1) / tile + 1; }
 
-// The blocks of a kernel that has one for each tile of `tile` of the rows of each head.
-inline std::int64_t num_blocks(int batch, int heads, int rows, int tile) {
-  return std::int64_t{batch} * heads * num_tiles(rows, tile);
+// The rows of Q, of all heads.
+inline std::int64_t num_rows(const Problem& p) {
+  return std::int64_t{p.batch} * p.heads_q * p.seq_q;
 }
 
 // The number of this thread in a one-dimensional grid.
@@ -35,13 +37,8 @@ __device__ __forceinline__ std::int64_t thread_index() {
   return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
 }
 
-// The most elements that grid_for() has threads for: grid.x has 31 bits.
-constexpr std::int64_t max_count(int threads) { return std::int64_t{0x7fffffff} * threads; }
-
-// The grid that gives each of `count` elements a thread.
-inline dim3 grid_for(std::int64_t count, int threads) {
-  return dim3(static_cast<unsigned>((count + threads - 1) / threads));
-}
+// The most blocks that a one-dimensional grid has: grid.x has 31 bits.
+constexpr std::int64_t kMaxBlocks = 0x7fffffff;
 
 }  // namespace cuflash
 

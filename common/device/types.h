@@ -24,24 +24,30 @@ struct TypeTag {
 
 template <class... Ts>
 struct TypeList {
-  static constexpr DTypes kSet{((1u << static_cast<int>(kDTypeOf<Ts>)) | ...)};
+  static constexpr DTypes kSet{(0u | ... | (1u << static_cast<int>(kDTypeOf<Ts>)))};
 };
 
 template <int... Ns>
 struct IntList {
-  static constexpr HeadDims kSet{((1u << (Ns / 16 - 1)) | ...)};
+  static constexpr HeadDims kSet{(0u | ... | (1u << (Ns / 16 - 1)))};
 };
 
-// Calls f(TypeTag<T>{}, std::integral_constant<int, head_dim>{}) for the problem's dtype and
-// head_dim. supports() has already said that both are in the lists.
-template <class... Ts, int... Ns, class F>
-FlashAttentionError dispatch(TypeList<Ts...>, IntList<Ns...>, const Problem& p, F&& f) {
-  FlashAttentionError error = FlashAttentionError::UNSUPPORTED_BY_STAGE;
+// What stages are compiled for: every dtype, or those of the tensor cores.
+using EveryType = TypeList<float, __half, __nv_bfloat16>;
+using TensorCoreTypes = TypeList<__half, __nv_bfloat16>;
+using UsualHeadDims = IntList<32, 64, 128>;
+
+// f(TypeTag<T>{}, std::integral_constant<int, head_dim>{}) for the problem's dtype and head_dim;
+// `otherwise` where they are not in the lists.
+template <class... Ts, int... Ns, class Result, class F>
+Result dispatch(TypeList<Ts...>, IntList<Ns...>, const Problem& p, Result otherwise, F&& f) {
+  Result result = otherwise;
   const auto with_type = [&](auto type) {
-    (void)((p.head_dim == Ns && (error = f(type, std::integral_constant<int, Ns>{}), true)) || ...);
+    (void)((p.head_dim == Ns && (result = f(type, std::integral_constant<int, Ns>{}), true)) ||
+           ...);
   };
   (void)((p.dtype == kDTypeOf<Ts> && (with_type(TypeTag<Ts>{}), true)) || ...);
-  return error;
+  return result;
 }
 
 }  // namespace cuflash

@@ -57,23 +57,20 @@ Target target_of(const Stage& own, Pass pass, const harness::TestCase& c) {
   return known[key] = target;
 }
 
-std::size_t bytes_of_scores(const Problem& p) {
-  return sizeof(float) * p.batch * p.heads_q * p.seq_q * p.seq_kv;
-}
-
 Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass pass,
                  harness::Runs runs) {
   harness::TestCase c;
   if (!parse_test_case(name, c)) throw std::logic_error(std::string(name) + " is not a case");
   Sample s;
-  if (!own.dtypes.has(c.problem.dtype)) c.problem.dtype = CUFLASH_F16;
+  if (!own.facts(pass).dtypes.has(c.problem.dtype)) c.problem.dtype = CUFLASH_F16;
   s.name = test_case_name(c);
   s.pass = pass;
   s.problem = c.problem;
   s.input = c.source.kind;
-  const Tile tile = own.tile(pass, s.problem);
+  const harness::Tile tile = harness::main_tile(own, pass, s.problem);
   s.walk = {tile.owned, tile.streamed, tile.owned == 0};
-  s.walk.fragments = !own.dtypes.has(CUFLASH_F32);  // Only tensor cores are that choosy.
+  s.walk.fragments =
+      !own.facts(pass).dtypes.has(CUFLASH_F32);  // Only tensor cores are that choosy.
   s.want = harness::reference_outputs(pass, s.problem, c.source);
   s.check = check_stage(exercise, pass, c, runs);
   s.counts = s.run().counts.value_or(simt::Counts());
@@ -81,7 +78,7 @@ Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass
   const Target target = target_of(own, pass, c);
   s.own = target.counts;
   s.own_conflicts_of_write = target.conflicts_of_write;
-  s.whole_matrices = own.workspace_bytes(pass, s.problem) >= bytes_of_scores(s.problem);
+  s.whole_matrices = own.facts(pass).keeps_scores;
   return s;
 }
 

@@ -219,7 +219,7 @@ harness::Outputs model_forward(const Problem& problem, const harness::Inputs& in
 harness::Outputs model(Pass pass, const Problem& problem, const harness::Inputs& inputs,
                        const Walk& walk, const Mistakes& mistakes) {
   return pass == CUFLASH_FORWARD ? model_forward(problem, inputs, walk, mistakes)
-                                : model_backward(problem, inputs, walk, mistakes);
+                                 : model_backward(problem, inputs, walk, mistakes);
 }
 
 }  // namespace cuflash::exercises

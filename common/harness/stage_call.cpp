@@ -60,8 +60,8 @@ StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inpu
   const Tensor q = input("Q", in.q, p.heads_q, p.seq_q, p.head_dim);
   const Tensor k = input("K", in.k, p.heads_kv, p.seq_kv, p.head_dim);
   const Tensor v = input("V", in.v, p.heads_kv, p.seq_kv, p.head_dim);
-  workspace_ =
-      std::make_unique<GuardedBuffer>(stage.workspace_bytes(pass, p), guard_bytes, "workspace");
+  workspace_ = std::make_unique<GuardedBuffer>(stage.facts(pass).workspace_bytes(p), guard_bytes,
+                                               "workspace");
   if (guards) workspace_->fill_nan();
   void* workspace = workspace_->bytes() > 0 ? workspace_->data() : nullptr;
 
@@ -86,8 +86,8 @@ StageCall::~StageCall() = default;
 
 void StageCall::queue(const Stream& stream) {
   const FlashAttentionError error = pass_ == CUFLASH_FORWARD
-                                        ? stage_.forward(problem_, forward_, stream.get())
-                                        : stage_.backward(problem_, backward_, stream.get());
+                                        ? stage_.forward.run(problem_, forward_, stream.get())
+                                        : stage_.backward.run(problem_, backward_, stream.get());
   if (error == FlashAttentionError::SUCCESS) return;
   throw std::runtime_error(std::string(stage_.name) + ", " + pass_name(pass_) + " of " +
                            problem_name(problem_) + ": " + get_error_string(error));

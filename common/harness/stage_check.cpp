@@ -207,7 +207,8 @@ StageCheck check_stage(const Stage& stage, Pass pass, const TestCase& c, Runs ru
     merge(check.faults, schedule, take_findings());
     const Run &first = check.runs.front(), &last = check.runs.back();
     const std::string difference = first_difference(first.outputs, last.outputs);
-    if (stage.deterministic && check.unstable.empty() && !difference.empty()) {
+    if (stage.facts(pass).features.has(Feature::kDeterministic) && check.unstable.empty() &&
+        !difference.empty()) {
       check.unstable =
           "Between " + first.schedule + " and " + last.schedule + " " + difference + ".\n";
     }

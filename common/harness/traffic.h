@@ -1,7 +1,8 @@
 // The memory traffic of each stage, as a closed formula of the problem.
 //
 // "Requested" bytes are what the threads ask for, before any cache. The CPU simulator counts them;
-// the tests hold each stage to its formula, and the ladder prints the formula beside the count.
+// the tests hold each stage to its formula, and the ladder prints the formula beside the count. A
+// stage's formulas stand in its folder, in traffic.cu; here are the words that they are made of.
 #ifndef CUFLASH_HARNESS_TRAFFIC_H_
 #define CUFLASH_HARNESS_TRAFFIC_H_
 
@@ -19,11 +20,71 @@ struct Traffic {
   bool exact = true;                 // false: upper bounds
 };
 
-// What a stage asks for when every output is wanted. Empty: the stage has no formula for this pass.
+// The tile of a kernel's main loop, in rows. A block owns some rows and streams the others past
+// them.
+struct Tile {
+  int owned = 0;     // 0: no tiles
+  int streamed = 0;  // at a time
+};
+
+// What a stage says of one pass: what it asks for when every output is wanted, and the tile that
+// its kernels share.
+struct PassTraffic {
+  Traffic (*traffic)(const Problem&) = nullptr;
+  Tile (*tile)(const Problem&) = nullptr;  // null: no tiles
+};
+
+// What traffic.cu of a stage defines, as kTraffic in the stage's namespace.
+struct StageTraffic {
+  PassTraffic forward, backward;
+};
+
+// What a stage asks for. Empty: it has no formula for this pass.
 std::optional<Traffic> predicted_traffic(const Stage& stage, Pass pass, const Problem& problem);
+
+// The tile of a stage's pass; {0, 0} where it has none, or says nothing of its traffic.
+Tile main_tile(const Stage& stage, Pass pass, const Problem& problem);
+
+// ---- Words for formulas ------------------------------------------------------------------------
+
+inline constexpr std::uint64_t kFloat = sizeof(float);
 
 // Pairs (query, key) of one head that the mask lets through.
 std::uint64_t visible_pairs(const Problem& problem);
+
+// The counts of a problem.
+struct Sizes {
+  explicit Sizes(const Problem& p);
+
+  std::uint64_t row_bytes;  // of one row of Q, K, V or O
+  std::uint64_t element;    // bytes of one
+  std::uint64_t head_dim;
+  std::uint64_t rows;     // of Q, O and LSE
+  std::uint64_t kv_rows;  // of K and V
+  std::uint64_t scores;   // elements of S
+  std::uint64_t visible;  // of them, those that the mask lets through
+};
+
+// The rows that blocks stream past the rows they own, summed over the blocks of all heads: whole
+// tiles, as far as the mask lets something pass.
+struct Streamed {
+  std::uint64_t rows = 0;
+  std::uint64_t pairs = 0;  // each with the rows that its block owns
+};
+// A block owns queries and streams keys, or owns keys and streams queries.
+Streamed streamed_keys(const Problem& problem, const Tile& tile);
+Streamed streamed_queries(const Problem& problem, const Tile& tile);
+
+// A fused forward pass, without S and P: Q once, K and V for each tile of queries; O and LSE.
+Traffic fused_forward(const Problem& problem, const Tile& tile);
+
+// How often the two kernels of a fused backward pass ask for what they share.
+struct Asks {
+  std::uint64_t row_tensors;  // reads of Q, O and dO by query_gradient, in whole tensors
+  std::uint64_t lse;          // for the LSE of a row, by query_gradient
+  std::uint64_t lse_delta;    // for LSE and delta of a streamed query, by key_value_gradient
+};
+Traffic fused_backward(const Problem& problem, const Tile& tile, const Asks& asks);
 
 }  // namespace cuflash::harness
 

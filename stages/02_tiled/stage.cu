@@ -1,76 +1,51 @@
 // 02_tiled: what the stage can do, and the host code that launches its kernels.
 #include <algorithm>
 
-#include "cuflash/stage.h"
-#include "device/launch.h"
-#include "device/types.h"
+#include "device/grid.h"
+#include "device/pass.h"
 #include "kernel.cuh"
 
 namespace cuflash::tiled {
 namespace {
 
-using Types = TypeList<float, __half, __nv_bfloat16>;
-using Dims = IntList<32, 64, 128>;
+template <class T, int kHeadDim>
+struct ForwardKernels {
+  using Scores = ScoresStorage<T, kHeadDim>;
+  using Output = OutputStorage<T, kHeadDim>;
+  static constexpr std::size_t kSharedBytes = std::max(sizeof(Scores), sizeof(Output));
+  static_assert(kSharedBytes <= kSharedBytesOfSm75, "a block fits every device built for");
 
-constexpr int kSoftmaxThreads = 256;
-constexpr std::size_t kSharedBytes =
-    std::max(sizeof(ScoresStorage<float, 128>), sizeof(OutputStorage<float, 128>));
-static_assert(kSharedBytes <= kSharedBytesOfSm75,
-              "a block of 02 fits every device it is built for");
-
-std::int64_t num_rows(const Problem& p) { return std::int64_t{p.batch} * p.heads_q * p.seq_q; }
-
-Tile tile(Pass, const Problem&) { return {Config<float>::kBlockQ, Config<float>::kBlockKV}; }
+  static FlashAttentionError run(const ForwardParams& p, cudaStream_t stream) {
+    using C = Config<T>;
+    const auto S = static_cast<float*>(p.workspace);
+    return queue(stream,
+                 block_each_q_tile<Scores>(C::kBlockQ, C::kThreads, scores<T, kHeadDim>, p, S),
+                 thread_each(num_rows(p), C::kThreads, softmax, p, S),
+                 block_each_q_tile<Output>(C::kBlockQ, C::kThreads, output<T, kHeadDim>, p, S));
+  }
+};
 
 // S, which becomes P.
-std::size_t workspace_bytes(Pass, const Problem& p) {
+std::size_t workspace_bytes(const Problem& p) {
   return static_cast<std::size_t>(num_rows(p) * p.seq_kv) * sizeof(float);
 }
 
-template <class T, int kHeadDim>
-FlashAttentionError run_forward(const ForwardParams& p, cudaStream_t stream) {
-  using C = Config<T>;
-  const auto S = static_cast<float*>(p.workspace);
-  const std::int64_t blocks = num_blocks(p.batch, p.heads_q, p.seq_q, C::kBlockQ);
-  if (blocks > max_count(1)) return FlashAttentionError::SIZE_OVERFLOW;
-  const dim3 grid = grid_for(blocks, 1);
-
-  constexpr auto kScores = shared_layout<ScoresStorage<T, kHeadDim>>();
-  auto error = launch(scores<T, kHeadDim>, {grid, C::kThreads, kScores, stream}, p, S);
-  if (error == FlashAttentionError::SUCCESS) {
-    error = launch(softmax, {grid_for(num_rows(p), kSoftmaxThreads), kSoftmaxThreads, 0, stream}, p,
-                   S, num_rows(p));
-  }
-  if (error == FlashAttentionError::SUCCESS) {
-    constexpr auto kOutput = shared_layout<OutputStorage<T, kHeadDim>>();
-    error = launch(output<T, kHeadDim>, {grid, C::kThreads, kOutput, stream}, p, S);
-  }
-  return error;
-}
-
-FlashAttentionError forward(const Problem& p, const Forward& args, cudaStream_t stream) {
-  return dispatch(Types{}, Dims{}, p, [&](auto type, auto head_dim) {
-    return run_forward<typename decltype(type)::Type, head_dim()>({p, args}, stream);
-  });
+constexpr Stage describe() {
+  Stage stage;
+  stage.name = "02_tiled";
+  stage.teaches = "tiles in shared memory: a block loads K and V once for all its queries";
+  stage.removes = "reading K and V again for every query";
+  stage.limiter = "an uncoalesced softmax; S and P go through global memory six times";
+  stage.forward = forward_pass<ForwardKernels, EveryType, UsualHeadDims>();
+  stage.forward.features = kEveryFeature;
+  stage.forward.keeps_scores = true;
+  stage.forward.workspace_bytes = workspace_bytes;
+  return stage;
 }
 
 }  // namespace
 
 extern const Stage kStage;
-const Stage kStage = {
-    "02_tiled",
-    "tiles in shared memory: a block loads K and V once for all its queries",
-    "reading K and V again for every query",
-    "an uncoalesced softmax; S and P go through global memory six times",
-    {75, false},
-    Types::kSet,
-    Dims::kSet,
-    kSharedBytes,
-    true,
-    tile,
-    workspace_bytes,
-    forward,
-    nullptr,
-};
+constexpr Stage kStage = describe();
 
 }  // namespace cuflash::tiled

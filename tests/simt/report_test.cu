@@ -158,12 +158,12 @@ struct OneTile {
 
 // 64 threads walk through the KV tiles of 32 rows: load a tile, use what other threads loaded.
 template <bool kAfterLoading, bool kBeforeTheNext>
-__global__ void walk(Problem p, const float* gK, float* out) {
+__global__ void walk(Sequence seq, const float* gK, float* out) {
   auto& s = shared_storage<OneTile>();
   mark_tile("Q tile", 7);
   const int row = threadIdx.x % 32, half = threadIdx.x / 32;
   float sum = 0.f;
-  for (const int j0 : kv_tiles<32>(p, 0, 32)) {
+  for (const int j0 : kv_tiles<32>(seq, 0, 32)) {
     for (int d = half; d < 32; d += 2) s.sK[row][d] = gK[(j0 + row) * 32 + d];  // loads
     if constexpr (kAfterLoading) __syncthreads();
     for (int d = 0; d < 32; ++d) sum += s.sK[d][(row + half) % 32];  // uses
@@ -174,8 +174,7 @@ __global__ void walk(Problem p, const float* gK, float* out) {
 
 class InTiles : public AccessTest {
  protected:
-  InTiles() { p_.seq_q = 32, p_.seq_kv = 96; }
-  Problem p_;
+  const Sequence seq_ = {32, 96, INT_MIN, INT_MAX};
   const Array<float> k_{96 * 32, 1.f}, out_{64};
   const LaunchConfig config_{1, 64, shared_layout<OneTile>()};
 
@@ -193,7 +192,7 @@ class InTiles : public AccessTest {
 TEST_F(InTiles, BothBarriers) {
   for (const Schedule& schedule : all_schedules()) {
     set_schedule(schedule);
-    run(walk<true, true>, config_, p_, k_.data(), out_.data());
+    run(walk<true, true>, config_, seq_, k_.data(), out_.data());
   }
 }
 
@@ -202,7 +201,7 @@ TEST_F(InTiles, MissingBarrierBeforeTheNextTile) {
   for (const Schedule& schedule : all_schedules()) {
     SCOPED_TRACE(schedule_name(schedule));
     set_schedule(schedule);
-    run(walk<true, false>, config_, p_, k_.data(), out_.data());
+    run(walk<true, false>, config_, seq_, k_.data(), out_.data());
     const Finding race = only_finding(FindingKind::kSharedRace);
     EXPECT_EQ(race.title, "RACE in shared memory");
     EXPECT_EQ(race.place, "block (0,0,0)");
@@ -230,7 +229,7 @@ TEST_F(InTiles, MissingBarrierAfterLoading) {
   for (const Schedule& schedule : all_schedules()) {
     SCOPED_TRACE(schedule_name(schedule));
     set_schedule(schedule);
-    run(walk<false, true>, config_, p_, k_.data(), out_.data());
+    run(walk<false, true>, config_, seq_, k_.data(), out_.data());
     const std::vector<Finding> findings = take_findings();
     ASSERT_FALSE(findings.empty());
     for (const Finding& race : findings) {
@@ -242,15 +241,15 @@ TEST_F(InTiles, MissingBarrierAfterLoading) {
 }
 
 // After its tiles a thread is in none, and one line may race with itself.
-__global__ void all_write_one(Problem p, float* out, bool all) {
-  for (const int j0 : kv_tiles<32>(p, 0, p.seq_q)) out[1 + j0 + threadIdx.x] = 1.f;
+__global__ void all_write_one(Sequence seq, float* out, bool all) {
+  for (const int j0 : kv_tiles<32>(seq, 0, seq.num_queries)) out[1 + j0 + threadIdx.x] = 1.f;
   if (all || threadIdx.x == 0) out[0] = 2.f;  // writes one
 }
 
 TEST_F(InTiles, NoneAfterTheLast) {
-  Array<float> out(p_.seq_kv + 64);
-  run(all_write_one, {1, 32}, p_, out.data(), false);
-  run(all_write_one, {1, 32}, p_, out.data(), true);
+  Array<float> out(seq_.seq_kv + 64);
+  run(all_write_one, {1, 32}, seq_, out.data(), false);
+  run(all_write_one, {1, 32}, seq_, out.data(), true);
   const Finding race = only_finding(FindingKind::kGlobalRace);
   says(race, "Nothing orders the threads that come to " + LINE_NUMBER("writes one") + ".");
   EXPECT_EQ(race.text.find("KV tile"), std::string::npos) << race.text;

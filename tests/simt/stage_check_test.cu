@@ -23,7 +23,7 @@ const Stage& first() { return *stages().front(); }
 
 // The first rung, and after it the impatient kernel.
 FlashAttentionError forward(const Problem& p, const Forward& args, cudaStream_t stream) {
-  const auto error = first().forward(p, args, stream);
+  const auto error = first().forward.run(p, args, stream);
   if (error != FlashAttentionError::SUCCESS) return error;
   return launch(impatient, {1, 64, 0, stream}, static_cast<float*>(args.o.data));
 }
@@ -31,7 +31,7 @@ FlashAttentionError forward(const Problem& p, const Forward& args, cudaStream_t 
 Stage racy_stage() {
   Stage stage = first();
   stage.name = "95_racy";
-  stage.forward = forward;
+  stage.forward.run = forward;
   return stage;
 }
 
@@ -41,9 +41,9 @@ TestCase small_case() {
   return c;
 }
 
-using TrialTest = AccessTest;
+using StageCheckTest = AccessTest;
 
-TEST_F(TrialTest, GoodStageRunsUnderThreeSchedules) {
+TEST_F(StageCheckTest, GoodStageRunsUnderThreeSchedules) {
   const StageCheck check = check_stage(first(), CUFLASH_FORWARD, small_case(), Runs::kAll);
   ASSERT_EQ(check.runs.size(), 3u);
   EXPECT_EQ(check.runs[1].schedule, "reversed");
@@ -52,14 +52,14 @@ TEST_F(TrialTest, GoodStageRunsUnderThreeSchedules) {
   EXPECT_EQ(schedule_name(schedule()), "inorder");
 }
 
-TEST_F(TrialTest, GoodStageRunsOnceWhereOnceIsEnough) {
+TEST_F(StageCheckTest, GoodStageRunsOnceWhereOnceIsEnough) {
   const StageCheck check =
       check_stage(first(), CUFLASH_FORWARD, small_case(), Runs::kOneUnlessFound);
   EXPECT_EQ(check.runs.size(), 1u);
   EXPECT_GT(check.runs[0].counts->global_read_bytes, 0u);
 }
 
-TEST_F(TrialTest, RaceIsToldOnceAndReplayed) {
+TEST_F(StageCheckTest, RaceIsToldOnceAndReplayed) {
   const Stage stage = racy_stage();
   for (const Runs runs : {Runs::kAll, Runs::kOneUnlessFound}) {
     const StageCheck check = check_stage(stage, CUFLASH_FORWARD, small_case(), runs);
@@ -80,7 +80,7 @@ TEST_F(TrialTest, RaceIsToldOnceAndReplayed) {
   }
 }
 
-TEST_F(TrialTest, ReplayBeginsWithTheScheduleInForce) {
+TEST_F(StageCheckTest, ReplayBeginsWithTheScheduleInForce) {
   Schedule reversed;
   ASSERT_TRUE(parse_schedule("reversed", reversed));
   set_schedule(reversed);
@@ -91,9 +91,9 @@ TEST_F(TrialTest, ReplayBeginsWithTheScheduleInForce) {
   EXPECT_EQ(schedule_name(schedule()), "reversed");
 }
 
-TEST_F(TrialTest, AStageThatFailsIsNotRight) {
+TEST_F(StageCheckTest, AStageThatFailsIsNotRight) {
   Stage stage = first();
-  stage.forward = [](const Problem&, const Forward&, cudaStream_t) {
+  stage.forward.run = [](const Problem&, const Forward&, cudaStream_t) {
     return FlashAttentionError::CUDA_ERROR;
   };
   const StageCheck check = check_stage(stage, CUFLASH_FORWARD, small_case(), Runs::kAll);

@@ -43,12 +43,8 @@ void add_null(const Stage& stage, Pass pass, const std::string& output) {
 
 void add_memory(const Stage& stage, Pass pass) {
   const std::string suffix = std::string("_") + pass_name(pass);
-  if (stage_number(stage) < kFirstLinearStage) {
-    add(stage, "memory_is_quadratic" + suffix,
-        [&stage, pass] { memory_is_quadratic(stage, pass); });
-  } else if (stage_number(stage) < kFirstOwnStage) {
-    add(stage, "memory_is_linear" + suffix, [&stage, pass] { memory_is_linear(stage, pass); });
-  }
+  add(stage, "memory_grows_as_declared" + suffix,
+      [&stage, pass] { memory_grows_as_declared(stage, pass); });
   add(stage, "allocates_nothing_else" + suffix,
       [&stage, pass] { allocates_nothing_else(stage, pass); });
 }
@@ -64,7 +60,7 @@ void add_stage(const Stage& stage) {
     add(stage, std::string("causality_") + name,
         [&stage, name] { respects_causality(stage, case_of(name).problem, 37); });
   }
-  if (stage.backward != nullptr) {
+  if (stage.has(CUFLASH_BACKWARD)) {
     add_problems(stage, CUFLASH_BACKWARD);
     add_memory(stage, CUFLASH_BACKWARD);
     for (const char* output : {"dq", "dk", "dv", "dk_no_dv"})
@@ -72,8 +68,7 @@ void add_stage(const Stage& stage) {
   }
 
   for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
-    if (&stage == stages().front() || (pass == CUFLASH_BACKWARD && stage.backward == nullptr))
-      continue;
+    if (&stage == stages().front() || !stage.has(pass)) continue;
     for (const char* name : {"b1_h2_q65k97_d64_f16_causal", "b1_h2_q65k97_d64_bf16"}) {
       add(stage, std::string("agrees_with_previous_") + pass_name(pass) + "_" + name,
           [&stage, pass, name] { agrees_with_previous(stage, pass, case_of(name).problem); });

@@ -6,18 +6,9 @@
 
 namespace cuflash::tests {
 
-// The first rung that keeps no matrix of scores has this number. The rungs before it do, and a
-// stage of this checkout's own (90 and above) may.
-inline constexpr int kFirstLinearStage = 3;
-inline constexpr int kFirstOwnStage = 90;
-
-// The number in a stage's name: 1 for "01_naive".
-int stage_number(const Stage& stage);
-
-// Twice the lengths need at most twice the workspace, up to a million tokens.
-void memory_is_linear(const Stage& stage, Pass pass);
-// Twice the lengths need about four times the workspace. A stage that no longer does says so here.
-void memory_is_quadratic(const Stage& stage, Pass pass);
+// Twice the lengths need at most twice the workspace, up to a million tokens; about four times as
+// much where the pass says that it keeps the scores.
+void memory_grows_as_declared(const Stage& stage, Pass pass);
 
 // A call of the public API gets by on the workspace that the stage declares.
 void allocates_nothing_else(const Stage& stage, Pass pass);

@@ -40,24 +40,21 @@ namespace {
 
 std::atomic<int> queued{0};
 
-const Stage kStage = {
-    "04_register_tiles",
-    "",
-    "",
-    "",
-    {75, false},
-    {7},
-    {~0u},
-    0,
-    true,
-    [](Pass, const Problem&) { return Tile{}; },
-    [](Pass, const Problem&) { return std::size_t{256}; },
-    [](const Problem&, const Forward&, cudaStream_t) {
-      ++queued;
-      return FlashAttentionError::SUCCESS;
-    },
-    nullptr,
-};
+Stage describe() {
+  Stage stage;
+  stage.name = "01_only";
+  stage.forward.dtypes = {7};
+  stage.forward.head_dims = {~0u};
+  stage.forward.shared_bytes = [](const Problem&) { return std::size_t{0}; };
+  stage.forward.workspace_bytes = [](const Problem&) { return std::size_t{256}; };
+  stage.forward.rank = [](const Problem&) { return Rank{1, "the only one"}; };
+  stage.forward.run = [](const Problem&, const Forward&, cudaStream_t) {
+    ++queued;
+    return FlashAttentionError::SUCCESS;
+  };
+  return stage;
+}
+const Stage kStage = describe();
 
 }  // namespace
 
@@ -77,7 +74,7 @@ constexpr int kThreads = 8;
 // Right calls and refused ones; 0 where each answers as it must.
 int calls(int thread) {
   alignas(16) static float memory[4][64];
-  const cuflash_problem problem = {sizeof problem, 1, 1, 1, 1, 1, 64, CUFLASH_F32, 0, 1.f};
+  const cuflash_problem problem = {sizeof problem, 1, 1, 1, 1, 1, 64, CUFLASH_F32, 0, 1.f, -1, -1};
   cuflash_forward_args args = {};
   args.size = sizeof args;
   cuflash_tensor* const tensors[] = {&args.q, &args.k, &args.v, &args.o};

@@ -260,7 +260,7 @@ TEST_F(Api, WorkspaceBytesAreTheStages) {
     for (const Stage* stage : stages()) {
       const bool can = static_cast<bool>(supports(*stage, pass, e.problem, current_device()));
       EXPECT_EQ(workspace_bytes(pass, e.problem, stage->name),
-                can ? stage->workspace_bytes(pass, e.problem) : 0);
+                can ? stage->facts(pass).workspace_bytes(e.problem) : 0);
     }
     EXPECT_GT(workspace_bytes(pass, e.problem, "01_naive"), 0u);
     EXPECT_STREQ(last_error_message(), "");

@@ -209,7 +209,7 @@ TEST_F(CApi, SupportWorkspaceAndChoiceAreTheStages) {
       EXPECT_EQ(cuflash_check_support(int(pass), &problem, stage->name), int(support.error));
       EXPECT_EQ(cuflash_last_error_message(), support.reason);
       EXPECT_EQ(cuflash_workspace_bytes(int(pass), &problem, stage->name),
-                support ? stage->workspace_bytes(pass, e->problem) : 0);
+                support ? stage->facts(pass).workspace_bytes(e->problem) : 0);
       EXPECT_EQ(cuflash_last_error_message(), support.reason);
       EXPECT_STREQ(cuflash_chosen_stage(int(pass), &problem, stage->name),
                    support ? stage->name : nullptr);

@@ -223,18 +223,20 @@ inline const Stage* stage_called(const std::string& text) {
 inline int stage_fault(const Stage& stage, int pass, const cuflash_problem& p) {
   const Device device = current_device();
   const int present = device.compute_capability;
-  const ArchRequirement& arch = stage.arch;
+  const PassFacts& facts = stage.facts(Pass(pass));
+  const ArchRequirement& arch = facts.arch;
+  Problem problem;
+  static_cast<cuflash_problem&>(problem) = p;
+  const std::size_t shared_bytes = stage.has(Pass(pass)) ? facts.shared_bytes(problem) : 0;
   const bool wrong_arch = arch.exact
                               ? present != arch.compute_capability
                               : std::min(present, device.newest_code) < arch.compute_capability;
-  if (present == 0 || device.newest_code == 0 || wrong_arch ||
-      stage.shared_bytes > device.shared_bytes ||
+  if (present == 0 || device.newest_code == 0 || wrong_arch || shared_bytes > device.shared_bytes ||
       (p.dtype == CUFLASH_BF16 && std::min(present, device.newest_code) < arch.for_bf16)) {
     return CUFLASH_UNSUPPORTED_DEVICE;
   }
-  const bool has_pass =
-      pass == CUFLASH_FORWARD ? stage.forward != nullptr : stage.backward != nullptr;
-  const bool fits = has_pass && stage.dtypes.has(DType{p.dtype}) && stage.head_dims.has(p.head_dim);
+  const bool fits =
+      stage.has(Pass(pass)) && facts.dtypes.has(p.dtype) && facts.head_dims.has(p.head_dim);
   return fits ? CUFLASH_SUCCESS : CUFLASH_UNSUPPORTED_BY_STAGE;
 }
 

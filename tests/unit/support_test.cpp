@@ -13,8 +13,9 @@ namespace {
 
 using Error = FlashAttentionError;
 
-Tile no_tile(Pass, const Problem&) { return {}; }
-std::size_t no_workspace(Pass, const Problem&) { return 0; }
+std::size_t no_workspace(const Problem&) { return 0; }
+std::size_t shared_96_kb(const Problem&) { return 96 << 10; }
+std::size_t no_shared_memory(const Problem&) { return 0; }
 Error queue_forward(const Problem&, const Forward&, cudaStream_t) { return Error::SUCCESS; }
 Error queue_backward(const Problem&, const Backward&, cudaStream_t) { return Error::SUCCESS; }
 
@@ -23,19 +24,20 @@ constexpr unsigned bit(int head_dim) { return 1u << (head_dim / 16 - 1); }
 
 // A stage as the later ones are: f16 and bf16, Ampere or newer, 96 KB of shared memory.
 Stage stage() {
-  return {"08_swizzle",
-          "",
-          "",
-          "",
-          {80, false},
-          {bit(CUFLASH_F16) | bit(CUFLASH_BF16)},
-          {bit(32) | bit(64) | bit(128)},
-          96 << 10,
-          true,
-          no_tile,
-          no_workspace,
-          queue_forward,
-          queue_backward};
+  Stage s;
+  s.name = "08_swizzle";
+  for (PassFacts* facts :
+       {static_cast<PassFacts*>(&s.forward), static_cast<PassFacts*>(&s.backward)}) {
+    facts->arch = {80, false};
+    facts->dtypes = {bit(CUFLASH_F16) | bit(CUFLASH_BF16)};
+    facts->head_dims = {bit(32) | bit(64) | bit(128)};
+    facts->features = kEveryFeature;
+    facts->shared_bytes = shared_96_kb;
+    facts->workspace_bytes = no_workspace;
+  }
+  s.forward.run = queue_forward;
+  s.backward.run = queue_backward;
+  return s;
 }
 
 const Device kT4{"T4", 75, 65536};
@@ -74,7 +76,7 @@ TEST(Supports, NeedsCodeThatRunsOnTheDevice) {
   expect(supports(stage(), CUFLASH_FORWARD, {}, device), Error::SUCCESS, "");
 
   Stage wmma = stage();
-  wmma.arch = {75, false, 80};
+  wmma.forward.arch = {75, false, 80};
   Problem bf16;
   bf16.dtype = CUFLASH_BF16;
   device.newest_code = 75;
@@ -84,7 +86,7 @@ TEST(Supports, NeedsCodeThatRunsOnTheDevice) {
   expect(supports(wmma, CUFLASH_FORWARD, {}, device), Error::SUCCESS, "");
 
   Stage hopper = stage();  // its own code is there whatever else is
-  hopper.arch = {90, true};
+  hopper.forward.arch = {90, true};
   device = kH200;
   device.newest_code = 75;
   expect(supports(hopper, CUFLASH_FORWARD, {}, device), Error::SUCCESS, "");
@@ -98,7 +100,7 @@ TEST(Supports, NeedsTheArchitecture) {
 TEST(Supports, TakesAnExactArchitectureAsAnEquality) {
   Stage hopper = stage();
   hopper.name = "13_ping_pong";
-  hopper.arch = {90, true};
+  hopper.forward.arch = {90, true};
   expect(supports(hopper, CUFLASH_FORWARD, {}, kH200), Error::SUCCESS, "");
   expect(supports(hopper, CUFLASH_FORWARD, {}, kA100), Error::UNSUPPORTED_DEVICE,
          "13_ping_pong needs sm_90a (compute capability 9.0 exactly); this device has 8.0");
@@ -109,8 +111,8 @@ TEST(Supports, TakesAnExactArchitectureAsAnEquality) {
 TEST(Supports, NeedsTheArchitectureOfBf16) {
   Stage wmma = stage();
   wmma.name = "05_wmma";
-  wmma.arch = {75, false, 80};
-  wmma.shared_bytes = 0;
+  wmma.forward.arch = {75, false, 80};
+  wmma.forward.shared_bytes = no_shared_memory;
   Problem p;
   p.dtype = CUFLASH_BF16;
   expect(supports(wmma, CUFLASH_FORWARD, p, kT4), Error::UNSUPPORTED_DEVICE,
@@ -124,8 +126,10 @@ TEST(Supports, NeedsTheArchitectureOfBf16) {
 TEST(Supports, NamesTheDeviceBeforeWhatTheStageLacks) {
   Problem p;
   p.dtype = CUFLASH_BF16;
-  EXPECT_EQ(supports(*find_stage("05_wmma"), CUFLASH_BACKWARD, p, kT4).error,
-            FlashAttentionError::UNSUPPORTED_DEVICE);
+  p.head_dim = 96;
+  const Stage& wmma = *find_stage("05_wmma");
+  EXPECT_EQ(supports(wmma, CUFLASH_FORWARD, p, kT4).error, Error::UNSUPPORTED_DEVICE);
+  EXPECT_EQ(supports(wmma, CUFLASH_FORWARD, p, kA100).error, Error::UNSUPPORTED_BY_STAGE);
 }
 
 TEST(Supports, NeedsTheSharedMemory) {
@@ -137,11 +141,11 @@ TEST(Supports, NeedsTheSharedMemory) {
 
 TEST(Supports, NeedsThePass) {
   Stage s = stage();
-  s.backward = nullptr;
+  s.backward.run = nullptr;
   expect(supports(s, CUFLASH_FORWARD, {}, kA100), Error::SUCCESS, "");
   expect(supports(s, CUFLASH_BACKWARD, {}, kA100), Error::UNSUPPORTED_BY_STAGE,
          "08_swizzle has no backward pass");
-  s.forward = nullptr;
+  s.forward.run = nullptr;
   expect(supports(s, CUFLASH_FORWARD, {}, kA100), Error::UNSUPPORTED_BY_STAGE,
          "08_swizzle has no forward pass");
 }
@@ -160,10 +164,56 @@ TEST(Supports, NeedsTheHeadDim) {
          "08_swizzle does not take head_dim 96; it takes 32, 64 and 128");
 }
 
+// A call's features are compared with the pass's, and the one that is missing is named.
+TEST(Supports, NamesTheFeatureThatIsMissing) {
+  struct Row {
+    Feature feature;
+    const char* problem;
+    const char* lacks;
+  };
+  const Row rows[] = {
+      {Feature::kCausal, "b1_h1_q8k8_d64_f16_causal", "a causal mask"},
+      {Feature::kWindow, "b1_h1_q8k8_d64_f16", "a window"},
+      {Feature::kGroupedHeads, "b1_h4x2_q8k8_d64_f16", "fewer KV heads than query heads"},
+      {Feature::kCrossLengths, "b1_h1_q8k9_d64_f16", "a seq_q that differs from seq_kv"},
+  };
+  for (const Row& row : rows) {
+    Problem p;
+    ASSERT_TRUE(parse_problem(row.problem, p));
+    if (row.feature == Feature::kWindow) p.window_left = 3;
+    EXPECT_EQ(features_of(p).bits, static_cast<unsigned>(row.feature));
+    Stage s = stage();
+    expect(supports(s, CUFLASH_FORWARD, p, kA100), Error::SUCCESS, "");
+    s.forward.features.bits &= ~static_cast<unsigned>(row.feature);
+    expect(supports(s, CUFLASH_FORWARD, p, kA100), Error::UNSUPPORTED_BY_STAGE,
+           std::string("08_swizzle's forward pass does not take ") + row.lacks);
+    expect(supports(s, CUFLASH_BACKWARD, p, kA100), Error::SUCCESS, "");
+  }
+}
+
+TEST(Supports, AWindowOnEitherSideIsAFeature) {
+  Problem p;
+  p.window_right = 0;
+  EXPECT_TRUE(features_of(p).has(Feature::kWindow));
+  p.window_right = -1;
+  EXPECT_EQ(features_of(p).bits, 0u);
+}
+
+TEST(Supports, NamesWhatTheCallAsksForBesideItsProblem) {
+  Stage s = stage();
+  s.backward.features.bits &= ~static_cast<unsigned>(Feature::kDeterministic);
+  const Features asked = {static_cast<unsigned>(Feature::kDeterministic)};
+  expect(supports(s, CUFLASH_BACKWARD, {}, kA100), Error::SUCCESS, "");
+  expect(supports(s, CUFLASH_FORWARD, {}, kA100, asked), Error::SUCCESS, "");
+  expect(
+      supports(s, CUFLASH_BACKWARD, {}, kA100, asked), Error::UNSUPPORTED_BY_STAGE,
+      "08_swizzle's backward pass does not take a call that asks for the same bits in every run");
+}
+
 // With every reason present, the first is given; as each is taken away, the next.
 TEST(Supports, ChecksInOrder) {
   Stage s = stage();
-  s.backward = nullptr;
+  s.backward.run = nullptr;
   Problem p;
   p.dtype = CUFLASH_F32;
   p.head_dim = 96;
@@ -179,7 +229,7 @@ TEST(Supports, ChecksInOrder) {
   EXPECT_NE(reason().find("shared memory"), std::string::npos);
   device = kA100;
   EXPECT_NE(reason().find("backward pass"), std::string::npos);
-  s.backward = queue_backward;
+  s.backward.run = queue_backward;
   EXPECT_NE(reason().find("f32"), std::string::npos);
   p.dtype = CUFLASH_F16;
   EXPECT_NE(reason().find("head_dim"), std::string::npos);
@@ -218,6 +268,25 @@ TEST(ChooseStage, FindsOneForEveryProblemOnEveryDevice) {
           ASSERT_NE(chosen, nullptr) << device.name << ' ' << problem_name(p);
           EXPECT_TRUE(supports(*chosen, pass, p, device));
         }
+      }
+    }
+  }
+}
+
+// The choice follows the ranks that the passes state, and a stage without one is never chosen.
+TEST(ChooseStage, TakesTheHighestRank) {
+  for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
+    for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
+      Problem p;
+      p.dtype = dtype;
+      const Stage& chosen = *choose_stage(pass, p, kH200);
+      ASSERT_NE(chosen.facts(pass).rank, nullptr);
+      const Rank highest = chosen.facts(pass).rank(p);
+      EXPECT_GT(highest.value, 0);
+      EXPECT_STRNE(highest.reason, "");
+      for (const Stage* other : stages()) {
+        if (other->facts(pass).rank == nullptr || !supports(*other, pass, p, kH200)) continue;
+        EXPECT_LE(other->facts(pass).rank(p).value, highest.value) << other->name;
       }
     }
   }

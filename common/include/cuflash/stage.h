@@ -1,5 +1,5 @@
 /// @file stage.h
-/// A stage of the ladder as data: its name, what it teaches, what it can do, and its two functions.
+/// A stage of the ladder as data: its name, what it teaches, and for each pass what it can do.
 ///
 /// The list of all stages is explicit and ordered (stages/stages.cpp). Tests, benchmarks, the
 /// ladder program and the library's choice all read it; supports() is the only place that decides
@@ -50,33 +50,79 @@ struct HeadDims {
   }
 };
 
-/// The tile of a stage's main loop, in rows. A block owns some rows and streams the others past
-/// them: in the forward pass it owns queries and streams keys; in a backward kernel for dK and dV
-/// it owns keys and streams queries.
-struct Tile {
-  int owned = 0;     ///< rows that a block owns; 0: the stage has no tiles
-  int streamed = 0;  ///< rows that it streams at a time
+/// What a call may ask of a pass beyond equal heads, equal lengths and no mask.
+enum class Feature : unsigned {
+  kCausal = 1,         ///< a causal mask
+  kWindow = 2,         ///< window_left or window_right
+  kGroupedHeads = 4,   ///< heads_q above heads_kv
+  kCrossLengths = 8,   ///< seq_q and seq_kv differ
+  kDeterministic = 16  ///< the same bits in every run
 };
 
-/// One stage of the ladder.
-struct Stage {
-  const char* name;          ///< the directory's name, the test filter and the benchmark's prefix
-  const char* teaches;       ///< the one idea it adds, a few words
-  const char* removes;       ///< the bottleneck of the stage before that it removes
-  const char* limiter;       ///< what limits it now
-  ArchRequirement arch;      ///< where it runs
-  DTypes dtypes;             ///< from the same list that instantiates its templates
-  HeadDims head_dims;        ///< from the same list that instantiates its templates
-  std::size_t shared_bytes;  ///< largest shared memory of one block, bytes
-  bool deterministic;        ///< two runs give the same bits, backward included
-  /// The tile of one pass.
-  Tile (*tile)(Pass, const Problem&);
+/// A set of features.
+struct Features {
+  unsigned bits = 0;  ///< the set
+  /// True if the set holds `feature`.
+  constexpr bool has(Feature feature) const { return (bits & static_cast<unsigned>(feature)) != 0; }
+};
+
+/// Every feature there is.
+inline constexpr Features kEveryFeature{31};
+
+/// The features that a problem needs.
+Features features_of(const Problem& problem);
+
+/// A pass's place in the library's choice among the stages that support a problem: the highest rank
+/// wins, and of equals the later stage. At 0 a stage runs only when it is asked for by name.
+struct Rank {
+  int value = 0;            ///< by convention ten times the number of the rung it is as fast as
+  const char* reason = "";  ///< why, in a few words
+};
+
+/// Everything that is known of one pass of a stage, but for the function that queues it.
+struct PassFacts {
+  ArchRequirement arch;       ///< where it runs
+  DTypes dtypes;              ///< from the same list that instantiates its templates
+  HeadDims head_dims;         ///< from the same list that instantiates its templates
+  Features features;          ///< what it can do
+  bool keeps_scores = false;  ///< its workspace holds S or P of every head, O(seq_q · seq_kv)
+  /// The stage whose kernels of this pass it repeats but for names, so that its directory can be
+  /// read alone; scripts/maintainer/repeated_kernels.py holds it to that.
+  const char* repeats = "";
+  /// Shared memory of the pass's largest block, bytes; 0 for what it does not take.
+  std::size_t (*shared_bytes)(const Problem&) = nullptr;
   /// Scratch memory for one call, bytes; 0 if none.
-  std::size_t (*workspace_bytes)(Pass, const Problem&);
-  /// Queues the forward pass. The arguments are already checked and the workspace is there.
-  FlashAttentionError (*forward)(const Problem&, const Forward&, cudaStream_t);
-  /// Queues the backward pass; null: the stage has none.
-  FlashAttentionError (*backward)(const Problem&, const Backward&, cudaStream_t);
+  std::size_t (*workspace_bytes)(const Problem&) = nullptr;
+  /// Its rank in the library's choice.
+  Rank (*rank)(const Problem&) = nullptr;
+};
+
+/// A pass that takes Forward or Backward.
+template <class Args>
+struct PassOf : PassFacts {
+  /// Queues the pass; null: the stage has none. The arguments are already checked and the workspace
+  /// is there.
+  FlashAttentionError (*run)(const Problem&, const Args&, cudaStream_t) = nullptr;
+};
+
+/// One stage of the ladder: data, filled by named fields.
+struct Stage {
+  const char* name = "";      ///< the directory's name, the test filter and the benchmark's prefix
+  const char* teaches = "";   ///< the one idea it adds, a few words
+  const char* removes = "";   ///< the bottleneck of the stage before that it removes
+  const char* limiter = "";   ///< what limits it now
+  PassOf<Forward> forward;    ///< O and LSE
+  PassOf<Backward> backward;  ///< dQ, dK and dV
+
+  /// The facts of a pass.
+  constexpr const PassFacts& facts(Pass pass) const {
+    if (pass == CUFLASH_FORWARD) return forward;
+    return backward;
+  }
+  /// True if the stage has this pass.
+  constexpr bool has(Pass pass) const {
+    return pass == CUFLASH_FORWARD ? forward.run != nullptr : backward.run != nullptr;
+  }
 };
 
 /// All stages, in teaching order.
@@ -93,9 +139,11 @@ struct Support {
   explicit operator bool() const { return error == FlashAttentionError::SUCCESS; }
 };
 
-/// Can `stage` run this pass of this problem on this device? Host code; the sentence it returns is
-/// the one that reaches the test's skip, the ladder's row and the user's error.
-Support supports(const Stage& stage, Pass pass, const Problem& problem, const Device& device);
+/// Whether `stage` can run this pass of this problem on this device. Host code; the sentence it
+/// returns is the one that reaches the test's skip, the ladder's row and the user's error. A call
+/// may need features that the problem does not show: `also`.
+Support supports(const Stage& stage, Pass pass, const Problem& problem, const Device& device,
+                 Features also = {});
 
 /// Are these arguments fit for any stage? Checks in the order of FlashAttentionError, from
 /// INVALID_DIMENSION to SIZE_OVERFLOW.
@@ -105,8 +153,9 @@ Support validate(const Problem& problem, const Forward& args);
 /// @overload
 Support validate(const Problem& problem, const Backward& args);
 
-/// The fastest stage that supports the problem on the device, or null.
-const Stage* choose_stage(Pass pass, const Problem& problem, const Device& device);
+/// Of the stages that support the problem on the device, the one with the highest rank, or null.
+const Stage* choose_stage(Pass pass, const Problem& problem, const Device& device,
+                          Features also = {});
 
 /// The current CUDA device; where there is none, compute_capability is 0 and `fault` says why.
 Device current_device();

@@ -1,0 +1,65 @@
+// How a stage's kernels become a pass of its description. A stage writes a template
+//
+//     template <class T, int kHeadDim>
+//     struct ForwardKernels {
+//       static constexpr std::size_t kSharedBytes = …;  // of its largest block
+//       static FlashAttentionError run(const ForwardParams& p, cudaStream_t stream);
+//     };
+//
+// and forward_pass<ForwardKernels, Types, HeadDims>() instantiates it for each type and head
+// dimension, and declares just those.
+#ifndef CUFLASH_DEVICE_PASS_H_
+#define CUFLASH_DEVICE_PASS_H_
+
+#include <cstddef>
+
+#include "cuflash/stage.h"
+#include "device/index.h"
+#include "device/tensor.h"
+#include "device/types.h"
+
+namespace cuflash {
+
+template <class Args, class Params, template <class, int> class Kernels, class Types, class Dims>
+struct Instances {
+  static FlashAttentionError run(const Problem& p, const Args& args, cudaStream_t stream) {
+    constexpr auto kOtherwise = FlashAttentionError::UNSUPPORTED_BY_STAGE;
+    return dispatch(Types{}, Dims{}, p, kOtherwise, [&](auto type, auto head_dim) {
+      return Kernels<typename decltype(type)::Type, head_dim()>::run(Params(p, args), stream);
+    });
+  }
+
+  static std::size_t shared_bytes(const Problem& p) {
+    return dispatch(Types{}, Dims{}, p, std::size_t{0}, [](auto type, auto head_dim) {
+      return Kernels<typename decltype(type)::Type, head_dim()>::kSharedBytes;
+    });
+  }
+
+  static constexpr PassOf<Args> pass() {
+    PassOf<Args> pass;
+    pass.dtypes = Types::kSet;
+    pass.head_dims = Dims::kSet;
+    pass.shared_bytes = shared_bytes;
+    pass.run = run;
+    return pass;
+  }
+};
+
+template <template <class, int> class Kernels, class Types, class Dims>
+constexpr PassOf<Forward> forward_pass() {
+  return Instances<Forward, ForwardParams, Kernels, Types, Dims>::pass();
+}
+template <template <class, int> class Kernels, class Types, class Dims>
+constexpr PassOf<Backward> backward_pass() {
+  return Instances<Backward, BackwardParams, Kernels, Types, Dims>::pass();
+}
+
+// Workspaces: none, and a float for each row of Q (delta).
+inline std::size_t no_workspace(const Problem&) { return 0; }
+inline std::size_t float_each_row(const Problem& p) {
+  return static_cast<std::size_t>(num_rows(p)) * sizeof(float);
+}
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_PASS_H_
