@@ -247,7 +247,7 @@ __global__ void all_write_one(Sequence seq, float* out, bool all) {
 }
 
 TEST_F(InTiles, NoneAfterTheLast) {
-  Array<float> out(seq_.seq_kv + 64);
+  Array<float> out(seq_.num_keys + 64);
   run(all_write_one, {1, 32}, seq_, out.data(), false);
   run(all_write_one, {1, 32}, seq_, out.data(), true);
   const Finding race = only_finding(FindingKind::kGlobalRace);
