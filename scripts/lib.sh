@@ -200,7 +200,7 @@ has_gpu() { nvidia-smi -L 2>/dev/null | grep -q '^GPU '; }
 # how far WORK is: on a terminal in one line, which goes at the end; elsewhere in a line every ten
 # seconds. Silent where WORK is empty.
 report_progress() {
-  local work=$1 line='' part steps='' begin=$SECONDS last=$SECONDS terminal='' drawn=''
+  local work=$1 line='' part steps='' text drawn='' terminal='' begin=$SECONDS last=$SECONDS
   [[ ! -t 2 ]] || terminal=yes
   while true; do
     if IFS= read -rt 1 part; then
@@ -217,13 +217,14 @@ report_progress() {
     else
       break
     fi
-    if [[ -z $work ]]; then
+    text="$work$steps ($((SECONDS - begin)) s)"
+    if [[ -z $work || $text == "$drawn" ]]; then
       continue
     elif [[ -n $terminal && (-n $steps || $SECONDS -gt $begin) ]]; then
-      printf '\r\033[K%s%s (%d s)' "$work" "$steps" $((SECONDS - begin)) >&2
-      drawn=yes
+      printf '\r\033[K%s' "$text" >&2
+      drawn=$text
     elif [[ -z $terminal && $((SECONDS - last)) -ge 10 ]]; then
-      say "$work$steps ($((SECONDS - begin)) s)"
+      say "$text"
       last=$SECONDS
     fi
   done
