@@ -161,16 +161,23 @@ need() {
 # at_least WANTED VERSION: is VERSION the same or newer?
 at_least() { printf '%s\n%s\n' "$1" "$2" | sort -CV; }
 
-# CMake 3.25 and g++ 12, or the sentence that says how to get them. Sets CXX.
-need_versions() {
-  local version candidate
+# CMake 3.25, or the sentence that says how to get it.
+need_cmake() {
+  local version
   version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p')
   if ! at_least 3.25 "$version"; then
-    say "CMake $version is too old: 3.25 or newer is needed. To get it, run:"
+    complain "CMake $version is too old: 3.25 or newer is needed. To get it, run:"
     say "  python3 -m pip install --user 'cmake>=3.25,<4'   (pip is in the package python3-pip)"
     # shellcheck disable=SC2016  # $HOME is for the reader's shell
-    die '  export PATH="$HOME/.local/bin:$PATH"'
+    say '  export PATH="$HOME/.local/bin:$PATH"'
+    exit 1
   fi
+}
+
+# CMake, and g++ 12, or the sentence that says how to get it. Sets CXX.
+need_versions() {
+  local candidate
+  need_cmake
 
   if [[ -n ${CXX:-} ]]; then
     return 0 # The user's choice; CMake checks it.
@@ -181,8 +188,9 @@ need_versions() {
       return 0
     fi
   done
-  say "g++ $(g++ -dumpversion) is too old: 12 or newer is needed. To get it, run:"
-  die "  sudo apt-get install g++-12   (Debian 11 has none: use Debian 12 or Ubuntu 22.04)"
+  complain "g++ $(g++ -dumpversion) is too old: 12 or newer is needed. To get it, run:"
+  say "  sudo apt-get install g++-12   (Debian 11 has none: use Debian 12 or Ubuntu 22.04)"
+  exit 1
 }
 
 # Is nvcc here? Also looks where NVIDIA's installer puts it.

@@ -75,7 +75,9 @@ suffix_suggestion() {
 check_shape() {
   local n='[1-9][0-9]*' scale='([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?' sizes rest suffixes like=''
   if [[ ! $1 =~ ^(b${n}_h$n(x$n)?_q$n(k$n)?_d$n)(_.*)?$ ]]; then
-    if [[ ${1,,} =~ ^(b_?${n}_?h_?$n(_?x_?$n)?_?q_?$n(_?k_?$n)?_?d_?$n)(_.*)?$ ]]; then
+    if [[ $1 == *ward_b* ]]; then # a test's whole name
+      like=${1##*ward_}
+    elif [[ ${1,,} =~ ^(b_?${n}_?h_?$n(_?x_?$n)?_?q_?$n(_?k_?$n)?_?d_?$n)(_.*)?$ ]]; then
       like=${BASH_REMATCH[1]//_/}
       like=${like/h/_h}
       like=${like/q/_q}

@@ -59,7 +59,7 @@ harness::TestCase real_case(const Options& options, DType dtype) {
   try {
     c.problem = harness::real_problem(c.source.directory, dtype, options.causal);
   } catch (const std::exception& error) {
-    throw UsageError("--input: " + std::string(error.what()));
+    throw UsageError(error.what());
   }
   return c;
 }
