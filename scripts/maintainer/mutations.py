@@ -271,6 +271,8 @@ def main():
         print(f"cuflash: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\033[K")
         return 130
 
 
