@@ -17,7 +17,7 @@ std::string busy(const char* verb, const Stage& stage, Pass pass, const Problem&
 }
 
 void verify_row(Row& row, const Plan& plan) {
-  const Progress progress(busy("verifying", *row.stage, row.pass, plan.verified.problem));
+  const Progress progress(busy("Verifying", *row.stage, row.pass, plan.verified.problem));
   const auto check =
       check_stage(*row.stage, row.pass, plan.verified, harness::Runs::kOneUnlessFound);
   const harness::Run& run = check.runs.front();
@@ -31,7 +31,7 @@ void verify_row(Row& row, const Plan& plan) {
 }
 
 void time_row(Row& row, const Problem& problem) {
-  const Progress progress(busy("timing", *row.stage, row.pass, problem));
+  const Progress progress(busy("Timing", *row.stage, row.pass, problem));
   const Support support = supports(*row.stage, row.pass, problem, current_device());
   if (!support) {
     row.not_timed = support.reason;

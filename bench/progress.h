@@ -1,4 +1,4 @@
-// Says on a terminal what a program is busy with, once it has taken more than a second.
+// Says on stderr what a program is busy with.
 #ifndef CUFLASH_BENCH_PROGRESS_H_
 #define CUFLASH_BENCH_PROGRESS_H_
 
@@ -9,8 +9,9 @@
 
 namespace cuflash::bench {
 
-// Lives as long as the work does, and wipes its line at the end. Writes to stderr, and only if that
-// is a terminal.
+// Lives as long as the work does. On a terminal it shows one line, once the work has taken more
+// than a second, and wipes it at the end. Elsewhere it prints a line where the last one, of
+// whatever work, is ten seconds old.
 class Progress {
  public:
   explicit Progress(std::string work);
@@ -20,12 +21,16 @@ class Progress {
 
  private:
   void tick(const std::string& work);
+  void report(const std::string& work, int seconds);
 
   std::mutex mutex_;
   std::condition_variable wake_;
   bool done_ = false;
   std::thread thread_;
 };
+
+// From now on Ctrl-C wipes the line, and ends the program with exit status 130.
+void end_cleanly_on_interrupt();
 
 }  // namespace cuflash::bench
 

@@ -4,46 +4,51 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-usage() {
-  say "Usage: scripts/test.sh exercise STAGE [NUMBER] [--grade json]"
-  exit 2
-}
+usage="scripts/test.sh exercise STAGE [EXERCISE] [--grade json]"
 
 words=()
 options=()
 while (($#)); do
   case $1 in
-    --grade)
-      [[ ${2:-} == json ]] || usage
+    -h | --help)
+      printf 'Usage: %s\n' "$usage"
+      exit 0
+      ;;
+    --grade | --grade=*)
+      [[ $1 != --grade || -z ${2:-} ]] || shift
+      [[ ${1#--grade=} == json ]] || usage_error "--grade takes json, and nothing else."
       options=(--json)
-      shift 2
       ;;
-    -*) usage ;;
-    *)
-      words+=("$1")
-      shift
-      ;;
+    -*) usage_error "There is no option \"$1\".$(did_you_mean "$1" --grade --help) Usage: $usage" ;;
+    *) words+=("$1") ;;
   esac
+  shift
 done
-((${#words[@]} == 1 || ${#words[@]} == 2)) || usage
+((${#words[@]})) || usage_error "A stage is missing. Usage: $usage"
+((${#words[@]} < 3)) || usage_error "One stage and one exercise at a time. Usage: $usage"
 
 stage=$(stage_named "${words[0]}")
 shopt -s nullglob
+names=(stages/"$stage"/exercises/[0-9]*.cuh)
+names=("${names[@]##*/}")
+names=("${names[@]%.cuh}")
+((${#names[@]})) || usage_error "$stage has no exercises."
 targets=()
-for file in stages/"$stage"/exercises/*.cuh; do
-  name=$(basename "$file" .cuh)
-  if [[ -z ${words[1]:-} || ${words[1]} == "$name" || ${words[1]} == "${name%%_*}" ]]; then
+for name in "${names[@]}"; do
+  if [[ -z ${words[1]:-} || ${words[1]} =~ ^("$name"|"${name%%_*}"|"${name#*_}")$ ]]; then
     targets+=("exercise_${stage%%_*}_$name")
   fi
 done
-((${#targets[@]})) || die "$stage has no exercise ${words[1]:-}."
+((${#targets[@]})) || usage_error \
+  "$stage has no exercise \"${words[1]}\".$(did_you_mean "${words[1]}" "${names[@]}" "${names[@]#*_}") There are: ${names[*]}."
 
 need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}" "${PACKAGES_TEST[@]}"
 need_versions
 build simt exercises
 bin=build/simt/bin
 # All at once; where that fails, one after the other, to tell which does not compile and why.
-if ! cmake --build build/simt --target "${targets[@]}" >/dev/null 2>&1; then
+if ! NINJA_STATUS='[%f/%t] ' cmake --build build/simt --target "${targets[@]}" 2>&1 |
+  report_progress "Compiling the exercises" >/dev/null; then
   for target in "${targets[@]}"; do
     cmake --build build/simt --target "$target" >"$bin/$target.log" 2>&1 || rm -f "$bin/$target"
   done

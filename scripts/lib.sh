@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # What run.sh, test.sh, new_stage.sh and .ci/run share. Sourced, not run.
 
+called_from=$PWD # A file that the command line names is relative to this folder.
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 # Debian packages, by purpose. Cut-down lists keep a first run short.
@@ -17,9 +18,84 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 say() { printf '%s\n' "$*" >&2; }
 
+# What goes wrong begins with the same word in every script and program.
+complain() { say "cuflash: $*"; }
+
+# Exit statuses: 1 where something fails, 2 where the command line is wrong.
 die() {
-  say "$@"
+  complain "$@"
   exit 1
+}
+
+usage_error() {
+  complain "$@"
+  exit 2
+}
+
+# from_root FILE: the same file as seen from the repository's root.
+from_root() {
+  if [[ $1 == /* || $called_from == "$PWD" ]]; then
+    printf '%s\n' "$1"
+  else
+    printf '%s\n' "$called_from/$1"
+  fi
+}
+
+# Ctrl-C: no job goes on in the background, no half-drawn line stays.
+interrupted() {
+  local job
+  trap '' INT
+  for job in $(jobs -p); do kill "$job" 2>/dev/null || true; done
+  wait
+  [[ ! -t 2 ]] || printf '\r\033[K' >&2
+  exit 130
+}
+trap interrupted INT
+
+# distance A B: how many letters to insert, drop or exchange until A is B. Sets `distance`.
+distance() {
+  local a=$1 b=$2 i j above cost
+  local -a row=()
+  for ((j = 0; j <= ${#b}; ++j)); do row[j]=$j; done
+  for ((i = 1; i <= ${#a}; ++i)); do
+    above=${row[0]}
+    row[0]=$i
+    for ((j = 1; j <= ${#b}; ++j)); do
+      cost=$above
+      above=${row[j]}
+      [[ ${a:i-1:1} == "${b:j-1:1}" ]] || ((++cost))
+      ((above + 1 >= cost)) || cost=$((above + 1))
+      ((row[j - 1] + 1 >= cost)) || cost=$((row[j - 1] + 1))
+      row[j]=$cost
+    done
+  done
+  distance=${row[${#b}]}
+}
+
+# closest TEXT CANDIDATE...: prints the candidate that TEXT is a part of, or else resembles; fails
+# where none does.
+closest() {
+  local text=$1 candidate best='' distance least=$((${#1} / 3 + 1))
+  shift
+  for candidate in "$@"; do
+    if ((${#text} > 2)) && [[ $candidate == *"$text"* ]]; then
+      best=$candidate
+      break
+    fi
+    distance "$text" "$candidate"
+    if ((distance <= least && distance < ${#text})) && [[ -z $best || $distance -lt $least ]]; then
+      best=$candidate
+      least=$distance
+    fi
+  done
+  [[ -n $best ]] && printf '%s\n' "$best"
+}
+
+# did_you_mean TEXT CANDIDATE...: prints the question that ends a complaint; nothing where no
+# candidate is close.
+did_you_mean() {
+  local candidate
+  ! candidate=$(closest "$@") || printf ' Did you mean "%s"?' "$candidate"
 }
 
 # Does the compiler find this header?
@@ -56,7 +132,7 @@ has_package() {
 
 # need PACKAGE...: prints what is missing and installs it, or says what to install.
 need() {
-  local package log root=()
+  local package root=()
   local -a missing=()
   for package in "$@"; do
     has_package "$package" || missing+=("$package")
@@ -75,30 +151,33 @@ need() {
   fi
 
   say "Installing them with apt-get ..."
-  log=$(mktemp)
-  if ! "${root[@]}" apt-get update >"$log" 2>&1 ||
-    ! "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
-      apt-get install -y --no-install-recommends "${missing[@]}" >>"$log" 2>&1; then
-    cat "$log" >&2
-    rm -f "$log"
+  if ! with_progress "Asking apt-get what there is" "${root[@]}" apt-get update ||
+    ! with_progress "Installing them" "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
+      apt-get install -y --no-install-recommends "${missing[@]}"; then
     die "apt-get failed. Once it works, run:  apt-get install ${missing[*]}"
   fi
-  rm -f "$log"
 }
 
 # at_least WANTED VERSION: is VERSION the same or newer?
 at_least() { printf '%s\n%s\n' "$1" "$2" | sort -CV; }
 
-# CMake 3.25 and g++ 12, or the sentence that says how to get them. Sets CXX.
-need_versions() {
-  local version candidate
+# CMake 3.25, or the sentence that says how to get it.
+need_cmake() {
+  local version
   version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p')
   if ! at_least 3.25 "$version"; then
-    say "CMake $version is too old: 3.25 or newer is needed. To get it, run:"
+    complain "CMake $version is too old: 3.25 or newer is needed. To get it, run:"
     say "  python3 -m pip install --user 'cmake>=3.25,<4'   (pip is in the package python3-pip)"
     # shellcheck disable=SC2016  # $HOME is for the reader's shell
-    die '  export PATH="$HOME/.local/bin:$PATH"'
+    say '  export PATH="$HOME/.local/bin:$PATH"'
+    exit 1
   fi
+}
+
+# CMake, and g++ 12, or the sentence that says how to get it. Sets CXX.
+need_versions() {
+  local candidate
+  need_cmake
 
   if [[ -n ${CXX:-} ]]; then
     return 0 # The user's choice; CMake checks it.
@@ -109,8 +188,9 @@ need_versions() {
       return 0
     fi
   done
-  say "g++ $(g++ -dumpversion) is too old: 12 or newer is needed. To get it, run:"
-  die "  sudo apt-get install g++-12   (Debian 11 has none: use Debian 12 or Ubuntu 22.04)"
+  complain "g++ $(g++ -dumpversion) is too old: 12 or newer is needed. To get it, run:"
+  say "  sudo apt-get install g++-12   (Debian 11 has none: use Debian 12 or Ubuntu 22.04)"
+  exit 1
 }
 
 # Is nvcc here? Also looks where NVIDIA's installer puts it.
@@ -124,40 +204,88 @@ has_nvcc() {
 # Is an NVIDIA GPU here, with a working driver?
 has_gpu() { nvidia-smi -L 2>/dev/null | grep -q '^GPU '; }
 
-# quietly COMMAND...: shows the command's output only when it fails.
-quietly() {
-  local log status=0
-  log=$(mktemp)
-  "$@" >"$log" 2>&1 || status=$?
-  ((status == 0)) || cat "$log" >&2
-  rm -f "$log"
+# report_progress WORK: passes its input on, but for lines such as "[3/50] ...", and says on stderr
+# how far WORK is: on a terminal in one line, which goes at the end; elsewhere in a line every ten
+# seconds. Silent where WORK is empty.
+report_progress() {
+  local work=$1 line='' part steps='' text drawn='' terminal='' begin=$SECONDS last=$SECONDS
+  [[ ! -t 2 ]] || terminal=yes
+  while true; do
+    if IFS= read -rt 1 part; then
+      line+=$part
+      if [[ ! $line =~ ^\[([0-9]+)/([0-9]+)\] ]]; then
+        printf '%s\n' "$line"
+      elif ((BASH_REMATCH[1] > 0)); then # 0: ninja looks whether there are new files
+        [[ -n $steps ]] || last=$((SECONDS - 10))
+        steps=": ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
+      fi
+      line=
+    elif (($? > 128)); then # a second has passed
+      line+=$part
+    else
+      break
+    fi
+    text="$work$steps ($((SECONDS - begin)) s)"
+    if [[ -z $work || $text == "$drawn" ]]; then
+      continue
+    elif [[ -n $terminal && (-n $steps || $SECONDS -gt $begin) ]]; then
+      printf '\r\033[K%s' "$text" >&2
+      drawn=$text
+    elif [[ -z $terminal && $((SECONDS - last)) -ge 10 ]]; then
+      say "$text"
+      last=$SECONDS
+    fi
+  done
+  [[ -z $drawn ]] || printf '\r\033[K' >&2
+  printf '%s' "$line$part"
+}
+
+# with_progress WORK COMMAND...: runs the command, says how far it is, and shows its output only when
+# it fails.
+with_progress() {
+  local work=$1 file written shown status=0
+  shift
+  file=$(mktemp)
+  exec {written}>"$file"
+  exec {shown}<"$file"
+  rm "$file" # The two descriptors keep it for as long as it is wanted.
+  "$@" 2>&1 | report_progress "$work" >&"$written" || status=$?
+  ((status == 0)) || cat <&"$shown" >&2
+  exec {written}>&- {shown}<&-
   return "$status"
 }
 
-# build PRESET TARGET...: configures and builds; one line of progress on a terminal.
+quietly() { with_progress "" "$@"; }
+
+# build PRESET TARGET...: configures and builds.
 build() {
   local preset=$1
   shift
-  quietly cmake --preset "$preset" || die "Configuring build/$preset failed; see above."
-  if [[ -t 2 ]]; then
-    NINJA_STATUS="Building build/$preset [%f/%t] " \
-      cmake --build "build/$preset" --target "$@" >&2 || die "Building failed; see above."
-    printf '\033[1A\033[2K' >&2 # ninja's last line
-  else
-    quietly cmake --build "build/$preset" --target "$@" || die "Building failed; see above."
-  fi
+  with_progress "Configuring build/$preset" cmake --preset "$preset" ||
+    die "Configuring build/$preset failed; see above."
+  NINJA_STATUS='[%f/%t] ' with_progress "Building build/$preset" \
+    cmake --build "build/$preset" --target "$@" || die "Building failed; see above."
 }
 
-# stage_named TEXT: the name of the stage whose number or name this is.
+# stage_named TEXT [WORD...]: the name of the stage with this name, number or word: 05_wmma, 05, 5,
+# wmma. Where there is none, the WORDs are what may also have been meant.
 stage_named() {
-  local directory
-  for directory in stages/[0-9]*/; do
-    directory=$(basename "$directory")
-    if [[ $directory == "$1" || ${directory%%_*} == "$1" ]]; then
-      printf '%s\n' "$directory"
+  local name text=${1%/} suggestion=''
+  local -a names
+  names=(stages/[0-9]*/)
+  names=("${names[@]#stages/}")
+  names=("${names[@]%/}")
+  text=${text#stages/}
+  [[ ! $text =~ ^[0-9](_|$) ]] || text=0$text
+  for name in "${names[@]}"; do
+    if [[ $text == "$name" || $text == "${name%%_*}" || $text == "${name#*_}" ]]; then
+      printf '%s\n' "$name"
       return 0
     fi
   done
-  say "There is no stage '$1'. There are:$(cd stages && printf ' %s' [0-9]*)"
-  return 1
+  if name=$(closest "$text" "${@:2}" "${names[@]}" "${names[@]#*_}"); then
+    [[ " ${*:2} " == *" $name "* ]] || name=$(stage_named "$name")
+    suggestion=" Did you mean \"$name\"?"
+  fi
+  usage_error "There is no stage \"$1\".${suggestion:- There are: ${names[*]}.}"
 }

@@ -23,24 +23,26 @@ while (($#)); do
       exit 0
       ;;
     --from)
-      (($# > 1)) || die "--from needs a stage's number or name."
-      from=$2
+      from=${2:-}
+      [[ -n $from ]] || usage_error "--from needs a stage's number or name."
       shift
       ;;
-    -*) die "Unknown option $1; see scripts/new_stage.sh --help." ;;
+    --from=*) from=${1#*=} ;;
+    -*)
+      usage_error "There is no option \"$1\".$(did_you_mean "$1" --from --help)" \
+        "See scripts/new_stage.sh --help."
+      ;;
     *)
-      [[ -z $name ]] || die "One name only; see scripts/new_stage.sh --help."
+      [[ -z $name ]] || usage_error "One name only; see scripts/new_stage.sh --help."
       name=$1
       ;;
   esac
   shift
 done
-if [[ -z $name || -z $from ]]; then
-  usage >&2
-  exit 2
-fi
+[[ -n $name && -n $from ]] ||
+  usage_error "A name and --from are needed, e.g. scripts/new_stage.sh mine --from 01."
 [[ $name =~ ^[a-z][a-z0-9]*(_[a-z0-9]+)*$ ]] ||
-  die "'$name' cannot be a C++ namespace here: use lower-case letters, digits and single underscores."
+  usage_error "\"$name\" cannot be a C++ namespace here: use lower-case letters, digits and single underscores."
 
 old=$(stage_named "$from")
 

@@ -3,6 +3,8 @@
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=scripts/options.sh
+source scripts/options.sh
 
 usage() {
   cat <<'END'
@@ -12,69 +14,97 @@ Runs every stage on a real input, checks each against the reference, and prints 
 Installs what is missing through apt, builds only what it needs. Where there is an NVIDIA GPU
 and nvcc, it uses them; elsewhere the kernels run on the CPU simulator (common/simt).
 
-  --diff A B    the lines of the kernels that change from stage A to stage B, then what that step
-                buys, as the ladder's --compare shows it
+Which stages, one of
+  --stage STAGE       one stage: 05_wmma, or 05, 5, wmma
+  --diff A B          the lines of the kernels that change from stage A to stage B, then --compare
+  --compare A B       what the step from stage A to stage B buys
+  --annotate STAGE    the stage's source, each line with what it asks for (CPU simulator)
+  --map STAGE         the stage's shared memory (CPU simulator)
+  --list              the stages, and nothing else
 
-All other options are the ladder's own; those of the CPU simulator run there even where a GPU is. For
-example:
-  scripts/run.sh --list
+On which problem
+  --shape SHAPE       random inputs of this shape, b2_h4x1_q77k131_d64: batch, query heads x KV
+                      heads, lengths of Q and K, head_dim; or the name of any test
+  --input DIR         the folder of q.npy, k.npy and v.npy; otherwise bench/data
+  --dtype TYPE        f32, f16 or bf16; otherwise f16
+  --causal            a query sees no key after it
+  --pass PASS         forward, backward or both, which is the default
+
+How
+  --schedule ORDER    the order of threads: inorder, reversed or random:SEED (CPU simulator)
+  --block X,Y,Z       show only this block's findings (CPU simulator)
+  --json FILE         also write the results to this file
+
+What is for the CPU simulator runs there even where a GPU is. A table is as wide as the terminal,
+which the variable COLUMNS overrides.
+
+Exit status: 0 if all that ran is right; 1 if something is wrong or nothing ran; 2 if the command
+line is wrong, which is found before anything is built.
+
+For example:
   scripts/run.sh --stage 01 --pass backward --causal
   scripts/run.sh --shape b2_h4x1_q77k131_d64 --dtype bf16
   scripts/run.sh --annotate 02
   scripts/run.sh --diff 01 02
 END
-  local ladder
-  for ladder in build/release/bin/ladder build/simt/bin/ladder; do
-    if [[ -x $ladder ]]; then
-      printf '\n'
-      exec "$ladder" --help
-    fi
-  done
-  printf '\nOnce it is built, --help also lists them.\n'
-  exit 0
 }
 
-[[ ${1:-} != -h && ${1:-} != --help ]] || usage
+if among --help "$@" || among -h "$@"; then
+  usage
+  exit 0
+fi
 
-# diff_file A B FILE: how FILE changes from stage A to stage B, but for the name of its namespace.
+# renamed A B FILE: A's FILE with B's namespace.
+renamed() {
+  local find='s/^namespace \(cuflash::[a-z0-9_]*\) {$/\1/p'
+  sed "s/\b$(sed -n "$find" "stages/$1/$3")\b/$(sed -n "$find" "stages/$2/$3")/" "stages/$1/$3"
+}
+
+# changes A B FILE: the lines that differ, but for the name of the namespace.
+changes() { diff <(renamed "$@") "stages/$2/$3" || true; }
+
+# diff_file A B FILE: shows how FILE changes from stage A to stage B.
 diff_file() {
-  local file old=stages/$1/$3 new=stages/$2/$3 find='s/^namespace \(cuflash::[a-z0-9_]*\) {$/\1/p' before changes
+  local file lines old=stages/$1/$3 new=stages/$2/$3
   [[ -e $old || -e $new ]] || return 0
   for file in "$old" "$new"; do
     [[ -e $file ]] || { printf 'There is no %s.\n\n' "$file" && return 0; }
   done
-  before=$(sed "s/\b$(sed -n "$find" "$old")\b/$(sed -n "$find" "$new")/" "$old")
-  diff --color=auto -u --label "$old" --label "$new" <(printf '%s\n' "$before") "$new" || true
-  changes=$(diff <(printf '%s\n' "$before") "$new" || true)
+  diff --color=auto -u --label "$old" --label "$new" <(renamed "$@") "$new" || true
+  lines=$(changes "$@")
   printf '\n%s: %s lines removed, %s added\n\n' "$3" \
-    "$(grep -c '^<' <<<"$changes" || true)" "$(grep -c '^>' <<<"$changes" || true)"
+    "$(grep -c '^<' <<<"$lines" || true)" "$(grep -c '^>' <<<"$lines" || true)"
 }
 
-arguments=()
-preset_of_gpu=release
-while (($#)); do
-  case $1 in
-    --diff)
-      (($# > 2)) || die "--diff needs two stages, by number or name."
-      old=$(stage_named "$2")
-      new=$(stage_named "$3")
-      for file in kernel.cuh kernel_bwd.cuh; do diff_file "$old" "$new" "$file"; done
-      arguments+=(--compare "$old" "$new")
-      shift 2
-      ;;
-    --annotate | --annotate=* | --map | --map=* | --schedule | --schedule=* | --block | --block=*)
-      preset_of_gpu=simt
-      arguments+=("$1")
-      ;;
-    *) arguments+=("$1") ;;
-  esac
-  shift
-done
+# diff_stages A B: how the kernels change. Where only B has a backward pass, that continues another
+# stage's: the last one before B that has one.
+diff_stages() {
+  local file stage from='' forward=''
+  for file in kernel.cuh kernel_bwd.cuh; do diff_file "$1" "$2" "$file"; done
+  [[ -e stages/$2/kernel_bwd.cuh && ! -e stages/$1/kernel_bwd.cuh ]] || return 0
+  for file in stages/[0-9]*/kernel_bwd.cuh; do
+    stage=$(basename "$(dirname "$file")")
+    [[ ! $stage < $2 ]] || from=$stage
+  done
+  [[ -n $from ]] || return 0
+  [[ -n $(changes "$1" "$2" kernel.cuh) ]] || forward="$2 repeats the forward pass of $1. "
+  printf '%sNew is the backward pass, which continues that of %s: scripts/run.sh --diff %s %s\n\n' \
+    "$forward" "$from" "${from%%_*}" "${2%%_*}"
+}
+
+read_options "$@"
+if among --diff "${!given[@]}"; then
+  read -ra pair <<<"${given[--diff]}"
+  diff_stages "${pair[@]}"
+fi
 
 preset=simt
 if has_gpu; then
   if has_nvcc; then
-    preset=$preset_of_gpu
+    preset=release
+    for option in "${FOR_SIMULATOR[@]}"; do
+      ! among "$option" "${!given[@]}" || preset=simt
+    done
   else
     say "There is a GPU here but no nvcc: running on the CPU simulator. Install the CUDA toolkit to use it."
   fi

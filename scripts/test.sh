@@ -8,84 +8,96 @@ usage() {
   cat <<'END'
 Usage: scripts/test.sh [STAGE]
        scripts/test.sh mutations [--list | --tested] [WORD...]
-       scripts/test.sh exercise STAGE [NUMBER] [--grade json]
+       scripts/test.sh exercise STAGE [EXERCISE] [--grade json]
+
+Installs what is missing through apt and builds what it needs.
 
 Without STAGE: every test on the CPU simulator (common/simt); before that, where nvcc is there,
 the CUDA backend is compiled, and where there is a GPU too, its tests run.
-With STAGE, a number or a name: that stage's tests only. For example:
+
+With STAGE (05_wmma, or 05, 5, wmma): that stage's tests only. For example:
   scripts/test.sh 01
+
 With mutations: puts known faults into a copy of the kernels, each of which the tests must catch
 (tests/mutations.ini; or only those that have a WORD in their name or file).
+  --list         print the faults and build nothing
+  --tested       leave out the run of the tests without a fault
 
-With exercise: grades the stage's exercises (stages/NN_name/exercises), or one of them, on the CPU
-simulator, and says in words what is wrong. It succeeds when all are done. --grade json prints the
-same as JSON, for lecturers. For example:
+With exercise: grades the stage's exercises (stages/NN_name/exercises), or one of them, by number
+or name, on the CPU simulator, and says in words what is wrong.
+  --grade json   print the grades as JSON, for lecturers
+For example:
   scripts/test.sh exercise 03 2
 
-Installs what is missing through apt.
+Exit status: 0 if every test passes, every fault is caught or every exercise is done; 1 if not; 2 if
+the command line is wrong, which is found before anything is built.
 END
 }
 
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  usage
+  exit 0
+fi
 if [[ ${1:-} == mutations ]]; then
-  shift
-  need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}" "${PACKAGES_TEST[@]}" python3
-  need_versions
-  exec python3 scripts/maintainer/mutations.py "$@"
+  need python3
+  python3 scripts/maintainer/mutations.py --list "${@:2}" >/dev/null # Are the arguments right?
+  case " $* " in
+    *' --list '* | *' --help '* | *' -h '*) ;;
+    *)
+      need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}" "${PACKAGES_TEST[@]}"
+      need_versions
+      build simt cuflash_tests
+      ;;
+  esac
+  exec python3 scripts/maintainer/mutations.py "${@:2}"
 fi
 if [[ ${1:-} == exercise ]]; then
-  shift
-  exec scripts/exercise.sh "$@"
+  exec scripts/exercise.sh "${@:2}"
 fi
-if (($# > 1)); then
-  usage >&2
-  exit 2
+if (($#)); then
+  [[ $1 != -* ]] || usage_error "There is no option \"$1\".$(did_you_mean "$1" --help)"
+  name=$(stage_named "$1" mutations exercise)
+  (($# == 1)) || usage_error "scripts/test.sh takes one stage; see scripts/test.sh --help."
 fi
-case ${1:-} in
-  -h | --help)
-    usage
-    exit 0
-    ;;
-  -*)
-    usage >&2
-    exit 2
-    ;;
-esac
 
 need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}" "${PACKAGES_TEST[@]}"
 need_versions
 jobs=$(nproc)
 
+# logged FILE COMMAND...: the command, with its output in the file.
+logged() { "${@:2}" >"$1" 2>&1; }
+
 # The GoogleTest binary runs once: a process and a CUDA context for each test would cost minutes.
 gpu_tests() {
-  say "GPU tests:"
-  CUFLASH_REQUIRE_GPU=1 build/release/bin/cuflash_tests --gtest_brief=1 "$@"
+  local log=build/release/gpu_tests.log status=0
+  CUFLASH_REQUIRE_GPU=1 with_progress "GPU tests" \
+    logged "$log" build/release/bin/cuflash_tests --gtest_brief=1 "$@" || status=$?
+  cat "$log"
+  return "$status"
 }
 
 # One stage on the CPU simulator, its tests shared out to one process a core: the fastest verdict. Each
 # process stops at its first failure: one finding teaches, thousands scroll by.
 simt_shards() {
-  local log shard failed=0
-  local -a pids=()
+  local shard log=build/simt/shards failed=0
+  local -a command
+  command=(build/simt/bin/cuflash_tests --gtest_brief=1 --gtest_fail_fast --gtest_filter="$1*")
   # GoogleTest is content with a filter that matches nothing.
-  [[ -n $(build/simt/bin/cuflash_tests --gtest_list_tests --gtest_filter="$1*") ]] ||
+  [[ -n $("${command[@]}" --gtest_list_tests) ]] ||
     die "$1 has no tests: is it in stages/stages.cpp and stages/CMakeLists.txt?"
-  log=$(mktemp -d)
+  mkdir -p "$log"
+  # shellcheck disable=SC2016  # expanded by the shell of each process
+  seq 0 $((jobs - 1)) | with_progress "Testing $1" xargs -P "$jobs" -I{} \
+    env GTEST_TOTAL_SHARDS="$jobs" GTEST_SHARD_INDEX={} sh -c 'exec "$@" >"$0" 2>&1' "$log/{}" \
+    "${command[@]}" || failed=1
   for ((shard = 0; shard < jobs; ++shard)); do
-    GTEST_TOTAL_SHARDS=$jobs GTEST_SHARD_INDEX=$shard build/simt/bin/cuflash_tests \
-      --gtest_brief=1 --gtest_fail_fast --gtest_filter="$1*" >"$log/$shard" 2>&1 &
-    pids+=($!)
-  done
-  for ((shard = 0; shard < jobs; ++shard)); do
-    wait "${pids[shard]}" || failed=1
     sed '/: Skipped$/,+1d' "$log/$shard" # what came after a first failure
   done
-  rm -r "$log"
   if ((failed)); then say "$1: FAILED"; else say "$1: every test passed"; fi
   return "$failed"
 }
 
-if (($# == 1)); then
-  name=$(stage_named "$1")
+if (($#)); then
   build simt cuflash_tests
   if has_gpu && has_nvcc; then
     build release cuflash_tests
@@ -97,18 +109,17 @@ fi
 
 build simt all
 if has_nvcc; then
-  say "Compiling the CUDA backend ..."
   build release all
   if has_gpu; then
     gpu_tests
   else
-    say "It compiles. There is no GPU here: its tests do not run."
+    say "The CUDA backend compiles. There is no GPU here: its tests do not run."
   fi
 else
   say "There is no nvcc here: the CUDA backend is not compiled."
 fi
 log=build/simt/ctest.log
 failed=0
-ctest --preset simt -j "$jobs" --output-log "$log" || failed=$?
+ctest --preset simt -j "$jobs" --output-log "$log" || failed=1
 grep 'tests passed' "$log" # the verdict again: a long list of skipped tests came after it
 exit "$failed"

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -40,7 +41,21 @@ struct File {
 
 // Cells are padded before they are coloured: a colour has bytes but no width.
 constexpr int kCellWidth = 5, kConflictsWidth = 6;
-constexpr std::size_t kCountsWidth = 4 * kCellWidth + kConflictsWidth + 1 + 1 + 3 + 1;
+constexpr std::size_t kNumberWidth = kCellWidth + 2;  // of a line, and the gap behind it
+
+// What stands left of the source. A narrow terminal has no room for all of it.
+struct Layout {
+  bool narrow;
+  const char* titles;
+  std::size_t counts_width;
+};
+constexpr Layout kWide = {false,
+                          "    global memory  shared memory\n"
+                          " read write sect.   bytes confl. │ line\n",
+                          4 * kCellWidth + kConflictsWidth + 6};
+constexpr Layout kNarrow = {true, " read sect. confl. │ line\n",
+                            2 * kCellWidth + kConflictsWidth + 2};
+constexpr std::size_t kWideFrom = 76;
 
 std::string cell(const std::string& text, int width = kCellWidth) {
   return fmt::format("{:>{}}", text, width);
@@ -64,31 +79,47 @@ std::string conflicts_cell(const Line& line) {
   return line.conflicts > 0 ? red(text) : text;
 }
 
-std::string counts_text(const Line& line) {
+std::string counts_text(const Line& line, const Layout& layout) {
+  if (layout.narrow) {
+    return bytes_cell(line.read_bytes) + ' ' + sectors_cell(line) + ' ' + conflicts_cell(line);
+  }
   return bytes_cell(line.read_bytes) + ' ' + bytes_cell(line.write_bytes) + ' ' +
          sectors_cell(line) + "   " + bytes_cell(line.shared_bytes) + ' ' + conflicts_cell(line);
 }
 
-constexpr const char* kTitles =
-    "    global memory  shared memory\n"
-    " read write sect.   bytes confl. │ line\n";
-
-std::string rule(std::size_t width) {
+std::string rule(const Layout& layout) {
   std::string text;
-  for (std::size_t i = 0; i < width; ++i) text += i == kCountsWidth + 1 ? "┼" : "─";
+  const std::size_t width = terminal_width();
+  for (std::size_t i = 0; i < width; ++i) text += i == layout.counts_width + 1 ? "┼" : "─";
   return text + '\n';
 }
 
-// The first `width` characters of UTF-8 text, with an ellipsis where that is not all.
-std::string cut(const std::string& text, std::size_t width) {
-  std::size_t characters = 0, end = 0, last = 0;
-  for (; end < text.size(); ++end) {
-    if ((text[end] & 0xc0) == 0x80) continue;
-    if (characters == width) return text.substr(0, last) + "…";
-    last = end;
-    ++characters;
+// How many bytes the first `width` characters have.
+std::size_t bytes_of(const std::string& text, std::size_t width) {
+  std::size_t end = 0;
+  for (std::size_t characters = 0; end < text.size(); ++end) {
+    if ((text[end] & 0xc0) != 0x80 && characters++ == width) break;
   }
-  return text;
+  return end;
+}
+
+// A line of source in lines of at most `width`, broken at spaces; all but the first are indented
+// further.
+std::vector<std::string> broken(std::string source, std::size_t width) {
+  std::vector<std::string> lines;
+  const std::size_t code = std::min(source.find_first_not_of(' '), source.size());
+  const std::string indent(std::min(code + 4, width / 2), ' ');
+  std::size_t begin = code;
+  while (display_width(source) > width) {
+    std::size_t end = source.rfind(' ', bytes_of(source, width));
+    if (end == std::string::npos || end <= begin) end = bytes_of(source, width);
+    const std::size_t next = source.find_first_not_of(' ', end);
+    lines.push_back(source.substr(0, end));
+    source = indent + source.substr(std::min(next, source.size()));
+    begin = indent.size();
+  }
+  lines.push_back(source);
+  return lines;
 }
 
 std::string row_text(const std::string& counts, const std::string& number,
@@ -101,17 +132,24 @@ std::string row_text(const std::string& counts, const std::string& number,
 std::string file_text(const std::string& path, const File& counted) {
   std::ifstream file(path);
   if (!file) return "";
-  const std::size_t width = terminal_width(), source_width = width - kCountsWidth - 9;
+  const Layout& layout = terminal_width() < kWideFrom ? kNarrow : kWide;
+  const std::size_t source_width = terminal_width() - layout.counts_width - 2 - kNumberWidth;
+  const std::string no_counts(layout.counts_width, ' ');
   const auto relative = std::filesystem::path(path).lexically_relative(CUFLASH_SOURCE_DIR);
-  std::string text = '\n' + bold(relative.string()) + "\n\n" + kTitles + rule(width);
+  std::string text = '\n' + bold(relative.string()) + "\n\n" + layout.titles + rule(layout);
   int number = 0;
   for (std::string source; std::getline(file, source);) {
     const auto line = counted.lines.find(++number);
-    const bool counts = line != counted.lines.end();
-    text += row_text(counts ? counts_text(line->second) : std::string(kCountsWidth, ' '),
-                     std::to_string(number), cut(source, source_width));
+    std::string counts =
+        line == counted.lines.end() ? no_counts : counts_text(line->second, layout);
+    std::string shown_number = std::to_string(number);
+    for (const std::string& part : broken(source, source_width)) {
+      text += row_text(counts, shown_number, part);
+      counts = no_counts;
+      shown_number.clear();
+    }
   }
-  return text + rule(width) + row_text(counts_text(counted.total), "", "the whole file");
+  return text + rule(layout) + row_text(counts_text(counted.total, layout), "", "the whole file");
 }
 
 }  // namespace
@@ -136,7 +174,7 @@ std::string annotation_legend() {
         "where elements have 4 bytes, 2 where they have 2, 1 where all want the same one.",
         "confl.: bank conflicts, passes over the banks of shared memory beyond the fewest. "
         "Perfect: 0."}) {
-    for (const std::string& line : wrap(sentence, terminal_width())) text += line + '\n';
+    text += paragraph(sentence);
   }
   return text;
 }

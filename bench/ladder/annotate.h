@@ -9,7 +9,7 @@
 
 namespace cuflash::bench {
 
-// Every source file that has counts, whole. Lines longer than the terminal are cut.
+// Every source file that has counts, whole, as wide as the terminal.
 std::string annotated_sources(const std::vector<simt::LineCounts>& lines);
 
 // What the columns mean, and what a perfect value is.

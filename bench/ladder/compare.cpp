@@ -48,7 +48,8 @@ void add_time(Table& table, const std::string& what, double first, double second
 }  // namespace
 
 std::string comparison_text(const Row& first, const Row& second, const Plan& plan) {
-  Table table({{"the step", false}, {first.stage->name}, {second.stage->name}, {"", false}});
+  Table table(
+      {{"the step", false, 0, 12}, {first.stage->name}, {second.stage->name}, {"", false, 0, 6}});
   if (first.counted && second.counted) add_counts(table, first, second);
   const Problem& shown = plan.timed ? *plan.timed : plan.verified.problem;
   add(table, "extra memory", double(extra_bytes(*first.stage, first.pass, shown)),
@@ -60,10 +61,12 @@ std::string comparison_text(const Row& first, const Row& second, const Plan& pla
   } else if (!plan.timed) {
     for (const RecordedTimes& t : recorded_times(*first.stage, *second.stage, first.pass)) {
       add_time(table, "time, " + t.device, t.first_ms, t.second_ms);
-      sources += fmt::format("Time on {}: {}, commit {}, {}, {}.\n", t.device, t.problem, t.commit,
-                             t.date, t.file);
+      sources += paragraph(fmt::format("Time on {}: {}, commit {}, {}, {}.", t.device, t.problem,
+                                       t.commit, t.date, t.file));
     }
-    if (sources.empty()) sources = "Speed: no file docs/results/*/ladder.json has times of both.\n";
+    if (sources.empty()) {
+      sources = paragraph("Speed: no file docs/results/*/ladder.json has times of both.");
+    }
   }
   return table.text() + (sources.empty() ? "" : '\n' + sources);
 }

@@ -13,6 +13,7 @@
 #include "ladder/options.h"
 #include "ladder/stage_table.h"
 #include "ladder/table.h"
+#include "progress.h"
 #include "timing.h"
 
 namespace cuflash::bench {
@@ -20,11 +21,11 @@ namespace {
 
 void list_stages() {
   Table table({{"stage", false},
-               {"adds", false, 52},
+               {"adds", false, 52, 16},
                {"pass", false},
-               {"dtypes", false},
-               {"for", false},
-               {"keeps", false}});
+               {"dtypes", false, 0, 0, 1},
+               {"for", false, 0, 0, 2},
+               {"keeps", false, 0, 0, 3}});
   for (const Stage* stage : stages()) {
     for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
       if (!stage->has(pass)) continue;
@@ -64,15 +65,45 @@ std::string inputs_text(const harness::TestCase& c) {
 
 void print_head(Pass pass, const Plan& plan) {
   const bool other = plan.timed && plan.verified.source.kind != harness::InputKind::kGaussian;
-  fmt::print("\n{} · {} · {}{}\n", pass == CUFLASH_FORWARD ? "Forward" : "Backward",
-             problem_name(plan.verified.problem), inputs_text(plan.verified),
-             other ? " · timed on " + problem_name(*plan.timed) + ", random inputs" : "");
+  fmt::print("\n{}",
+             paragraph(fmt::format(
+                 "{} · {} · {}{}", pass == CUFLASH_FORWARD ? "Forward" : "Backward",
+                 problem_name(plan.verified.problem), inputs_text(plan.verified),
+                 other ? " · timed on " + problem_name(*plan.timed) + ", random inputs" : "")));
   if (kSimt && !machine_counts()) {
-    fmt::print(
-        "This build checks results but counts no accesses: that takes g++ 12 or newer and "
-        "no AddressSanitizer.\n");
+    fmt::print("{}",
+               paragraph("This build checks results but counts no accesses: that takes g++ 12 "
+                         "or newer and no AddressSanitizer."));
   }
   fmt::print("\n");
+}
+
+// A row without a failure may have been skipped.
+bool all_ok(const std::vector<Row>& rows) {
+  return std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.failure.empty(); });
+}
+
+bool nothing_ran(const std::vector<Row>& rows) {
+  return std::all_of(rows.begin(), rows.end(), [](const Row& row) { return !row.skipped.empty(); });
+}
+
+// What to do next. A command in it is not broken over two lines.
+std::string next_step(const std::vector<Row>& rows, const std::string& stage) {
+  const auto failed =
+      std::find_if(rows.begin(), rows.end(), [](const Row& row) { return !row.failure.empty(); });
+  if (failed != rows.end()) {
+    return fmt::format("scripts/test.sh\u00a0{} shows which problems fail.", failed->stage->name);
+  }
+  if (stage.empty()) {
+    return fmt::format(
+        "read stages/{0}/README.md, change its kernel, run "
+        "scripts/run.sh\u00a0--stage\u00a0{0}.",
+        stages().front()->name);
+  }
+  return fmt::format(
+      "change stages/{0}/kernel.cuh and run this again; scripts/test.sh\u00a0{0} tests every "
+      "corner.",
+      rows.front().stage->name);
 }
 
 void print_foot(const std::vector<Row>& rows, const std::string& stage) {
@@ -81,26 +112,31 @@ void print_foot(const std::vector<Row>& rows, const std::string& stage) {
           ? "Read and written: bytes that the threads asked for, before any cache, counted on the "
             "CPU simulator. It times nothing."
           : "Time: " + std::string(kTimingMethod) + ".";
-  fmt::print("\n{}\n", what);
-
-  const auto failed =
-      std::find_if(rows.begin(), rows.end(), [](const Row& row) { return !row.failure.empty(); });
-  if (failed != rows.end()) {
-    fmt::print("Next: scripts/test.sh {} shows which problems fail.\n", failed->stage->name);
-  } else if (stage.empty()) {
-    fmt::print(
-        "Next: read stages/{0}/README.md, change its kernel, run scripts/run.sh --stage {0}.\n",
-        stages().front()->name);
-  } else {
-    fmt::print(
-        "Next: change stages/{0}/kernel.cuh and run this again; scripts/test.sh {0} tests "
-        "every corner.\n",
-        rows.front().stage->name);
-  }
+  fmt::print("\n{}{}", paragraph(what), paragraph("Next: " + next_step(rows, stage)));
 }
 
-bool all_ok(const std::vector<Row>& rows) {
-  return std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.failure.empty(); });
+// What follows the tables of a view: its last words, and the file. Was all well?
+bool finish(const Options& options, const Provenance& provenance, const std::vector<Row>& rows,
+            const Plan& plan) {
+  if (nothing_ran(rows)) {
+    fmt::print("\n{}", paragraph("Nothing ran: every row was skipped."));
+  } else if (options.compare.empty()) {
+    print_foot(rows, options.stage);
+  }
+  if (!options.json.empty()) write_json(options.json, provenance, rows, plan);
+  return all_ok(rows) && !nothing_ran(rows);
+}
+
+// The passes that are asked for and that the stage has.
+std::vector<Pass> passes_of(const Options& options, const Stage& stage) {
+  auto passes = passes_of(options);
+  const Pass first = passes.front();
+  const auto lacks = [&](Pass pass) { return !stage.has(pass); };
+  passes.erase(std::remove_if(passes.begin(), passes.end(), lacks), passes.end());
+  if (passes.empty()) {
+    throw UsageError(std::string(stage.name) + " has no " + pass_name(first) + " pass");
+  }
+  return passes;
 }
 
 // ---- The views: each prints itself and says whether all was well -------------------------------
@@ -126,9 +162,7 @@ bool table_view(const Options& options, const Provenance& provenance) {
   const auto chosen =
       options.stage.empty() ? stages() : std::vector<const Stage*>{&stage_of(options.stage)};
   const auto rows = print_tables(options, chosen, plan, [](const std::vector<Row>&) {});
-  print_foot(rows, options.stage);
-  if (!options.json.empty()) write_json(options.json, provenance, rows, plan);
-  return all_ok(rows);
+  return finish(options, provenance, rows, plan);
 }
 
 bool compare_view(const Options& options, const Provenance& provenance) {
@@ -139,20 +173,7 @@ bool compare_view(const Options& options, const Provenance& provenance) {
     if (!pair[0].skipped.empty() || !pair[1].skipped.empty()) return;
     fmt::print("\n{}", comparison_text(pair[0], pair[1], plan));
   });
-  if (!options.json.empty()) write_json(options.json, provenance, rows, plan);
-  return all_ok(rows);
-}
-
-// The passes that are asked for and that the stage has.
-std::vector<Pass> passes_of(const Options& options, const Stage& stage) {
-  auto passes = passes_of(options);
-  const auto lacks = [&](Pass pass) { return !stage.has(pass); };
-  const Pass first = passes.front();
-  passes.erase(std::remove_if(passes.begin(), passes.end(), lacks), passes.end());
-  if (passes.empty()) {
-    throw std::runtime_error(std::string(stage.name) + " has no " + pass_name(first) + " pass");
-  }
-  return passes;
+  return finish(options, provenance, rows, plan);
 }
 
 bool annotate_view(const Options& options) {
@@ -184,12 +205,18 @@ bool map_view(const Options& options) {
   return true;
 }
 
-// Throws a sentence for the user where the options make no sense, before anything is printed.
+// Throws a UsageError where the options make no sense, before anything is printed.
 void check(const Options& options) {
   std::vector<std::string> names = options.compare;
   names.insert(names.end(), {options.stage, options.annotate, options.map});
   for (const std::string& name : names) {
     if (!name.empty()) stage_of(name);
+  }
+  for (const std::string& name : {options.annotate, options.map}) {
+    if (!name.empty()) passes_of(options, stage_of(name));
+  }
+  if (!options.compare.empty() && &stage_of(names[0]) == &stage_of(names[1])) {
+    throw UsageError("--compare needs two different stages.");
   }
   make_plan(options);
   set_up_machine(options);
@@ -203,8 +230,8 @@ bool run(const Options& options, const Provenance& provenance) {
   check(options);
   if (current_device().compute_capability == 0) {
     throw std::runtime_error(
-        "there is no CUDA device here. The CPU simulator needs none: cmake --preset simt && "
-        "cmake --build --preset simt --target ladder && build/simt/bin/ladder");
+        "There is no CUDA device here. The CPU simulator needs none: cmake --preset simt && "
+        "cmake --build --preset simt --target ladder && build/simt/bin/ladder.");
   }
   fmt::print("CuFlash Ladder on {}\n", kSimt ? "the CPU simulator" : provenance.device);
   if (!options.annotate.empty()) return annotate_view(options);
@@ -221,11 +248,21 @@ int main(int argc, char** argv) {
       "Runs every stage on a problem, checks each against the reference, prints one table.");
   cuflash::bench::Options options;
   cuflash::bench::declare(app, options);
-  CLI11_PARSE(app, argc, argv);
+  cuflash::bench::end_cleanly_on_interrupt();
+  const auto fail = [](const std::string& sentence, int status) {
+    fmt::print(stderr, "cuflash: {}\n", sentence);
+    return status;
+  };
   try {
+    app.parse(argc, argv);
     return cuflash::bench::run(options, cuflash::bench::provenance(argc, argv)) ? 0 : 1;
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    return fail(std::string(error.what()) + ". See --help.", 2);
+  } catch (const cuflash::bench::UsageError& error) {
+    return fail(error.what(), 2);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "ladder: {}\n", error.what());
-    return 1;
+    return fail(error.what(), 1);
   }
 }

@@ -2,13 +2,16 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "harness/stage_check.h"
 #include "ladder/table.h"
+#include "ladder/terminal.h"
 
 namespace cuflash::bench {
 namespace {
 
-constexpr std::size_t kBarCells = 40;
+constexpr std::size_t kBarCells = 40, kFewestBarCells = 10;
 
 // Groups of three digits: 12,672.
 std::string grouped(std::size_t number) {
@@ -30,39 +33,48 @@ std::size_t bytes_of(const simt::SharedArray& array) {
 }
 
 // The whole memory of a block as a bar, the array's part of it dark.
-std::string bar(const simt::SharedArray& array, std::size_t all) {
-  const std::size_t first = array.offset * kBarCells / all;
-  const std::size_t end = (array.offset + bytes_of(array)) * kBarCells / all;
+std::string bar(const simt::SharedArray& array, std::size_t all, std::size_t cells) {
+  const std::size_t first = array.offset * cells / all;
+  const std::size_t end = (array.offset + bytes_of(array)) * cells / all;
   std::string text;
-  for (std::size_t cell = 0; cell < kBarCells; ++cell) {
+  for (std::size_t cell = 0; cell < cells; ++cell) {
     text += cell == first || (cell > first && cell < end) ? "█" : "·";
   }
   return text;
 }
 
-void add_map(Table& table, const simt::SharedMap& map) {
+void add_map(Table& table, const simt::SharedMap& map, std::size_t bar_cells) {
   std::string kernel = harness::short_kernel_name(map.kernel);
   for (const simt::SharedArray& array : map.arrays) {
     table.add({kernel, array.name, extents(array), fmt::format("{} B", array.element_bytes),
-               grouped(array.offset), grouped(bytes_of(array)), bar(array, map.bytes)});
+               grouped(array.offset), grouped(bytes_of(array)), bar(array, map.bytes, bar_cells)});
     kernel.clear();
   }
   table.add({kernel, "", "", "", "total", grouped(map.bytes), ""});
+}
+
+Table table_of(const std::vector<simt::SharedMap>& maps, std::size_t bar_cells) {
+  const bool narrow = bar_cells < kBarCells;
+  Table table({{"kernel", false},
+               {"array", false},
+               {"extents", false},
+               {"element", true, 0, 0, 1},
+               {"offset"},
+               {"bytes"},
+               {narrow ? "in memory" : "in the block's shared memory", false, 0, 0, 2}});
+  for (const simt::SharedMap& map : maps) add_map(table, map, bar_cells);
+  return table;
 }
 
 }  // namespace
 
 std::string memory_map_text(const std::vector<simt::SharedMap>& maps) {
   if (maps.empty()) return "No kernel asks for dynamic shared memory.\n";
-  Table table({{"kernel", false},
-               {"array", false},
-               {"extents", false},
-               {"element"},
-               {"offset"},
-               {"bytes"},
-               {"in the block's shared memory", false}});
-  for (const simt::SharedMap& map : maps) add_map(table, map);
-  return table.text();
+  const Table table = table_of(maps, kBarCells);
+  const std::size_t width = table.width(), allowed = terminal_width();
+  if (width <= allowed) return table.text();
+  const std::size_t over = width - allowed;
+  return table_of(maps, kBarCells - std::min(over, kBarCells - kFewestBarCells)).text();
 }
 
 }  // namespace cuflash::bench

@@ -14,11 +14,11 @@ namespace cuflash::bench {
 Observed observe(const Stage& stage, Pass pass, const harness::TestCase& c) {
   if (!simt::counts_accesses()) {
     throw std::runtime_error(
-        "this build counts no accesses: that takes g++ 12 or newer and no AddressSanitizer");
+        "This build counts no accesses: that takes g++ 12 or newer and no AddressSanitizer.");
   }
   const Support support = supports(stage, pass, c.problem, current_device());
   if (!support) throw std::runtime_error(support.reason);
-  const Progress progress(std::string("running ") + stage.name + ", " + pass_name(pass) + " of " +
+  const Progress progress(std::string("Running ") + stage.name + ", " + pass_name(pass) + " of " +
                           problem_name(c.problem));
   const harness::Inputs& inputs = unchecked_inputs(pass, c);
   simt::reset_counts();
@@ -29,7 +29,7 @@ Observed observe(const Stage& stage, Pass pass, const harness::TestCase& c) {
 #else
 
 Observed observe(const Stage&, Pass, const harness::TestCase&) {
-  throw std::runtime_error("only the CPU simulator sees lines and shared memory");
+  throw std::runtime_error("Only the CPU simulator sees lines and shared memory.");
 }
 
 #endif

@@ -1,7 +1,8 @@
 #include "ladder/options.h"
 
+#include <cctype>
 #include <cstdio>
-#include <stdexcept>
+#include <filesystem>
 
 #include "cuflash/workload.h"
 #include "simt/machine.h"
@@ -12,27 +13,42 @@ namespace {
 // The real input is too small to time.
 constexpr const char* kTimedShape = "b4_h32_q4096k4096_d64";
 
+// The folder of real inputs must be there, and hold three arrays.
+void check_input(const std::string& folder) {
+  if (!std::filesystem::is_directory(folder)) {
+    throw UsageError("There is no folder \"" + folder + "\" (--input).");
+  }
+  for (const char* name : {"q.npy", "k.npy", "v.npy"}) {
+    if (std::filesystem::exists(folder + '/' + name)) continue;
+    throw UsageError("The folder \"" + folder + "\" has no " + name + " (--input).");
+  }
+}
+
 harness::TestCase empty_case(const Options& options, DType dtype) {
   harness::TestCase c;
   c.problem.dtype = dtype;
   c.problem.causal = options.causal;
-  if (!options.input.empty()) c.source.directory = options.input;
+  if (!options.input.empty()) {
+    check_input(options.input);
+    c.source.directory = options.input;
+  }
   return c;
 }
 
 harness::TestCase shape_case(const std::string& shape, const Options& options, DType dtype) {
   harness::TestCase c = empty_case(options, dtype);
   if (!parse_test_case(shape, c)) {
-    throw std::runtime_error(
-        "'" + shape +
-        "' is not a shape; one is b2_h4x1_q77k131_d64: batch, query heads x KV heads, lengths of Q "
+    throw UsageError(
+        '"' + shape +
+        "\" is not a shape. One is b2_h4x1_q77k131_d64: batch, query heads x KV heads, lengths of "
+        "Q "
         "and K, head_dim. After it may stand, as in the name of a test: dtype, causal, inputs, "
-        "layout, e.g. _f16_causal_peaky_padded");
+        "layout, e.g. _f16_causal_peaky_padded.");
   }
   const Support valid = validate(c.problem);
-  if (!valid) throw std::runtime_error(valid.reason);
+  if (!valid) throw UsageError(valid.reason + ".");
   if (!options.input.empty() && c.source.kind != harness::InputKind::kReal) {
-    throw std::runtime_error("--input is for real inputs: leave --shape out, or end it in _real");
+    throw UsageError("--input is for real inputs: leave --shape out, or let it end in _real.");
   }
   return c;
 }
@@ -40,7 +56,11 @@ harness::TestCase shape_case(const std::string& shape, const Options& options, D
 harness::TestCase real_case(const Options& options, DType dtype) {
   harness::TestCase c = empty_case(options, dtype);
   c.source.kind = harness::InputKind::kReal;
-  c.problem = harness::real_problem(c.source.directory, dtype, options.causal);
+  try {
+    c.problem = harness::real_problem(c.source.directory, dtype, options.causal);
+  } catch (const std::exception& error) {
+    throw UsageError(error.what());
+  }
   return c;
 }
 
@@ -50,7 +70,7 @@ simt::BlockIndex block_of(const std::string& text) {
   simt::BlockIndex block{};
   char rest = 0;
   if (std::sscanf(text.c_str(), "%u,%u,%u%c", &block.x, &block.y, &block.z, &rest) != 3) {
-    throw std::runtime_error("'" + text + "' is not a block: its index is X,Y,Z, e.g. 3,0,0");
+    throw UsageError("--block takes an index X,Y,Z, e.g. 3,0,0, not \"" + text + "\".");
   }
   return block;
 }
@@ -58,7 +78,7 @@ simt::BlockIndex block_of(const std::string& text) {
 void set_schedule(const std::string& text) {
   simt::Schedule schedule;
   if (!simt::parse_schedule(text, schedule)) {
-    throw std::runtime_error("'" + text + "' is not a schedule: inorder, reversed or random:SEED");
+    throw UsageError("--schedule takes inorder, reversed or random:SEED, not \"" + text + "\".");
   }
   simt::set_schedule(schedule);
 }
@@ -69,7 +89,7 @@ void set_schedule(const std::string& text) {
 
 void declare(CLI::App& app, Options& options) {
   app.get_formatter()->column_width(36);
-  app.add_option("--stage", options.stage, "One stage, by name or number; otherwise all")
+  app.add_option("--stage", options.stage, "One stage: 05_wmma, or 05, 5, wmma; otherwise all")
       ->option_text("STAGE");
   app.add_option("--shape", options.shape,
                  "A problem with random inputs, e.g. b2_h4x1_q77k131_d64; any test's name")
@@ -79,7 +99,7 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--dtype", options.dtype, "Default f16")
       ->option_text("f32|f16|bf16")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
-  app.add_flag("--causal", options.causal, "A query sees no key after it");
+  app.add_flag("--causal", options.causal, "A query sees no key after it")->disable_flag_override();
   app.add_option("--pass", options.pass, "Default both")
       ->option_text("forward|backward|both")
       ->check(CLI::IsMember({"forward", "backward", "both"}));
@@ -123,10 +143,12 @@ Plan make_plan(const Options& options, DType dtype) {
 }
 
 const Stage& stage_of(const std::string& name) {
-  if (const Stage* stage = find_stage(name)) return *stage;
+  const bool one_digit = std::isdigit(static_cast<unsigned char>(name[0])) != 0 &&
+                         (name.size() == 1 || name[1] == '_');
+  if (const Stage* stage = find_stage(one_digit ? '0' + name : name)) return *stage;
   std::string names;
   for (const Stage* stage : stages()) names += std::string(" ") + stage->name;
-  throw std::runtime_error("there is no stage '" + name + "'; there are:" + names);
+  throw UsageError("There is no stage \"" + name + "\". There are:" + names + ".");
 }
 
 std::vector<Pass> passes_of(const Options& options) {
@@ -146,10 +168,9 @@ void set_up_machine(const Options& options) {
        {std::pair{"--schedule", &options.schedule}, std::pair{"--block", &options.block},
         std::pair{"--annotate", &options.annotate}, std::pair{"--map", &options.map}}) {
     if (value->empty()) continue;
-    throw std::runtime_error(
-        std::string(name) +
-        " is for the CPU simulator. To run there: scripts/run.sh does so when it "
-        "sees the option; or build the preset simt");
+    throw UsageError(std::string(name) +
+                     " is for the CPU simulator. To run there: scripts/run.sh does so when it "
+                     "sees the option; or build the preset simt.");
   }
 #endif
 }

@@ -3,6 +3,7 @@
 #define CUFLASH_BENCH_OPTIONS_H_
 
 #include <CLI/CLI.hpp>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,10 @@ struct Options {
 
 void declare(CLI::App& app, Options& options);
 
-// The functions below throw a sentence for the user where the options make no sense.
+// The functions below throw this where the command line makes no sense: a sentence for the user.
+struct UsageError : std::runtime_error {
+  using runtime_error::runtime_error;
+};
 
 // What to verify and, on a GPU, what to time. `dtype` stands in where the options name none.
 Plan make_plan(const Options& options, DType dtype = CUFLASH_F16);

@@ -25,12 +25,18 @@ std::string verdict(const Row& row) {
 std::string times(double ratio) { return fmt::format("{:.2f}", ratio); }
 
 std::vector<Column> columns(bool timed) {
-  std::vector<Column> all = {
-      {"stage", false}, {"adds", false, timed ? 52u : 30u}, {"error/limit", true}, {"extra", true}};
-  const std::vector<const char*> rest =
-      timed ? std::vector<const char*>{"time", "TFLOP/s", "× prev"}
-            : std::vector<const char*>{"read", "written", "predicted", "× prev", "conflicts"};
-  for (const char* title : rest) all.push_back({title});
+  std::vector<Column> all = {{"stage", false},
+                             {"adds", false, timed ? 52u : 30u, 16, 5},
+                             {"error/limit"},
+                             {"extra", true, 0, 0, 3}};
+  const std::vector<Column> rest =
+      timed ? std::vector<Column>{{"time"}, {"TFLOP/s"}, {"× prev", true, 0, 0, 1}}
+            : std::vector<Column>{{"read"},
+                                  {"written", true, 0, 0, 2},
+                                  {"predicted", true, 0, 0, 4},
+                                  {"× prev", true, 0, 0, 1},
+                                  {"conflicts"}};
+  all.insert(all.end(), rest.begin(), rest.end());
   return all;
 }
 

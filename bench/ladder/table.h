@@ -9,8 +9,10 @@ namespace cuflash::bench {
 
 struct Column {
   std::string title;
-  bool right = true;     // numbers stand at the right, words at the left
-  std::size_t wrap = 0;  // break longer cells into lines of this width; 0: never
+  bool right = true;      // numbers stand at the right, words at the left
+  std::size_t wrap = 0;   // break longer cells into lines of this width; 0: never
+  std::size_t least = 0;  // in a narrow terminal break them into lines as short as this; 0: never
+  int spare = 0;          // where that does not suffice, the highest is left out first; 0: never
 };
 
 class Table {
@@ -20,20 +22,37 @@ class Table {
   void add(std::vector<std::string> cells);
   // A row of a name, and a sentence across the columns after it.
   void add_sentence(const std::string& name, const std::string& sentence);
-  // The table, at most `width` columns wide where sentences are concerned.
-  std::string text(std::size_t width = 118) const;
+  // The table, as wide as the terminal at most: it shortens columns, then leaves some out, and says
+  // which. Only columns that may neither shrink nor go can make it wider.
+  std::string text() const;
+  // How wide it is where there is room.
+  std::size_t width() const;
 
  private:
   struct Row {
     std::vector<std::string> cells;
     bool sentence;
   };
+  // One column of those that are shown.
+  struct Shown {
+    std::size_t index, limit, width;  // lines of cells are broken at `limit`, unless it is 0
+  };
+  std::size_t widest(std::size_t index, std::size_t limit) const;
+  std::vector<Shown> fitted(std::size_t width) const;
+  std::string missing(const std::vector<Shown>& shown) const;
+
   std::vector<Column> columns_;
   std::vector<Row> rows_;
 };
 
+// Characters on the screen, of UTF-8 text.
+std::size_t display_width(const std::string& text);
+
 // Breaks a text at spaces into lines of at most `width` characters.
 std::vector<std::string> wrap(const std::string& text, std::size_t width);
+
+// The text in lines that fit the terminal. A no-break space is printed as a space.
+std::string paragraph(const std::string& text);
 
 // "3.55", "35.5", "355".
 std::string three_digits(double value);

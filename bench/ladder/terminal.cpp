@@ -17,10 +17,12 @@ std::string styled(const char* code, const std::string& text) {
 }  // namespace
 
 std::size_t terminal_width() {
-  constexpr std::size_t kNarrowest = 118;
+  constexpr std::size_t kNarrowest = 60, kOfFile = 120;
+  const char* columns = std::getenv("COLUMNS");
+  std::size_t width = columns != nullptr ? std::strtoul(columns, nullptr, 10) : 0;
   winsize size{};
-  if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return kNarrowest;
-  return std::max<std::size_t>(size.ws_col, kNarrowest);
+  if (width == 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) width = size.ws_col;
+  return width == 0 ? kOfFile : std::max(width, kNarrowest);
 }
 
 std::string bold(const std::string& text) { return styled("1", text); }

@@ -7,7 +7,8 @@
 
 namespace cuflash::bench {
 
-// Columns of the terminal behind stdout, at least 118; 118 where it is a file.
+// How many columns there are: what the environment's COLUMNS says, or else the terminal behind
+// stdout; 120 where it is a file. At least 60.
 std::size_t terminal_width();
 
 // Words in bold, faint or red where stdout is a terminal and NO_COLOR is not set; else as they are.

@@ -13,7 +13,8 @@ export CUFLASH_COMMIT=${2:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
 steps=(unit_tests gpu_tests consumers stage_tests sanitizers python training ladder bench_stages peers ncu)
 for name in "${chosen[@]}"; do
-  [[ " ${steps[*]} " == *" $name "* ]] || { echo "no such step: $name; there are ${steps[*]}" && exit 2; }
+  [[ " ${steps[*]} " == *" $name "* ]] || 
+    { echo "cuflash: There is no step \"$name\". There are: ${steps[*]}." >&2 && exit 2; }
 done
 logs=$(mktemp -d)
 results=build/results # a path that reads the same on every machine

@@ -5,7 +5,8 @@
 
 Takes the faults of tests/mutations.ini, or those whose name or file contains one of the words. First
 the tests must pass without a fault, on the CPU simulator. Then each fault must make one of its tests
-fail, for the reason that the list states. The exit status is 0 only if every fault is caught.
+fail, for the reason that the list states. The exit status is 0 if every fault is caught, 1 if not, and
+2 if the command line is wrong.
 
 A fault goes into a copy of its file in a temporary folder; this checkout's sources stay as they are.
 Of the program only the stage that the tests name is compiled again: a fault in common/device is in
@@ -15,6 +16,7 @@ import argparse
 import concurrent.futures
 import configparser
 import dataclasses
+import difflib
 import json
 import os
 import pathlib
@@ -60,6 +62,17 @@ class Mutation:
 
 class ListError(Exception):
     """An entry of the list is wrong, which says nothing about the tests."""
+
+
+class UsageError(Exception):
+    """The command line is wrong."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Complains as the scripts do."""
+
+    def error(self, message):
+        raise UsageError(f"{message}. See {self.prog} --help.")
 
 
 def run(command, folder, problem):
@@ -208,41 +221,59 @@ def try_all(mutations, tested):
     begin = time.monotonic()
     build = Build()
     if not tested:
+        print("Running the tests without a fault", file=sys.stderr)
         expect_right(build, mutations)
         print(f"passes   {time.monotonic() - begin:5.1f} s  the tests, without a fault", flush=True)
 
     caught = 0
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         verdicts = pool.map(lambda mutation: verdict(build, mutation), mutations)
-        for mutation, (word, said, seconds) in zip(mutations, verdicts):
-            caught += word == "caught"
-            print(f"{word:8} {seconds:5.1f} s  {mutation.name}  ->  {said}", flush=True)
+        try:
+            for mutation, (word, said, seconds) in zip(mutations, verdicts):
+                caught += word == "caught"
+                print(f"{word:8} {seconds:5.1f} s  {mutation.name}  ->  {said}", flush=True)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
     print(f"{caught} of {len(mutations)} caught in {time.monotonic() - begin:.0f} s")
     return caught == len(mutations)
 
 
+def chosen(words):
+    """The faults that have one of the words in their name or file."""
+    everything = read_list()
+    mutations = [m for m in everything if not words or
+                 any(word in m.name or word in m.file for word in words)]
+    if not mutations:
+        known = {part for m in everything for part in re.findall(r"\w+", f"{m.name} {m.file}")}
+        close = difflib.get_close_matches(words[0], sorted(known), 1)
+        hint = f' Did you mean "{close[0]}"?' if close else ""
+        raise UsageError(f"No fault of {LIST} has {' or '.join(words)} in its name or file.{hint}")
+    return mutations
+
+
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/test.sh mutations", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="scripts/test.sh mutations", description=__doc__,
+                    formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("--list", action="store_true", help="print the faults; build nothing")
     parser.add_argument("--tested", action="store_true",
                         help="leave out the run without a fault: all tests pass, as .ci/run sees to")
     parser.add_argument("words", nargs="*", metavar="WORD", help="part of a fault's name or file")
-    options = parser.parse_args()
     try:
-        mutations = [m for m in read_list() if not options.words or
-                     any(word in m.name or word in m.file for word in options.words)]
-        if not mutations:
-            words = " or ".join(options.words)
-            raise ListError(f"No fault of {LIST} has {words} in its name or file.")
+        options = parser.parse_args()
+        mutations = chosen(options.words)
         if options.list:
             for mutation in mutations:
                 print(f"{mutation.file:41} {mutation.name}")
             return 0
         return 0 if try_all(mutations, options.tested) else 1
-    except ListError as error:
-        print(error, file=sys.stderr)
-        return 2
+    except (ListError, UsageError) as error:
+        print(f"cuflash: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\033[K")
+        return 130
 
 
 if __name__ == "__main__":

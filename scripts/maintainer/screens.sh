@@ -13,6 +13,7 @@ need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}"
 need_versions
 build simt ladder
 mkdir -p "$out"
+unset COLUMNS # The screens have the width of a file.
 ladder=build/simt/bin/ladder
 "$ladder" --json "$out/ladder.json" >"$out/ladder.txt"
 for stage in 02 03 04 05 06; do

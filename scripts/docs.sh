@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Builds the documentation as pages: build/docs/html/index.html.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'END'
+Usage: scripts/docs.sh
+
+Builds every page and the reference of the API, with Doxygen, into build/docs/html, and checks every
+link. Installs what is missing through apt.
+
+Exit status: 0 if the pages are built; 1 if not; 2 if the command line is wrong.
+END
+}
+
+case ${1:-} in
+  -h | --help)
+    usage
+    exit 0
+    ;;
+esac
+(($# == 0)) || usage_error "scripts/docs.sh takes no \"$1\"; see scripts/docs.sh --help."
+
+need "${PACKAGES_DOCS[@]}"
+need_cmake
+with_progress "Configuring build/docs" cmake --preset docs || die "Configuring build/docs failed; see above."
+with_progress "Building the documentation" cmake --build --preset docs ||
+  die "The documentation is not right; see above."
+say "Built build/docs/html/index.html"

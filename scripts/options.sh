@@ -1,0 +1,201 @@
+# shellcheck shell=bash
+# What the ladder's options take, so that run.sh can refuse a wrong one before it builds anything.
+# Sourced after lib.sh. The ladder itself reads them in bench/ladder/options.cpp, and a shape in
+# common/harness/test_case.cpp; tests/scripts/commands_test.py holds both sides to the same cases.
+
+# Each option and its values.
+declare -A TAKES=(
+  [--causal]='' [--list]='' [--stage]=STAGE [--annotate]=STAGE [--map]=STAGE [--diff]='A B'
+  [--compare]='A B' [--shape]=SHAPE [--input]=DIR [--dtype]='f32|f16|bf16'
+  [--pass]='forward|backward|both' [--schedule]='inorder|reversed|random:SEED' [--block]='X,Y,Z'
+  [--json]=FILE
+)
+VIEWS=(--stage --list --annotate --map --diff --compare) # one at a time
+# shellcheck disable=SC2034  # used by run.sh
+FOR_SIMULATOR=(--annotate --map --schedule --block)
+WITHOUT_JSON=(--list --annotate --map)
+
+DTYPES=(f32 f16 bf16)
+INPUTS=(gaussian peaky allequal largeq onehot real)
+LAYOUTS=(bhsd bshd padded far)
+LEFT_OUT=(no_lse no_dq no_dk no_dv)
+
+# among TEXT WORD...: is TEXT one of the words?
+among() {
+  local text=$1 word
+  for word in "${@:2}"; do [[ $text != "$word" ]] || return 0; done
+  return 1
+}
+
+joined() { (IFS='|' && printf '%s' "$*"); }
+
+# check_word OPTION TEXT WORD...: TEXT must be one of the words.
+check_word() {
+  among "${@:2}" || usage_error "$1 takes $(joined "${@:3}"), not \"$2\".$(did_you_mean "${@:2}")"
+}
+
+# ---- Shapes ---------------------------------------------------------------------------------------
+
+# not_a_shape TEXT SUGGESTION HELP: refuses it, with HELP where there is no suggestion.
+not_a_shape() {
+  local help=$3
+  [[ -z $2 ]] || help="Did you mean \"$2\"?"
+  usage_error "\"$1\" is not a shape. $help"
+}
+
+# check_sizes TEXT: numbers that fit into a C++ int, and heads that can be shared out.
+check_sizes() {
+  local size
+  local -a sizes
+  read -ra sizes <<<"${1//[^0-9]/ }"
+  for size in "${sizes[@]}"; do
+    ((${#size} <= 10 && size <= 2147483647)) ||
+      usage_error "The size $size in \"$1\" is too large."
+  done
+  [[ ! $1 =~ h([0-9]+)x([0-9]+) ]] || ((BASH_REMATCH[1] % BASH_REMATCH[2] == 0)) || usage_error \
+    "heads_q is ${BASH_REMATCH[1]}, not a multiple of heads_kv, which is ${BASH_REMATCH[2]}."
+}
+
+# suffix_suggestion TEXT: the same shape with its first unknown word replaced by a known one.
+suffix_suggestion() {
+  local word known text=${1//_no_/_no-} # one word each
+  local -a words all
+  all=(causal "${DTYPES[@]}" "${INPUTS[@]}" "${LAYOUTS[@]}" "${LEFT_OUT[@]/_/-}")
+  IFS=_ read -ra words <<<"$text"
+  for word in "${words[@]:4}"; do
+    if ! among "$word" "${all[@]}" && known=$(closest "$word" "${all[@]}"); then
+      text=${text/_$word/_$known}
+      printf '%s' "${text//-/_}"
+      return 0
+    fi
+  done
+}
+
+# check_shape TEXT: sizes, and what a test's name may add to them.
+check_shape() {
+  local n='[1-9][0-9]*' scale='([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?' sizes rest suffixes like=''
+  if [[ ! $1 =~ ^(b${n}_h$n(x$n)?_q$n(k$n)?_d$n)(_.*)?$ ]]; then
+    if [[ $1 == *ward_b* ]]; then # a test's whole name
+      like=${1##*ward_}
+    elif [[ ${1,,} =~ ^(b_?${n}_?h_?$n(_?x_?$n)?_?q_?$n(_?k_?$n)?_?d_?$n)(_.*)?$ ]]; then
+      like=${BASH_REMATCH[1]//_/}
+      like=${like/h/_h}
+      like=${like/q/_q}
+      like=${like/d/_d}${BASH_REMATCH[4]}
+    fi
+    not_a_shape "$1" "$like" "One is b2_h4x1_q77k131_d64: batch, query heads x KV heads, lengths of Q and K, head_dim."
+  fi
+  sizes=${BASH_REMATCH[1]} rest=${BASH_REMATCH[4]}
+  check_sizes "$sizes"
+
+  suffixes="(_($(joined "${DTYPES[@]}")))?(_causal)?(_scale$scale)?(_($(joined "${INPUTS[@]}")))?"
+  suffixes+="(_($(joined "${LAYOUTS[@]}")))?$(printf '(_%s)?' "${LEFT_OUT[@]}")"
+  [[ $rest =~ ^$suffixes$ ]] || not_a_shape "$1" "$(suffix_suggestion "$1")" \
+    "After its sizes may stand, in this order: dtype, causal, scale0.1, inputs, layout, what is left out; e.g. _f16_causal_peaky_padded_no_lse."
+  [[ $rest != *_scale* || ${BASH_REMATCH[5]} =~ [1-9] ]] ||
+    usage_error "The scale in \"$1\" is not positive."
+}
+
+# ---- The other options ----------------------------------------------------------------------------
+
+check_schedule() {
+  [[ $1 =~ ^(inorder|reversed|random:[0-9]{1,19})$ ]] || usage_error \
+    "--schedule takes inorder, reversed or random:SEED, not \"$1\".$(
+      did_you_mean "$1" inorder reversed random:1
+    )"
+}
+
+check_block() {
+  [[ $1 =~ ^[0-9]{1,9},[0-9]{1,9},[0-9]{1,9}$ ]] ||
+    usage_error "--block takes an index X,Y,Z, e.g. 3,0,0, not \"$1\"."
+}
+
+# check_input FOLDER: three arrays must be there.
+check_input() {
+  local name
+  [[ -d $1 ]] || usage_error "There is no folder \"$1\" (--input)."
+  for name in q k v; do
+    [[ -e $1/$name.npy ]] || usage_error "The folder \"$1\" has no $name.npy (--input)."
+  done
+}
+
+# check_json FILE: its folder must be there.
+check_json() {
+  [[ -d $(dirname "$1") ]] || usage_error "There is no folder \"$(dirname "$1")\" (--json)."
+  [[ ! -d $1 ]] || usage_error "\"$1\" is a folder (--json)."
+}
+
+# check_value OPTION TEXT: is it what the option takes?
+check_value() {
+  case $1 in
+    --stage | --annotate | --map) stage_named "$2" >/dev/null ;;
+    --shape) check_shape "$2" ;;
+    --dtype) check_word --dtype "$2" "${DTYPES[@]}" ;;
+    --pass) check_word --pass "$2" forward backward both ;;
+    --schedule) check_schedule "$2" ;;
+    --block) check_block "$2" ;;
+    --input) check_input "$2" ;;
+    --json) check_json "$2" ;;
+  esac
+}
+
+# ---- The command line -----------------------------------------------------------------------------
+
+# check_together: of the options that were given, which exclude each other?
+check_together() {
+  local one view=''
+  for one in "${VIEWS[@]}"; do
+    among "$one" "${!given[@]}" || continue
+    [[ -z $view ]] || usage_error "$view and $one do not go together."
+    view=$one
+  done
+  [[ -z ${given[--json]:-} ]] || ! among "$view" "${WITHOUT_JSON[@]}" ||
+    usage_error "$view and --json do not go together."
+  [[ -z ${given[--input]:-} || -z ${given[--shape]:-} || ${given[--shape]} == *_real* ]] ||
+    usage_error "--input is for real inputs: leave --shape out, or let it end in _real."
+}
+
+# unknown_word WORD: refuses what is no option.
+unknown_word() {
+  if [[ $1 != -* ]] && (stage_named "$1") >/dev/null 2>&1; then
+    usage_error "\"$1\" is not an option. Did you mean \"--stage $1\"?"
+  fi
+  usage_error "There is no option \"$1\".$(did_you_mean "$1" "${!TAKES[@]}") See scripts/run.sh --help."
+}
+
+# read_options WORD...: checks the command line. Fills `given`, the values of each option, and
+# `arguments`, the ladder's command line: it knows no --diff, and runs in the repository's root.
+declare -A given=()
+arguments=()
+read_options() {
+  local option value
+  local -a names
+  while (($#)); do
+    option=$1
+    shift
+    if [[ $option == --*=* ]]; then
+      set -- "${option#*=}" "$@"
+      option=${option%%=*}
+      [[ $option != --causal && $option != --list ]] || usage_error "$option takes no value."
+    fi
+    among "$option" "${!TAKES[@]}" || unknown_word "$option"
+    read -ra names <<<"${TAKES[$option]}"
+    ((${#names[@]} == 0)) || ! among "$option" "${!given[@]}" || usage_error "$option is given twice."
+    arguments+=("${option/#--diff/--compare}")
+    given[$option]=
+    for _ in "${names[@]}"; do
+      value=${1:-}
+      [[ -n $value && $value != -* ]] || usage_error "$option needs ${names[*]}."
+      shift
+      case $option in
+        --input | --json) value=$(from_root "$value") ;;
+        --diff | --compare) value=$(stage_named "$value") ;;
+      esac
+      check_value "$option" "$value"
+      arguments+=("$value")
+      [[ ${given[$option]} != "$value" ]] || usage_error "$option needs two different stages."
+      given[$option]+="${given[$option]:+ }$value"
+    done
+  done
+  check_together
+}

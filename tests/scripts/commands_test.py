@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+"""The scripts' and the ladder's command lines, as a newcomer meets them: what is wrong is refused with
+a sentence before anything is built, tables fit the terminal, Ctrl-C leaves a clean line.
+
+Needs the targets ladder, exercises and cuflash_tests of the preset simt. Nothing is built here: first
+on the PATH is a `cmake` that says that it was called.
+"""
+import codecs
+import fcntl
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/maintainer"))
+from sources import copy_sources  # noqa: E402, it lies there
+
+BIN = ROOT / "build/simt/bin"
+SMALL = ["--shape", "b1_h1_q40k70_d64"]
+CALLED = "cmake was called"
+# It has the right version; what else it does, the environment says.
+CMAKE = f"""#!/bin/sh
+[ "$1" = --version ] && echo cmake version 3.25.1 && exit
+[ "$1" = --build ] && eval "$ON_BUILD"
+echo {CALLED}
+exit ${{CMAKE_STATUS:-1}}
+"""
+FOLDER = tempfile.TemporaryDirectory()
+FAKE = pathlib.Path(FOLDER.name)
+(FAKE / "cmake").write_text(CMAKE, encoding="utf-8")
+(FAKE / "cmake").chmod(0o755)
+
+
+def environment(**more):
+    """Without a width, and with the `cmake` of above."""
+    kept = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    return {**kept, "PATH": f"{FAKE}:{kept['PATH']}", **more}
+
+
+def run(*command, cwd=ROOT, **more):
+    """A script or a program, by its path in the repository."""
+    return subprocess.run([ROOT / command[0], *command[1:]], cwd=cwd, env=environment(**more), text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True, check=False)
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, *command, columns=80, **more):
+        self.output = ""
+        self.decoder = codecs.getincrementaldecoder("utf-8")()
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            os.chdir(ROOT)
+            os.execve(ROOT / command[0], [ROOT / command[0], *command[1:]], environment(**more))
+
+    def read_until(self, pattern, seconds=30):
+        """Reads on until the output matches; None reads to its end."""
+        deadline = time.monotonic() + seconds
+        while pattern is None or not re.search(pattern, self.output):
+            if not select.select([self.fd], [], [], deadline - time.monotonic())[0]:
+                raise AssertionError(f"no {pattern} within {seconds} s:\n{self.output}")
+            try:
+                data = os.read(self.fd, 65536)
+            except OSError:  # so ends a terminal
+                data = b""
+            if not data:
+                break
+            self.output += self.decoder.decode(data)
+
+    def ended(self):
+        """Reads the rest; the exit status."""
+        self.read_until(None)
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def interrupt(self):
+        os.write(self.fd, b"\x03")
+
+
+# What the scripts must refuse, and what the sentence says.
+RUN = "scripts/run.sh"
+TEST = "scripts/test.sh"
+REFUSED = [
+    ((RUN, "--stage", "05_wma"), 'Did you mean "05_wmma"?'),
+    ((RUN, "--stage", "softmax"), 'Did you mean "03_online_softmax"?'),
+    ((RUN, "--stage", "99"), "There are: 01_naive"),
+    ((RUN, "--stage"), "--stage needs STAGE"),
+    ((RUN, "--stage="), "--stage needs STAGE"),
+    ((RUN, "--stage", "1", "--stage", "2"), "twice"),
+    ((RUN, "5"), 'Did you mean "--stage 5"?'),
+    ((RUN, "--sahpe", "x"), 'Did you mean "--shape"?'),
+    ((RUN, "--anotate", "02"), 'Did you mean "--annotate"?'),
+    ((RUN, "--causal=yes"), "takes no value"),
+    ((RUN, "--dtype", "fp16"), 'Did you mean "f16"?'),
+    ((RUN, "--pass", "backwards"), 'Did you mean "backward"?'),
+    ((RUN, "--schedule", "random"), 'Did you mean "random:1"?'),
+    ((RUN, "--block", "1,2"), "X,Y,Z"),
+    ((RUN, "--shape", "b1h2q40k70d64"), 'Did you mean "b1_h2_q40k70_d64"?'),
+    ((RUN, "--shape", "B1_H2_Q40_K70_D64_f32"), 'Did you mean "b1_h2_q40k70_d64_f32"?'),
+    ((RUN, "--shape", "b1_h2_q40k70_d64_casual"), 'Did you mean "b1_h2_q40k70_d64_causal"?'),
+    ((RUN, "--shape", "b1_h2_q40_d64_nolse"), 'Did you mean "b1_h2_q40_d64_no_lse"?'),
+    ((RUN, "--shape", "01_naive.forward_b1_h2_q40_d64"), 'Did you mean "b1_h2_q40_d64"?'),
+    ((RUN, "--input", "no/such/folder"), 'There is no folder "no/such/folder"'),
+    ((RUN, "--input", "stages"), 'The folder "stages" has no q.npy'),
+    ((RUN, "--json", "no/such/folder/x.json"), 'There is no folder "no/such/folder"'),
+    ((RUN, "--stage", "1", "--map", "2"), "do not go together"),
+    ((RUN, "--list", "--json", "x"), "do not go together"),
+    ((RUN, "--diff", "5"), "--diff needs A B"),
+    ((RUN, "--diff", "5", "wmma"), "two different stages"),
+    ((TEST, "05_wma"), 'Did you mean "05_wmma"?'),
+    ((TEST, "exercize", "1"), 'Did you mean "exercise"?'),
+    ((TEST, "1", "2"), "one stage"),
+    ((TEST, "--lst"), "There is no option"),
+    ((TEST, "mutations", "--tset"), "--tset"),
+    ((TEST, "mutations", "barier"), 'Did you mean "barrier"?'),
+    ((TEST, "exercise"), "Usage:"),
+    ((TEST, "exercise", "1", "maks"), 'Did you mean "mask"?'),
+    ((TEST, "exercise", "1", "1", "--grade", "xml"), "--grade takes json"),
+    (("scripts/new_stage.sh", "mine"), "--from"),
+    (("scripts/new_stage.sh", "mine", "--form", "1"), 'Did you mean "--from"?'),
+    (("scripts/new_stage.sh", "mine", "--from", "1_naiv"), 'Did you mean "01_naive"?'),
+    (("scripts/new_stage.sh", "Mine", "--from", "1"), "lower-case"),
+    (("scripts/docs.sh", "html"), "--help"),
+]
+
+# The ladder's options, as the ladder and run.sh must both take them, or both refuse them.
+GOOD = ["--stage 5", "--stage 05", "--stage wmma", "--stage 5_wmma", "--stage=05_wmma", "--dtype bf16",
+        "--dtype=f32 --causal", "--pass both", "--schedule inorder", "--schedule random:7",
+        "--block 0,0,0", "--compare 1 2", "--map 02", "--annotate tiled", "--list --causal"]
+BAD = ["--stage 7", "--stage 5wmma_", "--stage", "--stage=", "--dtype f64", "--pass fwd", "--nothing",
+       "stray", "--schedule random", "--schedule random:x", "--schedule Inorder", "--block 1,2",
+       "--block 1,2,3,4", "--block x,0,0", "--compare 1", "--compare 1 1", "--compare 1 9", "--causal=no",
+       "--stage 1 --stage 2", "--stage 1 --map 2", "--list --annotate 2", "--map 2 --json x",
+       "--input no/such/folder", "--input stages", "--input bench/data --shape b1_h1_q4_d32"]
+GOOD_SHAPES = ["b1_h1_q4_d32", "b1_h2x1_q4k9_d32_f32_causal", "b1_h2x2_q4k9_d32_causal",
+               "b1_h1_q5k5_d32_f32_scale0.1_peaky_bshd", "b1_h1_q5_d32_scale2e-1", "b1_h1_q5_d32_scale.5",
+               "b1_h1_q4_d32_bf16_largeq_far", "b1_h1_q4_d32_gaussian_bhsd", "b1_h1_q4_d32_real",
+               "b1_h1_q5k5_d32_onehot_padded_no_lse_no_dq_no_dk_no_dv", "b1_h1_q4_d32_allequal_no_dk"]
+BAD_SHAPES = ["b1", "b0_h1_q4_d32", "b01_h1_q4_d32", "b1_h1_q4_d32_", "b1_h1_q4_d32_f64", "b1_h3x2_q4_d32",
+              "b1_h1_q4_d32_padded_peaky", "b1_h1_q4_d32_peaky_peaky", "b1_h1_q4_d32_causal_f16",
+              "b1_h1_q4_d32_scale", "b1_h1_q4_d32_scale0", "b1_h1_q4_d32_scale1x", "b1_h1_q4_d32_scale1.2.3",
+              "b1_h1_q4_d32_scaleinf", "b1_h1_q4_d32_no_dq_no_lse", "b1_h1_q99999999999_d32",
+              "b1_h1_q2147483648_d32", "b1_h1_q4k_d32", "b1_h1x_q4_d32", "h1_b1_q4_d32"]
+
+
+class Refused(unittest.TestCase):
+    def assert_refused(self, done, sentence=""):
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertRegex(done.stderr, r"\Acuflash: [^\n]+\n\Z")
+        self.assertIn(sentence, done.stderr)
+        self.assertEqual(done.stdout, "")
+
+    def test_before_anything_is_built(self):
+        for command, sentence in REFUSED:
+            with self.subTest(command):
+                self.assert_refused(run(*command), sentence)
+
+    def test_by_the_ladder_and_the_script_alike(self):
+        for options in BAD + [f"--shape {shape}" for shape in BAD_SHAPES]:
+            with self.subTest(options):
+                self.assert_refused(run(RUN, *options.split()))
+                self.assert_refused(run("build/simt/bin/ladder", *options.split()))
+
+    def test_file_is_relative_to_the_caller(self):
+        self.assert_refused(run(RUN, "--input", "data", cwd=ROOT / "stages"), "stages/data")
+        self.assertIn(CALLED, run(RUN, "--input", "data", cwd=ROOT / "bench").stderr)
+
+
+class Accepted(unittest.TestCase):
+    def test_by_the_ladder_and_the_script_alike(self):
+        for options in GOOD + [f"--stage 5 --shape {shape}" for shape in GOOD_SHAPES]:
+            with self.subTest(options):
+                self.assertIn(CALLED, run(RUN, *options.split()).stderr)
+                shape = [] if "--shape" in options else ["--shape", "b1_h1_q4_d32"]
+                done = run("build/simt/bin/ladder", *shape, *options.split())
+                self.assertNotEqual(done.returncode, 2, done.stderr)
+
+    def test_every_name_of_a_test_is_a_shape(self):
+        listed = subprocess.run([BIN / "cuflash_tests", "--gtest_list_tests"], text=True,
+                                capture_output=True, check=True).stdout
+        shapes = sorted(set(re.findall(r"ward_(b\d\S*)", listed)))
+        self.assertGreater(len(shapes), 50)
+        check = 'source scripts/lib.sh; source scripts/options.sh; for s in "$@"; do check_shape "$s"; done'
+        done = subprocess.run(["bash", "-c", check, "bash", *shapes], cwd=ROOT, text=True,
+                              capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_same_options_as_the_ladder(self):
+        print_options = 'source scripts/lib.sh; source scripts/options.sh; printf "%s\\n" "${!TAKES[@]}"'
+        known = subprocess.run(["bash", "-c", print_options], cwd=ROOT, text=True, capture_output=True,
+                               check=True).stdout.split()
+        of_ladder = re.findall(r"^  (?:-h,)?(--[a-z]+)", run("build/simt/bin/ladder", "--help").stdout, re.M)
+        self.assertEqual({*known, "--help"}, {*of_ladder, "--diff"})
+        help_text = run(RUN, "--help").stdout
+        for option in known:
+            self.assertRegex(help_text, rf"(?m)^  {option} ")
+
+    def test_help(self):
+        for script in (RUN, TEST, "scripts/new_stage.sh", "scripts/docs.sh"):
+            done = run(script, "--help")
+            self.assertEqual((done.returncode, done.stderr), (0, ""), script)
+            self.assertTrue(done.stdout.startswith("Usage: "), script)
+
+
+class Verdicts(unittest.TestCase):
+    def test_where_all_is_skipped(self):
+        for options in (["--stage", "06"], ["--compare", "5", "6"]):
+            done = run("build/simt/bin/ladder", *options, "--dtype", "f32", *SMALL)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("Nothing ran: every row was skipped.", done.stdout)
+            self.assertNotIn("Next:", done.stdout)
+
+    def test_where_something_ran(self):
+        done = run("build/simt/bin/ladder", "--stage", "5", *SMALL)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("Next:", done.stdout)
+
+    def test_endless_exercise(self):
+        for limit in ("XCPU", "ALRM"):
+            program = FAKE / "exercise_01_1_mask"
+            program.write_text(f"#!/bin/sh\nkill -{limit} $$\n", encoding="utf-8")
+            program.chmod(0o755)
+            done = run("build/simt/bin/exercises", "01_naive", program)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("does not end", done.stdout)
+
+
+class Differences(unittest.TestCase):
+    def test_backward_continues_another_stage(self):
+        done = run(RUN, "--diff", "5", "6")
+        self.assertIn("continues that of 04_register_tiles: scripts/run.sh --diff 04 06\n", done.stdout)
+        self.assertNotIn("scripts/run.sh --diff", run(RUN, "--diff", "4", "6").stdout)
+
+    def test_forward_is_repeated(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy_sources(pathlib.Path(folder))
+            stages = pathlib.Path(folder, "stages")
+            kernel = (stages / "05_wmma/kernel.cuh").read_text(encoding="utf-8")
+            repeated = re.sub(r"cuflash::wmma\b", "cuflash::forward_backward", kernel)
+            (stages / "06_forward_backward/kernel.cuh").write_text(repeated, encoding="utf-8")
+            done = run(pathlib.Path(folder, RUN), "--diff", "5", "6")
+        self.assertIn("kernel.cuh: 0 lines removed, 0 added\n", done.stdout)
+        self.assertIn("06_forward_backward repeats the forward pass of 05_wmma.", done.stdout)
+
+
+class Widths(unittest.TestCase):
+    VIEWS = [["--list"], ["--stage", "5"], ["--compare", "5", "6"], ["--map", "06"], ["--annotate", "02"]]
+
+    def assert_fits(self, text, columns):
+        text = re.sub(r"\x1b\[[0-9;]*[mK]", "", text)
+        for line in re.split(r"[\r\n]+", text):
+            self.assertLessEqual(len(line), columns, line)
+
+    def test_terminal(self):
+        for columns in (60, 80, 100, 118, 160):
+            for view in self.VIEWS:
+                with self.subTest((columns, view)):
+                    terminal = Terminal("build/simt/bin/ladder", *view, *SMALL, columns=columns)
+                    self.assertEqual(terminal.ended(), 0)
+                    self.assert_fits(terminal.output, columns)
+
+    def test_file(self):
+        for view in self.VIEWS:
+            wide = run("build/simt/bin/ladder", *view, *SMALL)
+            narrow = run("build/simt/bin/ladder", *view, *SMALL, COLUMNS="80")
+            self.assert_fits(narrow.stdout, 80)
+            self.assertGreater(max(map(len, wide.stdout.splitlines())), 80)
+
+    def test_says_what_is_missing(self):
+        narrow = run("build/simt/bin/ladder", "--stage", "5", *SMALL, COLUMNS="60").stdout
+        self.assertIn("The terminal is too narrow for: adds, extra, predicted.", narrow)
+        self.assertNotIn("too narrow", run("build/simt/bin/ladder", "--stage", "5", *SMALL).stdout)
+
+
+class Progress(unittest.TestCase):
+    BUILD = "echo '[3/9] Building a.o'; sleep "
+
+    def test_file(self):
+        done = run(RUN, "--list", CMAKE_STATUS="0", ON_BUILD=self.BUILD + "0")
+        self.assertEqual(done.stderr, "Building build/simt: 3 of 9 (0 s)\n")
+        self.assertEqual(done.returncode, 0)
+
+    def test_failure_is_shown(self):
+        done = run(RUN, "--list", ON_BUILD="[ ] || echo it is broken")
+        self.assertEqual(done.returncode, 1)
+        self.assertTrue(done.stderr.endswith("failed; see above.\n"), done.stderr)
+        self.assertIn(CALLED, done.stderr)
+
+    def test_interrupted_build(self):
+        terminal = Terminal(RUN, "--list", CMAKE_STATUS="0", ON_BUILD=self.BUILD + "31.5")
+        self.assert_ends_cleanly(terminal, r"3 of 9 \([1-9]")  # by then it sleeps
+        self.assertEqual(subprocess.run(["pgrep", "-f", "sleep 31[.]5"], check=False).returncode, 1)
+
+    def test_interrupted_ladder(self):
+        terminal = Terminal("build/simt/bin/ladder", "--stage", "1")
+        self.assert_ends_cleanly(terminal, r"Verifying .* s\)")
+
+    def test_interrupted_tests(self):
+        terminal = Terminal(TEST, "1", CMAKE_STATUS="0")
+        self.assert_ends_cleanly(terminal, "Testing 01_naive")
+
+    def assert_ends_cleanly(self, terminal, pattern):
+        terminal.read_until(pattern)
+        terminal.interrupt()
+        self.assertEqual(terminal.ended(), 128 + signal.SIGINT, terminal.output)
+        self.assertRegex(terminal.output, r"\^C\r\x1b\[K\Z")
+
+
+if __name__ == "__main__":
+    unittest.main()
