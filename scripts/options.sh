@@ -13,7 +13,7 @@ declare -A TAKES=(
 VIEWS=(--stage --list --annotate --map --diff --compare) # one at a time
 # shellcheck disable=SC2034  # used by run.sh
 FOR_SIMULATOR=(--annotate --map --schedule --block)
-WITHOUT_JSON=(--list --annotate --map)
+WITHOUT_JSON=(--annotate --map)
 
 DTYPES=(f32 f16 bf16)
 INPUTS=(gaussian peaky allequal largeq onehot real)

@@ -11,6 +11,7 @@
 #include "ladder/memory_map.h"
 #include "ladder/observe.h"
 #include "ladder/options.h"
+#include "ladder/stage_list.h"
 #include "ladder/stage_table.h"
 #include "ladder/table.h"
 #include "progress.h"
@@ -18,31 +19,6 @@
 
 namespace cuflash::bench {
 namespace {
-
-void list_stages() {
-  Table table({{"stage", false},
-               {"adds", false, 52, 16},
-               {"pass", false},
-               {"dtypes", false, 0, 0, 1},
-               {"for", false, 0, 0, 2},
-               {"keeps", false, 0, 0, 3}});
-  for (const Stage* stage : stages()) {
-    for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
-      if (!stage->has(pass)) continue;
-      const PassFacts& facts = stage->facts(pass);
-      std::string dtypes;
-      for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
-        if (!facts.dtypes.has(dtype)) continue;
-        dtypes += (dtypes.empty() ? "" : " ") + std::string(dtype_name(dtype));
-      }
-      const std::string arch =
-          fmt::format("sm_{}{}", facts.arch.compute_capability, facts.arch.exact ? "a" : "+");
-      table.add({stage->name, stage->teaches, pass_name(pass), dtypes, arch,
-                 facts.keeps_scores ? "S" : ""});
-    }
-  }
-  fmt::print("{}", table.text());
-}
 
 bool machine_counts() {
 #ifdef CUFLASH_SIMT
@@ -134,7 +110,7 @@ std::vector<Pass> passes_of(const Options& options, const Stage& stage) {
   const auto lacks = [&](Pass pass) { return !stage.has(pass); };
   passes.erase(std::remove_if(passes.begin(), passes.end(), lacks), passes.end());
   if (passes.empty()) {
-    throw UsageError(std::string(stage.name) + " has no " + pass_name(first) + " pass");
+    throw UsageError(std::string(stage.name) + " has no " + pass_name(first) + " pass.");
   }
   return passes;
 }
@@ -224,7 +200,7 @@ void check(const Options& options) {
 
 bool run(const Options& options, const Provenance& provenance) {
   if (options.list) {
-    list_stages();
+    list_stages(options.json);
     return true;
   }
   check(options);

@@ -127,7 +127,7 @@ void declare(CLI::App& app, Options& options) {
       if (view != other) view->excludes(other);
     }
   }
-  for (auto* view : {list, annotate, map}) view->excludes(json);
+  for (auto* view : {annotate, map}) view->excludes(json);
 }
 
 Plan make_plan(const Options& options, DType dtype) {

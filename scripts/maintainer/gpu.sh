@@ -82,17 +82,25 @@ if wanted ladder; then
   step ladder_f32 200 build/release/bin/ladder --dtype f32 --json "$results/ladder_f32.json"
 fi
 # From here on without the stages that keep S: they would take longer than all others together.
+facts=$(mktemp)
+build/release/bin/ladder --list --json "$facts"
+linear=$(python3 - "$facts" <<'END'
+import json, sys
+passes = json.load(open(sys.argv[1]))
+print(*sorted({p["stage"] for p in passes} - {p["stage"] for p in passes if p["keeps_scores"]}))
+END
+)
+rm "$facts"
 if wanted bench_stages; then
   step bench_stages 300 build/release/bin/bench_stages \
-    --benchmark_filter='^(0[3-9]|1[0-9])_.*_f16' --benchmark_out="$results/stages.json"
+    --benchmark_filter="^(${linear// /|})\\..*_f16" --benchmark_out="$results/stages.json"
 fi
 if wanted peers && ! python3 -c 'import torch' 2>/dev/null; then
   echo "peers: skipped, python3 has no PyTorch"
   [ ${#chosen[@]} = 0 ] || status=1
 elif wanted peers; then
-  fused=$(build/release/bin/ladder --list | grep -oE '^(0[3-9]|1[0-9])_\w+' | paste -sd,)
-  step peers 400 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$fused"
-  step peers_f32 200 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$fused" \
+  step peers 400 python3 bench/peers/peers.py --out "$results/peers.json" --stages "${linear// /,}"
+  step peers_f32 200 python3 bench/peers/peers.py --out "$results/peers.json" --stages "${linear// /,}" \
     --dtype f32 --impl efficient,math,cuflash
 fi
 if wanted ncu; then
