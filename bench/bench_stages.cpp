@@ -16,6 +16,7 @@
 #include "harness/stage_call.h"
 #include "measure.h"
 #include "provenance.h"
+#include "simt/simulator.h"
 #include "timing.h"
 
 namespace cuflash::bench {
@@ -27,11 +28,10 @@ struct Matrix {
 };
 constexpr int kLongestOfQuadratic = 4096;  // for stages that keep S
 
-#ifdef CUFLASH_SIMT
+constexpr Matrix kMatrix =
+    simt::kSimulated ? Matrix{128, 128, 32, 128} : Matrix{16384, 2048, 512, 16384};
 
-constexpr Matrix kMatrix = {128, 128, 32, 128};
-
-void run(benchmark::State& state, const Stage& stage, Pass pass, const Problem& problem) {
+void count(benchmark::State& state, const Stage& stage, Pass pass, const Problem& problem) {
   simt::reset_counts();
   harness::run(stage, pass, problem, unchecked_inputs(pass, {problem, {}, {}}));
   const simt::Counts counts = simt::counts();
@@ -44,11 +44,7 @@ void run(benchmark::State& state, const Stage& stage, Pass pass, const Problem& 
   }
 }
 
-#else
-
-constexpr Matrix kMatrix = {16384, 2048, 512, 16384};
-
-void run(benchmark::State& state, const Stage& stage, Pass pass, const Problem& problem) {
+void time(benchmark::State& state, const Stage& stage, Pass pass, const Problem& problem) {
   harness::CallOptions options;
   options.guards = false;
   harness::StageCall call(stage, pass, problem, unchecked_inputs(pass, {problem, {}, {}}), options);
@@ -56,8 +52,6 @@ void run(benchmark::State& state, const Stage& stage, Pass pass, const Problem& 
   state.SetIterationTime(ms * 1e-3);
   state.counters["TFLOP/s"] = tflops(pass, problem, ms);
 }
-
-#endif
 
 void add_requested(benchmark::State& state, const Stage& stage, Pass pass, const Problem& problem) {
   const auto traffic = harness::predicted_traffic(stage, pass, problem);
@@ -75,7 +69,7 @@ void benchmark_one(benchmark::State& state, const Stage& stage, Pass pass, const
   try {
     for (auto iteration : state) {
       (void)iteration;
-      run(state, stage, pass, problem);
+      (simt::kSimulated ? count : time)(state, stage, pass, problem);
     }
     add_requested(state, stage, pass, problem);
   } catch (const std::exception& error) {

@@ -9,7 +9,7 @@
 #include "cuflash/stage.h"
 #include "harness/test_case.h"
 #include "harness/traffic.h"
-#include "simt/machine.h"  // its types; a GPU build calls nothing of it
+#include "simt/simulator.h"
 
 namespace cuflash::bench {
 

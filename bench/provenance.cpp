@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "cuflash/stage.h"
+#include "simt/simulator.h"
 
 namespace cuflash::bench {
 namespace {
@@ -40,15 +41,9 @@ std::string cuda_version(int version) {
   return version == 0 ? "none" : fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-#ifdef CUFLASH_SIMT
-constexpr bool kSimt = true;
-#else
-constexpr bool kSimt = false;
-#endif
-
 std::string driver() {
   int newest_cuda = 0;
-  if (!kSimt) cudaDriverGetVersion(&newest_cuda);
+  if (!simt::kSimulated) cudaDriverGetVersion(&newest_cuda);
   if (newest_cuda == 0) return "none";
   std::ifstream file("/proc/driver/nvidia/version");
   // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue …": the first word of digits.
@@ -77,10 +72,10 @@ Provenance provenance(int argc, char** argv) {
   Provenance p;
   p.device = current_device().name;
   int runtime = 0;
-  if (!kSimt) cudaRuntimeGetVersion(&runtime);
+  if (!simt::kSimulated) cudaRuntimeGetVersion(&runtime);
   p.driver = driver();
   p.cuda = cuda_version(runtime);
-  p.backend = kSimt ? "simt" : "cuda";
+  p.backend = simt::kSimulated ? "simt" : "cuda";
 #ifdef __clang__
   p.compiler = "clang " __clang_version__;
 #else

@@ -20,14 +20,6 @@
 namespace cuflash::bench {
 namespace {
 
-bool machine_counts() {
-#ifdef CUFLASH_SIMT
-  return simt::counts_accesses();
-#else
-  return false;
-#endif
-}
-
 std::string inputs_text(const harness::TestCase& c) {
   std::string text = c.source.kind == harness::InputKind::kReal ? "real activations"
                      : c.source.kind == harness::InputKind::kGaussian
@@ -46,7 +38,7 @@ void print_head(Pass pass, const Plan& plan) {
                  "{} · {} · {}{}", pass == CUFLASH_FORWARD ? "Forward" : "Backward",
                  problem_name(plan.verified.problem), inputs_text(plan.verified),
                  other ? " · timed on " + problem_name(*plan.timed) + ", random inputs" : "")));
-  if (kSimt && !machine_counts()) {
+  if (simt::kSimulated && !simt::counts_accesses()) {
     fmt::print("{}",
                paragraph("This build checks results but counts no accesses: that takes g++ 12 "
                          "or newer and no AddressSanitizer."));
@@ -84,7 +76,7 @@ std::string next_step(const std::vector<Row>& rows, const std::string& stage) {
 
 void print_foot(const std::vector<Row>& rows, const std::string& stage) {
   const std::string what =
-      kSimt
+      simt::kSimulated
           ? "Read and written: bytes that the threads asked for, before any cache, counted on the "
             "CPU simulator. It times nothing."
           : "Time: " + std::string(kTimingMethod) + ".";
@@ -195,7 +187,7 @@ void check(const Options& options) {
     throw UsageError("--compare needs two different stages.");
   }
   make_plan(options);
-  set_up_machine(options);
+  set_up_simulator(options);
 }
 
 bool run(const Options& options, const Provenance& provenance) {
@@ -209,7 +201,7 @@ bool run(const Options& options, const Provenance& provenance) {
         "There is no CUDA device here. The CPU simulator needs none: cmake --preset simt && "
         "cmake --build --preset simt --target ladder && build/simt/bin/ladder.");
   }
-  fmt::print("CuFlash Ladder on {}\n", kSimt ? "the CPU simulator" : provenance.device);
+  fmt::print("CuFlash Ladder on {}\n", simt::kSimulated ? "the CPU simulator" : provenance.device);
   if (!options.annotate.empty()) return annotate_view(options);
   if (!options.map.empty()) return map_view(options);
   if (!options.compare.empty()) return compare_view(options, provenance);

@@ -9,9 +9,10 @@
 
 namespace cuflash::bench {
 
-#ifdef CUFLASH_SIMT
-
 Observed observe(const Stage& stage, Pass pass, const harness::TestCase& c) {
+  if (!simt::kSimulated) {
+    throw std::runtime_error("Only the CPU simulator sees lines and shared memory.");
+  }
   if (!simt::counts_accesses()) {
     throw std::runtime_error(
         "This build counts no accesses: that takes g++ 12 or newer and no AddressSanitizer.");
@@ -25,13 +26,5 @@ Observed observe(const Stage& stage, Pass pass, const harness::TestCase& c) {
   harness::run(stage, pass, c.problem, inputs, c.options);
   return {simt::line_counts(), simt::shared_maps()};
 }
-
-#else
-
-Observed observe(const Stage&, Pass, const harness::TestCase&) {
-  throw std::runtime_error("Only the CPU simulator sees lines and shared memory.");
-}
-
-#endif
 
 }  // namespace cuflash::bench

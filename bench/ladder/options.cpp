@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "cuflash/workload.h"
-#include "simt/machine.h"
+#include "simt/simulator.h"
 
 namespace cuflash::bench {
 namespace {
@@ -64,8 +64,6 @@ harness::TestCase real_case(const Options& options, DType dtype) {
   return c;
 }
 
-#ifdef CUFLASH_SIMT
-
 simt::BlockIndex block_of(const std::string& text) {
   simt::BlockIndex block{};
   char rest = 0;
@@ -82,8 +80,6 @@ void set_schedule(const std::string& text) {
   }
   simt::set_schedule(schedule);
 }
-
-#endif
 
 }  // namespace
 
@@ -135,7 +131,7 @@ Plan make_plan(const Options& options, DType dtype) {
   Plan plan;
   const bool shaped = !options.shape.empty();
   plan.verified = shaped ? shape_case(options.shape, options, dtype) : real_case(options, dtype);
-  if (!kSimt) {
+  if (!simt::kSimulated) {
     plan.timed = shaped ? plan.verified.problem : shape_case(kTimedShape, {}, dtype).problem;
     plan.timed->causal = plan.verified.problem.causal;
   }
@@ -159,11 +155,12 @@ std::vector<Pass> passes_of(const Options& options) {
   return passes;
 }
 
-void set_up_machine(const Options& options) {
-#ifdef CUFLASH_SIMT
-  if (!options.schedule.empty()) set_schedule(options.schedule);
-  if (!options.block.empty()) simt::report_only_block(block_of(options.block));
-#else
+void set_up_simulator(const Options& options) {
+  if (simt::kSimulated) {
+    if (!options.schedule.empty()) set_schedule(options.schedule);
+    if (!options.block.empty()) simt::report_only_block(block_of(options.block));
+    return;
+  }
   for (const auto& [name, value] :
        {std::pair{"--schedule", &options.schedule}, std::pair{"--block", &options.block},
         std::pair{"--annotate", &options.annotate}, std::pair{"--map", &options.map}}) {
@@ -172,7 +169,6 @@ void set_up_machine(const Options& options) {
                      " is for the CPU simulator. To run there: scripts/run.sh does so when it "
                      "sees the option; or build the preset simt.");
   }
-#endif
 }
 
 }  // namespace cuflash::bench

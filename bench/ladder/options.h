@@ -11,12 +11,6 @@
 
 namespace cuflash::bench {
 
-#ifdef CUFLASH_SIMT
-inline constexpr bool kSimt = true;
-#else
-inline constexpr bool kSimt = false;
-#endif
-
 struct Options {
   std::string stage, shape, dtype, pass = "both", input, schedule, block, json;
   std::string annotate, map;
@@ -41,7 +35,7 @@ const Stage& stage_of(const std::string& name);
 std::vector<Pass> passes_of(const Options& options);
 
 // Tells the CPU simulator the schedule, and the block whose findings are wanted.
-void set_up_machine(const Options& options);
+void set_up_simulator(const Options& options);
 
 }  // namespace cuflash::bench
 

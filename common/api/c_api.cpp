@@ -165,12 +165,6 @@ const char* cuflash_stage_name(int index) {
   return exists ? stages()[std::size_t(index)]->name : nullptr;
 }
 
-const char* cuflash_backend() {
-#ifdef CUFLASH_SIMT
-  return "simt";
-#else
-  return "cuda";
-#endif
-}
+const char* cuflash_backend() { return CUFLASH_BACKEND; }
 
 int cuflash_version() { return CUFLASH_VERSION; }

@@ -22,6 +22,7 @@ struct Range {
 // they are INT_MIN and INT_MAX.
 struct Band {
   int first_diagonal, last_diagonal;
+  unsigned width;  // last_diagonal − first_diagonal
 
   explicit Band(const Problem& p) : first_diagonal(INT_MIN), last_diagonal(INT_MAX) {
     // The last query lies on the diagonal of the last key.
@@ -33,6 +34,7 @@ struct Band {
     if (right >= 0) {
       last_diagonal = static_cast<int>(std::min<std::int64_t>(INT_MAX, offset + right));
     }
+    width = static_cast<unsigned>(last_diagonal) - static_cast<unsigned>(first_diagonal);
   }
 };
 
@@ -40,18 +42,21 @@ struct Band {
 // take lengths from here and not from the problem, whose lengths are those of the tensors.
 struct Sequence {
   int num_queries, num_keys;
-  int first_diagonal, last_diagonal;
+  Band band;
 };
 
 // The sequences of a batch, from a kernel's parameters.
 template <class Params>
 __device__ __forceinline__ Sequence sequence(const Params& p, int /*batch*/) {
-  return {p.seq_q, p.seq_kv, p.first_diagonal, p.last_diagonal};
+  return {p.seq_q, p.seq_kv, p};
 }
 
-// True if query i sees key j.
+// True if query i sees key j: first_diagonal <= j − i <= last_diagonal, as one comparison of
+// distances from the last diagonal. Below zero they wrap to numbers beyond the width.
 __device__ __forceinline__ bool visible(const Sequence& seq, int i, int j) {
-  return seq.first_diagonal <= j - i && j - i <= seq.last_diagonal;
+  return static_cast<unsigned>(i) + static_cast<unsigned>(seq.band.last_diagonal) -
+             static_cast<unsigned>(j) <=
+         seq.band.width;
 }
 
 // True if each of the queries [i0, i0 + num_queries) sees each of the keys [j0, j0 + num_keys), so
@@ -65,15 +70,15 @@ __device__ __forceinline__ bool all_visible(const Sequence& seq, int i0, int num
 // The keys that the queries [begin, end) see all lie in this range; it may be empty.
 __device__ __forceinline__ Range visible_keys(const Sequence& seq, int begin, int end) {
   const std::int64_t last = min(end, seq.num_queries) - 1;
-  const std::int64_t keys_end = min(last + seq.last_diagonal + 1, std::int64_t{seq.num_keys});
-  return {max(begin + seq.first_diagonal, 0), static_cast<int>(keys_end)};
+  const std::int64_t keys_end = min(last + seq.band.last_diagonal + 1, std::int64_t{seq.num_keys});
+  return {max(begin + seq.band.first_diagonal, 0), static_cast<int>(keys_end)};
 }
 
 // The queries that see one of the keys [begin, end) all lie in this range; it may be empty.
 __device__ __forceinline__ Range visible_queries(const Sequence& seq, int begin, int end) {
   const std::int64_t all = seq.num_queries, first = begin, last = min(end, seq.num_keys) - 1;
-  const std::int64_t queries_begin = max(first - seq.last_diagonal, std::int64_t{0});
-  const std::int64_t queries_end = min(last - seq.first_diagonal + 1, all);
+  const std::int64_t queries_begin = max(first - seq.band.last_diagonal, std::int64_t{0});
+  const std::int64_t queries_end = min(last - seq.band.first_diagonal + 1, all);
   return {static_cast<int>(min(queries_begin, all)), static_cast<int>(queries_end)};
 }
 

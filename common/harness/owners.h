@@ -10,9 +10,7 @@
 #include <string>
 #include <utility>
 
-#ifdef CUFLASH_SIMT
-#include "simt/machine.h"
-#endif
+#include "simt/simulator.h"
 
 namespace cuflash::harness {
 
@@ -39,13 +37,10 @@ class DeviceBuffer {
  public:
   DeviceBuffer() = default;
   // `name` is what the CPU simulator calls the allocation in its findings.
-  explicit DeviceBuffer(std::size_t bytes, [[maybe_unused]] const char* name = "buffer")
-      : bytes_(bytes) {
+  explicit DeviceBuffer(std::size_t bytes, const char* name = "buffer") : bytes_(bytes) {
     if (bytes == 0) return;
     check(cudaMalloc(&data_, bytes), "cudaMalloc of " + std::to_string(bytes) + " bytes");
-#ifdef CUFLASH_SIMT
     simt::name_memory(data_, name);
-#endif
   }
   DeviceBuffer(DeviceBuffer&& other) noexcept { *this = std::move(other); }
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {

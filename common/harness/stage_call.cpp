@@ -10,12 +10,6 @@ namespace {
 
 constexpr std::size_t kGuardBytes = 256;  // Keeps the alignment that cudaMalloc gives.
 
-#ifdef CUFLASH_SIMT
-bool machine_guards() { return simt::counts_accesses(); }
-#else
-bool machine_guards() { return false; }
-#endif
-
 }  // namespace
 
 const char* layout_name(Layout layout) {
@@ -35,7 +29,7 @@ const char* layout_name(Layout layout) {
 StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inputs& in,
                      const CallOptions& options)
     : stage_(stage), pass_(pass), problem_(p), guards_(options.guards) {
-  const bool guards = options.guards && !machine_guards();
+  const bool guards = options.guards && !simt::counts_accesses();
   const std::size_t guard_bytes = guards ? kGuardBytes : 0;
   const auto make = [&](const std::string& name, int heads, int seq, int head_dim) {
     const bool lse = name == "LSE";

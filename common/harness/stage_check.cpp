@@ -21,10 +21,10 @@ struct Subject {
 
 // ---- Runs ---------------------------------------------------------------------------------------
 
-#ifdef CUFLASH_SIMT
-
-// The runs of a check differ in the order of threads and blocks. The one in force comes first.
+// The runs of a check. On the simulator they differ in the order of threads and blocks, and the one
+// in force comes first.
 std::vector<std::string> schedules() {
+  if (!simt::kSimulated) return {"run 1", "run 2"};
   std::vector<std::string> all = {simt::schedule_name(simt::schedule())};
   for (const char* name : {"inorder", "reversed", "random:7"}) {
     if (all.size() < 3 && name != all.front()) all.push_back(name);
@@ -32,7 +32,7 @@ std::vector<std::string> schedules() {
   return all;
 }
 
-// Sets a schedule for as long as it lives.
+// Sets a schedule of the simulator for as long as it lives.
 class Scheduled {
  public:
   explicit Scheduled(const std::string& name) : before_(simt::schedule()) {
@@ -48,33 +48,11 @@ class Scheduled {
   simt::Schedule before_;
 };
 
-void read_machine(Run& run) {
-  if (simt::counts_accesses()) run.counts = simt::counts();
-  for (const simt::SharedMap& map : simt::shared_maps()) {
-    run.shared_bytes = std::max(run.shared_bytes, map.bytes);
-  }
-}
-
-void reset_machine() { simt::reset_counts(); }
-std::vector<simt::Finding> take_findings() { return simt::take_findings(); }
-
-#else
-
-std::vector<std::string> schedules() { return {"run 1", "run 2"}; }
-struct Scheduled {
-  explicit Scheduled(const std::string&) {}
-};
-void read_machine(Run&) {}
-void reset_machine() {}
-std::vector<simt::Finding> take_findings() { return {}; }
-
-#endif
-
 Run run_once(const Subject& s, const std::string& schedule) {
   const Scheduled scheduled(schedule);
   Run run;
   run.schedule = schedule;
-  reset_machine();
+  simt::reset_counts();
   try {
     run.outputs = harness::run(s.stage, s.pass, s.c.problem, s.want.inputs, s.c.options);
     run.accuracy = check_accuracy(run.outputs, s.want);
@@ -84,7 +62,10 @@ Run run_once(const Subject& s, const std::string& schedule) {
   } catch (const std::runtime_error& error) {
     run.error = error.what();
   }
-  read_machine(run);
+  if (simt::counts_accesses()) run.counts = simt::counts();
+  for (const simt::SharedMap& map : simt::shared_maps()) {
+    run.shared_bytes = std::max(run.shared_bytes, map.bytes);
+  }
   return run;
 }
 
@@ -204,7 +185,7 @@ StageCheck check_stage(const Stage& stage, Pass pass, const TestCase& c, Runs ru
   StageCheck check;
   for (const std::string& schedule : schedules()) {
     check.runs.push_back(run_once(subject, schedule));
-    merge(check.faults, schedule, take_findings());
+    merge(check.faults, schedule, simt::take_findings());
     const Run &first = check.runs.front(), &last = check.runs.back();
     const std::string difference = first_difference(first.outputs, last.outputs);
     if (stage.facts(pass).features.has(Feature::kDeterministic) && check.unstable.empty() &&

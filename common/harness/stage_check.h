@@ -11,7 +11,7 @@
 #include "cuflash/stage.h"
 #include "harness/accuracy.h"
 #include "harness/test_case.h"
-#include "simt/machine.h"  // its types; a GPU build calls nothing of it
+#include "simt/simulator.h"
 
 namespace cuflash::harness {
 

@@ -7,12 +7,6 @@
 namespace cuflash::tests {
 namespace {
 
-#ifdef CUFLASH_SIMT
-constexpr bool kGpu = false;
-#else
-constexpr bool kGpu = true;
-#endif
-
 void add(const Stage& stage, const std::string& name, std::function<void()> body) {
   testing::RegisterTest(stage.name, name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
                         [body] { return new StageTest(body); });
@@ -21,14 +15,14 @@ void add(const Stage& stage, const std::string& name, std::function<void()> body
 void add_problems(const Stage& stage, Pass pass) {
   const std::string prefix = std::string(pass_name(pass)) + "_";
   std::vector<TestProblem> problems = test_problems();
-  if (kGpu) {
+  if (!simt::kSimulated) {
     for (const TestProblem& test : large_problems()) problems.push_back(test);
   }
   for (const TestProblem& test : problems) {
     add(stage, prefix + test_case_name(test.c),
         [&stage, pass, test] { computes(stage, pass, test); });
   }
-  if (!kGpu) return;
+  if (simt::kSimulated) return;
   for (const TestProblem& test : sanitizer_problems()) {
     add(stage, "sanitize_" + prefix + test_case_name(test.c),
         [&stage, pass, test] { computes_unguarded(stage, pass, test.c); });

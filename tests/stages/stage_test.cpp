@@ -27,9 +27,7 @@ using harness::Outputs;
 
 // Fails the test for each fault that the CPU simulator found outside a check.
 void report_findings() {
-#ifdef CUFLASH_SIMT
   for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message();
-#endif
 }
 
 void expect_traffic(const Stage& stage, Pass pass, const Problem& problem,

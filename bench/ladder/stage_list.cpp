@@ -1,0 +1,84 @@
+#include "ladder/stage_list.h"
+
+#include <fmt/core.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "cuflash/stage.h"
+#include "cuflash/workload.h"
+#include "ladder/table.h"
+
+namespace cuflash::bench {
+namespace {
+
+std::vector<std::string> dtypes_of(const PassFacts& facts) {
+  std::vector<std::string> names;
+  for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
+    if (facts.dtypes.has(dtype)) names.push_back(dtype_name(dtype));
+  }
+  return names;
+}
+
+std::string arch_of(const PassFacts& facts) {
+  return fmt::format("sm_{}{}", facts.arch.compute_capability, facts.arch.exact ? "a" : "+");
+}
+
+// Calls f(stage, pass, whether it is the stage's first) for each pass of each stage.
+template <class F>
+void for_each_pass(F&& f) {
+  for (const Stage* stage : stages()) {
+    bool first = true;
+    for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
+      if (stage->has(pass)) f(*stage, pass, std::exchange(first, false));
+    }
+  }
+}
+
+void print_table() {
+  Table table({{"stage", false},
+               {"adds", false, 52, 16},
+               {"pass", false},
+               {"dtypes", false, 0, 0, 1},
+               {"for", false, 0, 0, 2},
+               {"keeps", false, 0, 0, 3}});
+  for_each_pass([&](const Stage& stage, Pass pass, bool first) {
+    const PassFacts& facts = stage.facts(pass);
+    std::string dtypes;
+    for (const std::string& name : dtypes_of(facts)) dtypes += (dtypes.empty() ? "" : " ") + name;
+    table.add({first ? stage.name : "", first ? stage.teaches : "", pass_name(pass), dtypes,
+               arch_of(facts), facts.keeps_scores ? "S" : ""});
+  });
+  fmt::print("{}", table.text());
+}
+
+void write_facts(const std::string& path) {
+  auto json = nlohmann::ordered_json::array();
+  for_each_pass([&](const Stage& stage, Pass pass, bool) {
+    const PassFacts& facts = stage.facts(pass);
+    json.push_back({{"stage", stage.name},
+                    {"pass", pass_name(pass)},
+                    {"dtypes", dtypes_of(facts)},
+                    {"arch", arch_of(facts)},
+                    {"keeps_scores", facts.keeps_scores},
+                    {"repeats", facts.repeats}});
+  });
+  std::ofstream file(path);
+  file << json.dump(2) << '\n';
+  if (!file) throw std::runtime_error(path + ": cannot be written");
+}
+
+}  // namespace
+
+void list_stages(const std::string& json) {
+  if (json.empty()) {
+    print_table();
+  } else {
+    write_facts(json);
+  }
+}
+
+}  // namespace cuflash::bench

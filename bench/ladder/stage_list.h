@@ -1,0 +1,15 @@
+// The stages and the facts of their passes.
+#ifndef CUFLASH_BENCH_STAGE_LIST_H_
+#define CUFLASH_BENCH_STAGE_LIST_H_
+
+#include <string>
+
+namespace cuflash::bench {
+
+// Prints a table of them; where `json` names a file, writes it instead: an array with an object for
+// each pass.
+void list_stages(const std::string& json);
+
+}  // namespace cuflash::bench
+
+#endif  // CUFLASH_BENCH_STAGE_LIST_H_

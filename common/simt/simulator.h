@@ -1,0 +1,40 @@
+/// @file simulator.h
+/// The CPU simulator for host code that is built on both backends: its front door, and on a GPU the
+/// same functions, which then do nothing, count nothing and find nothing.
+#ifndef CUFLASH_SIMT_SIMULATOR_H_
+#define CUFLASH_SIMT_SIMULATOR_H_
+
+#include "simt/machine.h"
+
+namespace cuflash::simt {
+
+#ifdef CUFLASH_SIMT
+
+/// True where kernels run on the simulator.
+inline constexpr bool kSimulated = true;
+
+#else
+
+inline constexpr bool kSimulated = false;
+
+inline bool counts_accesses() { return false; }
+inline Counts counts() { return {}; }
+inline void reset_counts() {}
+inline std::vector<LineCounts> line_counts() { return {}; }
+inline std::vector<SharedMap> shared_maps() { return {}; }
+inline std::vector<Finding> take_findings() { return {}; }
+inline std::string Finding::message() const { return text; }
+inline void report_only_block(const std::optional<BlockIndex>&) {}
+inline bool parse_schedule(const std::string&, Schedule&) { return false; }
+inline std::string schedule_name(const Schedule&) { return {}; }
+inline void set_schedule(const Schedule&) {}
+inline Schedule schedule() { return {}; }
+inline void name_memory(const void*, const char*) {}
+inline void set_memory_limit(std::size_t) {}
+inline std::size_t memory_in_use() { return 0; }
+
+#endif
+
+}  // namespace cuflash::simt
+
+#endif  // CUFLASH_SIMT_SIMULATOR_H_
