@@ -22,7 +22,7 @@ struct PrintAtExit {
 }  // namespace
 
 Counts Core::counts() const {
-  Counts counts = trace.totals();
+  Counts counts = requests.totals();
   counts.launches = launches_;
   counts.barriers = barriers_;
   counts.warp_syncs = warp_syncs_;
@@ -30,7 +30,7 @@ Counts Core::counts() const {
 }
 
 void Core::reset_counts() {
-  trace.reset();
+  requests.reset();
   launches_ = barriers_ = warp_syncs_ = 0;
   layouts_.clear();
 }
@@ -85,7 +85,7 @@ Counts counts() {
 
 std::vector<LineCounts> line_counts() {
   const Lock lock(core.mutex);
-  return core.trace.by_line();
+  return core.requests.by_line();
 }
 
 void reset_counts() {

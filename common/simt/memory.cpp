@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <new>
 
-#include "simt/source.h"
+#include "simt/debug_info.h"
 
 namespace cuflash {
 

@@ -231,7 +231,7 @@ void Core::report_block(FindingKind kind, std::uintptr_t where, const std::strin
                         const std::string& body) {
   if (in_block_ && !keeps(linear_block_)) return;
   if (!findings.count(kind, {launch_->kernel, where})) return;
-  describe(kind, title, "", short_location(find_source(where)), body);
+  describe(kind, title, "", short_location(source_place(where)), body);
 }
 
 }  // namespace cuflash::simt

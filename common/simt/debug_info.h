@@ -1,7 +1,7 @@
 // From machine addresses to the words of the source: lines of accesses, names of kernels and of
 // shared arrays. Reads the debug information of the running program through libdw.
-#ifndef CUFLASH_SIMT_SOURCE_H_
-#define CUFLASH_SIMT_SOURCE_H_
+#ifndef CUFLASH_SIMT_DEBUG_INFO_H_
+#define CUFLASH_SIMT_DEBUG_INFO_H_
 
 #include <cstdint>
 #include <string>
@@ -30,7 +30,7 @@ struct SharedSymbol {
 
 // The innermost line outside common/ that leads to the instruction before `return_address`: an
 // access inside a word of common/device belongs to the line of the kernel that said the word.
-SourcePlace find_source(std::uintptr_t return_address);
+SourcePlace source_place(std::uintptr_t return_address);
 
 // The demangled name of the function at `address`, without its parameters.
 std::string function_name(std::uintptr_t address);
@@ -44,4 +44,4 @@ std::string source_text(const SourcePlace& place);
 
 }  // namespace cuflash::simt
 
-#endif  // CUFLASH_SIMT_SOURCE_H_
+#endif  // CUFLASH_SIMT_DEBUG_INFO_H_

@@ -1,12 +1,12 @@
-// What is checked at an access that access.h cannot settle at a glance.
-#include "simt/access.h"
+// What is checked at an access that access_check.h cannot settle at a glance.
+#include "simt/access_check.h"
 
 #include <sys/mman.h>
 
 namespace cuflash::simt {
 
-void Core::access_slowly(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
-                         std::uintptr_t return_address) {
+void Core::on_access_slow(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
+                          std::uintptr_t return_address) {
   if (self.trace.full()) make_room(self);
   const std::uint16_t site = sites.id(return_address, kind, size);
   bool shared = false;

@@ -183,7 +183,7 @@ class InTiles : public AccessTest {
   static std::string without_lanes(const Finding& finding) {
     std::string text;
     for (std::size_t i = finding.text.find('\n') + 1; i < finding.text.size(); ++i) {
-      if (finding.text.compare(i, 5, "warp ") == 0) i = finding.text.find(" report_test", i) + 1;
+      if (finding.text.compare(i, 5, "warp ") == 0) i = finding.text.find(" findings_test", i) + 1;
       text += finding.text[i];
     }
     return text;

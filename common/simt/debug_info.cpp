@@ -1,4 +1,4 @@
-#include "simt/source.h"
+#include "simt/debug_info.h"
 
 #include <cxxabi.h>
 #include <dwarf.h>
@@ -113,7 +113,7 @@ std::vector<Frame> inlined_frames(std::uintptr_t address) {
 
 }  // namespace
 
-SourcePlace find_source(std::uintptr_t return_address) {
+SourcePlace source_place(std::uintptr_t return_address) {
   SourcePlace place;
   for (const Frame& frame : inlined_frames(return_address - 1)) {
     place.order.insert(place.order.begin(), {frame.line, frame.column});
