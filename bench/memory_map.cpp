@@ -9,6 +9,10 @@ namespace cuflash::bench {
 namespace {
 
 constexpr std::size_t kBarCells = 40;
+constexpr const char* kArraysUnknown =
+    "The arrays are not known: the kernels have no debug information that can be read (built "
+    "without "
+    "-g, stripped, or built by clang).\n";
 
 // Groups of three digits: 12,672.
 std::string grouped(std::size_t number) {
@@ -61,8 +65,12 @@ std::string memory_map_text(const std::vector<simt::SharedMap>& maps) {
                {"offset"},
                {"bytes"},
                {"in the block's shared memory", false}});
-  for (const simt::SharedMap& map : maps) add_map(table, map);
-  return table.text();
+  bool arrays_known = true;
+  for (const simt::SharedMap& map : maps) {
+    add_map(table, map);
+    arrays_known &= !map.arrays.empty();
+  }
+  return table.text() + (arrays_known ? "" : kArraysUnknown);
 }
 
 }  // namespace cuflash::bench

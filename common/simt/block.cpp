@@ -50,7 +50,7 @@ cudaError_t Core::check_limits(const Launch& launch) {
 
 void Core::note_launch(const Launch& launch) {
   ++launches_;
-  if (launch.shared.num_fields == 0) return;
+  if (launch.shared.storage_type == nullptr) return;
   const auto known = std::find_if(layouts_.begin(), layouts_.end(),
                                   [&](const auto& l) { return l.first == launch.kernel; });
   if (known == layouts_.end()) {

@@ -172,9 +172,10 @@ class Core {
                     const std::string& body);
   bool keeps(std::uint64_t block) const;
   void describe(FindingKind kind, const std::string& title, const std::string& array,
-                const std::string& location, const std::string& text);
+                const std::string& location, const std::string& text, bool lacks_names);
   std::string array_name(const Region* region, std::uintptr_t address) const;
   std::uintptr_t array_begin(const Region* region, std::uintptr_t address) const;
+  bool lacks_names(const Region* region, std::uintptr_t address) const;
   std::string element_name(const Region* region, std::uintptr_t address, std::size_t size) const;
   std::string access_lines(const std::vector<NamedAccess>& accesses) const;
   std::string who(const NamedAccess& access) const;
@@ -196,8 +197,8 @@ class Core {
   bool killed_ = false;
   std::exception_ptr exception_;
   std::map<std::uintptr_t, std::string> kernel_names_;
-  // Since reset_counts(): launches, barriers, and the tables of kernels in order of their first
-  // launch.
+  // Since reset_counts(): launches, barriers, and the storages of kernels in order of their
+  // first launch.
   std::uint64_t launches_ = 0, barriers_ = 0, warp_syncs_ = 0;
   std::vector<std::pair<std::uintptr_t, SharedLayout>> layouts_;
   std::unordered_set<std::uintptr_t> mapped_pages_;

@@ -26,16 +26,6 @@ Dwfl* session() {
   return dwfl;
 }
 
-// The module at an address; libraries loaded since the session began are looked up again.
-Dwfl_Module* module_at(std::uintptr_t address) {
-  Dwfl_Module* module = dwfl_addrmodule(session(), address);
-  if (module != nullptr) return module;
-  dwfl_report_begin_add(session());
-  dwfl_linux_proc_report(session(), getpid());
-  dwfl_report_end(session(), nullptr, nullptr);
-  return dwfl_addrmodule(session(), address);
-}
-
 std::string demangle(const char* name) {
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> plain(
@@ -112,6 +102,16 @@ std::vector<Frame> inlined_frames(std::uintptr_t address) {
 }
 
 }  // namespace
+
+// Libraries loaded since the session began are looked up again.
+Dwfl_Module* module_at(std::uintptr_t address) {
+  Dwfl_Module* module = dwfl_addrmodule(session(), address);
+  if (module != nullptr) return module;
+  dwfl_report_begin_add(session());
+  dwfl_linux_proc_report(session(), getpid());
+  dwfl_report_end(session(), nullptr, nullptr);
+  return dwfl_addrmodule(session(), address);
+}
 
 SourcePlace source_place(std::uintptr_t return_address) {
   SourcePlace place;

@@ -1,5 +1,5 @@
-// From machine addresses to the words of the source: lines of accesses, names of kernels and of
-// shared arrays. Reads the debug information of the running program through libdw.
+// From addresses of the program to the words of its source: lines of accesses, names of kernels and
+// of __shared__ variables. Reads the debug information of the running program through libdw.
 #ifndef CUFLASH_SIMT_DEBUG_INFO_H_
 #define CUFLASH_SIMT_DEBUG_INFO_H_
 
@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+struct Dwfl_Module;  // libdw's
 
 namespace cuflash::simt {
 
@@ -37,6 +39,9 @@ std::string function_name(std::uintptr_t address);
 
 // The thread-local variables of the module that contains `address`.
 std::vector<SharedSymbol> shared_symbols(std::uintptr_t address);
+
+// The module that contains `address`, or null.
+Dwfl_Module* module_at(std::uintptr_t address);
 
 // "kernel.cuh:97" and the text of that line, without leading blanks.
 std::string short_location(const SourcePlace& place);

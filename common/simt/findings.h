@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,7 +19,8 @@ class Findings {
   // Counts one more of `key`. True if it is the first or tells more (by `weight`) than the one that
   // was described: then describe() must follow.
   bool count(FindingKind kind, const Key& key, int weight = 0);
-  void describe(Finding finding);
+  // `lacks_names` if shared memory has no names in it for want of debug information.
+  void describe(Finding finding, bool lacks_names);
   std::vector<Finding> take();
 
  private:
@@ -29,6 +31,9 @@ class Findings {
   std::map<std::pair<FindingKind, Key>, Known> known_;
   std::vector<Finding> list_;
   std::size_t last_counted_ = 0;
+  // The first finding that lacks names says why, once in the life of the process.
+  std::optional<std::size_t> lacks_names_;
+  bool said_why_ = false;
 };
 
 }  // namespace cuflash::simt

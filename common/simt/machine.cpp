@@ -39,10 +39,9 @@ std::vector<SharedMap> Core::shared_maps() {
   std::vector<SharedMap> maps;
   for (const auto& [kernel, layout] : layouts_) {
     SharedMap map{kernel_name(kernel), layout.bytes, {}};
-    std::for_each(layout.fields, layout.fields + layout.num_fields, [&](const SharedField& field) {
-      map.arrays.push_back({field.name, field.offset, field.element_bytes,
-                            std::vector<int>(field.extents, field.extents + field.rank)});
-    });
+    if (const StorageLayout* const storage = storage_layout(layout); storage != nullptr) {
+      map.arrays = storage->arrays();
+    }
     maps.push_back(std::move(map));
   }
   return maps;

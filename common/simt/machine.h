@@ -97,20 +97,21 @@ struct LineCounts {
 /// Sorted by file and line.
 std::vector<LineCounts> line_counts();
 
-/// An array in dynamic shared memory. A scalar has no extents.
+/// An array in dynamic shared memory. A scalar has no extents. Those of a union share their bytes.
 struct SharedArray {
-  std::string name;
+  std::string name;  ///< with its path, if it is in a struct: "tiles.sK"
   std::size_t offset, element_bytes;
   std::vector<int> extents;
 };
-/// The dynamic shared memory of a kernel, as the table in its launch says.
+/// The dynamic shared memory of a kernel, as the debug information describes its storage: without
+/// debug information (-g) it has no arrays.
 struct SharedMap {
   std::string kernel;
   std::size_t bytes;
   std::vector<SharedArray> arrays;
 };
-/// Of each kernel that was launched with such a table since reset_counts(), in order of the first
-/// launch; of a kernel launched with several, the last.
+/// Of each kernel that was launched with a shared_layout() since reset_counts(), in order of the
+/// first launch; of a kernel launched with several, the last.
 std::vector<SharedMap> shared_maps();
 
 /// Takes the findings since the last call, the first of each kind and place in full.

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-#include "device/shared_memory.h"
+#include "device/shared_layout.h"
 
 namespace cuflash::simt {
 
