@@ -1,4 +1,4 @@
-// Inside the machine: the running block, its threads, and the one object that holds everything.
+// Inside the simulator: the running block, its threads, and the one object that holds everything.
 #ifndef CUFLASH_SIMT_CORE_H_
 #define CUFLASH_SIMT_CORE_H_
 
@@ -213,7 +213,7 @@ class Core {
   std::vector<std::pair<Stamp, std::uint64_t>> blocks_run_;  // start, block
 };
 
-// The machine of this process. It is made before main() and never destroyed, so that host objects
+// The simulator of this process. It is made before main() and never destroyed, so that host objects
 // may outlive any order.
 extern Core& core;
 

@@ -1,4 +1,4 @@
-// How a running thread reaches the machine: the compiler's hooks before every access, and CUDA's
+// How a running thread reaches the simulator: the compiler's hooks before every access, and CUDA's
 // barriers, warp-wide operations and atomics. This file is compiled without the hooks.
 //
 // g++ puts a call of __tsan_readN(address) before every read of N bytes, and likewise for writes

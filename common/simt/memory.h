@@ -1,4 +1,4 @@
-// The memory that kernels can see, and what the machine remembers of each piece of it.
+// The memory that kernels can see, and what the simulator remembers of each piece of it.
 //
 // Global memory is one range of addresses, handed out in chunks with red zones around every
 // allocation. Shared memory is the thread-local storage of the module that holds the kernel. Both
@@ -133,8 +133,8 @@ class GlobalMemory {
   std::size_t in_use_ = 0;
 };
 
-// The shared memory of the block that runs: the thread-local memory that the module of the machine
-// and its kernels has on the host thread that launches.
+// The shared memory of the block that runs: the thread-local memory that the module of the
+// simulator and its kernels has on the host thread that launches.
 class SharedMemory {
  public:
   // A launch with this dynamic shared memory begins on the calling host thread.

@@ -1,4 +1,4 @@
-// The CUDA runtime API on the CPU machine. Everything is synchronous: a launch or copy has ended
+// The CUDA runtime API on the CPU simulator. Everything is synchronous: a launch or copy has ended
 // when its call returns, so streams and events are only handles.
 #include <cuda_runtime.h>
 
@@ -227,11 +227,11 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorMemoryAllocation:
       return "out of memory";
     case cudaErrorInvalidConfiguration:
-      return "invalid launch configuration; the machine's findings say which limit";
+      return "invalid launch configuration; the simulator's findings say which limit";
     case cudaErrorLaunchFailure:
-      return "the launch was stopped; the machine's findings say why";
+      return "the launch was stopped; the simulator's findings say why";
     case cudaErrorNotSupported:
-      return "operation not supported: the CPU machine counts, it never times";
+      return "operation not supported: the CPU simulator counts, it never times";
     default:
       return cudaGetErrorName(error);
   }

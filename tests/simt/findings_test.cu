@@ -232,7 +232,7 @@ TEST_F(AccessTest, ABlockHasItsPartInARaceWithAnother) {
   }
 }
 
-TEST_F(MachineTest, ARefusedLaunchIsOfNoBlock) {
+TEST_F(SimulatorTest, ARefusedLaunchIsOfNoBlock) {
   report_only_block(BlockIndex{1, 0, 0});
   void (*kernel)() = [] {};
   EXPECT_EQ(launch(kernel, {1, 2000}), FlashAttentionError::CUDA_ERROR);

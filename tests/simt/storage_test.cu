@@ -321,7 +321,7 @@ TEST_F(Elements, AlignedTo1024Bytes) {
 
 // ---- Maps --------------------------------------------------------------------------------------
 
-class Maps : public MachineTest {};
+class Maps : public SimulatorTest {};
 
 TEST_F(Maps, OfEachKernelOnce) {
   const auto first = meet<float, true>, second = meet<int, true>;
