@@ -1,5 +1,5 @@
-// Against the chip: the sectors that the simulator counts are those that Nsight Compute counted on a
-// GPU (docs/results/<device>/sectors.json, made by bench/chip_counts.py).
+// Against the chip: the sectors that the simulator counts are those that Nsight Compute counted on
+// a GPU (docs/results/<device>/sectors.json, made by bench/chip_counts.py).
 #include <gtest/gtest.h>
 
 #include <filesystem>
