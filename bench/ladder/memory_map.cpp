@@ -12,6 +12,9 @@ namespace cuflash::bench {
 namespace {
 
 constexpr std::size_t kBarCells = 40, kFewestBarCells = 10;
+constexpr const char* kArraysUnknown =
+    "The arrays are not known: the kernels have no debug information that can be read (built "
+    "without -g, stripped, or built by clang).\n";
 
 // Groups of three digits: 12,672.
 std::string grouped(std::size_t number) {
@@ -70,11 +73,14 @@ Table table_of(const std::vector<simt::SharedMap>& maps, std::size_t bar_cells) 
 
 std::string memory_map_text(const std::vector<simt::SharedMap>& maps) {
   if (maps.empty()) return "No kernel asks for dynamic shared memory.\n";
+  const auto unknown = [](const simt::SharedMap& map) { return map.arrays.empty(); };
+  const bool arrays_known = std::none_of(maps.begin(), maps.end(), unknown);
+  const std::string note = arrays_known ? "" : kArraysUnknown;
   const Table table = table_of(maps, kBarCells);
   const std::size_t width = table.width(), allowed = terminal_width();
-  if (width <= allowed) return table.text();
+  if (width <= allowed) return table.text() + note;
   const std::size_t over = width - allowed;
-  return table_of(maps, kBarCells - std::min(over, kBarCells - kFewestBarCells)).text();
+  return table_of(maps, kBarCells - std::min(over, kBarCells - kFewestBarCells)).text() + note;
 }
 
 }  // namespace cuflash::bench

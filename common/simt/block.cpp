@@ -50,7 +50,7 @@ cudaError_t Core::check_limits(const Launch& launch) {
 
 void Core::note_launch(const Launch& launch) {
   ++launches_;
-  if (launch.shared.num_fields == 0) return;
+  if (launch.shared.storage_type == nullptr) return;
   const auto known = std::find_if(layouts_.begin(), layouts_.end(),
                                   [&](const auto& l) { return l.first == launch.kernel; });
   if (known == layouts_.end()) {
@@ -185,7 +185,7 @@ void Core::flush_warp(int warp) {
   for (int t = warp * 32; t < std::min(warp * 32 + 32, num_threads_); ++t) {
     lanes[t % 32] = &threads_[t].trace;
   }
-  trace.flush(lanes);
+  requests.flush(lanes);
 }
 
 // The trace of a thread is full. The other lanes of its warp get their turn; what they then have
@@ -202,7 +202,7 @@ void Core::make_room(Thread& self) {
         open |= 1u << (t % 32);
       }
     }
-    trace.flush_in_step(lanes, open);
+    requests.flush_in_step(lanes, open);
   }
   if (self.trace.full()) self.trace.grow();
 }
@@ -238,7 +238,7 @@ void Core::check_barrier() {
   if (other == end) return;
 
   const auto who = [](const Thread& t) { return "thread " + std::to_string(t.index); };
-  const SourcePlace here = find_source(first->wait_address);
+  const SourcePlace here = source_place(first->wait_address);
   const std::string waits =
       "  " + who(*first) + " waits at " + short_location(here) + "   " + source_text(here) + "\n";
   for (auto t = other; t != end; ++t) {
@@ -250,7 +250,7 @@ void Core::check_barrier() {
             "__syncthreads().\n";
     } else {
       // Copies of one barrier (an unrolled loop) are that barrier.
-      const SourcePlace there = find_source(t->wait_address);
+      const SourcePlace there = source_place(t->wait_address);
       if (there.chain == here.chain) continue;
       why = "  " + who(*t) + " waits at " + short_location(there) + "   " + source_text(there) +
             "\n  A __syncthreads() inside a branch must be reached by all threads of the block or "

@@ -1,4 +1,4 @@
-// Inside the machine: the running block, its threads, and the one object that holds everything.
+// Inside the simulator: the running block, its threads, and the one object that holds everything.
 #ifndef CUFLASH_SIMT_CORE_H_
 #define CUFLASH_SIMT_CORE_H_
 
@@ -14,10 +14,11 @@
 #include <vector>
 
 #include "simt/fiber.h"
+#include "simt/findings.h"
 #include "simt/launch.h"
 #include "simt/machine.h"
 #include "simt/memory.h"
-#include "simt/trace.h"
+#include "simt/request_counter.h"
 
 namespace cuflash::simt {
 
@@ -65,26 +66,6 @@ struct Thread {
   int warp() const { return index / 32; }
 };
 
-// Findings, those that are alike folded into one.
-class Findings {
- public:
-  using Key = std::vector<std::uint64_t>;
-  // Counts one more of `key`. True if it is the first or tells more (by `weight`) than the one that
-  // was described: then describe() must follow.
-  bool count(FindingKind kind, const Key& key, int weight = 0);
-  void describe(Finding finding);
-  std::vector<Finding> take();
-
- private:
-  struct Known {
-    std::size_t place;  // in the list
-    int weight;
-  };
-  std::map<std::pair<FindingKind, Key>, Known> known_;
-  std::vector<Finding> list_;
-  std::size_t last_counted_ = 0;
-};
-
 class Core {
  public:
   // Runs a whole launch. Returns the error that the CUDA runtime would report.
@@ -98,8 +79,8 @@ class Core {
   void store_matrix(Thread& self, FragmentType type, const void* x, const MatrixInMemory& matrix,
                     std::uintptr_t return_address);
   void mark_tile(Thread& self, const char* name, int number);
-  void access(std::size_t thread, std::uintptr_t address, std::size_t size, AccessKind kind,
-              std::uintptr_t return_address);
+  void on_access(std::size_t thread, std::uintptr_t address, std::size_t size, AccessKind kind,
+                 std::uintptr_t return_address);
   Thread& thread(std::size_t index) { return threads_[index]; }
   unsigned active_lanes(int warp) const;
   const Launch* launch() const { return launch_; }
@@ -112,7 +93,7 @@ class Core {
 
   GlobalMemory global;
   Sites sites;
-  Trace trace{sites};
+  RequestCounter requests{sites};
   Findings findings;
   Schedule schedule;
   std::optional<BlockIndex> only_block;  // whose findings are kept
@@ -151,9 +132,9 @@ class Core {
   void finish_matrix_access(const Thread& caller);
   void finish_matrix_call(const Thread& caller);
 
-  // access.h, access.cpp: checking
-  void access_slowly(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
-                     std::uintptr_t return_address);
+  // access_check.h, access_check.cpp: checking
+  void on_access_slow(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
+                      std::uintptr_t return_address);
   bool check_quickly(const Thread& self, Region& region, std::uintptr_t address, std::size_t size,
                      AccessKind kind, Stamp now);
   bool check(Thread& self, std::uintptr_t address, std::size_t size, std::uint16_t site,
@@ -176,7 +157,7 @@ class Core {
     const TileMark* tile;  // null if unknown
   };
 
-  // race.cpp: races in words
+  // race_findings.cpp: races in words
   void report_race(const Thread& self, const Region& region, std::uintptr_t address, Stamp earlier,
                    std::uint16_t site);
   NamedAccess named_access(Stamp stamp) const;
@@ -184,16 +165,17 @@ class Core {
   bool comes_first(const NamedAccess& earlier, const NamedAccess& later) const;
   std::string explain_race(const NamedAccess& first, const NamedAccess& second) const;
 
-  // report.cpp: findings in words
+  // findings.cpp: findings in words
   void report_access(FindingKind kind, const Thread& self, const Region* region,
                      std::uintptr_t address, std::uint16_t site, const std::string& what);
   void report_block(FindingKind kind, std::uintptr_t where, const std::string& title,
                     const std::string& body);
   bool keeps(std::uint64_t block) const;
   void describe(FindingKind kind, const std::string& title, const std::string& array,
-                const std::string& location, const std::string& text);
+                const std::string& location, const std::string& text, bool lacks_names);
   std::string array_name(const Region* region, std::uintptr_t address) const;
   std::uintptr_t array_begin(const Region* region, std::uintptr_t address) const;
+  bool lacks_names(const Region* region, std::uintptr_t address) const;
   std::string element_name(const Region* region, std::uintptr_t address, std::size_t size) const;
   std::string access_lines(const std::vector<NamedAccess>& accesses) const;
   std::string who(const NamedAccess& access) const;
@@ -215,8 +197,8 @@ class Core {
   bool killed_ = false;
   std::exception_ptr exception_;
   std::map<std::uintptr_t, std::string> kernel_names_;
-  // Since reset_counts(): launches, barriers, and the tables of kernels in order of their first
-  // launch.
+  // Since reset_counts(): launches, barriers, and the storages of kernels in order of their
+  // first launch.
   std::uint64_t launches_ = 0, barriers_ = 0, warp_syncs_ = 0;
   std::vector<std::pair<std::uintptr_t, SharedLayout>> layouts_;
   std::unordered_set<std::uintptr_t> mapped_pages_;
@@ -231,7 +213,7 @@ class Core {
   std::vector<std::pair<Stamp, std::uint64_t>> blocks_run_;  // start, block
 };
 
-// The machine of this process. It is made before main() and never destroyed, so that host objects
+// The simulator of this process. It is made before main() and never destroyed, so that host objects
 // may outlive any order.
 extern Core& core;
 

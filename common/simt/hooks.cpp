@@ -1,10 +1,10 @@
-// How a running thread reaches the machine: the compiler's hooks before every access, and CUDA's
+// How a running thread reaches the simulator: the compiler's hooks before every access, and CUDA's
 // barriers, warp-wide operations and atomics. This file is compiled without the hooks.
 //
 // g++ puts a call of __tsan_readN(address) before every read of N bytes, and likewise for writes
 // (-fsanitize=thread). No sanitizer is linked: these functions stand in its place.
 #include "device/tile_mark.h"
-#include "simt/access.h"
+#include "simt/access_check.h"
 
 namespace cuflash::simt {
 namespace {
@@ -13,23 +13,23 @@ inline std::uintptr_t as_address(const volatile void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-__attribute__((always_inline)) inline void trace_access(const volatile void* pointer,
-                                                        std::size_t size, AccessKind kind,
-                                                        const void* return_address) {
+__attribute__((always_inline)) inline void note_access(const volatile void* pointer,
+                                                       std::size_t size, AccessKind kind,
+                                                       const void* return_address) {
   const std::size_t stack = StackPool::index_of(as_address(__builtin_frame_address(0)));
   if (stack >= StackPool::kMaxStacks) return;  // host code
   const std::uintptr_t address = as_address(pointer);
   if (StackPool::index_of(address) == stack) return;  // a local variable
-  core.access(stack, address, size, kind, as_address(return_address));
+  core.on_access(stack, address, size, kind, as_address(return_address));
 }
 
 // A copy without a size of its own: counted in the largest aligned pieces.
-void trace_range(const void* pointer, std::size_t size, AccessKind kind, const void* from) {
+void note_range(const void* pointer, std::size_t size, AccessKind kind, const void* from) {
   const char* const begin = static_cast<const char*>(pointer);
   for (std::size_t done = 0; done < size;) {
     std::size_t piece = 16;
     while ((as_address(begin + done) & (piece - 1)) != 0 || piece > size - done) piece /= 2;
-    trace_access(begin + done, piece, kind, from);
+    note_access(begin + done, piece, kind, from);
     done += piece;
   }
 }
@@ -64,20 +64,20 @@ void cuflash::mark_tile(const char* name, int number) {
 }
 
 using cuflash::simt::AccessKind;
-using cuflash::simt::trace_access;
-using cuflash::simt::trace_range;
+using cuflash::simt::note_access;
+using cuflash::simt::note_range;
 
 void __syncthreads() {
   cuflash::simt::core.barrier(*cuflash::simt::running_thread(),
                               cuflash::simt::as_address(__builtin_return_address(0)));
 }
 
-#define CUFLASH_ATOMIC(name, type, update)                                                 \
-  type name(type* address, type value) {                                                   \
-    trace_access(address, sizeof(type), AccessKind::kAtomic, __builtin_return_address(0)); \
-    const type old = *address;                                                             \
-    *address = update;                                                                     \
-    return old;                                                                            \
+#define CUFLASH_ATOMIC(name, type, update)                                                \
+  type name(type* address, type value) {                                                  \
+    note_access(address, sizeof(type), AccessKind::kAtomic, __builtin_return_address(0)); \
+    const type old = *address;                                                            \
+    *address = update;                                                                    \
+    return old;                                                                           \
   }
 CUFLASH_ATOMIC(atomicAdd, int, old + value)
 CUFLASH_ATOMIC(atomicAdd, unsigned, old + value)
@@ -93,12 +93,12 @@ CUFLASH_ATOMIC(atomicExch, unsigned, value)
 CUFLASH_ATOMIC(atomicExch, float, value)
 #undef CUFLASH_ATOMIC
 
-#define CUFLASH_ATOMIC_CAS(type)                                                           \
-  type atomicCAS(type* address, type expected, type value) {                               \
-    trace_access(address, sizeof(type), AccessKind::kAtomic, __builtin_return_address(0)); \
-    const type old = *address;                                                             \
-    if (old == expected) *address = value;                                                 \
-    return old;                                                                            \
+#define CUFLASH_ATOMIC_CAS(type)                                                          \
+  type atomicCAS(type* address, type expected, type value) {                              \
+    note_access(address, sizeof(type), AccessKind::kAtomic, __builtin_return_address(0)); \
+    const type old = *address;                                                            \
+    if (old == expected) *address = value;                                                \
+    return old;                                                                           \
   }
 CUFLASH_ATOMIC_CAS(int)
 CUFLASH_ATOMIC_CAS(unsigned)
@@ -109,12 +109,12 @@ extern "C" {
 
 void __tsan_init() {}
 
-#define CUFLASH_HOOKS(bytes)                                                       \
-  void __tsan_read##bytes(void* address) {                                         \
-    trace_access(address, bytes, AccessKind::kRead, __builtin_return_address(0));  \
-  }                                                                                \
-  void __tsan_write##bytes(void* address) {                                        \
-    trace_access(address, bytes, AccessKind::kWrite, __builtin_return_address(0)); \
+#define CUFLASH_HOOKS(bytes)                                                      \
+  void __tsan_read##bytes(void* address) {                                        \
+    note_access(address, bytes, AccessKind::kRead, __builtin_return_address(0));  \
+  }                                                                               \
+  void __tsan_write##bytes(void* address) {                                       \
+    note_access(address, bytes, AccessKind::kWrite, __builtin_return_address(0)); \
   }
 CUFLASH_HOOKS(1)
 CUFLASH_HOOKS(2)
@@ -124,16 +124,16 @@ CUFLASH_HOOKS(16)
 #undef CUFLASH_HOOKS
 
 void __tsan_read_range(void* address, std::size_t bytes) {
-  trace_range(address, bytes, AccessKind::kRead, __builtin_return_address(0));
+  note_range(address, bytes, AccessKind::kRead, __builtin_return_address(0));
 }
 void __tsan_write_range(void* address, std::size_t bytes) {
-  trace_range(address, bytes, AccessKind::kWrite, __builtin_return_address(0));
+  note_range(address, bytes, AccessKind::kWrite, __builtin_return_address(0));
 }
 void __tsan_vptr_update(void** address, void*) {
-  trace_access(address, 8, AccessKind::kWrite, __builtin_return_address(0));
+  note_access(address, 8, AccessKind::kWrite, __builtin_return_address(0));
 }
 void __tsan_vptr_read(void** address) {
-  trace_access(address, 8, AccessKind::kRead, __builtin_return_address(0));
+  note_access(address, 8, AccessKind::kRead, __builtin_return_address(0));
 }
 
 // Host code in an instrumented file may use std::atomic or a static local: the hook then does the

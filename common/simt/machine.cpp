@@ -22,7 +22,7 @@ struct PrintAtExit {
 }  // namespace
 
 Counts Core::counts() const {
-  Counts counts = trace.totals();
+  Counts counts = requests.totals();
   counts.launches = launches_;
   counts.barriers = barriers_;
   counts.warp_syncs = warp_syncs_;
@@ -30,7 +30,7 @@ Counts Core::counts() const {
 }
 
 void Core::reset_counts() {
-  trace.reset();
+  requests.reset();
   launches_ = barriers_ = warp_syncs_ = 0;
   layouts_.clear();
 }
@@ -39,10 +39,9 @@ std::vector<SharedMap> Core::shared_maps() {
   std::vector<SharedMap> maps;
   for (const auto& [kernel, layout] : layouts_) {
     SharedMap map{kernel_name(kernel), layout.bytes, {}};
-    std::for_each(layout.fields, layout.fields + layout.num_fields, [&](const SharedField& field) {
-      map.arrays.push_back({field.name, field.offset, field.element_bytes,
-                            std::vector<int>(field.extents, field.extents + field.rank)});
-    });
+    if (const StorageLayout* const storage = storage_layout(layout); storage != nullptr) {
+      map.arrays = storage->arrays();
+    }
     maps.push_back(std::move(map));
   }
   return maps;
@@ -85,7 +84,7 @@ Counts counts() {
 
 std::vector<LineCounts> line_counts() {
   const Lock lock(core.mutex);
-  return core.trace.by_line();
+  return core.requests.by_line();
 }
 
 void reset_counts() {

@@ -1,9 +1,9 @@
 /// @file machine.h
-/// The front door of the CPU machine: what it counted, what it found, and how it schedules.
+/// The front door of the CPU simulator: what it counted, what it found, and how it schedules.
 ///
-/// Kernels reach the machine through its cuda_runtime.h; tests, the ladder and tools use this
-/// header. One machine serves the process. It is a microscope, not a GPU: it counts and checks, it
-/// never times.
+/// Kernels reach the simulator through its cuda_runtime.h; tests, the ladder and tools use this
+/// header. One simulator serves the process. It is a microscope, not a GPU: it counts and checks,
+/// it never times.
 #ifndef CUFLASH_SIMT_MACHINE_H_
 #define CUFLASH_SIMT_MACHINE_H_
 
@@ -15,7 +15,7 @@
 
 namespace cuflash::simt {
 
-/// The order in which the machine runs the blocks of a grid and the threads of a block. A correct
+/// The order in which the simulator runs the blocks of a grid and the threads of a block. A correct
 /// kernel computes the same under every one.
 struct Schedule {
   enum class Order { kInOrder, kReversed, kRandom };
@@ -47,7 +47,7 @@ struct Counts {
   std::uint64_t warp_syncs = 0;         ///< __syncwarp(), one for each warp that passes it
 };
 
-/// Kinds of fault the machine names.
+/// Kinds of fault the simulator names.
 enum class FindingKind {
   kSharedRace,
   kGlobalRace,
@@ -97,20 +97,21 @@ struct LineCounts {
 /// Sorted by file and line.
 std::vector<LineCounts> line_counts();
 
-/// An array in dynamic shared memory. A scalar has no extents.
+/// An array in dynamic shared memory. A scalar has no extents. Those of a union share their bytes.
 struct SharedArray {
-  std::string name;
+  std::string name;  ///< with its path, if it is in a struct: "tiles.sK"
   std::size_t offset, element_bytes;
   std::vector<int> extents;
 };
-/// The dynamic shared memory of a kernel, as the table in its launch says.
+/// The dynamic shared memory of a kernel, as the debug information describes its storage: without
+/// debug information (-g) it has no arrays.
 struct SharedMap {
   std::string kernel;
   std::size_t bytes;
   std::vector<SharedArray> arrays;
 };
-/// Of each kernel that was launched with such a table since reset_counts(), in order of the first
-/// launch; of a kernel launched with several, the last.
+/// Of each kernel that was launched with a shared_layout() since reset_counts(), in order of the
+/// first launch; of a kernel launched with several, the last.
 std::vector<SharedMap> shared_maps();
 
 /// Takes the findings since the last call, the first of each kind and place in full.
@@ -130,11 +131,11 @@ void set_schedule(const Schedule& schedule);
 Schedule schedule();
 
 /// False where the compiler has no hooks (clang, g++ before 12, the AddressSanitizer build): the
-/// machine then runs kernels and checks synchronisation, but counts and checks no access.
+/// simulator then runs kernels and checks synchronisation, but counts and checks no access.
 bool counts_accesses();
 
 /// Gives a device allocation a name that findings use ("Q", "workspace"). `pointer` is what
-/// cudaMalloc returned. Ignored for memory that is not the machine's.
+/// cudaMalloc returned. Ignored for memory that is not the simulator's.
 void name_memory(const void* pointer, const char* name);
 
 /// The most device memory that cudaMalloc gives out, bytes; makes running out testable.

@@ -19,7 +19,7 @@
 #include <numeric>
 #include <random>
 
-#include "simt/access.h"
+#include "simt/access_check.h"
 #include "simt/round16.h"
 
 namespace cuflash::simt {
@@ -170,8 +170,8 @@ void Core::account_for_matrix(int warp, const MatrixAccess& access) {
     for (int lane = 0; lane < instructions.lanes; ++lane) {
       const std::size_t offset = offset_of_piece(access.type, instructions, access.matrix, i, lane);
       const Thread& thread = threads_[warp * 32 + lane];
-      this->access(thread.index, begin + offset * element_bytes(access.type), instructions.bytes,
-                   access.kind, thread.wait_address);
+      on_access(thread.index, begin + offset * element_bytes(access.type), instructions.bytes,
+                access.kind, thread.wait_address);
     }
   }
 }
@@ -188,7 +188,7 @@ void Core::finish_matrix_access(const Thread& caller) {
     if (other.data == first.data && other.ldm == first.ldm && other.col_major == first.col_major) {
       continue;
     }
-    const SourcePlace here = find_source(caller.wait_address);
+    const SourcePlace here = source_place(caller.wait_address);
     report_block(FindingKind::kWarpMask, caller.wait_address, "LANES NAME DIFFERENT MATRICES",
                  "  Warp " + std::to_string(caller.warp()) + " lanes 0 and " +
                      std::to_string(lane) + " at " + short_location(here) + "   " +

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <new>
 
-#include "simt/source.h"
+#include "simt/debug_info.h"
 
 namespace cuflash {
 
-__shared__ __align__(128) unsigned char shared_memory[simt::kMaxSharedBytes];
+__shared__ __align__(kSharedAlignment) unsigned char shared_memory[simt::kMaxSharedBytes];
 
 }  // namespace cuflash
 
@@ -107,6 +107,7 @@ Region* GlobalMemory::find_range(const void* pointer, std::size_t bytes) {
 
 void SharedMemory::begin_launch(const SharedLayout& dynamic) {
   dynamic_ = dynamic;
+  layout_.reset();
   // Each host thread has its own.
   if (const auto begin = reinterpret_cast<std::uintptr_t>(shared_memory); begin != dynamic_begin_) {
     dynamic_begin_ = begin;
@@ -150,23 +151,9 @@ void SharedMemory::find_variables() {
   if (variables_.empty()) covered_.assign(region_.bytes, true);
 }
 
-// The row of the table whose array holds the address, or lies next before it.
-const SharedField* SharedMemory::field(std::uintptr_t address) const {
-  const SharedField* found = nullptr;
-  if (!is_dynamic(address)) return found;
-  for (std::size_t i = 0; i < dynamic_.num_fields; ++i) {
-    const SharedField& field = dynamic_.fields[i];
-    if (field.offset > address - dynamic_begin_) break;
-    found = &field;
-  }
-  return found;
-}
-
 bool SharedMemory::is_padding(std::uintptr_t address, std::size_t size) const {
-  const std::size_t offset = address - dynamic_begin_;
-  const SharedField* const last = field(address + size - 1);
-  return last != nullptr && offset >= last->offset + last->bytes() &&
-         offset + size <= dynamic_.bytes;
+  const StorageLayout* const storage = layout(address);
+  return storage != nullptr && storage->is_padding(dynamic_offset(address), size);
 }
 
 bool SharedMemory::inside_variable(std::uintptr_t address, std::size_t size) {
@@ -189,14 +176,16 @@ std::string SharedMemory::explain_outside(std::uintptr_t address, std::size_t si
 }
 
 SharedMemory::Array SharedMemory::array(std::uintptr_t address) const {
-  if (const SharedField* const named = field(address); named != nullptr) {
-    return {named->name, dynamic_begin_ + named->offset, named};
+  if (const StorageLayout* const storage = layout(address); storage != nullptr) {
+    const std::size_t offset = dynamic_offset(address);
+    return {storage->array_name(offset), dynamic_begin_ + storage->array_begin(offset)};
   }
+  if (is_dynamic(address)) return {"shared_memory", dynamic_begin_};
   const auto after =
       std::upper_bound(variables_.begin(), variables_.end(), address - region_.begin,
                        [](std::size_t wanted, const Variable& v) { return wanted < v.offset; });
-  if (after == variables_.begin()) return {"shared memory", region_.begin, nullptr};
-  return {(after - 1)->name, region_.begin + (after - 1)->offset, nullptr};
+  if (after == variables_.begin()) return {"shared memory", region_.begin};
+  return {(after - 1)->name, region_.begin + (after - 1)->offset};
 }
 
 }  // namespace cuflash::simt

@@ -1,4 +1,4 @@
-// The memory that kernels can see, and what the machine remembers of each piece of it.
+// The memory that kernels can see, and what the simulator remembers of each piece of it.
 //
 // Global memory is one range of addresses, handed out in chunks with red zones around every
 // allocation. Shared memory is the thread-local storage of the module that holds the kernel. Both
@@ -11,10 +11,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "device/shared_memory.h"
+#include "simt/storage_layout.h"
 
 namespace cuflash::simt {
 
@@ -131,8 +133,8 @@ class GlobalMemory {
   std::size_t in_use_ = 0;
 };
 
-// The shared memory of the block that runs: the thread-local memory that the module of the machine
-// and its kernels has on the host thread that launches.
+// The shared memory of the block that runs: the thread-local memory that the module of the
+// simulator and its kernels has on the host thread that launches.
 class SharedMemory {
  public:
   // A launch with this dynamic shared memory begins on the calling host thread.
@@ -142,15 +144,26 @@ class SharedMemory {
   // Is every byte inside some variable? If not, why not, in a sentence.
   bool inside_variable(std::uintptr_t address, std::size_t size);
   std::string explain_outside(std::uintptr_t address, std::size_t size) const;
-  // Does the access lie wholly between two arrays of the launch's table?
+  // Does the access lie wholly in the padding of the launch's storage?
   bool is_padding(std::uintptr_t address, std::size_t size) const;
-  // The array at the address, or next before it: of the launch's table, or a variable.
+  // The array at the address, or next before it: of the launch's storage, or a variable.
   struct Array {
     std::string name;
     std::uintptr_t begin;
-    const SharedField* field;  // null for a variable
   };
   Array array(std::uintptr_t address) const;
+  // The layout that names the elements at the address; null for a variable, for dynamic memory of
+  // which the launch gave only the bytes, and where lacks_layout().
+  const StorageLayout* layout(std::uintptr_t address) const {
+    if (!is_dynamic(address)) return nullptr;
+    if (!layout_) layout_ = storage_layout(dynamic_);
+    return *layout_;
+  }
+  // True if the address is in a storage that the debug information does not describe.
+  bool lacks_layout(std::uintptr_t address) const {
+    return is_dynamic(address) && dynamic_.storage_type != nullptr && layout(address) == nullptr;
+  }
+  std::size_t dynamic_offset(std::uintptr_t address) const { return address - dynamic_begin_; }
 
  private:
   struct Variable {
@@ -162,7 +175,6 @@ class SharedMemory {
   bool is_dynamic(std::uintptr_t address) const {
     return address - dynamic_begin_ < kMaxSharedBytes;
   }
-  const SharedField* field(std::uintptr_t address) const;
 
   Region region_;
   std::uintptr_t code_ = 0;  // an address inside the module
@@ -170,6 +182,7 @@ class SharedMemory {
   std::vector<bool> covered_;  // by byte of the region: is it in a variable?
   std::uintptr_t dynamic_begin_ = 0;
   SharedLayout dynamic_;
+  mutable std::optional<const StorageLayout*> layout_;  // of dynamic_, once it was asked for
 };
 
 }  // namespace cuflash::simt

@@ -227,9 +227,9 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorMemoryAllocation:
       return "out of memory";
     case cudaErrorInvalidConfiguration:
-      return "invalid launch configuration; the machine's findings say which limit";
+      return "invalid launch configuration; the simulator's findings say which limit";
     case cudaErrorLaunchFailure:
-      return "the launch was stopped; the machine's findings say why";
+      return "the launch was stopped; the simulator's findings say why";
     case cudaErrorNotSupported:
       return "operation not supported: the CPU simulator counts, it never times";
     default:

@@ -15,7 +15,7 @@ bool is_matrix_call(WarpCall::Kind kind) {
 std::uint64_t Core::warp_call(Thread& self, const WarpCall& call, std::uintptr_t return_address) {
   self.call = call;
   if ((call.mask >> self.lane() & 1) == 0) {
-    const SourcePlace here = find_source(return_address);
+    const SourcePlace here = source_place(return_address);
     report_block(FindingKind::kWarpMask, return_address, "WRONG WARP MASK",
                  "  Warp " + std::to_string(self.warp()) + " lane " + std::to_string(self.lane()) +
                      " calls " + short_location(here) + "   " + source_text(here) +
@@ -49,7 +49,7 @@ bool Core::is_missing(const Thread& waiting, int lane) const {
   // Lanes may shuffle from different lines, but a matrix operation is one instruction. Copies that
   // the compiler made of it are that instruction.
   return is_matrix_call(waiting.call.kind) && other.wait_address != waiting.wait_address &&
-         find_source(other.wait_address).chain != find_source(waiting.wait_address).chain;
+         source_place(other.wait_address).chain != source_place(waiting.wait_address).chain;
 }
 
 // Has every lane of the mask come to the operation in which `caller` waits? The search begins where
@@ -121,7 +121,7 @@ void Core::finish_warp_call(const Thread& caller) {
     const bool named = (thread.call.mask >> source & 1) != 0;
     thread.result = (mask >> source & 1) != 0 ? lanes[source].call.value : 0;
     if (named) continue;
-    const SourcePlace here = find_source(thread.wait_address);
+    const SourcePlace here = source_place(thread.wait_address);
     report_block(FindingKind::kWarpMask, thread.wait_address, "SHUFFLE FROM A LANE OUTSIDE",
                  "  Warp " + std::to_string(warp) + " lane " + std::to_string(lane) +
                      " reads lane " + std::to_string(source) + " at " + short_location(here) +
@@ -170,10 +170,10 @@ void Core::report_stuck(const Thread& waiting) {
           (at_barrier ? "__syncthreads()"
            : matrix   ? "another warp-wide operation"
                       : "another warp-wide operation, or with another mask,") +
-          " at " + short_location(find_source(threads_[t].wait_address)) +
+          " at " + short_location(source_place(threads_[t].wait_address)) +
           ". The launch ends here.";
   }
-  const SourcePlace here = find_source(waiting.wait_address);
+  const SourcePlace here = source_place(waiting.wait_address);
   report_block(FindingKind::kWarpMask, waiting.wait_address,
                matrix ? "MATRIX OPERATION WITHOUT ALL LANES" : "WARP MASK NAMES AN ABSENT LANE",
                "  Warp " + std::to_string(waiting.warp()) + " lane " +

@@ -2,7 +2,6 @@
 // LSE. Each output has one owner, so there are no atomics and every run gives the same bits.
 #pragma once
 
-#include <array>
 #include <cmath>
 
 #include "device/index.h"
@@ -28,12 +27,6 @@ struct QueryStorage {
   T sQ[C::kOwned][kHeadDim], sdO[C::kOwned][kHeadDim];
   T sK[C::kStreamed][kHeadDim + C::kPad], sV[C::kStreamed][kHeadDim + C::kPad];
   float sdS[C::kOwned][C::kStreamed];
-
-  static constexpr auto fields() {
-    return std::array{CUFLASH_FIELD(QueryStorage, sQ), CUFLASH_FIELD(QueryStorage, sdO),
-                      CUFLASH_FIELD(QueryStorage, sK), CUFLASH_FIELD(QueryStorage, sV),
-                      CUFLASH_FIELD(QueryStorage, sdS)};
-  }
 };
 
 template <class T, int kHeadDim>
@@ -42,12 +35,6 @@ struct KeyValueStorage {
   T sK[C::kOwned][kHeadDim], sV[C::kOwned][kHeadDim];
   T sQ[C::kStreamed][kHeadDim + C::kPad], sdO[C::kStreamed][kHeadDim + C::kPad];
   float sP[C::kOwned][C::kStreamed], sdS[C::kOwned][C::kStreamed];
-
-  static constexpr auto fields() {
-    return std::array{CUFLASH_FIELD(KeyValueStorage, sK), CUFLASH_FIELD(KeyValueStorage, sV),
-                      CUFLASH_FIELD(KeyValueStorage, sQ), CUFLASH_FIELD(KeyValueStorage, sdO),
-                      CUFLASH_FIELD(KeyValueStorage, sP), CUFLASH_FIELD(KeyValueStorage, sdS)};
-  }
 };
 
 // delta = rowsum(dO ∘ O), then dQ = softmax_scale · dS K. One block computes kOwned rows of both.

@@ -2,7 +2,6 @@
 // number that comes from shared memory then serves several multiply-adds, not one.
 #pragma once
 
-#include <array>
 #include <cmath>
 
 #include "device/constants.h"
@@ -36,11 +35,6 @@ struct SharedStorage {
   float sQ[C::kBlockQ][C::kPitch];
   float sKV[C::kBlockKV][C::kPitch];  // K_j, then V_j
   float sP[C::kBlockQ][C::kPitchP];
-
-  static constexpr auto fields() {
-    return std::array{CUFLASH_FIELD(SharedStorage, sQ), CUFLASH_FIELD(SharedStorage, sKV),
-                      CUFLASH_FIELD(SharedStorage, sP)};
-  }
 };
 
 // Copies the rows [first, first + kRows) of a head into a tile of floats, four elements at a time.

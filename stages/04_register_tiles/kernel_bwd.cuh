@@ -2,7 +2,6 @@
 // tiles. Each output has one owner, so there are no atomics and every run gives the same bits.
 #pragma once
 
-#include <array>
 #include <cmath>
 
 #include "device/constants.h"
@@ -37,12 +36,6 @@ struct QueryStorage {
   float sQ[C::kOwned][C::kPitch], sdO[C::kOwned][C::kPitch];
   float sK[C::kStreamed][C::kPitch], sV[C::kStreamed][C::kPitch];
   float sdS[C::kOwned][C::kPitchP];
-
-  static constexpr auto fields() {
-    return std::array{CUFLASH_FIELD(QueryStorage, sQ), CUFLASH_FIELD(QueryStorage, sdO),
-                      CUFLASH_FIELD(QueryStorage, sK), CUFLASH_FIELD(QueryStorage, sV),
-                      CUFLASH_FIELD(QueryStorage, sdS)};
-  }
 };
 
 template <int kHeadDim>
@@ -51,12 +44,6 @@ struct KeyValueStorage {
   float sK[C::kOwned][C::kPitch], sV[C::kOwned][C::kPitch];
   float sQ[C::kStreamed][C::kPitch], sdO[C::kStreamed][C::kPitch];
   float sP[C::kOwned][C::kPitchP];  // P, then dS
-
-  static constexpr auto fields() {
-    return std::array{CUFLASH_FIELD(KeyValueStorage, sK), CUFLASH_FIELD(KeyValueStorage, sV),
-                      CUFLASH_FIELD(KeyValueStorage, sQ), CUFLASH_FIELD(KeyValueStorage, sdO),
-                      CUFLASH_FIELD(KeyValueStorage, sP)};
-  }
 };
 
 // The LSE of row i times log2 e. Where there is no such row it is 0: its P is not, but its dO is.

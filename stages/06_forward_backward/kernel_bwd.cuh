@@ -2,7 +2,6 @@
 // computed in fragments; only to become operands they pass through shared memory.
 #pragma once
 
-#include <array>
 #include <cmath>
 
 #include "device/constants.h"
@@ -43,13 +42,6 @@ struct QueryStorage {
   float s_lse[C::kOwned], s_delta[C::kOwned];
   Scratch scratch[C::kWarps];
   Operand<T> sdS[C::kWarps];
-
-  static constexpr auto fields() {
-    return std::array{CUFLASH_FIELD(QueryStorage, sQ),      CUFLASH_FIELD(QueryStorage, sdO),
-                      CUFLASH_FIELD(QueryStorage, sK),      CUFLASH_FIELD(QueryStorage, sV),
-                      CUFLASH_FIELD(QueryStorage, s_lse),   CUFLASH_FIELD(QueryStorage, s_delta),
-                      CUFLASH_FIELD(QueryStorage, scratch), CUFLASH_FIELD(QueryStorage, sdS)};
-  }
 };
 
 template <class T, int kHeadDim>
@@ -60,15 +52,6 @@ struct KeyValueStorage {
   float s_lse[C::kStreamed], s_delta[C::kStreamed];
   Scratch scratch[C::kWarps];
   Operand<T> sP[C::kWarps], sdS[C::kWarps];
-
-  static constexpr auto fields() {
-    return std::array{
-        CUFLASH_FIELD(KeyValueStorage, sK),      CUFLASH_FIELD(KeyValueStorage, sV),
-        CUFLASH_FIELD(KeyValueStorage, sQ),      CUFLASH_FIELD(KeyValueStorage, sdO),
-        CUFLASH_FIELD(KeyValueStorage, s_lse),   CUFLASH_FIELD(KeyValueStorage, s_delta),
-        CUFLASH_FIELD(KeyValueStorage, scratch), CUFLASH_FIELD(KeyValueStorage, sP),
-        CUFLASH_FIELD(KeyValueStorage, sdS)};
-  }
 };
 
 // Writes a fragment to 16 rows of a tile, from column d on, rounded to T. Unless all of it is seen,

@@ -126,7 +126,7 @@ TEST_F(GlobalCount, TotalsOverLaunches) {
 
 // ---- Barriers ----------------------------------------------------------------------------------
 
-using BarrierCount = MachineTest;
+using BarrierCount = SimulatorTest;
 
 __global__ void barriers(int rounds) {
   for (int n = 0; n < rounds; ++n) __syncthreads();

@@ -1,4 +1,4 @@
-// An exact implementation of rounding to 16 bits that shares nothing with the machine's, and the
+// An exact implementation of rounding to 16 bits that shares nothing with the simulator's, and the
 // inputs of half_test.cpp.
 #ifndef CUFLASH_TESTS_UNIT_SIMT_HALF_EXACT_H_
 #define CUFLASH_TESTS_UNIT_SIMT_HALF_EXACT_H_

@@ -1,10 +1,10 @@
 // CUDA's own 16-bit types as the oracle of half_test.cpp. Compile this file with the CUDA
-// toolkit's include directory if there is one, and never with the machine's.
+// toolkit's include directory if there is one, and never with the simulator's.
 
 #if __has_include(<cuda_fp16.h>) && __has_include(<cuda_bf16.h>)
 
 // CUDA's classes under other names: their inline members have linker symbols, which must not meet
-// the machine's classes of the same name in one program.
+// the simulator's classes of the same name in one program.
 #define __half cuda_half
 #define __half2 cuda_half2
 #define __nv_bfloat16 cuda_bfloat16

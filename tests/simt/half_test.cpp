@@ -1,5 +1,5 @@
-// The machine's 16-bit types: against CUDA's headers, and against an exact implementation written
-// here that shares nothing with the machine's.
+// The simulator's 16-bit types: against CUDA's headers, and against an exact implementation written
+// here that shares nothing with the simulator's.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <type_traits>
 
-// As in the machine's cuda_runtime.h, which this file does without.
+// As in the simulator's cuda_runtime.h, which this file does without.
 struct alignas(8) float2 {
   float x, y;
 };

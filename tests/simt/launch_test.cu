@@ -14,7 +14,7 @@ __global__ void use_shared(int n) { shared_memory[n + threadIdx.x] = 1; }
 
 // ---- Limits ------------------------------------------------------------------------------------
 
-class Limits : public MachineTest {
+class Limits : public SimulatorTest {
  protected:
   // The launch must be refused, with this sentence.
   template <class... Params, class... Args>
@@ -83,7 +83,7 @@ __global__ void write_numbers(int* order, int* next, uint3* where) {
   order[atomicAdd(next, 1)] = static_cast<int>(n);
 }
 
-class Schedules : public MachineTest {
+class Schedules : public SimulatorTest {
  protected:
   // The order in which the 24 threads of 2 x 2 x 2 blocks of 1 x 3 x 1 run.
   std::vector<int> order(const Schedule& schedule) {
@@ -138,7 +138,7 @@ __global__ void throws(int thread) {
   __syncthreads();
 }
 
-TEST_F(MachineTest, ExceptionsReachTheLauncher) {
+TEST_F(SimulatorTest, ExceptionsReachTheLauncher) {
   for (int thread = 0; thread < 64; thread += 63) {
     try {
       (void)launch(throws, {2, 64}, thread);
@@ -150,7 +150,7 @@ TEST_F(MachineTest, ExceptionsReachTheLauncher) {
   }
 }
 
-TEST_F(MachineTest, ErrorsBelongToTheirHostThread) {
+TEST_F(SimulatorTest, ErrorsBelongToTheirHostThread) {
   EXPECT_EQ(cudaSetDevice(5), cudaErrorInvalidValue);
   std::thread([] {
     EXPECT_EQ(cudaGetLastError(), cudaSuccess);
@@ -189,7 +189,7 @@ void launch_many(int value, bool* right) {
   }
 }
 
-TEST_F(MachineTest, TwoHostThreads) {
+TEST_F(SimulatorTest, TwoHostThreads) {
   bool first = false, second = false;
   std::thread other(launch_many, 1000, &first);
   launch_many(5, &second);
@@ -202,7 +202,7 @@ TEST_F(MachineTest, TwoHostThreads) {
 // ---- Streams and events
 // --------------------------------------------------------------------------
 
-TEST_F(MachineTest, StreamsAndEventsAreHandles) {
+TEST_F(SimulatorTest, StreamsAndEventsAreHandles) {
   cudaStream_t stream = nullptr;
   cudaEvent_t begin = nullptr, end = nullptr;
   EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);

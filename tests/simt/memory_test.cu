@@ -1,5 +1,5 @@
-// Accesses to memory that is not there, not the kernel's, not aligned or not written; the machine's
-// own cudaMalloc.
+// Accesses to memory that is not there, not the kernel's, not aligned or not written; the
+// simulator's own cudaMalloc.
 #include "device/shared_memory.h"
 #include "device/tensor.h"
 #include "support.h"
@@ -328,7 +328,7 @@ TEST_F(AccessTest, ArgumentsAndLocalsAreNotMemory) {
 // ---- cudaMalloc and its like
 // ---------------------------------------------------------------------
 
-class Allocation : public MachineTest {};
+class Allocation : public SimulatorTest {};
 
 TEST_F(Allocation, Limit) {
   const std::size_t before = memory_in_use();

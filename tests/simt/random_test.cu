@@ -1,7 +1,7 @@
-// The machine against knowledge of another kind: programs known to be correct stay silent under
+// The simulator against knowledge of another kind: programs known to be correct stay silent under
 // every schedule; of small random programs, vector clocks say whether they race. The clocks are
-// computed here for every thread; the machine, which remembers three accesses of each granule, must
-// come to the same answer.
+// computed here for every thread; the simulator, which remembers three accesses of each granule,
+// must come to the same answer.
 #include <array>
 #include <bitset>
 #include <random>

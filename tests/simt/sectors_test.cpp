@@ -1,5 +1,5 @@
-// Against the chip: the sectors that the machine counts are those that Nsight Compute counted on a
-// GPU (docs/results/<device>/sectors.json, made by scripts/maintainer/chip_counts.py).
+// Against the chip: the sectors that the simulator counts are those that Nsight Compute counted on
+// a GPU (docs/results/<device>/sectors.json, made by scripts/maintainer/chip_counts.py).
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace cuflash {
 namespace {
 
 TEST(Sectors, AsCountedOnTheChip) {
-  if (!simt::counts_accesses()) GTEST_SKIP() << "this build of the machine counts no accesses";
+  if (!simt::counts_accesses()) GTEST_SKIP() << "this build of the simulator counts no accesses";
   int compared = 0;
   for (const auto& device :
        std::filesystem::directory_iterator(CUFLASH_SOURCE_DIR "/docs/results")) {

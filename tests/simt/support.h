@@ -1,4 +1,4 @@
-// What the machine's own tests share: arrays on the device, and questions about findings.
+// What the simulator's own tests share: arrays on the device, and questions about findings.
 #ifndef CUFLASH_TESTS_SIMT_SUPPORT_H_
 #define CUFLASH_TESTS_SIMT_SUPPORT_H_
 
@@ -15,9 +15,9 @@
 
 namespace cuflash::simt {
 
-// Every test starts with a clean machine, and fails if the machine has found anything that the test
-// did not take: this is how each correct twin is checked.
-class MachineTest : public ::testing::Test {
+// Every test starts with a clean simulator, and fails if the simulator has found anything that the
+// test did not take: this is how each correct twin is checked.
+class SimulatorTest : public ::testing::Test {
  protected:
   void SetUp() override { clean(); }
   void TearDown() override {
@@ -35,10 +35,10 @@ class MachineTest : public ::testing::Test {
 };
 
 // Tests of what only the hooks can see.
-class AccessTest : public MachineTest {
+class AccessTest : public SimulatorTest {
  protected:
   void SetUp() override {
-    MachineTest::SetUp();
+    SimulatorTest::SetUp();
     if (!counts_accesses()) GTEST_SKIP() << "compiled without hooks: accesses are not seen";
   }
 };
@@ -81,7 +81,7 @@ void run(void (*kernel)(Params...), const LaunchConfig& config, Args&&... args) 
   EXPECT_EQ(launch(kernel, config, std::forward<Args>(args)...), FlashAttentionError::SUCCESS);
 }
 
-// The machine's one finding, which must be of this kind.
+// The simulator's one finding, which must be of this kind.
 inline Finding only_finding(FindingKind kind) {
   std::vector<Finding> findings = take_findings();
   EXPECT_EQ(findings.size(), 1u);

@@ -12,7 +12,7 @@ constexpr unsigned kAll = 0xffffffffu;
 // ---- Values
 // --------------------------------------------------------------------------------------
 
-class Warp : public MachineTest {
+class Warp : public SimulatorTest {
  protected:
   Array<int> out_{64};
 };
@@ -208,7 +208,7 @@ TEST_F(AccessTest, SpinningThreadsMakeWay) {
 // ---- Barriers
 // ------------------------------------------------------------------------------------
 
-class Barrier : public MachineTest {
+class Barrier : public SimulatorTest {
  protected:
   Array<int> out_{128};
 };
@@ -301,7 +301,7 @@ TEST_F(Barrier, LoopsOfDifferentLengths) {
 // ---- Masks
 // ---------------------------------------------------------------------------------------
 
-class Mask : public MachineTest {
+class Mask : public SimulatorTest {
  protected:
   Array<int> out_{64};
 };
@@ -337,7 +337,7 @@ __global__ void shuffle_after_exit(int* out, unsigned mask) {
 
 TEST_F(Mask, NamesALaneThatHasExited) {
   run(shuffle_after_exit, {1, 32}, out_.data(), ~(1u << 9));
-  // CUDA goes on without the lane, and so does the machine.
+  // CUDA goes on without the lane, and so does the simulator.
   run(shuffle_after_exit, {1, 32}, out_.data(), kAll);
   EXPECT_EQ(out_.values()[31], 8);
   says(only_finding(FindingKind::kWarpMask), "for lane 9, which has exited.");

@@ -178,7 +178,7 @@ TEST_F(WmmaCheck, Uninitialised) {
 // ---- The whole warp ----------------------------------------------------------------------------
 
 // A warp-wide operation that cannot begin ends the launch.
-class WmmaWarp : public MachineTest {
+class WmmaWarp : public SimulatorTest {
  protected:
   template <class... Params, class... Args>
   Finding fails(void (*kernel)(Params...), int threads, Args&&... args) {

@@ -99,7 +99,7 @@ void check_shapes() {
   check_layouts<8, 32, 16, T, C>();
 }
 
-class Wmma : public MachineTest {};
+class Wmma : public SimulatorTest {};
 
 TEST_F(Wmma, Half) { check_shapes<__half, float>(); }
 TEST_F(Wmma, Bfloat16) { check_shapes<__nv_bfloat16, float>(); }

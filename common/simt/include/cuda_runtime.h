@@ -1,4 +1,4 @@
-// The CPU machine's cuda_runtime.h: CUDA's vocabulary for kernels and host code, as far as the
+// The CPU simulator's cuda_runtime.h: CUDA's vocabulary for kernels and host code, as far as the
 // stages speak it.
 #ifndef CUFLASH_SIMT_CUDA_RUNTIME_H_
 #define CUFLASH_SIMT_CUDA_RUNTIME_H_
@@ -125,7 +125,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
-// The machine never times: this returns cudaErrorNotSupported.
+// The simulator never times: this returns cudaErrorNotSupported.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 
 cudaError_t cudaGetLastError();
@@ -199,7 +199,7 @@ __forceinline__ int __any_sync(unsigned mask, int predicate) {
 __forceinline__ int __all_sync(unsigned mask, int predicate) {
   return cuflash::simt::vote(cuflash::simt::WarpCall::Kind::kAll, mask, predicate != 0) != 0;
 }
-// All lanes that have not exited: the machine does not know which lanes a GPU would run together.
+// All lanes that have not exited: the simulator does not know which lanes a GPU would run together.
 __forceinline__ unsigned __activemask() { return cuflash::simt::active_lanes(); }
 
 // Shuffles: segments of `width` lanes; a lane whose source lies outside its segment keeps its own.

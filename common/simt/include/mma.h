@@ -1,9 +1,9 @@
-// The CPU machine's mma.h: nvcuda::wmma, CUDA's warp matrix functions, for the types and shapes
+// The CPU simulator's mma.h: nvcuda::wmma, CUDA's warp matrix functions, for the types and shapes
 // that CUDA has of __half and __nv_bfloat16. What CUDA does not declare does not compile here
 // either.
 //
 // CUDA does not say which lane and which x[i] holds an element. Here it is a shuffle of its own for
-// each fragment type, and no GPU's: see the machine's README.
+// each fragment type, and no GPU's: see the simulator's README.
 #ifndef CUFLASH_SIMT_MMA_H_
 #define CUFLASH_SIMT_MMA_H_
 

@@ -2,7 +2,6 @@
 // matrices in global memory.
 #pragma once
 
-#include <array>
 #include <cmath>
 
 #include "device/index.h"
@@ -28,10 +27,6 @@ struct ScoresStorage {
   using C = Config<T>;
   T sQ[C::kBlockQ][kHeadDim];
   T sK[C::kBlockKV][kHeadDim + C::kPad];
-
-  static constexpr auto fields() {
-    return std::array{CUFLASH_FIELD(ScoresStorage, sQ), CUFLASH_FIELD(ScoresStorage, sK)};
-  }
 };
 
 template <class T, int kHeadDim>
@@ -39,10 +34,6 @@ struct OutputStorage {
   using C = Config<T>;
   float sP[C::kBlockQ][C::kBlockKV];
   T sV[C::kBlockKV][kHeadDim];
-
-  static constexpr auto fields() {
-    return std::array{CUFLASH_FIELD(OutputStorage, sP), CUFLASH_FIELD(OutputStorage, sV)};
-  }
 };
 
 // Copies the rows [first, first + kRows) of a head into a tile. Rows past the end become zeros.

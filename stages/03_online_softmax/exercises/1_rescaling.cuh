@@ -2,7 +2,6 @@
 // never leave the chip.
 #pragma once
 
-#include <array>
 #include <cmath>
 
 #include "device/index.h"
@@ -31,11 +30,6 @@ struct SharedStorage {
   T sK[C::kBlockKV][kHeadDim + C::kPad];
   float sP[C::kBlockQ][C::kBlockKV];
   T sV[C::kBlockKV][kHeadDim];
-
-  static constexpr auto fields() {
-    return std::array{CUFLASH_FIELD(SharedStorage, sQ), CUFLASH_FIELD(SharedStorage, sK),
-                      CUFLASH_FIELD(SharedStorage, sP), CUFLASH_FIELD(SharedStorage, sV)};
-  }
 };
 
 // Copies the rows [first, first + kRows) of a head into a tile. Rows past the end become zeros.

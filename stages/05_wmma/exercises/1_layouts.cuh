@@ -4,7 +4,6 @@
 
 #include <mma.h>
 
-#include <array>
 #include <cmath>
 
 #include "device/constants.h"
@@ -47,12 +46,6 @@ struct SharedStorage {
   float sS[C::kWarps][kMma][C::kBlockKV + C::kPad];
   T sP[C::kWarps][kMma][C::kBlockKV + C::kPad];
   float s_scale[C::kWarps][kMma];
-
-  static constexpr auto fields() {
-    return std::array{CUFLASH_FIELD(SharedStorage, sQ), CUFLASH_FIELD(SharedStorage, sK),
-                      CUFLASH_FIELD(SharedStorage, sV), CUFLASH_FIELD(SharedStorage, sS),
-                      CUFLASH_FIELD(SharedStorage, sP), CUFLASH_FIELD(SharedStorage, s_scale)};
-  }
 };
 
 // Multiplies row r of each fragment by factor[r]. With a leading dimension of 0, the 16 factors

@@ -1,4 +1,4 @@
-// Says which tile a thread is working on, for the machine's reports.
+// Says which tile a thread is working on, for the simulator's reports.
 #ifndef CUFLASH_DEVICE_TILE_MARK_H_
 #define CUFLASH_DEVICE_TILE_MARK_H_
 

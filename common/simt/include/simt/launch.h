@@ -1,10 +1,10 @@
-// What the launch word hands to the machine.
+// What the launch word hands to the simulator.
 #ifndef CUFLASH_SIMT_LAUNCH_H_
 #define CUFLASH_SIMT_LAUNCH_H_
 
 #include <cuda_runtime.h>
 
-#include "device/shared_memory.h"
+#include "device/shared_layout.h"
 
 namespace cuflash::simt {
 

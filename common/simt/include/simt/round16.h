@@ -1,6 +1,6 @@
 /// @file
 /// Rounding between 16-bit formats and the types around them: the core that cuda_fp16.h and
-/// cuda_bf16.h of the CPU machine share.
+/// cuda_bf16.h of the CPU simulator share.
 ///
 /// Everything that rounds to 16 bits is integer arithmetic on bit patterns. The results are the
 /// same at every -O level, whatever rounding mode or flush-to-zero flag the host thread has (a
@@ -14,7 +14,7 @@
 #include "host_defines.h"
 
 #ifdef __FAST_MATH__
-#error "The machine's 16-bit types need IEEE arithmetic: compile without -ffast-math."
+#error "The simulator's 16-bit types need IEEE arithmetic: compile without -ffast-math."
 #endif
 
 namespace cuflash::simt {

@@ -2,17 +2,18 @@
 //
 // Most accesses are of one kind: aligned, inside a live array, ordered after everything that the
 // cells remember. Those are settled here in a few dozen instructions, without a call;
-// access_slowly() deals with all others.
-#ifndef CUFLASH_SIMT_ACCESS_H_
-#define CUFLASH_SIMT_ACCESS_H_
+// on_access_slow() deals with all others.
+#ifndef CUFLASH_SIMT_ACCESS_CHECK_H_
+#define CUFLASH_SIMT_ACCESS_CHECK_H_
 
 #include "simt/core.h"
 
 namespace cuflash::simt {
 
-__attribute__((always_inline)) inline void Core::access(std::size_t thread, std::uintptr_t address,
-                                                        std::size_t size, AccessKind kind,
-                                                        std::uintptr_t return_address) {
+__attribute__((always_inline)) inline void Core::on_access(std::size_t thread,
+                                                           std::uintptr_t address, std::size_t size,
+                                                           AccessKind kind,
+                                                           std::uintptr_t return_address) {
   Thread& self = threads_[thread];
   const std::uint16_t site = sites.known_id(return_address, size);
   Region* region = global.owns(address) ? global.find(address) : &shared_.region();
@@ -22,7 +23,7 @@ __attribute__((always_inline)) inline void Core::access(std::size_t thread, std:
                     now_ | static_cast<Stamp>(thread) << kSiteBits | site)) {
     self.trace.push(make_record(site, region->shared, address));
   } else {
-    access_slowly(self, address, size, kind, return_address);
+    on_access_slow(self, address, size, kind, return_address);
   }
 }
 
@@ -86,4 +87,4 @@ inline bool Core::readers_suffice(const Thread& self, const Cell& cell, Stamp no
 
 }  // namespace cuflash::simt
 
-#endif  // CUFLASH_SIMT_ACCESS_H_
+#endif  // CUFLASH_SIMT_ACCESS_CHECK_H_

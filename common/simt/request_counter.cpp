@@ -1,44 +1,10 @@
-#include "simt/trace.h"
+#include "simt/request_counter.h"
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <tuple>
 
 namespace cuflash::simt {
-
-std::uint16_t Sites::look_up(std::uintptr_t return_address, AccessKind kind, std::size_t size) {
-  auto place = places_.find(return_address);
-  if (place == places_.end()) {
-    place = places_.emplace(return_address, find_source(return_address)).first;
-  }
-  std::string key = place->second.chain;
-  // Without debug information every instruction is its own site.
-  if (key.empty()) key = std::to_string(return_address);
-  key += std::to_string(static_cast<int>(kind)) + '/' + std::to_string(size);
-  const auto [entry, added] = ids_.emplace(key, static_cast<std::uint16_t>(sites_.size()));
-  if (added && sites_.size() > 0xffff) {
-    entry->second = 0;
-  } else if (added) {
-    sites_.push_back({place->second, kind, static_cast<std::uint8_t>(size)});
-  }
-  cache_[(return_address ^ size << 7) % kCacheSize] = {
-      return_address, static_cast<std::uint16_t>(size), entry->second};
-  return entry->second;
-}
-
-const std::vector<std::uint32_t>& Sites::ranks() const {
-  if (ranks_.size() == sites_.size()) return ranks_;
-  std::vector<std::uint32_t> order(sites_.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(), [this](std::uint32_t a, std::uint32_t b) {
-    const Site &x = sites_[a], &y = sites_[b];
-    return std::tie(x.place.order, x.kind) < std::tie(y.place.order, y.kind);
-  });
-  ranks_.resize(sites_.size());
-  for (std::uint32_t i = 0; i < order.size(); ++i) ranks_[order[i]] = i;
-  return ranks_;
-}
 
 void LaneTrace::drop_front(std::size_t count) {
   next_ = std::copy(records_.data() + count, next_, records_.data());
@@ -53,7 +19,7 @@ void LaneTrace::grow() {
   end_ = records_.data() + records_.size();
 }
 
-void Trace::flush_in_step(LaneTrace* const lanes[32], std::uint32_t open) {
+void RequestCounter::flush_in_step(LaneTrace* const lanes[32], std::uint32_t open) {
   constexpr Record kSameSite = ~(kRecordShared - 1);
   const Record* records[32];
   std::size_t size[32] = {};
@@ -91,7 +57,7 @@ void Trace::flush_in_step(LaneTrace* const lanes[32], std::uint32_t open) {
       }
       in_step = (different & kSameSite) == 0;
       if (!in_step) break;
-      account(source_of(first), mask, address);
+      count(account_of(first), mask, address);
     }
   }
   for (int lane = 0; lane < 32; ++lane) {
@@ -99,7 +65,7 @@ void Trace::flush_in_step(LaneTrace* const lanes[32], std::uint32_t open) {
   }
 }
 
-void Trace::flush(LaneTrace* const lanes[32]) {
+void RequestCounter::flush(LaneTrace* const lanes[32]) {
   const auto anything = [&] {
     return std::any_of(lanes, lanes + 32,
                        [](const LaneTrace* lane) { return lane != nullptr && lane->size() != 0; });
@@ -115,7 +81,7 @@ void Trace::flush(LaneTrace* const lanes[32]) {
 
 // Lanes wait for each other where they can meet: a lane whose next access others still have before
 // them, as often as it, waits for them; one with an access more than they have goes on.
-void Trace::join_divergent(LaneTrace* const lanes[32]) {
+void RequestCounter::join_divergent(LaneTrace* const lanes[32]) {
   const Record* next[32] = {};
   const Record* end[32] = {};
   left_.resize(2 * sites_.count());
@@ -123,104 +89,105 @@ void Trace::join_divergent(LaneTrace* const lanes[32]) {
     if (lanes[lane] == nullptr) continue;
     next[lane] = lanes[lane]->begin();
     end[lane] = next[lane] + lanes[lane]->size();
-    for (const Record* r = next[lane]; r != end[lane]; ++r) ++left_[source_of(*r)][lane];
+    for (const Record* r = next[lane]; r != end[lane]; ++r) ++left_[account_of(*r)][lane];
   }
   for (;;) {
-    const std::size_t source = next_source(next, end);
-    if (source == kNoSource) return;
+    const std::size_t account = next_account(next, end);
+    if (account == kNoAccount) return;
     std::uint32_t mask = 0;
     std::uintptr_t address[32];
     for (int lane = 0; lane < 32; ++lane) {
-      if (next[lane] == end[lane] || source_of(*next[lane]) != source) continue;
+      if (next[lane] == end[lane] || account_of(*next[lane]) != account) continue;
       mask |= 1u << lane;
       address[lane] = *next[lane]++ & (kRecordShared - 1);
-      --left_[source][lane];
+      --left_[account][lane];
     }
-    account(source, mask, address);
+    count(account, mask, address);
   }
 }
 
 // Of the accesses that come next, the first in the source; but before it one of which some lane has
 // more left than those that are elsewhere.
-std::size_t Trace::next_source(const Record* const next[32], const Record* const end[32]) const {
+std::size_t RequestCounter::next_account(const Record* const next[32],
+                                         const Record* const end[32]) const {
   const std::vector<std::uint32_t>& rank = sites_.ranks();
-  std::size_t first = kNoSource;
+  std::size_t first = kNoAccount;
   bool first_waits = true;
   for (int lane = 0; lane < 32; ++lane) {
     if (next[lane] == end[lane]) continue;
-    const std::size_t source = source_of(*next[lane]);
-    if (source == first) continue;
+    const std::size_t account = account_of(*next[lane]);
+    if (account == first) continue;
     std::uint32_t here = 0, elsewhere = 0;  // the most that a lane has left
     for (int other = 0; other < 32; ++other) {
       if (next[other] == end[other]) continue;
-      auto& most = source_of(*next[other]) == source ? here : elsewhere;
-      most = std::max(most, left_[source][other]);
+      auto& most = account_of(*next[other]) == account ? here : elsewhere;
+      most = std::max(most, left_[account][other]);
     }
     const bool waits = here <= elsewhere;
-    if (first == kNoSource || waits < first_waits ||
-        (waits == first_waits && rank[site_of(source)] < rank[site_of(first)])) {
-      first = source;
+    if (first == kNoAccount || waits < first_waits ||
+        (waits == first_waits && rank[site_of(account)] < rank[site_of(first)])) {
+      first = account;
       first_waits = waits;
     }
   }
   return first;
 }
 
-void Trace::account(std::size_t source, std::uint32_t mask, const std::uintptr_t* address) {
-  if (source >= accounts_.size()) accounts_.resize(2 * sites_.count());
-  SiteCounts& account = accounts_[source];
-  const std::size_t size = sites_[site_of(source)].size;
-  ++account.requests;
-  account.bytes += size * __builtin_popcount(mask);
-  if (is_shared(source)) {
+void RequestCounter::count(std::size_t account, std::uint32_t mask, const std::uintptr_t* address) {
+  if (account >= accounts_.size()) accounts_.resize(2 * sites_.count());
+  SiteCounts& counts = accounts_[account];
+  const std::size_t size = sites_[site_of(account)].size;
+  ++counts.requests;
+  counts.bytes += size * __builtin_popcount(mask);
+  if (is_shared(account)) {
     const Wavefronts wavefronts = bank_wavefronts(size, mask, address);
-    account.wavefronts += wavefronts.taken;
-    account.conflicts += wavefronts.taken - wavefronts.ideal;
+    counts.wavefronts += wavefronts.taken;
+    counts.conflicts += wavefronts.taken - wavefronts.ideal;
   } else {
-    account.sectors += sectors_touched(size, mask, address);
+    counts.sectors += sectors_touched(size, mask, address);
   }
 }
 
-Counts Trace::totals() const {
+Counts RequestCounter::totals() const {
   Counts sum;
-  for (std::size_t source = 0; source < accounts_.size(); ++source) {
-    const SiteCounts& account = accounts_[source];
-    const AccessKind kind = sites_[site_of(source)].kind;
-    const bool shared = is_shared(source);
-    sum.shared_wavefronts += account.wavefronts;
-    sum.bank_conflicts += account.conflicts;
-    if (shared) sum.shared_requests += account.requests;
+  for (std::size_t account = 0; account < accounts_.size(); ++account) {
+    const SiteCounts& counts = accounts_[account];
+    const AccessKind kind = sites_[site_of(account)].kind;
+    const bool shared = is_shared(account);
+    sum.shared_wavefronts += counts.wavefronts;
+    sum.bank_conflicts += counts.conflicts;
+    if (shared) sum.shared_requests += counts.requests;
     if (kind != AccessKind::kWrite) {
-      (shared ? sum.shared_read_bytes : sum.global_read_bytes) += account.bytes;
-      sum.global_read_sectors += account.sectors;
-      if (!shared) sum.global_read_requests += account.requests;
+      (shared ? sum.shared_read_bytes : sum.global_read_bytes) += counts.bytes;
+      sum.global_read_sectors += counts.sectors;
+      if (!shared) sum.global_read_requests += counts.requests;
     }
     if (kind != AccessKind::kRead) {
-      (shared ? sum.shared_write_bytes : sum.global_write_bytes) += account.bytes;
-      sum.global_write_sectors += account.sectors;
-      if (!shared) sum.global_write_requests += account.requests;
+      (shared ? sum.shared_write_bytes : sum.global_write_bytes) += counts.bytes;
+      sum.global_write_sectors += counts.sectors;
+      if (!shared) sum.global_write_requests += counts.requests;
     }
   }
   return sum;
 }
 
-std::vector<LineCounts> Trace::by_line() const {
+std::vector<LineCounts> RequestCounter::by_line() const {
   std::map<std::tuple<std::string, int, bool, bool>, LineCounts> lines;
-  for (std::size_t source = 0; source < accounts_.size(); ++source) {
-    const SiteCounts& account = accounts_[source];
-    if (account.requests == 0) continue;
-    const Site& site = sites_[site_of(source)];
-    const bool shared = is_shared(source), write = site.kind != AccessKind::kRead;
+  for (std::size_t account = 0; account < accounts_.size(); ++account) {
+    const SiteCounts& counts = accounts_[account];
+    if (counts.requests == 0) continue;
+    const Site& site = sites_[site_of(account)];
+    const bool shared = is_shared(account), write = site.kind != AccessKind::kRead;
     LineCounts& line = lines[{site.place.file, site.place.line, shared, write}];
     line.file = site.place.file;
     line.line = site.place.line;
     line.shared = shared;
     line.write = write;
-    line.requests += account.requests;
-    line.bytes += account.bytes;
-    line.sectors += account.sectors;
-    line.wavefronts += account.wavefronts;
-    line.conflicts += account.conflicts;
+    line.requests += counts.requests;
+    line.bytes += counts.bytes;
+    line.sectors += counts.sectors;
+    line.wavefronts += counts.wavefronts;
+    line.conflicts += counts.conflicts;
   }
   std::vector<LineCounts> sorted;
   for (auto& [key, line] : lines) sorted.push_back(std::move(line));

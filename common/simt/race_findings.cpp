@@ -126,7 +126,8 @@ void Core::report_race(const Thread& self, const Region& region, std::uintptr_t 
   describe(kind, region.shared ? "RACE in shared memory" : "RACE in global memory",
            array_name(&region, address), short_location(sites[site].place),
            "  " + element_name(&region, address, sites[site].size) + '\n' +
-               access_lines({first, second}) + "  " + explain_race(first, second) + '\n');
+               access_lines({first, second}) + "  " + explain_race(first, second) + '\n',
+           lacks_names(&region, address));
 }
 
 }  // namespace cuflash::simt

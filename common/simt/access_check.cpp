@@ -1,12 +1,12 @@
-// What is checked at an access that access.h cannot settle at a glance.
-#include "simt/access.h"
+// What is checked at an access that access_check.h cannot settle at a glance.
+#include "simt/access_check.h"
 
 #include <sys/mman.h>
 
 namespace cuflash::simt {
 
-void Core::access_slowly(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
-                         std::uintptr_t return_address) {
+void Core::on_access_slow(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
+                          std::uintptr_t return_address) {
   if (self.trace.full()) make_room(self);
   const std::uint16_t site = sites.id(return_address, kind, size);
   bool shared = false;
@@ -131,13 +131,13 @@ void Core::note_read(const Thread& self, Cell& cell, Stamp now, bool shared) {
   }
 }
 
-// Where the address lies; null for nowhere that the machine knows.
+// Where the address lies; null for nowhere that the simulator knows.
 Region* Core::region_of(std::uintptr_t address) {
   if (global.owns(address)) return global.find(address);
   return shared_.region().has(address, 1) ? &shared_.region() : nullptr;
 }
 
-// Memory the machine did not hand out (a host array given to a kernel) is allowed if it exists.
+// Memory the simulator did not hand out (a host array given to a kernel) is allowed if it exists.
 bool Core::is_mapped(std::uintptr_t address) {
   const std::uintptr_t page = address / 4096;
   if (mapped_pages_.count(page) != 0) return true;

@@ -1,12 +1,14 @@
-// From machine addresses to the words of the source: lines of accesses, names of kernels and of
-// shared arrays. Reads the debug information of the running program through libdw.
-#ifndef CUFLASH_SIMT_SOURCE_H_
-#define CUFLASH_SIMT_SOURCE_H_
+// From addresses of the program to the words of its source: lines of accesses, names of kernels and
+// of __shared__ variables. Reads the debug information of the running program through libdw.
+#ifndef CUFLASH_SIMT_DEBUG_INFO_H_
+#define CUFLASH_SIMT_DEBUG_INFO_H_
 
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
+
+struct Dwfl_Module;  // libdw's
 
 namespace cuflash::simt {
 
@@ -30,7 +32,7 @@ struct SharedSymbol {
 
 // The innermost line outside common/ that leads to the instruction before `return_address`: an
 // access inside a word of common/device belongs to the line of the kernel that said the word.
-SourcePlace find_source(std::uintptr_t return_address);
+SourcePlace source_place(std::uintptr_t return_address);
 
 // The demangled name of the function at `address`, without its parameters.
 std::string function_name(std::uintptr_t address);
@@ -38,10 +40,13 @@ std::string function_name(std::uintptr_t address);
 // The thread-local variables of the module that contains `address`.
 std::vector<SharedSymbol> shared_symbols(std::uintptr_t address);
 
+// The module that contains `address`, or null.
+Dwfl_Module* module_at(std::uintptr_t address);
+
 // "kernel.cuh:97" and the text of that line, without leading blanks.
 std::string short_location(const SourcePlace& place);
 std::string source_text(const SourcePlace& place);
 
 }  // namespace cuflash::simt
 
-#endif  // CUFLASH_SIMT_SOURCE_H_
+#endif  // CUFLASH_SIMT_DEBUG_INFO_H_

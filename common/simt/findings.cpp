@@ -47,25 +47,11 @@ const char* title_of(FindingKind kind) {
   }
 }
 
-// "sK[17][4]": the element that lies `offset` bytes into the array. Past its end the first index
-// goes on.
-std::string element_of(const SharedField& field, std::size_t offset, std::size_t size) {
-  std::size_t element = offset / field.element_bytes;
-  const std::size_t rest = offset % field.element_bytes;
-  std::string indices;
-  for (int i = field.rank - 1; i > 0; --i) {
-    indices = '[' + std::to_string(element % field.extents[i]) + ']' + indices;
-    element /= field.extents[i];
-  }
-  if (field.rank > 0 || element > 0) indices = '[' + std::to_string(element) + ']' + indices;
-  std::string text = field.name + indices;
-  if (rest != 0) {
-    text += " + " + std::to_string(rest) + " bytes";
-  } else if (size > field.element_bytes) {
-    text += " (" + std::to_string(size) + " bytes)";
-  }
-  return text;
-}
+constexpr const char* kWithoutNames =
+    "  Arrays in shared memory appear as byte offsets, and their padding is not checked, because "
+    "the "
+    "kernel has no debug information that can be read (built without -g, stripped, or built by "
+    "clang).\n";
 
 std::size_t num_characters(const std::string& utf8) {
   return std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xc0) != 0x80; });
@@ -115,7 +101,8 @@ bool Findings::count(FindingKind kind, const Key& key, int weight) {
   return weight > std::exchange(known.weight, std::max(known.weight, weight));
 }
 
-void Findings::describe(Finding finding) {
+void Findings::describe(Finding finding, bool lacks_names) {
+  if (lacks_names && !said_why_ && !lacks_names_) lacks_names_ = last_counted_;
   Finding& place = list_[last_counted_];
   finding.count = place.count;
   place = std::move(finding);
@@ -127,6 +114,11 @@ std::vector<Finding> Findings::take() {
     if (!is_race(finding.kind) || finding.count == 1) continue;
     finding.text.back() = ' ';
     finding.text += ' ' + std::to_string(finding.count) + " pairs like it.\n";
+  }
+  if (lacks_names_) {
+    list_[*lacks_names_].text += kWithoutNames;
+    lacks_names_.reset();
+    said_why_ = true;
   }
   return std::exchange(list_, {});
 }
@@ -164,6 +156,10 @@ std::uintptr_t Core::array_begin(const Region* region, std::uintptr_t address) c
   return region->shared ? shared_.array(address).begin : region->begin;
 }
 
+bool Core::lacks_names(const Region* region, std::uintptr_t address) const {
+  return region != nullptr && region->shared && shared_.lacks_layout(address);
+}
+
 std::string Core::element_name(const Region* region, std::uintptr_t address,
                                std::size_t size) const {
   std::ostringstream out;
@@ -173,12 +169,12 @@ std::string Core::element_name(const Region* region, std::uintptr_t address,
   }
   const auto offset = static_cast<std::int64_t>(address - array_begin(region, address));
   if (region->shared) {
-    const SharedMemory::Array array = shared_.array(address);
-    if (array.field != nullptr) return element_of(*array.field, offset, size);
+    const StorageLayout* const layout = shared_.layout(address);
+    if (layout != nullptr) return layout->element_name(shared_.dynamic_offset(address), size);
   }
   const auto element = static_cast<std::int64_t>(size);
   out << array_name(region, address);
-  if (offset % element == 0) {
+  if (offset % element == 0 && !lacks_names(region, address)) {
     out << '[' << offset / element << "] (elements of " << size << " bytes)";
   } else {
     out << (offset < 0 ? " - " : " + ") << std::abs(offset) << " bytes";
@@ -212,10 +208,11 @@ std::string Core::access_lines(const std::vector<NamedAccess>& accesses) const {
 }
 
 void Core::describe(FindingKind kind, const std::string& title, const std::string& array,
-                    const std::string& location, const std::string& text) {
+                    const std::string& location, const std::string& text, bool lacks_names) {
   // A launch that was refused runs no block.
   findings.describe({kind, title, kernel_name(launch_->kernel),
-                     in_block_ ? "block " + triple(block_index_) : "", array, location, text});
+                     in_block_ ? "block " + triple(block_index_) : "", array, location, text},
+                    lacks_names);
 }
 
 void Core::report_access(FindingKind kind, const Thread& self, const Region* region,
@@ -224,14 +221,15 @@ void Core::report_access(FindingKind kind, const Thread& self, const Region* reg
   if (!findings.count(kind, {launch_->kernel, site, array_begin(region, address)})) return;
   describe(kind, title_of(kind), array_name(region, address), short_location(sites[site].place),
            "  " + element_name(region, address, sites[site].size) + '\n' +
-               access_lines({{self.index, linear_block_, site, self.tile()}}) + "  " + what + '\n');
+               access_lines({{self.index, linear_block_, site, self.tile()}}) + "  " + what + '\n',
+           lacks_names(region, address));
 }
 
 void Core::report_block(FindingKind kind, std::uintptr_t where, const std::string& title,
                         const std::string& body) {
   if (in_block_ && !keeps(linear_block_)) return;
   if (!findings.count(kind, {launch_->kernel, where})) return;
-  describe(kind, title, "", short_location(find_source(where)), body);
+  describe(kind, title, "", short_location(source_place(where)), body, false);
 }
 
 }  // namespace cuflash::simt

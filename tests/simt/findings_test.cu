@@ -1,159 +1,14 @@
-// What reports say: elements of the stage's arrays, tiles, and of which block.
-#include <cuda_fp16.h>
-
-#include <array>
-#include <cstddef>
-
+// What reports say: tiles, and of which block.
 #include "device/tiles.h"
 #include "support.h"
 
 namespace cuflash::simt {
 namespace {
 
-// ---- Elements by the launch's table ------------------------------------------------------------
-
-struct Best {
-  float value;
-  int key;
-};
-
-struct Storage {
-  float sK[32][33];
-  __half sV[16][40];
-  Best best[3];
-  char flag;
-  alignas(16) float total[2];
-  static constexpr auto fields() {
-    return std::array{CUFLASH_FIELD(Storage, sK), CUFLASH_FIELD(Storage, sV),
-                      CUFLASH_FIELD(Storage, best), CUFLASH_FIELD(Storage, flag),
-                      CUFLASH_FIELD(Storage, total)};
-  }
-};
-
-// Threads 4 and 41 both write the T that lies there.
-template <class T, bool kBarrier>
-__global__ void meet(int offset) {
-  const auto place = reinterpret_cast<T*>(shared_memory + offset);
-  if (threadIdx.x == 4) *place = T{};
-  if constexpr (kBarrier) __syncthreads();
-  if (threadIdx.x == 41) *place = T{};
-}
-
-class Elements : public AccessTest {
- protected:
-  static constexpr int kSV = offsetof(Storage, sV);
-  static constexpr int kBest = offsetof(Storage, best);
-  static constexpr int kFlag = offsetof(Storage, flag);
-  static constexpr int kTotal = offsetof(Storage, total);
-
-  // The race is reported as one of `element`, and with a barrier there is none.
-  template <class T>
-  void expect_element(int offset, const std::string& array, const std::string& element,
-                      const SharedLayout& layout = shared_layout<Storage>()) {
-    SCOPED_TRACE(element);
-    run(meet<T, true>, {1, 64, layout}, offset);
-    run(meet<T, false>, {1, 64, layout}, offset);
-    const Finding race = only_finding(FindingKind::kSharedRace);
-    EXPECT_EQ(race.array, array);
-    EXPECT_EQ(race.text.substr(0, race.text.find('\n')), "  " + element);
-  }
-};
-
-TEST_F(Elements, ByTheirIndices) {
-  expect_element<float>(0, "sK", "sK[0][0]");
-  expect_element<float>((17 * 33 + 4) * 4, "sK", "sK[17][4]");
-  expect_element<float>((31 * 33 + 32) * 4, "sK", "sK[31][32]");
-  expect_element<__half>(kSV, "sV", "sV[0][0]");
-  expect_element<__half>(kSV + (3 * 40 + 39) * 2, "sV", "sV[3][39]");
-  expect_element<float>(kTotal + 4, "total", "total[1]");
-  expect_element<char>(kFlag, "flag", "flag");
-}
-
-TEST_F(Elements, WiderAndSmallerAccesses) {
-  expect_element<float4>(kSV + (3 * 40 + 8) * 2, "sV", "sV[3][8] (16 bytes)");
-  expect_element<__half>((17 * 33 + 4) * 4 + 2, "sK", "sK[17][4] + 2 bytes");
-  expect_element<int2>(kBest + 2 * 8, "best", "best[2]");
-  expect_element<int>(kBest + 2 * 8, "best", "best[2]");
-  expect_element<int>(kBest + 1 * 8 + 4, "best", "best[1] + 4 bytes");
-}
-
-TEST_F(Elements, WithoutATable) {
-  expect_element<float>(64, "shared_memory", "shared_memory[16] (elements of 4 bytes)", 1024);
-}
-
-__global__ void read_total(int index, float* out) {
-  auto& s = shared_storage<Storage>();
-  if (threadIdx.x < 2) s.total[threadIdx.x] = 1.f;
-  __syncthreads();
-  *out = (&s.total[0])[index];
-}
-
-TEST_F(Elements, PastTheEnd) {
-  const Array<float> out(1);
-  run(read_total, {1, 1, shared_layout<Storage>()}, 0, out.data());
-  const int past = (sizeof(Storage) - kTotal) / sizeof(float);
-  run(read_total, {1, 1, shared_layout<Storage>()}, past, out.data());
-  const Finding finding = only_finding(FindingKind::kOutOfBounds);
-  EXPECT_EQ(finding.array, "total");
-  says(finding, "\n  total[" + std::to_string(past) + "]\n");
-  says(finding, "It reaches 4 bytes past the end of the " + std::to_string(sizeof(Storage)));
-}
-
-TEST_F(Elements, PaddingBelongsToNoArray) {
-  // Two floats and the padding behind them, in one vector; then the padding alone.
-  run(meet<float4, true>, {1, 64, shared_layout<Storage>()}, kTotal);
-  run(meet<char, true>, {1, 32, shared_layout<Storage>()}, kFlag + 1);
-  const Finding finding = only_finding(FindingKind::kOutOfBounds);
-  EXPECT_EQ(finding.array, "flag");
-  says(finding, "It lies in the padding between the arrays of dynamic shared memory.");
-}
-
-TEST_F(Elements, RacesInTwoArraysAreTwoFindings) {
-  void (*kernel)(bool) = [](bool meet) {
-    auto& s = shared_storage<Storage>();
-    const int t = threadIdx.x;
-    for (float* array : {&s.sK[0][0], &s.total[0]}) array[meet ? 0 : t] = 1.f;
-  };
-  run(kernel, {1, 2, shared_layout<Storage>()}, false);
-  run(kernel, {1, 2, shared_layout<Storage>()}, true);
-  const std::vector<Finding> races = take_findings();
-  ASSERT_EQ(races.size(), 2u);
-  EXPECT_EQ(races[0].array, "sK");
-  EXPECT_EQ(races[1].array, "total");
-}
-
-// ---- Maps --------------------------------------------------------------------------------------
-
-class Maps : public MachineTest {};
-
-TEST_F(Maps, OfEachKernelOnce) {
-  const auto first = meet<float, true>, second = meet<int, true>;
-  run(first, {1, 32, 1024}, 0);
-  EXPECT_TRUE(shared_maps().empty());  // bytes without a table
-  run(first, {1, 32, shared_layout<Storage>()}, 0);
-  run(second, {1, 32, shared_layout<Storage>()}, 0);
-  run(first, {1, 32, shared_layout<Storage>()}, 0);
-  const std::vector<SharedMap> maps = shared_maps();
-  ASSERT_EQ(maps.size(), 2u);
-  EXPECT_EQ(maps[0].kernel, "cuflash::simt::(anonymous namespace)::meet<float, true>");
-  EXPECT_EQ(maps[1].kernel, "cuflash::simt::(anonymous namespace)::meet<int, true>");
-  EXPECT_EQ(maps[0].bytes, sizeof(Storage));
-  ASSERT_EQ(maps[0].arrays.size(), 5u);
-  const SharedArray& sV = maps[0].arrays[1];
-  EXPECT_EQ(sV.name, "sV");
-  EXPECT_EQ(sV.offset, offsetof(Storage, sV));
-  EXPECT_EQ(sV.element_bytes, 2u);
-  EXPECT_EQ(sV.extents, (std::vector<int>{16, 40}));
-  EXPECT_TRUE(maps[0].arrays[3].extents.empty());  // flag
-  reset_counts();
-  EXPECT_TRUE(shared_maps().empty());
-}
-
 // ---- Tiles -------------------------------------------------------------------------------------
 
 struct OneTile {
   float sK[32][33];
-  static constexpr auto fields() { return std::array{CUFLASH_FIELD(OneTile, sK)}; }
 };
 
 // 64 threads walk through the KV tiles of 32 rows: load a tile, use what other threads loaded.
@@ -174,7 +29,7 @@ __global__ void walk(Sequence seq, const float* gK, float* out) {
 
 class InTiles : public AccessTest {
  protected:
-  const Sequence seq_ = {32, 96, INT_MIN, INT_MAX};
+  const Sequence seq_ = {32, 96, Band(Problem())};
   const Array<float> k_{96 * 32, 1.f}, out_{64};
   const LaunchConfig config_{1, 64, shared_layout<OneTile>()};
 
@@ -182,7 +37,7 @@ class InTiles : public AccessTest {
   static std::string without_lanes(const Finding& finding) {
     std::string text;
     for (std::size_t i = finding.text.find('\n') + 1; i < finding.text.size(); ++i) {
-      if (finding.text.compare(i, 5, "warp ") == 0) i = finding.text.find(" report_test", i) + 1;
+      if (finding.text.compare(i, 5, "warp ") == 0) i = finding.text.find(" findings_test", i) + 1;
       text += finding.text[i];
     }
     return text;
@@ -376,7 +231,7 @@ TEST_F(AccessTest, ABlockHasItsPartInARaceWithAnother) {
   }
 }
 
-TEST_F(MachineTest, ARefusedLaunchIsOfNoBlock) {
+TEST_F(SimulatorTest, ARefusedLaunchIsOfNoBlock) {
   report_only_block(BlockIndex{1, 0, 0});
   void (*kernel)() = [] {};
   EXPECT_EQ(launch(kernel, {1, 2000}), FlashAttentionError::CUDA_ERROR);

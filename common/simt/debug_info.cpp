@@ -1,4 +1,4 @@
-#include "simt/source.h"
+#include "simt/debug_info.h"
 
 #include <cxxabi.h>
 #include <dwarf.h>
@@ -24,16 +24,6 @@ Dwfl* session() {
     return opened;
   }();
   return dwfl;
-}
-
-// The module at an address; libraries loaded since the session began are looked up again.
-Dwfl_Module* module_at(std::uintptr_t address) {
-  Dwfl_Module* module = dwfl_addrmodule(session(), address);
-  if (module != nullptr) return module;
-  dwfl_report_begin_add(session());
-  dwfl_linux_proc_report(session(), getpid());
-  dwfl_report_end(session(), nullptr, nullptr);
-  return dwfl_addrmodule(session(), address);
 }
 
 std::string demangle(const char* name) {
@@ -113,7 +103,17 @@ std::vector<Frame> inlined_frames(std::uintptr_t address) {
 
 }  // namespace
 
-SourcePlace find_source(std::uintptr_t return_address) {
+// Libraries loaded since the session began are looked up again.
+Dwfl_Module* module_at(std::uintptr_t address) {
+  Dwfl_Module* module = dwfl_addrmodule(session(), address);
+  if (module != nullptr) return module;
+  dwfl_report_begin_add(session());
+  dwfl_linux_proc_report(session(), getpid());
+  dwfl_report_end(session(), nullptr, nullptr);
+  return dwfl_addrmodule(session(), address);
+}
+
+SourcePlace source_place(std::uintptr_t return_address) {
   SourcePlace place;
   for (const Frame& frame : inlined_frames(return_address - 1)) {
     place.order.insert(place.order.begin(), {frame.line, frame.column});

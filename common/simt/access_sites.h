@@ -1,0 +1,58 @@
+// The places in the source that access memory, numbered.
+#ifndef CUFLASH_SIMT_ACCESS_SITES_H_
+#define CUFLASH_SIMT_ACCESS_SITES_H_
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "simt/debug_info.h"
+
+namespace cuflash::simt {
+
+enum class AccessKind : std::uint8_t { kRead, kWrite, kAtomic };
+
+// One place in the source that accesses memory. Copies of it that the compiler made (an unrolled
+// loop) are one site.
+struct Site {
+  SourcePlace place;
+  AccessKind kind;
+  std::uint8_t size;  // bytes
+};
+
+// Numbers the sites. Site 0 stands for all that do not fit into 16 bits.
+class Sites {
+ public:
+  std::uint16_t id(std::uintptr_t return_address, AccessKind kind, std::size_t size) {
+    const std::uint16_t known = known_id(return_address, size);
+    return known != 0 ? known : look_up(return_address, kind, size);
+  }
+  // 0 if it takes a search to tell.
+  std::uint16_t known_id(std::uintptr_t return_address, std::size_t size) const {
+    const Cached& cached = cache_[(return_address ^ size << 7) % kCacheSize];
+    return cached.address == return_address && cached.size == size ? cached.id : 0;
+  }
+  const Site& operator[](int id) const { return sites_[id]; }
+  std::size_t count() const { return sites_.size(); }
+  // The place of each site in the order of the source.
+  const std::vector<std::uint32_t>& ranks() const;
+
+ private:
+  static constexpr std::size_t kCacheSize = 16384;
+  struct Cached {
+    std::uintptr_t address = 0;
+    std::uint16_t size = 0;
+    std::uint16_t id = 0;
+  };
+  std::uint16_t look_up(std::uintptr_t return_address, AccessKind kind, std::size_t size);
+  Cached cache_[kCacheSize];
+  std::vector<Site> sites_ = std::vector<Site>(1, Site{{}, AccessKind::kRead, 0});
+  std::unordered_map<std::uintptr_t, SourcePlace> places_;  // by return address
+  std::unordered_map<std::string, std::uint16_t> ids_;      // by chain, kind and size
+  mutable std::vector<std::uint32_t> ranks_;                // made anew when there are more sites
+};
+
+}  // namespace cuflash::simt
+
+#endif  // CUFLASH_SIMT_ACCESS_SITES_H_

@@ -1,0 +1,41 @@
+// The findings of the simulator, collected until they are taken.
+#ifndef CUFLASH_SIMT_FINDINGS_H_
+#define CUFLASH_SIMT_FINDINGS_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "simt/machine.h"
+
+namespace cuflash::simt {
+
+// Findings, those that are alike folded into one.
+class Findings {
+ public:
+  using Key = std::vector<std::uint64_t>;
+  // Counts one more of `key`. True if it is the first or tells more (by `weight`) than the one that
+  // was described: then describe() must follow.
+  bool count(FindingKind kind, const Key& key, int weight = 0);
+  // `lacks_names` if shared memory has no names in it for want of debug information.
+  void describe(Finding finding, bool lacks_names);
+  std::vector<Finding> take();
+
+ private:
+  struct Known {
+    std::size_t place;  // in the list
+    int weight;
+  };
+  std::map<std::pair<FindingKind, Key>, Known> known_;
+  std::vector<Finding> list_;
+  std::size_t last_counted_ = 0;
+  // The first finding that lacks names says why, once in the life of the process.
+  std::optional<std::size_t> lacks_names_;
+  bool said_why_ = false;
+};
+
+}  // namespace cuflash::simt
+
+#endif  // CUFLASH_SIMT_FINDINGS_H_
