@@ -151,7 +151,7 @@ def test_the_library_itself(lib):
 
 def enum_of_the_header(name):
     """Its enumerators, without their prefix, and their values."""
-    body = re.search(rf"enum {name} {{(.*?)}};", HEADER.read_text(encoding="utf-8"), re.DOTALL)[1]
+    body = re.search(rf"CUFLASH_ENUM\({name}\){{(.*?)}};", HEADER.read_text(encoding="utf-8"), re.DOTALL)[1]
     return {word: int(value) for word, value in re.findall(r"CUFLASH_(\w+) = (\d+)", body)}
 
 
