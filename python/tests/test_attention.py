@@ -166,6 +166,23 @@ def test_only_the_gradients_that_are_asked_for(device, seen):
         check((q, k, v), o, d_o, [next(found) if one else None for one in asked])
 
 
+def test_the_window_reaches_both_passes(device, monkeypatch):
+    lib = cuflash.library.on(device)
+    asked = []
+    for name in ("forward", "backward"):
+        def spy(problem, *rest, call=getattr(lib, name)):
+            asked.append((problem.causal, problem.window_left, problem.window_right))
+            return call(problem, *rest)
+        monkeypatch.setattr(lib, name, spy)
+    qkv = make(device, seqs=(7, 7))
+    cuflash.flash_attn_func(*qkv, None, True, (3, 2)).sum().backward()
+    cuflash.flash_attn_func(*qkv).sum().backward()
+    bhsd = [x.transpose(1, 2) for x in qkv]
+    cuflash.FlashAttention(32, window_size=[4, -1])(*bhsd).sum().backward()
+    cuflash.flash_attention_cuda(*bhsd).sum().backward()
+    assert asked[::2] == asked[1::2] == [(1, 3, 2), (0, -1, -1), (0, 4, -1), (0, -1, -1)]
+
+
 @pytest.mark.gpu
 def test_no_memory_but_the_results():
     qkv = [x.detach() for x in packed(*make("cuda", torch.float16, (8, 8), (1024, 1024), 64))]

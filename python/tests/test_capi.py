@@ -1,5 +1,6 @@
 """The C interface through ctypes, without PyTorch: NumPy arrays in the CPU simulator's library."""
 import copy
+import ctypes
 import pathlib
 import pickle
 import re
@@ -160,6 +161,34 @@ def test_codes_are_those_of_the_header():
     assert {"SUCCESS": 0, **codes} == enum_of_the_header("cuflash_error")
     for enum, words in (("cuflash_dtype", capi.DTYPES), ("cuflash_pass", capi.PASSES)):
         assert {word.upper(): n for n, word in enumerate(words)} == enum_of_the_header(enum)
+
+
+C_TYPES = {"uint32_t": ctypes.c_uint32, "int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64,
+           "uint64_t": ctypes.c_uint64, "float": ctypes.c_float, "cuflash_dtype": ctypes.c_int32,
+           "cuflash_tensor": capi.Tensor}
+
+
+@pytest.mark.parametrize("name, struct", [
+    ("cuflash_tensor", capi.Tensor), ("cuflash_problem", capi.Problem),
+    ("cuflash_forward_args", capi.ForwardArgs), ("cuflash_backward_args", capi.BackwardArgs)])
+def test_structs_are_those_of_the_header(name, struct):
+    text = HEADER.read_text(encoding="utf-8")
+    body = re.search(rf"typedef struct {name} {{(.*?)}} {name};", text, re.DOTALL)[1]
+    fields = re.findall(r"^ +(?:const )?(\w+\*?) (\w+);", body, re.MULTILINE)
+    assert struct._fields_ == [(field, ctypes.c_void_p if kind.endswith("*") else C_TYPES[kind])
+                               for kind, field in fields]
+
+
+def test_a_problem_has_no_window_unless_one_is_given():
+    assert [(p.window_left, p.window_right, p.size) for p in
+            (capi.Problem(batch=1), capi.Problem(window_left=3))] == [(-1, -1, 48), (3, -1, 48)]
+
+
+def test_a_window_that_is_refused(lib):
+    case = Case()
+    case.problem.window_right = -2
+    with pytest.raises(capi.CuflashValueError, match="window_right is -2; it must be at least 0"):
+        case.forward(lib)
 
 
 @pytest.mark.parametrize("copied", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])
