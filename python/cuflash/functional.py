@@ -15,10 +15,11 @@ def flash_attn_func(q, k, v, softmax_scale=None, causal=False, window_size=(-1, 
 
     softmax_scale   default: head_dim ** -0.5
     causal          query i sees key j only if j <= i + seq_kv - seq_q: the last query stands at the
-                    last key. A query that sees no key gives 0, and LSE -inf
+                    last key
     window_size     (left, right): query i sees key j only if
                     -left <= j - (i + seq_kv - seq_q) <= right. A side of -1 has no limit. With
-                    causal, right is 0, whatever is given
+                    causal, right is 0, whatever is given. A query that sees no key gives 0, and
+                    LSE -inf
     deterministic   the same gradients, to the bit, in every run; so does
                     torch.use_deterministic_algorithms(True)
     return_lse      return (out, lse): lse is float32 [batch, heads_q, seq_q], the natural log of

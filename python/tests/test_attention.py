@@ -5,21 +5,11 @@ pytest.importorskip("numpy", reason="the oracle is in NumPy")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import cuflash  # noqa: E402, after the skips
-from tensors import check, gradient_of, make  # noqa: E402, after the skips
+from tensors import check, gradient_of, make, run_and_check  # noqa: E402, after the skips
 from torch.nn.functional import scaled_dot_product_attention  # noqa: E402, after the skips
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 HEADS = {"mha": (2, 2), "gqa": (4, 2), "mqa": (3, 1)}
-
-
-def run_and_check(qkv, causal=False, softmax_scale=None, **options):
-    """Both passes, and everything that they return."""
-    o, lse = cuflash.flash_attn_func(*qkv, softmax_scale, causal, return_lse=True, **options)
-    assert o.is_contiguous() and o.dtype == qkv[0].dtype and o.shape == qkv[0].shape
-    assert lse.dtype == torch.float32 and not lse.requires_grad
-    d_o = gradient_of(o)
-    grads = torch.autograd.grad(o, qkv, d_o)
-    check(qkv, o, d_o, grads, lse, causal=causal, scale=softmax_scale)
 
 
 # ---- Problems -----------------------------------------------------------------------------------

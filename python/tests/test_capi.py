@@ -53,17 +53,18 @@ class Case:
     """Inputs and outputs of one problem."""
 
     def __init__(self, dtype="f32", heads=(2, 2), seqs=(5, 7), head_dim=32, causal=False,
-                 layout=np.ascontiguousarray):
+                 window_size=(-1, -1), layout=np.ascontiguousarray):
         random = np.random.default_rng(1)
         q_shape = 2, heads[0], seqs[0], head_dim
         kv_shape = 2, heads[1], seqs[1], head_dim
         self.dtype = dtype
         self.problem = capi.Problem(batch=2, heads_q=heads[0], heads_kv=heads[1], seq_q=seqs[0],
                                     seq_kv=seqs[1], head_dim=head_dim, causal=causal,
-                                    dtype=capi.DTYPES.index(dtype), softmax_scale=head_dim ** -0.5)
+                                    dtype=capi.DTYPES.index(dtype), softmax_scale=head_dim ** -0.5,
+                                    window_left=window_size[0], window_right=window_size[1])
         numbers = [rounded(random.standard_normal(shape), dtype)
                    for shape in (q_shape, kv_shape, kv_shape, q_shape)]
-        self.expected = Expected(*numbers, dtype, causal=causal)
+        self.expected = Expected(*numbers, dtype, causal=causal, window_size=window_size)
         names = "q", "k", "v", "d_o", "o", "dq", "dk", "dv"
         outputs = [np.full(shape, np.nan, np.float32)
                    for shape in (q_shape, q_shape, kv_shape, kv_shape)]
@@ -91,6 +92,15 @@ class Case:
 @pytest.mark.parametrize("dtype", capi.DTYPES)
 def test_both_passes(lib, dtype, layout):
     case = Case(dtype, heads=(4, 2), causal=True, layout=layout)
+    case.forward(lib)
+    case.expected.check(O=case.number("o"), LSE=case.lse)
+    case.backward(lib)
+    case.expected.check(dQ=case.number("dq"), dK=case.number("dk"), dV=case.number("dv"))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_both_passes_in_a_window(lib, causal):
+    case = Case(heads=(4, 2), causal=causal, window_size=(2, 1))
     case.forward(lib)
     case.expected.check(O=case.number("o"), LSE=case.lse)
     case.backward(lib)
