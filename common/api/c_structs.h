@@ -28,18 +28,6 @@ constexpr std::uint32_t kFirstSize<cuflash_backward_args> = 288;
 static_assert(sizeof(cuflash_tensor) == 32 && sizeof(cuflash_problem) == 48 &&
               sizeof(cuflash_forward_args) == 160 && sizeof(cuflash_backward_args) == 288);
 
-// What a struct asks for in the fields that an older caller's lacks: nothing new.
-template <class T>
-T nothing_new() {
-  return {};
-}
-template <>
-inline cuflash_problem nothing_new<cuflash_problem>() {
-  cuflash_problem problem = {};
-  problem.window_left = problem.window_right = -1;
-  return problem;
-}
-
 // Bytes that this library does not know must be 0: there a newer caller's fields would be.
 template <class T>
 bool asks_for_more(const T& given) {
@@ -54,8 +42,8 @@ inline Support present(const char* name, const void* given) {
   return {FlashAttentionError::NULL_POINTER, std::string(name) + " is null"};
 }
 
-// Copies the caller's struct, which is present(), to `known`; fields that it lacks ask for nothing
-// new.
+// Copies the caller's struct, which is present(), over `known`. That is a new one, whose fields ask
+// for nothing (a Problem has no window): those that an older caller's struct lacks stay so.
 template <class T>
 Support read(const char* name, const T* given, T& known) {
   const auto wrong = [&](const std::string& why) {
@@ -68,12 +56,14 @@ Support read(const char* name, const T* given, T& known) {
   if (given->size > kLargestStruct) {
     return wrong("; it must be at most " + std::to_string(kLargestStruct) + " bytes");
   }
+  if (given->size % alignof(T) != 0) {
+    return wrong("; it must be a multiple of " + std::to_string(alignof(T)) + " bytes");
+  }
   if (asks_for_more(*given)) {
     return wrong(", and beyond the " + std::to_string(sizeof(T)) +
                  " bytes that this library knows not all are 0: it is older than the caller's "
                  "header");
   }
-  known = nothing_new<T>();
   std::memcpy(&known, given, std::min<std::size_t>(sizeof(T), given->size));
   return {};
 }

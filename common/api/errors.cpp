@@ -22,13 +22,15 @@ FlashAttentionError succeed() {
 
 }  // namespace cuflash
 
+// The words of cuflash_error's documentation. There is no default case: the compiler says which
+// enumerator has no sentence.
 const char* cuflash_error_string(int error) {
-  switch (error) {
+  switch (cuflash_error{error}) {
     case CUFLASH_SUCCESS:
       return "success";
     case CUFLASH_INVALID_DIMENSION:
-      return "a size is below 1, a stride is negative, an output overlaps itself, or a struct has "
-             "a size that this library does not know";
+      return "a size is below 1, window_left or window_right is below -1, a stride is negative, an "
+             "output overlaps itself, or a struct has a size that this library does not know";
     case CUFLASH_DIMENSION_MISMATCH:
       return "heads_q is not a multiple of heads_kv";
     case CUFLASH_NULL_POINTER:
@@ -44,18 +46,18 @@ const char* cuflash_error_string(int error) {
     case CUFLASH_INVALID_SCALE:
       return "softmax_scale is not finite or not positive";
     case CUFLASH_MISALIGNED:
-      return "a base address or a stride is not aligned";
+      return "a base address or a stride is not a multiple of 16 bytes, LSE's address of 4, or the "
+             "workspace's of 256";
     case CUFLASH_SIZE_OVERFLOW:
       return "a tensor, the workspace or the grid is too large to address";
     case CUFLASH_UNSUPPORTED_DEVICE:
       return "the stage is not built for this device, or there is no device";
     case CUFLASH_UNSUPPORTED_BY_STAGE:
-      return "the stage lacks this pass, dtype or head_dim";
+      return "the stage lacks what the call needs: the pass, the dtype, the head_dim or a feature";
     case CUFLASH_UNKNOWN_STAGE:
       return "no stage has this name";
-    default:
-      return "unknown error";
   }
+  return "unknown error";
 }
 
 const char* cuflash_last_error_message() { return cuflash::last_error.c_str(); }

@@ -84,6 +84,16 @@ std::string bad_size(const Problem& p) {
   return {};
 }
 
+// INVALID_DIMENSION, the window.
+std::string bad_window(const Problem& p) {
+  const std::pair<const char*, int> sides[] = {{"window_left", p.window_left},
+                                               {"window_right", p.window_right}};
+  for (const auto& [name, side] : sides) {
+    if (side < -1) return say(name, " is ", side, "; it must be at least 0, or -1 for no limit");
+  }
+  return {};
+}
+
 // INVALID_DIMENSION, strides: none is negative, and no two elements of an output share an address.
 // Taken from the smallest stride to the largest, each must reach over all that lies inside it.
 std::string bad_strides(const Problem& p, const Operand& operand) {
@@ -115,6 +125,7 @@ std::string bad_strides(const Problem& p, const Operand& operand) {
 // INVALID_DIMENSION.
 std::string invalid_dimension(const Arguments& args) {
   std::string fault = bad_size(args.problem);
+  if (fault.empty()) fault = bad_window(args.problem);
   for (const Operand& operand : args.operands) {
     if (fault.empty() && !operand.absent()) fault = bad_strides(args.problem, operand);
   }

@@ -17,7 +17,7 @@ static void check(bool good, const char* why) {
   exit(1);
 }
 
-// ---- Device memory: the GPU's, or for a library of the CPU simulator the program's own ------------
+// ---- Device memory: the GPU's, or where the CPU simulator runs kernels the program's own --------
 
 #ifdef ON_GPU
 #include <cuda_runtime.h>
@@ -121,8 +121,7 @@ int main(void) {
                                    .dtype = CUFLASH_F32,
                                    .causal = 1,
                                    .softmax_scale = scale,
-                                   .window_left = -1,
-                                   .window_right = -1};
+                                   CUFLASH_NO_WINDOW};
   const cuflash_backward_args args = {.size = sizeof args,
                                       .deterministic = 1,
                                       .q = contiguous(d_Q),

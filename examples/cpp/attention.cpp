@@ -23,8 +23,7 @@ static void check(cuflash::FlashAttentionError error) {
   check(error == cuflash::FlashAttentionError::SUCCESS, cuflash::last_error_message());
 }
 
-// ---- Device memory: the GPU's, or for a library of the CPU simulator the program's own
-// ------------
+// ---- Device memory: the GPU's, or where the CPU simulator runs kernels the program's own --------
 
 #ifdef ON_GPU
 #include <cuda_runtime.h>
@@ -126,8 +125,8 @@ int main() {
                                           batch_size, num_heads, seq_len, head_dim, scale, true,
                                           stream));
 
-  cuflash::Problem p{batch_size,           num_heads, num_heads, seq_len, seq_len, head_dim,
-                     CUFLASH_F32, true,      scale};
+  cuflash::Problem p{batch_size, num_heads,   num_heads, seq_len, seq_len,
+                     head_dim,   CUFLASH_F32, true,      scale};
   const cuflash::Tensor bhsd = cuflash::contiguous(nullptr, num_heads, seq_len, head_dim);
   std::printf("forward %s, backward %s\n", cuflash::chosen_stage(CUFLASH_FORWARD, p),
               cuflash::chosen_stage(CUFLASH_BACKWARD, p));

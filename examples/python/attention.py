@@ -31,7 +31,8 @@ class Problem(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint32)] + [
         (name, ctypes.c_int32) for name in ("batch", "heads_q", "heads_kv", "seq_q", "seq_kv",
                                             "head_dim", "dtype", "causal")
-    ] + [("softmax_scale", ctypes.c_float)]
+    ] + [("softmax_scale", ctypes.c_float), ("window_left", ctypes.c_int32),
+         ("window_right", ctypes.c_int32)]
 
 
 WORKSPACE = [("workspace", ctypes.c_void_p), ("workspace_bytes", ctypes.c_uint64)]
@@ -48,7 +49,7 @@ class BackwardArgs(ctypes.Structure):
     ] + [("lse", ctypes.c_void_p)] + WORKSPACE
 
 
-if [ctypes.sizeof(t) for t in (Tensor, Problem, ForwardArgs, BackwardArgs)] != [32, 40, 160, 288]:
+if [ctypes.sizeof(t) for t in (Tensor, Problem, ForwardArgs, BackwardArgs)] != [32, 48, 160, 288]:
     sys.exit("The structs above are not laid out as c_api.h's.")
 
 
@@ -147,7 +148,8 @@ def main():
     lse = to_device(np.zeros((batch, heads_q, seq_q), np.float32))
     tensors = {name: tensor(x) for name, x in arrays.items()}
     problem = Problem(ctypes.sizeof(Problem), *(batch, heads_q, heads_kv, seq_q, seq_kv, head_dim),
-                      dtype=F16, causal=True, softmax_scale=scale)
+                      dtype=F16, causal=True, softmax_scale=scale,
+                      window_left=-1, window_right=-1)  # no window
     forward = ForwardArgs(ctypes.sizeof(ForwardArgs), lse=address(lse),
                           **{name: tensors[name] for name in "qkvo"})
     backward = BackwardArgs(ctypes.sizeof(BackwardArgs), deterministic=True, lse=address(lse),

@@ -34,6 +34,8 @@ struct Problem {
     dtype: i32,
     causal: i32,
     softmax_scale: f32,
+    window_left: i32,
+    window_right: i32,
 }
 
 #[repr(C)]
@@ -66,7 +68,7 @@ struct BackwardArgs {
 }
 
 const _: () = assert!(size_of::<Tensor>() == 32);
-const _: () = assert!(size_of::<Problem>() == 40);
+const _: () = assert!(size_of::<Problem>() == 48);
 const _: () = assert!(size_of::<ForwardArgs>() == 160);
 const _: () = assert!(size_of::<BackwardArgs>() == 288);
 
@@ -191,6 +193,8 @@ fn main() {
         dtype: CUFLASH_F32,
         causal: 1,
         softmax_scale: scale,
+        window_left: -1, // no window
+        window_right: -1,
     };
     let mut full_o = zeros();
     let forward = ForwardArgs {

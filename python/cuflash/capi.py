@@ -53,14 +53,16 @@ class Tensor(ctypes.Structure):
 
 
 class Problem(ctypes.Structure):
-    """cuflash_problem; its size is set."""
+    """cuflash_problem; its size is set, and it has no window where none is given."""
     _fields_ = [("size", ctypes.c_uint32), ("batch", ctypes.c_int32), ("heads_q", ctypes.c_int32),
                 ("heads_kv", ctypes.c_int32), ("seq_q", ctypes.c_int32),
                 ("seq_kv", ctypes.c_int32), ("head_dim", ctypes.c_int32),
                 ("dtype", ctypes.c_int32), ("causal", ctypes.c_int32),
-                ("softmax_scale", ctypes.c_float)]
+                ("softmax_scale", ctypes.c_float), ("window_left", ctypes.c_int32),
+                ("window_right", ctypes.c_int32)]
 
     def __init__(self, **fields):
+        fields = {"window_left": -1, "window_right": -1, **fields}
         super().__init__(ctypes.sizeof(self), **fields)
         for name, number in fields.items():  # ctypes drops the upper bits of an integer
             if name != "softmax_scale" and getattr(self, name) != number:

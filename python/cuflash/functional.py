@@ -6,16 +6,20 @@ from . import ops
 from .shapes import check_options, check_tensors, sizes_of
 
 
-def flash_attn_func(q, k, v, softmax_scale=None, causal=False, deterministic=False,
-                    return_lse=False, stage=None):
+def flash_attn_func(q, k, v, softmax_scale=None, causal=False, window_size=(-1, -1),
+                    deterministic=False, return_lse=False, stage=None):
     """softmax(softmax_scale · q kᵀ) v, for q of [batch, seq_q, heads_q, head_dim] and k, v of
     [batch, seq_kv, heads_kv, head_dim], float32, float16 or bfloat16.
 
     heads_q must be a multiple of heads_kv: query head h reads KV head h // (heads_q // heads_kv).
 
     softmax_scale   default: head_dim ** -0.5
-    causal          query i sees key j only if j <= i + seq_kv - seq_q: the mask is aligned with the
-                    last key of the last query. A query that sees no key gives 0, and LSE -inf
+    causal          query i sees key j only if j <= i + seq_kv - seq_q: the last query stands at the
+                    last key
+    window_size     (left, right): query i sees key j only if
+                    -left <= j - (i + seq_kv - seq_q) <= right. A side of -1 has no limit. With
+                    causal, right is 0, whatever is given. A query that sees no key gives 0, and
+                    LSE -inf
     deterministic   the same gradients, to the bit, in every run; so does
                     torch.use_deterministic_algorithms(True)
     return_lse      return (out, lse): lse is float32 [batch, heads_q, seq_q], the natural log of
@@ -27,9 +31,9 @@ def flash_attn_func(q, k, v, softmax_scale=None, causal=False, deterministic=Fal
     address or another stride is not a multiple of 16 bytes. The result is contiguous. Under
     autocast float32, float16 and bfloat16 become autocast's dtype.
     """
-    check_options(softmax_scale=softmax_scale, causal=causal, deterministic=deterministic,
-                  return_lse=return_lse, stage=stage)
-    o, lse = _attention((q, k, v), "BSHD", softmax_scale, causal, deterministic, stage)
+    check_options(softmax_scale=softmax_scale, causal=causal, window_size=window_size,
+                  deterministic=deterministic, return_lse=return_lse, stage=stage)
+    o, lse = _attention((q, k, v), "BSHD", softmax_scale, causal, window_size, deterministic, stage)
     return (o, lse) if return_lse else o
 
 
@@ -38,13 +42,14 @@ def flash_attention_cuda(Q, K, V):
     return attention_bhsd(Q, K, V, causal=False)
 
 
-def attention_bhsd(q, k, v, causal):
+def attention_bhsd(q, k, v, causal, window_size=(-1, -1)):
     """flash_attn_func() for [batch, heads, seq, head_dim]. The result has that shape, and lies in
     memory as [batch, seq, heads, head_dim]."""
-    return _attention((q, k, v), "BHSD", None, causal, False, None)[0].transpose(1, 2)
+    o, _ = _attention((q, k, v), "BHSD", None, causal, window_size, False, None)
+    return o.transpose(1, 2)
 
 
-def _attention(qkv, layout, softmax_scale, causal, deterministic, stage):
+def _attention(qkv, layout, softmax_scale, causal, window_size, deterministic, stage):
     qkv = _autocast(*qkv)
     check_tensors(*qkv)
     _check_no_tangents(qkv)
@@ -54,7 +59,7 @@ def _attention(qkv, layout, softmax_scale, causal, deterministic, stage):
     if softmax_scale is None:
         softmax_scale = (sizes.head_dim or 1) ** -0.5  # the library refuses a head_dim of 0
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
-    return ops.forward(*qkv, softmax_scale, causal, deterministic, stage)
+    return ops.forward(*qkv, softmax_scale, causal, *window_size, deterministic, stage)
 
 
 def _check_no_tangents(qkv):

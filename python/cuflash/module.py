@@ -14,19 +14,21 @@ class FlashAttention(nn.Module):
         out.sum().backward()
     """
 
-    def __init__(self, head_dim=64, causal=False):
+    def __init__(self, head_dim=64, causal=False, window_size=(-1, -1)):
         super().__init__()
-        check_options(causal=causal)
+        check_options(causal=causal, window_size=window_size)
         self.head_dim = head_dim
         self.causal = causal
+        self.window_size = tuple(window_size)
 
     def forward(self, Q, K, V):
         """The attention of Q to K and V."""
         if isinstance(Q, Tensor) and Q.dim() == 4 and Q.size(3) != self.head_dim:
             raise ValueError(f"Q is {list(Q.shape)}; its last dimension must be this module's "
                              f"head_dim, {self.head_dim}")
-        return attention_bhsd(Q, K, V, self.causal)
+        return attention_bhsd(Q, K, V, self.causal, self.window_size)
 
     def extra_repr(self):
         """What print() shows."""
-        return f"head_dim={self.head_dim}, causal={self.causal}"
+        return (f"head_dim={self.head_dim}, causal={self.causal}, "
+                f"window_size={self.window_size}")

@@ -18,11 +18,12 @@ _ALIGNMENT = 16  # bytes, of a tensor's address and strides
 
 # ---- To the library -----------------------------------------------------------------------------
 
-def _problem(q, k, v, softmax_scale, causal):
+def _problem(q, k, v, softmax_scale, causal, window_left, window_right):
     check_tensors(q, k, v)
     sizes = sizes_of(q, k, v)
     return capi.Problem(**sizes._asdict(), dtype=capi.DTYPES.index(DTYPES[q.dtype]), causal=causal,
-                        softmax_scale=softmax_scale)
+                        softmax_scale=softmax_scale, window_left=window_left,
+                        window_right=window_right)
 
 
 def _usable(tensor):
@@ -65,10 +66,10 @@ def _say_that_it_is_slow():
 # ---- The operators ------------------------------------------------------------------------------
 
 @torch.library.custom_op("cuflash::forward", mutates_args=())
-def forward(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float, causal: bool,
-            deterministic: bool, stage: Optional[str]) -> Tuple[Tensor, Tensor]:
+def forward(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float, causal: bool, window_left: int,
+            window_right: int, deterministic: bool, stage: Optional[str]) -> Tuple[Tensor, Tensor]:
     """O and LSE. `deterministic` is for the backward pass."""
-    problem = _problem(q, k, v, softmax_scale, causal)
+    problem = _problem(q, k, v, softmax_scale, causal, window_left, window_right)
     q, k, v = map(_usable, (q, k, v))
     o, lse = _empty_results(q)
     args = capi.ForwardArgs(q=_view(q), k=_view(k), v=_view(v), o=_view(o), lse=lse.data_ptr())
@@ -78,10 +79,10 @@ def forward(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float, causal: bool,
 
 @torch.library.custom_op("cuflash::backward", mutates_args=())
 def backward(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor,
-             softmax_scale: float, causal: bool, deterministic: bool, stage: Optional[str],
-             wanted: Sequence[bool]) -> List[Tensor]:
+             softmax_scale: float, causal: bool, window_left: int, window_right: int,
+             deterministic: bool, stage: Optional[str], wanted: Sequence[bool]) -> List[Tensor]:
     """Those of dQ, dK and dV that are wanted."""
-    problem = _problem(q, k, v, softmax_scale, causal)
+    problem = _problem(q, k, v, softmax_scale, causal, window_left, window_right)
     _check_results(q, o, d_o, lse, wanted)
     d_o, q, k, v, o = map(_usable, (d_o, q, k, v, o))
     lse = lse.contiguous()
@@ -113,14 +114,15 @@ def _check_results(q, o, d_o, lse, wanted):
 
 
 @forward.register_fake
-def _(q, k, v, softmax_scale, causal, deterministic, stage):
+def _(q, k, v, *_options):
     check_tensors(q, k, v)
     sizes_of(q, k, v)
     return _empty_results(q)
 
 
 @backward.register_fake
-def _(d_o, q, k, v, o, lse, softmax_scale, causal, deterministic, stage, wanted):
+def _(d_o, q, k, v, o, lse, *options):
+    *_, wanted = options
     check_tensors(q, k, v)
     sizes_of(q, k, v)
     _check_results(q, o, d_o, lse, wanted)
@@ -130,16 +132,15 @@ def _(d_o, q, k, v, o, lse, softmax_scale, causal, deterministic, stage, wanted)
 # ---- Gradients ----------------------------------------------------------------------------------
 
 def _keep(ctx, inputs, output):
-    *qkv, ctx.softmax_scale, ctx.causal, ctx.deterministic, ctx.stage = inputs
-    ctx.save_for_backward(*qkv, *output)
+    ctx.save_for_backward(*inputs[:3], *output)
+    ctx.options = inputs[3:]
     ctx.mark_non_differentiable(output[1])
 
 
 def _gradients(ctx, d_o, _):
     wanted = list(ctx.needs_input_grad[:3])
-    found = iter(backward(d_o, *ctx.saved_tensors, ctx.softmax_scale, ctx.causal, ctx.deterministic,
-                          ctx.stage, wanted))
-    return (*(next(found) if want else None for want in wanted), None, None, None, None)
+    found = iter(backward(d_o, *ctx.saved_tensors, *ctx.options, wanted))
+    return (*(next(found) if want else None for want in wanted), *(None for _ in ctx.options))
 
 
 def _no_second_derivative(ctx, *grads):

@@ -8,6 +8,7 @@ DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 WORDS = {"BSHD": "[batch, seq, heads, head_dim]", "BHSD": "[batch, heads, seq, head_dim]"}
 OPTIONS = {"softmax_scale": ((numbers.Real, torch.SymFloat, type(None)), "a number or None"),
            "causal": (bool, "True or False (it follows softmax_scale: there is no dropout_p)"),
+           "window_size": ((tuple, list), "(left, right), two integers"),
            "deterministic": (bool, "True or False"), "return_lse": (bool, "True or False"),
            "stage": ((str, type(None)), "a stage's name or None")}
 
@@ -26,7 +27,8 @@ def check_options(**options):
     """Raises unless the options have their types."""
     for name, value in options.items():
         types, words = OPTIONS[name]
-        if not isinstance(value, types) or (isinstance(value, bool) and types is not bool):
+        fits = isinstance(value, types) and (not isinstance(value, bool) or types is bool)
+        if not fits or (name == "window_size" and not _are_two_integers(value)):
             raise TypeError(f"{name} is {value!r}, of type {type(value).__name__}; it must be "
                             f"{words}")
 
@@ -65,6 +67,11 @@ def sizes_of(q, k, v, layout="BSHD"):
             f"q is {list(q.shape)}, k is {list(k.shape)}, v is {list(v.shape)}, as "
             f"{WORDS[layout]}; k and v must have one shape, and q's batch and head_dim")
     return Sizes(batch, q.shape[heads], k.shape[heads], q.shape[seq], k.shape[seq], head_dim)
+
+
+def _are_two_integers(values):
+    return len(values) == 2 and all(isinstance(value, (int, torch.SymInt))
+                                    and not isinstance(value, bool) for value in values)
 
 
 def _word(dtype):

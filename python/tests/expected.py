@@ -41,13 +41,20 @@ def summed(x, group):
     return x.reshape(batch, heads // group, group, seq, head_dim).sum(axis=2)
 
 
-def weights(q, k, scale, causal, lse=None):
-    """P = softmax(scale · Q Kᵀ) in the precision of the inputs, and LSE; with `lse` given,
-    P = exp(S − LSE) as a backward pass recomputes it."""
-    s = (q @ transposed(k)) * q.dtype.type(scale)
+def seen(queries, keys, causal, window_size):
+    """Which query sees which key, [queries, keys]."""
+    left, right = window_size
     if causal:
-        queries, keys = s.shape[-2:]
-        s = np.where(np.tri(queries, keys, keys - queries, dtype=bool), s, -np.inf)
+        right = 0
+    distance = np.arange(keys) - (np.arange(queries)[:, None] + keys - queries)
+    return ((left == -1) | (-left <= distance)) & ((right == -1) | (distance <= right))
+
+
+def weights(q, k, scale, mask, lse=None):
+    """P = softmax(scale · Q Kᵀ) in the precision of the inputs, and LSE; with `lse` given,
+    P = exp(S − LSE) as a backward pass recomputes it. `mask` is (causal, window_size)."""
+    s = (q @ transposed(k)) * q.dtype.type(scale)
+    s = np.where(seen(*s.shape[-2:], *mask), s, -np.inf)
     if lse is None:
         top = s.max(axis=-1)
         shift = np.where(np.isfinite(top), top, 0)
@@ -71,23 +78,23 @@ def gradients(p, tensors, scale, dtype):
             summed(transposed(handed(p)) @ d_o, group))
 
 
-def oracle(q, k, v, d_o, scale, causal):
+def oracle(q, k, v, d_o, scale, mask):
     """O, LSE, dQ, dK and dV in double."""
     q, k, v, d_o = (x.astype(np.float64) for x in (q, k, v, d_o))
     group = q.shape[1] // k.shape[1]
-    p, lse = weights(q, repeated(k, group), scale, causal)
+    p, lse = weights(q, repeated(k, group), scale, mask)
     o = p @ repeated(v, group)
     return dict(zip(("O", "LSE", "dQ", "dK", "dV"),
                     (o, lse, *gradients(p, (q, k, v, o, d_o), scale, None))))
 
 
-def plain(q, k, v, d_o, scale, causal, dtype, want):
+def plain(q, k, v, d_o, scale, mask, dtype, want):
     """The plain implementation: float sums, P, dS and results rounded to the dtype. Its backward
     pass starts from the oracle's O, rounded, and LSE."""
     group = q.shape[1] // k.shape[1]
-    p, lse = weights(q, repeated(k, group), scale, causal)
+    p, lse = weights(q, repeated(k, group), scale, mask)
     o = rounded(p, dtype) @ repeated(v, group)
-    p, _ = weights(q, repeated(k, group), scale, causal, want["LSE"].astype(np.float32))
+    p, _ = weights(q, repeated(k, group), scale, mask, want["LSE"].astype(np.float32))
     grads = gradients(p, (q, k, v, rounded(want["O"], dtype), d_o), scale, dtype)
     results = {"O": o, **dict(zip(("dQ", "dK", "dV"), grads))}
     return {"LSE": lse, **{name: rounded(x, dtype) for name, x in results.items()}}
@@ -124,12 +131,13 @@ class Expected:
     """The oracle's results with a limit for each. The inputs are float32 arrays that hold N(0, 1)
     numbers of the dtype."""
 
-    def __init__(self, q, k, v, d_o, dtype, scale=None, causal=False):
+    def __init__(self, q, k, v, d_o, dtype, scale=None, causal=False, window_size=(-1, -1)):
         scale = q.shape[-1] ** -0.5 if scale is None else scale
-        self.want = oracle(q, k, v, d_o, scale, causal)
-        yardstick = plain(q, k, v, d_o, scale, causal, dtype, self.want)
+        mask = causal, window_size
+        self.want = oracle(q, k, v, d_o, scale, mask)
+        yardstick = plain(q, k, v, d_o, scale, mask, dtype, self.want)
         dots = dot_product_rounding(q, k, v, d_o, scale)
-        fixed_o = 1e-6 if k.shape[2] >= 256 and not causal else 3e-6
+        fixed_o = 1e-6 if k.shape[2] >= 256 and seen(q.shape[2], k.shape[2], *mask).all() else 3e-6
         self.limits = {}
         for name, want in self.want.items():
             finite = np.abs(want[np.isfinite(want)])

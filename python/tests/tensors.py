@@ -1,6 +1,7 @@
 """Tensors for the tests, and what is expected of attention on them."""
 import torch
 
+import cuflash
 from expected import Expected
 from cuflash.shapes import DTYPES
 
@@ -33,3 +34,15 @@ def check(qkv, o, d_o, grads, lse=None, **options):
     results |= {name: numbers(grad) for name, grad in zip(("dQ", "dK", "dV"), grads)
                 if grad is not None}
     expected.check(**results)
+
+
+def run_and_check(qkv, causal=False, softmax_scale=None, window_size=(-1, -1), **options):
+    """Both passes, and everything that they return."""
+    o, lse = cuflash.flash_attn_func(*qkv, softmax_scale, causal, window_size, return_lse=True,
+                                     **options)
+    assert o.is_contiguous() and o.dtype == qkv[0].dtype and o.shape == qkv[0].shape
+    assert lse.dtype == torch.float32 and not lse.requires_grad
+    d_o = gradient_of(o)
+    grads = torch.autograd.grad(o, qkv, d_o)
+    check(qkv, o, d_o, grads, lse, causal=causal, scale=softmax_scale,
+          window_size=window_size)

@@ -5,21 +5,11 @@ pytest.importorskip("numpy", reason="the oracle is in NumPy")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import cuflash  # noqa: E402, after the skips
-from tensors import check, gradient_of, make  # noqa: E402, after the skips
+from tensors import check, gradient_of, make, run_and_check  # noqa: E402, after the skips
 from torch.nn.functional import scaled_dot_product_attention  # noqa: E402, after the skips
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 HEADS = {"mha": (2, 2), "gqa": (4, 2), "mqa": (3, 1)}
-
-
-def run_and_check(qkv, causal=False, softmax_scale=None, **options):
-    """Both passes, and everything that they return."""
-    o, lse = cuflash.flash_attn_func(*qkv, softmax_scale, causal, return_lse=True, **options)
-    assert o.is_contiguous() and o.dtype == qkv[0].dtype and o.shape == qkv[0].shape
-    assert lse.dtype == torch.float32 and not lse.requires_grad
-    d_o = gradient_of(o)
-    grads = torch.autograd.grad(o, qkv, d_o)
-    check(qkv, o, d_o, grads, lse, causal=causal, scale=softmax_scale)
 
 
 # ---- Problems -----------------------------------------------------------------------------------
@@ -164,6 +154,23 @@ def test_only_the_gradients_that_are_asked_for(device, seen):
         asked = [any(x is w for w in wanted) for x in (q, k, v)]
         assert [bool(grad.data) for grad in (seen[1].dq, seen[1].dk, seen[1].dv)] == asked
         check((q, k, v), o, d_o, [next(found) if one else None for one in asked])
+
+
+def test_the_window_reaches_both_passes(device, monkeypatch):
+    lib = cuflash.library.on(device)
+    asked = []
+    for name in ("forward", "backward"):
+        def spy(problem, *rest, call=getattr(lib, name)):
+            asked.append((problem.causal, problem.window_left, problem.window_right))
+            return call(problem, *rest)
+        monkeypatch.setattr(lib, name, spy)
+    qkv = make(device, seqs=(7, 7))
+    cuflash.flash_attn_func(*qkv, None, True, (3, 2)).sum().backward()
+    cuflash.flash_attn_func(*qkv).sum().backward()
+    bhsd = [x.transpose(1, 2) for x in qkv]
+    cuflash.FlashAttention(32, window_size=[4, -1])(*bhsd).sum().backward()
+    cuflash.flash_attention_cuda(*bhsd).sum().backward()
+    assert asked[::2] == asked[1::2] == [(1, 3, 2), (0, -1, -1), (0, 4, -1), (0, -1, -1)]
 
 
 @pytest.mark.gpu

@@ -1,5 +1,6 @@
 """The C interface through ctypes, without PyTorch: NumPy arrays in the CPU simulator's library."""
 import copy
+import ctypes
 import pathlib
 import pickle
 import re
@@ -52,17 +53,18 @@ class Case:
     """Inputs and outputs of one problem."""
 
     def __init__(self, dtype="f32", heads=(2, 2), seqs=(5, 7), head_dim=32, causal=False,
-                 layout=np.ascontiguousarray):
+                 window_size=(-1, -1), layout=np.ascontiguousarray):
         random = np.random.default_rng(1)
         q_shape = 2, heads[0], seqs[0], head_dim
         kv_shape = 2, heads[1], seqs[1], head_dim
         self.dtype = dtype
         self.problem = capi.Problem(batch=2, heads_q=heads[0], heads_kv=heads[1], seq_q=seqs[0],
                                     seq_kv=seqs[1], head_dim=head_dim, causal=causal,
-                                    dtype=capi.DTYPES.index(dtype), softmax_scale=head_dim ** -0.5)
+                                    dtype=capi.DTYPES.index(dtype), softmax_scale=head_dim ** -0.5,
+                                    window_left=window_size[0], window_right=window_size[1])
         numbers = [rounded(random.standard_normal(shape), dtype)
                    for shape in (q_shape, kv_shape, kv_shape, q_shape)]
-        self.expected = Expected(*numbers, dtype, causal=causal)
+        self.expected = Expected(*numbers, dtype, causal=causal, window_size=window_size)
         names = "q", "k", "v", "d_o", "o", "dq", "dk", "dv"
         outputs = [np.full(shape, np.nan, np.float32)
                    for shape in (q_shape, q_shape, kv_shape, kv_shape)]
@@ -90,6 +92,15 @@ class Case:
 @pytest.mark.parametrize("dtype", capi.DTYPES)
 def test_both_passes(lib, dtype, layout):
     case = Case(dtype, heads=(4, 2), causal=True, layout=layout)
+    case.forward(lib)
+    case.expected.check(O=case.number("o"), LSE=case.lse)
+    case.backward(lib)
+    case.expected.check(dQ=case.number("dq"), dK=case.number("dk"), dV=case.number("dv"))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_both_passes_in_a_window(lib, causal):
+    case = Case(heads=(4, 2), causal=causal, window_size=(2, 1))
     case.forward(lib)
     case.expected.check(O=case.number("o"), LSE=case.lse)
     case.backward(lib)
@@ -151,7 +162,7 @@ def test_the_library_itself(lib):
 
 def enum_of_the_header(name):
     """Its enumerators, without their prefix, and their values."""
-    body = re.search(rf"enum {name} {{(.*?)}};", HEADER.read_text(encoding="utf-8"), re.DOTALL)[1]
+    body = re.search(rf"CUFLASH_ENUM\({name}\){{(.*?)}};", HEADER.read_text(encoding="utf-8"), re.DOTALL)[1]
     return {word: int(value) for word, value in re.findall(r"CUFLASH_(\w+) = (\d+)", body)}
 
 
@@ -160,6 +171,34 @@ def test_codes_are_those_of_the_header():
     assert {"SUCCESS": 0, **codes} == enum_of_the_header("cuflash_error")
     for enum, words in (("cuflash_dtype", capi.DTYPES), ("cuflash_pass", capi.PASSES)):
         assert {word.upper(): n for n, word in enumerate(words)} == enum_of_the_header(enum)
+
+
+C_TYPES = {"uint32_t": ctypes.c_uint32, "int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64,
+           "uint64_t": ctypes.c_uint64, "float": ctypes.c_float, "cuflash_dtype": ctypes.c_int32,
+           "cuflash_tensor": capi.Tensor}
+
+
+@pytest.mark.parametrize("name, struct", [
+    ("cuflash_tensor", capi.Tensor), ("cuflash_problem", capi.Problem),
+    ("cuflash_forward_args", capi.ForwardArgs), ("cuflash_backward_args", capi.BackwardArgs)])
+def test_structs_are_those_of_the_header(name, struct):
+    text = HEADER.read_text(encoding="utf-8")
+    body = re.search(rf"typedef struct {name} {{(.*?)}} {name};", text, re.DOTALL)[1]
+    fields = re.findall(r"^ +(?:const )?(\w+\*?) (\w+);", body, re.MULTILINE)
+    assert struct._fields_ == [(field, ctypes.c_void_p if kind.endswith("*") else C_TYPES[kind])
+                               for kind, field in fields]
+
+
+def test_a_problem_has_no_window_unless_one_is_given():
+    assert [(p.window_left, p.window_right, p.size) for p in
+            (capi.Problem(batch=1), capi.Problem(window_left=3))] == [(-1, -1, 48), (3, -1, 48)]
+
+
+def test_a_window_that_is_refused(lib):
+    case = Case()
+    case.problem.window_right = -2
+    with pytest.raises(capi.CuflashValueError, match="window_right is -2; it must be at least 0"):
+        case.forward(lib)
 
 
 @pytest.mark.parametrize("copied", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])

@@ -43,6 +43,10 @@ def test_layout(device):
     ("causal", 0.125, "causal is 0.125, of type float; it must be True or False "
                       "(it follows softmax_scale: there is no dropout_p)"),
     ("causal", 1, "causal is 1, of type int"),
+    ("window_size", 128, "window_size is 128, of type int; it must be (left, right), two integers"),
+    ("window_size", (1,), "window_size is (1,), of type tuple"),
+    ("window_size", (1.0, 0), "window_size is (1.0, 0)"),
+    ("window_size", [True, 0], "window_size is [True, 0]"),
     ("deterministic", None, "deterministic is None, of type NoneType; it must be True or False"),
     ("return_lse", "no", "return_lse is 'no', of type str; it must be True or False"),
     ("softmax_scale", True, "softmax_scale is True, of type bool; it must be a number or None"),
@@ -59,9 +63,11 @@ def test_the_order_of_flash_attn_2():
         cuflash.flash_attn_func(q, k, v, 0.1, 0.3, True)
 
 
-def test_type_of_the_modules_option():
+def test_types_of_the_modules_options():
     with pytest.raises(TypeError, match="causal is 0.1, of type float"):
         cuflash.FlashAttention(64, 0.1)
+    with pytest.raises(TypeError, match="window_size is 7, of type int"):
+        cuflash.FlashAttention(64, True, 7)
 
 
 def test_dimensions(device):
@@ -97,12 +103,20 @@ def test_what_the_library_refuses(device):
     refused(ValueError, "softmax_scale is -1; it must be finite and positive", *make(device),
             softmax_scale=-1.0)
     refused(ValueError, "softmax_scale is nan", *make(device), softmax_scale=float("nan"))
+    refused(ValueError, "window_left is -2; it must be at least 0, or -1 for no limit",
+            *make(device), window_size=(-2, 0))
+    refused(ValueError, "window_right is -3", *make(device), causal=True, window_size=(0, -3))
     refused(ValueError, "batch is 0; it must be at least 1", *make(device, batch=0))
     refused(ValueError, "seq_kv is 0", *make(device, seqs=(3, 0)))
     refused(ValueError, "head_dim is 0", *make(device, head_dim=0))
     refused(ValueError, "fastest", *make(device), stage="fastest")
     refused(ValueError, "05_wmma does not take f32; it takes f16 and bf16", *make(device),
             stage="05_wmma")
+
+
+def test_a_window_beyond_32_bits(device):
+    refused(ValueError, "window_left is 4294967295; it must fit in 32 bits", *make(device),
+            window_size=(2**32 - 1, 0))
 
 
 def test_a_size_beyond_32_bits(device):
@@ -129,7 +143,8 @@ def test_a_device_without_a_library(monkeypatch):
 
 def test_the_forward_operator(device):
     q, k, v = make(device)
-    options = {"softmax_scale": 0.2, "causal": False, "deterministic": False, "stage": None}
+    options = {"softmax_scale": 0.2, "causal": False, "window_left": -1, "window_right": -1,
+               "deterministic": False, "stage": None}
     refused(TypeError, "one dtype; they have float32, float16, float32", q, k.half(), v,
             call=ops.forward, **options)
     refused(ValueError, "k is [2, 7, 2, 16]", q, k[..., :16], v[..., :16], call=ops.forward,
@@ -139,10 +154,11 @@ def test_the_forward_operator(device):
 @pytest.mark.parametrize("meta", [False, True])
 def test_the_backward_operator(device, meta):
     q, k, v = (x.detach() for x in make("meta" if meta else device))
-    o, lse = ops.forward(q, k, v, 0.2, False, False, None)
+    options = 0.2, False, -1, -1, False, None
+    o, lse = ops.forward(q, k, v, *options)
 
     def backward(d_o, lse, k=k, wanted=3):
-        ops.backward(d_o, q, k, v, o, lse, 0.2, False, False, None, [True] * wanted)
+        ops.backward(d_o, q, k, v, o, lse, *options, [True] * wanted)
     refused(ValueError, "k is [2, 6, 2, 32]", o, lse, k[:, 1:], call=backward)
     refused(ValueError, "wanted is [True, True]; it must say of dQ, dK and dV", o, lse, wanted=2,
             call=backward)

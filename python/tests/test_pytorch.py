@@ -37,17 +37,17 @@ def causal(q, k, v):
 def test_opcheck_forward(device, dtype):
     q, k, v = make(device, dtype, heads=(4, 2))
     for stage in (None, "04"):
-        torch.library.opcheck(ops.forward, (q, k, v, 0.2, True, True, stage))
+        torch.library.opcheck(ops.forward, (q, k, v, 0.2, True, -1, -1, True, stage))
     strided = q.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_()
-    torch.library.opcheck(ops.forward, (strided, k, v, 0.2, False, True, None))
+    torch.library.opcheck(ops.forward, (strided, k, v, 0.2, False, 3, 1, True, None))
 
 
 @pytest.mark.parametrize("wanted", [[True, True, True], [False, True, False]], ids=str)
 def test_opcheck_backward(device, wanted):
     q, k, v = (x.detach() for x in make(device, heads=(4, 2)))
-    o, lse = ops.forward(q, k, v, 0.2, True, True, None)
-    torch.library.opcheck(ops.backward, (gradient_of(o), q, k, v, o, lse, 0.2, True, True, None,
-                                         wanted))
+    options = 0.2, False, 3, 1, True, None
+    o, lse = ops.forward(q, k, v, *options)
+    torch.library.opcheck(ops.backward, (gradient_of(o), q, k, v, o, lse, *options, wanted))
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -67,6 +67,17 @@ def test_compile_with_a_scale(device, dynamic):
     qkv = [x.detach() for x in make(device)]
     for scale in (0.2, 0.3, None, 1):
         assert_equal([compiled(*qkv, scale)], [cuflash.flash_attn_func(*qkv, scale)])
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compile_with_a_window(device, dynamic):
+    def windowed(q, k, v, left):
+        return cuflash.flash_attn_func(q, k, v, window_size=(left, 2), deterministic=True)
+    compiled = torch.compile(windowed, fullgraph=True, dynamic=dynamic)
+    qkv = make(device)
+    for left in (3, 4, -1):
+        assert_equal(results_of(lambda *qkv, left=left: compiled(*qkv, left), qkv),
+                     results_of(lambda *qkv, left=left: windowed(*qkv, left), qkv))
 
 
 def test_trace_with_a_scale_from_symbolic_shapes():
@@ -201,7 +212,7 @@ def test_deterministic_algorithms(device, monkeypatch):
 
 def test_a_module_without_parameters():
     attn = cuflash.FlashAttention(head_dim=64, causal=True)
-    assert str(attn) == "FlashAttention(head_dim=64, causal=True)"
+    assert str(attn) == "FlashAttention(head_dim=64, causal=True, window_size=(-1, -1))"
     with pytest.raises(ValueError, match="optimizer got an empty parameter list"):
         torch.optim.Adam(attn.parameters())
 

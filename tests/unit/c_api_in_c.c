@@ -14,8 +14,7 @@ static const cuflash_problem kProblem = {.size = sizeof(cuflash_problem),
                                          .dtype = CUFLASH_F32,
                                          .causal = 1,
                                          .softmax_scale = 0.17677669f,
-                                         .window_left = -1,
-                                         .window_right = -1};
+                                         CUFLASH_NO_WINDOW};
 
 static cuflash_tensor contiguous(float* data, int heads, int seq) {
   const cuflash_tensor tensor = {data, (int64_t)heads * seq * 32, (int64_t)seq * 32, 32};

@@ -2,9 +2,11 @@
 // call it, how structs of another size are met, and its questions.
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <fstream>
 #include <limits>
+#include <map>
 #include <optional>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -89,7 +91,7 @@ TEST_F(CApi, TheCallersWorkspaceIsUsed) {
 // ---- Structs of another size -------------------------------------------------------------------
 
 TEST_F(CApi, ASmallerStructIsRefused) {
-  problem.size -= 4;
+  problem.size = 36;
   const std::string words = "problem's size is 36; it must be at least 40 bytes";
   expect_refused(run(problem), CUFLASH_INVALID_DIMENSION, words);
   expect_refused(cuflash_check_support(CUFLASH_FORWARD, &problem, nullptr),
@@ -136,12 +138,12 @@ constexpr std::uint32_t api::kFirstSize<Grown> = 8;
 
 namespace {
 
-TEST(CApiStructs, AnOlderStructLacksFieldsAndTheyAreZero) {
+TEST(CApiStructs, WhatAnOlderStructLacksStaysAsItIsInANewOne) {
   const Grown old = {8, 3, 77};  // The caller's struct ends before 77.
-  Grown known = {1, 1, 1};
+  Grown known = {1, 1, -1};
   ASSERT_TRUE(api::read("grown", &old, known));
   EXPECT_EQ(known.first, 3);
-  EXPECT_EQ(known.later, 0);
+  EXPECT_EQ(known.later, -1);
 
   const Grown present = {sizeof(Grown), 3, 77};
   ASSERT_TRUE(api::read("grown", &present, known));
@@ -150,6 +152,41 @@ TEST(CApiStructs, AnOlderStructLacksFieldsAndTheyAreZero) {
   const Grown too_small = {7, 3, 77};
   EXPECT_EQ(api::read("grown", &too_small, known).reason,
             "grown's size is 7; it must be at least 8 bytes");
+  const Grown cut = {12, 3, 77};  // within a field
+  EXPECT_EQ(api::read("grown", &cut, known).reason,
+            "grown's size is 12; it must be a multiple of 8 bytes");
+}
+
+// The window came after the first version. A caller whose struct ends before it has none.
+TEST_F(CApi, AnOlderProblemHasNoWindow) {
+  problem.causal = 0;
+  problem.window_left = problem.window_right = -2;  // beyond the caller's struct
+  problem.size = 40;
+  EXPECT_EQ(run(problem), 0) << cuflash_last_error_message();
+  Problem none = e->problem;
+  none.causal = 0;
+  expect_near(e->o, reference::attention_forward(none, e->q64, e->k64, e->v64).o, 3e-6);
+}
+
+TEST_F(CApi, AProblemBetweenHasWhatItHasAFieldFor) {
+  problem.window_left = problem.window_right = -2;
+  problem.size = 44;
+  expect_refused(run(problem), CUFLASH_INVALID_DIMENSION, "window_left is -2");
+  problem.window_left = 3;
+  EXPECT_EQ(cuflash_check_support(CUFLASH_FORWARD, &problem, nullptr), 0)
+      << cuflash_last_error_message();
+  problem.size = 48;
+  expect_refused(run(problem), CUFLASH_INVALID_DIMENSION,
+                 "window_right is -2; it must be at least 0, or -1 for no limit");
+  problem.window_right = 0;
+  EXPECT_EQ(cuflash_check_support(CUFLASH_BACKWARD, &problem, nullptr), 0)
+      << cuflash_last_error_message();
+}
+
+TEST_F(CApi, AStructOfHalfAFieldIsRefused) {
+  problem.size = 42;
+  expect_refused(run(problem), CUFLASH_INVALID_DIMENSION,
+                 "problem's size is 42; it must be a multiple of 4 bytes");
 }
 
 // ---- What calls refuse -------------------------------------------------------------------------
@@ -225,6 +262,61 @@ TEST_F(CApi, SupportWorkspaceAndChoiceAreTheStages) {
   problem.seq_kv = 0;
   expect_refused(cuflash_check_support(CUFLASH_FORWARD, &problem, nullptr),
                  CUFLASH_INVALID_DIMENSION, "seq_kv is 0");
+}
+
+// ---- Errors ------------------------------------------------------------------------------------
+
+// Has FlashAttentionError this error? There is no default case: -Wswitch says which is missing.
+constexpr bool in_cpp_too(cuflash_error error) {
+  using Error = FlashAttentionError;
+  switch (error) {
+    case cuflash_error(Error::SUCCESS):
+    case cuflash_error(Error::INVALID_DIMENSION):
+    case cuflash_error(Error::DIMENSION_MISMATCH):
+    case cuflash_error(Error::NULL_POINTER):
+    case cuflash_error(Error::CUDA_ERROR):
+    case cuflash_error(Error::OUT_OF_MEMORY):
+    case cuflash_error(Error::UNSUPPORTED_HEAD_DIM):
+    case cuflash_error(Error::UNSUPPORTED_DTYPE):
+    case cuflash_error(Error::INVALID_SCALE):
+    case cuflash_error(Error::MISALIGNED):
+    case cuflash_error(Error::SIZE_OVERFLOW):
+    case cuflash_error(Error::UNSUPPORTED_DEVICE):
+    case cuflash_error(Error::UNSUPPORTED_BY_STAGE):
+    case cuflash_error(Error::UNKNOWN_STAGE):
+      return true;
+  }
+  return false;
+}
+static_assert(in_cpp_too(CUFLASH_UNKNOWN_STAGE) && !in_cpp_too(cuflash_error(99)));
+
+// The enumerators of cuflash_error in c_api.h and what their documentation says.
+std::map<int, std::string> documented_errors() {
+  std::ifstream file(CUFLASH_SOURCE_DIR "/common/include/cuflash/c_api.h");
+  const std::regex enumerator(R"( +CUFLASH_\w+ = (\d+),? +///< (.*))"), more(R"( +///< (.*))");
+  std::map<int, std::string> errors;
+  std::string line, *sentence = nullptr;
+  while (std::getline(file, line) && line != "CUFLASH_ENUM(cuflash_error){") {
+  }
+  for (std::smatch found; std::getline(file, line) && line != "};";) {
+    if (std::regex_match(line, found, enumerator)) {
+      sentence = &(errors[std::stoi(found[1])] = found[2]);
+    } else if (sentence != nullptr && std::regex_match(line, found, more)) {
+      *sentence += " " + found[1].str();
+    } else {
+      ADD_FAILURE() << "no enumerator: " << line;
+    }
+  }
+  return errors;
+}
+
+TEST(CApiErrors, HaveTheirDocumentationsWords) {
+  const std::map<int, std::string> errors = documented_errors();
+  EXPECT_EQ(errors.size(), std::size_t{CUFLASH_UNKNOWN_STAGE} + 1);
+  for (const auto& [code, sentence] : errors) {
+    EXPECT_EQ(cuflash_error_string(code), sentence) << code;
+  }
+  EXPECT_STREQ(cuflash_error_string(99), "unknown error");
 }
 
 // ---- The library itself -------------------------------------------------------------------------

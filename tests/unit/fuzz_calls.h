@@ -85,6 +85,9 @@ inline FuzzCall random_call(Random& random) {
   p.dtype = cuflash_dtype(random.between(CUFLASH_F32, CUFLASH_BF16));
   p.causal = random.pick({0, 1, 1, -1, std::numeric_limits<int>::min()});
   p.softmax_scale = default_scale(p.head_dim);
+  for (int* side : {&p.window_left, &p.window_right}) {
+    *side = random.pick({-1, -1, 0, 1, random.between(2, 9), std::numeric_limits<int>::max()});
+  }
   call.args.size = std::uint32_t(args_bytes(call.pass));
   call.args.deterministic = random.pick({0, 1, -1});
   for (const Operand& operand : operands(call.pass)) {
@@ -193,29 +196,11 @@ class Memory {
 // ---- What is made wrong ------------------------------------------------------------------------
 
 inline constexpr std::int64_t kMax64 = std::numeric_limits<std::int64_t>::max();
-inline constexpr int kInts[] = {0,
-                                1,
-                                2,
-                                3,
-                                5,
-                                8,
-                                -1,
-                                -2,
-                                31,
-                                48,
-                                64,
-                                128,
-                                256,
-                                65535,
-                                65536,
-                                1 << 24,
-                                1 << 28,
-                                1 << 30,
-                                0x7fffff00,
-                                0x7ffffeff,
-                                0x7fffffff,
-                                -(1 << 30),
-                                -0x7fffffff - 1};
+inline constexpr int kMin = std::numeric_limits<int>::min();
+inline constexpr int kInts[] = {0,          1,          2,          3,          5,       8,
+                                -1,         -2,         31,         48,         64,      128,
+                                256,        65535,      65536,      1 << 24,    1 << 28, 1 << 30,
+                                0x7fffff00, 0x7ffffeff, 0x7fffffff, -(1 << 30), kMin};
 inline constexpr std::int64_t kStrides[] = {0,
                                             1,
                                             4,
@@ -231,7 +216,7 @@ inline constexpr std::int64_t kStrides[] = {0,
                                             std::int64_t{1} << 62,
                                             kMax64,
                                             kMax64 - 15,
-                                            -kMax64 - 1};
+                                            ~kMax64};
 
 inline void change_size(FuzzCall& call, Random& random) {
   cuflash_problem& p = call.problem;
@@ -291,8 +276,12 @@ inline void change_pointer(FuzzCall& call, Random& random) {
 
 inline void change_dtype(FuzzCall& call, Random& random) {
   if (call.entry == Entry::kSimple) return;  // there the function's name says it
-  call.problem.dtype =
-      cuflash_dtype(random.pick({-1, 3, 4, 31, 32, 33, 64, 0x7fffffff, -0x7fffffff - 1}));
+  call.problem.dtype = cuflash_dtype(random.pick({-1, 3, 4, 31, 32, 33, 64, 0x7fffffff, kMin}));
+}
+
+inline void change_window(FuzzCall& call, Random& random) {
+  cuflash_problem& p = call.problem;
+  *random.pick({&p.window_left, &p.window_right}) = random.pick(kInts);
 }
 
 inline void change_scale(FuzzCall& call, Random& random) {
@@ -305,8 +294,8 @@ inline void change_scale(FuzzCall& call, Random& random) {
 // Another size of a struct, and as many bytes after it, where it says so and is no wild size.
 inline void change_struct(std::uint32_t& size, std::vector<std::byte>& after, std::uint32_t known,
                           Random& random) {
-  size = random.pick({0u, 3u, 4u, known - 8, known - 4, known - 1, known + 1, known + 8, known + 8,
-                      known + 8, 4096u, 4097u, 0x80000000u, 0xffffffffu});
+  size = random.pick({0u, 3u, 4u, known - 8, known - 8, known - 4, known - 1, known + 1, known + 4,
+                      known + 8, known + 8, 4096u, 4097u, 0x80000000u, 0xffffffffu});
   after.assign(size > known && size <= 4096 ? size - known : 0, std::byte{});
   if (!after.empty() && random.one_in(2)) after[random.below(after.size())] = std::byte{1};
 }
@@ -352,7 +341,7 @@ inline void change_machine(FuzzCall& call, Random& random) {
 }
 
 inline void change_pass(FuzzCall& call, Random& random) {
-  if (is_question(call.entry)) call.pass = random.pick({-1, 2, 256, 0x7fffffff, -0x7fffffff - 1});
+  if (is_question(call.entry)) call.pass = random.pick({-1, 2, 256, 0x7fffffff, kMin});
 }
 
 inline void make_wrong(FuzzCall& call, Random& random) {
@@ -360,7 +349,7 @@ inline void make_wrong(FuzzCall& call, Random& random) {
   constexpr Change kChanges[] = {change_size,    change_size,    change_stride,  change_stride,
                                  change_pointer, change_pointer, change_scale,   change_dtype,
                                  change_structs, change_stage,   change_machine, change_two_strides,
-                                 change_structs, change_pass};
+                                 change_structs, change_pass,    change_window};
   random.pick(kChanges)(call, random);
   complete(call);
 }

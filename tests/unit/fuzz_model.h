@@ -86,6 +86,7 @@ inline void complete(FuzzCall& call) {
   p.size = sizeof(cuflash_problem);
   p.heads_kv = p.heads_q;
   p.seq_kv = p.seq_q;
+  p.window_left = p.window_right = -1;
   call.args.size = std::uint32_t(args_bytes(call.pass));
   call.args.workspace = nullptr;
   call.null_problem = call.null_args = false;
@@ -133,6 +134,14 @@ inline bool overlaps_itself(const cuflash_problem& p, const Shape& s) {
 
 using Faults = std::set<int>;
 
+// A problem as the library reads it: one whose struct ends before a side of the window has no limit
+// there.
+inline cuflash_problem as_read(cuflash_problem p) {
+  if (p.size < 44) p.window_left = -1;
+  if (p.size < 48) p.window_right = -1;
+  return p;
+}
+
 inline bool sizes_are_positive(const cuflash_problem& p) {
   return std::min({p.batch, p.heads_q, p.heads_kv, p.seq_q, p.seq_kv, p.head_dim}) >= 1;
 }
@@ -148,6 +157,7 @@ inline bool too_many(const cuflash_problem& p) {
 inline Faults problem_faults(const cuflash_problem& p) {
   Faults faults;
   if (!sizes_are_positive(p)) return {CUFLASH_INVALID_DIMENSION};
+  if (std::min(p.window_left, p.window_right) < -1) faults.insert(CUFLASH_INVALID_DIMENSION);
   if (p.heads_q % p.heads_kv != 0) faults.insert(CUFLASH_DIMENSION_MISMATCH);
   if (p.dtype < CUFLASH_F32 || p.dtype > CUFLASH_BF16) faults.insert(CUFLASH_UNSUPPORTED_DTYPE);
   if (p.head_dim != 32 && p.head_dim != 64 && p.head_dim != 128) {
@@ -251,11 +261,11 @@ inline int choice_fault(const FuzzCall& call) {
   if (const auto name = wanted_stage(call)) {
     const Stage* stage = stage_called(*name);
     return stage == nullptr ? int{CUFLASH_UNKNOWN_STAGE}
-                            : stage_fault(*stage, call.pass, call.problem);
+                            : stage_fault(*stage, call.pass, as_read(call.problem));
   }
   int least = CUFLASH_UNSUPPORTED_DEVICE;
   for (const Stage* stage : stages()) {
-    const int fault = stage_fault(*stage, call.pass, call.problem);
+    const int fault = stage_fault(*stage, call.pass, as_read(call.problem));
     if (fault == CUFLASH_SUCCESS) return fault;
     if (stage == stages().front()) least = fault;
   }
@@ -264,8 +274,10 @@ inline int choice_fault(const FuzzCall& call) {
 
 // ---- The answer --------------------------------------------------------------------------------
 
-inline bool bad_struct(std::uint32_t size, std::size_t known, const std::vector<std::byte>& after) {
-  return size < known || size > 4096 ||
+// `first` is the size that the struct had in the first version, `alignment` that of its fields.
+inline bool bad_struct(std::uint32_t size, std::size_t first, std::uint32_t alignment,
+                       const std::vector<std::byte>& after) {
+  return size < first || size > 4096 || size % alignment != 0 ||
          std::any_of(after.begin(), after.end(), [](std::byte b) { return b != std::byte{}; });
 }
 
@@ -282,13 +294,13 @@ inline int expected_code(const FuzzCall& call, std::size_t workspace) {
     return CUFLASH_UNSUPPORTED_BY_STAGE;
   }
   if (call.null_problem || (!question && call.null_args)) return CUFLASH_NULL_POINTER;
-  if (bad_struct(call.problem.size, sizeof(cuflash_problem), call.after_problem) ||
-      (!question && bad_struct(call.args.size, args_bytes(call.pass), call.after_args))) {
+  if (bad_struct(call.problem.size, 40, 4, call.after_problem) ||
+      (!question && bad_struct(call.args.size, args_bytes(call.pass), 8, call.after_args))) {
     return CUFLASH_INVALID_DIMENSION;
   }
 
   // All that is wrong with the arguments; the first in the documented order.
-  Faults faults = problem_faults(call.problem);
+  Faults faults = problem_faults(as_read(call.problem));
   if (!question && sizes_are_positive(call.problem)) faults.merge(args_faults(call));
   for (const int code :
        {CUFLASH_INVALID_DIMENSION, CUFLASH_DIMENSION_MISMATCH, CUFLASH_UNSUPPORTED_DTYPE,

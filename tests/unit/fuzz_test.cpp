@@ -67,7 +67,8 @@ std::string describe(std::uint64_t seed, const FuzzCall& call) {
        << "\n  problem" << (call.null_problem ? " (null)" : "") << ": size " << p.size << ", batch "
        << p.batch << ", heads " << p.heads_q << " x " << p.heads_kv << ", seq " << p.seq_q << " x "
        << p.seq_kv << ", head_dim " << p.head_dim << ", dtype " << p.dtype << ", scale "
-       << p.softmax_scale << "\n  args" << (call.null_args ? " (null)" : "") << ": size "
+       << p.softmax_scale << ", causal " << p.causal << ", window " << p.window_left << " and "
+       << p.window_right << "\n  args" << (call.null_args ? " (null)" : "") << ": size "
        << call.args.size << ", lse " << call.args.lse << ", workspace " << call.args.workspace
        << " of " << call.args.workspace_bytes << " bytes";
   for (const Operand& operand : operands(call.pass)) {
@@ -252,7 +253,7 @@ class Fuzz : public Api {
     const Stage* stage = stage_called(chosen);
     ASSERT_NE(stage, nullptr) << chosen;
     EXPECT_EQ(chosen, stage->name);
-    EXPECT_EQ(stage_fault(*stage, call.pass, call.problem), 0) << chosen;
+    EXPECT_EQ(stage_fault(*stage, call.pass, as_read(call.problem)), 0) << chosen;
     if (const auto name = wanted_stage(call)) {
       EXPECT_EQ(stage, stage_called(*name)) << chosen;
     }
@@ -261,8 +262,8 @@ class Fuzz : public Api {
   // What the library says a call needs; a refused call needs nothing.
   static std::size_t workspace_of(const FuzzCall& call) {
     const bool known = call.pass == CUFLASH_FORWARD || call.pass == CUFLASH_BACKWARD;
-    if (!known || problem_faults(call.problem) != Faults{}) return 0;
-    cuflash_problem p = call.problem;
+    cuflash_problem p = as_read(call.problem);
+    if (!known || problem_faults(p) != Faults{}) return 0;
     p.size = sizeof p;
     return cuflash_workspace_bytes(call.pass, &p, call.stage ? call.stage->c_str() : nullptr);
   }

@@ -195,6 +195,44 @@ TEST(Validate, RefusesSizesBelowOne) {
   }
 }
 
+constexpr std::pair<const char*, int Problem::*> kWindow[] = {
+    {"window_left", &Problem::window_left}, {"window_right", &Problem::window_right}};
+
+TEST(Validate, RefusesWindowsBelowMinusOne) {
+  for (const auto& [name, side] : kWindow) {
+    for (const int value : {-2, -3, std::numeric_limits<int>::min()}) {
+      expect_problem(Error::INVALID_DIMENSION,
+                     std::string(name) + " is " + std::to_string(value) +
+                         "; it must be at least 0, or -1 for no limit",
+                     [&, member = side](Problem& p) { p.*member = value; });
+    }
+  }
+}
+
+TEST(Validate, AcceptsEveryOtherWindow) {
+  for (const int left : {-1, 0, 1, 12, kMaxInt}) {
+    for (const int right : {-1, 0, 1, 12, kMaxInt}) {
+      for (const bool causal : {false, true}) {
+        expect_problem(Error::SUCCESS, "", [&](Problem& p) {
+          p.window_left = left;
+          p.window_right = right;
+          p.causal = causal;
+        });
+      }
+    }
+  }
+}
+
+// `causal` limits the right side to 0, but it excuses no side.
+TEST(Validate, RefusesWindowsOfCausalProblemsToo) {
+  for (const auto& [name, side] : kWindow) {
+    expect_problem(Error::INVALID_DIMENSION, name, [member = side](Problem& p) {
+      p.causal = 1;
+      p.*member = -2;
+    });
+  }
+}
+
 TEST(Validate, RefusesNegativeStrides) {
   for (const Stride& stride : kStrides) {
     expect_everywhere(Error::INVALID_DIMENSION, std::string(stride.text) + " is -32 elements",
@@ -405,6 +443,7 @@ template <class Args>
 void expect_order() {
   const std::vector<std::pair<Error, std::function<void(ValidCall<Args>&)>>> faults = {
       {Error::INVALID_DIMENSION, [](ValidCall<Args>& c) { c.problem.seq_q = 0; }},
+      {Error::INVALID_DIMENSION, [](ValidCall<Args>& c) { c.problem.window_right = -2; }},
       {Error::INVALID_DIMENSION, [](ValidCall<Args>& c) { c.args.q.row_stride = -4; }},
       {Error::DIMENSION_MISMATCH, [](ValidCall<Args>& c) { c.problem.heads_kv = 3; }},
       {Error::UNSUPPORTED_DTYPE,

@@ -5,10 +5,10 @@
 ///
 /// Checks. Every call checks its arguments on the host, in the order that cuflash_error states,
 /// before anything is launched: a refused call launches nothing and writes nothing. (A call that
-/// CUDA fails between two launches, CUFLASH_CUDA_ERROR, may have written part of its outputs.) Not
-/// checked is that the tensors lie where the device reaches them and are as large as the sizes say,
-/// that inputs are finite, and that an output overlaps no other tensor; problem.h says what numbers
-/// may be.
+/// CUDA fails between two launches, CUFLASH_CUDA_ERROR, may have written part of its outputs.) The
+/// caller must see to the rest: that the tensors lie where the device reaches them and are as large
+/// as the sizes say, that inputs are finite (problem.h says what numbers may be), and that an
+/// output overlaps no other tensor.
 ///
 /// Streams. A call queues its work on `stream` of the current device and returns; it never waits
 /// for the device. The tensors and the caller's workspace must live until that work is done. A
@@ -48,32 +48,36 @@ typedef struct CUstream_st* cudaStream_t;
 extern "C" {
 #endif
 
-/// What a call returns: 0, or why it was refused or failed. Arguments are checked in this order,
-/// and the first fault is returned: CUFLASH_NULL_POINTER for a struct that is null,
-/// CUFLASH_INVALID_DIMENSION for a struct's own size; then CUFLASH_INVALID_DIMENSION,
-/// CUFLASH_DIMENSION_MISMATCH, CUFLASH_UNSUPPORTED_DTYPE, CUFLASH_UNSUPPORTED_HEAD_DIM,
-/// CUFLASH_INVALID_SCALE, CUFLASH_NULL_POINTER, CUFLASH_MISALIGNED, CUFLASH_SIZE_OVERFLOW,
-/// CUFLASH_UNKNOWN_STAGE, CUFLASH_UNSUPPORTED_DEVICE, CUFLASH_UNSUPPORTED_BY_STAGE. After them,
-/// while the work is queued: CUFLASH_CUDA_ERROR, CUFLASH_OUT_OF_MEMORY, CUFLASH_SIZE_OVERFLOW (of
-/// the stage's grid).
+/// What a call returns: 0, or why it was refused or failed, in cuflash_error_string()'s words.
+/// Arguments are checked in this order, and the first fault is returned: CUFLASH_NULL_POINTER for a
+/// struct that is null, CUFLASH_INVALID_DIMENSION for a struct's own size; then
+/// CUFLASH_INVALID_DIMENSION, CUFLASH_DIMENSION_MISMATCH, CUFLASH_UNSUPPORTED_DTYPE,
+/// CUFLASH_UNSUPPORTED_HEAD_DIM, CUFLASH_INVALID_SCALE, CUFLASH_NULL_POINTER, CUFLASH_MISALIGNED,
+/// CUFLASH_SIZE_OVERFLOW, CUFLASH_UNKNOWN_STAGE, CUFLASH_UNSUPPORTED_DEVICE,
+/// CUFLASH_UNSUPPORTED_BY_STAGE. After them, while the work is queued: CUFLASH_CUDA_ERROR,
+/// CUFLASH_OUT_OF_MEMORY, CUFLASH_SIZE_OVERFLOW (of the stage's grid).
 CUFLASH_ENUM(cuflash_error){
-    CUFLASH_SUCCESS = 0,             ///< the work is queued on the stream
-    CUFLASH_INVALID_DIMENSION = 1,   ///< a size below 1, a negative stride, an output that overlaps
-                                     ///< itself, or a struct's own size
+    CUFLASH_SUCCESS = 0,            ///< success
+    CUFLASH_INVALID_DIMENSION = 1,  ///< a size is below 1, window_left or window_right is below -1,
+                                    ///< a stride is negative, an output overlaps itself, or a
+                                    ///< struct has a size that this library does not know
     CUFLASH_DIMENSION_MISMATCH = 2,  ///< heads_q is not a multiple of heads_kv
     CUFLASH_NULL_POINTER = 3,        ///< a struct is null, or a required tensor has no data
     CUFLASH_CUDA_ERROR = 4,          ///< the CUDA runtime reported an error
     CUFLASH_OUT_OF_MEMORY = 5,       ///< the caller's workspace is too small, or the library could
                                      ///< not allocate one
-    CUFLASH_UNSUPPORTED_HEAD_DIM = 6,  ///< head_dim is not 32, 64 or 128
-    CUFLASH_UNSUPPORTED_DTYPE = 7,     ///< not f32, f16 or bf16
-    CUFLASH_INVALID_SCALE = 8,         ///< softmax_scale is not finite or not positive
-    CUFLASH_MISALIGNED = 9,      ///< a base or a stride is not a multiple of 16 bytes, LSE of 4,
-                                 ///< the workspace of 256
-    CUFLASH_SIZE_OVERFLOW = 10,  ///< a tensor, the workspace or the grid is too large to address
-    CUFLASH_UNSUPPORTED_DEVICE = 11,  ///< the stage is not built for this device, or there is none
-    CUFLASH_UNSUPPORTED_BY_STAGE = 12,  ///< the stage lacks this pass, dtype or head_dim
-    CUFLASH_UNKNOWN_STAGE = 13          ///< no stage has the name that was asked for
+    CUFLASH_UNSUPPORTED_HEAD_DIM = 6,   ///< head_dim is not 32, 64 or 128
+    CUFLASH_UNSUPPORTED_DTYPE = 7,      ///< the dtype is not f32, f16 or bf16
+    CUFLASH_INVALID_SCALE = 8,          ///< softmax_scale is not finite or not positive
+    CUFLASH_MISALIGNED = 9,             ///< a base address or a stride is not a multiple of 16
+                                        ///< bytes, LSE's address of 4, or the workspace's of 256
+    CUFLASH_SIZE_OVERFLOW = 10,         ///< a tensor, the workspace or the grid is too large to
+                                        ///< address
+    CUFLASH_UNSUPPORTED_DEVICE = 11,    ///< the stage is not built for this device, or there is no
+                                        ///< device
+    CUFLASH_UNSUPPORTED_BY_STAGE = 12,  ///< the stage lacks what the call needs: the pass, the
+                                        ///< dtype, the head_dim or a feature
+    CUFLASH_UNKNOWN_STAGE = 13          ///< no stage has this name
 };
 
 // ---- The simple form ---------------------------------------------------------------------------
@@ -155,16 +159,16 @@ int cuflash_attention_backward_bf16(const void* Q, const void* K, const void* V,
                                     int batch_size, int num_heads, int seq_len, int head_dim,
                                     float scale, bool causal, cudaStream_t stream);
 
-// ---- The full form: grouped heads, seq_q != seq_kv, strides, a chosen stage --------------------
+// ---- The full form: grouped heads, seq_q != seq_kv, a window, strides, a chosen stage ----------
 
-/// Element types: values of cuflash_problem's `dtype`.
+/// The element types.
 CUFLASH_ENUM(cuflash_dtype){
     CUFLASH_F32 = 0,  ///< float
     CUFLASH_F16 = 1,  ///< IEEE half
     CUFLASH_BF16 = 2  ///< bfloat16
 };
 
-/// The two passes: values of a `pass` argument.
+/// The two passes.
 CUFLASH_ENUM(cuflash_pass){
     CUFLASH_FORWARD = 0,  ///< O and LSE
     CUFLASH_BACKWARD = 1  ///< dQ, dK and dV
@@ -187,19 +191,36 @@ typedef struct cuflash_tensor {
   int64_t row_stride;    ///< elements from one sequence position to the next
 } cuflash_tensor;
 
-/// The sizes of one attention problem. Q, O, dO, dQ are [batch, heads_q, seq_q, head_dim];
-/// K, V, dK, dV are [batch, heads_kv, seq_kv, head_dim].
+/// The fields of cuflash_problem that say "no window", for an initializer in C. If they were left
+/// out they would be 0, and each query would see at most one key.
+#define CUFLASH_NO_WINDOW .window_left = -1, .window_right = -1
+
+/// The sizes and the mask of one attention problem. Q, O, dO, dQ are [batch, heads_q, seq_q,
+/// head_dim]; K, V, dK, dV are [batch, heads_kv, seq_kv, head_dim].
+///
+/// The mask. The last query is aligned with the last key, so that query i stands at key
+/// i + seq_kv - seq_q. It sees the keys from `window_left` places before that to `window_right`
+/// places after it, and no others: key j is seen if and only if
+///
+///     -window_left <= j - (i + seq_kv - seq_q) <= window_right
+///
+/// A side that is -1 has no limit. A `causal` other than 0 sets the right limit to 0, whatever
+/// window_right is. In C, write CUFLASH_NO_WINDOW where no window is wanted: an initializer sets
+/// the fields that it leaves out to 0, and 0 is a limit.
 ///
 /// This struct and the two below begin with their own size, so that a later version can add fields
-/// at the end. Fields that a shorter struct of an earlier version lacks are 0, which asks for
-/// nothing new. A struct shorter than the first version's is refused with
-/// CUFLASH_INVALID_DIMENSION. So is a longer one in which a byte beyond the struct declared here is
-/// not 0: it asks an older library for what that does not know. So is one over 4,096 bytes.
+/// at the end. A shorter struct, of an earlier version, uses nothing that came later: one of 40
+/// bytes, which ends before window_left, has no window. A call refuses with
+/// CUFLASH_INVALID_DIMENSION a struct that is shorter than the first version's, one of more than
+/// 4,096 bytes, one whose size is not a multiple of its alignment (4 bytes here, 8 below), and one
+/// in which a byte beyond the fields declared here is not 0: a newer program uses it for something
+/// that this library does not know.
 ///
 /// @code{.c}
 /// const cuflash_problem problem = {.size = sizeof problem, .batch = 2, .heads_q = 8,
 ///                                  .heads_kv = 2, .seq_q = 1024, .seq_kv = 4096, .head_dim = 64,
-///                                  .dtype = CUFLASH_BF16, .causal = 1, .softmax_scale = 0.125f};
+///                                  .dtype = CUFLASH_BF16, .causal = 1, .softmax_scale = 0.125f,
+///                                  CUFLASH_NO_WINDOW};
 /// @endcode
 typedef struct cuflash_problem {
   uint32_t size;         ///< sizeof(cuflash_problem)
@@ -210,10 +231,10 @@ typedef struct cuflash_problem {
   int32_t seq_kv;        ///< keys a head, at least 1
   int32_t head_dim;      ///< 32, 64 or 128
   cuflash_dtype dtype;   ///< the element type of every tensor but LSE
-  int32_t causal;        ///< not 0: query i sees key j only if j <= i + seq_kv - seq_q
+  int32_t causal;        ///< not 0: no query sees a key after its own place
   float softmax_scale;   ///< finite and positive; usually 1/sqrt(head_dim)
-  int32_t window_left;   ///< a query sees no key more than this many places before its own; -1: all
-  int32_t window_right;  ///< a query sees no key more than this many places after its own; -1: all
+  int32_t window_left;   ///< how many keys before its own place a query sees; -1: all
+  int32_t window_right;  ///< how many keys after its own place a query sees; -1: all
 } cuflash_problem;
 
 /// The tensors of one forward call. A row that sees no key gets O = 0 and LSE = -inf.
@@ -247,7 +268,7 @@ typedef struct cuflash_backward_args {
   uint64_t workspace_bytes;  ///< as in cuflash_forward_args
 } cuflash_backward_args;
 
-/// O = softmax(scale Q K^T) V and LSE.
+/// O = softmax(scale Q K^T) V and LSE, with the mask that cuflash_problem describes.
 ///
 /// @code{.c}
 /// const cuflash_forward_args args = {.size = sizeof args, .q = q, .k = k, .v = v, .o = o,
@@ -334,9 +355,10 @@ int cuflash_num_stages(void);
 /// @return null where `index` is below 0 or not below cuflash_num_stages()
 const char* cuflash_stage_name(int index);
 
-/// One English sentence for a cuflash_error, the same for every call. Never null.
+/// What the documentation of a cuflash_error says of it, as one English sentence. Never null.
 /// @code{.c}
-/// puts(cuflash_error_string(CUFLASH_MISALIGNED));  // a base address or a stride is not aligned
+/// puts(cuflash_error_string(CUFLASH_DIMENSION_MISMATCH));
+/// // heads_q is not a multiple of heads_kv
 /// @endcode
 const char* cuflash_error_string(int error);
 

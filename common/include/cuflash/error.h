@@ -1,5 +1,5 @@
 /// @file error.h
-/// The errors of the API in C++, each the cuflash_error of the same name.
+/// The errors of the API in C++.
 #ifndef CUFLASH_ERROR_H_
 #define CUFLASH_ERROR_H_
 
@@ -7,9 +7,9 @@
 
 namespace cuflash {
 
-/// Why a call was refused or failed. cuflash_error says what each error means, and in which order
-/// arguments are checked; within one kind, tensors are checked in the order of Forward and
-/// Backward.
+/// What a call returns, each the @ref cuflash_error of the same name, which says what it means and
+/// in which order arguments are checked. Within one kind, tensors are checked in the order of
+/// Forward and Backward.
 enum class FlashAttentionError : int {
   SUCCESS = CUFLASH_SUCCESS,                            ///< CUFLASH_SUCCESS
   INVALID_DIMENSION = CUFLASH_INVALID_DIMENSION,        ///< CUFLASH_INVALID_DIMENSION
@@ -27,7 +27,7 @@ enum class FlashAttentionError : int {
   UNKNOWN_STAGE = CUFLASH_UNKNOWN_STAGE,                ///< CUFLASH_UNKNOWN_STAGE
 };
 
-/// One English sentence for an error, the same for every call. Never null.
+/// cuflash_error_string() of an error.
 /// @code{.cpp}
 /// std::puts(cuflash::get_error_string(cuflash::FlashAttentionError::MISALIGNED));
 /// @endcode

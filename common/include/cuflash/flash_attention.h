@@ -1,7 +1,8 @@
 /// @file flash_attention.h
 /// The public API in C++: attention forward and backward on device memory. For a C compiler this
-/// header is c_api.h, which also says what holds for every call: when arguments are checked, and
-/// what streams and threads may do.
+/// header is c_api.h. That header also says what holds for every call (when arguments are checked,
+/// what streams and threads may do) and what each argument, field and error means: each function
+/// here calls the C function that its comment names.
 ///
 /// All of it is inline over the C interface, so the library exports C functions alone, and a
 /// program runs with every later version of the library that has the same major version. No
@@ -23,8 +24,7 @@ struct __nv_bfloat16;
 
 namespace cuflash {
 
-/// The sentence of this thread's last refused call, with the values that were at fault; empty when
-/// the last call succeeded. Valid until this thread's next call.
+/// cuflash_last_error_message(): why this thread's last call was refused.
 /// @code{.cpp}
 /// throw std::runtime_error(cuflash::last_error_message());
 /// @endcode
@@ -41,17 +41,8 @@ inline const char* last_error_message() noexcept { return cuflash_last_error_mes
 /// if (err != cuflash::FlashAttentionError::SUCCESS) std::puts(cuflash::last_error_message());
 /// @endcode
 ///
-/// @param Q,K,V  in, 16-byte aligned
-/// @param O      out, the same shape and alignment
-/// @param L      out, float [batch_size, num_heads, seq_len], the natural-log LSE; may be null
-/// @param batch_size ≥ 1
-/// @param num_heads  heads of Q, K and V alike, ≥ 1
-/// @param seq_len    queries and keys a head, ≥ 1
-/// @param head_dim   elements of a row: 32, 64 or 128
-/// @param scale  softmax scale, usually 1/√head_dim
-/// @param causal query i sees key j only if j ≤ i
-/// @param stream CUDA stream; 0 is the default stream
-/// @return SUCCESS, or the first error in the order FlashAttentionError states
+/// It calls cuflash_attention_forward_f32(), which says what each argument must be. The overloads
+/// are for half and bfloat16; L, the natural-log LSE, stays float, and may be null.
 inline FlashAttentionError flash_attention_forward(const float* Q, const float* K, const float* V,
                                                    float* O, float* L, int batch_size,
                                                    int num_heads, int seq_len, int head_dim,
@@ -80,21 +71,14 @@ inline FlashAttentionError flash_attention_forward(const __nv_bfloat16* Q, const
       Q, K, V, O, L, batch_size, num_heads, seq_len, head_dim, scale, causal, stream));
 }
 
-/// Gradients of flash_attention_forward(): all tensors contiguous [batch_size, num_heads, seq_len,
-/// head_dim], 16-byte aligned.
+/// Gradients of flash_attention_forward(); a null dQ, dK or dV is not computed.
 ///
 /// @code{.cpp}
 /// auto err = cuflash::flash_attention_backward(Q, K, V, O, L, dO, dQ, dK, dV, 2, 8, 1024, 64,
 ///                                              0.125f, true, stream);
 /// @endcode
 ///
-/// @param Q,K,V    in, the forward pass's inputs
-/// @param O,L      in, the forward pass's outputs; L is required here
-/// @param dO       in, gradient of the loss with respect to O
-/// @param dQ,dK,dV out; a null one is not computed
-/// @param batch_size,num_heads,seq_len,head_dim as in the forward pass
-/// @param scale,causal,stream as in the forward pass
-/// @return SUCCESS, or the first error in the order FlashAttentionError states
+/// It calls cuflash_attention_backward_f32(), which says what each argument must be.
 inline FlashAttentionError flash_attention_backward(const float* Q, const float* K, const float* V,
                                                     const float* O, const float* L, const float* dO,
                                                     float* dQ, float* dK, float* dV, int batch_size,
@@ -127,7 +111,8 @@ inline FlashAttentionError flash_attention_backward(
 
 // ---- The full form -----------------------------------------------------------------------------
 
-/// The full form of the forward pass: grouped heads, seq_q ≠ seq_kv, strides, a chosen stage.
+/// The full form of the forward pass: grouped heads, seq_q ≠ seq_kv, a window, strides, a chosen
+/// stage. It calls cuflash_forward(), which has `stage` before `stream`.
 ///
 /// @code{.cpp}
 /// cuflash::Problem p;  // one batch, one head, f16
@@ -142,20 +127,13 @@ inline FlashAttentionError flash_attention_backward(
 /// args.o = cuflash::contiguous(O, p.heads_q, p.seq_q, p.head_dim);
 /// auto err = cuflash::forward(p, args, stream);
 /// @endcode
-///
-/// @param problem sizes, dtype, mask and scale
-/// @param args    tensors; see Forward for shapes
-/// @param stream  CUDA stream; 0 is the default stream
-/// @param stage   a stage's name, or null: the one named by the environment variable CUFLASH_STAGE,
-///                else the fastest stage that supports the problem on the current device
-/// @return SUCCESS, or the first error in the order FlashAttentionError states
 inline FlashAttentionError forward(const Problem& problem, const Forward& args,
                                    cudaStream_t stream = nullptr,
                                    const char* stage = nullptr) noexcept {
   return static_cast<FlashAttentionError>(cuflash_forward(&problem, &args, stage, stream));
 }
 
-/// The full form of the backward pass; parameters as in forward().
+/// The full form of the backward pass. It calls cuflash_backward().
 ///
 /// @code{.cpp}
 /// cuflash::Backward args;  // q, k, v, o, d_o and lse as well
@@ -168,9 +146,7 @@ inline FlashAttentionError backward(const Problem& problem, const Backward& args
   return static_cast<FlashAttentionError>(cuflash_backward(&problem, &args, stage, stream));
 }
 
-/// Can this pass of this problem run on the current device? What forward() or backward() would
-/// answer before it looks at its tensors; `stage` as in forward(). last_error_message() says why
-/// not.
+/// Can this pass of this problem run on the current device? It calls cuflash_check_support().
 /// @code{.cpp}
 /// auto answer = cuflash::check_support(CUFLASH_BACKWARD, p, "05_wmma");
 /// @endcode
@@ -179,8 +155,7 @@ inline FlashAttentionError check_support(Pass pass, const Problem& problem,
   return static_cast<FlashAttentionError>(cuflash_check_support(pass, &problem, stage));
 }
 
-/// The full name of the stage that forward() or backward() would run; null where check_support()
-/// refuses.
+/// The full name of the stage that forward() or backward() would run: cuflash_chosen_stage().
 /// @code{.cpp}
 /// const char* fastest = cuflash::chosen_stage(CUFLASH_FORWARD, p);
 /// @endcode
@@ -189,8 +164,7 @@ inline const char* chosen_stage(Pass pass, const Problem& problem,
   return cuflash_chosen_stage(pass, &problem, stage);
 }
 
-/// Bytes of workspace that forward() or backward() needs for this problem with this choice of
-/// stage; 0 when it needs none, and when check_support() refuses.
+/// Bytes of workspace that forward() or backward() needs: cuflash_workspace_bytes().
 /// @code{.cpp}
 /// std::size_t bytes = cuflash::workspace_bytes(CUFLASH_BACKWARD, p);
 /// @endcode

@@ -6,7 +6,8 @@
 ///     S = softmax_scale · Q Kᵀ,   P = softmax(S) row by row,   O = P V,   LSE_i = ln Σ_j exp(S_ij)
 ///
 /// (Vaswani et al., "Attention Is All You Need", 2017, eq. 1; LSE as in Dao, "FlashAttention-2",
-/// 2023, section 3.1). Backward, with dO given (FlashAttention, 2022, appendix B.2):
+/// 2023, section 3.1). S_ij counts as −∞ where query i does not see key j; cuflash_problem says
+/// which keys a query sees. Backward, with dO given (FlashAttention, 2022, appendix B.2):
 ///
 ///     dV = Pᵀ dO,  dP = dO Vᵀ,  delta_i = Σ_d dO_id O_id,  dS = P ∘ (dP − delta),
 ///     dQ = softmax_scale · dS K,   dK = softmax_scale · dSᵀ Q
@@ -42,13 +43,16 @@ constexpr std::size_t element_bytes(DType dtype) { return dtype == CUFLASH_F32 ?
 /// One tensor of a call.
 using Tensor = cuflash_tensor;
 
-/// The sizes of one attention problem: cuflash_problem says what each field means. A new one is one
-/// head of one query and one key in f16, head_dim 64, without a mask.
+/// The sizes and the mask of one attention problem: cuflash_problem says what each field means. A
+/// new one has no window.
+///
+/// @code{.cpp}
+/// cuflash::Problem problem{2, 8, 2, 1024, 4096, 64, CUFLASH_BF16, true, 0.125f};
+/// problem.window_left = 255;  // each query sees the key at its own place and the 255 before it
+/// @endcode
 struct Problem : cuflash_problem {
-  /// The smallest problem.
-  Problem()
-      : cuflash_problem{
-            sizeof(cuflash_problem), 1, 1, 1, 1, 1, 64, CUFLASH_F16, 0, 0.125f, -1, -1} {}
+  /// One head of one query and one key in f16, head_dim 64, without a mask.
+  Problem() : Problem(1, 1, 1, 1, 1, 64, CUFLASH_F16, false, 0.125f) {}
   /// The sizes in the order of the struct.
   Problem(int batch, int heads_q, int heads_kv, int seq_q, int seq_kv, int head_dim, DType dtype,
           bool causal, float softmax_scale)
@@ -69,29 +73,22 @@ struct Problem : cuflash_problem {
 /// The tensors of one forward call, all null at first: cuflash_forward_args says what each is.
 struct Forward : cuflash_forward_args {
   /// No tensors.
-  Forward() : cuflash_forward_args{} { size = sizeof(cuflash_forward_args); }
-  /// The tensors in the order of the struct.
-  Forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o, float* lse)
-      : Forward() {
-    this->q = q, this->k = k, this->v = v, this->o = o, this->lse = lse;
-  }
+  Forward() : Forward({}, {}, {}, {}) {}
+  /// The tensors in the order of the struct; where `lse` is null, no LSE is written.
+  Forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o, float* lse = nullptr)
+      : cuflash_forward_args{sizeof(cuflash_forward_args), q, k, v, o, lse, nullptr, 0} {}
 };
 
 /// The tensors of one backward call, all null at first, and deterministic: cuflash_backward_args
 /// says what each is.
 struct Backward : cuflash_backward_args {
   /// No tensors.
-  Backward() : cuflash_backward_args{} {
-    size = sizeof(cuflash_backward_args);
-    deterministic = 1;
-  }
+  Backward() : Backward({}, {}, {}, {}, {}, {}, {}, {}, nullptr) {}
   /// The tensors in the order of the struct.
   Backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o, const Tensor& d_o,
            const Tensor& dq, const Tensor& dk, const Tensor& dv, const float* lse)
-      : Backward() {
-    this->q = q, this->k = k, this->v = v, this->o = o, this->d_o = d_o;
-    this->dq = dq, this->dk = dk, this->dv = dv, this->lse = lse;
-  }
+      : cuflash_backward_args{
+            sizeof(cuflash_backward_args), 1, q, k, v, o, d_o, dq, dk, dv, lse, nullptr, 0} {}
 };
 
 /// 1/√head_dim, the scale of the original paper.
