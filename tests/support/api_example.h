@@ -15,22 +15,13 @@
 #include "cuflash/stage.h"
 #include "harness/owners.h"
 #include "reference/reference.h"
+#include "simt/simulator.h"
 #include "support/need_device.h"
-
-#ifdef CUFLASH_SIMT
-#include "simt/machine.h"
-#endif
 
 namespace cuflash {
 
 // Kernels launched so far; the CPU simulator counts them, a GPU does not.
-inline std::uint64_t launches() {
-#ifdef CUFLASH_SIMT
-  return simt::counts().launches;
-#else
-  return 0;
-#endif
-}
+inline std::uint64_t launches() { return simt::counts().launches; }
 
 // Sets an environment variable for as long as it lives; a null value removes it.
 class Environment {
@@ -130,9 +121,7 @@ class Api : public ::testing::Test {
   void SetUp() override { need_device(); }
 
   void TearDown() override {
-#ifdef CUFLASH_SIMT
     for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message();
-#endif
   }
 
   Environment no_stage_{"CUFLASH_STAGE", nullptr};

@@ -5,8 +5,22 @@
 #include <cstdint>
 
 #include "harness/owners.h"
+#include "simt/simulator.h"
 
 namespace cuflash {
+
+#ifdef CUFLASH_SIMT
+
+// The CPU simulator has no pools: a workspace is freed at once.
+struct DefaultPool {
+  void give_back() const {}
+  void reset_high() const {}
+  std::size_t used() const { return 0; }
+  std::size_t used_high() const { return 0; }
+  std::size_t taken_elsewhere() const { return simt::memory_in_use(); }
+};
+
+#else
 
 class DefaultPool {
  public:
@@ -40,6 +54,8 @@ class DefaultPool {
   }
   cudaMemPool_t pool_ = nullptr;
 };
+
+#endif
 
 }  // namespace cuflash
 

@@ -1,4 +1,4 @@
-// The CPU simulator with less memory than it has.
+// The CPU simulator with less memory than it has; on a GPU nothing changes.
 #ifndef CUFLASH_TESTS_SUPPORT_MEMORY_LIMIT_H_
 #define CUFLASH_TESTS_SUPPORT_MEMORY_LIMIT_H_
 
@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #include "harness/owners.h"
-#include "simt/machine.h"
+#include "simt/simulator.h"
 
 namespace cuflash {
 

@@ -18,9 +18,7 @@
 #include "reference/reference.h"
 #include "support/api_example.h"
 #include "support/expect.h"
-#ifdef CUFLASH_SIMT
 #include "support/memory_limit.h"
-#endif
 
 namespace cuflash {
 namespace {
@@ -302,9 +300,7 @@ TEST_F(Api, AWorkspaceThatDoesNotFitIsRefusedAndForgotten) {
   Forward args = e.forward_args();
   args.k.row_stride = args.v.row_stride = 0;
   {
-#ifdef CUFLASH_SIMT
     const MemoryLimit limit(std::size_t{1} << 30);
-#endif
     expect_refused(e, Error::OUT_OF_MEMORY, "01_naive needs a workspace of 343597342560 bytes",
                    [&] { return forward(p, args, nullptr, "01_naive"); });
     EXPECT_EQ(cudaGetLastError(), cudaSuccess);

@@ -332,11 +332,9 @@ inline void change_stage(FuzzCall& call, Random& random) {
 inline void change_machine(FuzzCall& call, Random& random) {
   if (random.one_in(2)) {
     call.earlier_error = true;
-#ifdef CUFLASH_SIMT
-  } else {
+  } else if (simt::kSimulated) {
     call.no_memory = true;
     call.args.workspace = nullptr;
-#endif
   }
 }
 

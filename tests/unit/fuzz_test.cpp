@@ -15,18 +15,13 @@
 #include "fuzz_calls.h"
 #include "fuzz_make.h"
 #include "support/api_example.h"
-#ifdef CUFLASH_SIMT
 #include "support/memory_limit.h"
-#endif
 
 namespace cuflash::fuzz {
 namespace {
 
-#ifdef CUFLASH_SIMT
-constexpr int kCalls = 16000;
-#else
-constexpr int kCalls = 5000;  // device memory takes longer to get and to read
-#endif
+constexpr int kCalls =
+    simt::kSimulated ? 16000 : 5000;  // device memory takes longer to get and to read
 
 // Kernels take most of the time: of the calls that would run one, this part does so. The others
 // are made wrong until they are refused.
@@ -118,12 +113,10 @@ class CrashNote {
 
 Answer make_here(const FuzzCall& call, const Given& given) {
   if (call.earlier_error) (void)cudaSetDevice(-1);
-#ifdef CUFLASH_SIMT
+  EXPECT_TRUE(simt::kSimulated || !call.no_memory)
+      << "only the CPU simulator can be without memory";
   std::optional<MemoryLimit> no_memory;
   if (call.no_memory) no_memory.emplace(0);
-#else
-  EXPECT_FALSE(call.no_memory) << "only the CPU simulator can be without memory";
-#endif
   const Answer answer = make(call, given);
   (void)cudaGetLastError();  // The next call must not meet the error of this one.
   return answer;
@@ -242,10 +235,8 @@ class Fuzz : public Api {
     if (call.entry == Entry::kChosenStage && !answer.refused) {
       expect_fitting(call, answer.stage);
     }
-#ifdef CUFLASH_SIMT
-    EXPECT_TRUE(!runs || launched > 0) << "nothing was launched";
+    EXPECT_TRUE(!simt::kSimulated || !runs || launched > 0) << "nothing was launched";
     for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message();
-#endif
   }
 
   // The stage that would run is one that can, and the one that was asked for, by its full name.
@@ -296,9 +287,7 @@ TEST_F(Fuzz, EveryCallAnswersAsDocumented) {
   // Blind to none of the codes that need no special device.
   for (int code = CUFLASH_SUCCESS; code <= CUFLASH_UNKNOWN_STAGE; ++code) {
     if (code == CUFLASH_UNSUPPORTED_DEVICE) continue;
-#ifndef CUFLASH_SIMT
-    if (code == CUFLASH_OUT_OF_MEMORY) continue;
-#endif
+    if (!simt::kSimulated && code == CUFLASH_OUT_OF_MEMORY) continue;
     EXPECT_GE(count_[code], 10) << cuflash_error_string(code);
   }
 }

@@ -64,17 +64,10 @@ class GuardedHost {
   std::byte *map_ = nullptr, *begin_ = nullptr, *data_ = nullptr;
 };
 
-#ifdef CUFLASH_SIMT
-
-// The CPU simulator's device memory may be any host memory.
-using GuardedDevice = GuardedHost;
-
-#else
-
 // Device memory with guard bytes on both sides: a write into them shows afterwards.
-class GuardedDevice {
+class GuardedOnGpu {
  public:
-  GuardedDevice(Bytes content, std::size_t, Flush)
+  GuardedOnGpu(Bytes content, std::size_t, Flush)
       : before_(std::move(content)), buffer_(before_.size() + 2 * kGuard) {
     Bytes all(buffer_.bytes(), kGuardByte);
     std::copy(before_.begin(), before_.end(), all.begin() + kGuard);
@@ -109,7 +102,8 @@ class GuardedDevice {
   harness::DeviceBuffer buffer_;
 };
 
-#endif
+// The CPU simulator's device memory may be any host memory.
+using GuardedDevice = std::conditional_t<simt::kSimulated, GuardedHost, GuardedOnGpu>;
 
 }  // namespace cuflash
 

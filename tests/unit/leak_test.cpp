@@ -8,9 +8,7 @@
 #include "harness/owners.h"
 #include "support/api_call.h"
 #include "support/api_example.h"
-#ifndef CUFLASH_SIMT
 #include "support/default_pool.h"
-#endif
 
 namespace cuflash {
 namespace {
@@ -19,11 +17,7 @@ constexpr int kCalls = 10000, kWarm = 1000;
 // What host memory may grow by between call kWarm and call kCalls, bytes. The CPU simulator's was
 // seen to grow by 32 KiB, so there a leak of 120 bytes a call is met; a driver grows in larger
 // steps.
-#ifdef CUFLASH_SIMT
-constexpr std::size_t kHostGrowth = std::size_t{1} << 20;
-#else
-constexpr std::size_t kHostGrowth = std::size_t{8} << 20;
-#endif
+constexpr std::size_t kHostGrowth = std::size_t{simt::kSimulated ? 1 : 8} << 20;
 
 // Host memory of this process that is in use, bytes.
 std::size_t resident_bytes() {
@@ -37,14 +31,10 @@ std::size_t resident_bytes() {
 // later is none of it.
 std::size_t device_bytes() {
   harness::check(cudaDeviceSynchronize(), "the kernels");
-#ifdef CUFLASH_SIMT
-  return simt::memory_in_use();
-#else
   const DefaultPool pool;
   pool.give_back();
   EXPECT_EQ(pool.used(), 0u) << "a workspace was not freed";
   return pool.taken_elsewhere();
-#endif
 }
 
 class Caller {

@@ -18,15 +18,14 @@ namespace cuflash {
 namespace {
 
 constexpr int kThreads = 8, kStreams = 4;  // streams of each thread
-#ifdef CUFLASH_SIMT
-// A launch computes thread by thread, and one at a time: its lock, not its kernels, meets here.
-constexpr int kRounds = 1;
-const char* const kProblems[] = {"b1_h2x1_q3k5_d32_f32_causal", "b1_h1_q4k2_d64_f16"};
-#else
-constexpr int kRounds = 10;
-const char* const kProblems[] = {"b1_h2x1_q300k517_d32_f32_causal", "b2_h4_q130k77_d64_f16",
-                                 "b1_h3_q257k257_d128_bf16_causal"};
-#endif
+// A launch on the simulator computes thread by thread, and one at a time: its lock, not its
+// kernels, meets here.
+constexpr int kRounds = simt::kSimulated ? 1 : 10;
+const std::vector<const char*> kProblems =
+    simt::kSimulated
+        ? std::vector<const char*>{"b1_h2x1_q3k5_d32_f32_causal", "b1_h1_q4k2_d64_f16"}
+        : std::vector<const char*>{"b1_h2x1_q300k517_d32_f32_causal", "b2_h4_q130k77_d64_f16",
+                                   "b1_h3_q257k257_d128_bf16_causal"};
 
 // One pass of one problem by one stage, and what it computes alone.
 struct Job {
