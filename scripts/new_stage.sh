@@ -60,7 +60,7 @@ done
 [[ -n $new ]] || die "stages/90 to 99 are taken; delete one of them."
 
 cp -r "stages/$old" "stages/$new"
-rm -rf "stages/$new/exercises" "stages/$new/README.md" # These are the original's.
+rm -rf "stages/$new/exercises" "stages/$new/README.md" "stages/$new/traffic.cu" # the original's
 # The stage's name and its namespace; nothing else of it is known outside its directory.
 find "stages/$new" -type f \( -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) \
   -exec sed -i "s/\b$old\b/$new/g; s/\bcuflash::${old#*_}\b/cuflash::$name/g" {} +
