@@ -43,6 +43,8 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
   using C = BackwardConfig<T, kHeadDim>;
   constexpr int kRows = C::kOwned / C::kWarps, kColumns = kHeadDim / 32;
   auto& [sQ, sdO, sK, sV, sdS] = shared_storage<QueryStorage<T, kHeadDim>>();
+
+  // Find this block's head, queries and tensors.
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const auto [b, h, block, unused] =
       unravel(blockIdx.x, p.heads_q, num_tiles(p.seq_q, C::kOwned), 1);
@@ -66,12 +68,14 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
     for (int d = lane; d < kHeadDim && i < seq.num_queries; d += 32) {
       sum += float(sdO[r][d]) * float(gO(i, d));
     }
+    // Keep delta and LSE of the row; leave delta to the other kernel.
     row_delta[n] = warp_sum(sum);
     row_lse[n] = i < seq.num_queries ? p.lse[row_index(p, b, h, i)] : 0.f;
     if (lane == 0 && i < seq.num_queries) delta[row_index(p, b, h, i)] = row_delta[n];
   }
   if (p.dq.data == nullptr) return;
 
+  // Stream the keys past the block's queries.
   float rdQ[kRows][kColumns] = {};                                   // [FA2 Alg.2 l.3]
   for (const int j0 : kv_tiles<C::kStreamed>(seq, i0, C::kOwned)) {  // [FA2 Alg.2 l.5, 19]
     // [FA2 Alg.2 l.6]  load K_j, V_j
@@ -126,6 +130,8 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
   using C = BackwardConfig<T, kHeadDim>;
   constexpr int kRows = C::kOwned / C::kWarps, kColumns = kHeadDim / 32;
   auto& [sK, sV, sQ, sdO, sP, sdS] = shared_storage<KeyValueStorage<T, kHeadDim>>();
+
+  // Find this block's KV head and keys.
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const auto [b, h_kv, block, unused] =
       unravel(blockIdx.x, p.heads_kv, num_tiles(p.seq_kv, C::kOwned), 1);
@@ -137,6 +143,7 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
   load_tile<kHeadDim>(sV, rows<const T>(p.v, b, h_kv), j0, seq.num_keys, thread);
   float rdK[kRows][kColumns] = {}, rdV[kRows][kColumns] = {};
 
+  // Stream the queries of each head that shares the KV head past the block's keys.
   for (int h = h_kv * group; h < (h_kv + 1) * group; ++h) {
     const auto gQ = rows<const T>(p.q, b, h), gdO = rows<const T>(p.d_o, b, h);
     for (const int i0 : q_tiles<C::kStreamed>(seq, j0, C::kOwned)) {  // [FA2 Alg.2 l.8, 17]

@@ -142,6 +142,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   using C = Config<kHeadDim>;
   constexpr int kRows = C::kRows, kColumns = C::kColumns, kQuads = C::kQuads;
   auto& [sQ, sKV, sP] = shared_storage<SharedStorage<kHeadDim>>();
+
+  // Find this block's head, queries and tensors, and this thread's rows and columns.
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const int row = warp * 4 * kRows + row_group(lane), column = column_group(lane);
   const auto [b, h, block, unused] =
@@ -168,6 +170,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // kRows × kColumns of it; the scale comes with the softmax
     float rS[kRows][kColumns] = {};
     add_a_bt<kHeadDim>(rS, sQ, sKV, row, column);
+    // Mask the scores, where the tile needs it.
     if (!all_visible(seq, i0, C::kBlockQ, j0, C::kBlockKV)) {
 #pragma unroll
       for (int m = 0; m < kRows; ++m) {
@@ -186,6 +189,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
 #pragma unroll
     for (int m = 0; m < kRows; ++m) {
+      // Find the row's new maximum, and what it makes of the old sums.
       float tile_max = rS[m][0];
 #pragma unroll
       for (int n = 1; n < kColumns; ++n) tile_max = fmaxf(tile_max, rS[m][n]);
@@ -194,6 +198,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
       const float o_scale = exp2f(row_max[m] - finite_max);
       row_max[m] = new_max;
       row_sum[m] *= o_scale;
+      // Weigh the keys of this thread's columns.
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) {
         const float prob = exp2f(rS[m][n] * scale_log2 - finite_max);
@@ -216,6 +221,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     const int i = i0 + row + 4 * m;
     const float sum = sum_over_row(row_sum[m]);  // All lanes take part, rows past the end too.
     if (i >= seq.num_queries) continue;
+    // Write the row; one that has seen no key is 0.
     const float inverse = sum > 0.f ? 1.f / sum : 0.f;
 #pragma unroll
     for (int k = 0; k < kQuads; ++k) {

@@ -43,7 +43,7 @@ struct KeyValueStorage {
   using C = BackwardConfig<kHeadDim>;
   float sK[C::kOwned][C::kPitch], sV[C::kOwned][C::kPitch];
   float sQ[C::kStreamed][C::kPitch], sdO[C::kStreamed][C::kPitch];
-  float sP[C::kOwned][C::kPitchP];  // P, then dS
+  float sP[C::kOwned][C::kPitchP];  // P, then dS: 64 KB hold no second one
 };
 
 // The LSE of row i times log2 e. Where there is no such row it is 0: its P is not, but its dO is.
@@ -59,6 +59,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
   using C = BackwardConfig<kHeadDim>;
   constexpr int kRows = C::kRows, kColumns = C::kColumns, kQuads = C::kQuads;
   auto& [sQ, sdO, sK, sV, sdS] = shared_storage<QueryStorage<kHeadDim>>();
+
+  // Find this block's head, queries and tensors, and this thread's rows and columns.
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const int row = warp * 4 * kRows + row_group(lane), column = column_group(lane);
   const auto [b, h, block, unused] =
@@ -80,6 +82,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
       const float4 o = load4(&gO(i, d)), d_o = load4(&gdO(i, d));
       sum += d_o.x * o.x + d_o.y * o.y + d_o.z * o.z + d_o.w * o.w;
     }
+    // Keep delta and LSE of the row; leave delta to the other kernel.
     row_delta[m] = sum_over_row(sum);
     row_lse[m] = lse_log2(p, b, h, i);
     if (column == 0 && i < seq.num_queries) delta[row_index(p, b, h, i)] = row_delta[m];
@@ -89,6 +92,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
   // [FA2 Alg.2 l.9]  load Q_i, dO_i    // O_i and L_i above, each lane what it needs
   load_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, seq.num_queries, thread);
   load_tile<kHeadDim, C::kThreads>(sdO, gdO, i0, seq.num_queries, thread);
+
+  // Stream the keys past the block's queries.
   float4 rdQ[kRows][kQuads] = {};                                    // [FA2 Alg.2 l.3]
   for (const int j0 : kv_tiles<C::kStreamed>(seq, i0, C::kOwned)) {  // [FA2 Alg.2 l.5, 19]
     // [FA2 Alg.2 l.6]  load K_j, V_j
@@ -142,6 +147,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
   using C = BackwardConfig<kHeadDim>;
   constexpr int kRows = C::kRows, kColumns = C::kColumns, kQuads = C::kQuads;
   auto& [sK, sV, sQ, sdO, sP] = shared_storage<KeyValueStorage<kHeadDim>>();
+
+  // Find this block's KV head and keys, and this thread's rows and columns.
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const int row = warp * 4 * kRows + row_group(lane), column = column_group(lane);
   const auto [b, h_kv, block, unused] =
@@ -155,6 +162,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
   load_tile<kHeadDim, C::kThreads>(sV, rows<const T>(p.v, b, h_kv), j0, seq.num_keys, thread);
   float4 rdK[kRows][kQuads] = {}, rdV[kRows][kQuads] = {};
 
+  // Stream the queries of each head that shares the KV head past the block's keys.
   for (int h = h_kv * group; h < (h_kv + 1) * group; ++h) {
     const auto gQ = rows<const T>(p.q, b, h), gdO = rows<const T>(p.d_o, b, h);
     for (const int i0 : q_tiles<C::kStreamed>(seq, j0, C::kOwned)) {  // [FA2 Alg.2 l.8, 17]
@@ -171,20 +179,21 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
       __syncthreads();  // All four tiles are written before any thread reads them.
 
       // [FA2 Alg.2 l.10, 13]  Sᵀ = K_j Q_iᵀ, dPᵀ = V_j dO_iᵀ    // a row for each key
-      float rP[kRows][kColumns] = {}, rdS[kRows][kColumns] = {};
-      add_a_bt<kHeadDim>(rP, sK, sQ, row, column);
-      add_a_bt<kHeadDim>(rdS, sV, sdO, row, column);
+      float rS[kRows][kColumns] = {}, rdP[kRows][kColumns] = {};
+      add_a_bt<kHeadDim>(rS, sK, sQ, row, column);
+      add_a_bt<kHeadDim>(rdP, sV, sdO, row, column);
 
       // [FA2 Alg.2 l.11, 14]  P = exp(S − LSE), dS = P ∘ (dP − delta)
       const bool whole = all_visible(seq, i0, C::kStreamed, j0, C::kOwned);
+      float rdS[kRows][kColumns];
 #pragma unroll
       for (int m = 0; m < kRows; ++m) {
 #pragma unroll
         for (int n = 0; n < kColumns; ++n) {
           const int i = i0 + column + 8 * n, j = j0 + row + 4 * m;
           const bool seen = whole || (j < seq.num_keys && visible(seq, i, j));
-          const float prob = seen ? exp2f(rP[m][n] * scale_log2 - column_lse[n]) : 0.f;
-          rdS[m][n] = prob * (rdS[m][n] - column_delta[n]);
+          const float prob = seen ? exp2f(rS[m][n] * scale_log2 - column_lse[n]) : 0.f;
+          rdS[m][n] = prob * (rdP[m][n] - column_delta[n]);
           sP[row + 4 * m][column + 8 * n] = prob;
         }
       }
@@ -193,6 +202,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
       // [FA2 Alg.2 l.12]  dV = dV + Pᵀ dO_i
       add_p_b(rdV, sP, sdO, row, column);
       __syncwarp();  // All lanes have read P before dS overwrites it.
+
+      // Put dS in the place of P.
 #pragma unroll
       for (int m = 0; m < kRows; ++m) {
 #pragma unroll

@@ -49,6 +49,8 @@ __global__ void attention(ForwardParams p) {
   using C = Config<T>;
   constexpr int kRows = C::kBlockQ / C::kWarps, kColumns = kHeadDim / 32;
   auto& [sQ, sK, sP, sV] = shared_storage<SharedStorage<T, kHeadDim>>();
+
+  // Find this block's head, queries and tensors.
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const auto [b, h, block, unused] =
       unravel(blockIdx.x, p.heads_q, num_tiles(p.seq_q, C::kBlockQ), 1);
@@ -81,15 +83,18 @@ __global__ void attention(ForwardParams p) {
       for (int d = 0; d < kHeadDim; ++d) {
         s += float(sQ[r][d]) * float(sK[lane][d]);
       }
+      // Scale the score, and mask it.
       rS[n] = j < seq.num_keys && visible(seq, i0 + r, j) ? s * p.softmax_scale : -INFINITY;
     }
 
     // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
 #pragma unroll
     for (int n = 0; n < kRows; ++n) {
+      // Find the row's new maximum, and what it makes of the old sums.
       const float new_max = fmaxf(row_max[n], warp_max(rS[n]));
       const float finite_max = new_max == -INFINITY ? 0.f : new_max;  // No key seen yet.
       const float o_scale = expf(row_max[n] - finite_max);
+      // Weigh this lane's key, and rescale the row's sums.
       const float prob = expf(rS[n] - finite_max);
       row_max[n] = new_max;
       row_sum[n] = row_sum[n] * o_scale + warp_sum(prob);

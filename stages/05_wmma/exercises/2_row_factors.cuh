@@ -70,6 +70,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
   constexpr int kSteps = kHeadDim / kMma, kKeySteps = C::kBlockKV / kMma;
   constexpr int kQuads = C::kBlockKV / 8;  // of four keys: a lane's part of a row of S
   auto& [sQ, sK, sV, all_S, all_P, all_scale] = shared_storage<SharedStorage<T, kHeadDim>>();
+
+  // Find this block's head, queries and tensors, and this lane's row of S.
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const auto [b, h, block, unused] =
       unravel(blockIdx.x, p.heads_q, num_tiles(p.seq_q, C::kBlockQ), 1);
@@ -112,6 +114,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
         mma_sync(rS[n], rQ, rK, rS[n]);
       }
     }
+
+    // Lay S out in rows, for the softmax.
 #pragma unroll
     for (int n = 0; n < kKeySteps; ++n) {
       store_matrix_sync(&sS[0][n * kMma], rS[n], C::kBlockKV + C::kPad,
@@ -120,30 +124,36 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
     __syncwarp();  // The warp's S is written before its lanes read rows of it.
 
     // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
-    alignas(16) float rP[kQuads][4];
+    alignas(16) float lane_S[kQuads][4];  // this lane's part of its row
     float new_max = row_max;
 #pragma unroll
     for (int n = 0; n < kQuads; ++n) {
-      *reinterpret_cast<float4*>(rP[n]) = load4(&sS[row][column + 8 * n]);
+      *reinterpret_cast<float4*>(lane_S[n]) = load4(&sS[row][column + 8 * n]);
     }
+    // Mask the scores, where the tile needs it.
     if (!all_visible(seq, i0, C::kBlockQ, j0, C::kBlockKV)) {
 #pragma unroll
       for (int n = 0; n < 4 * kQuads; ++n) {
         const int j = j0 + column + n / 4 * 8 + n % 4;
-        if (j >= seq.num_keys || !visible(seq, i, j)) rP[n / 4][n % 4] = -INFINITY;
+        if (j >= seq.num_keys || !visible(seq, i, j)) lane_S[n / 4][n % 4] = -INFINITY;
       }
     }
-    for (const auto& quad : rP) {
+    // Find the row's new maximum, and what it makes of the old sums.
+    for (const auto& quad : lane_S) {
       for (const float s : quad) new_max = fmaxf(new_max, s);
     }
     new_max = fmaxf(new_max, __shfl_xor_sync(0xffffffffu, new_max, 1));
     const float finite_max = new_max == -INFINITY ? 0.f : new_max;         // No key seen yet.
     const float o_scale = ptx::exp2((row_max - finite_max) * scale_log2);  // 1 if nothing grew
+    // Weigh the keys, and lay P out for the next product.
     float sum = 0.f;
 #pragma unroll
     for (int n = 0; n < kQuads; ++n) {
-      for (float& x : rP[n]) sum += x = ptx::exp2(x * scale_log2 - finite_max * scale_log2);
-      store4(&sP[row][column + 8 * n], *reinterpret_cast<const float4*>(rP[n]));
+      alignas(16) float lane_P[4];
+      for (int e = 0; e < 4; ++e) {
+        sum += lane_P[e] = ptx::exp2(lane_S[n][e] * scale_log2 - finite_max * scale_log2);
+      }
+      store4(&sP[row][column + 8 * n], *reinterpret_cast<const float4*>(lane_P));
     }
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
     row_sum = row_sum * o_scale + sum;
@@ -157,13 +167,13 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
     // ---- your lines end
 #pragma unroll
     for (int k = 0; k < kKeySteps; ++k) {
-      MatrixA<T> operand;
-      load_matrix_sync(operand, &sP[0][k * kMma], C::kBlockKV + C::kPad);
+      MatrixA<T> rP;
+      load_matrix_sync(rP, &sP[0][k * kMma], C::kBlockKV + C::kPad);
 #pragma unroll
       for (int n = 0; n < kSteps; ++n) {
         MatrixB<T, nvcuda::wmma::row_major> rV;
         load_matrix_sync(rV, &sV[k * kMma][n * kMma], kHeadDim + C::kPad);
-        mma_sync(rO[n], operand, rV, rO[n]);
+        mma_sync(rO[n], rP, rV, rO[n]);
       }
     }
     // ---- Exercise 2. or here?

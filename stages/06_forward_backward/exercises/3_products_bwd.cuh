@@ -60,10 +60,12 @@ template <class T, int kStride, class Seen>
 __device__ __forceinline__ void store_rounded(T (*tile)[kStride], int d,
                                               const Accumulator& fragment, Scratch& scratch,
                                               int lane, bool all_seen, Seen seen) {
+  // Lay the fragment out in rows.
   store_matrix_sync(&scratch[0][0], fragment, kScratchStride, nvcuda::wmma::mem_row_major);
   __syncwarp();  // The scratch is written before lanes read rows of it.
   const int r = lane / 2, c = lane % 2 * 4;
   float4 x[] = {load4(&scratch[r][c]), load4(&scratch[r][c + 8])};
+  // Mask it, where the tile needs it.
   if (!all_seen) {
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
@@ -73,6 +75,7 @@ __device__ __forceinline__ void store_rounded(T (*tile)[kStride], int d,
       if (!seen(r, c + 8 * n + 3)) x[n].w = 0.f;
     }
   }
+  // Round it.
   store4(&tile[r][d + c], x[0]);
   store4(&tile[r][d + c + 8], x[1]);
   __syncwarp();  // The tile is written before it is loaded, the scratch read before its next use.
@@ -130,6 +133,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   constexpr int kSteps = kHeadDim / kMma;
   auto& shared = shared_storage<QueryStorage<T, kHeadDim>>();
   auto& [sQ, sdO, sK, sV, s_lse, s_delta, all_scratch, all_dS] = shared;
+
+  // Find this block's head, queries and tensors, and this warp's rows.
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const auto [b, h, block, unused] =
       unravel(blockIdx.x, p.heads_q, num_tiles(p.seq_q, C::kOwned), 1);
@@ -150,15 +155,17 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   // [FA2 Alg.2 l.4]  delta = rowsum(dO ∘ O): for this block, and for key_value_gradient
   row_deltas(shared, gO, i0, seq.num_queries, thread);
   __syncthreads();  // s_delta is written before any thread reads it.
+  // Keep the LSE of the rows; leave delta to the other kernel.
   if (thread < C::kOwned) {
     const int i = i0 + thread;
     const std::int64_t n = row_index(p, b, h, i);
-    s_lse[thread] = i < seq.num_queries ? p.lse[n] * kLog2e : INFINITY;  // P = 0 past the last query.
+    s_lse[thread] = i < seq.num_queries ? p.lse[n] * kLog2e : INFINITY;  // P = 0 past the end.
     if (i < seq.num_queries) delta[n] = s_delta[thread];
   }
   if (p.dq.data == nullptr) return;
   __syncthreads();  // s_lse is written before fragments are loaded from it.
 
+  // Hold LSE and delta as S is held: one row, one number.
   const Accumulator rLse = every_column(&s_lse[r0]), rDelta = every_column(&s_delta[r0]);
   const float scale_log2 = p.softmax_scale * kLog2e;
   Accumulator rdQ[kSteps];
@@ -201,21 +208,21 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
       });
 
       // [FA2 Alg.2 l.15]  dQ = dQ + dS K_j    // (16, kHeadDim) f32 a warp, fragments
-      MatrixA<T> operand;
-      load_matrix_sync(operand, &sdS[0][0], kScratchStride);
+      MatrixA<T> rdS_a;
+      load_matrix_sync(rdS_a, &sdS[0][0], kScratchStride);
 #pragma unroll
       for (int n = 0; n < kSteps; ++n) {
         MatrixB<T, RowMajor> rK;
         load_matrix_sync(rK, &sK[c0][n * kMma], C::kStride);
-        mma_sync(rdQ[n], operand, rK, rdQ[n]);
+        mma_sync(rdQ[n], rdS_a, rK, rdQ[n]);
       }
     }
     __syncthreads();  // All have read sK and sV before they are overwritten.
   }
 
   // [FA2 Alg.2 l.15], second half  write dQ_i
-  write_rows<T, kHeadDim>(rows<T>(p.dq, b, h), sQ, rdQ, p.softmax_scale, i0, seq.num_queries, scratch,
-                          thread);
+  write_rows<T, kHeadDim>(rows<T>(p.dq, b, h), sQ, rdQ, p.softmax_scale, i0, seq.num_queries,
+                          scratch, thread);
 }  // [FA2 Alg.2 l.17, 20]
 
 // dK = softmax_scale · dSᵀ Q and dV = Pᵀ dO, summed over the query heads that share the KV head.
@@ -228,6 +235,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   constexpr int kSteps = kHeadDim / kMma;
   auto& [sK, sV, sQ, sdO, s_lse, s_delta, all_scratch, all_P, all_dS] =
       shared_storage<KeyValueStorage<T, kHeadDim>>();
+
+  // Find this block's KV head and keys, and this warp's rows.
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const auto [b, h_kv, block, unused] =
       unravel(blockIdx.x, p.heads_kv, num_tiles(p.seq_kv, C::kOwned), 1);
@@ -248,6 +257,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   for (auto& dk : rdK) fill_fragment(dk, 0.f);
   for (auto& dv : rdV) fill_fragment(dv, 0.f);
 
+  // Stream the queries of each head that shares the KV head past the block's keys.
   for (int h = h_kv * group; h < (h_kv + 1) * group; ++h) {
     const auto gQ = rows<const T>(p.q, b, h), gdO = rows<const T>(p.d_o, b, h);
     const float* gLse = p.lse + row_index(p, b, h, 0);  // this head's
@@ -258,7 +268,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
       copy_tile<kHeadDim, C::kThreads>(sdO, gdO, i0, seq.num_queries, thread);
       if (thread < C::kStreamed) {
         const int i = i0 + thread;
-        s_lse[thread] = i < seq.num_queries ? gLse[i] * kLog2e : INFINITY;  // P = 0 past the last query.
+        s_lse[thread] = i < seq.num_queries ? gLse[i] * kLog2e : INFINITY;  // P = 0 past the end.
         s_delta[thread] = i < seq.num_queries ? gDelta[i] : 0.f;
       }
       const bool whole = all_visible(seq, i0, C::kStreamed, j0, C::kOwned);
@@ -283,28 +293,29 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
 
         // [FA2 Alg.2 l.11, 14]  P = exp(S − LSE), dS = P ∘ (dP − delta)
         const Accumulator rLse = every_row(&s_lse[c0]), rDelta = every_row(&s_delta[c0]);
+        Accumulator rP, rdS;
 #pragma unroll
-        for (int e = 0; e < rS.num_elements; ++e) {
-          rS.x[e] = ptx::exp2(rS.x[e] * scale_log2 - rLse.x[e]);
-          rdP.x[e] = rS.x[e] * (rdP.x[e] - rDelta.x[e]);
+        for (int e = 0; e < rP.num_elements; ++e) {
+          rP.x[e] = ptx::exp2(rS.x[e] * scale_log2 - rLse.x[e]);
+          rdS.x[e] = rP.x[e] * (rdP.x[e] - rDelta.x[e]);
         }
-        // A key past the last has rows of its own, which are not written.
+        // Round both. A key past the last has rows of its own, which are not written.
         const auto seen = [&](int r, int c) { return visible(seq, i0 + c0 + c, j0 + r0 + r); };
-        store_rounded(sP, 0, rS, scratch, lane, whole, seen);
-        store_rounded(sdS, 0, rdP, scratch, lane, whole, seen);
+        store_rounded(sP, 0, rP, scratch, lane, whole, seen);
+        store_rounded(sdS, 0, rdS, scratch, lane, whole, seen);
 
         // [FA2 Alg.2 l.12, 16]  dV = dV + Pᵀ dO_i, dK = dK + dSᵀ Q_i    // (16, kHeadDim) fragments
         // ---- Exercise 3. sP and sdS hold blocks of Pᵀ and dSᵀ, 16 of the warp's keys by 16
         // queries, those from row c0 of sQ and sdO on. Block n of rdV and rdK holds the columns 16
         // n to 16 n + 15. Add to both what these queries contribute.
         // ---- your lines begin
-        MatrixA<T> rP;
-        load_matrix_sync(rP, &sP[0][0], kScratchStride);
+        MatrixA<T> rP_a;
+        load_matrix_sync(rP_a, &sP[0][0], kScratchStride);
 #pragma unroll
         for (int n = 0; n < kSteps; ++n) {
           MatrixB<T, ColMajor> rdO;  // as in V dOᵀ
           load_matrix_sync(rdO, &sdO[c0][n * kMma], C::kStride);
-          mma_sync(rdV[n], rP, rdO, rdV[n]);
+          mma_sync(rdV[n], rP_a, rdO, rdV[n]);
         }
         // ---- your lines end
       }
@@ -314,11 +325,12 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
 
   // [FA2 Alg.2 l.18]  write dK_j, dV_j
   if (p.dk.data != nullptr) {
-    write_rows<T, kHeadDim>(rows<T>(p.dk, b, h_kv), sK, rdK, p.softmax_scale, j0, seq.num_keys, scratch,
-                            thread);
+    write_rows<T, kHeadDim>(rows<T>(p.dk, b, h_kv), sK, rdK, p.softmax_scale, j0, seq.num_keys,
+                            scratch, thread);
   }
   if (p.dv.data != nullptr) {
-    write_rows<T, kHeadDim>(rows<T>(p.dv, b, h_kv), sV, rdV, 1.f, j0, seq.num_keys, scratch, thread);
+    write_rows<T, kHeadDim>(rows<T>(p.dv, b, h_kv), sV, rdV, 1.f, j0, seq.num_keys, scratch,
+                            thread);
   }
 }  // [FA2 Alg.2 l.19-20]
 
