@@ -19,6 +19,8 @@ void memory_is_linear(const Stage& stage, Pass pass);
 // Twice the lengths need about four times the workspace. A stage that no longer does says so here.
 void memory_is_quadratic(const Stage& stage, Pass pass);
 
+// The problem that the next one calls.
+Problem allocation_problem();
 // A call of the public API gets by on the workspace that the stage declares.
 void allocates_nothing_else(const Stage& stage, Pass pass);
 
