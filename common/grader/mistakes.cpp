@@ -9,7 +9,7 @@ constexpr Needs None = Needs::kNothing, Tiles = Needs::kTiles, Online = Needs::k
 
 const std::vector<MistakeRow> kMistakes = {
     {Mistake::kNoMask, A, None, "no-mask",
-     "There is no mask: with `causal`, queries see the keys after them. visible(p, i, j) says "
+     "There is no mask: with `causal`, queries see the keys after them. visible(seq, i, j) says "
      "which keys count."},
     {Mistake::kMaskTopLeft, A, None, "mask-top-left",
      "The causal mask hangs at the top left corner (j <= i). It belongs at the bottom right: the "
