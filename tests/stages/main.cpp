@@ -68,6 +68,8 @@ struct HiddenKeys {
 constexpr HiddenKeys kHiddenKeys[] = {
     {"causality", "b1_h2_q70k70_d64_f16_causal", 0, 37},
     {"causality", "b1_h1_q50k90_d32_f16_causal", 0, 37},
+    {"window", "b1_h2_q150k150_d64_f16_causal_left30", 64, 100},
+    {"window", "b1_h1_q80k130_d32_f16_left20_right10", 37, 50},
 };
 
 void add_hidden_keys(const Stage& stage) {
