@@ -64,7 +64,7 @@ class Parts {
     }
     if (has(Mistake::kMaskInverted)) return !p_.causal || !visible(i, j);
     const std::int64_t place = own_place(i);
-    return causal_sees(place, j) && window_sees(place, j);
+    return causal_sees(place, j) && (has(Mistake::kNoWindow) || window_sees(place, j));
   }
   // The mask as it must be.
   bool visible(int i, int j) const {
