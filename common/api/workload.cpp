@@ -1,6 +1,7 @@
 // Problems: their names, and what they cost.
 #include "cuflash/workload.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace cuflash {
@@ -15,18 +16,31 @@ bool take(std::string_view& text, std::string_view prefix) {
   return true;
 }
 
-// Takes `prefix` and a number ≥ 1, without sign or leading zeros, off the front of `text`.
+// Takes a number without sign or leading zeros off the front of `text`.
+bool take_number(std::string_view& text, int& number) {
+  if (text.empty() || text[0] < '0' || text[0] > '9') return false;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const auto digits = static_cast<std::size_t>(rest - text.data());
+  const bool leading_zero = text[0] == '0' && digits > 1;
+  text.remove_prefix(digits);
+  return error == std::errc() && !leading_zero;
+}
+
+// Takes `prefix` and a number ≥ 1 off the front of `text`.
 bool take_size(std::string_view& text, std::string_view prefix, int& size) {
-  if (!take(text, prefix) || text.empty() || text[0] < '1' || text[0] > '9') return false;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), size);
-  text.remove_prefix(static_cast<std::size_t>(rest - text.data()));
-  return error == std::errc();
+  return take(text, prefix) && take_number(text, size) && size >= 1;
 }
 
 // As take_size(); where the prefix is missing, the size is `same`: h4 stands for h4x4.
 bool take_size_or(std::string_view& text, std::string_view prefix, int same, int& size) {
   size = same;
   return text.substr(0, prefix.size()) != prefix || take_size(text, prefix, size);
+}
+
+// Takes `prefix` and a number ≥ 0 off the front of `text`; where the prefix is missing, `width`
+// stays.
+bool take_width(std::string_view& text, std::string_view prefix, int& width) {
+  return !take(text, prefix) || take_number(text, width);
 }
 
 // Takes "_f16" and its like off the front of `text`; leaves both alone where there is none.
@@ -37,6 +51,26 @@ void take_dtype(std::string_view& text, DType& dtype) {
       return;
     }
   }
+}
+
+// Σ over i < rows of i + offset, where that is cut off below 0 and above `most`.
+std::int64_t sum_of_clamped(std::int64_t offset, std::int64_t rows, std::int64_t most) {
+  const std::int64_t begin = std::clamp<std::int64_t>(-offset, 0, rows);      // above 0 from here
+  const std::int64_t end = std::clamp<std::int64_t>(most - offset, 0, rows);  // `most` from here
+  const std::int64_t ramp = (end - begin) * (begin + end - 1 + 2 * offset) / 2;
+  return ramp + (rows - end) * most;
+}
+
+// Pairs (query, key) of one head that the mask lets through. Of query i they end at the key
+// i + seq_kv − seq_q + right + 1 and begin at i + seq_kv − seq_q − left.
+double visible_pairs(const Problem& p) {
+  const std::int64_t rows = p.seq_q, keys = p.seq_kv, offset = keys - rows;
+  const int right = p.causal ? 0 : p.window_right;
+  const std::int64_t ends =
+      right < 0 ? rows * keys : sum_of_clamped(offset + right + 1, rows, keys);
+  const std::int64_t begins =
+      p.window_left < 0 ? 0 : sum_of_clamped(offset - p.window_left, rows, keys);
+  return static_cast<double>(ends - begins);
 }
 
 }  // namespace
@@ -60,7 +94,10 @@ std::string problem_name(const Problem& p) {
   if (p.heads_kv != p.heads_q) name += "x" + std::to_string(p.heads_kv);
   name += "_q" + std::to_string(p.seq_q) + "k" + std::to_string(p.seq_kv);
   name += "_d" + std::to_string(p.head_dim) + "_" + dtype_name(p.dtype);
-  return p.causal ? name + "_causal" : name;
+  if (p.causal) name += "_causal";
+  if (p.window_left >= 0) name += "_left" + std::to_string(p.window_left);
+  if (p.window_right >= 0) name += "_right" + std::to_string(p.window_right);
+  return name;
 }
 
 bool parse_problem(std::string_view text, Problem& problem) {
@@ -72,7 +109,9 @@ bool parse_problem(std::string_view text, Problem& problem) {
   if (!sizes) return false;
   take_dtype(text, p.dtype);
   if (take(text, "_causal")) p.causal = true;
-  if (!text.empty()) return false;
+  const bool window =
+      take_width(text, "_left", p.window_left) && take_width(text, "_right", p.window_right);
+  if (!window || !text.empty()) return false;
   p.softmax_scale = default_scale(p.head_dim);
   problem = p;
   return true;
@@ -89,8 +128,9 @@ bool parse_dtype(std::string_view text, DType& dtype) {
 }
 
 double attention_flops(Pass pass, const Problem& p) {
-  const double scores = double(p.batch) * p.heads_q * p.seq_q * p.seq_kv;
-  const double forward = 4 * scores * p.head_dim * (p.causal ? 0.5 : 1.0);
+  const double square = double(p.seq_q) * p.seq_kv * (p.causal ? 0.5 : 1.0);
+  const double pairs = has_window(p) ? visible_pairs(p) : square;
+  const double forward = 4 * (double(p.batch) * p.heads_q * pairs) * p.head_dim;
   return pass == CUFLASH_FORWARD ? forward : 2.5 * forward;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "reference/layout.h"
+
 namespace cuflash::exercises {
 namespace {
 
@@ -21,7 +23,9 @@ std::int64_t conflict_excess(const Sample& s) {
 // ---- What a classical waste would cost, summed over the blocks of the forward pass --------------
 
 struct Block {
-  int rows, keys, kv_tiles;  // its queries, the keys it sees, and how many tiles those take
+  int rows;             // its queries
+  int kv_tiles;         // in which one of them sees a key
+  int first_key, keys;  // the first key of these tiles, and how many keys are in them
 };
 
 template <class F>
@@ -31,10 +35,12 @@ std::int64_t sum_over_blocks(const Sample& s, const F& f) {
   for (int i0 = 0; i0 < p.seq_q; i0 += s.walk.block_q) {
     Block block;
     block.rows = std::min(s.walk.block_q, p.seq_q - i0);
-    const int last = i0 + block.rows - 1 + p.seq_kv - p.seq_q;
-    block.keys = p.causal ? std::clamp(last + 1, 0, p.seq_kv) : p.seq_kv;
-    block.kv_tiles = (block.keys + s.walk.block_kv - 1) / s.walk.block_kv;
-    block.keys = std::min(block.kv_tiles * s.walk.block_kv, p.seq_kv);
+    const int tile = s.walk.block_kv;
+    const auto of_first = reference::visible_keys(p, i0);
+    const auto of_last = reference::visible_keys(p, i0 + block.rows - 1);
+    block.first_key = of_first.first / tile * tile;
+    block.kv_tiles = (of_last.first + of_last.count - block.first_key + tile - 1) / tile;
+    block.keys = std::min(block.kv_tiles * tile, p.seq_kv - block.first_key);
     sum += f(block);
   }
   return sum * p.batch * p.heads_q;
@@ -51,6 +57,10 @@ std::int64_t q_again(const Sample& s) {
 std::int64_t hidden_tiles(const Sample& s) {
   return row_bytes(s) *
          sum_over_blocks(s, [&](const Block& b) { return s.problem.seq_kv - b.keys; });
+}
+
+std::int64_t tiles_before_the_first(const Sample& s) {
+  return row_bytes(s) * sum_over_blocks(s, [](const Block& b) { return b.first_key; });
 }
 
 std::int64_t rows_past_the_end(const Sample& s) {
@@ -75,6 +85,9 @@ constexpr Waste kWastes[] = {
      "once, before the loop."},
     {"hidden-tiles-loaded", true, 2, hidden_tiles,
      "Tiles of which no query of the block sees a key are loaded: the mask hides them whole. "
+     "kv_tiles() walks only through those that count."},
+    {"hidden-tiles-loaded", true, 2, tiles_before_the_first,
+     "With a window, the first tiles are loaded although no query of the block sees a key in them. "
      "kv_tiles() walks only through those that count."},
     {"tail-read-again", true, 1, rows_past_the_end,
      "Rows past the end are read: the last row stands in for them again and again. They need no "

@@ -16,12 +16,20 @@ namespace {
 // From the simple to the peculiar, so that each mistake shows in some and not in others. A stage
 // that does not take f32 takes f16 instead.
 const char* const kCases[] = {
-    "b1_h1_q32k32_d64_f32",          "b1_h2_q64k96_d64_f32",
-    "b1_h1_q17k13_d64_f32",          "b2_h1_q64k77_d64_f16",
-    "b1_h2_q64k64_d64_f32_causal",   "b1_h1_q33k97_d64_f16_causal",
-    "b1_h1_q70k20_d64_f32_causal",   "b1_h4x2_q20k64_d64_f16",
-    "b1_h4x2_q37k71_d64_f32_causal", "b1_h1_q50k70_d64_f32_peaky",
-    "b1_h1_q50k70_d64_f32_largeq",   "b1_h8_q20k20_d64_f32_causal_largeq",
+    "b1_h1_q32k32_d64_f32",
+    "b1_h2_q64k96_d64_f32",
+    "b1_h1_q17k13_d64_f32",
+    "b2_h1_q64k77_d64_f16",
+    "b1_h2_q64k64_d64_f32_causal",
+    "b1_h1_q33k97_d64_f16_causal",
+    "b1_h1_q70k20_d64_f32_causal",
+    "b1_h4x2_q20k64_d64_f16",
+    "b1_h4x2_q37k71_d64_f32_causal",
+    "b1_h1_q70k100_d64_f32_causal_left20",
+    "b1_h1_q64k96_d64_f16_left40_right9",
+    "b1_h1_q50k70_d64_f32_peaky",
+    "b1_h1_q50k70_d64_f32_largeq",
+    "b1_h8_q20k20_d64_f32_causal_largeq",
 };
 
 // Of a call without an LSE: its pointer is null.

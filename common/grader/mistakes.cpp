@@ -9,7 +9,7 @@ constexpr Needs None = Needs::kNothing, Tiles = Needs::kTiles, Online = Needs::k
 
 const std::vector<MistakeRow> kMistakes = {
     {Mistake::kNoMask, A, None, "no-mask",
-     "There is no mask: with `causal`, queries see the keys after them. visible(p, i, j) says "
+     "There is no mask: with `causal`, queries see the keys after them. visible(seq, i, j) says "
      "which keys count."},
     {Mistake::kMaskTopLeft, A, None, "mask-top-left",
      "The causal mask hangs at the top left corner (j <= i). It belongs at the bottom right: the "
@@ -25,6 +25,9 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kMaskInverted, A, None, "mask-inverted",
      "The mask is inverted: hidden keys count and visible ones do not. A `!` is missing or too "
      "many."},
+    {Mistake::kNoWindow, A, None, "no-window",
+     "The mask knows `causal` but no window: with window_left or window_right, a query sees only "
+     "keys near its own place, i + seq_kv - seq_q. visible(seq, i, j) knows the whole mask."},
     {Mistake::kMaskedIsZero, F, None, "masked-is-zero",
      "A masked score is 0, and exp(0 - max) is not nothing: the hidden key still gets a share. "
      "A masked score is -INFINITY, whose exp is exactly 0."},

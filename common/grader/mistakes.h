@@ -17,6 +17,7 @@ enum class Mistake {
   kMaskOneTooFew,
   kMaskOneTooMany,
   kMaskInverted,
+  kNoWindow,
   kMaskedIsZero,
   kMaskedScoreAsProb,
   // Heads.

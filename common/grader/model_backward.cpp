@@ -31,7 +31,7 @@ class BackwardModel : Parts {
   void walk_row(int b, int h, int i) {
     const float* d_o = do_row(b, h, i);
     const double own_lse = lse_of(b, h, i), own_delta = delta_of(b, h, i);
-    for (int j = 0; j < std::min(end_of_keys(i), end_of_rows()); ++j) {
+    for (int j = first_key(i); j < std::min(end_of_keys(i), end_of_rows()); ++j) {
       // What a stage leaves out by the mask of its later kernels stays out.
       if (!sees(i, j) || (walk_.masks_output && !visible(i, j))) continue;
       const int side = turned(i, j).row;

@@ -83,7 +83,7 @@ class ForwardModel : Parts {
     own_factors_.clear();
     o_.assign(p_.head_dim, 0.);
     const int end = end_of_keys(i);
-    for (int j0 = 0; j0 < end; j0 += block_kv()) take_tile(b, h, i, j0);
+    for (int j0 = first_key(i); j0 < end; j0 += block_kv()) take_tile(b, h, i, j0);
     finish(i);
   }
 
@@ -158,7 +158,7 @@ class ForwardModel : Parts {
   void add_value(double prob, int b, int h, int i, int j) {
     if (j >= p_.seq_kv) return;
     const bool hidden = !visible(i, j);
-    if (hidden && has(Mistake::kMaskedScoreAsProb)) {
+    if (hidden && (has(Mistake::kMaskedScoreAsProb) || finds_score(i, j))) {
       prob = -kInfinity;
     } else if (walk_.after_softmax ? !sees(i, j) : walk_.masks_output && hidden) {
       return;
@@ -174,6 +174,13 @@ class ForwardModel : Parts {
       const Place at = turned(j, d);
       if (at.row < p_.seq_kv) o_[d] += prob * value_row(b, h, at.row)[at.column];
     }
+  }
+
+  // Where the softmax skips hidden keys, the matrix still holds their scores, -INFINITY. A wrong
+  // mask of P V lets some of them in; no mask there at all is kMaskedScoreAsProb.
+  bool finds_score(int i, int j) const {
+    const bool own_mask = walk_.after_softmax && !walk_.masks_output;
+    return own_mask && !has(Mistake::kNoMask) && sees(i, j);
   }
 
   const float* value_row(int b, int h, int j) const {

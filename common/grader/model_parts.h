@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "model.h"
+#include "reference/layout.h"
 #include "reference/round.h"
 
 namespace cuflash::exercises {
@@ -55,30 +57,36 @@ class Parts {
 
   // The mask as the kernel has it.
   bool sees(int i, int j) const {
-    if (!p_.causal || has(Mistake::kNoMask)) return true;
+    if (has(Mistake::kNoMask)) return true;
     if (has(Mistake::kMaskTurned)) {
       const Place at = turned(i, j);
       return visible(at.row, at.column);
     }
-    const int offset = p_.seq_kv - p_.seq_q;
-    if (has(Mistake::kMaskTopLeft)) return j <= i;
-    if (has(Mistake::kMaskOffsetSign)) return j <= i - offset;
-    if (has(Mistake::kMaskOneTooFew)) return j < i + offset;
-    if (has(Mistake::kMaskOneTooMany)) return j <= i + offset + 1;
-    if (has(Mistake::kMaskInverted)) return j > i + offset;
-    return j <= i + offset;
+    if (has(Mistake::kMaskInverted)) return !p_.causal || !visible(i, j);
+    const std::int64_t place = own_place(i);
+    return causal_sees(place, j) && (has(Mistake::kNoWindow) || window_sees(place, j));
   }
   // The mask as it must be.
-  bool visible(int i, int j) const { return !p_.causal || j <= i + p_.seq_kv - p_.seq_q; }
+  bool visible(int i, int j) const {
+    const std::int64_t place = std::int64_t{i} + p_.seq_kv - p_.seq_q;
+    return causal_sees(place, j) && window_sees(place, j);
+  }
 
-  // Keys of one tile, and the end of the keys that the tiles of query i's block cover.
+  // Keys of one tile; the first key, and the end of the keys, that the tiles of query i's block
+  // cover.
   int block_kv() const { return walk_.block_kv > 0 ? walk_.block_kv : p_.seq_kv; }
+  int first_key(int i) const {
+    const bool from_zero = has(Mistake::kHiddenTilesWalked) || has(Mistake::kOnlyFirstTile);
+    if (walk_.block_kv == 0 || from_zero) return 0;
+    const int first_query = i / walk_.block_q * walk_.block_q;
+    return reference::visible_keys(p_, first_query).first / walk_.block_kv * walk_.block_kv;
+  }
   int end_of_keys(int i) const {
     if (walk_.block_kv == 0) return p_.seq_kv;
     const int last = std::min((i / walk_.block_q + 1) * walk_.block_q, p_.seq_q) - 1;
     const int row = has(Mistake::kTilesOfFirstQuery) ? i / walk_.block_q * walk_.block_q : last;
-    const bool all = !p_.causal || has(Mistake::kHiddenTilesWalked);
-    const int end = all ? p_.seq_kv : std::max(0, row + p_.seq_kv - p_.seq_q + 1);
+    const auto [first, count] = reference::visible_keys(p_, row);
+    const int end = has(Mistake::kHiddenTilesWalked) ? p_.seq_kv : first + count;
     const int up = (end + walk_.block_kv - 1) / walk_.block_kv * walk_.block_kv;
     if (has(Mistake::kOnlyFirstTile)) return std::min(up, walk_.block_kv);
     if (has(Mistake::kPartialTileMissing)) return end / walk_.block_kv * walk_.block_kv;
@@ -126,6 +134,23 @@ class Parts {
   double exp(double x) const { return f32(has(Mistake::kExp2) ? std::exp2(x) : std::exp(x)); }
 
  private:
+  // Where query i stands among the keys, as the kernel has it.
+  std::int64_t own_place(int i) const {
+    const std::int64_t offset = std::int64_t{p_.seq_kv} - p_.seq_q;
+    if (has(Mistake::kMaskTopLeft)) return i;
+    if (has(Mistake::kMaskOffsetSign)) return i - offset;
+    if (has(Mistake::kMaskOneTooFew)) return i + offset - 1;
+    if (has(Mistake::kMaskOneTooMany)) return i + offset + 1;
+    return i + offset;
+  }
+
+  // Does a query at this place see key j?
+  bool causal_sees(std::int64_t place, int j) const { return !p_.causal || j <= place; }
+  bool window_sees(std::int64_t place, int j) const {
+    return (p_.window_left < 0 || j >= place - p_.window_left) &&
+           (p_.window_right < 0 || j <= place + p_.window_right);
+  }
+
   // Q Kᵀ.
   double product(int b, int h, int i, int j) const {
     const int hk = kv_head(h);

@@ -1,3 +1,5 @@
+#include "cuflash/workload.h"
+#include "reference/layout.h"
 #include "sample.h"
 
 namespace cuflash::exercises {
@@ -20,7 +22,8 @@ bool causal(const Sample& s) { return s.problem.causal; }
 bool causal_rectangle(const Sample& s) {
   return s.problem.causal && s.problem.seq_q != s.problem.seq_kv;
 }
-bool empty_rows(const Sample& s) { return s.problem.causal && s.problem.seq_q > s.problem.seq_kv; }
+bool window(const Sample& s) { return has_window(s.problem); }
+bool empty_rows(const Sample& s) { return reference::visible_keys(s.problem, 0).count == 0; }
 bool large_scores(const Sample& s) { return s.input == harness::InputKind::kLargeQ; }
 bool f16(const Sample& s) { return s.problem.dtype == CUFLASH_F16; }
 
@@ -37,7 +40,14 @@ const std::vector<Trait>& traits() {
        grouped},
       {"causal-rectangle", "those with a causal mask and seq_q != seq_kv",
        "Look at the mask's alignment: query i sees key j <= i + seq_kv - seq_q.", causal_rectangle},
+      {"window", "those with a window",
+       "Look at the window: query i sees key j if j - (i + seq_kv - seq_q) lies between "
+       "-window_left and window_right, and a negative side has no bound. The first tile that a "
+       "block needs may not be the first of all.",
+       window},
       {"causal", "those with a causal mask", "Look at the mask.", causal},
+      {"masked", "those with a mask", "Look at the mask.",
+       [](const Sample& s) { return causal(s) || window(s); }},
       {"several-kv-tiles", "those with more than one KV tile",
        "What is carried from tile to tile is suspect: the maximum, the sum, O; or the first row of "
        "a tile.",

@@ -36,8 +36,8 @@ struct ReferenceOutputs {
 //
 // and LSE, O and the gradients as far as these carry. It matters where scores are large, and where
 // a tensor is exactly 0. For f32 and N(0, 1) inputs the limits are fixed: O 1e-6 for seq_kv >= 256
-// without mask and 3e-6 elsewhere; gradients 1e-5 of the tensor's largest magnitude, plus the
-// rounding of float dot products.
+// without mask or window and 3e-6 elsewhere; gradients 1e-5 of the tensor's largest magnitude, plus
+// the rounding of float dot products.
 std::shared_ptr<const ReferenceOutputs> reference_outputs(Pass pass, const Problem& problem,
                                                           const InputSource& source);
 

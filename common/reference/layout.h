@@ -46,12 +46,21 @@ void for_each_head(const Problem& p, const F& f) {
   }
 }
 
-/// How many keys query i sees. They are the first ones: causal masks are aligned to the bottom
-/// right, key j ≤ i + seq_kv − seq_q.
-inline int visible_keys(const Problem& p, int i) {
-  if (!p.causal) return p.seq_kv;
-  return static_cast<int>(
-      std::clamp<std::int64_t>(std::int64_t{i} + 1 + p.seq_kv - p.seq_q, 0, p.seq_kv));
+/// The keys first, …, first + count − 1.
+struct KeyRange {
+  int first, count;
+};
+
+/// The keys that query i sees; the count may be 0. Masks are aligned to the bottom right: the
+/// query's own place among the keys is i + seq_kv − seq_q, and it sees the keys at most window_left
+/// places before that and at most window_right (causal: none) after it.
+inline KeyRange visible_keys(const Problem& p, int i) {
+  const std::int64_t place = std::int64_t{i} + p.seq_kv - p.seq_q;
+  const auto clamped = [&](std::int64_t key) { return std::clamp<std::int64_t>(key, 0, p.seq_kv); };
+  const std::int64_t first = p.window_left < 0 ? 0 : clamped(place - p.window_left);
+  std::int64_t end = p.window_right < 0 ? p.seq_kv : clamped(place + p.window_right + 1);
+  if (p.causal) end = std::min(end, clamped(place + 1));
+  return {static_cast<int>(first), static_cast<int>(end - first)};
 }
 
 /// y += a · x, n elements.

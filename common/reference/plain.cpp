@@ -42,14 +42,14 @@ PlainOutput plain_forward(const Problem& p, const Floats& q, const Floats& k, co
     const std::size_t head = kv_row_number(p, b, hk, 0) * D;
     const Floats k_transposed = transpose(&k[head], p.seq_kv, D);
     for (int i = 0; i < p.seq_q; ++i) {
-      const int n = visible_keys(p, i);
+      const auto [first, n] = visible_keys(p, i);
       if (n == 0) continue;
       const std::size_t row = row_number(p, b, h, i);
-      products(&q[row * D], k_transposed.data(), D, p.seq_kv, n, s.data());
+      products(&q[row * D], &k_transposed[first], D, p.seq_kv, n, s.data());
       for (int j = 0; j < n; ++j) s[j] *= p.softmax_scale;
       out.lse[row] = softmax(s.data(), n);
       for (int j = 0; j < n; ++j) {
-        add_scaled(round(s[j]), &v[head + std::size_t(j) * D], &out.o[row * D], D);
+        add_scaled(round(s[j]), &v[head + std::size_t(first + j) * D], &out.o[row * D], D);
       }
     }
   });
@@ -71,15 +71,16 @@ PlainGradients plain_backward(const Problem& p, const Floats& q, const Floats& k
     const Floats k_transposed = transpose(&k[head], p.seq_kv, D);
     const Floats v_transposed = transpose(&v[head], p.seq_kv, D);
     for (int i = 0; i < p.seq_q; ++i) {
-      const int n = visible_keys(p, i);
+      const auto [first, n] = visible_keys(p, i);
+      if (n == 0) continue;
       const std::size_t row = row_number(p, b, h, i);
       const float* q_row = &q[row * D];
       const float* do_row = &d_o[row * D];
       float delta = 0.f;
       for (int d = 0; d < D; ++d) delta += do_row[d] * forward.o[row * D + d];
       // P = exp(S − LSE), dP = dO Vᵀ, dS = P ∘ (dP − delta)
-      products(q_row, k_transposed.data(), D, p.seq_kv, n, P.data());
-      products(do_row, v_transposed.data(), D, p.seq_kv, n, dS.data());
+      products(q_row, &k_transposed[first], D, p.seq_kv, n, P.data());
+      products(do_row, &v_transposed[first], D, p.seq_kv, n, dS.data());
       for (int j = 0; j < n; ++j) {
         const float prob = std::exp(P[j] * p.softmax_scale - forward.lse[row]);
         dS[j] = round(prob * (dS[j] - delta));
@@ -87,7 +88,7 @@ PlainGradients plain_backward(const Problem& p, const Floats& q, const Floats& k
       }
       // dQ = dS K, dK = dSᵀ Q, dV = Pᵀ dO; the scale comes last
       for (int j = 0; j < n; ++j) {
-        const std::size_t key = head + std::size_t(j) * D;
+        const std::size_t key = head + std::size_t(first + j) * D;
         add_scaled(dS[j], &k[key], &out.dq[row * D], D);
         add_scaled(dS[j], q_row, &out.dk[key], D);
         add_scaled(P[j], do_row, &out.dv[key], D);

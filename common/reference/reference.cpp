@@ -52,13 +52,13 @@ Output attention_forward(const Problem& p, const Array& q, const Array& k, const
     const std::size_t head = kv_row_number(p, b, hk, 0) * D;
     const Array k_transposed = transpose(&k[head], p.seq_kv, D);
     for (int i = 0; i < p.seq_q; ++i) {
-      const int n = visible_keys(p, i);
+      const auto [first, n] = visible_keys(p, i);
       if (n == 0) continue;
       const std::size_t row = row_number(p, b, h, i);
-      products(&q[row * D], k_transposed.data(), D, p.seq_kv, n, s.data());
+      products(&q[row * D], &k_transposed[first], D, p.seq_kv, n, s.data());
       for (int j = 0; j < n; ++j) s[j] *= p.softmax_scale;
       out.lse[row] = softmax(s.data(), n);
-      weighted_sum(s.data(), &v[head], n, D, &out.o[row * D]);
+      weighted_sum(s.data(), &v[head + std::size_t(first) * D], n, D, &out.o[row * D]);
     }
   });
   return out;
@@ -87,20 +87,21 @@ Gradients attention_backward(const Problem& p, const Array& q, const Array& k, c
     const Array k_transposed = transpose(&k[head], p.seq_kv, D);
     const Array v_transposed = transpose(&v[head], p.seq_kv, D);
     for (int i = 0; i < p.seq_q; ++i) {
-      const int n = visible_keys(p, i);
+      const auto [first, n] = visible_keys(p, i);
+      if (n == 0) continue;
       const std::size_t row = row_number(p, b, h, i);
       const double* q_row = &q[row * D];
       const double* do_row = &d_o[row * D];
       // P = exp(S − LSE), dP = dO Vᵀ, dS = P ∘ (dP − delta)
-      products(q_row, k_transposed.data(), D, p.seq_kv, n, P.data());
-      products(do_row, v_transposed.data(), D, p.seq_kv, n, dS.data());
+      products(q_row, &k_transposed[first], D, p.seq_kv, n, P.data());
+      products(do_row, &v_transposed[first], D, p.seq_kv, n, dS.data());
       for (int j = 0; j < n; ++j) {
         P[j] = std::exp(P[j] * p.softmax_scale - forward.lse[row]);
         dS[j] = P[j] * (dS[j] - delta[row]);
       }
       // dQ = scale · dS K, dK = scale · dSᵀ Q, dV = Pᵀ dO
       for (int j = 0; j < n; ++j) {
-        const std::size_t key = head + std::size_t(j) * D;
+        const std::size_t key = head + std::size_t(first + j) * D;
         add_scaled(dS[j] * p.softmax_scale, &k[key], &out.dq[row * D], D);
         add_scaled(dS[j] * p.softmax_scale, q_row, &out.dk[key], D);
         add_scaled(P[j], do_row, &out.dv[key], D);
@@ -120,20 +121,20 @@ QuerySample attention_queries(const Problem& p, const Array& q, const Array& k, 
   Array P(p.seq_kv);
   for (std::size_t at = 0; at < places.size(); ++at) {
     const auto [b, h, i] = places[at];
-    const int n = visible_keys(p, i);
+    const auto [first, n] = visible_keys(p, i);
     if (n == 0) continue;
     const double* q_row = &q[row_number(p, b, h, i) * D];
-    const std::size_t head = kv_row_number(p, b, h / group_size(p), 0) * D;
+    const std::size_t first_key = kv_row_number(p, b, h / group_size(p), first) * D;
     for (int j = 0; j < n; ++j) {
-      P[j] = p.softmax_scale * dot(q_row, &k[head + std::size_t(j) * D], D);
+      P[j] = p.softmax_scale * dot(q_row, &k[first_key + std::size_t(j) * D], D);
     }
     out.lse[at] = softmax(P.data(), n);
-    weighted_sum(P.data(), &v[head], n, D, &out.o[at * D]);
+    weighted_sum(P.data(), &v[first_key], n, D, &out.o[at * D]);
     if (d_o.empty()) continue;
     const double* do_row = &d_o[row_number(p, b, h, i) * D];
     const double delta = dot(do_row, &out.o[at * D], D);
     for (int j = 0; j < n; ++j) {
-      const std::size_t key = head + std::size_t(j) * D;
+      const std::size_t key = first_key + std::size_t(j) * D;
       const double dS = P[j] * (dot(do_row, &v[key], D) - delta);
       add_scaled(dS * p.softmax_scale, &k[key], &out.dq[at * D], D);
     }
@@ -155,7 +156,8 @@ KeySample attention_keys(const Problem& p, const Array& q, const Array& k, const
     const std::size_t key = kv_row_number(p, b, hk, j) * D;
     for (int h = hk * group_size(p); h < (hk + 1) * group_size(p); ++h) {
       for (int i = 0; i < p.seq_q; ++i) {
-        if (j >= visible_keys(p, i)) continue;
+        const auto [first, count] = visible_keys(p, i);
+        if (j < first || j >= first + count) continue;
         const std::size_t row = row_number(p, b, h, i);
         const double* q_row = &q[row * D];
         const double* do_row = &d_o[row * D];

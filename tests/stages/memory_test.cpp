@@ -93,8 +93,10 @@ void memory_grows_as_declared(const Stage& stage, Pass pass) {
   }
 }
 
+Problem allocation_problem() { return case_of(kProblem).problem; }
+
 void allocates_nothing_else(const Stage& stage, Pass pass) {
-  const Problem problem = case_of(kProblem).problem;
+  const Problem problem = allocation_problem();
   const Support support = supports(stage, pass, problem, current_device());
   if (!support) GTEST_SKIP() << support.reason;
   try {

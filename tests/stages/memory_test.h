@@ -10,6 +10,8 @@ namespace cuflash::tests {
 // much where the pass says that it keeps the scores.
 void memory_grows_as_declared(const Stage& stage, Pass pass);
 
+// The problem that the next one calls.
+Problem allocation_problem();
 // A call of the public API gets by on the workspace that the stage declares.
 void allocates_nothing_else(const Stage& stage, Pass pass);
 

@@ -41,6 +41,28 @@ constexpr Row kRows[] = {
     {"strided", "b2_h4x2_q33k47_d32_causal_padded"},
     {"strided", "b1_h2_q21k30_d128_bf16_padded"},
 
+    // The query's own key counts: left 31 and causal are 32 keys.
+    {"window: causal and sliding", "b1_h2_q100k100_d64_causal_left20"},
+    {"window: two-sided", "b1_h1_q80k80_d32_left10_right5"},
+    {"window: left only", "b1_h1_q70k70_d64_f16_left9"},
+    {"window: right only", "b1_h1_q70k70_d64_bf16_right9"},
+    {"window: the diagonal", "b1_h2_q65k65_d64_left0_right0"},
+    {"window: exactly a tile of 32", "b1_h1_q100k100_d32_f16_causal_left31"},
+    {"window: exactly a tile of 64", "b1_h1_q130k130_d64_f16_causal_left63"},
+    {"window: one more than a tile", "b1_h1_q100k100_d64_f32_causal_left32"},
+    {"window: wider than the sequence", "b1_h1_q50k70_d32_f32_left100_right100"},
+    {"window: as wide as an int", "b1_h1_q50k70_d64_f16_left2147483647_right2147483647"},
+    {"window: seq_q < seq_kv, keys that no query sees", "b1_h2_q33k150_d64_f16_left40_right7"},
+    {"window: seq_q < seq_kv, one query", "b2_h2_q1k100_d32_f16_causal_left40"},
+    {"window: seq_q > seq_kv, rows that see no key", "b1_h2_q100k30_d64_left8_right4"},
+    {"window: seq_q > seq_kv, rows that see no key", "b1_h1_q80k40_d128_f16_causal_left5"},
+    {"window: grouped heads", "b1_h4x1_q37k71_d32_causal_left12"},
+    {"window: grouped heads", "b1_h4x2_q37k71_d128_f16_left3_right8"},
+    {"window: strided", "b2_h2_q33k47_d64_f16_left6_right2_bshd"},
+    {"window: strided", "b2_h4x2_q33k47_d32_f32_causal_left9_padded"},
+    {"window: outliers", "b1_h2_q50k70_d64_f16_left15_right15_peaky"},
+    {"window: exp overflows without the maximum", "b1_h1_q90k90_d32_f16_causal_left25_largeq"},
+
     {"corner: rows that see no key", "b1_h2_q70k20_d64_causal"},
     {"corner: rows that see no key", "b1_h1_q66k1_d32_f16_causal"},
     {"corner: rows that see no key", "b1_h2_q70k20_d128_f32_causal"},
@@ -62,6 +84,7 @@ constexpr Row kLargeRows[] = {
     {"large", "b1_h8x2_q4099k5003_d64_f16_causal"},
     {"large", "b1_h2_q8192k8192_d128_bf16"},
     {"large: real activations, whole", "b1_h12_q206k206_d32_real"},
+    {"large: a sliding window", "b1_h8x2_q4099k5003_d64_f16_causal_left1000"},
     {"large: more than 65,535 heads", "b35000_h2_q3k5_d32_f16_causal"},
     {"large: more than 65,535 tiles", "b1_h1_q4200000k3_d32_f16"},
     {"large: offsets above 2^31", "b2_h2_q65k130_d64_f16_causal_far"},
@@ -75,6 +98,8 @@ constexpr Row kSanitizerRows[] = {
     {"ragged", "b2_h2_q1k1_d64_f16"},
     {"grouped heads", "b1_h4x2_q33k97_d64_bf16_causal"},
     {"rows that see no key", "b1_h1_q70k20_d128_f16_causal"},
+    {"window", "b1_h2_q150k150_d64_causal_left40"},
+    {"window, rows that see no key", "b1_h1_q100k30_d32_f16_left8_right4"},
 };
 
 template <std::size_t kCount>

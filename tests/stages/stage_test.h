@@ -25,14 +25,24 @@ class StageTest : public testing::Test {
   std::function<void()> body_;
 };
 
+// Could some device run it? False where the stage itself does not take the dtype, the head
+// dimension or the pass: a test of that would be skipped everywhere.
+bool takes(const Stage& stage, Pass pass, const Problem& problem);
+// Does a stage before it in the list take it?
+bool has_previous(const Stage& stage, Pass pass, const Problem& problem);
+
 // The results are within their limits, the same in every run, and nothing else is written. On the
 // CPU simulator: under three schedules, without a finding, with the traffic of the stage's formula.
 void computes(const Stage& stage, Pass pass, const TestProblem& test);
 // The same once, on memory that starts uninitialised and has no guards: for compute-sanitizer.
 void computes_unguarded(const Stage& stage, Pass pass, harness::TestCase c);
 
-// K and V after a prefix do not reach the prefix of O and LSE.
-void respects_causality(const Stage& stage, const Problem& problem, int prefix);
+// The queries begin, …, end − 1 of every head.
+struct Rows {
+  int begin, end;
+};
+// Keys and values that none of these queries sees do not reach their rows of O and LSE.
+void ignores_hidden_keys(const Stage& stage, const Problem& problem, Rows rows);
 
 // An output that the case leaves out is not computed, and the others are what they are with it.
 void accepts_null(const Stage& stage, Pass pass, const harness::TestCase& c);

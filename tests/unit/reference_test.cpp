@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -17,49 +16,25 @@
 #include "cuflash/workload.h"
 #include "reference/plain.h"
 #include "reference/round.h"
+#include "reference_example.h"
 
 namespace cuflash::reference {
 namespace {
 
 const double kLn2 = std::log(2.0), kLn3 = std::log(3.0), kLn4 = std::log(4.0);
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-void expect_near(const Array& actual, const Array& expected, double tolerance) {
-  ASSERT_EQ(actual.size(), expected.size());
-  for (std::size_t n = 0; n < actual.size(); ++n) {
-    if (actual[n] == expected[n]) continue;  // Infinities have no difference.
-    EXPECT_NEAR(actual[n], expected[n], tolerance) << "element " << n;
-  }
-}
-
-// A problem with random contents.
-struct Example {
-  Problem problem;
-  Array q, k, v, d_o;
-};
-
-Example example(const std::string& name) {
-  Example e;
-  EXPECT_TRUE(parse_problem(name, e.problem));
-  const Problem& p = e.problem;
-  e.q.resize(std::size_t(p.batch) * p.heads_q * p.seq_q * p.head_dim);
-  e.k.resize(std::size_t(p.batch) * p.heads_kv * p.seq_kv * p.head_dim);
-  e.v = e.k;
-  e.d_o = e.q;
-  std::mt19937 bits(1);
-  std::normal_distribution<double> normal;
-  for (Array* array : {&e.q, &e.k, &e.v, &e.d_o}) {
-    for (double& x : *array) x = normal(bits);
-  }
-  return e;
-}
 
 // Small, and between them: grouped heads, both aspect ratios with and without mask, rows that see
-// no key (more queries than keys), single queries and keys.
-const char* const kExamples[] = {
-    "b1_h1_q3_d2",           "b2_h4x2_q5k7_d4",        "b2_h3x1_q5k7_d4_causal",
-    "b1_h2_q7k5_d4_causal",  "b1_h4x2_q9k2_d3_causal", "b1_h1_q1k6_d2_causal",
-    "b1_h2x1_q6k1_d2_causal"};
+// no key (more queries than keys), single queries and keys, windows.
+const char* const kExamples[] = {"b1_h1_q3_d2",
+                                 "b2_h4x2_q5k7_d4",
+                                 "b2_h3x1_q5k7_d4_causal",
+                                 "b1_h2_q7k5_d4_causal",
+                                 "b1_h4x2_q9k2_d3_causal",
+                                 "b1_h1_q1k6_d2_causal",
+                                 "b1_h2x1_q6k1_d2_causal",
+                                 "b2_h4x2_q5k8_d4_left2_right1",
+                                 "b1_h2_q7k5_d3_causal_left1",
+                                 "b1_h1_q9k4_d2_right1"};
 
 // ---- By hand -----------------------------------------------------------------------------------
 
@@ -246,16 +221,6 @@ TEST(Reference, GradientsAreTheDifferencesOfTheLoss) {
 }
 
 // ---- Samples -----------------------------------------------------------------------------------
-
-std::vector<Place> every_place(int batch, int heads, int seq) {
-  std::vector<Place> places;
-  for (int b = 0; b < batch; ++b) {
-    for (int h = 0; h < heads; ++h) {
-      for (int row = 0; row < seq; ++row) places.push_back({b, h, row});
-    }
-  }
-  return places;
-}
 
 TEST(Reference, SamplesOfEveryPlaceAreTheWhole) {
   for (const char* name : kExamples) {

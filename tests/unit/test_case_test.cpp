@@ -11,7 +11,9 @@ TEST(CaseName, ComesBack) {
        {"b1_h2_q64k64_d64_f16", "b2_h4x1_q77k131_d64_f32_causal", "b1_h2_q50k70_d64_f32_peaky",
         "b2_h2_q33k47_d64_f16_bshd", "b1_h2_q90k90_d32_f16_causal_real",
         "b1_h1_q5k5_d64_f32_scale0.1_peaky_bshd", "b2_h4x2_q33k47_d32_bf16_largeq_far",
-        "b1_h1_q5k5_d32_f32_onehot_padded_no_lse_no_dq_no_dk_no_dv"}) {
+        "b1_h1_q5k5_d32_f32_onehot_padded_no_lse_no_dq_no_dk_no_dv",
+        "b1_h2_q64k64_d64_f16_causal_left20",
+        "b1_h2_q64k64_d64_f16_left0_right0_scale0.1_padded"}) {
     TestCase c;
     ASSERT_TRUE(parse_test_case(name, c)) << name;
     EXPECT_EQ(test_case_name(c), name);
@@ -44,7 +46,8 @@ TEST(CaseName, RefusesJunk) {
   for (const char* name :
        {"", "_peaky", "b1_h1_q8k8_d32_", "b1_h1_q8k8_d32_padded_peaky",
         "b1_h1_q8k8_d32_peaky_peaky", "b1_h1_q8k8_d32_scale", "b1_h1_q8k8_d32_scale-1",
-        "b1_h1_q8k8_d32_scale0.1x", "b1_h1_q8k8_d32_scaleinf", "b1_h1_q8k8_d32_f16_other"}) {
+        "b1_h1_q8k8_d32_scale0.1x", "b1_h1_q8k8_d32_scaleinf", "b1_h1_q8k8_d32_padded_left1",
+        "b1_h1_q8k8_d32_f16_other"}) {
     TestCase c;
     EXPECT_FALSE(parse_test_case(name, c)) << name;
     EXPECT_EQ(test_case_name(c), test_case_name({})) << name;

@@ -22,7 +22,7 @@ Problem named(const std::string& text) {
 
 auto fields(const Problem& p) {
   return std::make_tuple(p.batch, p.heads_q, p.heads_kv, p.seq_q, p.seq_kv, p.head_dim, p.dtype,
-                         p.causal, p.softmax_scale);
+                         p.causal, p.softmax_scale, p.window_left, p.window_right);
 }
 
 TEST(ProblemName, IsTheOneInTheDesign) {
@@ -46,6 +46,30 @@ TEST(ProblemName, ComesBack) {
   }
 }
 
+TEST(ProblemName, HasTheSidesOfTheWindow) {
+  Problem p{1, 2, 2, 77, 131, 64, CUFLASH_F16, false, 0.125f};
+  p.window_left = 16, p.window_right = 3;
+  EXPECT_EQ(problem_name(p), "b1_h2_q77k131_d64_f16_left16_right3");
+  p.window_left = -1;
+  EXPECT_EQ(problem_name(p), "b1_h2_q77k131_d64_f16_right3");
+  p.window_left = 0, p.window_right = -1, p.causal = true;
+  EXPECT_EQ(problem_name(p), "b1_h2_q77k131_d64_f16_causal_left0");
+  p.window_left = p.window_right = -5;
+  EXPECT_EQ(problem_name(p), "b1_h2_q77k131_d64_f16_causal");
+}
+
+TEST(ProblemName, ComesBackWithItsWindow) {
+  for (const bool causal : {false, true}) {
+    for (const int left : {-1, 0, 1, 10, 2147483647}) {
+      for (const int right : {-1, 0, 20, 2147483647}) {
+        Problem p{1, 1, 1, 8, 9, 64, CUFLASH_F16, causal, default_scale(64)};
+        p.window_left = left, p.window_right = right;
+        EXPECT_EQ(fields(named(problem_name(p))), fields(p)) << problem_name(p);
+      }
+    }
+  }
+}
+
 TEST(ParseProblem, AcceptsShortForms) {
   EXPECT_EQ(problem_name(named("b1_h12_q256_d32")), "b1_h12_q256k256_d32_f16");
   EXPECT_EQ(problem_name(named("b1_h4x4_q8k9_d64_causal")), "b1_h4_q8k9_d64_f16_causal");
@@ -55,14 +79,18 @@ TEST(ParseProblem, KeepsWhatTheTextLeavesOutAndSetsTheScale) {
   Problem p;
   p.dtype = CUFLASH_BF16;
   p.causal = true;
-  ASSERT_TRUE(parse_problem("b1_h1_q8_d32", p));
+  p.window_left = 5, p.window_right = 6;
+  ASSERT_TRUE(parse_problem("b1_h1_q8_d32_right2", p));
   EXPECT_EQ(p.dtype, CUFLASH_BF16);
   EXPECT_TRUE(p.causal);
+  EXPECT_EQ(p.window_left, 5);
+  EXPECT_EQ(p.window_right, 2);
   EXPECT_FLOAT_EQ(p.softmax_scale, 1.f / std::sqrt(32.f));
 }
 
 TEST(ParseProblem, RefusesJunkAndChangesNothing) {
-  const Problem before{2, 6, 3, 5, 7, 32, CUFLASH_BF16, true, 0.5f};
+  Problem before{2, 6, 3, 5, 7, 32, CUFLASH_BF16, true, 0.5f};
+  before.window_left = 1, before.window_right = 2;
   for (const char* junk : {"",
                            "b",
                            "b1",
@@ -94,7 +122,25 @@ TEST(ParseProblem, RefusesJunkAndChangesNothing) {
                            "B1_h1_q8_d64",
                            "b1_h1_q8_d64_F16",
                            "b1_h1_q8_d64f16",
-                           "b1_h1_q8_d64_causal2"}) {
+                           "b1_h1_q8_d64_causal2",
+                           "b1_h1_q8_d64_left",
+                           "b1_h1_q8_d64_left-1",
+                           "b1_h1_q8_d64_left+1",
+                           "b1_h1_q8_d64_left01",
+                           "b1_h1_q8_d64_left00",
+                           "b1_h1_q8_d64_left2147483648",
+                           "b1_h1_q8_d64_left1.5",
+                           "b1_h1_q8_d64_left_right1",
+                           "b1_h1_q8_d64_right",
+                           "b1_h1_q8_d64_right-1",
+                           "b1_h1_q8_d64_right007",
+                           "b1_h1_q8_d64_right99999999999",
+                           "b1_h1_q8_d64_right1_left1",
+                           "b1_h1_q8_d64_left1_left1",
+                           "b1_h1_q8_d64_left1_causal",
+                           "b1_h1_q8_d64_left1_f16",
+                           "b1_h1_q8_d64_left1right1",
+                           "b1_h1_q8_d64_left1_"}) {
     Problem p = before;
     EXPECT_FALSE(parse_problem(junk, p)) << '"' << junk << '"';
     EXPECT_EQ(fields(p), fields(before)) << '"' << junk << '"';
@@ -152,12 +198,51 @@ TEST(AttentionFlops, FollowTheConvention) {
   EXPECT_EQ(attention_flops(CUFLASH_BACKWARD, p), 33600.);
 }
 
+// The pairs that the mask lets through, counted one by one.
+double counted_pairs(const Problem& p) {
+  double pairs = 0;
+  for (int i = 0; i < p.seq_q; ++i) {
+    for (int j = 0; j < p.seq_kv; ++j) {
+      const int distance = j - (i + p.seq_kv - p.seq_q);
+      const bool hidden = (p.window_left >= 0 && distance < -p.window_left) ||
+                          (p.window_right >= 0 && distance > p.window_right) ||
+                          (p.causal && distance > 0);
+      pairs += hidden ? 0 : 1;
+    }
+  }
+  return pairs;
+}
+
+TEST(AttentionFlops, CountThePairsOfAWindow) {
+  for (const char* lengths : {"q9k9", "q5k12", "q12k5", "q1k8", "q8k1"}) {
+    for (const char* mask : {"_left0_right0", "_left3", "_right2", "_left2_right4", "_causal_left3",
+                             "_causal_right4", "_left40", "_right2147483647", "_left2147483647"}) {
+      const Problem p = named("b2_h3x1_" + std::string(lengths) + "_d32" + mask);
+      const double forward = 4. * 2 * 3 * 32 * counted_pairs(p);
+      EXPECT_EQ(attention_flops(CUFLASH_FORWARD, p), forward) << problem_name(p);
+      EXPECT_EQ(attention_flops(CUFLASH_BACKWARD, p), 2.5 * forward) << problem_name(p);
+    }
+  }
+}
+
+// One key for each of 2^31 − 1 queries.
+TEST(AttentionFlops, OfAWindowDoNotOverflow) {
+  const Problem p = named("b1_h1_q2147483647_d64_left0_right0");
+  EXPECT_EQ(attention_flops(CUFLASH_FORWARD, p), 4. * 64 * 2147483647.);
+}
+
 // Q: 2 · 3 · 5 rows, K: 2 · 1 · 7 rows, 32 elements of 2 bytes each; LSE 30 floats. Forward moves
 // Q, K, V, O; backward Q, K, V, O, dO, dQ, dK, dV.
 TEST(CompulsoryBytes, CountEachTensorOnce) {
   const Problem p{2, 3, 1, 5, 7, 32, CUFLASH_F16, false, 1.f};
   EXPECT_EQ(compulsory_bytes(CUFLASH_FORWARD, p), (2 * 30 + 2 * 14) * 64 + 120);
   EXPECT_EQ(compulsory_bytes(CUFLASH_BACKWARD, p), (4 * 30 + 4 * 14) * 64 + 120);
+}
+
+TEST(CompulsoryBytes, DoNotDependOnTheMask) {
+  const Problem p = named("b1_h2_q64k128_d64_causal_left4");
+  const Problem without = named("b1_h2_q64k128_d64");
+  EXPECT_EQ(compulsory_bytes(CUFLASH_FORWARD, p), compulsory_bytes(CUFLASH_FORWARD, without));
 }
 
 TEST(CompulsoryBytes, DoNotOverflow) {

@@ -17,26 +17,34 @@ const char* dtype_name(DType dtype);
 /// "forward" or "backward".
 const char* pass_name(Pass pass);
 
+/// True if one side of the mask is bounded by a window, whether or not that hides a key.
+constexpr bool has_window(const Problem& problem) {
+  return problem.window_left >= 0 || problem.window_right >= 0;
+}
+
 /// The one string for a problem, used as test id, benchmark id and in logs:
-/// `b2_h4x1_q77k131_d64_f16_causal` (batch, query heads x KV heads, lengths, head_dim, dtype,
-/// mask). `h4` stands for `h4x4`, and where a name is read `q77` stands for `q77k77`. The scale is
-/// not part of it.
+/// `b2_h4x1_q77k131_d64_f16_causal_left16` (batch, query heads x KV heads, lengths, head_dim,
+/// dtype, mask). The mask is `_causal`, `_left16` and `_right3`, in this order, as far as it has
+/// them: an unlimited side of the window is not mentioned. `h4` stands for `h4x4`, and where a name
+/// is read `q77` stands for `q77k77`. The scale is not part of it.
 std::string problem_name(const Problem& problem);
 
-/// Reads what problem_name() writes; the dtype and `_causal` may be left out (they keep the values
-/// `problem` has). Sets softmax_scale to default_scale(head_dim). Returns false, and leaves
-/// `problem` as it was, when the text is not a problem's name.
+/// Reads what problem_name() writes; the dtype and each part of the mask may be left out (they keep
+/// the values `problem` has). Sets softmax_scale to default_scale(head_dim). Returns false, and
+/// leaves `problem` as it was, when the text is not a problem's name.
 bool parse_problem(std::string_view text, Problem& problem);
 
 /// Reads "f32", "f16" or "bf16"; returns false for anything else.
 bool parse_dtype(std::string_view text, DType& dtype);
 
 /// Floating-point operations by the field's convention: forward 4·B·Hq·Sq·Skv·D, halved when
-/// causal; backward 2.5 times that (FlashAttention-2, section 4.1).
+/// causal; backward 2.5 times that (FlashAttention-2, section 4.1). With a window, Sq·Skv is
+/// replaced by the number of pairs (query, key) that the mask lets through, and nothing is halved.
 double attention_flops(Pass pass, const Problem& problem);
 
 /// Bytes that must move at least once: every input read once, every output written once, LSE
-/// included ("compulsory" traffic).
+/// included ("compulsory" traffic). The mask does not count, although a window may leave keys that
+/// no query sees.
 double compulsory_bytes(Pass pass, const Problem& problem);
 
 }  // namespace cuflash

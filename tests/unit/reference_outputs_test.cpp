@@ -1,0 +1,79 @@
+// What the harness expects of a stage: the oracle's results for this very problem, and fair limits.
+#include "harness/reference_outputs.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/convert.h"
+#include "harness/test_case.h"
+#include "reference/reference.h"
+
+namespace cuflash::harness {
+namespace {
+
+TestCase named(const std::string& name) {
+  TestCase c;
+  EXPECT_TRUE(parse_test_case(name, c)) << name;
+  return c;
+}
+
+std::map<std::string, ReferenceTensor> tensors(Pass pass, const std::string& name) {
+  const TestCase c = named(name);
+  std::map<std::string, ReferenceTensor> all;
+  for (const ReferenceTensor& tensor : reference_outputs(pass, c.problem, c.source)->tensors) {
+    all[tensor.name] = tensor;
+  }
+  return all;
+}
+
+// One after the other, as the tests of a stage ask for them: results that are kept for one problem
+// are no other's, whatever it is that differs.
+TEST(ReferenceOutputs, AreThoseOfTheWholeProblem) {
+  for (const char* name :
+       {"b2_h4x2_q9k12_d32_f16", "b2_h4x2_q9k12_d32_f16_causal", "b2_h4x2_q9k12_d32_f16_left2",
+        "b2_h4x2_q9k12_d32_f16_right2", "b2_h4x2_q9k12_d32_f16_left2_right2",
+        "b2_h4x2_q9k12_d32_f16_causal_left2", "b2_h4x2_q9k12_d32_f16_left2_scale0.5"}) {
+    SCOPED_TRACE(name);
+    const TestCase c = named(name);
+    const Inputs in = make_inputs(c.problem, c.source);
+    const auto doubles = [](const std::vector<float>& x) {
+      return reference::Array(x.begin(), x.end());
+    };
+    const auto q = doubles(in.q), k = doubles(in.k), v = doubles(in.v), d_o = doubles(in.d_o);
+    const reference::Output out = reference::attention_forward(c.problem, q, k, v);
+    const reference::Gradients grads = reference::attention_backward(c.problem, q, k, v, out, d_o);
+    auto forward = tensors(CUFLASH_FORWARD, name), backward = tensors(CUFLASH_BACKWARD, name);
+    EXPECT_EQ(forward["O"].values, out.o);
+    EXPECT_EQ(forward["LSE"].values, out.lse);
+    EXPECT_EQ(backward["dQ"].values, grads.dq);
+    EXPECT_EQ(backward["dK"].values, grads.dk);
+    EXPECT_EQ(backward["dV"].values, grads.dv);
+  }
+}
+
+TEST(ReferenceOutputs, AWindowIsAMask) {
+  EXPECT_EQ(tensors(CUFLASH_FORWARD, "b1_h1_q4k256_d32_f32")["O"].limit, 1e-6);
+  for (const char* mask : {"_causal", "_left3", "_right3", "_left300"}) {
+    EXPECT_EQ(tensors(CUFLASH_FORWARD, std::string("b1_h1_q4k256_d32_f32") + mask)["O"].limit, 3e-6)
+        << mask;
+  }
+}
+
+// In a window of one key each query that has one gives it the weight 1, however many queries have
+// none. All elements being 0.5, |q| |k| is 8 and |V|, |dO| are 0.5: what is left of the limit is
+// the rounding of dot products, for the weight 1, and half a unit in the last place of 0.5.
+TEST(ReferenceOutputs, AKeyWeighsWhatItsQueriesGiveIt) {
+  const double rounding = 0x1p-23 * default_scale(32) * 8 * 0.5;
+  for (const char* name :
+       {"b1_h1_q8k8_d32_f32_left0_right0_allequal", "b1_h1_q80k8_d32_f32_left0_right0_allequal"}) {
+    EXPECT_NEAR(tensors(CUFLASH_BACKWARD, name)["dV"].limit, rounding + half_ulp(CUFLASH_F32, 0.5),
+                1e-12)
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace cuflash::harness
