@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Holds a stage that repeats another's kernels to that.
+
+    scripts/maintainer/repeated_kernels.py
+
+A stage may keep a pass of the stage before it, so that its directory can be read alone; its stage.cu
+then says, for example, `stage.forward.repeats = "05_wmma";`. The two kernel files must be equal but for
+comments, includes, the namespace, and what the earlier stage writes out and the later one takes from
+common/device.
+"""
+import difflib
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STAGES = ROOT / "stages"
+FILES = {"forward": "kernel.cuh", "backward": "kernel_bwd.cuh"}
+REPEATS = re.compile(r'stage\.(forward|backward)\.repeats = "(\w+)";')
+# What moved to common/device after the stage that explains it, as that stage spells it.
+MOVED = (
+    ("nvcuda::wmma::row_major", "RowMajor"),
+    ("nvcuda::wmma::col_major", "ColMajor"),
+    ("Accumulator factors; load_matrix_sync(factors, factor, 0, nvcuda::wmma::mem_col_major);",
+     "const Accumulator factors = every_column(factor);"),
+)
+
+
+def statements(path):
+    """The code of a file: a statement, or what opens or closes a block, on each line."""
+    text = re.sub(r"//.*", "", path.read_text(encoding="utf-8"))
+    text = re.sub(r"^#(include|pragma once).*", "", text, flags=re.M)
+    text = re.sub(r"namespace cuflash::\w+", "namespace", text)
+    text = re.sub(r"\s+", " ", text)
+    for old, new in MOVED:
+        text = text.replace(old, new)
+    return [line.strip() for line in re.sub(r"([;{}])", r"\1\n", text).splitlines() if line.strip()]
+
+
+def differences(repeated, original):
+    """The lines in which two kernel files differ, as diff shows them."""
+    shared = set(statements(ROOT / "common/device/fragments.h"))
+    first = [line for line in statements(original) if line not in shared]
+    second = [line for line in statements(repeated) if line not in shared]
+    return list(difflib.unified_diff(first, second, str(original), str(repeated), lineterm="", n=1))
+
+
+def main():
+    found, wrong = 0, []
+    for source in sorted(STAGES.glob("[0-8]?_*/stage.cu")):
+        for which, original in REPEATS.findall(source.read_text(encoding="utf-8")):
+            found += 1
+            file = FILES[which]
+            wrong += differences(source.parent / file, STAGES / original / file)
+    if not found:
+        sys.exit("repeated_kernels: no stage says that it repeats another's kernels")
+    if wrong:
+        sys.exit("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main()
