@@ -144,7 +144,7 @@ class Parts {
     return i + offset;
   }
 
-  // Does a query at this place see key j?
+  // True if a query at this place sees key j.
   bool causal_sees(std::int64_t place, int j) const { return !p_.causal || j <= place; }
   bool window_sees(std::int64_t place, int j) const {
     return (p_.window_left < 0 || j >= place - p_.window_left) &&
