@@ -1,6 +1,6 @@
 // What the forward and the backward model share: which keys a query sees, and its scores.
-#ifndef CUFLASH_TESTS_EXERCISES_MODEL_PARTS_H_
-#define CUFLASH_TESTS_EXERCISES_MODEL_PARTS_H_
+#ifndef CUFLASH_GRADER_MODEL_PARTS_H_
+#define CUFLASH_GRADER_MODEL_PARTS_H_
 
 #include <algorithm>
 #include <cmath>
@@ -190,4 +190,4 @@ class Parts {
 
 }  // namespace cuflash::exercises
 
-#endif  // CUFLASH_TESTS_EXERCISES_MODEL_PARTS_H_
+#endif  // CUFLASH_GRADER_MODEL_PARTS_H_

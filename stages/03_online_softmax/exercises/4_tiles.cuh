@@ -67,9 +67,9 @@ __global__ void attention(ForwardParams p) {
   float row_max[kRows], row_sum[kRows] = {};
   for (float& m : row_max) m = -INFINITY;
 
-  // ---- Exercise 4. Every value is right, but with a causal mask tiles are loaded that the mask
-  // hides whole. The queries of this block are i0, ..., i0 + kBlockQ - 1; the last of them may lie
-  // past the end. The keys of the tile begin at j0.
+  // ---- Exercise 4. Every value is right, but with a causal mask or a window tiles are loaded that
+  // the mask hides whole. The queries of this block are i0, ..., i0 + kBlockQ - 1; the last of them
+  // may lie past the end. The keys of the tile begin at j0.
   // ---- your lines begin
   for (int j0 = 0; j0 < seq.num_keys; j0 += C::kBlockKV) {
     // ---- your lines end
