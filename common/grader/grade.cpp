@@ -8,6 +8,7 @@
 #include "costs.h"
 #include "cuflash/workload.h"
 #include "faults.h"
+#include "harness/traffic.h"
 #include "values.h"
 
 namespace cuflash::exercises {

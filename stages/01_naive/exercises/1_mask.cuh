@@ -16,9 +16,9 @@ __global__ void scores(ForwardParams p, float* S, std::int64_t count) {
   if (n >= count) return;
   const auto [b, h, i, j] = unravel(n, p.heads_q, p.seq_q, p.seq_kv);
   const Sequence seq = sequence(p, b);
-  // ---- Exercise 1. With a causal mask, query i sees key j only if j <= i + seq_kv - seq_q. A
-  // score that the mask hides must get no weight in the softmax. And which KV head does query head
-  // h read?
+  // ---- Exercise 1. With a causal mask, query i sees key j only if j <= i + seq_kv - seq_q; a
+  // window hides other keys. A score that the mask hides must get no weight in the softmax. And
+  // which KV head does query head h read?
   // ---- your lines begin
   const auto gQ = rows<const T>(p.q, b, h);
   const auto gK = rows<const T>(p.k, b, 0);
