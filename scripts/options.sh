@@ -63,6 +63,8 @@ suffix_suggestion() {
   all=(causal "${DTYPES[@]}" "${INPUTS[@]}" "${LAYOUTS[@]}" "${LEFT_OUT[@]/_/-}")
   IFS=_ read -ra words <<<"$text"
   for word in "${words[@]:4}"; do
+    # A window's side has any width.
+    [[ ! $word =~ ^[^0-9]*0*([0-9]+)$ ]] || all+=("left${BASH_REMATCH[1]}" "right${BASH_REMATCH[1]}")
     if ! among "$word" "${all[@]}" && known=$(closest "$word" "${all[@]}"); then
       text=${text/_$word/_$known}
       printf '%s' "${text//-/_}"
@@ -74,6 +76,7 @@ suffix_suggestion() {
 # check_shape TEXT: sizes, and what a test's name may add to them.
 check_shape() {
   local n='[1-9][0-9]*' scale='([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?' sizes rest suffixes like=''
+  local width="(0|$n)" digits
   if [[ ! $1 =~ ^(b${n}_h$n(x$n)?_q$n(k$n)?_d$n)(_.*)?$ ]]; then
     if [[ $1 == *ward_b* ]]; then # a test's whole name
       like=${1##*ward_}
@@ -86,13 +89,13 @@ check_shape() {
     not_a_shape "$1" "$like" "One is b2_h4x1_q77k131_d64: batch, query heads x KV heads, lengths of Q and K, head_dim."
   fi
   sizes=${BASH_REMATCH[1]} rest=${BASH_REMATCH[4]}
-  check_sizes "$sizes"
-
-  suffixes="(_($(joined "${DTYPES[@]}")))?(_causal)?(_scale$scale)?(_($(joined "${INPUTS[@]}")))?"
-  suffixes+="(_($(joined "${LAYOUTS[@]}")))?$(printf '(_%s)?' "${LEFT_OUT[@]}")"
+  suffixes="(_($(joined "${DTYPES[@]}")))?(_causal)?(_left$width)?(_right$width)?(_scale$scale)?"
+  suffixes+="(_($(joined "${INPUTS[@]}")))?(_($(joined "${LAYOUTS[@]}")))?$(printf '(_%s)?' "${LEFT_OUT[@]}")"
   [[ $rest =~ ^$suffixes$ ]] || not_a_shape "$1" "$(suffix_suggestion "$1")" \
-    "After its sizes may stand, in this order: dtype, causal, scale0.1, inputs, layout, what is left out; e.g. _f16_causal_peaky_padded_no_lse."
-  [[ $rest != *_scale* || ${BASH_REMATCH[5]} =~ [1-9] ]] ||
+    "After its sizes may stand, in this order: dtype, causal, a window (left16, right3), scale0.1, inputs, layout, what is left out; e.g. _f16_causal_left16_peaky_padded_no_lse."
+  digits=${BASH_REMATCH[9]}
+  check_sizes "$sizes${BASH_REMATCH[4]}${BASH_REMATCH[6]}"
+  [[ $rest != *_scale* || $digits =~ [1-9] ]] ||
     usage_error "The scale in \"$1\" is not positive."
 }
 

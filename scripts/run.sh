@@ -24,7 +24,8 @@ Which stages, one of
 
 On which problem
   --shape SHAPE       random inputs of this shape, b2_h4x1_q77k131_d64: batch, query heads x KV
-                      heads, lengths of Q and K, head_dim; or the name of any test
+                      heads, lengths of Q and K, head_dim; with a window
+                      b1_h2_q77k131_d64_left16_right3; or the name of any test
   --input DIR         the folder of q.npy, k.npy and v.npy; otherwise bench/data
   --dtype TYPE        f32, f16 or bf16; otherwise f16
   --causal            a query sees no key after it

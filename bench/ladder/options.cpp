@@ -41,9 +41,8 @@ harness::TestCase shape_case(const std::string& shape, const Options& options, D
     throw UsageError(
         '"' + shape +
         "\" is not a shape. One is b2_h4x1_q77k131_d64: batch, query heads x KV heads, lengths of "
-        "Q "
-        "and K, head_dim. After it may stand, as in the name of a test: dtype, causal, inputs, "
-        "layout, e.g. _f16_causal_peaky_padded.");
+        "Q and K, head_dim. After it may stand, as in the name of a test: dtype, causal, a window "
+        "(left16, right3), inputs, layout, e.g. _f16_causal_left16_peaky_padded.");
   }
   const Support valid = validate(c.problem);
   if (!valid) throw UsageError(valid.reason + ".");
@@ -88,7 +87,8 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--stage", options.stage, "One stage: 05_wmma, or 05, 5, wmma; otherwise all")
       ->option_text("STAGE");
   app.add_option("--shape", options.shape,
-                 "A problem with random inputs, e.g. b2_h4x1_q77k131_d64; any test's name")
+                 "A problem with random inputs, e.g. b2_h4x1_q77k131_d64, with a window "
+                 "b1_h2_q77k131_d64_left16_right3; any test's name")
       ->option_text("SHAPE");
   app.add_option("--input", options.input, "Where q.npy, k.npy and v.npy are; otherwise bench/data")
       ->option_text("DIR");

@@ -9,8 +9,8 @@ fail, for the reason that the list states. The exit status is 0 if every fault i
 2 if the command line is wrong.
 
 A fault goes into a copy of its file in a temporary folder; this checkout's sources stay as they are.
-Of the program only the stage that the tests name is compiled again: a fault in common/device is in
-that stage alone.
+Of the program only the stage and the pass that the tests name are compiled again: a fault in
+common/device is in that stage alone. The tests of the stage's other pass are then not there.
 """
 import argparse
 import concurrent.futures
@@ -46,6 +46,11 @@ class Mutation:
     def stage(self):
         """The folder of the stage whose tests must fail."""
         return "stages/" + self.tests.split(".", maxsplit=1)[0]
+
+    def without_other_pass(self, text):
+        """The text of stage.cu, which instantiates no kernel of the pass that the tests do not name."""
+        other = "Forward" if ".backward_" in self.tests else "Backward"
+        return re.sub(rf"{other}Kernels, \w+,", f"{other}Kernels, TypeList<>,", text)
 
     def applied_to(self, text):
         """The file's text with the fault in it."""
@@ -119,7 +124,7 @@ class Build:
                         self.folder, "ninja failed").splitlines()[-1]
 
     def program_with(self, mutation, folder):
-        """The test program with the fault in it. Only the stage that the tests name is compiled."""
+        """The test program with the fault in it. Only what the tests name is compiled."""
         stage = mutation.stage()
         shutil.copytree(ROOT / stage, folder / stage)
         path = folder / mutation.file
@@ -127,9 +132,12 @@ class Build:
         path.write_text(mutation.applied_to((ROOT / mutation.file).read_text(encoding="utf-8")),
                         encoding="utf-8")
         source, object_, program = f"{stage}/stage.cu", folder / "stage.o", folder / "tests"
+        text = (folder / source).read_text(encoding="utf-8")
+        (folder / source).write_text(mutation.without_other_pass(text), encoding="utf-8")
         headers = "".join(f" -I{folder / name}" for name in HEADERS)
         command = self.compile[str(ROOT / source)].split(" -o ")[0].replace(" -I", headers + " -I", 1)
-        run(f"{command} -o {object_} -c {folder / source}", self.folder,
+        # -w: a line that is not there any more leaves names unused.
+        run(f"{command} -w -o {object_} -c {folder / source}", self.folder,
             f"[{mutation.name}] does not compile")
         # The object comes before the archive, which then need not give its own.
         run(self.link.replace("-o bin/cuflash_tests", f"{object_} -o {program}"), self.folder,

@@ -7,6 +7,7 @@ on the PATH is a `cmake` that says that it was called.
 """
 import codecs
 import fcntl
+import json
 import os
 import pathlib
 import pty
@@ -111,12 +112,17 @@ REFUSED = [
     ((RUN, "--shape", "B1_H2_Q40_K70_D64_f32"), 'Did you mean "b1_h2_q40k70_d64_f32"?'),
     ((RUN, "--shape", "b1_h2_q40k70_d64_casual"), 'Did you mean "b1_h2_q40k70_d64_causal"?'),
     ((RUN, "--shape", "b1_h2_q40_d64_nolse"), 'Did you mean "b1_h2_q40_d64_no_lse"?'),
+    ((RUN, "--shape", "b1_h2_q40_d64_lft16"), 'Did you mean "b1_h2_q40_d64_left16"?'),
+    ((RUN, "--shape", "b1_h2_q40_d64_left16_rigth3"), 'Did you mean "b1_h2_q40_d64_left16_right3"?'),
+    ((RUN, "--shape", "b1_h2_q40_d64_left016"), 'Did you mean "b1_h2_q40_d64_left16"?'),
+    ((RUN, "--shape", "b1_h2_q40_d64_left16_causal"), "in this order: dtype, causal, a window"),
+    ((RUN, "--shape", "b1_h2_q40_d64_left2147483648"), "2147483648"),
     ((RUN, "--shape", "01_naive.forward_b1_h2_q40_d64"), 'Did you mean "b1_h2_q40_d64"?'),
     ((RUN, "--input", "no/such/folder"), 'There is no folder "no/such/folder"'),
     ((RUN, "--input", "stages"), 'The folder "stages" has no q.npy'),
     ((RUN, "--json", "no/such/folder/x.json"), 'There is no folder "no/such/folder"'),
     ((RUN, "--stage", "1", "--map", "2"), "do not go together"),
-    ((RUN, "--list", "--json", "x"), "do not go together"),
+    ((RUN, "--map", "2", "--json", "x"), "do not go together"),
     ((RUN, "--diff", "5"), "--diff needs A B"),
     ((RUN, "--diff", "5", "wmma"), "two different stages"),
     ((TEST, "05_wma"), 'Did you mean "05_wmma"?'),
@@ -138,7 +144,8 @@ REFUSED = [
 # The ladder's options, as the ladder and run.sh must both take them, or both refuse them.
 GOOD = ["--stage 5", "--stage 05", "--stage wmma", "--stage 5_wmma", "--stage=05_wmma", "--dtype bf16",
         "--dtype=f32 --causal", "--pass both", "--schedule inorder", "--schedule random:7",
-        "--block 0,0,0", "--compare 1 2", "--map 02", "--annotate tiled", "--list --causal"]
+        "--block 0,0,0", "--compare 1 2", "--map 02", "--annotate tiled", "--list --causal",
+        f"--list --json {FAKE}/list.json"]
 BAD = ["--stage 7", "--stage 5wmma_", "--stage", "--stage=", "--dtype f64", "--pass fwd", "--nothing",
        "stray", "--schedule random", "--schedule random:x", "--schedule Inorder", "--block 1,2",
        "--block 1,2,3,4", "--block x,0,0", "--compare 1", "--compare 1 1", "--compare 1 9", "--causal=no",
@@ -147,12 +154,21 @@ BAD = ["--stage 7", "--stage 5wmma_", "--stage", "--stage=", "--dtype f64", "--p
 GOOD_SHAPES = ["b1_h1_q4_d32", "b1_h2x1_q4k9_d32_f32_causal", "b1_h2x2_q4k9_d32_causal",
                "b1_h1_q5k5_d32_f32_scale0.1_peaky_bshd", "b1_h1_q5_d32_scale2e-1", "b1_h1_q5_d32_scale.5",
                "b1_h1_q4_d32_bf16_largeq_far", "b1_h1_q4_d32_gaussian_bhsd", "b1_h1_q4_d32_real",
-               "b1_h1_q5k5_d32_onehot_padded_no_lse_no_dq_no_dk_no_dv", "b1_h1_q4_d32_allequal_no_dk"]
+               "b1_h1_q5k5_d32_onehot_padded_no_lse_no_dq_no_dk_no_dv", "b1_h1_q4_d32_allequal_no_dk",
+               "b1_h1_q4_d32_left0_right0", "b1_h1_q4_d32_causal_left2", "b1_h1_q4_d32_f16_causal_right3",
+               "b1_h1_q4_d32_left2147483647_right2147483647", "b1_h1_q4_d32_right10_scale.5_peaky_bshd",
+               "b1_h1_q4k9_d32_f32_left1_right2_onehot_padded_no_lse"]
 BAD_SHAPES = ["b1", "b0_h1_q4_d32", "b01_h1_q4_d32", "b1_h1_q4_d32_", "b1_h1_q4_d32_f64", "b1_h3x2_q4_d32",
               "b1_h1_q4_d32_padded_peaky", "b1_h1_q4_d32_peaky_peaky", "b1_h1_q4_d32_causal_f16",
               "b1_h1_q4_d32_scale", "b1_h1_q4_d32_scale0", "b1_h1_q4_d32_scale1x", "b1_h1_q4_d32_scale1.2.3",
               "b1_h1_q4_d32_scaleinf", "b1_h1_q4_d32_no_dq_no_lse", "b1_h1_q99999999999_d32",
-              "b1_h1_q2147483648_d32", "b1_h1_q4k_d32", "b1_h1x_q4_d32", "h1_b1_q4_d32"]
+              "b1_h1_q2147483648_d32", "b1_h1_q4k_d32", "b1_h1x_q4_d32", "h1_b1_q4_d32",
+              "b1_h1_q4_d32_left", "b1_h1_q4_d32_left-1", "b1_h1_q4_d32_left01", "b1_h1_q4_d32_left00",
+              "b1_h1_q4_d32_left1.5", "b1_h1_q4_d32_right", "b1_h1_q4_d32_right007",
+              "b1_h1_q4_d32_right1_left1", "b1_h1_q4_d32_left1_left1", "b1_h1_q4_d32_left1_causal",
+              "b1_h1_q4_d32_left1_f16", "b1_h1_q4_d32_left1right1", "b1_h1_q4_d32_scale1_left1",
+              "b1_h1_q4_d32_peaky_left1", "b1_h1_q4_d32_left2147483648",
+              "b1_h1_q4_d32_right99999999999"]
 
 
 class Refused(unittest.TestCase):
@@ -186,6 +202,12 @@ class Accepted(unittest.TestCase):
                 shape = [] if "--shape" in options else ["--shape", "b1_h1_q4_d32"]
                 done = run("build/simt/bin/ladder", *shape, *options.split())
                 self.assertNotEqual(done.returncode, 2, done.stderr)
+
+    def test_facts_as_json(self):
+        file = FAKE / "facts.json"
+        run("build/simt/bin/ladder", "--list", "--json", file)
+        facts = json.loads(file.read_text(encoding="utf-8"))
+        self.assertIn(("05_wmma", "forward"), [(row["stage"], row["pass"]) for row in facts])
 
     def test_every_name_of_a_test_is_a_shape(self):
         listed = subprocess.run([BIN / "cuflash_tests", "--gtest_list_tests"], text=True,
