@@ -73,7 +73,7 @@ inline constexpr Features kEveryFeature{31};
 Features features_of(const Problem& problem);
 
 /// A pass's place in the library's choice among the stages that support a problem: the highest rank
-/// wins, and among equals the later stage. At 0 a stage runs only when it is named.
+/// wins, and among equals the earlier stage. At 0 a stage runs only when it is named.
 struct Rank {
   int value = 0;            ///< by convention ten times the number of the rung it is as fast as
   const char* reason = "";  ///< why, in a few words
