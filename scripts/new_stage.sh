@@ -64,6 +64,8 @@ rm -rf "stages/$new/exercises" "stages/$new/README.md" "stages/$new/traffic.cu" 
 # The stage's name and its namespace; nothing else of it is known outside its directory.
 find "stages/$new" -type f \( -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) \
   -exec sed -i "s/\b$old\b/$new/g; s/\bcuflash::${old#*_}\b/cuflash::$name/g" {} +
+# A stage that changes repeats nobody's kernels.
+sed -i '/\.repeats = /d' "stages/$new/stage.cu"
 cat >"stages/$new/README.md" <<END
 # $new
 

@@ -1,6 +1,6 @@
 // A stage's source with, beside each line, what that line asks of the memory.
-#ifndef CUFLASH_BENCH_ANNOTATE_H_
-#define CUFLASH_BENCH_ANNOTATE_H_
+#ifndef CUFLASH_BENCH_LADDER_ANNOTATE_H_
+#define CUFLASH_BENCH_LADDER_ANNOTATE_H_
 
 #include <string>
 #include <vector>
@@ -17,4 +17,4 @@ std::string annotation_legend();
 
 }  // namespace cuflash::bench
 
-#endif  // CUFLASH_BENCH_ANNOTATE_H_
+#endif  // CUFLASH_BENCH_LADDER_ANNOTATE_H_

@@ -1,6 +1,6 @@
 // What the step from one stage to another buys.
-#ifndef CUFLASH_BENCH_COMPARE_H_
-#define CUFLASH_BENCH_COMPARE_H_
+#ifndef CUFLASH_BENCH_LADDER_COMPARE_H_
+#define CUFLASH_BENCH_LADDER_COMPARE_H_
 
 #include <string>
 
@@ -14,4 +14,4 @@ std::string comparison_text(const Row& first, const Row& second, const Plan& pla
 
 }  // namespace cuflash::bench
 
-#endif  // CUFLASH_BENCH_COMPARE_H_
+#endif  // CUFLASH_BENCH_LADDER_COMPARE_H_

@@ -1,6 +1,6 @@
 // The shared memory of a stage's kernels, drawn.
-#ifndef CUFLASH_BENCH_MEMORY_MAP_H_
-#define CUFLASH_BENCH_MEMORY_MAP_H_
+#ifndef CUFLASH_BENCH_LADDER_MEMORY_MAP_H_
+#define CUFLASH_BENCH_LADDER_MEMORY_MAP_H_
 
 #include <string>
 #include <vector>
@@ -14,4 +14,4 @@ std::string memory_map_text(const std::vector<simt::SharedMap>& maps);
 
 }  // namespace cuflash::bench
 
-#endif  // CUFLASH_BENCH_MEMORY_MAP_H_
+#endif  // CUFLASH_BENCH_LADDER_MEMORY_MAP_H_

@@ -1,7 +1,7 @@
 // What the CPU simulator sees of one call: every line's accesses, and the shared memory of each
 // kernel.
-#ifndef CUFLASH_BENCH_OBSERVE_H_
-#define CUFLASH_BENCH_OBSERVE_H_
+#ifndef CUFLASH_BENCH_LADDER_OBSERVE_H_
+#define CUFLASH_BENCH_LADDER_OBSERVE_H_
 
 #include <vector>
 
@@ -22,4 +22,4 @@ Observed observe(const Stage& stage, Pass pass, const harness::TestCase& c);
 
 }  // namespace cuflash::bench
 
-#endif  // CUFLASH_BENCH_OBSERVE_H_
+#endif  // CUFLASH_BENCH_LADDER_OBSERVE_H_

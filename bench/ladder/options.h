@@ -1,6 +1,6 @@
 // The ladder's command line, and what it asks for.
-#ifndef CUFLASH_BENCH_OPTIONS_H_
-#define CUFLASH_BENCH_OPTIONS_H_
+#ifndef CUFLASH_BENCH_LADDER_OPTIONS_H_
+#define CUFLASH_BENCH_LADDER_OPTIONS_H_
 
 #include <CLI/CLI.hpp>
 #include <stdexcept>
@@ -39,4 +39,4 @@ void set_up_simulator(const Options& options);
 
 }  // namespace cuflash::bench
 
-#endif  // CUFLASH_BENCH_OPTIONS_H_
+#endif  // CUFLASH_BENCH_LADDER_OPTIONS_H_

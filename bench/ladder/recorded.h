@@ -1,6 +1,6 @@
 // Times that were measured on a GPU before, from docs/results.
-#ifndef CUFLASH_BENCH_RECORDED_H_
-#define CUFLASH_BENCH_RECORDED_H_
+#ifndef CUFLASH_BENCH_LADDER_RECORDED_H_
+#define CUFLASH_BENCH_LADDER_RECORDED_H_
 
 #include <string>
 #include <vector>
@@ -21,4 +21,4 @@ std::vector<RecordedTimes> recorded_times(const Stage& first, const Stage& secon
 
 }  // namespace cuflash::bench
 
-#endif  // CUFLASH_BENCH_RECORDED_H_
+#endif  // CUFLASH_BENCH_LADDER_RECORDED_H_

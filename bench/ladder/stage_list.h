@@ -1,6 +1,6 @@
 // The stages and the facts of their passes.
-#ifndef CUFLASH_BENCH_STAGE_LIST_H_
-#define CUFLASH_BENCH_STAGE_LIST_H_
+#ifndef CUFLASH_BENCH_LADDER_STAGE_LIST_H_
+#define CUFLASH_BENCH_LADDER_STAGE_LIST_H_
 
 #include <string>
 
@@ -12,4 +12,4 @@ void list_stages(const std::string& json);
 
 }  // namespace cuflash::bench
 
-#endif  // CUFLASH_BENCH_STAGE_LIST_H_
+#endif  // CUFLASH_BENCH_LADDER_STAGE_LIST_H_

@@ -1,6 +1,6 @@
 // The ladder's rows as a table and as JSON.
-#ifndef CUFLASH_BENCH_STAGE_TABLE_H_
-#define CUFLASH_BENCH_STAGE_TABLE_H_
+#ifndef CUFLASH_BENCH_LADDER_STAGE_TABLE_H_
+#define CUFLASH_BENCH_LADDER_STAGE_TABLE_H_
 
 #include <string>
 #include <vector>
@@ -22,4 +22,4 @@ void write_json(const std::string& path, const Provenance& provenance, const std
 
 }  // namespace cuflash::bench
 
-#endif  // CUFLASH_BENCH_STAGE_TABLE_H_
+#endif  // CUFLASH_BENCH_LADDER_STAGE_TABLE_H_

@@ -76,7 +76,7 @@ def half_ulp(dtype, magnitude):
 
 
 def dot_product_rounding(name, inputs):
-    """How far the rounding of float dot products carries into an output (expected.h)."""
+    """How far the rounding of float dot products carries into an output (reference_outputs.h)."""
     q, k, v, d_o = inputs
     scale, epsilon = q.shape[-1] ** -0.5, 2.0 ** -23
 

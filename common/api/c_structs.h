@@ -36,7 +36,7 @@ bool asks_for_more(const T& given) {
   return std::any_of(bytes + unknown, bytes + given.size, [](char byte) { return byte != 0; });
 }
 
-// Is there a struct? `name` is the argument's.
+// Refuses a struct that is null. `name` is the argument's.
 inline Support present(const char* name, const void* given) {
   if (given != nullptr) return {};
   return {FlashAttentionError::NULL_POINTER, std::string(name) + " is null"};

@@ -25,12 +25,12 @@ const Stage* find_stage(std::string_view name) {
 
 const Stage* choose_stage(Pass pass, const Problem& problem, const Device& device, Features also) {
   const Stage* best = nullptr;
-  int highest = 1;  // at 0 a stage runs only by name
+  int highest = 0;  // a stage of rank 0 runs only by name
   for (const Stage* stage : stages()) {
     const PassFacts& facts = stage->facts(pass);
     if (facts.rank == nullptr || !supports(*stage, pass, problem, device, also)) continue;
     const int rank = facts.rank(problem).value;
-    if (rank < highest) continue;
+    if (rank <= highest) continue;
     highest = rank;
     best = stage;
   }

@@ -40,7 +40,7 @@ std::string head_dims_of(const PassFacts& facts) {
   return listed(words);
 }
 
-// Has the device the compute capability, and the library code for it?
+// True if the device has this capability and the library contains code for it.
 bool has(const Device& device, int needed) {
   return device.compute_capability >= needed && device.newest_code >= needed;
 }

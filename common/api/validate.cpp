@@ -1,6 +1,6 @@
-// validate(): are the arguments of a call fit for any stage? Host code only. Each kind of fault is
+// validate(): checks what no stage and no device can change. Host code only. Each kind of fault is
 // one function that returns a sentence, empty where there is no such fault; check() runs them in
-// the order that FlashAttentionError states.
+// the order that cuflash_error states.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

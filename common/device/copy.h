@@ -1,4 +1,4 @@
-// Tiles between global and shared memory, 16 bytes a thread and access.
+// Copies tiles from global to shared memory, 16 bytes a thread and access.
 #ifndef CUFLASH_DEVICE_COPY_H_
 #define CUFLASH_DEVICE_COPY_H_
 
@@ -6,9 +6,9 @@
 
 namespace cuflash {
 
-// The n-th row that lanes visit in a tile whose rows are kRowBytes and 16 bytes of padding. Where a
-// row meets half of the banks, its neighbour meets some of the same; the row four on meets the
-// rest.
+// The n-th row that lanes visit in a tile whose rows are kRowBytes and 16 bytes of padding. A row
+// of 64 bytes covers half of the banks. The next row covers some of the same ones; the fourth row
+// after it covers the other half, so the two are visited one after the other.
 template <int kRowBytes>
 __device__ __forceinline__ int visited_row(int n) {
   if constexpr (kRowBytes == 64) {

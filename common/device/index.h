@@ -1,5 +1,5 @@
-// Which element is this thread's? One-dimensional grids, so the 65,535 limit of grid.y and grid.z
-// never matters.
+// Which element a thread works on. Grids are one-dimensional, so the limit of 65,535 for grid.y and
+// grid.z never matters.
 #ifndef CUFLASH_DEVICE_INDEX_H_
 #define CUFLASH_DEVICE_INDEX_H_
 
@@ -27,7 +27,7 @@ __device__ __forceinline__ Place unravel(std::int64_t n, int heads, int rows, in
 // How many tiles of `tile` rows cover `rows`.
 __host__ __device__ constexpr int num_tiles(int rows, int tile) { return (rows - 1) / tile + 1; }
 
-// The rows of Q, of all heads.
+// The number of rows of Q over all batches and heads.
 inline std::int64_t num_rows(const Problem& p) {
   return std::int64_t{p.batch} * p.heads_q * p.seq_q;
 }
@@ -37,7 +37,7 @@ __device__ __forceinline__ std::int64_t thread_index() {
   return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
 }
 
-// The most blocks that a one-dimensional grid has: grid.x has 31 bits.
+// The most blocks that a one-dimensional grid can have: grid.x has 31 bits.
 constexpr std::int64_t kMaxBlocks = 0x7fffffff;
 
 }  // namespace cuflash

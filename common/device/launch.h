@@ -20,7 +20,7 @@ struct LaunchConfig {
 // the runtime keeps its reason for cudaGetLastError().
 template <class... Params, class... Args>
 FlashAttentionError launch(void (*kernel)(Params...), const LaunchConfig& config, Args&&... args) {
-  // More than every device grants must be asked for.
+  // What exceeds the share that every device grants must be requested first.
   if (config.shared.bytes > kSharedBytesWithoutAsking &&
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            static_cast<int>(config.shared.bytes)) != cudaSuccess) {

@@ -38,8 +38,8 @@ struct Band {
   }
 };
 
-// One batch's sequences: how many queries and keys a head has, and which keys a query sees. Kernels
-// take lengths from here and not from the problem, whose lengths are those of the tensors.
+// The sequences of one batch: how many queries and keys a head has, and which keys a query sees.
+// Kernels take lengths from here, not from the problem, whose lengths are those of the tensors.
 struct Sequence {
   int num_queries, num_keys;
   Band band;
@@ -51,8 +51,8 @@ __device__ __forceinline__ Sequence sequence(const Params& p, int /*batch*/) {
   return {p.seq_q, p.seq_kv, p};
 }
 
-// True if query i sees key j: first_diagonal <= j − i <= last_diagonal, as one comparison of
-// distances from the last diagonal. Below zero they wrap to numbers beyond the width.
+// True if query i sees key j: first_diagonal <= j − i <= last_diagonal. One comparison tests both
+// bounds: the distance from the last diagonal, if negative, wraps to a number beyond the width.
 __device__ __forceinline__ bool visible(const Sequence& seq, int i, int j) {
   return static_cast<unsigned>(i) + static_cast<unsigned>(seq.band.last_diagonal) -
              static_cast<unsigned>(j) <=
@@ -67,14 +67,14 @@ __device__ __forceinline__ bool all_visible(const Sequence& seq, int i0, int num
          visible(seq, i0 + num_queries - 1, j0);
 }
 
-// The keys that the queries [begin, end) see all lie in this range; it may be empty.
+// A range that holds every key that one of the queries [begin, end) sees; it may be empty.
 __device__ __forceinline__ Range visible_keys(const Sequence& seq, int begin, int end) {
   const std::int64_t last = min(end, seq.num_queries) - 1;
   const std::int64_t keys_end = min(last + seq.band.last_diagonal + 1, std::int64_t{seq.num_keys});
   return {max(begin + seq.band.first_diagonal, 0), static_cast<int>(keys_end)};
 }
 
-// The queries that see one of the keys [begin, end) all lie in this range; it may be empty.
+// A range that holds every query that sees one of the keys [begin, end); it may be empty.
 __device__ __forceinline__ Range visible_queries(const Sequence& seq, int begin, int end) {
   const std::int64_t all = seq.num_queries, first = begin, last = min(end, seq.num_keys) - 1;
   const std::int64_t queries_begin = max(first - seq.band.last_diagonal, std::int64_t{0});

@@ -7,7 +7,7 @@
 //     };
 //
 // and forward_pass<ForwardKernels, Types, HeadDims>() instantiates it for each type and head
-// dimension, and declares just those.
+// dimension, and declares just those. It needs no workspace until the stage says so.
 #ifndef CUFLASH_DEVICE_PASS_H_
 #define CUFLASH_DEVICE_PASS_H_
 
@@ -19,6 +19,12 @@
 #include "device/types.h"
 
 namespace cuflash {
+
+// Workspaces: none, and a float for each row of Q (delta).
+inline std::size_t no_workspace(const Problem&) { return 0; }
+inline std::size_t float_each_row(const Problem& p) {
+  return static_cast<std::size_t>(num_rows(p)) * sizeof(float);
+}
 
 template <class Args, class Params, template <class, int> class Kernels, class Types, class Dims>
 struct Instances {
@@ -40,6 +46,7 @@ struct Instances {
     pass.dtypes = Types::kSet;
     pass.head_dims = Dims::kSet;
     pass.shared_bytes = shared_bytes;
+    pass.workspace_bytes = no_workspace;
     pass.run = run;
     return pass;
   }
@@ -52,12 +59,6 @@ constexpr PassOf<Forward> forward_pass() {
 template <template <class, int> class Kernels, class Types, class Dims>
 constexpr PassOf<Backward> backward_pass() {
   return Instances<Backward, BackwardParams, Kernels, Types, Dims>::pass();
-}
-
-// Workspaces: none, and a float for each row of Q (delta).
-inline std::size_t no_workspace(const Problem&) { return 0; }
-inline std::size_t float_each_row(const Problem& p) {
-  return static_cast<std::size_t>(num_rows(p)) * sizeof(float);
 }
 
 }  // namespace cuflash

@@ -1,4 +1,4 @@
-// What a launch says of its dynamic shared memory: how many bytes it is.
+// What a launch declares about its dynamic shared memory: its size in bytes.
 #ifndef CUFLASH_DEVICE_SHARED_LAYOUT_H_
 #define CUFLASH_DEVICE_SHARED_LAYOUT_H_
 

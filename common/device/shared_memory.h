@@ -1,4 +1,4 @@
-// Dynamic shared memory. Every kernel's has one name; a launch says how much of it there is.
+// Dynamic shared memory. All kernels use the same array; each launch sets its size.
 #ifndef CUFLASH_DEVICE_SHARED_MEMORY_H_
 #define CUFLASH_DEVICE_SHARED_MEMORY_H_
 

@@ -7,9 +7,9 @@
 
 namespace cuflash {
 
-// The type that a kernel for tensor cores is compiled with: its own, but f16 in place of bf16 for
-// compute capability 7.5, where mma.h declares no bf16. That code is never launched: the stage's
-// descriptor asks for 8.0 in bf16.
+// The element type with which a kernel for tensor cores is compiled: T itself, except that f16
+// replaces bf16 for compute capability 7.5, where mma.h declares no bf16. That code is never
+// launched: the stage's facts require 8.0 for bf16.
 template <class T>
 struct TensorCoreType {
   using Type = T;

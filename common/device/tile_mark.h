@@ -1,5 +1,5 @@
-// Says which tile a thread is working on; null for none. Costs nothing here; the CPU simulator's
-// twin remembers it for its reports.
+// Marks the tile that a thread is working on; a null name ends the mark. On a GPU it does nothing;
+// the CPU simulator's version of this header records the mark for reports.
 #ifndef CUFLASH_DEVICE_TILE_MARK_H_
 #define CUFLASH_DEVICE_TILE_MARK_H_
 

@@ -7,7 +7,7 @@
 
 namespace cuflash {
 
-// A sequence for range-for: the first rows of the tiles of kRows rows that cover a range.
+// For a range-based for loop: the first row of each tile of kRows rows that covers a range.
 template <int kRows>
 class Tiles {
  public:
@@ -42,14 +42,15 @@ class Tiles {
   Range range_;
 };
 
-// The first keys of the KV tiles of kBlockKV keys of which the queries [i0, i0 + num_queries) see
-// any.
+// The first key of each tile of kBlockKV keys that may hold a key which one of the queries
+// [i0, i0 + num_queries) sees.
 template <int kBlockKV>
 __device__ __forceinline__ Tiles<kBlockKV> kv_tiles(const Sequence& seq, int i0, int num_queries) {
   return {"KV tile", visible_keys(seq, i0, i0 + num_queries)};
 }
 
-// The first queries of the Q tiles of kBlockQ queries that see any of the keys [j0, j0 + num_keys).
+// The first query of each tile of kBlockQ queries that may hold a query which sees one of the keys
+// [j0, j0 + num_keys).
 template <int kBlockQ>
 __device__ __forceinline__ Tiles<kBlockQ> q_tiles(const Sequence& seq, int j0, int num_keys) {
   return {"Q tile", visible_queries(seq, j0, j0 + num_keys)};

@@ -1,6 +1,6 @@
 // Holds bytes, bank conflicts, requests of shared memory and barriers to the stage's own.
-#ifndef CUFLASH_TESTS_EXERCISES_COSTS_H_
-#define CUFLASH_TESTS_EXERCISES_COSTS_H_
+#ifndef CUFLASH_GRADER_COSTS_H_
+#define CUFLASH_GRADER_COSTS_H_
 
 #include "sample.h"
 
@@ -13,4 +13,4 @@ std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples);
 
 }  // namespace cuflash::exercises
 
-#endif  // CUFLASH_TESTS_EXERCISES_COSTS_H_
+#endif  // CUFLASH_GRADER_COSTS_H_

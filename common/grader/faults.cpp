@@ -162,7 +162,7 @@ bool has_like(const Sample& sample, const simt::Finding& finding) {
   });
 }
 
-// The machine's report, under a heading that says where.
+// The simulator's report, under a heading that says where.
 std::string report(const Sample& sample, const simt::Finding& finding) {
   const auto& runs = sample.check.runs;
   const auto right =

@@ -1,6 +1,6 @@
 // What the simulator found, in the words of the hazard behind it.
-#ifndef CUFLASH_TESTS_EXERCISES_FAULTS_H_
-#define CUFLASH_TESTS_EXERCISES_FAULTS_H_
+#ifndef CUFLASH_GRADER_FAULTS_H_
+#define CUFLASH_GRADER_FAULTS_H_
 
 #include "sample.h"
 
@@ -11,4 +11,4 @@ std::vector<Diagnosis> faults(const std::vector<Sample>& samples);
 
 }  // namespace cuflash::exercises
 
-#endif  // CUFLASH_TESTS_EXERCISES_FAULTS_H_
+#endif  // CUFLASH_GRADER_FAULTS_H_

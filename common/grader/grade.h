@@ -1,7 +1,7 @@
 // Grades one exercise: runs it on a short table of problems, under three schedules each, and names
 // what is wrong.
-#ifndef CUFLASH_TESTS_EXERCISES_GRADE_H_
-#define CUFLASH_TESTS_EXERCISES_GRADE_H_
+#ifndef CUFLASH_GRADER_GRADE_H_
+#define CUFLASH_GRADER_GRADE_H_
 
 #include "cuflash/stage.h"
 #include "sample.h"
@@ -27,4 +27,4 @@ Grade grade(const Stage& exercise, const Stage& own, Pass pass,
 
 }  // namespace cuflash::exercises
 
-#endif  // CUFLASH_TESTS_EXERCISES_GRADE_H_
+#endif  // CUFLASH_GRADER_GRADE_H_

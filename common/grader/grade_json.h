@@ -1,6 +1,6 @@
 // A grade as JSON.
-#ifndef CUFLASH_TESTS_EXERCISES_GRADE_JSON_H_
-#define CUFLASH_TESTS_EXERCISES_GRADE_JSON_H_
+#ifndef CUFLASH_GRADER_GRADE_JSON_H_
+#define CUFLASH_GRADER_GRADE_JSON_H_
 
 #include <nlohmann/json.hpp>
 
@@ -13,4 +13,4 @@ nlohmann::ordered_json to_json(const Grade& grade);
 
 }  // namespace cuflash::exercises
 
-#endif  // CUFLASH_TESTS_EXERCISES_GRADE_JSON_H_
+#endif  // CUFLASH_GRADER_GRADE_JSON_H_

@@ -7,7 +7,7 @@
 namespace cuflash::exercises {
 namespace {
 
-// The same as the model's, as far as float and the dtype can tell?
+// True if a value equals the model's, as far as float and the dtype can tell.
 bool equal(double got, double predicted, double slack) {
   if (std::isfinite(got) && std::isfinite(predicted)) return std::abs(got - predicted) <= slack;
   return got == predicted || (std::isnan(got) && std::isnan(predicted));

@@ -1,6 +1,6 @@
 // The exercises that are linked into a program.
-#ifndef CUFLASH_TESTS_EXERCISES_LIST_H_
-#define CUFLASH_TESTS_EXERCISES_LIST_H_
+#ifndef CUFLASH_GRADER_LIST_H_
+#define CUFLASH_GRADER_LIST_H_
 
 #include <vector>
 
@@ -19,4 +19,4 @@ const std::vector<Entry>& entries();
 
 }  // namespace cuflash::exercises
 
-#endif  // CUFLASH_TESTS_EXERCISES_LIST_H_
+#endif  // CUFLASH_GRADER_LIST_H_

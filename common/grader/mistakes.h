@@ -1,6 +1,6 @@
 // The classical mistakes of attention kernels, each with an id that never changes and a sentence.
-#ifndef CUFLASH_TESTS_EXERCISES_MISTAKES_H_
-#define CUFLASH_TESTS_EXERCISES_MISTAKES_H_
+#ifndef CUFLASH_GRADER_MISTAKES_H_
+#define CUFLASH_GRADER_MISTAKES_H_
 
 #include <bitset>
 #include <vector>
@@ -115,4 +115,4 @@ inline bool applies(const MistakeRow& row, Pass pass) {
 
 }  // namespace cuflash::exercises
 
-#endif  // CUFLASH_TESTS_EXERCISES_MISTAKES_H_
+#endif  // CUFLASH_GRADER_MISTAKES_H_

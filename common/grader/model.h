@@ -1,6 +1,6 @@
 // Attention in double precision, with a switch for every classical mistake.
-#ifndef CUFLASH_TESTS_EXERCISES_MODEL_H_
-#define CUFLASH_TESTS_EXERCISES_MODEL_H_
+#ifndef CUFLASH_GRADER_MODEL_H_
+#define CUFLASH_GRADER_MODEL_H_
 
 #include "harness/stage_call.h"
 #include "mistakes.h"
@@ -21,4 +21,4 @@ harness::Outputs model(Pass pass, const Problem& problem, const harness::Inputs&
 
 }  // namespace cuflash::exercises
 
-#endif  // CUFLASH_TESTS_EXERCISES_MODEL_H_
+#endif  // CUFLASH_GRADER_MODEL_H_

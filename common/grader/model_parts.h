@@ -1,6 +1,6 @@
 // What the forward and the backward model share: which keys a query sees, and its scores.
-#ifndef CUFLASH_TESTS_EXERCISES_MODEL_PARTS_H_
-#define CUFLASH_TESTS_EXERCISES_MODEL_PARTS_H_
+#ifndef CUFLASH_GRADER_MODEL_PARTS_H_
+#define CUFLASH_GRADER_MODEL_PARTS_H_
 
 #include <algorithm>
 #include <cmath>
@@ -144,7 +144,7 @@ class Parts {
     return i + offset;
   }
 
-  // Does a query at this place see key j?
+  // True if a query at this place sees key j.
   bool causal_sees(std::int64_t place, int j) const { return !p_.causal || j <= place; }
   bool window_sees(std::int64_t place, int j) const {
     return (p_.window_left < 0 || j >= place - p_.window_left) &&
@@ -190,4 +190,4 @@ class Parts {
 
 }  // namespace cuflash::exercises
 
-#endif  // CUFLASH_TESTS_EXERCISES_MODEL_PARTS_H_
+#endif  // CUFLASH_GRADER_MODEL_PARTS_H_

@@ -1,6 +1,6 @@
 // One problem that an exercise was run on: what came out, what the simulator saw.
-#ifndef CUFLASH_TESTS_EXERCISES_SAMPLE_H_
-#define CUFLASH_TESTS_EXERCISES_SAMPLE_H_
+#ifndef CUFLASH_GRADER_SAMPLE_H_
+#define CUFLASH_GRADER_SAMPLE_H_
 
 #include <algorithm>
 #include <memory>
@@ -91,4 +91,4 @@ std::string where_bad(const std::vector<Sample>& samples, const Bad& bad) {
 
 }  // namespace cuflash::exercises
 
-#endif  // CUFLASH_TESTS_EXERCISES_SAMPLE_H_
+#endif  // CUFLASH_GRADER_SAMPLE_H_

@@ -1,6 +1,6 @@
 // Names what made values wrong: a classical mistake, or else the pattern of what is wrong.
-#ifndef CUFLASH_TESTS_EXERCISES_VALUES_H_
-#define CUFLASH_TESTS_EXERCISES_VALUES_H_
+#ifndef CUFLASH_GRADER_VALUES_H_
+#define CUFLASH_GRADER_VALUES_H_
 
 #include "sample.h"
 
@@ -18,4 +18,4 @@ Diagnosis pattern(const std::vector<Sample>& samples);
 
 }  // namespace cuflash::exercises
 
-#endif  // CUFLASH_TESTS_EXERCISES_VALUES_H_
+#endif  // CUFLASH_GRADER_VALUES_H_

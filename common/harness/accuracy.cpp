@@ -25,8 +25,8 @@ std::string element_name(const ReferenceTensor& tensor, std::size_t element) {
   return text.str();
 }
 
-// Is this error allowed? Where the plain implementation itself overflows there is no limit, and
-// nothing is.
+// True if this error is allowed. Where the plain implementation itself overflows there is no limit,
+// and none is.
 bool within(double error, double limit) { return std::isfinite(limit) && error <= limit; }
 
 TensorAccuracy compare(const std::vector<float>& got, const ReferenceTensor& want) {

@@ -1,4 +1,4 @@
-// Holds what a stage wrote to what it must have written.
+// Compares what a stage wrote with what it must write.
 #ifndef CUFLASH_HARNESS_ACCURACY_H_
 #define CUFLASH_HARNESS_ACCURACY_H_
 

@@ -51,8 +51,8 @@ struct StageCheck {
   std::string failures() const;
 };
 
-// Throws CudaError where the device has too little memory for the case, and if the inputs cannot be
-// made. The machine's schedule is afterwards what it was.
+// Throws CudaError if the device has too little memory for the case, and an exception if the inputs
+// cannot be made. Leaves the simulator's schedule as it was.
 StageCheck check_stage(const Stage& stage, Pass pass, const TestCase& c, Runs runs);
 
 // "scores" for "cuflash::naive::scores<float, 32>".

@@ -43,7 +43,7 @@ PlainOutput plain_forward(const Problem& p, const Floats& q, const Floats& k, co
     const Floats k_transposed = transpose(&k[head], p.seq_kv, D);
     for (int i = 0; i < p.seq_q; ++i) {
       const auto [first, n] = visible_keys(p, i);
-      if (n == 0) continue;
+      if (n <= 0) continue;
       const std::size_t row = row_number(p, b, h, i);
       products(&q[row * D], &k_transposed[first], D, p.seq_kv, n, s.data());
       for (int j = 0; j < n; ++j) s[j] *= p.softmax_scale;
@@ -72,7 +72,7 @@ PlainGradients plain_backward(const Problem& p, const Floats& q, const Floats& k
     const Floats v_transposed = transpose(&v[head], p.seq_kv, D);
     for (int i = 0; i < p.seq_q; ++i) {
       const auto [first, n] = visible_keys(p, i);
-      if (n == 0) continue;
+      if (n <= 0) continue;
       const std::size_t row = row_number(p, b, h, i);
       const float* q_row = &q[row * D];
       const float* do_row = &d_o[row * D];

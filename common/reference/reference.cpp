@@ -53,7 +53,7 @@ Output attention_forward(const Problem& p, const Array& q, const Array& k, const
     const Array k_transposed = transpose(&k[head], p.seq_kv, D);
     for (int i = 0; i < p.seq_q; ++i) {
       const auto [first, n] = visible_keys(p, i);
-      if (n == 0) continue;
+      if (n <= 0) continue;
       const std::size_t row = row_number(p, b, h, i);
       products(&q[row * D], &k_transposed[first], D, p.seq_kv, n, s.data());
       for (int j = 0; j < n; ++j) s[j] *= p.softmax_scale;
@@ -88,7 +88,7 @@ Gradients attention_backward(const Problem& p, const Array& q, const Array& k, c
     const Array v_transposed = transpose(&v[head], p.seq_kv, D);
     for (int i = 0; i < p.seq_q; ++i) {
       const auto [first, n] = visible_keys(p, i);
-      if (n == 0) continue;
+      if (n <= 0) continue;
       const std::size_t row = row_number(p, b, h, i);
       const double* q_row = &q[row * D];
       const double* do_row = &d_o[row * D];
@@ -122,7 +122,7 @@ QuerySample attention_queries(const Problem& p, const Array& q, const Array& k, 
   for (std::size_t at = 0; at < places.size(); ++at) {
     const auto [b, h, i] = places[at];
     const auto [first, n] = visible_keys(p, i);
-    if (n == 0) continue;
+    if (n <= 0) continue;
     const double* q_row = &q[row_number(p, b, h, i) * D];
     const std::size_t first_key = kv_row_number(p, b, h / group_size(p), first) * D;
     for (int j = 0; j < n; ++j) {

@@ -75,8 +75,8 @@ __attribute__((always_inline)) inline bool Core::check_quickly(const Thread& sel
   return true;
 }
 
-// The cell's first reader is not ordered before this read. Will whoever races with this read also
-// race with a reader that the cell remembers?
+// The cell's first reader is not ordered before this read. True if whoever races with this read
+// also races with a reader that the cell remembers.
 inline bool Core::readers_suffice(const Thread& self, const Cell& cell, Stamp now) const {
   // An earlier block of this launch: it races with every later writer.
   if (cell.read < block_start_) return true;

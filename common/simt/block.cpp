@@ -225,7 +225,7 @@ void Core::release_barrier() {
   }
 }
 
-// Do all threads wait at the same barrier?
+// Checks that all threads wait at the same barrier.
 void Core::check_barrier() {
   const auto begin = threads_.begin();
   const auto end = begin + num_threads_;

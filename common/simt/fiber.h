@@ -24,7 +24,7 @@ class StackPool {
 
   // Lowest usable address of stack i; the stack is kUsableBytes long.
   static std::uintptr_t base(std::size_t i) { return begin_ + i * kStackBytes + kGuardBytes; }
-  // Which stack holds the address? kMaxStacks or more: none does.
+  // The stack that holds the address; kMaxStacks or more if none does.
   static std::size_t index_of(std::uintptr_t address) { return (address - begin_) / kStackBytes; }
 
  private:

@@ -138,7 +138,7 @@ std::uint64_t Core::block_of(Stamp stamp) const {
   return after == blocks_run_.begin() ? 0 : (after - 1)->second;
 }
 
-// Are findings of this block asked for?
+// True if findings of this block are asked for.
 bool Core::keeps(std::uint64_t block) const {
   if (!only_block) return true;
   const uint3 index = index_in(launch_->grid, block);

@@ -176,7 +176,7 @@ void Core::account_for_matrix(int warp, const MatrixAccess& access) {
   }
 }
 
-// All lanes have come. Do they name the same matrix?
+// All lanes have come: checks that they name the same matrix, then checks and counts the access.
 void Core::finish_matrix_access(const Thread& caller) {
   const Thread* const lanes = &threads_[caller.warp() * 32];
   const auto access = [&](int lane) -> const MatrixAccess& {

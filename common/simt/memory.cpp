@@ -118,7 +118,7 @@ void SharedMemory::begin_launch(const SharedLayout& dynamic) {
   if (region_.has_fine_cells()) region_.drop_cells();
 }
 
-// Which module's thread-local memory holds shared_memory?
+// Finds the module whose thread-local memory holds shared_memory.
 void SharedMemory::find_region() {
   const auto visit = [](dl_phdr_info* info, std::size_t, void* shared_memory_object) {
     auto& self = *static_cast<SharedMemory*>(shared_memory_object);

@@ -109,7 +109,7 @@ class GlobalMemory {
   // False when `pointer` is not the start of a live allocation.
   bool free(void* pointer);
 
-  // Is the address in the range that allocations come from?
+  // True if the address is in the range that allocations come from.
   bool owns(std::uintptr_t address) const { return address - arena_ < kArenaBytes; }
   // The allocation whose chunk holds the address, red zones included; null if there never was one.
   Region* find(std::uintptr_t address) { return chunk_owner_[(address - arena_) / kChunkBytes]; }
@@ -141,10 +141,10 @@ class SharedMemory {
   void begin_launch(const SharedLayout& dynamic);
   Region& region() { return region_; }
 
-  // Is every byte inside some variable? If not, why not, in a sentence.
+  // True if every byte is inside some variable; and why one is not, in a sentence.
   bool inside_variable(std::uintptr_t address, std::size_t size);
   std::string explain_outside(std::uintptr_t address, std::size_t size) const;
-  // Does the access lie wholly in the padding of the launch's storage?
+  // True if the access lies wholly in the padding of the launch's storage.
   bool is_padding(std::uintptr_t address, std::size_t size) const;
   // The array at the address, or next before it: of the launch's storage, or a variable.
   struct Array {

@@ -17,7 +17,7 @@ bool different_tiles_of_one_name(const TileMark* a, const TileMark* b) {
          std::strcmp(a->name, b->name) == 0;
 }
 
-// Has the thread gone from tile a to tile b since the last barrier?
+// True if the thread has gone from tile a to tile b since the last barrier.
 bool went(const Thread& thread, const TileMark& a, const TileMark& b, Stamp last_barrier) {
   const auto end = thread.tiles.end();
   auto from = std::find_if(thread.tiles.begin(), end,
@@ -28,7 +28,7 @@ bool went(const Thread& thread, const TileMark& a, const TileMark& b, Stamp last
   return std::find_if(from, end, [&](const TileMark& mark) { return same_tile(mark, b); }) != end;
 }
 
-// Has the lane lately recorded an access from site a and, later, one from site b?
+// True if the lane has lately recorded an access from site a and, later, one from site b.
 bool did(const LaneTrace& trace, int a, int b) {
   const auto is = [](int site) {
     return [site](Record r) { return static_cast<int>(r >> kRecordSiteShift) == site; };
@@ -57,8 +57,8 @@ Core::NamedAccess Core::named_access(Stamp stamp) const {
   return access;
 }
 
-// Two accesses of one block that nothing orders: does the program mean the first of them, by time,
-// to come first?
+// Of two accesses of one block that nothing orders: true if the program means the earlier one to
+// come first.
 bool Core::comes_first(const NamedAccess& earlier, const NamedAccess& later) const {
   const Thread& one = threads_[earlier.thread];
   const Thread& other = threads_[later.thread];

@@ -38,7 +38,7 @@ bool Core::is_absent(int warp, int lane) const {
   return t >= num_threads_ || threads_[t].state == Thread::State::kExited;
 }
 
-// Is this lane of the same warp missing where `waiting` waits?
+// True if this lane of the same warp has not come to where `waiting` waits.
 bool Core::is_missing(const Thread& waiting, int lane) const {
   if (is_absent(waiting.warp(), lane)) return true;
   const Thread& other = threads_[waiting.warp() * 32 + lane];
@@ -52,8 +52,9 @@ bool Core::is_missing(const Thread& waiting, int lane) const {
          source_place(other.wait_address).chain != source_place(waiting.wait_address).chain;
 }
 
-// Has every lane of the mask come to the operation in which `caller` waits? The search begins where
-// the last one ended, so that 32 lanes that come one after the other look 64 times, not 512.
+// True if every lane of the mask has come to the operation in which `caller` waits. The search
+// begins where the last one ended, so that 32 lanes that come one after the other look 64 times,
+// not 512.
 bool Core::warp_call_complete(const Thread& caller, bool ignore_absent) {
   int& first = last_missing_[caller.warp()];
   for (int i = 0; i < 32; ++i) {

@@ -2,7 +2,7 @@
 """Writes every answer that the check grades: for each exercise what is shipped, the stage's own lines,
 and the wrong answers of its list.
 
-    variants.py OUT
+    scripts/maintainer/exercise_variants.py OUT
 
 Every mistake that the model can make must be the diagnosis of a wrong answer.
 

@@ -15,7 +15,10 @@ build simt ladder
 mkdir -p "$out"
 unset COLUMNS # The screens have the width of a file.
 ladder=build/simt/bin/ladder
-"$ladder" --json "$out/ladder.json" >"$out/ladder.txt"
+# The ladder records the commit, and whether the tree is clean: nothing in it may change before.
+mkdir -p build/screens
+"$ladder" --json build/screens/ladder.json >build/screens/ladder.txt
+mv build/screens/ladder.* "$out"
 for stage in 02 03 04 05 06; do
   "$ladder" --map "$stage" --dtype f16 --shape b1_h1_q64k64_d64 | tail -n +3 >"$out/${stage}_map.txt"
 done

@@ -48,13 +48,11 @@ __global__ void output(ForwardParams p, const float* P, std::int64_t count) {
   const std::int64_t n = thread_index();
   if (n >= count) return;
   const auto [b, h, i, d] = unravel(n, p.heads_q, p.seq_q, kHeadDim);
-  const Sequence seq = sequence(p, b);
+  const Range keys = visible_keys(sequence(p, b), i, i + 1);
   const auto gV = rows<const T>(p.v, b, kv_head(p, h));
   const float* P_row = P + row_index(p, b, h, i) * p.seq_kv;
   float o = 0.f;
-  for (int j = 0; j < seq.num_keys; ++j) {
-    if (visible(seq, i, j)) o += P_row[j] * float(gV(j, d));
-  }
+  for (int j = keys.begin; j < keys.end; ++j) o += P_row[j] * float(gV(j, d));
   rows<T>(p.o, b, h)(i, d) = T(o);
 }
 

@@ -90,7 +90,7 @@ __global__ void attention(ForwardParams p) {
     // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
 #pragma unroll
     for (int n = 0; n < kRows; ++n) {
-      // Find the row's new maximum, and what it makes of the old sums.
+      // Find the row's new maximum, and the factor that corrects the old sums.
       const float new_max = fmaxf(row_max[n], warp_max(rS[n]));
       const float finite_max = new_max == -INFINITY ? 0.f : new_max;  // No key seen yet.
       const float o_scale = expf(row_max[n] - finite_max);

@@ -49,7 +49,6 @@ constexpr Stage describe() {
   stage.limiter = "issue slots: conversions and shared loads outnumber multiply-adds";
   stage.forward = forward_pass<ForwardKernels, EveryType, UsualHeadDims>();
   stage.forward.features = kEveryFeature;
-  stage.forward.workspace_bytes = no_workspace;
   stage.backward = backward_pass<BackwardKernels, EveryType, UsualHeadDims>();
   stage.backward.features = kEveryFeature;
   stage.backward.workspace_bytes = float_each_row;

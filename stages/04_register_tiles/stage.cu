@@ -51,7 +51,6 @@ constexpr Stage describe() {
   stage.limiter = "the f32 units: multiply-adds fill the issue slots";
   stage.forward = forward_pass<ForwardKernels, EveryType, UsualHeadDims>();
   stage.forward.features = kEveryFeature;
-  stage.forward.workspace_bytes = no_workspace;
   stage.forward.rank = rank;
   stage.backward = backward_pass<BackwardKernels, EveryType, UsualHeadDims>();
   stage.backward.features = kEveryFeature;

@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
         if (j >= seq.num_keys || !visible(seq, i, j)) lane_S[n / 4][n % 4] = -INFINITY;
       }
     }
-    // Find the row's new maximum, and what it makes of the old sums.
+    // Find the row's new maximum, and the factor that corrects the old sums.
     for (const auto& quad : lane_S) {
       for (const float s : quad) new_max = fmaxf(new_max, s);
     }

@@ -28,7 +28,6 @@ constexpr Stage describe() {
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.forward.arch.for_bf16 = 80;
   stage.forward.features = kEveryFeature;
-  stage.forward.workspace_bytes = no_workspace;
   return stage;
 }
 

@@ -1,5 +1,5 @@
 // 06_forward_backward, backward: the seven products of 03 on the tensor cores. P and dS are
-// computed in fragments; only to become operands they pass through shared memory.
+// computed in fragments; they pass through shared memory only to become operands.
 #pragma once
 
 #include <cmath>
@@ -55,7 +55,7 @@ struct KeyValueStorage {
 };
 
 // Writes a fragment to 16 rows of a tile, from column d on, rounded to T. Unless all of it is seen,
-// what is not, by seen(r, c), becomes 0.
+// an element for which seen(r, c) is false becomes 0.
 template <class T, int kStride, class Seen>
 __device__ __forceinline__ void store_rounded(T (*tile)[kStride], int d,
                                               const Accumulator& fragment, Scratch& scratch,
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   // [FA2 Alg.2 l.4]  delta = rowsum(dO ∘ O): for this block, and for key_value_gradient
   row_deltas(shared, gO, i0, seq.num_queries, thread);
   __syncthreads();  // s_delta is written before any thread reads it.
-  // Keep the LSE of the rows; leave delta to the other kernel.
+  // Keep the LSE of the rows; write delta for the other kernel.
   if (thread < C::kOwned) {
     const int i = i0 + thread;
     const std::int64_t n = row_index(p, b, h, i);
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   if (p.dq.data == nullptr) return;
   __syncthreads();  // s_lse is written before fragments are loaded from it.
 
-  // Hold LSE and delta as S is held: one row, one number.
+  // Hold LSE and delta in fragments like those of S: one number in all of a row.
   const Accumulator rLse = every_column(&s_lse[r0]), rDelta = every_column(&s_delta[r0]);
   const float scale_log2 = p.softmax_scale * kLog2e;
   Accumulator rdQ[kSteps];

@@ -53,7 +53,6 @@ constexpr Stage describe() {
   stage.forward.arch.for_bf16 = 80;
   stage.forward.features = kEveryFeature;
   stage.forward.repeats = "05_wmma";
-  stage.forward.workspace_bytes = no_workspace;
   stage.forward.rank = rank;
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.backward.arch.for_bf16 = 80;

@@ -116,10 +116,9 @@ Results compute(const Floats& q, const Floats& k, const Floats& v, const Floats&
   const DeviceRows o = output(), dq = output(), dk = output(), dv = output();
   const DeviceRows lse(CUFLASH_F32, kLength, 1);
   expect_success(
-      forward(whole(), {gq.tensor(), gk.tensor(), gv.tensor(), o.tensor(), lse.floats(), {}}));
-  expect_success(
-      backward(whole(), {gq.tensor(), gk.tensor(), gv.tensor(), o.tensor(), gdo.tensor(),
-                         dq.tensor(), dk.tensor(), dv.tensor(), lse.floats(), true, nullptr}));
+      forward(whole(), {gq.tensor(), gk.tensor(), gv.tensor(), o.tensor(), lse.floats()}));
+  expect_success(backward(whole(), {gq.tensor(), gk.tensor(), gv.tensor(), o.tensor(), gdo.tensor(),
+                                    dq.tensor(), dk.tensor(), dv.tensor(), lse.floats()}));
   harness::check(cudaDeviceSynchronize(), "the kernels");
   const auto all = [](const DeviceRows& rows) { return rows.read(0, kLength); };
   return {all(o), all(lse), all(dq), all(dk), all(dv)};

@@ -83,7 +83,7 @@ TEST_F(Size, QueriesBeyond2To31Elements) {
     SCOPED_TRACE(shown(stage));
     o.fill(0xff), lse.fill(0xff);
     expect_success(forward(m.whole,
-                           {m.q.tensor(), m.k.tensor(), m.v.tensor(), o.tensor(), lse.floats(), {}},
+                           {m.q.tensor(), m.k.tensor(), m.v.tensor(), o.tensor(), lse.floats()},
                            nullptr, stage));
     finish();
     for (const int row : places()) {
@@ -171,8 +171,7 @@ TEST_F(Size, FindsKeysBeyond2To31Elements) {
   for (int i = 0; i < 3; ++i) {
     k.write(keys[i], {one_hot.begin() + 64 * i, one_hot.begin() + 64 * (i + 1)});
   }
-  expect_success(
-      forward(whole, {q.tensor(), k.tensor(), v.tensor(), o.tensor(), lse.floats(), nullptr}));
+  expect_success(forward(whole, {q.tensor(), k.tensor(), v.tensor(), o.tensor(), lse.floats()}));
   finish();
   for (int i = 0; i < 3; ++i) {
     SCOPED_TRACE("key " + std::to_string(keys[i]));

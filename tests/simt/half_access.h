@@ -1,6 +1,6 @@
 // The cases of half_access_test.cpp: what a piece of kernel code must ask of memory.
-#ifndef CUFLASH_TESTS_UNIT_SIMT_HALF_ACCESS_H_
-#define CUFLASH_TESTS_UNIT_SIMT_HALF_ACCESS_H_
+#ifndef CUFLASH_TESTS_SIMT_HALF_ACCESS_H_
+#define CUFLASH_TESTS_SIMT_HALF_ACCESS_H_
 
 #include <cstddef>
 
@@ -13,4 +13,4 @@ struct AccessCase {
 /// Compiled with the flags of a kernel, in half_access_kernels.cpp.
 const AccessCase* access_cases(std::size_t* count);
 
-#endif  // CUFLASH_TESTS_UNIT_SIMT_HALF_ACCESS_H_
+#endif  // CUFLASH_TESTS_SIMT_HALF_ACCESS_H_

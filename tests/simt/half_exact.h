@@ -1,7 +1,7 @@
 // An exact implementation of rounding to 16 bits that shares nothing with the simulator's, and the
 // inputs of half_test.cpp.
-#ifndef CUFLASH_TESTS_UNIT_SIMT_HALF_EXACT_H_
-#define CUFLASH_TESTS_UNIT_SIMT_HALF_EXACT_H_
+#ifndef CUFLASH_TESTS_SIMT_HALF_EXACT_H_
+#define CUFLASH_TESTS_SIMT_HALF_EXACT_H_
 
 #include <algorithm>
 #include <cmath>
@@ -177,4 +177,4 @@ std::uint64_t pick_integer(Random& random) {
 
 }  // namespace
 
-#endif  // CUFLASH_TESTS_UNIT_SIMT_HALF_EXACT_H_
+#endif  // CUFLASH_TESTS_SIMT_HALF_EXACT_H_

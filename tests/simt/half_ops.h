@@ -1,8 +1,8 @@
 // What CUDA's cuda_fp16.h and cuda_bf16.h and the simulator's are compared by: one table of
 // operations on bit patterns. Include it after one family of headers: half_test.cpp compiles
 // it with the simulator's, half_oracle.cpp with CUDA's. The same text must compile with both.
-#ifndef CUFLASH_TESTS_UNIT_SIMT_HALF_OPS_H_
-#define CUFLASH_TESTS_UNIT_SIMT_HALF_OPS_H_
+#ifndef CUFLASH_TESTS_SIMT_HALF_OPS_H_
+#define CUFLASH_TESTS_SIMT_HALF_OPS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -256,4 +256,4 @@ std::vector<Operation> operations() {
 
 }  // namespace
 
-#endif  // CUFLASH_TESTS_UNIT_SIMT_HALF_OPS_H_
+#endif  // CUFLASH_TESTS_SIMT_HALF_OPS_H_

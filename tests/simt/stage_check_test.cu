@@ -1,4 +1,4 @@
-// Trials: a stage with a planted race is reported in the words that teach, and can be replayed.
+// A stage with a planted race is reported in the words that teach, and can be replayed.
 #include "harness/stage_check.h"
 #include "support.h"
 

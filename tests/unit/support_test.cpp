@@ -237,6 +237,19 @@ TEST(Supports, ChecksInOrder) {
   EXPECT_EQ(reason(), "");
 }
 
+// From the third rung on no stage keeps a matrix of scores; one of this checkout's own may.
+TEST(Stages, KeepNoScoresFromTheThirdOn) {
+  for (const Stage* stage : stages()) {
+    const std::string number = std::string(stage->name).substr(0, 2);
+    if (number >= "90") continue;
+    for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
+      if (stage->has(pass)) {
+        EXPECT_EQ(stage->facts(pass).keeps_scores, number < "03") << number;
+      }
+    }
+  }
+}
+
 TEST(FindStage, KnowsFullNamesNumbersAndWords) {
   for (const Stage* s : stages()) {
     const std::string name = s->name;

@@ -1,20 +1,20 @@
 /// @file c_api.h
-/// The public API in C: attention forward and backward on device memory. A C11 compiler reads this
-/// header, and so can every language that calls C. What is computed problem.h says in formulas;
+/// The public API in C: attention forward and backward on device memory. The header is C11, for C
+/// and for every language that calls C. problem.h states in formulas what is computed;
 /// flash_attention.h is the same API in C++.
 ///
 /// Checks. Every call checks its arguments on the host, in the order that cuflash_error states,
-/// before anything is launched: a refused call launches nothing and writes nothing. (A call that
-/// CUDA fails between two launches, CUFLASH_CUDA_ERROR, may have written part of its outputs.) The
-/// caller must see to the rest: that the tensors lie where the device reaches them and are as large
-/// as the sizes say, that inputs are finite (problem.h says what numbers may be), and that an
-/// output overlaps no other tensor.
+/// before anything is launched: a refused call launches nothing and writes nothing. (A call in
+/// which CUDA fails between two launches, CUFLASH_CUDA_ERROR, may have written part of its
+/// outputs.) The caller must ensure the rest: that the tensors lie where the device reaches them
+/// and are as large as the sizes say, that inputs are finite (problem.h says what numbers may be),
+/// and that an output overlaps no other tensor.
 ///
 /// Streams. A call queues its work on `stream` of the current device and returns; it never waits
 /// for the device. The tensors and the caller's workspace must live until that work is done. A
 /// workspace that the library allocates is allocated and freed in the stream's order. A call can be
-/// captured in a CUDA graph. One wait is CUDA's own: it loads a kernel when it first runs in a
-/// process, and for that waits for work in flight. With CUDA_MODULE_LOADING=EAGER in the
+/// captured in a CUDA graph. One wait is CUDA's own: it loads a kernel when the kernel first runs
+/// in a process, and waits for work in flight to do so. With CUDA_MODULE_LOADING=EAGER in the
 /// environment it loads all kernels at start.
 ///
 /// Threads. Every function may be called from several threads at once, on one stream or on many.
@@ -299,8 +299,8 @@ int cuflash_backward(const cuflash_problem* problem, const cuflash_backward_args
 
 // ---- Questions ---------------------------------------------------------------------------------
 
-/// Can this pass of this problem run on the current device? What a call would answer before it
-/// looks at its tensors.
+/// Tells whether this pass of this problem can run on the current device: what a call would return
+/// before it looks at its tensors.
 ///
 /// @code{.c}
 /// if (cuflash_check_support(CUFLASH_BACKWARD, &problem, "05_wmma") != CUFLASH_SUCCESS) {
@@ -355,7 +355,7 @@ int cuflash_num_stages(void);
 /// @return null where `index` is below 0 or not below cuflash_num_stages()
 const char* cuflash_stage_name(int index);
 
-/// What the documentation of a cuflash_error says of it, as one English sentence. Never null.
+/// The meaning of a cuflash_error, as one English sentence. Never null.
 /// @code{.c}
 /// puts(cuflash_error_string(CUFLASH_DIMENSION_MISMATCH));
 /// // heads_q is not a multiple of heads_kv
@@ -377,7 +377,7 @@ const char* cuflash_last_error_message(void);
 /// @return "cuda": an NVIDIA GPU; "simt": the CPU simulator, whose device memory is host memory
 const char* cuflash_backend(void);
 
-/// The library's version, as CUFLASH_VERSION is the header's.
+/// The library's version as one number; CUFLASH_VERSION is the header's.
 /// @code{.c}
 /// if (cuflash_version() < CUFLASH_VERSION) puts("the library is older than its header");
 /// @endcode

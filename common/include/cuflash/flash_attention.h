@@ -1,5 +1,5 @@
 /// @file flash_attention.h
-/// The public API in C++: attention forward and backward on device memory. For a C compiler this
+/// The public API in C++: attention forward and backward on device memory. To a C compiler this
 /// header is c_api.h. That header also says what holds for every call (when arguments are checked,
 /// what streams and threads may do) and what each argument, field and error means: each function
 /// here calls the C function that its comment names.
@@ -146,7 +146,8 @@ inline FlashAttentionError backward(const Problem& problem, const Backward& args
   return static_cast<FlashAttentionError>(cuflash_backward(&problem, &args, stage, stream));
 }
 
-/// Can this pass of this problem run on the current device? It calls cuflash_check_support().
+/// Tells whether this pass of this problem can run on the current device. It calls
+/// cuflash_check_support().
 /// @code{.cpp}
 /// auto answer = cuflash::check_support(CUFLASH_BACKWARD, p, "05_wmma");
 /// @endcode

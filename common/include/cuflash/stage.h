@@ -73,23 +73,23 @@ inline constexpr Features kEveryFeature{31};
 Features features_of(const Problem& problem);
 
 /// A pass's place in the library's choice among the stages that support a problem: the highest rank
-/// wins, and of equals the later stage. At 0 a stage runs only when it is asked for by name.
+/// wins, and among equals the earlier stage. At 0 a stage runs only when it is named.
 struct Rank {
   int value = 0;            ///< by convention ten times the number of the rung it is as fast as
   const char* reason = "";  ///< why, in a few words
 };
 
-/// Everything that is known of one pass of a stage, but for the function that queues it.
+/// Everything that is known about one pass of a stage, except the function that queues it.
 struct PassFacts {
   ArchRequirement arch;       ///< where it runs
   DTypes dtypes;              ///< from the same list that instantiates its templates
   HeadDims head_dims;         ///< from the same list that instantiates its templates
   Features features;          ///< what it can do
   bool keeps_scores = false;  ///< its workspace holds S or P of every head, O(seq_q · seq_kv)
-  /// The stage whose kernels of this pass it repeats but for names, so that its directory can be
-  /// read alone; scripts/maintainer/repeated_kernels.py holds it to that.
+  /// The stage whose kernels this pass repeats, apart from names, so that the directory can be read
+  /// alone; empty if there is none. scripts/maintainer/repeated_kernels.py checks it.
   const char* repeats = "";
-  /// Shared memory of the pass's largest block, bytes; 0 for what it does not take.
+  /// Shared memory of the pass's largest block, bytes; 0 for a problem that it does not take.
   std::size_t (*shared_bytes)(const Problem&) = nullptr;
   /// Scratch memory for one call, bytes; 0 if none.
   std::size_t (*workspace_bytes)(const Problem&) = nullptr;
@@ -97,11 +97,11 @@ struct PassFacts {
   Rank (*rank)(const Problem&) = nullptr;
 };
 
-/// A pass that takes Forward or Backward.
+/// One pass of a stage: its facts and the function that queues it. Args is Forward or Backward.
 template <class Args>
 struct PassOf : PassFacts {
-  /// Queues the pass; null: the stage has none. The arguments are already checked and the workspace
-  /// is there.
+  /// Queues the pass; null if the stage has none. The caller has checked the arguments and provided
+  /// the workspace.
   FlashAttentionError (*run)(const Problem&, const Args&, cudaStream_t) = nullptr;
 };
 
@@ -140,13 +140,13 @@ struct Support {
 };
 
 /// Whether `stage` can run this pass of this problem on this device. Host code; the sentence it
-/// returns is the one that reaches the test's skip, the ladder's row and the user's error. A call
-/// may need features that the problem does not show: `also`.
+/// returns is the one that reaches the test's skip, the ladder's row and the user's error. `also`
+/// holds the features that a call needs beyond those of its problem.
 Support supports(const Stage& stage, Pass pass, const Problem& problem, const Device& device,
                  Features also = {});
 
-/// Are these arguments fit for any stage? Checks in the order of FlashAttentionError, from
-/// INVALID_DIMENSION to SIZE_OVERFLOW.
+/// Checks what no stage and no device can change, in the order that cuflash_error states, from
+/// CUFLASH_INVALID_DIMENSION to CUFLASH_SIZE_OVERFLOW.
 Support validate(const Problem& problem);
 /// @overload
 Support validate(const Problem& problem, const Forward& args);

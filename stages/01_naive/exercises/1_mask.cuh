@@ -16,9 +16,9 @@ __global__ void scores(ForwardParams p, float* S, std::int64_t count) {
   if (n >= count) return;
   const auto [b, h, i, j] = unravel(n, p.heads_q, p.seq_q, p.seq_kv);
   const Sequence seq = sequence(p, b);
-  // ---- Exercise 1. With a causal mask, query i sees key j only if j <= i + seq_kv - seq_q. A
-  // score that the mask hides must get no weight in the softmax. And which KV head does query head
-  // h read?
+  // ---- Exercise 1. With a causal mask, query i sees key j only if j <= i + seq_kv - seq_q; a
+  // window hides other keys. A score that the mask hides must get no weight in the softmax. And
+  // which KV head does query head h read?
   // ---- your lines begin
   const auto gQ = rows<const T>(p.q, b, h);
   const auto gK = rows<const T>(p.k, b, 0);
@@ -49,13 +49,11 @@ __global__ void output(ForwardParams p, const float* P, std::int64_t count) {
   const std::int64_t n = thread_index();
   if (n >= count) return;
   const auto [b, h, i, d] = unravel(n, p.heads_q, p.seq_q, kHeadDim);
-  const Sequence seq = sequence(p, b);
+  const Range keys = visible_keys(sequence(p, b), i, i + 1);
   const auto gV = rows<const T>(p.v, b, kv_head(p, h));
   const float* P_row = P + row_index(p, b, h, i) * p.seq_kv;
   float o = 0.f;
-  for (int j = 0; j < seq.num_keys; ++j) {
-    if (visible(seq, i, j)) o += P_row[j] * float(gV(j, d));
-  }
+  for (int j = keys.begin; j < keys.end; ++j) o += P_row[j] * float(gV(j, d));
   rows<T>(p.o, b, h)(i, d) = T(o);
 }
 

@@ -114,7 +114,7 @@ __global__ void output(ForwardParams p, const float* P) {
   float rO[kRows][kColumns] = {};
   for (const int j0 : kv_tiles<C::kBlockKV>(seq, i0, C::kBlockQ)) {
     // ---- Exercise 2. Two barriers stand in this loop, and yet there is a race in it. Which array,
-    // which two lines, and what must stand between them? The machine says the first two. No third
+    // which two lines, and what must stand between them? The simulator says the first two. No third
     // barrier is needed.
     // ---- your lines begin
     const int j = j0 + lane;

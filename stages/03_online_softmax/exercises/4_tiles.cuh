@@ -67,9 +67,9 @@ __global__ void attention(ForwardParams p) {
   float row_max[kRows], row_sum[kRows] = {};
   for (float& m : row_max) m = -INFINITY;
 
-  // ---- Exercise 4. Every value is right, but with a causal mask tiles are loaded that the mask
-  // hides whole. The queries of this block are i0, ..., i0 + kBlockQ - 1; the last of them may lie
-  // past the end. The keys of the tile begin at j0.
+  // ---- Exercise 4. Every value is right, but with a causal mask or a window tiles are loaded that
+  // the mask hides whole. The queries of this block are i0, ..., i0 + kBlockQ - 1; the last of them
+  // may lie past the end. The keys of the tile begin at j0.
   // ---- your lines begin
   for (int j0 = 0; j0 < seq.num_keys; j0 += C::kBlockKV) {
     // ---- your lines end
@@ -95,7 +95,7 @@ __global__ void attention(ForwardParams p) {
     // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
 #pragma unroll
     for (int n = 0; n < kRows; ++n) {
-      // Find the row's new maximum, and what it makes of the old sums.
+      // Find the row's new maximum, and the factor that corrects the old sums.
       const float new_max = fmaxf(row_max[n], warp_max(rS[n]));
       const float finite_max = new_max == -INFINITY ? 0.f : new_max;  // No key seen yet.
       const float o_scale = expf(row_max[n] - finite_max);

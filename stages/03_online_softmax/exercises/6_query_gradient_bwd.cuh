@@ -68,7 +68,7 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
     for (int d = lane; d < kHeadDim && i < seq.num_queries; d += 32) {
       sum += float(sdO[r][d]) * float(gO(i, d));
     }
-    // Keep delta and LSE of the row; leave delta to the other kernel.
+    // Keep delta and LSE of the row; write delta for the other kernel.
     row_delta[n] = warp_sum(sum);
     row_lse[n] = i < seq.num_queries ? p.lse[row_index(p, b, h, i)] : 0.f;
     if (lane == 0 && i < seq.num_queries) delta[row_index(p, b, h, i)] = row_delta[n];

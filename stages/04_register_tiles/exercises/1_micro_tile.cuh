@@ -18,7 +18,7 @@ struct Config {
   static constexpr int kBlockQ = 64;                        // queries that a block computes
   static constexpr int kBlockKV = kHeadDim > 64 ? 32 : 64;  // keys of one tile: 64 KB hold no more
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 3;  // of a multiprocessor at a time, at least: 168 registers each
+  static constexpr int kBlocks = 3;  // at least so many on a multiprocessor: 168 registers a thread
   // What a thread computes: kRows × kColumns of S, and kRows × 4 kQuads of O.
   static constexpr int kRows = kBlockQ / (kThreads / 8);
   static constexpr int kColumns = kBlockKV / 8;
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
 #pragma unroll
     for (int m = 0; m < kRows; ++m) {
-      // Find the row's new maximum, and what it makes of the old sums.
+      // Find the row's new maximum, and the factor that corrects the old sums.
       float tile_max = rS[m][0];
 #pragma unroll
       for (int n = 1; n < kColumns; ++n) tile_max = fmaxf(tile_max, rS[m][n]);

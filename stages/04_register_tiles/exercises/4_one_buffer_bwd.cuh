@@ -21,7 +21,7 @@ struct BackwardConfig {
   static constexpr int kOwned = kHeadDim > 64 ? 32 : 64;
   static constexpr int kStreamed = kHeadDim > 64 ? 16 : 32;
   static constexpr int kThreads = kHeadDim > 64 ? 64 : 128;
-  static constexpr int kBlocks = kHeadDim > 64 ? 4 : 2;  // of a multiprocessor at a time, at least
+  static constexpr int kBlocks = kHeadDim > 64 ? 4 : 2;  // at least so many on a multiprocessor
   // What a thread computes: kRows × kColumns of S and dP, and kRows × 4 kQuads of each gradient.
   static constexpr int kRows = kOwned / (kThreads / 8);
   static constexpr int kColumns = kStreamed / 8;
@@ -46,7 +46,7 @@ struct KeyValueStorage {
   float sP[C::kOwned][C::kPitchP];  // P, then dS: 64 KB hold no second one
 };
 
-// The LSE of row i times log2 e. Where there is no such row it is 0: its P is not, but its dO is.
+// The LSE of row i times log2 e; 0 past the last row, where dO is 0 and P adds nothing.
 __device__ __forceinline__ float lse_log2(const BackwardParams& p, int b, int h, int i) {
   return i < sequence(p, b).num_queries ? p.lse[row_index(p, b, h, i)] * kLog2e : 0.f;
 }
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
       const float4 o = load4(&gO(i, d)), d_o = load4(&gdO(i, d));
       sum += d_o.x * o.x + d_o.y * o.y + d_o.z * o.z + d_o.w * o.w;
     }
-    // Keep delta and LSE of the row; leave delta to the other kernel.
+    // Keep delta and LSE of the row; write delta for the other kernel.
     row_delta[m] = sum_over_row(sum);
     row_lse[m] = lse_log2(p, b, h, i);
     if (column == 0 && i < seq.num_queries) delta[row_index(p, b, h, i)] = row_delta[m];

@@ -22,7 +22,7 @@ struct LaunchConfig {
 // Runs the kernel. A refused or failed launch returns CUDA_ERROR.
 template <class... Params, class... Args>
 FlashAttentionError launch(void (*kernel)(Params...), const LaunchConfig& config, Args&&... args) {
-  struct Call {
+  struct KernelCall {
     void (*kernel)(Params...);
     std::tuple<Params...> params;
   } call{kernel, {static_cast<Params>(args)...}};
@@ -34,7 +34,7 @@ FlashAttentionError launch(void (*kernel)(Params...), const LaunchConfig& config
   launch.args = &call;
   launch.args_bytes = sizeof call;
   launch.invoke = [](const void* args) {
-    const Call& call = *static_cast<const Call*>(args);
+    const KernelCall& call = *static_cast<const KernelCall*>(args);
     std::apply(call.kernel, call.params);
   };
   return simt::run_launch(launch) == cudaSuccess ? FlashAttentionError::SUCCESS
