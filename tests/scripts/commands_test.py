@@ -62,6 +62,7 @@ class Terminal:
         self.decoder = codecs.getincrementaldecoder("utf-8")()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored where the tests run in the background
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             os.chdir(ROOT)
             os.execve(ROOT / command[0], [ROOT / command[0], *command[1:]], environment(**more))
