@@ -10,7 +10,8 @@ fail, for the reason that the list states. The exit status is 0 if every fault i
 
 A fault goes into a copy of its file in a temporary folder; this checkout's sources stay as they are.
 Of the program only the stage and the pass that the tests name are compiled again: a fault in
-common/device is in that stage alone. The tests of the stage's other pass are then not there.
+common/device is in that stage alone. They are compiled without bf16, unless the tests name it. The
+stage's other tests are then not there.
 """
 import argparse
 import concurrent.futures
@@ -47,10 +48,14 @@ class Mutation:
         """The folder of the stage whose tests must fail."""
         return "stages/" + self.tests.split(".", maxsplit=1)[0]
 
-    def without_other_pass(self, text):
-        """The text of stage.cu, which instantiates no kernel of the pass that the tests do not name."""
+    def narrowed(self, text):
+        """The text of stage.cu, which then instantiates no kernel that the tests do not need."""
         other = "Forward" if ".backward_" in self.tests else "Backward"
-        return re.sub(rf"{other}Kernels, \w+,", f"{other}Kernels, TypeList<>,", text)
+        text = re.sub(rf"{other}Kernels, \w+,", f"{other}Kernels, TypeList<>,", text)
+        if "bf16" in self.tests:
+            return text
+        text = text.replace("EveryType", "TypeList<float, __half>")
+        return text.replace("TensorCoreTypes", "TypeList<__half>")
 
     def applied_to(self, text):
         """The file's text with the fault in it."""
@@ -133,7 +138,7 @@ class Build:
                         encoding="utf-8")
         source, object_, program = f"{stage}/stage.cu", folder / "stage.o", folder / "tests"
         text = (folder / source).read_text(encoding="utf-8")
-        (folder / source).write_text(mutation.without_other_pass(text), encoding="utf-8")
+        (folder / source).write_text(mutation.narrowed(text), encoding="utf-8")
         headers = "".join(f" -I{folder / name}" for name in HEADERS)
         command = self.compile[str(ROOT / source)].split(" -o ")[0].replace(" -I", headers + " -I", 1)
         # -w: a line that is not there any more leaves names unused.
