@@ -68,6 +68,22 @@ std::uint64_t tile_rows(const Span& span, int tile, int seq) {
   return static_cast<std::uint64_t>(std::min<std::int64_t>(end, seq) - begin);
 }
 
+// Blocks own `owned_seq` rows of each head, and stream those of `streamed_seq` that seen(p, begin,
+// end) says.
+Streamed streamed(const Problem& p, const Tile& tile, int owned_seq, int streamed_seq,
+                  Span (*seen)(const Problem&, std::int64_t, std::int64_t)) {
+  Streamed sum;
+  for (int first = 0; first < owned_seq; first += tile.owned) {
+    const int owned = std::min(tile.owned, owned_seq - first);
+    const Span span = seen(p, first, first + owned);
+    const std::uint64_t rows = tile_rows(span, tile.streamed, streamed_seq);
+    sum.rows += rows;
+    sum.pairs += rows * owned;
+  }
+  const auto heads = std::uint64_t(p.batch) * p.heads_q;
+  return {heads * sum.rows, heads * sum.pairs};
+}
+
 }  // namespace
 
 std::optional<Traffic> predicted_traffic(const Stage& stage, Pass pass, const Problem& p) {
@@ -98,27 +114,11 @@ Sizes::Sizes(const Problem& p)
       visible(std::uint64_t(p.batch) * p.heads_q * visible_pairs(p)) {}
 
 Streamed streamed_keys(const Problem& p, const Tile& tile) {
-  Streamed sum;
-  for (int i0 = 0; i0 < p.seq_q; i0 += tile.owned) {
-    const int owned = std::min(tile.owned, p.seq_q - i0);
-    const std::uint64_t rows = tile_rows(keys_of(p, i0, i0 + owned), tile.streamed, p.seq_kv);
-    sum.rows += rows;
-    sum.pairs += rows * owned;
-  }
-  const auto heads = std::uint64_t(p.batch) * p.heads_q;
-  return {heads * sum.rows, heads * sum.pairs};
+  return streamed(p, tile, p.seq_q, p.seq_kv, keys_of);
 }
 
 Streamed streamed_queries(const Problem& p, const Tile& tile) {
-  Streamed sum;
-  for (int j0 = 0; j0 < p.seq_kv; j0 += tile.owned) {
-    const int owned = std::min(tile.owned, p.seq_kv - j0);
-    const std::uint64_t rows = tile_rows(queries_of(p, j0, j0 + owned), tile.streamed, p.seq_q);
-    sum.rows += rows;
-    sum.pairs += rows * owned;
-  }
-  const auto heads = std::uint64_t(p.batch) * p.heads_q;
-  return {heads * sum.rows, heads * sum.pairs};
+  return streamed(p, tile, p.seq_kv, p.seq_q, queries_of);
 }
 
 Traffic fused_forward(const Problem& p, const Tile& tile) {
