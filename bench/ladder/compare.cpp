@@ -31,8 +31,7 @@ void add_counts(Table& table, const Row& first, const Row& second) {
   add(table, "requested bytes", requested(first), requested(second), human_bytes);
   const auto predicted = [](const Row& row) -> std::string {
     if (!row.predicted) return "-";
-    return (row.predicted->exact ? "" : "≤ ") +
-           human_bytes(double(row.predicted->read_bytes + row.predicted->write_bytes));
+    return human_bytes(double(row.predicted->read_bytes + row.predicted->write_bytes));
   };
   table.add({"  as predicted", predicted(first), predicted(second)});
   const auto conflicts = [](const Row& row) { return double(row.counted->bank_conflicts); };

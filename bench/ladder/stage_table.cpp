@@ -43,10 +43,8 @@ std::vector<Column> columns(bool timed) {
 // Adds the cells of what was counted. `previous` is the traffic of the row above, 0 if unknown.
 void add_counts(const Row& row, double& previous, std::vector<std::string>& cells) {
   const auto predicted =
-      row.predicted
-          ? (row.predicted->exact ? "" : "≤ ") +
-                human_bytes(double(row.predicted->read_bytes + row.predicted->write_bytes))
-          : kNone;
+      row.predicted ? human_bytes(double(row.predicted->read_bytes + row.predicted->write_bytes))
+                    : kNone;
   if (!row.counted) {
     cells.insert(cells.end(), {kNone, kNone, predicted, kNone, kNone});
     previous = 0.;

@@ -17,7 +17,6 @@ struct Traffic {
   std::uint64_t read_bytes = 0;
   std::uint64_t write_bytes = 0;
   std::uint64_t bank_conflicts = 0;  // of shared memory: passes beyond the fewest possible
-  bool exact = true;                 // false: upper bounds
 };
 
 // The tile of a kernel's main loop, in rows. A block owns some rows and streams the others past

@@ -1,7 +1,5 @@
 // 03_online_softmax: what the stage can do, and the host code that launches its kernels.
-#include <algorithm>
-
-#include "device/grid.h"
+#include "device/fused.h"
 #include "device/pass.h"
 #include "kernel.cuh"
 #include "kernel_bwd.cuh"
@@ -10,36 +8,12 @@ namespace cuflash::online_softmax {
 namespace {
 
 template <class T, int kHeadDim>
-struct ForwardKernels {
-  using C = Config<T>;
-  using Storage = SharedStorage<T, kHeadDim>;
-  static constexpr std::size_t kSharedBytes = sizeof(Storage);
-  static_assert(kSharedBytes <= kSharedBytesOfSm75, "a block fits every device built for");
-
-  static FlashAttentionError run(const ForwardParams& p, cudaStream_t stream) {
-    return queue(stream,
-                 block_each_q_tile<Storage>(C::kBlockQ, C::kThreads, attention<T, kHeadDim>, p));
-  }
-};
+using ForwardKernels = FusedForward<Config<T>, SharedStorage<T, kHeadDim>, attention<T, kHeadDim>>;
 
 template <class T, int kHeadDim>
-struct BackwardKernels {
-  using C = BackwardConfig<T, kHeadDim>;
-  using Query = QueryStorage<T, kHeadDim>;
-  using KeyValue = KeyValueStorage<T, kHeadDim>;
-  static constexpr std::size_t kSharedBytes = std::max(sizeof(Query), sizeof(KeyValue));
-  static_assert(kSharedBytes <= kSharedBytesOfSm75, "a block fits every device built for");
-
-  static FlashAttentionError run(const BackwardParams& p, cudaStream_t stream) {
-    const auto delta = static_cast<float*>(p.workspace);
-    return queue(
-        stream,
-        block_each_q_tile<Query>(C::kOwned, C::kThreads, query_gradient<T, kHeadDim>, p, delta),
-        block_each_kv_tile<KeyValue>(C::kOwned, C::kThreads, key_value_gradient<T, kHeadDim>, p,
-                                     delta)
-            .only_if(p.dk.data != nullptr || p.dv.data != nullptr));
-  }
-};
+using BackwardKernels = FusedBackward<BackwardConfig<T, kHeadDim>, QueryStorage<T, kHeadDim>,
+                                      query_gradient<T, kHeadDim>, KeyValueStorage<T, kHeadDim>,
+                                      key_value_gradient<T, kHeadDim>>;
 
 constexpr Stage describe() {
   Stage stage;

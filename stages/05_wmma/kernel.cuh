@@ -5,7 +5,6 @@
 #include <mma.h>
 
 #include <cmath>
-#include <type_traits>
 
 #include "device/constants.h"
 #include "device/copy.h"
@@ -38,11 +37,6 @@ struct Config {
   static constexpr int kPad = 8;  // Rows of 16 bytes more: 8 rows of a fragment meet all 32 banks.
 };
 
-// Blocks of a multiprocessor at a time, at least; 0 leaves it to the compiler. On sm_80 three
-// blocks leave too few registers for rows of 128 elements in bf16.
-template <class Element, int kHeadDim>
-constexpr int kBlocks = kHeadDim > 64 && std::is_same_v<Element, __nv_bfloat16> ? 2 : 0;
-
 template <class T, int kHeadDim>
 struct SharedStorage {
   using C = Config<kHeadDim>;
@@ -70,8 +64,7 @@ __device__ __forceinline__ void scale_rows(Accumulator (&fragments)[kCount], con
 // O = softmax(softmax_scale · Q Kᵀ) V. One block computes kBlockQ rows of O, one warp 16 of them;
 // for the softmax, two lanes share a row.
 template <class Element, int kHeadDim>
-__global__ void __launch_bounds__(Config<kHeadDim>::kThreads, kBlocks<Element, kHeadDim>)
-    attention(ForwardParams p) {
+__global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardParams p) {
   using T = typename TensorCoreType<Element>::Type;
   using C = Config<kHeadDim>;
   constexpr int kSteps = kHeadDim / kMma, kKeySteps = C::kBlockKV / kMma;
@@ -110,7 +103,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, kBlocks<Element, k
     // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (16, kBlockKV) f32 a warp, fragments, then shared memory
     Accumulator rS[kKeySteps];
     for (auto& s : rS) fill_fragment(s, 0.f);
-#pragma unroll
+#pragma unroll 4
     for (int k = 0; k < kSteps; ++k) {
       MatrixA<T> rQ;
       load_matrix_sync(rQ, &sQ[r0][k * kMma], kHeadDim + C::kPad);

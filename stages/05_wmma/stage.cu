@@ -1,5 +1,5 @@
 // 05_wmma: what the stage can do, and the host code that launches its kernel.
-#include "device/grid.h"
+#include "device/fused.h"
 #include "device/pass.h"
 #include "kernel.cuh"
 
@@ -7,17 +7,8 @@ namespace cuflash::wmma {
 namespace {
 
 template <class T, int kHeadDim>
-struct ForwardKernels {
-  using C = Config<kHeadDim>;
-  using Storage = SharedStorage<T, kHeadDim>;
-  static constexpr std::size_t kSharedBytes = sizeof(Storage);
-  static_assert(kSharedBytes <= kSharedBytesOfSm75, "a block fits every device built for");
-
-  static FlashAttentionError run(const ForwardParams& p, cudaStream_t stream) {
-    return queue(stream,
-                 block_each_q_tile<Storage>(C::kBlockQ, C::kThreads, attention<T, kHeadDim>, p));
-  }
-};
+using ForwardKernels =
+    FusedForward<Config<kHeadDim>, SharedStorage<T, kHeadDim>, attention<T, kHeadDim>>;
 
 constexpr Stage describe() {
   Stage stage;

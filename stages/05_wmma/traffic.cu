@@ -1,6 +1,5 @@
 // What 05_wmma asks for.
-#include "device/types.h"
-#include "harness/traffic.h"
+#include "harness/tile_of.h"
 #include "kernel.cuh"
 
 namespace cuflash::wmma {
@@ -8,18 +7,11 @@ namespace {
 
 using namespace harness;
 
-Tile forward_tile(const Problem& p) {
-  return dispatch(EveryType{}, UsualHeadDims{}, p, Tile{}, [](auto, auto head_dim) {
-    using C = Config<head_dim()>;
-    return Tile{C::kBlockQ, C::kBlockKV};
-  });
-}
-
-Traffic forward(const Problem& p) { return fused_forward(p, forward_tile(p)); }
+Traffic forward(const Problem& p) { return fused_forward(p, forward_tile_of<Config>(p)); }
 
 }  // namespace
 
 extern const StageTraffic kTraffic;
-const StageTraffic kTraffic = {{forward, forward_tile}, {}};
+const StageTraffic kTraffic = {{forward, forward_tile_of<Config>}, {}};
 
 }  // namespace cuflash::wmma

@@ -36,19 +36,11 @@ void expect_traffic(const Stage& stage, Pass pass, const Problem& problem,
                     const simt::Counts& counts) {
   const auto formula = harness::predicted_traffic(stage, pass, problem);
   if (!formula) return;
-  if (formula->exact) {
-    EXPECT_EQ(counts.global_read_bytes, formula->read_bytes) << "bytes read are not the formula's";
-    EXPECT_EQ(counts.global_write_bytes, formula->write_bytes)
-        << "bytes written are not the formula's";
-    EXPECT_EQ(counts.bank_conflicts, formula->bank_conflicts)
-        << "bank conflicts are not the formula's";
-  } else {
-    EXPECT_LE(counts.global_read_bytes, formula->read_bytes) << "bytes read exceed the formula";
-    EXPECT_LE(counts.global_write_bytes, formula->write_bytes)
-        << "bytes written exceed the formula";
-    EXPECT_LE(counts.bank_conflicts, formula->bank_conflicts)
-        << "bank conflicts exceed the formula";
-  }
+  EXPECT_EQ(counts.global_read_bytes, formula->read_bytes) << "bytes read are not the formula's";
+  EXPECT_EQ(counts.global_write_bytes, formula->write_bytes)
+      << "bytes written are not the formula's";
+  EXPECT_EQ(counts.bank_conflicts, formula->bank_conflicts)
+      << "bank conflicts are not the formula's";
 }
 
 // Does one of these queries see the key? By the definition of the mask.
