@@ -98,7 +98,7 @@ did_you_mean() {
   ! candidate=$(closest "$@") || printf ' Did you mean "%s"?' "$candidate"
 }
 
-# Does the compiler find this header?
+# True if the compiler finds this header.
 has_header() {
   if command -v g++ >/dev/null; then
     printf '#if !__has_include(<%s>)\n#error missing\n#endif\n' "$1" |
@@ -108,7 +108,7 @@ has_header() {
   fi
 }
 
-# Is what this Debian package brings here, from whatever source?
+# True if what this Debian package brings is here, from whatever source.
 has_package() {
   case $1 in
     ninja-build) command -v ninja ;;
@@ -158,7 +158,7 @@ need() {
   fi
 }
 
-# at_least WANTED VERSION: is VERSION the same or newer?
+# at_least WANTED VERSION: true if VERSION is the same or newer.
 at_least() { printf '%s\n%s\n' "$1" "$2" | sort -CV; }
 
 # CMake 3.25, or the sentence that says how to get it.
@@ -193,7 +193,7 @@ need_versions() {
   exit 1
 }
 
-# Is nvcc here? Also looks where NVIDIA's installer puts it.
+# True if nvcc is here. Also looks where NVIDIA's installer puts it.
 has_nvcc() {
   if ! command -v nvcc >/dev/null && [[ -x /usr/local/cuda/bin/nvcc ]]; then
     export PATH="$PATH:/usr/local/cuda/bin"
@@ -201,7 +201,7 @@ has_nvcc() {
   command -v nvcc >/dev/null
 }
 
-# Is an NVIDIA GPU here, with a working driver?
+# True if an NVIDIA GPU is here, with a working driver.
 has_gpu() { nvidia-smi -L 2>/dev/null | grep -q '^GPU '; }
 
 # report_progress WORK: passes its input on, but for lines such as "[3/50] ...", and says on stderr

@@ -20,7 +20,7 @@ INPUTS=(gaussian peaky allequal largeq onehot real)
 LAYOUTS=(bhsd bshd padded far)
 LEFT_OUT=(no_lse no_dq no_dk no_dv)
 
-# among TEXT WORD...: is TEXT one of the words?
+# among TEXT WORD...: true if TEXT is one of the words.
 among() {
   local text=$1 word
   for word in "${@:2}"; do [[ $text != "$word" ]] || return 0; done
@@ -128,7 +128,7 @@ check_json() {
   [[ ! -d $1 ]] || usage_error "\"$1\" is a folder (--json)."
 }
 
-# check_value OPTION TEXT: is it what the option takes?
+# check_value OPTION TEXT: stops unless it is what the option takes.
 check_value() {
   case $1 in
     --stage | --annotate | --map) stage_named "$2" >/dev/null ;;
@@ -144,7 +144,7 @@ check_value() {
 
 # ---- The command line -----------------------------------------------------------------------------
 
-# check_together: of the options that were given, which exclude each other?
+# check_together: stops where two of the options that were given exclude each other.
 check_together() {
   local one view=''
   for one in "${VIEWS[@]}"; do

@@ -83,7 +83,7 @@ void print_foot(const std::vector<Row>& rows, const std::string& stage) {
   fmt::print("\n{}{}", paragraph(what), paragraph("Next: " + next_step(rows, stage)));
 }
 
-// What follows the tables of a view: its last words, and the file. Was all well?
+// What follows the tables of a view: its last words, and the file. True if all was well.
 bool finish(const Options& options, const Provenance& provenance, const std::vector<Row>& rows,
             const Plan& plan) {
   if (nothing_ran(rows)) {

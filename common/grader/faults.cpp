@@ -180,7 +180,7 @@ struct Named {
   std::vector<std::string> arrays;
 };
 
-// Is what is missing a __syncwarp()?
+// True if what is missing is a __syncwarp().
 bool of_warp(const Diagnosis& diagnosis) {
   return diagnosis.message.find("__syncwarp") != std::string::npos;
 }

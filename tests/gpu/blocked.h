@@ -34,7 +34,7 @@ class Blocked {
     changed_.notify_all();
   }
 
-  // Is work still waiting on the stream, and has the patience not run out?
+  // True while work waits on the stream and the patience has not run out.
   bool holds() {
     const cudaError_t state = cudaStreamQuery(stream_.get());
     (void)cudaGetLastError();  // cudaErrorNotReady, an answer that the runtime keeps as an error.

@@ -91,7 +91,7 @@ Program random_program(std::mt19937& random) {
   return program;
 }
 
-// Does some pair of accesses race?
+// True if some pair of accesses races.
 bool races(const Program& program) {
   struct Access {
     int thread, clock;

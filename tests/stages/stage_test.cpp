@@ -43,7 +43,7 @@ void expect_traffic(const Stage& stage, Pass pass, const Problem& problem,
       << "bank conflicts are not the formula's";
 }
 
-// Does one of these queries see the key? By the definition of the mask.
+// True if one of these queries sees the key, by the definition of the mask.
 bool sees(const Problem& p, Rows rows, int key) {
   const std::int64_t offset = p.seq_kv - p.seq_q;
   const int right = p.causal ? 0 : p.window_right;

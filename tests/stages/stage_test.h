@@ -25,10 +25,10 @@ class StageTest : public testing::Test {
   std::function<void()> body_;
 };
 
-// Could some device run it? False where the stage itself does not take the dtype, the head
+// True if some device could run it. False where the stage itself does not take the dtype, the head
 // dimension or the pass: a test of that would be skipped everywhere.
 bool takes(const Stage& stage, Pass pass, const Problem& problem);
-// Does a stage before it in the list take it?
+// True if a stage before it in the list takes it.
 bool has_previous(const Stage& stage, Pass pass, const Problem& problem);
 
 // The results are within their limits, the same in every run, and nothing else is written. On the

@@ -173,7 +173,7 @@ class Memory {
     call.args.workspace_bytes = bytes;
   }
 
-  // Does [address, address + bytes) lie in one buffer?
+  // True if [address, address + bytes) lies in one buffer.
   bool holds(const void* address, Wide bytes) const {
     const auto first = reinterpret_cast<std::uintptr_t>(address);
     for (const Buffer& b : buffers_) {
@@ -354,8 +354,8 @@ inline void make_wrong(FuzzCall& call, Random& random) {
 
 // ---- What the library cannot know --------------------------------------------------------------
 
-// Would an accepted call step outside its memory, or run for minutes? The library is not told how
-// long buffers are, so that such a call must not be made.
+// True if an accepted call would step outside its memory, or run for minutes. The library is not
+// told how long buffers are, so that such a call must not be made.
 inline bool goes_too_far(const FuzzCall& call, const Memory& memory, std::size_t workspace) {
   if (is_question(call.entry)) return false;
   const cuflash_problem& p = call.problem;

@@ -158,7 +158,7 @@ void expect_lse_written(const FuzzCall& call, const Bytes& now) {
   }
 }
 
-// After success: which operand is this buffer?
+// The operand that this buffer is, after success.
 void expect_after_success(const FuzzCall& call, const Buffer& buffer) {
   const Bytes now = buffer.memory.now();
   if (buffer.name == "workspace") return;
