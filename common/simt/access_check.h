@@ -27,8 +27,8 @@ __attribute__((always_inline)) inline void Core::on_access(std::size_t thread,
   }
 }
 
-// True if the access with this stamp happened before what a thread does under `now`, by the order of
-// launches, blocks and barriers, and of a thread's own accesses.
+// True if the access with this stamp happened before what a thread does under `now`, by the order
+// of launches, blocks and barriers, and of a thread's own accesses.
 inline bool Core::ordered_by_barriers(Stamp earlier, Stamp now, bool shared) const {
   if (earlier >= block_start_) return earlier < last_barrier_ || same_thread(earlier, now);
   // An earlier block had this shared memory for itself; in global memory nothing orders two blocks.
