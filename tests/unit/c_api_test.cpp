@@ -266,7 +266,8 @@ TEST_F(CApi, SupportWorkspaceAndChoiceAreTheStages) {
 
 // ---- Errors ------------------------------------------------------------------------------------
 
-// True if FlashAttentionError has this error. There is no default case: -Wswitch says which is missing.
+// True if FlashAttentionError has this error. There is no default case: -Wswitch says which is
+// missing.
 constexpr bool in_cpp_too(cuflash_error error) {
   using Error = FlashAttentionError;
   switch (error) {

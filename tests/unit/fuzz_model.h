@@ -112,9 +112,9 @@ inline Wide reach(const cuflash_problem& p, const Shape& s) {
   return last + 1;
 }
 
-// True if an output overlaps itself. From the smallest stride to the largest, each must step over all
-// that lies within it. What lies within may be more elements than 63 bits count: then the output is
-// too large, and its larger strides do not matter.
+// True if an output overlaps itself. From the smallest stride to the largest, each must step over
+// all that lies within it. What lies within may be more elements than 63 bits count: then the
+// output is too large, and its larger strides do not matter.
 inline bool overlaps_itself(const cuflash_problem& p, const Shape& s) {
   std::vector<std::pair<Wide, Wide>> dims;  // stride, extent
   for (int n = 0; n < 3; ++n) {

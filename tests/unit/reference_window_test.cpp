@@ -15,7 +15,8 @@
 namespace cuflash::reference {
 namespace {
 
-// True if query i sees key j: −left <= j − (i + seq_kv − seq_q) <= right; causal: right is 0 at most.
+// True if query i sees key j: −left <= j − (i + seq_kv − seq_q) <= right; causal: right is 0 at
+// most.
 bool sees(const Problem& p, int i, int j) {
   const double distance = double(j) - (double(i) + p.seq_kv - p.seq_q);
   if (p.window_left >= 0 && distance < -double(p.window_left)) return false;
