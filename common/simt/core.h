@@ -199,7 +199,7 @@ class Core {
   std::map<std::uintptr_t, std::string> kernel_names_;
   // Since reset_counts(): launches, barriers, and the storages of kernels in order of their
   // first launch.
-  std::uint64_t launches_ = 0, barriers_ = 0, warp_syncs_ = 0;
+  std::uint64_t launches_ = 0, barriers_ = 0, warp_syncs_ = 0, exchanges_ = 0;
   std::vector<std::pair<std::uintptr_t, SharedLayout>> layouts_;
   std::unordered_set<std::uintptr_t> mapped_pages_;
 

@@ -26,12 +26,13 @@ Counts Core::counts() const {
   counts.launches = launches_;
   counts.barriers = barriers_;
   counts.warp_syncs = warp_syncs_;
+  counts.exchanges = exchanges_;
   return counts;
 }
 
 void Core::reset_counts() {
   requests.reset();
-  launches_ = barriers_ = warp_syncs_ = 0;
+  launches_ = barriers_ = warp_syncs_ = exchanges_ = 0;
   layouts_.clear();
 }
 

@@ -45,6 +45,9 @@ struct Counts {
   std::uint64_t bank_conflicts = 0;     ///< wavefronts beyond the fewest possible
   std::uint64_t barriers = 0;           ///< __syncthreads(), one for each block that passes it
   std::uint64_t warp_syncs = 0;         ///< __syncwarp(), one for each warp that passes it
+  /// Passes of the same pipe in which lanes exchange values: shuffles, and blocks of matrices
+  /// turned in registers.
+  std::uint64_t exchanges = 0;
 };
 
 /// Kinds of fault the simulator names.

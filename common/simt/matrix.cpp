@@ -10,7 +10,7 @@
 //     read: CUDA's header passes their address on as one of any memory, for which there is no LDSM.
 //   * float: the same lines and elements, 8 bytes a lane and block; but nothing turns a block of
 //     floats, so that where lines are columns (rows, for 8 x 32) it takes two instructions of 4.
-// The wavefronts that result are those of an H200 within 2 % for f16 (tests/simt/sectors_test.cpp).
+// The wavefronts that result are those of an H200 within 2 % for f16 (tests/simt/chip_test.cpp).
 #include "simt/matrix.h"
 
 #include <algorithm>
@@ -74,8 +74,10 @@ MatrixInstructions instructions_for(FragmentType type, bool col_major, bool shar
     return pairs_lie_together ? MatrixInstructions{blocks, 32, 8}
                               : MatrixInstructions{2 * blocks, 32, 4};
   }
-  if (type.use == MatrixUse::kAccumulator || type.element == MatrixElement::kBfloat16 || !shared) {
-    return {blocks, 32, 4};
+  if (type.use == MatrixUse::kAccumulator) return {blocks, 32, 4};
+  if (type.element == MatrixElement::kBfloat16 || !shared) {
+    const bool lines_run_along_k = (type.use == MatrixUse::kB) == col_major;
+    return {blocks, 32, 4, lines_run_along_k ? 0 : blocks};
   }
   return {std::max(1, blocks / 4), 8 * std::min(4, blocks), 16};
 }
@@ -166,11 +168,21 @@ void Core::account_for_matrix(int warp, const MatrixAccess& access) {
   const Region* const region = region_of(begin);
   const MatrixInstructions instructions =
       instructions_for(access.type, access.matrix.col_major, region != nullptr && region->shared);
+  exchanges_ += instructions.exchanges;
+  std::array<std::size_t, 32> pieces{};  // where those of an instruction begin, in elements
+  std::vector<std::array<std::size_t, 32>> made;
   for (int i = 0; i < instructions.count; ++i) {
     for (int lane = 0; lane < instructions.lanes; ++lane) {
-      const std::size_t offset = offset_of_piece(access.type, instructions, access.matrix, i, lane);
+      pieces[lane] = offset_of_piece(access.type, instructions, access.matrix, i, lane);
+    }
+    // Where lines coincide, what one instruction has loaded serves another.
+    if (access.matrix.ldm == 0 && access.kind == AccessKind::kRead) {
+      if (std::find(made.begin(), made.end(), pieces) != made.end()) continue;
+      made.push_back(pieces);
+    }
+    for (int lane = 0; lane < instructions.lanes; ++lane) {
       const Thread& thread = threads_[warp * 32 + lane];
-      on_access(thread.index, begin + offset * element_bytes(access.type), instructions.bytes,
+      on_access(thread.index, begin + pieces[lane] * element_bytes(access.type), instructions.bytes,
                 access.kind, thread.wait_address);
     }
   }

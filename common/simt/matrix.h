@@ -36,6 +36,7 @@ struct MatrixInstructions {
   int count;
   int lanes;          // that take part, from lane 0
   std::size_t bytes;  // of each lane
+  int exchanges = 0;  // MOVM: that turn a block in registers
 };
 MatrixInstructions instructions_for(FragmentType type, bool col_major, bool shared);
 // Where a lane's piece of the i-th instruction begins, in elements from the first of the matrix.

@@ -140,7 +140,8 @@ void RequestCounter::count(std::size_t account, std::uint32_t mask, const std::u
   ++counts.requests;
   counts.bytes += size * __builtin_popcount(mask);
   if (is_shared(account)) {
-    const Wavefronts wavefronts = bank_wavefronts(size, mask, address);
+    const Wavefronts wavefronts =
+        bank_wavefronts(size, sites_[site_of(account)].kind, mask, address);
     counts.wavefronts += wavefronts.taken;
     counts.conflicts += wavefronts.taken - wavefronts.ideal;
   } else {
@@ -224,6 +225,14 @@ int gather(std::uint32_t mask, const std::uintptr_t* address, std::uintptr_t* ou
   return count;
 }
 
+bool one_address(std::uint32_t mask, const std::uintptr_t* address) {
+  const std::uintptr_t first = address[__builtin_ctz(mask)];
+  for (; mask != 0; mask &= mask - 1) {
+    if (address[__builtin_ctz(mask)] != first) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 int sectors_touched(std::size_t size, std::uint32_t mask, const std::uintptr_t* address) {
@@ -256,8 +265,13 @@ int sectors_touched(std::size_t size, std::uint32_t mask, const std::uintptr_t* 
   return count;
 }
 
-Wavefronts bank_wavefronts(std::size_t size, std::uint32_t mask, const std::uintptr_t* address) {
+Wavefronts bank_wavefronts(std::size_t size, AccessKind kind, std::uint32_t mask,
+                           const std::uintptr_t* address) {
   const int lanes_at_once = size <= 4 ? 32 : size == 8 ? 16 : 8;
+  if (kind == AccessKind::kRead && lanes_at_once < 32 && one_address(mask, address)) {
+    const int passes = 16 / lanes_at_once;
+    return {passes, passes};
+  }
   Wavefronts total{0, 0};
   for (int begin = 0; begin < 32; begin += lanes_at_once) {
     std::uint32_t part = mask >> begin;

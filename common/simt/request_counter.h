@@ -83,12 +83,14 @@ class RequestCounter {
 int sectors_touched(std::size_t size, std::uint32_t mask, const std::uintptr_t* address);
 
 // Passes over the 32 banks of 4 bytes that a warp instruction takes, and the fewest that any
-// addresses would take. Accesses of 8 and 16 bytes go by half and quarter warps.
+// addresses would take. Accesses of 8 and 16 bytes go by half and quarter warps; a load of one
+// address by all lanes takes half as many passes.
 struct Wavefronts {
   int taken;
   int ideal;
 };
-Wavefronts bank_wavefronts(std::size_t size, std::uint32_t mask, const std::uintptr_t* address);
+Wavefronts bank_wavefronts(std::size_t size, AccessKind kind, std::uint32_t mask,
+                           const std::uintptr_t* address);
 
 }  // namespace cuflash::simt
 

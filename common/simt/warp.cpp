@@ -100,6 +100,7 @@ void Core::finish_warp_call(const Thread& caller) {
   const int warp = caller.warp();
   if (is_matrix_call(kind)) return finish_matrix_call(caller);
   if (kind == WarpCall::Kind::kSync) ++warp_syncs_;
+  if (kind == WarpCall::Kind::kShuffle) ++exchanges_;
   order_lanes(warp, caller.call.mask);
   unsigned mask = caller.call.mask;  // of the lanes that are here
   for (int lane = 0; lane < 32; ++lane) {

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Asks Nsight Compute, on a GPU, what only it can tell.
 
-    scripts/maintainer/chip_counts.py BIN OUT COMMIT
+    scripts/maintainer/chip_counts.py BIN OUT COMMIT [RESULT...]
 
-BIN is the cuda build's folder of programs, OUT the folder for two results, committed under
-docs/results/<device>/:
-  sectors.json   sectors of global memory, which the CPU simulator's tests must count alike, and passes
-                 over shared memory, which they must from 05 on within 2 %
-  kernels.json   time, DRAM traffic and load of the pipes of each kernel on the ladder's timed shape
+BIN is the cuda build's folder of programs, OUT the folder for the results, committed under
+docs/results/<device>/; without a RESULT all are made:
+  sectors   sectors of global memory and passes over shared memory of each stage, which the CPU
+            simulator's tests must count alike
+  passes    passes over shared memory of single accesses, likewise
+  kernels   time, DRAM traffic and load of the pipes of each kernel on the ladder's timed shape
 """
 import csv
 import datetime
@@ -16,12 +17,24 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
+PASSES = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
+# Of every stage; and of those of the tensor cores, whose accesses nvcc leaves as they are written.
 PROBLEMS = ["b1_h2_q128k256_d64_f16", "b1_h2_q77k131_d32_f16", "b1_h1_q300k300_d64_f16_causal"]
+MORE_PROBLEMS = [
+    "b1_h1_q16k16_d64_f16", "b1_h1_q64k64_d64_f16", "b2_h4x1_q77k131_d64_f16",
+    "b1_h1_q70k20_d128_f16_causal", "b1_h2_q128k256_d128_f16_causal",
+    "b1_h2_q128k256_d64_bf16", "b1_h1_q64k64_d64_bf16", "b1_h1_q1k33_d32_bf16",
+    "b1_h1_q300k300_d128_bf16", "b1_h4x2_q33k97_d64_bf16_causal",
+    "b1_h2x1_q100k200_d32_bf16_causal_left31",
+]
 SECTORS = {
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": "global_read_sectors",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": "global_write_sectors",
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": "shared_wavefronts",
+    f"{PASSES}_op_ld.sum": "shared_wavefronts",
+    f"{PASSES}_op_st.sum": "shared_wavefronts",
+    f"{PASSES}.sum": "pipe_wavefronts",  # these, and what else goes the same way
 }
 # Metric, key of the result, and what one base unit is there: seconds become ms.
 KERNELS = {
@@ -60,45 +73,67 @@ def profile(metrics, *command):
     return [launches[key] for key in sorted(launches)]
 
 
-def sectors(tests):
-    """Sectors of each stage's passes on the problems above, summed over the launches of a call."""
-    stage = ""
-    for line in output_of(tests, "--gtest_list_tests").splitlines():
-        if not line.startswith(" "):
-            stage = line.strip().rstrip(".")
-            continue
-        match = re.fullmatch(r"\s*sanitize_(forward|backward)_(\S+)", line)
-        if match and match[2] in PROBLEMS:
+def passes_of(ladder):
+    """The facts of each pass of each stage, but those that repeat another's."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as facts:
+        output_of(ladder, "--list", "--json", facts.name)
+        for entry in json.load(facts)["passes"]:
+            if not entry["repeats"]:
+                yield entry
+
+
+def one_call(launches):
+    """Of the launches of calls, one after the other, those of the first."""
+    names = [kernel for kernel, _ in launches]
+    # A call ends where its first kernel recurs.
+    return launches[:names.index(names[0], 1) if names[0] in names[1:] else len(names)]
+
+
+def sectors(programs):
+    """Sectors and passes of each stage's passes, summed over the launches of a call."""
+    ladder = str(programs / "ladder")
+    for facts in passes_of(ladder):
+        stage, direction = facts["stage"], facts["pass"]
+        for problem in PROBLEMS + (MORE_PROBLEMS if "f32" not in facts["dtypes"] else []):
+            dtype = "bf16" if "_bf16" in problem else "f16"
             totals = dict.fromkeys(SECTORS.values(), 0)
-            for _, counts in profile(SECTORS, tests, f"--gtest_filter={stage}.{line.strip()}"):
+            launches = profile(SECTORS, "--launch-count", "8", ladder, "--stage", stage, "--pass",
+                               direction, "--dtype", dtype,
+                               "--shape", problem.replace("_" + dtype, ""))
+            for _, counts in one_call(launches):
                 for metric, value in counts.items():
                     totals[SECTORS[metric]] += int(value)
-            yield {"stage": stage, "pass": match[1], "problem": match[2], **totals}
+            yield {"stage": stage, "pass": direction, "problem": problem, **totals}
 
 
-def kernels(ladder):
+def passes(programs):
+    """Passes over shared memory of each access of tests/gpu/shared_passes.cu."""
+    program = str(programs / "shared_passes")
+    accesses = [json.loads(line) for line in output_of(program, "list").splitlines()]
+    metrics = [f"{PASSES}_op_ld.sum", f"{PASSES}_op_st.sum"]
+    for access, (_, counts) in zip(accesses, profile(metrics, program)):
+        yield {**access, "passes": int(sum(counts.values()))}
+
+
+def kernels(programs):
     """What each kernel of one call takes, for each stage and pass."""
-    for line in output_of(ladder, "--list").splitlines():
-        stage = line.split(" ")[0]
-        if not re.match(r"[0-9]{2}_", stage):
-            continue
-        for direction in ("forward", "backward"):
-            launches = profile(KERNELS, "--launch-count", "8", ladder, "--stage", stage,
-                               "--shape", SHAPE, "--pass", direction)
-            if not launches:
-                continue  # the stage has no such pass
-            names = [kernel for kernel, _ in launches]
-            # The ladder calls the stage again and again: one call ends where its first kernel recurs.
-            period = names.index(names[0], 1) if names[0] in names[1:] else len(names)
-            for kernel, values in launches[:period]:
-                yield {"stage": stage, "pass": direction, "problem": SHAPE + "_f16",
-                       "kernel": kernel,
-                       **{key: values[metric] * unit for metric, (key, unit) in KERNELS.items()}}
+    ladder = str(programs / "ladder")
+    for facts in passes_of(ladder):
+        stage, direction = facts["stage"], facts["pass"]
+        launches = profile(KERNELS, "--launch-count", "8", ladder, "--stage", stage,
+                           "--shape", SHAPE, "--pass", direction)
+        for kernel, values in one_call(launches):
+            yield {"stage": stage, "pass": direction, "problem": SHAPE + "_f16", "kernel": kernel,
+                   **{key: values[metric] * unit for metric, (key, unit) in KERNELS.items()}}
+
+
+RESULTS = {"sectors": sectors, "passes": passes, "kernels": kernels}
 
 
 def main():
-    """Writes both results."""
-    if len(sys.argv) != 4:
+    """Writes the results."""
+    chosen = sys.argv[4:] or list(RESULTS)
+    if len(sys.argv) < 4 or not set(chosen) <= set(RESULTS):
         raise SystemExit(__doc__)
     programs, out, commit = (pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3])
     device, driver = output_of("nvidia-smi", "--query-gpu=name,driver_version",
@@ -109,11 +144,11 @@ def main():
         "commit": commit, "command": " ".join(sys.argv),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
-    for name, rows in (("sectors", sectors(str(programs / "cuflash_tests"))),
-                       ("kernels", kernels(str(programs / "ladder")))):
-        result = {"provenance": provenance, "rows": list(rows)}
-        text = json.dumps(result, indent=2) + "\n"
-        (out / f"{name}.json").write_text(text, encoding="utf-8")
+    for name in chosen:
+        rows = ",\n    ".join(json.dumps(row) for row in RESULTS[name](programs))
+        text = json.dumps({"provenance": provenance, "rows": []}, indent=2)
+        text = text.replace('"rows": []', f'"rows": [\n    {rows}\n  ]')
+        (out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,92 @@
+// Against the chip: what the simulator counts is what Nsight Compute counted on a GPU
+// (docs/results/<device>/sectors.json and passes.json, made by scripts/maintainer/chip_counts.py).
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "cuflash/stage.h"
+#include "cuflash/workload.h"
+#include "harness/reference_outputs.h"
+#include "harness/stage_call.h"
+#include "simt/machine.h"
+#include "simt/request_counter.h"
+
+namespace cuflash {
+namespace {
+
+// The rows of this result, of all devices.
+std::vector<nlohmann::json> rows_of(const std::string& name) {
+  std::vector<nlohmann::json> rows;
+  for (const auto& device :
+       std::filesystem::directory_iterator(CUFLASH_SOURCE_DIR "/docs/results")) {
+    std::ifstream file(device.path() / name);
+    if (!file) continue;
+    const nlohmann::json result = nlohmann::json::parse(file);
+    rows.insert(rows.end(), result["rows"].begin(), result["rows"].end());
+  }
+  return rows;
+}
+
+simt::Counts counts_of(const Stage& stage, Pass pass, const Problem& problem) {
+  const auto expected = harness::reference_outputs(pass, problem, {});
+  harness::CallOptions options;
+  options.guards = false;
+  simt::reset_counts();
+  harness::run(stage, pass, problem, expected->inputs, options);
+  return simt::counts();
+}
+
+TEST(Chip, CountsOfStages) {
+  if (!simt::counts_accesses()) GTEST_SKIP() << "this build of the simulator counts no accesses";
+  int compared = 0;
+  for (const auto& row : rows_of("sectors.json")) {
+    SCOPED_TRACE(row.dump());
+    const Stage* stage = find_stage(row["stage"].get<std::string>());
+    Problem problem;
+    ASSERT_NE(stage, nullptr);
+    ASSERT_TRUE(parse_problem(row["problem"].get<std::string>(), problem));
+    const Pass pass = row["pass"] == "forward" ? CUFLASH_FORWARD : CUFLASH_BACKWARD;
+    if (!supports(*stage, pass, problem, current_device())) continue;
+    const simt::Counts counts = counts_of(*stage, pass, problem);
+    EXPECT_EQ(counts.global_read_sectors, row["global_read_sectors"].get<std::uint64_t>());
+    EXPECT_EQ(counts.global_write_sectors, row["global_write_sectors"].get<std::uint64_t>());
+    ++compared;
+    // On the tensor cores every access is a vector or a fragment, and nvcc leaves it as it is. Of
+    // others it merges some, and keeps in registers what the source reads again.
+    if (stage->facts(pass).dtypes.has(CUFLASH_F32)) continue;
+    EXPECT_EQ(counts.shared_wavefronts, row["shared_wavefronts"].get<std::uint64_t>());
+    // Special registers are read through the same pipe, and loads whose lanes are all off take it.
+    const auto pipe = row["pipe_wavefronts"].get<std::uint64_t>();
+    const std::uint64_t here = counts.shared_wavefronts + counts.exchanges;
+    EXPECT_LE(here, pipe);
+    EXPECT_GE(here, 0.95 * pipe);
+  }
+  EXPECT_GT(compared, 0) << "no committed result has sectors";
+  for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message();
+}
+
+TEST(Chip, PassesOfAccesses) {
+  int compared = 0;
+  for (const auto& row : rows_of("passes.json")) {
+    SCOPED_TRACE(row.dump());
+    if (row["op"] == "generic_load") continue;  // as CUDA's header loads fragments of bf16
+    std::uintptr_t address[32];
+    std::uint32_t mask = 0;
+    for (int lane = 0; lane < 32; ++lane) {
+      const int offset = row["offsets"][lane];
+      if (offset < 0) continue;
+      mask |= 1u << lane;
+      address[lane] = static_cast<std::uintptr_t>(offset);
+    }
+    const auto kind = row["op"] == "store" ? simt::AccessKind::kWrite : simt::AccessKind::kRead;
+    EXPECT_EQ(simt::bank_wavefronts(row["bytes"], kind, mask, address).taken, row["passes"]);
+    ++compared;
+  }
+  EXPECT_GT(compared, 0) << "no committed result has passes";
+}
+
+}  // namespace
+}  // namespace cuflash
