@@ -10,7 +10,8 @@
 //     read: CUDA's header passes their address on as one of any memory, for which there is no LDSM.
 //   * float: the same lines and elements, 8 bytes a lane and block; but nothing turns a block of
 //     floats, so that where lines are columns (rows, for 8 x 32) it takes two instructions of 4.
-// The wavefronts that result are those of an H200 within 2 % for f16 (tests/simt/chip_test.cpp).
+// The wavefronts that result are those of an H200 (tests/simt/chip_test.cpp), but for an ldm of 0
+// with LDSM, which knows no pairs of lanes (bank_wavefronts()): no matrix needs that.
 #include "simt/matrix.h"
 
 #include <algorithm>

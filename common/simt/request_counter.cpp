@@ -225,10 +225,12 @@ int gather(std::uint32_t mask, const std::uintptr_t* address, std::uintptr_t* ou
   return count;
 }
 
-bool one_address(std::uint32_t mask, const std::uintptr_t* address) {
-  const std::uintptr_t first = address[__builtin_ctz(mask)];
-  for (; mask != 0; mask &= mask - 1) {
-    if (address[__builtin_ctz(mask)] != first) return false;
+// True if no lane n and n ^ bit want different addresses.
+bool pairs_share(int bit, std::uint32_t mask, const std::uintptr_t* address) {
+  for (int lane = 0; lane < 32; ++lane) {
+    const int other = lane ^ bit;
+    const bool both = (mask >> lane & mask >> other & 1) != 0;
+    if (both && address[lane] != address[other]) return false;
   }
   return true;
 }
@@ -267,11 +269,10 @@ int sectors_touched(std::size_t size, std::uint32_t mask, const std::uintptr_t* 
 
 Wavefronts bank_wavefronts(std::size_t size, AccessKind kind, std::uint32_t mask,
                            const std::uintptr_t* address) {
-  const int lanes_at_once = size <= 4 ? 32 : size == 8 ? 16 : 8;
-  if (kind == AccessKind::kRead && lanes_at_once < 32 && one_address(mask, address)) {
-    const int passes = 16 / lanes_at_once;
-    return {passes, passes};
-  }
+  const int part_lanes = size <= 4 ? 32 : size == 8 ? 16 : 8;
+  const bool paired = kind == AccessKind::kRead && part_lanes < 32 &&
+                      (pairs_share(1, mask, address) || pairs_share(2, mask, address));
+  const int lanes_at_once = paired ? 2 * part_lanes : part_lanes;
   Wavefronts total{0, 0};
   for (int begin = 0; begin < 32; begin += lanes_at_once) {
     std::uint32_t part = mask >> begin;

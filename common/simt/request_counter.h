@@ -82,9 +82,9 @@ class RequestCounter {
 // 32-byte sectors that a warp instruction touches.
 int sectors_touched(std::size_t size, std::uint32_t mask, const std::uintptr_t* address);
 
-// Passes over the 32 banks of 4 bytes that a warp instruction takes, and the fewest that any
-// addresses would take. Accesses of 8 and 16 bytes go by half and quarter warps; a load of one
-// address by all lanes takes half as many passes.
+// Passes over the 32 banks of 4 bytes that a warp instruction takes, and how many of them no other
+// addresses would save. Accesses of 8 and 16 bytes go by half and quarter warps; loads by twice as
+// many lanes, if every lane n shares its address with n ^ 1, or every one with n ^ 2.
 struct Wavefronts {
   int taken;
   int ideal;

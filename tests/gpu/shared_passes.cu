@@ -114,6 +114,9 @@ void add_patterns(Op op, int bytes, std::mt19937& random, std::vector<Pattern>& 
       add([&](int lane) { return lane / bit * bytes; });
       add([&](int lane) { return lane % 3 == 0 ? -1 : lane / bit * bytes; });
     }
+    for (int bit = 2; bit <= 8; bit *= 2) {  // lane and lane ^ bit share one, without gaps
+      add([&](int lane) { return (lane / (2 * bit) * bit + lane % bit) * bytes; });
+    }
     for (int bit = 1; bit <= 16; bit *= 2) {  // half of the lanes
       add([&](int lane) { return (lane & bit) != 0 ? -1 : lane * bytes; });
     }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "cuflash/stage.h"
@@ -28,6 +29,12 @@ std::vector<nlohmann::json> rows_of(const std::string& name) {
     rows.insert(rows.end(), result["rows"].begin(), result["rows"].end());
   }
   return rows;
+}
+
+// Of the elements that such a stage loads from shared memory one by one, nvcc loads neighbours
+// together, and keeps in registers what the source reads again.
+bool loads_single_elements(const Stage& stage) {
+  return stage.name == std::string("02_tiled") || stage.name == std::string("03_online_softmax");
 }
 
 simt::Counts counts_of(const Stage& stage, Pass pass, const Problem& problem) {
@@ -54,14 +61,17 @@ TEST(Chip, CountsOfStages) {
     EXPECT_EQ(counts.global_read_sectors, row["global_read_sectors"].get<std::uint64_t>());
     EXPECT_EQ(counts.global_write_sectors, row["global_write_sectors"].get<std::uint64_t>());
     ++compared;
-    // On the tensor cores every access is a vector or a fragment, and nvcc leaves it as it is. Of
-    // others it merges some, and keeps in registers what the source reads again.
-    if (stage->facts(pass).dtypes.has(CUFLASH_F32)) continue;
-    EXPECT_EQ(counts.shared_wavefronts, row["shared_wavefronts"].get<std::uint64_t>());
+    // The chip's count of some backward passes differs from run to run, by up to 0.3 %.
+    const auto passes = row["shared_wavefronts"].get<double>();
+    if (loads_single_elements(*stage)) {
+      EXPECT_GT(counts.shared_wavefronts, passes);
+      continue;
+    }
+    EXPECT_NEAR(counts.shared_wavefronts, passes, 0.005 * passes);
     // Special registers are read through the same pipe, and loads whose lanes are all off take it.
     const auto pipe = row["pipe_wavefronts"].get<std::uint64_t>();
     const std::uint64_t here = counts.shared_wavefronts + counts.exchanges;
-    EXPECT_LE(here, pipe);
+    EXPECT_LE(here, 1.005 * pipe);
     EXPECT_GE(here, 0.95 * pipe);
   }
   EXPECT_GT(compared, 0) << "no committed result has sectors";

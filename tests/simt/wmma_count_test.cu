@@ -64,10 +64,6 @@ TEST_F(WmmaCount, HalfFromSharedMemory) {
     SCOPED_TRACE("rows of 32 bytes: lines begin in banks 0, 8, 16, 24, 0 ... 24");
     expect(count_load<A>(16), 1, 512, 8, 4);
   }
-  {
-    SCOPED_TRACE("one line for all");
-    expect(count_load<A>(0), 1, 512, 4, 0);
-  }
 }
 
 // Turning a block on the way costs nothing: lines are where memory has them.
