@@ -68,6 +68,7 @@ TEST(Chip, CountsOfStages) {
       continue;
     }
     EXPECT_NEAR(counts.shared_wavefronts, passes, 0.005 * passes);
+    if (passes == 0) continue;
     // Special registers are read through the same pipe, and loads whose lanes are all off take it.
     const auto pipe = row["pipe_wavefronts"].get<std::uint64_t>();
     const std::uint64_t here = counts.shared_wavefronts + counts.exchanges;
