@@ -9,9 +9,9 @@ fail, for the reason that the list states. The exit status is 0 if every fault i
 2 if the command line is wrong.
 
 A fault goes into a copy of its file in a temporary folder; this checkout's sources stay as they are.
-Of the program only the stage and the pass that the tests name are compiled again: a fault in
-common/device is in that stage alone. They are compiled without bf16, unless the tests name it. The
-stage's other tests are then not there.
+Where tests of stages must fail, only the stage and the pass that they name are compiled again: a fault
+in common/device is in that stage alone. They are compiled without bf16, unless the tests name it. The
+stage's other tests are then not there. Of another program, all that includes the file is compiled.
 """
 import argparse
 import concurrent.futures
@@ -31,7 +31,9 @@ import time
 from sources import ROOT
 
 LIST = pathlib.Path("tests/mutations.ini")
-HEADERS = ("common/simt/include", "common")  # before those of the checkout: here is the fault
+# Before those of the checkout: here is the fault.
+HEADERS = ("common/simt/include", "common", "common/include")
+STAGES = "cuflash_tests"  # the program of the stages' tests
 LIMIT_S = 600  # of a run of the tests: a fault can make a kernel hang
 
 
@@ -43,6 +45,7 @@ class Mutation:
     becomes: str
     tests: str
     caught_by: str
+    program: str = STAGES
 
     def stage(self):
         """The folder of the stage whose tests must fail."""
@@ -106,8 +109,9 @@ def read_list():
             mutation = Mutation(name, **parser[name])
             mutation.applied_to((ROOT / mutation.file).read_text(encoding="utf-8"))
             re.compile(mutation.caught_by)
-            if not (ROOT / mutation.stage()).is_dir() or not mutation.file.startswith(
-                    (f"{mutation.stage()}/", *(f"{folder}/" for folder in HEADERS))):
+            folders = [f"{mutation.stage()}/"] if mutation.program == STAGES else []
+            if not all((ROOT / folder).is_dir() for folder in folders) or \
+                    not mutation.file.startswith((*folders, "common/")):
                 raise ListError(f"[{name}] {mutation.tests} are no tests of {mutation.file}")
         except (TypeError, OSError, re.error) as error:
             raise ListError(f"{LIST}: [{name}] {error}") from error
@@ -118,36 +122,80 @@ def read_list():
 class Build:
     """build/simt: everything without a fault, and how it is compiled and linked."""
 
-    def __init__(self):
+    def __init__(self, programs):
         self.folder = ROOT / "build/simt"
         for command in (["cmake", "--preset", "simt"],
-                        ["cmake", "--build", "build/simt", "--target", "cuflash_tests"]):
+                        ["cmake", "--build", "build/simt", "--target", *programs]):
             run(command, ROOT, "The sources do not compile, even without a fault")
         listed = json.loads((self.folder / "compile_commands.json").read_text(encoding="utf-8"))
-        self.compile = {entry["file"]: entry["command"] for entry in listed}
-        self.link = run(["ninja", "-t", "commands", "bin/cuflash_tests"],
-                        self.folder, "ninja failed").splitlines()[-1]
+        self.compile = {}  # by object, its source and the command
+        for entry in listed:
+            self.compile[entry["command"].split(" -o ")[1].split()[0]] = (
+                entry["file"], entry["command"])
+        self.link = {program: self.ninja("-t", "commands", f"bin/{program}").splitlines()[-1]
+                     for program in programs}
+        self.objects = {program: self.ninja("-t", "inputs", f"bin/{program}").splitlines()
+                        for program in programs}
+        self.includes = {}  # of each object, the files
+        for paragraph in self.ninja("-t", "deps").split("\n\n"):
+            head, *files = paragraph.splitlines() or [""]
+            self.includes[head.split(":")[0]] = {file.strip() for file in files}
+
+    def ninja(self, *words):
+        return run(["ninja", *words], self.folder, "ninja failed")
 
     def program_with(self, mutation, folder):
-        """The test program with the fault in it. Only what the tests name is compiled."""
-        stage = mutation.stage()
-        shutil.copytree(ROOT / stage, folder / stage)
+        """The program with the fault in it."""
         path = folder / mutation.file
+        if mutation.program == STAGES:
+            shutil.copytree(ROOT / mutation.stage(), folder / mutation.stage())
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(mutation.applied_to((ROOT / mutation.file).read_text(encoding="utf-8")),
                         encoding="utf-8")
-        source, object_, program = f"{stage}/stage.cu", folder / "stage.o", folder / "tests"
+        if mutation.program == STAGES:
+            objects = self.stage_with(mutation, folder)
+        else:
+            objects = self.objects_with(mutation, folder)
+        link, first = self.link[mutation.program], []
+        for old, new in objects.items():
+            if f" {old} " in link:
+                link = link.replace(f" {old} ", f" {new} ")
+            else:  # It comes before the archive, which then need not give its own.
+                first.append(str(new))
+        program = folder / "tests"
+        run(link.replace(f"-o bin/{mutation.program}", f"{' '.join(first)} -o {program}"),
+            self.folder, f"[{mutation.name}] cannot be linked")
+        return program
+
+    def stage_with(self, mutation, folder):
+        """The object of the stage. Only what the tests name is compiled."""
+        source = f"{mutation.stage()}/stage.cu"
         text = (folder / source).read_text(encoding="utf-8")
         (folder / source).write_text(mutation.narrowed(text), encoding="utf-8")
-        headers = "".join(f" -I{folder / name}" for name in HEADERS)
-        command = self.compile[str(ROOT / source)].split(" -o ")[0].replace(" -I", headers + " -I", 1)
-        # -w: a line that is not there any more leaves names unused.
-        run(f"{command} -w -o {object_} -c {folder / source}", self.folder,
-            f"[{mutation.name}] does not compile")
-        # The object comes before the archive, which then need not give its own.
-        run(self.link.replace("-o bin/cuflash_tests", f"{object_} -o {program}"), self.folder,
-            f"[{mutation.name}] cannot be linked")
-        return program
+        return self.compiled(mutation, folder, lambda object_: self.compile[object_][0] ==
+                             str(ROOT / source))
+
+    def objects_with(self, mutation, folder):
+        """The objects that are made of the file."""
+        changed = str(ROOT / mutation.file)
+        return self.compiled(mutation, folder,
+                             lambda object_: changed in self.includes.get(object_, ()))
+
+    def compiled(self, mutation, folder, wanted):
+        """Of the program's objects those that are wanted, made from the sources in the folder."""
+        objects = {}
+        for old in filter(wanted, set(self.objects[mutation.program]) & set(self.compile)):
+            source, command = self.compile[old]
+            here = folder / os.path.relpath(source, ROOT)
+            objects[old] = folder / old.replace("/", "_")
+            headers = "".join(f" -I{folder / name}" for name in HEADERS)
+            command = command.split(" -o ")[0].replace(" -I", headers + " -I", 1)
+            # -w: a line that is not there any more leaves names unused.
+            run(f"{command} -w -o {objects[old]} -c {here if here.exists() else source}",
+                self.folder, f"[{mutation.name}] does not compile")
+        if not objects:
+            raise ListError(f"[{mutation.name}] {mutation.program} is not made of {mutation.file}")
+        return objects
 
 
 class Suite:
@@ -223,16 +271,18 @@ def verdict(build, mutation):
 def expect_right(build, mutations):
     """The tests of the list must pass without a fault."""
     with tempfile.TemporaryDirectory(prefix="cuflash_mutation_") as folder:
-        suite = Suite(build.folder / "bin/cuflash_tests", pathlib.Path(folder))
-        output = suite.failure(":".join(dict.fromkeys(m.tests for m in mutations)))
-    if output:
-        raise ListError(f"A test fails, even without a fault:\n{output}")
+        for program in build.link:
+            suite = Suite(build.folder / "bin" / program, pathlib.Path(folder))
+            tests = dict.fromkeys(m.tests for m in mutations if m.program == program)
+            output = suite.failure(":".join(tests))
+            if output:
+                raise ListError(f"A test fails, even without a fault:\n{output}")
 
 
 def try_all(mutations, tested):
     """Prints a line for each, in the list's order. Were all caught?"""
     begin = time.monotonic()
-    build = Build()
+    build = Build(sorted({mutation.program for mutation in mutations}))
     if not tested:
         print("Running the tests without a fault", file=sys.stderr)
         expect_right(build, mutations)

@@ -1,4 +1,6 @@
 // A stage with a planted race is reported in the words that teach, and can be replayed.
+#include <cmath>
+
 #include "harness/stage_check.h"
 #include "support.h"
 
@@ -89,6 +91,26 @@ TEST_F(StageCheckTest, ReplayBeginsWithTheScheduleInForce) {
   EXPECT_EQ(check.runs[0].schedule, "reversed");
   EXPECT_TRUE(check.runs[0].right());
   EXPECT_EQ(schedule_name(schedule()), "reversed");
+}
+
+// The first rung, but for the last bit of the LSE: it tells an odd call from an even one.
+FlashAttentionError unsteady_forward(const Problem& p, const Forward& args, cudaStream_t stream) {
+  static int calls = 0;
+  const auto error = first().forward.run(p, args, stream);
+  if (calls++ % 2 != 0) args.lse[0] = std::nextafter(args.lse[0], INFINITY);
+  return error;
+}
+
+TEST_F(StageCheckTest, ResultsThatDifferAreToldOfADeterministicStage) {
+  Stage stage = first();
+  stage.forward.run = unsteady_forward;
+  const StageCheck check = check_stage(stage, CUFLASH_FORWARD, small_case(), Runs::kAll);
+  for (const harness::Run& run : check.runs) EXPECT_TRUE(run.right()) << run.schedule;
+  EXPECT_FALSE(check.ok());
+  EXPECT_EQ(check.failures().find("Between inorder and reversed LSE"), 0u) << check.failures();
+
+  stage.forward.features.bits &= ~static_cast<unsigned>(Feature::kDeterministic);
+  EXPECT_TRUE(check_stage(stage, CUFLASH_FORWARD, small_case(), Runs::kAll).ok());
 }
 
 TEST_F(StageCheckTest, AStageThatFailsIsNotRight) {

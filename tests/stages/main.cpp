@@ -3,6 +3,7 @@
 // problem, is not registered: "skipped" means that this machine lacks something. For
 // compute-sanitizer: --gtest_filter='*.sanitize_*' (GPU only).
 #include "cuflash/workload.h"
+#include "extreme_test.h"
 #include "memory_test.h"
 #include "stage_test.h"
 
@@ -81,9 +82,42 @@ void add_neighbours(const Stage& stage, Pass pass) {
   }
 }
 
+void add_extremes(const Stage& stage, Pass pass) {
+  const std::string prefix = std::string(pass_name(pass)) + "_";
+  for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
+    if (!stage.facts(pass).dtypes.has(dtype)) continue;
+    const auto add_test = [&](const char* name, auto test) {
+      add(stage, prefix + name + "_" + dtype_name(dtype), test);
+    };
+    if (pass == CUFLASH_FORWARD) {
+      add_test("scores_far_below_zero", [&stage, dtype] { scores_far_below_zero(stage, dtype); });
+    } else {
+      add_test("gradients_large_before_the_scale",
+               [&stage, dtype] { gradients_large_before_the_scale(stage, dtype); });
+    }
+    add_test("refuses_too_many_blocks",
+             [&stage, pass, dtype] { refuses_too_many_blocks(stage, pass, dtype); });
+    if (!simt::counts_accesses()) continue;
+    add_test("rows_far_apart", [&stage, pass, dtype] { rows_far_apart(stage, pass, dtype); });
+    add_test("a_wide_window_costs_nothing",
+             [&stage, pass, dtype] { a_wide_window_costs_nothing(stage, pass, dtype); });
+  }
+  if (!simt::counts_accesses()) return;
+  for (const char* name : {"b1_h1_q40k40_d32", "b1_h1_q40k40_d64", "b1_h1_q40k40_d128"}) {
+    for (const DType dtype : {CUFLASH_F32, CUFLASH_F16}) {
+      harness::TestCase c = case_of(name);
+      c.problem.dtype = dtype;
+      if (!takes(stage, pass, c.problem)) continue;
+      add(stage, prefix + "shared_memory_" + problem_name(c.problem),
+          [&stage, pass, c] { asks_for_the_declared_shared_memory(stage, pass, c.problem); });
+    }
+  }
+}
+
 void add_pass(const Stage& stage, Pass pass) {
   if (!stage.has(pass)) return;
   add_problems(stage, pass);
+  add_extremes(stage, pass);
   add_memory(stage, pass);
   add_neighbours(stage, pass);
   if (pass == CUFLASH_FORWARD) {

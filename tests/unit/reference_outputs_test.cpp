@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -59,6 +61,32 @@ TEST(ReferenceOutputs, AWindowIsAMask) {
   for (const char* mask : {"_causal", "_left3", "_right3", "_left300"}) {
     EXPECT_EQ(tensors(CUFLASH_FORWARD, std::string("b1_h1_q4k256_d32_f32") + mask)["O"].limit, 3e-6)
         << mask;
+  }
+}
+
+// The room that a limit leaves, in roundings of the output: what was measured, and a third more. A
+// correct stage needs one rounding, and the products of rounded weights.
+TEST(ReferenceOutputs, LimitsAreTight) {
+  const std::map<std::string, double> most = {
+      {"O", 7.}, {"LSE", 17.}, {"dQ", 9.}, {"dK", 6.}, {"dV", 6.}};
+  for (const char* dtype : {"f16", "bf16"}) {
+    const std::string name = std::string("b1_h2_q64k64_d64_") + dtype;
+    for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
+      for (const auto& [tensor, expected] : tensors(pass, name)) {
+        double largest = 0.;
+        for (const double x : expected.values) largest = std::max(largest, std::abs(x));
+        const DType type = tensor == "LSE" ? CUFLASH_F32 : named(name).problem.dtype;
+        const double roundings = expected.limit / half_ulp(type, largest);
+        EXPECT_LT(roundings, most.at(tensor)) << name << ", " << tensor;
+        EXPECT_GT(roundings, 1.) << name << ", " << tensor;
+      }
+    }
+  }
+  EXPECT_EQ(tensors(CUFLASH_FORWARD, "b1_h1_q4k255_d32_f32")["O"].limit, 3e-6);
+  for (const auto& [tensor, expected] : tensors(CUFLASH_BACKWARD, "b1_h2_q64k64_d64_f32")) {
+    double largest = 0.;
+    for (const double x : expected.values) largest = std::max(largest, std::abs(x));
+    EXPECT_NEAR(expected.limit, 1.5e-5 * largest, 0.5e-5 * largest) << tensor;
   }
 }
 

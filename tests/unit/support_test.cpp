@@ -305,6 +305,30 @@ TEST(ChooseStage, TakesTheHighestRank) {
   }
 }
 
+// By name: a new stage that is faster changes this table.
+TEST(ChooseStage, TakesTheFastestThatTheDeviceRuns) {
+  const Device t4 = {"Tesla T4", 75, 65536};
+  const struct {
+    Device device;
+    DType dtype;
+    const char* name;
+  } kRows[] = {
+      {kH200, CUFLASH_F32, "04_register_tiles"},    {kH200, CUFLASH_F16, "06_forward_backward"},
+      {kH200, CUFLASH_BF16, "06_forward_backward"}, {t4, CUFLASH_F32, "04_register_tiles"},
+      {t4, CUFLASH_F16, "06_forward_backward"},     {t4, CUFLASH_BF16, "04_register_tiles"},
+  };
+  for (const auto& [device, dtype, name] : kRows) {
+    for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
+      Problem p;
+      p.dtype = dtype;
+      SCOPED_TRACE(device.name + ", " + dtype_name(dtype) + ", " + pass_name(pass));
+      const Stage* chosen = choose_stage(pass, p, device);
+      ASSERT_NE(chosen, nullptr);
+      EXPECT_STREQ(chosen->name, name);
+    }
+  }
+}
+
 TEST(ChooseStage, FindsNoneWhereNoneCan) {
   EXPECT_EQ(choose_stage(CUFLASH_FORWARD, {}, {}), nullptr);
   EXPECT_EQ(choose_stage(CUFLASH_FORWARD, {}, {"Kepler", 35, 49152}), nullptr);

@@ -1,0 +1,223 @@
+#include "extreme_test.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "cuflash/workload.h"
+#include "harness/convert.h"
+#include "harness/reference_outputs.h"
+#include "harness/stage_call.h"
+#include "problems.h"
+
+namespace cuflash::tests {
+namespace {
+
+using harness::Inputs;
+using harness::Outputs;
+
+// The problem with this name and dtype, if the stage can run it here.
+#define CUFLASH_PROBLEM(problem, stage, pass, name, of_dtype)                     \
+  Problem problem;                                                                \
+  problem.dtype = of_dtype;                                                       \
+  ASSERT_TRUE(parse_problem(name, problem));                                      \
+  if (const Support fit = supports(stage, pass, problem, current_device()); !fit) \
+  GTEST_SKIP() << fit.reason
+
+Inputs zeros(const Problem& p) {
+  const std::size_t q = std::size_t(p.batch) * p.heads_q * p.seq_q * p.head_dim;
+  const std::size_t kv = std::size_t(p.batch) * p.heads_kv * p.seq_kv * p.head_dim;
+  Inputs in;
+  in.q = in.d_o = in.o = std::vector<float>(q);
+  in.k = in.v = std::vector<float>(kv);
+  in.lse = std::vector<float>(q / p.head_dim);
+  return in;
+}
+
+// Memory that exists only where it is touched.
+class MappedMemory {
+ public:
+  explicit MappedMemory(std::size_t bytes) : bytes_(bytes) {
+    data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data_ == MAP_FAILED) throw std::bad_alloc();
+  }
+  MappedMemory(const MappedMemory&) = delete;
+  MappedMemory& operator=(const MappedMemory&) = delete;
+  ~MappedMemory() { munmap(data_, bytes_); }
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  std::size_t bytes_;
+  void* data_;
+};
+
+constexpr std::int64_t kFarApart = std::int64_t{1} << 29;  // elements between rows
+
+// A tensor of one head.
+class FarTensor {
+ public:
+  FarTensor(DType dtype, int rows, int head_dim)
+      : dtype_(dtype),
+        rows_(rows),
+        head_dim_(head_dim),
+        memory_(((rows - 1) * kFarApart + head_dim) * element_bytes(dtype)) {}
+  FarTensor(DType dtype, int head_dim, const std::vector<float>& values)
+      : FarTensor(dtype, static_cast<int>(values.size()) / head_dim, head_dim) {
+    for (int i = 0; i < rows_; ++i) {
+      harness::encode(dtype, &values[i * head_dim], head_dim, row(i));
+    }
+  }
+
+  Tensor view() const {
+    Tensor t = contiguous(memory_.data(), 1, 1, head_dim_);
+    t.row_stride = kFarApart;
+    t.head_stride = t.batch_stride = rows_ * kFarApart;
+    return t;
+  }
+  std::vector<float> values() const {
+    std::vector<float> values(rows_ * head_dim_);
+    for (int i = 0; i < rows_; ++i) {
+      harness::decode(dtype_, row(i), head_dim_, &values[i * head_dim_]);
+    }
+    return values;
+  }
+
+ private:
+  std::byte* row(int i) const { return memory_.data() + i * kFarApart * element_bytes(dtype_); }
+
+  DType dtype_;
+  int rows_, head_dim_;
+  MappedMemory memory_;
+};
+
+// Queues a pass with a workspace.
+template <class Args>
+FlashAttentionError call(const PassOf<Args>& pass, const Problem& p, Args args) {
+  const harness::DeviceBuffer workspace(pass.workspace_bytes(p), "workspace");
+  args.workspace = workspace.data();
+  args.workspace_bytes = workspace.bytes();
+  const FlashAttentionError error = pass.run(p, args, nullptr);
+  harness::check(cudaDeviceSynchronize(), "the kernels");
+  return error;
+}
+
+}  // namespace
+
+void scores_far_below_zero(const Stage& stage, DType dtype) {
+  CUFLASH_PROBLEM(problem, stage, CUFLASH_FORWARD, "b1_h1_q70k70_d64_causal", dtype);
+  Inputs in = zeros(problem);
+  std::fill(in.q.begin(), in.q.end(), 100.f);
+  std::fill(in.k.begin(), in.k.end(), -100.f);
+  for (int j = 0; j < problem.seq_kv; ++j) {
+    std::fill_n(&in.v[j * problem.head_dim], problem.head_dim, static_cast<float>(j));
+  }
+  const Outputs out = harness::run(stage, CUFLASH_FORWARD, problem, in);
+  // All keys weigh the same: O is the mean of 0, …, i.
+  const double score = -100. * 100. * problem.head_dim * problem.softmax_scale;
+  for (int i = 0; i < problem.seq_q; ++i) {
+    EXPECT_NEAR(out.tensors.at("O")[i * problem.head_dim], i / 2., 0.01 * i) << "row " << i;
+    EXPECT_NEAR(out.tensors.at("LSE")[i], score + std::log(i + 1.), 0.02) << "row " << i;
+  }
+}
+
+// Two keys, ±50 in one half of head_dim, and queries that are 1 in the other half: every score is
+// 0, both keys weigh 1/2, and with dO = 1 and V = ±31.25 dS is ±1000.
+void gradients_large_before_the_scale(const Stage& stage, DType dtype) {
+  CUFLASH_PROBLEM(problem, stage, CUFLASH_BACKWARD, "b1_h1_q100k2_d64", dtype);
+  const int D = problem.head_dim, half = D / 2;
+  Inputs in = zeros(problem);
+  std::fill(in.d_o.begin(), in.d_o.end(), 1.f);
+  std::fill(in.lse.begin(), in.lse.end(), std::log(2.f));
+  for (int i = 0; i < problem.seq_q; ++i) std::fill_n(&in.q[i * D + half], half, 1.f);
+  for (const int j : {0, 1}) {
+    std::fill_n(&in.k[j * D], half, j == 0 ? 50.f : -50.f);
+    std::fill_n(&in.v[j * D], D, j == 0 ? 31.25f : -31.25f);
+  }
+  const Outputs out = harness::run(stage, CUFLASH_BACKWARD, problem, in);
+  const double sum = 1000. * 100., expected = sum * problem.softmax_scale;
+  const double limit = 0.005 * expected;
+  ASSERT_GT(sum, 65504.);
+  for (int d = 0; d < D; ++d) {
+    const bool first = d < half;
+    EXPECT_NEAR(out.tensors.at("dQ")[d], first ? expected : 0., limit) << "dQ, element " << d;
+    EXPECT_NEAR(out.tensors.at("dK")[d], first ? 0. : expected, limit) << "dK, element " << d;
+  }
+}
+
+void rows_far_apart(const Stage& stage, Pass pass, DType dtype) {
+  CUFLASH_PROBLEM(problem, stage, pass, "b1_h1_q9k9_d64_causal", dtype);
+  const auto want = harness::reference_outputs(pass, problem, {});
+  const Inputs& in = want->inputs;
+  const int D = problem.head_dim;
+  const FarTensor q(dtype, D, in.q), k(dtype, D, in.k), v(dtype, D, in.v);
+  std::map<std::string, std::vector<float>> got;
+  if (pass == CUFLASH_FORWARD) {
+    const FarTensor o(dtype, problem.seq_q, D);
+    const Forward args(q.view(), k.view(), v.view(), o.view());
+    ASSERT_EQ(call(stage.forward, problem, args), FlashAttentionError::SUCCESS);
+    got["O"] = o.values();
+  } else {
+    const FarTensor o(dtype, D, in.o), d_o(dtype, D, in.d_o);
+    const FarTensor dq(dtype, problem.seq_q, D), dk(dtype, problem.seq_kv, D);
+    const FarTensor dv(dtype, problem.seq_kv, D);
+    const Backward args(q.view(), k.view(), v.view(), o.view(), d_o.view(), dq.view(), dk.view(),
+                        dv.view(), in.lse.data());
+    ASSERT_EQ(call(stage.backward, problem, args), FlashAttentionError::SUCCESS);
+    got = {{"dQ", dq.values()}, {"dK", dk.values()}, {"dV", dv.values()}};
+  }
+  const Outputs near = harness::run(stage, pass, problem, in);
+  for (const auto& [name, values] : got) EXPECT_EQ(values, near.tensors.at(name)) << name;
+}
+
+void refuses_too_many_blocks(const Stage& stage, Pass pass, DType dtype) {
+  CUFLASH_PROBLEM(problem, stage, pass, "b1_h1_q1k1_d128", dtype);
+  problem.batch = 1 << 20;
+  problem.heads_q = problem.heads_kv = 1 << 12;
+  std::byte nothing[16];  // where all tensors are said to lie
+  const Tensor t = contiguous(nothing, problem.heads_q, 1, problem.head_dim);
+  FlashAttentionError error;
+  if (pass == CUFLASH_FORWARD) {
+    Forward args(t, t, t, t);
+    args.workspace = nothing;
+    error = stage.forward.run(problem, args, nullptr);
+  } else {
+    Backward args(t, t, t, t, t, t, t, t, reinterpret_cast<float*>(nothing));
+    args.workspace = nothing;
+    error = stage.backward.run(problem, args, nullptr);
+  }
+  EXPECT_EQ(error, FlashAttentionError::SIZE_OVERFLOW);
+}
+
+void asks_for_the_declared_shared_memory(const Stage& stage, Pass pass, const Problem& problem) {
+  const auto want = harness::reference_outputs(pass, problem, {});
+  simt::reset_counts();
+  harness::run(stage, pass, problem, want->inputs);
+  std::size_t most = 0;
+  for (const simt::SharedMap& map : simt::shared_maps()) most = std::max(most, map.bytes);
+  EXPECT_EQ(most, stage.facts(pass).shared_bytes(problem));
+}
+
+void a_wide_window_costs_nothing(const Stage& stage, Pass pass, DType dtype) {
+  CUFLASH_PROBLEM(problem, stage, pass, "b1_h2_q70k50_d64", dtype);
+  const auto want = harness::reference_outputs(pass, problem, {});
+  const auto counts_of = [&](int left, int right) {
+    Problem p = problem;
+    p.window_left = left;
+    p.window_right = right;
+    simt::reset_counts();
+    harness::run(stage, pass, p, want->inputs);
+    return simt::counts();
+  };
+  const simt::Counts whole = counts_of(-1, -1), wide = counts_of(1000, 1000);
+  EXPECT_EQ(wide.barriers, whole.barriers);
+  EXPECT_EQ(wide.global_read_bytes, whole.global_read_bytes);
+  EXPECT_EQ(wide.global_write_bytes, whole.global_write_bytes);
+  EXPECT_EQ(wide.shared_read_bytes, whole.shared_read_bytes);
+  EXPECT_EQ(wide.shared_write_bytes, whole.shared_write_bytes);
+}
+
+}  // namespace cuflash::tests
