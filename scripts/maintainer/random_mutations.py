@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Puts faults at random places, and looks whether a test notices.
+
+    scripts/maintainer/random_mutations.py [--seed N] [--count N] [--out FILE] [GROUP...]
+
+A fault is mechanical: an operator, a bound, a constant or a statement is changed in one line. Each
+group of sources gets the same number of them: kernels, words (common/device), api, simulator and
+python. Whatever tests are there for the group may notice it, on the CPU simulator. A fault that does not
+compile is replaced by another. Those that no test notices are listed, with the reason from
+tests/equivalent_mutations.ini where somebody has shown that they change nothing; the exit status is 1 if
+one is without a reason. With --out, the list is written to that file too, after every fault.
+"""
+import argparse
+import configparser
+import dataclasses
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+import mutations
+from sources import ROOT
+
+REASONS = ROOT / "tests/equivalent_mutations.ini"
+GROUPS = {
+    "kernels": ["stages/0*/kernel*.cuh"],
+    "words": ["common/device/*.h", "common/device/ptx/*.h"],
+    "api": ["common/api/*.cpp"],
+    "simulator": ["common/simt/*.cpp", "common/simt/*.h"],
+    "python": ["python/cuflash/*.py"],
+}
+SWAPS = [("<=", "<"), (">=", ">"), ("<", "<="), (">", ">="), ("==", "!="), ("!=", "=="),
+         ("+", "-"), ("-", "+"), ("*", "+"), ("/", "*"), ("%", "/"), ("&&", "||"), ("||", "&&"),
+         ("and", "or"), ("or", "and"), ("min", "max"), ("max", "min"), ("true", "false"),
+         ("false", "true"), ("True", "False"), ("False", "True")]
+# An operator stands between blanks; a word alone. So no template's bracket is taken for one.
+OPERATORS = [(re.compile(rf"(?<= ){re.escape(old)}(?= )" if not old.isalpha() else rf"\b{old}\b"),
+              new) for old, new in SWAPS]
+NUMBER = re.compile(r"(?<![\w.'\"])\d+(?![\w.'])")
+STATEMENT = re.compile(r"(?!return|break|continue|using|case|throw)[\w.\[\]>*+-]+(\(| [-+*/|&]?= |\+\+).*;")
+# Lines in which a change says nothing: text for people, and what the compiler alone reads.
+SKIPPED = re.compile(r"(//|/\*|\*|#|\"\"\"|@|import |from |namespace|static_assert|template|using|"
+                     r"report_|say\(|refuse\(|raise |EXPECT|assert)")
+
+
+@dataclasses.dataclass
+class Fault(mutations.Mutation):
+    """A change of one line, known by its number."""
+    number: int = 0
+
+    def applied_to(self, text):
+        lines = text.split("\n")
+        old = lines[self.number - 1]
+        lines[self.number - 1] = old[: len(old) - len(old.lstrip())] + self.becomes
+        return "\n".join(lines)
+
+
+def changes(line):
+    """What a line could become."""
+    code = line.split("//")[0].rstrip()
+    for pattern, new in OPERATORS:
+        for match in pattern.finditer(code):
+            yield code[: match.start()] + new + code[match.end():]
+    for match in NUMBER.finditer(code):
+        yield code[: match.start()] + str(int(match[0]) + 1) + code[match.end():]
+    if STATEMENT.fullmatch(code):
+        yield ";"
+
+
+def faults_of(path):
+    """All faults of one file."""
+    file = str(path.relative_to(ROOT))
+    in_text = False
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+        in_text ^= line.count('"""') % 2 == 1
+        line = line.strip()
+        if in_text or not line or SKIPPED.match(line):
+            continue
+        for becomes in dict.fromkeys(changes(line)):
+            if '"' not in line:
+                yield Fault(f"{file}:{number}", file, line, becomes, "", "", number=number)
+
+
+def suites(group, fault):
+    """(program, filter) of the tests that may notice a fault of this group, the quickest first."""
+    if group == "kernels":
+        stage = fault.file.split("/")[1]
+        direction = "backward" if fault.file.endswith("_bwd.cuh") else "forward"
+        return [(mutations.STAGES, f"{stage}.{direction}_*")]
+    if group == "words":
+        return [(mutations.STAGES, f"{stage}.{direction}_*")
+                for stage in ("06_forward_backward", "04_register_tiles", "03_online_softmax",
+                              "02_tiled", "01_naive")
+                for direction in ("forward", "backward")
+                if stage != "02_tiled" or direction == "forward"] + [("unit_tests", "*")]
+    if group == "api":
+        return [("unit_tests", "*")]
+    return [("simt_tests", "*"), ("chip_test", "*"), ("unit_tests", "*")]
+
+
+def noticed(build, group, fault):
+    """The program that noticed the fault, or ""; raises ListError where it does not compile."""
+    if group == "python":
+        return noticed_by_pytest(fault)
+    tried = False
+    for program, tests in suites(group, fault):
+        candidate = dataclasses.replace(fault, program=program, tests=tests)
+        with tempfile.TemporaryDirectory(prefix="cuflash_mutation_") as folder:
+            folder = pathlib.Path(folder)
+            try:
+                suite = mutations.Suite(build.program_with(candidate, folder), folder)
+            except mutations.ListError as error:
+                if "is not made of" in str(error):
+                    continue
+                raise
+            tried = True
+            if suite.failure(tests):
+                return program
+    if not tried:
+        raise mutations.ListError("nothing is made of it")
+    return ""
+
+
+def noticed_by_pytest(fault):
+    """Runs the package's tests on a copy of it."""
+    with tempfile.TemporaryDirectory(prefix="cuflash_mutation_") as folder:
+        copy = pathlib.Path(folder) / "python"
+        subprocess.run(["cp", "-r", ROOT / "python", copy], check=True)
+        path = pathlib.Path(folder) / fault.file
+        path.write_text(fault.applied_to(path.read_text(encoding="utf-8")), encoding="utf-8")
+        try:
+            compile(path.read_text(encoding="utf-8"), str(path), "exec")
+        except SyntaxError as error:
+            raise mutations.ListError(str(error)) from error
+        command = ["scripts/test.sh", "python", str(copy)]
+        done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True,
+                              timeout=mutations.LIMIT_S)
+        return "pytest" if done.returncode != 0 else ""
+
+
+def reason_for(fault):
+    """Why a fault changes nothing, from the list; the line and what becomes of it are the key."""
+    parser = configparser.ConfigParser(delimiters="=", comment_prefixes="#", interpolation=None)
+    parser.read(REASONS, encoding="utf-8")
+    for section in parser.values():
+        entry = dict(section)
+        if (entry.get("file"), entry.get("line"), entry.get("becomes")) == \
+                (fault.file, fault.line, fault.becomes):
+            return entry["reason"]
+    return ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=100, help="faults in all")
+    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], metavar="GROUP")
+    options = parser.parse_args()
+    groups = options.groups or list(GROUPS)
+    chosen = random.Random(options.seed)
+    build = mutations.Build([mutations.STAGES, "chip_test", "simt_tests", "unit_tests"])
+    lines, unexplained = [f"# --seed {options.seed} --count {options.count} {' '.join(groups)}"], 0
+    for group in groups:
+        paths = sorted(path for glob in GROUPS[group] for path in ROOT.glob(glob))
+        candidates = [fault for path in paths for fault in faults_of(path)]
+        chosen.shuffle(candidates)
+        wanted = options.count // len(groups)
+        while wanted > 0 and candidates:
+            fault = candidates.pop()
+            try:
+                by = noticed(build, group, fault)
+            except mutations.ListError:
+                continue
+            wanted -= 1
+            reason = "" if by else reason_for(fault)
+            unexplained += not by and not reason
+            verdict = f"caught by {by}" if by else f"equivalent: {reason}" if reason else "SURVIVED"
+            lines.append(f"{fault.name}: {fault.line}  ->  {fault.becomes}  {verdict}")
+            print(lines[-1], flush=True)
+            if options.out:
+                options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 1 if unexplained else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
