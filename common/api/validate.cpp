@@ -2,10 +2,13 @@
 // one function that returns a sentence, empty where there is no such fault; check() runs them in
 // the order that cuflash_error states.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
+#include <locale>
 #include <sstream>
 #include <utility>
 
@@ -58,10 +61,11 @@ std::vector<Dim> dims(const Problem& p, const Operand& operand) {
   return list;
 }
 
-// Joins its arguments to one sentence.
+// Joins its arguments to one sentence. The program's locale, which may group digits, has no say.
 template <class... Words>
 std::string say(const Words&... words) {
   std::ostringstream text;
+  text.imbue(std::locale::classic());
   (text << ... << words);
   return text.str();
 }
@@ -153,11 +157,18 @@ std::string unsupported_head_dim(const Arguments& args) {
   return say("head_dim is ", head_dim, "; it must be 32, 64 or 128");
 }
 
+// The shortest decimal number that reads as this float.
+std::string shortest(float number) {
+  char text[32];
+  const auto [end, error] = std::to_chars(std::begin(text), std::end(text), number);
+  return {text, end};
+}
+
 // INVALID_SCALE.
 std::string invalid_scale(const Arguments& args) {
   const float scale = args.problem.softmax_scale;
   if (std::isfinite(scale) && scale > 0.f) return {};
-  return say("softmax_scale is ", scale, "; it must be finite and positive");
+  return say("softmax_scale is ", shortest(scale), "; it must be finite and positive");
 }
 
 // NULL_POINTER.
@@ -178,12 +189,11 @@ std::string bad_address(const char* name, const void* address, std::uintptr_t al
 
 // MISALIGNED, one tensor.
 std::string bad_alignment(const Problem& p, const Operand& operand) {
-  const std::int64_t element = static_cast<std::int64_t>(element_bytes(p.dtype));
+  const std::int64_t multiple = kAlignment / static_cast<std::int64_t>(element_bytes(p.dtype));
   for (const Dim& dim : dims(p, operand)) {
-    if (dim.stride % (kAlignment / element) != 0) {
-      return say(operand.name, "'s ", dim.stride_name, " is ", dim.stride, " elements (",
-                 static_cast<double>(dim.stride) * element, " bytes), not a multiple of ",
-                 kAlignment, " bytes");
+    if (dim.stride % multiple != 0) {
+      return say(operand.name, "'s ", dim.stride_name, " is ", dim.stride,
+                 " elements, not a multiple of ", multiple, " (", kAlignment, " bytes)");
     }
   }
   return bad_address(operand.name, operand.tensor->data, kAlignment);

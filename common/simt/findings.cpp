@@ -1,6 +1,7 @@
 // Findings in words.
 #include <algorithm>
 #include <cstdlib>
+#include <locale>
 #include <sstream>
 
 #include "simt/core.h"
@@ -163,6 +164,7 @@ bool Core::lacks_names(const Region* region, std::uintptr_t address) const {
 std::string Core::element_name(const Region* region, std::uintptr_t address,
                                std::size_t size) const {
   std::ostringstream out;
+  out.imbue(std::locale::classic());  // whatever the program's own locale is
   if (region == nullptr) {
     out << "address 0x" << std::hex << address;
     return out.str();

@@ -3,6 +3,7 @@
 #include "device/shared_memory.h"
 #include "device/tensor.h"
 #include "support.h"
+#include "support/german_numbers.h"
 
 namespace cuflash::simt {
 namespace {
@@ -46,6 +47,15 @@ TEST_F(Bounds, DeepInTheRedZones) {
   says(only_finding(FindingKind::kOutOfBounds), "data[-1000]");
   run(write_at, {1, 1}, data_.data(), 1100);
   says(only_finding(FindingKind::kOutOfBounds), "data[1100]");
+}
+
+TEST_F(Bounds, NumbersAreWrittenAlikeInEveryLocale) {
+  const Array<float> data(100'000, 0.f, "data");
+  const GermanNumbers while_it_lives;
+  run(write_at, {1, 1}, data.data(), 100'000);
+  const Finding finding = only_finding(FindingKind::kOutOfBounds);
+  says(finding, "  data[100000] (elements of 4 bytes)\n");
+  says(finding, "past the end of an allocation of 400000 bytes.");
 }
 
 TEST_F(Bounds, AVectorThatSticksOut) {

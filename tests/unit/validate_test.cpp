@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cuflash/stage.h"
+#include "support/german_numbers.h"
 
 namespace cuflash {
 namespace {
@@ -347,8 +348,7 @@ TEST(Validate, RefusesMisalignedStrides) {
 TEST(Validate, SaysWhichStrideIsMisalignedAndByHowMuch) {
   ForwardCall call;
   call.args.k.row_stride = 36;
-  EXPECT_EQ(call.check().reason,
-            "K's row_stride is 36 elements (72 bytes), not a multiple of 16 bytes");
+  EXPECT_EQ(call.check().reason, "K's row_stride is 36 elements, not a multiple of 8 (16 bytes)");
   call.problem.dtype = CUFLASH_F32;  // 36 floats are 144 bytes.
   expect(call.check(), Error::SUCCESS);
 }
@@ -463,6 +463,32 @@ void expect_order() {
 
 TEST(Validate, ChecksTheForwardPassInOrder) { expect_order<Forward>(); }
 TEST(Validate, ChecksTheBackwardPassInOrder) { expect_order<Backward>(); }
+
+// ---- Numbers in sentences ----------------------------------------------------------------------
+
+TEST(Validate, WritesNumbersAlikeInEveryLocale) {
+  const GermanNumbers while_it_lives;
+  ForwardCall stride, base;
+  stride.args.k.row_stride = 1048577;
+  base.args.lse = static_cast<float*>(address(0x500002));
+  expect(stride.check(), Error::MISALIGNED, "K's row_stride is 1048577 elements");
+  expect(base.check(), Error::MISALIGNED, "LSE is at address 0x500002, not");
+  expect_problem(Error::INVALID_SCALE, "softmax_scale is -0.5;",
+                 [](Problem& p) { p.softmax_scale = -0.5f; });
+}
+
+TEST(Validate, WritesNumbersToTheirLastDigit) {
+  for (const auto& [scale, text] :
+       {std::pair(-0.1f, "-0.1;"), std::pair(-1234.5677f, "-1234.5677;"),
+        std::pair(-1e-45f, "-1e-45;"), std::pair(-3e38f, "-3e+38;")}) {
+    expect_problem(Error::INVALID_SCALE, std::string("softmax_scale is ") + text,
+                   [&, scale = scale](Problem& p) { p.softmax_scale = scale; });
+  }
+  ForwardCall call;
+  call.args.k.batch_stride = (std::int64_t{1} << 62) + 4;
+  expect(call.check(), Error::MISALIGNED,
+         "K's batch_stride is 4611686018427387908 elements, not a multiple of 8 (16 bytes)");
+}
 
 }  // namespace
 }  // namespace cuflash
