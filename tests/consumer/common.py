@@ -36,6 +36,18 @@ def version(prefix):
             for part in ("MAJOR", "MINOR", "PATCH")]
 
 
+def declared(prefix):
+    """The functions that c_api.h declares."""
+    text = (prefix / "include/cuflash/c_api.h").read_text(encoding="utf-8")
+    code = re.sub(r"//.*|/\*.*?\*/|^#.*", "", text, flags=re.MULTILINE)
+    return set(re.findall(r"\b(\w+)\([^;{]*\);", code))
+
+
+def exported(lib):
+    """The symbols that a shared library defines for others."""
+    return {line.split()[-1] for line in run(["nm", "-D", "--defined-only", lib]).splitlines()}
+
+
 def library(prefix):
     """The installed shared library, by the name that a linker looks for."""
     found = sorted(prefix.glob("lib*/**/libcuflash_attn.so"))

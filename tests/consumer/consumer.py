@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 
-from common import library, outside, run, skip, version
+from common import declared, exported, library, outside, run, skip, version
 
 HERE = pathlib.Path(__file__).resolve().parent
 EXAMPLES = HERE.parents[1] / "examples"
@@ -151,15 +151,19 @@ def pkg_config(args):
 
 
 def subdirectory(args):
-    """As a part of another project it is the library alone."""
+    """As a part of another project it is the library alone; where the project hides its symbols,
+    the C interface is still visible. (The library's own objects, without its kernels, tell.)"""
     shutil.rmtree(args.scratch, ignore_errors=True)
     args.scratch.mkdir(parents=True)
     (args.scratch / "CMakeLists.txt").write_text(f"""
 cmake_minimum_required(VERSION 3.25)
 project(parent LANGUAGES CXX)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 add_subdirectory({HERE.parents[1]} cuflash)
 add_library(user INTERFACE)
 target_link_libraries(user INTERFACE cuflash::cuflash)
+add_library(interface SHARED $<TARGET_OBJECTS:cuflash_api>)
 foreach(name cuflash_attn unit_tests cuflash_tests ladder)
   if(TARGET ${{name}})
     message(STATUS "has ${{name}}")
@@ -171,6 +175,10 @@ endforeach()
     targets = [line.split()[-1] for line in output.splitlines() if line.startswith("-- has ")]
     if targets != ["cuflash_attn"]:
         sys.exit(f"the parent project gets {targets}")
+    run(["cmake", "--build", args.scratch / "build", "--target", "interface"], env=outside())
+    hidden = declared(args.prefix) - exported(args.scratch / "build/libinterface.so")
+    if hidden:
+        sys.exit(f"hidden by the parent project: {sorted(hidden)}")
 
 
 STEPS = {"install": install, "cpp": cpp, "c": c, "python": python, "rust": rust,

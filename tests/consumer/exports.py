@@ -10,7 +10,7 @@ import pathlib
 import re
 import sys
 
-from common import library, outside, run, version
+from common import declared, exported, library, outside, run, version
 
 IN_C = ("c_api.h", "flash_attention.h", "version.h")
 SYSTEM = ("libc.so", "libm.so", "libgcc_s.so", "libstdc++.so", "libpthread.so", "libdl.so", "librt.so",
@@ -23,13 +23,6 @@ def compare(what, found, expected):
     print(f"{what}: ok")
 
 
-def declared(prefix):
-    """The functions that c_api.h declares."""
-    text = (prefix / "include/cuflash/c_api.h").read_text(encoding="utf-8")
-    code = re.sub(r"//.*|/\*.*?\*/|^#.*", "", text, flags=re.MULTILINE)
-    return set(re.findall(r"\b(\w+)\([^;{]*\);", code))
-
-
 def dynamic(lib, tag):
     """The entries of the dynamic section with this tag."""
     output = run(["readelf", "-d", lib])
@@ -39,12 +32,11 @@ def dynamic(lib, tag):
 def check_library(prefix, backend):
     lib = library(prefix)
     major, minor, patch = version(prefix)
-    exported = {line.split()[-1] for line in run(["nm", "-D", "--defined-only", lib]).splitlines()}
-    functions = declared(prefix)
+    functions, visible = declared(prefix), exported(lib)
     if not functions:
         sys.exit("c_api.h declares no function")
-    compare("exports that c_api.h does not declare", sorted(exported - functions), [])
-    compare("functions of c_api.h that are not exported", sorted(functions - exported), [])
+    compare("exports that c_api.h does not declare", sorted(visible - functions), [])
+    compare("functions of c_api.h that are not exported", sorted(functions - visible), [])
     compare("file name", lib.resolve().name, f"libcuflash_attn.so.{major}.{minor}.{patch}")
     compare("SONAME", dynamic(lib, "SONAME"), [f"libcuflash_attn.so.{major}"])
     if backend == "cuda":

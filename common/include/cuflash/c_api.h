@@ -47,6 +47,8 @@ typedef struct CUstream_st* cudaStream_t;
 #ifdef __cplusplus
 extern "C" {
 #endif
+// What the library exports, also where a project compiles it with hidden symbols.
+#pragma GCC visibility push(default)
 
 /// What a call returns: 0, or why it was refused or failed, in cuflash_error_string()'s words.
 /// Arguments are checked in this order, and the first fault is returned: CUFLASH_NULL_POINTER for a
@@ -383,6 +385,7 @@ const char* cuflash_backend(void);
 /// @endcode
 int cuflash_version(void);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }  // extern "C"
 #endif
