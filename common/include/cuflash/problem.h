@@ -16,8 +16,15 @@
 ///
 /// Inputs are finite, and so are softmax_scale · log₂e and its product with q · k in f32: a tile
 /// gives a hidden key the weight 0, but 0 · ∞ is NaN. In f16 the tensor cores' stages round dS to
-/// f16, so |dS| stays below 65,504 (scale dO down, as in mixed-precision training). An output
-/// overlaps no input and no other output.
+/// f16, so |dS| stays below 65,504 (scale dO down, as in mixed-precision training).
+///
+/// O is a mean of rows of V, but rounding can lift it above the largest: the tensor cores' stages
+/// round P to f16 or bf16, and divide by the sum of the P that were not rounded; and every stage
+/// adds up floats. In f16, where an O of 65,520 or more becomes ∞, |V| · (1 + 2⁻¹¹ + seq_kv · 2⁻²³)
+/// stays below that: |V| is at most 65,440 for up to 4,096 keys. In f32 and bf16 seq_kv · |V| is at
+/// most 3.4 · 10³⁸, as the products with V are added up before the sum is divided.
+///
+/// An output overlaps no input and no other output.
 #ifndef CUFLASH_PROBLEM_H_
 #define CUFLASH_PROBLEM_H_
 
