@@ -4,6 +4,8 @@ A tensor is an address and three strides in elements: Tensor(data, batch, head, 
 """
 import ctypes
 import enum
+import math
+import numbers
 import os
 
 DTYPES = ("f32", "f16", "bf16")     # enum cuflash_dtype
@@ -46,6 +48,16 @@ class CuflashValueError(CuflashError, ValueError):
     """The library refused what was passed."""
 
 
+def as_float(scale):
+    """An int or a fraction as a float: infinite, which the library refuses, where it is too large."""
+    if not isinstance(scale, numbers.Rational):
+        return scale
+    try:
+        return float(scale)
+    except OverflowError:
+        return math.inf if scale > 0 else -math.inf
+
+
 class Tensor(ctypes.Structure):
     """cuflash_tensor."""
     _fields_ = [("data", ctypes.c_void_p), ("batch_stride", ctypes.c_int64),
@@ -63,6 +75,8 @@ class Problem(ctypes.Structure):
 
     def __init__(self, **fields):
         fields = {"window_left": -1, "window_right": -1, **fields}
+        if "softmax_scale" in fields:
+            fields["softmax_scale"] = as_float(fields["softmax_scale"])
         super().__init__(ctypes.sizeof(self), **fields)
         for name, number in fields.items():  # ctypes drops the upper bits of an integer
             if name != "softmax_scale" and getattr(self, name) != number:
@@ -170,4 +184,10 @@ class Library:
 
 
 def _bytes(stage):
-    return None if stage is None else stage.encode()
+    """A stage's name for C. What C cannot hold is escaped: no stage's name has a backslash."""
+    if stage is None:
+        return None
+    if not isinstance(stage, str):
+        raise TypeError(f"stage is {stage!r}, of type {type(stage).__name__}; it must be a stage's "
+                        "name or None")
+    return stage.replace("\0", r"\0").encode(errors="backslashreplace")

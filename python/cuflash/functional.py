@@ -3,6 +3,7 @@ import torch
 from torch.autograd import forward_ad
 
 from . import ops
+from .capi import as_float
 from .shapes import check_options, check_tensors, sizes_of
 
 
@@ -59,7 +60,7 @@ def _attention(qkv, layout, softmax_scale, causal, window_size, deterministic, s
     if softmax_scale is None:
         softmax_scale = (sizes.head_dim or 1) ** -0.5  # the library refuses a head_dim of 0
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
-    return ops.forward(*qkv, softmax_scale, causal, *window_size, deterministic, stage)
+    return ops.forward(*qkv, as_float(softmax_scale), causal, *window_size, deterministic, stage)
 
 
 def _check_no_tangents(qkv):

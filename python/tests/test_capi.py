@@ -1,6 +1,8 @@
 """The C interface through ctypes, without PyTorch: NumPy arrays in the CPU simulator's library."""
 import copy
 import ctypes
+import fractions
+import math
 import pathlib
 import pickle
 import re
@@ -152,6 +154,32 @@ def test_questions(lib):
     with pytest.raises(ValueError, match="no such stage") as caught:
         lib.workspace_bytes("forward", problem, "no such stage")
     assert caught.value.code is capi.ErrorCode.UNKNOWN_STAGE
+
+
+@pytest.mark.parametrize("stage", ["", "04\0", "\0", "04\0x", "\ud800"], ids=ascii)
+def test_a_stage_that_is_none(lib, stage):
+    problem = Case().problem
+    with pytest.raises(capi.CuflashValueError, match="there is no such stage") as caught:
+        lib.chosen_stage("forward", problem, stage)
+    assert caught.value.code is capi.ErrorCode.UNKNOWN_STAGE
+    assert lib.refusal("forward", problem, stage) == str(caught.value)
+
+
+@pytest.mark.parametrize("stage", [4, b"04", True, object], ids=repr)
+def test_a_stage_that_is_no_text(lib, stage):
+    case = Case()
+    for call in (case.forward, case.backward):
+        with pytest.raises(TypeError, match="^stage is .*; it must be a stage's name or None$"):
+            call(lib, stage)
+
+
+@pytest.mark.parametrize("scale, shown", [
+    (1e39, "inf"), (10**400, "inf"), (-10**400, "-inf"), (fractions.Fraction(-10**400, 3), "-inf"),
+    (math.nan, "nan"), (0, "0")], ids=lambda value: str(value)[:9])
+def test_a_scale_that_is_refused(lib, scale, shown):
+    refusal = lib.refusal("forward", capi.Problem(batch=1, heads_q=1, heads_kv=1, seq_q=1, seq_kv=1,
+                                                  head_dim=32, softmax_scale=scale))
+    assert refusal == f"softmax_scale is {shown}; it must be finite and positive"
 
 
 def test_the_library_itself(lib):

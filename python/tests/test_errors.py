@@ -1,4 +1,6 @@
 """What is refused, and in which words."""
+import fractions
+import math
 import types
 
 import pytest
@@ -112,6 +114,26 @@ def test_what_the_library_refuses(device):
     refused(ValueError, "fastest", *make(device), stage="fastest")
     refused(ValueError, "05_wmma does not take f32; it takes f16 and bf16", *make(device),
             stage="05_wmma")
+
+
+@pytest.mark.parametrize("stage", ["", "fastest", "04\0", "\0", "04\0_register_tiles", "ü"],
+                         ids=ascii)
+def test_a_stage_that_is_none(device, stage):
+    shown = stage.replace("\0", r"\0")
+    with pytest.raises(cuflash.CuflashValueError) as caught:
+        cuflash.flash_attn_func(*make(device), stage=stage)
+    assert f'the call asks for stage "{shown}", and there is no such stage' in str(caught.value)
+    assert caught.value.code is cuflash.capi.ErrorCode.UNKNOWN_STAGE
+
+
+@pytest.mark.parametrize("scale, shown", [
+    (math.inf, "inf"), (-math.inf, "-inf"), (math.nan, "nan"), (1e39, "inf"), (10**400, "inf"),
+    (-10**400, "-inf"), (fractions.Fraction(10**400, 3), "inf"), (0, "0"), (0.0, "0")],
+    ids=lambda value: str(value)[:9])
+def test_a_scale_that_is_refused(device, scale, shown):
+    refused(cuflash.CuflashValueError,
+            f"softmax_scale is {shown}; it must be finite and positive", *make(device),
+            softmax_scale=scale)
 
 
 def test_a_window_beyond_32_bits(device):
