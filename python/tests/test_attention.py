@@ -5,6 +5,7 @@ pytest.importorskip("numpy", reason="the oracle is in NumPy")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import cuflash  # noqa: E402, after the skips
+from cuflash import ops  # noqa: E402, after the skips
 from tensors import check, gradient_of, make, run_and_check  # noqa: E402, after the skips
 from torch.nn.functional import scaled_dot_product_attention  # noqa: E402, after the skips
 
@@ -103,8 +104,32 @@ def shifted(*qkv):
     return [torch.cat((x.new_zeros(1), x.flatten()))[1:].view(x.shape) for x in qkv]
 
 
+def spread(dim, qkv):
+    """The same, with gaps between heads; the stride of one dimension is 8 bytes too long."""
+    for x in qkv:
+        _, seq, heads, _ = x.shape
+        strides = [seq * heads * 64, heads * 64, 64, 1]
+        strides[dim] += 8 // x.element_size()
+        yield torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device).copy_(x)
+
+
+def odd_batches(*qkv):
+    """Batches that do not begin at multiples of 16 bytes."""
+    return spread(0, qkv)
+
+
+def odd_rows(*qkv):
+    """Rows that do not."""
+    return spread(1, qkv)
+
+
+def odd_heads(*qkv):
+    """Heads that do not."""
+    return spread(2, qkv)
+
+
 AS_THEY_LIE = [packed, as_bhsd, padded, one_head_for_all]
-COPIED = [columns, shifted]
+COPIED = [columns, shifted, odd_batches, odd_rows, odd_heads]
 
 
 @pytest.mark.parametrize("layout", AS_THEY_LIE + COPIED)
@@ -134,6 +159,18 @@ def test_only_what_cannot_be_read_is_copied(device, seen, layout):
     addresses = [tensor.data for tensor in (seen[0].q, seen[0].k, seen[0].v)]
     for x, address in zip(qkv, addresses):
         assert (address == x.data_ptr()) == (layout in AS_THEY_LIE)
+
+
+def test_lse_of_any_strides(device):
+    q, k, v = (x.detach() for x in make(device))
+    options = 0.2, True, -1, -1, True, None
+    o, lse = ops.forward(q, k, v, *options)
+    swapped = lse.transpose(1, 2).contiguous().transpose(1, 2)
+    assert not swapped.is_contiguous()
+    d_o, wanted = gradient_of(o), [True, True, True]
+    want = ops.backward(d_o, q, k, v, o, lse, *options, wanted)
+    for x, y in zip(ops.backward(d_o, q, k, v, o, swapped, *options, wanted), want):
+        assert torch.equal(x, y)
 
 
 def test_expanded_gradient(device):
