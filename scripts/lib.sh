@@ -130,6 +130,12 @@ has_package() {
   esac >/dev/null 2>&1
 }
 
+# True if a Python that the package's tests may run in has PyTorch.
+has_pytorch() {
+  python3 -c 'import pytest, numpy, torch' 2>/dev/null ||
+    /usr/bin/python3 -c 'import pytest, numpy, torch' 2>/dev/null
+}
+
 # need PACKAGE...: prints what is missing and installs it, or says what to install.
 need() {
   local package root=()

@@ -118,6 +118,7 @@ if has_nvcc; then
 else
   say "There is no nvcc here: the CUDA backend is not compiled."
 fi
+has_pytorch || say "There is no PyTorch here: the Python package's tests that need it do not run."
 log=build/simt/ctest.log
 failed=0
 ctest --preset simt -j "$jobs" --output-log "$log" || failed=1

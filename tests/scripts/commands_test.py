@@ -260,6 +260,25 @@ class Verdicts(unittest.TestCase):
             self.assertIn("does not end", done.stdout)
 
 
+class WithoutPyTorch(unittest.TestCase):
+    SENTENCE = "There is no PyTorch here: the Python package's tests that need it do not run.\n"
+
+    def with_python(self, status):
+        """What the tests' script says where `python3` only exits with this status; nothing is run."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("python3", "ctest"):
+                program = pathlib.Path(folder, name)
+                program.write_text(f"#!/bin/sh\nexit {status}\n", encoding="utf-8")
+                program.chmod(0o755)
+            return run(TEST, CMAKE_STATUS="0", PATH=f"{folder}:{environment()['PATH']}").stderr
+
+    def test_is_said(self):
+        self.assertNotIn(self.SENTENCE, self.with_python(0))
+        if subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True,
+                          check=False).returncode:
+            self.assertIn(self.SENTENCE, self.with_python(1))
+
+
 class Differences(unittest.TestCase):
     def test_backward_continues_another_stage(self):
         done = run(RUN, "--diff", "5", "6")
