@@ -2,7 +2,7 @@
 # What run.sh, test.sh, new_stage.sh and .ci/run share. Sourced, not run.
 
 called_from=$PWD # A file that the command line names is relative to this folder.
-cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 # Debian packages, by purpose. Cut-down lists keep a first run short.
 # shellcheck disable=SC2034  # used by the scripts that source this file
@@ -263,14 +263,29 @@ with_progress() {
 
 quietly() { with_progress "" "$@"; }
 
-# build PRESET TARGET...: configures and builds.
+# take_turn: waits until no other script is at work in this checkout, and keeps others waiting until
+# this process ends. What it starts has its turn, too.
+take_turn() {
+  [[ ${CUFLASH_TURN:-} != "$PWD" ]] || return 0
+  mkdir -p build
+  exec 9>build/turn
+  if ! flock --nonblock 9; then
+    say "Another script is at work in this checkout: waiting until it ends."
+    flock 9
+  fi
+  export CUFLASH_TURN=$PWD
+}
+
+# build PRESET TARGET...: configures and builds, in turn. A compiler's server that stays must not
+# keep the turn: descriptor 9 is closed for it.
 build() {
   local preset=$1
   shift
-  with_progress "Configuring build/$preset" cmake --preset "$preset" ||
+  take_turn
+  with_progress "Configuring build/$preset" cmake --preset "$preset" 9>&- ||
     die "Configuring build/$preset failed; see above."
   NINJA_STATUS='[%f/%t] ' with_progress "Building build/$preset" \
-    cmake --build "build/$preset" --target "$@" || die "Building failed; see above."
+    cmake --build "build/$preset" --target "$@" 9>&- || die "Building failed; see above."
 }
 
 # stage_named TEXT [WORD...]: the name of the stage with this name, number or word: 05_wmma, 05, 5,

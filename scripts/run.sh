@@ -111,8 +111,9 @@ if has_gpu; then
   fi
 fi
 
-need "${PACKAGES_RUN[@]}"
-[[ $preset == release ]] || need "${PACKAGES_SIMT[@]}"
+packages=("${PACKAGES_RUN[@]}")
+[[ $preset == release ]] || packages+=("${PACKAGES_SIMT[@]}")
+need "${packages[@]}"
 need_versions
 build "$preset" ladder
 exec "build/$preset/bin/ladder" "${arguments[@]}"

@@ -39,16 +39,17 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   exit 0
 fi
 if [[ ${1:-} == mutations ]]; then
-  need python3
-  python3 scripts/maintainer/mutations.py --list "${@:2}" >/dev/null # Are the arguments right?
+  packages=("${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}" "${PACKAGES_TEST[@]}")
   case " $* " in
-    *' --list '* | *' --help '* | *' -h '*) ;;
-    *)
-      need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}" "${PACKAGES_TEST[@]}"
-      need_versions
-      build simt cuflash_tests
-      ;;
+    *' --list '* | *' --help '* | *' -h '*) packages=(python3) ;;
   esac
+  has_package python3 || need "${packages[@]}"
+  python3 scripts/maintainer/mutations.py --list "${@:2}" >/dev/null # Are the arguments right?
+  if [[ ${packages[*]} != python3 ]]; then
+    need "${packages[@]}"
+    need_versions
+    build simt cuflash_tests
+  fi
   exec python3 scripts/maintainer/mutations.py "${@:2}"
 fi
 if [[ ${1:-} == exercise ]]; then

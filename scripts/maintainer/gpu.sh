@@ -7,7 +7,7 @@
 # kernels.json and logs.tar.gz in the folder OUT. COMMIT names the sources. Without a STEP all are
 # taken, in about 25 minutes.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+CDPATH='' cd "$(dirname "$0")/../.."
 out=${1:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 chosen=("${@:3}")

@@ -260,6 +260,73 @@ class Verdicts(unittest.TestCase):
             self.assertIn("does not end", done.stdout)
 
 
+class Turns(unittest.TestCase):
+    WAITS = "Another script is at work in this checkout: waiting until it ends.\n"
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.checkout = pathlib.Path(folder.name)
+        copy_sources(self.checkout)
+
+    def start(self, script, **more):
+        """In the copy of the checkout, with what it says on one stream."""
+        process = subprocess.Popen([self.checkout / script], env=environment(**more), text=True,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT)
+        self.addCleanup(process.stdout.close)
+        return process
+
+    def test_the_second_waits_for_the_first(self):
+        begun, go_on = self.checkout / "begun", self.checkout / "go_on"
+        wait = f"timeout 30 sh -c 'until [ -e {go_on} ]; do sleep 0.05; done'"
+        first = self.start(RUN, CMAKE_STATUS="0", ON_BUILD=f"touch {begun}; {wait}")
+        while not begun.exists():
+            time.sleep(0.05)
+        second = self.start(TEST)
+        self.assertEqual(second.stdout.readline(), self.WAITS)
+        self.assertIsNone(first.poll())
+        go_on.touch()
+        self.assertNotIn(self.WAITS, first.communicate()[0])
+        self.assertIn(CALLED, second.communicate()[0])
+
+    def test_what_has_the_turn_passes_it_on(self):
+        ended = self.checkout / "ended"
+        first = self.start(RUN, CMAKE_STATUS="0",
+                           ON_BUILD=f"ON_BUILD= timeout 30 {self.checkout / TEST}; echo $? >{ended}")
+        first.communicate()
+        self.assertEqual(ended.read_text(encoding="utf-8"), "1\n")  # `cmake` has failed
+
+
+class Surroundings(unittest.TestCase):
+    def test_cdpath(self):
+        with tempfile.TemporaryDirectory() as elsewhere:
+            pathlib.Path(elsewhere, "scripts").mkdir()
+            for script in (RUN, TEST):
+                done = subprocess.run([script, "99"], cwd=ROOT, env=environment(CDPATH=elsewhere),
+                                      text=True, capture_output=True, check=False)
+                self.assertRegex(done.stderr, "^cuflash: ")
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+
+    def test_all_that_is_missing_in_one_list(self):
+        def machine_without(folder, *missing):
+            for source in environment()["PATH"].split(":"):
+                for program in pathlib.Path(source).glob("*"):
+                    link = pathlib.Path(folder, program.name)
+                    if program.name not in missing and not link.exists():
+                        link.symlink_to(program)
+        missing = ["ninja", "pkg-config", "python3", "apt-get", "nvidia-smi"]
+        with tempfile.TemporaryDirectory() as folder:
+            machine_without(folder, *missing)
+            for command, listed in (((RUN,), "ninja-build pkg-config"),
+                                    ((TEST, "mutations"), "ninja-build pkg-config python3"),
+                                    ((TEST, "mutations", "--list"), "python3")):
+                done = run(*command, PATH=folder)
+                self.assertEqual(done.returncode, 1)
+                self.assertEqual(done.stderr.splitlines()[0], f"Missing: {listed}")
+                self.assertIn("no apt", done.stderr)
+
+
 class WithoutPyTorch(unittest.TestCase):
     SENTENCE = "There is no PyTorch here: the Python package's tests that need it do not run.\n"
 
