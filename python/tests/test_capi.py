@@ -14,7 +14,9 @@ np = pytest.importorskip("numpy", reason="these tests take NumPy's arrays")
 from cuflash import capi, library  # noqa: E402, after the skip
 from expected import Expected, rounded  # noqa: E402, after the skip
 
-HEADER = pathlib.Path(__file__).resolve().parents[2] / "common/include/cuflash/c_api.h"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HEADER = ROOT / "common/include/cuflash/c_api.h"
+README = ROOT / "README.md"
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +109,18 @@ def test_both_passes_in_a_window(lib, causal):
     case.expected.check(O=case.number("o"), LSE=case.lse)
     case.backward(lib)
     case.expected.check(dQ=case.number("dq"), dK=case.number("dk"), dV=case.number("dv"))
+
+
+def test_the_call_in_the_readme(lib):
+    text = README.read_text(encoding="utf-8")
+    call, = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    there = "build/simt/libcuflash_attn.so"
+    assert there in call and len(call.splitlines()) == 5
+    names = {}
+    exec(call.replace(there, lib.path), names)  # pylint: disable=exec-used
+    assert names["error"] == 0
+    q, k, v, o = (names[name].astype(np.float32) for name in "QKVO")
+    Expected(q, k, v, q, "f16", causal=True).check(O=o)
 
 
 def test_a_gradient_that_is_not_asked_for_is_not_written(lib):
