@@ -26,7 +26,8 @@ endif()
 
 target_include_directories(cuflash_options BEFORE INTERFACE ${PROJECT_SOURCE_DIR}/common/simt/include)
 target_compile_definitions(cuflash_options INTERFACE CUFLASH_SIMT)
-target_compile_options(cuflash_options INTERFACE -ffp-contract=off)
+# Link-time optimization loses accesses and their lines.
+target_compile_options(cuflash_options INTERFACE -ffp-contract=off -fno-lto)
 
 file(GLOB simt_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/common/simt/*.cpp)
 add_library(cuflash_simt OBJECT ${simt_sources})

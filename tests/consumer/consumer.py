@@ -2,16 +2,18 @@
 """Installs the library, and uses it as a program outside of this repository would.
 
     consumer.py install --build DIR --prefix DIR
-    consumer.py cpp|c|python|rust|version|pkg_config|subdirectory --prefix DIR --scratch DIR
-                --backend cuda|simt
+    consumer.py cpp|c|python|rust|version|pkg_config|subdirectory|options --prefix DIR
+                --scratch DIR --backend cuda|simt
 
 The examples are copied to the scratch folder, built there with nothing but the prefix, and run. Exit
 code 77 means skipped; the output says why. Without a GPU a program that needs one is built and not
 run, unless the environment says CUFLASH_REQUIRE_GPU=1.
 """
 import argparse
+import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -181,8 +183,28 @@ endforeach()
         sys.exit(f"hidden by the parent project: {sorted(hidden)}")
 
 
+def options(args):
+    """What packagers ask for: no tests, and link-time optimization, from which the CPU simulator
+    keeps its kernels."""
+    shutil.rmtree(args.scratch, ignore_errors=True)
+    run(["cmake", "-G", "Ninja", "-S", HERE.parents[1], "-B", args.scratch, "-DBUILD_TESTING=OFF",
+         "-DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON", "-DCMAKE_CXX_FLAGS=-flto",
+         f"-DCUFLASH_BACKEND={args.backend}", f"-DCMAKE_CXX_COMPILER={args.cxx}"], env=outside())
+    compiled = json.loads((args.scratch / "compile_commands.json").read_text(encoding="utf-8"))
+    tests = [entry["file"] for entry in compiled if entry["file"].startswith(f"{HERE.parent}/")]
+    if tests or not compiled:
+        sys.exit(f"tests are compiled without BUILD_TESTING: {tests}")
+    for entry in compiled:
+        if args.backend == "simt" and entry["file"].startswith(f"{HERE.parents[1]}/stages/"):
+            last = re.findall(r"-f(?:no-)?lto\S*", entry["command"])[-1]
+            if last != "-fno-lto":
+                sys.exit(f"link-time optimization of a kernel: {entry['command']}")
+    run(["ninja", "-n"], cwd=args.scratch, env=outside())  # All can be built.
+
+
 STEPS = {"install": install, "cpp": cpp, "c": c, "python": python, "rust": rust,
-         "version": check_version, "pkg_config": pkg_config, "subdirectory": subdirectory}
+         "version": check_version, "pkg_config": pkg_config, "subdirectory": subdirectory,
+         "options": options}
 
 
 def main():
