@@ -18,8 +18,8 @@ the CUDA backend is compiled, and where there is a GPU too, its tests run.
 With STAGE (05_wmma, or 05, 5, wmma): that stage's tests only. For example:
   scripts/test.sh 01
 
-With mutations: puts known faults into a copy of the kernels, each of which the tests must catch
-(tests/mutations.ini; or only those that have a WORD in their name or file).
+With mutations: puts known faults into a copy of the kernels and of the Python package, each of which
+the tests must catch (tests/mutations*.ini; or only those that have a WORD in their name or file).
   --list         print the faults and build nothing
   --tested       leave out the run of the tests without a fault
 
@@ -48,7 +48,7 @@ if [[ ${1:-} == mutations ]]; then
   if [[ ${packages[*]} != python3 ]]; then
     need "${packages[@]}"
     need_versions
-    build simt cuflash_tests
+    build simt cuflash_tests cuflash_attn
   fi
   exec python3 scripts/maintainer/mutations.py "${@:2}"
 fi

@@ -70,6 +70,8 @@ fi
 if wanted python; then
   step python_install 200 python3 -m pip install --no-build-isolation ./python
   step python_tests 400 python3 -m pytest python -q
+  step python_faults 300 env CUFLASH_LIBRARY="$PWD/build/release/libcuflash_attn.so" \
+    python3 scripts/maintainer/mutations.py --tested python/
 fi
 if wanted training; then # with the library and the package of these sources
   export PYTHONPATH=$PWD/python CUFLASH_LIBRARY=$PWD/build/release/libcuflash_attn.so

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Is the suite any good? Puts one fault after the other into the kernels; the tests must catch each.
+"""Is the suite any good? Puts one fault after the other into the sources; the tests must catch each.
 
     scripts/test.sh mutations [--list | --tested] [WORD...]
 
-Takes the faults of tests/mutations.ini, or those whose name or file contains one of the words. First
-the tests must pass without a fault, on the CPU simulator. Then each fault must make one of its tests
-fail, for the reason that the list states. The exit status is 0 if every fault is caught, 1 if not, and
-2 if the command line is wrong.
+Takes the faults of tests/mutations.ini and, where PyTorch is installed, of
+tests/mutations_python.ini, or those whose name or file contains one of the words. First the tests
+must pass without a fault, on the CPU simulator. Then each fault must make one of its tests fail, for
+the reason that the list states. The exit status is 0 if every fault is caught, 1 if not, and 2 if the
+command line is wrong.
 
 A fault goes into a copy of its file in a temporary folder; this checkout's sources stay as they are.
 Where tests of stages must fail, only the stage and the pass that they name are compiled again: a fault
@@ -27,10 +28,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import ClassVar
 
 from sources import ROOT
 
 LIST = pathlib.Path("tests/mutations.ini")
+PYTHON_LIST = pathlib.Path("tests/mutations_python.ini")
 # Before those of the checkout: here is the fault.
 HEADERS = ("common/simt/include", "common", "common/include")
 STAGES = "cuflash_tests"  # the program of the stages' tests
@@ -46,6 +49,7 @@ class Mutation:
     tests: str
     caught_by: str
     program: str = STAGES
+    listed_in: ClassVar = LIST
 
     def stage(self):
         """The folder of the stage whose tests must fail."""
@@ -67,7 +71,7 @@ class Mutation:
         if len(found) != 1:
             times = f"{len(found)} times" if found else "no longer"
             raise ListError(f"[{self.name}] {self.file} holds this line {times}:\n    {self.line}\n"
-                            f"  It must be there exactly once: bring {LIST} up to date.")
+                            f"  It must be there exactly once: bring {self.listed_in} up to date.")
         old = lines[found[0]]
         lines[found[0]] = old[: len(old) - len(old.lstrip())] + self.becomes
         return "\n".join(lines)
@@ -250,6 +254,15 @@ class Suite:
                 output.close()
 
 
+def judged(mutation, output):
+    """A word for what became of a fault, and what the tests said: `output` where they failed, or ""."""
+    if reason := re.search(mutation.caught_by, output):
+        return "caught", reason[0]
+    if output:
+        return "MISTAKEN", output[:4000]
+    return "SURVIVED", f"{mutation.tests} passes"
+
+
 def verdict(build, mutation):
     """What became of one fault: a word, what the tests said, and the seconds it took."""
     start = time.monotonic()
@@ -259,13 +272,7 @@ def verdict(build, mutation):
         if not suite.has(mutation.tests):
             raise ListError(f"[{mutation.name}] There is no test {mutation.tests}.")
         output = suite.failure(mutation.tests, mutation.caught_by)
-    reason = re.search(mutation.caught_by, output)
-    word, said = "SURVIVED", f"{mutation.tests} passes"
-    if reason:
-        word, said = "caught", reason[0]
-    elif output:
-        word, said = "MISTAKEN", output[:4000]
-    return word, said, time.monotonic() - start
+    return *judged(mutation, output), time.monotonic() - start
 
 
 def expect_right(build, mutations):
@@ -302,9 +309,73 @@ def try_all(mutations, tested):
     return caught == len(mutations)
 
 
+# ---- The Python package --------------------------------------------------------------------------
+
+class PythonMutation(Mutation):
+    """A fault in the Python package; its tests are what pytest is given."""
+    listed_in = PYTHON_LIST
+
+    def output(self, pytest):
+        """What the tests say to a copy of the package with the fault in it, or "" where they pass."""
+        with tempfile.TemporaryDirectory(prefix="cuflash_mutation_") as folder:
+            shutil.copytree(ROOT / "python/cuflash", pathlib.Path(folder, "cuflash"))
+            text = (ROOT / self.file).read_text(encoding="utf-8")
+            pathlib.Path(folder, "cuflash", pathlib.Path(self.file).name).write_text(
+                self.applied_to(text), encoding="utf-8")
+            return pytest(self.tests.split(), folder)
+
+
+def read_python_list():
+    parser = configparser.ConfigParser(delimiters="=", comment_prefixes="#", interpolation=None)
+    parser.read_string((ROOT / PYTHON_LIST).read_text(encoding="utf-8"), str(PYTHON_LIST))
+    mutations = [PythonMutation(name, **parser[name]) for name in parser.sections()]
+    for mutation in mutations:
+        mutation.applied_to((ROOT / mutation.file).read_text(encoding="utf-8"))
+    return mutations
+
+
+def pytest_with(python):
+    """pytest of a Python, on the library of build/simt or the one that CUFLASH_LIBRARY names."""
+    library = os.environ.get("CUFLASH_LIBRARY", ROOT / "build/simt/libcuflash_attn.so")
+
+    def pytest(arguments, package):
+        environment = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1",
+                       "CUFLASH_LIBRARY": str(pathlib.Path(library).resolve())}
+        done = subprocess.run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+                              cwd=ROOT / "python/tests", env=environment, text=True, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return done.stdout if done.returncode else ""
+    return pytest
+
+
+def try_in_python(mutations, tested):
+    """try_all() for faults in the Python package; where there is no PyTorch, it says so."""
+    begin = time.monotonic()
+    needed = "import numpy, pytest, torch"
+    python = next((python for python in (sys.executable, "/usr/bin/python3")
+                   if not subprocess.run([python, "-c", needed], capture_output=True,
+                                         check=False).returncode), None)
+    if python is None:
+        print(f"There is no PyTorch here: the faults of {PYTHON_LIST} are left out.")
+        return True
+    pytest = pytest_with(python)
+    if not tested:
+        for tests in dict.fromkeys(mutation.tests for mutation in mutations):
+            if output := pytest(tests.split(), ROOT / "python"):
+                raise ListError(f"A test fails, even without a fault:\n{output}")
+    caught = 0
+    for mutation in mutations:
+        start = time.monotonic()
+        word, said = judged(mutation, mutation.output(pytest))
+        caught += word == "caught"
+        print(f"{word:8} {time.monotonic() - start:5.1f} s  {mutation.name}  ->  {said}", flush=True)
+    print(f"{caught} of {len(mutations)} in Python caught in {time.monotonic() - begin:.0f} s")
+    return caught == len(mutations)
+
+
 def chosen(words):
     """The faults that have one of the words in their name or file."""
-    everything = read_list()
+    everything = read_list() + read_python_list()
     mutations = [m for m in everything if not words or
                  any(word in m.name or word in m.file for word in words)]
     if not mutations:
@@ -329,7 +400,11 @@ def main():
             for mutation in mutations:
                 print(f"{mutation.file:41} {mutation.name}")
             return 0
-        return 0 if try_all(mutations, options.tested) else 1
+        in_python = [m for m in mutations if isinstance(m, PythonMutation)]
+        in_kernels = [m for m in mutations if m not in in_python]
+        right = [attempt(some, options.tested) for attempt, some in
+                 ((try_all, in_kernels), (try_in_python, in_python)) if some]
+        return 0 if all(right) else 1
     except (ListError, UsageError) as error:
         print(f"cuflash: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1

@@ -260,6 +260,12 @@ class Verdicts(unittest.TestCase):
             self.assertIn("does not end", done.stdout)
 
 
+class Mutations(unittest.TestCase):
+    def test_of_the_python_package_are_listed(self):
+        listed = run(TEST, "mutations", "--list", "python/").stdout
+        self.assertRegex(listed, r"(?m)^python/cuflash/functional\.py +scale: 0 stands for the default$")
+
+
 class Turns(unittest.TestCase):
     WAITS = "Another script is at work in this checkout: waiting until it ends.\n"
 
