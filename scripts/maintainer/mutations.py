@@ -348,13 +348,18 @@ def pytest_with(python):
     return pytest
 
 
+def python_with_torch():
+    """The Python that can run the package's tests, or None."""
+    needed = "import numpy, pytest, torch"
+    return next((python for python in (sys.executable, "/usr/bin/python3")
+                 if not subprocess.run([python, "-c", needed], capture_output=True,
+                                       check=False).returncode), None)
+
+
 def try_in_python(mutations, tested):
     """try_all() for faults in the Python package; where there is no PyTorch, it says so."""
     begin = time.monotonic()
-    needed = "import numpy, pytest, torch"
-    python = next((python for python in (sys.executable, "/usr/bin/python3")
-                   if not subprocess.run([python, "-c", needed], capture_output=True,
-                                         check=False).returncode), None)
+    python = python_with_torch()
     if python is None:
         print(f"There is no PyTorch here: the faults of {PYTHON_LIST} are left out.")
         return True

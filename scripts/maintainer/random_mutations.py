@@ -16,7 +16,6 @@ import dataclasses
 import pathlib
 import random
 import re
-import subprocess
 import sys
 import tempfile
 
@@ -46,8 +45,8 @@ SKIPPED = re.compile(r"(//|/\*|\*|#|\"\"\"|@|import |from |namespace|static_asse
 
 
 @dataclasses.dataclass
-class Fault(mutations.Mutation):
-    """A change of one line, known by its number."""
+class Fault(mutations.PythonMutation):
+    """A change of one line, known by its number, in Python or not."""
     number: int = 0
 
     def applied_to(self, text):
@@ -125,19 +124,13 @@ def noticed(build, group, fault):
 
 def noticed_by_pytest(fault):
     """Runs the package's tests on a copy of it."""
-    with tempfile.TemporaryDirectory(prefix="cuflash_mutation_") as folder:
-        copy = pathlib.Path(folder) / "python"
-        subprocess.run(["cp", "-r", ROOT / "python", copy], check=True)
-        path = pathlib.Path(folder) / fault.file
-        path.write_text(fault.applied_to(path.read_text(encoding="utf-8")), encoding="utf-8")
-        try:
-            compile(path.read_text(encoding="utf-8"), str(path), "exec")
-        except SyntaxError as error:
-            raise mutations.ListError(str(error)) from error
-        command = ["scripts/test.sh", "python", str(copy)]
-        done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True,
-                              timeout=mutations.LIMIT_S)
-        return "pytest" if done.returncode != 0 else ""
+    text = fault.applied_to((ROOT / fault.file).read_text(encoding="utf-8"))
+    try:
+        compile(text, fault.file, "exec")
+    except SyntaxError as error:
+        raise mutations.ListError(str(error)) from error
+    pytest = mutations.pytest_with(mutations.python_with_torch() or sys.exit("It takes PyTorch."))
+    return "pytest" if dataclasses.replace(fault, tests=". -x").output(pytest) else ""
 
 
 def reason_for(fault):
