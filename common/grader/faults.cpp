@@ -135,7 +135,7 @@ Diagnosis in_words(const simt::Finding& finding, const std::string& where, const
     case Kind::kDivergentBarrier:
       return {"divergent-barrier",
               "Not all threads of the block come to the same __syncthreads(): a barrier stands in "
-              "a branch or a loop that some of them skip, or after a return.",
+              "a branch or a loop that some of them skip.",
               ""};
     case Kind::kWarpMask:
       return {"warp-mask",

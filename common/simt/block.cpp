@@ -225,39 +225,27 @@ void Core::release_barrier() {
   }
 }
 
-// Checks that all threads wait at the same barrier.
+// Checks that all threads that are left wait at the same barrier: it does not wait for those that
+// have exited.
 void Core::check_barrier() {
-  const auto begin = threads_.begin();
-  const auto end = begin + num_threads_;
-  const auto first = std::find_if(
-      begin, end, [](const Thread& t) { return t.state == Thread::State::kAtBarrier; });
-  const auto stranger = [&](const Thread& t) {
-    return t.state == Thread::State::kExited || t.wait_address != first->wait_address;
-  };
-  const auto other = std::find_if(begin, end, stranger);
-  if (other == end) return;
-
-  const auto who = [](const Thread& t) { return "thread " + std::to_string(t.index); };
-  const SourcePlace here = source_place(first->wait_address);
-  const std::string waits =
-      "  " + who(*first) + " waits at " + short_location(here) + "   " + source_text(here) + "\n";
-  for (auto t = other; t != end; ++t) {
-    if (!stranger(*t)) continue;
-    std::string why;
-    if (t->state == Thread::State::kExited) {
-      why = "  " + who(*t) +
-            " has exited and will never come: every thread of the block must reach each "
-            "__syncthreads().\n";
-    } else {
-      // Copies of one barrier (an unrolled loop) are that barrier.
-      const SourcePlace there = source_place(t->wait_address);
-      if (there.chain == here.chain) continue;
-      why = "  " + who(*t) + " waits at " + short_location(there) + "   " + source_text(there) +
-            "\n  A __syncthreads() inside a branch must be reached by all threads of the block or "
-            "by none.\n";
-    }
+  const Thread* first = nullptr;
+  for (int t = 0; t < num_threads_; ++t) {
+    const Thread& thread = threads_[t];
+    if (thread.state == Thread::State::kExited) continue;
+    if (first == nullptr) first = &thread;
+    if (thread.wait_address == first->wait_address) continue;
+    const SourcePlace here = source_place(first->wait_address);
+    const SourcePlace there = source_place(thread.wait_address);
+    // Copies of one barrier (an unrolled loop) are that barrier.
+    if (there.chain == here.chain) continue;
+    const auto waits = [](const Thread& who, const SourcePlace& place) {
+      return "  thread " + std::to_string(who.index) + " waits at " + short_location(place) +
+             "   " + source_text(place) + '\n';
+    };
     report_block(FindingKind::kDivergentBarrier, first->wait_address, "DIVERGENT BARRIER",
-                 waits + why);
+                 waits(*first, here) + waits(thread, there) +
+                     "  A __syncthreads() inside a branch must be reached by all threads of the "
+                     "block or by none.\n");
     return;
   }
 }

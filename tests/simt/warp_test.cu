@@ -214,22 +214,23 @@ class Barrier : public SimulatorTest {
 };
 
 __global__ void some_leave(int* out, int leavers) {
+  __shared__ int box[128];
   const int t = threadIdx.x;
+  box[t] = t;
   if (t < leavers) return;
-  __syncthreads();  // after leaving
-  out[t] = t;
+  __syncthreads();
+  out[t] = box[t ^ 1];
 }
 
-TEST_F(Barrier, AThreadHasExited) {
-  run(some_leave, {1, 64}, out_.data(), 0);
-  run(some_leave, {1, 64}, out_.data(), 3);
-  const Finding finding = only_finding(FindingKind::kDivergentBarrier);
-  EXPECT_EQ(finding.kernel, "cuflash::simt::(anonymous namespace)::some_leave");
-  EXPECT_EQ(finding.location, LINE_MARKED("after leaving"));
-  says(finding,
-       "DIVERGENT BARRIER: cuflash::simt::(anonymous namespace)::some_leave, block (0,0,0)");
-  says(finding, "thread 3 waits at " + finding.location + "   __syncthreads();");
-  says(finding, "thread 0 has exited and will never come");
+// As from sm_70 on, a barrier waits only for the threads that have not exited.
+TEST_F(Barrier, DoesNotWaitForThoseThatHaveExited) {
+  for (const int leavers : {0, 2, 32, 64, 126}) {
+    for (const Schedule& schedule : all_schedules()) {
+      set_schedule(schedule);
+      run(some_leave, {1, 128}, out_.data(), leavers);
+      EXPECT_EQ(out_.values()[127], 126);
+    }
+  }
 }
 
 __global__ void two_branches(int* out, int boundary) {
@@ -248,7 +249,11 @@ TEST_F(Barrier, TwoBranches) {
   run(two_branches, {1, 64}, out_.data(), 64);
   run(two_branches, {1, 64}, out_.data(), 32);
   const Finding finding = only_finding(FindingKind::kDivergentBarrier);
-  says(finding, "thread 0 waits at " + LINE_MARKED("the first branch"));
+  EXPECT_EQ(finding.kernel, "cuflash::simt::(anonymous namespace)::two_branches");
+  EXPECT_EQ(finding.location, LINE_MARKED("the first branch"));
+  says(finding,
+       "DIVERGENT BARRIER: cuflash::simt::(anonymous namespace)::two_branches, block (0,0,0)");
+  says(finding, "thread 0 waits at " + finding.location + "   __syncthreads();");
   says(finding, "thread 32 waits at " + LINE_MARKED("the second branch"));
 }
 
@@ -286,16 +291,20 @@ TEST_F(Barrier, CopiesOfOneBarrierAreOne) {
   }
 }
 
-// A barrier in a loop whose length differs between warps.
+// A barrier in a loop whose length differs between warps, and one behind it.
+__global__ void rounds_and_one(int* out, bool differ) {
+  const int rounds = differ ? 2 + static_cast<int>(threadIdx.x) / 32 : 3;
+  for (int i = 0; i < rounds; ++i) __syncthreads();  // in the loop
+  out[threadIdx.x] = rounds;
+  __syncthreads();  // behind the loop
+}
+
 TEST_F(Barrier, LoopsOfDifferentLengths) {
-  void (*kernel)(int*, bool) = [](int* out, bool differ) {
-    const int rounds = differ ? 2 + static_cast<int>(threadIdx.x) / 32 : 3;
-    for (int i = 0; i < rounds; ++i) __syncthreads();
-    out[threadIdx.x] = rounds;
-  };
-  run(kernel, {1, 64}, out_.data(), false);
-  run(kernel, {1, 64}, out_.data(), true);
-  only_finding(FindingKind::kDivergentBarrier);
+  run(rounds_and_one, {1, 64}, out_.data(), false);
+  run(rounds_and_one, {1, 64}, out_.data(), true);
+  const Finding finding = only_finding(FindingKind::kDivergentBarrier);
+  says(finding, "thread 0 waits at " + LINE_MARKED("behind the loop"));
+  says(finding, "thread 32 waits at " + LINE_MARKED("in the loop"));
 }
 
 // ---- Masks
