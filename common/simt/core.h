@@ -50,7 +50,7 @@ struct Thread {
   std::uintptr_t wait_address = 0;
   WarpCall call{};
   std::uint64_t result = 0;
-  // The last barrier or warp-wide event that it took part in.
+  // The last barrier or __syncwarp() that it took part in.
   Stamp last_event = 0;
   // synced[l]: what lane l of the same warp did before this moment happened before what comes now.
   Stamp synced[32] = {};
@@ -118,6 +118,7 @@ class Core {
   // warp.cpp: warp-wide operations
   bool warp_call_complete(const Thread& caller, bool ignore_absent);
   void finish_warp_call(const Thread& caller);
+  unsigned existing_lanes(int warp) const;
   void order_lanes(int warp, unsigned mask);
   void end_warp_calls();
   void report_stuck(const Thread& waiting);
@@ -203,7 +204,7 @@ class Core {
   std::vector<std::pair<std::uintptr_t, SharedLayout>> layouts_;
   std::unordered_set<std::uintptr_t> mapped_pages_;
 
-  // Moments are stamps of thread 0 and site 0. Every launch, block, barrier and warp-wide event
+  // Moments are stamps of thread 0 and site 0. Every launch, block, barrier and __syncwarp()
   // begins a new epoch; what has a smaller stamp came before it.
   Stamp now_ = kHostStamp;
   Stamp launch_start_ = 0;

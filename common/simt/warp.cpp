@@ -68,19 +68,22 @@ bool Core::warp_call_complete(const Thread& caller, bool ignore_absent) {
   return true;
 }
 
+// The lanes of the warp that the block has, whether they have exited or not.
+unsigned Core::existing_lanes(int warp) const {
+  return ~0u >> (32 - std::min(32, num_threads_ - warp * 32));
+}
+
 // What each lane of the mask did before happens before what any of them does next. An operation is
 // the whole warp's if its mask names all lanes of the block; which of them have exited by then must
 // not matter, for that depends on the schedule.
 void Core::order_lanes(int warp, unsigned mask) {
   const Stamp now = next_moment();
   Thread* const lanes = &threads_[warp * 32];
-  const int existing = std::min(32, num_threads_ - warp * 32);
-  mask &= ~0u >> (32 - existing);
+  mask &= existing_lanes(warp);
   for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
     lanes[__builtin_ctz(rest)].last_event = now;
   }
-  if (mask == ~0u >> (32 - existing)) {
-    flush_warp(warp);
+  if (mask == existing_lanes(warp)) {
     last_warp_event_[warp] = now;
     return;
   }
@@ -99,9 +102,13 @@ void Core::finish_warp_call(const Thread& caller) {
   const WarpCall::Kind kind = caller.call.kind;
   const int warp = caller.warp();
   if (is_matrix_call(kind)) return finish_matrix_call(caller);
-  if (kind == WarpCall::Kind::kSync) ++warp_syncs_;
+  // All lanes are together. Only __syncwarp() orders what they do to memory, too.
+  if ((~caller.call.mask & existing_lanes(warp)) == 0) flush_warp(warp);
+  if (kind == WarpCall::Kind::kSync) {
+    ++warp_syncs_;
+    order_lanes(warp, caller.call.mask);
+  }
   if (kind == WarpCall::Kind::kShuffle) ++exchanges_;
-  order_lanes(warp, caller.call.mask);
   unsigned mask = caller.call.mask;  // of the lanes that are here
   for (int lane = 0; lane < 32; ++lane) {
     if (is_absent(warp, lane)) mask &= ~(1u << lane);

@@ -60,10 +60,19 @@ TEST_F(SharedRace, BarrierOrders) {
   EXPECT_EQ(out_.values()[62], 63.f);
 }
 
-TEST_F(SharedRace, WarpEventsOrderLanesOfOneWarp) {
+TEST_F(SharedRace, SyncWarpOrdersLanesOfOneWarp) {
   run(pass_on<Order::kSyncWarp>, {1, 64}, out_.data(), 32);
-  run(pass_on<Order::kBallot>, {1, 64}, out_.data(), 32);
-  run(pass_on<Order::kShuffle>, {1, 64}, out_.data(), 32);
+}
+
+// They wait for the lanes, and imply no memory barrier.
+TEST_F(SharedRace, VotesAndShufflesOrderNoMemory) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    run(pass_on<Order::kBallot>, {1, 64}, out_.data(), 32);
+    says(only_finding(FindingKind::kSharedRace), "No barrier and no __syncwarp() orders ");
+    run(pass_on<Order::kShuffle>, {1, 64}, out_.data(), 32);
+    EXPECT_EQ(only_finding(FindingKind::kSharedRace).count, 64u);
+  }
 }
 
 TEST_F(SharedRace, MissingSyncWarp) {
@@ -72,7 +81,7 @@ TEST_F(SharedRace, MissingSyncWarp) {
        "No barrier and no __syncwarp() orders " + LINE_NUMBER("writes the box") + " before ");
 }
 
-TEST_F(SharedRace, WarpEventsDoNotOrderWarps) {
+TEST_F(SharedRace, SyncWarpDoesNotOrderWarps) {
   run(pass_on<Order::kSyncWarp>, {1, 64}, out_.data(), 64);
   const Finding race = only_finding(FindingKind::kSharedRace);
   // Lanes 31 and 63 read from the other warp.
@@ -117,7 +126,7 @@ __global__ void reader_of_other_warp(float* out, bool meet) {
   if (threadIdx.x == 0) word = 2.f;  // the last word
 }
 
-TEST_F(SharedRace, AWarpEventDoesNotHideTheOtherWarpsReaders) {
+TEST_F(SharedRace, SyncWarpDoesNotHideTheOtherWarpsReaders) {
   run(reader_of_other_warp, {1, 64}, out_.data(), true);
   for (const Schedule& schedule : all_schedules()) {
     SCOPED_TRACE(schedule_name(schedule));
