@@ -35,7 +35,8 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
   }
   if (global.owns(address)) {
     if (region == nullptr) {
-      report(FindingKind::kOutOfBounds, nullptr, "It is global memory that was never allocated.");
+      report(FindingKind::kOutOfBounds, global.nearest(address),
+             "It is global memory that was never allocated.");
     } else if (region->freed) {
       report(FindingKind::kUseAfterFree, region,
              "It lies in an allocation that was freed before the launch.");
@@ -61,7 +62,7 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
       }
     }
   } else if (!is_mapped(address)) {
-    report(FindingKind::kNullPointer, nullptr,
+    report(FindingKind::kNullPointer, is_null(address) ? nullptr : global.nearest(address),
            "No memory is there: a null or wild pointer. The launch ends here.");
     kill_launch();
   }

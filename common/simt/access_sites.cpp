@@ -6,7 +6,8 @@
 
 namespace cuflash::simt {
 
-std::uint16_t Sites::look_up(std::uintptr_t return_address, AccessKind kind, std::size_t size) {
+std::uint16_t Sites::look_up(std::uintptr_t return_address, AccessKind kind, std::size_t size,
+                             std::size_t element) {
   auto place = places_.find(return_address);
   if (place == places_.end()) {
     place = places_.emplace(return_address, source_place(return_address)).first;
@@ -19,7 +20,8 @@ std::uint16_t Sites::look_up(std::uintptr_t return_address, AccessKind kind, std
   if (added && sites_.size() > 0xffff) {
     entry->second = 0;
   } else if (added) {
-    sites_.push_back({place->second, kind, static_cast<std::uint8_t>(size)});
+    sites_.push_back(
+        {place->second, kind, static_cast<std::uint8_t>(size), static_cast<std::uint8_t>(element)});
   }
   cache_[(return_address ^ size << 7) % kCacheSize] = {
       return_address, static_cast<std::uint16_t>(size), entry->second};

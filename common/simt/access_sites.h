@@ -18,15 +18,20 @@ enum class AccessKind : std::uint8_t { kRead, kWrite, kAtomic };
 struct Site {
   SourcePlace place;
   AccessKind kind;
-  std::uint8_t size;  // bytes
+  std::uint8_t size;     // bytes
+  std::uint8_t element;  // bytes of an element; 0 where only the vector of several is known
 };
 
 // Numbers the sites. Site 0 stands for all that do not fit into 16 bits.
 class Sites {
  public:
   std::uint16_t id(std::uintptr_t return_address, AccessKind kind, std::size_t size) {
+    return id(return_address, kind, size, size <= 4 ? size : 0);
+  }
+  std::uint16_t id(std::uintptr_t return_address, AccessKind kind, std::size_t size,
+                   std::size_t element) {
     const std::uint16_t known = known_id(return_address, size);
-    return known != 0 ? known : look_up(return_address, kind, size);
+    return known != 0 ? known : look_up(return_address, kind, size, element);
   }
   // 0 if it takes a search to tell.
   std::uint16_t known_id(std::uintptr_t return_address, std::size_t size) const {
@@ -45,9 +50,10 @@ class Sites {
     std::uint16_t size = 0;
     std::uint16_t id = 0;
   };
-  std::uint16_t look_up(std::uintptr_t return_address, AccessKind kind, std::size_t size);
+  std::uint16_t look_up(std::uintptr_t return_address, AccessKind kind, std::size_t size,
+                        std::size_t element);
   Cached cache_[kCacheSize];
-  std::vector<Site> sites_ = std::vector<Site>(1, Site{{}, AccessKind::kRead, 0});
+  std::vector<Site> sites_ = std::vector<Site>(1, Site{{}, AccessKind::kRead, 0, 0});
   std::unordered_map<std::uintptr_t, SourcePlace> places_;  // by return address
   std::unordered_map<std::string, std::uint16_t> ids_;      // by chain, kind and size
   mutable std::vector<std::uint32_t> ranks_;                // made anew when there are more sites

@@ -121,6 +121,10 @@ std::vector<Finding> Findings::take() {
     lacks_names_.reset();
     said_why_ = true;
   }
+  // That a value is not initialised may follow from any other fault: it is told after them.
+  std::stable_partition(list_.begin(), list_.end(), [](const Finding& finding) {
+    return finding.kind != FindingKind::kUninitialised;
+  });
   return std::exchange(list_, {});
 }
 
@@ -147,7 +151,7 @@ bool Core::keeps(std::uint64_t block) const {
 }
 
 std::string Core::array_name(const Region* region, std::uintptr_t address) const {
-  if (region == nullptr) return "";
+  if (region == nullptr) return is_null(address) ? "null pointer" : "unknown memory";
   if (region->shared) return shared_.array(address).name;
   return region->name.empty() ? "global memory" : region->name;
 }
@@ -162,7 +166,7 @@ bool Core::lacks_names(const Region* region, std::uintptr_t address) const {
 }
 
 std::string Core::element_name(const Region* region, std::uintptr_t address,
-                               std::size_t size) const {
+                               const Site& site) const {
   std::ostringstream out;
   out.imbue(std::locale::classic());  // whatever the program's own locale is
   if (region == nullptr) {
@@ -172,12 +176,12 @@ std::string Core::element_name(const Region* region, std::uintptr_t address,
   const auto offset = static_cast<std::int64_t>(address - array_begin(region, address));
   if (region->shared) {
     const StorageLayout* const layout = shared_.layout(address);
-    if (layout != nullptr) return layout->element_name(shared_.dynamic_offset(address), size);
+    if (layout != nullptr) return layout->element_name(shared_.dynamic_offset(address), site.size);
   }
-  const auto element = static_cast<std::int64_t>(size);
+  const std::int64_t element = site.element;
   out << array_name(region, address);
-  if (offset % element == 0 && !lacks_names(region, address)) {
-    out << '[' << offset / element << "] (elements of " << size << " bytes)";
+  if (element != 0 && offset % element == 0 && !lacks_names(region, address)) {
+    out << '[' << offset / element << "] (elements of " << element << " bytes)";
   } else {
     out << (offset < 0 ? " - " : " + ") << std::abs(offset) << " bytes";
   }
@@ -222,7 +226,7 @@ void Core::report_access(FindingKind kind, const Thread& self, const Region* reg
   if (!keeps(linear_block_)) return;
   if (!findings.count(kind, {launch_->kernel, site, array_begin(region, address)})) return;
   describe(kind, title_of(kind), array_name(region, address), short_location(sites[site].place),
-           "  " + element_name(region, address, sites[site].size) + '\n' +
+           "  " + element_name(region, address, sites[site]) + '\n' +
                access_lines({{self.index, linear_block_, site, self.tile()}}) + "  " + what + '\n',
            lacks_names(region, address));
 }

@@ -70,7 +70,7 @@ struct Finding {
   std::string title;        ///< "RACE in shared memory"
   std::string kernel;       ///< the kernel's name, demangled
   std::string place;        ///< "block (3,0,0)"; empty if no block ran
-  std::string array;        ///< the array or allocation, where known
+  std::string array;        ///< the array or allocation, or the nearest
   std::string location;     ///< file:line of the access
   std::string text;         ///< the lines under the heading: element, who, where, why it is wrong
   std::uint64_t count = 1;  ///< how many like it, itself included

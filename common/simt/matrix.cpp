@@ -183,6 +183,7 @@ void Core::account_for_matrix(int warp, const MatrixAccess& access) {
     }
     for (int lane = 0; lane < instructions.lanes; ++lane) {
       const Thread& thread = threads_[warp * 32 + lane];
+      sites.id(thread.wait_address, access.kind, instructions.bytes, element_bytes(access.type));
       on_access(thread.index, begin + pieces[lane] * element_bytes(access.type), instructions.bytes,
                 access.kind, thread.wait_address);
     }

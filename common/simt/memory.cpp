@@ -105,6 +105,17 @@ Region* GlobalMemory::find_range(const void* pointer, std::size_t bytes) {
   return bytes <= region->bytes - (address - region->begin) ? region : nullptr;
 }
 
+const Region* GlobalMemory::nearest(std::uintptr_t address) const {
+  const Region* nearest = nullptr;
+  for (const auto& region : regions_) {
+    if (region->freed) continue;
+    if (nearest == nullptr || region->distance(address) < nearest->distance(address)) {
+      nearest = region.get();
+    }
+  }
+  return nearest;
+}
+
 void SharedMemory::begin_launch(const SharedLayout& dynamic) {
   dynamic_ = dynamic;
   layout_.reset();
@@ -137,10 +148,11 @@ void SharedMemory::find_region() {
   dl_iterate_phdr(visit, this);
 }
 
-void SharedMemory::find_variables() {
+void SharedMemory::find_variables() const {
+  if (!covered_.empty()) return;
   covered_.assign(region_.bytes, false);
   for (const SharedSymbol& symbol : shared_symbols(code_)) {
-    variables_.push_back({symbol.name, symbol.offset});
+    variables_.push_back({symbol.name, symbol.offset, symbol.bytes});
     for (std::size_t i = 0; i < symbol.bytes && symbol.offset + i < region_.bytes; ++i) {
       covered_[symbol.offset + i] = true;
     }
@@ -156,8 +168,8 @@ bool SharedMemory::is_padding(std::uintptr_t address, std::size_t size) const {
   return storage != nullptr && storage->is_padding(dynamic_offset(address), size);
 }
 
-bool SharedMemory::inside_variable(std::uintptr_t address, std::size_t size) {
-  if (covered_.empty()) find_variables();
+bool SharedMemory::inside_variable(std::uintptr_t address, std::size_t size) const {
+  find_variables();
   if (is_dynamic(address)) {
     return address + size <= dynamic_begin_ + dynamic_.bytes && !is_padding(address, size);
   }
@@ -181,11 +193,18 @@ SharedMemory::Array SharedMemory::array(std::uintptr_t address) const {
     return {storage->array_name(offset), dynamic_begin_ + storage->array_begin(offset)};
   }
   if (is_dynamic(address)) return {"shared_memory", dynamic_begin_};
+  find_variables();
+  if (variables_.empty()) return {"shared memory", region_.begin};
+  // The variable that holds the address, or the nearest.
+  const std::size_t offset = address - region_.begin;
   const auto after =
-      std::upper_bound(variables_.begin(), variables_.end(), address - region_.begin,
+      std::upper_bound(variables_.begin(), variables_.end(), offset,
                        [](std::size_t wanted, const Variable& v) { return wanted < v.offset; });
-  if (after == variables_.begin()) return {"shared memory", region_.begin};
-  return {(after - 1)->name, region_.begin + (after - 1)->offset};
+  const auto before = after == variables_.begin() ? after : after - 1;
+  const bool take_next = after != variables_.end() && offset >= before->offset + before->bytes &&
+                         after->offset - offset < offset - before->offset - before->bytes;
+  const Variable& variable = take_next ? *after : *before;
+  return {variable.name, region_.begin + variable.offset};
 }
 
 }  // namespace cuflash::simt

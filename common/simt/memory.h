@@ -25,7 +25,7 @@ namespace cuflash::simt {
 constexpr std::size_t kMaxSharedBytes = 163 * 1024;
 
 // When, by which thread and at which site a granule was accessed: epoch:38 | thread:10 | site:16.
-// Epochs count every barrier and warp-wide event of the process, so a later one is larger. 0 is
+// Epochs count every barrier and __syncwarp() of the process, so a later one is larger. 0 is
 // never.
 using Stamp = std::uint64_t;
 constexpr int kSiteBits = 16;
@@ -41,6 +41,9 @@ constexpr bool same_warp(Stamp a, Stamp b) {
 }
 // A write by the host: before every launch.
 constexpr Stamp kHostStamp = kOneEpoch;
+
+// True if the address is a null pointer's, or that of a field or element behind one.
+constexpr bool is_null(std::uintptr_t address) { return address < 65536; }
 
 // What is remembered of one granule. Two readers are kept, of different warps where there are such:
 // then a later writer finds a reader that is not itself, if there was one.
@@ -82,6 +85,12 @@ struct Region {
     granule_mask_ = ~std::size_t{0};
   }
   bool has_fine_cells() const { return granule_log2_ < kCoarsest; }
+  // Bytes from the region to an address outside it; 0 inside it.
+  std::size_t distance(std::uintptr_t address) const {
+    return address < begin           ? begin - address
+           : address < begin + bytes ? 0
+                                     : address - begin - bytes;
+  }
   bool has(std::uintptr_t address, std::size_t size) const {
     return address - begin < bytes && size <= bytes - (address - begin);
   }
@@ -115,6 +124,8 @@ class GlobalMemory {
   Region* find(std::uintptr_t address) { return chunk_owner_[(address - arena_) / kChunkBytes]; }
   // The allocation that holds [pointer, pointer + bytes), or null.
   Region* find_range(const void* pointer, std::size_t bytes);
+  // The live allocation that is nearest to the address; null if there is none.
+  const Region* nearest(std::uintptr_t address) const;
 
   void set_limit(std::size_t bytes) { limit_ = bytes; }
   std::size_t limit() const { return limit_; }
@@ -142,7 +153,7 @@ class SharedMemory {
   Region& region() { return region_; }
 
   // True if every byte is inside some variable; and why one is not, in a sentence.
-  bool inside_variable(std::uintptr_t address, std::size_t size);
+  bool inside_variable(std::uintptr_t address, std::size_t size) const;
   std::string explain_outside(std::uintptr_t address, std::size_t size) const;
   // True if the access lies wholly in the padding of the launch's storage.
   bool is_padding(std::uintptr_t address, std::size_t size) const;
@@ -169,17 +180,19 @@ class SharedMemory {
   struct Variable {
     std::string name;
     std::size_t offset;  // within the region
+    std::size_t bytes;
   };
   void find_region();
-  void find_variables();
+  void find_variables() const;
   bool is_dynamic(std::uintptr_t address) const {
     return address - dynamic_begin_ < kMaxSharedBytes;
   }
 
   Region region_;
   std::uintptr_t code_ = 0;  // an address inside the module
-  std::vector<Variable> variables_;
-  std::vector<bool> covered_;  // by byte of the region: is it in a variable?
+  // Read at the first question; by byte of the region: is it in a variable?
+  mutable std::vector<Variable> variables_;
+  mutable std::vector<bool> covered_;
   std::uintptr_t dynamic_begin_ = 0;
   SharedLayout dynamic_;
   mutable std::optional<const StorageLayout*> layout_;  // of dynamic_, once it was asked for

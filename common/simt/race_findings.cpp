@@ -125,7 +125,7 @@ void Core::report_race(const Thread& self, const Region& region, std::uintptr_t 
   const NamedAccess &first = in_order ? earlier : later, &second = in_order ? later : earlier;
   describe(kind, region.shared ? "RACE in shared memory" : "RACE in global memory",
            array_name(&region, address), short_location(sites[site].place),
-           "  " + element_name(&region, address, sites[site].size) + '\n' +
+           "  " + element_name(&region, address, sites[site]) + '\n' +
                access_lines({first, second}) + "  " + explain_race(first, second) + '\n',
            lacks_names(&region, address));
 }

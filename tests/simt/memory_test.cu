@@ -1,5 +1,7 @@
 // Accesses to memory that is not there, not the kernel's, not aligned or not written; the
 // simulator's own cudaMalloc.
+#include <thread>
+
 #include "device/shared_memory.h"
 #include "device/tensor.h"
 #include "support.h"
@@ -65,12 +67,17 @@ TEST_F(Bounds, AVectorThatSticksOut) {
   const Array<float> odd(99, 0.f, "odd");
   run(kernel, {1, 1}, data_.data(), 96);
   run(kernel, {1, 1}, odd.data(), 96);
-  says(only_finding(FindingKind::kOutOfBounds), "It reaches 4 bytes past the end");
+  const Finding finding = only_finding(FindingKind::kOutOfBounds);
+  says(finding, "It reaches 4 bytes past the end");
+  says(finding, "  odd + 384 bytes\n");  // of what type its elements are is not known
 }
 
 TEST_F(Bounds, NeverAllocated) {
   run(write_at, {1, 1}, data_.data() + (std::size_t{1} << 34), 0);
-  says(only_finding(FindingKind::kOutOfBounds), "It is global memory that was never allocated.");
+  const Finding finding = only_finding(FindingKind::kOutOfBounds);
+  says(finding, "It is global memory that was never allocated.");
+  EXPECT_EQ(finding.array, "data");  // the nearest
+  says(finding, "  data[17179869184] (elements of 4 bytes)\n");
 }
 
 TEST_F(Bounds, UseAfterFree) {
@@ -119,11 +126,22 @@ TEST_F(Bounds, NullPointerEndsTheLaunchOnly) {
   EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchFailure);
   const Finding finding = only_finding(FindingKind::kNullPointer);
   EXPECT_EQ(finding.location, LINE_MARKED("writes at index"));
+  EXPECT_EQ(finding.array, "null pointer");
   says(finding, "address 0xc\n");
   says(finding, "a null or wild pointer. The launch ends here.");
   run(write_at, {1, 1}, data_.data(), 7);
   EXPECT_EQ(data_.values()[7], 1.f);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+// An index that went wild, from the array that is nearest.
+TEST_F(Bounds, WildPointer) {
+  const std::size_t far = std::size_t{1} << 44;
+  EXPECT_EQ(launch(write_at, {1, 1}, data_.data() + far, 0), FlashAttentionError::CUDA_ERROR);
+  cudaGetLastError();
+  const Finding finding = only_finding(FindingKind::kNullPointer);
+  EXPECT_EQ(finding.array, "data");
+  says(finding, "  data[17592186044416] (elements of 4 bytes)\n");
 }
 
 // ---- Alignment ---------------------------------------------------------------------------------
@@ -257,6 +275,23 @@ TEST_F(AccessTest, BetweenSharedArrays) {
   EXPECT_EQ(finding.location, LINE_MARKED("reads one"));
   says(finding, finding.array + "[2] (elements of 4 bytes)");
   says(finding, "It lies between the __shared__ variables, in none of them.");
+  // Before the second array, far behind the first.
+  run(two_arrays, {1, 2}, out.data(), 31);
+  says(only_finding(FindingKind::kOutOfBounds), "[-1] (elements of 4 bytes)");
+}
+
+// Even of the first access to shared memory the name is known.
+__global__ void misaligned_in_shared(float* out, int index) {
+  __shared__ __align__(16) float tile[8];
+  *reinterpret_cast<float2*>(out) = *reinterpret_cast<const float2*>(tile + index);
+}
+
+TEST_F(AccessTest, MisalignedInShared) {
+  std::thread([] {
+    const Array<float> out(2);
+    EXPECT_EQ(launch(misaligned_in_shared, {1, 1}, out.data(), 1), FlashAttentionError::CUDA_ERROR);
+  }).join();
+  EXPECT_EQ(only_finding(FindingKind::kMisaligned).array, "tile");
 }
 
 __global__ void use_dynamic(float* out, int writes, int reads) {

@@ -155,6 +155,19 @@ TEST_F(WmmaCheck, OutOfBounds) {
   EXPECT_EQ(finding.location, LINE_MARKED("loads there"));
   EXPECT_EQ(finding.count, 8u);  // pairs of the last row: those of 4 lanes in 2 blocks
   says(finding, "past the end of an allocation of 512 bytes.");
+  says(finding, "  q[256] (elements of 2 bytes)\n");
+}
+
+// By rows an accumulator of floats is stored in pieces of 8 bytes; its elements are of 4.
+TEST_F(WmmaCheck, NamesElements) {
+  void (*kernel)(float*) = [](float* out) {
+    Sum f;
+    fill_fragment(f, 1.f);
+    store_matrix_sync(out, f, 16, mem_row_major);
+  };
+  const Array<float> out(256 - 16, 0.f, "o");
+  run(kernel, {1, 32}, out.data());
+  says(only_finding(FindingKind::kOutOfBounds), "  o[240] (elements of 4 bytes)\n");
 }
 
 __global__ void load_rows(const __half* in, int rows) {
