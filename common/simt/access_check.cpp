@@ -3,6 +3,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <utility>
+
 namespace cuflash::simt {
 
 void Core::on_access_slow(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
@@ -13,6 +16,18 @@ void Core::on_access_slow(Thread& self, std::uintptr_t address, std::size_t size
   if (check(self, address, size, site, shared)) {
     self.trace.push(make_record(site, shared, address));
   }
+  if (kind == AccessKind::kAtomic && fences_.in_use()) fences_.atomic(self.fences, shared, address);
+}
+
+// What the thread did before is set apart from what it does next.
+void Core::fence(Thread& self, bool block_only) {
+  Fence fence{block_start_, block_only, last_barrier_, {}, {}};
+  for (int lane = 0; lane < 32; ++lane) {
+    const Stamp met = std::max(last_warp_event_[self.warp()], self.synced[lane]);
+    if (met > last_barrier_) fence.of_threads[self.warp() * 32 + lane] = met;
+  }
+  fence.of_threads[self.index] = next_moment();
+  fences_.call(self.fences, std::move(fence));
 }
 
 // False if the access does not count. Finds out whether it is one of shared memory.
@@ -73,8 +88,11 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
 bool Core::happens_before(Stamp earlier, const Thread& self, Stamp now, bool shared) const {
   if (ordered_by_barriers(earlier, now, shared)) return true;
   if (ordered_by_warp(self, earlier, now)) return true;
-  return earlier >= block_start_ && same_warp(earlier, now) &&
-         earlier < self.synced[stamp_thread(earlier) % 32];
+  if (earlier >= block_start_ && same_warp(earlier, now) &&
+      earlier < self.synced[stamp_thread(earlier) % 32]) {
+    return true;
+  }
+  return fences_.happens_before(earlier, self.fences);
 }
 
 void Core::check_cells(const Thread& self, Region& region, std::uintptr_t address, std::size_t size,

@@ -67,6 +67,7 @@ cudaError_t Core::run(const Launch& launch) {
   launch_ = &launch;
   note_launch(launch);
   launch_start_ = next_moment();
+  fences_.begin_launch();
   blocks_run_.clear();
   mapped_pages_.clear();
   killed_ = false;
@@ -102,6 +103,7 @@ void Core::run_block(std::uint64_t linear_block) {
                   static_cast<unsigned>(linear_block / launch.grid.x % launch.grid.y),
                   static_cast<unsigned>(linear_block / launch.grid.x / launch.grid.y)};
   block_start_ = next_moment();
+  fences_.begin_block(block_start_);
   blocks_run_.emplace_back(block_start_, linear_block);
   last_barrier_ = next_moment();
   last_warp_event_.assign((num_threads_ + 31) / 32, 0);
@@ -118,6 +120,7 @@ void Core::run_block(std::uint64_t linear_block) {
     thread.trace.clear();
     thread.tiles.clear();
     thread.last_event = last_barrier_;
+    thread.fences = {};
     std::fill_n(thread.synced, 32, Stamp{0});
     thread.fiber.prepare(t, &Core::thread_entry);
   }
@@ -207,8 +210,10 @@ void Core::make_room(Thread& self) {
   if (self.trace.full()) self.trace.grow();
 }
 
-void Core::barrier(Thread& self, std::uintptr_t return_address) {
+int Core::barrier(Thread& self, bool vote, std::uintptr_t return_address) {
+  self.vote = vote;
   suspend(self, Thread::State::kAtBarrier, return_address);
+  return static_cast<int>(self.result);
 }
 
 // Every thread waits at a barrier or has exited.
@@ -219,25 +224,36 @@ void Core::release_barrier() {
     flush_warp(static_cast<int>(warp));
   }
   last_barrier_ = next_moment();
+  const auto votes =
+      std::count_if(threads_.begin(), threads_.begin() + num_threads_,
+                    [](const Thread& t) { return t.state == Thread::State::kAtBarrier && t.vote; });
+  std::vector<ThreadFences*> fences;
   for (int t = 0; t < num_threads_; ++t) {
-    if (threads_[t].state == Thread::State::kAtBarrier) threads_[t].state = Thread::State::kReady;
-    threads_[t].last_event = last_barrier_;
+    Thread& thread = threads_[t];
+    if (thread.state == Thread::State::kAtBarrier) thread.state = Thread::State::kReady;
+    thread.result = votes;
+    thread.last_event = last_barrier_;
+    fences.push_back(&thread.fences);
   }
+  if (fences_.in_use()) fences_.meet(fences);
 }
 
 // Checks that all threads that are left wait at the same barrier: it does not wait for those that
 // have exited.
 void Core::check_barrier() {
   const Thread* first = nullptr;
+  std::uintptr_t copy = 0;  // of the first one's barrier, which the compiler has made
   for (int t = 0; t < num_threads_; ++t) {
     const Thread& thread = threads_[t];
     if (thread.state == Thread::State::kExited) continue;
     if (first == nullptr) first = &thread;
-    if (thread.wait_address == first->wait_address) continue;
+    if (thread.wait_address == first->wait_address || thread.wait_address == copy) continue;
     const SourcePlace here = source_place(first->wait_address);
     const SourcePlace there = source_place(thread.wait_address);
-    // Copies of one barrier (an unrolled loop) are that barrier.
-    if (there.chain == here.chain) continue;
+    if (there.chain == here.chain) {
+      copy = thread.wait_address;
+      continue;
+    }
     const auto waits = [](const Thread& who, const SourcePlace& place) {
       return "  thread " + std::to_string(who.index) + " waits at " + short_location(place) +
              "   " + source_text(place) + '\n';

@@ -13,6 +13,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "simt/fences.h"
 #include "simt/fiber.h"
 #include "simt/findings.h"
 #include "simt/launch.h"
@@ -50,10 +51,12 @@ struct Thread {
   std::uintptr_t wait_address = 0;
   WarpCall call{};
   std::uint64_t result = 0;
+  bool vote = false;  // at a barrier
   // The last barrier or __syncwarp() that it took part in.
   Stamp last_event = 0;
   // synced[l]: what lane l of the same warp did before this moment happened before what comes now.
   Stamp synced[32] = {};
+  ThreadFences fences;
   // Its tiles, at least the one that it was in at the last barrier and all since. A race is no
   // older.
   std::vector<TileMark> tiles;
@@ -72,7 +75,9 @@ class Core {
   cudaError_t run(const Launch& launch);
 
   // Called by running threads.
-  void barrier(Thread& self, std::uintptr_t return_address);
+  // Returns how many threads came with `vote` set.
+  int barrier(Thread& self, bool vote, std::uintptr_t return_address);
+  void fence(Thread& self, bool block_only);
   std::uint64_t warp_call(Thread& self, const WarpCall& call, std::uintptr_t return_address);
   void load_matrix(Thread& self, FragmentType type, void* x, const MatrixInMemory& matrix,
                    std::uintptr_t return_address);
@@ -183,6 +188,7 @@ class Core {
   std::uint64_t block_of(Stamp stamp) const;
   const std::string& kernel_name(std::uintptr_t kernel);
 
+  Fences fences_;
   StackPool stacks_;
   SharedMemory shared_;
   std::vector<Thread> threads_;
@@ -204,7 +210,7 @@ class Core {
   std::vector<std::pair<std::uintptr_t, SharedLayout>> layouts_;
   std::unordered_set<std::uintptr_t> mapped_pages_;
 
-  // Moments are stamps of thread 0 and site 0. Every launch, block, barrier and __syncwarp()
+  // Moments are stamps of thread 0 and site 0. Every launch, block, barrier, fence and __syncwarp()
   // begins a new epoch; what has a smaller stamp came before it.
   Stamp now_ = kHostStamp;
   Stamp launch_start_ = 0;

@@ -34,6 +34,10 @@ void note_range(const void* pointer, std::size_t size, AccessKind kind, const vo
   }
 }
 
+int barrier(bool vote, const void* return_address) {
+  return core.barrier(*running_thread(), vote, as_address(return_address));
+}
+
 }  // namespace
 
 std::uint64_t warp_call(const WarpCall& call) {
@@ -64,13 +68,19 @@ void cuflash::mark_tile(const char* name, int number) {
 }
 
 using cuflash::simt::AccessKind;
+using cuflash::simt::barrier;
+using cuflash::simt::core;
 using cuflash::simt::note_access;
 using cuflash::simt::note_range;
+using cuflash::simt::running_thread;
 
-void __syncthreads() {
-  cuflash::simt::core.barrier(*cuflash::simt::running_thread(),
-                              cuflash::simt::as_address(__builtin_return_address(0)));
-}
+void __syncthreads() { (void)barrier(false, __builtin_return_address(0)); }
+int __syncthreads_count(int yes) { return barrier(yes != 0, __builtin_return_address(0)); }
+int __syncthreads_or(int yes) { return barrier(yes != 0, __builtin_return_address(0)) != 0; }
+int __syncthreads_and(int yes) { return barrier(yes == 0, __builtin_return_address(0)) == 0; }
+
+void __threadfence() { core.fence(*running_thread(), false); }
+void __threadfence_block() { core.fence(*running_thread(), true); }
 
 #define CUFLASH_ATOMIC(name, type, update)                                                \
   type name(type* address, type value) {                                                  \
@@ -84,13 +94,31 @@ CUFLASH_ATOMIC(atomicAdd, unsigned, old + value)
 CUFLASH_ATOMIC(atomicAdd, unsigned long long, old + value)
 CUFLASH_ATOMIC(atomicAdd, float, old + value)
 CUFLASH_ATOMIC(atomicAdd, double, old + value)
+CUFLASH_ATOMIC(atomicSub, int, old - value)
+CUFLASH_ATOMIC(atomicSub, unsigned, old - value)
 CUFLASH_ATOMIC(atomicMax, int, old < value ? value : old)
 CUFLASH_ATOMIC(atomicMax, unsigned, old < value ? value : old)
+CUFLASH_ATOMIC(atomicMax, long long, old < value ? value : old)
+CUFLASH_ATOMIC(atomicMax, unsigned long long, old < value ? value : old)
 CUFLASH_ATOMIC(atomicMin, int, value < old ? value : old)
 CUFLASH_ATOMIC(atomicMin, unsigned, value < old ? value : old)
+CUFLASH_ATOMIC(atomicMin, long long, value < old ? value : old)
+CUFLASH_ATOMIC(atomicMin, unsigned long long, value < old ? value : old)
 CUFLASH_ATOMIC(atomicExch, int, value)
 CUFLASH_ATOMIC(atomicExch, unsigned, value)
+CUFLASH_ATOMIC(atomicExch, unsigned long long, value)
 CUFLASH_ATOMIC(atomicExch, float, value)
+CUFLASH_ATOMIC(atomicInc, unsigned, old >= value ? 0 : old + 1)
+CUFLASH_ATOMIC(atomicDec, unsigned, old == 0 || old > value ? value : old - 1)
+CUFLASH_ATOMIC(atomicAnd, int, old& value)
+CUFLASH_ATOMIC(atomicAnd, unsigned, old& value)
+CUFLASH_ATOMIC(atomicAnd, unsigned long long, old& value)
+CUFLASH_ATOMIC(atomicOr, int, old | value)
+CUFLASH_ATOMIC(atomicOr, unsigned, old | value)
+CUFLASH_ATOMIC(atomicOr, unsigned long long, old | value)
+CUFLASH_ATOMIC(atomicXor, int, old ^ value)
+CUFLASH_ATOMIC(atomicXor, unsigned, old ^ value)
+CUFLASH_ATOMIC(atomicXor, unsigned long long, old ^ value)
 #undef CUFLASH_ATOMIC
 
 #define CUFLASH_ATOMIC_CAS(type)                                                          \

@@ -1,4 +1,4 @@
-// Warp-wide operations: shuffles, votes and __syncwarp().
+// Warp-wide operations: shuffles, votes, reductions and __syncwarp().
 #include <algorithm>
 
 #include "simt/core.h"
@@ -43,7 +43,7 @@ bool Core::is_missing(const Thread& waiting, int lane) const {
   if (is_absent(waiting.warp(), lane)) return true;
   const Thread& other = threads_[waiting.warp() * 32 + lane];
   if (other.state != Thread::State::kInWarpCall || other.call.kind != waiting.call.kind ||
-      other.call.mask != waiting.call.mask) {
+      other.call.mask != waiting.call.mask || other.call.combine != waiting.call.combine) {
     return true;
   }
   // Lanes may shuffle from different lines, but a matrix operation is one instruction. Copies that
@@ -83,6 +83,13 @@ void Core::order_lanes(int warp, unsigned mask) {
   for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
     lanes[__builtin_ctz(rest)].last_event = now;
   }
+  if (fences_.in_use()) {
+    std::vector<ThreadFences*> fences;
+    for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
+      fences.push_back(&lanes[__builtin_ctz(rest)].fences);
+    }
+    fences_.meet(fences);
+  }
   if (mask == existing_lanes(warp)) {
     last_warp_event_[warp] = now;
     return;
@@ -116,19 +123,22 @@ void Core::finish_warp_call(const Thread& caller) {
 
   Thread* const lanes = &threads_[warp * 32];
   unsigned ballot = 0;
+  std::uint64_t values[32] = {};
   for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctz(rest);
-    if (lanes[lane].call.value != 0) ballot |= 1u << lane;
+    values[lane] = lanes[lane].call.value;
+    if (values[lane] != 0) ballot |= 1u << lane;
   }
   for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctz(rest);
     Thread& thread = lanes[lane];
     thread.state = Thread::State::kReady;
     thread.result = kind == WarpCall::Kind::kAll ? ballot == mask : ballot;
+    if (kind == WarpCall::Kind::kCombine) thread.result = thread.call.combine(values, mask, lane);
     if (kind != WarpCall::Kind::kShuffle) continue;
     const int source = thread.call.source;
     const bool named = (thread.call.mask >> source & 1) != 0;
-    thread.result = (mask >> source & 1) != 0 ? lanes[source].call.value : 0;
+    thread.result = values[source];
     if (named) continue;
     const SourcePlace here = source_place(thread.wait_address);
     report_block(FindingKind::kWarpMask, thread.wait_address, "SHUFFLE FROM A LANE OUTSIDE",

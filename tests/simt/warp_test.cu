@@ -191,6 +191,105 @@ TEST_F(Warp, Atomics) {
   EXPECT_EQ(old, each);
 }
 
+__global__ void more_atomics(int* i, unsigned* u, long long* l, unsigned long long* ul, double* d) {
+  const int t = threadIdx.x;
+  atomicSub(i, t);
+  atomicAnd(i + 1, ~(1 << t));
+  atomicOr(i + 2, 1 << t);
+  atomicXor(i + 3, t);
+  atomicSub(u, 2u);
+  atomicInc(u + 1, 4u);  // 0 1 2 3 4 0 1 2 3 4 0 ...
+  atomicDec(u + 2, 4u);  // 9 4 3 2 1 0 4 3 2 1 0 ...
+  atomicAnd(u + 3, ~(1u << t));
+  atomicOr(u + 4, 1u << t);
+  atomicXor(u + 5, 1u << t);
+  atomicMax(l, static_cast<long long>(t) << 40);
+  atomicMin(l + 1, -(static_cast<long long>(t) << 40));
+  atomicMax(ul, 1ull << (t + 32));
+  atomicMin(ul + 1, 1ull << (32 + t));
+  atomicAnd(ul + 2, ~(1ull << (t + 32)));
+  atomicOr(ul + 3, 1ull << (t + 32));
+  atomicXor(ul + 4, 3ull << (t + 32));
+  if (t == 7) u[6] = static_cast<unsigned>(atomicExch(ul + 5, 1ull << 50) >> 40);
+  atomicAdd(d, 0.5);
+}
+
+TEST_F(Warp, MoreAtomics) {
+  Array<int> i(4, 0);
+  Array<unsigned> u(7, 0u);
+  const Array<long long> l(2, 0ll);
+  Array<unsigned long long> ul(6, 0ull);
+  const Array<double> d(1, 0.);
+  i.set({0, -1, 0, 0});
+  u.set({100, 0, 9, ~0u, 0, 0, 0});
+  ul.set({0, ~0ull, ~0ull, 0, 0, 5ull << 40});
+  set_schedule({Schedule::Order::kRandom, 3});
+  run(more_atomics, {1, 30}, i.data(), u.data(), l.data(), ul.data(), d.data());
+  EXPECT_EQ(i.values(), (std::vector<int>{-435, -(1 << 30), (1 << 30) - 1, 1}));
+  EXPECT_EQ(u.values(),
+            (std::vector<unsigned>{40, 0, 0, 3u << 30, (1u << 30) - 1, (1u << 30) - 1, 5}));
+  EXPECT_EQ(l.values(), (std::vector<long long>{29ll << 40, -(29ll << 40)}));
+  const unsigned long long bits = ((1ull << 30) - 1) << 32;
+  EXPECT_EQ(ul.values(), (std::vector<unsigned long long>{1ull << 61, 1ull << 32, ~bits, bits,
+                                                          1ull << 32 | 1ull << 62, 1ull << 50}));
+  EXPECT_EQ(d.values()[0], 15.);
+}
+
+__global__ void reductions(int* out) {
+  const int lane = threadIdx.x;
+  int* const mine = out + lane * 12;
+  mine[0] = __reduce_add_sync(kAll, lane - 20);
+  mine[1] = static_cast<int>(__reduce_add_sync(kAll, 1u << lane));
+  mine[2] = __reduce_min_sync(kAll, 5 - lane);
+  mine[3] = __reduce_max_sync(kAll, lane - 40);
+  mine[4] = static_cast<int>(__reduce_min_sync(kAll, static_cast<unsigned>(lane - 3)));
+  mine[5] = static_cast<int>(__reduce_max_sync(kAll, static_cast<unsigned>(lane - 3)));
+  mine[6] = static_cast<int>(__reduce_and_sync(kAll, lane | 0x40u));
+  mine[7] = static_cast<int>(__reduce_or_sync(kAll, 1u << lane));
+  mine[8] = static_cast<int>(__reduce_xor_sync(kAll, 1u << lane / 3));
+  mine[9] = static_cast<int>(__match_any_sync(kAll, 0.5f * (lane % 5)));
+  int all = -1;
+  mine[10] = static_cast<int>(__match_all_sync(kAll, 7ll << 40, &all)) * all;
+  const bool none = __match_all_sync(kAll, lane / 31, &all) == 0 && all == 0;
+  mine[11] = none && lane < 5 ? __reduce_max_sync(0x1fu, lane) : 0;
+}
+
+TEST_F(Warp, ReductionsAndMatches) {
+  const Array<int> out(32 * 12);
+  run(reductions, {1, 32}, out.data());
+  const std::vector<int> got = out.values();
+  for (int lane = 0; lane < 32; ++lane) {
+    unsigned equal = 0;
+    for (int other = lane % 5; other < 32; other += 5) equal |= 1u << other;
+    const std::vector<int> mine(&got[lane * 12], &got[lane * 12] + 12);
+    EXPECT_EQ(mine, (std::vector<int>{496 - 640, -1, -26, -9, 0, -1, 0x40, -1, 0x3ff,
+                                      static_cast<int>(equal), -1, lane < 5 ? 4 : 0}))
+        << "lane " << lane;
+  }
+}
+
+__global__ void bits(long long* out, unsigned x, unsigned long long y) {
+  const long long values[] = {__popc(x),
+                              __popcll(y),
+                              __ffs(static_cast<int>(x)),
+                              __ffsll(static_cast<long long>(y)),
+                              __clz(static_cast<int>(x)),
+                              __clzll(static_cast<long long>(y)),
+                              static_cast<long long>(__brev(x)),
+                              static_cast<long long>(__brevll(y))};
+  for (int i = 0; i < 8; ++i) out[i] = values[i];
+}
+
+TEST_F(Warp, Bits) {
+  const Array<long long> out(8);
+  run(bits, {1, 1}, out.data(), 0u, 0ull);
+  EXPECT_EQ(out.values(), (std::vector<long long>{0, 0, 0, 0, 32, 64, 0, 0}));
+  run(bits, {1, 1}, out.data(), 0x00000b00u, 0x0000000700000000ull);
+  EXPECT_EQ(out.values(), (std::vector<long long>{3, 3, 9, 33, 20, 29, 0x00d00000, 0xe0000000}));
+  run(bits, {1, 1}, out.data(), ~0u, ~0ull);
+  EXPECT_EQ(out.values(), (std::vector<long long>{32, 64, 1, 1, 0, 0, 0xffffffff, -1}));
+}
+
 // A thread that waits for another by asking again and again lets the others run.
 TEST_F(AccessTest, SpinningThreadsMakeWay) {
   void (*kernel)(int*) = [](int* flag) {
@@ -230,6 +329,31 @@ TEST_F(Barrier, DoesNotWaitForThoseThatHaveExited) {
       run(some_leave, {1, 128}, out_.data(), leavers);
       EXPECT_EQ(out_.values()[127], 126);
     }
+  }
+}
+
+__global__ void votes_of_the_block(int* out, int leavers) {
+  const int t = threadIdx.x;
+  if (t < leavers) return;
+  int* const mine = out + t * 6;
+  mine[0] = __syncthreads_count(t % 3);
+  mine[1] = __syncthreads_or(t == 95);
+  mine[2] = __syncthreads_or(0);
+  mine[3] = __syncthreads_and(t + 1);
+  mine[4] = __syncthreads_and(t < 95);
+  __shared__ int box[96];
+  box[t] = t;
+  __syncthreads_or(0);
+  mine[5] = box[t ^ 1];
+}
+
+TEST_F(Barrier, Votes) {
+  const Array<int> out(96 * 6);
+  for (const int leavers : {0, 64}) {
+    run(votes_of_the_block, {1, 96}, out.data(), leavers);
+    const std::vector<int> got = out.values();
+    const std::vector<int> last(&got[95 * 6], &got[95 * 6] + 5);
+    EXPECT_EQ(last, (std::vector<int>{leavers == 0 ? 64 : 22, 1, 0, 1, 0}));
   }
 }
 

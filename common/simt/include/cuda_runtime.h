@@ -139,13 +139,16 @@ namespace cuflash::simt {
 
 // What one lane brings to a warp-wide operation.
 struct WarpCall {
-  enum class Kind { kSync, kBallot, kAny, kAll, kShuffle, kMatrixAccess, kProduct };
+  enum class Kind { kSync, kBallot, kAny, kAll, kShuffle, kCombine, kMatrixAccess, kProduct };
   Kind kind;
   unsigned mask;
   std::uint64_t value;  // of a vote: not zero means yes; of a matrix: what the lane brings
   int source;           // of a shuffle: the lane to read
+  // What `lane` gets of the values of `lanes`, by lane.
+  std::uint64_t (*combine)(const std::uint64_t* values, unsigned lanes, int lane) = nullptr;
 };
-// Waits for all lanes of the mask. Returns the vote, or the value of the source lane.
+// Waits for all lanes of the mask. Returns the vote, the value of the source lane, or the
+// combination.
 std::uint64_t warp_call(const WarpCall& call);
 unsigned active_lanes();
 
@@ -163,13 +166,50 @@ __forceinline__ dim3 block_shape() { return {block_extent(0), block_extent(1), b
 __forceinline__ dim3 grid_shape() { return {grid_extent(0), grid_extent(1), grid_extent(2)}; }
 
 template <class T>
-__forceinline__ T shuffle(unsigned mask, T value, int source) {
-  static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
+__forceinline__ std::uint64_t to_bits(T value) {
+  static_assert(sizeof(T) <= 8, "a lane brings at most 8 bytes");
   std::uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof(T));
-  bits = warp_call({WarpCall::Kind::kShuffle, mask, bits, source});
+  return bits;
+}
+template <class T>
+__forceinline__ T from_bits(std::uint64_t bits) {
+  T value;
   std::memcpy(&value, &bits, sizeof(T));
   return value;
+}
+
+template <class T>
+__forceinline__ T shuffle(unsigned mask, T value, int source) {
+  return from_bits<T>(warp_call({WarpCall::Kind::kShuffle, mask, to_bits(value), source}));
+}
+
+// The values of all lanes, joined by Join::of(a, b).
+template <class T, class Join>
+__forceinline__ T reduce(unsigned mask, T value) {
+  const auto combine = [](const std::uint64_t* values, unsigned lanes, int) {
+    T joined = from_bits<T>(values[__builtin_ctz(lanes)]);
+    for (lanes &= lanes - 1; lanes != 0; lanes &= lanes - 1) {
+      joined = Join::of(joined, from_bits<T>(values[__builtin_ctz(lanes)]));
+    }
+    return to_bits(joined);
+  };
+  return from_bits<T>(warp_call({WarpCall::Kind::kCombine, mask, to_bits(value), 0, combine}));
+}
+
+// The lanes whose value is the caller's, bit by bit.
+template <class T>
+__forceinline__ unsigned match(unsigned mask, T value) {
+  const auto combine = [](const std::uint64_t* values, unsigned lanes, int lane) {
+    std::uint64_t equal = 0;
+    for (; lanes != 0; lanes &= lanes - 1) {
+      const int other = __builtin_ctz(lanes);
+      if (values[other] == values[lane]) equal |= std::uint64_t{1} << other;
+    }
+    return equal;
+  };
+  return static_cast<unsigned>(
+      warp_call({WarpCall::Kind::kCombine, mask, to_bits(value), 0, combine}));
 }
 
 }  // namespace cuflash::simt
@@ -181,6 +221,15 @@ __forceinline__ T shuffle(unsigned mask, T value, int source) {
 constexpr int warpSize = 32;
 
 void __syncthreads();
+// A barrier that also tells every thread of how many (of any, of all) the predicate is not zero.
+int __syncthreads_count(int predicate);
+int __syncthreads_or(int predicate);
+int __syncthreads_and(int predicate);
+
+// Followed by an atomic operation, a fence hands on what the thread did before it: to whoever does
+// a later atomic operation on the same address; __threadfence_block() only within the block.
+void __threadfence();
+void __threadfence_block();
 
 namespace cuflash::simt {
 __forceinline__ unsigned vote(WarpCall::Kind kind, unsigned mask, bool yes) {
@@ -229,23 +278,91 @@ __forceinline__ T __shfl_down_sync(unsigned mask, T value, unsigned delta, int w
                                 source >= (lane & ~(width - 1)) + width ? lane : source);
 }
 
+// Reductions: all lanes of the mask get the result.
+#define CUFLASH_REDUCE(name, type, joined)                 \
+  __forceinline__ type name(unsigned mask, type value) {   \
+    struct Join {                                          \
+      static type of(type a, type b) { return joined; }    \
+    };                                                     \
+    return cuflash::simt::reduce<type, Join>(mask, value); \
+  }
+CUFLASH_REDUCE(__reduce_add_sync, unsigned, a + b)
+CUFLASH_REDUCE(__reduce_min_sync, unsigned, b < a ? b : a)
+CUFLASH_REDUCE(__reduce_min_sync, int, b < a ? b : a)
+CUFLASH_REDUCE(__reduce_max_sync, unsigned, a < b ? b : a)
+CUFLASH_REDUCE(__reduce_max_sync, int, a < b ? b : a)
+CUFLASH_REDUCE(__reduce_and_sync, unsigned, a& b)
+CUFLASH_REDUCE(__reduce_or_sync, unsigned, a | b)
+CUFLASH_REDUCE(__reduce_xor_sync, unsigned, a ^ b)
+#undef CUFLASH_REDUCE
+__forceinline__ int __reduce_add_sync(unsigned mask, int value) {
+  return static_cast<int>(__reduce_add_sync(mask, static_cast<unsigned>(value)));
+}
+
+// The lanes of the mask whose value is the caller's; and whether all have one value.
+template <class T>
+__forceinline__ unsigned __match_any_sync(unsigned mask, T value) {
+  return cuflash::simt::match(mask, value);
+}
+template <class T>
+__forceinline__ unsigned __match_all_sync(unsigned mask, T value, int* all) {
+  *all = cuflash::simt::match(mask, value) == mask;
+  return *all != 0 ? mask : 0;
+}
+
 // Atomics return the old value.
 int atomicAdd(int* address, int value);
 unsigned atomicAdd(unsigned* address, unsigned value);
 unsigned long long atomicAdd(unsigned long long* address, unsigned long long value);
 float atomicAdd(float* address, float value);
 double atomicAdd(double* address, double value);
+int atomicSub(int* address, int value);
+unsigned atomicSub(unsigned* address, unsigned value);
 int atomicMax(int* address, int value);
 unsigned atomicMax(unsigned* address, unsigned value);
+long long atomicMax(long long* address, long long value);
+unsigned long long atomicMax(unsigned long long* address, unsigned long long value);
 int atomicMin(int* address, int value);
 unsigned atomicMin(unsigned* address, unsigned value);
+long long atomicMin(long long* address, long long value);
+unsigned long long atomicMin(unsigned long long* address, unsigned long long value);
 int atomicExch(int* address, int value);
 unsigned atomicExch(unsigned* address, unsigned value);
+unsigned long long atomicExch(unsigned long long* address, unsigned long long value);
 float atomicExch(float* address, float value);
+// Inc: to 0 after `limit`. Dec: to `limit` after 0, and from beyond it.
+unsigned atomicInc(unsigned* address, unsigned limit);
+unsigned atomicDec(unsigned* address, unsigned limit);
+int atomicAnd(int* address, int value);
+unsigned atomicAnd(unsigned* address, unsigned value);
+unsigned long long atomicAnd(unsigned long long* address, unsigned long long value);
+int atomicOr(int* address, int value);
+unsigned atomicOr(unsigned* address, unsigned value);
+unsigned long long atomicOr(unsigned long long* address, unsigned long long value);
+int atomicXor(int* address, int value);
+unsigned atomicXor(unsigned* address, unsigned value);
+unsigned long long atomicXor(unsigned long long* address, unsigned long long value);
 int atomicCAS(int* address, int expected, int value);
 unsigned atomicCAS(unsigned* address, unsigned expected, unsigned value);
 unsigned long long atomicCAS(unsigned long long* address, unsigned long long expected,
                              unsigned long long value);
+
+// Bits: how many are set, the lowest (from 1; 0 for none), zeros above the highest, in reverse
+// order.
+__forceinline__ int __popc(unsigned x) { return __builtin_popcount(x); }
+__forceinline__ int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+__forceinline__ int __ffs(int x) { return __builtin_ffs(x); }
+__forceinline__ int __ffsll(long long x) { return __builtin_ffsll(x); }
+__forceinline__ int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
+__forceinline__ int __clzll(long long x) {
+  return x == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(x));
+}
+__forceinline__ unsigned long long __brevll(unsigned long long x) {
+  unsigned long long reversed = 0;
+  for (int bit = 0; bit < 64; ++bit, x >>= 1) reversed = reversed << 1 | (x & 1);
+  return reversed;
+}
+__forceinline__ unsigned __brev(unsigned x) { return static_cast<unsigned>(__brevll(x) >> 32); }
 
 __forceinline__ int min(int a, int b) { return b < a ? b : a; }
 __forceinline__ long min(long a, long b) { return b < a ? b : a; }

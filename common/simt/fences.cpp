@@ -1,0 +1,105 @@
+#include "simt/fences.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cuflash::simt {
+namespace {
+
+void learn(KnownFences& known, const KnownFences& more) {
+  for (const auto& [channel, count] : more) {
+    std::size_t& heard = known[channel];
+    heard = std::max(heard, count);
+  }
+}
+
+void include(Fence& joined, const Fence& fence) {
+  joined.block_start = fence.block_start;
+  joined.block_only = fence.block_only;
+  joined.all = std::max(joined.all, fence.all);
+  for (const auto& [thread, before] : fence.of_threads) {
+    Stamp& latest = joined.of_threads[thread];
+    latest = std::max(latest, before);
+  }
+  learn(joined.known, fence.known);
+}
+
+}  // namespace
+
+bool Fence::covers(Stamp access) const {
+  if (access < block_start) return false;
+  if (access < all) return true;
+  const auto thread = of_threads.find(stamp_thread(access));
+  return thread != of_threads.end() && access < thread->second;
+}
+
+void Fences::begin_launch() {
+  in_use_ = false;
+  channels_.clear();
+  of_global_.clear();
+}
+
+void Fences::begin_block(Stamp block_start) {
+  block_start_ = block_start;
+  of_shared_.clear();
+}
+
+void Fences::call(ThreadFences& self, Fence fence) {
+  in_use_ = true;
+  fence.known = self.known;
+  if (fence.block_only) {
+    self.block = std::make_shared<const Fence>(std::move(fence));
+  } else {
+    self.device = std::make_shared<const Fence>(std::move(fence));
+    self.block = nullptr;
+  }
+}
+
+// The thread hears of all fences that were announced here, and announces its own.
+void Fences::atomic(ThreadFences& self, bool shared, std::uintptr_t address) {
+  Channel*& channel = (shared ? of_shared_ : of_global_)[address];
+  if (channel == nullptr) channel = &channels_.emplace_back();
+  if (!channel->fences.empty()) {
+    learn(self.known, channel->known);
+    self.known[channel] = channel->fences.size();
+  }
+  for (const auto& fence : {self.device, self.block}) {
+    if (fence == nullptr) continue;
+    channel->fences.push_back(fence);
+    learn(channel->known, fence->known);
+  }
+}
+
+void Fences::meet(const std::vector<ThreadFences*>& threads) const {
+  const auto joined = [&](std::shared_ptr<const Fence> ThreadFences::*scope) {
+    std::shared_ptr<Fence> all;
+    for (const ThreadFences* thread : threads) {
+      if (thread->*scope == nullptr) continue;
+      if (all == nullptr) all = std::make_shared<Fence>();
+      include(*all, *(thread->*scope));
+    }
+    return all;
+  };
+  const auto device = joined(&ThreadFences::device), block = joined(&ThreadFences::block);
+  KnownFences known;
+  for (const ThreadFences* thread : threads) learn(known, thread->known);
+  for (ThreadFences* thread : threads) *thread = {device, block, known};
+}
+
+bool Fences::happens_before(Stamp access, const ThreadFences& self) const {
+  for (const auto& [channel, count] : self.known) {
+    // Blocks run one after the other: the fences of one block stand together.
+    const auto begin = channel->fences.begin();
+    auto after = std::partition_point(
+        begin, begin + count, [&](const auto& fence) { return fence->block_start <= access; });
+    for (const Stamp block = after == begin ? 0 : (*(after - 1))->block_start;
+         after != begin && (*(after - 1))->block_start == block; --after) {
+      const Fence& fence = **(after - 1);
+      if (fence.block_only && fence.block_start != block_start_) continue;
+      if (fence.covers(access)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace cuflash::simt

@@ -1,0 +1,73 @@
+// Values that pass from thread to thread through a fence and an atomic operation.
+//
+// One thread writes, calls __threadfence() and does an atomic operation. Another does one on the
+// same address, later: what comes after it happens after all that came before the fence. So does
+// the last block of a grid read what the others have left, if each has counted itself.
+#ifndef CUFLASH_SIMT_FENCES_H_
+#define CUFLASH_SIMT_FENCES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "simt/memory.h"
+
+namespace cuflash::simt {
+
+struct Channel;
+// Of each channel the number of its fences that a thread knows of, the first ones.
+using KnownFences = std::map<const Channel*, std::size_t>;
+
+// What happened before a fence.
+struct Fence {
+  Stamp block_start = 0;
+  bool block_only = false;          // __threadfence_block()
+  Stamp all = 0;                    // what any thread of the block did before this moment
+  std::map<int, Stamp> of_threads;  // and what these threads did before theirs
+  KnownFences known;
+
+  // True if the access, made by this block or a later one, lies before the fence.
+  bool covers(Stamp access) const;
+};
+
+// An address at which threads that had called a fence did atomic operations.
+struct Channel {
+  std::vector<std::shared_ptr<const Fence>> fences;  // block after block
+  KnownFences known;                                 // of all of these
+};
+
+// What one thread has called and heard of.
+struct ThreadFences {
+  std::shared_ptr<const Fence> device, block;  // its last calls; null for none
+  KnownFences known;
+};
+
+// The channels of a launch.
+class Fences {
+ public:
+  void begin_launch();
+  void begin_block(Stamp block_start);
+  // True if any thread has called a fence in this launch.
+  bool in_use() const { return in_use_; }
+
+  void call(ThreadFences& self, Fence fence);
+  void atomic(ThreadFences& self, bool shared, std::uintptr_t address);
+  // These threads meet: each has now called and heard of what all of them have.
+  void meet(const std::vector<ThreadFences*>& threads) const;
+  // True if the thread has heard of a fence that comes after the access.
+  bool happens_before(Stamp access, const ThreadFences& self) const;
+
+ private:
+  bool in_use_ = false;
+  Stamp block_start_ = 0;
+  std::deque<Channel> channels_;
+  std::unordered_map<std::uintptr_t, Channel*> of_global_, of_shared_;  // by address
+};
+
+}  // namespace cuflash::simt
+
+#endif  // CUFLASH_SIMT_FENCES_H_
