@@ -134,20 +134,6 @@ TEST_F(FenceTest, OrderIsTransitive) {
   EXPECT_EQ(only_finding(FindingKind::kGlobalRace).array, "partial");
 }
 
-// A launch does not remember the fences of an earlier one.
-TEST_F(FenceTest, EachLaunchBeginsAnew) {
-  const Array<float> partial(1, 0.f, "partial"), out(1);
-  const Array<int> counters(2, 0);
-  run(chain, {2, 1}, partial.data(), out.data(), counters.data(), true);
-  void (*kernel)(float*, float*, int*) = [](float* partial, float* out, int* counter) {
-    if (blockIdx.x == 0) partial[0] = 8.f;
-    atomicAdd(counter, 1);
-    if (blockIdx.x == 1) out[0] = partial[0];
-  };
-  run(kernel, {2, 1}, partial.data(), out.data(), counters.data());
-  EXPECT_EQ(only_finding(FindingKind::kGlobalRace).array, "partial");
-}
-
 // ---- Within a block ----------------------------------------------------------------------------
 
 // Warp 1 waits for the flag that warp 0 sets.
