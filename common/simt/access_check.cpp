@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace cuflash::simt {
@@ -51,10 +52,12 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
   if (global.owns(address)) {
     if (region == nullptr) {
       report(FindingKind::kOutOfBounds, global.nearest(address),
-             "It is global memory that was never allocated.");
+             "It is global memory that is not allocated. The launch ends here.");
+      kill_launch();
     } else if (region->freed) {
       report(FindingKind::kUseAfterFree, region,
-             "It lies in an allocation that was freed before the launch.");
+             "It lies in an allocation that was freed before the launch. The launch ends here.");
+      kill_launch();
     } else if (!region->has(address, size)) {
       const bool before = address < region->begin;
       const std::size_t distance =
@@ -110,7 +113,13 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
   };
   bool uninitialised = false;
   std::size_t count = 0;
-  Cell* cell = region.cells(address, size, count);
+  Cell* cell = nullptr;
+  try {
+    cell = region.cells(address, size, count);
+  } catch (const std::bad_alloc&) {
+    exception_ = std::current_exception();
+  }
+  if (cell == nullptr) kill_launch();
   for (Cell* end = cell + count; cell != end; ++cell) {
     look_for_race(cell->write);
     if (kind != AccessKind::kWrite) {

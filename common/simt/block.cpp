@@ -64,6 +64,7 @@ cudaError_t Core::run(const Launch& launch) {
   const std::lock_guard<std::mutex> lock(mutex);
   const cudaError_t refused = check_limits(launch);
   if (refused != cudaSuccess) return refused;
+  if (!stacks_) stacks_.emplace();
   launch_ = &launch;
   note_launch(launch);
   launch_start_ = next_moment();

@@ -94,6 +94,8 @@ class Core {
   // Called by the host.
   void reset_counts();
   Counts counts() const;
+  // Gives back the memory that the next call would make anew.
+  void release_if_idle();
   std::vector<SharedMap> shared_maps();
 
   GlobalMemory global;
@@ -189,7 +191,7 @@ class Core {
   const std::string& kernel_name(std::uintptr_t kernel);
 
   Fences fences_;
-  StackPool stacks_;
+  std::optional<StackPool> stacks_;  // from the first launch on
   SharedMemory shared_;
   std::vector<Thread> threads_;
   std::mt19937_64 random_;

@@ -1,6 +1,8 @@
 // The front door.
 #include "simt/machine.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -12,14 +14,26 @@ namespace {
 
 using Lock = std::lock_guard<std::mutex>;
 
-// A program that never asks for its findings still hears of them.
-struct PrintAtExit {
-  ~PrintAtExit() {
+// At the end of the program, or when the library is unloaded. A program that never asks for its
+// findings still hears of them.
+struct AtExit {
+  ~AtExit() {
     for (const Finding& finding : take_findings()) std::fputs(finding.message().c_str(), stderr);
+    const Lock lock(core.mutex);
+    core.release_if_idle();
   }
-} print_at_exit;
+} at_exit;
+
+// A fork waits for the call that runs beside it: the child's copy of the simulator is then whole.
+const int at_fork = pthread_atfork([] { core.mutex.lock(); }, [] { core.mutex.unlock(); },
+                                   [] { core.mutex.unlock(); });
 
 }  // namespace
+
+void Core::release_if_idle() {
+  stacks_.reset();
+  global.release_if_idle();
+}
 
 Counts Core::counts() const {
   Counts counts = requests.totals();

@@ -4,7 +4,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <new>
+#include <utility>
 
 #include "simt/debug_info.h"
 
@@ -17,40 +19,41 @@ __shared__ __align__(kSharedAlignment) unsigned char shared_memory[simt::kMaxSha
 namespace cuflash::simt {
 namespace {
 
-void* reserve(std::size_t bytes) {
+// Zero pages, which exist from the first touch on; null if the host refuses.
+void* map_pages(std::size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
-  return memory;
+  return memory == MAP_FAILED ? nullptr : memory;
 }
 
 }  // namespace
 
 void Region::Unmap::operator()(Cell* cells) const { munmap(cells, bytes); }
 
-void Region::make_cells() {
-  const std::size_t cell_bytes = ((bytes >> granule_log2_) + 2) * sizeof(Cell);
-  cells_ =
-      std::unique_ptr<Cell[], Unmap>(static_cast<Cell*>(reserve(cell_bytes)), Unmap{cell_bytes});
-  granule_mask_ = (std::size_t{1} << granule_log2_) - 1;
+Region::Cells Region::make_cells(int granule_log2) const {
+  const std::size_t cell_bytes = ((bytes >> granule_log2) + 2) * sizeof(Cell);
+  void* const memory = map_pages(cell_bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return Cells(static_cast<Cell*>(memory), Unmap{cell_bytes});
 }
 
 // Makes cells where there are none, or splits those there are so that an access at this offset and
 // of this size covers whole granules.
 void Region::prepare_cells(std::size_t offset_or_size) {
   const int granule_log2 = std::min(granule_log2_, __builtin_ctzll(offset_or_size));
-  const auto coarse = std::move(cells_);
-  const std::size_t coarse_count = coarse == nullptr ? 0 : (bytes >> granule_log2_) + 1;
+  Cells fine = make_cells(granule_log2);
+  const std::size_t coarse_count = cells_ == nullptr ? 0 : (bytes >> granule_log2_) + 1;
   const int ratio_log2 = granule_log2_ - granule_log2;
-  granule_log2_ = granule_log2;
-  make_cells();
   for (std::size_t i = 0; i < coarse_count; ++i) {
-    const Cell& cell = coarse[i];
+    const Cell& cell = cells_[i];
     if (cell.write == 0 && cell.read == 0) continue;
     for (std::size_t k = i << ratio_log2; k < (i + 1) << ratio_log2; ++k) {
-      if (k << granule_log2 < bytes) cells_[k] = cell;
+      if (k << granule_log2 < bytes) fine[k] = cell;
     }
   }
+  cells_ = std::move(fine);
+  granule_log2_ = granule_log2;
+  granule_mask_ = (std::size_t{1} << granule_log2) - 1;
 }
 
 void Region::host_write(std::uintptr_t address, std::size_t size) {
@@ -64,24 +67,83 @@ void Region::host_write(std::uintptr_t address, std::size_t size) {
   std::fill_n(cell, count, Cell{kHostStamp, 0, 0});
 }
 
-GlobalMemory::GlobalMemory()
-    : arena_(reinterpret_cast<std::uintptr_t>(reserve(kArenaBytes))),
-      chunk_owner_(static_cast<Region**>(reserve(kArenaBytes / kChunkBytes * sizeof(Region*)))) {}
+std::size_t GlobalMemory::chunks_of(const Region& region) {
+  return (region.bytes + 2 * kRedZoneBytes + kChunkBytes - 1) / kChunkBytes;
+}
+
+// A second simulator in the process (in a library of its own) most likely has another arena. All
+// lie where the kernel maps nothing of its own accord.
+bool GlobalMemory::make_arena() {
+  if (arena_ != kNowhere) return true;
+  chunk_owner_ = static_cast<Region**>(map_pages(kChunks * sizeof(Region*)));
+  if (chunk_owner_ == nullptr) return false;
+  constexpr std::uintptr_t kFirstArena = 0x2000'0000'0000, kArenas = 64;
+  arena_ = kFirstArena + reinterpret_cast<std::uintptr_t>(this) / 4096 % kArenas * kArenaBytes;
+  return true;
+}
+
+// Maps the first room from next_chunk_ on, and from the beginning of the arena. Addresses are thus
+// given out again as late as can be, so that an access after free is seen.
+bool GlobalMemory::map_chunks(std::size_t chunks, std::size_t& first) {
+  bool wrapped = false;
+  for (first = next_chunk_;;) {
+    if (first + chunks > kChunks) {
+      if (wrapped || chunks > kChunks) return false;
+      wrapped = true;
+      first = 0;
+    }
+    // Forget what was freed here, and go on behind what lives.
+    auto at = regions_.upper_bound(first);
+    if (at != regions_.begin()) --at;
+    std::size_t occupied = 0;  // up to this chunk
+    while (at != regions_.end() && at->first < first + chunks) {
+      const auto region = at++;
+      const std::size_t end = region->first + chunks_of(region->second);
+      if (end <= first) continue;
+      if (region->second.freed) {
+        forget(region);
+      } else {
+        occupied = end;
+      }
+    }
+    if (occupied != 0) {
+      first = occupied;
+      continue;
+    }
+    void* const wanted = reinterpret_cast<void*>(arena_ + first * kChunkBytes);
+    const std::size_t bytes = chunks * kChunkBytes;
+    void* const got =
+        mmap(wanted, bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got == wanted) return true;
+    if (got == MAP_FAILED && errno != EEXIST) return false;
+    if (got != MAP_FAILED) munmap(got, bytes);  // by a kernel that does not know the flag
+    first += chunks;
+  }
+}
+
+void GlobalMemory::set_owner(const Regions::value_type& region, Region* owner) {
+  std::fill_n(chunk_owner_ + region.first, chunks_of(region.second), owner);
+}
+
+void GlobalMemory::forget(Regions::iterator freed) {
+  set_owner(*freed, nullptr);
+  regions_.erase(freed);
+}
 
 void* GlobalMemory::allocate(std::size_t bytes) {
-  const std::size_t chunks = (bytes + 2 * kRedZoneBytes + kChunkBytes - 1) / kChunkBytes;
-  if (bytes > limit_ - std::min(limit_, in_use_)) return nullptr;
-  // Addresses are not given out twice, so that an access after free is always seen.
-  if (next_chunk_ + chunks > kArenaBytes / kChunkBytes) return nullptr;
-  auto region = std::make_unique<Region>();
-  region->begin = arena_ + next_chunk_ * kChunkBytes + kRedZoneBytes;
-  region->bytes = bytes;
-  const auto pointer = reinterpret_cast<void*>(region->begin);
-  std::fill_n(chunk_owner_ + next_chunk_, chunks, region.get());
-  regions_.push_back(std::move(region));
-  next_chunk_ += chunks;
+  if (bytes > limit_ - std::min(limit_, in_use_) || !make_arena()) return nullptr;
+  Region region;
+  region.bytes = bytes;
+  const std::size_t chunks = chunks_of(region);
+  std::size_t first = 0;
+  if (!map_chunks(chunks, first)) return nullptr;
+  region.begin = arena_ + first * kChunkBytes + kRedZoneBytes;
+  const auto entry = regions_.emplace(first, std::move(region)).first;
+  set_owner(*entry, &entry->second);
+  next_chunk_ = first + chunks;
   in_use_ += bytes;
-  return pointer;
+  return reinterpret_cast<void*>(entry->second.begin);
 }
 
 bool GlobalMemory::free(void* pointer) {
@@ -90,10 +152,23 @@ bool GlobalMemory::free(void* pointer) {
   region->freed = true;
   region->drop_cells();
   in_use_ -= region->bytes;
-  const std::size_t chunks = (region->bytes + 2 * kRedZoneBytes + kChunkBytes - 1) / kChunkBytes;
-  madvise(reinterpret_cast<void*>(region->begin - kRedZoneBytes), chunks * kChunkBytes,
-          MADV_DONTNEED);
+  munmap(reinterpret_cast<void*>(region->begin - kRedZoneBytes), chunks_of(*region) * kChunkBytes);
+  freed_.push_back((region->begin - arena_) / kChunkBytes);
+  if (freed_.size() > kRememberedAfterFree) {
+    const auto oldest = regions_.find(freed_.front());
+    if (oldest != regions_.end() && oldest->second.freed) forget(oldest);
+    freed_.pop_front();
+  }
   return true;
+}
+
+void GlobalMemory::release_if_idle() {
+  if (arena_ == kNowhere || in_use_ != 0) return;
+  munmap(chunk_owner_, kChunks * sizeof(Region*));
+  arena_ = kNowhere;
+  next_chunk_ = 0;
+  regions_.clear();
+  freed_.clear();
 }
 
 Region* GlobalMemory::find_range(const void* pointer, std::size_t bytes) {
@@ -107,10 +182,10 @@ Region* GlobalMemory::find_range(const void* pointer, std::size_t bytes) {
 
 const Region* GlobalMemory::nearest(std::uintptr_t address) const {
   const Region* nearest = nullptr;
-  for (const auto& region : regions_) {
-    if (region->freed) continue;
-    if (nearest == nullptr || region->distance(address) < nearest->distance(address)) {
-      nearest = region.get();
+  for (const auto& [first_chunk, region] : regions_) {
+    if (region.freed) continue;
+    if (nearest == nullptr || region.distance(address) < nearest->distance(address)) {
+      nearest = &region;
     }
   }
   return nearest;

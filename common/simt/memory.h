@@ -1,6 +1,6 @@
 // The memory that kernels can see, and what the simulator remembers of each piece of it.
 //
-// Global memory is one range of addresses, handed out in chunks with red zones around every
+// Global memory lies in one range of addresses, handed out in chunks with red zones around every
 // allocation. Shared memory is the thread-local storage of the module that holds the kernel. Both
 // are regions, and every region has shadow cells: who wrote and who read each granule last.
 #ifndef CUFLASH_SIMT_MEMORY_H_
@@ -10,6 +10,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -96,31 +98,34 @@ struct Region {
   }
 
  private:
-  void prepare_cells(std::size_t offset_or_size);
-  void make_cells();
   struct Unmap {
     std::size_t bytes;
     void operator()(Cell* cells) const;
   };
-  std::unique_ptr<Cell[], Unmap> cells_;  // zero pages until touched
-  static constexpr int kCoarsest = 2;     // granules of 4 bytes
+  using Cells = std::unique_ptr<Cell[], Unmap>;
+  void prepare_cells(std::size_t offset_or_size);
+  Cells make_cells(int granule_log2) const;
+  Cells cells_;                        // zero pages until touched
+  static constexpr int kCoarsest = 2;  // granules of 4 bytes
   int granule_log2_ = kCoarsest;
   std::size_t granule_mask_ = ~std::size_t{0};  // all ones until there are cells
 };
 
-// Global memory: cudaMalloc and its like.
+// Global memory: cudaMalloc and its like. All of it lies in one range of addresses, in which
+// nothing else does. Of this arena only the allocations are mapped.
 class GlobalMemory {
  public:
-  GlobalMemory();
-
-  // Null when the limit is reached.
+  // Null when the limit is reached or the host has no memory left.
   void* allocate(std::size_t bytes);
   // False when `pointer` is not the start of a live allocation.
   bool free(void* pointer);
+  // Forgets what was freed, if nothing is allocated.
+  void release_if_idle();
 
   // True if the address is in the range that allocations come from.
   bool owns(std::uintptr_t address) const { return address - arena_ < kArenaBytes; }
-  // The allocation whose chunk holds the address, red zones included; null if there never was one.
+  // The allocation whose chunk holds the address, red zones included; null if there is none, and
+  // none that was freed lately.
   Region* find(std::uintptr_t address) { return chunk_owner_[(address - arena_) / kChunkBytes]; }
   // The allocation that holds [pointer, pointer + bytes), or null.
   Region* find_range(const void* pointer, std::size_t bytes);
@@ -134,12 +139,24 @@ class GlobalMemory {
  private:
   static constexpr std::size_t kArenaBytes = std::size_t{1} << 38;
   static constexpr std::size_t kChunkBytes = std::size_t{1} << 16;
+  static constexpr std::size_t kChunks = kArenaBytes / kChunkBytes;
   static constexpr std::size_t kRedZoneBytes = 4096;
+  static constexpr std::size_t kRememberedAfterFree = 4096;  // allocations
+  // Until there is an arena no address is in it.
+  static constexpr std::uintptr_t kNowhere = std::uintptr_t{1} << 63;
+  using Regions = std::map<std::size_t, Region>;  // by their first chunk
 
-  std::uintptr_t arena_ = 0;
+  static std::size_t chunks_of(const Region& region);
+  bool make_arena();
+  bool map_chunks(std::size_t chunks, std::size_t& first);
+  void set_owner(const Regions::value_type& region, Region* owner);
+  void forget(Regions::iterator freed);
+
+  std::uintptr_t arena_ = kNowhere;
   Region** chunk_owner_ = nullptr;  // the region of each chunk, null for none
-  std::size_t next_chunk_ = 0;
-  std::vector<std::unique_ptr<Region>> regions_;
+  std::size_t next_chunk_ = 0;      // the search for room begins here
+  Regions regions_;
+  std::deque<std::size_t> freed_;  // first chunks, in the order of their end
   std::size_t limit_ = std::size_t{16} << 30;
   std::size_t in_use_ = 0;
 };

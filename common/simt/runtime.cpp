@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "simt/core.h"
@@ -29,9 +30,15 @@ bool valid_range(const void* pointer, std::size_t bytes) {
   return !core.global.owns(address) || core.global.find_range(pointer, bytes) != nullptr;
 }
 
-void note_write(void* pointer, std::size_t bytes) {
+cudaError_t note_write(void* pointer, std::size_t bytes) {
   Region* region = core.global.find_range(pointer, bytes);
-  if (region != nullptr) region->host_write(reinterpret_cast<std::uintptr_t>(pointer), bytes);
+  if (region == nullptr) return cudaSuccess;
+  try {
+    region->host_write(reinterpret_cast<std::uintptr_t>(pointer), bytes);
+  } catch (const std::bad_alloc&) {
+    return keep(cudaErrorMemoryAllocation);
+  }
+  return cudaSuccess;
 }
 
 }  // namespace
@@ -132,8 +139,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
   const std::lock_guard<std::mutex> lock(core.mutex);
   if (!valid_range(to, bytes) || !valid_range(from, bytes)) return keep(cudaErrorInvalidValue);
   std::memmove(to, from, bytes);
-  note_write(to, bytes);
-  return cudaSuccess;
+  return note_write(to, bytes);
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
@@ -145,8 +151,7 @@ cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   const std::lock_guard<std::mutex> lock(core.mutex);
   if (!valid_range(to, bytes)) return keep(cudaErrorInvalidValue);
   std::memset(to, value, bytes);
-  note_write(to, bytes);
-  return cudaSuccess;
+  return note_write(to, bytes);
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {

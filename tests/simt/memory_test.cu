@@ -73,11 +73,13 @@ TEST_F(Bounds, AVectorThatSticksOut) {
 }
 
 TEST_F(Bounds, NeverAllocated) {
-  run(write_at, {1, 1}, data_.data() + (std::size_t{1} << 34), 0);
+  EXPECT_EQ(launch(write_at, {1, 1}, data_.data() + (std::size_t{1} << 32), 0),
+            FlashAttentionError::CUDA_ERROR);
+  cudaGetLastError();
   const Finding finding = only_finding(FindingKind::kOutOfBounds);
-  says(finding, "It is global memory that was never allocated.");
+  says(finding, "It is global memory that is not allocated. The launch ends here.");
   EXPECT_EQ(finding.array, "data");  // the nearest
-  says(finding, "  data[17179869184] (elements of 4 bytes)\n");
+  says(finding, "  data[4294967296] (elements of 4 bytes)\n");
 }
 
 TEST_F(Bounds, UseAfterFree) {
@@ -87,10 +89,11 @@ TEST_F(Bounds, UseAfterFree) {
   run(write_at, {1, 1}, data, 5);
   ASSERT_EQ(cudaFree(data), cudaSuccess);
   const Array<float> next(100);  // does not get the same place
-  run(write_at, {1, 1}, data, 5);
+  EXPECT_EQ(launch(write_at, {1, 1}, data, 5), FlashAttentionError::CUDA_ERROR);
+  cudaGetLastError();
   const Finding finding = only_finding(FindingKind::kUseAfterFree);
   EXPECT_EQ(finding.array, "gone");
-  says(finding, "It lies in an allocation that was freed before the launch.");
+  says(finding, "It lies in an allocation that was freed before the launch. The launch ends here.");
 }
 
 // A word of common/ does the access; the finding shows who said the word.
