@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iomanip>
 #include <limits>
 #include <sstream>
 
@@ -105,8 +106,9 @@ std::string first_difference(const Outputs& a, const Outputs& b) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (std::memcmp(&values[i], &other->second[i], sizeof(float)) == 0) continue;
       std::ostringstream text;
-      text << name << " differs at element " << i << ": " << values[i] << " and "
-           << other->second[i];
+      text << std::setprecision(std::numeric_limits<float>::max_digits10) << name
+           << " differs at element " << i << ": " << values[i] << " and " << other->second[i];
+      if (std::isnan(values[i]) && std::isnan(other->second[i])) text << ", of other bits";
       return text.str();
     }
   }

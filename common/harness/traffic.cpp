@@ -86,6 +86,10 @@ Streamed streamed(const Problem& p, const Tile& tile, int owned_seq, int streame
 
 }  // namespace
 
+bool has_traffic_formula(const Stage& stage, Pass pass) {
+  return formulas(stage, pass).traffic != nullptr;
+}
+
 std::optional<Traffic> predicted_traffic(const Stage& stage, Pass pass, const Problem& p) {
   const PassTraffic pass_traffic = formulas(stage, pass);
   if (pass_traffic.traffic == nullptr) return std::nullopt;

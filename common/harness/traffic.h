@@ -38,7 +38,10 @@ struct StageTraffic {
   PassTraffic forward, backward;
 };
 
-// What a stage asks for. Empty: it has no formula for this pass.
+// True if the stage has a formula for this pass.
+bool has_traffic_formula(const Stage& stage, Pass pass);
+
+// What a stage asks for, of a problem that the pass takes. Empty: it has no formula.
 std::optional<Traffic> predicted_traffic(const Stage& stage, Pass pass, const Problem& problem);
 
 // The tile of a stage's pass; {0, 0} where it has none, or says nothing of its traffic.

@@ -33,5 +33,15 @@ TEST(Verify, TakesNothingWhereThereIsNoLimit) {
   }
 }
 
+TEST(FirstDifference, TellsNeighbouringFloatsApart) {
+  Outputs a, b;
+  a.tensors["dQ"] = {1.f, 2.f, -NAN};
+  b.tensors["dQ"] = {1.f, std::nextafter(2.f, 3.f), NAN};
+  EXPECT_EQ(first_difference(a, b), "dQ differs at element 1: 2 and 2.00000024");
+  b.tensors["dQ"][1] = 2.f;
+  EXPECT_NE(first_difference(a, b).find(", of other bits"), std::string::npos);
+  EXPECT_EQ(first_difference(a, a), "");
+}
+
 }  // namespace
 }  // namespace cuflash::harness
