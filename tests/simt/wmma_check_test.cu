@@ -147,6 +147,30 @@ TEST_F(WmmaCheck, Misaligned) {
   cudaGetLastError();
 }
 
+// Of floats, and of a store.
+__global__ void store_at(float* out, int offset, unsigned ldm, layout_t layout) {
+  Sum f;
+  fill_fragment(f, 1.f);
+  store_matrix_sync(out + offset, f, ldm, layout);
+}
+
+TEST_F(WmmaCheck, MisalignedFloats) {
+  const Array<float> out(1024, 0.f, "o");
+  for (const layout_t layout : {mem_row_major, mem_col_major}) {
+    for (const unsigned ldm : {16u, 20u, 28u}) {
+      run(store_at, {1, 32}, out.data(), 8, ldm, layout);
+    }
+    EXPECT_EQ(launch(store_at, {1, 32}, out.data(), 4, 16u, layout),
+              FlashAttentionError::CUDA_ERROR);
+    says(only_finding(FindingKind::kMisaligned), "this one begins 16 bytes after one.");
+    EXPECT_EQ(launch(store_at, {1, 32}, out.data(), 0, 18u, layout),
+              FlashAttentionError::CUDA_ERROR);
+    says(only_finding(FindingKind::kMisaligned),
+         "16 bytes, 4 elements of this type; here it is 18.");
+  }
+  cudaGetLastError();
+}
+
 TEST_F(WmmaCheck, OutOfBounds) {
   const Array<__half> in(256, __half(1.f), "q");
   run(load_at, {1, 32}, in.data(), 0, 16u);
