@@ -282,18 +282,28 @@ TEST_F(WmmaWarp, LanesAtDifferentLines) {
   says(finding, "which waits in another warp-wide operation at " + LINE_MARKED("another line"));
 }
 
-__global__ void own_pointers(const float* in, int stride) {
+// What lane 20 gives differs.
+enum class Differs { kNothing, kPointer, kLdm, kLayout };
+
+__global__ void differing(const float* in, Differs what) {
   Sum f;
-  load_matrix_sync(f, in + stride * static_cast<int>(threadIdx.x), 16, mem_row_major);  // own
+  const Differs mine = threadIdx.x == 20 ? what : Differs::kNothing;
+  const float* const from = in + (mine == Differs::kPointer ? 256 : 0);
+  const unsigned ldm = mine == Differs::kLdm ? 32 : 16;
+  const layout_t layout = mine == Differs::kLayout ? mem_col_major : mem_row_major;
+  load_matrix_sync(f, from, ldm, layout);  // differs
 }
 
 TEST_F(WmmaWarp, LanesNameDifferentMatrices) {
-  const Array<float> in(32 * 256, 1.f);
-  run(own_pointers, {1, 32}, in.data(), 0);
-  const Finding finding = fails(own_pointers, 32, in.data(), 256);
-  EXPECT_EQ(finding.location, LINE_MARKED("own"));
-  says(finding, "LANES NAME DIFFERENT MATRICES");
-  says(finding, "Warp 0 lanes 0 and 1 at " + finding.location);
+  const Array<float> in(1024, 1.f);
+  run(differing, {1, 32}, in.data(), Differs::kNothing);
+  for (const Differs what : {Differs::kPointer, Differs::kLdm, Differs::kLayout}) {
+    const Finding finding = fails(differing, 32, in.data(), what);
+    EXPECT_EQ(finding.location, LINE_MARKED("differs"));
+    says(finding, "LANES NAME DIFFERENT MATRICES");
+    says(finding, "Warp 0 lanes 0 and 20 at " + finding.location);
+    says(finding, "All 32 lanes must give the same pointer, ldm and layout.");
+  }
 }
 
 }  // namespace
