@@ -124,8 +124,8 @@ class GlobalMemory {
 
   // True if the address is in the range that allocations come from.
   bool owns(std::uintptr_t address) const { return address - arena_ < kArenaBytes; }
-  // The allocation whose chunk holds the address, red zones included; null if there is none, and
-  // none that was freed lately.
+  // The allocation, live or freed lately, whose chunk of the arena holds the address, red zones
+  // included; null if there is none.
   Region* find(std::uintptr_t address) { return chunk_owner_[(address - arena_) / kChunkBytes]; }
   // The allocation that holds [pointer, pointer + bytes), or null.
   Region* find_range(const void* pointer, std::size_t bytes);
