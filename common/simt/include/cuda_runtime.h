@@ -291,7 +291,7 @@ CUFLASH_REDUCE(__reduce_min_sync, unsigned, b < a ? b : a)
 CUFLASH_REDUCE(__reduce_min_sync, int, b < a ? b : a)
 CUFLASH_REDUCE(__reduce_max_sync, unsigned, a < b ? b : a)
 CUFLASH_REDUCE(__reduce_max_sync, int, a < b ? b : a)
-CUFLASH_REDUCE(__reduce_and_sync, unsigned, a& b)
+CUFLASH_REDUCE(__reduce_and_sync, unsigned, (a & b))
 CUFLASH_REDUCE(__reduce_or_sync, unsigned, a | b)
 CUFLASH_REDUCE(__reduce_xor_sync, unsigned, a ^ b)
 #undef CUFLASH_REDUCE
