@@ -228,15 +228,16 @@ void Core::release_barrier() {
   const auto votes =
       std::count_if(threads_.begin(), threads_.begin() + num_threads_,
                     [](const Thread& t) { return t.state == Thread::State::kAtBarrier && t.vote; });
-  std::vector<ThreadFences*> fences;
   for (int t = 0; t < num_threads_; ++t) {
     Thread& thread = threads_[t];
     if (thread.state == Thread::State::kAtBarrier) thread.state = Thread::State::kReady;
     thread.result = votes;
     thread.last_event = last_barrier_;
-    fences.push_back(&thread.fences);
   }
-  if (fences_.in_use()) fences_.meet(fences);
+  if (!fences_.in_use()) return;
+  std::vector<ThreadFences*> fences;
+  for (int t = 0; t < num_threads_; ++t) fences.push_back(&threads_[t].fences);
+  fences_.meet(fences);
 }
 
 // Checks that all threads that are left wait at the same barrier: it does not wait for those that
