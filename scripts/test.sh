@@ -15,7 +15,8 @@ Installs what is missing through apt and builds what it needs.
 Without STAGE: every test on the CPU simulator (common/simt); before that, where nvcc is there,
 the CUDA backend is compiled, and where there is a GPU too, its tests run.
 
-With STAGE (05_wmma, or 05, 5, wmma): that stage's tests only. For example:
+With STAGE (05_wmma, or 05, 5, wmma): that stage's tests only; then, where nvcc is there and no GPU,
+nvcc compiles the stage for the oldest architecture that it is built for. For example:
   scripts/test.sh 01
 
 With mutations: puts known faults into a copy of the kernels and of the Python package, each of which
@@ -105,6 +106,12 @@ if (($#)); then
     gpu_tests --gtest_filter="$name*"
   fi
   simt_shards "$name"
+  if ! has_nvcc; then
+    say "There is no nvcc here: it has not compiled $name."
+  elif ! has_gpu; then
+    build release "oldest_$name"
+    say "nvcc compiles $name, for the oldest architecture that it is built for."
+  fi
   exit
 fi
 

@@ -260,6 +260,47 @@ class Verdicts(unittest.TestCase):
             self.assertIn("does not end", done.stdout)
 
 
+class OneStage(unittest.TestCase):
+    """scripts/test.sh 01 where nvcc is there and no GPU: both, and the tests, are stand-ins."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        copy_sources(self.root)
+        self.add("bin/nvcc", "true")
+        self.add("bin/nvidia-smi", "false")
+
+    def add(self, name, command):
+        program = self.root / name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
+        program.chmod(0o755)
+
+    def verdict(self, tests, on_build="[ ]"):
+        """What scripts/test.sh does if cuflash_tests is this command, and so is a build."""
+        self.add("build/simt/bin/cuflash_tests", f"echo 01_naive; {tests}")
+        path = f"{self.root / 'bin'}:{environment()['PATH']}"
+        return run(self.root / TEST, "01", PATH=path, CMAKE_STATUS="0", ON_BUILD=on_build)
+
+    def test_nvcc_compiles_it(self):
+        done = self.verdict("true", '[ "$*" = "--build build/release --target oldest_01_naive" ] && touch built')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue((self.root / "built").exists())
+        self.assertIn("01_naive: every test passed\nnvcc compiles 01_naive", done.stderr)
+
+    def test_nvcc_refuses_it(self):
+        done = self.verdict("true", "case $2 in build/release) echo refused; exit 1;; esac")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("refused\n", done.stderr)
+        self.assertNotIn("nvcc compiles", done.stderr)
+
+    def test_a_test_fails(self):
+        done = self.verdict("false")
+        self.assertEqual(done.returncode, 1)
+        self.assertNotIn("nvcc", done.stderr)
+
+
 class Mutations(unittest.TestCase):
     def test_of_the_python_package_are_listed(self):
         listed = run(TEST, "mutations", "--list", "python/").stdout
