@@ -72,6 +72,13 @@ distance() {
   distance=${row[${#b}]}
 }
 
+# among TEXT WORD...: true if TEXT is one of the words.
+among() {
+  local text=$1 word
+  for word in "${@:2}"; do [[ $text != "$word" ]] || return 0; done
+  return 1
+}
+
 # closest TEXT CANDIDATE...: prints the candidate that TEXT is a part of, or else resembles; fails
 # where none does.
 closest() {
@@ -276,16 +283,51 @@ take_turn() {
   export CUFLASH_TURN=$PWD
 }
 
-# build PRESET TARGET...: configures and builds, in turn. A compiler's server that stays must not
-# keep the turn: descriptor 9 is closed for it.
+# A compiler's server that stays must not keep the turn: descriptor 9 is closed for it.
+
+# configure PRESET [OPTION...]
+configure() {
+  with_progress "Configuring build/$1" cmake --preset "$@" 9>&- ||
+    die "Configuring build/$1 failed; see above."
+}
+
+# compile PRESET TARGET...
+compile() {
+  NINJA_STATUS='[%f/%t] ' with_progress "Building build/$1" \
+    cmake --build "build/$1" --target "${@:2}" 9>&- || die "Building failed; see above."
+}
+
+# The stages that the command line names.
+asked_for=()
+
+# leave_out_broken PRESET: compiles the stages that only this checkout has. One that does not compile
+# is left out of the build; the script ends where the command line names it.
+leave_out_broken() {
+  local stage log setting=CUFLASH_LEFT_OUT
+  local -a stages broken=()
+  mapfile -t stages < <(compgen -G 'stages/9?_*/stage.cu' | cut -d/ -f2)
+  if ((${#stages[@]})) && ! NINJA_STATUS='[%f/%t] ' cmake --build "build/$1" --target "${stages[@]}" \
+    -- -k 0 2>&1 9>&- | report_progress "Building build/$1" >/dev/null; then
+    for stage in "${stages[@]}"; do
+      log=$(cmake --build "build/$1" --target "$stage" 2>&1 9>&-) && continue
+      if among "$stage" "${asked_for[@]}"; then
+        say "$log"
+        die "$stage does not compile; see above."
+      fi
+      broken+=("$stage")
+      say "$stage does not compile and is left out; scripts/test.sh ${stage%%_*} says why."
+    done
+  fi
+  setting+=:STRING=$(IFS=';' && printf '%s' "${broken[*]}")
+  grep -qsxF "$setting" "build/$1/CMakeCache.txt" || configure "$1" "-D$setting"
+}
+
+# build PRESET TARGET...: in turn, configures, and builds with every stage that compiles.
 build() {
-  local preset=$1
-  shift
   take_turn
-  with_progress "Configuring build/$preset" cmake --preset "$preset" 9>&- ||
-    die "Configuring build/$preset failed; see above."
-  NINJA_STATUS='[%f/%t] ' with_progress "Building build/$preset" \
-    cmake --build "build/$preset" --target "$@" 9>&- || die "Building failed; see above."
+  configure "$1"
+  leave_out_broken "$1"
+  compile "$@"
 }
 
 # stage_named TEXT [WORD...]: the name of the stage with this name, number or word: 05_wmma, 05, 5,

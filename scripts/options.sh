@@ -20,13 +20,6 @@ INPUTS=(gaussian peaky allequal largeq onehot real)
 LAYOUTS=(bhsd bshd padded far)
 LEFT_OUT=(no_lse no_dq no_dk no_dv)
 
-# among TEXT WORD...: true if TEXT is one of the words.
-among() {
-  local text=$1 word
-  for word in "${@:2}"; do [[ $text != "$word" ]] || return 0; done
-  return 1
-}
-
 joined() { (IFS='|' && printf '%s' "$*"); }
 
 # check_word OPTION TEXT WORD...: TEXT must be one of the words.
@@ -131,7 +124,6 @@ check_json() {
 # check_value OPTION TEXT: stops unless it is what the option takes.
 check_value() {
   case $1 in
-    --stage | --annotate | --map) stage_named "$2" >/dev/null ;;
     --shape) check_shape "$2" ;;
     --dtype) check_word --dtype "$2" "${DTYPES[@]}" ;;
     --pass) check_word --pass "$2" forward backward both ;;
@@ -192,7 +184,10 @@ read_options() {
       shift
       case $option in
         --input | --json) value=$(from_root "$value") ;;
-        --diff | --compare) value=$(stage_named "$value") ;;
+        --stage | --annotate | --map | --diff | --compare)
+          value=$(stage_named "$value")
+          asked_for+=("$value")
+          ;;
       esac
       check_value "$option" "$value"
       arguments+=("$value")

@@ -60,6 +60,7 @@ if (($#)); then
   [[ $1 != -* ]] || usage_error "There is no option \"$1\".$(did_you_mean "$1" --help)"
   name=$(stage_named "$1" mutations exercise)
   (($# == 1)) || usage_error "scripts/test.sh takes one stage; see scripts/test.sh --help."
+  asked_for=("$name")
 fi
 
 need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}" "${PACKAGES_TEST[@]}"
@@ -109,7 +110,8 @@ if (($#)); then
   if ! has_nvcc; then
     say "There is no nvcc here: it has not compiled $name."
   elif ! has_gpu; then
-    build release "oldest_$name"
+    configure release
+    compile release "oldest_$name"
     say "nvcc compiles $name, for the oldest architecture that it is built for."
   fi
   exit

@@ -301,6 +301,40 @@ class OneStage(unittest.TestCase):
         self.assertNotIn("nvcc", done.stderr)
 
 
+class BrokenStage(unittest.TestCase):
+    """A local stage that does not compile, beside one that does. tests/scripts/local_stages_test.py
+    builds such a tree; here `cmake` is a stand-in."""
+    BROKEN = 'case "$*" in *90_broken*) echo why; exit 1;; esac'
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        copy_sources(self.root)
+        for name in ("90_broken", "91_right"):
+            (self.root / "stages" / name).mkdir()
+            (self.root / "stages" / name / "stage.cu").touch()
+        ladder = self.root / "build/simt/bin/ladder"
+        ladder.parent.mkdir(parents=True)
+        ladder.symlink_to("/bin/true")
+
+    def run_ladder(self, *options):
+        return run(self.root / RUN, *options, CMAKE_STATUS="0", ON_BUILD=self.BROKEN)
+
+    def test_others_go_on(self):
+        for options in ([], ["--stage", "91"], ["--compare", "1", "right"]):
+            done = self.run_ladder(*options)
+            self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+            self.assertEqual(done.stderr, "90_broken does not compile and is left out; "
+                             "scripts/test.sh 90 says why.\n")
+
+    def test_it_is_asked_for(self):
+        for options in (["--stage", "90"], ["--compare", "1", "broken"], ["--annotate", "90_broken"]):
+            done = self.run_ladder(*options)
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.stderr, "why\ncuflash: 90_broken does not compile; see above.\n")
+
+
 class Mutations(unittest.TestCase):
     def test_of_the_python_package_are_listed(self):
         listed = run(TEST, "mutations", "--list", "python/").stdout
