@@ -10,6 +10,7 @@
 #include "harness/accuracy.h"
 #include "harness/reference_outputs.h"
 #include "harness/stage_call.h"
+#include "harness/stage_score.h"
 #include "harness/test_case.h"
 
 namespace cuflash::bench {
@@ -28,7 +29,7 @@ void print_errors(const Stage& stage, Pass pass, const char* shape) {
   c.problem.dtype = CUFLASH_F32;
   if (!harness::parse_test_case(shape, c))
     throw std::runtime_error(std::string(shape) + ": no shape");
-  const auto want = harness::reference_outputs(pass, c.problem, c.source);
+  const auto want = harness::reference_outputs(pass, c.problem, c.source, harness::score_of(stage));
   const auto got = harness::run(stage, pass, c.problem, want->inputs, c.options);
   const harness::Accuracy accuracy = harness::check_accuracy(got, *want);
   for (std::size_t n = 0; n < accuracy.tensors.size(); ++n) {

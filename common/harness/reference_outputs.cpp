@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <thread>
+#include <tuple>
 
 #include "cuflash/workload.h"
 #include "harness/convert.h"
@@ -17,6 +18,7 @@ namespace cuflash::harness {
 namespace {
 
 using reference::Array;
+using reference::Score;
 using Floats = std::vector<float>;
 
 // The results of one period of heads, by the oracle and by the plain implementation. `plain_grads`
@@ -53,7 +55,7 @@ void parallel(std::size_t count, const std::function<void(std::size_t)>& f) {
 }
 
 // Groups of heads do not know each other, so each is a problem of its own.
-Results compute(Pass pass, const Problem& p, const Inputs& in) {
+Results compute(Pass pass, const Problem& p, const Inputs& in, const Score& score) {
   Problem group = p;
   group.batch = group.heads_kv = 1;
   group.heads_q = p.heads_q / p.heads_kv;
@@ -76,19 +78,19 @@ Results compute(Pass pass, const Problem& p, const Inputs& in) {
     const Floats fq(q.begin(), q.end()), fdo(d_o.begin(), d_o.end());
     const Floats fk(k.begin(), k.end()), fv(v.begin(), v.end());
 
-    const auto oracle = reference::attention_forward(group, q, k, v);
+    const auto oracle = reference::attention_forward(group, q, k, v, score);
     put(all.oracle.o, n, oracle.o), put(all.oracle.lse, n, oracle.lse);
     reference::PlainOutput given = {Floats(oracle.o.begin(), oracle.o.end()),
                                     Floats(oracle.lse.begin(), oracle.lse.end())};
     round_to(p.dtype, given.o);
     put(all.given.o, n, given.o), put(all.given.lse, n, given.lse);
     if (!backward) {
-      const auto plain = reference::plain_forward(group, fq, fk, fv, round);
+      const auto plain = reference::plain_forward(group, fq, fk, fv, round, score);
       put(all.plain.o, n, plain.o), put(all.plain.lse, n, plain.lse);
       return;
     }
-    const auto grads = reference::attention_backward(group, q, k, v, oracle, d_o);
-    const auto plain = reference::plain_backward(group, fq, fk, fv, given, fdo, round);
+    const auto grads = reference::attention_backward(group, q, k, v, oracle, d_o, score);
+    const auto plain = reference::plain_backward(group, fq, fk, fv, given, fdo, round, score);
     put(all.grads.dq, n, grads.dq), put(all.plain_grads.dq, n, plain.dq);
     put(all.grads.dk, n, grads.dk), put(all.plain_grads.dk, n, plain.dk);
     put(all.grads.dv, n, grads.dv), put(all.plain_grads.dv, n, plain.dv);
@@ -134,10 +136,10 @@ double largest_finite(const Array& values) {
 
 // The sum of a column of P, about: the weights that add up in an element of dK and dV. Each query
 // that sees a key shares out the weight 1. All keys that some query sees lie in one range.
-double column_sum(const Problem& p) {
+double column_sum(const Problem& p, const Score& score) {
   int queries = 0, begin = p.seq_kv, end = 0;
   for (int i = 0; i < p.seq_q; ++i) {
-    const auto [first, count] = reference::visible_keys(p, i);
+    const auto [first, count] = score.keys(p, i);
     if (count == 0) continue;
     ++queries;
     begin = std::min(begin, first);
@@ -148,22 +150,23 @@ double column_sum(const Problem& p) {
 }
 
 // How far the rounding of dot products carries into each output.
-double dot_product_rounding(const std::string& name, const Problem& p, const Inputs& in) {
+double dot_product_rounding(const std::string& name, const Problem& p, const Inputs& in,
+                            const Score& score) {
   constexpr double kEpsilon = 0x1p-23;
   const int D = p.head_dim;
   const double s = kEpsilon * p.softmax_scale * largest_row(in.q, D) * largest_row(in.k, D);
   const double dp = kEpsilon * largest_row(in.d_o, D) * largest_row(in.v, D);
   if (name == "LSE") return s;
   if (name == "O") return s * max_abs(in.v);
-  if (name == "dV") return s * max_abs(in.d_o) * column_sum(p);
+  if (name == "dV") return s * max_abs(in.d_o) * column_sum(p, score);
   if (name == "dQ") return dp * p.softmax_scale * max_abs(in.k);
-  return dp * p.softmax_scale * max_abs(in.q) * column_sum(p);  // dK
+  return dp * p.softmax_scale * max_abs(in.q) * column_sum(p, score);  // dK
 }
 
 double limit_of(const std::string& name, const Problem& p, const InputSource& source,
-                const Inputs& in, const Array& want, const Floats& plain) {
+                const Inputs& in, const Array& want, const Floats& plain, const Score& score) {
   const bool gradient = name[0] == 'd';
-  const double dots = dot_product_rounding(name, p, in);
+  const double dots = dot_product_rounding(name, p, in, score);
   if (p.dtype == CUFLASH_F32 && source.kind == InputKind::kGaussian && name != "LSE") {
     if (gradient) return 1e-5 * largest_finite(want) + dots;
     const bool masked = p.causal || has_window(p);
@@ -175,14 +178,15 @@ double limit_of(const std::string& name, const Problem& p, const InputSource& so
 }
 
 std::shared_ptr<const ReferenceOutputs> make_expected(Pass pass, const Problem& whole,
-                                                      const InputSource& source) {
+                                                      const InputSource& source,
+                                                      const Score& score) {
   const Problem p = one_period(whole, source.kind);
   auto expected = std::make_shared<ReferenceOutputs>();
   Inputs& in = expected->inputs = make_inputs(p, source);
-  Results results = compute(pass, p, in);
+  Results results = compute(pass, p, in, score);
   const auto add = [&](const char* name, int heads, int seq, int width, Array& want,
                        const Floats& plain) {
-    const double limit = limit_of(name, p, source, in, want, plain);
+    const double limit = limit_of(name, p, source, in, want, plain, score);
     expected->tensors.push_back({name, heads, seq, width, std::move(want), limit});
   };
   if (pass == CUFLASH_FORWARD) {
@@ -212,16 +216,19 @@ std::size_t bytes_of(const ReferenceOutputs& expected) {
 }  // namespace
 
 std::shared_ptr<const ReferenceOutputs> reference_outputs(Pass pass, const Problem& problem,
-                                                          const InputSource& source) {
+                                                          const InputSource& source,
+                                                          const Score& score) {
   constexpr std::size_t kMostBytes = std::size_t{8} << 30;
-  static std::map<std::string, std::shared_ptr<const ReferenceOutputs>> cache;
+  using Key = std::tuple<std::string, Score::Function, Score::Function>;
+  static std::map<Key, std::shared_ptr<const ReferenceOutputs>> cache;
   static std::size_t cached_bytes = 0;
-  const std::string key = std::string(pass_name(pass)) + ' ' + problem_name(problem) + ' ' +
-                          std::to_string(problem.softmax_scale) + ' ' + input_name(source.kind) +
-                          ' ' + std::to_string(source.seed) + ' ' + source.directory;
+  const std::string name = std::string(pass_name(pass)) + ' ' + problem_name(problem) + ' ' +
+                           std::to_string(problem.softmax_scale) + ' ' + input_name(source.kind) +
+                           ' ' + std::to_string(source.seed) + ' ' + source.directory;
+  const Key key = {name, score.value, score.derivative};
   auto& entry = cache[key];
   if (entry) return entry;
-  const auto made = make_expected(pass, problem, source);
+  const auto made = make_expected(pass, problem, source, score);
   cached_bytes += bytes_of(*made);
   if (cached_bytes > kMostBytes) {
     cache.clear();

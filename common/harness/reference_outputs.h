@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/inputs.h"
+#include "reference/score.h"
 
 namespace cuflash::harness {
 
@@ -24,7 +25,8 @@ struct ReferenceOutputs {
   std::vector<ReferenceTensor> tensors;
 };
 
-// The oracle's results for a problem. They are kept, so that many stages can be held to them.
+// The oracle's results for a problem. They are kept, so that many stages can be held to them. A
+// stage is held to those of its score (stage_score.h).
 //
 // The error of a tensor is the largest absolute error of its elements. Its limit is 2 times
 // (gradients 3 times) the error of the plain implementation in the same precision, by the same
@@ -39,7 +41,8 @@ struct ReferenceOutputs {
 // without mask or window and 3e-6 elsewhere; gradients 1e-5 of the tensor's largest magnitude, plus
 // the rounding of float dot products.
 std::shared_ptr<const ReferenceOutputs> reference_outputs(Pass pass, const Problem& problem,
-                                                          const InputSource& source);
+                                                          const InputSource& source,
+                                                          const reference::Score& score = {});
 
 }  // namespace cuflash::harness
 

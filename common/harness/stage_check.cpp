@@ -8,6 +8,7 @@
 #include "cuflash/workload.h"
 #include "harness/owners.h"
 #include "harness/reference_outputs.h"
+#include "harness/stage_score.h"
 
 namespace cuflash::harness {
 namespace {
@@ -180,7 +181,7 @@ std::string StageCheck::failures() const {
 }
 
 StageCheck check_stage(const Stage& stage, Pass pass, const TestCase& c, Runs runs) {
-  const auto want = reference_outputs(pass, c.problem, c.source);
+  const auto want = reference_outputs(pass, c.problem, c.source, score_of(stage));
   const Subject subject = {stage, pass, c, *want};
   StageCheck check;
   for (const std::string& schedule : schedules()) {

@@ -1,7 +1,6 @@
 #include "reference/plain.h"
 
 #include <cmath>
-#include <limits>
 
 #include "reference/layout.h"
 
@@ -9,6 +8,14 @@ namespace cuflash::reference {
 namespace {
 
 using Floats = std::vector<float>;
+
+// What the softmax is given for a query and a key, and its derivative by s.
+float score_of(const Score& score, const Problem& p, int i, int j, float s) {
+  return static_cast<float>(score.of(p, i, j, s));
+}
+float slope_of(const Score& score, const Problem& p, int i, int j, float s) {
+  return static_cast<float>(score.slope(p, i, j, s));
+}
 
 void expect_inputs(const Problem& p, const Floats& q, const Floats& k, const Floats& v) {
   expect_size(q, num_rows(p) * p.head_dim, "Q");
@@ -20,6 +27,10 @@ void expect_inputs(const Problem& p, const Floats& q, const Floats& k, const Flo
 float softmax(float* s, int n) {
   float row_max = s[0];
   for (int j = 1; j < n; ++j) row_max = std::max(row_max, s[j]);
+  if (row_max == kHidden) {
+    std::fill(s, s + n, 0.f);
+    return kHidden;
+  }
   float row_sum = 0.f;
   for (int j = 0; j < n; ++j) row_sum += s[j] = std::exp(s[j] - row_max);
   for (int j = 0; j < n; ++j) s[j] /= row_sum;
@@ -33,20 +44,20 @@ void round_all(Floats& values, Round round) {
 }  // namespace
 
 PlainOutput plain_forward(const Problem& p, const Floats& q, const Floats& k, const Floats& v,
-                          Round round) {
+                          Round round, const Score& score) {
   expect_inputs(p, q, k, v);
   const int D = p.head_dim;
-  PlainOutput out{Floats(q.size()), Floats(num_rows(p), -std::numeric_limits<float>::infinity())};
+  PlainOutput out{Floats(q.size()), Floats(num_rows(p), kHidden)};
   Floats s(p.seq_kv);
   for_each_head(p, [&](int b, int h, int hk) {
     const std::size_t head = kv_row_number(p, b, hk, 0) * D;
     const Floats k_transposed = transpose(&k[head], p.seq_kv, D);
     for (int i = 0; i < p.seq_q; ++i) {
-      const auto [first, n] = visible_keys(p, i);
+      const auto [first, n] = score.keys(p, i);
       if (n <= 0) continue;
       const std::size_t row = row_number(p, b, h, i);
       products(&q[row * D], &k_transposed[first], D, p.seq_kv, n, s.data());
-      for (int j = 0; j < n; ++j) s[j] *= p.softmax_scale;
+      for (int j = 0; j < n; ++j) s[j] = score_of(score, p, i, first + j, s[j] * p.softmax_scale);
       out.lse[row] = softmax(s.data(), n);
       for (int j = 0; j < n; ++j) {
         add_scaled(round(s[j]), &v[head + std::size_t(first + j) * D], &out.o[row * D], D);
@@ -58,7 +69,8 @@ PlainOutput plain_forward(const Problem& p, const Floats& q, const Floats& k, co
 }
 
 PlainGradients plain_backward(const Problem& p, const Floats& q, const Floats& k, const Floats& v,
-                              const PlainOutput& forward, const Floats& d_o, Round round) {
+                              const PlainOutput& forward, const Floats& d_o, Round round,
+                              const Score& score) {
   expect_inputs(p, q, k, v);
   expect_size(forward.o, q.size(), "O");
   expect_size(forward.lse, num_rows(p), "LSE");
@@ -71,9 +83,9 @@ PlainGradients plain_backward(const Problem& p, const Floats& q, const Floats& k
     const Floats k_transposed = transpose(&k[head], p.seq_kv, D);
     const Floats v_transposed = transpose(&v[head], p.seq_kv, D);
     for (int i = 0; i < p.seq_q; ++i) {
-      const auto [first, n] = visible_keys(p, i);
-      if (n <= 0) continue;
+      const auto [first, n] = score.keys(p, i);
       const std::size_t row = row_number(p, b, h, i);
+      if (forward.lse[row] == kHidden) continue;
       const float* q_row = &q[row * D];
       const float* do_row = &d_o[row * D];
       float delta = 0.f;
@@ -82,8 +94,9 @@ PlainGradients plain_backward(const Problem& p, const Floats& q, const Floats& k
       products(q_row, &k_transposed[first], D, p.seq_kv, n, P.data());
       products(do_row, &v_transposed[first], D, p.seq_kv, n, dS.data());
       for (int j = 0; j < n; ++j) {
-        const float prob = std::exp(P[j] * p.softmax_scale - forward.lse[row]);
-        dS[j] = round(prob * (dS[j] - delta));
+        const float s = P[j] * p.softmax_scale;
+        const float prob = std::exp(score_of(score, p, i, first + j, s) - forward.lse[row]);
+        dS[j] = round(prob * (dS[j] - delta) * slope_of(score, p, i, first + j, s));
         P[j] = round(prob);
       }
       // dQ = dS K, dK = dSᵀ Q, dV = Pᵀ dO; the scale comes last

@@ -16,6 +16,7 @@
 
 #include "cuflash/problem.h"
 #include "reference/round.h"
+#include "reference/score.h"
 
 namespace cuflash::reference {
 
@@ -32,16 +33,18 @@ struct PlainGradients {
   std::vector<float> dv;  ///< like V
 };
 
-/// O = softmax(scale · Q Kᵀ) V and LSE. `round` is the rounding of the dtype (round.h).
+/// O = softmax(scale · Q Kᵀ) V and LSE. `round` is the rounding of the dtype (round.h), and `score`
+/// what the oracle is given (reference.h).
 PlainOutput plain_forward(const Problem& problem, const std::vector<float>& q,
-                          const std::vector<float>& k, const std::vector<float>& v, Round round);
+                          const std::vector<float>& k, const std::vector<float>& v, Round round,
+                          const Score& score = {});
 
 /// dQ, dK and dV. `forward` holds O and LSE as the backward pass is given them: what
 /// plain_forward() gave, or what a kernel gave.
 PlainGradients plain_backward(const Problem& problem, const std::vector<float>& q,
                               const std::vector<float>& k, const std::vector<float>& v,
                               const PlainOutput& forward, const std::vector<float>& d_o,
-                              Round round);
+                              Round round, const Score& score = {});
 
 }  // namespace cuflash::reference
 

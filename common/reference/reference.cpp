@@ -1,14 +1,11 @@
 #include "reference/reference.h"
 
 #include <cmath>
-#include <limits>
 
 #include "reference/layout.h"
 
 namespace cuflash::reference {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void expect_inputs(const Problem& p, const Array& q, const Array& k, const Array& v) {
   expect_size(q, num_rows(p) * p.head_dim, "Q");
@@ -27,6 +24,10 @@ double dot(const double* x, const double* y, int n) {
 double softmax(double* s, int n) {
   double row_max = s[0];
   for (int j = 1; j < n; ++j) row_max = std::max(row_max, s[j]);
+  if (row_max == kHidden) {
+    std::fill(s, s + n, 0.);
+    return kHidden;
+  }
   double row_sum = 0;
   for (int j = 0; j < n; ++j) row_sum += s[j] = std::exp(s[j] - row_max);
   for (int j = 0; j < n; ++j) s[j] /= row_sum;
@@ -43,20 +44,21 @@ void weighted_sum(const double* weights, const double* rows, int n, int head_dim
 
 }  // namespace
 
-Output attention_forward(const Problem& p, const Array& q, const Array& k, const Array& v) {
+Output attention_forward(const Problem& p, const Array& q, const Array& k, const Array& v,
+                         const Score& score) {
   expect_inputs(p, q, k, v);
   const int D = p.head_dim;
-  Output out{Array(q.size()), Array(num_rows(p), -kInfinity)};
+  Output out{Array(q.size()), Array(num_rows(p), kHidden)};
   Array s(p.seq_kv);
   for_each_head(p, [&](int b, int h, int hk) {
     const std::size_t head = kv_row_number(p, b, hk, 0) * D;
     const Array k_transposed = transpose(&k[head], p.seq_kv, D);
     for (int i = 0; i < p.seq_q; ++i) {
-      const auto [first, n] = visible_keys(p, i);
+      const auto [first, n] = score.keys(p, i);
       if (n <= 0) continue;
       const std::size_t row = row_number(p, b, h, i);
       products(&q[row * D], &k_transposed[first], D, p.seq_kv, n, s.data());
-      for (int j = 0; j < n; ++j) s[j] *= p.softmax_scale;
+      for (int j = 0; j < n; ++j) s[j] = score.of(p, i, first + j, p.softmax_scale * s[j]);
       out.lse[row] = softmax(s.data(), n);
       weighted_sum(s.data(), &v[head + std::size_t(first) * D], n, D, &out.o[row * D]);
     }
@@ -75,7 +77,7 @@ Array attention_delta(const Problem& p, const Array& o, const Array& d_o) {
 }
 
 Gradients attention_backward(const Problem& p, const Array& q, const Array& k, const Array& v,
-                             const Output& forward, const Array& d_o) {
+                             const Output& forward, const Array& d_o, const Score& score) {
   expect_inputs(p, q, k, v);
   expect_size(forward.lse, num_rows(p), "LSE");
   const Array delta = attention_delta(p, forward.o, d_o);
@@ -87,17 +89,18 @@ Gradients attention_backward(const Problem& p, const Array& q, const Array& k, c
     const Array k_transposed = transpose(&k[head], p.seq_kv, D);
     const Array v_transposed = transpose(&v[head], p.seq_kv, D);
     for (int i = 0; i < p.seq_q; ++i) {
-      const auto [first, n] = visible_keys(p, i);
-      if (n <= 0) continue;
+      const auto [first, n] = score.keys(p, i);
       const std::size_t row = row_number(p, b, h, i);
+      if (forward.lse[row] == kHidden) continue;
       const double* q_row = &q[row * D];
       const double* do_row = &d_o[row * D];
       // P = exp(S − LSE), dP = dO Vᵀ, dS = P ∘ (dP − delta)
       products(q_row, &k_transposed[first], D, p.seq_kv, n, P.data());
       products(do_row, &v_transposed[first], D, p.seq_kv, n, dS.data());
       for (int j = 0; j < n; ++j) {
-        P[j] = std::exp(P[j] * p.softmax_scale - forward.lse[row]);
-        dS[j] = P[j] * (dS[j] - delta[row]);
+        const double s = p.softmax_scale * P[j];
+        P[j] = std::exp(score.of(p, i, first + j, s) - forward.lse[row]);
+        dS[j] = P[j] * (dS[j] - delta[row]) * score.slope(p, i, first + j, s);
       }
       // dQ = scale · dS K, dK = scale · dSᵀ Q, dV = Pᵀ dO
       for (int j = 0; j < n; ++j) {
@@ -116,7 +119,7 @@ QuerySample attention_queries(const Problem& p, const Array& q, const Array& k, 
   expect_inputs(p, q, k, v);
   if (!d_o.empty()) expect_size(d_o, q.size(), "dO");
   const int D = p.head_dim;
-  QuerySample out{Array(places.size() * D), Array(places.size(), -kInfinity),
+  QuerySample out{Array(places.size() * D), Array(places.size(), kHidden),
                   Array(d_o.empty() ? 0 : places.size() * D)};
   Array P(p.seq_kv);
   for (std::size_t at = 0; at < places.size(); ++at) {

@@ -6,7 +6,8 @@
 /// stand in cuflash/problem.h; sources are Vaswani et al., "Attention Is All You Need" (2017), eq.
 /// 1, and Dao et al., "FlashAttention" (2022), appendix B. A query that sees no key gets O = 0, LSE
 /// = −inf and dQ = 0, and adds nothing to dK and dV. Any head_dim ≥ 1 works, and dtype is not read.
-/// An array of the wrong size throws std::invalid_argument.
+/// An array of the wrong size throws std::invalid_argument. `score` is for stages that compute
+/// another attention on purpose: S_ij is then what it makes of softmax_scale · q_i · k_j.
 ///
 /// Whole tensors cost O(B·H·Sq·Skv·D). For large problems there are samples: some rows of O, LSE
 /// and dQ, some rows of dK and dV, each at the cost of one row or column of the score matrix.
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "cuflash/problem.h"
+#include "reference/score.h"
 
 namespace cuflash::reference {
 
@@ -36,14 +38,15 @@ struct Gradients {
 };
 
 /// O = softmax(scale · Q Kᵀ) V and LSE, every row.
-Output attention_forward(const Problem& problem, const Array& q, const Array& k, const Array& v);
+Output attention_forward(const Problem& problem, const Array& q, const Array& k, const Array& v,
+                         const Score& score = {});
 
 /// delta_i = Σ_d dO_id O_id, every row ("D" in FlashAttention, appendix B.2, eq. 4).
 Array attention_delta(const Problem& problem, const Array& o, const Array& d_o);
 
 /// dQ, dK and dV, every row. `forward` is what attention_forward() gave for the same Q, K, V.
 Gradients attention_backward(const Problem& problem, const Array& q, const Array& k, const Array& v,
-                             const Output& forward, const Array& d_o);
+                             const Output& forward, const Array& d_o, const Score& score = {});
 
 /// One row of a tensor: `row` is a query for O, LSE and dQ, and a key for dK and dV.
 struct Place {

@@ -64,6 +64,8 @@ class Architecture(unittest.TestCase):
             with self.subTest(file=file, include=include):
                 if include.startswith("harness/"):
                     self.assertEqual(pathlib.Path(file).name, "traffic.cu")
+                if include.startswith("reference/"):
+                    self.assertEqual(pathlib.Path(file).name, "reference.cpp")
         for folder in ("stages", "common/device"):
             for file in code_in(folder):
                 self.assertNotRegex(text_of(file), r"CUFLASH_SIMT\b|__CUDACC__", file)

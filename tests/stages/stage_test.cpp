@@ -9,6 +9,7 @@
 
 #include "cuflash/workload.h"
 #include "harness/stage_check.h"
+#include "harness/stage_score.h"
 #include "harness/traffic.h"
 #include "memory_test.h"
 #include "support/expect.h"
@@ -43,17 +44,30 @@ void expect_traffic(const Stage& stage, Pass pass, const Problem& problem,
       << "bank conflicts are not the formula's";
 }
 
-// True if one of these queries sees the key, by the definition of the mask.
-bool sees(const Problem& p, Rows rows, int key) {
+// True if one of these queries sees the key, by the definition of the mask, or by the stage's own.
+bool sees(const Stage& stage, const Problem& p, Rows rows, int key) {
+  const reference::Score& score = harness::score_of(stage);
+  if (score.value != nullptr) {
+    for (int i = rows.begin; i < rows.end; ++i) {
+      if (score.value(p, i, key, 0.) != reference::kHidden) return true;
+    }
+    return false;
+  }
   const std::int64_t offset = p.seq_kv - p.seq_q;
   const int right = p.causal ? 0 : p.window_right;
   return (p.window_left < 0 || key >= rows.begin + offset - p.window_left) &&
          (right < 0 || key <= rows.end - 1 + offset + right);
 }
 
-// The inputs and results of a problem of N(0, 1) inputs.
-std::shared_ptr<const harness::ReferenceOutputs> gaussian(Pass pass, const Problem& problem) {
-  return harness::reference_outputs(pass, problem, {});
+// True if both stages compute the same attention.
+bool same_score(const Stage& a, const Stage& b) {
+  return harness::score_of(a).value == harness::score_of(b).value;
+}
+
+// The inputs and results of a problem of N(0, 1) inputs, for a stage.
+std::shared_ptr<const harness::ReferenceOutputs> gaussian(const Stage& stage, Pass pass,
+                                                          const Problem& problem) {
+  return harness::reference_outputs(pass, problem, {}, harness::score_of(stage));
 }
 
 }  // namespace
@@ -81,6 +95,7 @@ bool has_previous(const Stage& stage, Pass pass, const Problem& problem) {
   for (const Stage* other : stages()) {
     if (other == &stage) break;
     if (std::string_view(stage.facts(pass).repeats) == other->name) continue;
+    if (!same_score(stage, *other)) continue;
     if (takes(*other, pass, problem)) return true;
   }
   return false;
@@ -105,19 +120,19 @@ void computes(const Stage& stage, Pass pass, const TestProblem& test) {
 void computes_unguarded(const Stage& stage, Pass pass, harness::TestCase c) {
   CUFLASH_SKIP_UNSUPPORTED(stage, pass, c.problem);
   c.options.guards = false;
-  const auto want = harness::reference_outputs(pass, c.problem, c.source);
+  const auto want = harness::reference_outputs(pass, c.problem, c.source, harness::score_of(stage));
   expect_right(harness::run(stage, pass, c.problem, want->inputs, c.options), *want);
 }
 
 void ignores_hidden_keys(const Stage& stage, const Problem& problem, Rows rows) {
   CUFLASH_SKIP_UNSUPPORTED(stage, CUFLASH_FORWARD, problem);
-  Inputs inputs = gaussian(CUFLASH_FORWARD, problem)->inputs;
+  Inputs inputs = gaussian(stage, CUFLASH_FORWARD, problem)->inputs;
   const Outputs before = harness::run(stage, CUFLASH_FORWARD, problem, inputs);
 
   for (auto* tensor : {&inputs.k, &inputs.v}) {
     for (std::size_t i = 0; i < tensor->size(); ++i) {
       const int key = static_cast<int>(i / problem.head_dim % problem.seq_kv);
-      if (!sees(problem, rows, key)) (*tensor)[i] *= -2.f;
+      if (!sees(stage, problem, rows, key)) (*tensor)[i] *= -2.f;
     }
   }
   const Outputs after = harness::run(stage, CUFLASH_FORWARD, problem, inputs);
@@ -146,7 +161,8 @@ void accepts_null(const Stage& stage, Pass pass, const harness::TestCase& c) {
   const harness::StageCheck check = check_stage(stage, pass, c, harness::Runs::kOneUnlessFound);
   if (!check.ok()) ADD_FAILURE() << check.failures();
   const Outputs& without = check.runs.front().outputs;
-  const Outputs whole = harness::run(stage, pass, c.problem, gaussian(pass, c.problem)->inputs);
+  const Outputs whole =
+      harness::run(stage, pass, c.problem, gaussian(stage, pass, c.problem)->inputs);
   const int null = !c.options.lse + !c.options.dq + !c.options.dk + !c.options.dv;
   EXPECT_EQ(whole.tensors.size(), without.tensors.size() + null);
   if (stage.facts(pass).features.has(Feature::kDeterministic)) {
@@ -160,11 +176,12 @@ void agrees_with_previous(const Stage& stage, Pass pass, const Problem& problem)
   for (const Stage* other : stages()) {
     if (other == &stage) break;
     if (std::string_view(stage.facts(pass).repeats) == other->name) continue;
+    if (!same_score(stage, *other)) continue;
     if (supports(*other, pass, problem, current_device())) previous = other;
   }
   if (previous == nullptr) GTEST_SKIP() << "No stage before it can run this problem here.";
 
-  const auto want = gaussian(pass, problem);
+  const auto want = gaussian(stage, pass, problem);
   const Outputs a = harness::run(stage, pass, problem, want->inputs);
   const Outputs b = harness::run(*previous, pass, problem, want->inputs);
   for (const harness::ReferenceTensor& tensor : want->tensors) {

@@ -13,6 +13,7 @@
 #include "cuflash/workload.h"
 #include "harness/device_tensor.h"
 #include "harness/inputs.h"
+#include "harness/stage_score.h"
 
 namespace cuflash {
 
@@ -109,11 +110,12 @@ class ApiCall {
   std::map<std::string, harness::DeviceTensor> tensors_;
 };
 
-// The stages that can run this pass of this problem here, by name; null, the library's own choice,
-// comes last.
+// The stages that can run this pass of this problem here, by name, but for those that compute
+// another attention; null, the library's own choice, comes last.
 inline std::vector<const char*> ways_to_run(Pass pass, const Problem& problem) {
   std::vector<const char*> names;
   for (const Stage* stage : stages()) {
+    if (harness::score_of(*stage).value != nullptr) continue;
     if (supports(*stage, pass, problem, current_device())) names.push_back(stage->name);
   }
   names.push_back(nullptr);

@@ -183,25 +183,33 @@ TEST(Reference, RefusesArraysOfTheWrongSize) {
 
 // ---- Gradients ---------------------------------------------------------------------------------
 
+// Scores that are capped, under a mask of their own: every third diagonal is hidden, and all of row
+// 1.
+double capped(const Problem&, int i, int j, double s) {
+  return (i + j) % 3 == 0 || i == 1 ? kHidden : std::tanh(s);
+}
+double capped_slope(const Problem&, int, int, double s) { return 1 - std::tanh(s) * std::tanh(s); }
+const Score kScores[] = {{}, {capped, capped_slope}};
+
 // The loss Σ O ∘ dO has the gradients that the backward pass computes.
-double loss(const Example& e) {
-  const Output out = attention_forward(e.problem, e.q, e.k, e.v);
+double loss(const Example& e, const Score& score) {
+  const Output out = attention_forward(e.problem, e.q, e.k, e.v, score);
   double sum = 0;
   for (std::size_t n = 0; n < out.o.size(); ++n) sum += out.o[n] * e.d_o[n];
   return sum;
 }
 
 // Central differences: the truncation error is about step², the rounding error 1e-16 / step.
-Array differences(Example e, Array Example::*input) {
+Array differences(Example e, Array Example::*input, const Score& score) {
   constexpr double kStep = 1e-5;
   Array gradient((e.*input).size());
   for (std::size_t n = 0; n < gradient.size(); ++n) {
     double& x = (e.*input)[n];
     const double middle = x;
     x = middle + kStep;
-    const double right = loss(e);
+    const double right = loss(e, score);
     x = middle - kStep;
-    const double left = loss(e);
+    const double left = loss(e, score);
     x = middle;
     gradient[n] = (right - left) / (2 * kStep);
   }
@@ -210,14 +218,32 @@ Array differences(Example e, Array Example::*input) {
 
 TEST(Reference, GradientsAreTheDifferencesOfTheLoss) {
   for (const char* name : kExamples) {
-    SCOPED_TRACE(name);
-    const Example e = example(name);
-    const Output out = attention_forward(e.problem, e.q, e.k, e.v);
-    const Gradients g = attention_backward(e.problem, e.q, e.k, e.v, out, e.d_o);
-    expect_near(g.dq, differences(e, &Example::q), 1e-8);
-    expect_near(g.dk, differences(e, &Example::k), 1e-8);
-    expect_near(g.dv, differences(e, &Example::v), 1e-8);
+    for (const Score& score : kScores) {
+      SCOPED_TRACE(name);
+      const Example e = example(name);
+      const Output out = attention_forward(e.problem, e.q, e.k, e.v, score);
+      const Gradients g = attention_backward(e.problem, e.q, e.k, e.v, out, e.d_o, score);
+      expect_near(g.dq, differences(e, &Example::q, score), 1e-8);
+      expect_near(g.dk, differences(e, &Example::k, score), 1e-8);
+      expect_near(g.dv, differences(e, &Example::v, score), 1e-8);
+    }
   }
+}
+
+// What the score says holds, whatever the problem's mask.
+TEST(Reference, AScoreOfItsOwnDecides) {
+  Example e = example("b1_h2x1_q4k7_d4_causal");
+  const auto last = [](const Problem& p, int, int j, double) {
+    return j == p.seq_kv - 1 ? 2. : kHidden;
+  };
+  const Output out = attention_forward(e.problem, e.q, e.k, e.v, {last});
+  for (std::size_t row = 0; row < out.lse.size(); ++row) {
+    EXPECT_NEAR(out.lse[row], 2, 1e-15);
+    EXPECT_EQ(Array(&out.o[4 * row], &out.o[4 * row] + 4), Array(&e.v[24], &e.v[24] + 4));
+  }
+  const Output none = attention_forward(e.problem, e.q, e.k, e.v, kScores[1]);
+  EXPECT_EQ(none.lse[1], -kInfinity);
+  EXPECT_EQ(Array(&none.o[4], &none.o[4] + 4), Array(4));
 }
 
 // ---- Samples -----------------------------------------------------------------------------------
@@ -265,18 +291,20 @@ std::vector<float> rounded(const Array& x, Round round) {
 
 TEST(Plain, InFloatAgreesWithTheOracle) {
   for (const char* name : kExamples) {
-    SCOPED_TRACE(name);
-    const Example e = example(name);
-    const auto q = floats(e.q), k = floats(e.k), v = floats(e.v), d_o = floats(e.d_o);
-    const PlainOutput out = plain_forward(e.problem, q, k, v, round_f32);
-    const PlainGradients g = plain_backward(e.problem, q, k, v, out, d_o, round_f32);
-    const Output exact = attention_forward(e.problem, e.q, e.k, e.v);
-    const Gradients exact_g = attention_backward(e.problem, e.q, e.k, e.v, exact, e.d_o);
-    expect_near(doubles(out.o), exact.o, 2e-6);
-    expect_near(doubles(out.lse), exact.lse, 2e-6);
-    expect_near(doubles(g.dq), exact_g.dq, 1e-5);
-    expect_near(doubles(g.dk), exact_g.dk, 1e-5);
-    expect_near(doubles(g.dv), exact_g.dv, 1e-5);
+    for (const Score& score : kScores) {
+      SCOPED_TRACE(name);
+      const Example e = example(name);
+      const auto q = floats(e.q), k = floats(e.k), v = floats(e.v), d_o = floats(e.d_o);
+      const PlainOutput out = plain_forward(e.problem, q, k, v, round_f32, score);
+      const PlainGradients g = plain_backward(e.problem, q, k, v, out, d_o, round_f32, score);
+      const Output exact = attention_forward(e.problem, e.q, e.k, e.v, score);
+      const Gradients exact_g = attention_backward(e.problem, e.q, e.k, e.v, exact, e.d_o, score);
+      expect_near(doubles(out.o), exact.o, 2e-6);
+      expect_near(doubles(out.lse), exact.lse, 2e-6);
+      expect_near(doubles(g.dq), exact_g.dq, 1e-5);
+      expect_near(doubles(g.dk), exact_g.dk, 1e-5);
+      expect_near(doubles(g.dv), exact_g.dv, 1e-5);
+    }
   }
 }
 
