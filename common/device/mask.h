@@ -1,5 +1,15 @@
-// Which keys a query sees: the one place that knows masks. A mask is a band of diagonals of S; a
-// new kind of mask changes these functions.
+// Which keys a query sees: the one place that knows masks.
+//
+// It can express a band of diagonals of S, with its own lengths and band for each batch: causal, a
+// window, both. It cannot express what is no band, such as a prefix that all queries see, blocks,
+// or documents in one sequence, nor a mask that depends on the head.
+//
+// Another mask goes into the folder of its stage, about ten lines (CONTRIBUTING.md, "Compute
+// something else"): a Sequence of its own, made from this one, and for it visible(),
+// visible_keys(), visible_queries() and, where the mask hides what the band shows, all_visible().
+// Kernels and tiles.h then find those. visible() is exact. The others may err on the side of more
+// work: all_visible() may be false, and a range may hold rows that it need not, except in 01, which
+// reads all of a range.
 #ifndef CUFLASH_DEVICE_MASK_H_
 #define CUFLASH_DEVICE_MASK_H_
 

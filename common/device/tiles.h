@@ -1,4 +1,5 @@
-// The tiles that a block walks through: those in which the mask lets something pass.
+// The tiles that a block walks through: those in which the mask lets something pass. Seq is Sequence,
+// or that of a stage with a mask of its own (mask.h).
 #ifndef CUFLASH_DEVICE_TILES_H_
 #define CUFLASH_DEVICE_TILES_H_
 
@@ -44,15 +45,15 @@ class Tiles {
 
 // The first key of each tile of kBlockKV keys that may hold a key which one of the queries
 // [i0, i0 + num_queries) sees.
-template <int kBlockKV>
-__device__ __forceinline__ Tiles<kBlockKV> kv_tiles(const Sequence& seq, int i0, int num_queries) {
+template <int kBlockKV, class Seq>
+__device__ __forceinline__ Tiles<kBlockKV> kv_tiles(const Seq& seq, int i0, int num_queries) {
   return {"KV tile", visible_keys(seq, i0, i0 + num_queries)};
 }
 
 // The first query of each tile of kBlockQ queries that may hold a query which sees one of the keys
 // [j0, j0 + num_keys).
-template <int kBlockQ>
-__device__ __forceinline__ Tiles<kBlockQ> q_tiles(const Sequence& seq, int j0, int num_keys) {
+template <int kBlockQ, class Seq>
+__device__ __forceinline__ Tiles<kBlockQ> q_tiles(const Seq& seq, int j0, int num_keys) {
   return {"Q tile", visible_queries(seq, j0, j0 + num_keys)};
 }
 

@@ -48,7 +48,8 @@ __global__ void output(ForwardParams p, const float* P, std::int64_t count) {
   const std::int64_t n = thread_index();
   if (n >= count) return;
   const auto [b, h, i, d] = unravel(n, p.heads_q, p.seq_q, kHeadDim);
-  const Range keys = visible_keys(sequence(p, b), i, i + 1);
+  const Sequence seq = sequence(p, b);
+  const Range keys = visible_keys(seq, i, i + 1);
   const auto gV = rows<const T>(p.v, b, kv_head(p, h));
   const float* P_row = P + row_index(p, b, h, i) * p.seq_kv;
   float o = 0.f;

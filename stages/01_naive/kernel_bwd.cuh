@@ -53,7 +53,8 @@ __global__ void query_gradient(BackwardParams p, const float* dS, std::int64_t c
   const std::int64_t n = thread_index();
   if (n >= count) return;
   const auto [b, h, i, d] = unravel(n, p.heads_q, p.seq_q, kHeadDim);
-  const Range keys = visible_keys(sequence(p, b), i, i + 1);
+  const Sequence seq = sequence(p, b);
+  const Range keys = visible_keys(seq, i, i + 1);
   const auto gK = rows<const T>(p.k, b, kv_head(p, h));
   const float* dS_row = dS + row_index(p, b, h, i) * p.seq_kv;
   float dq = 0.f;
@@ -69,7 +70,8 @@ __global__ void key_value_gradient(BackwardParams p, const float* W, Tensor x, T
   const std::int64_t n = thread_index();
   if (n >= count) return;
   const auto [b, h_kv, j, d] = unravel(n, p.heads_kv, p.seq_kv, kHeadDim);
-  const Range queries = visible_queries(sequence(p, b), j, j + 1);
+  const Sequence seq = sequence(p, b);
+  const Range queries = visible_queries(seq, j, j + 1);
   const int group = p.heads_q / p.heads_kv;
   float sum = 0.f;
   for (int h = h_kv * group; h < (h_kv + 1) * group; ++h) {

@@ -4,6 +4,7 @@ Builds in build/simt, and where there is nvcc in build/release.
 """
 import atexit
 import pathlib
+import re
 import shutil
 import subprocess
 import unittest
@@ -17,32 +18,13 @@ def run(*command):
                           stdin=subprocess.DEVNULL, capture_output=True)
 
 
-# What a stage with capped scores has in its kernels and in its reference.cpp.
+# The examples of CONTRIBUTING.md: capped scores, and a prefix that every query sees.
+PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8").replace("cuflash::mine", "cuflash::ci_other")
+REFERENCE, MASK = re.findall(r"^```cpp\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 CAPPED = """
-constexpr float kCap = 2.f;
+constexpr float kCap = 30.f;
 __device__ __forceinline__ float capped(float s) { return kCap * tanhf(s / kCap); }
 __device__ __forceinline__ float slope(float s) { return 1.f - tanhf(s / kCap) * tanhf(s / kCap); }
-"""
-REFERENCE = """// The scores of this stage.
-#include <cmath>
-
-#include "reference/score.h"
-
-namespace cuflash::ci_capped {
-
-constexpr double kCap = 2;
-
-static double capped(const Problem& p, int i, int j, double s) {
-  return reference::sees(p, i, j) ? kCap * std::tanh(s / kCap) : reference::kHidden;
-}
-static double slope(const Problem&, int, int, double s) {
-  return 1 - std::tanh(s / kCap) * std::tanh(s / kCap);
-}
-
-extern const reference::Score kScore;
-const reference::Score kScore = {capped, slope};
-
-}  // namespace cuflash::ci_capped
 """
 
 
@@ -66,18 +48,20 @@ class LocalStages(unittest.TestCase):
         return folder
 
     def test_another_attention_beside_a_broken_stage(self):
-        broken, stage = self.make("ci_broken", "01"), self.make("ci_capped", "03")
+        broken, stage = self.make("ci_broken", "01"), self.make("ci_other", "03")
         edit(broken / "kernel.cuh", ("float s = 0.f;", ""))
-        score = "s * p.softmax_scale"
-        edit(stage / "kernel.cuh", ("ci_capped {\n", "ci_capped {\n" + CAPPED),
-             (score + " : -INF", f"capped({score}) : -INF"))
+        score, tiles = "s * p.softmax_scale", '#include "device/tiles.h"\n'
+        edit(stage / "kernel.cuh", ("::ci_other {\n", "::ci_other {\n" + CAPPED),
+             (tiles, tiles + '#include "mask.cuh"\n'), (score + " : -INF", f"capped({score}) : -INF"))
         edit(stage / "kernel_bwd.cuh", (f"expf({score}", f"expf(capped({score})"),
              ("(dp - row_delta[n])", f"slope({score}) * (dp - row_delta[n])"),
              ("(dp - row_delta)", f"slope({score}) * (dp - row_delta)"))
         edit(stage / "stage.cu", ("EveryType, UsualHeadDims", "TypeList<float>, IntList<32>"))
+        (stage / "mask.cuh").write_text(MASK, "utf-8")
         (stage / "reference.cpp").write_text(REFERENCE, "utf-8")
+        edit(stage / "reference.cpp", ("reference::sees", "j < 24 || reference::sees"))
 
-        done = run("scripts/test.sh", "ci_capped")
+        done = run("scripts/test.sh", "ci_other")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn(f"{broken.name} does not compile and is left out", done.stderr)
         self.assertIn(f"{stage.name}: every test passed", done.stderr)

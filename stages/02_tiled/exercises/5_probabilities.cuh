@@ -85,7 +85,8 @@ static __global__ void softmax(ForwardParams p, float* S, std::int64_t count) {
   const std::int64_t row = thread_index();
   if (row >= count) return;
   const auto [b, h, i, unused] = unravel(row, p.heads_q, p.seq_q, 1);
-  const Range keys = visible_keys(sequence(p, b), i, i + 1);
+  const Sequence seq = sequence(p, b);
+  const Range keys = visible_keys(seq, i, i + 1);
   float* s = S + row * p.seq_kv;
   float row_max = -INFINITY;
   for (int j = keys.begin; j < keys.end; ++j) row_max = fmaxf(row_max, s[j]);
