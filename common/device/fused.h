@@ -14,7 +14,6 @@ namespace cuflash {
 template <class Config, class Storage, auto kAttention>
 struct FusedForward {
   static constexpr std::size_t kSharedBytes = sizeof(Storage);
-  static_assert(kSharedBytes <= kSharedBytesOfSm75, "a block fits every device built for");
 
   static FlashAttentionError run(const ForwardParams& p, cudaStream_t stream) {
     return queue(stream,
@@ -29,7 +28,6 @@ template <class Config, class QueryStorage, auto kQueryGradient, class KeyValueS
 struct FusedBackward {
   static constexpr std::size_t kSharedBytes =
       std::max(sizeof(QueryStorage), sizeof(KeyValueStorage));
-  static_assert(kSharedBytes <= kSharedBytesOfSm75, "a block fits every device built for");
 
   static FlashAttentionError run(const BackwardParams& p, cudaStream_t stream) {
     using C = Config;

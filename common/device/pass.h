@@ -11,6 +11,7 @@
 #ifndef CUFLASH_DEVICE_PASS_H_
 #define CUFLASH_DEVICE_PASS_H_
 
+#include <algorithm>
 #include <cstddef>
 
 #include "cuflash/stage.h"
@@ -51,6 +52,16 @@ struct Instances {
     return pass;
   }
 };
+
+// The shared memory of the largest block, bytes, over all types and head dimensions.
+template <template <class, int> class Kernels, class T, int... Ns>
+constexpr std::size_t largest_block(TypeTag<T>, IntList<Ns...>) {
+  return std::max({Kernels<T, Ns>::kSharedBytes...});
+}
+template <template <class, int> class Kernels, class... Ts, int... Ns>
+constexpr std::size_t largest_block(TypeList<Ts...>, IntList<Ns...> dims) {
+  return std::max({largest_block<Kernels>(TypeTag<Ts>{}, dims)...});
+}
 
 template <template <class, int> class Kernels, class Types, class Dims>
 constexpr PassOf<Forward> forward_pass() {

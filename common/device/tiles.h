@@ -1,5 +1,5 @@
-// The tiles that a block walks through: those in which the mask lets something pass. Seq is Sequence,
-// or that of a stage with a mask of its own (mask.h).
+// The tiles that a block walks through: those in which the mask lets something pass. Seq is
+// Sequence, or that of a stage with a mask of its own (mask.h).
 #ifndef CUFLASH_DEVICE_TILES_H_
 #define CUFLASH_DEVICE_TILES_H_
 

@@ -13,7 +13,6 @@ struct ForwardKernels {
   using Scores = ScoresStorage<T, kHeadDim>;
   using Output = OutputStorage<T, kHeadDim>;
   static constexpr std::size_t kSharedBytes = std::max(sizeof(Scores), sizeof(Output));
-  static_assert(kSharedBytes <= kSharedBytesOfSm75, "a block fits every device built for");
 
   static FlashAttentionError run(const ForwardParams& p, cudaStream_t stream) {
     using C = Config<T>;
@@ -24,6 +23,8 @@ struct ForwardKernels {
                  block_each_q_tile<Output>(C::kBlockQ, C::kThreads, output<T, kHeadDim>, p, S));
   }
 };
+static_assert(largest_block<ForwardKernels>(EveryType{}, UsualHeadDims{}) <= kSharedBytesOfSm75,
+              "64 KB hold a kBlockQ of up to 88");
 
 // S, which becomes P.
 std::size_t workspace_bytes(const Problem& p) {

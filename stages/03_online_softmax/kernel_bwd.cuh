@@ -19,6 +19,8 @@ template <class T, int kHeadDim>
 struct BackwardConfig : Config<T> {
   static constexpr int kOwned = kHeadDim * sizeof(T) > 256 ? 16 : 32;  // 64 KB do not hold 32.
   static constexpr int kStreamed = 32;
+  static_assert(kStreamed == 32, "kStreamed is 32: a lane of a warp for each row");
+  static_assert(kOwned % Config<T>::kWarps == 0, "kOwned is a multiple of 8: rows for each warp");
 };
 
 template <class T, int kHeadDim>

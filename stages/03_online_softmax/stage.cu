@@ -9,11 +9,15 @@ namespace {
 
 template <class T, int kHeadDim>
 using ForwardKernels = FusedForward<Config<T>, SharedStorage<T, kHeadDim>, attention<T, kHeadDim>>;
+static_assert(largest_block<ForwardKernels>(EveryType{}, UsualHeadDims{}) <= kSharedBytesOfSm75,
+              "64 KB hold a kBlockQ of up to 48");
 
 template <class T, int kHeadDim>
 using BackwardKernels = FusedBackward<BackwardConfig<T, kHeadDim>, QueryStorage<T, kHeadDim>,
                                       query_gradient<T, kHeadDim>, KeyValueStorage<T, kHeadDim>,
                                       key_value_gradient<T, kHeadDim>>;
+static_assert(largest_block<BackwardKernels>(EveryType{}, UsualHeadDims{}) <= kSharedBytesOfSm75,
+              "64 KB hold a kOwned of up to 24 for rows of 512 bytes, 56 for 256");
 
 constexpr Stage describe() {
   Stage stage;

@@ -28,6 +28,8 @@ struct BackwardConfig {
   static constexpr int kQuads = kHeadDim / 32;
   static constexpr int kPitch = kHeadDim + 4;    // as in the forward pass
   static constexpr int kPitchP = kStreamed + 8;  // the same, of sP and sdS
+  static_assert(kOwned % 16 == 0, "kOwned is a multiple of 16");
+  static_assert(kStreamed % 16 == 0, "kStreamed is a multiple of 16");
 };
 
 template <int kHeadDim>

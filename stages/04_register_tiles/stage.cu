@@ -10,11 +10,15 @@ namespace {
 template <class T, int kHeadDim>
 using ForwardKernels =
     FusedForward<Config<kHeadDim>, SharedStorage<kHeadDim>, attention<T, kHeadDim>>;
+static_assert(largest_block<ForwardKernels>(EveryType{}, UsualHeadDims{}) <= kSharedBytesOfSm75,
+              "64 KB hold kBlockQ x kBlockKV of 64 x 32 for a head_dim of 128, of 80 x 64 for 64");
 
 template <class T, int kHeadDim>
 using BackwardKernels =
     FusedBackward<BackwardConfig<kHeadDim>, QueryStorage<kHeadDim>, query_gradient<T, kHeadDim>,
                   KeyValueStorage<kHeadDim>, key_value_gradient<T, kHeadDim>>;
+static_assert(largest_block<BackwardKernels>(EveryType{}, UsualHeadDims{}) <= kSharedBytesOfSm75,
+              "64 KB hold kOwned x kStreamed of 32 x 16 for a head_dim of 128, of 64 x 32 for 64");
 
 Rank rank(const Problem&) { return {40, "the fastest without tensor cores"}; }
 

@@ -35,6 +35,9 @@ struct Config {
   static constexpr int kWarps = kBlockQ / kMma;             // a warp computes a strip of 16 rows
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kPad = 8;  // Rows of 16 bytes more: 8 rows of a fragment meet all 32 banks.
+  static_assert(kBlockQ % kMma == 0 && 128 % kBlockQ == 0, "kBlockQ is 16, 32, 64 or 128");
+  static_assert(kBlockKV % kMma == 0 && 128 % kBlockKV == 0, "kBlockKV is 16, 32, 64 or 128");
+  static_assert(kBlockQ <= kBlockKV * kHeadDim / 16, "kBlockQ is at most kBlockKV * kHeadDim / 16");
 };
 
 template <class T, int kHeadDim>

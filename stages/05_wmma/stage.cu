@@ -9,6 +9,10 @@ namespace {
 template <class T, int kHeadDim>
 using ForwardKernels =
     FusedForward<Config<kHeadDim>, SharedStorage<T, kHeadDim>, attention<T, kHeadDim>>;
+static_assert(largest_block<ForwardKernels>(TensorCoreTypes{}, UsualHeadDims{}) <=
+                  kSharedBytesOfSm75,
+              "64 KB hold kBlockQ x kBlockKV of 64 x 32, 128 x 16 for a head_dim of 128, 64 x 64, "
+              "128 x 32 for 64");
 
 constexpr Stage describe() {
   Stage stage;

@@ -26,6 +26,10 @@ struct BackwardConfig {
   static constexpr int kWarps = kOwned / kMma;
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kStride = kHeadDim + 8;  // 8 rows of 16 bytes meet all 32 banks.
+  static_assert(kOwned % kMma == 0 && 128 % kOwned == 0, "kOwned is 16, 32, 64 or 128");
+  static_assert(kStreamed % kMma == 0 && 128 % kStreamed == 0, "kStreamed is 16, 32, 64 or 128");
+  static_assert(kStreamed <= 2 * kOwned, "kStreamed is at most 2 kOwned, the number of threads");
+  static_assert(kOwned <= kStreamed * kHeadDim / 16, "kOwned is at most kStreamed * kHeadDim / 16");
 };
 
 // A warp's way from accumulators to operands: 16 × 16, with rows that meet all banks.

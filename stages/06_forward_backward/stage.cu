@@ -10,11 +10,18 @@ namespace {
 template <class T, int kHeadDim>
 using ForwardKernels =
     FusedForward<Config<kHeadDim>, SharedStorage<T, kHeadDim>, attention<T, kHeadDim>>;
+static_assert(largest_block<ForwardKernels>(TensorCoreTypes{}, UsualHeadDims{}) <=
+                  kSharedBytesOfSm75,
+              "64 KB hold kBlockQ x kBlockKV of 64 x 32, 128 x 16 for a head_dim of 128, 64 x 64, "
+              "128 x 32 for 64");
 
 template <class T, int kHeadDim>
 using BackwardKernels =
     FusedBackward<BackwardConfig<kHeadDim>, QueryStorage<T, kHeadDim>, query_gradient<T, kHeadDim>,
                   KeyValueStorage<T, kHeadDim>, key_value_gradient<T, kHeadDim>>;
+static_assert(largest_block<BackwardKernels>(TensorCoreTypes{}, UsualHeadDims{}) <=
+                  kSharedBytesOfSm75,
+              "64 KB hold kOwned x kStreamed of 64 x 32 for a head_dim of 128, of 64 x 64 for 64");
 
 Rank rank(const Problem&) { return {60, "both passes on the tensor cores"}; }
 

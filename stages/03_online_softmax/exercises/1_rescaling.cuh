@@ -19,8 +19,8 @@ struct Config {
   static constexpr int kThreads = 256;
   static constexpr int kWarps = kThreads / 32;
   static constexpr int kPad = 4 / sizeof(T);  // One bank: a column of a tile meets all 32.
-  static_assert(kBlockKV == 32, "a warp computes a row of a tile: one lane for each key");
-  static_assert(kBlockQ % kWarps == 0, "each warp has the same number of rows");
+  static_assert(kBlockKV == 32, "kBlockKV is 32: a lane of a warp for each key");
+  static_assert(kBlockQ % kWarps == 0, "kBlockQ is a multiple of 8: as many rows for each warp");
 };
 
 template <class T, int kHeadDim>

@@ -27,6 +27,8 @@ struct Config {
   // from each of 4 rows of sP.
   static constexpr int kPitch = kHeadDim + 4;
   static constexpr int kPitchP = kBlockKV + 8;
+  static_assert(kBlockQ % 16 == 0, "kBlockQ is a multiple of 16");
+  static_assert(kBlockKV % 16 == 0, "kBlockKV is a multiple of 16");
 };
 
 template <int kHeadDim>

@@ -30,6 +30,8 @@ struct Config {
   static constexpr int kPitch = kHeadDim;
   static constexpr int kPitchP = kBlockKV;
   // ---- your lines end
+  static_assert(kBlockQ % 16 == 0, "kBlockQ is a multiple of 16");
+  static_assert(kBlockKV % 16 == 0, "kBlockKV is a multiple of 16");
 };
 
 template <int kHeadDim>
