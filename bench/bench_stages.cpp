@@ -142,7 +142,7 @@ int main(int argc, char** argv) {
   }
   for (const Stage* stage : stages()) {
     for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
-      for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
+      for (const DType dtype : kDTypes) {
         bench::add_cells(*stage, pass, dtype);
       }
     }

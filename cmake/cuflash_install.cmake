@@ -18,6 +18,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/cuflash)
 install(TARGETS cuflash_attn EXPORT cuflash LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES
   common/include/cuflash/c_api.h
+  common/include/cuflash/dtype.h
   common/include/cuflash/error.h
   common/include/cuflash/flash_attention.h
   common/include/cuflash/problem.h

@@ -3,10 +3,15 @@
 # Sourced after lib.sh. The ladder itself reads them in bench/ladder/options.cpp, and a shape in
 # common/harness/test_case.cpp; tests/scripts/commands_test.py holds both sides to the same cases.
 
+joined() { (IFS='|' && printf '%s' "$*"); }
+
+# The names of the table in dtype.h.
+mapfile -t DTYPES < <(sed -n 's/^ *{CUFLASH_[A-Z0-9]*, "\([a-z0-9]*\)",.*/\1/p' common/include/cuflash/dtype.h)
+
 # Each option and its values.
 declare -A TAKES=(
   [--causal]='' [--list]='' [--stage]=STAGE [--annotate]=STAGE [--map]=STAGE [--diff]='A B'
-  [--compare]='A B' [--shape]=SHAPE [--input]=DIR [--dtype]='f32|f16|bf16'
+  [--compare]='A B' [--shape]=SHAPE [--input]=DIR [--dtype]="$(joined "${DTYPES[@]}")"
   [--pass]='forward|backward|both' [--schedule]='inorder|reversed|random:SEED' [--block]='X,Y,Z'
   [--json]=FILE
 )
@@ -15,12 +20,9 @@ VIEWS=(--stage --list --annotate --map --diff --compare) # one at a time
 FOR_SIMULATOR=(--annotate --map --schedule --block)
 WITHOUT_JSON=(--annotate --map)
 
-DTYPES=(f32 f16 bf16)
 INPUTS=(gaussian peaky allequal largeq onehot real)
 LAYOUTS=(bhsd bshd padded far)
 LEFT_OUT=(no_lse no_dq no_dk no_dv)
-
-joined() { (IFS='|' && printf '%s' "$*"); }
 
 # check_word OPTION TEXT WORD...: TEXT must be one of the words.
 check_word() {

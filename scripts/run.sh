@@ -27,7 +27,7 @@ On which problem
                       heads, lengths of Q and K, head_dim; with a window
                       b1_h2_q77k131_d64_left16_right3; or the name of any test
   --input DIR         the folder of q.npy, k.npy and v.npy; otherwise bench/data
-  --dtype TYPE        f32, f16 or bf16; otherwise f16
+  --dtype TYPE        the element type, such as f32 or bf16; otherwise f16
   --causal            a query sees no key after it
   --pass PASS         forward, backward or both, which is the default
 

@@ -1,5 +1,7 @@
 #include "ladder/options.h"
 
+#include <fmt/format.h>
+
 #include <cctype>
 #include <cstdio>
 #include <filesystem>
@@ -83,6 +85,8 @@ void set_schedule(const std::string& text) {
 }  // namespace
 
 void declare(CLI::App& app, Options& options) {
+  std::vector<std::string> dtypes;
+  for (const DType dtype : kDTypes) dtypes.push_back(dtype_name(dtype));
   app.get_formatter()->column_width(36);
   app.add_option("--stage", options.stage, "One stage: 05_wmma, or 05, 5, wmma; otherwise all")
       ->option_text("STAGE");
@@ -93,8 +97,8 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--input", options.input, "Where q.npy, k.npy and v.npy are; otherwise bench/data")
       ->option_text("DIR");
   app.add_option("--dtype", options.dtype, "Default f16")
-      ->option_text("f32|f16|bf16")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+      ->option_text(fmt::format("{}", fmt::join(dtypes, "|")))
+      ->check(CLI::IsMember(dtypes));
   app.add_flag("--causal", options.causal, "A query sees no key after it")->disable_flag_override();
   app.add_option("--pass", options.pass, "Default both")
       ->option_text("forward|backward|both")

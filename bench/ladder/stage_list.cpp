@@ -17,7 +17,7 @@ namespace {
 
 std::vector<std::string> dtypes_of(const PassFacts& facts) {
   std::vector<std::string> names;
-  for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
+  for (const DType dtype : kDTypes) {
     if (facts.dtypes.has(dtype)) names.push_back(dtype_name(dtype));
   }
   return names;

@@ -10,8 +10,6 @@ import torch
 
 HEADS = 4  # of each cell, from the first to the last
 NAMES = {"forward": ("O",), "backward": ("dQ", "dK", "dV")}
-# Bits after the leading one.
-SIGNIFICAND_BITS = {torch.float32: 23, torch.float16: 10, torch.bfloat16: 7}
 
 
 def sampled(shape):
@@ -70,9 +68,10 @@ def plain(direction, head, causal, given):
 
 def half_ulp(dtype, magnitude):
     """Half a unit in the last place of a number of this magnitude."""
-    smallest = -14 if dtype == torch.float16 else -126
+    limits = torch.finfo(dtype)
+    smallest = math.log2(limits.smallest_normal)
     exponent = max(math.frexp(magnitude)[1] - 1, smallest) if magnitude > 0 else smallest
-    return 0.5 * 2.0 ** (exponent - SIGNIFICAND_BITS[dtype])
+    return 0.5 * 2.0**exponent * limits.eps
 
 
 def dot_product_rounding(name, inputs):

@@ -8,13 +8,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 import accuracy
-from cuflash import capi  # peers.py says where it lies
+from cuflash import capi, shapes  # peers.py says where it lies
 from tables import STAGE_PREFIX
 
 torch.set_float32_matmul_precision("highest")  # f32 products in f32, not in TF32
 
 DEVICE = "cuda"
-DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+DTYPES = {name: dtype for dtype, name in shapes.DTYPES.items()}
 BACKENDS = {"fa2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION,
             "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}
 ONLY_16_BITS = ("fa2", "cudnn")

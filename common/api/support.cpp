@@ -26,7 +26,7 @@ std::string listed(const std::vector<std::string>& words) {
 
 std::string dtypes_of(const PassFacts& facts) {
   std::vector<std::string> words;
-  for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
+  for (const DType dtype : kDTypes) {
     if (facts.dtypes.has(dtype)) words.push_back(dtype_name(dtype));
   }
   return listed(words);

@@ -146,8 +146,12 @@ std::string dimension_mismatch(const Arguments& args) {
 // UNSUPPORTED_DTYPE.
 std::string unsupported_dtype(const Arguments& args) {
   const DType dtype = args.problem.dtype;
-  if (dtype == CUFLASH_F32 || dtype == CUFLASH_F16 || dtype == CUFLASH_BF16) return {};
-  return say("dtype is ", static_cast<int>(dtype), ", none of f32 (0), f16 (1) and bf16 (2)");
+  if (find_dtype(dtype) != nullptr) return {};
+  std::string known;
+  for (const DTypeFacts& facts : kDTypeFacts) {
+    known += say(known.empty() ? "" : ", ", facts.name, " (", static_cast<int>(facts.dtype), ")");
+  }
+  return say("dtype is ", static_cast<int>(dtype), ", none of ", known);
 }
 
 // UNSUPPORTED_HEAD_DIM.

@@ -7,8 +7,6 @@
 namespace cuflash {
 namespace {
 
-constexpr DType kDTypes[] = {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16};
-
 // Takes `prefix` off the front of `text`; false, and nothing taken, where it does not stand there.
 bool take(std::string_view& text, std::string_view prefix) {
   if (text.substr(0, prefix.size()) != prefix) return false;
@@ -76,15 +74,8 @@ double visible_pairs(const Problem& p) {
 }  // namespace
 
 const char* dtype_name(DType dtype) {
-  switch (dtype) {
-    case CUFLASH_F32:
-      return "f32";
-    case CUFLASH_F16:
-      return "f16";
-    case CUFLASH_BF16:
-      return "bf16";
-  }
-  return "unknown";
+  const DTypeFacts* const facts = find_dtype(dtype);
+  return facts != nullptr ? facts->name : "unknown";
 }
 
 const char* pass_name(Pass pass) { return pass == CUFLASH_FORWARD ? "forward" : "backward"; }

@@ -37,16 +37,21 @@ using EveryType = TypeList<float, __half, __nv_bfloat16>;
 using TensorCoreTypes = TypeList<__half, __nv_bfloat16>;
 using UsualHeadDims = IntList<32, 64, 128>;
 
+// f(TypeTag<T>{}) for the type of a dtype, if the list has it.
+template <class... Ts, class F>
+void with_type(TypeList<Ts...>, DType dtype, F&& f) {
+  (void)((dtype == kDTypeOf<Ts> && (f(TypeTag<Ts>{}), true)) || ...);
+}
+
 // f(TypeTag<T>{}, std::integral_constant<int, head_dim>{}) for the problem's dtype and head_dim;
 // `otherwise` where they are not in the lists.
 template <class... Ts, int... Ns, class Result, class F>
 Result dispatch(TypeList<Ts...>, IntList<Ns...>, const Problem& p, Result otherwise, F&& f) {
   Result result = otherwise;
-  const auto with_type = [&](auto type) {
+  with_type(TypeList<Ts...>{}, p.dtype, [&](auto type) {
     (void)((p.head_dim == Ns && (result = f(type, std::integral_constant<int, Ns>{}), true)) ||
            ...);
-  };
-  (void)((p.dtype == kDTypeOf<Ts> && (with_type(TypeTag<Ts>{}), true)) || ...);
+  });
   return result;
 }
 

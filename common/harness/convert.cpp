@@ -1,16 +1,17 @@
 #include "harness/convert.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
+#include "device/types.h"
 #include "reference/round.h"
 
 namespace cuflash::harness {
 namespace {
+
+static_assert(EveryType::kSet.bits == (1u << kDTypes.size()) - 1,
+              "EveryType has a type for each row of dtype.h");
 
 template <class T>
 void encode_as(const float* values, std::size_t count, std::byte* bytes) {
@@ -32,25 +33,13 @@ void decode_as(const std::byte* bytes, std::size_t count, float* values) {
 }  // namespace
 
 void encode(DType dtype, const float* values, std::size_t count, std::byte* bytes) {
-  switch (dtype) {
-    case CUFLASH_F32:
-      return encode_as<float>(values, count, bytes);
-    case CUFLASH_F16:
-      return encode_as<__half>(values, count, bytes);
-    case CUFLASH_BF16:
-      return encode_as<__nv_bfloat16>(values, count, bytes);
-  }
+  with_type(EveryType{}, dtype,
+            [&](auto type) { encode_as<typename decltype(type)::Type>(values, count, bytes); });
 }
 
 void decode(DType dtype, const std::byte* bytes, std::size_t count, float* values) {
-  switch (dtype) {
-    case CUFLASH_F32:
-      return decode_as<float>(bytes, count, values);
-    case CUFLASH_F16:
-      return decode_as<__half>(bytes, count, values);
-    case CUFLASH_BF16:
-      return decode_as<__nv_bfloat16>(bytes, count, values);
-  }
+  with_type(EveryType{}, dtype,
+            [&](auto type) { decode_as<typename decltype(type)::Type>(bytes, count, values); });
 }
 
 void round_to(DType dtype, std::vector<float>& values) {
@@ -59,11 +48,9 @@ void round_to(DType dtype, std::vector<float>& values) {
 }
 
 double half_ulp(DType dtype, double magnitude) {
-  // Bits after the leading one, and the exponent below which numbers are subnormal.
-  const int bits = dtype == CUFLASH_F32 ? 23 : dtype == CUFLASH_F16 ? 10 : 7;
-  const int smallest = dtype == CUFLASH_F16 ? -14 : -126;
-  const int exponent = magnitude > 0 ? std::ilogb(magnitude) : smallest;
-  return std::ldexp(0.5, std::max(exponent, smallest) - bits);
+  const DTypeFacts& facts = *find_dtype(dtype);
+  const int exponent = magnitude > 0 ? std::ilogb(magnitude) : facts.min_exponent;
+  return std::ldexp(0.5, std::max(exponent, facts.min_exponent) - facts.fraction_bits);
 }
 
 }  // namespace cuflash::harness

@@ -52,8 +52,15 @@ inline float round_f16(float x) {
 
 /// The rounding of a dtype.
 inline Round rounding(DType dtype) {
-  if (dtype == CUFLASH_F16) return round_f16;
-  return dtype == CUFLASH_BF16 ? round_bf16 : round_f32;
+  switch (dtype) {
+    case CUFLASH_F32:
+      return round_f32;
+    case CUFLASH_F16:
+      return round_f16;
+    case CUFLASH_BF16:
+      return round_bf16;
+  }
+  return nullptr;
 }
 
 }  // namespace cuflash::reference

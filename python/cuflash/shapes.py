@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 import torch
 
-DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+from . import capi
+
+DTYPES = dict(zip((torch.float32, torch.float16, torch.bfloat16), capi.DTYPES))
 WORDS = {"BSHD": "[batch, seq, heads, head_dim]", "BHSD": "[batch, heads, seq, head_dim]"}
 OPTIONS = {"softmax_scale": ((numbers.Real, torch.SymFloat, type(None)), "a number or None"),
            "causal": (bool, "True or False (it follows softmax_scale: there is no dropout_p)"),
@@ -41,8 +43,9 @@ def check_tensors(q, k, v):
             raise TypeError(f"{name} is a {type(tensor).__name__}; it must be a torch.Tensor")
     for name, tensor in named.items():
         if tensor.dtype not in DTYPES:
-            raise TypeError(f"{name} is {_word(tensor.dtype)}; it must be float32, float16 or "
-                            "bfloat16")
+            *words, last = map(_word, DTYPES)
+            raise TypeError(f"{name} is {_word(tensor.dtype)}; it must be {', '.join(words)} or "
+                            f"{last}")
         if tensor.layout != torch.strided or tensor.is_nested:
             layout = "nested" if tensor.is_nested else _word(tensor.layout)
             raise ValueError(f"{name} is {layout}; it must be a dense tensor")

@@ -6,10 +6,10 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import cuflash  # noqa: E402, after the skips
 from cuflash import ops  # noqa: E402, after the skips
+from cuflash.shapes import DTYPES  # noqa: E402, after the skips
 from tensors import check, gradient_of, make, run_and_check  # noqa: E402, after the skips
 from torch.nn.functional import scaled_dot_product_attention  # noqa: E402, after the skips
 
-DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 HEADS = {"mha": (2, 2), "gqa": (4, 2), "mqa": (3, 1)}
 
 

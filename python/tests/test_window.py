@@ -6,10 +6,10 @@ pytest.importorskip("numpy", reason="the oracle is in NumPy")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import cuflash  # noqa: E402, after the skips
+from cuflash.shapes import DTYPES  # noqa: E402, after the skips
 from tensors import gradient_of, make, run_and_check  # noqa: E402, after the skips
 from torch.nn.functional import scaled_dot_product_attention  # noqa: E402, after the skips
 
-DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 # One key, a side without a limit, both sides, wider than a tile, wider than any sequence here.
 WINDOWS = [(0, 0), (0, -1), (-1, 0), (3, -1), (-1, 2), (4, 1), (20, 20), (2**31 - 1, 2**31 - 1)]
 

@@ -80,6 +80,13 @@ class Architecture(unittest.TestCase):
             code = re.sub(r"//.*", "", text_of(file))
             self.assertNotRegex(code, r'"0\d_|\b(naive|tiled|wmma)::k', file)
 
+    def test_dtypes_are_listed_once(self):
+        all_of_them = re.compile(r"\bf32\W+f16\W+bf16\b|_F32\W+CUFLASH_F16\W+CUFLASH_BF16\b|"
+                                 r"\bfloat, __half, __nv_bfloat16\b")
+        lists = [file for file in FILES if re.search(r"\.(h|cpp|cu|cuh|sh|py)$", file)
+                 for _ in all_of_them.findall(re.sub(r"//.*", "", text_of(file)))]
+        self.assertEqual(lists, ["common/device/types.h", "python/cuflash/capi.py"])
+
 
 if __name__ == "__main__":
     unittest.main()

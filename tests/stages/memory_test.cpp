@@ -26,7 +26,7 @@ std::vector<Doubling> doublings(const PassFacts& facts) {
   std::vector<Doubling> all;
   for (const char* name : {"b1_h1_q1024k1024_d64", "b2_h8x2_q4096k2048_d128_causal",
                            "b1_h4_q1000k3000_d32", "b1_h1_q524288k524288_d64_causal"}) {
-    for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
+    for (const DType dtype : kDTypes) {
       if (!facts.dtypes.has(dtype)) continue;
       Problem once;
       once.dtype = dtype;

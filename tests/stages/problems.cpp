@@ -107,7 +107,7 @@ std::vector<TestProblem> expand(const Row (&rows)[kCount]) {
   std::vector<TestProblem> problems;
   for (const Row& row : rows) {
     std::string last;
-    for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
+    for (const DType dtype : kDTypes) {
       TestProblem test;
       test.intent = row.intent;
       test.c.problem.dtype = dtype;  // Stays if the name holds none.

@@ -215,7 +215,7 @@ void runs_what_it_declares(const Stage& stage) {
       GTEST_SKIP() << "This device does not meet the requirement of the " << pass_name(pass)
                    << " pass.";
     }
-    for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
+    for (const DType dtype : kDTypes) {
       if (!facts.dtypes.has(dtype)) continue;
       if (dtype == CUFLASH_BF16 && has < facts.arch.for_bf16) continue;
       EXPECT_TRUE(any(pass, [&](const Problem& p) { return p.dtype == dtype; }))

@@ -82,7 +82,7 @@ inline FuzzCall random_call(Random& random) {
   p.seq_q = random.between(1, 9);
   p.seq_kv = random.between(1, 9);
   p.head_dim = random.pick({32, 64, 128});
-  p.dtype = cuflash_dtype(random.between(CUFLASH_F32, CUFLASH_BF16));
+  p.dtype = random.pick(kDTypes);
   p.causal = random.pick({0, 1, 1, -1, std::numeric_limits<int>::min()});
   p.softmax_scale = default_scale(p.head_dim);
   for (int* side : {&p.window_left, &p.window_right}) {
@@ -276,7 +276,8 @@ inline void change_pointer(FuzzCall& call, Random& random) {
 
 inline void change_dtype(FuzzCall& call, Random& random) {
   if (call.entry == Entry::kSimple) return;  // there the function's name says it
-  call.problem.dtype = cuflash_dtype(random.pick({-1, 3, 4, 31, 32, 33, 64, 0x7fffffff, kMin}));
+  call.problem.dtype =
+      cuflash_dtype(random.pick({-1, int(kDTypes.size()), 31, 32, 33, 64, 0x7fffffff, kMin}));
 }
 
 inline void change_window(FuzzCall& call, Random& random) {

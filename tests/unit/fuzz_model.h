@@ -67,7 +67,7 @@ inline const std::vector<Operand>& operands(int pass) {
   return pass == CUFLASH_FORWARD ? forward : backward;
 }
 
-inline int element_size(const cuflash_problem& p) { return p.dtype == CUFLASH_F32 ? 4 : 2; }
+inline int element_size(const cuflash_problem& p) { return int(element_bytes(p.dtype)); }
 
 // Extents and strides of batch, heads and rows.
 struct Shape {
@@ -159,7 +159,7 @@ inline Faults problem_faults(const cuflash_problem& p) {
   if (!sizes_are_positive(p)) return {CUFLASH_INVALID_DIMENSION};
   if (std::min(p.window_left, p.window_right) < -1) faults.insert(CUFLASH_INVALID_DIMENSION);
   if (p.heads_q % p.heads_kv != 0) faults.insert(CUFLASH_DIMENSION_MISMATCH);
-  if (p.dtype < CUFLASH_F32 || p.dtype > CUFLASH_BF16) faults.insert(CUFLASH_UNSUPPORTED_DTYPE);
+  if (p.dtype < 0 || p.dtype >= int(kDTypes.size())) faults.insert(CUFLASH_UNSUPPORTED_DTYPE);
   if (p.head_dim != 32 && p.head_dim != 64 && p.head_dim != 128) {
     faults.insert(CUFLASH_UNSUPPORTED_HEAD_DIM);
   }

@@ -272,7 +272,7 @@ TEST(FindStage, KnowsNothingElse) {
 TEST(ChooseStage, FindsOneForEveryProblemOnEveryDevice) {
   for (const Device& device : {kT4, kA100, kH200}) {
     for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
-      for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
+      for (const DType dtype : kDTypes) {
         for (const int head_dim : {32, 64, 128}) {
           Problem p;
           p.dtype = dtype;
@@ -289,7 +289,7 @@ TEST(ChooseStage, FindsOneForEveryProblemOnEveryDevice) {
 // The choice follows the ranks that the passes state, and a stage without one is never chosen.
 TEST(ChooseStage, TakesTheHighestRank) {
   for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
-    for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
+    for (const DType dtype : kDTypes) {
       Problem p;
       p.dtype = dtype;
       const Stage& chosen = *choose_stage(pass, p, kH200);

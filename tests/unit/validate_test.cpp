@@ -131,7 +131,7 @@ TEST(Validate, AcceptsAGoodCall) {
 }
 
 TEST(Validate, AcceptsEveryDTypeAndHeadDim) {
-  for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
+  for (const DType dtype : kDTypes) {
     for (const int head_dim : {32, 64, 128}) {
       const Problem p{2, 4, 2, 5, 7, head_dim, dtype, true, 1.f};
       Forward args;

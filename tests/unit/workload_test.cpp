@@ -12,8 +12,6 @@
 namespace cuflash {
 namespace {
 
-constexpr DType kDTypes[] = {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16};
-
 Problem named(const std::string& text) {
   Problem p;
   EXPECT_TRUE(parse_problem(text, p)) << text;

@@ -34,18 +34,13 @@
 #include <limits>
 
 #include "cuflash/c_api.h"
+#include "cuflash/dtype.h"
 
 /// FlashAttention: the API, and what a stage of the ladder is.
 namespace cuflash {
 
-/// Element type of Q, K, V, O and their gradients. Sums and softmax are always float.
-using DType = cuflash_dtype;
-
 /// Which of the two passes a call computes.
 using Pass = cuflash_pass;
-
-/// Bytes of one element: 4 for f32, 2 for f16 and bf16.
-constexpr std::size_t element_bytes(DType dtype) { return dtype == CUFLASH_F32 ? 4 : 2; }
 
 /// One tensor of a call.
 using Tensor = cuflash_tensor;

@@ -11,7 +11,7 @@
 
 namespace cuflash {
 
-/// "f32", "f16" or "bf16".
+/// The name of a row of dtype.h: "f16".
 const char* dtype_name(DType dtype);
 
 /// "forward" or "backward".
@@ -34,7 +34,7 @@ std::string problem_name(const Problem& problem);
 /// leaves `problem` as it was, when the text is not a problem's name.
 bool parse_problem(std::string_view text, Problem& problem);
 
-/// Reads "f32", "f16" or "bf16"; returns false for anything else.
+/// Reads what dtype_name() writes; returns false for anything else.
 bool parse_dtype(std::string_view text, DType& dtype);
 
 /// Floating-point operations by the field's convention: forward 4·B·Hq·Sq·Skv·D, halved when
