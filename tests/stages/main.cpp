@@ -84,7 +84,7 @@ void add_neighbours(const Stage& stage, Pass pass) {
 
 void add_extremes(const Stage& stage, Pass pass) {
   const std::string prefix = std::string(pass_name(pass)) + "_";
-  for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
+  for (const DType dtype : kDTypes) {
     if (!stage.facts(pass).dtypes.has(dtype)) continue;
     const auto add_test = [&](const char* name, auto test) {
       add(stage, prefix + name + "_" + dtype_name(dtype), test);
