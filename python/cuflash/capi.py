@@ -159,7 +159,7 @@ class Library:
     def workspace_bytes(self, direction, problem, stage=None):
         """Bytes of workspace that a call needs."""
         count = self._c.cuflash_workspace_bytes(PASSES.index(direction), problem, _bytes(stage))
-        if count == 0 and self._sentence():
+        if count == 0:  # Or refused.
             self._refuse(direction, problem, stage)
         return count
 
