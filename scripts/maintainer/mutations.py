@@ -143,7 +143,8 @@ class Build:
         self.includes = {}  # of each object, the files
         for paragraph in self.ninja("-t", "deps").split("\n\n"):
             head, *files = paragraph.splitlines() or [""]
-            self.includes[head.split(":")[0]] = {file.strip() for file in files}
+            self.includes[head.split(":")[0]] = {
+                os.path.normpath(self.folder / file.strip()) for file in files}
 
     def ninja(self, *words):
         return run(["ninja", *words], self.folder, "ninja failed")

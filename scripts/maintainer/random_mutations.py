@@ -87,9 +87,9 @@ def suites(group, fault):
     if group == "kernels":
         stage = fault.file.split("/")[1]
         direction = "backward" if fault.file.endswith("_bwd.cuh") else "forward"
-        return [(mutations.STAGES, f"{stage}.{direction}_*")]
+        return [(mutations.STAGES, f"{stage}.{direction}_*:{stage}.runs_*")]
     if group == "words":
-        return [(mutations.STAGES, f"{stage}.{direction}_*")
+        return [(mutations.STAGES, f"{stage}.{direction}_*:{stage}.runs_*")
                 for stage in ("06_forward_backward", "04_register_tiles", "03_online_softmax",
                               "02_tiled", "01_naive")
                 for direction in ("forward", "backward")
