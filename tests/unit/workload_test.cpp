@@ -248,5 +248,13 @@ TEST(CompulsoryBytes, DoNotOverflow) {
   EXPECT_GT(compulsory_bytes(CUFLASH_FORWARD, p), 1e15);
 }
 
+// A view of a longer text: what lies behind it is not read.
+TEST(Workload, AViewEndsWhereItEnds) {
+  const std::string_view longer = "b1_h2_q77k131_d645";
+  Problem p;
+  ASSERT_TRUE(parse_problem(longer.substr(0, longer.size() - 1), p));
+  EXPECT_EQ(p.head_dim, 64);
+}
+
 }  // namespace
 }  // namespace cuflash
