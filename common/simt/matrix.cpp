@@ -170,6 +170,11 @@ void Core::account_for_matrix(int warp, const MatrixAccess& access) {
   const MatrixInstructions instructions =
       instructions_for(access.type, access.matrix.col_major, region != nullptr && region->shared);
   exchanges_ += instructions.exchanges;
+  for (int lane = 0; lane < instructions.lanes; ++lane) {
+    // Made here, the places in the source know the matrix's elements.
+    sites.id(threads_[warp * 32 + lane].wait_address, access.kind, instructions.bytes,
+             element_bytes(access.type));
+  }
   std::array<std::size_t, 32> pieces{};  // where those of an instruction begin, in elements
   std::vector<std::array<std::size_t, 32>> made;
   for (int i = 0; i < instructions.count; ++i) {
@@ -183,7 +188,6 @@ void Core::account_for_matrix(int warp, const MatrixAccess& access) {
     }
     for (int lane = 0; lane < instructions.lanes; ++lane) {
       const Thread& thread = threads_[warp * 32 + lane];
-      sites.id(thread.wait_address, access.kind, instructions.bytes, element_bytes(access.type));
       on_access(thread.index, begin + pieces[lane] * element_bytes(access.type), instructions.bytes,
                 access.kind, thread.wait_address);
     }

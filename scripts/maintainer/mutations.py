@@ -101,12 +101,18 @@ def run(command, folder, problem):
     return done.stdout
 
 
-def read_list():
+def parsed(path):
+    """A list of faults; `path` is relative to the checkout."""
     parser = configparser.ConfigParser(delimiters="=", comment_prefixes="#", interpolation=None)
     try:
-        parser.read_string((ROOT / LIST).read_text(encoding="utf-8"), str(LIST))
+        parser.read_string((ROOT / path).read_text(encoding="utf-8"), str(path))
     except configparser.Error as error:
         raise ListError(error) from error
+    return parser
+
+
+def read_list():
+    parser = parsed(LIST)
     mutations = []
     for name in parser.sections():
         try:
@@ -327,8 +333,7 @@ class PythonMutation(Mutation):
 
 
 def read_python_list():
-    parser = configparser.ConfigParser(delimiters="=", comment_prefixes="#", interpolation=None)
-    parser.read_string((ROOT / PYTHON_LIST).read_text(encoding="utf-8"), str(PYTHON_LIST))
+    parser = parsed(PYTHON_LIST)
     mutations = [PythonMutation(name, **parser[name]) for name in parser.sections()]
     for mutation in mutations:
         mutation.applied_to((ROOT / mutation.file).read_text(encoding="utf-8"))

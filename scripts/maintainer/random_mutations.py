@@ -11,7 +11,6 @@ tests/equivalent_mutations.ini where somebody has shown that they change nothing
 one is without a reason. With --out, the list is written to that file too, after every fault.
 """
 import argparse
-import configparser
 import dataclasses
 import pathlib
 import random
@@ -22,7 +21,7 @@ import tempfile
 import mutations
 from sources import ROOT
 
-REASONS = ROOT / "tests/equivalent_mutations.ini"
+REASONS = "tests/equivalent_mutations.ini"
 GROUPS = {
     "kernels": ["stages/0*/kernel*.cuh"],
     "words": ["common/device/*.h", "common/device/ptx/*.h"],
@@ -135,9 +134,7 @@ def noticed_by_pytest(fault):
 
 def reason_for(fault):
     """Why a fault changes nothing, from the list; the line and what becomes of it are the key."""
-    parser = configparser.ConfigParser(delimiters="=", comment_prefixes="#", interpolation=None)
-    parser.read(REASONS, encoding="utf-8")
-    for section in parser.values():
+    for section in mutations.parsed(REASONS).values():
         entry = dict(section)
         if (entry.get("file"), entry.get("line"), entry.get("becomes")) == \
                 (fault.file, fault.line, fault.becomes):

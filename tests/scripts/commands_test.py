@@ -54,6 +54,15 @@ def run(*command, cwd=ROOT, **more):
                           stdin=subprocess.DEVNULL, capture_output=True, check=False)
 
 
+def copy_of_checkout(test):
+    """The folder of a copy of the sources, which the test's end removes."""
+    folder = tempfile.TemporaryDirectory()
+    test.addCleanup(folder.cleanup)
+    root = pathlib.Path(folder.name)
+    copy_sources(root)
+    return root
+
+
 class Terminal:
     """A program on a terminal of its own."""
 
@@ -264,10 +273,7 @@ class OneStage(unittest.TestCase):
     """scripts/test.sh 01 where nvcc is there and no GPU: both, and the tests, are stand-ins."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-        copy_sources(self.root)
+        self.root = copy_of_checkout(self)
         self.add("bin/nvcc", "true")
         self.add("bin/nvidia-smi", "false")
 
@@ -307,10 +313,7 @@ class BrokenStage(unittest.TestCase):
     BROKEN = 'case "$*" in *90_broken*) echo why; exit 1;; esac'
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-        copy_sources(self.root)
+        self.root = copy_of_checkout(self)
         for name in ("90_broken", "91_right"):
             (self.root / "stages" / name).mkdir()
             (self.root / "stages" / name / "stage.cu").touch()
@@ -345,21 +348,18 @@ class Turns(unittest.TestCase):
     WAITS = "Another script is at work in this checkout: waiting until it ends.\n"
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.checkout = pathlib.Path(folder.name)
-        copy_sources(self.checkout)
+        self.root = copy_of_checkout(self)
 
     def start(self, script, **more):
         """In the copy of the checkout, with what it says on one stream."""
-        process = subprocess.Popen([self.checkout / script], env=environment(**more), text=True,
+        process = subprocess.Popen([self.root / script], env=environment(**more), text=True,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT)
         self.addCleanup(process.stdout.close)
         return process
 
     def test_the_second_waits_for_the_first(self):
-        begun, go_on = self.checkout / "begun", self.checkout / "go_on"
+        begun, go_on = self.root / "begun", self.root / "go_on"
         wait = f"timeout 30 sh -c 'until [ -e {go_on} ]; do sleep 0.05; done'"
         first = self.start(RUN, CMAKE_STATUS="0", ON_BUILD=f"touch {begun}; {wait}")
         while not begun.exists():
@@ -372,9 +372,9 @@ class Turns(unittest.TestCase):
         self.assertIn(CALLED, second.communicate()[0])
 
     def test_what_has_the_turn_passes_it_on(self):
-        ended = self.checkout / "ended"
+        ended = self.root / "ended"
         first = self.start(RUN, CMAKE_STATUS="0",
-                           ON_BUILD=f"ON_BUILD= timeout 30 {self.checkout / TEST}; echo $? >{ended}")
+                           ON_BUILD=f"ON_BUILD= timeout 30 {self.root / TEST}; echo $? >{ended}")
         first.communicate()
         self.assertEqual(ended.read_text(encoding="utf-8"), "1\n")  # `cmake` has failed
 
@@ -434,13 +434,11 @@ class Differences(unittest.TestCase):
         self.assertNotIn("scripts/run.sh --diff", run(RUN, "--diff", "4", "6").stdout)
 
     def test_forward_is_repeated(self):
-        with tempfile.TemporaryDirectory() as folder:
-            copy_sources(pathlib.Path(folder))
-            stages = pathlib.Path(folder, "stages")
-            kernel = (stages / "05_wmma/kernel.cuh").read_text(encoding="utf-8")
-            repeated = re.sub(r"cuflash::wmma\b", "cuflash::forward_backward", kernel)
-            (stages / "06_forward_backward/kernel.cuh").write_text(repeated, encoding="utf-8")
-            done = run(pathlib.Path(folder, RUN), "--diff", "5", "6")
+        root = copy_of_checkout(self)
+        kernel = (root / "stages/05_wmma/kernel.cuh").read_text(encoding="utf-8")
+        repeated = re.sub(r"cuflash::wmma\b", "cuflash::forward_backward", kernel)
+        (root / "stages/06_forward_backward/kernel.cuh").write_text(repeated, encoding="utf-8")
+        done = run(root / RUN, "--diff", "5", "6")
         self.assertIn("kernel.cuh: 0 lines removed, 0 added\n", done.stdout)
         self.assertIn("06_forward_backward repeats the forward pass of 05_wmma.", done.stdout)
 

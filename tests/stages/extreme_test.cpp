@@ -7,25 +7,16 @@
 #include <cmath>
 #include <vector>
 
-#include "cuflash/workload.h"
 #include "harness/convert.h"
 #include "harness/reference_outputs.h"
 #include "harness/stage_call.h"
-#include "problems.h"
+#include "stage_test.h"
 
 namespace cuflash::tests {
 namespace {
 
 using harness::Inputs;
 using harness::Outputs;
-
-// The problem with this name and dtype, if the stage can run it here.
-#define CUFLASH_PROBLEM(problem, stage, pass, name, of_dtype)                     \
-  Problem problem;                                                                \
-  problem.dtype = of_dtype;                                                       \
-  ASSERT_TRUE(parse_problem(name, problem));                                      \
-  if (const Support fit = supports(stage, pass, problem, current_device()); !fit) \
-  GTEST_SKIP() << fit.reason
 
 Inputs zeros(const Problem& p) {
   const std::size_t q = std::size_t(p.batch) * p.heads_q * p.seq_q * p.head_dim;
@@ -107,15 +98,15 @@ FlashAttentionError call(const PassOf<Args>& pass, const Problem& p, Args args) 
 
 }  // namespace
 
-void scores_far_below_zero(const Stage& stage, DType dtype) {
-  CUFLASH_PROBLEM(problem, stage, CUFLASH_FORWARD, "b1_h1_q70k70_d64_causal", dtype);
+void scores_far_below_zero(const Stage& stage, Pass pass, const Problem& problem) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem);
   Inputs in = zeros(problem);
   std::fill(in.q.begin(), in.q.end(), 100.f);
   std::fill(in.k.begin(), in.k.end(), -100.f);
   for (int j = 0; j < problem.seq_kv; ++j) {
     std::fill_n(&in.v[j * problem.head_dim], problem.head_dim, static_cast<float>(j));
   }
-  const Outputs out = harness::run(stage, CUFLASH_FORWARD, problem, in);
+  const Outputs out = harness::run(stage, pass, problem, in);
   // All keys weigh the same: O is the mean of 0, …, i.
   const double score = -100. * 100. * problem.head_dim * problem.softmax_scale;
   for (int i = 0; i < problem.seq_q; ++i) {
@@ -126,8 +117,8 @@ void scores_far_below_zero(const Stage& stage, DType dtype) {
 
 // Two keys, ±50 in one half of head_dim, and queries that are 1 in the other half: every score is
 // 0, both keys weigh 1/2, and with dO = 1 and V = ±31.25 dS is ±1000.
-void gradients_large_before_the_scale(const Stage& stage, DType dtype) {
-  CUFLASH_PROBLEM(problem, stage, CUFLASH_BACKWARD, "b1_h1_q100k2_d64", dtype);
+void gradients_large_before_the_scale(const Stage& stage, Pass pass, const Problem& problem) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem);
   const int D = problem.head_dim, half = D / 2;
   Inputs in = zeros(problem);
   std::fill(in.d_o.begin(), in.d_o.end(), 1.f);
@@ -137,7 +128,7 @@ void gradients_large_before_the_scale(const Stage& stage, DType dtype) {
     std::fill_n(&in.k[j * D], half, j == 0 ? 50.f : -50.f);
     std::fill_n(&in.v[j * D], D, j == 0 ? 31.25f : -31.25f);
   }
-  const Outputs out = harness::run(stage, CUFLASH_BACKWARD, problem, in);
+  const Outputs out = harness::run(stage, pass, problem, in);
   const double sum = 1000. * 100., expected = sum * problem.softmax_scale;
   const double limit = 0.005 * expected;
   ASSERT_GT(sum, 65504.);
@@ -148,10 +139,11 @@ void gradients_large_before_the_scale(const Stage& stage, DType dtype) {
   }
 }
 
-void rows_far_apart(const Stage& stage, Pass pass, DType dtype) {
-  CUFLASH_PROBLEM(problem, stage, pass, "b1_h1_q9k9_d64_causal", dtype);
+void rows_far_apart(const Stage& stage, Pass pass, const Problem& problem) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem);
   const auto want = harness::reference_outputs(pass, problem, {});
   const Inputs& in = want->inputs;
+  const DType dtype = problem.dtype;
   const int D = problem.head_dim;
   const FarTensor q(dtype, D, in.q), k(dtype, D, in.k), v(dtype, D, in.v);
   std::map<std::string, std::vector<float>> got;
@@ -173,8 +165,8 @@ void rows_far_apart(const Stage& stage, Pass pass, DType dtype) {
   for (const auto& [name, values] : got) EXPECT_EQ(values, near.tensors.at(name)) << name;
 }
 
-void refuses_too_many_blocks(const Stage& stage, Pass pass, DType dtype) {
-  CUFLASH_PROBLEM(problem, stage, pass, "b1_h1_q1k1_d128", dtype);
+void refuses_too_many_blocks(const Stage& stage, Pass pass, Problem problem) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem);
   problem.batch = 1 << 20;
   problem.heads_q = problem.heads_kv = 1 << 12;
   std::byte nothing[16];  // where all tensors are said to lie
@@ -193,6 +185,7 @@ void refuses_too_many_blocks(const Stage& stage, Pass pass, DType dtype) {
 }
 
 void asks_for_the_declared_shared_memory(const Stage& stage, Pass pass, const Problem& problem) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem);
   const auto want = harness::reference_outputs(pass, problem, {});
   simt::reset_counts();
   harness::run(stage, pass, problem, want->inputs);
@@ -201,8 +194,8 @@ void asks_for_the_declared_shared_memory(const Stage& stage, Pass pass, const Pr
   EXPECT_EQ(most, stage.facts(pass).shared_bytes(problem));
 }
 
-void a_wide_window_costs_nothing(const Stage& stage, Pass pass, DType dtype) {
-  CUFLASH_PROBLEM(problem, stage, pass, "b1_h2_q70k50_d64", dtype);
+void a_wide_window_costs_nothing(const Stage& stage, Pass pass, const Problem& problem) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem);
   const auto want = harness::reference_outputs(pass, problem, {});
   const auto counts_of = [&](int left, int right) {
     Problem p = problem;

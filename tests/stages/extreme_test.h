@@ -7,18 +7,20 @@
 
 namespace cuflash::tests {
 
-// Every score of every row is far below any constant that a maximum might start at.
-void scores_far_below_zero(const Stage& stage, DType dtype);
+// Forward, causal: every score of every row is far below any constant that a maximum might start
+// at.
+void scores_far_below_zero(const Stage& stage, Pass pass, const Problem& problem);
 
-// Sums that are beyond the largest f16 until they are multiplied by the scale: dQ and dK are not.
-void gradients_large_before_the_scale(const Stage& stage, DType dtype);
+// Backward, two keys: sums that are beyond the largest f16 until they are multiplied by the scale.
+// dQ and dK are not.
+void gradients_large_before_the_scale(const Stage& stage, Pass pass, const Problem& problem);
 
-// Rows of one head 2^29 elements apart: an offset inside a head needs 64 bits. On the CPU simulator
-// only, in memory that is mapped and hardly touched.
-void rows_far_apart(const Stage& stage, Pass pass, DType dtype);
+// One head with rows 2^29 elements apart: an offset inside a head needs 64 bits. On the CPU
+// simulator only, in memory that is mapped and hardly touched.
+void rows_far_apart(const Stage& stage, Pass pass, const Problem& problem);
 
-// A grid of 2^32 blocks is refused, and nothing is launched.
-void refuses_too_many_blocks(const Stage& stage, Pass pass, DType dtype);
+// With 2^32 heads, which are a grid of as many blocks, it is refused, and nothing is launched.
+void refuses_too_many_blocks(const Stage& stage, Pass pass, Problem problem);
 
 // The largest shared memory that a launch asks for is what the stage declares. On the CPU simulator
 // only.
@@ -26,7 +28,7 @@ void asks_for_the_declared_shared_memory(const Stage& stage, Pass pass, const Pr
 
 // A window wider than the sequence hides nothing, and no work is done for what lies beyond it. On
 // the CPU simulator only.
-void a_wide_window_costs_nothing(const Stage& stage, Pass pass, DType dtype);
+void a_wide_window_costs_nothing(const Stage& stage, Pass pass, const Problem& problem);
 
 }  // namespace cuflash::tests
 

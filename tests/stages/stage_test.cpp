@@ -21,13 +21,6 @@ namespace {
 using harness::Inputs;
 using harness::Outputs;
 
-// Skips the test where the stage cannot run the problem here, with the reason that users get.
-#define CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem)                        \
-  do {                                                                        \
-    const Support support = supports(stage, pass, problem, current_device()); \
-    if (!support) GTEST_SKIP() << support.reason;                             \
-  } while (false)
-
 // Fails the test for each fault that the CPU simulator found outside a check.
 void report_findings() {
   for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message();

@@ -11,6 +11,13 @@
 
 namespace cuflash::tests {
 
+// Skips the test where the stage cannot run the problem here, with the reason that users get.
+#define CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem)                        \
+  do {                                                                        \
+    const Support support = supports(stage, pass, problem, current_device()); \
+    if (!support) GTEST_SKIP() << support.reason;                             \
+  } while (false)
+
 // Runs its body where there is a device. Where there is none it is skipped; with
 // CUFLASH_REQUIRE_GPU=1 in the environment, it fails.
 class StageTest : public testing::Test {
