@@ -58,6 +58,12 @@ def as_float(scale):
         return math.inf if scale > 0 else -math.inf
 
 
+def check_int32(name, number):
+    """Raises unless C can take the integer."""
+    if not -2**31 <= number < 2**31:
+        raise ValueError(f"{name} is {number}; it must fit in 32 bits")
+
+
 class Tensor(ctypes.Structure):
     """cuflash_tensor."""
     _fields_ = [("data", ctypes.c_void_p), ("batch_stride", ctypes.c_int64),
@@ -79,8 +85,8 @@ class Problem(ctypes.Structure):
             fields["softmax_scale"] = as_float(fields["softmax_scale"])
         super().__init__(ctypes.sizeof(self), **fields)
         for name, number in fields.items():  # ctypes drops the upper bits of an integer
-            if name != "softmax_scale" and getattr(self, name) != number:
-                raise ValueError(f"{name} is {number}; it must fit in 32 bits")
+            if name != "softmax_scale":
+                check_int32(name, number)
 
 
 _LAST_FIELDS = [("lse", ctypes.c_void_p), ("workspace", ctypes.c_void_p),
@@ -183,11 +189,15 @@ class Library:
         return self._c.cuflash_last_error_message().decode()
 
 
+def escaped(stage):
+    """A stage's name without what C cannot hold: no stage's name has a backslash."""
+    return stage.replace("\0", r"\0").encode(errors="backslashreplace").decode()
+
+
 def _bytes(stage):
-    """A stage's name for C. What C cannot hold is escaped: no stage's name has a backslash."""
     if stage is None:
         return None
     if not isinstance(stage, str):
         raise TypeError(f"stage is {stage!r}, of type {type(stage).__name__}; it must be a stage's "
                         "name or None")
-    return stage.replace("\0", r"\0").encode(errors="backslashreplace")
+    return escaped(stage).encode()

@@ -3,7 +3,7 @@ import torch
 from torch.autograd import forward_ad
 
 from . import ops
-from .capi import as_float
+from .capi import as_float, check_int32, escaped
 from .shapes import check_options, check_tensors, sizes_of
 
 
@@ -59,6 +59,10 @@ def _attention(qkv, layout, softmax_scale, causal, window_size, deterministic, s
         qkv = [tensor.transpose(1, 2) for tensor in qkv]
     if softmax_scale is None:
         softmax_scale = (sizes.head_dim or 1) ** -0.5  # the library refuses a head_dim of 0
+    for name, side in zip(("window_left", "window_right"), window_size):
+        check_int32(name, side)
+    if stage is not None:
+        stage = escaped(stage)
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
     return ops.forward(*qkv, as_float(softmax_scale), causal, *window_size, deterministic, stage)
 

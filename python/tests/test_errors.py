@@ -116,10 +116,11 @@ def test_what_the_library_refuses(device):
             stage="05_wmma")
 
 
-@pytest.mark.parametrize("stage", ["", "fastest", "04\0", "\0", "04\0_register_tiles", "ü"],
+@pytest.mark.parametrize("stage", ["", "fastest", "04\0", "\0", "04\0_register_tiles", "ü",
+                                   "\ud800"],
                          ids=ascii)
 def test_a_stage_that_is_none(device, stage):
-    shown = stage.replace("\0", r"\0")
+    shown = stage.replace("\0", r"\0").replace("\ud800", r"\ud800")
     with pytest.raises(cuflash.CuflashValueError) as caught:
         cuflash.flash_attn_func(*make(device), stage=stage)
     assert f'the call asks for stage "{shown}", and there is no such stage' in str(caught.value)
@@ -136,9 +137,12 @@ def test_a_scale_that_is_refused(device, scale, shown):
             softmax_scale=scale)
 
 
-def test_a_window_beyond_32_bits(device):
-    refused(ValueError, "window_left is 4294967295; it must fit in 32 bits", *make(device),
-            window_size=(2**32 - 1, 0))
+@pytest.mark.parametrize("size", [2**31, 2**32 - 1, -2**31 - 1, 2**64, 10**30])
+def test_a_window_beyond_32_bits(device, size):
+    refused(ValueError, f"window_left is {size}; it must fit in 32 bits", *make(device),
+            window_size=(size, 0))
+    refused(ValueError, f"window_right is {size}; it must fit in 32 bits", *make(device),
+            window_size=(0, size))
 
 
 def test_a_size_beyond_32_bits(device):
