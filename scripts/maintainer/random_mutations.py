@@ -151,13 +151,12 @@ def main():
     parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], metavar="GROUP")
     options = parser.parse_args()
     groups = options.groups or list(GROUPS)
-    chosen = random.Random(options.seed)
     build = mutations.Build([mutations.STAGES, "chip_test", "simt_tests", "unit_tests"])
     lines, unexplained = [f"# --seed {options.seed} --count {options.count} {' '.join(groups)}"], 0
     for group in groups:
         paths = sorted(path for glob in GROUPS[group] for path in ROOT.glob(glob))
         candidates = [fault for path in paths for fault in faults_of(path)]
-        chosen.shuffle(candidates)
+        random.Random(options.seed).shuffle(candidates)
         wanted = options.count // len(groups)
         while wanted > 0 and candidates:
             fault = candidates.pop()
