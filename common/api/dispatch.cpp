@@ -16,8 +16,9 @@ using Error = FlashAttentionError;
 
 // ---- The choice of stage -----------------------------------------------------------------------
 
-Choice unknown_stage(const std::string& asked_for) {
-  std::string reason = asked_for + ", and there is no such stage; there are";
+Choice unknown_stage(const char* name, bool by_the_call) {
+  std::string reason = by_the_call ? "the call asks for stage" : "CUFLASH_STAGE is";
+  reason += " \"" + std::string(name) + "\", and there is no such stage; there are";
   const char* separator = " ";
   for (const Stage* stage : stages()) {
     reason += separator + std::string(stage->name);
@@ -29,18 +30,15 @@ Choice unknown_stage(const std::string& asked_for) {
 // The stage that the call names, else the one that CUFLASH_STAGE names, else the fastest; for a
 // problem that is fit for some stage.
 Choice choose_fit(Pass pass, const Problem& problem, const char* name, Features also = {}) {
-  std::string asked_for;
-  if (name != nullptr) {
-    asked_for = "the call asks for stage \"" + std::string(name) + "\"";
-  } else {
+  const bool by_the_call = name != nullptr;
+  if (!by_the_call) {
     name = std::getenv("CUFLASH_STAGE");
     if (name != nullptr && *name == '\0') name = nullptr;
-    if (name != nullptr) asked_for = "CUFLASH_STAGE is \"" + std::string(name) + "\"";
   }
   const Stage* stage = name != nullptr ? find_stage(name) : nullptr;
-  if (name != nullptr && stage == nullptr) return unknown_stage(asked_for);
+  if (name != nullptr && stage == nullptr) return unknown_stage(name, by_the_call);
 
-  const Device device = current_device();
+  const Device& device = current_device();
   if (stage == nullptr) stage = choose_stage(pass, problem, device, also);
   // Where nothing fits, the first rung, which asks least of a device, says why.
   if (stage == nullptr) stage = stages().front();
@@ -127,9 +125,7 @@ Error call(Pass pass, const Problem& problem, Args args, cudaStream_t stream, co
   if (nothing_to_do(args)) return succeed();
 
   // An error that someone left behind would look like ours: report it before anything is queued.
-  // The answer of a polled stream or event is none.
-  const cudaError_t earlier = cudaGetLastError();
-  if (earlier != cudaSuccess && earlier != cudaErrorNotReady) {
+  if (const cudaError_t earlier = cudaGetLastError(); earlier != cudaSuccess) {
     return cuda_error("an earlier CUDA call of this thread had failed", earlier);
   }
 

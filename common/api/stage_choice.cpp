@@ -28,9 +28,8 @@ const Stage* choose_stage(Pass pass, const Problem& problem, const Device& devic
   int highest = 0;  // a stage of rank 0 runs only by name
   for (const Stage* stage : stages()) {
     const PassFacts& facts = stage->facts(pass);
-    if (facts.rank == nullptr || !supports(*stage, pass, problem, device, also)) continue;
-    const int rank = facts.rank(problem).value;
-    if (rank <= highest) continue;
+    const int rank = facts.rank != nullptr ? facts.rank(problem).value : 0;
+    if (rank <= highest || !fits(*stage, pass, problem, device, also)) continue;
     highest = rank;
     best = stage;
   }

@@ -1,4 +1,4 @@
-// supports(): the only place that decides whether a stage can run a problem on a device.
+// supports() and fits(): the only place that decides whether a stage can run a problem on a device.
 #include <utility>
 
 #include "cuflash/stage.h"
@@ -11,8 +11,6 @@ namespace {
 std::string capability(int value) {
   return std::to_string(value / 10) + "." + std::to_string(value % 10);
 }
-
-Support no(FlashAttentionError error, std::string reason) { return {error, std::move(reason)}; }
 
 // {"f16", "bf16"} → "f16 and bf16".
 std::string listed(const std::vector<std::string>& words) {
@@ -53,33 +51,44 @@ std::string needs(const Stage& stage, int needed, const char* what_for, const De
                            : "; this library was built for " + capability(device.newest_code));
 }
 
-// Whether this device can run the pass.
-Support on_device(const Stage& stage, Pass pass, const Problem& problem, const Device& device) {
+// Whether this device can run the pass. Here and below no(error, sentence) makes the answer; the
+// sentence is a function, for who asks whether the stage fits and not why.
+template <class No>
+Support on_device(const Stage& stage, Pass pass, const Problem& problem, const Device& device,
+                  No no) {
   constexpr auto kError = FlashAttentionError::UNSUPPORTED_DEVICE;
-  const std::string name = stage.name;
   const PassFacts& facts = stage.facts(pass);
   const int needed = facts.arch.compute_capability;
   const int present = device.compute_capability;
-  if (present == 0) return no(kError, std::string("there is no CUDA device: ") + device.fault);
+  if (present == 0) {
+    return no(kError, [&] { return std::string("there is no CUDA device: ") + device.fault; });
+  }
   if (device.newest_code == 0) {
-    return no(kError, "this library was built for newer devices; this one has compute capability " +
-                          capability(present));
+    return no(kError, [&] {
+      return "this library was built for newer devices; this one has compute capability " +
+             capability(present);
+    });
   }
   if (facts.arch.exact && present != needed) {
-    return no(kError, name + " needs sm_" + std::to_string(needed) + "a (compute capability " +
-                          capability(needed) + " exactly); this device has " + capability(present));
+    return no(kError, [&] {
+      return std::string(stage.name) + " needs sm_" + std::to_string(needed) +
+             "a (compute capability " + capability(needed) + " exactly); this device has " +
+             capability(present);
+    });
   }
   if (!facts.arch.exact && !has(device, needed)) {
-    return no(kError, needs(stage, needed, "", device));
+    return no(kError, [&] { return needs(stage, needed, "", device); });
   }
   if (problem.dtype == CUFLASH_BF16 && !has(device, facts.arch.for_bf16)) {
-    return no(kError, needs(stage, facts.arch.for_bf16, " for bf16", device));
+    return no(kError, [&] { return needs(stage, facts.arch.for_bf16, " for bf16", device); });
   }
   const std::size_t shared_bytes = facts.shared_bytes != nullptr ? facts.shared_bytes(problem) : 0;
   if (shared_bytes > device.shared_bytes) {
-    return no(kError, name + " needs " + std::to_string(shared_bytes) +
-                          " bytes of shared memory a block; this device has " +
-                          std::to_string(device.shared_bytes));
+    return no(kError, [&] {
+      return std::string(stage.name) + " needs " + std::to_string(shared_bytes) +
+             " bytes of shared memory a block; this device has " +
+             std::to_string(device.shared_bytes);
+    });
   }
   return {};
 }
@@ -97,27 +106,43 @@ constexpr FeatureName kFeatureNames[] = {
 };
 
 // Whether the stage is written for this problem.
-Support by_stage(const Stage& stage, Pass pass, const Problem& problem, Features needed) {
+template <class No>
+Support by_stage(const Stage& stage, Pass pass, const Problem& problem, Features needed, No no) {
   constexpr auto kError = FlashAttentionError::UNSUPPORTED_BY_STAGE;
-  const std::string name = stage.name;
   const PassFacts& facts = stage.facts(pass);
   if (!stage.has(pass)) {
-    return no(kError, name + " has no " + pass_name(pass) + " pass");
+    return no(kError,
+              [&] { return std::string(stage.name) + " has no " + pass_name(pass) + " pass"; });
   }
   if (!facts.dtypes.has(problem.dtype)) {
-    return no(kError, name + " does not take " + dtype_name(problem.dtype) + "; it takes " +
-                          dtypes_of(facts));
+    return no(kError, [&] {
+      return std::string(stage.name) + " does not take " + dtype_name(problem.dtype) +
+             "; it takes " + dtypes_of(facts);
+    });
   }
   if (!facts.head_dims.has(problem.head_dim)) {
-    return no(kError, name + " does not take head_dim " + std::to_string(problem.head_dim) +
-                          "; it takes " + head_dims_of(facts));
+    return no(kError, [&] {
+      return std::string(stage.name) + " does not take head_dim " +
+             std::to_string(problem.head_dim) + "; it takes " + head_dims_of(facts);
+    });
   }
-  for (const auto& [feature, what] : kFeatureNames) {
-    if (needed.has(feature) && !facts.features.has(feature)) {
-      return no(kError, name + "'s " + pass_name(pass) + " pass does not take " + what);
+  for (const FeatureName& feature : kFeatureNames) {
+    if (needed.has(feature.feature) && !facts.features.has(feature.feature)) {
+      return no(kError, [&] {
+        return std::string(stage.name) + "'s " + pass_name(pass) + " pass does not take " +
+               feature.name;
+      });
     }
   }
   return {};
+}
+
+template <class No>
+Support check(const Stage& stage, Pass pass, const Problem& problem, const Device& device,
+              Features also, No no) {
+  const Support support = on_device(stage, pass, problem, device, no);
+  if (!support) return support;
+  return by_stage(stage, pass, problem, {features_of(problem).bits | also.bits}, no);
 }
 
 }  // namespace
@@ -136,9 +161,16 @@ Features features_of(const Problem& p) {
 
 Support supports(const Stage& stage, Pass pass, const Problem& problem, const Device& device,
                  Features also) {
-  const Support support = on_device(stage, pass, problem, device);
-  if (!support) return support;
-  return by_stage(stage, pass, problem, {features_of(problem).bits | also.bits});
+  return check(stage, pass, problem, device, also, [](FlashAttentionError error, auto sentence) {
+    return Support{error, sentence()};
+  });
+}
+
+bool fits(const Stage& stage, Pass pass, const Problem& problem, const Device& device,
+          Features also) {
+  return bool(check(stage, pass, problem, device, also, [](FlashAttentionError error, auto) {
+    return Support{error, {}};
+  }));
 }
 
 }  // namespace cuflash

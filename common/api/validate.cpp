@@ -2,6 +2,7 @@
 // one function that returns a sentence, empty where there is no such fault; check() runs them in
 // the order that cuflash_error states.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -37,34 +38,34 @@ struct Operand {
 // Everything that one call is given.
 struct Arguments {
   const Problem& problem;
-  std::vector<Operand> operands;
+  std::initializer_list<Operand> operands;
   const float* lse = nullptr;
   bool lse_required = false;
   const void* workspace = nullptr;
 };
 
-// An extent above 1 and the elements from one of its entries to the next. An extent of 1 is never
-// stepped over, so its stride does not matter.
+// An extent and the elements from one of its entries to the next. An extent of 1 is never stepped
+// over: whatever the caller's stride, it is 0 here.
 struct Dim {
   const char* stride_name;
   std::int64_t extent, stride;
 };
 
-std::vector<Dim> dims(const Problem& p, const Operand& operand) {
+std::array<Dim, 3> dims(const Problem& p, const Operand& operand) {
+  const auto dim = [](const char* name, int extent, std::int64_t stride) {
+    return Dim{name, extent, extent > 1 ? stride : 0};
+  };
   const Tensor& t = *operand.tensor;
-  std::vector<Dim> list;
-  for (const Dim& dim : {Dim{"batch_stride", p.batch, t.batch_stride},
-                         Dim{"head_stride", operand.heads, t.head_stride},
-                         Dim{"row_stride", operand.seq, t.row_stride}}) {
-    if (dim.extent > 1) list.push_back(dim);
-  }
-  return list;
+  return {dim("batch_stride", p.batch, t.batch_stride),
+          dim("head_stride", operand.heads, t.head_stride),
+          dim("row_stride", operand.seq, t.row_stride)};
 }
 
 // Joins its arguments to one sentence. The program's locale, which may group digits, has no say.
 template <class... Words>
 std::string say(const Words&... words) {
   std::ostringstream text;
+  text.exceptions(std::ios::badbit);  // no host memory is no shorter sentence
   text.imbue(std::locale::classic());
   (text << ... << words);
   return text.str();
@@ -101,7 +102,7 @@ std::string bad_window(const Problem& p) {
 // INVALID_DIMENSION, strides: none is negative, and no two elements of an output share an address.
 // Taken from the smallest stride to the largest, each must reach over all that lies inside it.
 std::string bad_strides(const Problem& p, const Operand& operand) {
-  std::vector<Dim> list = dims(p, operand);
+  std::array<Dim, 3> list = dims(p, operand);
   for (const Dim& dim : list) {
     if (dim.stride < 0) {
       return say(operand.name, "'s ", dim.stride_name, " is ", dim.stride,
@@ -115,6 +116,7 @@ std::string bad_strides(const Problem& p, const Operand& operand) {
   });
   std::int64_t last = p.head_dim - 1;  // the furthest element so far
   for (const Dim& dim : list) {
+    if (dim.extent == 1) continue;
     if (dim.stride <= last) {
       return say(operand.name, "'s ", dim.stride_name, " is ", dim.stride,
                  " elements: less than the ", last + 1,

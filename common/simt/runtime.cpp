@@ -215,7 +215,6 @@ const char* cudaGetErrorName(cudaError_t error) {
     CUFLASH_NAME(cudaErrorInvalidConfiguration)
     CUFLASH_NAME(cudaErrorNoDevice)
     CUFLASH_NAME(cudaErrorInvalidResourceHandle)
-    CUFLASH_NAME(cudaErrorNotReady)
     CUFLASH_NAME(cudaErrorLaunchFailure)
     CUFLASH_NAME(cudaErrorNotSupported)
 #undef CUFLASH_NAME

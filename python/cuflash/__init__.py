@@ -10,7 +10,7 @@ from .library import first as _first
 from .library import stages
 
 _OF_TORCH = {"flash_attn_func": "functional", "flash_attention_cuda": "functional",
-             "FlashAttention": "module"}
+             "FlashAttention": "module", "backend_info": "operators"}
 __all__ = ["CuflashError", "CuflashValueError", "stages", *_OF_TORCH]
 
 

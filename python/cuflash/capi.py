@@ -48,6 +48,12 @@ class CuflashValueError(CuflashError, ValueError):
     """The library refused what was passed."""
 
 
+def error(code, sentence):
+    """The exception for what the library answered."""
+    of_the_machine = code in _OF_THE_MACHINE
+    return (CuflashError if of_the_machine else CuflashValueError)(code, sentence)
+
+
 def as_float(scale):
     """An int or a fraction as a float: infinite, which the library refuses, where it is too large."""
     if not isinstance(scale, numbers.Rational):
@@ -146,6 +152,10 @@ class Library:
         number = self._c.cuflash_version()
         return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
+    def address(self, function):
+        """Where a function of the C interface lies, for other code to call it."""
+        return ctypes.cast(getattr(self._c, function), ctypes.c_void_p).value
+
     def stages(self):
         """The names of all stages, in teaching order."""
         return [self._c.cuflash_stage_name(n).decode() for n in range(self._c.cuflash_num_stages())]
@@ -182,7 +192,6 @@ class Library:
 
     def _check(self, code):
         if code:
-            error = CuflashError if code in _OF_THE_MACHINE else CuflashValueError
             raise error(code, self._sentence())
 
     def _sentence(self):

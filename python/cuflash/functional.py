@@ -1,6 +1,5 @@
 """Attention as functions on tensors."""
 import torch
-from torch.autograd import forward_ad
 
 from . import ops
 from .capi import as_float, check_int32, escaped
@@ -53,25 +52,19 @@ def attention_bhsd(q, k, v, causal, window_size=(-1, -1)):
 def _attention(qkv, layout, softmax_scale, causal, window_size, deterministic, stage):
     qkv = _autocast(*qkv)
     check_tensors(*qkv)
-    _check_no_tangents(qkv)
     sizes = sizes_of(*qkv, layout)
     if layout == "BHSD":
         qkv = [tensor.transpose(1, 2) for tensor in qkv]
     if softmax_scale is None:
         softmax_scale = (sizes.head_dim or 1) ** -0.5  # the library refuses a head_dim of 0
-    for name, side in zip(("window_left", "window_right"), window_size):
-        check_int32(name, side)
+    window_left, window_right = window_size
+    check_int32("window_left", window_left)
+    check_int32("window_right", window_right)
     if stage is not None:
         stage = escaped(stage)
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
-    return ops.forward(*qkv, as_float(softmax_scale), causal, *window_size, deterministic, stage)
-
-
-def _check_no_tangents(qkv):
-    if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in qkv):
-        raise RuntimeError("cuflash has no forward-mode derivatives (torch.func.jvp, jacfwd). For "
-                           "them use scaled_dot_product_attention with the backend "
-                           "SDPBackend.MATH.")
+    return ops.attention(*qkv, as_float(softmax_scale), causal, window_left, window_right,
+                         deterministic, stage)
 
 
 def _autocast(*qkv):

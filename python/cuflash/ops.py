@@ -1,131 +1,78 @@
 """Both passes as PyTorch operators, torch.ops.cuflash.forward and torch.ops.cuflash.backward.
 
 All tensors are [batch, seq, heads, head_dim], with any strides; LSE is float32 [batch, heads, seq].
-Results are contiguous.
+Results are contiguous. operators.py decides what computes them.
 """
 import functools
+import re
 import warnings
-from typing import List, Optional, Sequence, Tuple
 
 import torch
-from torch import Tensor
+from torch.autograd import forward_ad
 
-from . import capi, library
-from .shapes import DTYPES, check_tensors, sizes_of
+from . import capi, library, operators
+from .shapes import check_results, check_tensors, empty_results, problem_of, sizes_of
 
-_ALIGNMENT = 16  # bytes, of a tensor's address and strides
-
-
-# ---- To the library -----------------------------------------------------------------------------
-
-def _problem(q, k, v, softmax_scale, causal, window_left, window_right):
-    check_tensors(q, k, v)
-    sizes = sizes_of(q, k, v)
-    return capi.Problem(**sizes._asdict(), dtype=capi.DTYPES.index(DTYPES[q.dtype]), causal=causal,
-                        softmax_scale=softmax_scale, window_left=window_left,
-                        window_right=window_right)
+operators.load()
+_forward = torch.ops.cuflash.forward.default
+_backward = torch.ops.cuflash.backward.default
 
 
-def _usable(tensor):
-    """The tensor, or a copy of it where the library could not read it as it lies."""
-    multiple = _ALIGNMENT // tensor.element_size()
-    steps = [tensor.stride(n) for n in range(3) if tensor.shape[n] > 1]
-    if (tensor.stride(3) == 1 and tensor.data_ptr() % _ALIGNMENT == 0
-            and all(step % multiple == 0 for step in steps)):
-        return tensor
-    return tensor.clone(memory_format=torch.contiguous_format)
+def forward(q, k, v, softmax_scale, causal, window_left, window_right, deterministic, stage):
+    """O and LSE; `deterministic` is for the backward pass."""
+    try:
+        return _forward(q, k, v, softmax_scale, causal, window_left, window_right, deterministic,
+                        stage)
+    except Exception as error:
+        problem = q, k, v, softmax_scale, causal, window_left, window_right
+        raise _explained(error, problem) from None
 
 
-def _view(tensor):
-    """The tensor for the library."""
-    batch, seq, heads, _ = tensor.stride()
-    return capi.Tensor(tensor.data_ptr(), batch, heads, seq)
-
-
-def _queue(direction, problem, args, stage, device):
-    """Queues a pass on the device's current stream, with a workspace from PyTorch."""
-    chosen = library.on(device.type)
-    if device.type == "cpu":  # The library allocates: PyTorch aligns to 64 bytes there, not 256.
-        _say_that_it_is_slow()
-        getattr(chosen, direction)(problem, args, stage)
-        return
-    with torch.cuda.device(device):
-        count = chosen.workspace_bytes(direction, problem, stage)
-        workspace = torch.empty(count, dtype=torch.uint8, device=device)
-        args.workspace, args.workspace_bytes = workspace.data_ptr() or None, count
-        stream = torch.cuda.current_stream(device).cuda_stream
-        getattr(chosen, direction)(problem, args, stage, stream)
-
-
-@functools.lru_cache(maxsize=None)
-def _say_that_it_is_slow():
-    warnings.warn("cuflash: tensors on cpu are computed by the CPU simulator, which shows what "
-                  "kernels do and is slow.", stacklevel=2)
-
-
-# ---- The operators ------------------------------------------------------------------------------
-
-@torch.library.custom_op("cuflash::forward", mutates_args=())
-def forward(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float, causal: bool, window_left: int,
-            window_right: int, deterministic: bool, stage: Optional[str]) -> Tuple[Tensor, Tensor]:
-    """O and LSE. `deterministic` is for the backward pass."""
-    problem = _problem(q, k, v, softmax_scale, causal, window_left, window_right)
-    q, k, v = map(_usable, (q, k, v))
-    o, lse = _empty_results(q)
-    args = capi.ForwardArgs(q=_view(q), k=_view(k), v=_view(v), o=_view(o), lse=lse.data_ptr())
-    _queue("forward", problem, args, stage, q.device)
-    return o, lse
-
-
-@torch.library.custom_op("cuflash::backward", mutates_args=())
-def backward(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor,
-             softmax_scale: float, causal: bool, window_left: int, window_right: int,
-             deterministic: bool, stage: Optional[str], wanted: Sequence[bool]) -> List[Tensor]:
+def backward(d_o, q, k, v, o, lse, softmax_scale, causal, window_left, window_right, deterministic,
+             stage, wanted):
     """Those of dQ, dK and dV that are wanted."""
-    problem = _problem(q, k, v, softmax_scale, causal, window_left, window_right)
-    _check_results(q, o, d_o, lse, wanted)
-    d_o, q, k, v, o = map(_usable, (d_o, q, k, v, o))
-    lse = lse.contiguous()
-    grads = [x.new_empty(x.shape) if want else None for x, want in zip((q, k, v), wanted)]
-    outputs = {name: _view(grad) for name, grad in zip(("dq", "dk", "dv"), grads)
-               if grad is not None}
-    args = capi.BackwardArgs(deterministic=deterministic, q=_view(q), k=_view(k), v=_view(v),
-                             o=_view(o), d_o=_view(d_o), lse=lse.data_ptr(), **outputs)
-    _queue("backward", problem, args, stage, q.device)
-    return [grad for grad in grads if grad is not None]
+    try:
+        return _backward(d_o, q, k, v, o, lse, softmax_scale, causal, window_left, window_right,
+                         deterministic, stage, wanted)
+    except Exception as error:
+        problem = q, k, v, softmax_scale, causal, window_left, window_right
+        raise _explained(error, problem, (o, d_o, lse, wanted)) from None
 
 
-def _empty_results(q):
-    batch, seq, heads, _ = q.shape
-    return q.new_empty(q.shape), q.new_empty((batch, heads, seq), dtype=torch.float32)
+def _explained(error, problem, results=()):
+    """The exception that says what was wrong; the compiled operators can only raise RuntimeError.
+    They leave it to Python to find out which tensors do not fit."""
+    if isinstance(error, (capi.CuflashError, torch.OutOfMemoryError)):
+        return error
+    said = re.match(r"cuflash error (\d+): (.*)", str(error))
+    if said:
+        return capi.error(int(said[1]), said[2])
+    try:
+        problem_of(*problem)
+        if results:
+            check_results(problem[0], *results)
+        if problem[0].device.type != "meta":
+            library.on(problem[0].device.type)
+    except (OSError, RuntimeError, TypeError, ValueError) as found:
+        return found
+    return error
 
 
-def _check_results(q, o, d_o, lse, wanted):
-    for name, tensor in (("o", o), ("d_o", d_o)):
-        if (tensor.shape, tensor.dtype, tensor.device) != (q.shape, q.dtype, q.device):
-            raise ValueError(f"{name} is {list(tensor.shape)}, {tensor.dtype}, on {tensor.device}; "
-                             f"it must be as q: {list(q.shape)}, {q.dtype}, on {q.device}")
-    batch, seq, heads, _ = q.shape
-    if (tuple(lse.shape), lse.dtype, lse.device) != ((batch, heads, seq), torch.float32, q.device):
-        raise ValueError(f"lse is {list(lse.shape)}, {lse.dtype}, on {lse.device}; it must be "
-                         f"{[batch, heads, seq]}, torch.float32, on {q.device}")
-    if len(wanted) != 3:
-        raise ValueError(f"wanted is {list(wanted)}; it must say of dQ, dK and dV if it is wanted")
+# ---- Without computing --------------------------------------------------------------------------
 
-
-@forward.register_fake
+@torch.library.register_fake("cuflash::forward")
 def _(q, k, v, *_options):
     check_tensors(q, k, v)
     sizes_of(q, k, v)
-    return _empty_results(q)
+    return empty_results(q)
 
 
-@backward.register_fake
+@torch.library.register_fake("cuflash::backward")
 def _(d_o, q, k, v, o, lse, *options):
     *_, wanted = options
     check_tensors(q, k, v)
     sizes_of(q, k, v)
-    _check_results(q, o, d_o, lse, wanted)
+    check_results(q, o, d_o, lse, wanted)
     return [x.new_empty(x.shape) for x, want in zip((q, k, v), wanted) if want]
 
 
@@ -149,5 +96,58 @@ def _no_second_derivative(ctx, *grads):
                        "with the backend SDPBackend.MATH.")
 
 
-forward.register_autograd(_gradients, setup_context=_keep)
-backward.register_autograd(_no_second_derivative, setup_context=lambda ctx, inputs, output: None)
+torch.library.register_autograd("cuflash::forward", _gradients, setup_context=_keep)
+torch.library.register_autograd("cuflash::backward", _no_second_derivative,
+                                setup_context=lambda ctx, inputs, output: None)
+
+
+# ---- The short way ------------------------------------------------------------------------------
+
+class _Attention(torch.autograd.Function):  # pylint: disable=abstract-method
+    """The same as the operators with their gradients, for eager tensors: PyTorch goes through an
+    operator's registered gradient in Python, in three times the time."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, *options):  # pylint: disable=arguments-differ
+        results = _below_autograd(forward, q, k, v, *options)
+        _keep(ctx, (q, k, v, *options), results)
+        return results
+
+    @staticmethod
+    def backward(ctx, *grads):
+        if torch.is_grad_enabled():  # under create_graph
+            return _gradients(ctx, *grads)
+        return _below_autograd(_gradients, ctx, *grads)
+
+
+def _below_autograd(function, *args):
+    with torch._C._AutoDispatchBelowAutograd():  # pylint: disable=protected-access
+        return function(*args)
+
+
+def attention(q, k, v, *options):
+    """forward(), with its gradients, at the least cost."""
+    # pylint: disable=protected-access
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        _check_no_tangents(q, k, v)
+        return forward(q, k, v, *options)
+    if forward_ad._current_level >= 0:
+        _check_no_tangents(q, k, v)
+    if q.device.type == "cpu":
+        _say_that_it_is_slow()
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
+        return _Attention.apply(q, k, v, *options)
+    return _below_autograd(forward, q, k, v, *options)
+
+
+@functools.lru_cache(maxsize=None)
+def _say_that_it_is_slow():
+    warnings.warn("cuflash: tensors on cpu are computed by the CPU simulator, which shows what "
+                  "kernels do and is slow.", stacklevel=2)
+
+
+def _check_no_tangents(*qkv):
+    if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in qkv):
+        raise RuntimeError("cuflash has no forward-mode derivatives (torch.func.jvp, jacfwd). For "
+                           "them use scaled_dot_product_attention with the backend "
+                           "SDPBackend.MATH.")

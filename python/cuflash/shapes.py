@@ -72,6 +72,35 @@ def sizes_of(q, k, v, layout="BSHD"):
     return Sizes(batch, q.shape[heads], k.shape[heads], q.shape[seq], k.shape[seq], head_dim)
 
 
+def problem_of(q, k, v, softmax_scale, causal, window_left, window_right):
+    """The problem that three tensors of [batch, seq, heads, head_dim] are, for the library."""
+    check_tensors(q, k, v)
+    sizes = sizes_of(q, k, v)
+    return capi.Problem(**sizes._asdict(), dtype=capi.DTYPES.index(DTYPES[q.dtype]), causal=causal,
+                        softmax_scale=softmax_scale, window_left=window_left,
+                        window_right=window_right)
+
+
+def empty_results(q):
+    """O and LSE, not computed."""
+    batch, seq, heads, _ = q.shape
+    return q.new_empty(q.shape), q.new_empty((batch, heads, seq), dtype=torch.float32)
+
+
+def check_results(q, o, d_o, lse, wanted):
+    """Raises unless what the backward pass takes beside Q, K and V fits."""
+    for name, tensor in (("o", o), ("d_o", d_o)):
+        if (tensor.shape, tensor.dtype, tensor.device) != (q.shape, q.dtype, q.device):
+            raise ValueError(f"{name} is {list(tensor.shape)}, {tensor.dtype}, on {tensor.device}; "
+                             f"it must be as q: {list(q.shape)}, {q.dtype}, on {q.device}")
+    batch, seq, heads, _ = q.shape
+    if (tuple(lse.shape), lse.dtype, lse.device) != ((batch, heads, seq), torch.float32, q.device):
+        raise ValueError(f"lse is {list(lse.shape)}, {lse.dtype}, on {lse.device}; it must be "
+                         f"{[batch, heads, seq]}, torch.float32, on {q.device}")
+    if len(wanted) != 3:
+        raise ValueError(f"wanted is {list(wanted)}; it must say of dQ, dK and dV if it is wanted")
+
+
 def _are_two_integers(values):
     return len(values) == 2 and all(isinstance(value, (int, torch.SymInt))
                                     and not isinstance(value, bool) for value in values)

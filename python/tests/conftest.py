@@ -1,6 +1,7 @@
 """Tests of the package: of the installed one, else of the source tree's, whose library
 CUFLASH_LIBRARY must name. What needs PyTorch, a GPU or the CPU simulator's library is skipped without
 it; CUFLASH_REQUIRE_GPU=1 makes a missing GPU a failure."""
+import ctypes
 import importlib.util
 import os
 import pathlib
@@ -11,7 +12,7 @@ import pytest
 if importlib.util.find_spec("cuflash") is None:
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from cuflash import library  # noqa: E402, it may lie in the source tree
+from cuflash import capi, library  # noqa: E402, it may lie in the source tree
 
 GPU_IS_REQUIRED = os.environ.get("CUFLASH_REQUIRE_GPU") == "1"
 
@@ -43,3 +44,36 @@ def device(request):
         except RuntimeError as error:
             pytest.skip(str(error))
     return request.param
+
+
+@pytest.fixture
+def calls(device, monkeypatch):
+    """The calls that reach the library, as (its direction, its problem, its arguments)."""
+    from cuflash import operators  # pylint: disable=import-outside-toplevel, it needs PyTorch
+    seen = []
+    lib, (compiled, _) = library.on(device), operators.load()
+    functions = {"forward": capi.ForwardArgs, "backward": capi.BackwardArgs}
+
+    def keep(direction, problem, args):
+        seen.append((direction, *(type(x).from_buffer_copy(x) for x in (problem, args))))
+    if compiled is None:
+        for name in functions:
+            def spy(problem, args, *rest, name=name, call=getattr(lib, name)):
+                keep(name, problem, args)
+                return call(problem, args, *rest)
+            monkeypatch.setattr(lib, name, spy)
+        yield seen
+        return
+    table, kept = operators.table_of(device), []
+    for name, args_type in functions.items():
+        signature = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(capi.Problem),
+                                     ctypes.POINTER(args_type), ctypes.c_char_p, ctypes.c_void_p)
+
+        def spy(problem, args, *rest, name=name, call=signature(lib.address(f"cuflash_{name}"))):
+            keep(name, problem.contents, args.contents)
+            return call(problem, args, *rest)
+        kept.append(signature(spy))
+        setattr(table, f"cuflash_{name}", ctypes.cast(kept[-1], ctypes.c_void_p).value)
+    operators.use(compiled, device, table)
+    yield seen
+    operators.use(compiled, device, operators.table_of(device))

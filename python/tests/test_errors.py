@@ -9,7 +9,7 @@ pytest.importorskip("numpy", reason="tensors.py takes it")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import cuflash  # noqa: E402, after the skips
-from cuflash import library, ops  # noqa: E402, after the skips
+from cuflash import library, operators, ops  # noqa: E402, after the skips
 from tensors import make  # noqa: E402, after the skips
 
 
@@ -157,14 +157,20 @@ def test_devices():
 
 
 def test_a_device_without_a_library(monkeypatch):
-    library.on.cache_clear()
+    compiled, _ = operators.load()
     monkeypatch.setattr(library, "first",
                         lambda: types.SimpleNamespace(backend="cuda", path="gpu.so"))
     monkeypatch.setattr(library, "_second", lambda: None)
+    library.on.cache_clear()
     try:
+        if compiled:
+            operators.use(compiled, "cpu", operators.table_of("cpu"))
         refused(RuntimeError, "The tensors are on cpu, and gpu.so computes on cuda", *make("cpu"))
     finally:
+        monkeypatch.undo()
         library.on.cache_clear()
+        if compiled:
+            operators.use(compiled, "cpu", operators.table_of("cpu"))
 
 
 def test_the_forward_operator(device):

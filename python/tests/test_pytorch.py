@@ -11,6 +11,7 @@ import cuflash  # noqa: E402, after the skips
 from cuflash import ops  # noqa: E402, after the skips
 from tensors import check, gradient_of, make  # noqa: E402, after the skips
 from torch.autograd import forward_ad  # noqa: E402, after the skips
+from torch.library import opcheck  # noqa: E402, after the skips
 from torch.utils.checkpoint import checkpoint  # noqa: E402, after the skips
 
 
@@ -33,13 +34,16 @@ def causal(q, k, v):
 
 # ---- torch.library and torch.compile ------------------------------------------------------------
 
+FORWARD, BACKWARD = torch.ops.cuflash.forward.default, torch.ops.cuflash.backward.default
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 def test_opcheck_forward(device, dtype):
     q, k, v = make(device, dtype, heads=(4, 2))
     for stage in (None, "04"):
-        torch.library.opcheck(ops.forward, (q, k, v, 0.2, True, -1, -1, True, stage))
+        opcheck(FORWARD, (q, k, v, 0.2, True, -1, -1, True, stage))
     strided = q.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_()
-    torch.library.opcheck(ops.forward, (strided, k, v, 0.2, False, 3, 1, True, None))
+    opcheck(FORWARD, (strided, k, v, 0.2, False, 3, 1, True, None))
 
 
 @pytest.mark.parametrize("wanted", [[True, True, True], [False, True, False]], ids=str)
@@ -47,7 +51,7 @@ def test_opcheck_backward(device, wanted):
     q, k, v = (x.detach() for x in make(device, heads=(4, 2)))
     options = 0.2, False, 3, 1, True, None
     o, lse = ops.forward(q, k, v, *options)
-    torch.library.opcheck(ops.backward, (gradient_of(o), q, k, v, o, lse, *options, wanted))
+    opcheck(BACKWARD, (gradient_of(o), q, k, v, o, lse, *options, wanted))
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -193,12 +197,7 @@ def test_a_loss_on_lse_has_no_gradient(device):
         lse.sum().backward()
 
 
-def test_deterministic_algorithms(device, monkeypatch):
-    asked = []
-    lib = cuflash.library.on(device)
-    call = lib.backward
-    monkeypatch.setattr(lib, "backward", lambda problem, args, *rest: (
-        asked.append(args.deterministic), call(problem, args, *rest)))
+def test_deterministic_algorithms(device, calls):
     qkv = make(device)
     for setting in (False, True):
         torch.use_deterministic_algorithms(setting)
@@ -207,7 +206,7 @@ def test_deterministic_algorithms(device, monkeypatch):
         finally:
             torch.use_deterministic_algorithms(False)
     cuflash.flash_attn_func(*qkv, deterministic=True).sum().backward()
-    assert asked == [0, 1, 1]
+    assert [args.deterministic for name, _, args in calls if name == "backward"] == [0, 1, 1]
 
 
 def test_a_module_without_parameters():

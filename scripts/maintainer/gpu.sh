@@ -3,15 +3,15 @@
 # times, the stages beside PyTorch's attention, and Nsight Compute's count of what the CPU simulator
 # counts.
 #   scripts/maintainer/gpu.sh OUT COMMIT [STEP...]
-# leaves ladder.json, ladder_f32.json, stages.json, peers.json, train_char_gpt.json, sectors.json,
-# kernels.json and logs.tar.gz in the folder OUT. COMMIT names the sources. Without a STEP all are
+# leaves ladder.json, ladder_f32.json, stages.json, peers.json, calls.json, train_char_gpt.json,
+# sectors.json, kernels.json and logs.tar.gz in the folder OUT. COMMIT names the sources. Without a STEP all are
 # taken, in about 25 minutes.
 set -euo pipefail
 CDPATH='' cd "$(dirname "$0")/../.."
 out=${1:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
-steps=(unit_tests gpu_tests consumers stage_tests sanitizers python training ladder bench_stages peers ncu)
+steps=(unit_tests gpu_tests consumers stage_tests sanitizers python calls training ladder bench_stages peers ncu)
 for name in "${chosen[@]}"; do
   [[ " ${steps[*]} " == *" $name "* ]] || 
     { echo "cuflash: There is no step \"$name\". There are: ${steps[*]}." >&2 && exit 2; }
@@ -70,8 +70,14 @@ fi
 if wanted python; then
   step python_install 200 python3 -m pip install --no-build-isolation ./python
   step python_tests 400 python3 -m pytest python -q
+  step python_ctypes 400 env CUFLASH_OPERATORS=ctypes python3 -m pytest -q \
+    python/tests/test_{attention,errors,pytorch,window}.py
   step python_faults 300 env CUFLASH_LIBRARY="$PWD/build/release/libcuflash_attn.so" \
     python3 scripts/maintainer/mutations.py --tested python/
+fi
+if wanted calls; then
+  step calls 300 env PYTHONPATH="$PWD/python" CUFLASH_LIBRARY="$PWD/build/release/libcuflash_attn.so" \
+    python3 bench/calls/calls.py --out "$results/calls.json"
 fi
 if wanted training; then # with the library and the package of these sources
   export PYTHONPATH=$PWD/python CUFLASH_LIBRARY=$PWD/build/release/libcuflash_attn.so
@@ -112,5 +118,5 @@ for log in "$logs"/*.log; do
   echo "== $(basename "$log" .log)"
   grep -E '^\[  (PASSED|FAILED|SKIPPED)|SUMMARY' "$log" | tail -n 3 || true
 done
-cat "$logs"/ladder*.log "$logs"/peers*.log 2>/dev/null || true
+cat "$logs"/ladder*.log "$logs"/peers*.log "$logs"/calls.log 2>/dev/null || true
 exit $status

@@ -345,12 +345,17 @@ def pytest_with(python):
     library = os.environ.get("CUFLASH_LIBRARY", ROOT / "build/simt/libcuflash_attn.so")
 
     def pytest(arguments, package):
-        environment = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1",
-                       "CUFLASH_LIBRARY": str(pathlib.Path(library).resolve())}
-        done = subprocess.run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
-                              cwd=ROOT / "python/tests", env=environment, text=True, check=False,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        return done.stdout if done.returncode else ""
+        for operators in ("ctypes", "compiled"):  # the latter where they are there
+            environment = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1",
+                           "CUFLASH_LIBRARY": str(pathlib.Path(library).resolve()),
+                           "CUFLASH_OPERATORS": operators}
+            done = subprocess.run(
+                [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+                cwd=ROOT / "python/tests", env=environment, text=True, check=False,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            if done.returncode:
+                return done.stdout
+        return ""
     return pytest
 
 

@@ -37,7 +37,6 @@ class Blocked {
   // True while work waits on the stream and the patience has not run out.
   bool holds() {
     const cudaError_t state = cudaStreamQuery(stream_.get());
-    (void)cudaGetLastError();  // cudaErrorNotReady, an answer that the runtime keeps as an error.
     const std::lock_guard<std::mutex> lock(mutex_);
     return state == cudaErrorNotReady && !gave_up_;
   }

@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <new>
 
+#include "api/dispatch.h"
 #include "cuflash/c_api.h"
+#include "cuflash/workload.h"
 
 namespace {
 
@@ -47,6 +49,29 @@ TEST(NoHostMemory, IsAnError) {
   for (const int code : codes) EXPECT_EQ(code, CUFLASH_OUT_OF_MEMORY);
   EXPECT_STREQ(sentence, "no host memory");
   EXPECT_EQ(cuflash_forward(&kProblem, &args, nullptr, nullptr), CUFLASH_INVALID_DIMENSION);
+}
+
+// On the way to the stage nothing is allocated.
+TEST(NoHostMemory, SufficesToCheckAndChoose) {
+  alignas(16) std::byte data[16];
+  const float lse = 0.f;
+  const cuflash::Tensor x = {data, 1 << 20, 128, 4 * 128};
+  const cuflash::Forward forward(x, x, x, x);
+  const cuflash::Backward backward(x, x, x, x, x, x, x, x, &lse);
+  for (const cuflash::DType dtype : cuflash::kDTypes) {
+    cuflash::Problem problem;
+    ASSERT_TRUE(cuflash::parse_problem("b2_h4x2_q40k70_d128_causal", problem));
+    problem.dtype = dtype;
+    for (const cuflash::Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
+      for (const char* stage : {static_cast<const char*>(nullptr), "01_naive"}) {
+        (void)cuflash::api::choose(pass, problem, stage);  // The device is asked once.
+        const NoMemory while_it_lives;
+        EXPECT_TRUE(cuflash::api::choose(pass, problem, stage).support);
+        EXPECT_TRUE(validate(problem, forward));
+        EXPECT_TRUE(validate(problem, backward));
+      }
+    }
+  }
 }
 
 // ---- Calls from destructors that run at exit ----------------------------------------------------

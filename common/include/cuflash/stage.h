@@ -145,6 +145,10 @@ struct Support {
 Support supports(const Stage& stage, Pass pass, const Problem& problem, const Device& device,
                  Features also = {});
 
+/// The same without the sentence, and without the memory that it takes.
+bool fits(const Stage& stage, Pass pass, const Problem& problem, const Device& device,
+          Features also = {});
+
 /// Checks what no stage and no device can change, in the order that cuflash_error states, from
 /// CUFLASH_INVALID_DIMENSION to CUFLASH_SIZE_OVERFLOW.
 Support validate(const Problem& problem);
@@ -157,8 +161,9 @@ Support validate(const Problem& problem, const Backward& args);
 const Stage* choose_stage(Pass pass, const Problem& problem, const Device& device,
                           Features also = {});
 
-/// The current CUDA device; where there is none, compute_capability is 0 and `fault` says why.
-Device current_device();
+/// The current CUDA device; where there is none, compute_capability is 0 and `fault` says why. What
+/// is returned is valid until the process ends; of a fault, until the thread's next call.
+const Device& current_device();
 
 }  // namespace cuflash
 

@@ -1,0 +1,101 @@
+"""Which operators compute: the compiled ones of libcuflash_operators.so, or those through ctypes.
+
+The compiled ones serve PyTorch 2.10 and later. They lie in the package's folder, or beside the
+library that CUFLASH_LIBRARY names; CUFLASH_OPERATORS=ctypes leaves them where they are.
+"""
+import ctypes
+import functools
+import importlib
+import os
+import pathlib
+
+import torch
+
+from . import library
+
+_NAME = "libcuflash_operators.so"
+_OLDEST = (2, 10)  # PyTorch that has all of the stable ABI that they use
+_CALLED = ("cuflash_forward", "cuflash_backward", "cuflash_workspace_bytes",
+           "cuflash_last_error_message")
+DEVICES = ("cuda", "cpu")
+
+
+class _Unavailable(Exception):
+    """Why the compiled operators do not compute."""
+
+
+class Table(ctypes.Structure):
+    """struct Library of operators.cpp: the addresses of the library's functions."""
+    _fields_ = [(name, ctypes.c_void_p) for name in _CALLED]
+
+
+@functools.lru_cache(maxsize=None)
+def load():
+    """Defines the operators. Returns the compiled ones as a ctypes library, or None, and in words
+    why those through ctypes were taken."""
+    try:
+        compiled = _compiled()
+    except _Unavailable as why:
+        importlib.import_module(".ctypes_operators", __package__)
+        return None, str(why)
+    for device in DEVICES:
+        use(compiled, device, table_of(device))
+    return compiled, ""
+
+
+def use(compiled, device, table):
+    """Lets compiled operators call these functions for tensors on "cuda" or "cpu"; None: they
+    refuse."""
+    compiled.cuflash_operators_use(device == "cuda", table)
+
+
+def _compiled():
+    if os.environ.get("CUFLASH_OPERATORS") == "ctypes":
+        raise _Unavailable("CUFLASH_OPERATORS is ctypes")
+    if tuple(int(word) for word in torch.__version__.split(".")[:2]) < _OLDEST:
+        raise _Unavailable(f"PyTorch {torch.__version__} is older than 2.10")
+    path = _path()
+    try:
+        torch.ops.load_library(path)
+        compiled = ctypes.CDLL(path)
+    except OSError as error:
+        raise _Unavailable(f"{path} cannot be loaded: {error}") from error
+    compiled.cuflash_operators_use.argtypes = ctypes.c_int, ctypes.POINTER(Table)
+    return compiled
+
+
+def _path():
+    named = os.environ.get("CUFLASH_LIBRARY")
+    places = [pathlib.Path(named).parent] if named else []
+    places.append(pathlib.Path(__file__).parent)
+    for place in places:
+        if (place / _NAME).exists():
+            return str(place / _NAME)
+    raise _Unavailable(f"there is no {_NAME} in {' or '.join(map(str, places))}: where the library "
+                       "was built, PyTorch's headers were not found")
+
+
+def table_of(device):
+    """What a device's library offers, or None where there is none."""
+    try:
+        found = library.on(device)
+    except (OSError, RuntimeError):  # who calls an operator there hears why
+        return None
+    return Table(*map(found.address, _CALLED))
+
+
+def backend_info():
+    """What computes, as a dict:
+
+    operators   "compiled" (C++ over PyTorch's stable ABI) or "ctypes" (Python; a call costs more)
+    reason      why it is "ctypes", else ""
+    cuda, cpu   the library for tensors on that device, or in words why there is none
+    """
+    compiled, reason = load()
+    info = {"operators": "compiled" if compiled else "ctypes", "reason": reason}
+    for device in DEVICES:
+        try:
+            info[device] = library.on(device).path
+        except (OSError, RuntimeError) as error:
+            info[device] = str(error)
+    return info
