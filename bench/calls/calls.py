@@ -3,8 +3,8 @@
 
     bench/calls/calls.py --out build/results/calls.json
 
-A table for each sequence length: microseconds a call, of the forward pass alone (no gradients) and of
-the pair, forward and backward. Then where they go: operators that compute nothing, registered each
+Microseconds a call at each sequence length, of the forward pass alone (no gradients) and of the pair,
+forward and backward. Then where they go: operators that compute nothing, registered each
 way; a function called through ctypes; and, from the program host_calls, the library itself. Calls
 follow one another without waiting, so the longer of the CPU's and the GPU's work counts. The ways
 take turns, round by round; each figure is the median of the rounds.
@@ -14,7 +14,6 @@ import ctypes
 import json
 import os
 import pathlib
-import re
 import statistics
 import subprocess
 import sys
@@ -151,64 +150,56 @@ def compile_no_operation(torch):
             torch.ops.load_library(library)
 
 
-# ---- The tables ---------------------------------------------------------------------------------
+# ---- The rows -----------------------------------------------------------------------------------
 
-def measured(options):
-    """Everything but the library alone, in this process; or attention through ctypes."""
+def rows_of(table, ways, options, **facts):
+    """What (forward ways, pair ways) cost, as rows of the result."""
+    forward, both = (rounds_of(some, options.rounds, options.calls) for some in ways)
+    return [{"table": table, **facts, "way": name, "forward_us": forward[name],
+             **({"pair_us": both[name]} if name in both else {})} for name in forward]
+
+
+def rows_here(options):
+    """Everything but the library alone, in this process; of the operators through ctypes only
+    attention."""
     import torch  # pylint: disable=import-outside-toplevel
     import cuflash  # pylint: disable=import-outside-toplevel
     layer = cuflash.backend_info()["operators"]
-    attention_rows, parts = [], []
-    for seq in SEQS:
-        forward, both = (rounds_of(ways, options.rounds, options.calls)
-                         for ways in attention(torch, seq, layer))
-        attention_rows += [{"seq": seq, "way": name, "forward_us": forward[name],
-                            "pair_us": both[name]} for name in forward]
+    rows = [row for seq in SEQS
+            for row in rows_of("attention", attention(torch, seq, layer), options, seq=seq)]
     if layer == "compiled":
         compile_no_operation(torch)
-        forward, both = (rounds_of(ways, options.rounds, options.calls)
-                         for ways in no_operation(torch))
-        library = cuflash.library.on("cuda")
-        version = ctypes.CDLL(library.path).cuflash_version
-        by_ctypes = rounds_of({"": version}, options.rounds, options.calls)[""]
-        parts = [{"part": name, "forward_us": forward[name], "pair_us": both.get(name)}
-                 for name in forward]
-        parts.append({"part": "a function through ctypes", "forward_us": by_ctypes,
-                      "pair_us": None})
-    return {"calls": attention_rows, "no_operation": parts}
+        rows += rows_of("nothing", no_operation(torch), options)
+        version = ctypes.CDLL(cuflash.library.on("cuda").path).cuflash_version
+        rows += rows_of("nothing", ({"a function through ctypes": version}, {}), options)
+    return rows
 
 
-def through_ctypes(options):
-    """The same attention in a process where the operators are those through ctypes."""
+def rows_through_ctypes(options):
+    """Those of a process where the operators are those through ctypes."""
     command = [sys.executable, __file__, "--rounds", str(options.rounds), "--calls",
                str(options.calls), "--print"]
     done = subprocess.run(command, env={**os.environ, "CUFLASH_OPERATORS": "ctypes"}, check=True,
                           stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout)["calls"]
+    return json.loads(done.stdout)
 
 
-def library_alone(program):
-    """{benchmark: microseconds} of host_calls."""
+def rows_of_the_library(program):
+    """Those of host_calls."""
     done = subprocess.run([program, "--benchmark_format=json", "--benchmark_repetitions=9",
                            "--benchmark_report_aggregates_only=true"], check=True,
                           stdout=subprocess.PIPE, text=True)
-    rows = json.loads(done.stdout)["benchmarks"]
-    return {re.sub("/manual_time", "", row["run_name"]): row["real_time"] / 1e3
-            for row in rows if row["aggregate_name"] == "median"}
+    return [{"table": "library", "way": row["run_name"].removesuffix("/manual_time"),
+             "host_us": row["real_time"] / 1e3}
+            for row in json.loads(done.stdout)["benchmarks"] if row["aggregate_name"] == "median"]
 
 
-def show(results):
-    """Prints the tables."""
-    print(f"{'S':>4}  {'':36}{'forward':>9}{'pair':>9}  µs a call")
-    for row in results["calls"]:
-        print(f"{row['seq']:>4}  {row['way']:36}{row['forward_us']:9.1f}{row['pair_us']:9.1f}")
-    print("\nOperators that compute nothing")
-    for row in results["no_operation"]:
-        both = "" if row["pair_us"] is None else f"{row['pair_us']:9.1f}"
-        print(f"      {row['part']:36}{row['forward_us']:9.1f}{both}")
-    print("\nThe library alone, on the CPU")
-    for name, microseconds in results["library_us"].items():
-        print(f"      {name:36}{microseconds:9.2f}")
+def show(rows):
+    """Prints them."""
+    for row in rows:
+        times = "".join(f"{row[key]:10.2f}" if key in row else " " * 10
+                        for key in ("forward_us", "pair_us", "host_us"))
+        print(f"{row['table']:10}{row.get('seq', ''):>5}  {row['way']:40}{times}")
 
 
 def main():
@@ -218,22 +209,21 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, help="the JSON file")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--calls", type=int, default=300, help="of each way in a round")
-    parser.add_argument("--print", action="store_true", help="only the calls of attention, as JSON")
+    parser.add_argument("--print", action="store_true", help="the rows of this process, as JSON")
     options = parser.parse_args()
+    rows = rows_here(options)
     if options.print:
-        print(json.dumps(measured(options)))
+        print(json.dumps(rows))
         return
     import torch  # pylint: disable=import-outside-toplevel
     from cuflash import library  # pylint: disable=import-outside-toplevel
     from provenance import provenance, save  # pylint: disable=import-outside-toplevel
     path = pathlib.Path(library.on("cuda").path)
-    results = measured(options)
-    results["calls"] = sorted(results["calls"] + through_ctypes(options),
-                              key=lambda row: row["seq"])
-    results["library_us"] = library_alone(path.parent / "bin/host_calls")
-    show(results)
+    rows += rows_through_ctypes(options) + rows_of_the_library(path.parent / "bin/host_calls")
+    rows.sort(key=lambda row: (row["table"], row.get("seq", 0)))
+    show(rows)
     if options.out:
-        save(options.out, {**provenance(torch, path), **results})
+        save(options.out, {"provenance": provenance(torch, path), "rows": rows})
 
 
 if __name__ == "__main__":

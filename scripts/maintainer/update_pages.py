@@ -9,7 +9,8 @@ A page says which result it shows, and this script writes the table between the 
 The first word is a JSON file that `ladder --json` wrote, relative to the repository. The others say
 which rows to show: stages, passes, problems, in any order; a row must match one of each kind that is
 named. `passes_a_load` adds a column. Of a file that bench/peers/peers.py wrote, they are passes, dtypes,
-d64, s512, causal, full, stages, peers, and the kind of table: speeds, summary or costs.
+d64, s512, causal, full, stages, peers, and the kind of table: speeds, summary or costs. Of one of
+bench/calls/calls.py they are attention, nothing or library.
 `<!-- screen FILE.txt -->` shows what a program printed. Without arguments every tracked page is
 rewritten; with --check nothing is written and the exit status says whether a page differs from its
 result.
@@ -45,7 +46,17 @@ def decimal_count(count):
         count /= 1000
 
 
+def microseconds(value):
+    """12.345 -> '12.3 µs'."""
+    return f"{value:.3g} µs" if value < 100 else f"{value:.0f} µs"
+
+
 COLUMNS = [
+    ("S", "seq", str),
+    ("", "way", str),
+    ("forward", "forward_us", microseconds),
+    ("forward and backward", "pair_us", microseconds),
+    ("on the CPU", "host_us", microseconds),
     ("stage", "stage", str),
     ("pass", "pass", str),
     ("problem", "problem", lambda name: f"`{name}`"),
@@ -75,6 +86,7 @@ COLUMNS = [
 EXTRA = {"passes_a_load"}
 
 LADDER_KINDS = [operator.itemgetter(kind) for kind in ("stage", "pass", "problem")]
+CALL_KINDS = [operator.itemgetter("table")]
 
 
 def chosen(rows, words, kinds):
@@ -126,10 +138,15 @@ def ladder_table(rows, everything, extra):
     same = [key for key in ("stage", "pass", "problem") if len({row[key] for row in rows}) == 1]
     if len(same) == 3:
         same = same[1:]
-    columns = [c for c in COLUMNS if c[1] not in same and any(c[1] in row for row in rows)]
-    lines = [[show(row[key]) if key in row else "" for _, key, show in columns] for row in rows]
     facts = [f"`{rows[0][key]}`" if key == "problem" else rows[0][key] for key in same]
-    return tables.markdown([title for title, _, _ in columns], lines), facts
+    return plain_table(rows, same), facts
+
+
+def plain_table(rows, left_out=()):
+    """The Markdown table of rows, with the columns that are in some of them."""
+    columns = [c for c in COLUMNS if c[1] not in left_out and any(c[1] in row for row in rows)]
+    lines = [[show(row[key]) if key in row else "" for _, key, show in columns] for row in rows]
+    return tables.markdown([title for title, _, _ in columns], lines)
 
 
 def origin(where):
@@ -146,17 +163,21 @@ def origin(where):
 def table(path, words):
     """The Markdown table of one result file, with its provenance under it."""
     result = json.loads((ROOT / path).read_text(encoding="utf-8"))
-    of_peers = "ceilings" in result
+    of_peers, of_calls = "ceilings" in result, "way" in result["rows"][0]
     views = [word for word in words if of_peers and word in tables.VIEWS] or ["speeds"]
     words = [word for word in words if word not in views]
     extra = EXTRA.intersection(words)
     words = [word for word in words if word not in extra]
-    everything = joined(result["rows"]) if not of_peers else result["rows"]
-    rows = chosen(everything, words, tables.KINDS if of_peers else LADDER_KINDS)
+    everything = result["rows"] if of_peers or of_calls else joined(result["rows"])
+    kinds = tables.KINDS if of_peers else CALL_KINDS if of_calls else LADDER_KINDS
+    rows = chosen(everything, words, kinds)
     if not rows:
         raise SystemExit(f"{path} has no row for {' '.join(words)}")
+    facts = []
     if of_peers:
-        text, facts = "\n\n".join(tables.VIEWS[view](rows) for view in views), []
+        text = "\n\n".join(tables.VIEWS[view](rows) for view in views)
+    elif of_calls:
+        text = plain_table(rows)
     else:
         text, facts = ladder_table(rows, everything, extra)
     facts += origin(result["provenance"]) + [f"`{path}`"]
