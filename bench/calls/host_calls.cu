@@ -83,12 +83,15 @@ void time_calls(benchmark::State& state, Pass pass, bool own_workspace) {
   }
 }
 
-BENCHMARK(time_launches)->Name("launches")->Arg(1)->Arg(2)->UseManualTime();
-BENCHMARK_CAPTURE(time_calls, forward, CUFLASH_FORWARD, true)->Name("forward")->UseManualTime();
-BENCHMARK_CAPTURE(time_calls, backward, CUFLASH_BACKWARD, true)->Name("backward")->UseManualTime();
-BENCHMARK_CAPTURE(time_calls, backward_allocates, CUFLASH_BACKWARD, false)
+void set_up(benchmark::internal::Benchmark* benchmark) {
+  benchmark->UseManualTime()->Iterations(200);
+}
+BENCHMARK(time_launches)->Name("launches")->Arg(1)->Arg(2)->Apply(set_up);
+BENCHMARK_CAPTURE(time_calls, , CUFLASH_FORWARD, true)->Name("forward")->Apply(set_up);
+BENCHMARK_CAPTURE(time_calls, , CUFLASH_BACKWARD, true)->Name("backward")->Apply(set_up);
+BENCHMARK_CAPTURE(time_calls, , CUFLASH_BACKWARD, false)
     ->Name("backward_without_a_workspace")
-    ->UseManualTime();
+    ->Apply(set_up);
 
 }  // namespace
 }  // namespace cuflash::bench

@@ -31,9 +31,8 @@ def flash_attn_func(q, k, v, softmax_scale=None, causal=False, window_size=(-1, 
     address or another stride is not a multiple of 16 bytes. The result is contiguous. Under
     autocast float32, float16 and bfloat16 become autocast's dtype.
     """
-    check_options(softmax_scale=softmax_scale, causal=causal, window_size=window_size,
-                  deterministic=deterministic, return_lse=return_lse, stage=stage)
-    o, lse = _attention((q, k, v), "BSHD", softmax_scale, causal, window_size, deterministic, stage)
+    o, lse = _attention((q, k, v), "BSHD", softmax_scale, causal, window_size, deterministic, stage,
+                        return_lse)
     return (o, lse) if return_lse else o
 
 
@@ -49,22 +48,42 @@ def attention_bhsd(q, k, v, causal, window_size=(-1, -1)):
     return o.transpose(1, 2)
 
 
-def _attention(qkv, layout, softmax_scale, causal, window_size, deterministic, stage):
-    qkv = _autocast(*qkv)
-    check_tensors(*qkv)
-    sizes = sizes_of(*qkv, layout)
+def _attention(qkv, layout, softmax_scale, causal, window_size, deterministic, stage,
+               return_lse=False):
+    check_options(softmax_scale, causal, window_size, deterministic, return_lse, stage)
+    if torch.compiler.is_compiling():
+        return _unchecked(_checked(qkv, layout), layout, softmax_scale, causal, window_size,
+                          deterministic, stage)
+    try:  # A call that is right does not pay for the sentence that says what is wrong.
+        return _unchecked(qkv, layout, softmax_scale, causal, window_size, deterministic, stage)
+    except Exception:
+        _checked(qkv, layout)
+        raise
+
+
+def _unchecked(qkv, layout, softmax_scale, causal, window_size, deterministic, stage):
+    # pylint: disable-next=protected-access
+    q, k, v = _autocast(*qkv) if torch._C._is_any_autocast_enabled() else qkv
     if layout == "BHSD":
-        qkv = [tensor.transpose(1, 2) for tensor in qkv]
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
     if softmax_scale is None:
-        softmax_scale = (sizes.head_dim or 1) ** -0.5  # the library refuses a head_dim of 0
+        softmax_scale = (q.shape[3] or 1) ** -0.5  # the library refuses a head_dim of 0
     window_left, window_right = window_size
     check_int32("window_left", window_left)
     check_int32("window_right", window_right)
     if stage is not None:
         stage = escaped(stage)
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
-    return ops.attention(*qkv, as_float(softmax_scale), causal, window_left, window_right,
+    return ops.attention(q, k, v, as_float(softmax_scale), causal, window_left, window_right,
                          deterministic, stage)
+
+
+def _checked(qkv, layout):
+    """The tensors, unless they do not fit."""
+    cast = _autocast(*qkv)
+    check_tensors(*cast)
+    sizes_of(*cast, layout)
+    return qkv
 
 
 def _autocast(*qkv):

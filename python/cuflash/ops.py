@@ -86,8 +86,11 @@ def _keep(ctx, inputs, output):
 
 def _gradients(ctx, d_o, _):
     wanted = list(ctx.needs_input_grad[:3])
-    found = iter(backward(d_o, *ctx.saved_tensors, *ctx.options, wanted))
-    return (*(next(found) if want else None for want in wanted), *(None for _ in ctx.options))
+    grads = backward(d_o, *ctx.saved_tensors, *ctx.options, wanted)
+    for position, want in enumerate(wanted):
+        if not want:
+            grads.insert(position, None)
+    return (*grads, *[None] * len(ctx.options))
 
 
 def _no_second_derivative(ctx, *grads):
@@ -103,13 +106,15 @@ torch.library.register_autograd("cuflash::backward", _no_second_derivative,
 
 # ---- The short way ------------------------------------------------------------------------------
 
+# pylint: disable=protected-access
 class _Attention(torch.autograd.Function):  # pylint: disable=abstract-method
-    """The same as the operators with their gradients, for eager tensors: PyTorch goes through an
-    operator's registered gradient in Python, in three times the time."""
+    """The same as the operators with their gradients, for eager tensors: PyTorch takes three times as
+    long for a gradient that is registered with an operator."""
 
     @staticmethod
     def forward(ctx, q, k, v, *options):  # pylint: disable=arguments-differ
-        results = _below_autograd(forward, q, k, v, *options)
+        with torch._C._AutoDispatchBelowAutograd():
+            results = forward(q, k, v, *options)
         _keep(ctx, (q, k, v, *options), results)
         return results
 
@@ -117,27 +122,23 @@ class _Attention(torch.autograd.Function):  # pylint: disable=abstract-method
     def backward(ctx, *grads):
         if torch.is_grad_enabled():  # under create_graph
             return _gradients(ctx, *grads)
-        return _below_autograd(_gradients, ctx, *grads)
-
-
-def _below_autograd(function, *args):
-    with torch._C._AutoDispatchBelowAutograd():  # pylint: disable=protected-access
-        return function(*args)
+        with torch._C._AutoDispatchBelowAutograd():
+            return _gradients(ctx, *grads)
 
 
 def attention(q, k, v, *options):
     """forward(), with its gradients, at the least cost."""
-    # pylint: disable=protected-access
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         _check_no_tangents(q, k, v)
         return forward(q, k, v, *options)
     if forward_ad._current_level >= 0:
         _check_no_tangents(q, k, v)
-    if q.device.type == "cpu":
+    if not q.is_cuda and q.device.type == "cpu":
         _say_that_it_is_slow()
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         return _Attention.apply(q, k, v, *options)
-    return _below_autograd(forward, q, k, v, *options)
+    with torch._C._AutoDispatchBelowAutograd():
+        return forward(q, k, v, *options)
 
 
 @functools.lru_cache(maxsize=None)

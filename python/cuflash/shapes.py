@@ -8,7 +8,7 @@ from . import capi
 
 DTYPES = dict(zip((torch.float32, torch.float16, torch.bfloat16), capi.DTYPES))
 WORDS = {"BSHD": "[batch, seq, heads, head_dim]", "BHSD": "[batch, heads, seq, head_dim]"}
-OPTIONS = {"softmax_scale": ((numbers.Real, torch.SymFloat, type(None)), "a number or None"),
+OPTIONS = {"softmax_scale": ((float, numbers.Real, torch.SymFloat, type(None)), "a number or None"),
            "causal": (bool, "True or False (it follows softmax_scale: there is no dropout_p)"),
            "window_size": ((tuple, list), "(left, right), two integers"),
            "deterministic": (bool, "True or False"), "return_lse": (bool, "True or False"),
@@ -25,8 +25,15 @@ class Sizes(NamedTuple):
     head_dim: int
 
 
-def check_options(**options):
+def check_options(softmax_scale=None, causal=False, window_size=(-1, -1), deterministic=False,
+                  return_lse=False, stage=None):
     """Raises unless the options have their types."""
+    if ((softmax_scale is None or type(softmax_scale) is float)  # as nearly every call's are
+            and type(causal) is type(deterministic) is type(return_lse) is bool
+            and type(window_size) is tuple and _are_two_integers(window_size) and stage is None):
+        return
+    options = {"softmax_scale": softmax_scale, "causal": causal, "window_size": window_size,
+               "deterministic": deterministic, "return_lse": return_lse, "stage": stage}
     for name, value in options.items():
         types, words = OPTIONS[name]
         fits = isinstance(value, types) and (not isinstance(value, bool) or types is bool)
@@ -102,8 +109,11 @@ def check_results(q, o, d_o, lse, wanted):
 
 
 def _are_two_integers(values):
-    return len(values) == 2 and all(isinstance(value, (int, torch.SymInt))
-                                    and not isinstance(value, bool) for value in values)
+    return len(values) == 2 and _is_integer(values[0]) and _is_integer(values[1])
+
+
+def _is_integer(value):
+    return isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)
 
 
 def _word(dtype):

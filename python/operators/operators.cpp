@@ -7,8 +7,9 @@
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <stdexcept>
@@ -24,8 +25,6 @@ extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stre
 
 namespace {
 
-using torch::headeronly::DeviceType;
-using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 using Stage = std::optional<std::string>;
 
@@ -41,12 +40,6 @@ struct Library {
 
 Library library_for_cuda, library_for_cpu;  // zero where there is none
 
-const Library& library_for(const Tensor& tensor) {
-  const Library& library = tensor.is_cuda() ? library_for_cuda : library_for_cpu;
-  if (library.forward == nullptr) throw std::runtime_error("cuflash: no library computes there");
-  return library;
-}
-
 // cuflash/ops.py makes an exception of the package's own of this sentence.
 void check(const Library& library, int error) {
   if (error == 0) return;
@@ -61,17 +54,48 @@ void require(bool fits) {
   if (!fits) throw std::runtime_error("cuflash: the tensors do not fit together");
 }
 
-cuflash_dtype dtype_of(const Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case ScalarType::Float:
-      return CUFLASH_F32;
-    case ScalarType::Half:
-      return CUFLASH_F16;
-    case ScalarType::BFloat16:
-      return CUFLASH_BF16;
-    default:
-      throw std::runtime_error("cuflash: the tensors' dtype is none of the library's");
+// What a tensor's handle says of it, asked once: every question is a call into PyTorch.
+struct Seen {
+  std::int64_t dims = 0;
+  std::int64_t* sizes = nullptr;
+  std::int64_t* strides = nullptr;
+  std::int32_t dtype = 0, device_type = 0, device_index = 0;
+
+  explicit Seen(const Tensor& tensor) {
+    const AtenTensorHandle handle = tensor.get();
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_dim(handle, &dims));
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(handle, &sizes));
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(handle, &strides));
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(handle, &dtype));
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(handle, &device_type));
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(handle, &device_index));
   }
+
+  bool is_cuda() const { return device_type == aoti_torch_device_type_cuda(); }
+  bool same_device(const Seen& other) const {
+    return device_type == other.device_type && device_index == other.device_index;
+  }
+  bool same_kind(const Seen& other) const { return dtype == other.dtype && same_device(other); }
+  bool has_sizes(std::initializer_list<std::int64_t> expected) const {
+    return dims == static_cast<std::int64_t>(expected.size()) &&
+           std::equal(expected.begin(), expected.end(), sizes);
+  }
+};
+
+struct DTypeOfBoth {
+  std::int32_t (*of_torch)();
+  cuflash_dtype ours;
+  std::int64_t bytes;
+};
+constexpr DTypeOfBoth kDTypes[] = {{aoti_torch_dtype_float32, CUFLASH_F32, 4},
+                                   {aoti_torch_dtype_float16, CUFLASH_F16, 2},
+                                   {aoti_torch_dtype_bfloat16, CUFLASH_BF16, 2}};
+
+const DTypeOfBoth& dtype_of(const Seen& tensor) {
+  for (const DTypeOfBoth& dtype : kDTypes) {
+    if (tensor.dtype == dtype.of_torch()) return dtype;
+  }
+  throw std::runtime_error("cuflash: the tensors' dtype is none of the library's");
 }
 
 int narrow(std::int64_t size) {
@@ -79,29 +103,21 @@ int narrow(std::int64_t size) {
   return static_cast<int>(size);
 }
 
-bool same_kind(const Tensor& a, const Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && a.is_cuda() == b.is_cuda() &&
-         a.get_device_index() == b.get_device_index();
-}
-
-bool same_sizes(const Tensor& a, const Tensor& b) {
-  return a.dim() == 4 && b.dim() == 4 && a.size(0) == b.size(0) && a.size(1) == b.size(1) &&
-         a.size(2) == b.size(2) && a.size(3) == b.size(3);
-}
-
-cuflash_problem problem_of(const Tensor& q, const Tensor& k, const Tensor& v, double softmax_scale,
+cuflash_problem problem_of(const Seen& q, const Seen& k, const Seen& v, double softmax_scale,
                            bool causal, std::int64_t window_left, std::int64_t window_right) {
-  require(q.dim() == 4 && same_sizes(k, v) && k.size(0) == q.size(0) && k.size(3) == q.size(3) &&
-          same_kind(q, k) && same_kind(q, v));
+  require(q.dims == 4 && k.dims == 4 && q.same_kind(k) && q.same_kind(v));
+  for (const Seen* kv : {&k, &v}) {
+    require(kv->has_sizes({q.sizes[0], k.sizes[1], k.sizes[2], q.sizes[3]}));
+  }
   cuflash_problem p{};
   p.size = sizeof p;
-  p.batch = narrow(q.size(0));
-  p.heads_q = narrow(q.size(2));
-  p.heads_kv = narrow(k.size(2));
-  p.seq_q = narrow(q.size(1));
-  p.seq_kv = narrow(k.size(1));
-  p.head_dim = narrow(q.size(3));
-  p.dtype = dtype_of(q);
+  p.batch = narrow(q.sizes[0]);
+  p.heads_q = narrow(q.sizes[2]);
+  p.heads_kv = narrow(k.sizes[2]);
+  p.seq_q = narrow(q.sizes[1]);
+  p.seq_kv = narrow(k.sizes[1]);
+  p.head_dim = narrow(q.sizes[3]);
+  p.dtype = dtype_of(q).ours;
   p.causal = causal;
   p.softmax_scale = static_cast<float>(softmax_scale);
   p.window_left = narrow(window_left);
@@ -109,24 +125,55 @@ cuflash_problem problem_of(const Tensor& q, const Tensor& k, const Tensor& v, do
   return p;
 }
 
-// The tensor, or a copy of it where the library could not read it as it lies.
-Tensor usable(const Tensor& tensor) {
-  constexpr std::int64_t kAlignment = 16;  // bytes, of a tensor's address and strides
-  const std::int64_t multiple = kAlignment / tensor.element_size();
-  bool fits = tensor.stride(3) == 1 &&
-              reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % kAlignment == 0;
-  for (int n = 0; n < 3; ++n) {
-    fits = fits && (tensor.size(n) <= 1 || tensor.stride(n) % multiple == 0);
+// A new tensor without gaps, on the device of `like`.
+Tensor empty(const Seen& like, std::int32_t dtype, std::initializer_list<std::int64_t> sizes) {
+  std::int64_t strides[4] = {};
+  std::int64_t step = 1;
+  for (std::size_t n = sizes.size(); n-- > 0;) {
+    strides[n] = step;
+    step *= sizes.begin()[n];
   }
-  if (fits) return tensor;
-  Tensor copy = torch::stable::new_empty(tensor, tensor.sizes());
-  return torch::stable::copy_(copy, tensor);
+  AtenTensorHandle made = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<std::int64_t>(sizes.size()),
+                                                  sizes.begin(), strides, dtype, like.device_type,
+                                                  like.device_index, &made));
+  return Tensor(made);
+}
+
+Tensor empty_like(const Seen& t) {
+  return empty(t, t.dtype, {t.sizes[0], t.sizes[1], t.sizes[2], t.sizes[3]});
 }
 
 cuflash_tensor view(const Tensor& tensor) {
-  return {const_cast<void*>(tensor.const_data_ptr()), tensor.stride(0), tensor.stride(2),
-          tensor.stride(1)};
+  const Seen seen(tensor);
+  return {const_cast<void*>(tensor.const_data_ptr()), seen.strides[0], seen.strides[2],
+          seen.strides[1]};
 }
+
+// An input for the library: a view of the tensor, or of a copy where the library could not read it
+// as it lies. The copies live as long as this object does.
+class Inputs {
+ public:
+  cuflash_tensor operator()(const Tensor& tensor, const Seen& seen) {
+    constexpr std::int64_t kAlignment = 16;  // bytes, of a tensor's address and strides
+    const std::int64_t multiple = kAlignment / dtype_of(seen).bytes;
+    const void* const data = tensor.const_data_ptr();
+    bool fits = seen.strides[3] == 1 && reinterpret_cast<std::uintptr_t>(data) % kAlignment == 0;
+    for (int n = 0; n < 3; ++n) {
+      fits = fits && (seen.sizes[n] <= 1 || seen.strides[n] % multiple == 0);
+    }
+    if (fits) {
+      return {const_cast<void*>(data), seen.strides[0], seen.strides[2], seen.strides[1]};
+    }
+    Tensor copy = empty_like(seen);
+    torch::stable::copy_(copy, tensor);
+    copies_.push_back(copy);
+    return view(copy);
+  }
+
+ private:
+  std::vector<Tensor> copies_;
+};
 
 // ---- The calls ---------------------------------------------------------------------------------
 
@@ -134,46 +181,53 @@ cuflash_tensor view(const Tensor& tensor) {
 // workspace from PyTorch.
 template <class Function, class Args>
 void queue(const Library& library, Function function, cuflash_pass pass,
-           const cuflash_problem& problem, Args& args, const Stage& stage, const Tensor& q) {
+           const cuflash_problem& problem, Args& args, const Stage& stage, const Seen& q) {
   const char* const name = stage ? stage->c_str() : nullptr;
   if (!q.is_cuda()) {  // The library allocates: PyTorch aligns to 64 bytes there, not 256.
     return check(library, function(&problem, &args, name, nullptr));
   }
-  const int device = q.get_device_index();
-  const torch::stable::accelerator::DeviceGuard guard(device);
-  const std::size_t bytes = library.workspace_bytes(pass, &problem, name);
+  std::optional<torch::stable::accelerator::DeviceGuard> guard;
+  if (torch::stable::accelerator::getCurrentDeviceIndex() != q.device_index) {
+    guard.emplace(q.device_index);
+  }
   std::optional<Tensor> workspace;
-  if (bytes > 0) {
-    const std::array<std::int64_t, 1> size = {static_cast<std::int64_t>(bytes)};
-    workspace = torch::stable::new_empty(q, size, ScalarType::Byte);
+  if (const std::size_t bytes = library.workspace_bytes(pass, &problem, name); bytes > 0) {
+    workspace = empty(q, aoti_torch_dtype_uint8(), {static_cast<std::int64_t>(bytes)});
     args.workspace = workspace->mutable_data_ptr();
     args.workspace_bytes = bytes;
   }
   void* stream = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(q.device_index, &stream));
   check(library, function(&problem, &args, name, static_cast<cudaStream_t>(stream)));
+}
+
+const Library& library_for(const Seen& tensor) {
+  const Library& library = tensor.is_cuda() ? library_for_cuda : library_for_cpu;
+  if (library.forward == nullptr) throw std::runtime_error("cuflash: no library computes there");
+  return library;
 }
 
 std::tuple<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& v,
                                    double softmax_scale, bool causal, std::int64_t window_left,
                                    std::int64_t window_right, bool /*deterministic*/,
                                    const Stage& stage) {
-  const Library& library = library_for(q);
+  const Seen of_q(q), of_k(k), of_v(v);
+  const Library& library = library_for(of_q);
   const cuflash_problem problem =
-      problem_of(q, k, v, softmax_scale, causal, window_left, window_right);
-  const Tensor q_read = usable(q), k_read = usable(k), v_read = usable(v);
-  Tensor o = torch::stable::new_empty(q, q.sizes());
-  const std::array<std::int64_t, 3> rows = {q.size(0), q.size(2), q.size(1)};
-  Tensor lse = torch::stable::new_empty(q, rows, ScalarType::Float);
+      problem_of(of_q, of_k, of_v, softmax_scale, causal, window_left, window_right);
+  Tensor o = empty_like(of_q);
+  Tensor lse =
+      empty(of_q, aoti_torch_dtype_float32(), {of_q.sizes[0], of_q.sizes[2], of_q.sizes[1]});
 
+  Inputs input;
   cuflash_forward_args args{};
   args.size = sizeof args;
-  args.q = view(q_read);
-  args.k = view(k_read);
-  args.v = view(v_read);
+  args.q = input(q, of_q);
+  args.k = input(k, of_k);
+  args.v = input(v, of_v);
   args.o = view(o);
   args.lse = static_cast<float*>(lse.mutable_data_ptr());
-  queue(library, library.forward, CUFLASH_FORWARD, problem, args, stage, q);
+  queue(library, library.forward, CUFLASH_FORWARD, problem, args, stage, of_q);
   return {std::move(o), std::move(lse)};
 }
 
@@ -182,37 +236,39 @@ std::vector<Tensor> backward(const Tensor& d_o, const Tensor& q, const Tensor& k
                              std::int64_t window_left, std::int64_t window_right,
                              bool deterministic, const Stage& stage,
                              const std::vector<bool>& wanted) {
-  const Library& library = library_for(q);
+  const Seen of_q(q), of_k(k), of_v(v), of_o(o), of_d_o(d_o), of_lse(lse);
+  const Library& library = library_for(of_q);
   const cuflash_problem problem =
-      problem_of(q, k, v, softmax_scale, causal, window_left, window_right);
-  require(same_sizes(o, q) && same_kind(o, q) && same_sizes(d_o, q) && same_kind(d_o, q));
-  require(lse.dim() == 3 && lse.size(0) == q.size(0) && lse.size(1) == q.size(2) &&
-          lse.size(2) == q.size(1) && lse.scalar_type() == ScalarType::Float &&
-          lse.is_cuda() == q.is_cuda() && lse.get_device_index() == q.get_device_index());
+      problem_of(of_q, of_k, of_v, softmax_scale, causal, window_left, window_right);
+  for (const Seen* x : {&of_o, &of_d_o}) {
+    require(x->same_kind(of_q) &&
+            x->has_sizes({of_q.sizes[0], of_q.sizes[1], of_q.sizes[2], of_q.sizes[3]}));
+  }
+  require(of_lse.same_device(of_q) && of_lse.dtype == aoti_torch_dtype_float32() &&
+          of_lse.has_sizes({of_q.sizes[0], of_q.sizes[2], of_q.sizes[1]}));
   require(wanted.size() == 3);
 
-  const Tensor q_read = usable(q), k_read = usable(k), v_read = usable(v), o_read = usable(o),
-               d_o_read = usable(d_o);
-  const Tensor lse_read = torch::stable::contiguous(lse);
+  Inputs input;
+  const Tensor lse_read = lse.is_contiguous() ? lse : torch::stable::contiguous(lse);
   cuflash_backward_args args{};
   args.size = sizeof args;
   args.deterministic = deterministic;
-  args.q = view(q_read);
-  args.k = view(k_read);
-  args.v = view(v_read);
-  args.o = view(o_read);
-  args.d_o = view(d_o_read);
+  args.q = input(q, of_q);
+  args.k = input(k, of_k);
+  args.v = input(v, of_v);
+  args.o = input(o, of_o);
+  args.d_o = input(d_o, of_d_o);
   args.lse = static_cast<float*>(const_cast<void*>(lse_read.const_data_ptr()));
   std::vector<Tensor> gradients;
-  const auto add = [&](bool is_wanted, const Tensor& of, cuflash_tensor& output) {
+  const auto add = [&](bool is_wanted, const Seen& of, cuflash_tensor& output) {
     if (!is_wanted) return;
-    gradients.push_back(torch::stable::new_empty(of, of.sizes()));
+    gradients.push_back(empty_like(of));
     output = view(gradients.back());
   };
-  add(wanted[0], q, args.dq);
-  add(wanted[1], k, args.dk);
-  add(wanted[2], v, args.dv);
-  queue(library, library.backward, CUFLASH_BACKWARD, problem, args, stage, q);
+  add(wanted[0], of_q, args.dq);
+  add(wanted[1], of_k, args.dk);
+  add(wanted[2], of_v, args.dv);
+  queue(library, library.backward, CUFLASH_BACKWARD, problem, args, stage, of_q);
   return gradients;
 }
 

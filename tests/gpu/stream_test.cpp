@@ -89,8 +89,8 @@ class BlockedStream : public Api {};
 TEST_F(BlockedStream, ForwardReturns) { returns_while_blocked(CUFLASH_FORWARD); }
 TEST_F(BlockedStream, BackwardReturns) { returns_while_blocked(CUFLASH_BACKWARD); }
 
-// The runtime does not keep the answer "not ready" as an error (CUDA 12.4, 12.8 and 13.0 do not); if
-// one does, a call after it must still run.
+// The runtime does not keep the answer "not ready" as an error (CUDA 12.4, 12.8 and 13.0 do not);
+// if one does, a call after it must still run.
 TEST_F(BlockedStream, APolledStreamIsNoEarlierError) {
   const auto expected = harness::reference_outputs(CUFLASH_FORWARD, kProblem, {});
   const Way way(nullptr, false, CUFLASH_FORWARD, *expected);
