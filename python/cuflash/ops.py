@@ -85,12 +85,17 @@ def _keep(ctx, inputs, output):
 
 
 def _gradients(ctx, d_o, _):
+    return (*_of_qkv(ctx, d_o), *[None] * len(ctx.options))
+
+
+def _of_qkv(ctx, d_o):
+    """dQ, dK and dV; None where one is not wanted."""
     wanted = list(ctx.needs_input_grad[:3])
     grads = backward(d_o, *ctx.saved_tensors, *ctx.options, wanted)
     for position, want in enumerate(wanted):
         if not want:
             grads.insert(position, None)
-    return (*grads, *[None] * len(ctx.options))
+    return grads
 
 
 def _no_second_derivative(ctx, *grads):
@@ -112,18 +117,20 @@ class _Attention(torch.autograd.Function):  # pylint: disable=abstract-method
     long for a gradient that is registered with an operator."""
 
     @staticmethod
-    def forward(ctx, q, k, v, *options):  # pylint: disable=arguments-differ
+    def forward(ctx, q, k, v, options, lse_too):  # pylint: disable=arguments-differ
         with torch._C._AutoDispatchBelowAutograd():
-            results = forward(q, k, v, *options)
-        _keep(ctx, (q, k, v, *options), results)
-        return results
+            o, lse = forward(q, k, v, *options)
+        ctx.save_for_backward(q, k, v, o, lse)
+        ctx.options = options
+        lse_too.append(lse)  # not returned: PyTorch would make it a gradient, of zeros
+        return o
 
     @staticmethod
-    def backward(ctx, *grads):
+    def backward(ctx, d_o):  # pylint: disable=arguments-differ
         if torch.is_grad_enabled():  # under create_graph
-            return _gradients(ctx, *grads)
+            return (*_of_qkv(ctx, d_o), None, None)
         with torch._C._AutoDispatchBelowAutograd():
-            return _gradients(ctx, *grads)
+            return (*_of_qkv(ctx, d_o), None, None)
 
 
 def attention(q, k, v, *options):
@@ -136,7 +143,8 @@ def attention(q, k, v, *options):
     if not q.is_cuda and q.device.type == "cpu":
         _say_that_it_is_slow()
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        return _Attention.apply(q, k, v, *options)
+        lse = []
+        return _Attention.apply(q, k, v, options, lse), lse[0]
     with torch._C._AutoDispatchBelowAutograd():
         return forward(q, k, v, *options)
 
