@@ -11,6 +11,7 @@ take turns, round by round; each figure is the median of the rounds.
 """
 import argparse
 import ctypes
+import functools
 import json
 import os
 import pathlib
@@ -25,6 +26,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 SEQS = (64, 512)
 HEADS, HEAD_DIM = 4, 64
+WIDTH = HEADS * HEAD_DIM
 OPTIONS = HEAD_DIM ** -0.5, False, -1, -1, False, None  # of the operators
 
 
@@ -46,53 +48,70 @@ def rounds_of(ways, rounds, calls):
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def pair(function, qkv, d_o):
-    """Both passes of function(q, k, v), as training calls them."""
+def both_passes(function, inputs, d_o, parameters=()):
+    """A call of function(*inputs) and of its gradients, as training calls them."""
     def call():
-        for x in qkv:
+        for x in (*inputs, *parameters):
             x.grad = None
-        function(*qkv).backward(d_o)
+        function(*inputs).backward(d_o)
     return call
 
 
 # ---- The ways -----------------------------------------------------------------------------------
 
-def tensors(torch, seq, bhsd):
-    """q, k and v that require gradients, and a gradient."""
-    shape = (1, HEADS, seq, HEAD_DIM) if bhsd else (1, seq, HEADS, HEAD_DIM)
-    *qkv, d_o = (torch.randn(shape, device="cuda", dtype=torch.float16) for _ in range(4))
-    return [x.requires_grad_() for x in qkv], d_o
+def random(torch, *shape):
+    """Numbers that require gradients."""
+    return torch.randn(shape, device="cuda", dtype=torch.float16, requires_grad=True)
 
 
 def attention(torch, seq, layer):
-    """(forward ways, pair ways) of attention itself."""
+    """(forward ways, ways of both passes) of attention, alone and between a model's projections."""
     import cuflash  # pylint: disable=import-outside-toplevel
-    from torch.nn.attention import SDPBackend, sdpa_kernel  # pylint: disable=import-outside-toplevel
     sdpa = torch.nn.functional.scaled_dot_product_attention
+    compiled = functools.partial(torch.compile, fullgraph=True)
 
-    def flash(q, k, v):
-        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-            return sdpa(q, k, v)
-    functions = {f"cuflash, {layer}": (cuflash.flash_attn_func, False)}
-    if layer == "compiled":
-        compiled = torch.compile(cuflash.flash_attn_func, fullgraph=True)
-        functions |= {"SDPA": (sdpa, True), "SDPA, flash chosen by name": (flash, True),
-                      "cuflash under torch.compile": (compiled, False),
-                      "SDPA under torch.compile": (torch.compile(sdpa, fullgraph=True), True)}
+    def sdpa_bshd(q, k, v):
+        return sdpa(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)).transpose(1, 2)
+
+    def block_with(function):
+        inward, outward = random(torch, 3 * WIDTH, WIDTH), random(torch, WIDTH, WIDTH)
+
+        def block(x):
+            qkv = torch.nn.functional.linear(x, inward).unflatten(-1, (3, HEADS, HEAD_DIM)).unbind(2)
+            return torch.nn.functional.linear(function(*qkv).flatten(2), outward) + x
+        return block, (inward, outward)
+
     forward, both = {}, {}
-    for name, (function, bhsd) in functions.items():
-        qkv, d_o = tensors(torch, seq, bhsd)
-        inputs = [x.detach() for x in qkv]
-        forward[name] = lambda function=function, inputs=inputs: function(*inputs)
-        both[name] = pair(function, qkv, d_o)
+
+    def add(name, function, *shapes, parameters=()):
+        inputs = [random(torch, *shape) for shape in shapes]
+        d_o = random(torch, *shapes[0]).detach()
+        detached = [x.detach() for x in inputs]
+
+        def no_gradients():
+            with torch.no_grad():
+                return function(*detached)
+        forward[name] = no_gradients if parameters else lambda: function(*detached)
+        both[name] = both_passes(function, inputs, d_o, parameters)
+
+    bshd, bhsd = [(1, seq, HEADS, HEAD_DIM)] * 3, [(1, HEADS, seq, HEAD_DIM)] * 3
+    add(f"cuflash, {layer} operators", cuflash.flash_attn_func, *bshd)
+    if layer == "compiled":
+        add("SDPA", sdpa, *bhsd)
+        add("cuflash under torch.compile", compiled(cuflash.flash_attn_func), *bshd)
+        add("SDPA under torch.compile", compiled(sdpa), *bhsd)
+        for name, function in (("cuflash", cuflash.flash_attn_func), ("SDPA", sdpa_bshd)):
+            block, parameters = block_with(function)
+            add(f"a block with {name}", block, (1, seq, WIDTH), parameters=parameters)
+            add(f"a block with {name} under torch.compile", compiled(block), (1, seq, WIDTH),
+                parameters=parameters)
     return forward, both
 
 
 def no_operation(torch):
-    """(forward ways, pair ways) of operators that compute nothing."""
+    """(forward ways, ways of both passes) of operators that compute nothing."""
     ops = torch.ops.cuflash_noop
     forward, backward = ops.forward.default, ops.backward.default
-    qkv, d_o = tensors(torch, SEQS[0], False)
 
     def keep(ctx, inputs, output):
         ctx.save_for_backward(*inputs[:3], *output)
@@ -105,13 +124,19 @@ def no_operation(torch):
 
     class InPython(torch.autograd.Function):  # pylint: disable=abstract-method
         """The gradient as the package has it."""
+        # pylint: disable=arguments-differ, protected-access
         @staticmethod
-        def forward(ctx, *inputs):  # pylint: disable=arguments-differ
-            with torch._C._AutoDispatchBelowAutograd():  # pylint: disable=protected-access
-                output = forward(*inputs)
-            keep(ctx, inputs, output)
-            return output
-        backward = staticmethod(gradients)
+        def forward(ctx, q, k, v, options):
+            with torch._C._AutoDispatchBelowAutograd():
+                o, lse = forward(q, k, v, *options)
+            ctx.save_for_backward(q, k, v, o, lse)
+            ctx.options = options
+            return o
+
+        @staticmethod
+        def backward(ctx, d_out):
+            with torch._C._AutoDispatchBelowAutograd():
+                return (*backward(d_out, *ctx.saved_tensors, *ctx.options, [True] * 3), None)
 
     @torch.library.custom_op("cuflash_noop::python", mutates_args=(), schema=(
         "(Tensor q, Tensor k, Tensor v, float softmax_scale, bool causal, int window_left, "
@@ -122,16 +147,18 @@ def no_operation(torch):
     python.register_autograd(gradients, setup_context=keep)
     torch.library.register_autograd("cuflash_noop::forward_registered", gradients,
                                     setup_context=keep)
-    ways = {"Python custom_op, register_autograd": python,
-            "C++ operator, register_autograd": ops.forward_registered.default,
-            "C++ operator, autograd.Function": InPython.apply,
-            "all in C++ (no stable ABI)": torch.ops.cuflash_noop_cpp.forward.default}
-    inputs = [x.detach() for x in qkv]
-    only_forward = {name: lambda way=way: way(*inputs, *OPTIONS) for name, way in ways.items()}
-    only_forward["C++ operator"] = lambda: forward(*inputs, *OPTIONS)
-    both = {name: pair(lambda *qkv, way=way: way(*qkv, *OPTIONS)[0], qkv, d_o)
-            for name, way in ways.items()}
-    return only_forward, both
+    registered, cpp = ops.forward_registered.default, torch.ops.cuflash_noop_cpp.forward.default
+    ways = {"Python custom_op, register_autograd": lambda *qkv: python(*qkv, *OPTIONS)[0],
+            "C++ operator, register_autograd": lambda *qkv: registered(*qkv, *OPTIONS)[0],
+            "C++ operator, autograd.Function": lambda *qkv: InPython.apply(*qkv, OPTIONS),
+            "all in C++ (no stable ABI)": lambda *qkv: cpp(*qkv, *OPTIONS)[0]}
+    shape = 1, SEQS[0], HEADS, HEAD_DIM
+    q, k, v = qkv = [random(torch, *shape) for _ in range(3)]
+    d_o = random(torch, *shape).detach()
+    no_gradients = [x.detach() for x in qkv]
+    only_forward = {name: lambda way=way: way(*no_gradients) for name, way in ways.items()}
+    only_forward["C++ operator"] = lambda: forward(*no_gradients, *OPTIONS)
+    return only_forward, {name: both_passes(way, (q, k, v), d_o) for name, way in ways.items()}
 
 
 def compile_no_operation(torch):
@@ -153,7 +180,7 @@ def compile_no_operation(torch):
 # ---- The rows -----------------------------------------------------------------------------------
 
 def rows_of(table, ways, options, **facts):
-    """What (forward ways, pair ways) cost, as rows of the result."""
+    """What (forward ways, ways of both passes) cost, as rows of the result."""
     forward, both = (rounds_of(some, options.rounds, options.calls) for some in ways)
     return [{"table": table, **facts, "way": name, "forward_us": forward[name],
              **({"pair_us": both[name]} if name in both else {})} for name in forward]
