@@ -12,6 +12,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 out=$(realpath "${1:?usage: scripts/maintainer/wheel.sh OUT [TORCH_PYTHON]}")
 torch_python=${2:-}
 has_nvcc || die "There is no nvcc here: a wheel without code for GPUs is no use to anyone."
+command -v cuobjdump >/dev/null || die "cuobjdump, of the CUDA toolkit, is not on the PATH."
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -31,10 +32,11 @@ auditwheel repair --exclude 'libtorch*' --exclude 'libc10*' --wheel-dir "$scratc
 wheel=$(echo "$scratch"/fit/*.whl)
 if unzip -l "$wheel" | grep 'cuflash\.libs'; then die "auditwheel has bundled these libraries."; fi
 unzip -q "$wheel" 'cuflash/*.so' -d "$scratch"
-for architecture in $architectures; do
-  for kind in elf ptx; do
-    cuobjdump --list-$kind "$scratch/cuflash/libcuflash_attn.so" 2>/dev/null |
-      grep -q "sm_$architecture\." || die "The wheel has no $kind code for sm_$architecture."
+for kind in elf ptx; do
+  cuobjdump "--list-$kind" "$scratch/cuflash/libcuflash_attn.so" >"$scratch/$kind"
+  for architecture in $architectures; do
+    grep -q "sm_$architecture\." "$scratch/$kind" ||
+      die "The wheel has no $kind code for sm_$architecture."
   done
 done
 
