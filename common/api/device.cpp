@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
+#include <utility>
 
 #include "cuflash/stage.h"
 
@@ -30,23 +30,41 @@ cudaError_t ask(int ordinal, Device& device) {
   return error;
 }
 
+// Answers by key. Calls only read the links, and take no lock. Nothing is ever freed: a call may
+// come from a destructor that runs at exit.
+class Answers {
+ public:
+  const Device* find(int key) const {
+    for (const Answer* answer = first_; answer != nullptr; answer = answer->next) {
+      if (answer->key == key) return &answer->device;
+    }
+    return nullptr;
+  }
+  const Device& add(int key, Device device) {
+    auto* const added = new Answer{key, std::move(device), first_};
+    while (!first_.compare_exchange_weak(added->next, added)) {
+    }
+    return added->device;
+  }
+
+ private:
+  struct Answer {
+    int key;
+    Device device;
+    const Answer* next;
+  };
+  std::atomic<const Answer*> first_{nullptr};
+};
+
+// Asking for a device takes milliseconds and the answer never changes, so each is asked once.
+Answers by_ordinal, by_error;
+
 // A driver that is older than the toolkit, for one, is a reason too. Leaves no error behind.
 const Device& no_device(cudaError_t error) {
   (void)cudaGetLastError();
-  thread_local Device none;
-  none = {"", 0, 0, 0, cudaGetErrorString(error)};
-  return none;
+  if (const Device* known = by_error.find(error)) return *known;
+  return by_error.add(error, {"", 0, 0, 0, cudaGetErrorString(error)});
 }
-
-// Asking takes milliseconds and an answer never changes, so each device is asked once. Calls only
-// read the list's links: they take no lock. It is never freed: a call may come from a destructor
-// that runs at exit.
-struct Known {
-  int ordinal = 0;
-  Device device;
-  const Known* next = nullptr;
-};
-std::atomic<const Known*> first_known{nullptr};
 
 }  // namespace
 
@@ -55,19 +73,12 @@ const Device& current_device() {
   if (const cudaError_t error = cudaGetDevice(&ordinal); error != cudaSuccess) {
     return no_device(error);
   }
-  for (const Known* known = first_known; known != nullptr; known = known->next) {
-    if (known->ordinal == ordinal) return known->device;
-  }
-  auto asked = std::make_unique<Known>();
-  asked->ordinal = ordinal;
-  if (const cudaError_t error = ask(ordinal, asked->device); error != cudaSuccess) {
+  if (const Device* known = by_ordinal.find(ordinal)) return *known;
+  Device device;
+  if (const cudaError_t error = ask(ordinal, device); error != cudaSuccess) {
     return no_device(error);
   }
-  Known* const added = asked.release();
-  added->next = first_known;
-  while (!first_known.compare_exchange_weak(added->next, added)) {
-  }
-  return added->device;
+  return by_ordinal.add(ordinal, std::move(device));
 }
 
 }  // namespace cuflash

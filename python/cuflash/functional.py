@@ -51,14 +51,24 @@ def attention_bhsd(q, k, v, causal, window_size=(-1, -1)):
 def _attention(qkv, layout, softmax_scale, causal, window_size, deterministic, stage,
                return_lse=False):
     check_options(softmax_scale, causal, window_size, deterministic, return_lse, stage)
+    options = layout, softmax_scale, causal, window_size, deterministic, stage
     if torch.compiler.is_compiling():
-        return _unchecked(_checked(qkv, layout), layout, softmax_scale, causal, window_size,
-                          deterministic, stage)
+        return _unchecked(_checked(qkv, layout), *options)
     try:  # A call that is right does not pay for the sentence that says what is wrong.
-        return _unchecked(qkv, layout, softmax_scale, causal, window_size, deterministic, stage)
-    except Exception:
-        _checked(qkv, layout)
+        return _unchecked(qkv, *options)
+    except torch.cuda.OutOfMemoryError:
         raise
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        raise _reason(error, qkv, layout) from None
+
+
+def _reason(error, qkv, layout):
+    """What is wrong with the tensors, else the error."""
+    try:
+        _checked(qkv, layout)
+    except (TypeError, ValueError) as found:
+        return found
+    return error
 
 
 def _unchecked(qkv, layout, softmax_scale, causal, window_size, deterministic, stage):
@@ -79,10 +89,10 @@ def _unchecked(qkv, layout, softmax_scale, causal, window_size, deterministic, s
 
 
 def _checked(qkv, layout):
-    """The tensors, unless they do not fit."""
-    cast = _autocast(*qkv)
-    check_tensors(*cast)
-    sizes_of(*cast, layout)
+    """The tensors as autocast wants them, unless they do not fit."""
+    qkv = _autocast(*qkv)
+    check_tensors(*qkv)
+    sizes_of(*qkv, layout)
     return qkv
 
 

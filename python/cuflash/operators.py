@@ -50,7 +50,10 @@ def use(compiled, device, table):
 
 
 def _compiled():
-    if os.environ.get("CUFLASH_OPERATORS") == "ctypes":
+    asked_for = os.environ.get("CUFLASH_OPERATORS", "")
+    if asked_for not in ("", "ctypes"):
+        raise ValueError(f'CUFLASH_OPERATORS is "{asked_for}"; it must be "ctypes" or empty')
+    if asked_for == "ctypes":
         raise _Unavailable("CUFLASH_OPERATORS is ctypes")
     if tuple(int(word) for word in torch.__version__.split(".")[:2]) < _OLDEST:
         raise _Unavailable(f"PyTorch {torch.__version__} is older than 2.10")

@@ -42,20 +42,31 @@ def backward(d_o, q, k, v, o, lse, softmax_scale, causal, window_left, window_ri
 def _explained(error, problem, results=()):
     """The exception that says what was wrong; the compiled operators can only raise RuntimeError.
     They leave it to Python to find out which tensors do not fit."""
-    if isinstance(error, (capi.CuflashError, torch.OutOfMemoryError)):
+    if isinstance(error, (capi.CuflashError, torch.cuda.OutOfMemoryError)):
         return error
     said = re.match(r"cuflash error (\d+): (.*)", str(error))
     if said:
         return capi.error(int(said[1]), said[2])
+    q, k, v = problem[:3]
     try:
-        problem_of(*problem)
+        fits = problem_of(*problem)
         if results:
-            check_results(problem[0], *results)
-        if problem[0].device.type != "meta":
-            library.on(problem[0].device.type)
+            check_results(q, *results)
+        if q.device.type != "meta":
+            library.on(q.device.type)
+        if "aoti_torch_empty_strided" in str(error):  # PyTorch's reason is lost: ask once more
+            _allocate_again(fits, q, k, v, bool(results))
     except (OSError, RuntimeError, TypeError, ValueError) as found:
         return found
     return error
+
+
+def _allocate_again(problem, q, k, v, for_backward):
+    """Raises PyTorch's exception if it still has no memory for a call's results and workspace."""
+    direction = "backward" if for_backward else "forward"
+    count = library.on(q.device.type).workspace_bytes(direction, problem) if q.is_cuda else 0
+    results = [x.new_empty(x.shape) for x in (q, k, v)] if for_backward else empty_results(q)
+    return *results, q.new_empty(count, dtype=torch.uint8)
 
 
 # ---- Without computing --------------------------------------------------------------------------
@@ -85,13 +96,13 @@ def _keep(ctx, inputs, output):
 
 
 def _gradients(ctx, d_o, _):
-    return (*_of_qkv(ctx, d_o), *[None] * len(ctx.options))
+    return (*_of_qkv(ctx, d_o, ctx.saved_tensors), *[None] * len(ctx.options))
 
 
-def _of_qkv(ctx, d_o):
+def _of_qkv(ctx, d_o, saved):
     """dQ, dK and dV; None where one is not wanted."""
     wanted = list(ctx.needs_input_grad[:3])
-    grads = backward(d_o, *ctx.saved_tensors, *ctx.options, wanted)
+    grads = backward(d_o, *saved, *ctx.options, wanted)
     for position, want in enumerate(wanted):
         if not want:
             grads.insert(position, None)
@@ -127,15 +138,18 @@ class _Attention(torch.autograd.Function):  # pylint: disable=abstract-method
 
     @staticmethod
     def backward(ctx, d_o):  # pylint: disable=arguments-differ
-        if torch.is_grad_enabled():  # under create_graph
-            return (*_of_qkv(ctx, d_o), None, None)
+        saved = ctx.saved_tensors  # with autograd: under checkpoint, this computes them again
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():  # create_graph, say
+            return (*_of_qkv(ctx, d_o, saved), None, None)
         with torch._C._AutoDispatchBelowAutograd():
-            return (*_of_qkv(ctx, d_o), None, None)
+            return (*_of_qkv(ctx, d_o, saved), None, None)
 
 
 def attention(q, k, v, *options):
     """forward(), with its gradients, at the least cost."""
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+            or torch._C._has_torch_function_variadic(q, k, v)):  # who stands between sees all of it
+        check_tensors(q, k, v)
         _check_no_tangents(q, k, v)
         return forward(q, k, v, *options)
     if forward_ad._current_level >= 0:
@@ -152,7 +166,7 @@ def attention(q, k, v, *options):
 @functools.lru_cache(maxsize=None)
 def _say_that_it_is_slow():
     warnings.warn("cuflash: tensors on cpu are computed by the CPU simulator, which shows what "
-                  "kernels do and is slow.", stacklevel=2)
+                  "kernels do and is slow.", stacklevel=6)  # of the call
 
 
 def _check_no_tangents(*qkv):

@@ -203,7 +203,10 @@ void queue(const Library& library, Function function, cuflash_pass pass,
 
 const Library& library_for(const Seen& tensor) {
   const Library& library = tensor.is_cuda() ? library_for_cuda : library_for_cpu;
-  if (library.forward == nullptr) throw std::runtime_error("cuflash: no library computes there");
+  if (library.forward == nullptr) {
+    throw std::runtime_error(
+        "cuflash: no library computes on the tensors' device; cuflash.backend_info() says why");
+  }
   return library;
 }
 

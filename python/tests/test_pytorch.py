@@ -152,6 +152,44 @@ def test_activation_checkpointing(device, use_reentrant):
     assert_equal((o, *(x.grad for x in qkv)), results_of(causal, qkv))
 
 
+@pytest.mark.parametrize("casts", [False, True])
+def test_checkpointing_of_a_region_that_attention_ends(device, casts):
+    # The first tensors to be asked for in the backward pass are attention's, which starts the
+    # region's second computation.
+    def region(x):
+        return causal(x * 2, x.sin(), x)
+
+    def run(function):
+        x, _, _ = make(device)
+        with torch.autocast(device, torch.float16, enabled=casts):
+            o = function(x)
+        return o, *torch.autograd.grad(o, x, gradient_of(o))
+    assert_equal(run(lambda x: checkpoint(region, x, use_reentrant=False)), run(region))
+
+
+def test_a_gradient_that_only_a_torch_function_mode_needs(device):
+    weight = torch.full((), 2.0, device=device, requires_grad=True)
+
+    class Weighted(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            if func is torch.ops.cuflash.forward.default:
+                args = weight * args[0], *args[1:]
+            return func(*args, **(kwargs or {}))
+    q, k, v = (x.detach() for x in make(device))
+    with Weighted():
+        o = causal(q, k, v)
+    assert torch.equal(o, causal(2 * q, k, v))
+    assert torch.autograd.grad(o.sum(), weight)[0] != 0
+
+
+def test_no_memory(device):
+    q, k, v = (x.detach() for x in make(device, seqs=(1, 1), heads=(1, 1)))
+    many = [x[:1].expand(2**24, 2**13, 1, -1) for x in (q, k, v)]  # their O takes terabytes
+    kind = torch.cuda.OutOfMemoryError if device == "cuda" else RuntimeError
+    with pytest.raises(kind, match="memory"):
+        cuflash.flash_attn_func(*many)
+
+
 def test_meta_tensors():
     q, k, v = make("meta", torch.float16, heads=(4, 2))
     o = causal(q, k, v)

@@ -7,10 +7,11 @@
 # environment, and tested there without PyTorch. TORCH_PYTHON is a Python that has PyTorch: the operators
 # are compiled against it, and the wheel is tested with it too.
 set -euo pipefail
+out=$(realpath "${1:?usage: scripts/maintainer/wheel.sh OUT [TORCH_PYTHON]}")
+torch_python=${2:+$(realpath --no-symlinks "$2")}
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-out=$(realpath "${1:?usage: scripts/maintainer/wheel.sh OUT [TORCH_PYTHON]}")
-torch_python=${2:-}
+unset CUFLASH_LIBRARY CUFLASH_SIMT_LIBRARY CUFLASH_OPERATORS PYTHONPATH
 has_nvcc || die "There is no nvcc here: a wheel without code for GPUs is no use to anyone."
 command -v cuobjdump >/dev/null || die "cuobjdump, of the CUDA toolkit, is not on the PATH."
 
@@ -32,6 +33,9 @@ auditwheel repair --exclude 'libtorch*' --exclude 'libc10*' --wheel-dir "$scratc
 wheel=$(echo "$scratch"/fit/*.whl)
 if unzip -l "$wheel" | grep 'cuflash\.libs'; then die "auditwheel has bundled these libraries."; fi
 unzip -q "$wheel" 'cuflash/*.so' -d "$scratch"
+if [[ $torch_python && ! -e $scratch/cuflash/libcuflash_operators.so ]]; then
+  die "The wheel has no operators: $torch_python has no PyTorch from 2.10 on."
+fi
 for kind in elf ptx; do
   cuobjdump "--list-$kind" "$scratch/cuflash/libcuflash_attn.so" >"$scratch/$kind"
   for architecture in $architectures; do

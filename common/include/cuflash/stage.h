@@ -162,7 +162,7 @@ const Stage* choose_stage(Pass pass, const Problem& problem, const Device& devic
                           Features also = {});
 
 /// The current CUDA device; where there is none, compute_capability is 0 and `fault` says why. What
-/// is returned is valid until the process ends; of a fault, until the thread's next call.
+/// is returned stays valid until the process has ended.
 const Device& current_device();
 
 }  // namespace cuflash
