@@ -124,7 +124,7 @@ Error call(Pass pass, const Problem& problem, Args args, cudaStream_t stream, co
   if (!support) return refuse(support);
   if (nothing_to_do(args)) return succeed();
 
-  // An error that someone left behind would look like ours: report it before anything is queued.
+  // Report a pending CUDA error now, or this call would be blamed for it.
   if (const cudaError_t earlier = cudaGetLastError(); earlier != cudaSuccess) {
     return cuda_error("an earlier CUDA call of this thread had failed", earlier);
   }

@@ -51,8 +51,8 @@ std::string needs(const Stage& stage, int needed, const char* what_for, const De
                            : "; this library was built for " + capability(device.newest_code));
 }
 
-// Whether this device can run the pass. Here and below no(error, sentence) makes the answer; the
-// sentence is a function, for who asks whether the stage fits and not why.
+// Whether this device can run the pass. Here and below no(error, sentence) makes the answer. The
+// sentence is a function, which fits() never calls.
 template <class No>
 Support on_device(const Stage& stage, Pass pass, const Problem& problem, const Device& device,
                   No no) {

@@ -133,7 +133,7 @@ class _Attention(torch.autograd.Function):  # pylint: disable=abstract-method
             o, lse = forward(q, k, v, *options)
         ctx.save_for_backward(q, k, v, o, lse)
         ctx.options = options
-        lse_too.append(lse)  # not returned: PyTorch would make it a gradient, of zeros
+        lse_too.append(lse)  # not returned: PyTorch would make a gradient of zeros for it
         return o
 
     @staticmethod
@@ -148,7 +148,7 @@ class _Attention(torch.autograd.Function):  # pylint: disable=abstract-method
 def attention(q, k, v, *options):
     """forward(), with its gradients, at the least cost."""
     if (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-            or torch._C._has_torch_function_variadic(q, k, v)):  # who stands between sees all of it
+            or torch._C._has_torch_function_variadic(q, k, v)):  # they may change q, k, v
         check_tensors(q, k, v)
         _check_no_tangents(q, k, v)
         return forward(q, k, v, *options)

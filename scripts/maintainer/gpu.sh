@@ -75,15 +75,14 @@ if wanted python; then
   step python_faults 300 env CUFLASH_LIBRARY="$PWD/build/release/libcuflash_attn.so" \
     python3 scripts/maintainer/mutations.py --tested python/
 fi
+# Python with the library and the package of these sources.
+these=(env PYTHONPATH="$PWD/python" CUFLASH_LIBRARY="$PWD/build/release/libcuflash_attn.so" python3)
 if wanted calls; then
-  step calls 300 env PYTHONPATH="$PWD/python" CUFLASH_LIBRARY="$PWD/build/release/libcuflash_attn.so" \
-    python3 bench/calls/calls.py --out "$results/calls.json"
+  step calls 300 "${these[@]}" bench/calls/calls.py --out "$results/calls.json"
 fi
-if wanted training; then # with the library and the package of these sources
-  export PYTHONPATH=$PWD/python CUFLASH_LIBRARY=$PWD/build/release/libcuflash_attn.so
-  step training 400 python3 examples/train_char_gpt.py --out "$results/train_char_gpt.json"
-  step profile 60 python3 examples/profile_attention.py
-  unset PYTHONPATH CUFLASH_LIBRARY
+if wanted training; then
+  step training 400 "${these[@]}" examples/train_char_gpt.py --out "$results/train_char_gpt.json"
+  step profile 60 "${these[@]}" examples/profile_attention.py
 fi
 if wanted ladder; then
   step ladder 200 build/release/bin/ladder --json "$results/ladder.json"

@@ -19,7 +19,7 @@ void gradients_large_before_the_scale(const Stage& stage, Pass pass, const Probl
 // simulator only, in memory that is mapped and hardly touched.
 void rows_far_apart(const Stage& stage, Pass pass, const Problem& problem);
 
-// With 2^32 heads, which are a grid of as many blocks, it is refused, and nothing is launched.
+// A problem of 2^32 heads, a grid of at least as many blocks, is refused. Nothing is launched.
 void refuses_too_many_blocks(const Stage& stage, Pass pass, Problem problem);
 
 // The largest shared memory that a launch asks for is what the stage declares. On the CPU simulator
