@@ -319,6 +319,19 @@ TEST_F(Api, AnErrorLeftByAnEarlierCudaCallIsReportedOnce) {
   expect_success(forward(e.problem, e.forward_args()));
 }
 
+// Q is said to lie far outside of all that was allocated: the simulator ends the launch.
+TEST_F(Api, AStageThatFailsGivesTheRuntimesSentence) {
+  if (!simt::kSimulated) GTEST_SKIP() << "A GPU reports it later, and then refuses all work.";
+  const Example e;
+  Forward args = e.forward_args();
+  args.q.data = static_cast<std::byte*>(args.q.data) + (std::size_t{1} << 40);
+  EXPECT_EQ(forward(e.problem, args, nullptr, "04_register_tiles"), Error::CUDA_ERROR);
+  EXPECT_EQ(last_error_message(), std::string("04_register_tiles, forward pass: ") +
+                                      cudaGetErrorString(cudaErrorLaunchFailure));
+  EXPECT_EQ(simt::take_findings().size(), 1u);
+  expect_success(forward(e.problem, e.forward_args()));
+}
+
 TEST_F(Api, EachThreadHasItsOwnMessage) {
   const Example e;
   Problem junk = e.problem;

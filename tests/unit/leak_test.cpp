@@ -102,8 +102,10 @@ TEST_F(Leak, AStageThatFailsLeavesNoWorkspace) {
   const Tensor t = contiguous(nothing, p.heads_q, 1, p.head_dim);
   const Backward args(t, t, t, t, t, t, t, t, reinterpret_cast<float*>(nothing));
   const std::size_t before = simt::memory_in_use();
-  EXPECT_EQ(backward(p, args, nullptr, "04_register_tiles"), FlashAttentionError::SIZE_OVERFLOW)
-      << last_error_message();
+  EXPECT_EQ(backward(p, args, nullptr, "04_register_tiles"), FlashAttentionError::SIZE_OVERFLOW);
+  EXPECT_EQ(last_error_message(),
+            "04_register_tiles, backward pass: " +
+                std::string(get_error_string(FlashAttentionError::SIZE_OVERFLOW)));
   EXPECT_EQ(simt::memory_in_use(), before);
 }
 
