@@ -4,10 +4,10 @@
     bench/calls/calls.py --out build/results/calls.json
 
 Microseconds a call at each sequence length, of the forward pass alone (no gradients) and of the pair,
-forward and backward. Then where they go: operators that compute nothing, registered each
-way; a function called through ctypes; and, from the program host_calls, the library itself. Calls
-follow one another without waiting, so the longer of the CPU's and the GPU's work counts. The ways
-take turns, round by round; each figure is the median of the rounds.
+forward and backward; with torch.compile and without. Then where they go: operators that compute
+nothing, registered each way; a function called through ctypes; and, from the program host_calls,
+the library itself. Calls follow one another without waiting, so the longer of the CPU's and the
+GPU's work counts. The ways take turns, round by round; each figure is the median of the rounds.
 """
 import argparse
 import ctypes
@@ -64,48 +64,61 @@ def random(torch, *shape):
     return torch.randn(shape, device="cuda", dtype=torch.float16, requires_grad=True)
 
 
+def ways_of(torch, functions):
+    """(forward ways, ways of both passes) of {name: (function, inputs' shapes, parameters)}."""
+    forward, both = {}, {}
+    for name, (function, shapes, parameters) in functions.items():
+        inputs = [random(torch, *shape) for shape in shapes]
+        detached = [x.detach() for x in inputs]
+        d_o = random(torch, *shapes[0]).detach()
+
+        def no_gradients(function=function, detached=detached):
+            with torch.no_grad():
+                return function(*detached)
+        # Where there are no parameters, nothing asks for gradients.
+        forward[name] = no_gradients if parameters else functools.partial(function, *detached)
+        both[name] = both_passes(function, inputs, d_o, parameters)
+    return forward, both
+
+
 def attention(torch, seq, layer):
-    """(forward ways, ways of both passes) of attention, alone and between a model's projections."""
+    """Attention alone."""
+    import cuflash  # pylint: disable=import-outside-toplevel
+    bshd, bhsd = [(1, seq, HEADS, HEAD_DIM)] * 3, [(1, HEADS, seq, HEAD_DIM)] * 3
+    functions = {f"cuflash, {layer} operators": (cuflash.flash_attn_func, bshd, ())}
+    if layer == "compiled":
+        functions["SDPA"] = torch.nn.functional.scaled_dot_product_attention, bhsd, ()
+    return ways_of(torch, functions)
+
+
+def with_compiler(torch, seq):
+    """With torch.compile and without: attention alone; between the projections of a model; and for
+    comparison a sum."""
     import cuflash  # pylint: disable=import-outside-toplevel
     sdpa = torch.nn.functional.scaled_dot_product_attention
-    compiled = functools.partial(torch.compile, fullgraph=True)
+    inward, outward = parameters = random(torch, 3 * WIDTH, WIDTH), random(torch, WIDTH, WIDTH)
 
     def sdpa_bshd(q, k, v):
         return sdpa(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)).transpose(1, 2)
 
-    def block_with(function):
-        inward, outward = random(torch, 3 * WIDTH, WIDTH), random(torch, WIDTH, WIDTH)
-
+    def block_of(function):
         def block(x):
             qkv = torch.nn.functional.linear(x, inward).unflatten(-1, (3, HEADS, HEAD_DIM)).unbind(2)
             return torch.nn.functional.linear(function(*qkv).flatten(2), outward) + x
-        return block, (inward, outward)
-
-    forward, both = {}, {}
-
-    def add(name, function, *shapes, parameters=()):
-        inputs = [random(torch, *shape) for shape in shapes]
-        d_o = random(torch, *shapes[0]).detach()
-        detached = [x.detach() for x in inputs]
-
-        def no_gradients():
-            with torch.no_grad():
-                return function(*detached)
-        forward[name] = no_gradients if parameters else lambda: function(*detached)
-        both[name] = both_passes(function, inputs, d_o, parameters)
+        return block, [(1, seq, WIDTH)], parameters
 
     bshd, bhsd = [(1, seq, HEADS, HEAD_DIM)] * 3, [(1, HEADS, seq, HEAD_DIM)] * 3
-    add(f"cuflash, {layer} operators", cuflash.flash_attn_func, *bshd)
-    if layer == "compiled":
-        add("SDPA", sdpa, *bhsd)
-        add("cuflash under torch.compile", compiled(cuflash.flash_attn_func), *bshd)
-        add("SDPA under torch.compile", compiled(sdpa), *bhsd)
-        for name, function in (("cuflash", cuflash.flash_attn_func), ("SDPA", sdpa_bshd)):
-            block, parameters = block_with(function)
-            add(f"a block with {name}", block, (1, seq, WIDTH), parameters=parameters)
-            add(f"a block with {name} under torch.compile", compiled(block), (1, seq, WIDTH),
-                parameters=parameters)
-    return forward, both
+    eager = {"cuflash": (cuflash.flash_attn_func, bshd, ()), "SDPA": (sdpa, bhsd, ()),
+             "q + k + v": (lambda q, k, v: q + k + v, bshd, ()),
+             "projections around cuflash": block_of(cuflash.flash_attn_func),
+             "projections around SDPA": block_of(sdpa_bshd)}
+    functions = {}
+    for name, (function, *rest) in eager.items():
+        compiled = torch.compile(function, fullgraph=True)
+        replayed = torch.compile(function, fullgraph=True, mode="reduce-overhead")  # CUDA graphs
+        functions |= {f"{name}, eager": (function, *rest), f"{name}, compiled": (compiled, *rest),
+                      f"{name}, reduce-overhead": (replayed, *rest)}
+    return ways_of(torch, functions)
 
 
 def no_operation(torch):
@@ -195,6 +208,8 @@ def rows_here(options):
     rows = [row for seq in SEQS
             for row in rows_of("attention", attention(torch, seq, layer), options, seq=seq)]
     if layer == "compiled":
+        rows += [row for seq in SEQS
+                 for row in rows_of("torch.compile", with_compiler(torch, seq), options, seq=seq)]
         compile_no_operation(torch)
         rows += rows_of("nothing", no_operation(torch), options)
         version = ctypes.CDLL(cuflash.library.on("cuda").path).cuflash_version
@@ -226,7 +241,7 @@ def show(rows):
     for row in rows:
         times = "".join(f"{row[key]:10.2f}" if key in row else " " * 10
                         for key in ("forward_us", "pair_us", "host_us"))
-        print(f"{row['table']:10}{row.get('seq', ''):>5}  {row['way']:40}{times}")
+        print(f"{row['table']:14}{row.get('seq', ''):>5}  {row['way']:40}{times}")
 
 
 def main():

@@ -10,7 +10,7 @@ The first word is a JSON file that `ladder --json` wrote, relative to the reposi
 which rows to show: stages, passes, problems, in any order; a row must match one of each kind that is
 named. `passes_a_load` adds a column. Of a file that bench/peers/peers.py wrote, they are passes, dtypes,
 d64, s512, causal, full, stages, peers, and the kind of table: speeds, summary or costs. Of one of
-bench/calls/calls.py they are attention, nothing or library.
+bench/calls/calls.py they are attention, torch.compile, nothing or library.
 `<!-- screen FILE.txt -->` shows what a program printed. Without arguments every tracked page is
 rewritten; with --check nothing is written and the exit status says whether a page differs from its
 result.
