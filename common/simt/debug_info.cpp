@@ -143,7 +143,7 @@ std::vector<SharedSymbol> shared_symbols(std::uintptr_t address) {
     const char* name =
         dwfl_module_getsym_info(module, i, &symbol, &unused, nullptr, nullptr, nullptr);
     if (name == nullptr || GELF_ST_TYPE(symbol.st_info) != STT_TLS) continue;
-    if (symbol.st_shndx == SHN_UNDEF || symbol.st_size == 0) continue;
+    if (symbol.st_size == 0) continue;  // declared here, defined elsewhere
     std::string plain = demangle(name);
     const std::size_t colon = plain.rfind("::");
     if (colon != std::string::npos) plain = plain.substr(colon + 2);

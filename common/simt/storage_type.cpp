@@ -28,16 +28,16 @@ std::optional<Dwarf_Die> referenced(Dwarf_Die die, unsigned name) {
 
 // Absent, not a constant, or a number.
 struct Constant {
-  bool present = false, known = false;
-  Dwarf_Word value = 0;
+  bool present, known;
+  Dwarf_Word value;
 };
 
 Constant constant(Dwarf_Die die, unsigned name) {
-  Constant result;
   Dwarf_Attribute attribute;
-  result.present = dwarf_attr(&die, name, &attribute) != nullptr;
-  result.known = result.present && dwarf_formudata(&attribute, &result.value) == 0;
-  return result;
+  Dwarf_Word value = 0;
+  const bool present = dwarf_attr(&die, name, &attribute) != nullptr;
+  const bool known = present && dwarf_formudata(&attribute, &value) == 0;
+  return {present, known, value};
 }
 
 std::vector<Dwarf_Die> children(Dwarf_Die die) {

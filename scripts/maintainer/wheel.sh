@@ -2,10 +2,11 @@
 # The package as people install it, in a wheel: for every architecture that the stages name, with PTX
 # for newer devices.
 #   scripts/maintainer/wheel.sh OUT [TORCH_PYTHON]
-# leaves it in the folder OUT, under the manylinux tag that auditwheel finds it fit for. It is checked
-# that no library is bundled and that no machine code is missing; the wheel is installed in an empty
-# environment, and tested there without PyTorch. TORCH_PYTHON is a Python that has PyTorch: the operators
-# are compiled against it, and the wheel is tested with it too.
+# leaves it in the folder OUT, under the manylinux tag that auditwheel finds it fit for, and says in
+# OUT/wheel.txt what it is. It is checked that no library is bundled and that no machine code is
+# missing; the wheel is installed in an empty environment, and tested there without PyTorch.
+# TORCH_PYTHON is a Python that has PyTorch: the operators are compiled against it, and the wheel is
+# tested with it too.
 set -euo pipefail
 out=$(realpath "${1:?usage: scripts/maintainer/wheel.sh OUT [TORCH_PYTHON]}")
 torch_python=${2:+$(realpath --no-symlinks "$2")}
@@ -15,6 +16,7 @@ unset CUFLASH_LIBRARY CUFLASH_SIMT_LIBRARY CUFLASH_OPERATORS PYTHONPATH
 has_nvcc || die "There is no nvcc here: a wheel without code for GPUs is no use to anyone."
 command -v cuobjdump >/dev/null || die "cuobjdump, of the CUDA toolkit, is not on the PATH."
 
+mkdir -p "$out"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 python3 -m venv "$scratch/tools"
@@ -44,18 +46,28 @@ for kind in elf ptx; do
   done
 done
 
-say "In an empty environment"
+tested() { # tested WHERE PYTHON TEST...: runs the tests of the installed wheel, keeps pytest's last line
+  local where=$1 python=$2
+  shift 2
+  say "Tests $where"
+  "$python" -m pytest -q -p no:cacheprovider "${@/#/python/tests/test_}" >"$scratch/pytest" ||
+    { cat "$scratch/pytest" >&2 && die "The wheel's tests fail $where."; }
+  echo "tests $where: $(sed -n '$s/ in .*//p' "$scratch/pytest")" >>"$scratch/facts"
+}
+
 python3 -m venv "$scratch/empty"
 "$scratch/empty/bin/pip" install -q "$wheel" pytest numpy
-"$scratch/empty/bin/python" -m pytest -q -p no:cacheprovider \
-  python/tests/test_{capi,import}.py | tail -n 1
-
+tested "in an empty environment" "$scratch/empty/bin/python" capi.py import.py
 if [[ $torch_python ]]; then
-  say "With PyTorch"
   "$torch_python" -m pip install -q --no-deps --target "$scratch/with_torch" "$wheel"
-  PYTHONPATH=$scratch/with_torch "$torch_python" -m pytest -q -p no:cacheprovider \
-    python/tests/test_{attention,errors,import,pytorch,window}.py | tail -n 1
+  export PYTHONPATH=$scratch/with_torch
+  tested "with PyTorch $("$torch_python" -c 'import torch; print(torch.__version__)')" "$torch_python" \
+    attention.py errors.py import.py pytorch.py window.py
 fi
-mkdir -p "$out"
 mv "$wheel" "$out"
-say "$(basename "$wheel"): $(stat -c %s "$out/$(basename "$wheel")" | awk '{ printf "%.1f MB", $1 / 1e6 }')"
+wheel=$out/$(basename "$wheel")
+{
+  echo "$(basename "$wheel"), $(stat -c %s "$wheel" | awk '{ printf "%.1f MB", $1 / 1e6 }')"
+  echo "machine code and PTX: sm_${architectures// /, sm_}"
+  cat "$scratch/facts"
+} | tee "$out/wheel.txt"
