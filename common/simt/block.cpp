@@ -49,7 +49,7 @@ cudaError_t Core::check_limits(const Launch& launch) {
 }
 
 void Core::note_launch(const Launch& launch) {
-  ++launches_;
+  ++events_.launches;
   if (launch.shared.storage_type == nullptr) return;
   const auto known = std::find_if(layouts_.begin(), layouts_.end(),
                                   [&](const auto& l) { return l.first == launch.kernel; });
@@ -220,7 +220,7 @@ int Core::barrier(Thread& self, bool vote, std::uintptr_t return_address) {
 // Every thread waits at a barrier or has exited.
 void Core::release_barrier() {
   check_barrier();
-  ++barriers_;
+  ++events_.barriers;
   for (std::size_t warp = 0; warp < last_warp_event_.size(); ++warp) {
     flush_warp(static_cast<int>(warp));
   }

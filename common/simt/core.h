@@ -206,9 +206,10 @@ class Core {
   bool killed_ = false;
   std::exception_ptr exception_;
   std::map<std::uintptr_t, std::string> kernel_names_;
-  // Since reset_counts(): launches, barriers, and the storages of kernels in order of their
-  // first launch.
-  std::uint64_t launches_ = 0, barriers_ = 0, warp_syncs_ = 0, exchanges_ = 0;
+  // Since reset_counts(): events, and the storages of kernels in order of their first launch.
+  struct Events {
+    std::uint64_t launches = 0, barriers = 0, warp_syncs = 0, exchanges = 0;
+  } events_;
   std::vector<std::pair<std::uintptr_t, SharedLayout>> layouts_;
   std::unordered_set<std::uintptr_t> mapped_pages_;
 

@@ -37,16 +37,16 @@ void Core::release_if_idle() {
 
 Counts Core::counts() const {
   Counts counts = requests.totals();
-  counts.launches = launches_;
-  counts.barriers = barriers_;
-  counts.warp_syncs = warp_syncs_;
-  counts.exchanges = exchanges_;
+  counts.launches = events_.launches;
+  counts.barriers = events_.barriers;
+  counts.warp_syncs = events_.warp_syncs;
+  counts.exchanges = events_.exchanges;
   return counts;
 }
 
 void Core::reset_counts() {
   requests.reset();
-  launches_ = barriers_ = warp_syncs_ = exchanges_ = 0;
+  events_ = {};
   layouts_.clear();
 }
 

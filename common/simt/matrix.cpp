@@ -169,7 +169,7 @@ void Core::account_for_matrix(int warp, const MatrixAccess& access) {
   const Region* const region = region_of(begin);
   const MatrixInstructions instructions =
       instructions_for(access.type, access.matrix.col_major, region != nullptr && region->shared);
-  exchanges_ += instructions.exchanges;
+  events_.exchanges += instructions.exchanges;
   for (int lane = 0; lane < instructions.lanes; ++lane) {
     // Made here, the places in the source know the matrix's elements.
     sites.id(threads_[warp * 32 + lane].wait_address, access.kind, instructions.bytes,

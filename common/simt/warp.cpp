@@ -112,10 +112,10 @@ void Core::finish_warp_call(const Thread& caller) {
   // All lanes are together. Only __syncwarp() orders what they do to memory, too.
   if ((~caller.call.mask & existing_lanes(warp)) == 0) flush_warp(warp);
   if (kind == WarpCall::Kind::kSync) {
-    ++warp_syncs_;
+    ++events_.warp_syncs;
     order_lanes(warp, caller.call.mask);
   }
-  if (kind == WarpCall::Kind::kShuffle) ++exchanges_;
+  if (kind == WarpCall::Kind::kShuffle) ++events_.exchanges;
   unsigned mask = caller.call.mask;  // of the lanes that are here
   for (int lane = 0; lane < 32; ++lane) {
     if (is_absent(warp, lane)) mask &= ~(1u << lane);

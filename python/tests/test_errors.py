@@ -145,6 +145,14 @@ def test_a_window_beyond_32_bits(device, size):
             window_size=(0, size))
 
 
+def test_a_window_of_exactly_32_bits(device):
+    refused(cuflash.CuflashValueError, f"window_left is {-2**31}; it must be at least 0",
+            *make(device), window_size=(-2**31, 0))
+    q, k, v = make(device)
+    assert torch.equal(cuflash.flash_attn_func(q, k, v, window_size=(2**31 - 1, 2**31 - 1)),
+                       cuflash.flash_attn_func(q, k, v))
+
+
 def test_a_size_beyond_32_bits(device):
     q, k, _ = make(device)
     long = k[:, :1].expand(-1, 2**32 + 1, -1, -1)  # its lower bits say 1

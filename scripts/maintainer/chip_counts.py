@@ -8,7 +8,8 @@ docs/results/<device>/; without a RESULT all are made:
   sectors   sectors of global memory and passes over shared memory of each stage, which the CPU
             simulator's tests must count alike
   passes    passes over shared memory of single accesses, likewise
-  kernels   time, DRAM traffic and load of the pipes of each kernel on the ladder's timed shape
+  kernels   of each kernel on the ladder's timed shape: time, clock, DRAM traffic, load of the pipes,
+            and what its warps wait for
 """
 import csv
 import datetime
@@ -39,16 +40,21 @@ SECTORS = {
 # Metric, key of the result, and what one base unit is there: seconds become ms.
 KERNELS = {
     "gpu__time_duration.sum": ("ms", 1e3),
+    "smsp__cycles_elapsed.avg.per_second": ("clock_ghz", 1e-9),
     "dram__bytes_read.sum": ("dram_read_bytes", 1),
     "dram__bytes_write.sum": ("dram_write_bytes", 1),
     "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed": ("l1_percent", 1),
     "smsp__issue_active.avg.pct_of_peak_sustained_active": ("issue_percent", 1),
+    "smsp__inst_executed.sum": ("instructions", 1),
     "smsp__inst_executed_op_shared_ld.sum": ("shared_loads", 1),
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": ("shared_load_passes", 1),
 }
+# How many of a scheduler's warps are in each state, for one instruction that it issues.
+STATES = re.compile(r"smsp__average_warps_issue_stalled_(\w+)(?<!_not_issued)_per_issue_active.ratio")
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "nsecond": 1e-9, "usecond": 1e-6,
          "msecond": 1e-3, "second": 1, "byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9,
-         "Tbyte": 1e12}
+         "Tbyte": 1e12, "hz": 1, "Khz": 1e3, "Mhz": 1e6, "Ghz": 1e9, "Hz": 1, "KHz": 1e3, "MHz": 1e6,
+         "GHz": 1e9}
 SHAPE = "b4_h32_q4096k4096_d64"  # what the ladder times
 
 
@@ -65,11 +71,12 @@ def profile(metrics, *command):
         return []  # the command launched nothing
     launches = {}
     for row in csv.DictReader(text[text.index('"ID"'):].splitlines()):
-        if row.get("Metric Name") in metrics:
+        name = row.get("Metric Name", "")
+        if name in metrics or STATES.fullmatch(name):
             kernel = re.sub(r"^void |\(.*", "", row["Kernel Name"])
             value = float(row["Metric Value"].replace(",", ""))
             value *= UNITS.get(row["Metric Unit"], 1)
-            launches.setdefault(int(row["ID"]), (kernel, {}))[1][row["Metric Name"]] = value
+            launches.setdefault(int(row["ID"]), (kernel, {}))[1][name] = value
     return [launches[key] for key in sorted(launches)]
 
 
@@ -115,16 +122,27 @@ def passes(programs):
         yield {**access, "passes": int(sum(counts.values()))}
 
 
+def waits(values):
+    """What warps wait for, in percent of their time: the three reasons that take most."""
+    states = {STATES.fullmatch(name)[1]: value for name, value in values.items()
+              if STATES.fullmatch(name)}
+    whole = sum(states.values())
+    reasons = sorted(states.keys() - {"selected"}, key=states.get, reverse=True)
+    return {reason: round(100 * states[reason] / whole, 1) for reason in reasons[:3]}
+
+
 def kernels(programs):
     """What each kernel of one call takes, for each stage and pass."""
     ladder = str(programs / "ladder")
     for facts in passes_of(ladder):
         stage, direction = facts["stage"], facts["pass"]
-        launches = profile(KERNELS, "--launch-count", "8", ladder, "--stage", stage,
+        metrics = [*KERNELS, "regex:^smsp__average_warps_issue_stalled_.*_per_issue_active"]
+        launches = profile(metrics, "--launch-count", "8", ladder, "--stage", stage,
                            "--shape", SHAPE, "--pass", direction)
         for kernel, values in one_call(launches):
             yield {"stage": stage, "pass": direction, "problem": SHAPE + "_f16", "kernel": kernel,
-                   **{key: values[metric] * unit for metric, (key, unit) in KERNELS.items()}}
+                   **{key: values[metric] * unit for metric, (key, unit) in KERNELS.items()},
+                   "waits": waits(values)}
 
 
 RESULTS = {"sectors": sectors, "passes": passes, "kernels": kernels}

@@ -55,9 +55,9 @@ class Fault(mutations.PythonMutation):
         return "\n".join(lines)
 
 
-def changes(line):
-    """What a line could become."""
-    code = line.split("//")[0].rstrip()
+def changes(line, comment):
+    """What a line could become; `comment` begins its comment."""
+    code = line.split(comment)[0].rstrip()
     for pattern, new in OPERATORS:
         for match in pattern.finditer(code):
             yield code[: match.start()] + new + code[match.end():]
@@ -76,7 +76,7 @@ def faults_of(path):
         line = line.strip()
         if in_text or not line or SKIPPED.match(line):
             continue
-        for becomes in dict.fromkeys(changes(line)):
+        for becomes in dict.fromkeys(changes(line, "#" if path.suffix == ".py" else "//")):
             if '"' not in line:
                 yield Fault(f"{file}:{number}", file, line, becomes, "", "", number=number)
 

@@ -7,8 +7,8 @@
 
 namespace cuflash::tests {
 
-// Forward, causal: every score of every row is far below any constant that a maximum might start
-// at.
+// Forward, causal, with or without a window: every score of every row is far below any constant
+// that a maximum might start at.
 void scores_far_below_zero(const Stage& stage, Pass pass, const Problem& problem);
 
 // Backward, two keys: sums that are beyond the largest f16 until they are multiplied by the scale.

@@ -97,6 +97,9 @@ void add_extremes(const Stage& stage, Pass pass) {
   const bool computes_attention = harness::score_of(stage).value == nullptr;
   if (computes_attention && pass == CUFLASH_FORWARD) {
     add_test("scores_far_below_zero", "b1_h1_q70k70_d64_causal", scores_far_below_zero);
+    // Rows whose first tile holds no key that they see.
+    add_test("scores_far_below_zero_in_a_window", "b1_h1_q70k70_d64_causal_left4",
+             scores_far_below_zero);
   }
   if (computes_attention && pass == CUFLASH_BACKWARD) {
     add_test("gradients_large_before_the_scale", "b1_h1_q100k2_d64",
