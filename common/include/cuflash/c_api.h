@@ -14,7 +14,7 @@
 /// for the device. The tensors and the caller's workspace must live until that work is done. A
 /// workspace that the library allocates is allocated and freed in the stream's order. A call can be
 /// captured in a CUDA graph. One wait is CUDA's own: it loads a kernel when the kernel first runs
-/// in a process, and waits for work in flight to do so. With CUDA_MODULE_LOADING=EAGER in the
+/// in a process, and may wait for work in flight to do so. With CUDA_MODULE_LOADING=EAGER in the
 /// environment it loads all kernels at start.
 ///
 /// Threads. Every function may be called from several threads at once, on one stream or on many.
