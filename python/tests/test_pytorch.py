@@ -1,4 +1,5 @@
 """How the operators get along with the rest of PyTorch."""
+import shutil
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ np = pytest.importorskip("numpy", reason="the oracle is in NumPy")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import cuflash  # noqa: E402, after the skips
-from cuflash import ops  # noqa: E402, after the skips
+from cuflash import operators, ops  # noqa: E402, after the skips
 from tensors import check, gradient_of, make  # noqa: E402, after the skips
 from torch.autograd import forward_ad  # noqa: E402, after the skips
 from torch.library import opcheck  # noqa: E402, after the skips
@@ -190,6 +191,17 @@ def test_no_memory(device):
     many = [x[:1].expand(*sizes, 1, -1) for x in (q, k, v)]
     with pytest.raises(kind, match="memory"):
         cuflash.flash_attn_func(*many)
+
+
+# What a library that is linked with an archive of the C++ library would show too, and mix with PyTorch's.
+@pytest.mark.skipif(shutil.which("nm") is None, reason="nm, of binutils, is not installed")
+def test_compiled_operators_show_one_symbol():
+    compiled, why = operators.load()
+    if compiled is None:
+        pytest.skip(why)
+    shown = subprocess.run(["nm", "-D", "--defined-only", compiled._name], check=True, text=True,
+                           capture_output=True).stdout
+    assert [line.split()[-1] for line in shown.splitlines()] == ["cuflash_operators_use"]
 
 
 def test_meta_tensors():
