@@ -72,6 +72,7 @@ COLUMNS = [
     ("DRAM written", "dram_write_bytes", decimal_bytes),
     ("L1 and shared memory busy", "l1_percent", lambda value: f"{value:.0f} %"),
     ("issue slots used", "issue_percent", lambda value: f"{value:.0f} %"),
+    ("instructions", "instructions", decimal_count),
     ("clock", "clock_ghz", lambda value: f"{value:.2f} GHz"),
     ("warps wait for, of their time", "waits", lambda waits: ", ".join(
         f"{reason.replace('_', ' ')} {share:.0f} %" for reason, share in waits.items())),
