@@ -308,8 +308,9 @@ int main(int argc, char** argv) {
       if (!words.empty() && words.front() != lesson.name) continue;
       if (words.empty()) std::printf("%s---- %s ----\n\n", done == 0 ? "" : "\n", lesson.name);
       if (!prologue::teach(lesson)) {
-        std::fprintf(stderr, "cuflash: the simulator should find %s here\n",
-                     lesson.has_race ? "a race" : "nothing");
+        std::fprintf(stderr, "cuflash: %s\n",
+                     lesson.has_race ? "the simulator missed a race in reverse_too_soon"
+                                     : "a kernel of this lesson is wrong; see above");
         return 1;
       }
       ++done;
