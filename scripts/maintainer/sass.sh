@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Prints what nvcc makes of a kernel, as machine instructions (SASS):
 #   scripts/maintainer/sass.sh SOURCE.cu KERNEL ARCHITECTURE
-# for example, which makes the prologue's listing:
-#   scripts/maintainer/sass.sh docs/prologue/prologue.cu scale_and_add 90 >docs/results/nvcc/prologue_sass.txt
-# KERNEL is a part of the mangled name that occurs in one kernel. Needs nvcc and cuobjdump on the PATH.
+# KERNEL is a part of the mangled name that occurs in one kernel. Needs nvcc and cuobjdump on the
+# PATH. The prologue's listing, docs/results/nvcc/prologue_sass.txt, is the output of
+#   scripts/maintainer/sass.sh docs/prologue/prologue.cu scale_and_add 90
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
@@ -18,7 +18,7 @@ cuobjdump -sass "$cubin" >"$cubin.sass"
 (($(grep -c "Function : .*$2" "$cubin.sass") == 1)) ||
   die "Not exactly one kernel of $1 has a name with \"$2\"."
 # From the kernel's name to the first jump to itself, which is padding.
-listing=$(sed -n "/Function : .*$2/,/BRA 0x/s|^ *\(/\*[0-9a-f]*\*/\) *\(.*[^ ]\) *;.*|\1  \2|p" "$cubin.sass" |
-  sed '/BRA 0x/d')
+instruction='^ *\(/\*[0-9a-f]*\*/\) *\(.*[^ ]\) *;.*'
+listing=$(sed -n "/Function : .*$2/,/BRA 0x/s|$instruction|\1  \2|p" "$cubin.sass" | sed '/BRA 0x/d')
 printf '%s\n\n%s, compute capability %s.%s, %s\n' "$listing" "$2" "${3%?}" "${3: -1}" \
   "$(nvcc --version | sed -n 's/.*release.* \(V[0-9.]*\)$/nvcc \1/p')"

@@ -18,12 +18,12 @@ A piece of source code stands between such markers:
     <!-- code stages/01_naive/kernel.cuh // O = P V. -->
     <!-- end code -->
 
-It begins with the file's one line that contains the words after the file's name, and ends where that
-paragraph ends: at the next blank line, or the end of the block around it, at which every brace opened in
-the piece is closed.
+It begins with the file's one line that contains the words after the file's name, and ends where
+that paragraph ends: at the next blank line, or the end of the block around it, at which every brace
+opened in the piece is closed.
 
-Without arguments every tracked page is rewritten; with --check nothing is written and the exit status
-says whether a page differs from its result.
+Without arguments every tracked page is rewritten; with --check nothing is written and the exit
+status says whether a page differs from its result.
 """
 import json
 import operator
@@ -41,7 +41,8 @@ RESULTS = re.compile(r"(<!-- results (\S+)((?: \S+)*) -->\n).*?(<!-- end results
 CODE = re.compile(r"(<!-- code (\S+) (.+?) -->\n).*?(<!-- end code -->)", re.DOTALL)
 LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".h": "cpp", ".cpp": "cpp", ".c": "c", ".py": "python",
              ".sh": "sh"}
-NO_BRACES = re.compile(r'//.*|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'')  # comments and literals
+# What may hold a brace that is none: comments and literals.
+NO_BRACES = re.compile(r'//.*|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'')
 SCREEN = re.compile(r"(<!-- screen (\S+) -->\n).*?(<!-- end screen -->)", re.DOTALL)
 
 

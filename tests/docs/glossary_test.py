@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Each chapter links a term of the glossary where it first uses it.
 
-A chapter is the prologue's or a stage's README.md. Its hardware words and the code's names, those groups of
-docs/glossary.md, must be linked before they stand in prose without a link. What is not prose: code blocks,
-headings, formulas, comments, what scripts write between markers, alternative texts of pictures and the
-texts of other links. A hardware word counts in prose and not in inline code, a name of the code in inline
-code that begins with it. `Also:` in an entry lists words that mean the same.
+A chapter is the prologue's or a stage's README.md. Its hardware words and the code's names, those
+groups of docs/glossary.md, must be linked before they stand in prose without a link. What is not
+prose: code blocks, headings, formulas, comments, what scripts write between markers, alternative
+texts of pictures and the texts of other links. A hardware word counts in prose and not in inline
+code, a name of the code in inline code that begins with it. `Also:` in an entry lists words that
+mean the same.
 """
 import pathlib
 import re
@@ -65,17 +66,18 @@ NAMES = [entry for entry in ENTRIES if entry.group == "The code's names"]
 
 
 def prose(text):
-    """A page without what is no prose: (line number, text) of each paragraph's stretch."""
+    """A page in which blanks stand for all that is no prose."""
     text = WRITTEN_BY_SCRIPT.sub(lambda m: blank(m[0]), text)
     lines = []
     for language, part in blocks(text):
         for line in part:
-            lines.append(blank(line) if language is not None or HEADING.match(line) else line)
+            is_prose = language is None and not HEADING.match(line)
+            lines.append(line if is_prose else blank(line))
     return FORMULA.sub(lambda m: blank(m[0]), "\n".join(lines))
 
 
 def hardware_pattern(word):
-    """The word in prose, in singular or plural; letters' case counts where a word is an abbreviation."""
+    """The word in singular or plural. Letters' case counts where it is an abbreviation."""
     flags = 0 if word.isupper() or re.match(r"L\d", word) else re.IGNORECASE
     return re.compile(rf"(?<![\w-]){re.escape(word)}(?:s|es)?(?!\w)".replace(r"\ ", r"\s+"), flags)
 
@@ -111,8 +113,9 @@ def missing_links(text):
 
 def pages():
     """Every Markdown file, and which of them are chapters."""
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
-                            cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], cwd=ROOT,
+        check=True, capture_output=True, text=True).stdout.split()
     chapter = re.compile(r"docs/prologue/README\.md|stages/[0-8]\d_\w+/README\.md")
     return {name: (ROOT / name).read_text(encoding="utf-8") for name in listed
             if (ROOT / name).is_file()}, [name for name in listed if chapter.fullmatch(name)]
