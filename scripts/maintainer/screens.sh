@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints the screens that the pages show, from the CPU simulator:
 #   scripts/maintainer/screens.sh FOLDER
-# leaves ladder.txt, ladder.json and the memory maps there. They are the same on every machine, so CI
+# leaves ladder.txt, ladder.json, the memory maps and the prologue's screens there. They are the same on every machine, so CI
 # compares them with docs/results/cpu-simulator; to renew those, from a clean tree:
 #   scripts/maintainer/screens.sh docs/results/cpu-simulator && python3 scripts/maintainer/update_pages.py
 set -euo pipefail
@@ -11,7 +11,7 @@ out=${1:?usage: scripts/maintainer/screens.sh FOLDER}
 
 need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}"
 need_versions
-build simt ladder
+build simt ladder prologue
 mkdir -p "$out"
 unset COLUMNS # The screens have the width of a file.
 ladder=build/simt/bin/ladder
@@ -21,4 +21,7 @@ mkdir -p build/screens
 mv build/screens/ladder.* "$out"
 for stage in 02 03 04 05 06; do
   "$ladder" --map "$stage" --dtype f16 --shape b1_h1_q64k64_d64 | tail -n +3 >"$out/${stage}_map.txt"
+done
+for lesson in $(build/simt/bin/prologue --list); do
+  build/simt/bin/prologue "$lesson" >"$out/prologue_$lesson.txt"
 done

@@ -11,9 +11,19 @@ which rows to show: stages, passes, problems, in any order; a row must match one
 named. `passes_a_load` adds a column. Of a file that bench/peers/peers.py wrote, they are passes, dtypes,
 d64, s512, causal, full, stages, peers, and the kind of table: speeds, summary or costs. Of one of
 bench/calls/calls.py they are attention, torch.compile, nothing or library.
-`<!-- screen FILE.txt -->` shows what a program printed. Without arguments every tracked page is
-rewritten; with --check nothing is written and the exit status says whether a page differs from its
-result.
+`<!-- screen FILE.txt -->` shows what a program printed.
+
+A piece of source code stands between such markers:
+
+    <!-- code stages/01_naive/kernel.cuh // O = P V. -->
+    <!-- end code -->
+
+It begins with the file's one line that contains the words after the file's name, and ends where
+that paragraph ends: at the next blank line, or the end of the block around it, at which every brace
+opened in the piece is closed.
+
+Without arguments every tracked page is rewritten; with --check nothing is written and the exit
+status says whether a page differs from its result.
 """
 import json
 import operator
@@ -21,12 +31,18 @@ import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench/peers"))
 import tables  # noqa: E402, it lies there
 RESULTS = re.compile(r"(<!-- results (\S+)((?: \S+)*) -->\n).*?(<!-- end results -->)", re.DOTALL)
+CODE = re.compile(r"(<!-- code (\S+) (.+?) -->\n).*?(<!-- end code -->)", re.DOTALL)
+LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".h": "cpp", ".cpp": "cpp", ".c": "c", ".py": "python",
+             ".sh": "sh"}
+# What may hold a brace that is none: comments and literals.
+NO_BRACES = re.compile(r'//.*|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'')
 SCREEN = re.compile(r"(<!-- screen (\S+) -->\n).*?(<!-- end screen -->)", re.DOTALL)
 
 
@@ -193,6 +209,31 @@ def screen(path):
     return "```text\n" + (ROOT / path).read_text(encoding="utf-8").strip() + "\n```\n"
 
 
+def piece(lines, words):
+    """The lines of a paragraph of source code, without what all of them are indented by; None if not
+    exactly one line contains the words."""
+    found = [n for n, line in enumerate(lines) if words in line]
+    if len(found) != 1:
+        return None
+    begin = end = found[0]
+    depth = 0
+    for end, line in enumerate(lines[begin:], begin):
+        bare = NO_BRACES.sub("", line)
+        depth += bare.count("{") - bare.count("}")
+        after = lines[end + 1].strip() if end + 1 < len(lines) else ""
+        if depth <= 0 and (not after or after.startswith("}")):
+            break
+    return textwrap.dedent("\n".join(lines[begin:end + 1]))
+
+
+def code(path, words):
+    """A piece of a source file as a Markdown block."""
+    text = piece((ROOT / path).read_text(encoding="utf-8").splitlines(), words)
+    if text is None:
+        raise SystemExit(f"not exactly one line of {path} contains: {words}")
+    return f"```{LANGUAGES[pathlib.Path(path).suffix]}\n{text}\n```\n"
+
+
 def main():
     """Rewrites or checks every tracked Markdown page."""
     check = sys.argv[1:] == ["--check"]
@@ -207,6 +248,7 @@ def main():
         old = page.read_text(encoding="utf-8")
         new = RESULTS.sub(lambda m: m[1] + table(m[2], m[3].split()) + m[4], old)
         new = SCREEN.sub(lambda m: m[1] + screen(m[2]) + m[3], new)
+        new = CODE.sub(lambda m: m[1] + code(m[2], m[3]) + m[4], new)
         if new != old:
             stale.append(name)
             if not check:

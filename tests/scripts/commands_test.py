@@ -2,7 +2,7 @@
 """The scripts' and the ladder's command lines, as a newcomer meets them: what is wrong is refused with
 a sentence before anything is built, tables fit the terminal, Ctrl-C leaves a clean line.
 
-Needs the targets ladder, exercises and cuflash_tests of the preset simt. Nothing is built here: first
+Needs the targets ladder, exercises, cuflash_tests and prologue of the preset simt. Nothing is built here: first
 on the PATH is a `cmake` that says that it was called.
 """
 import codecs
@@ -149,6 +149,8 @@ REFUSED = [
     (("scripts/new_stage.sh", "mine", "--from", "1_naiv"), 'Did you mean "01_naive"?'),
     (("scripts/new_stage.sh", "Mine", "--from", "1"), "lower-case"),
     (("scripts/docs.sh", "html"), "--help"),
+    (("scripts/prologue.sh", "sector"), 'Did you mean "sectors"?'),
+    (("scripts/prologue.sh", "banks", "warps"), "one lesson"),
 ]
 
 # The ladder's options, as the ladder and run.sh must both take them, or both refuse them.
@@ -240,10 +242,15 @@ class Accepted(unittest.TestCase):
             self.assertRegex(help_text, rf"(?m)^  {option} ")
 
     def test_help(self):
-        for script in (RUN, TEST, "scripts/new_stage.sh", "scripts/docs.sh"):
+        for script in (RUN, TEST, "scripts/new_stage.sh", "scripts/docs.sh", "scripts/prologue.sh"):
             done = run(script, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, ""), script)
             self.assertTrue(done.stdout.startswith("Usage: "), script)
+
+
+    def test_lessons_of_the_prologue(self):
+        lessons = run("build/simt/bin/prologue", "--list").stdout.split()
+        self.assertIn(f"The lessons: {' '.join(lessons)}\n", run("scripts/prologue.sh", "--help").stdout)
 
 
 class Verdicts(unittest.TestCase):

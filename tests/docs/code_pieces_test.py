@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""The pieces of source code that scripts/maintainer/update_pages.py puts into the pages."""
+import pathlib
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/maintainer"))
+from update_pages import code, piece  # noqa: E402, it lies there
+
+SOURCE = """\
+// Adds one.
+int add(int x) {
+  int y = x;  // a brace { in a comment
+
+  // Loop.
+  for (;;) {
+    y += 1;
+
+    break;
+  }
+  // Print.
+  puts("}");
+}
+
+struct Other {};
+""".splitlines()
+
+
+class Pieces(unittest.TestCase):
+    """Where a piece begins and ends."""
+
+    def check(self, words, first, last, count):
+        """The piece that begins with these words."""
+        lines = piece(SOURCE, words).split("\n")
+        self.assertEqual((lines[0], lines[-1], len(lines)), (first, last, count))
+
+    def test_function_with_its_comment(self):
+        self.check("Adds one", "// Adds one.", "}", 13)
+        self.check("int add", "int add(int x) {", "}", 12)
+
+    def test_paragraph_is_not_indented(self):
+        line = "int y = x;  // a brace { in a comment"
+        self.check("int y", line, line, 1)
+        self.check("Loop", "// Loop.", 'puts("}");', 8)
+
+    def test_end_of_the_file(self):
+        self.check("struct Other", "struct Other {};", "struct Other {};", 1)
+
+    def test_exactly_one_line(self):
+        self.assertIsNone(piece(SOURCE, "no such words"))
+        self.assertIsNone(piece(SOURCE, "y"))
+        with self.assertRaisesRegex(SystemExit, "not exactly one line of docs/prologue"):
+            code("docs/prologue/kernels.cuh", "no such words")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Each chapter links a term of the glossary where it first uses it.
+
+A chapter is the prologue's or a stage's README.md. Its hardware words and the code's names, those
+groups of docs/glossary.md, must be linked before they stand in prose without a link. What is not
+prose: code blocks, headings, formulas, comments, what scripts write between markers, alternative
+texts of pictures and the texts of other links. A hardware word counts in prose and not in inline
+code, a name of the code in inline code that begins with it. `Also:` in an entry lists words that
+mean the same.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "docs"))
+from filter import HEADING, blocks, slug  # noqa: E402, it lies there
+
+GLOSSARY = "docs/glossary.md"
+WRITTEN_BY_SCRIPT = re.compile(
+    r"<!-- (results|screen|code|algorithm)\b.*?-->.*?<!-- end \1 -->|<!--.*?-->", re.DOTALL)
+FORMULA = re.compile(r"\$`[^`]+`\$|\$[^$\n]+(?:\n[^$\n]+)?\$")
+LINK = re.compile(r"(!?)\[((?:`[^`]*`|!\[[^\]]*\]\([^)]*\)|[^\[\]])*)\]\(([^()\s]+)\)")
+IN_CODE = re.compile(r"`([^`]+)`")
+
+
+def blank(text):
+    """As many characters that are no words, with the same line breaks."""
+    return re.sub(r"[^\n]", " ", text)
+
+
+class Entry:
+    """A heading of the glossary and what is under it."""
+
+    def __init__(self, group, title, anchor):
+        self.group, self.anchor = group, anchor
+        self.words = [title.strip("`")]
+
+    def add(self, line):
+        """Takes the words behind `Also:`."""
+        if "Also: " in line:
+            self.words += [word.strip(" `.") for word in line.split("Also: ")[1].split(",")]
+
+
+def entries():
+    """The glossary's entries."""
+    result, seen, group = [], {}, None
+    for line in (ROOT / GLOSSARY).read_text(encoding="utf-8").split("\n"):
+        heading = HEADING.match(line)
+        if heading:
+            anchor = slug(heading[2], seen)
+            if heading[1] == "##":
+                group = heading[2]
+            elif heading[1] == "###":
+                result.append(Entry(group, heading[2], anchor))
+        elif result:
+            result[-1].add(line)
+    return result
+
+
+ENTRIES = entries()
+HARDWARE = [entry for entry in ENTRIES if entry.group == "Hardware words"]
+NAMES = [entry for entry in ENTRIES if entry.group == "The code's names"]
+
+
+def prose(text):
+    """A page in which blanks stand for all that is no prose."""
+    text = WRITTEN_BY_SCRIPT.sub(lambda m: blank(m[0]), text)
+    lines = []
+    for language, part in blocks(text):
+        for line in part:
+            is_prose = language is None and not HEADING.match(line)
+            lines.append(line if is_prose else blank(line))
+    return FORMULA.sub(lambda m: blank(m[0]), "\n".join(lines))
+
+
+def hardware_pattern(word):
+    """The word in singular or plural. Letters' case counts where it is an abbreviation."""
+    flags = 0 if word.isupper() or re.match(r"L\d", word) else re.IGNORECASE
+    return re.compile(rf"(?<![\w-]){re.escape(word)}(?:s|es)?(?!\w)".replace(r"\ ", r"\s+"), flags)
+
+
+def missing_links(text):
+    """(line number, word) of each term that stands in the text before it is linked."""
+    text = prose(text)
+    linked = {}  # anchor: where the first link begins
+    for link in LINK.finditer(text):
+        name, _, anchor = link[3].partition("#")
+        if name.endswith("glossary.md"):
+            linked.setdefault(anchor, link.start())
+    text = LINK.sub(lambda m: blank(m[0]), text)
+    found = []
+    for entry in NAMES:
+        for code in IN_CODE.finditer(text):
+            if any(re.match(rf"{re.escape(word)}(?!\w)", code[1]) for word in entry.words):
+                found.append((code.start(), entry, code[1]))
+                break
+    text = IN_CODE.sub(lambda m: blank(m[0]), text)
+    # The longest words first: a bank conflict is no use of "bank".
+    words = sorted(((word, entry) for entry in HARDWARE for word in entry.words),
+                   key=lambda pair: -len(pair[0]))
+    for word, entry in words:
+        pattern = hardware_pattern(word)
+        first = pattern.search(text)
+        if first:
+            found.append((first.start(), entry, first[0]))
+        text = pattern.sub(lambda m: blank(m[0]), text)
+    return sorted((text.count("\n", 0, at) + 1, word) for at, entry, word in found
+                  if linked.get(entry.anchor, len(text)) > at)
+
+
+def pages():
+    """Every Markdown file, and which of them are chapters."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], cwd=ROOT,
+        check=True, capture_output=True, text=True).stdout.split()
+    chapter = re.compile(r"docs/prologue/README\.md|stages/[0-8]\d_\w+/README\.md")
+    return {name: (ROOT / name).read_text(encoding="utf-8") for name in listed
+            if (ROOT / name).is_file()}, [name for name in listed if chapter.fullmatch(name)]
+
+
+class Glossary(unittest.TestCase):
+    """The chapters and the glossary fit together."""
+
+    def test_terms_are_linked_before_they_are_used(self):
+        texts, chapters = pages()
+        self.assertGreaterEqual(len(chapters), 7)
+        for name in chapters:
+            with self.subTest(chapter=name):
+                self.assertEqual(missing_links(texts[name]), [])
+
+    def test_links_to_the_glossary_exist(self):
+        anchors = {entry.anchor for entry in ENTRIES}
+        for name, text in pages()[0].items():
+            for link in LINK.finditer(prose(text)):
+                file, _, anchor = link[3].partition("#")
+                if file.endswith("glossary.md") and anchor:
+                    with self.subTest(page=name, link=link[0]):
+                        self.assertTrue((ROOT / name).parent.joinpath(file).is_file())
+                        self.assertIn(anchor, anchors)
+
+    def test_groups_are_in_alphabetical_order(self):
+        for group in {entry.group for entry in ENTRIES}:
+            words = [entry.words[0].lower() for entry in ENTRIES if entry.group == group]
+            keys = [re.sub(r"[^a-z0-9 ]", "", word.split(":")[0]) for word in words]
+            self.assertEqual(keys, sorted(keys), group)
+
+    def test_it_finds_what_it_should(self):
+        """A word before its link, after it, and where it does not count."""
+        def words(text):
+            return [word for _, word in missing_links(text)]
+
+        self.assertEqual(words("Two warps. A [warp](x/glossary.md#warp)."), ["warps"])
+        self.assertEqual(words("A [warp](x/glossary.md#warp). Two warps."), [])
+        self.assertEqual(words("# Warps\n\n```c\nwarp\n```\n\n`warp` $warp$ <!-- warp -->"), [])
+        self.assertEqual(words("<!-- screen a.txt -->\nwarp\n<!-- end screen -->\n"), [])
+        self.assertEqual(words("Bank\nconflicts."), ["Bank\nconflicts"])
+        self.assertEqual(words("A warp-wide sum, an SM, sm."), ["SM", "warp"])
+        self.assertEqual(words("The array `sK[0][1]`."), ["sK[0][1]"])
+        self.assertEqual(words("The array [`sK`](x/glossary.md#sq), then `sQ`."), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
