@@ -1,5 +1,5 @@
 """Figures of stages/01_naive: what a thread computes, what a warp reads, the mask, the backward pass."""
-from drawing import Figure, MARGIN, SMALL
+from drawing import Figure, MARGIN, NORMAL, SMALL
 from sources import causal, mask
 
 LINE_BYTES = 128
@@ -43,7 +43,7 @@ def who():
 
 def lines():
     """The cache lines that one load of a warp touches."""
-    head_dim, element, rows = 64, 2, 32
+    head_dim, element = 64, 2
     row_bytes = head_dim * element
     reads = {"scores": [lane * row_bytes for lane in range(32)],
              "output": [lane * element for lane in range(32)]}
@@ -59,21 +59,20 @@ def lines():
         figure.text(x, 78, f"{name}: {counts[name]}", 24, bold=True)
         figure.text(x, 108, what, SMALL, style="quiet")
         scale = width / LINE_BYTES
-        figure.cells([(x, top + pitch * r, width, pitch - 2.5) for r in range(rows)], "paper")
         fetched = [(x, top + pitch * r, width, pitch - 2.5) for r in sorted(touched[name])]
         figure.cells(fetched, "orange")
         figure.cells([(x + scale * (a % LINE_BYTES), top + pitch * (a // LINE_BYTES), max(scale * element, 5),
                        pitch - 2.5) for a in reads[name]], "blue", full=True)
     figure.text(LEFT, 138, f"a row = {row_bytes} bytes = a line", SMALL, style="quiet")
-    figure.legend(390, 240, [("blue", "what lanes read"), ("orange", "cache lines touched")])
-    figure.lines(390, 330, ["The L1 cache serves", "one line a cycle."], SMALL)
+    figure.legend(390, 260, [("blue-full", "what the lanes read"), ("orange", "cache lines touched")])
+    figure.lines(390, 356, ["The L1 cache serves", "one line a cycle."], NORMAL)
     return figure
 
 
 def causal_mask():
     """What `causal` lets through, with as many queries as keys and with fewer."""
     visible = mask().visible
-    figure = Figure("01_mask", 372, "Which keys a query sees with the causal mask", (
+    figure = Figure("01_mask", 396, "Which keys a query sees with the causal mask", (
         "Two matrices, a row for each query and a column for each key. The last query sees every key; each query before "
         "it sees one key less. With fewer queries than keys the first query sees several keys."))
     figure.heading("causal: the last query sees every key")
@@ -87,7 +86,7 @@ def causal_mask():
             figure.text(x - 12, 104 + cell * (i + 0.5), str(i), SMALL, "end", "quiet")
         for j in range(num_keys):
             figure.text(x + cell * (j + 0.5), 104 + cell * num_queries + 18, str(j), SMALL, "middle", "quiet")
-    figure.text(LEFT, 346, "Rows: queries. Columns: keys. Filled: visible(seq, i, j).", SMALL)
+    figure.text(LEFT, 370, "Rows: queries. Columns: keys. Filled: visible(seq, i, j).", SMALL)
     return figure
 
 
@@ -108,12 +107,13 @@ def backward():
     figure.arrow([(605, 230), (605, 276)])
     figure.box(290, 278, 190, 76, "orange", "P", below=["O(N²) memory"], bold=True)
     figure.box(510, 278, 190, 76, "orange", "dS", below=["O(N²) memory"], bold=True)
-    figure.arrow([(340, 354), (340, 378), (120, 378), (120, 408)])
-    figure.arrow([(560, 354), (560, 378), (362, 378), (362, 408)])
+    figure.arrow([(340, 354), (340, 378), (131, 378), (131, 408)])
+    figure.arrow([(560, 354), (560, 378), (360, 378), (360, 408)])
     figure.arrow([(620, 354), (620, 408)])
-    for x, width, kernel, output in ((20, 200, "key_value_…", "dV = Pᵀ dO"), (262, 200, "key_value_…", "dK = τ dSᵀ Q"),
-                                     (500, 200, "query_gradient", "dQ = τ dS K")):
-        figure.box(x, 410, width, 50, "blue", kernel, mono=True)
+    width = 222
+    for x, kernel, output in ((20, "key_value_gradient", "dV = Pᵀ dO"), (249, "key_value_gradient", "dK = τ dSᵀ Q"),
+                              (478, "query_gradient", "dQ = τ dS K")):
+        figure.box(x, 410, width, 50, "blue", kernel, SMALL, mono=True)
         figure.arrow([(x + width / 2, 460), (x + width / 2, 484)])
         figure.box(x, 486, width, 50, "green", output, bold=True)
     return figure

@@ -10,7 +10,7 @@ BANKS, BANK_BYTES = 32, 4
 def walk():
     """A block's queries stay, tiles of keys pass."""
     config = constants(KERNEL, "Config", bytes=2)
-    figure = Figure("02_walk", 560, "A block walks over tiles of keys", (
+    figure = Figure("02_walk", 570, "A block walks over tiles of keys", (
         f"The matrix of scores is cut into tiles of {config.kBlockQ} queries by {config.kBlockKV} keys. A block owns a "
         "row of tiles. Its queries stay in shared memory in sQ while tiles of keys pass through sK, one after the other."))
     figure.heading("One block: queries stay, keys pass")
@@ -52,19 +52,19 @@ def who():
     for r in rows:
         figure.text(x - 6, y + (r + 0.5) * cell, str(r), SMALL, "end", "quiet")
     figure.legend(438, 108, [("blue", f"warp {warp}: rows"), ("orange", f"lane {lane}: key {lane}"),
-                             ("red", "this thread's scores")])
+                             ("red-full", "this thread's scores")])
     figure.lines(438, 220, ["In each step all lanes", "read one number of sQ", "and 32 rows of sK."], SMALL)
     return figure
 
 
 def barriers():
     """The two hazards, as a diagram of time."""
-    figure = Figure("02_barriers", 470, "The two barriers of the loop and the hazards they prevent", (
+    figure = Figure("02_barriers", 490, "The two barriers of the loop and the hazards they prevent", (
         "Time runs to the right. Warps 0 and 1 load their parts of a tile, wait at barrier 1, compute from the whole tile, "
         "wait at barrier 2, and load the next tile. Without barrier 1 a warp reads what is not yet written. Without "
         "barrier 2 a warp overwrites what another still reads."))
     figure.heading("Two barriers, two hazards")
-    top = 100
+    top = 122
     for y, name, parts in ((top, "warp 0", ((108, 100, "load"), (236, 110, "compute"), (506, 100, "load"))),
                            (top + 92, "warp 1", ((108, 122, "load"), (236, 256, "compute"), (506, 122, "load")))):
         figure.text(LEFT, y + 28, name, bold=True)
@@ -76,12 +76,12 @@ def barriers():
     figure.text(370, top + 28, "waits", SMALL, style="quiet")
     figure.text(108, top + 192, "tile 0", SMALL, style="quiet")
     figure.text(506, top + 192, "tile 1, over tile 0", SMALL, style="quiet")
-    figure.text(LEFT, 346, "Without (1):", bold=True)
-    figure.text(166, 346, "warp 0 reads rows that warp 1 has not written.")
-    figure.text(166, 374, "Read after write.", SMALL, style="quiet")
-    figure.text(LEFT, 412, "Without (2):", bold=True)
-    figure.text(166, 412, "warp 0 overwrites rows that warp 1 still reads.")
-    figure.text(166, 440, "Write after read.", SMALL, style="quiet")
+    figure.text(LEFT, 366, "Without (1):", bold=True)
+    figure.text(166, 366, "warp 0 reads rows that warp 1 has not written.")
+    figure.text(166, 394, "Read after write.", SMALL, style="quiet")
+    figure.text(LEFT, 432, "Without (2):", bold=True)
+    figure.text(166, 432, "warp 0 overwrites rows that warp 1 still reads.")
+    figure.text(166, 460, "Write after read.", SMALL, style="quiet")
     return figure
 
 
@@ -98,7 +98,7 @@ def banks():
             f"{turns[pitch]} turn{'s'[:turns[pitch] > 1]}." for pitch, found in lanes_banks.items())))
     figure.heading("32 lanes read one column of sK")
     cell, top = 9.8, 128
-    for x, pitch, colour in ((40, pitches[0], "red"), (396, pitches[1], "green")):
+    for x, pitch, colour in ((44, pitches[0], "red"), (386, pitches[1], "green")):
         count = turns[pitch]
         figure.text(x, 74, f"[32][{pitch}] halves: {count} turn{'s' if count > 1 else ''}", 22, bold=True)
         figure.text(x, 104, "banks 0 to 31", SMALL, style="quiet")

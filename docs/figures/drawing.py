@@ -158,12 +158,15 @@ class Figure:
         head = " ".join(f"{number(x)},{number(y)}" for x, y in [(x1, y1)] + back)
         self._add("polygon", "ink" if colour == "ink" else f"{colour}-full", {"points": head})
 
-    def legend(self, x, y, entries, step=None):
-        """Coloured squares with what they mean, one below the other; or, with a step, in a row."""
-        for n, (colour, text) in enumerate(entries):
-            at, level = (x, y + 30 * n) if step is None else (x + step * n, y)
-            self.box(at, level - 9, 18, 18, colour)
-            self.text(at + 28, level, text, SMALL)
+    def legend(self, x, y, entries, *, in_a_row=False):
+        """Coloured squares with what they mean, one below the other or in a row."""
+        for colour, text in entries:
+            self.box(x, y - 9, 18, 18, colour)
+            self.text(x + 28, y, text, SMALL)
+            if in_a_row:
+                x += 28 + estimated_width(text, SMALL) + 18
+            else:
+                y += 30
 
     # ---- The file ------------------------------------------------------------------------------
 
