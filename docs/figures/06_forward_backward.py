@@ -48,7 +48,7 @@ def step():
         figure.arrow([(x + 155, 726), (x + 155, 756)])
         figure.box(x, 758, 310, 46, "blue", product, bold=True)
     figure.text(LEFT, 846, "Seven products, where a kernel with atomics needs five.", bold=True)
-    figure.text(LEFT, 874, "P and dS are computed without knowing who holds what.", SMALL, style="quiet")
+    figure.text(LEFT, 874, "LSE and delta are fragments of the same type as S and dP.", SMALL, style="quiet")
     return figure
 
 
@@ -138,7 +138,8 @@ def memory():
             large = width > 80
             figure.box(x, y + 24, width, 74, colours.get(array.name, "red"), array.name if large else "", bold=True)
             if not large and array.name in colours:
-                figure.text(x + width / 2, y + 122, array.name, SMALL, "middle")
+                last = array is arrays[-1]
+                figure.text(x + 8 if last else x + width, y + 122, array.name, SMALL, "start" if last else "end")
         for first, what in ((0, "owned"), (2, "streamed")):
             left, right = LEFT + scale * arrays[first].offset, LEFT + scale * arrays[first + 2].offset - 4
             figure.line([(left, y + 104), (right, y + 104)])
