@@ -1,10 +1,11 @@
 """Draws the book's figures: SVG with boxes, arrows, grids and text.
 
 A figure is a card of its own: its background is opaque, and its style sheet has light and dark
-colours, so it is legible on any page. The colours are Okabe and Ito's, which colour-blind readers can
-tell apart. Coordinates are units of a card 720 wide; a phone shows it at half that size, so no text is
-smaller than 18. The same calls give the same bytes.
+colours, so it is legible on any page. The colours are those of Okabe and Ito, which colour-blind
+readers can tell apart. Coordinates are units of a card 720 wide. A phone shows it at half that
+size, so no text is smaller than 18. The same calls give the same bytes.
 """
+
 import pathlib
 from xml.sax.saxutils import escape
 
@@ -15,25 +16,39 @@ MARGIN = 16
 MOST_BYTES = 40_000
 
 # Okabe and Ito's palette, and a grey.
-COLOURS = {"orange": "#e69f00", "sky": "#56b4e9", "green": "#009e73", "yellow": "#f0e442",
-           "blue": "#0072b2", "red": "#d55e00", "purple": "#cc79a7", "grey": "#8c959f"}
+COLOURS = {
+    "orange": "#e69f00",
+    "sky": "#56b4e9",
+    "green": "#009e73",
+    "yellow": "#f0e442",
+    "blue": "#0072b2",
+    "red": "#d55e00",
+    "purple": "#cc79a7",
+    "grey": "#8c959f",
+}
 # What each theme calls paper, ink and faint lines; and how much of a colour its soft fills hold.
-THEMES = {"light": ("#ffffff", "#1b1f24", "#d0d7de", 0.30),
-          "dark": ("#161b22", "#e6edf3", "#3d444d", 0.42)}
+THEMES = {
+    "light": ("#ffffff", "#1b1f24", "#d0d7de", 0.30),
+    "dark": ("#161b22", "#e6edf3", "#3d444d", 0.42),
+}
 
 
 def mixed(colour, share, paper):
     """The colour on paper, as if it covered only that share of it."""
-    parts = [(int(colour[n:n + 2], 16), int(paper[n:n + 2], 16)) for n in (1, 3, 5)]
+    parts = [(int(colour[n : n + 2], 16), int(paper[n : n + 2], 16)) for n in (1, 3, 5)]
     return "#" + "".join(f"{round(share * c + (1 - share) * p):02x}" for c, p in parts)
 
 
 def rules(theme):
     """The style sheet of a theme: a class name and its declarations."""
     paper, ink, faint, share = THEMES[theme]
-    result = {"paper": f"fill:{paper};stroke:{faint}", "ink": f"fill:{ink}",
-              "quiet": f"fill:{mixed(ink, 0.72, paper)}", "ink-line": f"stroke:{ink}",
-              "faint": f"fill:none;stroke:{faint}"}
+    result = {
+        "paper": f"fill:{paper};stroke:{faint}",
+        "ink": f"fill:{ink}",
+        "quiet": f"fill:{mixed(ink, 0.72, paper)}",
+        "ink-line": f"stroke:{ink}",
+        "faint": f"fill:none;stroke:{faint}",
+    }
     for name, colour in COLOURS.items():
         soft = mixed(colour, share, paper)
         result[name] = f"fill:{soft};stroke:{colour}"
@@ -65,8 +80,10 @@ class Figure:
 
     def _add(self, tag, classes, attributes, content=None):
         self.classes.update(classes.split())
-        shown = "".join(f' {key.replace("_", "-")}="{value if isinstance(value, str) else number(value)}"'
-                        for key, value in attributes.items())
+        shown = "".join(
+            f' {key.replace("_", "-")}="{value if isinstance(value, str) else number(value)}"'
+            for key, value in attributes.items()
+        )
         end = "/>" if content is None else f">{content}</{tag}>"
         self.parts.append(f'<{tag} class="{classes}"{shown}{end}')
 
@@ -98,52 +115,100 @@ class Figure:
 
     # ---- Shapes --------------------------------------------------------------------------------
 
-    def box(self, x, y, width, height, colour="grey", label="", size=NORMAL, *,
-            below=(), mono=False, bold=False, dashed=False):
+    def box(
+        self,
+        x,
+        y,
+        width,
+        height,
+        colour="grey",
+        label="",
+        size=NORMAL,
+        *,
+        below=(),
+        mono=False,
+        bold=False,
+        dashed=False,
+    ):
         """A box in a soft colour with a label in its middle, and smaller lines below that."""
-        attributes = {"x": x, "y": y, "width": width, "height": height, "rx": 5, "stroke_width": 1.6}
+        attributes = {
+            "x": x,
+            "y": y,
+            "width": width,
+            "height": height,
+            "rx": 5,
+            "stroke_width": 1.6,
+        }
         if dashed:
             attributes["stroke_dasharray"] = "6 5"
         self._add("rect", colour, attributes)
         texts = ([(label, size)] if label else []) + [(text, SMALL) for text in below]
         at = y + height / 2 - sum(1.3 * size for _, size in texts) / 2
         for text, its_size in texts:
-            self.text(x + width / 2, at + 0.65 * its_size, text, its_size, "middle",
-                      mono=mono and text == label, bold=bold and text == label)
+            self.text(
+                x + width / 2,
+                at + 0.65 * its_size,
+                text,
+                its_size,
+                "middle",
+                mono=mono and text == label,
+                bold=bold and text == label,
+            )
             at += 1.3 * its_size
 
     def cells(self, rectangles, colour, full=False):
         """Many rectangles (x, y, width, height) of one colour."""
-        path = "".join(f"M{number(x)} {number(y)}h{number(w)}v{number(h)}h{number(-w)}z"
-                       for x, y, w, h in rectangles)
+        path = "".join(
+            f"M{number(x)} {number(y)}h{number(w)}v{number(h)}h{number(-w)}z"
+            for x, y, w, h in rectangles
+        )
         if path:
             self._add("path", f"{colour}-full" if full else colour, {"d": path})
 
     def grid(self, x, y, columns, rows, width, height=None):
         """Faint lines around cells of that size."""
         height = height or width
-        path = "".join(f"M{number(x)} {number(y + r * height)}h{number(columns * width)}"
-                       for r in range(rows + 1))
-        path += "".join(f"M{number(x + c * width)} {number(y)}v{number(rows * height)}"
-                        for c in range(columns + 1))
+        path = "".join(
+            f"M{number(x)} {number(y + r * height)}h{number(columns * width)}"
+            for r in range(rows + 1)
+        )
+        path += "".join(
+            f"M{number(x + c * width)} {number(y)}v{number(rows * height)}"
+            for c in range(columns + 1)
+        )
         self._add("path", "faint", {"d": path})
 
     def matrix(self, x, y, name, rows, columns, cell, marks=()):
         """A matrix under its name; marks are (colour, [(row, column), …])."""
         self.text(x + columns * cell / 2, y - 16, name, NORMAL, "middle", bold=True)
         for colour, cells in marks:
-            self.cells([(x + c * cell, y + r * cell, cell, cell) for r, c in cells], colour, full=True)
+            self.cells(
+                [(x + c * cell, y + r * cell, cell, cell) for r, c in cells], colour, full=True
+            )
         self.grid(x, y, columns, rows, cell)
 
     def frame(self, x, y, width, height, colour="ink", line=3):
         """The outline of a region."""
-        self._add("rect", f"{colour}-line", {"x": x, "y": y, "width": width, "height": height,
-                                             "fill": "none", "stroke_width": line})
+        self._add(
+            "rect",
+            f"{colour}-line",
+            {
+                "x": x,
+                "y": y,
+                "width": width,
+                "height": height,
+                "fill": "none",
+                "stroke_width": line,
+            },
+        )
 
     def line(self, points, colour="ink", width=2.0, dashed=False):
         """A line through points."""
-        attributes = {"points": " ".join(f"{number(x)},{number(y)}" for x, y in points),
-                      "fill": "none", "stroke_width": width}
+        attributes = {
+            "points": " ".join(f"{number(x)},{number(y)}" for x, y in points),
+            "fill": "none",
+            "stroke_width": width,
+        }
         if dashed:
             attributes["stroke_dasharray"] = "6 5"
         self._add("polyline", f"{colour}-line", attributes)
@@ -172,17 +237,38 @@ class Figure:
 
     def svg(self):
         """The file's text."""
+
         def sheet(theme):
-            return "".join(f".{name}{{{declarations}}}" for name, declarations in rules(theme).items()
-                           if name in self.classes)
-        head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {self.height}" '
-                f'width="{WIDTH}" height="{self.height}" role="img" aria-labelledby="title desc" '
-                'font-family="system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif">')
-        style = f'<style>{sheet("light")}@media(prefers-color-scheme:dark){{{sheet("dark")}}}</style>'
-        card = f'<rect class="paper" x="0.5" y="0.5" width="{WIDTH - 1}" height="{self.height - 1}" rx="10"/>'
-        text = "\n".join([head, f'<title id="title">{escape(self.title)}</title>',
-                          f'<desc id="desc">{escape(self.description)}</desc>', style, card]
-                         + self.parts + ["</svg>", ""])
+            return "".join(
+                f".{name}{{{declarations}}}"
+                for name, declarations in rules(theme).items()
+                if name in self.classes
+            )
+
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {self.height}"'
+            f' width="{WIDTH}" height="{self.height}" role="img" aria-labelledby="title desc"'
+            ' font-family="system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial,'
+            ' sans-serif">'
+        )
+        style = (
+            f'<style>{sheet("light")}@media(prefers-color-scheme:dark){{{sheet("dark")}}}</style>'
+        )
+        card = (
+            f'<rect class="paper" x="0.5" y="0.5" width="{WIDTH - 1}" height="{self.height - 1}"'
+            ' rx="10"/>'
+        )
+        text = "\n".join(
+            [
+                head,
+                f'<title id="title">{escape(self.title)}</title>',
+                f'<desc id="desc">{escape(self.description)}</desc>',
+                style,
+                card,
+            ]
+            + self.parts
+            + ["</svg>", ""]
+        )
         if len(text.encode()) > MOST_BYTES:
             raise ValueError(f"{self.name}: {len(text.encode())} bytes are more than {MOST_BYTES}")
         return text
@@ -195,8 +281,11 @@ class Figure:
 
 def write(figures):
     """Writes the figures that differ from what lies there. Gives their names."""
-    changed = [figure for figure in figures
-               if not figure.path.exists() or figure.path.read_text(encoding="utf-8") != figure.svg()]
+    changed = [
+        figure
+        for figure in figures
+        if not figure.path.exists() or figure.path.read_text(encoding="utf-8") != figure.svg()
+    ]
     for figure in changed:
         figure.path.write_text(figure.svg(), encoding="utf-8")
         print(f"wrote docs/figures/{figure.path.name}")

@@ -1,4 +1,5 @@
-"""The ladder as bars: the speed of every stage, forward and backward, and of PyTorch's attention."""
+"""The ladder as bars: the speed of every stage beside that of PyTorch's attention."""
+
 from drawing import Figure, LARGE, MARGIN, SMALL
 from sources import result, speeds
 
@@ -6,7 +7,11 @@ LADDER, PEERS = "docs/results/nvidia-h200/ladder.json", "docs/results/nvidia-h20
 PROBLEM = "b4_h32_q4096k4096_d64_f16"
 CELL = {"seq": 4096, "head_dim": 64, "dtype": "f16", "causal": False}  # the same in peers.json
 # Name, and how many lines of text lie between the name and the bars.
-PEER_NAMES = {"efficient": ("memory-efficient", 1), "fa2": ("FlashAttention-2", 0), "cudnn": ("cuDNN", 1)}
+PEER_NAMES = {
+    "efficient": ("memory-efficient", 1),
+    "fa2": ("FlashAttention-2", 0),
+    "cudnn": ("cuDNN", 1),
+}
 LEFT, RIGHT, BAR, STEP = 226, 700, 26, 33
 
 
@@ -34,22 +39,46 @@ def panel(figure, top, direction, colour, stages, scale):
 
 def figures():
     """The figure of this script."""
-    by_pass = {direction: speeds(LADDER, problem=PROBLEM, **{"pass": direction})
-               for direction in ("forward", "backward")}
-    fastest = max(max(speeds(PEERS, **CELL, **{"pass": direction}).values()) for direction in by_pass)
+    by_pass = {
+        direction: speeds(LADDER, problem=PROBLEM, **{"pass": direction})
+        for direction in ("forward", "backward")
+    }
+    fastest = max(
+        max(speeds(PEERS, **CELL, **{"pass": direction}).values()) for direction in by_pass
+    )
     scale = (RIGHT - 40 - LEFT) / fastest
     device = result(LADDER)["provenance"]["device"]
     forward, backward = by_pass.values()
     height = 260 + STEP * (len(forward) + len(backward))
-    figure = Figure("ladder", height, "The ladder's speed, in TFLOP/s", (
-        f"Bars for {PROBLEM} on an {device}. " + " ".join(
-            f"{direction.capitalize()}: " + ", ".join(f"{stage} {speed:.3g}" for stage, speed in stages.items())
-            + "." for direction, stages in by_pass.items())
-        + " Dashed lines: three implementations of PyTorch's attention."))
+    figure = Figure(
+        "ladder",
+        height,
+        "The ladder's speed, in TFLOP/s",
+        (
+            f"Bars for {PROBLEM} on an {device}. "
+            + " ".join(
+                f"{direction.capitalize()}: "
+                + ", ".join(f"{stage} {speed:.3g}" for stage, speed in stages.items())
+                + "."
+                for direction, stages in by_pass.items()
+            )
+            + " Dashed lines: three implementations of PyTorch's attention."
+        ),
+    )
     panel(figure, 36, "forward", "blue", forward, scale)
     panel(figure, 36 + 48 + STEP * len(forward) + 44, "backward", "orange", backward, scale)
-    figure.text(MARGIN + 4, height - 52, f"TFLOP/s on an {device}, f16, batch 4, 32 heads, 4,096 tokens,", SMALL,
-                style="quiet")
-    figure.text(MARGIN + 4, height - 26, "head_dim 64, no mask. Dashed: backends of PyTorch's attention.", SMALL,
-                style="quiet")
+    figure.text(
+        MARGIN + 4,
+        height - 52,
+        f"TFLOP/s on an {device}, f16, batch 4, 32 heads, 4,096 tokens,",
+        SMALL,
+        style="quiet",
+    )
+    figure.text(
+        MARGIN + 4,
+        height - 26,
+        "head_dim 64, no mask. Dashed: backends of PyTorch's attention.",
+        SMALL,
+        style="quiet",
+    )
     return [figure]

@@ -6,6 +6,7 @@
 Each script beside this one has a function figures(). With --check nothing is written, and the exit
 status says whether a committed figure differs from what its script draws.
 """
+
 import importlib
 import sys
 

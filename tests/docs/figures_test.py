@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The figures of docs/figures: each is a well-formed, accessible card, make.py --check sees one that differs, and what is
-taken from the sources is right."""
+"""The figures of docs/figures: each is a well-formed, accessible card, make.py --check sees one
+that differs, and what is taken from the sources is right."""
+
 import pathlib
 import re
 import sys
@@ -36,7 +37,9 @@ class Figures(unittest.TestCase):
                 self.assertEqual(used - set(re.findall(r"\.([\w-]+)\{", sheets[0])), set())
 
     def test_the_same_bytes(self):
-        self.assertEqual([figure.svg() for figure in make.all_figures()], [figure.svg() for figure in FIGURES])
+        self.assertEqual(
+            [figure.svg() for figure in make.all_figures()], [figure.svg() for figure in FIGURES]
+        )
 
     def test_text_that_does_not_fit(self):
         figure = drawing.Figure("wide", 100, "A title", "A description")
@@ -84,11 +87,15 @@ class Sources(unittest.TestCase):
 
     def test_constants(self):
         kernel = "stages/02_tiled/kernel.cuh"
-        self.assertEqual([sources.constants(kernel, "Config", bytes=size).kPad for size in (2, 4)], [2, 1])
+        self.assertEqual(
+            [sources.constants(kernel, "Config", bytes=size).kPad for size in (2, 4)], [2, 1]
+        )
         kernel = "stages/04_register_tiles/kernel.cuh"
         tiles = [sources.constants(kernel, "Config", kHeadDim=size) for size in (64, 128)]
-        self.assertEqual([(tile.kBlockKV, tile.kRows, tile.kColumns, tile.kPitch) for tile in tiles],
-                         [(64, 4, 8, 68), (32, 4, 4, 132)])
+        self.assertEqual(
+            [(tile.kBlockKV, tile.kRows, tile.kColumns, tile.kPitch) for tile in tiles],
+            [(64, 4, 8, 68), (32, 4, 4, 132)],
+        )
         with self.assertRaisesRegex(ValueError, "no struct"):
             sources.constants(kernel, "Nothing")
 
@@ -106,7 +113,9 @@ class Sources(unittest.TestCase):
             seq = sources.causal(num_queries, num_keys)
             for i in range(num_queries):
                 seen = [j for j in range(num_keys) if functions.visible(seq, i, j)]
-                self.assertEqual(seen, [j for j in range(num_keys) if j <= i + num_keys - num_queries])
+                self.assertEqual(
+                    seen, [j for j in range(num_keys) if j <= i + num_keys - num_queries]
+                )
                 first, end = functions.visible_keys(seq, i, i + 1)
                 self.assertEqual(list(range(first, end)), seen)
                 for j in range(num_keys):
