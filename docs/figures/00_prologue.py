@@ -1,0 +1,394 @@
+"""Figures of the prologue: attention by hand, and what it says about the machine.
+
+What is known of the two GPUs is in GPUS; the prologue's table names the sources.
+"""
+
+from math import exp, sqrt
+
+from drawing import Figure, LARGE, MARGIN, NORMAL, SMALL
+
+LEFT = MARGIN + 4
+LINE_BYTES, SECTOR_BYTES, BANKS, LANES = 128, 32, 32, 32
+RESERVED_KB = 1  # of an SM's shared memory, for each block
+
+# Name, SMs, KB of registers and of shared memory in an SM, MB of L2, GB of global memory, GB/s from
+# it, warps and blocks of an SM.
+GPUS = (
+    ("H200", 132, 256, 228, 60, 141, 4800, 64, 32),
+    ("RTX 4060 Laptop", 24, 256, 100, 32, 8, 256, 48, 24),
+)
+
+
+def attention():
+    """The prologue's example: two queries, three keys."""
+    q, k, v = [[1, 0], [1, 1]], [[1, 0], [0, 1], [1, 1]], [[10, 0], [0, 10], [20, 30]]
+    s = [[sum(a * b for a, b in zip(x, y)) / sqrt(2) for y in k] for x in q]
+    weights = [[exp(score - max(row)) for score in row] for row in s]
+    p = [[w / sum(row) for w in row] for row in weights]
+    o = [[sum(w * row[d] for w, row in zip(prob, v)) for d in range(2)] for prob in p]
+    figure = Figure(
+        "prologue_attention",
+        640,
+        "Attention by hand: two queries, three keys",
+        f"Q has rows {q}, K rows {k}, V rows {v}. The scores of query 1 are"
+        f" {', '.join(f'{x:.4f}' for x in s[0])}, its weights"
+        f" {', '.join(f'{x:.4f}' for x in p[0])}, its row of O"
+        f" {', '.join(f'{x:.2f}' for x in o[0])}.",
+    )
+    wide, high = 84, 44
+
+    def matrix(x, y, name, rows, colour, pattern="{}"):
+        if name:
+            figure.text(x + wide * len(rows[0]) / 2, y - 20, name, 22, "middle", bold=True)
+        for r, row in enumerate(rows):
+            for c, value in enumerate(row):
+                figure.box(
+                    x + wide * c + 2,
+                    y + high * r + 2,
+                    wide - 4,
+                    high - 4,
+                    colour if r == 0 else "paper",
+                    pattern.format(value),
+                )
+
+    matrix(20, 60, "Q", q, "blue")
+    matrix(232, 60, "Kᵀ", [list(column) for column in zip(*k)], "paper")
+    figure.text(500, 104, "τ = 1/√2")
+    matrix(232, 216, "S = τ Q Kᵀ", s, "green", "{:.3f}")
+    figure.arrow([(358, 154), (358, 178)])
+    figure.lines(500, 246, ["how well query", "and key agree"], SMALL, style="quiet")
+    matrix(232, 364, "P = softmax(S)", p, "green", "{:.3f}")
+    figure.arrow([(358, 306), (358, 326)])
+    figure.lines(500, 394, ["weights: each", "row adds up to 1"], SMALL, style="quiet")
+    matrix(20, 490, "V", v, "paper")
+    figure.arrow([(190, 556), (228, 556)])
+    figure.arrow([(358, 454), (358, 488)])
+    matrix(232, 512, "", o, "orange", "{:.2f}")
+    figure.text(410, 536, "O = P V", 22, bold=True)
+    figure.lines(500, 560, ["each row an average", "of V's rows"], SMALL, style="quiet")
+    return figure
+
+
+def threads():
+    """A grid of blocks of threads, laid over elements."""
+    blocks, per_block, count = 3, 4, 10
+    figure = Figure(
+        "prologue_threads",
+        434,
+        "A grid of blocks of threads",
+        f"A grid of {blocks} blocks, {per_block} threads each, for {count} elements. Thread t of"
+        f" block b has element b · {per_block} + t. The last {blocks * per_block - count} threads"
+        " have no element and return.",
+    )
+    figure.heading(f"A grid: {blocks} blocks of {per_block} threads")
+    cell, x, y = 54, LEFT + 6, 114
+    for b in range(blocks):
+        left = x + b * (per_block * cell + 14)
+        figure.box(left - 6, y - 44, per_block * cell + 8, 116, "sky")
+        figure.text(
+            left + per_block * cell / 2 - 2, y - 24, f"block {b}", NORMAL, "middle", bold=True
+        )
+        for t in range(per_block):
+            n = b * per_block + t
+            at = left + t * cell
+            figure.box(
+                at, y, cell - 4, 60, "blue" if n < count else "paper", str(t), dashed=n >= count
+            )
+            if n < count:
+                figure.arrow([(at + cell / 2 - 2, y + 78), (at + cell / 2 - 2, y + 122)])
+                figure.box(at, y + 124, cell - 4, 50, "orange", str(n))
+    figure.text(x, y + 202, "elements in global memory", SMALL)
+    figure.text(700, y + 202, f"n ≥ {count}: return", SMALL, "end", "quiet")
+    figure.text(LEFT, y + 258, "n = blockIdx.x · blockDim.x + threadIdx.x", 22, mono=True)
+    figure.text(
+        LEFT,
+        y + 294,
+        f"Thread 1 of block 2: n = 2 · {per_block} + 1 = {2 * per_block + 1}.",
+        SMALL,
+        style="quiet",
+    )
+    return figure
+
+
+def warps():
+    """A block's warps, and what a branch costs."""
+    figure = Figure(
+        "prologue_warp",
+        520,
+        "Warps, lanes and divergence",
+        "A block of 64 threads is two warps of 32 lanes. A warp executes one instruction for all"
+        " its lanes. Where half of the lanes take a branch and half do not, the warp executes both"
+        " ways, one after the other, with half of its lanes idle in each.",
+    )
+    figure.heading("64 threads: 2 warps of 32 lanes")
+    cell, x = 20.6, 40
+    for warp in range(2):
+        y = 88 + 62 * warp
+        figure.text(x, y - 2, f"warp {warp}: threads {32 * warp} to {32 * warp + 31}", SMALL)
+        figure.cells(
+            [(x + cell * lane, y + 12, cell - 3, 24) for lane in range(LANES)],
+            "blue" if warp == 0 else "orange",
+        )
+    figure.text(LEFT, 232, "Which lanes execute an instruction:", bold=True)
+    for n, (text, first, last, colour) in enumerate(
+        (
+            ("all go the same way", 0, 32, "green"),
+            ("if: lanes 0 to 15", 0, 16, "green"),
+            ("else: lanes 16 to 31", 16, 32, "green"),
+        )
+    ):
+        y = 272 + 62 * n + (20 if n else 0)
+        figure.text(x, y - 2, text, SMALL)
+        figure.cells(
+            [(x + cell * lane, y + 12, cell - 3, 24) for lane in range(first, last)],
+            colour,
+            full=True,
+        )
+        figure.cells(
+            [
+                (x + cell * lane, y + 12, cell - 3, 24)
+                for lane in range(LANES)
+                if not first <= lane < last
+            ],
+            "paper",
+        )
+    figure.line([(26, 346), (20, 346), (20, 452), (26, 452)], width=2)
+    figure.text(LEFT, 490, "Divergence: two passes, half of the lanes idle in each.")
+    return figure
+
+
+def memory():
+    """The memories of two GPUs."""
+    figure = Figure(
+        "prologue_memory",
+        590,
+        "The memories of a GPU, with the sizes of two",
+        " ".join(
+            f"{name}: {registers} KB of registers and {shared} KB of shared memory in each of {sms}"
+            f" SMs, {l2} MB of L2, {size} GB of global memory at {rate:,} GB/s."
+            for name, sms, registers, shared, l2, size, rate, *_ in GPUS
+        ),
+    )
+    for x, gpu in ((440, GPUS[0]), (606, GPUS[1])):
+        figure.text(x, 36, gpu[0], SMALL + 1, "middle", bold=True)
+        figure.text(x, 62, f"{gpu[1]} SMs", SMALL, "middle", "quiet")
+    rows = [
+        ("registers", "one thread", "blue", 150, [f"{gpu[2]} KB" for gpu in GPUS], "an SM"),
+        (
+            "shared memory",
+            "the threads of a block",
+            "orange",
+            220,
+            [f"{gpu[3]} KB" for gpu in GPUS],
+            "an SM",
+        ),
+        ("L2 cache", "all SMs", "green", 290, [f"{gpu[4]} MB" for gpu in GPUS], "in all"),
+        ("global memory", "all SMs", "grey", 352, [f"{gpu[5]} GB" for gpu in GPUS], "in all"),
+    ]
+    for n, (name, who, colour, width, sizes, of_what) in enumerate(rows):
+        y = 92 + 104 * n
+        figure.box(20 + (352 - width) / 2, y, width, 82, colour)
+        figure.text(196, y + 28, name, 22, "middle", bold=True)
+        figure.text(196, y + 56, who, SMALL, "middle")
+        for x, size in zip((440, 620), sizes):
+            figure.text(x, y + 30, size, LARGE, "middle", bold=True)
+            figure.text(x, y + 58, of_what, SMALL, "middle", "quiet")
+        if n < 3:
+            figure.arrow([(196, y + 84), (196, y + 103)])
+    for x, gpu in ((440, GPUS[0]), (606, GPUS[1])):
+        figure.text(x, 516, f"{gpu[6]:,} GB/s", NORMAL, "middle")
+    figure.text(196, 516, "from global memory:", NORMAL, "middle")
+    figure.text(LEFT, 560, "The further down, the slower.")
+    return figure
+
+
+def coalesced():
+    """What a warp's load moves, by stride."""
+    strides, shown = (1, 2, 8, 32), 5
+    figure = Figure(
+        "prologue_coalesced",
+        526,
+        "Coalesced and strided loads of a warp",
+        "Lane t reads the float at t times a stride. "
+        + " ".join(
+            f"Stride {stride}: {sectors} sectors in {lines} lines."
+            for stride, (sectors, lines) in zip(strides, map(touched, strides))
+        ),
+    )
+    figure.heading("32 lanes read 32 floats: what moves?")
+    figure.legend(
+        LEFT,
+        74,
+        [("ink", "asked for"), ("orange", "sector moved"), ("paper", "not touched")],
+        in_a_row=True,
+    )
+    per_line, scale = LINE_BYTES // SECTOR_BYTES, 132 / LINE_BYTES
+    for n, stride in enumerate(strides):
+        y = 124 + 96 * n
+        sectors, lines = touched(stride)
+        figure.text(
+            LEFT,
+            y,
+            f"stride {stride}: {sectors} sectors, {lines} line{'s'[:lines > 1]},"
+            f" {sectors * SECTOR_BYTES:,} bytes",
+            bold=True,
+        )
+        addresses = [4 * stride * lane for lane in range(LANES)]
+        for line in range(shown):
+            left = LEFT + line * (LINE_BYTES * scale + 5)
+            for part in range(per_line):
+                number = line * per_line + part
+                moved = any(address // SECTOR_BYTES == number for address in addresses)
+                figure.cells(
+                    [(left + part * SECTOR_BYTES * scale, y + 18, SECTOR_BYTES * scale, 34)],
+                    "orange" if moved else "paper",
+                )
+            figure.cells(
+                [
+                    (left + (address % LINE_BYTES) * scale + 0.5, y + 23, 3.2, 24)
+                    for address in addresses
+                    if address // LINE_BYTES == line
+                ],
+                "ink",
+            )
+    figure.text(
+        LEFT,
+        498,
+        f"The first {shown} cache lines, each four sectors of {SECTOR_BYTES} bytes.",
+        SMALL,
+        style="quiet",
+    )
+    return figure
+
+
+def touched(stride):
+    """The sectors and the cache lines of a warp's load of floats that are so far apart."""
+    addresses = [4 * stride * lane for lane in range(LANES)]
+    return len({a // SECTOR_BYTES for a in addresses}), len({a // LINE_BYTES for a in addresses})
+
+
+def barrier():
+    """Eight threads turn a tile round: what the barrier is for."""
+    count, cell = 8, 64
+    figure = Figure(
+        "prologue_barrier",
+        400,
+        "Why a barrier: threads read what others wrote",
+        "Eight threads each write one element of a tile in shared memory. After the barrier thread"
+        " t reads element 7 − t, which another thread wrote.",
+    )
+    figure.heading("Write, wait for all, read another's element")
+    x = 150
+    for y, label, colour in (
+        (74, "threads", "blue"),
+        (178, "tile", "orange"),
+        (308, "threads", "blue"),
+    ):
+        figure.text(x - 16, y + 23, label, SMALL, "end")
+        for n in range(count):
+            figure.box(x + cell * n, y, cell - 8, 46, colour, str(n))
+    centre = [x + cell * n + cell / 2 - 4 for n in range(count)]
+    for n in range(count):
+        figure.arrow([(centre[n], 120), (centre[n], 176)])
+        figure.line([(centre[n], 224), (centre[count - 1 - n], 306)], width=1.8)
+    figure.line([(x - 130, 240), (x + cell * count - 6, 240)], "red", 5)
+    figure.text(x - 16, 262, "barrier", SMALL, "end", bold=True)
+    figure.text(x, 380, "out[t] = tile[7 − t]", SMALL, mono=True)
+    return figure
+
+
+def banks():
+    """How many passes a column takes, by pitch."""
+    pitches, found = (1, 2, 32, 33), {}
+    for pitch in pitches:
+        words = {lane * pitch for lane in range(LANES)}
+        found[pitch] = [sum(word % BANKS == bank for word in words) for bank in range(BANKS)]
+    figure = Figure(
+        "prologue_banks",
+        470,
+        "Banks: how many words each must deliver",
+        " ".join(
+            ["Lane t reads word t times a pitch; word w is in bank w mod 32."]
+            + [
+                f"Pitch {pitch}: at most {max(counts)} words in a bank."
+                for pitch, counts in found.items()
+            ]
+        ),
+    )
+    figure.heading("Lane t reads word t · pitch")
+    figure.text(
+        LEFT, 70, "How many words each of the banks 0 to 31 must deliver:", SMALL, style="quiet"
+    )
+    cell, x = 21, 24
+    for n, (pitch, counts) in enumerate(found.items()):
+        y, passes = 112 + 88 * n, max(counts)
+        figure.text(x, y, f"pitch {pitch}: {passes} pass{'es' if passes > 1 else ''}", bold=True)
+        for bank, words in enumerate(counts):
+            colour = "paper" if not words else "green" if passes == 1 else "red"
+            figure.box(x + cell * bank, y + 18, cell - 2, 36, colour, str(words or ""), SMALL)
+    figure.text(LEFT, 448, "A bank delivers one word in a pass.", SMALL, style="quiet")
+    return figure
+
+
+def occupancy():
+    """How many blocks an SM holds, by the size of their tile."""
+    tiles, block_warps = (16, 64), 4
+    figure = Figure(
+        "prologue_occupancy",
+        618,
+        "Occupancy: how many blocks fit into an SM",
+        (
+            "Blocks of 128 threads, with tiles of 16 and of 64 KB, in the shared memory of an SM of"
+            " two GPUs. "
+            + " ".join(
+                f"{gpu[0]}, {tile} KB: {resident(gpu, tile)} blocks."
+                for gpu in GPUS
+                for tile in tiles
+            )
+        ),
+    )
+    figure.heading("An SM holds as many blocks as fit")
+    scale, y = 660 / max(gpu[3] for gpu in GPUS), 96
+    for gpu in GPUS:
+        figure.text(LEFT, y, f"{gpu[0]}: {gpu[3]} KB of shared memory an SM", bold=True)
+        for tile in tiles:
+            blocks = resident(gpu, tile)
+            width = (tile + RESERVED_KB) * scale
+            figure.box(LEFT, y + 20, gpu[3] * scale, 56, "paper")
+            for n in range(blocks):
+                figure.box(
+                    LEFT + width * n + 1,
+                    y + 23,
+                    width - 2,
+                    50,
+                    "orange",
+                    f"{tile} KB" if width > 90 else "",
+                    SMALL,
+                )
+            figure.text(
+                LEFT,
+                y + 98,
+                f"tile of {tile} KB: {blocks} block{'s' if blocks > 1 else ''}, "
+                f"{blocks * block_warps} of {gpu[7]} warps",
+                SMALL,
+            )
+            y += 106
+        y += 34
+    figure.text(
+        LEFT,
+        594,
+        f"Each block also takes {RESERVED_KB} KB of its own. A block is {block_warps} warps.",
+        SMALL,
+        style="quiet",
+    )
+    return figure
+
+
+def resident(gpu, tile):
+    """The blocks of 4 warps with a tile of that many KB that an SM holds."""
+    return min(gpu[3] // (tile + RESERVED_KB), gpu[7] // 4, gpu[8])
+
+
+def figures():
+    """The figures of this chapter."""
+    return [attention(), threads(), warps(), memory(), coalesced(), barrier(), banks(), occupancy()]

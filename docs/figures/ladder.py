@@ -1,0 +1,84 @@
+"""The ladder as bars: the speed of every stage beside that of PyTorch's attention."""
+
+from drawing import Figure, LARGE, MARGIN, SMALL
+from sources import result, speeds
+
+LADDER, PEERS = "docs/results/nvidia-h200/ladder.json", "docs/results/nvidia-h200/peers.json"
+PROBLEM = "b4_h32_q4096k4096_d64_f16"
+CELL = {"seq": 4096, "head_dim": 64, "dtype": "f16", "causal": False}  # the same in peers.json
+# Name, and how many lines of text lie between the name and the bars.
+PEER_NAMES = {
+    "efficient": ("memory-efficient", 1),
+    "fa2": ("FlashAttention-2", 0),
+    "cudnn": ("cuDNN", 1),
+}
+LEFT, RIGHT, BAR, STEP = 226, 700, 26, 33
+
+
+def panel(figure, top, direction, colour, stages, scale):
+    """The bars of one direction, with a dashed line for each of PyTorch's implementations."""
+    peers = speeds(PEERS, **CELL, **{"pass": direction})
+    figure.text(MARGIN + 4, top, direction.capitalize(), LARGE, bold=True)
+    first = top + 48
+    end = first + STEP * len(stages)
+    for peer, (name, row) in PEER_NAMES.items():
+        x, label = LEFT + scale * peers[peer], f"{name} {peers[peer]:.0f}"
+        y = top + 24 - 24 * row
+        figure.line([(x, y + 12), (x, end)], "grey", 2.4, dashed=True)
+        if x > RIGHT - 60:
+            figure.text(RIGHT, y, label, SMALL, "end", "quiet")
+        else:
+            figure.text(x, y, label, SMALL, "middle", "quiet")
+    for n, (stage, speed) in enumerate(stages.items()):
+        y = first + STEP * n
+        figure.text(LEFT - 12, y + BAR / 2, stage.replace("_", " "), SMALL, "end")
+        figure.cells([(LEFT, y, max(2, scale * speed), BAR)], colour, full=True)
+        figure.text(LEFT + scale * speed + 8, y + BAR / 2, f"{speed:.3g}", SMALL, bold=True)
+    figure.line([(LEFT, first - 6), (LEFT, end)], width=1.5)
+
+
+def figures():
+    """The figure of this script."""
+    by_pass = {
+        direction: speeds(LADDER, problem=PROBLEM, **{"pass": direction})
+        for direction in ("forward", "backward")
+    }
+    fastest = max(
+        max(speeds(PEERS, **CELL, **{"pass": direction}).values()) for direction in by_pass
+    )
+    scale = (RIGHT - 40 - LEFT) / fastest
+    device = result(LADDER)["provenance"]["device"]
+    forward, backward = by_pass.values()
+    height = 260 + STEP * (len(forward) + len(backward))
+    figure = Figure(
+        "ladder",
+        height,
+        "The ladder's speed, in TFLOP/s",
+        (
+            f"Bars for {PROBLEM} on an {device}. "
+            + " ".join(
+                f"{direction.capitalize()}: "
+                + ", ".join(f"{stage} {speed:.3g}" for stage, speed in stages.items())
+                + "."
+                for direction, stages in by_pass.items()
+            )
+            + " Dashed lines: three implementations of PyTorch's attention."
+        ),
+    )
+    panel(figure, 36, "forward", "blue", forward, scale)
+    panel(figure, 36 + 48 + STEP * len(forward) + 44, "backward", "orange", backward, scale)
+    figure.text(
+        MARGIN + 4,
+        height - 52,
+        f"TFLOP/s on an {device}, f16, batch 4, 32 heads, 4,096 tokens,",
+        SMALL,
+        style="quiet",
+    )
+    figure.text(
+        MARGIN + 4,
+        height - 26,
+        "head_dim 64, no mask. Dashed: backends of PyTorch's attention.",
+        SMALL,
+        style="quiet",
+    )
+    return [figure]
