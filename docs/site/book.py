@@ -9,6 +9,7 @@ reference, a link to another file or folder of the repository to a listing under
 import html
 import posixpath
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -24,6 +25,9 @@ from sphinx.util.osutil import relative_uri
 
 ROOT = Path(__file__).resolve().parents[2]
 API = "api/"
+# Debian's packages of scripts and styles.
+KATEX = Path("/usr/share/javascript/katex")
+NORMALIZE = Path("/usr/share/javascript/normalize.css/normalize.css")
 
 
 def files_of_repository():
@@ -124,7 +128,7 @@ class Sources:
         lines = highlight(text, lexer, HtmlFormatter(nowrap=True)).rstrip("\n").split("\n")
         rows = (f'<span class="line" id="L{number}"><a class="number" href="#L{number}">{number:4}</a>'
                 f"  {line}</span>" for number, line in enumerate(lines, 1))
-        return '<div class="highlight listing"><pre>' + "\n".join(rows) + "\n</pre></div>"
+        return '<div class="highlight listing"><pre>' + "".join(rows) + "</pre></div>"
 
 
 def begin(app):
@@ -192,6 +196,33 @@ def visit_formula(self, node):
     raise nodes.SkipNode
 
 
+def finish(app, failure):
+    """Adds what the pages load beside Sphinx's files, so that they need no server and no network."""
+    if failure:
+        return
+    static = Path(app.outdir, "_static")
+    Path(static, "katex/fonts").mkdir(parents=True, exist_ok=True)
+    for name in ("katex.min.js", "katex.min.css"):
+        shutil.copy(KATEX / name, static / "katex")
+    for font in (KATEX / "fonts").glob("*.woff2"):
+        shutil.copy(font, static / "katex/fonts")
+
+    # Debian's Furo is not bundled: its style looks for this file at the root of a web server, its
+    # script imports another, which a page opened from a file may not. Its dark colours apply only
+    # once the page's button asks for them, not where the system is dark.
+    shutil.copy(NORMALIZE, static / "styles")
+    style = (static / "styles/furo.css").read_text(encoding="utf-8")
+    style = style.replace(f"url(/{NORMALIZE.relative_to('/usr/share')})", f"url({NORMALIZE.name})")
+    if "prefers-color-scheme" not in style:
+        dark = re.search(r'body\[data-theme="dark"\] \{([^}]*)\}', style)[1]
+        style += "@media (prefers-color-scheme: dark) {body:not([data-theme=light]) {" + dark + "}}\n"
+    (static / "styles/furo.css").write_text(style, encoding="utf-8")
+    script = (static / "scripts/furo.js").read_text(encoding="utf-8")
+    imported = (static / "scripts/gumshoe-patched.js").read_text(encoding="utf-8")
+    script = script.replace('import Gumshoe from "./gumshoe-patched.js";', imported)
+    (static / "scripts/furo.js").write_text(script, encoding="utf-8")
+
+
 def setup(app):
     """Connects all this with Sphinx."""
     app.add_config_value("book_parts", {}, "env")
@@ -200,4 +231,5 @@ def setup(app):
     app.connect("source-read", read_page)
     app.connect("doctree-read", link, priority=100)  # before Sphinx collects downloads
     app.connect("html-collect-pages", listings)
+    app.connect("build-finished", finish)
     return {"parallel_read_safe": False, "parallel_write_safe": False}

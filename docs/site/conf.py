@@ -53,6 +53,10 @@ html_math_renderer = "katex"
 
 html_theme = "furo"
 html_title = project
+html_theme_options = {
+    "light_css_variables": {"color-code-background": "#f6f8fa"},
+    "dark_css_variables": {"color-code-background": "#1c2025"},
+}
 html_static_path = ["static"]
 html_css_files = ["katex/katex.min.css", "book.css"]
 html_js_files = [("katex/katex.min.js", {"defer": "defer"}), ("formulas.js", {"defer": "defer"})]
@@ -71,6 +75,6 @@ html_copy_source = False
 html_use_index = False
 html_show_copyright = False
 html_show_search_summary = False  # A page opened from a file may not read another.
-pygments_style = "tango"
+pygments_style = "vs"
 pygments_dark_style = "github-dark"
 highlight_language = "none"
