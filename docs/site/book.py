@@ -7,6 +7,7 @@ reference, a link to another file or folder of the repository to a listing under
 """
 
 import html
+import json
 import posixpath
 import re
 import shutil
@@ -136,6 +137,7 @@ def begin(app):
     files = files_of_repository()
     app.project = app.env.project = Book(app, files)
     app.env.book_sources = Sources(files)
+    app.env.book_sections = {}
 
 
 def read_page(app, docname, source):
@@ -188,6 +190,23 @@ def listings(app):
         yield page, {"title": title, "body": body + sources.listing(path)}, "page.html"
 
 
+def note_sections(app, doctree):
+    """Keeps the text of each section, for search.js."""
+    sections = app.env.book_sections[app.env.docname] = []
+    for section in doctree.findall(nodes.section):
+        title, *rest = section.children
+        text = " ".join(node.astext() for node in rest
+                        if not isinstance(node, (nodes.section, nodes.comment, nodes.raw)))
+        sections.append((section["ids"][0], title.astext(), re.sub(r"\s+", " ", text)))
+
+
+def search_scripts(app, pagename, *_):
+    """Loads search.js where it is wanted."""
+    if pagename == "search":
+        app.add_js_file("book_sections.js", defer="defer")
+        app.add_js_file("search.js", defer="defer")
+
+
 def visit_formula(self, node):
     """TeX, for formulas.js to draw; without JavaScript it stays readable."""
     tag = "span" if isinstance(node, nodes.math) else "div"
@@ -201,6 +220,8 @@ def finish(app, failure):
     if failure:
         return
     static = Path(app.outdir, "_static")
+    sections = json.dumps(app.env.book_sections, ensure_ascii=False)
+    (static / "book_sections.js").write_text(f"const bookSections = {sections};\n", encoding="utf-8")
     Path(static, "katex/fonts").mkdir(parents=True, exist_ok=True)
     for name in ("katex.min.js", "katex.min.css"):
         shutil.copy(KATEX / name, static / "katex")
@@ -230,6 +251,8 @@ def setup(app):
     app.connect("builder-inited", begin)
     app.connect("source-read", read_page)
     app.connect("doctree-read", link, priority=100)  # before Sphinx collects downloads
+    app.connect("doctree-read", note_sections)
+    app.connect("html-page-context", search_scripts)
     app.connect("html-collect-pages", listings)
     app.connect("build-finished", finish)
     return {"parallel_read_safe": False, "parallel_write_safe": False}

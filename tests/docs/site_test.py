@@ -83,12 +83,16 @@ class Site(unittest.TestCase):
     def tearDownClass(cls):
         cls.browser.quit()
 
-    def open(self, page, width=1280, scheme="light"):
-        """Opens a page in a window of this width, with this colour scheme of the system."""
+    def set_screen(self, width=1280, scheme="light"):
+        """A window of this width, and the colour scheme that the system asks for."""
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
             "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500})
         self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
             "features": [{"name": "prefers-color-scheme", "value": scheme}]})
+
+    def open(self, page, width=1280):
+        """Opens a page in a light window of this width."""
+        self.set_screen(width)
         self.browser.get(f"{SITE.as_uri()}/{page}")
 
     def run_script(self, script):
@@ -115,29 +119,28 @@ class Site(unittest.TestCase):
         WebDriverWait(self.browser, 10).until(lambda _: condition(), what)
 
     def test_each_page(self):
-        """On a phone in the dark and on a wide light screen."""
+        """On a phone in the dark and on a wide light screen; Previous and Next lead through all in order."""
+        before = dict(zip(PAGES[1:], PAGES))
+        after = dict(zip(PAGES, PAGES[1:]))
         for page in PAGES + ["search.html", "sources/stages/03_online_softmax/kernel.cuh.html"]:
+            self.open(page)
             for width, scheme in ((390, "dark"), (1280, "light")):
-                self.open(page, width, scheme)
+                self.set_screen(width, scheme)
                 with self.subTest(page=page, width=width, scheme=scheme):
-                    self.assertEqual(self.run_script(FIGURES), [], "a figure or formula is missing")
                     self.assertEqual(self.run_script(TOO_WIDE), [], "reaches beyond the edge")
                     self.assertEqual(self.run_script(CONTRAST), [scheme == "dark", []])
-                    self.assertEqual(self.browser.get_log("browser"), [])
+            with self.subTest(page=page):
+                self.assertEqual(self.run_script(FIGURES), [], "a figure or formula is missing")
+                self.assertEqual(self.browser.get_log("browser"), [])
+                for link, leads_to in (("a.prev-page", before), ("a.next-page", after)):
+                    wanted = [leads_to[page]] if page in leads_to else []
+                    self.assertEqual(links(self.browser, link), wanted)
 
     def test_api_on_a_phone(self):
         for page in ("api/index.html", "api/flash__attention_8h.html", "api/c__api_8h.html"):
             self.open(page, 390)
             with self.subTest(page=page):
                 self.assertEqual(self.run_script(TOO_WIDE), [], "reaches beyond the edge")
-
-    def test_order(self):
-        """Next leads through all pages in order, and Previous back."""
-        for before, page, after in zip([None] + PAGES, PAGES, PAGES[1:] + [None]):
-            self.open(page)
-            with self.subTest(page=page):
-                self.assertEqual(links(self.browser, "a.prev-page"), [before] if before else [])
-                self.assertEqual(links(self.browser, "a.next-page"), [after] if after else [])
 
     def test_menu(self):
         """The menu has all pages in order, the exercises under their chapter, then the reference."""
@@ -165,6 +168,8 @@ class Site(unittest.TestCase):
                 self.find(".sidebar-search").send_keys(words, Keys.ENTER)
                 result = "#search-results li a"
                 self.wait_for(lambda: wanted in links(self.browser, result), wanted)
+                self.assertTrue(self.run_script(
+                    "return [...document.querySelectorAll('ul.search > li')].every(e => e.querySelector('ul'))"))
                 self.click(result)
                 text = self.find("article").text.lower()
                 for word in words.split():
