@@ -55,11 +55,12 @@ def blocks(text):
 
 
 def is_external(target):
+    """True if the target is no path of the repository."""
     return re.match(r"[a-z][a-z0-9+.-]*:", target, re.IGNORECASE) is not None
 
 
 def resolve(path, target):
-    """The file or directory, relative to the repository, that `target` in `path` names; and the anchor."""
+    """The file or directory of the repository that `target` in `path` names; and the anchor."""
     name, _, anchor = target.partition("#")
     if not name:
         return path, anchor
@@ -142,7 +143,8 @@ def check_html(directory, errors):
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
                 if parts.netloc and (line, link) in page.loads:
-                    errors.append(f"{path.relative_to(directory.resolve())}:{line}: {link}: not of this site")
+                    errors.append(f"{path.relative_to(directory.resolve())}:{line}: {link}: "
+                                  "is on another host")
                 continue
             count += 1
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path

@@ -55,7 +55,8 @@ class Book(Project):
         markdown = [path for path in files if path.endswith(".md")]
         if set(pages) != set(markdown) or len(pages) != len(set(pages)):
             wrong = sorted(set(pages) ^ set(markdown)) or "a page is listed twice"
-            raise ExtensionError(f"book_parts in docs/site/conf.py and the repository differ: {wrong}")
+            raise ExtensionError("book_parts in docs/site/conf.py lists other pages than the "
+                                 f"repository has: {wrong}")
 
     def discover(self, *_args, **_kwargs):
         """All pages."""
@@ -64,8 +65,10 @@ class Book(Project):
 
     def path2doc(self, filename):
         """The name of the page in this file; None if it is not in the book."""
-        path = posixpath.relpath(str(filename), self.srcdir) if str(filename).startswith("/") else filename
-        name = name_of_page(str(path)) if str(path).endswith(".md") else None
+        path = str(filename)
+        if path.startswith("/"):
+            path = posixpath.relpath(path, self.srcdir)
+        name = name_of_page(path) if path.endswith(".md") else None
         return name if name in self.files else None
 
     def doc2path(self, docname, basedir=True):
@@ -98,7 +101,7 @@ class Sources:
         self.wanted = set()
 
     def page(self, path, anchor):
-        """The page, and the anchor there, that shows a file or folder; None if there is no such path."""
+        """The page and the anchor that show a file or folder; None if there is no such path."""
         if re.fullmatch(r"common/include/cuflash/\w+\.h", path) and not anchor:
             name = posixpath.basename(path).replace("_", "__").replace(".", "_8")
             return f"{API}{name}.html", ""
@@ -127,8 +130,9 @@ class Sources:
         except ClassNotFound:
             lexer = TextLexer(stripnl=False)
         lines = highlight(text, lexer, HtmlFormatter(nowrap=True)).rstrip("\n").split("\n")
-        rows = (f'<span class="line" id="L{number}"><a class="number" href="#L{number}">{number:4}</a>'
-                f"  {line}</span>" for number, line in enumerate(lines, 1))
+        rows = (f'<span class="line" id="L{number}">'
+                f'<a class="number" href="#L{number}">{number:4}</a>  {line}</span>'
+                for number, line in enumerate(lines, 1))
         return '<div class="highlight listing"><pre>' + "".join(rows) + "</pre></div>"
 
 
@@ -165,7 +169,10 @@ def link(app, doctree):
         page = app.project.path2doc(path) or app.project.path2doc(path + "/README.md")
         if page and anchor:
             continue
-        target = (app.builder.get_target_uri(page), "") if page else app.env.book_sources.page(path, anchor)
+        if page:
+            target = app.builder.get_target_uri(page), ""
+        else:
+            target = app.env.book_sources.page(path, anchor)
         if target:
             uri = relative_uri(app.builder.get_target_uri(docname), target[0])
             uri += "#" + target[1] if target[1] else ""
@@ -216,12 +223,12 @@ def visit_formula(self, node):
 
 
 def finish(app, failure):
-    """Adds what the pages load beside Sphinx's files, so that they need no server and no network."""
+    """Adds what the pages load beside Sphinx's files: they need no server and no network."""
     if failure:
         return
     static = Path(app.outdir, "_static")
-    sections = json.dumps(app.env.book_sections, ensure_ascii=False)
-    (static / "book_sections.js").write_text(f"const bookSections = {sections};\n", encoding="utf-8")
+    sections = f"const bookSections = {json.dumps(app.env.book_sections, ensure_ascii=False)};\n"
+    (static / "book_sections.js").write_text(sections, encoding="utf-8")
     Path(static, "katex/fonts").mkdir(parents=True, exist_ok=True)
     for name in ("katex.min.js", "katex.min.css"):
         shutil.copy(KATEX / name, static / "katex")
@@ -236,7 +243,8 @@ def finish(app, failure):
     style = style.replace(f"url(/{NORMALIZE.relative_to('/usr/share')})", f"url({NORMALIZE.name})")
     if "prefers-color-scheme" not in style:
         dark = re.search(r'body\[data-theme="dark"\] \{([^}]*)\}', style)[1]
-        style += "@media (prefers-color-scheme: dark) {body:not([data-theme=light]) {" + dark + "}}\n"
+        style += ("@media (prefers-color-scheme: dark) {body:not([data-theme=light]) {"
+                  + dark + "}}\n")
     (static / "styles/furo.css").write_text(style, encoding="utf-8")
     script = (static / "scripts/furo.js").read_text(encoding="utf-8")
     imported = (static / "scripts/gumshoe-patched.js").read_text(encoding="utf-8")

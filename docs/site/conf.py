@@ -1,4 +1,4 @@
-"""Sphinx's settings, and the list of the book's pages: sphinx-build -c docs/site . build/docs/html."""
+"""Sphinx's settings, and the list of the book's pages. Build with: scripts/docs.sh"""
 
 import sys
 from pathlib import Path
@@ -75,6 +75,6 @@ html_copy_source = False
 html_use_index = False
 html_show_copyright = False
 html_show_search_summary = False  # A page opened from a file may not read another.
-pygments_style = "vs"
+pygments_style = "xcode"
 pygments_dark_style = "github-dark"
 highlight_language = "none"

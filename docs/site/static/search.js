@@ -1,22 +1,23 @@
-// Search, beyond Sphinx's: the page that has the words most often comes first, and below each page the
-// sections that have them, with the text around. Sphinx reads that text from the pages, which a page
-// opened from a file may not do; here it is in book_sections.js.
+// What Sphinx's search lacks: the page that has the words most often comes first, and below each
+// page stand the sections that have them, with the text around. That text is in book_sections.js,
+// because a page opened from a file may not read another.
 const kSections = 3; // at most, below a page
 const kAround = 70;  // letters of text before and after a word
 
 const wordsOfQuery = splitQuery((new URLSearchParams(location.search).get("q") || "").toLowerCase())
     .map((word) => word.replace(/s$/, ""));
 
-// How often the text has the words, if it has all of them; a word counts where a word begins with it.
+// How often the text has the words, or longer ones that begin with them; 0 where it lacks one.
 function occurrences(text) {
-  const counts = wordsOfQuery.map((word) => text.toLowerCase().split(new RegExp(`\\b${word}`)).length - 1);
+  const counts = wordsOfQuery.map((word) => text.split(new RegExp(`\\b${word}`, "i")).length - 1);
   return Math.min(...counts) > 0 ? counts.reduce((a, b) => a + b, 0) : 0;
 }
 
 // The sections of a page that have all words, those with the most first.
 function sectionsFound(page) {
   return (bookSections[page] || [])
-      .map(([anchor, title, text]) => ({anchor, title, text, count: occurrences(`${title} ${text}`)}))
+      .map(([anchor, title, text]) =>
+          ({anchor, title, text, count: occurrences(`${title} ${text}`)}))
       .filter((section) => section.count > 0)
       .sort((a, b) => b.count - a.count);
 }
@@ -27,7 +28,8 @@ function excerpt(text) {
       .map((words) => text.search(new RegExp(`\\b${words}`, "i")));
   const place = places.find((at) => at >= 0) ?? 0;
   const from = place > kAround ? text.indexOf(" ", place - kAround) + 1 : 0;
-  const to = place + 2 * kAround < text.length ? text.lastIndexOf(" ", place + 2 * kAround) : text.length;
+  const end = place + 2 * kAround;
+  const to = end < text.length ? text.lastIndexOf(" ", end) : text.length;
   return (from ? "… " : "") + text.slice(from, to) + (to < text.length ? " …" : "");
 }
 
@@ -50,7 +52,8 @@ if (wordsOfQuery.length) {
       score + (anchor ? 0 : sectionsFound(page).reduce((sum, section) => sum + section.count, 0));
   document.addEventListener("DOMContentLoaded", () => {
     const results = document.getElementById("search-results");
-    new MutationObserver(() => results.querySelectorAll("ul.search > li:not(:has(ul))").forEach(showSections))
-        .observe(results, {childList: true, subtree: true});
+    new MutationObserver(() => {
+      results.querySelectorAll("ul.search > li:not(:has(ul))").forEach(showSections);
+    }).observe(results, {childList: true, subtree: true});
   });
 }
