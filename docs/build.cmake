@@ -1,19 +1,18 @@
-# What the target `docs` does, run from the repository's root: Doxygen, MathJax, links.
+# What the target `docs` does, run from the repository's root: the book, the API's reference, links.
 set(html build/docs/html)
-file(REMOVE_RECURSE ${html})
-file(MAKE_DIRECTORY ${html})
+file(REMOVE_RECURSE ${html} build/docs/doctrees)
+
+execute_process(COMMAND ${SPHINX} -q -W --keep-going -c docs/site -d build/docs/doctrees . ${html}
+                RESULT_VARIABLE status)
+if(status)
+  message(FATAL_ERROR "Sphinx found the errors above (status ${status}).")
+endif()
 
 execute_process(COMMAND ${DOXYGEN} Doxyfile RESULT_VARIABLE status)
 if(status)
   message(FATAL_ERROR "Doxygen found the errors above (status ${status}).")
 endif()
-
-# The part of MathJax that turns TeX into SVG: it needs no network and no web fonts.
-foreach(part MathJax.js extensions jax/element jax/input/TeX jax/output/SVG/jax.js
-             jax/output/SVG/config.js jax/output/SVG/autoload jax/output/SVG/fonts/TeX)
-  get_filename_component(directory ${part} DIRECTORY)
-  file(COPY ${MATHJAX}/${part} DESTINATION ${html}/mathjax/${directory})
-endforeach()
+file(RENAME build/api ${html}/api)
 
 execute_process(COMMAND ${PYTHON3} docs/check_links.py ${html} RESULT_VARIABLE status)
 if(status)

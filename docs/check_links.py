@@ -3,9 +3,11 @@
 
 In every Markdown file that git tracks (or would), each relative link must name a file or directory
 of the repository, and its anchor a heading there. In the directory, if one is given, each local
-href and src of every page must exist, anchors included. Links to other hosts are not followed.
+href and src of every page must exist, anchors included, and no page may load anything from another
+host. Links to other hosts are not followed.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -13,7 +15,56 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from filter import HEADING, INLINE, ROOT, blocks, is_external, resolve, slug
+ROOT = Path(__file__).resolve().parent.parent
+
+FENCE = re.compile(r"^ {0,3}(```+|~~~+)\s*([\w-]*)")
+HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")
+INLINE = re.compile(
+    r"(?P<ticks>`+)(?P<code>.+?)(?P=ticks)(?!`)"
+    r"|(?P<image>!?)\[(?P<text>(?:`[^`]*`|!\[[^\]]*\]\([^)]*\)|[^\[\]])*)\]\((?P<target>[^()\s]+)\)"
+    r"|\$`(?P<math_code>[^`]+)`\$"
+    r"|(?<![\\$])\$(?P<math>[^$\s](?:[^$]*?[^$\s\\])?)\$(?![\d$])",
+    re.DOTALL,
+)
+
+
+def slug(heading, seen):
+    """The anchor that code hosts give a heading; `seen` counts the ones before it in its file."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+    text = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+    count = seen.get(text, 0)
+    seen[text] = count + 1
+    return f"{text}-{count}" if count else text
+
+
+def blocks(text):
+    """Splits Markdown into (language, lines): language is None for prose, else the fence's."""
+    result, lines, fence, language = [], [], None, None
+    for line in text.split("\n"):
+        match = FENCE.match(line)
+        if fence is None and match:
+            result.append((None, lines))
+            lines, fence, language = [line], match[1], match[2]
+        elif fence is not None and match and match[1].startswith(fence) and not match[2]:
+            result.append((language, lines + [line]))
+            lines, fence = [], None
+        else:
+            lines.append(line)
+    result.append((None if fence is None else language, lines))
+    return [block for block in result if block[1]]
+
+
+def is_external(target):
+    """True if the target is no path of the repository."""
+    return re.match(r"[a-z][a-z0-9+.-]*:", target, re.IGNORECASE) is not None
+
+
+def resolve(path, target):
+    """The file or directory of the repository that `target` in `path` names; and the anchor."""
+    name, _, anchor = target.partition("#")
+    if not name:
+        return path, anchor
+    return os.path.normpath(os.path.join(os.path.dirname(path), name)), anchor
 
 
 class Markdown:
@@ -70,7 +121,7 @@ class Html(HTMLParser):
 
     def __init__(self, path):
         super().__init__()
-        self.anchors, self.links = set(), []
+        self.anchors, self.links, self.loads = set(), [], []
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attrs):
@@ -78,7 +129,8 @@ class Html(HTMLParser):
             if key in ("id", "name") and value:
                 self.anchors.add(value)
             elif key in ("href", "src") and value:
-                self.links.append((self.getpos()[0], value))
+                loads = self.loads if key == "src" or tag == "link" else self.links
+                loads.append((self.getpos()[0], value))
 
 
 def check_html(directory, errors):
@@ -87,9 +139,12 @@ def check_html(directory, errors):
         errors.append(f"{directory}: no HTML pages")
     count = 0
     for path, page in pages.items():
-        for line, link in page.links:
+        for line, link in page.links + page.loads:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
+                if parts.netloc and (line, link) in page.loads:
+                    errors.append(f"{path.relative_to(directory.resolve())}:{line}: {link}: "
+                                  "is on another host")
                 continue
             count += 1
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path

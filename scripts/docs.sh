@@ -8,8 +8,9 @@ usage() {
   cat <<'END'
 Usage: scripts/docs.sh
 
-Builds every page and the reference of the API, with Doxygen, into build/docs/html, and checks every
-link. Installs what is missing through apt.
+Builds the book, with Sphinx, and the reference of the API, with Doxygen, into build/docs/html, and
+checks every link. The pages work as files: they need no server and no network. Installs what is missing
+through apt.
 
 Exit status: 0 if the pages are built; 1 if not; 2 if the command line is wrong.
 END

@@ -11,7 +11,9 @@ CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
   PACKAGES_SIMT=(pkg-config libboost-context-dev libdw-dev)
   PACKAGES_TEST=(libgtest-dev python3 python3-numpy python3-pytest)
   PACKAGES_BENCH=(libbenchmark-dev)
-  PACKAGES_DOCS=(cmake ninja-build git python3 doxygen graphviz doxygen-awesome-css libjs-mathjax)
+  PACKAGES_DOCS=(cmake ninja-build git python3 python3-sphinx python3-myst-parser furo libjs-katex
+    doxygen graphviz doxygen-awesome-css)
+  PACKAGES_BROWSER=(chromium chromium-driver python3-selenium)
   PACKAGES_STYLE=(clang-format shellcheck)
   PACKAGES_FIGURES=(python3-matplotlib)
 }
@@ -131,8 +133,13 @@ has_package() {
       python3 -c 'import numpy, pytest' || /usr/bin/python3 -c 'import numpy, pytest'
       ;;
     python3-matplotlib) /usr/bin/python3 -c 'import matplotlib' ;;
+    python3-sphinx) /usr/bin/python3 -c 'import sphinx' ;;
+    python3-myst-parser) /usr/bin/python3 -c 'import myst_parser' ;;
+    furo) /usr/bin/python3 -c 'import furo' && [[ -e /usr/share/javascript/normalize.css/normalize.css ]] ;;
+    libjs-katex) [[ -e /usr/share/javascript/katex/katex.min.js ]] ;;
+    chromium-driver) command -v chromedriver ;;
+    python3-selenium) /usr/bin/python3 -c 'import selenium' ;;
     doxygen-awesome-css) [[ -e /usr/share/doxygen-awesome-css/doxygen-awesome.css ]] ;;
-    libjs-mathjax) [[ -e /usr/share/javascript/mathjax/MathJax.js ]] ;;
     *) command -v "$1" ;;
   esac >/dev/null 2>&1
 }

@@ -1,0 +1,88 @@
+"""Sphinx's settings, and the list of the book's pages. Build with: scripts/docs.sh"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # for book.py
+
+# Every page, by part, in reading order. A page lies under the one before it whose folder holds it:
+# the exercises under their chapter. README.md comes before them all.
+book_parts = {
+    "Begin": [
+        "docs/prologue/README.md",
+        "docs/glossary.md",
+    ],
+    "The ladder": [
+        "stages/01_naive/README.md",
+        "stages/01_naive/exercises/README.md",
+        "stages/02_tiled/README.md",
+        "stages/02_tiled/exercises/README.md",
+        "stages/03_online_softmax/README.md",
+        "stages/03_online_softmax/exercises/README.md",
+        "stages/04_register_tiles/README.md",
+        "stages/04_register_tiles/exercises/README.md",
+        "stages/05_wmma/README.md",
+        "stages/05_wmma/exercises/README.md",
+        "stages/06_forward_backward/README.md",
+        "stages/06_forward_backward/exercises/README.md",
+    ],
+    "Around it": [
+        "docs/related_work.md",
+        "docs/syllabus.md",
+    ],
+    "Use it": [
+        "python/README.md",
+        "examples/README.md",
+        "examples/data/README.md",
+    ],
+    "Look inside": [
+        "docs/architecture.md",
+        "common/simt/README.md",
+        "bench/data/README.md",
+    ],
+    "Contribute": [
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+    ],
+}
+
+project = "CuFlash Ladder"
+extensions = ["myst_parser", "book"]
+source_suffix = {".md": "markdown"}
+root_doc = "index"
+
+# Markdown as code hosts read it: `$…$`, ```math, links to headings.
+myst_enable_extensions = ["dollarmath"]
+myst_dmath_allow_labels = False
+myst_dmath_double_inline = True
+myst_heading_anchors = 4
+myst_update_mathjax = False
+html_math_renderer = "katex"
+
+html_theme = "furo"
+html_title = project
+html_theme_options = {
+    "light_css_variables": {"color-code-background": "#f6f8fa"},
+    "dark_css_variables": {"color-code-background": "#1c2025"},
+}
+html_static_path = ["static"]
+html_css_files = ["katex/katex.min.css", "book.css"]
+html_js_files = [("katex/katex.min.js", {"defer": "defer"}), ("formulas.js", {"defer": "defer"})]
+templates_path = ["templates"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "api_link.html",
+        "sidebar/scroll-end.html",
+    ]
+}
+html_copy_source = False
+html_use_index = False
+html_show_copyright = False
+html_show_search_summary = False  # A page opened from a file may not read another.
+pygments_style = "xcode"
+pygments_dark_style = "github-dark"
+highlight_language = "none"
