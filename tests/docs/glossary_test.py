@@ -16,7 +16,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
-from filter import HEADING, blocks, slug  # noqa: E402, it lies there
+from check_links import HEADING, blocks, slug  # noqa: E402, it lies there
 
 GLOSSARY = "docs/glossary.md"
 WRITTEN_BY_SCRIPT = re.compile(
