@@ -27,7 +27,7 @@ int main() {
   using namespace cuflash;
   limit_time();
   const exercises::Entry& entry = exercises::entries().front();
-  const auto grade = exercises::grade(*entry.stage, *find_stage(entry.stage->name), entry.pass);
+  const auto grade = exercises::grade(*entry.stage, *entry.own, entry.pass);
   std::puts(exercises::to_json(grade).dump().c_str());
   return 0;
 }
