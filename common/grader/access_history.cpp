@@ -116,6 +116,7 @@ void AccessHistory::add(const simt::AccessLog& log, const simt::LoggedAccess& ac
     event.tile = access.tile;
     event.site = access.site;
     event.write = access.write;
+    event.shared = array.shared;
     const DType dtype = size == 2 ? problem.dtype : CUFLASH_F32;
     if (event.write && (size == 2 || size == 4)) event.value = decoded(dtype, access.value + at);
     events_.push_back(event);

@@ -49,7 +49,7 @@ struct Event {
   std::uint64_t block = 0;
   int thread = 0, epoch = 0, tile = -1;
   std::uint16_t site = 0;
-  bool write = false;
+  bool write = false, shared = false;
   double value = 0;  // that was written
 };
 

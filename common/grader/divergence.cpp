@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <map>
 #include <set>
 
 #include "access_history.h"
@@ -155,6 +155,24 @@ double common(const std::vector<Difference>& group, const F& f) {
   return 10 * count >= 9 * static_cast<std::ptrdiff_t>(values.size()) ? middle : NAN;
 }
 
+// True if the stage's values are multiplied by one factor in each part of the group, and there are
+// parts enough to tell.
+template <class PartOf>
+bool one_factor_each(const std::vector<Difference>& group, const PartOf& part_of) {
+  std::map<decltype(part_of(group.front())), std::vector<Difference>> parts;
+  for (const Difference& d : group) {
+    if (usable(d)) parts[part_of(d)].push_back(d);
+  }
+  int telling = 0, agreeing = 0;
+  for (const auto& [part, members] : parts) {
+    if (members.size() < 3) continue;
+    ++telling;
+    agreeing += std::isfinite(
+        common(members, [](const Difference& d) { return d.mine->value / d.own->value; }));
+  }
+  return telling > 1 && 10 * agreeing >= 9 * telling;
+}
+
 bool about(double a, double b) { return std::abs(a - b) <= 0.02 * std::abs(b); }
 
 // A factor as the source would have it.
@@ -259,6 +277,20 @@ Finding told_by_values(const std::vector<Difference>& group, const AccessHistory
   }
   const std::string home = belongs_to(group, own);
   if (!home.empty()) return {"value-misplaced", home};
+  const auto row_of = [](const Difference& d) { return d.mine->element->row; };
+  const auto lane_of = [&](const Difference& d) {
+    return std::make_pair(row_of(d), d.mine->thread);
+  };
+  if (one_factor_each(group, row_of)) {
+    return {"factor-of-row",
+            "all of a row have the same wrong factor: the row's maximum, sum or LSE is wrong, or "
+            "that of another row"};
+  }
+  if (one_factor_each(group, lane_of)) {
+    return {"factor-of-lane-differs",
+            "those of one lane have the same wrong factor, and other lanes of the row another: the "
+            "row's maximum or sum has not come to all of its lanes, or from all of them"};
+  }
   const double power = common(group, [](const Difference& d) {
     return d.own->value > 0 && d.mine->value > 0 ? std::log(d.mine->value) / std::log(d.own->value)
                                                  : NAN;
@@ -347,7 +379,7 @@ Diagnosis in_words(const std::vector<Difference>& group, const AccessHistory& mi
   const std::string in = " In " + sample.name + ' ';
   const std::string many = group.size() == 1 ? "" : ", and others in " + box(elements_of(group));
   if (first.mine == nullptr) {
-    return {"never-stored",
+    return {kNeverStored,
             in + "the exercise never writes " + in_words(*event.element) + many +
                 ". The stage does, at " + where(own, event) + " (" + who(event) + ").",
             ""};
@@ -370,25 +402,84 @@ Diagnosis in_words(const std::vector<Difference>& group, const AccessHistory& mi
   return {reads.empty() ? values.id : "reads-differ", message, ""};
 }
 
-}  // namespace
-
-Diagnosis divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples) {
-  const Sample* smallest = nullptr;
+// The smallest of the samples that are bad.
+template <class Bad>
+const Sample* smallest(const std::vector<Sample>& samples, const Bad& bad) {
   const auto size = [](const Sample& s) {
     const Problem& p = s.problem;
     return double(p.batch) * p.heads_q * p.seq_q * p.seq_kv * p.head_dim;
   };
+  const Sample* found = nullptr;
   for (const Sample& s : samples) {
-    if (!s.right() && (smallest == nullptr || size(s) < size(*smallest))) smallest = &s;
+    if (bad(s) && (found == nullptr || size(s) < size(*found))) found = &s;
   }
-  if (smallest == nullptr) return {};
-  const Pass pass = smallest->pass;
-  const harness::Inputs& inputs = smallest->want->inputs;
-  const AccessHistory mine(exercise, pass, smallest->problem, inputs);
-  const AccessHistory theirs(own, pass, smallest->problem, inputs);
+  return found;
+}
+
+struct Histories {
+  AccessHistory mine, own;
+};
+Histories histories(const Stage& exercise, const Stage& own, const Sample& s) {
+  return {AccessHistory(exercise, s.pass, s.problem, s.want->inputs),
+          AccessHistory(own, s.pass, s.problem, s.want->inputs)};
+}
+
+Elements accessed(const AccessHistory& history) {
+  Elements elements;
+  for (const Event& event : history.events()) elements.insert(*event.element);
+  return elements;
+}
+
+// How many columns of an array the stage accesses; 0 if none.
+int columns_of(const Elements& known, const Element& of) {
+  int columns = 0;
+  for (const Element& e : known) {
+    if (e.launch == of.launch && e.array == of.array) columns = std::max(columns, e.column + 1);
+  }
+  return columns;
+}
+
+}  // namespace
+
+Diagnosis divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples) {
+  const Sample* const sample = smallest(samples, [](const Sample& s) { return !s.right(); });
+  if (sample == nullptr) return {};
+  const auto [mine, theirs] = histories(exercise, own, *sample);
   const auto all = differences(mine, theirs);
   if (all.empty()) return {};
-  return in_words(first_group(all), mine, theirs, *smallest);
+  return in_words(first_group(all), mine, theirs, *sample);
+}
+
+Diagnosis stray_access(const Stage& exercise, const Stage& own,
+                       const std::vector<Sample>& samples) {
+  const Sample* const sample =
+      smallest(samples, [](const Sample& s) { return !s.check.faults.empty(); });
+  if (sample == nullptr) return {};
+  const auto [mine, theirs] = histories(exercise, own, *sample);
+  const Elements known = accessed(theirs);
+  const auto is_stray = [&](const Event& event) {
+    return event.shared && known.count(*event.element) == 0;
+  };
+  const auto& events = mine.events();
+  const auto first = std::find_if(events.begin(), events.end(), is_stray);
+  if (first == events.end()) return {};
+  std::vector<Element> like_it;
+  for (const Event& event : events) {
+    if (event.site == first->site && event.element->array == first->element->array &&
+        is_stray(event)) {
+      like_it.push_back(*event.element);
+    }
+  }
+  const int columns = columns_of(known, *first->element);
+  const bool padding = first->element->column >= columns && columns > 0;
+  return {padding ? "padding-accessed" : "other-elements-accessed",
+          where(mine, *first) + " " + (first->write ? "writes " : "reads ") + box(like_it) +
+              " in " + sample->name + ", which the stage never accesses. " +
+              (padding ? "These columns are padding: the elements of a row end with column " +
+                             std::to_string(columns - 1) + ". The"
+                       : std::string("An")) +
+              " index or the distance from row to row (the leading dimension) is wrong there.",
+          ""};
 }
 
 }  // namespace cuflash::exercises

@@ -7,8 +7,14 @@
 
 namespace cuflash::exercises {
 
-// Of the smallest wrong sample. The id is empty if all stores are equal.
+// Of the smallest wrong sample. The id is empty if all stores are equal, kNeverStored if the
+// exercise leaves out a store.
+inline constexpr const char* kNeverStored = "never-stored";
 Diagnosis divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples);
+
+// The first access to shared memory, of an element that the stage never accesses: of the smallest
+// sample with a fault. The id is empty if there is none.
+Diagnosis stray_access(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples);
 
 }  // namespace cuflash::exercises
 

@@ -1,6 +1,7 @@
 #include "grade.h"
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -33,14 +34,18 @@ const char* const kCases[] = {
     "b1_h1_q33k97_d64_f16_causal",
     "b1_h1_q70k20_d64_f32_causal",
     "b1_h4x2_q20k64_d64_f16",
-    "b2_h6x2_q37k71_d32_f32_causal",
+    "b1_h6x2_q37k71_d32_f32_causal",
     "b1_h1_q64k128_d32_f32_causal_left1",
     "b1_h1_q70k100_d64_f32_causal_left20",
     "b1_h1_q64k96_d64_f16_left40_right9",
     "b1_h1_q50k70_d64_f32_peaky",
     "b1_h1_q50k70_d64_f32_largeq",
-    "b1_h8_q20k20_d64_f32_causal_largeq",
+    "b1_h4_q20k20_d64_f32_causal_largeq",
 };
+
+// A kernel that needs longer, in seconds of the processor, is graded by what it has done until
+// then.
+constexpr int kEnoughSeconds = 15;
 
 // Of a call without an LSE: its pointer is null.
 const char* const kCaseWithoutLse = "b1_h2_q37k71_d64_f32_causal_no_lse";
@@ -104,8 +109,33 @@ Grade failed(Check check, std::vector<Diagnosis> diagnoses) {
   return {check, std::move(diagnoses)};
 }
 
-std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples) {
+// What follows where a kernel accesses other elements than it means to.
+bool may_be_stray(const std::string& id) {
+  return id == "out-of-bounds" || id == "uninitialised" || id.rfind("race", 0) == 0;
+}
+
+// The values of the problems in which no fault was found may name the mistake behind it.
+std::vector<Diagnosis> cause_of_stray(const std::vector<Sample>& samples, Diagnosis stray,
+                                      const Diagnosis& fault) {
+  std::vector<Sample> sound;
+  for (const Sample& s : samples) {
+    if (s.check.faults.empty()) sound.push_back(s);
+  }
+  const auto wrong = [](const Sample& s) { return !s.right(); };
+  std::vector<Diagnosis> found;
+  if (std::any_of(sound.begin(), sound.end(), wrong)) found = named_mistakes(sound);
+  stray.details = fault.details;
+  found.push_back(std::move(stray));
+  return found;
+}
+
+std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples, const Stage& exercise,
+                                         const Stage& own) {
   std::vector<Diagnosis> found = faults(samples);
+  if (!found.empty() && may_be_stray(found.front().id)) {
+    Diagnosis stray = stray_access(exercise, own, samples);
+    if (!stray.id.empty()) return cause_of_stray(samples, std::move(stray), found.front());
+  }
   for (const Sample& s : samples) {
     if (found.empty() && !s.run().error.empty())
       found.push_back({"call-failed", s.run().error, ""});
@@ -113,15 +143,23 @@ std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples) {
   return found;
 }
 
+Diagnosis too_slow(const std::vector<Sample>& samples) {
+  return {"too-slow",
+          "What it computes is right so far, but it is much too slow: the grade stopped after " +
+              std::to_string(samples.size()) + " of " + std::to_string(std::size(kCases)) +
+              " problems. Look for work that is done again and again, or by one thread alone.",
+          ""};
+}
+
 std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples, const Stage& exercise,
                                        const Stage& own) {
   const auto right = [](const Sample& s) { return s.right(); };
   if (std::all_of(samples.begin(), samples.end(), right)) return {};
-  Diagnosis fallback = pattern(samples);
-  if (fallback.id == kNeverWritten) return {fallback};
   std::vector<Diagnosis> found = named_mistakes(samples);
   if (!found.empty()) return found;
   const Diagnosis first = divergence(exercise, own, samples);
+  Diagnosis fallback = pattern(samples, first.id == kNeverStored);
+  if (fallback.id == kNeverWritten) return {fallback};
   if (!first.id.empty()) fallback = {first.id, fallback.message + first.message, ""};
   return {fallback};
 }
@@ -169,13 +207,20 @@ const char* check_name(Check check) {
 
 Grade grade(const Stage& exercise, const Stage& own, Pass pass, harness::Runs runs) {
   std::vector<Sample> samples;
-  for (const char* name : kCases) samples.push_back(sample_of(name, exercise, own, pass, runs));
+  const std::clock_t begin = std::clock();
+  const auto late = [&] { return (std::clock() - begin) / CLOCKS_PER_SEC > kEnoughSeconds; };
+  for (const char* name : kCases) {
+    if (!late()) samples.push_back(sample_of(name, exercise, own, pass, runs));
+  }
   using Find = std::function<std::vector<Diagnosis>(const std::vector<Sample>&)>;
+  const auto machine = [&](const std::vector<Sample>& all) {
+    return machine_diagnoses(all, exercise, own);
+  };
   const auto values = [&](const std::vector<Sample>& all) {
     return value_diagnoses(all, exercise, own);
   };
   const std::pair<Check, Find> checks[] = {
-      {Check::kMachine, machine_diagnoses},
+      {Check::kMachine, machine},
       {Check::kValues, values},
       {Check::kBytes, excess_bytes},
       {Check::kConflicts, excess_conflicts},
@@ -190,6 +235,7 @@ Grade grade(const Stage& exercise, const Stage& own, Pass pass, harness::Runs ru
     std::vector<Diagnosis> found = find(samples);
     if (!found.empty()) return failed(check, std::move(found));
   }
+  if (samples.size() < std::size(kCases)) return failed(Check::kMachine, {too_slow(samples)});
   return {};
 }
 

@@ -75,6 +75,15 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kTilesOfFirstQuery, F, Tiles, "tiles-of-first-query",
      "The loop over tiles ends where the block's first query stops seeing keys. Its last query "
      "sees the most."},
+    {Mistake::kTilesWithoutLastQuery, F, Tiles, "tiles-without-last-query",
+     "The loop over tiles leaves out the keys that only the block's last query sees: the end of a "
+     "range of queries is one past the last."},
+    {Mistake::kScoreOfLastFour, F, None, "score-of-last-step",
+     "A score is the product of the last four columns alone: each step of the loop over columns "
+     "overwrites what the steps before it have summed up, = where += is meant."},
+    {Mistake::kOutputOfLastKey, F, None, "output-of-last-key",
+     "An element of O is the product with the last key alone: each key overwrites what the keys "
+     "before it have summed up, = where += is meant."},
     {Mistake::kTailAsZeros, F, Tiles, "tail-as-zeros",
      "Keys past the end count: the rows that fill up the last tile are zeros, so their score is "
      "0, and exp(0 - max) is not nothing. A key j >= seq_kv must get -INFINITY, like a masked "
@@ -177,6 +186,11 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kMaskTurned, B, Fragments, "mask-turned",
      "Query and key have changed places in the mask within each 16 x 16 block: the rows of S^T are "
      "keys, its columns queries."},
+    {Mistake::kTailNotMasked, B, Tiles, "tail-not-masked",
+     "Keys past the end are not masked: their rows of K are zeros, so P = exp(0 - LSE). It "
+     "overflows "
+     "where the LSE is far below 0, and infinity times 0 is NaN. The mask must also ask for "
+     "j < num_keys."},
     {Mistake::kTransposedTwice, B, Fragments, "transposed-twice",
      "P and dS are transposed twice on their way into dV and dK, within each 16 x 16 block: the "
      "rows of sP and sdS are keys already, so P^T and dS^T are row_major."},

@@ -53,6 +53,7 @@ class BackwardModel : Parts {
 
   // Keys past the last fill up a block: zeros, whose P and dS nobody reads unless by mistake.
   int end_of_rows() const {
+    if (has(Mistake::kTailNotMasked)) return std::numeric_limits<int>::max();
     const bool read = has(Mistake::kTransposedTwice);
     return read ? (p_.seq_kv + kBlock - 1) / kBlock * kBlock : p_.seq_kv;
   }
@@ -80,7 +81,7 @@ class BackwardModel : Parts {
     const int hk = kv_head(h);
     prob = operand(prob), ds = operand(ds) * p_.softmax_scale;
     double* dq = &dq_[((std::size_t(b) * p_.heads_q + h) * p_.seq_q + i) * p_.head_dim];
-    for (int d = 0; d < p_.head_dim && j < p_.seq_kv; ++d) dq[d] += ds * k_row(b, hk, j)[d];
+    for (int d = 0; d < p_.head_dim; ++d) dq[d] += ds * (j < p_.seq_kv ? k_row(b, hk, j)[d] : 0.);
 
     const Place pair = has(Mistake::kTransposedTwice) ? turned(i, j) : Place{i, j};
     if (pair.row >= p_.seq_q || pair.column >= p_.seq_kv) return;

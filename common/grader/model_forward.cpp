@@ -165,6 +165,7 @@ class ForwardModel : Parts {
     }
     if (prob == 0 && hidden) return;
     added_ = true;
+    if (has(Mistake::kOutputOfLastKey)) o_.assign(p_.head_dim, 0.);
     if (!has(Mistake::kValuesTurned)) {
       const float* value = value_row(b, h, j);
       for (int d = 0; d < p_.head_dim; ++d) o_[d] += prob * value[d];
