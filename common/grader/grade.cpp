@@ -155,11 +155,11 @@ std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples, const
                                        const Stage& own) {
   const auto right = [](const Sample& s) { return s.right(); };
   if (std::all_of(samples.begin(), samples.end(), right)) return {};
-  std::vector<Diagnosis> found = named_mistakes(samples);
-  if (!found.empty()) return found;
   const Diagnosis first = divergence(exercise, own, samples);
   Diagnosis fallback = pattern(samples, first.id == kNeverStored);
   if (fallback.id == kNeverWritten) return {fallback};
+  std::vector<Diagnosis> found = named_mistakes(samples);
+  if (!found.empty()) return found;
   if (!first.id.empty()) fallback = {first.id, fallback.message + first.message, ""};
   return {fallback};
 }

@@ -49,10 +49,11 @@ bool spoilt(const std::string& tensor, const std::vector<const Sample*>& samples
   });
 }
 
-// In the backward pass large scores make P one-hot. Then dP - delta is what rounding leaves, and a
-// mistake in P blows it up: its values tell nothing.
+// In the backward pass one key, or large scores, make P one-hot. Then dP - delta is what rounding
+// leaves, and a mistake in P blows it up: its values tell nothing.
 bool amplifies_rounding(const Sample& s) {
-  return s.pass == CUFLASH_BACKWARD && s.input == harness::InputKind::kLargeQ;
+  const bool one_hot = s.input == harness::InputKind::kLargeQ || s.problem.seq_kv == 1;
+  return s.pass == CUFLASH_BACKWARD && one_hot;
 }
 
 bool leaves_tail(const Mistakes& mistakes) {

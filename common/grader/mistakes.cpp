@@ -48,6 +48,9 @@ const std::vector<MistakeRow> kMistakes = {
      "The scores carry a factor log2(e), which belongs with exp2f, but the exponential is expf."},
     {Mistake::kExp2, A, None, "exp2",
      "The exponential is 2^x where e^x is meant: exp2f needs scores multiplied by log2(e)."},
+    {Mistake::kScaleWithoutLog2, A, None, "scale-without-log2",
+     "The scores lack a factor log2(e): 2^x is e^x only where x carries it, and the LSE or the "
+     "maximum that is subtracted does."},
     {Mistake::kScoresFromV, F, None, "scores-from-v",
      "The scores are Q V^T: the rows of V stand where those of K should."},
     {Mistake::kOutputFromK, F, None, "output-from-k",
@@ -114,6 +117,8 @@ const std::vector<MistakeRow> kMistakes = {
      "o_scale has the wrong sign in its exponent: it is exp(old maximum - new maximum), at most "
      "1. exp(new - old) grows, and is infinite at the first tile, where the old maximum is "
      "-inf."},
+    {Mistake::kRescaleExp2, F, Online, "rescale-exp2",
+     "o_scale is a power of 2 and the probabilities are powers of e: both need the same base."},
     {Mistake::kSumRescaledLate, F, Online, "sum-rescaled-late",
      "o_scale also shrinks what the new tile adds to row_sum: multiply the old sum first, then "
      "add. At the first tile o_scale is 0, and all is lost."},
@@ -186,6 +191,12 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kMaskTurned, B, Fragments, "mask-turned",
      "Query and key have changed places in the mask within each 16 x 16 block: the rows of S^T are "
      "keys, its columns queries."},
+    {Mistake::kLseWithoutLog2, B, None, "lse-without-log2",
+     "The LSE lacks a factor log2(e): it is a natural logarithm, and 2^x wants one to base 2, as "
+     "the "
+     "scores are."},
+    {Mistake::kScoreAndDpSwapped, B, None, "s-and-dp-swapped",
+     "S and dP stand in each other's place: P = exp(scale S - LSE), and dS = P (dP - delta)."},
     {Mistake::kTailNotMasked, B, Tiles, "tail-not-masked",
      "Keys past the end are not masked: their rows of K are zeros, so P = exp(0 - LSE). It "
      "overflows "

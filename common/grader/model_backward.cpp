@@ -37,11 +37,17 @@ class BackwardModel : Parts {
       const int side = turned(i, j).row;
       const double lse = has(Mistake::kLseOfColumn) ? lse_of(b, h, side) : own_lse;
       const double delta = has(Mistake::kDeltaOfColumn) ? delta_of(b, h, side) : own_delta;
-      const double s = score(b, h, i, j);
-      const double prob = exp(has(Mistake::kNoLse)      ? s
-                              : has(Mistake::kLseAdded) ? s + lse
-                                                        : s - lse);
-      const double dp = j < p_.seq_kv ? dot(d_o, v_row(b, kv_head(h), j)) : 0.;
+      const double scale = p_.softmax_scale;
+      double s = score(b, h, i, j);
+      double dp = j < p_.seq_kv ? dot(d_o, v_row(b, kv_head(h), j)) : 0.;
+      if (has(Mistake::kScoreAndDpSwapped)) {
+        const double product = s / scale;
+        s = dp * scale, dp = product;
+      }
+      const double prob = exp(has(Mistake::kNoLse)            ? s
+                              : has(Mistake::kLseAdded)       ? s + lse
+                              : has(Mistake::kLseWithoutLog2) ? s - lse * 0.6931471805599453
+                                                              : s - lse);
       const double ds = score_gradient(prob, dp, delta);
       if (has(Mistake::kProbAndDsSwapped)) {
         take_pair(b, h, i, j, ds, prob);

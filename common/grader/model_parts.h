@@ -130,6 +130,7 @@ class Parts {
     if (has(Mistake::kScaleTwice)) return s * scale * scale;
     if (has(Mistake::kScaleDivides)) return s / scale;
     if (has(Mistake::kScaleOfLog2)) return s * scale * 1.4426950408889634;
+    if (has(Mistake::kScaleWithoutLog2)) return s * scale * 0.6931471805599453;
     return s * scale;
   }
 

@@ -10,7 +10,6 @@ namespace cuflash::simt {
 
 void AccessRecorder::begin(const Core& core, const Thread& self, std::uintptr_t address,
                            std::size_t size, AccessKind kind, std::uint16_t site) {
-  settle(self.index);
   Raw raw{address, {}};
   LoggedAccess& access = raw.access;
   access.launch = launches_;
@@ -22,14 +21,16 @@ void AccessRecorder::begin(const Core& core, const Thread& self, std::uintptr_t 
   access.bytes = static_cast<int>(size);
   if (const TileMark* const tile = self.tile(); tile != nullptr) access.tile = tile->number;
   raw_.push_back(raw);
-  if (access.write) pending_[self.index] = raw_.size() - 1;
+  if (access.write) pending_[self.index].push_back(raw_.size() - 1);
 }
 
 void AccessRecorder::settle(int thread) {
   const auto pending = pending_.find(thread);
   if (pending == pending_.end()) return;
-  Raw& raw = raw_[pending->second];
-  std::memcpy(raw.access.value, reinterpret_cast<const void*>(raw.address), raw.access.bytes);
+  for (const std::size_t n : pending->second) {
+    Raw& raw = raw_[n];
+    std::memcpy(raw.access.value, reinterpret_cast<const void*>(raw.address), raw.access.bytes);
+  }
   pending_.erase(pending);
 }
 
@@ -40,7 +41,7 @@ void AccessRecorder::note(const Core& core, const Thread& self, std::uintptr_t a
 }
 
 void AccessRecorder::end_launch(Core& core) {
-  while (!pending_.empty()) settle(pending_.begin()->first);
+  pending_.clear();  // Of threads that were killed: their addresses may be no memory.
   for (Raw& raw : raw_) {
     LoggedArray array;
     std::uintptr_t begin = 0;

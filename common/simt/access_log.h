@@ -22,7 +22,8 @@ class AccessRecorder {
   void turn(bool on) { on_ = on; }
   bool on() const { return on_; }
 
-  // An access that begins. What it writes is known when the thread does something else: settle().
+  // An access that begins. The compiler may put the write itself behind the next accesses, but not
+  // behind the end of the thread's turn: only then is it known what was written, settle().
   void begin(const Core& core, const Thread& self, std::uintptr_t address, std::size_t size,
              AccessKind kind, std::uint16_t site);
   void settle(int thread);
@@ -41,8 +42,8 @@ class AccessRecorder {
   };
   bool on_ = false;
   int launches_ = 0;
-  std::vector<Raw> raw_;                // of this launch
-  std::map<int, std::size_t> pending_;  // by thread: the write of raw_ that is not settled
+  std::vector<Raw> raw_;                             // of this launch
+  std::map<int, std::vector<std::size_t>> pending_;  // by thread: writes that are not settled
   AccessLog log_;
   std::map<std::string, int> array_ids_;  // by kernel and name
 };
