@@ -19,7 +19,8 @@ import re
 import sys
 from typing import NamedTuple
 
-BLOCK = re.compile(r"^<!-- place\n(?P<first>[^\n]+)\n(?P<last>[^\n]+)\n-->\n+```cuda\n(?P<stub>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(r"^<!-- place\n(?P<first>[^\n]+)\n(?P<last>[^\n]+)\n-->\n+"
+                   r"```cuda\n(?P<stub>.*?)^```$", re.M | re.S)
 
 
 class Hole(NamedTuple):
@@ -80,7 +81,8 @@ def main():
         return
     again = " again" if file.exists() else ""
     file.write_text(exercise.working_file(), encoding="utf-8")
-    print(f"{file} is made{again} from {exercise.kernel.name}. Write your lines where it says so.", file=sys.stderr)
+    print(f"{file} is made{again} from {exercise.kernel.name}. Write your lines where it says so.",
+          file=sys.stderr)
 
 
 if __name__ == "__main__":
