@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Builds and grades the exercises of a stage; scripts/test.sh exercise calls this.
+# Makes, builds and grades the exercises of a stage; scripts/test.sh exercise calls this.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-usage="scripts/test.sh exercise STAGE [EXERCISE] [--grade json]"
+usage="scripts/test.sh exercise STAGE [EXERCISE] [--reset | --grade json]"
 
 words=()
 options=()
+reset=
 while (($#)); do
   case $1 in
     -h | --help)
@@ -19,33 +20,43 @@ while (($#)); do
       [[ ${1#--grade=} == json ]] || usage_error "--grade takes json, and nothing else."
       options=(--json)
       ;;
-    -*) usage_error "There is no option \"$1\".$(did_you_mean "$1" --grade --help) Usage: $usage" ;;
+    --reset) reset=--reset ;;
+    -*) usage_error "There is no option \"$1\".$(did_you_mean "$1" --grade --reset --help) Usage: $usage" ;;
     *) words+=("$1") ;;
   esac
   shift
 done
 ((${#words[@]})) || usage_error "A stage is missing. Usage: $usage"
 ((${#words[@]} < 3)) || usage_error "One stage and one exercise at a time. Usage: $usage"
+[[ -z $reset || (-n ${words[1]:-} && ${#options[@]} == 0) ]] ||
+  usage_error "--reset throws away what you wrote in one exercise: name it. Usage: $usage"
 
 stage=$(stage_named "${words[0]}")
 shopt -s nullglob
-names=(stages/"$stage"/exercises/[0-9]*.cuh)
+names=(stages/"$stage"/exercises/[0-9]*.md)
 names=("${names[@]##*/}")
-names=("${names[@]%.cuh}")
+names=("${names[@]%.md}")
 ((${#names[@]})) || usage_error "$stage has no exercises."
-targets=()
+chosen=()
 for name in "${names[@]}"; do
   if [[ -z ${words[1]:-} || ${words[1]} =~ ^("$name"|"${name%%_*}"|"${name#*_}")$ ]]; then
-    targets+=("exercise_${stage%%_*}_$name")
+    chosen+=("$name")
   fi
 done
-((${#targets[@]})) || usage_error \
+((${#chosen[@]})) || usage_error \
   "$stage has no exercise \"${words[1]}\".$(did_you_mean "${words[1]}" "${names[@]}" "${names[@]#*_}") There are: ${names[*]}."
+
+need python3
+for name in "${chosen[@]}"; do
+  python3 scripts/exercise_file.py "stages/$stage/exercises/$name.md" ${reset:+"$reset"}
+done
+[[ -z $reset ]] || exit 0
 
 need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}" "${PACKAGES_TEST[@]}"
 need_versions
 build simt exercises
 bin=build/simt/bin
+targets=("${chosen[@]/#/exercise_${stage%%_*}_}")
 # All at once; where that fails, one after the other, to tell which does not compile and why.
 if ! NINJA_STATUS='[%f/%t] ' cmake --build build/simt --target "${targets[@]}" 2>&1 |
   report_progress "Compiling the exercises" >/dev/null; then

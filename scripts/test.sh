@@ -8,7 +8,7 @@ usage() {
   cat <<'END'
 Usage: scripts/test.sh [STAGE]
        scripts/test.sh mutations [--list | --tested] [WORD...]
-       scripts/test.sh exercise STAGE [EXERCISE] [--grade json]
+       scripts/test.sh exercise STAGE [EXERCISE] [--reset | --grade json]
 
 Installs what is missing through apt and builds what it needs.
 
@@ -25,7 +25,9 @@ the tests must catch (tests/mutations*.ini; or only those that have a WORD in th
   --tested       leave out the run of the tests without a fault
 
 With exercise: grades the stage's exercises (stages/NN_name/exercises), or one of them, by number
-or name, on the CPU simulator, and says in words what is wrong.
+or name, on the CPU simulator, and says in words what is wrong. The first time it makes the file that
+you write in, beside the exercise's page.
+  --reset        make this file anew: what you wrote in it is lost
   --grade json   print the grades as JSON, for lecturers
 For example:
   scripts/test.sh exercise 03 2

@@ -16,6 +16,7 @@
 
 #include "cuflash/stage.h"
 #include "device/index.h"
+#include "device/instances.h"
 #include "device/tensor.h"
 #include "device/types.h"
 
@@ -65,11 +66,13 @@ constexpr std::size_t largest_block(TypeList<Ts...>, IntList<Ns...> dims) {
 
 template <template <class, int> class Kernels, class Types, class Dims>
 constexpr PassOf<Forward> forward_pass() {
-  return Instances<Forward, ForwardParams, Kernels, Types, Dims>::pass();
+  using Instantiated = InstancesOfPass<CUFLASH_FORWARD, Types>;
+  return Instances<Forward, ForwardParams, Kernels, Instantiated, Dims>::pass();
 }
 template <template <class, int> class Kernels, class Types, class Dims>
 constexpr PassOf<Backward> backward_pass() {
-  return Instances<Backward, BackwardParams, Kernels, Types, Dims>::pass();
+  using Instantiated = InstancesOfPass<CUFLASH_BACKWARD, Types>;
+  return Instances<Backward, BackwardParams, Kernels, Instantiated, Dims>::pass();
 }
 
 }  // namespace cuflash

@@ -32,11 +32,6 @@ struct IntList {
   static constexpr HeadDims kSet{(0u | ... | (1u << (Ns / 16 - 1)))};
 };
 
-// What stages are compiled for: every dtype, or those of the tensor cores.
-using EveryType = TypeList<float, __half, __nv_bfloat16>;
-using TensorCoreTypes = TypeList<__half, __nv_bfloat16>;
-using UsualHeadDims = IntList<32, 64, 128>;
-
 // f(TypeTag<T>{}) for the type of a dtype, if the list has it.
 template <class... Ts, class F>
 void with_type(TypeList<Ts...>, DType dtype, F&& f) {

@@ -177,9 +177,10 @@ std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
   }
   message += half ? " Only f16 has them: the rows of the tile are padded by a number of elements, "
                     "and it takes 4 bytes, one bank, which are two halves."
-                  : " Lanes that walk down a column of a tile meet in one bank if its rows are a "
-                    "multiple of 128 bytes long; a row padded by the bytes of "
-                    "one access, 4 or 16, puts them apart.";
+                  : " Lanes that walk down a column of a tile meet in one bank where the distance "
+                    "between their rows is a multiple of 128 bytes. In rows without padding all "
+                    "of them do; with a padding of four banks every eighth does. A padding of the "
+                    "bytes of one access, 4 or 16, puts all lanes apart.";
   return {{half ? "conflicts-in-f16" : "bank-conflicts", message, ""}};
 }
 

@@ -11,6 +11,7 @@ namespace cuflash::exercises {
 struct Entry {
   const char* name;      // "1_mask"; in the check also what stands in its holes
   const Stage* stage;    // the stage with the exercise's kernel in it
+  const Stage* own;      // the stage itself
   Pass pass;             // what the exercise is about
   const char* expected;  // in the check: "passed", "failed" or the id of a diagnosis
 };

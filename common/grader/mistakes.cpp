@@ -48,6 +48,9 @@ const std::vector<MistakeRow> kMistakes = {
      "The scores carry a factor log2(e), which belongs with exp2f, but the exponential is expf."},
     {Mistake::kExp2, A, None, "exp2",
      "The exponential is 2^x where e^x is meant: exp2f needs scores multiplied by log2(e)."},
+    {Mistake::kScaleWithoutLog2, A, None, "scale-without-log2",
+     "The scores lack a factor log2(e): 2^x is e^x only where x carries it, and the LSE or the "
+     "maximum that is subtracted does."},
     {Mistake::kScoresFromV, F, None, "scores-from-v",
      "The scores are Q V^T: the rows of V stand where those of K should."},
     {Mistake::kOutputFromK, F, None, "output-from-k",
@@ -75,6 +78,15 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kTilesOfFirstQuery, F, Tiles, "tiles-of-first-query",
      "The loop over tiles ends where the block's first query stops seeing keys. Its last query "
      "sees the most."},
+    {Mistake::kTilesWithoutLastQuery, F, Tiles, "tiles-without-last-query",
+     "The loop over tiles leaves out the keys that only the block's last query sees: the end of a "
+     "range of queries is one past the last."},
+    {Mistake::kScoreOfLastFour, F, None, "score-of-last-step",
+     "A score is the product of the last four columns alone: each step of the loop over columns "
+     "overwrites what the steps before it have summed up, = where += is meant."},
+    {Mistake::kOutputOfLastKey, F, None, "output-of-last-key",
+     "An element of O is the product with the last key alone: each key overwrites what the keys "
+     "before it have summed up, = where += is meant."},
     {Mistake::kTailAsZeros, F, Tiles, "tail-as-zeros",
      "Keys past the end count: the rows that fill up the last tile are zeros, so their score is "
      "0, and exp(0 - max) is not nothing. A key j >= seq_kv must get -INFINITY, like a masked "
@@ -105,6 +117,8 @@ const std::vector<MistakeRow> kMistakes = {
      "o_scale has the wrong sign in its exponent: it is exp(old maximum - new maximum), at most "
      "1. exp(new - old) grows, and is infinite at the first tile, where the old maximum is "
      "-inf."},
+    {Mistake::kRescaleExp2, F, Online, "rescale-exp2",
+     "o_scale is a power of 2 and the probabilities are powers of e: both need the same base."},
     {Mistake::kSumRescaledLate, F, Online, "sum-rescaled-late",
      "o_scale also shrinks what the new tile adds to row_sum: multiply the old sum first, then "
      "add. At the first tile o_scale is 0, and all is lost."},
@@ -177,6 +191,17 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kMaskTurned, B, Fragments, "mask-turned",
      "Query and key have changed places in the mask within each 16 x 16 block: the rows of S^T are "
      "keys, its columns queries."},
+    {Mistake::kLseWithoutLog2, B, None, "lse-without-log2",
+     "The LSE lacks a factor log2(e): it is a natural logarithm, and 2^x wants one to base 2, as "
+     "the "
+     "scores are."},
+    {Mistake::kScoreAndDpSwapped, B, None, "s-and-dp-swapped",
+     "S and dP stand in each other's place: P = exp(scale S - LSE), and dS = P (dP - delta)."},
+    {Mistake::kTailNotMasked, B, Tiles, "tail-not-masked",
+     "Keys past the end are not masked: their rows of K are zeros, so P = exp(0 - LSE). It "
+     "overflows "
+     "where the LSE is far below 0, and infinity times 0 is NaN. The mask must also ask for "
+     "j < num_keys."},
     {Mistake::kTransposedTwice, B, Fragments, "transposed-twice",
      "P and dS are transposed twice on their way into dV and dK, within each 16 x 16 block: the "
      "rows of sP and sdS are keys already, so P^T and dS^T are row_major."},

@@ -37,11 +37,17 @@ class BackwardModel : Parts {
       const int side = turned(i, j).row;
       const double lse = has(Mistake::kLseOfColumn) ? lse_of(b, h, side) : own_lse;
       const double delta = has(Mistake::kDeltaOfColumn) ? delta_of(b, h, side) : own_delta;
-      const double s = score(b, h, i, j);
-      const double prob = exp(has(Mistake::kNoLse)      ? s
-                              : has(Mistake::kLseAdded) ? s + lse
-                                                        : s - lse);
-      const double dp = j < p_.seq_kv ? dot(d_o, v_row(b, kv_head(h), j)) : 0.;
+      const double scale = p_.softmax_scale;
+      double s = score(b, h, i, j);
+      double dp = j < p_.seq_kv ? dot(d_o, v_row(b, kv_head(h), j)) : 0.;
+      if (has(Mistake::kScoreAndDpSwapped)) {
+        const double product = s / scale;
+        s = dp * scale, dp = product;
+      }
+      const double prob = exp(has(Mistake::kNoLse)            ? s
+                              : has(Mistake::kLseAdded)       ? s + lse
+                              : has(Mistake::kLseWithoutLog2) ? s - lse * 0.6931471805599453
+                                                              : s - lse);
       const double ds = score_gradient(prob, dp, delta);
       if (has(Mistake::kProbAndDsSwapped)) {
         take_pair(b, h, i, j, ds, prob);
@@ -53,6 +59,7 @@ class BackwardModel : Parts {
 
   // Keys past the last fill up a block: zeros, whose P and dS nobody reads unless by mistake.
   int end_of_rows() const {
+    if (has(Mistake::kTailNotMasked)) return std::numeric_limits<int>::max();
     const bool read = has(Mistake::kTransposedTwice);
     return read ? (p_.seq_kv + kBlock - 1) / kBlock * kBlock : p_.seq_kv;
   }
@@ -80,7 +87,7 @@ class BackwardModel : Parts {
     const int hk = kv_head(h);
     prob = operand(prob), ds = operand(ds) * p_.softmax_scale;
     double* dq = &dq_[((std::size_t(b) * p_.heads_q + h) * p_.seq_q + i) * p_.head_dim];
-    for (int d = 0; d < p_.head_dim && j < p_.seq_kv; ++d) dq[d] += ds * k_row(b, hk, j)[d];
+    for (int d = 0; d < p_.head_dim; ++d) dq[d] += ds * (j < p_.seq_kv ? k_row(b, hk, j)[d] : 0.);
 
     const Place pair = has(Mistake::kTransposedTwice) ? turned(i, j) : Place{i, j};
     if (pair.row >= p_.seq_q || pair.column >= p_.seq_kv) return;

@@ -130,6 +130,7 @@ class ForwardModel : Parts {
     if (has(Mistake::kNoMax)) own.new_max = 0;
     const double exponent = own.max - finite(own.new_max);
     own.o_scale = exp(has(Mistake::kRescaleInverted) ? -exponent : exponent);
+    if (has(Mistake::kRescaleExp2)) own.o_scale = f32(std::exp2(exponent));
     if (!has(Mistake::kMaxNotKept)) own.max = own.new_max;
   }
 
@@ -165,6 +166,7 @@ class ForwardModel : Parts {
     }
     if (prob == 0 && hidden) return;
     added_ = true;
+    if (has(Mistake::kOutputOfLastKey)) o_.assign(p_.head_dim, 0.);
     if (!has(Mistake::kValuesTurned)) {
       const float* value = value_row(b, h, j);
       for (int d = 0; d < p_.head_dim; ++d) o_[d] += prob * value[d];

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "model.h"
@@ -84,7 +85,11 @@ class Parts {
   int end_of_keys(int i) const {
     if (walk_.block_kv == 0) return p_.seq_kv;
     const int last = std::min((i / walk_.block_q + 1) * walk_.block_q, p_.seq_q) - 1;
-    const int row = has(Mistake::kTilesOfFirstQuery) ? i / walk_.block_q * walk_.block_q : last;
+    const int first_query = i / walk_.block_q * walk_.block_q;
+    const int second_last = std::min(first_query + walk_.block_q - 1, p_.seq_q) - 1;
+    const int row = has(Mistake::kTilesOfFirstQuery)       ? first_query
+                    : has(Mistake::kTilesWithoutLastQuery) ? std::max(first_query, second_last)
+                                                           : last;
     const auto [first, count] = reference::visible_keys(p_, row);
     const int end = has(Mistake::kHiddenTilesWalked) ? p_.seq_kv : first + count;
     const int up = (end + walk_.block_kv - 1) / walk_.block_kv * walk_.block_kv;
@@ -125,6 +130,7 @@ class Parts {
     if (has(Mistake::kScaleTwice)) return s * scale * scale;
     if (has(Mistake::kScaleDivides)) return s / scale;
     if (has(Mistake::kScaleOfLog2)) return s * scale * 1.4426950408889634;
+    if (has(Mistake::kScaleWithoutLog2)) return s * scale * 0.6931471805599453;
     return s * scale;
   }
 
@@ -163,6 +169,11 @@ class Parts {
         if (at.row < p_.seq_kv) sum += double{q[d]} * k_row(b, hk, at.row)[at.column];
       }
       return sum;
+    }
+    if (has(Mistake::kScoreOfLastFour)) {
+      const int skipped = p_.head_dim - 4;
+      const float* k = k_row(b, hk, j);
+      return std::inner_product(q + skipped, q + p_.head_dim, k + skipped, 0.);
     }
     return dot(q, has(Mistake::kScoresFromV) ? v_row(b, hk, j) : k_row(b, hk, j));
   }

@@ -129,7 +129,7 @@ std::string joined(const std::set<std::string>& names) {
 
 }  // namespace
 
-Diagnosis pattern(const std::vector<Sample>& samples) {
+Diagnosis pattern(const std::vector<Sample>& samples, bool never_stored) {
   const auto bad = [](const Sample& s) { return !s.right(); };
   const auto first = std::find_if(samples.begin(), samples.end(), bad);
   std::set<std::string> names;
@@ -148,7 +148,7 @@ Diagnosis pattern(const std::vector<Sample>& samples) {
     if (!is_wrong(*first, tensor.name)) continue;
     const DType dtype = tensor.name == "LSE" ? CUFLASH_F32 : first->problem.dtype;
     const Wrong wrong = wrong_elements(tensor, first->run().outputs.tensors.at(tensor.name), dtype);
-    const bool unwritten = wrong.unwritten == wrong.count;
+    const bool unwritten = never_stored && wrong.unwritten == wrong.count;
     diagnosis.message += (told++ == 0 ? " In " + first->name + ", " : " Also ") +
                          place(tensor, wrong, *first) + " of " + tensor.name +
                          (unwritten                    ? " is never written."

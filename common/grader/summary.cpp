@@ -54,8 +54,10 @@ Json run(const std::string& program) {
   const int status = pipe == nullptr ? 1 : pclose(pipe);
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   if (signal == SIGXCPU || signal == SIGALRM) {  // the limits that exercise.cpp sets
-    return ungraded(Check::kMachine, "endless",
-                    "The kernel does not end: look at the loop's condition and its step.");
+    return ungraded(
+        Check::kMachine, "endless",
+        "The kernel was stopped in the middle of a problem: a loop does not end, or does "
+        "thousands of times the stage's work. Look at the loop's condition and its step.");
   }
   const Json json = Json::parse(output, nullptr, false);
   return json.is_discarded()

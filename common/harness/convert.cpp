@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "device/types.h"
+#include "device/instances.h"
 #include "reference/round.h"
 
 namespace cuflash::harness {

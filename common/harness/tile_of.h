@@ -2,7 +2,7 @@
 #ifndef CUFLASH_HARNESS_TILE_OF_H_
 #define CUFLASH_HARNESS_TILE_OF_H_
 
-#include "device/types.h"
+#include "device/instances.h"
 #include "harness/traffic.h"
 
 namespace cuflash::harness {

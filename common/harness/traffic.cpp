@@ -1,11 +1,11 @@
 #include "harness/traffic.h"
 
 #include <algorithm>
+#include <string_view>
 
-// Of each stage that has formulas, its namespace (stages/CMakeLists.txt).
-#define CUFLASH_STAGE_TRAFFIC(name)            \
-  namespace cuflash::name {                    \
-  extern const Stage kStage;                   \
+// Of each stage that has formulas, its namespace and name (stages/CMakeLists.txt).
+#define CUFLASH_STAGE_TRAFFIC(space, name)     \
+  namespace cuflash::space {                   \
   extern const harness::StageTraffic kTraffic; \
   }
 #include "stage_traffic.inc"
@@ -15,19 +15,19 @@ namespace cuflash::harness {
 namespace {
 
 struct Entry {
-  const Stage* stage;
+  std::string_view stage;
   const StageTraffic* traffic;
 };
 
 constexpr Entry kStages[] = {
-#define CUFLASH_STAGE_TRAFFIC(name) {&name::kStage, &name::kTraffic},
+#define CUFLASH_STAGE_TRAFFIC(space, name) {name, &space::kTraffic},
 #include "stage_traffic.inc"
 #undef CUFLASH_STAGE_TRAFFIC
 };
 
 PassTraffic formulas(const Stage& stage, Pass pass) {
   for (const Entry& entry : kStages) {
-    if (entry.stage != &stage) continue;
+    if (entry.stage != stage.name) continue;
     return pass == CUFLASH_FORWARD ? entry.traffic->forward : entry.traffic->backward;
   }
   return {};

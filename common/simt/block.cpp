@@ -74,6 +74,7 @@ cudaError_t Core::run(const Launch& launch) {
   killed_ = false;
   exception_ = nullptr;
   shared_.begin_launch(launch.shared);
+  recorder.begin_launch();
   random_.seed(schedule.seed);
 
   num_threads_ = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);
@@ -92,6 +93,7 @@ cudaError_t Core::run(const Launch& launch) {
       if (killed_) break;
     }
   }
+  if (recorder.on()) recorder.end_launch(*this);
   launch_ = nullptr;
   if (exception_ != nullptr) std::rethrow_exception(std::exchange(exception_, nullptr));
   return killed_ ? cudaErrorLaunchFailure : cudaSuccess;
@@ -100,6 +102,7 @@ cudaError_t Core::run(const Launch& launch) {
 void Core::run_block(std::uint64_t linear_block) {
   const Launch& launch = *launch_;
   linear_block_ = linear_block;
+  barriers_before_block_ = events_.barriers;
   block_index_ = {static_cast<unsigned>(linear_block % launch.grid.x),
                   static_cast<unsigned>(linear_block / launch.grid.x % launch.grid.y),
                   static_cast<unsigned>(linear_block / launch.grid.x / launch.grid.y)};
@@ -160,6 +163,7 @@ void Core::thread_entry(void* argument) {
     core.killed_ = true;
   }
   thread.state = Thread::State::kExited;
+  core.recorder.settle(thread.index);
   // The last lane to end closes its warp's account.
   if (--core.lanes_left_[thread.warp()] == 0) core.flush_warp(thread.warp());
 }
@@ -167,6 +171,7 @@ void Core::thread_entry(void* argument) {
 void Core::suspend(Thread& thread, Thread::State state, std::uintptr_t return_address) {
   thread.state = state;
   thread.wait_address = return_address;
+  recorder.settle(thread.index);
   thread.fiber.suspend();
 }
 
@@ -195,6 +200,7 @@ void Core::flush_warp(int warp) {
 // The trace of a thread is full. The other lanes of its warp get their turn; what they then have
 // recorded in step can be counted and forgotten.
 void Core::make_room(Thread& self) {
+  recorder.settle(self.index);
   if (self.trace.size() != 0) self.fiber.suspend();
   if (self.trace.full()) {
     LaneTrace* lanes[32] = {};

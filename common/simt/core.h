@@ -13,6 +13,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "simt/access_log.h"
 #include "simt/fences.h"
 #include "simt/fiber.h"
 #include "simt/findings.h"
@@ -90,6 +91,14 @@ class Core {
   unsigned active_lanes(int warp) const;
   const Launch* launch() const { return launch_; }
   uint3 block_index() const { return block_index_; }
+  std::uint64_t linear_block() const { return linear_block_; }
+  int barriers_of_block() const { return static_cast<int>(events_.barriers - barriers_before_block_); }
+  bool array_at(std::uintptr_t address, LoggedArray& array, std::uintptr_t& begin);
+  void log_access(std::size_t thread, std::uintptr_t address, std::size_t size, AccessKind kind,
+                  std::uintptr_t return_address) {
+    recorder.begin(*this, threads_[thread], address, size, kind,
+                   sites.id(return_address, kind, size));
+  }
 
   // Called by the host.
   void reset_counts();
@@ -102,6 +111,7 @@ class Core {
   Sites sites;
   RequestCounter requests{sites};
   Findings findings;
+  AccessRecorder recorder;
   Schedule schedule;
   std::optional<BlockIndex> only_block;  // whose findings are kept
   // Guards all of the above and below: one launch, allocation, copy or question at a time.
@@ -136,6 +146,7 @@ class Core {
   void access_matrix(Thread& self, const MatrixAccess& access, std::uintptr_t return_address);
   void check_matrix(const Thread& caller, const MatrixAccess& access);
   void account_for_matrix(int warp, const MatrixAccess& access);
+  void log_matrix(const Thread& self, const MatrixAccess& access, std::uintptr_t return_address);
   void finish_product(int warp);
   void finish_matrix_access(const Thread& caller);
   void finish_matrix_call(const Thread& caller);
@@ -210,6 +221,7 @@ class Core {
   struct Events {
     std::uint64_t launches = 0, barriers = 0, warp_syncs = 0, exchanges = 0;
   } events_;
+  std::uint64_t barriers_before_block_ = 0;
   std::vector<std::pair<std::uintptr_t, SharedLayout>> layouts_;
   std::unordered_set<std::uintptr_t> mapped_pages_;
 

@@ -20,6 +20,7 @@ __attribute__((always_inline)) inline void note_access(const volatile void* poin
   if (stack >= StackPool::kMaxStacks) return;  // host code
   const std::uintptr_t address = as_address(pointer);
   if (StackPool::index_of(address) == stack) return;  // a local variable
+  if (core.recorder.on()) core.log_access(stack, address, size, kind, as_address(return_address));
   core.on_access(stack, address, size, kind, as_address(return_address));
 }
 

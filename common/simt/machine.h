@@ -120,6 +120,41 @@ std::vector<SharedMap> shared_maps();
 /// Takes the findings since the last call, the first of each kind and place in full.
 std::vector<Finding> take_findings();
 
+/// An array that a kernel accesses, as its source or name_memory() names it.
+struct LoggedArray {
+  std::string name, kernel;
+  bool shared = false;
+  std::size_t element_bytes = 0;  ///< 0: unknown
+  std::vector<int> extents;       ///< of an array in shared memory
+};
+/// One access. The order of a log is the order in which the simulator ran.
+struct LoggedAccess {
+  int launch = 0;
+  std::uint64_t block = 0;
+  int thread = 0;
+  int epoch = 0;            ///< how many barriers the block has passed
+  int tile = -1;            ///< the thread's, as mark_tile() said
+  int array = 0;            ///< of AccessLog::arrays
+  std::int64_t offset = 0;  ///< from the array's first byte
+  int bytes = 0;
+  std::uint16_t site = 0;  ///< of AccessLog::sites
+  bool write = false;
+  unsigned char value[16] = {};  ///< that was written
+};
+struct AccessLog {
+  struct Place {
+    std::string location, source;  ///< "kernel.cuh:72", the line's text
+  };
+  std::vector<LoggedArray> arrays;
+  std::vector<LoggedAccess> accesses;
+  std::vector<Place> sites;
+};
+/// From now on logs every access of launches, or no longer. It takes much memory: for small
+/// problems.
+void log_accesses(bool on);
+/// Takes what was logged since the last call.
+AccessLog take_access_log();
+
 /// A block of a grid.
 struct BlockIndex {
   unsigned x, y, z;

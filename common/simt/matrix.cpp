@@ -225,6 +225,16 @@ void Core::access_matrix(Thread& self, const MatrixAccess& access, std::uintptr_
             return_address);
 }
 
+// What the lane has loaded or stored, element by element.
+void Core::log_matrix(const Thread& self, const MatrixAccess& access,
+                      std::uintptr_t return_address) {
+  const std::size_t bytes = element_bytes(access.type);
+  const std::uint16_t site = sites.id(return_address, access.kind, bytes);
+  for_each_slot(access.type, access.matrix, self.lane(), [&](int, std::size_t i) {
+    recorder.note(*this, self, address_of(access.matrix) + i * bytes, bytes, access.kind, site);
+  });
+}
+
 void Core::load_matrix(Thread& self, FragmentType type, void* x, const MatrixInMemory& matrix,
                        std::uintptr_t return_address) {
   access_matrix(self, {type, matrix, AccessKind::kRead}, return_address);
@@ -233,6 +243,7 @@ void Core::load_matrix(Thread& self, FragmentType type, void* x, const MatrixInM
   } else {
     copy_in<std::uint16_t>(type, matrix, self.lane(), x);
   }
+  if (recorder.on()) log_matrix(self, {type, matrix, AccessKind::kRead}, return_address);
 }
 
 void Core::store_matrix(Thread& self, FragmentType type, const void* x,
@@ -243,6 +254,7 @@ void Core::store_matrix(Thread& self, FragmentType type, const void* x,
   } else {
     copy_out<std::uint16_t>(type, matrix, self.lane(), x);
   }
+  if (recorder.on()) log_matrix(self, {type, matrix, AccessKind::kWrite}, return_address);
 }
 
 // ---- Products ----------------------------------------------------------------------------------

@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""Writes every answer that the check grades: for each exercise what is shipped, the stage's own lines,
-and the wrong answers of its list.
+"""Writes every answer that the check grades: for each exercise what is there at the beginning, the stage's
+own lines, and the wrong answers of its list.
 
     scripts/maintainer/exercise_variants.py OUT
 
 Every mistake that the model can make must be the diagnosis of a wrong answer.
 
-An exercise is a stage's kernel file with holes. A hole runs from a line `// ---- Exercise` to a line
-`// ---- your lines end`; outside its holes the exercise equals the stage's file, which this holds it
-to. So the stage's own lines are what the kernel file has there, and are kept nowhere else.
+What a student writes goes into holes, from a line `// ---- Exercise` to a line `// ---- your lines end`.
+The stage's own lines are those of its kernel file; the page's code must equal them outside its holes.
 """
 import pathlib
 import re
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from exercise_file import Exercise  # noqa: E402, it lies there
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOLE = re.compile(r"^ *// ---- Exercise.*?^ *// ---- your lines end\n", re.M | re.S)
@@ -24,31 +26,27 @@ def fail(message):
     sys.exit(f"exercises: {message}")
 
 
-def own_lines(exercise, kernel, name):
-    """What the kernel file has in each hole."""
-    parts = HOLE.split(exercise)
-    if len(parts) < 2:
-        fail(f"{name} has no hole")
-    if not kernel.startswith(parts[0]):
-        fail(f"{name} differs from the stage's kernel before its first hole")
-    lines, at = [], len(parts[0])
-    for n, part in enumerate(parts[1:], 2):
-        last = n == len(parts)
-        end = len(kernel) - len(part) if last else kernel.find(part, at)
-        if end < at or not kernel.startswith(part, end):
-            fail(f"{name} differs from the stage's kernel after hole {n - 1}")
-        lines.append(kernel[at:end])
-        at = end + len(part)
-    return lines
+def check_borders(exercise):
+    """Fails where a page's code differs from the kernel's lines outside its holes."""
+    for hole in exercise.holes:
+        parts, own, at = HOLE.split(hole.stub), exercise.replaced(hole), 0
+        right = len(parts) > 1 and own.startswith(parts[0]) and own.endswith(parts[-1])
+        for part in parts:
+            at = own.find(part, at)
+            right = right and at >= 0
+            at += len(part)
+        if not right:
+            fail(f"{exercise.page} differs from {exercise.kernel.name} outside its holes")
 
 
-def filled(exercise, answers, name):
-    """The exercise with an answer in each hole."""
-    holes = len(HOLE.findall(exercise))
+def filled(exercise, answers):
+    """The working file with an answer in each hole."""
+    working = exercise.working_file()
+    holes = len(HOLE.findall(working))
     if len(answers) != holes:
-        fail(f"{name} has {holes} holes, and an answer fills {len(answers)}")
+        fail(f"{exercise.page} has {holes} holes, and an answer fills {len(answers)}")
     rest = iter(answers)
-    return HOLE.sub(lambda _: next(rest), exercise)
+    return HOLE.sub(lambda _: next(rest), working)
 
 
 def wrong_answers(path):
@@ -62,30 +60,27 @@ def wrong_answers(path):
 
 
 def variants():
-    """(target, stage, kernel file, pass, name, expected, text) of every answer."""
+    """(target, stage, pass, name, expected, text) of every answer."""
     for folder in sorted(ROOT.glob("stages/[0-8]?_*/exercises")):
         stage = folder.parent.name
         number = stage.split("_")[0]
         wrong = wrong_answers(folder / "wrong_answers.txt")
         if len(wrong) < MINIMUM:
             fail(f"{stage} has {len(wrong)} wrong answers, and {MINIMUM} are wanted")
-        names = {path.stem for path in folder.glob("[0-9]*.cuh")}
-        unknown = {exercise for exercise, _, _ in wrong} - names
+        pages = {page.stem: page for page in sorted(folder.glob("[0-9]*.md"))}
+        unknown = {name for name, _, _ in wrong} - set(pages)
         if unknown:
             fail(f"{stage} has no exercise {', '.join(sorted(unknown))}")
-        for name in sorted(names):
-            exercise = (folder / f"{name}.cuh").read_text()
-            backward = name.endswith("_bwd")
-            kernel = "kernel_bwd.cuh" if backward else "kernel.cuh"
-            own = own_lines(exercise, (folder.parent / kernel).read_text(), f"{stage}/{name}")
-            answers = [("shipped", "failed", exercise),
-                       ("own", "passed", filled(exercise, own, name))]
+        for name, page in pages.items():
+            exercise = Exercise(page)
+            check_borders(exercise)
+            answers = [("shipped", "failed", exercise.working_file()),
+                       ("own", "passed", "".join(exercise.lines))]
             for n, (_, diagnosis, lines) in enumerate(w for w in wrong if w[0] == name):
-                answers.append((f"wrong{n + 1}", diagnosis, filled(exercise, lines, name)))
+                answers.append((f"wrong{n + 1}", diagnosis, filled(exercise, lines)))
             for what, expected, text in answers:
-                yield (f"answer_{number}_{name}_{what}", stage, kernel,
-                       "CUFLASH_BACKWARD" if backward else "CUFLASH_FORWARD", f"{name} {what}",
-                       expected, text)
+                yield (f"answer_{number}_{name}_{what}", stage,
+                       "BACKWARD" if exercise.backward else "FORWARD", f"{name} {what}", expected, text)
 
 
 def write(path, text):
@@ -99,11 +94,11 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     mistakes = set(MISTAKE.findall((ROOT / "common/grader/mistakes.cpp").read_text()))
     listing, kept = "", set()
-    for target, stage, kernel, pass_, name, expected, text in variants():
+    for target, stage, pass_, name, expected, text in variants():
         mistakes.discard(expected)
         write(out / f"{target}.cuh", text)
         kept.add(f"{target}.cuh")
-        listing += f'cuflash_add_variant({target} {stage} {kernel} {pass_} "{name}" {expected})\n'
+        listing += f'cuflash_add_variant({target} {stage} {pass_} "{name}" {expected})\n'
     if mistakes:
         fail(f"no wrong answer makes the mistakes {', '.join(sorted(mistakes))}")
     for path in out.glob("*.cuh"):

@@ -1,5 +1,5 @@
 // What 03_online_softmax asks for: no S and no P.
-#include "device/types.h"
+#include "device/instances.h"
 #include "harness/traffic.h"
 #include "kernel.cuh"
 #include "kernel_bwd.cuh"

@@ -85,7 +85,7 @@ class Architecture(unittest.TestCase):
                                  r"\bfloat, __half, __nv_bfloat16\b")
         lists = [file for file in FILES if re.search(r"\.(h|cpp|cu|cuh|sh|py)$", file)
                  for _ in all_of_them.findall(re.sub(r"//.*", "", text_of(file)))]
-        self.assertEqual(lists, ["common/device/types.h", "python/cuflash/capi.py"])
+        self.assertEqual(lists, ["common/device/instances.h", "python/cuflash/capi.py"])
 
 
 if __name__ == "__main__":

@@ -144,6 +144,7 @@ REFUSED = [
     ((TEST, "exercise"), "Usage:"),
     ((TEST, "exercise", "1", "maks"), 'Did you mean "mask"?'),
     ((TEST, "exercise", "1", "1", "--grade", "xml"), "--grade takes json"),
+    ((TEST, "exercise", "1", "1", "--rest"), 'Did you mean "--reset"?'),
     (("scripts/new_stage.sh", "mine"), "--from"),
     (("scripts/new_stage.sh", "mine", "--form", "1"), 'Did you mean "--from"?'),
     (("scripts/new_stage.sh", "mine", "--from", "1_naiv"), 'Did you mean "01_naive"?'),
@@ -273,7 +274,65 @@ class Verdicts(unittest.TestCase):
             program.chmod(0o755)
             done = run("build/simt/bin/exercises", "01_naive", program)
             self.assertEqual(done.returncode, 1)
-            self.assertIn("does not end", done.stdout)
+            self.assertIn("a loop does not end", done.stdout)
+
+
+class ExerciseFile(unittest.TestCase):
+    """scripts/test.sh exercise makes the file that a student writes in, in a copy of the checkout."""
+
+    def setUp(self):
+        self.root = copy_of_checkout(self)
+        self.file = self.root / "stages/03_online_softmax/exercises/1_rescaling.cuh"
+
+    def exercise(self, *options):
+        """`scripts/test.sh exercise 03 1`, which ends where it wants to build."""
+        return run(self.root / TEST, "exercise", "03", *options, cwd=self.root)
+
+    def test_is_the_kernel_with_the_stub_in_it(self):
+        self.assertFalse(self.file.exists())
+        done = self.exercise("1")
+        self.assertIn("1_rescaling.cuh is made from kernel.cuh", done.stderr)
+        text = self.file.read_text(encoding="utf-8")
+        kernel = (self.file.parent.parent / "kernel.cuh").read_text(encoding="utf-8")
+        before, stub = text.split("      // ---- Exercise 1.")
+        own, after = stub.split("      // ---- your lines end\n")
+        self.assertTrue(kernel.startswith(before) and kernel.endswith(after))
+        self.assertNotIn("finite_max", own)
+
+    def test_is_never_overwritten(self):
+        self.file.write_text("mine\n", encoding="utf-8")
+        done = self.exercise("1")
+        self.assertNotIn("is made", done.stderr)
+        self.assertEqual(self.file.read_text(encoding="utf-8"), "mine\n")
+
+    def test_reset(self):
+        self.file.write_text("mine\n", encoding="utf-8")
+        done = self.exercise("1", "--reset")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("is made again", done.stderr)
+        self.assertIn("your lines begin", self.file.read_text(encoding="utf-8"))
+
+    def test_reset_takes_one_exercise(self):
+        done = self.exercise("--reset")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("name it", done.stderr)
+        self.assertFalse(self.file.exists())
+
+    def test_may_be_committed(self):
+        ignored = subprocess.run(["git", "check-ignore", "-q", self.file.relative_to(self.root)], cwd=ROOT,
+                                 check=False)
+        self.assertEqual(ignored.returncode, 1)
+
+    def test_place_must_be_there_once(self):
+        kernel = self.file.parent.parent / "kernel.cuh"
+        text = kernel.read_text(encoding="utf-8")
+        line = "      sP[warp + n * C::kWarps][lane] = prob;\n"
+        for other in (text.replace(line, ""), text.replace(line, 2 * line)):
+            kernel.write_text(other, encoding="utf-8")
+            done = self.exercise("1")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("lines of kernel.cuh are", done.stderr)
+            self.assertFalse(self.file.exists())
 
 
 class OneStage(unittest.TestCase):

@@ -1,0 +1,141 @@
+#include "access_history.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "cuflash/workload.h"
+#include "harness/convert.h"
+
+namespace cuflash::exercises {
+namespace {
+
+// An array of global memory as its user sees it.
+struct Shape {
+  std::size_t element_bytes;
+  int columns;
+};
+
+bool is_tensor_of_dtype(const std::string& name) {
+  for (const char* one : {"Q", "K", "V", "O", "dO", "dQ", "dK", "dV"}) {
+    if (name == one) return true;
+  }
+  return false;
+}
+
+// Q, K, V, O and gradients have rows of head_dim elements; LSE and what the workspace holds are
+// floats.
+Shape shape_of(const std::string& name, const Problem& p) {
+  if (is_tensor_of_dtype(name)) return {element_bytes(p.dtype), p.head_dim};
+  return {sizeof(float), 1};
+}
+
+std::vector<std::string>& names() {
+  static std::vector<std::string> list;
+  return list;
+}
+
+int number_of(const std::string& name) {
+  const auto found = std::find(names().begin(), names().end(), name);
+  if (found != names().end()) return static_cast<int>(found - names().begin());
+  names().push_back(name);
+  return static_cast<int>(names().size()) - 1;
+}
+
+// The workspace of a stage that keeps S and P, dS is that of matrices with a row for each query;
+// another's holds delta.
+void name_in_workspace(Element& element, const Stage& stage, Pass pass, const Problem& p) {
+  const std::int64_t scores = std::int64_t{p.batch} * p.heads_q * p.seq_q * p.seq_kv;
+  if (!stage.facts(pass).keeps_scores) {
+    element.array = number_of("delta");
+    return;
+  }
+  const std::int64_t n = element.row;
+  if (pass == CUFLASH_BACKWARD && n >= 2 * scores) {
+    element.array = number_of("delta");
+    element.row = n - 2 * scores;
+    return;
+  }
+  element.array = number_of(pass == CUFLASH_FORWARD ? "S" : n < scores ? "P" : "dS");
+  element.row = n % scores / p.seq_kv;
+  element.column = static_cast<int>(n % p.seq_kv);
+}
+
+double decoded(DType dtype, const unsigned char* bytes) {
+  float value = 0;
+  harness::decode(dtype, reinterpret_cast<const std::byte*>(bytes), 1, &value);
+  return value;
+}
+
+}  // namespace
+
+const std::string& array_name(int array) { return names()[array]; }
+
+AccessHistory::AccessHistory(const Stage& stage, Pass pass, const Problem& problem,
+                             const harness::Inputs& inputs) {
+  simt::log_accesses(true);
+  try {
+    harness::run(stage, pass, problem, inputs);
+  } catch (const std::runtime_error&) {
+    // What came before the error is there.
+  }
+  simt::log_accesses(false);
+  simt::take_findings();
+  simt::AccessLog log = simt::take_access_log();
+  for (const simt::LoggedAccess& access : log.accesses) add(log, access, stage, pass, problem);
+  sites_ = std::move(log.sites);
+  for (const Event& event : events_) {
+    if (event.write) writes_[*event.element].push_back(&event);
+  }
+}
+
+// A vector is several elements.
+void AccessHistory::add(const simt::AccessLog& log, const simt::LoggedAccess& access,
+                        const Stage& stage, Pass pass, const Problem& problem) {
+  const simt::LoggedArray& array = log.arrays[access.array];
+  const Shape shape = shape_of(array.name, problem);
+  const std::size_t size = array.element_bytes > 0 ? array.element_bytes
+                           : array.shared          ? access.bytes
+                                                   : shape.element_bytes;
+  const int columns = array.extents.size() > 1 ? array.extents.back()
+                      : array.shared           ? 1
+                                               : shape.columns;
+  for (int at = 0; at < access.bytes; at += static_cast<int>(size)) {
+    const std::int64_t n = (access.offset + at) / static_cast<std::int64_t>(size);
+    Element element;
+    element.launch = access.launch;
+    element.block = array.shared ? access.block : 0;
+    element.array = number_of(array.name);
+    element.row = n / columns;
+    element.column = static_cast<int>(n % columns);
+    if (array.name == "workspace") name_in_workspace(element, stage, pass, problem);
+    Event event;
+    event.element = &*elements_.insert(element).first;
+    event.block = access.block;
+    event.thread = access.thread;
+    event.epoch = access.epoch;
+    event.tile = access.tile;
+    event.site = access.site;
+    event.write = access.write;
+    event.shared = array.shared;
+    const DType dtype = size == 2 ? problem.dtype : CUFLASH_F32;
+    if (event.write && (size == 2 || size == 4)) event.value = decoded(dtype, access.value + at);
+    events_.push_back(event);
+  }
+}
+
+const std::vector<const Event*>* AccessHistory::writes(const Element& element) const {
+  const auto found = writes_.find(element);
+  return found == writes_.end() ? nullptr : &found->second;
+}
+
+Elements AccessHistory::reads_before(const Event& event) const {
+  Elements read;
+  for (const Event& other : events_) {
+    if (&other == &event) break;
+    if (other.write || other.element->launch != event.element->launch) continue;
+    if (other.block == event.block && other.thread == event.thread) read.insert(*other.element);
+  }
+  return read;
+}
+
+}  // namespace cuflash::exercises

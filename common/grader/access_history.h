@@ -1,0 +1,80 @@
+// The accesses of one call, element by element, in the words of the kernel's arrays.
+#ifndef CUFLASH_GRADER_ACCESS_HISTORY_H_
+#define CUFLASH_GRADER_ACCESS_HISTORY_H_
+
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "cuflash/stage.h"
+#include "harness/stage_call.h"
+#include "simt/machine.h"
+
+namespace cuflash::exercises {
+
+// An element of an array: of shared memory that of one block, of global memory that of one launch.
+// Its row and column are those of the source, whatever the padding of the rows.
+struct Element {
+  int launch = 0;
+  std::uint64_t block = 0;  // 0 for global memory
+  int array = 0;            // array_name() has its name
+  std::int64_t row = 0;
+  int column = 0;
+
+  bool operator==(const Element& other) const {
+    return std::tie(launch, block, array, row, column) ==
+           std::tie(other.launch, other.block, other.array, other.row, other.column);
+  }
+};
+struct HashOfElement {
+  std::size_t operator()(const Element& e) const {
+    std::size_t hash = 0;
+    for (const std::int64_t part : {std::int64_t{e.launch}, static_cast<std::int64_t>(e.block),
+                                    std::int64_t{e.array}, e.row, std::int64_t{e.column}}) {
+      hash = hash * 1000003 + static_cast<std::size_t>(part);
+    }
+    return hash;
+  }
+};
+using Elements = std::unordered_set<Element, HashOfElement>;
+
+// Equal names have equal numbers, in every history.
+const std::string& array_name(int array);
+
+// A read or a write of an element.
+struct Event {
+  const Element* element = nullptr;
+  std::uint64_t block = 0;
+  int thread = 0, epoch = 0, tile = -1;
+  std::uint16_t site = 0;
+  bool write = false, shared = false;
+  double value = 0;  // that was written
+};
+
+class AccessHistory {
+ public:
+  // Runs the call under the simulator's schedule, and leaves no finding.
+  AccessHistory(const Stage& stage, Pass pass, const Problem& problem,
+                const harness::Inputs& inputs);
+
+  const std::vector<Event>& events() const { return events_; }
+  // The writes of an element, in order; null if there are none.
+  const std::vector<const Event*>* writes(const Element& element) const;
+  const simt::AccessLog::Place& place(const Event& event) const { return sites_[event.site]; }
+  // What a thread has read in its launch before it did this.
+  Elements reads_before(const Event& event) const;
+
+ private:
+  void add(const simt::AccessLog& log, const simt::LoggedAccess& access, const Stage& stage,
+           Pass pass, const Problem& problem);
+  Elements elements_;
+  std::vector<Event> events_;
+  std::unordered_map<Element, std::vector<const Event*>, HashOfElement> writes_;
+  std::vector<simt::AccessLog::Place> sites_;
+};
+
+}  // namespace cuflash::exercises
+
+#endif  // CUFLASH_GRADER_ACCESS_HISTORY_H_

@@ -1,0 +1,21 @@
+// Where an exercise first does something else than the stage: the first store that differs under
+// the same schedule, and what its thread has read.
+#ifndef CUFLASH_GRADER_DIVERGENCE_H_
+#define CUFLASH_GRADER_DIVERGENCE_H_
+
+#include "sample.h"
+
+namespace cuflash::exercises {
+
+// Of the smallest wrong sample. The id is empty if all stores are equal, kNeverStored if the
+// exercise leaves out a store.
+inline constexpr const char* kNeverStored = "never-stored";
+Diagnosis divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples);
+
+// The first access to shared memory, of an element that the stage never accesses: of the smallest
+// sample with a fault. The id is empty if there is none.
+Diagnosis stray_access(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples);
+
+}  // namespace cuflash::exercises
+
+#endif  // CUFLASH_GRADER_DIVERGENCE_H_

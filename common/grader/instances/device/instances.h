@@ -1,0 +1,21 @@
+// What an exercise is compiled for, in the place of common/device/instances.h: bf16 behaves like
+// f16, and an exercise is about one pass, CUFLASH_EXERCISE_PASS.
+#ifndef CUFLASH_DEVICE_INSTANCES_H_
+#define CUFLASH_DEVICE_INSTANCES_H_
+
+#include <type_traits>
+
+#include "device/types.h"
+
+namespace cuflash {
+
+using EveryType = TypeList<float, __half>;
+using TensorCoreTypes = TypeList<__half>;
+using UsualHeadDims = IntList<32, 64, 128>;
+
+template <Pass kPass, class Types>
+using InstancesOfPass = std::conditional_t<kPass == CUFLASH_EXERCISE_PASS, Types, TypeList<>>;
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_INSTANCES_H_

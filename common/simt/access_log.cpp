@@ -1,0 +1,97 @@
+#include "simt/access_log.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "simt/core.h"
+
+namespace cuflash::simt {
+
+void AccessRecorder::begin(const Core& core, const Thread& self, std::uintptr_t address,
+                           std::size_t size, AccessKind kind, std::uint16_t site) {
+  Raw raw{address, {}};
+  LoggedAccess& access = raw.access;
+  access.launch = launches_;
+  access.block = core.linear_block();
+  access.thread = self.index;
+  access.epoch = core.barriers_of_block();
+  access.site = site;
+  access.write = kind != AccessKind::kRead;
+  access.bytes = static_cast<int>(size);
+  if (const TileMark* const tile = self.tile(); tile != nullptr) access.tile = tile->number;
+  raw_.push_back(raw);
+  if (access.write) pending_[self.index].push_back(raw_.size() - 1);
+}
+
+void AccessRecorder::settle(int thread) {
+  const auto pending = pending_.find(thread);
+  if (pending == pending_.end()) return;
+  for (const std::size_t n : pending->second) {
+    Raw& raw = raw_[n];
+    std::memcpy(raw.access.value, reinterpret_cast<const void*>(raw.address), raw.access.bytes);
+  }
+  pending_.erase(pending);
+}
+
+void AccessRecorder::note(const Core& core, const Thread& self, std::uintptr_t address,
+                          std::size_t size, AccessKind kind, std::uint16_t site) {
+  begin(core, self, address, size, kind, site);
+  settle(self.index);
+}
+
+void AccessRecorder::end_launch(Core& core) {
+  pending_.clear();  // Of threads that were killed: their addresses may be no memory.
+  for (Raw& raw : raw_) {
+    LoggedArray array;
+    std::uintptr_t begin = 0;
+    if (!core.array_at(raw.address, array, begin)) continue;
+    const auto [known, added] =
+        array_ids_.emplace(array.kernel + ' ' + array.name, static_cast<int>(log_.arrays.size()));
+    if (added) log_.arrays.push_back(std::move(array));
+    raw.access.array = known->second;
+    raw.access.offset = static_cast<std::int64_t>(raw.address - begin);
+    log_.accesses.push_back(raw.access);
+  }
+  ++launches_;
+}
+
+AccessLog AccessRecorder::take(const Sites& sites) {
+  for (std::size_t n = 0; n < sites.count(); ++n) {
+    const SourcePlace& place = sites[static_cast<int>(n)].place;
+    log_.sites.push_back({short_location(place), source_text(place)});
+  }
+  launches_ = 0;
+  array_ids_.clear();
+  return std::exchange(log_, {});
+}
+
+// The array at an address: its name, elements and begin.
+bool Core::array_at(std::uintptr_t address, LoggedArray& array, std::uintptr_t& begin) {
+  const Region* const region = region_of(address);
+  if (region == nullptr) return false;
+  array.kernel = kernel_name(launch_->kernel);
+  array.shared = region->shared;
+  array.name = array_name(region, address);
+  begin = array_begin(region, address);
+  const StorageLayout* const layout = region->shared ? shared_.layout(address) : nullptr;
+  if (layout == nullptr) return true;
+  for (SharedArray& one : layout->arrays()) {
+    if (one.name != array.name) continue;
+    array.element_bytes = one.element_bytes;
+    array.extents = std::move(one.extents);
+  }
+  return true;
+}
+
+void log_accesses(bool on) {
+  const std::lock_guard<std::mutex> lock(core.mutex);
+  core.recorder.turn(on);
+}
+
+AccessLog take_access_log() {
+  const std::lock_guard<std::mutex> lock(core.mutex);
+  return core.recorder.take(core.sites);
+}
+
+}  // namespace cuflash::simt

@@ -1,0 +1,53 @@
+// Every access of a launch, for whoever compares two kernels: the grader of exercises.
+#ifndef CUFLASH_SIMT_ACCESS_LOG_H_
+#define CUFLASH_SIMT_ACCESS_LOG_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "simt/access_sites.h"
+#include "simt/machine.h"
+
+namespace cuflash::simt {
+
+class Core;
+struct Thread;
+
+// Keeps the accesses of the running launch by address, and gives them their arrays' names when the
+// launch ends: then the arrays are still there.
+class AccessRecorder {
+ public:
+  void turn(bool on) { on_ = on; }
+  bool on() const { return on_; }
+
+  // An access that begins. The compiler may put the write itself behind the next accesses, but not
+  // behind the end of the thread's turn: only then is it known what was written, settle().
+  void begin(const Core& core, const Thread& self, std::uintptr_t address, std::size_t size,
+             AccessKind kind, std::uint16_t site);
+  void settle(int thread);
+  // The same of an access that is over.
+  void note(const Core& core, const Thread& self, std::uintptr_t address, std::size_t size,
+            AccessKind kind, std::uint16_t site);
+
+  void begin_launch() { raw_.clear(), pending_.clear(); }
+  void end_launch(Core& core);
+  AccessLog take(const Sites& sites);
+
+ private:
+  struct Raw {
+    std::uintptr_t address;
+    LoggedAccess access;
+  };
+  bool on_ = false;
+  int launches_ = 0;
+  std::vector<Raw> raw_;                             // of this launch
+  std::map<int, std::vector<std::size_t>> pending_;  // by thread: writes that are not settled
+  AccessLog log_;
+  std::map<std::string, int> array_ids_;  // by kernel and name
+};
+
+}  // namespace cuflash::simt
+
+#endif  // CUFLASH_SIMT_ACCESS_LOG_H_

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Makes the working file of an exercise: the stage's kernel file, with the exercise's stubs in it.
+
+    scripts/exercise_file.py stages/03_online_softmax/exercises/1_rescaling.md [--reset]
+
+An exercise is a page, K_name.md, of a stage's `kernel.cuh`; K_name_bwd.md is one of `kernel_bwd.cuh`. Before
+each ```cuda block of the page stands its place, in a comment that a reader does not see:
+
+    <!-- place
+    the first line of the kernel file that the block replaces
+    the last one
+    -->
+
+Each of the two occurs once in the kernel file. The result is K_name.cuh, beside the page. A file that is
+there is left as it is, unless with --reset.
+"""
+import pathlib
+import re
+import sys
+from typing import NamedTuple
+
+BLOCK = re.compile(r"^<!-- place\n(?P<first>[^\n]+)\n(?P<last>[^\n]+)\n-->\n+"
+                   r"```cuda\n(?P<stub>.*?)^```$", re.M | re.S)
+
+
+class Hole(NamedTuple):
+    """The lines of the kernel file from `begin` up to `end`, and the stub in their place."""
+    begin: int
+    end: int
+    stub: str
+
+
+class Exercise:
+    """An exercise's page, and the kernel file that it is about."""
+
+    def __init__(self, page):
+        self.page = page
+        self.backward = page.stem.endswith("_bwd")
+        self.kernel = page.parent.parent / ("kernel_bwd.cuh" if self.backward else "kernel.cuh")
+        self.lines = self.kernel.read_text(encoding="utf-8").splitlines(keepends=True)
+        text = page.read_text(encoding="utf-8")
+        self.holes = [Hole(self._line(match["first"]), self._line(match["last"]) + 1, match["stub"])
+                      for match in BLOCK.finditer(text)]
+        if not self.holes or len(self.holes) != text.count("```cuda"):
+            raise SystemExit(f"{page}: each ```cuda block needs its place before it, and there must be one")
+        ends = [0] + [hole.end for hole in self.holes]
+        if any(hole.begin < end or hole.begin >= hole.end for hole, end in zip(self.holes, ends)):
+            raise SystemExit(f"{page}: the places are not in the order of {self.kernel.name}")
+
+    def _line(self, text):
+        """The number of the one line that has this text."""
+        found = [n for n, line in enumerate(self.lines) if line.rstrip("\n") == text]
+        if len(found) != 1:
+            raise SystemExit(f"{self.page}: {len(found)} lines of {self.kernel.name} are\n{text}")
+        return found[0]
+
+    def replaced(self, hole):
+        """The kernel file's own lines in the place of a hole."""
+        return "".join(self.lines[hole.begin:hole.end])
+
+    def filled(self, texts):
+        """The kernel file with a text in the place of each hole."""
+        parts, at = [], 0
+        for hole, text in zip(self.holes, texts):
+            parts += self.lines[at:hole.begin] + [text]
+            at = hole.end
+        return "".join(parts + self.lines[at:])
+
+    def working_file(self):
+        """What a student begins with."""
+        return self.filled([hole.stub for hole in self.holes])
+
+
+def main():
+    """Makes the file, and says so."""
+    if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["--reset"]):
+        raise SystemExit(__doc__)
+    exercise = Exercise(pathlib.Path(sys.argv[1]))
+    file = exercise.page.with_suffix(".cuh")
+    if file.exists() and not sys.argv[2:]:
+        return
+    again = " again" if file.exists() else ""
+    file.write_text(exercise.working_file(), encoding="utf-8")
+    print(f"{file} is made{again} from {exercise.kernel.name}. Write your lines where it says so.",
+          file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
