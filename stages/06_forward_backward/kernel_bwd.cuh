@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   if (p.dq.data == nullptr) return;
   __syncthreads();  // s_lse is written before fragments are loaded from it.
 
-  // Hold LSE and delta in fragments like those of S: one number in all of a row.
+  // Hold LSE and delta in fragments of the type of S: the elements of a row are all one number.
   const Accumulator rLse = every_column(&s_lse[r0]), rDelta = every_column(&s_delta[r0]);
   const float scale_log2 = p.softmax_scale * kLog2e;
   Accumulator rdQ[kSteps];
