@@ -78,9 +78,9 @@ class Book(Project):
 
     def parent(self, docname):
         """The page under which this one lies; None at the top of a part."""
-        folder = posixpath.dirname(posixpath.dirname(docname))
+        folder = posixpath.dirname(docname.removesuffix("/index"))
         above = posixpath.join(folder, "index")
-        return above if folder and docname.endswith("/index") and above in self.files else None
+        return above if folder and above in self.files else None
 
     def contents(self, docname):
         """The lists of pages under this one, as (caption, names)."""

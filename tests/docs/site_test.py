@@ -152,7 +152,7 @@ class Site(unittest.TestCase):
             with self.subTest(width=width):
                 self.assertEqual(links(self.browser, ".sidebar-tree a"),
                                  PAGES[1:] + ["api/index.html"])
-                under = links(self.browser, ".sidebar-tree .toctree-l2 > a")
+                under = links(self.browser, ".sidebar-tree .toctree-l2 a")
                 self.assertEqual([page for page in PAGES if "/exercises/" in page],
                                  [page for page in under if "/exercises/" in page])
                 if width == 390:
