@@ -1,6 +1,6 @@
 #include "harness/stage_score.h"
 
-// Of each stage that has a reference.cpp, its namespace (stages/CMakeLists.txt).
+// One line for each stage that has a reference.cpp: its namespace (stages/CMakeLists.txt).
 #define CUFLASH_STAGE_SCORE(name)       \
   namespace cuflash::name {             \
   extern const Stage kStage;            \
