@@ -1,8 +1,8 @@
 """The oracle's results of attention on a sample of heads, and the errors that are allowed.
 
-The oracle works in double. As in the C++ harness (common/harness/reference_outputs.h), an error may be twice
-(gradients: three times) that of a plain implementation in the same precision, plus the rounding of
-the output and of float dot products; for f32 the limits are fixed.
+The oracle works in double. As in the C++ harness (common/harness/reference_outputs.h), an error may
+be twice (gradients: three times) that of a plain implementation in the same precision, plus the
+rounding of the output and of float dot products; for f32 the limits are fixed.
 """
 import math
 

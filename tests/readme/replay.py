@@ -3,12 +3,12 @@
 
     tests/readme/replay.py [--record]
 
-Then follows the section "Use it as a library" in a new home folder, for the CPU simulator.
+Then replays the section "Use it as a library" in a new home folder, for the CPU simulator.
 
 Runs every `sh` block of a section in order. What the README shows under a block must appear in the
-block's output, line by line; a block with nothing under it must succeed. With --record the screens under
-docs/results/cpu-simulator that the section shows are written: those of the blocks, and quarter_hour.txt,
-the time that each step took.
+block's output, line by line; a block with nothing under it must succeed. With --record it writes the
+screens under docs/results/cpu-simulator that the section shows: those of the blocks, and
+quarter_hour.txt, the time that each step took.
 """
 import os
 import pathlib
@@ -29,7 +29,7 @@ LIBRARY = "## Use it as a library"
 PART = re.compile(r"^\*\*(?P<step>\d+\. .+?)\*\*|^```sh\n(?P<commands>.*?)^```"
                   r"|^<!-- screen \S+/(?P<screen>\w+)\.txt -->\n(?P<shown>.*?)^<!-- end screen -->",
                   re.DOTALL | re.MULTILINE)
-# What of a block's output is a screen: from the first line that matches to the last.
+# The part of a block's output that is a screen: from the first line that matches to the last.
 EXCERPTS = {
     "02_race": (r"^RACE in shared memory", r"^  Replay: "),
     "01_exercise": (r"^exercise 1", r"^\d+ of \d+ done"),
@@ -37,7 +37,7 @@ EXCERPTS = {
 
 
 def make_repository(folder):
-    """A copy of the sources, as a repository of its own: the steps edit files and take that back."""
+    """A copy of the sources, as a repository of its own: the steps edit files and revert that."""
     copy_sources(folder)
     git = ["git", "-c", "user.name=replay", "-c", "user.email=replay@localhost"]
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "sources"]):
@@ -65,7 +65,7 @@ def check_shown(shown, output, step):
 
 
 def processor():
-    """The machine of these times."""
+    """The machine on which these times were taken."""
     model = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text("utf-8"))
     name = model[1].strip() if model else "unknown processor"
     return f"{name}, {len(os.sched_getaffinity(0))} cores"
@@ -80,7 +80,7 @@ def section(heading):
 
 
 def run(commands, folder, **environment):
-    """Runs a block; its result has the output."""
+    """Runs a block and returns its result, with the output."""
     return subprocess.run(["bash", "-c", "set -e\n" + commands], cwd=folder,
                           env=os.environ | environment, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True)
@@ -90,7 +90,7 @@ def use_as_library(repository):
     """Installs the library and builds the example that the README copies, both outside."""
     blocks = [part["commands"] for part in PART.finditer(section(LIBRARY)) if part["commands"]]
     with tempfile.TemporaryDirectory() as home:
-        for commands in blocks:  # "write `simt` for `release`", the section says
+        for commands in blocks:  # The section says "write `simt` for `release`".
             done = run(commands.replace("release", "simt"), repository, HOME=home)
             if done.returncode != 0:
                 raise SystemExit(f"'{LIBRARY}' failed:\n{commands}\n{done.stdout}")
@@ -127,7 +127,7 @@ def replay(record):
 
 
 def main():
-    """Replays, and with --record writes the screens."""
+    """Replays the sections, and with --record writes the screens."""
     if sys.argv[1:] not in ([], ["--record"]):
         raise SystemExit(__doc__)
     record = sys.argv[1:] == ["--record"]
