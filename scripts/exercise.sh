@@ -46,7 +46,7 @@ need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}" "${PACKAGES_TEST[@]}"
 need_versions
 build simt exercises
 bin=build/simt/bin
-# All at once; where that fails, one after the other, to tell which does not compile and why.
+# All at once; if that fails, one after the other, to show which does not compile and why.
 if ! NINJA_STATUS='[%f/%t] ' cmake --build build/simt --target "${targets[@]}" 2>&1 |
   report_progress "Compiling the exercises" >/dev/null; then
   for target in "${targets[@]}"; do

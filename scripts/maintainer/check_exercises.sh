@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Holds the exercises to their promise, on the CPU simulator: outside its holes each equals the stage's
-# kernel; as shipped it fails; with the stage's own lines it passes; and each wrong answer of
-# stages/NN_name/exercises/wrong_answers.txt gets the diagnosis that stands beside it.
+# Checks the exercises on the CPU simulator: outside its holes each equals the stage's kernel; as
+# shipped it fails; with the stage's own lines it passes; and each wrong answer of
+# stages/NN_name/exercises/wrong_answers.txt gets the diagnosis listed beside it.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"

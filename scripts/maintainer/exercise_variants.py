@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Writes every answer that the check grades: for each exercise what is shipped, the stage's own lines,
-and the wrong answers of its list.
+"""Writes every answer that the check grades: for each exercise the shipped lines, the stage's own
+lines, and the wrong answers of its list.
 
     scripts/maintainer/exercise_variants.py OUT
 
 Every mistake that the model can make must be the diagnosis of a wrong answer.
 
 An exercise is a stage's kernel file with holes. A hole runs from a line `// ---- Exercise` to a line
-`// ---- your lines end`; outside its holes the exercise equals the stage's file, which this holds it
-to. So the stage's own lines are what the kernel file has there, and are kept nowhere else.
+`// ---- your lines end`. This script checks that the exercise equals the stage's file outside its
+holes. The stage's own lines are thus in the kernel file, and are kept nowhere else.
 """
 import pathlib
 import re
@@ -25,7 +25,7 @@ def fail(message):
 
 
 def own_lines(exercise, kernel, name):
-    """What the kernel file has in each hole."""
+    """The kernel file's lines for each hole."""
     parts = HOLE.split(exercise)
     if len(parts) < 2:
         fail(f"{name} has no hole")
@@ -89,7 +89,7 @@ def variants():
 
 
 def write(path, text):
-    """Leaves a file that is right as it is: what is not new need not be compiled again."""
+    """Writes a file only if it changes, so that unchanged files are not compiled again."""
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
 

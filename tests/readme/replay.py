@@ -6,7 +6,7 @@
 Then replays the section "Use it as a library" in a new home folder, for the CPU simulator.
 
 Runs every `sh` block of a section in order. What the README shows under a block must appear in the
-block's output, line by line; a block with nothing under it must succeed. With --record it writes the
+block's output, line by line; a block with nothing under it must succeed. --record writes the
 screens under docs/results/cpu-simulator that the section shows: those of the blocks, and
 quarter_hour.txt, the time that each step took.
 """
