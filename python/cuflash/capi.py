@@ -161,7 +161,7 @@ class Library:
         return [self._c.cuflash_stage_name(n).decode() for n in range(self._c.cuflash_num_stages())]
 
     def refusal(self, direction, problem, stage=None):
-        """Why the current device cannot run this pass ("forward", "backward") of a problem, or ""."""
+        """Why the current device cannot run a pass ("forward", "backward") of a problem, or ""."""
         self._c.cuflash_check_support(PASSES.index(direction), problem, _bytes(stage))
         return self._sentence()
 
