@@ -45,7 +45,7 @@ if [[ ${1:-} == mutations ]]; then
     *' --list '* | *' --help '* | *' -h '*) packages=(python3) ;;
   esac
   has_package python3 || need "${packages[@]}"
-  python3 scripts/maintainer/mutations.py --list "${@:2}" >/dev/null # Are the arguments right?
+  python3 scripts/maintainer/mutations.py --list "${@:2}" >/dev/null # Checks the arguments.
   if [[ ${packages[*]} != python3 ]]; then
     need "${packages[@]}"
     need_versions
