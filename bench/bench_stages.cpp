@@ -1,10 +1,10 @@
-// Every stage over the matrix of shapes that the field uses, as a Google Benchmark program. A
-// benchmark's id is the test's id of the same problem, 03_online_softmax.forward_b4_h32_…, and
+// Every stage over the usual matrix of shapes, as a Google Benchmark program. A benchmark's id is
+// the id of the test of the same problem, 03_online_softmax.forward_b4_h32_…, and
 // --benchmark_filter takes its beginning.
 //
-// On a GPU the time is the ladder's (timing.h), given to the library as manual time. The CPU
-// simulator times nothing: there the shapes are small, every time is 0, and the counters hold what
-// was counted.
+// On a GPU the time is the ladder's (timing.h), passed to Google Benchmark as manual time. The CPU
+// simulator times nothing: there the shapes are small, every time is 0, and the counters hold the
+// simulator's counts.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace cuflash::bench {
 namespace {
 
-// B · S tokens of a model with this hidden size, heads · head_dim.
+// A model of this hidden size (heads · head_dim), B · S tokens, and the range of S.
 struct Matrix {
   int tokens, hidden, shortest, longest;
 };
@@ -100,7 +100,7 @@ void add_cells(const Stage& stage, Pass pass, DType dtype) {
   }
 }
 
-// Names without what the library adds to them: they are the tests' ids.
+// Prints the names without Google Benchmark's suffixes, so that they equal the tests' ids.
 template <class Reporter>
 class PlainNames : public Reporter {
  public:

@@ -23,7 +23,7 @@ struct Row {
   const Stage* stage = nullptr;
   Pass pass = CUFLASH_FORWARD;
 
-  std::string skipped;  // a sentence if the stage cannot run the problem; all below is then empty
+  std::string skipped;  // a sentence if the stage cannot run the problem; the rest is then empty
   bool ok = false;      // the results are right, and the simulator found nothing
   std::string failure;  // sentences if not
   double error = 0., limit = 0.;        // of the output that comes closest to its limit
@@ -40,10 +40,10 @@ Row measure(const Stage& stage, Pass pass, const Plan& plan);
 // Device memory beside the tensors of the problem: LSE and the stage's workspace.
 std::size_t extra_bytes(const Stage& stage, Pass pass, const Problem& problem);
 
-// Inputs for a call whose results nobody checks: no oracle is asked. Kept for the next call.
+// Inputs for a call whose results nobody checks, made without the oracle. Kept for the next call.
 const harness::Inputs& unchecked_inputs(Pass pass, const harness::TestCase& c);
 
-// Teraflops a second, FLOPs by the field's convention.
+// TFLOP/s, with the operations of attention_flops().
 double tflops(Pass pass, const Problem& problem, double ms);
 
 }  // namespace cuflash::bench

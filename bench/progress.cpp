@@ -12,13 +12,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kPeriod = std::chrono::seconds(10);  // of lines, where stderr is no terminal
+constexpr auto kPeriod = std::chrono::seconds(10);  // between lines if stderr is no terminal
 constexpr int kInterrupted = 128 + SIGINT;
 
 const bool terminal = isatty(STDERR_FILENO) != 0;
 Clock::time_point last_line = Clock::now();
 
-// As much of the text as fits into a line beside its end: a line that is broken could not be wiped.
+// The text, shortened so that it fits into one line with `end`: a wrapped line cannot be wiped.
 std::string fitted(const std::string& text, const std::string& end) {
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col <= end.size()) return text + end;

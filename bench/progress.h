@@ -1,4 +1,4 @@
-// Says on stderr what a program is busy with.
+// Shows on stderr what a program is doing.
 #ifndef CUFLASH_BENCH_PROGRESS_H_
 #define CUFLASH_BENCH_PROGRESS_H_
 
@@ -10,8 +10,8 @@
 namespace cuflash::bench {
 
 // Lives as long as the work does. On a terminal it shows one line, once the work has taken more
-// than a second, and wipes it at the end. Elsewhere it prints a line where the last one, of
-// whatever work, is ten seconds old.
+// than a second, and wipes it at the end. Elsewhere it prints a line if the last one, of any
+// work, is ten seconds old.
 class Progress {
  public:
   explicit Progress(std::string work);

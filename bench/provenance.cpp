@@ -26,7 +26,7 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
-// Of the sources: CUFLASH_COMMIT where git cannot tell, as in a copy without its history.
+// The commit of the sources: CUFLASH_COMMIT if that is set, as in a copy without git's history.
 std::string commit() {
   const char* given = std::getenv("CUFLASH_COMMIT");
   if (given != nullptr && *given != '\0') return given;

@@ -1,4 +1,4 @@
-// Where a measurement comes from.
+// The origin of a measurement.
 #ifndef CUFLASH_BENCH_PROVENANCE_H_
 #define CUFLASH_BENCH_PROVENANCE_H_
 
@@ -9,11 +9,11 @@ namespace cuflash::bench {
 
 struct Provenance {
   std::string device;    // "NVIDIA H200"
-  std::string driver;    // version of NVIDIA's driver and the newest CUDA it knows
+  std::string driver;    // version of NVIDIA's driver and the newest CUDA that it supports
   std::string cuda;      // version of the CUDA runtime
   std::string backend;   // "cuda" or "simt"
   std::string compiler;  // of the host code
-  std::string commit;    // short hash, "-dirty" behind it if files differ from it
+  std::string commit;    // short hash, with "-dirty" if files differ from the commit
   std::string command;   // the command line
   std::string date;      // UTC, ISO 8601
 };

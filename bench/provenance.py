@@ -1,4 +1,4 @@
-"""Where a measurement's figures come from, and its file."""
+"""The origin of a measurement's figures, and the file that holds them."""
 import datetime
 import json
 import os
@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def output_of(*command):
-    """What a command prints, or nothing where it fails or does not exist."""
+    """The output of a command, or nothing if it fails or does not exist."""
     try:
         done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     except (OSError, subprocess.CalledProcessError):
@@ -21,7 +21,7 @@ def output_of(*command):
 
 
 def commit_of_sources():
-    """As the ladder's: CUFLASH_COMMIT where git cannot tell."""
+    """The commit of the sources, as the ladder states it: CUFLASH_COMMIT if that is set."""
     if os.environ.get("CUFLASH_COMMIT"):
         return os.environ["CUFLASH_COMMIT"]
     commit = output_of("git", "rev-parse", "--short", "HEAD")
@@ -31,13 +31,13 @@ def commit_of_sources():
 
 
 def compiler_of(library):
-    """What the library was compiled with: its file says so."""
+    """The compiler of the library, as the library's file states it."""
     found = re.search(rb"cuflash was compiled with ([^\0]+)\0", library.read_bytes())
     return found[1].decode() if found else "unknown"
 
 
 def now():
-    """UTC, ISO 8601."""
+    """The time now: UTC, ISO 8601."""
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -51,14 +51,14 @@ def of_gpu(torch):
 
 
 def of_cpu():
-    """The same of a machine without a GPU, on which no time counts."""
+    """The same keys for a machine without a GPU, on which times mean nothing."""
     return {"device": f"CPU simulator on {platform.machine()}", "driver": "none", "cuda": "none",
             "backend": "simt", "clocks": "none"}
 
 
 def provenance(torch, library, device="cuda", commit=None):
     """The ladder's keys, and PyTorch's versions. `library` is the path of a libcuflash_attn.so,
-    `device` the type of the tensors' device."""
+    `device` is the type of the tensors' device."""
     cudnn = torch.backends.cudnn.version() or 0
     return {
         **(of_gpu(torch) if device == "cuda" else of_cpu()),

@@ -1,4 +1,4 @@
-// How many accesses a second the CPU simulator traces, checks and counts, on one core.
+// Measures how many accesses per second the CPU simulator traces, checks and counts, on one core.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -17,14 +17,14 @@ constexpr int kBlocks = 40;
 constexpr int kRounds = 4096;
 constexpr int kRepeats = 5;
 
-// This process's time on the processor, seconds: what else runs on the machine does not count.
+// This process's CPU time, seconds: other programs on the machine do not add to it.
 double cpu_seconds() {
   timespec now;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// Prints the best of some runs. All lanes take part in every request here.
+// Prints the best of several runs. All lanes take part in every request here.
 template <class Run>
 void measure(const char* what, Run run) {
   double best = 0.0;

@@ -1,4 +1,4 @@
-// The kernels of simt_speed: nothing but accesses of one kind.
+// The kernels of simt_speed, each with accesses of one kind only.
 #include <cuda_runtime.h>
 
 #include "device/launch.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Each warp reads rows of 32 elements, a lane an element.
+// Each warp reads rows of 32 elements, one element per lane.
 template <class T>
 __global__ void read_rows(const T* in, float* out, int count) {
   const int lane = threadIdx.x % 32;

@@ -1,4 +1,4 @@
-// How far a stage is from the oracle, tensor by tensor: the figures behind a accuracy.
+// The errors of a stage against the oracle, tensor by tensor.
 //   tensor_errors STAGE PASS SHAPE...
 // prints a line for each shape and tensor: largest error, largest magnitude, limit.
 #include <algorithm>

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kSlowMs = 300.;     // Timed once.
 constexpr double kWarmUpMs = 50.;    // Long enough for the clocks to rise.
-constexpr double kMeasureMs = 500.;  // About how long the measurement may take.
+constexpr double kMeasureMs = 500.;  // Roughly the length of the measurement.
 constexpr int kMinCalls = 10, kMaxCalls = 100;
 
 double time_once(harness::StageCall& call, const harness::Stream& stream) {

@@ -1,4 +1,4 @@
-// How long a call takes on a GPU. The ladder and bench_stages share this one function.
+// The time of a call on a GPU. The ladder and bench_stages share this one function.
 #ifndef CUFLASH_BENCH_TIMING_H_
 #define CUFLASH_BENCH_TIMING_H_
 
@@ -11,8 +11,8 @@ inline constexpr const char* kTimingMethod =
     "CUDA events, median of 10 to 100 calls after a warm-up, L2 warm; a call over 0.3 s is timed "
     "once";
 
-// Milliseconds of one call: the median after a warm-up, by CUDA events, inputs left in L2 by the
-// call before. A call that takes more than 0.3 s is timed once. Throws where there is no GPU.
+// Milliseconds of one call: the median after a warm-up, by CUDA events, with inputs that the call
+// before may have left in L2. A call over 0.3 s is timed once. Throws if there is no GPU.
 double median_ms(harness::StageCall& call);
 
 }  // namespace cuflash::bench

@@ -1,5 +1,5 @@
 # NVIDIA GPUs. The architectures are those of each stage (stages/CMakeLists.txt), narrowed to those of
-# the devices at hand where they are among them; CUFLASH_CUDA_ARCHITECTURES overrules both.
+# this machine's devices if they are among them; CUFLASH_CUDA_ARCHITECTURES overrides both.
 set(CUFLASH_CUDA_ARCHITECTURES "" CACHE STRING "Architectures to build for, e.g. 75;90")
 include(cuflash_find_nvcc)
 
@@ -46,7 +46,7 @@ set(CUFLASH_BACKEND_LIBRARIES CUDA::cudart_static)
 function(cuflash_compile_kernels target lowest)
   set(built "")
   foreach(architecture ${CUFLASH_ARCHITECTURES})
-    # To CMake 90a is a number too, 90; but a stage for 90a runs nowhere else.
+    # CMake compares 90a as the number 90, but a stage for 90a runs on no other architecture.
     if(architecture STREQUAL lowest OR
        (NOT "${architecture}${lowest}" MATCHES "a" AND architecture GREATER_EQUAL lowest))
       list(APPEND built ${architecture})

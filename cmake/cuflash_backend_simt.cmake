@@ -4,12 +4,12 @@ pkg_check_modules(LIBDW REQUIRED IMPORTED_TARGET libdw)
 find_library(BOOST_CONTEXT boost_context REQUIRED)
 find_package(Threads REQUIRED)
 
-# Every barrier and access keeps a line of its own: no tail call hides the caller's, and equal lines of
+# Every barrier and access keeps its own line: no tail call hides the caller's, and equal lines of
 # two branches are not merged. Kernels read arrays as vectors, which nvcc allows and C++ does not.
 set(cuflash_kernel_flags
   -O2 -g -fno-strict-aliasing -fno-optimize-sibling-calls -fno-tree-tail-merge -fno-crossjumping -fno-code-hoisting)
-# One hook for each access that the source asks for: no aggregate taken apart, no accesses merged, no
-# loop turned into memset.
+# One hook for each access in the source: no aggregate is taken apart, no accesses are merged, and no
+# loop becomes memset.
 set(cuflash_hook_flags
   ${cuflash_kernel_flags} -fsanitize=thread --param=tsan-instrument-func-entry-exit=0
   -fno-extern-tls-init -fno-tree-sra -fno-tree-vectorize -fno-store-merging
@@ -48,7 +48,7 @@ function(cuflash_compile_kernels target)
       set_source_files_properties(${source} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
     endif()
   endforeach()
-  # `#pragma unroll` is a hint for nvcc. Who tries what happens without a line may leave a name unused.
+  # `#pragma unroll` is a hint for nvcc. A reader who removes a line to try it may leave a name unused.
   target_compile_options(${target} PRIVATE -Wno-unknown-pragmas -Wno-error=unused-parameter
     -Wno-error=unused-variable -Wno-error=unused-but-set-variable)
   if(CUFLASH_HAS_HOOKS)

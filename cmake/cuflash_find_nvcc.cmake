@@ -1,5 +1,5 @@
 # CMAKE_CUDA_COMPILER: the compiler that the environment variable CUDACXX names, else the nvcc that is
-# found; not set where there is none.
+# found; not set if there is none.
 if(DEFINED ENV{CUDACXX})
   set(CMAKE_CUDA_COMPILER "$ENV{CUDACXX}" CACHE FILEPATH "The CUDA compiler")
 else()

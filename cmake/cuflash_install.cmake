@@ -1,5 +1,4 @@
-# The shared library as others see it: what it exports, its names, find_package(cuflash) and
-# pkg-config.
+# The shared library as users see it: its exports, its names, find_package(cuflash) and pkg-config.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Shows what one call of each stage does: its kernels, their time, and the host's.
+"""Shows what one call of each stage does: its kernels, their time, and the host's time.
 
     pip install ./python
     python3 examples/profile_attention.py --seq 4096 --dtype bf16
 
-Per stage and pass, a line for each kernel that torch.profiler sees in a single call: its time on the
-device. The host's time is that of the whole call until it returns, the kernels being queued: the
-median of five calls without the profiler. A pass that a stage lacks shows the library's reason.
+For each stage and pass it prints the device time of each kernel that torch.profiler sees in a
+single call. The host's time is the time until the call returns, with its kernels queued: the median
+of five calls without the profiler. For a pass that a stage lacks it prints the library's reason.
 """
 import argparse
 import re
@@ -40,7 +40,7 @@ def options():
 
 
 def passes(args, stage):
-    """(its name, a function that queues it), one after the other: backward needs forward's graph."""
+    """Yields (name, function that queues it) of each pass: backward needs forward's graph."""
     shape = args.batch, args.seq, args.heads, args.head_dim
     q, k, v, d_o = (torch.randn(shape, device="cuda", dtype=NAMES[args.dtype]) for _ in range(4))
     qkv = [tensor.requires_grad_() for tensor in (q, k, v)]
@@ -53,7 +53,7 @@ def passes(args, stage):
 
 
 def host_us(call):
-    """Until a call returns, the device being idle before it."""
+    """The time until a call returns; the device is idle before the call."""
     times = []
     for _ in range(HOST_CALLS):
         torch.cuda.synchronize()
@@ -64,9 +64,9 @@ def host_us(call):
 
 
 def kernels(call):
-    """(name, µs on the device) of what one call queues, in the order in which it ran."""
+    """(name, µs on the device) of each kernel of one call, in the order in which they ran."""
     torch.cuda.synchronize()
-    warnings.filterwarnings("ignore", "Warning: Profiler clears events")  # of calls before: good
+    warnings.filterwarnings("ignore", "Warning: Profiler clears events")  # of earlier calls
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         call()
         torch.cuda.synchronize()
@@ -106,7 +106,7 @@ def rows(args, stage):
 
 
 def table(lines):
-    """Columns as wide as they must be; figures stand at the right."""
+    """Prints columns as wide as needed, with figures aligned right."""
     widths = [max(map(len, column)) for column in zip(*lines)]
     for line in lines:
         cells = [cell.rjust(width) if column > 2 else cell.ljust(width)

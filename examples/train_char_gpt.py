@@ -7,19 +7,21 @@
 Three runs: one with cuflash.flash_attn_func, one with scaled_dot_product_attention (SDPA) from
 the same seed, and one with SDPA from a second seed. A seed decides the initial weights and which
 windows of the text make up each batch; nothing else is random. So the first two runs begin with the
-same weights, see the same batches in the same order, and differ in attention alone. (No dropout:
-in some thirty times through the text, a model learns part of it by heart.) Over the last 100 steps,
+same weights, see the same batches in the same order, and differ in attention alone. (There is no
+dropout, so the model memorises part of the text, which it sees about thirty times.) Over the last
+100 steps,
 
     difference  is the mean of |loss with cuflash − loss with SDPA|, step by step, same seed
     spread      is the mean of |loss − loss|, step by step, of the two runs with SDPA
 
-and the exit status is 1 unless the difference is below the spread. That says that training goes the
-same way, no more: a model also learns with a wrong softmax scale. Whether attention is right is for
-the library's tests. scripts/maintainer/loss_curve.py draws the figure of the JSON file that is left.
+and the exit status is 1 unless the difference is below the spread. This shows only that training
+takes the same course: a model also learns with a wrong softmax scale. The library's tests check
+that attention is right. scripts/maintainer/loss_curve.py draws a figure from the JSON file.
 
-Under autocast products are bf16, sums and weights float32; TF32 is off. bf16 has float32's range:
-no loss scaling, so no step is skipped because a gradient overflowed, which could part two runs for
-another reason than attention's accuracy. A repeated run may differ in the last bits.
+Under autocast products are bf16, sums and weights float32; TF32 is off. bf16 has float32's range,
+so there is no loss scaling and no step is skipped because a gradient overflowed, which could
+separate two runs for a reason other than attention's accuracy. A repeated run may differ in the
+last bits.
 """
 import argparse
 import dataclasses
@@ -43,7 +45,7 @@ except ImportError:
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
-from provenance import provenance, save  # noqa: E402, it lies in bench/
+from provenance import provenance, save  # noqa: E402, in bench/
 
 OUT = pathlib.Path("build/results/train_char_gpt.json")
 OUT_OF_SMOKE = pathlib.Path("build/results/train_char_gpt_smoke.json")
@@ -56,7 +58,7 @@ class Config:
     layers: int = 6
     heads: int = 6
     head_dim: int = 64
-    context: int = 512  # characters that a sequence has
+    context: int = 512  # characters per sequence
     batch: int = 64     # sequences
     steps: int = 1000
     warm_up: int = 100  # steps in which the learning rate rises; then it falls, as a cosine
@@ -79,7 +81,7 @@ def cuflash_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def sdpa_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """PyTorch's, with the backend that it chooses."""
+    """PyTorch's attention, with the backend that it chooses."""
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
 
@@ -90,7 +92,7 @@ ATTENTION = {"cuflash": cuflash_attention, "sdpa": sdpa_attention}
 # ---- The model ----------------------------------------------------------------------------------
 
 class Block(nn.Module):
-    """Attention and a perceptron, each added to what comes in."""
+    """Attention and a perceptron, each added to its input."""
     def __init__(self, config: Config, attention):
         super().__init__()
         self.heads, self.attention = config.heads, attention
@@ -118,12 +120,12 @@ class GPT(nn.Module):
         self.norm = nn.LayerNorm(config.width)
         self.head = nn.Linear(config.width, characters, bias=False)
         for name, weight in self.named_parameters():
-            if weight.dim() == 2:  # terms of the sum over all blocks begin smaller
+            if weight.dim() == 2:  # terms of the sum over all blocks start smaller
                 terms = 2 * config.layers if name.endswith(("out.weight", "mlp.2.weight")) else 1
                 nn.init.normal_(weight, std=0.02 / math.sqrt(terms))
 
     def forward(self, x: Tensor, targets: Tensor) -> Tensor:
-        """The mean loss, in nats a character; both are [batch, context] of characters' numbers."""
+        """The mean loss, in nats per character; both are [batch, context] of character numbers."""
         x = self.blocks(self.token(x) + self.position)
         return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
 
@@ -131,7 +133,7 @@ class GPT(nn.Module):
 # ---- Training -----------------------------------------------------------------------------------
 
 def load_text(device: str):
-    """The text as characters' numbers, and how many characters there are."""
+    """The text as character numbers, and the number of different characters."""
     text = TEXT.read_text(encoding="ascii")
     numbers = {character: number for number, character in enumerate(sorted(set(text)))}
     return torch.tensor([numbers[character] for character in text], device=device), len(numbers)
@@ -156,7 +158,7 @@ def learning_rate(config: Config, step: int) -> float:
 
 
 def shown(title: str, losses: Tensor):
-    """The steps' numbers; says the loss now and then, on a bar where tqdm is installed."""
+    """Yields the steps' numbers; shows the loss now and then, on a bar if tqdm is installed."""
     bar = tqdm(range(len(losses)), desc=title) if tqdm else range(len(losses))
     for step in bar:
         yield step
@@ -168,7 +170,7 @@ def shown(title: str, losses: Tensor):
 
 
 def train(config: Config, name: str, seed: int, device: str) -> dict:
-    """One run with the attention of that name."""
+    """One run with the attention of this name."""
     text, characters = load_text(device)
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -202,7 +204,7 @@ def train(config: Config, name: str, seed: int, device: str) -> dict:
 
 
 def verdict(steps: int, ours: list, sdpa: list, second_seed: list) -> dict:
-    """Of three runs' losses: is the difference below the spread over the last steps?"""
+    """The verdict on three runs' losses: the difference and the spread over the last steps."""
     difference, spread = (fmean(abs(x - y) for x, y in zip(losses[-steps:], sdpa[-steps:]))
                           for losses in (ours, second_seed))
     return {"difference": difference, "spread": spread, "ok": difference < spread}
@@ -227,7 +229,7 @@ def report(config: Config, runs: list, found: dict) -> None:
 
 
 def main() -> int:
-    """Trains three times; 1 where the verdict is no."""
+    """Trains three times; returns 1 if the verdict is no."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="default: cuda")
     parser.add_argument("--smoke", action="store_true", help="three steps of a tiny model")

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What run.sh, test.sh, new_stage.sh and .ci/run share. Sourced, not run.
+# The functions that run.sh, test.sh, new_stage.sh and .ci/run share. Sourced, not run.
 
 called_from=$PWD # A file that the command line names is relative to this folder.
 CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -20,10 +20,10 @@ CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 say() { printf '%s\n' "$*" >&2; }
 
-# What goes wrong begins with the same word in every script and program.
+# Complaints begin with the same word in every script and program.
 complain() { say "cuflash: $*"; }
 
-# Exit statuses: 1 where something fails, 2 where the command line is wrong.
+# Exit statuses: 1 if something fails, 2 if the command line is wrong.
 die() {
   complain "$@"
   exit 1
@@ -34,7 +34,7 @@ usage_error() {
   exit 2
 }
 
-# from_root FILE: the same file as seen from the repository's root.
+# from_root FILE: the path of the same file from the repository's root.
 from_root() {
   if [[ $1 == /* || $called_from == "$PWD" ]]; then
     printf '%s\n' "$1"
@@ -43,7 +43,7 @@ from_root() {
   fi
 }
 
-# Ctrl-C: no job goes on in the background, no half-drawn line stays.
+# Ctrl-C: stops background jobs and wipes a half-drawn line.
 interrupted() {
   local job
   trap '' INT
@@ -54,7 +54,7 @@ interrupted() {
 }
 trap interrupted INT
 
-# distance A B: how many letters to insert, drop or exchange until A is B. Sets `distance`.
+# distance A B: the number of letters to insert, drop or exchange to turn A into B. Sets `distance`.
 distance() {
   local a=$1 b=$2 i j above cost
   local -a row=()
@@ -81,8 +81,8 @@ among() {
   return 1
 }
 
-# closest TEXT CANDIDATE...: prints the candidate that TEXT is a part of, or else resembles; fails
-# where none does.
+# closest TEXT CANDIDATE...: prints the candidate that contains TEXT, or else one that resembles it;
+# fails if there is none.
 closest() {
   local text=$1 candidate best='' distance least=$((${#1} / 3 + 1))
   shift
@@ -100,8 +100,8 @@ closest() {
   [[ -n $best ]] && printf '%s\n' "$best"
 }
 
-# did_you_mean TEXT CANDIDATE...: prints the question that ends a complaint; nothing where no
-# candidate is close.
+# did_you_mean TEXT CANDIDATE...: prints the question that ends a complaint; nothing if no candidate
+# is close.
 did_you_mean() {
   local candidate
   ! candidate=$(closest "$@") || printf ' Did you mean "%s"?' "$candidate"
@@ -117,7 +117,7 @@ has_header() {
   fi
 }
 
-# True if what this Debian package brings is here, from whatever source.
+# True if the contents of this Debian package are installed, from any source.
 has_package() {
   case $1 in
     ninja-build) command -v ninja ;;
@@ -144,13 +144,13 @@ has_package() {
   esac >/dev/null 2>&1
 }
 
-# True if a Python that the package's tests may run in has PyTorch.
+# True if PyTorch is installed for a Python that the package's tests can use.
 has_pytorch() {
   python3 -c 'import pytest, numpy, torch' 2>/dev/null ||
     /usr/bin/python3 -c 'import pytest, numpy, torch' 2>/dev/null
 }
 
-# need PACKAGE...: prints what is missing and installs it, or says what to install.
+# need PACKAGE...: prints the missing packages and installs them, or says how to install them.
 need() {
   local package root=()
   local -a missing=()
@@ -181,7 +181,7 @@ need() {
 # at_least WANTED VERSION: true if VERSION is the same or newer.
 at_least() { printf '%s\n%s\n' "$1" "$2" | sort -CV; }
 
-# CMake 3.25, or the sentence that says how to get it.
+# Ends with a sentence on how to get a newer CMake if this one is older than 3.25.
 need_cmake() {
   local version
   version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p')
@@ -194,7 +194,7 @@ need_cmake() {
   fi
 }
 
-# CMake, and g++ 12, or the sentence that says how to get it. Sets CXX.
+# Checks CMake and g++; ends with a sentence on how to get one that is too old. Sets CXX.
 need_versions() {
   local candidate
   need_cmake
@@ -224,9 +224,9 @@ has_nvcc() {
 # True if an NVIDIA GPU is here, with a working driver.
 has_gpu() { nvidia-smi -L 2>/dev/null | grep -q '^GPU '; }
 
-# report_progress WORK: passes its input on, but for lines such as "[3/50] ...", and says on stderr
-# how far WORK is: on a terminal in one line, which goes at the end; elsewhere in a line every ten
-# seconds. Silent where WORK is empty.
+# report_progress WORK: passes its input on, except lines such as "[3/50] ...", and reports on
+# stderr how far WORK is: on a terminal in one line, which is wiped at the end; elsewhere in a line
+# every ten seconds. Silent if WORK is empty.
 report_progress() {
   local work=$1 line='' part steps='' text drawn='' terminal='' begin=$SECONDS last=$SECONDS
   [[ ! -t 2 ]] || terminal=yes
@@ -235,7 +235,7 @@ report_progress() {
       line+=$part
       if [[ ! $line =~ ^\[([0-9]+)/([0-9]+)\] ]]; then
         printf '%s\n' "$line"
-      elif ((BASH_REMATCH[1] > 0)); then # 0: ninja looks whether there are new files
+      elif ((BASH_REMATCH[1] > 0)); then # 0: ninja checks for new files
         [[ -n $steps ]] || last=$((SECONDS - 10))
         steps=": ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
       fi
@@ -260,15 +260,15 @@ report_progress() {
   printf '%s' "$line$part"
 }
 
-# with_progress WORK COMMAND...: runs the command, says how far it is, and shows its output only when
-# it fails.
+# with_progress WORK COMMAND...: runs the command, reports its progress, and shows its output only
+# if it fails.
 with_progress() {
   local work=$1 file written shown status=0
   shift
   file=$(mktemp)
   exec {written}>"$file"
   exec {shown}<"$file"
-  rm "$file" # The two descriptors keep it for as long as it is wanted.
+  rm "$file" # The two descriptors keep it for as long as it is needed.
   "$@" 2>&1 | report_progress "$work" >&"$written" || status=$?
   ((status == 0)) || cat <&"$shown" >&2
   exec {written}>&- {shown}<&-
@@ -278,7 +278,7 @@ with_progress() {
 quietly() { with_progress "" "$@"; }
 
 # take_turn: waits until no other script is at work in this checkout, and keeps others waiting until
-# this process ends. What it starts has its turn, too.
+# this process ends. The processes that it starts share its turn.
 take_turn() {
   [[ ${CUFLASH_TURN:-} != "$PWD" ]] || return 0
   mkdir -p build
@@ -290,7 +290,7 @@ take_turn() {
   export CUFLASH_TURN=$PWD
 }
 
-# A compiler's server that stays must not keep the turn: descriptor 9 is closed for it.
+# A compiler's server that keeps running must not hold the turn: descriptor 9 is closed for it.
 
 # configure PRESET [OPTION...]
 configure() {
@@ -308,7 +308,7 @@ compile() {
 asked_for=()
 
 # leave_out_broken PRESET: compiles the stages that only this checkout has. One that does not compile
-# is left out of the build; the script ends where the command line names it.
+# is left out of the build; if the command line names it, the script ends.
 leave_out_broken() {
   local stage log setting=CUFLASH_LEFT_OUT
   local -a stages broken=()
@@ -329,7 +329,7 @@ leave_out_broken() {
   grep -qsxF "$setting" "build/$1/CMakeCache.txt" || configure "$1" "-D$setting"
 }
 
-# build PRESET TARGET...: in turn, configures, and builds with every stage that compiles.
+# build PRESET TARGET...: takes its turn, configures, and builds with every stage that compiles.
 build() {
   take_turn
   configure "$1"
@@ -338,7 +338,7 @@ build() {
 }
 
 # stage_named TEXT [WORD...]: the name of the stage with this name, number or word: 05_wmma, 05, 5,
-# wmma. Where there is none, the WORDs are what may also have been meant.
+# wmma. If there is none, the complaint may also suggest one of the WORDs.
 stage_named() {
   local name text=${1%/} suggestion=''
   local -a names

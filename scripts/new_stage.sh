@@ -61,10 +61,10 @@ done
 
 cp -r "stages/$old" "stages/$new"
 rm -rf "stages/$new/exercises" "stages/$new/README.md" "stages/$new/traffic.cu" # the original's
-# The stage's name and its namespace; nothing else of it is known outside its directory.
+# The stage's name and its namespace; nothing outside the directory knows more about the stage.
 find "stages/$new" -type f \( -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) \
   -exec sed -i "s/\b$old\b/$new/g; s/\bcuflash::${old#*_}\b/cuflash::$name/g" {} +
-# A stage that changes repeats nobody's kernels.
+# A stage that will change repeats no other stage's kernels.
 sed -i '/\.repeats = /d' "stages/$new/stage.cu"
 cat >"stages/$new/README.md" <<END
 # $new

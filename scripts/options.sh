@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# What the ladder's options take, so that run.sh can refuse a wrong one before it builds anything.
+# Checks the ladder's options, so that run.sh can refuse a wrong one before it builds anything.
 # Sourced after lib.sh. The ladder itself reads them in bench/ladder/options.cpp, and a shape in
-# common/harness/test_case.cpp; tests/scripts/commands_test.py holds both sides to the same cases.
+# common/harness/test_case.cpp; tests/scripts/commands_test.py tests both sides with the same cases.
 
 joined() { (IFS='|' && printf '%s' "$*"); }
 
@@ -31,14 +31,14 @@ check_word() {
 
 # ---- Shapes ---------------------------------------------------------------------------------------
 
-# not_a_shape TEXT SUGGESTION HELP: refuses it, with HELP where there is no suggestion.
+# not_a_shape TEXT SUGGESTION HELP: refuses TEXT, with HELP if there is no suggestion.
 not_a_shape() {
   local help=$3
   [[ -z $2 ]] || help="Did you mean \"$2\"?"
   usage_error "\"$1\" is not a shape. $help"
 }
 
-# check_sizes TEXT: numbers that fit into a C++ int, and heads that can be shared out.
+# check_sizes TEXT: the numbers must fit into a C++ int, and the heads must form groups.
 check_sizes() {
   local size
   local -a sizes
@@ -68,7 +68,7 @@ suffix_suggestion() {
   done
 }
 
-# check_shape TEXT: sizes, and what a test's name may add to them.
+# check_shape TEXT: sizes, and the suffixes that a test's name may have.
 check_shape() {
   local n='[1-9][0-9]*' scale='([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?' sizes rest suffixes like=''
   local width="(0|$n)" digits
@@ -108,7 +108,7 @@ check_block() {
     usage_error "--block takes an index X,Y,Z, e.g. 3,0,0, not \"$1\"."
 }
 
-# check_input FOLDER: three arrays must be there.
+# check_input FOLDER: the folder must hold three arrays.
 check_input() {
   local name
   [[ -d $1 ]] || usage_error "There is no folder \"$1\" (--input)."
@@ -117,13 +117,13 @@ check_input() {
   done
 }
 
-# check_json FILE: its folder must be there.
+# check_json FILE: its folder must exist.
 check_json() {
   [[ -d $(dirname "$1") ]] || usage_error "There is no folder \"$(dirname "$1")\" (--json)."
   [[ ! -d $1 ]] || usage_error "\"$1\" is a folder (--json)."
 }
 
-# check_value OPTION TEXT: stops unless it is what the option takes.
+# check_value OPTION TEXT: stops unless the option takes TEXT.
 check_value() {
   case $1 in
     --shape) check_shape "$2" ;;
@@ -138,7 +138,7 @@ check_value() {
 
 # ---- The command line -----------------------------------------------------------------------------
 
-# check_together: stops where two of the options that were given exclude each other.
+# check_together: stops if two of the given options exclude each other.
 check_together() {
   local one view=''
   for one in "${VIEWS[@]}"; do
@@ -152,7 +152,7 @@ check_together() {
     usage_error "--input is for real inputs: leave --shape out, or let it end in _real."
 }
 
-# unknown_word WORD: refuses what is no option.
+# unknown_word WORD: refuses a word that is not an option.
 unknown_word() {
   if [[ $1 != -* ]] && (stage_named "$1") >/dev/null 2>&1; then
     usage_error "\"$1\" is not an option. Did you mean \"--stage $1\"?"
@@ -161,7 +161,7 @@ unknown_word() {
 }
 
 # read_options WORD...: checks the command line. Fills `given`, the values of each option, and
-# `arguments`, the ladder's command line: it knows no --diff, and runs in the repository's root.
+# `arguments`, the ladder's command line: it has no --diff, and runs in the repository's root.
 declare -A given=()
 arguments=()
 read_options() {

@@ -61,7 +61,7 @@ renamed() {
   sed "s/\b$(sed -n "$find" "stages/$1/$3")\b/$(sed -n "$find" "stages/$2/$3")/" "stages/$1/$3"
 }
 
-# changes A B FILE: the lines that differ, but for the name of the namespace.
+# changes A B FILE: the lines that differ, apart from the name of the namespace.
 changes() { diff <(renamed "$@") "stages/$2/$3" || true; }
 
 # diff_file A B FILE: shows how FILE changes from stage A to stage B.
@@ -77,8 +77,8 @@ diff_file() {
     "$(grep -c '^<' <<<"$lines" || true)" "$(grep -c '^>' <<<"$lines" || true)"
 }
 
-# diff_stages A B: how the kernels change. Where only B has a backward pass, that continues another
-# stage's: the last one before B that has one.
+# diff_stages A B: shows how the kernels change. If only B has a backward pass, it names the stage
+# whose pass that one continues: the last before B that has one.
 diff_stages() {
   local file stage from='' forward=''
   for file in kernel.cuh kernel_bwd.cuh; do diff_file "$1" "$2" "$file"; done

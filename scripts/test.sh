@@ -47,7 +47,7 @@ if [[ ${1:-} == mutations ]]; then
     *' --list '* | *' --help '* | *' -h '*) packages=(python3) ;;
   esac
   has_package python3 || need "${packages[@]}"
-  python3 scripts/maintainer/mutations.py --list "${@:2}" >/dev/null # Are the arguments right?
+  python3 scripts/maintainer/mutations.py --list "${@:2}" >/dev/null # Checks the arguments.
   if [[ ${packages[*]} != python3 ]]; then
     need "${packages[@]}"
     need_versions
@@ -81,13 +81,13 @@ gpu_tests() {
   return "$status"
 }
 
-# One stage on the CPU simulator, its tests shared out to one process a core: the fastest verdict. Each
-# process stops at its first failure: one finding teaches, thousands scroll by.
+# One stage on the CPU simulator, its tests divided among one process per core: the fastest verdict.
+# Each process stops at its first failure, because one finding is enough and thousands scroll by.
 simt_shards() {
   local shard log=build/simt/shards failed=0
   local -a command
   command=(build/simt/bin/cuflash_tests --gtest_brief=1 --gtest_fail_fast --gtest_filter="$1*")
-  # GoogleTest is content with a filter that matches nothing.
+  # GoogleTest accepts a filter that matches nothing.
   [[ -n $("${command[@]}" --gtest_list_tests) ]] ||
     die "$1 has no tests: is it in stages/stages.cpp and stages/CMakeLists.txt?"
   mkdir -p "$log"
@@ -96,7 +96,7 @@ simt_shards() {
     env GTEST_TOTAL_SHARDS="$jobs" GTEST_SHARD_INDEX={} sh -c 'exec "$@" >"$0" 2>&1' "$log/{}" \
     "${command[@]}" || failed=1
   for ((shard = 0; shard < jobs; ++shard)); do
-    sed '/: Skipped$/,+1d' "$log/$shard" # what came after a first failure
+    sed '/: Skipped$/,+1d' "$log/$shard" # without the tests skipped after a first failure
   done
   if ((failed)); then say "$1: FAILED"; else say "$1: every test passed"; fi
   return "$failed"
@@ -134,5 +134,5 @@ has_pytorch || say "There is no PyTorch here: the Python package's tests that ne
 log=build/simt/ctest.log
 failed=0
 ctest --preset simt -j "$jobs" --output-log "$log" || failed=1
-grep 'tests passed' "$log" # the verdict again: a long list of skipped tests came after it
+grep 'tests passed' "$log" # the verdict again, after a long list of skipped tests
 exit "$failed"

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""What a call from PyTorch costs at short sequences, on a GPU, beside scaled_dot_product_attention.
+"""Cost of a call from PyTorch at short sequences, on a GPU, beside scaled_dot_product_attention.
 
     bench/calls/calls.py --out build/results/calls.json
 
-Microseconds a call at each sequence length, of the forward pass alone (no gradients) and of the pair,
-forward and backward; with torch.compile and without. Then where they go: operators that compute
-nothing, registered each way; a function called through ctypes; and, from the program host_calls,
-the library itself. Calls follow one another without waiting, so the longer of the CPU's and the
-GPU's work counts. The ways take turns, round by round; each figure is the median of the rounds.
+Microseconds per call at each sequence length, of the forward pass alone (no gradients) and of both
+passes, with torch.compile and without it. Further rows show where the time goes: operators that
+compute nothing, registered each way; a function called through ctypes; and, from the program
+host_calls, the library itself. Calls follow one another without waiting, so the longer of the CPU's
+and the GPU's work counts. The ways take turns, round by round; each figure is the median of the
+rounds.
 """
 import argparse
 import ctypes
@@ -33,7 +34,7 @@ OPTIONS = HEAD_DIM ** -0.5, False, -1, -1, False, None  # of the operators
 # ---- Timing -------------------------------------------------------------------------------------
 
 def rounds_of(ways, rounds, calls):
-    """Microseconds a call of each way, {name: median}; they take turns."""
+    """Microseconds per call of each way, {name: median}. The ways take turns."""
     import torch  # pylint: disable=import-outside-toplevel
     times = {name: [] for name in ways}
     for index in range(rounds + 1):  # the first is for warming up
@@ -49,7 +50,7 @@ def rounds_of(ways, rounds, calls):
 
 
 def both_passes(function, inputs, d_o, parameters=()):
-    """A call of function(*inputs) and of its gradients, as training calls them."""
+    """A function that calls function(*inputs) and its gradients, as training does."""
     def call():
         for x in (*inputs, *parameters):
             x.grad = None
@@ -60,7 +61,7 @@ def both_passes(function, inputs, d_o, parameters=()):
 # ---- The ways -----------------------------------------------------------------------------------
 
 def random(torch, *shape):
-    """Numbers that require gradients."""
+    """Random numbers that require gradients."""
     return torch.randn(shape, device="cuda", dtype=torch.float16, requires_grad=True)
 
 
@@ -75,14 +76,14 @@ def ways_of(torch, functions):
         def no_gradients(function=function, detached=detached):
             with torch.no_grad():
                 return function(*detached)
-        # Where there are no parameters, nothing asks for gradients.
+        # Without parameters nothing asks for gradients.
         forward[name] = no_gradients if parameters else functools.partial(function, *detached)
         both[name] = both_passes(function, inputs, d_o, parameters)
     return forward, both
 
 
 def attention(torch, seq, layer):
-    """Attention alone."""
+    """The ways to call attention alone."""
     import cuflash  # pylint: disable=import-outside-toplevel
     bshd, bhsd = [(1, seq, HEADS, HEAD_DIM)] * 3, [(1, HEADS, seq, HEAD_DIM)] * 3
     functions = {f"cuflash, {layer} operators": (cuflash.flash_attn_func, bshd, ())}
@@ -92,8 +93,8 @@ def attention(torch, seq, layer):
 
 
 def with_compiler(torch, seq):
-    """With torch.compile and without: attention alone; between the projections of a model; and for
-    comparison a sum."""
+    """With torch.compile and without it: attention alone, attention between the projections of a
+    model, and a sum for comparison."""
     import cuflash  # pylint: disable=import-outside-toplevel
     sdpa = torch.nn.functional.scaled_dot_product_attention
     inward, outward = parameters = random(torch, 3 * WIDTH, WIDTH), random(torch, WIDTH, WIDTH)
@@ -137,7 +138,7 @@ def no_operation(torch):
                 *(None for _ in ctx.options))
 
     class InPython(torch.autograd.Function):  # pylint: disable=abstract-method
-        """The gradient as the package has it."""
+        """The gradient, registered as in the package."""
         # pylint: disable=arguments-differ, protected-access
         @staticmethod
         def forward(ctx, q, k, v, options):
@@ -194,15 +195,15 @@ def compile_no_operation(torch):
 # ---- The rows -----------------------------------------------------------------------------------
 
 def rows_of(table, ways, options, **facts):
-    """What (forward ways, ways of both passes) cost, as rows of the result."""
+    """The cost of (forward ways, ways of both passes), as rows of the result."""
     forward, both = (rounds_of(some, options.rounds, options.calls) for some in ways)
     return [{"table": table, **facts, "way": name, "forward_us": forward[name],
              **({"pair_us": both[name]} if name in both else {})} for name in forward]
 
 
 def rows_here(options):
-    """Everything but the library alone, in this process; of the operators through ctypes only
-    attention."""
+    """The rows of this process: all but those of the library alone. For the operators through
+    ctypes, attention only."""
     import torch  # pylint: disable=import-outside-toplevel
     import cuflash  # pylint: disable=import-outside-toplevel
     layer = cuflash.backend_info()["operators"]
@@ -219,7 +220,7 @@ def rows_here(options):
 
 
 def rows_through_ctypes(options):
-    """Those of a process where the operators are those through ctypes."""
+    """The rows of another process, which uses the operators through ctypes."""
     command = [sys.executable, __file__, "--rounds", str(options.rounds), "--calls",
                str(options.calls), "--print"]
     done = subprocess.run(command, env={**os.environ, "CUFLASH_OPERATORS": "ctypes"}, check=True,
@@ -228,7 +229,7 @@ def rows_through_ctypes(options):
 
 
 def rows_of_the_library(program):
-    """Those of host_calls."""
+    """The rows of host_calls."""
     done = subprocess.run([program, "--benchmark_format=json", "--benchmark_repetitions=9",
                            "--benchmark_report_aggregates_only=true"], check=True,
                           stdout=subprocess.PIPE, text=True)
@@ -238,7 +239,7 @@ def rows_of_the_library(program):
 
 
 def show(rows):
-    """Prints them."""
+    """Prints the rows."""
     for row in rows:
         times = "".join(f"{row[key]:10.2f}" if key in row else " " * 10
                         for key in ("forward_us", "pair_us", "host_us"))

@@ -1,6 +1,6 @@
-// What a call of the library costs its caller's CPU, beside the launches that it makes. No GPU work
-// is in the times: the problem is small enough for the device to keep up, and between the batches
-// of calls the program waits for it.
+// The CPU time of a call of the library, beside the time of the launches that it makes. The times
+// contain no GPU work: the problem is small enough for the device to keep up, and the program waits
+// for the device between the batches of calls.
 #include <benchmark/benchmark.h>
 #include <cuda_runtime.h>
 
@@ -20,7 +20,7 @@ constexpr int kBatch = 100;  // calls between two waits: a stream takes about 1,
 constexpr std::size_t kRoom = 1 << 20;  // bytes, for several tensors
 
 struct LargeParameter {
-  char bytes[256];  // about as many as a stage's kernel takes
+  char bytes[256];  // about the size of a stage's kernel parameters
 };
 __global__ void nothing(LargeParameter) {}
 

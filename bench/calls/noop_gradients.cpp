@@ -1,5 +1,5 @@
-// The same with the gradient in C++ too. The stable ABI has no gradients, so this file serves the
-// PyTorch that it was compiled for and no other.
+// The operators of noop_operators.cpp with a gradient in C++. The stable ABI has no gradients, so
+// this library works only with the PyTorch that it was compiled for.
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 

@@ -1,5 +1,5 @@
-// Operators with attention's signature that compute nothing, over PyTorch's stable ABI as the
-// package's: what PyTorch takes for a call.
+// Operators with attention's signature that compute nothing, over PyTorch's stable ABI like the
+// package's operators. Their time is PyTorch's own cost of a call.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>

@@ -126,7 +126,7 @@ def require(condition, message):
 
 
 def check_model(model):
-    """Checks the forward pass against known embeddings, and by what embeddings are for."""
+    """Checks the forward pass against known embeddings, and that they tell sentences apart."""
     error = np.abs(model.embed(EXPECTED_SENTENCE)[:6] - EXPECTED_EMBEDDING).max()
     require(error < 1e-6, f"the embedding of '{EXPECTED_SENTENCE}' is off by {error:.1e}")
 

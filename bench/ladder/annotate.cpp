@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kSectorBytes = 32.;
 
-// What one line of source asks for.
+// The requests of one line of source.
 struct Line {
   std::uint64_t read_bytes = 0, write_bytes = 0;  // of global memory
   std::uint64_t requests = 0, sectors = 0;        // of global memory
@@ -39,11 +39,11 @@ struct File {
   Line total;
 };
 
-// Cells are padded before they are coloured: a colour has bytes but no width.
+// Cells are padded before they are coloured, because a colour has bytes but no width.
 constexpr int kCellWidth = 5, kConflictsWidth = 6;
-constexpr std::size_t kNumberWidth = kCellWidth + 2;  // of a line, and the gap behind it
+constexpr std::size_t kNumberWidth = kCellWidth + 2;  // a line's number and the gap after it
 
-// What stands left of the source. A narrow terminal has no room for all of it.
+// The columns to the left of the source. A narrow terminal has no room for all of them.
 struct Layout {
   bool narrow;
   const char* titles;
@@ -65,7 +65,7 @@ std::string bytes_cell(std::uint64_t bytes) {
   return cell(bytes == 0 ? "" : human_count(double(bytes)));
 }
 
-// Red where the lanes' bytes would fit into fewer sectors.
+// Red if the lanes' bytes would fit into fewer sectors.
 std::string sectors_cell(const Line& line) {
   if (line.requests == 0) return cell("");
   const auto text = cell(fmt::format("{:.1f}", double(line.sectors) / double(line.requests)));
@@ -103,7 +103,7 @@ std::size_t bytes_of(const std::string& text, std::size_t width) {
   return end;
 }
 
-// A line of source in lines of at most `width`, broken at spaces; all but the first are indented
+// Breaks a line of source at spaces into lines of at most `width`; all but the first are indented
 // further.
 std::vector<std::string> broken(std::string source, std::size_t width) {
   std::vector<std::string> lines;

@@ -1,4 +1,4 @@
-// A stage's source with, beside each line, what that line asks of the memory.
+// A stage's source with the memory requests of each line beside it.
 #ifndef CUFLASH_BENCH_LADDER_ANNOTATE_H_
 #define CUFLASH_BENCH_LADDER_ANNOTATE_H_
 

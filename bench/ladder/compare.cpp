@@ -8,7 +8,7 @@
 namespace cuflash::bench {
 namespace {
 
-// "7.19 × less", "1.20 × more", "the same"; from or to nothing there is no ratio.
+// "7.19 × less", "1.20 × more", "the same"; no ratio if one of the values is 0.
 std::string change(double first, double second, const char* less, const char* more) {
   if (first == second) return "the same";
   if (first == 0.) return "new";

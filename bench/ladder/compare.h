@@ -1,4 +1,4 @@
-// What the step from one stage to another buys.
+// What the step from one stage to another gains.
 #ifndef CUFLASH_BENCH_LADDER_COMPARE_H_
 #define CUFLASH_BENCH_LADDER_COMPARE_H_
 
@@ -8,8 +8,8 @@
 
 namespace cuflash::bench {
 
-// Both measured, one pass: a row for each quantity with both values and their ratio. Speed where it
-// is known: timed with the plan, or recorded in docs/results.
+// Compares two measured rows of one pass: each quantity with both values and their ratio. Includes
+// the speed if it is known: timed with the plan, or recorded in docs/results.
 std::string comparison_text(const Row& first, const Row& second, const Plan& plan);
 
 }  // namespace cuflash::bench

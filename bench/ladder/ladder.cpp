@@ -55,7 +55,7 @@ bool nothing_ran(const std::vector<Row>& rows) {
   return std::all_of(rows.begin(), rows.end(), [](const Row& row) { return !row.skipped.empty(); });
 }
 
-// What to do next. A command in it is not broken over two lines.
+// A sentence on what to do next. It does not break a command over two lines.
 std::string next_step(const std::vector<Row>& rows, const std::string& stage) {
   const auto failed =
       std::find_if(rows.begin(), rows.end(), [](const Row& row) { return !row.failure.empty(); });
@@ -83,7 +83,7 @@ void print_foot(const std::vector<Row>& rows, const std::string& stage) {
   fmt::print("\n{}{}", paragraph(what), paragraph("Next: " + next_step(rows, stage)));
 }
 
-// What follows the tables of a view: its last words, and the file. True if all was well.
+// Prints what follows the tables of a view, and writes the file. True if all is well.
 bool finish(const Options& options, const Provenance& provenance, const std::vector<Row>& rows,
             const Plan& plan) {
   if (nothing_ran(rows)) {
@@ -107,9 +107,9 @@ std::vector<Pass> passes_of(const Options& options, const Stage& stage) {
   return passes;
 }
 
-// ---- The views: each prints itself and says whether all was well -------------------------------
+// ---- The views: each prints itself and returns true if all is well -----------------------------
 
-// The table of the stages. `after` prints what follows the rows of a pass.
+// Prints the table of the stages. `after` prints what follows the rows of a pass.
 template <class After>
 std::vector<Row> print_tables(const Options& options, const std::vector<const Stage*>& chosen,
                               const Plan& plan, After after) {
@@ -173,7 +173,7 @@ bool map_view(const Options& options) {
   return true;
 }
 
-// Throws a UsageError where the options make no sense, before anything is printed.
+// Throws a UsageError if the options make no sense, before anything is printed.
 void check(const Options& options) {
   std::vector<std::string> names = options.compare;
   names.insert(names.end(), {options.stage, options.annotate, options.map});

@@ -35,7 +35,7 @@ std::size_t bytes_of(const simt::SharedArray& array) {
   return bytes;
 }
 
-// The whole memory of a block as a bar, the array's part of it dark.
+// The block's shared memory as a bar, with the array's part dark.
 std::string bar(const simt::SharedArray& array, std::size_t all, std::size_t cells) {
   const std::size_t first = array.offset * cells / all;
   const std::size_t end = (array.offset + bytes_of(array)) * cells / all;

@@ -9,7 +9,7 @@
 
 namespace cuflash::bench {
 
-// A row for each array: where it lies in the block's shared memory, how large it is, its extents.
+// A row for each array: its place in the block's shared memory, its size and its extents.
 std::string memory_map_text(const std::vector<simt::SharedMap>& maps);
 
 }  // namespace cuflash::bench

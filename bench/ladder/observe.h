@@ -16,8 +16,8 @@ struct Observed {
   std::vector<simt::SharedMap> maps;
 };
 
-// Calls the stage once and checks no result. Throws a sentence where the stage cannot run the case,
-// or where no CPU simulator counts.
+// Calls the stage once and checks no result. Throws a sentence if the stage cannot run the case, or
+// if no CPU simulator counts.
 Observed observe(const Stage& stage, Pass pass, const harness::TestCase& c);
 
 }  // namespace cuflash::bench

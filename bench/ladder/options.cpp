@@ -15,7 +15,7 @@ namespace {
 // The real input is too small to time.
 constexpr const char* kTimedShape = "b4_h32_q4096k4096_d64";
 
-// The folder of real inputs must be there, and hold three arrays.
+// The folder of real inputs must exist and hold three arrays.
 void check_input(const std::string& folder) {
   if (!std::filesystem::is_directory(folder)) {
     throw UsageError("There is no folder \"" + folder + "\" (--input).");

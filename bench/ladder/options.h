@@ -1,4 +1,4 @@
-// The ladder's command line, and what it asks for.
+// The ladder's command line.
 #ifndef CUFLASH_BENCH_LADDER_OPTIONS_H_
 #define CUFLASH_BENCH_LADDER_OPTIONS_H_
 
@@ -20,18 +20,18 @@ struct Options {
 
 void declare(CLI::App& app, Options& options);
 
-// The functions below throw this where the command line makes no sense: a sentence for the user.
+// Thrown by the functions below if the command line makes no sense, with a sentence for the user.
 struct UsageError : std::runtime_error {
   using runtime_error::runtime_error;
 };
 
-// What to verify and, on a GPU, what to time. `dtype` stands in where the options name none.
+// What to verify and, on a GPU, what to time. `dtype` is used if the options name none.
 Plan make_plan(const Options& options, DType dtype = CUFLASH_F16);
 
 // The stage with this name or number.
 const Stage& stage_of(const std::string& name);
 
-// The passes that are asked for.
+// The passes that the user asks for.
 std::vector<Pass> passes_of(const Options& options);
 
 // Tells the CPU simulator the schedule, and the block whose findings are wanted.

@@ -1,4 +1,4 @@
-// Times that were measured on a GPU before, from docs/results.
+// Earlier measurements on a GPU, from docs/results.
 #ifndef CUFLASH_BENCH_LADDER_RECORDED_H_
 #define CUFLASH_BENCH_LADDER_RECORDED_H_
 
@@ -16,7 +16,7 @@ struct RecordedTimes {
   double first_ms, second_ms;
 };
 
-// Every problem that a file docs/results/*/ladder.json has times of for both stages.
+// Every problem for which a file docs/results/*/ladder.json has times of both stages.
 std::vector<RecordedTimes> recorded_times(const Stage& first, const Stage& second, Pass pass);
 
 }  // namespace cuflash::bench

@@ -27,7 +27,7 @@ std::string arch_of(const PassFacts& facts) {
   return fmt::format("sm_{}{}", facts.arch.compute_capability, facts.arch.exact ? "a" : "+");
 }
 
-// Calls f(stage, pass, whether it is the stage's first) for each pass of each stage.
+// Calls f(stage, pass, true if it is the stage's first pass) for each pass of each stage.
 template <class F>
 void for_each_pass(F&& f) {
   for (const Stage* stage : stages()) {

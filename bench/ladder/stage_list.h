@@ -6,8 +6,8 @@
 
 namespace cuflash::bench {
 
-// Prints a table of them; where `json` names a file, writes it instead: an array with an object for
-// each pass.
+// Prints a table of the stages; if `json` names a file, writes that instead: an array with an
+// object for each pass.
 void list_stages(const std::string& json);
 
 }  // namespace cuflash::bench

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kNone = "-";
 
-// "0.41 ok": the error, in limits.
+// "0.41 ok": the error as a multiple of its limit.
 std::string verdict(const Row& row) {
   const double ratio = row.limit > 0. ? row.error / row.limit : row.error > 0. ? INFINITY : 0.;
   const std::string shown = ratio < 1000. ? fmt::format("{:.2f}", ratio) : ">999";
@@ -40,7 +40,7 @@ std::vector<Column> columns(bool timed) {
   return all;
 }
 
-// Adds the cells of what was counted. `previous` is the traffic of the row above, 0 if unknown.
+// Adds the cells of the counts. `previous` is the traffic of the row above, 0 if unknown.
 void add_counts(const Row& row, double& previous, std::vector<std::string>& cells) {
   const auto predicted =
       row.predicted ? human_bytes(double(row.predicted->read_bytes + row.predicted->write_bytes))
@@ -77,7 +77,7 @@ nlohmann::ordered_json json_row(const Row& row, const Problem& problem) {
           {"problem", problem_name(problem)}};
 }
 
-// What a stage did with the verified problem.
+// A stage's results on the verified problem.
 nlohmann::ordered_json json_verified(const Row& row, const Problem& problem) {
   auto json = json_row(row, problem);
   if (!row.skipped.empty()) {

@@ -71,7 +71,7 @@ void Table::add_sentence(const std::string& name, const std::string& sentence) {
   rows_.push_back({{name, sentence}, true});
 }
 
-// How wide a column is when its cells are broken into lines of `limit`.
+// The width of a column whose cells are broken into lines of `limit`.
 std::size_t Table::widest(std::size_t index, std::size_t limit) const {
   std::size_t width = display_width(columns_[index].title);
   for (const Row& row : rows_) {
@@ -91,8 +91,7 @@ std::size_t Table::width() const {
   return total;
 }
 
-// The columns that fit into `width`: shortened from the left, and fewer where that does not
-// suffice.
+// The columns that fit into `width`: shortened from the left, and fewer if that does not suffice.
 std::vector<Table::Shown> Table::fitted(std::size_t width) const {
   std::vector<Shown> shown;
   for (std::size_t i = 0; i < columns_.size(); ++i) {

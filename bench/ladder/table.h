@@ -9,10 +9,10 @@ namespace cuflash::bench {
 
 struct Column {
   std::string title;
-  bool right = true;      // numbers stand at the right, words at the left
+  bool right = true;      // numbers are aligned right, words left
   std::size_t wrap = 0;   // break longer cells into lines of this width; 0: never
   std::size_t least = 0;  // in a narrow terminal break them into lines as short as this; 0: never
-  int spare = 0;          // where that does not suffice, the highest is left out first; 0: never
+  int spare = 0;          // if that does not suffice, the highest is left out first; 0: never
 };
 
 class Table {
@@ -20,12 +20,12 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
   void add(std::vector<std::string> cells);
-  // A row of a name, and a sentence across the columns after it.
+  // Adds a row of a name and a sentence that spans the columns after it.
   void add_sentence(const std::string& name, const std::string& sentence);
   // The table, as wide as the terminal at most: it shortens columns, then leaves some out, and says
   // which. Only columns that may neither shrink nor go can make it wider.
   std::string text() const;
-  // How wide it is where there is room.
+  // Its width if nothing is shortened.
   std::size_t width() const;
 
  private:
@@ -45,7 +45,7 @@ class Table {
   std::vector<Row> rows_;
 };
 
-// Characters on the screen, of UTF-8 text.
+// The number of characters on the screen of a UTF-8 text.
 std::size_t display_width(const std::string& text);
 
 // Breaks a text at spaces into lines of at most `width` characters.

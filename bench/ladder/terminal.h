@@ -7,11 +7,11 @@
 
 namespace cuflash::bench {
 
-// How many columns there are: what the environment's COLUMNS says, or else the terminal behind
-// stdout; 120 where it is a file. At least 60.
+// The number of columns: the environment variable COLUMNS, or else the width of the terminal behind
+// stdout; 120 if stdout is a file. At least 60.
 std::size_t terminal_width();
 
-// Words in bold, faint or red where stdout is a terminal and NO_COLOR is not set; else as they are.
+// Words in bold, faint or red if stdout is a terminal and NO_COLOR is not set; else unchanged.
 std::string bold(const std::string& text);
 std::string faint(const std::string& text);
 std::string red(const std::string& text);

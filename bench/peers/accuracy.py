@@ -1,8 +1,8 @@
-"""What attention must compute, on a sample of heads, and how far from it an implementation may be.
+"""The oracle's results of attention on a sample of heads, and the errors that are allowed.
 
-The oracle works in double. As in the C++ harness (common/harness/reference_outputs.h), an error may be twice
-(gradients: three times) that of a plain implementation in the same precision, plus the rounding of
-the output and of float dot products; for f32 the limits are fixed.
+The oracle works in double. As in the C++ harness (common/harness/reference_outputs.h), an error may
+be twice (gradients: three times) that of a plain implementation in the same precision, plus the
+rounding of the output and of float dot products; for f32 the limits are fixed.
 """
 import math
 
@@ -21,8 +21,8 @@ def sampled(shape):
 
 
 def weights(q, k, causal, lse=None):
-    """P = softmax(scale · Q Kᵀ) of one head in the precision of its inputs, and LSE; with `lse`
-    given, P = exp(S − LSE) as a backward pass recomputes it."""
+    """P = softmax(scale · Q Kᵀ) of one head in the precision of its inputs, and LSE. If `lse` is
+    given, P = exp(S − LSE), as a backward pass recomputes it."""
     s = (q @ k.T).mul_(q.shape[1] ** -0.5)
     if causal:
         s.masked_fill_(torch.ones_like(s, dtype=torch.bool).triu_(1), -math.inf)
@@ -32,8 +32,8 @@ def weights(q, k, causal, lse=None):
 
 
 def gradients(p, tensors, rounded):
-    """dQ, dK and dV of one head from its Q, K, V, O and dO; `rounded` is applied to what a kernel
-    hands to a product."""
+    """dQ, dK and dV of one head from its Q, K, V, O and dO; `rounded` is applied to the operands
+    that a kernel rounds before a product."""
     q, k, v, o, d_o = tensors
     delta = (d_o * o).sum(dim=1, keepdim=True)
     d_s = rounded((d_o @ v.T).sub_(delta).mul_(p))
@@ -42,7 +42,7 @@ def gradients(p, tensors, rounded):
 
 
 def oracle(direction, head, causal):
-    """What is wanted of one head (Q, K, V, dO), and what the pass before leaves: O and LSE."""
+    """The expected outputs of one head (Q, K, V, dO), and the forward pass's results: O and LSE."""
     q, k, v, d_o = (tensor.double() for tensor in head)
     p, lse = weights(q, k, causal)
     o = p @ v
@@ -75,7 +75,8 @@ def half_ulp(dtype, magnitude):
 
 
 def dot_product_rounding(name, inputs):
-    """How far the rounding of float dot products carries into an output (reference_outputs.h)."""
+    """The error that the rounding of float dot products causes in an output
+    (reference_outputs.h)."""
     q, k, v, d_o = inputs
     scale, epsilon = q.shape[-1] ** -0.5, 2.0 ** -23
 
@@ -123,7 +124,7 @@ class Expected:
         return (2 if name == "O" else 3) * plain_error + half_ulp(dtype, largest) + dots
 
     def worst(self, outputs):
-        """(name, error, limit) of the output that is furthest from its limit's good side."""
+        """(name, error, limit) of the output whose error is largest relative to its limit."""
         found = []
         for n, name in enumerate(self.names):
             errors = [distance(outputs[n][index], want[n])
@@ -133,6 +134,6 @@ class Expected:
 
 
 def distance(got, want):
-    """The largest absolute difference; infinite where a result is no number."""
+    """The largest absolute difference; infinite if a result is NaN or infinite."""
     error = (got.double() - want).abs().max().item()
     return error if math.isfinite(error) else math.inf

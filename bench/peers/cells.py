@@ -8,7 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 import accuracy
-from cuflash import capi, shapes  # peers.py says where it lies
+from cuflash import capi, shapes  # peers.py sets its path
 from tables import STAGE_PREFIX
 
 torch.set_float32_matmul_precision("highest")  # f32 products in f32, not in TF32
@@ -24,14 +24,14 @@ SLOW_MS = 300.0     # timed once
 WARM_UP_MS = 10.0   # before each measurement: the clocks are up and L2 holds what fits
 MEASURE_MS = 45.0
 MIN_CALLS, MAX_CALLS = 3, 200
-HEAD_START = 100_000  # cycles a call, about 50 µs: longer than Python takes to queue one
+HEAD_START = 100_000  # cycles per call, about 50 µs: longer than Python takes to queue one
 TIMING = (f"CUDA events around {MIN_CALLS} to {MAX_CALLS} calls queued ahead, about "
           f"{MEASURE_MS:.0f} ms; the median of rounds in which each implementation is timed once "
           f"after a warm-up; N(0,1) inputs that lie as [B, S, H, D], L2 warm; a call over {SLOW_MS / 1000} s is timed once")
 
 
 class NotRun(Exception):
-    """Why an implementation does not run a cell."""
+    """Says why an implementation does not run a cell."""
 
 
 class Prepared(NamedTuple):
@@ -41,7 +41,7 @@ class Prepared(NamedTuple):
 
 
 def make_inputs(cell):
-    """Q, K, V and dO, N(0,1). They lie as [B, S, H, D], as a model's projections leave them; for any
+    """Q, K, V and dO, N(0,1), stored as [B, S, H, D], as a model's projections leave them. For any
     other layout PyTorch copies O and dO before FlashAttention-2's backward pass."""
     generator = torch.Generator(DEVICE).manual_seed(1)
     batch, heads, seq, head_dim = cell.shape
@@ -85,7 +85,7 @@ def problem_of(cell, seq):
 
 
 def keeps_scores(library, stage, cell):
-    """Twice the length, four times the workspace."""
+    """True if twice the length needs four times the workspace."""
     once, twice = (library.workspace_bytes(cell.direction, problem_of(cell, seq), stage)
                    for seq in (cell.seq, 2 * cell.seq))
     return twice > 3 * once > 0
@@ -113,8 +113,8 @@ def prepare_stage(library, stage, cell, inputs):
 
 
 def queued(library, stage, direction, problem, tensors):
-    """A function that queues a pass on the current stream; gradients are asked to be the same in
-    every run."""
+    """A function that queues a pass on the current stream. It asks for gradients that are the same
+    in every run."""
     count = library.workspace_bytes(direction, problem, stage)
     workspace = torch.empty(count, dtype=torch.uint8, device=DEVICE)
     fields = {name: tensor.data_ptr() if name == "lse" else
@@ -147,7 +147,7 @@ def calling(queue, *outputs):
 
 
 def prepare(library, name, cell, inputs):
-    """The implementation of that name."""
+    """Prepares the implementation with that name."""
     if name.startswith(STAGE_PREFIX):
         return prepare_stage(library, name[len(STAGE_PREFIX):], cell, inputs)
     return prepare_peer(name, cell, inputs)
@@ -156,8 +156,8 @@ def prepare(library, name, cell, inputs):
 # ---- Time ---------------------------------------------------------------------------------------
 
 def timed(call, calls):
-    """Milliseconds of a call, as the mean of some. The device sleeps while they are queued, so that
-    it never waits for Python between two."""
+    """Milliseconds of a call, as the mean of several. The device sleeps while they are queued, so
+    that it does not wait for Python between two calls."""
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda._sleep(HEAD_START * calls)  # pylint: disable=protected-access
     start.record()
@@ -169,7 +169,7 @@ def timed(call, calls):
 
 
 def calls_for(ms, budget, least):
-    """How many calls of `ms` fill the budget."""
+    """The number of calls of `ms` each that fills the budget."""
     return max(least, min(MAX_CALLS, round(budget / ms)))
 
 
@@ -182,7 +182,7 @@ def measure(prepared, ms):
 
 
 def ceilings():
-    """What this device reaches in plain matrix products and copies."""
+    """The speed of plain matrix products and copies on this device."""
     def product_tflops(dtype):
         a, b = (torch.randn(8192, 8192, device=DEVICE).to(dtype) for _ in range(2))
         return 2 * 8192 ** 3 / best(lambda: a @ b) * 1e-9
@@ -201,7 +201,7 @@ def ceilings():
 # ---- A cell -------------------------------------------------------------------------------------
 
 class Candidate:
-    """One implementation in one cell, and the row it leaves."""
+    """One implementation in one cell, and its row in the result."""
 
     def __init__(self, name, cell):
         self.row = {"impl": name, **cell.keys()}
@@ -209,7 +209,7 @@ class Candidate:
         self.times = []
 
     def check(self, library, cell, inputs, expected):
-        """One call, held to what is expected; a slow one is timed at once."""
+        """Makes one call and compares its outputs with the oracle's; times a slow call at once."""
         try:
             self.prepared = prepare(library, self.row["impl"], cell, inputs)
             with self.prepared.context():
@@ -240,7 +240,7 @@ class Candidate:
 
 
 def known_reason(error):
-    """Why an implementation cannot run a cell; an error of another kind is raised again."""
+    """The reason why an implementation cannot run a cell; raises any other error again."""
     code = getattr(error, "code", None)
     if isinstance(error, torch.OutOfMemoryError) or code == capi.ErrorCode.OUT_OF_MEMORY:
         torch.cuda.empty_cache()

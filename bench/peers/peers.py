@@ -5,8 +5,8 @@
 
 The matrix: 16,384 tokens, hidden size 2,048, head_dim 64 and 128, 512 to 16,384 tokens a sequence,
 with and without a causal mask, forward and backward. Before a cell is timed, each implementation's
-outputs are compared with a reference in double on some heads; one that is wrong is named, is not
-timed, and makes the exit status 1. Run again with the same --out, it goes on where it was stopped.
+outputs are compared with a reference in double on some heads; an implementation that is wrong is
+reported, is not timed, and makes the exit status 1. Run again with the same --out to resume.
 """
 import argparse
 import json
@@ -18,8 +18,8 @@ import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
-from cuflash.capi import DTYPES, PASSES, Library  # noqa: E402, it lies in python/
-from provenance import provenance, save  # noqa: E402, it lies in bench/
+from cuflash.capi import DTYPES, PASSES, Library  # noqa: E402, in python/
+from provenance import provenance, save  # noqa: E402, in bench/
 
 TOKENS, HIDDEN = 16384, 2048
 HEAD_DIMS = (64, 128)
@@ -95,14 +95,14 @@ def options():
 
 
 def cells_of(args):
-    """The part of the matrix that is asked for."""
+    """The part of the matrix that the options select."""
     return [Cell(direction, dtype, head_dim, causal, seq)
             for direction in getattr(args, "pass") for dtype in args.dtype
             for head_dim in args.head_dim for causal in MASKS[args.causal] for seq in args.seq]
 
 
 def implementations_of(args, library):
-    """Their names, peers first."""
+    """The names of the implementations, peers first."""
     known = library.stages()
     stages = args.stages.split(",") if args.stages else known
     unknown = [name for name in stages if name not in known]
@@ -117,7 +117,7 @@ def implementations_of(args, library):
 # ---- The result's file --------------------------------------------------------------------------
 
 def earlier(path, here):
-    """The result to go on with, or None; it must come from these sources and this machine."""
+    """The result to resume, or None; it must come from these sources and this machine."""
     if not path.exists():
         return None
     result = json.loads(path.read_text(encoding="utf-8"))
@@ -156,7 +156,7 @@ def progress(rows):
 
 
 def report(rows):
-    """All tables on stdout, then what is wrong; returns the exit status."""
+    """Prints all tables on stdout, then the errors; returns the exit status."""
     for view in tables.VIEWS.values():
         print(view(rows) + "\n")
     wrong = [row for row in rows if row.get("ok") is False]

@@ -4,7 +4,7 @@ import statistics
 STAGE_PREFIX = "cuflash:"
 PEERS = ("fa2", "cudnn", "efficient", "math")
 
-# What a word of a marker may name. A kind that does not concern a row lets it through.
+# What a word of a marker may name. A kind that does not apply to a row keeps the row.
 KINDS = (
     lambda row: row["pass"],
     lambda row: row["dtype"],
@@ -17,7 +17,7 @@ KINDS = (
 
 
 def is_stage(row):
-    """Is this one of our stages, and not a peer?"""
+    """True if the row is a stage's, not a peer's."""
     return row["impl"].startswith(STAGE_PREFIX)
 
 
@@ -28,17 +28,17 @@ def markdown(titles, lines):
 
 
 def three_digits(value):
-    """0.829, 15.5, 663."""
+    """The value with three digits: 0.829, 15.5, 663."""
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
 def unique(values):
-    """The values without repetition, in the order of their first."""
+    """The values without repetition, in the order of first appearance."""
     return list(dict.fromkeys(values))
 
 
 def in_order(rows):
-    """Implementations that were timed: the peers, then the stages."""
+    """The implementations that were timed: the peers, then the stages."""
     timed = unique(row["impl"] for row in rows if "ms" in row)
     return [name for name in PEERS if name in timed] + sorted(
         name for name in timed if name not in PEERS)
@@ -65,7 +65,8 @@ def by_series(rows):
 # ---- TFLOP/s -----------------------------------------------------------------------------------
 
 def speeds(rows):
-    """A table for each pass and dtype: a cell of the matrix a line, an implementation a column."""
+    """A table for each pass and dtype, with a line for each cell of the matrix and a column for
+    each implementation."""
     tables = []
     for (direction, dtype), series in by_series(rows).items():
         names = in_order(series)
@@ -80,8 +81,8 @@ def speeds(rows):
 # ---- Ratios ------------------------------------------------------------------------------------
 
 def ratio(cells, name, peer):
-    """Speed of one as a multiple of the other's: harmonic means of TFLOP/s over the cells that both
-    ran; and how many those are."""
+    """The speed of one as a multiple of the other's (harmonic means of TFLOP/s over the cells that
+    both ran), and the number of these cells."""
     both = [cell for cell in cells.values() if name in cell and peer in cell]
     if not both:
         return None, 0
@@ -98,7 +99,7 @@ def causal_costs(cells, name):
 
 
 def show_ratio(value, count):
-    """0.83 (24)."""
+    """A ratio and its number of cells: 0.83 (24)."""
     return f"{value:.2f} ({count})" if count else "–"
 
 
@@ -135,5 +136,5 @@ def costs_of_causal(rows):
     return markdown(["implementation", "pass", "dtype", "D"] + [f"S {seq}" for seq in seqs], lines)
 
 
-# The words that choose a table; without one it is the speeds.
+# The words that choose a table; the default is the speeds.
 VIEWS = {"speeds": speeds, "summary": summary, "costs": costs_of_causal}

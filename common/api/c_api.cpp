@@ -13,8 +13,8 @@ namespace {
 
 using Error = FlashAttentionError;
 
-// What f() returns, for C. That knows no exceptions; the only one is a sentence that finds no
-// memory.
+// Returns f() to C, which knows no exceptions. Only a sentence that finds no memory can throw
+// one.
 template <class F>
 int without_exceptions(F&& f) {
   try {
@@ -26,7 +26,7 @@ int without_exceptions(F&& f) {
 
 // ---- The simple form ---------------------------------------------------------------------------
 
-// What a simple call says: contiguous tensors [batch, heads, seq, head_dim] of one shape.
+// The arguments of a simple call: contiguous tensors [batch, heads, seq, head_dim] of one shape.
 struct SimpleCall {
   Problem problem;
 
@@ -40,7 +40,7 @@ struct SimpleCall {
     problem.softmax_scale = scale;
   }
 
-  // The tensors of a simple call are not const in Forward and Backward; no stage writes an input.
+  // Forward and Backward hold no pointers to const, but no stage writes an input.
   Tensor tensor(const void* data) const {
     return contiguous(const_cast<void*>(data), problem.heads_q, problem.seq_q, problem.head_dim);
   }
@@ -85,8 +85,8 @@ Support known(int pass) {
           "pass is " + std::to_string(pass) + ", neither forward (0) nor backward (1)"};
 }
 
-// One question about a call: which stage would run it. `answer` gets the stage and the problem
-// where there is one.
+// Answers a question about a call. If a stage would run the call, `answer` gets that stage and the
+// problem.
 template <class Answer>
 int ask(int pass, const cuflash_problem* problem, const char* stage, Answer answer) {
   return without_exceptions([&] {

@@ -1,5 +1,5 @@
-// Structs of a C caller, whose header may be older or newer than this library: each begins with its
-// own size.
+// Reads the structs of a C caller, whose header may be older or newer than this library: each
+// struct begins with its own size.
 #ifndef CUFLASH_API_C_STRUCTS_H_
 #define CUFLASH_API_C_STRUCTS_H_
 
@@ -12,9 +12,9 @@
 
 namespace cuflash::api {
 
-constexpr std::uint32_t kLargestStruct = 4096;  // bytes; beyond it is no struct, but a wild size
+constexpr std::uint32_t kLargestStruct = 4096;  // bytes; a larger size is taken for garbage
 
-// The size that a struct had in the first version: never changed, so that old programs go on.
+// The size of a struct in the first version. It never changes, so that old programs still work.
 template <class T>
 constexpr std::uint32_t kFirstSize = 0;
 template <>
@@ -23,12 +23,12 @@ template <>
 constexpr std::uint32_t kFirstSize<cuflash_forward_args> = 160;
 template <>
 constexpr std::uint32_t kFirstSize<cuflash_backward_args> = 288;
-// A change of these layouts breaks every program. None ends in padding, where a later field could
-// hide.
+// A change of these layouts breaks every program. No struct ends in padding, where a later field
+// could hide.
 static_assert(sizeof(cuflash_tensor) == 32 && sizeof(cuflash_problem) == 48 &&
               sizeof(cuflash_forward_args) == 160 && sizeof(cuflash_backward_args) == 288);
 
-// Bytes that this library does not know must be 0: there a newer caller's fields would be.
+// True if a byte that this library does not know is not 0: a newer caller has set a field there.
 template <class T>
 bool asks_for_more(const T& given) {
   const char* bytes = reinterpret_cast<const char*>(&given);
@@ -36,14 +36,14 @@ bool asks_for_more(const T& given) {
   return std::any_of(bytes + unknown, bytes + given.size, [](char byte) { return byte != 0; });
 }
 
-// Refuses a struct that is null. `name` is the argument's.
+// Refuses a struct that is null. `name` is the argument's name.
 inline Support present(const char* name, const void* given) {
   if (given != nullptr) return {};
   return {FlashAttentionError::NULL_POINTER, std::string(name) + " is null"};
 }
 
-// Copies the caller's struct, which is present(), over `known`. That is a new one, whose fields ask
-// for nothing (a Problem has no window): those that an older caller's struct lacks stay so.
+// Copies the caller's struct, which is present(), over `known`. `known` is new and its fields ask
+// for nothing (a Problem has no window); fields that an older caller's struct lacks stay that way.
 template <class T>
 Support read(const char* name, const T* given, T& known) {
   const auto wrong = [&](const std::string& why) {

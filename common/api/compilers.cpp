@@ -1,4 +1,4 @@
-// What the library was compiled with, as text in its file: bench/provenance.py looks for it there.
+// The compilers that made the library, as text in its file, where bench/provenance.py finds it.
 namespace {
 
 [[gnu::used]] const char kCompilers[] = "cuflash was compiled with " CUFLASH_COMPILERS;

@@ -1,4 +1,4 @@
-// The device at hand: what the CUDA runtime says of it.
+// The current device, as the CUDA runtime describes it.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ int newest_code(int compute_capability) {
   return newest;
 }
 
-// What the runtime says of one device.
+// The runtime's description of one device.
 cudaError_t ask(int ordinal, Device& device) {
   cudaDeviceProp properties;
   const cudaError_t error = cudaGetDeviceProperties(&properties, ordinal);
@@ -30,8 +30,8 @@ cudaError_t ask(int ordinal, Device& device) {
   return error;
 }
 
-// Answers by key. Calls only read the links, and take no lock. Nothing is ever freed: a call may
-// come from a destructor that runs at exit.
+// Answers by key, in a list that takes no lock. Nothing is ever freed: a call may come from a
+// destructor that runs at exit.
 class Answers {
  public:
   const Device* find(int key) const {
@@ -56,10 +56,11 @@ class Answers {
   std::atomic<const Answer*> first_{nullptr};
 };
 
-// Asking for a device takes milliseconds and the answer never changes, so each is asked once.
+// Querying a device takes milliseconds and the answer never changes, so each is queried once.
 Answers by_ordinal, by_error;
 
-// A driver that is older than the toolkit, for one, is a reason too. Leaves no error behind.
+// The answer where no device can be used, for example because the driver is older than the
+// toolkit. Clears the runtime's error.
 const Device& no_device(cudaError_t error) {
   (void)cudaGetLastError();
   if (const Device* known = by_error.find(error)) return *known;

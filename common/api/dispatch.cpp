@@ -27,8 +27,8 @@ Choice unknown_stage(const char* name, bool by_the_call) {
   return {nullptr, {Error::UNKNOWN_STAGE, std::move(reason)}};
 }
 
-// The stage that the call names, else the one that CUFLASH_STAGE names, else the fastest; for a
-// problem that is fit for some stage.
+// The stage that the call names, else the one that CUFLASH_STAGE names, else the fastest. The
+// problem has passed validate().
 Choice choose_fit(Pass pass, const Problem& problem, const char* name, Features also = {}) {
   const bool by_the_call = name != nullptr;
   if (!by_the_call) {
@@ -40,7 +40,7 @@ Choice choose_fit(Pass pass, const Problem& problem, const char* name, Features 
 
   const Device& device = current_device();
   if (stage == nullptr) stage = choose_stage(pass, problem, device, also);
-  // Where nothing fits, the first rung, which asks least of a device, says why.
+  // If no stage fits, the first, which asks least of a device, gives the reason.
   if (stage == nullptr) stage = stages().front();
   return {stage, supports(*stage, pass, problem, device, also)};
 }
@@ -51,7 +51,7 @@ Error cuda_error(const std::string& what, cudaError_t error) {
   return refuse(Error::CUDA_ERROR, what + ": " + cudaGetErrorString(error));
 }
 
-// Scratch memory from the stream's order: no other stream waits, and a CUDA graph can record it.
+// Scratch memory allocated in stream order: no other stream waits, and a CUDA graph can record it.
 class Workspace {
  public:
   explicit Workspace(cudaStream_t stream) : stream_(stream) {}
@@ -75,21 +75,21 @@ std::string needs(const Stage& stage, std::size_t bytes) {
   return std::string(stage.name) + " needs a workspace of " + std::to_string(bytes) + " bytes";
 }
 
-// The caller's workspace is smaller than that.
+// Refuses a caller's workspace that is too small.
 Error small_workspace(const Stage& stage, std::size_t bytes, std::size_t given) {
   return refuse(Error::OUT_OF_MEMORY,
                 needs(stage, bytes) + "; the caller's has " + std::to_string(given));
 }
 
-// The runtime did not give a workspace of `bytes`.
+// Reports that the runtime could not allocate a workspace of `bytes`.
 Error no_workspace(const Stage& stage, std::size_t bytes, cudaError_t error) {
-  (void)cudaGetLastError();  // It is reported here; the caller's next call must not meet it.
+  (void)cudaGetLastError();  // Reported here; the caller's next CUDA call must not see it again.
   const std::string what = needs(stage, bytes);
   if (error != cudaErrorMemoryAllocation) return cuda_error(what, error);
   return refuse(Error::OUT_OF_MEMORY, what + ", more than the device can give");
 }
 
-// The stage's error. Where it is the runtime's, the runtime's own sentence.
+// Reports a stage's error, in the runtime's own words if the runtime failed.
 Error stage_failed(const Stage& stage, Pass pass, Error error) {
   const std::string what = std::string(stage.name) + ", " + pass_name(pass) + " pass";
   const cudaError_t cause = cudaGetLastError();
@@ -104,7 +104,7 @@ Error queue(const Stage& stage, const Problem& p, const Backward& args, cudaStre
   return stage.backward.run(p, args, stream);
 }
 
-// The features that a call asks for beside its problem's.
+// The features that a call asks for in addition to its problem's.
 Features features_of(const Forward&) { return {}; }
 Features features_of(const Backward& args) {
   return {args.deterministic != 0 ? static_cast<unsigned>(Feature::kDeterministic) : 0};
@@ -118,7 +118,7 @@ bool nothing_to_do(const Backward& args) {
 // One call, either pass.
 template <class Args>
 Error call(Pass pass, const Problem& problem, Args args, cudaStream_t stream, const char* name) {
-  // Refuse what no stage can do, then what the chosen one cannot.
+  // Refuse what no stage can do, then what the chosen stage cannot do.
   if (const Support fit = validate(problem, args); !fit) return refuse(fit);
   const auto [stage, support] = choose_fit(pass, problem, name, features_of(args));
   if (!support) return refuse(support);
@@ -129,7 +129,7 @@ Error call(Pass pass, const Problem& problem, Args args, cudaStream_t stream, co
     return cuda_error("an earlier CUDA call of this thread had failed", earlier);
   }
 
-  // Provide the workspace: the caller's, or the stream's.
+  // Provide the workspace: the caller's, or one allocated on the stream.
   const std::size_t bytes = stage->facts(pass).workspace_bytes(problem);
   Workspace workspace(stream);
   if (args.workspace != nullptr) {

@@ -19,7 +19,7 @@ struct Choice {
   Support support;
 };
 
-// The stage that a call would run, for a problem that may be unfit for any.
+// The stage that a call would run. The problem need not be valid.
 Choice choose(Pass pass, const Problem& problem, const char* stage);
 
 }  // namespace cuflash::api

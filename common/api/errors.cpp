@@ -1,4 +1,4 @@
-// Errors as English: one sentence for each kind, and the sentence of this thread's last call.
+// Errors in English: one sentence for each kind, and the sentence of this thread's last call.
 #include <utility>
 
 #include "api/last_error.h"
@@ -22,8 +22,8 @@ FlashAttentionError succeed() {
 
 }  // namespace cuflash
 
-// The words of cuflash_error's documentation. There is no default case: the compiler says which
-// enumerator has no sentence.
+// The same words as in cuflash_error's documentation. There is no default case, so the compiler
+// reports an enumerator that has no sentence.
 const char* cuflash_error_string(int error) {
   switch (cuflash_error{error}) {
     case CUFLASH_SUCCESS:

@@ -1,6 +1,6 @@
-// validate(): checks what no stage and no device can change. Host code only. Each kind of fault is
-// one function that returns a sentence, empty where there is no such fault; check() runs them in
-// the order that cuflash_error states.
+// validate(): the checks that depend on no stage and no device. Host code only. Each kind of fault
+// has one function, which returns a sentence, or an empty string if there is no such fault; check()
+// runs them in the order that cuflash_error states.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -31,7 +31,7 @@ struct Operand {
   int heads, seq;
   enum class Role { kInput, kOutput, kOptionalOutput } role;
 
-  // Without data there is nothing to have strides or an end: only the check for null looks at it.
+  // A tensor without data is seen by the check for null only: its strides are not checked.
   bool absent() const { return tensor->data == nullptr; }
 };
 
@@ -44,8 +44,8 @@ struct Arguments {
   const void* workspace = nullptr;
 };
 
-// An extent and the elements from one of its entries to the next. An extent of 1 is never stepped
-// over: whatever the caller's stride, it is 0 here.
+// An extent and its stride, in elements. The stride of an extent of 1 is never used: whatever the
+// caller gives, it is 0 here.
 struct Dim {
   const char* stride_name;
   std::int64_t extent, stride;
@@ -61,17 +61,18 @@ std::array<Dim, 3> dims(const Problem& p, const Operand& operand) {
           dim("row_stride", operand.seq, t.row_stride)};
 }
 
-// Joins its arguments to one sentence. The program's locale, which may group digits, has no say.
+// Joins its arguments to one sentence, independently of the program's locale, which may group
+// digits.
 template <class... Words>
 std::string say(const Words&... words) {
   std::ostringstream text;
-  text.exceptions(std::ios::badbit);  // no host memory is no shorter sentence
+  text.exceptions(std::ios::badbit);  // without host memory: throw, do not cut the sentence short
   text.imbue(std::locale::classic());
   (text << ... << words);
   return text.str();
 }
 
-// reach += (extent − 1) · stride; false where that passes 64 bits.
+// reach += (extent − 1) · stride; false if that overflows 64 bits.
 bool extend(std::int64_t& reach, const Dim& dim) {
   std::int64_t step = 0;
   return !__builtin_mul_overflow(dim.extent - 1, dim.stride, &step) &&
@@ -100,7 +101,7 @@ std::string bad_window(const Problem& p) {
 }
 
 // INVALID_DIMENSION, strides: none is negative, and no two elements of an output share an address.
-// Taken from the smallest stride to the largest, each must reach over all that lies inside it.
+// From the smallest stride to the largest, each must step over all elements of those before it.
 std::string bad_strides(const Problem& p, const Operand& operand) {
   std::array<Dim, 3> list = dims(p, operand);
   for (const Dim& dim : list) {
@@ -110,7 +111,7 @@ std::string bad_strides(const Problem& p, const Operand& operand) {
     }
   }
   if (operand.role == Operand::Role::kInput) return {};
-  // Of two that are alike, which overlap, the shorter first: with it, 64 bits suffice longest.
+  // Two equal strides overlap. The shorter extent comes first, as it delays an overflow of 64 bits.
   std::sort(list.begin(), list.end(), [](const Dim& a, const Dim& b) {
     return std::pair(a.stride, a.extent) < std::pair(b.stride, b.extent);
   });
@@ -122,7 +123,7 @@ std::string bad_strides(const Problem& p, const Operand& operand) {
                  " elements: less than the ", last + 1,
                  " it must step over, so the output overlaps itself");
     }
-    // More elements than 63 bits count: SIZE_OVERFLOW will say so.
+    // More elements than 63 bits can count: SIZE_OVERFLOW will report that.
     if (!extend(last, dim) || last == std::numeric_limits<std::int64_t>::max()) return {};
   }
   return {};
@@ -216,7 +217,7 @@ std::string misaligned(const Arguments& args) {
   return fault;
 }
 
-// SIZE_OVERFLOW, counts that grids and workspaces are made of. Each stage checks its own grids too.
+// SIZE_OVERFLOW, the counts that grids and workspaces depend on. Each stage also checks its grids.
 std::string too_many(const char* what, std::initializer_list<int> factors, std::int64_t limit) {
   std::int64_t count = 1;
   for (const int factor : factors) {
@@ -227,7 +228,7 @@ std::string too_many(const char* what, std::initializer_list<int> factors, std::
   return {};
 }
 
-// SIZE_OVERFLOW, one tensor: its bytes can be counted in 63 bits and its last one has an address.
+// SIZE_OVERFLOW, one tensor: 63 bits can count its bytes, and its last byte has an address.
 std::string too_large(const Problem& p, const Operand& operand) {
   std::int64_t end = p.head_dim - 1;
   bool fits = true;

@@ -7,7 +7,7 @@
 namespace cuflash {
 namespace {
 
-// Takes `prefix` off the front of `text`; false, and nothing taken, where it does not stand there.
+// Takes `prefix` off the front of `text`; if `text` does not begin with it, takes nothing: false.
 bool take(std::string_view& text, std::string_view prefix) {
   if (text.substr(0, prefix.size()) != prefix) return false;
   text.remove_prefix(prefix.size());
@@ -51,7 +51,7 @@ void take_dtype(std::string_view& text, DType& dtype) {
   }
 }
 
-// Σ over i < rows of i + offset, where that is cut off below 0 and above `most`.
+// Σ over i < rows of i + offset, each term clamped to [0, most].
 std::int64_t sum_of_clamped(std::int64_t offset, std::int64_t rows, std::int64_t most) {
   const std::int64_t begin = std::clamp<std::int64_t>(-offset, 0, rows);      // above 0 from here
   const std::int64_t end = std::clamp<std::int64_t>(most - offset, 0, rows);  // `most` from here
@@ -59,8 +59,8 @@ std::int64_t sum_of_clamped(std::int64_t offset, std::int64_t rows, std::int64_t
   return ramp + (rows - end) * most;
 }
 
-// Pairs (query, key) of one head that the mask lets through. Of query i they end at the key
-// i + seq_kv − seq_q + right + 1 and begin at i + seq_kv − seq_q − left.
+// Pairs (query, key) of one head that the mask lets through. Query i sees the keys from
+// i + seq_kv − seq_q − left up to, but not including, i + seq_kv − seq_q + right + 1.
 double visible_pairs(const Problem& p) {
   const std::int64_t rows = p.seq_q, keys = p.seq_kv, offset = keys - rows;
   const int right = p.causal ? 0 : p.window_right;

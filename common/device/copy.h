@@ -1,4 +1,4 @@
-// Copies tiles from global to shared memory, 16 bytes a thread and access.
+// Copies tiles from global to shared memory, 16 bytes per thread and access.
 #ifndef CUFLASH_DEVICE_COPY_H_
 #define CUFLASH_DEVICE_COPY_H_
 

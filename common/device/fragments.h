@@ -7,7 +7,7 @@
 namespace cuflash {
 
 // The warp's matrix product: 16 × 16 += 16 × 16 · 16 × 16. Which lane holds which element of a
-// fragment is not specified. Nothing here depends on it but that fragments of one type agree.
+// fragment is not specified. The code relies only on one mapping for all fragments of one type.
 constexpr int kMma = 16;
 using RowMajor = nvcuda::wmma::row_major;
 using ColMajor = nvcuda::wmma::col_major;

@@ -1,4 +1,4 @@
-// launch(kernel, config, args...): the one word for <<<>>>, the same on both backends.
+// launch(kernel, config, args...): queues a kernel, with the same syntax on both backends.
 #ifndef CUFLASH_DEVICE_LAUNCH_H_
 #define CUFLASH_DEVICE_LAUNCH_H_
 
@@ -20,7 +20,7 @@ struct LaunchConfig {
 // the runtime keeps its reason for cudaGetLastError().
 template <class... Params, class... Args>
 FlashAttentionError launch(void (*kernel)(Params...), const LaunchConfig& config, Args&&... args) {
-  // What exceeds the share that every device grants must be requested first.
+  // More shared memory than every device grants must be requested first.
   if (config.shared.bytes > kSharedBytesWithoutAsking &&
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            static_cast<int>(config.shared.bytes)) != cudaSuccess) {

@@ -1,13 +1,13 @@
-// Which keys a query sees: the one place that knows masks.
+// Which keys a query sees: the only place that defines masks.
 //
 // It can express a band of diagonals of S, with its own lengths and band for each batch: causal, a
-// window, both. It cannot express what is no band, such as a prefix that all queries see, blocks,
-// or documents in one sequence, nor a mask that depends on the head.
+// window, both. It cannot express any other mask, such as a prefix that all queries see, blocks,
+// documents in one sequence, or a mask that depends on the head.
 //
-// Another mask goes into the folder of its stage, about ten lines (CONTRIBUTING.md, "Compute
+// Another mask goes into the folder of its stage, in about ten lines (CONTRIBUTING.md, "Compute
 // something else"): a Sequence of its own, made from this one, and for it visible(),
-// visible_keys(), visible_queries() and, where the mask hides what the band shows, all_visible().
-// Kernels and tiles.h then find those. visible() is exact. The others may err on the side of more
+// visible_keys(), visible_queries() and, if the mask hides what the band shows, all_visible().
+// Kernels and tiles.h then use those. visible() is exact. The others may err on the side of more
 // work: all_visible() may be false, and a range may hold rows that it need not, except in 01, which
 // reads all of a range.
 #ifndef CUFLASH_DEVICE_MASK_H_
@@ -28,8 +28,8 @@ struct Range {
   int begin, end;
 };
 
-// The diagonals j − i of S that the mask lets through, from the first to the last. Without a bound
-// they are INT_MIN and INT_MAX.
+// The diagonals j − i of S that the mask lets through, from the first to the last. A side without
+// a bound has INT_MIN or INT_MAX.
 struct Band {
   int first_diagonal, last_diagonal;
   unsigned width;  // last_diagonal − first_diagonal

@@ -7,7 +7,7 @@
 //     };
 //
 // and forward_pass<ForwardKernels, Types, HeadDims>() instantiates it for each type and head
-// dimension, and declares just those. It needs no workspace until the stage says so.
+// dimension, and declares only those. The pass has no workspace unless the stage sets one.
 #ifndef CUFLASH_DEVICE_PASS_H_
 #define CUFLASH_DEVICE_PASS_H_
 

@@ -10,7 +10,7 @@
 
 namespace cuflash {
 
-// What a launch gets without asking, and the most that compute capability 7.5 has for a block.
+// What a launch gets without asking, and the most that a block gets on compute capability 7.5.
 constexpr std::size_t kSharedBytesWithoutAsking = 48 * 1024;
 constexpr std::size_t kSharedBytesOfSm75 = 64 * 1024;
 

@@ -1,4 +1,4 @@
-// The tiles that a block walks through: those in which the mask lets something pass. Seq is
+// The tiles that a block walks through: those in which some query may see some key. Seq is
 // Sequence, or that of a stage with a mask of its own (mask.h).
 #ifndef CUFLASH_DEVICE_TILES_H_
 #define CUFLASH_DEVICE_TILES_H_

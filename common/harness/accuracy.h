@@ -1,4 +1,4 @@
-// Compares what a stage wrote with what it must write.
+// Compares a stage's outputs with the oracle's.
 #ifndef CUFLASH_HARNESS_ACCURACY_H_
 #define CUFLASH_HARNESS_ACCURACY_H_
 
@@ -15,11 +15,11 @@ struct TensorAccuracy {
   std::string name;   // "O", "LSE", "dQ", "dK" or "dV"
   double error = 0.;  // largest absolute error; infinite where a NaN or an infinity is misplaced
   double limit = 0.;  // largest error allowed
-  bool ok = true;     // error <= limit, and there is one
+  bool ok = true;     // error <= limit, and limit is finite
   std::string worst;  // the worst element: "O[batch 0, head 1, row 5, column 3]"
   double got = 0., want = 0.;        // its value
   std::size_t wrong = 0, total = 0;  // elements beyond the limit, and all
-  int first_row = 0, last_row = 0;   // between which the wrong ones lie
+  int first_row = 0, last_row = 0;   // the first and last row with a wrong element
 };
 
 struct Accuracy {
@@ -27,7 +27,7 @@ struct Accuracy {
   std::string damage;                   // a sentence if memory outside the outputs was written
 
   bool ok() const;
-  // The check with the largest error, measured in limits.
+  // The tensor with the largest error, as a multiple of its limit.
   const TensorAccuracy& worst() const;
   // What is wrong, a sentence for each fault; empty if ok().
   std::string failures() const;
@@ -35,8 +35,8 @@ struct Accuracy {
 
 Accuracy check_accuracy(const Outputs& outputs, const ReferenceOutputs& expected);
 
-// Compares the tensors that both hold, bit for bit: a NaN equals itself, and -0 is not 0. "O
-// differs at element 5: 1 and 2", or nothing where they are the same.
+// Compares the tensors that both hold, bit for bit: a NaN equals itself, and -0 is not 0. Returns
+// "O differs at element 5: 1 and 2", or nothing if they are the same.
 std::string first_difference(const Outputs& a, const Outputs& b);
 
 }  // namespace cuflash::harness

@@ -18,7 +18,7 @@ class GuardedBuffer {
 
   std::byte* data() const { return memory_.data() + guard_bytes_; }
   std::size_t bytes() const { return memory_.bytes() - 2 * guard_bytes_; }
-  // Sets every byte to what is a NaN in every dtype.
+  // Sets every byte so that all elements are NaN, in every dtype.
   void fill_nan() const;
   // A sentence if a guard byte has changed, else empty.
   std::string damage() const;
@@ -43,13 +43,13 @@ class DeviceTensor {
   void upload(const std::vector<float>& values) const;
   // Sets the elements to NaN and the gaps between them to known bytes.
   void poison() const;
-  // Reads the elements. Where `damage` is given, puts a sentence there if a gap or guard has
-  // changed.
+  // Reads the elements. If a gap or guard has changed, writes a sentence to `damage`, if that is
+  // given.
   std::vector<float> download(std::string* damage = nullptr) const;
 
  private:
-  // Calls f(row's offset in an image, bytes; its offset in a tensor without gaps, elements) for
-  // each row of an image.
+  // Calls f(byte offset in the image, element offset in a tensor without gaps) for each row of an
+  // image.
   template <class F>
   void for_each_row(int image, F&& f) const;
   std::byte* image_data(int image) const;
@@ -58,7 +58,8 @@ class DeviceTensor {
   DType dtype_;
   std::string name_;
   Tensor view_;
-  // What is copied at a time, gaps included: the tensor, or one batch where batches lie far apart.
+  // An image is what one copy moves, gaps included: the tensor, or one batch if batches are far
+  // apart.
   int image_batches_;
   std::size_t image_bytes_;
   GuardedBuffer buffer_;

@@ -1,4 +1,4 @@
-// The inputs that stages are tried on. Gaussian inputs hide bugs, so there are others.
+// The inputs that stages are tested with. Gaussian inputs hide bugs, so there are other kinds.
 #ifndef CUFLASH_HARNESS_INPUTS_H_
 #define CUFLASH_HARNESS_INPUTS_H_
 
@@ -15,7 +15,7 @@ enum class InputKind {
   kPeaky,     // N(0, 1) with three outliers x20 in each row of Q, K and V
   kAllEqual,  // every element the same: a uniform softmax
   kLargeQ,    // Q x100: exp overflows unless the row's maximum is subtracted first
-  kOneHotDO,  // one element of dO a head is 1, the others 0
+  kOneHotDO,  // one element of dO per head is 1, the others 0
   kReal,      // activations of a real model, from files; dO is N(0, 1)
 };
 
@@ -37,8 +37,8 @@ struct InputSource {
 };
 
 // Groups of heads (a KV head and its query heads) repeat in large problems, so that the oracle need
-// not compute them all: group n of [batch, heads_kv] is group n % period. This is the problem of
-// one period, with batch 1; of the whole problem where it is small.
+// not compute them all: group n of [batch, heads_kv] equals group n % period. Returns the problem
+// of one period, with batch 1, or the whole problem if it is small.
 Problem one_period(const Problem& problem, InputKind kind);
 
 // Repeats the inputs of one period until they fill the problem. An empty tensor stays empty.

@@ -28,7 +28,7 @@ class CudaError : public std::runtime_error {
 // Throws if a call failed. `what` names the call.
 inline void check(cudaError_t code, const std::string& what) {
   if (code == cudaSuccess) return;
-  cudaGetLastError();  // The runtime remembers a failed call; the next check is not about this one.
+  cudaGetLastError();  // The runtime remembers a failed call; clear it for the next check.
   throw CudaError(what, code);
 }
 

@@ -54,7 +54,7 @@ void parallel(std::size_t count, const std::function<void(std::size_t)>& f) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Groups of heads do not know each other, so each is a problem of its own.
+// Groups of heads are independent, so each is a problem of its own.
 Results compute(Pass pass, const Problem& p, const Inputs& in, const Score& score) {
   Problem group = p;
   group.batch = group.heads_kv = 1;
@@ -134,8 +134,8 @@ double largest_finite(const Array& values) {
   return largest;
 }
 
-// The sum of a column of P, about: the weights that add up in an element of dK and dV. Each query
-// that sees a key shares out the weight 1. All keys that some query sees lie in one range.
+// An estimate of the sum of a column of P: the weights that add up in an element of dK and dV. Each
+// query that sees a key distributes the weight 1. All keys that a query sees lie in one range.
 double column_sum(const Problem& p, const Score& score) {
   int queries = 0, begin = p.seq_kv, end = 0;
   for (int i = 0; i < p.seq_q; ++i) {
@@ -149,7 +149,7 @@ double column_sum(const Problem& p, const Score& score) {
   return std::max(1., mean);
 }
 
-// How far the rounding of dot products carries into each output.
+// The error that the rounding of dot products causes in each output.
 double dot_product_rounding(const std::string& name, const Problem& p, const Inputs& in,
                             const Score& score) {
   constexpr double kEpsilon = 0x1p-23;

@@ -28,8 +28,8 @@ struct CallOptions {
   Layout layout = Layout::kBHSD;
   bool lse = true;  // false: the call gets a null pointer
   bool dq = true, dk = true, dv = true;
-  // Poison the outputs and the workspace, and put guard bytes around them. Off, an allocation is as
-  // long as its contents and starts uninitialised, as compute-sanitizer needs it. On the CPU
+  // Poison the outputs and the workspace, and put guard bytes around them. If false, an allocation
+  // is as long as its contents and starts uninitialised, as compute-sanitizer needs it. On the CPU
   // simulator the red zones and the simulator's own checks take the place of guards and of a
   // poisoned workspace.
   bool guards = true;

@@ -22,8 +22,8 @@ struct Subject {
 
 // ---- Runs ---------------------------------------------------------------------------------------
 
-// The runs of a check. On the simulator they differ in the order of threads and blocks, and the one
-// in force comes first.
+// The runs of a check. On the simulator they differ in the order of threads and blocks; the
+// schedule in force comes first.
 std::vector<std::string> schedules() {
   if (!simt::kSimulated) return {"run 1", "run 2"};
   std::vector<std::string> all = {simt::schedule_name(simt::schedule())};
@@ -72,8 +72,8 @@ Run run_once(const Subject& s, const std::string& schedule) {
 
 // ---- Findings -----------------------------------------------------------------------------------
 
-// What two findings of one fault have in common: all but the threads and elements that met in it,
-// which are others under another schedule.
+// What two findings of one fault have in common: everything but the threads and elements involved,
+// which differ from schedule to schedule.
 std::string identity(const simt::Finding& finding) {
   std::set<std::string> lines;  // "kernel.cuh:97"
   std::istringstream words(finding.text);
@@ -100,7 +100,7 @@ void merge(std::vector<Fault>& faults, const std::string& schedule,
   }
 }
 
-// The schedule that shows most: one that found the fault and gave a wrong result, if there is one.
+// The most telling schedule: one that found the fault and gave a wrong result, if there is one.
 std::string telling_schedule(const Fault& fault, const std::vector<Run>& runs) {
   const auto found = [&](const Run& run) {
     return std::count(fault.schedules.begin(), fault.schedules.end(), run.schedule) > 0;
@@ -111,7 +111,7 @@ std::string telling_schedule(const Fault& fault, const std::vector<Run>& runs) {
   return fault.schedules.front();
 }
 
-// Runs this case alone, under a schedule of the CPU simulator.
+// The command that runs this case alone, under a schedule of the CPU simulator.
 std::string command_of(const Subject& s, const std::string& schedule) {
   std::string command = std::string("scripts/run.sh --stage ") + s.stage.name + " --pass " +
                         pass_name(s.pass) + " --shape " + test_case_name(s.c);
@@ -144,7 +144,7 @@ std::string message(const Subject& s, const Fault& fault, const std::vector<Run>
   return text + "  Replay: " + replay_command(s, fault, runs) + '\n';
 }
 
-// The first wrong run in full, the others by name.
+// Describes the first wrong run in full and names the others.
 std::string wrong_results(const std::vector<Run>& runs) {
   std::string text, also;
   for (const Run& run : runs) {

@@ -1,6 +1,6 @@
-// One check of a stage: it computes a case more than once, each time in another order of threads,
-// and is held to what it must compute. On the CPU simulator the check also says what was counted
-// and found.
+// One check of a stage: the stage computes a case more than once, each time with the threads in
+// another order, and its outputs are compared with the oracle's. On the CPU simulator the check
+// also reports counts and findings.
 #ifndef CUFLASH_HARNESS_STAGE_CHECK_H_
 #define CUFLASH_HARNESS_STAGE_CHECK_H_
 
@@ -17,7 +17,7 @@ namespace cuflash::harness {
 
 enum class Runs {
   kAll,             // on the CPU simulator under three schedules, on a GPU twice
-  kOneUnlessFound,  // once, under the schedule in force; where that finds a fault, all
+  kOneUnlessFound,  // once, under the schedule in force; all runs if that one finds a fault
 };
 
 struct Run {
@@ -31,7 +31,7 @@ struct Run {
   bool right() const { return error.empty() && accuracy.ok(); }
 };
 
-// What the CPU simulator found, once for all runs.
+// One fault that the CPU simulator found, in one run or in several.
 struct Fault {
   simt::Finding finding;
   std::vector<std::string> schedules;  // under which it was found
@@ -46,8 +46,8 @@ struct StageCheck {
       replay;  // the command that shows the first wrong result again; empty if all are right
 
   bool ok() const;
-  // What is wrong: faults, results, and where there are none of these bits that differ. Empty if
-  // ok().
+  // What is wrong: faults and wrong results, or, if there are none, bits that differ between runs.
+  // Empty if ok().
   std::string failures() const;
 };
 

@@ -1,4 +1,4 @@
-// The attention that a stage computes, where it is another than the problem's.
+// The attention that a stage computes, if it differs from the problem's.
 #ifndef CUFLASH_HARNESS_STAGE_SCORE_H_
 #define CUFLASH_HARNESS_STAGE_SCORE_H_
 
@@ -7,8 +7,8 @@
 
 namespace cuflash::harness {
 
-// What reference.cpp of the stage defines, as kScore in the stage's namespace; without that file,
-// the score as it is.
+// The kScore that reference.cpp of the stage defines in the stage's namespace; without that file,
+// the unchanged score.
 const reference::Score& score_of(const Stage& stage);
 
 }  // namespace cuflash::harness

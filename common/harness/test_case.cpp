@@ -26,7 +26,7 @@ constexpr Output kOutputs[] = {{"_no_lse", &CallOptions::lse},
 std::string suffix(InputKind kind) { return std::string("_") + input_name(kind); }
 std::string suffix(Layout layout) { return std::string("_") + layout_name(layout); }
 
-// Takes `end` off the end of `text`; false, and nothing taken, where it does not stand there.
+// Takes `end` off the end of `text`; if `text` does not end with it, takes nothing: false.
 bool take_end(std::string_view& text, std::string_view end) {
   if (text.size() < end.size() || text.substr(text.size() - end.size()) != end) return false;
   text.remove_suffix(end.size());
@@ -41,8 +41,8 @@ std::string scale_suffix(float scale) {
   return std::string(kScale).append(digits, end.ptr);
 }
 
-// Takes the number of "_scale0.1" off the end of `text`; false where what follows _scale is not a
-// positive number. Nothing is taken where there is no _scale.
+// Takes "_scale0.1" off the end of `text` and reads its number; false if no positive number follows
+// _scale. Takes nothing if there is no _scale.
 bool take_scale(std::string_view& text, float& scale) {
   const auto at = text.rfind(kScale);
   if (at == text.npos) return true;

@@ -1,4 +1,5 @@
-// One case that a stage is tried on, and its name: the test's id, and what `ladder --shape` reads.
+// One case that a stage is tested with, and its name: the test's id, and what `ladder --shape`
+// reads.
 #ifndef CUFLASH_HARNESS_TEST_CASE_H_
 #define CUFLASH_HARNESS_TEST_CASE_H_
 
@@ -17,8 +18,8 @@ struct TestCase {
   CallOptions options;
 };
 
-// The problem's name, then scale, inputs, layout and left-out outputs where they are not the usual
-// ones: "b1_h2_q64k64_d64_f16", "b1_h2_q50k70_d64_f32_peaky", "b1_h2_q64k64_d64_f16_scale0.1",
+// The problem's name, then scale, inputs, layout and left-out outputs if they are not the default:
+// "b1_h2_q64k64_d64_f16", "b1_h2_q50k70_d64_f32_peaky", "b1_h2_q64k64_d64_f16_scale0.1",
 // "b2_h2_q33k47_d64_f16_padded_no_lse".
 std::string test_case_name(const TestCase& c);
 

@@ -1,4 +1,4 @@
-// The tile of a stage's kernels, where only head_dim decides it.
+// The tile of a stage's kernels, for stages where it depends on head_dim alone.
 #ifndef CUFLASH_HARNESS_TILE_OF_H_
 #define CUFLASH_HARNESS_TILE_OF_H_
 
@@ -7,7 +7,7 @@
 
 namespace cuflash::harness {
 
-// Of Config<head_dim>, with kBlockQ queries that a block owns and kBlockKV keys that it streams.
+// The tile of Config<head_dim>: a block owns kBlockQ queries and streams kBlockKV keys at a time.
 template <template <int> class Config>
 Tile forward_tile_of(const Problem& p) {
   return dispatch(EveryType{}, UsualHeadDims{}, p, Tile{}, [](auto, auto head_dim) {
@@ -16,7 +16,7 @@ Tile forward_tile_of(const Problem& p) {
   });
 }
 
-// Of Config<head_dim>, with kOwned rows that a block owns and kStreamed rows that it streams.
+// The tile of Config<head_dim>: a block owns kOwned rows and streams kStreamed rows at a time.
 template <template <int> class Config>
 Tile backward_tile_of(const Problem& p) {
   return dispatch(EveryType{}, UsualHeadDims{}, p, Tile{}, [](auto, auto head_dim) {

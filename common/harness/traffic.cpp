@@ -39,8 +39,8 @@ struct Span {
   std::int64_t size() const { return std::max<std::int64_t>(0, end - begin); }
 };
 
-// The keys that one of the queries [begin, end) sees; those of one query form a span, and so do
-// those of neighbours.
+// The keys that one of the queries [begin, end) sees. The keys of one query form a span, and so do
+// those of neighbouring queries.
 Span keys_of(const Problem& p, std::int64_t begin, std::int64_t end) {
   const std::int64_t offset = std::int64_t{p.seq_kv} - p.seq_q;
   const std::int64_t right = p.causal ? 0 : p.window_right;
@@ -68,8 +68,8 @@ std::uint64_t tile_rows(const Span& span, int tile, int seq) {
   return static_cast<std::uint64_t>(std::min<std::int64_t>(end, seq) - begin);
 }
 
-// Blocks own `owned_seq` rows of each head, and stream those of `streamed_seq` that seen(p, begin,
-// end) says.
+// Blocks own the `owned_seq` rows of each head. A block that owns [begin, end) streams the rows
+// seen(p, begin, end) of `streamed_seq`.
 Streamed streamed(const Problem& p, const Tile& tile, int owned_seq, int streamed_seq,
                   Span (*seen)(const Problem&, std::int64_t, std::int64_t)) {
   Streamed sum;

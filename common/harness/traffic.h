@@ -1,8 +1,8 @@
 // The memory traffic of each stage, as a closed formula of the problem.
 //
 // "Requested" bytes are what the threads ask for, before any cache. The CPU simulator counts them;
-// the tests hold each stage to its formula, and the ladder prints the formula beside the count. A
-// stage's formulas stand in its folder, in traffic.cu; here are the words that they are made of.
+// the tests demand that the count equals the formula, and the ladder prints both. A stage's
+// formulas are in its folder, in traffic.cu; this header declares the words that they are made of.
 #ifndef CUFLASH_HARNESS_TRAFFIC_H_
 #define CUFLASH_HARNESS_TRAFFIC_H_
 
@@ -19,21 +19,21 @@ struct Traffic {
   std::uint64_t bank_conflicts = 0;  // of shared memory: passes beyond the fewest possible
 };
 
-// The tile of a kernel's main loop, in rows. A block owns some rows and streams the others past
-// them.
+// The tile of a kernel's main loop, in rows. A block owns some rows of one sequence and streams the
+// rows of the other.
 struct Tile {
   int owned = 0;     // 0: no tiles
   int streamed = 0;  // at a time
 };
 
-// What a stage says of one pass: what it asks for when every output is wanted, and the tile that
+// A stage's statement about one pass: the traffic when every output is wanted, and the tile that
 // its kernels share.
 struct PassTraffic {
   Traffic (*traffic)(const Problem&) = nullptr;
   Tile (*tile)(const Problem&) = nullptr;  // null: no tiles
 };
 
-// What traffic.cu of a stage defines, as kTraffic in the stage's namespace.
+// The type of kTraffic, which a stage's traffic.cu defines in the stage's namespace.
 struct StageTraffic {
   PassTraffic forward, backward;
 };
@@ -41,10 +41,10 @@ struct StageTraffic {
 // True if the stage has a formula for this pass.
 bool has_traffic_formula(const Stage& stage, Pass pass);
 
-// What a stage asks for, of a problem that the pass takes. Empty: it has no formula.
+// The traffic of a stage for a problem that the pass takes. Empty if the stage has no formula.
 std::optional<Traffic> predicted_traffic(const Stage& stage, Pass pass, const Problem& problem);
 
-// The tile of a stage's pass; {0, 0} where it has none, or says nothing of its traffic.
+// The tile of a stage's pass; {0, 0} if it has no tile or no formula.
 Tile main_tile(const Stage& stage, Pass pass, const Problem& problem);
 
 // ---- Words for formulas ------------------------------------------------------------------------
@@ -67,11 +67,11 @@ struct Sizes {
   std::uint64_t visible;  // of them, those that the mask lets through
 };
 
-// The rows that blocks stream past the rows they own, summed over the blocks of all heads: whole
-// tiles, as far as the mask lets something pass.
+// The rows that blocks stream, summed over the blocks of all heads: whole tiles, but only those in
+// which the mask lets something pass.
 struct Streamed {
   std::uint64_t rows = 0;
-  std::uint64_t pairs = 0;  // each with the rows that its block owns
+  std::uint64_t pairs = 0;  // of a streamed row and a row that its block owns
 };
 // A block owns queries and streams keys, or owns keys and streams queries.
 Streamed streamed_keys(const Problem& problem, const Tile& tile);
@@ -80,7 +80,7 @@ Streamed streamed_queries(const Problem& problem, const Tile& tile);
 // A fused forward pass, without S and P: Q once, K and V for each tile of queries; O and LSE.
 Traffic fused_forward(const Problem& problem, const Tile& tile);
 
-// How often the two kernels of a fused backward pass ask for what they share.
+// How often the two kernels of a fused backward pass ask for tensors and rows.
 struct Asks {
   std::uint64_t row_tensors;  // reads of Q, O and dO by query_gradient, in whole tensors
   std::uint64_t lse;          // for the LSE of a row, by query_gradient

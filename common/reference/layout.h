@@ -52,8 +52,8 @@ struct KeyRange {
 };
 
 /// The keys that query i sees; the count may be 0. Masks are aligned to the bottom right: the
-/// query's own place among the keys is i + seq_kv − seq_q, and it sees the keys at most window_left
-/// places before that and at most window_right (causal: none) after it.
+/// query's own place among the keys is i + seq_kv − seq_q. It sees the keys from window_left places
+/// before that place to window_right (causal: 0) places after it.
 inline KeyRange visible_keys(const Problem& p, int i) {
   const std::int64_t place = std::int64_t{i} + p.seq_kv - p.seq_q;
   const auto clamped = [&](std::int64_t key) { return std::clamp<std::int64_t>(key, 0, p.seq_kv); };

@@ -9,7 +9,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-// What the softmax is given for a query and a key, and its derivative by s.
+// The softmax's argument for a query and a key, and its derivative with respect to s.
 float score_of(const Score& score, const Problem& p, int i, int j, float s) {
   return static_cast<float>(score.of(p, i, j, s));
 }

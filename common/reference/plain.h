@@ -1,6 +1,6 @@
 /// @file plain.h
 /// The plain implementation in the precision of the kernels. Its error against the oracle is the
-/// yardstick: a kernel may err twice as much in the forward pass, three times in the gradients.
+/// yardstick: a kernel's error may be twice as large in the forward pass, three times in gradients.
 ///
 /// All sums and exponentials are float, in the order of the indices. What a kernel hands to a
 /// tensor core is rounded to the dtype first: P before P V and Pᵀ dO, dS before dS K and dSᵀ Q.
@@ -20,21 +20,21 @@
 
 namespace cuflash::reference {
 
-/// What the forward pass computes.
+/// The results of the forward pass.
 struct PlainOutput {
   std::vector<float> o;    ///< like Q, values of the dtype
   std::vector<float> lse;  ///< [batch, heads_q, seq_q], never rounded
 };
 
-/// What the backward pass computes, values of the dtype.
+/// The results of the backward pass, values of the dtype.
 struct PlainGradients {
   std::vector<float> dq;  ///< like Q
   std::vector<float> dk;  ///< like K
   std::vector<float> dv;  ///< like V
 };
 
-/// O = softmax(scale · Q Kᵀ) V and LSE. `round` is the rounding of the dtype (round.h), and `score`
-/// what the oracle is given (reference.h).
+/// O = softmax(scale · Q Kᵀ) V and LSE. `round` is the rounding of the dtype (round.h); `score` is
+/// the same as the oracle's (reference.h).
 PlainOutput plain_forward(const Problem& problem, const std::vector<float>& q,
                           const std::vector<float>& k, const std::vector<float>& v, Round round,
                           const Score& score = {});

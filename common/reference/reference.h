@@ -3,11 +3,11 @@
 ///
 /// Arrays are contiguous and in double: Q, O, dO, dQ [batch, heads_q, seq_q, head_dim]; K, V, dK,
 /// dV [batch, heads_kv, seq_kv, head_dim]; LSE and delta [batch, heads_q, seq_q]. The equations
-/// stand in cuflash/problem.h; sources are Vaswani et al., "Attention Is All You Need" (2017), eq.
+/// are in cuflash/problem.h; sources are Vaswani et al., "Attention Is All You Need" (2017), eq.
 /// 1, and Dao et al., "FlashAttention" (2022), appendix B. A query that sees no key gets O = 0, LSE
 /// = −inf and dQ = 0, and adds nothing to dK and dV. Any head_dim ≥ 1 works, and dtype is not read.
 /// An array of the wrong size throws std::invalid_argument. `score` is for stages that compute
-/// another attention on purpose: S_ij is then what it makes of softmax_scale · q_i · k_j.
+/// another attention on purpose: it maps softmax_scale · q_i · k_j to S_ij.
 ///
 /// Whole tensors cost O(B·H·Sq·Skv·D). For large problems there are samples: some rows of O, LSE
 /// and dQ, some rows of dK and dV, each at the cost of one row or column of the score matrix.
@@ -24,13 +24,13 @@ namespace cuflash::reference {
 /// A tensor's elements, the last dimension fastest.
 using Array = std::vector<double>;
 
-/// What the forward pass computes.
+/// The results of the forward pass.
 struct Output {
   Array o;    ///< like Q
   Array lse;  ///< LSE_i = ln Σ_j exp(S_ij)
 };
 
-/// What the backward pass computes.
+/// The results of the backward pass.
 struct Gradients {
   Array dq;  ///< like Q
   Array dk;  ///< like K
@@ -61,7 +61,7 @@ struct QuerySample {
 };
 
 /// O, LSE and dQ of the given (batch, query head, query) places, from Q, K, V and dO alone. An
-/// empty `d_o` leaves dQ out. O(Skv·D) a place.
+/// empty `d_o` leaves dQ out. O(Skv·D) per place.
 QuerySample attention_queries(const Problem& problem, const Array& q, const Array& k,
                               const Array& v, const Array& d_o, const std::vector<Place>& places);
 
@@ -71,10 +71,10 @@ struct KeySample {
   Array dv;  ///< [places, head_dim]
 };
 
-/// dK and dV of the given (batch, KV head, key) places. O(group·Sq·D) a place.
+/// dK and dV of the given (batch, KV head, key) places. O(group·Sq·D) per place.
 ///
 /// A key's gradient needs LSE and delta of every query that sees it, and those cost a whole forward
-/// pass. The caller brings them: from attention_forward() and attention_delta() where that is
+/// pass. The caller passes them in: from attention_forward() and attention_delta() if that is
 /// affordable, and otherwise from the kernel under test (its LSE, and the delta of its O), after
 /// attention_queries() has confirmed a sample of both.
 KeySample attention_keys(const Problem& problem, const Array& q, const Array& k, const Array& v,

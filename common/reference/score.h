@@ -1,6 +1,6 @@
 /// @file score.h
-/// What the softmax is given for a query and a key. A stage that computes another attention on
-/// purpose (capped scores, a bias by distance, a mask of its own) says so in its reference.cpp.
+/// The score of a query and a key: the softmax's argument. A stage that computes another attention
+/// on purpose (capped scores, a bias by distance, a mask of its own) says so in its reference.cpp.
 #ifndef CUFLASH_REFERENCE_SCORE_H_
 #define CUFLASH_REFERENCE_SCORE_H_
 
@@ -19,22 +19,22 @@ inline bool sees(const Problem& p, int i, int j) {
   return first <= j && j < first + count;
 }
 
-/// From s = softmax_scale · q_i · k_j, in every head, to what the softmax is given. As it is: s
-/// itself for the keys that the problem's mask shows.
+/// Maps s = softmax_scale · q_i · k_j to the softmax's argument, in every head. By default that is
+/// s itself for the keys that the problem's mask shows.
 struct Score {
   /// A function of the problem, i, j and s.
   using Function = double (*)(const Problem&, int i, int j, double s);
 
-  /// What the softmax is given; kHidden if query i does not see key j, which this function decides.
+  /// The softmax's argument; kHidden if query i does not see key j, which this function decides.
   Function value = nullptr;
-  /// Its derivative by s; null where that is 1 for all keys that are seen: a mask, a bias.
+  /// Its derivative with respect to s; null if that is 1 for all keys seen: a mask, a bias.
   Function derivative = nullptr;
 
-  /// What the softmax is given for one of the keys().
+  /// The softmax's argument for one of the keys().
   double of(const Problem& p, int i, int j, double s) const {
     return value != nullptr ? value(p, i, j, s) : s;
   }
-  /// Its derivative by s.
+  /// Its derivative with respect to s.
   double slope(const Problem& p, int i, int j, double s) const {
     return derivative != nullptr ? derivative(p, i, j, s) : 1.;
   }

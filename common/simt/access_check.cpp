@@ -1,4 +1,4 @@
-// What is checked at an access that access_check.h cannot settle at a glance.
+// The checks of an access that access_check.h cannot settle quickly.
 #include "simt/access_check.h"
 
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ void Core::on_access_slow(Thread& self, std::uintptr_t address, std::size_t size
   if (kind == AccessKind::kAtomic && fences_.in_use()) fences_.atomic(self.fences, shared, address);
 }
 
-// What the thread did before is set apart from what it does next.
+// Records what happened before the fence, and separates it from what the thread does next.
 void Core::fence(Thread& self, bool block_only) {
   Fence fence{block_start_, block_only, last_barrier_, {}, {}};
   for (int lane = 0; lane < 32; ++lane) {
@@ -31,18 +31,18 @@ void Core::fence(Thread& self, bool block_only) {
   fences_.call(self.fences, std::move(fence));
 }
 
-// False if the access does not count. Finds out whether it is one of shared memory.
+// Checks an access. Returns false if the access is not counted; sets `shared` otherwise.
 bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::uint16_t site,
                  bool& shared) {
   const auto report = [&](FindingKind kind, const Region* region, const std::string& what) {
     report_access(kind, self, region, address, site, what);
   };
-  // The kernel's parameters are no memory of the device.
+  // The kernel's parameters are not device memory.
   const auto args = reinterpret_cast<std::uintptr_t>(launch_->args);
   if (address - args < launch_->args_bytes) return false;
   Region* const region = region_of(address);
   if ((address & (size - 1)) != 0) {
-    // The CPU, too, may refuse to do it.
+    // The CPU may refuse such an access, too.
     report(FindingKind::kMisaligned, region,
            "An access of " + std::to_string(size) +
                " bytes needs an address that is a multiple of " + std::to_string(size) +
@@ -74,7 +74,7 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
       check_cells(self, *region, address, size, site);
     } else {
       report(FindingKind::kOutOfBounds, region, shared_.explain_outside(address, size));
-      // A write outside would hit what the host keeps in thread-local memory.
+      // A write outside the variables would hit the host's own thread-local data.
       if (sites[site].kind != AccessKind::kRead && !shared_.is_padding(address, size)) {
         kill_launch();
       }
@@ -147,8 +147,8 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
   }
 }
 
-// Two readers are remembered, so that whoever writes next finds one that is not himself, and of
-// different warps where there are such: an event of one warp then leaves the other in sight.
+// A cell remembers two readers, so that the next writer finds one other than itself. They are of
+// different warps if possible: an event of one warp then leaves the other reader visible.
 void Core::note_read(const Thread& self, Cell& cell, Stamp now, bool shared) {
   if (happens_before(cell.read, self, now, shared)) {
     cell.read = now;
@@ -159,7 +159,7 @@ void Core::note_read(const Thread& self, Cell& cell, Stamp now, bool shared) {
   }
 }
 
-// Where the address lies; null for nowhere that the simulator knows.
+// The region that holds the address; null if the simulator knows none.
 Region* Core::region_of(std::uintptr_t address) {
   if (global.owns(address)) return global.find(address);
   return shared_.region().has(address, 1) ? &shared_.region() : nullptr;

@@ -1,4 +1,4 @@
-// The hot path: what happens at every access of a running thread.
+// The hot path: the checks of every access by a running thread.
 //
 // Most accesses are of one kind: aligned, inside a live array, ordered after everything that the
 // cells remember. Those are settled here in a few dozen instructions, without a call;
@@ -27,21 +27,21 @@ __attribute__((always_inline)) inline void Core::on_access(std::size_t thread,
   }
 }
 
-// True if the access with this stamp happened before what a thread does under `now`, by the order
-// of launches, blocks and barriers, and of a thread's own accesses.
+// True if the access with stamp `earlier` happened before what a thread does at `now`, by the order
+// of launches, blocks and barriers, or because the same thread made it.
 inline bool Core::ordered_by_barriers(Stamp earlier, Stamp now, bool shared) const {
   if (earlier >= block_start_) return earlier < last_barrier_ || same_thread(earlier, now);
   // An earlier block had this shared memory for itself; in global memory nothing orders two blocks.
   return shared || earlier < launch_start_;
 }
 
-// The same by the events of a whole warp, of an access in this block.
+// True if an event of the whole warp orders the access `earlier`, made in this block, before `now`.
 inline bool Core::ordered_by_warp(const Thread& self, Stamp earlier, Stamp now) const {
   return earlier >= block_start_ && same_warp(earlier, now) &&
          earlier < last_warp_event_[self.warp()];
 }
 
-// True if the access needs no closer look; its cells then know of it.
+// True if the access needs no further check. It is then recorded in its cells.
 __attribute__((always_inline)) inline bool Core::check_quickly(const Thread& self, Region& region,
                                                                std::uintptr_t address,
                                                                std::size_t size, AccessKind kind,
@@ -51,8 +51,8 @@ __attribute__((always_inline)) inline bool Core::check_quickly(const Thread& sel
   if (cell == nullptr || kind == AccessKind::kAtomic) return false;
   const bool shared = region.shared;
   const bool is_read = kind == AccessKind::kRead;
-  // A smaller stamp of the last write stands for memory that is not initialised, or whose place
-  // among the variables is not yet known.
+  // A last write before this stamp means that the memory is not initialised, or that it is not yet
+  // known which variable holds it.
   const Stamp known_from = shared ? block_start_ : is_read && !region.initialised ? 1 : 0;
   for (const Cell* const end = cell + count; cell != end; ++cell) {
     if (cell->write < known_from) return false;
@@ -75,12 +75,12 @@ __attribute__((always_inline)) inline bool Core::check_quickly(const Thread& sel
   return true;
 }
 
-// The cell's first reader is not ordered before this read. True if whoever races with this read
-// also races with a reader that the cell remembers.
+// For a cell whose first reader is not ordered before this read: true if any thread that races with
+// this read also races with a reader that the cell remembers.
 inline bool Core::readers_suffice(const Thread& self, const Cell& cell, Stamp now) const {
   // An earlier block of this launch: it races with every later writer.
   if (cell.read < block_start_) return true;
-  // Two readers since this thread last met others, of two warps or both of this thread's own.
+  // Both readers came after this thread's last event, from two warps or both from its own warp.
   return cell.read >= self.last_event && cell.other_read >= self.last_event &&
          (!same_warp(cell.read, cell.other_read) || same_warp(cell.read, now));
 }

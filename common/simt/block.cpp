@@ -1,4 +1,4 @@
-// Scheduling: the blocks of a launch one after the other, the threads of a block by turns.
+// Scheduling: the blocks of a launch run one after the other, the threads of a block in turns.
 #include <algorithm>
 #include <numeric>
 
@@ -80,7 +80,7 @@ cudaError_t Core::run(const Launch& launch) {
   num_threads_ = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);
   if (threads_.size() < static_cast<std::size_t>(num_threads_)) threads_.resize(num_threads_);
   const std::uint64_t blocks = std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
-  // A permutation of a very large grid is not worth its memory: shuffle within windows.
+  // A permutation of a very large grid would take too much memory: shuffle within windows.
   constexpr std::uint64_t kWindow = 1 << 16;
   const bool reversed = schedule.order == Schedule::Order::kReversed;
   for (std::uint64_t begin = 0; begin < blocks && !killed_; begin += kWindow) {
@@ -197,8 +197,8 @@ void Core::flush_warp(int warp) {
   requests.flush(lanes);
 }
 
-// The trace of a thread is full. The other lanes of its warp get their turn; what they then have
-// recorded in step can be counted and forgotten.
+// Called when the trace of a thread is full. The other lanes of its warp run first; the accesses
+// that they have then recorded in step can be counted and dropped.
 void Core::make_room(Thread& self) {
   recorder.settle(self.index);
   if (self.trace.size() != 0) self.fiber.suspend();
@@ -246,11 +246,11 @@ void Core::release_barrier() {
   fences_.meet(fences);
 }
 
-// Checks that all threads that are left wait at the same barrier: it does not wait for those that
-// have exited.
+// Checks that all remaining threads wait at the same barrier. A barrier does not wait for threads
+// that have exited.
 void Core::check_barrier() {
   const Thread* first = nullptr;
-  std::uintptr_t copy = 0;  // of the first one's barrier, which the compiler has made
+  std::uintptr_t copy = 0;  // another copy that the compiler made of the first thread's barrier
   for (int t = 0; t < num_threads_; ++t) {
     const Thread& thread = threads_[t];
     if (thread.state == Thread::State::kExited) continue;

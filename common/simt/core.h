@@ -58,8 +58,8 @@ struct Thread {
   // synced[l]: what lane l of the same warp did before this moment happened before what comes now.
   Stamp synced[32] = {};
   ThreadFences fences;
-  // Its tiles, at least the one that it was in at the last barrier and all since. A race is no
-  // older.
+  // Its tiles: at least the one that it was in at the last barrier and all since. No access in a
+  // race is older.
   std::vector<TileMark> tiles;
 
   // The tile it is in; null for none.
@@ -72,7 +72,7 @@ struct Thread {
 
 class Core {
  public:
-  // Runs a whole launch. Returns the error that the CUDA runtime would report.
+  // Runs a launch to its end. Returns the error that the CUDA runtime would report.
   cudaError_t run(const Launch& launch);
 
   // Called by running threads.
@@ -103,7 +103,7 @@ class Core {
   // Called by the host.
   void reset_counts();
   Counts counts() const;
-  // Gives back the memory that the next call would make anew.
+  // Releases memory that the next call would allocate anew.
   void release_if_idle();
   std::vector<SharedMap> shared_maps();
 
@@ -209,7 +209,7 @@ class Core {
 
   const Launch* launch_ = nullptr;
   int num_threads_ = 0;            // of a block
-  std::vector<int> lanes_left_;    // by warp: that have not exited
+  std::vector<int> lanes_left_;    // by warp: lanes that have not exited
   std::vector<int> last_missing_;  // by warp: the lane that kept the last operation waiting
   bool in_block_ = false;
   uint3 block_index_{};
@@ -236,7 +236,7 @@ class Core {
 };
 
 // The simulator of this process. It is made before main() and never destroyed, so that host objects
-// may outlive any order.
+// may be destroyed in any order.
 extern Core& core;
 
 // The thread that runs now: the one on whose stack we are. Null on the host.

@@ -13,7 +13,7 @@
 namespace cuflash::simt {
 namespace {
 
-// The debug information of this process, opened at the first question and kept.
+// The debug information of this process, opened on first use and kept.
 Dwfl* session() {
   static const Dwfl_Callbacks callbacks = {dwfl_linux_proc_find_elf, dwfl_standard_find_debuginfo,
                                            nullptr, nullptr};

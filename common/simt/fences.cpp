@@ -55,7 +55,8 @@ void Fences::call(ThreadFences& self, Fence fence) {
   }
 }
 
-// The thread hears of all fences that were announced here, and announces its own.
+// An atomic operation: the thread learns of all fences announced at this address, and announces its
+// own.
 void Fences::atomic(ThreadFences& self, bool shared, std::uintptr_t address) {
   Channel*& channel = (shared ? of_shared_ : of_global_)[address];
   if (channel == nullptr) channel = &channels_.emplace_back();
@@ -88,7 +89,7 @@ void Fences::meet(const std::vector<ThreadFences*>& threads) const {
 
 bool Fences::happens_before(Stamp access, const ThreadFences& self) const {
   for (const auto& [channel, count] : self.known) {
-    // Blocks run one after the other: the fences of one block stand together.
+    // Blocks run one after the other, so the fences of one block are adjacent.
     const auto begin = channel->fences.begin();
     auto after = std::partition_point(
         begin, begin + count, [&](const auto& fence) { return fence->block_start <= access; });

@@ -1,8 +1,8 @@
 // Values that pass from thread to thread through a fence and an atomic operation.
 //
-// One thread writes, calls __threadfence() and does an atomic operation. Another does one on the
-// same address, later: what comes after it happens after all that came before the fence. So does
-// the last block of a grid read what the others have left, if each has counted itself.
+// One thread writes, calls __threadfence() and does an atomic operation. Later another thread does
+// an atomic operation on the same address: what follows it happens after all that came before the
+// fence. In this way the last block of a grid, found by a counter, can read the others' results.
 #ifndef CUFLASH_SIMT_FENCES_H_
 #define CUFLASH_SIMT_FENCES_H_
 
@@ -19,15 +19,15 @@
 namespace cuflash::simt {
 
 struct Channel;
-// Of each channel the number of its fences that a thread knows of, the first ones.
+// For each channel, how many of its fences a thread knows of, counted from the first.
 using KnownFences = std::map<const Channel*, std::size_t>;
 
-// What happened before a fence.
+// The accesses that happened before a fence.
 struct Fence {
   Stamp block_start = 0;
   bool block_only = false;          // __threadfence_block()
-  Stamp all = 0;                    // what any thread of the block did before this moment
-  std::map<int, Stamp> of_threads;  // and what these threads did before theirs
+  Stamp all = 0;                    // all threads of the block: what they did before this moment
+  std::map<int, Stamp> of_threads;  // these threads: what each did before its own moment
   KnownFences known;
 
   // True if the access, made by this block or a later one, lies before the fence.
@@ -40,7 +40,7 @@ struct Channel {
   KnownFences known;                                 // of all of these
 };
 
-// What one thread has called and heard of.
+// The fences that one thread has called, and those that it knows of.
 struct ThreadFences {
   std::shared_ptr<const Fence> device, block;  // its last calls; null for none
   KnownFences known;
@@ -56,9 +56,9 @@ class Fences {
 
   void call(ThreadFences& self, Fence fence);
   void atomic(ThreadFences& self, bool shared, std::uintptr_t address);
-  // These threads meet: each has now called and heard of what all of them have.
+  // These threads meet: each now shares the calls and the knowledge of all of them.
   void meet(const std::vector<ThreadFences*>& threads) const;
-  // True if the thread has heard of a fence that comes after the access.
+  // True if the thread knows of a fence that comes after the access.
   bool happens_before(Stamp access, const ThreadFences& self) const;
 
  private:

@@ -40,10 +40,10 @@ StackPool::~StackPool() {
 }
 
 void Fiber::prepare(std::size_t index, void (*entry)(void*)) {
-  // 17 lines from one to the next, so that they use all sets of the first and second cache.
+  // 17 cache lines from one to the next, so that they use all sets of the L1 and L2 caches.
   const std::size_t room = StackPool::kUsableBytes - 64 * (17 * index % 512);
   entry_ = entry;
-  // A launch that was ended has left its frames behind, with AddressSanitizer's marks around them.
+  // An aborted launch leaves its frames behind, with AddressSanitizer's marks around them.
   ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(StackPool::base(index)), room);
   inside_ = context::make_fcontext(reinterpret_cast<void*>(StackPool::base(index) + room), room,
                                    &Fiber::start);

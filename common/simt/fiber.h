@@ -31,11 +31,11 @@ class StackPool {
   static std::uintptr_t begin_;  // 0 until there is a pool: then no address belongs to a stack
 };
 
-// One side of a switch. A fiber that is never resumed again is simply forgotten: its stack is the
-// pool's.
+// One side of a switch. A fiber that is never resumed again needs no cleanup: its stack belongs to
+// the pool.
 class Fiber {
  public:
-  // Prepares `entry` to run on stack `index`. Each stack is entered at another height, so that the
+  // Prepares `entry` to run on stack `index`. Each stack starts at a different offset, so that the
   // frames of the threads do not fall into the same cache sets.
   void prepare(std::size_t index, void (*entry)(void* argument));
   // Runs the fiber until it calls suspend(). `argument` reaches entry() the first time.

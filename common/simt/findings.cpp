@@ -1,4 +1,4 @@
-// Findings in words.
+// Describes findings in words.
 #include <algorithm>
 #include <cstdlib>
 #include <locale>
@@ -58,14 +58,14 @@ std::size_t num_characters(const std::string& utf8) {
   return std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xc0) != 0x80; });
 }
 
-// Rows of equally many columns, one under the other.
+// Lines of aligned columns, from rows of equally many cells.
 std::string aligned(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::string> lines(rows.size(), "   ");
   for (std::size_t column = 0; column < rows[0].size(); ++column) {
     std::size_t width = 0;
     for (const auto& row : rows) width = std::max(width, num_characters(row[column]));
     if (width == 0) continue;
-    // All verbs but one are of at most five letters.
+    // All verbs but one have at most five letters.
     if (column == 0) width = std::max<std::size_t>(width, 5);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const std::size_t gap = column == 0 ? 2 : 3;
@@ -121,7 +121,7 @@ std::vector<Finding> Findings::take() {
     lacks_names_.reset();
     said_why_ = true;
   }
-  // That a value is not initialised may follow from any other fault: it is told after them.
+  // An uninitialised value may be the consequence of any other fault, so it is reported last.
   std::stable_partition(list_.begin(), list_.end(), [](const Finding& finding) {
     return finding.kind != FindingKind::kUninitialised;
   });
@@ -143,7 +143,7 @@ std::uint64_t Core::block_of(Stamp stamp) const {
   return after == blocks_run_.begin() ? 0 : (after - 1)->second;
 }
 
-// True if findings of this block are asked for.
+// True if findings of this block are wanted.
 bool Core::keeps(std::uint64_t block) const {
   if (!only_block) return true;
   const uint3 index = index_in(launch_->grid, block);
@@ -200,7 +200,7 @@ std::string Core::who(const NamedAccess& access) const {
          std::to_string(access.thread % 32);
 }
 
-// A line for each: what it does, who does it, where, in which tile.
+// One line for each access: what it does, which thread, where, in which tile.
 std::string Core::access_lines(const std::vector<NamedAccess>& accesses) const {
   std::vector<std::vector<std::string>> rows;
   for (const NamedAccess& access : accesses) {

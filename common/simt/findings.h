@@ -12,14 +12,14 @@
 
 namespace cuflash::simt {
 
-// Findings, those that are alike folded into one.
+// Findings, with similar ones folded into one.
 class Findings {
  public:
   using Key = std::vector<std::uint64_t>;
-  // Counts one more of `key`. True if it is the first or tells more (by `weight`) than the one that
+  // Counts one more of `key`. True if it is the first, or has a greater `weight` than the one that
   // was described: then describe() must follow.
   bool count(FindingKind kind, const Key& key, int weight = 0);
-  // `lacks_names` if shared memory has no names in it for want of debug information.
+  // `lacks_names`: the finding cannot name shared arrays, because there is no debug information.
   void describe(Finding finding, bool lacks_names);
   std::vector<Finding> take();
 

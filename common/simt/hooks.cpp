@@ -17,7 +17,7 @@ __attribute__((always_inline)) inline void note_access(const volatile void* poin
                                                        std::size_t size, AccessKind kind,
                                                        const void* return_address) {
   const std::size_t stack = StackPool::index_of(as_address(__builtin_frame_address(0)));
-  if (stack >= StackPool::kMaxStacks) return;  // host code
+  if (stack >= StackPool::kMaxStacks) return;  // called by host code
   const std::uintptr_t address = as_address(pointer);
   if (StackPool::index_of(address) == stack) return;  // a local variable
   if (core.recorder.on()) core.log_access(stack, address, size, kind, as_address(return_address));

@@ -1,4 +1,4 @@
-// The front door.
+// The simulator's public functions.
 #include "simt/machine.h"
 
 #include <pthread.h>
@@ -14,8 +14,8 @@ namespace {
 
 using Lock = std::lock_guard<std::mutex>;
 
-// At the end of the program, or when the library is unloaded. A program that never asks for its
-// findings still hears of them.
+// Reports findings at the end of the program, or when the library is unloaded: a program that never
+// asks for them still sees them.
 struct AtExit {
   ~AtExit() {
     for (const Finding& finding : take_findings()) std::fputs(finding.message().c_str(), stderr);
@@ -24,7 +24,7 @@ struct AtExit {
   }
 } at_exit;
 
-// A fork waits for the call that runs beside it: the child's copy of the simulator is then whole.
+// A fork waits for a call in another thread, so that the child's copy of the simulator is complete.
 const int at_fork = pthread_atfork([] { core.mutex.lock(); }, [] { core.mutex.unlock(); },
                                    [] { core.mutex.unlock(); });
 

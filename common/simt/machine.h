@@ -1,9 +1,9 @@
 /// @file machine.h
-/// The front door of the CPU simulator: what it counted, what it found, and how it schedules.
+/// The public functions of the CPU simulator: its counts, its findings and its schedules.
 ///
 /// Kernels reach the simulator through its cuda_runtime.h; tests, the ladder and tools use this
-/// header. One simulator serves the process. It is a microscope, not a GPU: it counts and checks,
-/// it never times.
+/// header. One simulator serves the process. It is a microscope, not a GPU: it counts and checks
+/// but never times.
 #ifndef CUFLASH_SIMT_MACHINE_H_
 #define CUFLASH_SIMT_MACHINE_H_
 
@@ -50,7 +50,7 @@ struct Counts {
   std::uint64_t exchanges = 0;
 };
 
-/// Kinds of fault the simulator names.
+/// The kinds of fault that the simulator detects.
 enum class FindingKind {
   kSharedRace,
   kGlobalRace,
@@ -64,13 +64,13 @@ enum class FindingKind {
   kNullPointer,  ///< an address that is no memory at all
 };
 
-/// One fault, with all that is like it folded in.
+/// One fault, with similar ones folded into it.
 struct Finding {
   FindingKind kind;
   std::string title;        ///< "RACE in shared memory"
   std::string kernel;       ///< the kernel's name, demangled
   std::string place;        ///< "block (3,0,0)"; empty if no block ran
-  std::string array;        ///< the array or allocation, or the nearest
+  std::string array;        ///< the array or allocation, or the nearest one
   std::string location;     ///< file:line of the access
   std::string text;         ///< the lines under the heading: element, who, where, why it is wrong
   std::uint64_t count = 1;  ///< how many like it, itself included
@@ -84,8 +84,8 @@ Counts counts();
 /// Sets all counts to zero, and forgets the shared_maps().
 void reset_counts();
 
-/// What one line of a kernel's source asked for since reset_counts(), of one memory and one kind.
-/// Over all lines it adds up to counts(), where an atomic operation is a read as well.
+/// The requests of one source line to one memory, reads or writes, since reset_counts(). All lines
+/// add up to counts(), except that counts() counts an atomic operation as a read, too.
 struct LineCounts {
   std::string file;  ///< full path; empty if unknown
   int line = 0;
@@ -106,18 +106,18 @@ struct SharedArray {
   std::size_t offset, element_bytes;
   std::vector<int> extents;
 };
-/// The dynamic shared memory of a kernel, as the debug information describes its storage: without
+/// The dynamic shared memory of a kernel, as the debug information describes its storage. Without
 /// debug information (-g) it has no arrays.
 struct SharedMap {
   std::string kernel;
   std::size_t bytes;
   std::vector<SharedArray> arrays;
 };
-/// Of each kernel that was launched with a shared_layout() since reset_counts(), in order of the
-/// first launch; of a kernel launched with several, the last.
+/// One map for each kernel that was launched with a shared_layout() since reset_counts(), in order
+/// of first launch; for a kernel launched with several layouts, the last.
 std::vector<SharedMap> shared_maps();
 
-/// Takes the findings since the last call, the first of each kind and place in full.
+/// Takes the findings since the last call. The first of each kind and place is reported in full.
 std::vector<Finding> take_findings();
 
 /// An array that a kernel accesses, as its source or name_memory() names it.
@@ -159,8 +159,8 @@ AccessLog take_access_log();
 struct BlockIndex {
   unsigned x, y, z;
 };
-/// From now on keeps only findings in which this block has a part, and those of no block (a refused
-/// launch). Launches run whole all the same. nullopt: keeps all.
+/// From now on keeps only findings that involve this block, and those of no block (a refused
+/// launch). Launches still run all blocks. nullopt: keeps all.
 void report_only_block(const std::optional<BlockIndex>& block);
 
 /// Sets the schedule of the launches to come.
@@ -173,10 +173,10 @@ Schedule schedule();
 bool counts_accesses();
 
 /// Gives a device allocation a name that findings use ("Q", "workspace"). `pointer` is what
-/// cudaMalloc returned. Ignored for memory that is not the simulator's.
+/// cudaMalloc returned; any other pointer is ignored.
 void name_memory(const void* pointer, const char* name);
 
-/// The most device memory that cudaMalloc gives out, bytes; makes running out testable.
+/// Sets the most device memory that cudaMalloc hands out, bytes. Tests use it to run out of memory.
 void set_memory_limit(std::size_t bytes);
 /// Device memory allocated now, bytes.
 std::size_t memory_in_use();

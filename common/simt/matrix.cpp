@@ -2,16 +2,16 @@
 //
 // The instructions are those that ptxas 13.0 makes for sm_80 and sm_90, read from the disassembly
 // of one kernel for each type, shape, layout and memory. In words: a matrix is a grid of blocks of
-// 8 lines of 8 elements, where a line lies in one piece in memory.
+// 8 lines of 8 elements, where a line is contiguous in memory.
 //   * a and b of __half in shared memory: LDSM, which reads up to four blocks; each lane gives the
 //     address of one line of 16 bytes. LDSM.T turns the blocks on the way, from the same addresses.
 //   * All else of 16 bits: 4 bytes a lane and block, line lane / 4, elements 2 (lane % 4) and the
-//     next. MOVM turns the blocks in registers. So are a and b of __nv_bfloat16 in shared memory
-//     read: CUDA's header passes their address on as one of any memory, for which there is no LDSM.
-//   * float: the same lines and elements, 8 bytes a lane and block; but nothing turns a block of
-//     floats, so that where lines are columns (rows, for 8 x 32) it takes two instructions of 4.
-// The wavefronts that result are those of an H200 (tests/simt/chip_test.cpp), but for an ldm of 0
-// with LDSM, which knows no pairs of lanes (bank_wavefronts()): no matrix needs that.
+//     next. MOVM turns the blocks in registers. a and b of __nv_bfloat16 in shared memory are read
+//     this way, too: CUDA's header passes a generic address, for which there is no LDSM.
+//   * float: the same lines and elements, 8 bytes a lane and block. No instruction turns a block of
+//     floats: where lines are columns (rows, for 8 x 32) it takes two instructions of 4 bytes.
+// The wavefronts that result are those of an H200 (tests/simt/chip_test.cpp), except for an ldm of
+// 0 with LDSM, which does not join pairs of lanes (bank_wavefronts()). No kernel here needs that.
 #include "simt/matrix.h"
 
 #include <algorithm>
@@ -104,7 +104,7 @@ std::size_t offset_of_piece(FragmentType type, const MatrixInstructions& instruc
 
 // ---- Loads and stores --------------------------------------------------------------------------
 
-// What a lane brings to one.
+// What a lane passes to a load or store.
 struct MatrixAccess {
   FragmentType type;
   MatrixInMemory matrix;
@@ -117,7 +117,7 @@ std::uintptr_t address_of(const MatrixInMemory& matrix) {
   return reinterpret_cast<std::uintptr_t>(matrix.data);
 }
 
-// Calls visit(slot, element) for all that the lane holds; `element` counts from the first in
+// Calls visit(slot, element) for every element that the lane holds; `element` is its offset in
 // memory.
 template <class Visit>
 void for_each_slot(FragmentType type, const MatrixInMemory& matrix, int lane, Visit visit) {
@@ -144,7 +144,7 @@ void copy_out(FragmentType type, const MatrixInMemory& matrix, int lane, const v
 
 }  // namespace
 
-// What CUDA asks of the pointer and of ldm, so that no piece of a line is misaligned.
+// Checks the alignment that CUDA requires of the pointer and of ldm; a violation ends the launch.
 void Core::check_matrix(const Thread& caller, const MatrixAccess& access) {
   const std::uintptr_t address = address_of(access.matrix);
   const std::size_t bytes = element_bytes(access.type);
@@ -163,7 +163,7 @@ void Core::check_matrix(const Thread& caller, const MatrixAccess& access) {
   kill_launch();
 }
 
-// What the hardware's lanes do. Their values take other ways, but no other bytes.
+// Counts the accesses of the hardware's lanes. They move the same bytes as the simulator's lanes.
 void Core::account_for_matrix(int warp, const MatrixAccess& access) {
   const std::uintptr_t begin = address_of(access.matrix);
   const Region* const region = region_of(begin);
@@ -171,17 +171,17 @@ void Core::account_for_matrix(int warp, const MatrixAccess& access) {
       instructions_for(access.type, access.matrix.col_major, region != nullptr && region->shared);
   events_.exchanges += instructions.exchanges;
   for (int lane = 0; lane < instructions.lanes; ++lane) {
-    // Made here, the places in the source know the matrix's elements.
+    // Creates the sites with the size of the matrix's elements.
     sites.id(threads_[warp * 32 + lane].wait_address, access.kind, instructions.bytes,
              element_bytes(access.type));
   }
-  std::array<std::size_t, 32> pieces{};  // where those of an instruction begin, in elements
+  std::array<std::size_t, 32> pieces{};  // where an instruction's pieces begin, in elements
   std::vector<std::array<std::size_t, 32>> made;
   for (int i = 0; i < instructions.count; ++i) {
     for (int lane = 0; lane < instructions.lanes; ++lane) {
       pieces[lane] = offset_of_piece(access.type, instructions, access.matrix, i, lane);
     }
-    // Where lines coincide, what one instruction has loaded serves another.
+    // If lines coincide, an instruction that would load the same pieces again is not issued.
     if (access.matrix.ldm == 0 && access.kind == AccessKind::kRead) {
       if (std::find(made.begin(), made.end(), pieces) != made.end()) continue;
       made.push_back(pieces);
@@ -194,7 +194,7 @@ void Core::account_for_matrix(int warp, const MatrixAccess& access) {
   }
 }
 
-// All lanes have come: checks that they name the same matrix, then checks and counts the access.
+// All lanes have arrived: checks that they name the same matrix, then checks and counts the access.
 void Core::finish_matrix_access(const Thread& caller) {
   const Thread* const lanes = &threads_[caller.warp() * 32];
   const auto access = [&](int lane) -> const MatrixAccess& {
@@ -261,7 +261,7 @@ void Core::store_matrix(Thread& self, FragmentType type, const void* x,
 
 namespace {
 
-// What a lane brings to one.
+// What a lane passes to a product.
 struct MatrixProduct {
   FragmentType type_d, type_a, type_b, type_c;
   void* d;
@@ -301,9 +301,8 @@ void scatter_matrix(FragmentType type, const float* in, void* const fragments[32
   }
 }
 
-// d += a · b, for k from the first to the last: each product is exact, each sum rounded to float. A
-// GPU adds several products at once and rounds in its own way, so that results differ in the last
-// bits.
+// d += a · b, in the order of k: each product is exact, each sum is rounded to float. A GPU adds
+// several products at once and rounds in its own way, so that results differ in the last bits.
 template <int n>
 void multiply(int m, int k, const float* a, const float* b, float* d) {
   for (int row = 0; row < m; ++row, d += n) {
@@ -316,7 +315,7 @@ void multiply(int m, int k, const float* a, const float* b, float* d) {
 
 }  // namespace
 
-// All lanes have come: the last of them computes for all.
+// All lanes have arrived: the last one computes for all.
 void Core::finish_product(int warp) {
   const auto product = [&](int lane) {
     return reinterpret_cast<const MatrixProduct*>(threads_[warp * 32 + lane].call.value);
@@ -341,8 +340,8 @@ void Core::finish_product(int warp) {
   scatter_matrix(first.type_d, sum, d);
 }
 
-// Called by the last lane to come. What lanes do to memory stays unordered: CUDA leaves that to
-// __syncwarp().
+// Called by the last lane to arrive. It does not order the lanes' memory accesses: in CUDA only
+// __syncwarp() does.
 void Core::finish_matrix_call(const Thread& caller) {
   const int warp = caller.warp();
   flush_warp(warp);

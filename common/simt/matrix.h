@@ -31,7 +31,7 @@ struct FragmentOrder {
 };
 const FragmentOrder& order_of(FragmentType type);
 
-// The instructions that a warp makes of one load or store of a matrix.
+// The instructions that one load or store of a matrix becomes.
 struct MatrixInstructions {
   int count;
   int lanes;          // that take part, from lane 0

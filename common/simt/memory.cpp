@@ -19,7 +19,7 @@ __shared__ __align__(kSharedAlignment) unsigned char shared_memory[simt::kMaxSha
 namespace cuflash::simt {
 namespace {
 
-// Zero pages, which exist from the first touch on; null if the host refuses.
+// Zeroed pages, allocated on first touch; null if the host refuses.
 void* map_pages(std::size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -37,8 +37,8 @@ Region::Cells Region::make_cells(int granule_log2) const {
   return Cells(static_cast<Cell*>(memory), Unmap{cell_bytes});
 }
 
-// Makes cells where there are none, or splits those there are so that an access at this offset and
-// of this size covers whole granules.
+// Makes cells if there are none, or splits existing ones so that an access at this offset and of
+// this size covers whole granules.
 void Region::prepare_cells(std::size_t offset_or_size) {
   const int granule_log2 = std::min(granule_log2_, __builtin_ctzll(offset_or_size));
   Cells fine = make_cells(granule_log2);
@@ -72,7 +72,7 @@ std::size_t GlobalMemory::chunks_of(const Region& region) {
 }
 
 // A second simulator in the process (in a library of its own) most likely has another arena. All
-// lie where the kernel maps nothing of its own accord.
+// arenas lie at addresses where the operating system maps nothing unasked.
 bool GlobalMemory::make_arena() {
   if (arena_ != kNowhere) return true;
   chunk_owner_ = static_cast<Region**>(map_pages(kChunks * sizeof(Region*)));
@@ -82,8 +82,8 @@ bool GlobalMemory::make_arena() {
   return true;
 }
 
-// Maps the first room from next_chunk_ on, and from the beginning of the arena. Addresses are thus
-// given out again as late as can be, so that an access after free is seen.
+// Maps the first free chunks after next_chunk_, then from the beginning of the arena. Addresses are
+// thus reused as late as possible, so that an access after free is detected.
 bool GlobalMemory::map_chunks(std::size_t chunks, std::size_t& first) {
   bool wrapped = false;
   for (first = next_chunk_;;) {
@@ -92,7 +92,7 @@ bool GlobalMemory::map_chunks(std::size_t chunks, std::size_t& first) {
       wrapped = true;
       first = 0;
     }
-    // Forget what was freed here, and go on behind what lives.
+    // Forget freed allocations here, and skip live ones.
     auto at = regions_.upper_bound(first);
     if (at != regions_.begin()) --at;
     std::size_t occupied = 0;  // up to this chunk
@@ -117,7 +117,7 @@ bool GlobalMemory::map_chunks(std::size_t chunks, std::size_t& first) {
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (got == wanted) return true;
     if (got == MAP_FAILED && errno != EEXIST) return false;
-    if (got != MAP_FAILED) munmap(got, bytes);  // by a kernel that does not know the flag
+    if (got != MAP_FAILED) munmap(got, bytes);  // an older Linux ignored the flag
     first += chunks;
   }
 }
@@ -200,7 +200,7 @@ void SharedMemory::begin_launch(const SharedLayout& dynamic) {
     region_.drop_cells();
     find_region();
   }
-  // What one kernel did with single bytes need not slow down the next.
+  // Fine cells that one kernel needed must not slow down the next.
   if (region_.has_fine_cells()) region_.drop_cells();
 }
 
@@ -270,7 +270,7 @@ SharedMemory::Array SharedMemory::array(std::uintptr_t address) const {
   if (is_dynamic(address)) return {"shared_memory", dynamic_begin_};
   find_variables();
   if (variables_.empty()) return {"shared memory", region_.begin};
-  // The variable that holds the address, or the nearest.
+  // The variable that holds the address, or the nearest one.
   const std::size_t offset = address - region_.begin;
   const auto after =
       std::upper_bound(variables_.begin(), variables_.end(), offset,

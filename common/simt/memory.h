@@ -1,8 +1,8 @@
-// The memory that kernels can see, and what the simulator remembers of each piece of it.
+// The memory that kernels can see, and what the simulator remembers about it.
 //
 // Global memory lies in one range of addresses, handed out in chunks with red zones around every
 // allocation. Shared memory is the thread-local storage of the module that holds the kernel. Both
-// are regions, and every region has shadow cells: who wrote and who read each granule last.
+// are regions, and every region has shadow cells: who last wrote and last read each granule.
 #ifndef CUFLASH_SIMT_MEMORY_H_
 #define CUFLASH_SIMT_MEMORY_H_
 
@@ -22,12 +22,12 @@
 
 namespace cuflash::simt {
 
-// Dynamic shared memory of a block of the modelled device. cuflash::shared_memory is so large, and
-// a launch may use as much of it as it asked for.
+// Dynamic shared memory of a block of the modelled device. cuflash::shared_memory has this size; a
+// launch may use as much of it as it asked for.
 constexpr std::size_t kMaxSharedBytes = 163 * 1024;
 
 // When, by which thread and at which site a granule was accessed: epoch:38 | thread:10 | site:16.
-// Epochs count every barrier and __syncwarp() of the process, so a later one is larger. 0 is
+// Epochs count every barrier and __syncwarp() of the process, so a later one is larger. 0 means
 // never.
 using Stamp = std::uint64_t;
 constexpr int kSiteBits = 16;
@@ -47,8 +47,8 @@ constexpr Stamp kHostStamp = kOneEpoch;
 // True if the address is a null pointer's, or that of a field or element behind one.
 constexpr bool is_null(std::uintptr_t address) { return address < 65536; }
 
-// What is remembered of one granule. Two readers are kept, of different warps where there are such:
-// then a later writer finds a reader that is not itself, if there was one.
+// What is remembered about one granule. Two readers are kept, of different warps if possible: a
+// later writer then finds a reader other than itself, if there was one.
 struct Cell {
   Stamp write;
   Stamp read;
@@ -64,15 +64,15 @@ struct Region {
   bool initialised = false;  // the host has written all of it
   std::string name;
 
-  // The cells of [address, address + size), made where there are none. The granule is the size of
-  // the smallest access so far; a smaller one splits every cell, which loses nothing.
+  // The cells of [address, address + size), made if there are none. The granule is the size of the
+  // smallest access so far; a smaller access splits every cell, which loses no information.
   Cell* cells(std::uintptr_t address, std::size_t size, std::size_t& count) {
     const std::size_t offset = address - begin;
     if (((offset | size) & granule_mask_) != 0) prepare_cells(offset | size);
     count = size >> granule_log2_;
     return &cells_[offset >> granule_log2_];
   }
-  // The same where such cells exist; null where they do not.
+  // The same if such cells exist; null otherwise.
   Cell* existing_cells(std::uintptr_t address, std::size_t size, std::size_t& count) {
     const std::size_t offset = address - begin;
     if (((offset | size) & granule_mask_) != 0) return nullptr;
@@ -111,8 +111,8 @@ struct Region {
   std::size_t granule_mask_ = ~std::size_t{0};  // all ones until there are cells
 };
 
-// Global memory: cudaMalloc and its like. All of it lies in one range of addresses, in which
-// nothing else does. Of this arena only the allocations are mapped.
+// Global memory: cudaMalloc and its like. All of it lies in one range of addresses, the arena,
+// which holds nothing else. Only the allocations in the arena are mapped.
 class GlobalMemory {
  public:
   // Null when the limit is reached or the host has no memory left.
@@ -174,14 +174,14 @@ class SharedMemory {
   std::string explain_outside(std::uintptr_t address, std::size_t size) const;
   // True if the access lies wholly in the padding of the launch's storage.
   bool is_padding(std::uintptr_t address, std::size_t size) const;
-  // The array at the address, or next before it: of the launch's storage, or a variable.
+  // The array at the address, or the nearest one before it: in the launch's storage, or a variable.
   struct Array {
     std::string name;
     std::uintptr_t begin;
   };
   Array array(std::uintptr_t address) const;
-  // The layout that names the elements at the address; null for a variable, for dynamic memory of
-  // which the launch gave only the bytes, and where lacks_layout().
+  // The layout that names the elements at the address; null for a variable, for dynamic memory
+  // whose launch gave only a size, and if lacks_layout().
   const StorageLayout* layout(std::uintptr_t address) const {
     if (!is_dynamic(address)) return nullptr;
     if (!layout_) layout_ = storage_layout(dynamic_);
@@ -207,12 +207,12 @@ class SharedMemory {
 
   Region region_;
   std::uintptr_t code_ = 0;  // an address inside the module
-  // Read at the first question; by byte of the region: is it in a variable?
+  // Read on first use. covered_ says for each byte of the region if a variable covers it.
   mutable std::vector<Variable> variables_;
   mutable std::vector<bool> covered_;
   std::uintptr_t dynamic_begin_ = 0;
   SharedLayout dynamic_;
-  mutable std::optional<const StorageLayout*> layout_;  // of dynamic_, once it was asked for
+  mutable std::optional<const StorageLayout*> layout_;  // of dynamic_, once it was requested
 };
 
 }  // namespace cuflash::simt

@@ -1,4 +1,4 @@
-// Races in words: the two accesses in the order of the program, and what fails to order them.
+// Describes races in words: the two accesses in program order, and what fails to order them.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -22,7 +22,7 @@ bool went(const Thread& thread, const TileMark& a, const TileMark& b, Stamp last
   const auto end = thread.tiles.end();
   auto from = std::find_if(thread.tiles.begin(), end,
                            [&](const TileMark& mark) { return mark.since > last_barrier; });
-  // The tile that it was in at the barrier.
+  // Start with the tile that the thread was in at the barrier.
   if (from != thread.tiles.begin()) --from;
   from = std::find_if(from, end, [&](const TileMark& mark) { return same_tile(mark, a); });
   return std::find_if(from, end, [&](const TileMark& mark) { return same_tile(mark, b); }) != end;
@@ -43,7 +43,7 @@ bool did(const LaneTrace& trace, int a, int b) {
 void Core::mark_tile(Thread& self, const char* name, int number) {
   std::vector<TileMark>& tiles = self.tiles;
   if (!tiles.empty() && tiles.back().since < last_barrier_) tiles = {tiles.back()};
-  // What the thread did before gets an earlier stamp than what it does in this tile.
+  // Earlier accesses of the thread get an earlier stamp than those in this tile.
   tiles.push_back({next_moment(), name, number});
 }
 
@@ -57,8 +57,7 @@ Core::NamedAccess Core::named_access(Stamp stamp) const {
   return access;
 }
 
-// Of two accesses of one block that nothing orders: true if the program means the earlier one to
-// come first.
+// For two unordered accesses of one block: true if the program means the earlier one to come first.
 bool Core::comes_first(const NamedAccess& earlier, const NamedAccess& later) const {
   const Thread& one = threads_[earlier.thread];
   const Thread& other = threads_[later.thread];
@@ -70,7 +69,7 @@ bool Core::comes_first(const NamedAccess& earlier, const NamedAccess& later) con
     const bool forward = anyone_went(a, b), backward = anyone_went(b, a);
     return forward != backward ? forward : a.number < b.number;
   }
-  // A thread that has done both shows their order.
+  // A thread that has made both accesses shows their order.
   const int a = earlier.site, b = later.site;
   const bool forward = did(one.trace, a, b) || did(other.trace, a, b);
   const bool backward = did(one.trace, b, a) || did(other.trace, b, a);
@@ -104,8 +103,8 @@ std::string Core::explain_race(const NamedAccess& first, const NamedAccess& seco
   return text + line(to) + '.';
 }
 
-// Of pairs that are alike the report shows one that is the hardest to order: what would order two
-// lanes of a warp may not be enough.
+// How far apart two accesses are: in one warp 0, in one block 1, else 2. Of similar pairs the
+// report shows one of the greatest distance: __syncwarp() would order only two lanes of a warp.
 int Core::distance(const NamedAccess& a, const NamedAccess& b) {
   return a.block != b.block ? 2 : a.thread / 32 != b.thread / 32 ? 1 : 0;
 }

@@ -11,7 +11,7 @@ void LaneTrace::drop_front(std::size_t count) {
 }
 
 void LaneTrace::grow() {
-  // Not a power of two: lanes in step would meet in the same cache sets.
+  // Not a power of two, or lanes in step would compete for the same cache sets.
   constexpr std::size_t kFirstRoom = 520;
   const std::size_t used = size();
   records_.resize(records_.empty() ? kFirstRoom : 2 * records_.size());
@@ -79,8 +79,8 @@ void RequestCounter::flush(LaneTrace* const lanes[32]) {
   }
 }
 
-// Lanes wait for each other where they can meet: a lane whose next access others still have before
-// them, as often as it, waits for them; one with an access more than they have goes on.
+// Joins lanes that have diverged. A lane waits if another lane, elsewhere, still has to make the
+// lane's next access at least as often; a lane that has more of that access left goes on.
 void RequestCounter::join_divergent(LaneTrace* const lanes[32]) {
   const Record* next[32] = {};
   const Record* end[32] = {};
@@ -106,8 +106,8 @@ void RequestCounter::join_divergent(LaneTrace* const lanes[32]) {
   }
 }
 
-// Of the accesses that come next, the first in the source; but before it one of which some lane has
-// more left than those that are elsewhere.
+// The access to count next, of those that come next in some lane. An access whose lanes need not
+// wait for lanes elsewhere goes first; otherwise the order of the source decides.
 std::size_t RequestCounter::next_account(const Record* const next[32],
                                          const Record* const end[32]) const {
   const std::vector<std::uint32_t>& rank = sites_.ranks();
@@ -197,7 +197,7 @@ std::vector<LineCounts> RequestCounter::by_line() const {
 
 namespace {
 
-// A small set of numbers, exact, made for at most 64 of them.
+// An exact set of at most 64 numbers.
 class SmallSet {
  public:
   // True if the number was not in the set.
@@ -244,7 +244,7 @@ int sectors_touched(std::size_t size, std::uint32_t mask, const std::uintptr_t* 
     for (int i = lanes; i < 32; ++i) present[i] = present[lanes - 1];
     address = present;
   }
-  // Where the addresses ascend, each change of sector is a new sector.
+  // If the addresses ascend, each change of sector is a new sector.
   int changes = 0;
   std::uintptr_t descends = 0, low_bits = 0, last = address[0] / 32;
   for (int lane = 0; lane < 32; ++lane) {

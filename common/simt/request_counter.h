@@ -18,14 +18,14 @@ constexpr Record kRecordShared = Record{1} << 47;
 constexpr Record make_record(std::uint16_t site, bool shared, std::uintptr_t address) {
   return Record{site} << kRecordSiteShift | (shared ? kRecordShared : 0) | address;
 }
-// Each site has an account for each of the two memories: of one line, some lanes may read shared
-// and others global memory.
+// Each site has an account for each of the two memories: at one site, some lanes may access shared
+// memory and others global memory.
 constexpr std::size_t account_of(Record r) { return r >> (kRecordSiteShift - 1); }
 constexpr int site_of(std::size_t account) { return static_cast<int>(account / 2); }
 constexpr bool is_shared(std::size_t account) { return account % 2 != 0; }
 
-// What one lane has recorded. There is room for a few hundred accesses, so that the traces of a
-// block stay in the cache; a lane that has filled its room waits for the others of its warp.
+// The accesses that one lane has recorded. There is room for a few hundred, so that the traces of a
+// block stay in the cache; a lane whose trace is full waits for the others of its warp.
 class LaneTrace {
  public:
   bool full() const { return next_ == end_; }
@@ -44,14 +44,14 @@ class LaneTrace {
   Record* end_ = nullptr;
 };
 
-// What the requests of one site to one memory amount to.
+// The totals of one site's requests to one memory.
 struct SiteCounts {
   std::uint64_t requests = 0, bytes = 0;
   std::uint64_t sectors = 0;                    // global memory
   std::uint64_t wavefronts = 0, conflicts = 0;  // shared memory
 };
 
-// Joins the accesses of lanes into requests, and keeps the accounts of them.
+// Joins the accesses of lanes into requests, and keeps account of the requests.
 class RequestCounter {
  public:
   explicit RequestCounter(const Sites& sites) : sites_(sites) {}
@@ -60,8 +60,8 @@ class RequestCounter {
   // empties their traces. lanes[i] is null for a lane that does not exist. Lanes that part in a
   // branch or a loop meet again at the next access that all of them make.
   void flush(LaneTrace* const lanes[32]);
-  // The same as far as it is certain before the event: the lanes of `open` will record more. Takes
-  // what it counts out of the traces.
+  // Joins and counts only what is certain before the event: the lanes of `open` will record more.
+  // Removes what it counts from the traces.
   void flush_in_step(LaneTrace* const lanes[32], std::uint32_t open);
 
   // The accounts since reset(): in sum, and by line.
@@ -82,9 +82,9 @@ class RequestCounter {
 // 32-byte sectors that a warp instruction touches.
 int sectors_touched(std::size_t size, std::uint32_t mask, const std::uintptr_t* address);
 
-// Passes over the 32 banks of 4 bytes that a warp instruction takes, and how many of them no other
-// addresses would save. Accesses of 8 and 16 bytes go by half and quarter warps; loads by twice as
-// many lanes, if every lane n shares its address with n ^ 1, or every one with n ^ 2.
+// Passes over the 32 banks of 4 bytes that a warp instruction takes, and the fewest that it could
+// take with other addresses. Accesses of 8 and 16 bytes proceed by half and quarter warps; loads by
+// twice as many lanes, if every lane n shares its address with n ^ 1, or every one with n ^ 2.
 struct Wavefronts {
   int taken;
   int ideal;

@@ -24,7 +24,7 @@ cudaError_t keep(cudaError_t error) {
   return error;
 }
 
-// A device pointer must lie in a live allocation; any other pointer is the host's.
+// False if a device pointer is not in a live allocation; any other pointer is the host's.
 bool valid_range(const void* pointer, std::size_t bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   return !core.global.owns(address) || core.global.find_range(pointer, bytes) != nullptr;

@@ -1,6 +1,6 @@
 /// @file simulator.h
-/// The CPU simulator for host code that is built on both backends: its front door, and on a GPU the
-/// same functions, which then do nothing, count nothing and find nothing.
+/// The CPU simulator for host code that is built on both backends: its public functions, and on a
+/// GPU functions of the same names, which do nothing, count nothing and find nothing.
 #ifndef CUFLASH_SIMT_SIMULATOR_H_
 #define CUFLASH_SIMT_SIMULATOR_H_
 

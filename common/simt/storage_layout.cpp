@@ -18,7 +18,7 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-// Adds the names of what lies `offset` bytes into `name`: several if a union is on the way.
+// Adds the names of the element `offset` bytes into `name`: several if a union is on the path.
 void add_element_names(const StorageType& type, const std::string& name, std::size_t offset,
                        std::size_t size, std::vector<std::string>& names) {
   std::size_t element = offset / type.element_bytes;
@@ -60,7 +60,7 @@ StorageLayout::StorageLayout(const StorageType& type) {
   }
 }
 
-// A member is one place, or, if it is a struct or union with arrays in it, the places of those.
+// A member is one place, or, if it is a struct or union that contains arrays, their places.
 void StorageLayout::add_places(const StorageType& type, const std::string& path,
                                std::size_t offset) {
   for (const StorageMember& member : type.members) {
@@ -108,7 +108,7 @@ std::vector<SharedArray> StorageLayout::arrays() const {
   return arrays;
 }
 
-// All that the offset is in; in none, the place that ends last before it.
+// All places that contain the offset; if none does, the place that ends last before it.
 std::vector<const StorageLayout::Place*> StorageLayout::places_at(std::size_t offset) const {
   std::vector<const Place*> found;
   const Place* before = nullptr;
@@ -154,7 +154,7 @@ const StorageLayout* storage_layout(const SharedLayout& shared) {
   const auto [layout, added] = known.try_emplace(tag);
   if (added) {
     const auto type = read_storage_type(tag);
-    // Another size would be another type's.
+    // A different size means a different type.
     if (type != nullptr && type->bytes() == shared.bytes) {
       layout->second = std::make_unique<const StorageLayout>(*type);
     }

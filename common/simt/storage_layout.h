@@ -1,4 +1,4 @@
-// What lies where in a kernel's dynamic shared memory, in the words of its source.
+// The layout of a kernel's dynamic shared memory, with the names in its source.
 #ifndef CUFLASH_SIMT_STORAGE_LAYOUT_H_
 #define CUFLASH_SIMT_STORAGE_LAYOUT_H_
 
@@ -13,15 +13,15 @@
 
 namespace cuflash::simt {
 
-// Offsets are bytes from the start of the storage. Where a union gives one place several names,
-// all of them are given: "sQ[3][4] / sO[3][4]".
+// Offsets are bytes from the start of the storage. If a union gives one place several names, all of
+// them are listed: "sQ[3][4] / sO[3][4]".
 class StorageLayout {
  public:
   explicit StorageLayout(const StorageType& type);
 
   // In the order of their declaration.
   std::vector<SharedArray> arrays() const;
-  // The name of the array at the offset or next before it, and where it begins.
+  // The name of the array at the offset, or of the nearest one before it, and where it begins.
   std::string array_name(std::size_t offset) const;
   std::size_t array_begin(std::size_t offset) const;
   // "sK[17][4]": the element at the offset that an access of `size` bytes begins with. Past the end
@@ -49,8 +49,8 @@ class StorageLayout {
   std::vector<Gap> gaps_;
 };
 
-// The layout of a launch's storage, read at the first question and kept. Null if the launch names
-// no storage, or the debug information does not describe it.
+// The layout of a launch's storage, read on first use and kept. Null if the launch names no
+// storage, or the debug information does not describe it.
 const StorageLayout* storage_layout(const SharedLayout& shared);
 
 }  // namespace cuflash::simt

@@ -1,4 +1,4 @@
-// DWARF's description of a type as a tree. Whatever it does not describe completely, and with
+// DWARF's description of a type as a tree. A type that DWARF does not describe completely, with
 // constants only, is not described at all: half a layout would give wrong names.
 #include "simt/storage_type.h"
 
@@ -58,7 +58,7 @@ TypePointer read_scalar(Dwarf_Die die) {
   return std::make_shared<StorageType>(type);
 }
 
-// An array of arrays, which a typedef may hide, is one array with the extents of both.
+// An array of arrays, even behind a typedef, is one array with the extents of both.
 TypePointer read_array(Dwarf_Die die) {
   const std::optional<Dwarf_Die> element_die = referenced(die, DW_AT_type);
   const TypePointer element = element_die ? read_type(*element_die) : nullptr;
@@ -111,7 +111,7 @@ TypePointer read_class(Dwarf_Die die) {
 }
 
 TypePointer read_type(Dwarf_Die die) {
-  Dwarf_Die type;  // without typedefs, const and their like
+  Dwarf_Die type;  // without typedefs, const and the like
   if (dwarf_peel_type(&die, &type) != 0) return nullptr;
   switch (dwarf_tag(&type)) {
     case DW_TAG_array_type:

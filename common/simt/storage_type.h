@@ -32,7 +32,7 @@ struct StorageType {
 };
 
 // The template argument of the function at this address, which is a storage_type_tag<Storage>().
-// Null if the debug information does not tell.
+// Null if the debug information does not describe it.
 std::shared_ptr<const StorageType> read_storage_type(std::uintptr_t function);
 
 }  // namespace cuflash::simt

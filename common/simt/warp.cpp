@@ -32,13 +32,13 @@ std::uint64_t Core::warp_call(Thread& self, const WarpCall& call, std::uintptr_t
   return self.result;
 }
 
-// A lane that does not exist or has exited.
+// True if the lane does not exist or has exited.
 bool Core::is_absent(int warp, int lane) const {
   const int t = warp * 32 + lane;
   return t >= num_threads_ || threads_[t].state == Thread::State::kExited;
 }
 
-// True if this lane of the same warp has not come to where `waiting` waits.
+// True if this lane of the same warp has not arrived where `waiting` waits.
 bool Core::is_missing(const Thread& waiting, int lane) const {
   if (is_absent(waiting.warp(), lane)) return true;
   const Thread& other = threads_[waiting.warp() * 32 + lane];
@@ -52,8 +52,8 @@ bool Core::is_missing(const Thread& waiting, int lane) const {
          source_place(other.wait_address).chain != source_place(waiting.wait_address).chain;
 }
 
-// True if every lane of the mask has come to the operation in which `caller` waits. The search
-// begins where the last one ended, so that 32 lanes that come one after the other look 64 times,
+// True if every lane of the mask has arrived at the operation in which `caller` waits. The search
+// begins where the last one ended, so that 32 lanes that arrive one after the other look 64 times,
 // not 512.
 bool Core::warp_call_complete(const Thread& caller, bool ignore_absent) {
   int& first = last_missing_[caller.warp()];
@@ -74,8 +74,8 @@ unsigned Core::existing_lanes(int warp) const {
 }
 
 // What each lane of the mask did before happens before what any of them does next. An operation is
-// the whole warp's if its mask names all lanes of the block; which of them have exited by then must
-// not matter, for that depends on the schedule.
+// one of the whole warp if its mask names all of the warp's lanes in the block. Which lanes have
+// exited by then must not matter, because that depends on the schedule.
 void Core::order_lanes(int warp, unsigned mask) {
   const Stamp now = next_moment();
   Thread* const lanes = &threads_[warp * 32];
@@ -109,7 +109,7 @@ void Core::finish_warp_call(const Thread& caller) {
   const WarpCall::Kind kind = caller.call.kind;
   const int warp = caller.warp();
   if (is_matrix_call(kind)) return finish_matrix_call(caller);
-  // All lanes are together. Only __syncwarp() orders what they do to memory, too.
+  // All lanes are together. Only __syncwarp() also orders their memory accesses.
   if ((~caller.call.mask & existing_lanes(warp)) == 0) flush_warp(warp);
   if (kind == WarpCall::Kind::kSync) {
     ++events_.warp_syncs;
@@ -150,7 +150,7 @@ void Core::finish_warp_call(const Thread& caller) {
 }
 
 // No thread can go on, and some wait in warp-wide operations. CUDA lets an operation begin without
-// the lanes that have exited; what else is missing will never come.
+// the lanes that have exited; any other missing lane will never arrive.
 void Core::end_warp_calls() {
   const Thread* stuck = nullptr;
   bool progress = false;

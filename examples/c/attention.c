@@ -17,7 +17,7 @@ static void check(bool good, const char* why) {
   exit(1);
 }
 
-// ---- Device memory: the GPU's, or where the CPU simulator runs kernels the program's own --------
+// ---- Device memory: the GPU's, or the program's own if the CPU simulator runs the kernels -------
 
 #ifdef ON_GPU
 #include <cuda_runtime.h>
@@ -43,7 +43,7 @@ static float* to_device(const float* host, size_t size) {
   return data;
 }
 
-// ---- What the results must be ------------------------------------------------------------------
+// ---- The expected results ----------------------------------------------------------------------
 
 static double dot(const float* x, const float* y, int size) {
   double sum = 0;
@@ -110,7 +110,7 @@ int main(void) {
                                             true, stream);
   check(error == CUFLASH_SUCCESS, cuflash_last_error_message());
 
-  // Backward, the full form: it takes grouped heads, other lengths and any strides, too.
+  // Backward, the full form: it also takes grouped heads, other lengths and any strides.
   const cuflash_problem problem = {.size = sizeof problem,
                                    .batch = BATCH,
                                    .heads_q = HEADS,
@@ -144,8 +144,8 @@ int main(void) {
   for (int n = 0; n < SIZE; ++n) max_error = fmax(max_error, distance(O[n], expected[n]));
   printf("O: max |error| %.1e, tolerance %.0e\n", max_error, tolerance);
 
-  // The loss is linear in V: dV . V is the loss. Q and K appear in scale Q K^T alone: dQ . Q and
-  // dK . K are both what the loss changes by with the scale, here a difference.
+  // The loss is linear in V, so dV . V is the loss. Q and K appear only in scale Q K^T, so dQ . Q
+  // and dK . K both equal scale d(loss)/d(scale), here by a central difference.
   const double slope =
       (plain(1.001 * scale, Q, K, V, dO, expected) - plain(0.999 * scale, Q, K, V, dO, expected)) /
       0.002;

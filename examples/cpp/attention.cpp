@@ -23,7 +23,7 @@ static void check(cuflash::FlashAttentionError error) {
   check(error == cuflash::FlashAttentionError::SUCCESS, cuflash::last_error_message());
 }
 
-// ---- Device memory: the GPU's, or where the CPU simulator runs kernels the program's own --------
+// ---- Device memory: the GPU's, or the program's own if the CPU simulator runs the kernels -------
 
 #ifdef ON_GPU
 #include <cuda_runtime.h>
@@ -51,7 +51,7 @@ static Floats to_host(const float* data, size_t size) { return Floats(data, data
 static void release(float* data) { delete[] data; }
 #endif
 
-// ---- What the results must be ------------------------------------------------------------------
+// ---- The expected results ----------------------------------------------------------------------
 
 template <typename T>
 static double dot(const float* x, const T* y, size_t size) {
@@ -64,7 +64,7 @@ static size_t at(const cuflash::Tensor& t, int b, int h, int s) {
   return b * t.batch_stride + h * t.head_stride + s * t.row_stride;
 }
 
-// O = softmax(scale Q K^T) V in double; of `t` only the strides are used.
+// O = softmax(scale Q K^T) V in double; only the strides of `t` are used.
 static Doubles plain(const cuflash::Problem& p, const cuflash::Forward& t, const Floats& Q,
                      const Floats& K, const Floats& V) {
   Doubles O(size_t(p.batch) * p.heads_q * p.seq_q * p.head_dim);
@@ -132,8 +132,8 @@ int main() {
               cuflash::chosen_stage(CUFLASH_BACKWARD, p));
   compare("O", to_host(d_O, size), plain(p, {bhsd, bhsd, bhsd, bhsd}, Q, K, V), 3e-6);
 
-  // The loss dO · O is linear in V: dV · V is the loss. Q and K appear in scale Q K^T alone:
-  // dQ · Q and dK · K are both what the loss changes by with the scale, here a difference.
+  // The loss dO · O is linear in V, so dV · V is the loss. Q and K appear only in scale Q K^T, so
+  // dQ · Q and dK · K both equal scale d(loss)/d(scale), here by a central difference.
   const auto loss = [&](float s) {
     p.softmax_scale = s;
     return dot(dO.data(), plain(p, {bhsd, bhsd, bhsd, bhsd}, Q, K, V).data(), size);

@@ -104,7 +104,7 @@ def address(array):
 
 
 def tensor(array):
-    """The struct of a [batch, seq, heads, head_dim] array: strides alone say the order."""
+    """The struct of a [batch, seq, heads, head_dim] array: only its strides express the order."""
     batch, seq, heads, _ = array.stride() if ON_GPU else [s // array.itemsize for s in array.strides]
     return Tensor(address(array), batch, heads, seq)
 

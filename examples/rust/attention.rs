@@ -103,7 +103,7 @@ fn check(error: c_int) {
     }
 }
 
-// ---- What the results must be ------------------------------------------------------------------
+// ---- The expected results ----------------------------------------------------------------------
 
 const HEADS: usize = 2;
 const SEQ: usize = 64;
@@ -130,7 +130,7 @@ fn plain(scale: f64, q: &[f32], k: &[f32], v: &[f32]) -> Vec<f64> {
     o
 }
 
-/// The largest magnitude, or NaN where there is one.
+/// The largest magnitude, or NaN if there is one.
 fn worst(errors: impl Iterator<Item = f64>) -> f64 {
     errors.fold(0.0, |worst, e| if e.abs() <= worst || worst.is_nan() { worst } else { e.abs() })
 }
@@ -181,7 +181,7 @@ fn main() {
         q_in, k_in, v_in, o_out, l_out, 1, heads, seq, dim, scale, true, stream) });
     report("O", distance(&o, &plain(scale as f64, &q, &k, &v)), 3e-6);
 
-    // The full form: it takes grouped heads, other lengths and any strides, too.
+    // The full form: it also takes grouped heads, other lengths and any strides.
     let problem = Problem {
         size: size_of::<Problem>() as u32,
         batch: 1,
@@ -231,8 +231,8 @@ fn main() {
         println!("{name} {}", text(unsafe { cuflash_chosen_stage(pass, &problem, null()) }));
     }
 
-    // The loss dO . O is linear in V: dV . V is the loss. Q and K appear in scale Q K^T alone:
-    // dQ . Q and dK . K are both what the loss changes by with the scale, here a difference.
+    // The loss dO . O is linear in V, so dV . V is the loss. Q and K appear only in scale Q K^T, so
+    // dQ . Q and dK . K both equal scale d(loss)/d(scale), here by a central difference.
     let loss = |factor: f64| {
         let o = plain(factor * scale as f64, &q, &k, &v);
         o.iter().zip(&d_o).map(|(o, &g)| o * g as f64).sum::<f64>()

@@ -1,7 +1,7 @@
 """CuFlash Ladder's attention for PyTorch; the package's README.md shows its use.
 
 `import cuflash`, cuflash.stages() and cuflash.capi need no PyTorch; it is imported when a function
-on tensors is first named.
+on tensors is first used.
 """
 import importlib
 
@@ -30,7 +30,7 @@ def _check_torch(name):
     try:
         torch = importlib.import_module("torch")
     except ModuleNotFoundError as error:
-        if error.name != "torch":  # it is there, and lacks something
+        if error.name != "torch":  # PyTorch is installed, but lacks something
             raise
         raise ImportError(f"{needs}, and it is not installed: "
                           "https://pytorch.org/get-started") from error

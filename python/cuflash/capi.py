@@ -29,7 +29,7 @@ class ErrorCode(enum.IntEnum):
     UNKNOWN_STAGE = 13
 
 
-# Not what was passed is at fault, but the machine.
+# Errors whose cause is the machine, not the arguments.
 _OF_THE_MACHINE = (ErrorCode.CUDA_ERROR, ErrorCode.OUT_OF_MEMORY, ErrorCode.UNSUPPORTED_DEVICE)
 
 
@@ -45,17 +45,17 @@ class CuflashError(RuntimeError):
 
 
 class CuflashValueError(CuflashError, ValueError):
-    """The library refused what was passed."""
+    """The library refused the arguments."""
 
 
 def error(code, sentence):
-    """The exception for what the library answered."""
+    """The exception for an error that the library returned."""
     of_the_machine = code in _OF_THE_MACHINE
     return (CuflashError if of_the_machine else CuflashValueError)(code, sentence)
 
 
 def as_float(scale):
-    """An int or a fraction as a float: infinite, which the library refuses, where it is too large."""
+    """An int or a fraction as a float: if it is too large, infinity, which the library refuses."""
     if not isinstance(scale, numbers.Rational):
         return scale
     try:
@@ -65,7 +65,7 @@ def as_float(scale):
 
 
 def check_int32(name, number):
-    """Raises unless C can take the integer."""
+    """Raises unless the integer fits in 32 bits."""
     if not -2**31 <= number < 2**31:
         raise ValueError(f"{name} is {number}; it must fit in 32 bits")
 
@@ -77,7 +77,7 @@ class Tensor(ctypes.Structure):
 
 
 class Problem(ctypes.Structure):
-    """cuflash_problem; its size is set, and it has no window where none is given."""
+    """cuflash_problem; its size is set, and it has no window if none is given."""
     _fields_ = [("size", ctypes.c_uint32), ("batch", ctypes.c_int32), ("heads_q", ctypes.c_int32),
                 ("heads_kv", ctypes.c_int32), ("seq_q", ctypes.c_int32),
                 ("seq_kv", ctypes.c_int32), ("head_dim", ctypes.c_int32),
@@ -118,7 +118,7 @@ class BackwardArgs(ctypes.Structure):
 
 
 def _signatures():
-    """(function, result, arguments) of what is called here."""
+    """(function, result, arguments) of the functions that are called here."""
     number, name, stream = ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
     problem = ctypes.POINTER(Problem)
     return (("cuflash_forward", number, problem, ctypes.POINTER(ForwardArgs), name, stream),
@@ -132,7 +132,7 @@ def _signatures():
 
 
 class Library:
-    """A libcuflash_attn.so. Where a call takes a `stage`, None lets the library choose."""
+    """A libcuflash_attn.so. If `stage` is None, the library chooses the stage."""
 
     def __init__(self, path):
         self.path = os.fspath(path)
@@ -148,12 +148,12 @@ class Library:
 
     @property
     def version(self):
-        """As text: "0.1.0"."""
+        """The library's version as text: "0.1.0"."""
         number = self._c.cuflash_version()
         return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
     def address(self, function):
-        """Where a function of the C interface lies, for other code to call it."""
+        """The address of a function of the C interface, for other code to call it."""
         return ctypes.cast(getattr(self._c, function), ctypes.c_void_p).value
 
     def stages(self):
@@ -161,7 +161,7 @@ class Library:
         return [self._c.cuflash_stage_name(n).decode() for n in range(self._c.cuflash_num_stages())]
 
     def refusal(self, direction, problem, stage=None):
-        """Why the current device cannot run this pass ("forward", "backward") of it, or ""."""
+        """Why the current device cannot run a pass ("forward", "backward") of a problem, or ""."""
         self._c.cuflash_check_support(PASSES.index(direction), problem, _bytes(stage))
         return self._sentence()
 
@@ -199,7 +199,7 @@ class Library:
 
 
 def escaped(stage):
-    """A stage's name without what C cannot hold: no stage's name has a backslash."""
+    """A stage's name in a form that C can hold; no stage's name has the backslash of an escape."""
     return stage.replace("\0", r"\0").encode(errors="backslashreplace").decode()
 
 

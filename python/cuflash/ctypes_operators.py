@@ -1,7 +1,7 @@
-"""The operators through ctypes: what computes where the compiled operators cannot be loaded.
+"""The operators through ctypes, which are used if the compiled operators cannot be loaded.
 
-Importing it defines torch.ops.cuflash.forward and torch.ops.cuflash.backward. What they take and
-return, ops.py says.
+Importing it defines torch.ops.cuflash.forward and torch.ops.cuflash.backward. ops.py documents
+their arguments and results.
 """
 from typing import List, Optional, Sequence, Tuple
 
@@ -15,7 +15,7 @@ _ALIGNMENT = 16  # bytes, of a tensor's address and strides
 
 
 def _usable(tensor):
-    """The tensor, or a copy of it where the library could not read it as it lies."""
+    """The tensor, or a copy of it if the library cannot read its layout."""
     multiple = _ALIGNMENT // tensor.element_size()
     steps = [tensor.stride(n) for n in range(3) if tensor.shape[n] > 1]
     if (tensor.stride(3) == 1 and tensor.data_ptr() % _ALIGNMENT == 0
@@ -25,7 +25,7 @@ def _usable(tensor):
 
 
 def _view(tensor):
-    """The tensor for the library."""
+    """The tensor as the library's struct."""
     batch, seq, heads, _ = tensor.stride()
     return capi.Tensor(tensor.data_ptr(), batch, heads, seq)
 

@@ -14,22 +14,22 @@ def flash_attn_func(q, k, v, softmax_scale=None, causal=False, window_size=(-1, 
     heads_q must be a multiple of heads_kv: query head h reads KV head h // (heads_q // heads_kv).
 
     softmax_scale   default: head_dim ** -0.5
-    causal          query i sees key j only if j <= i + seq_kv - seq_q: the last query stands at the
-                    last key
+    causal          query i sees key j only if j <= i + seq_kv - seq_q: the last query is aligned
+                    with the last key
     window_size     (left, right): query i sees key j only if
                     -left <= j - (i + seq_kv - seq_q) <= right. A side of -1 has no limit. With
                     causal, right is 0, whatever is given. A query that sees no key gives 0, and
                     LSE -inf
-    deterministic   the same gradients, to the bit, in every run; so does
-                    torch.use_deterministic_algorithms(True)
+    deterministic   compute the same gradients, to the bit, in every run;
+                    torch.use_deterministic_algorithms(True) has the same effect
     return_lse      return (out, lse): lse is float32 [batch, heads_q, seq_q], the natural log of
                     each row's sum of exponentials. No gradient flows through it
     stage           the name of one of cuflash.stages(); default: the environment variable
-                    CUFLASH_STAGE, else the fastest that can
+                    CUFLASH_STAGE, else the fastest stage that supports the call
 
-    Any strides will do; a tensor is copied first only if head_dim has a stride other than 1, or its
-    address or another stride is not a multiple of 16 bytes. The result is contiguous. Under
-    autocast float32, float16 and bfloat16 become autocast's dtype.
+    Tensors may have any strides; a tensor is copied first only if head_dim has a stride other than
+    1, or if its address or another stride is not a multiple of 16 bytes. The result is contiguous.
+    Under autocast float32, float16 and bfloat16 become autocast's dtype.
     """
     o, lse = _attention((q, k, v), "BSHD", softmax_scale, causal, window_size, deterministic, stage,
                         return_lse)
@@ -42,8 +42,8 @@ def flash_attention_cuda(Q, K, V):
 
 
 def attention_bhsd(q, k, v, causal, window_size=(-1, -1)):
-    """flash_attn_func() for [batch, heads, seq, head_dim]. The result has that shape, and lies in
-    memory as [batch, seq, heads, head_dim]."""
+    """flash_attn_func() for [batch, heads, seq, head_dim]. The result has that shape, and is stored
+    as [batch, seq, heads, head_dim]."""
     o, _ = _attention((q, k, v), "BHSD", None, causal, window_size, False, None)
     return o.transpose(1, 2)
 
@@ -54,7 +54,7 @@ def _attention(qkv, layout, softmax_scale, causal, window_size, deterministic, s
     options = layout, softmax_scale, causal, window_size, deterministic, stage
     if torch.compiler.is_compiling():
         return _unchecked(_checked(qkv, layout), *options)
-    try:  # A call that is right does not pay for the sentence that says what is wrong.
+    try:  # A valid call does not pay for checks that only explain errors.
         return _unchecked(qkv, *options)
     except torch.cuda.OutOfMemoryError:
         raise
@@ -63,7 +63,7 @@ def _attention(qkv, layout, softmax_scale, causal, window_size, deterministic, s
 
 
 def _reason(error, qkv, layout):
-    """What is wrong with the tensors, else the error."""
+    """An exception that says what is wrong with the tensors, else the error itself."""
     try:
         _checked(qkv, layout)
     except (TypeError, ValueError) as found:
@@ -89,7 +89,7 @@ def _unchecked(qkv, layout, softmax_scale, causal, window_size, deterministic, s
 
 
 def _checked(qkv, layout):
-    """The tensors as autocast wants them, unless they do not fit."""
+    """The tensors in autocast's dtype; raises if they do not fit together."""
     qkv = _autocast(*qkv)
     check_tensors(*qkv)
     sizes_of(*qkv, layout)
@@ -97,7 +97,7 @@ def _checked(qkv, layout):
 
 
 def _autocast(*qkv):
-    """The tensors as autocast wants them, where it is on: as scaled_dot_product_attention's."""
+    """The tensors in autocast's dtype, if it is on, as scaled_dot_product_attention does."""
     device_type = qkv[0].device.type if isinstance(qkv[0], torch.Tensor) else None
     if device_type not in ("cuda", "cpu") or not torch.is_autocast_enabled(device_type):
         return qkv

@@ -1,5 +1,5 @@
-"""Which library computes: the package's own or the one that CUFLASH_LIBRARY names, and one more for
-tensors in host memory where CUFLASH_SIMT_LIBRARY names it."""
+"""The choice of the library: the package's own or the one that CUFLASH_LIBRARY names, and one more
+for tensors in host memory if CUFLASH_SIMT_LIBRARY names it."""
 import functools
 import os
 import pathlib
@@ -12,7 +12,7 @@ _BACKENDS = {"cuda": "cuda", "cpu": "simt"}  # by the type of the tensors' devic
 
 @functools.lru_cache(maxsize=None)
 def first():
-    """The library, whichever its backend is."""
+    """The library, for either backend."""
     named = _named_by("CUFLASH_LIBRARY")
     if not named and not _OWN.exists():
         raise RuntimeError(f"There is no {_OWN}. Install the package (pip install ./python), or "
@@ -22,7 +22,7 @@ def first():
 
 @functools.lru_cache(maxsize=None)
 def _second():
-    """The CPU simulator's library beside it, or None."""
+    """The second library, for the CPU simulator, or None."""
     return _named_by("CUFLASH_SIMT_LIBRARY")
 
 

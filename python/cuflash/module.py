@@ -7,7 +7,7 @@ from .shapes import check_options
 
 class FlashAttention(nn.Module):
     """softmax(Q Kᵀ / √head_dim) V for tensors of [batch, heads, seq, head_dim]; K and V may have
-    fewer heads. It has no parameters: what is learnt are the projections around it.
+    fewer heads. It has no parameters: a model learns the projections around it.
 
         attn = cuflash.FlashAttention(head_dim=64, causal=True)
         out = attn(Q, K, V)
@@ -29,6 +29,6 @@ class FlashAttention(nn.Module):
         return attention_bhsd(Q, K, V, self.causal, self.window_size)
 
     def extra_repr(self):
-        """What print() shows."""
+        """The module's options, for print()."""
         return (f"head_dim={self.head_dim}, causal={self.causal}, "
                 f"window_size={self.window_size}")

@@ -1,7 +1,7 @@
-"""Which operators compute: the compiled ones of libcuflash_operators.so, or those through ctypes.
+"""The choice of operators: the compiled ones of libcuflash_operators.so, or those through ctypes.
 
-The compiled ones serve PyTorch 2.10 and later. They lie in the package's folder, or beside the
-library that CUFLASH_LIBRARY names; CUFLASH_OPERATORS=ctypes leaves them where they are.
+The compiled ones work with PyTorch 2.10 and later. They are in the package's folder, or beside the
+library that CUFLASH_LIBRARY names. With CUFLASH_OPERATORS=ctypes they are not used.
 """
 import ctypes
 import functools
@@ -14,14 +14,14 @@ import torch
 from . import library
 
 _NAME = "libcuflash_operators.so"
-_OLDEST = (2, 10)  # PyTorch that has all of the stable ABI that they use
+_OLDEST = (2, 10)  # the first PyTorch with all of the stable ABI that they use
 _CALLED = ("cuflash_forward", "cuflash_backward", "cuflash_workspace_bytes",
            "cuflash_last_error_message")
 DEVICES = ("cuda", "cpu")
 
 
 class _Unavailable(Exception):
-    """Why the compiled operators do not compute."""
+    """Says why the compiled operators cannot be used."""
 
 
 class Table(ctypes.Structure):
@@ -31,7 +31,7 @@ class Table(ctypes.Structure):
 
 @functools.lru_cache(maxsize=None)
 def load():
-    """Defines the operators. Returns the compiled ones as a ctypes library, or None, and in words
+    """Defines the operators. Returns the compiled ones as a ctypes library, or None, and the reason
     why those through ctypes were taken."""
     try:
         compiled = _compiled()
@@ -44,8 +44,8 @@ def load():
 
 
 def use(compiled, device, table):
-    """Lets compiled operators call these functions for tensors on "cuda" or "cpu"; None: they
-    refuse."""
+    """Gives the compiled operators the functions to call for tensors on "cuda" or "cpu". With None
+    they refuse such tensors."""
     compiled.cuflash_operators_use(device == "cuda", table)
 
 
@@ -79,20 +79,20 @@ def _path():
 
 
 def table_of(device):
-    """What a device's library offers, or None where there is none."""
+    """The functions of a device's library, or None if there is none."""
     try:
         found = library.on(device)
-    except (OSError, RuntimeError):  # who calls an operator there hears why
+    except (OSError, RuntimeError):  # an operator called on that device reports the reason
         return None
     return Table(*map(found.address, _CALLED))
 
 
 def backend_info():
-    """What computes, as a dict:
+    """The operators and libraries in use, as a dict:
 
     operators   "compiled" (C++ over PyTorch's stable ABI) or "ctypes" (Python; a call costs more)
     reason      why it is "ctypes", else ""
-    cuda, cpu   the library for tensors on that device, or in words why there is none
+    cuda, cpu   the library for tensors on that device, or the reason why there is none
     """
     compiled, reason = load()
     info = {"operators": "compiled" if compiled else "ctypes", "reason": reason}

@@ -30,7 +30,7 @@ def forward(q, k, v, softmax_scale, causal, window_left, window_right, determini
 
 def backward(d_o, q, k, v, o, lse, softmax_scale, causal, window_left, window_right, deterministic,
              stage, wanted):
-    """Those of dQ, dK and dV that are wanted."""
+    """The wanted ones of dQ, dK and dV."""
     try:
         return _backward(d_o, q, k, v, o, lse, softmax_scale, causal, window_left, window_right,
                          deterministic, stage, wanted)
@@ -40,8 +40,8 @@ def backward(d_o, q, k, v, o, lse, softmax_scale, causal, window_left, window_ri
 
 
 def _explained(error, problem, results=()):
-    """The exception that says what was wrong; the compiled operators can only raise RuntimeError.
-    They leave it to Python to find out which tensors do not fit."""
+    """The exception that says what was wrong. The compiled operators can only raise RuntimeError;
+    Python finds out which tensors do not fit."""
     if isinstance(error, (capi.CuflashError, torch.cuda.OutOfMemoryError)):
         return error
     said = re.match(r"cuflash error (\d+): (.*)", str(error))
@@ -54,7 +54,7 @@ def _explained(error, problem, results=()):
             check_results(q, *results)
         if q.device.type != "meta":
             library.on(q.device.type)
-        if "aoti_torch_empty_strided" in str(error):  # PyTorch's reason is lost: ask once more
+        if "aoti_torch_empty_strided" in str(error):  # PyTorch's reason is lost: try once more
             _allocate_again(fits, q, k, v, bool(results))
     except (OSError, RuntimeError, TypeError, ValueError) as found:
         return found
@@ -62,7 +62,7 @@ def _explained(error, problem, results=()):
 
 
 def _allocate_again(problem, q, k, v, for_backward):
-    """Raises PyTorch's exception if it still has no memory for a call's results and workspace."""
+    """Raises PyTorch's exception if there is still no memory for a call's results and workspace."""
     direction = "backward" if for_backward else "forward"
     count = library.on(q.device.type).workspace_bytes(direction, problem) if q.is_cuda else 0
     results = [x.new_empty(x.shape) for x in (q, k, v)] if for_backward else empty_results(q)
@@ -100,7 +100,7 @@ def _gradients(ctx, d_o, _):
 
 
 def _of_qkv(ctx, d_o, saved):
-    """dQ, dK and dV; None where one is not wanted."""
+    """dQ, dK and dV; None for one that is not wanted."""
     wanted = list(ctx.needs_input_grad[:3])
     grads = backward(d_o, *saved, *ctx.options, wanted)
     for position, want in enumerate(wanted):
@@ -124,8 +124,8 @@ torch.library.register_autograd("cuflash::backward", _no_second_derivative,
 
 # pylint: disable=protected-access
 class _Attention(torch.autograd.Function):  # pylint: disable=abstract-method
-    """The same as the operators with their gradients, for eager tensors: PyTorch takes three times as
-    long for a gradient that is registered with an operator."""
+    """The operators with their gradients, for eager tensors: PyTorch takes three times as long for
+    a gradient that is registered with an operator."""
 
     @staticmethod
     def forward(ctx, q, k, v, options, lse_too):  # pylint: disable=arguments-differ
@@ -146,7 +146,7 @@ class _Attention(torch.autograd.Function):  # pylint: disable=abstract-method
 
 
 def attention(q, k, v, *options):
-    """forward(), with its gradients, at the least cost."""
+    """forward() and its gradients, by the cheapest way."""
     if (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
             or torch._C._has_torch_function_variadic(q, k, v)):  # they may change q, k, v
         check_tensors(q, k, v)

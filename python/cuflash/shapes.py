@@ -1,4 +1,4 @@
-"""Do Q, K, V and the options fit, and what are the sizes?"""
+"""Checks that Q, K, V and the options fit together, and reads their sizes."""
 import numbers
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ OPTIONS = {"softmax_scale": ((float, numbers.Real, torch.SymFloat, type(None)), 
 
 
 class Sizes(NamedTuple):
-    """Of one attention problem."""
+    """The sizes of one attention problem."""
     batch: int
     heads_q: int
     heads_kv: int
@@ -28,7 +28,7 @@ class Sizes(NamedTuple):
 def check_options(softmax_scale=None, causal=False, window_size=(-1, -1), deterministic=False,
                   return_lse=False, stage=None):
     """Raises unless the options have their types."""
-    if ((softmax_scale is None or type(softmax_scale) is float)  # as nearly every call's are
+    if ((softmax_scale is None or type(softmax_scale) is float)  # as in nearly every call
             and type(causal) is type(deterministic) is type(return_lse) is bool
             and type(window_size) is tuple and _are_two_integers(window_size) and stage is None):
         return
@@ -65,7 +65,7 @@ def check_tensors(q, k, v):
 
 
 def sizes_of(q, k, v, layout="BSHD"):
-    """The sizes of three tensors that lie as `layout` says."""
+    """The sizes of three tensors in this layout."""
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if tensor.dim() != 4:
             raise ValueError(f"{name} has {tensor.dim()} dimensions; it must have 4: "
@@ -80,7 +80,7 @@ def sizes_of(q, k, v, layout="BSHD"):
 
 
 def problem_of(q, k, v, softmax_scale, causal, window_left, window_right):
-    """The problem that three tensors of [batch, seq, heads, head_dim] are, for the library."""
+    """The library's problem for three tensors of [batch, seq, heads, head_dim]."""
     check_tensors(q, k, v)
     sizes = sizes_of(q, k, v)
     return capi.Problem(**sizes._asdict(), dtype=capi.DTYPES.index(DTYPES[q.dtype]), causal=causal,
@@ -89,13 +89,13 @@ def problem_of(q, k, v, softmax_scale, causal, window_left, window_right):
 
 
 def empty_results(q):
-    """O and LSE, not computed."""
+    """O and LSE without values."""
     batch, seq, heads, _ = q.shape
     return q.new_empty(q.shape), q.new_empty((batch, heads, seq), dtype=torch.float32)
 
 
 def check_results(q, o, d_o, lse, wanted):
-    """Raises unless what the backward pass takes beside Q, K and V fits."""
+    """Raises unless the backward pass's other arguments fit Q, K and V."""
     for name, tensor in (("o", o), ("d_o", d_o)):
         if (tensor.shape, tensor.dtype, tensor.device) != (q.shape, q.dtype, q.device):
             raise ValueError(f"{name} is {list(tensor.shape)}, {tensor.dtype}, on {tensor.device}; "

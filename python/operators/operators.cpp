@@ -1,6 +1,6 @@
 // Both passes as PyTorch operators, torch.ops.cuflash.forward and torch.ops.cuflash.backward, over
-// PyTorch's stable ABI: one binary serves every PyTorch from 2.10 on, and any Python. What they
-// take and return is documented in cuflash/ops.py, which loads this file.
+// PyTorch's stable ABI: one binary works with every PyTorch from 2.10 on, and with any Python.
+// cuflash/ops.py documents their arguments and results.
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/library.h>
@@ -19,7 +19,7 @@
 
 #include "cuflash/c_api.h"
 
-// Of PyTorch's C interface too, in libtorch_cuda.so: a PyTorch without CUDA lacks it.
+// Also part of PyTorch's C interface, in libtorch_cuda.so: a PyTorch without CUDA lacks it.
 extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(
     std::int32_t device_index, void** stream);
 
@@ -30,7 +30,7 @@ using Stage = std::optional<std::string>;
 
 // ---- The library -------------------------------------------------------------------------------
 
-// What is called of a libcuflash_attn.so. Which one, Python has decided.
+// The functions of a libcuflash_attn.so that are called here. Python chooses the library.
 struct Library {
   decltype(&cuflash_forward) forward;
   decltype(&cuflash_backward) backward;
@@ -38,9 +38,9 @@ struct Library {
   decltype(&cuflash_last_error_message) last_error_message;
 };
 
-Library library_for_cuda, library_for_cpu;  // zero where there is none
+Library library_for_cuda, library_for_cpu;  // zero if there is none
 
-// cuflash/ops.py makes an exception of the package's own of this sentence.
+// cuflash/ops.py turns this sentence into one of the package's exceptions.
 void check(const Library& library, int error) {
   if (error == 0) return;
   throw std::runtime_error("cuflash error " + std::to_string(error) + ": " +
@@ -49,12 +49,12 @@ void check(const Library& library, int error) {
 
 // ---- From tensors to the library's arguments ---------------------------------------------------
 
-// What does not fit is refused here with one sentence; cuflash/ops.py finds out what it was.
+// Refuses tensors that do not fit, with one sentence for all; cuflash/ops.py finds out which.
 void require(bool fits) {
   if (!fits) throw std::runtime_error("cuflash: the tensors do not fit together");
 }
 
-// What a tensor's handle says of it, asked once: every question is a call into PyTorch.
+// A tensor's properties, read once, because every query is a call into PyTorch.
 struct Seen {
   std::int64_t dims = 0;
   std::int64_t* sizes = nullptr;
@@ -150,8 +150,8 @@ cuflash_tensor view(const Tensor& tensor) {
           seen.strides[1]};
 }
 
-// An input for the library: a view of the tensor, or of a copy where the library could not read it
-// as it lies. The copies live as long as this object does.
+// An input for the library: a view of the tensor, or of a copy if the library cannot read its
+// layout. The copies live as long as this object does.
 class Inputs {
  public:
   cuflash_tensor operator()(const Tensor& tensor, const Seen& seen) {
@@ -177,7 +177,7 @@ class Inputs {
 
 // ---- The calls ---------------------------------------------------------------------------------
 
-// Calls function(problem, args, stage, stream) on the stream that is current on q's device, with a
+// Calls function(problem, args, stage, stream) on the current stream of q's device, with a
 // workspace from PyTorch.
 template <class Function, class Args>
 void queue(const Library& library, Function function, cuflash_pass pass,
@@ -277,7 +277,7 @@ std::vector<Tensor> backward(const Tensor& d_o, const Tensor& q, const Tensor& k
 
 }  // namespace
 
-// The library for tensors on "cuda", or else on "cpu"; null where there is none. cuflash/ops.py
+// Sets the library for tensors on "cuda", or else on "cpu"; null if there is none. The package
 // calls it once for each, before the first call of an operator.
 extern "C" __attribute__((visibility("default"))) void cuflash_operators_use(
     int is_cuda, const Library* library) {

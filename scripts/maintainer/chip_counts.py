@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Asks Nsight Compute, on a GPU, what only it can tell.
+"""Counts and times kernels with Nsight Compute, on a GPU.
 
     scripts/maintainer/chip_counts.py BIN OUT COMMIT [RESULT...]
 
 BIN is the cuda build's folder of programs, OUT the folder for the results, committed under
-docs/results/<device>/; without a RESULT all are made:
-  sectors   sectors of global memory and passes over shared memory of each stage, which the CPU
-            simulator's tests must count alike
+docs/results/<device>/. Without a RESULT all are made:
+  sectors   sectors of global memory and passes over shared memory of each stage; the tests compare
+            the CPU simulator's counts with them
   passes    passes over shared memory of single accesses, likewise
-  kernels   of each kernel on the ladder's timed shape: time, clock, DRAM traffic, load of the pipes,
-            and what its warps wait for
+  kernels   for each kernel on the ladder's timed shape: time, clock, DRAM traffic, load of the
+            pipes, and what its warps wait for
 """
 import csv
 import datetime
@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 PASSES = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
-# Of every stage; and of those of the tensor cores, whose accesses nvcc leaves as they are written.
+# For every stage; more for those on tensor cores, whose accesses nvcc leaves as written.
 PROBLEMS = ["b1_h2_q128k256_d64_f16", "b1_h2_q77k131_d32_f16", "b1_h1_q300k300_d64_f16_causal"]
 MORE_PROBLEMS = [
     "b1_h1_q16k16_d64_f16", "b1_h1_q64k64_d64_f16", "b2_h4x1_q77k131_d64_f16",
@@ -35,9 +35,9 @@ SECTORS = {
     "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": "global_write_sectors",
     f"{PASSES}_op_ld.sum": "shared_wavefronts",
     f"{PASSES}_op_st.sum": "shared_wavefronts",
-    f"{PASSES}.sum": "pipe_wavefronts",  # these, and what else goes the same way
+    f"{PASSES}.sum": "pipe_wavefronts",  # these, and the other traffic of the same pipe
 }
-# Metric, key of the result, and what one base unit is there: seconds become ms.
+# Metric, key of the result, and the factor from the base unit to the key's: seconds become ms.
 KERNELS = {
     "gpu__time_duration.sum": ("ms", 1e3),
     "smsp__cycles_elapsed.avg.per_second": ("clock_ghz", 1e-9),
@@ -49,17 +49,17 @@ KERNELS = {
     "smsp__inst_executed_op_shared_ld.sum": ("shared_loads", 1),
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": ("shared_load_passes", 1),
 }
-# How many of a scheduler's warps are in each state, for one instruction that it issues.
+# The number of a scheduler's warps in each state, per instruction that it issues.
 STATES = re.compile(r"smsp__average_warps_issue_stalled_(\w+)(?<!_not_issued)_per_issue_active.ratio")
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "nsecond": 1e-9, "usecond": 1e-6,
          "msecond": 1e-3, "second": 1, "byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9,
          "Tbyte": 1e12, "hz": 1, "Khz": 1e3, "Mhz": 1e6, "Ghz": 1e9, "Hz": 1, "KHz": 1e3, "MHz": 1e6,
          "GHz": 1e9}
-SHAPE = "b4_h32_q4096k4096_d64"  # what the ladder times
+SHAPE = "b4_h32_q4096k4096_d64"  # the shape that the ladder times
 
 
 def output_of(*command):
-    """What a command prints; ends the program if it fails."""
+    """The output of a command; ends the program if it fails."""
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
@@ -81,7 +81,7 @@ def profile(metrics, *command):
 
 
 def passes_of(ladder):
-    """The facts of each pass of each stage, but those that repeat another's."""
+    """The facts of each pass of each stage, except those that repeat another's."""
     with tempfile.NamedTemporaryFile(suffix=".json") as facts:
         output_of(ladder, "--list", "--json", facts.name)
         for entry in json.load(facts):
@@ -90,7 +90,7 @@ def passes_of(ladder):
 
 
 def one_call(launches):
-    """Of the launches of calls, one after the other, those of the first."""
+    """The launches of the first call, from the launches of several calls in a row."""
     names = [kernel for kernel, _ in launches]
     # A call ends where its first kernel recurs.
     return launches[:names.index(names[0], 1) if names[0] in names[1:] else len(names)]
@@ -123,7 +123,7 @@ def passes(programs):
 
 
 def waits(values):
-    """What warps wait for, in percent of their time: the three reasons that take most."""
+    """What warps wait for, in percent of their time: the three most frequent reasons."""
     states = {STATES.fullmatch(name)[1]: value for name, value in values.items()
               if STATES.fullmatch(name)}
     whole = sum(states.values())
@@ -132,7 +132,7 @@ def waits(values):
 
 
 def kernels(programs):
-    """What each kernel of one call takes, for each stage and pass."""
+    """The cost of each kernel of one call, for each stage and pass."""
     ladder = str(programs / "ladder")
     for facts in passes_of(ladder):
         stage, direction = facts["stage"], facts["pass"]

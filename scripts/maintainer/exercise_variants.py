@@ -84,7 +84,7 @@ def variants():
 
 
 def write(path, text):
-    """Leaves a file that is right as it is: what is not new need not be compiled again."""
+    """Writes a file only if it changes, so that unchanged files are not compiled again."""
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
 

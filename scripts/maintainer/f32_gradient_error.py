@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What would make the f32 gradients of 04 coarse? Replaces one thing at a time, and prints dQ's error,
-absolute and as a part of the largest |dQ|.
+"""Shows what would make the f32 gradients of 04 less accurate: replaces one thing at a time, and
+prints dQ's error, absolute and relative to the largest |dQ|.
 
     scripts/maintainer/f32_gradient_error.py
 
 Each row is the backward pass of 04_register_tiles with one line changed, in a copy of the sources,
-run on the CPU simulator and held against the oracle. docs/results/cpu-simulator/04_coarser.txt is what it
-prints.
+run on the CPU simulator and compared with the oracle. docs/results/cpu-simulator/04_coarser.txt is
+its output.
 """
 import math
 import pathlib
@@ -21,7 +21,7 @@ SHAPES = ["b1_h2_q256k256_d64_f32", "b1_h2_q256k256_d64_f32_peaky"]
 NAMES = ["N(0, 1) inputs", "with outliers"]
 ROUNDED = "{__half(x.x), __half(x.y), __half(x.z), __half(x.w)}"
 
-# What is replaced: in words, file, line, what stands there instead.
+# Each change: a description, the file, the line, and the line that replaces it.
 CHANGES = [
     ("nothing", "kernel.cuh", "", ""),
     ("LSE rounded to f16", "kernel_bwd.cuh", "row_lse[m] = lse_log2(p, b, h, i);",
@@ -61,7 +61,7 @@ def errors(copy):
 
 
 def shown(error, top):
-    """'1.1e-06 = 1e-06 |dQ|'."""
+    """The error in words: '1.1e-06 = 1e-06 |dQ|'."""
     return f"{error:.1e} = {error / top:.0e}" if math.isfinite(error) else "not a number"
 
 

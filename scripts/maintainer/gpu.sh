@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Everything that needs an NVIDIA GPU, in one run: build, tests, compute-sanitizer, the ladder's
-# times, the stages beside PyTorch's attention, and Nsight Compute's count of what the CPU simulator
-# counts.
+# times, the stages beside PyTorch's attention, and Nsight Compute's counts, with which the CPU
+# simulator's are compared.
 #   scripts/maintainer/gpu.sh OUT COMMIT [STEP...]
 # leaves ladder.json, ladder_f32.json, stages.json, peers.json, calls.json, train_char_gpt.json,
-# sectors.json, kernels.json and logs.tar.gz in the folder OUT. COMMIT names the sources. Without a STEP all are
-# taken, in about 25 minutes.
+# sectors.json, kernels.json and logs.tar.gz in the folder OUT. COMMIT names the sources. Without a
+# STEP it takes all steps, in about 25 minutes.
 set -euo pipefail
 CDPATH='' cd "$(dirname "$0")/../.."
 out=${1:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
@@ -32,7 +32,7 @@ step() { # step NAME SECONDS COMMAND...: runs within a time limit, logs, remembe
   fi
 }
 
-wanted() { # wanted STEP: was it asked for?
+wanted() { # wanted STEP: true if the user asked for it
   [ ${#chosen[@]} = 0 ] || [[ " ${chosen[*]} " == *" $1 "* ]]
 }
 
@@ -55,7 +55,7 @@ if wanted gpu_tests; then
   mapfile -t cold < <(build/release/bin/gpu_tests --gtest_list_tests --gtest_filter='*Cold.*' |
     awk '/^[^ ]/ { suite = $1 } /^ / { print suite $1 }')
   ((${#cold[@]})) || status=1
-  for name in "${cold[@]}"; do # each in a process of its own
+  for name in "${cold[@]}"; do # each in its own process
     step "$name" 60 build/release/bin/gpu_tests --gtest_filter="$name"
   done
 fi
@@ -88,7 +88,7 @@ if wanted ladder; then
   step ladder 200 build/release/bin/ladder --json "$results/ladder.json"
   step ladder_f32 200 build/release/bin/ladder --dtype f32 --json "$results/ladder_f32.json"
 fi
-# From here on without the stages that keep S: they would take longer than all others together.
+# The steps below leave out the stages that keep S: they would take longer than all others together.
 facts=$(mktemp)
 build/release/bin/ladder --list --json "$facts"
 linear=$(python3 - "$facts" <<'END'

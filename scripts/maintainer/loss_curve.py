@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Draws the losses that examples/train_char_gpt.py left.
+"""Draws the losses that examples/train_char_gpt.py wrote.
 
     scripts/maintainer/loss_curve.py [--check] [RESULT.json FIGURE.svg]
 
 Without names, docs/results/nvidia-h200/train_char_gpt.json and docs/figures/train_char_gpt.svg.
-The figure says in its metadata which result it was drawn from, as a SHA-256 of the file; with
---check nothing is drawn, and the exit status says whether that is still the result. To draw takes
-Matplotlib (Debian: python3-matplotlib), to check nothing.
+The figure's metadata name the result that it was drawn from, by the SHA-256 of the file. With
+--check nothing is drawn, and the exit status is 1 unless the figure belongs to the result. Drawing
+needs Matplotlib (Debian: python3-matplotlib); checking does not.
 """
 import argparse
 import hashlib
@@ -27,12 +27,12 @@ STYLES = {("sdpa", 0): ("SDPA", "#8fb8de", 3.0, "-"),
 
 
 def stamp(result):
-    """What the figure's metadata says about its result."""
+    """The figure's metadata about its result."""
     return f"Drawn from {result.name}, SHA-256 {hashlib.sha256(result.read_bytes()).hexdigest()}"
 
 
 def check(result, figure):
-    """Why the figure is not the result's, or ""."""
+    """The reason why the figure does not belong to the result, or ""."""
     for path in (result, figure):
         if not path.exists():
             return f"there is no {path}"
@@ -42,7 +42,7 @@ def check(result, figure):
 
 def draw(result, figure):
     """The losses of all steps, and beside them the last ones, enlarged."""
-    # pylint: disable=import-outside-toplevel  # --check does without
+    # pylint: disable=import-outside-toplevel  # --check does not need it
     import matplotlib
     matplotlib.use("svg")
     from matplotlib import pyplot
@@ -90,7 +90,7 @@ def title(data):
 
 
 def origin(where):
-    """Where the figures come from, as under the tables."""
+    """The origin of the figures, as under the tables."""
     return (f"{where['device']}, driver {where['driver']}, CUDA {where['cuda']}, "
             f"PyTorch {where['torch']}, commit {where['commit']}, {where['date'][:10]}")
 

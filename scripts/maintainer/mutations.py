@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Is the suite any good? Puts one fault after the other into the sources; the tests must catch each.
+"""Tests the tests: puts one fault after the other into the sources; the tests must catch each.
 
     scripts/test.sh mutations [--list | --tested] [WORD...]
 
-Takes the faults of tests/mutations.ini and, where PyTorch is installed, of
+Takes the faults of tests/mutations.ini and, if PyTorch is installed, of
 tests/mutations_python.ini, or those whose name or file contains one of the words. First the tests
 must pass without a fault, on the CPU simulator. Then each fault must make one of its tests fail, for
 the reason that the list states. The exit status is 0 if every fault is caught, 1 if not, and 2 if the
 command line is wrong.
 
-A fault goes into a copy of its file in a temporary folder; this checkout's sources stay as they are.
-Where tests of stages must fail, only the stage and the pass that they name are compiled again: a fault
+A fault goes into a copy of its file in a temporary folder; this checkout's sources stay unchanged.
+If tests of stages must fail, only the stage and the pass that they name are compiled again: a fault
 in common/device is in that stage alone. They are compiled without bf16, unless the tests name it. The
-stage's other tests are then not there. Of another program, all that includes the file is compiled.
+stage's other tests then do not exist. For another program, all files that include the changed file
+are compiled.
 """
 import argparse
 import concurrent.futures
@@ -34,7 +35,7 @@ from sources import ROOT
 
 LIST = pathlib.Path("tests/mutations.ini")
 PYTHON_LIST = pathlib.Path("tests/mutations_python.ini")
-# Before those of the checkout: here is the fault.
+# Searched before those of the checkout, because they hold the fault.
 HEADERS = ("common/simt/include", "common", "common/include")
 STAGES = "cuflash_tests"  # the program of the stages' tests
 LIMIT_S = 600  # of a run of the tests: a fault can make a kernel hang
@@ -56,7 +57,7 @@ class Mutation:
         return "stages/" + self.tests.split(".", maxsplit=1)[0]
 
     def narrowed(self, text):
-        """The text of stage.cu, which then instantiates no kernel that the tests do not need."""
+        """The text of stage.cu, reduced to the kernels that the tests need."""
         other = "Forward" if ".backward_" in self.tests else "Backward"
         text = re.sub(rf"{other}Kernels, \w+,", f"{other}Kernels, TypeList<>,", text)
         if "bf16" in self.tests:
@@ -78,7 +79,7 @@ class Mutation:
 
 
 class ListError(Exception):
-    """An entry of the list is wrong, which says nothing about the tests."""
+    """An entry of the list is wrong. This says nothing about the tests."""
 
 
 class UsageError(Exception):
@@ -130,7 +131,7 @@ def read_list():
 
 
 class Build:
-    """build/simt: everything without a fault, and how it is compiled and linked."""
+    """build/simt: all objects without a fault, and how they are compiled and linked."""
 
     def __init__(self, programs):
         self.folder = ROOT / "build/simt"
@@ -171,7 +172,7 @@ class Build:
         for old, new in objects.items():
             if f" {old} " in link:
                 link = link.replace(f" {old} ", f" {new} ")
-            else:  # It comes before the archive, which then need not give its own.
+            else:  # It is linked before the archive, whose own object is then not used.
                 first.append(str(new))
         program = folder / "tests"
         run(link.replace(f"-o bin/{mutation.program}", f"{' '.join(first)} -o {program}"),
@@ -179,7 +180,7 @@ class Build:
         return program
 
     def stage_with(self, mutation, folder):
-        """The object of the stage. Only what the tests name is compiled."""
+        """The object of the stage. Only the parts that the tests name are compiled."""
         source = f"{mutation.stage()}/stage.cu"
         text = (folder / source).read_text(encoding="utf-8")
         (folder / source).write_text(mutation.narrowed(text), encoding="utf-8")
@@ -187,13 +188,13 @@ class Build:
                              str(ROOT / source))
 
     def objects_with(self, mutation, folder):
-        """The objects that are made of the file."""
+        """The objects that are made from the file."""
         changed = str(ROOT / mutation.file)
         return self.compiled(mutation, folder,
                              lambda object_: changed in self.includes.get(object_, ()))
 
     def compiled(self, mutation, folder, wanted):
-        """Of the program's objects those that are wanted, made from the sources in the folder."""
+        """Those of the program's objects that are wanted, made from the sources in the folder."""
         objects = {}
         for old in filter(wanted, set(self.objects[mutation.program]) & set(self.compile)):
             source, command = self.compile[old]
@@ -201,7 +202,7 @@ class Build:
             objects[old] = folder / old.replace("/", "_")
             headers = "".join(f" -I{folder / name}" for name in HEADERS)
             command = command.split(" -o ")[0].replace(" -I", headers + " -I", 1)
-            # -w: a line that is not there any more leaves names unused.
+            # -w: a removed line may leave names unused.
             run(f"{command} -w -o {objects[old]} -c {here if here.exists() else source}",
                 self.folder, f"[{mutation.name}] does not compile")
         if not objects:
@@ -210,21 +211,21 @@ class Build:
 
 
 class Suite:
-    """A test program, and a folder for what it prints."""
+    """A test program, and a folder for its output."""
 
     def __init__(self, program, folder):
         self.program = program
         self.folder = folder
 
     def has(self, tests):
-        """GoogleTest is content with a filter that matches nothing."""
+        """True if the filter matches a test; GoogleTest itself accepts one that matches nothing."""
         return subprocess.run([self.program, "--gtest_list_tests", f"--gtest_filter={tests}"],
                               check=True, capture_output=True).stdout.strip() != b""
 
     def failure(self, tests, wanted=""):
         """The output of a process that failed, or "": one that matches `wanted` if there is any.
 
-        The tests are shared out to one process a core, each of which stops at its first failure.
+        The tests are divided among one process per core; each stops at its first failure.
         """
         shards = len(os.sched_getaffinity(0))
         running, failed = [], ""
@@ -262,7 +263,7 @@ class Suite:
 
 
 def judged(mutation, output):
-    """A word for what became of a fault, and what the tests said: `output` where they failed, or ""."""
+    """A word for the outcome of a fault, and the reason; `output` is the failed tests', or ""."""
     if reason := re.search(mutation.caught_by, output):
         return "caught", reason[0]
     if output:
@@ -271,7 +272,7 @@ def judged(mutation, output):
 
 
 def verdict(build, mutation):
-    """What became of one fault: a word, what the tests said, and the seconds it took."""
+    """The outcome of one fault: a word, the reason, and the seconds it took."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="cuflash_mutation_") as folder:
         folder = pathlib.Path(folder)
@@ -294,7 +295,7 @@ def expect_right(build, mutations):
 
 
 def try_all(mutations, tested):
-    """Prints a line for each, in the list's order. Were all caught?"""
+    """Prints a line for each, in the list's order. True if all were caught."""
     begin = time.monotonic()
     build = Build(sorted({mutation.program for mutation in mutations}))
     if not tested:
@@ -319,11 +320,11 @@ def try_all(mutations, tested):
 # ---- The Python package --------------------------------------------------------------------------
 
 class PythonMutation(Mutation):
-    """A fault in the Python package; its tests are what pytest is given."""
+    """A fault in the Python package; its tests are pytest's arguments."""
     listed_in = PYTHON_LIST
 
     def output(self, pytest):
-        """What the tests say to a copy of the package with the fault in it, or "" where they pass."""
+        """The tests' output for a copy of the package with the fault, or "" if they pass."""
         with tempfile.TemporaryDirectory(prefix="cuflash_mutation_") as folder:
             shutil.copytree(ROOT / "python/cuflash", pathlib.Path(folder, "cuflash"))
             text = (ROOT / self.file).read_text(encoding="utf-8")
@@ -345,7 +346,7 @@ def pytest_with(python):
     library = os.environ.get("CUFLASH_LIBRARY", ROOT / "build/simt/libcuflash_attn.so")
 
     def pytest(arguments, package):
-        for operators in ("ctypes", ""):  # the latter: the compiled ones, where they are there
+        for operators in ("ctypes", ""):  # the latter: the compiled ones, if they exist
             environment = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1",
                            "CUFLASH_LIBRARY": str(pathlib.Path(library).resolve()),
                            "CUFLASH_OPERATORS": operators}
@@ -368,7 +369,7 @@ def python_with_torch():
 
 
 def try_in_python(mutations, tested):
-    """try_all() for faults in the Python package; where there is no PyTorch, it says so."""
+    """try_all() for faults in the Python package; reports if there is no PyTorch."""
     begin = time.monotonic()
     python = python_with_torch()
     if python is None:

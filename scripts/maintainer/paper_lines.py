@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where is each line of the paper's algorithms in the kernels?
+"""Finds each line of the paper's algorithms in the kernels.
 
     scripts/maintainer/paper_lines.py [--check]
 
@@ -11,8 +11,8 @@ the kernels of a stage carry tags:
     for (…) {  // [FA2 Alg.1 l.6, 11]         line 11, the loop's end, is at the closing brace
 
 and its README shows, between `<!-- algorithm 1 -->` and `<!-- end algorithm -->`, the table that this
-script writes there. It fails where a line has no tag, where one stands before a line that it needs, and,
-with --check, which writes nothing, where a README does not show its table.
+script writes there. The script fails if a line has no tag, or if a line comes before one that it
+needs. --check writes nothing, and also fails if a README does not show its table.
 """
 import pathlib
 import re
@@ -20,7 +20,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# The paper's lines: the number, the lines it needs, what it says. A needed line stands in the same
+# The paper's lines: the number, the lines that it needs, its text. A needed line is in the same
 # kernel, before or with this one.
 LINES = {
     1: """
@@ -66,7 +66,7 @@ LINES = {
 """,
 }
 LOOPS = {1: {3: 16, 6: 11}, 2: {5: 19, 8: 17}}
-# Where several kernels share the backward pass, each has only its own of these lines.
+# If several kernels share the backward pass, each has only some of these lines.
 SHARED = {1: (), 2: (4, 12, 15, 16, 18)}
 
 BOUNDS = r"(?:__launch_bounds__\([^()]*\)\s+)?"
@@ -77,13 +77,13 @@ TABLE = re.compile(r"(<!-- algorithm ([12]) -->\n).*?(<!-- end algorithm -->)", 
 
 
 def paper(algorithm):
-    """{line: (what it says, the lines it needs)} of an algorithm."""
+    """{line: (its text, the lines that it needs)} of an algorithm."""
     rows = [row.split("|") for row in LINES[algorithm].strip().splitlines()]
     return {int(n): (says.strip(), [int(need) for need in needs.split()]) for n, needs, says in rows}
 
 
 class Place:
-    """Lines [first, last] of a kernel's file, and what to show of them."""
+    """Lines [first, last] of a kernel's file, and the text to show for them."""
 
     def __init__(self, kernel, file, first, last, shown):
         self.kernel, self.file = kernel, file
@@ -106,7 +106,7 @@ def indent(line):
 
 
 def end_of_paragraph(lines, n):
-    """The last line of what the comment in line n is the title of."""
+    """The last line of the paragraph whose title is the comment in line n."""
     last = n
     for m in range(n + 1, len(lines)):
         line, tag = lines[m], TAG.match(lines[m])
@@ -153,7 +153,8 @@ def places(file, text, errors):
 
 
 def check_kernel(algorithm, kernel, first, errors):
-    """Does each line stand after those that it needs? `first` is {paper's line: source line}."""
+    """Adds an error for each line that lacks a tag, or that comes before one that it needs. `first`
+    is {paper's line: source line}."""
     says = paper(algorithm)
     for line in sorted(first):
         if line not in says:

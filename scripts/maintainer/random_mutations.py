@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Puts faults at random places, and looks whether a test notices.
+"""Puts faults at random places, and checks that a test notices each.
 
     scripts/maintainer/random_mutations.py [--seed N] [--count N] [--out FILE] [GROUP...]
 
 A fault is mechanical: an operator, a bound, a constant or a statement is changed in one line. Each
 group of sources gets the same number of them: kernels, words (common/device), api, simulator and
-python. Whatever tests are there for the group may notice it, on the CPU simulator. A fault that does not
-compile is replaced by another. Those that no test notices are listed, with the reason from
-tests/equivalent_mutations.ini where somebody has shown that they change nothing; the exit status is 1 if
-one is without a reason. With --out, the list is written to that file too, after every fault.
+python. Any test for the group may notice it, on the CPU simulator. A fault that does not compile is
+replaced by another. A fault that no test notices is listed, with the reason from
+tests/equivalent_mutations.ini if it is known to change no result; the exit status is 1 if one has
+no reason. With --out, the list is also written to that file, after every fault.
 """
 import argparse
 import dataclasses
@@ -33,19 +33,19 @@ SWAPS = [("<=", "<"), (">=", ">"), ("<", "<="), (">", ">="), ("==", "!="), ("!="
          ("+", "-"), ("-", "+"), ("*", "+"), ("/", "*"), ("%", "/"), ("&&", "||"), ("||", "&&"),
          ("and", "or"), ("or", "and"), ("min", "max"), ("max", "min"), ("true", "false"),
          ("false", "true"), ("True", "False"), ("False", "True")]
-# An operator stands between blanks; a word alone. So no template's bracket is taken for one.
+# An operator has blanks on both sides, so that a template's bracket is not taken for one.
 OPERATORS = [(re.compile(rf"(?<= ){re.escape(old)}(?= )" if not old.isalpha() else rf"\b{old}\b"),
               new) for old, new in SWAPS]
 NUMBER = re.compile(r"(?<![\w.'\"])\d+(?![\w.'])")
 STATEMENT = re.compile(r"(?!return|break|continue|using|case|throw)[\w.\[\]>*+-]+(\(| [-+*/|&]?= |\+\+).*;")
-# Lines in which a change says nothing: text for people, and what the compiler alone reads.
+# Lines in which a change means nothing: text for people, and text for the compiler alone.
 SKIPPED = re.compile(r"(//|/\*|\*|#|\"\"\"|@|import |from |namespace|static_assert|template|using|"
                      r"report_|say\(|refuse\(|raise |EXPECT|assert)")
 
 
 @dataclasses.dataclass
 class Fault(mutations.PythonMutation):
-    """A change of one line, known by its number, in Python or not."""
+    """A change of one line, identified by its number, in any language."""
     number: int = 0
 
     def applied_to(self, text):
@@ -56,7 +56,7 @@ class Fault(mutations.PythonMutation):
 
 
 def changes(line, comment):
-    """What a line could become; `comment` begins its comment."""
+    """The changes of a line; `comment` is the token that begins a comment."""
     code = line.split(comment)[0].rstrip()
     for pattern, new in OPERATORS:
         for match in pattern.finditer(code):
@@ -99,7 +99,7 @@ def suites(group, fault):
 
 
 def noticed(build, group, fault):
-    """The program that noticed the fault, or ""; raises ListError where it does not compile."""
+    """The program that noticed the fault, or ""; raises ListError if it does not compile."""
     if group == "python":
         return noticed_by_pytest(fault)
     tried = False
@@ -122,7 +122,7 @@ def noticed(build, group, fault):
 
 
 def noticed_by_pytest(fault):
-    """Runs the package's tests on a copy of it."""
+    """Runs the package's tests on a copy of the package with the fault."""
     text = fault.applied_to((ROOT / fault.file).read_text(encoding="utf-8"))
     try:
         compile(text, fault.file, "exec")
@@ -133,7 +133,7 @@ def noticed_by_pytest(fault):
 
 
 def reason_for(fault):
-    """Why a fault changes nothing, from the list; the line and what becomes of it are the key."""
+    """The listed reason why a fault changes no result; file, old line and new line are the key."""
     for section in mutations.parsed(REASONS).values():
         entry = dict(section)
         if (entry.get("file"), entry.get("line"), entry.get("becomes")) == \

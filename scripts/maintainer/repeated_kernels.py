@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Holds a stage that repeats another's kernels to that.
+"""Checks that a stage which declares that it repeats another's kernels does so.
 
     scripts/maintainer/repeated_kernels.py
 
 A stage may keep a pass of the stage before it, so that its directory can be read alone; its stage.cu
-then says, for example, `stage.forward.repeats = "05_wmma";`. The two kernel files must be equal but for
-comments, includes, the namespace, and what the earlier stage writes out and the later one takes from
-common/device.
+then says, for example, `stage.forward.repeats = "05_wmma";`. The two kernel files must be equal
+except for comments, includes, the namespace, and code that the earlier stage contains and the later
+one takes from common/device.
 """
 import difflib
 import pathlib
@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 STAGES = ROOT / "stages"
 FILES = {"forward": "kernel.cuh", "backward": "kernel_bwd.cuh"}
 REPEATS = re.compile(r'stage\.(forward|backward)\.repeats = "(\w+)";')
-# What moved to common/device after the stage that explains it, as that stage spells it.
+# Names that moved to common/device, as the stage that explains them spells them.
 MOVED = (
     ("nvcuda::wmma::row_major", "RowMajor"),
     ("nvcuda::wmma::col_major", "ColMajor"),
@@ -27,7 +27,7 @@ MOVED = (
 
 
 def statements(path):
-    """The code of a file: a statement, or what opens or closes a block, on each line."""
+    """The code of a file: on each line a statement, or the beginning or end of a block."""
     text = re.sub(r"//.*", "", path.read_text(encoding="utf-8"))
     text = re.sub(r"^#(include|pragma once).*", "", text, flags=re.M)
     text = re.sub(r"namespace cuflash::\w+", "namespace", text)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints what nvcc makes of a kernel, as machine instructions (SASS):
+# Prints the machine instructions (SASS) that nvcc makes of a kernel:
 #   scripts/maintainer/sass.sh SOURCE.cu KERNEL ARCHITECTURE
 # KERNEL is a part of the mangled name that occurs in one kernel. Needs nvcc and cuobjdump on the
 # PATH. The prologue's listing, docs/results/nvcc/prologue_sass.txt, is the output of

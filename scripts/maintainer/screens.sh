@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Prints the screens that the pages show, from the CPU simulator:
 #   scripts/maintainer/screens.sh FOLDER
-# leaves ladder.txt, ladder.json, the memory maps and the prologue's screens there. They are the same on every machine, so CI
-# compares them with docs/results/cpu-simulator; to renew those, from a clean tree:
+# leaves ladder.txt, ladder.json, the memory maps and the prologue's screens there. They are the
+# same on every machine, so CI compares them with docs/results/cpu-simulator; to renew those, from a
+# clean tree:
 #   scripts/maintainer/screens.sh docs/results/cpu-simulator && python3 scripts/maintainer/update_pages.py
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -15,7 +16,7 @@ build simt ladder prologue
 mkdir -p "$out"
 unset COLUMNS # The screens have the width of a file.
 ladder=build/simt/bin/ladder
-# The ladder records the commit, and whether the tree is clean: nothing in it may change before.
+# The ladder records the commit, and if the tree is clean: nothing in the tree may change before.
 mkdir -p build/screens
 "$ladder" --json build/screens/ladder.json >build/screens/ladder.txt
 mv build/screens/ladder.* "$out"

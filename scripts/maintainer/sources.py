@@ -7,7 +7,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def copy_sources(to):
-    """Copies every file that git tracks, or would take up, into the folder `to`."""
+    """Copies every file that git tracks, or that git does not ignore, into the folder `to`."""
     names = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                            cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for name in filter(None, names.split("\0")):

@@ -8,12 +8,12 @@ A page says which result it shows, and this script writes the table between the 
 
 The first word is a JSON file that `ladder --json` wrote, relative to the repository. The others say
 which rows to show: stages, passes, problems, in any order; a row must match one of each kind that is
-named. `passes_a_load` adds a column. Of a file that bench/peers/peers.py wrote, they are passes, dtypes,
-d64, s512, causal, full, stages, peers, and the kind of table: speeds, summary or costs. Of one of
-bench/calls/calls.py they are attention, torch.compile, nothing or library.
-`<!-- screen FILE.txt -->` shows what a program printed.
+named. `passes_a_load` adds a column. For a file of bench/peers/peers.py the words are passes,
+dtypes, d64, s512, causal, full, stages, peers, and the kind of table: speeds, summary or costs. For
+one of bench/calls/calls.py they are attention, torch.compile, nothing or library.
+`<!-- screen FILE.txt -->` shows the output of a program.
 
-A piece of source code stands between such markers:
+These markers surround a piece of source code:
 
     <!-- code stages/01_naive/kernel.cuh // O = P V. -->
     <!-- end code -->
@@ -22,8 +22,8 @@ It begins with the file's one line that contains the words after the file's name
 that paragraph ends: at the next blank line, or the end of the block around it, at which every brace
 opened in the piece is closed.
 
-Without arguments every tracked page is rewritten; with --check nothing is written and the exit
-status says whether a page differs from its result.
+Without arguments every tracked page is rewritten. With --check nothing is written, and the exit
+status is 1 if a page differs from its result.
 """
 import json
 import operator
@@ -41,7 +41,7 @@ RESULTS = re.compile(r"(<!-- results (\S+)((?: \S+)*) -->\n).*?(<!-- end results
 CODE = re.compile(r"(<!-- code (\S+) (.+?) -->\n).*?(<!-- end code -->)", re.DOTALL)
 LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".h": "cpp", ".cpp": "cpp", ".c": "c", ".py": "python",
              ".sh": "sh"}
-# What may hold a brace that is none: comments and literals.
+# Comments and literals, in which a brace does not count.
 NO_BRACES = re.compile(r'//.*|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'')
 SCREEN = re.compile(r"(<!-- screen (\S+) -->\n).*?(<!-- end screen -->)", re.DOTALL)
 
@@ -110,8 +110,8 @@ CALL_KINDS = [operator.itemgetter("table")]
 
 
 def chosen(rows, words, kinds):
-    """The rows that match: of each kind of word that is named, one. A kind is a function that gives
-    a row's word, or None for a row that it does not concern."""
+    """The rows that match one of the words of each kind that is named. A kind is a function that
+    returns a row's word, or None for a row to which it does not apply."""
     for kind in kinds:
         known = {kind(row) for row in rows}
         wanted = [word for word in words if word in known]
@@ -121,7 +121,7 @@ def chosen(rows, words, kinds):
 
 
 def joined(rows):
-    """One row where the ladder wrote two: it verified a problem, then it timed it."""
+    """Joins two rows of the ladder into one if it verified a problem and then timed it."""
     result, verified = [], {}
     for row in rows:
         case = row["stage"], row["pass"], row["problem"]
@@ -135,8 +135,8 @@ def joined(rows):
 
 
 def add_gains(rows, everything):
-    """How much faster each row is than the stage before it in the same pass and problem; and what
-    was tried beside a stage, 9x, than the last stage that the table shows."""
+    """Adds how much faster each row is than the stage before it in the same pass and problem; for a
+    local stage, 9x, than the last stage that the table shows."""
     for row in rows:
         others = rows if row["stage"] >= "9" else everything
         before = [other for other in others if "tflops" in other
@@ -147,14 +147,14 @@ def add_gains(rows, everything):
 
 
 def ladder_table(rows, everything, extra):
-    """The Markdown table of a ladder's rows, and what is the same in all of them."""
+    """The Markdown table of a ladder's rows, and a line with the values that are equal in all."""
     add_gains(rows, everything)
     for row in rows:
         if "error" in row:
             row["error_over_limit"] = row["error"] / row["limit"]
         if "passes_a_load" in extra:
             row["passes_a_load"] = row["shared_load_passes"] / row["shared_loads"]
-    # What is the same in every row stands under the table.
+    # A value that is the same in every row goes under the table.
     same = [key for key in ("stage", "pass", "problem") if len({row[key] for row in rows}) == 1]
     if len(same) == 3:
         same = same[1:]
@@ -170,7 +170,7 @@ def plain_table(rows, left_out=()):
 
 
 def origin(where):
-    """What a table's last line says about the machine and the sources."""
+    """The machine and the sources, for a table's last line."""
     facts = [where["device"]]
     if where["backend"] == "cuda":
         facts += [f"driver {where['driver']}"]
@@ -210,7 +210,7 @@ def screen(path):
 
 
 def piece(lines, words):
-    """The lines of a paragraph of source code, without what all of them are indented by; None if not
+    """The lines of a paragraph of source code, without their common indentation; None if not
     exactly one line contains the words."""
     found = [n for n, line in enumerate(lines) if words in line]
     if len(found) != 1:

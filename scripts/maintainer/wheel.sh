@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# The package as people install it, in a wheel: for every architecture that the stages name, with PTX
-# for newer devices.
+# Makes the package's wheel for every architecture that the stages name, with PTX for newer devices.
 #   scripts/maintainer/wheel.sh OUT [TORCH_PYTHON]
-# leaves it in the folder OUT, under the manylinux tag that auditwheel finds it fit for, and says in
-# OUT/wheel.txt what it is. It is checked that no library is bundled and that no machine code is
-# missing; the wheel is installed in an empty environment, and tested there without PyTorch.
-# TORCH_PYTHON is a Python that has PyTorch: the operators are compiled against it, and the wheel is
-# tested with it too.
+# leaves it in the folder OUT, under the manylinux tag that auditwheel determines, and describes it
+# in OUT/wheel.txt. The script checks that no library is bundled and no machine code is missing,
+# installs the wheel in an empty environment, and tests it there without PyTorch. TORCH_PYTHON is a
+# Python that has PyTorch: the operators are compiled against it, and the wheel is tested with it,
+# too.
 set -euo pipefail
 out=$(realpath "${1:?usage: scripts/maintainer/wheel.sh OUT [TORCH_PYTHON]}")
 torch_python=${2:+$(realpath --no-symlinks "$2")}

@@ -1,4 +1,4 @@
-"""What the consumer's steps share."""
+"""The code that the consumer's steps share."""
 import os
 import re
 import shlex
@@ -14,7 +14,7 @@ def skip(why):
 
 
 def run(command, **options):
-    """Runs a command and returns what it printed; when it fails, so does this program."""
+    """Runs a command and returns its output; if the command fails, so does this program."""
     command = [str(word) for word in command]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           check=False, **options)

@@ -31,7 +31,7 @@ def install(args):
 
 
 def need_gpu(args):
-    """Skips where the library needs a GPU and there is none."""
+    """Skips if the library needs a GPU and there is none."""
     if args.backend != "cuda" or os.environ.get("CUFLASH_REQUIRE_GPU") == "1":
         return
     try:
@@ -69,7 +69,7 @@ def c(args):
 
 
 def foreign(args):
-    """The environment for a program that another compiler made: it brings no AddressSanitizer."""
+    """The environment for a program of another compiler, built without AddressSanitizer."""
     if not args.asan:
         return outside()
     needed = [run([args.cxx, f"-print-file-name={name}"]).strip()
@@ -93,7 +93,7 @@ def python(args):
 
 
 def rust(args):
-    # Where rustup has no toolchain there is a rustc, but it does not work.
+    # If rustup has no toolchain, there is a rustc that does not work.
     if not shutil.which("rustc") or subprocess.run(["rustc", "--version"], capture_output=True,
                                                    check=False).returncode:
         skip("there is no rustc here.")
@@ -107,7 +107,7 @@ def rust(args):
 
 
 def find(args, wanted):
-    """What find_package(cuflash `wanted`) answers."""
+    """The answer of find_package(cuflash `wanted`)."""
     shutil.rmtree(args.scratch, ignore_errors=True)
     output = run(["cmake", "-G", "Ninja", "-S", HERE / "version", "-B", args.scratch,
                   f"-DCMAKE_PREFIX_PATH={args.prefix}", f"-Dwanted={wanted}"], env=outside())
@@ -131,7 +131,7 @@ def check_version(args):
 
 
 def pkg_config(args):
-    """The flags that pkg-config gives are enough for a C program, wherever the prefix was moved."""
+    """The flags of pkg-config are enough for a C program, even if the prefix was moved."""
     if not shutil.which("pkg-config"):
         skip("there is no pkg-config here.")
     shutil.rmtree(args.scratch, ignore_errors=True)
@@ -153,8 +153,9 @@ def pkg_config(args):
 
 
 def subdirectory(args):
-    """As a part of another project it is the library alone; where the project hides its symbols,
-    the C interface is still visible. (The library's own objects, without its kernels, tell.)"""
+    """As a part of another project, only the library is built. If the project hides its symbols,
+    the C interface is still visible. (The library's objects without its kernels suffice to check.)
+    """
     shutil.rmtree(args.scratch, ignore_errors=True)
     args.scratch.mkdir(parents=True)
     (args.scratch / "CMakeLists.txt").write_text(f"""
@@ -184,8 +185,8 @@ endforeach()
 
 
 def options(args):
-    """What packagers ask for: no tests, and link-time optimization, from which the CPU simulator
-    keeps its kernels."""
+    """Builds with packagers' options: no tests, and link-time optimization, from which the CPU
+    simulator excludes its kernels."""
     shutil.rmtree(args.scratch, ignore_errors=True)
     run(["cmake", "-G", "Ninja", "-S", HERE.parents[1], "-B", args.scratch, "-DBUILD_TESTING=OFF",
          "-DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON", "-DCMAKE_CXX_FLAGS=-flto",

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checks what the installed library shows to the world.
+"""Checks what the installed library exposes.
 
-It exports exactly the functions that c_api.h declares; its names have the version of version.h; built
-for GPUs it needs nothing but the system's libraries; and each installed header compiles alone, without
+It exports exactly the functions that c_api.h declares. Its names carry the version of version.h.
+Built for GPUs, it needs only the system's libraries. Each installed header compiles alone, without
 CUDA's headers.
 """
 import argparse

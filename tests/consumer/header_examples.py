@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles every example of the installed headers: each @code block, in a function of its own.
+"""Compiles every example of the installed headers: each @code block in its own function.
 
 The names that an example uses and does not declare (Q, stream, problem, …) come from a prelude.
 """
@@ -11,7 +11,7 @@ import sys
 from common import outside, run
 
 BLOCK = re.compile(r"^/// @code(\S*)\n(.*?)^/// @endcode$", re.DOTALL | re.MULTILINE)
-# A header without examples would be one that lost them.
+# If one of these headers has no examples, they were lost.
 WITH_EXAMPLES = ("c_api.h", "flash_attention.h")
 
 ARRAYS = "float *Q, *K, *V, *O, *L, *dO, *dQ, *dK, *dV, *data;\nstatic cudaStream_t stream;\n"
@@ -57,7 +57,7 @@ def main():
     for language, bodies in functions.items():
         if not bodies:
             sys.exit(f"there is no example in {language}")
-        # An example may show a result that it does not use, or take no notice of an error.
+        # An example may show a result that it does not use, or ignore an error.
         run([*compilers[language], "-Wall", "-Wextra", "-Werror", "-Wno-unused-variable",
              "-Wno-unused-but-set-variable", "-I", args.prefix / "include", "-fsyntax-only", "-"],
             input=PRELUDE[language] + "\n".join(bodies), env=outside())

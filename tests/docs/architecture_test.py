@@ -28,7 +28,7 @@ def code_in(folder):
 
 
 def strangers(folder):
-    """(file, include) of each include of ours that is no file of the folder."""
+    """(file, include) of each include of a project file outside the folder."""
     for file in code_in(folder):
         home = "/".join(file.split("/")[:2]) if folder == "stages" else folder  # a stage's is its own
         for include in INCLUDE.findall(text_of(file)):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The figures of docs/figures: each is a well-formed, accessible card, make.py --check sees one
-that differs, and what is taken from the sources is right."""
+"""The figures of docs/figures: each is a well-formed, accessible card, make.py --check reports one
+that differs, and the values taken from the sources are right."""
 
 import pathlib
 import re
@@ -21,7 +21,7 @@ FIGURES = make.all_figures()
 
 
 class Figures(unittest.TestCase):
-    """What holds for every figure."""
+    """Properties of every figure."""
 
     def test_cards(self):
         self.assertGreater(len(FIGURES), 30)
@@ -50,7 +50,7 @@ class Figures(unittest.TestCase):
 
 
 class Check(unittest.TestCase):
-    """What make.py --check says."""
+    """The output of make.py --check."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with

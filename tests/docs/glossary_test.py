@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Each chapter links a term of the glossary where it first uses it.
 
-A chapter is the prologue's or a stage's README.md. Its hardware words and the code's names, those
-groups of docs/glossary.md, must be linked before they stand in prose without a link. What is not
-prose: code blocks, headings, formulas, comments, what scripts write between markers, alternative
-texts of pictures and the texts of other links. A hardware word counts in prose and not in inline
-code, a name of the code in inline code that begins with it. `Also:` in an entry lists words that
-mean the same.
+A chapter is the prologue's or a stage's README.md. The hardware words and the code's names, two
+groups of docs/glossary.md, must be linked before the chapter uses them in prose without a link.
+Code blocks, headings, formulas, comments, text that scripts write between markers, alternative
+texts of pictures and the texts of other links are not prose. A hardware word counts in prose but
+not in inline code; a name of the code counts in inline code that begins with it. `Also:` in an
+entry lists words that mean the same.
 """
 import pathlib
 import re
@@ -27,7 +27,7 @@ IN_CODE = re.compile(r"`([^`]+)`")
 
 
 def blank(text):
-    """As many characters that are no words, with the same line breaks."""
+    """Blanks in place of all characters except line breaks."""
     return re.sub(r"[^\n]", " ", text)
 
 
@@ -66,7 +66,7 @@ NAMES = [entry for entry in ENTRIES if entry.group == "The code's names"]
 
 
 def prose(text):
-    """A page in which blanks stand for all that is no prose."""
+    """The page with blanks in place of everything that is not prose."""
     text = WRITTEN_BY_SCRIPT.sub(lambda m: blank(m[0]), text)
     lines = []
     for language, part in blocks(text):
@@ -77,13 +77,13 @@ def prose(text):
 
 
 def hardware_pattern(word):
-    """The word in singular or plural. Letters' case counts where it is an abbreviation."""
+    """The word in singular or plural. The case of letters counts if it is an abbreviation."""
     flags = 0 if word.isupper() or re.match(r"L\d", word) else re.IGNORECASE
     return re.compile(rf"(?<![\w-]){re.escape(word)}(?:s|es)?(?!\w)".replace(r"\ ", r"\s+"), flags)
 
 
 def missing_links(text):
-    """(line number, word) of each term that stands in the text before it is linked."""
+    """(line number, word) of each term that the text uses before it links it."""
     text = prose(text)
     linked = {}  # anchor: where the first link begins
     for link in LINK.finditer(text):
@@ -122,7 +122,7 @@ def pages():
 
 
 class Glossary(unittest.TestCase):
-    """The chapters and the glossary fit together."""
+    """The chapters and the glossary agree."""
 
     def test_terms_are_linked_before_they_are_used(self):
         texts, chapters = pages()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/maintainer/loss_curve.py draws a result, and notices a figure that is another result's."""
+"""scripts/maintainer/loss_curve.py draws a result, and detects a figure of a different result."""
 import importlib.util
 import json
 import pathlib
@@ -13,7 +13,7 @@ from loss_curve import check, draw, stamp  # noqa: E402, it lies there
 
 
 def result_in(folder):
-    """A made-up result, 200 losses a run."""
+    """A made-up result with 200 losses per run."""
     runs = [{"attention": name, "seed": seed, "losses": [4 / step for step in range(1, 201)]}
             for name, seed in (("cuflash", 1), ("sdpa", 1), ("sdpa", 2))]
     where = dict.fromkeys(("device", "driver", "cuda", "torch", "commit", "date"), "none")

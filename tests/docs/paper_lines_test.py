@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""scripts/maintainer/paper_lines.py finds what is wrong with the tags: in a copy of 03's kernels each of them is dropped,
-moved, misspelt."""
+"""scripts/maintainer/paper_lines.py finds faulty tags: in a copy of 03's kernels each tag is
+dropped, moved, and misspelt."""
 import pathlib
 import re
 import sys
@@ -24,7 +24,7 @@ def errors(file, text):
 
 
 def tags():
-    """(file, match) of every tag, but for the two halves of a line: one of them is enough."""
+    """(file, match) of every tag except the two halves of a line, of which one is enough."""
     found = [(file, tag) for file, text in KERNELS.items() for tag in TAG.finditer(text)]
     return [(file, tag) for file, tag in found if not tag["half"]]
 

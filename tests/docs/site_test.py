@@ -16,7 +16,7 @@ PARTS = runpy.run_path(str(ROOT / "docs/site/conf.py"))["book_parts"]
 PAGES = [path.replace("README.md", "index.html").replace(".md", ".html")
          for path in ["README.md", *sum(PARTS.values(), [])]]
 
-# What reaches beyond the right edge and lies in no box that scrolls by itself.
+# Elements that reach beyond the right edge and are not in a box that scrolls by itself.
 TOO_WIDE = """
 const width = document.documentElement.clientWidth;
 const scrolls = e => e.clientWidth < e.scrollWidth && !e.matches("html, body, .content") &&
@@ -30,7 +30,7 @@ return [...document.querySelectorAll("article, article *, #doc-content *")].filt
 }).slice(0, 5).map(e => e.outerHTML.slice(0, 90));
 """
 
-# What has the wrong colours: text, code and links too close to what is behind them.
+# Elements with too little contrast: text, code and links against their background.
 CONTRAST = """
 const parts = color => color.match(/[\\d.]+/g).map(Number);
 const behind = e => {
@@ -65,14 +65,14 @@ return [...document.querySelectorAll("article img")].filter(e => !e.complete || 
 
 
 def links(browser, selector):
-    """The pages of the site that the links in this part lead to."""
+    """The pages of the site to which the links in this part lead."""
     script = "return [...document.querySelectorAll(arguments[0])].map(e => e.href.split('#')[0])"
     found = browser.execute_script(script, selector)
     return [link.replace(SITE.as_uri() + "/", "") for link in found]
 
 
 class Site(unittest.TestCase):
-    """Each thing that a reader relies on."""
+    """The features that a reader relies on."""
 
     @classmethod
     def setUpClass(cls):
@@ -87,7 +87,7 @@ class Site(unittest.TestCase):
         cls.browser.quit()
 
     def set_screen(self, width=1280, scheme="light"):
-        """A window of this width, and the colour scheme that the system asks for."""
+        """Sets the window's width, and the colour scheme that the system asks for."""
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
             "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500})
         self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
@@ -221,7 +221,7 @@ class Site(unittest.TestCase):
             "return arguments[0].getBoundingClientRect().y", line) < 900, "the line on the screen")
 
     def test_reference(self):
-        """The book leads to the reference of the API, and that back."""
+        """The book leads to the reference of the API, and the reference leads back."""
         self.open("index.html")
         self.click(".sidebar-tree a[href='api/index.html']")
         self.assertEqual(self.page(), "api/index.html")

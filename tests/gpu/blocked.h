@@ -1,4 +1,4 @@
-// A stream that does not go on.
+// A stream whose work is held back.
 #ifndef CUFLASH_TESTS_GPU_BLOCKED_H_
 #define CUFLASH_TESTS_GPU_BLOCKED_H_
 
@@ -12,8 +12,8 @@
 
 namespace cuflash {
 
-// Holds a stream until release(), but no longer than its patience: then whoever waits for the
-// stream goes on, holds() says that it came to this, and a test fails where it would have hung.
+// Holds a stream until release(), but no longer than its patience. After that a call that waits for
+// the stream goes on and holds() is false, so that a test fails instead of hanging.
 class Blocked {
  public:
   explicit Blocked(const harness::Stream& stream,
@@ -25,7 +25,7 @@ class Blocked {
   Blocked& operator=(const Blocked&) = delete;
   ~Blocked() {
     release();
-    cudaStreamSynchronize(stream_.get());  // wait() has ended before its members do.
+    cudaStreamSynchronize(stream_.get());  // wait() must end before its members are destroyed.
   }
 
   void release() {

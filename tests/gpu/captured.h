@@ -1,4 +1,4 @@
-// A CUDA graph of what a test queues.
+// A CUDA graph of the work that a test queues.
 #ifndef CUFLASH_TESTS_GPU_CAPTURED_H_
 #define CUFLASH_TESTS_GPU_CAPTURED_H_
 
@@ -10,7 +10,7 @@ namespace cuflash {
 
 class Captured {
  public:
-  // Captures what queue() puts on the stream. Throws where the runtime calls the capture invalid.
+  // Captures what queue() puts on the stream. Throws if the runtime reports the capture as invalid.
   template <class Queue>
   Captured(const harness::Stream& stream, cudaStreamCaptureMode mode, const Queue& queue) {
     harness::check(cudaStreamBeginCapture(stream.get(), mode), "cudaStreamBeginCapture");

@@ -6,7 +6,7 @@
 
 namespace cuflash {
 
-// Each needs a process of its own, which ctest gives it. Skips in any other.
+// Each needs its own process, which ctest provides; otherwise it is skipped.
 inline bool is_alone() { return testing::UnitTest::GetInstance()->test_to_run_count() == 1; }
 inline constexpr char kNotAlone[] =
     "It needs a process of its own: run ctest, or give --gtest_filter its name.";

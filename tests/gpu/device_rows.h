@@ -1,4 +1,4 @@
-// Large tensors in device memory: rows that repeat, made without a host array as large as they.
+// Large tensors in device memory: rows that repeat, made without a host array of the same size.
 #ifndef CUFLASH_TESTS_GPU_DEVICE_ROWS_H_
 #define CUFLASH_TESTS_GPU_DEVICE_ROWS_H_
 
@@ -23,13 +23,13 @@ class DeviceRows {
         buffer_(std::size_t(rows) * width * element_bytes(dtype)) {
     fill(0xff);
   }
-  // Holds `period` again and again, the last time perhaps a part of it.
+  // Repeats `period`; the last repetition may be partial.
   DeviceRows(DType dtype, int rows, int width, const std::vector<float>& period)
       : DeviceRows(dtype, rows, width) {
     write(0, period);
     const std::size_t bytes = buffer_.bytes();
     std::size_t filled = period.size() * element_bytes(dtype);
-    while (filled < bytes) {  // Twice as much each time.
+    while (filled < bytes) {  // Doubles each time.
       const std::size_t more = std::min(filled, bytes - filled);
       copy(buffer_.data() + filled, buffer_.data(), more, cudaMemcpyDeviceToDevice);
       filled += more;

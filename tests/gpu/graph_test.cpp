@@ -32,7 +32,7 @@ std::shared_ptr<const ReferenceOutputs> expected(Pass pass, std::uint64_t seed) 
   return harness::reference_outputs(pass, problem_of(kProblem), source);
 }
 
-// All that ApiCall::poison() left.
+// True if the outputs still hold what ApiCall::poison() wrote.
 bool untouched(const harness::Outputs& outputs) {
   return std::all_of(outputs.tensors.begin(), outputs.tensors.end(), [](const auto& tensor) {
     return std::all_of(tensor.second.begin(), tensor.second.end(),
@@ -85,7 +85,7 @@ class Graph : public Api {};
 TEST_F(Graph, ForwardIsCaptured) { is_captured(CUFLASH_FORWARD); }
 TEST_F(Graph, BackwardIsCaptured) { is_captured(CUFLASH_BACKWARD); }
 
-// As a training step is captured: both passes in one graph, and again in the next launch.
+// As in a captured training step: both passes in one graph, which is launched several times.
 TEST_F(Graph, BothPassesAreCapturedTogether) {
   const auto want = expected(CUFLASH_FORWARD, 1), gradients = expected(CUFLASH_BACKWARD, 1);
   const ApiCall first(CUFLASH_FORWARD, problem_of(kProblem), want->inputs);
@@ -104,7 +104,7 @@ TEST_F(Graph, BothPassesAreCapturedTogether) {
   }
 }
 
-// While one thread captures, another one's calls run as ever.
+// While one thread captures, another thread's calls run as usual.
 TEST_F(Graph, AnotherThreadCallsDuringTheCapture) {
   for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
     SCOPED_TRACE(pass_name(pass));

@@ -9,7 +9,7 @@ namespace cuflash {
 
 class Large : public Api {
  protected:
-  // Skips a test that needs more free device memory than there is. To be called by the test itself.
+  // Skips a test that needs more free device memory than there is. The test itself must call it.
   void need(std::size_t gigabytes) {
     std::size_t free = 0, total = 0;
     harness::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
@@ -22,7 +22,7 @@ class Large : public Api {
   static void finish() { harness::check(cudaDeviceSynchronize(), "the kernels"); }
 };
 
-// need(), and the end of the test where it skips.
+// Calls need(), and ends the test if that skips it.
 #define CUFLASH_NEED(gigabytes) \
   need(gigabytes);              \
   if (IsSkipped()) return

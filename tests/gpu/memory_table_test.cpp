@@ -1,4 +1,4 @@
-// The field's table of memory, measured: what a call takes from the device beside its tensors.
+// The table of memory, measured: what a call takes from the device besides its tensors.
 #include "support/memory_table.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace cuflash {
 namespace {
 
-// What the pool counts as used for one allocation of so many bytes: the pool rounds them up.
+// The memory that the pool counts as used for one allocation of `bytes`: the pool rounds up.
 std::size_t bytes_in_pool(std::size_t bytes) {
   if (bytes == 0) return 0;
   const DefaultPool pool;

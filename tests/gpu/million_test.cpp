@@ -1,20 +1,19 @@
-// A million tokens: the library's own choice, one head, causal, both passes, held to the oracle at
-// some queries and some keys.
+// A million tokens: the library's own choice, one head, causal, both passes, compared with the
+// oracle at some queries and some keys.
 //
 // A sampled query is a problem of its own, one query and the keys it sees; so is a sampled key,
-// with the queries that see it. There the plain implementation (reference/plain.h) computes in the
-// same precision what the kernels do, from the O and LSE that they computed, and as everywhere a
-// kernel may err twice as much in O and LSE, three times as much in the gradients, plus half a unit
-// in the last place. Each sample has a limit of its own: P of query 0 is 1, of the last about 1e-6,
-// and an error allowed there would hide all here. Two more roundings have a part in it, with e =
-// 2^-23:
+// with the queries that see it. For such a problem the plain implementation (reference/plain.h)
+// computes in the kernels' precision, from the O and LSE that the kernels computed. As everywhere,
+// a kernel's error may be twice as large in O and LSE and three times as large in the gradients,
+// plus half a unit in the last place. Each sample has its own limit: P of query 0 is 1, that of the
+// last query about 1e-6, and an error allowed for the first would hide any error of the last. The
+// limit also includes two roundings, with e = 2^-23:
 //
 //   * Sums on tensor cores. They add 16 products to a sum in f32 and cut off what does not fit, so
 //     each step may lose a unit: e · n/16 of the largest result for a sum of n terms.
-//   * Dot products in f32, as in harness/reference_outputs.h: S is off by e · softmax_scale · |q|
-//   |k|, which
-//     is seen in LSE, and dP by e · |dO| |v|, which is seen in dQ of query 0, where dS is 0. Both
-//     lie far below the rounding of P and dS to f16 elsewhere.
+//   * Dot products in f32, as in harness/reference_outputs.h: S is off by e · softmax_scale ·
+//     |q| |k|, which shows in LSE, and dP by e · |dO| |v|, which shows in dQ of query 0, where dS
+//     is 0. Both are far below the rounding of P and dS to f16 elsewhere.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,9 +39,9 @@ using Floats = std::vector<float>;
 using Doubles = reference::Array;
 
 constexpr int kLength = 1000000, kDim = 64;
-// The inputs' rows repeat. A prime, so that no tile repeats one before it.
+// The period of the inputs' rows: a prime, so that no tile repeats one before it.
 constexpr int kPeriod = 8191;
-// First and last, about borders of tiles, and powers of two; 999,936 begins the last tile of 64.
+// First and last, at borders of tiles, and at powers of two; 999,936 begins the last tile of 64.
 const std::vector<int> kQueries = {0,     1,     63,     64,     65,     127,    128,    4095,
                                    65535, 65536, 262143, 524287, 524288, 999935, 999936, 999999};
 const std::vector<int> kKeys = {0, 1, 63, 64, 65535, 65536, 524288, 999999};
@@ -77,7 +76,7 @@ double length_of(const float* row) {
   return std::sqrt(sum);
 }
 
-// The largest difference; infinite where it is no number.
+// The largest difference; infinite if a result is NaN or infinite.
 double difference(const Floats& got, const Doubles& want) {
   double most = 0.;
   for (std::size_t n = 0; n < want.size(); ++n) {
@@ -143,7 +142,7 @@ Sample sample(const char* tensor, int row, const Floats& all, const Doubles& wan
               harness::half_ulp(lse ? CUFLASH_F32 : CUFLASH_F16, largest(want)) + rounding};
 }
 
-// What the sums of n terms may lose.
+// The error that sums of n terms may have.
 double cut_off(int n, const Doubles& sums) { return 0x1p-23 * n / 16 * largest(sums); }
 
 class Judge {
@@ -220,7 +219,7 @@ TEST_F(Million, TokensForwardAndBackward) {
   const Judge judge(in, got);
   std::vector<std::vector<Sample>> samples(kQueries.size() + kKeys.size());
   parallel(samples.size(), [&](std::size_t n) {
-    n = samples.size() - 1 - n;  // The costly ones first: the first keys and the last queries.
+    n = samples.size() - 1 - n;  // The slow ones first: the first keys and the last queries.
     const std::size_t keys = kKeys.size();
     samples[n] = n < keys ? judge.key(kKeys[keys - 1 - n]) : judge.query(kQueries[n - keys]);
   });

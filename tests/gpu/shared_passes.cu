@@ -1,6 +1,6 @@
-// Accesses to shared memory, one warp instruction a launch, for Nsight Compute to count the passes
-// of each: scripts/maintainer/chip_counts.py runs it and leaves docs/results/<device>/passes.json,
-// to which tests/simt/passes_test.cpp holds the simulator.
+// Accesses to shared memory, one warp instruction per launch, whose passes Nsight Compute counts:
+// scripts/maintainer/chip_counts.py runs this program and writes docs/results/<device>/passes.json,
+// with which tests/simt/chip_test.cpp compares the simulator.
 //   shared_passes list   one JSON object for each pattern, in the order of the launches
 //   shared_passes        launches them
 #include <cuda_runtime.h>
@@ -32,7 +32,7 @@ struct Lanes {
   int offset[32];
 };
 
-// The access is made `times` times; what is loaded is stored, so that it is not in vain.
+// Makes the access `times` times; loaded values are stored, so that the compiler keeps the loads.
 template <Op kOp, int kBytes>
 __global__ void access(Lanes lanes, int times, unsigned* out) {
   extern __shared__ __align__(128) char shared[];

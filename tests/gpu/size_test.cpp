@@ -1,10 +1,10 @@
 // Tensors of more than 2^31 elements and grids of more than 65,535 blocks in each direction.
 //
 // The large tensors repeat the rows of a small problem. A query's results depend on no other query,
-// so each row of O, LSE and dQ must be that of the small problem; for dK and dV the same holds of
-// keys, as the backward pass is given its LSE. The harness knows the small problem's results and
-// limits. They are looked at where offsets pass 2^31 bytes, 2^31 elements (in f16 also 2^32 bytes)
-// and at both ends.
+// so each row of O, LSE and dQ must equal that of the small problem. For dK and dV the same holds
+// for keys, because the backward pass is given its LSE. The harness knows the small problem's
+// results and limits. Results are compared where offsets pass 2^31 bytes and 2^31 elements (in f16
+// also 2^32 bytes), and at both ends.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -25,7 +25,7 @@ namespace {
 using harness::Outputs;
 using harness::ReferenceOutputs;
 
-// A prime: no tile, and no power of two by which an offset may be wrong, is a multiple of it.
+// A prime: neither a tile nor a power of two, by which an offset may be wrong, is a multiple of it.
 constexpr int kPeriod = 4099;
 constexpr int kRows = 8539 * kPeriod;        // of 64 elements: 2.24e9; 547,000 tiles of 64 rows
 constexpr int kRowAt2To30 = (1 << 30) / 64;  // the row that element 2^30 begins
@@ -35,7 +35,7 @@ static_assert(std::int64_t{kRows} * 64 > (std::int64_t{1} << 31) + 2 * 64 * kPer
 // The first row of a repetition of the small problem.
 constexpr int period_of(int row) { return row / kPeriod * kPeriod; }
 
-// Where the results are looked at.
+// The rows where results are compared.
 std::set<int> places() {
   return {0,
           period_of(kRowAt2To30),
@@ -105,8 +105,8 @@ TEST_F(Size, QueriesBeyond2To31Elements) {
   }
 }
 
-// dK and dV are sums over all queries. dO is 0 but for two repetitions, about element 2^31 and at
-// the end, so the sums are twice the small problem's, and so is what they may be off by.
+// dK and dV are sums over all queries. dO is 0 except in two repetitions, around element 2^31 and
+// at the end, so the sums are twice the small problem's, and so are the errors allowed.
 TEST_F(Size, SumsOverQueriesBeyond2To31Elements) {
   CUFLASH_NEED(24);
   const ManyQueries m;
@@ -155,8 +155,8 @@ TEST_F(Size, KeysBeyond2To31Elements) {
   }
 }
 
-// Each query has one key that it finds among all others: S is 72 there and 0 elsewhere, so the
-// others' weights, 35 million times e^-72, are nothing in f32 and O is that key's row of V.
+// Each query must find one key among all others: S is 72 there and 0 elsewhere, so the weights of
+// the others, 35 million times e^-72, vanish in f32 and O is that key's row of V.
 TEST_F(Size, FindsKeysBeyond2To31Elements) {
   CUFLASH_NEED(12);
   Problem whole = problem_of("b1_h1_q3k4099_d64_f16");
@@ -182,7 +182,7 @@ TEST_F(Size, FindsKeysBeyond2To31Elements) {
 
 // ---- Many batches and heads ---------------------------------------------------------------------
 
-// Of queries and keys the tests above have 547,000 tiles of 64.
+// The tests above cover queries and keys, with 547,000 tiles of 64.
 void every_stage_computes(const char* name) {
   const Problem problem = problem_of(name);
   for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {

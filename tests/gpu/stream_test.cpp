@@ -1,4 +1,4 @@
-// A call returns when its work is queued: it waits for nothing, even where its stream is blocked.
+// A call returns when its work is queued: it waits for nothing, even if its stream is blocked.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -22,7 +22,7 @@ using harness::Stream;
 
 const Problem kProblem = problem_of("b2_h4x2_q77k131_d64_f16_causal");
 
-// One way to make the call, with tensors of its own: it is checked after all others are queued.
+// One way to make the call, with its own tensors: it is checked after all others are queued.
 struct Way {
   const char* stage;
   bool own_workspace;  // the caller's
@@ -103,7 +103,7 @@ TEST_F(BlockedStream, APolledStreamIsNoEarlierError) {
   way.expect_right(*expected);
 }
 
-// What the tests above rest on: a call that waits is seen to have waited, and does not hang them.
+// The tests above rely on this: a call that waits is detected, and does not hang the test.
 TEST_F(BlockedStream, HoldsUntilReleasedOrOutOfPatience) {
   const Stream stream(cudaStreamNonBlocking);
   {
@@ -121,9 +121,9 @@ TEST_F(BlockedStream, HoldsUntilReleasedOrOutOfPatience) {
 
 // ---- The first call of a process on a blocked stream --------------------------------------------
 
-// CUDA loads a kernel when it first runs, and
-// while it loads waits for the device: c_api.h says so. Here all kernels are loaded at start, so
-// whatever else a first call waits for is seen.
+// CUDA loads a kernel when it first runs, and may wait for the device meanwhile, as c_api.h says.
+// Here all kernels are loaded at start, so that a first call shows whether it waits for anything
+// else.
 class BlockedStreamCold : public Api {
  protected:
   void SetUp() override {

@@ -7,9 +7,9 @@ Then follows the section "Use it as a library" in a new home folder, for the CPU
 that chapters show.
 
 Runs every `sh` block of a section in order. What the README shows under a block must appear in the
-block's output, line by line; a block with nothing under it must succeed. With --record the screens under
-docs/results/cpu-simulator that the section shows are written: those of the blocks, and quarter_hour.txt,
-the time that each step took.
+block's output, line by line; a block with nothing under it must succeed. --record writes the
+screens under docs/results/cpu-simulator that the section shows: those of the blocks, and
+quarter_hour.txt, the time that each step took.
 """
 import os
 import pathlib
@@ -30,7 +30,7 @@ LIBRARY = "## Use it as a library"
 PART = re.compile(r"^\*\*(?P<step>\d+\. .+?)\*\*|^```sh\n(?P<commands>.*?)^```"
                   r"|^<!-- screen \S+/(?P<screen>\w+)\.txt -->\n(?P<shown>.*?)^<!-- end screen -->",
                   re.DOTALL | re.MULTILINE)
-# What of a block's output is a screen: from the first line that matches to the last.
+# The part of a block's output that is a screen: from the first line that matches to the last.
 EXCERPTS = {
     "02_race": (r"^RACE in shared memory", r"^  Replay: "),
     "04_race": (r"^RACE in shared memory", r"^  Replay: "),
@@ -48,7 +48,7 @@ git checkout stages/02_tiled/kernel.cuh
 
 
 def make_repository(folder):
-    """A copy of the sources, as a repository of its own: the steps edit files and take that back."""
+    """A copy of the sources, as a repository of its own: the steps edit files and revert that."""
     copy_sources(folder)
     git = ["git", "-c", "user.name=replay", "-c", "user.email=replay@localhost"]
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "sources"]):
@@ -76,7 +76,7 @@ def check_shown(shown, output, step):
 
 
 def processor():
-    """The machine of these times."""
+    """The machine on which these times were taken."""
     model = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text("utf-8"))
     name = model[1].strip() if model else "unknown processor"
     return f"{name}, {len(os.sched_getaffinity(0))} cores"
@@ -91,7 +91,7 @@ def section(heading):
 
 
 def run(commands, folder, **environment):
-    """Runs a block; its result has the output."""
+    """Runs a block and returns its result, with the output."""
     return subprocess.run(["bash", "-c", "set -e\n" + commands], cwd=folder,
                           env=os.environ | environment, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True)
@@ -101,7 +101,7 @@ def use_as_library(repository):
     """Installs the library and builds the example that the README copies, both outside."""
     blocks = [part["commands"] for part in PART.finditer(section(LIBRARY)) if part["commands"]]
     with tempfile.TemporaryDirectory() as home:
-        for commands in blocks:  # "write `simt` for `release`", the section says
+        for commands in blocks:  # The section says "write `simt` for `release`".
             done = run(commands.replace("release", "simt"), repository, HOME=home)
             if done.returncode != 0:
                 raise SystemExit(f"'{LIBRARY}' failed:\n{commands}\n{done.stdout}")
@@ -149,7 +149,7 @@ def replay(record):
 
 
 def main():
-    """Replays, and with --record writes the screens."""
+    """Replays the sections, and with --record writes the screens."""
     if sys.argv[1:] not in ([], ["--record"]):
         raise SystemExit(__doc__)
     record = sys.argv[1:] == ["--record"]

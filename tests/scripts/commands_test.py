@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The scripts' and the ladder's command lines, as a newcomer meets them: what is wrong is refused with
-a sentence before anything is built, tables fit the terminal, Ctrl-C leaves a clean line.
+"""The scripts' and the ladder's command lines, as a newcomer sees them: wrong options are refused
+with a sentence before anything is built, tables fit the terminal, Ctrl-C leaves a clean line.
 
-Needs the targets ladder, exercises, cuflash_tests and prologue of the preset simt. Nothing is built here: first
-on the PATH is a `cmake` that says that it was called.
+Needs the targets ladder, exercises, cuflash_tests and prologue of the preset simt. Nothing is built
+here: the first `cmake` on the PATH only reports that it was called.
 """
 import codecs
 import fcntl
@@ -29,7 +29,7 @@ from sources import copy_sources  # noqa: E402, it lies there
 BIN = ROOT / "build/simt/bin"
 SMALL = ["--shape", "b1_h1_q40k70_d64"]
 CALLED = "cmake was called"
-# It has the right version; what else it does, the environment says.
+# It has the right version; the environment sets what else it does.
 CMAKE = f"""#!/bin/sh
 [ "$1" = --version ] && echo cmake version 3.25.1 && exit
 [ "$1" = --build ] && eval "$ON_BUILD"
@@ -43,13 +43,13 @@ FAKE = pathlib.Path(FOLDER.name)
 
 
 def environment(**more):
-    """Without a width, and with the `cmake` of above."""
+    """The environment without COLUMNS, and with the `cmake` above."""
     kept = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     return {**kept, "PATH": f"{FAKE}:{kept['PATH']}", **more}
 
 
 def run(*command, cwd=ROOT, **more):
-    """A script or a program, by its path in the repository."""
+    """Runs a script or a program, given by its path in the repository."""
     return subprocess.run([ROOT / command[0], *command[1:]], cwd=cwd, env=environment(**more), text=True,
                           stdin=subprocess.DEVNULL, capture_output=True, check=False)
 
@@ -64,14 +64,14 @@ def copy_of_checkout(test):
 
 
 class Terminal:
-    """A program on a terminal of its own."""
+    """A program in its own terminal."""
 
     def __init__(self, *command, columns=80, **more):
         self.output = ""
         self.decoder = codecs.getincrementaldecoder("utf-8")()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored where the tests run in the background
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored if tests run in the background
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             os.chdir(ROOT)
             os.execve(ROOT / command[0], [ROOT / command[0], *command[1:]], environment(**more))
@@ -84,14 +84,14 @@ class Terminal:
                 raise AssertionError(f"no {pattern} within {seconds} s:\n{self.output}")
             try:
                 data = os.read(self.fd, 65536)
-            except OSError:  # so ends a terminal
+            except OSError:  # the terminal has ended
                 data = b""
             if not data:
                 break
             self.output += self.decoder.decode(data)
 
     def ended(self):
-        """Reads the rest; the exit status."""
+        """Reads the rest and returns the exit status."""
         self.read_until(None)
         os.close(self.fd)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -336,7 +336,7 @@ class ExerciseFile(unittest.TestCase):
 
 
 class OneStage(unittest.TestCase):
-    """scripts/test.sh 01 where nvcc is there and no GPU: both, and the tests, are stand-ins."""
+    """scripts/test.sh 01 with nvcc and without a GPU: these and the tests are stand-ins."""
 
     def setUp(self):
         self.root = copy_of_checkout(self)
@@ -350,7 +350,7 @@ class OneStage(unittest.TestCase):
         program.chmod(0o755)
 
     def verdict(self, tests, on_build="[ ]"):
-        """What scripts/test.sh does if cuflash_tests is this command, and so is a build."""
+        """The result of scripts/test.sh with these commands as cuflash_tests and as a build."""
         self.add("build/simt/bin/cuflash_tests", f"echo 01_naive; {tests}")
         path = f"{self.root / 'bin'}:{environment()['PATH']}"
         return run(self.root / TEST, "01", PATH=path, CMAKE_STATUS="0", ON_BUILD=on_build)
@@ -417,7 +417,7 @@ class Turns(unittest.TestCase):
         self.root = copy_of_checkout(self)
 
     def start(self, script, **more):
-        """In the copy of the checkout, with what it says on one stream."""
+        """Starts a script in the copy of the checkout, with all its output on one stream."""
         process = subprocess.Popen([self.root / script], env=environment(**more), text=True,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT)
@@ -478,7 +478,7 @@ class WithoutPyTorch(unittest.TestCase):
     SENTENCE = "There is no PyTorch here: the Python package's tests that need it do not run.\n"
 
     def with_python(self, status):
-        """What the tests' script says where `python3` only exits with this status; nothing is run."""
+        """The errors of scripts/test.sh if `python3` only exits with this status; no test runs."""
         with tempfile.TemporaryDirectory() as folder:
             for name in ("python3", "ctest"):
                 program = pathlib.Path(folder, name)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Stages that only this checkout has: made by scripts/new_stage.sh, built and tested, and removed.
-Builds in build/simt, and where there is nvcc in build/release.
+Builds in build/simt and, if there is nvcc, in build/release.
 """
 import atexit
 import pathlib
@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def run(*command):
-    """A script, by its path in the repository."""
+    """Runs a script, given by its path in the repository."""
     return subprocess.run([ROOT / command[0], *command[1:]], cwd=ROOT, text=True, check=False,
                           stdin=subprocess.DEVNULL, capture_output=True)
 
@@ -29,7 +29,7 @@ __device__ __forceinline__ float slope(float s) { return 1.f - tanhf(s / kCap) *
 
 
 def edit(file, *changes):
-    """Replaces each old text, which must be there, by the new one."""
+    """Replaces each old text, which must occur, by the new one."""
     text = file.read_text("utf-8")
     for old, new in changes:
         assert old in text, old
@@ -39,7 +39,7 @@ def edit(file, *changes):
 
 class LocalStages(unittest.TestCase):
     def make(self, name, origin):
-        """A stage of this name; its folder, which the test's end removes."""
+        """Makes a stage of this name; returns its folder, which the end of the test removes."""
         made = run("scripts/new_stage.sh", name, "--from", origin)
         self.assertEqual(made.returncode, 0, made.stderr)
         folder, = ROOT.glob(f"stages/9?_{name}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/maintainer/repeated_kernels.py takes 06's forward kernel for 05's, and a changed one not."""
+"""scripts/maintainer/repeated_kernels.py takes 06's forward kernel for 05's, but no changed one."""
 import pathlib
 import sys
 import tempfile

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tiles of another size: where they cannot work, one line of the compiler's output stands in the stage's
-own file and says what can. g++ only reads the files here.
+"""Tiles of another size: if they cannot work, one line of the compiler's output names the stage's
+own file and says what can work. g++ only checks the syntax here.
 """
 import concurrent.futures
 import os
@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMPILE = ["g++", "-std=c++17", "-fsyntax-only", "-w", "-xc++", "-DCUFLASH_SIMT",
            *(f"-I{ROOT}/common{folder}" for folder in ("/simt/include", "", "/include"))]
 Q, KV, OWNED, STREAMED = (f"int {name} = " for name in ("kBlockQ", "kBlockKV", "kOwned", "kStreamed"))
-# A stage and its file, a constant and its new value, and what the assertion that fails says.
+# A stage and its file, a constant and its new value, and the file and text of the failed assertion.
 REFUSED = [
     ("02_tiled", "kernel", KV, "64", "kernel.cuh", "kBlockKV is 32"),
     ("02_tiled", "kernel", Q, "36", "kernel.cuh", "kBlockQ is a multiple of 8"),
@@ -46,7 +46,7 @@ REFUSED = [
 
 
 def complaints(row):
-    """What the compiler says of a copy of the stage with this value."""
+    """The compiler's output for a copy of the stage with this value."""
     stage, file, constant, value, *_ = row
     with tempfile.TemporaryDirectory() as folder:
         copy = pathlib.Path(folder, "stages", stage)

@@ -1,4 +1,4 @@
-// Against the chip: what the simulator counts is what Nsight Compute counted on a GPU
+// The simulator's counts against those of Nsight Compute on a GPU
 // (docs/results/<device>/sectors.json and passes.json, made by scripts/maintainer/chip_counts.py).
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@
 namespace cuflash {
 namespace {
 
-// The rows of this result, of all devices.
+// The rows of this result from all devices.
 std::vector<nlohmann::json> rows_of(const std::string& name) {
   std::vector<nlohmann::json> rows;
   for (const auto& device :
@@ -31,7 +31,7 @@ std::vector<nlohmann::json> rows_of(const std::string& name) {
   return rows;
 }
 
-// Of the elements that such a stage loads from shared memory one by one, nvcc loads neighbours
+// True if the stage's source loads single elements from shared memory. nvcc then loads neighbours
 // together, and keeps in registers what the source reads again.
 bool loads_single_elements(const Stage& stage) {
   return stage.name == std::string("02_tiled") || stage.name == std::string("03_online_softmax");
@@ -69,7 +69,7 @@ TEST(Chip, CountsOfStages) {
     }
     EXPECT_NEAR(counts.shared_wavefronts, passes, 0.005 * passes);
     if (passes == 0) continue;
-    // Special registers are read through the same pipe, and loads whose lanes are all off take it.
+    // The pipe also serves reads of special registers, and loads whose lanes are all inactive.
     const auto pipe = row["pipe_wavefronts"].get<std::uint64_t>();
     const std::uint64_t here = counts.shared_wavefronts + counts.exchanges;
     EXPECT_LE(here, 1.005 * pipe);

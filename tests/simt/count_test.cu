@@ -147,7 +147,7 @@ TEST_F(BarrierCount, BlocksAndWarps) {
   EXPECT_EQ(counts().warp_syncs, 0u);
 }
 
-// Lanes that sit it out, or that the last warp lacks, make it no other operation.
+// An operation counts the same if some lanes do not take part, or if the last warp lacks some.
 TEST_F(BarrierCount, OfSomeLanes) {
   void (*kernel)() = [] {
     if (threadIdx.x % 32 < 8) __syncwarp(0xffu);
@@ -156,7 +156,7 @@ TEST_F(BarrierCount, OfSomeLanes) {
   EXPECT_EQ(counts().warp_syncs, 2u);
 }
 
-// ---- Lanes that part ---------------------------------------------------------------------------
+// ---- Lanes that diverge ------------------------------------------------------------------------
 
 // Lane l makes `base` + l rounds.
 __global__ void unequal_rounds(const float* in, float* out, int base) {
@@ -246,7 +246,7 @@ TEST_F(GlobalCount, SkippedRounds) {
   EXPECT_EQ(c.global_write_sectors, 4u * 4 + 4);
 }
 
-// Where a group of lanes meets, the others' requests are not torn apart.
+// If a group of lanes meets, the requests of the other lanes stay whole.
 __global__ void partial_meeting(const float* in, float* out) {
   const int lane = threadIdx.x;
   float sum = in[lane];

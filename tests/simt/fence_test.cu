@@ -26,7 +26,7 @@ class FenceTest : public AccessTest {
   }
 };
 
-// ---- The last block reads what all have left ---------------------------------------------------
+// ---- The last block reads the results of all ---------------------------------------------------
 
 constexpr int kBlocks = 5;
 
@@ -43,7 +43,7 @@ __global__ void last_block_adds(float* partial, float* out, unsigned* count, int
   __syncthreads();
   if (t == 0) {
     if (kFencing == Fencing::kOneThread) __threadfence();
-    // With a counter for each block they never meet.
+    // With a counter for each block the blocks never meet.
     last = atomicInc(count + blockIdx.x % counters, gridDim.x / counters - 1) ==
            gridDim.x / counters - 1;
   }
@@ -113,8 +113,8 @@ TEST_F(LastBlock, OfOneWarp) {
 
 // ---- Chains ------------------------------------------------------------------------------------
 
-// Block 0 hands on to block 1 through one counter, block 1 to block 2 through another. Run in
-// order, each finds that its predecessor has been there.
+// Block 0 passes on to block 1 through one counter, block 1 to block 2 through another. Run in
+// order, each block finds that its predecessor has been there.
 __global__ void chain(float* partial, float* out, int* counters, bool complete) {
   const int block = blockIdx.x;
   if (block == 0) partial[0] = 7.f;

@@ -1,4 +1,4 @@
-// What reports say: tiles, and of which block.
+// The text of reports: tiles and blocks.
 #include "device/tiles.h"
 #include "support.h"
 
@@ -33,7 +33,7 @@ class InTiles : public AccessTest {
   const Array<float> k_{96 * 32, 1.f}, out_{64};
   const LaunchConfig config_{1, 64, shared_layout<OneTile>()};
 
-  // The lines between the element and the end, without who did it.
+  // The lines between the element and the end, without the threads.
   static std::string without_lanes(const Finding& finding) {
     std::string text;
     for (std::size_t i = finding.text.find('\n') + 1; i < finding.text.size(); ++i) {
@@ -51,7 +51,7 @@ TEST_F(InTiles, BothBarriers) {
   }
 }
 
-// A reader races with who loads the next tile.
+// A reader races with the thread that loads the next tile.
 TEST_F(InTiles, MissingBarrierBeforeTheNextTile) {
   for (const Schedule& schedule : all_schedules()) {
     SCOPED_TRACE(schedule_name(schedule));
@@ -79,13 +79,13 @@ TEST_F(InTiles, MissingBarrierBeforeTheNextTile) {
   }
 }
 
-// A reader races with who loads the same tile, whoever came first.
+// A reader races with the thread that loads the same tile, in either order.
 TEST_F(InTiles, MissingBarrierAfterLoading) {
   for (const Schedule& schedule : all_schedules()) {
     SCOPED_TRACE(schedule_name(schedule));
     set_schedule(schedule);
     run(walk<false, true>, config_, seq_, k_.data(), out_.data());
-    // The race first, then the uninitialised values that a thread read for want of the barrier.
+    // The race first, then the uninitialised values that a thread read without the barrier.
     const std::vector<Finding> findings = take_findings();
     ASSERT_EQ(findings.size(), 2u);
     EXPECT_EQ(static_cast<int>(findings[0].kind), static_cast<int>(FindingKind::kSharedRace));
@@ -98,7 +98,7 @@ TEST_F(InTiles, MissingBarrierAfterLoading) {
   }
 }
 
-// After its tiles a thread is in none, and one line may race with itself.
+// After its tiles a thread is in no tile, and one line may race with itself.
 __global__ void all_write_one(Sequence seq, float* out, bool all) {
   for (const int j0 : kv_tiles<32>(seq, 0, seq.num_queries)) out[1 + j0 + threadIdx.x] = 1.f;
   if (all || threadIdx.x == 0) out[0] = 2.f;  // writes one
@@ -170,7 +170,7 @@ TEST_F(InTiles, NestedLoops) {
   }
 }
 
-// Before it names a tile a thread is in none, and of another block no tile is known.
+// Before its first mark a thread is in no tile. The tile of another block's thread is not known.
 __global__ void no_tile_yet(float* data) {
   data[threadIdx.x] = 1.f;  // in no tile
   mark_tile("KV tile", 2);

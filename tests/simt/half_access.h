@@ -1,4 +1,4 @@
-// The cases of half_access_test.cpp: what a piece of kernel code must ask of memory.
+// The cases of half_access_test.cpp: pieces of kernel code and the accesses they must make.
 #ifndef CUFLASH_TESTS_SIMT_HALF_ACCESS_H_
 #define CUFLASH_TESTS_SIMT_HALF_ACCESS_H_
 

@@ -8,7 +8,7 @@
 
 #include "half_access.h"
 
-// As in the simulator's cuda_runtime.h, which this file does without.
+// As in the simulator's cuda_runtime.h, which this file does not include.
 struct alignas(8) float2 {
   float x, y;
 };

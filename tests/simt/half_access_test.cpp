@@ -1,7 +1,7 @@
 // A load or store of a 16-bit value, of a pair, or of 16 bytes of them is one access in the trace.
 //
-// Defines the hooks that instrumented code calls, and counts them. So it is a program of its own,
-// linked neither with a sanitizer's runtime nor with the simulator, which has hooks of its own.
+// Defines the hooks that instrumented code calls, and counts the calls. It is therefore a separate
+// program, linked neither with a sanitizer's runtime nor with the simulator, which has its hooks.
 
 #include "half_access.h"
 

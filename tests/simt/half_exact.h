@@ -96,8 +96,8 @@ Exact exact(double x) {
   return {std::signbit(x), static_cast<std::uint64_t>(std::ldexp(fraction, 53)), e - 53};
 }
 
-/// A finite product plus a finite addend, where the smaller of two values far apart is replaced by
-/// a crumb of its sign: no rounding can tell the difference.
+/// A finite product plus a finite addend. If one is far smaller than the other, a tiny number of
+/// the same sign replaces it: no rounding can tell the difference.
 Exact exact_fma(double a, double b, double c) {
   Exact p = exact(a * b), q = exact(c);  // the product of two 16-bit numbers is exact
   if (p.m == 0 || q.m == 0) {
@@ -153,7 +153,7 @@ std::uint16_t pick16(std::uint64_t r) {
   return kCorners[(r >> 44) % std::size(kCorners)] | sign;
 }
 
-/// Half of them any pattern; the others on, beside or halfway between two 16-bit numbers.
+/// Half of them are any pattern; the others are at, next to or halfway between 16-bit numbers.
 template <class Float, class Bits>
 Bits pick_float(Random& random) {
   const std::uint64_t r = random.next();

@@ -1,6 +1,6 @@
-// What CUDA's cuda_fp16.h and cuda_bf16.h and the simulator's are compared by: one table of
-// operations on bit patterns. Include it after one family of headers: half_test.cpp compiles
-// it with the simulator's, half_oracle.cpp with CUDA's. The same text must compile with both.
+// A table of operations on bit patterns, by which the simulator's cuda_fp16.h and cuda_bf16.h are
+// compared with CUDA's. Include it after one family of headers: half_test.cpp compiles it with the
+// simulator's, half_oracle.cpp with CUDA's. The same text must compile with both.
 #ifndef CUFLASH_TESTS_SIMT_HALF_OPS_H_
 #define CUFLASH_TESTS_SIMT_HALF_OPS_H_
 
@@ -48,7 +48,7 @@ std::uint64_t to_bits(const X& x) {
   return bits;
 }
 
-// Which of these expressions compile, as bits: what is ambiguous with one family must be with both.
+// The expressions that compile, as bits. What is ambiguous with one family must be so with both.
 template <class A, class B, class = void>
 constexpr unsigned kAdds = 0;
 template <class A, class B>

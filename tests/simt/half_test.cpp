@@ -10,7 +10,7 @@
 #include <string>
 #include <type_traits>
 
-// As in the simulator's cuda_runtime.h, which this file does without.
+// As in the simulator's cuda_runtime.h, which this file does not include.
 struct alignas(8) float2 {
   float x, y;
 };
@@ -315,7 +315,7 @@ TYPED_TEST(SimtHalfExact, FmaRoundsOnce) {
     std::uint16_t a16 = pick16(random.next()), b16 = pick16(random.next());
     std::uint16_t c16 = pick16(random.next());
     if (i % 2 == 0) {
-      // 1.1000001 * 2^k and the like: products that end halfway between two results, plus a crumb.
+      // 1.1000001 * 2^k and the like: products halfway between two results, plus a tiny number.
       a16 = static_cast<std::uint16_t>((a16 & 0xff00) | (this->kBf16 ? 0x01 : 0x10));
       b16 = static_cast<std::uint16_t>((b16 & 0xff00) | (this->kBf16 ? 0x40 : 0x20));
     }

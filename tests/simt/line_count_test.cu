@@ -57,7 +57,7 @@ TEST_F(LineCount, AddUpUntilTheyAreReset) {
   EXPECT_EQ(counts_of_line(LINE_NUMBER("empties"), true, false).wavefronts, 32u);
 }
 
-// Many sites, lanes that part, vectors, bytes, and pointers that may point to either memory.
+// Many sites, divergent lanes, vectors, bytes, and pointers that may point to either memory.
 __global__ void everything(const float* in, float* out) {
   __shared__ float box[64];
   const int t = threadIdx.x;

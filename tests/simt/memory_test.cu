@@ -1,5 +1,5 @@
-// Accesses to memory that is not there, not the kernel's, not aligned or not written; the
-// simulator's own cudaMalloc.
+// Accesses to memory that does not exist, is not the kernel's, is not aligned or was not written;
+// the simulator's own cudaMalloc.
 #include <thread>
 
 #include "device/shared_memory.h"
@@ -69,7 +69,7 @@ TEST_F(Bounds, AVectorThatSticksOut) {
   run(kernel, {1, 1}, odd.data(), 96);
   const Finding finding = only_finding(FindingKind::kOutOfBounds);
   says(finding, "It reaches 4 bytes past the end");
-  says(finding, "  odd + 384 bytes\n");  // of what type its elements are is not known
+  says(finding, "  odd + 384 bytes\n");  // the type of its elements is not known
 }
 
 TEST_F(Bounds, NeverAllocated) {
@@ -96,7 +96,7 @@ TEST_F(Bounds, UseAfterFree) {
   says(finding, "It lies in an allocation that was freed before the launch. The launch ends here.");
 }
 
-// A word of common/ does the access; the finding shows who said the word.
+// A function of common/ makes the access; the finding shows the kernel's line that calls it.
 __global__ void use_words(Tensor in, float* out) {
   const auto gIn = rows<const __half>(in, 0, 0);
   out[threadIdx.x] = float(gIn(threadIdx.x, 1));  // says the word
@@ -137,7 +137,7 @@ TEST_F(Bounds, NullPointerEndsTheLaunchOnly) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
-// An index that went wild, from the array that is nearest.
+// A wild index, reported from the nearest array.
 TEST_F(Bounds, WildPointer) {
   const std::size_t far = std::size_t{1} << 44;
   EXPECT_EQ(launch(write_at, {1, 1}, data_.data() + far, 0), FlashAttentionError::CUDA_ERROR);
@@ -283,7 +283,7 @@ TEST_F(AccessTest, BetweenSharedArrays) {
   says(only_finding(FindingKind::kOutOfBounds), "[-1] (elements of 4 bytes)");
 }
 
-// Even of the first access to shared memory the name is known.
+// The name is known even for the first access to shared memory.
 __global__ void misaligned_in_shared(float* out, int index) {
   __shared__ __align__(16) float tile[8];
   *reinterpret_cast<float2*>(out) = *reinterpret_cast<const float2*>(tile + index);

@@ -1,4 +1,4 @@
-// What a report says where the debug information of a kernel is missing. This file becomes several
+// What a report says if the debug information of a kernel is missing. This file becomes several
 // programs: compiled without -g; compiled with it and stripped; compiled by clang.
 #include <mma.h>
 
@@ -45,7 +45,7 @@ constexpr const char* kWhy =
     "the kernel has no debug information that can be read (built without -g, stripped, or built by "
     "clang).\n";
 
-#ifndef __clang__  // which puts in no hooks: accesses are not seen
+#ifndef __clang__  // clang inserts no hooks: accesses are not seen
 
 using NoDebugInfoOfAccesses = AccessTest;
 

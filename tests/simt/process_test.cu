@@ -18,7 +18,7 @@ namespace {
 
 __global__ void fill(int* out) { out[blockIdx.x * blockDim.x + threadIdx.x] = 7; }
 
-// True if a kernel runs and computes what it should.
+// True if a kernel runs and computes the right result.
 bool works() {
   int* out = nullptr;
   int first = 0;
@@ -38,7 +38,7 @@ constexpr std::size_t kGiB = std::size_t{1} << 30;
 
 // ---- Little address space ----------------------------------------------------------------------
 
-// As `ulimit -v` sets it, for as long as it lives.
+// A limit as `ulimit -v` sets it, for as long as this object lives.
 class AddressSpaceLimit {
  public:
   explicit AddressSpaceLimit(std::size_t bytes) {
@@ -71,7 +71,7 @@ TEST_F(LittleMemory, CudaMallocReportsThatThereIsNoMore) {
   EXPECT_TRUE(works());
 }
 
-// What is remembered of an array takes more room than the array.
+// The shadow cells of an array take more room than the array.
 TEST_F(LittleMemory, ALaunchReportsThatThereIsNoMore) {
   const AddressSpaceLimit limit(2 * kGiB);
   int* out = nullptr;
@@ -85,7 +85,7 @@ TEST_F(LittleMemory, ALaunchReportsThatThereIsNoMore) {
 
 // ---- Much of it --------------------------------------------------------------------------------
 
-// More than the address space of the arena, beside an array that stays.
+// Allocates more in total than the arena's address space, beside an array that stays.
 bool workspaces_come_and_go() {
   const Array<int> stays(64, 1);
   for (int i = 0; i < 200; ++i) {
@@ -100,7 +100,7 @@ TEST_F(SimulatorTest, WorkspacesComeAndGo) {
   EXPECT_EXIT(std::_Exit(workspaces_come_and_go() ? 0 : 1), testing::ExitedWithCode(0), "");
 }
 
-// What is remembered of those that were freed does not grow for ever.
+// The memory of freed allocations does not grow without bound.
 TEST_F(AccessTest, AllocationsComeAndGo) {
   int* first = nullptr;
   ASSERT_EQ(cudaMalloc(&first, 400), cudaSuccess);
@@ -119,11 +119,11 @@ TEST_F(AccessTest, AllocationsComeAndGo) {
 
 // ---- Libraries ---------------------------------------------------------------------------------
 
-// Under AddressSanitizer this is skipped: the simulator itself is never destroyed, and so a leak.
+// Skipped under AddressSanitizer: the simulator itself is never destroyed, which counts as a leak.
 using Library = AccessTest;
 
-// A library that is unloaded gives its memory back. A thread makes the call, for what a thread
-// keeps in a library holds it until the thread ends.
+// A library that is unloaded releases its memory. A thread makes the call, because a thread's data
+// in a library keeps the library loaded until the thread ends.
 TEST_F(Library, IsLoadedAndUnloaded) {
   std::size_t before = 0;
   for (int i = 0; i < 4; ++i) {

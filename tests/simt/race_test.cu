@@ -1,4 +1,4 @@
-// Races: each planted one is caught and each correct twin is silent.
+// Races: each planted race is reported, and each correct twin is silent.
 #include <cuda_fp16.h>
 
 #include "support.h"
@@ -41,12 +41,12 @@ TEST_F(SharedRace, MissingBarrier) {
             "(cuflash::simt::(anonymous namespace)::Order)0>");
   EXPECT_EQ(race.array, "box");
   // In order, thread 0 reads box[1] before thread 1 writes it: the write comes second. Only thread
-  // 63 reads what was written before, and completes the 64 pairs. Shown is one of two warps.
+  // 63 reads what was written before, and completes the 64 pairs. The pair shown is of two warps.
   EXPECT_EQ(race.location, LINE_MARKED("writes the box"));
   EXPECT_EQ(race.count, 64u);
   says(race, "RACE in shared memory: ");
   says(race, ", block (0,0,0)\n  box[32] (elements of 4 bytes)\n");
-  // The report shows them in the order that each thread goes through them.
+  // The report shows the accesses in the order in which each thread makes them.
   says(race,
        "\n   write  warp 1 lane 0    " + LINE_MARKED("writes the box") +
            "   box[t] = static_cast<float>(t);  // writes the box\n   read   warp 0 lane 31   " +
@@ -64,7 +64,7 @@ TEST_F(SharedRace, SyncWarpOrdersLanesOfOneWarp) {
   run(pass_on<Order::kSyncWarp>, {1, 64}, out_.data(), 32);
 }
 
-// They wait for the lanes, and imply no memory barrier.
+// Votes and shuffles wait for the lanes, but imply no memory barrier.
 TEST_F(SharedRace, VotesAndShufflesOrderNoMemory) {
   for (const Schedule& schedule : all_schedules()) {
     set_schedule(schedule);
@@ -115,7 +115,7 @@ TEST_F(SharedRace, WriteAfterRead) {
 
 TEST_F(SharedRace, WriteAfterReadWithBarrier) { run(rounds<true>, {1, 64}, out_.data()); }
 
-// Everybody reads the word, warp 0 meets, its lane 0 writes: warp 1 may still be reading.
+// All threads read the word, warp 0 meets, its lane 0 writes: warp 1 may still be reading.
 __global__ void reader_of_other_warp(float* out, bool meet) {
   __shared__ float word;
   if (threadIdx.x == 0) word = 1.f;
@@ -138,7 +138,7 @@ TEST_F(SharedRace, SyncWarpDoesNotHideTheOtherWarpsReaders) {
   }
 }
 
-// Lanes of one half exchange under the half's mask.
+// Lanes of one half warp exchange values under the half's mask.
 __global__ void half_warps(float* out, int partner) {
   __shared__ float box[32];
   const int lane = threadIdx.x;
@@ -179,7 +179,7 @@ TEST_F(SharedRace, AMissingLinkIsCaught) {
   only_finding(FindingKind::kSharedRace);
 }
 
-// A race all the same: C++ and CUDA do not say that equal values make it harmless.
+// Still a race: neither C++ nor CUDA says that equal values make it harmless.
 __global__ void same_value(float* out) {
   __shared__ float flag[2];
   flag[threadIdx.x / 32] = 1.f;

@@ -1,7 +1,7 @@
-// The simulator against knowledge of another kind: programs known to be correct stay silent under
-// every schedule; of small random programs, vector clocks say whether they race. The clocks are
-// computed here for every thread; the simulator, which remembers three accesses of each granule,
-// must come to the same answer.
+// The simulator against independent knowledge: programs known to be correct stay silent under every
+// schedule, and vector clocks say which small random programs race. This file computes the clocks
+// for every thread; the simulator, which remembers three accesses of each granule, must come to the
+// same answer.
 #include <array>
 #include <bitset>
 #include <random>
@@ -21,7 +21,7 @@ constexpr int kSteps = 12;
 enum class Kind { kAccess, kBarrier, kSyncWarp, kSyncGroups };
 
 // What each thread does in a step. In kSyncGroups the lanes of each warp meet in groups; `mask` is
-// that of the thread's group.
+// the mask of the thread's group.
 struct Step {
   Kind kind;
   struct Action {
@@ -32,7 +32,7 @@ struct Step {
 };
 using Program = std::array<Step, kSteps>;
 
-// Marks of tiles are for reports only: with `marks` the verdict must be the same.
+// Marks of tiles are for reports only: `marks` must not change the verdict.
 __global__ void interpret(const Step* program, int* out, bool marks) {
   __shared__ int cells[kCells];
   const int t = threadIdx.x;
@@ -71,7 +71,7 @@ Program random_program(std::mt19937& random) {
     step.kind = kKinds[below(7)];
     if (step.kind == Kind::kAccess) {
       for (int n = 1 + below(3); n > 0; --n) {
-        // Few threads, so that they meet each other.
+        // Few threads, so that their accesses collide.
         const int t = 32 * below(2) + below(4);
         step.of[t] = {below(kCells), below(10) < writes_in_ten, 0};
       }
@@ -97,7 +97,7 @@ bool races(const Program& program) {
     int thread, clock;
     bool write;
   };
-  using Clock = std::array<int, kThreads>;  // how far of each thread it has heard
+  using Clock = std::array<int, kThreads>;  // the last step of each thread that it knows of
   std::array<Clock, kThreads> heard{};
   std::vector<Access> accesses[kCells];
   const auto meet = [&](const std::bitset<kThreads>& who) {

@@ -1,4 +1,4 @@
-// A stage with a planted race is reported in the words that teach, and can be replayed.
+// A stage with a planted race gets a report in teaching terms and a command that replays it.
 #include <cmath>
 
 #include "harness/stage_check.h"
@@ -11,7 +11,7 @@ using harness::Runs;
 using harness::StageCheck;
 using harness::TestCase;
 
-// Thread 0 wants what a thread of another warp leaves in the box, and does not wait for it.
+// Thread 0 reads what a thread of another warp writes to the box, and does not wait for it.
 __global__ void impatient(float* o) {
   __shared__ float box[1];
   const int t = threadIdx.x;
@@ -23,7 +23,7 @@ __global__ void impatient(float* o) {
 
 const Stage& first() { return *stages().front(); }
 
-// The first rung, and after it the impatient kernel.
+// The first stage, and after it the impatient kernel.
 FlashAttentionError forward(const Problem& p, const Forward& args, cudaStream_t stream) {
   const auto error = first().forward.run(p, args, stream);
   if (error != FlashAttentionError::SUCCESS) return error;
@@ -93,7 +93,7 @@ TEST_F(StageCheckTest, ReplayBeginsWithTheScheduleInForce) {
   EXPECT_EQ(schedule_name(schedule()), "reversed");
 }
 
-// The first rung, but for the last bit of the LSE: it tells an odd call from an even one.
+// The first stage, except that the last bit of the LSE differs between odd and even calls.
 FlashAttentionError unsteady_forward(const Problem& p, const Forward& args, cudaStream_t stream) {
   static int calls = 0;
   const auto error = first().forward.run(p, args, stream);

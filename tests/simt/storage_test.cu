@@ -1,4 +1,4 @@
-// What reports and memory maps call the places of dynamic shared memory, and what is padding there.
+// The names of places in dynamic shared memory, in reports and memory maps, and its padding.
 #include <cuda_fp16.h>
 
 #include <cstddef>
@@ -204,7 +204,7 @@ TEST_F(Elements, OfAnAnonymousUnion) {
   expect_element<double>(sV + (7 * 16 + 12) * 2, "sV", "sV[7][12] (8 bytes)", layout);
 }
 
-// What a class keeps to itself is one value.
+// A class with private data counts as one value.
 class Counter {
  public:
   int get() const { return low_ + high_; }
@@ -239,7 +239,7 @@ TEST_F(Elements, OfABaseClass) {
   expect_element<float>(sizeof(Base) + (1 * 8 + 2) * 4, "sV", "sV[1][2]", layout);
 }
 
-// Storages that differ in nothing but names.
+// Storages that differ only in names.
 struct OneName {
   float sA[64];
 };

@@ -1,4 +1,4 @@
-// What the simulator's own tests share: arrays on the device, and questions about findings.
+// What the simulator's own tests share: device arrays, and checks of findings.
 #ifndef CUFLASH_TESTS_SIMT_SUPPORT_H_
 #define CUFLASH_TESTS_SIMT_SUPPORT_H_
 
@@ -34,7 +34,7 @@ class SimulatorTest : public ::testing::Test {
   }
 };
 
-// Tests of what only the hooks can see.
+// Tests that need the hooks.
 class AccessTest : public SimulatorTest {
  protected:
   void SetUp() override {
@@ -75,7 +75,7 @@ class Array {
   std::size_t count_;
 };
 
-// Runs the kernel and expects it to end well.
+// Runs the kernel and expects success.
 template <class... Params, class... Args>
 void run(void (*kernel)(Params...), const LaunchConfig& config, Args&&... args) {
   EXPECT_EQ(launch(kernel, config, std::forward<Args>(args)...), FlashAttentionError::SUCCESS);
@@ -119,7 +119,7 @@ inline std::string line_number(const std::string& path, const std::string& mark)
   return "line " + place.substr(place.rfind(':') + 1);
 }
 
-// Of that line ("line 12"), of one memory and one kind.
+// The counts of that line ("line 12"), of one memory and one kind.
 inline LineCounts counts_of_line(const std::string& line, bool shared, bool write) {
   for (const LineCounts& counts : line_counts()) {
     if ("line " + std::to_string(counts.line) == line && counts.shared == shared &&

@@ -19,7 +19,7 @@ class Warp : public SimulatorTest {
 
 enum class Shuffle { kIndex, kUp, kDown, kXor };
 
-// Each lane brings 100 + its number.
+// Each lane passes 100 + its number.
 template <Shuffle kKind>
 __global__ void shuffle(int* out, int argument, int width) {
   const int lane = threadIdx.x;
@@ -32,7 +32,7 @@ __global__ void shuffle(int* out, int argument, int width) {
   out[lane] = got;
 }
 
-// The lane that each lane reads, by the CUDA guide's words.
+// The lane that each lane reads, according to the CUDA guide.
 int source_lane(Shuffle kind, int lane, int argument, int width) {
   const int segment = lane / width * width;
   int source = 0;
@@ -132,7 +132,7 @@ TEST_F(Warp, ActiveMaskLeavesOutWhoIsNotThere) {
   EXPECT_EQ(out_.values()[32], 0b1101);
 }
 
-// Loops of different lengths, with an operation of the lanes that are left in each round.
+// Loops of different lengths, with an operation of the remaining lanes in each round.
 TEST_F(Warp, DivergentLoop) {
   void (*kernel)(int*) = [](int* out) {
     const int lane = threadIdx.x;
@@ -290,7 +290,7 @@ TEST_F(Warp, Bits) {
   EXPECT_EQ(out.values(), (std::vector<long long>{32, 64, 1, 1, 0, 0, 0xffffffff, -1}));
 }
 
-// A thread that waits for another by asking again and again lets the others run.
+// A thread that waits for another in a polling loop lets the others run.
 TEST_F(AccessTest, SpinningThreadsMakeWay) {
   void (*kernel)(int*) = [](int* flag) {
     if (threadIdx.x == 0) {
@@ -321,7 +321,7 @@ __global__ void some_leave(int* out, int leavers) {
   out[t] = box[t ^ 1];
 }
 
-// As from sm_70 on, a barrier waits only for the threads that have not exited.
+// As on sm_70 and later, a barrier waits only for the threads that have not exited.
 TEST_F(Barrier, DoesNotWaitForThoseThatHaveExited) {
   for (const int leavers : {0, 2, 32, 64, 126}) {
     for (const Schedule& schedule : all_schedules()) {
@@ -415,7 +415,7 @@ TEST_F(Barrier, CopiesOfOneBarrierAreOne) {
   }
 }
 
-// A barrier in a loop whose length differs between warps, and one behind it.
+// A barrier in a loop whose length differs between warps, and one after it.
 __global__ void rounds_and_one(int* out, bool differ) {
   const int rounds = differ ? 2 + static_cast<int>(threadIdx.x) / 32 : 3;
   for (int i = 0; i < rounds; ++i) __syncthreads();  // in the loop

@@ -80,7 +80,7 @@ TEST_F(WmmaCheck, LoadAndThenLanesWrite) {
   says(finding, LINE_MARKED("writes it again"));
 }
 
-// A product orders as little.
+// A product does not order memory either.
 __global__ void product_between(const __half* in, bool sync) {
   alignas(32) __shared__ float tile[256];
   A a;
@@ -147,7 +147,7 @@ TEST_F(WmmaCheck, Misaligned) {
   cudaGetLastError();
 }
 
-// Of floats, and of a store.
+// The same for a store, and for floats.
 __global__ void store_at(float* out, int offset, unsigned ldm, layout_t layout) {
   Sum f;
   fill_fragment(f, 1.f);
@@ -182,7 +182,7 @@ TEST_F(WmmaCheck, OutOfBounds) {
   says(finding, "  q[256] (elements of 2 bytes)\n");
 }
 
-// By rows an accumulator of floats is stored in pieces of 8 bytes; its elements are of 4.
+// An accumulator of floats is stored by rows in pieces of 8 bytes; its elements have 4 bytes.
 TEST_F(WmmaCheck, NamesElements) {
   void (*kernel)(float*) = [](float* out) {
     Sum f;
@@ -282,7 +282,7 @@ TEST_F(WmmaWarp, LanesAtDifferentLines) {
   says(finding, "which waits in another warp-wide operation at " + LINE_MARKED("another line"));
 }
 
-// What lane 20 gives differs.
+// One argument of lane 20 differs.
 enum class Differs { kNothing, kPointer, kLdm, kLayout };
 
 __global__ void differing(const float* in, Differs what) {

@@ -1,4 +1,4 @@
-// nvcuda::wmma: what it counts, worked out by hand.
+// The counts of nvcuda::wmma, worked out by hand.
 //
 // A matrix of 16-bit elements moves in blocks of 8 lines of 16 bytes: one wavefront each, if no two
 // lines want different words of one bank.
@@ -23,7 +23,7 @@ using WideSum = fragment<accumulator, 8, 32, 16, float>;
 
 class WmmaCount : public AccessTest {};
 
-// All of shared memory that a matrix of the kernels below can touch.
+// The shared memory that a matrix of the kernels below can touch.
 constexpr int kElements = 16 * 72;
 
 template <class Fragment>
@@ -66,7 +66,7 @@ TEST_F(WmmaCount, HalfFromSharedMemory) {
   }
 }
 
-// Turning a block on the way costs nothing: lines are where memory has them.
+// Turning a block during the load costs nothing: its lines are the same bytes in memory.
 TEST_F(WmmaCount, LayoutDoesNotMatter) {
   expect(count_load<ATurned>(72), 1, 512, 4, 0);
   expect(count_load<ATurned>(64), 1, 512, 32, 28);
@@ -74,13 +74,13 @@ TEST_F(WmmaCount, LayoutDoesNotMatter) {
   expect(count_load<B>(64), 1, 512, 32, 28);
 }
 
-// 32 x 16 is eight blocks, two instructions; 16 x 8 is two blocks, which 16 lanes name.
+// 32 x 16 is eight blocks, two instructions; 16 x 8 is two blocks, addressed by 16 lanes.
 TEST_F(WmmaCount, OtherShapes) {
   expect(count_load<TallA>(24), 2, 1024, 8, 0);  // 48 bytes: banks 0, 12, 24, 4, 16, 28, 8, 20
   expect(count_load<NarrowB>(24), 1, 256, 2, 0);
 }
 
-// Four instructions of 4 bytes a lane, a block each: as many wavefronts, four times the requests.
+// Four instructions of 4 bytes per lane, a block each: as many wavefronts, four times the requests.
 TEST_F(WmmaCount, Bfloat16FromSharedMemory) {
   expect(count_load<Bfloat16A>(72), 4, 512, 4, 0);
   expect(count_load<Bfloat16A>(64), 4, 512, 32, 28);
@@ -101,8 +101,8 @@ LineCounts count_store(unsigned ldm, bool rows) {
   return counts_of_line(LINE_NUMBER("stores shared"), true, true);
 }
 
-// Rows: 4 instructions of 8 bytes a lane. A half warp writes 4 lines of 32 bytes, 8 banks each; so
-// 2 wavefronts an instruction is the least.
+// Rows: 4 instructions of 8 bytes per lane. A half warp writes 4 lines of 32 bytes, 8 banks each;
+// an instruction takes at least 2 wavefronts.
 TEST_F(WmmaCount, FloatsByRow) {
   expect(count_store<Sum>(24, true), 4, 1024, 8, 0);   // lines begin in banks 0, 24, 16, 8
   expect(count_store<Sum>(16, true), 4, 1024, 16, 8);  // 0, 16, 0, 16: two turns

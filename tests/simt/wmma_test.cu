@@ -1,4 +1,4 @@
-// nvcuda::wmma: what it computes, and where its fragments hold it.
+// nvcuda::wmma: its results, and where its fragments hold the elements.
 #include <mma.h>
 
 #include <array>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace nvcuda::wmma;
 
-// Small integers and halves: their products and sums are exact, whatever the order.
+// Small integers and halves: their products and sums are exact, in any order.
 template <class T>
 std::vector<T> exact_values(int count, unsigned seed) {
   std::mt19937 random(seed);
@@ -105,8 +105,8 @@ TEST_F(Wmma, Half) { check_shapes<__half, float>(); }
 TEST_F(Wmma, Bfloat16) { check_shapes<__nv_bfloat16, float>(); }
 TEST_F(Wmma, HalfAccumulator) { check_shapes<__half, __half>(); }
 
-// Warps of a block at their own pace; the result must not depend on who runs first. The accumulator
-// is both c and d.
+// Warps of a block run at their own pace; the result must not depend on which runs first. The
+// accumulator is both c and d.
 __global__ void chain(const __half* a, const __half* b, float* d, int rounds) {
   const int warp = threadIdx.x / 32;
   fragment<matrix_a, 16, 16, 16, __half, row_major> fa;
@@ -188,7 +188,7 @@ TEST_F(Wmma, AnAccumulatorThatIsNeverFilledIsNotZero) {
 
 // ---- ldm ---------------------------------------------------------------------------------------
 
-// The identity times b: what b was loaded as.
+// The identity times b shows how b was loaded.
 template <class Layout>
 __global__ void show_b(const __half* identity, const __half* b, float* d, unsigned ldm) {
   fragment<matrix_a, 16, 16, 16, __half, row_major> fa;
@@ -305,7 +305,7 @@ TEST_F(Wmma, EachTypeHasAnOrderOfItsOwn) {
   EXPECT_EQ(turned, orders.back());
 }
 
-// On today's GPUs lane l's x[0] to x[7] are these elements. A kernel must not know.
+// On today's GPUs lane l's x[0] to x[7] are these elements. A kernel must not rely on it.
 __global__ void scale_rows_by_hardware_layout(const float* in, const float* factor, float* out) {
   Sum f;
   load_matrix_sync(f, in, 16, mem_row_major);
@@ -314,7 +314,7 @@ __global__ void scale_rows_by_hardware_layout(const float* in, const float* fact
   store_matrix_sync(out, f, 16, mem_row_major);
 }
 
-// What CUDA allows: the same to each element, or element by element of equal types.
+// What CUDA allows: the same operation on each element, or element by element on equal types.
 __global__ void squares(const float* in, const float* other, float* out) {
   Sum a, b, c;
   load_matrix_sync(a, in, 16, mem_row_major);

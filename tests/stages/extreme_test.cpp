@@ -28,7 +28,7 @@ Inputs zeros(const Problem& p) {
   return in;
 }
 
-// Memory that exists only where it is touched.
+// Memory that is allocated only where it is touched.
 class MappedMemory {
  public:
   explicit MappedMemory(std::size_t bytes) : bytes_(bytes) {
@@ -171,7 +171,7 @@ void refuses_too_many_blocks(const Stage& stage, Pass pass, Problem problem) {
   CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem);
   problem.batch = 1 << 20;
   problem.heads_q = problem.heads_kv = 1 << 12;
-  std::byte nothing[16];  // where all tensors are said to lie
+  std::byte nothing[16];  // the address that all tensors get
   const Tensor t = contiguous(nothing, problem.heads_q, 1, problem.head_dim);
   FlashAttentionError error;
   if (pass == CUFLASH_FORWARD) {

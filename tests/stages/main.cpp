@@ -1,7 +1,7 @@
 // The tests of the stages: suite = stage, test = problem, so that a filter on "01_naive" runs that
 // stage's tests and no others. A test that no device could run, because the stage does not take its
-// problem, is not registered: "skipped" means that this machine lacks something. For
-// compute-sanitizer: --gtest_filter='*.sanitize_*' (GPU only).
+// problem, is not registered: "skipped" means that this machine lacks something. The tests for
+// compute-sanitizer are --gtest_filter='*.sanitize_*' (GPU only).
 #include "cuflash/workload.h"
 #include "extreme_test.h"
 #include "harness/stage_score.h"
@@ -51,7 +51,7 @@ void add_memory(const Stage& stage, Pass pass) {
       [&stage, pass] { allocates_nothing_else(stage, pass); });
 }
 
-// A problem, some of its queries, and the rule that hides keys from all of these.
+// A problem, some of its queries, and the rule that hides keys from all of these queries.
 struct HiddenKeys {
   const char* rule;
   const char* name;

@@ -40,7 +40,7 @@ std::vector<Doubling> doublings(const PassFacts& facts) {
   return all;
 }
 
-// Makes a call without a workspace and waits for its end.
+// Makes a call without a workspace of the caller's and waits for its end.
 FlashAttentionError run(const ApiCall& call, const Stage& stage) {
   const FlashAttentionError error = call.queue(nullptr, stage.name);
   check(cudaDeviceSynchronize(), "the kernels");
@@ -50,7 +50,7 @@ FlashAttentionError run(const ApiCall& call, const Stage& stage) {
 constexpr const char* kProblem =
     simt::kSimulated ? "b1_h2_q96k96_d64_f16" : "b1_h1_q32768k32768_d64_f16";
 
-// With a byte less than that the simulator refuses the call.
+// With one byte less than the workspace needs, the simulator refuses the call.
 void expect_no_more_on_the_simulator(std::size_t workspace, const ApiCall& call,
                                      const Stage& stage) {
   const std::size_t tensors = simt::memory_in_use();

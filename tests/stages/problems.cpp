@@ -10,8 +10,8 @@ struct Row {
   const char* name;  // without a dtype: one case for each
 };
 
-// Lengths are those that find bugs: a tile is 32 to 128 rows, so there are problems of less than
-// one tile, of whole tiles, and of whole tiles and a bit.
+// The lengths are chosen to find bugs: a tile has 32 to 128 rows, so there are problems of less
+// than one tile, of whole tiles, and of whole tiles and a few rows.
 constexpr Row kRows[] = {
     {"regular", "b1_h2_q64k64_d64"},
     {"regular", "b1_h2_q64k64_d64_causal"},
@@ -71,7 +71,7 @@ constexpr Row kRows[] = {
     {"corner: rows that see no key", "b1_h1_q66k1_d32_f16_causal"},
     {"corner: rows that see no key", "b1_h2_q70k20_d128_f32_causal"},
     {"corner: a scale that is not 1/sqrt(head_dim)", "b1_h1_q50k70_d32_causal_scale0.1"},
-    // Few elements dominate here: of a smaller tensor the plain implementation's largest error
+    // Few elements dominate here: in a smaller tensor the plain implementation's largest error
     // would be a matter of luck, and so would the limit.
     {"corner: outliers", "b1_h2_q50k70_d64_peaky"},
     {"corner: a uniform softmax", "b1_h1_q50k70_d32_allequal"},

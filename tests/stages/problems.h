@@ -1,4 +1,4 @@
-// The problems that every stage is tried on, by intent.
+// The problems that every stage is tested with, by intent.
 #ifndef CUFLASH_TESTS_STAGES_PROBLEMS_H_
 #define CUFLASH_TESTS_STAGES_PROBLEMS_H_
 
@@ -10,7 +10,7 @@
 namespace cuflash::tests {
 
 struct TestProblem {
-  std::string intent;  // what it is in the table for
+  std::string intent;  // why it is in the table
   harness::TestCase c;
 };
 
@@ -18,7 +18,7 @@ struct TestProblem {
 std::vector<TestProblem> test_problems();
 // For GPUs only.
 std::vector<TestProblem> large_problems();
-// A few of the kinds above with lengths up to 300, for compute-sanitizer, which is slow.
+// A few problems of the same kinds, with lengths up to 300: compute-sanitizer is slow.
 std::vector<TestProblem> sanitizer_problems();
 
 // The case with this name. Throws if it is not one.

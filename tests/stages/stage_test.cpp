@@ -57,7 +57,7 @@ bool same_score(const Stage& a, const Stage& b) {
   return harness::score_of(a).value == harness::score_of(b).value;
 }
 
-// The inputs and results of a problem of N(0, 1) inputs, for a stage.
+// The inputs and results of a problem with N(0, 1) inputs, for a stage.
 std::shared_ptr<const harness::ReferenceOutputs> gaussian(const Stage& stage, Pass pass,
                                                           const Problem& problem) {
   return harness::reference_outputs(pass, problem, {}, harness::score_of(stage));

@@ -1,4 +1,4 @@
-// What one test of a stage does. main.cpp registers the tests, by stage.
+// The tests of a stage. main.cpp registers them, by stage.
 #ifndef CUFLASH_TESTS_STAGES_STAGE_TEST_H_
 #define CUFLASH_TESTS_STAGES_STAGE_TEST_H_
 
@@ -11,15 +11,15 @@
 
 namespace cuflash::tests {
 
-// Skips the test where the stage cannot run the problem here, with the reason that users get.
+// Skips the test if the stage cannot run the problem here, with the reason that users get.
 #define CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem)                        \
   do {                                                                        \
     const Support support = supports(stage, pass, problem, current_device()); \
     if (!support) GTEST_SKIP() << support.reason;                             \
   } while (false)
 
-// Runs its body where there is a device. Where there is none it is skipped; with
-// CUFLASH_REQUIRE_GPU=1 in the environment, it fails.
+// A test that needs a device. Without one it is skipped, or fails if CUFLASH_REQUIRE_GPU=1 is set
+// in the environment.
 class StageTest : public testing::Test {
  public:
   explicit StageTest(std::function<void()> body) : body_(std::move(body)) {}
@@ -32,33 +32,34 @@ class StageTest : public testing::Test {
   std::function<void()> body_;
 };
 
-// True if some device could run it. False where the stage itself does not take the dtype, the head
-// dimension or the pass: a test of that would be skipped everywhere.
+// True if some device could run it. False if the stage itself does not take the dtype, the head
+// dimension or the pass: such a test would be skipped everywhere.
 bool takes(const Stage& stage, Pass pass, const Problem& problem);
-// True if a stage before it in the list takes it.
+// True if a stage before this one in the list takes the problem.
 bool has_previous(const Stage& stage, Pass pass, const Problem& problem);
 
 // The results are within their limits, the same in every run, and nothing else is written. On the
 // CPU simulator: under three schedules, without a finding, with the traffic of the stage's formula.
 void computes(const Stage& stage, Pass pass, const TestProblem& test);
-// The same once, on memory that starts uninitialised and has no guards: for compute-sanitizer.
+// The same, but one run on memory that starts uninitialised and has no guards: for
+// compute-sanitizer.
 void computes_unguarded(const Stage& stage, Pass pass, harness::TestCase c);
 
 // The queries begin, …, end − 1 of every head.
 struct Rows {
   int begin, end;
 };
-// Keys and values that none of these queries sees do not reach their rows of O and LSE.
+// Keys and values that none of these queries sees do not change the queries' rows of O and LSE.
 void ignores_hidden_keys(const Stage& stage, const Problem& problem, Rows rows);
 
-// An output that the case leaves out is not computed, and the others are what they are with it.
+// An output that the case leaves out is not computed, and the other outputs stay the same.
 void accepts_null(const Stage& stage, Pass pass, const harness::TestCase& c);
 
 // The stage before it in the list that can run the problem gives the same results.
 void agrees_with_previous(const Stage& stage, Pass pass, const Problem& problem);
 
-// Something is tested: on a device that meets the stage's requirement, each pass, dtype and head
-// dimension it declares runs at least one problem of the table.
+// On a device that meets the stage's requirement, each pass, dtype and head dimension that the
+// stage declares runs at least one problem of the table.
 void runs_what_it_declares(const Stage& stage);
 
 // The ladder can predict the stage's traffic.

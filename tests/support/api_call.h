@@ -1,5 +1,5 @@
-// One call of the public API, to be made again and again: its tensors, contiguous and in device
-// memory of their own.
+// One call of the public API, which can be repeated: its tensors are contiguous and have their own
+// device memory.
 #ifndef CUFLASH_TESTS_SUPPORT_API_CALL_H_
 #define CUFLASH_TESTS_SUPPORT_API_CALL_H_
 
@@ -44,7 +44,7 @@ class ApiCall {
     poison();
   }
 
-  // Gives the call other inputs, in the same memory. They are there when this returns.
+  // Gives the call other inputs, in the same memory. The copies are complete when this returns.
   void upload(const harness::Inputs& in) const {
     at("Q").upload(in.q), at("K").upload(in.k), at("V").upload(in.v);
     if (pass_ == CUFLASH_BACKWARD) {
@@ -59,7 +59,7 @@ class ApiCall {
     settle();
   }
 
-  // Makes the call. A workspace has the bytes that it needs.
+  // Makes the call. `workspace` has the size that the call needs, or is null.
   FlashAttentionError queue(cudaStream_t stream, const char* stage,
                             void* workspace = nullptr) const {
     const std::size_t bytes = workspace ? workspace_bytes(pass_, problem_, stage) : 0;
@@ -101,7 +101,7 @@ class ApiCall {
     if (pass_ == CUFLASH_FORWARD) return {"O", "LSE"};
     return {"dQ", "dK", "dV"};
   }
-  // A copy from pageable memory may still be under way when cudaMemcpy returns, and not every
+  // A copy from pageable memory may still be in progress when cudaMemcpy returns, and not every
   // stream waits for it.
   static void settle() { harness::check(cudaStreamSynchronize(nullptr), "the copies"); }
 
@@ -110,7 +110,7 @@ class ApiCall {
   std::map<std::string, harness::DeviceTensor> tensors_;
 };
 
-// The stages that can run this pass of this problem here, by name, but for those that compute
+// The names of the stages that can run this pass of this problem here, except those that compute
 // another attention; null, the library's own choice, comes last.
 inline std::vector<const char*> ways_to_run(Pass pass, const Problem& problem) {
   std::vector<const char*> names;
@@ -122,7 +122,7 @@ inline std::vector<const char*> ways_to_run(Pass pass, const Problem& problem) {
   return names;
 }
 
-// What a test calls such a way.
+// The name of such a way in a test's messages.
 inline const char* shown(const char* stage) { return stage != nullptr ? stage : "the chosen one"; }
 
 }  // namespace cuflash

@@ -69,7 +69,7 @@ inline std::vector<float> random_floats(std::size_t count, unsigned seed) {
   return values;
 }
 
-// What outputs hold before a call: a pattern that no kernel computes.
+// The contents of outputs before a call: a value that no kernel computes.
 inline constexpr float kPoison = -12345.f;
 inline std::vector<float> poison(std::size_t count) { return std::vector<float>(count, kPoison); }
 inline bool poisoned(const Array<float>& array) {

@@ -29,9 +29,9 @@ class DefaultPool {
     harness::check(cudaGetDevice(&device), "cudaGetDevice");
     harness::check(cudaDeviceGetDefaultMemPool(&pool_, device), "cudaDeviceGetDefaultMemPool");
   }
-  // Gives what is not used back to the device.
+  // Gives unused memory back to the device.
   void give_back() const { harness::check(cudaMemPoolTrimTo(pool_, 0), "cudaMemPoolTrimTo"); }
-  // From now on used_high() is the most since now.
+  // Restarts the maximum that used_high() returns.
   void reset_high() const {
     std::uint64_t zero = 0;
     harness::check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &zero),
@@ -39,7 +39,7 @@ class DefaultPool {
   }
   std::size_t used() const { return attribute(cudaMemPoolAttrUsedMemCurrent); }
   std::size_t used_high() const { return attribute(cudaMemPoolAttrUsedMemHigh); }
-  // Bytes of the device that are taken, by whatever but the pool.
+  // Bytes of device memory that are in use outside the pool.
   std::size_t taken_elsewhere() const {
     std::size_t free = 0, total = 0;
     harness::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");

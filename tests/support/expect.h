@@ -1,4 +1,4 @@
-// What tests expect of a call and of what it computes.
+// What tests expect of a call and of its results.
 #ifndef CUFLASH_TESTS_SUPPORT_EXPECT_H_
 #define CUFLASH_TESTS_SUPPORT_EXPECT_H_
 

@@ -1,4 +1,4 @@
-// A program that writes numbers as in Germany: 1.048.576 and 0,5.
+// Makes the program write numbers as in Germany: 1.048.576 and 0,5.
 #ifndef CUFLASH_TESTS_SUPPORT_GERMAN_NUMBERS_H_
 #define CUFLASH_TESTS_SUPPORT_GERMAN_NUMBERS_H_
 

@@ -1,5 +1,5 @@
-// What attention needs beside its tensors, as the field tabulates it: one head of head_dim 64 in
-// f16 at several lengths, standard attention (01_naive) beside the library's own choice.
+// A table of the memory that attention needs besides its tensors: one head of head_dim 64 in f16 at
+// several lengths, standard attention (01_naive) beside the library's own choice.
 #ifndef CUFLASH_TESTS_SUPPORT_MEMORY_TABLE_H_
 #define CUFLASH_TESTS_SUPPORT_MEMORY_TABLE_H_
 
@@ -19,8 +19,8 @@ struct MemoryEntry {
   std::size_t bytes;  // of the workspace, by the formula
 };
 
-// Standard attention keeps the matrix S, and in the backward pass P, dS and delta; the fused
-// kernels keep nothing, and in the backward pass delta. All of it is f32.
+// Standard attention keeps the matrix S, and in the backward pass P, dS and delta. The fused
+// kernels keep nothing in the forward pass and delta in the backward pass. All of it is f32.
 inline std::size_t formula_bytes(Pass pass, const char* stage, std::size_t length) {
   if (stage == nullptr) return pass == CUFLASH_FORWARD ? 0 : 4 * length;
   return pass == CUFLASH_FORWARD ? 4 * length * length : 4 * (2 * length * length + length);

@@ -1,4 +1,4 @@
-// Tests without a device to run on.
+// Skips tests if there is no device to run on.
 #ifndef CUFLASH_TESTS_SUPPORT_NEED_DEVICE_H_
 #define CUFLASH_TESTS_SUPPORT_NEED_DEVICE_H_
 
@@ -10,7 +10,7 @@
 
 namespace cuflash {
 
-// Asks the runtime and not the library, so that a test's first call of the library is its own.
+// Asks the runtime and not the library, so that the test itself makes the library's first call.
 inline bool has_device() {
   int count = 0;
   if (cudaGetDeviceCount(&count) == cudaSuccess) return count > 0;
@@ -18,7 +18,7 @@ inline bool has_device() {
   return false;
 }
 
-// Skips the test where there is no device; with CUFLASH_REQUIRE_GPU=1 in the environment, it fails.
+// Skips the test if there is no device; with CUFLASH_REQUIRE_GPU=1 in the environment, it fails.
 inline void need_device() {
   if (has_device()) return;
   const char* require = std::getenv("CUFLASH_REQUIRE_GPU");

@@ -1,6 +1,6 @@
-// The first calls of a process, from many threads at once, under ThreadSanitizer: it sees an access
-// that no lock orders even where the answer is right. Kernels are not in it: the sources are those
-// of common/api, with a stage that queues nothing and a runtime with one device.
+// The first calls of a process, from many threads at once, under ThreadSanitizer: it reports
+// unordered accesses even if the answer is right. No kernels take part: the sources are those of
+// common/api, with a stage that queues nothing and a runtime with one device.
 #include <cuda_runtime.h>
 
 #include <atomic>
@@ -71,7 +71,7 @@ namespace {
 
 constexpr int kThreads = 8;
 
-// Right calls and refused ones; 0 where each answers as it must.
+// Makes valid calls and calls to be refused; returns 0 if each answers as it must.
 int calls(int thread) {
   alignas(16) static float memory[4][64];
   const cuflash_problem problem = {sizeof problem, 1, 1, 1, 1, 1, 64, CUFLASH_F32, 0, 1.f, -1, -1};

@@ -1,4 +1,4 @@
-// The harness's judgement.
+// The harness's comparison of outputs with expected values.
 #include "harness/accuracy.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The API's calls as a user makes them: what they compute, what they refuse, and that a refused
-// call launches nothing, writes nothing and says why.
+// The API's calls as a user makes them: their results, the calls that they refuse, and that a
+// refused call launches nothing, writes nothing and says why.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -78,7 +78,7 @@ TEST_F(Api, SimpleFormIsTheFullFormToTheBit) {
   EXPECT_FALSE(poisoned(simple.o) || poisoned(simple.dq));
 }
 
-// With Q = 0 every key has the same weight, and with V = 1 the output is 1, whatever the dtype. The
+// With Q = 0 every key has the same weight, and with V = 1 the output is 1 in any dtype. The
 // gradient of V is then dO's column sum over seq queries, divided by seq keys: 1.
 template <class T>
 void expect_ones(std::uint16_t one) {
@@ -291,8 +291,8 @@ TEST_F(Api, AMisalignedWorkspaceIsRefused) {
                  [&] { return forward(e.problem, args); });
 }
 
-// 01_naive needs 4 bytes a score: here 4 · 2 · 4 · 5 · (2³¹ − 257) bytes, 320 GiB, for one key that
-// is repeated.
+// 01_naive needs 4 bytes per score: here 4 · 2 · 4 · 5 · (2³¹ − 257) bytes, 320 GiB, for one key
+// that is repeated.
 TEST_F(Api, AWorkspaceThatDoesNotFitIsRefusedAndForgotten) {
   const Example e;
   Problem p = e.problem;
@@ -319,7 +319,7 @@ TEST_F(Api, AnErrorLeftByAnEarlierCudaCallIsReportedOnce) {
   expect_success(forward(e.problem, e.forward_args()));
 }
 
-// Q is said to lie far outside of all that was allocated: the simulator ends the launch.
+// Q's address is far outside all allocations, so the simulator ends the launch.
 TEST_F(Api, AStageThatFailsGivesTheRuntimesSentence) {
   if (!simt::kSimulated) GTEST_SKIP() << "A GPU reports it later, and then refuses all work.";
   const Example e;

@@ -1,4 +1,4 @@
-// What c_api_test.cpp asks of c_api_in_c.c.
+// The functions of c_api_in_c.c that c_api_test.cpp calls.
 #ifndef CUFLASH_TESTS_UNIT_C_API_IN_C_H_
 #define CUFLASH_TESTS_UNIT_C_API_IN_C_H_
 
@@ -15,7 +15,7 @@ struct c_tensors {
 // Returns the first error.
 int c_forward_and_backward(const struct c_tensors* t, const char* stage);
 
-// The stage that supports the backward pass of the problem and comes first in the list.
+// The first stage in the list that supports the backward pass of the problem.
 const char* c_first_stage_with_backward(void);
 
 #ifdef __cplusplus

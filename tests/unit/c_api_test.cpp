@@ -1,5 +1,5 @@
-// The C interface beyond what the tests of the C++ API, which is inline over it, reach: that C can
-// call it, how structs of another size are met, and its questions.
+// The parts of the C interface that the tests of the C++ API, which is inline over it, do not
+// reach: calls from C, structs of another size, and questions.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -124,7 +124,7 @@ TEST_F(CApi, AWildSizeIsRefused) {
   expect_refused(run(problem), CUFLASH_INVALID_DIMENSION, "it must be at most 4096 bytes");
 }
 
-// A struct that had eight bytes in the first version and has one field more now.
+// A struct that had eight bytes in the first version and now has one more field.
 struct Grown {
   std::uint32_t size;
   std::int32_t first;
@@ -211,8 +211,8 @@ TEST_F(CApi, RefusesWhatTheCppCallRefuses) {
                  CUFLASH_UNKNOWN_STAGE, "\"99_magic\"");
 }
 
-// 01_naive has a thread for each score: more than a grid can hold, which it says before it launches
-// anything.
+// 01_naive has a thread for each score: more than a grid can hold, which it reports before it
+// launches anything.
 TEST_F(CApi, WhatAStageRefusesIsReported) {
   const Problem p{1, 1, 1, 1 << 20, 1 << 20, 32, CUFLASH_F32, false, 1.f};
   Forward args;
@@ -266,8 +266,8 @@ TEST_F(CApi, SupportWorkspaceAndChoiceAreTheStages) {
 
 // ---- Errors ------------------------------------------------------------------------------------
 
-// True if FlashAttentionError has this error. There is no default case: -Wswitch says which is
-// missing.
+// True if FlashAttentionError has this error. There is no default case, so -Wswitch reports one
+// that is missing.
 constexpr bool in_cpp_too(cuflash_error error) {
   using Error = FlashAttentionError;
   switch (error) {
@@ -322,7 +322,7 @@ TEST(CApiErrors, HaveTheirDocumentationsWords) {
 
 // ---- The library itself -------------------------------------------------------------------------
 
-// The device that answers has the CPU simulator's name, or a GPU's.
+// The current device has the CPU simulator's name, or a GPU's.
 TEST(CApiBackend, IsWhereTheKernelsRun) {
   const bool simt = current_device().name == "CuFlash CPU simulator";
   EXPECT_STREQ(cuflash_backend(), simt ? "simt" : "cuda");

@@ -1,4 +1,4 @@
-// Random calls of the C interface: a valid one with its memory, and what is then made wrong in it.
+// Random calls of the C interface: a valid call with its memory, and the faults put into it.
 #ifndef CUFLASH_TESTS_UNIT_FUZZ_CALLS_H_
 #define CUFLASH_TESTS_UNIT_FUZZ_CALLS_H_
 
@@ -34,14 +34,14 @@ class Random {
 
 // ---- A valid call ------------------------------------------------------------------------------
 
-// By its full name, its number or its word.
+// The stage's full name, its number or its word.
 inline std::string some_name_of(const Stage& stage, Random& random) {
   const std::string name = stage.name;
   const std::size_t line = name.find('_');
   return random.pick({name, name, name.substr(0, line), name.substr(line + 1)});
 }
 
-// Any layout: [B,H,S,D] or [B,S,H,D], some with gaps, and inputs that repeat what they hold.
+// Any layout: [B,H,S,D] or [B,S,H,D], some with gaps, and inputs that repeat rows.
 inline cuflash_tensor random_layout(const cuflash_problem& p, const Operand& operand,
                                     Random& random) {
   const int heads = operand.of_queries ? p.heads_q : p.heads_kv;
@@ -60,7 +60,7 @@ inline cuflash_tensor random_layout(const cuflash_problem& p, const Operand& ope
   }
   std::int64_t* const strides[] = {&t.batch_stride, &t.head_stride, &t.row_stride};
   if (operand.role == Role::kInput && random.one_in(8)) *random.pick(strides) = 0;
-  // The stride of an extent of 1 is never stepped: it may be anything.
+  // The stride of an extent of 1 is never used: it may have any value.
   const int extents[] = {p.batch, heads, seq};
   for (int n = 0; n < 3; ++n) {
     if (extents[n] == 1 && random.one_in(3)) *strides[n] = std::int64_t(random.bits());
@@ -95,7 +95,7 @@ inline FuzzCall random_call(Random& random) {
   }
   complete(call);
   if (random.one_in(3)) return call;
-  // A stage by name, mostly one that can.
+  // A stage by name, mostly one that can run the call.
   const Stage* stage = random.pick(stages());
   for (int n = 0; n < 5 && stage_fault(*stage, call.pass, p) != 0; ++n) {
     stage = random.pick(stages());
@@ -107,7 +107,7 @@ inline FuzzCall random_call(Random& random) {
 
 // ---- Its memory --------------------------------------------------------------------------------
 
-// Two bytes that no kernel writes: a NaN of each dtype that no arithmetic makes.
+// Two bytes that no kernel writes: in each dtype a NaN that no arithmetic produces.
 inline constexpr std::uint16_t kUnwritten = 0xFFFE;
 
 inline Bytes unwritten(std::size_t bytes) {
@@ -136,7 +136,7 @@ inline Bytes random_numbers(std::size_t bytes, int dtype, Random& random) {
   return content;
 }
 
-// One buffer of a call, named as its operand is.
+// One buffer of a call, with its operand's name.
 struct Buffer {
   Buffer(std::string operand, Bytes content, std::size_t alignment, Flush flush)
       : name(std::move(operand)), memory(std::move(content), alignment, flush) {}
@@ -167,7 +167,7 @@ class Memory {
     }
   }
 
-  // Scratch of the size that the library asks for, of 0 bytes, too.
+  // Scratch memory of the size that the library asks for, even if that is 0.
   void add_workspace(FuzzCall& call, std::size_t bytes, Random& random) {
     call.args.workspace = add("workspace", unwritten(bytes), 256, random);
     call.args.workspace_bytes = bytes;
@@ -190,10 +190,10 @@ class Memory {
     buffers_.emplace_back(name, std::move(content), alignment, random.flush());
     return buffers_.back().memory.data();
   }
-  std::deque<Buffer> buffers_;  // never moves what it holds
+  std::deque<Buffer> buffers_;  // never moves its elements
 };
 
-// ---- What is made wrong ------------------------------------------------------------------------
+// ---- Faults ------------------------------------------------------------------------------------
 
 inline constexpr std::int64_t kMax64 = std::numeric_limits<std::int64_t>::max();
 inline constexpr int kMin = std::numeric_limits<int>::min();
@@ -234,7 +234,7 @@ inline void change_stride(FuzzCall& call, Random& random) {
       random.one_in(3) ? 8 * random.between(0, 200) : random.pick(kStrides);
 }
 
-// Two strides of one tensor: alike, or both far.
+// Changes two strides of one tensor: both equal, or both large.
 inline void change_two_strides(FuzzCall& call, Random& random) {
   cuflash_tensor& t = some_tensor(call, random);
   const std::int64_t stride = random.pick(kStrides);
@@ -292,7 +292,7 @@ inline void change_scale(FuzzCall& call, Random& random) {
                    Limits::denorm_min(), -Limits::denorm_min(), Limits::max()});
 }
 
-// Another size of a struct, and as many bytes after it, where it says so and is no wild size.
+// Changes the size of a struct, and adds the bytes after it unless the size is out of range.
 inline void change_struct(std::uint32_t& size, std::vector<std::byte>& after, std::uint32_t known,
                           Random& random) {
   size = random.pick({0u, 3u, 4u, known - 8, known - 8, known - 4, known - 1, known + 1, known + 4,
@@ -353,10 +353,10 @@ inline void make_wrong(FuzzCall& call, Random& random) {
   complete(call);
 }
 
-// ---- What the library cannot know --------------------------------------------------------------
+// ---- What the library cannot check -------------------------------------------------------------
 
-// True if an accepted call would step outside its memory, or run for minutes. The library is not
-// told how long buffers are, so that such a call must not be made.
+// True if an accepted call would access memory outside its buffers, or run for minutes. The library
+// does not know the sizes of buffers, so such a call must not be made.
 inline bool goes_too_far(const FuzzCall& call, const Memory& memory, std::size_t workspace) {
   if (is_question(call.entry)) return false;
   const cuflash_problem& p = call.problem;
@@ -374,7 +374,7 @@ inline bool goes_too_far(const FuzzCall& call, const Memory& memory, std::size_t
          (scratch != nullptr && !memory.holds(scratch, workspace));
 }
 
-// Makes it a call that is refused, some at the first check after the sizes and some at the last.
+// Changes the call so that it is refused, by the first check after the sizes or by the last.
 inline void keep_from_running(FuzzCall& call, Random& random) {
   if (call.entry != Entry::kSimple && random.one_in(2)) {
     call.stage = "no such stage";

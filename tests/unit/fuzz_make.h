@@ -1,4 +1,4 @@
-// Puts a random call's structs in memory, makes the call, and says what it answered.
+// Puts a random call's structs in memory, makes the call, and returns the answer.
 #ifndef CUFLASH_TESTS_UNIT_FUZZ_MAKE_H_
 #define CUFLASH_TESTS_UNIT_FUZZ_MAKE_H_
 
@@ -11,7 +11,7 @@
 
 namespace cuflash::fuzz {
 
-// A struct in memory: as many of its bytes as its size says are there, and what lies beyond.
+// A struct in memory: as many bytes as its size states, and those beyond it.
 inline Bytes struct_bytes(const void* known, std::size_t bytes, std::uint32_t size,
                           const Bytes& after) {
   const auto* first = static_cast<const std::byte*>(known);
@@ -37,7 +37,7 @@ inline Bytes text_content(const std::optional<std::string>& text) {
   return Bytes(first, first + text->size() + 1);
 }
 
-// What a call is given on the host, each part at a guard.
+// The host arguments of a call, each at a guard.
 class Given {
  public:
   Given(const FuzzCall& call, Flush flush)
@@ -72,7 +72,7 @@ class Given {
   GuardedHost problem_, args_, stage_;
 };
 
-// What a call answered. Of a question that has no code, the code of cuflash_check_support().
+// The answer of a call. A question that returns no code has that of cuflash_check_support().
 struct Answer {
   int code = 0;
   bool refused = false;
@@ -80,7 +80,7 @@ struct Answer {
   const char* stage = nullptr;
 };
 
-// One of the six functions of the simple form; T is what they call an element.
+// Calls a function of the simple form; T is its element type.
 template <class T, class ForwardFn, class BackwardFn>
 int simple(const FuzzCall& call, ForwardFn forward, BackwardFn backward) {
   const cuflash_problem& p = call.problem;

@@ -1,5 +1,5 @@
-// One call of the C interface as plain values, and what the documentation says it returns. Nothing
-// here asks the library's own checks.
+// One call of the C interface as plain values, and the result that the documentation promises.
+// Nothing here uses the library's own checks.
 #ifndef CUFLASH_TESTS_UNIT_FUZZ_MODEL_H_
 #define CUFLASH_TESTS_UNIT_FUZZ_MODEL_H_
 
@@ -29,7 +29,7 @@ struct FuzzCall {
   cuflash_problem problem{};
   cuflash_backward_args args{};  // of the forward pass: size, q, k, v, o, lse and workspace
   bool null_problem = false, null_args = false;
-  // What lies in memory beyond the structs that this library knows.
+  // The bytes in memory beyond the structs that this library knows.
   std::vector<std::byte> after_problem, after_args;
   std::optional<std::string> stage, variable;  // the call's name of a stage; CUFLASH_STAGE
   bool earlier_error = false;                  // a CUDA call of this thread has failed
@@ -79,7 +79,7 @@ inline Shape shape(const cuflash_problem& p, const Operand& operand, const cufla
           {t.batch_stride, t.head_stride, t.row_stride}};
 }
 
-// What a caller of the simple form does not give follows from what it gives.
+// Fills in what a caller of the simple form does not give; it follows from the arguments.
 inline void complete(FuzzCall& call) {
   if (call.entry != Entry::kSimple) return;
   cuflash_problem& p = call.problem;
@@ -93,7 +93,7 @@ inline void complete(FuzzCall& call) {
   call.after_problem.clear();
   call.after_args.clear();
   call.stage.reset();
-  // Heads that lie further apart than 64 bits can say lie as far apart as they can.
+  // If heads are further apart than 64 bits can express, the stride is the largest possible.
   const Wide most = std::numeric_limits<std::int64_t>::max() & ~std::int64_t{15};
   const std::int64_t head_stride = std::int64_t{p.seq_q} * p.head_dim;
   const auto batch_stride = std::int64_t(std::min(most, Wide{head_stride} * p.heads_q));
@@ -103,7 +103,7 @@ inline void complete(FuzzCall& call) {
   }
 }
 
-// Elements from the first to behind the last; strides are not negative.
+// The number of elements from the first to the last, both included; strides are not negative.
 inline Wide reach(const cuflash_problem& p, const Shape& s) {
   Wide last = p.head_dim - 1;
   for (int n = 0; n < 3; ++n) {
@@ -113,8 +113,8 @@ inline Wide reach(const cuflash_problem& p, const Shape& s) {
 }
 
 // True if an output overlaps itself. From the smallest stride to the largest, each must step over
-// all that lies within it. What lies within may be more elements than 63 bits count: then the
-// output is too large, and its larger strides do not matter.
+// all elements of those before it. If these are more elements than 63 bits can count, the output is
+// too large, and its larger strides do not matter.
 inline bool overlaps_itself(const cuflash_problem& p, const Shape& s) {
   std::vector<std::pair<Wide, Wide>> dims;  // stride, extent
   for (int n = 0; n < 3; ++n) {
@@ -130,12 +130,12 @@ inline bool overlaps_itself(const cuflash_problem& p, const Shape& s) {
   return false;
 }
 
-// ---- Faults, in whatever order -----------------------------------------------------------------
+// ---- Faults, in any order ----------------------------------------------------------------------
 
 using Faults = std::set<int>;
 
-// A problem as the library reads it: one whose struct ends before a side of the window has no limit
-// there.
+// A problem as the library reads it: if the struct ends before a side of the window, that side has
+// no limit.
 inline cuflash_problem as_read(cuflash_problem p) {
   if (p.size < 44) p.window_left = -1;
   if (p.size < 48) p.window_right = -1;
@@ -146,7 +146,7 @@ inline bool sizes_are_positive(const cuflash_problem& p) {
   return std::min({p.batch, p.heads_q, p.heads_kv, p.seq_q, p.seq_kv, p.head_dim}) >= 1;
 }
 
-// The counts that grids and workspaces are made of.
+// True if one of the counts that grids and workspaces depend on is too large.
 inline bool too_many(const cuflash_problem& p) {
   const Wide rows = Wide{p.batch} * p.heads_q * p.seq_q;
   const Wide kv_rows = Wide{p.batch} * p.heads_kv * p.seq_kv;
@@ -200,7 +200,7 @@ inline Faults args_faults(const FuzzCall& call) {
   for (const Operand& operand : operands(call.pass)) {
     faults.merge(tensor_faults(call.problem, operand, call.args.*operand.tensor));
   }
-  // A contiguous output cannot overlap itself, even where its strides are too far for 64 bits.
+  // A contiguous output cannot overlap itself, even if its strides exceed 64 bits.
   if (call.entry == Entry::kSimple) faults.erase(CUFLASH_INVALID_DIMENSION);
   if (call.pass == CUFLASH_BACKWARD && call.args.lse == nullptr) {
     faults.insert(CUFLASH_NULL_POINTER);
@@ -216,7 +216,7 @@ inline Faults args_faults(const FuzzCall& call) {
 
 // ---- Stages ------------------------------------------------------------------------------------
 
-// By name ("01_naive"), number ("01") or word ("naive").
+// Finds a stage by name ("01_naive"), number ("01") or word ("naive").
 inline const Stage* stage_called(const std::string& text) {
   for (const Stage* stage : stages()) {
     if (text == stage->name) return stage;
@@ -229,7 +229,7 @@ inline const Stage* stage_called(const std::string& text) {
   return nullptr;
 }
 
-// Why a stage cannot run the problem here; 0: it can.
+// The error if a stage cannot run the problem here; 0 if it can.
 inline int stage_fault(const Stage& stage, int pass, const cuflash_problem& p) {
   const Device device = current_device();
   const int present = device.compute_capability;
@@ -250,13 +250,13 @@ inline int stage_fault(const Stage& stage, int pass, const cuflash_problem& p) {
   return fits ? CUFLASH_SUCCESS : CUFLASH_UNSUPPORTED_BY_STAGE;
 }
 
-// The name that decides: the call's, else the environment's; nullopt: the library chooses.
+// The name that decides: the call's, else the environment's; nullopt if the library chooses.
 inline std::optional<std::string> wanted_stage(const FuzzCall& call) {
   if (call.stage) return call.stage;
   return call.variable && !call.variable->empty() ? call.variable : std::nullopt;
 }
 
-// Of a problem without faults.
+// The error of the choice of a stage, for a problem without faults.
 inline int choice_fault(const FuzzCall& call) {
   if (const auto name = wanted_stage(call)) {
     const Stage* stage = stage_called(*name);
@@ -274,7 +274,7 @@ inline int choice_fault(const FuzzCall& call) {
 
 // ---- The answer --------------------------------------------------------------------------------
 
-// `first` is the size that the struct had in the first version, `alignment` that of its fields.
+// `first` is the struct's size in the first version, `alignment` the alignment of its fields.
 inline bool bad_struct(std::uint32_t size, std::size_t first, std::uint32_t alignment,
                        const std::vector<std::byte>& after) {
   return size < first || size > 4096 || size % alignment != 0 ||
@@ -286,9 +286,9 @@ inline bool has_work(const FuzzCall& call) {
          call.args.dk.data != nullptr || call.args.dv.data != nullptr;
 }
 
-// What the call returns. `workspace` is what cuflash_workspace_bytes() says of it.
+// The code that the call must return. `workspace` is cuflash_workspace_bytes() of the call.
 inline int expected_code(const FuzzCall& call, std::size_t workspace) {
-  // Structs, before their contents; of a question, which pass it is about before all.
+  // The structs come before their contents; a question's pass comes before everything.
   const bool question = is_question(call.entry);
   if (call.pass != CUFLASH_FORWARD && call.pass != CUFLASH_BACKWARD) {
     return CUFLASH_UNSUPPORTED_BY_STAGE;
@@ -299,7 +299,7 @@ inline int expected_code(const FuzzCall& call, std::size_t workspace) {
     return CUFLASH_INVALID_DIMENSION;
   }
 
-  // All that is wrong with the arguments; the first in the documented order.
+  // All faults of the arguments; the first in the documented order counts.
   Faults faults = problem_faults(as_read(call.problem));
   if (!question && sizes_are_positive(call.problem)) faults.merge(args_faults(call));
   for (const int code :

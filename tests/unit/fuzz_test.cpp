@@ -1,8 +1,9 @@
-// Random calls of the C interface, most of them wrong in one to three ways: each must answer what
-// the documentation says, and none may crash, step outside its memory, or write when it is refused.
+// Random calls of the C interface, most of them wrong in one to three ways. Each must return what
+// the documentation says, and none may crash, access memory outside its buffers, or write when it
+// is refused.
 //
-// The calls follow from a number. A failure names it: CUFLASH_FUZZ_SEED=<that number> makes the
-// failing call the first one.
+// Each call follows from a number. A failure states the number: CUFLASH_FUZZ_SEED=<that number>
+// makes the failing call the first one.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -23,8 +24,8 @@ namespace {
 constexpr int kCalls =
     simt::kSimulated ? 16000 : 5000;  // device memory takes longer to get and to read
 
-// Kernels take most of the time: of the calls that would run one, this part does so. The others
-// are made wrong until they are refused.
+// Kernels take most of the time, so one in this many of the calls that would run a kernel does so.
+// The others are made wrong until they are refused.
 constexpr int kOneRunsIn = 8;
 
 std::uint64_t first_seed() {
@@ -76,7 +77,7 @@ std::string describe(std::uint64_t seed, const FuzzCall& call) {
   return text.str() + "\n";
 }
 
-// Says which call it was where one faults; the fault then ends the program as ever.
+// If a call faults, prints which one it was; the fault then ends the program as usual.
 class CrashNote {
  public:
   CrashNote() {
@@ -118,13 +119,13 @@ Answer make_here(const FuzzCall& call, const Given& given) {
   std::optional<MemoryLimit> no_memory;
   if (call.no_memory) no_memory.emplace(0);
   const Answer answer = make(call, given);
-  (void)cudaGetLastError();  // The next call must not meet the error of this one.
+  (void)cudaGetLastError();  // The next call must not see the error of this one.
   return answer;
 }
 
-// ---- What it left behind -----------------------------------------------------------------------
+// ---- Its effects -------------------------------------------------------------------------------
 
-// Every element of an output must be written once, and nothing between them.
+// Every element of an output must have been written, and no byte between them.
 void expect_written(const FuzzCall& call, const Operand& operand, const Bytes& now) {
   const cuflash_problem& p = call.problem;
   const cuflash_tensor& t = call.args.*operand.tensor;
@@ -158,7 +159,7 @@ void expect_lse_written(const FuzzCall& call, const Bytes& now) {
   }
 }
 
-// The operand that this buffer is, after success.
+// Checks a buffer after a successful call, according to its operand.
 void expect_after_success(const FuzzCall& call, const Buffer& buffer) {
   const Bytes now = buffer.memory.now();
   if (buffer.name == "workspace") return;
@@ -192,7 +193,7 @@ void expect_left_behind(const FuzzCall& call, bool success, const Memory& memory
 
 class Fuzz : public Api {
  protected:
-  // Makes the call of this number and checks it; its answer is counted.
+  // Makes the call of this number, checks it and counts its answer.
   void run(std::uint64_t seed) {
     Random random(seed);
     FuzzCall call = random_call(random);
@@ -239,7 +240,8 @@ class Fuzz : public Api {
     for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message();
   }
 
-  // The stage that would run is one that can, and the one that was asked for, by its full name.
+  // Checks that the stage that would run can run the call, is the one that was asked for, and is
+  // given by its full name.
   static void expect_fitting(const FuzzCall& call, const std::string& chosen) {
     const Stage* stage = stage_called(chosen);
     ASSERT_NE(stage, nullptr) << chosen;
@@ -250,7 +252,7 @@ class Fuzz : public Api {
     }
   }
 
-  // What the library says a call needs; a refused call needs nothing.
+  // The workspace that a call needs, according to the library; a refused call needs none.
   static std::size_t workspace_of(const FuzzCall& call) {
     const bool known = call.pass == CUFLASH_FORWARD || call.pass == CUFLASH_BACKWARD;
     cuflash_problem p = as_read(call.problem);
@@ -284,7 +286,7 @@ TEST_F(Fuzz, EveryCallAnswersAsDocumented) {
   for (const auto& [code, calls] : count_) {
     std::cout << calls << " calls: " << code << ", " << cuflash_error_string(code) << "\n";
   }
-  // Blind to none of the codes that need no special device.
+  // Every code that needs no special device must have occurred.
   for (int code = CUFLASH_SUCCESS; code <= CUFLASH_UNKNOWN_STAGE; ++code) {
     if (code == CUFLASH_UNSUPPORTED_DEVICE) continue;
     if (!simt::kSimulated && code == CUFLASH_OUT_OF_MEMORY) continue;

@@ -1,4 +1,4 @@
-// Memory with a guard on either side, so that a step outside it shows.
+// Memory with a guard on either side, which reveals an access outside it.
 #ifndef CUFLASH_TESTS_UNIT_GUARDED_MEMORY_H_
 #define CUFLASH_TESTS_UNIT_GUARDED_MEMORY_H_
 
@@ -23,8 +23,8 @@ inline constexpr std::byte kGuardByte{0xB7};
 // Which end of the memory lies exactly at a guard.
 enum class Flush { kEnd, kStart };
 
-// Host memory between two pages that nobody may touch: a read or a write outside it faults. Where
-// its size is not a multiple of a page, one end has a gap; a write into that shows afterwards.
+// Host memory between two protected pages: a read or a write outside it faults. If its size is not
+// a multiple of a page, one end has a gap; a write into the gap is detected afterwards.
 class GuardedHost {
  public:
   GuardedHost(Bytes content, std::size_t alignment, Flush flush) : before_(std::move(content)) {
@@ -60,11 +60,11 @@ class GuardedHost {
 
  private:
   Bytes before_;
-  std::size_t inside_ = 0, mapped_ = 0;  // bytes: between the two pages, and with them
+  std::size_t inside_ = 0, mapped_ = 0;  // bytes between the two pages, and including them
   std::byte *map_ = nullptr, *begin_ = nullptr, *data_ = nullptr;
 };
 
-// Device memory with guard bytes on both sides: a write into them shows afterwards.
+// Device memory with guard bytes on both sides: a write into them is detected afterwards.
 class GuardedOnGpu {
  public:
   GuardedOnGpu(Bytes content, std::size_t, Flush)
@@ -89,7 +89,7 @@ class GuardedOnGpu {
   }
 
  private:
-  static constexpr std::ptrdiff_t kGuard = 256;  // keeps what cudaMalloc aligned aligned
+  static constexpr std::ptrdiff_t kGuard = 256;  // preserves cudaMalloc's alignment
 
   Bytes everything() const {
     Bytes all(buffer_.bytes());

@@ -1,4 +1,4 @@
-// The largest V that problem.h allows, with the weights that are worst for it: O must stay finite.
+// The largest V that problem.h allows, with the worst weights: O must stay finite.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -36,7 +36,7 @@ void expect_finite(const std::string& name, float value, double weight) {
 
 class LargestValues : public Api {};
 
-// The largest V of f16 for so many keys, by problem.h's formula. Neighbours are 32 apart there.
+// The largest V in f16 for `keys` keys, by problem.h's formula. Neighbours are 32 apart there.
 float largest_half(int keys) {
   const double factor = 1 + std::ldexp(1, -11) + std::ldexp(keys, -23);
   return 32.f * static_cast<float>(std::floor(65520 / factor / 32));

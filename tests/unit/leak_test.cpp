@@ -1,4 +1,4 @@
-// What calls leave behind: no device memory, and no host memory that grows with their number.
+// Calls leak no device memory, and no host memory that grows with their number.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -14,9 +14,9 @@ namespace cuflash {
 namespace {
 
 constexpr int kCalls = 10000, kWarm = 1000;
-// What host memory may grow by between call kWarm and call kCalls, bytes. The CPU simulator's was
-// seen to grow by 32 KiB, so there a leak of 120 bytes a call is met; a driver grows in larger
-// steps.
+// The growth of host memory that is allowed between call kWarm and call kCalls, bytes. The CPU
+// simulator's memory was seen to grow by 32 KiB, so a leak of 120 bytes per call is detected there.
+// A driver's memory grows in larger steps.
 constexpr std::size_t kHostGrowth = std::size_t{simt::kSimulated ? 1 : 8} << 20;
 
 // Host memory of this process that is in use, bytes.
@@ -27,8 +27,8 @@ std::size_t resident_bytes() {
   return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// Device memory in use once all calls have ended, bytes; what the pool of workspaces keeps for
-// later is none of it.
+// Device memory in use once all calls have ended, bytes, without the memory that the pool of
+// workspaces keeps for later.
 std::size_t device_bytes() {
   harness::check(cudaDeviceSynchronize(), "the kernels");
   const DefaultPool pool;
@@ -39,7 +39,7 @@ std::size_t device_bytes() {
 
 class Caller {
  public:
-  // Call number n: both passes, with a workspace of the library's and without, and refused ones.
+  // Call number n: both passes, with the library's workspace and without, and refused calls.
   void call(int n) const {
     Problem junk = problem_;
     junk.head_dim = 31;
@@ -83,7 +83,7 @@ TEST_F(Leak, TenThousandCallsKeepNothing) {
   }
   const std::size_t device_after = device_bytes(), host_after = resident_bytes();
   EXPECT_EQ(device_after, device) << "device memory is left behind";
-#ifndef __SANITIZE_ADDRESS__  // which keeps what is freed
+#ifndef __SANITIZE_ADDRESS__  // AddressSanitizer keeps freed memory
   EXPECT_LT(host_after, host + kHostGrowth) << "host memory is left behind";
 #endif
   RecordProperty("host_bytes_grown", std::to_string(std::int64_t(host_after) - std::int64_t(host)));
@@ -98,7 +98,7 @@ TEST_F(Leak, AStageThatFailsLeavesNoWorkspace) {
   p.seq_q = p.seq_kv = 1;
   p.head_dim = 128;
   p.dtype = CUFLASH_F16;
-  std::byte nothing[16];  // where all tensors are said to lie
+  std::byte nothing[16];  // the address that all tensors get
   const Tensor t = contiguous(nothing, p.heads_q, 1, p.head_dim);
   const Backward args(t, t, t, t, t, t, t, t, reinterpret_cast<float*>(nothing));
   const std::size_t before = simt::memory_in_use();

@@ -1,5 +1,5 @@
-// The field's table of memory, as the library states it: quadratic for standard attention, linear
-// or nothing for the library's own choice.
+// The table of memory, as the library states it: quadratic for standard attention, linear or
+// nothing for the library's own choice.
 #include "support/memory_table.h"
 
 #include <gtest/gtest.h>

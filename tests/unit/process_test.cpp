@@ -1,4 +1,4 @@
-// What a call may meet in a process: no host memory, and its end.
+// Calls in unusual states of a process: without host memory, and at exit.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,7 +12,7 @@ namespace {
 
 thread_local bool no_memory = false;
 
-// Lets allocations of this thread fail as long as it lives.
+// Makes allocations of this thread fail for as long as it lives.
 struct NoMemory {
   NoMemory() { no_memory = true; }
   ~NoMemory() { no_memory = false; }
@@ -33,7 +33,7 @@ namespace {
 constexpr cuflash_problem kProblem = {sizeof kProblem, 1, 1,   1,  1, 1, 64,
                                       CUFLASH_F16,     0, 1.f, -1, -1};
 
-// The refusal's sentence is what needs the memory.
+// Memory is needed only for the refusal's sentence.
 TEST(NoHostMemory, IsAnError) {
   const cuflash_forward_args args = {};
   int codes[3];
@@ -51,7 +51,7 @@ TEST(NoHostMemory, IsAnError) {
   EXPECT_EQ(cuflash_forward(&kProblem, &args, nullptr, nullptr), CUFLASH_INVALID_DIMENSION);
 }
 
-// On the way to the stage nothing is allocated.
+// Nothing is allocated before the stage is called.
 TEST(NoHostMemory, SufficesToCheckAndChoose) {
   alignas(16) std::byte data[16];
   const float lse = 0.f;
@@ -64,7 +64,7 @@ TEST(NoHostMemory, SufficesToCheckAndChoose) {
     problem.dtype = dtype;
     for (const cuflash::Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
       for (const char* stage : {static_cast<const char*>(nullptr), "01_naive"}) {
-        (void)cuflash::api::choose(pass, problem, stage);  // The device is asked once.
+        (void)cuflash::api::choose(pass, problem, stage);  // The device is queried once.
         const NoMemory while_it_lives;
         EXPECT_TRUE(cuflash::api::choose(pass, problem, stage).support);
         EXPECT_TRUE(validate(problem, forward));

@@ -1,4 +1,4 @@
-// What the harness expects of a stage: the oracle's results for this very problem, and fair limits.
+// The harness's expectations of a stage: the oracle's results for the same problem, and limits.
 #include "harness/reference_outputs.h"
 
 #include <gtest/gtest.h>
@@ -31,8 +31,8 @@ std::map<std::string, ReferenceTensor> tensors(Pass pass, const std::string& nam
   return all;
 }
 
-// One after the other, as the tests of a stage ask for them: results that are kept for one problem
-// are no other's, whatever it is that differs.
+// Asks for results one after the other, as the tests of a stage do: those kept for one problem are
+// not returned for another, whatever the difference.
 TEST(ReferenceOutputs, AreThoseOfTheWholeProblem) {
   for (const char* name :
        {"b2_h4x2_q9k12_d32_f16", "b2_h4x2_q9k12_d32_f16_causal", "b2_h4x2_q9k12_d32_f16_left2",
@@ -64,8 +64,8 @@ TEST(ReferenceOutputs, AWindowIsAMask) {
   }
 }
 
-// The room that a limit leaves, in roundings of the output: what was measured, and a third more. A
-// correct stage needs one rounding, and the products of rounded weights.
+// The largest limits, in roundings of the output: as measured, and a third more. A correct stage
+// needs one rounding, and the products of rounded weights.
 TEST(ReferenceOutputs, LimitsAreTight) {
   const std::map<std::string, double> most = {
       {"O", 7.}, {"LSE", 17.}, {"dQ", 9.}, {"dK", 6.}, {"dV", 6.}};
@@ -90,9 +90,9 @@ TEST(ReferenceOutputs, LimitsAreTight) {
   }
 }
 
-// In a window of one key each query that has one gives it the weight 1, however many queries have
-// none. All elements being 0.5, |q| |k| is 8 and |V|, |dO| are 0.5: what is left of the limit is
-// the rounding of dot products, for the weight 1, and half a unit in the last place of 0.5.
+// In a window of one key each query that has a key gives it the weight 1, however many queries have
+// none. All elements are 0.5, so |q| |k| is 8 and |V|, |dO| are 0.5. The limit is then the rounding
+// of dot products, for the weight 1, and half a unit in the last place of 0.5.
 TEST(ReferenceOutputs, AKeyWeighsWhatItsQueriesGiveIt) {
   const double rounding = 0x1p-23 * default_scale(32) * 8 * 0.5;
   for (const char* name :

@@ -1,5 +1,5 @@
-// The oracle against numbers worked by hand, against finite differences, and against what must hold
-// of any attention; the plain implementation and its rounding against their definitions.
+// The oracle against numbers worked by hand, finite differences, and properties of any attention;
+// the plain implementation and its rounding against their definitions.
 #include "reference/reference.h"
 
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@ namespace {
 
 const double kLn2 = std::log(2.0), kLn3 = std::log(3.0), kLn4 = std::log(4.0);
 
-// Small, and between them: grouped heads, both aspect ratios with and without mask, rows that see
-// no key (more queries than keys), single queries and keys, windows.
+// Small problems that cover grouped heads, both aspect ratios with and without mask, rows that see
+// no key (more queries than keys), single queries and keys, and windows.
 const char* const kExamples[] = {"b1_h1_q3_d2",
                                  "b2_h4x2_q5k7_d4",
                                  "b2_h3x1_q5k7_d4_causal",
@@ -100,7 +100,7 @@ TEST(Reference, RowsThatSeeNoKeyAreEmpty) {
   expect_near(g.dv, {2, 3}, 1e-14);
 }
 
-// ---- What holds of any attention ---------------------------------------------------------------
+// ---- Properties of any attention ---------------------------------------------------------------
 
 // With V = 1, O is the sum of a row of P.
 TEST(Reference, RowsOfPSumToOne) {
@@ -116,7 +116,7 @@ TEST(Reference, RowsOfPSumToOne) {
   }
 }
 
-// Adding c to every key adds scale · q_i·c to every score of row i: O stays, LSE moves by as much.
+// Adding c to every key adds scale · q_i·c to every score of row i, and to its LSE; O stays.
 TEST(Reference, AConstantInAllScoresOfARowMovesOnlyLse) {
   for (const char* name : kExamples) {
     SCOPED_TRACE(name);
@@ -230,7 +230,7 @@ TEST(Reference, GradientsAreTheDifferencesOfTheLoss) {
   }
 }
 
-// What the score says holds, whatever the problem's mask.
+// The score decides, whatever the problem's mask is.
 TEST(Reference, AScoreOfItsOwnDecides) {
   Example e = example("b1_h2x1_q4k7_d4_causal");
   const auto last = [](const Problem& p, int, int j, double) {
@@ -329,7 +329,7 @@ TEST(Plain, RoundsPAndDSBeforeTheirProductsAndResultsAfter) {
   expect_near(doubles(g.dv), {1.6, 0.8, 0.8, 0.8}, 1e-5);
 }
 
-// A 16-bit dtype errs by about its rounding unit, 2⁻¹¹ or 2⁻⁸, and not by much more or less.
+// The error of a 16-bit dtype is about its rounding unit, 2⁻¹¹ or 2⁻⁸, not much more or less.
 TEST(Plain, ErrsByTheDTypesRounding) {
   const Example e = example("b1_h2_q40k50_d32_causal");
   for (const DType dtype : {CUFLASH_F16, CUFLASH_BF16}) {
@@ -365,8 +365,8 @@ float bf16_value(int bits) {
   return value;
 }
 
-// Every value stays; the middle of two neighbours goes to the even one, all beside it to the
-// nearer; beyond the largest lies infinity, as if it were the next value.
+// Every value stays. The middle of two neighbours goes to the even one, other numbers to the nearer
+// one. Infinity follows the largest value, as if it were the next one.
 void expect_nearest_even(Round round, float (*value)(int), int largest) {
   for (int bits = 0; bits <= largest; ++bits) {
     const double step = double(value(bits)) - value(std::max(bits - 1, 0));

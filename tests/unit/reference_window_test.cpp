@@ -1,5 +1,5 @@
-// The oracle's windows, against attention written down pair by pair: which pairs count is decided
-// by the definition of the mask alone, and there are no ranges of keys.
+// The oracle's windows against attention computed pair by pair: the definition of the mask alone
+// decides which pairs count, without ranges of keys.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct Whole {
   Gradients gradients;
 };
 
-// Query i of one head: a row of the matrix P, and what follows from it.
+// Query i of one head: a row of the matrix P, and its contributions to the results.
 void take_query(const Example& e, int b, int h, int i, Whole& whole) {
   const Problem& p = e.problem;
   const int D = p.head_dim, hk = h / (p.heads_q / p.heads_kv);
@@ -83,8 +83,8 @@ Whole pair_by_pair(const Example& e) {
 }
 
 // Every combination of sides, of causal and of lengths, with windows from one key to far beyond all
-// of them. Where seq_q > seq_kv, the first queries see no key in most of them; where
-// seq_q < seq_kv, a bound on the left leaves the first keys without a query.
+// keys. If seq_q > seq_kv, the first queries see no key in most of the examples; if seq_q < seq_kv,
+// a bound on the left leaves the first keys without a query.
 std::vector<Example> examples() {
   std::vector<Example> all;
   for (const char* sizes :

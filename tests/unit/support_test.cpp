@@ -1,5 +1,5 @@
-// supports(), find_stage() and choose_stage(): who can run what, and the sentence that says why
-// not. Devices are values, so no GPU is needed.
+// supports(), find_stage() and choose_stage(): which stage can run what, and the sentence that says
+// why not. Devices are values, so no GPU is needed.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -22,7 +22,7 @@ Error queue_backward(const Problem&, const Backward&, cudaStream_t) { return Err
 constexpr unsigned bit(DType dtype) { return 1u << static_cast<int>(dtype); }
 constexpr unsigned bit(int head_dim) { return 1u << (head_dim / 16 - 1); }
 
-// A stage as the later ones are: f16 and bf16, Ampere or newer, 96 KB of shared memory.
+// A stage like the later ones: f16 and bf16, Ampere or newer, 96 KB of shared memory.
 Stage stage() {
   Stage s;
   s.name = "08_swizzle";
@@ -85,7 +85,7 @@ TEST(Supports, NeedsCodeThatRunsOnTheDevice) {
          "7.5");
   expect(supports(wmma, CUFLASH_FORWARD, {}, device), Error::SUCCESS, "");
 
-  Stage hopper = stage();  // its own code is there whatever else is
+  Stage hopper = stage();  // its own code is always in the library
   hopper.forward.arch = {90, true};
   device = kH200;
   device.newest_code = 75;
@@ -122,7 +122,7 @@ TEST(Supports, NeedsTheArchitectureOfBf16) {
   expect(supports(wmma, CUFLASH_FORWARD, p, kT4), Error::SUCCESS, "");
 }
 
-// The device comes before the stage, in the documented order.
+// The device is checked before the stage, in the documented order.
 TEST(Supports, NamesTheDeviceBeforeWhatTheStageLacks) {
   Problem p;
   p.dtype = CUFLASH_BF16;
@@ -164,7 +164,7 @@ TEST(Supports, NeedsTheHeadDim) {
          "08_swizzle does not take head_dim 96; it takes 32, 64 and 128");
 }
 
-// A call's features are compared with the pass's, and the one that is missing is named.
+// A call's features are compared with the pass's, and the sentence names the missing one.
 TEST(Supports, NamesTheFeatureThatIsMissing) {
   struct Row {
     Feature feature;
@@ -210,7 +210,7 @@ TEST(Supports, NamesWhatTheCallAsksForBesideItsProblem) {
       "08_swizzle's backward pass does not take a call that asks for the same bits in every run");
 }
 
-// With every reason present, the first is given; as each is taken away, the next.
+// With every reason present, the first is given; once it is removed, the next.
 TEST(Supports, ChecksInOrder) {
   Stage s = stage();
   s.backward.run = nullptr;
@@ -237,7 +237,7 @@ TEST(Supports, ChecksInOrder) {
   EXPECT_EQ(reason(), "");
 }
 
-// From the third rung on no stage keeps a matrix of scores; one of this checkout's own may.
+// From 03 on no stage keeps a matrix of scores; a local stage of this checkout may.
 TEST(Stages, KeepNoScoresFromTheThirdOn) {
   for (const Stage* stage : stages()) {
     const std::string number = std::string(stage->name).substr(0, 2);
@@ -286,7 +286,7 @@ TEST(ChooseStage, FindsOneForEveryProblemOnEveryDevice) {
   }
 }
 
-// The choice follows the ranks that the passes state, and a stage without one is never chosen.
+// The choice follows the ranks that the passes state; a stage without a rank is never chosen.
 TEST(ChooseStage, TakesTheHighestRank) {
   for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
     for (const DType dtype : kDTypes) {
@@ -305,7 +305,7 @@ TEST(ChooseStage, TakesTheHighestRank) {
   }
 }
 
-// By name: a new stage that is faster changes this table.
+// The choices by name: a new stage that is faster changes this table.
 TEST(ChooseStage, TakesTheFastestThatTheDeviceRuns) {
   const Device t4 = {"Tesla T4", 75, 65536};
   const struct {

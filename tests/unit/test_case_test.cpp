@@ -1,4 +1,4 @@
-// Cases: a test's name is read back as the same case, and junk is refused.
+// Cases: a test's name is parsed to the same case, and junk is refused.
 #include "harness/test_case.h"
 
 #include <gtest/gtest.h>

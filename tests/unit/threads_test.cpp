@@ -1,5 +1,5 @@
-// Many threads call at once, each on streams of its own: every call computes what it computes
-// alone, to the bit.
+// Many threads call at once, each on its own streams: every call computes the same bits as when it
+// runs alone.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -18,8 +18,8 @@ namespace cuflash {
 namespace {
 
 constexpr int kThreads = 8, kStreams = 4;  // streams of each thread
-// A launch on the simulator computes thread by thread, and one at a time: its lock, not its
-// kernels, meets here.
+// The simulator runs one launch at a time, thread by thread: this tests its lock, not concurrent
+// kernels.
 constexpr int kRounds = simt::kSimulated ? 1 : 10;
 const std::vector<const char*> kProblems =
     simt::kSimulated
@@ -27,7 +27,7 @@ const std::vector<const char*> kProblems =
         : std::vector<const char*>{"b1_h2x1_q300k517_d32_f32_causal", "b2_h4_q130k77_d64_f16",
                                    "b1_h3_q257k257_d128_bf16_causal"};
 
-// One pass of one problem by one stage, and what it computes alone.
+// One pass of one problem by one stage, and its outputs when it runs alone.
 struct Job {
   std::size_t call;  // its place in calls_for()'s list
   const char* stage;
@@ -63,7 +63,7 @@ void expect_queued(const ApiCall& call, const char* stage, const harness::Stream
       << shown(stage) << ": " << last_error_message();
 }
 
-// Makes every call alone. What it computes is right, too.
+// Makes every call alone, and checks that its results are right.
 std::vector<Job> alone(const std::vector<Work>& work) {
   const std::vector<ApiCall> calls = calls_for(work);
   const harness::Stream stream;
@@ -88,7 +88,7 @@ struct Lane {
   std::vector<ApiCall> calls;
 };
 
-// One thread: all its streams have a call in flight, each of another job; it begins at job `first`.
+// One thread: each of its streams has a call of a different job in flight, from job `first` on.
 void call_all(const std::vector<Work>& work, const std::vector<Job>& jobs, std::size_t first) {
   std::vector<std::unique_ptr<Lane>> lanes;
   for (int n = 0; n < kStreams; ++n) lanes.push_back(std::make_unique<Lane>(work));

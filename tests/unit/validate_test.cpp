@@ -90,7 +90,7 @@ void expect(const Support& support, Error error, const std::string& words = "") 
       << '"' << support.reason << "\" lacks \"" << words << '"';
 }
 
-// Does `harm` to each tensor in turn; the sentence must begin with that tensor's name.
+// Applies `harm` to each tensor in turn; the sentence must begin with that tensor's name.
 template <class Args>
 void expect_each(const std::vector<Name<Args>>& tensors, Error error, const std::string& words,
                  const std::function<void(Tensor&)>& harm) {
@@ -124,7 +124,7 @@ void expect_problem(Error error, const std::string& words,
   expect(backward.check(), error, words);
 }
 
-// ---- What is right -----------------------------------------------------------------------------
+// ---- Valid calls -------------------------------------------------------------------------------
 
 TEST(Validate, AcceptsAGoodCall) {
   expect_problem(Error::SUCCESS, "", [](Problem&) {});
@@ -224,7 +224,7 @@ TEST(Validate, AcceptsEveryOtherWindow) {
   }
 }
 
-// `causal` limits the right side to 0, but it excuses no side.
+// `causal` limits the right side to 0, but both sides are still checked.
 TEST(Validate, RefusesWindowsOfCausalProblemsToo) {
   for (const auto& [name, side] : kWindow) {
     expect_problem(Error::INVALID_DIMENSION, name, [member = side](Problem& p) {
@@ -251,7 +251,7 @@ TEST(Validate, RefusesOutputsThatOverlapThemselves) {
   }
 }
 
-// 10 rows of 32, every 32: a head takes 320 elements, so 312 between heads are too few.
+// 10 rows of 32, with a stride of 32: a head takes 320 elements, so 312 between heads are too few.
 TEST(Validate, RefusesOutputsWhoseHeadsOverlap) {
   ForwardCall call;
   call.args.o.head_stride = 320;
@@ -263,7 +263,7 @@ TEST(Validate, RefusesOutputsWhoseHeadsOverlap) {
          "O's head_stride is 312 elements: less than the 320 it must step over");
 }
 
-// A row's padding may hold the next head's first row: what counts is whether elements meet.
+// A row's padding may hold the next head's first row: only overlapping elements count.
 TEST(Validate, CountsElementsAndNotPadding) {
   ForwardCall call;
   call.args.o = {address(4 << 20), 1 << 14, 9 * 64 + 32, 64};
@@ -425,8 +425,8 @@ TEST(Validate, RefusesTheLargestOfEverythingWithoutOverflowingItself) {
   expect(validate(p, args), Error::SIZE_OVERFLOW, "too many queries a head");
 }
 
-// 2^63 elements a batch are one more than a stride can step over: the output is too large, and does
-// not overlap itself.
+// 2^63 elements per batch are one more than a stride can step over: the output is too large, and
+// does not overlap itself.
 TEST(Validate, AContiguousOutputIsTooLargeBeforeItOverlapsItself) {
   const Problem p{2, 1 << 30, 1 << 30, 1 << 28, 1 << 28, 32, CUFLASH_F32, false, 1.f};
   Forward args;
@@ -438,7 +438,7 @@ TEST(Validate, AContiguousOutputIsTooLargeBeforeItOverlapsItself) {
 
 // ---- Order -------------------------------------------------------------------------------------
 
-// Faults in the documented order. With all from the n-th on present, the n-th must be named.
+// Faults in the documented order. If all from the n-th on are present, the n-th must be named.
 template <class Args>
 void expect_order() {
   const std::vector<std::pair<Error, std::function<void(ValidCall<Args>&)>>> faults = {

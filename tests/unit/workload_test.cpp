@@ -1,4 +1,4 @@
-// Problems: their names go out and come back, junk is refused, and their costs are the field's.
+// Problems: names are written and parsed, junk is refused, and costs follow the usual convention.
 #include "cuflash/workload.h"
 
 #include <gtest/gtest.h>
@@ -248,7 +248,7 @@ TEST(CompulsoryBytes, DoNotOverflow) {
   EXPECT_GT(compulsory_bytes(CUFLASH_FORWARD, p), 1e15);
 }
 
-// A view of a longer text: what lies behind it is not read.
+// A view of a longer text: nothing after the view's end is read.
 TEST(Workload, AViewEndsWhereItEnds) {
   const std::string_view longer = "b1_h2_q77k131_d645";
   Problem p;

@@ -6,20 +6,21 @@
 /// Checks. Every call checks its arguments on the host, in the order that cuflash_error states,
 /// before anything is launched: a refused call launches nothing and writes nothing. (A call in
 /// which CUDA fails between two launches, CUFLASH_CUDA_ERROR, may have written part of its
-/// outputs.) The caller must ensure the rest: that the tensors lie where the device reaches them
-/// and are as large as the sizes say, that inputs are finite (problem.h says what numbers may be),
-/// and that an output overlaps no other tensor.
+/// outputs.) The following is not checked, and the caller must ensure it: the device can access the
+/// tensors, they are as large as the sizes say, inputs are finite (problem.h states their range),
+/// and an output overlaps no other tensor.
 ///
 /// Streams. A call queues its work on `stream` of the current device and returns; it never waits
 /// for the device. The tensors and the caller's workspace must live until that work is done. A
 /// workspace that the library allocates is allocated and freed in the stream's order. A call can be
-/// captured in a CUDA graph. One wait is CUDA's own: it loads a kernel when the kernel first runs
-/// in a process, and may wait for work in flight to do so. With CUDA_MODULE_LOADING=EAGER in the
-/// environment it loads all kernels at start.
+/// captured in a CUDA graph. CUDA itself may wait: it loads a kernel when the kernel first runs in
+/// a process, and loading may wait for work in flight. With CUDA_MODULE_LOADING=EAGER in the
+/// environment CUDA loads all kernels at start.
 ///
 /// Threads. Every function may be called from several threads at once, on one stream or on many.
 /// Two calls in flight on different streams must not share a workspace or an output. Calls without
-/// a stage's name read the environment variable CUFLASH_STAGE: no thread may set one meanwhile.
+/// a stage's name read the environment variable CUFLASH_STAGE: no thread may change the
+/// environment at the same time.
 #ifndef CUFLASH_C_API_H_
 #define CUFLASH_C_API_H_
 
@@ -47,10 +48,10 @@ typedef struct CUstream_st* cudaStream_t;
 #ifdef __cplusplus
 extern "C" {
 #endif
-// What the library exports, also where a project compiles it with hidden symbols.
+// The library exports these functions, even if a project compiles it with hidden symbols.
 #pragma GCC visibility push(default)
 
-/// What a call returns: 0, or why it was refused or failed, in cuflash_error_string()'s words.
+/// What a call returns: 0, or why it was refused or failed. cuflash_error_string() explains each.
 /// Arguments are checked in this order, and the first fault is returned: CUFLASH_NULL_POINTER for a
 /// struct that is null, CUFLASH_INVALID_DIMENSION for a struct's own size; then
 /// CUFLASH_INVALID_DIMENSION, CUFLASH_DIMENSION_MISMATCH, CUFLASH_UNSUPPORTED_DTYPE,
@@ -99,7 +100,7 @@ CUFLASH_ENUM(cuflash_error){
 ///               exponentials; 4-byte aligned; may be null
 /// @param batch_size at least 1
 /// @param num_heads  heads of Q, K and V alike, at least 1
-/// @param seq_len    queries and keys a head, at least 1
+/// @param seq_len    queries and keys per head, at least 1
 /// @param head_dim   elements of a row: 32, 64 or 128
 /// @param scale  softmax scale, finite and positive; usually 1/sqrt(head_dim)
 /// @param causal query i sees key j only if j <= i
@@ -179,8 +180,8 @@ CUFLASH_ENUM(cuflash_pass){
 /// One rank-4 tensor in device memory. All strides are in elements and the head dimension has
 /// stride 1, so [B,H,S,D] and [B,S,H,D] both work without a copy. The base address and every stride
 /// of an extent above 1 must be a multiple of 16 bytes. An input may repeat rows (stride 0). An
-/// output's dimensions must nest: from the smallest stride to the largest, each steps over all that
-/// lies inside it.
+/// output must not overlap itself: in order of increasing stride, each stride must step over all
+/// elements of the dimensions before it.
 ///
 /// @code{.c}
 /// const cuflash_tensor bhsd = {data, 8 * 1024 * 64, 1024 * 64, 64};    // [batch, 8, 1024, 64]
@@ -206,17 +207,17 @@ typedef struct cuflash_tensor {
 ///
 ///     -window_left <= j - (i + seq_kv - seq_q) <= window_right
 ///
-/// A side that is -1 has no limit. A `causal` other than 0 sets the right limit to 0, whatever
+/// A side that is -1 has no limit. If `causal` is not 0, the right limit is 0, whatever
 /// window_right is. In C, write CUFLASH_NO_WINDOW where no window is wanted: an initializer sets
 /// the fields that it leaves out to 0, and 0 is a limit.
 ///
 /// This struct and the two below begin with their own size, so that a later version can add fields
-/// at the end. A shorter struct, of an earlier version, uses nothing that came later: one of 40
-/// bytes, which ends before window_left, has no window. A call refuses with
-/// CUFLASH_INVALID_DIMENSION a struct that is shorter than the first version's, one of more than
-/// 4,096 bytes, one whose size is not a multiple of its alignment (4 bytes here, 8 below), and one
-/// in which a byte beyond the fields declared here is not 0: a newer program uses it for something
-/// that this library does not know.
+/// at the end. A shorter struct comes from an earlier version and uses no later field: one of 40
+/// bytes ends before window_left and has no window. A call returns CUFLASH_INVALID_DIMENSION for a
+/// struct that is shorter than the first version's, for one of more than 4,096 bytes, for one whose
+/// size is not a multiple of its alignment (4 bytes here, 8 below), and for one in which a byte
+/// beyond the fields declared here is not 0: a newer program uses that byte for a field that this
+/// library does not know.
 ///
 /// @code{.c}
 /// const cuflash_problem problem = {.size = sizeof problem, .batch = 2, .heads_q = 8,
@@ -229,8 +230,8 @@ typedef struct cuflash_problem {
   int32_t batch;         ///< at least 1
   int32_t heads_q;       ///< query heads, a multiple of heads_kv
   int32_t heads_kv;      ///< key and value heads; fewer than heads_q means grouped-query attention
-  int32_t seq_q;         ///< queries a head, at least 1
-  int32_t seq_kv;        ///< keys a head, at least 1
+  int32_t seq_q;         ///< queries per head, at least 1
+  int32_t seq_kv;        ///< keys per head, at least 1
   int32_t head_dim;      ///< 32, 64 or 128
   cuflash_dtype dtype;   ///< the element type of every tensor but LSE
   int32_t causal;        ///< not 0: no query sees a key after its own place
@@ -249,11 +250,11 @@ typedef struct cuflash_forward_args {
   float* lse;        ///< out, [batch, heads_q, seq_q], natural log, contiguous; may be null
   void* workspace;   ///< cuflash_workspace_bytes() of scratch, 256-byte aligned; null: the library
                      ///< allocates it in stream order
-  uint64_t workspace_bytes;  ///< how much lies at `workspace`; ignored where that is null
+  uint64_t workspace_bytes;  ///< the size of `workspace`; ignored if `workspace` is null
 } cuflash_forward_args;
 
-/// The tensors of one backward call. A null dq, dk or dv (data is null) is not computed; where all
-/// three are, nothing is queued.
+/// The tensors of one backward call. A dq, dk or dv whose data is null is not computed; if all
+/// three are null, nothing is queued.
 typedef struct cuflash_backward_args {
   uint32_t size;             ///< sizeof(cuflash_backward_args)
   int32_t deterministic;     ///< not 0: ask for gradients that are the same to the bit in every run
@@ -314,9 +315,9 @@ int cuflash_backward(const cuflash_problem* problem, const cuflash_backward_args
 ///                CUFLASH_UNSUPPORTED_BY_STAGE
 /// @param problem sizes, dtype, mask and scale
 /// @param stage   as in cuflash_forward()
-/// @return CUFLASH_SUCCESS for yes, else the cuflash_error that the call would return;
-///         cuflash_last_error_message() says why. After a yes the call may still fail while its
-///         work is queued: no memory, or a grid that is too large
+/// @return CUFLASH_SUCCESS if it can, else the cuflash_error that the call would return;
+///         cuflash_last_error_message() says why. Even if it can, the call may still fail while
+///         its work is queued: no memory, or a grid that is too large
 int cuflash_check_support(int pass, const cuflash_problem* problem, const char* stage);
 
 /// The stage that a call would run.
@@ -341,7 +342,7 @@ const char* cuflash_chosen_stage(int pass, const cuflash_problem* problem, const
 /// @param pass    a cuflash_pass
 /// @param problem sizes, dtype, mask and scale
 /// @param stage   as in cuflash_forward()
-/// @return bytes; 0 when none are needed, and when cuflash_check_support() refuses: then
+/// @return bytes; 0 if none are needed, and if cuflash_check_support() refuses; in the latter case
 ///         cuflash_last_error_message() is not empty
 size_t cuflash_workspace_bytes(int pass, const cuflash_problem* problem, const char* stage);
 
@@ -354,7 +355,7 @@ int cuflash_num_stages(void);
 
 /// The name of a stage, to be given to the calls above; cuflash_num_stages() has an example.
 /// @param index from 0, in teaching order
-/// @return null where `index` is below 0 or not below cuflash_num_stages()
+/// @return null if `index` is below 0 or not below cuflash_num_stages()
 const char* cuflash_stage_name(int index);
 
 /// The meaning of a cuflash_error, as one English sentence. Never null.
@@ -364,8 +365,8 @@ const char* cuflash_stage_name(int index);
 /// @endcode
 const char* cuflash_error_string(int error);
 
-/// The sentence of this thread's last refused call, with the values that were at fault; empty when
-/// the last call succeeded. Valid until this thread's next call.
+/// One sentence that says why this thread's last call was refused or failed, with the values at
+/// fault; empty if the call succeeded. Valid until this thread's next call.
 /// @code{.c}
 /// cuflash_attention_forward_f32(Q, K, V, O, L, 2, 8, 1024, 40, 0.125f, true, stream);
 /// puts(cuflash_last_error_message());  // head_dim is 40; it must be 32, 64 or 128

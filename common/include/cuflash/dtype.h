@@ -1,6 +1,6 @@
 /// @file dtype.h
-/// The element types: a row for each, from which names, sizes, what is parsed and what is allowed
-/// follow.
+/// The element types, one row each. Names, sizes, what is parsed and what is allowed follow from
+/// these rows.
 #ifndef CUFLASH_DTYPE_H_
 #define CUFLASH_DTYPE_H_
 
@@ -38,7 +38,7 @@ inline constexpr auto kDTypes = [] {
   return all;
 }();
 
-/// The row of an element type; null for a value that is none.
+/// The row of an element type; null for any other value.
 constexpr const DTypeFacts* find_dtype(DType dtype) {
   for (const DTypeFacts& facts : kDTypeFacts) {
     if (facts.dtype == dtype) return &facts;
@@ -46,7 +46,7 @@ constexpr const DTypeFacts* find_dtype(DType dtype) {
   return nullptr;
 }
 
-/// Bytes of one element; 0 for a value that is no element type.
+/// Bytes of one element; 0 for any other value.
 constexpr std::size_t element_bytes(DType dtype) {
   const DTypeFacts* const facts = find_dtype(dtype);
   return facts != nullptr ? facts->bytes : 0;

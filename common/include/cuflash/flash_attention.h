@@ -1,11 +1,11 @@
 /// @file flash_attention.h
-/// The public API in C++: attention forward and backward on device memory. To a C compiler this
-/// header is c_api.h. That header also says what holds for every call (when arguments are checked,
-/// what streams and threads may do) and what each argument, field and error means: each function
-/// here calls the C function that its comment names.
+/// The public API in C++: attention forward and backward on device memory. A C compiler sees only
+/// c_api.h, which this header includes. c_api.h also documents what holds for every call (when
+/// arguments are checked, what streams and threads may do) and what each argument, field and error
+/// means: each function here calls the C function that its comment names.
 ///
-/// All of it is inline over the C interface, so the library exports C functions alone, and a
-/// program runs with every later version of the library that has the same major version. No
+/// All functions are inline and call the C interface, so the library exports C functions only, and
+/// a program runs with every later version of the library that has the same major version. No
 /// function throws.
 #ifndef CUFLASH_FLASH_ATTENTION_H_
 #define CUFLASH_FLASH_ATTENTION_H_
@@ -112,7 +112,7 @@ inline FlashAttentionError flash_attention_backward(
 // ---- The full form -----------------------------------------------------------------------------
 
 /// The full form of the forward pass: grouped heads, seq_q ≠ seq_kv, a window, strides, a chosen
-/// stage. It calls cuflash_forward(), which has `stage` before `stream`.
+/// stage. It calls cuflash_forward(), where `stage` comes before `stream`.
 ///
 /// @code{.cpp}
 /// cuflash::Problem p;  // one batch, one head, f16

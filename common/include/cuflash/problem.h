@@ -14,17 +14,17 @@
 ///
 /// dK and dV are summed over the query heads that share a KV head.
 ///
-/// Inputs are finite, and so are softmax_scale · log₂e and its product with q · k in f32: a tile
-/// gives a hidden key the weight 0, but 0 · ∞ is NaN. In f16 the tensor cores' stages round dS to
-/// f16, so |dS| stays below 65,504 (scale dO down, as in mixed-precision training).
+/// Inputs must be finite, and so must softmax_scale · log₂e and its product with q · k in f32: a
+/// tile gives a hidden key the weight 0, but 0 · ∞ is NaN. In f16 the stages for tensor cores round
+/// dS to f16, so |dS| must stay below 65,504 (scale dO down, as in mixed-precision training).
 ///
-/// O is a mean of rows of V, but rounding can lift it above the largest: the tensor cores' stages
-/// round P to f16 or bf16, and divide by the sum of the P that were not rounded; and every stage
-/// adds up floats. In f16, where an O of 65,520 or more becomes ∞, |V| · (1 + 2⁻¹¹ + seq_kv · 2⁻²³)
-/// stays below that: |V| is at most 65,440 for up to 4,096 keys. In f32 and bf16 seq_kv · |V| is at
-/// most 3.4 · 10³⁸, as the products with V are added up before the sum is divided.
+/// O is a weighted mean of rows of V, but rounding can lift |O| above the largest |V|: the stages
+/// for tensor cores round P to f16 or bf16 but divide by the sum of the unrounded P, and every
+/// stage adds up floats. In f16 an O of 65,520 or more becomes ∞, so |V| · (1 + 2⁻¹¹ + seq_kv ·
+/// 2⁻²³) must stay below 65,520: |V| at most 65,440 for up to 4,096 keys. In f32 and bf16 seq_kv ·
+/// |V| must be at most 3.4 · 10³⁸, because the products with V are added up before the division.
 ///
-/// An output overlaps no input and no other output.
+/// An output must not overlap an input or another output.
 #ifndef CUFLASH_PROBLEM_H_
 #define CUFLASH_PROBLEM_H_
 

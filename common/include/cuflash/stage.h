@@ -73,9 +73,9 @@ inline constexpr Features kEveryFeature{31};
 Features features_of(const Problem& problem);
 
 /// A pass's place in the library's choice among the stages that support a problem: the highest rank
-/// wins, and among equals the earlier stage. At 0 a stage runs only when it is named.
+/// wins, and among equals the earlier stage. A stage of rank 0 runs only when it is named.
 struct Rank {
-  int value = 0;            ///< by convention ten times the number of the rung it is as fast as
+  int value = 0;            ///< by convention ten times the number of the stage it is as fast as
   const char* reason = "";  ///< why, in a few words
 };
 
@@ -145,24 +145,24 @@ struct Support {
 Support supports(const Stage& stage, Pass pass, const Problem& problem, const Device& device,
                  Features also = {});
 
-/// The same without the sentence, and without the memory that it takes.
+/// The answer of supports() as a bool. It builds no sentence, so it allocates no memory.
 bool fits(const Stage& stage, Pass pass, const Problem& problem, const Device& device,
           Features also = {});
 
-/// Checks what no stage and no device can change, in the order that cuflash_error states, from
-/// CUFLASH_INVALID_DIMENSION to CUFLASH_SIZE_OVERFLOW.
+/// Makes the checks that depend on no stage and no device, in the order that cuflash_error states,
+/// from CUFLASH_INVALID_DIMENSION to CUFLASH_SIZE_OVERFLOW.
 Support validate(const Problem& problem);
 /// @overload
 Support validate(const Problem& problem, const Forward& args);
 /// @overload
 Support validate(const Problem& problem, const Backward& args);
 
-/// Of the stages that support the problem on the device, the one with the highest rank, or null.
+/// The stage of the highest rank among those that support the problem on the device, or null.
 const Stage* choose_stage(Pass pass, const Problem& problem, const Device& device,
                           Features also = {});
 
-/// The current CUDA device; where there is none, compute_capability is 0 and `fault` says why. What
-/// is returned stays valid until the process has ended.
+/// The current CUDA device; if there is none, compute_capability is 0 and `fault` says why. The
+/// result stays valid until the process ends.
 const Device& current_device();
 
 }  // namespace cuflash

@@ -5,7 +5,7 @@
 
 #define CUFLASH_VERSION_MAJOR 0  ///< goes up when the C interface breaks, and the SONAME with it
 #define CUFLASH_VERSION_MINOR 1  ///< goes up when something is added
-#define CUFLASH_VERSION_PATCH 0  ///< goes up when something is mended
+#define CUFLASH_VERSION_PATCH 0  ///< goes up when something is fixed
 
 /// This header's version as one number, 10000 · MAJOR + 100 · MINOR + PATCH: 100 means 0.1.0.
 #define CUFLASH_VERSION \

@@ -1,6 +1,6 @@
 /// @file workload.h
-/// One problem as tests and benchmarks speak of it: its name, its operations, its bytes. Not part
-/// of the installed library.
+/// A problem as tests and benchmarks describe it: its name, its operations, its bytes. Not part of
+/// the installed library.
 #ifndef CUFLASH_WORKLOAD_H_
 #define CUFLASH_WORKLOAD_H_
 
@@ -24,9 +24,9 @@ constexpr bool has_window(const Problem& problem) {
 
 /// The one string for a problem, used as test id, benchmark id and in logs:
 /// `b2_h4x1_q77k131_d64_f16_causal_left16` (batch, query heads x KV heads, lengths, head_dim,
-/// dtype, mask). The mask is `_causal`, `_left16` and `_right3`, in this order, as far as it has
-/// them: an unlimited side of the window is not mentioned. `h4` stands for `h4x4`, and where a name
-/// is read `q77` stands for `q77k77`. The scale is not part of it.
+/// dtype, mask). The mask is `_causal`, `_left16` and `_right3`, in this order; parts that it does
+/// not have are left out, and so is an unlimited side of the window. `h4` stands for `h4x4`. When a
+/// name is read, `q77` stands for `q77k77`. The scale is not part of the name.
 std::string problem_name(const Problem& problem);
 
 /// Reads what problem_name() writes; the dtype and each part of the mask may be left out (they keep
@@ -43,8 +43,8 @@ bool parse_dtype(std::string_view text, DType& dtype);
 double attention_flops(Pass pass, const Problem& problem);
 
 /// Bytes that must move at least once: every input read once, every output written once, LSE
-/// included ("compulsory" traffic). The mask does not count, although a window may leave keys that
-/// no query sees.
+/// included ("compulsory" traffic). The mask is ignored, although a window may leave keys that no
+/// query sees.
 double compulsory_bytes(Pass pass, const Problem& problem);
 
 }  // namespace cuflash

@@ -1,5 +1,5 @@
-// The CPU simulator's cuda_runtime.h: CUDA's vocabulary for kernels and host code, as far as the
-// stages speak it.
+// The CPU simulator's cuda_runtime.h: the part of CUDA's vocabulary for kernels and host code that
+// the stages use.
 #ifndef CUFLASH_SIMT_CUDA_RUNTIME_H_
 #define CUFLASH_SIMT_CUDA_RUNTIME_H_
 
@@ -136,14 +136,14 @@ const char* cudaGetErrorString(cudaError_t error);
 
 namespace cuflash::simt {
 
-// What one lane brings to a warp-wide operation.
+// What one lane passes to a warp-wide operation.
 struct WarpCall {
   enum class Kind { kSync, kBallot, kAny, kAll, kShuffle, kCombine, kMatrixAccess, kProduct };
   Kind kind;
   unsigned mask;
-  std::uint64_t value;  // of a vote: not zero means yes; of a matrix: what the lane brings
+  std::uint64_t value;  // of a vote: not zero means yes; of a matrix: what the lane passes
   int source;           // of a shuffle: the lane to read
-  // What `lane` gets of the values of `lanes`, by lane.
+  // The result of `lane`, from the values of `lanes`; values[l] is that of lane l.
   std::uint64_t (*combine)(const std::uint64_t* values, unsigned lanes, int lane) = nullptr;
 };
 // Waits for all lanes of the mask. Returns the vote, the value of the source lane, or the
@@ -151,8 +151,8 @@ struct WarpCall {
 std::uint64_t warp_call(const WarpCall& call);
 unsigned active_lanes();
 
-// Constant while a thread lives, so the compiler may ask once. Numbers, not structs: g++ moves only
-// those out of a loop.
+// Constant while a thread lives, so the compiler may call them once. They return numbers, not
+// structs: g++ moves only those out of a loop.
 __attribute__((const)) unsigned thread_id(int axis) noexcept;
 __attribute__((const)) unsigned block_id(int axis) noexcept;
 __attribute__((const)) unsigned block_extent(int axis) noexcept;
@@ -196,7 +196,7 @@ __forceinline__ T reduce(unsigned mask, T value) {
   return from_bits<T>(warp_call({WarpCall::Kind::kCombine, mask, to_bits(value), 0, combine}));
 }
 
-// The lanes whose value is the caller's, bit by bit.
+// The lanes whose value equals the caller's, bit by bit.
 template <class T>
 __forceinline__ unsigned match(unsigned mask, T value) {
   const auto combine = [](const std::uint64_t* values, unsigned lanes, int lane) {
@@ -220,13 +220,14 @@ __forceinline__ unsigned match(unsigned mask, T value) {
 constexpr int warpSize = 32;
 
 void __syncthreads();
-// A barrier that also tells every thread of how many (of any, of all) the predicate is not zero.
+// A barrier that also returns for how many threads (if for any, if for all) the predicate is not 0.
 int __syncthreads_count(int predicate);
 int __syncthreads_or(int predicate);
 int __syncthreads_and(int predicate);
 
-// Followed by an atomic operation, a fence hands on what the thread did before it: to whoever does
-// a later atomic operation on the same address; __threadfence_block() only within the block.
+// A fence followed by an atomic operation passes on what the thread did before the fence, to every
+// thread that later does an atomic operation on the same address; __threadfence_block() only within
+// the block.
 void __threadfence();
 void __threadfence_block();
 
@@ -298,7 +299,7 @@ __forceinline__ int __reduce_add_sync(unsigned mask, int value) {
   return static_cast<int>(__reduce_add_sync(mask, static_cast<unsigned>(value)));
 }
 
-// The lanes of the mask whose value is the caller's; and whether all have one value.
+// The lanes of the mask whose value equals the caller's; and whether all lanes have one value.
 template <class T>
 __forceinline__ unsigned __match_any_sync(unsigned mask, T value) {
   return cuflash::simt::match(mask, value);
@@ -329,7 +330,7 @@ int atomicExch(int* address, int value);
 unsigned atomicExch(unsigned* address, unsigned value);
 unsigned long long atomicExch(unsigned long long* address, unsigned long long value);
 float atomicExch(float* address, float value);
-// Inc: to 0 after `limit`. Dec: to `limit` after 0, and from beyond it.
+// Inc wraps from `limit` to 0. Dec wraps to `limit` from 0 and from values above `limit`.
 unsigned atomicInc(unsigned* address, unsigned limit);
 unsigned atomicDec(unsigned* address, unsigned limit);
 int atomicAnd(int* address, int value);

@@ -15,10 +15,10 @@
 #define __global__
 #endif
 
-// One worker thread runs one block at a time, so what a thread_local array holds is what the
-// threads (fibers) of one block share. It serves `extern __shared__` as well. Without __constinit
-// g++ guards an array of __half by a hidden flag in the same memory, and the trace would show each
-// CUDA thread reading and writing it: a race that is not in the kernel.
+// One worker thread runs one block at a time, so the threads (fibers) of one block share a
+// thread_local array. That serves `extern __shared__` as well. Without __constinit g++ guards an
+// array of __half by a hidden flag in the same memory, and the trace would show each CUDA thread
+// reading and writing the flag: a race that is not in the kernel.
 #ifndef __shared__
 #ifdef __clang__
 #define __shared__ thread_local

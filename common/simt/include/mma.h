@@ -2,8 +2,8 @@
 // that CUDA has of __half and __nv_bfloat16. What CUDA does not declare does not compile here
 // either.
 //
-// CUDA does not say which lane and which x[i] holds an element. Here it is a shuffle of its own for
-// each fragment type, and no GPU's: see the simulator's README.
+// CUDA does not specify which lane and which x[i] holds an element. Here each fragment type has its
+// own shuffled order, which is no GPU's: see the simulator's README.
 #ifndef CUFLASH_SIMT_MMA_H_
 #define CUFLASH_SIMT_MMA_H_
 
@@ -18,7 +18,7 @@ namespace cuflash::simt {
 enum class MatrixUse : std::uint8_t { kA, kB, kAccumulator };
 enum class MatrixElement : std::uint8_t { kHalf, kBfloat16, kFloat };
 
-// What tells one type of fragment from another. m, n and k are those of the product.
+// What distinguishes one type of fragment from another. m, n and k are those of the product.
 struct FragmentType {
   MatrixUse use;
   MatrixElement element;
@@ -94,7 +94,7 @@ class fragment;
   class fragment<accumulator, m, n, k, T>                                                    \
       : public cuflash::simt::FragmentOf<cuflash::simt::MatrixUse::kAccumulator, m, n, k, T, \
                                          false, 8> {};
-// The lengths of x[] are CUDA's: of __half each element of a and b is there twice.
+// The lengths of x[] are CUDA's: a and b of __half hold each element twice.
 #define CUFLASH_SHAPE(m, n, k)                                          \
   CUFLASH_OPERAND(matrix_a, kA, m, n, k, __half, 16)                    \
   CUFLASH_OPERAND(matrix_b, kB, m, n, k, __half, 16)                    \

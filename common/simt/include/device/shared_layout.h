@@ -1,5 +1,5 @@
-// What a launch says of its dynamic shared memory, the CPU simulator's twin of
-// common/device/shared_layout.h: how many bytes it is, and of which type.
+// What a launch declares about its dynamic shared memory, the CPU simulator's twin of
+// common/device/shared_layout.h: its size in bytes and its type.
 #ifndef CUFLASH_DEVICE_SHARED_LAYOUT_H_
 #define CUFLASH_DEVICE_SHARED_LAYOUT_H_
 

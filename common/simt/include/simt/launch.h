@@ -1,4 +1,4 @@
-// What the launch word hands to the simulator.
+// What launch() passes to the simulator.
 #ifndef CUFLASH_SIMT_LAUNCH_H_
 #define CUFLASH_SIMT_LAUNCH_H_
 

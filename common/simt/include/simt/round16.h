@@ -3,7 +3,7 @@
 /// cuda_bf16.h of the CPU simulator share.
 ///
 /// Everything that rounds to 16 bits is integer arithmetic on bit patterns. The results are the
-/// same at every -O level, whatever rounding mode or flush-to-zero flag the host thread has (a
+/// same at every -O level, with any rounding mode or flush-to-zero flag of the host thread (a
 /// library built with -ffast-math sets the latter for the whole process), and no code needs F16C.
 #ifndef CUFLASH_SIMT_ROUND16_H_
 #define CUFLASH_SIMT_ROUND16_H_
@@ -91,7 +91,7 @@ __host__ __device__ __forceinline__ constexpr std::uint16_t encode16(Float value
     rounded = shift_right<kRound, Bits>(magnitude - kRebias * kHiddenBit, kDropped, negative);
   } else {
     // Subnormal in the target: the hidden bit becomes a bit like the others. The clamp keeps the
-    // shift defined; everything is cut off then, and only "is anything left" matters.
+    // shift defined; all bits are then cut off, and only whether any of them is set matters.
     const int exponent = static_cast<int>(magnitude >> Source::kMantissaBits);
     const Bits mantissa = exponent == 0 ? magnitude : ((magnitude & (kHiddenBit - 1)) | kHiddenBit);
     const int shift = kDropped + kRebias + 1 - (exponent == 0 ? 1 : exponent);
@@ -130,7 +130,7 @@ __host__ __device__ __forceinline__ constexpr float decode16(std::uint16_t bits)
     const std::uint32_t sign = (bits & 0x8000u) << 16;
     std::uint32_t wide = (magnitude << kMissing) + kRebias;
     if (magnitude < kMinNormal) {
-      // No float subnormal takes part, so that flush-to-zero cannot spoil it. 2^-24 for half.
+      // No float subnormal takes part, so that flush-to-zero cannot change it. 2^-24 for half.
       constexpr float kUnit = __builtin_bit_cast(float, kRebias + (1u << 23)) / kMinNormal;
       wide = __builtin_bit_cast(std::uint32_t,
                                 static_cast<float>(static_cast<std::int32_t>(magnitude)) * kUnit);
@@ -178,7 +178,7 @@ __host__ __device__ __forceinline__ constexpr Int to_integer(float x) {
   return static_cast<Int>(rounded);
 }
 
-/// a * b + c rounded to odd: an even last bit promises that nothing was cut off, so rounding the
+/// a * b + c rounded to odd: an even last bit guarantees that nothing was cut off, so rounding the
 /// result again, to 16 bits, rounds only once. The product of two 16-bit numbers is exact.
 ///
 /// Without it bf16's fma is wrong: 1 + 2^-8 (a tie) + 2^-100 would lose the bit that breaks the
