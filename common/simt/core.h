@@ -92,7 +92,9 @@ class Core {
   const Launch* launch() const { return launch_; }
   uint3 block_index() const { return block_index_; }
   std::uint64_t linear_block() const { return linear_block_; }
-  int barriers_of_block() const { return static_cast<int>(events_.barriers - barriers_before_block_); }
+  int barriers_of_block() const {
+    return static_cast<int>(events_.barriers - barriers_before_block_);
+  }
   bool array_at(std::uintptr_t address, LoggedArray& array, std::uintptr_t& begin);
   void log_access(std::size_t thread, std::uintptr_t address, std::size_t size, AccessKind kind,
                   std::uintptr_t return_address) {
