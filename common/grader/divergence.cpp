@@ -124,8 +124,10 @@ std::vector<Difference> first_group(const std::vector<Difference>& all) {
 
 // ---- What the values tell -----------------------------------------------------------------------
 
+constexpr const char* kReadsDiffer = "reads-differ";
+
 struct Finding {
-  const char* id;
+  const char* id = "";
   std::string words;
 };
 
@@ -325,10 +327,33 @@ Reads of_array(const Elements& mine, const Elements& own, int array) {
   return reads;
 }
 
+// The distance between rows that the exercise reads with, where that is all that is wrong: the k-th
+// read of each thread lies the further off, the further down its row is in a tile or fragment. 0 if
+// something else is wrong.
+std::int64_t pitch_of_reads(const std::map<int, std::vector<const Event*>>& mine,
+                            const std::map<int, std::vector<const Event*>>& own) {
+  constexpr std::int64_t kRows = 16;  // of a fragment; a tile has a multiple of them
+  std::int64_t slope = 0, pitch = 0;
+  int telling = 0;
+  for (const auto& [thread, wanted] : own) {
+    const auto found = mine.find(thread);
+    if (found == mine.end() || found->second.size() != wanted.size()) continue;
+    const auto off = [&](std::size_t n) { return found->second[n]->index() - wanted[n]->index(); };
+    for (std::size_t n = 1; n < wanted.size(); ++n) {
+      const std::int64_t row = wanted[n]->element->row, before = wanted[n - 1]->element->row;
+      if (row == before || row / kRows != before / kRows) continue;
+      const std::int64_t rise = off(n) - off(n - 1), run = row - before;
+      if (telling++ == 0) slope = rise / run, pitch = wanted[n]->pitch + slope;
+      if (rise != slope * run) return 0;
+    }
+  }
+  return telling > 1 && slope != 0 ? pitch : 0;
+}
+
 // The first array of which the writer of the element has read other elements than the stage's.
-std::string told_by_reads(const Difference& first, const AccessHistory& mine,
-                          const AccessHistory& own) {
-  if (first.mine == nullptr || first.own == nullptr) return "";
+Finding told_by_reads(const Difference& first, const AccessHistory& mine,
+                      const AccessHistory& own) {
+  if (first.mine == nullptr || first.own == nullptr) return {};
   const Elements by_mine = mine.reads_before(*first.mine), by_own = own.reads_before(*first.own);
   std::vector<int> arrays;
   for (const auto* history : {&mine, &own}) {
@@ -342,14 +367,25 @@ std::string told_by_reads(const Difference& first, const AccessHistory& mine,
     const Reads reads = of_array(by_mine, by_own, array);
     if (reads.mine.empty() && reads.own.empty()) continue;
     if (reads.mine.empty())
-      return "Before that it has not read " + box(reads.own) + ", which the stage's thread reads.";
+      return {kReadsDiffer, "Before that it has not read " + box(reads.own) +
+                                ", which the stage's thread reads."};
     if (reads.own.empty())
-      return "Before that it has also read " + box(reads.mine) +
-             ", which the stage's thread does not.";
-    return "Before that it has read " + box(reads.mine) + ", where the stage's thread reads " +
-           box(reads.own) + '.';
+      return {kReadsDiffer, "Before that it has also read " + box(reads.mine) +
+                                ", which the stage's thread does not."};
+    const std::string read = "Before that it has read " + box(reads.mine) +
+                             ", where the stage's thread reads " + box(reads.own) + '.';
+    const auto of_mine = mine.reads_of_block(*first.mine, array),
+               of_own = own.reads_of_block(*first.own, array);
+    const std::int64_t pitch = pitch_of_reads(of_mine, of_own);
+    if (pitch == 0) return {kReadsDiffer, read};
+    const std::string& name = array_name(array);
+    return {kWrongPitch, read + " It takes the rows of " + name + " to lie " +
+                             std::to_string(pitch) + " elements apart, and they lie " +
+                             std::to_string(of_own.begin()->second.front()->pitch) +
+                             " apart: the distance from row to row (the leading dimension, in "
+                             "elements) is wrong."};
   }
-  return "";
+  return {};
 }
 
 // ---- In words -----------------------------------------------------------------------------------
@@ -397,9 +433,9 @@ Diagnosis in_words(const std::vector<Difference>& group, const AccessHistory& mi
                         " (" + who(event) + "); all stores before it are equal.";
   if (group.size() > 1) message += " Others differ in " + box(elements_of(group)) + '.';
   if (!values.words.empty()) message += " Of those that differ, " + values.words + '.';
-  const std::string reads = told_by_reads(first, mine, own);
-  if (!reads.empty()) message += ' ' + reads;
-  return {reads.empty() ? values.id : "reads-differ", message, ""};
+  const Finding reads = told_by_reads(first, mine, own);
+  if (!reads.words.empty()) message += ' ' + reads.words;
+  return {reads.words.empty() ? values.id : reads.id, message, ""};
 }
 
 // The smallest of the samples that are bad; if there is one, of those whose rows have several keys
