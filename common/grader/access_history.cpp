@@ -139,13 +139,13 @@ Elements AccessHistory::reads_before(const Event& event) const {
   return read;
 }
 
-std::map<int, std::vector<const Event*>> AccessHistory::reads_of_block(const Event& event,
-                                                                       int array) const {
-  std::map<int, std::vector<const Event*>> read;
+ReadsOfThreads AccessHistory::reads_of_block(const Event& event) const {
+  ReadsOfThreads read;
   for (const Event& other : events_) {
     if (other.write || other.element->launch != event.element->launch) continue;
-    if (other.block != event.block || other.epoch > event.epoch) continue;
-    if (other.element->array == array) read[other.thread].push_back(&other);
+    if (other.block == event.block && other.epoch <= event.epoch) {
+      read[other.thread].push_back(&other);
+    }
   }
   return read;
 }

@@ -57,6 +57,8 @@ struct Event {
   std::int64_t index() const { return element->row * pitch + element->column; }
 };
 
+using ReadsOfThreads = std::map<int, std::vector<const Event*>>;
+
 class AccessHistory {
  public:
   // Runs the call under the simulator's schedule, and leaves no finding.
@@ -69,8 +71,8 @@ class AccessHistory {
   const simt::AccessLog::Place& place(const Event& event) const { return sites_[event.site]; }
   // What a thread has read in its launch before it did this.
   Elements reads_before(const Event& event) const;
-  // What each thread of its block has read of one array, in order, until the barrier after it.
-  std::map<int, std::vector<const Event*>> reads_of_block(const Event& event, int array) const;
+  // What each thread of its block has read, in order, until the barrier after it.
+  ReadsOfThreads reads_of_block(const Event& event) const;
 
  private:
   void add(const simt::AccessLog& log, const simt::LoggedAccess& access, const Stage& stage,
