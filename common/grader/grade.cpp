@@ -136,9 +136,8 @@ bool name_cause(Diagnosis& fault, const Diagnosis& first) {
   if (first.id == kWrongPitch) {
     fault.id = first.id, fault.message = first.message.substr(1);
     return true;
-  } else if (first.id == kNeverStored && fault.id == "uninitialised") {
-    fault.message += first.message;
   }
+  if (first.id == kNeverStored && fault.id == "uninitialised") fault.message += first.message;
   return false;
 }
 
