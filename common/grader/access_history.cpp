@@ -56,7 +56,7 @@ void name_in_workspace(Element& element, const Stage& stage, Pass pass, const Pr
     return;
   }
   element.array = number_of(pass == CUFLASH_FORWARD ? "S" : n < scores ? "P" : "dS");
-  element.row = n % scores / p.seq_kv;
+  element.row = (pass == CUFLASH_FORWARD || n < scores ? n : n - scores) / p.seq_kv;
   element.column = static_cast<int>(n % p.seq_kv);
 }
 
@@ -115,6 +115,7 @@ void AccessHistory::add(const simt::AccessLog& log, const simt::LoggedAccess& ac
     event.epoch = access.epoch;
     event.tile = access.tile;
     event.site = access.site;
+    event.pitch = event.element->array == number_of(array.name) ? columns : problem.seq_kv;
     event.write = access.write;
     event.shared = array.shared;
     const DType dtype = size == 2 ? problem.dtype : CUFLASH_F32;
@@ -134,6 +135,17 @@ Elements AccessHistory::reads_before(const Event& event) const {
     if (&other == &event) break;
     if (other.write || other.element->launch != event.element->launch) continue;
     if (other.block == event.block && other.thread == event.thread) read.insert(*other.element);
+  }
+  return read;
+}
+
+ReadsOfThreads AccessHistory::reads_of_block(const Event& event) const {
+  ReadsOfThreads read;
+  for (const Event& other : events_) {
+    if (other.write || other.element->launch != event.element->launch) continue;
+    if (other.block == event.block && other.epoch <= event.epoch) {
+      read[other.thread].push_back(&other);
+    }
   }
   return read;
 }

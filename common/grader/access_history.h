@@ -2,6 +2,7 @@
 #ifndef CUFLASH_GRADER_ACCESS_HISTORY_H_
 #define CUFLASH_GRADER_ACCESS_HISTORY_H_
 
+#include <map>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -49,9 +50,14 @@ struct Event {
   std::uint64_t block = 0;
   int thread = 0, epoch = 0, tile = -1;
   std::uint16_t site = 0;
+  int pitch = 1;  // elements from row to row in memory
   bool write = false, shared = false;
   double value = 0;  // that was written
+
+  std::int64_t index() const { return element->row * pitch + element->column; }
 };
+
+using ReadsOfThreads = std::map<int, std::vector<const Event*>>;
 
 class AccessHistory {
  public:
@@ -65,6 +71,8 @@ class AccessHistory {
   const simt::AccessLog::Place& place(const Event& event) const { return sites_[event.site]; }
   // What a thread has read in its launch before it did this.
   Elements reads_before(const Event& event) const;
+  // What each thread of its block has read, in order, until the barrier after it.
+  ReadsOfThreads reads_of_block(const Event& event) const;
 
  private:
   void add(const simt::AccessLog& log, const simt::LoggedAccess& access, const Stage& stage,

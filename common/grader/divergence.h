@@ -8,8 +8,9 @@
 namespace cuflash::exercises {
 
 // Of the smallest wrong sample. The id is empty if all stores are equal, kNeverStored if the
-// exercise leaves out a store.
+// exercise leaves out a store, kWrongPitch if it reads an array's rows at a wrong distance.
 inline constexpr const char* kNeverStored = "never-stored";
+inline constexpr const char* kWrongPitch = "wrong-leading-dimension";
 Diagnosis divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples);
 
 // The first access to shared memory, of an element that the stage never accesses: of the smallest

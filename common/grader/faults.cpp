@@ -99,11 +99,13 @@ Diagnosis stray_access(const simt::Finding& finding, const std::string& where, c
                 "head's: kv_head(p, h) is.",
             ""};
   }
+  const bool later_tiles = trait != nullptr && std::string(trait->id).rfind("ragged-later", 0) == 0;
   return {"out-of-bounds",
           finding.array + " is " + (writes ? "written" : "read") + " outside its bounds " + where +
               ": " + line +
               ". Every thread that has no element of its own must leave it alone: the last block "
-              "and the last tile are rarely full.",
+              "and the last tile are rarely full." +
+              (later_tiles ? std::string(" ") + trait->advice : ""),
           ""};
 }
 
@@ -119,6 +121,7 @@ Diagnosis uninitialised(const simt::Finding& finding, const std::string& where,
                 "what happens to lie there may be NaN.",
             ""};
   }
+  if (trait != nullptr) message += std::string(" ") + trait->advice;
   return {"uninitialised", message, ""};
 }
 

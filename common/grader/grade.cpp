@@ -36,6 +36,7 @@ const char* const kCases[] = {
     "b1_h4x2_q20k64_d64_f16",
     "b1_h6x2_q37k71_d32_f32_causal",
     "b1_h1_q64k128_d32_f32_causal_left1",
+    "b1_h1_q64k120_d32_f32_causal_left0_largeq",
     "b1_h1_q70k100_d64_f32_causal_left20",
     "b1_h1_q64k96_d64_f16_left40_right9",
     "b1_h1_q50k70_d64_f32_peaky",
@@ -129,12 +130,24 @@ std::vector<Diagnosis> cause_of_stray(const std::vector<Sample>& samples, Diagno
   return found;
 }
 
+// The first store that differs from the stage's may tell what a fault follows from. True if all
+// other faults follow too.
+bool name_cause(Diagnosis& fault, const Diagnosis& first) {
+  if (first.id == kWrongPitch) {
+    fault.id = first.id, fault.message = first.message.substr(1);
+    return true;
+  }
+  if (first.id == kNeverStored && fault.id == "uninitialised") fault.message += first.message;
+  return false;
+}
+
 std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples, const Stage& exercise,
                                          const Stage& own) {
   std::vector<Diagnosis> found = faults(samples);
   if (!found.empty() && may_be_stray(found.front().id)) {
     Diagnosis stray = stray_access(exercise, own, samples);
     if (!stray.id.empty()) return cause_of_stray(samples, std::move(stray), found.front());
+    if (name_cause(found.front(), divergence(exercise, own, samples))) found.resize(1);
   }
   for (const Sample& s : samples) {
     if (found.empty() && !s.run().error.empty())

@@ -81,6 +81,9 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kTilesWithoutLastQuery, F, Tiles, "tiles-without-last-query",
      "The loop over tiles leaves out the keys that only the block's last query sees: the end of a "
      "range of queries is one past the last."},
+    {Mistake::kTilesTopLeft, F, Tiles, "tiles-top-left",
+     "With a causal mask the loop over tiles ends at the block's last query, as if query i saw the "
+     "keys j <= i. The end needs the mask's offset too: query i sees j <= i + seq_kv - seq_q."},
     {Mistake::kScoreOfLastFour, F, None, "score-of-last-step",
      "A score is the product of the last four columns alone: each step of the loop over columns "
      "overwrites what the steps before it have summed up, = where += is meant."},
@@ -101,6 +104,10 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kNoMaxGuard, F, None, "no-max-guard",
      "Where no key is seen the maximum is -inf, and exp(-inf - (-inf)) is NaN. Subtract 0 there: "
      "every exp is then 0, as it must be."},
+    {Mistake::kMaxGuardKept, F, Online, "max-guard-kept",
+     "The 0 that stands in for the maximum while no key is seen is kept as the running maximum: "
+     "where all later scores of the row are far below 0, every exp underflows. Keep -INFINITY, and "
+     "subtract 0 only in the exponents."},
     {Mistake::kNoSumGuard, F, None, "no-sum-guard",
      "A row that sees no key at all has the sum 0, and 0 / 0 is NaN. Its O must be 0: divide "
      "only where the sum is above 0."},
@@ -173,6 +180,12 @@ const std::vector<MistakeRow> kMistakes = {
      "delta is added to dP where it must be subtracted: dS = P (dP - delta)."},
     {Mistake::kDeltaOutside, B, None, "delta-outside",
      "The brackets of dS are missing: it is P (dP - delta), and this is P dP - delta."},
+    {Mistake::kLseForDelta, B, None, "lse-for-delta",
+     "dS subtracts LSE where delta belongs: dS = P (dP - delta), with delta = the sum of dO O over "
+     "a row."},
+    {Mistake::kDiagonalOnly, B, None, "softmax-diagonal-only",
+     "dS is P (1 - P) dP, the derivative of a probability by its own score alone. Every score of "
+     "the row changes it; their sum is delta: dS = P (dP - delta)."},
     {Mistake::kNoProb, B, None, "no-prob",
      "dS lacks the factor P: dS = P (dP - delta). A key of weight 0 must get no gradient."},
     {Mistake::kNoLse, B, None, "no-lse",

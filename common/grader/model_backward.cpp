@@ -71,6 +71,7 @@ class BackwardModel : Parts {
   }
   double delta_of(int b, int h, int i) const {
     if (i >= p_.seq_q || has(Mistake::kNoDelta)) return 0;
+    if (has(Mistake::kLseForDelta)) return lse_of(b, h, i);
     return dot(do_row(b, h, i), o_row(b, h, i));
   }
 
@@ -78,6 +79,7 @@ class BackwardModel : Parts {
     double ds = prob * (dp - delta);
     if (has(Mistake::kDeltaAdded)) ds = prob * (dp + delta);
     if (has(Mistake::kDeltaOutside)) ds = prob * dp - delta;
+    if (has(Mistake::kDiagonalOnly)) ds = prob * (1 - prob) * dp;
     if (has(Mistake::kNoProb)) ds = dp - delta;
     if (has(Mistake::kScaleInDs)) ds *= p_.softmax_scale;
     return ds;

@@ -128,6 +128,7 @@ class ForwardModel : Parts {
   void update_max(Lane& own, double tile_max) const {
     own.new_max = has(Mistake::kMaxOfTileOnly) ? tile_max : std::max(own.max, tile_max);
     if (has(Mistake::kNoMax)) own.new_max = 0;
+    if (has(Mistake::kMaxGuardKept)) own.new_max = finite(own.new_max);
     const double exponent = own.max - finite(own.new_max);
     own.o_scale = exp(has(Mistake::kRescaleInverted) ? -exponent : exponent);
     if (has(Mistake::kRescaleExp2)) own.o_scale = f32(std::exp2(exponent));

@@ -91,7 +91,10 @@ class Parts {
                     : has(Mistake::kTilesWithoutLastQuery) ? std::max(first_query, second_last)
                                                            : last;
     const auto [first, count] = reference::visible_keys(p_, row);
-    const int end = has(Mistake::kHiddenTilesWalked) ? p_.seq_kv : first + count;
+    int end = has(Mistake::kHiddenTilesWalked) ? p_.seq_kv : first + count;
+    if (has(Mistake::kTilesTopLeft) && p_.causal) {
+      end = std::min(first_query + walk_.block_q, p_.seq_kv);
+    }
     const int up = (end + walk_.block_kv - 1) / walk_.block_kv * walk_.block_kv;
     if (has(Mistake::kOnlyFirstTile)) return std::min(up, walk_.block_kv);
     if (has(Mistake::kPartialTileMissing)) return end / walk_.block_kv * walk_.block_kv;

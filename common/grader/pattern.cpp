@@ -21,6 +21,7 @@ bool poison(float value, DType dtype) {
 struct Wrong {
   std::set<int> heads, rows, columns;
   int count = 0, unwritten = 0, zeros = 0;
+  int far_below = 0;  // far below 0, but finite, where -inf is right
   std::string first;  // "O[head 0, row 3, column 1] is 0.5 instead of 0.25"
 };
 
@@ -42,6 +43,7 @@ Wrong wrong_elements(const harness::ReferenceTensor& want, const std::vector<flo
     wrong.heads.insert(head), wrong.rows.insert(row), wrong.columns.insert(column);
     wrong.unwritten += poison(got[n], dtype);
     wrong.zeros += got[n] == 0;
+    wrong.far_below += std::isinf(value) && std::isfinite(got[n]) && got[n] < -1000;
     if (wrong.count++ > 0) continue;
     wrong.first = want.name + "[head " + std::to_string(head) + ", row " + std::to_string(row) +
                   (want.width > 1 ? ", column " + std::to_string(column) : "") + "] is " +
@@ -155,6 +157,12 @@ Diagnosis pattern(const std::vector<Sample>& samples, bool never_stored) {
                           : wrong.zeros == wrong.count ? " is 0 and should not be."
                                                        : ": " + wrong.first + '.');
     if (unwritten) diagnosis.id = kNeverWritten;
+    if (wrong.far_below < wrong.count) continue;
+    diagnosis.id = "masked-is-finite";
+    diagnosis.message +=
+        " No sum of probabilities has such a logarithm: it is a masked score, finite where it must "
+        "be -INFINITY. A row that sees no key then weighs all hidden keys alike, and a visible key "
+        "whose score is lower still loses to them.";
   }
   const std::string hint = cleared(names, *first);
   if (!hint.empty()) diagnosis.message += ' ' + hint;

@@ -5,6 +5,10 @@
 namespace cuflash::exercises {
 namespace {
 
+constexpr const char* kRowOfMatrix =
+    "A partial tile that is the only one is right: compare the row's number in the matrix with the "
+    "end, which is the first row of the tile plus that in the tile.";
+
 bool grouped(const Sample& s) { return s.problem.heads_q != s.problem.heads_kv; }
 bool ragged_keys(const Sample& s) {
   return s.walk.block_kv > 0 && s.problem.seq_kv % s.walk.block_kv != 0;
@@ -18,6 +22,8 @@ bool several_kv_tiles(const Sample& s) {
 bool several_q_tiles(const Sample& s) {
   return s.walk.block_q > 0 && s.problem.seq_q > s.walk.block_q;
 }
+bool ragged_later_keys(const Sample& s) { return ragged_keys(s) && several_kv_tiles(s); }
+bool ragged_later_queries(const Sample& s) { return ragged_queries(s) && several_q_tiles(s); }
 bool causal(const Sample& s) { return s.problem.causal; }
 bool causal_rectangle(const Sample& s) {
   return s.problem.causal && s.problem.seq_q != s.problem.seq_kv;
@@ -61,6 +67,10 @@ const std::vector<Trait>& traits() {
       {"ragged", "those in which a tile is partial",
        "Look at the tail: what a tile holds past the end of the sequence.",
        [](const Sample& s) { return ragged_keys(s) || ragged_queries(s); }},
+      {"ragged-later-keys", "those whose last KV tile is partial and not the first", kRowOfMatrix,
+       ragged_later_keys},
+      {"ragged-later-queries", "those whose last Q tile is partial and not the first", kRowOfMatrix,
+       ragged_later_queries},
       {"several-q-tiles", "those with more than one Q tile",
        "Look at how a block finds its first query.", several_q_tiles},
       {"f16", "those in f16",
