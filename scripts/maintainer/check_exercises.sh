@@ -2,6 +2,8 @@
 # Checks the exercises on the CPU simulator: outside its holes each equals the stage's kernel; as it is
 # made it fails; with the stage's own lines it passes; and each wrong answer of
 # stages/NN_name/exercises/wrong_answers.txt gets the diagnosis that stands beside it.
+#   scripts/maintainer/check_exercises.sh [N/M]
+# With N/M, 0 <= N < M, only every M-th of the wrong answers, from the N-th on.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
@@ -12,7 +14,7 @@ jobs=$(nproc)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-python3 scripts/maintainer/exercise_variants.py build/simt/exercise_variants
+python3 scripts/maintainer/exercise_variants.py build/simt/exercise_variants "$@"
 build simt exercise_check
 pids=()
 for ((n = 0; n < jobs; ++n)); do

@@ -2,9 +2,10 @@
 """Writes every answer that the check grades: for each exercise what is there at the beginning, the stage's
 own lines, and the wrong answers of its list.
 
-    scripts/maintainer/exercise_variants.py OUT
+    scripts/maintainer/exercise_variants.py OUT [N/M]
 
-Every mistake that the model can make must be the diagnosis of a wrong answer.
+With N/M, 0 <= N < M, only every M-th of the wrong answers, from the N-th on. Every mistake that the model
+can make must be the diagnosis of a wrong answer.
 
 What a student writes goes into holes, from a line `// ---- Exercise` to a line `// ---- your lines end`.
 The stage's own lines are those of its kernel file; the page's code must equal them outside its holes.
@@ -93,9 +94,14 @@ def main():
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     mistakes = set(MISTAKE.findall((ROOT / "common/grader/mistakes.cpp").read_text()))
-    listing, kept = "", set()
+    part, parts = map(int, sys.argv[2].split("/")) if len(sys.argv) > 2 else (0, 1)
+    listing, kept, wrong = "", set(), 0
     for target, stage, pass_, name, expected, text in variants():
         mistakes.discard(expected)
+        if expected not in ("failed", "passed"):
+            wrong += 1
+            if wrong % parts != part:
+                continue
         write(out / f"{target}.cuh", text)
         kept.add(f"{target}.cuh")
         listing += f'cuflash_add_variant({target} {stage} {pass_} "{name}" {expected})\n'
