@@ -331,6 +331,7 @@ Reads of_array(const Elements& mine, const Elements& own, int array) {
 // The distances between the rows of an array, as the exercise takes them to be and as they are.
 struct Pitches {
   std::int64_t mine = 0, own = 0;
+  bool whole_rows = true;  // it reads the right columns, of other rows
 };
 
 // Where nothing else is wrong: the k-th read of each thread lies the further off, the further down
@@ -355,6 +356,7 @@ Pitches pitches_of(int array, const ReadsOfThreads& mine, const ReadsOfThreads& 
       const std::int64_t off = read->index() - want->index();
       const std::int64_t rise = off - (last->index() - last_wanted->index());
       if (telling++ == 0) pitches = {want->pitch + rise / (row - last_row), want->pitch};
+      pitches.whole_rows &= rise % want->pitch == 0;
       if (rise != (pitches.mine - pitches.own) * (row - last_row)) return {};
     }
   }
@@ -417,11 +419,16 @@ Finding told_by_reads(const Difference& first, const AccessHistory& mine,
                               ", where the stage's thread reads " + box(reads.own) + '.';
     const Pitches pitches = pitches_of(array, all_mine, all_own);
     if (pitches.own == 0) return {kReadsDiffer, words};
-    return {kWrongPitch, words + " It takes the rows of " + name + " to lie " +
-                             std::to_string(pitches.mine) + " elements apart, and they lie " +
-                             std::to_string(pitches.own) +
-                             " apart: the distance from row to row (the leading dimension, in "
-                             "elements) is wrong."};
+    const std::string step = words + " From row to row of " + name + " it goes on by " +
+                             std::to_string(pitches.mine) + " elements, where the rows lie " +
+                             std::to_string(pitches.own) + " apart: ";
+    if (pitches.whole_rows) {
+      return {"wrong-row-step", step +
+                                    "the step of the row's index is wrong, or the leading "
+                                    "dimension, which counts elements."};
+    }
+    return {kWrongPitch,
+            step + "the distance from row to row (the leading dimension, in elements) is wrong."};
   }
   return {};
 }

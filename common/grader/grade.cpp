@@ -173,6 +173,7 @@ std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples, const
   if (fallback.id == kNeverWritten) return {fallback};
   std::vector<Diagnosis> found = named_mistakes(samples);
   if (!found.empty()) return found;
+  if (fallback.id == kMaskedIsFinite) return {fallback};
   if (!first.id.empty()) fallback = {first.id, fallback.message + first.message, ""};
   return {fallback};
 }

@@ -180,9 +180,6 @@ const std::vector<MistakeRow> kMistakes = {
      "delta is added to dP where it must be subtracted: dS = P (dP - delta)."},
     {Mistake::kDeltaOutside, B, None, "delta-outside",
      "The brackets of dS are missing: it is P (dP - delta), and this is P dP - delta."},
-    {Mistake::kLseForDelta, B, None, "lse-for-delta",
-     "dS subtracts LSE where delta belongs: dS = P (dP - delta), with delta = the sum of dO O over "
-     "a row."},
     {Mistake::kDiagonalOnly, B, None, "softmax-diagonal-only",
      "dS is P (1 - P) dP, the derivative of a probability by its own score alone. Every score of "
      "the row changes it; their sum is delta: dS = P (dP - delta)."},

@@ -82,7 +82,6 @@ enum class Mistake {
   kNoDelta,
   kDeltaAdded,
   kDeltaOutside,
-  kLseForDelta,
   kDiagonalOnly,
   kNoProb,
   kNoLse,

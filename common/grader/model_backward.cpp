@@ -71,7 +71,6 @@ class BackwardModel : Parts {
   }
   double delta_of(int b, int h, int i) const {
     if (i >= p_.seq_q || has(Mistake::kNoDelta)) return 0;
-    if (has(Mistake::kLseForDelta)) return lse_of(b, h, i);
     return dot(do_row(b, h, i), o_row(b, h, i));
   }
 

@@ -158,7 +158,7 @@ Diagnosis pattern(const std::vector<Sample>& samples, bool never_stored) {
                                                        : ": " + wrong.first + '.');
     if (unwritten) diagnosis.id = kNeverWritten;
     if (wrong.far_below < wrong.count) continue;
-    diagnosis.id = "masked-is-finite";
+    diagnosis.id = kMaskedIsFinite;
     diagnosis.message +=
         " No sum of probabilities has such a logarithm: it is a masked score, finite where it must "
         "be -INFINITY. A row that sees no key then weighs all hidden keys alike, and a visible key "

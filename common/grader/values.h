@@ -13,6 +13,9 @@ std::vector<Diagnosis> named_mistakes(const std::vector<Sample>& samples);
 // The pattern of outputs that the kernel leaves as they were.
 inline constexpr const char* kNeverWritten = "never-written";
 
+// The pattern of masked scores that are not -INFINITY.
+inline constexpr const char* kMaskedIsFinite = "masked-is-finite";
+
 // Which problems, heads, rows and columns are wrong, and what that usually means. `never_stored`:
 // the kernel leaves an output as it was.
 Diagnosis pattern(const std::vector<Sample>& samples, bool never_stored);
