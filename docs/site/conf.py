@@ -27,6 +27,7 @@ book_parts = {
         "stages/06_forward_backward/exercises/README.md",
     ],
     "Around it": [
+        "docs/how_to_change_it.md",
         "docs/related_work.md",
         "docs/syllabus.md",
     ],

@@ -11,7 +11,7 @@ which rows to show: stages, passes, problems, in any order; a row must match one
 named. `passes_a_load` adds a column. Of a file that bench/peers/peers.py wrote, they are passes, dtypes,
 d64, s512, causal, full, stages, peers, and the kind of table: speeds, summary or costs. Of one of
 bench/calls/calls.py they are attention, torch.compile, nothing or library.
-`<!-- screen FILE.txt -->` shows what a program printed.
+`<!-- screen FILE -->` shows what a program printed, FILE.txt, or a FILE.patch.
 
 A piece of source code stands between such markers:
 
@@ -40,7 +40,7 @@ import tables  # noqa: E402, it lies there
 RESULTS = re.compile(r"(<!-- results (\S+)((?: \S+)*) -->\n).*?(<!-- end results -->)", re.DOTALL)
 CODE = re.compile(r"(<!-- code (\S+) (.+?) -->\n).*?(<!-- end code -->)", re.DOTALL)
 LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".h": "cpp", ".cpp": "cpp", ".c": "c", ".py": "python",
-             ".sh": "sh"}
+             ".sh": "sh", ".patch": "diff"}
 # What may hold a brace that is none: comments and literals.
 NO_BRACES = re.compile(r'//.*|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'')
 SCREEN = re.compile(r"(<!-- screen (\S+) -->\n).*?(<!-- end screen -->)", re.DOTALL)
@@ -205,8 +205,8 @@ def table(path, words):
 
 
 def screen(path):
-    """A program's output as a Markdown block."""
-    return "```text\n" + (ROOT / path).read_text(encoding="utf-8").strip() + "\n```\n"
+    """A program's output, or a patch, as a Markdown block."""
+    return f"```{LANGUAGES.get(pathlib.Path(path).suffix, 'text')}\n" + (ROOT / path).read_text(encoding="utf-8").strip() + "\n```\n"
 
 
 def piece(lines, words):
