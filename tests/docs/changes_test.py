@@ -11,10 +11,13 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts/maintainer"))
+from sources import ROOT, copy_sources  # noqa: E402, it lies there
+
 PATCHES = {path.stem: path for path in ROOT.glob("docs/changes/*.patch")}
 PAGE = (ROOT / "docs/how_to_change_it.md").read_text("utf-8")
 ROW = re.compile(r"^\| \[[^]]+\]\(#\S+\) \| `(\w+)\.patch` \| (\d+) \| (\d+) \|", re.MULTILINE)
@@ -55,14 +58,10 @@ class Changes(unittest.TestCase):
         return done.stdout
 
     def copy_of_the_tree(self):
-        """A copy of the files that git knows, which the test's end removes."""
+        """A copy of the sources, which the test's end removes."""
         folder = tempfile.TemporaryDirectory(prefix="cuflash_changes_")
         self.addCleanup(folder.cleanup)
-        for file in self.succeeds("git", "ls-files", "-z").split("\0")[:-1]:
-            if not file.startswith(("docs/results/", "docs/figures/")) and (ROOT / file).exists():
-                copy = pathlib.Path(folder.name, file)
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / file, copy)
+        copy_sources(pathlib.Path(folder.name))
         return pathlib.Path(folder.name)
 
     def stage_with(self, name):
