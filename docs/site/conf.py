@@ -52,6 +52,8 @@ book_parts = {
         "stages/06_forward_backward/exercises/3_products_bwd.md",
     ],
     "Around it": [
+        "docs/how_to_change_it.md",
+        "docs/hunting_races.md",
         "docs/related_work.md",
         "docs/syllabus.md",
     ],

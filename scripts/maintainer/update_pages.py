@@ -11,7 +11,7 @@ which rows to show: stages, passes, problems, in any order; a row must match one
 named. `passes_a_load` adds a column. For a file of bench/peers/peers.py the words are passes,
 dtypes, d64, s512, causal, full, stages, peers, and the kind of table: speeds, summary or costs. For
 one of bench/calls/calls.py they are attention, torch.compile, nothing or library.
-`<!-- screen FILE.txt -->` shows the output of a program.
+`<!-- screen FILE -->` shows the output of a program, FILE.txt, or a FILE.patch.
 
 These markers surround a piece of source code:
 
@@ -40,7 +40,7 @@ import tables  # noqa: E402, it lies there
 RESULTS = re.compile(r"(<!-- results (\S+)((?: \S+)*) -->\n).*?(<!-- end results -->)", re.DOTALL)
 CODE = re.compile(r"(<!-- code (\S+) (.+?) -->\n).*?(<!-- end code -->)", re.DOTALL)
 LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".h": "cpp", ".cpp": "cpp", ".c": "c", ".py": "python",
-             ".sh": "sh"}
+             ".sh": "sh", ".patch": "diff"}
 # Comments and literals, in which a brace does not count.
 NO_BRACES = re.compile(r'//.*|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'')
 SCREEN = re.compile(r"(<!-- screen (\S+) -->\n).*?(<!-- end screen -->)", re.DOTALL)
@@ -205,8 +205,8 @@ def table(path, words):
 
 
 def screen(path):
-    """A program's output as a Markdown block."""
-    return "```text\n" + (ROOT / path).read_text(encoding="utf-8").strip() + "\n```\n"
+    """A program's output, or a patch, as a Markdown block."""
+    return f"```{LANGUAGES.get(pathlib.Path(path).suffix, 'text')}\n" + (ROOT / path).read_text(encoding="utf-8").strip() + "\n```\n"
 
 
 def piece(lines, words):

@@ -281,7 +281,7 @@ TEST(Validate, RefusesHeadsThatFormNoGroups) {
 }
 
 TEST(Validate, RefusesOtherDTypes) {
-  for (const int value : {-1, 3, 99}) {
+  for (const int value : {-1, static_cast<int>(kDTypes.size()), 99}) {
     expect_problem(Error::UNSUPPORTED_DTYPE, "dtype is " + std::to_string(value),
                    [&](Problem& p) { p.dtype = static_cast<DType>(value); });
   }

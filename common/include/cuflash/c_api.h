@@ -166,9 +166,9 @@ int cuflash_attention_backward_bf16(const void* Q, const void* K, const void* V,
 
 /// The element types.
 CUFLASH_ENUM(cuflash_dtype){
-    CUFLASH_F32 = 0,  ///< float
-    CUFLASH_F16 = 1,  ///< IEEE half
-    CUFLASH_BF16 = 2  ///< bfloat16
+    CUFLASH_F32 = 0,   ///< float
+    CUFLASH_F16 = 1,   ///< IEEE half
+    CUFLASH_BF16 = 2,  ///< bfloat16
 };
 
 /// The two passes.
