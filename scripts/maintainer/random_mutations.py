@@ -132,6 +132,13 @@ def noticed_by_pytest(fault):
     return "pytest" if dataclasses.replace(fault, tests=". -x").output(pytest) else ""
 
 
+def stale_reasons():
+    """The entries of the list whose line is no longer in its file."""
+    return [name for name, entry in mutations.parsed(REASONS).items()
+            if "line" in entry and entry["line"] not in map(
+                str.strip, (ROOT / entry["file"]).read_text(encoding="utf-8").split("\n"))]
+
+
 def reason_for(fault):
     """The listed reason why a fault changes no result; file, old line and new line are the key."""
     for section in mutations.parsed(REASONS).values():
@@ -150,6 +157,8 @@ def main():
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], metavar="GROUP")
     options = parser.parse_args()
+    if stale := stale_reasons():
+        sys.exit(f"{REASONS} names lines that are not there: {', '.join(stale)}")
     groups = options.groups or list(GROUPS)
     build = mutations.Build([mutations.STAGES, "chip_test", "simt_tests", "unit_tests"])
     lines, unexplained = [f"# --seed {options.seed} --count {options.count} {' '.join(groups)}"], 0

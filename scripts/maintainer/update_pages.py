@@ -31,7 +31,6 @@ import pathlib
 import re
 import subprocess
 import sys
-import textwrap
 
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -223,7 +222,11 @@ def piece(lines, words):
         after = lines[end + 1].strip() if end + 1 < len(lines) else ""
         if depth <= 0 and (not after or after.startswith("}")):
             break
-    return textwrap.dedent("\n".join(lines[begin:end + 1]))
+    chosen = lines[begin:end + 1]
+    # A preprocessor's line stands at the margin wherever it is.
+    margin = min(len(line) - len(line.lstrip()) for line in chosen
+                 if line.strip() and not line.startswith("#"))
+    return "\n".join(line if line.startswith("#") else line[margin:] for line in chosen)
 
 
 def code(path, words):

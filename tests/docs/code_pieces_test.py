@@ -20,6 +20,7 @@ int add(int x) {
     break;
   }
   // Print.
+#pragma unroll
   puts("}");
 }
 
@@ -36,13 +37,13 @@ class Pieces(unittest.TestCase):
         self.assertEqual((lines[0], lines[-1], len(lines)), (first, last, count))
 
     def test_function_with_its_comment(self):
-        self.check("Adds one", "// Adds one.", "}", 13)
-        self.check("int add", "int add(int x) {", "}", 12)
+        self.check("Adds one", "// Adds one.", "}", 14)
+        self.check("int add", "int add(int x) {", "}", 13)
 
     def test_paragraph_is_not_indented(self):
         line = "int y = x;  // a brace { in a comment"
         self.check("int y", line, line, 1)
-        self.check("Loop", "// Loop.", 'puts("}");', 8)
+        self.check("Loop", "// Loop.", 'puts("}");', 9)
 
     def test_end_of_the_file(self):
         self.check("struct Other", "struct Other {};", "struct Other {};", 1)
