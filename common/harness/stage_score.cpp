@@ -3,9 +3,9 @@
 #include <string_view>
 
 // Of each stage that has a reference.cpp, its namespace and name (stages/CMakeLists.txt).
-#define CUFLASH_STAGE_SCORE(space, name) \
-  namespace cuflash::space {             \
-  extern const reference::Score kScore;  \
+#define CUFLASH_STAGE_SCORE(space, directory) \
+  namespace cuflash::space {                  \
+  extern const reference::Score kScore;       \
   }
 #include "stage_scores.inc"
 #undef CUFLASH_STAGE_SCORE
@@ -13,8 +13,8 @@
 namespace cuflash::harness {
 
 const reference::Score& score_of(const Stage& stage) {
-#define CUFLASH_STAGE_SCORE(space, name) \
-  if (std::string_view(stage.name) == name) return space::kScore;
+#define CUFLASH_STAGE_SCORE(space, directory) \
+  if (std::string_view(stage.name) == directory) return space::kScore;
 #include "stage_scores.inc"
 #undef CUFLASH_STAGE_SCORE
   (void)stage;
