@@ -9,13 +9,14 @@ host. Links to other hosts are not followed.
 
 import os
 import re
-import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts/maintainer"))
+import repository  # noqa: E402, it lies there
 
 FENCE = re.compile(r"^ {0,3}(```+|~~~+)\s*([\w-]*)")
 HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")
@@ -94,11 +95,8 @@ class Markdown:
 
 
 def check_markdown(errors):
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
-    files = {name for name in listed if name and (ROOT / name).is_file()}
-    known = set(files) | {"."}
+    files = repository.files()
+    known = {*files, "."}
     for name in files:
         known.update(parent.as_posix() for parent in Path(name).parents)
     pages = {name: Markdown(name) for name in files if name.endswith(".md")}

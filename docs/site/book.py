@@ -11,7 +11,7 @@ import json
 import posixpath
 import re
 import shutil
-import subprocess
+import sys
 from pathlib import Path
 
 from docutils import nodes
@@ -25,18 +25,13 @@ from sphinx.project import Project
 from sphinx.util.osutil import relative_uri
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/maintainer"))
+import repository  # noqa: E402, it lies there
+
 API = "api/"
 # Debian's packages of scripts and styles.
 KATEX = Path("/usr/share/javascript/katex")
 NORMALIZE = Path("/usr/share/javascript/normalize.css/normalize.css")
-
-
-def files_of_repository():
-    """The files that git tracks or would."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
-    return sorted(name for name in listed if name and (ROOT / name).is_file())
 
 
 def name_of_page(path):
@@ -138,7 +133,7 @@ class Sources:
 
 def begin(app):
     """Takes the book's pages in place of every Markdown file below the root."""
-    files = files_of_repository()
+    files = repository.files()
     app.project = app.env.project = Book(app, files)
     app.env.book_sources = Sources(files)
     app.env.book_sections = {}

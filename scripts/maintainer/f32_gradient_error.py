@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from sources import copy_sources
+from repository import copy_sources
 
 STAGE = "stages/04_register_tiles/"
 SHAPES = ["b1_h2_q256k256_d64_f32", "b1_h2_q256k256_d64_f32_peaky"]

@@ -31,7 +31,7 @@ import tempfile
 import time
 from typing import ClassVar
 
-from sources import ROOT
+from repository import ROOT
 
 LIST = pathlib.Path("tests/mutations.ini")
 PYTHON_LIST = pathlib.Path("tests/mutations_python.ini")

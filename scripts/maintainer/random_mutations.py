@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 import mutations
-from sources import ROOT
+from repository import ROOT
 
 REASONS = "tests/equivalent_mutations.ini"
 GROUPS = {

@@ -29,11 +29,10 @@ import json
 import operator
 import pathlib
 import re
-import subprocess
 import sys
 
+from repository import ROOT, files
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench/peers"))
 import tables  # noqa: E402, it lies there
 RESULTS = re.compile(r"(<!-- results (\S+)((?: \S+)*) -->\n).*?(<!-- end results -->)", re.DOTALL)
@@ -242,11 +241,8 @@ def main():
     check = sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not check:
         raise SystemExit(__doc__)
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
-        cwd=ROOT, check=True, capture_output=True, text=True)
     stale = []
-    for name in listed.stdout.split():
+    for name in files("*.md"):
         page = ROOT / name
         old = page.read_text(encoding="utf-8")
         new = RESULTS.sub(lambda m: m[1] + table(m[2], m[3].split()) + m[4], old)

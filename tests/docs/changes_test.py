@@ -16,7 +16,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts/maintainer"))
-from sources import ROOT, copy_sources  # noqa: E402, it lies there
+from repository import ROOT, copy_sources  # noqa: E402, it lies there
 
 PATCHES = {path.stem: path for path in ROOT.glob("docs/changes/*.patch")}
 PAGE = (ROOT / "docs/how_to_change_it.md").read_text("utf-8")

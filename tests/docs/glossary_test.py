@@ -10,13 +10,13 @@ entry lists words that mean the same.
 """
 import pathlib
 import re
-import subprocess
 import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "docs"))
+sys.path[:0] = [str(ROOT / "docs"), str(ROOT / "scripts/maintainer")]
 from check_links import HEADING, blocks, slug  # noqa: E402, it lies there
+from repository import files  # noqa: E402
 
 GLOSSARY = "docs/glossary.md"
 WRITTEN_BY_SCRIPT = re.compile(
@@ -113,12 +113,9 @@ def missing_links(text):
 
 def pages():
     """Every Markdown file, and which of them are chapters."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], cwd=ROOT,
-        check=True, capture_output=True, text=True).stdout.split()
     chapter = re.compile(r"docs/prologue/README\.md|stages/[0-8]\d_\w+/README\.md")
-    return {name: (ROOT / name).read_text(encoding="utf-8") for name in listed
-            if (ROOT / name).is_file()}, [name for name in listed if chapter.fullmatch(name)]
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in files("*.md")}
+    return texts, [name for name in texts if chapter.fullmatch(name)]
 
 
 class Glossary(unittest.TestCase):

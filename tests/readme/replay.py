@@ -20,7 +20,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts/maintainer"))
-from sources import ROOT, copy_sources  # noqa: E402, it lies there
+from repository import ROOT, copy_sources  # noqa: E402, it lies there
 
 SCREENS = ROOT / "docs/results/cpu-simulator"
 TIMES = "quarter_hour"

@@ -24,7 +24,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
-from sources import copy_sources  # noqa: E402, it lies there
+from repository import copy_sources  # noqa: E402, it lies there
 
 BIN = ROOT / "build/simt/bin"
 SMALL = ["--shape", "b1_h1_q40k70_d64"]
