@@ -120,9 +120,9 @@ void add_context(const Provenance& p) {
       {"device", p.device},     {"driver", p.driver}, {"cuda", p.cuda},      {"backend", p.backend},
       {"compiler", p.compiler}, {"commit", p.commit}, {"command", p.command}};
   for (const auto& [key, value] : facts) benchmark::AddCustomContext(key, value);
-  benchmark::AddCustomContext("time", p.backend == "simt"
-                                          ? "none: the CPU simulator counts, it never times"
-                                          : kTimingMethod);
+  benchmark::AddCustomContext(
+      "time", p.backend == "simt" ? "none: the CPU simulator counts accesses and measures no time"
+                                  : kTimingMethod);
 }
 
 }  // namespace
@@ -137,7 +137,8 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   if (current_device().compute_capability == 0) {
-    std::fprintf(stderr, "bench_stages: there is no CUDA device; build/simt has one of its own\n");
+    std::fprintf(
+        stderr, "bench_stages: There is no CUDA device. build/simt/bin/bench_stages needs none.\n");
     return 1;
   }
   for (const Stage* stage : stages()) {

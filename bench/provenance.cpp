@@ -50,7 +50,7 @@ std::string driver() {
   std::string word;
   while (file >> word && word.find_first_not_of("0123456789.") != std::string::npos) {
   }
-  return (file ? word + ", " : "") + "knows CUDA " + cuda_version(newest_cuda);
+  return (file ? word + ", " : "") + "supports CUDA " + cuda_version(newest_cuda);
 }
 
 std::string join(int argc, char** argv) {

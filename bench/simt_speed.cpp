@@ -53,7 +53,7 @@ T* device_copy(const std::vector<float>& values) {
 
 int main() {
   if (!cuflash::simt::counts_accesses()) {
-    std::printf("This build has no hooks: it sees no access.\n");
+    std::printf("This build has no hooks, so it counts no accesses.\n");
     return 0;
   }
   const std::vector<float> zeros(kRounds * 32);

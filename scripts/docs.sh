@@ -28,5 +28,5 @@ need "${PACKAGES_DOCS[@]}"
 need_cmake
 with_progress "Configuring build/docs" cmake --preset docs || die "Configuring build/docs failed; see above."
 with_progress "Building the documentation" cmake --build --preset docs ||
-  die "The documentation is not right; see above."
+  die "Building the documentation failed; see above."
 say "Built build/docs/html/index.html"

@@ -17,7 +17,7 @@ while (($#)); do
       ;;
     --grade | --grade=*)
       [[ $1 != --grade || -z ${2:-} ]] || shift
-      [[ ${1#--grade=} == json ]] || usage_error "--grade takes json, and nothing else."
+      [[ ${1#--grade=} == json ]] || usage_error "--grade takes json, not \"${1#--grade=}\"."
       options=(--json)
       ;;
     --reset) reset=--reset ;;
@@ -29,7 +29,7 @@ done
 ((${#words[@]})) || usage_error "A stage is missing. Usage: $usage"
 ((${#words[@]} < 3)) || usage_error "One stage and one exercise at a time. Usage: $usage"
 [[ -z $reset || (-n ${words[1]:-} && ${#options[@]} == 0) ]] ||
-  usage_error "--reset throws away what you wrote in one exercise: name it. Usage: $usage"
+  usage_error "--reset discards what you wrote in one exercise: name that exercise. Usage: $usage"
 
 stage=$(stage_named "${words[0]}")
 shopt -s nullglob

@@ -11,8 +11,8 @@ each ```cuda block of the page stands its place, in a comment that a reader does
     the last one
     -->
 
-Each of the two occurs once in the kernel file. The result is K_name.cuh, beside the page. A file that is
-there is left as it is, unless with --reset.
+Each of the two occurs once in the kernel file. The result is K_name.cuh, beside the page. An existing file
+is kept, unless with --reset.
 """
 import pathlib
 import re
@@ -42,7 +42,7 @@ class Exercise:
         self.holes = [Hole(self._line(match["first"]), self._line(match["last"]) + 1, match["stub"])
                       for match in BLOCK.finditer(text)]
         if not self.holes or len(self.holes) != text.count("```cuda"):
-            raise SystemExit(f"{page}: each ```cuda block needs its place before it, and there must be one")
+            raise SystemExit(f"{page}: there must be at least one ```cuda block, each after its place")
         ends = [0] + [hole.end for hole in self.holes]
         if any(hole.begin < end or hole.begin >= hole.end for hole, end in zip(self.holes, ends)):
             raise SystemExit(f"{page}: the places are not in the order of {self.kernel.name}")
@@ -81,7 +81,7 @@ def main():
         return
     again = " again" if file.exists() else ""
     file.write_text(exercise.working_file(), encoding="utf-8")
-    print(f"{file} is made{again} from {exercise.kernel.name}. Write your lines where it says so.",
+    print(f"Made {file}{again} from {exercise.kernel.name}. Write your lines in the marked places.",
           file=sys.stderr)
 
 

@@ -171,7 +171,7 @@ need() {
   fi
 
   say "Installing them with apt-get ..."
-  if ! with_progress "Asking apt-get what there is" "${root[@]}" apt-get update ||
+  if ! with_progress "Updating the package lists" "${root[@]}" apt-get update ||
     ! with_progress "Installing them" "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
       apt-get install -y --no-install-recommends "${missing[@]}"; then
     die "apt-get failed. Once it works, run:  apt-get install ${missing[*]}"
@@ -277,14 +277,14 @@ with_progress() {
 
 quietly() { with_progress "" "$@"; }
 
-# take_turn: waits until no other script is at work in this checkout, and keeps others waiting until
+# take_turn: waits until no other script is running in this checkout, and keeps others waiting until
 # this process ends. The processes that it starts share its turn.
 take_turn() {
   [[ ${CUFLASH_TURN:-} != "$PWD" ]] || return 0
   mkdir -p build
   exec 9>build/turn
   if ! flock --nonblock 9; then
-    say "Another script is at work in this checkout: waiting until it ends."
+    say "Another script is running in this checkout: waiting until it ends."
     flock 9
   fi
   export CUFLASH_TURN=$PWD

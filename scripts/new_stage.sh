@@ -8,8 +8,8 @@ usage() {
   cat <<'END'
 Usage: scripts/new_stage.sh NAME --from STAGE
 
-Copies a stage, given by number or name, to stages/9N_NAME. Tests and ladder take it up at once;
-git ignores it. To remove it, delete the directory. For example:
+Copies a stage, given by number or name, to stages/9N_NAME. The tests and the ladder include the copy
+at once; git ignores it. To remove it, delete the directory. For example:
   scripts/new_stage.sh mine --from 01
 END
 }
@@ -48,7 +48,7 @@ old=$(stage_named "$from")
 
 shopt -s nullglob
 taken=(stages/[0-9][0-9]_"$name")
-((${#taken[@]} == 0)) || die "${taken[0]} is already there."
+((${#taken[@]} == 0)) || die "${taken[0]} already exists."
 new=
 for number in {90..99}; do
   taken=(stages/"${number}"_*)
@@ -69,8 +69,8 @@ sed -i '/\.repeats = /d' "stages/$new/stage.cu"
 cat >"stages/$new/README.md" <<END
 # $new
 
-Made from [$old](../$old/README.md). What does it do otherwise? What does it ask for, predicted and counted? What
-limits it now?
+Made from [$old](../$old/README.md). What does it do differently? How many bytes does it ask for, predicted
+and counted? What limits it now?
 END
 
 cat <<END

@@ -87,7 +87,7 @@ check_shape() {
   suffixes="(_($(joined "${DTYPES[@]}")))?(_causal)?(_left$width)?(_right$width)?(_scale$scale)?"
   suffixes+="(_($(joined "${INPUTS[@]}")))?(_($(joined "${LAYOUTS[@]}")))?$(printf '(_%s)?' "${LEFT_OUT[@]}")"
   [[ $rest =~ ^$suffixes$ ]] || not_a_shape "$1" "$(suffix_suggestion "$1")" \
-    "After its sizes may stand, in this order: dtype, causal, a window (left16, right3), scale0.1, inputs, layout, what is left out; e.g. _f16_causal_left16_peaky_padded_no_lse."
+    "The sizes may be followed, in this order, by dtype, causal, a window (left16, right3), scale0.1, inputs, layout, what is left out; e.g. _f16_causal_left16_peaky_padded_no_lse."
   digits=${BASH_REMATCH[9]}
   check_sizes "$sizes${BASH_REMATCH[4]}${BASH_REMATCH[6]}"
   [[ $rest != *_scale* || $digits =~ [1-9] ]] ||
@@ -149,7 +149,7 @@ check_together() {
   [[ -z ${given[--json]:-} ]] || ! among "$view" "${WITHOUT_JSON[@]}" ||
     usage_error "$view and --json do not go together."
   [[ -z ${given[--input]:-} || -z ${given[--shape]:-} || ${given[--shape]} == *_real* ]] ||
-    usage_error "--input is for real inputs: leave --shape out, or let it end in _real."
+    usage_error "--input is for real inputs: leave out --shape, or use one that ends in _real."
 }
 
 # unknown_word WORD: refuses a word that is not an option.

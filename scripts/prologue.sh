@@ -23,7 +23,7 @@ if among --help "$@" || among -h "$@"; then
   usage
   exit 0
 fi
-(($# <= 1)) || usage_error "scripts/prologue.sh takes one lesson."
+(($# <= 1)) || usage_error "scripts/prologue.sh takes at most one lesson."
 for lesson in "$@"; do
   among "$lesson" "${LESSONS[@]}" || usage_error \
     "There is no lesson \"$lesson\".$(did_you_mean "$lesson" "${LESSONS[@]}") There are: ${LESSONS[*]}."

@@ -11,36 +11,36 @@ usage() {
 Usage: scripts/run.sh [OPTION...]
 
 Runs every stage on a real input, checks each against the reference, and prints one table.
-Installs what is missing through apt, builds only what it needs. Where there is an NVIDIA GPU
-and nvcc, it uses them; elsewhere the kernels run on the CPU simulator (common/simt).
+Installs what is missing through apt and builds only what it needs. If there is an NVIDIA GPU
+and nvcc, it uses them; otherwise the kernels run on the CPU simulator (common/simt).
 
-Which stages, one of
+Which stages (at most one of these)
   --stage STAGE       one stage: 05_wmma, or 05, 5, wmma
   --diff A B          the lines of the kernels that change from stage A to stage B, then --compare
   --compare A B       what the step from stage A to stage B buys
   --annotate STAGE    the stage's source, each line with what it asks for (CPU simulator)
   --map STAGE         the stage's shared memory (CPU simulator)
-  --list              the stages, and nothing else
+  --list              list the stages and stop
 
 On which problem
   --shape SHAPE       random inputs of this shape, b2_h4x1_q77k131_d64: batch, query heads x KV
                       heads, lengths of Q and K, head_dim; with a window
                       b1_h2_q77k131_d64_left16_right3; or the name of any test
-  --input DIR         the folder of q.npy, k.npy and v.npy; otherwise bench/data
-  --dtype TYPE        the element type, such as f32 or bf16; otherwise f16
+  --input DIR         the folder of q.npy, k.npy and v.npy; default: bench/data
+  --dtype TYPE        the element type, such as f32 or bf16; default: f16
   --causal            a query sees no key after it
-  --pass PASS         forward, backward or both, which is the default
+  --pass PASS         forward, backward or both; default: both
 
 How
   --schedule ORDER    the order of threads: inorder, reversed or random:SEED (CPU simulator)
   --block X,Y,Z       show only this block's findings (CPU simulator)
   --json FILE         also write the results to this file
 
-What is for the CPU simulator runs there even where a GPU is. A table is as wide as the terminal,
-which the variable COLUMNS overrides.
+An option marked (CPU simulator) runs there even if there is a GPU. A table is as wide as the
+terminal; the variable COLUMNS sets another width.
 
-Exit status: 0 if all that ran is right; 1 if something is wrong or nothing ran; 2 if the command
-line is wrong, which is found before anything is built.
+Exit status: 0 if everything that ran is correct; 1 if something is wrong or nothing ran; 2 if the
+command line is wrong. The command line is checked before anything is built.
 
 For example:
   scripts/run.sh --stage 01 --pass backward --causal
@@ -89,7 +89,7 @@ diff_stages() {
   done
   [[ -n $from ]] || return 0
   [[ -n $(changes "$1" "$2" kernel.cuh) ]] || forward="$2 repeats the forward pass of $1. "
-  printf '%sNew is the backward pass, which continues that of %s: scripts/run.sh --diff %s %s\n\n' \
+  printf '%sThe backward pass is new. It continues that of %s: scripts/run.sh --diff %s %s\n\n' \
     "$forward" "$from" "${from%%_*}" "${2%%_*}"
 }
 
@@ -107,7 +107,7 @@ if has_gpu; then
       ! among "$option" "${!given[@]}" || preset=simt
     done
   else
-    say "There is a GPU here but no nvcc: running on the CPU simulator. Install the CUDA toolkit to use it."
+    say "There is a GPU here but no nvcc: using the CPU simulator. To use the GPU, install the CUDA toolkit."
   fi
 fi
 

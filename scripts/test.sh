@@ -12,28 +12,29 @@ Usage: scripts/test.sh [STAGE]
 
 Installs what is missing through apt and builds what it needs.
 
-Without STAGE: every test on the CPU simulator (common/simt); before that, where nvcc is there,
-the CUDA backend is compiled, and where there is a GPU too, its tests run.
+Without STAGE: every test on the CPU simulator (common/simt). If there is nvcc, the CUDA backend is
+compiled first; if there is a GPU too, its tests run.
 
-With STAGE (05_wmma, or 05, 5, wmma): that stage's tests only; then, where nvcc is there and no GPU,
-nvcc compiles the stage for the oldest architecture that it is built for. For example:
+With STAGE (05_wmma, or 05, 5, wmma): that stage's tests only. If there is nvcc but no GPU, nvcc then
+compiles the stage for the oldest architecture that it is built for. For example:
   scripts/test.sh 01
 
-With mutations: puts known faults into a copy of the kernels and of the Python package, each of which
-the tests must catch (tests/mutations*.ini; or only those that have a WORD in their name or file).
+With mutations: puts known faults (tests/mutations*.ini) into a copy of the kernels and of the Python
+package, one at a time. The tests must catch each. A WORD selects the faults that have it in their
+name or file.
   --list         print the faults and build nothing
   --tested       leave out the run of the tests without a fault
 
-With exercise: grades the stage's exercises (stages/NN_name/exercises), or one of them, by number
+With exercise: grades the stage's exercises (stages/NN_name/exercises), or the one with this number
 or name, on the CPU simulator, and says in words what is wrong. The first time it makes the file that
 you write in, beside the exercise's page.
-  --reset        make this file anew: what you wrote in it is lost
+  --reset        make this file again: what you wrote in it is lost
   --grade json   print the grades as JSON, for lecturers
 For example:
   scripts/test.sh exercise 03 2
 
 Exit status: 0 if every test passes, every fault is caught or every exercise is done; 1 if not; 2 if
-the command line is wrong, which is found before anything is built.
+the command line is wrong. The command line is checked before anything is built.
 END
 }
 
@@ -110,7 +111,7 @@ if (($#)); then
   fi
   simt_shards "$name"
   if ! has_nvcc; then
-    say "There is no nvcc here: it has not compiled $name."
+    say "There is no nvcc here: $name was not compiled with it."
   elif ! has_gpu; then
     configure release
     compile release "oldest_$name"

@@ -170,10 +170,11 @@ std::string annotation_legend() {
   for (const char* sentence :
        {"read, write, bytes: bytes that the threads ask for, before any cache (k, M, G: thousands, "
         "millions, billions).",
-        "sect.: pieces of 32 bytes that one request of a warp touches. Perfect for 32 lanes: 4 "
-        "where elements have 4 bytes, 2 where they have 2, 1 where all want the same one.",
-        "confl.: bank conflicts, passes over the banks of shared memory beyond the fewest. "
-        "Perfect: 0."}) {
+        "sect.: sectors, pieces of 32 bytes, that one request of a warp touches. The fewest for 32 "
+        "lanes: 4 if elements have 4 bytes, 2 if they have 2, 1 if all lanes read the same one.",
+        "confl.: bank conflicts, passes over the banks of shared memory beyond the fewest "
+        "possible. "
+        "The best is 0."}) {
     text += paragraph(sentence);
   }
   return text;

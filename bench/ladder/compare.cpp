@@ -64,7 +64,7 @@ std::string comparison_text(const Row& first, const Row& second, const Plan& pla
                                        t.commit, t.date, t.file));
     }
     if (sources.empty()) {
-      sources = paragraph("Speed: no file docs/results/*/ladder.json has times of both.");
+      sources = paragraph("Speed: no docs/results/*/ladder.json has times for both stages.");
     }
   }
   return table.text() + (sources.empty() ? "" : '\n' + sources);

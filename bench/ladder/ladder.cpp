@@ -213,7 +213,7 @@ bool run(const Options& options, const Provenance& provenance) {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Runs every stage on a problem, checks each against the reference, prints one table.");
+      "Runs every stage on a problem, checks each against the reference, and prints one table.");
   cuflash::bench::Options options;
   cuflash::bench::declare(app, options);
   cuflash::bench::end_cleanly_on_interrupt();

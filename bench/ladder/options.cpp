@@ -43,13 +43,14 @@ harness::TestCase shape_case(const std::string& shape, const Options& options, D
     throw UsageError(
         '"' + shape +
         "\" is not a shape. One is b2_h4x1_q77k131_d64: batch, query heads x KV heads, lengths of "
-        "Q and K, head_dim. After it may stand, as in the name of a test: dtype, causal, a window "
-        "(left16, right3), inputs, layout, e.g. _f16_causal_left16_peaky_padded.");
+        "Q and K, head_dim. It may be followed, as in the name of a test, by dtype, causal, a "
+        "window (left16, right3), inputs, layout; e.g. _f16_causal_left16_peaky_padded.");
   }
   const Support valid = validate(c.problem);
   if (!valid) throw UsageError(valid.reason + ".");
   if (!options.input.empty() && c.source.kind != harness::InputKind::kReal) {
-    throw UsageError("--input is for real inputs: leave --shape out, or let it end in _real.");
+    throw UsageError(
+        "--input is for real inputs: leave out --shape, or use one that ends in _real.");
   }
   return c;
 }
@@ -88,13 +89,13 @@ void declare(CLI::App& app, Options& options) {
   std::vector<std::string> dtypes;
   for (const DType dtype : kDTypes) dtypes.push_back(dtype_name(dtype));
   app.get_formatter()->column_width(36);
-  app.add_option("--stage", options.stage, "One stage: 05_wmma, or 05, 5, wmma; otherwise all")
+  app.add_option("--stage", options.stage, "One stage: 05_wmma, or 05, 5, wmma; default all")
       ->option_text("STAGE");
   app.add_option("--shape", options.shape,
                  "A problem with random inputs, e.g. b2_h4x1_q77k131_d64, with a window "
                  "b1_h2_q77k131_d64_left16_right3; any test's name")
       ->option_text("SHAPE");
-  app.add_option("--input", options.input, "Where q.npy, k.npy and v.npy are; otherwise bench/data")
+  app.add_option("--input", options.input, "Folder of q.npy, k.npy and v.npy; default bench/data")
       ->option_text("DIR");
   app.add_option("--dtype", options.dtype, "Default f16")
       ->option_text(fmt::format("{}", fmt::join(dtypes, "|")))
@@ -170,8 +171,8 @@ void set_up_simulator(const Options& options) {
         std::pair{"--annotate", &options.annotate}, std::pair{"--map", &options.map}}) {
     if (value->empty()) continue;
     throw UsageError(std::string(name) +
-                     " is for the CPU simulator. To run there: scripts/run.sh does so when it "
-                     "sees the option; or build the preset simt.");
+                     " needs the CPU simulator. Run scripts/run.sh with this option, or build "
+                     "the preset simt.");
   }
 }
 

@@ -16,7 +16,7 @@ struct RecordedTimes {
   double first_ms, second_ms;
 };
 
-// Every problem for which a file docs/results/*/ladder.json has times of both stages.
+// Every problem for which a docs/results/*/ladder.json has times for both stages.
 std::vector<RecordedTimes> recorded_times(const Stage& first, const Stage& second, Pass pass);
 
 }  // namespace cuflash::bench

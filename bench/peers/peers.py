@@ -172,7 +172,7 @@ def main():
     import torch  # pylint: disable=import-outside-toplevel  # --help does without
     import cells  # pylint: disable=import-outside-toplevel
     if not torch.cuda.is_available():
-        raise SystemExit("peers.py measures on a GPU, and there is none")
+        raise SystemExit("peers.py measures on a GPU, but there is none")
     library = Library(args.library)
     names = implementations_of(args, library)
     here = provenance(torch, args.library, commit=args.commit) | {"timing": cells.TIMING}

@@ -60,9 +60,9 @@ Support read(const char* name, const T* given, T& known) {
     return wrong("; it must be a multiple of " + std::to_string(alignof(T)) + " bytes");
   }
   if (asks_for_more(*given)) {
-    return wrong(", and beyond the " + std::to_string(sizeof(T)) +
-                 " bytes that this library knows not all are 0: it is older than the caller's "
-                 "header");
+    return wrong("; this library knows only " + std::to_string(sizeof(T)) +
+                 " bytes, and the others are not all 0: the caller's header is newer than the "
+                 "library");
   }
   std::memcpy(&known, given, std::min<std::size_t>(sizeof(T), given->size));
   return {};

@@ -18,7 +18,7 @@ using Error = FlashAttentionError;
 
 Choice unknown_stage(const char* name, bool by_the_call) {
   std::string reason = by_the_call ? "the call asks for stage" : "CUFLASH_STAGE is";
-  reason += " \"" + std::string(name) + "\", and there is no such stage; there are";
+  reason += " \"" + std::string(name) + "\", but there is no such stage; the stages are";
   const char* separator = " ";
   for (const Stage* stage : stages()) {
     reason += separator + std::string(stage->name);
@@ -86,7 +86,7 @@ Error no_workspace(const Stage& stage, std::size_t bytes, cudaError_t error) {
   (void)cudaGetLastError();  // Reported here; the caller's next CUDA call must not see it again.
   const std::string what = needs(stage, bytes);
   if (error != cudaErrorMemoryAllocation) return cuda_error(what, error);
-  return refuse(Error::OUT_OF_MEMORY, what + ", more than the device can give");
+  return refuse(Error::OUT_OF_MEMORY, what + "; the device does not have that much free");
 }
 
 // Reports a stage's error, in the runtime's own words if the runtime failed.
@@ -126,7 +126,7 @@ Error call(Pass pass, const Problem& problem, Args args, cudaStream_t stream, co
 
   // Report a pending CUDA error now, or this call would be blamed for it.
   if (const cudaError_t earlier = cudaGetLastError(); earlier != cudaSuccess) {
-    return cuda_error("an earlier CUDA call of this thread had failed", earlier);
+    return cuda_error("an earlier CUDA call of this thread failed", earlier);
   }
 
   // Provide the workspace: the caller's, or one allocated on the stream.

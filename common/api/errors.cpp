@@ -42,7 +42,7 @@ const char* cuflash_error_string(int error) {
     case CUFLASH_UNSUPPORTED_HEAD_DIM:
       return "head_dim is not 32, 64 or 128";
     case CUFLASH_UNSUPPORTED_DTYPE:
-      return "the dtype is none of cuflash_dtype";
+      return "the dtype is not one of cuflash_dtype";
     case CUFLASH_INVALID_SCALE:
       return "softmax_scale is not finite or not positive";
     case CUFLASH_MISALIGNED:

@@ -120,8 +120,7 @@ std::string bad_strides(const Problem& p, const Operand& operand) {
     if (dim.extent == 1) continue;
     if (dim.stride <= last) {
       return say(operand.name, "'s ", dim.stride_name, " is ", dim.stride,
-                 " elements: less than the ", last + 1,
-                 " it must step over, so the output overlaps itself");
+                 " elements; it must be at least ", last + 1, ", or the output overlaps itself");
     }
     // More elements than 63 bits can count: SIZE_OVERFLOW will report that.
     if (!extend(last, dim) || last == std::numeric_limits<std::int64_t>::max()) return {};
@@ -154,7 +153,7 @@ std::string unsupported_dtype(const Arguments& args) {
   for (const DTypeFacts& facts : kDTypeFacts) {
     known += say(known.empty() ? "" : ", ", facts.name, " (", static_cast<int>(facts.dtype), ")");
   }
-  return say("dtype is ", static_cast<int>(dtype), ", none of ", known);
+  return say("dtype is ", static_cast<int>(dtype), "; it must be one of ", known);
 }
 
 // UNSUPPORTED_HEAD_DIM.

@@ -84,7 +84,7 @@ constexpr Waste kWastes[] = {
      "Q is loaded again for every KV tile. The block's queries stay the same: load their tile "
      "once, before the loop."},
     {"hidden-tiles-loaded", true, 2, hidden_tiles,
-     "Tiles of which no query of the block sees a key are loaded: the mask hides them whole. "
+     "Tiles are loaded in which no query of the block sees a key: the mask hides all of them. "
      "kv_tiles() walks only through those that count."},
     {"hidden-tiles-loaded", true, 2, tiles_before_the_first,
      "With a window, the first tiles are loaded although no query of the block sees a key in them. "
@@ -148,11 +148,10 @@ std::vector<Diagnosis> excess_bytes(const std::vector<Sample>& samples) {
   }
   if (!found.empty()) return found;
   const bool reads = read_excess(example) > 0;
-  return {
-      {reads ? "too-many-bytes-read" : "too-many-bytes-written",
-       "The values are right, but more of the global memory is asked for than the stage needs " +
-           where_bad(samples, bad) + '.' + in_numbers(example),
-       ""}};
+  return {{reads ? "too-many-bytes-read" : "too-many-bytes-written",
+           "The values are right, but more global memory is accessed than the stage needs " +
+               where_bad(samples, bad) + '.' + in_numbers(example),
+           ""}};
 }
 
 std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
@@ -169,18 +168,17 @@ std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
   if (example.conflicts_of_write && !example.own_conflicts_of_write) {
     message +=
         " The tile is written there, and needs no padding for whole rows: let neighbouring threads "
-        "take "
-        "neighbouring elements of a row. They then write to neighbouring banks, and read "
+        "take neighbouring elements of a row. They then write to neighbouring banks, and read "
         "neighbouring addresses. Where a warp writes parts of several rows, the distance between "
         "the rows must put these parts into different banks.";
     return {{"conflicts-of-write", message, ""}};
   }
   message += half ? " Only f16 has them: the rows of the tile are padded by a number of elements, "
-                    "and it takes 4 bytes, one bank, which are two halves."
-                  : " Lanes that walk down a column of a tile meet in one bank where the distance "
+                    "but a bank is 4 bytes wide, which is two halves."
+                  : " Lanes that walk down a column of a tile meet in one bank if the distance "
                     "between their rows is a multiple of 128 bytes. In rows without padding all "
                     "of them do; with a padding of four banks every eighth does. A padding of the "
-                    "bytes of one access, 4 or 16, puts all lanes apart.";
+                    "bytes of one access, 4 or 16, puts all lanes in different banks.";
   return {{half ? "conflicts-in-f16" : "bank-conflicts", message, ""}};
 }
 
@@ -192,14 +190,15 @@ std::vector<Diagnosis> excess_shared_loads(const std::vector<Sample>& samples) {
   };
   const Sample& most = worst(samples, excess);
   if (excess(most) <= 0) return {};
-  return {{"too-many-shared-loads",
-           "The values are right, but shared memory is asked more than twice as often as the stage "
-           "needs: in " +
-               most.name + ' ' + std::to_string(most.counts.shared_requests) +
-               " requests, the target is " + std::to_string(most.own.shared_requests) +
-               ". load4() brings four neighbours at once, and what is in registers serves a whole "
-               "row or column of the thread's tile.",
-           ""}};
+  return {
+      {"too-many-shared-loads",
+       "The values are right, but shared memory is accessed more than twice as often as the stage "
+       "needs: in " +
+           most.name + ' ' + std::to_string(most.counts.shared_requests) +
+           " requests, the target is " + std::to_string(most.own.shared_requests) +
+           ". load4() brings four neighbours at once, and what is in registers serves a whole "
+           "row or column of the thread's tile.",
+       ""}};
 }
 
 std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples) {
@@ -224,7 +223,7 @@ std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples) {
                " __syncwarp() over all warps, the target is " +
                std::to_string(warps.own.warp_syncs) +
                ". A __syncthreads() orders the lanes of a warp as well, and what a lane keeps in "
-               "its registers needs no order.",
+               "its registers needs no barrier.",
            ""}};
 }
 

@@ -41,13 +41,13 @@ Diagnosis race_of_writes(const std::string& array, const Access& a, const Access
   if (a.location == b.location && a.warp == b.warp) {
     return {"race-of-lanes",
             "Several lanes of a warp write the same element of " + array + ", all of them at " +
-                a.text() + ". Each element needs one owner: let one lane, one thread, write it.",
+                a.text() + ". Each element needs one owner: let one lane write it.",
             ""};
   }
   if (a.location == b.location) {
     return {"race-two-writers",
             "Two threads write the same element of " + array + ", both at " + a.text() +
-                ". Each element needs one owner: share them out among the threads.",
+                ". Each element needs one owner: divide the elements among the threads.",
             ""};
   }
   return {"race-two-writers",
@@ -95,16 +95,16 @@ Diagnosis stray_access(const simt::Finding& finding, const std::string& where, c
   if (trait != nullptr && std::string(trait->id) == "grouped-heads" && is_kv(finding.array)) {
     return {"kv-head-is-query-head",
             "With grouped heads " + finding.array + " is accessed outside its bounds: " + line +
-                ". There are fewer KV heads than query heads, so the query head's number is no KV "
-                "head's: kv_head(p, h) is.",
+                ". There are fewer KV heads than query heads, so a query head's number is not "
+                "the number of its KV head: kv_head(p, h) is.",
             ""};
   }
   const bool later_tiles = trait != nullptr && std::string(trait->id).rfind("ragged-later", 0) == 0;
   return {"out-of-bounds",
           finding.array + " is " + (writes ? "written" : "read") + " outside its bounds " + where +
               ": " + line +
-              ". Every thread that has no element of its own must leave it alone: the last block "
-              "and the last tile are rarely full." +
+              ". A thread that has no element of its own must access none: the last block and the "
+              "last tile are rarely full." +
               (later_tiles ? std::string(" ") + trait->advice : ""),
           ""};
 }
@@ -118,7 +118,7 @@ Diagnosis uninitialised(const simt::Finding& finding, const std::string& where,
     return {"uninitialised-tail",
             message +
                 " The rows that fill up the last tile must be written too, as zeros: 0 times "
-                "what happens to lie there may be NaN.",
+                "an uninitialised value may be NaN.",
             ""};
   }
   if (trait != nullptr) message += std::string(" ") + trait->advice;
@@ -136,13 +136,14 @@ Diagnosis in_words(const simt::Finding& finding, const std::string& where, const
     case Kind::kUninitialised:
       return uninitialised(finding, where, trait);
     case Kind::kDivergentBarrier:
-      return {"divergent-barrier",
-              "Not all threads of the block come to the same __syncthreads(): a barrier stands in "
-              "a branch or a loop that some of them skip.",
-              ""};
+      return {
+          "divergent-barrier",
+          "Not all threads of the block reach the same __syncthreads(): a barrier is in a branch "
+          "or a loop that some of them skip.",
+          ""};
     case Kind::kWarpMask:
       return {"warp-mask",
-              "Lanes of a warp are missing from a warp-wide operation: it stands in a branch or a "
+              "Lanes of a warp are missing from a warp-wide operation: it is in a branch or a "
               "loop that some of them skip.",
               ""};
     case Kind::kMisaligned:
@@ -154,7 +155,7 @@ Diagnosis in_words(const simt::Finding& finding, const std::string& where, const
     case Kind::kLaunchLimit:
       return {"launch-refused", "The launch exceeds a limit of the device.", ""};
     default:
-      return {"no-such-memory", "A pointer or an index leads to no memory at all.", ""};
+      return {"no-such-memory", "A pointer or an index leads to an address without memory.", ""};
   }
 }
 
@@ -173,7 +174,7 @@ std::string report(const Sample& sample, const simt::Finding& finding) {
   std::string text =
       finding.title + ": " + sample.name + ", kernel " + harness::short_kernel_name(finding.kernel);
   if (!finding.place.empty()) text += ", " + finding.place;
-  return text + '\n' + finding.text + "  The result was RIGHT under " + std::to_string(right) +
+  return text + '\n' + finding.text + "  The result was correct under " + std::to_string(right) +
          " of " + std::to_string(runs.size()) + " schedules.\n";
 }
 

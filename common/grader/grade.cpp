@@ -158,9 +158,9 @@ std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples, con
 
 Diagnosis too_slow(const std::vector<Sample>& samples) {
   return {"too-slow",
-          "What it computes is right so far, but it is much too slow: the grade stopped after " +
+          "The results are right so far, but the kernel is much too slow: grading stopped after " +
               std::to_string(samples.size()) + " of " + std::to_string(std::size(kCases)) +
-              " problems. Look for work that is done again and again, or by one thread alone.",
+              " problems. Look for work that is repeated, or done by one thread alone.",
           ""};
 }
 

@@ -56,13 +56,12 @@ Json run(const std::string& program) {
   if (signal == SIGXCPU || signal == SIGALRM) {  // the limits that exercise.cpp sets
     return ungraded(
         Check::kMachine, "endless",
-        "The kernel was stopped in the middle of a problem: a loop does not end, or does "
-        "thousands of times the stage's work. Look at the loop's condition and its step.");
+        "The kernel was stopped in the middle of a problem: a loop does not end, or repeats "
+        "thousands of times what the stage does once. Look at the loop's condition and its step.");
   }
   const Json json = Json::parse(output, nullptr, false);
-  return json.is_discarded()
-             ? ungraded(Check::kMachine, "crashed", "The program ended before its time.", output)
-             : json;
+  return json.is_discarded() ? ungraded(Check::kMachine, "crashed", "The program crashed.", output)
+                             : json;
 }
 
 Json grade_of(const std::string& program) {

@@ -80,10 +80,10 @@ std::string Accuracy::failures() const {
     if (!std::isfinite(tensor.limit)) {
       text << ": the plain implementation overflows on these inputs, so there is no limit";
     } else if (std::isfinite(tensor.error)) {
-      text << ": an error of " << tensor.error << ", " << tensor.limit << " is allowed";
+      text << ": the error is " << tensor.error << ", the limit " << tensor.limit;
     }
     text << ".\n  " << tensor.wrong << " of " << tensor.total << " elements of " << tensor.name
-         << " are off, in rows " << tensor.first_row << " to " << tensor.last_row << ".\n";
+         << " are wrong, in rows " << tensor.first_row << " to " << tensor.last_row << ".\n";
   }
   if (!damage.empty()) text << "Out of bounds: " << damage << ".\n";
   return text.str();
@@ -108,7 +108,7 @@ std::string first_difference(const Outputs& a, const Outputs& b) {
       std::ostringstream text;
       text << std::setprecision(std::numeric_limits<float>::max_digits10) << name
            << " differs at element " << i << ": " << values[i] << " and " << other->second[i];
-      if (std::isnan(values[i]) && std::isnan(other->second[i])) text << ", of other bits";
+      if (std::isnan(values[i]) && std::isnan(other->second[i])) text << ", with different bits";
       return text.str();
     }
   }

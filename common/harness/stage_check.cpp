@@ -139,7 +139,7 @@ std::string message(const Subject& s, const Fault& fault, const std::vector<Run>
   if (!finding.place.empty()) text += ", " + finding.place;
   text += '\n' + finding.text;
   if (text.back() != '\n') text += '\n';
-  text += "  The result was RIGHT under " + std::to_string(right) + " of " +
+  text += "  The result was correct under " + std::to_string(right) + " of " +
           std::to_string(runs.size()) + " schedules.\n";
   return text + "  Replay: " + replay_command(s, fault, runs) + '\n';
 }

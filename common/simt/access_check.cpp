@@ -52,7 +52,7 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
   if (global.owns(address)) {
     if (region == nullptr) {
       report(FindingKind::kOutOfBounds, global.nearest(address),
-             "It is global memory that is not allocated. The launch ends here.");
+             "It lies in global memory that is not allocated. The launch ends here.");
       kill_launch();
     } else if (region->freed) {
       report(FindingKind::kUseAfterFree, region,
@@ -80,8 +80,9 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
       }
     }
   } else if (!is_mapped(address)) {
-    report(FindingKind::kNullPointer, is_null(address) ? nullptr : global.nearest(address),
-           "No memory is there: a null or wild pointer. The launch ends here.");
+    report(
+        FindingKind::kNullPointer, is_null(address) ? nullptr : global.nearest(address),
+        "There is no memory at this address: the pointer is null or wild. The launch ends here.");
     kill_launch();
   }
   shared = region != nullptr && region->shared;

@@ -81,12 +81,7 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
 }  // namespace
 
 std::string Finding::message() const {
-  std::string message = title + ": " + kernel + (place.empty() ? "" : ", " + place) + '\n' + text;
-  // The text of a race ends with the number of pairs.
-  if (count > 1 && !is_race(kind)) {
-    message += "  " + std::to_string(count - 1) + " more like it.\n";
-  }
-  return message;
+  return title + ": " + kernel + (place.empty() ? "" : ", " + place) + '\n' + text;
 }
 
 bool Findings::count(FindingKind kind, const Key& key, int weight) {
@@ -112,9 +107,10 @@ void Findings::describe(Finding finding, bool lacks_names) {
 std::vector<Finding> Findings::take() {
   known_.clear();
   for (Finding& finding : list_) {
-    if (!is_race(finding.kind) || finding.count == 1) continue;
+    if (finding.count == 1) continue;
     finding.text.back() = ' ';
-    finding.text += ' ' + std::to_string(finding.count) + " pairs like it.\n";
+    finding.text += ' ' + std::to_string(finding.count - 1) + " similar finding" +
+                    (finding.count == 2 ? ".\n" : "s.\n");
   }
   if (lacks_names_) {
     list_[*lacks_names_].text += kWithoutNames;

@@ -73,7 +73,7 @@ struct Finding {
   std::string array;        ///< the array or allocation, or the nearest one
   std::string location;     ///< file:line of the access
   std::string text;         ///< the lines under the heading: element, who, where, why it is wrong
-  std::uint64_t count = 1;  ///< how many like it, itself included
+  std::uint64_t count = 1;  ///< the number of similar findings, this one included
 
   /// Heading and text: several lines.
   std::string message() const;

@@ -235,7 +235,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorLaunchFailure:
       return "the launch was stopped; the simulator's findings say why";
     case cudaErrorNotSupported:
-      return "operation not supported: the CPU simulator counts, it never times";
+      return "operation not supported: the CPU simulator measures no time";
     default:
       return cudaGetErrorName(error);
   }

@@ -175,12 +175,11 @@ void Core::report_stuck(const Thread& waiting) {
   int lane = 0;
   while (lane < 31 && ((waiting.call.mask >> lane & 1) == 0 || !is_missing(waiting, lane))) ++lane;
   const int t = waiting.warp() * 32 + lane;
-  const std::string advice =
-      matrix ? "A matrix operation is one of all 32 lanes. The launch ends here."
-             : "Name only lanes that are there.";
+  const std::string advice = matrix ? "A matrix operation needs all 32 lanes. The launch ends here."
+                                    : "The mask must name only lanes that reach the operation.";
   std::string why;
   if (t >= num_threads_) {
-    why = "does not exist: the block is not that large. " + advice;
+    why = "does not exist: the block has fewer threads. " + advice;
   } else if (threads_[t].state == Thread::State::kExited) {
     why = "has exited. " + advice;
   } else {
@@ -188,7 +187,7 @@ void Core::report_stuck(const Thread& waiting) {
     why = std::string("waits in ") +
           (at_barrier ? "__syncthreads()"
            : matrix   ? "another warp-wide operation"
-                      : "another warp-wide operation, or with another mask,") +
+                      : "another warp-wide operation, or one with another mask,") +
           " at " + short_location(source_place(threads_[t].wait_address)) +
           ". The launch ends here.";
   }

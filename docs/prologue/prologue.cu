@@ -175,16 +175,16 @@ void sectors_lesson() {
 }
 
 void shared_lesson() {
-  std::printf("A block of %d threads turns 0, 1, 2, ... round.\n\n", kThreads);
+  std::printf("A block of %d threads reverses the numbers 0, 1, 2, ...\n\n", kThreads);
   const Array<float> in("in", numbers(kThreads));
   const auto show = [&](const char* name, void (*kernel)(const float*, float*)) {
     const Array<float> out("out", kThreads);
     run(kernel, {1, kThreads}, in.data(), out.data());
-    int right = 0;
+    int correct = 0;
     for (int t = 0; t < kThreads; ++t) {
-      right += out.values()[static_cast<std::size_t>(t)] == float(kThreads - 1 - t) ? 1 : 0;
+      correct += out.values()[static_cast<std::size_t>(t)] == float(kThreads - 1 - t) ? 1 : 0;
     }
-    std::printf("%-16s %d of %d elements are right\n", name, right, kThreads);
+    std::printf("%-16s %d of %d elements are correct\n", name, correct, kThreads);
   };
   show("reverse", reverse);
   show("reverse_too_soon", reverse_too_soon);

@@ -141,8 +141,8 @@ class Library:
             try:
                 function = getattr(self._c, name)
             except AttributeError:
-                raise OSError(f"{self.path} lacks {name}: it is no cuflash library, or one older "
-                              "than this package") from None
+                raise OSError(f"{self.path} lacks {name}: it is not a cuflash library, or it is "
+                              "older than this package") from None
             function.restype, function.argtypes = result, arguments
         self.backend = self._c.cuflash_backend().decode()  # "cuda" or "simt"
 

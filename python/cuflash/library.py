@@ -16,7 +16,7 @@ def first():
     named = _named_by("CUFLASH_LIBRARY")
     if not named and not _OWN.exists():
         raise RuntimeError(f"There is no {_OWN}. Install the package (pip install ./python), or "
-                           "let the environment variable CUFLASH_LIBRARY name a libcuflash_attn.so.")
+                           "set the environment variable CUFLASH_LIBRARY to a libcuflash_attn.so.")
     return named or Library(_OWN)
 
 
@@ -46,12 +46,12 @@ def on(device_type):
     if backend == "cuda":
         raise RuntimeError(
             f"The tensors are on cuda, and {first().path} is the CPU simulator's library. Install "
-            "the package where nvcc is, or let CUFLASH_LIBRARY name a library that was built there.")
+            "the package on a machine with nvcc, or set CUFLASH_LIBRARY to a library built on one.")
     if _second() is None:
         raise RuntimeError(
-            f"The tensors are on cpu, and {first().path} computes on cuda. Move them there; or "
+            f"The tensors are on cpu, and {first().path} computes on cuda. Move them to cuda, or "
             "build the CPU simulator's library (cmake --preset simt, then cmake --build build/simt "
-            "--target cuflash_attn) and let CUFLASH_SIMT_LIBRARY name it.")
+            "--target cuflash_attn) and set CUFLASH_SIMT_LIBRARY to its path.")
     if _second().backend != backend:
         raise RuntimeError(f"CUFLASH_SIMT_LIBRARY is {_second().path}, which computes on cuda; "
                            "tensors on cpu need the CPU simulator's library.")

@@ -57,10 +57,10 @@ def check_tensors(q, k, v):
             layout = "nested" if tensor.is_nested else _word(tensor.layout)
             raise ValueError(f"{name} is {layout}; it must be a dense tensor")
     if not q.dtype == k.dtype == v.dtype:
-        raise TypeError("q, k and v must have one dtype; they have "
+        raise TypeError("q, k and v must have the same dtype; they have "
                         + ", ".join(_word(tensor.dtype) for tensor in named.values()))
     if not q.device == k.device == v.device:
-        raise ValueError("q, k and v must be on one device; they are on "
+        raise ValueError("q, k and v must be on the same device; they are on "
                          + ", ".join(str(tensor.device) for tensor in named.values()))
 
 
@@ -75,7 +75,7 @@ def sizes_of(q, k, v, layout="BSHD"):
     if k.shape != v.shape or k.shape[0] != batch or k.shape[3] != head_dim:
         raise ValueError(
             f"q is {list(q.shape)}, k is {list(k.shape)}, v is {list(v.shape)}, as "
-            f"{WORDS[layout]}; k and v must have one shape, and q's batch and head_dim")
+            f"{WORDS[layout]}; k and v must have the same shape, with q's batch and head_dim")
     return Sizes(batch, q.shape[heads], k.shape[heads], q.shape[seq], k.shape[seq], head_dim)
 
 
@@ -99,13 +99,14 @@ def check_results(q, o, d_o, lse, wanted):
     for name, tensor in (("o", o), ("d_o", d_o)):
         if (tensor.shape, tensor.dtype, tensor.device) != (q.shape, q.dtype, q.device):
             raise ValueError(f"{name} is {list(tensor.shape)}, {tensor.dtype}, on {tensor.device}; "
-                             f"it must be as q: {list(q.shape)}, {q.dtype}, on {q.device}")
+                             f"it must match q: {list(q.shape)}, {q.dtype}, on {q.device}")
     batch, seq, heads, _ = q.shape
     if (tuple(lse.shape), lse.dtype, lse.device) != ((batch, heads, seq), torch.float32, q.device):
         raise ValueError(f"lse is {list(lse.shape)}, {lse.dtype}, on {lse.device}; it must be "
                          f"{[batch, heads, seq]}, torch.float32, on {q.device}")
     if len(wanted) != 3:
-        raise ValueError(f"wanted is {list(wanted)}; it must say of dQ, dK and dV if it is wanted")
+        raise ValueError(f"wanted is {list(wanted)}; it must have three values: whether dQ, dK and dV "
+                         "are wanted")
 
 
 def _are_two_integers(values):

@@ -95,7 +95,7 @@ const DTypeOfBoth& dtype_of(const Seen& tensor) {
   for (const DTypeOfBoth& dtype : kDTypes) {
     if (tensor.dtype == dtype.of_torch()) return dtype;
   }
-  throw std::runtime_error("cuflash: the tensors' dtype is none of the library's");
+  throw std::runtime_error("cuflash: the library does not know the tensors' dtype");
 }
 
 int narrow(std::int64_t size) {

@@ -30,7 +30,7 @@ def test_no_tensor(device):
 def test_dtype(device):
     q, k, v = make(device)
     refused(TypeError, "q is float64; it must be float32, float16 or bfloat16", q.double(), k, v)
-    refused(TypeError, "one dtype; they have float32, float16, float32", q, k.half(), v)
+    refused(TypeError, "the same dtype; they have float32, float16, float32", q, k.half(), v)
 
 
 def test_layout(device):
@@ -85,7 +85,7 @@ def test_dimensions(device):
 def test_shapes(device):
     q, k, v = make(device)
     refused(ValueError, "q is [2, 5, 2, 32], k is [2, 7, 2, 32], v is [2, 6, 2, 32], as "
-            "[batch, seq, heads, head_dim]; k and v must have one shape", q, k, v[:, 1:])
+            "[batch, seq, heads, head_dim]; k and v must have the same shape", q, k, v[:, 1:])
     refused(ValueError, "k is [1, 7, 2, 32]", q, k[:1], v[:1])
     refused(ValueError, "q is [2, 5, 2, 16]", q[..., :16], k, v)
     refused(ValueError, "as [batch, heads, seq, head_dim]", q, k, v[:, 1:],
@@ -123,7 +123,7 @@ def test_a_stage_that_is_none(device, stage):
     shown = stage.replace("\0", r"\0").replace("\ud800", r"\ud800")
     with pytest.raises(cuflash.CuflashValueError) as caught:
         cuflash.flash_attn_func(*make(device), stage=stage)
-    assert f'the call asks for stage "{shown}", and there is no such stage' in str(caught.value)
+    assert f'the call asks for stage "{shown}", but there is no such stage' in str(caught.value)
     assert caught.value.code is cuflash.capi.ErrorCode.UNKNOWN_STAGE
 
 
@@ -161,7 +161,7 @@ def test_a_size_beyond_32_bits(device):
 
 def test_devices():
     q, k, v = make("meta")
-    refused(ValueError, "on one device; they are on meta, cpu, meta", q, make("cpu")[1], v)
+    refused(ValueError, "on the same device; they are on meta, cpu, meta", q, make("cpu")[1], v)
 
 
 def test_a_device_without_a_library(monkeypatch):
@@ -185,7 +185,7 @@ def test_the_forward_operator(device):
     q, k, v = make(device)
     options = {"softmax_scale": 0.2, "causal": False, "window_left": -1, "window_right": -1,
                "deterministic": False, "stage": None}
-    refused(TypeError, "one dtype; they have float32, float16, float32", q, k.half(), v,
+    refused(TypeError, "the same dtype; they have float32, float16, float32", q, k.half(), v,
             call=ops.forward, **options)
     refused(ValueError, "k is [2, 7, 2, 16]", q, k[..., :16], v[..., :16], call=ops.forward,
             **options)
@@ -200,7 +200,7 @@ def test_the_backward_operator(device, meta):
     def backward(d_o, lse, k=k, wanted=3):
         ops.backward(d_o, q, k, v, o, lse, *options, [True] * wanted)
     refused(ValueError, "k is [2, 6, 2, 32]", o, lse, k[:, 1:], call=backward)
-    refused(ValueError, "wanted is [True, True]; it must say of dQ, dK and dV", o, lse, wanted=2,
+    refused(ValueError, "wanted is [True, True]; it must have three values", o, lse, wanted=2,
             call=backward)
     refused(ValueError, "d_o is [2, 4, 2, 32]", o[:, 1:], lse, call=backward)
     refused(ValueError, "d_o is [2, 5, 2, 32], torch.float16", o.half(), lse, call=backward)

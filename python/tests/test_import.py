@@ -68,7 +68,7 @@ def test_library_named_by_the_environment(monkeypatch):
 
 @pytest.mark.parametrize("path, words", [
     ("/nonexistent/a.so", "/nonexistent/a.so: cannot open shared object file"),
-    ("libc.so.6", "libc.so.6 lacks cuflash_forward: it is no cuflash library, or one older"),
+    ("libc.so.6", "libc.so.6 lacks cuflash_forward: it is not a cuflash library, or it is older"),
 ])
 @pytest.mark.parametrize("variable, load", [("CUFLASH_LIBRARY", "first"),
                                             ("CUFLASH_SIMT_LIBRARY", "_second")])
@@ -85,7 +85,7 @@ SIMT = types.SimpleNamespace(backend="simt", path="cpu.so")
 @pytest.mark.parametrize("device, first, second, found", [
     ("cuda", CUDA, None, CUDA), ("cuda", CUDA, SIMT, CUDA), ("cpu", CUDA, SIMT, SIMT),
     ("cpu", SIMT, None, SIMT),
-    ("cuda", SIMT, None, "cpu.so is the CPU simulator's library.*where nvcc is"),
+    ("cuda", SIMT, None, "cpu.so is the CPU simulator's library.*a machine with nvcc"),
     ("cpu", CUDA, None, "gpu.so computes on cuda.*CUFLASH_SIMT_LIBRARY"),
     ("cpu", CUDA, CUDA, "CUFLASH_SIMT_LIBRARY is gpu.so, which computes on cuda"),
     ("mps", CUDA, SIMT, "on mps; cuflash computes on cuda and on cpu"),

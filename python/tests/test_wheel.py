@@ -58,7 +58,7 @@ def operators_can_be_compiled():
 
 @pytest.mark.parametrize("named, words", [("/nonexistent/a.so", "there is no such file"),
                                           ("a.so", "it must be an absolute path"),
-                                          (__file__, "it is no cuflash library")])
+                                          (__file__, "it is not a cuflash library")])
 def test_a_name_that_is_refused(tmp_path, named, words):
     done = build(tmp_path, named)
     assert done.returncode != 0

@@ -125,7 +125,7 @@ REFUSED = [
     ((RUN, "--shape", "b1_h2_q40_d64_lft16"), 'Did you mean "b1_h2_q40_d64_left16"?'),
     ((RUN, "--shape", "b1_h2_q40_d64_left16_rigth3"), 'Did you mean "b1_h2_q40_d64_left16_right3"?'),
     ((RUN, "--shape", "b1_h2_q40_d64_left016"), 'Did you mean "b1_h2_q40_d64_left16"?'),
-    ((RUN, "--shape", "b1_h2_q40_d64_left16_causal"), "in this order: dtype, causal, a window"),
+    ((RUN, "--shape", "b1_h2_q40_d64_left16_causal"), "in this order, by dtype, causal, a window"),
     ((RUN, "--shape", "b1_h2_q40_d64_left2147483648"), "2147483648"),
     ((RUN, "--shape", "01_naive.forward_b1_h2_q40_d64"), 'Did you mean "b1_h2_q40_d64"?'),
     ((RUN, "--input", "no/such/folder"), 'There is no folder "no/such/folder"'),
@@ -291,7 +291,7 @@ class ExerciseFile(unittest.TestCase):
     def test_is_the_kernel_with_the_stub_in_it(self):
         self.assertFalse(self.file.exists())
         done = self.exercise("1")
-        self.assertIn("1_rescaling.cuh is made from kernel.cuh", done.stderr)
+        self.assertIn("1_rescaling.cuh from kernel.cuh", done.stderr)
         text = self.file.read_text(encoding="utf-8")
         kernel = (self.file.parent.parent / "kernel.cuh").read_text(encoding="utf-8")
         before, stub = text.split("      // ---- Exercise 1.")
@@ -302,20 +302,20 @@ class ExerciseFile(unittest.TestCase):
     def test_is_never_overwritten(self):
         self.file.write_text("mine\n", encoding="utf-8")
         done = self.exercise("1")
-        self.assertNotIn("is made", done.stderr)
+        self.assertNotIn("Made ", done.stderr)
         self.assertEqual(self.file.read_text(encoding="utf-8"), "mine\n")
 
     def test_reset(self):
         self.file.write_text("mine\n", encoding="utf-8")
         done = self.exercise("1", "--reset")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("is made again", done.stderr)
+        self.assertIn("1_rescaling.cuh again from kernel.cuh", done.stderr)
         self.assertIn("your lines begin", self.file.read_text(encoding="utf-8"))
 
     def test_reset_takes_one_exercise(self):
         done = self.exercise("--reset")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("name it", done.stderr)
+        self.assertIn("name that exercise", done.stderr)
         self.assertFalse(self.file.exists())
 
     def test_may_be_committed(self):
@@ -411,7 +411,7 @@ class Mutations(unittest.TestCase):
 
 
 class Turns(unittest.TestCase):
-    WAITS = "Another script is at work in this checkout: waiting until it ends.\n"
+    WAITS = "Another script is running in this checkout: waiting until it ends.\n"
 
     def setUp(self):
         self.root = copy_of_checkout(self)

@@ -75,7 +75,7 @@ TEST_F(InTiles, MissingBarrierBeforeTheNextTile) {
                         "\n   write  " + LINE_MARKED("loads") + "   " + load + "   KV tile " +
                         later + "\n  No barrier orders " + LINE_NUMBER("uses") +
                         " before the next tile's " + LINE_NUMBER("loads") + ".  " +
-                        std::to_string(race.count) + " pairs like it.\n");
+                        std::to_string(race.count - 1) + " similar findings.\n");
   }
 }
 

@@ -77,7 +77,7 @@ TEST_F(Bounds, NeverAllocated) {
             FlashAttentionError::CUDA_ERROR);
   cudaGetLastError();
   const Finding finding = only_finding(FindingKind::kOutOfBounds);
-  says(finding, "It is global memory that is not allocated. The launch ends here.");
+  says(finding, "It lies in global memory that is not allocated. The launch ends here.");
   EXPECT_EQ(finding.array, "data");  // the nearest
   says(finding, "  data[4294967296] (elements of 4 bytes)\n");
 }
@@ -131,7 +131,8 @@ TEST_F(Bounds, NullPointerEndsTheLaunchOnly) {
   EXPECT_EQ(finding.location, LINE_MARKED("writes at index"));
   EXPECT_EQ(finding.array, "null pointer");
   says(finding, "address 0xc\n");
-  says(finding, "a null or wild pointer. The launch ends here.");
+  says(finding,
+       "There is no memory at this address: the pointer is null or wild. The launch ends here.");
   run(write_at, {1, 1}, data_.data(), 7);
   EXPECT_EQ(data_.values()[7], 1.f);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
@@ -205,7 +206,7 @@ TEST_F(Uninitialised, GlobalMemory) {
   EXPECT_EQ(finding.array, "in");
   EXPECT_EQ(finding.location, LINE_MARKED("reads in"));
   EXPECT_EQ(finding.count, 64u);
-  says(finding, "Neither the host nor a kernel has written it.\n  63 more like it.\n");
+  says(finding, "Neither the host nor a kernel has written it.  63 similar findings.\n");
 }
 
 TEST_F(Uninitialised, OneReportForAnElementAndNoRace) {

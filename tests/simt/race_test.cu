@@ -52,7 +52,7 @@ TEST_F(SharedRace, MissingBarrier) {
            "   box[t] = static_cast<float>(t);  // writes the box\n   read   warp 0 lane 31   " +
            LINE_MARKED("reads the box") + "   const float got = box[");
   says(race, "\n  No barrier orders " + LINE_NUMBER("writes the box") + " before " +
-                 LINE_NUMBER("reads the box") + ".  64 pairs like it.\n");
+                 LINE_NUMBER("reads the box") + ".  63 similar findings.\n");
 }
 
 TEST_F(SharedRace, BarrierOrders) {
@@ -87,7 +87,7 @@ TEST_F(SharedRace, SyncWarpDoesNotOrderWarps) {
   // Lanes 31 and 63 read from the other warp.
   EXPECT_EQ(race.count, 2u);
   says(race, "  No barrier orders " + LINE_NUMBER("writes the box") + " before " +
-                 LINE_NUMBER("reads the box") + ".  2 pairs like it.\n");
+                 LINE_NUMBER("reads the box") + ".  1 similar finding.\n");
 }
 
 // The second barrier of a loop protects the readers from the next round's writers.

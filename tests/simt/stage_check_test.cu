@@ -74,7 +74,7 @@ TEST_F(StageCheckTest, RaceIsToldOnceAndReplayed) {
               "RACE in shared memory: 95_racy forward, b1_h1_q8k8_d32_f32, kernel impatient, block "
               "(0,0,0)");
     EXPECT_NE(text.find("  box[0]"), std::string::npos) << text;
-    EXPECT_NE(text.find("  The result was RIGHT under "), std::string::npos) << text;
+    EXPECT_NE(text.find("  The result was correct under "), std::string::npos) << text;
     EXPECT_NE(text.find(" of 3 schedules.\n  Replay: scripts/run.sh --stage 95_racy --pass forward "
                         "--shape b1_h1_q8k8_d32_f32 --schedule inorder --block 0,0,0\n"),
               std::string::npos)

@@ -261,7 +261,7 @@ __global__ void some_leave(float* out, int leaver) {
 TEST_F(WmmaWarp, ALaneHasExited) {
   run(some_leave, {1, 32}, out_.data(), 32);
   const Finding finding = fails(some_leave, 32, out_.data(), 9);
-  says(finding, "for lane 9, which has exited. A matrix operation is one of all 32 lanes.");
+  says(finding, "for lane 9, which has exited. A matrix operation needs all 32 lanes.");
 }
 
 __global__ void two_lines(float* out, int boundary) {

@@ -40,7 +40,7 @@ std::vector<Doubling> doublings(const PassFacts& facts) {
   return all;
 }
 
-// Makes a call without a workspace of the caller's and waits for its end.
+// Makes a call that brings no workspace, and waits until the kernels have ended.
 FlashAttentionError run(const ApiCall& call, const Stage& stage) {
   const FlashAttentionError error = call.queue(nullptr, stage.name);
   check(cudaDeviceSynchronize(), "the kernels");
@@ -58,10 +58,10 @@ void expect_no_more_on_the_simulator(std::size_t workspace, const ApiCall& call,
     const MemoryLimit limit(tensors + workspace);
     EXPECT_EQ(run(call, stage), FlashAttentionError::SUCCESS) << last_error_message();
   }
-  EXPECT_EQ(simt::memory_in_use(), tensors) << "memory is left behind";
+  EXPECT_EQ(simt::memory_in_use(), tensors) << "the call has not freed its memory";
   if (workspace == 0) return;
   const MemoryLimit limit(tensors + workspace - 1);
-  EXPECT_EQ(run(call, stage), FlashAttentionError::OUT_OF_MEMORY) << "this test measures nothing";
+  EXPECT_EQ(run(call, stage), FlashAttentionError::OUT_OF_MEMORY) << "the limit has no effect";
 }
 
 void expect_no_more_on_the_gpu(std::size_t workspace, const ApiCall& call, const Stage& stage) {
@@ -73,10 +73,10 @@ void expect_no_more_on_the_gpu(std::size_t workspace, const ApiCall& call, const
   memory.reset_high();
   const std::size_t used = memory.used(), elsewhere = memory.taken_elsewhere();
   EXPECT_EQ(run(call, stage), FlashAttentionError::SUCCESS) << last_error_message();
-  EXPECT_LE(memory.used_high(), used + workspace + kSlack) << "the workspace is larger than stated";
-  EXPECT_EQ(memory.used(), used) << "memory is left behind";
-  EXPECT_LE(memory.taken_elsewhere(), elsewhere + kSlack)
-      << "memory was taken beside the workspace";
+  EXPECT_LE(memory.used_high(), used + workspace + kSlack)
+      << "the call needs more memory than its workspace";
+  EXPECT_EQ(memory.used(), used) << "the call has not freed its memory";
+  EXPECT_LE(memory.taken_elsewhere(), elsewhere + kSlack) << "the call takes memory from elsewhere";
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ void allocates_nothing_else(const Stage& stage, Pass pass) {
     expect_no_more(stage.facts(pass).workspace_bytes(problem), call, stage);
   } catch (const harness::CudaError& error) {
     if (error.code() != cudaErrorMemoryAllocation) throw;
-    GTEST_SKIP() << "This device is too small: " << error.what();
+    GTEST_SKIP() << "This device has too little memory: " << error.what();
   }
 }
 

@@ -39,7 +39,7 @@ TEST(FirstDifference, TellsNeighbouringFloatsApart) {
   b.tensors["dQ"] = {1.f, std::nextafter(2.f, 3.f), NAN};
   EXPECT_EQ(first_difference(a, b), "dQ differs at element 1: 2 and 2.00000024");
   b.tensors["dQ"][1] = 2.f;
-  EXPECT_NE(first_difference(a, b).find(", of other bits"), std::string::npos);
+  EXPECT_NE(first_difference(a, b).find(", with different bits"), std::string::npos);
   EXPECT_EQ(first_difference(a, a), "");
 }
 

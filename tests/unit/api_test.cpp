@@ -231,7 +231,7 @@ TEST_F(Api, AStageCanBeNamed) {
 TEST_F(Api, AnUnknownStageIsRefused) {
   const Example e;
   expect_refused(e, Error::UNKNOWN_STAGE,
-                 "the call asks for stage \"99_magic\", and there is no such stage; there are "
+                 "the call asks for stage \"99_magic\", but there is no such stage; the stages are "
                  "01_naive",
                  [&] { return forward(e.problem, e.forward_args(), nullptr, "99_magic"); });
   expect_refused(e, Error::UNKNOWN_STAGE, "asks for stage \"\"",
@@ -313,7 +313,7 @@ TEST_F(Api, AWorkspaceThatDoesNotFitIsRefusedAndForgotten) {
 TEST_F(Api, AnErrorLeftByAnEarlierCudaCallIsReportedOnce) {
   const Example e;
   ASSERT_NE(cudaSetDevice(9999), cudaSuccess);
-  expect_refused(e, Error::CUDA_ERROR, "an earlier CUDA call of this thread had failed: ", [&] {
+  expect_refused(e, Error::CUDA_ERROR, "an earlier CUDA call of this thread failed: ", [&] {
     return forward(e.problem, e.forward_args());
   });
   expect_success(forward(e.problem, e.forward_args()));

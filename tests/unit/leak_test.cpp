@@ -82,9 +82,9 @@ TEST_F(Leak, TenThousandCallsKeepNothing) {
     caller.call(n);
   }
   const std::size_t device_after = device_bytes(), host_after = resident_bytes();
-  EXPECT_EQ(device_after, device) << "device memory is left behind";
+  EXPECT_EQ(device_after, device) << "the calls have not freed their device memory";
 #ifndef __SANITIZE_ADDRESS__  // AddressSanitizer keeps freed memory
-  EXPECT_LT(host_after, host + kHostGrowth) << "host memory is left behind";
+  EXPECT_LT(host_after, host + kHostGrowth) << "the calls have not freed their host memory";
 #endif
   RecordProperty("host_bytes_grown", std::to_string(std::int64_t(host_after) - std::int64_t(host)));
 }

@@ -260,7 +260,7 @@ TEST(Validate, RefusesOutputsWhoseHeadsOverlap) {
   expect(call.check(), Error::INVALID_DIMENSION, "overlaps itself");
   call.args.o.head_stride = 312;
   expect(call.check(), Error::INVALID_DIMENSION,
-         "O's head_stride is 312 elements: less than the 320 it must step over");
+         "O's head_stride is 312 elements; it must be at least 320");
 }
 
 // A row's padding may hold the next head's first row: only overlapping elements count.

@@ -70,7 +70,7 @@ CUFLASH_ENUM(cuflash_error){
     CUFLASH_OUT_OF_MEMORY = 5,       ///< the caller's workspace is too small, or the library could
                                      ///< not allocate one
     CUFLASH_UNSUPPORTED_HEAD_DIM = 6,   ///< head_dim is not 32, 64 or 128
-    CUFLASH_UNSUPPORTED_DTYPE = 7,      ///< the dtype is none of cuflash_dtype
+    CUFLASH_UNSUPPORTED_DTYPE = 7,      ///< the dtype is not one of cuflash_dtype
     CUFLASH_INVALID_SCALE = 8,          ///< softmax_scale is not finite or not positive
     CUFLASH_MISALIGNED = 9,             ///< a base address or a stride is not a multiple of 16
                                         ///< bytes, LSE's address of 4, or the workspace's of 256
