@@ -37,6 +37,12 @@ bool loads_single_elements(const Stage& stage) {
   return stage.name == std::string("02_tiled") || stage.name == std::string("03_online_softmax");
 }
 
+// The difference of the passes that is allowed, relative. The chip's own count of 06's backward
+// pass differs from run to run, by up to 0.3 %; all others are equal.
+double allowed(const Stage& stage, Pass pass) {
+  return stage.name == std::string("06_forward_backward") && pass == CUFLASH_BACKWARD ? 0.005 : 0;
+}
+
 simt::Counts counts_of(const Stage& stage, Pass pass, const Problem& problem) {
   const auto expected = harness::reference_outputs(pass, problem, {});
   harness::CallOptions options;
@@ -61,13 +67,12 @@ TEST(Chip, CountsOfStages) {
     EXPECT_EQ(counts.global_read_sectors, row["global_read_sectors"].get<std::uint64_t>());
     EXPECT_EQ(counts.global_write_sectors, row["global_write_sectors"].get<std::uint64_t>());
     ++compared;
-    // The chip's count of some backward passes differs from run to run, by up to 0.3 %.
     const auto passes = row["shared_wavefronts"].get<double>();
     if (loads_single_elements(*stage)) {
       EXPECT_GT(counts.shared_wavefronts, passes);
       continue;
     }
-    EXPECT_NEAR(counts.shared_wavefronts, passes, 0.005 * passes);
+    EXPECT_NEAR(counts.shared_wavefronts, passes, allowed(*stage, pass) * passes);
     if (passes == 0) continue;
     // The pipe also serves reads of special registers, and loads whose lanes are all inactive.
     const auto pipe = row["pipe_wavefronts"].get<std::uint64_t>();
