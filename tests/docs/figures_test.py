@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The figures of docs/figures: each is a well-formed, accessible card, make.py --check reports one
-that differs, and the values taken from the sources are right."""
+"""The figures of docs/figures: each is a well-formed, accessible card and stands on a page, make.py
+--check reports one that differs, and the values taken from the sources are right."""
 
 import pathlib
 import re
@@ -11,9 +11,11 @@ from unittest import mock
 from xml.etree import ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "docs/figures"))
-import drawing  # noqa: E402, it lies there
+sys.path[:0] = [str(ROOT / folder) for folder in ("docs/figures", "docs", "scripts/maintainer")]
+import check_links  # noqa: E402, it lies there
+import drawing  # noqa: E402
 import make  # noqa: E402
+import repository  # noqa: E402
 import sources  # noqa: E402
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -47,6 +49,28 @@ class Figures(unittest.TestCase):
             figure.text(0, 50, "m" * 100)
         with self.assertRaisesRegex(ValueError, "too small"):
             figure.text(50, 50, "word", 12)
+
+
+def on_no_page(figures):
+    """The figures, paths from the root, that no Markdown page shows."""
+    shown = set()
+    for page in repository.files("*.md"):
+        images = re.findall(r"!\[[^\]]*\]\(([^()\s]+)\)", (ROOT / page).read_text(encoding="utf-8"))
+        shown.update(check_links.resolve(page, image)[0] for image in images)
+    return sorted(set(figures) - shown)
+
+
+class Pages(unittest.TestCase):
+    """Where the figures stand."""
+
+    def test_each_figure_is_on_a_page(self):
+        figures = repository.files("docs/figures/*.svg")
+        self.assertGreater(len(figures), 30)
+        self.assertEqual(on_no_page(figures), [])
+
+    def test_one_on_no_page_is_reported(self):
+        figures = ["docs/figures/ladder.svg", "docs/figures/nowhere.svg"]
+        self.assertEqual(on_no_page(figures), ["docs/figures/nowhere.svg"])
 
 
 class Check(unittest.TestCase):
