@@ -2,9 +2,10 @@
 """Checks that links lead somewhere: check_links.py [HTML_DIRECTORY].
 
 In every Markdown file that git tracks (or would), each relative link must name a file or directory
-of the repository, and its anchor a heading there. In the directory, if one is given, each local
-href and src of every page must exist, anchors included, and no page may load anything from another
-host. Links to other hosts are not followed.
+of the repository, and its anchor a heading there; in a file of another kind a line, #L57, or lines,
+#L57-L60, that it has. In the directory, if one is given, each local href and src of every page must
+exist, anchors included, and no page may load anything from another host. Links to other hosts are
+not followed.
 """
 
 import os
@@ -94,6 +95,15 @@ class Markdown:
             self.links.append((first_line + text.count("\n", 0, position), target))
 
 
+def has_lines(file, anchor):
+    """True if the anchor names a line of the file, or its lines from one to another."""
+    match = re.fullmatch(r"L([1-9]\d*)(?:-L([1-9]\d*))?", anchor)
+    if not match or not (ROOT / file).is_file():
+        return False
+    first, last = int(match[1]), int(match[2] or match[1])
+    return first <= last <= (ROOT / file).read_text(encoding="utf-8").count("\n")
+
+
 def check_markdown(errors):
     files = repository.files()
     known = {*files, "."}
@@ -111,6 +121,8 @@ def check_markdown(errors):
                 errors.append(f"{name}:{line}: {target}: there is no {file} in the repository")
             elif anchor and file in pages and anchor not in pages[file].anchors:
                 errors.append(f"{name}:{line}: {target}: {file} has no heading #{anchor}")
+            elif anchor and file not in pages and not has_lines(file, anchor):
+                errors.append(f"{name}:{line}: {target}: {file} has no lines #{anchor}")
     return count, len(pages)
 
 
