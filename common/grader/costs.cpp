@@ -190,15 +190,14 @@ std::vector<Diagnosis> excess_shared_loads(const std::vector<Sample>& samples) {
   };
   const Sample& most = worst(samples, excess);
   if (excess(most) <= 0) return {};
-  return {
-      {"too-many-shared-loads",
-       "The values are right, but shared memory is accessed more than twice as often as the stage "
-       "needs: in " +
-           most.name + ' ' + std::to_string(most.counts.shared_requests) +
-           " requests, the target is " + std::to_string(most.own.shared_requests) +
-           ". load4() brings four neighbours at once, and what is in registers serves a whole "
-           "row or column of the thread's tile.",
-       ""}};
+  return {{"too-many-shared-loads",
+           "The values are right, but shared memory is asked more than twice as often as the stage "
+           "needs: in " +
+               most.name + ' ' + std::to_string(most.counts.shared_requests) +
+               " requests, the target is " + std::to_string(most.own.shared_requests) +
+               ". load4() brings four neighbours at once, and what is in registers serves a whole "
+               "row or column of the thread's tile.",
+           ""}};
 }
 
 std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples) {
