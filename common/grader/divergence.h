@@ -7,8 +7,9 @@
 
 namespace cuflash::exercises {
 
-// Of the smallest wrong sample. The id is empty if all stores are equal, kNeverStored if the
-// exercise leaves out a store, kWrongPitch if it reads an array's rows at a wrong distance.
+// Of the smallest wrong sample whose values or reads tell something. The id is empty if all stores
+// are equal, kNeverStored if the exercise leaves out a store, kWrongPitch (difference.h) if it
+// reads rows at a wrong distance.
 inline constexpr const char* kNeverStored = "never-stored";
 inline constexpr const char* kWrongPitch = "wrong-leading-dimension";
 Diagnosis divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples);

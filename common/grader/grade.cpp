@@ -27,7 +27,7 @@ const char* const kCases[] = {
     "b2_h1_q64k77_d64_f16",
     "b1_h1_q65k33_d128_f16",
     "b1_h1_q33k65_d32_f16",
-    "b1_h2_q5k1_d32_f32",
+    "b2_h4_q11k1_d32_f32",
     "b1_h1_q40k1_d64_f32_largeq",
     "b1_h2_q64k64_d64_f32_causal",
     "b1_h1_q64k65_d32_f32_causal",
@@ -174,6 +174,8 @@ std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples, const
   std::vector<Diagnosis> found = named_mistakes(samples);
   if (!found.empty()) return found;
   if (fallback.id == kMaskedIsFinite) return {fallback};
+  const Diagnosis terms = score_terms(samples);
+  if (!terms.id.empty()) return {{terms.id, fallback.message + ' ' + terms.message, ""}};
   if (!first.id.empty()) fallback = {first.id, fallback.message + first.message, ""};
   return {fallback};
 }

@@ -18,7 +18,8 @@ const std::vector<MistakeRow> kMistakes = {
      "The causal mask is shifted the wrong way: j <= i + seq_kv - seq_q is right, and this "
      "computes j <= i + seq_q - seq_kv."},
     {Mistake::kMaskOneTooFew, A, None, "mask-one-too-few",
-     "Every query sees one key too few: its own is hidden. The comparison is <=, not <."},
+     "Every query sees one key too few: its own is hidden. Look for < where <= is meant, or for a "
+     "range that ends with the query: its end is one past the last."},
     {Mistake::kMaskOneTooMany, A, None, "mask-one-too-many",
      "Every query sees one key too many: the first one after it. Look for a + 1, or for a bound "
      "that is an index in one place and a count in another."},
