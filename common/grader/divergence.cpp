@@ -152,11 +152,18 @@ Elements accessed(const AccessHistory& history) {
   return elements;
 }
 
-// Words for an access whose source line does not name the array.
-std::string out_of_named_array(const AccessHistory& history, const Event& event) {
-  const std::string& name = array_name(event.element->array);
-  if (history.place(event).source.find(name) != std::string::npos) return "";
-  return " The line does not name " + name + ": an index runs out of the array that it names.";
+// Words for an access whose source line names another array, and not the one that it meets.
+std::string out_of_named_array(const AccessHistory& history, const Event& event,
+                               const Elements& known) {
+  const std::string& source = history.place(event).source;
+  const auto named = [&](int array) { return source.find(array_name(array)) != std::string::npos; };
+  if (named(event.element->array)) return "";
+  for (const Element& e : known) {
+    const bool shared = array_name(e.array)[0] == 's';  // sK, s_lse
+    if (!shared || e.launch != event.element->launch || !named(e.array)) continue;
+    return " The line means " + array_name(e.array) + ": its index runs past the end.";
+  }
+  return "";
 }
 
 // How many columns of an array the stage accesses; 0 if none.
@@ -216,7 +223,7 @@ Diagnosis stray_access(const Stage& exercise, const Stage& own,
                              std::to_string(columns - 1) + ". The"
                        : std::string("An")) +
               " index or the distance from row to row (the leading dimension) is wrong there." +
-              out_of_named_array(mine, *first),
+              out_of_named_array(mine, *first, known),
           ""};
 }
 

@@ -112,6 +112,8 @@ bool has(const Sample& sample, Needs needs) {
   switch (needs) {
     case Needs::kOnlineSoftmax:
       return !sample.whole_matrices;
+    case Needs::kWholeRows:
+      return sample.walk.block_kv == 0;
     case Needs::kTiles:
       return sample.walk.block_kv > 0;
     case Needs::kFragments:

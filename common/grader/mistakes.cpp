@@ -4,8 +4,8 @@ namespace cuflash::exercises {
 namespace {
 
 constexpr Where F = Where::kForward, B = Where::kBackward, A = Where::kBoth;
-constexpr Needs None = Needs::kNothing, Tiles = Needs::kTiles, Online = Needs::kOnlineSoftmax,
-                Fragments = Needs::kFragments;
+constexpr Needs None = Needs::kNothing, Rows = Needs::kWholeRows, Tiles = Needs::kTiles,
+                Online = Needs::kOnlineSoftmax, Fragments = Needs::kFragments;
 
 const std::vector<MistakeRow> kMistakes = {
     {Mistake::kNoMask, A, None, "no-mask",
@@ -136,6 +136,12 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kMaxNotKept, F, Online, "max-not-kept",
      "The running maximum is never stored: it is still -inf at the next tile, so o_scale is 0 "
      "and only the last tile survives."},
+    {Mistake::kSumUnderOldMax, F, Rows, "sum-under-old-max",
+     "The sum is taken while the maximum is still being found: each term is relative to the "
+     "maximum "
+     "so far. Find the maximum first, or multiply the sum by exp(old maximum - new maximum) when "
+     "it "
+     "grows."},
     {Mistake::kSumOfLastTile, F, Online, "sum-of-last-tile",
      "row_sum holds the last tile's sum only: it must be o_scale times the old sum plus the "
      "tile's."},
