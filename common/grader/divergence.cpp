@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <unordered_map>
 
 #include "difference.h"
@@ -89,34 +90,83 @@ std::vector<Element> elements_of(const std::vector<Difference>& group) {
   return elements;
 }
 
-Diagnosis in_words(const std::vector<Difference>& group, const AccessHistory& mine,
-                   const AccessHistory& own, const Sample& sample) {
+// "thread 0 alone", "threads 0, 32, 64, ...": those that write the element's array in its block.
+std::string writers(const AccessHistory& history, const Event& of) {
+  std::set<int> threads;
+  for (const Event& event : history.events()) {
+    const Element &e = *event.element, &like = *of.element;
+    const bool same = e.launch == like.launch && e.array == like.array && event.block == of.block;
+    if (event.write && same) threads.insert(event.thread);
+  }
+  if (threads.empty()) return "no thread";
+  if (threads.size() == 1) return "thread " + std::to_string(*threads.begin()) + " alone";
+  std::string text = "the threads ";
+  int told = 0;
+  for (const int thread : threads) {
+    if (told++ < 3) text += (told == 1 ? "" : ", ") + std::to_string(thread);
+  }
+  return threads.size() > 3 ? text + ", ..." : text;
+}
+
+// "1, 4 and 8": the distances of lanes that exchange values.
+std::string distances(const AccessHistory& history) {
+  std::vector<std::string> found;
+  for (std::size_t n = 1; n < history.shuffles().size(); ++n) {
+    if (history.shuffles()[n] > 0) found.push_back(std::to_string(n));
+  }
+  if (found.empty()) return "none";
+  std::string text = found.front();
+  for (std::size_t n = 1; n < found.size(); ++n) {
+    text += (n + 1 == found.size() ? " and " : ", ") + found[n];
+  }
+  return text;
+}
+
+// Of shuffles that bring values from other lanes than the stage's.
+Finding told_by_shuffles(const AccessHistory& mine, const AccessHistory& own) {
+  const std::string got = distances(mine), wanted = distances(own);
+  if (got == wanted) return {};
+  return {"wrong-lanes",
+          " In the shuffles a lane receives values of lanes whose numbers differ from its own "
+          "(exclusive or) by " +
+              got + "; in the stage's by " + wanted + '.'};
+}
+
+Divergence in_words(const std::vector<Difference>& group, const AccessHistory& mine,
+                    const AccessHistory& own, const Sample& sample) {
   const Difference& first = group.front();
   const Event& event = first.event();
   const std::string in = " In " + sample.name + ' ';
   const std::string many = group.size() == 1 ? "" : ", and others in " + box(elements_of(group));
   if (first.mine == nullptr) {
-    return {kNeverStored,
-            in + "the exercise never writes " + in_words(*event.element) + many +
-                ". The stage does, at " + where(own, event) + " (" + who(event) + ").",
+    return {{kNeverStored,
+             in + "the exercise never writes " + in_words(*event.element) + many +
+                 ". The stage does, at " + where(own, event) + " (" + who(event) + "). There " +
+                 writers(own, event) + " of a block write to " + array_name(event.element->array) +
+                 ", in the exercise " + writers(mine, event) + '.',
+             ""},
             ""};
   }
   if (first.own == nullptr) {
-    return {"stray-store",
-            in + "the first store that the stage does not make is to " + in_words(*event.element) +
-                many + ", at " + where(mine, event) + " (" + who(event) + ").",
+    return {{"stray-store",
+             in + "the first store that the stage does not make is to " + in_words(*event.element) +
+                 many + ", at " + where(mine, event) + " (" + who(event) + ").",
+             ""},
             ""};
   }
-  const Finding values = told_by_values(group, mine, own, sample.problem);
-  std::string message = in + "the first store that differs from the stage's own is to " +
-                        in_words(*event.element) + ": " + number(first.mine->value) +
-                        " instead of " + number(first.own->value) + ", at " + where(mine, event) +
-                        " (" + who(event) + "); all stores before it are equal.";
-  if (group.size() > 1) message += " Others differ in " + box(elements_of(group)) + '.';
-  if (!values.words.empty()) message += " Of those that differ, " + values.words + '.';
-  const Finding reads = told_by_reads(first, mine, own);
-  if (!reads.words.empty()) message += ' ' + reads.words;
-  return {reads.words.empty() ? values.id : reads.id, message, ""};
+  std::string store = in + "the first store that differs from the stage's own is to " +
+                      in_words(*event.element) + ": " + number(first.mine->value) + " instead of " +
+                      number(first.own->value) + ", at " + where(mine, event) + " (" + who(event) +
+                      "); all stores before it are equal.";
+  if (group.size() > 1) store += " Others differ in " + box(elements_of(group)) + '.';
+  const Finding values = told_by_values(group, mine, own, sample.problem),
+                reads = told_by_reads(first, mine, own), shuffles = told_by_shuffles(mine, own);
+  std::string message = reads.words + shuffles.words;
+  if (!values.words.empty()) {
+    message += " Where the first stores differ from the stage's, " + values.words + '.';
+  }
+  const char* const id = *reads.id != 0 ? reads.id : *shuffles.id != 0 ? shuffles.id : values.id;
+  return {{id, message, ""}, store};
 }
 
 // The samples that are bad, the smallest first; before the others those whose rows have several
@@ -152,18 +202,22 @@ Elements accessed(const AccessHistory& history) {
   return elements;
 }
 
-// Words for an access whose source line names another array, and not the one that it meets.
-std::string out_of_named_array(const AccessHistory& history, const Event& event,
-                               const Elements& known) {
+// The shared arrays that the source line of an access names, if it does not name the one that it
+// meets: "s_lse", or "s_lse or s_delta".
+std::string arrays_named_instead(const AccessHistory& history, const Event& event,
+                                 const Elements& known) {
   const std::string& source = history.place(event).source;
   const auto named = [&](int array) { return source.find(array_name(array)) != std::string::npos; };
   if (named(event.element->array)) return "";
+  std::set<std::string> names;
   for (const Element& e : known) {
     const bool shared = array_name(e.array)[0] == 's';  // sK, s_lse
-    if (!shared || e.launch != event.element->launch || !named(e.array)) continue;
-    return " The line means " + array_name(e.array) + ": its index runs past the end.";
+    if (shared && e.launch == event.element->launch && named(e.array))
+      names.insert(array_name(e.array));
   }
-  return "";
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : " or ") + name;
+  return text;
 }
 
 // How many columns of an array the stage accesses; 0 if none.
@@ -177,18 +231,19 @@ int columns_of(const Elements& known, const Element& of) {
 
 }  // namespace
 
-Diagnosis divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples) {
+Divergence divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples) {
   constexpr int kTried = 3;
-  Diagnosis found;
+  Divergence found;
   int tried = 0;
   for (const Sample* sample : smallest_first(samples, [](const Sample& s) { return !s.right(); })) {
     if (tried++ == kTried) break;
     const auto [mine, theirs] = histories(exercise, own, *sample);
     const auto all = differences(mine, theirs);
     if (all.empty()) continue;
-    Diagnosis one = in_words(first_group(all), mine, theirs, *sample);
-    if (one.id != kStoreDiffers && one.id != kMaskDiffers) return one;
-    if (found.id.empty()) found = std::move(one);
+    Divergence one = in_words(first_group(all), mine, theirs, *sample);
+    const bool weak = one.cause.id == kStoreDiffers || one.cause.id == kMaskDiffers;
+    if (!weak) return one;
+    if (found.cause.id.empty()) found = std::move(one);
   }
   return found;
 }
@@ -216,15 +271,23 @@ Diagnosis stray_access(const Stage& exercise, const Stage& own,
   }
   const int columns = columns_of(known, *first->element);
   const bool padding = first->element->column >= columns && columns > 0;
-  return {padding ? "padding-accessed" : "other-elements-accessed",
-          where(mine, *first) + " " + (first->write ? "writes " : "reads ") + box(like_it) +
-              " in " + sample->name + ", which the stage never accesses. " +
-              (padding ? "These columns are padding: the elements of a row end with column " +
-                             std::to_string(columns - 1) + ". The"
-                       : std::string("An")) +
-              " index or the distance from row to row (the leading dimension) is wrong there." +
-              out_of_named_array(mine, *first, known),
-          ""};
+  std::string id = padding ? "padding-accessed" : "other-elements-accessed";
+  std::string message = where(mine, *first) + " " + (first->write ? "writes " : "reads ") +
+                        box(like_it) + " in " + sample->name + ", which the stage never accesses.";
+  const std::string named = arrays_named_instead(mine, *first, known);
+  const Finding rule = first->write ? Finding() : told_by_stray_read(*first, mine, theirs);
+  if (!named.empty()) {
+    message += " The line means another array: an index of " + named + " runs past its end.";
+  } else if (!rule.words.empty()) {
+    id = rule.id, message += rule.words;
+  } else {
+    if (padding) {
+      message += " These columns are padding: the elements of a row end with column " +
+                 std::to_string(columns - 1) + ".";
+    }
+    message += " An index or the distance from row to row (the leading dimension) is wrong there.";
+  }
+  return {id, message, ""};
 }
 
 }  // namespace cuflash::exercises

@@ -12,7 +12,11 @@ namespace cuflash::exercises {
 // reads rows at a wrong distance.
 inline constexpr const char* kNeverStored = "never-stored";
 inline constexpr const char* kWrongPitch = "wrong-leading-dimension";
-Diagnosis divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples);
+struct Divergence {
+  Diagnosis cause;    // what the values and the reads tell; the message may be empty
+  std::string store;  // which store it is
+};
+Divergence divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples);
 
 // The first access to shared memory, of an element that the stage never accesses: of the smallest
 // sample with a fault. The id is empty if there is none.

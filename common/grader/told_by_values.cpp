@@ -227,7 +227,8 @@ bool writes_probabilities(const AccessHistory& own, const Event& before) {
 Finding told_by_values(const std::vector<Difference>& group, const AccessHistory& mine,
                        const AccessHistory& own, const Problem& p) {
   const std::string& array = array_name(group.front().mine->element->array);
-  const bool of_scores = array == "S" || array == "P" || array == "sS" || array == "sP";
+  const bool of_scores = array == "S" || array == "P" || array == "sS" || array == "sP" ||
+                         array == "dS" || array == "sdS" || array == "scratch";
   const bool masked = p.causal || p.window_left >= 0 || p.window_right >= 0;
   const auto other_mask = [](const Difference& d) {
     return is_hidden(d.mine->value) != is_hidden(d.own->value);
@@ -236,11 +237,10 @@ Finding told_by_values(const std::vector<Difference>& group, const AccessHistory
   const auto mine_is = [&](const auto& test) {
     return most(group, [&](const Difference& d) { return test(d.mine->value); });
   };
-  if (mine_is([](double x) { return x == 0; })) return {"stores-zero", "all of these are 0"};
-  if (mine_is([](double x) { return std::isnan(x); }))
-    return {"stores-nan", "all of these are NaN"};
+  if (mine_is([](double x) { return x == 0; })) return {"stores-zero", "all are 0"};
+  if (mine_is([](double x) { return std::isnan(x); })) return {"stores-nan", "all are NaN"};
   if (mine_is([](double x) { return std::isinf(x); })) {
-    return {"stores-infinity", "all of these are infinite"};
+    return {"stores-infinity", "all are infinite"};
   }
   const double factor =
       common(group, [](const Difference& d) { return d.mine->value / d.own->value; });

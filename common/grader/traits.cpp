@@ -38,7 +38,10 @@ bool f16(const Sample& s) { return s.problem.dtype == CUFLASH_F16; }
 const std::vector<Trait>& traits() {
   static const std::vector<Trait> list = {
       {"empty-rows", "those with rows that see no key",
-       "A row that sees no key has an empty sum: its O is 0 and its LSE -inf.", empty_rows},
+       "A row that sees no key has an empty sum: its O is 0 and its LSE -inf. -inf - (-inf) is "
+       "NaN, so "
+       "no difference with such an LSE or maximum may be taken.",
+       empty_rows},
       {"large-scores", "those with large scores",
        "Large scores overflow exp unless the row's maximum is subtracted first.", large_scores},
       {"grouped-heads", "those with grouped heads",

@@ -85,15 +85,12 @@ __device__ __forceinline__ void add_a_bt(float (&rS)[kRows][kColumns],
 #pragma unroll
     for (int m = 0; m < kRows; ++m) a[m] = load4(&sA[row + 4 * m][d]);
 #pragma unroll
-    for (int n = 0; n < kColumns; ++n) b[n] = load4(&sB[column + 8 * n][d]);
+    for (int n = 0; n < kColumns; ++n) b[n] = load4(&sB[column + 4 * n][d]);
 #pragma unroll
     for (int m = 0; m < kRows; ++m) {
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) {
-        rS[m][n] += a[m].x * b[n].x;
-        rS[m][n] += a[m].y * b[n].y;
-        rS[m][n] += a[m].z * b[n].z;
-        rS[m][n] += a[m].z * b[n].z;
+        rS[m][n] += a[m].x * b[n].x + a[m].y * b[n].y + a[m].z * b[n].z + a[m].w * b[n].w;
       }
     }
   }

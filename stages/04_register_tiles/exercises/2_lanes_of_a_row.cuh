@@ -64,13 +64,13 @@ __device__ __forceinline__ int column_group(int lane) { return (lane & 1) + (lan
 // of their number.
 __device__ __forceinline__ float max_over_row(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 4));
-  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 8));
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 4));
 }
 __device__ __forceinline__ float sum_over_row(float x) {
-  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 4));
-  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 8));
+  x += __shfl_xor_sync(0xffffffffu, x, 1);
+  x += __shfl_xor_sync(0xffffffffu, x, 2);
+  return x + __shfl_xor_sync(0xffffffffu, x, 4);
 }
 
 // rS += A Bᵀ: this thread's rows of A, every 4th from `row`, and rows of B, every 8th from

@@ -296,14 +296,14 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
         }
 
         // [FA2 Alg.2 l.11, 14]  P = exp(S − LSE), dS = P ∘ (dP − delta)
-        const Accumulator rLse = every_row(&s_lse[r0]), rDelta = every_row(&s_delta[r0]);
+        const Accumulator rLse = every_row(&s_lse[c0]), rDelta = every_row(&s_delta[c0]);
         Accumulator rP, rdS;
 #pragma unroll
         for (int e = 0; e < rP.num_elements; ++e) {
           rP.x[e] = ptx::exp2(rS.x[e] * scale_log2 - rLse.x[e]);
           rdS.x[e] = rP.x[e] * (rdP.x[e] - rDelta.x[e]);
         }
-        const auto seen = [&](int r, int c) { return visible(seq, i0 + c0 + c, j0 + r0 + r); };
+        const auto seen = [&](int r, int c) { return visible(seq, i0 + r0 + c, j0 + c0 + r); };
         store_rounded(sP, 0, rP, scratch, lane, whole, seen);
         store_rounded(sdS, 0, rdS, scratch, lane, whole, seen);
 
