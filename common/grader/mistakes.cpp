@@ -29,6 +29,9 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kNoWindow, A, None, "no-window",
      "The mask knows `causal` but no window: with window_left or window_right, a query sees only "
      "keys near its own place, i + seq_kv - seq_q. visible(seq, i, j) knows the whole mask."},
+    {Mistake::kAlwaysCausal, A, None, "always-causal",
+     "The causal rule, j <= i + seq_kv - seq_q, is applied in every problem. It holds only with "
+     "`causal`; without it a query also sees the keys after its own place."},
     {Mistake::kMaskedIsZero, F, None, "masked-is-zero",
      "A masked score is 0, and exp(0 - max) is not nothing: the hidden key still gets a share. "
      "A masked score is -INFINITY, whose exp is exactly 0."},

@@ -18,6 +18,7 @@ enum class Mistake {
   kMaskOneTooMany,
   kMaskInverted,
   kNoWindow,
+  kAlwaysCausal,
   kMaskedIsZero,
   kMaskedScoreAsProb,
   // Heads.

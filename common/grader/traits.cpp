@@ -57,6 +57,9 @@ const std::vector<Trait>& traits() {
       {"causal", "those with a causal mask", "Look at the mask.", causal},
       {"masked", "those with a mask", "Look at the mask.",
        [](const Sample& s) { return causal(s) || window(s); }},
+      {"unmasked", "those without `causal`",
+       "Look for a rule of the causal mask that is applied without `causal`, too.",
+       [](const Sample& s) { return !causal(s); }},
       {"several-kv-tiles", "those with more than one KV tile",
        "What is carried from tile to tile is suspect: the maximum, the sum, O; or the first row of "
        "a tile.",
