@@ -83,6 +83,7 @@ AccessHistory::AccessHistory(const Stage& stage, Pass pass, const Problem& probl
   simt::AccessLog log = simt::take_access_log();
   for (const simt::LoggedAccess& access : log.accesses) add(log, access, stage, pass, problem);
   sites_ = std::move(log.sites);
+  shuffles_ = log.shuffles;
   for (const Event& event : events_) {
     if (event.write) writes_[*event.element].push_back(&event);
   }

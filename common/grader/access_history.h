@@ -2,6 +2,7 @@
 #ifndef CUFLASH_GRADER_ACCESS_HISTORY_H_
 #define CUFLASH_GRADER_ACCESS_HISTORY_H_
 
+#include <array>
 #include <map>
 #include <string>
 #include <tuple>
@@ -68,6 +69,8 @@ class AccessHistory {
   const std::vector<Event>& events() const { return events_; }
   // The writes of an element, in order; null if there are none.
   const std::vector<const Event*>* writes(const Element& element) const;
+  // How often a lane received the value of lane ^ n in a shuffle.
+  const std::array<std::uint64_t, 32>& shuffles() const { return shuffles_; }
   const simt::AccessLog::Place& place(const Event& event) const { return sites_[event.site]; }
   // What a thread has read in its launch before it did this.
   Elements reads_before(const Event& event) const;
@@ -81,6 +84,7 @@ class AccessHistory {
   std::vector<Event> events_;
   std::unordered_map<Element, std::vector<const Event*>, HashOfElement> writes_;
   std::vector<simt::AccessLog::Place> sites_;
+  std::array<std::uint64_t, 32> shuffles_ = {};
 };
 
 }  // namespace cuflash::exercises

@@ -1,8 +1,13 @@
 #include "costs.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
+#include "access_history.h"
+#include "difference.h"
 #include "reference/layout.h"
+#include "simt/machine.h"
 
 namespace cuflash::exercises {
 namespace {
@@ -126,6 +131,17 @@ const Sample& worst(const std::vector<Sample>& samples, const Excess& excess) {
                            [&](const Sample& a, const Sample& b) { return excess(a) < excess(b); });
 }
 
+// The smallest of the samples that are bad; there is one.
+template <class Bad>
+const Sample& smallest_of(const std::vector<Sample>& samples, const Bad& bad) {
+  const auto size = [&](const Sample& s) {
+    const Problem& p = s.problem;
+    return double(p.batch) * p.heads_q * p.seq_q * p.seq_kv * p.head_dim * (bad(s) ? 1 : 1e9);
+  };
+  return *std::min_element(samples.begin(), samples.end(),
+                           [&](const Sample& a, const Sample& b) { return size(a) < size(b); });
+}
+
 std::int64_t barrier_excess(const Sample& s) {
   return static_cast<std::int64_t>(s.counts.barriers) - static_cast<std::int64_t>(s.own.barriers);
 }
@@ -134,9 +150,58 @@ std::int64_t warp_sync_excess(const Sample& s) {
          static_cast<std::int64_t>(s.own.warp_syncs);
 }
 
+// The barriers, or the __syncwarp(), without which a sample is as right as with them.
+std::string needless_waits(const Stage& exercise, const Sample& s, bool of_warp) {
+  harness::TestCase c;
+  if (!parse_test_case(s.name, c)) return "";
+  simt::reset_counts();
+  harness::check_stage(exercise, s.pass, c, harness::Runs::kOneUnlessFound);
+  std::string words;
+  for (const simt::WaitPlace& place : simt::wait_places()) {
+    if (place.of_warp != of_warp) continue;
+    simt::skip_waits_at(place.location);
+    const auto check = harness::check_stage(exercise, s.pass, c, harness::Runs::kOneUnlessFound);
+    simt::skip_waits_at("");
+    const bool right = std::all_of(check.runs.begin(), check.runs.end(),
+                                   [](const harness::Run& run) { return run.right(); });
+    if (!right || !check.faults.empty()) continue;
+    words += " The simulator finds nothing wrong without the one at " + place.location + ".";
+  }
+  return words;
+}
+
+// What a block reads from global memory that the same block of the stage does not; or how much more
+// often it reads.
+std::string needless_reads(const Stage& exercise, const Stage& own, const Sample& s) {
+  const AccessHistory mine(exercise, s.pass, s.problem, s.want->inputs),
+      theirs(own, s.pass, s.problem, s.want->inputs);
+  using Place = std::tuple<int, std::uint64_t, int>;  // launch, block, array
+  const auto reads_of = [](const AccessHistory& history) {
+    std::map<Place, Elements> reads;
+    for (const Event& event : history.events()) {
+      if (event.write || event.shared) continue;
+      reads[{event.element->launch, event.block, event.element->array}].insert(*event.element);
+    }
+    return reads;
+  };
+  const auto wanted = reads_of(theirs);
+  for (const auto& [place, elements] : reads_of(mine)) {
+    const auto known = wanted.find(place);
+    std::vector<Element> needless;
+    for (const Element& e : elements) {
+      if (known == wanted.end() || known->second.count(e) == 0) needless.push_back(e);
+    }
+    if (needless.empty()) continue;
+    return " In " + s.name + " block " + std::to_string(std::get<1>(place)) + " reads " +
+           box(needless) + ", which the same block of the stage does not.";
+  }
+  return "";
+}
+
 }  // namespace
 
-std::vector<Diagnosis> excess_bytes(const std::vector<Sample>& samples) {
+std::vector<Diagnosis> excess_bytes(const std::vector<Sample>& samples, const Stage& exercise,
+                                    const Stage& own) {
   const auto bad = [](const Sample& s) { return read_excess(s) > 0 || write_excess(s) > 0; };
   if (std::none_of(samples.begin(), samples.end(), bad)) return {};
   const Sample& example =
@@ -150,7 +215,9 @@ std::vector<Diagnosis> excess_bytes(const std::vector<Sample>& samples) {
   const bool reads = read_excess(example) > 0;
   return {{reads ? "too-many-bytes-read" : "too-many-bytes-written",
            "The values are right, but more global memory is accessed than the stage needs " +
-               where_bad(samples, bad) + '.' + in_numbers(example),
+               where_bad(samples, bad) + '.' +
+               (reads ? needless_reads(exercise, own, smallest_of(samples, bad)) : "") +
+               in_numbers(example),
            ""}};
 }
 
@@ -173,34 +240,36 @@ std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
         "the rows must put these parts into different banks.";
     return {{"conflicts-of-write", message, ""}};
   }
-  message += half ? " Only f16 has them: the rows of the tile are padded by a number of elements, "
-                    "but a bank is 4 bytes wide, which is two halves."
-                  : " Lanes that walk down a column of a tile meet in one bank if the distance "
-                    "between their rows is a multiple of 128 bytes. In rows without padding all "
-                    "of them do; with a padding of four banks every eighth does. A padding of the "
-                    "bytes of one access, 4 or 16, puts all lanes in different banks.";
+  message += half
+                 ? " Only f16 has them: the rows of the tile are padded by a number of elements, "
+                   "but a bank is 4 bytes wide, which is two halves."
+                 : " Lanes that walk down a column of a tile meet in one bank if the distance "
+                   "between their rows, or between every second, fourth or eighth of them, is a "
+                   "multiple of 128 bytes. The padding that parts them is as wide as the access: 4 "
+                   "bytes if a lane takes 4, 16 bytes if it takes 16. A row of which 16 bytes are "
+                   "loaded at once must begin at a multiple of 16.";
   return {{half ? "conflicts-in-f16" : "bank-conflicts", message, ""}};
 }
 
 std::vector<Diagnosis> excess_shared_loads(const std::vector<Sample>& samples) {
-  // Twice as many may be a matter of taste: what a loop reads again instead of keeping it.
+  // A quarter more may be a matter of taste: what is read again instead of kept in a register.
   const auto excess = [](const Sample& s) {
-    return static_cast<std::int64_t>(s.counts.shared_requests) -
-           2 * static_cast<std::int64_t>(s.own.shared_requests);
+    return 4 * static_cast<std::int64_t>(s.counts.shared_requests) -
+           5 * static_cast<std::int64_t>(s.own.shared_requests);
   };
   const Sample& most = worst(samples, excess);
   if (excess(most) <= 0) return {};
-  return {{"too-many-shared-loads",
-           "The values are right, but shared memory is asked more than twice as often as the stage "
-           "needs: in " +
-               most.name + ' ' + std::to_string(most.counts.shared_requests) +
-               " requests, the target is " + std::to_string(most.own.shared_requests) +
-               ". load4() brings four neighbours at once, and what is in registers serves a whole "
-               "row or column of the thread's tile.",
-           ""}};
+  return {
+      {"too-many-shared-loads",
+       "The values are right, but shared memory is accessed more often than the stage needs: in " +
+           most.name + ' ' + std::to_string(most.counts.shared_requests) +
+           " requests, the target is " + std::to_string(most.own.shared_requests) +
+           ". load4() brings four neighbours at once, and what is in registers serves a whole "
+           "row or column of the thread's tile.",
+       ""}};
 }
 
-std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples) {
+std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples, const Stage& exercise) {
   const Sample& most = worst(samples, barrier_excess);
   if (barrier_excess(most) > 0) {
     return {
@@ -211,7 +280,8 @@ std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples) {
              std::to_string(most.own.barriers) +
              ". One is needed only between one warp's write and another's read, or between a read "
              "and another warp's next write; a row that only its own warp reads needs no more "
-             "than a __syncwarp().",
+             "than a __syncwarp()." +
+             needless_waits(exercise, most, false),
          ""}};
   }
   const Sample& warps = worst(samples, warp_sync_excess);
@@ -222,7 +292,8 @@ std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples) {
                " __syncwarp() over all warps, the target is " +
                std::to_string(warps.own.warp_syncs) +
                ". A __syncthreads() orders the lanes of a warp as well, and what a lane keeps in "
-               "its registers needs no barrier.",
+               "its registers needs no barrier." +
+               needless_waits(exercise, warps, true),
            ""}};
 }
 

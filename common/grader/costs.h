@@ -6,10 +6,13 @@
 
 namespace cuflash::exercises {
 
-std::vector<Diagnosis> excess_bytes(const std::vector<Sample>& samples);
+// Also tells what a block reads that the same block of the stage does not.
+std::vector<Diagnosis> excess_bytes(const std::vector<Sample>& samples, const Stage& exercise,
+                                    const Stage& own);
 std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples);
 std::vector<Diagnosis> excess_shared_loads(const std::vector<Sample>& samples);
-std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples);
+// Also names the barriers of the exercise without which the simulator finds nothing wrong.
+std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples, const Stage& exercise);
 
 }  // namespace cuflash::exercises
 

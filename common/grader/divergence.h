@@ -7,11 +7,16 @@
 
 namespace cuflash::exercises {
 
-// Of the smallest wrong sample. The id is empty if all stores are equal, kNeverStored if the
-// exercise leaves out a store, kWrongPitch if it reads an array's rows at a wrong distance.
+// Of the smallest wrong sample whose values or reads tell something. The id is empty if all stores
+// are equal, kNeverStored if the exercise leaves out a store, kWrongPitch (difference.h) if it
+// reads rows at a wrong distance.
 inline constexpr const char* kNeverStored = "never-stored";
 inline constexpr const char* kWrongPitch = "wrong-leading-dimension";
-Diagnosis divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples);
+struct Divergence {
+  Diagnosis cause;    // what the values and the reads tell; the message may be empty
+  std::string store;  // which store it is
+};
+Divergence divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples);
 
 // The first access to shared memory, of an element that the stage never accesses: of the smallest
 // sample with a fault. The id is empty if there is none.

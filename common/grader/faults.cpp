@@ -9,7 +9,7 @@ namespace {
 
 // A line of a report: "   read   warp 0 lane 4   kernel.cuh:97   s += sK[c];   KV tile 0".
 struct Access {
-  std::string verb, warp, location, source;
+  std::string verb, warp, location, source, tile;
   std::string text() const { return location + ", `" + source + '`'; }
 };
 
@@ -21,7 +21,7 @@ std::vector<Access> accesses(const std::string& report) {
   std::smatch match;
   for (std::string text; std::getline(lines, text);) {
     if (!std::regex_match(text, match, line)) continue;
-    found.push_back({match[1], match[3], match[4], match[5]});
+    found.push_back({match[1], match[3], match[4], match[5], match[6]});
     std::string& source = found.back().source;
     source.erase(source.find_last_not_of(' ') + 1);
   }
@@ -80,7 +80,8 @@ Diagnosis race(const simt::Finding& finding) {
   return {"race-overwrite",
           array + " is overwritten while other threads still read it: no " + barrier +
               " stands between the read at " + first.text() + " and the next write at " +
-              second.text() + ". In a loop it belongs at the end of the body.",
+              second.text() + "." +
+              (first.tile == second.tile ? "" : " In a loop it belongs at the end of the body."),
           ""};
 }
 

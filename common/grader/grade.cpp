@@ -27,7 +27,7 @@ const char* const kCases[] = {
     "b2_h1_q64k77_d64_f16",
     "b1_h1_q65k33_d128_f16",
     "b1_h1_q33k65_d32_f16",
-    "b1_h2_q5k1_d32_f32",
+    "b2_h4_q11k1_d32_f32",
     "b1_h1_q40k1_d64_f32_largeq",
     "b1_h2_q64k64_d64_f32_causal",
     "b1_h1_q64k65_d32_f32_causal",
@@ -147,7 +147,7 @@ std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples, con
   if (!found.empty() && may_be_stray(found.front().id)) {
     Diagnosis stray = stray_access(exercise, own, samples);
     if (!stray.id.empty()) return cause_of_stray(samples, std::move(stray), found.front());
-    if (name_cause(found.front(), divergence(exercise, own, samples))) found.resize(1);
+    if (name_cause(found.front(), divergence(exercise, own, samples).cause)) found.resize(1);
   }
   for (const Sample& s : samples) {
     if (found.empty() && !s.run().error.empty())
@@ -168,14 +168,19 @@ std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples, const
                                        const Stage& own) {
   const auto right = [](const Sample& s) { return s.right(); };
   if (std::all_of(samples.begin(), samples.end(), right)) return {};
-  const Diagnosis first = divergence(exercise, own, samples);
-  Diagnosis fallback = pattern(samples, first.id == kNeverStored);
-  if (fallback.id == kNeverWritten) return {fallback};
+  const Divergence first = divergence(exercise, own, samples);
+  const Pattern wrong = pattern(samples, first.cause.id == kNeverStored);
+  const auto pattern_with = [&](const Diagnosis& cause) {
+    return Diagnosis{cause.id,
+                     wrong.headline + cause.message + wrong.hint + wrong.places + first.store, ""};
+  };
+  if (wrong.id == kNeverWritten) return {pattern_with({wrong.id, first.cause.message, ""})};
   std::vector<Diagnosis> found = named_mistakes(samples);
   if (!found.empty()) return found;
-  if (fallback.id == kMaskedIsFinite) return {fallback};
-  if (!first.id.empty()) fallback = {first.id, fallback.message + first.message, ""};
-  return {fallback};
+  if (wrong.id == kMaskedIsFinite) return {pattern_with({wrong.id, "", ""})};
+  const Diagnosis terms = score_terms(samples);
+  if (!terms.id.empty()) return {pattern_with(terms)};
+  return {pattern_with(first.cause.id.empty() ? Diagnosis{wrong.id, "", ""} : first.cause)};
 }
 
 // A call that wants no LSE must leave it alone, and compute the same O.
@@ -233,13 +238,19 @@ Grade grade(const Stage& exercise, const Stage& own, Pass pass, harness::Runs ru
   const auto values = [&](const std::vector<Sample>& all) {
     return value_diagnoses(all, exercise, own);
   };
+  const auto bytes = [&](const std::vector<Sample>& all) {
+    return excess_bytes(all, exercise, own);
+  };
+  const auto barriers = [&](const std::vector<Sample>& all) {
+    return excess_barriers(all, exercise);
+  };
   const std::pair<Check, Find> checks[] = {
       {Check::kMachine, machine},
       {Check::kValues, values},
-      {Check::kBytes, excess_bytes},
+      {Check::kBytes, bytes},
       {Check::kConflicts, excess_conflicts},
       {Check::kConflicts, excess_shared_loads},
-      {Check::kBarriers, excess_barriers},
+      {Check::kBarriers, barriers},
   };
   for (const auto& [check, find] : checks) {
     if (check == Check::kBytes && pass == CUFLASH_FORWARD) {

@@ -4,8 +4,8 @@ namespace cuflash::exercises {
 namespace {
 
 constexpr Where F = Where::kForward, B = Where::kBackward, A = Where::kBoth;
-constexpr Needs None = Needs::kNothing, Tiles = Needs::kTiles, Online = Needs::kOnlineSoftmax,
-                Fragments = Needs::kFragments;
+constexpr Needs None = Needs::kNothing, Rows = Needs::kWholeRows, Tiles = Needs::kTiles,
+                Online = Needs::kOnlineSoftmax, Fragments = Needs::kFragments;
 
 const std::vector<MistakeRow> kMistakes = {
     {Mistake::kNoMask, A, None, "no-mask",
@@ -18,7 +18,8 @@ const std::vector<MistakeRow> kMistakes = {
      "The causal mask is shifted the wrong way: j <= i + seq_kv - seq_q is right, and this "
      "computes j <= i + seq_q - seq_kv."},
     {Mistake::kMaskOneTooFew, A, None, "mask-one-too-few",
-     "Every query sees one key too few: its own is hidden. The comparison is <=, not <."},
+     "Every query sees one key too few: its own is hidden. Look for < where <= is meant, or for a "
+     "range that ends with the query: its end is one past the last."},
     {Mistake::kMaskOneTooMany, A, None, "mask-one-too-many",
      "Every query sees one key too many: the first one after it. Look for a + 1, or for a bound "
      "that is an index in one place and a count in another."},
@@ -28,6 +29,9 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kNoWindow, A, None, "no-window",
      "The mask knows `causal` but no window: with window_left or window_right, a query sees only "
      "keys near its own place, i + seq_kv - seq_q. visible(seq, i, j) knows the whole mask."},
+    {Mistake::kAlwaysCausal, A, None, "always-causal",
+     "The causal rule, j <= i + seq_kv - seq_q, is applied in every problem. It holds only with "
+     "`causal`; without it a query also sees the keys after its own place."},
     {Mistake::kMaskedIsZero, F, None, "masked-is-zero",
      "A masked score is 0, and exp(0 - max) is not nothing: the hidden key still gets a share. "
      "A masked score is -INFINITY, whose exp is exactly 0."},
@@ -135,6 +139,12 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kMaxNotKept, F, Online, "max-not-kept",
      "The running maximum is never stored: it is still -inf at the next tile, so o_scale is 0 "
      "and only the last tile survives."},
+    {Mistake::kSumUnderOldMax, F, Rows, "sum-under-old-max",
+     "The sum is taken while the maximum is still being found: each term is relative to the "
+     "maximum "
+     "so far. Find the maximum first, or multiply the sum by exp(old maximum - new maximum) when "
+     "it "
+     "grows."},
     {Mistake::kSumOfLastTile, F, Online, "sum-of-last-tile",
      "row_sum holds the last tile's sum only: it must be o_scale times the old sum plus the "
      "tile's."},

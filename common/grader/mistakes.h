@@ -18,6 +18,7 @@ enum class Mistake {
   kMaskOneTooMany,
   kMaskInverted,
   kNoWindow,
+  kAlwaysCausal,
   kMaskedIsZero,
   kMaskedScoreAsProb,
   // Heads.
@@ -56,6 +57,7 @@ enum class Mistake {
   kNoSumGuard,
   kMaxOfTileOnly,
   kMaxNotKept,
+  kSumUnderOldMax,
   kNoRescale,
   kNoRescaleOfO,
   kNoRescaleOfSum,
@@ -107,7 +109,7 @@ using Mistakes = std::bitset<static_cast<std::size_t>(Mistake::kCount)>;
 enum class Where { kForward, kBackward, kBoth };
 
 // What a stage must have for a mistake to be made in it.
-enum class Needs { kNothing, kTiles, kOnlineSoftmax, kFragments };
+enum class Needs { kNothing, kWholeRows, kTiles, kOnlineSoftmax, kFragments };
 
 struct MistakeRow {
   Mistake mistake;

@@ -105,10 +105,10 @@ class ForwardModel : Parts {
       update_max(lanes_[n], has(Mistake::kMaxOfLane) ? s[n] : tile_max);
     }
     if (rescales_o() && !has(Mistake::kRescaledLate)) rescale_o(i);
-    double tile_sum = 0;
+    double tile_sum = has(Mistake::kSumUnderOldMax) ? sum_under_old_max(s) : 0;
     for (int c = 0; c < block_kv(); ++c) {
       s[c] = exp(s[c] - finite(lane(c).new_max));
-      tile_sum += s[c];
+      if (!has(Mistake::kSumUnderOldMax)) tile_sum += s[c];
     }
     for (std::size_t n = 0; n < lanes_.size(); ++n) {
       update_sum(lanes_[n], has(Mistake::kSumOfLane) ? s[n] : tile_sum);
@@ -118,6 +118,16 @@ class ForwardModel : Parts {
       add_value(operand(s[c] * divided), b, h, i, j0 + c);
     }
     if (rescales_o() && has(Mistake::kRescaledLate)) rescale_o(i);
+  }
+
+  // The sum of the probabilities, each of them relative to the largest score up to its own.
+  double sum_under_old_max(const std::vector<double>& scores) const {
+    double max = -kInfinity, sum = 0;
+    for (const double score : scores) {
+      max = std::max(max, score);
+      sum += exp(score - finite(max));
+    }
+    return sum;
   }
 
   // What is subtracted from the scores: the maximum, or 0 where no key has been seen yet.

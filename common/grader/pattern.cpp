@@ -131,7 +131,7 @@ std::string joined(const std::set<std::string>& names) {
 
 }  // namespace
 
-Diagnosis pattern(const std::vector<Sample>& samples, bool never_stored) {
+Pattern pattern(const std::vector<Sample>& samples, bool never_stored) {
   const auto bad = [](const Sample& s) { return !s.right(); };
   const auto first = std::find_if(samples.begin(), samples.end(), bad);
   std::set<std::string> names;
@@ -141,36 +141,36 @@ Diagnosis pattern(const std::vector<Sample>& samples, bool never_stored) {
     }
   }
   const Trait* trait = distinguishing_trait(samples, bad);
-  Diagnosis diagnosis;
-  diagnosis.id = trait == nullptr ? "wrong-values" : std::string("wrong-") + trait->id;
-  diagnosis.message = joined(names) + (names.size() > 1 ? " are" : " is") + " wrong " +
-                      where_bad(samples, bad) + ".";
+  Pattern found;
+  found.id = trait == nullptr ? "wrong-values" : std::string("wrong-") + trait->id;
+  found.headline = joined(names) + (names.size() > 1 ? " are" : " is") + " wrong " +
+                   where_bad(samples, bad) + ".";
   int told = 0;
   for (const harness::ReferenceTensor& tensor : first->want->tensors) {
     if (!is_wrong(*first, tensor.name)) continue;
     const DType dtype = tensor.name == "LSE" ? CUFLASH_F32 : first->problem.dtype;
     const Wrong wrong = wrong_elements(tensor, first->run().outputs.tensors.at(tensor.name), dtype);
     const bool unwritten = never_stored && wrong.unwritten == wrong.count;
-    diagnosis.message += (told++ == 0 ? " In " + first->name + ", " : " Also ") +
-                         place(tensor, wrong, *first) + " of " + tensor.name +
-                         (unwritten                    ? " is never written."
-                          : wrong.zeros == wrong.count ? " is 0 and should not be."
-                                                       : ": " + wrong.first + '.');
-    if (unwritten) diagnosis.id = kNeverWritten;
+    found.places += (told++ == 0 ? " In " + first->name + ", " : " Also ") +
+                    place(tensor, wrong, *first) + " of " + tensor.name +
+                    (unwritten                    ? " is never written."
+                     : wrong.zeros == wrong.count ? " is 0 and should not be."
+                                                  : ": " + wrong.first + '.');
+    if (unwritten) found.id = kNeverWritten;
     if (wrong.far_below < wrong.count) continue;
-    diagnosis.id = kMaskedIsFinite;
-    diagnosis.message +=
+    found.id = kMaskedIsFinite;
+    found.hint +=
         " No sum of probabilities has such a logarithm: it is a masked score, finite where it must "
         "be -INFINITY. A row that sees no key then weighs all hidden keys alike, and a visible key "
         "whose score is lower still loses to them.";
   }
   const std::string hint = cleared(names, *first);
-  if (!hint.empty()) diagnosis.message += ' ' + hint;
+  if (!hint.empty() && found.id != kNeverWritten) found.hint += ' ' + hint;
   if (trait != nullptr) {
     const bool other = first->whole_matrices && trait->advice_whole != nullptr;
-    diagnosis.message += std::string(" ") + (other ? trait->advice_whole : trait->advice);
+    found.hint += std::string(" ") + (other ? trait->advice_whole : trait->advice);
   }
-  return diagnosis;
+  return found;
 }
 
 }  // namespace cuflash::exercises

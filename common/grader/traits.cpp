@@ -38,7 +38,10 @@ bool f16(const Sample& s) { return s.problem.dtype == CUFLASH_F16; }
 const std::vector<Trait>& traits() {
   static const std::vector<Trait> list = {
       {"empty-rows", "those with rows that see no key",
-       "A row that sees no key has an empty sum: its O is 0 and its LSE -inf.", empty_rows},
+       "A row that sees no key has an empty sum: its O is 0 and its LSE -inf. -inf - (-inf) is "
+       "NaN, so "
+       "no difference with such an LSE or maximum may be taken.",
+       empty_rows},
       {"large-scores", "those with large scores",
        "Large scores overflow exp unless the row's maximum is subtracted first.", large_scores},
       {"grouped-heads", "those with grouped heads",
@@ -54,6 +57,9 @@ const std::vector<Trait>& traits() {
       {"causal", "those with a causal mask", "Look at the mask.", causal},
       {"masked", "those with a mask", "Look at the mask.",
        [](const Sample& s) { return causal(s) || window(s); }},
+      {"unmasked", "those without `causal`",
+       "Look for a rule of the causal mask that is applied without `causal`, too.",
+       [](const Sample& s) { return !causal(s); }},
       {"several-kv-tiles", "those with more than one KV tile",
        "What is carried from tile to tile is suspect: the maximum, the sum, O; or the first row of "
        "a tile.",

@@ -16,9 +16,20 @@ inline constexpr const char* kNeverWritten = "never-written";
 // The pattern of masked scores that are not -INFINITY.
 inline constexpr const char* kMaskedIsFinite = "masked-is-finite";
 
-// Which problems, heads, rows and columns are wrong, and what that usually means. `never_stored`:
-// the kernel leaves an output as it was.
-Diagnosis pattern(const std::vector<Sample>& samples, bool never_stored);
+// Which terms of a score are missing, or counted more than once. In a problem of one key the LSE of
+// a query is its score, and many queries tell the weight of each column. The id is empty if all
+// terms are there, or if the scores are not such sums.
+Diagnosis score_terms(const std::vector<Sample>& samples);
+
+// Which problems, heads, rows and columns are wrong. All but the headline begin with a space.
+struct Pattern {
+  std::string id;
+  std::string headline;  // what is wrong, and in which problems
+  std::string hint;      // what that usually means
+  std::string places;    // the wrong elements of the first wrong problem
+};
+// `never_stored`: the kernel leaves an output as it was.
+Pattern pattern(const std::vector<Sample>& samples, bool never_stored);
 
 }  // namespace cuflash::exercises
 

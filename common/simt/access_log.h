@@ -31,6 +31,9 @@ class AccessRecorder {
   void note(const Core& core, const Thread& self, std::uintptr_t address, std::size_t size,
             AccessKind kind, std::uint16_t site);
 
+  // A lane has received the value of another, whose number is lane ^ distance.
+  void note_shuffle(int distance) { ++log_.shuffles[distance]; }
+
   void begin_launch() { raw_.clear(), pending_.clear(); }
   void end_launch(Core& core);
   AccessLog take(const Sites& sites);

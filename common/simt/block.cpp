@@ -218,6 +218,7 @@ void Core::make_room(Thread& self) {
 }
 
 int Core::barrier(Thread& self, bool vote, std::uintptr_t return_address) {
+  if (waits.pass(return_address, false)) return 0;
   self.vote = vote;
   suspend(self, Thread::State::kAtBarrier, return_address);
   return static_cast<int>(self.result);

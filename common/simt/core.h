@@ -21,6 +21,7 @@
 #include "simt/machine.h"
 #include "simt/memory.h"
 #include "simt/request_counter.h"
+#include "simt/waits.h"
 
 namespace cuflash::simt {
 
@@ -114,6 +115,7 @@ class Core {
   RequestCounter requests{sites};
   Findings findings;
   AccessRecorder recorder;
+  Waits waits;
   Schedule schedule;
   std::optional<BlockIndex> only_block;  // whose findings are kept
   // Guards all of the above and below: one launch, allocation, copy or question at a time.

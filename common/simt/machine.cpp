@@ -46,6 +46,7 @@ Counts Core::counts() const {
 
 void Core::reset_counts() {
   requests.reset();
+  waits.reset();
   events_ = {};
   layouts_.clear();
 }

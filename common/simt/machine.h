@@ -7,6 +7,7 @@
 #ifndef CUFLASH_SIMT_MACHINE_H_
 #define CUFLASH_SIMT_MACHINE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -145,6 +146,8 @@ struct AccessLog {
   struct Place {
     std::string location, source;  ///< "kernel.cuh:72", the line's text
   };
+  /// How often a lane received the value of lane ^ n in a shuffle. n = 0: its own.
+  std::array<std::uint64_t, 32> shuffles = {};
   std::vector<LoggedArray> arrays;
   std::vector<LoggedAccess> accesses;
   std::vector<Place> sites;
@@ -154,6 +157,18 @@ struct AccessLog {
 void log_accesses(bool on);
 /// Takes what was logged since the last call.
 AccessLog take_access_log();
+
+/// A source line at which threads waited for others since reset_counts(): a __syncthreads(), or a
+/// __syncwarp() with all lanes of its mask.
+struct WaitPlace {
+  std::string location, source;  ///< "kernel.cuh:72", the line's text
+  bool of_warp = false;          ///< __syncwarp()
+};
+/// Sorted by location.
+std::vector<WaitPlace> wait_places();
+/// From now on threads pass the __syncthreads() and __syncwarp() of this line without waiting: a
+/// tool asks whether the kernel needs them. "" for none.
+void skip_waits_at(const std::string& location);
 
 /// A block of a grid.
 struct BlockIndex {

@@ -13,6 +13,7 @@ bool is_matrix_call(WarpCall::Kind kind) {
 }  // namespace
 
 std::uint64_t Core::warp_call(Thread& self, const WarpCall& call, std::uintptr_t return_address) {
+  if (call.kind == WarpCall::Kind::kSync && waits.pass(return_address, true)) return 0;
   self.call = call;
   if ((call.mask >> self.lane() & 1) == 0) {
     const SourcePlace here = source_place(return_address);
@@ -137,6 +138,7 @@ void Core::finish_warp_call(const Thread& caller) {
     if (kind == WarpCall::Kind::kCombine) thread.result = thread.call.combine(values, mask, lane);
     if (kind != WarpCall::Kind::kShuffle) continue;
     const int source = thread.call.source;
+    if (recorder.on()) recorder.note_shuffle(lane ^ source);
     const bool named = (thread.call.mask >> source & 1) != 0;
     thread.result = values[source];
     if (named) continue;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the exercises on the CPU simulator: outside its holes each equals the stage's kernel; as it is
 # made it fails; with the stage's own lines it passes; and each wrong answer of
-# stages/NN_name/exercises/wrong_answers.txt gets the diagnosis that stands beside it.
+# tests/grader/NN_name.txt gets the diagnosis that stands beside it.
 #   scripts/maintainer/check_exercises.sh [N/M]
 # With N/M, 0 <= N < M, only every M-th of the wrong answers, from the N-th on.
 set -euo pipefail

@@ -65,7 +65,7 @@ def variants():
     for folder in sorted(ROOT.glob("stages/[0-8]?_*/exercises")):
         stage = folder.parent.name
         number = stage.split("_")[0]
-        wrong = wrong_answers(folder / "wrong_answers.txt")
+        wrong = wrong_answers(ROOT / "tests/grader" / f"{stage}.txt")
         if len(wrong) < MINIMUM:
             fail(f"{stage} has {len(wrong)} wrong answers, and {MINIMUM} are wanted")
         pages = {page.stem: page for page in sorted(folder.glob("[0-9]*.md"))}

@@ -1,0 +1,54 @@
+#include "difference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace cuflash::exercises {
+namespace {
+
+std::string range(std::int64_t first, std::int64_t last) {
+  return first == last ? std::to_string(first)
+                       : std::to_string(first) + " to " + std::to_string(last);
+}
+
+bool is_vector(const std::string& array) {
+  return array == "LSE" || array == "delta" || array == "s_lse" || array == "s_delta" ||
+         array == "s_scale";
+}
+
+}  // namespace
+
+bool close(double a, double b, double scale) {
+  if (!std::isfinite(a) || !std::isfinite(b)) {
+    return a == b || (std::isnan(a) && std::isnan(b));
+  }
+  return std::abs(a - b) <= 4e-3 * std::max(std::abs(a), std::abs(b)) + 1e-4 * scale;
+}
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.4g", value);
+  return text;
+}
+
+std::string in_words(const Element& e) {
+  const std::string& name = array_name(e.array);
+  const std::string row = name + '[' + std::to_string(e.row) + ']';
+  return is_vector(name) ? row : row + '[' + std::to_string(e.column) + ']';
+}
+
+// "sK[16 to 31][0 to 63]": the smallest box around some elements of one array.
+std::string box(const std::vector<Element>& of) {
+  std::int64_t first = of.front().row, last = first;
+  int left = of.front().column, right = left;
+  for (const Element& e : of) {
+    first = std::min(first, e.row), last = std::max(last, e.row);
+    left = std::min(left, e.column), right = std::max(right, e.column);
+  }
+  const std::string& name = array_name(of.front().array);
+  const std::string rows = name + '[' + range(first, last) + ']';
+  return is_vector(name) ? rows : rows + '[' + range(left, right) + ']';
+}
+
+}  // namespace cuflash::exercises
