@@ -67,7 +67,8 @@ void Core::wait_for_copies(Thread& self, std::size_t pending) {
 
 void Core::end_copy(const Thread& self, const AsyncCopy& copy) {
   const auto in_flight = copies_.to.find(copy.to);
-  if (in_flight->second != &copy) return;  // another copy overwrites it; that was reported
+  // If another copy to the same place has begun since, that was reported, and its data stay.
+  if (in_flight == copies_.to.end() || in_flight->second != &copy) return;
   copies_.to.erase(in_flight);
   unsigned char data[kBytes] = {};
   if (copy.from) std::memcpy(data, reinterpret_cast<const void*>(*copy.from), kBytes);
