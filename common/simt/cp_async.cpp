@@ -24,10 +24,10 @@ std::string why_in_flight(const AsyncCopy& copy, std::size_t groups) {
   if (copy.group == groups) {
     return "The copy is in flight: its thread has not committed its group, and no wait covers it.";
   }
-  const std::size_t later = groups - copy.group - 1;
-  return "The copy is in flight: its thread has committed " + std::to_string(later) +
-         (later == 1 ? " group" : " groups") + " after its own and has not called cp_async_wait<" +
-         std::to_string(later) + ">() since.";
+  const std::string later = std::to_string(groups - copy.group - 1);
+  return "The copy is in flight. Its thread committed " + later +
+         (later == "1" ? " group" : " groups") + " after it: cp_async_wait<" + later +
+         ">() would end it.";
 }
 
 }  // namespace
