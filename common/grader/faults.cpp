@@ -153,6 +153,12 @@ Diagnosis in_words(const simt::Finding& finding, const std::string& where, const
                   " is not aligned: a vector begins at a multiple of its size, a matrix at a "
                   "multiple of 32 bytes, and its leading dimension is a multiple of 16 bytes.",
               ""};
+    case Kind::kAsyncCopy:
+      return {"copy-in-flight",
+              "An asynchronous copy is not waited for in time: " + finding.location +
+                  ". Its data arrive at the cp_async_wait() that covers its group; until then its "
+                  "destination and its source belong to the copy.",
+              ""};
     case Kind::kLaunchLimit:
       return {"launch-refused", "The launch exceeds a limit of the device.", ""};
     default:

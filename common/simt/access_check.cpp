@@ -40,15 +40,8 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
   // The kernel's parameters are not device memory.
   const auto args = reinterpret_cast<std::uintptr_t>(launch_->args);
   if (address - args < launch_->args_bytes) return false;
+  check_alignment(self, address, size, site);
   Region* const region = region_of(address);
-  if ((address & (size - 1)) != 0) {
-    // The CPU may refuse such an access, too.
-    report(FindingKind::kMisaligned, region,
-           "An access of " + std::to_string(size) +
-               " bytes needs an address that is a multiple of " + std::to_string(size) +
-               ". The launch ends here, as it would on a GPU.");
-    kill_launch();
-  }
   if (global.owns(address)) {
     if (region == nullptr) {
       report(FindingKind::kOutOfBounds, global.nearest(address),
@@ -89,6 +82,34 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
   return true;
 }
 
+// The CPU may refuse a misaligned access, too.
+void Core::check_alignment(const Thread& self, std::uintptr_t address, std::size_t size,
+                           std::uint16_t site) {
+  if ((address & (size - 1)) == 0) return;
+  report_access(FindingKind::kMisaligned, self, region_of(address), address, site,
+                "An access of " + std::to_string(size) +
+                    " bytes needs an address that is a multiple of " + std::to_string(size) +
+                    ". The launch ends here, as it would on a GPU.");
+  kill_launch();
+}
+
+// Checks an address that an instruction takes for one of shared memory, or of global memory.
+void Core::check_operand(const Thread& self, std::uintptr_t address, std::size_t size,
+                         std::uint16_t site, bool shared, const std::string& instruction) {
+  check_alignment(self, address, size, site);
+  const bool is_shared = shared_.region().has(address, size);
+  const bool is_local = StackPool::index_of(address) < StackPool::kMaxStacks;
+  if (shared ? is_shared : !is_shared && !is_local) return;
+  report_access(FindingKind::kOutOfBounds, self, region_of(address), address, site,
+                instruction + (shared ? " shared memory; this is " : " global memory; this is ") +
+                    (is_shared          ? "shared memory"
+                     : is_local         ? "a local variable"
+                     : is_null(address) ? "a null pointer"
+                                        : "global memory") +
+                    ". The launch ends here.");
+  kill_launch();
+}
+
 bool Core::happens_before(Stamp earlier, const Thread& self, Stamp now, bool shared) const {
   if (ordered_by_barriers(earlier, now, shared)) return true;
   if (ordered_by_warp(self, earlier, now)) return true;
@@ -103,6 +124,7 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
                        std::uint16_t site) {
   const AccessKind kind = sites[site].kind;
   const bool shared = region.shared;
+  if (shared && meets_copy(self, region, address, site)) return;
   const Stamp now = now_ | static_cast<Stamp>(self.index) << kSiteBits | site;
   // An atomic operation races with plain accesses, not with other atomic operations.
   const auto both_atomic = [&](Stamp s) {

@@ -15,7 +15,7 @@ __attribute__((always_inline)) inline void Core::on_access(std::size_t thread,
                                                            AccessKind kind,
                                                            std::uintptr_t return_address) {
   Thread& self = threads_[thread];
-  const std::uint16_t site = sites.known_id(return_address, size);
+  const std::uint16_t site = sites.known_id(return_address, kind, size);
   Region* region = global.owns(address) ? global.find(address) : &shared_.region();
   if (site != 0 && region != nullptr && (address & (size - 1)) == 0 && region->has(address, size) &&
       !self.trace.full() &&

@@ -23,8 +23,7 @@ std::uint16_t Sites::look_up(std::uintptr_t return_address, AccessKind kind, std
     sites_.push_back(
         {place->second, kind, static_cast<std::uint8_t>(size), static_cast<std::uint8_t>(element)});
   }
-  cache_[(return_address ^ size << 7) % kCacheSize] = {
-      return_address, static_cast<std::uint16_t>(size), entry->second};
+  cache_[slot(return_address, kind, size)] = {return_address, access(kind, size), entry->second};
   return entry->second;
 }
 

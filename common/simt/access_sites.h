@@ -30,13 +30,13 @@ class Sites {
   }
   std::uint16_t id(std::uintptr_t return_address, AccessKind kind, std::size_t size,
                    std::size_t element) {
-    const std::uint16_t known = known_id(return_address, size);
+    const std::uint16_t known = known_id(return_address, kind, size);
     return known != 0 ? known : look_up(return_address, kind, size, element);
   }
   // 0 if it takes a search to tell.
-  std::uint16_t known_id(std::uintptr_t return_address, std::size_t size) const {
-    const Cached& cached = cache_[(return_address ^ size << 7) % kCacheSize];
-    return cached.address == return_address && cached.size == size ? cached.id : 0;
+  std::uint16_t known_id(std::uintptr_t return_address, AccessKind kind, std::size_t size) const {
+    const Cached& cached = cache_[slot(return_address, kind, size)];
+    return cached.address == return_address && cached.access == access(kind, size) ? cached.id : 0;
   }
   const Site& operator[](int id) const { return sites_[id]; }
   std::size_t count() const { return sites_.size(); }
@@ -47,9 +47,17 @@ class Sites {
   static constexpr std::size_t kCacheSize = 16384;
   struct Cached {
     std::uintptr_t address = 0;
-    std::uint16_t size = 0;
+    std::uint16_t access = 0;  // kind and size
     std::uint16_t id = 0;
   };
+  // One instruction may make accesses of two kinds: an asynchronous copy reads and writes.
+  static constexpr std::uint16_t access(AccessKind kind, std::size_t size) {
+    return static_cast<std::uint16_t>(size | static_cast<std::size_t>(kind) << 5);
+  }
+  static constexpr std::size_t slot(std::uintptr_t return_address, AccessKind kind,
+                                    std::size_t size) {
+    return (return_address ^ std::uintptr_t{access(kind, size)} << 7) % kCacheSize;
+  }
   std::uint16_t look_up(std::uintptr_t return_address, AccessKind kind, std::size_t size,
                         std::size_t element);
   Cached cache_[kCacheSize];

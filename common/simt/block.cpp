@@ -69,6 +69,7 @@ cudaError_t Core::run(const Launch& launch) {
   note_launch(launch);
   launch_start_ = next_moment();
   fences_.begin_launch();
+  copies_ = {};
   blocks_run_.clear();
   mapped_pages_.clear();
   killed_ = false;
@@ -108,6 +109,7 @@ void Core::run_block(std::uint64_t linear_block) {
                   static_cast<unsigned>(linear_block / launch.grid.x / launch.grid.y)};
   block_start_ = next_moment();
   fences_.begin_block(block_start_);
+  copies_.to.clear();
   blocks_run_.emplace_back(block_start_, linear_block);
   last_barrier_ = next_moment();
   last_warp_event_.assign((num_threads_ + 31) / 32, 0);
@@ -125,6 +127,7 @@ void Core::run_block(std::uint64_t linear_block) {
     thread.tiles.clear();
     thread.last_event = last_barrier_;
     thread.fences = {};
+    thread.copies = {};
     std::fill_n(thread.synced, 32, Stamp{0});
     thread.fiber.prepare(t, &Core::thread_entry);
   }
@@ -158,6 +161,7 @@ void Core::thread_entry(void* argument) {
   Thread& thread = *static_cast<Thread*>(argument);
   try {
     core.launch_->invoke(core.launch_->args);
+    core.check_unfinished_copies(thread);
   } catch (...) {
     core.exception_ = std::current_exception();
     core.killed_ = true;

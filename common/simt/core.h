@@ -10,10 +10,12 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <unordered_set>
 #include <vector>
 
 #include "simt/access_log.h"
+#include "simt/cp_async.h"
 #include "simt/fences.h"
 #include "simt/fiber.h"
 #include "simt/findings.h"
@@ -59,6 +61,7 @@ struct Thread {
   // synced[l]: what lane l of the same warp did before this moment happened before what comes now.
   Stamp synced[32] = {};
   ThreadFences fences;
+  ThreadCopies copies;
   // Its tiles: at least the one that it was in at the last barrier and all since. No access in a
   // race is older.
   std::vector<TileMark> tiles;
@@ -70,6 +73,9 @@ struct Thread {
   int lane() const { return index % 32; }
   int warp() const { return index / 32; }
 };
+
+static_assert(std::is_nothrow_move_constructible_v<Thread>,
+              "a vector that grows moves its threads: the copy of a trace is no trace");
 
 class Core {
  public:
@@ -85,6 +91,11 @@ class Core {
                    std::uintptr_t return_address);
   void store_matrix(Thread& self, FragmentType type, const void* x, const MatrixInMemory& matrix,
                     std::uintptr_t return_address);
+  // A copy without `from` writes zeros.
+  void issue_copy(Thread& self, std::uintptr_t to, std::optional<std::uintptr_t> from,
+                  std::uintptr_t return_address);
+  void commit_copies(Thread& self);
+  void wait_for_copies(Thread& self, std::size_t pending);
   void mark_tile(Thread& self, const char* name, int number);
   void on_access(std::size_t thread, std::uintptr_t address, std::size_t size, AccessKind kind,
                  std::uintptr_t return_address);
@@ -142,6 +153,7 @@ class Core {
   unsigned existing_lanes(int warp) const;
   void order_lanes(int warp, unsigned mask);
   void end_warp_calls();
+  void finish_matrix_call(const Thread& caller);
   void report_stuck(const Thread& waiting);
   bool is_absent(int warp, int lane) const;
   bool is_missing(const Thread& waiting, int lane) const;
@@ -153,7 +165,9 @@ class Core {
   void log_matrix(const Thread& self, const MatrixAccess& access, std::uintptr_t return_address);
   void finish_product(int warp);
   void finish_matrix_access(const Thread& caller);
-  void finish_matrix_call(const Thread& caller);
+
+  void finish_mma(int warp);       // mma.cpp: mma.sync
+  void finish_ldmatrix(int warp);  // ldmatrix.cpp
 
   // access_check.h, access_check.cpp: checking
   void on_access_slow(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
@@ -162,6 +176,10 @@ class Core {
                      AccessKind kind, Stamp now);
   bool check(Thread& self, std::uintptr_t address, std::size_t size, std::uint16_t site,
              bool& shared);
+  void check_alignment(const Thread& self, std::uintptr_t address, std::size_t size,
+                       std::uint16_t site);
+  void check_operand(const Thread& self, std::uintptr_t address, std::size_t size,
+                     std::uint16_t site, bool shared, const std::string& instruction);
   void check_cells(const Thread& self, Region& region, std::uintptr_t address, std::size_t size,
                    std::uint16_t site);
   void note_read(const Thread& self, Cell& cell, Stamp now, bool shared);
@@ -179,6 +197,15 @@ class Core {
     int site;
     const TileMark* tile;  // null if unknown
   };
+
+  // cp_async.cpp: asynchronous copies
+  void end_copy(const Thread& self, const AsyncCopy& copy);
+  void check_source(const Thread& self, const AsyncCopy& copy);
+  bool meets_copy(const Thread& self, const Region& region, std::uintptr_t address,
+                  std::uint16_t site);
+  void check_unfinished_copies(const Thread& self);
+  void report_copy(const std::string& title, const Region* region, std::uintptr_t address,
+                   const std::vector<NamedAccess>& accesses, const std::string& what);
 
   // race_findings.cpp: races in words
   void report_race(const Thread& self, const Region& region, std::uintptr_t address, Stamp earlier,
@@ -206,6 +233,7 @@ class Core {
   const std::string& kernel_name(std::uintptr_t kernel);
 
   Fences fences_;
+  CopiesInFlight copies_;
   std::optional<StackPool> stacks_;  // from the first launch on
   SharedMemory shared_;
   std::vector<Thread> threads_;

@@ -63,6 +63,7 @@ enum class FindingKind {
   kWarpMask,  ///< a warp-wide operation whose mask names a lane that does not take part
   kLaunchLimit,
   kNullPointer,  ///< an address that is no memory at all
+  kAsyncCopy,    ///< an asynchronous copy that is used before it ends, or never waited for
 };
 
 /// One fault, with similar ones folded into it.

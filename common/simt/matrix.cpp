@@ -340,19 +340,6 @@ void Core::finish_product(int warp) {
   scatter_matrix(first.type_d, sum, d);
 }
 
-// Called by the last lane to arrive. It does not order the lanes' memory accesses: in CUDA only
-// __syncwarp() does.
-void Core::finish_matrix_call(const Thread& caller) {
-  const int warp = caller.warp();
-  flush_warp(warp);
-  if (caller.call.kind == WarpCall::Kind::kProduct) {
-    finish_product(warp);
-  } else {
-    finish_matrix_access(caller);
-  }
-  for (int lane = 0; lane < 32; ++lane) threads_[warp * 32 + lane].state = Thread::State::kReady;
-}
-
 namespace {
 std::uintptr_t as_address(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 }  // namespace

@@ -35,6 +35,8 @@ constexpr int kThreadBits = 10;
 constexpr Stamp kOneEpoch = Stamp{1} << (kSiteBits + kThreadBits);
 constexpr int stamp_thread(Stamp s) { return static_cast<int>(s >> kSiteBits) & 1023; }
 constexpr int stamp_site(Stamp s) { return static_cast<int>(s & 0xffff); }
+// The stamp's moment, without its thread and site.
+constexpr Stamp moment_of(Stamp s) { return s & ~(kOneEpoch - 1); }
 constexpr bool same_thread(Stamp a, Stamp b) {
   return ((a ^ b) & (kOneEpoch - (Stamp{1} << kSiteBits))) == 0;
 }

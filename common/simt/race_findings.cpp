@@ -100,7 +100,9 @@ std::string Core::explain_race(const NamedAccess& first, const NamedAccess& seco
     const bool next = std::abs(first.tile->number - second.tile->number) == 1;
     text += next ? "the next tile's " : "a later tile's ";
   }
-  return text + line(to) + '.';
+  text += line(to) + '.';
+  if (copies_.write_sites.count(first.site) != 0) text += " It must follow the wait for the copy.";
+  return text;
 }
 
 // How far apart two accesses are: in one warp 0, in one block 1, else 2. Of similar pairs the

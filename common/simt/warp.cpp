@@ -7,7 +7,9 @@ namespace cuflash::simt {
 namespace {
 
 bool is_matrix_call(WarpCall::Kind kind) {
-  return kind == WarpCall::Kind::kMatrixAccess || kind == WarpCall::Kind::kProduct;
+  using Kind = WarpCall::Kind;
+  return kind == Kind::kMatrixAccess || kind == Kind::kProduct || kind == Kind::kMma ||
+         kind == Kind::kLdMatrix;
 }
 
 }  // namespace
@@ -149,6 +151,27 @@ void Core::finish_warp_call(const Thread& caller) {
                      "   " + source_text(here) +
                      "\n  but the mask does not name that lane: the value is undefined.\n");
   }
+}
+
+// Called by the last lane to arrive. It does not order the lanes' memory accesses: in CUDA only
+// __syncwarp() does.
+void Core::finish_matrix_call(const Thread& caller) {
+  const int warp = caller.warp();
+  flush_warp(warp);
+  switch (caller.call.kind) {
+    case WarpCall::Kind::kProduct:
+      finish_product(warp);
+      break;
+    case WarpCall::Kind::kMma:
+      finish_mma(warp);
+      break;
+    case WarpCall::Kind::kLdMatrix:
+      finish_ldmatrix(warp);
+      break;
+    default:
+      finish_matrix_access(caller);
+  }
+  for (int lane = 0; lane < 32; ++lane) threads_[warp * 32 + lane].state = Thread::State::kReady;
 }
 
 // No thread can go on, and some wait in warp-wide operations. CUDA lets an operation begin without

@@ -11,7 +11,7 @@ CDPATH='' cd "$(dirname "$0")/../.."
 out=${1:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
-steps=(unit_tests gpu_tests consumers stage_tests sanitizers python calls training ladder bench_stages peers ncu)
+steps=(unit_tests device_tests gpu_tests consumers stage_tests sanitizers python calls training ladder bench_stages peers ncu)
 for name in "${chosen[@]}"; do
   [[ " ${steps[*]} " == *" $name "* ]] || 
     { echo "cuflash: There is no step \"$name\". There are: ${steps[*]}." >&2 && exit 2; }
@@ -50,6 +50,7 @@ export CUFLASH_REQUIRE_GPU=1
 step build 400 bash -c 'cmake --preset release -DCMAKE_COMPILE_WARNING_AS_ERROR=ON && cmake --build --preset release'
 [ "$status" = 0 ] || exit 1
 if wanted unit_tests; then step unit_tests 120 build/release/bin/unit_tests; fi
+if wanted device_tests; then step device_tests 60 build/release/bin/device_tests; fi
 if wanted gpu_tests; then
   step gpu_tests 200 build/release/bin/gpu_tests
   mapfile -t cold < <(build/release/bin/gpu_tests --gtest_list_tests --gtest_filter='*Cold.*' |

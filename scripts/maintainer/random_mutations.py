@@ -92,10 +92,11 @@ def suites(group, fault):
                 for stage in ("06_forward_backward", "04_register_tiles", "03_online_softmax",
                               "02_tiled", "01_naive")
                 for direction in ("forward", "backward")
-                if stage != "02_tiled" or direction == "forward"] + [("unit_tests", "*")]
+                if stage != "02_tiled" or direction == "forward"] + \
+            [("device_tests", "*"), ("unit_tests", "*")]
     if group == "api":
         return [("unit_tests", "*")]
-    return [("simt_tests", "*"), ("chip_test", "*"), ("unit_tests", "*")]
+    return [("device_tests", "*"), ("simt_tests", "*"), ("chip_test", "*"), ("unit_tests", "*")]
 
 
 def noticed(build, group, fault):
@@ -160,7 +161,8 @@ def main():
     if stale := stale_reasons():
         sys.exit(f"{REASONS} names lines that are not there: {', '.join(stale)}")
     groups = options.groups or list(GROUPS)
-    build = mutations.Build([mutations.STAGES, "chip_test", "simt_tests", "unit_tests"])
+    build = mutations.Build([mutations.STAGES, "chip_test", "device_tests", "simt_tests",
+                             "unit_tests"])
     lines, unexplained = [f"# --seed {options.seed} --count {options.count} {' '.join(groups)}"], 0
     for group in groups:
         paths = sorted(path for glob in GROUPS[group] for path in ROOT.glob(glob))

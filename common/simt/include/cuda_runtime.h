@@ -138,10 +138,21 @@ namespace cuflash::simt {
 
 // What one lane passes to a warp-wide operation.
 struct WarpCall {
-  enum class Kind { kSync, kBallot, kAny, kAll, kShuffle, kCombine, kMatrixAccess, kProduct };
+  enum class Kind {
+    kSync,
+    kBallot,
+    kAny,
+    kAll,
+    kShuffle,
+    kCombine,
+    kMatrixAccess,
+    kProduct,
+    kMma,
+    kLdMatrix
+  };
   Kind kind;
   unsigned mask;
-  std::uint64_t value;  // of a vote: not zero means yes; of a matrix: what the lane passes
+  std::uint64_t value;  // of a vote: not zero means yes; of matrices: what the lane passes
   int source;           // of a shuffle: the lane to read
   // The result of `lane`, from the values of `lanes`; values[l] is that of lane l.
   std::uint64_t (*combine)(const std::uint64_t* values, unsigned lanes, int lane) = nullptr;

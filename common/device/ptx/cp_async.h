@@ -1,0 +1,37 @@
+// PTX cp.async: copies from global to shared memory that pass no register and end later. Compute
+// capability 8.0.
+#ifndef CUFLASH_DEVICE_PTX_CP_ASYNC_H_
+#define CUFLASH_DEVICE_PTX_CP_ASYNC_H_
+
+#include <cuda_runtime.h>
+
+#include "device/ptx/shared_address.h"
+
+namespace cuflash::ptx {
+
+// Begins to copy 16 bytes; both addresses are multiples of 16. If not `valid`, it writes zeros and
+// reads nothing. Until the wait that covers the copy, its 16 bytes of shared memory are undefined,
+// and nobody may write to its source.
+__device__ __forceinline__ void cp_async_16(void* shared, const void* global, bool valid = true) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(shared_address(shared)), "l"(__cvta_generic_to_global(global)),
+                 "r"(valid ? 16 : 0)
+               : "memory");
+}
+
+// Closes a group: the thread's copies since its last commit. A group may be empty.
+__device__ __forceinline__ void cp_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Waits until at most the thread's last kPending groups are still under way. The thread then sees
+// the data of the others; the threads of the block see it after a barrier that follows.
+template <int kPending>
+__device__ __forceinline__ void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+}  // namespace cuflash::ptx
+
+#endif  // CUFLASH_DEVICE_PTX_CP_ASYNC_H_

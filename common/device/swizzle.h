@@ -1,0 +1,108 @@
+// The XOR layout of a tile of 16-bit elements in shared memory: no bank conflicts without padding.
+// It is the layout that Hopper's tensor copies write (PTX manual, "Swizzling Modes").
+#ifndef CUFLASH_DEVICE_SWIZZLE_H_
+#define CUFLASH_DEVICE_SWIZZLE_H_
+
+#include <cuda_runtime.h>
+
+#include "device/mma_fragments.h"
+
+namespace cuflash {
+
+// A tile of kRows × kCols lies as panels, one after the other, of kPanelCols columns each: rows of
+// 128 bytes, or of 64 where kCols is no multiple of 64. Within a row, the chunks of 16 bytes change
+// places: chunk c of row r lies where chunk c ^ twist(r) would lie. The tile begins at a multiple
+// of kAlignment bytes.
+template <int kRows, int kCols>
+struct Swizzle {
+  static constexpr int kPanelCols = kCols % 64 == 0 ? 64 : 32;
+  static constexpr int kPanels = kCols / kPanelCols;
+  static constexpr int kChunk = 8;  // elements of 16 bytes
+  static constexpr int kChunks = kPanelCols / kChunk;
+  static constexpr int kAlignment = kChunks * 128;  // bytes after which the pattern repeats
+  static_assert(kCols % kPanelCols == 0, "a tile is whole panels");
+  static_assert(kRows % 8 == 0, "the pattern repeats after 8 rows");
+
+  // The 128-byte swizzle, or the 64-byte swizzle: two rows fill the 32 banks and share a twist.
+  __host__ __device__ static constexpr int twist(int row) {
+    return kChunks == 8 ? row % 8 : row / 2 % 4;
+  }
+  // Where an element lies, in elements from the first of the tile.
+  __host__ __device__ static constexpr int index(int row, int col) {
+    const int panel = col / kPanelCols, chunk = col % kPanelCols / kChunk;
+    return (panel * kRows + row) * kPanelCols + (chunk ^ twist(row)) * kChunk + col % kChunk;
+  }
+};
+
+// ---- Proofs ------------------------------------------------------------------------------------
+
+namespace swizzle_proofs {
+
+// True if each element has a place of its own.
+template <class Tile, int kRows, int kCols>
+constexpr bool covers_once() {
+  bool taken[kRows * kCols] = {};
+  for (int row = 0; row < kRows; ++row) {
+    for (int col = 0; col < kCols; ++col) {
+      bool& here = taken[Tile::index(row, col)];
+      if (here) return false;
+      here = true;
+    }
+  }
+  return true;
+}
+
+// Collects chunks of 16 bytes that one pass over the 32 banks is to serve: 8 of them, in 8 places.
+struct Pass {
+  bool taken[8] = {};
+  bool conflict = false;
+  constexpr void add(int index) {
+    bool& here = taken[index / 8 % 8];
+    conflict = conflict || here;
+    here = true;
+  }
+};
+
+// True if ldmatrix takes one pass for each of its matrices, wherever in the tile and in whichever
+// order its quarters lie. .trans reads the same rows.
+template <class Tile, int kRows, int kCols>
+constexpr bool ldmatrix_has_no_conflicts() {
+  for (int row = 0; row < kRows; row += LdMatrix::kRows) {
+    for (int col = 0; col < kCols; col += LdMatrix::kCols) {
+      Pass pass;
+      for (int r = 0; r < LdMatrix::kRows; ++r) pass.add(Tile::index(row + r, col));
+      if (pass.conflict) return false;
+    }
+  }
+  return true;
+}
+
+// True if 8 lanes that copy neighbouring chunks of a panel, row after row, take one pass.
+template <class Tile, int kRows, int kCols>
+constexpr bool copies_have_no_conflicts() {
+  constexpr int kChunks = kRows * kCols / Tile::kChunk;
+  for (int first = 0; first < kChunks; first += 8) {
+    Pass pass;
+    for (int n = first; n < first + 8; ++n) {
+      const int row = n / Tile::kChunks % kRows, panel = n / Tile::kChunks / kRows;
+      pass.add(Tile::index(row, panel * Tile::kPanelCols + n % Tile::kChunks * Tile::kChunk));
+    }
+    if (pass.conflict) return false;
+  }
+  return true;
+}
+
+template <int kRows, int kCols>
+constexpr bool holds() {
+  using Tile = Swizzle<kRows, kCols>;
+  return covers_once<Tile, kRows, kCols>() && ldmatrix_has_no_conflicts<Tile, kRows, kCols>() &&
+         copies_have_no_conflicts<Tile, kRows, kCols>();
+}
+static_assert(holds<16, 32>() && holds<16, 64>() && holds<16, 96>() && holds<16, 128>(),
+              "elements have places of their own, and 8 chunks of one pass lie in 8 places");
+
+}  // namespace swizzle_proofs
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_SWIZZLE_H_

@@ -1,0 +1,27 @@
+// The CPU simulator's ldmatrix.
+#ifndef CUFLASH_SIMT_DEVICE_PTX_LDMATRIX_H_
+#define CUFLASH_SIMT_DEVICE_PTX_LDMATRIX_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace cuflash::simt {
+
+// Waits for all 32 lanes. It does not order what they do to memory.
+void load_matrices(std::uint32_t* registers, const void* row, bool trans);
+
+}  // namespace cuflash::simt
+
+namespace cuflash::ptx {
+
+__forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
+  simt::load_matrices(r, row, false);
+}
+__forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row) {
+  simt::load_matrices(r, row, true);
+}
+
+}  // namespace cuflash::ptx
+
+#endif  // CUFLASH_SIMT_DEVICE_PTX_LDMATRIX_H_

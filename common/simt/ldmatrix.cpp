@@ -1,0 +1,67 @@
+// ldmatrix: the whole warp's load of four matrices from shared memory, made by the last lane to
+// arrive. Each row of 16 bytes is an access of the lane that names it, whichever lanes receive it.
+#include <device/ptx/ldmatrix.h>
+
+#include <cstring>
+
+#include "device/mma_fragments.h"
+#include "simt/access_check.h"
+
+namespace cuflash::simt {
+namespace {
+
+constexpr std::size_t kRowBytes = 16, kElementBytes = 2;
+
+// What a lane passes.
+struct MatrixRow {
+  std::uint32_t* registers;
+  std::uintptr_t row;
+  bool trans;
+};
+
+}  // namespace
+
+void Core::finish_ldmatrix(int warp) {
+  const MatrixRow* of_lane[32];
+  for (int lane = 0; lane < 32; ++lane) {
+    const Thread& thread = threads_[warp * 32 + lane];
+    of_lane[lane] = reinterpret_cast<const MatrixRow*>(thread.call.value);
+    const std::uint16_t site =
+        sites.id(thread.wait_address, AccessKind::kRead, kRowBytes, kElementBytes);
+    check_operand(thread, of_lane[lane]->row, kRowBytes, site, true, "ldmatrix reads");
+    if (recorder.on()) {
+      recorder.note(*this, thread, of_lane[lane]->row, kRowBytes, AccessKind::kRead, site);
+    }
+  }
+  for (int lane = 0; lane < 32 && counts_accesses(); ++lane) {
+    const Thread& thread = threads_[warp * 32 + lane];
+    on_access(thread.index, of_lane[lane]->row, kRowBytes, AccessKind::kRead, thread.wait_address);
+  }
+  const auto element = [&](int matrix, int row, int col) {
+    std::uint16_t bits;
+    std::memcpy(&bits,
+                reinterpret_cast<const void*>(of_lane[matrix * 8 + row]->row + col * kElementBytes),
+                kElementBytes);
+    return std::uint32_t{bits};
+  };
+  for (int lane = 0; lane < 32; ++lane) {
+    for (int matrix = 0; matrix < 4; ++matrix) {
+      std::uint32_t pair = 0;
+      for (int i = 0; i < LdMatrix::kElements; ++i) {
+        const int row = LdMatrix::row(lane, i), col = LdMatrix::col(lane, i);
+        pair |= (of_lane[lane]->trans ? element(matrix, col, row) : element(matrix, row, col))
+                << 16 * i;
+      }
+      of_lane[lane]->registers[matrix] = pair;
+    }
+  }
+}
+
+void load_matrices(std::uint32_t* registers, const void* row, bool trans) {
+  const MatrixRow mine{registers, reinterpret_cast<std::uintptr_t>(row), trans};
+  core.warp_call(*running_thread(),
+                 {WarpCall::Kind::kLdMatrix, ~0u, reinterpret_cast<std::uintptr_t>(&mine), 0},
+                 reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)));
+}
+
+}  // namespace cuflash::simt

@@ -1,0 +1,61 @@
+// mma.sync m16n8k16: the whole warp's product, computed by the last lane to arrive.
+//
+// Products are exact: those of two halves always, those of two bfloat16 unless they overflow or
+// underflow. Sums are rounded to the nearest float, one after the other: the old D first, then k
+// from first to last. NVIDIA specifies no order; a GPU adds several products at once and rounds in
+// its own way, so that the last bits differ.
+#include <device/ptx/mma.h>
+
+#include "device/mma_fragments.h"
+#include "simt/core.h"
+#include "simt/round16.h"
+
+namespace cuflash::simt {
+namespace {
+
+// What a lane passes.
+struct MmaOperands {
+  float* d;
+  const std::uint32_t *a, *b;
+  bool bfloat16;
+};
+
+// Element i of an operand's registers.
+float element(const std::uint32_t* registers, int i, bool bfloat16) {
+  const auto bits = static_cast<std::uint16_t>(registers[i / 2] >> i % 2 * 16);
+  return bfloat16 ? decode16<Bfloat16Format>(bits) : decode16<HalfFormat>(bits);
+}
+
+}  // namespace
+
+void Core::finish_mma(int warp) {
+  const MmaOperands* of_lane[32];
+  float a[kMmaM][kMmaK], b[kMmaK][kMmaN];
+  for (int lane = 0; lane < 32; ++lane) {
+    of_lane[lane] = reinterpret_cast<const MmaOperands*>(threads_[warp * 32 + lane].call.value);
+    const MmaOperands& mine = *of_lane[lane];
+    for (int i = 0; i < MmaA::kElements; ++i) {
+      a[MmaA::row(lane, i)][MmaA::col(lane, i)] = element(mine.a, i, mine.bfloat16);
+    }
+    for (int i = 0; i < MmaB::kElements; ++i) {
+      b[MmaB::row(lane, i)][MmaB::col(lane, i)] = element(mine.b, i, mine.bfloat16);
+    }
+  }
+  for (int lane = 0; lane < 32; ++lane) {
+    for (int i = 0; i < MmaAccumulator::kElements; ++i) {
+      const int row = MmaAccumulator::row(lane, i), col = MmaAccumulator::col(lane, i);
+      float sum = of_lane[lane]->d[i];
+      for (int k = 0; k < kMmaK; ++k) sum += a[row][k] * b[k][col];
+      of_lane[lane]->d[i] = sum;
+    }
+  }
+}
+
+void multiply_fragments(float* d, const std::uint32_t* a, const std::uint32_t* b, bool bfloat16) {
+  const MmaOperands operands{d, a, b, bfloat16};
+  core.warp_call(*running_thread(),
+                 {WarpCall::Kind::kMma, ~0u, reinterpret_cast<std::uintptr_t>(&operands), 0},
+                 reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)));
+}
+
+}  // namespace cuflash::simt

@@ -1,0 +1,199 @@
+// mma.sync and ldmatrix: the lane maps of device/mma_fragments.h are the hardware's.
+#include "device/mma_fragments.h"
+#include "device/ptx/ldmatrix.h"
+#include "device/ptx/mma.h"
+#include "support.h"
+
+namespace cuflash {
+namespace {
+
+template <class T>
+class Fragments : public DeviceTest {};
+using Types = ::testing::Types<__half, __nv_bfloat16>;
+TYPED_TEST_SUITE(Fragments, Types);
+
+// a · b + c in integers; a is m × k, b is k × n.
+std::vector<int> product(const std::vector<int>& a, const std::vector<int>& b,
+                         const std::vector<int>& c, int m, int n, int k) {
+  std::vector<int> d = c;
+  for (int row = 0; row < m; ++row) {
+    for (int col = 0; col < n; ++col) {
+      for (int i = 0; i < k; ++i) d[row * n + col] += a[row * k + i] * b[i * n + col];
+    }
+  }
+  return d;
+}
+
+std::vector<int> transposed(const std::vector<int>& matrix, int rows, int cols) {
+  std::vector<int> turned(matrix.size());
+  for (int row = 0; row < rows; ++row) {
+    for (int col = 0; col < cols; ++col) turned[col * rows + row] = matrix[row * cols + col];
+  }
+  return turned;
+}
+
+// Every lane takes its elements from row-major matrices, as the maps say.
+template <class T>
+__global__ void multiply(const T* a, const T* b, const float* c, float* d) {
+  const int lane = threadIdx.x;
+  MmaA::Registers rA;
+  MmaB::Registers rB;
+  MmaAccumulator::Registers rD;
+  const auto element = [&](auto fragment, const T* from, int i) {
+    return float(from[fragment.row(lane, i) * fragment.kCols + fragment.col(lane, i)]);
+  };
+  for (int i = 0; i < MmaA::kElements; i += 2) {
+    rA[i / 2] = pack<T>(element(MmaA{}, a, i), element(MmaA{}, a, i + 1));
+  }
+  for (int i = 0; i < MmaB::kElements; i += 2) {
+    rB[i / 2] = pack<T>(element(MmaB{}, b, i), element(MmaB{}, b, i + 1));
+  }
+  const auto at = [&](int i) {
+    return MmaAccumulator::row(lane, i) * kMmaN + MmaAccumulator::col(lane, i);
+  };
+  for (int i = 0; i < MmaAccumulator::kElements; ++i) rD[i] = c[at(i)];
+  ptx::mma_m16n8k16<T>(rD, rA, rB);
+  for (int i = 0; i < MmaAccumulator::kElements; ++i) d[at(i)] = rD[i];
+}
+
+TYPED_TEST(Fragments, Product) {
+  for (unsigned seed = 1; seed <= 10; ++seed) {
+    const auto a = small_integers(kMmaM * kMmaK, 8, seed);
+    const auto b = small_integers(kMmaK * kMmaN, 8, seed + 100);
+    const auto c = small_integers(kMmaM * kMmaN, 1000, seed + 200);
+    const Array<TypeParam> da(converted<TypeParam>(a)), db(converted<TypeParam>(b));
+    const Array<float> dc(converted<float>(c)), d(std::vector<float>(c.size()));
+    run(multiply<TypeParam>, {1, 32}, da.data(), db.data(), dc.data(), d.data());
+    ASSERT_EQ(d.values(), converted<float>(product(a, b, c, kMmaM, kMmaN, kMmaK)));
+  }
+}
+
+// A tile of 16 × 16 in shared memory. Rows of 48 bytes have no bank conflicts.
+constexpr int kTile = 16, kPitch = 24;
+template <class T>
+using Tile = T[kTile][kPitch];
+
+template <class T>
+__device__ void load_tile(Tile<T>& tile, const T* from) {
+  const int lane = threadIdx.x;
+  for (int i = lane; i < kTile * kTile; i += 32) tile[i / kTile][i % kTile] = from[i];
+  __syncwarp();
+}
+
+// All elements that the lanes receive, register by register.
+template <class Load, bool kTrans>
+__global__ void show_loads(const unsigned short* from, unsigned* out) {
+  __shared__ __align__(16) Tile<unsigned short> tile;
+  load_tile(tile, from);
+  const int lane = threadIdx.x;
+  std::uint32_t r[4];
+  const void* const row = &tile[Load::row(lane)][Load::col(lane)];
+  if (kTrans) {
+    ptx::ldmatrix_x4_trans(r, row);
+  } else {
+    ptx::ldmatrix_x4(r, row);
+  }
+  for (int i = 0; i < 4; ++i) out[lane * 4 + i] = r[i];
+}
+
+class LdMatrixTest : public DeviceTest {
+ protected:
+  // The tile's element (row, col) is row * 16 + col.
+  template <class Load, bool kTrans>
+  void check() {
+    std::vector<unsigned short> numbers;
+    for (int i = 0; i < kTile * kTile; ++i) numbers.push_back(static_cast<unsigned short>(i));
+    const Array<unsigned short> from(numbers);
+    const Array<unsigned> out(std::vector<unsigned>(128));
+    run(show_loads<Load, kTrans>, {1, 32}, from.data(), out.data());
+    std::vector<unsigned> expected;
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int matrix = 0; matrix < 4; ++matrix) {
+        unsigned pair[2];
+        for (int half = 0; half < 2; ++half) {
+          // The PTX manual's figure for ldmatrix.
+          const int row = kTrans ? lane % 4 * 2 + half : lane / 4;
+          const int col = kTrans ? lane / 4 : lane % 4 * 2 + half;
+          const int named_by = matrix * 8 + row;
+          pair[half] = Load::row(named_by) * kTile + Load::col(named_by) + col;
+        }
+        expected.push_back(pair[1] << 16 | pair[0]);
+      }
+    }
+    EXPECT_EQ(out.values(), expected);
+    if (simt::counts_accesses()) {
+      EXPECT_EQ(simt::counts().bank_conflicts, 0u);
+    }
+  }
+};
+
+TEST_F(LdMatrixTest, Down) { check<QuartersDown, false>(); }
+TEST_F(LdMatrixTest, DownTransposed) { check<QuartersDown, true>(); }
+TEST_F(LdMatrixTest, Across) { check<QuartersAcross, false>(); }
+TEST_F(LdMatrixTest, AcrossTransposed) { check<QuartersAcross, true>(); }
+
+// O = (Q · Kᵀ) · V of 16 × 16 each: the scores become the left operand in place.
+template <class T>
+__global__ void attend(const T* q, const T* k, const T* v, float* o) {
+  __shared__ __align__(16) Tile<T> sQ, sK, sV;
+  load_tile(sQ, q);
+  load_tile(sK, k);
+  load_tile(sV, v);
+  const int lane = threadIdx.x;
+  MmaA::Registers rQ, rP;
+  std::uint32_t rK[4], rV[4];
+  ptx::ldmatrix_x4(rQ, &sQ[LoadA::row(lane)][LoadA::col(lane)]);
+  ptx::ldmatrix_x4(rK, &sK[LoadBTransposed::row(lane)][LoadBTransposed::col(lane)]);
+  ptx::ldmatrix_x4_trans(rV, &sV[LoadB::row(lane)][LoadB::col(lane)]);
+  MmaAccumulator::Registers rS[2] = {}, rO[2] = {};
+  for (int n = 0; n < 2; ++n) ptx::mma_m16n8k16<T>(rS[n], rQ, {rK[2 * n], rK[2 * n + 1]});
+  to_operand<T>(rP, rS[0], rS[1]);
+  for (int n = 0; n < 2; ++n) ptx::mma_m16n8k16<T>(rO[n], rP, {rV[2 * n], rV[2 * n + 1]});
+  for (int i = 0; i < 8; ++i) {
+    o[MmaAccumulator::row(lane, i % 4) * kTile + MmaAccumulator::col(lane, i % 4) + i / 4 * kMmaN] =
+        rO[i / 4][i % 4];
+  }
+}
+
+TYPED_TEST(Fragments, ScoresBecomeAnOperandInPlace) {
+  const auto q = small_integers(256, 2, 1), k = small_integers(256, 2, 2);
+  const auto v = small_integers(256, 8, 3);
+  const std::vector<int> zeros(256);
+  const Array<TypeParam> dq(converted<TypeParam>(q)), dk(converted<TypeParam>(k)),
+      dv(converted<TypeParam>(v));
+  const Array<float> o(std::vector<float>(256));
+  run(attend<TypeParam>, {1, 32}, dq.data(), dk.data(), dv.data(), o.data());
+  const auto s = product(q, transposed(k, 16, 16), zeros, 16, 16, 16);
+  EXPECT_EQ(o.values(), converted<float>(product(s, v, zeros, 16, 16, 16)));
+}
+
+// D = Aᵀ · B, both from row-major tiles: what the backward pass does with dS and Q.
+template <class T>
+__global__ void multiply_transposed(const T* a, const T* b, float* d) {
+  __shared__ __align__(16) Tile<T> sA, sB;
+  load_tile(sA, a);
+  load_tile(sB, b);
+  const int lane = threadIdx.x;
+  MmaA::Registers rA;
+  std::uint32_t rB[4];
+  ptx::ldmatrix_x4_trans(rA, &sA[LoadATransposed::row(lane)][LoadATransposed::col(lane)]);
+  ptx::ldmatrix_x4_trans(rB, &sB[LoadB::row(lane)][LoadB::col(lane)]);
+  MmaAccumulator::Registers rD[2] = {};
+  for (int n = 0; n < 2; ++n) ptx::mma_m16n8k16<T>(rD[n], rA, {rB[2 * n], rB[2 * n + 1]});
+  for (int i = 0; i < 8; ++i) {
+    d[MmaAccumulator::row(lane, i % 4) * kTile + MmaAccumulator::col(lane, i % 4) + i / 4 * kMmaN] =
+        rD[i / 4][i % 4];
+  }
+}
+
+TYPED_TEST(Fragments, TransposedLeftOperand) {
+  const auto a = small_integers(256, 8, 4), b = small_integers(256, 8, 5);
+  const Array<TypeParam> da(converted<TypeParam>(a)), db(converted<TypeParam>(b));
+  const Array<float> d(std::vector<float>(256));
+  run(multiply_transposed<TypeParam>, {1, 32}, da.data(), db.data(), d.data());
+  const std::vector<int> zeros(256);
+  EXPECT_EQ(d.values(), converted<float>(product(transposed(a, 16, 16), b, zeros, 16, 16, 16)));
+}
+
+}  // namespace
+}  // namespace cuflash
