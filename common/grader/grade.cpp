@@ -19,10 +19,11 @@ namespace {
 
 // From the simple to the peculiar, so that each mistake shows in some and not in others: every head
 // dimension, tails of one row, one key, causal masks that begin before, at and after the first key,
-// windows, grouped heads, scores that overflow. A stage that does not take f32 takes f16 instead.
+// windows, grouped heads, rows with gaps between them, scores that overflow. A stage that does not
+// take f32 takes f16 instead.
 const char* const kCases[] = {
     "b1_h1_q32k32_d64_f32",
-    "b1_h2_q64k96_d32_f32",
+    "b1_h2_q64k96_d32_f32_padded",
     "b1_h1_q17k13_d64_f32",
     "b2_h1_q64k77_d64_f16",
     "b1_h1_q65k33_d128_f16",
@@ -91,6 +92,7 @@ Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass
   s.pass = pass;
   s.problem = c.problem;
   s.input = c.source.kind;
+  s.layout = c.options.layout;
   const harness::Tile tile = harness::main_tile(own, pass, s.problem);
   s.walk = {tile.owned, tile.streamed, tile.owned == 0};
   s.walk.fragments =

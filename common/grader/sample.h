@@ -18,6 +18,7 @@ struct Sample {
   Pass pass = CUFLASH_FORWARD;
   Problem problem;
   harness::InputKind input = harness::InputKind::kGaussian;
+  harness::Layout layout = harness::Layout::kBHSD;
   Walk walk;
   std::shared_ptr<const harness::ReferenceOutputs> want;
   harness::StageCheck check;        // of the exercise

@@ -31,6 +31,7 @@ bool causal_rectangle(const Sample& s) {
 bool window(const Sample& s) { return has_window(s.problem); }
 bool empty_rows(const Sample& s) { return reference::visible_keys(s.problem, 0).count == 0; }
 bool large_scores(const Sample& s) { return s.input == harness::InputKind::kLargeQ; }
+bool gaps(const Sample& s) { return s.layout != harness::Layout::kBHSD; }
 bool f16(const Sample& s) { return s.problem.dtype == CUFLASH_F16; }
 
 }  // namespace
@@ -57,6 +58,10 @@ const std::vector<Trait>& traits() {
       {"causal", "those with a causal mask", "Look at the mask.", causal},
       {"masked", "those with a mask", "Look at the mask.",
        [](const Sample& s) { return causal(s) || window(s); }},
+      {"gaps", "those whose tensors have gaps between the rows",
+       "A row begins row_stride elements after the one before it, a head head_stride elements: "
+       "rows<T>(tensor, b, h)(i, d) finds an element by the strides.",
+       gaps},
       {"unmasked", "those without `causal`",
        "Look for a rule of the causal mask that is applied without `causal`, too.",
        [](const Sample& s) { return !causal(s); }},
