@@ -94,7 +94,7 @@ Diagnosis score_terms(const std::vector<Sample>& samples) {
   if (!twice.empty()) {
     words += (words.empty() ? "the columns " : ", and the columns ") + twice + " count twice";
   }
-  return {"score-terms", "Where a query has one key, its LSE is the score. There " + words + '.',
+  return {"score-terms", " Where a query has one key, its LSE is the score. There " + words + '.',
           ""};
 }
 
