@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -202,23 +203,34 @@ Elements accessed(const AccessHistory& history) {
   return elements;
 }
 
-// The shared arrays that the source line of an access names, if it does not name the one that it
-// meets: "s_lse", or "s_lse or s_delta".
-std::string arrays_named_instead(const AccessHistory& history, const Event& event,
-                                 const Elements& known) {
-  const std::string& source = history.place(event).source;
-  const auto named = [&](int array) { return source.find(array_name(array)) != std::string::npos; };
-  if (named(event.element->array)) return "";
-  std::set<std::string> names;
-  for (const Element& e : known) {
-    const bool shared = array_name(e.array)[0] == 's';  // sK, s_lse
-    if (shared && e.launch == event.element->launch && named(e.array))
-      names.insert(array_name(e.array));
+// Finds accesses that meet another shared array than those that their source line names.
+class NamedArrays {
+ public:
+  NamedArrays(const AccessHistory& history, const AccessHistory& own) : history_(history) {
+    for (const Event& event : own.events()) {
+      if (event.shared) names_.insert(array_name(event.element->array));
+    }
   }
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : " or ") + name;
-  return text;
-}
+
+  // "s_lse", or "s_lse or s_delta": the arrays that the line names. "" if it names the one that the
+  // access meets, or none.
+  const std::string& instead(const Event& event) {
+    const auto [known, added] = found_.try_emplace({event.site, event.element->array});
+    if (!added || !event.shared) return known->second;
+    const std::string& source = history_.place(event).source;
+    if (source.find(array_name(event.element->array)) != std::string::npos) return known->second;
+    for (const std::string& name : names_) {
+      if (source.find(name) == std::string::npos) continue;
+      known->second += (known->second.empty() ? "" : " or ") + name;
+    }
+    return known->second;
+  }
+
+ private:
+  const AccessHistory& history_;
+  std::set<std::string> names_;
+  std::map<std::pair<int, int>, std::string> found_;  // by site and array
+};
 
 // How many columns of an array the stage accesses; 0 if none.
 int columns_of(const Elements& known, const Element& of) {
@@ -256,8 +268,9 @@ Diagnosis stray_access(const Stage& exercise, const Stage& own,
   const Sample* const sample = faulty.front();
   const auto [mine, theirs] = histories(exercise, own, *sample);
   const Elements known = accessed(theirs);
+  NamedArrays named(mine, theirs);
   const auto is_stray = [&](const Event& event) {
-    return event.shared && known.count(*event.element) == 0;
+    return event.shared && (known.count(*event.element) == 0 || !named.instead(event).empty());
   };
   const auto& events = mine.events();
   const auto first = std::find_if(events.begin(), events.end(), is_stray);
@@ -274,10 +287,13 @@ Diagnosis stray_access(const Stage& exercise, const Stage& own,
   std::string id = padding ? "padding-accessed" : "other-elements-accessed";
   std::string message = where(mine, *first) + " " + (first->write ? "writes " : "reads ") +
                         box(like_it) + " in " + sample->name + ", which the stage never accesses.";
-  const std::string named = arrays_named_instead(mine, *first, known);
+  const std::string& meant = named.instead(*first);
   const Finding rule = first->write ? Finding() : told_by_stray_read(*first, mine, theirs);
-  if (!named.empty()) {
-    message += " The line means another array: an index of " + named + " runs past its end.";
+  if (!meant.empty()) {
+    id = "index-past-the-end";
+    message = where(mine, *first) + (first->write ? " writes " : " reads ") + box(like_it) +
+              " in " + sample->name + ", which the line does not name: an index of " + meant +
+              " runs past its end.";
   } else if (!rule.words.empty()) {
     id = rule.id, message += rule.words;
   } else {

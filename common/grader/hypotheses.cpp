@@ -73,6 +73,9 @@ bool explains(const Mistakes& mistakes, const Sample& s, const std::vector<std::
   const double relative = s.input == harness::InputKind::kLargeQ ? 0.1 : 2e-3;
   Walk walk = s.walk;
   walk.after_softmax = s.pass == CUFLASH_FORWARD && wanted == std::vector<std::string>{"O"};
+  // Of the two kernels of a backward pass one owns queries, the other keys.
+  walk.mask_q = std::max(walk.block_q, 1), walk.mask_kv = std::max(walk.block_kv, 1);
+  if (s.pass == CUFLASH_BACKWARD && wanted.front() != "dQ") std::swap(walk.mask_q, walk.mask_kv);
   const auto predicted = model(s.pass, s.problem, s.want->inputs, walk, mistakes);
   for (const harness::ReferenceTensor& tensor : s.want->tensors) {
     if (std::find(wanted.begin(), wanted.end(), tensor.name) == wanted.end()) continue;

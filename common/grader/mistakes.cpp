@@ -52,6 +52,8 @@ const std::vector<MistakeRow> kMistakes = {
      "The scores carry a factor log2(e), which belongs with exp2f, but the exponential is expf."},
     {Mistake::kExp2, A, None, "exp2",
      "The exponential is 2^x where e^x is meant: exp2f needs scores multiplied by log2(e)."},
+    {Mistake::kExpOfLog2, A, None, "exp-of-log2",
+     "The exponential is e^x, but x carries a factor log2(e): its base must be 2."},
     {Mistake::kScaleWithoutLog2, A, None, "scale-without-log2",
      "The scores lack a factor log2(e): 2^x is e^x only where x carries it, and the LSE or the "
      "maximum that is subtracted does."},
@@ -211,10 +213,24 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kMaskTurned, B, Fragments, "mask-turned",
      "Query and key have changed places in the mask within each 16 x 16 block: the rows of S^T are "
      "keys, its columns queries."},
+    {Mistake::kMaskOffsetsExchanged, B, Fragments, "mask-offsets-exchanged",
+     "The mask asks about the block's element at another place of the tile: the first query and "
+     "the "
+     "first key of the 16 x 16 block have changed places."},
+    {Mistake::kMaskWithoutOffsets, B, Fragments, "mask-without-offsets",
+     "The mask asks about the first 16 x 16 block of the tile, whichever block it is: the first "
+     "query "
+     "and the first key of the block are not added."},
+    {Mistake::kMaskWithoutRowOffset, B, Fragments, "mask-without-row-offset",
+     "The mask asks about the first 16 queries of the tile, whichever queries these are: the first "
+     "query of the block is not added."},
     {Mistake::kLseWithoutLog2, B, None, "lse-without-log2",
      "The LSE lacks a factor log2(e): it is a natural logarithm, and 2^x wants one to base 2, as "
      "the "
      "scores are."},
+    {Mistake::kLseScaled, B, None, "lse-scaled",
+     "The LSE is multiplied by softmax_scale, too. It is the LSE of the scaled scores: P = "
+     "exp(scale * S - LSE)."},
     {Mistake::kScoreAndDpSwapped, B, None, "s-and-dp-swapped",
      "S and dP stand in each other's place: P = exp(scale S - LSE), and dS = P (dP - delta)."},
     {Mistake::kTailNotMasked, B, Tiles, "tail-not-masked",

@@ -12,6 +12,7 @@ struct Walk {
   int block_q = 0, block_kv = 0;  // tiles; 0: none, a row is walked whole
   bool masks_output = false;      // P V asks for the mask again, so a hidden key never reaches O
   bool after_softmax = false;     // LSE is right: a mistake in the mask is in P V alone
+  int mask_q = 1, mask_kv = 1;    // the tile, in the kernel whose mask is looked at
   bool fragments = false;         // tensor cores: operands are of the dtype, in blocks of 16 × 16
 };
 

@@ -46,6 +46,7 @@ class BackwardModel : Parts {
       }
       const double prob = exp(has(Mistake::kNoLse)            ? s
                               : has(Mistake::kLseAdded)       ? s + lse
+                              : has(Mistake::kLseScaled)      ? s - lse * scale
                               : has(Mistake::kLseWithoutLog2) ? s - lse * 0.6931471805599453
                                                               : s - lse);
       const double ds = score_gradient(prob, dp, delta);

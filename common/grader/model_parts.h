@@ -63,6 +63,11 @@ class Parts {
       const Place at = turned(i, j);
       return visible(at.row, at.column);
     }
+    if (has(Mistake::kMaskOffsetsExchanged) || has(Mistake::kMaskWithoutOffsets) ||
+        has(Mistake::kMaskWithoutRowOffset)) {
+      const Place at = without_offsets(i, j);
+      return visible(at.row, at.column);
+    }
     if (has(Mistake::kMaskInverted)) return !p_.causal || !visible(i, j);
     const std::int64_t place = own_place(i);
     if (has(Mistake::kAlwaysCausal)) return j <= place && window_sees(place, j);
@@ -141,7 +146,10 @@ class Parts {
   // A probability or a gradient as an operand: the tensor cores take it in the dtype.
   double operand(double x) const { return rounded_(static_cast<float>(f32(x))); }
 
-  double exp(double x) const { return f32(has(Mistake::kExp2) ? std::exp2(x) : std::exp(x)); }
+  double exp(double x) const {
+    if (has(Mistake::kExpOfLog2)) x *= 1.4426950408889634;
+    return f32(has(Mistake::kExp2) ? std::exp2(x) : std::exp(x));
+  }
 
  private:
   // Where query i stands among the keys, as the kernel has it.
@@ -159,6 +167,17 @@ class Parts {
   bool window_sees(std::int64_t place, int j) const {
     return (p_.window_left < 0 || j >= place - p_.window_left) &&
            (p_.window_right < 0 || j <= place + p_.window_right);
+  }
+
+  // The pair about which the mask is asked where the offsets of a 16 × 16 block in its tile are
+  // wrong.
+  Place without_offsets(int i, int j) const {
+    const int row = i / walk_.mask_q * walk_.mask_q, column = j / walk_.mask_kv * walk_.mask_kv;
+    const int row_in_tile = (i - row) / kBlock * kBlock,
+              column_in_tile = (j - column) / kBlock * kBlock;
+    if (has(Mistake::kMaskWithoutRowOffset)) return {row + i % kBlock, j};
+    if (has(Mistake::kMaskWithoutOffsets)) return {row + i % kBlock, column + j % kBlock};
+    return {row + column_in_tile + i % kBlock, column + row_in_tile + j % kBlock};
   }
 
   // Q Kᵀ.

@@ -29,10 +29,6 @@ uint3 index_in(const dim3& extent, std::uint64_t n) {
           static_cast<unsigned>(n / extent.x / extent.y)};
 }
 
-bool is_race(FindingKind kind) {
-  return kind == FindingKind::kSharedRace || kind == FindingKind::kGlobalRace;
-}
-
 const char* title_of(FindingKind kind) {
   switch (kind) {
     case FindingKind::kOutOfBounds:

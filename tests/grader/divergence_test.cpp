@@ -6,10 +6,10 @@
 namespace cuflash::exercises {
 namespace {
 
-class Divergence : public GraderTest {
+class DivergenceTest : public GraderTest {
  protected:
   // What is said of a sample that is wrong.
-  static Diagnosis said_of(Planted planted) {
+  static Divergence said_of(Planted planted) {
     return divergence(copy_stage(planted), copy_stage(Planted::kNone), {sample()});
   }
   static Sample sample() {
@@ -21,67 +21,69 @@ class Divergence : public GraderTest {
     s.check.runs.back().error = "It is wrong.";
     return s;
   }
-  static void expect_words(const Diagnosis& found, const std::string& words) {
-    EXPECT_NE(found.message.find(words), std::string::npos) << found.message;
+  static void expect_words(const std::string& text, const std::string& words) {
+    EXPECT_NE(text.find(words), std::string::npos) << text;
   }
 };
 
-TEST_F(Divergence, None) {
-  EXPECT_EQ(said_of(Planted::kNone).id, "");
+TEST_F(DivergenceTest, None) {
+  EXPECT_EQ(said_of(Planted::kNone).cause.id, "");
   Sample right = sample();
   right.check.runs.back().error.clear();
-  const Diagnosis found =
+  const Divergence found =
       divergence(copy_stage(Planted::kDoubled), copy_stage(Planted::kNone), {right});
-  EXPECT_EQ(found.id, "") << "only wrong samples are looked at";
+  EXPECT_EQ(found.cause.id, "") << "only wrong samples are looked at";
 }
 
-TEST_F(Divergence, AFactor) {
-  const Diagnosis found = said_of(Planted::kDoubled);
-  EXPECT_EQ(found.id, "value-scaled");
-  expect_words(found, " In copied the first store that differs from the stage's own is to O[0][0]");
-  expect_words(found, "block 0, thread 0");
-  expect_words(found, "Others differ in O[0 to 3][0 to 31].");
-  expect_words(found, "each is 2 times what the stage stores");
+TEST_F(DivergenceTest, AFactor) {
+  const Divergence found = said_of(Planted::kDoubled);
+  EXPECT_EQ(found.cause.id, "value-scaled");
+  expect_words(found.cause.message, "each is 2 times what the stage stores");
+  expect_words(found.store,
+               " In copied the first store that differs from the stage's own is to O[0][0]");
+  expect_words(found.store, "block 0, thread 0");
+  expect_words(found.store, "Others differ in O[0 to 3][0 to 31].");
 }
 
-TEST_F(Divergence, AStoreThatIsMissing) {
-  const Diagnosis found = said_of(Planted::kLastRowLeftOut);
+TEST_F(DivergenceTest, AStoreThatIsMissing) {
+  const Diagnosis found = said_of(Planted::kLastRowLeftOut).cause;
   EXPECT_EQ(found.id, kNeverStored);
-  expect_words(found, "never writes O[3][0], and others in O[3][0 to 31]");
-  expect_words(found, "copy_stage.cu:");
+  expect_words(found.message, "never writes O[3][0], and others in O[3][0 to 31]");
+  expect_words(found.message, "copy_stage.cu:");
 }
 
-TEST_F(Divergence, AStoreTooMany) {
-  const Diagnosis found = said_of(Planted::kOneRowMore);
+TEST_F(DivergenceTest, AStoreTooMany) {
+  const Diagnosis found = said_of(Planted::kOneRowMore).cause;
   EXPECT_EQ(found.id, "stray-store");
-  expect_words(found, "LSE[");
-  expect_words(found, "p.lse[thread] = 1.f");
+  expect_words(found.message, "LSE[");
+  expect_words(found.message, "p.lse[thread] = 1.f");
 }
 
-TEST_F(Divergence, AWrongDistanceOfRows) {
-  const Diagnosis found = said_of(Planted::kRowsTooClose);
-  EXPECT_EQ(found.id, kWrongPitch);
-  expect_words(found, "is to O[1][0]");
-  expect_words(found, "it goes on by 32 elements, where the rows lie 36 apart");
+TEST_F(DivergenceTest, AWrongDistanceOfRows) {
+  const Divergence found = said_of(Planted::kRowsTooClose);
+  EXPECT_EQ(found.cause.id, kWrongPitch);
+  expect_words(found.cause.message, "it goes on by 32 elements, where the rows lie 36 apart");
+  expect_words(found.store, "is to O[1][0]");
 }
 
-TEST_F(Divergence, AnotherTensor) {
-  const Diagnosis found = said_of(Planted::kOtherTensor);
-  EXPECT_EQ(found.id, "reads-differ");
-  expect_words(found, "is to sQ[0][0]");
-  expect_words(found, "it has also read K[0][0 to 3], which the stage's thread does not.");
+TEST_F(DivergenceTest, AnotherTensor) {
+  const Divergence found = said_of(Planted::kOtherTensor);
+  EXPECT_EQ(found.cause.id, "reads-differ");
+  expect_words(found.cause.message,
+               "has also read K[0][0 to 3], which the stage's thread does not.");
+  expect_words(found.store, "is to sQ[0][0]");
 }
 
-TEST_F(Divergence, PaddingIsAccessed) {
+TEST_F(DivergenceTest, OtherElementsAreRead) {
   Sample faulty = sample();
   const auto said = [&] {
     return stray_access(copy_stage(Planted::kPaddingRead), copy_stage(Planted::kNone), {faulty});
   };
   EXPECT_EQ(said().id, "") << "only samples with faults are looked at";
   faulty.check.faults.emplace_back();
-  EXPECT_EQ(said().id, "padding-accessed");
-  expect_words(said(), "reads sQ[0 to 3][32 to 35] in copied");
-  expect_words(said(), "the elements of a row end with column 31");
+  EXPECT_EQ(said().id, "place-shifted");
+  expect_words(said().message, "reads sQ[0 to 3][32 to 35] in copied");
+  expect_words(said().message, "Each of these reads is off by 4 columns.");
 }
 
 }  // namespace
