@@ -54,6 +54,7 @@ book_parts = {
     "Around it": [
         "docs/how_to_change_it.md",
         "docs/hunting_races.md",
+        "docs/papers.md",
         "docs/related_work.md",
         "docs/syllabus.md",
     ],
