@@ -68,6 +68,7 @@ book_parts = {
     "Look inside": [
         "docs/architecture.md",
         "common/simt/README.md",
+        "docs/counts_and_chip.md",
         "bench/data/README.md",
     ],
     "Contribute": [
