@@ -36,7 +36,7 @@ book_parts = {
         "stages/03_online_softmax/exercises/6_query_gradient_bwd.md",
         "stages/04_register_tiles/README.md",
         "stages/04_register_tiles/exercises/README.md",
-        "stages/04_register_tiles/exercises/1_thread_tile.md",
+        "stages/04_register_tiles/exercises/1_micro_tile.md",
         "stages/04_register_tiles/exercises/2_lanes_of_a_row.md",
         "stages/04_register_tiles/exercises/3_pitch.md",
         "stages/04_register_tiles/exercises/4_one_buffer_bwd.md",
