@@ -149,7 +149,7 @@ def banks():
         pitch: [lane * pitch * element // BANK_BYTES % BANKS for lane in range(32)]
         for pitch in pitches
     }
-    turns = {pitch: max(map(found.count, found)) for pitch, found in lanes_banks.items()}
+    passes = {pitch: max(map(found.count, found)) for pitch, found in lanes_banks.items()}
     figure = Figure(
         "02_banks",
         480,
@@ -158,8 +158,8 @@ def banks():
             "Each of 32 lanes reads the first element of its own row of sK. "
             + " ".join(
                 f"With a pitch of {pitch} halves the lanes meet {len(set(found))}"
-                f" bank{'s'[:len(set(found)) > 1]} and take {turns[pitch]}"
-                f" turn{'s'[:turns[pitch] > 1]}."
+                f" bank{'s'[:len(set(found)) > 1]} and take {passes[pitch]}"
+                f" pass{'es' if passes[pitch] > 1 else ''}."
                 for pitch, found in lanes_banks.items()
             )
         ),
@@ -167,9 +167,9 @@ def banks():
     figure.heading("32 lanes read one column of sK")
     cell, top = 9.8, 128
     for x, pitch, colour in ((44, pitches[0], "red"), (386, pitches[1], "green")):
-        count = turns[pitch]
+        count = passes[pitch]
         figure.text(
-            x, 74, f"[32][{pitch}] halves: {count} turn{'s' if count > 1 else ''}", 22, bold=True
+            x, 74, f"[32][{pitch}] halves: {count} pass{'es' if count > 1 else ''}", 22, bold=True
         )
         figure.text(x, 104, "banks 0 to 31", SMALL, style="quiet")
         figure.grid(x, top, BANKS, 32, cell)

@@ -84,7 +84,7 @@ static __global__ void read_strided(const float* in, float* out, int stride) {
 
 constexpr int kThreads = 64;
 
-// Turns the elements of a block round, through shared memory.
+// Reverses the elements of a block, through shared memory.
 static __global__ void reverse(const float* in, float* out) {
   __shared__ float tile[kThreads];
   const int t = threadIdx.x;

@@ -129,10 +129,10 @@ void warps_lesson() {
   for (const std::size_t t : {0, 1, 31, 32, 33, 63}) {
     std::printf("%6zu %5d %5d %6.0f\n", t, warps[t], numbers_of[t], double(sums[t]));
   }
-  std::printf("\nthreads that go the same way  requests to read  bytes\n");
+  std::printf("\nwidth  requests to read  bytes\n");
   for (const int width : {64, 32, 16, 1}) {
     const auto c = run(branch, {1, 64}, in.data(), out.data(), width);
-    std::printf("%28d %17s %6s\n", width, counted(c.global_read_requests).c_str(),
+    std::printf("%5d %17s %6s\n", width, counted(c.global_read_requests).c_str(),
                 counted(c.global_read_bytes).c_str());
   }
 }
@@ -175,7 +175,7 @@ void sectors_lesson() {
 }
 
 void shared_lesson() {
-  std::printf("A block of %d threads reverses the numbers 0, 1, 2, ...\n\n", kThreads);
+  std::printf("A block of %d threads reverses 0, 1, 2, ...\n\n", kThreads);
   const Array<float> in("in", numbers(kThreads));
   const auto show = [&](const char* name, void (*kernel)(const float*, float*)) {
     const Array<float> out("out", kThreads);

@@ -54,6 +54,9 @@ book_parts = {
     "Around it": [
         "docs/how_to_change_it.md",
         "docs/hunting_races.md",
+        "docs/beside_pytorch.md",
+        "docs/f32_gradients.md",
+        "docs/papers.md",
         "docs/related_work.md",
         "docs/syllabus.md",
     ],
@@ -65,6 +68,7 @@ book_parts = {
     "Look inside": [
         "docs/architecture.md",
         "common/simt/README.md",
+        "docs/counts_and_chip.md",
         "bench/data/README.md",
     ],
     "Contribute": [

@@ -1,12 +1,15 @@
-"""The autograd function of docs/how_to_change_it.md, against plain PyTorch."""
+"""The autograd function of docs/how_to_change_it.md, against plain PyTorch; and the page's program."""
 import pathlib
+import re
 import subprocess
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-PATCH = pathlib.Path(__file__).resolve().parents[2] / "docs/changes/autograd.patch"
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+PATCH = DOCS / "changes/autograd.patch"
+PROGRAM = re.compile(r"<<'END'\n(.*?)END\n.*?```text\n(.*?)```", re.DOTALL)
 
 
 def plain(q, k, v, scale):
@@ -29,3 +32,13 @@ def test_learned_scale(device, tmp_path, monkeypatch):
     want = torch.autograd.grad(plain(*exact), exact, d_o.double())
     for x, y in zip(got, want):
         torch.testing.assert_close(x.double(), y, rtol=1e-4, atol=1e-4 * float(y.abs().max()))
+
+
+def test_program(device, tmp_path, monkeypatch, capsys):
+    if device != "cpu":
+        pytest.skip("The page's tensors are on the CPU")
+    subprocess.run(["git", "apply", str(PATCH)], cwd=tmp_path, check=True)
+    monkeypatch.syspath_prepend(tmp_path / "examples")
+    program, shown = PROGRAM.search((DOCS / "how_to_change_it.md").read_text("utf-8")).groups()
+    exec(program, {})  # pylint: disable=exec-used
+    assert capsys.readouterr().out.splitlines()[-1] == shown.splitlines()[-1]

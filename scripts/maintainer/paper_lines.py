@@ -10,15 +10,16 @@ the kernels of a stage carry tags:
     do_it();  // [FA2 Alg.1 l.4-5]            behind the code that does lines 4 and 5
     for (…) {  // [FA2 Alg.1 l.6, 11]         line 11, the loop's end, is at the closing brace
 
-and its README shows, between `<!-- algorithm 1 -->` and `<!-- end algorithm -->`, the table that this
-script writes there. The script fails if a line has no tag, or if a line comes before one that it
-needs. --check writes nothing, and also fails if a README does not show its table.
+docs/papers.md shows, between `<!-- algorithm 03_online_softmax 1 -->` and `<!-- end algorithm -->`,
+the table that this script writes there. The script fails if a line has no tag, or if a line comes
+before one that it needs. --check writes nothing, and also fails if the page does not show a table.
 """
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/papers.md"
 
 # The paper's lines: the number, the lines that it needs, its text. A needed line is in the same
 # kernel, before or with this one.
@@ -73,7 +74,7 @@ BOUNDS = r"(?:__launch_bounds__\([^()]*\)\s+)?"
 KERNEL = re.compile(rf"__global__\s+{BOUNDS}void\s+{BOUNDS}((?!__)\w+)\(")
 TAG = re.compile(r"^(?P<code>.*?) *// \[FA2 Alg\.(?P<algorithm>[12]) l\.(?P<lines>\d+(?:(?:-|, )\d+)*)\]"
                  r"(?:, (?:first|second) half)?(?P<words>.*)$")
-TABLE = re.compile(r"(<!-- algorithm ([12]) -->\n).*?(<!-- end algorithm -->)", re.DOTALL)
+TABLE = re.compile(r"(<!-- algorithm (\w+) ([12]) -->\n).*?(<!-- end algorithm -->)", re.DOTALL)
 
 
 def paper(algorithm):
@@ -89,10 +90,10 @@ class Place:
         self.kernel, self.file = kernel, file
         self.first, self.last, self.shown = first, last, shown
 
-    def link(self):
+    def link(self, stage):
         span = f"#L{self.first}" + (f"-L{self.last}" if self.last > self.first else "")
         name = str(self.first) + (f"–{self.last}" if self.last > self.first else "")
-        return f"[{name}]({self.file}{span}) `{self.shown}`".replace("|", "\\|")
+        return f"[{name}](../stages/{stage}/{self.file}{span}) `{self.shown}`".replace("|", "\\|")
 
 
 def numbers(text):
@@ -170,20 +171,20 @@ def check_kernel(algorithm, kernel, first, errors):
             errors.append(f"{kernel}: Alg.{algorithm} l.{end}, the end of the loop of l.{line}, has no tag")
 
 
-def table(algorithm, found):
+def table(stage, algorithm, found):
     """The Markdown table of an algorithm: a row for each line, a column for each kernel."""
     kernels = list(dict.fromkeys(place.kernel for _, _, place in found))
     rows = ["| line | the paper | " + " | ".join(f"`{kernel}`" for kernel in kernels) + " |",
             "| --- " * (2 + len(kernels)) + "|"]
     for line, (says, _) in paper(algorithm).items():
-        cells = ["<br>".join(place.link() for _, number, place in found
+        cells = ["<br>".join(place.link(stage) for _, number, place in found
                              if number == line and place.kernel == kernel) for kernel in kernels]
         rows.append(f"| {line} | {says} | " + " | ".join(cells) + " |")
     return "\n".join(rows) + "\n"
 
 
-def check_stage(kernels, readme):
-    """({file: text} of a stage's kernel files, README) -> (README with its tables, errors)."""
+def check_stage(stage, kernels, page):
+    """(a stage's name, {file: text} of its kernels, page) -> (page with its tables, errors)."""
     errors, found = [], []
     for file, text in sorted(kernels.items()):
         found += places(file, text, errors)
@@ -198,12 +199,12 @@ def check_stage(kernels, readme):
             check_kernel(algorithm, kernel, first, errors)
         missing = set(paper(algorithm)) - {line for _, line, _ in own}
         errors += [f"Alg.{algorithm} l.{line} has no tag" for line in sorted(missing)]
-        tables[str(algorithm)] = table(algorithm, own)
-    shown = [match[1] for match in TABLE.findall(readme)]
+        tables[str(algorithm)] = table(stage, algorithm, own)
+    shown = [match[2] for match in TABLE.findall(page) if match[1] == stage]
     if shown != list(tables):
-        errors.append(f"README.md shows the algorithms {shown}, not {list(tables)}")
-        return readme, errors
-    return TABLE.sub(lambda m: m[1] + tables[m[2]] + m[3], readme), errors
+        errors.append(f"docs/papers.md shows the algorithms {shown}, not {list(tables)}")
+        return page, errors
+    return TABLE.sub(lambda m: m[1] + tables[m[3]] + m[4] if m[2] == stage else m[0], page), errors
 
 
 def main():
@@ -211,20 +212,19 @@ def main():
     check = sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not check:
         raise SystemExit(__doc__)
-    errors = []
-    for folder in sorted(ROOT.glob("stages/[0-8]?_*")):
-        if folder.name < "03":
-            continue
+    old = page = PAGE.read_text(encoding="utf-8")
+    stages = [folder for folder in sorted(ROOT.glob("stages/[0-8]?_*")) if folder.name >= "03"]
+    strangers = {match[1] for match in TABLE.findall(page)} - {folder.name for folder in stages}
+    errors = [f"docs/papers.md: there is no stage {name}" for name in sorted(strangers)]
+    for folder in stages:
         kernels = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.cuh")}
-        page = folder / "README.md"
-        old = page.read_text(encoding="utf-8")
-        new, wrong = check_stage(kernels, old)
+        page, wrong = check_stage(folder.name, kernels, page)
         errors += [f"{folder.name}: {error}" for error in wrong]
-        if new != old and check:
-            errors.append(f"{folder.name}: the table of README.md is stale: run scripts/maintainer/paper_lines.py")
-        elif new != old:
-            page.write_text(new, encoding="utf-8")
-            print(f"rewrote {page.relative_to(ROOT)}")
+    if page != old and check:
+        errors.append("the tables of docs/papers.md are stale: run scripts/maintainer/paper_lines.py")
+    elif page != old:
+        PAGE.write_text(page, encoding="utf-8")
+        print("rewrote docs/papers.md")
     if errors:
         raise SystemExit("\n".join(errors))
 

@@ -8,9 +8,15 @@ A page says which result it shows, and this script writes the table between the 
 
 The first word is a JSON file that `ladder --json` wrote, relative to the repository. The others say
 which rows to show: stages, passes, problems, in any order; a row must match one of each kind that is
-named. `passes_a_load` adds a column. For a file of bench/peers/peers.py the words are passes,
-dtypes, d64, s512, causal, full, stages, peers, and the kind of table: speeds, summary or costs. For
-one of bench/calls/calls.py they are attention, torch.compile, nothing or library.
+named. Behind a colon the marker may name the columns to show, by their titles, in the table's order:
+
+    <!-- results docs/results/nvidia-h200/kernels.json 01_naive : time, issue slots used -->
+    <!-- end results -->
+
+The columns that say which row it is are always there, and without a list so are all others but
+those of EXTRA. For a file of bench/peers/peers.py the words are passes, dtypes, d64, s512, causal,
+full, stages, peers, and the kind of table: speeds, summary or costs. For one of bench/calls/calls.py
+they are attention, torch.compile, nothing or library.
 `<!-- screen FILE -->` shows the output of a program, FILE.txt, or a FILE.patch.
 
 These markers surround a piece of source code:
@@ -35,7 +41,8 @@ from repository import ROOT, files
 
 sys.path.insert(0, str(ROOT / "bench/peers"))
 import tables  # noqa: E402, it lies there
-RESULTS = re.compile(r"(<!-- results (\S+)((?: \S+)*) -->\n).*?(<!-- end results -->)", re.DOTALL)
+RESULTS = re.compile(
+    r"(<!-- results (\S+)((?: (?!:)\S+)*)(?: : ([^\n]+?))? -->\n).*?(<!-- end results -->)", re.DOTALL)
 CODE = re.compile(r"(<!-- code (\S+) (.+?) -->\n).*?(<!-- end code -->)", re.DOTALL)
 LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".h": "cpp", ".cpp": "cpp", ".c": "c", ".py": "python",
              ".sh": "sh", ".patch": "diff"}
@@ -65,6 +72,11 @@ def microseconds(value):
     return f"{value:.3g} µs" if value < 100 else f"{value:.0f} µs"
 
 
+def percent(value):
+    """55.3 -> '55 %', with a space at which no line ends."""
+    return f"{value:.0f}\N{NO-BREAK SPACE}%"
+
+
 COLUMNS = [
     ("S", "seq", str),
     ("", "way", str),
@@ -84,12 +96,12 @@ COLUMNS = [
     ("time", "ms", lambda value: f"{value:.3g} ms" if value < 100 else f"{value:.0f} ms"),
     ("DRAM read", "dram_read_bytes", decimal_bytes),
     ("DRAM written", "dram_write_bytes", decimal_bytes),
-    ("L1 and shared memory busy", "l1_percent", lambda value: f"{value:.0f} %"),
-    ("issue slots used", "issue_percent", lambda value: f"{value:.0f} %"),
+    ("L1 and shared memory busy", "l1_percent", percent),
+    ("issue slots used", "issue_percent", percent),
     ("instructions", "instructions", decimal_count),
     ("clock", "clock_ghz", lambda value: f"{value:.2f} GHz"),
-    ("warps wait for, of their time", "waits", lambda waits: ", ".join(
-        f"{reason.replace('_', ' ')} {share:.0f} %" for reason, share in waits.items())),
+    ("warps wait for", "waits", lambda waits: ", ".join(
+        f"{reason.replace('_', ' ')} {percent(share)}" for reason, share in waits.items())),
     ("passes a shared load", "passes_a_load", lambda value: f"{value:.2f}"),
     ("sectors read", "global_read_sectors", str),
     ("sectors written", "global_write_sectors", str),
@@ -99,9 +111,10 @@ COLUMNS = [
     ("not run", "skipped", str),
 ]
 
-
-# Columns that a marker must ask for. Nsight Compute's shared_loads leave out those of fragments.
-EXTRA = {"passes_a_load"}
+# Those that say which row it is.
+NAMES = {"stage", "pass", "problem", "kernel"}
+# Columns that a marker must name. Nsight Compute's shared_loads leave out those of fragments.
+EXTRA = {"passes a shared load"}
 
 LADDER_KINDS = [operator.itemgetter(kind) for kind in ("stage", "pass", "problem")]
 CALL_KINDS = [operator.itemgetter("table")]
@@ -144,25 +157,32 @@ def add_gains(rows, everything):
             row["gain"] = f"{row['tflops'] / before[-1]['tflops']:.2f} × {before[-1]['stage'][:2]}"
 
 
-def ladder_table(rows, everything, extra):
+def ladder_table(rows, everything, wanted):
     """The Markdown table of a ladder's rows, and a line with the values that are equal in all."""
     add_gains(rows, everything)
     for row in rows:
         if "error" in row:
             row["error_over_limit"] = row["error"] / row["limit"]
-        if "passes_a_load" in extra:
+        if "shared_loads" in row and "passes a shared load" in wanted:
             row["passes_a_load"] = row["shared_load_passes"] / row["shared_loads"]
     # A value that is the same in every row goes under the table.
     same = [key for key in ("stage", "pass", "problem") if len({row[key] for row in rows}) == 1]
     if len(same) == 3:
         same = same[1:]
     facts = [f"`{rows[0][key]}`" if key == "problem" else rows[0][key] for key in same]
-    return plain_table(rows, same), facts
+    return plain_table(rows, same, wanted), facts
 
 
-def plain_table(rows, left_out=()):
+def plain_table(rows, left_out=(), wanted=()):
     """The Markdown table of rows, with the columns that are in some of them."""
     columns = [c for c in COLUMNS if c[1] not in left_out and any(c[1] in row for row in rows)]
+    if wanted:
+        columns = [c for c in columns if c[1] in NAMES or c[0] in wanted]
+    else:
+        columns = [c for c in columns if c[0] not in EXTRA]
+    missing = [title for title in wanted if title not in [c[0] for c in columns]]
+    if missing:
+        raise SystemExit(f"no row has the column {' or '.join(missing)}")
     lines = [[show(row[key]) if key in row else "" for _, key, show in columns] for row in rows]
     return tables.markdown([title for title, _, _ in columns], lines)
 
@@ -178,26 +198,26 @@ def origin(where):
     return facts + [f"commit {where['commit']}", where["date"][:10]]
 
 
-def table(path, words):
+def table(path, words, wanted=()):
     """The Markdown table of one result file, with its provenance under it."""
     result = json.loads((ROOT / path).read_text(encoding="utf-8"))
     of_peers, of_calls = "ceilings" in result, "way" in result["rows"][0]
     views = [word for word in words if of_peers and word in tables.VIEWS] or ["speeds"]
     words = [word for word in words if word not in views]
-    extra = EXTRA.intersection(words)
-    words = [word for word in words if word not in extra]
     everything = result["rows"] if of_peers or of_calls else joined(result["rows"])
     kinds = tables.KINDS if of_peers else CALL_KINDS if of_calls else LADDER_KINDS
     rows = chosen(everything, words, kinds)
     if not rows:
         raise SystemExit(f"{path} has no row for {' '.join(words)}")
     facts = []
+    if wanted and (of_peers or of_calls):
+        raise SystemExit(f"{path} takes no list of columns")
     if of_peers:
         text = "\n\n".join(tables.VIEWS[view](rows) for view in views)
     elif of_calls:
         text = plain_table(rows)
     else:
-        text, facts = ladder_table(rows, everything, extra)
+        text, facts = ladder_table(rows, everything, wanted)
     facts += origin(result["provenance"]) + [f"`{path}`"]
     return text + "\n\n" + ", ".join(facts) + ".\n"
 
@@ -245,7 +265,8 @@ def main():
     for name in files("*.md"):
         page = ROOT / name
         old = page.read_text(encoding="utf-8")
-        new = RESULTS.sub(lambda m: m[1] + table(m[2], m[3].split()) + m[4], old)
+        new = RESULTS.sub(
+            lambda m: m[1] + table(m[2], m[3].split(), m[4].split(", ") if m[4] else ()) + m[5], old)
         new = SCREEN.sub(lambda m: m[1] + screen(m[2]) + m[3], new)
         new = CODE.sub(lambda m: m[1] + code(m[2], m[3]) + m[4], new)
         if new != old:

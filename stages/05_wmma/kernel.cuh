@@ -19,7 +19,7 @@
 namespace cuflash::wmma {
 
 // The warp's matrix product: 16 × 16 += 16 × 16 · 16 × 16. Which lane holds which element of a
-// fragment is not specified. Nothing here depends on it but that fragments of one type agree.
+// fragment is not specified. The code relies only on one mapping for all fragments of one type.
 constexpr int kMma = 16;
 template <class T>
 using MatrixA =

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The pieces of source code that scripts/maintainer/update_pages.py puts into the pages."""
+"""What scripts/maintainer/update_pages.py puts into the pages: pieces of source code, and tables."""
 import pathlib
 import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
-from update_pages import code, piece  # noqa: E402, it lies there
+from update_pages import RESULTS, code, piece, table  # noqa: E402, it lies there
 
 SOURCE = """\
 // Adds one.
@@ -53,6 +53,32 @@ class Pieces(unittest.TestCase):
         self.assertIsNone(piece(SOURCE, "y"))
         with self.assertRaisesRegex(SystemExit, "not exactly one line of docs/prologue"):
             code("docs/prologue/kernels.cuh", "no such words")
+
+
+class Columns(unittest.TestCase):
+    """The columns that a table shows."""
+
+    KERNELS = "docs/results/nvidia-h200/kernels.json"
+
+    def test_marker(self):
+        marker = "<!-- results a.json 01_naive forward{} -->\nold\n<!-- end results -->"
+        self.assertEqual(RESULTS.match(marker.format(""))[3].split(), ["01_naive", "forward"])
+        named = RESULTS.match(marker.format(" : time, issue slots used"))
+        self.assertEqual(named[3].split(), ["01_naive", "forward"])
+        self.assertEqual(named[4], "time, issue slots used")
+
+    def test_only_what_is_named(self):
+        text = table(self.KERNELS, ["03_online_softmax"], ["passes a shared load", "time"])
+        self.assertEqual(text.split("\n")[0], "| pass | kernel | time | passes a shared load |")
+
+    def test_all_without_a_list(self):
+        title = table(self.KERNELS, ["03_online_softmax"]).split("\n")[0]
+        self.assertIn("| clock |", title)
+        self.assertNotIn("passes a shared load", title)
+
+    def test_unknown_column(self):
+        with self.assertRaisesRegex(SystemExit, "no row has the column weight"):
+            table(self.KERNELS, ["03_online_softmax"], ["weight"])
 
 
 if __name__ == "__main__":

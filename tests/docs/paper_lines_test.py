@@ -12,7 +12,7 @@ from paper_lines import check_stage, numbers  # noqa: E402, it lies there
 
 STAGE = ROOT / "stages/03_online_softmax"
 KERNELS = {path.name: path.read_text(encoding="utf-8") for path in STAGE.glob("*.cuh")}
-README = (STAGE / "README.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/papers.md").read_text(encoding="utf-8")
 TAG = re.compile(r"// \[FA2 Alg\.\d l\.(?P<lines>[^]]*)\](?P<half>, \w+ half)?")
 RETURN = 20  # of the backward pass: the end of one of its kernels is enough
 # Pairs of tags of which none needs the other.
@@ -20,7 +20,7 @@ INDEPENDENT = ("9", "4"), ("4", "3"), ("12, 14", "13, 15")
 
 
 def errors(file, text):
-    return check_stage({**KERNELS, file: text}, README)[1]
+    return check_stage(STAGE.name, {**KERNELS, file: text}, PAGE)[1]
 
 
 def tags():
@@ -31,7 +31,7 @@ def tags():
 
 class Tags(unittest.TestCase):
     def test_as_they_are(self):
-        self.assertEqual(check_stage(KERNELS, README), (README, []))
+        self.assertEqual(check_stage(STAGE.name, KERNELS, PAGE), (PAGE, []))
 
     def test_a_tag_is_missing(self):
         for file, tag in tags():
@@ -74,16 +74,16 @@ class Tags(unittest.TestCase):
 
     def test_stale_table(self):
         text = "// One line more.\n" + KERNELS["kernel.cuh"]
-        readme, found = check_stage({**KERNELS, "kernel.cuh": text}, README)
+        page, found = check_stage(STAGE.name, {**KERNELS, "kernel.cuh": text}, PAGE)
         self.assertEqual(found, [])
-        self.assertNotEqual(readme, README)
+        self.assertNotEqual(page, PAGE)
 
     def test_no_table(self):
-        self.assertTrue(check_stage(KERNELS, README.replace("<!-- algorithm 2 -->", ""))[1])
+        self.assertTrue(check_stage(STAGE.name, KERNELS, PAGE.replace(f"<!-- algorithm {STAGE.name} 2 -->", ""))[1])
 
     def test_forward_only(self):
-        readme = re.sub(r"<!-- algorithm 2 -->.*?<!-- end algorithm -->", "", README, flags=re.DOTALL)
-        self.assertEqual(check_stage({"kernel.cuh": KERNELS["kernel.cuh"]}, readme)[1], [])
+        page = re.sub(rf"<!-- algorithm {STAGE.name} 2 -->.*?<!-- end algorithm -->", "", PAGE, flags=re.DOTALL)
+        self.assertEqual(check_stage(STAGE.name, {"kernel.cuh": KERNELS["kernel.cuh"]}, page)[1], [])
 
 
 if __name__ == "__main__":

@@ -209,8 +209,8 @@ class Site(unittest.TestCase):
 
     def test_line_of_a_source(self):
         """A link to a line leads to that line."""
-        self.open("stages/03_online_softmax/index.html")
-        link = "article a[href*='kernel.cuh.html#L']"
+        self.open("docs/papers.html")
+        link = "article a[href*='03_online_softmax/kernel.cuh.html#L']"
         number = int(self.find(link).get_attribute("href").split("#L")[1])
         self.click(link)
         self.wait_for(lambda: self.page().endswith("kernel.cuh.html"), "the listing")

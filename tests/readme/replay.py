@@ -3,8 +3,7 @@
 
     tests/readme/replay.py [--record]
 
-Then follows the section "Use it as a library" in a new home folder, for the CPU simulator, and the races
-that chapters show.
+Then follows the section "Use it as a library" in a new home folder, for the CPU simulator.
 
 Runs every `sh` block of a section in order. What the README shows under a block must appear in the
 block's output, line by line; a block with nothing under it must succeed. --record writes the
@@ -33,17 +32,7 @@ PART = re.compile(r"^\*\*(?P<step>\d+\. .+?)\*\*|^```sh\n(?P<commands>.*?)^```"
 # The part of a block's output that is a screen: from the first line that matches to the last.
 EXCERPTS = {
     "02_race": (r"^RACE in shared memory", r"^  Replay: "),
-    "04_race": (r"^RACE in shared memory", r"^  Replay: "),
     "01_exercise": (r"^exercise 1", r"^\d+ of \d+ done"),
-}
-
-
-# Screens of chapters, and how they come about.
-CHAPTERS = {
-    "02_race": r"""sed -i '/__syncthreads();  \/\/ All have read sK before/d' stages/02_tiled/kernel.cuh
-scripts/run.sh --stage 02 || true
-git checkout stages/02_tiled/kernel.cuh
-""",
 }
 
 
@@ -109,16 +98,6 @@ def use_as_library(repository):
         raise SystemExit(f"'{LIBRARY}': its last block did not run the example:\n{done.stdout}")
 
 
-def show_chapters(folder, record):
-    """Records the screens of chapters, or compares them with what is printed."""
-    for name, commands in CHAPTERS.items():
-        text, file = excerpt(name, run(commands, folder).stdout), SCREENS / (name + ".txt")
-        if record:
-            file.write_text(text, encoding="utf-8")
-        elif text != file.read_text(encoding="utf-8"):
-            raise SystemExit(f"{file.name} is not what is printed:\n{text}")
-
-
 def replay(record):
     """Runs the first section; returns one (step, seconds) for each of its steps."""
     parts = list(PART.finditer(section(SECTION)))
@@ -144,7 +123,6 @@ def replay(record):
                 raise SystemExit(f"step {step} failed:\n{done.stdout}")
             print(f"{times[-1][1]:6.1f} s  {step}", flush=True)
         use_as_library(folder)
-        show_chapters(folder, record)
     return times
 
 

@@ -122,10 +122,18 @@ void ignores_hidden_keys(const Stage& stage, const Problem& problem, Rows rows) 
   Inputs inputs = gaussian(stage, CUFLASH_FORWARD, problem)->inputs;
   const Outputs before = harness::run(stage, CUFLASH_FORWARD, problem, inputs);
 
+  // A stage's own mask may hide these keys from the other rows, too.
+  const auto others_see = [&](int key) {
+    return (rows.begin > 0 && sees(stage, problem, {0, rows.begin}, key)) ||
+           (rows.end < problem.seq_q && sees(stage, problem, {rows.end, problem.seq_q}, key));
+  };
+  bool rest_may_change = false;
   for (auto* tensor : {&inputs.k, &inputs.v}) {
     for (std::size_t i = 0; i < tensor->size(); ++i) {
       const int key = static_cast<int>(i / problem.head_dim % problem.seq_kv);
-      if (!sees(stage, problem, rows, key)) (*tensor)[i] *= -2.f;
+      if (sees(stage, problem, rows, key)) continue;
+      (*tensor)[i] *= -2.f;
+      rest_may_change = rest_may_change || others_see(key);
     }
   }
   const Outputs after = harness::run(stage, CUFLASH_FORWARD, problem, inputs);
@@ -145,7 +153,7 @@ void ignores_hidden_keys(const Stage& stage, const Problem& problem, Rows rows) 
                           << " do not see have changed, and " << a[i] << " became " << b[i];
       }
     }
-    EXPECT_TRUE(rest_changed) << name << " does not depend on K and V at all";
+    EXPECT_TRUE(rest_changed || !rest_may_change) << name << " does not depend on K and V at all";
   }
 }
 
