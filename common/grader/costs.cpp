@@ -231,7 +231,7 @@ std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
                         std::to_string(example.counts.bank_conflicts) + ", the target is " +
                         std::to_string(example.own.bank_conflicts) + '.';
   if (!example.conflicts_line.empty())
-    message += " Most of them at " + example.conflicts_line + '.';
+    message += " Most of them at " + example.conflicts_line + '.' + example.conflicts_rows;
   if (example.conflicts_of_write && !example.own_conflicts_of_write) {
     message +=
         " The tile is written there, and needs no padding for whole rows: let neighbouring threads "
@@ -264,6 +264,7 @@ std::vector<Diagnosis> excess_shared_loads(const std::vector<Sample>& samples) {
        "The values are right, but shared memory is accessed more often than the stage needs: in " +
            most.name + ' ' + std::to_string(most.counts.shared_requests) +
            " requests, the target is " + std::to_string(most.own.shared_requests) +
+           ". Most of them at " + most.loads_line +
            ". load4() brings four neighbours at once, and what is in registers serves a whole "
            "row or column of the thread's tile.",
        ""}};

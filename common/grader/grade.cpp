@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <stdexcept>
 
 #include "costs.h"
 #include "cuflash/workload.h"
+#include "difference.h"
 #include "divergence.h"
 #include "faults.h"
 #include "harness/traffic.h"
@@ -52,14 +55,53 @@ constexpr int kEnoughSeconds = 15;
 // Of a call without an LSE: its pointer is null.
 const char* const kCaseWithoutLse = "b1_h2_q37k71_d64_f32_causal_no_lse";
 
+std::string source_line(const simt::LineCounts& of) {
+  std::ifstream file(of.file);
+  std::string text;
+  for (int n = 0; n < of.line && std::getline(file, text); ++n) {
+  }
+  return text;
+}
+
+std::string place(const simt::LineCounts& of) {
+  return std::filesystem::path(of.file).filename().string() + ':' + std::to_string(of.line);
+}
+
+// Where the rows of the tiles lie in the banks that a line names.
+std::string banks_of_rows(const std::string& line) {
+  constexpr std::size_t kBankBytes = 4, kBanksBytes = 128;
+  std::string words;
+  for (const simt::SharedMap& map : simt::shared_maps()) {
+    for (const simt::SharedArray& array : map.arrays) {
+      if (array.extents.size() < 2 || line.find(array.name + '[') == std::string::npos) continue;
+      const std::size_t pitch = array.extents.back() * array.element_bytes;
+      const std::size_t period = kBanksBytes / std::gcd(pitch, kBanksBytes);
+      words += " The rows of " + array.name + " are " + std::to_string(pitch) +
+               " bytes apart: each begins " + number(pitch % kBanksBytes / double(kBankBytes)) +
+               " banks after the one before it, and every " +
+               (period == 1 ? "one" : std::to_string(period) + "th") + " in the same bank.";
+    }
+  }
+  return words;
+}
+
+// The line with most requests of shared memory.
+void note_loads(Sample& s) {
+  const auto lines = simt::line_counts();
+  const auto most = std::max_element(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
+    return (a.shared ? a.requests : 0) < (b.shared ? b.requests : 0);
+  });
+  if (most != lines.end() && most->shared) s.loads_line = place(*most);
+}
+
 void note_conflicts(Sample& s) {
   const auto lines = simt::line_counts();
   const auto most = std::max_element(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
     return a.conflicts < b.conflicts;
   });
   if (most == lines.end() || most->conflicts == 0) return;
-  s.conflicts_line =
-      std::filesystem::path(most->file).filename().string() + ':' + std::to_string(most->line);
+  s.conflicts_line = place(*most);
+  s.conflicts_rows = banks_of_rows(source_line(*most));
   s.conflicts_of_write = most->write;
 }
 
@@ -101,6 +143,7 @@ Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass
   s.check = check_stage(exercise, pass, c, runs);
   s.counts = s.run().counts.value_or(simt::Counts());
   note_conflicts(s);
+  note_loads(s);
   const Target target = target_of(own, pass, c);
   s.own = target.counts;
   s.own_conflicts_of_write = target.conflicts_of_write;

@@ -21,10 +21,12 @@ struct Sample {
   harness::Layout layout = harness::Layout::kBHSD;
   Walk walk;
   std::shared_ptr<const harness::ReferenceOutputs> want;
-  harness::StageCheck check;        // of the exercise
-  simt::Counts counts, own;         // the exercise's and the stage's own
-  std::string conflicts_line;       // where the exercise has most bank conflicts; empty if nowhere
-  bool conflicts_of_write = false;  // whether it writes there
+  harness::StageCheck check;   // of the exercise
+  simt::Counts counts, own;    // the exercise's and the stage's own
+  std::string conflicts_line;  // where the exercise has most bank conflicts; empty if nowhere
+  std::string conflicts_rows;  // and where the rows of the arrays of that line lie in the banks
+  std::string loads_line;      // where it has most requests of shared memory
+  bool conflicts_of_write = false;      // whether it writes there
   bool own_conflicts_of_write = false;  // whether the stage's own writes have any
   bool whole_matrices = false;  // S and P, dS: each in global memory, by a kernel of its own
 
