@@ -203,32 +203,47 @@ Elements accessed(const AccessHistory& history) {
   return elements;
 }
 
-// Finds accesses that meet another shared array than those that their source line names.
+// Finds accesses that meet another shared array than those that their source line names. Arrays
+// that share their memory have several names: the stage's own accesses tell which.
 class NamedArrays {
  public:
   NamedArrays(const AccessHistory& history, const AccessHistory& own) : history_(history) {
     for (const Event& event : own.events()) {
       if (event.shared) names_.insert(array_name(event.element->array));
     }
+    for (const Event& event : own.events()) {
+      if (!event.shared) continue;
+      const std::string& source = own.place(event).source;
+      for (const std::string& name : names_) {
+        if (names(source, name)) also_.insert({name, event.element->array});
+      }
+    }
   }
 
   // "s_lse", or "s_lse or s_delta": the arrays that the line names. "" if it names the one that the
   // access meets, or none.
   const std::string& instead(const Event& event) {
-    const auto [known, added] = found_.try_emplace({event.site, event.element->array});
+    const int array = event.element->array;
+    const auto [known, added] = found_.try_emplace({event.site, array});
     if (!added || !event.shared) return known->second;
     const std::string& source = history_.place(event).source;
-    if (source.find(array_name(event.element->array)) != std::string::npos) return known->second;
+    std::string found;
     for (const std::string& name : names_) {
-      if (source.find(name) == std::string::npos) continue;
-      known->second += (known->second.empty() ? "" : " or ") + name;
+      if (!names(source, name)) continue;
+      if (name == array_name(array) || also_.count({name, array}) > 0) return known->second;
+      found += (found.empty() ? "" : " or ") + name;
     }
-    return known->second;
+    return known->second = found;
   }
 
  private:
+  static bool names(const std::string& source, const std::string& name) {
+    return source.find(name) != std::string::npos;
+  }
+
   const AccessHistory& history_;
   std::set<std::string> names_;
+  std::set<std::pair<std::string, int>> also_;        // a name, and an array that it may meet
   std::map<std::pair<int, int>, std::string> found_;  // by site and array
 };
 

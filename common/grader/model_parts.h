@@ -70,7 +70,9 @@ class Parts {
     }
     if (has(Mistake::kMaskInverted)) return !p_.causal || !visible(i, j);
     const std::int64_t place = own_place(i);
-    if (has(Mistake::kAlwaysCausal)) return j <= place && window_sees(place, j);
+    if (has(Mistake::kAlwaysCausal)) {
+      return j <= place && (has(Mistake::kNoWindow) || window_sees(place, j));
+    }
     return causal_sees(place, j) && (has(Mistake::kNoWindow) || window_sees(place, j));
   }
   // The mask as it must be.

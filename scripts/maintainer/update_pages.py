@@ -83,6 +83,13 @@ COLUMNS = [
     ("forward", "forward_us", microseconds),
     ("forward and backward", "pair_us", microseconds),
     ("on the CPU", "host_us", microseconds),
+    ("round", "round", str),
+    ("grader", "commit", str),
+    ("answers", "answers", str),
+    ("cause named", "named", str),
+    ("place named", "located", str),
+    ("false cause", "false", str),
+    ("accepted", "accepted", str),
     ("stage", "stage", str),
     ("pass", "pass", str),
     ("problem", "problem", lambda name: f"`{name}`"),
@@ -118,6 +125,7 @@ EXTRA = {"passes a shared load"}
 
 LADDER_KINDS = [operator.itemgetter(kind) for kind in ("stage", "pass", "problem")]
 CALL_KINDS = [operator.itemgetter("table")]
+ROUND_KINDS = [lambda row: str(row["round"])]
 
 
 def chosen(rows, words, kinds):
@@ -202,19 +210,21 @@ def table(path, words, wanted=()):
     """The Markdown table of one result file, with its provenance under it."""
     result = json.loads((ROOT / path).read_text(encoding="utf-8"))
     of_peers, of_calls = "ceilings" in result, "way" in result["rows"][0]
+    of_rounds = "round" in result["rows"][0]
+    plain = of_calls or of_rounds
     views = [word for word in words if of_peers and word in tables.VIEWS] or ["speeds"]
     words = [word for word in words if word not in views]
-    everything = result["rows"] if of_peers or of_calls else joined(result["rows"])
-    kinds = tables.KINDS if of_peers else CALL_KINDS if of_calls else LADDER_KINDS
+    everything = result["rows"] if of_peers or plain else joined(result["rows"])
+    kinds = tables.KINDS if of_peers else CALL_KINDS if of_calls else ROUND_KINDS if of_rounds else LADDER_KINDS
     rows = chosen(everything, words, kinds)
     if not rows:
         raise SystemExit(f"{path} has no row for {' '.join(words)}")
     facts = []
-    if wanted and (of_peers or of_calls):
+    if wanted and (of_peers or plain):
         raise SystemExit(f"{path} takes no list of columns")
     if of_peers:
         text = "\n\n".join(tables.VIEWS[view](rows) for view in views)
-    elif of_calls:
+    elif plain:
         text = plain_table(rows)
     else:
         text, facts = ladder_table(rows, everything, wanted)
