@@ -35,9 +35,10 @@ Finding told_by_values(const std::vector<Difference>& group, const AccessHistory
 // The first array of which the writer of the element has read other elements than the stage's.
 Finding told_by_reads(const Difference& first, const AccessHistory& mine, const AccessHistory& own);
 
-// Of a read of an element that the stage never accesses: how the reads of its array, until then,
-// follow from the stage's.
-Finding told_by_stray_read(const Event& stray, const AccessHistory& mine, const AccessHistory& own);
+// Of a read of an element that the stage never accesses: how the reads of the array that it means
+// ("" for its own), until then, follow from the stage's.
+Finding told_by_stray_read(const Event& stray, const std::string& meant, const AccessHistory& mine,
+                           const AccessHistory& own);
 
 // True if two values are equal but for rounding, in an array of values of this magnitude.
 bool close(double a, double b, double scale);

@@ -302,15 +302,15 @@ Diagnosis stray_access(const Stage& exercise, const Stage& own,
   std::string id = padding ? "padding-accessed" : "other-elements-accessed";
   std::string message = where(mine, *first) + " " + (first->write ? "writes " : "reads ") +
                         box(like_it) + " in " + sample->name + ", which the stage never accesses.";
-  const std::string& meant = named.instead(*first);
-  const Finding rule = first->write ? Finding() : told_by_stray_read(*first, mine, theirs);
-  if (!meant.empty()) {
+  const std::string meant = named.instead(*first), array = meant.substr(0, meant.find(' '));
+  const Finding rule = first->write ? Finding() : told_by_stray_read(*first, array, mine, theirs);
+  if (!rule.words.empty()) {
+    id = rule.id, message += rule.words;
+  } else if (!meant.empty()) {
     id = "index-past-the-end";
     message = where(mine, *first) + (first->write ? " writes " : " reads ") + box(like_it) +
               " in " + sample->name + ", which the line does not name: an index of " + meant +
               " runs past its end.";
-  } else if (!rule.words.empty()) {
-    id = rule.id, message += rule.words;
   } else {
     if (padding) {
       message += " These columns are padding: the elements of a row end with column " +

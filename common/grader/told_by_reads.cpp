@@ -179,9 +179,13 @@ int read_in_place_of(int array, const ReadsOfThreads& mine, const ReadsOfThreads
 
 }  // namespace
 
-Finding told_by_stray_read(const Event& stray, const AccessHistory& mine,
+Finding told_by_stray_read(const Event& stray, const std::string& meant, const AccessHistory& mine,
                            const AccessHistory& own) {
-  return told_by_pairs(stray.element->array, mine.reads_of_block(stray), own.reads_of_block(stray));
+  int array = stray.element->array;
+  for (const Event& event : own.events()) {
+    if (array_name(event.element->array) == meant) array = event.element->array;
+  }
+  return told_by_pairs(array, mine.reads_of_block(stray), own.reads_of_block(stray));
 }
 
 Finding told_by_reads(const Difference& first, const AccessHistory& mine,
