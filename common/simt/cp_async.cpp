@@ -149,10 +149,6 @@ void Core::report_copy(const std::string& title, const Region* region, std::uint
            lacks_names(region, address));
 }
 
-namespace {
-std::uintptr_t as_address(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
-}  // namespace
-
 void issue_copy(void* shared, const void* global, bool valid) {
   core.issue_copy(*running_thread(), as_address(shared),
                   valid ? std::optional(as_address(global)) : std::nullopt,

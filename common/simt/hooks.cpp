@@ -9,10 +9,6 @@
 namespace cuflash::simt {
 namespace {
 
-inline std::uintptr_t as_address(const volatile void* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer);
-}
-
 __attribute__((always_inline)) inline void note_access(const volatile void* pointer,
                                                        std::size_t size, AccessKind kind,
                                                        const void* return_address) {

@@ -58,10 +58,9 @@ void Core::finish_ldmatrix(int warp) {
 }
 
 void load_matrices(std::uint32_t* registers, const void* row, bool trans) {
-  const MatrixRow mine{registers, reinterpret_cast<std::uintptr_t>(row), trans};
-  core.warp_call(*running_thread(),
-                 {WarpCall::Kind::kLdMatrix, ~0u, reinterpret_cast<std::uintptr_t>(&mine), 0},
-                 reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)));
+  const MatrixRow mine{registers, as_address(row), trans};
+  core.warp_call(*running_thread(), {WarpCall::Kind::kLdMatrix, ~0u, as_address(&mine), 0},
+                 as_address(__builtin_return_address(0)));
 }
 
 }  // namespace cuflash::simt

@@ -340,10 +340,6 @@ void Core::finish_product(int warp) {
   scatter_matrix(first.type_d, sum, d);
 }
 
-namespace {
-std::uintptr_t as_address(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
-}  // namespace
-
 void load_matrix(FragmentType type, void* x, MatrixInMemory matrix) {
   core.load_matrix(*running_thread(), type, x, matrix, as_address(__builtin_return_address(0)));
 }

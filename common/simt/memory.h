@@ -22,6 +22,10 @@
 
 namespace cuflash::simt {
 
+inline std::uintptr_t as_address(const volatile void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
 // Dynamic shared memory of a block of the modelled device. cuflash::shared_memory has this size; a
 // launch may use as much of it as it asked for.
 constexpr std::size_t kMaxSharedBytes = 163 * 1024;

@@ -53,9 +53,8 @@ void Core::finish_mma(int warp) {
 
 void multiply_fragments(float* d, const std::uint32_t* a, const std::uint32_t* b, bool bfloat16) {
   const MmaOperands operands{d, a, b, bfloat16};
-  core.warp_call(*running_thread(),
-                 {WarpCall::Kind::kMma, ~0u, reinterpret_cast<std::uintptr_t>(&operands), 0},
-                 reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)));
+  core.warp_call(*running_thread(), {WarpCall::Kind::kMma, ~0u, as_address(&operands), 0},
+                 as_address(__builtin_return_address(0)));
 }
 
 }  // namespace cuflash::simt
