@@ -134,10 +134,7 @@ const Sample& worst(const std::vector<Sample>& samples, const Excess& excess) {
 // The smallest of the samples that are bad; there is one.
 template <class Bad>
 const Sample& smallest_of(const std::vector<Sample>& samples, const Bad& bad) {
-  const auto size = [&](const Sample& s) {
-    const Problem& p = s.problem;
-    return double(p.batch) * p.heads_q * p.seq_q * p.seq_kv * p.head_dim * (bad(s) ? 1 : 1e9);
-  };
+  const auto size = [&](const Sample& s) { return work_of(s.problem) * (bad(s) ? 1 : 1e9); };
   return *std::min_element(samples.begin(), samples.end(),
                            [&](const Sample& a, const Sample& b) { return size(a) < size(b); });
 }
@@ -170,8 +167,7 @@ std::string needless_waits(const Stage& exercise, const Sample& s, bool of_warp)
   return words;
 }
 
-// What a block reads from global memory that the same block of the stage does not; or how much more
-// often it reads.
+// What a block reads from global memory that the same block of the stage does not.
 std::string needless_reads(const Stage& exercise, const Stage& own, const Sample& s) {
   const AccessHistory mine(exercise, s.pass, s.problem, s.want->inputs),
       theirs(own, s.pass, s.problem, s.want->inputs);

@@ -175,10 +175,8 @@ Divergence in_words(const std::vector<Difference>& group, const AccessHistory& m
 template <class Bad>
 std::vector<const Sample*> smallest_first(const std::vector<Sample>& samples, const Bad& bad) {
   const auto size = [](const Sample* s) {
-    const Problem& p = s->problem;
-    const bool ordinary = s->input == harness::InputKind::kGaussian && p.seq_kv > 8;
-    const double pairs = double(p.batch) * p.heads_q * p.seq_q * p.seq_kv;
-    return pairs * p.head_dim * (ordinary ? 1 : 1e6);
+    const bool ordinary = s->input == harness::InputKind::kGaussian && s->problem.seq_kv > 8;
+    return work_of(s->problem) * (ordinary ? 1 : 1e6);
   };
   std::vector<const Sample*> found;
   for (const Sample& s : samples) {

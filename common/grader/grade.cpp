@@ -85,24 +85,23 @@ std::string banks_of_rows(const std::string& line) {
   return words;
 }
 
-// The line with most requests of shared memory.
-void note_loads(Sample& s) {
+// Where the exercise has most bank conflicts, and most requests of shared memory.
+void note_lines(Sample& s) {
   const auto lines = simt::line_counts();
-  const auto most = std::max_element(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
-    return (a.shared ? a.requests : 0) < (b.shared ? b.requests : 0);
-  });
-  if (most != lines.end() && most->shared) s.loads_line = place(*most);
-}
-
-void note_conflicts(Sample& s) {
-  const auto lines = simt::line_counts();
-  const auto most = std::max_element(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
-    return a.conflicts < b.conflicts;
-  });
-  if (most == lines.end() || most->conflicts == 0) return;
-  s.conflicts_line = place(*most);
-  s.conflicts_rows = banks_of_rows(source_line(*most));
-  s.conflicts_of_write = most->write;
+  const auto most = [&](const auto& count) {
+    const auto found =
+        std::max_element(lines.begin(), lines.end(),
+                         [&](const auto& a, const auto& b) { return count(a) < count(b); });
+    return found == lines.end() || count(*found) == 0 ? nullptr : &*found;
+  };
+  const auto* const loads =
+      most([](const simt::LineCounts& line) { return line.shared ? line.requests : 0; });
+  if (loads != nullptr) s.loads_line = place(*loads);
+  const auto* const conflicts = most([](const simt::LineCounts& line) { return line.conflicts; });
+  if (conflicts == nullptr) return;
+  s.conflicts_line = place(*conflicts);
+  s.conflicts_rows = banks_of_rows(source_line(*conflicts));
+  s.conflicts_of_write = conflicts->write;
 }
 
 struct Target {
@@ -142,8 +141,7 @@ Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass
   s.want = harness::reference_outputs(pass, s.problem, c.source);
   s.check = check_stage(exercise, pass, c, runs);
   s.counts = s.run().counts.value_or(simt::Counts());
-  note_conflicts(s);
-  note_loads(s);
+  note_lines(s);
   const Target target = target_of(own, pass, c);
   s.own = target.counts;
   s.own_conflicts_of_write = target.conflicts_of_write;

@@ -109,10 +109,7 @@ bool explains_all(const Mistakes& mistakes, const std::vector<const Sample*>& sa
 
 // The wrong ones first, the smaller first: most hypotheses are refuted at once.
 std::vector<const Sample*> in_order(const std::vector<Sample>& samples) {
-  const auto cost = [](const Sample* s) {
-    const Problem& p = s->problem;
-    return double(p.batch) * p.heads_q * p.seq_q * p.seq_kv * p.head_dim * (s->right() ? 1e6 : 1);
-  };
+  const auto cost = [](const Sample* s) { return work_of(s->problem) * (s->right() ? 1e6 : 1); };
   std::vector<const Sample*> order;
   for (const Sample& sample : samples) order.push_back(&sample);
   std::sort(order.begin(), order.end(),

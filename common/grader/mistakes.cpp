@@ -143,10 +143,8 @@ const std::vector<MistakeRow> kMistakes = {
      "and only the last tile survives."},
     {Mistake::kSumUnderOldMax, F, Rows, "sum-under-old-max",
      "The sum is taken while the maximum is still being found: each term is relative to the "
-     "maximum "
-     "so far. Find the maximum first, or multiply the sum by exp(old maximum - new maximum) when "
-     "it "
-     "grows."},
+     "maximum so far. Find the maximum first, or multiply the sum by exp(old maximum - new "
+     "maximum) when it grows."},
     {Mistake::kSumOfLastTile, F, Online, "sum-of-last-tile",
      "row_sum holds the last tile's sum only: it must be o_scale times the old sum plus the "
      "tile's."},
@@ -215,19 +213,16 @@ const std::vector<MistakeRow> kMistakes = {
      "keys, its columns queries."},
     {Mistake::kMaskOffsetsExchanged, B, Fragments, "mask-offsets-exchanged",
      "The mask asks about the block's element at another place of the tile: the first query and "
-     "the "
-     "first key of the 16 x 16 block have changed places."},
+     "the first key of the 16 x 16 block have changed places."},
     {Mistake::kMaskWithoutOffsets, B, Fragments, "mask-without-offsets",
      "The mask asks about the first 16 x 16 block of the tile, whichever block it is: the first "
-     "query "
-     "and the first key of the block are not added."},
+     "query and the first key of the block are not added."},
     {Mistake::kMaskWithoutRowOffset, B, Fragments, "mask-without-row-offset",
      "The mask asks about the first 16 queries of the tile, whichever queries these are: the first "
      "query of the block is not added."},
     {Mistake::kLseWithoutLog2, B, None, "lse-without-log2",
      "The LSE lacks a factor log2(e): it is a natural logarithm, and 2^x wants one to base 2, as "
-     "the "
-     "scores are."},
+     "the scores are."},
     {Mistake::kLseScaled, B, None, "lse-scaled",
      "The LSE is multiplied by softmax_scale, too. It is the LSE of the scaled scores: P = "
      "exp(scale * S - LSE)."},
@@ -235,9 +230,8 @@ const std::vector<MistakeRow> kMistakes = {
      "S and dP stand in each other's place: P = exp(scale S - LSE), and dS = P (dP - delta)."},
     {Mistake::kTailNotMasked, B, Tiles, "tail-not-masked",
      "Keys past the end are not masked: their rows of K are zeros, so P = exp(0 - LSE). It "
-     "overflows "
-     "where the LSE is far below 0, and infinity times 0 is NaN. The mask must also ask for "
-     "j < num_keys."},
+     "overflows where the LSE is far below 0, and infinity times 0 is NaN. The mask must also "
+     "ask for j < num_keys."},
     {Mistake::kTransposedTwice, B, Fragments, "transposed-twice",
      "P and dS are transposed twice on their way into dV and dK, within each 16 x 16 block: the "
      "rows of sP and sdS are keys already, so P^T and dS^T are row_major."},

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <set>
 
+#include "difference.h"
 #include "harness/convert.h"
 #include "values.h"
 
@@ -24,12 +25,6 @@ struct Wrong {
   int far_below = 0;  // far below 0, but finite, where -inf is right
   std::string first;  // "O[head 0, row 3, column 1] is 0.5 instead of 0.25"
 };
-
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.4g", value);
-  return text;
-}
 
 Wrong wrong_elements(const harness::ReferenceTensor& want, const std::vector<float>& got,
                      DType dtype) {

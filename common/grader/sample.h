@@ -40,6 +40,11 @@ struct Sample {
   bool right() const { return run().right(); }
 };
 
+// Multiply-adds of one of its products: how long a problem takes, and how much there is to look at.
+inline double work_of(const Problem& p) {
+  return double(p.batch) * p.heads_q * p.seq_q * p.seq_kv * p.head_dim;
+}
+
 // What is wrong, as a stable id and in words.
 struct Diagnosis {
   std::string id, message;
