@@ -33,6 +33,7 @@ file(GLOB simt_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/common/simt/*.cpp
 add_library(cuflash_simt OBJECT ${simt_sources})
 target_link_libraries(cuflash_simt PUBLIC cuflash_options PkgConfig::LIBDW Threads::Threads)
 target_compile_options(cuflash_simt PRIVATE -O2)
+set_target_properties(cuflash_simt PROPERTIES UNITY_BUILD ON) # Half the time of a first build.
 if(CUFLASH_HAS_HOOKS)
   target_compile_definitions(cuflash_simt PRIVATE CUFLASH_SIMT_HOOKS)
 endif()

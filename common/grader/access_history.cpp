@@ -9,24 +9,11 @@
 namespace cuflash::exercises {
 namespace {
 
-// An array of global memory as its user sees it.
-struct Shape {
-  std::size_t element_bytes;
-  int columns;
-};
-
 bool is_tensor_of_dtype(const std::string& name) {
   for (const char* one : {"Q", "K", "V", "O", "dO", "dQ", "dK", "dV"}) {
     if (name == one) return true;
   }
   return false;
-}
-
-// Q, K, V, O and gradients have rows of head_dim elements; LSE and what the workspace holds are
-// floats.
-Shape shape_of(const std::string& name, const Problem& p) {
-  if (is_tensor_of_dtype(name)) return {element_bytes(p.dtype), p.head_dim};
-  return {sizeof(float), 1};
 }
 
 std::vector<std::string>& names() {
@@ -39,6 +26,23 @@ int number_of(const std::string& name) {
   if (found != names().end()) return static_cast<int>(found - names().begin());
   names().push_back(name);
   return static_cast<int>(names().size()) - 1;
+}
+
+// Q, K, V, O and gradients have rows of head_dim elements; LSE and what the workspace holds are
+// floats. Of shared memory that the simulator has no type for, an access is one element.
+Array array_of(const simt::LoggedArray& logged, const Problem& p) {
+  Array array;
+  array.number = number_of(logged.name);
+  array.shared = logged.shared;
+  array.workspace = logged.name == "workspace";
+  array.element_bytes = logged.element_bytes;
+  if (!logged.shared && is_tensor_of_dtype(logged.name)) {
+    array.element_bytes = element_bytes(p.dtype), array.columns = p.head_dim;
+  } else if (!logged.shared) {
+    array.element_bytes = sizeof(float);
+  }
+  if (logged.extents.size() > 1) array.columns = logged.extents.back();
+  return array;
 }
 
 // The workspace of a stage that keeps S and P, dS is that of matrices with a row for each query;
@@ -81,7 +85,11 @@ AccessHistory::AccessHistory(const Stage& stage, Pass pass, const Problem& probl
   simt::log_accesses(false);
   simt::take_findings();
   simt::AccessLog log = simt::take_access_log();
-  for (const simt::LoggedAccess& access : log.accesses) add(log, access, stage, pass, problem);
+  std::vector<Array> arrays;
+  for (const simt::LoggedArray& array : log.arrays) arrays.push_back(array_of(array, problem));
+  for (const simt::LoggedAccess& access : log.accesses) {
+    add(arrays[access.array], access, stage, pass, problem);
+  }
   sites_ = std::move(log.sites);
   shuffles_ = log.shuffles;
   for (const Event& event : events_) {
@@ -90,25 +98,19 @@ AccessHistory::AccessHistory(const Stage& stage, Pass pass, const Problem& probl
 }
 
 // A vector is several elements.
-void AccessHistory::add(const simt::AccessLog& log, const simt::LoggedAccess& access,
-                        const Stage& stage, Pass pass, const Problem& problem) {
-  const simt::LoggedArray& array = log.arrays[access.array];
-  const Shape shape = shape_of(array.name, problem);
-  const std::size_t size = array.element_bytes > 0 ? array.element_bytes
-                           : array.shared          ? access.bytes
-                                                   : shape.element_bytes;
-  const int columns = array.extents.size() > 1 ? array.extents.back()
-                      : array.shared           ? 1
-                                               : shape.columns;
+void AccessHistory::add(const Array& array, const simt::LoggedAccess& access, const Stage& stage,
+                        Pass pass, const Problem& problem) {
+  const std::size_t size = array.element_bytes > 0 ? array.element_bytes : access.bytes;
+  const DType dtype = size == 2 ? problem.dtype : CUFLASH_F32;
   for (int at = 0; at < access.bytes; at += static_cast<int>(size)) {
     const std::int64_t n = (access.offset + at) / static_cast<std::int64_t>(size);
     Element element;
     element.launch = access.launch;
     element.block = array.shared ? access.block : 0;
-    element.array = number_of(array.name);
-    element.row = n / columns;
-    element.column = static_cast<int>(n % columns);
-    if (array.name == "workspace") name_in_workspace(element, stage, pass, problem);
+    element.array = array.number;
+    element.row = n / array.columns;
+    element.column = static_cast<int>(n % array.columns);
+    if (array.workspace) name_in_workspace(element, stage, pass, problem);
     Event event;
     event.element = &*elements_.insert(element).first;
     event.block = access.block;
@@ -116,10 +118,9 @@ void AccessHistory::add(const simt::AccessLog& log, const simt::LoggedAccess& ac
     event.epoch = access.epoch;
     event.tile = access.tile;
     event.site = access.site;
-    event.pitch = event.element->array == number_of(array.name) ? columns : problem.seq_kv;
+    event.pitch = event.element->array == array.number ? array.columns : problem.seq_kv;
     event.write = access.write;
     event.shared = array.shared;
-    const DType dtype = size == 2 ? problem.dtype : CUFLASH_F32;
     if (event.write && (size == 2 || size == 4)) event.value = decoded(dtype, access.value + at);
     events_.push_back(event);
   }

@@ -58,6 +58,14 @@ struct Event {
   std::int64_t index() const { return element->row * pitch + element->column; }
 };
 
+// An array of a call as its source sees it.
+struct Array {
+  int number = 0;                 // array_name() has its name
+  std::size_t element_bytes = 0;  // 0: an access is one element
+  int columns = 1;
+  bool shared = false, workspace = false;
+};
+
 using ReadsOfThreads = std::map<int, std::vector<const Event*>>;
 
 class AccessHistory {
@@ -78,8 +86,8 @@ class AccessHistory {
   ReadsOfThreads reads_of_block(const Event& event) const;
 
  private:
-  void add(const simt::AccessLog& log, const simt::LoggedAccess& access, const Stage& stage,
-           Pass pass, const Problem& problem);
+  void add(const Array& array, const simt::LoggedAccess& access, const Stage& stage, Pass pass,
+           const Problem& problem);
   Elements elements_;
   std::vector<Event> events_;
   std::unordered_map<Element, std::vector<const Event*>, HashOfElement> writes_;

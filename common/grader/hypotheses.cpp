@@ -89,7 +89,8 @@ bool explains(const Mistakes& mistakes, const Sample& s, const std::vector<std::
     for (std::size_t i = 0; i < got.size(); ++i) {
       if (equal(got[i], want[i], slack)) continue;
       const std::size_t row = i / tensor.width;
-      if (!lse && overflows(predicted, row) && overflows(s.run().outputs, row)) continue;
+      const bool lost = got[i] == 0 || !std::isfinite(got[i]);
+      if (!lse && lost && overflows(predicted, row) && overflows(s.run().outputs, row)) continue;
       if (lse || !both_overflow(got[i], want[i])) return false;
     }
   }

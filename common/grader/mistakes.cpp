@@ -183,6 +183,8 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kLseOnlyMax, F, None, "lse-only-max",
      "LSE is the maximum alone: the logarithm of the sum is missing."},
     {Mistake::kLseMinus, F, None, "lse-minus", "LSE is max - log(sum): it is max + log(sum)."},
+    {Mistake::kLseNotWritten, F, None, "lse-not-written",
+     "LSE is never written: where p.lse is not null, each row's max + log(sum) belongs there."},
 
     {Mistake::kNoDelta, B, None, "no-delta",
      "dS lacks delta: dS = P (dP - delta), with delta = the sum of dO O over a row."},

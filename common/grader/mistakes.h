@@ -81,6 +81,7 @@ enum class Mistake {
   kLseLog2,
   kLseOnlyMax,
   kLseMinus,
+  kLseNotWritten,
   // Backward.
   kNoDelta,
   kDeltaAdded,

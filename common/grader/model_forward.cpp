@@ -117,6 +117,7 @@ class ForwardModel : Parts {
       const double divided = has(Mistake::kDividedEveryTile) ? weight(lane(c).sum) : 1.;
       add_value(operand(s[c] * divided), b, h, i, j0 + c);
     }
+    for (double& value : o_) value = f32(value);  // It may overflow.
     if (rescales_o() && has(Mistake::kRescaledLate)) rescale_o(i);
   }
 
@@ -212,6 +213,7 @@ class ForwardModel : Parts {
     if (has(Mistake::kLseLog2)) lse_ = max + std::log2(sum);
     if (has(Mistake::kLseOnlyMax)) lse_ = max;
     if (has(Mistake::kLseMinus)) lse_ = max - std::log(sum);
+    if (has(Mistake::kLseNotWritten)) lse_ = NAN;  // as the harness leaves it
   }
 
   // What O is multiplied by at the end, for this sum.

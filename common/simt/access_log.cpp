@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 #include <utility>
 
 #include "simt/core.h"
@@ -40,17 +41,25 @@ void AccessRecorder::note(const Core& core, const Thread& self, std::uintptr_t a
   settle(self.index);
 }
 
+AccessRecorder::Place AccessRecorder::place_of(std::uintptr_t address, Core& core) {
+  LoggedArray array;
+  std::uintptr_t begin = 0;
+  if (!core.array_at(address, array, begin)) return {};
+  const auto [known, added] =
+      array_ids_.emplace(array.kernel + ' ' + array.name, static_cast<int>(log_.arrays.size()));
+  if (added) log_.arrays.push_back(std::move(array));
+  return {known->second, static_cast<std::int64_t>(address - begin)};
+}
+
 void AccessRecorder::end_launch(Core& core) {
   pending_.clear();  // Of threads that were killed: their addresses may be no memory.
+  std::unordered_map<std::uintptr_t, Place> places;  // An address is met many times.
   for (Raw& raw : raw_) {
-    LoggedArray array;
-    std::uintptr_t begin = 0;
-    if (!core.array_at(raw.address, array, begin)) continue;
-    const auto [known, added] =
-        array_ids_.emplace(array.kernel + ' ' + array.name, static_cast<int>(log_.arrays.size()));
-    if (added) log_.arrays.push_back(std::move(array));
-    raw.access.array = known->second;
-    raw.access.offset = static_cast<std::int64_t>(raw.address - begin);
+    const auto [place, is_new] = places.try_emplace(raw.address);
+    if (is_new) place->second = place_of(raw.address, core);
+    if (place->second.array < 0) continue;
+    raw.access.array = place->second.array;
+    raw.access.offset = place->second.offset;
     log_.accesses.push_back(raw.access);
   }
   ++launches_;

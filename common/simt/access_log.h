@@ -43,6 +43,12 @@ class AccessRecorder {
     std::uintptr_t address;
     LoggedAccess access;
   };
+  struct Place {
+    int array = -1;  // of the log; -1: none
+    std::int64_t offset = 0;
+  };
+  Place place_of(std::uintptr_t address, Core& core);
+
   bool on_ = false;
   int launches_ = 0;
   std::vector<Raw> raw_;                             // of this launch
