@@ -12,6 +12,9 @@ CUFLASH_DECLARE_STAGE(online_softmax)
 CUFLASH_DECLARE_STAGE(register_tiles)
 CUFLASH_DECLARE_STAGE(wmma)
 CUFLASH_DECLARE_STAGE(forward_backward)
+CUFLASH_DECLARE_STAGE(mma_registers)
+CUFLASH_DECLARE_STAGE(swizzle)
+CUFLASH_DECLARE_STAGE(async_copy)
 
 // Stages that only this checkout has (scripts/new_stage.sh): CUFLASH_LOCAL_STAGE(name) each.
 #define CUFLASH_LOCAL_STAGE CUFLASH_DECLARE_STAGE
@@ -24,8 +27,9 @@ const std::vector<const Stage*>& stages() {
 #define CUFLASH_LOCAL_STAGE(name) &name::kStage,
   // Never destroyed: a call may come from a destructor that runs at exit.
   static const auto& list = *new std::vector<const Stage*>{
-      &naive::kStage,          &tiled::kStage, &online_softmax::kStage,
-      &register_tiles::kStage, &wmma::kStage,  &forward_backward::kStage,
+      &naive::kStage,          &tiled::kStage,   &online_softmax::kStage,
+      &register_tiles::kStage, &wmma::kStage,    &forward_backward::kStage,
+      &mma_registers::kStage,  &swizzle::kStage, &async_copy::kStage,
 #include "local_stages.inc"
   };
   return list;

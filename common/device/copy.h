@@ -2,6 +2,7 @@
 #ifndef CUFLASH_DEVICE_COPY_H_
 #define CUFLASH_DEVICE_COPY_H_
 
+#include "device/registers.h"
 #include "device/tensor.h"
 
 namespace cuflash {
@@ -19,21 +20,26 @@ __device__ __forceinline__ int visited_row(int n) {
 }
 
 // Copies the rows [first, first + kRows) of a head into a tile of rows of kHeadDim elements and
-// padding. Rows past the end become zeros.
+// padding. Rows past the end become zeros. The data pass by the L1 cache: the block needs them once.
 template <int kHeadDim, int kThreads, class T, int kRows, int kStride>
 __device__ __forceinline__ void copy_tile(T (&tile)[kRows][kStride], Rows<const T> g, int first,
                                           int num_rows, int thread) {
   constexpr int kVector = 16 / sizeof(T), kVectors = kHeadDim / kVector;
+  constexpr int kStep = kThreads / kVectors;  // rows that all threads together copy at a time
   static_assert(kStride % kVector == 0, "each row of the tile begins at a multiple of 16 bytes");
-  static_assert(kRows * kVectors % kThreads == 0, "each thread copies the same number of vectors");
+  static_assert(kThreads % kVectors == 0 && kRows % kStep == 0,
+                "each thread copies the same vector of as many rows");
+  const unsigned again = opaque(thread);  // Its place in the tile, found again, holds no registers.
+  const int r0 = visited_row<kHeadDim * sizeof(T)>(again / kVectors);
+  const int d = again % kVectors * kVector;
+  const T* from = &g(first + r0, d);
 #pragma unroll
-  for (int n = 0; n < kRows * kVectors / kThreads; ++n) {
-    const int index = thread + n * kThreads;
-    const int r = visited_row<kHeadDim * sizeof(T)>(index / kVectors);
-    const int d = index % kVectors * kVector;
+  for (int n = 0; n < kRows / kStep; ++n) {
+    const int r = r0 + n * kStep;
     uint4 vector = {};
-    if (first + r < num_rows) vector = *reinterpret_cast<const uint4*>(&g(first + r, d));
+    if (first + r < num_rows) vector = __ldcg(reinterpret_cast<const uint4*>(from));
     *reinterpret_cast<uint4*>(&tile[r][d]) = vector;
+    from = opaque(from + kStep * g.row_stride);  // One pointer that walks, not one for each row.
   }
 }
 

@@ -84,6 +84,14 @@ __device__ __forceinline__ Range visible_keys(const Sequence& seq, int begin, in
   return {max(begin + seq.band.first_diagonal, 0), static_cast<int>(keys_end)};
 }
 
+// A range of keys each of which all of the queries [begin, end) see; it may be empty.
+__device__ __forceinline__ Range keys_visible_to_all(const Sequence& seq, int begin, int end) {
+  const std::int64_t last = min(end, seq.num_queries) - 1, first = begin;
+  const std::int64_t keys_begin = max(last + seq.band.first_diagonal, std::int64_t{0});
+  const std::int64_t keys_end = min(first + seq.band.last_diagonal + 1, std::int64_t{seq.num_keys});
+  return {static_cast<int>(min(keys_begin, keys_end)), static_cast<int>(keys_end)};
+}
+
 // A range that holds every query that sees one of the keys [begin, end); it may be empty.
 __device__ __forceinline__ Range visible_queries(const Sequence& seq, int begin, int end) {
   const std::int64_t all = seq.num_queries, first = begin, last = min(end, seq.num_keys) - 1;

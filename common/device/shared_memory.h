@@ -10,9 +10,11 @@
 
 namespace cuflash {
 
-// What a launch gets without asking, and the most that a block gets on compute capability 7.5.
+// What a launch gets without asking, and the most that a block gets on compute capability 7.5, and
+// on 8.6 and 8.9.
 constexpr std::size_t kSharedBytesWithoutAsking = 48 * 1024;
 constexpr std::size_t kSharedBytesOfSm75 = 64 * 1024;
+constexpr std::size_t kSharedBytesOfSm86 = 99 * 1024;
 
 // The largest alignment that the hardware asks of an array in shared memory: that of a tile which
 // is swizzled over rows of 128 bytes.

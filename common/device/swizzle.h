@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include "device/mma_fragments.h"
+#include "device/ptx/shared_address.h"
 
 namespace cuflash {
 
@@ -24,14 +25,48 @@ struct Swizzle {
   static_assert(kRows % 8 == 0, "the pattern repeats after 8 rows");
 
   // The 128-byte swizzle, or the 64-byte swizzle: two rows fill the 32 banks and share a twist.
-  __host__ __device__ static constexpr int twist(int row) {
+  __host__ __device__ static constexpr unsigned twist(unsigned row) {
     return kChunks == 8 ? row % 8 : row / 2 % 4;
   }
   // Where an element lies, in elements from the first of the tile.
-  __host__ __device__ static constexpr int index(int row, int col) {
-    const int panel = col / kPanelCols, chunk = col % kPanelCols / kChunk;
+  __host__ __device__ static constexpr int index(unsigned row, unsigned col) {
+    const unsigned panel = col / kPanelCols, chunk = col % kPanelCols / kChunk;
     return (panel * kRows + row) * kPanelCols + (chunk ^ twist(row)) * kChunk + col % kChunk;
   }
+  // Where the element 16 · down rows below an element of the first 16 columns and 16 · right
+  // columns to its right lies, from where that one lies.
+  __host__ __device__ static constexpr int step(int index, int down, int right) {
+    constexpr int kSteps = kPanelCols / 16;
+    return (index ^ (right % kSteps * 16)) + (right / kSteps * kRows + down * 16) * kPanelCols;
+  }
+};
+
+// Such a tile in shared memory.
+template <class T, int kRows, int kCols>
+struct alignas(Swizzle<kRows, kCols>::kAlignment) SwizzledTile : Swizzle<kRows, kCols> {
+  using Layout = Swizzle<kRows, kCols>;
+  T panels[Layout::kPanels][kRows][Layout::kPanelCols];
+
+  __device__ __forceinline__ T& operator()(int row, int col) {
+    return (&panels[0][0][0])[Layout::index(row, col)];
+  }
+};
+
+// A chunk of such a tile, (row, col) with col < 16, and those that lie multiples of 16 rows and
+// columns from it: each is one XOR and constants away.
+template <class Tile>
+class Chunks {
+ public:
+  __device__ __forceinline__ Chunks(Tile& tile, int row, int col)
+      : tile_(&tile), index_(Tile::index(row, col)) {}
+  __device__ __forceinline__ ptx::SharedAddress operator()(int down, int right) const {
+    return tile_ + kBytes * Tile::step(index_, down, right);
+  }
+
+ private:
+  static constexpr int kBytes = 2;  // of an element
+  ptx::SharedAddress tile_;
+  int index_;
 };
 
 // ---- Proofs ------------------------------------------------------------------------------------
@@ -92,13 +127,26 @@ constexpr bool copies_have_no_conflicts() {
   return true;
 }
 
+// True if step() leads from each element of the first 16 columns to the others.
+template <class Tile, int kRows, int kCols>
+constexpr bool steps_lead_there() {
+  for (int row = 0; row < kRows; ++row) {
+    for (int col = 0; col < kCols; ++col) {
+      const int from = Tile::index(row % 16, col % 16);
+      if (Tile::step(from, row / 16, col / 16) != Tile::index(row, col)) return false;
+    }
+  }
+  return true;
+}
+
 template <int kRows, int kCols>
 constexpr bool holds() {
   using Tile = Swizzle<kRows, kCols>;
-  return covers_once<Tile, kRows, kCols>() && ldmatrix_has_no_conflicts<Tile, kRows, kCols>() &&
+  return covers_once<Tile, kRows, kCols>() && steps_lead_there<Tile, kRows, kCols>() &&
+         ldmatrix_has_no_conflicts<Tile, kRows, kCols>() &&
          copies_have_no_conflicts<Tile, kRows, kCols>();
 }
-static_assert(holds<16, 32>() && holds<16, 64>() && holds<16, 96>() && holds<16, 128>(),
+static_assert(holds<32, 32>() && holds<32, 64>() && holds<32, 96>() && holds<32, 128>(),
               "elements have places of their own, and 8 chunks of one pass lie in 8 places");
 
 }  // namespace swizzle_proofs

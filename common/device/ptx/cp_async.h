@@ -12,11 +12,11 @@ namespace cuflash::ptx {
 // Begins to copy 16 bytes; both addresses are multiples of 16. If not `valid`, it writes zeros and
 // reads nothing. Until the wait that covers the copy, its 16 bytes of shared memory are undefined,
 // and nobody may write to its source.
-__device__ __forceinline__ void cp_async_16(void* shared, const void* global, bool valid = true) {
+__device__ __forceinline__ void cp_async_16(SharedAddress shared, const void* global,
+                                            bool valid = true) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :
-               : "r"(shared_address(shared)), "l"(__cvta_generic_to_global(global)),
-                 "r"(valid ? 16 : 0)
+               : "r"(shared.value), "l"(__cvta_generic_to_global(global)), "r"(valid ? 16 : 0)
                : "memory");
 }
 

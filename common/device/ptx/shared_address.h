@@ -9,8 +9,19 @@
 
 namespace cuflash::ptx {
 
-__device__ __forceinline__ std::uint32_t shared_address(const void* shared) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+struct SharedAddress {
+  std::uint32_t value;
+
+  __device__ __forceinline__ SharedAddress(const void* shared)
+      : value(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))) {}
+  __device__ __forceinline__ SharedAddress& operator+=(int bytes) {
+    value += static_cast<std::uint32_t>(bytes);
+    return *this;
+  }
+};
+
+__device__ __forceinline__ SharedAddress operator+(SharedAddress address, int bytes) {
+  return address += bytes;
 }
 
 }  // namespace cuflash::ptx

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include "device/ptx/shared_address.h"
+
 namespace cuflash::simt {
 
 void issue_copy(void* shared, const void* global, bool valid);
@@ -15,8 +17,8 @@ void wait_for_copies(int pending);
 
 namespace cuflash::ptx {
 
-__forceinline__ void cp_async_16(void* shared, const void* global, bool valid = true) {
-  simt::issue_copy(shared, global, valid);
+__forceinline__ void cp_async_16(SharedAddress shared, const void* global, bool valid = true) {
+  simt::issue_copy(shared.value, global, valid);
 }
 __forceinline__ void cp_async_commit() { simt::commit_copies(); }
 template <int kPending>

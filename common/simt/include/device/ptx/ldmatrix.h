@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "device/ptx/shared_address.h"
+
 namespace cuflash::simt {
 
 // Waits for all 32 lanes. It does not order what they do to memory.
@@ -15,11 +17,11 @@ void load_matrices(std::uint32_t* registers, const void* row, bool trans);
 
 namespace cuflash::ptx {
 
-__forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
-  simt::load_matrices(r, row, false);
+__forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], SharedAddress row) {
+  simt::load_matrices(r, row.value, false);
 }
-__forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row) {
-  simt::load_matrices(r, row, true);
+__forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], SharedAddress row) {
+  simt::load_matrices(r, row.value, true);
 }
 
 }  // namespace cuflash::ptx

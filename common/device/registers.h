@@ -1,0 +1,36 @@
+// Hints to the compiler about where values live: in registers of threads, in those that a warp
+// shares, or in none.
+#ifndef CUFLASH_DEVICE_REGISTERS_H_
+#define CUFLASH_DEVICE_REGISTERS_H_
+
+#include <cuda_runtime.h>
+
+#include "device/index.h"
+
+namespace cuflash {
+
+// x itself, but the compiler cannot tell that it is. What is computed from it inside a loop is
+// computed anew in each iteration, instead of once before the loop and held in registers.
+template <class T>
+__device__ __forceinline__ T opaque(T x) {
+  if constexpr (sizeof(T) == 8) {
+    asm volatile("" : "+l"(x));
+  } else {
+    asm volatile("" : "+r"(x));
+  }
+  return x;
+}
+
+// x itself, which all 32 lanes of the warp have alike, and call with together. The compiler cannot
+// always tell; told so, it keeps the value, and what is computed from it, in the warp's uniform
+// registers. Compute capability 8.0.
+__device__ __forceinline__ int uniform(int x) {
+  return static_cast<int>(__reduce_or_sync(0xffffffffu, static_cast<unsigned>(x)));
+}
+__device__ __forceinline__ Place uniform(const Place& x) {
+  return {uniform(x.batch), uniform(x.head), uniform(x.row), uniform(x.column)};
+}
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_REGISTERS_H_

@@ -1,0 +1,33 @@
+// 07_mma_registers: what the stage can do, and the host code that launches its kernel.
+#include "device/fused.h"
+#include "device/pass.h"
+#include "kernel.cuh"
+
+namespace cuflash::mma_registers {
+namespace {
+
+template <class T, int kHeadDim>
+using ForwardKernels =
+    FusedForward<Config<kHeadDim>, SharedStorage<T, kHeadDim>, attention<T, kHeadDim>>;
+static_assert(largest_block<ForwardKernels>(TensorCoreTypes{}, UsualHeadDims{}) <=
+                  kSharedBytesOfSm86,
+              "99 KB hold kBlockQ x kBlockKV of 128 x 64 for a head_dim of 128");
+
+constexpr Stage describe() {
+  Stage stage;
+  stage.name = "07_mma_registers";
+  stage.teaches = "mma.sync and ldmatrix: S, P and O never leave registers";
+  stage.removes = "the way of S, P and O's factors through shared memory";
+  stage.limiter = "waiting: every warp loads a tile, then every warp computes";
+  stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, UsualHeadDims>();
+  stage.forward.arch = {80};
+  stage.forward.features = kEveryFeature;
+  return stage;
+}
+
+}  // namespace
+
+extern const Stage kStage;
+constexpr Stage kStage = describe();
+
+}  // namespace cuflash::mma_registers

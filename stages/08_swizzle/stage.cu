@@ -1,0 +1,33 @@
+// 08_swizzle: what the stage can do, and the host code that launches its kernel.
+#include "device/fused.h"
+#include "device/pass.h"
+#include "kernel.cuh"
+
+namespace cuflash::swizzle {
+namespace {
+
+template <class T, int kHeadDim>
+using ForwardKernels =
+    FusedForward<Config<kHeadDim>, SharedStorage<T, kHeadDim>, attention<T, kHeadDim>>;
+static_assert(largest_block<ForwardKernels>(TensorCoreTypes{}, UsualHeadDims{}) <=
+                  kSharedBytesOfSm86,
+              "99 KB hold kBlockQ x kBlockKV of 128 x 64 for a head_dim of 128");
+
+constexpr Stage describe() {
+  Stage stage;
+  stage.name = "08_swizzle";
+  stage.teaches = "an XOR layout in place of padding, and two buffers of K and V in the bytes won";
+  stage.removes = "padding, and one of the two barriers of a tile";
+  stage.limiter = "loads that pass through registers, and that a warp waits for before it computes";
+  stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, UsualHeadDims>();
+  stage.forward.arch = {80};
+  stage.forward.features = kEveryFeature;
+  return stage;
+}
+
+}  // namespace
+
+extern const Stage kStage;
+constexpr Stage kStage = describe();
+
+}  // namespace cuflash::swizzle

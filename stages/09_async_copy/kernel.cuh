@@ -1,0 +1,368 @@
+// 09_async_copy, forward: tiles are copied by cp.async while the warps compute. Keys are walked
+// from the last to the first, masked tiles in loops of their own.
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+
+#include "device/constants.h"
+#include "device/index.h"
+#include "device/mma_fragments.h"
+#include "device/ptx/cp_async.h"
+#include "device/ptx/exp2.h"
+#include "device/ptx/ldmatrix.h"
+#include "device/ptx/mma.h"
+#include "device/registers.h"
+#include "device/shared_memory.h"
+#include "device/swizzle.h"
+#include "device/tensor.h"
+#include "device/tile_mark.h"
+#include "device/tiles.h"
+
+namespace cuflash::async_copy {
+
+// The shape of a block's work. 99 KB of shared memory hold each (compute capability 8.6 and 8.9).
+struct Shape {
+  int strips;   // of 16 queries a warp: two use each operand of K and V that the warp loads
+  int part;     // keys, of a tile's 64, whose scores are weighed together
+  int stages;   // buffers of K and of V
+  int q_steps;  // of 16 columns of Q that stay in registers; the others are loaded for each part
+  int blocks;   // an SM
+};
+constexpr Shape shape(int head_dim) {
+  switch (head_dim) {
+    case 32:
+      return {2, 32, 2, 2, 3};  // 24 KB
+    case 64:
+      return {2, 32, 2, 4, 2};  // 48 KB; all of Q in registers
+    case 96:
+      return {2, 32, 2, 0, 2};  // 72 KB
+    case 128:
+      return {2, 32, 2, 0, 2};  // 96 KB; O takes 128 registers, S of a tile 64
+    default:
+      return {1, 64, 1, 0, 2};  // 96 KB; O of 16 queries takes 128 registers
+  }
+}
+
+template <int kHeadDim>
+struct Config {
+  static constexpr Shape kShape = shape(kHeadDim);
+  static constexpr int kStrips = kShape.strips, kStages = kShape.stages, kQSteps = kShape.q_steps;
+  static constexpr int kWarps = 4, kThreads = 32 * kWarps;
+  static constexpr int kWarpQ = kMmaM * kStrips, kBlockQ = kWarpQ * kWarps;
+  static constexpr int kBlockKV = 64, kPart = kShape.part, kParts = kBlockKV / kPart;
+  using Scores = MmaAccumulator::Registers[kStrips][kPart / kMmaN];  // of a part
+};
+
+template <class T, int kHeadDim>
+struct SharedStorage {
+  using C = Config<kHeadDim>;
+  using QTile = SwizzledTile<T, C::kBlockQ, kHeadDim>;
+  using KVTile = SwizzledTile<T, C::kBlockKV, kHeadDim>;
+  QTile sQ;  // at the end, O
+  KVTile sK[C::kStages], sV[C::kStages];
+};
+
+// Begins to copy the rows [first, first + kRows) of a head into a tile, this thread a chunk of each
+// panel. Without kWhole, rows past the end become zeros.
+template <bool kWhole, int kThreads, class T, int kRows, int kHeadDim>
+__device__ __forceinline__ void request_tile(SwizzledTile<T, kRows, kHeadDim>& tile,
+                                             Rows<const T> g, int first, int num_rows, int thread) {
+  using Tile = SwizzledTile<T, kRows, kHeadDim>;
+  constexpr int kStep = kThreads / Tile::kChunks;  // rows that all threads together copy at a time
+  const unsigned again = opaque(thread);
+  const int r0 = again / Tile::kChunks, d = again % Tile::kChunks * 8;
+  const T* from = &g(first + r0, d);
+#pragma unroll
+  for (int r = 0; r < kRows; r += kStep) {
+#pragma unroll
+    for (int c = 0; c < kHeadDim; c += Tile::kPanelCols) {
+      const bool valid = kWhole || first + r0 + r < num_rows;
+      ptx::cp_async_16(&tile(r0 + r, d + c), from + c, valid);
+    }
+    from = opaque(from + kStep * g.row_stride);  // One pointer that walks, not one for each row.
+  }
+}
+
+// The block's batch, head and tile of queries. If the mask lets tiles see different numbers of
+// keys, the last tiles of all heads come first: they take longest. Otherwise the tiles of a head
+// run side by side, and find its K and V in the L2 cache.
+__device__ __forceinline__ Place place_of_block(const ForwardParams& p, int tiles) {
+  const int heads = p.batch * p.heads_q, n = blockIdx.x;
+  const bool unequal = p.width != UINT_MAX;
+  const int tile = unequal ? tiles - 1 - n / heads : n % tiles,
+            head = unequal ? n % heads : n / tiles;
+  return uniform({head / p.heads_q, head % p.heads_q, tile, 0});
+}
+
+__device__ __forceinline__ float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+__device__ __forceinline__ float quad_sum(float x) {
+  x += __shfl_xor_sync(0xffffffffu, x, 1);
+  return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+// O = softmax(softmax_scale · Q Kᵀ) V. One block computes kBlockQ rows of O, one warp kWarpQ of
+// them. Of each strip of 16 rows a lane holds parts of two rows, lane / 4 and lane / 4 + 8.
+template <class T, int kHeadDim>
+__global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::kShape.blocks)
+    attention(const __grid_constant__ ForwardParams p) {
+  using C = Config<kHeadDim>;
+  using Storage = SharedStorage<T, kHeadDim>;
+  using KVTile = typename Storage::KVTile;
+  using Scores = typename C::Scores;
+  constexpr int kSteps = kHeadDim / 16, kKeySteps = C::kPart / 16;
+  constexpr float kSlack = 8.f;  // O is rescaled when a term of P would exceed 2 to this power
+  auto& storage = shared_storage<Storage>();
+  auto& sQ = storage.sQ;
+  auto &sK = storage.sK, &sV = storage.sV;
+
+  // Find this block's head, queries and tensors, and this warp's queries.
+  const int thread = threadIdx.x, warp = uniform(thread / 32);
+  const auto [b, h, block, unused] = place_of_block(p, num_tiles(p.seq_q, C::kBlockQ));
+  const int i0 = block * C::kBlockQ, r0 = warp * C::kWarpQ;  // [FA2 Alg.1 l.1-3]
+  const Sequence seq = sequence(p, b);
+  const int hk = uniform(kv_head(p, h));
+  const auto gQ = rows<const T>(p.q, b, h);
+  const auto gK = rows<const T>(p.k, b, hk);
+  const auto gV = rows<const T>(p.v, b, hk);
+
+  // Find the tiles of keys, and those of them that need no mask.
+  const Range keys = visible_keys(seq, i0, i0 + C::kBlockQ);
+  const Range full = keys_visible_to_all(seq, i0, i0 + C::kBlockQ);
+  const int first_tile = keys.begin / C::kBlockKV;
+  const int num_tiles = keys.end > keys.begin ? (keys.end - 1) / C::kBlockKV + 1 : first_tile;
+  const Range no_mask = {(full.begin + C::kBlockKV - 1) / C::kBlockKV, full.end / C::kBlockKV};
+
+  // [FA2 Alg.1 l.4-5, 7]  load Q_i, the last K_j and V_j; O = 0, l = 0, m = -inf
+  int tile = num_tiles - 1, stage = 0;
+  const auto request_k = [&](auto whole, int of_tile, int to) {
+    request_tile<decltype(whole)::value, C::kThreads>(sK[to], gK, of_tile * C::kBlockKV,
+                                                      seq.num_keys, thread);
+  };
+  const auto request_v = [&](auto whole, int of_tile, int to) {
+    request_tile<decltype(whole)::value, C::kThreads>(sV[to], gV, of_tile * C::kBlockKV,
+                                                      seq.num_keys, thread);
+  };
+  request_tile<false, C::kThreads>(sQ, gQ, i0, seq.num_queries, thread);
+  ptx::cp_async_commit();
+  if (tile >= first_tile) {
+    request_k(std::false_type{}, tile, 0);
+    if constexpr (C::kStages == 2) request_v(std::false_type{}, tile, 0);
+  }
+  ptx::cp_async_commit();
+  MmaAccumulator::Registers rO[C::kStrips][kHeadDim / kMmaN] = {};
+  float row_max[C::kStrips][2], row_sum[C::kStrips][2] = {};  // row_sum: of this lane's columns
+  for (auto& m : row_max) m[0] = m[1] = -INFINITY;
+  const float scale_log2 = p.softmax_scale * kLog2e, slack = kSlack / scale_log2;
+
+  ptx::cp_async_wait<1>();
+  __syncthreads();  // Q has arrived for all threads.
+  MmaA::Registers rQ[C::kStrips][C::kQSteps + 1];
+  {
+    const Chunks lane_Q(sQ, r0 + LoadA::row(thread % 32), LoadA::col(thread % 32));
+#pragma unroll
+    for (int m = 0; m < C::kStrips; ++m) {
+#pragma unroll
+      for (int k = 0; k < C::kQSteps; ++k) {
+        ptx::ldmatrix_x4(rQ[m][k], lane_Q(m, k));
+      }
+    }
+  }
+
+  // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ for a part of a tile    // (kWarpQ, kPart) f32, registers
+  const auto scores = [&](Scores& rS, KVTile& tile_K, int part, int lane) {
+    const Chunks lane_Q(sQ, r0 + LoadA::row(lane), LoadA::col(lane));
+    const Chunks lane_K(tile_K, LoadBTransposed::row(lane), LoadBTransposed::col(lane));
+#pragma unroll
+    for (int m = 0; m < C::kStrips; ++m) {
+#pragma unroll
+      for (int n = 0; n < C::kPart / kMmaN; ++n) {
+        for (float& s : rS[m][n]) s = 0.f;
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      if (k >= C::kQSteps) {
+#pragma unroll
+        for (int m = 0; m < C::kStrips; ++m) {
+          ptx::ldmatrix_x4(rQ[m][C::kQSteps], lane_Q(m, k));
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < kKeySteps; ++n) {
+        std::uint32_t rK[4];  // of 16 keys: a row of sK is a column of Kᵀ
+        ptx::ldmatrix_x4(rK, lane_K(part * kKeySteps + n, k));
+#pragma unroll
+        for (int m = 0; m < C::kStrips; ++m) {
+          auto& q = rQ[m][k < C::kQSteps ? k : C::kQSteps];
+          ptx::mma_m16n8k16<T>(rS[m][2 * n], q, {rK[0], rK[1]});
+          ptx::mma_m16n8k16<T>(rS[m][2 * n + 1], q, {rK[2], rK[3]});
+        }
+      }
+    }
+  };
+
+  // Takes a part of a tile, keys from j0 on, into the softmax and O.
+  const auto accumulate = [&](auto masked, Scores& rS, KVTile& tile_V, int part, int j0, int lane) {
+    constexpr bool kMasked = decltype(masked)::value;
+    // Mask the scores.
+    if constexpr (kMasked) {
+#pragma unroll
+      for (int m = 0; m < C::kStrips; ++m) {
+#pragma unroll
+        for (int n = 0; n < C::kPart / kMmaN; ++n) {
+#pragma unroll
+          for (int e = 0; e < MmaAccumulator::kElements; ++e) {
+            const int i = i0 + r0 + m * kMmaM + MmaAccumulator::row(lane, e);
+            const int j = j0 + n * kMmaN + MmaAccumulator::col(lane, e);
+            if (j >= seq.num_keys || !visible(seq, i, j)) rS[m][n][e] = -INFINITY;
+          }
+        }
+      }
+    }
+
+    // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
+    float part_max[C::kStrips][2];
+    bool grew = false;
+#pragma unroll
+    for (int m = 0; m < C::kStrips; ++m) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float x = fmaxf(rS[m][0][2 * r], rS[m][0][2 * r + 1]);
+        for (const auto& s : rS[m]) x = fmaxf(x, fmaxf(s[2 * r], s[2 * r + 1]));
+        part_max[m][r] = quad_max(x);
+        grew |= part_max[m][r] > row_max[m][r] + slack;
+      }
+    }
+    // Rescale O and l, but only rows whose maximum has grown by more than the slack.
+    if (__any_sync(0xffffffffu, grew)) {
+#pragma unroll
+      for (int m = 0; m < C::kStrips; ++m) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const float old_max = row_max[m][r];
+          if (part_max[m][r] > old_max + slack) row_max[m][r] = part_max[m][r];
+          const float finite_max = kMasked && row_max[m][r] == -INFINITY ? 0.f : row_max[m][r];
+          const float o_scale = ptx::exp2((old_max - finite_max) * scale_log2);
+          row_sum[m][r] *= o_scale;
+          for (auto& o : rO[m]) o[2 * r] *= o_scale, o[2 * r + 1] *= o_scale;
+        }
+      }
+    }
+    MmaA::Registers rP[C::kStrips][kKeySteps];  // the same lanes hold the same elements of S and P
+#pragma unroll
+    for (int k = 0; k < kKeySteps; ++k) {
+#pragma unroll
+      for (int m = 0; m < C::kStrips; ++m) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int r = e % 2;
+          const auto& s = rS[m][2 * k + e / 2];
+          const float old = row_max[m][r];
+          const float shift = (kMasked && old == -INFINITY ? 0.f : -old) * scale_log2;
+          const float x = ptx::exp2(fmaf(s[2 * r], scale_log2, shift));
+          const float y = ptx::exp2(fmaf(s[2 * r + 1], scale_log2, shift));
+          row_sum[m][r] += x;
+          row_sum[m][r] += y;
+          rP[m][k][e] = pack<T>(x, y);
+        }
+      }
+    }
+
+    // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (kWarpQ, kHeadDim) f32 a warp, registers
+    const Chunks lane_V(tile_V, LoadB::row(lane), LoadB::col(lane));
+#pragma unroll
+    for (int k = 0; k < kKeySteps; ++k) {
+#pragma unroll
+      for (int n = 0; n < kSteps; ++n) {
+        std::uint32_t rV[4];  // of 16 columns
+        ptx::ldmatrix_x4_trans(rV, lane_V(part * kKeySteps + k, n));
+#pragma unroll
+        for (int m = 0; m < C::kStrips; ++m) {
+          ptx::mma_m16n8k16<T>(rO[m][2 * n], rP[m][k], {rV[0], rV[1]});
+          ptx::mma_m16n8k16<T>(rO[m][2 * n + 1], rP[m][k], {rV[2], rV[3]});
+        }
+      }
+    }
+  };
+
+  const auto take_tile = [&](auto masked) {
+    mark_tile("KV tile", tile);
+    const int lane = opaque(thread) % 32u;
+    auto &tile_K = sK[stage], &tile_V = sV[stage];
+    const bool more = tile > first_tile;
+    ptx::cp_async_wait<0>();
+    __syncthreads();  // This tile has arrived for all; all have read what is overwritten now.
+    if constexpr (C::kStages == 2) {
+      stage ^= 1;
+      if (more) request_k(std::true_type{}, tile - 1, stage);
+      if (more) request_v(std::true_type{}, tile - 1, stage);
+    } else {
+      request_v(std::negation<decltype(masked)>{}, tile, 0);
+    }
+    ptx::cp_async_commit();
+    Scores rS[C::kParts];
+#pragma unroll
+    for (int part = 0; part < C::kParts; ++part) scores(rS[part], tile_K, part, lane);
+    if constexpr (C::kStages == 1) {
+      ptx::cp_async_wait<0>();
+      __syncthreads();  // V_j has arrived for all; all have read K_j.
+      if (more) request_k(std::true_type{}, tile - 1, 0);
+      ptx::cp_async_commit();
+    }
+#pragma unroll
+    for (int part = 0; part < C::kParts; ++part) {
+      accumulate(masked, rS[part], tile_V, part, tile * C::kBlockKV + part * C::kPart, lane);
+    }
+  };
+
+  // [FA2 Alg.1 l.6, 11]  Walk from the last tile to the first: the diagonal and the tail, the tiles
+  // without a mask, the window's left edge.
+  while (tile >= first_tile) {
+#pragma unroll 1
+    for (; tile >= first_tile && (tile >= no_mask.end || tile < no_mask.begin); --tile) {
+      take_tile(std::true_type{});
+    }
+#pragma unroll 1
+    for (; tile >= first_tile && tile >= no_mask.begin && tile < no_mask.end; --tile) {
+      take_tile(std::false_type{});
+    }
+  }
+  mark_tile(nullptr, 0);
+
+  // [FA2 Alg.1 l.12]  O = O / l    // into the rows of sQ that this warp alone reads
+  const int lane = opaque(thread) % 32u;
+#pragma unroll
+  for (int m = 0; m < C::kStrips; ++m) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = r0 + m * kMmaM + MmaAccumulator::row(lane, 2 * r), i = i0 + row;
+      const float sum = quad_sum(row_sum[m][r]), inverse = sum > 0.f ? 1.f / sum : 0.f;
+#pragma unroll
+      for (int n = 0; n < kHeadDim / kMmaN; ++n) {
+        *reinterpret_cast<std::uint32_t*>(&sQ(row, n * kMmaN + MmaAccumulator::col(lane, 0))) =
+            pack<T>(rO[m][n][2 * r] * inverse, rO[m][n][2 * r + 1] * inverse);
+      }
+      if (lane % 4 == 0 && i < seq.num_queries && p.lse != nullptr) {
+        p.lse[row_index(p, b, h, i)] =
+            row_max[m][r] * p.softmax_scale + logf(sum);  // [FA2 Alg.1 l.13, 15]
+      }
+    }
+  }
+  __syncwarp();  // The warp's rows are written before its lanes read them in another order.
+
+  // [FA2 Alg.1 l.14]  write O_i
+  const auto gO = rows<T>(p.o, b, h);
+  constexpr int kVectors = kHeadDim / 8;  // 16 bytes each, of a row
+#pragma unroll
+  for (int n = lane; n < C::kWarpQ * kVectors; n += 32) {
+    const int row = r0 + n / kVectors, d = n % kVectors * 8;
+    if (i0 + row >= seq.num_queries) continue;
+    *reinterpret_cast<uint4*>(&gO(i0 + row, d)) = *reinterpret_cast<const uint4*>(&sQ(row, d));
+  }
+}  // [FA2 Alg.1 l.16-17]
+
+}  // namespace cuflash::async_copy
