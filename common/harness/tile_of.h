@@ -8,18 +8,18 @@
 namespace cuflash::harness {
 
 // The tile of Config<head_dim>: a block owns kBlockQ queries and streams kBlockKV keys at a time.
-template <template <int> class Config>
+template <template <int> class Config, class Dims = UsualHeadDims>
 Tile forward_tile_of(const Problem& p) {
-  return dispatch(EveryType{}, UsualHeadDims{}, p, Tile{}, [](auto, auto head_dim) {
+  return dispatch(EveryType{}, Dims{}, p, Tile{}, [](auto, auto head_dim) {
     using C = Config<head_dim()>;
     return Tile{C::kBlockQ, C::kBlockKV};
   });
 }
 
 // The tile of Config<head_dim>: a block owns kOwned rows and streams kStreamed rows at a time.
-template <template <int> class Config>
+template <template <int> class Config, class Dims = UsualHeadDims>
 Tile backward_tile_of(const Problem& p) {
-  return dispatch(EveryType{}, UsualHeadDims{}, p, Tile{}, [](auto, auto head_dim) {
+  return dispatch(EveryType{}, Dims{}, p, Tile{}, [](auto, auto head_dim) {
     using C = Config<head_dim()>;
     return Tile{C::kOwned, C::kStreamed};
   });

@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   constexpr int kVectors = kHeadDim / 8;  // 16 bytes each, of a row
 #pragma unroll
   for (int n = lane; n < kMmaM * kVectors; n += 32) {
-    const int row = r0 + n / kVectors, d = n % kVectors * 8;
+    const int row = r0 + visited_row<kHeadDim * sizeof(T)>(n / kVectors), d = n % kVectors * 8;
     if (i0 + row >= seq.num_queries) continue;
     *reinterpret_cast<uint4*>(&gO(i0 + row, d)) = *reinterpret_cast<const uint4*>(&sQ[row][d]);
   }

@@ -245,6 +245,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   }
 
   // [FA2 Alg.1 l.12]  O = O / l    // into the rows of sQ that this warp alone reads
+  __syncwarp();  // All lanes have read these rows before they are overwritten.
 #pragma unroll
   for (int x = 0; x < 2 * C::kStrips; ++x) {
     const int m = x / 2, r = x % 2;

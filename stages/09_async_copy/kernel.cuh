@@ -2,6 +2,7 @@
 // from the last to the first, masked tiles in loops of their own.
 #pragma once
 
+#include <climits>
 #include <cmath>
 #include <type_traits>
 
@@ -334,6 +335,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   mark_tile(nullptr, 0);
 
   // [FA2 Alg.1 l.12]  O = O / l    // into the rows of sQ that this warp alone reads
+  __syncwarp();  // All lanes have read these rows before they are overwritten.
   const int lane = opaque(thread) % 32u;
 #pragma unroll
   for (int m = 0; m < C::kStrips; ++m) {
@@ -354,14 +356,19 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   }
   __syncwarp();  // The warp's rows are written before its lanes read them in another order.
 
-  // [FA2 Alg.1 l.14]  write O_i
+  // [FA2 Alg.1 l.14]  write O_i, a lane a chunk of each panel
   const auto gO = rows<T>(p.o, b, h);
-  constexpr int kVectors = kHeadDim / 8;  // 16 bytes each, of a row
+  using QTile = typename Storage::QTile;
+  constexpr int kStep = 32 / QTile::kChunks;  // rows that the warp writes at a time
+  const int d = lane % QTile::kChunks * 8;
 #pragma unroll
-  for (int n = lane; n < C::kWarpQ * kVectors; n += 32) {
-    const int row = r0 + n / kVectors, d = n % kVectors * 8;
-    if (i0 + row >= seq.num_queries) continue;
-    *reinterpret_cast<uint4*>(&gO(i0 + row, d)) = *reinterpret_cast<const uint4*>(&sQ(row, d));
+  for (int r = r0 + lane / QTile::kChunks; r < r0 + C::kWarpQ; r += kStep) {
+    if (i0 + r >= seq.num_queries) continue;
+#pragma unroll
+    for (int c = 0; c < kHeadDim; c += QTile::kPanelCols) {
+      *reinterpret_cast<uint4*>(&gO(i0 + r, d + c)) =
+          *reinterpret_cast<const uint4*>(&sQ(r, d + c));
+    }
   }
 }  // [FA2 Alg.1 l.16-17]
 

@@ -7,11 +7,13 @@ namespace {
 
 using namespace harness;
 
-Traffic forward(const Problem& p) { return fused_forward(p, forward_tile_of<Config>(p)); }
+constexpr auto forward_tile = forward_tile_of<Config, EveryHeadDim>;
+
+Traffic forward(const Problem& p) { return fused_forward(p, forward_tile(p)); }
 
 }  // namespace
 
 extern const StageTraffic kTraffic;
-const StageTraffic kTraffic = {{forward, forward_tile_of<Config>}, {}};
+const StageTraffic kTraffic = {{forward, forward_tile}, {}};
 
 }  // namespace cuflash::async_copy

@@ -37,6 +37,13 @@ constexpr Row kRows[] = {
     {"grouped heads", "b1_h6x2_q40k40_d64_f16"},
     {"grouped heads", "b1_h4x2_q37k71_d128_f32_causal"},
 
+    {"other head dimensions", "b1_h1_q64k64_d96_f16"},
+    {"other head dimensions", "b1_h2_q130k150_d96_bf16_causal"},
+    {"other head dimensions", "b1_h4x2_q37k71_d96_f16_left12_padded"},
+    {"other head dimensions", "b1_h1_q64k64_d256_bf16"},
+    {"other head dimensions", "b1_h2_q70k200_d256_f16_causal"},
+    {"other head dimensions", "b1_h4x2_q37k71_d256_f16_left12_padded"},
+
     {"strided", "b2_h2_q33k47_d64_f16_bshd"},
     {"strided", "b2_h4x2_q33k47_d32_causal_padded"},
     {"strided", "b1_h2_q21k30_d128_bf16_padded"},

@@ -385,6 +385,11 @@ template <class T>
 __forceinline__ T __ldg(const T* address) {
   return *address;
 }
+// A load that passes by the L1 cache.
+template <class T>
+__forceinline__ T __ldcg(const T* address) {
+  return *address;
+}
 
 // Fast-math names: exact here.
 __forceinline__ float rsqrtf(float x) { return 1.f / std::sqrt(x); }
