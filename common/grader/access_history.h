@@ -75,6 +75,8 @@ class AccessHistory {
                 const harness::Inputs& inputs);
 
   const std::vector<Event>& events() const { return events_; }
+  // All that are read or written.
+  const Elements& elements() const { return elements_; }
   // The writes of an element, in order; null if there are none.
   const std::vector<const Event*>* writes(const Element& element) const;
   // How often a lane received the value of lane ^ n in a shuffle.

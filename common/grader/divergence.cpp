@@ -195,12 +195,6 @@ Histories histories(const Stage& exercise, const Stage& own, const Sample& s) {
           AccessHistory(own, s.pass, s.problem, s.want->inputs)};
 }
 
-Elements accessed(const AccessHistory& history) {
-  Elements elements;
-  for (const Event& event : history.events()) elements.insert(*event.element);
-  return elements;
-}
-
 // Finds accesses that meet another shared array than those that their source line names. Arrays
 // that share their memory have several names: the stage's own accesses tell which.
 class NamedArrays {
@@ -280,7 +274,7 @@ Diagnosis stray_access(const Stage& exercise, const Stage& own,
   if (faulty.empty()) return {};
   const Sample* const sample = faulty.front();
   const auto [mine, theirs] = histories(exercise, own, *sample);
-  const Elements known = accessed(theirs);
+  const Elements& known = theirs.elements();
   NamedArrays named(mine, theirs);
   const auto is_stray = [&](const Event& event) {
     return event.shared && (known.count(*event.element) == 0 || !named.instead(event).empty());

@@ -271,8 +271,11 @@ Grade grade(const Stage& exercise, const Stage& own, Pass pass, harness::Runs ru
   std::vector<Sample> samples;
   const std::clock_t begin = std::clock();
   const auto late = [&] { return (std::clock() - begin) / CLOCKS_PER_SEC > kEnoughSeconds; };
+  bool faulty = false;  // The first fault is looked at under all schedules.
   for (const char* name : kCases) {
-    if (!late()) samples.push_back(sample_of(name, exercise, own, pass, runs));
+    if (late()) break;
+    samples.push_back(sample_of(name, exercise, own, pass, faulty ? harness::Runs::kOne : runs));
+    faulty |= !samples.back().check.faults.empty();
   }
   using Find = std::function<std::vector<Diagnosis>(const std::vector<Sample>&)>;
   const auto machine = [&](const std::vector<Sample>& all) {

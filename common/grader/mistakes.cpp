@@ -167,6 +167,8 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kFactorOfGpuLane, F, Fragments, "factor-of-gpu-lane",
      "The rows of x[e] are taken to be lane / 4 and lane / 4 + 8. So it is on today's GPUs; "
      "nothing says so, and here it is otherwise: load the factors as a fragment of the same type."},
+    {Mistake::kLseNotWritten, F, None, "lse-not-written",
+     "LSE is never written: where p.lse is not null, each row's max + log(sum) belongs there."},
     {Mistake::kNotDivided, F, None, "not-divided",
      "O is not divided by the row's sum: the weights do not add up to 1."},
     {Mistake::kDividedTwice, F, None, "divided-twice", "O is divided by the row's sum twice."},
@@ -183,8 +185,6 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kLseOnlyMax, F, None, "lse-only-max",
      "LSE is the maximum alone: the logarithm of the sum is missing."},
     {Mistake::kLseMinus, F, None, "lse-minus", "LSE is max - log(sum): it is max + log(sum)."},
-    {Mistake::kLseNotWritten, F, None, "lse-not-written",
-     "LSE is never written: where p.lse is not null, each row's max + log(sum) belongs there."},
 
     {Mistake::kNoDelta, B, None, "no-delta",
      "dS lacks delta: dS = P (dP - delta), with delta = the sum of dO O over a row."},

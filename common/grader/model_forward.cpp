@@ -117,7 +117,8 @@ class ForwardModel : Parts {
       const double divided = has(Mistake::kDividedEveryTile) ? weight(lane(c).sum) : 1.;
       add_value(operand(s[c] * divided), b, h, i, j0 + c);
     }
-    for (double& value : o_) value = f32(value);  // It may overflow.
+    if (walk_.block_kv == 0) return;  // P is divided by its sum before P V.
+    for (double& value : o_) value = f32(value);
     if (rescales_o() && has(Mistake::kRescaledLate)) rescale_o(i);
   }
 

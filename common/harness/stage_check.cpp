@@ -194,7 +194,7 @@ StageCheck check_stage(const Stage& stage, Pass pass, const TestCase& c, Runs ru
       check.unstable =
           "Between " + first.schedule + " and " + last.schedule + " " + difference + ".\n";
     }
-    if (runs == Runs::kOneUnlessFound && check.faults.empty()) break;
+    if (runs == Runs::kOne || (runs == Runs::kOneUnlessFound && check.faults.empty())) break;
   }
   for (Fault& fault : check.faults) fault.message = message(subject, fault, check.runs);
   const auto wrong = std::find_if(check.runs.begin(), check.runs.end(),

@@ -17,6 +17,7 @@ namespace cuflash::harness {
 
 enum class Runs {
   kAll,             // on the CPU simulator under three schedules, on a GPU twice
+  kOne,             // once, under the schedule in force
   kOneUnlessFound,  // once, under the schedule in force; all runs if that one finds a fault
 };
 

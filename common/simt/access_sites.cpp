@@ -8,11 +8,8 @@ namespace cuflash::simt {
 
 std::uint16_t Sites::look_up(std::uintptr_t return_address, AccessKind kind, std::size_t size,
                              std::size_t element) {
-  auto place = places_.find(return_address);
-  if (place == places_.end()) {
-    place = places_.emplace(return_address, source_place(return_address)).first;
-  }
-  std::string key = place->second.chain;
+  const SourcePlace& place = source_place(return_address);
+  std::string key = place.chain;
   // Without debug information every instruction is its own site.
   if (key.empty()) key = std::to_string(return_address);
   key += std::to_string(static_cast<int>(kind)) + '/' + std::to_string(size);
@@ -21,7 +18,7 @@ std::uint16_t Sites::look_up(std::uintptr_t return_address, AccessKind kind, std
     entry->second = 0;
   } else if (added) {
     sites_.push_back(
-        {place->second, kind, static_cast<std::uint8_t>(size), static_cast<std::uint8_t>(element)});
+        {place, kind, static_cast<std::uint8_t>(size), static_cast<std::uint8_t>(element)});
   }
   cache_[slot(return_address, kind, size)] = {return_address, access(kind, size), entry->second};
   return entry->second;

@@ -62,9 +62,8 @@ class Sites {
                         std::size_t element);
   Cached cache_[kCacheSize];
   std::vector<Site> sites_ = std::vector<Site>(1, Site{{}, AccessKind::kRead, 0, 0});
-  std::unordered_map<std::uintptr_t, SourcePlace> places_;  // by return address
-  std::unordered_map<std::string, std::uint16_t> ids_;      // by chain, kind and size
-  mutable std::vector<std::uint32_t> ranks_;                // made anew when there are more sites
+  std::unordered_map<std::string, std::uint16_t> ids_;  // by chain, kind and size
+  mutable std::vector<std::uint32_t> ranks_;            // made anew when there are more sites
 };
 
 }  // namespace cuflash::simt

@@ -261,8 +261,8 @@ void Core::check_barrier() {
     if (thread.state == Thread::State::kExited) continue;
     if (first == nullptr) first = &thread;
     if (thread.wait_address == first->wait_address || thread.wait_address == copy) continue;
-    const SourcePlace here = source_place(first->wait_address);
-    const SourcePlace there = source_place(thread.wait_address);
+    const SourcePlace& here = source_place(first->wait_address);
+    const SourcePlace& there = source_place(thread.wait_address);
     if (there.chain == here.chain) {
       copy = thread.wait_address;
       continue;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <unordered_map>
 
 namespace cuflash::simt {
 namespace {
@@ -113,8 +114,11 @@ Dwfl_Module* module_at(std::uintptr_t address) {
   return dwfl_addrmodule(session(), address);
 }
 
-SourcePlace source_place(std::uintptr_t return_address) {
-  SourcePlace place;
+const SourcePlace& source_place(std::uintptr_t return_address) {
+  static auto& known = *new std::unordered_map<std::uintptr_t, SourcePlace>;  // The search is slow.
+  const auto [found, added] = known.try_emplace(return_address);
+  SourcePlace& place = found->second;
+  if (!added) return place;
   for (const Frame& frame : inlined_frames(return_address - 1)) {
     place.order.insert(place.order.begin(), {frame.line, frame.column});
     place.chain +=

@@ -32,7 +32,7 @@ struct SharedSymbol {
 
 // The innermost line outside common/ that leads to the instruction before `return_address`: an
 // access inside a function of common/device belongs to the kernel's line that calls the function.
-SourcePlace source_place(std::uintptr_t return_address);
+const SourcePlace& source_place(std::uintptr_t return_address);
 
 // The demangled name of the function at `address`, without its parameters.
 std::string function_name(std::uintptr_t address);

@@ -206,7 +206,7 @@ void Core::finish_matrix_access(const Thread& caller) {
     if (other.data == first.data && other.ldm == first.ldm && other.col_major == first.col_major) {
       continue;
     }
-    const SourcePlace here = source_place(caller.wait_address);
+    const SourcePlace& here = source_place(caller.wait_address);
     report_block(FindingKind::kWarpMask, caller.wait_address, "LANES NAME DIFFERENT MATRICES",
                  "  Warp " + std::to_string(caller.warp()) + " lanes 0 and " +
                      std::to_string(lane) + " at " + short_location(here) + "   " +

@@ -18,7 +18,7 @@ std::uint64_t Core::warp_call(Thread& self, const WarpCall& call, std::uintptr_t
   if (call.kind == WarpCall::Kind::kSync && waits.pass(return_address, true)) return 0;
   self.call = call;
   if ((call.mask >> self.lane() & 1) == 0) {
-    const SourcePlace here = source_place(return_address);
+    const SourcePlace& here = source_place(return_address);
     report_block(FindingKind::kWarpMask, return_address, "WRONG WARP MASK",
                  "  Warp " + std::to_string(self.warp()) + " lane " + std::to_string(self.lane()) +
                      " calls " + short_location(here) + "   " + source_text(here) +
@@ -144,7 +144,7 @@ void Core::finish_warp_call(const Thread& caller) {
     const bool named = (thread.call.mask >> source & 1) != 0;
     thread.result = values[source];
     if (named) continue;
-    const SourcePlace here = source_place(thread.wait_address);
+    const SourcePlace& here = source_place(thread.wait_address);
     report_block(FindingKind::kWarpMask, thread.wait_address, "SHUFFLE FROM A LANE OUTSIDE",
                  "  Warp " + std::to_string(warp) + " lane " + std::to_string(lane) +
                      " reads lane " + std::to_string(source) + " at " + short_location(here) +
@@ -216,7 +216,7 @@ void Core::report_stuck(const Thread& waiting) {
           " at " + short_location(source_place(threads_[t].wait_address)) +
           ". The launch ends here.";
   }
-  const SourcePlace here = source_place(waiting.wait_address);
+  const SourcePlace& here = source_place(waiting.wait_address);
   report_block(FindingKind::kWarpMask, waiting.wait_address,
                matrix ? "MATRIX OPERATION WITHOUT ALL LANES" : "WARP MASK NAMES AN ABSENT LANE",
                "  Warp " + std::to_string(waiting.warp()) + " lane " +

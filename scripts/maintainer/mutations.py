@@ -199,6 +199,10 @@ class Build:
         for old in filter(wanted, set(self.objects[mutation.program]) & set(self.compile)):
             source, command = self.compile[old]
             here = folder / os.path.relpath(source, ROOT)
+            if "/Unity/" in source:  # It includes several sources by their paths.
+                here.parent.mkdir(parents=True, exist_ok=True)
+                here.write_text(pathlib.Path(source).read_text(encoding="utf-8").replace(
+                    str(ROOT / mutation.file), str(folder / mutation.file)), encoding="utf-8")
             objects[old] = folder / old.replace("/", "_")
             headers = "".join(f" -I{folder / name}" for name in HEADERS)
             command = command.split(" -o ")[0].replace(" -I", headers + " -I", 1)
