@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <unordered_map>
 
@@ -68,37 +69,84 @@ struct Frame {
   int column;
 };
 
-// The frames that share one instruction, innermost first: the line table's entry, then the call
-// site of each inlined function around it.
+// The code of a function.
+struct Function {
+  Dwarf_Addr begin, end;
+  Dwarf_Die die;
+};
+
+// Adds the functions in a scope, at any depth: those of a lambda's class lie in the function that
+// makes the lambda.
+void add_functions(Dwarf_Die* scope, std::vector<Function>& functions) {
+  Dwarf_Die die;
+  if (dwarf_child(scope, &die) != 0) return;
+  do {
+    switch (dwarf_tag(&die)) {
+      case DW_TAG_subprogram: {
+        Dwarf_Addr base = 0, begin = 0, end = 0;
+        for (ptrdiff_t at = 0; (at = dwarf_ranges(&die, at, &base, &begin, &end)) > 0;) {
+          functions.push_back({begin, end, die});
+        }
+        [[fallthrough]];
+      }
+      case DW_TAG_namespace:
+      case DW_TAG_class_type:
+      case DW_TAG_structure_type:
+      case DW_TAG_lexical_block:
+        add_functions(&die, functions);
+        break;
+      default:
+        break;
+    }
+  } while (dwarf_siblingof(&die, &die) == 0);
+}
+
+// The function with an instruction, or null. A unit is searched once.
+Dwarf_Die* function_at(Dwarf_Die* unit, Dwarf_Addr address) {
+  static auto& units = *new std::map<const void*, std::vector<Function>>;
+  const auto [known, added] = units.try_emplace(unit->addr);
+  if (added) add_functions(unit, known->second);
+  for (Function& function : known->second) {
+    if (address >= function.begin && address < function.end) return &function.die;
+  }
+  return nullptr;
+}
+
+// Adds the call sites of the inlined functions that an instruction lies in, the outermost first.
+void add_call_sites(Dwarf_Die* scope, Dwarf_Addr address, Dwarf_Files* files,
+                    std::vector<Frame>& frames) {
+  Dwarf_Die die;
+  if (dwarf_child(scope, &die) != 0) return;
+  do {
+    if (dwarf_haspc(&die, address) != 1) continue;
+    if (dwarf_tag(&die) == DW_TAG_inlined_subroutine) {
+      const char* caller =
+          dwarf_filesrc(files, attribute_number(&die, DW_AT_call_file), nullptr, nullptr);
+      frames.push_back({caller != nullptr ? caller : "", attribute_number(&die, DW_AT_call_line),
+                        attribute_number(&die, DW_AT_call_column)});
+    }
+    add_call_sites(&die, address, files, frames);
+    return;
+  } while (dwarf_siblingof(&die, &die) == 0);
+}
+
+// The frames that share one instruction, outermost first: the call site of each inlined function
+// around it, then the line table's entry.
 std::vector<Frame> inlined_frames(std::uintptr_t address) {
   std::vector<Frame> frames;
   Dwfl_Module* module = module_at(address);
-  if (module == nullptr) return frames;
-  Dwarf_Addr bias = 0;
-  Dwfl_Line* line = dwfl_module_getsrc(module, address);
+  Dwfl_Line* line = module != nullptr ? dwfl_module_getsrc(module, address) : nullptr;
   if (line == nullptr) return frames;
+  Dwarf_Addr bias = 0;
+  Dwarf_Die* unit = dwfl_module_addrdie(module, address, &bias);
+  Dwarf_Files* files = nullptr;
+  if (unit != nullptr && dwarf_getsrcfiles(unit, &files, nullptr) == 0) {
+    Dwarf_Die* const function = function_at(unit, address - bias);
+    if (function != nullptr) add_call_sites(function, address - bias, files, frames);
+  }
   int number = 0, column = 0;
   const char* file = dwfl_lineinfo(line, nullptr, &number, &column, nullptr, nullptr);
   frames.push_back({file != nullptr ? file : "", number, column});
-
-  Dwarf_Die* unit = dwfl_module_addrdie(module, address, &bias);
-  Dwarf_Files* files = nullptr;
-  if (unit == nullptr || dwarf_getsrcfiles(unit, &files, nullptr) != 0) return frames;
-  // The first call finds the innermost scope; only the second goes up through all that contain it.
-  Dwarf_Die* innermost = nullptr;
-  if (dwarf_getscopes(unit, address - bias, &innermost) <= 0) return frames;
-  Dwarf_Die* scopes = nullptr;
-  const int count = dwarf_getscopes_die(innermost, &scopes);
-  std::free(innermost);
-  for (int i = 0; i < count; ++i) {
-    if (dwarf_tag(&scopes[i]) != DW_TAG_inlined_subroutine) continue;
-    const char* caller =
-        dwarf_filesrc(files, attribute_number(&scopes[i], DW_AT_call_file), nullptr, nullptr);
-    frames.push_back({caller != nullptr ? caller : "",
-                      attribute_number(&scopes[i], DW_AT_call_line),
-                      attribute_number(&scopes[i], DW_AT_call_column)});
-  }
-  std::free(scopes);
   return frames;
 }
 
@@ -119,15 +167,16 @@ const SourcePlace& source_place(std::uintptr_t return_address) {
   const auto [found, added] = known.try_emplace(return_address);
   SourcePlace& place = found->second;
   if (!added) return place;
-  for (const Frame& frame : inlined_frames(return_address - 1)) {
-    place.order.insert(place.order.begin(), {frame.line, frame.column});
+  const std::vector<Frame> frames = inlined_frames(return_address - 1);
+  for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
     place.chain +=
-        frame.file + ':' + std::to_string(frame.line) + ':' + std::to_string(frame.column) + ';';
+        frame->file + ':' + std::to_string(frame->line) + ':' + std::to_string(frame->column) + ';';
     if (place.file.empty() || belongs_to_common(place.file)) {
-      place.file = frame.file;
-      place.line = frame.line;
+      place.file = frame->file;
+      place.line = frame->line;
     }
   }
+  for (const Frame& frame : frames) place.order.push_back({frame.line, frame.column});
   return place;
 }
 
