@@ -69,7 +69,11 @@ def fragments():
         SMALL,
     )
     figure.text(
-        LEFT, y + 16 * 24 + 50, f"Framed: lane {LANE}. Colours: the lane modulo 4.", SMALL, style="quiet"
+        LEFT,
+        y + 16 * 24 + 50,
+        f"Framed: lane {LANE}. Colours: the lane modulo 4.",
+        SMALL,
+        style="quiet",
     )
     return figure
 
