@@ -39,8 +39,10 @@ enum class Mistake {
   kOutputOfLastKey,
   // Fragments.
   kKeysTurned,
+  kKeyQuartersTurned,
   kKeysNotTransposed,
   kValuesTurned,
+  kValueQuartersTurned,
   // Tiles.
   kOnlyFirstTile,
   kLastTileMissing,

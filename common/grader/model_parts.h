@@ -187,10 +187,12 @@ class Parts {
     const int hk = kv_head(h);
     const float* q = q_row(b, h, i);
     const bool whole = has(Mistake::kKeysNotTransposed);
-    if (whole || has(Mistake::kKeysTurned)) {
+    const bool quarters = has(Mistake::kKeyQuartersTurned);
+    if (whole || quarters || has(Mistake::kKeysTurned)) {
+      const int block = whole ? std::min(block_kv(), p_.head_dim) : quarters ? kBlock / 2 : kBlock;
       double sum = 0;
       for (int d = 0; d < p_.head_dim; ++d) {
-        const Place at = turned(j, d, whole ? std::min(block_kv(), p_.head_dim) : kBlock);
+        const Place at = turned(j, d, block);
         if (at.row < p_.seq_kv) sum += double{q[d]} * k_row(b, hk, at.row)[at.column];
       }
       return sum;

@@ -92,6 +92,22 @@ def function(path, name, **known):
     return call
 
 
+def lane_map(path, struct):
+    """A struct's row(lane, i) and col(lane, i) or row(lane) and col(lane), to be called."""
+    found = re.search(rf"struct {struct} \{{(.*?)\n\}};", read(path), re.DOTALL)
+    if not found:
+        raise ValueError(f"{path} has no struct {struct}")
+    result = {}
+    for name, parameters, returned in re.findall(
+        r"constexpr int (row|col)\(([^)]*)\) \{\s*return ([^;]+);", found[1]
+    ):
+        names = ", ".join(
+            part.replace("/*", "").replace("*/", "").split()[-1] for part in parameters.split(",")
+        )
+        result[name] = eval(f"lambda {names}: {python(returned)}")  # pylint: disable=eval-used
+    return SimpleNamespace(**result)
+
+
 def mask():
     """The functions of device/mask.h."""
     path = "common/device/mask.h"

@@ -50,6 +50,11 @@ book_parts = {
         "stages/06_forward_backward/exercises/1_query_gradient_bwd.md",
         "stages/06_forward_backward/exercises/2_transposed_scores_bwd.md",
         "stages/06_forward_backward/exercises/3_products_bwd.md",
+        "stages/07_mma_registers/README.md",
+        "stages/07_mma_registers/exercises/README.md",
+        "stages/07_mma_registers/exercises/1_loads.md",
+        "stages/07_mma_registers/exercises/2_rows_of_a_quad.md",
+        "stages/07_mma_registers/exercises/3_in_place.md",
     ],
     "Around it": [
         "docs/how_to_change_it.md",
