@@ -50,6 +50,7 @@ book_parts = {
         "stages/06_forward_backward/exercises/1_query_gradient_bwd.md",
         "stages/06_forward_backward/exercises/2_transposed_scores_bwd.md",
         "stages/06_forward_backward/exercises/3_products_bwd.md",
+        "stages/08_swizzle/README.md",
     ],
     "Around it": [
         "docs/how_to_change_it.md",
