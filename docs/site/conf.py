@@ -51,6 +51,10 @@ book_parts = {
         "stages/06_forward_backward/exercises/2_transposed_scores_bwd.md",
         "stages/06_forward_backward/exercises/3_products_bwd.md",
         "stages/08_swizzle/README.md",
+        "stages/08_swizzle/exercises/README.md",
+        "stages/08_swizzle/exercises/1_layout.md",
+        "stages/08_swizzle/exercises/2_chunks.md",
+        "stages/08_swizzle/exercises/3_two_buffers.md",
     ],
     "Around it": [
         "docs/how_to_change_it.md",

@@ -42,6 +42,8 @@ REFUSED = [
     ("06_forward_backward", "kernel_bwd", OWNED, "16", "kernel_bwd.cuh", "kStreamed is at most 2 kOwned"),
     ("06_forward_backward", "kernel_bwd", STREAMED, "16", "kernel_bwd.cuh", "kOwned is at most kStreamed"),
     ("06_forward_backward", "kernel_bwd", STREAMED, "64", "stage.cu", "64 KB hold kOwned x kStreamed of 64 x 32"),
+    ("08_swizzle", "kernel", KV, "48", "kernel.cuh", "kBlockKV is a multiple of kPart"),
+    ("08_swizzle", "kernel", KV, "128", "stage.cu", "99 KB hold kBlockQ x kBlockKV of 128 x 64"),
 ]
 
 
