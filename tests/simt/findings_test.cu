@@ -157,7 +157,8 @@ __global__ void walk_alone(float* out) {
 TEST_F(InTiles, LeftByOneThread) {
   run(walk_alone, {1, 32, shared_layout<OneTile>()}, out_.data());
   const Finding race = only_finding(FindingKind::kSharedRace);
-  says(race, "orders " + LINE_NUMBER("reads alone") + " before " + LINE_NUMBER("writes alone"));
+  says(race, "orders " + LINE_NUMBER("reads alone") + " before the next tile's " +
+                 LINE_NUMBER("writes alone") + '.');
 }
 
 // From the last KV tile of one Q tile to the first of the next.
