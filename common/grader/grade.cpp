@@ -22,8 +22,8 @@ namespace {
 
 // From the simple to the peculiar, so that each mistake shows in some and not in others: every head
 // dimension, tails of one row, one key, causal masks that begin before, at and after the first key,
-// windows, grouped heads, rows with gaps between them, scores that overflow. A stage that does not
-// take f32 takes f16 instead.
+// windows, grouped heads, rows with gaps between them, scores that overflow, more tiles than a
+// stage has buffers for. A stage that does not take f32 takes f16 instead.
 const char* const kCases[] = {
     "b1_h1_q32k32_d64_f32",
     "b1_h2_q64k96_d32_f32_padded",
@@ -46,6 +46,7 @@ const char* const kCases[] = {
     "b1_h1_q50k70_d64_f32_peaky",
     "b1_h1_q50k70_d64_f32_largeq",
     "b1_h4_q20k20_d64_f32_causal_largeq",
+    "b1_h1_q192k192_d128_f16_causal",
 };
 
 // A kernel that needs longer, in seconds of the processor, is graded by what it has done until

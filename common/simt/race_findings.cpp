@@ -8,7 +8,9 @@
 namespace cuflash::simt {
 namespace {
 
+// A mark without a name is the end of a loop over tiles.
 bool same_tile(const TileMark& a, const TileMark& b) {
+  if (a.name == nullptr || b.name == nullptr) return false;
   return a.number == b.number && std::strcmp(a.name, b.name) == 0;
 }
 

@@ -70,7 +70,9 @@ def constants(path, struct, **known):
 def function(path, name, **known):
     """A small pure function of a source, to be called. It may call those that are given."""
     found = re.search(
-        rf"__forceinline__ \w+ {name}\(([^)]*)\) \{{\s*(.*?)\s*\}}\n", read(path), re.DOTALL
+        rf"(?:__forceinline__|constexpr) \w+ {name}\(([^)]*)\) \{{\s*(.*?)\s*\}}\n",
+        read(path),
+        re.DOTALL,
     )
     if not found:
         raise ValueError(f"{path} has no function {name}")
@@ -84,7 +86,8 @@ def function(path, name, **known):
         values = dict(zip(parameters, arguments, strict=True))
         names = {"Unsigned": Unsigned, "min": min, "max": max, "int": int, **known}
         for declaration in declarations:
-            for part in re.split(r",\s*(?=\w+ = )", re.sub(r"^const \S+ ", "", declaration)):
+            declared = re.sub(r"^const(?:expr)? \S+ ", "", declaration)
+            for part in re.split(r",\s*(?=\w+ = )", declared):
                 left, right = part.split(" = ", 1)
                 values[left] = eval(python(right), names, values)  # pylint: disable=eval-used
         return eval(python(returned), names, values)  # pylint: disable=eval-used

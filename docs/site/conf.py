@@ -55,6 +55,11 @@ book_parts = {
         "stages/07_mma_registers/exercises/1_loads.md",
         "stages/07_mma_registers/exercises/2_rows_of_a_quad.md",
         "stages/07_mma_registers/exercises/3_in_place.md",
+        "stages/08_swizzle/README.md",
+        "stages/08_swizzle/exercises/README.md",
+        "stages/08_swizzle/exercises/1_layout.md",
+        "stages/08_swizzle/exercises/2_chunks.md",
+        "stages/08_swizzle/exercises/3_two_buffers.md",
     ],
     "Around it": [
         "docs/how_to_change_it.md",

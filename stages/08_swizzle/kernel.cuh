@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
 #include "device/constants.h"
 #include "device/index.h"
@@ -20,13 +21,14 @@ namespace cuflash::swizzle {
 template <int kHeadDim>
 struct Config {
   static constexpr int kStrips = 2;  // of 16 queries: both use each operand that the warp loads
-  static constexpr int kWarps = 4, kThreads = 32 * kWarps;
+  static constexpr int kWarps = 4;
+  static constexpr int kThreads = 32 * kWarps;
   static constexpr int kWarpQ = kMmaM * kStrips;         // queries that a warp computes
   static constexpr int kBlockQ = kWarpQ * kWarps;        // queries that a block computes
   static constexpr int kBlockKV = 64;                    // keys of one tile
   static constexpr int kPart = kHeadDim > 64 ? 32 : 64;  // keys weighed at a time
   static constexpr int kBlocks = 2;                      // an SM: a thread has up to 255 registers
-  static_assert(kBlockKV % kMmaK == 0, "kBlockKV is a multiple of 16");
+  static_assert(kBlockKV % kPart == 0 && kPart % kMmaK == 0, "kBlockKV is a multiple of kPart");
 };
 
 // A tile without padding. It lies as panels of 64 columns, one after the other: rows of 128 bytes,
@@ -36,6 +38,7 @@ struct Config {
 template <class T, int kRows, int kCols>
 struct Swizzled {
   static constexpr int kPanelCols = kCols % 64 == 0 ? 64 : 32;
+  static_assert(kRows % 8 == 0 && kCols % kPanelCols == 0, "the pattern ends where the tile does");
   T panels[kCols / kPanelCols][kRows][kPanelCols];
 
   // Where element (row, col) lies, counted in elements. Those of a chunk are neighbours.
@@ -44,13 +47,46 @@ struct Swizzled {
     const unsigned chunk = (col % kPanelCols / 8) ^ twist;
     return (col / kPanelCols * kRows + row) * kPanelCols + chunk * 8 + col % 8;
   }
+
+  // Where the element 16 · down rows below and 16 · right columns beside one of the first 16
+  // columns lies, from where that one lies. Rows 16 apart have one twist. In a panel the chunk's
+  // number c, 0 or 1, grows by an even number: c + 2 right = c ^ (2 right), and XORs commute, so
+  // the twist need not be known.
+  __host__ __device__ static constexpr int step(int index, int down, int right) {
+    constexpr int kSteps = kPanelCols / 16;
+    return (index ^ (right % kSteps * 16)) + (right / kSteps * kRows + down * 16) * kPanelCols;
+  }
+
   __device__ __forceinline__ T& operator()(int row, int col) {
     return (&panels[0][0][0])[index(row, col)];
   }
 };
 
-// A lane's chunk (row, col) of such a tile, with col < 16, and those that lie multiples of 16 rows
-// and columns from it: 16 columns are an XOR, since no lane's twist touches the same bit of ...
+// True if each chunk has a place of its own, step() leads to it, and the chunks that ldmatrix reads
+// at a time lie in the 8 places that make up the banks.
+template <int kRows, int kCols>
+constexpr bool is_sound() {
+  using Tile = Swizzled<std::uint16_t, kRows, kCols>;
+  bool taken[kRows * kCols / 8] = {};
+  for (int row = 0; row < kRows; ++row) {
+    for (int col = 0; col < kCols; col += 8) {
+      const int here = Tile::index(row, col);
+      if (taken[here / 8] ||
+          here != Tile::step(Tile::index(row % 16, col % 16), row / 16, col / 16))
+        return false;
+      taken[here / 8] = true;
+      unsigned places = 0;
+      for (int r = 0; r < 8; ++r) places |= 1u << Tile::index(row / 8 * 8 + r, col) / 8 % 8;
+      if (places != 0xff) return false;
+    }
+  }
+  return true;
+}
+static_assert(is_sound<32, 32>() && is_sound<32, 64>() && is_sound<32, 128>(), "no bank conflicts");
+
+// The chunks that a lane names to ldmatrix: (row, col) with col < 16, and those that lie multiples
+// of 16 rows and columns from it. The lane keeps one index. Where `down` and `right` are constants,
+// an XOR leads to each column of a panel, and all else is a constant in the instruction.
 template <class T, int kRows, int kCols>
 class Chunks {
  public:
@@ -58,10 +94,7 @@ class Chunks {
   __device__ __forceinline__ Chunks(Tile& tile, int row, int col)
       : tile_(&tile), index_(Tile::index(row, col)) {}
   __device__ __forceinline__ ptx::SharedAddress operator()(int down, int right) const {
-    constexpr int kSteps = Tile::kPanelCols / 16;
-    const int there =
-        (index_ ^ (right % kSteps * 16)) + (right / kSteps * kRows + down * 16) * Tile::kPanelCols;
-    return tile_ + static_cast<int>(sizeof(T)) * there;
+    return tile_ + static_cast<int>(sizeof(T)) * Tile::step(index_, down, right);
   }
 
  private:
@@ -84,6 +117,8 @@ __device__ __forceinline__ void copy_tile(Swizzled<T, kRows, kHeadDim>& tile, Ro
                                           int first, int num_rows, int thread) {
   constexpr int kVectors = kHeadDim / 8;      // 16 bytes each, of a row
   constexpr int kStep = kThreads / kVectors;  // rows that all threads together copy at a time
+  static_assert(kThreads % kVectors == 0 && kRows % kStep == 0,
+                "each thread copies the same chunk of as many rows");
   const unsigned again = opaque(thread);  // Its place in the tile, found again, holds no registers.
   const int r0 = again / kVectors, d = again % kVectors * 8;
   const T* from = &g(first + r0, d);
@@ -139,7 +174,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   for (auto& m : row_max) m[0] = m[1] = -INFINITY;
   const float scale_log2 = p.softmax_scale * kLog2e;
 
-  // [FA2 Alg.1 l.7]  load K_j, V_j    // of the first tile
+  // Load K and V of the first tile.
   int stage = 0;
   const auto load = [&](int j0, int to) {
     copy_tile<C::kThreads>(sK[to], gK, j0, seq.num_keys, thread);
@@ -149,7 +184,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   __syncthreads();  // sQ is written before any warp reads its rows, or writes O there.
 
   for (const int j0 : kv_tiles<C::kBlockKV>(seq, i0, C::kBlockQ)) {  // [FA2 Alg.1 l.6, 11]
-    // Load the next tile beside this one.
+    // [FA2 Alg.1 l.7]  load K_j, V_j    // of the next tile, beside this one
     __syncthreads();  // K_j and V_j are written; all have read the other buffers.
     auto &tile_K = sK[stage], &tile_V = sV[stage];
     stage ^= 1;
@@ -202,8 +237,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
       }
 
       // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
-      MmaA::Registers rP[C::kStrips]
-                        [kKeySteps];  // the same lanes hold the same elements of S and P
+      MmaA::Registers rP[C::kStrips][kKeySteps];  // in the lanes that hold these elements of S
 #pragma unroll
       for (int x = 0; x < 2 * C::kStrips; ++x) {
         const int m = x / 2, r = x % 2;  // strip, and which of the lane's two rows

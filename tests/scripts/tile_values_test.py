@@ -45,6 +45,8 @@ REFUSED = [
     ("07_mma_registers", "kernel", Q, "48", "kernel.cuh", "kBlockQ is 16, 32, 64 or 128"),
     ("07_mma_registers", "kernel", KV, "40", "kernel.cuh", "kBlockKV is a multiple of 16"),
     ("07_mma_registers", "kernel", KV, "160", "stage.cu", "99 KB hold kBlockQ x kBlockKV of 128 x 64"),
+    ("08_swizzle", "kernel", KV, "48", "kernel.cuh", "kBlockKV is a multiple of kPart"),
+    ("08_swizzle", "kernel", KV, "128", "stage.cu", "99 KB hold kBlockQ x kBlockKV of 128 x 64"),
 ]
 
 

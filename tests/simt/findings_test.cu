@@ -139,6 +139,28 @@ TEST_F(InTiles, Downwards) {
   }
 }
 
+// A thread that has left the loop is in no tile any more, and another still in one.
+__global__ void walk_alone(float* out) {
+  auto& s = shared_storage<OneTile>();
+  s.sK[0][threadIdx.x] = 0.f;
+  __syncthreads();
+  float sum = 0.f;
+  for (int tile = 0; tile < 2; ++tile) {
+    mark_tile("KV tile", tile);
+    sum += s.sK[0][threadIdx.x ^ 1];  // reads alone
+    s.sK[0][threadIdx.x] = 1.f;       // writes alone
+  }
+  mark_tile(nullptr, 0);
+  out[threadIdx.x] = sum;
+}
+
+TEST_F(InTiles, LeftByOneThread) {
+  run(walk_alone, {1, 32, shared_layout<OneTile>()}, out_.data());
+  const Finding race = only_finding(FindingKind::kSharedRace);
+  says(race, "orders " + LINE_NUMBER("reads alone") + " before the next tile's " +
+                 LINE_NUMBER("writes alone") + '.');
+}
+
 // From the last KV tile of one Q tile to the first of the next.
 __global__ void walk_twice(float* out, bool barrier) {
   auto& s = shared_storage<OneTile>();

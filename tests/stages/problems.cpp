@@ -77,6 +77,7 @@ constexpr Row kRows[] = {
     {"corner: rows that see no key", "b1_h2_q70k20_d64_causal"},
     {"corner: rows that see no key", "b1_h1_q66k1_d32_f16_causal"},
     {"corner: rows that see no key", "b1_h2_q70k20_d128_f32_causal"},
+    {"corner: a block that sees no key", "b1_h2_q150k9_d64_f16_causal"},
     {"corner: a scale that is not 1/sqrt(head_dim)", "b1_h1_q50k70_d32_causal_scale0.1"},
     // Few elements dominate here: in a smaller tensor the plain implementation's largest error
     // would be a matter of luck, and so would the limit.
