@@ -40,7 +40,7 @@ std::vector<Figure> figures_of(const std::string& name, const Timed& timed, int 
 void add_shares(std::vector<Figure>& figures) {
   for (Figure& figure : figures) {
     const auto whole = std::find_if(figures.begin(), figures.end(), [&](const Figure& other) {
-      return other.name == figure.whole && other.unit == figure.unit;
+      return other.name == figure.whole && other.unit == figure.unit && other.tera > 0.;
     });
     if (whole != figures.end()) figure.share = figure.tera / whole->tera;
   }
