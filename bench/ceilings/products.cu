@@ -59,7 +59,7 @@ Loop loop(const Chip& chip, int warps) {
   constexpr int kRounds = 1200;  // with 16 warps
   std::vector<Work> work = {{Unit::kFlop, kFlops * kProducts * kSteps}};
   if (kExp2s > 0) work.push_back({Unit::kExp2, double(kLanes) * kExp2s * kSteps, "exp2"});
-  if (kExp2s > 0 || warps != kWarps) work[0].whole = "products_f16";
+  if (kExp2s > 0 || warps != kWarps) work[0].whole = "mma_f16";
   return loop_on_sm(chip, multiply<T, kExp2s>, warps, kRounds * kWarps / warps, std::move(work));
 }
 

@@ -65,8 +65,8 @@ std::string table_text(const std::vector<Figure>& figures) {
                {"a clock and SM", true, 0, 0, 1},
                {"a ns and SM", true, 0, 0, 3},
                {"GHz", true, 0, 0, 5},
-               {"share", false, 24, 12, 2},
-               {"beside", false, 24, 12, 2}});
+               {"share", false, 0, 0, 2},
+               {"beside", false, 24, 14, 2}});
   std::string last;
   for (const Figure& figure : figures) {
     const bool first = figure.name != last;

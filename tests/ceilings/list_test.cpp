@@ -24,7 +24,7 @@ TEST(CeilingList, EachHasItsNameAndALoop) {
 // The loops name these as their wholes, and measure them before.
 TEST(CeilingList, HasTheWholes) {
   const std::string text = list_text(ceilings());
-  for (const char* name : {"products_f16 ", "exp2 "}) {
+  for (const char* name : {"mma_f16 ", "exp2 "}) {
     EXPECT_NE(text.find(std::string("\n") + name), std::string::npos) << name;
   }
 }
