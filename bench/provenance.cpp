@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "cuflash/stage.h"
 #include "simt/simulator.h"
@@ -85,6 +86,12 @@ Provenance provenance(int argc, char** argv) {
   p.command = join(argc, argv);
   p.date = now();
   return p;
+}
+
+nlohmann::ordered_json to_json(const Provenance& p) {
+  return {{"device", p.device},   {"driver", p.driver},     {"cuda", p.cuda},
+          {"backend", p.backend}, {"compiler", p.compiler}, {"commit", p.commit},
+          {"command", p.command}, {"date", p.date}};
 }
 
 }  // namespace cuflash::bench

@@ -2,8 +2,8 @@
 #ifndef CUFLASH_BENCH_PROVENANCE_H_
 #define CUFLASH_BENCH_PROVENANCE_H_
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <vector>
 
 namespace cuflash::bench {
 
@@ -19,6 +19,9 @@ struct Provenance {
 };
 
 Provenance provenance(int argc, char** argv);
+
+// As an object with the names of the fields.
+nlohmann::ordered_json to_json(const Provenance& p);
 
 }  // namespace cuflash::bench
 

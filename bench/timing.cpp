@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "harness/owners.h"
-
 namespace cuflash::bench {
 namespace {
 
@@ -13,10 +11,12 @@ constexpr double kWarmUpMs = 50.;    // Long enough for the clocks to rise.
 constexpr double kMeasureMs = 500.;  // Roughly the length of the measurement.
 constexpr int kMinCalls = 10, kMaxCalls = 100;
 
-double time_once(harness::StageCall& call, const harness::Stream& stream) {
+using Queue = std::function<void(const harness::Stream&)>;
+
+double time_once(const Queue& queue, const harness::Stream& stream) {
   harness::Event start, stop;
   start.record(stream);
-  call.queue(stream);
+  queue(stream);
   stop.record(stream);
   stop.synchronize();
   return stop.ms_since(start);
@@ -24,20 +24,20 @@ double time_once(harness::StageCall& call, const harness::Stream& stream) {
 
 }  // namespace
 
-double median_ms(harness::StageCall& call) {
+double median_ms(const Queue& queue) {
   const harness::Stream stream;
   // The first call also loads the kernel, so a slow one is timed again.
-  double ms = time_once(call, stream);
-  if (ms > kSlowMs) return time_once(call, stream);
+  double ms = time_once(queue, stream);
+  if (ms > kSlowMs) return time_once(queue, stream);
   double warmed = 0.;
   while (warmed < kWarmUpMs) {
-    ms = time_once(call, stream);
+    ms = time_once(queue, stream);
     warmed += std::max(ms, 0.1);
   }
 
   const int calls = std::clamp(static_cast<int>(kMeasureMs / ms), kMinCalls, kMaxCalls);
   std::vector<double> times(calls);
-  for (double& time : times) time = time_once(call, stream);
+  for (double& time : times) time = time_once(queue, stream);
   std::nth_element(times.begin(), times.begin() + calls / 2, times.end());
   return times[calls / 2];
 }

@@ -2,6 +2,9 @@
 #ifndef CUFLASH_BENCH_TIMING_H_
 #define CUFLASH_BENCH_TIMING_H_
 
+#include <functional>
+
+#include "harness/owners.h"
 #include "harness/stage_call.h"
 
 namespace cuflash::bench {
@@ -11,9 +14,14 @@ inline constexpr const char* kTimingMethod =
     "CUDA events, median of 10 to 100 calls after a warm-up, L2 warm; a call over 0.3 s is timed "
     "once";
 
-// Milliseconds of one call: the median after a warm-up, by CUDA events, with inputs that the call
-// before may have left in L2. A call over 0.3 s is timed once. Throws if there is no GPU.
-double median_ms(harness::StageCall& call);
+// Milliseconds of one call, which `queue` queues: the median after a warm-up, by CUDA events, with
+// inputs that the call before may have left in L2. A call over 0.3 s is timed once. Throws if there
+// is no GPU.
+double median_ms(const std::function<void(const harness::Stream&)>& queue);
+
+inline double median_ms(harness::StageCall& call) {
+  return median_ms([&](const harness::Stream& stream) { call.queue(stream); });
+}
 
 }  // namespace cuflash::bench
 

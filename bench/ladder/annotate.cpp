@@ -7,8 +7,8 @@
 #include <fstream>
 #include <map>
 
-#include "ladder/table.h"
-#include "ladder/terminal.h"
+#include "table.h"
+#include "terminal.h"
 
 namespace cuflash::bench {
 namespace {

@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "ladder/recorded.h"
-#include "ladder/table.h"
+#include "table.h"
 
 namespace cuflash::bench {
 namespace {

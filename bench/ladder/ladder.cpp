@@ -13,8 +13,8 @@
 #include "ladder/options.h"
 #include "ladder/stage_list.h"
 #include "ladder/stage_table.h"
-#include "ladder/table.h"
 #include "progress.h"
+#include "table.h"
 #include "timing.h"
 
 namespace cuflash::bench {

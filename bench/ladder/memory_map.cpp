@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "harness/stage_check.h"
-#include "ladder/table.h"
-#include "ladder/terminal.h"
+#include "table.h"
+#include "terminal.h"
 
 namespace cuflash::bench {
 namespace {

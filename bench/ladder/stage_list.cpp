@@ -2,15 +2,14 @@
 
 #include <fmt/core.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "cuflash/stage.h"
 #include "cuflash/workload.h"
-#include "ladder/table.h"
+#include "json_file.h"
+#include "table.h"
 
 namespace cuflash::bench {
 namespace {
@@ -66,9 +65,7 @@ void write_facts(const std::string& path) {
                     {"keeps_scores", facts.keeps_scores},
                     {"repeats", facts.repeats}});
   });
-  std::ofstream file(path);
-  file << json.dump(2) << '\n';
-  if (!file) throw std::runtime_error(path + ": cannot be written");
+  write_json(path, json);
 }
 
 }  // namespace

@@ -3,12 +3,11 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 
 #include "cuflash/workload.h"
-#include "ladder/table.h"
+#include "json_file.h"
+#include "table.h"
 
 namespace cuflash::bench {
 namespace {
@@ -149,17 +148,13 @@ std::string failures_text(const std::vector<Row>& rows) {
 void write_json(const std::string& path, const Provenance& p, const std::vector<Row>& rows,
                 const Plan& plan) {
   nlohmann::ordered_json json;
-  json["provenance"] = {{"device", p.device},   {"driver", p.driver},     {"cuda", p.cuda},
-                        {"backend", p.backend}, {"compiler", p.compiler}, {"commit", p.commit},
-                        {"command", p.command}, {"date", p.date}};
+  json["provenance"] = to_json(p);
   json["rows"] = nlohmann::ordered_json::array();
   for (const Row& row : rows) {
     json["rows"].push_back(json_verified(row, plan.verified.problem));
     if (plan.timed && row.skipped.empty()) json["rows"].push_back(json_timed(row, *plan.timed));
   }
-  std::ofstream file(path);
-  file << json.dump(2) << '\n';
-  if (!file) throw std::runtime_error(path + ": cannot be written");
+  write_json(path, json);
 }
 
 }  // namespace cuflash::bench

@@ -65,6 +65,7 @@ book_parts = {
         "docs/how_to_change_it.md",
         "docs/hunting_races.md",
         "docs/beside_pytorch.md",
+        "docs/ceilings.md",
         "docs/f32_gradients.md",
         "docs/papers.md",
         "docs/related_work.md",

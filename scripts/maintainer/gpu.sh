@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Everything that needs an NVIDIA GPU, in one run: build, tests, compute-sanitizer, the ladder's
-# times, the stages beside PyTorch's attention, and Nsight Compute's counts, with which the CPU
+# Everything that needs an NVIDIA GPU, in one run: build, tests, compute-sanitizer, what bounds a
+# kernel, the ladder's times, the stages beside PyTorch's attention, and Nsight Compute's counts, with which the CPU
 # simulator's are compared.
 #   scripts/maintainer/gpu.sh OUT COMMIT [STEP...]
-# leaves ladder.json, ladder_f32.json, stages.json, peers.json, calls.json, train_char_gpt.json,
-# sectors.json, kernels.json and logs.tar.gz in the folder OUT. COMMIT names the sources. Without a
-# STEP it takes all steps, in about 25 minutes.
+# leaves ceilings.json, ladder.json, ladder_f32.json, stages.json, peers.json, calls.json,
+# train_char_gpt.json, sectors.json, kernels.json and logs.tar.gz in the folder OUT. COMMIT names the
+# sources. Without a STEP it takes all steps, in about 25 minutes.
 set -euo pipefail
 CDPATH='' cd "$(dirname "$0")/../.."
 out=${1:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
-steps=(unit_tests device_tests gpu_tests consumers stage_tests sanitizers python calls training ladder bench_stages peers ncu)
+steps=(unit_tests device_tests gpu_tests consumers stage_tests sanitizers python calls training ceilings ladder bench_stages peers ncu)
 for name in "${chosen[@]}"; do
   [[ " ${steps[*]} " == *" $name "* ]] || 
     { echo "cuflash: There is no step \"$name\". There are: ${steps[*]}." >&2 && exit 2; }
@@ -85,6 +85,10 @@ if wanted training; then
   step training 400 "${these[@]}" examples/train_char_gpt.py --out "$results/train_char_gpt.json"
   step profile 60 "${these[@]}" examples/profile_attention.py
 fi
+if wanted ceilings; then
+  step ceilings 60 build/release/bin/ceilings --json "$results/ceilings.json"
+  step ceiling_loops 60 tests/scripts/ceiling_loops_test.py
+fi
 if wanted ladder; then
   step ladder 200 build/release/bin/ladder --json "$results/ladder.json"
   step ladder_f32 200 build/release/bin/ladder --dtype f32 --json "$results/ladder_f32.json"
@@ -118,5 +122,5 @@ for log in "$logs"/*.log; do
   echo "== $(basename "$log" .log)"
   grep -E '^\[  (PASSED|FAILED|SKIPPED)|SUMMARY' "$log" | tail -n 3 || true
 done
-cat "$logs"/ladder*.log "$logs"/peers*.log "$logs"/calls.log 2>/dev/null || true
+cat "$logs"/ceilings.log "$logs"/ladder*.log "$logs"/peers*.log "$logs"/calls.log 2>/dev/null || true
 exit $status

@@ -14,9 +14,10 @@ named. Behind a colon the marker may name the columns to show, by their titles, 
     <!-- end results -->
 
 The columns that say which row it is are always there, and without a list so are all others but
-those of EXTRA. For a file of bench/peers/peers.py the words are passes, dtypes, d64, s512, causal,
+those of EXTRA. For a file of `ceilings` the words are figures. For a file of bench/peers/peers.py the words are passes, dtypes, d64, s512, causal,
 full, stages, peers, and the kind of table: speeds, summary or costs. For one of bench/calls/calls.py
 they are attention, torch.compile, nothing or library.
+A file that does not exist leaves a sentence in place of the table.
 `<!-- screen FILE -->` shows the output of a program, FILE.txt, or a FILE.patch.
 
 These markers surround a piece of source code:
@@ -72,6 +73,11 @@ def microseconds(value):
     return f"{value:.3g} µs" if value < 100 else f"{value:.0f} µs"
 
 
+def three_digits(value):
+    """4.567 -> '4.57', 1234.5 -> '1234'."""
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
 def percent(value):
     """55.3 -> '55 %', with a space at which no line ends."""
     return f"{value:.0f}\N{NO-BREAK SPACE}%"
@@ -90,6 +96,13 @@ COLUMNS = [
     ("place named", "located", str),
     ("false cause", "false", str),
     ("accepted", "accepted", str),
+    ("figure", "figure", lambda name: f"`{name}`"),
+    ("measures", "what", str),
+    ("rate", "rate_and_unit", str),
+    ("a clock and SM", "per_clock_and_sm", three_digits),
+    ("a ns and SM", "per_ns_and_sm", three_digits),
+    ("share", "share_and_whole", str),
+    ("beside", "beside_and_rate", str),
     ("stage", "stage", str),
     ("pass", "pass", str),
     ("problem", "problem", lambda name: f"`{name}`"),
@@ -126,6 +139,7 @@ EXTRA = {"passes a shared load"}
 LADDER_KINDS = [operator.itemgetter(kind) for kind in ("stage", "pass", "problem")]
 CALL_KINDS = [operator.itemgetter("table")]
 ROUND_KINDS = [lambda row: str(row["round"])]
+CEILING_KINDS = [operator.itemgetter("figure")]
 
 
 def chosen(rows, words, kinds):
@@ -163,6 +177,18 @@ def add_gains(rows, everything):
                   and (other["pass"], other["problem"]) == (row["pass"], row["problem"])]
         if before and "tflops" in row:
             row["gain"] = f"{row['tflops'] / before[-1]['tflops']:.2f} × {before[-1]['stage'][:2]}"
+
+
+def with_units(row):
+    """A row of `ceilings` with the texts that a table shows."""
+    row = dict(row)
+    if "rate" in row:
+        row["rate_and_unit"] = f"{three_digits(row['rate'])} {row['unit']}"
+    if "share" in row:
+        row["share_and_whole"] = f"{percent(100 * row['share'])} of `{row['whole']}`"
+    if "beside" in row:
+        row["beside_and_rate"] = f"{row['beside']['what']}: {three_digits(row['beside']['rate'])}"
+    return row
 
 
 def ladder_table(rows, everything, wanted):
@@ -208,14 +234,20 @@ def origin(where):
 
 def table(path, words, wanted=()):
     """The Markdown table of one result file, with its provenance under it."""
+    if not (ROOT / path).is_file():
+        return f"Not measured yet: there is no `{path}`.\n"
     result = json.loads((ROOT / path).read_text(encoding="utf-8"))
     of_peers, of_calls = "ceilings" in result, "way" in result["rows"][0]
     of_rounds = "round" in result["rows"][0]
-    plain = of_calls or of_rounds
+    of_ceilings = "figure" in result["rows"][0]
+    plain = of_calls or of_rounds or of_ceilings
     views = [word for word in words if of_peers and word in tables.VIEWS] or ["speeds"]
     words = [word for word in words if word not in views]
     everything = result["rows"] if of_peers or plain else joined(result["rows"])
-    kinds = tables.KINDS if of_peers else CALL_KINDS if of_calls else ROUND_KINDS if of_rounds else LADDER_KINDS
+    if of_ceilings:
+        everything = [with_units(row) for row in everything]
+    kinds = (tables.KINDS if of_peers else CALL_KINDS if of_calls else ROUND_KINDS if of_rounds
+             else CEILING_KINDS if of_ceilings else LADDER_KINDS)
     rows = chosen(everything, words, kinds)
     if not rows:
         raise SystemExit(f"{path} has no row for {' '.join(words)}")

@@ -1,6 +1,6 @@
 // The terminal that a program writes to.
-#ifndef CUFLASH_BENCH_LADDER_TERMINAL_H_
-#define CUFLASH_BENCH_LADDER_TERMINAL_H_
+#ifndef CUFLASH_BENCH_TERMINAL_H_
+#define CUFLASH_BENCH_TERMINAL_H_
 
 #include <cstddef>
 #include <string>
@@ -18,4 +18,4 @@ std::string red(const std::string& text);
 
 }  // namespace cuflash::bench
 
-#endif  // CUFLASH_BENCH_LADDER_TERMINAL_H_
+#endif  // CUFLASH_BENCH_TERMINAL_H_

@@ -1,6 +1,6 @@
 // A table of text with aligned columns, for a terminal.
-#ifndef CUFLASH_BENCH_LADDER_TABLE_H_
-#define CUFLASH_BENCH_LADDER_TABLE_H_
+#ifndef CUFLASH_BENCH_TABLE_H_
+#define CUFLASH_BENCH_TABLE_H_
 
 #include <string>
 #include <vector>
@@ -65,4 +65,4 @@ std::string human_ms(double ms);
 
 }  // namespace cuflash::bench
 
-#endif  // CUFLASH_BENCH_LADDER_TABLE_H_
+#endif  // CUFLASH_BENCH_TABLE_H_

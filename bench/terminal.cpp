@@ -1,4 +1,4 @@
-#include "ladder/terminal.h"
+#include "terminal.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

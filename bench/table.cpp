@@ -1,11 +1,11 @@
-#include "ladder/table.h"
+#include "table.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <sstream>
 
-#include "ladder/terminal.h"
+#include "terminal.h"
 
 namespace cuflash::bench {
 namespace {

@@ -1,0 +1,97 @@
+// Measures on this machine's GPU what bounds a kernel, each unit in a loop of its own.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <nlohmann/json.hpp>
+
+#include "ceilings/options.h"
+#include "ceilings/report.h"
+#include "json_file.h"
+#include "progress.h"
+#include "table.h"
+#include "timing.h"
+
+namespace cuflash::bench {
+namespace {
+
+Chip this_chip() {
+  cudaDeviceProp properties;
+  int ordinal = 0;
+  harness::check(cudaGetDevice(&ordinal), "cudaGetDevice");
+  harness::check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
+  return {10 * properties.major + properties.minor, properties.multiProcessorCount,
+          std::size_t(properties.l2CacheSize), properties.sharedMemPerBlockOptin};
+}
+
+Timed timed(const Loop& loop) {
+  const double ms = median_ms(loop.queue);
+  return {loop.work, ms, loop.clocks ? loop.clocks() : 0.};
+}
+
+std::vector<Figure> measured(const Ceiling& ceiling, const Chip& chip) {
+  if (chip.compute_capability < ceiling.compute_capability) {
+    Figure none;
+    none.name = ceiling.name;
+    none.skipped = fmt::format("its instructions need compute capability {}.{}",
+                               ceiling.compute_capability / 10, ceiling.compute_capability % 10);
+    return {none};
+  }
+  const Progress progress("Measuring " + ceiling.name);
+  return figures_of(ceiling.name, timed(ceiling.loop(chip)), chip.sms);
+}
+
+std::vector<Figure> measure_all(const Chip& chip, const std::string& device) {
+  std::vector<Figure> all;
+  for (const Ceiling& ceiling : ceilings()) {
+    for (Figure& figure : measured(ceiling, chip)) {
+      figure.what = ceiling.what;
+      figure.beside = ceiling.beside.what;
+      figure.recorded = recorded(CUFLASH_SOURCE_DIR "/docs/results", device, ceiling.beside.key);
+      all.push_back(std::move(figure));
+    }
+  }
+  add_shares(all);
+  return all;
+}
+
+void run(const CeilingOptions& options, const Provenance& provenance) {
+  if (options.list) {
+    fmt::print("{}", list_text(ceilings()));
+    return;
+  }
+  if (current_device().compute_capability == 0) {
+    throw std::runtime_error("There is no CUDA device here.");
+  }
+  const Chip chip = this_chip();
+  fmt::print("What bounds a kernel on {}, {} SMs\n\n", provenance.device, chip.sms);
+  const auto figures = measure_all(chip, provenance.device);
+  fmt::print("{}\n{}", table_text(figures),
+             paragraph(std::string("Time: ") + kTimingMethod +
+                       ". What each figure means: docs/ceilings.md."));
+  if (!options.json.empty()) write_json(options.json, report(provenance, chip, figures));
+}
+
+}  // namespace
+}  // namespace cuflash::bench
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Measures what bounds a kernel on this GPU: products, exp2, loads, copies, additions.");
+  cuflash::bench::CeilingOptions options;
+  cuflash::bench::declare(app, options);
+  cuflash::bench::end_cleanly_on_interrupt();
+  try {
+    app.parse(argc, argv);
+    cuflash::bench::run(options, cuflash::bench::provenance(argc, argv));
+    return 0;
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "cuflash: {}. See --help.\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "cuflash: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,34 @@
+// The loops, by what they need. A round's numbers are chosen so that a launch takes about 2 ms on
+// an H200: the start of a kernel, some microseconds, is then far below 1 % of it.
+#ifndef CUFLASH_BENCH_CEILINGS_LOOPS_H_
+#define CUFLASH_BENCH_CEILINGS_LOOPS_H_
+
+#include "ceilings/ceiling.h"
+#include "cuflash/dtype.h"
+
+namespace cuflash::bench {
+
+// ---- Compute capability 7.5 --------------------------------------------------------------------
+
+Loop multiply_adds(const Chip& chip);  // of f32
+Loop exp2s(const Chip& chip);
+
+enum class SharedLoad { kLdmatrix, kLdmatrixTrans, k16Bytes };
+Loop shared_loads(const Chip& chip, SharedLoad load);
+
+Loop copy(const Chip& chip);                                 // read and written bytes
+Loop additions(const Chip& chip, std::size_t target_bytes);  // of f32, each lane one
+
+// ---- Compute capability 8.0 --------------------------------------------------------------------
+
+// mma.sync m16n8k16 by `warps` warps an SM. Beside each 16 products of a warp each of its lanes
+// computes `exp2s` exp2: 0, 4, 8 or 16.
+Loop products(const Chip& chip, DType dtype, int warps, int exp2s);
+
+// ---- Compute capability 9.0 --------------------------------------------------------------------
+
+Loop vector_additions(const Chip& chip, std::size_t target_bytes);  // each lane four neighbours
+
+}  // namespace cuflash::bench
+
+#endif  // CUFLASH_BENCH_CEILINGS_LOOPS_H_

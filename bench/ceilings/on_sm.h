@@ -1,0 +1,78 @@
+// Loops that stay on the SMs: each SM has one block, and the loop touches nothing outside the SM.
+#ifndef CUFLASH_BENCH_CEILINGS_ON_SM_H_
+#define CUFLASH_BENCH_CEILINGS_ON_SM_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "ceilings/ceiling.h"
+#include "cuflash/error.h"
+#include "device/launch.h"
+
+namespace cuflash::bench {
+
+constexpr int kLanes = 32;
+constexpr int kWarps = 16;  // of a block, where a loop has no reason for another number
+constexpr int kMaxThreads = kWarps * kLanes;
+
+// Where a loop leaves its result: nothing that is stored can be optimised away.
+struct LoopOutput {
+  long long* clocks;  // one for each block
+  float* kept;        // one for each thread
+};
+
+// Starts the clock once all threads of the block are there.
+__device__ __forceinline__ long long start_clock() {
+  __syncthreads();
+  return clock64();
+}
+
+// The clocks since the start, once all threads have ended their loop.
+__device__ __forceinline__ long long stop_clock(long long start) {
+  __syncthreads();
+  return clock64() - start;
+}
+
+// A number in [-1, 1) without a pattern: operands of zeros would cost less power.
+__device__ __forceinline__ float noise(unsigned i) {
+  return static_cast<float>(static_cast<int>((i + 1) * 2654435761u)) * 0x1p-31f;
+}
+
+// A launch of `kernel` with one block of `warps` warps on each SM. `work` is that of one warp in
+// one round, and the kernel takes the number of rounds.
+inline Loop loop_on_sm(const Chip& chip, void (*kernel)(LoopOutput, int), int warps, int rounds,
+                       std::vector<Work> work) {
+  for (Work& part : work) part.amount *= double(rounds) * warps * chip.sms;
+  struct Buffers {
+    harness::DeviceBuffer clocks, kept;
+  };
+  const int threads = warps * kLanes;
+  const auto buffers = std::make_shared<Buffers>();
+  buffers->clocks = harness::DeviceBuffer(chip.sms * sizeof(long long));
+  buffers->kept = harness::DeviceBuffer(std::size_t(chip.sms) * threads * sizeof(float));
+  const LoopOutput out = {reinterpret_cast<long long*>(buffers->clocks.data()),
+                          reinterpret_cast<float*>(buffers->kept.data())};
+  const auto queue = [=](const harness::Stream& stream) {
+    // All of its shared memory, so that no SM can take two blocks and leave another idle.
+    const LaunchConfig config = {dim3(chip.sms), dim3(threads), chip.shared_bytes, stream.get()};
+    if (launch(kernel, config, out, rounds) != FlashAttentionError::SUCCESS) {
+      harness::check(cudaGetLastError(), "the launch of a loop");
+    }
+  };
+  const auto clocks = [buffers, sms = chip.sms] {
+    std::vector<long long> of_block(sms);
+    harness::check(cudaMemcpy(of_block.data(), buffers->clocks.data(), sms * sizeof(long long),
+                              cudaMemcpyDeviceToHost),
+                   "cudaMemcpy of the clocks");
+    return std::accumulate(of_block.begin(), of_block.end(), 0.) / sms;
+  };
+  return {std::move(work), queue, clocks};
+}
+
+}  // namespace cuflash::bench
+
+#endif  // CUFLASH_BENCH_CEILINGS_ON_SM_H_
