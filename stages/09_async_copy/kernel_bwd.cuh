@@ -65,8 +65,9 @@ __device__ __forceinline__ void score_product(typename BackwardConfig<kHeadDim>:
 template <class T, int kHeadDim, class YTile>
 __device__ __forceinline__ void gradient_product(typename BackwardConfig<kHeadDim>::Gradient& rG,
                                                  typename BackwardConfig<kHeadDim>::Operand& rW,
-                                                 YTile& sY, int part, int lane) {
+                                                 YTile& sY, int part, int thread) {
   using C = BackwardConfig<kHeadDim>;
+  const int lane = opaque(thread) % 32u;  // Its addresses, found again, hold no registers.
   const Chunks lane_Y(sY, LoadB::row(lane), LoadB::col(lane));
 #pragma unroll
   for (int k = 0; k < C::kPart / 16; ++k) {
@@ -129,10 +130,10 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
       return (std::int64_t{uniform(opaque(b))} * p.heads_q + s.head) * work.q_tiles + s.tile;
     };
     const auto request_queries = [&](const Step& s, int to) {
-      const int i0 = s.tile * C::kStreamed, batch = uniform(opaque(b));
-      request_tile<false, C::kThreads>(sQ[to], rows<const T>(p.q, batch, s.head), i0,
-                                       seq.num_queries, thread);
-      request_tile<false, C::kThreads>(sdO[to], rows<const T>(p.d_o, batch, s.head), i0,
+      const int i0 = s.tile * C::kStreamed, batch = opaque(b), head = opaque(s.head);
+      request_tile<false, C::kThreads>(sQ[to], rows<const T>(p.q, batch, head), i0, seq.num_queries,
+                                       thread);
+      request_tile<false, C::kThreads>(sdO[to], rows<const T>(p.d_o, batch, head), i0,
                                        seq.num_queries, thread);
       constexpr unsigned kVectors = C::kStreamed / 4;
       const unsigned n = opaque(thread), of_row = n % kVectors * 4;
@@ -148,8 +149,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
           work.dq + ((slice * work.all_tiles + tile_index(s)) * C::kWarps + warp) * C::kDqPart;
       const int lane = opaque(thread) % 32u;
       typename C::QueryGradient rdQ = {};
-      const Chunks lane_dS(sdS[stage], LoadATransposed::row(lane), q0 + LoadATransposed::col(lane));
-      const Chunks lane_K(sK, LoadB::row(lane), d0 + LoadB::col(lane));
+      const Chunks lane_dS(sdS[stage], LoadATransposed::row(lane),
+                           opaque(q0) + LoadATransposed::col(lane));
+      const Chunks lane_K(sK, LoadB::row(lane), opaque(d0) + LoadB::col(lane));
 #pragma unroll
       for (int k = 0; k < C::kOwned / 16; ++k) {
         MmaA::Registers rdS[C::kDqRows / kMmaM];
@@ -235,7 +237,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
         }
 
         // [FA2 Alg.2 l.12]  dV = dV + Pᵀ dO_i
-        if (wants_dv) gradient_product<T, kHeadDim>(rdV, rP, sdO[stage], part, lane);
+        if (wants_dv) gradient_product<T, kHeadDim>(rdV, rP, sdO[stage], part, thread);
         if (!wants_dk && !wants_dq) continue;
 
         // [FA2 Alg.2 l.13-14]  dPᵀ = V_j dO_iᵀ, dS = P ∘ (dP − delta)
@@ -260,7 +262,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
         }
 
         // [FA2 Alg.2 l.16]  dK = dK + dSᵀ Q_i
-        if (wants_dk) gradient_product<T, kHeadDim>(rdK, rdS, sQ[stage], part, lane);
+        if (wants_dk) gradient_product<T, kHeadDim>(rdK, rdS, sQ[stage], part, thread);
       }
     };
 
