@@ -72,6 +72,21 @@ __device__ __forceinline__ std::uint32_t pack(float low, float high) {
   return bits;
 }
 
+// The two elements of a register of an operand, as floats.
+template <class T>
+__device__ __forceinline__ float2 unpack(std::uint32_t bits) {
+  if constexpr (std::is_same_v<T, __half>) {
+    __half2 pair;
+    memcpy(static_cast<void*>(&pair), &bits, sizeof bits);
+    return __half22float2(pair);
+  } else {
+    static_assert(std::is_same_v<T, __nv_bfloat16>, "an operand's elements are f16 or bf16");
+    __nv_bfloat162 pair;
+    memcpy(static_cast<void*>(&pair), &bits, sizeof bits);
+    return __bfloat1622float2(pair);
+  }
+}
+
 // Two accumulators, side by side, as a left operand of 16 × 16: every element is already in the
 // lane that needs it.
 template <class T>

@@ -74,6 +74,7 @@ StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inpu
   backward_.dk = output("dK", options.dk, p.heads_kv, p.seq_kv, p.head_dim);
   backward_.dv = output("dV", options.dv, p.heads_kv, p.seq_kv, p.head_dim);
   backward_.workspace = workspace;
+  backward_.deterministic = options.deterministic ? 1 : 0;
 }
 
 StageCall::~StageCall() = default;

@@ -28,6 +28,7 @@ struct CallOptions {
   Layout layout = Layout::kBHSD;
   bool lse = true;  // false: the call gets a null pointer
   bool dq = true, dk = true, dv = true;
+  bool deterministic = true;  // false: gradients may differ in their last bits from run to run
   // Poison the outputs and the workspace, and put guard bytes around them. If false, an allocation
   // is as long as its contents and starts uninitialised, as compute-sanitizer needs it. On the CPU
   // simulator the red zones and the simulator's own checks take the place of guards and of a

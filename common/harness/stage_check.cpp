@@ -189,8 +189,9 @@ StageCheck check_stage(const Stage& stage, Pass pass, const TestCase& c, Runs ru
     merge(check.faults, schedule, simt::take_findings());
     const Run &first = check.runs.front(), &last = check.runs.back();
     const std::string difference = first_difference(first.outputs, last.outputs);
-    if (stage.facts(pass).features.has(Feature::kDeterministic) && check.unstable.empty() &&
-        !difference.empty()) {
+    const bool same_bits =
+        stage.facts(pass).features.has(Feature::kDeterministic) && c.options.deterministic;
+    if (same_bits && check.unstable.empty() && !difference.empty()) {
       check.unstable =
           "Between " + first.schedule + " and " + last.schedule + " " + difference + ".\n";
     }

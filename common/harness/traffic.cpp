@@ -79,9 +79,10 @@ Streamed streamed(const Problem& p, const Tile& tile, int owned_seq, int streame
     const std::uint64_t rows = tile_rows(span, tile.streamed, streamed_seq);
     sum.rows += rows;
     sum.pairs += rows * owned;
+    sum.tiles += (rows + tile.streamed - 1) / tile.streamed;
   }
   const auto heads = std::uint64_t(p.batch) * p.heads_q;
-  return {heads * sum.rows, heads * sum.pairs};
+  return {heads * sum.rows, heads * sum.pairs, heads * sum.tiles};
 }
 
 }  // namespace

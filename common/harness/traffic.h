@@ -72,6 +72,7 @@ struct Sizes {
 struct Streamed {
   std::uint64_t rows = 0;
   std::uint64_t pairs = 0;  // of a streamed row and a row that its block owns
+  std::uint64_t tiles = 0;  // of `rows`; the last of a sequence may have fewer rows than the others
 };
 // A block owns queries and streams keys, or owns keys and streams queries.
 Streamed streamed_keys(const Problem& problem, const Tile& tile);

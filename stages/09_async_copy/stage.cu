@@ -1,7 +1,10 @@
 // 09_async_copy: what the stage can do, and the host code that launches its kernels.
+#include <algorithm>
+
 #include "device/fused.h"
 #include "device/pass.h"
 #include "kernel.cuh"
+#include "kernel_bwd.cuh"
 
 namespace cuflash::async_copy {
 namespace {
@@ -13,6 +16,48 @@ static_assert(largest_block<ForwardKernels>(TensorCoreTypes{}, EveryHeadDim{}) <
                   kSharedBytesOfSm86,
               "99 KB hold the largest block");
 
+template <class T, int kHeadDim>
+struct BackwardKernels {
+  using C = BackwardConfig<kHeadDim>;
+  using Storage = BackwardStorage<T, kHeadDim>;
+  static constexpr std::size_t kSharedBytes = sizeof(Storage);
+
+  template <Gradients kGradients>
+  static auto grid(const BackwardParams& p, const Workspace& work) {
+    const std::int64_t blocks = std::int64_t{p.batch} * p.heads_kv * work.splits;
+    return Grid<decltype(&gradients<T, kHeadDim, kGradients>), BackwardParams, Workspace>{
+        gradients<T, kHeadDim, kGradients>,
+        blocks,
+        C::kThreads,
+        shared_layout<Storage>(),
+        {p, work}};
+  }
+
+  static FlashAttentionError run(const BackwardParams& p, cudaStream_t stream) {
+    const Workspace work = workspace<kHeadDim>(p);
+    constexpr int kDeltaThreads = 256;
+    const std::int64_t lanes = work.all_tiles * C::kStreamed * kDeltaLanes<kHeadDim>;
+    const bool dq = p.dq.data != nullptr, dk = p.dk.data != nullptr, dv = p.dv.data != nullptr;
+    const auto before = thread_each(lanes, kDeltaThreads, row_delta<T, kHeadDim>, p, work);
+    const auto after = block_each_q_tile<QueryGradientStorage<T, kHeadDim>>(
+                           C::kStreamed, C::kThreads, query_gradient<T, kHeadDim>, p, work)
+                           .only_if(dq);
+    if constexpr (C::kApart) {
+      return queue(stream, before, grid<Gradients::kOnlyValue>(p, work).only_if(dv),
+                   grid<Gradients::kNotValue>(p, work).only_if(dq || dk), after);
+    } else {
+      const bool all = dq && dk && dv;
+      return queue(stream, before, grid<Gradients::kAll>(p, work).only_if(all),
+                   grid<Gradients::kGiven>(p, work).only_if(!all), after);
+    }
+  }
+};
+
+std::size_t backward_workspace(const Problem& p) {
+  return dispatch(TensorCoreTypes{}, EveryHeadDim{}, p, std::size_t{0},
+                  [&](auto, auto head_dim) { return workspace_bytes<head_dim()>(p); });
+}
+
 constexpr Stage describe() {
   Stage stage;
   stage.name = "09_async_copy";
@@ -22,6 +67,10 @@ constexpr Stage describe() {
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.forward.arch = {80};
   stage.forward.features = kEveryFeature;
+  stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, EveryHeadDim>();
+  stage.backward.arch = {80};
+  stage.backward.features = kEveryFeature;
+  stage.backward.workspace_bytes = backward_workspace;
   return stage;
 }
 

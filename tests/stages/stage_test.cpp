@@ -110,6 +110,13 @@ void computes(const Stage& stage, Pass pass, const TestProblem& test) {
   }
 }
 
+void computes_in_any_order(const Stage& stage, harness::TestCase c) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, CUFLASH_BACKWARD, c.problem);
+  c.options.deterministic = false;
+  const harness::StageCheck check = check_stage(stage, CUFLASH_BACKWARD, c, harness::Runs::kAll);
+  if (!check.ok()) ADD_FAILURE() << check.failures();
+}
+
 void computes_unguarded(const Stage& stage, Pass pass, harness::TestCase c) {
   CUFLASH_SKIP_UNSUPPORTED(stage, pass, c.problem);
   c.options.guards = false;
