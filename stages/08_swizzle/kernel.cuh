@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     copy_tile<C::kThreads>(sK[to], gK, j0, seq.num_keys, thread);
     copy_tile<C::kThreads>(sV[to], gV, j0, seq.num_keys, thread);
   };
-  load(keys.begin / C::kBlockKV * C::kBlockKV, stage);
+  if (keys.begin < keys.end) load(keys.begin / C::kBlockKV * C::kBlockKV, stage);
   __syncthreads();  // sQ is written before any warp reads its rows, or writes O there.
 
   for (const int j0 : kv_tiles<C::kBlockKV>(seq, i0, C::kBlockQ)) {  // [FA2 Alg.1 l.6, 11]
