@@ -60,6 +60,7 @@ book_parts = {
         "stages/08_swizzle/exercises/1_layout.md",
         "stages/08_swizzle/exercises/2_chunks.md",
         "stages/08_swizzle/exercises/3_two_buffers.md",
+        "stages/09_async_copy/README.md",
     ],
     "Around it": [
         "docs/how_to_change_it.md",
