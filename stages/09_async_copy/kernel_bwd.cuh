@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
       if (n / kVectors == 1) ptx::cp_async_16(&storage.s_delta[to][of_row], work.delta + row);
     };
 
-    // dQ_i = dQ_i + dS K_j, for the step whose dS is in sdS[stage]    // (kDqRows, kDqCols) f32 a warp, registers
+    // dQ_i = dQ_i + dS K_j of the step s    // (kDqRows, kDqCols) f32 a warp, registers
     const auto add_to_dq = [&](const Step& s, int stage) {
       const std::int64_t slice = split % work.slices;
       float* to =
