@@ -60,6 +60,11 @@ book_parts = {
         "stages/08_swizzle/exercises/1_layout.md",
         "stages/08_swizzle/exercises/2_chunks.md",
         "stages/08_swizzle/exercises/3_two_buffers.md",
+        "stages/09_async_copy/README.md",
+        "stages/09_async_copy/exercises/README.md",
+        "stages/09_async_copy/exercises/1_one_wait.md",
+        "stages/09_async_copy/exercises/2_inner_tiles.md",
+        "stages/09_async_copy/exercises/3_operand_bwd.md",
     ],
     "Around it": [
         "docs/how_to_change_it.md",

@@ -163,6 +163,7 @@ __global__ void row_delta(const __grid_constant__ BackwardParams p,
   const auto [b, h, i, c] =
       unravel(n, p.heads_q, work.q_tiles * BackwardConfig<kHeadDim>::kStreamed, kLanes);
   const Sequence seq = sequence(p, b);
+  // [FA2 Alg.2 l.1-2, 4]  delta = rowsum(dO ∘ O)
   float sum = 0.f;
   if (i < seq.num_queries && c < kVectors) {
     const uint4 o = *reinterpret_cast<const uint4*>(&rows<const T>(p.o, b, h)(i, c * 8));

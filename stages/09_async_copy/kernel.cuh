@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   const int num_tiles = keys.end > keys.begin ? (keys.end - 1) / C::kBlockKV + 1 : first_tile;
   const Range no_mask = {(full.begin + C::kBlockKV - 1) / C::kBlockKV, full.end / C::kBlockKV};
 
-  // [FA2 Alg.1 l.4-5, 7]  load Q_i, the last K_j and V_j; O = 0, l = 0, m = -inf
+  // [FA2 Alg.1 l.4-7]  load Q_i; O = 0, l = 0, m = -inf; begin with the last K_j and V_j
   int tile = num_tiles - 1, stage = 0;
   const auto request_k = [&](auto whole, int of_tile, int to) {
     request_tile<decltype(whole)::value, C::kThreads>(sK[to], gK, of_tile * C::kBlockKV,

@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
     const int num_steps = (end_tile - first_tile) * group;
     Step at = {first_tile, end_tile, h_kv * group, first_tile};
 
-    // [FA2 Alg.2 l.9]  load Q_i, dO_i, LSE_i, delta_i
+    // Requests Q_i, dO_i, LSE_i, delta_i.
     const auto tile_index = [&](const Step& s) {
       return (std::int64_t{uniform(opaque(b))} * p.heads_q + s.head) * work.q_tiles + s.tile;
     };
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
       if (n / kVectors == 1) ptx::cp_async_16(&storage.s_delta[to][of_row], work.delta + row);
     };
 
-    // [FA2 Alg.2 l.15]  dQ_i = dQ_i + dS K_j    // (kDqRows, kDqCols) f32 a warp, registers
+    // dQ_i = dQ_i + dS K_j of the step s    // (kDqRows, kDqCols) f32 a warp, registers
     const auto add_to_dq = [&](const Step& s, int stage) {
       const std::int64_t slice = split % work.slices;
       float* to =
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
       }
     };
 
-    // [FA2 Alg.2 l.6-7]  load K_j, V_j; dK = 0, dV = 0
+    // [FA2 Alg.2 l.6-9]  load K_j, V_j and the first Q_i, dO_i, LSE_i, delta_i; dK = 0, dV = 0
     __syncthreads();  // All have read K and V of the round before.
     request_tile<false, C::kThreads>(sK, rows<const T>(p.k, b, h_kv), j0, seq.num_keys, thread);
     request_tile<false, C::kThreads>(sV, rows<const T>(p.v, b, h_kv), j0, seq.num_keys, thread);
@@ -261,7 +261,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
           }
         }
 
-        // [FA2 Alg.2 l.16]  dK = dK + dSᵀ Q_i
+        // [FA2 Alg.2 l.15-16]  dK = dK + dSᵀ Q_i; dS K_j is added to dQ_i a step later
         if (wants_dk) gradient_product<T, kHeadDim>(rdK, rdS, sQ[stage], part, thread);
       }
     };

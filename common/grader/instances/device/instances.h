@@ -12,6 +12,7 @@ namespace cuflash {
 using EveryType = TypeList<float, __half>;
 using TensorCoreTypes = TypeList<__half>;
 using UsualHeadDims = IntList<32, 64, 128>;
+using EveryHeadDim = UsualHeadDims;
 
 template <Pass kPass, class Types>
 using InstancesOfPass = std::conditional_t<kPass == CUFLASH_EXERCISE_PASS, Types, TypeList<>>;

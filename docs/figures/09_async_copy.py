@@ -1,0 +1,192 @@
+"""Figures of stages/09_async_copy: copies in time, the walk over tiles, who adds to dQ."""
+
+import re
+
+from drawing import Figure, MARGIN, SMALL
+from sources import causal, function, mask, read
+
+KERNEL = "stages/09_async_copy/kernel.cuh"
+BACKWARD = "stages/09_async_copy/kernel_bwd.cuh"
+LEFT = MARGIN + 4
+
+
+def tile_rows():
+    """kBlockQ and kBlockKV with head_dim 64."""
+    text = read(KERNEL)
+    strips, warps, keys = (
+        int(re.search(pattern, text)[1])
+        for pattern in (r"case 64:\s+return \{(\d+),", r"kWarps = (\d+)", r"kBlockKV = (\d+)")
+    )
+    return 16 * strips * warps, keys
+
+
+def time():
+    """When copies run, with two buffers and with one."""
+    figure = Figure(
+        "09_time",
+        620,
+        "Copies and products in time",
+        "With two buffers a warp waits once a tile, requests the next tile and computes while it"
+        " arrives. With one buffer V of a tile arrives while its scores are computed, and K of the"
+        " next tile while the softmax and the second product run.",
+    )
+    x, half, gap, height = 116, 118, 16, 44
+
+    def wait(at, y, bottom):
+        figure.line([(at, y - 8), (at, bottom + 8)], "red", 4)
+
+    figure.heading("Two buffers of K and V: one wait a tile")
+    y, at = 76, x
+    for name, down in (("warps", 0), ("buffer 0", 74), ("buffer 1", 126)):
+        figure.text(LEFT, y + down + 20, name, SMALL)
+    for step, buffers in enumerate(((126, 74), (74, 126))):
+        wait(at, y, y + 164)
+        figure.box(at + gap / 2, y, half, height, "blue", "S = Q Kᵀ", SMALL)
+        figure.box(at + gap / 2 + half, y, half, height, "sky", "softmax, P V", SMALL)
+        arrives, used = buffers
+        names = ("n", "n − 1", "n − 2")
+        figure.box(at + gap / 2, y + used, 2 * half, 38, "blue", f"tile {names[step]} is read",
+                   SMALL)
+        figure.box(at + gap / 2, y + arrives, 2 * half, 38, "orange",
+                   f"tile {names[step + 1]} arrives", SMALL)
+        at += 2 * half + gap
+    wait(at, y, y + 164)
+
+    figure.heading("One buffer (head_dim 256): two waits a tile", 310)
+    y, at = 352, x
+    for name, down in (("warps", 0), ("sK", 74), ("sV", 126)):
+        figure.text(LEFT, y + down + 20, name, SMALL)
+    wide = half - gap / 2
+    for step in range(2):
+        now, following = ("n", "n − 1") if step == 0 else ("n − 1", "n − 2")
+        for n, (label, colour, key, value) in enumerate(
+            (
+                ("S = Q Kᵀ", "blue", ("blue", f"K {now}"), ("orange", f"V {now}")),
+                ("P V", "sky", ("orange", f"K {following}"), ("blue", f"V {now}")),
+            )
+        ):
+            left = at + n * (wide + gap) + gap / 2
+            wait(left - gap / 2, y, y + 164)
+            figure.box(left, y, wide, height, colour, label, SMALL)
+            figure.box(left, y + 74, wide, 38, key[0], key[1], SMALL)
+            figure.box(left, y + 126, wide, 38, value[0], value[1], SMALL)
+        at += 2 * (wide + gap)
+    wait(at, y, y + 164)
+    figure.legend(
+        LEFT,
+        566,
+        [("orange", "a copy is under way"), ("blue", "is read"), ("red", "wait and barrier")],
+        in_a_row=True,
+    )
+    figure.text(LEFT, 598, "Tiles are walked from the last, n, to the first.", SMALL, style="quiet")
+    return figure
+
+
+def walk():
+    """The order of blocks and tiles under a causal mask, and which tiles are masked."""
+    block_q, block_kv = tile_rows()
+    queries = keys = 4 * block_q
+    path = "common/device/mask.h"
+    to_all, seq = function(path, "keys_visible_to_all"), causal(queries, keys)
+    visible = mask().visible_keys
+    blocks, counts = [], [0, 0]
+    for block in range(queries // block_q):
+        i0 = block * block_q
+        begin, end = visible(seq, i0, i0 + block_q)
+        full_begin, full_end = to_all(seq, i0, i0 + block_q)
+        row = {}
+        for order, tile in enumerate(range((end - 1) // block_kv, begin // block_kv - 1, -1)):
+            inner = -(-full_begin // block_kv) <= tile < full_end // block_kv
+            row[tile] = (order + 1, inner)
+            counts[inner] += 1
+        blocks.append(row)
+    figure = Figure(
+        "09_walk",
+        480,
+        "The walk over tiles of keys under a causal mask",
+        f"{queries} queries and keys, blocks of {block_q} queries, tiles of {block_kv} keys. Each"
+        f" block walks from its last tile to its first. {counts[0]} tiles need the mask and"
+        f" {counts[1]} do not. The block with most keys is the first of the grid.",
+    )
+    figure.heading("A causal mask: masked tiles first, then inner ones")
+    cell, high, x, y = 58, 62, 208, 112
+    columns = keys // block_kv
+    for tile in range(columns):
+        figure.text(x + cell * (tile + 0.5), y - 18, str(tile), SMALL, "middle", "quiet")
+    figure.text(x - 12, y - 18, "tile of keys", SMALL, "end", "quiet")
+    for block, row in enumerate(blocks):
+        at = y + high * block
+        name = f"queries {block * block_q}-{(block + 1) * block_q - 1}"
+        figure.text(x - 12, at + high / 2 - 12, name, SMALL, "end")
+        figure.text(x - 12, at + high / 2 + 12, f"starts as {len(blocks) - block}", SMALL, "end",
+                    "quiet")
+        for tile in range(columns):
+            order, inner = row.get(tile, ("", None))
+            colour = "paper" if inner is None else "green" if inner else "orange"
+            figure.box(x + cell * tile + 1, at + 1, cell - 2, high - 2, colour, str(order),
+                       bold=True, dashed=inner is None)
+    bottom = y + high * len(blocks)
+    figure.legend(
+        LEFT,
+        bottom + 34,
+        [("orange", "masked loop"), ("green", "loop without a mask"), ("paper", "skipped")],
+        in_a_row=True,
+    )
+    figure.text(LEFT, bottom + 74, "Numbers: the order in which a block takes its tiles.", SMALL,
+                style="quiet")
+    return figure
+
+
+def dq():
+    """Who adds to dQ, and into which slice."""
+    found = read(BACKWARD)
+    if "round * work.splits + (round % 2 == 0 ? split : work.splits - 1 - split)" not in found:
+        raise ValueError(f"{BACKWARD} deals its keys in another way")
+    splits, key_blocks = 3, 6
+    owner = [
+        split
+        for number in range(key_blocks // splits)
+        for split in (range(splits) if number % 2 == 0 else reversed(range(splits)))
+    ]
+    figure = Figure(
+        "09_dq",
+        640,
+        "Who adds to dQ",
+        f"Above: {key_blocks} tiles of keys are {key_blocks} blocks, and all of them add to one dQ"
+        " in the order of chance. Below, in a deterministic call, three blocks walk over the tiles"
+        f" to and fro, tiles to splits: {', '.join(map(str, owner))}. Each adds to a slice of its"
+        " own, and a last kernel sums the slices in order.",
+    )
+    colours = ("blue", "orange", "green")
+    width, x = 84, 170
+    figure.heading("In any order: one dQ for all blocks")
+    figure.text(LEFT, 92, "tile of keys", SMALL)
+    figure.text(LEFT, 186, "dQ", SMALL)
+    for tile in range(key_blocks):
+        left = x + width * tile
+        figure.box(left + 2, 70, width - 4, 44, "grey", str(tile), SMALL)
+        figure.arrow([(left + width / 2, 116), (left + width / 2, 160)])
+    figure.box(x + 2, 162, width * key_blocks - 4, 46, "grey", "one sum, added to by red.add",
+               SMALL)
+    figure.heading("Deterministic: a slice for each split", 270)
+    figure.text(LEFT, 330, "tile of keys", SMALL)
+    figure.text(LEFT, 442, "slices of dQ", SMALL)
+    slot = width * key_blocks / splits
+    for tile, split in enumerate(owner):
+        left = x + width * tile
+        figure.box(left + 2, 308, width - 4, 44, colours[split], str(tile), SMALL)
+        figure.arrow([(left + width / 2, 354), (x + slot * (split + 0.5), 416)])
+    for split in range(splits):
+        left = x + slot * split
+        figure.box(left + 6, 418, slot - 12, 46, colours[split], f"split {split}", SMALL)
+        figure.arrow([(left + slot / 2, 466), (left + slot / 2, 512)])
+    figure.text(LEFT, 536, "query_gradient", SMALL)
+    figure.box(x + 2, 514, slot * splits - 4, 46, "sky", "dQ = slice 0 + slice 1 + slice 2", SMALL)
+    figure.text(LEFT, 604, "A split is one block. It takes its tiles one after the other.", SMALL,
+                style="quiet")
+    return figure
+
+
+def figures():
+    """The figures of this chapter."""
+    return [time(), walk(), dq()]
