@@ -113,9 +113,7 @@ struct MatrixAccess {
 
 namespace {
 
-std::uintptr_t address_of(const MatrixInMemory& matrix) {
-  return reinterpret_cast<std::uintptr_t>(matrix.data);
-}
+std::uintptr_t address_of(const MatrixInMemory& matrix) { return as_address(matrix.data); }
 
 // Calls visit(slot, element) for every element that the lane holds; `element` is its offset in
 // memory.
@@ -220,9 +218,7 @@ void Core::finish_matrix_access(const Thread& caller) {
 }
 
 void Core::access_matrix(Thread& self, const MatrixAccess& access, std::uintptr_t return_address) {
-  warp_call(self,
-            {WarpCall::Kind::kMatrixAccess, ~0u, reinterpret_cast<std::uintptr_t>(&access), 0},
-            return_address);
+  warp_call(self, {WarpCall::Kind::kMatrixAccess, ~0u, as_address(&access), 0}, return_address);
 }
 
 // What the lane has loaded or stored, element by element.

@@ -78,7 +78,7 @@ bool GlobalMemory::make_arena() {
   chunk_owner_ = static_cast<Region**>(map_pages(kChunks * sizeof(Region*)));
   if (chunk_owner_ == nullptr) return false;
   constexpr std::uintptr_t kFirstArena = 0x2000'0000'0000, kArenas = 64;
-  arena_ = kFirstArena + reinterpret_cast<std::uintptr_t>(this) / 4096 % kArenas * kArenaBytes;
+  arena_ = kFirstArena + as_address(this) / 4096 % kArenas * kArenaBytes;
   return true;
 }
 
@@ -148,7 +148,7 @@ void* GlobalMemory::allocate(std::size_t bytes) {
 
 bool GlobalMemory::free(void* pointer) {
   Region* region = find_range(pointer, 0);
-  if (region == nullptr || region->begin != reinterpret_cast<std::uintptr_t>(pointer)) return false;
+  if (region == nullptr || region->begin != as_address(pointer)) return false;
   region->freed = true;
   region->drop_cells();
   in_use_ -= region->bytes;
@@ -172,7 +172,7 @@ void GlobalMemory::release_if_idle() {
 }
 
 Region* GlobalMemory::find_range(const void* pointer, std::size_t bytes) {
-  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const auto address = as_address(pointer);
   if (!owns(address)) return nullptr;
   Region* region = find(address);
   if (region == nullptr || region->freed) return nullptr;
@@ -195,7 +195,7 @@ void SharedMemory::begin_launch(const SharedLayout& dynamic) {
   dynamic_ = dynamic;
   layout_.reset();
   // Each host thread has its own.
-  if (const auto begin = reinterpret_cast<std::uintptr_t>(shared_memory); begin != dynamic_begin_) {
+  if (const auto begin = as_address(shared_memory); begin != dynamic_begin_) {
     dynamic_begin_ = begin;
     region_.drop_cells();
     find_region();
@@ -210,12 +210,12 @@ void SharedMemory::find_region() {
     auto& self = *static_cast<SharedMemory*>(shared_memory_object);
     for (int i = 0; i < info->dlpi_phnum; ++i) {
       const ElfW(Phdr)& header = info->dlpi_phdr[i];
-      const auto begin = reinterpret_cast<std::uintptr_t>(info->dlpi_tls_data);
+      const auto begin = as_address(info->dlpi_tls_data);
       if (header.p_type != PT_TLS || self.dynamic_begin_ - begin >= header.p_memsz) continue;
       self.region_.begin = begin;
       self.region_.bytes = header.p_memsz;
       self.region_.shared = true;
-      self.code_ = reinterpret_cast<std::uintptr_t>(info->dlpi_phdr);
+      self.code_ = as_address(info->dlpi_phdr);
       return 1;
     }
     return 0;
