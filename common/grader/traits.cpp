@@ -33,6 +33,7 @@ bool empty_rows(const Sample& s) { return reference::visible_keys(s.problem, 0).
 bool large_scores(const Sample& s) { return s.input == harness::InputKind::kLargeQ; }
 bool gaps(const Sample& s) { return s.layout != harness::Layout::kBHSD; }
 bool f16(const Sample& s) { return s.problem.dtype == CUFLASH_F16; }
+bool widest(const Sample& s) { return s.problem.head_dim == 256; }
 
 }  // namespace
 
@@ -87,6 +88,10 @@ const std::vector<Trait>& traits() {
       {"f16", "those in f16",
        "Look for what is counted in elements where bytes are meant, and for sums kept in half.",
        f16},
+      {"widest", "those with head_dim 256",
+       "Look at what depends on head_dim: the shape of the block's work, and how many buffers it "
+       "has.",
+       widest},
   };
   return list;
 }

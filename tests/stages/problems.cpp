@@ -43,6 +43,7 @@ constexpr Row kRows[] = {
     {"other head dimensions", "b1_h1_q64k64_d256_bf16"},
     {"other head dimensions", "b1_h2_q70k200_d256_f16_causal"},
     {"other head dimensions", "b1_h4x2_q37k71_d256_f16_left12_padded"},
+    {"many heads: a block computes several tiles of keys", "b6_h8_q3k150_d256_f16_left80"},
 
     {"strided", "b2_h2_q33k47_d64_f16_bshd"},
     {"strided", "b2_h4x2_q33k47_d32_causal_padded"},
@@ -61,6 +62,7 @@ constexpr Row kRows[] = {
     {"window: hides one pair of a tile of 64", "b1_h1_q130k130_d64_right62"},
     {"window: hides one pair of a tile of 32", "b1_h1_q70k70_d128_f32_left30"},
     {"window: hides one pair of a tile of 16", "b1_h1_q70k70_d128_f32_right14"},
+    {"window: hides one pair of a tile of 128", "b1_h1_q130k130_d64_f16_left126"},
     {"window: wider than the sequence", "b1_h1_q50k70_d32_f32_left100_right100"},
     {"window: as wide as an int", "b1_h1_q50k70_d64_f16_left2147483647_right2147483647"},
     {"window: seq_q < seq_kv, keys that no query sees", "b1_h2_q33k150_d64_f16_left40_right7"},
