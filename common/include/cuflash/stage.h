@@ -91,7 +91,7 @@ struct PassFacts {
   const char* repeats = "";
   /// Shared memory of the pass's largest block, bytes; 0 for a problem that it does not take.
   std::size_t (*shared_bytes)(const Problem&) = nullptr;
-  /// Scratch memory for one call, bytes; 0 if none.
+  /// Scratch memory for one call, deterministic or not, bytes; 0 if none.
   std::size_t (*workspace_bytes)(const Problem&) = nullptr;
   /// Its rank in the library's choice.
   Rank (*rank)(const Problem&) = nullptr;
