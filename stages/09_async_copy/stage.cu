@@ -73,6 +73,7 @@ constexpr Stage describe() {
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.backward.arch = {80};
   stage.backward.features = kEveryFeature;
+  stage.backward.any_order = true;
   stage.backward.workspace_bytes = backward_workspace;
   stage.backward.rank = rank;
   return stage;

@@ -42,6 +42,10 @@ TEST_F(Red, AddsEachElementAtItsPlace) {
     }
   }
   EXPECT_EQ(memory.values(), expected);
+  if (simt::counts_accesses()) {  // one request a warp, 512 bytes of 32 to a sector
+    EXPECT_EQ(simt::counts().global_write_requests, std::uint64_t{kWarps});
+    EXPECT_EQ(simt::counts().global_write_sectors, 16u * kWarps);
+  }
 }
 
 __global__ void add_memory(const float* accumulator, float* out) {

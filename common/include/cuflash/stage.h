@@ -86,6 +86,7 @@ struct PassFacts {
   HeadDims head_dims;         ///< from the same list that instantiates its templates
   Features features;          ///< what it can do
   bool keeps_scores = false;  ///< its workspace holds S or P of every head, O(seq_q · seq_kv)
+  bool any_order = false;     ///< a call that is not deterministic adds in the order of chance
   /// The stage whose kernels this pass repeats, apart from names, so that the directory can be read
   /// alone; empty if there is none. scripts/maintainer/repeated_kernels.py checks it.
   const char* repeats = "";
