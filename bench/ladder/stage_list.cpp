@@ -63,6 +63,7 @@ void write_facts(const std::string& path) {
                     {"dtypes", dtypes_of(facts)},
                     {"arch", arch_of(facts)},
                     {"keeps_scores", facts.keeps_scores},
+                    {"any_order", facts.any_order},
                     {"repeats", facts.repeats}});
   });
   write_json(path, json);

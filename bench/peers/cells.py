@@ -1,5 +1,6 @@
 """Runs one cell of the matrix: every implementation checked, then timed in interleaved rounds."""
 import contextlib
+import functools
 import statistics
 from typing import Callable, NamedTuple
 
@@ -9,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import accuracy
 from cuflash import capi, shapes  # peers.py sets its path
-from tables import STAGE_PREFIX
+from tables import STAGE_PREFIX, stage_of
 
 torch.set_float32_matmul_precision("highest")  # f32 products in f32, not in TF32
 
@@ -53,7 +54,8 @@ def make_inputs(cell):
 # ---- Implementations ----------------------------------------------------------------------------
 
 def prepare_peer(name, cell, inputs):
-    """One of SDPA's backends."""
+    """One of SDPA's backends, as PyTorch calls it by default: FlashAttention-2's backward pass adds
+    to dQ in the order of chance."""
     if name in ONLY_16_BITS and cell.dtype == "f32":
         raise NotRun(f"{name} takes f16 and bf16")
     if name == "math" and cell.seq > LONGEST_OF_QUADRATIC:
@@ -91,8 +93,9 @@ def keeps_scores(library, stage, cell):
     return twice > 3 * once > 0
 
 
-def prepare_stage(library, stage, cell, inputs):
+def prepare_stage(library, name, cell, inputs):
     """A stage of the library. Its backward pass starts from its own O and LSE."""
+    stage, deterministic = stage_of(name)
     problem = problem_of(cell, cell.seq)
     refusal = library.refusal(cell.direction, problem, stage)
     if refusal:
@@ -102,29 +105,26 @@ def prepare_stage(library, stage, cell, inputs):
     q, k, v, d_o = inputs
     forward_tensors = {"q": q, "k": k, "v": v, "o": unwritten(d_o),
                        "lse": torch.full(d_o.shape[:3], torch.nan, device=DEVICE)}
-    forward = queued(library, stage, "forward", problem, forward_tensors)
+    forward = queued(library, stage, "forward", problem, capi.ForwardArgs, forward_tensors)
     if cell.direction == "forward":
         return Prepared(calling(forward, forward_tensors["o"]), contextlib.nullcontext)
     forward()
     grads = {"dq": unwritten(q), "dk": unwritten(k), "dv": unwritten(v)}
     backward = queued(library, stage, "backward", problem,
+                      functools.partial(capi.BackwardArgs, deterministic=deterministic),
                       forward_tensors | grads | {"d_o": d_o})
     return Prepared(calling(backward, *grads.values()), contextlib.nullcontext)
 
 
-def queued(library, stage, direction, problem, tensors):
-    """A function that queues a pass on the current stream. It asks for gradients that are the same
-    in every run."""
+def queued(library, stage, direction, problem, make_args, tensors):
+    """A function that queues a pass on the current stream."""
     count = library.workspace_bytes(direction, problem, stage)
     workspace = torch.empty(count, dtype=torch.uint8, device=DEVICE)
     fields = {name: tensor.data_ptr() if name == "lse" else
               capi.Tensor(tensor.data_ptr(), *tensor.stride()[:3])
               for name, tensor in tensors.items()}
     fields |= {"workspace": workspace.data_ptr() or None, "workspace_bytes": count}
-    if direction == "forward":
-        args, function = capi.ForwardArgs(**fields), library.forward
-    else:
-        args, function = capi.BackwardArgs(deterministic=True, **fields), library.backward
+    args, function = make_args(**fields), getattr(library, direction)
     stream = torch.cuda.current_stream().cuda_stream
 
     def queue():
@@ -149,7 +149,7 @@ def calling(queue, *outputs):
 def prepare(library, name, cell, inputs):
     """Prepares the implementation with that name."""
     if name.startswith(STAGE_PREFIX):
-        return prepare_stage(library, name[len(STAGE_PREFIX):], cell, inputs)
+        return prepare_stage(library, name, cell, inputs)
     return prepare_peer(name, cell, inputs)
 
 

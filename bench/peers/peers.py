@@ -7,11 +7,16 @@ The matrix: 16,384 tokens, hidden size 2,048, head_dim 64 and 128, 512 to 16,384
 with and without a causal mask, forward and backward. Before a cell is timed, each implementation's
 outputs are compared with a reference in double on some heads; an implementation that is wrong is
 reported, is not timed, and makes the exit status 1. Run again with the same --out to resume.
+
+A backward pass whose last bits may differ from run to run is timed twice: as it is by default, like
+the peers, and asked for the same bits in every run ("09_async_copy, deterministic").
 """
 import argparse
 import json
 import pathlib
+import subprocess
 import sys
+import tempfile
 from typing import NamedTuple
 
 import tables
@@ -80,6 +85,8 @@ def options():
     parser.add_argument("--library", type=pathlib.Path,
                         default=ROOT / "build/release/libcuflash_attn.so",
                         help="default: build/release/libcuflash_attn.so")
+    parser.add_argument("--ladder", type=pathlib.Path, default=ROOT / "build/release/bin/ladder",
+                        help="the program that lists the stages; default: build/release/bin/ladder")
     parser.add_argument("--stages", metavar="A,B,…",
                         help="names of stages; default: all of the library's")
     implementations = tables.PEERS + (STAGES,)
@@ -101,16 +108,28 @@ def cells_of(args):
             for head_dim in args.head_dim for causal in MASKS[args.causal] for seq in args.seq]
 
 
-def implementations_of(args, library):
-    """The names of the implementations, peers first."""
+def ordered_by_chance(ladder):
+    """(stage, pass) of the passes that add in the order of chance unless asked not to."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as facts:
+        subprocess.run([ladder, "--list", "--json", facts.name], check=True)
+        return {(entry["stage"], entry["pass"]) for entry in json.load(facts)
+                if entry["any_order"]}
+
+
+def implementations_of(args, library, by_chance):
+    """The names of the implementations of each pass, peers first."""
     known = library.stages()
     stages = args.stages.split(",") if args.stages else known
     unknown = [name for name in stages if name not in known]
     if unknown:
         raise SystemExit(f"no such stage: {', '.join(unknown)}; there are {', '.join(known)}")
-    names = [name for name in tables.PEERS if name in args.impl]
-    if STAGES in args.impl:
-        names += [tables.STAGE_PREFIX + stage for stage in stages]
+    names = {direction: [name for name in tables.PEERS if name in args.impl]
+             for direction in PASSES}
+    for direction in PASSES if STAGES in args.impl else ():
+        for stage in stages:
+            names[direction].append(tables.STAGE_PREFIX + stage)
+            if (stage, direction) in by_chance:
+                names[direction].append(tables.STAGE_PREFIX + stage + tables.DETERMINISTIC)
     return names
 
 
@@ -174,7 +193,7 @@ def main():
     if not torch.cuda.is_available():
         raise SystemExit("peers.py measures on a GPU, but there is none")
     library = Library(args.library)
-    names = implementations_of(args, library)
+    names = implementations_of(args, library, ordered_by_chance(args.ladder))
     here = provenance(torch, args.library, commit=args.commit) | {"timing": cells.TIMING}
     result = earlier(args.out, here)
     if result is None:
@@ -182,9 +201,9 @@ def main():
     for cell in cells_of(args):
         # A cell is measured as a whole: only what ran side by side may be compared.
         present = [row["impl"] for row in rows_of(result, cell)]
-        if set(names) <= set(present):
+        if set(names[cell.direction]) <= set(present):
             continue
-        together = tables.unique([*names, *present])
+        together = tables.unique([*names[cell.direction], *present])
         rows = cells.run_cell(library, cell, together, args.rounds)
         put(result, cell, rows)
         save(args.out, result)

@@ -2,6 +2,7 @@
 import statistics
 
 STAGE_PREFIX = "cuflash:"
+DETERMINISTIC = ", deterministic"  # ends the name of a stage that is asked for the same bits
 PEERS = ("fa2", "cudnn", "efficient", "math")
 
 # What a word of a marker may name. A kind that does not apply to a row keeps the row.
@@ -12,13 +13,19 @@ KINDS = (
     lambda row: f"s{row['seq']}",
     lambda row: "causal" if row["causal"] else "full",
     lambda row: None if is_stage(row) else row["impl"],
-    lambda row: row["impl"].removeprefix(STAGE_PREFIX) if is_stage(row) else None,
+    lambda row: stage_of(row["impl"])[0] if is_stage(row) else None,
 )
 
 
 def is_stage(row):
     """True if the row is a stage's, not a peer's."""
     return row["impl"].startswith(STAGE_PREFIX)
+
+
+def stage_of(name):
+    """The stage that an implementation's name names, and whether its calls are deterministic."""
+    stage = name.removeprefix(STAGE_PREFIX)
+    return stage.removesuffix(DETERMINISTIC), stage.endswith(DETERMINISTIC)
 
 
 def markdown(titles, lines):
@@ -82,13 +89,13 @@ def speeds(rows):
 
 def ratio(cells, name, peer):
     """The speed of one as a multiple of the other's (harmonic means of TFLOP/s over the cells that
-    both ran), and the number of these cells."""
-    both = [cell for cell in cells.values() if name in cell and peer in cell]
+    both ran), the least multiple in one of these cells, and their number."""
+    both = [[cell[one]["tflops"] for one in (name, peer)]
+            for cell in cells.values() if name in cell and peer in cell]
     if not both:
-        return None, 0
-    means = [statistics.harmonic_mean([cell[one]["tflops"] for cell in both])
-             for one in (name, peer)]
-    return means[0] / means[1], len(both)
+        return None, None, 0
+    means = [statistics.harmonic_mean(speeds_of_one) for speeds_of_one in zip(*both)]
+    return means[0] / means[1], min(own / other for own, other in both), len(both)
 
 
 def causal_costs(cells, name):
@@ -98,9 +105,9 @@ def causal_costs(cells, name):
             if causal and name in cell and name in cells.get((head_dim, False, seq), {})}
 
 
-def show_ratio(value, count):
-    """A ratio and its number of cells: 0.83 (24)."""
-    return f"{value:.2f} ({count})" if count else "–"
+def show_ratio(value, least, count):
+    """A ratio, the least in a cell and the number of cells: 0.83 (0.71; 24)."""
+    return f"{value:.2f} ({least:.2f}; {count})" if count else "–"
 
 
 def summary(rows):
@@ -117,8 +124,8 @@ def summary(rows):
             lines.append([name.removeprefix(STAGE_PREFIX), direction, dtype] +
                          [show_ratio(*ratio(cells, name, peer)) for peer in peers] +
                          [f"{min(costs):.2f} to {max(costs):.2f}" if costs else "–"])
-    titles = ["stage", "pass", "dtype"] + [f"× {peer} (cells)" for peer in peers] + ["causal costs"]
-    return markdown(titles, lines)
+    titles = ["stage", "pass", "dtype"] + [f"× {peer} (least; cells)" for peer in peers]
+    return markdown(titles + ["causal costs"], lines)
 
 
 def costs_of_causal(rows):

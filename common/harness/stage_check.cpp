@@ -189,8 +189,9 @@ StageCheck check_stage(const Stage& stage, Pass pass, const TestCase& c, Runs ru
     merge(check.faults, schedule, simt::take_findings());
     const Run &first = check.runs.front(), &last = check.runs.back();
     const std::string difference = first_difference(first.outputs, last.outputs);
-    const bool same_bits =
-        stage.facts(pass).features.has(Feature::kDeterministic) && c.options.deterministic;
+    const PassFacts& facts = stage.facts(pass);
+    const bool same_bits = facts.features.has(Feature::kDeterministic) &&
+                           (c.options.deterministic || !facts.any_order);
     if (same_bits && check.unstable.empty() && !difference.empty()) {
       check.unstable =
           "Between " + first.schedule + " and " + last.schedule + " " + difference + ".\n";

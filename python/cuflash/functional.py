@@ -21,7 +21,8 @@ def flash_attn_func(q, k, v, softmax_scale=None, causal=False, window_size=(-1, 
                     causal, right is 0, whatever is given. A query that sees no key gives 0, and
                     LSE -inf
     deterministic   compute the same gradients, to the bit, in every run;
-                    torch.use_deterministic_algorithms(True) has the same effect
+                    torch.use_deterministic_algorithms(True) has the same effect. Otherwise the
+                    last bits of q's gradient may differ from run to run
     return_lse      return (out, lse): lse is float32 [batch, heads_q, seq_q], the natural log of
                     each row's sum of exponentials. No gradient flows through it
     stage           the name of one of cuflash.stages(); default: the environment variable

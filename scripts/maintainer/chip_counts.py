@@ -6,10 +6,14 @@
 BIN is the cuda build's folder of programs, OUT the folder for the results, committed under
 docs/results/<device>/. Without a RESULT all are made:
   sectors   sectors of global memory and passes over shared memory of each stage; the tests compare
-            the CPU simulator's counts with them
+            the CPU simulator's counts with them. Each is the least of three calls: now and then the
+            GPU counts a few more
   passes    passes over shared memory of single accesses, likewise
   kernels   for each kernel on the ladder's timed shape: time, clock, DRAM traffic, load of the
             pipes, and what its warps wait for
+
+A program of the build, stage_calls, makes the calls of all stages in one process: Nsight Compute
+takes seconds to start one.
 """
 import csv
 import datetime
@@ -30,13 +34,23 @@ MORE_PROBLEMS = [
     "b1_h1_q300k300_d128_bf16", "b1_h4x2_q33k97_d64_bf16_causal",
     "b1_h2x1_q100k200_d32_bf16_causal_left31",
 ]
+# Metric, and the keys of the result to which it adds.
 SECTORS = {
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": "global_read_sectors",
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": "global_write_sectors",
-    f"{PASSES}_op_ld.sum": "shared_wavefronts",
-    f"{PASSES}_op_st.sum": "shared_wavefronts",
-    f"{PASSES}.sum": "pipe_wavefronts",  # these, and the other traffic of the same pipe
+    # Asynchronous copies are among the loads.
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": ["global_read_sectors"],
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": ["global_write_sectors"],
+    # red reads and writes, as the simulator counts it.
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum": ["global_read_sectors",
+                                                        "global_write_sectors"],
+    f"{PASSES}_op_ld.sum": ["shared_wavefronts"],
+    f"{PASSES}_op_st.sum": ["shared_wavefronts"],
+    f"{PASSES}.sum": ["pipe_wavefronts"],  # these, and the other traffic of the same pipe
 }
+# The passes in which asynchronous copies, LDGSTS, write shared memory, which the metrics above leave
+# out: the first of these that the device has.
+COPY_PASSES = (f"smsp__sass_{PASSES.replace('__', '_')}_op_ldgsts",
+               f"sm__sass_{PASSES.replace('__', '_')}_op_ldgsts_cache_bypass")
+CALLS = 3  # of each problem; the counts are the least
 # Metric, key of the result, and the factor from the base unit to the key's: seconds become ms.
 KERNELS = {
     "gpu__time_duration.sum": ("ms", 1e3),
@@ -50,7 +64,7 @@ KERNELS = {
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": ("shared_load_passes", 1),
 }
 # The number of a scheduler's warps in each state, per instruction that it issues.
-STATES = re.compile(r"smsp__average_warps_issue_stalled_(\w+)(?<!_not_issued)_per_issue_active.ratio")
+STATES = re.compile(r"smsp__average_warps_issue_stalled_(\w+)(?<!_not_issued)_per_issue_active")
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "nsecond": 1e-9, "usecond": 1e-6,
          "msecond": 1e-3, "second": 1, "byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9,
          "Tbyte": 1e12, "hz": 1, "Khz": 1e3, "Mhz": 1e6, "Ghz": 1e9, "Hz": 1, "KHz": 1e3, "MHz": 1e6,
@@ -67,17 +81,32 @@ def profile(metrics, *command):
     """One (kernel, {metric: value}) for each launch of a command."""
     text = output_of("ncu", "--clock-control", "none", "--csv", "--metrics", ",".join(metrics),
                      *command)
-    if '"ID"' not in text:
-        return []  # the command launched nothing
     launches = {}
     for row in csv.DictReader(text[text.index('"ID"'):].splitlines()):
         name = row.get("Metric Name", "")
-        if name in metrics or STATES.fullmatch(name):
+        if name in metrics:
             kernel = re.sub(r"^void |\(.*", "", row["Kernel Name"])
             value = float(row["Metric Value"].replace(",", ""))
             value *= UNITS.get(row["Metric Unit"], 1)
             launches.setdefault(int(row["ID"]), (kernel, {}))[1][name] = value
     return [launches[key] for key in sorted(launches)]
+
+
+def known_metrics():
+    """The names of the device's metrics, without a suffix such as .sum."""
+    return [line.split()[0] for line in output_of("ncu", "--query-metrics").splitlines()
+            if "__" in line]
+
+
+def copy_passes():
+    """The metric of COPY_PASSES that the device has."""
+    known = known_metrics()
+    for name in COPY_PASSES:
+        if name in known:
+            return name + ".sum"
+    copies = [name for name in known if "ldgsts" in name]
+    raise SystemExit(f"The device has none of {', '.join(COPY_PASSES)}. Of asynchronous copies "
+                     f"it has: {', '.join(copies)}")
 
 
 def passes_of(ladder):
@@ -89,28 +118,51 @@ def passes_of(ladder):
                 yield entry
 
 
-def one_call(launches):
-    """The launches of the first call, from the launches of several calls in a row."""
-    names = [kernel for kernel, _ in launches]
-    # A call ends where its first kernel recurs.
-    return launches[:names.index(names[0], 1) if names[0] in names[1:] else len(names)]
+def calls_of(programs, metrics, times, cases):
+    """The launches of each call, for `times` calls of each (stage, pass, problem)."""
+    if not cases:
+        return
+    launches = profile(metrics, str(programs / "stage_calls"), str(times),
+                       *[word for case in cases for word in case])
+    parts = []
+    for kernel, values in launches:
+        if kernel.split("::")[-1] == "next_call":
+            parts.append([])
+        else:
+            parts[-1].append((kernel, values))
+    if len(parts) != len(cases):
+        raise SystemExit(f"{len(parts)} problems were called, not {len(cases)}")
+    for case, part in zip(cases, parts):
+        names = [kernel for kernel, _ in part]
+        length = len(part) // times
+        if not part or names != names[:length] * times:
+            raise SystemExit(f"{' '.join(case)}: not {times} equal calls: {', '.join(names)}")
+        yield case, [part[n:n + length] for n in range(0, len(part), length)]
+
+
+def sums(call, metrics):
+    """The counts of a call, summed over its launches and by the result's keys."""
+    totals = {key: 0 for keys in metrics.values() for key in keys}
+    for _, counts in call:
+        for metric, value in counts.items():
+            for key in metrics[metric]:
+                totals[key] += int(value)
+    return totals
 
 
 def sectors(programs):
     """Sectors and passes of each stage's passes, summed over the launches of a call."""
-    ladder = str(programs / "ladder")
-    for facts in passes_of(ladder):
-        stage, direction = facts["stage"], facts["pass"]
-        for problem in PROBLEMS + (MORE_PROBLEMS if "f32" not in facts["dtypes"] else []):
-            dtype = "bf16" if "_bf16" in problem else "f16"
-            totals = dict.fromkeys(SECTORS.values(), 0)
-            launches = profile(SECTORS, "--launch-count", "8", ladder, "--stage", stage, "--pass",
-                               direction, "--dtype", dtype,
-                               "--shape", problem.replace("_" + dtype, ""))
-            for _, counts in one_call(launches):
-                for metric, value in counts.items():
-                    totals[SECTORS[metric]] += int(value)
-            yield {"stage": stage, "pass": direction, "problem": problem, **totals}
+    cases = {False: [], True: []}  # by whether the stage may have asynchronous copies
+    for facts in passes_of(str(programs / "ladder")):
+        problems = PROBLEMS + (MORE_PROBLEMS if "f32" not in facts["dtypes"] else [])
+        copies = int(re.search(r"\d+", facts["arch"])[0]) >= 80
+        cases[copies] += [(facts["stage"], facts["pass"], problem) for problem in problems]
+    with_copies = {copy_passes(): ["shared_wavefronts", "pipe_wavefronts"]}
+    for copies, metrics in ((False, SECTORS), (True, SECTORS | with_copies)):
+        for (stage, direction, problem), calls in calls_of(programs, metrics, CALLS, cases[copies]):
+            counts = [sums(call, metrics) for call in calls]
+            yield {"stage": stage, "pass": direction, "problem": problem,
+                   **{key: min(one[key] for one in counts) for key in counts[0]}}
 
 
 def passes(programs):
@@ -124,8 +176,8 @@ def passes(programs):
 
 def waits(values):
     """What warps wait for, in percent of their time: the three most frequent reasons."""
-    states = {STATES.fullmatch(name)[1]: value for name, value in values.items()
-              if STATES.fullmatch(name)}
+    states = {STATES.match(name)[1]: value for name, value in values.items()
+              if STATES.match(name)}
     whole = sum(states.values())
     reasons = sorted(states.keys() - {"selected"}, key=states.get, reverse=True)
     return {reason: round(100 * states[reason] / whole, 1) for reason in reasons[:3]}
@@ -133,16 +185,17 @@ def waits(values):
 
 def kernels(programs):
     """The cost of each kernel of one call, for each stage and pass."""
-    ladder = str(programs / "ladder")
-    for facts in passes_of(ladder):
-        stage, direction = facts["stage"], facts["pass"]
-        metrics = [*KERNELS, "regex:^smsp__average_warps_issue_stalled_.*_per_issue_active"]
-        launches = profile(metrics, "--launch-count", "8", ladder, "--stage", stage,
-                           "--shape", SHAPE, "--pass", direction)
-        for kernel, values in one_call(launches):
-            yield {"stage": stage, "pass": direction, "problem": SHAPE + "_f16", "kernel": kernel,
-                   **{key: values[metric] * unit for metric, (key, unit) in KERNELS.items()},
-                   "waits": waits(values)}
+    problem = SHAPE + "_f16"
+    facts = sorted(passes_of(str(programs / "ladder")), key=lambda entry: entry["pass"],
+                   reverse=True)  # A pass's inputs are made once.
+    cases = [(entry["stage"], entry["pass"], problem) for entry in facts]
+    metrics = [*KERNELS, *[name + ".ratio" for name in known_metrics() if STATES.fullmatch(name)]]
+    rows = [{"stage": stage, "pass": direction, "problem": problem, "kernel": kernel,
+             **{key: values[metric] * unit for metric, (key, unit) in KERNELS.items()},
+             "waits": waits(values)}
+            for (stage, direction, _), (call,) in calls_of(programs, metrics, 1, cases)
+            for kernel, values in call]
+    return sorted(rows, key=lambda row: row["stage"])
 
 
 RESULTS = {"sectors": sectors, "passes": passes, "kernels": kernels}

@@ -4,14 +4,15 @@
 # simulator's are compared.
 #   scripts/maintainer/gpu.sh OUT COMMIT [STEP...]
 # leaves ceilings.json, ladder.json, ladder_f32.json, stages.json, peers.json, calls.json,
-# train_char_gpt.json, sectors.json, kernels.json and logs.tar.gz in the folder OUT. COMMIT names the
+# train_char_gpt.json, sectors.json, passes.json, kernels.json and logs.tar.gz in the folder OUT. COMMIT names the
 # sources. Without a STEP it takes all steps, in about 25 minutes.
 set -euo pipefail
 CDPATH='' cd "$(dirname "$0")/../.."
 out=${1:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
-steps=(unit_tests device_tests gpu_tests consumers stage_tests sanitizers python calls training ceilings ladder bench_stages peers ncu)
+steps=(unit_tests device_tests gpu_tests consumers stage_tests sanitizers python calls training ceilings ladder bench_stages peers
+  ncu_sectors ncu_passes ncu_kernels)
 for name in "${chosen[@]}"; do
   [[ " ${steps[*]} " == *" $name "* ]] || 
     { echo "cuflash: There is no step \"$name\". There are: ${steps[*]}." >&2 && exit 2; }
@@ -115,9 +116,11 @@ elif wanted peers; then
   step peers_f32 200 python3 bench/peers/peers.py --out "$results/peers.json" --stages "${linear// /,}" \
     --dtype f32 --impl efficient,math,cuflash
 fi
-if wanted ncu; then
-  step ncu 300 python3 scripts/maintainer/chip_counts.py build/release/bin "$results" "$CUFLASH_COMMIT"
-fi
+for counts in sectors passes kernels; do # each is a process of Nsight Compute or two
+  if wanted "ncu_$counts"; then
+    step "ncu_$counts" 240 python3 scripts/maintainer/chip_counts.py build/release/bin "$results" "$CUFLASH_COMMIT" "$counts"
+  fi
+done
 for log in "$logs"/*.log; do
   echo "== $(basename "$log" .log)"
   grep -E '^\[  (PASSED|FAILED|SKIPPED)|SUMMARY' "$log" | tail -n 3 || true

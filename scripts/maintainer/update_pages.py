@@ -15,8 +15,8 @@ named. Behind a colon the marker may name the columns to show, by their titles, 
 
 The columns that say which row it is are always there, and without a list so are all others but
 those of EXTRA. For a file of `ceilings` the words are figures. For a file of bench/peers/peers.py the words are passes, dtypes, d64, s512, causal,
-full, stages, peers, and the kind of table: speeds, summary or costs. For one of bench/calls/calls.py
-they are attention, torch.compile, nothing or library.
+full, stages (each with both of its schedules), peers, and the kind of table: speeds, summary or
+costs. For one of bench/calls/calls.py they are attention, torch.compile, nothing or library.
 A file that does not exist leaves a sentence in place of the table.
 `<!-- screen FILE -->` shows the output of a program, FILE.txt, or a FILE.patch.
 

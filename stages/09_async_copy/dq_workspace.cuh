@@ -77,12 +77,15 @@ struct Workspace {
 };
 
 // How many splits a deterministic call makes of the keys of a head: as many as fill the 132 SMs of
-// an H100 or H200, at most 16. It depends on no length, so that the workspace grows as they do.
+// an H100 or H200, at most 16, so that the workspace grows as the lengths do, and at most one for
+// each tile.
 template <int kHeadDim>
 int most_slices(const Problem& p) {
-  constexpr int kBlocks = 132 * BackwardConfig<kHeadDim>::kShape.blocks, kMost = 16;
+  using C = BackwardConfig<kHeadDim>;
+  constexpr int kBlocks = 132 * C::kShape.blocks, kMost = 16;
   const std::int64_t heads = std::int64_t{p.batch} * p.heads_kv;
-  return heads >= kBlocks ? 1 : std::min(kMost, kBlocks / static_cast<int>(heads));
+  const int wanted = heads >= kBlocks ? 1 : std::min(kMost, kBlocks / static_cast<int>(heads));
+  return std::min(wanted, num_tiles(p.seq_kv, C::kOwned));
 }
 template <int kHeadDim>
 Workspace workspace(const BackwardParams& p) {
@@ -92,9 +95,7 @@ Workspace workspace(const BackwardParams& p) {
   work.all_tiles = std::int64_t{p.batch} * p.heads_q * work.q_tiles;
   work.splits = num_tiles(p.seq_kv, C::kOwned);
   work.slices = 1;
-  if (p.deterministic != 0) {
-    work.splits = work.slices = std::min(work.splits, most_slices<kHeadDim>(p));
-  }
+  if (p.deterministic != 0) work.splits = work.slices = most_slices<kHeadDim>(p);
   work.lse = static_cast<float*>(p.workspace);
   work.delta = work.lse + work.all_tiles * C::kStreamed;
   work.dq = work.delta + work.all_tiles * C::kStreamed;

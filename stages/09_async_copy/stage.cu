@@ -58,6 +58,8 @@ std::size_t backward_workspace(const Problem& p) {
                   [&](auto, auto head_dim) { return workspace_bytes<head_dim()>(p); });
 }
 
+Rank rank(const Problem&) { return {90, "copies run beside the products of mma.sync"}; }
+
 constexpr Stage describe() {
   Stage stage;
   stage.name = "09_async_copy";
@@ -67,10 +69,13 @@ constexpr Stage describe() {
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.forward.arch = {80};
   stage.forward.features = kEveryFeature;
+  stage.forward.rank = rank;
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.backward.arch = {80};
   stage.backward.features = kEveryFeature;
+  stage.backward.any_order = true;
   stage.backward.workspace_bytes = backward_workspace;
+  stage.backward.rank = rank;
   return stage;
 }
 

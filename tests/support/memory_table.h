@@ -3,6 +3,7 @@
 #ifndef CUFLASH_TESTS_SUPPORT_MEMORY_TABLE_H_
 #define CUFLASH_TESTS_SUPPORT_MEMORY_TABLE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -19,10 +20,13 @@ struct MemoryEntry {
   std::size_t bytes;  // of the workspace, by the formula
 };
 
-// Standard attention keeps the matrix S, and in the backward pass P, dS and delta. The fused
-// kernels keep nothing in the forward pass and delta in the backward pass. All of it is f32.
+// Standard attention keeps the matrix S, and in the backward pass P, dS and delta. The library's
+// choice from compute capability 8.0 on, 09_async_copy, keeps nothing in the forward pass. In the
+// backward pass it keeps LSE, delta and, with a single head, a slice of dQ for each 128 keys, at
+// most 16. All of it is f32.
 inline std::size_t formula_bytes(Pass pass, const char* stage, std::size_t length) {
-  if (stage == nullptr) return pass == CUFLASH_FORWARD ? 0 : 4 * length;
+  const std::size_t dq = std::min(length / 128, std::size_t{16}) * 64;  // floats of a row
+  if (stage == nullptr) return pass == CUFLASH_FORWARD ? 0 : 4 * length * (2 + dq);
   return pass == CUFLASH_FORWARD ? 4 * length * length : 4 * (2 * length * length + length);
 }
 

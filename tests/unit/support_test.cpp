@@ -307,15 +307,16 @@ TEST(ChooseStage, TakesTheHighestRank) {
 
 // The choices by name: a new stage that is faster changes this table.
 TEST(ChooseStage, TakesTheFastestThatTheDeviceRuns) {
-  const Device t4 = {"Tesla T4", 75, 65536};
   const struct {
     Device device;
     DType dtype;
     const char* name;
   } kRows[] = {
-      {kH200, CUFLASH_F32, "04_register_tiles"},    {kH200, CUFLASH_F16, "06_forward_backward"},
-      {kH200, CUFLASH_BF16, "06_forward_backward"}, {t4, CUFLASH_F32, "04_register_tiles"},
-      {t4, CUFLASH_F16, "06_forward_backward"},     {t4, CUFLASH_BF16, "04_register_tiles"},
+      {kH200, CUFLASH_F32, "04_register_tiles"}, {kH200, CUFLASH_F16, "09_async_copy"},
+      {kH200, CUFLASH_BF16, "09_async_copy"},    {kA100, CUFLASH_F32, "04_register_tiles"},
+      {kA100, CUFLASH_F16, "09_async_copy"},     {kA100, CUFLASH_BF16, "09_async_copy"},
+      {kT4, CUFLASH_F32, "04_register_tiles"},   {kT4, CUFLASH_F16, "06_forward_backward"},
+      {kT4, CUFLASH_BF16, "04_register_tiles"},
   };
   for (const auto& [device, dtype, name] : kRows) {
     for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
@@ -327,6 +328,38 @@ TEST(ChooseStage, TakesTheFastestThatTheDeviceRuns) {
       EXPECT_STREQ(chosen->name, name);
     }
   }
+}
+
+// 99 KB of shared memory hold each block of 09's forward pass. Of its backward pass they hold those
+// up to head_dim 96.
+TEST(ChooseStage, TakesTheNextWhereABlockIsTooSmall) {
+  const Device rtx4090 = {"RTX 4090", 89, 101376};
+  const struct {
+    Pass pass;
+    int head_dim;
+    const char* name;
+  } kRows[] = {
+      {CUFLASH_FORWARD, 32, "09_async_copy"},         {CUFLASH_FORWARD, 64, "09_async_copy"},
+      {CUFLASH_FORWARD, 96, "09_async_copy"},         {CUFLASH_FORWARD, 128, "09_async_copy"},
+      {CUFLASH_FORWARD, 256, "09_async_copy"},        {CUFLASH_BACKWARD, 32, "09_async_copy"},
+      {CUFLASH_BACKWARD, 64, "09_async_copy"},        {CUFLASH_BACKWARD, 96, "09_async_copy"},
+      {CUFLASH_BACKWARD, 128, "06_forward_backward"},
+  };
+  for (const auto& [pass, head_dim, name] : kRows) {
+    for (const DType dtype : {CUFLASH_F16, CUFLASH_BF16}) {
+      Problem p;
+      p.dtype = dtype;
+      p.head_dim = head_dim;
+      SCOPED_TRACE(problem_name(p) + ", " + pass_name(pass));
+      const Stage* chosen = choose_stage(pass, p, rtx4090);
+      ASSERT_NE(chosen, nullptr);
+      EXPECT_STREQ(chosen->name, name);
+      EXPECT_STREQ(choose_stage(pass, p, kA100)->name, "09_async_copy");
+    }
+  }
+  Problem widest;
+  widest.head_dim = 256;
+  EXPECT_EQ(choose_stage(CUFLASH_BACKWARD, widest, rtx4090), nullptr);
 }
 
 TEST(ChooseStage, FindsNoneWhereNoneCan) {

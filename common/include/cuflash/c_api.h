@@ -125,7 +125,7 @@ int cuflash_attention_forward_bf16(const void* Q, const void* K, const void* V, 
                                    float scale, bool causal, cudaStream_t stream);
 
 /// Gradients of cuflash_attention_forward_f32(): all tensors contiguous [batch_size, num_heads,
-/// seq_len, head_dim], 16-byte aligned.
+/// seq_len, head_dim], 16-byte aligned. They are the same to the bit in every run.
 ///
 /// @code{.c}
 /// cuflash_attention_backward_f32(Q, K, V, O, L, dO, dQ, dK, dV, 2, 8, 1024, 64, 0.125f, true,
@@ -257,7 +257,9 @@ typedef struct cuflash_forward_args {
 /// three are null, nothing is queued.
 typedef struct cuflash_backward_args {
   uint32_t size;             ///< sizeof(cuflash_backward_args)
-  int32_t deterministic;     ///< not 0: ask for gradients that are the same to the bit in every run
+  int32_t deterministic;     ///< not 0: the gradients are the same to the bit in every run. 0: some
+                             ///< stages add to dQ in the order of chance, which is faster, and its
+                             ///< last bits may differ from run to run
   cuflash_tensor q;          ///< in, [batch, heads_q, seq_q, head_dim]
   cuflash_tensor k;          ///< in, [batch, heads_kv, seq_kv, head_dim]
   cuflash_tensor v;          ///< in, [batch, heads_kv, seq_kv, head_dim]
@@ -332,8 +334,8 @@ int cuflash_check_support(int pass, const cuflash_problem* problem, const char* 
 /// @return its full name, e.g. "04_register_tiles"; null where cuflash_check_support() refuses
 const char* cuflash_chosen_stage(int pass, const cuflash_problem* problem, const char* stage);
 
-/// Bytes of workspace that a call needs. They depend on the problem, the stage, the device and the
-/// library's version.
+/// Bytes of workspace that a call needs, deterministic or not. They depend on the problem, the
+/// stage, the device and the library's version.
 ///
 /// @code{.c}
 /// const size_t bytes = cuflash_workspace_bytes(CUFLASH_BACKWARD, &problem, NULL);

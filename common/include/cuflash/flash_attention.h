@@ -71,7 +71,8 @@ inline FlashAttentionError flash_attention_forward(const __nv_bfloat16* Q, const
       Q, K, V, O, L, batch_size, num_heads, seq_len, head_dim, scale, causal, stream));
 }
 
-/// Gradients of flash_attention_forward(); a null dQ, dK or dV is not computed.
+/// Gradients of flash_attention_forward(), the same to the bit in every run; a null dQ, dK or dV is
+/// not computed.
 ///
 /// @code{.cpp}
 /// auto err = cuflash::flash_attention_backward(Q, K, V, O, L, dO, dQ, dK, dV, 2, 8, 1024, 64,
@@ -133,7 +134,8 @@ inline FlashAttentionError forward(const Problem& problem, const Forward& args,
   return static_cast<FlashAttentionError>(cuflash_forward(&problem, &args, stage, stream));
 }
 
-/// The full form of the backward pass. It calls cuflash_backward().
+/// The full form of the backward pass. It calls cuflash_backward(). The gradients are the same to
+/// the bit in every run, unless args.deterministic is set to 0.
 ///
 /// @code{.cpp}
 /// cuflash::Backward args;  // q, k, v, o, d_o and lse as well
@@ -165,7 +167,8 @@ inline const char* chosen_stage(Pass pass, const Problem& problem,
   return cuflash_chosen_stage(pass, &problem, stage);
 }
 
-/// Bytes of workspace that forward() or backward() needs: cuflash_workspace_bytes().
+/// Bytes of workspace that forward() or backward() needs, deterministic or not:
+/// cuflash_workspace_bytes().
 /// @code{.cpp}
 /// std::size_t bytes = cuflash::workspace_bytes(CUFLASH_BACKWARD, p);
 /// @endcode

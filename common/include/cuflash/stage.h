@@ -86,12 +86,13 @@ struct PassFacts {
   HeadDims head_dims;         ///< from the same list that instantiates its templates
   Features features;          ///< what it can do
   bool keeps_scores = false;  ///< its workspace holds S or P of every head, O(seq_q · seq_kv)
+  bool any_order = false;     ///< a call that is not deterministic adds in the order of chance
   /// The stage whose kernels this pass repeats, apart from names, so that the directory can be read
   /// alone; empty if there is none. scripts/maintainer/repeated_kernels.py checks it.
   const char* repeats = "";
   /// Shared memory of the pass's largest block, bytes; 0 for a problem that it does not take.
   std::size_t (*shared_bytes)(const Problem&) = nullptr;
-  /// Scratch memory for one call, bytes; 0 if none.
+  /// Scratch memory for one call, deterministic or not, bytes; 0 if none.
   std::size_t (*workspace_bytes)(const Problem&) = nullptr;
   /// Its rank in the library's choice.
   Rank (*rank)(const Problem&) = nullptr;

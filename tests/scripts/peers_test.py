@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""bench/peers: which implementations are measured, and the tables of their rows. Needs no GPU."""
+import pathlib
+import sys
+import unittest
+from types import SimpleNamespace
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench/peers"))
+import peers  # noqa: E402, it lies there
+import tables  # noqa: E402
+
+LADDER = ROOT / "build/simt/bin/ladder"
+LIBRARY = SimpleNamespace(stages=lambda: ["06_forward_backward", "09_async_copy"])
+
+
+def row(impl, direction, seq, tflops):
+    """A row of a cell with head_dim 64 and no mask."""
+    return {"impl": impl, "pass": direction, "dtype": "f16", "head_dim": 64, "causal": False,
+            "seq": seq, "ok": True, "ms": 1 / tflops, "tflops": tflops}
+
+
+ROWS = [row(impl, direction, seq, speed) for impl, direction, speeds in (
+    ("fa2", "forward", (200, 300)), ("cuflash:09_async_copy", "forward", (220, 300)),
+    ("fa2", "backward", (100, 300)), ("cuflash:06_forward_backward", "backward", (50, 150)),
+    ("cuflash:09_async_copy, deterministic", "backward", (100, 150)),
+    ("cuflash:09_async_copy", "backward", (120, 270))) for seq, speed in zip((512, 1024), speeds)]
+
+
+class Implementations(unittest.TestCase):
+    def names(self, by_chance, **given):
+        args = SimpleNamespace(**{"stages": None, "impl": ["fa2", peers.STAGES], **given})
+        return peers.implementations_of(args, LIBRARY, by_chance)
+
+    def test_a_pass_with_two_schedules_is_measured_twice(self):
+        names = self.names({("09_async_copy", "backward")})
+        both = ["fa2", "cuflash:06_forward_backward", "cuflash:09_async_copy"]
+        self.assertEqual(names, {"forward": both,
+                                 "backward": both + ["cuflash:09_async_copy, deterministic"]})
+
+    def test_only_those_that_are_chosen(self):
+        by_chance = {("09_async_copy", "backward")}
+        self.assertEqual(self.names(by_chance, impl=["fa2"])["backward"], ["fa2"])
+        self.assertEqual(self.names(by_chance, impl=[peers.STAGES], stages="06_forward_backward"),
+                         dict.fromkeys(peers.PASSES, ["cuflash:06_forward_backward"]))
+        with self.assertRaisesRegex(SystemExit, "no such stage: 99_magic; there are 06"):
+            self.names(by_chance, stages="99_magic")
+
+    def test_the_ladder_says_which_have_two(self):
+        by_chance = peers.ordered_by_chance(LADDER)
+        self.assertIn(("09_async_copy", "backward"), by_chance)
+        self.assertNotIn(("09_async_copy", "forward"), by_chance)
+        self.assertNotIn(("06_forward_backward", "backward"), by_chance)
+
+
+class Tables(unittest.TestCase):
+    def test_names(self):
+        self.assertEqual(tables.stage_of("cuflash:09_async_copy"), ("09_async_copy", False))
+        self.assertEqual(tables.stage_of("cuflash:09_async_copy, deterministic"),
+                         ("09_async_copy", True))
+
+    def test_the_word_of_a_stage_chooses_both(self):
+        word_of = tables.KINDS[-1]
+        self.assertEqual([word_of(one) for one in ROWS[::2]],
+                         [None, "09_async_copy", None, "06_forward_backward", "09_async_copy",
+                          "09_async_copy"])
+
+    def test_summary(self):
+        self.assertEqual(tables.summary(ROWS).splitlines(), [
+            "| stage | pass | dtype | × fa2 (least; cells) | causal costs |",
+            "| --- | --- | --- | --- | --- |",
+            "| 09_async_copy | forward | f16 | 1.06 (1.00; 2) | – |",
+            "| 06_forward_backward | backward | f16 | 0.50 (0.50; 2) | – |",
+            "| 09_async_copy | backward | f16 | 1.11 (0.90; 2) | – |",
+            "| 09_async_copy, deterministic | backward | f16 | 0.80 (0.50; 2) | – |"])
+
+    def test_speeds(self):
+        backward = [one for one in ROWS if one["pass"] == "backward"]
+        self.assertIn("| fa2 | 06_forward_backward | 09_async_copy | 09_async_copy, deterministic |",
+                      tables.speeds(backward))
+        self.assertIn("| 64 | no | 512 | 100 | 50 | 120 | 100 |", tables.speeds(backward))
+
+
+if __name__ == "__main__":
+    unittest.main()
