@@ -23,13 +23,15 @@ __device__ __forceinline__ T opaque(T x) {
 
 // x itself, which all 32 lanes of the warp have alike, and call with together. The compiler cannot
 // always tell; told so, it keeps the value, and what is computed from it, in the warp's uniform
-// registers. Compute capability 8.0.
+// registers. Compute capability 8.0: below, the intrinsic is not declared.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 __device__ __forceinline__ int uniform(int x) {
   return static_cast<int>(__reduce_or_sync(0xffffffffu, static_cast<unsigned>(x)));
 }
 __device__ __forceinline__ Place uniform(const Place& x) {
   return {uniform(x.batch), uniform(x.head), uniform(x.row), uniform(x.column)};
 }
+#endif
 
 }  // namespace cuflash
 

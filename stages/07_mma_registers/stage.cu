@@ -18,7 +18,7 @@ constexpr Stage describe() {
   stage.name = "07_mma_registers";
   stage.teaches = "mma.sync and ldmatrix: S, P and O never leave registers";
   stage.removes = "the way of S, P and O's factors through shared memory";
-  stage.limiter = "waiting: every warp loads a tile, then every warp computes";
+  stage.limiter = "shared memory: every warp loads all of K and V for 16 queries";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.forward.arch = {80};
   stage.forward.features = kEveryFeature;

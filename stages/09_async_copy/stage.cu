@@ -65,7 +65,7 @@ constexpr Stage describe() {
   stage.name = "09_async_copy";
   stage.teaches = "cp.async: tiles arrive while the warps compute";
   stage.removes = "waiting for loads";
-  stage.limiter = "the tensor cores' rate by mma.sync";
+  stage.limiter = "the rate of mma.sync; in the backward pass shared memory as much";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.forward.arch = {80};
   stage.forward.features = kEveryFeature;
