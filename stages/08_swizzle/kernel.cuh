@@ -174,14 +174,16 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   for (auto& m : row_max) m[0] = m[1] = -INFINITY;
   const float scale_log2 = p.softmax_scale * kLog2e;
 
-  // Load K and V of the first tile.
+  // Load K and V of the first tile, if a warp sees a key.
   int stage = 0;
   const auto load = [&](int j0, int to) {
     copy_tile<C::kThreads>(sK[to], gK, j0, seq.num_keys, thread);
     copy_tile<C::kThreads>(sV[to], gV, j0, seq.num_keys, thread);
   };
-  if (keys.begin < keys.end) load(keys.begin / C::kBlockKV * C::kBlockKV, stage);
-  __syncthreads();  // sQ is written before any warp reads its rows, or writes O there.
+  if (__syncthreads_or(warp_keys.begin < warp_keys.end)) {
+    // Also, sQ is written before any warp reads its rows, or writes O there.
+    load(keys.begin / C::kBlockKV * C::kBlockKV, stage);
+  }
 
   for (const int j0 : kv_tiles<C::kBlockKV>(seq, i0, C::kBlockQ)) {  // [FA2 Alg.1 l.6, 11]
     // [FA2 Alg.1 l.7]  load K_j, V_j    // of the next tile, beside this one
