@@ -22,7 +22,7 @@
 namespace cuflash::bench {
 namespace {
 
-// A model of this hidden size (heads · head_dim), B · S tokens, and the range of S.
+// A model of about this hidden size (heads · head_dim), B · S tokens, and the range of S.
 struct Matrix {
   int tokens, hidden, shortest, longest;
 };
@@ -78,10 +78,11 @@ void benchmark_one(benchmark::State& state, const Stage& stage, Pass pass, const
 }
 
 void add_cells(const Stage& stage, Pass pass, DType dtype) {
-  for (const int head_dim : {64, 128}) {
+  for (const int head_dim : {64, 96, 128, 256}) {
+    if (!stage.facts(pass).head_dims.has(head_dim)) continue;
     for (const bool causal : {false, true}) {
       for (int seq = kMatrix.shortest; seq <= kMatrix.longest; seq *= 2) {
-        const int heads = kMatrix.hidden / head_dim;
+        const int heads = (kMatrix.hidden + head_dim / 2) / head_dim;  // rounded
         const Problem problem = {
             kMatrix.tokens / seq,   heads, heads, seq, seq, head_dim, dtype, causal,
             default_scale(head_dim)};

@@ -5,6 +5,9 @@ STAGE_PREFIX = "cuflash:"
 DETERMINISTIC = ", deterministic"  # ends the name of a stage that is asked for the same bits
 PEERS = ("fa2", "cudnn", "efficient", "math")
 
+HEAD_DIMS = (64, 128)        # of the matrix, over which summaries are defined
+MORE_HEAD_DIMS = (96, 256)   # in tables of their own
+
 # What a word of a marker may name. A kind that does not apply to a row keeps the row.
 KINDS = (
     lambda row: row["pass"],
@@ -26,6 +29,11 @@ def stage_of(name):
     """The stage that an implementation's name names, and whether its calls are deterministic."""
     stage = name.removeprefix(STAGE_PREFIX)
     return stage.removesuffix(DETERMINISTIC), stage.endswith(DETERMINISTIC)
+
+
+def with_head_dim(rows, head_dims):
+    """The rows that have one of these."""
+    return [row for row in rows if row["head_dim"] in head_dims]
 
 
 def markdown(titles, lines):

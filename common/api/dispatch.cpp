@@ -39,10 +39,10 @@ Choice choose_fit(Pass pass, const Problem& problem, const char* name, Features 
   if (name != nullptr && stage == nullptr) return unknown_stage(name, by_the_call);
 
   const Device& device = current_device();
-  if (stage == nullptr) stage = choose_stage(pass, problem, device, also);
-  // If no stage fits, the first, which asks least of a device, gives the reason.
-  if (stage == nullptr) stage = stages().front();
-  return {stage, supports(*stage, pass, problem, device, also)};
+  if (stage != nullptr) return {stage, supports(*stage, pass, problem, device, also)};
+  stage = choose_stage(pass, problem, device, also);
+  if (stage != nullptr) return {stage, {}};
+  return {stages().front(), why_none(pass, problem, device, also)};
 }
 
 // ---- Work on the stream ------------------------------------------------------------------------

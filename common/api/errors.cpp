@@ -40,7 +40,7 @@ const char* cuflash_error_string(int error) {
     case CUFLASH_OUT_OF_MEMORY:
       return "the caller's workspace is too small, or the library could not allocate one";
     case CUFLASH_UNSUPPORTED_HEAD_DIM:
-      return "head_dim is not 32, 64 or 128";
+      return "head_dim is not 32, 64, 96, 128 or 256";
     case CUFLASH_UNSUPPORTED_DTYPE:
       return "the dtype is not one of cuflash_dtype";
     case CUFLASH_INVALID_SCALE:

@@ -1,4 +1,8 @@
-// Which stage computes a call: found by name, or chosen for a device.
+// Which stage computes a call: found by name, or chosen for a device; or why there is none.
+#include <algorithm>
+#include <limits>
+
+#include "api/words.h"
 #include "cuflash/stage.h"
 
 namespace cuflash {
@@ -7,6 +11,17 @@ namespace {
 // "01_naive" → "01" and "naive".
 std::string_view number_of(std::string_view name) { return name.substr(0, name.find('_')); }
 std::string_view word_of(std::string_view name) { return name.substr(name.find('_') + 1); }
+
+// The pass's rank for the problem; a stage of rank 0 runs only by name.
+int rank_of(const PassFacts& facts, const Problem& problem) {
+  return facts.rank != nullptr ? facts.rank(problem).value : 0;
+}
+
+// A device that has all that a stage may ask of one.
+Device ideal_device(const ArchRequirement& arch) {
+  return {"an ideal device", std::max(arch.compute_capability, arch.for_bf16),
+          std::numeric_limits<std::size_t>::max()};
+}
 
 }  // namespace
 
@@ -25,15 +40,42 @@ const Stage* find_stage(std::string_view name) {
 
 const Stage* choose_stage(Pass pass, const Problem& problem, const Device& device, Features also) {
   const Stage* best = nullptr;
-  int highest = 0;  // a stage of rank 0 runs only by name
+  int highest = 0;
   for (const Stage* stage : stages()) {
-    const PassFacts& facts = stage->facts(pass);
-    const int rank = facts.rank != nullptr ? facts.rank(problem).value : 0;
+    const int rank = rank_of(stage->facts(pass), problem);
     if (rank <= highest || !fits(*stage, pass, problem, device, also)) continue;
     highest = rank;
     best = stage;
   }
   return best;
+}
+
+Support why_none(Pass pass, const Problem& problem, const Device& device, Features also) {
+  // The first stage asks least of a device.
+  Support first = supports(*stages().front(), pass, problem, device, also);
+  if (first.error != FlashAttentionError::UNSUPPORTED_BY_STAGE) return first;
+
+  const std::string dtype = dtype_name(problem.dtype);
+  const std::string head_dim = "head_dim " + std::to_string(problem.head_dim);
+  const std::string none =
+      std::string("no stage's ") + pass_name(pass) + " pass takes " + dtype + " with " + head_dim;
+  DTypes with_head_dim;
+  HeadDims with_dtype;
+  for (const Stage* stage : stages()) {
+    const PassFacts& facts = stage->facts(pass);
+    if (rank_of(facts, problem) == 0) continue;
+    if (fits(*stage, pass, problem, ideal_device(facts.arch), also)) {
+      Support here = supports(*stage, pass, problem, device, also);
+      return {here.error, none + " on this device: " + here.reason};
+    }
+    if (facts.head_dims.has(problem.head_dim)) with_head_dim.bits |= facts.dtypes.bits;
+    if (facts.dtypes.has(problem.dtype)) with_dtype.bits |= facts.head_dims.bits;
+  }
+  // The stages lack something other than the head_dim.
+  if (with_dtype.has(problem.head_dim)) return first;
+  return {first.error, none + "; " + dtype + " goes with head_dim " +
+                           listed(words_of(with_dtype), "or") + ", " + head_dim + " with " +
+                           listed(words_of(with_head_dim), "or")};
 }
 
 }  // namespace cuflash

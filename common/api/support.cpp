@@ -1,6 +1,7 @@
 // supports() and fits(): the only place that decides whether a stage can run a problem on a device.
 #include <utility>
 
+#include "api/words.h"
 #include "cuflash/stage.h"
 #include "cuflash/workload.h"
 
@@ -10,32 +11,6 @@ namespace {
 // 90 → "9.0", as NVIDIA writes compute capabilities.
 std::string capability(int value) {
   return std::to_string(value / 10) + "." + std::to_string(value % 10);
-}
-
-// {"f16", "bf16"} → "f16 and bf16".
-std::string listed(const std::vector<std::string>& words) {
-  std::string text;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (i > 0) text += i + 1 < words.size() ? ", " : " and ";
-    text += words[i];
-  }
-  return words.empty() ? "none" : text;
-}
-
-std::string dtypes_of(const PassFacts& facts) {
-  std::vector<std::string> words;
-  for (const DType dtype : kDTypes) {
-    if (facts.dtypes.has(dtype)) words.push_back(dtype_name(dtype));
-  }
-  return listed(words);
-}
-
-std::string head_dims_of(const PassFacts& facts) {
-  std::vector<std::string> words;
-  for (int head_dim = 16; head_dim <= 256; head_dim += 16) {
-    if (facts.head_dims.has(head_dim)) words.push_back(std::to_string(head_dim));
-  }
-  return listed(words);
 }
 
 // True if the device has this capability and the library contains code for it.
@@ -117,13 +92,14 @@ Support by_stage(const Stage& stage, Pass pass, const Problem& problem, Features
   if (!facts.dtypes.has(problem.dtype)) {
     return no(kError, [&] {
       return std::string(stage.name) + " does not take " + dtype_name(problem.dtype) +
-             "; it takes " + dtypes_of(facts);
+             "; it takes " + listed(words_of(facts.dtypes), "and");
     });
   }
   if (!facts.head_dims.has(problem.head_dim)) {
     return no(kError, [&] {
       return std::string(stage.name) + " does not take head_dim " +
-             std::to_string(problem.head_dim) + "; it takes " + head_dims_of(facts);
+             std::to_string(problem.head_dim) + "; it takes " +
+             listed(words_of(facts.head_dims), "and");
     });
   }
   for (const FeatureName& feature : kFeatureNames) {

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <utility>
 
+#include "api/words.h"
 #include "cuflash/stage.h"
 
 namespace cuflash {
@@ -159,8 +160,11 @@ std::string unsupported_dtype(const Arguments& args) {
 // UNSUPPORTED_HEAD_DIM.
 std::string unsupported_head_dim(const Arguments& args) {
   const int head_dim = args.problem.head_dim;
-  if (head_dim == 32 || head_dim == 64 || head_dim == 128) return {};
-  return say("head_dim is ", head_dim, "; it must be 32, 64 or 128");
+  const auto end = std::end(kHeadDims);
+  if (std::find(std::begin(kHeadDims), end, head_dim) != end) return {};
+  std::vector<std::string> known;
+  for (const int one : kHeadDims) known.push_back(std::to_string(one));
+  return say("head_dim is ", head_dim, "; it must be ", listed(known, "or"));
 }
 
 // The shortest decimal number that reads as this float.

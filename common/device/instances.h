@@ -10,8 +10,6 @@ namespace cuflash {
 // Every dtype, or those of the tensor cores.
 using EveryType = TypeList<float, __half, __nv_bfloat16>;
 using TensorCoreTypes = TypeList<__half, __nv_bfloat16>;
-using UsualHeadDims = IntList<32, 64, 128>;
-using EveryHeadDim = IntList<32, 64, 96, 128, 256>;
 
 // The types that a pass is instantiated for, of those that the stage lists: all of them.
 template <Pass kPass, class Types>

@@ -6,6 +6,10 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <cstddef>
+#include <iterator>
+#include <utility>
+
 #include "cuflash/stage.h"
 
 namespace cuflash {
@@ -31,6 +35,12 @@ template <int... Ns>
 struct IntList {
   static constexpr HeadDims kSet{(0u | ... | (1u << (Ns / 16 - 1)))};
 };
+
+// The head dimensions of most stages, and all that a problem may have.
+using UsualHeadDims = IntList<32, 64, 128>;
+template <std::size_t... Is>
+IntList<kHeadDims[Is]...> every_head_dim(std::index_sequence<Is...>);
+using EveryHeadDim = decltype(every_head_dim(std::make_index_sequence<std::size(kHeadDims)>{}));
 
 // f(TypeTag<T>{}) for the type of a dtype, if the list has it.
 template <class... Ts, class F>

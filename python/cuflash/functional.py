@@ -9,7 +9,8 @@ from .shapes import check_options, check_tensors, sizes_of
 def flash_attn_func(q, k, v, softmax_scale=None, causal=False, window_size=(-1, -1),
                     deterministic=False, return_lse=False, stage=None):
     """softmax(softmax_scale · q kᵀ) v, for q of [batch, seq_q, heads_q, head_dim] and k, v of
-    [batch, seq_kv, heads_kv, head_dim], float32, float16 or bfloat16.
+    [batch, seq_kv, heads_kv, head_dim], float32, float16 or bfloat16. head_dim is 32, 64 or 128; in
+    float16 and bfloat16 also 96 and 256.
 
     heads_q must be a multiple of heads_kv: query head h reads KV head h // (heads_q // heads_kv).
 

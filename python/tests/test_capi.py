@@ -147,7 +147,7 @@ def test_a_workspace_of_the_callers(lib):
 def test_a_refusal_is_an_exception_with_the_librarys_sentence(lib):
     case = Case()
     case.problem.head_dim = 24
-    sentence = "head_dim is 24; it must be 32, 64 or 128"
+    sentence = "head_dim is 24; it must be 32, 64, 96, 128 or 256"
     with pytest.raises(capi.CuflashValueError, match=sentence) as caught:
         case.forward(lib)
     assert caught.value.code is capi.ErrorCode.UNSUPPORTED_HEAD_DIM

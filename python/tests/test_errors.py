@@ -98,7 +98,7 @@ def test_head_dim_of_the_module(device):
 
 
 def test_what_the_library_refuses(device):
-    refused(cuflash.CuflashValueError, "head_dim is 40; it must be 32, 64 or 128",
+    refused(cuflash.CuflashValueError, "head_dim is 40; it must be 32, 64, 96, 128 or 256",
             *make(device, head_dim=40))
     refused(ValueError, "heads_q is 3, not a multiple of heads_kv, which is 2",
             *make(device, heads=(3, 2)))
@@ -114,6 +114,22 @@ def test_what_the_library_refuses(device):
     refused(ValueError, "fastest", *make(device), stage="fastest")
     refused(ValueError, "05_wmma does not take f32; it takes f16 and bf16", *make(device),
             stage="05_wmma")
+
+
+@pytest.mark.parametrize("head_dim", [16, 48, 80, 160, 192, 512])
+def test_a_head_dim_that_no_stage_takes(device, head_dim):
+    for dtype in torch.float32, torch.float16:
+        refused(ValueError, f"head_dim is {head_dim}; it must be 32, 64, 96, 128 or 256",
+                *make(device, dtype, head_dim=head_dim))
+
+
+@pytest.mark.parametrize("head_dim", [96, 256])
+def test_a_head_dim_that_needs_16_bits(device, head_dim):
+    refused(ValueError, f"no stage's forward pass takes f32 with head_dim {head_dim}; f32 goes with "
+            f"head_dim 32, 64 or 128, head_dim {head_dim} with f16 or bf16",
+            *make(device, head_dim=head_dim))
+    refused(ValueError, f"04_register_tiles does not take head_dim {head_dim}",
+            *make(device, torch.float16, head_dim=head_dim), stage="04")
 
 
 @pytest.mark.parametrize("stage", ["", "fastest", "04\0", "\0", "04\0_register_tiles", "ü",

@@ -99,6 +99,15 @@ def test_compile_of_the_module(device):
     assert torch.equal(attn(*qkv), cuflash.FlashAttention(32, causal=True)(*qkv))
 
 
+def test_fake_results_with_any_head_dim():
+    for head_dim in 32, 64, 96, 128, 256:
+        q, k, v = make("meta", torch.float16, head_dim=head_dim)
+        out, lse = cuflash.flash_attn_func(q, k, v, return_lse=True)
+        assert (out.shape, lse.shape) == (q.shape, (2, 2, 5))
+        grads = torch.autograd.grad(out.sum(), (q, k, v))
+        assert [x.shape for x in grads] == [x.shape for x in (q, k, v)]
+
+
 def test_compile_when_cuflash_was_not_used_before(device):
     code = f"""
 import torch, cuflash

@@ -115,6 +115,8 @@ elif wanted peers; then
   step peers 400 python3 bench/peers/peers.py --out "$results/peers.json" --stages "${linear// /,}"
   step peers_f32 200 python3 bench/peers/peers.py --out "$results/peers.json" --stages "${linear// /,}" \
     --dtype f32 --impl efficient,math,cuflash
+  step peers_head_dims 120 python3 bench/peers/peers.py --out "$results/peers.json" --stages 09_async_copy \
+    --head-dim 96,256 --seq 2048,8192 --impl fa2,cudnn,cuflash
 fi
 for counts in sectors passes kernels; do # each is a process of Nsight Compute or two
   if wanted "ncu_$counts"; then

@@ -14,9 +14,10 @@ named. Behind a colon the marker may name the columns to show, by their titles, 
     <!-- end results -->
 
 The columns that say which row it is are always there, and without a list so are all others but
-those of EXTRA. For a file of `ceilings` the words are figures. For a file of bench/peers/peers.py the words are passes, dtypes, d64, s512, causal,
-full, stages (each with both of its schedules), peers, and the kind of table: speeds, summary or
-costs. For one of bench/calls/calls.py they are attention, torch.compile, nothing or library.
+those of EXTRA. For a file of `ceilings` the words are figures. For a file of bench/peers/peers.py
+the words are passes, dtypes, head dimensions, s512, causal, full, stages (each with both of its
+schedules), peers, and the kind of table: speeds, summary or costs. Without a head dimension, d64,
+the table has those of the matrix, d64 and d128; d96 and d256 must be named. For one of bench/calls/calls.py they are attention, torch.compile, nothing or library.
 A file that does not exist leaves a sentence in place of the table.
 `<!-- screen FILE -->` shows the output of a program, FILE.txt, or a FILE.patch.
 
@@ -244,6 +245,8 @@ def table(path, words, wanted=()):
     views = [word for word in words if of_peers and word in tables.VIEWS] or ["speeds"]
     words = [word for word in words if word not in views]
     everything = result["rows"] if of_peers or plain else joined(result["rows"])
+    if of_peers and not any(re.fullmatch(r"d\d+", word) for word in words):
+        everything = tables.with_head_dim(everything, tables.HEAD_DIMS)
     if of_ceilings:
         everything = [with_units(row) for row in everything]
     kinds = (tables.KINDS if of_peers else CALL_KINDS if of_calls else ROUND_KINDS if of_rounds

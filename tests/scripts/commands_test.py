@@ -159,9 +159,9 @@ GOOD = ["--stage 5", "--stage 05", "--stage wmma", "--stage 5_wmma", "--stage=05
         "--dtype=f32 --causal", "--pass both", "--schedule inorder", "--schedule random:7",
         "--block 0,0,0", "--compare 1 2", "--map 02", "--annotate tiled", "--list --causal",
         f"--list --json {FAKE}/list.json"]
-BAD = ["--stage 7", "--stage 5wmma_", "--stage", "--stage=", "--dtype f64", "--pass fwd", "--nothing",
+BAD = ["--stage 77", "--stage 5wmma_", "--stage", "--stage=", "--dtype f64", "--pass fwd", "--nothing",
        "stray", "--schedule random", "--schedule random:x", "--schedule Inorder", "--block 1,2",
-       "--block 1,2,3,4", "--block x,0,0", "--compare 1", "--compare 1 1", "--compare 1 9", "--causal=no",
+       "--block 1,2,3,4", "--block x,0,0", "--compare 1", "--compare 1 1", "--compare 1 99", "--causal=no",
        "--stage 1 --stage 2", "--stage 1 --map 2", "--list --annotate 2", "--map 2 --json x",
        "--input no/such/folder", "--input stages", "--input bench/data --shape b1_h1_q4_d32"]
 GOOD_SHAPES = ["b1_h1_q4_d32", "b1_h2x1_q4k9_d32_f32_causal", "b1_h2x2_q4k9_d32_causal",

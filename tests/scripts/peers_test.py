@@ -1,22 +1,28 @@
 #!/usr/bin/env python3
-"""bench/peers: which implementations are measured, and the tables of their rows. Needs no GPU."""
+"""bench/peers: what is measured, and the tables of the rows. Needs no GPU."""
+import contextlib
+import io
+import json
 import pathlib
 import sys
+import tempfile
 import unittest
+import unittest.mock
 from types import SimpleNamespace
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench/peers"))
+sys.path[:0] = [str(ROOT / "bench/peers"), str(ROOT / "scripts/maintainer")]
 import peers  # noqa: E402, it lies there
 import tables  # noqa: E402
+import update_pages  # noqa: E402
 
 LADDER = ROOT / "build/simt/bin/ladder"
 LIBRARY = SimpleNamespace(stages=lambda: ["06_forward_backward", "09_async_copy"])
 
 
-def row(impl, direction, seq, tflops):
-    """A row of a cell with head_dim 64 and no mask."""
-    return {"impl": impl, "pass": direction, "dtype": "f16", "head_dim": 64, "causal": False,
+def row(impl, direction, seq, tflops, head_dim=64):
+    """A row of a cell without a mask."""
+    return {"impl": impl, "pass": direction, "dtype": "f16", "head_dim": head_dim, "causal": False,
             "seq": seq, "ok": True, "ms": 1 / tflops, "tflops": tflops}
 
 
@@ -53,6 +59,29 @@ class Implementations(unittest.TestCase):
         self.assertNotIn(("06_forward_backward", "backward"), by_chance)
 
 
+class Cells(unittest.TestCase):
+    def test_the_hidden_size_is_the_nearest_to_2048(self):
+        heads = {head_dim: peers.Cell("forward", "f16", head_dim, False, 4096).shape[1]
+                 for head_dim in tables.HEAD_DIMS + tables.MORE_HEAD_DIMS}
+        self.assertEqual(heads, {64: 32, 96: 21, 128: 16, 256: 8})
+
+    def test_work(self):
+        cell = peers.Cell("forward", "f16", 96, False, 8192)
+        self.assertEqual(cell.flops, 4 * 2 * 21 * 8192 ** 2 * 96)
+        self.assertEqual(cell._replace(causal=True).flops, cell.flops / 2)
+        self.assertEqual(cell._replace(direction="backward").flops, cell.flops * 2.5)
+        self.assertEqual(cell._replace(head_dim=64).flops, cell._replace(head_dim=256).flops)
+
+    def test_the_default_is_the_matrix(self):
+        def head_dims(*words):
+            with unittest.mock.patch.object(sys, "argv", ["peers.py", "--out", "x", *words]):
+                return sorted({cell.head_dim for cell in peers.cells_of(peers.options())})
+        self.assertEqual(head_dims(), [64, 128])
+        self.assertEqual(head_dims("--head-dim", "96,256"), [96, 256])
+        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
+            head_dims("--head-dim", "80")
+
+
 class Tables(unittest.TestCase):
     def test_names(self):
         self.assertEqual(tables.stage_of("cuflash:09_async_copy"), ("09_async_copy", False))
@@ -79,6 +108,27 @@ class Tables(unittest.TestCase):
         self.assertIn("| fa2 | 06_forward_backward | 09_async_copy | 09_async_copy, deterministic |",
                       tables.speeds(backward))
         self.assertIn("| 64 | no | 512 | 100 | 50 | 120 | 100 |", tables.speeds(backward))
+
+    def test_the_matrix_does_not_mix_with_other_head_dims(self):
+        more = [row(impl, "forward", 512, speed, 256)
+                for impl, speed in (("fa2", 200), ("cuflash:09_async_copy", 100))]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "peers.json"
+            path.write_text(json.dumps({
+                "provenance": {"device": "a", "backend": "simt", "commit": "b", "date": "2026-01-01"},
+                "ceilings": {}, "rows": more + ROWS}), encoding="utf-8")
+            shown = {words: update_pages.table(path, ["forward", "summary", *words])
+                     for words in ((), ("d256",), ("d64", "d256"))}
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            self.assertEqual(peers.report(more + ROWS), 0)
+        matrix = "| 09_async_copy | forward | f16 | 1.06 (1.00; 2) | – |"
+        other = "| 09_async_copy | forward | f16 | 0.50 (0.50; 1) | – |"
+        self.assertIn(matrix, shown[()])
+        self.assertIn(other, shown["d256",])
+        self.assertIn("(0.50; 3)", shown["d64", "d256"])
+        self.assertIn(matrix, printed.getvalue())
+        self.assertIn(other, printed.getvalue())
 
 
 if __name__ == "__main__":

@@ -230,7 +230,7 @@ void runs_what_it_declares(const Stage& stage) {
           << "every problem of the " << pass_name(pass) << " pass in " << dtype_name(dtype)
           << " is skipped";
     }
-    for (int head_dim = 16; head_dim <= 256; head_dim += 16) {
+    for (const int head_dim : kHeadDims) {
       if (!facts.head_dims.has(head_dim)) continue;
       EXPECT_TRUE(any(pass, [&](const Problem& p) { return p.head_dim == head_dim; }))
           << "every problem of the " << pass_name(pass) << " pass with head_dim " << head_dim

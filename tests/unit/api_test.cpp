@@ -206,6 +206,28 @@ TEST_F(Api, RefusedSimpleCallsTouchNothing) {
                  [&] { return simple(q, kMax, kMax, kMax, 128, 1.f); });
 }
 
+// No stage takes f32 with head_dim 96, whether the call names one or not.
+TEST_F(Api, WhatNoStageTakesIsRefused) {
+  const Example e;
+  Problem p = e.problem;
+  p.dtype = CUFLASH_F32;
+  p.head_dim = 96;
+  const Tensor q = contiguous(e.q.data(), p.heads_q, p.seq_q, p.head_dim);
+  const Tensor kv = contiguous(e.q.data(), p.heads_kv, p.seq_kv, p.head_dim);
+  const Tensor o = contiguous(e.o.data(), p.heads_q, p.seq_q, p.head_dim);
+  expect_refused(e, Error::UNSUPPORTED_BY_STAGE,
+                 "no stage's forward pass takes f32 with head_dim 96", [&] {
+                   return forward(p, {q, kv, kv, o});
+                 });
+  expect_refused(e, Error::UNSUPPORTED_BY_STAGE, "04_register_tiles does not take head_dim 96",
+                 [&] {
+                   return forward(p, {q, kv, kv, o}, nullptr, "04");
+                 });
+  expect_refused(e, Error::UNSUPPORTED_BY_STAGE, "09_async_copy does not take f32", [&] {
+    return forward(p, {q, kv, kv, o}, nullptr, "09");
+  });
+}
+
 TEST_F(Api, TheFirstOfManyFaultsIsNamed) {
   const Example e;
   Problem p = e.problem;

@@ -13,6 +13,7 @@
 #include "api/c_structs.h"
 #include "c_api_in_c.h"
 #include "cuflash/stage.h"
+#include "cuflash/workload.h"
 #include "support/api_example.h"
 
 namespace cuflash {
@@ -263,6 +264,33 @@ TEST_F(CApi, SupportWorkspaceAndChoiceAreTheStages) {
   problem.seq_kv = 0;
   expect_refused(cuflash_check_support(CUFLASH_FORWARD, &problem, nullptr),
                  CUFLASH_INVALID_DIMENSION, "seq_kv is 0");
+}
+
+// With head_dim 96 and 256 the answer is that of the stages; no stage takes them in f32.
+TEST_F(CApi, TheHeadDimsOfFewStages) {
+  Problem p = e->problem;
+  for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
+    for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
+      for (const int head_dim : {96, 256}) {
+        problem.dtype = p.dtype = dtype;
+        problem.head_dim = p.head_dim = head_dim;
+        SCOPED_TRACE(problem_name(p) + ", " + pass_name(pass));
+        const Stage* const chosen = choose_stage(pass, p, current_device());
+        EXPECT_STREQ(cuflash_chosen_stage(int(pass), &problem, nullptr),
+                     chosen != nullptr ? chosen->name : nullptr);
+        const std::string reason =
+            chosen != nullptr ? "" : why_none(pass, p, current_device()).reason;
+        EXPECT_EQ(cuflash_last_error_message(), reason);
+        EXPECT_TRUE(dtype != CUFLASH_F32 || chosen == nullptr);
+      }
+    }
+  }
+  for (const int head_dim : {16, 48, 80, 160, 192, 512}) {
+    problem.head_dim = head_dim;
+    expect_refused(
+        cuflash_check_support(CUFLASH_FORWARD, &problem, nullptr), CUFLASH_UNSUPPORTED_HEAD_DIM,
+        "head_dim is " + std::to_string(head_dim) + "; it must be 32, 64, 96, 128 or 256");
+  }
 }
 
 // ---- Errors ------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ inline FuzzCall random_call(Random& random) {
   p.heads_q = p.heads_kv * random.between(1, 2);
   p.seq_q = random.between(1, 9);
   p.seq_kv = random.between(1, 9);
-  p.head_dim = random.pick({32, 64, 128});
+  p.head_dim = random.pick({32, 64, 96, 128, 256});  // f32 takes no 96 and no 256
   p.dtype = random.pick(kDTypes);
   p.causal = random.pick({0, 1, 1, -1, std::numeric_limits<int>::min()});
   p.softmax_scale = default_scale(p.head_dim);
@@ -197,10 +197,10 @@ class Memory {
 
 inline constexpr std::int64_t kMax64 = std::numeric_limits<std::int64_t>::max();
 inline constexpr int kMin = std::numeric_limits<int>::min();
-inline constexpr int kInts[] = {0,          1,          2,          3,          5,       8,
-                                -1,         -2,         31,         48,         64,      128,
-                                256,        65535,      65536,      1 << 24,    1 << 28, 1 << 30,
-                                0x7fffff00, 0x7ffffeff, 0x7fffffff, -(1 << 30), kMin};
+inline constexpr int kInts[] = {
+    0,     1,       2,       3,       5,          8,          -1,         -2,         31,
+    48,    64,      96,      128,     160,        192,        256,        512,        65535,
+    65536, 1 << 24, 1 << 28, 1 << 30, 0x7fffff00, 0x7ffffeff, 0x7fffffff, -(1 << 30), kMin};
 inline constexpr std::int64_t kStrides[] = {0,
                                             1,
                                             4,

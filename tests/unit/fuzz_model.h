@@ -160,7 +160,7 @@ inline Faults problem_faults(const cuflash_problem& p) {
   if (std::min(p.window_left, p.window_right) < -1) faults.insert(CUFLASH_INVALID_DIMENSION);
   if (p.heads_q % p.heads_kv != 0) faults.insert(CUFLASH_DIMENSION_MISMATCH);
   if (p.dtype < 0 || p.dtype >= int(kDTypes.size())) faults.insert(CUFLASH_UNSUPPORTED_DTYPE);
-  if (p.head_dim != 32 && p.head_dim != 64 && p.head_dim != 128) {
+  if (std::set<int>{32, 64, 96, 128, 256}.count(p.head_dim) == 0) {
     faults.insert(CUFLASH_UNSUPPORTED_HEAD_DIM);
   }
   if (!std::isfinite(p.softmax_scale) || p.softmax_scale <= 0) {
@@ -263,13 +263,16 @@ inline int choice_fault(const FuzzCall& call) {
     return stage == nullptr ? int{CUFLASH_UNKNOWN_STAGE}
                             : stage_fault(*stage, call.pass, as_read(call.problem));
   }
-  int least = CUFLASH_UNSUPPORTED_DEVICE;
+  const cuflash_problem p = as_read(call.problem);
+  const int first = stage_fault(*stages().front(), call.pass, p);
+  bool written = false;  // a stage that the library chooses takes the problem, here or elsewhere
   for (const Stage* stage : stages()) {
-    const int fault = stage_fault(*stage, call.pass, as_read(call.problem));
-    if (fault == CUFLASH_SUCCESS) return fault;
-    if (stage == stages().front()) least = fault;
+    if (stage_fault(*stage, call.pass, p) == CUFLASH_SUCCESS) return CUFLASH_SUCCESS;
+    const PassFacts& facts = stage->facts(Pass(call.pass));
+    written = written || (facts.rank != nullptr && facts.dtypes.has(p.dtype) &&
+                          facts.head_dims.has(p.head_dim));
   }
-  return least;
+  return first == CUFLASH_UNSUPPORTED_BY_STAGE && written ? int{CUFLASH_UNSUPPORTED_DEVICE} : first;
 }
 
 // ---- The answer --------------------------------------------------------------------------------

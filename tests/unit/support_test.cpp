@@ -269,20 +269,37 @@ TEST(FindStage, KnowsNothingElse) {
   }
 }
 
-TEST(ChooseStage, FindsOneForEveryProblemOnEveryDevice) {
+// head_dim 96 and 256 need f16 or bf16, and a device for 09.
+TEST(ChooseStage, FindsOneForEachDTypeAndHeadDimThatTheDeviceRuns) {
   for (const Device& device : {kT4, kA100, kH200}) {
     for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
       for (const DType dtype : kDTypes) {
-        for (const int head_dim : {32, 64, 128}) {
+        for (const int head_dim : {32, 64, 96, 128, 256}) {
           Problem p;
           p.dtype = dtype;
           p.head_dim = head_dim;
+          SCOPED_TRACE(device.name + ' ' + problem_name(p) + ", " + pass_name(pass));
+          const bool usual = head_dim != 96 && head_dim != 256;
+          const bool with_09 = dtype == CUFLASH_F16 || dtype == CUFLASH_BF16;
           const Stage* chosen = choose_stage(pass, p, device);
-          ASSERT_NE(chosen, nullptr) << device.name << ' ' << problem_name(p);
-          EXPECT_TRUE(supports(*chosen, pass, p, device));
+          ASSERT_EQ(chosen != nullptr, usual || (with_09 && device.compute_capability >= 80));
+          if (chosen != nullptr) {
+            EXPECT_TRUE(supports(*chosen, pass, p, device));
+          }
         }
       }
     }
+  }
+}
+
+// A problem's head_dim is valid only if some stage takes it, and stages take no other.
+TEST(Stages, TakeTheHeadDimsThatAreValid) {
+  HeadDims valid;
+  for (const int head_dim : kHeadDims) valid.bits |= bit(head_dim);
+  for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
+    HeadDims taken;
+    for (const Stage* stage : stages()) taken.bits |= stage->facts(pass).head_dims.bits;
+    EXPECT_EQ(taken.bits, valid.bits) << pass_name(pass);
   }
 }
 
@@ -360,11 +377,37 @@ TEST(ChooseStage, TakesTheNextWhereABlockIsTooSmall) {
   Problem widest;
   widest.head_dim = 256;
   EXPECT_EQ(choose_stage(CUFLASH_BACKWARD, widest, rtx4090), nullptr);
+  const std::size_t needed = find_stage("09")->backward.shared_bytes(widest);
+  expect(
+      why_none(CUFLASH_BACKWARD, widest, rtx4090), Error::UNSUPPORTED_DEVICE,
+      "no stage's backward pass takes f16 with head_dim 256 on this device: 09_async_copy needs " +
+          std::to_string(needed) + " bytes of shared memory a block; this device has 101376");
 }
 
 TEST(ChooseStage, FindsNoneWhereNoneCan) {
   EXPECT_EQ(choose_stage(CUFLASH_FORWARD, {}, {}), nullptr);
   EXPECT_EQ(choose_stage(CUFLASH_FORWARD, {}, {"Kepler", 35, 49152}), nullptr);
+}
+
+// The sentence says what would do: another head_dim, another dtype or another device.
+TEST(ChooseStage, SaysWhyThereIsNone) {
+  Problem p;
+  p.head_dim = 96;
+  expect(why_none(CUFLASH_FORWARD, p, kNone), Error::UNSUPPORTED_DEVICE,
+         "there is no CUDA device: the driver is too old");
+  expect(why_none(CUFLASH_FORWARD, p, kT4), Error::UNSUPPORTED_DEVICE,
+         "no stage's forward pass takes f16 with head_dim 96 on this device: 09_async_copy needs "
+         "compute capability 8.0 or higher; this device has 7.5");
+  p.dtype = CUFLASH_F32;
+  for (const Device& device : {kT4, kA100, kH200}) {
+    expect(why_none(CUFLASH_FORWARD, p, device), Error::UNSUPPORTED_BY_STAGE,
+           "no stage's forward pass takes f32 with head_dim 96; f32 goes with head_dim 32, 64 or "
+           "128, head_dim 96 with f16 or bf16");
+  }
+  p.head_dim = 256;
+  expect(why_none(CUFLASH_BACKWARD, p, kH200), Error::UNSUPPORTED_BY_STAGE,
+         "no stage's backward pass takes f32 with head_dim 256; f32 goes with head_dim 32, 64 or "
+         "128, head_dim 256 with f16 or bf16");
 }
 
 }  // namespace

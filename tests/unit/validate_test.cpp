@@ -132,7 +132,7 @@ TEST(Validate, AcceptsAGoodCall) {
 
 TEST(Validate, AcceptsEveryDTypeAndHeadDim) {
   for (const DType dtype : kDTypes) {
-    for (const int head_dim : {32, 64, 128}) {
+    for (const int head_dim : {32, 64, 96, 128, 256}) {
       const Problem p{2, 4, 2, 5, 7, head_dim, dtype, true, 1.f};
       Forward args;
       args.q = contiguous(address(1 << 20), p.heads_q, p.seq_q, head_dim);
@@ -288,14 +288,17 @@ TEST(Validate, RefusesOtherDTypes) {
 }
 
 TEST(Validate, RefusesOtherHeadDims) {
+  const auto sentence = [](int value) {
+    return "head_dim is " + std::to_string(value) + "; it must be 32, 64, 96, 128 or 256";
+  };
   for (const int value : {1, 16, 31}) {
-    expect_problem(Error::UNSUPPORTED_HEAD_DIM, "head_dim is " + std::to_string(value) + ";",
+    expect_problem(Error::UNSUPPORTED_HEAD_DIM, sentence(value),
                    [&](Problem& p) { p.head_dim = value; });
   }
   Problem p;
-  for (const int value : {33, 48, 96, 127, 129, 256, kMaxInt}) {
+  for (const int value : {33, 48, 80, 95, 97, 112, 127, 129, 160, 192, 255, 257, 512, kMaxInt}) {
     p.head_dim = value;
-    expect(validate(p), Error::UNSUPPORTED_HEAD_DIM, std::to_string(value));
+    expect(validate(p), Error::UNSUPPORTED_HEAD_DIM, sentence(value));
   }
 }
 

@@ -69,7 +69,7 @@ CUFLASH_ENUM(cuflash_error){
     CUFLASH_CUDA_ERROR = 4,          ///< the CUDA runtime reported an error
     CUFLASH_OUT_OF_MEMORY = 5,       ///< the caller's workspace is too small, or the library could
                                      ///< not allocate one
-    CUFLASH_UNSUPPORTED_HEAD_DIM = 6,   ///< head_dim is not 32, 64 or 128
+    CUFLASH_UNSUPPORTED_HEAD_DIM = 6,   ///< head_dim is not 32, 64, 96, 128 or 256
     CUFLASH_UNSUPPORTED_DTYPE = 7,      ///< the dtype is not one of cuflash_dtype
     CUFLASH_INVALID_SCALE = 8,          ///< softmax_scale is not finite or not positive
     CUFLASH_MISALIGNED = 9,             ///< a base address or a stride is not a multiple of 16
@@ -101,7 +101,7 @@ CUFLASH_ENUM(cuflash_error){
 /// @param batch_size at least 1
 /// @param num_heads  heads of Q, K and V alike, at least 1
 /// @param seq_len    queries and keys per head, at least 1
-/// @param head_dim   elements of a row: 32, 64 or 128
+/// @param head_dim   elements of a row: 32, 64 or 128; in f16 and bf16 also 96 and 256
 /// @param scale  softmax scale, finite and positive; usually 1/sqrt(head_dim)
 /// @param causal query i sees key j only if j <= i
 /// @param stream CUDA stream; null is the default stream
@@ -232,7 +232,7 @@ typedef struct cuflash_problem {
   int32_t heads_kv;      ///< key and value heads; fewer than heads_q means grouped-query attention
   int32_t seq_q;         ///< queries per head, at least 1
   int32_t seq_kv;        ///< keys per head, at least 1
-  int32_t head_dim;      ///< 32, 64 or 128
+  int32_t head_dim;      ///< 32, 64 or 128; in f16 and bf16 also 96 and 256
   cuflash_dtype dtype;   ///< the element type of every tensor but LSE
   int32_t causal;        ///< not 0: no query sees a key after its own place
   float softmax_scale;   ///< finite and positive; usually 1/sqrt(head_dim)
@@ -371,7 +371,7 @@ const char* cuflash_error_string(int error);
 /// fault; empty if the call succeeded. Valid until this thread's next call.
 /// @code{.c}
 /// cuflash_attention_forward_f32(Q, K, V, O, L, 2, 8, 1024, 40, 0.125f, true, stream);
-/// puts(cuflash_last_error_message());  // head_dim is 40; it must be 32, 64 or 128
+/// puts(cuflash_last_error_message());  // head_dim is 40; it must be 32, 64, 96, 128 or 256
 /// @endcode
 const char* cuflash_last_error_message(void);
 

@@ -93,6 +93,10 @@ struct Backward : cuflash_backward_args {
             sizeof(cuflash_backward_args), 1, q, k, v, o, d_o, dq, dk, dv, lse, nullptr, 0} {}
 };
 
+/// Every head_dim that a problem may have, in ascending order. Not every stage takes all of them:
+/// supports() says which does.
+inline constexpr int kHeadDims[] = {32, 64, 96, 128, 256};
+
 /// 1/√head_dim, the scale of the original paper.
 inline float default_scale(int head_dim) { return 1.f / std::sqrt(static_cast<float>(head_dim)); }
 

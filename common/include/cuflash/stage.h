@@ -162,6 +162,10 @@ Support validate(const Problem& problem, const Backward& args);
 const Stage* choose_stage(Pass pass, const Problem& problem, const Device& device,
                           Features also = {});
 
+/// Why choose_stage() finds no stage, and what would fit in place of the problem. Where the first
+/// stage supports the problem, it says so.
+Support why_none(Pass pass, const Problem& problem, const Device& device, Features also = {});
+
 /// The current CUDA device; if there is none, compute_capability is 0 and `fault` says why. The
 /// result stays valid until the process ends.
 const Device& current_device();

@@ -11,8 +11,6 @@ namespace cuflash {
 
 using EveryType = TypeList<float, __half>;
 using TensorCoreTypes = TypeList<__half>;
-using UsualHeadDims = IntList<32, 64, 128>;
-using EveryHeadDim = IntList<32, 64, 96, 128, 256>;
 
 template <Pass kPass, class Types>
 using InstancesOfPass = std::conditional_t<kPass == CUFLASH_EXERCISE_PASS, Types, TypeList<>>;
