@@ -31,8 +31,9 @@ struct Step {
 // (kWarpKeys, kPart) f32, registers
 template <class T, int kHeadDim, class XTile, class YTile>
 __device__ __forceinline__ void score_product(typename BackwardConfig<kHeadDim>::Scores& rS,
-                                              XTile& sX, YTile& sY, int r0, int part, int lane) {
+                                              XTile& sX, YTile& sY, int r0, int part, int thread) {
   using C = BackwardConfig<kHeadDim>;
+  const int lane = opaque(thread) % 32u;  // Its addresses, found again, hold no registers.
   const Chunks lane_X(sX, r0 + LoadA::row(lane), LoadA::col(lane));
   const Chunks lane_Y(sY, LoadBTransposed::row(lane), LoadBTransposed::col(lane));
 #pragma unroll
@@ -67,7 +68,7 @@ __device__ __forceinline__ void gradient_product(typename BackwardConfig<kHeadDi
                                                  typename BackwardConfig<kHeadDim>::Operand& rW,
                                                  YTile& sY, int part, int thread) {
   using C = BackwardConfig<kHeadDim>;
-  const int lane = opaque(thread) % 32u;  // Its addresses, found again, hold no registers.
+  const int lane = opaque(thread) % 32u;  // As above.
   const Chunks lane_Y(sY, LoadB::row(lane), LoadB::col(lane));
 #pragma unroll
   for (int k = 0; k < C::kPart / 16; ++k) {
@@ -112,8 +113,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
   // mask lets the tiles see different numbers of queries.
   for (int round = 0;; ++round) {
     // Find the KV head, the keys and the tiles of queries that see some of them.
-    const auto [b, h_kv, split, unused] =
+    const Place place =
         uniform(unravel(opaque(blockIdx.x), p.heads_kv, work.splits, 1));  // [FA2 Alg.2 l.1-3]
+    const int b = place.batch, h_kv = place.head, split = place.row;
     const Sequence seq = sequence(p, b);
     const int block = round * work.splits + (round % 2 == 0 ? split : work.splits - 1 - split);
     const int j0 = block * C::kOwned;  // [FA2 Alg.2 l.5]
@@ -191,12 +193,12 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
       const int stage = step % 2, lane = opaque(thread) % 32u;
       const int i0 = at.tile * C::kStreamed;
       if (wants_dq && (!kMasked || step > 0)) add_to_dq(at.previous(), stage ^ 1);
-#pragma unroll
+#pragma unroll 1
       for (int part = 0; part < C::kStreamed / C::kPart; ++part) {
         const int first = part * C::kPart;
         // [FA2 Alg.2 l.10]  Sᵀ = K_j Q_iᵀ
         typename C::Scores rS;
-        score_product<T, kHeadDim>(rS, sK, sQ[stage], r0, part, lane);
+        score_product<T, kHeadDim>(rS, sK, sQ[stage], r0, part, thread);
         // Mask the scores.
         if constexpr (kMasked) {
 #pragma unroll
@@ -242,21 +244,24 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
 
         // [FA2 Alg.2 l.13-14]  dPᵀ = V_j dO_iᵀ, dS = P ∘ (dP − delta)
         typename C::Scores rdP;
-        score_product<T, kHeadDim>(rdP, sV, sdO[stage], r0, part, lane);
+        score_product<T, kHeadDim>(rdP, sV, sdO[stage], r0, part, thread);
         typename C::Operand rdS;
 #pragma unroll
-        for (int k = 0; k < kPartSteps; ++k) {
+        for (int n = 0; n < C::kPart / kMmaN; ++n) {
+          const int c = first + n * kMmaN + MmaAccumulator::col(lane, 0);
+          const float2 delta = *reinterpret_cast<const float2*>(&storage.s_delta[stage][c]);
 #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const int n = 2 * k + e / 2, c = first + n * kMmaN + MmaAccumulator::col(lane, 0);
-            const float2 delta = *reinterpret_cast<const float2*>(&storage.s_delta[stage][c]);
+          for (int m = 0; m < C::kStrips; ++m) {
 #pragma unroll
-            for (int m = 0; m < C::kStrips; ++m) {
-              const float2 prob = unpack<T>(rP[k][m][e]);
-              const float* dp = &rdP[m][n][e % 2 * 2];
-              rdS[k][m][e] = pack<T>(prob.x * (dp[0] - delta.x), prob.y * (dp[1] - delta.y));
-              const int r = r0 + m * kMmaM + MmaAccumulator::row(lane, e % 2 * 2);
-              *reinterpret_cast<std::uint32_t*>(&sdS[stage](r, c)) = rdS[k][m][e];
+            for (int e = 0; e < MmaAccumulator::kElements; e += 2) {
+              const int of_operand = n % 2 * 2 + e / 2;
+              const float2 prob = unpack<T>(rP[n / 2][m][of_operand]);
+              const float* dp = &rdP[m][n][e];
+              const std::uint32_t ds =
+                  pack<T>(prob.x * (dp[0] - delta.x), prob.y * (dp[1] - delta.y));
+              rdS[n / 2][m][of_operand] = ds;
+              const int r = r0 + m * kMmaM + MmaAccumulator::row(lane, e);
+              *reinterpret_cast<std::uint32_t*>(&sdS[stage](r, c)) = ds;
             }
           }
         }
