@@ -162,8 +162,6 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   const Sequence seq = sequence(p, b);
   const auto gQ = rows<const T>(p.q, b, h);
   const int kv_head = uniform(cuflash::kv_head(p, h));
-  const auto gK = rows<const T>(p.k, b, kv_head);
-  const auto gV = rows<const T>(p.v, b, kv_head);
   const Range keys = visible_keys(seq, i0, i0 + C::kBlockQ);
   const Range warp_keys = visible_keys(seq, i0 + r0, i0 + r0 + C::kWarpQ);
 
@@ -174,16 +172,15 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   for (auto& m : row_max) m[0] = m[1] = -INFINITY;
   const float scale_log2 = p.softmax_scale * kLog2e;
 
-  // Load K and V of the first tile, if a warp sees a key.
+  // Load K and V of the first tile, if the block sees a key.
   int stage = 0;
-  const auto load = [&](int j0, int to) {
-    copy_tile<C::kThreads>(sK[to], gK, j0, seq.num_keys, thread);
-    copy_tile<C::kThreads>(sV[to], gV, j0, seq.num_keys, thread);
+  const auto load = [&, b = b](int j0, int to) {
+    const int head = opaque(kv_head);  // Where K and V begin, found again, holds no registers.
+    copy_tile<C::kThreads>(sK[to], rows<const T>(p.k, b, head), j0, seq.num_keys, thread);
+    copy_tile<C::kThreads>(sV[to], rows<const T>(p.v, b, head), j0, seq.num_keys, thread);
   };
-  if (__syncthreads_or(warp_keys.begin < warp_keys.end)) {
-    // Also, sQ is written before any warp reads its rows, or writes O there.
-    load(keys.begin / C::kBlockKV * C::kBlockKV, stage);
-  }
+  if (keys.begin < keys.end) load(keys.begin / C::kBlockKV * C::kBlockKV, stage);
+  __syncthreads();  // sQ is written before any warp reads its rows, or writes O there.
 
   for (const int j0 : kv_tiles<C::kBlockKV>(seq, i0, C::kBlockQ)) {  // [FA2 Alg.1 l.6, 11]
     // [FA2 Alg.1 l.7]  load K_j, V_j    // of the next tile, beside this one
