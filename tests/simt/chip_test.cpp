@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cuflash/stage.h"
@@ -31,16 +32,33 @@ std::vector<nlohmann::json> rows_of(const std::string& name) {
   return rows;
 }
 
-// True if the stage's source loads single elements from shared memory. nvcc then loads neighbours
-// together, and keeps in registers what the source reads again.
-bool loads_single_elements(const Stage& stage) {
-  return stage.name == std::string("02_tiled") || stage.name == std::string("03_online_softmax");
+bool is(const Stage& stage, std::string_view name) { return stage.name == name; }
+
+// True if nvcc loads less from shared memory than the source does. Where 02 and 03 load single
+// elements, it loads neighbours together, and keeps in registers what the source reads again. Where
+// 09 leaves Q in shared memory, it loads Q's operands once for both parts of a tile: the loop has
+// 80 LDSM with head_dim 128, and its source 96.
+bool nvcc_loads_less(const Stage& stage, Pass pass, const Problem& problem) {
+  if (is(stage, "09_async_copy")) return pass == CUFLASH_FORWARD && problem.head_dim > 64;
+  return is(stage, "02_tiled") || is(stage, "03_online_softmax");
 }
 
-// The difference of the passes that is allowed, relative. The chip's own count of 06's backward
-// pass differs from run to run, by up to 0.3 %; all others are equal.
-double allowed(const Stage& stage, Pass pass) {
-  return stage.name == std::string("06_forward_backward") && pass == CUFLASH_BACKWARD ? 0.005 : 0;
+// How many passes the simulator counts for each of the chip's: at least, and at most. The chip's
+// counts differ from run to run, by a few passes too many; 06's backward pass may have a few less,
+// too. A copy by cp.async takes more passes where its chunks arrive one by one.
+struct Share {
+  double least, most;
+};
+Share share(const Stage& stage, Pass pass) {
+  if (is(stage, "06_forward_backward") && pass == CUFLASH_BACKWARD) return {0.995, 1.005};
+  return {is(stage, "09_async_copy") ? 0.9 : 0.995, 1};
+}
+
+// The pipe's passes that are neither loads, stores nor shuffles, at most, as a share of all: reads
+// of special registers, and loads whose lanes are all inactive. 08 and 09 read the thread's number
+// anew for each tile (opaque()).
+double others(const Stage& stage) {
+  return is(stage, "08_swizzle") || is(stage, "09_async_copy") ? 0.2 : 0.05;
 }
 
 simt::Counts counts_of(const Stage& stage, Pass pass, const Problem& problem) {
@@ -68,17 +86,17 @@ TEST(Chip, CountsOfStages) {
     EXPECT_EQ(counts.global_write_sectors, row["global_write_sectors"].get<std::uint64_t>());
     ++compared;
     const auto passes = row["shared_wavefronts"].get<double>();
-    if (loads_single_elements(*stage)) {
+    if (nvcc_loads_less(*stage, pass, problem)) {
       EXPECT_GT(counts.shared_wavefronts, passes);
       continue;
     }
-    EXPECT_NEAR(counts.shared_wavefronts, passes, allowed(*stage, pass) * passes);
+    EXPECT_GE(counts.shared_wavefronts, share(*stage, pass).least * passes);
+    EXPECT_LE(counts.shared_wavefronts, share(*stage, pass).most * passes);
     if (passes == 0) continue;
-    // The pipe also serves reads of special registers, and loads whose lanes are all inactive.
     const auto pipe = row["pipe_wavefronts"].get<std::uint64_t>();
     const std::uint64_t here = counts.shared_wavefronts + counts.exchanges;
     EXPECT_LE(here, 1.005 * pipe);
-    EXPECT_GE(here, 0.95 * pipe);
+    EXPECT_GE(here, (1 - others(*stage)) * pipe);
   }
   EXPECT_GT(compared, 0) << "no committed result has sectors";
   for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message();

@@ -270,7 +270,7 @@ TEST_F(CApi, SupportWorkspaceAndChoiceAreTheStages) {
 TEST_F(CApi, TheHeadDimsOfFewStages) {
   Problem p = e->problem;
   for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
-    for (const DType dtype : {CUFLASH_F32, CUFLASH_F16, CUFLASH_BF16}) {
+    for (const DType dtype : kDTypes) {
       for (const int head_dim : {96, 256}) {
         problem.dtype = p.dtype = dtype;
         problem.head_dim = p.head_dim = head_dim;
