@@ -20,7 +20,8 @@ __device__ __forceinline__ int visited_row(int n) {
 }
 
 // Copies the rows [first, first + kRows) of a head into a tile of rows of kHeadDim elements and
-// padding. Rows past the end become zeros. The data pass by the L1 cache: the block needs them once.
+// padding. Rows past the end become zeros. The data pass by the L1 cache: the block needs them
+// once.
 template <int kHeadDim, int kThreads, class T, int kRows, int kStride>
 __device__ __forceinline__ void copy_tile(T (&tile)[kRows][kStride], Rows<const T> g, int first,
                                           int num_rows, int thread) {
