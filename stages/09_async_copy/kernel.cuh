@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   // Find this block's head, queries and tensors, and this warp's queries.
   const int thread = threadIdx.x, warp = uniform(thread / 32);
   const auto [b, h, block, unused] = place_of_block(p, num_tiles(p.seq_q, C::kBlockQ));
-  const int i0 = block * C::kBlockQ, r0 = warp * C::kWarpQ;  // [FA2 Alg.1 l.1-3]
+  const int i0 = block * C::kBlockQ, r0 = uniform(warp * C::kWarpQ);  // [FA2 Alg.1 l.1-3]
   const Sequence seq = sequence(p, b);
   const int hk = uniform(kv_head(p, h));
   const auto gQ = rows<const T>(p.q, b, h);
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   MmaAccumulator::Registers rO[C::kStrips][kHeadDim / kMmaN] = {};
   float row_max[C::kStrips][2], row_sum[C::kStrips][2] = {};  // row_sum: of this lane's columns
   for (auto& m : row_max) m[0] = m[1] = -INFINITY;
-  const float scale_log2 = p.softmax_scale * kLog2e, slack = kSlack / scale_log2;
+  const float scale_log2 = p.softmax_scale * kLog2e;
 
   ptx::cp_async_wait<1>();
   __syncthreads();  // Q has arrived for all threads.
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
         for (int n = 0; n < C::kPart / kMmaN; ++n) {
 #pragma unroll
           for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-            const int i = i0 + r0 + m * kMmaM + MmaAccumulator::row(lane, e);
+            const int i = opaque(i0 + r0) + m * kMmaM + MmaAccumulator::row(lane, e);
             const int j = j0 + n * kMmaN + MmaAccumulator::col(lane, e);
             if (j >= seq.num_keys || !visible(seq, i, j)) rS[m][n][e] = -INFINITY;
           }
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
         float x = fmaxf(rS[m][0][2 * r], rS[m][0][2 * r + 1]);
         for (const auto& s : rS[m]) x = fmaxf(x, fmaxf(s[2 * r], s[2 * r + 1]));
         part_max[m][r] = quad_max(x);
-        grew |= part_max[m][r] > row_max[m][r] + slack;
+        grew |= (part_max[m][r] - row_max[m][r]) * scale_log2 > kSlack;
       }
     }
     // Rescale O and l, but only rows whose maximum has grown by more than the slack.
@@ -245,7 +245,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           const float old_max = row_max[m][r];
-          if (part_max[m][r] > old_max + slack) row_max[m][r] = part_max[m][r];
+          if ((part_max[m][r] - old_max) * scale_log2 > kSlack) row_max[m][r] = part_max[m][r];
           const float finite_max = kMasked && row_max[m][r] == -INFINITY ? 0.f : row_max[m][r];
           const float o_scale = ptx::exp2((old_max - finite_max) * scale_log2);
           row_sum[m][r] *= o_scale;
