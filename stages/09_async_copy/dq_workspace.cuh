@@ -29,7 +29,7 @@ constexpr BackwardShape backward_shape(int head_dim) {
     case 128:
       return {1, 8, 64, 2, 1};  // 161 KB; dK and dV take 128 registers
     default:
-      return {1, 4, 32, 1, 1};  // 137 KB; dK and dV take 128 registers each
+      return {1, 4, 32, 2, 1};  // 137 KB; dK and dV take 128 registers each
   }
 }
 
@@ -38,7 +38,14 @@ struct BackwardConfig {
   static constexpr BackwardShape kShape = backward_shape(kHeadDim);
   static constexpr int kStrips = kShape.strips, kWarps = kShape.warps, kThreads = 32 * kWarps;
   static constexpr int kWarpKeys = kMmaM * kStrips, kOwned = kWarpKeys * kWarps;
-  static constexpr int kStreamed = kShape.streamed, kPart = 32;      // queries weighed together
+  static constexpr int kStreamed = kShape.streamed;
+  // Queries weighed together. Before compute capability 9.0 fewer numbers live in the registers
+  // that a warp shares, so that with head_dim 64 32 queries find no room beside dK and dV.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  static constexpr int kPart = kHeadDim == 64 ? 16 : 32;
+#else
+  static constexpr int kPart = 32;
+#endif
   using Scores = MmaAccumulator::Registers[kStrips][kPart / kMmaN];  // of a part
   using Operand = MmaA::Registers[kPart / 16][kStrips];              // such scores, rounded
   using Gradient = MmaAccumulator::Registers[kStrips][kHeadDim / kMmaN];
