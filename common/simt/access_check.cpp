@@ -38,7 +38,7 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
     report_access(kind, self, region, address, site, what);
   };
   // The kernel's parameters are not device memory.
-  const auto args = reinterpret_cast<std::uintptr_t>(launch_->args);
+  const auto args = as_address(launch_->args);
   if (address - args < launch_->args_bytes) return false;
   check_alignment(self, address, size, site);
   Region* const region = region_of(address);

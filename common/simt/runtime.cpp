@@ -14,6 +14,7 @@ struct CUevent_st {};
 
 namespace {
 
+using cuflash::simt::as_address;
 using cuflash::simt::core;
 using cuflash::simt::Region;
 
@@ -26,7 +27,7 @@ cudaError_t keep(cudaError_t error) {
 
 // False if a device pointer is not in a live allocation; any other pointer is the host's.
 bool valid_range(const void* pointer, std::size_t bytes) {
-  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const auto address = as_address(pointer);
   return !core.global.owns(address) || core.global.find_range(pointer, bytes) != nullptr;
 }
 
@@ -34,7 +35,7 @@ cudaError_t note_write(void* pointer, std::size_t bytes) {
   Region* region = core.global.find_range(pointer, bytes);
   if (region == nullptr) return cudaSuccess;
   try {
-    region->host_write(reinterpret_cast<std::uintptr_t>(pointer), bytes);
+    region->host_write(as_address(pointer), bytes);
   } catch (const std::bad_alloc&) {
     return keep(cudaErrorMemoryAllocation);
   }
