@@ -4,8 +4,8 @@
 # simulator's are compared.
 #   scripts/maintainer/gpu.sh OUT COMMIT [STEP...]
 # leaves ceilings.json, ladder.json, ladder_f32.json, stages.json, peers.json, calls.json,
-# train_char_gpt.json, sectors.json, passes.json, kernels.json and logs.tar.gz in the folder OUT. COMMIT names the
-# sources. Without a STEP it takes all steps, in about 25 minutes.
+# train_char_gpt.json, sectors.json, passes.json, kernels.json and logs.tar.gz in the folder OUT. COMMIT
+# names the sources. Without a STEP it takes all steps, in about 25 minutes.
 set -euo pipefail
 CDPATH='' cd "$(dirname "$0")/../.."
 out=${1:?usage: scripts/maintainer/gpu.sh OUT COMMIT}

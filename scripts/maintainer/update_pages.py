@@ -17,7 +17,8 @@ The columns that say which row it is are always there, and without a list so are
 those of EXTRA. For a file of `ceilings` the words are figures. For a file of bench/peers/peers.py
 the words are passes, dtypes, head dimensions, s512, causal, full, stages (each with both of its
 schedules), peers, and the kind of table: speeds, summary or costs. Without a head dimension, d64,
-the table has those of the matrix, d64 and d128; d96 and d256 must be named. For one of bench/calls/calls.py they are attention, torch.compile, nothing or library.
+the table has those of the matrix, d64 and d128; d96 and d256 must be named. For one of
+bench/calls/calls.py they are attention, torch.compile, nothing or library.
 A file that does not exist leaves a sentence in place of the table.
 `<!-- screen FILE -->` shows the output of a program, FILE.txt, or a FILE.patch.
 
