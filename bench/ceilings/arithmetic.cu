@@ -6,14 +6,42 @@
 namespace cuflash::bench {
 namespace {
 
-// A step adds an outer product of 8 × 4 numbers to as many sums, as a register tile does. The
-// round has 512 multiply-adds for the few instructions that make it a loop: both go through the
-// same scheduler.
-constexpr int kRows = 8, kCols = 4, kSteps = 16;
+// Both loops of multiply-adds have 512 in a round for the few instructions that make it a loop: all
+// go through the same scheduler.
+constexpr int kSums = 32, kSteps = 16;
 
+__device__ __forceinline__ void keep(const LoopOutput& out, const float (&sums)[kSums],
+                                     long long clocks) {
+  float sum = 0.f;
+  for (const float x : sums) sum += x;
+  out.kept[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+  if (threadIdx.x == 0) out.clocks[blockIdx.x] = clocks;
+}
+
+// A multiply-add reads one register that the one before did not: its sum.
 __global__ void __launch_bounds__(kMaxThreads, 1) multiply_add(LoopOutput out, int rounds) {
+  const float a = noise(2 * threadIdx.x), b = noise(2 * threadIdx.x + 1);
+  float sums[kSums] = {};
+
+  const long long start = start_clock();
+#pragma unroll 1
+  for (int round = 0; round < rounds; ++round) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (float& sum : sums) sum = fmaf(sum, a, b);
+    }
+  }
+  keep(out, sums, stop_clock(start));
+}
+
+// A step adds an outer product of 8 × 4 numbers to the sums, as a register tile does: a
+// multiply-add reads its sum and one operand or two.
+constexpr int kRows = 8, kCols = kSums / kRows;
+
+__global__ void __launch_bounds__(kMaxThreads, 1) add_outer_product(LoopOutput out, int rounds) {
   const unsigned seed = 16 * threadIdx.x;
-  float a[kRows], b[kCols], sums[kRows][kCols] = {};
+  float a[kRows], b[kCols], sums[kSums] = {};
   for (int i = 0; i < kRows; ++i) a[i] = noise(seed + i);
   for (int j = 0; j < kCols; ++j) b[j] = noise(seed + kRows + j);
 
@@ -25,18 +53,13 @@ __global__ void __launch_bounds__(kMaxThreads, 1) multiply_add(LoopOutput out, i
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
 #pragma unroll
-        for (int j = 0; j < kCols; ++j) sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+        for (int j = 0; j < kCols; ++j) {
+          sums[kCols * i + j] = fmaf(a[i], b[j], sums[kCols * i + j]);
+        }
       }
     }
   }
-  const long long clocks = stop_clock(start);
-
-  float sum = 0.f;
-  for (const auto& row : sums) {
-    for (const float x : row) sum += x;
-  }
-  out.kept[blockIdx.x * blockDim.x + threadIdx.x] = sum;
-  if (threadIdx.x == 0) out.clocks[blockIdx.x] = clocks;
+  keep(out, sums, stop_clock(start));
 }
 
 // A step is one exp2 of each of 16 numbers, of what the step before left.
@@ -65,10 +88,11 @@ __global__ void __launch_bounds__(kMaxThreads, 1) take_exp2(LoopOutput out, int 
 
 }  // namespace
 
-Loop multiply_adds(const Chip& chip) {
+Loop multiply_adds(const Chip& chip, FmaOperands operands) {
   constexpr int kRounds = 2000;
-  return loop_on_sm(chip, multiply_add, kWarps, kRounds,
-                    {{Unit::kFlop, 2. * kLanes * kRows * kCols * kSteps}});
+  const bool tile = operands == FmaOperands::kRegisterTile;
+  return loop_on_sm(chip, tile ? add_outer_product : multiply_add, kWarps, kRounds,
+                    {{Unit::kFlop, 2. * kLanes * kSums * kSteps, tile ? "ffma" : ""}});
 }
 
 Loop exp2s(const Chip& chip) {

@@ -12,6 +12,10 @@ auto products_by(DType dtype, int warps, int exp2s) {
   return [=](const Chip& chip) { return products(chip, dtype, warps, exp2s); };
 }
 
+auto multiply_adds_of(FmaOperands operands) {
+  return [=](const Chip& chip) { return multiply_adds(chip, operands); };
+}
+
 auto loads_by(SharedLoad load) {
   return [=](const Chip& chip) { return shared_loads(chip, load); };
 }
@@ -42,7 +46,12 @@ const std::vector<Ceiling>& ceilings() {
        80,
        {},
        products_by(CUFLASH_BF16, 16, 0)},
-      {"ffma", "f32 multiply-adds", 75, kMatmulF32, multiply_adds},
+      {"ffma", "f32 multiply-adds", 75, kMatmulF32, multiply_adds_of(FmaOperands::kTheSame)},
+      {"ffma_tile",
+       "f32 multiply-adds of a register tile of 8 × 4",
+       75,
+       {},
+       multiply_adds_of(FmaOperands::kRegisterTile)},
       {"exp2", "exp2 alone", 75, {}, exp2s},
       {"mma_exp2_512",
        "f16 products, and an exp2 for each 512 FLOPs of them",

@@ -10,7 +10,9 @@ namespace cuflash::bench {
 
 // ---- Compute capability 7.5 --------------------------------------------------------------------
 
-Loop multiply_adds(const Chip& chip);  // of f32
+// Of f32: each with the same two operands, or with those of a register tile of 8 × 4.
+enum class FmaOperands { kTheSame, kRegisterTile };
+Loop multiply_adds(const Chip& chip, FmaOperands operands);
 Loop exp2s(const Chip& chip);
 
 enum class SharedLoad { kLdmatrix, kLdmatrixTrans, k16Bytes };

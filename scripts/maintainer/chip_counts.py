@@ -9,7 +9,7 @@ docs/results/<device>/. Without a RESULT all are made:
             the CPU simulator's counts with them. Each is the least of three calls: now and then the
             GPU counts a few more
   passes    passes over shared memory of single accesses, likewise
-  kernels   for each kernel on the ladder's timed shape: time, clock, DRAM traffic, load of the
+  kernels   for each kernel on the ladder's timed shape, and for 04 in f32 too: time, clock, DRAM traffic, load of the
             pipes, and what its warps wait for
 
 A program of the build, stage_calls, makes the calls of all stages in one process: Nsight Compute
@@ -69,7 +69,10 @@ UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "nsecond": 1e-9, "usecond":
          "msecond": 1e-3, "second": 1, "byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9,
          "Tbyte": 1e12, "hz": 1, "Khz": 1e3, "Mhz": 1e6, "Ghz": 1e9, "Hz": 1, "KHz": 1e3, "MHz": 1e6,
          "GHz": 1e9}
-SHAPE = "b4_h32_q4096k4096_d64"  # the shape that the ladder times
+SHAPE = "b4_h32_q4096k4096_d64_f16"  # that the ladder times
+# The stage on f32 multiply-adds, and what it is measured on as well.
+F32_STAGE = "04_register_tiles"
+F32_SHAPES = ["b4_h32_q4096k4096_d64_f32", "b4_h16_q4096k4096_d128_f32"]
 
 
 def output_of(*command):
@@ -185,15 +188,15 @@ def waits(values):
 
 def kernels(programs):
     """The cost of each kernel of one call, for each stage and pass."""
-    problem = SHAPE + "_f16"
     facts = sorted(passes_of(str(programs / "ladder")), key=lambda entry: entry["pass"],
                    reverse=True)  # A pass's inputs are made once.
-    cases = [(entry["stage"], entry["pass"], problem) for entry in facts]
+    cases = [(entry["stage"], entry["pass"], problem) for problem in [SHAPE, *F32_SHAPES]
+             for entry in facts if problem == SHAPE or entry["stage"] == F32_STAGE]
     metrics = [*KERNELS, *[name + ".ratio" for name in known_metrics() if STATES.fullmatch(name)]]
     rows = [{"stage": stage, "pass": direction, "problem": problem, "kernel": kernel,
              **{key: values[metric] * unit for metric, (key, unit) in KERNELS.items()},
              "waits": waits(values)}
-            for (stage, direction, _), (call,) in calls_of(programs, metrics, 1, cases)
+            for (stage, direction, problem), (call,) in calls_of(programs, metrics, 1, cases)
             for kernel, values in call]
     return sorted(rows, key=lambda row: row["stage"])
 

@@ -8,18 +8,17 @@ CUDA toolkit. Needs no GPU.
 """
 import collections
 import pathlib
-import re
 import shutil
-import subprocess
 import sys
 import unittest
 
-PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "build/release/bin/ceilings"
-INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?(\S+?)(?:\s+(.*?))?\s*;", re.MULTILINE)
-TARGET = re.compile(r"0x([0-9a-f]+)$")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/maintainer"))
+import register_reads  # noqa: E402, it lies there
 
+PROGRAM = ROOT / "build/release/bin/ceilings"
 # A part of a kernel's mangled name; the instructions that count and their number in a round; how
-# many others there may be. Only where both go through the scheduler in each clock, in multiply_add,
+# many others there may be. Only where both go through the scheduler in each clock, in multiply-adds,
 # do the others take time from those that count.
 LOOPS = [
     ("multiplyI6__halfLi0E", {"HMMA.16816.F32": 128}, 8),
@@ -28,6 +27,7 @@ LOOPS = [
     ("multiplyI6__halfLi16E", {"HMMA.16816.F32": 128, "MUFU.EX2": 128}, 8),
     ("multiplyI13__nv_bfloat16Li0E", {"HMMA.16816.F32.BF16": 128}, 8),
     ("12multiply_add", {"FFMA": 512}, 5),
+    ("17add_outer_product", {"FFMA": 512}, 5),
     ("9take_exp2", {"MUFU.EX2": 256}, 8),
     ("SharedLoadE0E", {"LDSM.16.M88.4": 32}, 2 * 32 + 8),
     ("SharedLoadE1E", {"LDSM.16.MT88.4": 32}, 2 * 32 + 8),
@@ -37,45 +37,43 @@ LOOPS = [
 ]
 
 
-def loops(code):
-    """The instructions of each loop of a kernel, from the target of a backward branch to it."""
-    instructions = [(int(at, 16), name, rest or "") for at, name, rest in INSTRUCTION.findall(code)]
-    for at, name, rest in instructions:
-        target = TARGET.search(rest) if name.startswith("BRA") else None
-        if target and int(target[1], 16) < at:
-            begin = int(target[1], 16)
-            yield [name for where, name, _ in instructions if begin <= where <= at]
-
-
-def kernels():
-    """(mangled name, code) of each kernel of the program, once for each architecture."""
-    sass = subprocess.run(["cuobjdump", "-sass", sys.argv[1] if sys.argv[1:] else PROGRAM],
-                          check=True, capture_output=True, text=True).stdout
-    for code in sass.split("Function : ")[1:]:
-        name, _, rest = code.partition("\n")
-        yield name.strip(), rest
-
-
 @unittest.skipUnless(shutil.which("cuobjdump"), "cuobjdump, of the CUDA toolkit, is not on the PATH")
 class CeilingLoops(unittest.TestCase):
     """The machine code of each loop."""
 
+    @classmethod
+    def setUpClass(cls):
+        # Once for each architecture.
+        cls.kernels = list(register_reads.kernels(sys.argv[1] if sys.argv[1:] else PROGRAM))
+
     def test_instructions(self):
         found = collections.Counter()
-        for name, code in kernels():
+        for name, code in self.kernels:
             for part, wanted, others in LOOPS:
                 if part not in name:
                     continue
                 found[part] += 1
                 # Two instructions have another name on some architectures.
                 counts = [collections.Counter(i.replace("REDG", "RED").replace("LDS.U", "LDS")
-                                              for i in loop) for loop in loops(code)]
+                                              for _, i, _ in loop)
+                          for loop in register_reads.loops(code)]
                 with self.subTest(kernel=part):
                     self.assertTrue(
                         any(all(count[i] == n for i, n in wanted.items()) and
                             sum(count.values()) - sum(wanted.values()) <= others
                             for count in counts), [dict(count) for count in counts])
         self.assertEqual({part for part, _, _ in LOOPS}, set(found), "the kernels of the program")
+
+    def test_registers(self):
+        """The banks hold up the register tile, and not the multiply-adds with the same factors."""
+        shares = collections.defaultdict(list)
+        for name, code in self.kernels:
+            for part in ("12multiply_add", "17add_outer_product"):
+                if part in name:
+                    loop = max(register_reads.loops(code), key=register_reads.multiply_adds)
+                    shares[part].append(max(register_reads.reads(loop)) / 512)
+        self.assertLess(max(shares["12multiply_add"]), 0.75)
+        self.assertGreater(min(shares["17add_outer_product"]), 1.25)
 
 
 if __name__ == "__main__":
