@@ -23,7 +23,7 @@ from repository import ROOT
 
 REASONS = "tests/equivalent_mutations.ini"
 GROUPS = {
-    "kernels": ["stages/0*/kernel*.cuh"],
+    "kernels": ["stages/*/*.cuh"],
     "words": ["common/device/*.h", "common/device/ptx/*.h"],
     "api": ["common/api/*.cpp"],
     "simulator": ["common/simt/*.cpp", "common/simt/*.h"],
@@ -84,13 +84,13 @@ def faults_of(path):
 def suites(group, fault):
     """(program, filter) of the tests that may notice a fault of this group, the quickest first."""
     if group == "kernels":
-        stage = fault.file.split("/")[1]
-        direction = "backward" if fault.file.endswith("_bwd.cuh") else "forward"
+        _, stage, name = fault.file.split("/")
+        direction = "forward" if name == "kernel.cuh" else "backward"
         return [(mutations.STAGES, f"{stage}.{direction}_*:{stage}.runs_*")]
     if group == "words":
         return [(mutations.STAGES, f"{stage}.{direction}_*:{stage}.runs_*")
-                for stage in ("06_forward_backward", "04_register_tiles", "03_online_softmax",
-                              "02_tiled", "01_naive")
+                for stage in ("09_async_copy", "06_forward_backward", "04_register_tiles",
+                              "03_online_softmax", "02_tiled", "01_naive")
                 for direction in ("forward", "backward")
                 if stage != "02_tiled" or direction == "forward"] + \
             [("device_tests", "*"), ("unit_tests", "*")]
