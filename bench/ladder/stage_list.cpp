@@ -40,7 +40,7 @@ void for_each_pass(F&& f) {
 void print_table() {
   Table table({{"stage", false},
                {"adds", false, 52, 16},
-               {"what limits it now", false, 52, 24, 4},
+               {"what limits it now", false, 30, 24, 4},
                {"pass", false},
                {"dtypes", false, 0, 0, 1},
                {"for", false, 0, 0, 2},
