@@ -9,6 +9,7 @@
 #include "ceilings/options.h"
 #include "ceilings/report.h"
 #include "json_file.h"
+#include "progress.h"
 #include "table.h"
 #include "timing.h"
 
