@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <stdexcept>
 
 #include "progress.h"
 #include "timing.h"
@@ -43,8 +42,13 @@ const Figure& measured_once(const std::string& name) {
   if (found != known.end()) return found->second;
   const auto named = [&](const Ceiling& ceiling) { return ceiling.name == name; };
   const auto ceiling = std::find_if(ceilings().begin(), ceilings().end(), named);
-  if (ceiling == ceilings().end()) throw std::logic_error("there is no ceiling " + name);
-  return known[name] = measured(*ceiling, this_chip()).front();
+  Figure figure;
+  if (ceiling == ceilings().end()) {
+    figure.skipped = "no loop measures it";
+  } else {
+    figure = measured(*ceiling, this_chip()).front();
+  }
+  return known[name] = figure;
 }
 
 }  // namespace cuflash::bench

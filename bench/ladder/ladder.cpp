@@ -110,8 +110,8 @@ std::vector<Pass> passes_of(const Options& options, const Stage& stage) {
   return passes;
 }
 
-// Adds the share of the stage's ceiling that a timed row reaches, unless this GPU cannot run the
-// loop that measures it.
+// Adds the share of the stage's ceiling that a timed row reaches, unless there is no loop that
+// measures it, or this GPU cannot run it.
 void add_share(Row& row, const Problem& timed) {
   if constexpr (!simt::kSimulated) {
     const PassFacts& facts = row.stage->facts(row.pass);

@@ -56,12 +56,12 @@ TEST(CeilingShares, OfTheLoopThatComputesAsTheStageDoes) {
 }
 
 // Two stages' times on one problem: of the second there is no ceiling.
-struct Timed {
+struct TimedRows {
   Plan plan;
   std::vector<Row> rows;
 };
-Timed timed() {
-  Timed made;
+TimedRows timed() {
+  TimedRows made;
   made.plan.verified.problem = problem_of("b1_h3_q10k100_d32_f16");
   made.plan.timed = made.plan.verified.problem;
   for (const char* name : {"04", "05"}) {
