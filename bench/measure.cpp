@@ -94,4 +94,13 @@ double tflops(Pass pass, const Problem& problem, double ms) {
   return attention_flops(pass, problem) / ms * 1e-9;
 }
 
+double products_tflops(const PassFacts& facts, const Problem& problem, double ms) {
+  // A forward pass's operations are those of two products.
+  return tflops(CUFLASH_FORWARD, problem, ms) / 2 * facts.products(problem);
+}
+
+std::string ceiling_of(const PassFacts& facts, DType dtype) {
+  return facts.tensor_cores ? std::string("mma_") + dtype_name(dtype) : "ffma";
+}
+
 }  // namespace cuflash::bench

@@ -19,6 +19,13 @@ struct Plan {
   std::optional<Problem> timed;  // on a GPU, with N(0, 1) inputs
 };
 
+// How much of the rate that bounds its products a stage reaches.
+struct CeilingShare {
+  std::string ceiling;    // the name of a loop of `ceilings`
+  double ceiling_tflops;  // measured in the same process
+  double share;           // 1: all of it
+};
+
 struct Row {
   const Stage* stage = nullptr;
   Pass pass = CUFLASH_FORWARD;
@@ -33,6 +40,7 @@ struct Row {
 
   std::optional<double> ms;  // of plan.timed
   std::string not_timed;     // a sentence if there is no time
+  std::optional<CeilingShare> of_ceiling;
 };
 
 Row measure(const Stage& stage, Pass pass, const Plan& plan);
@@ -45,6 +53,13 @@ const harness::Inputs& unchecked_inputs(Pass pass, const harness::TestCase& c);
 
 // TFLOP/s, with the operations of attention_flops().
 double tflops(Pass pass, const Problem& problem, double ms);
+
+// TFLOP/s of all the products that a pass computes, those that it computes twice included. A mask
+// counts as in attention_flops(): causal is half, whatever the tiles of a kernel make of it.
+double products_tflops(const PassFacts& facts, const Problem& problem, double ms);
+
+// The loop of `ceilings` that does nothing but such products.
+std::string ceiling_of(const PassFacts& facts, DType dtype);
 
 }  // namespace cuflash::bench
 

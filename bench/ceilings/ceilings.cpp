@@ -5,6 +5,7 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 
+#include "ceilings/measured.h"
 #include "ceilings/options.h"
 #include "ceilings/report.h"
 #include "json_file.h"
@@ -14,32 +15,6 @@
 
 namespace cuflash::bench {
 namespace {
-
-Chip this_chip() {
-  cudaDeviceProp properties;
-  int ordinal = 0;
-  harness::check(cudaGetDevice(&ordinal), "cudaGetDevice");
-  harness::check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
-  return {10 * properties.major + properties.minor, properties.multiProcessorCount,
-          std::size_t(properties.l2CacheSize), properties.sharedMemPerBlockOptin};
-}
-
-Timed timed(const Loop& loop) {
-  const double ms = median_ms(loop.queue);
-  return {loop.work, ms, loop.clocks ? loop.clocks() : 0.};
-}
-
-std::vector<Figure> measured(const Ceiling& ceiling, const Chip& chip) {
-  if (chip.compute_capability < ceiling.compute_capability) {
-    Figure none;
-    none.name = ceiling.name;
-    none.skipped = fmt::format("its instructions need compute capability {}.{}",
-                               ceiling.compute_capability / 10, ceiling.compute_capability % 10);
-    return {none};
-  }
-  const Progress progress("Measuring " + ceiling.name);
-  return figures_of(ceiling.name, timed(ceiling.loop(chip)), chip.sms);
-}
 
 std::vector<Figure> measure_all(const Chip& chip, const std::string& device) {
   std::vector<Figure> all;

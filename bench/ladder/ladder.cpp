@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "ceilings/measured.h"
 #include "cuflash/workload.h"
 #include "ladder/annotate.h"
 #include "ladder/compare.h"
@@ -86,6 +87,8 @@ void print_foot(const std::vector<Row>& rows, const std::string& stage) {
 // Prints what follows the tables of a view, and writes the file. True if all is well.
 bool finish(const Options& options, const Provenance& provenance, const std::vector<Row>& rows,
             const Plan& plan) {
+  const std::string limits = limits_text(rows);
+  if (!limits.empty()) fmt::print("\n{}", limits);
   if (nothing_ran(rows)) {
     fmt::print("\n{}", paragraph("Nothing ran: every row was skipped."));
   } else if (options.compare.empty()) {
@@ -107,6 +110,19 @@ std::vector<Pass> passes_of(const Options& options, const Stage& stage) {
   return passes;
 }
 
+// Adds the share of the stage's ceiling that a timed row reaches, unless there is no loop that
+// measures it, or this GPU cannot run it.
+void add_share(Row& row, const Problem& timed) {
+  if constexpr (!simt::kSimulated) {
+    const PassFacts& facts = row.stage->facts(row.pass);
+    if (!row.ms || facts.products == nullptr) return;
+    const Figure& ceiling = measured_once(ceiling_of(facts, timed.dtype));
+    if (!ceiling.skipped.empty()) return;
+    row.of_ceiling = {ceiling.name, ceiling.tera,
+                      products_tflops(facts, timed, *row.ms) / ceiling.tera};
+  }
+}
+
 // ---- The views: each prints itself and returns true if all is well -----------------------------
 
 // Prints the table of the stages. `after` prints what follows the rows of a pass.
@@ -116,7 +132,10 @@ std::vector<Row> print_tables(const Options& options, const std::vector<const St
   std::vector<Row> all;
   for (const Pass pass : passes_of(options)) {
     std::vector<Row> rows;
-    for (const Stage* stage : chosen) rows.push_back(measure(*stage, pass, plan));
+    for (const Stage* stage : chosen) {
+      rows.push_back(measure(*stage, pass, plan));
+      if (plan.timed) add_share(rows.back(), *plan.timed);
+    }
     print_head(pass, plan);
     fmt::print("{}{}", table_text(rows, plan), failures_text(rows));
     after(rows);

@@ -40,6 +40,7 @@ void for_each_pass(F&& f) {
 void print_table() {
   Table table({{"stage", false},
                {"adds", false, 52, 16},
+               {"what limits it now", false, 30, 24, 4},
                {"pass", false},
                {"dtypes", false, 0, 0, 1},
                {"for", false, 0, 0, 2},
@@ -48,8 +49,8 @@ void print_table() {
     const PassFacts& facts = stage.facts(pass);
     std::string dtypes;
     for (const std::string& name : dtypes_of(facts)) dtypes += (dtypes.empty() ? "" : " ") + name;
-    table.add({first ? stage.name : "", first ? stage.teaches : "", pass_name(pass), dtypes,
-               arch_of(facts), facts.keeps_scores ? "S" : ""});
+    table.add({first ? stage.name : "", first ? stage.teaches : "", first ? stage.limiter : "",
+               pass_name(pass), dtypes, arch_of(facts), facts.keeps_scores ? "S" : ""});
   });
   fmt::print("{}", table.text());
 }
@@ -59,6 +60,7 @@ void write_facts(const std::string& path) {
   for_each_pass([&](const Stage& stage, Pass pass, bool) {
     const PassFacts& facts = stage.facts(pass);
     json.push_back({{"stage", stage.name},
+                    {"limiter", stage.limiter},
                     {"pass", pass_name(pass)},
                     {"dtypes", dtypes_of(facts)},
                     {"arch", arch_of(facts)},

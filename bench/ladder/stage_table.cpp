@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cuflash/workload.h"
 #include "json_file.h"
@@ -23,18 +24,26 @@ std::string verdict(const Row& row) {
 
 std::string times(double ratio) { return fmt::format("{:.2f}", ratio); }
 
+// "61 % ffma".
+std::string share(const Row& row) {
+  if (!row.of_ceiling) return kNone;
+  return fmt::format("{:.0f} % {}", 100. * row.of_ceiling->share, row.of_ceiling->ceiling);
+}
+
 std::vector<Column> columns(bool timed) {
   std::vector<Column> all = {{"stage", false},
                              {"adds", false, timed ? 52u : 30u, 16, 5},
                              {"error/limit"},
                              {"extra", true, 0, 0, 3}};
-  const std::vector<Column> rest =
-      timed ? std::vector<Column>{{"time"}, {"TFLOP/s"}, {"× prev", true, 0, 0, 1}}
-            : std::vector<Column>{{"read"},
-                                  {"written", true, 0, 0, 2},
-                                  {"predicted", true, 0, 0, 4},
-                                  {"× prev", true, 0, 0, 1},
-                                  {"conflicts"}};
+  const std::vector<Column> rest = timed ? std::vector<Column>{{"time"},
+                                                               {"TFLOP/s"},
+                                                               {"× prev", true, 0, 0, 1},
+                                                               {"of its ceiling", false, 0, 0, 2}}
+                                         : std::vector<Column>{{"read"},
+                                                               {"written", true, 0, 0, 2},
+                                                               {"predicted", true, 0, 0, 4},
+                                                               {"× prev", true, 0, 0, 1},
+                                                               {"conflicts"}};
   all.insert(all.end(), rest.begin(), rest.end());
   return all;
 }
@@ -60,13 +69,13 @@ void add_counts(const Row& row, double& previous, std::vector<std::string>& cell
 void add_time(const Row& row, const Problem& problem, double& previous,
               std::vector<std::string>& cells) {
   if (!row.ms) {
-    cells.insert(cells.end(), {kNone, kNone, kNone});
+    cells.insert(cells.end(), {kNone, kNone, kNone, kNone});
     previous = 0.;
     return;
   }
   const double speed = tflops(row.pass, problem, *row.ms);
   cells.insert(cells.end(), {human_ms(*row.ms), fmt::format("{:.2f}", speed),
-                             previous > 0. ? times(speed / previous) : kNone});
+                             previous > 0. ? times(speed / previous) : kNone, share(row)});
   previous = speed;
 }
 
@@ -107,6 +116,11 @@ nlohmann::ordered_json json_timed(const Row& row, const Problem& problem) {
   json["extra_bytes"] = extra_bytes(*row.stage, row.pass, problem);
   json["ms"] = *row.ms;
   json["tflops"] = tflops(row.pass, problem, *row.ms);
+  if (row.of_ceiling) {
+    json["ceiling"] = row.of_ceiling->ceiling;
+    json["ceiling_tflops"] = row.of_ceiling->ceiling_tflops;
+    json["ceiling_share"] = row.of_ceiling->share;
+  }
   return json;
 }
 
@@ -133,6 +147,17 @@ std::string table_text(const std::vector<Row>& rows, const Plan& plan) {
     if (!row.not_timed.empty()) table.add_sentence("", "not timed: " + row.not_timed);
   }
   return table.text();
+}
+
+std::string limits_text(const std::vector<Row>& rows) {
+  Table table({{"stage", false}, {"what limits it now", false, 100, 24}});
+  std::set<std::string> named;  // A stage has a row for each pass.
+  for (const Row& row : rows) {
+    if (row.ms && named.insert(row.stage->name).second) {
+      table.add({row.stage->name, row.stage->limiter});
+    }
+  }
+  return named.empty() ? "" : table.text();
 }
 
 std::string failures_text(const std::vector<Row>& rows) {

@@ -28,6 +28,12 @@ inline std::size_t float_each_row(const Problem& p) {
   return static_cast<std::size_t>(num_rows(p)) * sizeof(float);
 }
 
+// A number of matrix products that is the same for every problem.
+template <int kNumber>
+int products(const Problem&) {
+  return kNumber;
+}
+
 template <class Args, class Params, template <class, int> class Kernels, class Types, class Dims>
 struct Instances {
   static FlashAttentionError run(const Problem& p, const Args& args, cudaStream_t stream) {

@@ -14,7 +14,7 @@ named. Behind a colon the marker may name the columns to show, by their titles, 
     <!-- end results -->
 
 The columns that say which row it is are always there, and without a list so are all others but
-those of EXTRA. For a file of `ceilings` the words are figures. For a file of bench/peers/peers.py
+those of EXTRA. *Of its ceiling* is empty where the result is older than that column. For a file of `ceilings` the words are figures. For a file of bench/peers/peers.py
 the words are passes, dtypes, head dimensions, s512, causal, full, stages (each with both of its
 schedules), peers, and the kind of table: speeds, summary or costs. Without a head dimension, d64,
 the table has those of the matrix, d64 and d128; d96 and d256 must be named. For one of
@@ -129,6 +129,7 @@ COLUMNS = [
     ("sectors written", "global_write_sectors", str),
     ("passes of shared memory", "shared_wavefronts", str),
     ("TFLOP/s", "tflops", lambda value: f"{value:.3g}"),
+    ("of its ceiling", "ceiling_and_share", str),
     ("speed", "gain", str),
     ("not run", "skipped", str),
 ]
@@ -136,7 +137,7 @@ COLUMNS = [
 # Those that say which row it is.
 NAMES = {"stage", "pass", "problem", "kernel"}
 # Columns that a marker must name. Nsight Compute's shared_loads leave out those of fragments.
-EXTRA = {"passes a shared load"}
+EXTRA = {"passes a shared load", "of its ceiling"}
 
 LADDER_KINDS = [operator.itemgetter(kind) for kind in ("stage", "pass", "problem")]
 CALL_KINDS = [operator.itemgetter("table")]
@@ -193,6 +194,13 @@ def with_units(row):
     return row
 
 
+def share_of_ceiling(row):
+    """'61 % `ffma`'; empty for a result that has no ceiling."""
+    if "ceiling" not in row:
+        return ""
+    return f"{percent(100 * row['ceiling_share'])} `{row['ceiling']}`"
+
+
 def ladder_table(rows, everything, wanted):
     """The Markdown table of a ladder's rows, and a line with the values that are equal in all."""
     add_gains(rows, everything)
@@ -201,6 +209,8 @@ def ladder_table(rows, everything, wanted):
             row["error_over_limit"] = row["error"] / row["limit"]
         if "shared_loads" in row and "passes a shared load" in wanted:
             row["passes_a_load"] = row["shared_load_passes"] / row["shared_loads"]
+        if "tflops" in row:
+            row["ceiling_and_share"] = share_of_ceiling(row)
     # A value that is the same in every row goes under the table.
     same = [key for key in ("stage", "pass", "problem") if len({row[key] for row in rows}) == 1]
     if len(same) == 3:

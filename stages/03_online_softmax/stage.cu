@@ -27,8 +27,10 @@ constexpr Stage describe() {
   stage.limiter = "issue slots: in f16 not half of the instructions are multiply-adds";
   stage.forward = forward_pass<ForwardKernels, EveryType, UsualHeadDims>();
   stage.forward.features = kEveryFeature;
+  stage.forward.products = products<2>;
   stage.backward = backward_pass<BackwardKernels, EveryType, UsualHeadDims>();
   stage.backward.features = kEveryFeature;
+  stage.backward.products = products<7>;
   stage.backward.workspace_bytes = float_each_row;
   return stage;
 }

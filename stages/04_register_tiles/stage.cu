@@ -30,9 +30,11 @@ constexpr Stage describe() {
   stage.limiter = "the f32 units: multiply-adds fill the issue slots";
   stage.forward = forward_pass<ForwardKernels, EveryType, UsualHeadDims>();
   stage.forward.features = kEveryFeature;
+  stage.forward.products = products<2>;
   stage.forward.rank = rank;
   stage.backward = backward_pass<BackwardKernels, EveryType, UsualHeadDims>();
   stage.backward.features = kEveryFeature;
+  stage.backward.products = products<7>;
   stage.backward.workspace_bytes = float_each_row;
   stage.backward.rank = rank;
   return stage;

@@ -22,6 +22,8 @@ constexpr Stage describe() {
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.forward.arch = {80};
   stage.forward.features = kEveryFeature;
+  stage.forward.tensor_cores = true;
+  stage.forward.products = products<2>;
   return stage;
 }
 

@@ -58,6 +58,12 @@ std::size_t backward_workspace(const Problem& p) {
                   [&](auto, auto head_dim) { return workspace_bytes<head_dim()>(p); });
 }
 
+// With head_dim 256 two kernels compute S.
+int backward_products(const Problem& p) {
+  return dispatch(TensorCoreTypes{}, EveryHeadDim{}, p, 0,
+                  [](auto, auto head_dim) { return BackwardConfig<head_dim()>::kApart ? 6 : 5; });
+}
+
 Rank rank(const Problem&) { return {90, "copies run beside the products of mma.sync"}; }
 
 constexpr Stage describe() {
@@ -69,10 +75,14 @@ constexpr Stage describe() {
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.forward.arch = {80};
   stage.forward.features = kEveryFeature;
+  stage.forward.tensor_cores = true;
+  stage.forward.products = products<2>;
   stage.forward.rank = rank;
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.backward.arch = {80};
   stage.backward.features = kEveryFeature;
+  stage.backward.tensor_cores = true;
+  stage.backward.products = backward_products;
   stage.backward.any_order = true;
   stage.backward.workspace_bytes = backward_workspace;
   stage.backward.rank = rank;

@@ -144,6 +144,7 @@ void add_pass(const Stage& stage, Pass pass) {
 
 void add_stage(const Stage& stage) {
   add(stage, "runs_what_it_declares", [&stage] { runs_what_it_declares(stage); });
+  add(stage, "states_its_products", [&stage] { states_its_products(stage); });
   const bool local = stage.name[0] == '9';  // made by scripts/new_stage.sh: it has no formula
   if (!local) {
     add(stage, "has_traffic_formula", [&stage] { has_traffic_formula(stage); });

@@ -239,6 +239,25 @@ void runs_what_it_declares(const Stage& stage) {
   }
 }
 
+void states_its_products(const Stage& stage) {
+  for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
+    if (!stage.has(pass)) continue;
+    const PassFacts& facts = stage.facts(pass);
+    ASSERT_TRUE(facts.products != nullptr) << pass_name(pass);
+    const int needed = pass == CUFLASH_FORWARD ? 2 : 5;
+    for (const DType dtype : kDTypes) {
+      for (const int head_dim : kHeadDims) {
+        Problem p;
+        p.dtype = dtype;
+        p.head_dim = head_dim;
+        if (!takes(stage, pass, p)) continue;
+        EXPECT_GE(facts.products(p), needed) << pass_name(pass) << ' ' << problem_name(p);
+        EXPECT_LE(facts.products(p), 2 * needed) << pass_name(pass) << ' ' << problem_name(p);
+      }
+    }
+  }
+}
+
 void has_traffic_formula(const Stage& stage) {
   for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
     EXPECT_EQ(harness::has_traffic_formula(stage, pass), stage.has(pass))

@@ -65,6 +65,9 @@ void agrees_with_previous(const Stage& stage, Pass pass, const Problem& problem)
 // stage declares runs at least one problem of the table.
 void runs_what_it_declares(const Stage& stage);
 
+// Each pass computes as many matrix products as it needs, and at most each of them twice.
+void states_its_products(const Stage& stage);
+
 // The ladder can predict the stage's traffic.
 void has_traffic_formula(const Stage& stage);
 

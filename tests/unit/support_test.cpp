@@ -250,6 +250,18 @@ TEST(Stages, KeepNoScoresFromTheThirdOn) {
   }
 }
 
+// The tensor cores of these stages take no f32, and their f32 units take everything.
+TEST(Stages, ComputeOnTensorCoresWhereTheyTakeNoF32) {
+  for (const Stage* stage : stages()) {
+    if (std::string(stage->name) >= "90") continue;
+    for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
+      if (!stage->has(pass)) continue;
+      const PassFacts& facts = stage->facts(pass);
+      EXPECT_EQ(facts.tensor_cores, !facts.dtypes.has(CUFLASH_F32)) << stage->name;
+    }
+  }
+}
+
 TEST(FindStage, KnowsFullNamesNumbersAndWords) {
   for (const Stage* s : stages()) {
     const std::string name = s->name;

@@ -85,11 +85,15 @@ struct PassFacts {
   DTypes dtypes;              ///< from the same list that instantiates its templates
   HeadDims head_dims;         ///< from the same list that instantiates its templates
   Features features;          ///< what it can do
+  bool tensor_cores = false;  ///< they compute its matrix products; false: f32 multiply-adds do
   bool keeps_scores = false;  ///< its workspace holds S or P of every head, O(seq_q · seq_kv)
   bool any_order = false;     ///< a call that is not deterministic adds in the order of chance
   /// The stage whose kernels this pass repeats, apart from names, so that the directory can be read
   /// alone; empty if there is none. scripts/maintainer/repeated_kernels.py checks it.
   const char* repeats = "";
+  /// Matrix products of seq_q × seq_kv × head_dim that the pass computes for each query head; one
+  /// that it computes twice counts twice. A forward pass needs 2, a backward pass 5.
+  int (*products)(const Problem&) = nullptr;
   /// Shared memory of the pass's largest block, bytes; 0 for a problem that it does not take.
   std::size_t (*shared_bytes)(const Problem&) = nullptr;
   /// Scratch memory for one call, deterministic or not, bytes; 0 if none.
