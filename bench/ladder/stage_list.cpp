@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuflash/problem.h"
 #include "cuflash/stage.h"
 #include "cuflash/workload.h"
 #include "json_file.h"
@@ -20,6 +21,14 @@ std::vector<std::string> dtypes_of(const PassFacts& facts) {
     if (facts.dtypes.has(dtype)) names.push_back(dtype_name(dtype));
   }
   return names;
+}
+
+std::vector<int> head_dims_of(const PassFacts& facts) {
+  std::vector<int> head_dims;
+  for (const int head_dim : kHeadDims) {
+    if (facts.head_dims.has(head_dim)) head_dims.push_back(head_dim);
+  }
+  return head_dims;
 }
 
 std::string arch_of(const PassFacts& facts) {
@@ -63,6 +72,7 @@ void write_facts(const std::string& path) {
                     {"limiter", stage.limiter},
                     {"pass", pass_name(pass)},
                     {"dtypes", dtypes_of(facts)},
+                    {"head_dims", head_dims_of(facts)},
                     {"arch", arch_of(facts)},
                     {"keeps_scores", facts.keeps_scores},
                     {"any_order", facts.any_order},

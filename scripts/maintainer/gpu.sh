@@ -97,25 +97,27 @@ fi
 # The steps below leave out the stages that keep S: they would take longer than all others together.
 facts=$(mktemp)
 build/release/bin/ladder --list --json "$facts"
-linear=$(python3 - "$facts" <<'END'
+read -r linear every_head_dim < <(python3 - "$facts" <<'END'
 import json, sys
 passes = json.load(open(sys.argv[1]))
-print(*sorted({p["stage"] for p in passes} - {p["stage"] for p in passes if p["keeps_scores"]}))
+linear = {p["stage"] for p in passes} - {p["stage"] for p in passes if p["keeps_scores"]}
+print(*[",".join(sorted(stages)) for stages in
+        (linear, {p["stage"] for p in passes if 256 in p["head_dims"]})])
 END
 )
 rm "$facts"
 if wanted bench_stages; then
   step bench_stages 300 build/release/bin/bench_stages \
-    --benchmark_filter="^(${linear// /|})\\..*_f16" --benchmark_out="$results/stages.json"
+    --benchmark_filter="^(${linear//,/|})\\..*_f16" --benchmark_out="$results/stages.json"
 fi
 if wanted peers && ! python3 -c 'import torch' 2>/dev/null; then
   echo "peers: skipped, python3 has no PyTorch"
   [ ${#chosen[@]} = 0 ] || status=1
 elif wanted peers; then
-  step peers 400 python3 bench/peers/peers.py --out "$results/peers.json" --stages "${linear// /,}"
-  step peers_f32 200 python3 bench/peers/peers.py --out "$results/peers.json" --stages "${linear// /,}" \
+  step peers 400 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$linear"
+  step peers_f32 200 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$linear" \
     --dtype f32 --impl efficient,math,cuflash
-  step peers_head_dims 120 python3 bench/peers/peers.py --out "$results/peers.json" --stages 09_async_copy \
+  step peers_head_dims 120 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$every_head_dim" \
     --head-dim 96,256 --seq 2048,8192 --impl fa2,cudnn,cuflash
 fi
 for counts in sectors passes kernels; do # each is a process of Nsight Compute or two

@@ -27,7 +27,8 @@ constexpr Stage describe() {
   stage.name = "04_register_tiles";
   stage.teaches = "each thread computes a small tile of S and O in registers, from vector loads";
   stage.removes = "a shared load and a conversion for every few multiply-adds";
-  stage.limiter = "the f32 units: multiply-adds fill the issue slots";
+  stage.limiter =
+      "the registers: their two banks do not deliver a multiply-add's operands in a cycle";
   stage.forward = forward_pass<ForwardKernels, EveryType, UsualHeadDims>();
   stage.forward.features = kEveryFeature;
   stage.forward.products = products<2>;
