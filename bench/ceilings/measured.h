@@ -17,7 +17,7 @@ std::vector<Figure> measured(const Ceiling& ceiling, const Chip& chip);
 
 // The first figure of the ceiling with this name, measured in the first call that names it. A name
 // that is not in the list counts as skipped.
-const Figure& measured_once(const std::string& name);
+Figure measured_once(const std::string& name);
 
 }  // namespace cuflash::bench
 

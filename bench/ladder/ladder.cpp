@@ -116,7 +116,7 @@ void add_share(Row& row, const Problem& timed) {
   if constexpr (!simt::kSimulated) {
     const PassFacts& facts = row.stage->facts(row.pass);
     if (!row.ms || facts.products == nullptr) return;
-    const Figure& ceiling = measured_once(ceiling_of(facts, timed.dtype));
+    const Figure ceiling = measured_once(ceiling_of(facts, timed.dtype));
     if (!ceiling.skipped.empty()) return;
     row.of_ceiling = {ceiling.name, ceiling.tera,
                       products_tflops(facts, timed, *row.ms) / ceiling.tera};
