@@ -73,8 +73,14 @@ struct BackwardStorage {
 template <class T, int kHeadDim>
 using QueryGradientStorage = typename BackwardStorage<T, kHeadDim>::QTile;
 
-// What the kernels hand on, for the rows of whole tiles of queries: LSE · log2 e, delta, and dQ in
-// f32, its tiles in the order of warps and their accumulators.
+// P is rounded to T for the product with dO, and dS computed from it. Among many keys each has so
+// small a weight that few bits of it would be left in f16, whose numbers below 2^-14 have fewer. So
+// P is kept 2^10 times as large.
+constexpr int kLog2OfP = 10;
+constexpr float kSmallP = 1.f / (1 << kLog2OfP);  // what P is multiplied by in the end
+
+// What the kernels hand on, for the rows of whole tiles of queries: LSE · log2 e - kLog2OfP,
+// kSmallP · delta, and dQ in f32, its tiles in the order of warps and their accumulators.
 struct Workspace {
   float *lse, *delta, *dq;
   int q_tiles;             // of a head
@@ -160,8 +166,8 @@ __device__ __forceinline__ void write_rows(Rows<T> g, SwizzledTile<T, kRows, kHe
 template <int kHeadDim>
 constexpr int kDeltaLanes = kHeadDim == 96 ? 16 : kHeadDim / 8;
 
-// delta = rowsum(dO ∘ O) and LSE · log2 e of a row, and zeros for its dQ. kDeltaLanes lanes share a
-// row; `count` is their number for the rows of whole tiles.
+// delta = rowsum(dO ∘ O) and LSE of a row, as the workspace holds them, and zeros for its dQ.
+// kDeltaLanes lanes share a row; `count` is their number for the rows of whole tiles.
 template <class T, int kHeadDim>
 __global__ void row_delta(const __grid_constant__ BackwardParams p,
                           const __grid_constant__ Workspace work, std::int64_t count) {
@@ -190,8 +196,9 @@ __global__ void row_delta(const __grid_constant__ BackwardParams p,
   const std::int64_t row = n / kLanes;
   if (c == 0) {
     const float lse = i < seq.num_queries ? p.lse[row_index(p, b, h, i)] : -INFINITY;
-    work.lse[row] = lse == -INFINITY ? INFINITY : lse * kLog2e;  // P = 0 where no key is seen.
-    work.delta[row] = sum;
+    // P = 0 where no key is seen.
+    work.lse[row] = lse == -INFINITY ? INFINITY : lse * kLog2e - kLog2OfP;
+    work.delta[row] = kSmallP * sum;
   }
   if (p.dq.data == nullptr || c >= kVectors) return;
   const std::int64_t slice = work.all_tiles * BackwardConfig<kHeadDim>::kStreamed * kVectors;

@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
           }
         }
 
-        // [FA2 Alg.2 l.11]  P = exp(S − LSE)
+        // [FA2 Alg.2 l.11]  P = exp(S − LSE)    // 2^kLog2OfP times as large
         typename C::Operand rP;
 #pragma unroll
         for (int n = 0; n < C::kPart / kMmaN; ++n) {
@@ -257,8 +257,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
               const int of_operand = n % 2 * 2 + e / 2;
               const float2 prob = unpack<T>(rP[n / 2][m][of_operand]);
               const float* dp = &rdP[m][n][e];
-              const std::uint32_t ds =
-                  pack<T>(prob.x * (dp[0] - delta.x), prob.y * (dp[1] - delta.y));
+              const std::uint32_t ds = pack<T>(prob.x * fmaf(dp[0], kSmallP, -delta.x),
+                                               prob.y * fmaf(dp[1], kSmallP, -delta.y));
               rdS[n / 2][m][of_operand] = ds;
               const int r = r0 + m * kMmaM + MmaAccumulator::row(lane, e);
               *reinterpret_cast<std::uint32_t*>(&sdS[stage](r, c)) = ds;
@@ -301,7 +301,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
       __syncwarp();  // They are read before they are overwritten.
     }
     if (wants_dv) {
-      store_rounded<T>(sV, r0, 0, rdV, 1.f, lane);
+      store_rounded<T>(sV, r0, 0, rdV, kSmallP, lane);
       __syncwarp();  // As above.
       write_rows<C::kWarpKeys, 32>(rows<T>(p.dv, b, h_kv), sV, r0, j0, seq.num_keys, lane);
     }
