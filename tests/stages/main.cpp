@@ -117,7 +117,7 @@ void add_extremes(const Stage& stage, Pass pass) {
     add_test("gradients_large_before_the_scale", "b1_h1_q96k2_d64",
              gradients_large_before_the_scale);
   }
-  add_test("refuses_too_many_blocks", "b1_h1_q1k1_d128", refuses_too_many_blocks);
+  add_test("refuses_too_many_blocks_d128", "b1_h1_q1k1_d128", refuses_too_many_blocks);
   if (!simt::counts_accesses()) return;
   add_test("rows_far_apart", "b1_h1_q9k9_d64_causal", rows_far_apart);
   add_test("a_wide_window_costs_nothing", "b1_h2_q70k50_d64", a_wide_window_costs_nothing);
