@@ -213,8 +213,10 @@ class Build:
             objects[old] = folder / old.replace("/", "_")
             headers = "".join(f" -I{folder / name}" for name in HEADERS)
             command = command.split(" -o ")[0].replace(" -I", headers + " -I", 1)
-            # -w: a removed line may leave names unused.
-            run(f"{command} -w -o {objects[old]} -c {here if here.exists() else source}",
+            # A stage is compiled with -O1 in half the time of -O2. -w: a removed line may leave names
+            # unused.
+            level = " -O1" if mutation.program == STAGES else ""
+            run(f"{command}{level} -w -o {objects[old]} -c {here if here.exists() else source}",
                 self.folder, f"[{mutation.name}] does not compile")
         if not objects:
             raise ListError(f"[{mutation.name}] {mutation.program} is not made of {mutation.file}")

@@ -1,5 +1,5 @@
 // Kernel-like code over the 16-bit types, each piece with the accesses that it must show. Compiled
-// as kernels are (-O1 -fno-tree-sra -fsanitize=thread ...), so that every access calls a hook.
+// as kernels are (-O2 -fno-tree-sra -fsanitize=thread ...), so that every access calls a hook.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
