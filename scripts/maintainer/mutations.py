@@ -11,9 +11,9 @@ command line is wrong.
 
 A fault goes into a copy of its file in a temporary folder; this checkout's sources stay unchanged.
 If tests of stages must fail, only the stage and the pass that they name are compiled again: a fault
-in common/device is in that stage alone. They are compiled without bf16, unless the tests name it. The
-stage's other tests then do not exist. For another program, all files that include the changed file
-are compiled.
+in common/device is in that stage alone. They are compiled for f16 and head_dim 64, unless the tests
+name others (*_d96_*, *_f32*). The stage's other tests then do not exist. For another program, all
+files that include the changed file are compiled.
 """
 import argparse
 import concurrent.futures
@@ -38,6 +38,7 @@ PYTHON_LIST = pathlib.Path("tests/mutations_python.ini")
 # Searched before those of the checkout, because they hold the fault.
 HEADERS = ("common/simt/include", "common", "common/include")
 STAGES = "cuflash_tests"  # the program of the stages' tests
+TYPES = {"f32": "float", "f16": "__half", "bf16": "__nv_bfloat16"}
 LIMIT_S = 600  # of a run of the tests: a fault can make a kernel hang
 
 
@@ -60,10 +61,16 @@ class Mutation:
         """The text of stage.cu, reduced to the kernels that the tests need."""
         other = "Forward" if ".backward_" in self.tests else "Backward"
         text = re.sub(rf"{other}Kernels, \w+,", f"{other}Kernels, TypeList<>,", text)
-        if "bf16" in self.tests:
-            return text
-        text = text.replace("EveryType", "TypeList<float, __half>")
-        return text.replace("TensorCoreTypes", "TypeList<__half>")
+        for wider, needed in self.instances().items():
+            text = re.sub(rf"\b({wider})\b", needed, text)
+        return text
+
+    def instances(self):
+        """Lists of dtypes and of head dimensions, by those of stage.cu that they replace."""
+        types = [TYPES[name] for name in TYPES if f"_{name}" in self.tests] or [TYPES["f16"]]
+        head_dims = re.findall(r"_d(\d+)_", self.tests) or ["64"]
+        return {"EveryType|TensorCoreTypes": f"TypeList<{', '.join(types)}>",
+                "EveryHeadDim|UsualHeadDims": f"IntList<{', '.join(head_dims)}>"}
 
     def applied_to(self, text):
         """The file's text with the fault in it."""
@@ -206,8 +213,10 @@ class Build:
             objects[old] = folder / old.replace("/", "_")
             headers = "".join(f" -I{folder / name}" for name in HEADERS)
             command = command.split(" -o ")[0].replace(" -I", headers + " -I", 1)
-            # -w: a removed line may leave names unused.
-            run(f"{command} -w -o {objects[old]} -c {here if here.exists() else source}",
+            # A stage is compiled with -O1 in half the time of -O2. -w: a removed line may leave names
+            # unused.
+            level = " -O1" if mutation.program == STAGES else ""
+            run(f"{command}{level} -w -o {objects[old]} -c {here if here.exists() else source}",
                 self.folder, f"[{mutation.name}] does not compile")
         if not objects:
             raise ListError(f"[{mutation.name}] {mutation.program} is not made of {mutation.file}")

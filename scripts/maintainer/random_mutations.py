@@ -54,6 +54,10 @@ class Fault(mutations.PythonMutation):
         lines[self.number - 1] = old[: len(old) - len(old.lstrip())] + self.becomes
         return "\n".join(lines)
 
+    def instances(self):
+        """Its tests are all that there are, except those of bf16, which behaves like f16."""
+        return {"EveryType": "TypeList<float, __half>", "TensorCoreTypes": "TypeList<__half>"}
+
 
 def changes(line, comment):
     """The changes of a line; `comment` is the token that begins a comment."""
