@@ -174,6 +174,7 @@ class SharedMemory {
   // A launch with this dynamic shared memory begins on the calling host thread.
   void begin_launch(const SharedLayout& dynamic);
   Region& region() { return region_; }
+  const Region& region() const { return region_; }
 
   // True if every byte is inside some variable; and why one is not, in a sentence.
   bool inside_variable(std::uintptr_t address, std::size_t size) const;
