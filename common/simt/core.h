@@ -266,7 +266,7 @@ class Core {
                     const std::string& body);
   void report_accesses(FindingKind kind, const std::string& title, const Region* region,
                        std::uintptr_t address, const std::vector<NamedAccess>& accesses,
-                       const std::string& what);
+                       const std::string& what, const Site* element = nullptr);
   bool keeps(std::uint64_t block) const;
   void describe(FindingKind kind, const std::string& title, const std::string& array,
                 const std::string& location, const std::string& text, bool lacks_names);

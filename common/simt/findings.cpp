@@ -223,18 +223,19 @@ void Core::report_access(FindingKind kind, const Thread& self, const Region* reg
            lacks_names(region, address));
 }
 
-// The last access is the one to blame.
+// The last access is the one to blame. The element is named as `element` sees it, or as that
+// access.
 void Core::report_accesses(FindingKind kind, const std::string& title, const Region* region,
                            std::uintptr_t address, const std::vector<NamedAccess>& accesses,
-                           const std::string& what) {
+                           const std::string& what, const Site* element) {
   if (!keeps(linear_block_)) return;
   const Site& site = sites[accesses.back().site];
   Findings::Key key = {launch_->kernel, array_begin(region, address)};
   for (const NamedAccess& access : accesses) key.push_back(access.site);
   if (!findings.count(kind, key)) return;
   describe(kind, title, array_name(region, address), short_location(site.place),
-           "  " + element_name(region, address, site) + '\n' + access_lines(accesses) + "  " +
-               what + '\n',
+           "  " + element_name(region, address, element != nullptr ? *element : site) + '\n' +
+               access_lines(accesses) + "  " + what + '\n',
            lacks_names(region, address));
 }
 

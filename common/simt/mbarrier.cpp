@@ -65,7 +65,7 @@ void Core::init_mbarrier(Thread& self, std::uintptr_t address, unsigned arrivals
   barrier.index = mbarriers_.list.size() - 1;
   barrier.arrivals = barrier.arrivals_left = arrivals;
   barrier.initialised = stamp_of(self, site);
-  barrier.waited.assign(num_threads_, -2);
+  barrier.seen.resize(last_warp_event_.size());
   if (arrivals >= 1 && arrivals <= kMaxArrivals) return;
   report_mbarrier("MBARRIER OUT OF RANGE", barrier, {access_of(self, site)},
                   "A phase has 1 to 1048575 arrivals; this is " + std::to_string(arrivals) +
@@ -180,21 +180,17 @@ void Core::wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parit
     suspend(self, Thread::State::kAtMbarrier, return_address);
   }
   // Lanes of a warp run together on a GPU: it suffices that one of them has come in time.
-  const int first = self.warp() * 32;
-  bool in_time = barrier.phase == phase + 1;
-  for (int t = first; t < std::min(first + 32, num_threads_); ++t) {
-    in_time = in_time || barrier.waited[t] >= phase;
-  }
-  barrier.waited[self.index] = phase;
-  if (!in_time) {
+  Mbarrier::Seen& seen = barrier.seen[self.warp()];
+  if (barrier.phase == phase + 1 && seen.phase != phase) seen = {phase, barrier.released};
+  if (seen.phase != phase) {
     report_mbarrier("WAIT A FULL PHASE LATE", barrier,
                     {named_access(barrier.last_arrival), access_of(self, site)},
                     "The wait is for phase " + std::to_string(phase) + ", but " +
                         counted(barrier.phase, "phase") +
-                        " have ended. A phase of the same parity now seems not to have, and on a "
-                        "GPU the thread waits for its end.");
+                        " have ended. The parity says that this one has not: on a GPU the thread "
+                        "waits for a later one.");
   }
-  self.knowledge.join(barrier.released);
+  self.knowledge.join(seen.phase == phase ? seen.released : barrier.released);
   end_tensor_copies(self, barrier, phase);
 }
 
@@ -206,8 +202,8 @@ std::string Core::name_of(const Mbarrier& barrier) const {
 
 void Core::report_mbarrier(const std::string& title, const Mbarrier& barrier,
                            const std::vector<NamedAccess>& accesses, const std::string& what) {
-  report_accesses(FindingKind::kMbarrier, title, &shared_.region(), barrier.address, accesses,
-                  what);
+  report_accesses(FindingKind::kMbarrier, title, &shared_.region(), barrier.address, accesses, what,
+                  &sites[stamp_site(barrier.initialised)]);
 }
 
 // No thread can go on, and some wait at mbarriers: the state of all that are waited for, and where

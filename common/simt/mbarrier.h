@@ -28,7 +28,12 @@ struct Mbarrier {
   Knowledge joining;   // of all that have arrived
   Knowledge released;  // of those that had arrived when the last phase ended
 
-  std::vector<int> waited;  // by thread: the phase of its last wait
+  // By warp: the last phase that one of its lanes has waited for in time, and what it learned.
+  struct Seen {
+    int phase = -2;
+    Knowledge released;
+  };
+  std::vector<Seen> seen;
 };
 
 struct Mbarriers {

@@ -179,6 +179,9 @@ class SharedMemory {
   // True if every byte is inside some variable; and why one is not, in a sentence.
   bool inside_variable(std::uintptr_t address, std::size_t size) const;
   std::string explain_outside(std::uintptr_t address, std::size_t size) const;
+  bool is_dynamic(std::uintptr_t address) const {
+    return address - dynamic_begin_ < kMaxSharedBytes;
+  }
   // True if the access lies wholly in the padding of the launch's storage.
   bool is_padding(std::uintptr_t address, std::size_t size) const;
   // The array at the address, or the nearest one before it: in the launch's storage, or a variable.
@@ -208,9 +211,6 @@ class SharedMemory {
   };
   void find_region();
   void find_variables() const;
-  bool is_dynamic(std::uintptr_t address) const {
-    return address - dynamic_begin_ < kMaxSharedBytes;
-  }
 
   Region region_;
   std::uintptr_t code_ = 0;  // an address inside the module

@@ -122,6 +122,10 @@ void Core::check_box(const Thread& self, std::uintptr_t to, std::size_t bytes, s
   if (!shared_.inside_variable(to, bytes)) {
     fail(FindingKind::kOutOfBounds, shared_.explain_outside(to, bytes));
   }
+  if (!shared_.is_dynamic(to) && shared_.array(to).begin != shared_.array(to + bytes - 1).begin) {
+    fail(FindingKind::kOutOfBounds,
+         "The box has " + std::to_string(bytes) + " bytes and reaches past the end of the array.");
+  }
 }
 
 // Its bytes must count for the phase that they are meant for.
@@ -189,8 +193,9 @@ void Core::check_destination(const Thread& self, const TensorCopy& copy) {
   Region& region = shared_.region();
   const auto site = static_cast<std::uint16_t>(stamp_site(copy.begun));
   const Stamp now = stamp_of(self, site);
+  // An uninitialised value that was reported counts as written at the block's start.
   const auto is_ordered = [&](Stamp access) {
-    return access < block_start_ || happens_before(access, self, now, true);
+    return access <= block_start_ || happens_before(access, self, now, true);
   };
   bool told_reader = false, told_writer = false, told_fence = false;
   const auto check_reader = [&](Stamp reader, std::uintptr_t address) {
@@ -204,7 +209,7 @@ void Core::check_destination(const Thread& self, const TensorCopy& copy) {
     if (!told_writer && !is_ordered(writer)) {
       told_writer = true;
       report_race(self, region, address, writer, site);
-    } else if (!told_fence && writer >= block_start_ && is_ordered(writer) &&
+    } else if (!told_fence && writer > block_start_ && is_ordered(writer) &&
                !self.knowledge.has_fenced(writer)) {
       told_fence = true;
       report_accesses(FindingKind::kAsyncCopy, "WRITE WITHOUT A PROXY FENCE", &region, address,
