@@ -34,7 +34,7 @@ struct FragmentType;
 struct MatrixInMemory;
 struct MatrixAccess;
 
-// Limits of the modelled device, that of compute capability 8.0.
+// Limits of the modelled device, that of compute capability 9.0.
 constexpr unsigned kMaxThreadsPerBlock = 1024;
 
 // From this moment on a thread works on this tile.

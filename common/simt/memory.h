@@ -28,7 +28,7 @@ inline std::uintptr_t as_address(const volatile void* pointer) {
 
 // Dynamic shared memory of a block of the modelled device. cuflash::shared_memory has this size; a
 // launch may use as much of it as it asked for.
-constexpr std::size_t kMaxSharedBytes = 163 * 1024;
+constexpr std::size_t kMaxSharedBytes = 227 * 1024;
 
 // When, by which thread and at which site a granule was accessed: epoch:38 | thread:10 | site:16.
 // Epochs count every barrier and __syncwarp() of the process, so a later one is larger. 0 means
