@@ -263,6 +263,119 @@ TEST_F(TensorCopyTest, ReuseAfterSyncthreads) {
   }
 }
 
+// What a kernel of attention does, without its products. One warp has tiles of Q, K and V copied.
+// All its lanes wait, though only one begins the copies. In the consumers every lane arrives. Each
+// writes what it computes where its rows of Q were, for the next block of Q to replace.
+constexpr int kReaders = 2;
+
+struct Attention {
+  alignas(128) Half sQ[kReaders][kRows * kCols];
+  alignas(128) Half sK[kStages][kRows * kCols], sV[kStages][kRows * kCols];
+  std::uint64_t q_full, q_empty, k_full[kStages], v_full[kStages], k_empty[kStages],
+      v_empty[kStages];
+};
+
+enum class Skips { kNothing, kFence, kQueryRelease, kValueRelease };
+
+__global__ void attend(const __grid_constant__ TensorMap map, int* out, int blocks, int tiles,
+                       Skips skips) {
+  auto& s = shared_storage<Attention>();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(&s.q_full, 1);
+    ptx::mbarrier_init(&s.q_empty, 32 * kReaders);
+    for (int stage = 0; stage < kStages; ++stage) {
+      for (std::uint64_t* full : {s.k_full, s.v_full}) ptx::mbarrier_init(&full[stage], 1);
+      for (std::uint64_t* empty : {s.k_empty, s.v_empty}) {
+        ptx::mbarrier_init(&empty[stage], 32 * kReaders);
+      }
+    }
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  int n = 0;  // tiles so far
+  for (int block = 0; block < blocks; ++block) {
+    if (warp == kReaders) {
+      if (skips != Skips::kQueryRelease) ptx::mbarrier_wait(&s.q_empty, block % 2 ^ 1);
+      if (lane == 0) {
+        ptx::mbarrier_arrive_expect_tx(&s.q_full, kReaders * kBytes);
+        for (int w = 0; w < kReaders; ++w) {
+          ptx::tensor_copy(s.sQ[w], map, 0, w * kRows, 0, 0, &s.q_full);  // brings Q
+        }
+      }
+    } else {
+      ptx::mbarrier_wait(&s.q_full, block % 2);
+    }
+    int sum = 0;
+    for (int tile = 0; tile < tiles; ++tile, ++n) {
+      const int stage = n % kStages;
+      const unsigned phase = n / kStages % 2;
+      if (warp == kReaders) {
+        ptx::mbarrier_wait(&s.k_empty[stage], phase ^ 1);
+        if (lane == 0) {
+          ptx::mbarrier_arrive_expect_tx(&s.k_full[stage], kBytes);
+          ptx::tensor_copy(s.sK[stage], map, 0, tile * kRows, 0, 0, &s.k_full[stage]);
+        }
+        if (skips != Skips::kValueRelease) ptx::mbarrier_wait(&s.v_empty[stage], phase ^ 1);
+        if (lane == 0) {
+          ptx::mbarrier_arrive_expect_tx(&s.v_full[stage], kBytes);
+          ptx::tensor_copy(s.sV[stage], map, 0, tile * kRows, 0, 0, &s.v_full[stage]);  // brings V
+        }
+      } else {
+        unsigned rQ[4], rK[4], rV[4];
+        ptx::mbarrier_wait(&s.k_full[stage], phase);
+        ptx::ldmatrix_x4(rQ, &s.sQ[warp][lane * 8]);
+        ptx::ldmatrix_x4(rK, &s.sK[stage][lane * 8]);
+        ptx::mbarrier_arrive(&s.k_empty[stage]);
+        ptx::mbarrier_wait(&s.v_full[stage], phase);
+        ptx::ldmatrix_x4_trans(rV, &s.sV[stage][lane * 8]);  // takes V
+        ptx::mbarrier_arrive(&s.v_empty[stage]);
+        sum += rQ[0] % 7 + rK[1] % 7 + rV[2] % 7;
+      }
+    }
+    if (warp == kReaders) continue;
+    __syncwarp();
+    s.sQ[warp][lane * 8] = static_cast<Half>(sum);  // writes O
+    __syncwarp();
+    out[threadIdx.x] = s.sQ[warp][(31 - lane) * 8];
+    if (skips != Skips::kFence) ptx::fence_proxy_async();
+    ptx::mbarrier_arrive(&s.q_empty);
+  }
+}
+
+TEST_F(TensorCopyTest, AWholeKernelIsRight) {
+  std::vector<Schedule> schedules = all_schedules();
+  for (unsigned seed = 3; seed < 30; ++seed) {
+    schedules.push_back({Schedule::Order::kRandom, seed});
+  }
+  for (const Schedule& schedule : schedules) {
+    set_schedule(schedule);
+    run(attend, {1, 32 * (kReaders + 1), shared_layout<Attention>()}, map(), out_.data(), 4, 5,
+        Skips::kNothing);
+    for (const Finding& finding : take_findings()) {
+      ADD_FAILURE() << schedule_name(schedule) << '\n' << finding.message();
+    }
+  }
+}
+
+TEST_F(TensorCopyTest, AWholeKernelWithFaults) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    const auto attend_without = [&](Skips skips) {
+      (void)launch(attend, {1, 32 * (kReaders + 1), shared_layout<Attention>()}, map(), out_.data(),
+                   4, 5, skips);
+      cudaGetLastError();
+    };
+    attend_without(Skips::kFence);
+    EXPECT_TRUE(
+        finds("WRITE WITHOUT A PROXY FENCE", LINE_MARKED("writes O"), LINE_MARKED("brings Q")));
+    for (const Skips skips : {Skips::kQueryRelease, Skips::kValueRelease}) {
+      attend_without(skips);
+      EXPECT_FALSE(take_findings().empty());
+    }
+  }
+}
+
 // ---- Bytes -------------------------------------------------------------------------------------
 
 __global__ void expects(const __grid_constant__ TensorMap map, unsigned bytes, int copies,
