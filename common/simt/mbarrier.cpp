@@ -180,15 +180,15 @@ void Core::wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parit
     suspend(self, Thread::State::kAtMbarrier, return_address);
   }
   // Lanes of a warp run together on a GPU: it suffices that one of them has come in time.
-  Mbarrier::Seen& seen = barrier.seen[self.warp()];
+  Mbarrier::Seen& seen = barrier.seen[self.warp()][parity];
   if (barrier.phase == phase + 1 && seen.phase != phase) seen = {phase, barrier.released};
   if (seen.phase != phase) {
     report_mbarrier("WAIT A FULL PHASE LATE", barrier,
                     {named_access(barrier.last_arrival), access_of(self, site)},
-                    "The wait is for phase " + std::to_string(phase) + ", but " +
-                        counted(barrier.phase, "phase") +
-                        " have ended. The parity says that this one has not: on a GPU the thread "
-                        "waits for a later one.");
+                    "The wait is for phase " + std::to_string(phase) + ", and phase " +
+                        std::to_string(barrier.phase - 1) +
+                        " has ended, too. The parity now says that the phase is still to end: on "
+                        "a GPU the thread waits for a later one.");
   }
   self.knowledge.join(seen.phase == phase ? seen.released : barrier.released);
   end_tensor_copies(self, barrier, phase);

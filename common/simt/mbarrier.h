@@ -2,6 +2,7 @@
 #ifndef CUFLASH_SIMT_MBARRIER_H_
 #define CUFLASH_SIMT_MBARRIER_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -28,12 +29,13 @@ struct Mbarrier {
   Knowledge joining;   // of all that have arrived
   Knowledge released;  // of those that had arrived when the last phase ended
 
-  // By warp: the last phase that one of its lanes has waited for in time, and what it learned.
+  // By warp and parity: the last phase that one of its lanes has waited for in time, and what it
+  // learned.
   struct Seen {
     int phase = -2;
     Knowledge released;
   };
-  std::vector<Seen> seen;
+  std::vector<std::array<Seen, 2>> seen;
 };
 
 struct Mbarriers {

@@ -210,7 +210,7 @@ TEST_F(MbarrierTest, AWaitAFullPhaseLate) {
     EXPECT_EQ(finding.title, "WAIT A FULL PHASE LATE");
     EXPECT_EQ(finding.location, LINE_MARKED("waits too late"));
     says(finding, LINE_MARKED("arrives again"));
-    says(finding, "The wait is for phase 0, but 2 phases have ended.");
+    says(finding, "The wait is for phase 0, and phase 1 has ended, too.");
   }
 }
 

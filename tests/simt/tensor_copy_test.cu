@@ -263,6 +263,42 @@ TEST_F(TensorCopyTest, ReuseAfterSyncthreads) {
   }
 }
 
+// All lanes of a warp wait, and the first begins the copies. Here another thread may answer before
+// all lanes had their turn; on a GPU the lanes wait together.
+__global__ void lanes_wait_together(const __grid_constant__ TensorMap map, int* out, int tiles) {
+  __shared__ __align__(128) Half sK[kRows * kCols];
+  __shared__ std::uint64_t full, empty;
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(&full, 1);
+    ptx::mbarrier_init(&empty, 1);
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  int sum = 0;
+  for (int n = 0; n < tiles; ++n) {
+    if (threadIdx.x < 32) {
+      ptx::mbarrier_wait(&empty, n % 2 ^ 1);
+      if (threadIdx.x == 0) {
+        ptx::mbarrier_arrive_expect_tx(&full, kBytes);
+        ptx::tensor_copy(sK, map, 0, n * kRows, 0, 0, &full);
+      }
+    } else {
+      ptx::mbarrier_wait(&full, n % 2);
+      sum += sK[1];
+      ptx::mbarrier_arrive(&empty);
+    }
+  }
+  out[threadIdx.x] = sum;
+}
+
+TEST_F(TensorCopyTest, LanesWaitTogether) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    set_schedule({Schedule::Order::kRandom, seed});
+    run(lanes_wait_together, {1, 33}, map(), out_.data(), 5);
+    EXPECT_EQ(out_.values()[32], 5 * 1 + 512 * 10);
+  }
+}
+
 // What a kernel of attention does, without its products. One warp has tiles of Q, K and V copied.
 // All its lanes wait, though only one begins the copies. In the consumers every lane arrives. Each
 // writes what it computes where its rows of Q were, for the next block of Q to replace.
