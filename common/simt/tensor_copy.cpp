@@ -84,10 +84,8 @@ void Core::issue_tensor_copy(Thread& self, std::uintptr_t to, const TensorMapArg
       sites.id(return_address, AccessKind::kAtomic, sizeof(std::uint64_t), sizeof(std::uint64_t)));
   check_phase(self, barrier, site);
 
-  while (!tensor_copies_.list.empty() && !tensor_copies_.list.front().in_flight &&
-         tensor_copies_.list.front().places == 0) {
-    tensor_copies_.list.pop_front();
-  }
+  tensor_copies_.list.remove_if(
+      [](const TensorCopy& old) { return !old.in_flight && old.places == 0; });
   TensorCopy& copy = tensor_copies_.list.emplace_back();
   copy.to = to;
   copy.bytes = bytes;
@@ -95,7 +93,8 @@ void Core::issue_tensor_copy(Thread& self, std::uintptr_t to, const TensorMapArg
   copy.barrier = &barrier;
   copy.phase = barrier.phase;
   copy.read_site = sites.id(return_address, AccessKind::kRead, kChunk, kElement);
-  copy.begun = next_moment() | stamp_of(self, site);
+  next_moment();
+  copy.begun = stamp_of(self, site);
   copy.readers.resize(num_threads_);
   if (counts_accesses()) {
     read_box(self, copy);

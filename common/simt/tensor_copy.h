@@ -5,7 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <set>
 #include <vector>
 
@@ -60,7 +60,7 @@ class TensorCopies {
     at_[address / TensorCopy::kChunk - first_] = copy;
   }
 
-  std::deque<TensorCopy> list;
+  std::list<TensorCopy> list;
   std::set<int> reported_sites;  // sites that began a copy which was met in flight
 
  private:

@@ -8,14 +8,6 @@ namespace {
 
 class MbarrierTest : public AccessTest {
  protected:
-  // A finding that ends the launch.
-  template <class... Params, class... Args>
-  Finding fails(FindingKind kind, int threads, void (*kernel)(Params...), Args&&... args) {
-    EXPECT_EQ(launch(kernel, {1, static_cast<unsigned>(threads)}, std::forward<Args>(args)...),
-              FlashAttentionError::CUDA_ERROR);
-    cudaGetLastError();
-    return only_finding(kind);
-  }
   Array<int> out_{1024, 0, "out"};
 };
 
