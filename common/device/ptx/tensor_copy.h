@@ -35,8 +35,8 @@ __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
                : "memory");
 }
 
-// Orders the thread's earlier loads and stores of shared memory, and those that it knows of through
-// barriers, before asynchronous copies that follow in the order of barriers.
+// Orders what threads have written to shared memory before the copies that replace it. Every thread
+// that has written calls it, before the barrier that orders its writes before the copy.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
