@@ -159,6 +159,11 @@ Diagnosis in_words(const simt::Finding& finding, const std::string& where, const
                   ". Its data arrive at the cp_async_wait() that covers its group; until then its "
                   "destination and its source belong to the copy.",
               ""};
+    case Kind::kMbarrier:
+      return {"mbarrier",
+              "The arrivals, bytes or waits at an mbarrier do not fit together: " +
+                  finding.location + '.',
+              ""};
     case Kind::kLaunchLimit:
       return {"launch-refused", "The launch exceeds a limit of the device.", ""};
     default:

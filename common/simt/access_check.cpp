@@ -117,6 +117,7 @@ bool Core::happens_before(Stamp earlier, const Thread& self, Stamp now, bool sha
       earlier < self.synced[stamp_thread(earlier) % 32]) {
     return true;
   }
+  if (earlier >= block_start_ && self.knowledge.has(earlier)) return true;
   return fences_.happens_before(earlier, self.fences);
 }
 
@@ -125,7 +126,7 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
   const AccessKind kind = sites[site].kind;
   const bool shared = region.shared;
   if (shared && meets_copy(self, region, address, site)) return;
-  const Stamp now = now_ | static_cast<Stamp>(self.index) << kSiteBits | site;
+  const Stamp now = stamp_of(self, site);
   // An atomic operation races with plain accesses, not with other atomic operations.
   const auto both_atomic = [&](Stamp s) {
     return kind == AccessKind::kAtomic && sites[stamp_site(s)].kind == AccessKind::kAtomic;
@@ -135,6 +136,7 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
     if (s != 0 && !happens_before(s, self, now, shared) && !both_atomic(s)) opponent = s;
   };
   bool uninitialised = false;
+  TensorCopy* copied = shared ? tensor_copies_.at(address) : nullptr;
   std::size_t count = 0;
   Cell* cell = nullptr;
   try {
@@ -144,6 +146,12 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
   }
   if (cell == nullptr) kill_launch();
   for (Cell* end = cell + count; cell != end; ++cell) {
+    // What a copy has brought and no thread has written yet: the copy knows its readers.
+    if (copied != nullptr && cell->write == 0) {
+      if (!may_access(self, *copied, region, address, site)) return;
+      if (kind != AccessKind::kRead) cell->write = now;
+      continue;
+    }
     look_for_race(cell->write);
     if (kind != AccessKind::kWrite) {
       const bool written =

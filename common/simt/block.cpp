@@ -110,6 +110,9 @@ void Core::run_block(std::uint64_t linear_block) {
   block_start_ = next_moment();
   fences_.begin_block(block_start_);
   copies_.to.clear();
+  if (!mbarriers_.list.empty()) mbarriers_ = {};
+  tensor_copies_.begin_block();
+  knowledge_in_use_ = false;
   blocks_run_.emplace_back(block_start_, linear_block);
   last_barrier_ = next_moment();
   last_warp_event_.assign((num_threads_ + 31) / 32, 0);
@@ -127,6 +130,7 @@ void Core::run_block(std::uint64_t linear_block) {
     thread.tiles.clear();
     thread.last_event = last_barrier_;
     thread.fences = {};
+    thread.knowledge = {};
     thread.copies = {};
     std::fill_n(thread.synced, 32, Stamp{0});
     thread.fiber.prepare(t, &Core::thread_entry);
@@ -135,7 +139,7 @@ void Core::run_block(std::uint64_t linear_block) {
   // Each thread runs until it waits for others; when all do, the barrier opens.
   const std::vector<int> order = ordered(num_threads_);
   for (;;) {
-    bool progress = false, alive = false, in_warp_call = false;
+    bool progress = false, alive = false, in_warp_call = false, at_mbarrier = false;
     for (const int t : order) {
       Thread& thread = threads_[t];
       if (thread.state == Thread::State::kReady) {
@@ -145,11 +149,14 @@ void Core::run_block(std::uint64_t linear_block) {
       }
       alive |= thread.state != Thread::State::kExited;
       in_warp_call |= thread.state == Thread::State::kInWarpCall;
+      at_mbarrier |= thread.state == Thread::State::kAtMbarrier;
     }
-    if (!alive) return;
+    if (!alive) return check_unfinished_tensor_copies();
     if (progress) continue;
     if (in_warp_call) {
       end_warp_calls();
+    } else if (at_mbarrier) {
+      report_deadlock();
     } else {
       release_barrier();
     }
@@ -212,7 +219,7 @@ void Core::make_room(Thread& self) {
     for (int t = self.warp() * 32; t < std::min(self.warp() * 32 + 32, num_threads_); ++t) {
       const Thread::State state = threads_[t].state;
       lanes[t % 32] = &threads_[t].trace;
-      if (state == Thread::State::kReady || state == Thread::State::kInWarpCall) {
+      if (state != Thread::State::kAtBarrier && state != Thread::State::kExited) {
         open |= 1u << (t % 32);
       }
     }
@@ -244,6 +251,11 @@ void Core::release_barrier() {
     if (thread.state == Thread::State::kAtBarrier) thread.state = Thread::State::kReady;
     thread.result = votes;
     thread.last_event = last_barrier_;
+  }
+  if (knowledge_in_use_) {
+    std::vector<Thread*> all;
+    for (int t = 0; t < num_threads_; ++t) all.push_back(&threads_[t]);
+    share_knowledge(all);
   }
   if (!fences_.in_use()) return;
   std::vector<ThreadFences*> fences;

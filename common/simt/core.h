@@ -19,10 +19,13 @@
 #include "simt/fences.h"
 #include "simt/fiber.h"
 #include "simt/findings.h"
+#include "simt/knowledge.h"
 #include "simt/launch.h"
 #include "simt/machine.h"
+#include "simt/mbarrier.h"
 #include "simt/memory.h"
 #include "simt/request_counter.h"
+#include "simt/tensor_copy.h"
 #include "simt/waits.h"
 
 namespace cuflash::simt {
@@ -31,7 +34,7 @@ struct FragmentType;
 struct MatrixInMemory;
 struct MatrixAccess;
 
-// Limits of the modelled device, that of compute capability 8.0.
+// Limits of the modelled device, that of compute capability 9.0.
 constexpr unsigned kMaxThreadsPerBlock = 1024;
 
 // From this moment on a thread works on this tile.
@@ -43,7 +46,7 @@ struct TileMark {
 
 // One CUDA thread of the running block. It runs on the stack of the same index.
 struct Thread {
-  enum class State { kReady, kAtBarrier, kInWarpCall, kExited };
+  enum class State { kReady, kAtBarrier, kAtMbarrier, kInWarpCall, kExited };
 
   LaneTrace trace;
   Fiber fiber;
@@ -56,11 +59,13 @@ struct Thread {
   WarpCall call{};
   std::uint64_t result = 0;
   bool vote = false;  // at a barrier
+  const Mbarrier* mbarrier = nullptr;
   // The last barrier or __syncwarp() that it took part in.
   Stamp last_event = 0;
   // synced[l]: what lane l of the same warp did before this moment happened before what comes now.
   Stamp synced[32] = {};
   ThreadFences fences;
+  Knowledge knowledge;
   ThreadCopies copies;
   // Its tiles: at least the one that it was in at the last barrier and all since. No access in a
   // race is older.
@@ -96,6 +101,17 @@ class Core {
                   std::uintptr_t return_address);
   void commit_copies(Thread& self);
   void wait_for_copies(Thread& self, std::size_t pending);
+  void init_mbarrier(Thread& self, std::uintptr_t address, unsigned arrivals,
+                     std::uintptr_t return_address);
+  void fence_mbarrier_inits(const Thread& self);
+  void arrive_at_mbarrier(Thread& self, std::uintptr_t address, unsigned expected_bytes,
+                          std::uintptr_t return_address);
+  void wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parity,
+                        std::uintptr_t return_address);
+  void fence_proxy_async(Thread& self);
+  void issue_tensor_copy(Thread& self, std::uintptr_t to, const TensorMapArguments& map,
+                         const int (&first)[4], std::uintptr_t barrier,
+                         std::uintptr_t return_address);
   void mark_tile(Thread& self, const char* name, int number);
   void on_access(std::size_t thread, std::uintptr_t address, std::size_t size, AccessKind kind,
                  std::uintptr_t return_address);
@@ -146,6 +162,9 @@ class Core {
   static void thread_entry(void* thread);
   std::vector<int> ordered(std::size_t count);
   Stamp next_moment() { return now_ += kOneEpoch; }
+  Stamp stamp_of(const Thread& self, std::uint16_t site) const {
+    return now_ | static_cast<Stamp>(self.index) << kSiteBits | site;
+  }
 
   // warp.cpp: warp-wide operations
   bool warp_call_complete(const Thread& caller, bool ignore_absent);
@@ -197,15 +216,40 @@ class Core {
     int site;
     const TileMark* tile;  // null if unknown
   };
+  NamedAccess access_of(const Thread& self, std::uint16_t site) const {
+    return {self.index, linear_block_, site, self.tile()};
+  }
 
   // cp_async.cpp: asynchronous copies
   void end_copy(const Thread& self, const AsyncCopy& copy);
-  void check_source(const Thread& self, const AsyncCopy& copy);
+  void check_source(const Thread& self, std::uintptr_t from, std::size_t size, Stamp begun,
+                    std::uint16_t read_site, bool noted);
   bool meets_copy(const Thread& self, const Region& region, std::uintptr_t address,
                   std::uint16_t site);
   void check_unfinished_copies(const Thread& self);
-  void report_copy(const std::string& title, const Region* region, std::uintptr_t address,
-                   const std::vector<NamedAccess>& accesses, const std::string& what);
+
+  // mbarrier.cpp: barriers in shared memory
+  Mbarrier& mbarrier(const Thread& self, std::uintptr_t address, std::uint16_t site);
+  void note_moment(Thread& self);
+  void share_knowledge(const std::vector<Thread*>& threads);
+  void end_phase_if_over(Thread& self, Mbarrier& barrier);
+  void report_mbarrier(const std::string& title, const Mbarrier& barrier,
+                       const std::vector<NamedAccess>& accesses, const std::string& what);
+  void report_deadlock();
+  std::string name_of(const Mbarrier& barrier) const;
+
+  // tensor_copy.cpp: copies of boxes
+  void check_box(const Thread& self, std::uintptr_t to, std::size_t bytes, std::uint16_t site);
+  void check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_t site);
+  void read_box(Thread& self, const TensorCopy& copy);
+  void check_destination(const Thread& self, const TensorCopy& copy);
+  void take_destination(TensorCopy& copy);
+  void end_tensor_copies(const Thread& self, const Mbarrier& barrier, int phase);
+  void end_tensor_copy(const Thread& self, TensorCopy& copy);
+  bool may_access(const Thread& self, TensorCopy& copy, const Region& region,
+                  std::uintptr_t address, std::uint16_t site);
+  bool has_ended(const Thread& self, const TensorCopy& copy) const;
+  void check_unfinished_tensor_copies();
 
   // race_findings.cpp: races in words
   void report_race(const Thread& self, const Region& region, std::uintptr_t address, Stamp earlier,
@@ -220,6 +264,9 @@ class Core {
                      std::uintptr_t address, std::uint16_t site, const std::string& what);
   void report_block(FindingKind kind, std::uintptr_t where, const std::string& title,
                     const std::string& body);
+  void report_accesses(FindingKind kind, const std::string& title, const Region* region,
+                       std::uintptr_t address, const std::vector<NamedAccess>& accesses,
+                       const std::string& what, const Site* element = nullptr);
   bool keeps(std::uint64_t block) const;
   void describe(FindingKind kind, const std::string& title, const std::string& array,
                 const std::string& location, const std::string& text, bool lacks_names);
@@ -234,6 +281,9 @@ class Core {
 
   Fences fences_;
   CopiesInFlight copies_;
+  Mbarriers mbarriers_;
+  TensorCopies tensor_copies_;
+  bool knowledge_in_use_ = false;    // in this block
   std::optional<StackPool> stacks_;  // from the first launch on
   SharedMemory shared_;
   std::vector<Thread> threads_;

@@ -79,37 +79,40 @@ void Core::end_copy(const Thread& self, const AsyncCopy& copy) {
                   static_cast<std::uint16_t>(write_site));
   }
   if (!counts_accesses()) return;
-  if (copy.from) check_source(self, copy);
+  if (copy.from) check_source(self, *copy.from, kBytes, copy.begun, copy.read_site, true);
   const Stamp now = now_ | static_cast<Stamp>(self.index) << kSiteBits | write_site;
   std::size_t count = 0;
   Cell* const cells = shared_.region().cells(copy.to, kBytes, count);
   std::fill_n(cells, count, Cell{now, 0, 0});
 }
 
-// The source is read until the wait: a write since the copy began changes what it copies.
-void Core::check_source(const Thread& self, const AsyncCopy& copy) {
-  Region* const region = region_of(*copy.from);
-  if (region == nullptr || !region->has(*copy.from, kBytes)) return;
-  const Stamp now = now_ | static_cast<Stamp>(self.index) << kSiteBits | copy.read_site;
+// The source is read until the wait: a write since the copy began changes what it copies. If
+// `noted`, the cells remember the copy as a reader.
+void Core::check_source(const Thread& self, std::uintptr_t from, std::size_t size, Stamp begun,
+                        std::uint16_t read_site, bool noted) {
+  Region* const region = region_of(from);
+  if (region == nullptr || !region->has(from, size)) return;
+  const Stamp now = stamp_of(self, read_site);
   std::size_t count = 0;
-  Cell* cell = region->cells(*copy.from, kBytes, count);
+  Cell* cell = region->cells(from, size, count);
   Stamp writer = 0;
   for (Cell* const end = cell + count; cell != end; ++cell) {
-    if (cell->write >= moment_of(copy.begun)) {
+    if (cell->write >= moment_of(begun)) {
       writer = cell->write;
-    } else {
+    } else if (noted) {
       note_read(self, *cell, now, false);
     }
   }
   if (writer == 0) return;
   if (!happens_before(writer, self, now, false)) {
-    report_race(self, *region, *copy.from, writer, copy.read_site);
+    report_race(self, *region, from, writer, read_site);
     return;
   }
-  NamedAccess reader = named_access(copy.begun);
-  reader.site = copy.read_site;
-  report_copy("SOURCE OF A COPY OVERWRITTEN", region, *copy.from, {reader, named_access(writer)},
-              "The copy reads its source until the cp_async_wait() that covers it.");
+  NamedAccess reader = named_access(begun);
+  reader.site = read_site;
+  report_accesses(FindingKind::kAsyncCopy, "SOURCE OF A COPY OVERWRITTEN", region, from,
+                  {reader, named_access(writer)},
+                  "The copy reads its source until the wait that covers it.");
 }
 
 // True if the access meets the destination of a copy in flight; it is then reported.
@@ -120,9 +123,10 @@ bool Core::meets_copy(const Thread& self, const Region& region, std::uintptr_t a
   const AsyncCopy& copy = *found->second;
   copies_.reported_sites.insert(stamp_site(copy.begun));
   const bool read = sites[site].kind == AccessKind::kRead;
-  report_copy(read ? "READ OF A COPY IN FLIGHT" : "WRITE OVER A COPY IN FLIGHT", &region, address,
-              {named_access(copy.begun), {self.index, linear_block_, site, self.tile()}},
-              why_in_flight(copy, threads_[stamp_thread(copy.begun)].copies.groups));
+  report_accesses(FindingKind::kAsyncCopy,
+                  read ? "READ OF A COPY IN FLIGHT" : "WRITE OVER A COPY IN FLIGHT", &region,
+                  address, {named_access(copy.begun), access_of(self, site)},
+                  why_in_flight(copy, threads_[stamp_thread(copy.begun)].copies.groups));
   return true;
 }
 
@@ -130,23 +134,9 @@ bool Core::meets_copy(const Thread& self, const Region& region, std::uintptr_t a
 void Core::check_unfinished_copies(const Thread& self) {
   for (const AsyncCopy& copy : self.copies.copies) {
     if (copies_.reported_sites.count(stamp_site(copy.begun)) != 0) continue;
-    report_copy("COPY WITHOUT A WAIT", &shared_.region(), copy.to, {named_access(copy.begun)},
-                "Its thread ends and has not waited for it.");
+    report_accesses(FindingKind::kAsyncCopy, "COPY WITHOUT A WAIT", &shared_.region(), copy.to,
+                    {named_access(copy.begun)}, "Its thread ends and has not waited for it.");
   }
-}
-
-// The last access is the one to blame.
-void Core::report_copy(const std::string& title, const Region* region, std::uintptr_t address,
-                       const std::vector<NamedAccess>& accesses, const std::string& what) {
-  if (!keeps(linear_block_)) return;
-  const Site& site = sites[accesses.back().site];
-  Findings::Key key = {launch_->kernel, array_begin(region, address)};
-  for (const NamedAccess& access : accesses) key.push_back(access.site);
-  if (!findings.count(FindingKind::kAsyncCopy, key)) return;
-  describe(FindingKind::kAsyncCopy, title, array_name(region, address), short_location(site.place),
-           "  " + element_name(region, address, site) + '\n' + access_lines(accesses) + "  " +
-               what + '\n',
-           lacks_names(region, address));
 }
 
 void issue_copy(void* shared, const void* global, bool valid) {

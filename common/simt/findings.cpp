@@ -219,7 +219,23 @@ void Core::report_access(FindingKind kind, const Thread& self, const Region* reg
   if (!findings.count(kind, {launch_->kernel, site, array_begin(region, address)})) return;
   describe(kind, title_of(kind), array_name(region, address), short_location(sites[site].place),
            "  " + element_name(region, address, sites[site]) + '\n' +
-               access_lines({{self.index, linear_block_, site, self.tile()}}) + "  " + what + '\n',
+               access_lines({access_of(self, site)}) + "  " + what + '\n',
+           lacks_names(region, address));
+}
+
+// The last access is the one to blame. The element is named as `element` sees it, or as that
+// access.
+void Core::report_accesses(FindingKind kind, const std::string& title, const Region* region,
+                           std::uintptr_t address, const std::vector<NamedAccess>& accesses,
+                           const std::string& what, const Site* element) {
+  if (!keeps(linear_block_)) return;
+  const Site& site = sites[accesses.back().site];
+  Findings::Key key = {launch_->kernel, array_begin(region, address)};
+  for (const NamedAccess& access : accesses) key.push_back(access.site);
+  if (!findings.count(kind, key)) return;
+  describe(kind, title, array_name(region, address), short_location(site.place),
+           "  " + element_name(region, address, element != nullptr ? *element : site) + '\n' +
+               access_lines(accesses) + "  " + what + '\n',
            lacks_names(region, address));
 }
 

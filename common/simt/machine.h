@@ -63,7 +63,9 @@ enum class FindingKind {
   kWarpMask,  ///< a warp-wide operation whose mask names a lane that does not take part
   kLaunchLimit,
   kNullPointer,  ///< an address that is no memory at all
-  kAsyncCopy,    ///< an asynchronous copy that is used before it ends, or never waited for
+  kAsyncCopy,    ///< an asynchronous copy that is used before it ends, or never waited for; one to
+                 ///< memory that is still in use
+  kMbarrier,     ///< an mbarrier whose phases, arrivals or bytes go wrong; a deadlock at mbarriers
 };
 
 /// One fault, with similar ones folded into it.

@@ -28,7 +28,7 @@ inline std::uintptr_t as_address(const volatile void* pointer) {
 
 // Dynamic shared memory of a block of the modelled device. cuflash::shared_memory has this size; a
 // launch may use as much of it as it asked for.
-constexpr std::size_t kMaxSharedBytes = 163 * 1024;
+constexpr std::size_t kMaxSharedBytes = 227 * 1024;
 
 // When, by which thread and at which site a granule was accessed: epoch:38 | thread:10 | site:16.
 // Epochs count every barrier and __syncwarp() of the process, so a later one is larger. 0 means
@@ -174,10 +174,14 @@ class SharedMemory {
   // A launch with this dynamic shared memory begins on the calling host thread.
   void begin_launch(const SharedLayout& dynamic);
   Region& region() { return region_; }
+  const Region& region() const { return region_; }
 
   // True if every byte is inside some variable; and why one is not, in a sentence.
   bool inside_variable(std::uintptr_t address, std::size_t size) const;
   std::string explain_outside(std::uintptr_t address, std::size_t size) const;
+  bool is_dynamic(std::uintptr_t address) const {
+    return address - dynamic_begin_ < kMaxSharedBytes;
+  }
   // True if the access lies wholly in the padding of the launch's storage.
   bool is_padding(std::uintptr_t address, std::size_t size) const;
   // The array at the address, or the nearest one before it: in the launch's storage, or a variable.
@@ -207,9 +211,6 @@ class SharedMemory {
   };
   void find_region();
   void find_variables() const;
-  bool is_dynamic(std::uintptr_t address) const {
-    return address - dynamic_begin_ < kMaxSharedBytes;
-  }
 
   Region region_;
   std::uintptr_t code_ = 0;  // an address inside the module

@@ -122,7 +122,7 @@ void Core::report_race(const Thread& self, const Region& region, std::uintptr_t 
                              std::max<std::uint64_t>(earlier_site, site),
                              array_begin(&region, address)};
   const NamedAccess earlier = named_access(earlier_stamp);
-  const NamedAccess later = {self.index, linear_block_, site, self.tile()};
+  const NamedAccess later = access_of(self, site);
   if (!findings.count(kind, key, distance(earlier, later))) return;
   const bool in_order = earlier.block != later.block || comes_first(earlier, later);
   const NamedAccess &first = in_order ? earlier : later, &second = in_order ? later : earlier;

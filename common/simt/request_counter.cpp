@@ -149,6 +149,15 @@ void RequestCounter::count(std::size_t account, std::uint32_t mask, const std::u
   }
 }
 
+void RequestCounter::count_copy(std::uint16_t site, std::uint64_t bytes, std::uint64_t sectors) {
+  const std::size_t account = account_of(make_record(site, false, 0));
+  if (account >= accounts_.size()) accounts_.resize(2 * sites_.count());
+  SiteCounts& counts = accounts_[account];
+  ++counts.requests;
+  counts.bytes += bytes;
+  counts.sectors += sectors;
+}
+
 Counts RequestCounter::totals() const {
   Counts sum;
   for (std::size_t account = 0; account < accounts_.size(); ++account) {

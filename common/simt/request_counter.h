@@ -64,6 +64,9 @@ class RequestCounter {
   // Removes what it counts from the traces.
   void flush_in_step(LaneTrace* const lanes[32], std::uint32_t open);
 
+  // Counts one request of a copy that passes by the lanes' pipe: of global memory only.
+  void count_copy(std::uint16_t site, std::uint64_t bytes, std::uint64_t sectors);
+
   // The accounts since reset(): in sum, and by line.
   Counts totals() const;
   std::vector<LineCounts> by_line() const;

@@ -68,7 +68,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device != 0) return keep(cudaErrorInvalidValue);
   *properties = {};
   std::strcpy(properties->name, "CuFlash CPU simulator");
-  properties->major = 8;
+  properties->major = 9;
   properties->minor = 0;
   properties->multiProcessorCount = 1;
   properties->warpSize = 32;

@@ -93,6 +93,13 @@ void Core::order_lanes(int warp, unsigned mask) {
     }
     fences_.meet(fences);
   }
+  if (knowledge_in_use_) {
+    std::vector<Thread*> met;
+    for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
+      met.push_back(&lanes[__builtin_ctz(rest)]);
+    }
+    share_knowledge(met);
+  }
   if (mask == existing_lanes(warp)) {
     last_warp_event_[warp] = now;
     return;
@@ -178,9 +185,10 @@ void Core::finish_matrix_call(const Thread& caller) {
 // the lanes that have exited; any other missing lane will never arrive.
 void Core::end_warp_calls() {
   const Thread* stuck = nullptr;
-  bool progress = false;
+  bool progress = false, at_mbarrier = false;
   for (int t = 0; t < num_threads_; ++t) {
     const Thread& waiting = threads_[t];
+    at_mbarrier |= waiting.state == Thread::State::kAtMbarrier;
     if (waiting.state != Thread::State::kInWarpCall) continue;
     if (!warp_call_complete(waiting, !is_matrix_call(waiting.call.kind))) {
       stuck = stuck == nullptr ? &waiting : stuck;
@@ -191,6 +199,7 @@ void Core::end_warp_calls() {
     progress = true;
   }
   if (progress) return;
+  if (at_mbarrier) return report_deadlock();
   report_stuck(*stuck);
   killed_ = true;
 }

@@ -16,20 +16,27 @@
 
 namespace cuflash {
 
-// Needs a device of compute capability 8.0. On the CPU simulator a test fails if it has findings.
+// Needs a device of compute capability 8.0 or more. On the CPU simulator a test fails if it has
+// findings.
 class DeviceTest : public ::testing::Test {
  protected:
+  explicit DeviceTest(int needed_major = 8) : needed_major_(needed_major) {}
   void SetUp() override {
     need_device();
     if (IsSkipped() || HasFatalFailure()) return;
     int major = 0;
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
-    if (major < 8) GTEST_SKIP() << "These instructions need compute capability 8.0.";
+    if (major < needed_major_) {
+      GTEST_SKIP() << "These instructions need compute capability " << needed_major_ << ".0.";
+    }
     simt::reset_counts();
   }
   void TearDown() override {
     for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message();
   }
+
+ private:
+  int needed_major_;
 };
 
 // An array in device memory.

@@ -9,14 +9,6 @@ constexpr int kThreads = 64;
 
 class CpAsyncMemory : public AccessTest {
  protected:
-  // A finding that ends the launch.
-  template <class... Params, class... Args>
-  Finding fails(FindingKind kind, void (*kernel)(Params...), Args&&... args) {
-    EXPECT_EQ(launch(kernel, {1, kThreads}, std::forward<Args>(args)...),
-              FlashAttentionError::CUDA_ERROR);
-    cudaGetLastError();
-    return only_finding(kind);
-  }
   Array<float> in_{4 * kThreads, 1.f, "in"};
 };
 
@@ -52,7 +44,8 @@ __global__ void copy_operands(float* in, Operands operands) {
 TEST_F(CpAsyncMemory, Operands) {
   run(copy_operands, {1, kThreads}, in_.data(), Operands::kRight);
   const auto fails = [&](FindingKind kind, Operands operands) {
-    const Finding finding = CpAsyncMemory::fails(kind, copy_operands, in_.data(), operands);
+    const Finding finding =
+        CpAsyncMemory::fails(kind, kThreads, copy_operands, in_.data(), operands);
     EXPECT_EQ(finding.location, LINE_MARKED("copies there"));
     return finding;
   };

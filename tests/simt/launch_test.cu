@@ -50,23 +50,23 @@ TEST_F(Limits, Grid) {
 }
 
 TEST_F(Limits, DynamicSharedMemory) {
-  run(use_shared, {1, 32, 163 * 1024}, 163 * 1024 - 32);
+  run(use_shared, {1, 32, 227 * 1024}, 227 * 1024 - 32);
   reset_counts();
-  refused("166913 bytes of dynamic shared memory; the limit is 166912.", use_shared,
-          {1, 32, 163 * 1024 + 1}, 0);
+  refused("232449 bytes of dynamic shared memory; the limit is 232448.", use_shared,
+          {1, 32, 227 * 1024 + 1}, 0);
 }
 
 TEST_F(Limits, PropertiesAgree) {
   cudaDeviceProp properties;
   ASSERT_EQ(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
-  EXPECT_EQ(properties.major, 8);
+  EXPECT_EQ(properties.major, 9);
   EXPECT_EQ(properties.minor, 0);
   EXPECT_EQ(properties.sharedMemPerBlock, 48u * 1024);
-  EXPECT_EQ(properties.sharedMemPerBlockOptin, 163u * 1024);
+  EXPECT_EQ(properties.sharedMemPerBlockOptin, 227u * 1024);
   int value = 0;
   EXPECT_EQ(cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0),
             cudaSuccess);
-  EXPECT_EQ(value, 163 * 1024);
+  EXPECT_EQ(value, 227 * 1024);
   EXPECT_EQ(cudaGetDeviceProperties(&properties, 1), cudaErrorInvalidValue);
   EXPECT_EQ(cudaSetDevice(1), cudaErrorInvalidValue);
   cudaGetLastError();

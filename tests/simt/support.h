@@ -34,15 +34,6 @@ class SimulatorTest : public ::testing::Test {
   }
 };
 
-// Tests that need the hooks.
-class AccessTest : public SimulatorTest {
- protected:
-  void SetUp() override {
-    SimulatorTest::SetUp();
-    if (!counts_accesses()) GTEST_SKIP() << "compiled without hooks: accesses are not seen";
-  }
-};
-
 // An array in device memory.
 template <class T>
 class Array {
@@ -92,6 +83,23 @@ inline Finding only_finding(FindingKind kind) {
   EXPECT_EQ(static_cast<int>(findings[0].kind), static_cast<int>(kind)) << findings[0].message();
   return findings[0];
 }
+
+// Tests that need the hooks.
+class AccessTest : public SimulatorTest {
+ protected:
+  void SetUp() override {
+    SimulatorTest::SetUp();
+    if (!counts_accesses()) GTEST_SKIP() << "compiled without hooks: accesses are not seen";
+  }
+  // A finding that ends the launch.
+  template <class... Params, class... Args>
+  Finding fails(FindingKind kind, int threads, void (*kernel)(Params...), Args&&... args) {
+    EXPECT_EQ(launch(kernel, {1, static_cast<unsigned>(threads)}, std::forward<Args>(args)...),
+              FlashAttentionError::CUDA_ERROR);
+    cudaGetLastError();
+    return only_finding(kind);
+  }
+};
 
 inline bool says(const Finding& finding, const std::string& text) {
   const bool found = finding.message().find(text) != std::string::npos;

@@ -1,0 +1,63 @@
+// PTX mbarrier: barriers in shared memory that count arrivals of threads and bytes of asynchronous
+// copies. Compute capability 9.0.
+//
+// A barrier is a std::uint64_t in shared memory. It goes through phases, counted from 0. A phase
+// ends when as many threads have arrived as mbarrier_init() said, and all bytes that were expected
+// have arrived; the next one begins at once. What a thread did before it arrived happens before
+// what follows a wait for that phase.
+#ifndef CUFLASH_DEVICE_PTX_MBARRIER_H_
+#define CUFLASH_DEVICE_PTX_MBARRIER_H_
+
+#include <cuda_runtime.h>
+
+#include "device/ptx/shared_address.h"
+
+namespace cuflash::ptx {
+
+// Begins phase 0, with this many arrivals in each phase. One thread calls it; a
+// fence_mbarrier_init() of that thread and a __syncthreads() must follow before others use the
+// barrier.
+__device__ __forceinline__ void mbarrier_init(SharedAddress barrier, unsigned arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+               :
+               : "r"(barrier.value), "r"(arrivals)
+               : "memory");
+}
+
+// Makes the thread's calls of mbarrier_init() visible to asynchronous copies.
+__device__ __forceinline__ void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void mbarrier_arrive(SharedAddress barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(barrier.value) : "memory");
+}
+
+// Arrives, and makes the phase wait for this many bytes of copies.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(SharedAddress barrier, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               :
+               : "r"(barrier.value), "r"(bytes)
+               : "memory");
+}
+
+// Waits for the end of the phase of this parity, 0 or 1: the current phase or the one before it,
+// whichever has it. Before phase 0 ends, a wait for parity 1 returns at once.
+__device__ __forceinline__ void mbarrier_wait(SharedAddress barrier, unsigned parity) {
+  // The longest time that the hardware may suspend the thread, nanoseconds.
+  constexpr unsigned kSuspend = 1000000;
+  unsigned done;
+  do {
+    asm volatile(
+        "{ .reg .pred done;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2, %3;\n"
+        "selp.u32 %0, 1, 0, done; }"
+        : "=r"(done)
+        : "r"(barrier.value), "r"(parity), "n"(kSuspend)
+        : "memory");
+  } while (done == 0);
+}
+
+}  // namespace cuflash::ptx
+
+#endif  // CUFLASH_DEVICE_PTX_MBARRIER_H_

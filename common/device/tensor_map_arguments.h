@@ -1,0 +1,95 @@
+// What describes a tensor and the box of it that one asynchronous copy takes (TMA): the arguments
+// of make_tensor_map(), checked on the host for both backends.
+#ifndef CUFLASH_DEVICE_TENSOR_MAP_ARGUMENTS_H_
+#define CUFLASH_DEVICE_TENSOR_MAP_ARGUMENTS_H_
+
+#include <cstdint>
+#include <sstream>
+#include <string>
+
+#include "cuflash/dtype.h"
+
+namespace cuflash {
+
+// How the chunks of 16 bytes of a box change places in shared memory: as they lie, or as Swizzle
+// (device/swizzle.h) says for rows of 64 or of 128 bytes.
+enum class TensorSwizzle { kNone = 0, k64Bytes = 64, k128Bytes = 128 };
+
+// A tensor of rank 4. Dimension 0 is the innermost: its elements are neighbours.
+struct TensorMapArguments {
+  static constexpr int kRank = 4;
+
+  const void* data = nullptr;
+  DType dtype = CUFLASH_F16;
+  std::int64_t extents[kRank] = {};      // in elements
+  std::int64_t strides[kRank - 1] = {};  // of dimensions 1 to 3, bytes; any if the extent is 1
+  int box[kRank] = {};                   // in elements
+  TensorSwizzle swizzle = TensorSwizzle::kNone;
+
+  int box_row_bytes() const { return box[0] * kElementBytes; }
+  int box_bytes() const { return box_row_bytes() * box[1] * box[2] * box[3]; }
+  // The bytes from one index of a dimension to the next.
+  std::int64_t stride(int dimension) const {
+    return dimension == 0            ? std::int64_t{kElementBytes}
+           : extents[dimension] == 1 ? std::int64_t{kChunkBytes}
+                                     : strides[dimension - 1];
+  }
+
+  static constexpr int kElementBytes = 2;
+  static constexpr int kChunkBytes = 16;
+};
+
+// All of them in one line.
+inline std::string in_words(const TensorMapArguments& map) {
+  std::ostringstream text;
+  const DTypeFacts* const facts = find_dtype(map.dtype);
+  const auto list = [&](const char* name, const auto& values) {
+    const char* separator = " [";
+    text << ", " << name;
+    for (const auto value : values) text << separator << value, separator = ", ";
+    text << ']';
+  };
+  text << "data " << map.data << ", dtype " << (facts != nullptr ? facts->name : "unknown");
+  list("extents", map.extents);
+  list("strides", map.strides);
+  list("box", map.box);
+  text << ", swizzle " << static_cast<int>(map.swizzle) << " bytes";
+  return text.str();
+}
+
+// Why no map can be made of the arguments, in a sentence, with all of them; empty if one can. The
+// limits are the driver's (cuTensorMapEncodeTiled), but for two. A stride of 0 is refused, and a
+// swizzled row must fill the swizzle's span: nothing says how shorter rows would lie.
+inline std::string tensor_map_fault(const TensorMapArguments& map) {
+  constexpr std::int64_t kMaxExtent = std::int64_t{1} << 32, kMaxStride = std::int64_t{1} << 40;
+  constexpr int kMaxBox = 256, kAlignment = TensorMapArguments::kChunkBytes;
+  std::string fault;
+  const auto require = [&](bool holds, const std::string& sentence) {
+    if (!holds && fault.empty()) fault = sentence;
+  };
+  require(element_bytes(map.dtype) == TensorMapArguments::kElementBytes,
+          "A tensor map is for elements of 16 bits.");
+  require(map.data != nullptr && reinterpret_cast<std::uintptr_t>(map.data) % kAlignment == 0,
+          "The data of a tensor map begin at a multiple of 16 bytes.");
+  for (int i = 0; i < TensorMapArguments::kRank; ++i) {
+    const std::string dimension = "dimension " + std::to_string(i);
+    require(map.extents[i] >= 1 && map.extents[i] <= kMaxExtent,
+            "The extent of " + dimension + " of a tensor map is at least 1 and at most 2^32.");
+    require(map.stride(i) > 0 && map.stride(i) < kMaxStride &&
+                (i == 0 || map.stride(i) % kAlignment == 0),
+            "The stride of " + dimension +
+                " of a tensor map is a multiple of 16 bytes, greater than 0 and less than 2^40.");
+    require(map.box[i] >= 1 && map.box[i] <= kMaxBox,
+            "The box of a tensor map has 1 to 256 elements in " + dimension + '.');
+  }
+  require(map.box_row_bytes() % kAlignment == 0,
+          "The rows of a tensor map's box are a multiple of 16 bytes.");
+  require(
+      map.swizzle == TensorSwizzle::kNone || map.box_row_bytes() == static_cast<int>(map.swizzle),
+      "The rows of a swizzled box are as long as the span of the swizzle.");
+  return fault.empty() ? fault : fault + " The arguments: " + in_words(map) + '.';
+}
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_TENSOR_MAP_ARGUMENTS_H_

@@ -1,0 +1,53 @@
+// What a thread knows of the others through mbarriers and proxy fences, beside the order of
+// __syncthreads() and __syncwarp(). An arrival passes it on, a wait takes it over.
+#ifndef CUFLASH_SIMT_KNOWLEDGE_H_
+#define CUFLASH_SIMT_KNOWLEDGE_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "simt/memory.h"
+
+namespace cuflash::simt {
+
+struct Knowledge {
+  // By thread of the block: what it did before this moment happened before what comes next.
+  std::vector<Stamp> before;
+  // By thread: what it did before this moment happened before a proxy fence, and that one before
+  // what comes next.
+  std::vector<Stamp> fenced;
+  // By mbarrier: how many of its phases ended before what comes next.
+  std::vector<int> phases;
+
+  bool has(Stamp access) const { return lies_before(access, before); }
+  bool has_fenced(Stamp access) const { return lies_before(access, fenced); }
+  int phases_of(std::size_t mbarrier) const {
+    return mbarrier < phases.size() ? phases[mbarrier] : 0;
+  }
+  void join(const Knowledge& other) {
+    join(before, other.before);
+    join(fenced, other.fenced);
+    join(phases, other.phases);
+  }
+  template <class T>
+  static void note(std::vector<T>& values, std::size_t index, T value) {
+    if (values.size() <= index) values.resize(index + 1);
+    values[index] = std::max(values[index], value);
+  }
+
+ private:
+  static bool lies_before(Stamp access, const std::vector<Stamp>& moments) {
+    const auto thread = static_cast<std::size_t>(stamp_thread(access));
+    return thread < moments.size() && access < moments[thread];
+  }
+  template <class T>
+  static void join(std::vector<T>& values, const std::vector<T>& others) {
+    if (values.size() < others.size()) values.resize(others.size());
+    for (std::size_t i = 0; i < others.size(); ++i) values[i] = std::max(values[i], others[i]);
+  }
+};
+
+}  // namespace cuflash::simt
+
+#endif  // CUFLASH_SIMT_KNOWLEDGE_H_

@@ -1,0 +1,351 @@
+// cp.async.bulk.tensor: a copy takes effect at a wait for the phase of its mbarrier.
+//
+// When it begins, its destination is poisoned: the bytes are those of NaNs, and the cells say that
+// nobody has written them, so that every access takes the slow way and finds the copy. The first
+// wait for the phase writes the data. The cells stay as they are: from then on the copy itself
+// checks that a reader knows of the phase's end, and remembers who has read.
+#include "simt/tensor_copy.h"
+
+#include <device/ptx/tensor_copy.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "simt/access_check.h"
+
+namespace cuflash::simt {
+namespace {
+
+constexpr std::size_t kChunk = TensorCopy::kChunk;
+constexpr std::uintptr_t kBoxAlignment = 128;
+
+// The hardware swizzles addresses: bits of the row change places of chunks within it. The patterns
+// are those of Swizzle (device/swizzle.h) in a tile that begins where the pattern does.
+std::uintptr_t swizzled(std::uintptr_t address, TensorSwizzle swizzle) {
+  const std::uintptr_t mask = swizzle == TensorSwizzle::k128Bytes  ? 7
+                              : swizzle == TensorSwizzle::k64Bytes ? 3
+                                                                   : 0;
+  return address ^ (address / 128 & mask) * kChunk;
+}
+
+// The largest aligned pieces of [begin, end), as global memory is read.
+template <class Use>
+void for_each_piece(std::uintptr_t begin, std::uintptr_t end, const Use& use) {
+  for (std::uintptr_t at = begin; at < end;) {
+    std::size_t piece = kChunk;
+    while ((at & (piece - 1)) != 0 || piece > end - at) piece /= 2;
+    use(at, piece);
+    at += piece;
+  }
+}
+
+// The chunks of a box, in the order of its elements.
+std::vector<TensorCopy::Chunk> chunks_of(std::uintptr_t to, const TensorMapArguments& map,
+                                         const int (&first)[4]) {
+  constexpr int kElement = TensorMapArguments::kElementBytes;
+  constexpr int kElements = TensorMapArguments::kChunkBytes / kElement;
+  std::vector<TensorCopy::Chunk> chunks;
+  const int box_rows = map.box[1] * map.box[2] * map.box[3];
+  for (int row = 0; row < box_rows; ++row) {
+    const std::int64_t x[4] = {first[0], first[1] + row % map.box[1],
+                               first[2] + row / map.box[1] % map.box[2],
+                               first[3] + row / map.box[1] / map.box[2]};
+    bool inside = true;
+    auto from = static_cast<std::int64_t>(as_address(map.data)) + x[0] * kElement;
+    for (int i = 1; i < 4; ++i) {
+      inside = inside && x[i] >= 0 && x[i] < map.extents[i];
+      from += x[i] * map.stride(i);
+    }
+    for (int e = 0; e < map.box[0]; e += kElements) {
+      const auto limited = [&](std::int64_t element) {
+        return static_cast<std::size_t>(std::clamp<std::int64_t>(element - x[0] - e, 0, kElements) *
+                                        kElement);
+      };
+      const std::size_t begin = limited(0), end = limited(inside ? map.extents[0] : 0);
+      chunks.push_back({swizzled(to + chunks.size() * kChunk, map.swizzle),
+                        static_cast<std::uintptr_t>(from + e * kElement), begin,
+                        std::max(begin, end)});
+    }
+  }
+  return chunks;
+}
+
+}  // namespace
+
+void Core::issue_tensor_copy(Thread& self, std::uintptr_t to, const TensorMapArguments& map,
+                             const int (&first)[4], std::uintptr_t barrier_address,
+                             std::uintptr_t return_address) {
+  constexpr std::size_t kElement = TensorMapArguments::kElementBytes;
+  const std::uint16_t site = sites.id(return_address, AccessKind::kWrite, kChunk, kElement);
+  const auto bytes = static_cast<std::size_t>(map.box_bytes());
+  check_box(self, to, bytes, site);
+  Mbarrier& barrier = mbarrier(
+      self, barrier_address,
+      sites.id(return_address, AccessKind::kAtomic, sizeof(std::uint64_t), sizeof(std::uint64_t)));
+  check_phase(self, barrier, site);
+
+  tensor_copies_.list.remove_if(
+      [](const TensorCopy& old) { return !old.in_flight && old.places == 0; });
+  TensorCopy& copy = tensor_copies_.list.emplace_back();
+  copy.to = to;
+  copy.bytes = bytes;
+  copy.chunks = chunks_of(to, map, first);
+  copy.barrier = &barrier;
+  copy.phase = barrier.phase;
+  copy.read_site = sites.id(return_address, AccessKind::kRead, kChunk, kElement);
+  next_moment();
+  copy.begun = stamp_of(self, site);
+  copy.readers.resize(num_threads_);
+  if (counts_accesses()) {
+    read_box(self, copy);
+    check_destination(self, copy);
+    take_destination(copy);
+  }
+  std::memset(reinterpret_cast<void*>(to), 0xff, bytes);
+  barrier.bytes_copied += static_cast<std::int64_t>(bytes);
+  barrier.last_copy = copy.begun;
+  end_phase_if_over(self, barrier);
+}
+
+// ---- When a copy begins ------------------------------------------------------------------------
+
+void Core::check_box(const Thread& self, std::uintptr_t to, std::size_t bytes, std::uint16_t site) {
+  check_operand(self, to & ~(kChunk - 1), kChunk, site, true, "cp.async.bulk.tensor writes");
+  const auto fail = [&](FindingKind kind, const std::string& what) {
+    report_access(kind, self, &shared_.region(), to, site, what + " The launch ends here.");
+    kill_launch();
+  };
+  if (to % kBoxAlignment != 0) {
+    fail(FindingKind::kMisaligned, "A box begins at a multiple of 128 bytes.");
+  }
+  if (!shared_.inside_variable(to, bytes)) {
+    fail(FindingKind::kOutOfBounds, shared_.explain_outside(to, bytes));
+  }
+  if (!shared_.is_dynamic(to) && shared_.array(to).begin != shared_.array(to + bytes - 1).begin) {
+    fail(FindingKind::kOutOfBounds,
+         "The box has " + std::to_string(bytes) + " bytes and reaches past the end of the array.");
+  }
+}
+
+// Its bytes must count for the phase that they are meant for.
+void Core::check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_t site) {
+  const NamedAccess here = access_of(self, site);
+  const bool is_fenced = self.knowledge.has_fenced(barrier.initialised) ||
+                         (barrier.init_fenced != 0 &&
+                          happens_before(barrier.init_fenced, self, stamp_of(self, site), true));
+  if (!is_fenced) {
+    report_mbarrier("MBARRIER WITHOUT ITS FENCE", barrier,
+                    {named_access(barrier.initialised), here},
+                    "The thread that initialises it must call fence_mbarrier_init() before the "
+                    "barrier that lets others use it.");
+  }
+  if (self.knowledge.phases_of(barrier.index) >= barrier.phase) return;
+  report_mbarrier("MORE BYTES THAN EXPECTED", barrier, {named_access(barrier.last_arrival), here},
+                  "Phase " + std::to_string(barrier.phase - 1) +
+                      " has ended, and nothing orders its end before this copy: it had all the "
+                      "bytes that it expects. The launch ends here.");
+  kill_launch();
+}
+
+// Checks the reads of global memory, and counts them. They end before the copy's phase does, so the
+// cells need not remember them.
+void Core::read_box(Thread& self, const TensorCopy& copy) {
+  std::uint64_t bytes = 0;
+  std::vector<std::uintptr_t> sectors;
+  const Stamp now = stamp_of(self, copy.read_site);
+  const auto read = [&](std::uintptr_t from, std::size_t size) {
+    bytes += size;
+    sectors.push_back(from / 32);
+    if (recorder.on()) {
+      recorder.note(*this, self, from, size, AccessKind::kRead, copy.read_site);
+    }
+    Region* const region = region_of(from);
+    if (region == nullptr || region->shared || region->freed || !region->has(from, size)) {
+      bool shared = false;
+      check_operand(self, from, size, copy.read_site, false, "cp.async.bulk.tensor reads");
+      check(self, from, size, copy.read_site, shared);
+      return;
+    }
+    std::size_t count = 0;
+    Cell* const cells = region->cells(from, size, count);
+    for (std::size_t i = 0; i < count; ++i) {
+      Stamp& written = cells[i].write;
+      if (written == 0 && !region->initialised) {
+        report_access(FindingKind::kUninitialised, self, region, from, copy.read_site,
+                      "Neither the host nor a kernel has written it.");
+        written = kHostStamp;  // one report
+      } else if (written != 0 && !happens_before(written, self, now, false)) {
+        report_race(self, *region, from, written, copy.read_site);
+      }
+    }
+  };
+  for (const TensorCopy::Chunk& chunk : copy.chunks) {
+    for_each_piece(chunk.from + chunk.begin, chunk.from + chunk.end, read);
+  }
+  std::sort(sectors.begin(), sectors.end());
+  const auto last = std::unique(sectors.begin(), sectors.end());
+  requests.count_copy(copy.read_site, bytes, static_cast<std::uint64_t>(last - sectors.begin()));
+}
+
+// Everyone must be done with what the copy replaces. One report of each kind.
+void Core::check_destination(const Thread& self, const TensorCopy& copy) {
+  Region& region = shared_.region();
+  const auto site = static_cast<std::uint16_t>(stamp_site(copy.begun));
+  const Stamp now = stamp_of(self, site);
+  // An uninitialised value that was reported counts as written at the block's start.
+  const auto is_ordered = [&](Stamp access) {
+    return access <= block_start_ || happens_before(access, self, now, true);
+  };
+  bool told_reader = false, told_writer = false, told_fence = false;
+  const auto check_reader = [&](Stamp reader, std::uintptr_t address) {
+    if (told_reader || is_ordered(reader)) return;
+    told_reader = true;
+    report_accesses(FindingKind::kAsyncCopy, "COPY INTO A STAGE THAT IS NOT EMPTY", &region,
+                    address, {named_access(reader), access_of(self, site)},
+                    "No barrier orders the read before the copy.");
+  };
+  const auto check_writer = [&](Stamp writer, std::uintptr_t address) {
+    if (!told_writer && !is_ordered(writer)) {
+      told_writer = true;
+      report_race(self, region, address, writer, site);
+    } else if (!told_fence && writer > block_start_ && is_ordered(writer) &&
+               !self.knowledge.has_fenced(writer)) {
+      told_fence = true;
+      report_accesses(FindingKind::kAsyncCopy, "WRITE WITHOUT A PROXY FENCE", &region, address,
+                      {named_access(writer), access_of(self, site)},
+                      "The copy may overtake the write. The thread that writes must call "
+                      "fence_proxy_async() before the barrier that orders the two.");
+    }
+  };
+  const TensorCopy* last = nullptr;
+  for (std::uintptr_t at = copy.to; at < copy.to + copy.bytes; at += kChunk) {
+    const TensorCopy* const old = tensor_copies_.at(at);
+    if (old != nullptr && old != last) {
+      last = old;
+      if (!has_ended(self, *old)) {
+        report_accesses(FindingKind::kAsyncCopy, "WRITE OVER A COPY IN FLIGHT", &region, at,
+                        {named_access(old->begun), access_of(self, site)},
+                        "The new copy's thread has not waited for phase " +
+                            std::to_string(old->phase) + " of " + name_of(*old->barrier) + '.');
+      }
+      const bool whole = old->lies_within(copy.to, copy.bytes);
+      for (const TensorCopy::Reader& reader : old->readers) {
+        const bool here = reader.address - copy.to < copy.bytes;
+        if (whole || here) check_reader(reader.when, reader.address);
+      }
+    }
+    std::size_t count = 0;
+    Cell* const cells = region.cells(at, kChunk, count);
+    for (const Cell* cell = cells; cell != cells + count; ++cell) {
+      check_writer(cell->write, at);
+      check_reader(cell->read, at);
+      check_reader(cell->other_read, at);
+    }
+  }
+}
+
+// The place belongs to the copy from now on.
+void Core::take_destination(TensorCopy& copy) {
+  Region& region = shared_.region();
+  for (std::uintptr_t at = copy.to; at < copy.to + copy.bytes; at += kChunk) {
+    TensorCopy* const old = tensor_copies_.at(at);
+    if (old != nullptr) --old->places;
+    tensor_copies_.set(region, at, &copy);
+    std::size_t count = 0;
+    Cell* const cells = region.cells(at, kChunk, count);
+    std::fill_n(cells, count, Cell{});
+  }
+  copy.places = copy.bytes / kChunk;
+}
+
+// ---- Accesses to its destination ---------------------------------------------------------------
+
+// True if the thread knows that the copy has ended.
+bool Core::has_ended(const Thread& self, const TensorCopy& copy) const {
+  return !copy.in_flight && self.knowledge.phases_of(copy.barrier->index) > copy.phase;
+}
+
+// Notes an access to what the copy brings. False if the thread must not make it: it is reported.
+bool Core::may_access(const Thread& self, TensorCopy& copy, const Region& region,
+                      std::uintptr_t address, std::uint16_t site) {
+  const bool read = sites[site].kind == AccessKind::kRead;
+  if (!has_ended(self, copy)) {
+    tensor_copies_.reported_sites.insert(stamp_site(copy.begun));
+    report_accesses(FindingKind::kAsyncCopy,
+                    read ? "READ OF A STAGE THAT IS NOT FULL" : "WRITE OVER A COPY IN FLIGHT",
+                    &region, address, {named_access(copy.begun), access_of(self, site)},
+                    "The copy ends with phase " + std::to_string(copy.phase) + " of " +
+                        name_of(*copy.barrier) +
+                        ". Neither has this thread waited for that phase, nor does a barrier "
+                        "follow another thread's wait.");
+    return false;
+  }
+  if (read) {
+    copy.readers[self.index] = {stamp_of(self, site), address};
+    return true;
+  }
+  for (const TensorCopy::Reader& reader : copy.readers) {
+    if (reader.when != 0 && reader.address / kChunk == address / kChunk &&
+        !happens_before(reader.when, self, stamp_of(self, site), true)) {
+      report_race(self, region, address, reader.when, site);
+      break;
+    }
+  }
+  return true;
+}
+
+// ---- When a copy ends --------------------------------------------------------------------------
+
+// The thread has waited for this phase of the barrier.
+void Core::end_tensor_copies(const Thread& self, const Mbarrier& barrier, int phase) {
+  for (TensorCopy& copy : tensor_copies_.list) {
+    if (copy.in_flight && copy.barrier == &barrier && copy.phase <= phase) {
+      end_tensor_copy(self, copy);
+    }
+  }
+}
+
+void Core::end_tensor_copy(const Thread& self, TensorCopy& copy) {
+  const auto site = static_cast<std::uint16_t>(stamp_site(copy.begun));
+  for (const TensorCopy::Chunk& chunk : copy.chunks) {
+    // If another copy to the same place has begun since, that was reported, and its data stay.
+    if (counts_accesses() && tensor_copies_.at(chunk.to) != &copy) continue;
+    unsigned char data[kChunk] = {};
+    std::memcpy(data + chunk.begin, reinterpret_cast<const void*>(chunk.from + chunk.begin),
+                chunk.end - chunk.begin);
+    std::memcpy(reinterpret_cast<void*>(chunk.to), data, kChunk);
+    if (recorder.on()) {
+      recorder.note(*this, threads_[stamp_thread(copy.begun)], chunk.to, kChunk, AccessKind::kWrite,
+                    site);
+    }
+    if (!counts_accesses()) continue;
+    for_each_piece(chunk.from + chunk.begin, chunk.from + chunk.end,
+                   [&](std::uintptr_t from, std::size_t size) {
+                     check_source(self, from, size, copy.begun, copy.read_site, false);
+                   });
+  }
+  copy.in_flight = false;
+  copy.chunks = {};
+}
+
+// All threads of the block have exited.
+void Core::check_unfinished_tensor_copies() {
+  for (const TensorCopy& copy : tensor_copies_.list) {
+    if (!copy.in_flight || tensor_copies_.reported_sites.count(stamp_site(copy.begun)) != 0) {
+      continue;
+    }
+    report_accesses(FindingKind::kAsyncCopy, "COPY WITHOUT A WAIT", &shared_.region(), copy.to,
+                    {named_access(copy.begun)},
+                    "The block ends, and no thread has waited for phase " +
+                        std::to_string(copy.phase) + " of " + name_of(*copy.barrier) + '.');
+  }
+}
+
+void issue_tensor_copy(void* shared, const TensorMap& map, const int (&first)[4], void* barrier) {
+  core.issue_tensor_copy(*running_thread(), as_address(shared), map.arguments, first,
+                         as_address(barrier), as_address(__builtin_return_address(0)));
+}
+
+void fence_proxy_async() { core.fence_proxy_async(*running_thread()); }
+
+}  // namespace cuflash::simt

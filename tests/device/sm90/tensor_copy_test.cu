@@ -1,0 +1,370 @@
+// cp.async.bulk.tensor and mbarrier: which elements arrive where, and when.
+#include <algorithm>
+#include <string>
+
+#include "../support.h"
+#include "device/ptx/mbarrier.h"
+#include "device/ptx/tensor_copy.h"
+#include "device/swizzle.h"
+
+namespace cuflash {
+namespace {
+
+class TensorCopies : public DeviceTest {
+ protected:
+  TensorCopies() : DeviceTest(9) {}
+};
+
+using Bits = unsigned short;
+
+std::vector<Bits> random_bits(std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<Bits> values(count);
+  for (Bits& value : values) value = static_cast<Bits>(random());
+  return values;
+}
+
+// A tensor in memory: extents and strides in elements, the innermost dimension first.
+struct Layout {
+  std::int64_t extents[4], strides[4];
+
+  std::size_t elements() const {
+    std::int64_t last = 0;
+    for (int i = 0; i < 4; ++i) last += (extents[i] - 1) * strides[i];
+    return static_cast<std::size_t>(last + 1);
+  }
+};
+
+TensorMapArguments arguments(const Bits* data, DType dtype, const Layout& layout,
+                             const int (&box)[4], TensorSwizzle swizzle) {
+  TensorMapArguments arguments;
+  arguments.data = data;
+  arguments.dtype = dtype;
+  std::copy_n(layout.extents, 4, arguments.extents);
+  for (int i = 1; i < 4; ++i) arguments.strides[i - 1] = 2 * layout.strides[i];
+  std::copy_n(box, 4, arguments.box);
+  arguments.swizzle = swizzle;
+  return arguments;
+}
+
+// What a box that begins at `first` must bring, in the order of its elements.
+std::vector<Bits> expected_box(const std::vector<Bits>& values, const Layout& layout,
+                               const int (&first)[4], const int (&box)[4]) {
+  std::vector<Bits> expected;
+  for (int n = 0; n < box[0] * box[1] * box[2] * box[3]; ++n) {
+    const std::int64_t x[4] = {first[0] + n % box[0], first[1] + n / box[0] % box[1],
+                               first[2] + n / box[0] / box[1] % box[2],
+                               first[3] + n / box[0] / box[1] / box[2]};
+    bool inside = true;
+    std::int64_t offset = 0;
+    for (int i = 0; i < 4; ++i) {
+      inside = inside && x[i] >= 0 && x[i] < layout.extents[i];
+      offset += x[i] * layout.strides[i];
+    }
+    expected.push_back(inside ? values[static_cast<std::size_t>(offset)] : Bits{0});
+  }
+  return expected;
+}
+
+struct Coordinates {
+  int x[4];
+};
+
+// ---- One box -----------------------------------------------------------------------------------
+
+constexpr int kThreads = 64, kMaxElements = 8192;
+
+struct OneBox {
+  alignas(1024) Bits box[kMaxElements];
+  std::uint64_t full;
+};
+
+// Begins an mbarrier for all threads.
+__device__ void begin(std::uint64_t* barrier, unsigned arrivals) {
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(barrier, arrivals);
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+}
+
+__global__ void copy_box(const __grid_constant__ TensorMap map, Coordinates first, int elements,
+                         Bits* out) {
+  auto& s = shared_storage<OneBox>();
+  begin(&s.full, 1);
+  if (threadIdx.x == 0) {
+    ptx::prefetch_tensor_map(map);
+    ptx::mbarrier_arrive_expect_tx(&s.full, 2 * elements);
+    ptx::tensor_copy(s.box, map, first.x[0], first.x[1], first.x[2], first.x[3], &s.full);
+  }
+  ptx::mbarrier_wait(&s.full, 0);
+  for (int i = threadIdx.x; i < elements; i += kThreads) out[i] = s.box[i];
+}
+
+TEST_F(TensorCopies, OfAnyBox) {
+  // Heads beside rows, rows beside heads, and gaps.
+  const Layout layouts[] = {{{64, 37, 3, 2}, {1, 64, 64 * 37, 64 * 37 * 3}},
+                            {{64, 37, 3, 2}, {1, 64 * 3, 64, 64 * 37 * 3}},
+                            {{24, 5, 7, 2}, {1, 40, 40 * 6, 40 * 6 * 9}}};
+  const int boxes[][4] = {{64, 16, 1, 1}, {8, 3, 2, 2}, {24, 1, 3, 1}, {32, 40, 2, 1}};
+  const Coordinates firsts[] = {{{0, 0, 0, 0}},  {{0, 32, 1, 1}},   {{8, 36, 2, 0}},
+                                {{-3, 2, 0, 1}}, {{40, -2, -1, 0}}, {{0, 1000, 0, 0}}};
+  for (const Layout& layout : layouts) {
+    const std::vector<Bits> values = random_bits(layout.elements(), 1);
+    const Array<Bits> data(values);
+    for (const auto& box : boxes) {
+      TensorMap map;
+      ASSERT_EQ(make_tensor_map(
+                    map, arguments(data.data(), CUFLASH_BF16, layout, box, TensorSwizzle::kNone)),
+                "");
+      const int elements = box[0] * box[1] * box[2] * box[3];
+      for (const Coordinates& first : firsts) {
+        const Array<Bits> out(std::vector<Bits>(elements, 7));
+        run(copy_box, {1, kThreads, shared_layout<OneBox>()}, map, first, elements, out.data());
+        ASSERT_EQ(out.values(), expected_box(values, layout, first.x, box));
+      }
+    }
+  }
+}
+
+// ---- Tiles in the XOR layout -------------------------------------------------------------------
+
+constexpr int kRows = 32;
+
+template <int kHeadDim>
+struct OneTile {
+  SwizzledTile<Bits, kRows, kHeadDim> tile;
+  std::uint64_t full;
+};
+
+// The tile's panels are boxes. out[row][col] is what the tile has there.
+template <int kHeadDim>
+__global__ void copy_tile(const __grid_constant__ TensorMap map, int row, int head, int batch,
+                          Bits* out) {
+  auto& s = shared_storage<OneTile<kHeadDim>>();
+  using Tile = decltype(s.tile);
+  begin(&s.full, 1);
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_arrive_expect_tx(&s.full, sizeof(s.tile.panels));
+    for (int panel = 0; panel < Tile::kPanels; ++panel) {
+      ptx::tensor_copy(s.tile.panels[panel], map, panel * Tile::kPanelCols, row, head, batch,
+                       &s.full);
+    }
+  }
+  ptx::mbarrier_wait(&s.full, 0);
+  for (int i = threadIdx.x; i < kRows * kHeadDim; i += kThreads) {
+    out[i] = s.tile(i / kHeadDim, i % kHeadDim);
+  }
+}
+
+template <int kHeadDim>
+void check_tile(DType dtype) {
+  using Tile = Swizzle<kRows, kHeadDim>;
+  constexpr int kLength = 2 * kRows + 5, kHeads = 3, kBatch = 2;
+  const TensorSwizzle swizzle =
+      Tile::kPanelCols == 64 ? TensorSwizzle::k128Bytes : TensorSwizzle::k64Bytes;
+  const Layout by_head = {{kHeadDim, kLength, kHeads, kBatch},
+                          {1, kHeadDim, kHeadDim * kLength, kHeadDim * kLength * kHeads}};
+  const Layout by_row = {{kHeadDim, kLength, kHeads, kBatch},
+                         {1, kHeadDim * kHeads, kHeadDim, kHeadDim * kLength * kHeads}};
+  const int box[] = {Tile::kPanelCols, kRows, 1, 1}, tile[] = {kHeadDim, kRows, 1, 1};
+  for (const Layout& layout : {by_head, by_row}) {
+    const std::vector<Bits> values = random_bits(layout.elements(), kHeadDim);
+    const Array<Bits> data(values);
+    TensorMap map;
+    ASSERT_EQ(make_tensor_map(map, arguments(data.data(), dtype, layout, box, swizzle)), "");
+    // Past the tail of a head lie zeros, not the next head's rows.
+    for (const int row : {0, kRows, 2 * kRows}) {
+      const Array<Bits> out(std::vector<Bits>(kRows * kHeadDim, 7));
+      run(copy_tile<kHeadDim>, {1, kThreads, shared_layout<OneTile<kHeadDim>>()}, map, row, 1, 1,
+          out.data());
+      const int first[] = {0, row, 1, 1};
+      ASSERT_EQ(out.values(), expected_box(values, layout, first, tile)) << kHeadDim << ' ' << row;
+    }
+  }
+}
+
+TEST_F(TensorCopies, IntoTheSwizzle) {
+  for (const DType dtype : {CUFLASH_F16, CUFLASH_BF16}) {
+    check_tile<32>(dtype);
+    check_tile<64>(dtype);
+    check_tile<96>(dtype);
+    check_tile<128>(dtype);
+    check_tile<256>(dtype);
+  }
+}
+
+// An extent of 1 may have any stride.
+TEST_F(TensorCopies, OfAnExtentOfOne) {
+  const Layout layout = {{64, 8, 1, 1}, {1, 64, 0, 3}};
+  const int box[] = {64, 8, 1, 1};
+  const std::vector<Bits> values = random_bits(64 * 8, 1);
+  const Array<Bits> data(values), out(std::vector<Bits>(64 * 8));
+  TensorMap map;
+  ASSERT_EQ(
+      make_tensor_map(map, arguments(data.data(), CUFLASH_F16, layout, box, TensorSwizzle::kNone)),
+      "");
+  run(copy_box, {1, kThreads, shared_layout<OneBox>()}, map, Coordinates{}, 64 * 8, out.data());
+  EXPECT_EQ(out.values(), values);
+}
+
+// ---- Pipelines ---------------------------------------------------------------------------------
+
+constexpr int kStages = 2, kConsumers = 3, kCols = 64;
+
+struct Stages {
+  alignas(128) Bits tile[kStages][kRows][kCols];
+  std::uint64_t full[kStages], empty[kStages];
+};
+
+// The last warp has tiles copied, the others add them up, row by row.
+__global__ void add_tiles(const __grid_constant__ TensorMap map, int tiles, unsigned* out) {
+  auto& s = shared_storage<Stages>();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      ptx::mbarrier_init(&s.full[stage], 1);
+      ptx::mbarrier_init(&s.empty[stage], kConsumers);
+    }
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (warp == kConsumers) {
+    for (int n = 0; n < tiles && lane == 0; ++n) {
+      const int stage = n % kStages;
+      const unsigned phase = n / kStages % 2;
+      ptx::mbarrier_wait(&s.empty[stage], phase ^ 1);
+      ptx::mbarrier_arrive_expect_tx(&s.full[stage], sizeof(s.tile[stage]));
+      ptx::tensor_copy(s.tile[stage], map, 0, n * kRows, blockIdx.x, 0, &s.full[stage]);
+    }
+    return;
+  }
+  unsigned sum = 0;
+  for (int n = 0; n < tiles; ++n) {
+    const int stage = n % kStages;
+    const unsigned phase = n / kStages % 2;
+    ptx::mbarrier_wait(&s.full[stage], phase);
+    for (int d = warp; d < kCols; d += kConsumers) sum += s.tile[stage][lane][d];
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(&s.empty[stage]);
+  }
+  out[(blockIdx.x * kConsumers + warp) * 32 + lane] = sum;
+}
+
+// The same by one thread that has tiles copied, for a block that waits for them together.
+__global__ void add_tiles_together(const __grid_constant__ TensorMap map, int tiles,
+                                   unsigned* out) {
+  auto& s = shared_storage<Stages>();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  begin(&s.full[0], 1);
+  unsigned sum = 0;
+  for (int n = 0; n < tiles; ++n) {
+    if (threadIdx.x == 0) {
+      ptx::mbarrier_arrive_expect_tx(&s.full[0], sizeof(s.tile[0]));
+      ptx::tensor_copy(s.tile[0], map, 0, n * kRows, blockIdx.x, 0, &s.full[0]);
+    }
+    ptx::mbarrier_wait(&s.full[0], n % 2);
+    for (int d = warp; d < kCols; d += kConsumers) sum += s.tile[0][lane][d];
+    __syncthreads();
+  }
+  out[(blockIdx.x * kConsumers + warp) * 32 + lane] = sum;
+}
+
+TEST_F(TensorCopies, InStages) {
+  constexpr int kTiles = 21, kBlocks = 3, kLength = kTiles * kRows - 7;
+  const Layout layout = {{kCols, kLength, kBlocks, 1}, {1, kCols, kCols * kLength, 0}};
+  const std::vector<Bits> values = random_bits(layout.elements(), 3);
+  const Array<Bits> data(values);
+  const int box[] = {kCols, kRows, 1, 1};
+  TensorMap map;
+  ASSERT_EQ(
+      make_tensor_map(map, arguments(data.data(), CUFLASH_F16, layout, box, TensorSwizzle::kNone)),
+      "");
+  std::vector<unsigned> expected(kBlocks * kConsumers * 32);
+  for (int row = 0; row < kBlocks * kLength; ++row) {
+    const int block = row / kLength, lane = row % kLength % kRows;
+    for (int d = 0; d < kCols; ++d) {
+      expected[(block * kConsumers + d % kConsumers) * 32 + lane] += values[row * kCols + d];
+    }
+  }
+  const Array<unsigned> out(std::vector<unsigned>(expected.size()));
+  run(add_tiles, {kBlocks, 32 * (kConsumers + 1), shared_layout<Stages>()}, map, kTiles,
+      out.data());
+  EXPECT_EQ(out.values(), expected);
+  const Array<unsigned> together(std::vector<unsigned>(expected.size()));
+  run(add_tiles_together, {kBlocks, 32 * kConsumers, shared_layout<Stages>()}, map, kTiles,
+      together.data());
+  EXPECT_EQ(together.values(), expected);
+}
+
+// Threads write a tile, read it, and then have it replaced: the writes need a proxy fence.
+__global__ void replace(const __grid_constant__ TensorMap map, Bits* out) {
+  auto& s = shared_storage<OneBox>();
+  begin(&s.full, 1);
+  for (int i = threadIdx.x; i < kRows * kCols; i += kThreads) s.box[i] = 7;
+  ptx::fence_proxy_async();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_arrive_expect_tx(&s.full, 2 * kRows * kCols);
+    ptx::tensor_copy(s.box, map, 0, 0, 0, 0, &s.full);
+  }
+  ptx::mbarrier_wait(&s.full, 0);
+  for (int i = threadIdx.x; i < kRows * kCols; i += kThreads) out[i] = s.box[i];
+}
+
+TEST_F(TensorCopies, OverWhatThreadsWrote) {
+  const Layout layout = {{kCols, kRows, 1, 1}, {1, kCols, 0, 0}};
+  const std::vector<Bits> values = random_bits(layout.elements(), 4);
+  const Array<Bits> data(values), out(std::vector<Bits>(values.size()));
+  const int box[] = {kCols, kRows, 1, 1};
+  TensorMap map;
+  ASSERT_EQ(
+      make_tensor_map(map, arguments(data.data(), CUFLASH_F16, layout, box, TensorSwizzle::kNone)),
+      "");
+  run(replace, {1, kThreads, shared_layout<OneBox>()}, map, out.data());
+  EXPECT_EQ(out.values(), values);
+}
+
+// ---- Maps --------------------------------------------------------------------------------------
+
+TEST_F(TensorCopies, MapsAreRefusedWithAllArguments) {
+  alignas(16) static Bits memory[16];
+  const TensorMapArguments right = {memory,         CUFLASH_F16,   {64, 9, 2, 1},
+                                    {128, 2048, 0}, {64, 8, 1, 1}, TensorSwizzle::k128Bytes};
+  EXPECT_EQ(tensor_map_fault(right), "");
+  const auto refused = [&](const std::string& sentence, auto change) {
+    TensorMapArguments wrong = right;
+    change(wrong);
+    TensorMap map;
+    const std::string fault = make_tensor_map(map, wrong);
+    EXPECT_EQ(fault.rfind(sentence, 0), 0u) << fault;
+    EXPECT_NE(fault.find("The arguments: data "), std::string::npos) << fault;
+    return fault;
+  };
+  const std::string all = refused("The rows of a swizzled box are as long",
+                                  [](auto& map) { map.swizzle = TensorSwizzle::k64Bytes; });
+  EXPECT_NE(all.find(", dtype f16, extents [64, 9, 2, 1], strides [128, 2048, 0], "
+                     "box [64, 8, 1, 1], swizzle 64 bytes."),
+            std::string::npos)
+      << all;
+  refused("A tensor map is for elements of 16", [](auto& map) { map.dtype = CUFLASH_F32; });
+  refused("The data of a tensor map begin", [](auto& map) { map.data = nullptr; });
+  refused("The data of a tensor map begin", [](auto& map) { map.data = memory + 1; });
+  refused("The extent of dimension 1", [](auto& map) { map.extents[1] = 0; });
+  refused("The extent of dimension 3",
+          [](auto& map) { map.extents[3] = (std::int64_t{1} << 32) + 1; });
+  refused("The stride of dimension 1", [](auto& map) { map.strides[0] = 120; });
+  refused("The stride of dimension 1", [](auto& map) { map.strides[0] = 0; });
+  refused("The stride of dimension 2", [](auto& map) { map.strides[1] = std::int64_t{1} << 40; });
+  refused("The box of a tensor map has 1 to 256 elements in dimension 1.",
+          [](auto& map) { map.box[1] = 257; });
+  refused("The box of a tensor map has 1 to 256 elements in dimension 2.",
+          [](auto& map) { map.box[2] = 0; });
+  refused("The rows of a tensor map's box are a multiple", [](auto& map) {
+    map.box[0] = 60;
+    map.swizzle = TensorSwizzle::kNone;
+  });
+}
+
+}  // namespace
+}  // namespace cuflash
