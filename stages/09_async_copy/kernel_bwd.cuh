@@ -215,8 +215,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
           }
         }
 
-        // [FA2 Alg.2 l.11]  P = exp(S − LSE)    // 2^kLog2OfP times as large
-        typename C::Operand rP;
+        // [FA2 Alg.2 l.11]  P = exp(S − LSE)
+        typename C::Operand rP;  // 2^kLog2OfP times as large
 #pragma unroll
         for (int n = 0; n < C::kPart / kMmaN; ++n) {
           const float2 lse = *reinterpret_cast<const float2*>(
