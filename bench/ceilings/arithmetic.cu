@@ -10,12 +10,11 @@ namespace {
 // go through the same scheduler.
 constexpr int kSums = 32, kSteps = 16;
 
-__device__ __forceinline__ void keep(const LoopOutput& out, const float (&sums)[kSums],
-                                     long long clocks) {
+template <int kCount>
+__device__ __forceinline__ float sum_of(const float (&numbers)[kCount]) {
   float sum = 0.f;
-  for (const float x : sums) sum += x;
-  out.kept[blockIdx.x * blockDim.x + threadIdx.x] = sum;
-  if (threadIdx.x == 0) out.clocks[blockIdx.x] = clocks;
+  for (const float x : numbers) sum += x;
+  return sum;
 }
 
 // A multiply-add reads one register that the one before did not: its sum.
@@ -32,7 +31,8 @@ __global__ void __launch_bounds__(kMaxThreads, 1) multiply_add(LoopOutput out, i
       for (float& sum : sums) sum = fmaf(sum, a, b);
     }
   }
-  keep(out, sums, stop_clock(start));
+  const long long clocks = stop_clock(start);
+  keep(out, sum_of(sums), clocks);
 }
 
 // A step adds an outer product of 8 × 4 numbers to the sums, as a register tile does: a
@@ -59,7 +59,8 @@ __global__ void __launch_bounds__(kMaxThreads, 1) add_outer_product(LoopOutput o
       }
     }
   }
-  keep(out, sums, stop_clock(start));
+  const long long clocks = stop_clock(start);
+  keep(out, sum_of(sums), clocks);
 }
 
 // A step is one exp2 of each of 16 numbers, of what the step before left.
@@ -79,11 +80,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) take_exp2(LoopOutput out, int 
     }
   }
   const long long clocks = stop_clock(start);
-
-  float sum = 0.f;
-  for (const float y : x) sum += y;
-  out.kept[blockIdx.x * blockDim.x + threadIdx.x] = sum;
-  if (threadIdx.x == 0) out.clocks[blockIdx.x] = clocks;
+  keep(out, sum_of(x), clocks);
 }
 
 }  // namespace

@@ -37,6 +37,12 @@ __device__ __forceinline__ long long stop_clock(long long start) {
   return clock64() - start;
 }
 
+// Leaves what the thread's loop computed, and the clocks that it took.
+__device__ __forceinline__ void keep(const LoopOutput& out, float result, long long clocks) {
+  out.kept[blockIdx.x * blockDim.x + threadIdx.x] = result;
+  if (threadIdx.x == 0) out.clocks[blockIdx.x] = clocks;
+}
+
 // A number in [-1, 1) without a pattern: operands of zeros would cost less power.
 __device__ __forceinline__ float noise(unsigned i) {
   return static_cast<float>(static_cast<int>((i + 1) * 2654435761u)) * 0x1p-31f;

@@ -49,9 +49,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) load_shared(LoopOutput out, in
     }
   }
   const long long clocks = stop_clock(start);
-
-  out.kept[blockIdx.x * blockDim.x + threadIdx.x] = __uint_as_float(mixed);
-  if (threadIdx.x == 0) out.clocks[blockIdx.x] = clocks;
+  keep(out, __uint_as_float(mixed), clocks);
 }
 
 template <SharedLoad kLoad>
