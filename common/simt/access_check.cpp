@@ -126,6 +126,7 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
   const AccessKind kind = sites[site].kind;
   const bool shared = region.shared;
   if (shared && meets_copy(self, region, address, site)) return;
+  if (shared && kind != AccessKind::kRead) check_product_reads(self, address, site);
   const Stamp now = stamp_of(self, site);
   // An atomic operation races with plain accesses, not with other atomic operations.
   const auto both_atomic = [&](Stamp s) {

@@ -112,7 +112,8 @@ void Core::run_block(std::uint64_t linear_block) {
   copies_.to.clear();
   if (!mbarriers_.list.empty()) mbarriers_ = {};
   tensor_copies_.begin_block();
-  knowledge_in_use_ = false;
+  warpgroups_.clear();
+  knowledge_in_use_ = products_in_use_ = false;
   blocks_run_.emplace_back(block_start_, linear_block);
   last_barrier_ = next_moment();
   last_warp_event_.assign((num_threads_ + 31) / 32, 0);
@@ -132,6 +133,7 @@ void Core::run_block(std::uint64_t linear_block) {
     thread.fences = {};
     thread.knowledge = {};
     thread.copies = {};
+    thread.registers.clear();
     std::fill_n(thread.synced, 32, Stamp{0});
     thread.fiber.prepare(t, &Core::thread_entry);
   }
@@ -151,10 +153,16 @@ void Core::run_block(std::uint64_t linear_block) {
       in_warp_call |= thread.state == Thread::State::kInWarpCall;
       at_mbarrier |= thread.state == Thread::State::kAtMbarrier;
     }
-    if (!alive) return check_unfinished_tensor_copies();
+    if (!alive) {
+      check_unfinished_tensor_copies();
+      check_unfinished_products();
+      return;
+    }
     if (progress) continue;
     if (in_warp_call) {
       end_warp_calls();
+    } else if (report_stuck_warpgroup()) {
+      return;
     } else if (at_mbarrier) {
       report_deadlock();
     } else {

@@ -27,6 +27,7 @@
 #include "simt/request_counter.h"
 #include "simt/tensor_copy.h"
 #include "simt/waits.h"
+#include "simt/wgmma.h"
 
 namespace cuflash::simt {
 
@@ -46,7 +47,7 @@ struct TileMark {
 
 // One CUDA thread of the running block. It runs on the stack of the same index.
 struct Thread {
-  enum class State { kReady, kAtBarrier, kAtMbarrier, kInWarpCall, kExited };
+  enum class State { kReady, kAtBarrier, kAtMbarrier, kInWarpCall, kInWarpgroupCall, kExited };
 
   LaneTrace trace;
   Fiber fiber;
@@ -60,6 +61,7 @@ struct Thread {
   std::uint64_t result = 0;
   bool vote = false;  // at a barrier
   const Mbarrier* mbarrier = nullptr;
+  const WarpgroupCall* warpgroup_call = nullptr;
   // The last barrier or __syncwarp() that it took part in.
   Stamp last_event = 0;
   // synced[l]: what lane l of the same warp did before this moment happened before what comes now.
@@ -67,6 +69,7 @@ struct Thread {
   ThreadFences fences;
   Knowledge knowledge;
   ThreadCopies copies;
+  std::vector<ProductRegisters> registers;  // by address
   // Its tiles: at least the one that it was in at the last barrier and all since. No access in a
   // race is older.
   std::vector<TileMark> tiles;
@@ -112,6 +115,11 @@ class Core {
   void issue_tensor_copy(Thread& self, std::uintptr_t to, const TensorMapArguments& map,
                          const int (&first)[4], std::uintptr_t barrier,
                          std::uintptr_t return_address);
+  void warpgroup_call(Thread& self, const WarpgroupCall& call, std::uintptr_t return_address);
+  // True if products have been issued in this block: their registers are on the threads' stacks.
+  bool watches_registers() const { return products_in_use_; }
+  void on_register_access(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
+                          std::uintptr_t return_address);
   void mark_tile(Thread& self, const char* name, int number);
   void on_access(std::size_t thread, std::uintptr_t address, std::size_t size, AccessKind kind,
                  std::uintptr_t return_address);
@@ -243,6 +251,8 @@ class Core {
   void check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_t site);
   void read_box(Thread& self, const TensorCopy& copy);
   void check_destination(const Thread& self, const TensorCopy& copy);
+  void report_not_full(const Thread& self, const TensorCopy& copy, std::uintptr_t address,
+                       std::uint16_t site);
   void take_destination(TensorCopy& copy);
   void end_tensor_copies(const Thread& self, const Mbarrier& barrier, int phase);
   void end_tensor_copy(const Thread& self, TensorCopy& copy);
@@ -250,6 +260,38 @@ class Core {
                   std::uintptr_t address, std::uint16_t site);
   bool has_ended(const Thread& self, const TensorCopy& copy) const;
   void check_unfinished_tensor_copies();
+
+  // warpgroup.cpp: operations of warpgroups
+  void finish_warpgroup_call(Warpgroup& group);
+  void check_same_call(const Warpgroup& group);
+  void report_absent(const Thread& waiting, int absent, const std::string& why);
+  bool report_stuck_warpgroup();
+
+  // wgmma.cpp: products of warpgroups
+  void begin_product(Warpgroup& group);
+  void end_products(Warpgroup& group, std::size_t pending);
+  Accumulator& accumulator_of(Warpgroup& group);
+
+  // wgmma_check.cpp: their operands in shared memory
+  void check_same_matrices(const Warpgroup& group, std::uint16_t site);
+  void check_operands(Warpgroup& group, const WarpgroupProduct& product);
+  void check_chunk(Warpgroup& group, const OperandChunk& chunk, std::uint16_t site);
+  void check_written(Warpgroup& group, int warp, Stamp writer, std::uintptr_t address,
+                     std::uint16_t site);
+  void check_full(Warpgroup& group, int warp, const TensorCopy& copy, std::uintptr_t address,
+                  std::uint16_t site);
+  void release_operands(Warpgroup& group, const WarpgroupProduct& product, Stamp now);
+  void check_product_reads(const Thread& self, std::uintptr_t address, std::uint16_t site);
+  Stamp& product_read(Warpgroup& group, std::uintptr_t address) const;
+  void check_unfinished_products();
+
+  // wgmma_registers.cpp: their registers
+  void take_registers(Warpgroup& group, const WarpgroupProduct& product);
+  ProductRegisters& registers_at(Thread& self, std::uintptr_t begin, std::size_t bytes,
+                                 bool accumulator, std::uint16_t site);
+  void release_registers(const Warpgroup& group, const WarpgroupProduct& product);
+  void report_registers(const std::string& title, const std::vector<NamedAccess>& accesses,
+                        const std::string& what);
 
   // race_findings.cpp: races in words
   void report_race(const Thread& self, const Region& region, std::uintptr_t address, Stamp earlier,
@@ -283,8 +325,10 @@ class Core {
   CopiesInFlight copies_;
   Mbarriers mbarriers_;
   TensorCopies tensor_copies_;
-  bool knowledge_in_use_ = false;    // in this block
-  std::optional<StackPool> stacks_;  // from the first launch on
+  std::vector<Warpgroup> warpgroups_;  // none before the first operation of one
+  bool knowledge_in_use_ = false;      // in this block
+  bool products_in_use_ = false;       // in this block
+  std::optional<StackPool> stacks_;    // from the first launch on
   SharedMemory shared_;
   std::vector<Thread> threads_;
   std::mt19937_64 random_;
