@@ -281,7 +281,8 @@ class Core {
   void check_full(Warpgroup& group, int warp, const TensorCopy& copy, std::uintptr_t address,
                   std::uint16_t site);
   void release_operands(Warpgroup& group, const WarpgroupProduct& product, Stamp now);
-  void check_product_reads(const Thread& self, std::uintptr_t address, std::uint16_t site);
+  Stamp unordered_product_read(const Thread& self, std::uintptr_t address, std::uint16_t site);
+  bool is_done(const Warpgroup& group, Stamp read, const Thread& self, std::uint16_t site) const;
   Stamp& product_read(Warpgroup& group, std::uintptr_t address) const;
   void check_unfinished_products();
 

@@ -225,7 +225,7 @@ void Core::check_destination(const Thread& self, const TensorCopy& copy) {
         if (whole || here) check_reader(reader.when, reader.address);
       }
     }
-    check_product_reads(self, at, site);
+    if (const Stamp read = unordered_product_read(self, at, site)) check_reader(read, at);
     std::size_t count = 0;
     Cell* const cells = region.cells(at, kChunk, count);
     for (const Cell* cell = cells; cell != cells + count; ++cell) {

@@ -138,8 +138,9 @@ void Core::release_operands(Warpgroup& group, const WarpgroupProduct& product, S
   });
 }
 
-// The thread is about to write there, or a copy that it begins.
-void Core::check_product_reads(const Thread& self, std::uintptr_t address, std::uint16_t site) {
+// The thread, or a copy that it begins, is about to write there. Returns a read by a product that
+// nothing orders before it, or 0. One in flight is reported.
+Stamp Core::unordered_product_read(const Thread& self, std::uintptr_t address, std::uint16_t site) {
   for (Warpgroup& group : warpgroups_) {
     if (group.reads.empty()) continue;
     const Stamp read = product_read(group, address);
@@ -156,20 +157,22 @@ void Core::check_product_reads(const Thread& self, std::uintptr_t address, std::
     group.done_before.resize(num_threads_);
     Stamp& done = group.done_before[self.index];
     if (read <= done) continue;
-    const int site_of_read = stamp_site(read);
-    const Stamp when = moment_of(read);
-    bool ordered = false;
-    for (int t = 0; t < kWarpgroupThreads && !ordered; ++t) {
-      const Stamp reader = when | static_cast<Stamp>(group.first_thread + t) << kSiteBits |
-                           static_cast<Stamp>(site_of_read);
-      ordered = happens_before(reader, self, stamp_of(self, site), true);
-    }
-    if (ordered) {
-      done = read;
-    } else {
-      report_race(self, shared_.region(), address, read, site);
-    }
+    if (!is_done(group, read, self, site)) return read;
+    done = read;
   }
+  return 0;
+}
+
+// True if the wait for the product, as one of the warpgroup's threads made it, happened before what
+// the thread does now.
+bool Core::is_done(const Warpgroup& group, Stamp read, const Thread& self,
+                   std::uint16_t site) const {
+  for (int t = group.first_thread; t < group.first_thread + kWarpgroupThreads; ++t) {
+    const Stamp of_thread =
+        moment_of(read) | static_cast<Stamp>(t) << kSiteBits | static_cast<Stamp>(stamp_site(read));
+    if (happens_before(of_thread, self, stamp_of(self, site), true)) return true;
+  }
+  return false;
 }
 
 // All threads of the block have exited.
