@@ -292,6 +292,35 @@ TEST_F(WgmmaTest, TheLeftOperandMayOnlyBeRead) {
   }
 }
 
+// An array of another scope is other registers, on a GPU and here.
+__global__ void scopes(float* out) {
+  __shared__ SwizzledTile<__half, kM, kK> sA;
+  __shared__ SwizzledTile<__half, kN, kK> sB;
+  fill(sA, sB);
+  ptx::fence_proxy_async();
+  __syncthreads();
+  float rD[kBlocks][4] = {};
+  {
+    std::uint32_t rA[8][4];
+    ptx::ldmatrix_x4(rA[3], &sA.panels[0][0]);
+    ptx::wgmma_fence();
+    ptx::wgmma_m64k16<__half, Major::kK>(rD, rA[3], k_major(sB, 0, 0), false);
+    ptx::wgmma_commit();
+  }
+  {
+    std::uint32_t others[8][4];
+    for (auto& other : others) ptx::ldmatrix_x4(other, &sB.panels[0][0]);
+    out[kM * kN + threadIdx.x] = static_cast<float>(others[3][0]);
+  }
+  ptx::wgmma_wait<0>();
+  store(out, rD);
+}
+
+TEST_F(WgmmaTest, ALeftOperandMayGoOutOfScope) {
+  run(scopes, {1, 128}, out_.data());
+  EXPECT_EQ(out_.values()[20 * kN + 7], 7 * 16.0f);
+}
+
 // ---- wgmma_fence() -----------------------------------------------------------------------------
 
 enum class Fences { kBoth, kNone, kFirstOnly, kBetween };

@@ -44,19 +44,19 @@ __forceinline__ void wgmma_wait() {
 }
 
 template <class T, int kBlocks>
-constexpr bool is_wgmma_m64k16() {
+constexpr bool is_wgmma() {
   static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>,
                 "the operands of wgmma_m64k16 are f16 or bf16");
   static_assert(kBlocks == 4 || kBlocks == 8 || kBlocks == 12 || kBlocks == 16 || kBlocks == 24 ||
                     kBlocks == 32,
-                "wgmma_m64k16 has 32, 64, 96, 128, 192 or 256 columns");
+                "N is 32, 64, 96, 128, 192 or 256");
   return true;
 }
 
 template <class T, Major kMajorB, int kBlocks>
 __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], MatrixDescriptor a, MatrixDescriptor b,
                                   bool accumulate) {
-  static_assert(is_wgmma_m64k16<T, kBlocks>());
+  static_assert(is_wgmma<T, kBlocks>());
   simt::issue_product({&rD[0][0], kBlocks, nullptr, a, b, kMajorB == Major::kMN,
                        std::is_same_v<T, __nv_bfloat16>, accumulate});
 }
@@ -64,7 +64,7 @@ __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], MatrixDescriptor a, M
 template <class T, Major kMajorB, int kBlocks>
 __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], const std::uint32_t (&rA)[4],
                                   MatrixDescriptor b, bool accumulate) {
-  static_assert(is_wgmma_m64k16<T, kBlocks>());
+  static_assert(is_wgmma<T, kBlocks>());
   simt::issue_product({&rD[0][0],
                        kBlocks,
                        rA,
