@@ -113,6 +113,7 @@ void Core::run_block(std::uint64_t linear_block) {
   if (!mbarriers_.list.empty()) mbarriers_ = {};
   tensor_copies_.begin_block();
   warpgroups_.clear();
+  named_barriers_ = {};
   knowledge_in_use_ = products_in_use_ = false;
   blocks_run_.emplace_back(block_start_, linear_block);
   last_barrier_ = next_moment();
@@ -141,7 +142,7 @@ void Core::run_block(std::uint64_t linear_block) {
   // Each thread runs until it waits for others; when all do, the barrier opens.
   const std::vector<int> order = ordered(num_threads_);
   for (;;) {
-    bool progress = false, alive = false, in_warp_call = false, at_mbarrier = false;
+    bool progress = false, alive = false, in_warp_call = false, waits_for_some = false;
     for (const int t : order) {
       Thread& thread = threads_[t];
       if (thread.state == Thread::State::kReady) {
@@ -151,7 +152,7 @@ void Core::run_block(std::uint64_t linear_block) {
       }
       alive |= thread.state != Thread::State::kExited;
       in_warp_call |= thread.state == Thread::State::kInWarpCall;
-      at_mbarrier |= thread.state == Thread::State::kAtMbarrier;
+      waits_for_some |= thread.waits_for_some();
     }
     if (!alive) {
       check_unfinished_tensor_copies();
@@ -163,7 +164,7 @@ void Core::run_block(std::uint64_t linear_block) {
       end_warp_calls();
     } else if (report_stuck_warpgroup()) {
       return;
-    } else if (at_mbarrier) {
+    } else if (waits_for_some) {
       report_deadlock();
     } else {
       release_barrier();

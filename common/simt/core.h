@@ -24,6 +24,7 @@
 #include "simt/machine.h"
 #include "simt/mbarrier.h"
 #include "simt/memory.h"
+#include "simt/named_barrier.h"
 #include "simt/request_counter.h"
 #include "simt/tensor_copy.h"
 #include "simt/waits.h"
@@ -47,7 +48,15 @@ struct TileMark {
 
 // One CUDA thread of the running block. It runs on the stack of the same index.
 struct Thread {
-  enum class State { kReady, kAtBarrier, kAtMbarrier, kInWarpCall, kInWarpgroupCall, kExited };
+  enum class State {
+    kReady,
+    kAtBarrier,
+    kAtNamedBarrier,
+    kAtMbarrier,
+    kInWarpCall,
+    kInWarpgroupCall,
+    kExited
+  };
 
   LaneTrace trace;
   Fiber fiber;
@@ -59,7 +68,8 @@ struct Thread {
   std::uintptr_t wait_address = 0;
   WarpCall call{};
   std::uint64_t result = 0;
-  bool vote = false;  // at a barrier
+  bool vote = false;      // at a barrier
+  int named_barrier = 0;  // the last one
   const Mbarrier* mbarrier = nullptr;
   const WarpgroupCall* warpgroup_call = nullptr;
   // The last barrier or __syncwarp() that it took part in.
@@ -77,6 +87,10 @@ struct Thread {
   // The tile it is in; null for none.
   const TileMark* tile() const {
     return tiles.empty() || tiles.back().name == nullptr ? nullptr : &tiles.back();
+  }
+  // True if it waits for certain threads, or for a copy.
+  bool waits_for_some() const {
+    return state == State::kAtMbarrier || state == State::kAtNamedBarrier;
   }
   int lane() const { return index % 32; }
   int warp() const { return index / 32; }
@@ -111,6 +125,7 @@ class Core {
                           std::uintptr_t return_address);
   void wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parity,
                         std::uintptr_t return_address);
+  void sync_named_barrier(Thread& self, int number, int threads, std::uintptr_t return_address);
   void fence_proxy_async(Thread& self);
   void issue_tensor_copy(Thread& self, std::uintptr_t to, const TensorMapArguments& map,
                          const int (&first)[4], std::uintptr_t barrier,
@@ -246,6 +261,10 @@ class Core {
   void report_deadlock();
   std::string name_of(const Mbarrier& barrier) const;
 
+  // named_barrier.cpp: barriers of some warps
+  void open_named_barrier(const Thread& self, NamedBarrier& barrier);
+  void report_named_barrier(const Thread& self, const std::string& title, const std::string& why);
+
   // tensor_copy.cpp: copies of boxes
   void check_box(const Thread& self, std::uintptr_t to, std::size_t bytes, std::uint16_t site);
   void check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_t site);
@@ -325,6 +344,7 @@ class Core {
   Fences fences_;
   CopiesInFlight copies_;
   Mbarriers mbarriers_;
+  NamedBarriers named_barriers_;
   TensorCopies tensor_copies_;
   std::vector<Warpgroup> warpgroups_;  // none before the first operation of one
   bool knowledge_in_use_ = false;      // in this block

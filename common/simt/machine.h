@@ -59,8 +59,8 @@ enum class FindingKind {
   kUseAfterFree,
   kUninitialised,
   kMisaligned,
-  kDivergentBarrier,
-  kWarpMask,  ///< an operation of a warp or a warpgroup that lacks a thread
+  kDivergentBarrier,  ///< threads wait at different barriers, or at one that they name differently
+  kWarpMask,          ///< an operation of a warp or a warpgroup that lacks a thread
   kLaunchLimit,
   kNullPointer,   ///< an address that is no memory at all
   kAsyncCopy,     ///< an asynchronous copy that is used before it ends, or never waited for; one to

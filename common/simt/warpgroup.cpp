@@ -74,7 +74,8 @@ void Core::report_absent(const Thread& waiting, int absent, const std::string& w
           "four, must come to it. The launch ends here.\n");
 }
 
-// No thread can go on. False if no warpgroup lacks a thread, except those that wait at mbarriers.
+// No thread can go on. False if no warpgroup lacks a thread, except those that wait at mbarriers or
+// named barriers.
 bool Core::report_stuck_warpgroup() {
   const auto is_stuck = [](const Warpgroup& group) { return group.arrived != 0; };
   const auto group = std::find_if(warpgroups_.begin(), warpgroups_.end(), is_stuck);
