@@ -25,8 +25,8 @@ cudaError_t ask(int ordinal, Device& device) {
   const cudaError_t error = cudaGetDeviceProperties(&properties, ordinal);
   if (error != cudaSuccess) return error;
   const int capability = 10 * properties.major + properties.minor;
-  device = {properties.name, capability, properties.sharedMemPerBlockOptin, newest_code(capability),
-            ""};
+  device = {properties.name, capability, properties.sharedMemPerBlockOptin,
+            properties.multiProcessorCount, newest_code(capability)};
   return error;
 }
 
@@ -64,7 +64,9 @@ Answers by_ordinal, by_error;
 const Device& no_device(cudaError_t error) {
   (void)cudaGetLastError();
   if (const Device* known = by_error.find(error)) return *known;
-  return by_error.add(error, {"", 0, 0, 0, cudaGetErrorString(error)});
+  Device none;
+  none.fault = cudaGetErrorString(error);
+  return by_error.add(error, std::move(none));
 }
 
 }  // namespace

@@ -376,6 +376,23 @@ TEST(GetErrorString, HasASentenceForEachErrorAndForNone) {
   EXPECT_EQ(std::adjacent_find(sentences.begin(), sentences.end()), sentences.end());
 }
 
+TEST(CurrentDevice, HasTheAttributesThatTheRuntimeStates) {
+  const Device& device = current_device();
+  if (device.compute_capability == 0) GTEST_SKIP() << device.fault;
+  const auto attribute = [](cudaDeviceAttr name) {
+    int ordinal = 0, value = 0;
+    EXPECT_EQ(cudaGetDevice(&ordinal), cudaSuccess);
+    EXPECT_EQ(cudaDeviceGetAttribute(&value, name, ordinal), cudaSuccess);
+    return value;
+  };
+  EXPECT_EQ(device.compute_capability, 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
+                                           attribute(cudaDevAttrComputeCapabilityMinor));
+  EXPECT_EQ(device.sms, attribute(cudaDevAttrMultiProcessorCount));
+  EXPECT_GE(device.sms, 1);
+  EXPECT_EQ(device.shared_bytes,
+            static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)));
+}
+
 // A machine without a GPU: the arguments are still checked first. The addresses are never read.
 TEST(ApiWithoutADevice, RefusesAfterTheArguments) {
   if (current_device().compute_capability != 0) GTEST_SKIP() << "there is a CUDA device";

@@ -43,7 +43,11 @@ Stage stage() {
 const Device kT4{"T4", 75, 65536};
 const Device kA100{"A100", 80, 166912};
 const Device kH200{"H200", 90, 232448};
-const Device kNone{"", 0, 0, 0, "the driver is too old"};
+const Device kNone = [] {
+  Device none;
+  none.fault = "the driver is too old";
+  return none;
+}();
 
 void expect(const Support& support, Error error, const std::string& reason) {
   EXPECT_EQ(static_cast<int>(support.error), static_cast<int>(error));

@@ -21,6 +21,7 @@ struct Device {
   std::string name;              ///< e.g. "NVIDIA H200"
   int compute_capability = 0;    ///< 10·major + minor, e.g. 90
   std::size_t shared_bytes = 0;  ///< shared memory a block may opt in to, bytes
+  int sms = 0;                   ///< its streaming multiprocessors
   int newest_code = 999;   ///< compute capability of the newest code in this library that runs
                            ///< on it; 0: none does
   const char* fault = "";  ///< why there is no device; empty where there is one
