@@ -44,11 +44,13 @@ Support on_device(const Stage& stage, Pass pass, const Problem& problem, const D
              capability(present);
     });
   }
-  if (facts.arch.exact && present != needed) {
+  if (facts.arch.exact && (present != needed || !device.exact_code)) {
     return no(kError, [&] {
-      return std::string(stage.name) + " needs sm_" + std::to_string(needed) +
-             "a (compute capability " + capability(needed) + " exactly); this device has " +
-             capability(present);
+      const std::string architecture = "sm_" + std::to_string(needed) + 'a';
+      return std::string(stage.name) + " needs " + architecture + " (compute capability " +
+             capability(needed) + " exactly); this " +
+             (present != needed ? "device has " + capability(present)
+                                : "library was built without code for " + architecture);
     });
   }
   if (!facts.arch.exact && !has(device, needed)) {

@@ -16,6 +16,7 @@
 
 #include "cuflash/stage.h"
 #include "reference/reference.h"
+#include "simt/simulator.h"
 #include "support/api_example.h"
 #include "support/expect.h"
 #include "support/memory_limit.h"
@@ -391,6 +392,13 @@ TEST(CurrentDevice, HasTheAttributesThatTheRuntimeStates) {
   EXPECT_GE(device.sms, 1);
   EXPECT_EQ(device.shared_bytes,
             static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)));
+}
+
+// The simulator runs code for 9.0 and for exactly 9.0, whatever a library for GPUs is built for.
+TEST(CurrentDevice, OfTheSimulatorHasCodeForIt) {
+  if (!simt::kSimulated) GTEST_SKIP() << "This library is for GPUs.";
+  EXPECT_EQ(current_device().newest_code, 90);
+  EXPECT_TRUE(current_device().exact_code);
 }
 
 // A machine without a GPU: the arguments are still checked first. The addresses are never read.

@@ -239,7 +239,7 @@ inline int stage_fault(const Stage& stage, int pass, const cuflash_problem& p) {
   static_cast<cuflash_problem&>(problem) = p;
   const std::size_t shared_bytes = stage.has(Pass(pass)) ? facts.shared_bytes(problem) : 0;
   const bool wrong_arch = arch.exact
-                              ? present != arch.compute_capability
+                              ? present != arch.compute_capability || !device.exact_code
                               : std::min(present, device.newest_code) < arch.compute_capability;
   if (present == 0 || device.newest_code == 0 || wrong_arch || shared_bytes > device.shared_bytes ||
       (p.dtype == CUFLASH_BF16 && std::min(present, device.newest_code) < arch.for_bf16)) {

@@ -89,11 +89,17 @@ TEST(Supports, NeedsCodeThatRunsOnTheDevice) {
          "7.5");
   expect(supports(wmma, CUFLASH_FORWARD, {}, device), Error::SUCCESS, "");
 
-  Stage hopper = stage();  // its own code is always in the library
+  Stage hopper = stage();
   hopper.forward.arch = {90, true};
   device = kH200;
   device.newest_code = 75;
   expect(supports(hopper, CUFLASH_FORWARD, {}, device), Error::SUCCESS, "");
+  device.newest_code = 90;
+  device.exact_code = false;
+  expect(supports(hopper, CUFLASH_FORWARD, {}, device), Error::UNSUPPORTED_DEVICE,
+         "08_swizzle needs sm_90a (compute capability 9.0 exactly); this library was built without "
+         "code for sm_90a");
+  expect(supports(stage(), CUFLASH_FORWARD, {}, device), Error::SUCCESS, "");
 }
 
 TEST(Supports, NeedsTheArchitecture) {

@@ -24,6 +24,7 @@ struct Device {
   int sms = 0;                   ///< its streaming multiprocessors
   int newest_code = 999;   ///< compute capability of the newest code in this library that runs
                            ///< on it; 0: none does
+  bool exact_code = true;  ///< this library has code for exactly this device: sm_90a's for 9.0
   const char* fault = "";  ///< why there is no device; empty where there is one
 };
 
