@@ -1,0 +1,160 @@
+// PTX wgmma: the matrix product of a warpgroup, four warps whose first is a multiple of four, with
+// operands in shared memory. Compute capability 9.0, code for sm_90a.
+//
+// A product runs beside the threads that issued it. Between its issue and the wait for it, nothing
+// may touch its registers, and nothing may write the shared memory that it reads.
+#ifndef CUFLASH_DEVICE_PTX_WGMMA_H_
+#define CUFLASH_DEVICE_PTX_WGMMA_H_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "device/matrix_descriptor.h"
+
+namespace cuflash::ptx {
+
+// Orders what the threads have done to the registers of a product before it. All threads call it
+// before the first of a series of products.
+__device__ __forceinline__ void wgmma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+// Makes one group of the products issued since the last call.
+__device__ __forceinline__ void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Waits until at most kPending groups, the newest, are running.
+template <int kPending>
+__device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(kPending) : "memory");
+}
+
+// The index of B, 16 × N, whose elements are neighbours in memory.
+enum class Major { kK = 0, kMN = 1 };
+
+// The registers of an accumulator of 32 · n columns in the text of an instruction, and as operands.
+#define CUFLASH_D32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define CUFLASH_D64 \
+  CUFLASH_D32 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define CUFLASH_D96 \
+  CUFLASH_D64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define CUFLASH_D128 \
+  CUFLASH_D96 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define CUFLASH_D160 \
+  CUFLASH_D128 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define CUFLASH_D192 \
+  CUFLASH_D160 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define CUFLASH_D224                                                                             \
+  CUFLASH_D192                                                                                   \
+      ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, " \
+      "%111"
+#define CUFLASH_D256                                                                           \
+  CUFLASH_D224                                                                                 \
+      ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, " \
+      "%126, %127"
+#define CUFLASH_D_BLOCK(i) "+f"(rD[i][0]), "+f"(rD[i][1]), "+f"(rD[i][2]), "+f"(rD[i][3])
+#define CUFLASH_D_OPERANDS32 \
+  CUFLASH_D_BLOCK(0), CUFLASH_D_BLOCK(1), CUFLASH_D_BLOCK(2), CUFLASH_D_BLOCK(3)
+#define CUFLASH_D_OPERANDS64                                                        \
+  CUFLASH_D_OPERANDS32, CUFLASH_D_BLOCK(4), CUFLASH_D_BLOCK(5), CUFLASH_D_BLOCK(6), \
+      CUFLASH_D_BLOCK(7)
+#define CUFLASH_D_OPERANDS96                                                         \
+  CUFLASH_D_OPERANDS64, CUFLASH_D_BLOCK(8), CUFLASH_D_BLOCK(9), CUFLASH_D_BLOCK(10), \
+      CUFLASH_D_BLOCK(11)
+#define CUFLASH_D_OPERANDS128                                                          \
+  CUFLASH_D_OPERANDS96, CUFLASH_D_BLOCK(12), CUFLASH_D_BLOCK(13), CUFLASH_D_BLOCK(14), \
+      CUFLASH_D_BLOCK(15)
+#define CUFLASH_D_OPERANDS160                                                           \
+  CUFLASH_D_OPERANDS128, CUFLASH_D_BLOCK(16), CUFLASH_D_BLOCK(17), CUFLASH_D_BLOCK(18), \
+      CUFLASH_D_BLOCK(19)
+#define CUFLASH_D_OPERANDS192                                                           \
+  CUFLASH_D_OPERANDS160, CUFLASH_D_BLOCK(20), CUFLASH_D_BLOCK(21), CUFLASH_D_BLOCK(22), \
+      CUFLASH_D_BLOCK(23)
+#define CUFLASH_D_OPERANDS224                                                           \
+  CUFLASH_D_OPERANDS192, CUFLASH_D_BLOCK(24), CUFLASH_D_BLOCK(25), CUFLASH_D_BLOCK(26), \
+      CUFLASH_D_BLOCK(27)
+#define CUFLASH_D_OPERANDS256                                                           \
+  CUFLASH_D_OPERANDS224, CUFLASH_D_BLOCK(28), CUFLASH_D_BLOCK(29), CUFLASH_D_BLOCK(30), \
+      CUFLASH_D_BLOCK(31)
+
+// A product of 64 × n × 16 from two descriptors, and one whose left operand is in registers. The
+// numbers are those of the operands behind the accumulator's.
+#define CUFLASH_WGMMA_SS(n, type, a_, b_, accumulate_, major_)                          \
+  asm volatile(                                                                         \
+      "{ .reg .pred accumulate;\n"                                                      \
+      "setp.ne.b32 accumulate, %" #accumulate_                                          \
+      ", 0;\n"                                                                          \
+      "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" CUFLASH_D##n \
+      "}, %" #a_ ", %" #b_ ", accumulate, 1, 1, 0, %" #major_ "; }"                     \
+      : CUFLASH_D_OPERANDS##n                                                           \
+      : "l"(a.bits), "l"(b.bits), "r"(static_cast<int>(accumulate)), "n"(kMajorB))
+#define CUFLASH_WGMMA_RS(n, type, a0, a1, a2, a3, b_, accumulate_, major_)                       \
+  asm volatile(                                                                                  \
+      "{ .reg .pred accumulate;\n"                                                               \
+      "setp.ne.b32 accumulate, %" #accumulate_                                                   \
+      ", 0;\n"                                                                                   \
+      "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" CUFLASH_D##n          \
+      "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b_ ", accumulate, 1, 1, %" #major_ "; }" \
+      : CUFLASH_D_OPERANDS##n                                                                    \
+      : "r"(rA[0]), "r"(rA[1]), "r"(rA[2]), "r"(rA[3]), "l"(b.bits),                             \
+        "r"(static_cast<int>(accumulate)), "n"(kMajorB))
+
+// D = A · B, or D += A · B: 64 × N = 64 × 16 · 16 × N, for N = 8 · kBlocks. D is in f32: each of
+// the four warps has 16 of its rows, one block of 8 columns after the other, as MmaAccumulator says
+// (device/mma_fragments.h). A lies in shared memory by rows. All 128 threads call it together.
+template <class T, Major kMajorB, int kBlocks>
+__device__ __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], MatrixDescriptor a,
+                                             MatrixDescriptor b, bool accumulate) {
+  static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>,
+                "the operands of wgmma_m64k16 are f16 or bf16");
+#define CUFLASH_WGMMA(n, ...)                   \
+  if constexpr (8 * kBlocks == n) {             \
+    if constexpr (std::is_same_v<T, __half>) {  \
+      CUFLASH_WGMMA_SS(n, "f16", __VA_ARGS__);  \
+    } else {                                    \
+      CUFLASH_WGMMA_SS(n, "bf16", __VA_ARGS__); \
+    }                                           \
+  }
+  CUFLASH_WGMMA(32, 16, 17, 18, 19)
+  CUFLASH_WGMMA(64, 32, 33, 34, 35)
+  CUFLASH_WGMMA(96, 48, 49, 50, 51)
+  CUFLASH_WGMMA(128, 64, 65, 66, 67)
+  CUFLASH_WGMMA(192, 96, 97, 98, 99)
+  CUFLASH_WGMMA(256, 128, 129, 130, 131)
+#undef CUFLASH_WGMMA
+}
+
+// The same with A in registers: each warp has its 16 rows, as MmaA says.
+template <class T, Major kMajorB, int kBlocks>
+__device__ __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], const std::uint32_t (&rA)[4],
+                                             MatrixDescriptor b, bool accumulate) {
+  static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>,
+                "the operands of wgmma_m64k16 are f16 or bf16");
+#define CUFLASH_WGMMA(n, ...)                   \
+  if constexpr (8 * kBlocks == n) {             \
+    if constexpr (std::is_same_v<T, __half>) {  \
+      CUFLASH_WGMMA_RS(n, "f16", __VA_ARGS__);  \
+    } else {                                    \
+      CUFLASH_WGMMA_RS(n, "bf16", __VA_ARGS__); \
+    }                                           \
+  }
+  CUFLASH_WGMMA(32, 16, 17, 18, 19, 20, 21, 22)
+  CUFLASH_WGMMA(64, 32, 33, 34, 35, 36, 37, 38)
+  CUFLASH_WGMMA(96, 48, 49, 50, 51, 52, 53, 54)
+  CUFLASH_WGMMA(128, 64, 65, 66, 67, 68, 69, 70)
+  CUFLASH_WGMMA(192, 96, 97, 98, 99, 100, 101, 102)
+  CUFLASH_WGMMA(256, 128, 129, 130, 131, 132, 133, 134)
+#undef CUFLASH_WGMMA
+}
+
+#undef CUFLASH_WGMMA_SS
+#undef CUFLASH_WGMMA_RS
+
+}  // namespace cuflash::ptx
+
+#endif  // CUFLASH_DEVICE_PTX_WGMMA_H_
