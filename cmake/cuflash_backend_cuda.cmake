@@ -63,3 +63,13 @@ function(cuflash_compile_kernels target lowest)
   list(REMOVE_DUPLICATES built)
   set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${built}")
 endfunction()
+
+# Where warnings are errors, so are some notes of ptxas, and any other number of injected waits and
+# arrives than is stated. See scripts/maintainer/ptxas_notes.py.
+function(cuflash_check_ptxas_notes target injected)
+  if(CMAKE_COMPILE_WARNING_AS_ERROR)
+    set(launcher ${PROJECT_SOURCE_DIR}/scripts/maintainer/ptxas_notes.py ${injected}
+                 ${CMAKE_CUDA_COMPILER_LAUNCHER})
+    set_target_properties(${target} PROPERTIES CUDA_COMPILER_LAUNCHER "${launcher}")
+  endif()
+endfunction()
