@@ -109,7 +109,7 @@ TEST_F(StageCheckTest, ResultsThatDifferAreToldOfADeterministicStage) {
   EXPECT_FALSE(check.ok());
   EXPECT_EQ(check.failures().find("Between inorder and reversed LSE"), 0u) << check.failures();
 
-  stage.forward.features.bits &= ~static_cast<unsigned>(Feature::kDeterministic);
+  stage.forward.features = stage.forward.features.without(Feature::kDeterministic);
   EXPECT_TRUE(check_stage(stage, CUFLASH_FORWARD, small_case(), Runs::kAll).ok());
 }
 
