@@ -15,6 +15,7 @@ CUFLASH_DECLARE_STAGE(forward_backward)
 CUFLASH_DECLARE_STAGE(mma_registers)
 CUFLASH_DECLARE_STAGE(swizzle)
 CUFLASH_DECLARE_STAGE(async_copy)
+CUFLASH_DECLARE_STAGE(tma)
 
 // Stages that only this checkout has (scripts/new_stage.sh): CUFLASH_LOCAL_STAGE(name) each.
 #define CUFLASH_LOCAL_STAGE CUFLASH_DECLARE_STAGE
@@ -27,9 +28,11 @@ const std::vector<const Stage*>& stages() {
 #define CUFLASH_LOCAL_STAGE(name) &name::kStage,
   // Never destroyed: a call may come from a destructor that runs at exit.
   static const auto& list = *new std::vector<const Stage*>{
-      &naive::kStage,          &tiled::kStage,   &online_softmax::kStage,
-      &register_tiles::kStage, &wmma::kStage,    &forward_backward::kStage,
-      &mma_registers::kStage,  &swizzle::kStage, &async_copy::kStage,
+      &naive::kStage,          &tiled::kStage,
+      &online_softmax::kStage, &register_tiles::kStage,
+      &wmma::kStage,           &forward_backward::kStage,
+      &mma_registers::kStage,  &swizzle::kStage,
+      &async_copy::kStage,     &tma::kStage,
 #include "local_stages.inc"
   };
   return list;

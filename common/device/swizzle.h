@@ -16,6 +16,7 @@ namespace cuflash {
 // of kAlignment bytes.
 template <int kRows, int kCols>
 struct Swizzle {
+  static constexpr int kTileRows = kRows;
   static constexpr int kPanelCols = kCols % 64 == 0 ? 64 : 32;
   static constexpr int kPanels = kCols / kPanelCols;
   static constexpr int kChunk = 8;  // elements of 16 bytes

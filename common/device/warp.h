@@ -1,4 +1,5 @@
-// Reductions over the 32 lanes of a warp. Every lane gets the result, the same to the bit.
+// Reductions over the 32 lanes of a warp, or over the quads of 4 that hold a row of an accumulator.
+// Every lane gets the result, the same to the bit.
 #ifndef CUFLASH_DEVICE_WARP_H_
 #define CUFLASH_DEVICE_WARP_H_
 
@@ -18,6 +19,16 @@ __device__ __forceinline__ float warp_sum(float x) {
     x += __shfl_xor_sync(0xffffffffu, x, distance);
   }
   return x;
+}
+
+__device__ __forceinline__ float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+__device__ __forceinline__ float quad_sum(float x) {
+  x += __shfl_xor_sync(0xffffffffu, x, 1);
+  return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
 }  // namespace cuflash

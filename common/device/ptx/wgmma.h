@@ -49,14 +49,14 @@ enum class Major { kK = 0, kMN = 1 };
   CUFLASH_D128 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
 #define CUFLASH_D192 \
   CUFLASH_D160 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define CUFLASH_D224                                                                             \
-  CUFLASH_D192                                                                                   \
-      ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, " \
-      "%111"
-#define CUFLASH_D256                                                                           \
-  CUFLASH_D224                                                                                 \
-      ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, " \
-      "%126, %127"
+#define CUFLASH_D224                                                                         \
+  CUFLASH_D192                                                                               \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, " \
+  "%111"
+#define CUFLASH_D256                                                                       \
+  CUFLASH_D224                                                                             \
+  ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, " \
+  "%126, %127"
 #define CUFLASH_D_BLOCK(i) "+f"(rD[i][0]), "+f"(rD[i][1]), "+f"(rD[i][2]), "+f"(rD[i][3])
 #define CUFLASH_D_OPERANDS32 \
   CUFLASH_D_BLOCK(0), CUFLASH_D_BLOCK(1), CUFLASH_D_BLOCK(2), CUFLASH_D_BLOCK(3)
@@ -92,7 +92,8 @@ enum class Major { kK = 0, kMN = 1 };
       "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" CUFLASH_D##n \
       "}, %" #a_ ", %" #b_ ", accumulate, 1, 1, 0, %" #major_ "; }"                     \
       : CUFLASH_D_OPERANDS##n                                                           \
-      : "l"(a.bits), "l"(b.bits), "r"(static_cast<int>(accumulate)), "n"(kMajorB))
+      : "l"(a.bits), "l"(b.bits), "r"(static_cast<int>(accumulate)),                    \
+        "n"(static_cast<int>(kMajorB)))
 #define CUFLASH_WGMMA_RS(n, type, a0, a1, a2, a3, b_, accumulate_, major_)                       \
   asm volatile(                                                                                  \
       "{ .reg .pred accumulate;\n"                                                               \
@@ -102,7 +103,18 @@ enum class Major { kK = 0, kMN = 1 };
       "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b_ ", accumulate, 1, 1, %" #major_ "; }" \
       : CUFLASH_D_OPERANDS##n                                                                    \
       : "r"(rA[0]), "r"(rA[1]), "r"(rA[2]), "r"(rA[3]), "l"(b.bits),                             \
-        "r"(static_cast<int>(accumulate)), "n"(kMajorB))
+        "r"(static_cast<int>(accumulate)), "n"(static_cast<int>(kMajorB)))
+
+// True if there is a product of these operands.
+template <class T, int kBlocks>
+__host__ __device__ constexpr bool is_wgmma() {
+  static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>,
+                "the operands of wgmma_m64k16 are f16 or bf16");
+  static_assert(kBlocks == 4 || kBlocks == 8 || kBlocks == 12 || kBlocks == 16 || kBlocks == 24 ||
+                    kBlocks == 32,
+                "N is 32, 64, 96, 128, 192 or 256");
+  return true;
+}
 
 // D = A · B, or D += A · B: 64 × N = 64 × 16 · 16 × N, for N = 8 · kBlocks. D is in f32: each of
 // the four warps has 16 of its rows, one block of 8 columns after the other, as MmaAccumulator says
@@ -110,8 +122,7 @@ enum class Major { kK = 0, kMN = 1 };
 template <class T, Major kMajorB, int kBlocks>
 __device__ __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], MatrixDescriptor a,
                                              MatrixDescriptor b, bool accumulate) {
-  static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>,
-                "the operands of wgmma_m64k16 are f16 or bf16");
+  static_assert(is_wgmma<T, kBlocks>());
 #define CUFLASH_WGMMA(n, ...)                   \
   if constexpr (8 * kBlocks == n) {             \
     if constexpr (std::is_same_v<T, __half>) {  \
@@ -133,8 +144,7 @@ __device__ __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], MatrixDesc
 template <class T, Major kMajorB, int kBlocks>
 __device__ __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], const std::uint32_t (&rA)[4],
                                              MatrixDescriptor b, bool accumulate) {
-  static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>,
-                "the operands of wgmma_m64k16 are f16 or bf16");
+  static_assert(is_wgmma<T, kBlocks>());
 #define CUFLASH_WGMMA(n, ...)                   \
   if constexpr (8 * kBlocks == n) {             \
     if constexpr (std::is_same_v<T, __half>) {  \

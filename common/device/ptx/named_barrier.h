@@ -1,0 +1,17 @@
+// PTX bar.sync: barriers 1 to 15 of a block, for some of its warps. 0 is __syncthreads().
+#ifndef CUFLASH_DEVICE_PTX_NAMED_BARRIER_H_
+#define CUFLASH_DEVICE_PTX_NAMED_BARRIER_H_
+
+#include <cuda_runtime.h>
+
+namespace cuflash::ptx {
+
+// Waits until this many threads, whole warps, have come to the barrier; what they did before it
+// happens before what follows it.
+__device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
+}
+
+}  // namespace cuflash::ptx
+
+#endif  // CUFLASH_DEVICE_PTX_NAMED_BARRIER_H_

@@ -1,0 +1,42 @@
+// Tiles that TMA copies into a ring of buffers (stage 10_tma explains them).
+#ifndef CUFLASH_DEVICE_TILE_REQUESTS_H_
+#define CUFLASH_DEVICE_TILE_REQUESTS_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "device/ptx/mbarrier.h"
+#include "device/ptx/tensor_copy.h"
+#include "device/swizzle.h"
+
+namespace cuflash {
+
+// The buffer of the nth tile that a block copies, and the parity of its barriers' phase: the buffer
+// holds every kStages-th tile.
+struct Slot {
+  int stage;
+  unsigned phase;
+};
+template <int kStages>
+__device__ __forceinline__ Slot slot_of(int n) {
+  return {n % kStages, static_cast<unsigned>(n / kStages) % 2};
+}
+
+// Has the rows from `first` of a head copied into a tile, a panel a box. Rows past the end become
+// zeros. The phase of `full` ends when all have arrived.
+template <class T, int kRows, int kHeadDim>
+__device__ __forceinline__ void request_tile(SwizzledTile<T, kRows, kHeadDim>& tile,
+                                             const TensorMap& map, int first, int head, int batch,
+                                             std::uint64_t& full) {
+  using Tile = SwizzledTile<T, kRows, kHeadDim>;
+  ptx::mbarrier_arrive_expect_tx(&full, sizeof(tile.panels));
+#pragma unroll
+  for (int panel = 0; panel < Tile::kPanels; ++panel) {
+    ptx::tensor_copy(tile.panels[panel], map, panel * Tile::kPanelCols, first, head, batch, &full);
+  }
+}
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_TILE_REQUESTS_H_

@@ -1,0 +1,276 @@
+// 11_wgmma: a warpgroup, four warps, computes products of 64 rows whose operands lie in shared
+// memory. Two warpgroups share each tile of keys.
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+
+#include "device/block_order.h"
+#include "device/constants.h"
+#include "device/index.h"
+#include "device/matrix_descriptor.h"
+#include "device/mma_fragments.h"
+#include "device/ptx/exp2.h"
+#include "device/ptx/mbarrier.h"
+#include "device/ptx/wgmma.h"
+#include "device/registers.h"
+#include "device/shared_memory.h"
+#include "device/swizzle.h"
+#include "device/tensor.h"
+#include "device/tile_map.h"
+#include "device/tile_mark.h"
+#include "device/tile_requests.h"
+#include "device/tiles.h"
+#include "device/warp.h"
+#include "device/warpgroup.h"
+
+namespace cuflash::wgmma {
+
+// The shape of a block's work.
+struct Shape {
+  int keys;    // a tile
+  int blocks;  // an SM
+};
+constexpr Shape shape(int head_dim) {
+  switch (head_dim) {
+    case 32:
+      return {64, 2};  // 24 KB
+    case 64:
+      return {64, 2};  // 48 KB; one block's softmax runs beside another's products
+    case 96:
+      return {128, 1};  // 120 KB
+    case 128:
+      return {128, 1};  // 160 KB; S takes 64 registers, P 32, O 64
+    default:
+      return {64, 1};  // 192 KB; O takes 128 registers
+  }
+}
+
+template <int kHeadDim>
+struct Config {
+  static constexpr Shape kShape = shape(kHeadDim);
+  static constexpr int kStages = 2;
+  static constexpr int kWarpgroups = 2, kThreads = kWarpgroups * kWarpgroupThreads;
+  static constexpr int kWarps = kThreads / 32;
+  static constexpr int kBlockQ = kWarpgroups * kWgmmaM, kBlockKV = kShape.keys;
+};
+
+template <class T, int kHeadDim>
+struct SharedStorage {
+  using C = Config<kHeadDim>;
+  using QTile = SwizzledTile<T, C::kBlockQ, kHeadDim>;
+  using KVTile = SwizzledTile<T, C::kBlockKV, kHeadDim>;
+  QTile sQ;  // at the end, O
+  KVTile sK[C::kStages], sV[C::kStages];
+  std::uint64_t q_full;
+  std::uint64_t k_full[C::kStages], v_full[C::kStages];    // a copy has arrived
+  std::uint64_t k_empty[C::kStages], v_empty[C::kStages];  // all warps have read it
+};
+
+// O = softmax(softmax_scale · Q Kᵀ) V. One block computes kBlockQ rows of O, one warpgroup 64 of
+// them, a warp 16. Of these a lane holds parts of two rows, lane / 4 and lane / 4 + 8.
+template <class T, int kHeadDim>
+__global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::kShape.blocks)
+    attention(const __grid_constant__ ForwardParams p, const __grid_constant__ ForwardMaps maps) {
+  using C = Config<kHeadDim>;
+  using Storage = SharedStorage<T, kHeadDim>;
+  constexpr int kSteps = kHeadDim / kWgmmaK, kKeySteps = C::kBlockKV / kWgmmaK;
+  constexpr float kSlack = 8.f;  // O is rescaled when a term of P would exceed 2 to this power
+  auto& storage = shared_storage<Storage>();
+  auto& sQ = storage.sQ;
+  auto &sK = storage.sK, &sV = storage.sV;
+  auto &k_full = storage.k_full, &v_full = storage.v_full;
+  auto &k_empty = storage.k_empty, &v_empty = storage.v_empty;
+
+  // Find this block's head and queries, and this warp's queries.
+  const int thread = threadIdx.x, warp = uniform(thread / 32), warpgroup = warp / kWarpgroupWarps;
+  const Place place = place_of_block(p, num_tiles(p.seq_q, C::kBlockQ));
+  const int b = place.batch, h = place.head, block = place.row;
+  const int i0 = block * C::kBlockQ, r0 = warp * kMmaM;  // [FA2 Alg.1 l.1-3]
+  const Sequence seq = sequence(p, b);
+  const int hk = uniform(kv_head(p, h));
+
+  // Find the tiles of keys, and those of them that need no mask.
+  const Range keys = visible_keys(seq, i0, i0 + C::kBlockQ);
+  const Range full = keys_visible_to_all(seq, i0, i0 + C::kBlockQ);
+  const int first_tile = keys.begin / C::kBlockKV;
+  const int num_tiles = keys.end > keys.begin ? (keys.end - 1) / C::kBlockKV + 1 : first_tile;
+  const Range no_mask = {(full.begin + C::kBlockKV - 1) / C::kBlockKV, full.end / C::kBlockKV};
+
+  // Begin the barriers.
+  if (thread == 0) {
+    ptx::mbarrier_init(&storage.q_full, 1);
+#pragma unroll
+    for (int stage = 0; stage < C::kStages; ++stage) {
+      ptx::mbarrier_init(&k_full[stage], 1);
+      ptx::mbarrier_init(&v_full[stage], 1);
+      ptx::mbarrier_init(&k_empty[stage], C::kWarps);
+      ptx::mbarrier_init(&v_empty[stage], C::kWarps);
+    }
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();  // The barriers have begun before a thread waits for one.
+
+  // [FA2 Alg.1 l.4-7]  load Q_i; O = 0, l = 0, m = -inf; begin with the last K_j and V_j
+  int tile = num_tiles - 1;
+  const auto slot = [&](int of_tile) { return slot_of<C::kStages>(num_tiles - 1 - of_tile); };
+  const auto request_k = [&](int of_tile) {
+    const Slot to = slot(of_tile);
+    ptx::mbarrier_wait(&k_empty[to.stage], to.phase ^ 1);  // All warps have read what was there.
+    request_tile(sK[to.stage], maps.k, of_tile * C::kBlockKV, hk, b, k_full[to.stage]);
+  };
+  const auto request_v = [&](int of_tile) {
+    const Slot to = slot(of_tile);
+    ptx::mbarrier_wait(&v_empty[to.stage], to.phase ^ 1);  // All warps have read what was there.
+    request_tile(sV[to.stage], maps.v, of_tile * C::kBlockKV, hk, b, v_full[to.stage]);
+  };
+  if (thread == 0) {
+    request_tile(sQ, maps.q, i0, h, b, storage.q_full);
+    if (tile >= first_tile) {
+      request_k(tile);
+      request_v(tile);
+    }
+  }
+  MmaAccumulator::Registers rO[kHeadDim / kMmaN] = {};
+  float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {};  // row_sum: of this lane's columns
+  const float scale_log2 = p.softmax_scale * kLog2e;
+
+  ptx::mbarrier_wait(&storage.q_full, 0);  // Q has arrived.
+  const auto take_tile = [&](auto masked) {
+    constexpr bool kMasked = decltype(masked)::value;
+    mark_tile("KV tile", tile);
+    const int lane = opaque(thread) % 32u;
+    const auto [stage, phase] = slot(tile);
+    const bool requests = thread == 0 && tile > first_tile;
+
+    // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 a warpgroup, registers
+    ptx::mbarrier_wait(&k_full[stage], phase);  // K_j has arrived.
+    MmaAccumulator::Registers rS[C::kBlockKV / kMmaN];
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      ptx::wgmma_m64k16<T, ptx::Major::kK>(rS, k_major(sQ, warpgroup * kWgmmaM, kWgmmaK * k),
+                                           k_major(sK[stage], 0, kWgmmaK * k), k > 0);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);
+    if (requests) {
+      request_k(tile - 1);
+      request_v(tile - 1);
+    }
+
+    // Mask the scores.
+    if constexpr (kMasked) {
+#pragma unroll
+      for (int n = 0; n < C::kBlockKV / kMmaN; ++n) {
+#pragma unroll
+        for (int e = 0; e < MmaAccumulator::kElements; ++e) {
+          const int i = opaque(i0 + r0) + MmaAccumulator::row(lane, e);
+          const int j = tile * C::kBlockKV + n * kMmaN + MmaAccumulator::col(lane, e);
+          if (j >= seq.num_keys || !visible(seq, i, j)) rS[n][e] = -INFINITY;
+        }
+      }
+    }
+
+    // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
+    float tile_max[2];
+    bool grew = false;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float x = fmaxf(rS[0][2 * r], rS[0][2 * r + 1]);
+      for (const auto& s : rS) x = fmaxf(x, fmaxf(s[2 * r], s[2 * r + 1]));
+      tile_max[r] = quad_max(x);
+      grew |= (tile_max[r] - row_max[r]) * scale_log2 > kSlack;
+    }
+    // Rescale O and l, but only rows whose maximum has grown by more than the slack.
+    if (__any_sync(0xffffffffu, grew)) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float old_max = row_max[r];
+        if ((tile_max[r] - old_max) * scale_log2 > kSlack) row_max[r] = tile_max[r];
+        const float finite_max = kMasked && row_max[r] == -INFINITY ? 0.f : row_max[r];
+        const float o_scale = ptx::exp2((old_max - finite_max) * scale_log2);
+        row_sum[r] *= o_scale;
+        for (auto& o : rO) o[2 * r] *= o_scale, o[2 * r + 1] *= o_scale;
+      }
+    }
+    MmaA::Registers rP[kKeySteps];  // the same lanes hold the same elements of S and P
+#pragma unroll
+    for (int k = 0; k < kKeySteps; ++k) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int r = e % 2;
+        const auto& s = rS[2 * k + e / 2];
+        const float old = row_max[r];
+        const float shift = (kMasked && old == -INFINITY ? 0.f : -old) * scale_log2;
+        const float x = ptx::exp2(fmaf(s[2 * r], scale_log2, shift));
+        const float y = ptx::exp2(fmaf(s[2 * r + 1], scale_log2, shift));
+        row_sum[r] += x;
+        row_sum[r] += y;
+        rP[k][e] = pack<T>(x, y);
+      }
+    }
+
+    // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (64, kHeadDim) f32 a warpgroup, registers
+    ptx::mbarrier_wait(&v_full[stage], phase);  // V_j has arrived.
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kKeySteps; ++k) {
+      ptx::wgmma_m64k16<T, ptx::Major::kMN>(rO, rP[k], mn_major(sV[stage], kWgmmaK * k), true);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    if (lane == 0) ptx::mbarrier_arrive(&v_empty[stage]);
+  };
+
+  // [FA2 Alg.1 l.6, 11]  Walk from the last tile to the first: the diagonal and the tail, the tiles
+  // without a mask, the window's left edge.
+  while (tile >= first_tile) {
+#pragma unroll 1
+    for (; tile >= first_tile && (tile >= no_mask.end || tile < no_mask.begin); --tile) {
+      take_tile(std::true_type{});
+    }
+#pragma unroll 1
+    for (; tile >= first_tile && tile >= no_mask.begin && tile < no_mask.end; --tile) {
+      take_tile(std::false_type{});
+    }
+  }
+  mark_tile(nullptr, 0);
+
+  // [FA2 Alg.1 l.12]  O = O / l    // into the rows of sQ that this warp alone reads
+  __syncthreads();  // The products of all warps have read Q before it is overwritten.
+  const int lane = opaque(thread) % 32u;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int row = r0 + MmaAccumulator::row(lane, 2 * r), i = i0 + row;
+    const float sum = quad_sum(row_sum[r]), inverse = sum > 0.f ? 1.f / sum : 0.f;
+#pragma unroll
+    for (int n = 0; n < kHeadDim / kMmaN; ++n) {
+      *reinterpret_cast<std::uint32_t*>(&sQ(row, n * kMmaN + MmaAccumulator::col(lane, 0))) =
+          pack<T>(rO[n][2 * r] * inverse, rO[n][2 * r + 1] * inverse);
+    }
+    if (lane % 4 == 0 && i < seq.num_queries && p.lse != nullptr) {
+      p.lse[row_index(p, b, h, i)] =
+          row_max[r] * p.softmax_scale + logf(sum);  // [FA2 Alg.1 l.13, 15]
+    }
+  }
+  __syncwarp();  // The warp's rows are written before its lanes read them in another order.
+
+  // [FA2 Alg.1 l.14]  write O_i, a lane a chunk of each panel
+  const auto gO = rows<T>(p.o, b, h);
+  using QTile = typename Storage::QTile;
+  constexpr int kStep = 32 / QTile::kChunks;  // rows that the warp writes at a time
+  const int d = lane % QTile::kChunks * 8;
+#pragma unroll
+  for (int r = r0 + lane / QTile::kChunks; r < r0 + kMmaM; r += kStep) {
+    if (i0 + r >= seq.num_queries) continue;
+#pragma unroll
+    for (int c = 0; c < kHeadDim; c += QTile::kPanelCols) {
+      *reinterpret_cast<uint4*>(&gO(i0 + r, d + c)) =
+          *reinterpret_cast<const uint4*>(&sQ(r, d + c));
+    }
+  }
+}  // [FA2 Alg.1 l.16-17]
+
+}  // namespace cuflash::wgmma
