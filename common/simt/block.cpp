@@ -40,6 +40,12 @@ cudaError_t Core::check_limits(const Launch& launch) {
                      " blocks; each extent is at least 1 and the limits are 2147483647, 65535 and "
                      "65535.");
   }
+  const dim3 cluster = launch.cluster;
+  if (cluster.x != 1 || cluster.y != 1 || cluster.z != 1) {
+    return too_large("A cluster of " + std::to_string(cluster.x) + " x " +
+                     std::to_string(cluster.y) + " x " + std::to_string(cluster.z) +
+                     " blocks; the simulator runs one block at a time, so the limit is 1.");
+  }
   if (launch.shared.bytes > kMaxSharedBytes) {
     return too_large(std::to_string(launch.shared.bytes) +
                      " bytes of dynamic shared memory; the limit is " +
