@@ -34,7 +34,10 @@ bool is_race(simt::FindingKind kind) {
 
 // The cause before what may follow from it.
 int rank(simt::FindingKind kind) {
-  return kind == simt::FindingKind::kDivergentBarrier ? 0 : is_race(kind) ? 1 : 2;
+  using Kind = simt::FindingKind;
+  if (kind == Kind::kDivergentBarrier) return 0;
+  if (is_race(kind)) return 1;
+  return kind == Kind::kMbarrier || kind == Kind::kAsyncCopy ? 2 : 3;
 }
 
 Diagnosis race_of_writes(const std::string& array, const Access& a, const Access& b) {
@@ -126,6 +129,99 @@ Diagnosis uninitialised(const simt::Finding& finding, const std::string& where,
   return {"uninitialised", message, ""};
 }
 
+// Of cp.async, or of the copy unit: reports of the latter name the phase that ends the copy.
+Diagnosis unfinished_copy(const simt::Finding& finding) {
+  static const std::regex phase(R"(phase \d+ of )");
+  const auto found = accesses(finding.text);
+  const std::string& array = finding.array;
+  if (finding.title == "COPY INTO A STAGE THAT IS NOT EMPTY" && found.size() == 2) {
+    return {"stage-not-empty",
+            array + " may be copied into while warps still read it: nothing orders the read at " +
+                found[0].text() + " before the copy at " + found[1].text() +
+                ". A warp arrives at the barrier of the empty buffer after the last read of all "
+                "of its lanes, and the thread that requests waits for that phase first.",
+            ""};
+  }
+  const bool of_copy_unit = std::regex_search(finding.text, phase);
+  if (of_copy_unit && finding.title == "READ OF A STAGE THAT IS NOT FULL" && found.size() == 2) {
+    return {"stage-not-full",
+            array + " is read before it has arrived: no wait for the phase of the copy at " +
+                found[0].text() + " comes before the read at " + found[1].text() +
+                ". The wait is missing, stands too late, or names another barrier or parity.",
+            ""};
+  }
+  if (of_copy_unit && found.size() == 2) {
+    return {"copy-over-copy",
+            array + " is written while a copy to it is under way: the copy at " + found[0].text() +
+                ", then " + found[1].text() +
+                ". Each box needs a place of its own, and a place is free again once its copy has "
+                "been waited for.",
+            ""};
+  }
+  if (of_copy_unit) {
+    return {"copy-not-awaited",
+            "A copy to " + array + " is begun that no thread waits for: " +
+                (found.empty() ? finding.location : found[0].text()) +
+                ". It is requested once too often, or the wait for its phase is missing.",
+            ""};
+  }
+  return {"copy-in-flight",
+          "An asynchronous copy is not waited for in time: " + finding.location +
+              ". Its data arrive at the cp_async_wait() that covers its group; until then its "
+              "destination and its source belong to the copy.",
+          ""};
+}
+
+// "k_empty[0] has had 3 of 4 arrivals in phase 1, v_full[0] 0 of 1 arrival in phase 2"
+std::string states_of_barriers(const std::string& report) {
+  static const std::regex state(
+      R"(^  (\S+)\n   phase (\d+): (\d+ of \d+ arrivals?), (\d+ of (\d+) bytes?)$)",
+      std::regex::multiline);
+  std::string words;
+  for (std::sregex_iterator it(report.begin(), report.end(), state), end; it != end; ++it) {
+    const std::smatch& match = *it;
+    words += words.empty() ? match[1].str() + " has had " : ", " + match[1].str() + ' ';
+    words += match[3].str() + (match[5] == "0" ? "" : " and " + match[4].str()) + " in phase " +
+             match[2].str();
+  }
+  return words;
+}
+
+Diagnosis wrong_phase(const simt::Finding& finding) {
+  const auto found = accesses(finding.text);
+  const std::string line = found.empty() ? finding.location : found.back().text();
+  const std::string& title = finding.title;
+  if (title == "DEADLOCK AT AN MBARRIER") {
+    return {"mbarrier-deadlock",
+            "No thread can go on: " + states_of_barriers(finding.text) +
+                ". An arrival or a copy's bytes are missing, or a wait names the wrong parity. A "
+                "thread that waits must not be one that is to arrive.",
+            ""};
+  }
+  if (title == "TOO MANY ARRIVALS" || title == "ARRIVAL IN A LATER PHASE") {
+    return {"mbarrier-arrivals",
+            "More arrive at a barrier than mbarrier_init() says for a phase: " + line +
+                ". The phase ends with the last arrival that was announced, too early for the "
+                "others.",
+            ""};
+  }
+  if (title == "MORE BYTES THAN EXPECTED") {
+    return {"mbarrier-bytes",
+            "A phase is to have fewer bytes than are copied in it: " + line +
+                ". It would end before all of them are there. The arrival names the bytes of all "
+                "boxes that the phase brings: bytes, not elements.",
+            ""};
+  }
+  if (title == "WAIT A FULL PHASE LATE") {
+    return {"mbarrier-parity",
+            "A wait is for a phase that ended long ago: " + line +
+                ". The barrier has gone on to another phase since, and the parity that is asked "
+                "for is that of a phase which is still to end: the parity is wrong.",
+            ""};
+  }
+  return {"mbarrier", "An mbarrier is used wrongly (" + title + "): " + line + '.', ""};
+}
+
 Diagnosis in_words(const simt::Finding& finding, const std::string& where, const Trait* trait) {
   using Kind = simt::FindingKind;
   switch (finding.kind) {
@@ -154,16 +250,9 @@ Diagnosis in_words(const simt::Finding& finding, const std::string& where, const
                   "multiple of 32 bytes, and its leading dimension is a multiple of 16 bytes.",
               ""};
     case Kind::kAsyncCopy:
-      return {"copy-in-flight",
-              "An asynchronous copy is not waited for in time: " + finding.location +
-                  ". Its data arrive at the cp_async_wait() that covers its group; until then its "
-                  "destination and its source belong to the copy.",
-              ""};
+      return unfinished_copy(finding);
     case Kind::kMbarrier:
-      return {"mbarrier",
-              "The arrivals, bytes or waits at an mbarrier do not fit together: " +
-                  finding.location + '.',
-              ""};
+      return wrong_phase(finding);
     case Kind::kLaunchLimit:
       return {"launch-refused", "The launch exceeds a limit of the device.", ""};
     default:
