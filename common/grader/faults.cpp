@@ -24,6 +24,7 @@ std::vector<Access> accesses(const std::string& report) {
     found.push_back({match[1], match[3], match[4], match[5], match[6]});
     std::string& source = found.back().source;
     source.erase(source.find_last_not_of(' ') + 1);
+    source.erase(0, source.find_first_not_of(' '));
   }
   return found;
 }
@@ -139,16 +140,18 @@ Diagnosis unfinished_copy(const simt::Finding& finding) {
             array + " may be copied into while warps still read it: nothing orders the read at " +
                 found[0].text() + " before the copy at " + found[1].text() +
                 ". A warp arrives at the barrier of the empty buffer after the last read of all "
-                "of its lanes, and the thread that requests waits for that phase first.",
+                "of its lanes, and the thread that requests waits for that phase, by its parity.",
             ""};
   }
   const bool of_copy_unit = std::regex_search(finding.text, phase);
   if (of_copy_unit && finding.title == "READ OF A STAGE THAT IS NOT FULL" && found.size() == 2) {
-    return {"stage-not-full",
-            array + " is read before it has arrived: no wait for the phase of the copy at " +
-                found[0].text() + " comes before the read at " + found[1].text() +
-                ". The wait is missing, stands too late, or names another barrier or parity.",
-            ""};
+    return {
+        "stage-not-full",
+        array + " is read before it has arrived: no wait for the phase of the copy at " +
+            found[0].text() + " comes before the read at " + found[1].text() +
+            ". The wait is missing, stands too late, or names another barrier or parity; or the "
+            "arrival did not name the copy's bytes, and the phase ended without them.",
+        ""};
   }
   if (of_copy_unit && found.size() == 2) {
     return {"copy-over-copy",
@@ -200,26 +203,34 @@ Diagnosis wrong_phase(const simt::Finding& finding) {
   }
   if (title == "TOO MANY ARRIVALS" || title == "ARRIVAL IN A LATER PHASE") {
     return {"mbarrier-arrivals",
-            "More arrive at a barrier than mbarrier_init() says for a phase: " + line +
+            "More arrive at " + finding.array + " than mbarrier_init() says for a phase: " + line +
                 ". The phase ends with the last arrival that was announced, too early for the "
                 "others.",
             ""};
   }
   if (title == "MORE BYTES THAN EXPECTED") {
     return {"mbarrier-bytes",
-            "A phase is to have fewer bytes than are copied in it: " + line +
-                ". It would end before all of them are there. The arrival names the bytes of all "
+            "More bytes are copied than a phase of " + finding.array + " expects: " + line +
+                ". It ends before all of them are there. The arrival names the bytes of all "
                 "boxes that the phase brings: bytes, not elements.",
             ""};
   }
   if (title == "WAIT A FULL PHASE LATE") {
     return {"mbarrier-parity",
-            "A wait is for a phase that ended long ago: " + line +
-                ". The barrier has gone on to another phase since, and the parity that is asked "
-                "for is that of a phase which is still to end: the parity is wrong.",
+            "A wait at " + finding.array + " names the wrong parity, or comes too late: " + line +
+                ". The phase before the current one has the other parity. So this wait is for a "
+                "phase that is still to end, and on a GPU it does not return before that.",
             ""};
   }
   return {"mbarrier", "An mbarrier is used wrongly (" + title + "): " + line + '.', ""};
+}
+
+// How many buffers there are depends on head_dim.
+Diagnosis of_buffers(Diagnosis diagnosis, const std::string& where, const Trait* trait) {
+  if (trait != nullptr && std::string(trait->id) == "widest") {
+    diagnosis.message += " This is so " + where + ". " + trait->advice;
+  }
+  return diagnosis;
 }
 
 Diagnosis in_words(const simt::Finding& finding, const std::string& where, const Trait* trait) {
@@ -250,9 +261,9 @@ Diagnosis in_words(const simt::Finding& finding, const std::string& where, const
                   "multiple of 32 bytes, and its leading dimension is a multiple of 16 bytes.",
               ""};
     case Kind::kAsyncCopy:
-      return unfinished_copy(finding);
+      return of_buffers(unfinished_copy(finding), where, trait);
     case Kind::kMbarrier:
-      return wrong_phase(finding);
+      return of_buffers(wrong_phase(finding), where, trait);
     case Kind::kLaunchLimit:
       return {"launch-refused", "The launch exceeds a limit of the device.", ""};
     default:
