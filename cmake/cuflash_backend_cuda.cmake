@@ -1,6 +1,6 @@
 # NVIDIA GPUs. The architectures are those of each stage (stages/CMakeLists.txt), narrowed to those of
 # this machine's devices if they are among them; CUFLASH_CUDA_ARCHITECTURES overrides both.
-set(CUFLASH_CUDA_ARCHITECTURES "" CACHE STRING "Architectures to build for, e.g. 75;90")
+set(CUFLASH_CUDA_ARCHITECTURES "" CACHE STRING "Architectures to build for, e.g. 80;90;90a")
 include(cuflash_find_nvcc)
 
 set(CUFLASH_ARCHITECTURES ${CUFLASH_CUDA_ARCHITECTURES}) # empty: all of each stage
@@ -20,15 +20,19 @@ if(NOT CUFLASH_ARCHITECTURES)
       set(CUFLASH_ARCHITECTURES "") # it gets the PTX of an older one
       break()
     endif()
-    list(APPEND CUFLASH_ARCHITECTURES ${capability} ${capability}a)
+    list(APPEND CUFLASH_ARCHITECTURES ${capability})
+    if(${capability}a IN_LIST CUFLASH_EXACT_ARCHITECTURES)
+      list(APPEND CUFLASH_ARCHITECTURES ${capability}a)
+    endif()
   endforeach()
 endif()
 
-# Each is compiled to machine code, and to PTX for newer devices.
+# Each is compiled to machine code, and to PTX for newer devices. Where the list names 90a alone, stages
+# for other architectures are compiled for all of theirs.
 set(narrowed ${CUFLASH_ARCHITECTURES})
-list(FILTER narrowed INCLUDE REGEX "^[0-9]+$")
+list(FILTER narrowed EXCLUDE REGEX a)
 if(narrowed)
-  set(CUFLASH_BUILT_FOR ${narrowed})
+  set(CUFLASH_BUILT_FOR ${CUFLASH_ARCHITECTURES})
 endif()
 
 set(CMAKE_CUDA_ARCHITECTURES 75)  # each stage sets its own
@@ -44,17 +48,28 @@ set(CUFLASH_BACKEND_LIBRARIES CUDA::cudart_static)
 # Compiles the kernels of a target for the architectures that the stage names, in rising order (75,
 # 80, 90, 90a), or for those in CUFLASH_ARCHITECTURES that can run it.
 function(cuflash_compile_kernels target lowest)
+  set(named ${lowest} ${ARGN})
   set(built "")
   foreach(architecture ${CUFLASH_ARCHITECTURES})
     # CMake compares 90a as the number 90, but a stage for 90a runs on no other architecture.
-    if(architecture STREQUAL lowest OR
+    if(architecture IN_LIST named OR
        (NOT "${architecture}${lowest}" MATCHES "a" AND architecture GREATER_EQUAL lowest))
       list(APPEND built ${architecture})
     endif()
   endforeach()
   if(NOT built)
-    set(built ${lowest} ${ARGN})
+    set(built ${named})
   endif()
   list(REMOVE_DUPLICATES built)
   set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${built}")
+endfunction()
+
+# Where warnings are errors, so are some notes of ptxas, and any other number of injected waits and
+# arrives than is stated. See scripts/maintainer/ptxas_notes.py.
+function(cuflash_check_ptxas_notes target injected)
+  if(CMAKE_COMPILE_WARNING_AS_ERROR)
+    set(launcher ${PROJECT_SOURCE_DIR}/scripts/maintainer/ptxas_notes.py ${injected}
+                 ${CMAKE_CUDA_COMPILER_LAUNCHER})
+    set_target_properties(${target} PROPERTIES CUDA_COMPILER_LAUNCHER "${launcher}")
+  endif()
 endfunction()

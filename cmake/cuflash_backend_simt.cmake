@@ -5,9 +5,11 @@ find_library(BOOST_CONTEXT boost_context REQUIRED)
 find_package(Threads REQUIRED)
 
 # Every barrier and access keeps its own line: no tail call hides the caller's, and equal lines of
-# two branches are not merged. Kernels read arrays as vectors, which nvcc allows and C++ does not.
+# two branches are not merged. Kernels read arrays as vectors, which nvcc allows and C++ does not. An
+# array that a product in flight uses as registers may go out of scope: no other takes its place.
 set(cuflash_kernel_flags
-  -O2 -g -fno-strict-aliasing -fno-optimize-sibling-calls -fno-tree-tail-merge -fno-crossjumping -fno-code-hoisting)
+  -O2 -g -fno-strict-aliasing -fno-optimize-sibling-calls -fno-tree-tail-merge -fno-crossjumping
+  -fno-code-hoisting -fstack-reuse=none)
 # One hook for each access in the source: no aggregate is taken apart, no accesses are merged, and no
 # loop becomes memset.
 set(cuflash_hook_flags

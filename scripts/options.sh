@@ -20,8 +20,8 @@ VIEWS=(--stage --list --annotate --map --diff --compare) # one at a time
 FOR_SIMULATOR=(--annotate --map --schedule --block)
 WITHOUT_JSON=(--annotate --map)
 
-INPUTS=(gaussian peaky allequal largeq onehot real)
-LAYOUTS=(bhsd bshd padded far)
+INPUTS=(gaussian peaky allequal largeq onehot real sharedkv)
+LAYOUTS=(bhsd bshd padded far expanded)
 LEFT_OUT=(no_lse no_dq no_dk no_dv)
 
 # check_word OPTION TEXT WORD...: TEXT must be one of the words.

@@ -16,6 +16,8 @@ CUFLASH_DECLARE_STAGE(mma_registers)
 CUFLASH_DECLARE_STAGE(swizzle)
 CUFLASH_DECLARE_STAGE(async_copy)
 CUFLASH_DECLARE_STAGE(tma)
+CUFLASH_DECLARE_STAGE(wgmma)
+CUFLASH_DECLARE_STAGE(warp_specialized)
 
 // Stages that only this checkout has (scripts/new_stage.sh): CUFLASH_LOCAL_STAGE(name) each.
 #define CUFLASH_LOCAL_STAGE CUFLASH_DECLARE_STAGE
@@ -33,6 +35,7 @@ const std::vector<const Stage*>& stages() {
       &wmma::kStage,           &forward_backward::kStage,
       &mma_registers::kStage,  &swizzle::kStage,
       &async_copy::kStage,     &tma::kStage,
+      &wgmma::kStage,          &warp_specialized::kStage,
 #include "local_stages.inc"
   };
   return list;

@@ -152,8 +152,8 @@ const char* cuflash_chosen_stage(int pass, const cuflash_problem* problem, const
 
 size_t cuflash_workspace_bytes(int pass, const cuflash_problem* problem, const char* stage) {
   size_t bytes = 0;
-  api::ask(pass, problem, stage, [&](const Stage& chosen, const Problem& p) {
-    bytes = chosen.facts(Pass{pass}).workspace_bytes(p);
+  api::ask(pass, problem, stage, [&](const Stage&, const Problem& p) {
+    bytes = api::workspace_bytes(Pass{pass}, p, stage);
   });
   return bytes;
 }

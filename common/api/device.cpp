@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <initializer_list>
 #include <utility>
 
 #include "cuflash/stage.h"
@@ -19,14 +20,24 @@ int newest_code(int compute_capability) {
   return newest;
 }
 
+// True if this library has code for devices of this compute capability alone.
+bool exact_code(int compute_capability) {
+  const std::initializer_list<int> built_for = {CUFLASH_BUILT_EXACTLY_FOR};
+  return std::find(built_for.begin(), built_for.end(), compute_capability) != built_for.end();
+}
+
 // The runtime's description of one device.
 cudaError_t ask(int ordinal, Device& device) {
   cudaDeviceProp properties;
   const cudaError_t error = cudaGetDeviceProperties(&properties, ordinal);
   if (error != cudaSuccess) return error;
   const int capability = 10 * properties.major + properties.minor;
-  device = {properties.name, capability, properties.sharedMemPerBlockOptin, newest_code(capability),
-            ""};
+  device = {properties.name,
+            capability,
+            properties.sharedMemPerBlockOptin,
+            properties.multiProcessorCount,
+            newest_code(capability),
+            exact_code(capability)};
   return error;
 }
 
@@ -64,7 +75,9 @@ Answers by_ordinal, by_error;
 const Device& no_device(cudaError_t error) {
   (void)cudaGetLastError();
   if (const Device* known = by_error.find(error)) return *known;
-  return by_error.add(error, {"", 0, 0, 0, cudaGetErrorString(error)});
+  Device none;
+  none.fault = cudaGetErrorString(error);
+  return by_error.add(error, std::move(none));
 }
 
 }  // namespace

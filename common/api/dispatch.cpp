@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -104,12 +105,6 @@ Error queue(const Stage& stage, const Problem& p, const Backward& args, cudaStre
   return stage.backward.run(p, args, stream);
 }
 
-// The features that a call asks for in addition to its problem's.
-Features features_of(const Forward&) { return {}; }
-Features features_of(const Backward& args) {
-  return {args.deterministic != 0 ? static_cast<unsigned>(Feature::kDeterministic) : 0};
-}
-
 bool nothing_to_do(const Forward&) { return false; }
 bool nothing_to_do(const Backward& args) {
   return args.dq.data == nullptr && args.dk.data == nullptr && args.dv.data == nullptr;
@@ -120,7 +115,7 @@ template <class Args>
 Error call(Pass pass, const Problem& problem, Args args, cudaStream_t stream, const char* name) {
   // Refuse what no stage can do, then what the chosen stage cannot do.
   if (const Support fit = validate(problem, args); !fit) return refuse(fit);
-  const auto [stage, support] = choose_fit(pass, problem, name, features_of(args));
+  const auto [stage, support] = choose_fit(pass, problem, name, features_of(problem, args));
   if (!support) return refuse(support);
   if (nothing_to_do(args)) return succeed();
 
@@ -156,6 +151,21 @@ Error call(Pass pass, const Problem& problem, Args args, cudaStream_t stream, co
 Choice choose(Pass pass, const Problem& problem, const char* stage) {
   const Support fit = validate(problem);
   return fit ? choose_fit(pass, problem, stage) : Choice{nullptr, fit};
+}
+
+std::size_t workspace_bytes(Pass pass, const Problem& problem, const char* stage) {
+  constexpr auto kDeterministic = static_cast<unsigned>(Feature::kDeterministic);
+  constexpr auto kAnyStride = static_cast<unsigned>(Feature::kAnyStride);
+  constexpr auto kAll = kDeterministic | kAnyStride;
+  std::size_t bytes = 0;
+  for (const unsigned also : {0u, kDeterministic, kAnyStride, kAll}) {
+    const Choice choice = choose_fit(pass, problem, stage, {also});
+    if (!choice.support) continue;
+    const PassFacts& facts = choice.stage->facts(pass);
+    bytes = std::max(bytes, facts.workspace_bytes(problem));
+    if ((facts.features.bits & kAll) == kAll) break;  // It is the choice for every call.
+  }
+  return bytes;
 }
 
 FlashAttentionError forward(const Problem& problem, const Forward& args, cudaStream_t stream,

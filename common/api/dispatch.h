@@ -22,6 +22,10 @@ struct Choice {
 // The stage that a call would run. The problem need not be valid.
 Choice choose(Pass pass, const Problem& problem, const char* stage);
 
+// The workspace that every call of the problem can do with: what a call's arguments ask for may
+// lead to another stage than the problem does. The problem has passed choose().
+std::size_t workspace_bytes(Pass pass, const Problem& problem, const char* stage);
+
 }  // namespace cuflash::api
 
 #endif  // CUFLASH_API_DISPATCH_H_

@@ -1,4 +1,6 @@
 // supports() and fits(): the only place that decides whether a stage can run a problem on a device.
+#include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "api/words.h"
@@ -44,11 +46,13 @@ Support on_device(const Stage& stage, Pass pass, const Problem& problem, const D
              capability(present);
     });
   }
-  if (facts.arch.exact && present != needed) {
+  if (facts.arch.exact && (present != needed || !device.exact_code)) {
     return no(kError, [&] {
-      return std::string(stage.name) + " needs sm_" + std::to_string(needed) +
-             "a (compute capability " + capability(needed) + " exactly); this device has " +
-             capability(present);
+      const std::string architecture = "sm_" + std::to_string(needed) + 'a';
+      return std::string(stage.name) + " needs " + architecture + " (compute capability " +
+             capability(needed) + " exactly); this " +
+             (present != needed ? "device has " + capability(present)
+                                : "library was built without code for " + architecture);
     });
   }
   if (!facts.arch.exact && !has(device, needed)) {
@@ -78,6 +82,7 @@ constexpr FeatureName kFeatureNames[] = {
     {Feature::kGroupedHeads, "fewer KV heads than query heads"},
     {Feature::kCrossLengths, "a seq_q that differs from seq_kv"},
     {Feature::kDeterministic, "a call that asks for the same bits in every run"},
+    {Feature::kAnyStride, "a stride of 0, or of 2^40 bytes or more"},
 };
 
 // Whether the stage is written for this problem.
@@ -121,18 +126,62 @@ Support check(const Stage& stage, Pass pass, const Problem& problem, const Devic
   return by_stage(stage, pass, problem, {features_of(problem).bits | also.bits}, no);
 }
 
+// A set of the features whose condition holds.
+struct Condition {
+  Feature feature;
+  bool holds;
+};
+Features features_where(std::initializer_list<Condition> conditions) {
+  Features set;
+  for (const Condition& condition : conditions) {
+    if (condition.holds) set.bits |= static_cast<unsigned>(condition.feature);
+  }
+  return set;
+}
+Features both(Features a, Features b) { return {a.bits | b.bits}; }
+
+// True if a stride of the tensor is one that no tensor map takes (device/tensor_map_arguments.h).
+bool has_unusual_stride(const Problem& p, const Tensor& tensor, int heads, int seq) {
+  constexpr std::int64_t kLimit = std::int64_t{1} << 40;  // bytes
+  const auto most = kLimit / static_cast<std::int64_t>(element_bytes(p.dtype));
+  const auto unusual = [&](int extent, std::int64_t stride) {
+    return extent > 1 && (stride == 0 || stride >= most);
+  };
+  return tensor.data != nullptr &&
+         (unusual(p.batch, tensor.batch_stride) || unusual(heads, tensor.head_stride) ||
+          unusual(seq, tensor.row_stride));
+}
+bool has_unusual_stride(const Problem& p, std::initializer_list<Tensor> like_q,
+                        std::initializer_list<Tensor> like_k) {
+  const auto of_queries = [&](const Tensor& tensor) {
+    return has_unusual_stride(p, tensor, p.heads_q, p.seq_q);
+  };
+  const auto of_keys = [&](const Tensor& tensor) {
+    return has_unusual_stride(p, tensor, p.heads_kv, p.seq_kv);
+  };
+  return std::any_of(like_q.begin(), like_q.end(), of_queries) ||
+         std::any_of(like_k.begin(), like_k.end(), of_keys);
+}
+
 }  // namespace
 
 Features features_of(const Problem& p) {
-  Features needed;
-  const auto needs = [&](Feature feature, bool condition) {
-    if (condition) needed.bits |= static_cast<unsigned>(feature);
-  };
-  needs(Feature::kCausal, p.causal != 0);
-  needs(Feature::kWindow, p.window_left >= 0 || p.window_right >= 0);
-  needs(Feature::kGroupedHeads, p.heads_q != p.heads_kv);
-  needs(Feature::kCrossLengths, p.seq_q != p.seq_kv);
-  return needed;
+  return features_where({{Feature::kCausal, p.causal != 0},
+                         {Feature::kWindow, p.window_left >= 0 || p.window_right >= 0},
+                         {Feature::kGroupedHeads, p.heads_q != p.heads_kv},
+                         {Feature::kCrossLengths, p.seq_q != p.seq_kv}});
+}
+
+Features features_of(const Problem& p, const Forward& args) {
+  const bool unusual = has_unusual_stride(p, {args.q, args.o}, {args.k, args.v});
+  return both(features_of(p), features_where({{Feature::kAnyStride, unusual}}));
+}
+
+Features features_of(const Problem& p, const Backward& args) {
+  const bool unusual = has_unusual_stride(p, {args.q, args.o, args.d_o, args.dq},
+                                          {args.k, args.v, args.dk, args.dv});
+  return both(features_of(p), features_where({{Feature::kDeterministic, args.deterministic != 0},
+                                              {Feature::kAnyStride, unusual}}));
 }
 
 Support supports(const Stage& stage, Pass pass, const Problem& problem, const Device& device,

@@ -14,6 +14,7 @@ struct LaunchConfig {
   dim3 block;
   SharedLayout shared = {};
   cudaStream_t stream = nullptr;
+  dim3 cluster = {};  // blocks in a cluster; more than one needs compute capability 9.0
 };
 
 // Queues the kernel. A refused launch (too large, too much shared memory) returns CUDA_ERROR, and
@@ -26,10 +27,23 @@ FlashAttentionError launch(void (*kernel)(Params...), const LaunchConfig& config
                            static_cast<int>(config.shared.bytes)) != cudaSuccess) {
     return FlashAttentionError::CUDA_ERROR;
   }
-  kernel<<<config.grid, config.block, config.shared.bytes, config.stream>>>(
-      static_cast<Params>(args)...);
-  return cudaPeekAtLastError() == cudaSuccess ? FlashAttentionError::SUCCESS
-                                              : FlashAttentionError::CUDA_ERROR;
+  const dim3 cluster = config.cluster;
+  cudaLaunchAttribute attributes[1] = {};
+  unsigned num_attributes = 0;
+  if (cluster.x * cluster.y * cluster.z != 1) {  // Devices before 9.0 know no clusters.
+    attributes[num_attributes].id = cudaLaunchAttributeClusterDimension;
+    attributes[num_attributes++].val.clusterDim = {cluster.x, cluster.y, cluster.z};
+  }
+  cudaLaunchConfig_t launch = {};
+  launch.gridDim = config.grid;
+  launch.blockDim = config.block;
+  launch.dynamicSmemBytes = config.shared.bytes;
+  launch.stream = config.stream;
+  launch.attrs = attributes;
+  launch.numAttrs = num_attributes;
+  return cudaLaunchKernelEx(&launch, kernel, static_cast<Params>(args)...) == cudaSuccess
+             ? FlashAttentionError::SUCCESS
+             : FlashAttentionError::CUDA_ERROR;
 }
 
 }  // namespace cuflash

@@ -251,8 +251,8 @@ Diagnosis in_words(const simt::Finding& finding, const std::string& where, const
           ""};
     case Kind::kWarpMask:
       return {"warp-mask",
-              "Lanes of a warp are missing from a warp-wide operation: it is in a branch or a "
-              "loop that some of them skip.",
+              "Threads are missing from an operation of their warp or warpgroup: it is in a branch "
+              "or a loop that some of them skip.",
               ""};
     case Kind::kMisaligned:
       return {"misaligned",
@@ -264,6 +264,14 @@ Diagnosis in_words(const simt::Finding& finding, const std::string& where, const
       return of_buffers(unfinished_copy(finding), where, trait);
     case Kind::kMbarrier:
       return of_buffers(wrong_phase(finding), where, trait);
+    case Kind::kAsyncProduct:
+      return {"product-in-flight",
+              "A product of a warpgroup is not ordered with what comes before or after it: " +
+                  finding.location +
+                  ". Until the wgmma_wait() that covers its group, its registers and what it reads "
+                  "belong to it; before it, wgmma_fence() orders registers and "
+                  "fence_proxy_async() shared memory.",
+              ""};
     case Kind::kLaunchLimit:
       return {"launch-refused", "The launch exceeds a limit of the device.", ""};
     default:

@@ -45,6 +45,9 @@ Tensor strides(const DeviceTensor::Shape& s, Layout layout) {
     case Layout::kFar:
       t.batch_stride += std::int64_t{1} << 31;
       break;
+    case Layout::kExpanded:
+      t.batch_stride = t.head_stride = 0;
+      break;
   }
   return t;
 }

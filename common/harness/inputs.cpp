@@ -45,6 +45,11 @@ void add_outliers(std::vector<float>& values, int head_dim, Random& random) {
   }
 }
 
+// Repeats the first `period` values to the end.
+void repeat_first(std::size_t period, std::vector<float>& values) {
+  for (std::size_t i = period; i < values.size(); ++i) values[i] = values[i - period];
+}
+
 const NpyArray& read_cached(const std::string& path) {
   static std::map<std::string, NpyArray> cache;
   const auto found = cache.find(path);
@@ -88,6 +93,8 @@ const char* input_name(InputKind kind) {
       return "onehot";
     case InputKind::kReal:
       return "real";
+    case InputKind::kSharedKV:
+      return "sharedkv";
   }
   return "";
 }
@@ -110,7 +117,7 @@ void repeat_inputs(const Problem& p, Inputs& in) {
     const std::size_t period = values.size();
     if (period == 0) return;
     values.resize(size);
-    for (std::size_t i = period; i < size; ++i) values[i] = values[i - period];
+    repeat_first(period, values);
   };
   const std::size_t rows = std::size_t(p.batch) * p.heads_q * p.seq_q;
   const std::size_t kv_rows = std::size_t(p.batch) * p.heads_kv * p.seq_kv;
@@ -150,6 +157,9 @@ Inputs make_inputs(const Problem& whole, const InputSource& source) {
       in.q = crop(source.directory + "/q.npy", p, p.heads_q, p.seq_q);
       in.k = crop(source.directory + "/k.npy", p, p.heads_kv, p.seq_kv);
       in.v = crop(source.directory + "/v.npy", p, p.heads_kv, p.seq_kv);
+      break;
+    case InputKind::kSharedKV:
+      for (auto* tensor : {&in.k, &in.v}) repeat_first(std::size_t(p.seq_kv) * p.head_dim, *tensor);
       break;
   }
   for (auto* tensor : {&in.q, &in.k, &in.v, &in.d_o}) round_to(p.dtype, *tensor);

@@ -17,9 +17,10 @@ enum class InputKind {
   kLargeQ,    // Q x100: exp overflows unless the row's maximum is subtracted first
   kOneHotDO,  // one element of dO per head is 1, the others 0
   kReal,      // activations of a real model, from files; dO is N(0, 1)
+  kSharedKV,  // N(0, 1); K and V are the same in every batch and head
 };
 
-// "gaussian", "peaky", "allequal", "largeq", "onehot", "real".
+// "gaussian", "peaky", "allequal", "largeq", "onehot", "real", "sharedkv".
 const char* input_name(InputKind kind);
 
 // Values are rounded to the problem's dtype and held as floats, in [batch, heads, seq, head_dim]

@@ -1,5 +1,6 @@
 #include "harness/stage_call.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "cuflash/workload.h"
@@ -9,6 +10,12 @@ namespace cuflash::harness {
 namespace {
 
 constexpr std::size_t kGuardBytes = 256;  // Keeps the alignment that cudaMalloc gives.
+
+// The layout of one tensor of a call: the LSE has no strides, and only K and V can be expanded.
+Layout layout_of(const std::string& name, Layout layout) {
+  const bool expands = name == "K" || name == "V";
+  return name == "LSE" || (layout == Layout::kExpanded && !expands) ? Layout::kBHSD : layout;
+}
 
 }  // namespace
 
@@ -22,6 +29,8 @@ const char* layout_name(Layout layout) {
       return "padded";
     case Layout::kFar:
       return "far";
+    case Layout::kExpanded:
+      return "expanded";
   }
   return "";
 }
@@ -32,13 +41,16 @@ StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inpu
   const bool guards = options.guards && !simt::counts_accesses();
   const std::size_t guard_bytes = guards ? kGuardBytes : 0;
   const auto make = [&](const std::string& name, int heads, int seq, int head_dim) {
-    const bool lse = name == "LSE";
     return std::make_unique<DeviceTensor>(
-        DeviceTensor::Shape{p.batch, heads, seq, head_dim}, lse ? CUFLASH_F32 : p.dtype,
-        lse ? Layout::kBHSD : options.layout, outputs_.count(name) ? guard_bytes : 0, name);
+        DeviceTensor::Shape{p.batch, heads, seq, head_dim}, name == "LSE" ? CUFLASH_F32 : p.dtype,
+        layout_of(name, options.layout), outputs_.count(name) ? guard_bytes : 0, name);
   };
   const auto input = [&](const std::string& name, const std::vector<float>& values, int heads,
                          int seq, int head_dim) {
+    if (layout_of(name, options.layout) == Layout::kExpanded &&
+        !std::equal(values.begin() + seq * head_dim, values.end(), values.begin())) {
+      throw std::logic_error(name + " differs between batches or heads; sharedkv inputs do not");
+    }
     auto& tensor = inputs_[name] = make(name, heads, seq, head_dim);
     tensor->upload(values);
     return tensor->view();

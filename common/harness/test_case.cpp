@@ -10,8 +10,10 @@ namespace cuflash::harness {
 namespace {
 
 constexpr InputKind kInputs[] = {InputKind::kGaussian, InputKind::kPeaky,    InputKind::kAllEqual,
-                                 InputKind::kLargeQ,   InputKind::kOneHotDO, InputKind::kReal};
-constexpr Layout kLayouts[] = {Layout::kBHSD, Layout::kBSHD, Layout::kPadded, Layout::kFar};
+                                 InputKind::kLargeQ,   InputKind::kOneHotDO, InputKind::kReal,
+                                 InputKind::kSharedKV};
+constexpr Layout kLayouts[] = {Layout::kBHSD, Layout::kBSHD, Layout::kPadded, Layout::kFar,
+                               Layout::kExpanded};
 
 // The outputs that a call may leave out.
 struct Output {
@@ -76,6 +78,12 @@ std::string test_case_name(const TestCase& c) {
     if (!(c.options.*output.wanted)) name += output.suffix;
   }
   return name;
+}
+
+Support supports(const Stage& stage, Pass pass, const TestCase& c, const Device& device) {
+  Features also;
+  if (c.options.layout == Layout::kExpanded) also = {static_cast<unsigned>(Feature::kAnyStride)};
+  return supports(stage, pass, c.problem, device, also);
 }
 
 bool parse_test_case(std::string_view text, TestCase& c) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "cuflash/problem.h"
+#include "cuflash/stage.h"
 #include "harness/inputs.h"
 #include "harness/stage_call.h"
 
@@ -22,6 +22,9 @@ struct TestCase {
 // "b1_h2_q64k64_d64_f16", "b1_h2_q50k70_d64_f32_peaky", "b1_h2_q64k64_d64_f16_scale0.1",
 // "b2_h2_q33k47_d64_f16_padded_no_lse".
 std::string test_case_name(const TestCase& c);
+
+// Whether the stage can run the case on this device; the layout counts, too.
+Support supports(const Stage& stage, Pass pass, const TestCase& c, const Device& device);
 
 // Reads what test_case_name() writes; what the name leaves out keeps the values `c` has. Returns
 // false, and leaves `c` as it was, when the text is not a case's name.

@@ -135,6 +135,9 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
   const auto look_for_race = [&](Stamp s) {
     if (s != 0 && !happens_before(s, self, now, shared) && !both_atomic(s)) opponent = s;
   };
+  if (shared && kind != AccessKind::kRead) {
+    look_for_race(unordered_product_read(self, address, site));
+  }
   bool uninitialised = false;
   TensorCopy* copied = shared ? tensor_copies_.at(address) : nullptr;
   std::size_t count = 0;

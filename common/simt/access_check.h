@@ -51,6 +51,7 @@ __attribute__((always_inline)) inline bool Core::check_quickly(const Thread& sel
   if (cell == nullptr || kind == AccessKind::kAtomic) return false;
   const bool shared = region.shared;
   const bool is_read = kind == AccessKind::kRead;
+  if (products_in_use_ && shared && !is_read) return false;  // a product may read what is there
   // A last write before this stamp means that the memory is not initialised, or that it is not yet
   // known which variable holds it.
   const Stamp known_from = shared ? block_start_ : is_read && !region.initialised ? 1 : 0;

@@ -40,6 +40,12 @@ cudaError_t Core::check_limits(const Launch& launch) {
                      " blocks; each extent is at least 1 and the limits are 2147483647, 65535 and "
                      "65535.");
   }
+  const dim3 cluster = launch.cluster;
+  if (cluster.x != 1 || cluster.y != 1 || cluster.z != 1) {
+    return too_large("A cluster of " + std::to_string(cluster.x) + " x " +
+                     std::to_string(cluster.y) + " x " + std::to_string(cluster.z) +
+                     " blocks; the simulator runs one block at a time, so the limit is 1.");
+  }
   if (launch.shared.bytes > kMaxSharedBytes) {
     return too_large(std::to_string(launch.shared.bytes) +
                      " bytes of dynamic shared memory; the limit is " +
@@ -112,7 +118,9 @@ void Core::run_block(std::uint64_t linear_block) {
   copies_.to.clear();
   if (!mbarriers_.list.empty()) mbarriers_ = {};
   tensor_copies_.begin_block();
-  knowledge_in_use_ = false;
+  warpgroups_.clear();
+  named_barriers_ = {};
+  knowledge_in_use_ = products_in_use_ = false;
   blocks_run_.emplace_back(block_start_, linear_block);
   last_barrier_ = next_moment();
   last_warp_event_.assign((num_threads_ + 31) / 32, 0);
@@ -132,6 +140,7 @@ void Core::run_block(std::uint64_t linear_block) {
     thread.fences = {};
     thread.knowledge = {};
     thread.copies = {};
+    thread.registers.clear();
     std::fill_n(thread.synced, 32, Stamp{0});
     thread.fiber.prepare(t, &Core::thread_entry);
   }
@@ -139,7 +148,7 @@ void Core::run_block(std::uint64_t linear_block) {
   // Each thread runs until it waits for others; when all do, the barrier opens.
   const std::vector<int> order = ordered(num_threads_);
   for (;;) {
-    bool progress = false, alive = false, in_warp_call = false, at_mbarrier = false;
+    bool progress = false, alive = false, in_warp_call = false, waits_for_some = false;
     for (const int t : order) {
       Thread& thread = threads_[t];
       if (thread.state == Thread::State::kReady) {
@@ -149,13 +158,19 @@ void Core::run_block(std::uint64_t linear_block) {
       }
       alive |= thread.state != Thread::State::kExited;
       in_warp_call |= thread.state == Thread::State::kInWarpCall;
-      at_mbarrier |= thread.state == Thread::State::kAtMbarrier;
+      waits_for_some |= thread.waits_for_some();
     }
-    if (!alive) return check_unfinished_tensor_copies();
+    if (!alive) {
+      check_unfinished_tensor_copies();
+      check_unfinished_products();
+      return;
+    }
     if (progress) continue;
     if (in_warp_call) {
       end_warp_calls();
-    } else if (at_mbarrier) {
+    } else if (report_stuck_warpgroup()) {
+      return;
+    } else if (waits_for_some) {
       report_deadlock();
     } else {
       release_barrier();

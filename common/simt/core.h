@@ -24,9 +24,11 @@
 #include "simt/machine.h"
 #include "simt/mbarrier.h"
 #include "simt/memory.h"
+#include "simt/named_barrier.h"
 #include "simt/request_counter.h"
 #include "simt/tensor_copy.h"
 #include "simt/waits.h"
+#include "simt/wgmma.h"
 
 namespace cuflash::simt {
 
@@ -46,7 +48,15 @@ struct TileMark {
 
 // One CUDA thread of the running block. It runs on the stack of the same index.
 struct Thread {
-  enum class State { kReady, kAtBarrier, kAtMbarrier, kInWarpCall, kExited };
+  enum class State {
+    kReady,
+    kAtBarrier,
+    kAtNamedBarrier,
+    kAtMbarrier,
+    kInWarpCall,
+    kInWarpgroupCall,
+    kExited
+  };
 
   LaneTrace trace;
   Fiber fiber;
@@ -58,8 +68,10 @@ struct Thread {
   std::uintptr_t wait_address = 0;
   WarpCall call{};
   std::uint64_t result = 0;
-  bool vote = false;  // at a barrier
+  bool vote = false;      // at a barrier
+  int named_barrier = 0;  // the last one
   const Mbarrier* mbarrier = nullptr;
+  const WarpgroupCall* warpgroup_call = nullptr;
   // The last barrier or __syncwarp() that it took part in.
   Stamp last_event = 0;
   // synced[l]: what lane l of the same warp did before this moment happened before what comes now.
@@ -67,6 +79,7 @@ struct Thread {
   ThreadFences fences;
   Knowledge knowledge;
   ThreadCopies copies;
+  std::vector<ProductRegisters> registers;  // by address
   // Its tiles: at least the one that it was in at the last barrier and all since. No access in a
   // race is older.
   std::vector<TileMark> tiles;
@@ -74,6 +87,10 @@ struct Thread {
   // The tile it is in; null for none.
   const TileMark* tile() const {
     return tiles.empty() || tiles.back().name == nullptr ? nullptr : &tiles.back();
+  }
+  // True if it waits for certain threads, or for a copy.
+  bool waits_for_some() const {
+    return state == State::kAtMbarrier || state == State::kAtNamedBarrier;
   }
   int lane() const { return index % 32; }
   int warp() const { return index / 32; }
@@ -108,10 +125,16 @@ class Core {
                           std::uintptr_t return_address);
   void wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parity,
                         std::uintptr_t return_address);
+  void sync_named_barrier(Thread& self, int number, int threads, std::uintptr_t return_address);
   void fence_proxy_async(Thread& self);
   void issue_tensor_copy(Thread& self, std::uintptr_t to, const TensorMapArguments& map,
                          const int (&first)[4], std::uintptr_t barrier,
                          std::uintptr_t return_address);
+  void warpgroup_call(Thread& self, const WarpgroupCall& call, std::uintptr_t return_address);
+  // True if products have been issued in this block: their registers are on the threads' stacks.
+  bool watches_registers() const { return products_in_use_; }
+  void on_register_access(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
+                          std::uintptr_t return_address);
   void mark_tile(Thread& self, const char* name, int number);
   void on_access(std::size_t thread, std::uintptr_t address, std::size_t size, AccessKind kind,
                  std::uintptr_t return_address);
@@ -238,11 +261,17 @@ class Core {
   void report_deadlock();
   std::string name_of(const Mbarrier& barrier) const;
 
+  // named_barrier.cpp: barriers of some warps
+  void open_named_barrier(const Thread& self, NamedBarrier& barrier);
+  void report_named_barrier(const Thread& self, const std::string& title, const std::string& why);
+
   // tensor_copy.cpp: copies of boxes
   void check_box(const Thread& self, std::uintptr_t to, std::size_t bytes, std::uint16_t site);
   void check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_t site);
   void read_box(Thread& self, const TensorCopy& copy);
   void check_destination(const Thread& self, const TensorCopy& copy);
+  void report_not_full(const Thread& self, const TensorCopy& copy, std::uintptr_t address,
+                       std::uint16_t site);
   void take_destination(TensorCopy& copy);
   void end_tensor_copies(const Thread& self, const Mbarrier& barrier, int phase);
   void end_tensor_copy(const Thread& self, TensorCopy& copy);
@@ -250,6 +279,39 @@ class Core {
                   std::uintptr_t address, std::uint16_t site);
   bool has_ended(const Thread& self, const TensorCopy& copy) const;
   void check_unfinished_tensor_copies();
+
+  // warpgroup.cpp: operations of warpgroups
+  void finish_warpgroup_call(Warpgroup& group);
+  void check_same_call(const Warpgroup& group);
+  void report_absent(const Thread& waiting, int absent, const std::string& why);
+  bool report_stuck_warpgroup();
+
+  // wgmma.cpp: products of warpgroups
+  void begin_product(Warpgroup& group);
+  void end_products(Warpgroup& group, std::size_t pending);
+  Accumulator& accumulator_of(Warpgroup& group);
+
+  // wgmma_check.cpp: their operands in shared memory
+  void check_same_matrices(const Warpgroup& group, std::uint16_t site);
+  void check_operands(Warpgroup& group, const WarpgroupProduct& product);
+  void check_chunk(Warpgroup& group, const OperandChunk& chunk, std::uint16_t site);
+  void check_written(Warpgroup& group, int warp, Stamp writer, std::uintptr_t address,
+                     std::uint16_t site);
+  void check_full(Warpgroup& group, int warp, const TensorCopy& copy, std::uintptr_t address,
+                  std::uint16_t site);
+  void release_operands(Warpgroup& group, const WarpgroupProduct& product, Stamp now);
+  Stamp unordered_product_read(const Thread& self, std::uintptr_t address, std::uint16_t site);
+  bool is_done(const Warpgroup& group, Stamp read, const Thread& self, std::uint16_t site) const;
+  Stamp& product_read(Warpgroup& group, std::uintptr_t address) const;
+  void check_unfinished_products();
+
+  // wgmma_registers.cpp: their registers
+  void take_registers(Warpgroup& group, const WarpgroupProduct& product);
+  ProductRegisters& registers_at(Thread& self, std::uintptr_t begin, std::size_t bytes,
+                                 bool accumulator, std::uint16_t site);
+  void release_registers(const Warpgroup& group, const WarpgroupProduct& product);
+  void report_registers(const std::string& title, const std::vector<NamedAccess>& accesses,
+                        const std::string& what);
 
   // race_findings.cpp: races in words
   void report_race(const Thread& self, const Region& region, std::uintptr_t address, Stamp earlier,
@@ -282,9 +344,12 @@ class Core {
   Fences fences_;
   CopiesInFlight copies_;
   Mbarriers mbarriers_;
+  NamedBarriers named_barriers_;
   TensorCopies tensor_copies_;
-  bool knowledge_in_use_ = false;    // in this block
-  std::optional<StackPool> stacks_;  // from the first launch on
+  std::vector<Warpgroup> warpgroups_;  // none before the first operation of one
+  bool knowledge_in_use_ = false;      // in this block
+  bool products_in_use_ = false;       // in this block
+  std::optional<StackPool> stacks_;    // from the first launch on
   SharedMemory shared_;
   std::vector<Thread> threads_;
   std::mt19937_64 random_;

@@ -17,7 +17,12 @@ __attribute__((always_inline)) inline void note_access(const volatile void* poin
   const std::size_t stack = StackPool::index_of(as_address(__builtin_frame_address(0)));
   if (stack >= StackPool::kMaxStacks) return;  // called by host code
   const std::uintptr_t address = as_address(pointer);
-  if (StackPool::index_of(address) == stack) return;  // a local variable
+  if (StackPool::index_of(address) == stack) {  // a local variable
+    if (core.watches_registers()) {
+      core.on_register_access(core.thread(stack), address, size, kind, as_address(return_address));
+    }
+    return;
+  }
   if (core.recorder.on()) core.log_access(stack, address, size, kind, as_address(return_address));
   core.on_access(stack, address, size, kind, as_address(return_address));
 }

@@ -59,8 +59,13 @@ void Core::finish_ldmatrix(int warp) {
 
 void load_matrices(std::uint32_t* registers, const void* row, bool trans) {
   const MatrixRow mine{registers, as_address(row), trans};
-  core.warp_call(*running_thread(), {WarpCall::Kind::kLdMatrix, ~0u, as_address(&mine), 0},
-                 as_address(__builtin_return_address(0)));
+  const std::uintptr_t return_address = as_address(__builtin_return_address(0));
+  Thread& self = *running_thread();
+  core.warp_call(self, {WarpCall::Kind::kLdMatrix, ~0u, as_address(&mine), 0}, return_address);
+  if (core.watches_registers()) {
+    core.on_register_access(self, as_address(registers), kRowBytes, AccessKind::kWrite,
+                            return_address);
+  }
 }
 
 }  // namespace cuflash::simt

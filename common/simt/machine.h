@@ -59,13 +59,15 @@ enum class FindingKind {
   kUseAfterFree,
   kUninitialised,
   kMisaligned,
-  kDivergentBarrier,
-  kWarpMask,  ///< a warp-wide operation whose mask names a lane that does not take part
+  kDivergentBarrier,  ///< threads wait at different barriers, or at one that they name differently
+  kWarpMask,          ///< an operation of a warp or a warpgroup that lacks a thread
   kLaunchLimit,
-  kNullPointer,  ///< an address that is no memory at all
-  kAsyncCopy,    ///< an asynchronous copy that is used before it ends, or never waited for; one to
-                 ///< memory that is still in use
-  kMbarrier,     ///< an mbarrier whose phases, arrivals or bytes go wrong; a deadlock at mbarriers
+  kNullPointer,   ///< an address that is no memory at all
+  kAsyncCopy,     ///< an asynchronous copy that is used before it ends, or never waited for; one to
+                  ///< memory that is still in use
+  kMbarrier,      ///< an mbarrier whose phases, arrivals or bytes go wrong; a deadlock at mbarriers
+  kAsyncProduct,  ///< a product of a warpgroup whose registers or operands are used before it ends,
+                  ///< that lacks a fence, or that is never waited for
 };
 
 /// One fault, with similar ones folded into it.

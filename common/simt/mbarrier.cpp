@@ -206,19 +206,25 @@ void Core::report_mbarrier(const std::string& title, const Mbarrier& barrier,
                   &sites[stamp_site(barrier.initialised)]);
 }
 
-// No thread can go on, and some wait at mbarriers: the state of all that are waited for, and where
-// each warp waits.
+// No thread can go on, and some wait at mbarriers or named barriers: the state of all mbarriers
+// that are waited for, and where each warp waits.
 void Core::report_deadlock() {
   killed_ = true;
   std::string states, waits;
   std::uintptr_t where = 0;
+  const auto arrivals_at = [&](int number) {
+    const NamedBarrier& barrier = named_barriers_[number];
+    return std::to_string(number) + ": " + std::to_string(barrier.arrived.size()) + " of " +
+           counted(static_cast<std::int64_t>(barrier.threads), "thread");
+  };
   std::vector<const Mbarrier*> shown;
   std::vector<std::pair<int, std::uintptr_t>> told;  // warps and places
   for (int t = 0; t < num_threads_; ++t) {
     const Thread& thread = threads_[t];
     if (thread.state == Thread::State::kExited) continue;
     const bool at_mbarrier = thread.state == Thread::State::kAtMbarrier;
-    if (at_mbarrier && where == 0) where = thread.wait_address;
+    const bool at_named = thread.state == Thread::State::kAtNamedBarrier;
+    if ((at_mbarrier || at_named) && where == 0) where = thread.wait_address;
     if (at_mbarrier && std::find(shown.begin(), shown.end(), thread.mbarrier) == shown.end()) {
       shown.push_back(thread.mbarrier);
       const Mbarrier& barrier = *thread.mbarrier;
@@ -234,9 +240,14 @@ void Core::report_deadlock() {
     const SourcePlace& place = source_place(thread.wait_address);
     waits += "  Warp " + std::to_string(thread.warp()) + " lane " + std::to_string(thread.lane()) +
              " waits at " + short_location(place) + "   " + source_text(place) +
-             (at_mbarrier ? "   for " + name_of(*thread.mbarrier) : "") + '\n';
+             (at_mbarrier ? "   for " + name_of(*thread.mbarrier)
+              : at_named  ? "   at barrier " + arrivals_at(thread.named_barrier)
+                          : "") +
+             '\n';
   }
-  report_block(FindingKind::kMbarrier, where, "DEADLOCK AT AN MBARRIER",
+  const bool mbarriers = !shown.empty();
+  report_block(mbarriers ? FindingKind::kMbarrier : FindingKind::kDivergentBarrier, where,
+               mbarriers ? "DEADLOCK AT AN MBARRIER" : "DEADLOCK AT A NAMED BARRIER",
                states + waits + "  No thread can go on. The launch ends here.\n");
 }
 

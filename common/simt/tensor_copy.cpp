@@ -19,15 +19,6 @@ namespace {
 constexpr std::size_t kChunk = TensorCopy::kChunk;
 constexpr std::uintptr_t kBoxAlignment = 128;
 
-// The hardware swizzles addresses: bits of the row change places of chunks within it. The patterns
-// are those of Swizzle (device/swizzle.h) in a tile that begins where the pattern does.
-std::uintptr_t swizzled(std::uintptr_t address, TensorSwizzle swizzle) {
-  const std::uintptr_t mask = swizzle == TensorSwizzle::k128Bytes  ? 7
-                              : swizzle == TensorSwizzle::k64Bytes ? 3
-                                                                   : 0;
-  return address ^ (address / 128 & mask) * kChunk;
-}
-
 // The largest aligned pieces of [begin, end), as global memory is read.
 template <class Use>
 void for_each_piece(std::uintptr_t begin, std::uintptr_t end, const Use& use) {
@@ -234,6 +225,7 @@ void Core::check_destination(const Thread& self, const TensorCopy& copy) {
         if (whole || here) check_reader(reader.when, reader.address);
       }
     }
+    if (const Stamp read = unordered_product_read(self, at, site)) check_reader(read, at);
     std::size_t count = 0;
     Cell* const cells = region.cells(at, kChunk, count);
     for (const Cell* cell = cells; cell != cells + count; ++cell) {
@@ -265,21 +257,27 @@ bool Core::has_ended(const Thread& self, const TensorCopy& copy) const {
   return !copy.in_flight && self.knowledge.phases_of(copy.barrier->index) > copy.phase;
 }
 
+void Core::report_not_full(const Thread& self, const TensorCopy& copy, std::uintptr_t address,
+                           std::uint16_t site) {
+  const bool read = sites[site].kind == AccessKind::kRead;
+  tensor_copies_.reported_sites.insert(stamp_site(copy.begun));
+  report_accesses(FindingKind::kAsyncCopy,
+                  read ? "READ OF A STAGE THAT IS NOT FULL" : "WRITE OVER A COPY IN FLIGHT",
+                  &shared_.region(), address, {named_access(copy.begun), access_of(self, site)},
+                  "The copy ends with phase " + std::to_string(copy.phase) + " of " +
+                      name_of(*copy.barrier) +
+                      ". Neither has this thread waited for that phase, nor does a barrier "
+                      "follow another thread's wait.");
+}
+
 // Notes an access to what the copy brings. False if the thread must not make it: it is reported.
 bool Core::may_access(const Thread& self, TensorCopy& copy, const Region& region,
                       std::uintptr_t address, std::uint16_t site) {
-  const bool read = sites[site].kind == AccessKind::kRead;
   if (!has_ended(self, copy)) {
-    tensor_copies_.reported_sites.insert(stamp_site(copy.begun));
-    report_accesses(FindingKind::kAsyncCopy,
-                    read ? "READ OF A STAGE THAT IS NOT FULL" : "WRITE OVER A COPY IN FLIGHT",
-                    &region, address, {named_access(copy.begun), access_of(self, site)},
-                    "The copy ends with phase " + std::to_string(copy.phase) + " of " +
-                        name_of(*copy.barrier) +
-                        ". Neither has this thread waited for that phase, nor does a barrier "
-                        "follow another thread's wait.");
+    report_not_full(self, copy, address, site);
     return false;
   }
+  const bool read = sites[site].kind == AccessKind::kRead;
   if (read) {
     copy.readers[self.index] = {stamp_of(self, site), address};
     return true;

@@ -14,6 +14,15 @@
 
 namespace cuflash::simt {
 
+// The hardware swizzles addresses: bits of the row change places of chunks within it. The patterns
+// are those of Swizzle (device/swizzle.h) in a tile that begins where the pattern does.
+inline std::uintptr_t swizzled(std::uintptr_t address, TensorSwizzle swizzle) {
+  const std::uintptr_t mask = swizzle == TensorSwizzle::k128Bytes  ? 7
+                              : swizzle == TensorSwizzle::k64Bytes ? 3
+                                                                   : 0;
+  return address ^ (address / 128 & mask) * TensorMapArguments::kChunkBytes;
+}
+
 struct TensorCopy {
   static constexpr std::size_t kChunk = TensorMapArguments::kChunkBytes;
   // 16 bytes in shared memory, of which [begin, end) come from global memory. The others are zeros.

@@ -185,10 +185,10 @@ void Core::finish_matrix_call(const Thread& caller) {
 // the lanes that have exited; any other missing lane will never arrive.
 void Core::end_warp_calls() {
   const Thread* stuck = nullptr;
-  bool progress = false, at_mbarrier = false;
+  bool progress = false, waits_for_some = false;
   for (int t = 0; t < num_threads_; ++t) {
     const Thread& waiting = threads_[t];
-    at_mbarrier |= waiting.state == Thread::State::kAtMbarrier;
+    waits_for_some |= waiting.waits_for_some();
     if (waiting.state != Thread::State::kInWarpCall) continue;
     if (!warp_call_complete(waiting, !is_matrix_call(waiting.call.kind))) {
       stuck = stuck == nullptr ? &waiting : stuck;
@@ -199,7 +199,7 @@ void Core::end_warp_calls() {
     progress = true;
   }
   if (progress) return;
-  if (at_mbarrier) return report_deadlock();
+  if (waits_for_some) return report_deadlock();
   report_stuck(*stuck);
   killed_ = true;
 }

@@ -50,9 +50,10 @@ nvidia-smi --query-gpu=name,driver_version,clocks.max.sm --format=csv,noheader
 export CUFLASH_REQUIRE_GPU=1
 step build 400 bash -c 'cmake --preset release -DCMAKE_COMPILE_WARNING_AS_ERROR=ON && cmake --build --preset release'
 [ "$status" = 0 ] || exit 1
-if wanted unit_tests; then step unit_tests 120 build/release/bin/unit_tests; fi
+if wanted unit_tests; then step unit_tests 120 bash -c "build/release/bin/unit_tests && build/release/bin/choice_tests"; fi
 if wanted device_tests; then
-  step device_tests 60 bash -c "build/release/bin/device_tests && build/release/bin/device_sm90_tests"
+  step device_tests 60 bash -c "build/release/bin/device_tests && build/release/bin/device_sm90_tests &&
+    build/release/bin/device_sm90a_tests"
 fi
 if wanted gpu_tests; then
   step gpu_tests 200 build/release/bin/gpu_tests

@@ -97,11 +97,13 @@ def suites(group, fault):
                               "04_register_tiles", "03_online_softmax", "02_tiled", "01_naive")
                 for direction in ("forward", "backward")
                 if stage not in ("10_tma", "02_tiled") or direction == "forward"] + \
-            [("device_tests", "*"), ("device_sm90_tests", "*"), ("unit_tests", "*")]
+            [("device_tests", "*"), ("device_sm90_tests", "*"), ("device_sm90a_tests", "*"),
+             ("unit_tests", "*")]
     if group == "api":
         return [("unit_tests", "*")]
-    return [(program, "*") for program in ("device_tests", "device_sm90_tests", "simt_tests",
-                                           "chip_test", "unit_tests")]
+    return [(program, "*") for program in ("device_tests", "device_sm90_tests",
+                                           "device_sm90a_tests", "simt_tests", "chip_test",
+                                           "unit_tests")]
 
 
 def noticed(build, group, fault):
@@ -167,7 +169,7 @@ def main():
         sys.exit(f"{REASONS} names lines that are not there: {', '.join(stale)}")
     groups = options.groups or list(GROUPS)
     build = mutations.Build([mutations.STAGES, "chip_test", "device_tests", "device_sm90_tests",
-                             "simt_tests", "unit_tests"])
+                             "device_sm90a_tests", "simt_tests", "unit_tests"])
     lines, unexplained = [f"# --seed {options.seed} --count {options.count} {' '.join(groups)}"], 0
     for group in groups:
         paths = sorted(path for glob in GROUPS[group] for path in ROOT.glob(glob))

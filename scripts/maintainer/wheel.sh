@@ -23,7 +23,7 @@ python3 -m venv "$scratch/tools"
 PATH=$scratch/tools/bin:$PATH
 
 say "Compiling"
-architectures=$(sed -n 's/^set(CUFLASH_ALL_ARCHITECTURES \(.*\))/\1/p' CMakeLists.txt)
+architectures=$(sed -nE 's/^set\(CUFLASH_(ALL|EXACT)_ARCHITECTURES (.*)\)/\2/p' CMakeLists.txt | paste -sd ' ')
 pip wheel -q ./python --no-deps --wheel-dir "$scratch/made" \
   -C "cmake.define.CUFLASH_CUDA_ARCHITECTURES=${architectures// /;}" \
   -C "cmake.define.CUFLASH_TORCH_PYTHON=$torch_python"

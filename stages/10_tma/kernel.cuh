@@ -162,7 +162,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     }
   }
   MmaAccumulator::Registers rO[C::kStrips][kHeadDim / kMmaN] = {};
-  float row_max[C::kStrips][2], row_sum[C::kStrips][2] = {};  // row_sum: of this lane's columns
+  // row_max: m · scale_log2, to be subtracted in one instruction; row_sum: of this lane's columns
+  float row_max[C::kStrips][2], row_sum[C::kStrips][2] = {};
   for (auto& m : row_max) m[0] = m[1] = -INFINITY;
   const float scale_log2 = p.softmax_scale * kLog2e;
 
@@ -240,8 +241,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
       for (int r = 0; r < 2; ++r) {
         float x = fmaxf(rS[m][0][2 * r], rS[m][0][2 * r + 1]);
         for (const auto& s : rS[m]) x = fmaxf(x, fmaxf(s[2 * r], s[2 * r + 1]));
-        part_max[m][r] = quad_max(x);
-        grew |= (part_max[m][r] - row_max[m][r]) * scale_log2 > kSlack;
+        part_max[m][r] = quad_max(x) * scale_log2;
+        grew |= part_max[m][r] - row_max[m][r] > kSlack;
       }
     }
     // Rescale O and l, but only rows whose maximum has grown by more than the slack.
@@ -251,9 +252,9 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           const float old_max = row_max[m][r];
-          if ((part_max[m][r] - old_max) * scale_log2 > kSlack) row_max[m][r] = part_max[m][r];
+          if (part_max[m][r] - old_max > kSlack) row_max[m][r] = part_max[m][r];
           const float finite_max = kMasked && row_max[m][r] == -INFINITY ? 0.f : row_max[m][r];
-          const float o_scale = ptx::exp2((old_max - finite_max) * scale_log2);
+          const float o_scale = ptx::exp2(old_max - finite_max);
           row_sum[m][r] *= o_scale;
           for (auto& o : rO[m]) o[2 * r] *= o_scale, o[2 * r + 1] *= o_scale;
         }
@@ -268,10 +269,9 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
         for (int e = 0; e < 4; ++e) {
           const int r = e % 2;
           const auto& s = rS[m][2 * k + e / 2];
-          const float old = row_max[m][r];
-          const float shift = (kMasked && old == -INFINITY ? 0.f : -old) * scale_log2;
-          const float x = ptx::exp2(fmaf(s[2 * r], scale_log2, shift));
-          const float y = ptx::exp2(fmaf(s[2 * r + 1], scale_log2, shift));
+          const float finite_max = kMasked && row_max[m][r] == -INFINITY ? 0.f : row_max[m][r];
+          const float x = ptx::exp2(fmaf(s[2 * r], scale_log2, -finite_max));
+          const float y = ptx::exp2(fmaf(s[2 * r + 1], scale_log2, -finite_max));
           row_sum[m][r] += x;
           row_sum[m][r] += y;
           rP[m][k][e] = pack<T>(x, y);
@@ -349,8 +349,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
             pack<T>(rO[m][n][2 * r] * inverse, rO[m][n][2 * r + 1] * inverse);
       }
       if (lane % 4 == 0 && i < seq.num_queries && p.lse != nullptr) {
-        p.lse[row_index(p, b, h, i)] =
-            row_max[m][r] * p.softmax_scale + logf(sum);  // [FA2 Alg.1 l.13, 15]
+        p.lse[row_index(p, b, h, i)] = row_max[m][r] * kLn2 + logf(sum);  // [FA2 Alg.1 l.13, 15]
       }
     }
   }

@@ -21,7 +21,7 @@ struct ForwardKernels {
   }
 };
 
-Rank rank(const Problem&) { return {90, "copies run beside the products of mma.sync"}; }
+Rank rank(const Problem&) { return {95, "the copy unit needs no instructions of the warps"}; }
 
 constexpr Stage describe() {
   Stage stage;
@@ -31,7 +31,7 @@ constexpr Stage describe() {
   stage.limiter = "the rate of mma.sync";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.forward.arch = {90};
-  stage.forward.features = kEveryFeature;
+  stage.forward.features = kEveryFeature.without(Feature::kAnyStride);
   stage.forward.tensor_cores = true;
   stage.forward.products = products<2>;
   stage.forward.rank = rank;

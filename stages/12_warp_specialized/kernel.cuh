@@ -125,12 +125,12 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   }
   __syncthreads();  // The barriers have begun before a thread waits for one.
 
-  // [FA2 Alg.1 l.6, 11]  Walk from the last tile to the first.
+  // Both roles walk from the last tile to the first.
   int tile = num_tiles - 1;
   const auto slot = [&](int of_tile) { return slot_of<C::kStages>(num_tiles - 1 - of_tile); };
 
+  // Produce: one thread requests Q and all tiles.
   if (role == WarpRole::kProducer) {
-    // [FA2 Alg.1 l.4, 7]  load Q_i, K_j and V_j
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
     if (thread != 0) return;
     request_tile(sQ, maps.q, i0, h, b, storage.q_full);
@@ -145,11 +145,12 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     return;
   }
 
-  // [FA2 Alg.1 l.5]  O = 0, l = 0, m = -inf    // a consumer computes 64 rows of O
+  // [FA2 Alg.1 l.4-7]  Q_i, K_j and V_j come from the producer; O = 0, l = 0, m = -inf
   ptx::setmaxnreg_inc<C::kConsumerRegisters>();
   const int consumer = warpgroup - 1, r0 = warp * kMmaM - kWgmmaM;
   MmaAccumulator::Registers rO[kHeadDim / kMmaN] = {};
-  float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {};  // row_sum: of this lane's columns
+  // row_max: m · scale_log2, to be subtracted in one instruction; row_sum: of this lane's columns
+  float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {};
   const float scale_log2 = p.softmax_scale * kLog2e;
 
   ptx::mbarrier_wait(&storage.q_full, 0);  // Q has arrived.
@@ -192,17 +193,17 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     for (int r = 0; r < 2; ++r) {
       float x = fmaxf(rS[0][2 * r], rS[0][2 * r + 1]);
       for (const auto& s : rS) x = fmaxf(x, fmaxf(s[2 * r], s[2 * r + 1]));
-      tile_max[r] = quad_max(x);
-      grew |= (tile_max[r] - row_max[r]) * scale_log2 > kSlack;
+      tile_max[r] = quad_max(x) * scale_log2;
+      grew |= tile_max[r] - row_max[r] > kSlack;
     }
     // Rescale O and l, but only rows whose maximum has grown by more than the slack.
     if (__any_sync(0xffffffffu, grew)) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const float old_max = row_max[r];
-        if ((tile_max[r] - old_max) * scale_log2 > kSlack) row_max[r] = tile_max[r];
+        if (tile_max[r] - old_max > kSlack) row_max[r] = tile_max[r];
         const float finite_max = kMasked && row_max[r] == -INFINITY ? 0.f : row_max[r];
-        const float o_scale = ptx::exp2((old_max - finite_max) * scale_log2);
+        const float o_scale = ptx::exp2(old_max - finite_max);
         row_sum[r] *= o_scale;
         for (auto& o : rO) o[2 * r] *= o_scale, o[2 * r + 1] *= o_scale;
       }
@@ -214,10 +215,9 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
       for (int e = 0; e < 4; ++e) {
         const int r = e % 2;
         const auto& s = rS[2 * k + e / 2];
-        const float old = row_max[r];
-        const float shift = (kMasked && old == -INFINITY ? 0.f : -old) * scale_log2;
-        const float x = ptx::exp2(fmaf(s[2 * r], scale_log2, shift));
-        const float y = ptx::exp2(fmaf(s[2 * r + 1], scale_log2, shift));
+        const float finite_max = kMasked && row_max[r] == -INFINITY ? 0.f : row_max[r];
+        const float x = ptx::exp2(fmaf(s[2 * r], scale_log2, -finite_max));
+        const float y = ptx::exp2(fmaf(s[2 * r + 1], scale_log2, -finite_max));
         row_sum[r] += x;
         row_sum[r] += y;
         rP[k][e] = pack<T>(x, y);
@@ -236,7 +236,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     if (lane == 0) ptx::mbarrier_arrive(&v_empty[stage]);
   };
 
-  // The diagonal and the tail, the tiles without a mask, the window's left edge.
+  // [FA2 Alg.1 l.6, 11]  The diagonal and the tail, the tiles without a mask, the window's left
+  // edge.
   while (tile >= first_tile) {
 #pragma unroll 1
     for (; tile >= first_tile && (tile >= no_mask.end || tile < no_mask.begin); --tile) {
@@ -264,8 +265,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
           pack<T>(rO[n][2 * r] * inverse, rO[n][2 * r + 1] * inverse);
     }
     if (lane % 4 == 0 && i < seq.num_queries && p.lse != nullptr) {
-      p.lse[row_index(p, b, h, i)] =
-          row_max[r] * p.softmax_scale + logf(sum);  // [FA2 Alg.1 l.13, 15]
+      p.lse[row_index(p, b, h, i)] = row_max[r] * kLn2 + logf(sum);  // [FA2 Alg.1 l.13, 15]
     }
   }
   __syncwarp();  // The warp's rows are written before its lanes read them in another order.

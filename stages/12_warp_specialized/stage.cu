@@ -31,7 +31,7 @@ constexpr Stage describe() {
   stage.limiter = "softmax between the products";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.forward.arch = {90, true};
-  stage.forward.features = kEveryFeature;
+  stage.forward.features = kEveryFeature.without(Feature::kAnyStride);
   stage.forward.tensor_cores = true;
   stage.forward.products = products<2>;
   stage.forward.rank = rank;

@@ -49,6 +49,15 @@ TEST_F(Limits, Grid) {
   refused("A grid of 0 x 1 x 1 blocks", nothing, {dim3(0), 1});
 }
 
+TEST_F(Limits, Cluster) {
+  run(nothing, {2, 32, {}, nullptr, dim3(1, 1, 1)});
+  reset_counts();
+  refused("A cluster of 2 x 1 x 1 blocks; the simulator runs one block at a time", nothing,
+          {2, 32, {}, nullptr, dim3(2)});
+  refused("A cluster of 1 x 2 x 1 blocks", nothing, {dim3(1, 2), 32, {}, nullptr, dim3(1, 2)});
+  refused("A cluster of 1 x 1 x 0 blocks", nothing, {1, 32, {}, nullptr, dim3(1, 1, 0)});
+}
+
 TEST_F(Limits, DynamicSharedMemory) {
   run(use_shared, {1, 32, 227 * 1024}, 227 * 1024 - 32);
   reset_counts();

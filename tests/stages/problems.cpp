@@ -48,6 +48,8 @@ constexpr Row kRows[] = {
     {"strided", "b2_h2_q33k47_d64_f16_bshd"},
     {"strided", "b2_h4x2_q33k47_d32_causal_padded"},
     {"strided", "b1_h2_q21k30_d128_bf16_padded"},
+    {"strided: K and V stored once", "b2_h4x2_q33k47_d64_sharedkv_expanded"},
+    {"strided: K and V stored once", "b2_h2_q70k80_d128_bf16_causal_sharedkv_expanded"},
 
     // The query's own key counts: left 31 and causal are 32 keys.
     {"window: causal and sliding", "b1_h2_q100k100_d64_causal_left20"},

@@ -16,6 +16,7 @@
 
 #include "cuflash/stage.h"
 #include "reference/reference.h"
+#include "simt/simulator.h"
 #include "support/api_example.h"
 #include "support/expect.h"
 #include "support/memory_limit.h"
@@ -374,6 +375,30 @@ TEST(GetErrorString, HasASentenceForEachErrorAndForNone) {
   EXPECT_EQ(unknown, get_error_string(static_cast<Error>(-1)));
   std::sort(sentences.begin(), sentences.end());
   EXPECT_EQ(std::adjacent_find(sentences.begin(), sentences.end()), sentences.end());
+}
+
+TEST(CurrentDevice, HasTheAttributesThatTheRuntimeStates) {
+  const Device& device = current_device();
+  if (device.compute_capability == 0) GTEST_SKIP() << device.fault;
+  const auto attribute = [](cudaDeviceAttr name) {
+    int ordinal = 0, value = 0;
+    EXPECT_EQ(cudaGetDevice(&ordinal), cudaSuccess);
+    EXPECT_EQ(cudaDeviceGetAttribute(&value, name, ordinal), cudaSuccess);
+    return value;
+  };
+  EXPECT_EQ(device.compute_capability, 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
+                                           attribute(cudaDevAttrComputeCapabilityMinor));
+  EXPECT_EQ(device.sms, attribute(cudaDevAttrMultiProcessorCount));
+  EXPECT_GE(device.sms, 1);
+  EXPECT_EQ(device.shared_bytes,
+            static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)));
+}
+
+// The simulator runs code for 9.0 and for exactly 9.0, whatever a library for GPUs is built for.
+TEST(CurrentDevice, OfTheSimulatorHasCodeForIt) {
+  if (!simt::kSimulated) GTEST_SKIP() << "This library is for GPUs.";
+  EXPECT_EQ(current_device().newest_code, 90);
+  EXPECT_TRUE(current_device().exact_code);
 }
 
 // A machine without a GPU: the arguments are still checked first. The addresses are never read.

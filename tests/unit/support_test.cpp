@@ -43,7 +43,11 @@ Stage stage() {
 const Device kT4{"T4", 75, 65536};
 const Device kA100{"A100", 80, 166912};
 const Device kH200{"H200", 90, 232448};
-const Device kNone{"", 0, 0, 0, "the driver is too old"};
+const Device kNone = [] {
+  Device none;
+  none.fault = "the driver is too old";
+  return none;
+}();
 
 void expect(const Support& support, Error error, const std::string& reason) {
   EXPECT_EQ(static_cast<int>(support.error), static_cast<int>(error));
@@ -85,11 +89,17 @@ TEST(Supports, NeedsCodeThatRunsOnTheDevice) {
          "7.5");
   expect(supports(wmma, CUFLASH_FORWARD, {}, device), Error::SUCCESS, "");
 
-  Stage hopper = stage();  // its own code is always in the library
+  Stage hopper = stage();
   hopper.forward.arch = {90, true};
   device = kH200;
   device.newest_code = 75;
   expect(supports(hopper, CUFLASH_FORWARD, {}, device), Error::SUCCESS, "");
+  device.newest_code = 90;
+  device.exact_code = false;
+  expect(supports(hopper, CUFLASH_FORWARD, {}, device), Error::UNSUPPORTED_DEVICE,
+         "08_swizzle needs sm_90a (compute capability 9.0 exactly); this library was built without "
+         "code for sm_90a");
+  expect(supports(stage(), CUFLASH_FORWARD, {}, device), Error::SUCCESS, "");
 }
 
 TEST(Supports, NeedsTheArchitecture) {
@@ -184,7 +194,7 @@ TEST(Supports, NamesTheFeatureThatIsMissing) {
     EXPECT_EQ(features_of(p).bits, static_cast<unsigned>(row.feature));
     Stage s = stage();
     expect(supports(s, CUFLASH_FORWARD, p, kA100), Error::SUCCESS, "");
-    s.forward.features.bits &= ~static_cast<unsigned>(row.feature);
+    s.forward.features = kEveryFeature.without(row.feature);
     expect(supports(s, CUFLASH_FORWARD, p, kA100), Error::UNSUPPORTED_BY_STAGE,
            std::string("08_swizzle's forward pass does not take ") + row.lacks);
     expect(supports(s, CUFLASH_BACKWARD, p, kA100), Error::SUCCESS, "");
@@ -201,13 +211,23 @@ TEST(Supports, AWindowOnEitherSideIsAFeature) {
 
 TEST(Supports, NamesWhatTheCallAsksForBesideItsProblem) {
   Stage s = stage();
-  s.backward.features.bits &= ~static_cast<unsigned>(Feature::kDeterministic);
+  s.backward.features = kEveryFeature.without(Feature::kDeterministic);
   const Features asked = {static_cast<unsigned>(Feature::kDeterministic)};
   expect(supports(s, CUFLASH_BACKWARD, {}, kA100), Error::SUCCESS, "");
   expect(supports(s, CUFLASH_FORWARD, {}, kA100, asked), Error::SUCCESS, "");
   expect(
       supports(s, CUFLASH_BACKWARD, {}, kA100, asked), Error::UNSUPPORTED_BY_STAGE,
       "08_swizzle's backward pass does not take a call that asks for the same bits in every run");
+}
+
+TEST(Supports, NamesTheStridesThatTheStageDoesNotTake) {
+  Stage s = stage();
+  s.forward.features = kEveryFeature.without(Feature::kAnyStride);
+  const Features asked = {static_cast<unsigned>(Feature::kAnyStride)};
+  expect(supports(s, CUFLASH_FORWARD, {}, kA100), Error::SUCCESS, "");
+  expect(supports(s, CUFLASH_BACKWARD, {}, kA100, asked), Error::SUCCESS, "");
+  expect(supports(s, CUFLASH_FORWARD, {}, kA100, asked), Error::UNSUPPORTED_BY_STAGE,
+         "08_swizzle's forward pass does not take a stride of 0, or of 2^40 bytes or more");
 }
 
 // With every reason present, the first is given; once it is removed, the next.

@@ -305,7 +305,8 @@ int cuflash_backward(const cuflash_problem* problem, const cuflash_backward_args
 // ---- Questions ---------------------------------------------------------------------------------
 
 /// Tells whether this pass of this problem can run on the current device: what a call would return
-/// before it looks at its tensors.
+/// before it looks at its tensors. A stage may refuse tensors with a stride of 0, or of 2^40 bytes
+/// or more; a call that names it then returns CUFLASH_UNSUPPORTED_BY_STAGE.
 ///
 /// @code{.c}
 /// if (cuflash_check_support(CUFLASH_BACKWARD, &problem, "05_wmma") != CUFLASH_SUCCESS) {
@@ -322,7 +323,7 @@ int cuflash_backward(const cuflash_problem* problem, const cuflash_backward_args
 ///         its work is queued: no memory, or a grid that is too large
 int cuflash_check_support(int pass, const cuflash_problem* problem, const char* stage);
 
-/// The stage that a call would run.
+/// The stage that a call would run, unless it refuses strides of the call's tensors.
 ///
 /// @code{.c}
 /// const char* fastest = cuflash_chosen_stage(CUFLASH_FORWARD, &problem, NULL);
@@ -334,8 +335,8 @@ int cuflash_check_support(int pass, const cuflash_problem* problem, const char* 
 /// @return its full name, e.g. "04_register_tiles"; null where cuflash_check_support() refuses
 const char* cuflash_chosen_stage(int pass, const cuflash_problem* problem, const char* stage);
 
-/// Bytes of workspace that a call needs, deterministic or not. They depend on the problem, the
-/// stage, the device and the library's version.
+/// Bytes of workspace that a call needs, deterministic or not, with any strides. They depend on the
+/// problem, the stage, the device and the library's version.
 ///
 /// @code{.c}
 /// const size_t bytes = cuflash_workspace_bytes(CUFLASH_BACKWARD, &problem, NULL);

@@ -21,8 +21,10 @@ struct Device {
   std::string name;              ///< e.g. "NVIDIA H200"
   int compute_capability = 0;    ///< 10·major + minor, e.g. 90
   std::size_t shared_bytes = 0;  ///< shared memory a block may opt in to, bytes
+  int sms = 0;                   ///< its streaming multiprocessors
   int newest_code = 999;   ///< compute capability of the newest code in this library that runs
                            ///< on it; 0: none does
+  bool exact_code = true;  ///< this library has code for exactly this device: sm_90a's for 9.0
   const char* fault = "";  ///< why there is no device; empty where there is one
 };
 
@@ -50,13 +52,14 @@ struct HeadDims {
   }
 };
 
-/// What a call may ask of a pass beyond equal heads, equal lengths and no mask.
+/// What a call may ask of a pass beyond equal heads, equal lengths, no mask and usual strides.
 enum class Feature : unsigned {
-  kCausal = 1,         ///< a causal mask
-  kWindow = 2,         ///< window_left or window_right
-  kGroupedHeads = 4,   ///< heads_q above heads_kv
-  kCrossLengths = 8,   ///< seq_q and seq_kv differ
-  kDeterministic = 16  ///< the same bits in every run
+  kCausal = 1,          ///< a causal mask
+  kWindow = 2,          ///< window_left or window_right
+  kGroupedHeads = 4,    ///< heads_q above heads_kv
+  kCrossLengths = 8,    ///< seq_q and seq_kv differ
+  kDeterministic = 16,  ///< the same bits in every run
+  kAnyStride = 32       ///< a stride of 0, or of 2^40 bytes or more, in a dimension longer than 1
 };
 
 /// A set of features.
@@ -64,13 +67,21 @@ struct Features {
   unsigned bits = 0;  ///< the set
   /// True if the set holds `feature`.
   constexpr bool has(Feature feature) const { return (bits & static_cast<unsigned>(feature)) != 0; }
+  /// The set without `feature`.
+  constexpr Features without(Feature feature) const {
+    return {bits & ~static_cast<unsigned>(feature)};
+  }
 };
 
 /// Every feature there is.
-inline constexpr Features kEveryFeature{31};
+inline constexpr Features kEveryFeature{63};
 
 /// The features that a problem needs.
 Features features_of(const Problem& problem);
+/// The features that a call needs: its problem's, and those that its arguments ask for.
+Features features_of(const Problem& problem, const Forward& args);
+/// @overload
+Features features_of(const Problem& problem, const Backward& args);
 
 /// A pass's place in the library's choice among the stages that support a problem: the highest rank
 /// wins, and among equals the earlier stage. A stage of rank 0 runs only when it is named.

@@ -229,6 +229,7 @@ __forceinline__ unsigned match(unsigned mask, T value) {
 #define blockDim (::cuflash::simt::block_shape())
 #define gridDim (::cuflash::simt::grid_shape())
 constexpr int warpSize = 32;
+constexpr unsigned __clusterSizeInBlocks() { return 1; }  // launch() takes no more
 
 void __syncthreads();
 // A barrier that also returns for how many threads (if for any, if for all) the predicate is not 0.

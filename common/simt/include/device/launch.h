@@ -17,6 +17,7 @@ struct LaunchConfig {
   dim3 block;
   SharedLayout shared = {};
   cudaStream_t stream = nullptr;
+  dim3 cluster = {};  // blocks in a cluster: 1 here
 };
 
 // Runs the kernel. A refused or failed launch returns CUDA_ERROR.
@@ -29,6 +30,7 @@ FlashAttentionError launch(void (*kernel)(Params...), const LaunchConfig& config
   simt::Launch launch;
   launch.grid = config.grid;
   launch.block = config.block;
+  launch.cluster = config.cluster;
   launch.shared = config.shared;
   launch.kernel = reinterpret_cast<std::uintptr_t>(kernel);
   launch.args = &call;

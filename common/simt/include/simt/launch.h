@@ -9,7 +9,7 @@
 namespace cuflash::simt {
 
 struct Launch {
-  dim3 grid, block;
+  dim3 grid, block, cluster;
   SharedLayout shared;        // dynamic shared memory
   std::uintptr_t kernel = 0;  // address of the kernel's code
   void (*invoke)(const void* args) = nullptr;

@@ -1,0 +1,31 @@
+// The CPU simulator's setmaxnreg: it changes nothing, but all threads of the warpgroup must come.
+#ifndef CUFLASH_SIMT_DEVICE_PTX_SETMAXNREG_H_
+#define CUFLASH_SIMT_DEVICE_PTX_SETMAXNREG_H_
+
+#include <cuda_runtime.h>
+
+namespace cuflash::simt {
+
+void set_max_registers();
+
+}  // namespace cuflash::simt
+
+namespace cuflash::ptx {
+
+template <int kRegisters>
+__forceinline__ void setmaxnreg_inc() {
+  static_assert(kRegisters >= 24 && kRegisters <= 256 && kRegisters % 8 == 0,
+                "setmaxnreg takes a multiple of 8 from 24 to 256");
+  simt::set_max_registers();
+}
+
+template <int kRegisters>
+__forceinline__ void setmaxnreg_dec() {
+  static_assert(kRegisters >= 24 && kRegisters <= 256 && kRegisters % 8 == 0,
+                "setmaxnreg takes a multiple of 8 from 24 to 256");
+  simt::set_max_registers();
+}
+
+}  // namespace cuflash::ptx
+
+#endif  // CUFLASH_SIMT_DEVICE_PTX_SETMAXNREG_H_

@@ -1,0 +1,125 @@
+// The warpgroups of the running block, their products in flight (wgmma), and the registers and the
+// shared memory that belong to these.
+#ifndef CUFLASH_SIMT_WGMMA_H_
+#define CUFLASH_SIMT_WGMMA_H_
+
+#include <device/ptx/wgmma.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <vector>
+
+#include "simt/access_sites.h"
+#include "simt/memory.h"
+#include "simt/tensor_copy.h"
+
+namespace cuflash::simt {
+
+constexpr int kWarpgroupThreads = 128, kWarps = kWarpgroupThreads / 32;
+constexpr int kProductM = 64, kProductK = 16;
+
+// What a thread brings to an operation of its warpgroup.
+struct WarpgroupCall {
+  enum class Kind { kFence, kProduct, kCommit, kWait, kSetRegisters };
+  Kind kind;
+  std::size_t pending = 0;        // of a wait
+  ProductOperands operands = {};  // of a product
+};
+
+// 16 bytes of an operand in shared memory: 8 neighbours along k, or along m or n.
+struct OperandChunk {
+  static constexpr int kBytes = 16, kElements = 8;
+  std::uintptr_t address;
+  bool of_b, along_k;
+  int mn, k;       // of its first element; mn is m in A, n in B
+  unsigned warps;  // of the warpgroup, that read it: each reads its own rows of A, and all of B
+};
+
+// Where the hardware finds a chunk: `line` rows below the first of the operand, and `chunk` chunks
+// to its right.
+inline std::uintptr_t chunk_address(const MatrixDescriptor& matrix, int line, int chunk) {
+  const int row_bytes = static_cast<int>(matrix.swizzle), chunks = row_bytes / OperandChunk::kBytes;
+  return swizzled(as_address(matrix.begin) + chunk / chunks * matrix.leading_bytes +
+                      line / 8 * matrix.stride_bytes + line % 8 * row_bytes +
+                      chunk % chunks * OperandChunk::kBytes,
+                  matrix.swizzle);
+}
+
+// Calls use(chunk) for all chunks of the operands in shared memory.
+template <class Use>
+void for_each_chunk(const ProductOperands& operands, const Use& use) {
+  constexpr int kElements = OperandChunk::kElements;
+  for (int m = 0; m < kProductM && operands.a_registers == nullptr; ++m) {
+    for (int k = 0; k < kProductK; k += kElements) {
+      use({chunk_address(operands.a, m, k / kElements), false, true, m, k, 1u << m / 16});
+    }
+  }
+  const int cols = operands.blocks * 8;
+  const int lines = operands.b_mn_major ? kProductK : cols;
+  const int length = operands.b_mn_major ? cols : kProductK;
+  for (int line = 0; line < lines; ++line) {
+    for (int i = 0; i < length; i += kElements) {
+      const int n = operands.b_mn_major ? i : line, k = operands.b_mn_major ? line : i;
+      use({chunk_address(operands.b, line, i / kElements), true, !operands.b_mn_major, n, k, 15});
+    }
+  }
+}
+
+// Registers of one thread that a product uses: an accumulator or a left operand. They are an array
+// on the thread's stack.
+struct ProductRegisters {
+  std::uintptr_t begin, end;
+  bool accumulator;
+  int in_flight = 0;  // products
+  Stamp product = 0;  // the last one: when, by whom, at which site
+  // The last access by other code that a wgmma_fence() must follow. 0: none since the last product.
+  Stamp touched = 0;
+  std::uintptr_t touched_from = 0;  // return address
+  AccessKind touched_kind = AccessKind::kRead;
+  std::size_t touched_size = 0;
+
+  bool is(std::uintptr_t address, std::size_t bytes, bool as_accumulator) const {
+    return begin == address && end == address + bytes && accumulator == as_accumulator;
+  }
+};
+
+// The sums of products in flight. The registers hold NaNs until the last has been waited for.
+struct Accumulator {
+  float* registers[kWarpgroupThreads];
+  int blocks;
+  std::vector<float> sums;  // 64 rows of 8 · blocks
+  int in_flight = 0;        // products
+};
+
+struct WarpgroupProduct {
+  ProductOperands operands;                       // the first thread's
+  std::vector<const std::uint32_t*> a_registers;  // by thread; empty if A is in shared memory
+  std::vector<std::uint32_t> a;                   // what they held: 4 of each thread
+  Accumulator* accumulator;
+  std::size_t group;
+  Stamp begun;  // when, by the first thread, at the site that reads
+};
+
+struct Warpgroup {
+  int first_thread = 0;
+  int arrived = 0;  // threads, at the next operation
+  Stamp last_fence = 0;
+  std::size_t groups = 0;                // that it has committed
+  std::list<WarpgroupProduct> products;  // in flight, oldest first
+  std::list<Accumulator> accumulators;   // of these
+  // By chunk of shared memory: the last product that read it, and when. That is its begin or, once
+  // it has been waited for, the wait.
+  std::vector<Stamp> reads;
+
+  // What has been found in order once stays so.
+  // By warp, and by thread of the block: what that thread wrote up to this moment, every lane of
+  // the warp may read.
+  std::vector<Stamp> readable[kWarps];
+  Stamp full[kWarps] = {};         // by warp: the last copy that every lane knows to have ended
+  std::vector<Stamp> done_before;  // by thread of the block: the reads up to this moment are done
+};
+
+}  // namespace cuflash::simt
+
+#endif  // CUFLASH_SIMT_WGMMA_H_

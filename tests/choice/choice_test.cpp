@@ -1,0 +1,111 @@
+// The library's choice where the fastest stage does not take all strides: this program has a list
+// of stages of its own.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <type_traits>
+
+#include "cuflash/flash_attention.h"
+#include "cuflash/stage.h"
+#include "support/need_device.h"
+
+namespace cuflash {
+namespace {
+
+const char* ran = "";  // the stage that ran last
+
+// A stage for all problems in both passes, whose backward pass needs some workspace.
+template <int kNumber>
+Stage describe(const char* name, Features features) {
+  static const char* const stage_name = name;
+  Stage stage;
+  stage.name = name;
+  for (PassFacts* facts :
+       {static_cast<PassFacts*>(&stage.forward), static_cast<PassFacts*>(&stage.backward)}) {
+    facts->dtypes = {7};
+    facts->head_dims = {~0u};
+    facts->features = features;
+    facts->shared_bytes = [](const Problem&) { return std::size_t{0}; };
+    facts->workspace_bytes = [](const Problem&) { return std::size_t{0}; };
+    facts->rank = [](const Problem&) { return Rank{10 * kNumber, "its number"}; };
+  }
+  stage.backward.workspace_bytes = [](const Problem&) { return std::size_t{256} / kNumber; };
+  stage.forward.run = [](const Problem&, const Forward&, cudaStream_t) {
+    ran = stage_name;
+    return FlashAttentionError::SUCCESS;
+  };
+  stage.backward.run = [](const Problem&, const Backward&, cudaStream_t) {
+    ran = stage_name;
+    return FlashAttentionError::SUCCESS;
+  };
+  return stage;
+}
+const Stage kTakesAll = describe<1>("01_takes_all", kEveryFeature);
+const Stage kFaster = describe<2>("02_faster", kEveryFeature.without(Feature::kAnyStride));
+
+class Choice : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    need_device();
+    unsetenv("CUFLASH_STAGE");
+  }
+
+  // The stages only note that they ran: nobody reads the tensors.
+  template <class Args>
+  Args args() {
+    const Tensor t = contiguous(memory_, 2, 8, 64);
+    if constexpr (std::is_same_v<Args, Forward>) {
+      return {t, t, t, t};
+    } else {
+      return {t, t, t, t, t, t, t, t, reinterpret_cast<float*>(memory_)};
+    }
+  }
+
+  Problem problem_{2, 2, 2, 8, 8, 64, CUFLASH_F16, false, 0.125f};
+  alignas(256) char memory_[256];
+};
+
+TEST_F(Choice, FollowsTheStrides) {
+  Forward in_order = args<Forward>(), repeated = in_order;
+  repeated.k.head_stride = repeated.v.head_stride = 0;
+  EXPECT_EQ(forward(problem_, in_order), FlashAttentionError::SUCCESS);
+  EXPECT_STREQ(ran, "02_faster");
+  EXPECT_EQ(forward(problem_, repeated), FlashAttentionError::SUCCESS);
+  EXPECT_STREQ(ran, "01_takes_all");
+
+  Backward gradients = args<Backward>();
+  EXPECT_EQ(backward(problem_, gradients), FlashAttentionError::SUCCESS);
+  EXPECT_STREQ(ran, "02_faster");
+  gradients.d_o.batch_stride = 0;
+  EXPECT_EQ(backward(problem_, gradients), FlashAttentionError::SUCCESS);
+  EXPECT_STREQ(ran, "01_takes_all");
+}
+
+TEST_F(Choice, ByNameIsRefusedWithTheReason) {
+  Forward repeated = args<Forward>();
+  repeated.k.head_stride = 0;
+  ran = "none";
+  EXPECT_EQ(forward(problem_, repeated, nullptr, "02_faster"),
+            FlashAttentionError::UNSUPPORTED_BY_STAGE);
+  EXPECT_STREQ(last_error_message(),
+               "02_faster's forward pass does not take a stride of 0, or of 2^40 bytes or more");
+  EXPECT_STREQ(ran, "none");
+  EXPECT_EQ(forward(problem_, repeated, nullptr, "01_takes_all"), FlashAttentionError::SUCCESS);
+}
+
+// The question knows no strides, so its answer is enough for every call.
+TEST_F(Choice, WorkspaceBytesAreEnoughForAnyStrides) {
+  EXPECT_EQ(workspace_bytes(CUFLASH_FORWARD, problem_), 0u);
+  EXPECT_EQ(workspace_bytes(CUFLASH_BACKWARD, problem_), 256u);
+  EXPECT_EQ(workspace_bytes(CUFLASH_BACKWARD, problem_, "01_takes_all"), 256u);
+  EXPECT_EQ(workspace_bytes(CUFLASH_BACKWARD, problem_, "02_faster"), 128u);
+}
+
+}  // namespace
+
+const std::vector<const Stage*>& stages() {
+  static const std::vector<const Stage*> list = {&kTakesAll, &kFaster};
+  return list;
+}
+
+}  // namespace cuflash

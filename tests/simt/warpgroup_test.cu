@@ -1,0 +1,179 @@
+// Operations of a warpgroup: all threads must come, and name the same matrices where they are.
+// Planted faults, each with its correct twin.
+#include "device/ptx/mbarrier.h"
+#include "device/ptx/setmaxnreg.h"
+#include "device/ptx/tensor_copy.h"
+#include "device/ptx/wgmma.h"
+#include "support.h"
+
+namespace cuflash::simt {
+namespace {
+
+using ptx::Major;
+
+constexpr int kM = 64, kN = 32, kK = 64, kBlocks = kN / 8;
+
+class WarpgroupTest : public AccessTest {
+ protected:
+  Array<float> out_{2 * kM * kN, 0.0f, "out"};
+};
+
+// ---- All threads -------------------------------------------------------------------------------
+
+enum class Comes { kAll, kNotAWarp, kNotALane, kElsewhere, kInSyncthreads, kAtAnotherProduct };
+
+__global__ void meet(Comes who) {
+  __shared__ SwizzledTile<__half, kM, kK> sA;
+  __shared__ SwizzledTile<__half, kN, kK> sB;
+  for (int i = threadIdx.x; i < kM * kK; i += blockDim.x) sA(i / kK, i % kK) = __half(1.0f);
+  for (int i = threadIdx.x; i < kN * kK; i += blockDim.x) sB(i / kK, i % kK) = __half(1.0f);
+  ptx::fence_proxy_async();
+  __syncthreads();
+  const int warp = threadIdx.x / 32;
+  if (who == Comes::kNotAWarp && warp == 6) return;
+  if (who == Comes::kNotALane && threadIdx.x == 133) return;
+  if (who == Comes::kInSyncthreads && warp == 7) __syncthreads();  // waits for the block
+  float rD[kBlocks][4];
+  if (who == Comes::kElsewhere && warp == 5) ptx::wgmma_wait<0>();  // the other one
+  ptx::wgmma_fence();                                               // the first one
+  if (who == Comes::kAtAnotherProduct && warp == 5) {
+    ptx::wgmma_m64k16<__half, Major::kK>(rD, k_major(sA, 0, 16), k_major(sB, 0, 0), false);
+  } else {
+    ptx::wgmma_m64k16<__half, Major::kK>(rD, k_major(sA, 0, 0), k_major(sB, 0, 0), false);
+  }
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+}
+
+TEST_F(WarpgroupTest, AllThreadsMustCome) {
+  const std::string title = "WARPGROUP OPERATION WITHOUT ALL THREADS";
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    run(meet, {1, 256}, Comes::kAll);
+    for (const Comes who : {Comes::kNotAWarp, Comes::kNotALane}) {
+      const Finding finding = fails(FindingKind::kWarpMask, 256, meet, who);
+      EXPECT_EQ(finding.title, title);
+      EXPECT_EQ(finding.location, LINE_MARKED("the first one"));
+      says(finding, who == Comes::kNotAWarp ? "for warp 6 lane 0, which has exited."
+                                            : "for warp 4 lane 5, which has exited.");
+    }
+    Finding finding = fails(FindingKind::kWarpMask, 256, meet, Comes::kElsewhere);
+    EXPECT_EQ(finding.title, title);
+    says(finding, LINE_MARKED("the first one"));
+    says(finding, LINE_MARKED("the other one"));
+    finding = fails(FindingKind::kWarpMask, 256, meet, Comes::kInSyncthreads);
+    says(finding, "for warp 7 lane 0, which waits in __syncthreads() at " +
+                      LINE_MARKED("waits for the block"));
+    EXPECT_EQ(fails(FindingKind::kWarpMask, 256, meet, Comes::kAtAnotherProduct).title, title);
+    finding = fails(FindingKind::kWarpMask, 224, meet, Comes::kAll);
+    says(finding, "for warp 7 lane 0, which does not exist");
+  }
+}
+
+// The first warp of a warpgroup is a multiple of four: warps 1 to 4 are none.
+__global__ void set_registers(int first_warp) {
+  const int warp = threadIdx.x / 32 - first_warp;
+  if (warp >= 0 && warp < 4) ptx::setmaxnreg_dec<40>();  // gives some back
+}
+
+TEST_F(WarpgroupTest, RegistersAreOfAWarpgroup) {
+  run(set_registers, {1, 256}, 0);
+  run(set_registers, {1, 256}, 4);
+  ASSERT_TRUE(take_findings().empty());
+  for (const int first_warp : {1, 2, 5}) {
+    const Finding finding = fails(FindingKind::kWarpMask, 256, set_registers, first_warp);
+    EXPECT_EQ(finding.title, "WARPGROUP OPERATION WITHOUT ALL THREADS");
+    EXPECT_EQ(finding.location, LINE_MARKED("gives some back"));
+  }
+}
+
+// A warp that waits for data of its own is no absent one: nobody will bring them.
+__global__ void wait_in_vain(bool first_warp_too) {
+  __shared__ std::uint64_t full;
+  if (threadIdx.x == 0) ptx::mbarrier_init(&full, 1);
+  __syncthreads();
+  if (threadIdx.x >= 32 || first_warp_too) {
+    ptx::setmaxnreg_dec<24>();  // for all
+  }
+  if (threadIdx.x < 32) ptx::mbarrier_wait(&full, 0);  // for data
+}
+
+TEST_F(WarpgroupTest, ADeadlockWithAnMbarrier) {
+  const Finding finding = fails(FindingKind::kMbarrier, 128, wait_in_vain, false);
+  EXPECT_EQ(finding.title, "DEADLOCK AT AN MBARRIER");
+  says(finding, LINE_MARKED("for all"));
+  says(finding, LINE_MARKED("for data"));
+}
+
+// ---- Descriptors -------------------------------------------------------------------------------
+
+enum class Names {
+  kRight,
+  kOtherInAWarp,
+  kOtherAccumulate,
+  kOtherStride,
+  kPastTheEnd,
+  kMisaligned
+};
+
+__global__ void describe(float* out, Names what) {
+  __shared__ SwizzledTile<__half, kM, kK> sA;
+  __shared__ SwizzledTile<__half, kN, kK> sB;
+  for (int i = threadIdx.x; i < kM * kK; i += 128) sA(i / kK, i % kK) = __half(1.0f);
+  for (int i = threadIdx.x; i < kN * kK; i += 128) {
+    sB(i / kK, i % kK) = __half(static_cast<float>(i / kK));
+  }
+  ptx::fence_proxy_async();
+  __syncthreads();
+  MatrixDescriptor b = k_major(sB, 0, 0);
+  if (what == Names::kOtherInAWarp && threadIdx.x / 32 == 2) b = k_major(sB, 0, 16);
+  if (what == Names::kOtherStride) b.stride_bytes /= 2;
+  if (what == Names::kPastTheEnd) b.begin += 1 << 30;
+  if (what == Names::kMisaligned) b.begin += 8;
+  const bool accumulate = what == Names::kOtherAccumulate && threadIdx.x == 77;
+  float rD[kBlocks][4] = {};
+  ptx::wgmma_fence();
+  ptx::wgmma_m64k16<__half, Major::kK>(rD, k_major(sA, 0, 0), b, accumulate);  // names both
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+  if (threadIdx.x == 0) {
+    for (int b = 0; b < kBlocks; ++b) out[b] = rD[b][0];
+  }
+}
+
+TEST_F(WarpgroupTest, ItsThreadsNameTheSameMatrices) {
+  run(describe, {1, 128}, out_.data(), Names::kRight);
+  ASSERT_TRUE(take_findings().empty());
+  Finding finding = fails(FindingKind::kWarpMask, 128, describe, out_.data(), Names::kOtherInAWarp);
+  EXPECT_EQ(finding.title, "THREADS NAME DIFFERENT MATRICES");
+  EXPECT_EQ(finding.location, LINE_MARKED("names both"));
+  says(finding, "warp 2 lane 0");
+  finding = fails(FindingKind::kWarpMask, 128, describe, out_.data(), Names::kOtherAccumulate);
+  says(finding, "warp 2 lane 13");
+}
+
+TEST_F(WarpgroupTest, DescriptorsAreTakenAtTheirWord) {
+  run(describe, {1, 128}, out_.data(), Names::kRight);
+  EXPECT_EQ(out_.values()[2], 16 * 16.0f);
+  // With half the stride, rows 8 and on are rows 4 and on, in the swizzle of where they lie.
+  run(describe, {1, 128}, out_.data(), Names::kOtherStride);
+  EXPECT_EQ(out_.values()[2], 8 * 16.0f);
+  ASSERT_TRUE(take_findings().empty());
+  fails(FindingKind::kOutOfBounds, 128, describe, out_.data(), Names::kPastTheEnd);
+  const Finding finding =
+      fails(FindingKind::kMisaligned, 128, describe, out_.data(), Names::kMisaligned);
+  EXPECT_EQ(finding.location, LINE_MARKED("names both"));
+}
+
+// ---- Counts ------------------------------------------------------------------------------------
+
+// What a product reads does not pass the pipe of loads and stores.
+TEST_F(WarpgroupTest, ProductsAreNotCounted) {
+  run(describe, {1, 128}, out_.data(), Names::kRight);
+  EXPECT_EQ(counts().shared_read_bytes, 0u);
+  EXPECT_EQ(counts().shared_write_bytes, static_cast<std::uint64_t>((kM + kN) * kK * 2));
+  EXPECT_EQ(counts_of_line(LINE_NUMBER("names both"), true, false).requests, 0u);
+}
+
+}  // namespace
+}  // namespace cuflash::simt
