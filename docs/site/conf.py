@@ -70,6 +70,8 @@ book_parts = {
         "stages/10_tma/exercises/1_request.md",
         "stages/10_tma/exercises/2_slots.md",
         "stages/10_tma/exercises/3_full_and_empty.md",
+        "stages/11_wgmma/README.md",
+        "stages/12_warp_specialized/README.md",
     ],
     "Around it": [
         "docs/how_to_change_it.md",

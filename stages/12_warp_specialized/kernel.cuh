@@ -163,14 +163,14 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 a warpgroup, registers
     ptx::mbarrier_wait(&k_full[stage], phase);  // K_j has arrived.
     MmaAccumulator::Registers rS[C::kBlockKV / kMmaN];
-    ptx::wgmma_fence();
+    ptx::wgmma_fence();  // The softmax is done with these registers.
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
       ptx::wgmma_m64k16<T, ptx::Major::kK>(rS, k_major(sQ, consumer * kWgmmaM, kWgmmaK * k),
                                            k_major(sK[stage], 0, kWgmmaK * k), k > 0);
     }
     ptx::wgmma_commit();
-    ptx::wgmma_wait<0>();
+    ptx::wgmma_wait<0>();  // S is there, and K_j has been read.
     if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);
 
     // Mask the scores.
@@ -226,13 +226,13 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
 
     // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (64, kHeadDim) f32 a warpgroup, registers
     ptx::mbarrier_wait(&v_full[stage], phase);  // V_j has arrived.
-    ptx::wgmma_fence();
+    ptx::wgmma_fence();                         // O has been rescaled and P packed.
 #pragma unroll
     for (int k = 0; k < kKeySteps; ++k) {
       ptx::wgmma_m64k16<T, ptx::Major::kMN>(rO, rP[k], mn_major(sV[stage], kWgmmaK * k), true);
     }
     ptx::wgmma_commit();
-    ptx::wgmma_wait<0>();
+    ptx::wgmma_wait<0>();  // O is there, and V_j has been read.
     if (lane == 0) ptx::mbarrier_arrive(&v_empty[stage]);
   };
 

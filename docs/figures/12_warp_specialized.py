@@ -1,0 +1,104 @@
+"""Figures of stages/12_warp_specialized: what the warpgroups do in time, and their registers."""
+
+import re
+
+from drawing import Figure, MARGIN, SMALL
+from sources import read
+
+KERNEL = "stages/12_warp_specialized/kernel.cuh"
+LEFT = MARGIN + 4
+PER_SM = 65536
+
+
+def registers(blocks):
+    """Registers of a thread at launch, of a producer, of a consumer; and the threads of a block."""
+    text = read(KERNEL)
+    consumers, producer, one, more = (
+        int(re.search(pattern, text)[1])
+        for pattern in (r"kConsumers = (\d+)", r"kProducerRegisters = (\d+)",
+                        r"kShape\.blocks == 1 \? (\d+)", r"kShape\.blocks == 1 \? \d+ : (\d+)")
+    )
+    threads = 128 * (1 + consumers)
+    launch = PER_SM // blocks // threads // 8 * 8
+    return launch, producer, one if blocks == 1 else more, consumers
+
+
+def roles():
+    """The roles in time: a schematic, not a measurement."""
+    figure = Figure(
+        "12_roles",
+        480,
+        "Who does what: a schematic",
+        "A schematic without a scale. The producer requests K and V of a tile as soon as a buffer is"
+        " empty, ahead of the consumers. Each of the two consumers computes scores, softmax and the"
+        " product with V of one tile after the other, and waits for nothing but copies.",
+    )
+    figure.heading("Who does what: a schematic, not measured")
+    x, unit, high = 150, 11, 46
+
+    def bar(row, begin, length, colour, label):
+        figure.box(x + unit * begin + 1, 78 + 70 * row, unit * length - 2, high, colour, label, SMALL)
+
+    for row, name in enumerate(("producer", "copy unit", "consumer 0", "consumer 1")):
+        figure.text(LEFT, 78 + 70 * row + high / 2, name, SMALL)
+    for tile, (request, copy) in enumerate(((0, 3), (4, 11), (31, 34))):
+        bar(0, request, 3, "orange", str(tile))
+        bar(1, copy, 8, "yellow", f"tile {tile}")
+    for row, shift in ((2, 11), (3, 13)):
+        for tile in range(2):
+            at = shift + 18 * tile
+            bar(row, at, 5, "blue", "S")
+            bar(row, at + 5, 8, "green", "softmax")
+            bar(row, at + 13, 5, "blue", "P V")
+    figure.legend(LEFT, 386, [("orange", "a request, one thread"), ("yellow", "a copy is under way")],
+                  in_a_row=True)
+    figure.legend(LEFT, 416, [("blue", "products of a tile"), ("green", "arithmetic between them")],
+                  in_a_row=True)
+    figure.text(LEFT, 452, "No scale. A tile is requested when its buffer is empty.", SMALL,
+                style="quiet")
+    return figure
+
+
+def budgets():
+    """A multiprocessor's registers at launch and afterwards."""
+    figure = Figure(
+        "12_registers",
+        500,
+        "Registers of a thread, at launch and afterwards",
+        " ".join(
+            "With {4} block{5} on a multiprocessor a thread has {0} registers at launch. Then the"
+            " producer keeps {1}, and each of the {3} consumers has {2}.".format(
+                *registers(blocks), blocks, "s" if blocks > 1 else "")
+            for blocks in (1, 2)
+        ),
+    )
+    figure.heading("Registers of a thread, at launch and afterwards")
+    x, scale, high = 176, 0.98, 42
+    for row, (blocks, name) in enumerate(((1, "One block on a multiprocessor"),
+                                          (2, "Two blocks, each of them"))):
+        launch, producer, consumer, consumers = registers(blocks)
+        y = 96 + 196 * row
+        figure.text(LEFT, y - 20, name, SMALL, bold=True)
+        figure.text(LEFT, y + high / 2 + 4, "at launch", SMALL)
+        figure.text(LEFT, y + high * 1.5 + 20, "afterwards", SMALL)
+        at = x
+        for group in range(1 + consumers):
+            colour = "orange" if group == 0 else "blue"
+            figure.box(at, y + 4, scale * launch - 3, high, colour, str(launch), SMALL)
+            at += scale * launch
+        at = x
+        for group in range(1 + consumers):
+            colour = "orange" if group == 0 else "blue"
+            width = scale * (consumer if group else producer)
+            figure.box(at, y + high + 20, max(width - 3, 8), high, colour,
+                       str(consumer if group else ""), SMALL)
+            at += width
+        figure.text(x, y + 2 * high + 36, f"{producer} for the producer", SMALL, style="quiet")
+    figure.legend(LEFT, 470, [("orange", "the producer's 128 threads"),
+                              ("blue", "a consumer's 128 threads")], in_a_row=True)
+    return figure
+
+
+def figures():
+    """The figures of this chapter."""
+    return [roles(), budgets()]
