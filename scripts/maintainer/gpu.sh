@@ -11,8 +11,8 @@ CDPATH='' cd "$(dirname "$0")/../.."
 out=${1:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
-steps=(unit_tests device_tests gpu_tests consumers stage_tests sanitizers python calls training ceilings ladder bench_stages peers
-  ncu_sectors ncu_passes ncu_kernels)
+steps=(unit_tests device_tests gpu_tests consumers stage_tests sanitizers python calls training ceilings wgmma_registers ladder
+  bench_stages peers ncu_sectors ncu_passes ncu_kernels)
 for name in "${chosen[@]}"; do
   [[ " ${steps[*]} " == *" $name "* ]] || 
     { echo "cuflash: There is no step \"$name\". There are: ${steps[*]}." >&2 && exit 2; }
@@ -93,6 +93,7 @@ if wanted ceilings; then
   step ceilings 60 build/release/bin/ceilings --json "$results/ceilings.json"
   step ceiling_loops 60 tests/scripts/ceiling_loops_test.py
 fi
+if wanted wgmma_registers; then step wgmma_registers 60 tests/scripts/wgmma_registers_test.py; fi
 if wanted ladder; then
   step ladder 200 build/release/bin/ladder --json "$results/ladder.json"
   step ladder_f32 200 build/release/bin/ladder --dtype f32 --json "$results/ladder_f32.json"
