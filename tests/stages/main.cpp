@@ -6,6 +6,7 @@
 #include "extreme_test.h"
 #include "harness/stage_score.h"
 #include "memory_test.h"
+#include "random_test.h"
 #include "stage_test.h"
 
 namespace cuflash::tests {
@@ -128,12 +129,21 @@ void add_extremes(const Stage& stage, Pass pass) {
   }
 }
 
+// For the stages whose kernels run beside copies and products: what they get wrong may depend on
+// the lengths in ways that the table does not try.
+void add_random(const Stage& stage, Pass pass) {
+  if (stage.facts(pass).arch.compute_capability < 90) return;
+  add(stage, std::string(pass_name(pass)) + "_random_problems",
+      [&stage, pass] { computes_random_problems(stage, pass); });
+}
+
 void add_pass(const Stage& stage, Pass pass) {
   if (!stage.has(pass)) return;
   add_problems(stage, pass);
   add_extremes(stage, pass);
   add_memory(stage, pass);
   add_neighbours(stage, pass);
+  add_random(stage, pass);
   if (pass == CUFLASH_FORWARD) {
     add_null(stage, pass, "lse");
   } else {
