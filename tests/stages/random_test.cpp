@@ -12,7 +12,7 @@
 namespace cuflash::tests {
 namespace {
 
-constexpr int kProblems = simt::kSimulated ? 20 : 700;
+constexpr int kProblems = simt::kSimulated ? 20 : 1000;
 constexpr int kLongest = simt::kSimulated ? 150 : 300;  // queries or keys
 constexpr int kFailures = 3;                            // after so many the test ends
 
@@ -59,8 +59,9 @@ harness::TestCase any_case(Choices& choices) {
   p.causal = choices.one_in(2);
   if (choices.one_in(3)) p.window_left = choices.from(0, p.seq_kv);
   if (!p.causal && choices.one_in(3)) p.window_right = choices.from(0, p.seq_kv);
-  c.options.layout = choices.of(std::initializer_list<harness::Layout>{
-      harness::Layout::kBHSD, harness::Layout::kBSHD, harness::Layout::kPadded});
+  c.options.layout = choices.of(
+      std::initializer_list<harness::Layout>{harness::Layout::kBHSD, harness::Layout::kBSHD,
+                                             harness::Layout::kPadded, harness::Layout::kSpaced});
   return c;
 }
 
