@@ -61,7 +61,7 @@ if wanted gpu_tests; then
     awk '/^[^ ]/ { suite = $1 } /^ / { print suite $1 }')
   ((${#cold[@]})) || status=1
   for name in "${cold[@]}"; do # each in its own process
-    step "$name" 60 build/release/bin/gpu_tests --gtest_filter="$name"
+    step "${name//\//.}" 60 build/release/bin/gpu_tests --gtest_filter="$name"
   done
 fi
 if wanted consumers; then step consumers 120 ctest --preset release -R '^consumer'; fi
