@@ -82,7 +82,7 @@ constexpr FeatureName kFeatureNames[] = {
     {Feature::kGroupedHeads, "fewer KV heads than query heads"},
     {Feature::kCrossLengths, "a seq_q that differs from seq_kv"},
     {Feature::kDeterministic, "a call that asks for the same bits in every run"},
-    {Feature::kAnyStride, "a stride of 0, or of 2^40 bytes or more"},
+    {Feature::kAnyStride, "a stride of 2^40 bytes or more"},
 };
 
 // Whether the stage is written for this problem.
@@ -140,24 +140,22 @@ Features features_where(std::initializer_list<Condition> conditions) {
 }
 Features both(Features a, Features b) { return {a.bits | b.bits}; }
 
-// True if a stride of the tensor is one that no tensor map takes (device/tensor_map_arguments.h).
-bool has_unusual_stride(const Problem& p, const Tensor& tensor, int heads, int seq) {
+// True if a stride of the tensor is larger than a tensor map takes (device/tensor_map_arguments.h).
+bool has_huge_stride(const Problem& p, const Tensor& tensor, int heads, int seq) {
   constexpr std::int64_t kLimit = std::int64_t{1} << 40;  // bytes
   const auto most = kLimit / static_cast<std::int64_t>(element_bytes(p.dtype));
-  const auto unusual = [&](int extent, std::int64_t stride) {
-    return extent > 1 && (stride == 0 || stride >= most);
-  };
+  const auto huge = [&](int extent, std::int64_t stride) { return extent > 1 && stride >= most; };
   return tensor.data != nullptr &&
-         (unusual(p.batch, tensor.batch_stride) || unusual(heads, tensor.head_stride) ||
-          unusual(seq, tensor.row_stride));
+         (huge(p.batch, tensor.batch_stride) || huge(heads, tensor.head_stride) ||
+          huge(seq, tensor.row_stride));
 }
-bool has_unusual_stride(const Problem& p, std::initializer_list<Tensor> like_q,
-                        std::initializer_list<Tensor> like_k) {
+bool has_huge_stride(const Problem& p, std::initializer_list<Tensor> like_q,
+                     std::initializer_list<Tensor> like_k) {
   const auto of_queries = [&](const Tensor& tensor) {
-    return has_unusual_stride(p, tensor, p.heads_q, p.seq_q);
+    return has_huge_stride(p, tensor, p.heads_q, p.seq_q);
   };
   const auto of_keys = [&](const Tensor& tensor) {
-    return has_unusual_stride(p, tensor, p.heads_kv, p.seq_kv);
+    return has_huge_stride(p, tensor, p.heads_kv, p.seq_kv);
   };
   return std::any_of(like_q.begin(), like_q.end(), of_queries) ||
          std::any_of(like_k.begin(), like_k.end(), of_keys);
@@ -173,15 +171,15 @@ Features features_of(const Problem& p) {
 }
 
 Features features_of(const Problem& p, const Forward& args) {
-  const bool unusual = has_unusual_stride(p, {args.q, args.o}, {args.k, args.v});
-  return both(features_of(p), features_where({{Feature::kAnyStride, unusual}}));
+  const bool huge = has_huge_stride(p, {args.q, args.o}, {args.k, args.v});
+  return both(features_of(p), features_where({{Feature::kAnyStride, huge}}));
 }
 
 Features features_of(const Problem& p, const Backward& args) {
-  const bool unusual = has_unusual_stride(p, {args.q, args.o, args.d_o, args.dq},
-                                          {args.k, args.v, args.dk, args.dv});
+  const bool huge =
+      has_huge_stride(p, {args.q, args.o, args.d_o, args.dq}, {args.k, args.v, args.dk, args.dv});
   return both(features_of(p), features_where({{Feature::kDeterministic, args.deterministic != 0},
-                                              {Feature::kAnyStride, unusual}}));
+                                              {Feature::kAnyStride, huge}}));
 }
 
 Support supports(const Stage& stage, Pass pass, const Problem& problem, const Device& device,

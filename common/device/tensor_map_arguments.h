@@ -58,8 +58,9 @@ inline std::string in_words(const TensorMapArguments& map) {
 }
 
 // Why no map can be made of the arguments, in a sentence, with all of them; empty if one can. The
-// limits are the driver's (cuTensorMapEncodeTiled), but for two. A stride of 0 is refused, and a
-// swizzled row must fill the swizzle's span: nothing says how shorter rows would lie.
+// limits are the driver's (cuTensorMapEncodeTiled), but for one: a swizzled row must fill the
+// swizzle's span, since nothing says how shorter rows would lie. A stride may be 0: all indices of
+// the dimension are the same elements.
 inline std::string tensor_map_fault(const TensorMapArguments& map) {
   constexpr std::int64_t kMaxExtent = std::int64_t{1} << 32, kMaxStride = std::int64_t{1} << 40;
   constexpr int kMaxBox = 256, kAlignment = TensorMapArguments::kChunkBytes;
@@ -75,10 +76,10 @@ inline std::string tensor_map_fault(const TensorMapArguments& map) {
     const std::string dimension = "dimension " + std::to_string(i);
     require(map.extents[i] >= 1 && map.extents[i] <= kMaxExtent,
             "The extent of " + dimension + " of a tensor map is at least 1 and at most 2^32.");
-    require(map.stride(i) > 0 && map.stride(i) < kMaxStride &&
+    require(map.stride(i) >= 0 && map.stride(i) < kMaxStride &&
                 (i == 0 || map.stride(i) % kAlignment == 0),
             "The stride of " + dimension +
-                " of a tensor map is a multiple of 16 bytes, greater than 0 and less than 2^40.");
+                " of a tensor map is a multiple of 16 bytes, at least 0 and less than 2^40.");
     require(map.box[i] >= 1 && map.box[i] <= kMaxBox,
             "The box of a tensor map has 1 to 256 elements in " + dimension + '.');
   }

@@ -80,12 +80,6 @@ std::string test_case_name(const TestCase& c) {
   return name;
 }
 
-Support supports(const Stage& stage, Pass pass, const TestCase& c, const Device& device) {
-  Features also;
-  if (c.options.layout == Layout::kExpanded) also = {static_cast<unsigned>(Feature::kAnyStride)};
-  return supports(stage, pass, c.problem, device, also);
-}
-
 bool parse_test_case(std::string_view text, TestCase& c) {
   TestCase parsed = c;
   for (std::size_t n = std::size(kOutputs); n-- > 0;) {

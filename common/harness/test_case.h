@@ -23,9 +23,6 @@ struct TestCase {
 // "b2_h2_q33k47_d64_f16_padded_no_lse".
 std::string test_case_name(const TestCase& c);
 
-// Whether the stage can run the case on this device; the layout counts, too.
-Support supports(const Stage& stage, Pass pass, const TestCase& c, const Device& device);
-
 // Reads what test_case_name() writes; what the name leaves out keeps the values `c` has. Returns
 // false, and leaves `c` as it was, when the text is not a case's name.
 bool parse_test_case(std::string_view text, TestCase& c);

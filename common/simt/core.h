@@ -266,7 +266,8 @@ class Core {
   void report_named_barrier(const Thread& self, const std::string& title, const std::string& why);
 
   // tensor_copy.cpp: copies of boxes
-  void check_box(const Thread& self, std::uintptr_t to, std::size_t bytes, std::uint16_t site);
+  void check_box(const Thread& self, std::uintptr_t to, std::size_t bytes, int innermost,
+                 std::uint16_t site);
   void check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_t site);
   void read_box(Thread& self, const TensorCopy& copy);
   void check_destination(const Thread& self, const TensorCopy& copy);

@@ -69,7 +69,7 @@ void Core::issue_tensor_copy(Thread& self, std::uintptr_t to, const TensorMapArg
   constexpr std::size_t kElement = TensorMapArguments::kElementBytes;
   const std::uint16_t site = sites.id(return_address, AccessKind::kWrite, kChunk, kElement);
   const auto bytes = static_cast<std::size_t>(map.box_bytes());
-  check_box(self, to, bytes, site);
+  check_box(self, to, bytes, first[0], site);
   Mbarrier& barrier = mbarrier(
       self, barrier_address,
       sites.id(return_address, AccessKind::kAtomic, sizeof(std::uint64_t), sizeof(std::uint64_t)));
@@ -100,7 +100,8 @@ void Core::issue_tensor_copy(Thread& self, std::uintptr_t to, const TensorMapArg
 
 // ---- When a copy begins ------------------------------------------------------------------------
 
-void Core::check_box(const Thread& self, std::uintptr_t to, std::size_t bytes, std::uint16_t site) {
+void Core::check_box(const Thread& self, std::uintptr_t to, std::size_t bytes, int innermost,
+                     std::uint16_t site) {
   check_operand(self, to & ~(kChunk - 1), kChunk, site, true, "cp.async.bulk.tensor writes");
   const auto fail = [&](FindingKind kind, const std::string& what) {
     report_access(kind, self, &shared_.region(), to, site, what + " The launch ends here.");
@@ -108,6 +109,12 @@ void Core::check_box(const Thread& self, std::uintptr_t to, std::size_t bytes, s
   };
   if (to % kBoxAlignment != 0) {
     fail(FindingKind::kMisaligned, "A box begins at a multiple of 128 bytes.");
+  }
+  if (innermost * TensorMapArguments::kElementBytes % TensorMapArguments::kChunkBytes != 0) {
+    fail(FindingKind::kMisaligned,
+         "The innermost coordinate of a box is a multiple of 8 elements, "
+         "16 bytes; this is " +
+             std::to_string(innermost) + '.');
   }
   if (!shared_.inside_variable(to, bytes)) {
     fail(FindingKind::kOutOfBounds, shared_.explain_outside(to, bytes));

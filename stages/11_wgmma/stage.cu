@@ -21,7 +21,7 @@ struct ForwardKernels {
   }
 };
 
-Rank rank(const Problem&) { return {110, "copies run beside the products of mma.sync"}; }
+Rank rank(const Problem&) { return {110, "products at the rate of wgmma"}; }
 
 constexpr Stage describe() {
   Stage stage;

@@ -113,25 +113,6 @@ TEST_F(StageCheckTest, ResultsThatDifferAreToldOfADeterministicStage) {
   EXPECT_TRUE(check_stage(stage, CUFLASH_FORWARD, small_case(), Runs::kAll).ok());
 }
 
-bool strides_were_unusual;
-
-// supports() knows from a case's layout what the call's tensors are.
-TEST_F(StageCheckTest, LayoutsHaveTheStridesThatSupportsExpects) {
-  Stage stage = first();
-  stage.forward.features = kEveryFeature.without(Feature::kAnyStride);
-  stage.forward.run = [](const Problem& p, const Forward& args, cudaStream_t stream) {
-    strides_were_unusual = features_of(p, args).has(Feature::kAnyStride);
-    return first().forward.run(p, args, stream);
-  };
-  for (const char* name : {"", "_bshd", "_padded", "_expanded"}) {
-    TestCase c;
-    ASSERT_TRUE(parse_test_case(std::string("b2_h2_q8k8_d32_f32_sharedkv") + name, c));
-    EXPECT_TRUE(check_stage(stage, CUFLASH_FORWARD, c, Runs::kOne).ok());
-    EXPECT_EQ(strides_were_unusual, c.options.layout == harness::Layout::kExpanded);
-    EXPECT_EQ(bool(supports(stage, CUFLASH_FORWARD, c, current_device())), !strides_were_unusual);
-  }
-}
-
 TEST_F(StageCheckTest, ExpandedTensorsNeedSharedInputs) {
   TestCase c;
   ASSERT_TRUE(parse_test_case("b2_h2_q8k8_d32_f32_expanded", c));

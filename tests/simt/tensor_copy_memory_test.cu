@@ -350,7 +350,7 @@ TEST_F(TensorCopyMemory, LdmatrixMeetsACopy) {
 
 // ---- Memory ------------------------------------------------------------------------------------
 
-enum class Operands { kRight, kMisaligned, kToGlobal, kPastTheArray, kPastTheEnd };
+enum class Operands { kRight, kMisaligned, kBetweenChunks, kToGlobal, kPastTheArray, kPastTheEnd };
 
 __global__ void copy_operands(const __grid_constant__ TensorMap map, Half* global,
                               Operands operands) {
@@ -363,8 +363,8 @@ __global__ void copy_operands(const __grid_constant__ TensorMap map, Half* globa
   if (operands == Operands::kToGlobal) to = global;
   if (operands == Operands::kPastTheArray) to += kRows * kCols / 2;
   ptx::mbarrier_arrive_expect_tx(&full, kBytes);
-  ptx::tensor_copy(to, map, 0, operands == Operands::kPastTheEnd ? 19 * kRows : 0, 0, 0,
-                   &full);  // copies there
+  ptx::tensor_copy(to, map, operands == Operands::kBetweenChunks ? -4 : 0,
+                   operands == Operands::kPastTheEnd ? 19 * kRows : 0, 0, 0, &full);
   ptx::mbarrier_wait(&full, 0);
 }
 
@@ -376,6 +376,8 @@ TEST_F(TensorCopyMemory, Operands) {
   };
   says(fails(FindingKind::kMisaligned, Operands::kMisaligned),
        "A box begins at a multiple of 128 bytes.");
+  says(fails(FindingKind::kMisaligned, Operands::kBetweenChunks),
+       "The innermost coordinate of a box is a multiple of 8 elements, 16 bytes; this is -4.");
   says(fails(FindingKind::kOutOfBounds, Operands::kToGlobal),
        "cp.async.bulk.tensor writes shared memory; this is global memory.");
   says(fails(FindingKind::kOutOfBounds, Operands::kPastTheArray),

@@ -25,13 +25,13 @@ void add_problems(const Stage& stage, Pass pass) {
     for (const TestProblem& test : large_problems()) problems.push_back(test);
   }
   for (const TestProblem& test : problems) {
-    if (!takes(stage, pass, test.c)) continue;
+    if (!takes(stage, pass, test.c.problem)) continue;
     add(stage, prefix + test_case_name(test.c),
         [&stage, pass, test] { computes(stage, pass, test); });
   }
   if (simt::kSimulated) return;
   for (const TestProblem& test : sanitizer_problems()) {
-    if (!takes(stage, pass, test.c)) continue;
+    if (!takes(stage, pass, test.c.problem)) continue;
     add(stage, "sanitize_" + prefix + test_case_name(test.c),
         [&stage, pass, test] { computes_unguarded(stage, pass, test.c); });
   }
@@ -39,7 +39,7 @@ void add_problems(const Stage& stage, Pass pass) {
 
 void add_null(const Stage& stage, Pass pass, const std::string& output) {
   const harness::TestCase c = case_of("b1_h2_q40k70_d64_f16_causal_no_" + output);
-  if (!takes(stage, pass, c)) return;
+  if (!takes(stage, pass, c.problem)) return;
   add(stage, std::string(pass_name(pass)) + "_null_" + output,
       [&stage, pass, c] { accepts_null(stage, pass, c); });
 }
@@ -50,7 +50,7 @@ void add_any_order(const Stage& stage) {
         "b1_h1_q64k150_d96_f16", "b1_h4x2_q37k271_d128_f16", "b1_h1_q70k200_d256_bf16_causal",
         "b1_h2_q100k30_d64_f16_left8_right4", "b1_h2_q40k170_d64_f16_no_dk"}) {
     const harness::TestCase c = case_of(name);
-    if (!takes(stage, CUFLASH_BACKWARD, c)) continue;
+    if (!takes(stage, CUFLASH_BACKWARD, c.problem)) continue;
     add(stage, std::string("backward_in_any_order_") + name,
         [&stage, c] { computes_in_any_order(stage, c); });
   }

@@ -76,15 +76,12 @@ void StageTest::TestBody() {
   report_findings();
 }
 
-bool takes(const Stage& stage, Pass pass, const harness::TestCase& c) {
+bool takes(const Stage& stage, Pass pass, const Problem& problem) {
   const ArchRequirement arch = stage.facts(pass).arch;
   Device ideal;
   ideal.compute_capability = arch.exact ? arch.compute_capability : ideal.newest_code;
   ideal.shared_bytes = std::numeric_limits<std::size_t>::max();
-  return bool(supports(stage, pass, c, ideal));
-}
-bool takes(const Stage& stage, Pass pass, const Problem& problem) {
-  return takes(stage, pass, harness::TestCase{problem, {}, {}});
+  return bool(supports(stage, pass, problem, ideal));
 }
 
 bool has_previous(const Stage& stage, Pass pass, const Problem& problem) {
@@ -98,7 +95,7 @@ bool has_previous(const Stage& stage, Pass pass, const Problem& problem) {
 }
 
 void computes(const Stage& stage, Pass pass, const TestProblem& test) {
-  CUFLASH_SKIP_UNSUPPORTED(stage, pass, test.c);
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, test.c.problem);
   SCOPED_TRACE(test.intent);
   try {
     const harness::StageCheck check = check_stage(stage, pass, test.c, harness::Runs::kAll);
@@ -114,14 +111,14 @@ void computes(const Stage& stage, Pass pass, const TestProblem& test) {
 }
 
 void computes_in_any_order(const Stage& stage, harness::TestCase c) {
-  CUFLASH_SKIP_UNSUPPORTED(stage, CUFLASH_BACKWARD, c);
+  CUFLASH_SKIP_UNSUPPORTED(stage, CUFLASH_BACKWARD, c.problem);
   c.options.deterministic = false;
   const harness::StageCheck check = check_stage(stage, CUFLASH_BACKWARD, c, harness::Runs::kAll);
   if (!check.ok()) ADD_FAILURE() << check.failures();
 }
 
 void computes_unguarded(const Stage& stage, Pass pass, harness::TestCase c) {
-  CUFLASH_SKIP_UNSUPPORTED(stage, pass, c);
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, c.problem);
   c.options.guards = false;
   const auto want = harness::reference_outputs(pass, c.problem, c.source, harness::score_of(stage));
   expect_right(harness::run(stage, pass, c.problem, want->inputs, c.options), *want);
@@ -168,7 +165,7 @@ void ignores_hidden_keys(const Stage& stage, const Problem& problem, Rows rows) 
 }
 
 void accepts_null(const Stage& stage, Pass pass, const harness::TestCase& c) {
-  CUFLASH_SKIP_UNSUPPORTED(stage, pass, c);
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, c.problem);
   const harness::StageCheck check = check_stage(stage, pass, c, harness::Runs::kOneUnlessFound);
   if (!check.ok()) ADD_FAILURE() << check.failures();
   const Outputs& without = check.runs.front().outputs;
@@ -212,8 +209,9 @@ void runs_what_it_declares(const Stage& stage) {
   const int has = device.compute_capability;
   const auto any = [&](Pass pass, auto&& matches) {
     for (const TestProblem& test : test_problems()) {
-      if (!matches(test.c.problem) || !takes(stage, pass, test.c)) continue;
-      if (supports(stage, pass, test.c, device)) return true;
+      const Problem& problem = test.c.problem;
+      if (!matches(problem) || !takes(stage, pass, problem)) continue;
+      if (supports(stage, pass, problem, device)) return true;
     }
     return false;
   };

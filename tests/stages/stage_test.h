@@ -11,12 +11,11 @@
 
 namespace cuflash::tests {
 
-// Skips the test if the stage cannot run the problem or the case here, with the reason that users
-// get.
-#define CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem_or_case)                        \
-  do {                                                                                \
-    const Support support = supports(stage, pass, problem_or_case, current_device()); \
-    if (!support) GTEST_SKIP() << support.reason;                                     \
+// Skips the test if the stage cannot run the problem here, with the reason that users get.
+#define CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem)                        \
+  do {                                                                        \
+    const Support support = supports(stage, pass, problem, current_device()); \
+    if (!support) GTEST_SKIP() << support.reason;                             \
   } while (false)
 
 // A test that needs a device. Without one it is skipped, or fails if CUFLASH_REQUIRE_GPU=1 is set
@@ -35,7 +34,6 @@ class StageTest : public testing::Test {
 
 // True if some device could run it. False if the stage itself does not take the dtype, the head
 // dimension or the pass: such a test would be skipped everywhere.
-bool takes(const Stage& stage, Pass pass, const harness::TestCase& c);
 bool takes(const Stage& stage, Pass pass, const Problem& problem);
 // True if a stage before this one in the list takes the problem.
 bool has_previous(const Stage& stage, Pass pass, const Problem& problem);

@@ -40,15 +40,16 @@ void each_stride_counts(Tensor Args::*const (&tensors)[kTensors]) {
          {&Tensor::batch_stride, &Tensor::head_stride, &Tensor::row_stride}) {
       StridedCall<Args> call;
       std::int64_t& value = call.args.*tensor.*stride;
-      for (const std::int64_t unusual : {std::int64_t{0}, kLimit, 2 * kLimit}) {
-        value = unusual;
-        EXPECT_TRUE(call.needs_any_stride()) << unusual;
+      for (const std::int64_t usual : {std::int64_t{0}, kLimit - 8}) {
+        value = usual;
+        EXPECT_FALSE(call.needs_any_stride()) << usual;
       }
-      value = kLimit - 8;
-      EXPECT_FALSE(call.needs_any_stride());
+      for (const std::int64_t huge : {2 * kLimit, kLimit}) {
+        value = huge;
+        EXPECT_TRUE(call.needs_any_stride()) << huge;
+      }
 
       // An extent of 1 has no stride, and a tensor without data has none.
-      value = 0;
       StridedCall<Args> one = call;
       if (stride == &Tensor::batch_stride) one.problem.batch = 1;
       if (stride == &Tensor::head_stride) one.problem.heads_q = one.problem.heads_kv = 1;
@@ -69,12 +70,13 @@ TEST(FeaturesOfACall, EachStrideOfEachTensorCounts) {
 
 // The extents are those of the tensor itself.
 TEST(FeaturesOfACall, QueriesAndKeysHaveTheirOwnExtents) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 40;
   StridedCall<Forward> call;
-  call.args.k.head_stride = 0;
+  call.args.k.head_stride = kHuge;
   EXPECT_TRUE(call.needs_any_stride());
   call.problem.heads_kv = 1;
   EXPECT_FALSE(call.needs_any_stride());
-  call.args.q.row_stride = 0;
+  call.args.q.row_stride = kHuge;
   EXPECT_TRUE(call.needs_any_stride());
   call.problem.seq_q = 1;
   EXPECT_FALSE(call.needs_any_stride());

@@ -229,29 +229,28 @@ inline const Stage* stage_called(const std::string& text) {
   return nullptr;
 }
 
-// True if two neighbours of some tensor are at one address, or 2^40 bytes or more apart.
-inline bool has_unusual_stride(const FuzzCall& call) {
+// True if two neighbours of some tensor are 2^40 bytes or more apart.
+inline bool has_huge_stride(const FuzzCall& call) {
   for (const Operand& operand : operands(call.pass)) {
     const cuflash_tensor& t = call.args.*operand.tensor;
     if (t.data == nullptr) continue;
     const Shape s = shape(call.problem, operand, t);
     for (int n = 0; n < 3; ++n) {
       const Wide bytes = s.stride[n] * element_size(call.problem);
-      if (s.extent[n] > 1 && (bytes == 0 || bytes >= Wide{1} << 40)) return true;
+      if (s.extent[n] > 1 && bytes >= Wide{1} << 40) return true;
     }
   }
   return false;
 }
 
 // True if the pass is written for the problem, and for such strides if the call has them.
-inline bool takes(const PassFacts& facts, const cuflash_problem& p, bool unusual_stride) {
+inline bool takes(const PassFacts& facts, const cuflash_problem& p, bool huge_stride) {
   return facts.dtypes.has(p.dtype) && facts.head_dims.has(p.head_dim) &&
-         (!unusual_stride || facts.features.has(Feature::kAnyStride));
+         (!huge_stride || facts.features.has(Feature::kAnyStride));
 }
 
 // The error if a stage cannot run the problem here; 0 if it can.
-inline int stage_fault(const Stage& stage, int pass, const cuflash_problem& p,
-                       bool unusual_stride) {
+inline int stage_fault(const Stage& stage, int pass, const cuflash_problem& p, bool huge_stride) {
   const Device device = current_device();
   const int present = device.compute_capability;
   const PassFacts& facts = stage.facts(Pass(pass));
@@ -266,7 +265,7 @@ inline int stage_fault(const Stage& stage, int pass, const cuflash_problem& p,
       (p.dtype == CUFLASH_BF16 && std::min(present, device.newest_code) < arch.for_bf16)) {
     return CUFLASH_UNSUPPORTED_DEVICE;
   }
-  const bool fits = stage.has(Pass(pass)) && takes(facts, p, unusual_stride);
+  const bool fits = stage.has(Pass(pass)) && takes(facts, p, huge_stride);
   return fits ? CUFLASH_SUCCESS : CUFLASH_UNSUPPORTED_BY_STAGE;
 }
 
@@ -278,21 +277,21 @@ inline std::optional<std::string> wanted_stage(const FuzzCall& call) {
 
 // The error of the choice of a stage, for a problem without faults.
 inline int choice_fault(const FuzzCall& call) {
-  const bool unusual_stride = !is_question(call.entry) && has_unusual_stride(call);
+  const bool huge_stride = !is_question(call.entry) && has_huge_stride(call);
   if (const auto name = wanted_stage(call)) {
     const Stage* stage = stage_called(*name);
     return stage == nullptr ? int{CUFLASH_UNKNOWN_STAGE}
-                            : stage_fault(*stage, call.pass, as_read(call.problem), unusual_stride);
+                            : stage_fault(*stage, call.pass, as_read(call.problem), huge_stride);
   }
   const cuflash_problem p = as_read(call.problem);
-  const int first = stage_fault(*stages().front(), call.pass, p, unusual_stride);
+  const int first = stage_fault(*stages().front(), call.pass, p, huge_stride);
   bool written = false;  // a stage that the library chooses takes the problem, here or elsewhere
   for (const Stage* stage : stages()) {
-    if (stage_fault(*stage, call.pass, p, unusual_stride) == CUFLASH_SUCCESS) {
+    if (stage_fault(*stage, call.pass, p, huge_stride) == CUFLASH_SUCCESS) {
       return CUFLASH_SUCCESS;
     }
     const PassFacts& facts = stage->facts(Pass(call.pass));
-    written = written || (facts.rank != nullptr && takes(facts, p, unusual_stride));
+    written = written || (facts.rank != nullptr && takes(facts, p, huge_stride));
   }
   return first == CUFLASH_UNSUPPORTED_BY_STAGE && written ? int{CUFLASH_UNSUPPORTED_DEVICE} : first;
 }

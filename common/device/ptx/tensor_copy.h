@@ -12,10 +12,11 @@
 
 namespace cuflash::ptx {
 
-// Begins to copy the box whose first element is (x0, x1, x2, x3), the innermost coordinate first.
-// Elements outside the tensor become zeros. `shared` is a multiple of 128 bytes. `barrier` is told
-// of every byte of the box, zeros included; the data are there for a thread that has waited for its
-// phase. The map is a kernel parameter, __grid_constant__.
+// Begins to copy the box whose first element is (x0, x1, x2, x3), the innermost coordinate first;
+// x0 is a multiple of 8 elements, 16 bytes. Elements outside the tensor become zeros. `shared` is a
+// multiple of 128 bytes. `barrier` is told of every byte of the box, zeros included; the data are
+// there for a thread that has waited for its phase. The map is a kernel parameter,
+// __grid_constant__.
 __device__ __forceinline__ void tensor_copy(SharedAddress shared, const TensorMap& map, int x0,
                                             int x1, int x2, int x3, SharedAddress barrier) {
   asm volatile(

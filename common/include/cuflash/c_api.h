@@ -305,8 +305,8 @@ int cuflash_backward(const cuflash_problem* problem, const cuflash_backward_args
 // ---- Questions ---------------------------------------------------------------------------------
 
 /// Tells whether this pass of this problem can run on the current device: what a call would return
-/// before it looks at its tensors. A stage may refuse tensors with a stride of 0, or of 2^40 bytes
-/// or more; a call that names it then returns CUFLASH_UNSUPPORTED_BY_STAGE.
+/// before it looks at its tensors. A stage may refuse tensors with a stride of 2^40 bytes or
+/// more; a call that names it then returns CUFLASH_UNSUPPORTED_BY_STAGE.
 ///
 /// @code{.c}
 /// if (cuflash_check_support(CUFLASH_BACKWARD, &problem, "05_wmma") != CUFLASH_SUCCESS) {

@@ -59,7 +59,7 @@ enum class Feature : unsigned {
   kGroupedHeads = 4,    ///< heads_q above heads_kv
   kCrossLengths = 8,    ///< seq_q and seq_kv differ
   kDeterministic = 16,  ///< the same bits in every run
-  kAnyStride = 32       ///< a stride of 0, or of 2^40 bytes or more, in a dimension longer than 1
+  kAnyStride = 32       ///< a stride of 2^40 bytes or more, in a dimension longer than 1
 };
 
 /// A set of features.

@@ -102,13 +102,14 @@ __global__ void copy_box(const __grid_constant__ TensorMap map, Coordinates firs
 }
 
 TEST_F(TensorCopies, OfAnyBox) {
-  // Heads beside rows, rows beside heads, and gaps.
+  // Heads beside rows, rows beside heads, gaps, and heads that are all the same.
   const Layout layouts[] = {{{64, 37, 3, 2}, {1, 64, 64 * 37, 64 * 37 * 3}},
                             {{64, 37, 3, 2}, {1, 64 * 3, 64, 64 * 37 * 3}},
-                            {{24, 5, 7, 2}, {1, 40, 40 * 6, 40 * 6 * 9}}};
+                            {{24, 5, 7, 2}, {1, 40, 40 * 6, 40 * 6 * 9}},
+                            {{64, 37, 3, 2}, {1, 64, 0, 64 * 37}}};
   const int boxes[][4] = {{64, 16, 1, 1}, {8, 3, 2, 2}, {24, 1, 3, 1}, {32, 40, 2, 1}};
   const Coordinates firsts[] = {{{0, 0, 0, 0}},  {{0, 32, 1, 1}},   {{8, 36, 2, 0}},
-                                {{-3, 2, 0, 1}}, {{40, -2, -1, 0}}, {{0, 1000, 0, 0}}};
+                                {{-8, 2, 0, 1}}, {{40, -2, -1, 0}}, {{0, 1000, 0, 0}}};
   for (const Layout& layout : layouts) {
     const std::vector<Bits> values = random_bits(layout.elements(), 1);
     const Array<Bits> data(values);
@@ -354,7 +355,7 @@ TEST_F(TensorCopies, MapsAreRefusedWithAllArguments) {
   refused("The extent of dimension 3",
           [](auto& map) { map.extents[3] = (std::int64_t{1} << 32) + 1; });
   refused("The stride of dimension 1", [](auto& map) { map.strides[0] = 120; });
-  refused("The stride of dimension 1", [](auto& map) { map.strides[0] = 0; });
+  refused("The stride of dimension 1", [](auto& map) { map.strides[0] = -128; });
   refused("The stride of dimension 2", [](auto& map) { map.strides[1] = std::int64_t{1} << 40; });
   refused("The box of a tensor map has 1 to 256 elements in dimension 1.",
           [](auto& map) { map.box[1] = 257; });
