@@ -69,11 +69,15 @@ function(cuflash_compile_kernels target lowest)
 endfunction()
 
 # Where warnings are errors, so are some notes of ptxas, and any other number of injected waits and
-# arrives than is stated. See scripts/maintainer/ptxas_notes.py.
-function(cuflash_check_ptxas_notes target injected)
+# arrives, or of spilled bytes, than is stated. See scripts/maintainer/ptxas_notes.py.
+function(cuflash_check_ptxas_notes target injected spilled)
+  set_target_properties(${target} PROPERTIES CUFLASH_SPILLED ${spilled})
   if(CMAKE_COMPILE_WARNING_AS_ERROR)
-    set(launcher ${PROJECT_SOURCE_DIR}/scripts/maintainer/ptxas_notes.py ${injected}
+    set(launcher ${PROJECT_SOURCE_DIR}/scripts/maintainer/ptxas_notes.py ${injected} ${spilled}
                  ${CMAKE_CUDA_COMPILER_LAUNCHER})
+    if(spilled)
+      target_compile_options(${target} PRIVATE -Xptxas=-v)
+    endif()
     set_target_properties(${target} PROPERTIES CUDA_COMPILER_LAUNCHER "${launcher}")
   endif()
 endfunction()

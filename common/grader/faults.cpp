@@ -24,6 +24,7 @@ std::vector<Access> accesses(const std::string& report) {
     found.push_back({match[1], match[3], match[4], match[5], match[6]});
     std::string& source = found.back().source;
     source.erase(source.find_last_not_of(' ') + 1);
+    source.erase(0, source.find_first_not_of(' '));
   }
   return found;
 }
@@ -34,7 +35,10 @@ bool is_race(simt::FindingKind kind) {
 
 // The cause before what may follow from it.
 int rank(simt::FindingKind kind) {
-  return kind == simt::FindingKind::kDivergentBarrier ? 0 : is_race(kind) ? 1 : 2;
+  using Kind = simt::FindingKind;
+  if (kind == Kind::kDivergentBarrier) return 0;
+  if (is_race(kind)) return 1;
+  return kind == Kind::kMbarrier || kind == Kind::kAsyncCopy ? 2 : 3;
 }
 
 Diagnosis race_of_writes(const std::string& array, const Access& a, const Access& b) {
@@ -126,6 +130,109 @@ Diagnosis uninitialised(const simt::Finding& finding, const std::string& where,
   return {"uninitialised", message, ""};
 }
 
+// Of cp.async, or of the copy unit: reports of the latter name the phase that ends the copy.
+Diagnosis unfinished_copy(const simt::Finding& finding) {
+  static const std::regex phase(R"(phase \d+ of )");
+  const auto found = accesses(finding.text);
+  const std::string& array = finding.array;
+  if (finding.title == "COPY INTO A STAGE THAT IS NOT EMPTY" && found.size() == 2) {
+    return {"stage-not-empty",
+            array + " may be copied into while warps still read it: nothing orders the read at " +
+                found[0].text() + " before the copy at " + found[1].text() +
+                ". A warp arrives at the barrier of the empty buffer after the last read of all "
+                "of its lanes, and the thread that requests waits for that phase, by its parity.",
+            ""};
+  }
+  const bool of_copy_unit = std::regex_search(finding.text, phase);
+  if (of_copy_unit && finding.title == "READ OF A STAGE THAT IS NOT FULL" && found.size() == 2) {
+    return {
+        "stage-not-full",
+        array + " is read before it has arrived: no wait for the phase of the copy at " +
+            found[0].text() + " comes before the read at " + found[1].text() +
+            ". The wait is missing, stands too late, or names another barrier or parity; or the "
+            "arrival did not name the copy's bytes, and the phase ended without them.",
+        ""};
+  }
+  if (of_copy_unit && found.size() == 2) {
+    return {"copy-over-copy",
+            array + " is written while a copy to it is under way: the copy at " + found[0].text() +
+                ", then " + found[1].text() +
+                ". Each box needs a place of its own, and a place is free again once its copy has "
+                "been waited for.",
+            ""};
+  }
+  if (of_copy_unit) {
+    return {"copy-not-awaited",
+            "A copy to " + array + " is begun that no thread waits for: " +
+                (found.empty() ? finding.location : found[0].text()) +
+                ". It is requested once too often, or the wait for its phase is missing.",
+            ""};
+  }
+  return {"copy-in-flight",
+          "An asynchronous copy is not waited for in time: " + finding.location +
+              ". Its data arrive at the cp_async_wait() that covers its group; until then its "
+              "destination and its source belong to the copy.",
+          ""};
+}
+
+// "k_empty[0] has had 3 of 4 arrivals in phase 1, v_full[0] 0 of 1 arrival in phase 2"
+std::string states_of_barriers(const std::string& report) {
+  static const std::regex state(
+      R"(^  (\S+)\n   phase (\d+): (\d+ of \d+ arrivals?), (\d+ of (\d+) bytes?)$)",
+      std::regex::multiline);
+  std::string words;
+  for (std::sregex_iterator it(report.begin(), report.end(), state), end; it != end; ++it) {
+    const std::smatch& match = *it;
+    words += words.empty() ? match[1].str() + " has had " : ", " + match[1].str() + ' ';
+    words += match[3].str() + (match[5] == "0" ? "" : " and " + match[4].str()) + " in phase " +
+             match[2].str();
+  }
+  return words;
+}
+
+Diagnosis wrong_phase(const simt::Finding& finding) {
+  const auto found = accesses(finding.text);
+  const std::string line = found.empty() ? finding.location : found.back().text();
+  const std::string& title = finding.title;
+  if (title == "DEADLOCK AT AN MBARRIER") {
+    return {"mbarrier-deadlock",
+            "No thread can go on: " + states_of_barriers(finding.text) +
+                ". An arrival or a copy's bytes are missing, or a wait names the wrong parity. A "
+                "thread that waits must not be one that is to arrive.",
+            ""};
+  }
+  if (title == "TOO MANY ARRIVALS" || title == "ARRIVAL IN A LATER PHASE") {
+    return {"mbarrier-arrivals",
+            "More arrive at " + finding.array + " than mbarrier_init() says for a phase: " + line +
+                ". The phase ends with the last arrival that was announced, too early for the "
+                "others.",
+            ""};
+  }
+  if (title == "MORE BYTES THAN EXPECTED") {
+    return {"mbarrier-bytes",
+            "More bytes are copied than a phase of " + finding.array + " expects: " + line +
+                ". It ends before all of them are there. The arrival names the bytes of all "
+                "boxes that the phase brings: bytes, not elements.",
+            ""};
+  }
+  if (title == "WAIT A FULL PHASE LATE") {
+    return {"mbarrier-parity",
+            "A wait at " + finding.array + " names the wrong parity, or comes too late: " + line +
+                ". The phase before the current one has the other parity. So this wait is for a "
+                "phase that is still to end, and on a GPU it does not return before that.",
+            ""};
+  }
+  return {"mbarrier", "An mbarrier is used wrongly (" + title + "): " + line + '.', ""};
+}
+
+// How many buffers there are depends on head_dim.
+Diagnosis of_buffers(Diagnosis diagnosis, const std::string& where, const Trait* trait) {
+  if (trait != nullptr && std::string(trait->id) == "widest") {
+    diagnosis.message += " This is so " + where + ". " + trait->advice;
+  }
+  return diagnosis;
+}
+
 Diagnosis in_words(const simt::Finding& finding, const std::string& where, const Trait* trait) {
   using Kind = simt::FindingKind;
   switch (finding.kind) {
@@ -154,16 +261,9 @@ Diagnosis in_words(const simt::Finding& finding, const std::string& where, const
                   "multiple of 32 bytes, and its leading dimension is a multiple of 16 bytes.",
               ""};
     case Kind::kAsyncCopy:
-      return {"copy-in-flight",
-              "An asynchronous copy is not waited for in time: " + finding.location +
-                  ". Its data arrive at the cp_async_wait() that covers its group; until then its "
-                  "destination and its source belong to the copy.",
-              ""};
+      return of_buffers(unfinished_copy(finding), where, trait);
     case Kind::kMbarrier:
-      return {"mbarrier",
-              "The arrivals, bytes or waits at an mbarrier do not fit together: " +
-                  finding.location + '.',
-              ""};
+      return of_buffers(wrong_phase(finding), where, trait);
     case Kind::kAsyncProduct:
       return {"product-in-flight",
               "A product of a warpgroup is not ordered with what comes before or after it: " +

@@ -65,6 +65,11 @@ book_parts = {
         "stages/09_async_copy/exercises/1_one_wait.md",
         "stages/09_async_copy/exercises/2_inner_tiles.md",
         "stages/09_async_copy/exercises/3_operand_bwd.md",
+        "stages/10_tma/README.md",
+        "stages/10_tma/exercises/README.md",
+        "stages/10_tma/exercises/1_request.md",
+        "stages/10_tma/exercises/2_slots.md",
+        "stages/10_tma/exercises/3_full_and_empty.md",
     ],
     "Around it": [
         "docs/how_to_change_it.md",

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Runs a compiler, and makes errors of two kinds of notes of ptxas.
+"""Runs a compiler, and makes errors of three kinds of notes of ptxas.
 
-    scripts/maintainer/ptxas_notes.py INJECTED NVCC ARGUMENT...
+    scripts/maintainer/ptxas_notes.py INJECTED SPILLED NVCC ARGUMENT...
 
 A note of the first kind says that the code is slower than its source: the products of a warpgroup
 are serialised, or setmaxnreg is ignored. None may appear. A note of the second kind says that
 ptxas has injected a wait or an arrive between such products (C7517, C7519). Their number must be
-INJECTED, which stages/CMakeLists.txt states for each stage. The build uses this program where
-warnings are errors.
+INJECTED. A note of the third kind says how many bytes of registers a kernel spills; the most must be
+SPILLED. If that is not 0, the build has `-Xptxas=-v` in place of the warning of spills; what else it
+prints is left out here. stages/CMakeLists.txt states both numbers for each stage. The build uses this
+program where warnings are errors.
 """
 import pathlib
 import re
@@ -16,9 +18,11 @@ import sys
 
 SLOWER = re.compile(r".*\(C\d+\) Potential Performance Loss.*")
 INJECTED = re.compile(r"\(C7517\)|\(C7519\)")
+VERBOSE = re.compile(r"^(ptxas info +: (?!\(C)| +\d+ bytes stack frame).*\n", re.MULTILINE)
+SPILLED = re.compile(r"(\d+) bytes spill stores")
 
 
-def fault(notes, injected):
+def fault(notes, injected, spilled):
     """Why the build must fail, in a sentence, or None."""
     slower = SLOWER.search(notes)
     if slower:
@@ -27,16 +31,19 @@ def fault(notes, injected):
     if found != injected:
         return (f"ptxas has injected {found} waits and arrives between the products of warpgroups "
                 f"(C7517, C7519); stages/CMakeLists.txt states {injected}.")
+    most = max(map(int, SPILLED.findall(notes)), default=0)
+    if most != spilled:
+        return f"A kernel spills {most} bytes; stages/CMakeLists.txt states {spilled}."
     return None
 
 
 def main():
-    injected, *command = sys.argv[1:]
+    injected, spilled, *command = sys.argv[1:]
     run = subprocess.run(command, stderr=subprocess.PIPE, text=True)
-    sys.stderr.write(run.stderr)
+    sys.stderr.write(VERBOSE.sub("", run.stderr))
     if run.returncode != 0:
         sys.exit(run.returncode)
-    sentence = fault(run.stderr, int(injected))
+    sentence = fault(run.stderr, int(injected), int(spilled))
     if sentence:  # Without its object, the next build compiles it again.
         pathlib.Path(command[command.index("-o") + 1]).unlink()
         sys.exit(f"cuflash: {sentence}")

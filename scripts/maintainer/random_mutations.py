@@ -93,10 +93,10 @@ def suites(group, fault):
         return [(mutations.STAGES, f"{stage}.{direction}_*:{stage}.runs_*")]
     if group == "words":
         return [(mutations.STAGES, f"{stage}.{direction}_*:{stage}.runs_*")
-                for stage in ("09_async_copy", "06_forward_backward", "04_register_tiles",
-                              "03_online_softmax", "02_tiled", "01_naive")
+                for stage in ("10_tma", "09_async_copy", "06_forward_backward",
+                              "04_register_tiles", "03_online_softmax", "02_tiled", "01_naive")
                 for direction in ("forward", "backward")
-                if stage != "02_tiled" or direction == "forward"] + \
+                if stage not in ("10_tma", "02_tiled") or direction == "forward"] + \
             [("device_tests", "*"), ("device_sm90_tests", "*"), ("device_sm90a_tests", "*"),
              ("unit_tests", "*")]
     if group == "api":

@@ -7,6 +7,7 @@ Needs nvcc, and no GPU.
 """
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import unittest
@@ -36,29 +37,39 @@ __global__ void registers(float* out) {
   out[threadIdx.x] = 1;
 }
 """
-
+# 32 values at once do not fit into 24 registers.
+SPILLS = """
+__global__ void spills(float* x) {
+  float v[32];
+  for (int i = 0; i < 32; ++i) v[i] = x[i * blockDim.x + threadIdx.x];
+  __syncthreads();
+  for (int i = 0; i < 32; ++i) x[i * blockDim.x + threadIdx.x] = v[31 - i] * v[i];
+}
+"""
 
 class PtxasNotes(unittest.TestCase):
     """What the program does with the notes for a source."""
 
-    def compiled(self, source, injected):
+    def compiled(self, source, injected, spilled, *flags):
         """The exit status, what is on stderr, and whether there is an object."""
         with tempfile.TemporaryDirectory() as folder:
             file, built = pathlib.Path(folder, "kernel.cu"), pathlib.Path(folder, "kernel.o")
             file.write_text(source)
             run = subprocess.run(
-                [ROOT / "scripts/maintainer/ptxas_notes.py", str(injected), NVCC, "-c", file,
+                [ROOT / "scripts/maintainer/ptxas_notes.py", str(injected), str(spilled), NVCC, "-c",
+                 file, *flags,
                  "--generate-code=arch=compute_90a,code=sm_90a", "-o", built],
                 stderr=subprocess.PIPE, text=True)
             return run.returncode, run.stderr, built.exists()
 
-    def passes(self, source, injected=0):
-        status, text, built = self.compiled(source, injected)
+    def passes(self, source, injected=0, spilled=0, *flags):
+        status, text, built = self.compiled(source, injected, spilled, *flags)
         self.assertEqual((status, built), (0, True), text)
         self.assertNotIn("cuflash: ", text)
+        self.assertNotIn("bytes stack frame", text)
 
-    def fails(self, sentence, source, injected=0):
-        status, text, built = self.compiled(source, injected)
+    def fails(self, sentence, source, injected=0, spilled=0, *flags):
+        status, text, built = self.compiled(source, injected, spilled, *flags)
         self.assertEqual((status, built), (1, False), text)
         self.assertIn(sentence, text)
 
@@ -79,8 +90,16 @@ class PtxasNotes(unittest.TestCase):
     def test_ignored_registers(self):
         self.fails("(C7508) Potential Performance Loss: 'setmaxnreg' ignored", REGISTERS)
 
+    def test_spills_are_counted(self):
+        flags = "-Xptxas=-v", "-maxrregcount=24"
+        _, text, _ = self.compiled(SPILLS, 0, 0, *flags)
+        spilled = int(re.search(r"A kernel spills (\d+) bytes; .* states 0\.", text)[1])
+        self.passes(SPILLS, 0, spilled, *flags)
+        self.fails(f"A kernel spills {spilled} bytes; stages/CMakeLists.txt states {spilled + 4}.",
+                   SPILLS, 0, spilled + 4, *flags)
+
     def test_an_error_of_the_compiler(self):
-        status, text, built = self.compiled("no kernel", 0)
+        status, text, built = self.compiled("no kernel", 0, 0)
         self.assertNotIn(status, (0, 1))
         self.assertIn("error", text)
         self.assertFalse(built)

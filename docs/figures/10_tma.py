@@ -1,0 +1,101 @@
+"""Figures of stages/10_tma: the phases of a buffer's barriers, and what follows a head's tail."""
+
+import re
+
+from drawing import Figure, MARGIN, SMALL
+from sources import function, read
+
+KERNEL = "stages/10_tma/kernel.cuh"
+LEFT = MARGIN + 4
+STAGES = 2
+
+
+def phases():
+    """Two buffers of K in time: copies, reads, and the phases of their barriers."""
+    slot_of = function(KERNEL, "slot_of", kStages=STAGES)
+    tiles = 4
+    slots = [slot_of(n) for n in range(tiles)]
+    figure = Figure(
+        "10_phases",
+        540,
+        "Two buffers of K and the phases of their barriers",
+        "Time runs to the right. A tile arrives, which ends a phase of its buffer's full barrier;"
+        " the warps read it, which ends a phase of its empty barrier; and the buffer is free."
+        + "".join(
+            f" Tile {n} lies in buffer {stage}, and its phases have parity {parity}."
+            for n, (stage, parity) in enumerate(slots)
+        ),
+    )
+    figure.heading("Two buffers of K and the phases of their barriers")
+    x, unit, high = 166, 66, 40
+    # The scores of tile n need it in step 2 n + 1. Then the next tile is requested.
+    arrives = [2 * n for n in range(tiles)]
+    for buffer in range(STAGES):
+        y = 78 + 206 * buffer
+        rows = (("buffer", y), ("k_full", y + 58), ("k_empty", y + 116))
+        for name, at in rows:
+            figure.text(LEFT, at + high / 2, f"{name}[{buffer}]" if "_" in name else
+                        f"buffer {buffer}", SMALL, mono="_" in name)
+        own = [n for n in range(tiles) if slots[n][0] == buffer]
+        for n in own:
+            at = x + unit * arrives[n]
+            figure.box(at + 2, y, unit - 4, high, "orange", f"tile {n}", SMALL)
+            figure.box(at + unit + 2, y, unit - 4, high, "blue", f"tile {n}", SMALL)
+        for (_, at), delay in zip(rows[1:], (1, 2)):
+            ends = [arrives[n] + delay for n in own] + [2 * tiles]
+            for phase, (begin, end) in enumerate(zip([0] + ends, ends)):
+                if begin == end:
+                    continue
+                parity = slots[own[phase]][1] if phase < len(own) else phase % 2
+                label = f"phase {phase}" if end - begin > 1 else str(phase)
+                figure.box(x + unit * begin + 2, at, unit * (end - begin) - 4, high,
+                           ("paper", "green")[parity], label, SMALL)
+    figure.legend(LEFT, 484, [("orange", "the copy"), ("blue", "warps read it"),
+                              ("paper", "parity 0"), ("green", "parity 1")], in_a_row=True)
+    figure.text(LEFT, 516, "A copy ends a phase of full. The last warp's arrival ends one of empty.",
+                SMALL, style="quiet")
+    return figure
+
+
+def tail():
+    """What fills a tile past the last row of a head: zeros, or the next head's rows."""
+    rows = int(re.search(r"kBlockKV = (\d+)", read(KERNEL))[1])
+    keys = rows + 6
+    figure = Figure(
+        "10_tail",
+        560,
+        "What a tile holds past the tail of a head",
+        f"A head has {keys} keys, and its second tile begins at row {rows}. With a map of four"
+        f" dimensions the tile gets {keys - rows} rows and {2 * rows - keys} rows of zeros. If the"
+        f" heads were one long matrix, it would get {2 * rows - keys} rows of the next head.",
+    )
+    figure.heading(f"The second tile of a head with {keys} keys")
+    scale, y, wide = 3, 110, 150
+    memory, right, wrong = 36, 282, 528
+    tail_rows, others = keys - rows, 2 * rows - keys
+    for at, name in ((memory, "V in memory"), (right, "rank 4: the tile"),
+                     (wrong, "flattened: the tile")):
+        figure.text(at + wide / 2, y - 30, name, SMALL, "middle", bold=True)
+    begins = y + scale * rows
+    figure.box(memory, y, wide, scale * rows, "grey", "head 0", SMALL,
+               below=(f"rows 0-{rows - 1}",))
+    figure.box(memory, begins, wide, scale * tail_rows, "blue")
+    figure.box(memory, begins + scale * tail_rows, wide, scale * others, "orange", "head 1", SMALL,
+               below=(f"rows 0-{others - 1}",))
+    for at, colour, label, below in ((right, "paper", "zeros", f"{others} rows"),
+                                     (wrong, "orange", "head 1", f"rows 0-{others - 1}")):
+        figure.box(at, begins, wide, scale * tail_rows, "blue")
+        figure.box(at, begins + scale * tail_rows, wide, scale * others, colour, label, SMALL,
+                   below=(below,), dashed=colour == "paper")
+    figure.text(right + wide + 8, begins + scale * tail_rows / 2, f"{rows}-{keys - 1}", SMALL)
+    figure.arrow([(memory + wide + 6, begins + 9), (right - 6, begins + 9)])
+    figure.lines(LEFT, y + scale * 2 * rows + 26, [
+        f"Blue: rows {rows} to {keys - 1} of head 0.",
+        "P is 0 past the tail. 0 times a NaN of another head is NaN.",
+    ], SMALL)
+    return figure
+
+
+def figures():
+    """The figures of this chapter."""
+    return [phases(), tail()]
