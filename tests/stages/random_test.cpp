@@ -72,8 +72,8 @@ void computes_random_problems(const Stage& stage, Pass pass) {
   int failures = 0;
   for (int n = 0; n < kProblems && failures < kFailures;) {
     const harness::TestCase c = any_case(choices);
-    if (!takes(stage, pass, c)) continue;  // another dtype
-    CUFLASH_SKIP_UNSUPPORTED(stage, pass, c);
+    if (!takes(stage, pass, c.problem)) continue;  // another dtype
+    CUFLASH_SKIP_UNSUPPORTED(stage, pass, c.problem);
     ++n;
     const harness::StageCheck check = check_stage(stage, pass, c, harness::Runs::kAll);
     if (check.ok()) continue;
