@@ -26,10 +26,11 @@ def instructions(text):
     return [Instruction(int(at, 16), *rest) for at, *rest in INSTRUCTION.findall(text)]
 
 
-def kernels(program):
-    """(mangled name, its instructions) of each kernel of a file with device code."""
-    sass = subprocess.run(["cuobjdump", "-sass", program], check=True, capture_output=True,
-                          text=True).stdout
+def kernels(program, *options):
+    """(mangled name, its instructions) of each kernel of a file with device code. The options are
+    cuobjdump's, such as "-arch=sm_90a"."""
+    sass = subprocess.run(["cuobjdump", "-sass", *options, program], check=True,
+                          capture_output=True, text=True).stdout
     for code in sass.split("Function : ")[1:]:
         name, _, listing = code.partition("\n")
         yield name.strip(), instructions(listing)

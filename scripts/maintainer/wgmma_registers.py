@@ -164,20 +164,20 @@ def lone_products(code):
         begins = ends
 
 
-def has_products(code):
-    """True if there is a product of a warpgroup among the instructions."""
-    return any(map(product_of, code))
+def kernels(program):
+    """(mangled name, instructions) of each kernel of a program that has products."""
+    return [(name, code) for name, code in machine_code.kernels(program, "-arch=sm_90a")
+            if any(map(product_of, code))]
 
 
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     status = 0
-    for name, code in machine_code.kernels(sys.argv[1]):
-        if has_products(code):
-            for sentence in faults(code):
-                print(f"{name}\n  {sentence}")
-                status = 1
+    for name, code in kernels(sys.argv[1]):
+        for sentence in faults(code):
+            print(f"{name}\n  {sentence}")
+            status = 1
     sys.exit(status)
 
 
