@@ -42,6 +42,10 @@ enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 
 target_link_libraries(cuflash_options INTERFACE CUDA::toolkit)
+option(CUFLASH_WATCHDOG "cuda: end kernels that wait for a barrier for seconds, and say which" OFF)
+if(CUFLASH_WATCHDOG)
+  target_compile_definitions(cuflash_options INTERFACE CUFLASH_WATCHDOG)
+endif()
 set(CUFLASH_BACKEND_OBJECTS "")
 set(CUFLASH_BACKEND_LIBRARIES CUDA::cudart_static)
 

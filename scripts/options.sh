@@ -21,7 +21,7 @@ FOR_SIMULATOR=(--annotate --map --schedule --block)
 WITHOUT_JSON=(--annotate --map)
 
 INPUTS=(gaussian peaky allequal largeq onehot real sharedkv)
-LAYOUTS=(bhsd bshd padded far expanded)
+LAYOUTS=(bhsd bshd padded spaced far expanded)
 LEFT_OUT=(no_lse no_dq no_dk no_dv)
 
 # check_word OPTION TEXT WORD...: TEXT must be one of the words.

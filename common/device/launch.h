@@ -6,6 +6,9 @@
 
 #include "cuflash/error.h"
 #include "device/shared_memory.h"
+#ifdef CUFLASH_WATCHDOG
+#include "device/watchdog.h"
+#endif
 
 namespace cuflash {
 
@@ -21,6 +24,9 @@ struct LaunchConfig {
 // the runtime keeps its reason for cudaGetLastError().
 template <class... Params, class... Args>
 FlashAttentionError launch(void (*kernel)(Params...), const LaunchConfig& config, Args&&... args) {
+#ifdef CUFLASH_WATCHDOG
+  watchdog::arm();
+#endif
   // More shared memory than every device grants must be requested first.
   if (config.shared.bytes > kSharedBytesWithoutAsking &&
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -9,7 +9,8 @@ namespace cuflash::harness {
 namespace {
 
 constexpr std::byte kGuard{0xa5};
-constexpr int kNaN = 0xff;  // Bytes of ones are a NaN in f32, f16 and bf16.
+constexpr int kNaN = 0xff;      // Bytes of ones are a NaN in f32, f16 and bf16.
+constexpr int kTileRows = 128;  // of the largest tile
 
 bool untouched(const std::vector<std::byte>& bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == kGuard; });
@@ -42,6 +43,10 @@ Tensor strides(const DeviceTensor::Shape& s, Layout layout) {
       t.head_stride = s.seq * t.row_stride + 24;
       t.batch_stride = s.heads * t.head_stride + 40;
       break;
+    case Layout::kSpaced:
+      t.head_stride += kTileRows * t.row_stride;
+      t.batch_stride = s.heads * t.head_stride;
+      break;
     case Layout::kFar:
       t.batch_stride += std::int64_t{1} << 31;
       break;
@@ -52,8 +57,10 @@ Tensor strides(const DeviceTensor::Shape& s, Layout layout) {
   return t;
 }
 
-// Elements from the first to the last of so many batches.
-std::size_t extent(const DeviceTensor::Shape& s, const Tensor& t, int batches) {
+// Elements from the first to the last of so many batches; with the gap after the last head, if the
+// layout has one after each.
+std::size_t extent(const DeviceTensor::Shape& s, const Tensor& t, Layout layout, int batches) {
+  if (layout == Layout::kSpaced) return static_cast<std::size_t>(batches * t.batch_stride);
   return static_cast<std::size_t>((batches - 1) * t.batch_stride + (s.heads - 1) * t.head_stride +
                                   (s.seq - 1) * t.row_stride + s.head_dim);
 }
@@ -90,8 +97,9 @@ DeviceTensor::DeviceTensor(const Shape& shape, DType dtype, Layout layout, std::
       name_(std::move(name)),
       view_(strides(shape, layout)),
       image_batches_(layout == Layout::kFar ? 1 : shape.batch),
-      image_bytes_(extent(shape, view_, image_batches_) * element_bytes(dtype)),
-      buffer_(extent(shape, view_, shape.batch) * element_bytes(dtype), guard_bytes, name_) {
+      image_bytes_(extent(shape, view_, layout, image_batches_) * element_bytes(dtype)),
+      buffer_(extent(shape, view_, layout, shape.batch) * element_bytes(dtype), guard_bytes,
+              name_) {
   view_.data = buffer_.data();
 }
 

@@ -27,6 +27,8 @@ const char* layout_name(Layout layout) {
       return "bshd";
     case Layout::kPadded:
       return "padded";
+    case Layout::kSpaced:
+      return "spaced";
     case Layout::kFar:
       return "far";
     case Layout::kExpanded:

@@ -12,8 +12,8 @@ namespace {
 constexpr InputKind kInputs[] = {InputKind::kGaussian, InputKind::kPeaky,    InputKind::kAllEqual,
                                  InputKind::kLargeQ,   InputKind::kOneHotDO, InputKind::kReal,
                                  InputKind::kSharedKV};
-constexpr Layout kLayouts[] = {Layout::kBHSD, Layout::kBSHD, Layout::kPadded, Layout::kFar,
-                               Layout::kExpanded};
+constexpr Layout kLayouts[] = {Layout::kBHSD,   Layout::kBSHD, Layout::kPadded,
+                               Layout::kSpaced, Layout::kFar,  Layout::kExpanded};
 
 // The outputs that a call may leave out.
 struct Output {

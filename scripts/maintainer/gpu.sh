@@ -11,8 +11,8 @@ CDPATH='' cd "$(dirname "$0")/../.."
 out=${1:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
-steps=(unit_tests device_tests gpu_tests consumers stage_tests sanitizers python calls training ceilings ladder bench_stages peers
-  ncu_sectors ncu_passes ncu_kernels)
+steps=(unit_tests device_tests gpu_tests consumers stage_tests watchdog sanitizers python calls training
+  ceilings wgmma_registers ladder bench_stages peers ncu_sectors ncu_passes ncu_kernels)
 for name in "${chosen[@]}"; do
   [[ " ${steps[*]} " == *" $name "* ]] || 
     { echo "cuflash: There is no step \"$name\". There are: ${steps[*]}." >&2 && exit 2; }
@@ -61,11 +61,17 @@ if wanted gpu_tests; then
     awk '/^[^ ]/ { suite = $1 } /^ / { print suite $1 }')
   ((${#cold[@]})) || status=1
   for name in "${cold[@]}"; do # each in its own process
-    step "$name" 60 build/release/bin/gpu_tests --gtest_filter="$name"
+    step "${name//\//.}" 60 build/release/bin/gpu_tests --gtest_filter="$name"
   done
 fi
 if wanted consumers; then step consumers 120 ctest --preset release -R '^consumer'; fi
 if wanted stage_tests; then step stage_tests 500 build/release/bin/cuflash_tests; fi
+if wanted watchdog; then # The kernels that wait for barriers, in a build in which no wait can hang.
+  step watchdog_build 300 bash -c 'cmake --preset release -B build/watchdog -DCUFLASH_WATCHDOG=ON &&
+    cmake --build build/watchdog --target device_sm90_tests device_sm90a_tests cuflash_tests'
+  step watchdog 200 bash -c "build/watchdog/bin/device_sm90_tests && build/watchdog/bin/device_sm90a_tests &&
+    build/watchdog/bin/cuflash_tests --gtest_filter='*_random_problems'"
+fi
 if wanted sanitizers; then
   for tool in memcheck racecheck initcheck synccheck; do
     step "$tool" 240 compute-sanitizer --tool "$tool" --error-exitcode 1 \
@@ -93,6 +99,7 @@ if wanted ceilings; then
   step ceilings 60 build/release/bin/ceilings --json "$results/ceilings.json"
   step ceiling_loops 60 tests/scripts/ceiling_loops_test.py
 fi
+if wanted wgmma_registers; then step wgmma_registers 60 tests/scripts/wgmma_registers_test.py; fi
 if wanted ladder; then
   step ladder 200 build/release/bin/ladder --json "$results/ladder.json"
   step ladder_f32 200 build/release/bin/ladder --dtype f32 --json "$results/ladder_f32.json"

@@ -22,54 +22,41 @@ import subprocess
 import sys
 import tempfile
 
+from machine_code import kernels
 from repository import ROOT
 
-INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?(\S+?)(?:\s+(.*?))?\s*;",
-                         re.MULTILINE)
-TARGET = re.compile(r"0x([0-9a-f]+)$")
 OPERAND = re.compile(r"-?\|?R(\d+)(\.reuse)?")
 FEWEST = 32  # multiply-adds of a loop that is shown
 
 
-def kernels(program):
-    """(mangled name, [(address, instruction, operands)]) of each kernel of a file with device code."""
-    sass = subprocess.run(["cuobjdump", "-sass", program], check=True, capture_output=True,
-                          text=True).stdout
-    for code in sass.split("Function : ")[1:]:
-        name, _, rest = code.partition("\n")
-        yield name.strip(), [(int(at, 16), instruction, operands or "")
-                             for at, instruction, operands in INSTRUCTION.findall(rest)]
-
-
 def loops(code):
     """The instructions of each loop, from the target of a backward branch to it."""
-    for at, instruction, operands in code:
-        target = TARGET.search(operands) if instruction.startswith("BRA") else None
-        if target and int(target[1], 16) < at:
-            begin = int(target[1], 16)
-            yield [entry for entry in code if begin <= entry[0] <= at]
+    for end in code:
+        begin = end.target()
+        if begin is not None and begin < end.address:
+            yield [instruction for instruction in code if begin <= instruction.address <= end.address]
 
 
 def innermost(code):
     """The loops that contain no other."""
     found = list(loops(code))
-    spans = [(loop[0][0], loop[-1][0]) for loop in found]
+    spans = [(loop[0].address, loop[-1].address) for loop in found]
     return [loop for loop, (begin, end) in zip(found, spans)
             if not any(begin <= b and e < end for b, e in spans)]
 
 
 def multiply_adds(loop):
     """The number of multiply-adds of a loop."""
-    return sum(instruction == "FFMA" for _, instruction, _ in loop)
+    return sum(instruction.name == "FFMA" for instruction in loop)
 
 
 def reads(loop):
     """How often the instructions of a loop read each of the two banks."""
     banks, kept = [0, 0], {}
-    for _, instruction, operands in loop:
+    for instruction in loop:
         # The first operand is the result, except that of a store.
-        first = 0 if instruction.startswith("ST") else 1
-        places = dict(enumerate(map(OPERAND.match, operands.split(", "))))
+        first = 0 if instruction.name.startswith("ST") else 1
+        places = dict(enumerate(map(OPERAND.match, instruction.operands.split(", "))))
         sources = {place: match for place, match in places.items() if match and place >= first}
         for register in {int(match[1]) for place, match in sources.items()
                          if kept.get(place) != match[1]}:

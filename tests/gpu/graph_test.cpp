@@ -104,6 +104,30 @@ TEST_F(Graph, BothPassesAreCapturedTogether) {
   }
 }
 
+// A graph keeps all that its kernels need: neither the objects that described the call nor what
+// other calls leave behind plays a part in a launch.
+TEST_F(Graph, OutlivesItsCallAndOtherCalls) {
+  const auto want = expected(CUFLASH_FORWARD, 1);
+  const Problem other = problem_of("b1_h3_q200k90_d64_f16");
+  const auto others = harness::reference_outputs(CUFLASH_FORWARD, other, {});
+  const ApiCall call(CUFLASH_FORWARD, problem_of(kProblem), want->inputs);
+  const ApiCall beside(CUFLASH_FORWARD, other, others->inputs);
+  const Stream stream(cudaStreamNonBlocking);
+  for (const char* stage : ways_to_run(CUFLASH_FORWARD, call.problem())) {
+    SCOPED_TRACE(shown(stage));
+    const Captured graph(stream, cudaStreamCaptureModeGlobal,
+                         [&] { expect_success(call.queue(stream.get(), stage)); });
+    for (int launch = 0; launch < 3; ++launch) {
+      call.poison();
+      beside.poison();
+      expect_success(beside.queue(stream.get(), stage));
+      graph.run(stream);
+      expect_right(call.outputs(), *want);
+      expect_right(beside.outputs(), *others);
+    }
+  }
+}
+
 // While one thread captures, another thread's calls run as usual.
 TEST_F(Graph, AnotherThreadCallsDuringTheCapture) {
   for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {

@@ -3,9 +3,11 @@
 // problem, is not registered: "skipped" means that this machine lacks something. The tests for
 // compute-sanitizer are --gtest_filter='*.sanitize_*' (GPU only).
 #include "cuflash/workload.h"
+#include "exact_test.h"
 #include "extreme_test.h"
 #include "harness/stage_score.h"
 #include "memory_test.h"
+#include "random_test.h"
 #include "stage_test.h"
 
 namespace cuflash::tests {
@@ -96,7 +98,7 @@ void add_neighbours(const Stage& stage, Pass pass) {
 }
 
 void add_extremes(const Stage& stage, Pass pass) {
-  const auto add_test = [&](const std::string& name, const char* problem, auto test) {
+  const auto add_test = [&](const std::string& name, const std::string& problem, auto test) {
     for (const DType dtype : kDTypes) {
       Problem p = case_of(problem).problem;
       p.dtype = dtype;
@@ -105,13 +107,18 @@ void add_extremes(const Stage& stage, Pass pass) {
           [&stage, pass, p, test] { test(stage, pass, p); });
     }
   };
-  // These two expect the results of attention, not of a stage that computes something else.
+  // These expect the results of attention, not of a stage that computes something else.
   const bool computes_attention = harness::score_of(stage).value == nullptr;
   if (computes_attention && pass == CUFLASH_FORWARD) {
     add_test("scores_far_below_zero", "b1_h1_q70k70_d64_causal", scores_far_below_zero);
     // Rows whose first tile holds no key that they see.
     add_test("scores_far_below_zero_in_a_window", "b1_h1_q70k70_d64_causal_left4",
              scores_far_below_zero);
+    for (const std::string head_dim : {"d32", "d64", "d96", "d128", "d256"}) {
+      add_test("finds_one_key_" + head_dim, "b1_h1_q70k150_" + head_dim, finds_one_key);
+      add_test("averages_equal_keys_" + head_dim, "b1_h1_q130k130_" + head_dim + "_causal",
+               averages_equal_keys);
+    }
   }
   if (computes_attention && pass == CUFLASH_BACKWARD) {
     add_test("gradients_large_before_the_scale", "b1_h1_q96k2_d64",
@@ -123,9 +130,17 @@ void add_extremes(const Stage& stage, Pass pass) {
   add_test("a_wide_window_costs_nothing", "b1_h2_q70k50_d64", a_wide_window_costs_nothing);
   for (const char* head_dim : {"d32", "d64", "d128"}) {
     const std::string problem = std::string("b1_h1_q40k40_") + head_dim;
-    add_test(std::string("shared_memory_") + head_dim, problem.c_str(),
+    add_test(std::string("shared_memory_") + head_dim, problem,
              asks_for_the_declared_shared_memory);
   }
+}
+
+// For the stages whose kernels run beside copies and products: what they get wrong may depend on
+// the lengths in ways that the table does not try.
+void add_random(const Stage& stage, Pass pass) {
+  if (stage.facts(pass).arch.compute_capability < 90) return;
+  add(stage, std::string(pass_name(pass)) + "_random_problems",
+      [&stage, pass] { computes_random_problems(stage, pass); });
 }
 
 void add_pass(const Stage& stage, Pass pass) {
@@ -134,6 +149,7 @@ void add_pass(const Stage& stage, Pass pass) {
   add_extremes(stage, pass);
   add_memory(stage, pass);
   add_neighbours(stage, pass);
+  add_random(stage, pass);
   if (pass == CUFLASH_FORWARD) {
     add_null(stage, pass, "lse");
   } else {

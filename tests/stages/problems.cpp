@@ -48,6 +48,9 @@ constexpr Row kRows[] = {
     {"strided", "b2_h2_q33k47_d64_f16_bshd"},
     {"strided", "b2_h4x2_q33k47_d32_causal_padded"},
     {"strided", "b1_h2_q21k30_d128_bf16_padded"},
+    {"strided: NaN after every head", "b2_h4x2_q33k47_d64_spaced"},
+    {"strided: NaN after every head", "b2_h2_q70k130_d128_f16_causal_spaced"},
+    {"strided: NaN after every head", "b1_h2_q70k70_d96_bf16_left20_spaced"},
     {"strided: K and V stored once", "b2_h4x2_q33k47_d64_sharedkv_expanded"},
     {"strided: K and V stored once", "b2_h2_q70k80_d128_bf16_causal_sharedkv_expanded"},
 

@@ -13,7 +13,7 @@ TEST(CaseName, ComesBack) {
         "b1_h1_q5k5_d64_f32_scale0.1_peaky_bshd", "b2_h4x2_q33k47_d32_bf16_largeq_far",
         "b1_h1_q5k5_d32_f32_onehot_padded_no_lse_no_dq_no_dk_no_dv",
         "b1_h2_q64k64_d64_f16_causal_left20", "b1_h2_q64k64_d64_f16_left0_right0_scale0.1_padded",
-        "b2_h2_q8k8_d64_f16_sharedkv_expanded"}) {
+        "b2_h2_q8k8_d64_f16_sharedkv_expanded", "b2_h1_q8k9_d64_f16_spaced"}) {
     TestCase c;
     ASSERT_TRUE(parse_test_case(name, c)) << name;
     EXPECT_EQ(test_case_name(c), name);

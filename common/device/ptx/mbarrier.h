@@ -11,6 +11,9 @@
 #include <cuda_runtime.h>
 
 #include "device/ptx/shared_address.h"
+#ifdef CUFLASH_WATCHDOG
+#include "device/watchdog.h"
+#endif
 
 namespace cuflash::ptx {
 
@@ -46,6 +49,9 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(SharedAddress barrier,
 __device__ __forceinline__ void mbarrier_wait(SharedAddress barrier, unsigned parity) {
   // The longest time that the hardware may suspend the thread, nanoseconds.
   constexpr unsigned kSuspend = 1000000;
+#ifdef CUFLASH_WATCHDOG
+  const watchdog::Patience patience;
+#endif
   unsigned done;
   do {
     asm volatile(
@@ -55,6 +61,9 @@ __device__ __forceinline__ void mbarrier_wait(SharedAddress barrier, unsigned pa
         : "=r"(done)
         : "r"(barrier.value), "r"(parity), "n"(kSuspend)
         : "memory");
+#ifdef CUFLASH_WATCHDOG
+    if (done == 0) patience.check(barrier.value, parity);
+#endif
   } while (done == 0);
 }
 
