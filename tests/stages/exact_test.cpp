@@ -46,6 +46,8 @@ void finds_one_key(const Stage& stage, Pass pass, Problem problem) {
   std::mt19937 bits(1);
   Inputs in;
   in.k = in.v = integers(std::size_t(problem.seq_kv) * D, 100, bits);
+  const auto round = reference::rounding(problem.dtype);
+  for (float& x : in.v) x = round(x);  // It changes something only where a dtype has few bits.
   for (float& x : in.k) x = bits() % 2 == 0 ? 16.f : -16.f;
   std::vector<int> chosen;
   for (int i = 0; i < problem.seq_q; ++i) {
