@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "cuflash/stage.h"
+#include "cuflash/problem.h"
 #include "harness/inputs.h"
 #include "harness/stage_call.h"
 

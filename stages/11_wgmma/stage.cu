@@ -1,5 +1,5 @@
 // 11_wgmma: what the stage can do, and the host code that launches its kernel.
-#include "device/grid.h"
+#include "device/fused_with_maps.h"
 #include "device/pass.h"
 #include "kernel.cuh"
 
@@ -7,19 +7,8 @@ namespace cuflash::wgmma {
 namespace {
 
 template <class T, int kHeadDim>
-struct ForwardKernels {
-  using C = Config<kHeadDim>;
-  using Storage = SharedStorage<T, kHeadDim>;
-  static constexpr std::size_t kSharedBytes = sizeof(Storage);
-
-  static FlashAttentionError run(const ForwardParams& p, cudaStream_t stream) {
-    ForwardMaps maps;
-    const auto error = make_maps<typename Storage::QTile, typename Storage::KVTile>(maps, p, p);
-    if (error != FlashAttentionError::SUCCESS) return error;
-    return queue(stream, block_each_q_tile<Storage>(C::kBlockQ, C::kThreads, attention<T, kHeadDim>,
-                                                    p, maps));
-  }
-};
+using ForwardKernels =
+    FusedForwardWithMaps<Config<kHeadDim>, SharedStorage<T, kHeadDim>, attention<T, kHeadDim>>;
 
 Rank rank(const Problem&) { return {110, "products at the rate of wgmma"}; }
 
