@@ -100,7 +100,14 @@ double products_tflops(const PassFacts& facts, const Problem& problem, double ms
 }
 
 std::string ceiling_of(const PassFacts& facts, DType dtype) {
-  return facts.tensor_cores ? std::string("mma_") + dtype_name(dtype) : "ffma";
+  switch (facts.products_by) {
+    case ProductsBy::kMma:
+      return std::string("mma_") + dtype_name(dtype);
+    case ProductsBy::kWgmma:
+      return std::string("wgmma_") + dtype_name(dtype);
+    default:
+      return "ffma";
+  }
 }
 
 }  // namespace cuflash::bench

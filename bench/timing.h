@@ -3,6 +3,7 @@
 #define CUFLASH_BENCH_TIMING_H_
 
 #include <functional>
+#include <vector>
 
 #include "harness/owners.h"
 #include "harness/stage_call.h"
@@ -14,10 +15,16 @@ inline constexpr const char* kTimingMethod =
     "CUDA events, median of 10 to 100 calls after a warm-up, L2 warm; a call over 0.3 s is timed "
     "once";
 
-// Milliseconds of one call, which `queue` queues: the median after a warm-up, by CUDA events, with
-// inputs that the call before may have left in L2. A call over 0.3 s is timed once. Throws if there
-// is no GPU.
-double median_ms(const std::function<void(const harness::Stream&)>& queue);
+// Queues a call.
+using Queue = std::function<void(const harness::Stream&)>;
+
+// Milliseconds of one call: the median after a warm-up, by CUDA events, with inputs that the call
+// before may have left in L2. A call over 0.3 s is timed once. Throws if there is no GPU.
+double median_ms(const Queue& queue);
+
+// The same for several calls that are to be compared. They take turns, in several rounds, each in
+// another order: what ran just before heats the chip and lowers its clock.
+std::vector<double> medians_ms(const std::vector<Queue>& queues);
 
 inline double median_ms(harness::StageCall& call) {
   return median_ms([&](const harness::Stream& stream) { call.queue(stream); });

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ceilings/rates.h"
+#include "cuflash/stage.h"
 #include "harness/owners.h"
 
 namespace cuflash::bench {
@@ -36,8 +37,8 @@ struct Beside {
 
 struct Ceiling {
   std::string name;
-  std::string what;        // a few words for tables
-  int compute_capability;  // the least that its instructions need
+  std::string what;      // a few words for tables
+  ArchRequirement arch;  // what its instructions need
   Beside beside;
   std::function<Loop(const Chip&)> loop;
 };

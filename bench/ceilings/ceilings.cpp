@@ -2,13 +2,14 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <exception>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "ceilings/measured.h"
 #include "ceilings/options.h"
 #include "ceilings/report.h"
 #include "json_file.h"
+#include "program.h"
 #include "progress.h"
 #include "table.h"
 #include "timing.h"
@@ -56,17 +57,8 @@ int main(int argc, char** argv) {
   cuflash::bench::CeilingOptions options;
   cuflash::bench::declare(app, options);
   cuflash::bench::end_cleanly_on_interrupt();
-  try {
-    app.parse(argc, argv);
-    cuflash::bench::run(options, cuflash::bench::provenance(argc, argv));
+  return cuflash::bench::run_program(app, argc, argv, [&](const auto& provenance) {
+    cuflash::bench::run(options, provenance);
     return 0;
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "cuflash: {}. See --help.\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "cuflash: {}\n", error.what());
-    return 1;
-  }
+  });
 }

@@ -31,6 +31,13 @@ Loop products(const Chip& chip, DType dtype, int warps, int exp2s);
 
 Loop vector_additions(const Chip& chip, std::size_t target_bytes);  // each lane four neighbours
 
+// ---- sm_90a ------------------------------------------------------------------------------------
+
+// wgmma m64k16 of this many columns, 64 or 256, by two warpgroups an SM. The right operand lies in
+// shared memory.
+enum class LeftOperand { kShared, kRegisters };
+Loop warpgroup_products(const Chip& chip, DType dtype, LeftOperand left, int columns);
+
 }  // namespace cuflash::bench
 
 #endif  // CUFLASH_BENCH_CEILINGS_LOOPS_H_

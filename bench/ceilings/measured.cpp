@@ -25,11 +25,13 @@ static Timed timed(const Loop& loop) {
 }
 
 std::vector<Figure> measured(const Ceiling& ceiling, const Chip& chip) {
-  if (chip.compute_capability < ceiling.compute_capability) {
+  const int needed = ceiling.arch.compute_capability;
+  if (chip.compute_capability < needed ||
+      (ceiling.arch.exact && chip.compute_capability != needed)) {
     Figure none;
     none.name = ceiling.name;
-    none.skipped = fmt::format("its instructions need compute capability {}.{}",
-                               ceiling.compute_capability / 10, ceiling.compute_capability % 10);
+    none.skipped = fmt::format("its instructions need compute capability {}.{}{}", needed / 10,
+                               needed % 10, ceiling.arch.exact ? " exactly" : "");
     return {none};
   }
   const Progress progress("Measuring " + ceiling.name);

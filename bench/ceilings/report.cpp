@@ -86,8 +86,10 @@ std::string table_text(const std::vector<Figure>& figures) {
 std::string list_text(const std::vector<Ceiling>& ceilings) {
   Table table({{"figure", false}, {"measures", false, 52, 16}, {"for", false}, {"beside", false}});
   for (const Ceiling& ceiling : ceilings) {
-    table.add({ceiling.name, ceiling.what, fmt::format("sm_{}+", ceiling.compute_capability),
-               ceiling.beside.what});
+    table.add(
+        {ceiling.name, ceiling.what,
+         fmt::format("sm_{}{}", ceiling.arch.compute_capability, ceiling.arch.exact ? "a" : "+"),
+         ceiling.beside.what});
   }
   return table.text();
 }

@@ -3,7 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <exception>
+#include <stdexcept>
 
 #include "ceilings/measured.h"
 #include "cuflash/workload.h"
@@ -14,6 +14,7 @@
 #include "ladder/options.h"
 #include "ladder/stage_list.h"
 #include "ladder/stage_table.h"
+#include "program.h"
 #include "progress.h"
 #include "table.h"
 #include "timing.h"
@@ -236,20 +237,7 @@ int main(int argc, char** argv) {
   cuflash::bench::Options options;
   cuflash::bench::declare(app, options);
   cuflash::bench::end_cleanly_on_interrupt();
-  const auto fail = [](const std::string& sentence, int status) {
-    fmt::print(stderr, "cuflash: {}\n", sentence);
-    return status;
-  };
-  try {
-    app.parse(argc, argv);
-    return cuflash::bench::run(options, cuflash::bench::provenance(argc, argv)) ? 0 : 1;
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
-    return fail(std::string(error.what()) + ". See --help.", 2);
-  } catch (const cuflash::bench::UsageError& error) {
-    return fail(error.what(), 2);
-  } catch (const std::exception& error) {
-    return fail(error.what(), 1);
-  }
+  return cuflash::bench::run_program(app, argc, argv, [&](const auto& provenance) {
+    return cuflash::bench::run(options, provenance) ? 0 : 1;
+  });
 }

@@ -3,11 +3,11 @@
 #define CUFLASH_BENCH_LADDER_OPTIONS_H_
 
 #include <CLI/CLI.hpp>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "measure.h"
+#include "program.h"
 
 namespace cuflash::bench {
 
@@ -20,10 +20,7 @@ struct Options {
 
 void declare(CLI::App& app, Options& options);
 
-// Thrown by the functions below if the command line makes no sense, with a sentence for the user.
-struct UsageError : std::runtime_error {
-  using runtime_error::runtime_error;
-};
+// The functions below throw a UsageError if the command line makes no sense.
 
 // What to verify and, on a GPU, what to time. `dtype` is used if the options name none.
 Plan make_plan(const Options& options, DType dtype = CUFLASH_F16);

@@ -1,6 +1,7 @@
 """Runs one cell of the matrix: every implementation checked, then timed in interleaved rounds."""
 import contextlib
 import functools
+import random
 import statistics
 from typing import Callable, NamedTuple
 
@@ -22,13 +23,14 @@ ONLY_16_BITS = ("fa2", "cudnn")
 LONGEST_OF_QUADRATIC = 4096  # for implementations that keep S
 
 SLOW_MS = 300.0     # timed once
-WARM_UP_MS = 10.0   # before each measurement: the clocks are up and L2 holds what fits
-MEASURE_MS = 45.0
+WARM_UP_MS = 20.0   # before each measurement: the clocks are up and L2 holds what fits
+MEASURE_MS = 30.0
 MIN_CALLS, MAX_CALLS = 3, 200
 HEAD_START = 100_000  # cycles per call, about 50 µs: longer than Python takes to queue one
 TIMING = (f"CUDA events around {MIN_CALLS} to {MAX_CALLS} calls queued ahead, about "
           f"{MEASURE_MS:.0f} ms; the median of rounds in which each implementation is timed once "
-          f"after a warm-up; N(0,1) inputs that lie as [B, S, H, D], L2 warm; a call over {SLOW_MS / 1000} s is timed once")
+          f"after a warm-up, in another order each round; N(0,1) inputs that lie as [B, S, H, D], "
+          f"L2 warm; a call over {SLOW_MS / 1000} s is timed once")
 
 
 class NotRun(Exception):
@@ -258,7 +260,10 @@ def run_cell(library, cell, names, rounds):
     for candidate in candidates:
         candidate.check(library, cell, inputs, expected)
     active = [(candidate, candidate.times.pop()) for candidate in candidates if candidate.prepared]
+    # What ran just before heats the chip and lowers its clock, so the order changes.
+    chance = random.Random(str(cell))
     for _ in range(rounds):
+        chance.shuffle(active)
         for candidate, ms in active:
             candidate.times.append(measure(candidate.prepared, ms))
     rows = [candidate.finish(cell) for candidate in candidates]

@@ -100,7 +100,7 @@ def options():
         "head dimensions")
     add("--seq", SEQS, SEQS, "lengths")
     parser.add_argument("--causal", choices=MASKS, default="both", help="default: both")
-    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds; default: 3")
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds; default: 5")
     parser.add_argument("--commit", help="of the sources; default: $CUFLASH_COMMIT, else git's")
     return parser.parse_args()
 

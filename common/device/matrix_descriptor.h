@@ -1,50 +1,26 @@
-// The words by which wgmma finds an operand in shared memory (PTX ISA, "Matrix descriptor").
+// The operands of wgmma in a SwizzledTile (device/swizzle.h).
 #ifndef CUFLASH_DEVICE_MATRIX_DESCRIPTOR_H_
 #define CUFLASH_DEVICE_MATRIX_DESCRIPTOR_H_
 
 #include <cuda_runtime.h>
 
-#include <cstdint>
-
-#include "device/ptx/shared_address.h"
-#include "device/swizzle.h"
+#include "device/ptx/matrix_descriptor.h"
 
 namespace cuflash {
-
-// Addresses and distances are counted in units of 16 bytes:
-//   bits 0 to 13: where the operand begins
-//   bits 16 to 29, the leading offset: from one panel to the next, if the operand's rows are
-//     longer than a panel's
-//   bits 32 to 45, the stride: from 8 rows to the next 8
-//   bits 62 and 63, the swizzle: 1 is that of 128 bytes, 2 that of 64
-struct MatrixDescriptor {
-  std::uint64_t bits;
-};
-
-// That of the operand which begins `offset_bytes` after the tile does.
-template <class Tile>
-__device__ __forceinline__ MatrixDescriptor descriptor(const Tile& tile, int offset_bytes) {
-  constexpr unsigned kUnit = 16, kRowBytes = Tile::kPanelCols * 2;
-  constexpr unsigned kPanelBytes = sizeof(tile.panels[0]);
-  constexpr unsigned kSwizzle = Tile::kPanelCols == 64 ? 1 : 2;
-  const unsigned begin = ptx::SharedAddress(&tile).value / kUnit + offset_bytes / kUnit;
-  constexpr unsigned kHigh = 8 * kRowBytes / kUnit | kSwizzle << 30;
-  return {std::uint64_t{kHigh} << 32 | (begin | kPanelBytes / kUnit << 16)};
-}
 
 // The 16 columns from `col` of the rows from `row`, a multiple of 8. The sum of a product runs over
 // the columns: an operand of Q · Kᵀ.
 template <class Tile>
-__device__ __forceinline__ MatrixDescriptor k_major(const Tile& tile, int row, int col) {
+__device__ __forceinline__ ptx::MatrixDescriptor k_major(const Tile& tile, int row, int col) {
   constexpr int kRowBytes = Tile::kPanelCols * 2, kPanelBytes = sizeof(tile.panels[0]);
-  return descriptor(
+  return ptx::descriptor(
       tile, col / Tile::kPanelCols * kPanelBytes + row * kRowBytes + col % Tile::kPanelCols * 2);
 }
 
 // All columns of the 16 rows from `row`, a multiple of 8. The sum runs over the rows: V in P · V.
 template <class Tile>
-__device__ __forceinline__ MatrixDescriptor mn_major(const Tile& tile, int row) {
-  return descriptor(tile, row * Tile::kPanelCols * 2);
+__device__ __forceinline__ ptx::MatrixDescriptor mn_major(const Tile& tile, int row) {
+  return ptx::descriptor(tile, row * Tile::kPanelCols * 2);
 }
 
 }  // namespace cuflash

@@ -21,9 +21,9 @@ struct TensorMapArguments {
 
   const void* data = nullptr;
   DType dtype = CUFLASH_F16;
-  std::int64_t extents[kRank] = {};      // in elements
-  std::int64_t strides[kRank - 1] = {};  // of dimensions 1 to 3, bytes; any if the extent is 1
-  int box[kRank] = {};                   // in elements
+  // In elements. The strides are those of dimensions 1 to 3, any if the extent is 1.
+  std::int64_t extents[kRank] = {}, strides[kRank - 1] = {};
+  int box[kRank] = {};
   TensorSwizzle swizzle = TensorSwizzle::kNone;
 
   int box_row_bytes() const { return box[0] * kElementBytes; }
@@ -32,7 +32,7 @@ struct TensorMapArguments {
   std::int64_t stride(int dimension) const {
     return dimension == 0            ? std::int64_t{kElementBytes}
            : extents[dimension] == 1 ? std::int64_t{kChunkBytes}
-                                     : strides[dimension - 1];
+                                     : strides[dimension - 1] * kElementBytes;
   }
 
   static constexpr int kElementBytes = 2;
@@ -64,31 +64,37 @@ inline std::string in_words(const TensorMapArguments& map) {
 inline std::string tensor_map_fault(const TensorMapArguments& map) {
   constexpr std::int64_t kMaxExtent = std::int64_t{1} << 32, kMaxStride = std::int64_t{1} << 40;
   constexpr int kMaxBox = 256, kAlignment = TensorMapArguments::kChunkBytes;
-  std::string fault;
-  const auto require = [&](bool holds, const std::string& sentence) {
-    if (!holds && fault.empty()) fault = sentence;
+  const auto fault = [&](const std::string& sentence) {
+    return sentence + " The arguments: " + in_words(map) + '.';
   };
-  require(element_bytes(map.dtype) == TensorMapArguments::kElementBytes,
-          "A tensor map is for elements of 16 bits.");
-  require(map.data != nullptr && reinterpret_cast<std::uintptr_t>(map.data) % kAlignment == 0,
-          "The data of a tensor map begin at a multiple of 16 bytes.");
-  for (int i = 0; i < TensorMapArguments::kRank; ++i) {
-    const std::string dimension = "dimension " + std::to_string(i);
-    require(map.extents[i] >= 1 && map.extents[i] <= kMaxExtent,
-            "The extent of " + dimension + " of a tensor map is at least 1 and at most 2^32.");
-    require(map.stride(i) >= 0 && map.stride(i) < kMaxStride &&
-                (i == 0 || map.stride(i) % kAlignment == 0),
-            "The stride of " + dimension +
-                " of a tensor map is a multiple of 16 bytes, at least 0 and less than 2^40.");
-    require(map.box[i] >= 1 && map.box[i] <= kMaxBox,
-            "The box of a tensor map has 1 to 256 elements in " + dimension + '.');
+  if (element_bytes(map.dtype) != TensorMapArguments::kElementBytes) {
+    return fault("A tensor map is for elements of 16 bits.");
   }
-  require(map.box_row_bytes() % kAlignment == 0,
-          "The rows of a tensor map's box are a multiple of 16 bytes.");
-  require(
-      map.swizzle == TensorSwizzle::kNone || map.box_row_bytes() == static_cast<int>(map.swizzle),
-      "The rows of a swizzled box are as long as the span of the swizzle.");
-  return fault.empty() ? fault : fault + " The arguments: " + in_words(map) + '.';
+  if (map.data == nullptr || reinterpret_cast<std::uintptr_t>(map.data) % kAlignment != 0) {
+    return fault("The data of a tensor map begin at a multiple of 16 bytes.");
+  }
+  for (int i = 0; i < TensorMapArguments::kRank; ++i) {
+    const auto dimension = [i] { return "dimension " + std::to_string(i); };
+    if (map.extents[i] < 1 || map.extents[i] > kMaxExtent) {
+      return fault("The extent of " + dimension() +
+                   " of a tensor map is at least 1 and at most 2^32.");
+    }
+    if (map.stride(i) < 0 || map.stride(i) >= kMaxStride ||
+        (i > 0 && map.stride(i) % kAlignment != 0)) {
+      return fault("The stride of " + dimension() +
+                   " of a tensor map is a multiple of 16 bytes, at least 0 and less than 2^40.");
+    }
+    if (map.box[i] < 1 || map.box[i] > kMaxBox) {
+      return fault("The box of a tensor map has 1 to 256 elements in " + dimension() + '.');
+    }
+  }
+  if (map.box_row_bytes() % kAlignment != 0) {
+    return fault("The rows of a tensor map's box are a multiple of 16 bytes.");
+  }
+  if (map.swizzle != TensorSwizzle::kNone && map.box_row_bytes() != static_cast<int>(map.swizzle)) {
+    return fault("The rows of a swizzled box are as long as the span of the swizzle.");
+  }
+  return {};
 }
 
 }  // namespace cuflash

@@ -16,15 +16,13 @@ namespace cuflash {
 template <class Tile>
 TensorMapArguments tile_map(const Tensor& t, DType dtype, int batch, int heads, int length,
                             int head_dim) {
-  constexpr int kBytes = TensorMapArguments::kElementBytes;
   TensorMapArguments map;
   map.data = t.data;
   map.dtype = dtype;
   map.extents[0] = head_dim, map.extents[1] = length;
   map.extents[2] = heads, map.extents[3] = batch;
-  map.strides[0] = t.row_stride * kBytes;
-  map.strides[1] = t.head_stride * kBytes;
-  map.strides[2] = t.batch_stride * kBytes;
+  map.strides[0] = t.row_stride, map.strides[1] = t.head_stride;
+  map.strides[2] = t.batch_stride;
   map.box[0] = Tile::kPanelCols, map.box[1] = Tile::kTileRows;
   map.box[2] = map.box[3] = 1;
   map.swizzle = Tile::kPanelCols == 64 ? TensorSwizzle::k128Bytes : TensorSwizzle::k64Bytes;

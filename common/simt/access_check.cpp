@@ -11,8 +11,9 @@ namespace cuflash::simt {
 
 void Core::on_access_slow(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
                           std::uintptr_t return_address) {
-  if (self.trace.full()) make_room(self);
   const std::uint16_t site = sites.id(return_address, kind, size);
+  if (site == Sites::kForeign) return;
+  if (self.trace.full()) make_room(self);
   bool shared = false;
   if (check(self, address, size, site, shared)) {
     self.trace.push(make_record(site, shared, address));
@@ -126,6 +127,7 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
   const AccessKind kind = sites[site].kind;
   const bool shared = region.shared;
   if (shared && meets_copy(self, region, address, site)) return;
+  if (meets_store(self, region, address, site)) return;
   const Stamp now = stamp_of(self, site);
   // An atomic operation races with plain accesses, not with other atomic operations.
   const auto both_atomic = [&](Stamp s) {
@@ -137,6 +139,7 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
   };
   if (shared && kind != AccessKind::kRead) {
     look_for_race(unordered_product_read(self, address, site));
+    look_for_race(unordered_store_read(self, address, site));
   }
   bool uninitialised = false;
   TensorCopy* copied = shared ? tensor_copies_.at(address) : nullptr;
@@ -149,14 +152,11 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
   }
   if (cell == nullptr) kill_launch();
   for (Cell* end = cell + count; cell != end; ++cell) {
-    // What a copy has brought and no thread has written yet: the copy knows its readers.
-    if (copied != nullptr && cell->write == 0) {
-      if (!may_access(self, *copied, region, address, site)) return;
-      if (kind != AccessKind::kRead) cell->write = now;
-      continue;
-    }
+    // What a copy has brought and no thread has written yet.
+    const bool is_copied = copied != nullptr && cell->write == 0;
+    if (is_copied && !may_access(self, *copied, address, site)) return;
     look_for_race(cell->write);
-    if (kind != AccessKind::kWrite) {
+    if (kind != AccessKind::kWrite && !is_copied) {
       const bool written =
           shared ? cell->write >= block_start_ : cell->write != 0 || region.initialised;
       if (!written) {

@@ -17,8 +17,8 @@ __attribute__((always_inline)) inline void Core::on_access(std::size_t thread,
   Thread& self = threads_[thread];
   const std::uint16_t site = sites.known_id(return_address, kind, size);
   Region* region = global.owns(address) ? global.find(address) : &shared_.region();
-  if (site != 0 && region != nullptr && (address & (size - 1)) == 0 && region->has(address, size) &&
-      !self.trace.full() &&
+  if (site > Sites::kForeign && region != nullptr && (address & (size - 1)) == 0 &&
+      region->has(address, size) && !self.trace.full() &&
       check_quickly(self, *region, address, size, kind,
                     now_ | static_cast<Stamp>(thread) << kSiteBits | site)) {
     self.trace.push(make_record(site, region->shared, address));
@@ -51,7 +51,9 @@ __attribute__((always_inline)) inline bool Core::check_quickly(const Thread& sel
   if (cell == nullptr || kind == AccessKind::kAtomic) return false;
   const bool shared = region.shared;
   const bool is_read = kind == AccessKind::kRead;
-  if (products_in_use_ && shared && !is_read) return false;  // a product may read what is there
+  // A product or a store may read what is there; a store may be about to write it.
+  if (has_async_readers() && shared && !is_read) return false;
+  if (region.stored_to) return false;
   // A last write before this stamp means that the memory is not initialised, or that it is not yet
   // known which variable holds it.
   const Stamp known_from = shared ? block_start_ : is_read && !region.initialised ? 1 : 0;

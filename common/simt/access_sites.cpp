@@ -8,6 +8,11 @@ namespace cuflash::simt {
 
 std::uint16_t Sites::look_up(std::uintptr_t return_address, AccessKind kind, std::size_t size,
                              std::size_t element) {
+  Cached& cached = cache_[slot(return_address, kind, size)];
+  if (is_standard_library(return_address)) {
+    cached = {return_address, access(kind, size), kForeign};
+    return kForeign;
+  }
   const SourcePlace& place = source_place(return_address);
   std::string key = place.chain;
   // Without debug information every instruction is its own site.
@@ -20,7 +25,7 @@ std::uint16_t Sites::look_up(std::uintptr_t return_address, AccessKind kind, std
     sites_.push_back(
         {place, kind, static_cast<std::uint8_t>(size), static_cast<std::uint8_t>(element)});
   }
-  cache_[slot(return_address, kind, size)] = {return_address, access(kind, size), entry->second};
+  cached = {return_address, access(kind, size), entry->second};
   return entry->second;
 }
 

@@ -25,6 +25,11 @@ struct Site {
 // Numbers the sites. Site 0 stands for all that do not fit into 16 bits.
 class Sites {
  public:
+  // No kernel's: in a function of the standard library. The simulator uses std::vector on the
+  // threads' stacks, and the linker may have taken the copy of its functions that a kernel's file
+  // brought, with hooks.
+  static constexpr std::uint16_t kForeign = 1;
+
   std::uint16_t id(std::uintptr_t return_address, AccessKind kind, std::size_t size) {
     return id(return_address, kind, size, size <= 4 ? size : 0);
   }
@@ -61,7 +66,7 @@ class Sites {
   std::uint16_t look_up(std::uintptr_t return_address, AccessKind kind, std::size_t size,
                         std::size_t element);
   Cached cache_[kCacheSize];
-  std::vector<Site> sites_ = std::vector<Site>(1, Site{{}, AccessKind::kRead, 0, 0});
+  std::vector<Site> sites_ = std::vector<Site>(2, Site{{}, AccessKind::kRead, 0, 0});
   std::unordered_map<std::string, std::uint16_t> ids_;  // by chain, kind and size
   mutable std::vector<std::uint32_t> ranks_;            // made anew when there are more sites
 };

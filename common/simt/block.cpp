@@ -118,6 +118,7 @@ void Core::run_block(std::uint64_t linear_block) {
   copies_.to.clear();
   if (!mbarriers_.list.empty()) mbarriers_ = {};
   tensor_copies_.begin_block();
+  if (tensor_stores_.in_use()) tensor_stores_ = {};
   warpgroups_.clear();
   named_barriers_ = {};
   knowledge_in_use_ = products_in_use_ = false;
@@ -162,6 +163,7 @@ void Core::run_block(std::uint64_t linear_block) {
     }
     if (!alive) {
       check_unfinished_tensor_copies();
+      end_all_tensor_stores();
       check_unfinished_products();
       return;
     }
@@ -184,6 +186,7 @@ void Core::thread_entry(void* argument) {
   try {
     core.launch_->invoke(core.launch_->args);
     core.check_unfinished_copies(thread);
+    core.check_unfinished_tensor_stores(thread);
   } catch (...) {
     core.exception_ = std::current_exception();
     core.killed_ = true;

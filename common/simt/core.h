@@ -10,16 +10,13 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <type_traits>
 #include <unordered_set>
 #include <vector>
 
 #include "simt/access_log.h"
 #include "simt/cp_async.h"
 #include "simt/fences.h"
-#include "simt/fiber.h"
 #include "simt/findings.h"
-#include "simt/knowledge.h"
 #include "simt/launch.h"
 #include "simt/machine.h"
 #include "simt/mbarrier.h"
@@ -27,6 +24,8 @@
 #include "simt/named_barrier.h"
 #include "simt/request_counter.h"
 #include "simt/tensor_copy.h"
+#include "simt/tensor_store.h"
+#include "simt/thread.h"
 #include "simt/waits.h"
 #include "simt/wgmma.h"
 
@@ -38,66 +37,6 @@ struct MatrixAccess;
 
 // Limits of the modelled device, that of compute capability 9.0.
 constexpr unsigned kMaxThreadsPerBlock = 1024;
-
-// From this moment on a thread works on this tile.
-struct TileMark {
-  Stamp since;
-  const char* name;
-  int number;
-};
-
-// One CUDA thread of the running block. It runs on the stack of the same index.
-struct Thread {
-  enum class State {
-    kReady,
-    kAtBarrier,
-    kAtNamedBarrier,
-    kAtMbarrier,
-    kInWarpCall,
-    kInWarpgroupCall,
-    kExited
-  };
-
-  LaneTrace trace;
-  Fiber fiber;
-  int index = 0;  // within the block
-  uint3 id{};
-  State state = State::kReady;
-
-  // Where it waits, and what it brought to a warp-wide operation.
-  std::uintptr_t wait_address = 0;
-  WarpCall call{};
-  std::uint64_t result = 0;
-  bool vote = false;      // at a barrier
-  int named_barrier = 0;  // the last one
-  const Mbarrier* mbarrier = nullptr;
-  const WarpgroupCall* warpgroup_call = nullptr;
-  // The last barrier or __syncwarp() that it took part in.
-  Stamp last_event = 0;
-  // synced[l]: what lane l of the same warp did before this moment happened before what comes now.
-  Stamp synced[32] = {};
-  ThreadFences fences;
-  Knowledge knowledge;
-  ThreadCopies copies;
-  std::vector<ProductRegisters> registers;  // by address
-  // Its tiles: at least the one that it was in at the last barrier and all since. No access in a
-  // race is older.
-  std::vector<TileMark> tiles;
-
-  // The tile it is in; null for none.
-  const TileMark* tile() const {
-    return tiles.empty() || tiles.back().name == nullptr ? nullptr : &tiles.back();
-  }
-  // True if it waits for certain threads, or for a copy.
-  bool waits_for_some() const {
-    return state == State::kAtMbarrier || state == State::kAtNamedBarrier;
-  }
-  int lane() const { return index % 32; }
-  int warp() const { return index / 32; }
-};
-
-static_assert(std::is_nothrow_move_constructible_v<Thread>,
-              "a vector that grows moves its threads: the copy of a trace is no trace");
 
 class Core {
  public:
@@ -125,14 +64,21 @@ class Core {
                           std::uintptr_t return_address);
   void wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parity,
                         std::uintptr_t return_address);
-  void sync_named_barrier(Thread& self, int number, int threads, std::uintptr_t return_address);
+  void come_to_named_barrier(Thread& self, int number, int threads, bool waits,
+                             std::uintptr_t return_address);
   void fence_proxy_async(Thread& self);
+  void issue_tensor_store(Thread& self, const TensorMapArguments& map, const int (&first)[4],
+                          std::uintptr_t from, std::uintptr_t return_address);
+  void commit_tensor_stores(const Thread& self);
+  void wait_for_tensor_stores(const Thread& self, std::size_t pending, bool only_read);
   void issue_tensor_copy(Thread& self, std::uintptr_t to, const TensorMapArguments& map,
                          const int (&first)[4], std::uintptr_t barrier,
                          std::uintptr_t return_address);
   void warpgroup_call(Thread& self, const WarpgroupCall& call, std::uintptr_t return_address);
   // True if products have been issued in this block: their registers are on the threads' stacks.
   bool watches_registers() const { return products_in_use_; }
+  // True if products or stores of boxes have been issued in this block.
+  bool has_async_readers() const { return products_in_use_ || tensor_stores_.in_use(); }
   void on_register_access(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
                           std::uintptr_t return_address);
   void mark_tile(Thread& self, const char* name, int number);
@@ -149,8 +95,9 @@ class Core {
   bool array_at(std::uintptr_t address, LoggedArray& array, std::uintptr_t& begin);
   void log_access(std::size_t thread, std::uintptr_t address, std::size_t size, AccessKind kind,
                   std::uintptr_t return_address) {
-    recorder.begin(*this, threads_[thread], address, size, kind,
-                   sites.id(return_address, kind, size));
+    const std::uint16_t site = sites.id(return_address, kind, size);
+    if (site == Sites::kForeign) return;
+    recorder.begin(*this, threads_[thread], address, size, kind, site);
   }
 
   // Called by the host.
@@ -262,12 +209,15 @@ class Core {
   std::string name_of(const Mbarrier& barrier) const;
 
   // named_barrier.cpp: barriers of some warps
+  void check_comer(const Thread& self, const NamedBarrier& barrier, int threads, bool waits);
   void open_named_barrier(const Thread& self, NamedBarrier& barrier);
   void report_named_barrier(const Thread& self, const std::string& title, const std::string& why);
 
+  // tensor_box.cpp
+  void check_box(const Thread& self, std::uintptr_t shared, std::size_t bytes, int innermost,
+                 std::uint16_t site, const std::string& verb);
+
   // tensor_copy.cpp: copies of boxes
-  void check_box(const Thread& self, std::uintptr_t to, std::size_t bytes, int innermost,
-                 std::uint16_t site);
   void check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_t site);
   void read_box(Thread& self, const TensorCopy& copy);
   void check_destination(const Thread& self, const TensorCopy& copy);
@@ -276,10 +226,21 @@ class Core {
   void take_destination(TensorCopy& copy);
   void end_tensor_copies(const Thread& self, const Mbarrier& barrier, int phase);
   void end_tensor_copy(const Thread& self, TensorCopy& copy);
-  bool may_access(const Thread& self, TensorCopy& copy, const Region& region,
-                  std::uintptr_t address, std::uint16_t site);
+  bool may_access(const Thread& self, TensorCopy& copy, std::uintptr_t address, std::uint16_t site);
   bool has_ended(const Thread& self, const TensorCopy& copy) const;
   void check_unfinished_tensor_copies();
+
+  // tensor_store.cpp: stores of boxes
+  void check_store_source(const Thread& self, const TensorStore& store);
+  void take_store_target(Thread& self, TensorStore& store);
+  Stamp& store_read(std::uintptr_t address);
+  Stamp unordered_store_read(const Thread& self, std::uintptr_t address, std::uint16_t site);
+  bool meets_store(const Thread& self, const Region& region, std::uintptr_t address,
+                   std::uint16_t site);
+  void end_reading(TensorStore& store);
+  void end_tensor_store(std::list<TensorStore>::iterator store);
+  void check_unfinished_tensor_stores(const Thread& self);
+  void end_all_tensor_stores();
 
   // warpgroup.cpp: operations of warpgroups
   void finish_warpgroup_call(Warpgroup& group);
@@ -347,6 +308,7 @@ class Core {
   Mbarriers mbarriers_;
   NamedBarriers named_barriers_;
   TensorCopies tensor_copies_;
+  TensorStores tensor_stores_;
   std::vector<Warpgroup> warpgroups_;  // none before the first operation of one
   bool knowledge_in_use_ = false;      // in this block
   bool products_in_use_ = false;       // in this block

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -184,6 +185,16 @@ std::string function_name(std::uintptr_t address) {
   Dwfl_Module* module = module_at(address);
   const char* name = module != nullptr ? dwfl_module_addrname(module, address) : nullptr;
   return name != nullptr ? without_parameters(demangle(name)) : "unknown kernel";
+}
+
+bool is_standard_library(std::uintptr_t address) {
+  Dwfl_Module* module = module_at(address);
+  const char* name = module != nullptr ? dwfl_module_addrname(module, address) : nullptr;
+  if (name == nullptr) return false;
+  for (const char* const prefix : {"_ZSt", "_ZNSt", "_ZNKSt"}) {
+    if (std::strncmp(name, prefix, std::strlen(prefix)) == 0) return true;
+  }
+  return false;
 }
 
 std::vector<SharedSymbol> shared_symbols(std::uintptr_t address) {

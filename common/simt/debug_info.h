@@ -37,6 +37,9 @@ const SourcePlace& source_place(std::uintptr_t return_address);
 // The demangled name of the function at `address`, without its parameters.
 std::string function_name(std::uintptr_t address);
 
+// True if the address is in a function of namespace std that is not inlined into another.
+bool is_standard_library(std::uintptr_t address);
+
 // The thread-local variables of the module that contains `address`.
 std::vector<SharedSymbol> shared_symbols(std::uintptr_t address);
 

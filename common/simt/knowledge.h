@@ -1,5 +1,5 @@
-// What a thread knows of the others through mbarriers and proxy fences, beside the order of
-// __syncthreads() and __syncwarp(). An arrival passes it on, a wait takes it over.
+// What a thread knows of the others through mbarriers, named barriers and proxy fences, beside the
+// order of __syncthreads() and __syncwarp(). An arrival passes it on, a wait takes it over.
 #ifndef CUFLASH_SIMT_KNOWLEDGE_H_
 #define CUFLASH_SIMT_KNOWLEDGE_H_
 
@@ -19,16 +19,18 @@ struct Knowledge {
   std::vector<Stamp> fenced;
   // By mbarrier: how many of its phases ended before what comes next.
   std::vector<int> phases;
+  // By named barrier: how many of its openings came before what comes next.
+  std::vector<int> openings;
 
   bool has(Stamp access) const { return lies_before(access, before); }
   bool has_fenced(Stamp access) const { return lies_before(access, fenced); }
-  int phases_of(std::size_t mbarrier) const {
-    return mbarrier < phases.size() ? phases[mbarrier] : 0;
-  }
+  int phases_of(std::size_t mbarrier) const { return count(phases, mbarrier); }
+  int openings_of(std::size_t named_barrier) const { return count(openings, named_barrier); }
   void join(const Knowledge& other) {
     join(before, other.before);
     join(fenced, other.fenced);
     join(phases, other.phases);
+    join(openings, other.openings);
   }
   template <class T>
   static void note(std::vector<T>& values, std::size_t index, T value) {
@@ -37,6 +39,9 @@ struct Knowledge {
   }
 
  private:
+  static int count(const std::vector<int>& counts, std::size_t index) {
+    return index < counts.size() ? counts[index] : 0;
+  }
   static bool lies_before(Stamp access, const std::vector<Stamp>& moments) {
     const auto thread = static_cast<std::size_t>(stamp_thread(access));
     return thread < moments.size() && access < moments[thread];

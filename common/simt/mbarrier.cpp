@@ -183,12 +183,14 @@ void Core::wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parit
   Mbarrier::Seen& seen = barrier.seen[self.warp()][parity];
   if (barrier.phase == phase + 1 && seen.phase != phase) seen = {phase, barrier.released};
   if (seen.phase != phase) {
-    report_mbarrier("WAIT A FULL PHASE LATE", barrier,
-                    {named_access(barrier.last_arrival), access_of(self, site)},
-                    "The wait is for phase " + std::to_string(phase) + ", and phase " +
-                        std::to_string(barrier.phase - 1) +
-                        " has ended, too. The parity now says that the phase is still to end: on "
-                        "a GPU the thread waits for a later one.");
+    report_mbarrier(
+        "WAIT A FULL PHASE LATE", barrier,
+        {named_access(barrier.last_arrival), access_of(self, site)},
+        "The wait is for " +
+            (phase < 0 ? "the phase before the first" : "phase " + std::to_string(phase)) +
+            ", and phase " + std::to_string(barrier.phase - 1) +
+            " has ended, too. The parity now says that the phase is still to end: on "
+            "a GPU the thread waits for a later one.");
   }
   self.knowledge.join(seen.phase == phase ? seen.released : barrier.released);
   end_tensor_copies(self, barrier, phase);
@@ -214,7 +216,7 @@ void Core::report_deadlock() {
   std::uintptr_t where = 0;
   const auto arrivals_at = [&](int number) {
     const NamedBarrier& barrier = named_barriers_[number];
-    return std::to_string(number) + ": " + std::to_string(barrier.arrived.size()) + " of " +
+    return std::to_string(number) + ": " + std::to_string(barrier.comers.size()) + " of " +
            counted(static_cast<std::int64_t>(barrier.threads), "thread");
   };
   std::vector<const Mbarrier*> shown;

@@ -68,6 +68,7 @@ struct Region {
   bool shared = false;
   bool freed = false;
   bool initialised = false;  // the host has written all of it
+  bool stored_to = false;    // stores of boxes have written here: accesses are looked at closely
   std::string name;
 
   // The cells of [address, address + size), made if there are none. The granule is the size of the

@@ -1,4 +1,5 @@
-// bar.sync: whole warps meet at a barrier with a number, and are ordered as by __syncthreads().
+// bar.sync and bar.arrive: whole warps come to a barrier with a number. Those that wait there are
+// ordered after all that came.
 #include "simt/named_barrier.h"
 
 #include <device/ptx/named_barrier.h>
@@ -7,8 +8,8 @@
 
 namespace cuflash::simt {
 
-void Core::sync_named_barrier(Thread& self, int number, int threads,
-                              std::uintptr_t return_address) {
+void Core::come_to_named_barrier(Thread& self, int number, int threads, bool waits,
+                                 std::uintptr_t return_address) {
   self.wait_address = return_address;
   self.named_barrier = number;
   const int count = static_cast<int>(named_barriers_.size());
@@ -20,54 +21,79 @@ void Core::sync_named_barrier(Thread& self, int number, int threads,
                              "whole warps.");
   }
   NamedBarrier& barrier = named_barriers_[number];
-  const auto expected = static_cast<std::size_t>(threads);
-  if (!barrier.arrived.empty() && barrier.threads != expected) {
-    const Thread& other = threads_[barrier.arrived.front()];
-    report_named_barrier(self, "NAMED BARRIER OF TWO SIZES",
-                         "Barrier " + std::to_string(number) + " is for " +
-                             std::to_string(threads) + " threads here, and for " +
-                             std::to_string(barrier.threads) + " at " +
-                             short_location(source_place(other.wait_address)) + '.');
-  }
-  barrier.threads = expected;
-  barrier.arrived.push_back(self.index);
-  if (barrier.arrived.size() < expected) {
-    suspend(self, Thread::State::kAtNamedBarrier, return_address);
-  } else {
+  check_comer(self, barrier, threads, waits);
+  barrier.threads = static_cast<std::size_t>(threads);
+  barrier.comers.push_back({self.index, waits, return_address});
+  knowledge_in_use_ = true;
+  note_moment(self);
+  barrier.joining.join(self.knowledge);
+  if (!waits) barrier.fences.push_back(self.fences);
+  if (barrier.comers.size() == barrier.threads) {
     open_named_barrier(self, barrier);
+  } else if (waits) {
+    suspend(self, Thread::State::kAtNamedBarrier, return_address);
   }
 }
 
-// Called by the last thread to arrive.
+void Core::check_comer(const Thread& self, const NamedBarrier& barrier, int threads, bool waits) {
+  const int number = self.named_barrier;
+  const std::string name = "Barrier " + std::to_string(number);
+  if (!barrier.comers.empty() && barrier.threads != static_cast<std::size_t>(threads)) {
+    report_named_barrier(self, "NAMED BARRIER OF TWO SIZES",
+                         name + " is for " + std::to_string(threads) + " threads here, and for " +
+                             std::to_string(barrier.threads) + " at " +
+                             short_location(source_place(barrier.comers.front().return_address)) +
+                             '.');
+  }
+  if (self.knowledge.openings_of(number) < barrier.openings) {
+    report_named_barrier(self, "NAMED BARRIER USED AGAIN TOO SOON",
+                         name +
+                             " has opened before, and nothing orders that before this thread "
+                             "comes: it could have been counted then.");
+  }
+  for (const NamedBarrier::Comer& other : barrier.comers) {
+    if (waits || other.thread != self.index) continue;
+    report_named_barrier(self, "NAMED BARRIER USED AGAIN TOO SOON",
+                         "The thread has come to barrier " + std::to_string(number) + " at " +
+                             short_location(source_place(other.return_address)) +
+                             ", and the barrier has not opened since.");
+  }
+}
+
+// Called by the last thread to come.
 void Core::open_named_barrier(const Thread& self, NamedBarrier& barrier) {
-  std::vector<Thread*> met;
+  const std::size_t num_warps = last_warp_event_.size();
+  std::vector<int> waiting(num_warps), going_on(num_warps);  // lanes, by warp
   std::vector<ThreadFences*> fences;
-  std::vector<int> lanes(last_warp_event_.size());  // by warp
-  for (const int t : barrier.arrived) {
-    met.push_back(&threads_[t]);
-    fences.push_back(&threads_[t].fences);
-    ++lanes[t / 32];
+  for (ThreadFences& of_comer : barrier.fences) fences.push_back(&of_comer);
+  for (const NamedBarrier::Comer& comer : barrier.comers) {
+    ++(comer.waits ? waiting : going_on)[comer.thread / 32];
+    if (comer.waits) fences.push_back(&threads_[comer.thread].fences);
   }
   const Stamp now = next_moment();
-  for (std::size_t warp = 0; warp < lanes.size(); ++warp) {
-    if (lanes[warp] == 0) continue;
-    if (lanes[warp] != 32) {
+  for (std::size_t warp = 0; warp < num_warps; ++warp) {
+    for (const int lanes : {waiting[warp], going_on[warp]}) {
+      if (lanes % 32 == 0) continue;
       report_named_barrier(self, "NAMED BARRIER WITHOUT A WHOLE WARP",
-                           "Only " + std::to_string(lanes[warp]) + " lanes of warp " +
+                           "Only " + std::to_string(lanes) + " lanes of warp " +
                                std::to_string(warp) + " have come to it.");
     }
+    if (waiting[warp] == 0) continue;
     flush_warp(static_cast<int>(warp));
     last_warp_event_[warp] = now;
   }
-  knowledge_in_use_ = true;
-  for (Thread* const thread : met) {
-    note_moment(*thread);
-    thread->last_event = now;
-    thread->state = Thread::State::kReady;
+  Knowledge::note(barrier.joining.openings, self.named_barrier, ++barrier.openings);
+  for (const NamedBarrier::Comer& comer : barrier.comers) {
+    if (!comer.waits) continue;
+    Thread& thread = threads_[comer.thread];
+    thread.knowledge.join(barrier.joining);
+    thread.last_event = now;
+    thread.state = Thread::State::kReady;
   }
-  share_knowledge(met);
   if (fences_.in_use()) fences_.meet(fences);
-  barrier.arrived.clear();
+  barrier.comers.clear();
+  barrier.joining = {};
+  barrier.fences.clear();
 }
 
 void Core::report_named_barrier(const Thread& self, const std::string& title,
@@ -80,9 +106,9 @@ void Core::report_named_barrier(const Thread& self, const std::string& title,
   kill_launch();
 }
 
-void sync_named_barrier(int barrier, int threads) {
-  core.sync_named_barrier(*running_thread(), barrier, threads,
-                          as_address(__builtin_return_address(0)));
+void come_to_named_barrier(int barrier, int threads, bool waits) {
+  core.come_to_named_barrier(*running_thread(), barrier, threads, waits,
+                             as_address(__builtin_return_address(0)));
 }
 
 }  // namespace cuflash::simt

@@ -4,13 +4,29 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <vector>
+
+#include "simt/fences.h"
+#include "simt/knowledge.h"
 
 namespace cuflash::simt {
 
 struct NamedBarrier {
-  std::size_t threads = 0;   // for which it opens, as the first of them said
-  std::vector<int> arrived;  // since it opened last
+  // A thread that has come since the barrier opened last.
+  struct Comer {
+    int thread;
+    bool waits;
+    std::uintptr_t return_address;
+  };
+  std::size_t threads = 0;  // for which it opens, as the first of them said
+  std::vector<Comer> comers;
+  int openings = 0;
+
+  // What the comers know. Of those that went on, as it was when they came.
+  Knowledge joining;
+  std::deque<ThreadFences> fences;
 };
 
 using NamedBarriers = std::array<NamedBarrier, 16>;  // 0 is __syncthreads()

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "simt/tensor_copy.h"
+
 namespace cuflash::simt {
 namespace {
 
@@ -18,18 +20,37 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
+// "(17, 4)": the row and the column of an element of a SwizzledTile.
+std::string row_and_column(const StorageType& type, std::size_t element) {
+  const auto rows = static_cast<std::size_t>(*(type.extents.end() - 2));
+  const auto panel_cols = static_cast<std::size_t>(type.panel_cols);
+  const std::size_t bytes = type.element_bytes;
+  const auto swizzle = static_cast<TensorSwizzle>(panel_cols * bytes);
+  const std::size_t logical = swizzled(element * bytes, swizzle) / bytes;
+  const std::size_t panel = logical / panel_cols / rows;
+  return '(' + std::to_string(logical / panel_cols % rows) + ", " +
+         std::to_string(panel * panel_cols + logical % panel_cols) + ')';
+}
+
 // Adds the names of the element `offset` bytes into `name`: several if a union is on the path.
 void add_element_names(const StorageType& type, const std::string& name, std::size_t offset,
                        std::size_t size, std::vector<std::string>& names) {
   std::size_t element = offset / type.element_bytes;
   const std::size_t rest = offset % type.element_bytes;
   std::string indices;
-  for (std::size_t i = type.extents.size(); i-- > 1;) {
-    const auto extent = static_cast<std::size_t>(type.extents[i]);
+  std::size_t left = type.extents.size();  // extents without an index
+  if (type.panel_cols != 0) {
+    left -= 2;
+    const auto tile = static_cast<std::size_t>(type.extents[left] * type.extents[left + 1]);
+    indices = row_and_column(type, element % tile);
+    element /= tile;
+  }
+  while (left > 1) {
+    const auto extent = static_cast<std::size_t>(type.extents[--left]);
     indices = '[' + std::to_string(element % extent) + ']' + indices;
     element /= extent;
   }
-  if (!type.extents.empty() || element > 0) indices = '[' + std::to_string(element) + ']' + indices;
+  if (left > 0 || element > 0) indices = '[' + std::to_string(element) + ']' + indices;
   std::string text = name + indices;
 
   const std::size_t num_names = names.size();

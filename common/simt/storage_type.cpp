@@ -7,6 +7,7 @@
 #include <elfutils/libdwfl.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 
 #include "simt/debug_info.h"
@@ -74,6 +75,7 @@ TypePointer read_array(Dwarf_Die die) {
   type.extents.insert(type.extents.end(), element->extents.begin(), element->extents.end());
   type.element_bytes = element->element_bytes;
   type.members = element->members;
+  type.panel_cols = element->panel_cols;
   return std::make_shared<StorageType>(type);
 }
 
@@ -87,6 +89,20 @@ std::optional<std::size_t> offset_of(Dwarf_Die member) {
   const Constant bytes = constant(member, DW_AT_data_member_location);
   if (bytes.present) return bytes.known ? std::optional<std::size_t>(bytes.value) : std::nullopt;
   return constant(member, DW_AT_data_bit_offset).value / 8;
+}
+
+// A SwizzledTile, whose one member is T panels[panels][rows][panel_cols], as its rows and columns.
+TypePointer swizzled_tile(const StorageType& panels) {
+  StorageType type;
+  type.element_bytes = panels.element_bytes;
+  type.extents = {panels.extents[1], panels.extents[0] * panels.extents[2]};
+  type.panel_cols = panels.extents[2];
+  return std::make_shared<StorageType>(type);
+}
+
+bool is_swizzled_tile(Dwarf_Die die) {
+  const char* const name = dwarf_diename(&die);
+  return name != nullptr && std::strncmp(name, "SwizzledTile<", std::strlen("SwizzledTile<")) == 0;
 }
 
 TypePointer read_class(Dwarf_Die die) {
@@ -107,6 +123,7 @@ TypePointer read_class(Dwarf_Die die) {
     const char* const name = tag == DW_TAG_member ? dwarf_diename(&member) : nullptr;
     type.members.push_back({name != nullptr ? name : "", *offset, member_type});
   }
+  if (is_swizzled_tile(die)) return swizzled_tile(*type.members.back().type);
   return std::make_shared<StorageType>(type);
 }
 

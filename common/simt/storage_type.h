@@ -23,6 +23,9 @@ struct StorageType {
   std::size_t element_bytes = 0;
   std::vector<int> extents;            // of an array, outermost first; none for a single element
   std::vector<StorageMember> members;  // of an element that is a struct or union
+  // Of SwizzledTiles (device/swizzle.h): the last two extents are a tile's rows and columns, which
+  // lie in panels of this many columns. 0 for any other type.
+  int panel_cols = 0;
 
   std::size_t bytes() const {
     std::size_t product = element_bytes;

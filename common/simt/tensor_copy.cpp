@@ -17,49 +17,6 @@ namespace cuflash::simt {
 namespace {
 
 constexpr std::size_t kChunk = TensorCopy::kChunk;
-constexpr std::uintptr_t kBoxAlignment = 128;
-
-// The largest aligned pieces of [begin, end), as global memory is read.
-template <class Use>
-void for_each_piece(std::uintptr_t begin, std::uintptr_t end, const Use& use) {
-  for (std::uintptr_t at = begin; at < end;) {
-    std::size_t piece = kChunk;
-    while ((at & (piece - 1)) != 0 || piece > end - at) piece /= 2;
-    use(at, piece);
-    at += piece;
-  }
-}
-
-// The chunks of a box, in the order of its elements.
-std::vector<TensorCopy::Chunk> chunks_of(std::uintptr_t to, const TensorMapArguments& map,
-                                         const int (&first)[4]) {
-  constexpr int kElement = TensorMapArguments::kElementBytes;
-  constexpr int kElements = TensorMapArguments::kChunkBytes / kElement;
-  std::vector<TensorCopy::Chunk> chunks;
-  const int box_rows = map.box[1] * map.box[2] * map.box[3];
-  for (int row = 0; row < box_rows; ++row) {
-    const std::int64_t x[4] = {first[0], first[1] + row % map.box[1],
-                               first[2] + row / map.box[1] % map.box[2],
-                               first[3] + row / map.box[1] / map.box[2]};
-    bool inside = true;
-    auto from = static_cast<std::int64_t>(as_address(map.data)) + x[0] * kElement;
-    for (int i = 1; i < 4; ++i) {
-      inside = inside && x[i] >= 0 && x[i] < map.extents[i];
-      from += x[i] * map.stride(i);
-    }
-    for (int e = 0; e < map.box[0]; e += kElements) {
-      const auto limited = [&](std::int64_t element) {
-        return static_cast<std::size_t>(std::clamp<std::int64_t>(element - x[0] - e, 0, kElements) *
-                                        kElement);
-      };
-      const std::size_t begin = limited(0), end = limited(inside ? map.extents[0] : 0);
-      chunks.push_back({swizzled(to + chunks.size() * kChunk, map.swizzle),
-                        static_cast<std::uintptr_t>(from + e * kElement), begin,
-                        std::max(begin, end)});
-    }
-  }
-  return chunks;
-}
 
 }  // namespace
 
@@ -69,7 +26,7 @@ void Core::issue_tensor_copy(Thread& self, std::uintptr_t to, const TensorMapArg
   constexpr std::size_t kElement = TensorMapArguments::kElementBytes;
   const std::uint16_t site = sites.id(return_address, AccessKind::kWrite, kChunk, kElement);
   const auto bytes = static_cast<std::size_t>(map.box_bytes());
-  check_box(self, to, bytes, first[0], site);
+  check_box(self, to, bytes, first[0], site, "writes");
   Mbarrier& barrier = mbarrier(
       self, barrier_address,
       sites.id(return_address, AccessKind::kAtomic, sizeof(std::uint64_t), sizeof(std::uint64_t)));
@@ -80,7 +37,7 @@ void Core::issue_tensor_copy(Thread& self, std::uintptr_t to, const TensorMapArg
   TensorCopy& copy = tensor_copies_.list.emplace_back();
   copy.to = to;
   copy.bytes = bytes;
-  copy.chunks = chunks_of(to, map, first);
+  copy.chunks = box_chunks(to, map, first);
   copy.barrier = &barrier;
   copy.phase = barrier.phase;
   copy.read_site = sites.id(return_address, AccessKind::kRead, kChunk, kElement);
@@ -99,31 +56,6 @@ void Core::issue_tensor_copy(Thread& self, std::uintptr_t to, const TensorMapArg
 }
 
 // ---- When a copy begins ------------------------------------------------------------------------
-
-void Core::check_box(const Thread& self, std::uintptr_t to, std::size_t bytes, int innermost,
-                     std::uint16_t site) {
-  check_operand(self, to & ~(kChunk - 1), kChunk, site, true, "cp.async.bulk.tensor writes");
-  const auto fail = [&](FindingKind kind, const std::string& what) {
-    report_access(kind, self, &shared_.region(), to, site, what + " The launch ends here.");
-    kill_launch();
-  };
-  if (to % kBoxAlignment != 0) {
-    fail(FindingKind::kMisaligned, "A box begins at a multiple of 128 bytes.");
-  }
-  if (innermost * TensorMapArguments::kElementBytes % TensorMapArguments::kChunkBytes != 0) {
-    fail(FindingKind::kMisaligned,
-         "The innermost coordinate of a box is a multiple of 8 elements, "
-         "16 bytes; this is " +
-             std::to_string(innermost) + '.');
-  }
-  if (!shared_.inside_variable(to, bytes)) {
-    fail(FindingKind::kOutOfBounds, shared_.explain_outside(to, bytes));
-  }
-  if (!shared_.is_dynamic(to) && shared_.array(to).begin != shared_.array(to + bytes - 1).begin) {
-    fail(FindingKind::kOutOfBounds,
-         "The box has " + std::to_string(bytes) + " bytes and reaches past the end of the array.");
-  }
-}
 
 // Its bytes must count for the phase that they are meant for.
 void Core::check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_t site) {
@@ -164,6 +96,7 @@ void Core::read_box(Thread& self, const TensorCopy& copy) {
       check(self, from, size, copy.read_site, shared);
       return;
     }
+    if (meets_store(self, *region, from, copy.read_site)) return;
     std::size_t count = 0;
     Cell* const cells = region->cells(from, size, count);
     for (std::size_t i = 0; i < count; ++i) {
@@ -177,8 +110,8 @@ void Core::read_box(Thread& self, const TensorCopy& copy) {
       }
     }
   };
-  for (const TensorCopy::Chunk& chunk : copy.chunks) {
-    for_each_piece(chunk.from + chunk.begin, chunk.from + chunk.end, read);
+  for (const BoxChunk& chunk : copy.chunks) {
+    for_each_piece(chunk.global + chunk.begin, chunk.global + chunk.end, read);
   }
   std::sort(sectors.begin(), sectors.end());
   const auto last = std::unique(sectors.begin(), sectors.end());
@@ -233,6 +166,7 @@ void Core::check_destination(const Thread& self, const TensorCopy& copy) {
       }
     }
     if (const Stamp read = unordered_product_read(self, at, site)) check_reader(read, at);
+    if (const Stamp read = unordered_store_read(self, at, site)) check_reader(read, at);
     std::size_t count = 0;
     Cell* const cells = region.cells(at, kChunk, count);
     for (const Cell* cell = cells; cell != cells + count; ++cell) {
@@ -278,23 +212,14 @@ void Core::report_not_full(const Thread& self, const TensorCopy& copy, std::uint
 }
 
 // Notes an access to what the copy brings. False if the thread must not make it: it is reported.
-bool Core::may_access(const Thread& self, TensorCopy& copy, const Region& region,
-                      std::uintptr_t address, std::uint16_t site) {
+bool Core::may_access(const Thread& self, TensorCopy& copy, std::uintptr_t address,
+                      std::uint16_t site) {
   if (!has_ended(self, copy)) {
     report_not_full(self, copy, address, site);
     return false;
   }
-  const bool read = sites[site].kind == AccessKind::kRead;
-  if (read) {
+  if (sites[site].kind == AccessKind::kRead) {
     copy.readers[self.index] = {stamp_of(self, site), address};
-    return true;
-  }
-  for (const TensorCopy::Reader& reader : copy.readers) {
-    if (reader.when != 0 && reader.address / kChunk == address / kChunk &&
-        !happens_before(reader.when, self, stamp_of(self, site), true)) {
-      report_race(self, region, address, reader.when, site);
-      break;
-    }
   }
   return true;
 }
@@ -312,19 +237,19 @@ void Core::end_tensor_copies(const Thread& self, const Mbarrier& barrier, int ph
 
 void Core::end_tensor_copy(const Thread& self, TensorCopy& copy) {
   const auto site = static_cast<std::uint16_t>(stamp_site(copy.begun));
-  for (const TensorCopy::Chunk& chunk : copy.chunks) {
+  for (const BoxChunk& chunk : copy.chunks) {
     // If another copy to the same place has begun since, that was reported, and its data stay.
-    if (counts_accesses() && tensor_copies_.at(chunk.to) != &copy) continue;
+    if (counts_accesses() && tensor_copies_.at(chunk.shared) != &copy) continue;
     unsigned char data[kChunk] = {};
-    std::memcpy(data + chunk.begin, reinterpret_cast<const void*>(chunk.from + chunk.begin),
+    std::memcpy(data + chunk.begin, reinterpret_cast<const void*>(chunk.global + chunk.begin),
                 chunk.end - chunk.begin);
-    std::memcpy(reinterpret_cast<void*>(chunk.to), data, kChunk);
+    std::memcpy(reinterpret_cast<void*>(chunk.shared), data, kChunk);
     if (recorder.on()) {
-      recorder.note(*this, threads_[stamp_thread(copy.begun)], chunk.to, kChunk, AccessKind::kWrite,
-                    site);
+      recorder.note(*this, threads_[stamp_thread(copy.begun)], chunk.shared, kChunk,
+                    AccessKind::kWrite, site);
     }
     if (!counts_accesses()) continue;
-    for_each_piece(chunk.from + chunk.begin, chunk.from + chunk.end,
+    for_each_piece(chunk.global + chunk.begin, chunk.global + chunk.end,
                    [&](std::uintptr_t from, std::size_t size) {
                      check_source(self, from, size, copy.begun, copy.read_site, false);
                    });

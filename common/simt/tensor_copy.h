@@ -9,27 +9,13 @@
 #include <set>
 #include <vector>
 
-#include "device/tensor_map_arguments.h"
 #include "simt/mbarrier.h"
+#include "simt/tensor_box.h"
 
 namespace cuflash::simt {
 
-// The hardware swizzles addresses: bits of the row change places of chunks within it. The patterns
-// are those of Swizzle (device/swizzle.h) in a tile that begins where the pattern does.
-inline std::uintptr_t swizzled(std::uintptr_t address, TensorSwizzle swizzle) {
-  const std::uintptr_t mask = swizzle == TensorSwizzle::k128Bytes  ? 7
-                              : swizzle == TensorSwizzle::k64Bytes ? 3
-                                                                   : 0;
-  return address ^ (address / 128 & mask) * TensorMapArguments::kChunkBytes;
-}
-
 struct TensorCopy {
-  static constexpr std::size_t kChunk = TensorMapArguments::kChunkBytes;
-  // 16 bytes in shared memory, of which [begin, end) come from global memory. The others are zeros.
-  struct Chunk {
-    std::uintptr_t to, from;
-    std::size_t begin, end;
-  };
+  static constexpr std::size_t kChunk = BoxChunk::kBytes;
   // The last read of a thread of what the copy brought.
   struct Reader {
     Stamp when = 0;
@@ -37,7 +23,7 @@ struct TensorCopy {
   };
   std::uintptr_t to = 0;  // in shared memory
   std::size_t bytes = 0;
-  std::vector<Chunk> chunks;  // until the copy takes effect
+  std::vector<BoxChunk> chunks;  // until the copy takes effect
   const Mbarrier* barrier = nullptr;
   int phase = 0;  // of the barrier: its end is the copy's
   std::uint16_t read_site = 0;

@@ -38,7 +38,7 @@ struct OperandChunk {
 
 // Where the hardware finds a chunk: `line` rows below the first of the operand, and `chunk` chunks
 // to its right.
-inline std::uintptr_t chunk_address(const MatrixDescriptor& matrix, int line, int chunk) {
+inline std::uintptr_t chunk_address(const ptx::MatrixDescriptor& matrix, int line, int chunk) {
   const int row_bytes = static_cast<int>(matrix.swizzle), chunks = row_bytes / OperandChunk::kBytes;
   return swizzled(as_address(matrix.begin) + chunk / chunks * matrix.leading_bytes +
                       line / 8 * matrix.stride_bytes + line % 8 * row_bytes +

@@ -11,7 +11,7 @@ namespace cuflash::simt {
 
 namespace {
 
-bool same_matrix(const MatrixDescriptor& a, const MatrixDescriptor& b) {
+bool same_matrix(const ptx::MatrixDescriptor& a, const ptx::MatrixDescriptor& b) {
   return a.begin == b.begin && a.leading_bytes == b.leading_bytes &&
          a.stride_bytes == b.stride_bytes && a.swizzle == b.swizzle;
 }

@@ -73,7 +73,7 @@ def tail():
     scale, y, wide = 3, 110, 150
     memory, right, wrong = 36, 282, 528
     tail_rows, others = keys - rows, 2 * rows - keys
-    for at, name in ((memory, "V in memory"), (right, "rank 4: the tile"),
+    for at, name in ((memory, "V in memory"), (right, "four dimensions: the tile"),
                      (wrong, "flattened: the tile")):
         figure.text(at + wide / 2, y - 30, name, SMALL, "middle", bold=True)
     begins = y + scale * rows

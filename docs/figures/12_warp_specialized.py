@@ -4,6 +4,7 @@ import re
 
 from drawing import Figure, MARGIN, SMALL
 from sources import read
+from timeline import figure_of
 
 KERNEL = "stages/12_warp_specialized/kernel.cuh"
 LEFT = MARGIN + 4
@@ -13,14 +14,14 @@ PER_SM = 65536
 def registers(blocks):
     """Registers of a thread at launch, of a producer, of a consumer; and the threads of a block."""
     text = read(KERNEL)
-    consumers, producer, one, more = (
+    consumers, producer = (
         int(re.search(pattern, text)[1])
-        for pattern in (r"kConsumers = (\d+)", r"kProducerRegisters = (\d+)",
-                        r"kShape\.blocks == 1 \? (\d+)", r"kShape\.blocks == 1 \? \d+ : (\d+)")
+        for pattern in (r"kConsumers = (\d+)", r"kProducerRegisters = (\d+)")
     )
     threads = 128 * (1 + consumers)
     launch = PER_SM // blocks // threads // 8 * 8
-    return launch, producer, one if blocks == 1 else more, consumers
+    consumer = ((1 + consumers) * launch - producer) // consumers // 8 * 8
+    return launch, producer, consumer, consumers
 
 
 def roles():
@@ -99,6 +100,17 @@ def budgets():
     return figure
 
 
+def measured(head_dim):
+    """The timelines of this stage and the one before it."""
+    return figure_of(
+        f"12_timeline_d{head_dim}",
+        "Who waits for whom: measured",
+        [f"docs/results/nvidia-h200/timeline_{stage}.json"
+         for stage in ("11_wgmma", "12_warp_specialized")],
+        head_dim,
+    )
+
+
 def figures():
     """The figures of this chapter."""
-    return [roles(), budgets()]
+    return [roles(), budgets(), measured(64), measured(128)]

@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # Everything that needs an NVIDIA GPU, in one run: build, tests, compute-sanitizer, what bounds a
 # kernel, the ladder's times, the stages beside PyTorch's attention, and Nsight Compute's counts, with which the CPU
-# simulator's are compared.
+# simulator's are compared. A step tried_NN_name times the variants of a stage, and tried those of all.
 #   scripts/maintainer/gpu.sh OUT COMMIT [STEP...]
 # leaves ceilings.json, ladder.json, ladder_f32.json, stages.json, peers.json, calls.json,
-# train_char_gpt.json, sectors.json, passes.json, kernels.json and logs.tar.gz in the folder OUT. COMMIT
-# names the sources. Without a STEP it takes all steps, in about 25 minutes.
+# train_char_gpt.json, timeline_NN_name.json, sectors.json, passes.json, kernels.json, tried_NN_name.json
+# and logs.tar.gz in the folder OUT. COMMIT names the sources. Without a STEP it takes all steps, in about
+# 25 minutes.
 set -euo pipefail
 CDPATH='' cd "$(dirname "$0")/../.."
 out=${1:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
 steps=(unit_tests device_tests gpu_tests consumers stage_tests watchdog sanitizers python calls training
-  ceilings wgmma_registers ladder bench_stages peers ncu_sectors ncu_passes ncu_kernels)
+  ceilings wgmma_registers ladder timeline bench_stages peers ncu_sectors ncu_passes ncu_kernels tried)
+for list in stages/*/variants.diff; do steps+=("tried_$(basename "$(dirname "$list")")"); done
 for name in "${chosen[@]}"; do
   [[ " ${steps[*]} " == *" $name "* ]] || 
     { echo "cuflash: There is no step \"$name\". There are: ${steps[*]}." >&2 && exit 2; }
@@ -104,6 +106,21 @@ if wanted ladder; then
   step ladder 200 build/release/bin/ladder --json "$results/ladder.json"
   step ladder_f32 200 build/release/bin/ladder --dtype f32 --json "$results/ladder_f32.json"
 fi
+if wanted timeline; then # In a build in which kernels record what their warps do.
+  step timeline_build 300 bash -c 'cmake --preset release -B build/timeline -DCUFLASH_TIMELINE=ON -DCMAKE_COMPILE_WARNING_AS_ERROR=ON &&
+    cmake --build build/timeline --target timeline device_sm90_tests'
+  step timeline_tests 60 build/timeline/bin/device_sm90_tests --gtest_filter='Timeline.*'
+  for stage in 11_wgmma 12_warp_specialized; do
+    arguments=(--stage "$stage" --json "$results/timeline_$stage.json")
+    for problem in b4_h32_q4096k4096_d64_f16 b4_h16_q4096k4096_d128_f16; do
+      plain=$logs/$stage.$problem.json
+      step "plain_$stage.$problem" 60 build/release/bin/ladder --stage "$stage" --pass forward \
+        --shape "$problem" --json "$plain"
+      arguments+=(--shape "$problem" --beside "$plain")
+    done
+    step "timeline_$stage" 120 build/timeline/bin/timeline "${arguments[@]}"
+  done
+fi
 # The steps below leave out the stages that keep S: they would take longer than all others together.
 facts=$(mktemp)
 build/release/bin/ladder --list --json "$facts"
@@ -135,9 +152,16 @@ for counts in sectors passes kernels; do # each is a process of Nsight Compute o
     step "ncu_$counts" 240 python3 scripts/maintainer/chip_counts.py build/release/bin "$results" "$CUFLASH_COMMIT" "$counts"
   fi
 done
+tried=() # the stages whose variants are wanted
+for name in "${steps[@]}"; do
+  [[ $name != tried_* ]] || { ! wanted tried && ! wanted "$name"; } || tried+=("${name#tried_}")
+done
+if ((${#tried[@]})); then
+  step tried 400 python3 scripts/maintainer/variants.py --out "$results" "${tried[@]}"
+fi
 for log in "$logs"/*.log; do
   echo "== $(basename "$log" .log)"
   grep -E '^\[  (PASSED|FAILED|SKIPPED)|SUMMARY' "$log" | tail -n 3 || true
 done
-cat "$logs"/ceilings.log "$logs"/ladder*.log "$logs"/peers*.log "$logs"/calls.log 2>/dev/null || true
+cat "$logs"/ceilings.log "$logs"/ladder*.log "$logs"/timeline_[0-9]*.log "$logs"/peers*.log "$logs"/{calls,tried}.log 2>/dev/null || true
 exit $status

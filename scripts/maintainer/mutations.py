@@ -20,7 +20,6 @@ import concurrent.futures
 import configparser
 import dataclasses
 import difflib
-import json
 import os
 import pathlib
 import re
@@ -31,6 +30,8 @@ import tempfile
 import time
 from typing import ClassVar
 
+import builds
+from builds import BuildError
 from repository import ROOT
 
 LIST = pathlib.Path("tests/mutations.ini")
@@ -59,18 +60,10 @@ class Mutation:
 
     def narrowed(self, text):
         """The text of stage.cu, reduced to the kernels that the tests need."""
-        other = "Forward" if ".backward_" in self.tests else "Backward"
-        text = re.sub(rf"{other}Kernels, \w+,", f"{other}Kernels, TypeList<>,", text)
-        for wider, needed in self.instances().items():
-            text = re.sub(rf"\b({wider})\b", needed, text)
-        return text
-
-    def instances(self):
-        """Lists of dtypes and of head dimensions, by those of stage.cu that they replace."""
         types = [TYPES[name] for name in TYPES if f"_{name}" in self.tests] or [TYPES["f16"]]
         head_dims = re.findall(r"_d(\d+)_", self.tests) or ["64"]
-        return {"EveryType|TensorCoreTypes": f"TypeList<{', '.join(types)}>",
-                "EveryHeadDim|UsualHeadDims": f"IntList<{', '.join(head_dims)}>"}
+        direction = "backward" if ".backward_" in self.tests else "forward"
+        return builds.narrowed(text, direction, types, head_dims)
 
     def applied_to(self, text):
         """The file's text with the fault in it."""
@@ -85,7 +78,7 @@ class Mutation:
         return "\n".join(lines)
 
 
-class ListError(Exception):
+class ListError(BuildError):
     """An entry of the list is wrong. This says nothing about the tests."""
 
 
@@ -98,15 +91,6 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         raise UsageError(f"{message}. See {self.prog} --help.")
-
-
-def run(command, folder, problem):
-    """The output of a command, a list or a line for the shell; `problem` says what its failure means."""
-    done = subprocess.run(command, shell=isinstance(command, str), cwd=folder, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    if done.returncode != 0:
-        raise ListError(f"{problem}:\n{done.stdout}")
-    return done.stdout
 
 
 def parsed(path):
@@ -137,34 +121,21 @@ def read_list():
     return mutations
 
 
-class Build:
+class Build(builds.Build):
     """build/simt: all objects without a fault, and how they are compiled and linked."""
 
     def __init__(self, programs):
-        self.folder = ROOT / "build/simt"
-        for command in (["cmake", "--preset", "simt"],
-                        ["cmake", "--build", "build/simt", "--target", *programs]):
-            run(command, ROOT, "The sources do not compile, even without a fault")
-        listed = json.loads((self.folder / "compile_commands.json").read_text(encoding="utf-8"))
-        self.compile = {}  # by object, its source and the command
-        for entry in listed:
-            self.compile[entry["command"].split(" -o ")[1].split()[0]] = (
-                entry["file"], entry["command"])
-        self.link = {program: self.ninja("-t", "commands", f"bin/{program}").splitlines()[-1]
-                     for program in programs}
-        self.objects = {program: self.ninja("-t", "inputs", f"bin/{program}").splitlines()
-                        for program in programs}
-        self.includes = {}  # of each object, the files
-        for paragraph in self.ninja("-t", "deps").split("\n\n"):
-            head, *files = paragraph.splitlines() or [""]
-            self.includes[head.split(":")[0]] = {
-                os.path.normpath(self.folder / file.strip()) for file in files}
-
-    def ninja(self, *words):
-        return run(["ninja", *words], self.folder, "ninja failed")
+        super().__init__("simt", programs)
 
     def program_with(self, mutation, folder):
         """The program with the fault in it."""
+        try:
+            return self.made_with(mutation, folder)
+        except BuildError as error:
+            raise BuildError(f"[{mutation.name}] {error}") from error
+
+    def made_with(self, mutation, folder):
+        """program_with(), whose errors do not name the fault."""
         path = folder / mutation.file
         if mutation.program == STAGES:
             shutil.copytree(ROOT / mutation.stage(), folder / mutation.stage())
@@ -175,15 +146,8 @@ class Build:
             objects = self.stage_with(mutation, folder)
         else:
             objects = self.objects_with(mutation, folder)
-        link, first = self.link[mutation.program], []
-        for old, new in objects.items():
-            if f" {old} " in link:
-                link = link.replace(f" {old} ", f" {new} ")
-            else:  # It is linked before the archive, whose own object is then not used.
-                first.append(str(new))
         program = folder / "tests"
-        run(link.replace(f"-o bin/{mutation.program}", f"{' '.join(first)} -o {program}"),
-            self.folder, f"[{mutation.name}] cannot be linked")
+        self.linked(mutation.program, objects.items(), program)
         return program
 
     def stage_with(self, mutation, folder):
@@ -191,35 +155,32 @@ class Build:
         source = f"{mutation.stage()}/stage.cu"
         text = (folder / source).read_text(encoding="utf-8")
         (folder / source).write_text(mutation.narrowed(text), encoding="utf-8")
-        return self.compiled(mutation, folder, lambda object_: self.compile[object_][0] ==
-                             str(ROOT / source))
+        return self.made_of(mutation, folder, self.objects_of(source))
 
     def objects_with(self, mutation, folder):
         """The objects that are made from the file."""
         changed = str(ROOT / mutation.file)
-        return self.compiled(mutation, folder,
-                             lambda object_: changed in self.includes.get(object_, ()))
+        return self.made_of(mutation, folder,
+                            [name for name, files in self.includes.items() if changed in files])
 
-    def compiled(self, mutation, folder, wanted):
-        """Those of the program's objects that are wanted, made from the sources in the folder."""
+    def made_of(self, mutation, folder, names):
+        """Those of the program's objects that are named, made from the sources in the folder."""
         objects = {}
-        for old in filter(wanted, set(self.objects[mutation.program]) & set(self.compile)):
-            source, command = self.compile[old]
+        for old in set(names) & set(self.objects[mutation.program]) & set(self.compile):
+            source = self.compile[old][0]
             here = folder / os.path.relpath(source, ROOT)
             if "/Unity/" in source:  # It includes several sources by their paths.
                 here.parent.mkdir(parents=True, exist_ok=True)
                 here.write_text(pathlib.Path(source).read_text(encoding="utf-8").replace(
                     str(ROOT / mutation.file), str(folder / mutation.file)), encoding="utf-8")
             objects[old] = folder / old.replace("/", "_")
-            headers = "".join(f" -I{folder / name}" for name in HEADERS)
-            command = command.split(" -o ")[0].replace(" -I", headers + " -I", 1)
             # A stage is compiled with -O1 in half the time of -O2. -w: a removed line may leave names
             # unused.
-            level = " -O1" if mutation.program == STAGES else ""
-            run(f"{command}{level} -w -o {objects[old]} -c {here if here.exists() else source}",
-                self.folder, f"[{mutation.name}] does not compile")
+            flags = ["-O1", "-w"] if mutation.program == STAGES else ["-w"]
+            self.compiled(old, here if here.exists() else source, objects[old], *flags,
+                          headers=[folder / name for name in HEADERS])
         if not objects:
-            raise ListError(f"[{mutation.name}] {mutation.program} is not made of {mutation.file}")
+            raise ListError(f"{mutation.program} is not made of {mutation.file}")
         return objects
 
 
@@ -435,7 +396,7 @@ def main():
         right = [attempt(some, options.tested) for attempt, some in
                  ((try_all, in_kernels), (try_in_python, in_python)) if some]
         return 0 if all(right) else 1
-    except (ListError, UsageError) as error:
+    except (BuildError, UsageError) as error:
         print(f"cuflash: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:

@@ -19,6 +19,7 @@ import sys
 import tempfile
 
 import mutations
+from builds import BuildError
 from repository import ROOT
 
 REASONS = "tests/equivalent_mutations.ini"
@@ -107,7 +108,7 @@ def suites(group, fault):
 
 
 def noticed(build, group, fault):
-    """The program that noticed the fault, or ""; raises ListError if it does not compile."""
+    """The program that noticed the fault, or ""; raises BuildError if it does not compile."""
     if group == "python":
         return noticed_by_pytest(fault)
     tried = False
@@ -117,7 +118,7 @@ def noticed(build, group, fault):
             folder = pathlib.Path(folder)
             try:
                 suite = mutations.Suite(build.program_with(candidate, folder), folder)
-            except mutations.ListError as error:
+            except BuildError as error:
                 if "is not made of" in str(error):
                     continue
                 raise
@@ -180,7 +181,7 @@ def main():
             fault = candidates.pop()
             try:
                 by = noticed(build, group, fault)
-            except mutations.ListError:
+            except BuildError:
                 continue
             wanted -= 1
             reason = "" if by else reason_for(fault)

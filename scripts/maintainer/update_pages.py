@@ -18,7 +18,9 @@ those of EXTRA. *Of its ceiling* is empty where the result is older than that co
 the words are passes, dtypes, head dimensions, s512, causal, full, stages (each with both of its
 schedules), peers, and the kind of table: speeds, summary or costs. Without a head dimension, d64,
 the table has those of the matrix, d64 and d128; d96 and d256 must be named. For one of
-bench/calls/calls.py they are attention, torch.compile, nothing or library.
+bench/calls/calls.py they are attention, torch.compile, nothing or library. For one of variants.py they
+are head dimensions, and `relative`: speeds as multiples of that of the stage as it is. For one of
+bench/timeline the word is a head dimension.
 A file that does not exist leaves a sentence in place of the table.
 `<!-- screen FILE -->` shows the output of a program, FILE.txt, or a FILE.patch.
 
@@ -42,8 +44,10 @@ import sys
 
 from repository import ROOT, files
 
-sys.path.insert(0, str(ROOT / "bench/peers"))
+sys.path[:0] = [str(ROOT / "bench/peers"), str(ROOT / "bench/timeline")]
+import spans  # noqa: E402, it lies there
 import tables  # noqa: E402, it lies there
+import variants_table  # noqa: E402
 RESULTS = re.compile(
     r"(<!-- results (\S+)((?: (?!:)\S+)*)(?: : ([^\n]+?))? -->\n).*?(<!-- end results -->)", re.DOTALL)
 CODE = re.compile(r"(<!-- code (\S+) (.+?) -->\n).*?(<!-- end code -->)", re.DOTALL)
@@ -244,15 +248,40 @@ def origin(where):
     return facts + [f"commit {where['commit']}", where["date"][:10]]
 
 
+def timeline_tables(result, head_dim):
+    """Two Markdown tables of a timeline: its warpgroups' time, and the multiprocessor's."""
+    timeline = spans.chosen(result, head_dim)
+    lanes = spans.lanes_of(timeline, result["lines"])
+    lines = []
+    for lane in lanes:
+        if lane.computes:
+            cycles, parts = spans.parts_of(lane)
+            shares = [100 * part / cycles for part in parts.values()]
+            lines.append([lane.block, lane.name, f"{cycles:.0f}",
+                          *map(percent, [*shares, 100 - sum(shares)])])
+    facts = [f"`{timeline['problem']}`", f"{timeline['clock_ghz']:.2f} GHz",
+             percent(100 * spans.products_in_flight(lanes)), f"{timeline['recorded_ms']:.3g} ms",
+             f"{timeline['plain_ms']:.3g} ms" if "plain_ms" in timeline else ""]
+    return tables.markdown(["block", "warpgroup", "cycles a tile", *spans.PARTS, "other"], lines) + \
+        "\n\n" + tables.markdown(["problem", "clock", "a product is in flight", "a call, recorded",
+                                  "not recorded"], [facts])
+
+
 def table(path, words, wanted=()):
     """The Markdown table of one result file, with its provenance under it."""
     if not (ROOT / path).is_file():
         return f"Not measured yet: there is no `{path}`.\n"
     result = json.loads((ROOT / path).read_text(encoding="utf-8"))
+    if "timelines" in result:
+        text = timeline_tables(result, words[0].removeprefix("d"))
+        return text + "\n\n" + ", ".join(origin(result["provenance"]) + [f"`{path}`"]) + ".\n"
     of_peers, of_calls = "ceilings" in result, "way" in result["rows"][0]
     of_rounds = "round" in result["rows"][0]
     of_ceilings = "figure" in result["rows"][0]
     plain = of_calls or of_rounds or of_ceilings
+    if "variant" in result["rows"][0]:
+        facts = ["forward, f16", *origin(result["provenance"]), f"`{path}`"]
+        return variants_table.markdown(result["rows"], words) + "\n\n" + ", ".join(facts) + ".\n"
     views = [word for word in words if of_peers and word in tables.VIEWS] or ["speeds"]
     words = [word for word in words if word not in views]
     everything = result["rows"] if of_peers or plain else joined(result["rows"])

@@ -23,7 +23,7 @@ constexpr Stage describe() {
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.forward.arch.for_bf16 = 80;
   stage.forward.features = kEveryFeature;
-  stage.forward.tensor_cores = true;
+  stage.forward.products_by = ProductsBy::kMma;
   stage.forward.products = products<2>;
   return stage;
 }

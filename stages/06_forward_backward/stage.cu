@@ -34,14 +34,14 @@ constexpr Stage describe() {
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.forward.arch.for_bf16 = 80;
   stage.forward.features = kEveryFeature;
-  stage.forward.tensor_cores = true;
+  stage.forward.products_by = ProductsBy::kMma;
   stage.forward.products = products<2>;
   stage.forward.repeats = "05_wmma";
   stage.forward.rank = rank;
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.backward.arch.for_bf16 = 80;
   stage.backward.features = kEveryFeature;
-  stage.backward.tensor_cores = true;
+  stage.backward.products_by = ProductsBy::kMma;
   stage.backward.products = products<7>;
   stage.backward.workspace_bytes = float_each_row;
   stage.backward.rank = rank;

@@ -75,13 +75,13 @@ constexpr Stage describe() {
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.forward.arch = {80};
   stage.forward.features = kEveryFeature;
-  stage.forward.tensor_cores = true;
+  stage.forward.products_by = ProductsBy::kMma;
   stage.forward.products = products<2>;
   stage.forward.rank = rank;
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.backward.arch = {80};
   stage.backward.features = kEveryFeature;
-  stage.backward.tensor_cores = true;
+  stage.backward.products_by = ProductsBy::kMma;
   stage.backward.products = backward_products;
   stage.backward.any_order = true;
   stage.backward.workspace_bytes = backward_workspace;

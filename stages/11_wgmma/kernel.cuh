@@ -114,22 +114,16 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   // [FA2 Alg.1 l.4-7]  load Q_i; O = 0, l = 0, m = -inf; begin with the last K_j and V_j
   int tile = num_tiles - 1;
   const auto slot = [&](int of_tile) { return slot_of<C::kStages>(num_tiles - 1 - of_tile); };
-  const auto request_k = [&](int of_tile) {
-    const Slot to = slot(of_tile);
-    ptx::mbarrier_wait(&k_empty[to.stage], to.phase ^ 1);  // All warps have read what was there.
-    request_tile(sK[to.stage], maps.k, of_tile * C::kBlockKV, hk, b, k_full[to.stage]);
-  };
-  const auto request_v = [&](int of_tile) {
-    const Slot to = slot(of_tile);
-    ptx::mbarrier_wait(&v_empty[to.stage], to.phase ^ 1);  // All warps have read what was there.
-    request_tile(sV[to.stage], maps.v, of_tile * C::kBlockKV, hk, b, v_full[to.stage]);
+  const auto request = [&](int of_tile) {
+    const auto [stage, phase] = slot(of_tile);
+    ptx::mbarrier_wait(&k_empty[stage], phase ^ 1);  // All warps have read what was there.
+    request_tile(sK[stage], maps.k, of_tile * C::kBlockKV, hk, b, k_full[stage]);
+    ptx::mbarrier_wait(&v_empty[stage], phase ^ 1);  // All warps have read what was there.
+    request_tile(sV[stage], maps.v, of_tile * C::kBlockKV, hk, b, v_full[stage]);
   };
   if (thread == 0) {
     request_tile(sQ, maps.q, i0, h, b, storage.q_full);
-    if (tile >= first_tile) {
-      request_k(tile);
-      request_v(tile);
-    }
+    if (tile >= first_tile) request(tile);
   }
   MmaAccumulator::Registers rO[kHeadDim / kMmaN] = {};
   // row_max: m · scale_log2, to be subtracted in one instruction; row_sum: of this lane's columns
@@ -142,7 +136,6 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     mark_tile("KV tile", tile);
     const int lane = opaque(thread) % 32u;
     const auto [stage, phase] = slot(tile);
-    const bool requests = thread == 0 && tile > first_tile;
 
     // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 a warpgroup, registers
     ptx::mbarrier_wait(&k_full[stage], phase);  // K_j has arrived.
@@ -156,10 +149,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();  // S is there, and K_j has been read.
     if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);
-    if (requests) {
-      request_k(tile - 1);
-      request_v(tile - 1);
-    }
+    if (thread == 0 && tile > first_tile) request(tile - 1);
 
     // Mask the scores.
     if constexpr (kMasked) {
@@ -238,8 +228,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   }
   mark_tile(nullptr, 0);
 
-  // [FA2 Alg.1 l.12]  O = O / l    // into the rows of sQ that this warp alone reads
-  __syncthreads();  // The products of all warps have read Q before it is overwritten.
+  // [FA2 Alg.1 l.12]  O = O / l    // into this warp's rows of sQ: its last product has read them
   const int lane = opaque(thread) % 32u;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {

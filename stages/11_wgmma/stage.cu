@@ -21,7 +21,7 @@ constexpr Stage describe() {
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.forward.arch = {90, true};
   stage.forward.features = kEveryFeature.without(Feature::kAnyStride);
-  stage.forward.tensor_cores = true;
+  stage.forward.products_by = ProductsBy::kWgmma;
   stage.forward.products = products<2>;
   stage.forward.rank = rank;
   return stage;

@@ -12,7 +12,6 @@
 #include "device/mma_fragments.h"
 #include "device/ptx/exp2.h"
 #include "device/ptx/mbarrier.h"
-#include "device/ptx/named_barrier.h"
 #include "device/ptx/setmaxnreg.h"
 #include "device/ptx/wgmma.h"
 #include "device/registers.h"
@@ -58,15 +57,12 @@ struct Config {
   // Registers of a thread: at launch, and when the producer has given its own away.
   static constexpr int kRegisters = 65536 / kShape.blocks / kThreads / 8 * 8;
   static constexpr int kProducerRegisters = 24;
-  static constexpr int kConsumerRegisters = kShape.blocks == 1 ? 240 : 104;
-  static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= kWarpgroups * kRegisters,
-                "setmaxnreg_inc() would wait forever for registers that the block does not have");
+  static constexpr int kConsumerRegisters =
+      (kWarpgroups * kRegisters - kProducerRegisters) / kConsumers / 8 * 8;
 };
 
 // The warpgroups of a block by what they do. The consumers are the last.
 enum class WarpRole { kProducer, kConsumer };
-// Barriers of one warpgroup each. Barrier 0 is __syncthreads().
-enum class NamedBarrier { kFirstConsumer = 1 };
 
 template <class T, int kHeadDim>
 struct SharedStorage {
@@ -77,7 +73,7 @@ struct SharedStorage {
   KVTile sK[C::kStages], sV[C::kStages];
   std::uint64_t q_full;
   std::uint64_t k_full[C::kStages], v_full[C::kStages];    // a copy has arrived
-  std::uint64_t k_empty[C::kStages], v_empty[C::kStages];  // all warps have read it
+  std::uint64_t k_empty[C::kStages], v_empty[C::kStages];  // all consumers have read it
 };
 
 // O = softmax(softmax_scale · Q Kᵀ) V. One block computes kBlockQ rows of O, one warpgroup 64 of
@@ -147,7 +143,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
 
   // [FA2 Alg.1 l.4-7]  Q_i, K_j and V_j come from the producer; O = 0, l = 0, m = -inf
   ptx::setmaxnreg_inc<C::kConsumerRegisters>();
-  const int consumer = warpgroup - 1, r0 = warp * kMmaM - kWgmmaM;
+  const int consumer = warpgroup - 1, r0 = (warp - kWarpgroupWarps) * kMmaM;
   MmaAccumulator::Registers rO[kHeadDim / kMmaN] = {};
   // row_max: m · scale_log2, to be subtracted in one instruction; row_sum: of this lane's columns
   float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {};
@@ -250,10 +246,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   }
   mark_tile(nullptr, 0);
 
-  // [FA2 Alg.1 l.12]  O = O / l    // into the rows of sQ that this warp alone reads
-  // The products of the warpgroup have read its rows of Q before they are overwritten.
-  ptx::named_barrier_sync(static_cast<int>(NamedBarrier::kFirstConsumer) + consumer,
-                          kWarpgroupThreads);
+  // [FA2 Alg.1 l.12]  O = O / l    // into this warp's rows of sQ: its last product has read them
   const int lane = opaque(thread) % 32u;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {

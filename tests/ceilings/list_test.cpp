@@ -17,7 +17,7 @@ TEST(CeilingList, EachHasItsNameAndALoop) {
     EXPECT_TRUE(names.insert(ceiling.name).second) << ceiling.name;
     EXPECT_FALSE(ceiling.what.empty()) << ceiling.name;
     EXPECT_TRUE(ceiling.loop != nullptr) << ceiling.name;
-    EXPECT_GE(ceiling.compute_capability, 75) << ceiling.name;
+    EXPECT_GE(ceiling.arch.compute_capability, 75) << ceiling.name;
     EXPECT_EQ(ceiling.beside.key.empty(), ceiling.beside.what.empty()) << ceiling.name;
   }
   EXPECT_GT(names.size(), 10u);
@@ -26,7 +26,7 @@ TEST(CeilingList, EachHasItsNameAndALoop) {
 // The loops name these as their wholes, and measure them before.
 TEST(CeilingList, HasTheWholes) {
   const std::string text = list_text(ceilings());
-  for (const char* name : {"mma_f16 ", "exp2 "}) {
+  for (const char* name : {"mma_f16 ", "wgmma_f16 ", "exp2 "}) {
     EXPECT_NE(text.find(std::string("\n") + name), std::string::npos) << name;
   }
 }

@@ -53,6 +53,9 @@ TEST(CeilingShares, OfTheLoopThatComputesAsTheStageDoes) {
   EXPECT_EQ(ceiling_of(plain, CUFLASH_F16), "ffma");
   EXPECT_EQ(ceiling_of(mma, CUFLASH_F16), "mma_f16");
   EXPECT_EQ(ceiling_of(mma, CUFLASH_BF16), "mma_bf16");
+  const PassFacts& wgmma = facts_of("11", CUFLASH_FORWARD);
+  EXPECT_EQ(ceiling_of(wgmma, CUFLASH_F16), "wgmma_f16");
+  EXPECT_EQ(ceiling_of(wgmma, CUFLASH_BF16), "wgmma_bf16");
 }
 
 // Two stages' times on one problem: of the second there is no ceiling.

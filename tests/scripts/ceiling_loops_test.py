@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
 import machine_code  # noqa: E402, they lie there
 import register_reads  # noqa: E402
+import wgmma_registers  # noqa: E402
 
 PROGRAM = ROOT / "build/release/bin/ceilings"
 # A part of a kernel's mangled name; the instructions that count and their number in a round; how
@@ -27,6 +28,11 @@ LOOPS = [
     ("multiplyI6__halfLi8E", {"HMMA.16816.F32": 128, "MUFU.EX2": 64}, 8),
     ("multiplyI6__halfLi16E", {"HMMA.16816.F32": 128, "MUFU.EX2": 128}, 8),
     ("multiplyI13__nv_bfloat16Li0E", {"HMMA.16816.F32.BF16": 128}, 8),
+    ("I6__halfLNS0_11LeftOperandE0ELi256E", {"HGMMA.64x256x16.F32": 16}, 3 * 16),
+    ("I6__halfLNS0_11LeftOperandE1ELi256E", {"HGMMA.64x256x16.F32": 16}, 3 * 16),
+    ("I6__halfLNS0_11LeftOperandE0ELi64E", {"HGMMA.64x64x16.F32": 64}, 3 * 64),
+    ("I6__halfLNS0_11LeftOperandE1ELi64E", {"HGMMA.64x64x16.F32": 64}, 3 * 64),
+    ("I13__nv_bfloat16LNS0_11LeftOperandE0ELi256E", {"HGMMA.64x256x16.F32.BF16": 16}, 3 * 16),
     ("12multiply_add", {"FFMA": 512}, 5),
     ("17add_outer_product", {"FFMA": 512}, 5),
     ("9take_exp2", {"MUFU.EX2": 256}, 8),
@@ -44,8 +50,10 @@ class CeilingLoops(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
+        program = sys.argv[1] if sys.argv[1:] else PROGRAM
         # Once for each architecture.
-        cls.kernels = list(machine_code.kernels(sys.argv[1] if sys.argv[1:] else PROGRAM))
+        cls.kernels = list(machine_code.kernels(program))
+        cls.of_warpgroups = wgmma_registers.kernels(program)
 
     def test_instructions(self):
         found = collections.Counter()
@@ -64,6 +72,20 @@ class CeilingLoops(unittest.TestCase):
                             sum(count.values()) - sum(wanted.values()) <= others
                             for count in counts), [dict(count) for count in counts])
         self.assertEqual({part for part, _, _ in LOOPS}, set(found), "the kernels of the program")
+
+    def test_products_of_warpgroups(self):
+        """A round's products are one group. They run while the next round's are issued, and take
+        their left operand from where they say."""
+        for name, code in self.of_warpgroups:
+            with self.subTest(kernel=name):
+                self.assertEqual(wgmma_registers.faults(code), [])
+                loop = max(register_reads.loops(code), key=len)
+                products = list(filter(wgmma_registers.product_of, loop))
+                self.assertEqual([i for i in products if "gsb0" in i.operands], products[-1:])
+                self.assertEqual([i.operands for i in loop if i.name.startswith("WARPGROUP.DEPBAR")],
+                                 ["gsb0, 0x1"])
+                for product in map(wgmma_registers.product_of, products):
+                    self.assertEqual(bool(product.a), "LeftOperandE1" in name)
 
     def test_registers(self):
         """The banks hold up the register tile, and not the multiply-adds with the same factors."""

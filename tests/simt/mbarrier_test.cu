@@ -183,27 +183,31 @@ TEST_F(MbarrierTest, ReuseAfterSyncthreads) {
 // ---- Phases ------------------------------------------------------------------------------------
 
 // The first warp goes on to the next phase without an answer.
-__global__ void no_answer(int phases) {
+__global__ void no_answer(int phases, unsigned parity) {
   __shared__ std::uint64_t full;
   init(&full, 1);
   if (threadIdx.x == 0) {
     for (int n = 0; n < phases; ++n) ptx::mbarrier_arrive(&full);  // arrives again
   }
-  if (threadIdx.x == 32) ptx::mbarrier_wait(&full, 0);  // waits too late
+  if (threadIdx.x == 32) ptx::mbarrier_wait(&full, parity);  // waits too late
 }
 
 TEST_F(MbarrierTest, AWaitAFullPhaseLate) {
   for (const Schedule& schedule : all_schedules()) {
     set_schedule(schedule);
-    run(no_answer, {1, 64}, 1);
+    run(no_answer, {1, 64}, 1, 0);
     ASSERT_TRUE(take_findings().empty());
-    run(no_answer, {1, 64}, 2);
+    run(no_answer, {1, 64}, 2, 0);
     const Finding finding = only_finding(FindingKind::kMbarrier);
     EXPECT_EQ(finding.title, "WAIT A FULL PHASE LATE");
     EXPECT_EQ(finding.location, LINE_MARKED("waits too late"));
     says(finding, LINE_MARKED("arrives again"));
     says(finding, "The wait is for phase 0, and phase 1 has ended, too.");
   }
+  set_schedule({});
+  run(no_answer, {1, 64}, 1, 1);
+  says(only_finding(FindingKind::kMbarrier),
+       "The wait is for the phase before the first, and phase 0 has ended, too.");
 }
 
 // Each thread arrives; the barrier was told of fewer.
@@ -248,7 +252,7 @@ __global__ void nobody_else(bool sync) {
 }
 
 TEST_F(MbarrierTest, TheLastArrivalKnowsOfTheEnd) {
-  run(no_answer, {1, 1}, 5);
+  run(no_answer, {1, 1}, 5, 0);
   run(nobody_else, {1, 64}, true);
   ASSERT_TRUE(take_findings().empty());
   run(nobody_else, {1, 64}, false);

@@ -71,6 +71,133 @@ TEST_F(NamedBarrierTest, OrdersReadersBeforeWriters) {
   }
 }
 
+// ---- Threads that go on ------------------------------------------------------------------------
+
+enum class Arrives { kRight, kBeforeItWrites, kTwice, kAtItsOwn, kNever, kThenWrites };
+
+// Two groups of two warps take turns: each adds to the sums of the other. Barrier 1 + g gives group
+// g its turn; group 0 gives itself the first.
+__global__ void ping_pong(int* out, int turns, Arrives how) {
+  __shared__ int sums[64];
+  const int group = threadIdx.x / 64, t = threadIdx.x % 64, mine = 1 + group, other = 2 - group;
+  if (group == 0) sums[t] = 0;
+  if (group == 0) ptx::named_barrier_arrive(1, 128);
+  for (int n = 0; n < turns; ++n) {
+    ptx::named_barrier_sync(mine, 128);  // waits for its turn
+    if (how == Arrives::kBeforeItWrites) ptx::named_barrier_arrive(other, 128);
+    sums[(t + n + group) % 64] += t;                                      // adds
+    if (how == Arrives::kAtItsOwn) ptx::named_barrier_arrive(mine, 128);  // at its own
+    if (how == Arrives::kAtItsOwn || how == Arrives::kBeforeItWrites) continue;
+    if (how == Arrives::kNever && n == 1) continue;
+    ptx::named_barrier_arrive(other, 128);
+    if (how == Arrives::kTwice) ptx::named_barrier_arrive(other, 128);  // once more
+    if (how == Arrives::kThenWrites && group == 0) sums[t] += 1;        // adds too late
+  }
+  if (group == 1) ptx::named_barrier_sync(3, 64);
+  if (group == 1) out[t] = sums[t];
+}
+
+TEST_F(NamedBarrierTest, TurnsByArrivals) {
+  std::vector<Schedule> schedules = all_schedules();
+  for (unsigned seed = 3; seed < 20; ++seed) {
+    schedules.push_back({Schedule::Order::kRandom, seed});
+  }
+  constexpr int kTurns = 5;
+  std::vector<int> expected(64);
+  for (int n = 0; n < kTurns; ++n) {
+    for (int t = 0; t < 64; ++t) expected[(t + n) % 64] += t, expected[(t + n + 1) % 64] += t;
+  }
+  for (const Schedule& schedule : schedules) {
+    set_schedule(schedule);
+    run(ping_pong, {1, 128}, out_.data(), kTurns, Arrives::kRight);
+    std::vector<int> sums = out_.values();
+    sums.resize(64);
+    EXPECT_EQ(sums, expected);
+    for (const Finding& finding : take_findings()) {
+      ADD_FAILURE() << schedule_name(schedule) << '\n' << finding.message();
+    }
+  }
+}
+
+TEST_F(NamedBarrierTest, AnArrivalOrdersWhatCameBefore) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    for (const Arrives how : {Arrives::kBeforeItWrites, Arrives::kThenWrites}) {
+      run(ping_pong, {1, 128}, out_.data(), 5, how);
+      bool race = false;
+      for (const Finding& finding : take_findings()) {
+        const bool adds = finding.message().find(LINE_MARKED("adds")) != std::string::npos;
+        race |= finding.kind == FindingKind::kSharedRace && adds;
+      }
+      EXPECT_TRUE(race);
+    }
+  }
+}
+
+TEST_F(NamedBarrierTest, ArrivalsThatAreTooMany) {
+  const auto fails = [&](Arrives how) {
+    return AccessTest::fails(FindingKind::kDivergentBarrier, 128, ping_pong, out_.data(), 5, how);
+  };
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    const Finding twice = fails(Arrives::kTwice);
+    EXPECT_EQ(twice.title, "NAMED BARRIER USED AGAIN TOO SOON");
+    says(twice, LINE_MARKED("once more"));
+    const Finding at_its_own = fails(Arrives::kAtItsOwn);
+    EXPECT_EQ(at_its_own.title, "DEADLOCK AT A NAMED BARRIER");
+    says(at_its_own, "at barrier 2: 64 of 128 threads");
+    const Finding never = fails(Arrives::kNever);
+    EXPECT_EQ(never.title, "DEADLOCK AT A NAMED BARRIER");
+    says(never, LINE_MARKED("waits for its turn"));
+  }
+}
+
+// Two groups meet at one barrier each for itself: the first threads to come may be of both.
+__global__ void two_meetings(int* out, bool ordered) {
+  const int group = threadIdx.x / 64;
+  if (ordered && group == 1) ptx::named_barrier_sync(2, 128);
+  ptx::named_barrier_sync(1, 64);  // meets
+  if (ordered && group == 0) ptx::named_barrier_arrive(2, 128);
+  out[threadIdx.x] = 1;
+}
+
+TEST_F(NamedBarrierTest, ABarrierForTwoMeetings) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    run(two_meetings, {1, 128}, out_.data(), true);
+    ASSERT_TRUE(take_findings().empty());
+    const bool ended =
+        launch(two_meetings, {1, 128}, out_.data(), false) == FlashAttentionError::CUDA_ERROR;
+    cudaGetLastError();
+    EXPECT_TRUE(ended);
+    says(only_finding(FindingKind::kDivergentBarrier), LINE_MARKED("meets"));
+  }
+}
+
+// The first warp of each block writes; the second, which is told by an arrival, counts; the last
+// block's reads what all have written.
+__global__ void last_block(int* out, unsigned* counter, int* sum) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (warp == 0) {
+    out[blockIdx.x * 32 + lane] = lane;
+    __threadfence();
+    ptx::named_barrier_arrive(1, 64);
+    return;
+  }
+  ptx::named_barrier_sync(1, 64);
+  const unsigned before = atomicAdd(counter, lane == 0 ? 1u : 0u);
+  if (lane == 0 && before == gridDim.x - 1) {
+    for (unsigned i = 0; i < 32 * gridDim.x; ++i) *sum += out[i];
+  }
+}
+
+TEST_F(NamedBarrierTest, AnArrivalPassesFencesOn) {
+  const Array<unsigned> counter(1, 0u);
+  const Array<int> sum(1, 0, "sum");
+  run(last_block, {3, 64}, out_.data(), counter.data(), sum.data());
+  EXPECT_EQ(sum.values()[0], 3 * 31 * 16);
+}
+
 // ---- Who comes ---------------------------------------------------------------------------------
 
 enum class Comes { kAll, kHalfAWarp, kOtherSize, kTooFew, kSomeAtSyncthreads };
@@ -87,6 +214,8 @@ __global__ void meet(Comes who, int barrier, int threads) {
 TEST_F(NamedBarrierTest, TheRightThreadsMustCome) {
   run(meet, {2, 64}, Comes::kAll, 15, 64);
   ASSERT_TRUE(take_findings().empty());
+  // What the simulator does on the threads' stacks is no access of theirs.
+  EXPECT_EQ(counts().global_read_requests + counts().global_write_requests, 0u);
   const auto fails = [&](Comes who, int barrier, int threads) {
     return AccessTest::fails(FindingKind::kDivergentBarrier, 64, meet, who, barrier, threads);
   };

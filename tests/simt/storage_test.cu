@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <thread>
 
+#include "device/swizzle.h"
 #include "support.h"
 
 namespace cuflash::simt {
@@ -70,6 +71,28 @@ TEST_F(Elements, WiderAndSmallerAccesses) {
   expect_element<int>(kBest + 2 * 8, "best", "best[2].value");
   expect_element<int>(kBest + 1 * 8 + 4, "best", "best[1].key");
   expect_element<char>(kBest + 1 * 8 + 6, "best", "best[1].key + 2 bytes");
+}
+
+struct SwizzledTiles {
+  SwizzledTile<__half, 16, 128> sQ;
+  SwizzledTile<__half, 8, 32> sV[3];
+};
+
+TEST_F(Elements, OfSwizzledTilesByRowAndColumn) {
+  const auto expect = [&](auto value, std::size_t begin, int index, const std::string& array,
+                          const std::string& element) {
+    const int offset = static_cast<int>(begin) + 2 * index;
+    expect_element<decltype(value)>(offset, array, element, shared_layout<SwizzledTiles>());
+  };
+  using Q = decltype(SwizzledTiles::sQ);
+  using V = SwizzledTile<__half, 8, 32>;
+  constexpr std::size_t kV = offsetof(SwizzledTiles, sV), kV1 = kV + sizeof(V);
+  expect(__half(), 0, Q::index(0, 0), "sQ", "sQ(0, 0)");
+  expect(__half(), 0, Q::index(9, 77), "sQ", "sQ(9, 77)");
+  expect(float4(), 0, Q::index(15, 120), "sQ", "sQ(15, 120) (16 bytes)");
+  expect(char(), 2 * Q::index(5, 3) + 1, 0, "sQ", "sQ(5, 3) + 1 bytes");
+  expect(__half(), kV, V::index(7, 31), "sV", "sV[0](7, 31)");
+  expect(__half(), kV1, V::index(6, 9), "sV", "sV[1](6, 9)");
 }
 
 TEST_F(Elements, OfABareCountOfBytes) {
@@ -346,11 +369,12 @@ TEST_F(Maps, OfEachKernelOnce) {
   EXPECT_TRUE(shared_maps().empty());
 }
 
-TEST_F(Maps, OfNestedStructsAndUnions) {
+TEST_F(Maps, OfNestedStructsUnionsAndSwizzledTiles) {
   run(meet<float, true>, {1, 32, shared_layout<Nested>()}, 0);
   run(meet<int, true>, {1, 32, shared_layout<Unions>()}, 0);
+  run(meet<char, true>, {1, 32, shared_layout<SwizzledTiles>()}, 0);
   const std::vector<SharedMap> maps = shared_maps();
-  ASSERT_EQ(maps.size(), 2u);
+  ASSERT_EQ(maps.size(), 3u);
   const auto text = [](const SharedMap& map) {
     std::string lines;
     for (const SharedArray& array : map.arrays) {
@@ -375,6 +399,9 @@ TEST_F(Maps, OfNestedStructsAndUnions) {
             "sV[8][16] 2 bytes at 640\n"
             "sum[40] 8 bytes at 512\n"
             "words[3] 4 bytes at 896\n");
+  EXPECT_EQ(text(maps[2]),
+            "sQ[16][128] 2 bytes at 0\n"
+            "sV[3][8][32] 2 bytes at 4096\n");
 }
 
 }  // namespace

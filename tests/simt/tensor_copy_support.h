@@ -25,7 +25,7 @@ class TensorCopyTest : public AccessTest {
     EXPECT_EQ(make_tensor_map(map, {in_.data(),
                                     CUFLASH_F16,
                                     {kCols, kTensorRows, 1, 1},
-                                    {2 * kCols, 0, 0},
+                                    {kCols, 0, 0},
                                     {kCols, kRows, 1, 1},
                                     TensorSwizzle::kNone}),
               "");

@@ -1,9 +1,11 @@
 // Operations of a warpgroup: all threads must come, and name the same matrices where they are.
 // Planted faults, each with its correct twin.
+#include "device/matrix_descriptor.h"
 #include "device/ptx/mbarrier.h"
 #include "device/ptx/setmaxnreg.h"
 #include "device/ptx/tensor_copy.h"
 #include "device/ptx/wgmma.h"
+#include "device/swizzle.h"
 #include "support.h"
 
 namespace cuflash::simt {
@@ -125,7 +127,7 @@ __global__ void describe(float* out, Names what) {
   }
   ptx::fence_proxy_async();
   __syncthreads();
-  MatrixDescriptor b = k_major(sB, 0, 0);
+  ptx::MatrixDescriptor b = k_major(sB, 0, 0);
   if (what == Names::kOtherInAWarp && threadIdx.x / 32 == 2) b = k_major(sB, 0, 16);
   if (what == Names::kOtherStride) b.stride_bytes /= 2;
   if (what == Names::kPastTheEnd) b.begin += 1 << 30;

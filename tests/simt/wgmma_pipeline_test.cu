@@ -1,16 +1,18 @@
 // wgmma with copies of boxes and mbarriers: what a kernel of attention does. Planted faults, and
 // the correct kernel under many schedules.
+#include "device/matrix_descriptor.h"
 #include "device/mma_fragments.h"
 #include "device/ptx/setmaxnreg.h"
 #include "device/ptx/wgmma.h"
-#include "tensor_copy_support.h"
+#include "device/swizzle.h"
+#include "wgmma_attention_support.h"
 
 namespace cuflash::simt {
 namespace {
 
 using ptx::Major;
 
-constexpr int kGroups = 2, kBlockQ = 64 * kGroups, kBlockKV = 32, kHeadDim = 64, kStages = 2;
+constexpr int kGroups = 2, kBlockQ = 64 * kGroups, kBlockKV = 32, kStages = 2;
 constexpr int kThreads = 128 * (kGroups + 1);
 
 struct Storage {
@@ -61,7 +63,7 @@ __device__ void consume(Storage& s, float* out, int tiles, Fault fault) {
       }
       ptx::wgmma_fence();
       for (int k = 0; k < kHeadDim; k += 16) {
-        const MatrixDescriptor q = k_major(s.sQ, 64 * group, k);
+        const ptx::MatrixDescriptor q = k_major(s.sQ, 64 * group, k);
         ptx::wgmma_m64k16<__half, Major::kK>(rS, q, k_major(s.sK[stage], 0, k), k > 0);  // S
       }
       ptx::wgmma_commit();
@@ -70,7 +72,7 @@ __device__ void consume(Storage& s, float* out, int tiles, Fault fault) {
       ptx::mbarrier_wait(&s.v_full[before], (n - 1) / kStages % 2);
       ptx::wgmma_fence();
       for (int k = 0; k < kBlockKV; k += 16) {
-        const MatrixDescriptor v = mn_major(s.sV[before], k);
+        const ptx::MatrixDescriptor v = mn_major(s.sV[before], k);
         ptx::wgmma_m64k16<__half, Major::kMN>(rO, rP[k / 16], v, true);  // O
       }
       ptx::wgmma_commit();
@@ -130,37 +132,10 @@ __global__ void attend(const __grid_constant__ Maps maps, float* out, int tiles,
   }
 }
 
-class WgmmaPipelineTest : public AccessTest {
+class WgmmaPipelineTest : public WgmmaAttentionTest {
  protected:
   static constexpr int kTiles = 7, kKeys = kTiles * kBlockKV;
-
-  // Small integers: the results are exact, and O fits into f16.
-  static int value(int seed, int row, int col) {
-    return (row * 7 + col * 5 + seed * (row ^ col)) % 13 % 3 - 1;
-  }
-  static std::vector<__half> matrix(int seed, int rows) {
-    std::vector<__half> values;
-    for (int i = 0; i < rows * kHeadDim; ++i) {
-      values.push_back(__half(static_cast<float>(value(seed, i / kHeadDim, i % kHeadDim))));
-    }
-    return values;
-  }
-  WgmmaPipelineTest() {
-    q_.set(matrix(1, kBlockQ));
-    k_.set(matrix(2, kKeys));
-    v_.set(matrix(3, kKeys));
-  }
-  static TensorMap map(const Array<__half>& data, int rows, int box) {
-    TensorMap map;
-    EXPECT_EQ(make_tensor_map(map, {data.data(),
-                                    CUFLASH_F16,
-                                    {kHeadDim, rows, 1, 1},
-                                    {2 * kHeadDim, 0, 0},
-                                    {kHeadDim, box, 1, 1},
-                                    TensorSwizzle::k128Bytes}),
-              "");
-    return map;
-  }
+  WgmmaPipelineTest() : WgmmaAttentionTest(kBlockQ, kKeys) {}
   std::vector<Finding> attend_with(Fault fault, int tiles = kTiles) {
     const Maps maps = {map(q_, kBlockQ, kBlockQ), map(k_, kKeys, kBlockKV),
                        map(v_, kKeys, kBlockKV)};
@@ -168,16 +143,6 @@ class WgmmaPipelineTest : public AccessTest {
     cudaGetLastError();
     return take_findings();
   }
-  static float expected(int tiles, int row, int col) {
-    int sum = 0;
-    for (int key = 0; key < tiles * kBlockKV; ++key) {
-      int s = 0;
-      for (int k = 0; k < kHeadDim; ++k) s += value(1, row, k) * value(2, key, k);
-      sum += s * value(3, key, col);
-    }
-    return static_cast<float>(__half(static_cast<float>(sum)));
-  }
-  Array<__half> q_{kBlockQ * kHeadDim, "q"}, k_{kKeys * kHeadDim, "k"}, v_{kKeys * kHeadDim, "v"};
   Array<float> out_{kBlockQ * kHeadDim, 0.0f, "out"};
 };
 
@@ -195,7 +160,7 @@ TEST_F(WgmmaPipelineTest, AWholeKernelIsRight) {
     }
     const std::vector<float> out = out_.values();
     for (int i = 0; i < kBlockQ * kHeadDim; ++i) {
-      ASSERT_EQ(out[i], expected(tiles, i / kHeadDim, i % kHeadDim)) << i;
+      ASSERT_EQ(out[i], expected(tiles * kBlockKV, i / kHeadDim, i % kHeadDim)) << i;
     }
   }
 }

@@ -2,11 +2,13 @@
 // twin.
 #include <cmath>
 
+#include "device/matrix_descriptor.h"
 #include "device/mma_fragments.h"
 #include "device/ptx/ldmatrix.h"
 #include "device/ptx/setmaxnreg.h"
 #include "device/ptx/tensor_copy.h"
 #include "device/ptx/wgmma.h"
+#include "device/swizzle.h"
 #include "support.h"
 
 namespace cuflash::simt {
@@ -154,7 +156,7 @@ __global__ void overwrite(float* out, Overwrites when) {
     float rD[kBlocks][4];
     ptx::wgmma_fence();
     for (int k = 0; k < kK; k += 16) {
-      const MatrixDescriptor a = k_major(sA, 0, k), b = k_major(sB, 0, k);
+      const ptx::MatrixDescriptor a = k_major(sA, 0, k), b = k_major(sB, 0, k);
       ptx::wgmma_m64k16<__half, Major::kK>(rD, a, b, k > 0);  // still reads
     }
     ptx::wgmma_commit();
@@ -208,7 +210,7 @@ __global__ void touch(float* out, Touches how) {
   float rD[kBlocks][4];
   ptx::wgmma_fence();
   for (int k = 0; k < kK; k += 16) {
-    const MatrixDescriptor a = k_major(sA, 0, k), b = k_major(sB, 0, k);
+    const ptx::MatrixDescriptor a = k_major(sA, 0, k), b = k_major(sB, 0, k);
     ptx::wgmma_m64k16<__half, Major::kK>(rD, a, b, k > 0);  // sums up
   }
   if (how != Touches::kNeverCommits) ptx::wgmma_commit();
@@ -336,7 +338,7 @@ __global__ void rescale(float* out, Fences fences) {
   for (int n = 0; n < 2; ++n) {
     // One shape: the accumulator needs no fence between these products.
     for (int k = 0; k < kK; k += 16) {
-      const MatrixDescriptor a = k_major(sA, 0, k), b = k_major(sB, 0, k);
+      const ptx::MatrixDescriptor a = k_major(sA, 0, k), b = k_major(sB, 0, k);
       ptx::wgmma_m64k16<__half, Major::kK>(rD, a, b, true);  // adds
     }
     ptx::wgmma_commit();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/convert.h"
+#include "harness/device_tensor.h"
 #include "harness/reference_outputs.h"
 #include "harness/stage_call.h"
 #include "stage_test.h"
@@ -167,6 +168,33 @@ void rows_far_apart(const Stage& stage, Pass pass, const Problem& problem) {
   }
   const Outputs near = harness::run(stage, pass, problem, in);
   for (const auto& [name, values] : got) EXPECT_EQ(values, near.tensors.at(name)) << name;
+}
+
+void sees_the_end_of_the_longest_head(const Stage& stage, Pass pass, const Problem& problem) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem);
+  constexpr auto kLayout = harness::Layout::kBHSD;
+  const auto tensor = [&](int rows, int columns, DType dtype, const char* name) {
+    return harness::DeviceTensor({1, 1, rows, columns}, dtype, kLayout, 256, name);
+  };
+  // One row in memory stands for all keys.
+  const auto q = tensor(problem.seq_q, problem.head_dim, problem.dtype, "Q"),
+             kv = tensor(1, problem.head_dim, problem.dtype, "K and V"),
+             o = tensor(problem.seq_q, problem.head_dim, problem.dtype, "O"),
+             lse = tensor(problem.seq_q, 1, CUFLASH_F32, "LSE");
+  q.upload(std::vector<float>(problem.seq_q * problem.head_dim));
+  kv.upload(std::vector<float>(problem.head_dim, 1.f));
+  o.poison(), lse.poison();
+  Tensor keys = kv.view();
+  keys.row_stride = 0;
+  const Forward args(q.view(), keys, keys, o.view(), static_cast<float*>(lse.view().data));
+  ASSERT_EQ(call(stage.forward, problem, args), FlashAttentionError::SUCCESS);
+  // Every score is 0. The last query sees the last key and those to its left in the window.
+  for (const float x : o.download()) ASSERT_NEAR(x, 1.f, 0.001f);
+  const std::vector<float> got = lse.download();
+  for (int i = 0; i < problem.seq_q; ++i) {
+    const int right = std::min(problem.window_right, problem.seq_q - 1 - i);
+    EXPECT_NEAR(got[i], std::log(problem.window_left + 1. + right), 1e-5) << "row " << i;
+  }
 }
 
 void refuses_too_many_blocks(const Stage& stage, Pass pass, Problem problem) {

@@ -19,6 +19,9 @@ void gradients_large_before_the_scale(const Stage& stage, Pass pass, const Probl
 // simulator only, in memory that is mapped and hardly touched.
 void rows_far_apart(const Stage& stage, Pass pass, const Problem& problem);
 
+// Forward, a window at the end of the most keys that a head may have: indices near 2^31.
+void sees_the_end_of_the_longest_head(const Stage& stage, Pass pass, const Problem& problem);
+
 // A problem of 2^32 heads, a grid of at least as many blocks, is refused. Nothing is launched.
 void refuses_too_many_blocks(const Stage& stage, Pass pass, Problem problem);
 

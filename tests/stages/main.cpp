@@ -114,6 +114,10 @@ void add_extremes(const Stage& stage, Pass pass) {
     // Rows whose first tile holds no key that they see.
     add_test("scores_far_below_zero_in_a_window", "b1_h1_q70k70_d64_causal_left4",
              scores_far_below_zero);
+    if (!stage.forward.keeps_scores) {
+      add_test("sees_the_end_of_the_longest_head", "b1_h1_q200k2147483391_d64_left100_right1000",
+               sees_the_end_of_the_longest_head);
+    }
     for (const std::string head_dim : {"d32", "d64", "d96", "d128", "d256"}) {
       add_test("finds_one_key_" + head_dim, "b1_h1_q70k150_" + head_dim, finds_one_key);
       add_test("averages_equal_keys_" + head_dim, "b1_h1_q130k130_" + head_dim + "_causal",

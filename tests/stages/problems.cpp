@@ -29,6 +29,8 @@ constexpr Row kRows[] = {
     {"ragged: a tile and one", "b1_h1_q33k129_d32_bf16"},
     {"ragged: one short of a tile", "b1_h1_q63k127_d32_f16"},
 
+    {"many tiles: a ring of two buffers is filled three times", "b1_h1_q20k330_d64_f16"},
+    {"many tiles: a ring of two buffers is filled three times", "b1_h1_q20k650_d128_f16_causal"},
     {"seq_q < seq_kv", "b1_h2_q33k97_d64_causal"},
     {"seq_q < seq_kv", "b1_h1_q16k200_d32_f16"},
     {"seq_q > seq_kv", "b1_h1_q100k48_d64_f16"},

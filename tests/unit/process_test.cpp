@@ -7,6 +7,7 @@
 #include "api/dispatch.h"
 #include "cuflash/c_api.h"
 #include "cuflash/workload.h"
+#include "device/tensor_map_arguments.h"
 
 namespace {
 
@@ -72,6 +73,16 @@ TEST(NoHostMemory, SufficesToCheckAndChoose) {
       }
     }
   }
+}
+
+// A stage makes its tensor maps in each call.
+TEST(NoHostMemory, SufficesToCheckATensorMap) {
+  alignas(16) static std::byte data[16];
+  const cuflash::TensorMapArguments map = {data,          CUFLASH_F16,
+                                           {64, 9, 2, 1}, {64, 1024, 0},
+                                           {64, 8, 1, 1}, cuflash::TensorSwizzle::k128Bytes};
+  const NoMemory while_it_lives;
+  EXPECT_EQ(cuflash::tensor_map_fault(map), "");
 }
 
 // ---- Calls from destructors that run at exit ----------------------------------------------------

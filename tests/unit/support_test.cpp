@@ -270,14 +270,17 @@ TEST(Stages, KeepNoScoresFromTheThirdOn) {
   }
 }
 
-// The tensor cores of these stages take no f32, and their f32 units take everything.
+// The tensor cores of these stages take no f32, and their f32 units take everything. Products of
+// warpgroups are the reason to ask for sm_90a.
 TEST(Stages, ComputeOnTensorCoresWhereTheyTakeNoF32) {
   for (const Stage* stage : stages()) {
     if (std::string(stage->name) >= "90") continue;
     for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
       if (!stage->has(pass)) continue;
       const PassFacts& facts = stage->facts(pass);
-      EXPECT_EQ(facts.tensor_cores, !facts.dtypes.has(CUFLASH_F32)) << stage->name;
+      EXPECT_EQ(facts.products_by == ProductsBy::kMultiplyAdds, facts.dtypes.has(CUFLASH_F32))
+          << stage->name;
+      EXPECT_EQ(facts.products_by == ProductsBy::kWgmma, facts.arch.exact) << stage->name;
     }
   }
 }

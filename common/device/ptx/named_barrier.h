@@ -1,4 +1,5 @@
-// PTX bar.sync: barriers 1 to 15 of a block, for some of its warps. 0 is __syncthreads().
+// PTX bar.sync and bar.arrive: barriers 1 to 15 of a block, for some of its warps. 0 is
+// __syncthreads().
 #ifndef CUFLASH_DEVICE_PTX_NAMED_BARRIER_H_
 #define CUFLASH_DEVICE_PTX_NAMED_BARRIER_H_
 
@@ -10,6 +11,12 @@ namespace cuflash::ptx {
 // happens before what follows it.
 __device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
+}
+
+// Counts as coming to the barrier, and goes on. What the thread did before happens before what
+// follows the named_barrier_sync() of others.
+__device__ __forceinline__ void named_barrier_arrive(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
 }
 
 }  // namespace cuflash::ptx

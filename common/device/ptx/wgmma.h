@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "device/matrix_descriptor.h"
+#include "device/ptx/matrix_descriptor.h"
 
 namespace cuflash::ptx {
 

@@ -90,13 +90,17 @@ struct Rank {
   const char* reason = "";  ///< why, in a few words
 };
 
+/// The instructions that compute a pass's matrix products: f32 multiply-adds, those of a warp on
+/// the tensor cores (mma.sync, also behind nvcuda::wmma), or those of a warpgroup (wgmma).
+enum class ProductsBy { kMultiplyAdds, kMma, kWgmma };
+
 /// Everything that is known about one pass of a stage, except the function that queues it.
 struct PassFacts {
-  ArchRequirement arch;       ///< where it runs
-  DTypes dtypes;              ///< from the same list that instantiates its templates
-  HeadDims head_dims;         ///< from the same list that instantiates its templates
-  Features features;          ///< what it can do
-  bool tensor_cores = false;  ///< they compute its matrix products; false: f32 multiply-adds do
+  ArchRequirement arch;  ///< where it runs
+  DTypes dtypes;         ///< from the same list that instantiates its templates
+  HeadDims head_dims;    ///< from the same list that instantiates its templates
+  Features features;     ///< what it can do
+  ProductsBy products_by = ProductsBy::kMultiplyAdds;  ///< what computes its matrix products
   bool keeps_scores = false;  ///< its workspace holds S or P of every head, O(seq_q · seq_kv)
   bool any_order = false;     ///< a call that is not deterministic adds in the order of chance
   /// The stage whose kernels this pass repeats, apart from names, so that the directory can be read

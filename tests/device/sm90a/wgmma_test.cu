@@ -5,6 +5,7 @@
 #include <string>
 
 #include "../support.h"
+#include "device/matrix_descriptor.h"
 #include "device/ptx/mbarrier.h"
 #include "device/ptx/setmaxnreg.h"
 #include "device/ptx/tensor_copy.h"
@@ -40,7 +41,7 @@ struct Operands {
   SwizzledTile<T, kColumns ? kN : kK, kColumns ? kK : kN> b;
   std::uint64_t full;
 
-  __device__ MatrixDescriptor b_from(int k) const {
+  __device__ ptx::MatrixDescriptor b_from(int k) const {
     if constexpr (kColumns) {
       return k_major(b, 0, k);
     } else {
@@ -231,7 +232,7 @@ TensorMap map_of(const Array<T>& matrix, int rows, int cols) {
   arguments.data = matrix.data();
   arguments.extents[0] = cols, arguments.extents[1] = rows;
   arguments.extents[2] = arguments.extents[3] = 1;
-  arguments.strides[0] = 2 * cols;
+  arguments.strides[0] = cols;
   arguments.box[0] = Tile::kPanelCols, arguments.box[1] = rows;
   arguments.box[2] = arguments.box[3] = 1;
   arguments.swizzle = Tile::kPanelCols == 64 ? TensorSwizzle::k128Bytes : TensorSwizzle::k64Bytes;

@@ -1,4 +1,4 @@
-// The CPU simulator's bar.sync.
+// The CPU simulator's bar.sync and bar.arrive.
 #ifndef CUFLASH_SIMT_DEVICE_PTX_NAMED_BARRIER_H_
 #define CUFLASH_SIMT_DEVICE_PTX_NAMED_BARRIER_H_
 
@@ -6,14 +6,18 @@
 
 namespace cuflash::simt {
 
-void sync_named_barrier(int barrier, int threads);
+// A thread that does not wait counts, and goes on.
+void come_to_named_barrier(int barrier, int threads, bool waits);
 
 }  // namespace cuflash::simt
 
 namespace cuflash::ptx {
 
 __forceinline__ void named_barrier_sync(int barrier, int threads) {
-  simt::sync_named_barrier(barrier, threads);
+  simt::come_to_named_barrier(barrier, threads, true);
+}
+__forceinline__ void named_barrier_arrive(int barrier, int threads) {
+  simt::come_to_named_barrier(barrier, threads, false);
 }
 
 }  // namespace cuflash::ptx

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "device/matrix_descriptor.h"
+#include "device/ptx/matrix_descriptor.h"
 
 namespace cuflash::simt {
 
@@ -18,7 +18,7 @@ struct ProductOperands {
   float* d;  // 4 · blocks
   int blocks;
   const std::uint32_t* a_registers;  // null: A lies in shared memory, as `a` says
-  MatrixDescriptor a, b;
+  ptx::MatrixDescriptor a, b;
   bool b_mn_major, bfloat16, accumulate;
 };
 

@@ -1,0 +1,44 @@
+// What the programs of this folder have in common: their command lines, and how they fail.
+#ifndef CUFLASH_BENCH_PROGRAM_H_
+#define CUFLASH_BENCH_PROGRAM_H_
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <stdexcept>
+#include <string>
+
+#include "provenance.h"
+
+namespace cuflash::bench {
+
+// The command line is wrong. what() is a whole sentence for the user.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Parses the command line and calls run(provenance), which returns the exit status. A failure is a
+// sentence on stderr; the status is then 2 if the command line is wrong, and else 1.
+template <class Run>
+int run_program(CLI::App& app, int argc, char** argv, Run run) {
+  const auto fail = [](const std::string& sentence, int status) {
+    fmt::print(stderr, "cuflash: {}\n", sentence);
+    return status;
+  };
+  try {
+    app.parse(argc, argv);
+    return run(provenance(argc, argv));
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    return fail(std::string(error.what()) + ". See --help.", 2);
+  } catch (const UsageError& error) {
+    return fail(error.what(), 2);
+  } catch (const std::exception& error) {
+    return fail(error.what(), 1);
+  }
+}
+
+}  // namespace cuflash::bench
+
+#endif  // CUFLASH_BENCH_PROGRAM_H_

@@ -1,0 +1,42 @@
+// What a timeline's log says of the blocks of one multiprocessor.
+#ifndef CUFLASH_BENCH_TIMELINE_RECORDING_H_
+#define CUFLASH_BENCH_TIMELINE_RECORDING_H_
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "device/timeline/log.h"
+
+namespace cuflash::bench {
+
+// What a warp did. Times are cycles since the first event of the log.
+struct Span {
+  timeline::Kind kind;
+  int line;  // of the kernel's file
+  std::int64_t begin, end;
+  unsigned data;
+};
+
+struct RecordedBlock {
+  unsigned number;
+  std::int64_t begin, end;  // its first and its last event
+  unsigned nanoseconds;     // the low half of the GPU's clock at `begin`
+  std::map<int, std::vector<Span>> warps;
+};
+
+// The blocks in the order in which they began. `events` are those of a log that are not zeros, in
+// any order. Throws if the kernel ran so long that a ring of the log may have begun anew, and if an
+// event belongs to no block.
+std::vector<RecordedBlock> blocks_of(const std::vector<timeline::Event>& events);
+
+// The multiprocessor's clock in cycles a nanosecond, between the first and the last block. Throws
+// if there are not two blocks.
+double clock_ghz(const std::vector<RecordedBlock>& blocks);
+
+// The block in the middle, and those that ran when it was half done.
+std::vector<RecordedBlock> in_the_middle(const std::vector<RecordedBlock>& blocks);
+
+}  // namespace cuflash::bench
+
+#endif  // CUFLASH_BENCH_TIMELINE_RECORDING_H_

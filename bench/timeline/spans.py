@@ -1,0 +1,181 @@
+"""What the events of a timeline mean: the spans of time that each warpgroup spends on what.
+
+A result of bench/timeline/timeline.cpp has the lines of the kernel that recorded events, with the
+comments before them. From these follow the names of the spans, so the kernel names none.
+"""
+
+import re
+from dataclasses import dataclass
+
+# What a warpgroup's time goes into, in the order of a table's columns.
+PRODUCTS = ("S", "P V")
+FOR_A_BUFFER = "wait for a buffer"
+PARTS = ("S", "softmax", "P V", "wait for K", "wait for V", FOR_A_BUFFER)
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a warp did, as the log has it."""
+
+    line: int
+    kind: str
+    begin: int
+    end: int
+    data: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """Part of a warpgroup's time. Times are cycles."""
+
+    name: str
+    begin: int
+    end: int
+
+
+def events_of(warpgroup):
+    """The events of a warpgroup of the JSON."""
+    for text in warpgroup["events"]:
+        line, kind, begin, end, data = text.split()
+        yield Event(int(line), kind, int(begin), int(end), int(data))
+
+
+def wait_name(code):
+    """What a wait for an mbarrier is for: 'wait for K'."""
+    full = re.search(r"\b(\w)_full", code)
+    return f"wait for {full[1].upper()}" if full else FOR_A_BUFFER
+
+
+def product_name(title):
+    """'S' or 'P V', from the comment before a product."""
+    if re.search(r"\bS = ", title):
+        return "S"
+    if "P V" in title:
+        return "P V"
+    raise ValueError(f"no known product: {title}")
+
+
+def spans_of(events, lines):
+    """The spans of a warpgroup in the order of their ends. A product's goes from its issue to the
+    end of the wait for it. After that of S, and requests that follow it, the softmax goes on until
+    the warpgroup waits for something else or issues products."""
+    spans, issued, groups, softmax = [], None, [], None
+    for event in events:
+        where = lines[str(event.line)]
+        for_data = event.kind == "wait" and wait_name(where["code"]) != FOR_A_BUFFER
+        if softmax is not None and (
+            for_data or event.kind in ("fence", "products", "named_barrier", "last_tile")
+        ):
+            spans.append(Span("softmax", softmax, event.begin))
+            softmax = None
+        elif softmax is not None and event.kind in ("wait", "request"):
+            softmax = event.end
+        if event.kind == "wait":
+            spans.append(Span(wait_name(where["code"]), event.begin, event.end))
+        elif event.kind == "request":
+            letter = re.search(r"\bs([KVQ])\b", where["code"])[1]
+            spans.append(Span(f"request {letter}", event.begin, event.end))
+        elif event.kind == "named_barrier":
+            spans.append(Span("barrier", event.begin, event.end))
+        elif event.kind == "fence":
+            issued = (product_name(where["title"]), event.end)
+        elif event.kind == "commit":
+            groups.append(issued)
+        elif event.kind == "products":
+            while len(groups) > event.data:
+                name, begin = groups.pop(0)
+                spans.append(Span(name, begin, event.end))
+                softmax = event.end if name == "S" else softmax
+    return spans
+
+
+def tiles_of(events):
+    """When a warpgroup began its tiles."""
+    return [event.begin for event in events if event.kind == "tile"]
+
+
+def clipped(spans, begin, end):
+    """The parts of spans that lie within a time."""
+    for span in spans:
+        inside = Span(span.name, max(span.begin, begin), min(span.end, end))
+        if inside.end > inside.begin:
+            yield inside
+
+
+def covered(spans):
+    """The time in which there is at least one of the spans."""
+    total, until = 0, -(10**18)
+    for span in sorted(spans, key=lambda span: span.begin):
+        total += max(0, span.end - max(span.begin, until))
+        until = max(until, span.end)
+    return total
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A warpgroup of a timeline."""
+
+    block: int  # the first on the multiprocessor is 0
+    name: str
+    events: list
+    spans: list
+
+    @property
+    def computes(self):
+        """False for a producer."""
+        return len(tiles_of(self.events)) > 1
+
+
+def lanes_of(timeline, lines):
+    """The warpgroups of the blocks of a timeline. If some only request, these are producers."""
+    lanes = []
+    for number, block in enumerate(timeline["blocks"]):
+        found = []
+        for warpgroup in block["warpgroups"]:
+            events = list(events_of(warpgroup))
+            found.append(Lane(number, "", events, spans_of(events, lines)))
+        role = "warpgroup" if all(lane.computes for lane in found) else "consumer"
+        names = iter(f"{role} {n}" for n in range(len(found)))
+        lanes += [
+            Lane(number, next(names) if lane.computes else "producer", lane.events, lane.spans)
+            for lane in found
+        ]
+    return lanes
+
+
+def inner(lane):
+    """The time from a warpgroup's second tile to its last, and the number of tiles in it."""
+    begins = tiles_of(lane.events)
+    return begins[1], begins[-1], len(begins) - 2
+
+
+def parts_of(lane):
+    """Cycles a tile of a computing warpgroup: all of them, and by PARTS."""
+    begin, end, tiles = inner(lane)
+    inside = list(clipped(lane.spans, begin, end))
+    parts = {
+        name: sum(span.end - span.begin for span in inside if span.name == name) / tiles
+        for name in PARTS
+    }
+    return (end - begin) / tiles, parts
+
+
+def inner_of_all(lanes):
+    """The time in which all computing warpgroups are between their second tiles and their last."""
+    times = [inner(lane) for lane in lanes if lane.computes]
+    return max(begin for begin, _, _ in times), min(end for _, end, _ in times)
+
+
+def products_in_flight(lanes):
+    """The share of the time in which at least one product of the warpgroups is in flight."""
+    begin, end = inner_of_all(lanes)
+    spans = [span for lane in lanes for span in lane.spans if span.name in PRODUCTS]
+    return covered(clipped(spans, begin, end)) / (end - begin)
+
+
+def chosen(result, head_dim):
+    """The timeline with this head_dim."""
+    found = [one for one in result["timelines"] if f"_d{head_dim}_" in one["problem"] + "_"]
+    if len(found) != 1:
+        raise ValueError(f"not one timeline has head_dim {head_dim}")
+    return found[0]

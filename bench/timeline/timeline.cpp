@@ -1,0 +1,122 @@
+// Records what the warps of one multiprocessor do when, while a stage's forward pass runs. In
+// builds with CUFLASH_TIMELINE.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "cuflash/stage.h"
+#include "cuflash/workload.h"
+#include "harness/stage_check.h"
+#include "json_file.h"
+#include "measure.h"
+#include "program.h"
+#include "timeline/recorder.h"
+#include "timeline/report.h"
+#include "timing.h"
+
+namespace cuflash::bench {
+namespace {
+
+// Any multiprocessor will do: a grid of many blocks fills all of them.
+constexpr unsigned kSm = 0;
+
+struct Options {
+  std::string stage, json;
+  std::vector<std::string> shapes, beside;
+};
+
+void declare(CLI::App& app, Options& options) {
+  app.add_option("--stage", options.stage, "Name or number")->required();
+  app.add_option("--shape", options.shapes, "A problem; may be given several times")->required();
+  app.add_option("--beside", options.beside,
+                 "A file of `ladder --json` of the ordinary build, with the time of the same call")
+      ->option_text("FILE")
+      ->check(CLI::ExistingFile);
+  app.add_option("--json", options.json, "Where the timelines go")->option_text("FILE")->required();
+}
+
+const Stage& stage_of(const Options& options) {
+  if (const Stage* stage = find_stage(options.stage)) return *stage;
+  throw std::runtime_error("There is no stage \"" + options.stage + "\".");
+}
+
+harness::TestCase case_of(const std::string& shape) {
+  harness::TestCase c;
+  if (!harness::parse_test_case(shape, c)) throw std::runtime_error(shape + " is no problem.");
+  return c;
+}
+
+void verify(const Stage& stage, const harness::TestCase& c) {
+  const auto check = check_stage(stage, CUFLASH_FORWARD, c, harness::Runs::kOneUnlessFound);
+  if (!check.ok()) throw std::runtime_error(check.failures());
+}
+
+Timeline record(Recorder& recorder, const Stage& stage, const harness::TestCase& c) {
+  const Support support = supports(stage, CUFLASH_FORWARD, c.problem, current_device());
+  if (!support) throw std::runtime_error(support.reason);
+  Timeline made;
+  made.problem = problem_name(c.problem);
+  harness::CallOptions options;
+  options.guards = false;
+  harness::StageCall call(stage, CUFLASH_FORWARD, c.problem, unchecked_inputs(CUFLASH_FORWARD, c),
+                          options);
+  recorder.begin(timeline::kEverySm);
+  verify(stage, c);
+  made.recorded_ms = median_ms(call);
+
+  recorder.begin(kSm);
+  const harness::Stream stream;
+  call.queue(stream);
+  stream.synchronize();
+  const auto blocks = blocks_of(recorder.events());
+  made.clock_ghz = clock_ghz(blocks);
+  made.blocks = in_the_middle(blocks);
+  return made;
+}
+
+std::vector<std::string> kernel_of(const Stage& stage) {
+  std::ifstream file(std::string(CUFLASH_SOURCE_DIR "/stages/") + stage.name + "/kernel.cuh");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+void print(const Timeline& made) {
+  fmt::print("{}: {} blocks, {:.2f} GHz, {:.3f} ms recorded", made.problem, made.blocks.size(),
+             made.clock_ghz, made.recorded_ms);
+  if (made.plain_ms) fmt::print(", {:.3f} ms in the ordinary build", *made.plain_ms);
+  fmt::print("\n");
+}
+
+void run(const Options& options, const Provenance& provenance) {
+  const Stage& stage = stage_of(options);
+  if (current_device().compute_capability == 0) {
+    throw std::runtime_error("There is no CUDA device here.");
+  }
+  const unsigned step = globaltimer_step();
+  fmt::print("The GPU's clock moves in steps of {} ns or more.\n", step);
+  Recorder recorder;
+  std::vector<Timeline> timelines;
+  for (const std::string& shape : options.shapes) {
+    timelines.push_back(record(recorder, stage, case_of(shape)));
+    timelines.back().plain_ms = ladder_ms(options.beside, stage.name, timelines.back().problem);
+    print(timelines.back());
+  }
+  write_json(options.json, report(provenance, stage.name, step, kernel_of(stage), timelines));
+}
+
+}  // namespace
+}  // namespace cuflash::bench
+
+int main(int argc, char** argv) {
+  CLI::App app("Records what the warps of one multiprocessor do when.");
+  cuflash::bench::Options options;
+  cuflash::bench::declare(app, options);
+  return cuflash::bench::run_program(app, argc, argv, [&](const auto& provenance) {
+    cuflash::bench::run(options, provenance);
+    return 0;
+  });
+}

@@ -1,0 +1,146 @@
+// Stages beside each other on a list of problems: each is checked on a small problem of the same
+// kind, then those that are right take turns in being timed. scripts/maintainer/variants.py builds
+// it with the variants of a stage among its stages.
+#include <cuda_runtime.h>
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "harness/owners.h"
+#include "harness/stage_call.h"
+#include "json_file.h"
+#include "measure.h"
+#include "program.h"
+#include "progress.h"
+#include "timing.h"
+
+namespace cuflash::bench {
+namespace {
+
+using harness::TestCase;
+
+struct Options {
+  std::vector<std::string> stages, cases;
+  std::string json;
+};
+
+// What came of a stage on a problem: a sentence, or a time. The CPU simulator gives no time.
+struct Outcome {
+  const Stage* stage;
+  std::string failed;
+  double ms = 0.;
+};
+
+std::vector<const Stage*> stages_of(const Options& options) {
+  std::vector<const Stage*> chosen;
+  for (const std::string& name : options.stages) {
+    const Stage* stage = find_stage(name);
+    if (stage == nullptr) throw std::runtime_error("There is no stage \"" + name + "\".");
+    chosen.push_back(stage);
+  }
+  return chosen;
+}
+
+TestCase case_of(const std::string& name) {
+  TestCase c;
+  c.problem.dtype = CUFLASH_F16;
+  if (!parse_test_case(name, c)) throw std::runtime_error('"' + name + "\" is not a shape.");
+  return c;
+}
+
+// A problem of the same kind that the oracle computes in a moment, with more tiles of keys than
+// buffers, and a last tile that is not full.
+TestCase small(TestCase c) {
+  Problem& p = c.problem;
+  p.batch = 1;
+  p.heads_q = std::max(1, p.heads_q / p.heads_kv), p.heads_kv = 1;
+  p.seq_q = std::min(p.seq_q, 300), p.seq_kv = std::min(p.seq_kv, 700);
+  return c;
+}
+
+// Throws if the device can run nothing more after this stage.
+Outcome checked(const Stage& stage, const TestCase& c) {
+  const Row row = measure(stage, CUFLASH_FORWARD, {c, {}});
+  harness::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  if (!row.failure.empty()) fmt::print(stderr, "{}\n", row.failure);
+  return {&stage, row.skipped.empty() && !row.ok ? "wrong results" : row.skipped};
+}
+
+void time_in_turns(std::vector<Outcome*> right, const TestCase& c) {
+  const Progress progress("Timing " + test_case_name(c));
+  harness::CallOptions options = c.options;
+  options.guards = false;
+  std::vector<std::unique_ptr<harness::StageCall>> calls;
+  std::vector<Queue> queues;
+  for (const Outcome* outcome : right) {
+    calls.push_back(std::make_unique<harness::StageCall>(
+        *outcome->stage, CUFLASH_FORWARD, c.problem,
+        unchecked_inputs(CUFLASH_FORWARD, {c.problem, {}, {}}), options));
+    queues.push_back(
+        [&call = *calls.back()](const harness::Stream& stream) { call.queue(stream); });
+  }
+  const std::vector<double> ms = medians_ms(queues);
+  for (std::size_t n = 0; n < right.size(); ++n) right[n]->ms = ms[n];
+}
+
+nlohmann::ordered_json to_json(const Outcome& outcome, const TestCase& c) {
+  nlohmann::ordered_json row = {{"stage", outcome.stage->name},
+                                {"problem", test_case_name(c)},
+                                {"checked", test_case_name(small(c))}};
+  if (!outcome.failed.empty()) {
+    row["failed"] = outcome.failed;
+  } else if (!simt::kSimulated) {
+    row["ms"] = outcome.ms;
+    row["tflops"] = tflops(CUFLASH_FORWARD, c.problem, outcome.ms);
+  }
+  return row;
+}
+
+// The rows of a problem.
+nlohmann::ordered_json run(const std::vector<const Stage*>& stages, const TestCase& c) {
+  std::vector<Outcome> outcomes;
+  for (const Stage* stage : stages) outcomes.push_back(checked(*stage, small(c)));
+  std::vector<Outcome*> right;
+  for (Outcome& outcome : outcomes) {
+    if (outcome.failed.empty()) right.push_back(&outcome);
+  }
+  if (!simt::kSimulated) time_in_turns(right, c);
+  auto rows = nlohmann::ordered_json::array();
+  for (const Outcome& outcome : outcomes) rows.push_back(to_json(outcome, c));
+  return rows;
+}
+
+void run(const Options& options, const Provenance& provenance) {
+  if (current_device().compute_capability == 0) {
+    throw std::runtime_error("There is no CUDA device here.");
+  }
+  const auto stages = stages_of(options);
+  nlohmann::ordered_json json = {{"provenance", to_json(provenance)}};
+  json["rows"] = nlohmann::ordered_json::array();
+  for (const std::string& name : options.cases) {
+    for (auto& row : run(stages, case_of(name))) {
+      fmt::print("{}\n", row.dump());
+      json["rows"].push_back(std::move(row));
+    }
+  }
+  write_json(options.json, json);
+}
+
+}  // namespace
+}  // namespace cuflash::bench
+
+int main(int argc, char** argv) {
+  CLI::App app("Checks the forward passes of stages, and times them in turns.");
+  cuflash::bench::Options options;
+  app.add_option("--stages", options.stages, "By their whole names")->required();
+  app.add_option("--shapes", options.cases, "As the ladder takes them")->required();
+  app.add_option("--json", options.json, "The file for the results")->required();
+  return cuflash::bench::run_program(app, argc, argv, [&](const auto& provenance) {
+    cuflash::bench::run(options, provenance);
+    return 0;
+  });
+}

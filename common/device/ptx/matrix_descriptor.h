@@ -1,0 +1,37 @@
+// The word by which wgmma finds an operand in shared memory (PTX ISA, "Matrix descriptor").
+#ifndef CUFLASH_DEVICE_PTX_MATRIX_DESCRIPTOR_H_
+#define CUFLASH_DEVICE_PTX_MATRIX_DESCRIPTOR_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "device/ptx/shared_address.h"
+
+namespace cuflash::ptx {
+
+// Addresses and distances are counted in units of 16 bytes:
+//   bits 0 to 13: where the operand begins
+//   bits 16 to 29, the leading offset: from one panel to the next, if the operand's rows are
+//     longer than a panel's
+//   bits 32 to 45, the stride: from 8 rows to the next 8
+//   bits 62 and 63, the swizzle: 1 is that of 128 bytes, 2 that of 64
+struct MatrixDescriptor {
+  std::uint64_t bits;
+};
+
+// That of the operand which begins `offset_bytes` after the tile does.
+template <class Tile>
+__device__ __forceinline__ MatrixDescriptor descriptor(const Tile& tile, int offset_bytes) {
+  constexpr unsigned kUnit = 16, kRowBytes = Tile::kPanelCols * 2;
+  constexpr unsigned kPanelBytes = sizeof(tile.panels[0]);
+  constexpr unsigned kSwizzle = Tile::kPanelCols == 64 ? 1 : 2;
+  const unsigned begin = SharedAddress(&tile).value / kUnit + offset_bytes / kUnit;
+  constexpr unsigned kHigh = 8 * kRowBytes / kUnit | kSwizzle << 30;
+  // A sum, not an or: the compiler can add all constants at once.
+  return {std::uint64_t{kHigh} << 32 | (begin + (kPanelBytes / kUnit << 16))};
+}
+
+}  // namespace cuflash::ptx
+
+#endif  // CUFLASH_DEVICE_PTX_MATRIX_DESCRIPTOR_H_

@@ -1,0 +1,68 @@
+#include "simt/tensor_box.h"
+
+#include <algorithm>
+
+#include "simt/core.h"
+
+namespace cuflash::simt {
+
+std::vector<BoxChunk> box_chunks(std::uintptr_t shared, const TensorMapArguments& map,
+                                 const int (&first)[4]) {
+  constexpr int kElement = TensorMapArguments::kElementBytes;
+  constexpr int kElements = TensorMapArguments::kChunkBytes / kElement;
+  std::vector<BoxChunk> chunks;
+  const int box_rows = map.box[1] * map.box[2] * map.box[3];
+  for (int row = 0; row < box_rows; ++row) {
+    const std::int64_t x[4] = {first[0], first[1] + row % map.box[1],
+                               first[2] + row / map.box[1] % map.box[2],
+                               first[3] + row / map.box[1] / map.box[2]};
+    bool inside = true;
+    auto from = static_cast<std::int64_t>(as_address(map.data)) + x[0] * kElement;
+    for (int i = 1; i < 4; ++i) {
+      inside = inside && x[i] >= 0 && x[i] < map.extents[i];
+      from += x[i] * map.stride(i);
+    }
+    for (int e = 0; e < map.box[0]; e += kElements) {
+      const auto limited = [&](std::int64_t element) {
+        return static_cast<std::size_t>(std::clamp<std::int64_t>(element - x[0] - e, 0, kElements) *
+                                        kElement);
+      };
+      const std::size_t begin = limited(0), end = limited(inside ? map.extents[0] : 0);
+      chunks.push_back({swizzled(shared + chunks.size() * BoxChunk::kBytes, map.swizzle),
+                        static_cast<std::uintptr_t>(from + e * kElement), begin,
+                        std::max(begin, end)});
+    }
+  }
+  return chunks;
+}
+
+// What a box needs, whichever way it is copied.
+void Core::check_box(const Thread& self, std::uintptr_t shared, std::size_t bytes, int innermost,
+                     std::uint16_t site, const std::string& verb) {
+  check_operand(self, shared & ~(BoxChunk::kBytes - 1), BoxChunk::kBytes, site, true,
+                "cp.async.bulk.tensor " + verb);
+  const auto fail = [&](FindingKind kind, const std::string& what) {
+    report_access(kind, self, &shared_.region(), shared, site, what + " The launch ends here.");
+    kill_launch();
+  };
+  constexpr std::uintptr_t kAlignment = 128;
+  if (shared % kAlignment != 0) {
+    fail(FindingKind::kMisaligned, "A box begins at a multiple of 128 bytes.");
+  }
+  if (innermost * TensorMapArguments::kElementBytes % TensorMapArguments::kChunkBytes != 0) {
+    fail(FindingKind::kMisaligned,
+         "The innermost coordinate of a box is a multiple of 8 elements, "
+         "16 bytes; this is " +
+             std::to_string(innermost) + '.');
+  }
+  if (!shared_.inside_variable(shared, bytes)) {
+    fail(FindingKind::kOutOfBounds, shared_.explain_outside(shared, bytes));
+  }
+  if (!shared_.is_dynamic(shared) &&
+      shared_.array(shared).begin != shared_.array(shared + bytes - 1).begin) {
+    fail(FindingKind::kOutOfBounds,
+         "The box has " + std::to_string(bytes) + " bytes and reaches past the end of the array.");
+  }
+}
+
+}  // namespace cuflash::simt

@@ -1,0 +1,47 @@
+// The boxes of cp.async.bulk.tensor: where their elements lie in both memories.
+#ifndef CUFLASH_SIMT_TENSOR_BOX_H_
+#define CUFLASH_SIMT_TENSOR_BOX_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "device/tensor_map_arguments.h"
+
+namespace cuflash::simt {
+
+// The hardware swizzles addresses: bits of the row change places of chunks within it. The patterns
+// are those of Swizzle (device/swizzle.h) in a tile that begins where the pattern does.
+inline std::uintptr_t swizzled(std::uintptr_t address, TensorSwizzle swizzle) {
+  const std::uintptr_t mask = swizzle == TensorSwizzle::k128Bytes  ? 7
+                              : swizzle == TensorSwizzle::k64Bytes ? 3
+                                                                   : 0;
+  return address ^ (address / 128 & mask) * TensorMapArguments::kChunkBytes;
+}
+
+// 16 bytes of a box in shared memory, of which [begin, end) lie in the tensor, in global memory.
+struct BoxChunk {
+  static constexpr std::size_t kBytes = TensorMapArguments::kChunkBytes;
+  std::uintptr_t shared, global;
+  std::size_t begin, end;
+};
+
+// The chunks of the box that begins at `first` of the tensor and at this address in shared memory,
+// in the order of its elements.
+std::vector<BoxChunk> box_chunks(std::uintptr_t shared, const TensorMapArguments& map,
+                                 const int (&first)[4]);
+
+// The largest aligned pieces of [begin, end), as global memory is read.
+template <class Use>
+void for_each_piece(std::uintptr_t begin, std::uintptr_t end, const Use& use) {
+  for (std::uintptr_t at = begin; at < end;) {
+    std::size_t piece = BoxChunk::kBytes;
+    while ((at & (piece - 1)) != 0 || piece > end - at) piece /= 2;
+    use(at, piece);
+    at += piece;
+  }
+}
+
+}  // namespace cuflash::simt
+
+#endif  // CUFLASH_SIMT_TENSOR_BOX_H_

@@ -1,0 +1,84 @@
+// One CUDA thread of the running block.
+#ifndef CUFLASH_SIMT_THREAD_H_
+#define CUFLASH_SIMT_THREAD_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "simt/cp_async.h"
+#include "simt/fences.h"
+#include "simt/fiber.h"
+#include "simt/knowledge.h"
+#include "simt/launch.h"
+#include "simt/mbarrier.h"
+#include "simt/request_counter.h"
+#include "simt/wgmma.h"
+
+namespace cuflash::simt {
+
+// From this moment on a thread works on this tile.
+struct TileMark {
+  Stamp since;
+  const char* name;
+  int number;
+};
+
+// It runs on the stack of the same index.
+struct Thread {
+  enum class State {
+    kReady,
+    kAtBarrier,
+    kAtNamedBarrier,
+    kAtMbarrier,
+    kInWarpCall,
+    kInWarpgroupCall,
+    kExited
+  };
+
+  LaneTrace trace;
+  Fiber fiber;
+  int index = 0;  // within the block
+  uint3 id{};
+  State state = State::kReady;
+
+  // Where it waits, and what it brought to a warp-wide operation.
+  std::uintptr_t wait_address = 0;
+  WarpCall call{};
+  std::uint64_t result = 0;
+  bool vote = false;      // at a barrier
+  int named_barrier = 0;  // the last one
+  const Mbarrier* mbarrier = nullptr;
+  const WarpgroupCall* warpgroup_call = nullptr;
+  // The last barrier or __syncwarp() that it took part in.
+  Stamp last_event = 0;
+  // synced[l]: what lane l of the same warp did before this moment happened before what comes now.
+  Stamp synced[32] = {};
+  ThreadFences fences;
+  Knowledge knowledge;
+  ThreadCopies copies;
+  std::vector<ProductRegisters> registers;  // by address
+  // Its tiles: at least the one that it was in at the last barrier and all since. No access in a
+  // race is older.
+  std::vector<TileMark> tiles;
+
+  // The tile it is in; null for none.
+  const TileMark* tile() const {
+    return tiles.empty() || tiles.back().name == nullptr ? nullptr : &tiles.back();
+  }
+  // True if it waits for certain threads, or for a copy.
+  bool waits_for_some() const {
+    return state == State::kAtMbarrier || state == State::kAtNamedBarrier;
+  }
+  int lane() const { return index % 32; }
+  int warp() const { return index / 32; }
+};
+
+static_assert(std::is_nothrow_move_constructible_v<Thread>,
+              "a vector that grows moves its threads: the copy of a trace is no trace");
+
+}  // namespace cuflash::simt
+
+#endif  // CUFLASH_SIMT_THREAD_H_

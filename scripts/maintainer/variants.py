@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+"""What was tried: variants of a stage, each checked, and timed beside the stage as it is.
+
+    scripts/maintainer/variants.py --check
+    scripts/maintainer/variants.py --simulator [STAGE...]
+    scripts/maintainer/variants.py --out FOLDER [STAGE...]
+
+The first compiles nothing and checks that all variants fit their stages' sources. The second checks
+their results on the CPU simulator. The third needs a GPU, and writes a file tried_NN_name.json for each
+stage, of which update_pages.py makes tables. A STAGE is a folder's name; without one it takes all
+stages that have variants.
+
+A stage's variants stand in its file variants.diff:
+
+    # Why the copies wait.
+    [V requested after the product with V]
+    head_dims 64 128
+    -if (C::kStages > 1 && requests) request_v(tile - 1);
+
+    -if (C::kStages == 1 && requests) request_v(tile - 1);
+    +if (requests) request_v(tile - 1);
+
+A variant has a name in words, the head dimensions for which it is meant, and hunks of a diff, a
+paragraph each. The lines of a hunk that begin with "-" or a space stand exactly once in the stage's
+sources, one after the other, whatever their indentation. Those with "+" or a space replace them.
+
+A variant is compiled for f16, the forward pass and its head dimensions alone. One that does not compile,
+computes something else, hangs or crashes has that outcome in the place of a time.
+"""
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+from builds import Build, BuildError, narrowed
+from repository import ROOT
+
+LIST = "variants.diff"
+PROGRAM = "variants"  # bench/variants.cpp
+AS_IT_IS = "the stage as it is"
+# Seconds of a run: so many, and so many for each stage and problem.
+LIMIT_S = {"simt": (100, 60), "release": (20, 2)}
+TOKENS, HIDDEN = 16384, 2048
+# Lengths, masks and layouts. The rows of a head follow each other, or lie a token apart (bshd).
+CELLS = ((4096, "", ""), (4096, "", "_bshd"), (1024, "_causal", "_bshd"), (16384, "_causal", "_bshd"))
+SLOWER = re.compile(r"\(C\d+\) Potential Performance Loss")
+SPILLED = re.compile(r"Function properties for \S+Li(\d+)E\S*\n.*?(\d+) bytes spill stores")
+
+
+class ListError(Exception):
+    """A list of variants is wrong."""
+
+
+@dataclasses.dataclass
+class Variant:
+    """A section of a stage's list."""
+    stage: str
+    name: str
+    head_dims: list = dataclasses.field(default_factory=list)
+    hunks: list = dataclasses.field(default_factory=list)  # of pairs: the lines before, and after
+    id: str = ""  # the name of the stage that it is in the program
+
+    def fault(self, sentence):
+        """An error in this section."""
+        return ListError(f"stages/{self.stage}/{LIST}: [{self.name}] {sentence}")
+
+    def sources(self):
+        """The stage's files with the changes in them, by their names."""
+        folder = ROOT / "stages" / self.stage
+        texts = {path.name: path.read_text(encoding="utf-8").split("\n")
+                 for path in (*folder.glob("*.cuh"), folder / "stage.cu")}
+        for before, after in self.hunks:
+            places = [(lines, n) for lines in texts.values() for n in range(len(lines))
+                      if [line.strip() for line in lines[n:n + len(before)]] == before]
+            if len(places) != 1:
+                raise self.fault(f"these lines stand in the stage's sources {len(places)} times:\n    "
+                                 + "\n    ".join(before))
+            (lines, n), = places
+            margin = lines[n][:len(lines[n]) - len(lines[n].lstrip())]
+            lines[n:n + len(before)] = [margin + line for line in after]
+        return {name: "\n".join(lines) for name, lines in texts.items()}
+
+    def write(self, folder):
+        """Makes a stage with this variant's id of it, and returns the path of its stage.cu."""
+        word, other = self.stage.split("_", 1)[1], self.id.split("_", 1)[1]
+        folder = folder / self.id
+        folder.mkdir(parents=True)
+        for name, text in self.sources().items():
+            if name == "stage.cu":
+                text = narrowed(text, "forward", ["__half"], self.head_dims)
+            text = re.sub(rf"\bcuflash::{word}\b", f"cuflash::{other}", text)
+            (folder / name).write_text(text.replace(f'"{self.stage}"', f'"{self.id}"'), "utf-8")
+        return folder / "stage.cu"
+
+
+def read_hunk(lines):
+    """The lines before and after a hunk."""
+    before, after = ([line[1:].strip() for line in lines if line[0] in sign] for sign in ("- ", "+ "))
+    return before, after
+
+
+def variants_of(stage, text):
+    """The variants in the text of a stage's list."""
+    variants = []
+    text = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
+    for section in re.split(r"^(?=\[)", text, flags=re.MULTILINE):
+        lines = section.strip("\n").split("\n")
+        if lines == [""]:
+            continue
+        head = re.fullmatch(r"\[(.+)\]\nhead_dims((?: \d+)+)", "\n".join(lines[:2]))
+        if not head:
+            raise ListError(f"stages/{stage}/{LIST}: a variant begins with [its name], and "
+                            f"head_dims 64 128:\n    {lines[0]}")
+        variant = Variant(stage, head[1], [int(word) for word in head[2].split()])
+        for paragraph in re.split(r"\n{2,}", "\n".join(lines[2:])):
+            hunk = paragraph.split("\n")
+            if any(line[:1] not in ("-", "+", " ") for line in hunk):
+                raise variant.fault(f'a line begins with "-", "+" or a space:\n{paragraph}')
+            variant.hunks.append(read_hunk(hunk))
+            if not variant.hunks[-1][0] or variant.hunks[-1][0] == variant.hunks[-1][1]:
+                raise variant.fault(f"a hunk changes lines that the stage has:\n{paragraph}")
+        variant.sources()
+        variants.append(variant)
+    return variants
+
+
+def with_original(variants):
+    """The variants of a stage behind the stage itself, for all their head dimensions."""
+    head_dims = sorted({dim for variant in variants for dim in variant.head_dims})
+    return [Variant(variants[0].stage, AS_IT_IS, head_dims), *variants]
+
+
+def shapes(head_dim):
+    """The problems that are timed."""
+    heads = round(HIDDEN / head_dim)
+    return [f"b{TOKENS // seq}_h{heads}_q{seq}k{seq}_d{head_dim}_f16{mask}{layout}"
+            for seq, mask, layout in CELLS]
+
+
+class Program:
+    """The program with variants among its stages."""
+
+    def __init__(self, preset, variants):
+        self.simulated = preset == "simt"
+        self.limit = LIMIT_S[preset]
+        self.build = Build(preset, [PROGRAM])
+        self.folder = self.build.folder / "variants"
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.notes = {}  # by the id, what the compiler says of each head dimension
+        self.broken = set()  # the ids of those that do not compile
+        for number, variant in enumerate(variants):
+            variant.id = f"90_variant_{number}"
+        with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            objects = [made for made in pool.map(self.object_of, variants) if made]
+        self.path = self.folder / PROGRAM
+        self.build.linked(PROGRAM, [(None, made) for made in (self.list_of(variants), *objects)],
+                          self.path)
+
+    def object_of(self, variant):
+        """The variant's object; None if it does not compile."""
+        name = next(name for name in self.build.objects_of(f"stages/{variant.stage}/stage.cu")
+                    if "/stage_" in name)
+        flags = ["-O1", "-w"] if self.simulated else ["-w", "-Xptxas=-v"]
+        source = variant.write(self.folder)
+        try:
+            said = self.build.compiled(name, source, source.with_suffix(".o"), *flags)
+        except BuildError as error:
+            print(f"[{variant.name}] {error}", file=sys.stderr)
+            self.broken.add(variant.id)
+            return None
+        spilled = {int(dim): int(count) for dim, count in SPILLED.findall(said) if count != "0"}
+        slower = ["ptxas serialises its products"] if SLOWER.search(said) else []
+        self.notes[variant.id] = {
+            dim: slower + ([f"spills {spilled[dim]} bytes"] if dim in spilled else [])
+            for dim in variant.head_dims}
+        return source.with_suffix(".o")
+
+    def list_of(self, variants):
+        """The object of the list of all stages, with the variants that compile as local ones."""
+        (self.folder / "local_stages.inc").write_text("".join(
+            f"CUFLASH_LOCAL_STAGE({variant.id.split('_', 1)[1]})\n" for variant in variants
+            if variant.id not in self.broken), encoding="utf-8")
+        name, = self.build.objects_of("stages/stages.cpp")
+        made = self.folder / "stages.o"
+        self.build.compiled(name, ROOT / "stages/stages.cpp", made, headers=[self.folder])
+        return made
+
+    def run(self, ids, problems):
+        """The results, or in a word why there are none."""
+        results = self.folder / "results.json"
+        fixed, each = self.limit
+        try:
+            done = subprocess.run(
+                [self.path, "--stages", *ids, "--shapes", *problems, "--json", results],
+                timeout=fixed + each * len(ids) * len(problems), text=True, capture_output=True,
+                check=False)
+        except subprocess.TimeoutExpired:
+            return "hangs"
+        print(done.stderr, end="", file=sys.stderr)
+        if done.returncode != 0:
+            last = done.stderr.strip().split("\n")[-1] or f"exit status {done.returncode}"
+            return f"crashes: {last.split(': ')[-1]}"
+        return json.loads(results.read_text(encoding="utf-8"))
+
+    def run_all(self, ids, problems):
+        """The results of all. Where one of them hangs or crashes, they come from those that do not."""
+        if isinstance(result := self.run(ids, problems), dict):
+            return result
+        alone = {id_: self.run([id_], problems) for id_ in ids}
+        right = [id_ for id_ in ids if isinstance(alone[id_], dict)]
+        result = self.run(right, problems) if right else alone[ids[0]]
+        if not isinstance(result, dict):
+            raise BuildError(f"{PROGRAM} {result}")
+        result["rows"] += [{"stage": id_, "problem": problem, "failed": why}
+                           for id_, why in alone.items() if id_ not in right for problem in problems]
+        return result
+
+
+def measured(program, variants):
+    """The results of variants of a stage."""
+    names = {variant.id: variant.name for variant in variants}
+    rows = []
+    for dim in sorted({dim for variant in variants for dim in variant.head_dims}):
+        meant = [variant.id for variant in variants if dim in variant.head_dims]
+        result = program.run_all([id_ for id_ in meant if id_ not in program.broken], shapes(dim))
+        found = result["rows"] + [{"stage": id_, "problem": problem, "failed": "does not compile"}
+                                  for id_ in meant if id_ in program.broken for problem in shapes(dim)]
+        for row in sorted(found, key=lambda row: meant.index(row["stage"])):
+            id_ = row.pop("stage")
+            notes = program.notes.get(id_, {}).get(dim)
+            rows.append({"variant": names[id_], **row} | ({"notes": notes} if notes else {}))
+    command = " ".join(["scripts/maintainer/variants.py", *sys.argv[1:]])
+    return {"provenance": result["provenance"] | {"command": command}, "rows": rows}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--check", action="store_true")
+    what.add_argument("--simulator", action="store_true")
+    what.add_argument("--out", type=pathlib.Path, metavar="FOLDER")
+    parser.add_argument("stages", nargs="*", metavar="STAGE")
+    options = parser.parse_args()
+    stages = options.stages or sorted(path.parent.name for path in ROOT.glob(f"stages/*/{LIST}"))
+    try:
+        variants = {stage: with_original(variants_of(
+            stage, (ROOT / "stages" / stage / LIST).read_text("utf-8"))) for stage in stages}
+        if options.check:
+            return
+        program = Program("simt" if options.simulator else "release", sum(variants.values(), []))
+        for stage in stages:
+            result = measured(program, variants[stage])
+            for row in result["rows"]:
+                outcome = row.get("failed") or (
+                    f"{row['tflops']:.0f} TFLOP/s" if "ms" in row else "right")
+                problem = row.get("checked" if options.simulator else "problem", "")
+                print(f"{stage}  {problem:42} {row['variant']:50} {outcome}", flush=True)
+            if options.out:
+                (options.out / f"tried_{stage}.json").write_text(
+                    json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    except (BuildError, ListError, OSError) as error:
+        raise SystemExit(f"cuflash: {error}") from error
+
+
+if __name__ == "__main__":
+    main()

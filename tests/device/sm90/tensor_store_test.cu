@@ -1,0 +1,182 @@
+// cp.async.bulk.tensor from shared to global memory: which elements go where, and when the source
+// may be written again.
+#include "../support.h"
+#include "device/ptx/mbarrier.h"
+#include "device/ptx/tensor_copy.h"
+#include "device/ptx/tensor_store.h"
+#include "device/swizzle.h"
+#include "tensor_layout.h"
+
+namespace cuflash {
+namespace {
+
+class TensorStores : public DeviceTest {
+ protected:
+  TensorStores() : DeviceTest(9) {}
+};
+
+using Bits = unsigned short;
+constexpr int kThreads = 64, kRows = 32;
+
+TensorMap map_of(const Bits* data, const Layout& layout, int box_cols, int box_rows) {
+  TensorMap map;
+  EXPECT_EQ(make_tensor_map(map, arguments(data, CUFLASH_BF16, layout, {box_cols, box_rows, 1, 1},
+                                           box_cols == 64 ? TensorSwizzle::k128Bytes
+                                                          : TensorSwizzle::k64Bytes)),
+            "");
+  return map;
+}
+
+// ---- One tile ----------------------------------------------------------------------------------
+
+// Element (row, col) of the tile is 1 + row · kHeadDim + col. The tile's panels are boxes.
+template <int kHeadDim>
+__global__ void store_tile(const __grid_constant__ TensorMap map, int col, int row, int head,
+                           int batch) {
+  using Tile = SwizzledTile<Bits, kRows, kHeadDim>;
+  auto& tile = shared_storage<Tile>();
+  for (int i = threadIdx.x; i < kRows * kHeadDim; i += kThreads) {
+    tile(i / kHeadDim, i % kHeadDim) = static_cast<Bits>(1 + i);
+  }
+  ptx::fence_proxy_async();
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int panel = 0; panel < Tile::kPanels; ++panel) {
+    ptx::tensor_store(map, col + panel * Tile::kPanelCols, row, head, batch, tile.panels[panel]);
+  }
+  ptx::tensor_store_commit();
+  ptx::tensor_store_wait_read<0>();
+}
+
+template <int kHeadDim>
+void check_tile(bool rows_beside_heads) {
+  using Tile = SwizzledTile<Bits, kRows, kHeadDim>;
+  constexpr int kLength = kRows + 5, kHeads = 3, kBatch = 2, kAll = kHeadDim * kLength * kHeads;
+  const Layout by_head = {{kHeadDim, kLength, kHeads, kBatch},
+                          {1, kHeadDim, kHeadDim * kLength, kAll}};
+  const Layout by_row = {{kHeadDim, kLength, kHeads, kBatch},
+                         {1, kHeadDim * kHeads, kHeadDim, kAll}};
+  const Layout& layout = rows_beside_heads ? by_row : by_head;
+  const auto& strides = layout.strides;
+  const int firsts[][2] = {{0, 0}, {0, kRows}, {0, -3}, {8, 2}, {-16, kLength}};
+  for (const auto& [col, row] : firsts) {
+    const Array<Bits> data(std::vector<Bits>(kAll * kBatch));
+    run(store_tile<kHeadDim>, {1, kThreads, shared_layout<Tile>()},
+        map_of(data.data(), layout, Tile::kPanelCols, kRows), col, row, 1, 1);
+    std::vector<Bits> expected(kAll * kBatch);
+    for (int i = 0; i < kRows * kHeadDim; ++i) {
+      const int r = row + i / kHeadDim, c = col + i % kHeadDim;
+      if (r < 0 || r >= kLength || c < 0 || c >= kHeadDim) continue;
+      expected[strides[3] + strides[2] + r * strides[1] + c] = static_cast<Bits>(1 + i);
+    }
+    ASSERT_EQ(data.values(), expected) << kHeadDim << ' ' << col << ' ' << row;
+  }
+}
+
+// Past the tail of a head nothing is written: there the next head's rows may lie.
+TEST_F(TensorStores, OfTilesInTheSwizzle) {
+  for (const bool rows_beside_heads : {false, true}) {
+    check_tile<32>(rows_beside_heads);
+    check_tile<64>(rows_beside_heads);
+    check_tile<96>(rows_beside_heads);
+    check_tile<128>(rows_beside_heads);
+  }
+}
+
+// ---- Buffers that are written again ------------------------------------------------------------
+
+constexpr int kCols = 64, kTiles = 40;
+using Tile = SwizzledTile<Bits, kRows, kCols>;
+
+struct TwoTiles {
+  Tile tile[2];
+};
+
+// The value of an element of a tile.
+__host__ __device__ Bits value(int tile, int element) {
+  return static_cast<Bits>(977 * tile + 3 * element);
+}
+
+// Two buffers: one is filled while the other is stored.
+__global__ void store_tiles(const __grid_constant__ TensorMap map) {
+  auto& s = shared_storage<TwoTiles>();
+  for (int n = 0; n < kTiles; ++n) {
+    if (threadIdx.x == 0) ptx::tensor_store_wait_read<1>();
+    __syncthreads();
+    for (int i = threadIdx.x; i < kRows * kCols; i += kThreads) {
+      s.tile[n % 2](i / kCols, i % kCols) = value(blockIdx.x * kTiles + n, i);
+    }
+    ptx::fence_proxy_async();
+    __syncthreads();
+    if (threadIdx.x != 0) continue;
+    ptx::tensor_store(map, 0, n * kRows, blockIdx.x, 0, &s.tile[n % 2]);
+    ptx::tensor_store_commit();
+  }
+  if (threadIdx.x == 0) ptx::tensor_store_wait_read<0>();
+}
+
+TEST_F(TensorStores, FromTwoBuffersByTurns) {
+  constexpr int kBlocks = 3, kLength = kTiles * kRows - 7;
+  const Layout layout = {{kCols, kLength, kBlocks, 1}, {1, kCols, kCols * kLength, 0}};
+  const Array<Bits> data(std::vector<Bits>(kCols * kLength * kBlocks));
+  run(store_tiles, {kBlocks, kThreads, shared_layout<TwoTiles>()},
+      map_of(data.data(), layout, kCols, kRows));
+  std::vector<Bits> expected;
+  for (int i = 0; i < kCols * kLength * kBlocks; ++i) {
+    const int block = i / (kCols * kLength), row = i / kCols % kLength;
+    const int element = row % kRows * kCols + i % kCols;
+    expected.push_back(value(block * kTiles + row / kRows, element));
+  }
+  EXPECT_EQ(data.values(), expected);
+}
+
+// ---- The end of a store ------------------------------------------------------------------------
+
+struct OneTile {
+  Tile tile;
+  std::uint64_t full;
+};
+
+// A tile is stored, and copied back into its place; after it, the next one.
+__global__ void store_and_copy(const __grid_constant__ TensorMap map, Bits* out) {
+  auto& s = shared_storage<OneTile>();
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(&s.full, 1);
+    ptx::fence_mbarrier_init();
+  }
+  for (int n = 0; n < kTiles; ++n) {
+    for (int i = threadIdx.x; i < kRows * kCols; i += kThreads) {
+      s.tile(i / kCols, i % kCols) = value(n, i);
+    }
+    ptx::fence_proxy_async();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      ptx::tensor_store(map, 0, n % 2 * kRows, 0, 0, &s.tile);
+      ptx::tensor_store_commit();
+      ptx::tensor_store_wait<0>();
+      ptx::mbarrier_arrive_expect_tx(&s.full, sizeof(s.tile.panels));
+      ptx::tensor_copy(&s.tile, map, 0, n % 2 * kRows, 0, 0, &s.full);
+    }
+    ptx::mbarrier_wait(&s.full, n % 2);
+    for (int i = threadIdx.x; i < kRows * kCols; i += kThreads) {
+      out[n * kRows * kCols + i] = s.tile(i / kCols, i % kCols);
+    }
+    __syncthreads();
+  }
+}
+
+TEST_F(TensorStores, CanBeCopiedBackAfterTheirEnd) {
+  const Layout layout = {{kCols, 2 * kRows, 1, 1}, {1, kCols, 0, 0}};
+  const Array<Bits> data(std::vector<Bits>(kCols * 2 * kRows));
+  const Array<Bits> out(std::vector<Bits>(kTiles * kRows * kCols));
+  run(store_and_copy, {1, kThreads, shared_layout<OneTile>()},
+      map_of(data.data(), layout, kCols, kRows), out.data());
+  std::vector<Bits> expected;
+  for (int i = 0; i < kTiles * kRows * kCols; ++i) {
+    expected.push_back(value(i / (kRows * kCols), i % (kRows * kCols)));
+  }
+  EXPECT_EQ(out.values(), expected);
+}
+
+}  // namespace
+}  // namespace cuflash

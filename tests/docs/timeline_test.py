@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Timelines: what the spans of made-up events are, the table of a page and the figure."""
+
+import json
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+from unittest import mock
+from xml.etree import ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [
+    str(ROOT / folder) for folder in ("bench/timeline", "docs/figures", "scripts/maintainer")
+]
+import spans  # noqa: E402, it lies there
+import timeline  # noqa: E402, it lies there
+import update_pages  # noqa: E402, it lies there
+
+LINES = {
+    "10": {"code": "ptx::mbarrier_wait(&k_empty[stage], phase ^ 1);", "title": "// Produce."},
+    "11": {"code": "request_tile(sK[stage], maps.k, 0, hk, b, k_full[stage]);", "title": ""},
+    "12": {"code": "ptx::mbarrier_wait(&v_empty[stage], phase ^ 1);", "title": "// Produce."},
+    "13": {"code": "request_tile(sV[stage], maps.v, 0, hk, b, v_full[stage]);", "title": ""},
+    "20": {"code": 'mark_tile("KV tile", tile);', "title": ""},
+    "21": {"code": "ptx::mbarrier_wait(&k_full[stage], phase);", "title": "// S = Q_i K_jᵀ"},
+    "22": {"code": "ptx::wgmma_fence();", "title": "// [FA2 Alg.1 l.8]  S = Q_i K_jᵀ"},
+    "23": {"code": "ptx::mbarrier_wait(&v_full[stage], phase);", "title": "// P V_j"},
+    "24": {"code": "ptx::wgmma_fence();", "title": "// [FA2 Alg.1 l.10]  O = o_scale · O + P V_j"},
+    "25": {"code": "ptx::named_barrier_sync(1, 128);", "title": ""},
+}
+TILES, TILE = 8, 1000
+
+
+def consumer(begin):
+    """A tile: 20 cycles of other things, wait for K 80, S 300, softmax 400, wait for V 50, P V 150."""
+    events = []
+    for tile in range(TILES):
+        t = begin + TILE * tile
+        events += [f"20 tile {t} {t} {TILES - 1 - tile}", f"21 wait {t + 20} {t + 100} {8 * (tile % 2)}",
+                   f"22 fence {t + 100} {t + 100} 0", f"22 commit {t + 110} {t + 110} 0",
+                   f"22 products {t + 110} {t + 400} 0",
+                   f"23 wait {t + 800} {t + 850} {16 + 8 * (tile % 2)}",
+                   f"24 fence {t + 850} {t + 850} 0", f"24 commit {t + 860} {t + 860} 0",
+                   f"24 products {t + 860} {t + 1000} 0"]
+    t = begin + TILE * TILES
+    return events + [f"20 last_tile {t} {t} 0", f"25 named_barrier {t} {t + 10} 1"]
+
+
+def producer(begin):
+    """Requests K and V of a tile as soon as the buffers of two tiles before are empty."""
+    events = []
+    for tile in range(TILES):
+        t = begin + TILE * max(0, tile - 2)
+        for line, letter, data in ((10, "K", 8 * (tile % 2)), (12, "V", 16 + 8 * (tile % 2))):
+            events += [f"{line} wait {t} {t + 410} {32 + data}",
+                       f"{line + 1} request {t + 410} {t + 420} {data}"]
+    return events
+
+
+def made_up(head_dim=64, blocks=(0, 400)):
+    """A result of two blocks whose consumers are in step."""
+    groups = [
+        {"block": n, "begin": at, "end": at + 9000, "warpgroups": [
+            {"warpgroup": w, "events": role(at + 100)}
+            for w, role in enumerate((producer, consumer, consumer))]}
+        for n, at in enumerate(blocks)
+    ]
+    return {
+        "provenance": {"device": "no GPU", "backend": "simt", "commit": "made up",
+                       "date": "2026-01-01T00:00:00Z"},
+        "stage": "12_stage", "globaltimer_step_ns": 32, "lines": LINES,
+        "timelines": [{"problem": f"b1_h2_q512k512_d{head_dim}_f16", "clock_ghz": 1.5,
+                       "recorded_ms": 1.25, "plain_ms": 1.0, "blocks": groups}],
+    }
+
+
+def lanes():
+    result = made_up()
+    return spans.lanes_of(result["timelines"][0], result["lines"])
+
+
+class Spans(unittest.TestCase):
+    """From events to spans."""
+
+    def test_roles(self):
+        self.assertEqual([(lane.block, lane.name) for lane in lanes()],
+                         [(block, name) for block in (0, 1)
+                          for name in ("producer", "consumer 0", "consumer 1")])
+        result = made_up()
+        for block in result["timelines"][0]["blocks"]:
+            block["warpgroups"] = block["warpgroups"][1:]
+        self.assertEqual({lane.name for lane in spans.lanes_of(result["timelines"][0], LINES)},
+                         {"warpgroup 0", "warpgroup 1"})
+
+    def test_parts_of_a_tile(self):
+        cycles, parts = spans.parts_of(lanes()[1])
+        self.assertEqual(cycles, 1000)
+        self.assertEqual(parts, {"S": 300, "softmax": 400, "P V": 150, "wait for K": 80,
+                                 "wait for V": 50, spans.FOR_A_BUFFER: 0})
+
+    def test_products_in_flight(self):
+        # Of the first block 100 to 400 and 850 to 1000; of the second 400 later.
+        self.assertAlmostEqual(spans.products_in_flight(lanes()), 0.75, places=2)
+        self.assertAlmostEqual(spans.products_in_flight(lanes()[:3]), 0.45, places=2)
+
+    def test_two_groups_in_flight(self):
+        events = ["22 fence 0 0 0", "22 commit 1 1 0", "24 fence 10 10 0", "24 commit 11 11 0",
+                  "22 products 12 100 1", "24 products 400 500 0"]
+        found = spans.spans_of(spans.events_of({"events": events}), LINES)
+        self.assertEqual(found, [spans.Span("S", 0, 100), spans.Span("softmax", 100, 400),
+                                 spans.Span("P V", 10, 500)])
+
+    def test_a_request_does_not_end_the_softmax(self):
+        events = ["22 fence 0 0 0", "22 commit 1 1 0", "22 products 2 100 0", "10 wait 110 120 0",
+                  "11 request 120 130 0", "23 wait 300 310 0"]
+        found = spans.spans_of(spans.events_of({"events": events}), LINES)
+        self.assertEqual([span.name for span in found],
+                         ["S", "wait for a buffer", "request K", "softmax", "wait for V"])
+        self.assertIn(spans.Span("softmax", 130, 300), found)
+
+    def test_what_it_does_not_know(self):
+        with self.assertRaisesRegex(ValueError, "no known product"):
+            spans.product_name("// dP = dO Vᵀ")
+        with self.assertRaisesRegex(ValueError, "not one timeline"):
+            spans.chosen(made_up(), 128)
+
+
+class Shown(unittest.TestCase):
+    """The table and the figure."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name) / "timeline_12_stage.json"
+        self.path.write_text(json.dumps(made_up()), encoding="utf-8")
+
+    def test_table(self):
+        text = update_pages.table(str(self.path), ["d64"])
+        rows = [re.split(r" *\| *", line.strip("| ")) for line in text.splitlines() if "|" in line]
+        self.assertEqual(rows[0][0], "block")
+        first = dict(zip(rows[0], rows[2], strict=True))
+        self.assertEqual(first["warpgroup"], "consumer 0")
+        self.assertEqual(first["cycles a tile"], "1000")
+        self.assertEqual([first[name] for name in ("S", "softmax", "P V", "other")],
+                         ["30\N{NO-BREAK SPACE}%", "40\N{NO-BREAK SPACE}%", "15\N{NO-BREAK SPACE}%",
+                          "2\N{NO-BREAK SPACE}%"])
+        self.assertIn("75\N{NO-BREAK SPACE}%", text)
+        self.assertIn("commit made up", text)
+
+    def test_figure(self):
+        figure = timeline.figure_of("12_made_up", "A title", [str(self.path)], 64)
+        root = ElementTree.fromstring(figure.svg())
+        self.assertIn("75 % of the time", root[1].text)
+        shown = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
+        for word in ("producer", "consumer 1", "S", "softmax"):
+            self.assertIn(word, shown)
+
+    @mock.patch(f"{__name__}.TILES", 16)
+    def test_blocks_that_take_turns(self):
+        # The second begins when the first is half done.
+        self.path.write_text(json.dumps(made_up(blocks=(0, 8000))), encoding="utf-8")
+        panel = timeline.Panel(str(self.path), 64)
+        begin, end = spans.inner_of_all(panel.lanes)
+        self.assertLess(begin, panel.begin)
+        self.assertLess(panel.begin + panel.cycles, end)
+
+    def test_no_result(self):
+        figure = timeline.figure_of("12_made_up", "A title", ["docs/results/nowhere.json"], 64)
+        self.assertIn("Not measured yet", figure.svg())
+
+
+if __name__ == "__main__":
+    unittest.main()

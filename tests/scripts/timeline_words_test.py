@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""The recorded words of a timeline leave a kernel's products and waits as they are.
+
+    tests/scripts/timeline_words_test.py
+
+Compiles each stage for 90a, with and without them, in f16 with head_dim 64. Needs nvcc, and
+no GPU. Where cuobjdump is on the PATH it compares the machine code, too.
+"""
+import collections
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/maintainer"))
+import machine_code  # noqa: E402, they lie there
+import wgmma_registers  # noqa: E402
+
+NVCC = os.environ.get("CUDACXX", "nvcc")
+FLAGS = ["-std=c++17", "-O3", "-DNDEBUG", "-Icommon", "-Icommon/include", "-Xptxas=-warn-spills",
+         "--generate-code=arch=compute_90a,code=sm_90a"]
+WORDS = ["-include", "device/timeline/words.h"]
+SAME = ("HGMMA", "WARPGROUP", "SYNCS", "USETMAXREG", "BAR", "UTMALDG")
+STAGES = [file.parent for file in sorted(ROOT.glob("stages/[0-8]?_*/stage.cu"))
+          if ".arch = {90, true}" in file.read_text(encoding="utf-8")]
+
+
+def narrowed(text):
+    """The text of stage.cu with fewer kernels."""
+    text = re.sub(r"\bTensorCoreTypes\b", "TypeList<__half>", text)
+    return re.sub(r"\bEveryHeadDim\b", "IntList<64>", text)
+
+
+def counts(program):
+    """Of each kernel of a program, how often it has which of the instructions SAME."""
+    return {name: collections.Counter(kind for i in code for kind in SAME
+                                      if i.name.split(".")[0] == kind)
+            for name, code in machine_code.kernels(program)}
+
+
+class RecordedWords(unittest.TestCase):
+    """The stages' kernels with recorded words."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+
+    def compiled(self, stage, flags):
+        """The stage's machine code. No kernel spills, and ptxas serialises no products."""
+        source = self.folder / "stage.cu"
+        source.write_text(narrowed((stage / "stage.cu").read_text(encoding="utf-8")), encoding="utf-8")
+        built = self.folder / f"{stage.name}_{len(flags)}.cubin"
+        run = subprocess.run([NVCC, *FLAGS, f"-I{stage}", *flags, "-cubin", source, "-o", built],
+                             stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        return built
+
+    def test_stages(self):
+        self.assertGreater(len(STAGES), 1)
+        for stage in STAGES:
+            with self.subTest(stage=stage.name):
+                recorded = self.compiled(stage, WORDS)
+                if not shutil.which("cuobjdump"):
+                    continue
+                plain = self.compiled(stage, [])
+                self.assertEqual(counts(recorded), counts(plain))
+                for name, code in machine_code.kernels(recorded):
+                    self.assertEqual(wgmma_registers.faults(code), [], name)
+                    stores = [i for i in code if i.name == "STG.E.128" and i.predicate]
+                    self.assertGreater(len(stores), 10, name)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""scripts/maintainer/variants.py: its lists, what becomes of each kind of variant on the CPU simulator,
+and the table of the results. Needs the preset simt."""
+import contextlib
+import io
+import pathlib
+import sys
+import unittest
+import unittest.mock
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/maintainer"))
+import variants  # noqa: E402, it lies there
+from variants_table import markdown  # noqa: E402
+
+LINE = "S[n] = s * p.softmax_scale;"
+
+
+def one(new, name="another line"):
+    """A list with a variant of 01_naive that has other lines in the place of LINE."""
+    return f"[{name}]\nhead_dims 32\n-{LINE}\n" + "".join(f"+{line}\n" for line in new.split("\n"))
+
+
+class Lists(unittest.TestCase):
+    """What a list may say."""
+
+    def read(self, text):
+        """The variants of a list of 01_naive's."""
+        return variants.variants_of("01_naive", text)
+
+    def test_hunks(self):
+        variant, = self.read(
+            "# A comment.\n" + one("S[n] = 1;\nS[n] += 2;") +
+            "\n float s = 0.f;\n+int none;\n\n")
+        self.assertEqual((variant.name, variant.head_dims), ("another line", [32]))
+        kernel = variant.sources()["kernel.cuh"]
+        self.assertNotIn(LINE, kernel)
+        self.assertIn("  S[n] = 1;\n  S[n] += 2;\n", kernel)
+        self.assertIn("float s = 0.f;\n  int none;\n", kernel)
+
+    def test_several(self):
+        names = [variant.name for variant in self.read(one("a", "A") + "\n# Between.\n" + one("b", "B"))]
+        self.assertEqual(names, ["A", "B"])
+
+    def test_refused(self):
+        for text, said in (
+                (one("").replace(LINE, "S[n] = 0;"), r"\[another line\] .* 0 times:\n    S\[n\] = 0;"),
+                (one("").replace(LINE, "}"), r"sources \d+ times"),
+                (one("").replace("head_dims 32\n", ""), "begins with"),
+                (one(LINE), "changes lines that the stage has"),
+                ("[none]\nhead_dims 32\n+int added;\n", "changes lines that the stage has"),
+                (one("") + "S[n] = 0;\n", "a line begins with")):
+            with self.subTest(text), self.assertRaisesRegex(variants.ListError, said):
+                self.read(text)
+
+
+class Outcomes(unittest.TestCase):
+    """What becomes of variants on the simulator."""
+
+    def test_all_kinds(self):
+        lists = "\n".join((
+            one("S[n] = p.softmax_scale * s;", "right"), one("S[n] = ;", "broken"),
+            one("S[n] = s;", "wrong"), one("for (volatile int wait = 1; wait;) {\n}", "waiting"),
+            one("__builtin_trap();", "trapped")))
+        tried = variants.with_original(variants.variants_of("01_naive", lists))
+        with contextlib.redirect_stderr(io.StringIO()) as said, \
+                unittest.mock.patch.object(variants, "CELLS", variants.CELLS[:1]):
+            program = variants.Program("simt", tried)
+            program.limit = (1, 0.4)
+            rows = variants.measured(program, tried)["rows"]
+        outcomes = {row["variant"]: row.get("failed") for row in rows}
+        self.assertEqual(len(rows), 6)
+        self.assertIsNone(outcomes[variants.AS_IT_IS])
+        self.assertIsNone(outcomes["right"])
+        self.assertEqual(outcomes["broken"], "does not compile")
+        self.assertEqual(outcomes["wrong"], "wrong results")
+        self.assertEqual(outcomes["waiting"], "hangs")
+        self.assertRegex(outcomes["trapped"], "crashes: exit status -4")
+        self.assertIn("[broken]", said.getvalue())
+        self.assertIn("was expected", said.getvalue())
+
+
+class Table(unittest.TestCase):
+    """The table in a page."""
+    SMALL, CAUSAL, WIDE = ("b4_h32_q4096k4096_d64_f16", "b16_h32_q1024k1024_d64_f16_causal_bshd",
+                           "b4_h16_q4096k4096_d128_f16_bshd")
+    ROWS = [
+        {"variant": "the stage as it is", "problem": SMALL, "ms": 1.0, "tflops": 300.4},
+        {"variant": "the stage as it is", "problem": CAUSAL, "ms": 1.0, "tflops": 200.0},
+        {"variant": "shifted", "problem": SMALL, "ms": 1.0, "tflops": 150.2},
+        {"variant": "shifted", "problem": CAUSAL, "failed": "wrong results"},
+        {"variant": "the stage as it is", "problem": WIDE, "ms": 1.0, "tflops": 400.0},
+        {"variant": "wider", "problem": WIDE, "ms": 1.0, "tflops": 404.0, "notes": ["spills 8 bytes"]},
+    ]
+
+    def test_speeds(self):
+        self.assertEqual(markdown(self.ROWS, ["d64"]).split("\n"), [
+            "| variant, TFLOP/s | D 64, S 4,096 | D 64, S 1,024, causal, [B, S, H, D] |",
+            "| --- | --- | --- |",
+            "| the stage as it is | 300 | 200 |",
+            "| shifted | 150 | wrong results |"])
+
+    def test_relative(self):
+        self.assertEqual(markdown(self.ROWS, ["relative"]).split("\n")[2:], [
+            "| the stage as it is, in TFLOP/s | 300 | 200 | 400 |",
+            "| shifted | 0.50 × | wrong results |  |",
+            "| wider (D 128: spills 8 bytes) |  |  | 1.01 × |"])
+
+    def test_unknown_head_dim(self):
+        with self.assertRaisesRegex(SystemExit, "timed with d96"):
+            markdown(self.ROWS, ["d64", "d96"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,83 @@
+// Who has read what a copy of a box has brought, when threads or the next copy overwrite it.
+#include "tensor_copy_support.h"
+
+namespace cuflash::simt {
+namespace {
+
+using TensorCopyReaders = TensorCopyTest;
+
+// Each thread reads two elements that a copy has brought, and overwrites one.
+__global__ void overwrite(const __grid_constant__ TensorMap map, int* out, int first, int second,
+                          int overwritten) {
+  __shared__ __align__(128) Half sK[kRows * kCols];
+  __shared__ std::uint64_t full;
+  const int t = threadIdx.x;
+  if (t == 0) {
+    ptx::mbarrier_init(&full, 1);
+    ptx::fence_mbarrier_init();
+    ptx::mbarrier_arrive_expect_tx(&full, kBytes);
+    ptx::tensor_copy(sK, map, 0, 0, 0, 0, &full);
+  }
+  __syncwarp();
+  ptx::mbarrier_wait(&full, 0);
+  out[t] = sK[t ^ first];          // reads one
+  out[t] += sK[t ^ second];        // and another
+  __any_sync(0xffffffffu, false);  // All come to it. It orders nothing.
+  sK[t ^ overwritten] = 7;         // overwrites
+}
+
+TEST_F(TensorCopyReaders, AreRememberedByElement) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    run(overwrite, {1, 32}, map(), out_.data(), 32, 0, 0);
+    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+    run(overwrite, {1, 32}, map(), out_.data(), 0, 32, 1);
+    const Finding finding = only_finding(FindingKind::kSharedRace);
+    says(finding, LINE_MARKED("reads one"));
+    says(finding, LINE_MARKED("overwrites"));
+  }
+}
+
+// Four warps read the same element of a copy; all but one say so before the next copy comes.
+__global__ void replace_after(const __grid_constant__ TensorMap map, int* out, int silent) {
+  __shared__ __align__(128) Half sK[kRows * kCols];
+  __shared__ std::uint64_t full, empty;
+  const int t = threadIdx.x, warp = t / 32;
+  if (t == 0) {
+    ptx::mbarrier_init(&full, 1);
+    ptx::mbarrier_init(&empty, silent < 0 ? 4 : 3);
+    ptx::fence_mbarrier_init();
+    ptx::mbarrier_arrive_expect_tx(&full, kBytes);
+    ptx::tensor_copy(sK, map, 0, 0, 0, 0, &full);
+  }
+  __syncthreads();
+  if (warp < 4) {
+    ptx::mbarrier_wait(&full, 0);
+    out[t] = sK[5];  // reads
+    __syncwarp();
+    if (t % 32 == 0 && warp != silent) ptx::mbarrier_arrive(&empty);
+  } else if (t % 32 == 0) {
+    ptx::mbarrier_wait(&full, 0);
+    ptx::mbarrier_wait(&empty, 0);
+    ptx::mbarrier_arrive_expect_tx(&full, kBytes);
+    ptx::tensor_copy(sK, map, 0, kRows, 0, 0, &full);  // replaces
+    ptx::mbarrier_wait(&full, 1);
+  }
+}
+
+TEST_F(TensorCopyReaders, AreAllRememberedByTheNextCopy) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    run(replace_after, {1, 160}, map(), out_.data(), -1);
+    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+    for (int silent = 0; silent < 4; ++silent) {
+      run(replace_after, {1, 160}, map(), out_.data(), silent);
+      EXPECT_TRUE(finds("COPY INTO A STAGE THAT IS NOT EMPTY", LINE_MARKED("reads"),
+                        LINE_MARKED("replaces")))
+          << silent;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cuflash::simt

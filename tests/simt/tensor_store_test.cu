@@ -1,0 +1,316 @@
+// Stores of boxes: what they read and when, what they write and when. Planted faults, each with its
+// correct twin.
+#include "device/ptx/named_barrier.h"
+#include "device/ptx/tensor_store.h"
+#include "tensor_copy_support.h"
+
+namespace cuflash::simt {
+namespace {
+
+class TensorStoreTest : public TensorCopyTest {
+ protected:
+  // Of the memory that stores write: boxes of kRows rows, in a tensor of so many rows.
+  TensorMap out_map(int rows = kTensorRows, int cols = kCols) const {
+    TensorMap map;
+    EXPECT_EQ(make_tensor_map(map, {stored_.data(),
+                                    CUFLASH_F16,
+                                    {cols, rows, 1, 1},
+                                    {kCols, 0, 0},
+                                    {kCols, kRows, 1, 1},
+                                    TensorSwizzle::kNone}),
+              "");
+    return map;
+  }
+  Array<Half> stored_{kTensorRows * kCols, 0, "stored"};
+};
+
+// ---- The source --------------------------------------------------------------------------------
+
+enum class Source {
+  kRight,
+  kNotFenced,
+  kFencedTooEarly,
+  kNoBarrier,
+  kNotCommitted,
+  kTooFewAwaited,
+  kNotAnnounced,
+  kNeverAwaited
+};
+
+// All threads fill a tile, the first has it stored. Two buffers take turns.
+__global__ void store_tiles(const __grid_constant__ TensorMap map, int tiles, Source how) {
+  __shared__ __align__(128) Half sO[2][kRows * kCols];
+  const int t = threadIdx.x;
+  for (int n = 0; n < tiles; ++n) {
+    if (t == 0 && how == Source::kTooFewAwaited) ptx::tensor_store_wait_read<2>();
+    if (t == 0 && how != Source::kTooFewAwaited) ptx::tensor_store_wait_read<1>();
+    if (how != Source::kNotAnnounced) __syncthreads();
+    if (how == Source::kFencedTooEarly) ptx::fence_proxy_async();
+    for (int i = t; i < kRows * kCols; i += 64) sO[n % 2][i] = 1000 * n + i;  // fills
+    if (how != Source::kNotFenced && how != Source::kFencedTooEarly) ptx::fence_proxy_async();
+    if (how != Source::kNoBarrier) __syncthreads();
+    if (t != 0) continue;
+    ptx::tensor_store(map, 0, n * kRows, 0, 0, sO[n % 2]);  // stores
+    if (how != Source::kNotCommitted) ptx::tensor_store_commit();
+  }
+  if (t == 0 && how != Source::kNeverAwaited) ptx::tensor_store_wait_read<0>();
+}
+
+TEST_F(TensorStoreTest, TwoBuffersTakeTurns) {
+  constexpr int kTiles = 5;
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    stored_.set(std::vector<Half>(kTensorRows * kCols));
+    run(store_tiles, {1, 64}, out_map(), kTiles, Source::kRight);
+    const std::vector<Half> stored = stored_.values();
+    for (int i = 0; i < kTensorRows * kCols; ++i) {
+      const int n = i / (kRows * kCols), expected = 1000 * n + i % (kRows * kCols);
+      ASSERT_EQ(stored[i], n < kTiles ? static_cast<Half>(expected) : 0) << i;
+    }
+  }
+}
+
+TEST_F(TensorStoreTest, TheSourceMustBeThere) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    for (const Source how : {Source::kNotFenced, Source::kFencedTooEarly}) {
+      run(store_tiles, {1, 64}, out_map(), 1, how);
+      const Finding finding = only_finding(FindingKind::kAsyncCopy);
+      EXPECT_EQ(finding.title, "WRITE WITHOUT A PROXY FENCE");
+      says(finding, LINE_MARKED("fills"));
+      EXPECT_EQ(finding.location, LINE_MARKED("stores"));
+    }
+    run(store_tiles, {1, 64}, out_map(), 1, Source::kNoBarrier);
+    bool found = false;
+    for (const Finding& finding : take_findings()) {
+      found |= finding.kind == FindingKind::kSharedRace ||
+               finding.title == "SOURCE OF A STORE OVERWRITTEN";
+      says(finding, LINE_MARKED("stores"));
+    }
+    EXPECT_TRUE(found);
+  }
+}
+
+TEST_F(TensorStoreTest, TheSourceMustStay) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    for (const Source how : {Source::kTooFewAwaited, Source::kNotCommitted}) {
+      run(store_tiles, {1, 64}, out_map(), 3, how);
+      EXPECT_TRUE(
+          finds("SOURCE OF A STORE OVERWRITTEN", LINE_MARKED("stores"), LINE_MARKED("fills")));
+    }
+    run(store_tiles, {1, 64}, out_map(), 3, Source::kNotAnnounced);
+    bool found = false;
+    for (const Finding& finding : take_findings()) {
+      found |= finding.kind == FindingKind::kSharedRace ||
+               finding.title == "SOURCE OF A STORE OVERWRITTEN";
+      says(finding, LINE_MARKED("stores"));
+      says(finding, LINE_MARKED("fills"));
+    }
+    EXPECT_TRUE(found);
+  }
+}
+
+TEST_F(TensorStoreTest, ABlockStaysUntilItsStoresHaveRead) {
+  run(store_tiles, {1, 64}, out_map(), 1, Source::kNeverAwaited);
+  const Finding finding = only_finding(FindingKind::kAsyncCopy);
+  EXPECT_EQ(finding.title, "STORE WITHOUT A WAIT");
+  EXPECT_EQ(finding.location, LINE_MARKED("stores"));
+}
+
+// ---- The target --------------------------------------------------------------------------------
+
+enum class Target { kRight, kOnlyRead, kNotAwaited, kNoBarrier, kOverwritten, kStoredTwice };
+
+// Threads read what a store has written.
+__global__ void read_back(const __grid_constant__ TensorMap map, Half* memory, int* out,
+                          Target how) {
+  __shared__ __align__(128) Half sO[kRows * kCols];
+  const int t = threadIdx.x;
+  for (int i = t; i < kRows * kCols; i += 64) sO[i] = i;
+  ptx::fence_proxy_async();
+  __syncthreads();
+  if (t == 0) {
+    ptx::tensor_store(map, 0, 0, 0, 0, sO);                                   // stores it
+    if (how == Target::kStoredTwice) ptx::tensor_store(map, 0, 4, 0, 0, sO);  // stores it again
+    ptx::tensor_store_commit();
+    if (how == Target::kOnlyRead) ptx::tensor_store_wait_read<0>();
+    if (how == Target::kRight || how == Target::kNoBarrier) ptx::tensor_store_wait<0>();
+  }
+  if (how != Target::kNoBarrier) __syncthreads();
+  if (how == Target::kOverwritten) memory[t] = 1;  // overwrites it
+  if (how != Target::kOverwritten && how != Target::kStoredTwice) out[t] = memory[t];  // reads it
+  if (t == 0) ptx::tensor_store_wait_read<0>();
+}
+
+TEST_F(TensorStoreTest, ItsEndMustBeAwaited) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    run(read_back, {1, 64}, out_map(), stored_.data(), out_.data(), Target::kRight);
+    EXPECT_EQ(out_.values()[63], 63);
+    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+    for (const Target how : {Target::kOnlyRead, Target::kNotAwaited}) {
+      run(read_back, {1, 64}, out_map(), stored_.data(), out_.data(), how);
+      const Finding finding = only_finding(FindingKind::kAsyncCopy);
+      EXPECT_EQ(finding.title, "READ OF A STORE IN FLIGHT");
+      says(finding, LINE_MARKED("stores it"));
+      EXPECT_EQ(finding.location, LINE_MARKED("reads it"));
+      EXPECT_EQ(finding.array, "stored");
+      EXPECT_NE(out_.values()[63], 63);
+    }
+    run(read_back, {1, 64}, out_map(), stored_.data(), out_.data(), Target::kNoBarrier);
+    bool found = false;
+    for (const Finding& finding : take_findings()) {
+      found |=
+          finding.kind == FindingKind::kGlobalRace || finding.title == "READ OF A STORE IN FLIGHT";
+      says(finding, LINE_MARKED("reads it"));
+    }
+    EXPECT_TRUE(found);
+  }
+}
+
+TEST_F(TensorStoreTest, NobodyElseWritesThere) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    run(read_back, {1, 64}, out_map(), stored_.data(), out_.data(), Target::kOverwritten);
+    EXPECT_TRUE(finds("WRITE OVER A STORE IN FLIGHT", LINE_MARKED("stores it"),
+                      LINE_MARKED("overwrites it")));
+    run(read_back, {1, 64}, out_map(), stored_.data(), out_.data(), Target::kStoredTwice);
+    EXPECT_TRUE(finds("WRITE OVER A STORE IN FLIGHT", LINE_MARKED("stores it"),
+                      LINE_MARKED("stores it again")));
+    run(store_tiles, {2, 64}, out_map(), 1, Source::kRight);
+    const Finding race = only_finding(FindingKind::kGlobalRace);
+    EXPECT_EQ(race.location, LINE_MARKED("stores"));
+    says(race, "Nothing orders the blocks of one launch.");
+  }
+}
+
+// ---- Bounds and counts -------------------------------------------------------------------------
+
+__global__ void store_box(const __grid_constant__ TensorMap map, int x0, int x1) {
+  __shared__ __align__(128) Half sO[kRows * kCols];
+  for (int i = threadIdx.x; i < kRows * kCols; i += 32) sO[i] = 1 + i;
+  ptx::fence_proxy_async();
+  __syncwarp();
+  if (threadIdx.x != 0) return;
+  ptx::tensor_store(map, x0, x1, 0, 0, sO);  // stores a box
+  ptx::tensor_store_commit();
+  ptx::tensor_store_wait_read<0>();
+}
+
+TEST_F(TensorStoreTest, WhatLiesOutsideIsLeftOut) {
+  constexpr int kTensor = 13, kWidth = 40;
+  const int firsts[][2] = {{0, 0}, {0, 8}, {-8, -3}, {32, 12}, {48, 0}, {0, 13}};
+  for (const auto& first : firsts) {
+    stored_.set(std::vector<Half>(kTensorRows * kCols));
+    reset_counts();
+    run(store_box, {1, 32}, out_map(kTensor, kWidth), first[0], first[1]);
+    const std::vector<Half> stored = stored_.values();
+    std::uint64_t elements = 0;
+    for (int i = 0; i < kTensorRows * kCols; ++i) {
+      const int row = i / kCols, col = i % kCols, r = row - first[1], c = col - first[0];
+      const bool inside =
+          row < kTensor && col < kWidth && r >= 0 && r < kRows && c >= 0 && c < kCols;
+      elements += inside ? 1 : 0;
+      ASSERT_EQ(stored[i], inside ? 1 + r * kCols + c : 0) << row << ' ' << col;
+    }
+    EXPECT_EQ(counts().global_write_bytes, 2 * elements);
+    EXPECT_EQ(counts().global_write_requests, 1u);
+  }
+  const LineCounts line = counts_of_line(LINE_NUMBER("stores a box"), false, true);
+  EXPECT_EQ(line.requests, 1u);
+  reset_counts();
+  run(store_box, {1, 32}, out_map(), 0, 0);
+  EXPECT_EQ(counts().global_write_sectors, kBytes / 32u);
+  EXPECT_EQ(counts().shared_read_bytes, 0u);
+}
+
+TEST_F(TensorStoreTest, AddressesAreChecked) {
+  EXPECT_EQ(fails(FindingKind::kMisaligned, 32, store_box, out_map(), 4, 0).location,
+            LINE_MARKED("stores a box"));
+  // The map says more rows than there are.
+  run(store_box, {1, 32}, out_map(kTensorRows + kRows), 0, kTensorRows - 1);
+  const Finding finding = only_finding(FindingKind::kOutOfBounds);
+  EXPECT_EQ(finding.array, "stored");
+  EXPECT_EQ(finding.location, LINE_MARKED("stores a box"));
+}
+
+// ---- A block that takes one tile after the other -----------------------------------------------
+
+struct Ring {
+  alignas(128) Half tile[kRows * kCols];
+  std::uint64_t full, empty;
+  int number;
+};
+
+// One thread takes the number of a tile, and requests it; two warps add 1 to its elements, and
+// store it from where it lies.
+__global__ void add_one(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap out,
+                        int* next, int tiles, bool too_early) {
+  auto& s = shared_storage<Ring>();
+  const int t = threadIdx.x;
+  if (t == 0) {
+    ptx::mbarrier_init(&s.full, 1);
+    ptx::mbarrier_init(&s.empty, 1);
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (t >= 64) {
+    for (unsigned n = 0; t == 64; ++n) {
+      ptx::mbarrier_wait(&s.empty, n % 2 ^ 1);
+      s.number = atomicAdd(next, 1);
+      if (s.number >= tiles) ptx::mbarrier_arrive(&s.full);
+      if (s.number >= tiles) return;
+      ptx::mbarrier_arrive_expect_tx(&s.full, kBytes);
+      ptx::tensor_copy(s.tile, in, 0, s.number * kRows, 0, 0, &s.full);  // requests
+    }
+    return;
+  }
+  for (unsigned n = 0;; ++n) {
+    ptx::mbarrier_wait(&s.full, n % 2);
+    const int number = s.number;
+    if (number >= tiles) break;
+    for (int i = t; i < kRows * kCols; i += 64) ++s.tile[i];  // adds
+    ptx::fence_proxy_async();
+    ptx::named_barrier_sync(1, 64);
+    if (t != 0) continue;
+    ptx::tensor_store(out, 0, number * kRows, 0, 0, s.tile);  // stores the tile
+    ptx::tensor_store_commit();
+    if (too_early) ptx::mbarrier_arrive(&s.empty);
+    ptx::tensor_store_wait_read<0>();
+    if (!too_early) ptx::mbarrier_arrive(&s.empty);
+  }
+}
+
+TEST_F(TensorStoreTest, ABlockTakesOneTileAfterTheOther) {
+  constexpr int kTiles = 7;
+  Array<int> next(1);
+  std::vector<Schedule> schedules = all_schedules();
+  for (unsigned seed = 3; seed < 20; ++seed) {
+    schedules.push_back({Schedule::Order::kRandom, seed});
+  }
+  for (const Schedule& schedule : schedules) {
+    set_schedule(schedule);
+    next.set({0});
+    run(add_one, {3, 96, shared_layout<Ring>()}, map(), out_map(), next.data(), kTiles, false);
+    const std::vector<Half> stored = stored_.values();
+    for (int i = 0; i < kTiles * kRows * kCols; ++i) ASSERT_EQ(stored[i], static_cast<Half>(i + 1));
+    for (const Finding& finding : take_findings()) {
+      ADD_FAILURE() << schedule_name(schedule) << '\n' << finding.message();
+    }
+    next.set({0});
+    run(add_one, {1, 96, shared_layout<Ring>()}, map(), out_map(), next.data(), kTiles, true);
+    bool found = false;
+    for (const Finding& finding : take_findings()) {
+      const std::string message = finding.message();
+      found |= (finding.title == "SOURCE OF A STORE OVERWRITTEN" ||
+                finding.title == "COPY INTO A STAGE THAT IS NOT EMPTY") &&
+               message.find(LINE_MARKED("stores the tile")) != std::string::npos &&
+               message.find(LINE_MARKED("requests")) != std::string::npos;
+    }
+    EXPECT_TRUE(found) << schedule_name(schedule);
+  }
+}
+
+}  // namespace
+}  // namespace cuflash::simt
