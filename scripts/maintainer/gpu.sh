@@ -3,7 +3,7 @@
 # kernel, the ladder's times, the stages beside PyTorch's attention, and Nsight Compute's counts, with which the CPU
 # simulator's are compared. A step tried_NN_name times the variants of a stage, and tried those of all.
 #   scripts/maintainer/gpu.sh OUT COMMIT [STEP...]
-# leaves ceilings.json, ladder.json, ladder_f32.json, stages.json, peers.json, calls.json,
+# leaves ceilings.json, ladder.json, ladder_f32.json, stages.json, peers.json, peers_f32.json, calls.json,
 # train_char_gpt.json, timeline_NN_name.json, sectors.json, passes.json, kernels.json, tried_NN_name.json
 # and logs.tar.gz in the folder OUT. COMMIT names the sources. Without a STEP it takes all steps, in about
 # 25 minutes.
@@ -13,7 +13,7 @@ out=${1:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
 steps=(unit_tests device_tests gpu_tests consumers stage_tests watchdog sanitizers python calls training
-  ceilings wgmma_registers ladder timeline bench_stages peers ncu_sectors ncu_passes ncu_kernels tried)
+  ceilings wgmma_registers ladder timeline bench_stages peers peers_f32 ncu_sectors ncu_passes ncu_kernels tried)
 for list in stages/*/variants.diff; do steps+=("tried_$(basename "$(dirname "$list")")"); done
 for name in "${chosen[@]}"; do
   [[ " ${steps[*]} " == *" $name "* ]] || 
@@ -137,15 +137,21 @@ if wanted bench_stages; then
   step bench_stages 300 build/release/bin/bench_stages \
     --benchmark_filter="^(${linear//,/|})\\..*_f16" --benchmark_out="$results/stages.json"
 fi
-if wanted peers && ! python3 -c 'import torch' 2>/dev/null; then
-  echo "peers: skipped, python3 has no PyTorch"
-  [ ${#chosen[@]} = 0 ] || status=1
-elif wanted peers; then
-  step peers 400 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$linear"
-  step peers_f32 200 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$linear" \
-    --dtype f32 --impl efficient,math,cuflash
-  step peers_head_dims 120 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$every_head_dim" \
-    --head-dim 96,256 --seq 2048,8192 --impl fa2,cudnn,cuflash
+if ! python3 -c 'import torch' 2>/dev/null; then
+  if wanted peers || wanted peers_f32; then
+    echo "peers: skipped, python3 has no PyTorch"
+    [ ${#chosen[@]} = 0 ] || status=1
+  fi
+else
+  if wanted peers; then
+    step peers 400 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$linear"
+    step peers_head_dims 120 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$every_head_dim" \
+      --head-dim 96,256 --seq 2048,8192 --impl fa2,cudnn,cuflash
+  fi
+  if wanted peers_f32; then
+    step peers_f32 200 python3 bench/peers/peers.py --out "$results/peers_f32.json" --stages "$linear" \
+      --dtype f32 --impl efficient,math,cuflash
+  fi
 fi
 for counts in sectors passes kernels; do # each is a process of Nsight Compute or two
   if wanted "ncu_$counts"; then
