@@ -21,8 +21,7 @@ void Core::issue_tensor_store(Thread& self, const TensorMapArguments& map, const
   const std::uint16_t site =
       sites.id(return_address, AccessKind::kRead, BoxChunk::kBytes, kElement);
   check_box(self, from, static_cast<std::size_t>(map.box_bytes()), first[0], site, "reads");
-  tensor_stores_.groups.resize(num_threads_);
-  tensor_stores_.reads.resize(shared_.region().bytes / BoxChunk::kBytes + 2);
+  tensor_stores_.use(num_threads_, shared_.region().bytes);
   TensorStore& store = tensor_stores_.list.emplace_back();
   for (const BoxChunk& chunk : box_chunks(from, map, first)) {
     if (chunk.begin < chunk.end) store.chunks.push_back(chunk);
@@ -170,7 +169,7 @@ bool Core::meets_store(const Thread& self, const Region& region, std::uintptr_t 
 }
 
 void Core::commit_tensor_stores(const Thread& self) {
-  tensor_stores_.groups.resize(num_threads_);
+  tensor_stores_.use(num_threads_, shared_.region().bytes);
   ++tensor_stores_.groups[self.index];
 }
 

@@ -34,6 +34,10 @@ struct TensorStores {
   // By chunk of global memory: the store that is to write it.
   std::unordered_map<std::uintptr_t, const TensorStore*> to;
 
+  void use(std::size_t threads, std::size_t shared_bytes) {
+    groups.resize(threads);
+    reads.resize(shared_bytes / BoxChunk::kBytes + 2);
+  }
   bool in_use() const { return !groups.empty(); }
 };
 

@@ -70,6 +70,27 @@ TEST_F(TensorStoreTest, TwoBuffersTakeTurns) {
   }
 }
 
+// Threads that have nothing to store may commit, too, and wait for that.
+__global__ void commit_nothing(const __grid_constant__ TensorMap map) {
+  __shared__ __align__(128) Half sO[kRows * kCols];
+  ptx::tensor_store_commit();
+  for (int i = threadIdx.x; i < kRows * kCols; i += 64) sO[i] = i;
+  ptx::fence_proxy_async();
+  __syncthreads();
+  if (threadIdx.x == 0) ptx::tensor_store(map, 0, 0, 0, 0, sO);
+  ptx::tensor_store_commit();
+  ptx::tensor_store_wait_read<0>();
+}
+
+TEST_F(TensorStoreTest, AGroupMayBeEmpty) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    run(commit_nothing, {1, 64}, out_map());
+    const std::vector<Half> stored = stored_.values();
+    for (int i = 0; i < kRows * kCols; ++i) ASSERT_EQ(stored[i], static_cast<Half>(i)) << i;
+  }
+}
+
 TEST_F(TensorStoreTest, TheSourceMustBeThere) {
   for (const Schedule& schedule : all_schedules()) {
     set_schedule(schedule);
