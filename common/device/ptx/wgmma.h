@@ -37,7 +37,8 @@ __device__ __forceinline__ void wgmma_wait() {
 // The index of B, 16 × N, whose elements are neighbours in memory.
 enum class Major { kK = 0, kMN = 1 };
 
-// The registers of an accumulator of 32 · n columns in the text of an instruction, and as operands.
+// The registers of an accumulator of so many columns in the text of an instruction, and as
+// operands.
 #define CUFLASH_D32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define CUFLASH_D64 \
   CUFLASH_D32 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -47,8 +48,8 @@ enum class Major { kK = 0, kMN = 1 };
   CUFLASH_D96 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define CUFLASH_D160 \
   CUFLASH_D128 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-#define CUFLASH_D192 \
-  CUFLASH_D160 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define CUFLASH_D176 CUFLASH_D160 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define CUFLASH_D192 CUFLASH_D176 ", %88, %89, %90, %91, %92, %93, %94, %95"
 #define CUFLASH_D224                                                                         \
   CUFLASH_D192                                                                               \
   ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, " \
@@ -72,9 +73,8 @@ enum class Major { kK = 0, kMN = 1 };
 #define CUFLASH_D_OPERANDS160                                                           \
   CUFLASH_D_OPERANDS128, CUFLASH_D_BLOCK(16), CUFLASH_D_BLOCK(17), CUFLASH_D_BLOCK(18), \
       CUFLASH_D_BLOCK(19)
-#define CUFLASH_D_OPERANDS192                                                           \
-  CUFLASH_D_OPERANDS160, CUFLASH_D_BLOCK(20), CUFLASH_D_BLOCK(21), CUFLASH_D_BLOCK(22), \
-      CUFLASH_D_BLOCK(23)
+#define CUFLASH_D_OPERANDS176 CUFLASH_D_OPERANDS160, CUFLASH_D_BLOCK(20), CUFLASH_D_BLOCK(21)
+#define CUFLASH_D_OPERANDS192 CUFLASH_D_OPERANDS176, CUFLASH_D_BLOCK(22), CUFLASH_D_BLOCK(23)
 #define CUFLASH_D_OPERANDS224                                                           \
   CUFLASH_D_OPERANDS192, CUFLASH_D_BLOCK(24), CUFLASH_D_BLOCK(25), CUFLASH_D_BLOCK(26), \
       CUFLASH_D_BLOCK(27)
@@ -110,9 +110,9 @@ template <class T, int kBlocks>
 __host__ __device__ constexpr bool is_wgmma() {
   static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>,
                 "the operands of wgmma_m64k16 are f16 or bf16");
-  static_assert(kBlocks == 4 || kBlocks == 8 || kBlocks == 12 || kBlocks == 16 || kBlocks == 24 ||
-                    kBlocks == 32,
-                "N is 32, 64, 96, 128, 192 or 256");
+  static_assert(kBlocks == 4 || kBlocks == 8 || kBlocks == 12 || kBlocks == 16 || kBlocks == 20 ||
+                    kBlocks == 22 || kBlocks == 24 || kBlocks == 32,
+                "N is 32, 64, 96, 128, 160, 176, 192 or 256");
   return true;
 }
 
@@ -135,6 +135,8 @@ __device__ __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], MatrixDesc
   CUFLASH_WGMMA(64, 32, 33, 34, 35)
   CUFLASH_WGMMA(96, 48, 49, 50, 51)
   CUFLASH_WGMMA(128, 64, 65, 66, 67)
+  CUFLASH_WGMMA(160, 80, 81, 82, 83)
+  CUFLASH_WGMMA(176, 88, 89, 90, 91)
   CUFLASH_WGMMA(192, 96, 97, 98, 99)
   CUFLASH_WGMMA(256, 128, 129, 130, 131)
 #undef CUFLASH_WGMMA
@@ -157,6 +159,8 @@ __device__ __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], const std:
   CUFLASH_WGMMA(64, 32, 33, 34, 35, 36, 37, 38)
   CUFLASH_WGMMA(96, 48, 49, 50, 51, 52, 53, 54)
   CUFLASH_WGMMA(128, 64, 65, 66, 67, 68, 69, 70)
+  CUFLASH_WGMMA(160, 80, 81, 82, 83, 84, 85, 86)
+  CUFLASH_WGMMA(176, 88, 89, 90, 91, 92, 93, 94)
   CUFLASH_WGMMA(192, 96, 97, 98, 99, 100, 101, 102)
   CUFLASH_WGMMA(256, 128, 129, 130, 131, 132, 133, 134)
 #undef CUFLASH_WGMMA

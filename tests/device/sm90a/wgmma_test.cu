@@ -162,12 +162,16 @@ void check_products() {
   check_product<T, kN, kK, Major::kMN, true>();
 }
 
-// The swizzle of B by its rows is that of 64 bytes for 32 and 96 columns, else that of 128.
+// The swizzle of B by its rows is that of 64 bytes for 32, 96 and 160 columns, else that of
+// 128. 176 columns are no whole panels of either.
 TEST_F(Wgmma, OfEveryWidth) {
   check_products<__half, 32, 64>();
   check_products<__half, 64, 64>();
   check_products<__half, 96, 64>();
   check_products<__half, 128, 64>();
+  check_products<__half, 160, 64>();
+  check_product<__half, 176, 64, Major::kK, false>();
+  check_product<__half, 176, 64, Major::kK, true>();
   check_products<__half, 192, 64>();
   check_products<__half, 256, 64>();
 }
@@ -184,6 +188,8 @@ TEST_F(Wgmma, OfBfloat16) {
   check_products<__nv_bfloat16, 64, 64>();
   check_products<__nv_bfloat16, 96, 64>();
   check_products<__nv_bfloat16, 128, 64>();
+  check_products<__nv_bfloat16, 160, 64>();
+  check_product<__nv_bfloat16, 176, 64, Major::kK, false>();
   check_products<__nv_bfloat16, 192, 64>();
   check_products<__nv_bfloat16, 256, 64>();
 }

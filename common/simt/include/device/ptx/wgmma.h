@@ -47,9 +47,9 @@ template <class T, int kBlocks>
 constexpr bool is_wgmma() {
   static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>,
                 "the operands of wgmma_m64k16 are f16 or bf16");
-  static_assert(kBlocks == 4 || kBlocks == 8 || kBlocks == 12 || kBlocks == 16 || kBlocks == 24 ||
-                    kBlocks == 32,
-                "N is 32, 64, 96, 128, 192 or 256");
+  static_assert(kBlocks == 4 || kBlocks == 8 || kBlocks == 12 || kBlocks == 16 || kBlocks == 20 ||
+                    kBlocks == 22 || kBlocks == 24 || kBlocks == 32,
+                "N is 32, 64, 96, 128, 160, 176, 192 or 256");
   return true;
 }
 
