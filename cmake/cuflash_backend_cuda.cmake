@@ -46,6 +46,7 @@ option(CUFLASH_WATCHDOG "cuda: end kernels that wait for a barrier for seconds, 
 if(CUFLASH_WATCHDOG)
   target_compile_definitions(cuflash_options INTERFACE CUFLASH_WATCHDOG)
 endif()
+option(CUFLASH_DELAYS "cuda: the warps of kernels for 90 and 90a are late at random, for tests" OFF)
 option(CUFLASH_TIMELINE "cuda: kernels for 90a record what their warps do when, for bench/timeline" OFF)
 set(CUFLASH_BACKEND_OBJECTS "")
 set(CUFLASH_BACKEND_LIBRARIES CUDA::cudart_static)

@@ -12,7 +12,7 @@ CDPATH='' cd "$(dirname "$0")/../.."
 out=${1:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
-steps=(unit_tests device_tests gpu_tests consumers stage_tests watchdog sanitizers python calls training
+steps=(unit_tests device_tests gpu_tests consumers stage_tests watchdog delays sanitizers python calls training
   ceilings wgmma_registers ladder timeline bench_stages peers peers_f32 ncu_sectors ncu_passes ncu_kernels tried)
 for list in stages/*/variants.diff; do steps+=("tried_$(basename "$(dirname "$list")")"); done
 for name in "${chosen[@]}"; do
@@ -73,6 +73,11 @@ if wanted watchdog; then # The kernels that wait for barriers, in a build in whi
     cmake --build build/watchdog --target device_sm90_tests device_sm90a_tests cuflash_tests'
   step watchdog 200 bash -c "build/watchdog/bin/device_sm90_tests && build/watchdog/bin/device_sm90a_tests &&
     build/watchdog/bin/cuflash_tests --gtest_filter='*_random_problems'"
+fi
+if wanted delays; then # The same kernels with warps that are late at random; a wait that hangs is ended.
+  step delays_build 300 bash -c 'cmake --preset release -B build/delays -DCUFLASH_DELAYS=ON -DCUFLASH_WATCHDOG=ON &&
+    cmake --build build/delays --target cuflash_tests'
+  step delays 200 build/delays/bin/cuflash_tests --gtest_filter='1?_*.forward_*:-*_finds_*:*_q4200000*:*_b35000*'
 fi
 if wanted sanitizers; then
   for tool in memcheck racecheck initcheck synccheck; do
