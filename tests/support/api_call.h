@@ -84,6 +84,12 @@ class ApiCall {
     return all;
   }
 
+  // The tensor of this name.
+  Tensor view(const std::string& name) const { return at(name).view(); }
+  std::vector<std::string> output_names() const {
+    if (pass_ == CUFLASH_FORWARD) return {"O", "LSE"};
+    return {"dQ", "dK", "dV"};
+  }
   Pass pass() const { return pass_; }
   const Problem& problem() const { return problem_; }
 
@@ -97,10 +103,6 @@ class ApiCall {
                                                  harness::Layout::kBHSD, /*guard_bytes=*/0, name));
   }
   const harness::DeviceTensor& at(const std::string& name) const { return tensors_.at(name); }
-  std::vector<std::string> output_names() const {
-    if (pass_ == CUFLASH_FORWARD) return {"O", "LSE"};
-    return {"dQ", "dK", "dV"};
-  }
   // A copy from pageable memory may still be in progress when cudaMemcpy returns, and not every
   // stream waits for it.
   static void settle() { harness::check(cudaStreamSynchronize(nullptr), "the copies"); }
