@@ -227,15 +227,15 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     }
   };
 
-  // Before the wait for O, K_j of the next tile: a branch between the exponentials
-  // and that wait, which the compiler would else move up.
+  // Waits for K_j of the next tile. Its branch keeps the exponentials above it: without one, the
+  // compiler moves the wait for O above them.
   const auto wait_for_next_keys = [&] {
     if (tile == first_tile) return;
     const auto [next, phase] = slot(tile - 1);
     ptx::mbarrier_wait(&k_full[next], phase);  // K has arrived.
   };
 
-  // Once O is there: rescale it, and pack P, since no product reads the one before any more.
+  // Rescales O and packs P: no product writes O or reads the P before any more.
   const auto finish_tile = [&] {
     if (rescale) {
 #pragma unroll
@@ -254,8 +254,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     }
   };
 
-  // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j, issued    // (64, kHeadDim) f32 a warpgroup,
-  // registers
+  // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j, issued    // (64, kHeadDim) f32, registers
   const auto issue_output = [&](int stage) {
     ptx::wgmma_fence();  // O has been rescaled and P packed.
 #pragma unroll
@@ -265,7 +264,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     ptx::wgmma_commit();
   };
 
-  // S of a tile, beside O of the tile before it.
+  // S of a tile beside O of the tile before it, and the softmax under the latter.
   const auto take_tile = [&](auto masked) {
     mark_tile("KV tile", tile);
     const int lane = opaque(thread) % 32u;
