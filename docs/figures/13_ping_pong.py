@@ -7,8 +7,8 @@ from sources import read
 
 KERNEL = "stages/13_ping_pong/kernel.cuh"
 LEFT = MARGIN + 4
-X, UNIT, HIGH = 132, 18, 40  # where time begins, its scale, the height of a lane
-LAST = 31  # units of time that a figure shows
+X, UNIT, HIGH = 132, 17, 40  # where time begins, its scale, the height of a lane
+LAST = 33  # units of time that a figure shows
 S, P_V, SOFTMAX, PACK = 4, 4, 6, 1  # a schematic: units of time
 COLOURS = {"S": "blue", "P V": "purple", "softmax": "green", "pack": "orange"}
 
@@ -79,6 +79,8 @@ def order():
         s_end = next(end for _, kind, tile, _, end in bars if (kind, tile) == ("S", n))
         packed = next(begin for _, kind, tile, begin, _ in bars if (kind, tile) == ("pack", n))
         for letter, at in (("a", issue), ("b", s_end), ("c", packed)):
+            if at > LAST:
+                continue
             x = X + UNIT * at
             figure.line([(x, 246), (x, 352)], width=1.5, dashed=True)
             figure.text(x, 366, letter, SMALL, "middle", bold=True)
