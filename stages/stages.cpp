@@ -18,6 +18,8 @@ CUFLASH_DECLARE_STAGE(async_copy)
 CUFLASH_DECLARE_STAGE(tma)
 CUFLASH_DECLARE_STAGE(wgmma)
 CUFLASH_DECLARE_STAGE(warp_specialized)
+CUFLASH_DECLARE_STAGE(ping_pong)
+CUFLASH_DECLARE_STAGE(persistent)
 
 // Stages that only this checkout has (scripts/new_stage.sh): CUFLASH_LOCAL_STAGE(name) each.
 #define CUFLASH_LOCAL_STAGE CUFLASH_DECLARE_STAGE
@@ -36,6 +38,7 @@ const std::vector<const Stage*>& stages() {
       &mma_registers::kStage,  &swizzle::kStage,
       &async_copy::kStage,     &tma::kStage,
       &wgmma::kStage,          &warp_specialized::kStage,
+      &ping_pong::kStage,      &persistent::kStage,
 #include "local_stages.inc"
   };
   return list;

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 # What a warpgroup's time goes into, in the order of a table's columns.
 PRODUCTS = ("S", "P V")
-FOR_A_BUFFER = "wait for a buffer"
-PARTS = ("S", "softmax", "P V", "wait for K", "wait for V", FOR_A_BUFFER)
+FOR_A_BUFFER, FOR_A_TURN = "wait for a buffer", "wait for a turn"
+PARTS = ("S", "softmax", "P V", "wait for K", "wait for V", FOR_A_BUFFER, FOR_A_TURN)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ def spans_of(events, lines):
             letter = re.search(r"\bs([KVQ])\b", where["code"])[1]
             spans.append(Span(f"request {letter}", event.begin, event.end))
         elif event.kind == "named_barrier":
-            spans.append(Span("barrier", event.begin, event.end))
+            name = FOR_A_TURN if re.search(r"\bturn\b", where["title"]) else "barrier"
+            spans.append(Span(name, event.begin, event.end))
         elif event.kind == "fence":
             issued = (product_name(where["title"]), event.end)
         elif event.kind == "commit":
@@ -150,14 +151,22 @@ def inner(lane):
 
 
 def parts_of(lane):
-    """Cycles a tile of a computing warpgroup: all of them, and by PARTS."""
+    """Cycles a tile of a computing warpgroup: all of them, by PARTS, and those of no part. Parts
+    that overlap, a softmax and the product that it runs under, both count."""
     begin, end, tiles = inner(lane)
-    inside = list(clipped(lane.spans, begin, end))
+    inside = [span for span in clipped(lane.spans, begin, end) if span.name in PARTS]
     parts = {
         name: sum(span.end - span.begin for span in inside if span.name == name) / tiles
         for name in PARTS
     }
-    return (end - begin) / tiles, parts
+    cycles = (end - begin) / tiles
+    return cycles, parts, cycles - covered(inside) / tiles
+
+
+def overlaps(lane):
+    """True if a product with V runs beside a softmax of the same warpgroup."""
+    spans = sorted((s for s in lane.spans if s.name in ("P V", "softmax")), key=lambda s: s.begin)
+    return any(a.end > b.begin for a, b in zip(spans, spans[1:]))
 
 
 def inner_of_all(lanes):

@@ -5,6 +5,8 @@
 
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 #include "device/index.h"
 
 namespace cuflash {
@@ -13,7 +15,9 @@ namespace cuflash {
 // computed anew in each iteration, instead of once before the loop and held in registers.
 template <class T>
 __device__ __forceinline__ T opaque(T x) {
-  if constexpr (sizeof(T) == 8) {
+  if constexpr (std::is_same_v<T, float>) {
+    return __uint_as_float(opaque(__float_as_uint(x)));
+  } else if constexpr (sizeof(T) == 8) {
     asm volatile("" : "+l"(x));
   } else {
     asm volatile("" : "+r"(x));

@@ -34,21 +34,23 @@ struct ForwardMaps {
   TensorMap q, k, v;
 };
 
-// Makes the maps for tiles of these types. Where one cannot be made, although supports() has
-// accepted the strides, it prints the driver's error and all arguments, and returns CUDA_ERROR.
+// Makes a map. Where that fails, although supports() has accepted the strides, it prints the
+// driver's error and all arguments, and returns false.
+inline bool make_map(TensorMap& map, const TensorMapArguments& arguments) {
+  const std::string fault = make_tensor_map(map, arguments);
+  if (!fault.empty()) std::fprintf(stderr, "cuflash: %s\n", fault.c_str());
+  return fault.empty();
+}
+
+// Makes the maps for tiles of these types, or returns CUDA_ERROR.
 template <class QTile, class KVTile>
 FlashAttentionError make_maps(ForwardMaps& maps, const Problem& p, const Forward& args) {
-  const auto made = [](TensorMap& map, const TensorMapArguments& arguments) {
-    const std::string fault = make_tensor_map(map, arguments);
-    if (!fault.empty()) std::fprintf(stderr, "cuflash: %s\n", fault.c_str());
-    return fault.empty();
-  };
   const auto kv = [&](const Tensor& t) {
     return tile_map<KVTile>(t, p.dtype, p.batch, p.heads_kv, p.seq_kv, p.head_dim);
   };
   const bool all =
-      made(maps.q, tile_map<QTile>(args.q, p.dtype, p.batch, p.heads_q, p.seq_q, p.head_dim)) &&
-      made(maps.k, kv(args.k)) && made(maps.v, kv(args.v));
+      make_map(maps.q, tile_map<QTile>(args.q, p.dtype, p.batch, p.heads_q, p.seq_q, p.head_dim)) &&
+      make_map(maps.k, kv(args.k)) && make_map(maps.v, kv(args.v));
   return all ? FlashAttentionError::SUCCESS : FlashAttentionError::CUDA_ERROR;
 }
 

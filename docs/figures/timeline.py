@@ -14,7 +14,7 @@ LANE, STEP = 32, 40
 TILES = 3  # that a figure shows
 
 COLOURS = {"S": "blue", "P V": "purple", "softmax": "green", "barrier": "red"}
-WAIT, REQUEST = "yellow", "red"
+WAIT, TURN, REQUEST = "yellow", "orange", "red"
 
 
 class Panel:
@@ -38,9 +38,17 @@ class Panel:
         return 34 + STEP * len(self.lanes) + 12 * (blocks - 1) + 34
 
 
+def colour_of(name):
+    """The colour of a span."""
+    if name == timelines.FOR_A_TURN:
+        return TURN
+    return WAIT if name.startswith("wait") else COLOURS[name]
+
+
 def draw_lane(figure, panel, lane, y, scale):
     """The spans of a warpgroup."""
     end = panel.begin + (RIGHT - LEFT) / scale
+    shared = timelines.overlaps(lane)  # Then P V is a strip below the others.
     for span in timelines.clipped(lane.spans, panel.begin, end):
         x, width = LEFT + (span.begin - panel.begin) * scale, (span.end - span.begin) * scale
         if span.name.startswith("request"):
@@ -48,9 +56,10 @@ def draw_lane(figure, panel, lane, y, scale):
             continue
         if width < 1:
             continue
-        waits = span.name.startswith("wait")
         label = span.name if estimated_width(span.name, SMALL) < width - 2 else ""
-        figure.box(x, y, width, LANE, WAIT if waits else COLOURS[span.name], label, SMALL)
+        top, high = (0, LANE) if not shared else (21, 11) if span.name == "P V" else (0, 20)
+        label = "" if high < SMALL else label
+        figure.box(x, y + top, width, high, colour_of(span.name), label, SMALL)
 
 
 def draw(figure, panel, top, scale):
@@ -110,12 +119,10 @@ def figure_of(name, title, paths, head_dim):
     for panel in panels:
         draw(figure, panel, top, scale)
         top += panel.height + 16
-    figure.legend(
-        MARGIN + 4,
-        top + 14,
-        [("blue", "S = Q Kᵀ"), ("green", "softmax"), ("purple", "P V"), (WAIT, "wait")],
-        in_a_row=True,
-    )
+    entries = [("blue", "S = Q Kᵀ"), ("green", "softmax"), ("purple", "P V"), (WAIT, "wait")]
+    names = {span.name for panel in panels for lane in panel.lanes for span in lane.spans}
+    entries += [(TURN, timelines.FOR_A_TURN)] if timelines.FOR_A_TURN in names else []
+    figure.legend(MARGIN + 4, top + 14, entries, in_a_row=True)
     notes = (
         "A product's bar: from its issue to the end of the wait for it.",
         "Red: a request of K or of V.",

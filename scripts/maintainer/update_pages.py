@@ -252,17 +252,16 @@ def timeline_tables(result, head_dim):
     """Two Markdown tables of a timeline: its warpgroups' time, and the multiprocessor's."""
     timeline = spans.chosen(result, head_dim)
     lanes = spans.lanes_of(timeline, result["lines"])
-    lines = []
-    for lane in lanes:
-        if lane.computes:
-            cycles, parts = spans.parts_of(lane)
-            shares = [100 * part / cycles for part in parts.values()]
-            lines.append([lane.block, lane.name, f"{cycles:.0f}",
-                          *map(percent, [*shares, 100 - sum(shares)])])
+    computing = [(lane, *spans.parts_of(lane)) for lane in lanes if lane.computes]
+    shown = [name for name in spans.PARTS
+             if name != spans.FOR_A_TURN or any(parts[name] for _, _, parts, _ in computing)]
+    lines = [[lane.block, lane.name, f"{cycles:.0f}",
+              *(percent(100 * part / cycles) for part in (*(parts[name] for name in shown), rest))]
+             for lane, cycles, parts, rest in computing]
     facts = [f"`{timeline['problem']}`", f"{timeline['clock_ghz']:.2f} GHz",
              percent(100 * spans.products_in_flight(lanes)), f"{timeline['recorded_ms']:.3g} ms",
              f"{timeline['plain_ms']:.3g} ms" if "plain_ms" in timeline else ""]
-    return tables.markdown(["block", "warpgroup", "cycles a tile", *spans.PARTS, "other"], lines) + \
+    return tables.markdown(["block", "warpgroup", "cycles a tile", *shown, "other"], lines) + \
         "\n\n" + tables.markdown(["problem", "clock", "a product is in flight", "a call, recorded",
                                   "not recorded"], [facts])
 

@@ -28,7 +28,8 @@ LINES = {
     "22": {"code": "ptx::wgmma_fence();", "title": "// [FA2 Alg.1 l.8]  S = Q_i K_jᵀ"},
     "23": {"code": "ptx::mbarrier_wait(&v_full[stage], phase);", "title": "// P V_j"},
     "24": {"code": "ptx::wgmma_fence();", "title": "// [FA2 Alg.1 l.10]  O = o_scale · O + P V_j"},
-    "25": {"code": "ptx::named_barrier_sync(1, 128);", "title": ""},
+    "25": {"code": "ptx::named_barrier_sync(1, 128);", "title": "// The block returns."},
+    "26": {"code": "ptx::named_barrier_sync(1, 256);", "title": "// A consumer waits for its turn."},
 }
 TILES, TILE = 8, 1000
 
@@ -48,6 +49,21 @@ def consumer(begin):
     return events + [f"20 last_tile {t} {t} 0", f"25 named_barrier {t} {t + 10} 1"]
 
 
+def in_turns(begin):
+    """A tile: its S beside P V of the one before, in turns, and a softmax under the latter."""
+    events = []
+    for tile in range(TILES):
+        t = begin + TILE * tile
+        events += [f"20 tile {t} {t} {TILES - 1 - tile}", f"23 wait {t} {t + 50} 16",
+                   f"26 named_barrier {t + 50} {t + 150} 1",
+                   f"22 fence {t + 150} {t + 150} 0", f"22 commit {t + 155} {t + 155} 0",
+                   f"24 fence {t + 160} {t + 160} 0", f"24 commit {t + 165} {t + 165} 0",
+                   f"22 products {t + 170} {t + 400} 1", f"21 wait {t + 780} {t + 800} 8",
+                   f"24 products {t + 800} {t + 900} 0"]
+    t = begin + TILE * TILES
+    return events + [f"20 last_tile {t} {t} 0"]
+
+
 def producer(begin):
     """Requests K and V of a tile as soon as the buffers of two tiles before are empty."""
     events = []
@@ -59,12 +75,12 @@ def producer(begin):
     return events
 
 
-def made_up(head_dim=64, blocks=(0, 400)):
+def made_up(head_dim=64, blocks=(0, 400), role=consumer):
     """A result of two blocks whose consumers are in step."""
     groups = [
         {"block": n, "begin": at, "end": at + 9000, "warpgroups": [
-            {"warpgroup": w, "events": role(at + 100)}
-            for w, role in enumerate((producer, consumer, consumer))]}
+            {"warpgroup": w, "events": does(at + 100)}
+            for w, does in enumerate((producer, role, role))]}
         for n, at in enumerate(blocks)
     ]
     return {
@@ -95,10 +111,25 @@ class Spans(unittest.TestCase):
                          {"warpgroup 0", "warpgroup 1"})
 
     def test_parts_of_a_tile(self):
-        cycles, parts = spans.parts_of(lanes()[1])
-        self.assertEqual(cycles, 1000)
+        cycles, parts, rest = spans.parts_of(lanes()[1])
+        self.assertEqual((cycles, rest), (1000, 20))
         self.assertEqual(parts, {"S": 300, "softmax": 400, "P V": 150, "wait for K": 80,
-                                 "wait for V": 50, spans.FOR_A_BUFFER: 0})
+                                 "wait for V": 50, spans.FOR_A_BUFFER: 0, spans.FOR_A_TURN: 0})
+        self.assertFalse(spans.overlaps(lanes()[1]))
+
+    def test_parts_of_a_tile_with_turns(self):
+        # A tile: wait for V 50, turn 100, S from 150 to 400, softmax until 800 and P V until 900.
+        lane = spans.lanes_of(made_up(role=in_turns)["timelines"][0], LINES)[1]
+        cycles, parts, rest = spans.parts_of(lane)
+        self.assertEqual((cycles, rest), (1000, 100))
+        self.assertEqual(parts, {"S": 250, "softmax": 380, "P V": 740, "wait for K": 20,
+                                 "wait for V": 50, spans.FOR_A_BUFFER: 0, spans.FOR_A_TURN: 100})
+        self.assertTrue(spans.overlaps(lane))
+
+    def test_a_barrier_that_is_no_turn(self):
+        events = ["25 named_barrier 5 10 1", "26 named_barrier 20 30 1"]
+        found = spans.spans_of(spans.events_of({"events": events}), LINES)
+        self.assertEqual(found, [spans.Span("barrier", 5, 10), spans.Span(spans.FOR_A_TURN, 20, 30)])
 
     def test_products_in_flight(self):
         # Of the first block 100 to 400 and 850 to 1000; of the second 400 later.
@@ -148,6 +179,17 @@ class Shown(unittest.TestCase):
                           "2\N{NO-BREAK SPACE}%"])
         self.assertIn("75\N{NO-BREAK SPACE}%", text)
         self.assertIn("commit made up", text)
+
+    def test_turns_have_a_column(self):
+        self.assertNotIn(spans.FOR_A_TURN, update_pages.table(str(self.path), ["d64"]))
+        self.path.write_text(json.dumps(made_up(role=in_turns)), encoding="utf-8")
+        text = update_pages.table(str(self.path), ["d64"])
+        rows = [re.split(r" *\| *", line.strip("| ")) for line in text.splitlines() if "|" in line]
+        first = dict(zip(rows[0], rows[2], strict=True))
+        self.assertEqual([first[name] for name in ("softmax", "P V", spans.FOR_A_TURN, "other")],
+                         [f"{n}\N{NO-BREAK SPACE}%" for n in (38, 74, 10, 10)])
+        svg = timeline.figure_of("13_made_up", "A title", [str(self.path)], 64).svg()
+        self.assertIn(spans.FOR_A_TURN, svg)
 
     def test_figure(self):
         figure = timeline.figure_of("12_made_up", "A title", [str(self.path)], 64)

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cuflash/workload.h"
+#include "device/resident_grid.h"
 #include "harness/stage_check.h"
 #include "harness/stage_score.h"
 #include "harness/traffic.h"
@@ -115,6 +116,15 @@ void computes_in_any_order(const Stage& stage, harness::TestCase c) {
   c.options.deterministic = false;
   const harness::StageCheck check = check_stage(stage, CUFLASH_BACKWARD, c, harness::Runs::kAll);
   if (!check.ok()) ADD_FAILURE() << check.failures();
+}
+
+void computes_with_few_blocks(const Stage& stage, Pass pass, const TestProblem& test) {
+  for (const int blocks : {1, 3}) {
+    SCOPED_TRACE(std::to_string(blocks) + " blocks");
+    resident_blocks = blocks;
+    computes(stage, pass, test);
+  }
+  resident_blocks = 0;
 }
 
 void computes_unguarded(const Stage& stage, Pass pass, harness::TestCase c) {

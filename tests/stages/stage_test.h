@@ -44,6 +44,9 @@ void computes(const Stage& stage, Pass pass, const TestProblem& test);
 // The results of a call that does not ask for the same bits in every run are within their limits,
 // and nothing else is written. On the CPU simulator: under three schedules, without a finding.
 void computes_in_any_order(const Stage& stage, harness::TestCase c);
+// The same as computes(), with a block for all the work, and with three: the barriers of a block go
+// on from one piece of work to the next.
+void computes_with_few_blocks(const Stage& stage, Pass pass, const TestProblem& test);
 // The same as computes(), but one run on memory that starts uninitialised and has no guards: for
 // compute-sanitizer.
 void computes_unguarded(const Stage& stage, Pass pass, harness::TestCase c);

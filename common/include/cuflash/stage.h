@@ -103,6 +103,7 @@ struct PassFacts {
   ProductsBy products_by = ProductsBy::kMultiplyAdds;  ///< what computes its matrix products
   bool keeps_scores = false;  ///< its workspace holds S or P of every head, O(seq_q · seq_kv)
   bool any_order = false;     ///< a call that is not deterministic adds in the order of chance
+  bool resident = false;      ///< its grid has a block for each multiprocessor, and no more
   /// The stage whose kernels this pass repeats, apart from names, so that the directory can be read
   /// alone; empty if there is none. scripts/maintainer/repeated_kernels.py checks it.
   const char* repeats = "";

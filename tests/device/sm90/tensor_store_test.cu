@@ -48,8 +48,14 @@ __global__ void store_tile(const __grid_constant__ TensorMap map, int col, int r
   ptx::tensor_store_wait_read<0>();
 }
 
+// Where a tile of rows begins in a head, and a name for it.
+struct First {
+  const char* name;
+  int col, row;
+};
+
 template <int kHeadDim>
-void check_tile(bool rows_beside_heads) {
+void check_tile(const First& first, bool rows_beside_heads) {
   using Tile = SwizzledTile<Bits, kRows, kHeadDim>;
   constexpr int kLength = kRows + 5, kHeads = 3, kBatch = 2, kAll = kHeadDim * kLength * kHeads;
   const Layout by_head = {{kHeadDim, kLength, kHeads, kBatch},
@@ -58,30 +64,36 @@ void check_tile(bool rows_beside_heads) {
                          {1, kHeadDim * kHeads, kHeadDim, kAll}};
   const Layout& layout = rows_beside_heads ? by_row : by_head;
   const auto& strides = layout.strides;
-  const int firsts[][2] = {{0, 0}, {0, kRows}, {0, -3}, {8, 2}, {-16, kLength}};
-  for (const auto& [col, row] : firsts) {
-    const Array<Bits> data(std::vector<Bits>(kAll * kBatch));
-    run(store_tile<kHeadDim>, {1, kThreads, shared_layout<Tile>()},
-        map_of(data.data(), layout, Tile::kPanelCols, kRows), col, row, 1, 1);
-    std::vector<Bits> expected(kAll * kBatch);
-    for (int i = 0; i < kRows * kHeadDim; ++i) {
-      const int r = row + i / kHeadDim, c = col + i % kHeadDim;
-      if (r < 0 || r >= kLength || c < 0 || c >= kHeadDim) continue;
-      expected[strides[3] + strides[2] + r * strides[1] + c] = static_cast<Bits>(1 + i);
-    }
-    ASSERT_EQ(data.values(), expected) << kHeadDim << ' ' << col << ' ' << row;
+  const Array<Bits> data(std::vector<Bits>(kAll * kBatch));
+  run(store_tile<kHeadDim>, {1, kThreads, shared_layout<Tile>()},
+      map_of(data.data(), layout, Tile::kPanelCols, kRows), first.col, first.row, 1, 1);
+  std::vector<Bits> expected(kAll * kBatch);
+  for (int i = 0; i < kRows * kHeadDim; ++i) {
+    const int r = first.row + i / kHeadDim, c = first.col + i % kHeadDim;
+    if (r < 0 || r >= kLength || c < 0 || c >= kHeadDim) continue;
+    expected[strides[3] + strides[2] + r * strides[1] + c] = static_cast<Bits>(1 + i);
+  }
+  EXPECT_EQ(data.values(), expected) << kHeadDim;
+}
+
+class TensorStoresFrom : public TensorStores, public testing::WithParamInterface<First> {};
+
+// Past the tail of a head nothing is written: there the next head's rows may lie.
+TEST_P(TensorStoresFrom, OfATileInTheSwizzle) {
+  for (const bool rows_beside_heads : {false, true}) {
+    check_tile<32>(GetParam(), rows_beside_heads);
+    check_tile<64>(GetParam(), rows_beside_heads);
+    check_tile<96>(GetParam(), rows_beside_heads);
+    check_tile<128>(GetParam(), rows_beside_heads);
   }
 }
 
-// Past the tail of a head nothing is written: there the next head's rows may lie.
-TEST_F(TensorStores, OfTilesInTheSwizzle) {
-  for (const bool rows_beside_heads : {false, true}) {
-    check_tile<32>(rows_beside_heads);
-    check_tile<64>(rows_beside_heads);
-    check_tile<96>(rows_beside_heads);
-    check_tile<128>(rows_beside_heads);
-  }
-}
+// Each is a test of its own, since a store that faults ends the process's use of the device.
+INSTANTIATE_TEST_SUITE_P(Firsts, TensorStoresFrom,
+                         testing::Values(First{"inside", 0, 0}, First{"tail", 0, kRows},
+                                         First{"above", 0, -3}, First{"right", 8, 2},
+                                         First{"left", -16, 2}, First{"outside", 0, kRows + 5}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 // ---- Buffers that are written again ------------------------------------------------------------
 

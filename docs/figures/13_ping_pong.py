@@ -1,0 +1,168 @@
+"""Figures of stages/13_ping_pong: the order inside a consumer, the turns, and the registers."""
+
+import re
+
+from drawing import Figure, MARGIN, SMALL
+from sources import read
+
+KERNEL = "stages/13_ping_pong/kernel.cuh"
+LEFT = MARGIN + 4
+X, UNIT, HIGH = 132, 17, 40  # where time begins, its scale, the height of a lane
+LAST = 33  # units of time that a figure shows
+S, P_V, SOFTMAX, PACK = 4, 4, 6, 1  # a schematic: units of time
+COLOURS = {"S": "blue", "P V": "purple", "softmax": "green", "pack": "orange"}
+
+
+def schedule(consumers, tiles):
+    """Bars (consumer, kind, tile, begin, end) and turns (consumer, passed), in the kernel's order.
+
+    The tensor cores take products as they are issued. A consumer issues S of a tile and P V of the
+    one before it, computes its softmax once S is there, and packs P once P V is, too."""
+    bars, turns, free = [], [], 0
+    ready, turn = [0] * consumers, 0
+    for tile in range(tiles):
+        for consumer in range(consumers):
+            issue = max(ready[consumer], turn)
+            turn = issue
+            turns.append((consumer, issue))
+            s_end = max(free, issue) + S
+            bars.append((consumer, "S", tile, s_end - S, s_end))
+            free = s_end
+            if tile > 0:
+                free += P_V
+                bars.append((consumer, "P V", tile - 1, s_end, free))
+            soft_end = s_end + SOFTMAX
+            bars.append((consumer, "softmax", tile, s_end, soft_end))
+            pack = max(soft_end, free if tile > 0 else 0)
+            bars.append((consumer, "pack", tile, pack, pack + PACK))
+            ready[consumer] = pack + PACK
+    return bars, turns
+
+
+def bar(figure, y, kind, tile, begin, end):
+    """A bar, as far as it is within the figure."""
+    if begin >= LAST:
+        return
+    width = UNIT * (min(end, LAST) - begin) - 2
+    label = "" if kind == "pack" or width < 60 else f"{kind} {tile}"
+    figure.box(X + UNIT * begin + 1, y, width, HIGH, COLOURS[kind], label, SMALL)
+
+
+def order():
+    """One consumer alone, in the order of 12 and in that of 13."""
+    figure = Figure(
+        "13_order",
+        536,
+        "One consumer alone: a schematic",
+        "A schematic without a scale. In 12 the scores, the softmax and the product with V of a"
+        " tile follow each other. In 13 the scores of the next tile and the product with V of this"
+        " one are issued together, and the softmax of the next tile runs under the latter. P is"
+        " packed when that product has ended.",
+    )
+    figure.heading("One consumer alone: a schematic, not measured")
+    figure.text(LEFT, 80, "12: one after the other", SMALL, bold=True)
+    for row, name in enumerate(("products", "arithmetic")):
+        figure.text(LEFT, 102 + HIGH / 2 + 48 * row, name, SMALL)
+        figure.text(LEFT, 252 + HIGH / 2 + 48 * row, name, SMALL)
+    for tile in range(3):
+        at = tile * (S + SOFTMAX + PACK + P_V)
+        bar(figure, 102, "S", tile, at, at + S)
+        bar(figure, 150, "softmax", tile, at + S, at + S + SOFTMAX)
+        bar(figure, 150, "pack", tile, at + S + SOFTMAX, at + S + SOFTMAX + PACK)
+        bar(figure, 102, "P V", tile, at + S + SOFTMAX + PACK, at + S + SOFTMAX + PACK + P_V)
+    figure.text(LEFT, 230, "13: the softmax of the next tile under P V of this one", SMALL,
+                bold=True)
+    bars, turns = schedule(1, 4)
+    for _, kind, tile, begin, end in bars:
+        bar(figure, 252 if kind in ("S", "P V") else 300, kind, tile, begin, end)
+    for n, (_, issue) in enumerate(turns[1:3], 1):
+        s_end = next(end for _, kind, tile, _, end in bars if (kind, tile) == ("S", n))
+        packed = next(begin for _, kind, tile, begin, _ in bars if (kind, tile) == ("pack", n))
+        for letter, at in (("a", issue), ("b", s_end), ("c", packed)):
+            if at > LAST:
+                continue
+            x = X + UNIT * at
+            figure.line([(x, 246), (x, 352)], width=1.5, dashed=True)
+            figure.text(x, 366, letter, SMALL, "middle", bold=True)
+    figure.lines(LEFT, 402, ("a  S of the next tile and P V of this one are issued, in this order",
+                             "b  wait: S is there    c  wait: O is there, too"), SMALL)
+    figure.legend(LEFT, 470, [("blue", "S"), ("purple", "P V"), ("green", "softmax"),
+                              ("orange", "O rescaled, P packed")], in_a_row=True)
+    figure.text(LEFT, 510, "No scale. The number is the tile's, in the order of the walk.", SMALL,
+                style="quiet")
+    return figure
+
+
+def turns_of_two():
+    """Two consumers that take turns."""
+    figure = Figure(
+        "13_turns",
+        476,
+        "Two consumers take turns: a schematic",
+        "A schematic without a scale. Consumer 0 issues its products and passes the turn; consumer 1"
+        " issues its own as soon as it is ready, and passes the turn back. The tensor cores take the"
+        " products of one after those of the other, and each consumer's softmax runs while the"
+        " tensor cores have products, its own or the other's.",
+    )
+    figure.heading("Two consumers take turns: not measured")
+    rows = {("products", 0): 78, ("arithmetic", 0): 126, ("products", 1): 226, ("arithmetic", 1): 274}
+    for (name, consumer), y in rows.items():
+        figure.text(LEFT, y + HIGH / 2, f"{name} {consumer}", SMALL)
+    bars, turns = schedule(2, 4)
+    for consumer, kind, tile, begin, end in bars:
+        name = "products" if kind in ("S", "P V") else "arithmetic"
+        bar(figure, rows[name, consumer], kind, tile, begin, end)
+    for (consumer, passed), (_, taken) in zip(turns, turns[1:]):
+        if taken > LAST:
+            break
+        y0, y1 = (170, 222) if consumer == 0 else (222, 170)
+        figure.arrow([(X + UNIT * passed, y0), (X + UNIT * taken, y1)], "red")
+    figure.lines(LEFT, 344, ("A red arrow is a turn: from when one consumer has issued its products",
+                             "to when the other issues its own. Products run in the order of issue."),
+                 SMALL)
+    figure.legend(LEFT, 412, [("blue", "S"), ("purple", "P V"), ("green", "softmax"),
+                              ("orange", "O rescaled, P packed")], in_a_row=True)
+    figure.text(LEFT, 450, "No scale.", SMALL, style="quiet")
+    return figure
+
+
+def budget(head_dim):
+    """A consumer's registers: all, and those of S, P and O; and the consumers and keys of a tile."""
+    text = read(KERNEL)
+    keys, consumers = map(int, re.search(
+        rf"case {head_dim}:\n\s*return {{(\d+), (\d+)}};", text).groups())
+    producer = int(re.search(r"kProducerRegisters = (\d+)", text)[1])
+    warpgroups = 1 + consumers
+    launch = 65536 // (128 * warpgroups) // 8 * 8
+    per_thread = (warpgroups * launch - producer) // consumers // 8 * 8
+    # 64 rows by 128 threads: a thread holds half as many elements as a row has, and P in pairs.
+    return per_thread, {"S": keys // 2, "P": keys // 4, "O": head_dim // 2}, consumers, keys
+
+
+def registers():
+    """What a consumer's registers hold."""
+    budgets = {dim: budget(dim) for dim in (64, 128)}
+    said = " ".join(
+        f"With head_dim {dim} each of {consumers} consumers has {total}: S takes {parts['S']}, P"
+        f" {parts['P']} and O {parts['O']}." for dim, (total, parts, consumers, _) in budgets.items())
+    figure = Figure("13_registers", 330, "Registers of a consumer's thread", said)
+    figure.heading("Registers of a consumer's thread")
+    scale, high = 2.8, 52
+    for row, (dim, (total, parts, consumers, keys)) in enumerate(budgets.items()):
+        y = 108 + 104 * row
+        figure.text(LEFT, y - 22, f"head_dim {dim}: {consumers} consumers, tiles of {keys} keys, "
+                                  f"{total} registers", SMALL, bold=True)
+        at = LEFT
+        for name, colour in (("S", "blue"), ("P", "orange"), ("O", "purple")):
+            figure.box(at, y, scale * parts[name] - 2, high, colour, f"{name} {parts[name]}", SMALL)
+            at += scale * parts[name]
+        rest = total - sum(parts.values())
+        figure.box(at, y, scale * rest - 2, high, "grey", f"rest {rest}", SMALL, dashed=True)
+    figure.text(LEFT, 300, "S and P of neighbouring tiles, and O, live at the same time.", SMALL,
+                style="quiet")
+    return figure
+
+
+def figures():
+    """The figures of this chapter."""
+    return [order(), turns_of_two(), registers()]

@@ -1,0 +1,359 @@
+// 13_ping_pong: a consumer issues the scores of the next tile before the product with V of this
+// one, and computes a softmax while both run. The consumers take turns at issuing products.
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+
+#include "device/block_order.h"
+#include "device/constants.h"
+#include "device/index.h"
+#include "device/matrix_descriptor.h"
+#include "device/mma_fragments.h"
+#include "device/ptx/exp2.h"
+#include "device/ptx/mbarrier.h"
+#include "device/ptx/named_barrier.h"
+#include "device/ptx/setmaxnreg.h"
+#include "device/ptx/wgmma.h"
+#include "device/registers.h"
+#include "device/shared_memory.h"
+#include "device/swizzle.h"
+#include "device/tensor.h"
+#include "device/tile_map.h"
+#include "device/tile_mark.h"
+#include "device/tile_requests.h"
+#include "device/tiles.h"
+#include "device/warp.h"
+#include "device/warpgroup.h"
+
+namespace cuflash::ping_pong {
+
+// The shape of a block's work. There is one block on an SM.
+struct Shape {
+  int keys;       // a tile
+  int consumers;  // warpgroups that compute, 64 queries each
+};
+constexpr Shape shape(int head_dim) {
+  switch (head_dim) {
+    case 32:
+      return {128, 3};  // 44 KB
+    case 64:
+      return {128, 3};  // 88 KB; S takes 64 of a consumer's 160 registers, P 32, O 32
+    case 96:
+      return {128, 2};  // 120 KB
+    case 128:
+      return {128, 2};  // 160 KB; S takes 64 of 240 registers, P 32, O 64
+    default:
+      return {64, 2};  // 192 KB; O takes 128 registers
+  }
+}
+
+template <int kHeadDim>
+struct Config {
+  static constexpr Shape kShape = shape(kHeadDim);
+  static constexpr int kStages = 2;
+  static constexpr int kConsumers = kShape.consumers, kWarpgroups = 1 + kConsumers;
+  static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;
+  static constexpr int kBlockQ = kConsumers * kWgmmaM, kBlockKV = kShape.keys;
+  // Registers of a thread: at launch, and when the producer has given its own away.
+  static constexpr int kRegisters = 65536 / kThreads / 8 * 8;
+  static constexpr int kProducerRegisters = 24;
+  static constexpr int kConsumerRegisters =
+      (kWarpgroups * kRegisters - kProducerRegisters) / kConsumers / 8 * 8;
+  static constexpr int kTurn = 1;  // the named barrier of the first consumer; the next has the next
+};
+
+// The warpgroups of a block by what they do. The consumers are the last.
+enum class WarpRole { kProducer, kConsumer };
+
+template <class T, int kHeadDim>
+struct SharedStorage {
+  using C = Config<kHeadDim>;
+  using QTile = SwizzledTile<T, C::kBlockQ, kHeadDim>;
+  using KVTile = SwizzledTile<T, C::kBlockKV, kHeadDim>;
+  QTile sQ;  // at the end, O
+  KVTile sK[C::kStages], sV[C::kStages];
+  std::uint64_t q_full;
+  std::uint64_t k_full[C::kStages], v_full[C::kStages];    // a copy has arrived
+  std::uint64_t k_empty[C::kStages], v_empty[C::kStages];  // all consumers have read it
+};
+
+// O = softmax(softmax_scale · Q Kᵀ) V. One block computes kBlockQ rows of O, one warpgroup 64 of
+// them, a warp 16. Of these a lane holds parts of two rows, lane / 4 and lane / 4 + 8.
+template <class T, int kHeadDim>
+__global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
+    attention(const __grid_constant__ ForwardParams p, const __grid_constant__ ForwardMaps maps) {
+  using C = Config<kHeadDim>;
+  using Storage = SharedStorage<T, kHeadDim>;
+  constexpr int kSteps = kHeadDim / kWgmmaK, kKeySteps = C::kBlockKV / kWgmmaK;
+  constexpr float kSlack = 8.f;  // O is rescaled when a term of P would exceed 2 to this power
+  auto& storage = shared_storage<Storage>();
+  auto& sQ = storage.sQ;
+  auto &sK = storage.sK, &sV = storage.sV;
+  auto &k_full = storage.k_full, &v_full = storage.v_full;
+  auto &k_empty = storage.k_empty, &v_empty = storage.v_empty;
+
+  // Find this block's head and queries, and this warp's role.
+  const int thread = threadIdx.x, warp = uniform(thread / 32), warpgroup = warp / kWarpgroupWarps;
+  const auto role = warpgroup == 0 ? WarpRole::kProducer : WarpRole::kConsumer;
+  const Place place = place_of_block(p, num_tiles(p.seq_q, C::kBlockQ));
+  const int b = place.batch, h = place.head, block = place.row;
+  const int i0 = block * C::kBlockQ;  // [FA2 Alg.1 l.1-3]
+  const Sequence seq = sequence(p, b);
+  const int hk = uniform(kv_head(p, h));
+
+  // Find the tiles of keys, and those of them that need no mask.
+  const Range keys = visible_keys(seq, i0, i0 + C::kBlockQ);
+  const Range full = keys_visible_to_all(seq, i0, i0 + C::kBlockQ);
+  const int first_tile = keys.begin / C::kBlockKV;
+  const int num_tiles = keys.end > keys.begin ? (keys.end - 1) / C::kBlockKV + 1 : first_tile;
+  const Range no_mask = {(full.begin + C::kBlockKV - 1) / C::kBlockKV, full.end / C::kBlockKV};
+
+  // Begin the barriers.
+  if (thread == 0) {
+    ptx::mbarrier_init(&storage.q_full, 1);
+#pragma unroll
+    for (int stage = 0; stage < C::kStages; ++stage) {
+      ptx::mbarrier_init(&k_full[stage], 1);
+      ptx::mbarrier_init(&v_full[stage], 1);
+      ptx::mbarrier_init(&k_empty[stage], C::kConsumers * kWarpgroupWarps);
+      ptx::mbarrier_init(&v_empty[stage], C::kConsumers * kWarpgroupWarps);
+    }
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();  // The barriers have begun before a thread waits for one.
+
+  // Both roles walk from the last tile to the first.
+  int tile = num_tiles - 1;
+  const auto slot = [&](int of_tile) { return slot_of<C::kStages>(num_tiles - 1 - of_tile); };
+
+  // Produce: one thread requests Q and all tiles.
+  if (role == WarpRole::kProducer) {
+    ptx::setmaxnreg_dec<C::kProducerRegisters>();
+    if (thread != 0) return;
+    request_tile(sQ, maps.q, i0, h, b, storage.q_full);
+#pragma unroll 1
+    for (; tile >= first_tile; --tile) {
+      const auto [stage, phase] = slot(tile);
+      ptx::mbarrier_wait(&k_empty[stage], phase ^ 1);  // The consumers have read what was there.
+      request_tile(sK[stage], maps.k, tile * C::kBlockKV, hk, b, k_full[stage]);
+      ptx::mbarrier_wait(&v_empty[stage], phase ^ 1);  // The consumers have read what was there.
+      request_tile(sV[stage], maps.v, tile * C::kBlockKV, hk, b, v_full[stage]);
+    }
+    return;
+  }
+
+  // [FA2 Alg.1 l.4-7]  Q_i, K_j and V_j come from the producer; O = 0, l = 0, m = -inf
+  ptx::setmaxnreg_inc<C::kConsumerRegisters>();
+  const int consumer = warpgroup - 1, r0 = (warp - kWarpgroupWarps) * kMmaM;
+  MmaAccumulator::Registers rO[kHeadDim / kMmaN] = {};
+  // row_max: m · scale_log2, to be subtracted in one instruction; row_sum: of this lane's columns
+  float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {};
+  const float scale_log2 = p.softmax_scale * kLog2e;
+
+  MmaAccumulator::Registers rS[C::kBlockKV / kMmaN];  // the scores of a tile, and then its P in f32
+  MmaA::Registers rP[kKeySteps];  // the same lanes hold the same elements of S and P
+  bool rescale = false;           // O, by
+  float o_scale[2];
+
+  // Consumer c waits for its turn at a barrier of its own, where the one before it arrives.
+  const auto wait_for_turn = [&] {
+    ptx::named_barrier_sync(C::kTurn + consumer, 2 * kWarpgroupThreads);
+  };
+  const auto pass_turn = [&] {
+    ptx::named_barrier_arrive(C::kTurn + (consumer + 1) % C::kConsumers, 2 * kWarpgroupThreads);
+  };
+
+  // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ, issued    // (64, kBlockKV) f32 a warpgroup, registers
+  const auto issue_scores = [&](int stage) {
+    ptx::wgmma_fence();  // P has been packed from these registers.
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      ptx::wgmma_m64k16<T, ptx::Major::kK>(rS, k_major(sQ, consumer * kWgmmaM, kWgmmaK * k),
+                                           k_major(sK[stage], 0, kWgmmaK * k), k > 0);
+    }
+    ptx::wgmma_commit();
+  };
+
+  // The scores of a tile become P, still in f32. What O must be multiplied with is left in o_scale.
+  const auto softmax = [&](auto masked) {
+    constexpr bool kMasked = decltype(masked)::value;
+    const int lane = opaque(thread) % 32u;
+
+    // Mask the scores.
+    if constexpr (kMasked) {
+#pragma unroll
+      for (int n = 0; n < C::kBlockKV / kMmaN; ++n) {
+#pragma unroll
+        for (int e = 0; e < MmaAccumulator::kElements; ++e) {
+          const int i = opaque(i0 + r0) + MmaAccumulator::row(lane, e);
+          const int j = tile * C::kBlockKV + n * kMmaN + MmaAccumulator::col(lane, e);
+          if (j >= seq.num_keys || !visible(seq, i, j)) rS[n][e] = -INFINITY;
+        }
+      }
+    }
+
+    // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
+    float tile_max[2];
+    bool grew = false;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float x = fmaxf(rS[0][2 * r], rS[0][2 * r + 1]);
+      for (const auto& s : rS) x = fmaxf(x, fmaxf(s[2 * r], s[2 * r + 1]));
+      tile_max[r] = quad_max(x) * scale_log2;
+      grew |= tile_max[r] - row_max[r] > kSlack;
+    }
+    // O and l will be rescaled, but only in rows whose maximum has grown by more than the slack.
+    rescale = __any_sync(0xffffffffu, grew);
+    if (rescale) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float old_max = row_max[r];
+        if (tile_max[r] - old_max > kSlack) row_max[r] = tile_max[r];
+        const float finite_max = kMasked && row_max[r] == -INFINITY ? 0.f : row_max[r];
+        o_scale[r] = ptx::exp2(old_max - finite_max);
+        row_sum[r] *= o_scale[r];
+      }
+    }
+#pragma unroll
+    for (auto& s : rS) {
+#pragma unroll
+      for (int e = 0; e < MmaAccumulator::kElements; ++e) {
+        const int r = e / 2;
+        const float finite_max = kMasked && row_max[r] == -INFINITY ? 0.f : row_max[r];
+        s[e] = ptx::exp2(fmaf(s[e], scale_log2, -finite_max));
+        row_sum[r] += s[e];
+      }
+    }
+  };
+
+  // Waits for K_j of the next tile. Its branch keeps the exponentials above it: without one, the
+  // compiler moves the wait for O above them.
+  const auto wait_for_next_keys = [&] {
+    if (tile == first_tile) return;
+    const auto [next, phase] = slot(tile - 1);
+    ptx::mbarrier_wait(&k_full[next], phase);  // K has arrived.
+  };
+
+  // Rescales O and packs P: no product writes O or reads the P before any more.
+  const auto finish_tile = [&] {
+    if (rescale) {
+#pragma unroll
+      for (auto& o : rO) {
+#pragma unroll
+        for (int e = 0; e < MmaAccumulator::kElements; ++e) o[e] *= o_scale[e / 2];
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kKeySteps; ++k) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const auto& s = rS[2 * k + e / 2];
+        rP[k][e] = pack<T>(opaque(s[e % 2 * 2]), opaque(s[e % 2 * 2 + 1]));
+      }
+    }
+  };
+
+  // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j, issued    // (64, kHeadDim) f32, registers
+  const auto issue_output = [&](int stage) {
+    ptx::wgmma_fence();  // O has been rescaled and P packed.
+#pragma unroll
+    for (int k = 0; k < kKeySteps; ++k) {
+      ptx::wgmma_m64k16<T, ptx::Major::kMN>(rO, rP[k], mn_major(sV[stage], kWgmmaK * k), true);
+    }
+    ptx::wgmma_commit();
+  };
+
+  // S of a tile beside O of the tile before it, and the softmax under the latter.
+  const auto take_tile = [&](auto masked) {
+    mark_tile("KV tile", tile);
+    const int lane = opaque(thread) % 32u;
+    const auto [stage, phase] = slot(tile);
+    const auto [before, phase_before] = slot(tile + 1);
+    ptx::mbarrier_wait(&v_full[before], phase_before);  // The V of the tile before has arrived.
+    wait_for_turn();
+    issue_scores(stage);
+    issue_output(before);
+    pass_turn();
+    ptx::wgmma_wait<1>();  // S is there, and K_j has been read.
+    if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);
+    softmax(masked);
+    wait_for_next_keys();
+    ptx::wgmma_wait<0>();  // O is there, and V has been read.
+    if (lane == 0) ptx::mbarrier_arrive(&v_empty[before]);
+    finish_tile();
+  };
+
+  ptx::mbarrier_wait(&storage.q_full, 0);  // Q has arrived.
+  if (tile >= first_tile) {
+    // The last tile, the diagonal or the tail, is the first: its S alone.
+    mark_tile("KV tile", tile);
+    if (consumer == C::kConsumers - 1) pass_turn();  // Consumer 0 has the first turn.
+    ptx::mbarrier_wait(&k_full[0], 0);               // K_j has arrived.
+    wait_for_turn();
+    issue_scores(0);
+    pass_turn();
+    ptx::wgmma_wait<0>();  // S is there, and K_j has been read.
+    if (thread % 32 == 0) ptx::mbarrier_arrive(&k_empty[0]);
+    softmax(std::true_type{});
+    wait_for_next_keys();
+    finish_tile();
+    --tile;
+
+    // [FA2 Alg.1 l.6, 11]  What is left of the diagonal and the tail, the tiles without a mask, the
+    // window's left edge.
+    while (tile >= first_tile) {
+#pragma unroll 1
+      for (; tile >= first_tile && (tile >= no_mask.end || tile < no_mask.begin); --tile) {
+        take_tile(std::true_type{});
+      }
+#pragma unroll 1
+      for (; tile >= first_tile && tile >= no_mask.begin && tile < no_mask.end; --tile) {
+        take_tile(std::false_type{});
+      }
+    }
+
+    // The first tile is the last: its O alone.
+    const auto [stage, phase] = slot(first_tile);
+    ptx::mbarrier_wait(&v_full[stage], phase);  // V_j has arrived.
+    wait_for_turn();
+    issue_output(stage);
+    if (consumer < C::kConsumers - 1) pass_turn();
+    ptx::wgmma_wait<0>();  // O is there.
+  }
+  mark_tile(nullptr, 0);
+
+  // [FA2 Alg.1 l.12]  O = O / l    // into this warp's rows of sQ: its last product has read them
+  const int lane = opaque(thread) % 32u;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int row = r0 + MmaAccumulator::row(lane, 2 * r), i = i0 + row;
+    const float sum = quad_sum(row_sum[r]), inverse = sum > 0.f ? 1.f / sum : 0.f;
+#pragma unroll
+    for (int n = 0; n < kHeadDim / kMmaN; ++n) {
+      *reinterpret_cast<std::uint32_t*>(&sQ(row, n * kMmaN + MmaAccumulator::col(lane, 0))) =
+          pack<T>(rO[n][2 * r] * inverse, rO[n][2 * r + 1] * inverse);
+    }
+    if (lane % 4 == 0 && i < seq.num_queries && p.lse != nullptr) {
+      p.lse[row_index(p, b, h, i)] = row_max[r] * kLn2 + logf(sum);  // [FA2 Alg.1 l.13, 15]
+    }
+  }
+  __syncwarp();  // The warp's rows are written before its lanes read them in another order.
+
+  // [FA2 Alg.1 l.14]  write O_i, a lane a chunk of each panel
+  const auto gO = rows<T>(p.o, b, h);
+  using QTile = typename Storage::QTile;
+  constexpr int kStep = 32 / QTile::kChunks;  // rows that the warp writes at a time
+  const int d = lane % QTile::kChunks * 8;
+#pragma unroll
+  for (int r = r0 + lane / QTile::kChunks; r < r0 + kMmaM; r += kStep) {
+    if (i0 + r >= seq.num_queries) continue;
+#pragma unroll
+    for (int c = 0; c < kHeadDim; c += QTile::kPanelCols) {
+      *reinterpret_cast<uint4*>(&gO(i0 + r, d + c)) =
+          *reinterpret_cast<const uint4*>(&sQ(r, d + c));
+    }
+  }
+}  // [FA2 Alg.1 l.16-17]
+
+}  // namespace cuflash::ping_pong

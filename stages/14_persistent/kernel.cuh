@@ -1,0 +1,424 @@
+// 14_persistent: one block an SM stays and computes one tile of queries after the other. The next Q
+// is requested meanwhile, and O is stored by TMA.
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+
+#include "device/block_order.h"
+#include "device/constants.h"
+#include "device/index.h"
+#include "device/matrix_descriptor.h"
+#include "device/mma_fragments.h"
+#include "device/ptx/exp2.h"
+#include "device/ptx/mbarrier.h"
+#include "device/ptx/named_barrier.h"
+#include "device/ptx/setmaxnreg.h"
+#include "device/ptx/tensor_copy.h"
+#include "device/ptx/tensor_store.h"
+#include "device/ptx/wgmma.h"
+#include "device/registers.h"
+#include "device/shared_memory.h"
+#include "device/swizzle.h"
+#include "device/tensor.h"
+#include "device/tile_map.h"
+#include "device/tile_mark.h"
+#include "device/tile_requests.h"
+#include "device/tiles.h"
+#include "device/warp.h"
+#include "device/warpgroup.h"
+
+namespace cuflash::persistent {
+
+// The shape of a block's work. There is one block on an SM.
+struct Shape {
+  int keys;       // a tile
+  int consumers;  // warpgroups that compute, 64 queries each
+  int q_stages;   // buffers of Q and O
+};
+constexpr Shape shape(int head_dim) {
+  switch (head_dim) {
+    case 32:
+      return {128, 3, 2};  // 56 KB
+    case 64:
+      return {128, 3, 2};  // 112 KB; S takes 64 of a consumer's 160 registers, P 32, O 32
+    case 96:
+      return {128, 2, 2};  // 144 KB
+    case 128:
+      return {128, 2, 2};  // 192 KB; S takes 64 of 240 registers, P 32, O 64
+    default:
+      return {64, 2, 1};  // 192 KB; O takes 128 registers
+  }
+}
+
+template <int kHeadDim>
+struct Config {
+  static constexpr Shape kShape = shape(kHeadDim);
+  static constexpr int kStages = 2, kQStages = kShape.q_stages;
+  static constexpr int kConsumers = kShape.consumers, kWarpgroups = 1 + kConsumers;
+  static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;
+  static constexpr int kBlockQ = kConsumers * kWgmmaM, kBlockKV = kShape.keys;
+  // Registers of a thread: at launch, and when the producer has given its own away.
+  static constexpr int kRegisters = 65536 / kThreads / 8 * 8;
+  static constexpr int kProducerRegisters = 24;
+  static constexpr int kConsumerRegisters =
+      (kWarpgroups * kRegisters - kProducerRegisters) / kConsumers / 8 * 8;
+  // The named barriers of the first consumer; the next has the next.
+  static constexpr int kTurn = 1, kStored = kTurn + kConsumers;
+};
+
+// The warpgroups of a block by what they do. The consumers are the last.
+enum class WarpRole { kProducer, kConsumer };
+
+template <class T, int kHeadDim>
+struct SharedStorage {
+  using C = Config<kHeadDim>;
+  using QTile = SwizzledTile<T, C::kBlockQ, kHeadDim>;
+  using KVTile = SwizzledTile<T, C::kBlockKV, kHeadDim>;
+  QTile sQ[C::kQStages];  // at the end of a tile, its O
+  KVTile sK[C::kStages], sV[C::kStages];
+  std::uint64_t q_full[C::kQStages];
+  std::uint64_t k_full[C::kStages], v_full[C::kStages];    // a copy has arrived
+  std::uint64_t q_empty[C::kQStages];                      // O has been read from there
+  std::uint64_t k_empty[C::kStages], v_empty[C::kStages];  // all consumers have read it
+};
+
+// A kernel's parameter, __grid_constant__.
+struct Maps : ForwardMaps {
+  TensorMap o;  // boxes of a consumer's rows
+};
+
+// A tile of queries, and the tiles of keys that it sees.
+struct Work {
+  int batch, head, kv_head;
+  int i0;                     // its first query
+  int first_tile, num_tiles;  // of keys
+  Range no_mask;              // tiles of keys
+};
+
+// The tile of queries that is nth in the order of place_of().
+template <class C>
+__device__ __forceinline__ Work work_at(const ForwardParams& p, unsigned n) {
+  const Place place = place_of(p, num_tiles(p.seq_q, C::kBlockQ), n);
+  const int b = place.batch, h = place.head, block = place.row;
+  const int i0 = block * C::kBlockQ;  // [FA2 Alg.1 l.1-3]
+  const Sequence seq = sequence(p, b);
+  const Range keys = visible_keys(seq, i0, i0 + C::kBlockQ);
+  const Range full = keys_visible_to_all(seq, i0, i0 + C::kBlockQ);
+  const int first_tile = keys.begin / C::kBlockKV;
+  const int num_tiles = keys.end > keys.begin ? (keys.end - 1) / C::kBlockKV + 1 : first_tile;
+  const Range no_mask = {(full.begin + C::kBlockKV - 1) / C::kBlockKV, full.end / C::kBlockKV};
+  return {b, h, uniform(kv_head(p, h)), i0, first_tile, num_tiles, no_mask};
+}
+
+// O = softmax(softmax_scale · Q Kᵀ) V. A block computes tiles of kBlockQ rows of O, one warpgroup
+// 64 of them, a warp 16. Of these a lane holds parts of two rows, lane / 4 and lane / 4 + 8. There
+// are num_work tiles.
+template <class T, int kHeadDim>
+__global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
+    attention(const __grid_constant__ ForwardParams p, const __grid_constant__ Maps maps,
+              unsigned num_work) {
+  using C = Config<kHeadDim>;
+  using Storage = SharedStorage<T, kHeadDim>;
+  constexpr int kSteps = kHeadDim / kWgmmaK, kKeySteps = C::kBlockKV / kWgmmaK;
+  constexpr float kSlack = 8.f;  // O is rescaled when a term of P would exceed 2 to this power
+  auto& storage = shared_storage<Storage>();
+  auto& sQ = storage.sQ;
+  auto &sK = storage.sK, &sV = storage.sV;
+  auto &q_full = storage.q_full, &q_empty = storage.q_empty;
+  auto &k_full = storage.k_full, &v_full = storage.v_full;
+  auto &k_empty = storage.k_empty, &v_empty = storage.v_empty;
+
+  // Find this warp's role.
+  const int thread = threadIdx.x, warp = uniform(thread / 32), warpgroup = warp / kWarpgroupWarps;
+  const auto role = warpgroup == 0 ? WarpRole::kProducer : WarpRole::kConsumer;
+
+  // Begin the barriers.
+  if (thread == 0) {
+#pragma unroll
+    for (int stage = 0; stage < C::kQStages; ++stage) {
+      ptx::mbarrier_init(&q_full[stage], 1);
+      ptx::mbarrier_init(&q_empty[stage], C::kConsumers);
+    }
+#pragma unroll
+    for (int stage = 0; stage < C::kStages; ++stage) {
+      ptx::mbarrier_init(&k_full[stage], 1);
+      ptx::mbarrier_init(&v_full[stage], 1);
+      ptx::mbarrier_init(&k_empty[stage], C::kConsumers * kWarpgroupWarps);
+      ptx::mbarrier_init(&v_empty[stage], C::kConsumers * kWarpgroupWarps);
+    }
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();  // The barriers have begun before a thread waits for one.
+
+  // Both roles walk over the same tiles of queries, the work of this block, and for each from the
+  // last tile of keys to the first. The nth work of a block is one of the nth gridDim.x: in odd
+  // rounds the blocks choose in the opposite order, so that who had the longest has the shortest.
+  const auto index_of = [&](unsigned n) {
+    return n * gridDim.x + (n % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
+  };
+  int taken = 0;  // tiles of keys, of the works before
+
+  // Produce: one warp walks, and one thread of it requests Q and all tiles.
+  if (role == WarpRole::kProducer) {
+    ptx::setmaxnreg_dec<C::kProducerRegisters>();
+    if (warp != 0) return;
+#pragma unroll 1
+    for (unsigned n = 0; index_of(n) < num_work; ++n) {
+      const Work work = work_at<C>(p, index_of(n));
+      if (thread != 0) continue;
+      const int b = work.batch, h = work.head, hk = work.kv_head;
+      const auto [q, q_phase] = slot_of<C::kQStages>(n);
+      ptx::mbarrier_wait(&q_empty[q], q_phase ^ 1);  // O has been read from there.
+      request_tile(sQ[q], maps.q, work.i0, h, b, q_full[q]);
+#pragma unroll 1
+      for (int tile = work.num_tiles - 1; tile >= work.first_tile; --tile, ++taken) {
+        const auto [stage, phase] = slot_of<C::kStages>(taken);
+        ptx::mbarrier_wait(&k_empty[stage], phase ^ 1);  // The consumers have read what was there.
+        request_tile(sK[stage], maps.k, tile * C::kBlockKV, hk, b, k_full[stage]);
+        ptx::mbarrier_wait(&v_empty[stage], phase ^ 1);  // The consumers have read what was there.
+        request_tile(sV[stage], maps.v, tile * C::kBlockKV, hk, b, v_full[stage]);
+      }
+    }
+    return;
+  }
+
+  // [FA2 Alg.1 l.4-7]  Q_i, K_j and V_j come from the producer; O = 0, l = 0, m = -inf
+  ptx::setmaxnreg_inc<C::kConsumerRegisters>();
+  const int consumer = warpgroup - 1, r0 = (warp - kWarpgroupWarps) * kMmaM;
+  const float scale_log2 = p.softmax_scale * kLog2e;
+  MmaAccumulator::Registers rO[kHeadDim / kMmaN];
+  // row_max: m · scale_log2, to be subtracted in one instruction; row_sum: of this lane's columns
+  float row_max[2], row_sum[2];
+  MmaAccumulator::Registers rS[C::kBlockKV / kMmaN];  // the scores of a tile, and then its P in f32
+  MmaA::Registers rP[kKeySteps];  // the same lanes hold the same elements of S and P
+  bool rescale;                   // O, by
+  float o_scale[2];
+  Work work = {};
+  int tile;  // of keys
+  int q;     // the buffer of Q
+  const auto slot = [&](int of_tile) {
+    return slot_of<C::kStages>(taken + work.num_tiles - 1 - of_tile);
+  };
+
+  // Consumer c waits for its turn at a barrier of its own, where the one before it arrives.
+  const auto wait_for_turn = [&] {
+    ptx::named_barrier_sync(C::kTurn + consumer, 2 * kWarpgroupThreads);
+  };
+  const auto pass_turn = [&] {
+    ptx::named_barrier_arrive(C::kTurn + (consumer + 1) % C::kConsumers, 2 * kWarpgroupThreads);
+  };
+
+  // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ, issued    // (64, kBlockKV) f32 a warpgroup, registers
+  const auto issue_scores = [&](int stage) {
+    ptx::wgmma_fence();  // P has been packed from these registers.
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      ptx::wgmma_m64k16<T, ptx::Major::kK>(rS, k_major(sQ[q], consumer * kWgmmaM, kWgmmaK * k),
+                                           k_major(sK[stage], 0, kWgmmaK * k), k > 0);
+    }
+    ptx::wgmma_commit();
+  };
+
+  // The scores of a tile become P, still in f32. What O must be multiplied with is left in o_scale.
+  const auto softmax = [&](auto masked) {
+    constexpr bool kMasked = decltype(masked)::value;
+    const int lane = opaque(thread) % 32u;
+
+    // Mask the scores.
+    if constexpr (kMasked) {
+      const Sequence seq = sequence(p, work.batch);
+#pragma unroll
+      for (int n = 0; n < C::kBlockKV / kMmaN; ++n) {
+#pragma unroll
+        for (int e = 0; e < MmaAccumulator::kElements; ++e) {
+          const int i = opaque(work.i0 + r0) + MmaAccumulator::row(lane, e);
+          const int j = tile * C::kBlockKV + n * kMmaN + MmaAccumulator::col(lane, e);
+          if (j >= seq.num_keys || !visible(seq, i, j)) rS[n][e] = -INFINITY;
+        }
+      }
+    }
+
+    // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
+    float tile_max[2];
+    bool grew = false;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float x = fmaxf(rS[0][2 * r], rS[0][2 * r + 1]);
+      for (const auto& s : rS) x = fmaxf(x, fmaxf(s[2 * r], s[2 * r + 1]));
+      tile_max[r] = quad_max(x) * scale_log2;
+      grew |= tile_max[r] - row_max[r] > kSlack;
+    }
+    // O and l will be rescaled, but only in rows whose maximum has grown by more than the slack.
+    rescale = __any_sync(0xffffffffu, grew);
+    if (rescale) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float old_max = row_max[r];
+        if (tile_max[r] - old_max > kSlack) row_max[r] = tile_max[r];
+        const float finite_max = kMasked && row_max[r] == -INFINITY ? 0.f : row_max[r];
+        o_scale[r] = ptx::exp2(old_max - finite_max);
+        row_sum[r] *= o_scale[r];
+      }
+    }
+#pragma unroll
+    for (auto& s : rS) {
+#pragma unroll
+      for (int e = 0; e < MmaAccumulator::kElements; ++e) {
+        const int r = e / 2;
+        const float finite_max = kMasked && row_max[r] == -INFINITY ? 0.f : row_max[r];
+        s[e] = ptx::exp2(fmaf(s[e], scale_log2, -finite_max));
+        row_sum[r] += s[e];
+      }
+    }
+  };
+
+  // Before the wait for O, K_j of the next tile: a branch between the exponentials
+  // and that wait, which the compiler would else move up.
+  const auto wait_for_next_keys = [&] {
+    if (tile == work.first_tile) return;
+    const auto [next, phase] = slot(tile - 1);
+    ptx::mbarrier_wait(&k_full[next], phase);  // K has arrived.
+  };
+
+  // Once O is there: rescale it, and pack P, since no product reads the one before any more.
+  const auto finish_tile = [&] {
+    if (rescale) {
+#pragma unroll
+      for (auto& o : rO) {
+#pragma unroll
+        for (int e = 0; e < MmaAccumulator::kElements; ++e) o[e] *= o_scale[e / 2];
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kKeySteps; ++k) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const auto& s = rS[2 * k + e / 2];
+        rP[k][e] = pack<T>(opaque(s[e % 2 * 2]), opaque(s[e % 2 * 2 + 1]));
+      }
+    }
+  };
+
+  // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j, issued    // (64, kHeadDim) f32 a warpgroup,
+  // registers
+  const auto issue_output = [&](int stage) {
+    ptx::wgmma_fence();  // O has been rescaled and P packed.
+#pragma unroll
+    for (int k = 0; k < kKeySteps; ++k) {
+      ptx::wgmma_m64k16<T, ptx::Major::kMN>(rO, rP[k], mn_major(sV[stage], kWgmmaK * k), true);
+    }
+    ptx::wgmma_commit();
+  };
+
+  // S of a tile, beside O of the tile before it.
+  const auto take_tile = [&](auto masked) {
+    mark_tile("KV tile", tile);
+    const int lane = opaque(thread) % 32u;
+    const auto [stage, phase] = slot(tile);
+    const auto [before, phase_before] = slot(tile + 1);
+    ptx::mbarrier_wait(&v_full[before], phase_before);  // The V of the tile before has arrived.
+    wait_for_turn();
+    issue_scores(stage);
+    issue_output(before);
+    pass_turn();
+    ptx::wgmma_wait<1>();  // S is there, and K_j has been read.
+    if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);
+    softmax(masked);
+    wait_for_next_keys();
+    ptx::wgmma_wait<0>();  // O is there, and V has been read.
+    if (lane == 0) ptx::mbarrier_arrive(&v_empty[before]);
+    finish_tile();
+  };
+
+  if (consumer == C::kConsumers - 1) pass_turn();  // Consumer 0 has the first turn.
+#pragma unroll 1
+  for (unsigned n = 0; index_of(n) < num_work; ++n) {
+    work = work_at<C>(p, index_of(n));
+    tile = work.num_tiles - 1;
+    const Slot q_slot = slot_of<C::kQStages>(n);
+    q = q_slot.stage;
+    for (auto& o : rO) {
+      for (float& x : o) x = 0.f;
+    }
+    for (int r = 0; r < 2; ++r) row_max[r] = -INFINITY, row_sum[r] = 0.f;
+    ptx::mbarrier_wait(&q_full[q], q_slot.phase);  // Q has arrived.
+    if (tile >= work.first_tile) {
+      // The last tile, the diagonal or the tail, is the first: its S alone.
+      mark_tile("KV tile", tile);
+      const auto [first, first_phase] = slot(tile);
+      ptx::mbarrier_wait(&k_full[first], first_phase);  // K_j has arrived.
+      wait_for_turn();
+      issue_scores(first);
+      pass_turn();
+      ptx::wgmma_wait<0>();  // S is there, and K_j has been read.
+      if (thread % 32 == 0) ptx::mbarrier_arrive(&k_empty[first]);
+      softmax(std::true_type{});
+      wait_for_next_keys();
+      finish_tile();
+      --tile;
+
+      // [FA2 Alg.1 l.6, 11]  What is left of the diagonal and the tail, the tiles without a mask,
+      // the window's left edge.
+      const Range no_mask = work.no_mask;
+      while (tile >= work.first_tile) {
+#pragma unroll 1
+        for (; tile >= work.first_tile && (tile >= no_mask.end || tile < no_mask.begin); --tile) {
+          take_tile(std::true_type{});
+        }
+#pragma unroll 1
+        for (; tile >= work.first_tile && tile >= no_mask.begin && tile < no_mask.end; --tile) {
+          take_tile(std::false_type{});
+        }
+      }
+
+      // The first tile is the last: its O alone.
+      const auto [last, last_phase] = slot(work.first_tile);
+      ptx::mbarrier_wait(&v_full[last], last_phase);  // V_j has arrived.
+      wait_for_turn();
+      issue_output(last);
+      pass_turn();
+      ptx::wgmma_wait<0>();  // O is there, and V_j has been read.
+      if (thread % 32 == 0) ptx::mbarrier_arrive(&v_empty[last]);
+      taken += work.num_tiles - work.first_tile;
+    }
+    mark_tile(nullptr, 0);
+
+    // [FA2 Alg.1 l.12]  O = O / l    // into this warp's rows of sQ: its last product has read them
+    const int lane = opaque(thread) % 32u, num_queries = sequence(p, work.batch).num_queries;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = r0 + MmaAccumulator::row(lane, 2 * r), i = work.i0 + row;
+      const float sum = quad_sum(row_sum[r]), inverse = sum > 0.f ? 1.f / sum : 0.f;
+#pragma unroll
+      for (int n = 0; n < kHeadDim / kMmaN; ++n) {
+        *reinterpret_cast<std::uint32_t*>(&sQ[q](row, n * kMmaN + MmaAccumulator::col(lane, 0))) =
+            pack<T>(rO[n][2 * r] * inverse, rO[n][2 * r + 1] * inverse);
+      }
+      if (lane % 4 == 0 && i < num_queries && p.lse != nullptr) {
+        p.lse[row_index(p, work.batch, work.head, i)] =
+            row_max[r] * kLn2 + logf(sum);  // [FA2 Alg.1 l.13, 15]
+      }
+    }
+    ptx::fence_proxy_async();  // The store sees what this thread has written,
+    ptx::named_barrier_sync(C::kStored + consumer, kWarpgroupThreads);  // and what all have.
+
+    // [FA2 Alg.1 l.14]  write O_i, a panel a box
+    if (thread % kWarpgroupThreads == 0) {
+      using QTile = typename Storage::QTile;
+      const int first = consumer * kWgmmaM;
+#pragma unroll
+      for (int panel = 0; panel < QTile::kPanels; ++panel) {
+        if (work.i0 + first >= num_queries) continue;
+        ptx::tensor_store(maps.o, panel * QTile::kPanelCols, work.i0 + first, work.head, work.batch,
+                          sQ[q].panels[panel][first]);
+      }
+      ptx::tensor_store_commit();
+      ptx::tensor_store_wait_read<0>();   // O has been read,
+      ptx::mbarrier_arrive(&q_empty[q]);  // and the next Q may overwrite it.
+    }
+  }
+  if (consumer == 0) wait_for_turn();  // The last turn comes back.
+}  // [FA2 Alg.1 l.16-17]
+
+}  // namespace cuflash::persistent

@@ -1,0 +1,51 @@
+// 14_persistent: what the stage can do, and the host code that launches its kernel.
+#include "device/pass.h"
+#include "device/resident_grid.h"
+#include "device/tile_map.h"
+#include "kernel.cuh"
+
+namespace cuflash::persistent {
+namespace {
+
+template <class T, int kHeadDim>
+struct ForwardKernels {
+  using C = Config<kHeadDim>;
+  using Storage = SharedStorage<T, kHeadDim>;
+  static constexpr std::size_t kSharedBytes = sizeof(Storage);
+
+  static FlashAttentionError run(const ForwardParams& p, cudaStream_t stream) {
+    const std::int64_t work = std::int64_t{p.batch} * p.heads_q * num_tiles(p.seq_q, C::kBlockQ);
+    if (work > kMaxBlocks) return FlashAttentionError::SIZE_OVERFLOW;
+    Maps maps;
+    const auto error = make_maps<typename Storage::QTile, typename Storage::KVTile>(maps, p, p);
+    if (error != FlashAttentionError::SUCCESS) return error;
+    using Rows = SwizzledTile<T, kWgmmaM, kHeadDim>;
+    if (!make_map(maps.o, tile_map<Rows>(p.o, p.dtype, p.batch, p.heads_q, p.seq_q, p.head_dim))) {
+      return FlashAttentionError::CUDA_ERROR;
+    }
+    return queue(stream, resident_grid<Storage>(work, C::kThreads, attention<T, kHeadDim>, p, maps,
+                                                static_cast<unsigned>(work)));
+  }
+};
+
+constexpr Stage describe() {
+  Stage stage;
+  stage.name = "14_persistent";
+  stage.teaches = "blocks that stay, with the next Q on its way";
+  stage.removes = "the start and the end of a block";
+  stage.limiter = "exponentials and products, both";
+  stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
+  stage.forward.arch = {90, true};
+  stage.forward.features = kEveryFeature.without(Feature::kAnyStride);
+  stage.forward.products_by = ProductsBy::kWgmma;
+  stage.forward.products = products<2>;
+  stage.forward.resident = true;
+  return stage;
+}
+
+}  // namespace
+
+extern const Stage kStage;
+constexpr Stage kStage = describe();
+
+}  // namespace cuflash::persistent

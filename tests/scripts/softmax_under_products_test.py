@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""The softmax of a tile stands before the wait for the product that it is to run under.
+
+    tests/scripts/softmax_under_products_test.py
+
+Compiles each stage that overlaps them for 90a, in f16 with head_dim 64 and 128, and counts the
+exponentials between the wait for S and the wait for O. Needs nvcc and cuobjdump, and no GPU.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/maintainer"))
+import machine_code  # noqa: E402, it lies there
+
+NVCC = os.environ.get("CUDACXX", "nvcc")
+FLAGS = ["-std=c++17", "-O3", "-DNDEBUG", "-Icommon", "-Icommon/include",
+         "--generate-code=arch=compute_90a,code=sm_90a"]
+WAIT_FOR_NEXT = "ptx::wgmma_wait<1>();  // S is there"
+STAGES = [file.parent for file in sorted(ROOT.glob("stages/[0-8]?_*/kernel.cuh"))
+          if WAIT_FOR_NEXT in file.read_text(encoding="utf-8")]
+LOOPS = 2  # with a mask and without
+KEYS = 128  # of a tile; a thread has half as many exponentials
+
+
+def under_products(code):
+    """How many exponentials stand between each wait for S and the wait for O that follows it."""
+    counts, count = [], None
+    for instruction in code:
+        if instruction.name == "WARPGROUP.DEPBAR.LE":
+            if count is not None:
+                counts.append(count)
+            count = 0 if instruction.operands == "gsb0, 0x1" else None
+        elif count is not None and instruction.name == "MUFU.EX2":
+            count += 1
+    return counts
+
+
+class SoftmaxUnderProducts(unittest.TestCase):
+    """Machine code of stages whose softmax runs under a product."""
+
+    def test_counts(self):
+        lines = ["WARPGROUP.DEPBAR.LE gsb0, 0x1", "MUFU.EX2 R1, R1", "FADD R1, R1, R1",
+                 "MUFU.EX2 R2, R2", "WARPGROUP.DEPBAR.LE gsb0, 0x0", "MUFU.EX2 R3, R3"]
+        text = "".join(f"        /*{16 * n:04x}*/  {line} ;\n" for n, line in enumerate(lines))
+        self.assertEqual(under_products(machine_code.instructions(text)), [2])
+
+    @unittest.skipUnless(shutil.which(NVCC) and shutil.which("cuobjdump"), "needs nvcc, cuobjdump")
+    def test_stages(self):
+        self.assertTrue(STAGES)
+        for stage in STAGES:
+            with self.subTest(stage=stage.name), tempfile.TemporaryDirectory() as folder:
+                source, built = pathlib.Path(folder, "stage.cu"), pathlib.Path(folder, "stage.cubin")
+                text = (stage / "stage.cu").read_text(encoding="utf-8")
+                text = re.sub(r"\bTensorCoreTypes\b", "TypeList<__half>", text)
+                source.write_text(re.sub(r"\bEveryHeadDim\b", "IntList<64, 128>", text),
+                                  encoding="utf-8")
+                subprocess.run([NVCC, *FLAGS, f"-I{stage}", "-cubin", source, "-o", built], check=True,
+                               cwd=ROOT)
+                kernels = list(machine_code.kernels(built))
+                self.assertEqual(len(kernels), 2)
+                for name, code in kernels:
+                    counts = under_products(code)
+                    self.assertEqual(len(counts), LOOPS, name)
+                    self.assertGreaterEqual(min(counts), KEYS // 2, f"{name}: {counts}")
+
+
+if __name__ == "__main__":
+    unittest.main()
