@@ -72,6 +72,7 @@ book_parts = {
         "stages/10_tma/exercises/3_full_and_empty.md",
         "stages/11_wgmma/README.md",
         "stages/12_warp_specialized/README.md",
+        "stages/14_persistent/README.md",
     ],
     "Around it": [
         "docs/how_to_change_it.md",
