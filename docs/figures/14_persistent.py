@@ -48,7 +48,7 @@ def next_free():
     """The same where each piece goes to the block that is done first."""
     blocks = [[] for _ in range(BLOCKS)]
     for n, length in enumerate(lengths()):
-        first = min(blocks, key=lambda block: sum(taken for _, taken in block))
+        first = min(blocks, key=lambda block: sum(each for _, each in block))
         first.append((n // BLOCKS, length))
     return blocks
 
@@ -125,7 +125,7 @@ def bars(figure, y, rows, high=38):
                        SMALL)
 
 
-def ends():
+def transition():
     """The end of a tile of queries and the start of the next: a schematic, not a measurement."""
     figure = Figure(
         "14_ends",
@@ -179,4 +179,4 @@ def buffers():
 
 def figures():
     """The figures of this chapter."""
-    return [ends(), buffers(), rounds()]
+    return [transition(), buffers(), rounds()]
