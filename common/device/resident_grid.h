@@ -1,5 +1,5 @@
-// A grid whose blocks stay: as many as the device runs at a time, each of which takes one piece of
-// work after the other.
+// A grid whose blocks stay: one for each of the device's multiprocessors, and each takes one piece
+// of work after the other.
 #ifndef CUFLASH_DEVICE_RESIDENT_GRID_H_
 #define CUFLASH_DEVICE_RESIDENT_GRID_H_
 
@@ -11,12 +11,12 @@
 
 namespace cuflash {
 
-// The most blocks of such a grid, so that tests can have a block do much work; 0: one for each of
-// the device's multiprocessors.
+// If not 0, the most blocks of such a grid, in place of one for each multiprocessor: tests set it
+// so that a block takes much work.
 inline int resident_blocks = 0;
 
-// A block for each multiprocessor, but no more than there are pieces of work. Storage is in a
-// block's shared memory.
+// A block for each multiprocessor, but no more than there are pieces of work, with Storage in its
+// shared memory.
 template <class Storage, class Kernel, class... Args>
 Grid<Kernel, Args...> resident_grid(std::int64_t work, int threads, Kernel kernel,
                                     const Args&... args) {

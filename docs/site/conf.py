@@ -73,6 +73,7 @@ book_parts = {
         "stages/11_wgmma/README.md",
         "stages/12_warp_specialized/README.md",
         "stages/13_ping_pong/README.md",
+        "stages/14_persistent/README.md",
     ],
     "Around it": [
         "docs/how_to_change_it.md",

@@ -63,7 +63,7 @@ struct Config {
   static constexpr int kProducerRegisters = 24;
   static constexpr int kConsumerRegisters =
       (kWarpgroups * kRegisters - kProducerRegisters) / kConsumers / 8 * 8;
-  // The named barriers of the first consumer; the next has the next.
+  // Named barriers of the first consumer: its turn, and its O is written. The next has the next.
   static constexpr int kTurn = 1, kStored = kTurn + kConsumers;
 };
 
@@ -88,7 +88,7 @@ struct Maps : ForwardMaps {
   TensorMap o;  // boxes of a consumer's rows
 };
 
-// A tile of queries, and the tiles of keys that it sees.
+// A tile of queries, and the tiles of keys that its queries see.
 struct Work {
   int batch, head, kv_head;
   int i0;                     // its first query
@@ -101,7 +101,7 @@ template <class C>
 __device__ __forceinline__ Work work_at(const ForwardParams& p, unsigned n) {
   const Place place = place_of(p, num_tiles(p.seq_q, C::kBlockQ), n);
   const int b = place.batch, h = place.head, block = place.row;
-  const int i0 = block * C::kBlockQ;  // [FA2 Alg.1 l.1-3]
+  const int i0 = block * C::kBlockQ;
   const Sequence seq = sequence(p, b);
   const Range keys = visible_keys(seq, i0, i0 + C::kBlockQ);
   const Range full = keys_visible_to_all(seq, i0, i0 + C::kBlockQ);
@@ -151,15 +151,15 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   }
   __syncthreads();  // The barriers have begun before a thread waits for one.
 
-  // Both roles walk over the same tiles of queries, the work of this block, and for each from the
-  // last tile of keys to the first. The nth work of a block is one of the nth gridDim.x: in odd
-  // rounds the blocks choose in the opposite order, so that who had the longest has the shortest.
-  const auto index_of = [&](unsigned n) {
+  // Both roles walk over the tiles of queries of this block, and for each from the last tile of
+  // keys to the first. In a round each block takes one of the next gridDim.x tiles of queries. Odd
+  // rounds go through the blocks backwards: the one that had the longest tile gets the shortest.
+  const auto index_of = [&](unsigned n) {  // [FA2 Alg.1 l.1-3]
     return n * gridDim.x + (n % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
   };
-  int taken = 0;  // tiles of keys, of the works before
+  int taken = 0;  // tiles of keys, with all tiles of queries before this one
 
-  // Produce: one warp walks, and one thread of it requests Q and all tiles.
+  // Produce: one warp walks, since uniform() needs all lanes, and one thread requests all tiles.
   if (role == WarpRole::kProducer) {
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
     if (warp != 0) return;
@@ -273,15 +273,15 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     }
   };
 
-  // Before the wait for O, K_j of the next tile: a branch between the exponentials
-  // and that wait, which the compiler would else move up.
+  // Waits for K_j of the next tile. Its branch keeps the exponentials above it: without one, the
+  // compiler moves the wait for O above them.
   const auto wait_for_next_keys = [&] {
     if (tile == work.first_tile) return;
     const auto [next, phase] = slot(tile - 1);
     ptx::mbarrier_wait(&k_full[next], phase);  // K has arrived.
   };
 
-  // Once O is there: rescale it, and pack P, since no product reads the one before any more.
+  // Rescales O and packs P: no product writes O or reads the P before any more.
   const auto finish_tile = [&] {
     if (rescale) {
 #pragma unroll
@@ -300,8 +300,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     }
   };
 
-  // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j, issued    // (64, kHeadDim) f32 a warpgroup,
-  // registers
+  // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j, issued    // (64, kHeadDim) f32, registers
   const auto issue_output = [&](int stage) {
     ptx::wgmma_fence();  // O has been rescaled and P packed.
 #pragma unroll
@@ -311,7 +310,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     ptx::wgmma_commit();
   };
 
-  // S of a tile, beside O of the tile before it.
+  // S of a tile beside O of the tile before it, and the softmax under the latter.
   const auto take_tile = [&](auto masked) {
     mark_tile("KV tile", tile);
     const int lane = opaque(thread) % 32u;
@@ -409,7 +408,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       const int first = consumer * kWgmmaM;
 #pragma unroll
       for (int panel = 0; panel < QTile::kPanels; ++panel) {
-        if (work.i0 + first >= num_queries) continue;
+        if (work.i0 + first >= num_queries) continue;  // no row of the box exists
         ptx::tensor_store(maps.o, panel * QTile::kPanelCols, work.i0 + first, work.head, work.batch,
                           sQ[q].panels[panel][first]);
       }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "harness/convert.h"
@@ -116,6 +117,18 @@ void scores_far_below_zero(const Stage& stage, Pass pass, const Problem& problem
     const double limit = 0.01 * i + harness::half_ulp(problem.dtype, i);
     EXPECT_NEAR(out.tensors.at("O")[i * problem.head_dim], o, limit) << "row " << i;
     EXPECT_NEAR(out.tensors.at("LSE")[i], lse, 0.02) << "row " << i;
+  }
+}
+
+void an_infinite_v_stays_in_its_head(const Stage& stage, Pass pass, const Problem& problem) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem);
+  Inputs in = all_zero(problem);
+  std::fill_n(in.v.begin(), problem.seq_kv * problem.head_dim,
+              std::numeric_limits<float>::infinity());
+  const Outputs out = harness::run(stage, pass, problem, in);
+  const std::vector<float>& o = out.tensors.at("O");
+  for (std::size_t n = std::size_t(problem.seq_q) * problem.head_dim; n < o.size(); ++n) {
+    ASSERT_EQ(o[n], 0.f) << "element " << n << " of O";
   }
 }
 

@@ -11,6 +11,9 @@ namespace cuflash::tests {
 // constant at which a maximum might start.
 void scores_far_below_zero(const Stage& stage, Pass pass, const Problem& problem);
 
+// Forward, several heads: infinite values of V in the first one reach no other.
+void an_infinite_v_stays_in_its_head(const Stage& stage, Pass pass, const Problem& problem);
+
 // Backward, two keys: sums exceed the largest f16 before they are multiplied by the scale. dQ and
 // dK do not exceed it.
 void gradients_large_before_the_scale(const Stage& stage, Pass pass, const Problem& problem);

@@ -126,6 +126,8 @@ void add_extremes(const Stage& stage, Pass pass) {
     // Rows whose first tile holds no key that they see.
     add_test("scores_far_below_zero_in_a_window", "b1_h1_q70k70_d64_causal_left4",
              scores_far_below_zero);
+    add_test("an_infinite_v_stays_in_its_head", "b1_h3_q70k70_d64",
+             an_infinite_v_stays_in_its_head);
     if (!stage.forward.keeps_scores) {
       add_test("sees_the_end_of_the_longest_head", "b1_h1_q200k2147483391_d64_left100_right1000",
                sees_the_end_of_the_longest_head);
