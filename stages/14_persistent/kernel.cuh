@@ -245,7 +245,10 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       float x = fmaxf(rS[0][2 * r], rS[0][2 * r + 1]);
-      for (const auto& s : rS) x = fmaxf(x, fmaxf(s[2 * r], s[2 * r + 1]));
+#pragma unroll
+      for (int n = 1; n < C::kBlockKV / kMmaN; ++n) {
+        x = fmaxf(x, fmaxf(rS[n][2 * r], rS[n][2 * r + 1]));
+      }
       tile_max[r] = quad_max(x) * scale_log2;
       grew |= tile_max[r] - row_max[r] > kSlack;
     }
@@ -262,13 +265,13 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       }
     }
 #pragma unroll
-    for (auto& s : rS) {
+    for (int n = 0; n < C::kBlockKV / kMmaN; ++n) {
 #pragma unroll
       for (int e = 0; e < MmaAccumulator::kElements; ++e) {
         const int r = e / 2;
         const float finite_max = kMasked && row_max[r] == -INFINITY ? 0.f : row_max[r];
-        s[e] = ptx::exp2(fmaf(s[e], scale_log2, -finite_max));
-        row_sum[r] += s[e];
+        rS[n][e] = ptx::exp2(fmaf(rS[n][e], scale_log2, -finite_max));
+        row_sum[r] += rS[n][e];
       }
     }
   };
