@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The recorded words of a timeline leave a kernel's products and waits as they are.
+"""The recorded words of a timeline, and the late ones, leave a kernel's products and waits as they are.
 
-    tests/scripts/timeline_words_test.py
+    tests/scripts/replaced_words_test.py
 
 Compiles each stage for 90a, with and without them, in f16 with head_dim 64. Needs nvcc, and
 no GPU. Where cuobjdump is on the PATH it compares the machine code, too.
@@ -22,10 +22,12 @@ import machine_code  # noqa: E402, they lie there
 import wgmma_registers  # noqa: E402
 
 NVCC = os.environ.get("CUDACXX", "nvcc")
-FLAGS = ["-std=c++17", "-O3", "-DNDEBUG", "-Icommon", "-Icommon/include", "-Xptxas=-warn-spills",
+FLAGS = ["-std=c++17", "-O3", "-DNDEBUG", "-Icommon", "-Icommon/include",
          "--generate-code=arch=compute_90a,code=sm_90a"]
-WORDS = ["-include", "device/timeline/words.h"]
-SAME = ("HGMMA", "WARPGROUP", "SYNCS", "USETMAXREG", "BAR", "UTMALDG")
+NO_SPILLS = ["-Xptxas=-warn-spills"]
+RECORDED = [*NO_SPILLS, "-include", "device/timeline/words.h"]
+LATE = ["-include", "device/delays/words.h"]
+SAME = ("HGMMA", "WARPGROUP", "SYNCS", "USETMAXREG", "BAR", "UTMALDG", "UTMASTG")
 STAGES = [file.parent for file in sorted(ROOT.glob("stages/[0-8]?_*/stage.cu"))
           if ".arch = {90, true}" in file.read_text(encoding="utf-8")]
 
@@ -43,8 +45,8 @@ def counts(program):
             for name, code in machine_code.kernels(program)}
 
 
-class RecordedWords(unittest.TestCase):
-    """The stages' kernels with recorded words."""
+class ReplacedWords(unittest.TestCase):
+    """The stages' kernels with other words."""
 
     @classmethod
     def setUpClass(cls):
@@ -53,7 +55,7 @@ class RecordedWords(unittest.TestCase):
         cls.folder = pathlib.Path(folder.name)
 
     def compiled(self, stage, flags):
-        """The stage's machine code. No kernel spills, and ptxas serialises no products."""
+        """The stage's machine code. ptxas says nothing: it serialises no products."""
         source = self.folder / "stage.cu"
         source.write_text(narrowed((stage / "stage.cu").read_text(encoding="utf-8")), encoding="utf-8")
         built = self.folder / f"{stage.name}_{len(flags)}.cubin"
@@ -66,15 +68,18 @@ class RecordedWords(unittest.TestCase):
         self.assertGreater(len(STAGES), 1)
         for stage in STAGES:
             with self.subTest(stage=stage.name):
-                recorded = self.compiled(stage, WORDS)
+                recorded, late = self.compiled(stage, RECORDED), self.compiled(stage, LATE)
                 if not shutil.which("cuobjdump"):
                     continue
-                plain = self.compiled(stage, [])
-                self.assertEqual(counts(recorded), counts(plain))
+                plain = counts(self.compiled(stage, NO_SPILLS))
+                self.assertEqual(counts(recorded), plain)
+                self.assertEqual(counts(late), plain)
                 for name, code in machine_code.kernels(recorded):
                     self.assertEqual(wgmma_registers.faults(code), [], name)
                     stores = [i for i in code if i.name == "STG.E.128" and i.predicate]
                     self.assertGreater(len(stores), 10, name)
+                for name, code in machine_code.kernels(late):
+                    self.assertGreater(sum(i.name == "NANOSLEEP" for i in code), 20, name)
 
 
 if __name__ == "__main__":
