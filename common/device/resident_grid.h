@@ -8,12 +8,9 @@
 #include <algorithm>
 
 #include "device/grid.h"
+#include "device/resident_blocks.h"
 
 namespace cuflash {
-
-// If not 0, the most blocks of such a grid, in place of one for each multiprocessor: tests set it
-// so that a block takes much work.
-inline int resident_blocks = 0;
 
 // A block for each multiprocessor, but no more than there are pieces of work, with Storage in its
 // shared memory.

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "cuflash/workload.h"
-#include "device/resident_grid.h"
+#include "device/resident_blocks.h"
 #include "harness/stage_check.h"
 #include "harness/stage_score.h"
 #include "harness/traffic.h"
