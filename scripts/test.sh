@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 usage() {
   cat <<'END'
 Usage: scripts/test.sh [STAGE]
-       scripts/test.sh mutations [--list | --tested] [WORD...]
+       scripts/test.sh mutations [--list | --tested] [--part N/M] [WORD...]
        scripts/test.sh exercise STAGE [EXERCISE] [--reset | --grade json]
 
 Installs what is missing through apt and builds what it needs.
@@ -24,6 +24,7 @@ package, one at a time. The tests must catch each. A WORD selects the faults tha
 name or file.
   --list         print the faults and build nothing
   --tested       leave out the run of the tests without a fault
+  --part N/M     only every M-th fault, from the N-th on, counted from 0
 
 With exercise: grades the stage's exercises (stages/NN_name/exercises), or the one with this number
 or name, on the CPU simulator, and says in words what is wrong. The first time it makes the file that

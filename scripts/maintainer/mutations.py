@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests the tests: puts one fault after the other into the sources; the tests must catch each.
 
-    scripts/test.sh mutations [--list | --tested] [WORD...]
+    scripts/test.sh mutations [--list | --tested] [--part N/M] [WORD...]
 
 Takes the faults of tests/mutations.ini and, if PyTorch is installed, of
 tests/mutations_python.ini, or those whose name or file contains one of the words. First the tests
@@ -364,6 +364,14 @@ def try_in_python(mutations, tested):
     return caught == len(mutations)
 
 
+def part(text):
+    """For argparse: (N, M) of "N/M", 0 <= N < M."""
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not match or int(match[1]) >= int(match[2]):
+        raise argparse.ArgumentTypeError(f'"{text}" is not N/M with N from 0 to M - 1')
+    return int(match[1]), int(match[2])
+
+
 def chosen(words):
     """The faults that have one of the words in their name or file."""
     everything = read_list() + read_python_list()
@@ -383,10 +391,13 @@ def main():
     parser.add_argument("--list", action="store_true", help="print the faults; build nothing")
     parser.add_argument("--tested", action="store_true",
                         help="leave out the run without a fault: all tests pass, as .ci/run sees to")
+    parser.add_argument("--part", type=part, default=(0, 1), metavar="N/M",
+                        help="only every M-th fault, from the N-th on, counted from 0")
     parser.add_argument("words", nargs="*", metavar="WORD", help="part of a fault's name or file")
     try:
         options = parser.parse_args()
-        mutations = chosen(options.words)
+        first, step = options.part
+        mutations = chosen(options.words)[first::step]
         if options.list:
             for mutation in mutations:
                 print(f"{mutation.file:41} {mutation.name}")

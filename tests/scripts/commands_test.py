@@ -140,6 +140,7 @@ REFUSED = [
     ((TEST, "1", "2"), "one stage"),
     ((TEST, "--lst"), "There is no option"),
     ((TEST, "mutations", "--tset"), "--tset"),
+    ((TEST, "mutations", "--part", "2/2"), "2/2"),
     ((TEST, "mutations", "barier"), 'Did you mean "barrier"?'),
     ((TEST, "exercise"), "Usage:"),
     ((TEST, "exercise", "1", "maks"), 'Did you mean "mask"?'),
