@@ -3,10 +3,9 @@
 #ifndef CUFLASH_DEVICE_RESIDENT_GRID_H_
 #define CUFLASH_DEVICE_RESIDENT_GRID_H_
 
-#include <cuda_runtime.h>
-
 #include <algorithm>
 
+#include "cuflash/stage.h"
 #include "device/grid.h"
 #include "device/resident_blocks.h"
 
@@ -17,11 +16,7 @@ namespace cuflash {
 template <class Storage, class Kernel, class... Args>
 Grid<Kernel, Args...> resident_grid(std::int64_t work, int threads, Kernel kernel,
                                     const Args&... args) {
-  int device = 0, blocks = resident_blocks;
-  if (blocks == 0) {
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&blocks, cudaDevAttrMultiProcessorCount, device);
-  }
+  const int blocks = resident_blocks != 0 ? resident_blocks : current_device().sms;
   return {
       kernel, std::min<std::int64_t>(blocks, work), threads, shared_layout<Storage>(), {args...}};
 }
