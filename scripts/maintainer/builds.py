@@ -7,6 +7,8 @@ import subprocess
 
 from repository import ROOT
 
+NVCC = os.environ.get("CUDACXX", "nvcc")
+
 
 class BuildError(Exception):
     """Something that must be compiled or linked, or that describes it, is wrong."""
@@ -28,6 +30,17 @@ def narrowed(text, direction, types, head_dims):
     text = re.sub(r"\b(EveryType|TensorCoreTypes)\b", f"TypeList<{', '.join(types)}>", text)
     return re.sub(r"\b(EveryHeadDim|UsualHeadDims)\b",
                   f"IntList<{', '.join(map(str, head_dims))}>", text)
+
+
+def cubin(stage, head_dims, to, *flags):
+    """Compiles a stage's forward kernels for 90a, in f16, to machine code; `stage` is its folder.
+    Returns what the compiler printed."""
+    source = to.with_suffix(".cu")
+    text = (stage / "stage.cu").read_text(encoding="utf-8")
+    source.write_text(narrowed(text, "forward", ["__half"], head_dims), encoding="utf-8")
+    return run([NVCC, "-std=c++17", "-O3", "-DNDEBUG", "-Icommon", "-Icommon/include", f"-I{stage}",
+                "--generate-code=arch=compute_90a,code=sm_90a", *flags, "-cubin", str(source), "-o",
+                str(to)], ROOT, f"{stage.name} does not compile")
 
 
 class Build:

@@ -7,35 +7,24 @@ Compiles each stage for 90a, with and without them, in f16 with head_dim 64. Nee
 no GPU. Where cuobjdump is on the PATH it compares the machine code, too.
 """
 import collections
-import os
 import pathlib
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
-import machine_code  # noqa: E402, they lie there
+import builds  # noqa: E402, they lie there
+import machine_code  # noqa: E402
 import wgmma_registers  # noqa: E402
 
-NVCC = os.environ.get("CUDACXX", "nvcc")
-FLAGS = ["-std=c++17", "-O3", "-DNDEBUG", "-Icommon", "-Icommon/include",
-         "--generate-code=arch=compute_90a,code=sm_90a"]
 NO_SPILLS = ["-Xptxas=-warn-spills"]
 RECORDED = [*NO_SPILLS, "-include", "device/timeline/words.h"]
 LATE = ["-include", "device/delays/words.h"]
 SAME = ("HGMMA", "WARPGROUP", "SYNCS", "USETMAXREG", "BAR", "UTMALDG", "UTMASTG")
 STAGES = [file.parent for file in sorted(ROOT.glob("stages/[0-8]?_*/stage.cu"))
           if ".arch = {90, true}" in file.read_text(encoding="utf-8")]
-
-
-def narrowed(text):
-    """The text of stage.cu with fewer kernels."""
-    text = re.sub(r"\bTensorCoreTypes\b", "TypeList<__half>", text)
-    return re.sub(r"\bEveryHeadDim\b", "IntList<64>", text)
 
 
 def counts(program):
@@ -56,12 +45,8 @@ class ReplacedWords(unittest.TestCase):
 
     def compiled(self, stage, flags):
         """The stage's machine code. ptxas says nothing: it serialises no products."""
-        source = self.folder / "stage.cu"
-        source.write_text(narrowed((stage / "stage.cu").read_text(encoding="utf-8")), encoding="utf-8")
         built = self.folder / f"{stage.name}_{len(flags)}.cubin"
-        run = subprocess.run([NVCC, *FLAGS, f"-I{stage}", *flags, "-cubin", source, "-o", built],
-                             stderr=subprocess.PIPE, text=True, cwd=ROOT)
-        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        self.assertEqual(builds.cubin(stage, [64], built, *flags), "")
         return built
 
     def test_stages(self):

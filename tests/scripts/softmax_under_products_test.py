@@ -6,22 +6,17 @@
 Compiles each stage that overlaps them for 90a, in f16 with head_dim 64 and 128, and counts the
 exponentials between the wait for S and the wait for O. Needs nvcc and cuobjdump, and no GPU.
 """
-import os
 import pathlib
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
-import machine_code  # noqa: E402, it lies there
+import builds  # noqa: E402, they lie there
+import machine_code  # noqa: E402
 
-NVCC = os.environ.get("CUDACXX", "nvcc")
-FLAGS = ["-std=c++17", "-O3", "-DNDEBUG", "-Icommon", "-Icommon/include",
-         "--generate-code=arch=compute_90a,code=sm_90a"]
 WAIT_FOR_NEXT = "ptx::wgmma_wait<1>();  // S is there"
 STAGES = [file.parent for file in sorted(ROOT.glob("stages/[0-8]?_*/kernel.cuh"))
           if WAIT_FOR_NEXT in file.read_text(encoding="utf-8")]
@@ -51,18 +46,13 @@ class SoftmaxUnderProducts(unittest.TestCase):
         text = "".join(f"        /*{16 * n:04x}*/  {line} ;\n" for n, line in enumerate(lines))
         self.assertEqual(under_products(machine_code.instructions(text)), [2])
 
-    @unittest.skipUnless(shutil.which(NVCC) and shutil.which("cuobjdump"), "needs nvcc, cuobjdump")
+    @unittest.skipUnless(shutil.which(builds.NVCC) and shutil.which("cuobjdump"), "needs nvcc, cuobjdump")
     def test_stages(self):
         self.assertTrue(STAGES)
         for stage in STAGES:
             with self.subTest(stage=stage.name), tempfile.TemporaryDirectory() as folder:
-                source, built = pathlib.Path(folder, "stage.cu"), pathlib.Path(folder, "stage.cubin")
-                text = (stage / "stage.cu").read_text(encoding="utf-8")
-                text = re.sub(r"\bTensorCoreTypes\b", "TypeList<__half>", text)
-                source.write_text(re.sub(r"\bEveryHeadDim\b", "IntList<64, 128>", text),
-                                  encoding="utf-8")
-                subprocess.run([NVCC, *FLAGS, f"-I{stage}", "-cubin", source, "-o", built], check=True,
-                               cwd=ROOT)
+                built = pathlib.Path(folder, "stage.cubin")
+                builds.cubin(stage, [64, 128], built)
                 kernels = list(machine_code.kernels(built))
                 self.assertEqual(len(kernels), 2)
                 for name, code in kernels:
