@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <string>
 
 #include "simt/access_check.h"
 
@@ -21,6 +23,13 @@ void Core::issue_tensor_store(Thread& self, const TensorMapArguments& map, const
   const std::uint16_t site =
       sites.id(return_address, AccessKind::kRead, BoxChunk::kBytes, kElement);
   check_box(self, from, static_cast<std::size_t>(map.box_bytes()), first[0], site, "reads");
+  const int lowest = *std::min_element(std::begin(first), std::end(first));
+  if (lowest < 0) {
+    report_access(FindingKind::kOutOfBounds, self, &shared_.region(), from, site,
+                  "No coordinate of a store is negative; this is " + std::to_string(lowest) +
+                      ". To a GPU it is an illegal instruction. The launch ends here.");
+    kill_launch();
+  }
   tensor_stores_.use(num_threads_, shared_.region().bytes);
   TensorStore& store = tensor_stores_.list.emplace_back();
   for (const BoxChunk& chunk : box_chunks(from, map, first)) {

@@ -219,9 +219,9 @@ __global__ void store_box(const __grid_constant__ TensorMap map, int x0, int x1)
   ptx::tensor_store_wait_read<0>();
 }
 
-TEST_F(TensorStoreTest, WhatLiesOutsideIsLeftOut) {
+TEST_F(TensorStoreTest, WhatLiesPastTheEndIsLeftOut) {
   constexpr int kTensor = 13, kWidth = 40;
-  const int firsts[][2] = {{0, 0}, {0, 8}, {-8, -3}, {32, 12}, {48, 0}, {0, 13}};
+  const int firsts[][2] = {{0, 0}, {0, 8}, {8, 3}, {32, 12}, {48, 0}, {0, 13}};
   for (const auto& first : firsts) {
     stored_.set(std::vector<Half>(kTensorRows * kCols));
     reset_counts();
@@ -249,6 +249,9 @@ TEST_F(TensorStoreTest, WhatLiesOutsideIsLeftOut) {
 TEST_F(TensorStoreTest, AddressesAreChecked) {
   EXPECT_EQ(fails(FindingKind::kMisaligned, 32, store_box, out_map(), 4, 0).location,
             LINE_MARKED("stores a box"));
+  says(fails(FindingKind::kOutOfBounds, 32, store_box, out_map(), 0, -3),
+       "No coordinate of a store is negative; this is -3.");
+  fails(FindingKind::kOutOfBounds, 32, store_box, out_map(), -8, 0);
   // The map says more rows than there are.
   run(store_box, {1, 32}, out_map(kTensorRows + kRows), 0, kTensorRows - 1);
   const Finding finding = only_finding(FindingKind::kOutOfBounds);

@@ -17,7 +17,8 @@
 namespace cuflash::ptx {
 
 // Begins to write the box whose first element is (x0, x1, x2, x3), the innermost coordinate first;
-// x0 is a multiple of 8 elements, 16 bytes. Elements outside the tensor are left out. `shared` is a
+// x0 is a multiple of 8 elements, 16 bytes. Elements past the tensor's end are left out. Unlike a
+// copy's, no coordinate is negative: an H200 ends with an illegal instruction. `shared` is a
 // multiple of 128 bytes. The map is a kernel parameter, __grid_constant__.
 __device__ __forceinline__ void tensor_store(const TensorMap& map, int x0, int x1, int x2, int x3,
                                              SharedAddress shared) {

@@ -70,7 +70,7 @@ void check_tile(const First& first, bool rows_beside_heads) {
   std::vector<Bits> expected(kAll * kBatch);
   for (int i = 0; i < kRows * kHeadDim; ++i) {
     const int r = first.row + i / kHeadDim, c = first.col + i % kHeadDim;
-    if (r < 0 || r >= kLength || c < 0 || c >= kHeadDim) continue;
+    if (r >= kLength || c >= kHeadDim) continue;
     expected[strides[3] + strides[2] + r * strides[1] + c] = static_cast<Bits>(1 + i);
   }
   EXPECT_EQ(data.values(), expected) << kHeadDim;
@@ -91,8 +91,7 @@ TEST_P(TensorStoresFrom, OfATileInTheSwizzle) {
 // Each is a test of its own, since a store that faults ends the process's use of the device.
 INSTANTIATE_TEST_SUITE_P(Firsts, TensorStoresFrom,
                          testing::Values(First{"inside", 0, 0}, First{"tail", 0, kRows},
-                                         First{"above", 0, -3}, First{"right", 8, 2},
-                                         First{"left", -16, 2}, First{"outside", 0, kRows + 5}),
+                                         First{"right", 8, 2}, First{"outside", 0, kRows + 5}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // ---- Buffers that are written again ------------------------------------------------------------
