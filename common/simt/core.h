@@ -64,7 +64,7 @@ class Core {
                           std::uintptr_t return_address);
   void wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parity,
                         std::uintptr_t return_address);
-  void come_to_named_barrier(Thread& self, int number, int threads, bool waits,
+  bool come_to_named_barrier(Thread& self, int number, int threads, Coming how, bool mine,
                              std::uintptr_t return_address);
   void fence_proxy_async(Thread& self);
   void issue_tensor_store(Thread& self, const TensorMapArguments& map, const int (&first)[4],
@@ -209,7 +209,7 @@ class Core {
   std::string name_of(const Mbarrier& barrier) const;
 
   // named_barrier.cpp: barriers of some warps
-  void check_comer(const Thread& self, const NamedBarrier& barrier, int threads, bool waits);
+  void check_comer(const Thread& self, const NamedBarrier& barrier, int threads, Coming how);
   void open_named_barrier(const Thread& self, NamedBarrier& barrier);
   void report_named_barrier(const Thread& self, const std::string& title, const std::string& why);
 

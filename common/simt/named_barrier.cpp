@@ -1,14 +1,12 @@
-// bar.sync and bar.arrive: whole warps come to a barrier with a number. Those that wait there are
-// ordered after all that came.
+// bar.sync, bar.arrive and bar.red: whole warps come to a barrier with a number. Those that wait
+// there are ordered after all that came.
 #include "simt/named_barrier.h"
-
-#include <device/ptx/named_barrier.h>
 
 #include "simt/core.h"
 
 namespace cuflash::simt {
 
-void Core::come_to_named_barrier(Thread& self, int number, int threads, bool waits,
+bool Core::come_to_named_barrier(Thread& self, int number, int threads, Coming how, bool mine,
                                  std::uintptr_t return_address) {
   self.wait_address = return_address;
   self.named_barrier = number;
@@ -21,21 +19,23 @@ void Core::come_to_named_barrier(Thread& self, int number, int threads, bool wai
                              "whole warps.");
   }
   NamedBarrier& barrier = named_barriers_[number];
-  check_comer(self, barrier, threads, waits);
+  check_comer(self, barrier, threads, how);
   barrier.threads = static_cast<std::size_t>(threads);
-  barrier.comers.push_back({self.index, waits, return_address});
+  barrier.comers.push_back({self.index, how, return_address});
+  barrier.any |= mine;
   knowledge_in_use_ = true;
   note_moment(self);
   barrier.joining.join(self.knowledge);
-  if (!waits) barrier.fences.push_back(self.fences);
+  if (how == Coming::kArrives) barrier.fences.push_back(self.fences);
   if (barrier.comers.size() == barrier.threads) {
     open_named_barrier(self, barrier);
-  } else if (waits) {
+  } else if (how != Coming::kArrives) {
     suspend(self, Thread::State::kAtNamedBarrier, return_address);
   }
+  return self.named_barrier_or;
 }
 
-void Core::check_comer(const Thread& self, const NamedBarrier& barrier, int threads, bool waits) {
+void Core::check_comer(const Thread& self, const NamedBarrier& barrier, int threads, Coming how) {
   const int number = self.named_barrier;
   const std::string name = "Barrier " + std::to_string(number);
   if (!barrier.comers.empty() && barrier.threads != static_cast<std::size_t>(threads)) {
@@ -45,6 +45,13 @@ void Core::check_comer(const Thread& self, const NamedBarrier& barrier, int thre
                              short_location(source_place(barrier.comers.front().return_address)) +
                              '.');
   }
+  if (!barrier.comers.empty() &&
+      (how == Coming::kWaitsForOr) != (barrier.comers.front().how == Coming::kWaitsForOr)) {
+    report_named_barrier(self, "NAMED BARRIER OF TWO KINDS",
+                         name + " is for the disjunction of what the threads give here or at " +
+                             short_location(source_place(barrier.comers.front().return_address)) +
+                             ", not at both.");
+  }
   if (self.knowledge.openings_of(number) < barrier.openings) {
     report_named_barrier(self, "NAMED BARRIER USED AGAIN TOO SOON",
                          name +
@@ -52,7 +59,7 @@ void Core::check_comer(const Thread& self, const NamedBarrier& barrier, int thre
                              "comes: it could have been counted then.");
   }
   for (const NamedBarrier::Comer& other : barrier.comers) {
-    if (waits || other.thread != self.index) continue;
+    if (how != Coming::kArrives || other.thread != self.index) continue;
     report_named_barrier(self, "NAMED BARRIER USED AGAIN TOO SOON",
                          "The thread has come to barrier " + std::to_string(number) + " at " +
                              short_location(source_place(other.return_address)) +
@@ -67,8 +74,9 @@ void Core::open_named_barrier(const Thread& self, NamedBarrier& barrier) {
   std::vector<ThreadFences*> fences;
   for (ThreadFences& of_comer : barrier.fences) fences.push_back(&of_comer);
   for (const NamedBarrier::Comer& comer : barrier.comers) {
-    ++(comer.waits ? waiting : going_on)[comer.thread / 32];
-    if (comer.waits) fences.push_back(&threads_[comer.thread].fences);
+    const bool waits = comer.how != Coming::kArrives;
+    ++(waits ? waiting : going_on)[comer.thread / 32];
+    if (waits) fences.push_back(&threads_[comer.thread].fences);
   }
   const Stamp now = next_moment();
   for (std::size_t warp = 0; warp < num_warps; ++warp) {
@@ -84,14 +92,16 @@ void Core::open_named_barrier(const Thread& self, NamedBarrier& barrier) {
   }
   Knowledge::note(barrier.joining.openings, self.named_barrier, ++barrier.openings);
   for (const NamedBarrier::Comer& comer : barrier.comers) {
-    if (!comer.waits) continue;
+    if (comer.how == Coming::kArrives) continue;
     Thread& thread = threads_[comer.thread];
+    thread.named_barrier_or = barrier.any;
     thread.knowledge.join(barrier.joining);
     thread.last_event = now;
     thread.state = Thread::State::kReady;
   }
   if (fences_.in_use()) fences_.meet(fences);
   barrier.comers.clear();
+  barrier.any = false;
   barrier.joining = {};
   barrier.fences.clear();
 }
@@ -106,9 +116,9 @@ void Core::report_named_barrier(const Thread& self, const std::string& title,
   kill_launch();
 }
 
-void come_to_named_barrier(int barrier, int threads, bool waits) {
-  core.come_to_named_barrier(*running_thread(), barrier, threads, waits,
-                             as_address(__builtin_return_address(0)));
+bool come_to_named_barrier(int barrier, int threads, Coming how, bool mine) {
+  return core.come_to_named_barrier(*running_thread(), barrier, threads, how, mine,
+                                    as_address(__builtin_return_address(0)));
 }
 
 }  // namespace cuflash::simt

@@ -2,6 +2,8 @@
 #ifndef CUFLASH_SIMT_NAMED_BARRIER_H_
 #define CUFLASH_SIMT_NAMED_BARRIER_H_
 
+#include <device/ptx/named_barrier.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -17,11 +19,12 @@ struct NamedBarrier {
   // A thread that has come since the barrier opened last.
   struct Comer {
     int thread;
-    bool waits;
+    Coming how;
     std::uintptr_t return_address;
   };
   std::size_t threads = 0;  // for which it opens, as the first of them said
   std::vector<Comer> comers;
+  bool any = false;  // of what the comers give
   int openings = 0;
 
   // What the comers know. Of those that went on, as it was when they came.

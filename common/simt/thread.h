@@ -48,8 +48,9 @@ struct Thread {
   std::uintptr_t wait_address = 0;
   WarpCall call{};
   std::uint64_t result = 0;
-  bool vote = false;      // at a barrier
-  int named_barrier = 0;  // the last one
+  bool vote = false;              // at a barrier
+  int named_barrier = 0;          // the last one
+  bool named_barrier_or = false;  // what the last one that it waited for gave
   const Mbarrier* mbarrier = nullptr;
   const WarpgroupCall* warpgroup_call = nullptr;
   // The last barrier or __syncwarp() that it took part in.

@@ -200,7 +200,7 @@ TEST_F(NamedBarrierTest, AnArrivalPassesFencesOn) {
 
 // ---- Who comes ---------------------------------------------------------------------------------
 
-enum class Comes { kAll, kHalfAWarp, kOtherSize, kTooFew, kSomeAtSyncthreads };
+enum class Comes { kAll, kHalfAWarp, kOtherSize, kOtherWord, kTooFew, kSomeAtSyncthreads };
 
 __global__ void meet(Comes who, int barrier, int threads) {
   const int warp = threadIdx.x / 32;
@@ -208,6 +208,7 @@ __global__ void meet(Comes who, int barrier, int threads) {
   if (who == Comes::kTooFew && warp == 1) return;
   if (who == Comes::kSomeAtSyncthreads && warp == 1) __syncthreads();
   if (who == Comes::kOtherSize && warp == 1) threads += 32;
+  if (who == Comes::kOtherWord && warp == 1) ptx::named_barrier_or(barrier, threads, true);
   ptx::named_barrier_sync(barrier, threads);  // waits for some
 }
 
@@ -223,6 +224,7 @@ TEST_F(NamedBarrierTest, TheRightThreadsMustCome) {
     set_schedule(schedule);
     EXPECT_EQ(fails(Comes::kHalfAWarp, 1, 32).title, "NAMED BARRIER WITHOUT A WHOLE WARP");
     EXPECT_EQ(fails(Comes::kOtherSize, 1, 64).title, "NAMED BARRIER OF TWO SIZES");
+    EXPECT_EQ(fails(Comes::kOtherWord, 1, 64).title, "NAMED BARRIER OF TWO KINDS");
     for (const Comes who : {Comes::kTooFew, Comes::kSomeAtSyncthreads}) {
       const Finding finding = fails(who, 1, 64);
       EXPECT_EQ(finding.title, "DEADLOCK AT A NAMED BARRIER");

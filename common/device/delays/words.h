@@ -10,6 +10,7 @@
 #define mbarrier_arrive mbarrier_arrive_itself
 #define mbarrier_wait mbarrier_wait_itself
 #define named_barrier_arrive named_barrier_arrive_itself
+#define named_barrier_or named_barrier_or_itself
 #define named_barrier_sync named_barrier_sync_itself
 #define tensor_copy tensor_copy_itself
 #define tensor_store tensor_store_itself
@@ -22,6 +23,7 @@
 #undef mbarrier_arrive
 #undef mbarrier_wait
 #undef named_barrier_arrive
+#undef named_barrier_or
 #undef named_barrier_sync
 #undef tensor_copy
 #undef tensor_store
@@ -59,6 +61,13 @@ __device__ __forceinline__ void mbarrier_wait(SharedAddress barrier, unsigned pa
 __device__ __forceinline__ void named_barrier_arrive(int barrier, int threads) {
   delay();
   named_barrier_arrive_itself(barrier, threads);
+}
+
+__device__ __forceinline__ bool named_barrier_or(int barrier, int threads, bool mine) {
+  delay();
+  const bool any = named_barrier_or_itself(barrier, threads, mine);
+  delay();
+  return any;
 }
 
 __device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
