@@ -47,6 +47,30 @@ std::vector<std::pair<std::int64_t, Event>> in_order(const std::vector<Event>& e
   return ordered;
 }
 
+// Of a block that computes several tiles of queries, what it did for the one in the middle.
+RecordedBlock tile_in_the_middle(const RecordedBlock& block) {
+  std::vector<std::int64_t> ends;  // for the first warp that marks them
+  for (const auto& [warp, spans] : block.warps) {
+    for (const Span& span : spans) {
+      if (span.kind == Kind::kLastTile) ends.push_back(span.end);
+    }
+    if (!ends.empty()) break;
+  }
+  if (ends.size() < 2) return block;
+  const std::size_t middle = ends.size() / 2;
+  RecordedBlock chosen = block;
+  chosen.begin = ends[middle - 1];
+  chosen.end = ends[middle];
+  for (auto& [warp, spans] : chosen.warps) {
+    spans.erase(std::remove_if(spans.begin(), spans.end(),
+                               [&](const Span& span) {
+                                 return span.begin < chosen.begin || span.end > chosen.end;
+                               }),
+                spans.end());
+  }
+  return chosen;
+}
+
 }  // namespace
 
 std::vector<RecordedBlock> blocks_of(const std::vector<Event>& events) {
@@ -67,13 +91,23 @@ std::vector<RecordedBlock> blocks_of(const std::vector<Event>& events) {
 }
 
 double clock_ghz(const std::vector<RecordedBlock>& blocks) {
-  if (blocks.size() < 2) throw std::runtime_error("The multiprocessor had fewer than two blocks.");
-  const RecordedBlock &first = blocks.front(), &last = blocks.back();
-  return static_cast<double>(last.begin - first.begin) / (last.nanoseconds - first.nanoseconds);
+  const Span* last = nullptr;
+  for (const RecordedBlock& block : blocks) {
+    for (const auto& [warp, spans] : block.warps) {
+      for (const Span& span : spans) {
+        if (span.kind != Kind::kLastTile) continue;
+        if (last == nullptr || last->end < span.end) last = &span;
+      }
+    }
+  }
+  if (last == nullptr) throw std::runtime_error("The multiprocessor has ended no tile.");
+  const RecordedBlock& first = blocks.front();
+  return static_cast<double>(last->end - first.begin) / (last->data - first.nanoseconds);
 }
 
 std::vector<RecordedBlock> in_the_middle(const std::vector<RecordedBlock>& blocks) {
   if (blocks.empty()) return {};
+  if (blocks.size() == 1) return {tile_in_the_middle(blocks.front())};
   const RecordedBlock& middle = blocks[blocks.size() / 2];
   const std::int64_t half_way = (middle.begin + middle.end) / 2;
   std::vector<RecordedBlock> chosen;

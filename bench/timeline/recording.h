@@ -30,11 +30,13 @@ struct RecordedBlock {
 // event belongs to no block.
 std::vector<RecordedBlock> blocks_of(const std::vector<timeline::Event>& events);
 
-// The multiprocessor's clock in cycles a nanosecond, between the first and the last block. Throws
-// if there are not two blocks.
+// The multiprocessor's clock in cycles a nanosecond, from the first block's begin to the end of the
+// last tile. Throws if no tile has ended.
 double clock_ghz(const std::vector<RecordedBlock>& blocks);
 
-// The block in the middle, and those that ran when it was half done.
+// The block in the middle, and those that ran when it was half done. Of a block that is alone and
+// computes several tiles of queries, the one in the middle: from the end of the last tile of keys
+// before it to the end of its own last one.
 std::vector<RecordedBlock> in_the_middle(const std::vector<RecordedBlock>& blocks);
 
 }  // namespace cuflash::bench

@@ -19,8 +19,8 @@ struct Slot {
   unsigned phase;
 };
 template <int kStages>
-__device__ __forceinline__ Slot slot_of(int n) {
-  return {n % kStages, static_cast<unsigned>(n / kStages) % 2};
+__device__ __forceinline__ Slot slot_of(unsigned n) {
+  return {static_cast<int>(n % kStages), n / kStages % 2};
 }
 
 // Has the rows from `first` of a head copied into a tile, a panel a box. Rows past the end become

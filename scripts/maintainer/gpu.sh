@@ -115,7 +115,7 @@ if wanted timeline; then # In a build in which kernels record what their warps d
   step timeline_build 300 bash -c 'cmake --preset release -B build/timeline -DCUFLASH_TIMELINE=ON -DCMAKE_COMPILE_WARNING_AS_ERROR=ON &&
     cmake --build build/timeline --target timeline device_sm90_tests'
   step timeline_tests 60 build/timeline/bin/device_sm90_tests --gtest_filter='Timeline.*'
-  for stage in 11_wgmma 12_warp_specialized 13_ping_pong; do
+  for stage in 11_wgmma 12_warp_specialized 13_ping_pong 14_persistent; do
     arguments=(--stage "$stage" --json "$results/timeline_$stage.json")
     for problem in b4_h32_q4096k4096_d64_f16 b4_h16_q4096k4096_d128_f16; do
       plain=$logs/$stage.$problem.json

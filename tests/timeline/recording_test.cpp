@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "timeline/made_up.h"
 
@@ -62,11 +64,14 @@ RecordedBlock block(unsigned number, std::int64_t begin, std::int64_t end, unsig
   return {number, begin, end, ns, {}};
 }
 
+Span last_tile(std::int64_t end, unsigned ns = 0) { return {Kind::kLastTile, 20, end, end, ns}; }
+
 TEST(TimelineBlocks, Clock) {
-  EXPECT_DOUBLE_EQ(
-      clock_ghz({block(1, 0, 900, 0xfffffff0u), block(2, 500, 800), block(3, 1500, 1600, 984)}),
-      1.5);
-  EXPECT_THROW(clock_ghz({block(1, 0, 900)}), std::runtime_error);
+  RecordedBlock early = block(1, 0, 900, 0xfffffff0u), late = block(2, 500, 1600);
+  EXPECT_THROW(clock_ghz({early}), std::runtime_error);
+  early.warps[4] = {last_tile(800, 1)};
+  late.warps = {{4, {last_tile(1500, 984)}}, {8, {last_tile(1400, 900)}}};
+  EXPECT_DOUBLE_EQ(clock_ghz({early, late}), 1.5);
 }
 
 TEST(TimelineBlocks, InTheMiddle) {
@@ -85,6 +90,34 @@ TEST(TimelineBlocks, InTheMiddleOfBlocksThatTakeTurns) {
   ASSERT_EQ(chosen.size(), 2u);
   EXPECT_EQ(chosen[0].number, 3u);
   EXPECT_EQ(chosen[1].number, 4u);
+}
+
+TEST(TimelineBlocks, InTheMiddleOfABlockThatStays) {
+  RecordedBlock all = block(1, 0, 900);
+  all.warps[0] = {{Kind::kRequest, 5, 90, 110, 0}, {Kind::kRequest, 6, 400, 420, 0}};
+  all.warps[4] = {last_tile(100),
+                  {Kind::kWait, 7, 100, 130, 0},
+                  last_tile(300),
+                  last_tile(500),
+                  last_tile(800)};
+  all.warps[8] = {last_tile(120), last_tile(320), {Kind::kWait, 8, 490, 510, 0}, last_tile(520)};
+  const auto chosen = in_the_middle({all});
+  ASSERT_EQ(chosen.size(), 1u);
+  EXPECT_EQ(chosen[0].begin, 300);
+  EXPECT_EQ(chosen[0].end, 500);
+  const auto lines_and_ends = [&](int warp) {
+    std::vector<std::pair<int, std::int64_t>> found;
+    for (const Span& span : chosen[0].warps.at(warp)) found.emplace_back(span.line, span.end);
+    return found;
+  };
+  using Expected = std::vector<std::pair<int, std::int64_t>>;
+  EXPECT_EQ(lines_and_ends(0), (Expected{{6, 420}}));
+  EXPECT_EQ(lines_and_ends(4), (Expected{{20, 300}, {20, 500}}));
+  EXPECT_EQ(lines_and_ends(8), (Expected{{20, 320}}));
+  // A block with one tile of queries is shown whole.
+  all.warps = {{4, {{Kind::kWait, 7, 10, 30, 0}, last_tile(800)}}};
+  EXPECT_EQ(in_the_middle({all})[0].begin, 0);
+  EXPECT_EQ(in_the_middle({all})[0].warps.at(4).size(), 2u);
 }
 
 }  // namespace

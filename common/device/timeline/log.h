@@ -10,7 +10,7 @@ enum class Kind : unsigned {
   kBlock = 1,     // began its block; data: blockIdx.x, begin: the GPU's clock, nanoseconds
   kRegisters,     // gave back or took registers; data: how many a thread has now
   kTile,          // begins a tile; data: its number
-  kLastTile,      // has done its last tile
+  kLastTile,      // has done its last tile; data: the GPU's clock, nanoseconds
   kRequest,       // requested a tile; data: the address of its barrier
   kWait,          // waited for a phase of an mbarrier; data: the barrier's address
   kNamedBarrier,  // waited at a named barrier; data: its number

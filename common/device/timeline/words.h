@@ -102,7 +102,7 @@ __device__ __forceinline__ void mark_tile(const char*, int number, int line = __
   timeline::record(timeline::Kind::kTile, line, number);
 }
 __device__ __forceinline__ void mark_tile(std::nullptr_t, int, int line = __builtin_LINE()) {
-  timeline::record(timeline::Kind::kLastTile, line);
+  timeline::record(timeline::Kind::kLastTile, line, timeline::nanoseconds());
 }
 
 template <class T, int kRows, int kHeadDim>
