@@ -1,4 +1,5 @@
-"""The oracle's results of attention on a sample of heads, and the errors that are allowed.
+"""The oracle's results of attention on a sample of heads, of long ones on a sample of rows, and the
+errors that are allowed.
 
 The oracle works in double. As in the C++ harness (common/harness/reference_outputs.h), an error may
 be twice (gradients: three times) that of a plain implementation in the same precision, plus the
@@ -9,6 +10,8 @@ import math
 import torch
 
 HEADS = 4  # of each cell, from the first to the last
+LONGEST = 16384  # the longest head of which all rows are compared
+ROWS = 512  # of a longer one: so many at its begin, its middle and its end
 NAMES = {"forward": ("O",), "backward": ("dQ", "dK", "dV")}
 
 
@@ -20,12 +23,21 @@ def sampled(shape):
     return [divmod(round(n * step), heads) for n in range(count)]
 
 
-def weights(q, k, causal, lse=None):
-    """P = softmax(scale · Q Kᵀ) of one head in the precision of its inputs, and LSE. If `lse` is
-    given, P = exp(S − LSE), as a backward pass recomputes it."""
+def sampled_rows(direction, seq):
+    """The slices of rows that are compared; a gradient of K and V needs all rows of Q."""
+    if seq <= LONGEST:
+        return [slice(0, seq)]
+    if direction == "backward":
+        raise ValueError(f"backward passes are compared for at most {LONGEST} rows")
+    return [slice(first, first + ROWS) for first in (0, seq // 2, seq - ROWS)]
+
+
+def weights(q, k, causal, lse=None, first=0):
+    """P = softmax(scale · Q Kᵀ) of one head, for rows of Q from `first` on, in the precision of
+    its inputs, and LSE. If `lse` is given, P = exp(S − LSE), as a backward pass recomputes it."""
     s = (q @ k.T).mul_(q.shape[1] ** -0.5)
     if causal:
-        s.masked_fill_(torch.ones_like(s, dtype=torch.bool).triu_(1), -math.inf)
+        s.masked_fill_(torch.ones_like(s, dtype=torch.bool).triu_(1 + first), -math.inf)
     if lse is None:
         lse = torch.logsumexp(s, dim=1)
     return s.sub_(lse[:, None]).exp_(), lse
@@ -41,22 +53,23 @@ def gradients(p, tensors, rounded):
     return (d_s @ k).mul_(scale), (d_s.T @ q).mul_(scale), rounded(p).T @ d_o
 
 
-def oracle(direction, head, causal):
-    """The expected outputs of one head (Q, K, V, dO), and the forward pass's results: O and LSE."""
+def oracle(direction, head, causal, first):
+    """The expected outputs of one head (Q, K, V, dO), of whose Q and dO there are the rows from
+    `first` on, and the forward pass's results: O and LSE."""
     q, k, v, d_o = (tensor.double() for tensor in head)
-    p, lse = weights(q, k, causal)
+    p, lse = weights(q, k, causal, first=first)
     o = p @ v
     want = (o,) if direction == "forward" else gradients(p, (q, k, v, o, d_o), lambda x: x)
     return want, (o, lse)
 
 
-def plain(direction, head, causal, given):
+def plain(direction, head, causal, first, given):
     """The plain implementation: float sums, P and dS rounded to the dtype, results too. Its
     backward pass starts from the oracle's O, rounded, and LSE."""
     dtype = head[0].dtype
     q, k, v, d_o = (tensor.float() for tensor in head)
     if direction == "forward":
-        p, _ = weights(q, k, causal)
+        p, _ = weights(q, k, causal, first=first)
         results = (p.to(dtype).float() @ v,)
     else:
         o, lse = given
@@ -92,20 +105,23 @@ def dot_product_rounding(name, inputs):
 
 
 class Expected:
-    """The oracle's results on the sampled heads of a cell, with a limit for each tensor."""
+    """The oracle's results on the sampled heads and rows of a cell, with a limit for each
+    tensor."""
 
     def __init__(self, direction, inputs, causal):
         self.names = NAMES[direction]
-        self.heads = sampled(inputs[0].shape)
+        self.parts = [(*head, rows) for head in sampled(inputs[0].shape)
+                      for rows in sampled_rows(direction, inputs[0].shape[2])]
         dtype = inputs[0].dtype
         self.want = []
         plain_error = [0.0] * len(self.names)
-        for index in self.heads:
-            head = [tensor[index] for tensor in inputs]
-            want, given = oracle(direction, head, causal)
+        for *index, rows in self.parts:
+            q, k, v, d_o = (tensor[tuple(index)] for tensor in inputs)
+            head = q[rows], k, v, d_o[rows]
+            want, given = oracle(direction, head, causal, rows.start)
             self.want.append(want)
             if dtype != torch.float32:
-                got = plain(direction, head, causal, given)
+                got = plain(direction, head, causal, rows.start, given)
                 plain_error = [max(before, distance(x, y))
                                for before, x, y in zip(plain_error, got, want)]
         self.limits = [self._limit(n, dtype, inputs, causal, error)
@@ -127,8 +143,8 @@ class Expected:
         """(name, error, limit) of the output whose error is largest relative to its limit."""
         found = []
         for n, name in enumerate(self.names):
-            errors = [distance(outputs[n][index], want[n])
-                      for index, want in zip(self.heads, self.want)]
+            errors = [distance(outputs[n][part], want[n])
+                      for part, want in zip(self.parts, self.want)]
             found.append((name, max(errors), self.limits[n]))
         return max(found, key=lambda one: one[1] / one[2])
 

@@ -9,7 +9,8 @@ outputs are compared with a reference in double on some heads; an implementation
 reported, is not timed, and makes the exit status 1. Run again with the same --out to resume.
 
 --head-dim also takes 96 and 256, which have tables of their own. 96 does not divide 2,048: there are
-21 heads, and the hidden size is 2,016.
+21 heads, and the hidden size is 2,016. --seq also takes 65536 and 262144: one sequence of so many
+tokens, forward passes only; some of its rows are compared with the reference.
 
 A backward pass whose last bits may differ from run to run is timed twice: as it is by default, like
 the peers, and asked for the same bits in every run ("09_async_copy, deterministic").
@@ -31,6 +32,7 @@ from provenance import provenance, save  # noqa: E402, in bench/
 
 TOKENS, HIDDEN = 16384, 2048
 SEQS = (512, 1024, 2048, 4096, 8192, 16384)
+MORE_SEQS = (65536, 262144)
 MASKS = {"no": [False], "yes": [True], "both": [False, True]}
 STAGES = "cuflash"  # in --impl: the library's stages
 
@@ -46,7 +48,7 @@ class Cell(NamedTuple):
     @property
     def shape(self):
         """[batch, heads, seq, head_dim] of every tensor."""
-        return TOKENS // self.seq, round(HIDDEN / self.head_dim), self.seq, self.head_dim
+        return max(TOKENS // self.seq, 1), round(HIDDEN / self.head_dim), self.seq, self.head_dim
 
     @property
     def flops(self):
@@ -98,7 +100,7 @@ def options():
     add("--dtype", DTYPES, ["f16"], "element types")
     add("--head-dim", tables.HEAD_DIMS + tables.MORE_HEAD_DIMS, tables.HEAD_DIMS,
         "head dimensions")
-    add("--seq", SEQS, SEQS, "lengths")
+    add("--seq", SEQS + MORE_SEQS, SEQS, "lengths")
     parser.add_argument("--causal", choices=MASKS, default="both", help="default: both")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds; default: 5")
     parser.add_argument("--commit", help="of the sources; default: $CUFLASH_COMMIT, else git's")

@@ -3,7 +3,8 @@
 # kernel, the ladder's times, the stages beside PyTorch's attention, and Nsight Compute's counts, with which the CPU
 # simulator's are compared. A step tried_NN_name times the variants of a stage, and tried those of all.
 #   scripts/maintainer/gpu.sh OUT COMMIT [STEP...]
-# leaves ceilings.json, ladder.json, ladder_f32.json, stages.json, peers.json, peers_f32.json, calls.json,
+# leaves ceilings.json, ladder.json, ladder_f32.json, stages.json, peers.json, peers_bf16.json,
+# peers_long.json, peers_f32.json, calls.json,
 # train_char_gpt.json, timeline_NN_name.json, sectors.json, passes.json, kernels.json, tried_NN_name.json
 # and logs.tar.gz in the folder OUT. COMMIT names the sources. Without a STEP it takes all steps, in about
 # 25 minutes.
@@ -13,7 +14,7 @@ out=${1:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
 steps=(unit_tests device_tests gpu_tests consumers stage_tests watchdog delays sanitizers python calls training
-  ceilings wgmma_registers ladder timeline bench_stages peers peers_f32 ncu_sectors ncu_passes ncu_kernels tried)
+  ceilings wgmma_registers ladder timeline bench_stages peers peers_bf16 peers_long peers_f32 ncu_sectors ncu_passes ncu_kernels tried)
 for list in stages/*/variants.diff; do steps+=("tried_$(basename "$(dirname "$list")")"); done
 for name in "${chosen[@]}"; do
   [[ " ${steps[*]} " == *" $name "* ]] || 
@@ -129,12 +130,13 @@ fi
 # The steps below leave out the stages that keep S: they would take longer than all others together.
 facts=$(mktemp)
 build/release/bin/ladder --list --json "$facts"
-read -r linear every_head_dim < <(python3 - "$facts" <<'END'
+read -r linear every_head_dim hopper < <(python3 - "$facts" <<'END'
 import json, sys
 passes = json.load(open(sys.argv[1]))
 linear = {p["stage"] for p in passes} - {p["stage"] for p in passes if p["keeps_scores"]}
 print(*[",".join(sorted(stages)) for stages in
-        (linear, {p["stage"] for p in passes if 256 in p["head_dims"]})])
+        (linear, {p["stage"] for p in passes if 256 in p["head_dims"]},
+         {p["stage"] for p in passes if p["arch"].startswith("sm_90")})])
 END
 )
 rm "$facts"
@@ -143,7 +145,7 @@ if wanted bench_stages; then
     --benchmark_filter="^(${linear//,/|})\\..*_f16" --benchmark_out="$results/stages.json"
 fi
 if ! python3 -c 'import torch' 2>/dev/null; then
-  if wanted peers || wanted peers_f32; then
+  if wanted peers || wanted peers_bf16 || wanted peers_long || wanted peers_f32; then
     echo "peers: skipped, python3 has no PyTorch"
     [ ${#chosen[@]} = 0 ] || status=1
   fi
@@ -152,6 +154,14 @@ else
     step peers 400 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$linear"
     step peers_head_dims 120 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$every_head_dim" \
       --head-dim 96,256 --seq 2048,8192 --impl fa2,cudnn,cuflash
+  fi
+  if wanted peers_bf16; then
+    step peers_bf16 200 python3 bench/peers/peers.py --out "$results/peers_bf16.json" --stages "$hopper" \
+      --dtype bf16 --pass forward --impl fa2,cudnn,cuflash
+  fi
+  if wanted peers_long; then
+    step peers_long 200 python3 bench/peers/peers.py --out "$results/peers_long.json" --stages "$hopper" \
+      --pass forward --head-dim 128 --seq 65536,262144 --causal yes --impl cudnn,cuflash
   fi
   if wanted peers_f32; then
     step peers_f32 200 python3 bench/peers/peers.py --out "$results/peers_f32.json" --stages "$linear" \
