@@ -3,10 +3,9 @@
 # kernel, the ladder's times, the stages beside PyTorch's attention, and Nsight Compute's counts, with which the CPU
 # simulator's are compared. A step tried_NN_name times the variants of a stage, and tried those of all.
 #   scripts/maintainer/gpu.sh OUT COMMIT [STEP...]
-# leaves ceilings.json, ladder.json, ladder_f32.json, stages.json, peers.json, peers_bf16.json,
-# peers_long.json, peers_f32.json, calls.json,
-# train_char_gpt.json, timeline_NN_name.json, sectors.json, passes.json, kernels.json, tried_NN_name.json
-# and logs.tar.gz in the folder OUT. COMMIT names the sources. Without a STEP it takes all steps, in about
+# leaves ceilings.json, ladder.json, ladder_f32.json, stages.json, peers.json, peers_bf16.json, peers_long.json,
+# peers_f32.json, calls.json, train_char_gpt.json, timeline_NN_name.json, sectors.json, passes.json, kernels.json,
+# tried_NN_name.json and logs.tar.gz in the folder OUT. COMMIT names the sources. Without a STEP it takes all steps, in about
 # 25 minutes.
 set -euo pipefail
 CDPATH='' cd "$(dirname "$0")/../.."
