@@ -107,8 +107,11 @@ void Core::report_named_barrier(const Thread& self, const std::string& title,
 }
 
 void come_to_named_barrier(int barrier, int threads, bool waits) {
-  core.come_to_named_barrier(*running_thread(), barrier, threads, waits,
-                             as_address(__builtin_return_address(0)));
+  Thread& self = *running_thread();
+  const std::uintptr_t return_address = as_address(__builtin_return_address(0));
+  core.block_recorder.mark(self, waits ? WarpEvent::Kind::kWait : WarpEvent::Kind::kArrive,
+                           return_address);
+  core.come_to_named_barrier(self, barrier, threads, waits, return_address);
 }
 
 }  // namespace cuflash::simt
