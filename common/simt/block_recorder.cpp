@@ -54,8 +54,6 @@ std::vector<int> sorted(std::vector<T>& list, Key key) {
   return place;
 }
 
-}  // namespace
-
 Counts operator-(Counts a, const Counts& b) {
   a.launches -= b.launches;
   a.global_read_bytes -= b.global_read_bytes;
@@ -74,6 +72,8 @@ Counts operator-(Counts a, const Counts& b) {
   a.exchanges -= b.exchanges;
   return a;
 }
+
+}  // namespace
 
 void BlockRecorder::begin_block() {
   const BlockIndex wanted = core.only_block.value_or(BlockIndex{0, 0, 0});
