@@ -7,8 +7,12 @@
 namespace cuflash::bench {
 
 void write_json(const std::string& path, const nlohmann::ordered_json& json) {
+  write_text(path, json.dump(2) + '\n');
+}
+
+void write_text(const std::string& path, const std::string& text) {
   std::ofstream file(path);
-  file << json.dump(2) << '\n';
+  file << text;
   if (!file) throw std::runtime_error(path + ": cannot be written");
 }
 

@@ -7,7 +7,8 @@
 
 namespace cuflash::bench {
 
-// Throws if the file cannot be written.
+// These throw if the file cannot be written.
+void write_text(const std::string& path, const std::string& text);
 void write_json(const std::string& path, const nlohmann::ordered_json& json);
 
 }  // namespace cuflash::bench

@@ -11,13 +11,14 @@ mapfile -t DTYPES < <(sed -n 's/^ *{CUFLASH_[A-Z0-9]*, "\([a-z0-9]*\)",.*/\1/p' 
 # Each option and its values.
 declare -A TAKES=(
   [--causal]='' [--list]='' [--stage]=STAGE [--annotate]=STAGE [--map]=STAGE [--diff]='A B'
+  [--play]=STAGE [--text]=''
   [--compare]='A B' [--shape]=SHAPE [--input]=DIR [--dtype]="$(joined "${DTYPES[@]}")"
   [--pass]='forward|backward|both' [--schedule]='inorder|reversed|random:SEED' [--block]='X,Y,Z'
   [--json]=FILE
 )
-VIEWS=(--stage --list --annotate --map --diff --compare) # one at a time
+VIEWS=(--stage --list --annotate --map --play --diff --compare) # one at a time
 # shellcheck disable=SC2034  # used by run.sh
-FOR_SIMULATOR=(--annotate --map --schedule --block)
+FOR_SIMULATOR=(--annotate --map --play --schedule --block)
 WITHOUT_JSON=(--annotate --map)
 
 INPUTS=(gaussian peaky allequal largeq onehot real sharedkv)
@@ -148,6 +149,9 @@ check_together() {
   done
   [[ -z ${given[--json]:-} ]] || ! among "$view" "${WITHOUT_JSON[@]}" ||
     usage_error "$view and --json do not go together."
+  ! among --text "${!given[@]}" || [[ $view == --play ]] || usage_error "--text needs --play."
+  [[ $view != --play || -n ${given[--json]:-} ]] || among --text "${!given[@]}" ||
+    usage_error "--play needs --text or --json FILE."
   [[ -z ${given[--input]:-} || -z ${given[--shape]:-} || ${given[--shape]} == *_real* ]] ||
     usage_error "--input is for real inputs: leave out --shape, or use one that ends in _real."
 }
@@ -173,7 +177,8 @@ read_options() {
     if [[ $option == --*=* ]]; then
       set -- "${option#*=}" "$@"
       option=${option%%=*}
-      [[ $option != --causal && $option != --list ]] || usage_error "$option takes no value."
+      [[ $option != --causal && $option != --list && $option != --text ]] ||
+        usage_error "$option takes no value."
     fi
     among "$option" "${!TAKES[@]}" || unknown_word "$option"
     read -ra names <<<"${TAKES[$option]}"
@@ -186,7 +191,7 @@ read_options() {
       shift
       case $option in
         --input | --json) value=$(from_root "$value") ;;
-        --stage | --annotate | --map | --diff | --compare)
+        --stage | --annotate | --map | --play | --diff | --compare)
           value=$(stage_named "$value")
           asked_for+=("$value")
           ;;

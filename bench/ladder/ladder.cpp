@@ -7,11 +7,13 @@
 
 #include "ceilings/measured.h"
 #include "cuflash/workload.h"
+#include "json_file.h"
 #include "ladder/annotate.h"
 #include "ladder/compare.h"
 #include "ladder/memory_map.h"
 #include "ladder/observe.h"
 #include "ladder/options.h"
+#include "ladder/recorded_run.h"
 #include "ladder/stage_list.h"
 #include "ladder/stage_table.h"
 #include "program.h"
@@ -193,18 +195,44 @@ bool map_view(const Options& options) {
   return true;
 }
 
+// The run of the problem that the options name, or of a small one that shows all there is.
+RecordedRun recorded_run(const Options& options, const Stage& stage, Pass pass) {
+  const bool named = !options.shape.empty() || !options.input.empty();
+  if (named) return record(stage, pass, make_plan(options).verified);
+  DType dtype = stage.facts(pass).dtypes.has(CUFLASH_F16) ? CUFLASH_F16 : CUFLASH_F32;
+  if (!options.dtype.empty()) parse_dtype(options.dtype, dtype);
+  return record(stage, pass, small_case(stage, pass, dtype, options.causal));
+}
+
+bool play_view(const Options& options) {
+  const Stage& stage = stage_of(options.play);
+  std::vector<RecordedRun> runs;
+  for (const Pass pass : passes_of(options, stage)) {
+    runs.push_back(recorded_run(options, stage, pass));
+    if (!options.text) continue;
+    print_head(pass, {runs.back().problem, std::nullopt});
+    fmt::print("{}", run_text(runs.back()));
+  }
+  if (options.text) fmt::print("\n{}", run_legend());
+  if (!options.json.empty()) write_text(options.json, runs_json(runs));
+  return true;
+}
+
 // Throws a UsageError if the options make no sense, before anything is printed.
 void check(const Options& options) {
   std::vector<std::string> names = options.compare;
-  names.insert(names.end(), {options.stage, options.annotate, options.map});
+  names.insert(names.end(), {options.stage, options.annotate, options.map, options.play});
   for (const std::string& name : names) {
     if (!name.empty()) stage_of(name);
   }
-  for (const std::string& name : {options.annotate, options.map}) {
+  for (const std::string& name : {options.annotate, options.map, options.play}) {
     if (!name.empty()) passes_of(options, stage_of(name));
   }
   if (!options.compare.empty() && &stage_of(names[0]) == &stage_of(names[1])) {
     throw UsageError("--compare needs two different stages.");
+  }
+  if (!options.play.empty() && !options.text && options.json.empty()) {
+    throw UsageError("--play needs --text or --json FILE.");
   }
   make_plan(options);
   set_up_simulator(options);
@@ -223,6 +251,7 @@ bool run(const Options& options, const Provenance& provenance) {
   }
   fmt::print("CuFlash Ladder on {}\n", simt::kSimulated ? "the CPU simulator" : provenance.device);
   if (!options.annotate.empty()) return annotate_view(options);
+  if (!options.play.empty()) return play_view(options);
   if (!options.map.empty()) return map_view(options);
   if (!options.compare.empty()) return compare_view(options, provenance);
   return table_view(options, provenance);

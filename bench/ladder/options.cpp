@@ -122,7 +122,14 @@ void declare(CLI::App& app, Options& options) {
           ->option_text("STAGE");
   auto* map = app.add_option("--map", options.map, "The stage's shared memory (CPU simulator)")
                   ->option_text("STAGE");
-  const std::vector<CLI::Option*> views = {list, compare, annotate, map, app.get_option("--stage")};
+  auto* play =
+      app.add_option("--play", options.play, "One block's run, step by step (CPU simulator)")
+          ->option_text("STAGE");
+  app.add_flag("--text", options.text, "With --play: print the steps")
+      ->needs(play)
+      ->disable_flag_override();
+  const std::vector<CLI::Option*> views = {list, compare, annotate,
+                                           map,  play,    app.get_option("--stage")};
   for (auto* view : views) {
     for (auto* other : views) {
       if (view != other) view->excludes(other);
@@ -168,7 +175,8 @@ void set_up_simulator(const Options& options) {
   }
   for (const auto& [name, value] :
        {std::pair{"--schedule", &options.schedule}, std::pair{"--block", &options.block},
-        std::pair{"--annotate", &options.annotate}, std::pair{"--map", &options.map}}) {
+        std::pair{"--annotate", &options.annotate}, std::pair{"--map", &options.map},
+        std::pair{"--play", &options.play}}) {
     if (value->empty()) continue;
     throw UsageError(std::string(name) +
                      " needs the CPU simulator. Run scripts/run.sh with this option, or build "

@@ -13,9 +13,9 @@ namespace cuflash::bench {
 
 struct Options {
   std::string stage, shape, dtype, pass = "both", input, schedule, block, json;
-  std::string annotate, map;
+  std::string annotate, map, play;
   std::vector<std::string> compare;
-  bool causal = false, list = false;
+  bool causal = false, list = false, text = false;
 };
 
 void declare(CLI::App& app, Options& options);

@@ -41,22 +41,27 @@ void AccessRecorder::note(const Core& core, const Thread& self, std::uintptr_t a
   settle(self.index);
 }
 
-AccessRecorder::Place AccessRecorder::place_of(std::uintptr_t address, Core& core) {
+ArrayNumbers::Place ArrayNumbers::place_of(std::uintptr_t address, Core& core) {
   LoggedArray array;
   std::uintptr_t begin = 0;
   if (!core.array_at(address, array, begin)) return {};
   const auto [known, added] =
-      array_ids_.emplace(array.kernel + ' ' + array.name, static_cast<int>(log_.arrays.size()));
-  if (added) log_.arrays.push_back(std::move(array));
+      numbers_.emplace(array.kernel + ' ' + array.name, static_cast<int>(arrays_.size()));
+  if (added) arrays_.push_back(std::move(array));
   return {known->second, static_cast<std::int64_t>(address - begin)};
+}
+
+std::vector<LoggedArray> ArrayNumbers::take() {
+  numbers_.clear();
+  return std::exchange(arrays_, {});
 }
 
 void AccessRecorder::end_launch(Core& core) {
   pending_.clear();  // Of threads that were killed: their addresses may be no memory.
-  std::unordered_map<std::uintptr_t, Place> places;  // An address is met many times.
+  std::unordered_map<std::uintptr_t, ArrayNumbers::Place> places;  // An address is met many times.
   for (Raw& raw : raw_) {
     const auto [place, is_new] = places.try_emplace(raw.address);
-    if (is_new) place->second = place_of(raw.address, core);
+    if (is_new) place->second = arrays_.place_of(raw.address, core);
     if (place->second.array < 0) continue;
     raw.access.array = place->second.array;
     raw.access.offset = place->second.offset;
@@ -71,7 +76,7 @@ AccessLog AccessRecorder::take(const Sites& sites) {
     log_.sites.push_back({short_location(place), source_text(place)});
   }
   launches_ = 0;
-  array_ids_.clear();
+  log_.arrays = arrays_.take();
   return std::exchange(log_, {});
 }
 
@@ -83,6 +88,8 @@ bool Core::array_at(std::uintptr_t address, LoggedArray& array, std::uintptr_t& 
   array.shared = region->shared;
   array.name = array_name(region, address);
   begin = array_begin(region, address);
+  if (!region->shared) array.bytes = region->bytes;
+  if (region->shared && shared_.is_dynamic(begin)) array.offset = shared_.dynamic_offset(begin);
   const StorageLayout* const layout = region->shared ? shared_.layout(address) : nullptr;
   if (layout == nullptr) return true;
   for (SharedArray& one : layout->arrays()) {

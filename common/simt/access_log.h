@@ -15,6 +15,21 @@ namespace cuflash::simt {
 class Core;
 struct Thread;
 
+// The arrays that addresses belong to, numbered in the order in which they are met.
+class ArrayNumbers {
+ public:
+  struct Place {
+    int array = -1;  // -1: none
+    std::int64_t offset = 0;
+  };
+  Place place_of(std::uintptr_t address, Core& core);
+  std::vector<LoggedArray> take();
+
+ private:
+  std::vector<LoggedArray> arrays_;
+  std::map<std::string, int> numbers_;  // by kernel and name
+};
+
 // Keeps the accesses of the running launch by address, and gives them their arrays' names when the
 // launch ends: then the arrays are still there.
 class AccessRecorder {
@@ -43,18 +58,12 @@ class AccessRecorder {
     std::uintptr_t address;
     LoggedAccess access;
   };
-  struct Place {
-    int array = -1;  // of the log; -1: none
-    std::int64_t offset = 0;
-  };
-  Place place_of(std::uintptr_t address, Core& core);
-
   bool on_ = false;
   int launches_ = 0;
   std::vector<Raw> raw_;                             // of this launch
   std::map<int, std::vector<std::size_t>> pending_;  // by thread: writes that are not settled
   AccessLog log_;
-  std::map<std::string, int> array_ids_;  // by kernel and name
+  ArrayNumbers arrays_;
 };
 
 }  // namespace cuflash::simt

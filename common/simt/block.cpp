@@ -96,6 +96,7 @@ cudaError_t Core::run(const Launch& launch) {
     for (const int i : ordered(count)) {
       in_block_ = true;
       run_block(first + i);
+      block_recorder.end_block();
       in_block_ = false;
       if (killed_) break;
     }
@@ -145,6 +146,7 @@ void Core::run_block(std::uint64_t linear_block) {
     std::fill_n(thread.synced, 32, Stamp{0});
     thread.fiber.prepare(t, &Core::thread_entry);
   }
+  block_recorder.begin_block();
 
   // Each thread runs until it waits for others; when all do, the barrier opens.
   const std::vector<int> order = ordered(num_threads_);
@@ -223,7 +225,9 @@ void Core::flush_warp(int warp) {
   for (int t = warp * 32; t < std::min(warp * 32 + 32, num_threads_); ++t) {
     lanes[t % 32] = &threads_[t].trace;
   }
+  block_recorder.begin_flush(warp);
   requests.flush(lanes);
+  if (block_recorder.on()) block_recorder.end_flush();
 }
 
 // Called when the trace of a thread is full. The other lanes of its warp run first; the accesses
@@ -241,6 +245,7 @@ void Core::make_room(Thread& self) {
         open |= 1u << (t % 32);
       }
     }
+    block_recorder.begin_flush(self.warp());
     requests.flush_in_step(lanes, open);
   }
   if (self.trace.full()) self.trace.grow();
@@ -248,6 +253,7 @@ void Core::make_room(Thread& self) {
 
 int Core::barrier(Thread& self, bool vote, std::uintptr_t return_address) {
   if (waits.pass(return_address, false)) return 0;
+  block_recorder.mark(self, WarpEvent::Kind::kBarrier, return_address);
   self.vote = vote;
   suspend(self, Thread::State::kAtBarrier, return_address);
   return static_cast<int>(self.result);
@@ -256,10 +262,10 @@ int Core::barrier(Thread& self, bool vote, std::uintptr_t return_address) {
 // Every thread waits at a barrier or has exited.
 void Core::release_barrier() {
   check_barrier();
-  ++events_.barriers;
   for (std::size_t warp = 0; warp < last_warp_event_.size(); ++warp) {
     flush_warp(static_cast<int>(warp));
   }
+  ++events_.barriers;
   last_barrier_ = next_moment();
   const auto votes =
       std::count_if(threads_.begin(), threads_.begin() + num_threads_,

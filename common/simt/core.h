@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "simt/access_log.h"
+#include "simt/block_recorder.h"
 #include "simt/cp_async.h"
 #include "simt/fences.h"
 #include "simt/findings.h"
@@ -93,6 +94,7 @@ class Core {
     return static_cast<int>(events_.barriers - barriers_before_block_);
   }
   bool array_at(std::uintptr_t address, LoggedArray& array, std::uintptr_t& begin);
+  const std::string& kernel_name(std::uintptr_t kernel);
   void log_access(std::size_t thread, std::uintptr_t address, std::size_t size, AccessKind kind,
                   std::uintptr_t return_address) {
     const std::uint16_t site = sites.id(return_address, kind, size);
@@ -109,7 +111,8 @@ class Core {
 
   GlobalMemory global;
   Sites sites;
-  RequestCounter requests{sites};
+  BlockRecorder block_recorder;
+  RequestCounter requests{sites, block_recorder};
   Findings findings;
   AccessRecorder recorder;
   Waits waits;
@@ -301,7 +304,6 @@ class Core {
   std::string access_lines(const std::vector<NamedAccess>& accesses) const;
   std::string who(const NamedAccess& access) const;
   std::uint64_t block_of(Stamp stamp) const;
-  const std::string& kernel_name(std::uintptr_t kernel);
 
   Fences fences_;
   CopiesInFlight copies_;

@@ -39,6 +39,7 @@ void Core::issue_copy(Thread& self, std::uintptr_t to, std::optional<std::uintpt
   check_operand(self, to, kBytes, write_site, true, "cp.async writes");
   if (from) check_operand(self, *from, kBytes, read_site, false, "cp.async reads");
   copies_.write_sites.insert(write_site);
+  block_recorder.note_copy(read_site, write_site);
   if (from && recorder.on()) {
     recorder.note(*this, self, *from, kBytes, AccessKind::kRead, read_site);
   }
@@ -145,10 +146,16 @@ void issue_copy(void* shared, const void* global, bool valid) {
                   as_address(__builtin_return_address(0)));
 }
 
-void commit_copies() { core.commit_copies(*running_thread()); }
+void commit_copies() {
+  Thread& self = *running_thread();
+  core.block_recorder.mark(self, WarpEvent::Kind::kCommit, as_address(__builtin_return_address(0)));
+  core.commit_copies(self);
+}
 
 void wait_for_copies(int pending) {
-  core.wait_for_copies(*running_thread(), static_cast<std::size_t>(pending));
+  Thread& self = *running_thread();
+  core.block_recorder.mark(self, WarpEvent::Kind::kWait, as_address(__builtin_return_address(0)));
+  core.wait_for_copies(self, static_cast<std::size_t>(pending));
 }
 
 }  // namespace cuflash::simt

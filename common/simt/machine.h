@@ -132,6 +132,8 @@ struct LoggedArray {
   bool shared = false;
   std::size_t element_bytes = 0;  ///< 0: unknown
   std::vector<int> extents;       ///< of an array in shared memory
+  std::size_t offset = 0;         ///< in dynamic shared memory
+  std::size_t bytes = 0;          ///< of an allocation in global memory
 };
 /// One access. The order of a log is the order in which the simulator ran.
 struct LoggedAccess {
@@ -163,6 +165,80 @@ void log_accesses(bool on);
 /// Takes what was logged since the last call.
 AccessLog take_access_log();
 
+/// A block of a grid.
+struct BlockIndex {
+  unsigned x, y, z;
+};
+/// Neighbouring lanes of a request: lane `first` + i accesses the byte `offset` + i * `stride` of
+/// the array.
+struct LaneSpan {
+  int first, lanes;
+  std::int64_t offset, stride;
+};
+/// A tile, as mark_tile() said; without a name: none.
+struct WarpTile {
+  std::string name;
+  int number = 0;
+};
+/// What a warp does: a request to memory, or an operation of its lanes.
+struct WarpEvent {
+  enum class Kind {
+    kRead,
+    kWrite,
+    kAtomic,
+    kCopyRead,  ///< the two halves of a cp.async, when it is issued
+    kCopyWrite,
+    kBoxCopy,   ///< a box from global to shared memory, when it is issued
+    kBoxStore,  ///< the same back
+    kShuffle,
+    kVote,
+    kProduct,
+    kSyncWarp,
+    kBarrier,  ///< __syncthreads(): the interval ends
+    kCommit,   ///< a group of copies or products ends
+    kArrive,   ///< at an mbarrier or a named barrier, without waiting
+    kWait,     ///< for copies, for products, at an mbarrier or a named barrier
+  };
+  Kind kind = Kind::kRead;
+  int interval = 0;  ///< how many __syncthreads() the block has passed
+  WarpTile tile;
+  int place = 0;  ///< of BlockRun::places
+  // Of requests and copies; of a copy of a box the array in shared memory.
+  int array = -1;  ///< of BlockRun::arrays; -1: none
+  bool shared = false;
+  int lane_bytes = 0;                           ///< that one lane asks for
+  std::uint64_t bytes = 0;                      ///< that the warp asks for
+  std::uint64_t sectors = 0;                    ///< of global memory
+  std::uint64_t wavefronts = 0, conflicts = 0;  ///< of shared memory
+  std::vector<LaneSpan> lanes;
+  std::vector<unsigned char> written;  ///< what a kWrite has stored, by lane
+};
+/// The run of one block: what each warp did, in the order of its program. Which of two warps did
+/// something first is not known, and does not depend on the schedule.
+struct BlockRun {
+  struct Place {
+    std::string file;  ///< full path
+    int line;
+    int kernel_line;  ///< the kernel's line whose inlined calls lead there; the same if there are
+                      ///< none
+  };
+  std::string kernel;
+  BlockIndex block;
+  std::uint64_t blocks = 0;  ///< of the grid
+  int threads = 0;
+  int intervals = 0;  ///< between barriers
+  std::size_t shared_bytes = 0;
+  Counts counts;  ///< of this block
+  std::vector<Place> places;
+  std::vector<LoggedArray> arrays;
+  std::vector<std::vector<WarpEvent>> warps;
+};
+/// From now on records one block of each launch, or no longer: the first, or that of
+/// report_only_block().
+void record_block(bool on);
+/// Takes what was recorded since the last call: a run for each launch.
+std::vector<BlockRun> take_block_runs();
+
 /// A source line at which threads waited for others since reset_counts(): a __syncthreads(), or a
 /// __syncwarp() with all lanes of its mask.
 struct WaitPlace {
@@ -175,10 +251,6 @@ std::vector<WaitPlace> wait_places();
 /// tool asks whether the kernel needs them. "" for none.
 void skip_waits_at(const std::string& location);
 
-/// A block of a grid.
-struct BlockIndex {
-  unsigned x, y, z;
-};
 /// From now on keeps only findings that involve this block, and those of no block (a refused
 /// launch). Launches still run all blocks. nullopt: keeps all.
 void report_only_block(const std::optional<BlockIndex>& block);

@@ -261,13 +261,17 @@ void init_mbarrier(void* barrier, unsigned arrivals) {
 void fence_mbarrier_inits() { core.fence_mbarrier_inits(*running_thread()); }
 
 void arrive_at_mbarrier(void* barrier, unsigned expected_bytes) {
-  core.arrive_at_mbarrier(*running_thread(), as_address(barrier), expected_bytes,
-                          as_address(__builtin_return_address(0)));
+  Thread& self = *running_thread();
+  const std::uintptr_t return_address = as_address(__builtin_return_address(0));
+  core.block_recorder.mark(self, WarpEvent::Kind::kArrive, return_address);
+  core.arrive_at_mbarrier(self, as_address(barrier), expected_bytes, return_address);
 }
 
 void wait_at_mbarrier(void* barrier, unsigned parity) {
-  core.wait_at_mbarrier(*running_thread(), as_address(barrier), parity,
-                        as_address(__builtin_return_address(0)));
+  Thread& self = *running_thread();
+  const std::uintptr_t return_address = as_address(__builtin_return_address(0));
+  core.block_recorder.mark(self, WarpEvent::Kind::kWait, return_address);
+  core.wait_at_mbarrier(self, as_address(barrier), parity, return_address);
 }
 
 }  // namespace cuflash::simt

@@ -117,8 +117,12 @@ void Core::report_named_barrier(const Thread& self, const std::string& title,
 }
 
 bool come_to_named_barrier(int barrier, int threads, Coming how, bool mine) {
-  return core.come_to_named_barrier(*running_thread(), barrier, threads, how, mine,
-                                    as_address(__builtin_return_address(0)));
+  Thread& self = *running_thread();
+  const std::uintptr_t return_address = as_address(__builtin_return_address(0));
+  core.block_recorder.mark(
+      self, how == Coming::kArrives ? WarpEvent::Kind::kArrive : WarpEvent::Kind::kWait,
+      return_address);
+  return core.come_to_named_barrier(self, barrier, threads, how, mine, return_address);
 }
 
 }  // namespace cuflash::simt

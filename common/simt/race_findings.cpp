@@ -47,6 +47,7 @@ void Core::mark_tile(Thread& self, const char* name, int number) {
   if (!tiles.empty() && tiles.back().since < last_barrier_) tiles = {tiles.back()};
   // Earlier accesses of the thread get an earlier stamp than those in this tile.
   tiles.push_back({next_moment(), name, number});
+  block_recorder.mark_tile(self, name, number);
 }
 
 Core::NamedAccess Core::named_access(Stamp stamp) const {

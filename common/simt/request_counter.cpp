@@ -137,16 +137,23 @@ void RequestCounter::count(std::size_t account, std::uint32_t mask, const std::u
   if (account >= accounts_.size()) accounts_.resize(2 * sites_.count());
   SiteCounts& counts = accounts_[account];
   const std::size_t size = sites_[site_of(account)].size;
+  Wavefronts wavefronts{0, 0};
+  int sectors = 0;
+  if (is_shared(account)) {
+    wavefronts = bank_wavefronts(size, sites_[site_of(account)].kind, mask, address);
+  } else {
+    sectors = sectors_touched(size, mask, address);
+  }
   ++counts.requests;
   counts.bytes += size * __builtin_popcount(mask);
-  if (is_shared(account)) {
-    const Wavefronts wavefronts =
-        bank_wavefronts(size, sites_[site_of(account)].kind, mask, address);
-    counts.wavefronts += wavefronts.taken;
-    counts.conflicts += wavefronts.taken - wavefronts.ideal;
-  } else {
-    counts.sectors += sectors_touched(size, mask, address);
-  }
+  counts.sectors += sectors;
+  counts.wavefronts += wavefronts.taken;
+  counts.conflicts += wavefronts.taken - wavefronts.ideal;
+  if (!recorder_.on()) return;
+  recorder_.request({static_cast<std::uint16_t>(site_of(account)), is_shared(account), mask,
+                     address, static_cast<std::uint64_t>(sectors),
+                     static_cast<std::uint64_t>(wavefronts.taken),
+                     static_cast<std::uint64_t>(wavefronts.taken - wavefronts.ideal)});
 }
 
 void RequestCounter::count_copy(std::uint16_t site, std::uint64_t bytes, std::uint64_t sectors) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "simt/access_sites.h"
+#include "simt/block_recorder.h"
 #include "simt/machine.h"
 
 namespace cuflash::simt {
@@ -54,7 +55,8 @@ struct SiteCounts {
 // Joins the accesses of lanes into requests, and keeps account of the requests.
 class RequestCounter {
  public:
-  explicit RequestCounter(const Sites& sites) : sites_(sites) {}
+  RequestCounter(const Sites& sites, BlockRecorder& recorder)
+      : sites_(sites), recorder_(recorder) {}
 
   // Joins and counts what up to 32 lanes have recorded since their last warp-wide event, and
   // empties their traces. lanes[i] is null for a lane that does not exist. Lanes that part in a
@@ -78,6 +80,7 @@ class RequestCounter {
   std::size_t next_account(const Record* const next[32], const Record* const end[32]) const;
   void count(std::size_t account, std::uint32_t mask, const std::uintptr_t* address);
   const Sites& sites_;
+  BlockRecorder& recorder_;
   std::vector<SiteCounts> accounts_;
   std::vector<std::array<std::uint32_t, 32>> left_;  // by account: accesses that a lane has left
 };

@@ -23,6 +23,8 @@ inline void reset_counts() {}
 inline std::vector<LineCounts> line_counts() { return {}; }
 inline std::vector<SharedMap> shared_maps() { return {}; }
 inline std::vector<Finding> take_findings() { return {}; }
+inline void record_block(bool) {}
+inline std::vector<BlockRun> take_block_runs() { return {}; }
 inline std::string Finding::message() const { return text; }
 inline void report_only_block(const std::optional<BlockIndex>&) {}
 inline bool parse_schedule(const std::string&, Schedule&) { return false; }

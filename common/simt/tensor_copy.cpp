@@ -115,7 +115,9 @@ void Core::read_box(Thread& self, const TensorCopy& copy) {
   }
   std::sort(sectors.begin(), sectors.end());
   const auto last = std::unique(sectors.begin(), sectors.end());
-  requests.count_copy(copy.read_site, bytes, static_cast<std::uint64_t>(last - sectors.begin()));
+  const auto touched = static_cast<std::uint64_t>(last - sectors.begin());
+  requests.count_copy(copy.read_site, bytes, touched);
+  block_recorder.mark_box(self, WarpEvent::Kind::kBoxCopy, copy.read_site, copy.to, bytes, touched);
 }
 
 // Everyone must be done with what the copy replaces. One report of each kind.

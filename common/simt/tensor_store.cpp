@@ -90,6 +90,7 @@ void Core::check_store_source(const Thread& self, const TensorStore& store) {
 // Checks the writes to global memory, and counts them. The place belongs to the store from now on.
 // Chunks that lie in no memory are left out.
 void Core::take_store_target(Thread& self, TensorStore& store) {
+  const std::uintptr_t from = store.chunks.empty() ? 0 : store.chunks[0].shared;
   std::uint64_t bytes = 0;
   std::vector<std::uintptr_t> sectors;
   const Stamp now = stamp_of(self, store.write_site);
@@ -132,7 +133,9 @@ void Core::take_store_target(Thread& self, TensorStore& store) {
                      store.chunks.end());
   std::sort(sectors.begin(), sectors.end());
   const auto last = std::unique(sectors.begin(), sectors.end());
-  requests.count_copy(store.write_site, bytes, static_cast<std::uint64_t>(last - sectors.begin()));
+  const auto touched = static_cast<std::uint64_t>(last - sectors.begin());
+  requests.count_copy(store.write_site, bytes, touched);
+  block_recorder.mark_box(self, WarpEvent::Kind::kBoxStore, store.write_site, from, bytes, touched);
 }
 
 // ---- Until its end -----------------------------------------------------------------------------
@@ -255,10 +258,16 @@ void issue_tensor_store(const TensorMap& map, const int (&first)[4], const void*
                           as_address(__builtin_return_address(0)));
 }
 
-void commit_tensor_stores() { core.commit_tensor_stores(*running_thread()); }
+void commit_tensor_stores() {
+  Thread& self = *running_thread();
+  core.block_recorder.mark(self, WarpEvent::Kind::kCommit, as_address(__builtin_return_address(0)));
+  core.commit_tensor_stores(self);
+}
 
 void wait_for_tensor_stores(int pending, bool only_read) {
-  core.wait_for_tensor_stores(*running_thread(), static_cast<std::size_t>(pending), only_read);
+  Thread& self = *running_thread();
+  core.block_recorder.mark(self, WarpEvent::Kind::kWait, as_address(__builtin_return_address(0)));
+  core.wait_for_tensor_stores(self, static_cast<std::size_t>(pending), only_read);
 }
 
 }  // namespace cuflash::simt

@@ -6,6 +6,26 @@
 namespace cuflash::simt {
 namespace {
 
+// The event that such an operation is; none for an access to a matrix, which makes requests.
+std::optional<WarpEvent::Kind> event_of(WarpCall::Kind kind) {
+  using Kind = WarpCall::Kind;
+  switch (kind) {
+    case Kind::kSync:
+      return WarpEvent::Kind::kSyncWarp;
+    case Kind::kShuffle:
+    case Kind::kCombine:
+      return WarpEvent::Kind::kShuffle;
+    case Kind::kProduct:
+    case Kind::kMma:
+      return WarpEvent::Kind::kProduct;
+    case Kind::kMatrixAccess:
+    case Kind::kLdMatrix:
+      return std::nullopt;
+    default:
+      return WarpEvent::Kind::kVote;
+  }
+}
+
 bool is_matrix_call(WarpCall::Kind kind) {
   using Kind = WarpCall::Kind;
   return kind == Kind::kMatrixAccess || kind == Kind::kProduct || kind == Kind::kMma ||
@@ -17,6 +37,7 @@ bool is_matrix_call(WarpCall::Kind kind) {
 std::uint64_t Core::warp_call(Thread& self, const WarpCall& call, std::uintptr_t return_address) {
   if (call.kind == WarpCall::Kind::kSync && waits.pass(return_address, true)) return 0;
   self.call = call;
+  if (const auto event = event_of(call.kind)) block_recorder.mark(self, *event, return_address);
   if ((call.mask >> self.lane() & 1) == 0) {
     const SourcePlace& here = source_place(return_address);
     report_block(FindingKind::kWarpMask, return_address, "WRONG WARP MASK",

@@ -4,6 +4,22 @@
 #include "simt/core.h"
 
 namespace cuflash::simt {
+namespace {
+
+std::optional<WarpEvent::Kind> event_of(WarpgroupCall::Kind kind) {
+  switch (kind) {
+    case WarpgroupCall::Kind::kProduct:
+      return WarpEvent::Kind::kProduct;
+    case WarpgroupCall::Kind::kCommit:
+      return WarpEvent::Kind::kCommit;
+    case WarpgroupCall::Kind::kWait:
+      return WarpEvent::Kind::kWait;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
 
 void Core::warpgroup_call(Thread& self, const WarpgroupCall& call, std::uintptr_t return_address) {
   if (warpgroups_.empty()) {
@@ -13,6 +29,7 @@ void Core::warpgroup_call(Thread& self, const WarpgroupCall& call, std::uintptr_
   group.first_thread = self.index / kWarpgroupThreads * kWarpgroupThreads;
   self.warpgroup_call = &call;
   self.wait_address = return_address;
+  if (const auto event = event_of(call.kind)) block_recorder.mark(self, *event, return_address);
   if (++group.arrived < kWarpgroupThreads) {
     suspend(self, Thread::State::kInWarpgroupCall, return_address);
     return;

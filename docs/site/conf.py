@@ -78,6 +78,7 @@ book_parts = {
     "Around it": [
         "docs/how_to_change_it.md",
         "docs/hunting_races.md",
+        "docs/player/README.md",
         "docs/beside_pytorch.md",
         "docs/ceilings.md",
         "docs/f32_gradients.md",

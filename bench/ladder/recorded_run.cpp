@@ -1,0 +1,303 @@
+#include "ladder/recorded_run.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+#include "cuflash/workload.h"
+#include "ladder/observe.h"
+
+namespace cuflash::bench {
+namespace {
+
+// ---- The problem --------------------------------------------------------------------------------
+
+constexpr int kLongest = 512;  // No tile is longer.
+constexpr int kUntiled = 40;   // the length for a stage without tiles
+constexpr const char *kQTile = "Q tile", *kKVTile = "KV tile";
+
+std::vector<simt::BlockRun> recorded(const Stage& stage, Pass pass, const harness::TestCase& c) {
+  simt::record_block(true);
+  observe(stage, pass, c);
+  simt::record_block(false);
+  return simt::take_block_runs();
+}
+
+bool has_second_tile(const std::vector<simt::BlockRun>& runs, const std::string& name) {
+  for (const simt::BlockRun& run : runs) {
+    for (const auto& warp : run.warps) {
+      for (const simt::WarpEvent& event : warp) {
+        if (event.tile.name == name && event.tile.number > 0) return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool has_second_block(const std::vector<simt::BlockRun>& runs) {
+  return std::any_of(runs.begin(), runs.end(),
+                     [](const simt::BlockRun& run) { return run.blocks > 1; });
+}
+
+// The largest n up to kLongest for which `beyond` of a run with this length is false; 0 for none:
+// it is false for all.
+template <class Run, class Beyond>
+int largest(Run run, Beyond beyond) {
+  if (!beyond(run(kLongest))) return 0;
+  int below = 0, above = kLongest;
+  for (int n = 16; n < kLongest && above == kLongest; n *= 2) {
+    (beyond(run(n)) ? above : below) = n;
+  }
+  while (above - below > 1) {
+    const int middle = (above + below) / 2;
+    (beyond(run(middle)) ? above : below) = middle;
+  }
+  return below;
+}
+
+harness::TestCase case_of(const PassFacts& facts, DType dtype, int seq_q, int seq_kv) {
+  int head_dim = 32;
+  while (!facts.head_dims.has(head_dim)) head_dim += 32;
+  harness::TestCase c;
+  harness::parse_test_case(
+      fmt::format("b1_h1_q{}k{}_d{}_{}", seq_q, seq_kv, head_dim, dtype_name(dtype)), c);
+  return c;
+}
+
+// A length for the sequence whose tiles have this name, while the other has one row.
+int small_length(const Stage& stage, Pass pass, DType dtype, const std::string& tile_name) {
+  const auto run = [&](int n) {
+    const bool of_queries = tile_name == kQTile;
+    return recorded(stage, pass,
+                    case_of(stage.facts(pass), dtype, of_queries ? n : 1, of_queries ? 1 : n));
+  };
+  const int tile = largest(run, [&](const auto& runs) { return has_second_tile(runs, tile_name); });
+  if (tile > 0) return 2 * tile + tile / 4;
+  const int block = largest(run, has_second_block);
+  return block > 1 ? block : kUntiled;
+}
+
+// ---- Steps --------------------------------------------------------------------------------------
+
+// The lines of a source file, and the paper's lines that each belongs to.
+class Source {
+ public:
+  explicit Source(const std::string& path) {
+    std::ifstream file(path);
+    std::string paper;
+    for (std::string line; std::getline(file, line);) {
+      const std::size_t tag = line.find("// [FA");
+      const bool alone = tag == line.find_first_not_of(' ');
+      if (!line.empty() && line[0] == '}') paper.clear();
+      if (tag != std::string::npos && alone) paper = text_of(line.substr(tag + 3));
+      papers_.push_back(tag == std::string::npos || alone || is_loop(line)
+                            ? paper
+                            : text_of(line.substr(tag + 3)));
+    }
+  }
+  std::string paper(int line) const {
+    const auto n = static_cast<std::size_t>(line) - 1;
+    return n < papers_.size() ? papers_[n] : "";
+  }
+
+ private:
+  static bool is_loop(const std::string& line) {
+    return line.find("for (") != std::string::npos && line.find('{') != std::string::npos;
+  }
+  // Without the note behind it.
+  static std::string text_of(const std::string& tag) {
+    std::string text = tag.substr(0, tag.find("    //"));
+    text.erase(text.find_last_not_of(' ') + 1);
+    return text;
+  }
+  std::vector<std::string> papers_;
+};
+
+const Source& source_at(const std::string& path) {
+  static std::map<std::string, Source> sources;
+  return sources.try_emplace(path, path).first->second;
+}
+
+// Events of one warp: at one place, or at those of a loop's body in turn.
+struct Piece {
+  int interval;
+  simt::WarpTile tile;
+  std::string paper;
+  std::vector<int> places, arrays;
+  int times, first, end;
+
+  bool is_near(const Piece& other) const {
+    return interval == other.interval && tile.name == other.tile.name &&
+           tile.number == other.tile.number;
+  }
+  bool is_like(const Piece& other) const {
+    return is_near(other) && places == other.places && arrays == other.arrays;
+  }
+};
+
+// Joins neighbours that `belong` together.
+template <class Belong>
+std::vector<Piece> joined(std::vector<Piece> pieces, Belong belong) {
+  std::vector<Piece> list;
+  for (Piece& piece : pieces) {
+    if (!list.empty() && belong(list.back(), piece)) {
+      list.back().end = piece.end;
+    } else {
+      list.push_back(std::move(piece));
+    }
+  }
+  return list;
+}
+
+// A piece for each place, and there for each array.
+std::vector<Piece> pieces_by_line(const simt::BlockRun& run,
+                                  const std::vector<simt::WarpEvent>& events) {
+  std::vector<Piece> pieces;
+  for (std::size_t n = 0; n < events.size(); ++n) {
+    const simt::WarpEvent& event = events[n];
+    const simt::BlockRun::Place& place = run.places[static_cast<std::size_t>(event.place)];
+    const int at = static_cast<int>(n);
+    pieces.push_back({event.interval,
+                      event.tile,
+                      source_at(place.file).paper(place.kernel_line),
+                      {event.place},
+                      {event.array},
+                      1,
+                      at,
+                      at + 1});
+  }
+  return joined(std::move(pieces), [](const Piece& a, const Piece& b) { return a.is_like(b); });
+}
+
+// How often the `length` pieces from `at` on follow each other.
+int repeats(const std::vector<Piece>& pieces, std::size_t at, std::size_t length) {
+  for (std::size_t n = at; n < at + length; ++n) {
+    if (!pieces[n].is_near(pieces[at])) return 1;
+  }
+  std::size_t end = at + length;
+  while (end < pieces.size() && pieces[end].is_like(pieces[end - length])) ++end;
+  return static_cast<int>((end - at) / length);
+}
+
+// Makes one piece of each loop over several places or arrays that runs more than once.
+std::vector<Piece> with_loops(const std::vector<Piece>& pieces) {
+  constexpr std::size_t kLongestBody = 16;
+  std::vector<Piece> folded;
+  for (std::size_t at = 0; at < pieces.size();) {
+    std::size_t body = 1, most = 1;
+    for (std::size_t length = 2; length <= kLongestBody && at + length <= pieces.size(); ++length) {
+      const auto times = static_cast<std::size_t>(repeats(pieces, at, length));
+      if (times > 1 && length * times > most) {
+        body = length;
+        most = length * times;
+      }
+    }
+    Piece piece = pieces[at];
+    piece.times = static_cast<int>(most / body);
+    for (std::size_t n = at + 1; n < at + body; ++n) {
+      piece.places.push_back(pieces[n].places[0]);
+      piece.arrays.push_back(pieces[n].arrays[0]);
+    }
+    // Requests of one line to several arrays are no loop.
+    if (std::equal(piece.places.begin() + 1, piece.places.end(), piece.places.begin())) {
+      piece.places.resize(1);
+      piece.times = 1;
+    }
+    at += most;
+    piece.end = pieces[at - 1].end;
+    folded.push_back(std::move(piece));
+  }
+  return folded;
+}
+
+// A helper that the compiler has not inlined belongs to the paper's line that follows it.
+void fill_papers(std::vector<Piece>& pieces) {
+  for (std::size_t n = pieces.size(); n-- > 1;) {
+    if (pieces[n - 1].paper.empty() && pieces[n].is_near(pieces[n - 1])) {
+      pieces[n - 1].paper = pieces[n].paper;
+    }
+  }
+}
+
+std::vector<Piece> pieces_of(const simt::BlockRun& run,
+                             const std::vector<simt::WarpEvent>& events) {
+  const auto share_arrays = [](const Piece& a, const Piece& b) {
+    return a.is_near(b) && a.places == b.places &&
+           std::find_first_of(a.arrays.begin(), a.arrays.end(), b.arrays.begin(), b.arrays.end()) !=
+               a.arrays.end();
+  };
+  std::vector<Piece> pieces = joined(with_loops(pieces_by_line(run, events)), share_arrays);
+  fill_papers(pieces);
+  return pieces;
+}
+
+void add_to_step(Step& step, Piece&& piece, int warp) {
+  const StepPart::Events events = {warp, piece.first, piece.end};
+  for (StepPart& part : step.parts) {
+    if (part.places != piece.places || part.times != piece.times) continue;
+    part.warps.push_back(events);
+    return;
+  }
+  step.parts.push_back({std::move(piece.places), piece.times, {events}});
+}
+
+// The k-th pieces of all warps in an interval are one step.
+std::vector<Step> steps_of(const simt::BlockRun& run) {
+  std::map<std::pair<int, int>, Step> steps;  // by interval and k
+  for (std::size_t warp = 0; warp < run.warps.size(); ++warp) {
+    int interval = 0, k = 0;
+    for (Piece& piece : pieces_of(run, run.warps[warp])) {
+      k = piece.interval == interval ? k : 0;
+      interval = piece.interval;
+      const auto [at, added] = steps.try_emplace({interval, k++});
+      if (added) at->second = {interval, piece.tile, piece.paper, {}};
+      add_to_step(at->second, std::move(piece), static_cast<int>(warp));
+    }
+  }
+  std::vector<Step> list;
+  for (auto& [key, step] : steps) list.push_back(std::move(step));
+  return list;
+}
+
+}  // namespace
+
+StepCounts counts_of(const simt::BlockRun& run, const StepPart& part) {
+  StepCounts sum;
+  for (const StepPart::Events& of_warp : part.warps) {
+    const auto& events = run.warps[static_cast<std::size_t>(of_warp.warp)];
+    for (int n = of_warp.first; n < of_warp.end; ++n) {
+      const simt::WarpEvent& event = events[static_cast<std::size_t>(n)];
+      if (event.bytes == 0) continue;
+      ++sum.requests;
+      ++(event.shared ? sum.shared_requests : sum.global_requests);
+      sum.bytes += event.bytes;
+      sum.sectors += event.sectors;
+      sum.wavefronts += event.wavefronts;
+      sum.conflicts += event.conflicts;
+    }
+  }
+  return sum;
+}
+
+harness::TestCase small_case(const Stage& stage, Pass pass, DType dtype, bool causal) {
+  const int seq_q = small_length(stage, pass, dtype, kQTile);
+  const int seq_kv = small_length(stage, pass, dtype, kKVTile);
+  harness::TestCase c = case_of(stage.facts(pass), dtype, seq_q, seq_kv);
+  c.problem.causal = causal;
+  return c;
+}
+
+RecordedRun record(const Stage& stage, Pass pass, const harness::TestCase& c) {
+  simt::take_findings();
+  RecordedRun recorded_run = {&stage, pass, c, {}, {}};
+  for (simt::BlockRun& run : recorded(stage, pass, c)) {
+    std::vector<Step> steps = steps_of(run);
+    recorded_run.launches.push_back({std::move(run), std::move(steps)});
+  }
+  recorded_run.findings = simt::take_findings();
+  return recorded_run;
+}
+
+}  // namespace cuflash::bench

@@ -1,0 +1,72 @@
+// The run of one block of a stage on a small problem, in steps.
+//
+// The clock is logical. Barriers divide a run into intervals; within an interval each warp has an
+// order of its own, and warps are side by side: which of them came first is not known. A step is
+// what each warp does at its k-th source line of an interval.
+#ifndef CUFLASH_BENCH_LADDER_RECORDED_RUN_H_
+#define CUFLASH_BENCH_LADDER_RECORDED_RUN_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuflash/stage.h"
+#include "harness/test_case.h"
+#include "simt/simulator.h"
+
+namespace cuflash::bench {
+
+// What some warps do in a step: the events [first, end) of each, all at the same lines.
+struct StepPart {
+  struct Events {
+    int warp, first, end;
+  };
+  std::vector<int> places;  // of the run: one line, or those of a loop's body in turn
+  int times = 1;            // how often the loop's body runs
+  std::vector<Events> warps;
+};
+
+struct Step {
+  int interval = 0;
+  simt::WarpTile tile;
+  std::string paper;  // the paper's lines that it belongs to: "[FA2 Alg.1 l.8]  S = Q_i K_jᵀ"
+  std::vector<StepPart> parts;
+};
+
+// What a line of text or a place in the page says of some events.
+struct StepCounts {
+  std::uint64_t requests = 0, bytes = 0, global_requests = 0, sectors = 0;
+  std::uint64_t shared_requests = 0, wavefronts = 0, conflicts = 0;
+};
+StepCounts counts_of(const simt::BlockRun& run, const StepPart& part);
+
+struct RecordedLaunch {
+  simt::BlockRun run;
+  std::vector<Step> steps;
+};
+
+struct RecordedRun {
+  const Stage* stage;
+  Pass pass;
+  harness::TestCase problem;
+  std::vector<RecordedLaunch> launches;
+  std::vector<simt::Finding> findings;
+};
+
+// A problem with one block, as far as the stage's grid allows that, and with two whole tiles and a
+// ragged one of each sequence that a block streams. The sizes of its tiles are found by running it.
+harness::TestCase small_case(const Stage& stage, Pass pass, DType dtype, bool causal);
+
+// Runs the stage once. Throws a sentence if it cannot run the case, or if no CPU simulator counts.
+RecordedRun record(const Stage& stage, Pass pass, const harness::TestCase& c);
+
+// The runs as JSON, which docs/player/README.md describes.
+std::string runs_json(const std::vector<RecordedRun>& runs);
+
+// The steps as text, a line each, as wide as the terminal.
+std::string run_text(const RecordedRun& run);
+std::string run_legend();
+
+}  // namespace cuflash::bench
+
+#endif  // CUFLASH_BENCH_LADDER_RECORDED_RUN_H_

@@ -1,0 +1,209 @@
+// A recorded run as JSON. docs/player/README.md describes the format.
+#include <fmt/core.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+
+#include "cuflash/workload.h"
+#include "harness/convert.h"
+#include "harness/stage_check.h"
+#include "ladder/recorded_run.h"
+
+namespace cuflash::bench {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kVersion = 1;
+
+// In the order of simt::WarpEvent::Kind.
+constexpr const char* kKinds[] = {"load",      "store",     "atomic",  "copy load", "copy store",
+                                  "box copy",  "box store", "shuffle", "vote",      "product",
+                                  "warp sync", "barrier",   "commit",  "arrive",    "wait"};
+
+// The files of the recorded lines, and their texts.
+class Files {
+ public:
+  int number(const std::string& path) {
+    const auto [known, added] = numbers_.emplace(path, static_cast<int>(json_.size()));
+    if (added) {
+      std::ifstream file(path);
+      std::stringstream text;
+      text << file.rdbuf();
+      const auto relative = std::filesystem::path(path).lexically_relative(CUFLASH_SOURCE_DIR);
+      json_.push_back({{"path", relative.string()}, {"text", text.str()}});
+    }
+    return known->second;
+  }
+  ordered_json json() const { return json_; }
+
+ private:
+  std::map<std::string, int> numbers_;
+  ordered_json json_ = ordered_json::array();
+};
+
+bool is_tensor(const std::string& name) {
+  for (const char* one : {"Q", "K", "V", "O", "dO", "dQ", "dK", "dV"}) {
+    if (name == one) return true;
+  }
+  return false;
+}
+
+// The elements of an array: those of a tensor have the problem's type, others of 2 bytes, too; the
+// rest are floats.
+struct Elements {
+  DType dtype;
+  std::vector<int> extents;
+};
+
+Elements elements_of(const simt::LoggedArray& array, const Problem& p) {
+  if (array.shared) return {array.element_bytes == 2 ? p.dtype : CUFLASH_F32, array.extents};
+  const DType dtype = is_tensor(array.name) ? p.dtype : CUFLASH_F32;
+  const auto count = static_cast<int>(array.bytes / element_bytes(dtype));
+  if (is_tensor(array.name)) return {dtype, {count / p.head_dim, p.head_dim}};
+  return {dtype, {count}};
+}
+
+ordered_json array_json(const simt::LoggedArray& array, const Problem& p) {
+  const Elements elements = elements_of(array, p);
+  ordered_json json = {{"name", array.name}, {"shared", array.shared}};
+  json["element"] = array.shared && array.element_bytes != 2 && array.element_bytes != 4
+                        ? fmt::format("{} bytes", array.element_bytes)
+                        : dtype_name(elements.dtype);
+  json["extents"] = elements.extents;
+  if (array.shared) json["offset"] = array.offset;
+  return json;
+}
+
+// Four digits are enough to read.
+ordered_json number_json(float value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return std::stod(fmt::format("{:.4g}", value));
+}
+
+ordered_json values_json(const simt::WarpEvent& event, const simt::LoggedArray& array,
+                         const Problem& p) {
+  const Elements elements = elements_of(array, p);
+  const std::size_t size = element_bytes(elements.dtype);
+  std::vector<float> values(event.written.size() / size);
+  harness::decode(elements.dtype, reinterpret_cast<const std::byte*>(event.written.data()),
+                  values.size(), values.data());
+  ordered_json json = ordered_json::array();
+  for (const float value : values) json.push_back(number_json(value));
+  return json;
+}
+
+ordered_json event_json(const simt::WarpEvent& event, const simt::BlockRun& run, const Problem& p) {
+  ordered_json json = {static_cast<int>(event.kind), event.place};
+  if (event.bytes == 0) return json;
+  json.insert(json.end(), {event.array, event.shared ? 1 : 0, event.bytes, event.sectors,
+                           event.wavefronts, event.conflicts});
+  if (event.lanes.empty()) return json;
+  ordered_json lanes = ordered_json::array();
+  for (const simt::LaneSpan& span : event.lanes) {
+    lanes.insert(lanes.end(), {span.first, span.lanes, span.offset, span.stride});
+  }
+  json.push_back(event.lane_bytes);
+  json.push_back(std::move(lanes));
+  if (!event.written.empty() && event.lane_bytes % 2 == 0) {
+    json.push_back(values_json(event, run.arrays[static_cast<std::size_t>(event.array)], p));
+  }
+  return json;
+}
+
+ordered_json step_json(const Step& step) {
+  ordered_json parts = ordered_json::array();
+  for (const StepPart& part : step.parts) {
+    ordered_json warps = ordered_json::array();
+    for (const StepPart::Events& events : part.warps) {
+      warps.push_back({events.warp, events.first, events.end});
+    }
+    parts.push_back({{"places", part.places}, {"times", part.times}, {"warps", std::move(warps)}});
+  }
+  ordered_json json = {{"interval", step.interval}};
+  if (!step.tile.name.empty()) {
+    json["tile"] = fmt::format("{} {}", step.tile.name, step.tile.number);
+  }
+  if (!step.paper.empty()) json["paper"] = step.paper;
+  json["parts"] = std::move(parts);
+  return json;
+}
+
+ordered_json counts_json(const simt::Counts& counts) {
+  return {{"global_read_bytes", counts.global_read_bytes},
+          {"global_write_bytes", counts.global_write_bytes},
+          {"global_read_sectors", counts.global_read_sectors},
+          {"global_write_sectors", counts.global_write_sectors},
+          {"shared_read_bytes", counts.shared_read_bytes},
+          {"shared_write_bytes", counts.shared_write_bytes},
+          {"shared_wavefronts", counts.shared_wavefronts},
+          {"bank_conflicts", counts.bank_conflicts}};
+}
+
+ordered_json launch_json(const RecordedLaunch& launch, const Problem& p, Files& files) {
+  const simt::BlockRun& run = launch.run;
+  ordered_json json = {{"kernel", harness::short_kernel_name(run.kernel)},
+                       {"block", {run.block.x, run.block.y, run.block.z}},
+                       {"blocks", run.blocks},
+                       {"threads", run.threads},
+                       {"intervals", run.intervals},
+                       {"shared_bytes", run.shared_bytes},
+                       {"counts", counts_json(run.counts)}};
+  for (const char* list : {"arrays", "places", "warps", "steps"})
+    json[list] = ordered_json::array();
+  for (const simt::LoggedArray& array : run.arrays) json["arrays"].push_back(array_json(array, p));
+  for (const simt::BlockRun::Place& place : run.places) {
+    json["places"].push_back({files.number(place.file), place.line, place.kernel_line});
+  }
+  for (const auto& events : run.warps) {
+    ordered_json warp = ordered_json::array();
+    for (const simt::WarpEvent& event : events) warp.push_back(event_json(event, run, p));
+    json["warps"].push_back(std::move(warp));
+  }
+  for (const Step& step : launch.steps) json["steps"].push_back(step_json(step));
+  return json;
+}
+
+ordered_json run_json(const RecordedRun& run) {
+  Files files;
+  ordered_json launches = ordered_json::array(), findings = ordered_json::array();
+  for (const RecordedLaunch& launch : run.launches) {
+    launches.push_back(launch_json(launch, run.problem.problem, files));
+  }
+  for (const simt::Finding& finding : run.findings) {
+    findings.push_back({{"title", finding.title},
+                        {"kernel", harness::short_kernel_name(finding.kernel)},
+                        {"array", finding.array},
+                        {"location", finding.location},
+                        {"text", finding.text},
+                        {"count", finding.count}});
+  }
+  return {{"stage", run.stage->name},
+          {"pass", pass_name(run.pass)},
+          {"problem", harness::test_case_name(run.problem)},
+          {"files", files.json()},
+          {"launches", std::move(launches)},
+          {"findings", std::move(findings)}};
+}
+
+}  // namespace
+
+std::string runs_json(const std::vector<RecordedRun>& runs) {
+  ordered_json list = ordered_json::array();
+  for (const RecordedRun& run : runs) list.push_back(run_json(run));
+  return ordered_json{{"format", "cuflash-run"},
+                      {"version", kVersion},
+                      {"kinds", kKinds},
+                      {"runs", std::move(list)}}
+             .dump() +
+         '\n';
+}
+
+}  // namespace cuflash::bench

@@ -1,0 +1,240 @@
+#include "simt/block_recorder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "simt/core.h"
+
+namespace cuflash::simt {
+namespace {
+
+WarpEvent::Kind kind_of(AccessKind kind, bool copy) {
+  using Kind = WarpEvent::Kind;
+  if (kind == AccessKind::kRead) return copy ? Kind::kCopyRead : Kind::kRead;
+  if (kind == AccessKind::kWrite) return copy ? Kind::kCopyWrite : Kind::kWrite;
+  return Kind::kAtomic;
+}
+
+// The lanes of `mask` as few spans, by address.
+std::vector<LaneSpan> spans(std::uint32_t mask, const std::uintptr_t* address,
+                            std::uintptr_t begin) {
+  std::vector<LaneSpan> list;
+  for (int lane = 0; lane < 32; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    const auto offset = static_cast<std::int64_t>(address[lane] - begin);
+    if (!list.empty() && list.back().first + list.back().lanes == lane) {
+      LaneSpan& last = list.back();
+      const std::int64_t stride = offset - last.offset - (last.lanes - 1) * last.stride;
+      if (last.lanes == 1) last.stride = stride;
+      if (stride == last.stride) {
+        ++last.lanes;
+        continue;
+      }
+    }
+    list.push_back({lane, 1, offset, 0});
+  }
+  return list;
+}
+
+// Sorts a list by a key, and returns the new place of each element.
+template <class T, class Key>
+std::vector<int> sorted(std::vector<T>& list, Key key) {
+  std::vector<std::size_t> order(list.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return key(list[a]) < key(list[b]); });
+  std::vector<int> place(list.size());
+  std::vector<T> result;
+  for (const std::size_t n : order) {
+    place[n] = static_cast<int>(result.size());
+    result.push_back(list[n]);
+  }
+  list = std::move(result);
+  return place;
+}
+
+Counts operator-(Counts a, const Counts& b) {
+  a.launches -= b.launches;
+  a.global_read_bytes -= b.global_read_bytes;
+  a.global_write_bytes -= b.global_write_bytes;
+  a.global_read_requests -= b.global_read_requests;
+  a.global_write_requests -= b.global_write_requests;
+  a.global_read_sectors -= b.global_read_sectors;
+  a.global_write_sectors -= b.global_write_sectors;
+  a.shared_read_bytes -= b.shared_read_bytes;
+  a.shared_write_bytes -= b.shared_write_bytes;
+  a.shared_requests -= b.shared_requests;
+  a.shared_wavefronts -= b.shared_wavefronts;
+  a.bank_conflicts -= b.bank_conflicts;
+  a.barriers -= b.barriers;
+  a.warp_syncs -= b.warp_syncs;
+  a.exchanges -= b.exchanges;
+  return a;
+}
+
+}  // namespace
+
+void BlockRecorder::begin_block() {
+  const BlockIndex wanted = core.only_block.value_or(BlockIndex{0, 0, 0});
+  const uint3 index = core.block_index();
+  in_block_ = on_ && index.x == wanted.x && index.y == wanted.y && index.z == wanted.z;
+  if (!in_block_) return;
+  const dim3 block = core.launch()->block;
+  BlockRun run;
+  run.kernel = core.kernel_name(core.launch()->kernel);
+  run.block = wanted;
+  const dim3 grid = core.launch()->grid;
+  run.blocks = std::uint64_t{grid.x} * grid.y * grid.z;
+  run.threads = static_cast<int>(block.x * block.y * block.z);
+  run.shared_bytes = core.launch()->shared.bytes;
+  const std::size_t warps = (static_cast<std::size_t>(run.threads) + 31) / 32;
+  run.warps.resize(warps);
+  runs_.push_back(std::move(run));
+  lanes_.assign(warps * 32, {});
+  made_.assign(warps, {});
+  places_.clear();
+  array_places_.clear();
+  before_ = core.counts();
+}
+
+void BlockRecorder::end_block() {
+  if (!in_block_) return;
+  in_block_ = false;
+  BlockRun& run = runs_.back();
+  run.intervals = core.barriers_of_block() + 1;
+  run.counts = core.counts() - before_;
+  run.arrays = arrays_.take();
+  // Which warp was the first to come somewhere depends on the schedule; the order in a run does
+  // not.
+  const std::vector<int> places = sorted(run.places, [](const BlockRun::Place& place) {
+    return std::tie(place.file, place.line, place.kernel_line);
+  });
+  const std::vector<int> arrays = sorted(run.arrays, [](const LoggedArray& array) {
+    return std::tie(array.shared, array.offset, array.name);
+  });
+  for (std::vector<WarpEvent>& warp : run.warps) {
+    for (WarpEvent& event : warp) {
+      event.place = places[static_cast<std::size_t>(event.place)];
+      if (event.array >= 0) event.array = arrays[static_cast<std::size_t>(event.array)];
+    }
+  }
+}
+
+WarpEvent BlockRecorder::event(WarpEvent::Kind kind, int place) const {
+  WarpEvent event;
+  event.kind = kind;
+  event.place = place;
+  event.interval = core.barriers_of_block();
+  return event;
+}
+
+int BlockRecorder::place_of(const SourcePlace& place) {
+  BlockRun& run = runs_.back();
+  const int kernel_line = place.order.empty() ? place.line : place.order.front().first;
+  const auto [known, added] = places_.emplace(std::tuple(place.file, place.line, kernel_line),
+                                              static_cast<int>(run.places.size()));
+  if (added) run.places.push_back({place.file, place.line, kernel_line});
+  return known->second;
+}
+
+ArrayNumbers::Place BlockRecorder::array_at(std::uintptr_t address) {
+  const auto [known, added] = array_places_.try_emplace(address);
+  if (added) known->second = arrays_.place_of(address, core);
+  return known->second;
+}
+
+void BlockRecorder::add_mark(const Thread& self, WarpEvent event) {
+  Lane& lane = lanes_[self.index];
+  const int number = lane.made[{event.kind, event.place}]++;
+  lane.marks.push_back({lane.taken + self.trace.size(), false, {}, std::move(event), number});
+}
+
+void BlockRecorder::mark(const Thread& self, WarpEvent::Kind kind, std::uintptr_t return_address) {
+  if (on()) add_mark(self, event(kind, place_of(source_place(return_address))));
+}
+
+void BlockRecorder::mark_box(const Thread& self, WarpEvent::Kind kind, std::uint16_t site,
+                             std::uintptr_t address, std::uint64_t bytes, std::uint64_t sectors) {
+  if (!on()) return;
+  WarpEvent box = event(kind, place_of(core.sites[site].place));
+  box.array = array_at(address).array;
+  box.bytes = bytes;
+  box.sectors = sectors;
+  add_mark(self, std::move(box));
+}
+
+void BlockRecorder::mark_tile(const Thread& self, const char* name, int number) {
+  if (!on()) return;
+  Lane& lane = lanes_[self.index];
+  const WarpTile tile = {name == nullptr ? "" : name, number};
+  lane.marks.push_back({lane.taken + self.trace.size(), true, tile, {}, 0});
+}
+
+// The lane's marks up to the access that comes next.
+void BlockRecorder::take_marks(int index) {
+  Lane& lane = lanes_[warp_ * 32 + index];
+  for (; !lane.marks.empty() && lane.marks.front().after <= lane.taken; lane.marks.pop_front()) {
+    Mark& mark = lane.marks.front();
+    if (mark.of_tile) {
+      lane.tile = std::move(mark.tile);
+      continue;
+    }
+    int& made = made_[warp_][{mark.event.kind, mark.event.place}];
+    if (mark.number < made) continue;
+    ++made;
+    mark.event.tile = lane.tile;
+    runs_.back().warps[warp_].push_back(std::move(mark.event));
+  }
+}
+
+void BlockRecorder::request(const CountedRequest& request) {
+  const Site& site = core.sites[request.site];
+  const int first = __builtin_ctz(request.mask);
+  for (int lane = first; lane < 32; ++lane) {
+    if ((request.mask >> lane & 1) == 0) continue;
+    take_marks(lane);
+    ++lanes_[warp_ * 32 + lane].taken;
+  }
+  WarpEvent made =
+      event(kind_of(site.kind, copy_sites_.count(request.site) != 0), place_of(site.place));
+  made.tile = lanes_[warp_ * 32 + first].tile;
+  const ArrayNumbers::Place at = array_at(request.address[first]);
+  made.array = at.array;
+  made.shared = request.shared;
+  made.lane_bytes = site.size;
+  made.bytes = std::uint64_t{site.size} * __builtin_popcount(request.mask);
+  made.sectors = request.sectors;
+  made.wavefronts = request.wavefronts;
+  made.conflicts = request.conflicts;
+  made.lanes = spans(request.mask, request.address,
+                     request.address[first] - static_cast<std::uintptr_t>(at.offset));
+  if (made.kind == WarpEvent::Kind::kWrite && at.array >= 0) {
+    for (int lane = 0; lane < 32; ++lane) {
+      if ((request.mask >> lane & 1) == 0) continue;
+      const std::size_t end = made.written.size();
+      made.written.resize(end + site.size);
+      std::memcpy(&made.written[end], reinterpret_cast<const void*>(request.address[lane]),
+                  site.size);
+    }
+  }
+  runs_.back().warps[warp_].push_back(std::move(made));
+}
+
+void BlockRecorder::end_flush() {
+  for (int lane = 0; lane < 32; ++lane) take_marks(lane);
+}
+
+std::vector<BlockRun> BlockRecorder::take() { return std::exchange(runs_, {}); }
+
+void record_block(bool on) {
+  const std::lock_guard<std::mutex> lock(core.mutex);
+  core.block_recorder.turn(on);
+}
+
+std::vector<BlockRun> take_block_runs() {
+  const std::lock_guard<std::mutex> lock(core.mutex);
+  return core.block_recorder.take();
+}
+
+}  // namespace cuflash::simt

@@ -1,0 +1,94 @@
+// What the warps of one block do, each in the order of its own program: for whoever shows a run.
+#ifndef CUFLASH_SIMT_BLOCK_RECORDER_H_
+#define CUFLASH_SIMT_BLOCK_RECORDER_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "simt/access_log.h"
+#include "simt/access_sites.h"
+#include "simt/machine.h"
+
+namespace cuflash::simt {
+
+// A request, joined and counted: by RequestCounter.
+struct CountedRequest {
+  std::uint16_t site;
+  bool shared;
+  std::uint32_t mask;
+  const std::uintptr_t* address;  // by lane
+  std::uint64_t sectors, wavefronts, conflicts;
+};
+
+// Takes the requests of the recorded block from the RequestCounter. Other operations of a thread
+// are marks at a place in its trace: the warp makes them before the request that comes next there.
+// Lanes that make one operation together leave one mark each; the first to be met becomes the
+// warp's event.
+class BlockRecorder {
+ public:
+  void turn(bool on) { on_ = on; }
+  // True while the recorded block runs.
+  bool on() const { return in_block_; }
+
+  void begin_block();
+  void end_block();
+  void mark(const Thread& self, WarpEvent::Kind kind, std::uintptr_t return_address);
+  // The same of a copy of a box between the two memories.
+  void mark_box(const Thread& self, WarpEvent::Kind kind, std::uint16_t site,
+                std::uintptr_t address, std::uint64_t bytes, std::uint64_t sectors);
+  void mark_tile(const Thread& self, const char* name, int number);
+  // These two sites are one asynchronous copy.
+  void note_copy(std::uint16_t read_site, std::uint16_t write_site) {
+    if (on()) copy_sites_.insert({read_site, write_site});
+  }
+
+  // A warp's requests and marks follow.
+  void begin_flush(int warp) { warp_ = warp; }
+  void request(const CountedRequest& request);
+  void end_flush();
+
+  std::vector<BlockRun> take();
+
+ private:
+  using Key = std::pair<WarpEvent::Kind, int>;  // kind and place
+  struct Mark {
+    std::size_t after;  // how many accesses of the thread come first
+    bool of_tile;
+    WarpTile tile;  // if it is of a tile: the one that begins
+    WarpEvent event;
+    int number;  // how many such events of this thread came before
+  };
+  struct Lane {
+    std::size_t taken = 0;  // accesses that are part of a request by now
+    WarpTile tile;
+    std::deque<Mark> marks;
+    std::map<Key, int> made;
+  };
+  void add_mark(const Thread& self, WarpEvent event);
+  void take_marks(int lane);
+  int place_of(const SourcePlace& place);
+  ArrayNumbers::Place array_at(std::uintptr_t address);
+  WarpEvent event(WarpEvent::Kind kind, int place) const;
+
+  bool on_ = false, in_block_ = false;
+  int warp_ = 0;
+  std::vector<BlockRun> runs_;
+  Counts before_;
+  std::vector<Lane> lanes_;                                  // by thread
+  std::vector<std::map<Key, int>> made_;                     // by warp: events
+  std::map<std::tuple<std::string, int, int>, int> places_;  // by file, line, kernel_line
+  std::unordered_map<std::uintptr_t, ArrayNumbers::Place> array_places_;
+  ArrayNumbers arrays_;
+  std::set<std::uint16_t> copy_sites_;
+};
+
+}  // namespace cuflash::simt
+
+#endif  // CUFLASH_SIMT_BLOCK_RECORDER_H_
