@@ -268,7 +268,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
     // [FA2 Alg.2 l.12]  dV = dV + Pᵀ dO_i
     if (wants_dv) {
-      ptx::wgmma_fence();
+      ptx::wgmma_fence();  // The fence of S would do; ptxas wants one in each branch.
 #pragma unroll
       for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
         ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdV, k_major(sP, key0, kWgmmaK * k),
@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     }
     // [FA2 Alg.2 l.16]  dK = dK + dSᵀ Q_i
     if (wants_dk) {
-      ptx::wgmma_fence();
+      ptx::wgmma_fence();  // As above.
 #pragma unroll
       for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
         ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdK, k_major(sdS, key0, kWgmmaK * k),
@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     // [FA2 Alg.2 l.15]  dS K_j    // (64, kDqCols) f32 a warpgroup, registers
     typename C::QueryGradient rdQ;
     if (wants_dq) {
-      ptx::wgmma_fence();  // sdQ has been written from these registers.
+      ptx::wgmma_fence();  // As above.
 #pragma unroll
       for (int k = 0; k < C::kOwned / kWgmmaK; ++k) {
         ptx::wgmma_m64k16<T, ptx::Major::kMN, ptx::Major::kMN>(
