@@ -135,7 +135,6 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       return (std::int64_t{b} * p.heads_q + at.head) * work.q_tiles + at.tile;
     };
     // Produce: one warp requests K and V, and all tiles of Q and dO, with their LSE and delta.
-    // [FA2 Alg.2 l.6, 9]
     if (warp == 0) {
       if (lane == 0) {
         request_tile(sK, maps.k, j0, h_kv, b, storage.kv_full);
@@ -162,7 +161,6 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       }
     }
     // Add: one thread has TMA add each tile of dQ.
-    // [FA2 Alg.2 l.15]  dQ_i = dQ_i + dS K_j
     if (warp == 1 && lane == 0 && wants_dq) {
 #pragma unroll 1
       for (int n = 0; n < num_steps; ++n, at = at.next()) {
@@ -176,7 +174,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     return;
   }
 
-  // Find this consumer's part of each product.
+  // [FA2 Alg.2 l.6-7]  K_j and V_j come from the producer; dK = 0, dV = 0
   ptx::setmaxnreg_inc<C::kConsumerRegisters>();
   const int consumer = warpgroup - 1, warp_of_all = warp - kWarpgroupWarps;
   const float scale_log2 = p.softmax_scale * kLog2e;
@@ -184,13 +182,11 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     ptx::named_barrier_sync(barrier, C::kConsumers * kWarpgroupThreads);
   };
 
-  // [FA2 Alg.2 l.7]  dK = 0, dV = 0    // (64, kGradientCols) f32 a warpgroup, registers
-  typename C::Gradient rdK = {}, rdV = {};
+  typename C::Gradient rdK = {}, rdV = {};  // (64, kGradientCols) f32 a warpgroup, registers
 
   ptx::mbarrier_wait(&storage.kv_full, 0);  // K and V have arrived.
-  // [FA2 Alg.2 l.8, 17]  Stream the queries of each head that shares the KV head.
 #pragma unroll 1
-  for (int n = 0; n < num_steps; ++n, at = at.next()) {
+  for (int n = 0; n < num_steps; ++n, at = at.next()) {  // [FA2 Alg.2 l.8, 17]
     mark_tile("Q tile", at.tile);
     const int lane = opaque(thread) % 32u;
     const auto [key0, query0, col0, dq_row0, dq_col0] = Part<kHeadDim>(opaque(consumer));
@@ -198,7 +194,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     const auto [stage, phase] = slot_of<C::kStages>(n);
     const int i0 = at.tile * C::kStreamed;
 
-    // [FA2 Alg.2 l.10]  Sᵀ = K_j Q_iᵀ    // (64, kScoreCols) f32 a warpgroup, registers
+    // [FA2 Alg.2 l.9-10]  Q_i, dO_i come from the producer; Sᵀ = K_j Q_iᵀ    // (64, kScoreCols)
     ptx::mbarrier_wait(&full[stage], phase);  // Q_i, dO_i, LSE_i and delta_i have arrived.
     typename C::Scores rS;
     ptx::wgmma_fence();  // P has been packed from these registers.
