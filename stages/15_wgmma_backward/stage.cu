@@ -51,7 +51,7 @@ constexpr Stage describe() {
   stage.name = "15_wgmma_backward";
   stage.teaches = "the backward pass by wgmma, with dQ added by TMA";
   stage.removes = "the rate of mma.sync";
-  stage.limiter = "waits between the products";
+  stage.limiter = "shared memory, and waits between the products";
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.backward.arch = {90, true};
   stage.backward.features =
