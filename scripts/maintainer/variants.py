@@ -39,7 +39,7 @@ import shutil
 import subprocess
 import sys
 
-from builds import Build, BuildError, narrowed
+from builds import Build, BuildError, first_pass, narrowed
 from repository import ROOT
 
 LIST = "variants.diff"
@@ -94,8 +94,7 @@ class Variant:
         folder.mkdir(parents=True)
         for name, text in self.sources().items():
             if name == "stage.cu":
-                direction = "forward" if "stage.forward" in text else "backward"
-                text = narrowed(text, direction, ["__half"], self.head_dims)
+                text = narrowed(text, first_pass(text), ["__half"], self.head_dims)
             text = re.sub(rf"\bcuflash::{word}\b", f"cuflash::{other}", text)
             (folder / name).write_text(text.replace(f'"{self.stage}"', f'"{self.id}"'), "utf-8")
         return folder / "stage.cu"
