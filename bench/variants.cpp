@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "cuflash/workload.h"
 #include "harness/owners.h"
 #include "harness/stage_call.h"
 #include "json_file.h"
@@ -62,9 +63,14 @@ TestCase small(TestCase c) {
   return c;
 }
 
+// The pass that a stage is measured by: the first that it has.
+Pass pass_of(const Stage& stage) {
+  return stage.has(CUFLASH_FORWARD) ? CUFLASH_FORWARD : CUFLASH_BACKWARD;
+}
+
 // Throws if the device can run nothing more after this stage.
 Outcome checked(const Stage& stage, const TestCase& c) {
-  const Row row = measure(stage, CUFLASH_FORWARD, {c, {}});
+  const Row row = measure(stage, pass_of(stage), {c, {}});
   harness::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   if (!row.failure.empty()) fmt::print(stderr, "{}\n", row.failure);
   return {&stage, row.skipped.empty() && !row.ok ? "wrong results" : row.skipped};
@@ -77,9 +83,9 @@ void time_in_turns(std::vector<Outcome*> right, const TestCase& c) {
   std::vector<std::unique_ptr<harness::StageCall>> calls;
   std::vector<Queue> queues;
   for (const Outcome* outcome : right) {
+    const Pass pass = pass_of(*outcome->stage);
     calls.push_back(std::make_unique<harness::StageCall>(
-        *outcome->stage, CUFLASH_FORWARD, c.problem,
-        unchecked_inputs(CUFLASH_FORWARD, {c.problem, {}, {}}), options));
+        *outcome->stage, pass, c.problem, unchecked_inputs(pass, {c.problem, {}, {}}), options));
     queues.push_back(
         [&call = *calls.back()](const harness::Stream& stream) { call.queue(stream); });
   }
@@ -89,13 +95,14 @@ void time_in_turns(std::vector<Outcome*> right, const TestCase& c) {
 
 nlohmann::ordered_json to_json(const Outcome& outcome, const TestCase& c) {
   nlohmann::ordered_json row = {{"stage", outcome.stage->name},
+                                {"pass", pass_name(pass_of(*outcome.stage))},
                                 {"problem", test_case_name(c)},
                                 {"checked", test_case_name(small(c))}};
   if (!outcome.failed.empty()) {
     row["failed"] = outcome.failed;
   } else if (!simt::kSimulated) {
     row["ms"] = outcome.ms;
-    row["tflops"] = tflops(CUFLASH_FORWARD, c.problem, outcome.ms);
+    row["tflops"] = tflops(pass_of(*outcome.stage), c.problem, outcome.ms);
   }
   return row;
 }
@@ -134,7 +141,8 @@ void run(const Options& options, const Provenance& provenance) {
 }  // namespace cuflash::bench
 
 int main(int argc, char** argv) {
-  CLI::App app("Checks the forward passes of stages, and times them in turns.");
+  CLI::App app(
+      "Checks a pass of each stage, the forward pass if it has one, and times them in turns.");
   cuflash::bench::Options options;
   app.add_option("--stages", options.stages, "By their whole names")->required();
   app.add_option("--shapes", options.cases, "As the ladder takes them")->required();

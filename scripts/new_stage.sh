@@ -73,9 +73,11 @@ Made from [$old](../$old/README.md). What does it do differently? How many bytes
 and counted? What limits it now?
 END
 
+kernel=kernel.cuh
+[[ -e stages/$new/$kernel ]] || kernel=kernel_bwd.cuh
 cat <<END
 Made stages/$new from stages/$old.
-  edit      stages/$new/kernel.cuh
+  edit      stages/$new/$kernel
   test      scripts/test.sh ${new%%_*}
   compare   scripts/run.sh
   remove    rm -r stages/$new

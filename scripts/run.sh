@@ -92,7 +92,8 @@ diff_stages() {
     [[ ! $stage < $2 ]] || from=$stage
   done
   [[ -n $from ]] || return 0
-  [[ -n $(changes "$1" "$2" kernel.cuh) ]] || forward="$2 repeats the forward pass of $1. "
+  [[ ! -e stages/$2/kernel.cuh || -n $(changes "$1" "$2" kernel.cuh) ]] ||
+    forward="$2 repeats the forward pass of $1. "
   printf '%sThe backward pass is new. It continues that of %s: scripts/run.sh --diff %s %s\n\n' \
     "$forward" "$from" "${from%%_*}" "${2%%_*}"
 }

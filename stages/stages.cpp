@@ -20,6 +20,7 @@ CUFLASH_DECLARE_STAGE(wgmma)
 CUFLASH_DECLARE_STAGE(warp_specialized)
 CUFLASH_DECLARE_STAGE(ping_pong)
 CUFLASH_DECLARE_STAGE(persistent)
+CUFLASH_DECLARE_STAGE(wgmma_backward)
 
 // Stages that only this checkout has (scripts/new_stage.sh): CUFLASH_LOCAL_STAGE(name) each.
 #define CUFLASH_LOCAL_STAGE CUFLASH_DECLARE_STAGE
@@ -39,6 +40,7 @@ const std::vector<const Stage*>& stages() {
       &async_copy::kStage,     &tma::kStage,
       &wgmma::kStage,          &warp_specialized::kStage,
       &ping_pong::kStage,      &persistent::kStage,
+      &wgmma_backward::kStage,
 #include "local_stages.inc"
   };
   return list;

@@ -73,9 +73,9 @@ std::string next_step(const std::vector<Row>& rows, const std::string& stage) {
         stages().front()->name);
   }
   return fmt::format(
-      "change stages/{0}/kernel.cuh and run this again; scripts/test.sh\u00a0{0} tests every "
-      "corner.",
-      rows.front().stage->name);
+      "change stages/{0}/{1} and run this again; scripts/test.sh\u00a0{0} tests every corner.",
+      rows.front().stage->name,
+      rows.front().stage->has(CUFLASH_FORWARD) ? "kernel.cuh" : "kernel_bwd.cuh");
 }
 
 void print_foot(const std::vector<Row>& rows, const std::string& stage) {

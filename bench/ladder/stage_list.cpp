@@ -76,6 +76,7 @@ void write_facts(const std::string& path) {
                     {"arch", arch_of(facts)},
                     {"keeps_scores", facts.keeps_scores},
                     {"any_order", facts.any_order},
+                    {"deterministic", facts.features.has(Feature::kDeterministic)},
                     {"repeats", facts.repeats}});
   });
   write_json(path, json);

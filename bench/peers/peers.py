@@ -119,7 +119,7 @@ def ordered_by_chance(ladder):
     with tempfile.NamedTemporaryFile(suffix=".json") as facts:
         subprocess.run([ladder, "--list", "--json", facts.name], check=True)
         return {(entry["stage"], entry["pass"]) for entry in json.load(facts)
-                if entry["any_order"]}
+                if entry["any_order"] and entry["deterministic"]}
 
 
 def implementations_of(args, library, by_chance):

@@ -17,10 +17,12 @@ __device__ __forceinline__ ptx::MatrixDescriptor k_major(const Tile& tile, int r
       tile, col / Tile::kPanelCols * kPanelBytes + row * kRowBytes + col % Tile::kPanelCols * 2);
 }
 
-// All columns of the 16 rows from `row`, a multiple of 8. The sum runs over the rows: V in P · V.
+// The columns from `col`, where a panel begins, of the 16 rows from `row`, a multiple of 8. The sum
+// runs over the rows: V in P · V.
 template <class Tile>
-__device__ __forceinline__ ptx::MatrixDescriptor mn_major(const Tile& tile, int row) {
-  return ptx::descriptor(tile, row * Tile::kPanelCols * 2);
+__device__ __forceinline__ ptx::MatrixDescriptor mn_major(const Tile& tile, int row, int col = 0) {
+  constexpr int kPanelBytes = sizeof(tile.panels[0]);
+  return ptx::descriptor(tile, col / Tile::kPanelCols * kPanelBytes + row * Tile::kPanelCols * 2);
 }
 
 }  // namespace cuflash

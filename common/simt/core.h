@@ -70,6 +70,8 @@ class Core {
   void fence_proxy_async(Thread& self);
   void issue_tensor_store(Thread& self, const TensorMapArguments& map, const int (&first)[4],
                           std::uintptr_t from, std::uintptr_t return_address);
+  void issue_bulk_reduction(Thread& self, std::uintptr_t to, std::uintptr_t from, int bytes,
+                            std::uintptr_t return_address);
   void commit_tensor_stores(const Thread& self);
   void wait_for_tensor_stores(const Thread& self, std::size_t pending, bool only_read);
   void issue_tensor_copy(Thread& self, std::uintptr_t to, const TensorMapArguments& map,
@@ -219,6 +221,8 @@ class Core {
   // tensor_box.cpp
   void check_box(const Thread& self, std::uintptr_t shared, std::size_t bytes, int innermost,
                  std::uint16_t site, const std::string& verb);
+  void check_span(const Thread& self, std::uintptr_t shared, std::size_t bytes, std::uint16_t site,
+                  const std::string& what);
 
   // tensor_copy.cpp: copies of boxes
   void check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_t site);
@@ -233,7 +237,8 @@ class Core {
   bool has_ended(const Thread& self, const TensorCopy& copy) const;
   void check_unfinished_tensor_copies();
 
-  // tensor_store.cpp: stores of boxes
+  // tensor_store.cpp: stores of boxes, and reductions
+  void begin_tensor_store(Thread& self, TensorStore&& begins, std::uint16_t site);
   void check_store_source(const Thread& self, const TensorStore& store);
   void take_store_target(Thread& self, TensorStore& store);
   Stamp& store_read(std::uintptr_t address);

@@ -55,13 +55,21 @@ void Core::check_box(const Thread& self, std::uintptr_t shared, std::size_t byte
          "16 bytes; this is " +
              std::to_string(innermost) + '.');
   }
-  if (!shared_.inside_variable(shared, bytes)) {
-    fail(FindingKind::kOutOfBounds, shared_.explain_outside(shared, bytes));
-  }
+  check_span(self, shared, bytes, site, "The box");
+}
+
+// All of its bytes must lie in one array.
+void Core::check_span(const Thread& self, std::uintptr_t shared, std::size_t bytes,
+                      std::uint16_t site, const std::string& what) {
+  const auto fail = [&](const std::string& why) {
+    report_access(FindingKind::kOutOfBounds, self, &shared_.region(), shared, site,
+                  why + " The launch ends here.");
+    kill_launch();
+  };
+  if (!shared_.inside_variable(shared, bytes)) fail(shared_.explain_outside(shared, bytes));
   if (!shared_.is_dynamic(shared) &&
       shared_.array(shared).begin != shared_.array(shared + bytes - 1).begin) {
-    fail(FindingKind::kOutOfBounds,
-         "The box has " + std::to_string(bytes) + " bytes and reaches past the end of the array.");
+    fail(what + " has " + std::to_string(bytes) + " bytes and reaches past the end of the array.");
   }
 }
 

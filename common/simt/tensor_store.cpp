@@ -1,9 +1,10 @@
 // cp.async.bulk.tensor from shared to global memory: a store reads its source at the wait for that,
-// and writes at the wait for its end, or when the block has ended.
+// and writes at the wait for its end, or when the block has ended. A reduction is a store that adds
+// (bulk_reduce.cpp).
 //
 // When it begins, its elements in global memory become NaNs, and whoever accesses them before its
-// end is reported. So is a write to its source before the wait for the reading, or one that this
-// wait is not ordered before.
+// end is reported; what a reduction adds to stays, for others that add. So is a write to its source
+// before the wait for the reading, or one that this wait is not ordered before.
 #include "simt/tensor_store.h"
 
 #include <device/ptx/tensor_store.h>
@@ -30,13 +31,18 @@ void Core::issue_tensor_store(Thread& self, const TensorMapArguments& map, const
                       ". To a GPU it is an illegal instruction. The launch ends here.");
     kill_launch();
   }
-  tensor_stores_.use(num_threads_, shared_.region().bytes);
-  TensorStore& store = tensor_stores_.list.emplace_back();
+  TensorStore store;
   for (const BoxChunk& chunk : box_chunks(from, map, first)) {
     if (chunk.begin < chunk.end) store.chunks.push_back(chunk);
   }
-  store.group = tensor_stores_.groups[self.index];
   store.write_site = sites.id(return_address, AccessKind::kWrite, BoxChunk::kBytes, kElement);
+  begin_tensor_store(self, std::move(store), site);
+}
+
+void Core::begin_tensor_store(Thread& self, TensorStore&& begins, std::uint16_t site) {
+  tensor_stores_.use(num_threads_, shared_.region().bytes);
+  TensorStore& store = tensor_stores_.list.emplace_back(std::move(begins));
+  store.group = tensor_stores_.groups[self.index];
   next_moment();
   store.begun = stamp_of(self, site);
   if (counts_accesses()) {
@@ -45,6 +51,7 @@ void Core::issue_tensor_store(Thread& self, const TensorMapArguments& map, const
   }
   for (const BoxChunk& chunk : store.chunks) {
     store_read(chunk.shared) = store.begun;
+    if (store.adds) continue;
     std::memset(reinterpret_cast<void*>(chunk.global + chunk.begin), 0xff, chunk.end - chunk.begin);
   }
 }
@@ -95,7 +102,8 @@ void Core::take_store_target(Thread& self, TensorStore& store) {
   std::vector<std::uintptr_t> sectors;
   const Stamp now = stamp_of(self, store.write_site);
   const auto check_order = [&](Stamp earlier, const Region& region, std::uintptr_t address) {
-    if (!happens_before(earlier, self, now, false)) {
+    const bool both_atomic = store.adds && sites[stamp_site(earlier)].kind == AccessKind::kAtomic;
+    if (!both_atomic && !happens_before(earlier, self, now, false)) {
       report_race(self, region, address, earlier, store.write_site);
     }
   };
@@ -105,7 +113,8 @@ void Core::take_store_target(Thread& self, TensorStore& store) {
     Region* const region = region_of(to);
     if (region == nullptr || region->shared || region->freed || !region->has(to, size)) {
       bool shared = false;
-      check_operand(self, to, size, store.write_site, false, "cp.async.bulk.tensor writes");
+      check_operand(self, to, size, store.write_site, false,
+                    store.adds ? "cp.reduce.async.bulk adds to" : "cp.async.bulk.tensor writes");
       check(self, to, size, store.write_site, shared);
       return region == nullptr;
     }
@@ -115,6 +124,10 @@ void Core::take_store_target(Thread& self, TensorStore& store) {
       for (Cell* cell = cells; cell != cells + count; ++cell) {
         for (const Stamp earlier : {cell->write, cell->read, cell->other_read}) {
           check_order(earlier, *region, to);
+        }
+        if (store.adds && cell->write == 0 && !region->initialised) {
+          report_access(FindingKind::kUninitialised, self, region, to, store.write_site,
+                        "Neither the host nor a kernel has written it.");
         }
         cell->write = now;
       }
@@ -170,6 +183,7 @@ bool Core::meets_store(const Thread& self, const Region& region, std::uintptr_t 
   const auto found = tensor_stores_.to.find(address / BoxChunk::kBytes);
   if (found == tensor_stores_.to.end()) return false;
   const TensorStore& store = *found->second;
+  if (store.adds && sites[site].kind == AccessKind::kAtomic) return false;
   NamedAccess writes = named_access(store.begun);
   writes.site = store.write_site;
   const bool read = sites[site].kind == AccessKind::kRead;
@@ -218,7 +232,7 @@ void Core::end_tensor_store(std::list<TensorStore>::iterator store) {
       tensor_stores_.to.erase(in_flight);
     }
     if (recorder.on()) {
-      recorder.note(*this, thread, to, size, AccessKind::kWrite, store->write_site);
+      recorder.note(*this, thread, to, size, sites[store->write_site].kind, store->write_site);
     }
     Region* const region = region_of(to);
     if (!counts_accesses() || region == nullptr) return;
@@ -228,8 +242,12 @@ void Core::end_tensor_store(std::list<TensorStore>::iterator store) {
   };
   for (std::size_t i = 0; i < store->chunks.size(); ++i) {
     const BoxChunk& chunk = store->chunks[i];
-    std::memcpy(reinterpret_cast<void*>(chunk.global + chunk.begin),
-                store->data[i].data() + chunk.begin, chunk.end - chunk.begin);
+    if (store->adds) {
+      add_floats(chunk.global, store->data[i]);
+    } else {
+      std::memcpy(reinterpret_cast<void*>(chunk.global + chunk.begin),
+                  store->data[i].data() + chunk.begin, chunk.end - chunk.begin);
+    }
     for_each_piece(chunk.global + chunk.begin, chunk.global + chunk.end, write);
   }
   tensor_stores_.list.erase(store);

@@ -1,5 +1,5 @@
-// The stores of cp.async.bulk.tensor of the running block that have begun and not ended, and when
-// stores have read shared memory.
+// The stores of cp.async.bulk.tensor and the reductions of cp.reduce.async.bulk of the running
+// block that have begun and not ended, and when they have read shared memory.
 #ifndef CUFLASH_SIMT_TENSOR_STORE_H_
 #define CUFLASH_SIMT_TENSOR_STORE_H_
 
@@ -23,7 +23,11 @@ struct TensorStore {
   std::uint16_t write_site = 0;
   Stamp begun = 0;  // when, by which thread, at which site that reads
   bool reads = true;
+  bool adds = false;  // floats; it is a reduction
 };
+
+// Adds the floats of a chunk to those in memory.
+void add_floats(std::uintptr_t sums, const TensorStore::Data& terms);
 
 struct TensorStores {
   std::list<TensorStore> list;      // of all threads, oldest first

@@ -50,20 +50,21 @@ inline std::uintptr_t chunk_address(const ptx::MatrixDescriptor& matrix, int lin
 template <class Use>
 void for_each_chunk(const ProductOperands& operands, const Use& use) {
   constexpr int kElements = OperandChunk::kElements;
-  for (int m = 0; m < kProductM && operands.a_registers == nullptr; ++m) {
-    for (int k = 0; k < kProductK; k += kElements) {
-      use({chunk_address(operands.a, m, k / kElements), false, true, m, k, 1u << m / 16});
+  const auto for_each = [&](const ptx::MatrixDescriptor& matrix, bool of_b, bool mn_major,
+                            int mns) {
+    const int lines = mn_major ? kProductK : mns, length = mn_major ? mns : kProductK;
+    for (int line = 0; line < lines; ++line) {
+      for (int i = 0; i < length; i += kElements) {
+        const int mn = mn_major ? i : line, k = mn_major ? line : i;
+        const unsigned warps = of_b ? 15u : 1u << mn / 16;
+        use({chunk_address(matrix, line, i / kElements), of_b, !mn_major, mn, k, warps});
+      }
     }
+  };
+  if (operands.a_registers == nullptr) {
+    for_each(operands.a, false, operands.a_mn_major, kProductM);
   }
-  const int cols = operands.blocks * 8;
-  const int lines = operands.b_mn_major ? kProductK : cols;
-  const int length = operands.b_mn_major ? cols : kProductK;
-  for (int line = 0; line < lines; ++line) {
-    for (int i = 0; i < length; i += kElements) {
-      const int n = operands.b_mn_major ? i : line, k = operands.b_mn_major ? line : i;
-      use({chunk_address(operands.b, line, i / kElements), true, !operands.b_mn_major, n, k, 15});
-    }
-  }
+  for_each(operands.b, true, operands.b_mn_major, operands.blocks * 8);
 }
 
 // Registers of one thread that a product uses: an accumulator or a left operand. They are an array

@@ -74,6 +74,7 @@ book_parts = {
         "stages/12_warp_specialized/README.md",
         "stages/13_ping_pong/README.md",
         "stages/14_persistent/README.md",
+        "stages/15_wgmma_backward/README.md",
     ],
     "Around it": [
         "docs/how_to_change_it.md",

@@ -189,7 +189,9 @@ def check_stage(stage, kernels, page):
     for file, text in sorted(kernels.items()):
         found += places(file, text, errors)
     tables = {}
-    for algorithm in (1, 2) if "kernel_bwd.cuh" in kernels else (1,):
+    for algorithm, file in ((1, "kernel.cuh"), (2, "kernel_bwd.cuh")):
+        if file not in kernels:
+            continue
         own = [entry for entry in found if entry[0] == algorithm]
         for kernel in dict.fromkeys(place.kernel for _, _, place in own):
             first = {}

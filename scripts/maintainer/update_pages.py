@@ -279,7 +279,7 @@ def table(path, words, wanted=()):
     of_ceilings = "figure" in result["rows"][0]
     plain = of_calls or of_rounds or of_ceilings
     if "variant" in result["rows"][0]:
-        facts = ["forward, f16", *origin(result["provenance"]), f"`{path}`"]
+        facts = [f"{result['rows'][0].get('pass', 'forward')}, f16", *origin(result["provenance"]), f"`{path}`"]
         return variants_table.markdown(result["rows"], words) + "\n\n" + ", ".join(facts) + ".\n"
     views = [word for word in words if of_peers and word in tables.VIEWS] or ["speeds"]
     words = [word for word in words if word not in views]

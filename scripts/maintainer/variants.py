@@ -24,8 +24,9 @@ A variant has a name in words, the head dimensions for which it is meant, and hu
 paragraph each. The lines of a hunk that begin with "-" or a space stand exactly once in the stage's
 sources, one after the other, whatever their indentation. Those with "+" or a space replace them.
 
-A variant is compiled for f16, the forward pass and its head dimensions alone. One that does not compile,
-computes something else, hangs or crashes has that outcome in the place of a time.
+A variant is compiled for f16, one pass and its head dimensions alone: the forward pass, if the stage has
+one. One that does not compile, computes something else, hangs or crashes has that outcome in the place of
+a time.
 """
 import argparse
 import concurrent.futures
@@ -38,7 +39,7 @@ import shutil
 import subprocess
 import sys
 
-from builds import Build, BuildError, narrowed
+from builds import Build, BuildError, first_pass, narrowed
 from repository import ROOT
 
 LIST = "variants.diff"
@@ -93,7 +94,7 @@ class Variant:
         folder.mkdir(parents=True)
         for name, text in self.sources().items():
             if name == "stage.cu":
-                text = narrowed(text, "forward", ["__half"], self.head_dims)
+                text = narrowed(text, first_pass(text), ["__half"], self.head_dims)
             text = re.sub(rf"\bcuflash::{word}\b", f"cuflash::{other}", text)
             (folder / name).write_text(text.replace(f'"{self.stage}"', f'"{self.id}"'), "utf-8")
         return folder / "stage.cu"

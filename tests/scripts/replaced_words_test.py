@@ -22,7 +22,8 @@ import wgmma_registers  # noqa: E402
 NO_SPILLS = ["-Xptxas=-warn-spills"]
 RECORDED = [*NO_SPILLS, "-include", "device/timeline/words.h"]
 LATE = ["-include", "device/delays/words.h"]
-SAME = ("HGMMA", "WARPGROUP", "SYNCS", "USETMAXREG", "BAR", "UTMALDG", "UTMASTG")
+SAME = ("HGMMA", "WARPGROUP", "SYNCS", "USETMAXREG", "BAR", "UTMALDG", "UTMASTG",
+        "UBLKRED")
 STAGES = [file.parent for file in sorted(ROOT.glob("stages/[0-8]?_*/stage.cu"))
           if ".arch = {90, true}" in file.read_text(encoding="utf-8")]
 
@@ -59,11 +60,11 @@ class ReplacedWords(unittest.TestCase):
                 plain = counts(self.compiled(stage, NO_SPILLS))
                 self.assertEqual(counts(recorded), plain)
                 self.assertEqual(counts(late), plain)
-                for name, code in machine_code.kernels(recorded):
+                for name, code in wgmma_registers.kernels(recorded):
                     self.assertEqual(wgmma_registers.faults(code), [], name)
                     stores = [i for i in code if i.name == "STG.E.128" and i.predicate]
                     self.assertGreater(len(stores), 10, name)
-                for name, code in machine_code.kernels(late):
+                for name, code in wgmma_registers.kernels(late):
                     self.assertGreater(sum(i.name == "NANOSLEEP" for i in code), 20, name)
 
 

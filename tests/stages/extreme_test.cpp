@@ -157,6 +157,30 @@ void gradients_large_before_the_scale(const Stage& stage, Pass pass, const Probl
   }
 }
 
+// All scores are equal, and so are the weights. V and dO are such that dS is ± head_dim times the
+// weight, by turns along the keys: what keys bring to dQ cancels out.
+void gradients_of_scores_far_below_zero(const Stage& stage, Pass pass, const Problem& problem) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem);
+  const int D = problem.head_dim;
+  const double weight = 1. / problem.seq_kv, score = -96. * 96. * D * problem.softmax_scale;
+  Inputs in = all_zero(problem);
+  std::fill(in.q.begin(), in.q.end(), 96.f);
+  std::fill(in.k.begin(), in.k.end(), -96.f);
+  std::fill(in.d_o.begin(), in.d_o.end(), 1.f);
+  std::fill(in.lse.begin(), in.lse.end(), static_cast<float>(score - std::log(weight)));
+  for (int j = 0; j < problem.seq_kv; ++j) {
+    std::fill_n(&in.v[j * D], D, j % 2 == 0 ? 1.f : -1.f);
+  }
+  const Outputs out = harness::run(stage, pass, problem, in);
+  const double dv = weight * problem.seq_q, dk = problem.softmax_scale * dv * D * 96.;
+  for (const float x : out.tensors.at("dQ")) ASSERT_NEAR(x, 0., 0.001 * dk) << "dQ";
+  for (int n = 0; n < problem.seq_kv * D; ++n) {
+    ASSERT_NEAR(out.tensors.at("dV")[n], dv, 0.02 * dv) << "dV, element " << n;
+    ASSERT_NEAR(out.tensors.at("dK")[n], n / D % 2 == 0 ? dk : -dk, 0.02 * dk)
+        << "dK, element " << n;
+  }
+}
+
 void rows_far_apart(const Stage& stage, Pass pass, const Problem& problem) {
   CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem);
   const auto want = harness::reference_outputs(pass, problem, {});

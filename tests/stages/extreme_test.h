@@ -18,6 +18,9 @@ void an_infinite_v_stays_in_its_head(const Stage& stage, Pass pass, const Proble
 // dK do not exceed it.
 void gradients_large_before_the_scale(const Stage& stage, Pass pass, const Problem& problem);
 
+// Backward, no mask: every score is far below the 0 that a key past the last would have.
+void gradients_of_scores_far_below_zero(const Stage& stage, Pass pass, const Problem& problem);
+
 // One head with rows 2^29 elements apart: an offset inside a head needs 64 bits. On the CPU
 // simulator only, in memory that is mapped and hardly touched.
 void rows_far_apart(const Stage& stage, Pass pass, const Problem& problem);

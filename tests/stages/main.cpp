@@ -141,6 +141,10 @@ void add_extremes(const Stage& stage, Pass pass) {
   if (computes_attention && pass == CUFLASH_BACKWARD) {
     add_test("gradients_large_before_the_scale", "b1_h1_q96k2_d64",
              gradients_large_before_the_scale);
+    // The last tile of keys is half full, or nearly empty: there the score would be 0.
+    add_test("scores_far_below_zero", "b1_h1_q192k64_d64", gradients_of_scores_far_below_zero);
+    add_test("scores_far_below_zero_at_the_end", "b1_h1_q130k130_d128",
+             gradients_of_scores_far_below_zero);
   }
   add_test("refuses_too_many_blocks_d128", "b1_h1_q1k1_d128", refuses_too_many_blocks);
   if (!simt::counts_accesses()) return;

@@ -73,8 +73,13 @@ class ApiCall {
     if (pass_ == CUFLASH_FORWARD) {
       return queued(forward, Forward(t("Q"), t("K"), t("V"), t("O"), lse));
     }
-    return queued(backward, Backward(t("Q"), t("K"), t("V"), t("O"), t("dO"), t("dQ"), t("dK"),
-                                     t("dV"), lse));
+    Backward args(t("Q"), t("K"), t("V"), t("O"), t("dO"), t("dQ"), t("dK"), t("dV"), lse);
+    // A stage without a fixed order is not asked for one.
+    const Stage* const named = stage != nullptr ? find_stage(stage) : nullptr;
+    if (named != nullptr && !named->backward.features.has(Feature::kDeterministic)) {
+      args.deterministic = 0;
+    }
+    return queued(backward, args);
   }
 
   // Copies the outputs back. The stream must have been synchronised.

@@ -97,7 +97,7 @@ inline FuzzCall random_call(Random& random) {
   if (random.one_in(3)) return call;
   // A stage by name, mostly one that can run the call.
   const Stage* stage = random.pick(stages());
-  for (int n = 0; n < 5 && stage_fault(*stage, call.pass, p, false) != 0; ++n) {
+  for (int n = 0; n < 5 && stage_fault(*stage, call.pass, p, {}) != 0; ++n) {
     stage = random.pick(stages());
   }
   (random.one_in(4) ? call.variable : call.stage) = some_name_of(*stage, random);

@@ -243,14 +243,26 @@ inline bool has_huge_stride(const FuzzCall& call) {
   return false;
 }
 
-// True if the pass is written for the problem, and for such strides if the call has them.
-inline bool takes(const PassFacts& facts, const cuflash_problem& p, bool huge_stride) {
+// What a call asks for that not every pass can do.
+struct Asked {
+  bool huge_stride = false, same_bits = false;
+};
+inline Asked asked(const FuzzCall& call) {
+  if (is_question(call.entry)) return {};
+  const bool same_bits = call.pass == CUFLASH_BACKWARD &&
+                         (call.entry == Entry::kSimple || call.args.deterministic != 0);
+  return {has_huge_stride(call), same_bits};
+}
+
+// True if the pass is written for the problem, and for what the call asks.
+inline bool takes(const PassFacts& facts, const cuflash_problem& p, const Asked& asked) {
   return facts.dtypes.has(p.dtype) && facts.head_dims.has(p.head_dim) &&
-         (!huge_stride || facts.features.has(Feature::kAnyStride));
+         (!asked.huge_stride || facts.features.has(Feature::kAnyStride)) &&
+         (!asked.same_bits || facts.features.has(Feature::kDeterministic));
 }
 
 // The error if a stage cannot run the problem here; 0 if it can.
-inline int stage_fault(const Stage& stage, int pass, const cuflash_problem& p, bool huge_stride) {
+inline int stage_fault(const Stage& stage, int pass, const cuflash_problem& p, const Asked& asked) {
   const Device device = current_device();
   const int present = device.compute_capability;
   const PassFacts& facts = stage.facts(Pass(pass));
@@ -265,7 +277,7 @@ inline int stage_fault(const Stage& stage, int pass, const cuflash_problem& p, b
       (p.dtype == CUFLASH_BF16 && std::min(present, device.newest_code) < arch.for_bf16)) {
     return CUFLASH_UNSUPPORTED_DEVICE;
   }
-  const bool fits = stage.has(Pass(pass)) && takes(facts, p, huge_stride);
+  const bool fits = stage.has(Pass(pass)) && takes(facts, p, asked);
   return fits ? CUFLASH_SUCCESS : CUFLASH_UNSUPPORTED_BY_STAGE;
 }
 
@@ -277,21 +289,21 @@ inline std::optional<std::string> wanted_stage(const FuzzCall& call) {
 
 // The error of the choice of a stage, for a problem without faults.
 inline int choice_fault(const FuzzCall& call) {
-  const bool huge_stride = !is_question(call.entry) && has_huge_stride(call);
+  const Asked all = asked(call);
   if (const auto name = wanted_stage(call)) {
     const Stage* stage = stage_called(*name);
     return stage == nullptr ? int{CUFLASH_UNKNOWN_STAGE}
-                            : stage_fault(*stage, call.pass, as_read(call.problem), huge_stride);
+                            : stage_fault(*stage, call.pass, as_read(call.problem), all);
   }
   const cuflash_problem p = as_read(call.problem);
-  const int first = stage_fault(*stages().front(), call.pass, p, huge_stride);
+  const int first = stage_fault(*stages().front(), call.pass, p, all);
   bool written = false;  // a stage that the library chooses takes the problem, here or elsewhere
   for (const Stage* stage : stages()) {
-    if (stage_fault(*stage, call.pass, p, huge_stride) == CUFLASH_SUCCESS) {
+    if (stage_fault(*stage, call.pass, p, all) == CUFLASH_SUCCESS) {
       return CUFLASH_SUCCESS;
     }
     const PassFacts& facts = stage->facts(Pass(call.pass));
-    written = written || (facts.rank != nullptr && takes(facts, p, huge_stride));
+    written = written || (facts.rank != nullptr && takes(facts, p, all));
   }
   return first == CUFLASH_UNSUPPORTED_BY_STAGE && written ? int{CUFLASH_UNSUPPORTED_DEVICE} : first;
 }

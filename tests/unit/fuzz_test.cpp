@@ -246,7 +246,7 @@ class Fuzz : public Api {
     const Stage* stage = stage_called(chosen);
     ASSERT_NE(stage, nullptr) << chosen;
     EXPECT_EQ(chosen, stage->name);
-    EXPECT_EQ(stage_fault(*stage, call.pass, as_read(call.problem), false), 0) << chosen;
+    EXPECT_EQ(stage_fault(*stage, call.pass, as_read(call.problem), {}), 0) << chosen;
     if (const auto name = wanted_stage(call)) {
       EXPECT_EQ(stage, stage_called(*name)) << chosen;
     }

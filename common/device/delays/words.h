@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 // Each late word calls the one that it replaces by this name.
+#define bulk_reduce_add bulk_reduce_add_itself
 #define mbarrier_arrive mbarrier_arrive_itself
 #define mbarrier_wait mbarrier_wait_itself
 #define named_barrier_arrive named_barrier_arrive_itself
@@ -15,11 +16,13 @@
 #define tensor_copy tensor_copy_itself
 #define tensor_store tensor_store_itself
 #define wgmma_wait wgmma_wait_itself
+#include "device/ptx/bulk_reduce.h"
 #include "device/ptx/mbarrier.h"
 #include "device/ptx/named_barrier.h"
 #include "device/ptx/tensor_copy.h"
 #include "device/ptx/tensor_store.h"
 #include "device/ptx/wgmma.h"
+#undef bulk_reduce_add
 #undef mbarrier_arrive
 #undef mbarrier_wait
 #undef named_barrier_arrive
@@ -46,6 +49,11 @@ __device__ __forceinline__ void delay() {
 namespace cuflash::ptx {
 
 using delays::delay;
+
+__device__ __forceinline__ void bulk_reduce_add(float* sums, SharedAddress terms, int bytes) {
+  delay();
+  bulk_reduce_add_itself(sums, terms, bytes);
+}
 
 __device__ __forceinline__ void mbarrier_arrive(SharedAddress barrier) {
   delay();

@@ -34,7 +34,8 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(kPending) : "memory");
 }
 
-// The index of B, 16 × N, whose elements are neighbours in memory.
+// The index of an operand, A, 64 × 16, or B, 16 × N, whose elements are neighbours in memory: that
+// of the sum, or the other.
 enum class Major { kK = 0, kMN = 1 };
 
 // The registers of an accumulator of so many columns in the text of an instruction, and as
@@ -84,16 +85,16 @@ enum class Major { kK = 0, kMN = 1 };
 
 // A product of 64 × n × 16 from two descriptors, and one whose left operand is in registers. The
 // numbers are those of the operands behind the accumulator's.
-#define CUFLASH_WGMMA_SS(n, type, a_, b_, accumulate_, major_)                          \
+#define CUFLASH_WGMMA_SS(n, type, a_, b_, accumulate_, major_a_, major_b_)              \
   asm volatile(                                                                         \
       "{ .reg .pred accumulate;\n"                                                      \
       "setp.ne.b32 accumulate, %" #accumulate_                                          \
       ", 0;\n"                                                                          \
       "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" CUFLASH_D##n \
-      "}, %" #a_ ", %" #b_ ", accumulate, 1, 1, 0, %" #major_ "; }"                     \
+      "}, %" #a_ ", %" #b_ ", accumulate, 1, 1, %" #major_a_ ", %" #major_b_ "; }"      \
       : CUFLASH_D_OPERANDS##n                                                           \
       : "l"(a.bits), "l"(b.bits), "r"(static_cast<int>(accumulate)),                    \
-        "n"(static_cast<int>(kMajorB)))
+        "n"(static_cast<int>(kMajorA)), "n"(static_cast<int>(kMajorB)))
 #define CUFLASH_WGMMA_RS(n, type, a0, a1, a2, a3, b_, accumulate_, major_)                       \
   asm volatile(                                                                                  \
       "{ .reg .pred accumulate;\n"                                                               \
@@ -118,8 +119,8 @@ __host__ __device__ constexpr bool is_wgmma() {
 
 // D = A · B, or D += A · B: 64 × N = 64 × 16 · 16 × N, for N = 8 · kBlocks. D is in f32: each of
 // the four warps has 16 of its rows, one block of 8 columns after the other, as MmaAccumulator says
-// (device/mma_fragments.h). A lies in shared memory by rows. All 128 threads call it together.
-template <class T, Major kMajorB, int kBlocks>
+// (device/mma_fragments.h). All 128 threads call it together.
+template <class T, Major kMajorB, Major kMajorA = Major::kK, int kBlocks>
 __device__ __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], MatrixDescriptor a,
                                              MatrixDescriptor b, bool accumulate) {
   static_assert(is_wgmma<T, kBlocks>());
@@ -131,14 +132,14 @@ __device__ __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], MatrixDesc
       CUFLASH_WGMMA_SS(n, "bf16", __VA_ARGS__); \
     }                                           \
   }
-  CUFLASH_WGMMA(32, 16, 17, 18, 19)
-  CUFLASH_WGMMA(64, 32, 33, 34, 35)
-  CUFLASH_WGMMA(96, 48, 49, 50, 51)
-  CUFLASH_WGMMA(128, 64, 65, 66, 67)
-  CUFLASH_WGMMA(160, 80, 81, 82, 83)
-  CUFLASH_WGMMA(176, 88, 89, 90, 91)
-  CUFLASH_WGMMA(192, 96, 97, 98, 99)
-  CUFLASH_WGMMA(256, 128, 129, 130, 131)
+  CUFLASH_WGMMA(32, 16, 17, 18, 19, 20)
+  CUFLASH_WGMMA(64, 32, 33, 34, 35, 36)
+  CUFLASH_WGMMA(96, 48, 49, 50, 51, 52)
+  CUFLASH_WGMMA(128, 64, 65, 66, 67, 68)
+  CUFLASH_WGMMA(160, 80, 81, 82, 83, 84)
+  CUFLASH_WGMMA(176, 88, 89, 90, 91, 92)
+  CUFLASH_WGMMA(192, 96, 97, 98, 99, 100)
+  CUFLASH_WGMMA(256, 128, 129, 130, 131, 132)
 #undef CUFLASH_WGMMA
 }
 

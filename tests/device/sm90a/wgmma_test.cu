@@ -194,6 +194,69 @@ TEST_F(Wgmma, OfBfloat16) {
   check_products<__nv_bfloat16, 256, 64>();
 }
 
+// ---- Both operands by rows of the sum
+// ------------------------------------------------------------
+
+// A lies by columns of the product (dSᵀ in dS · K), and of B some panels take part. Each warpgroup
+// has 64 columns of A, a panel.
+template <class T, int kCols, int kK>
+struct Columns {
+  SwizzledTile<T, kK, kRows> a;
+  SwizzledTile<T, kK, kCols> b;
+};
+
+template <class T, int kN, int kCols, int kK>
+__global__ void __launch_bounds__(kThreads)
+    multiply_columns(const T* a, const T* b, float* d, int first) {
+  auto& s = shared_storage<Columns<T, kCols, kK>>();
+  fill(s.a, a, kK, kRows);
+  fill(s.b, b, kK, kCols);
+  ptx::fence_proxy_async();
+  __syncthreads();
+  const int group = threadIdx.x / 128;
+  float rD[kN / 8][4];
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < kK; k += 16) {
+    ptx::wgmma_m64k16<T, Major::kMN, Major::kMN>(rD, mn_major(s.a, k, group * kGroupRows),
+                                                 mn_major(s.b, k, first), k > 0);
+  }
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+  store_d(d, rD);
+}
+
+template <class T, int kN, int kCols, int kK>
+void check_columns(int first) {
+  SCOPED_TRACE("N " + std::to_string(kN) + " from column " + std::to_string(first) + " of " +
+               std::to_string(kCols) + ", K " + std::to_string(kK));
+  const std::vector<int> a = small_integers(kK * kRows, 3, 8), b = small_integers(kK * kCols, 3, 9);
+  const Array<T> device_a(converted<T>(a)), device_b(converted<T>(b));
+  const Array<float> d(std::vector<float>(kRows * kN));
+  run(multiply_columns<T, kN, kCols, kK>, {1, kThreads, shared_layout<Columns<T, kCols, kK>>()},
+      device_a.data(), device_b.data(), d.data(), first);
+  std::vector<float> expected;
+  for (int row = 0; row < kRows; ++row) {
+    for (int col = first; col < first + kN; ++col) {
+      int sum = 0;
+      for (int k = 0; k < kK; ++k) sum += a[k * kRows + row] * b[k * kCols + col];
+      expected.push_back(static_cast<float>(sum));
+    }
+  }
+  EXPECT_EQ(d.values(), expected);
+}
+
+TEST_F(Wgmma, OfColumns) {
+  check_columns<__half, 32, 32, 128>(0);
+  check_columns<__half, 64, 64, 64>(0);
+  check_columns<__half, 96, 96, 128>(0);
+  check_columns<__half, 64, 128, 128>(64);
+  check_columns<__half, 128, 256, 64>(128);
+  check_columns<__half, 32, 96, 32>(32);
+  check_columns<__nv_bfloat16, 64, 128, 64>(64);
+  check_columns<__nv_bfloat16, 96, 96, 32>(0);
+}
+
 // ---- Operands that tensor copies bring ---------------------------------------------------------
 
 template <class Tile>

@@ -19,7 +19,7 @@ struct ProductOperands {
   int blocks;
   const std::uint32_t* a_registers;  // null: A lies in shared memory, as `a` says
   ptx::MatrixDescriptor a, b;
-  bool b_mn_major, bfloat16, accumulate;
+  bool a_mn_major, b_mn_major, bfloat16, accumulate;
 };
 
 // Each of these waits for all 128 threads of the warpgroup. None orders what they do to memory.
@@ -53,12 +53,12 @@ constexpr bool is_wgmma() {
   return true;
 }
 
-template <class T, Major kMajorB, int kBlocks>
+template <class T, Major kMajorB, Major kMajorA = Major::kK, int kBlocks>
 __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], MatrixDescriptor a, MatrixDescriptor b,
                                   bool accumulate) {
   static_assert(is_wgmma<T, kBlocks>());
-  simt::issue_product({&rD[0][0], kBlocks, nullptr, a, b, kMajorB == Major::kMN,
-                       std::is_same_v<T, __nv_bfloat16>, accumulate});
+  simt::issue_product({&rD[0][0], kBlocks, nullptr, a, b, kMajorA == Major::kMN,
+                       kMajorB == Major::kMN, std::is_same_v<T, __nv_bfloat16>, accumulate});
 }
 
 template <class T, Major kMajorB, int kBlocks>
@@ -70,6 +70,7 @@ __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], const std::uint32_t (
                        rA,
                        {},
                        b,
+                       false,
                        kMajorB == Major::kMN,
                        std::is_same_v<T, __nv_bfloat16>,
                        accumulate});
