@@ -150,8 +150,6 @@ check_together() {
   [[ -z ${given[--json]:-} ]] || ! among "$view" "${WITHOUT_JSON[@]}" ||
     usage_error "$view and --json do not go together."
   ! among --text "${!given[@]}" || [[ $view == --play ]] || usage_error "--text needs --play."
-  [[ $view != --play || -n ${given[--json]:-} ]] || among --text "${!given[@]}" ||
-    usage_error "--play needs --text or --json FILE."
   [[ -z ${given[--input]:-} || -z ${given[--shape]:-} || ${given[--shape]} == *_real* ]] ||
     usage_error "--input is for real inputs: leave out --shape, or use one that ends in _real."
 }

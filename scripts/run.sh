@@ -20,8 +20,9 @@ Which stages (at most one of these)
   --compare A B       what the step from stage A to stage B buys
   --annotate STAGE    the stage's source, each line with what it asks for (CPU simulator)
   --map STAGE         the stage's shared memory (CPU simulator)
-  --play STAGE        one block's run on a small problem, step by step (CPU simulator): with --text
-                      it is printed, with --json written to a file; docs/player/README.md
+  --play STAGE        one block's run on a small problem, step by step, as a page for a browser:
+                      build/play/STAGE.html; with --text or --json instead as text or in FILE
+                      (CPU simulator)
   --list              list the stages and stop
 
 On which problem
@@ -49,7 +50,7 @@ For example:
   scripts/run.sh --stage 01 --pass backward --causal
   scripts/run.sh --shape b2_h4x1_q77k131_d64 --dtype bf16
   scripts/run.sh --annotate 02
-  scripts/run.sh --play 03 --text
+  scripts/run.sh --play 03
   scripts/run.sh --diff 01 02
 END
 }

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <stdexcept>
 
 #include "ceilings/measured.h"
@@ -215,6 +216,13 @@ bool play_view(const Options& options) {
   }
   if (options.text) fmt::print("\n{}", run_legend());
   if (!options.json.empty()) write_text(options.json, runs_json(runs));
+  if (!options.text && options.json.empty()) {
+    const std::filesystem::path folder = CUFLASH_SOURCE_DIR "/build/play";
+    std::filesystem::create_directories(folder);
+    const std::string page = folder / (std::string(stage.name) + ".html");
+    write_text(page, runs_page(runs));
+    fmt::print("Wrote {}. Open it in a browser.\n", page);
+  }
   return true;
 }
 
@@ -230,9 +238,6 @@ void check(const Options& options) {
   }
   if (!options.compare.empty() && &stage_of(names[0]) == &stage_of(names[1])) {
     throw UsageError("--compare needs two different stages.");
-  }
-  if (!options.play.empty() && !options.text && options.json.empty()) {
-    throw UsageError("--play needs --text or --json FILE.");
   }
   make_plan(options);
   set_up_simulator(options);

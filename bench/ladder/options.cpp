@@ -123,9 +123,11 @@ void declare(CLI::App& app, Options& options) {
   auto* map = app.add_option("--map", options.map, "The stage's shared memory (CPU simulator)")
                   ->option_text("STAGE");
   auto* play =
-      app.add_option("--play", options.play, "One block's run, step by step (CPU simulator)")
+      app.add_option("--play", options.play,
+                     "One block's run, step by step: a page, or --text, or --json (CPU simulator)")
           ->option_text("STAGE");
   app.add_flag("--text", options.text, "With --play: print the steps")
+      ->option_text(" ")
       ->needs(play)
       ->disable_flag_override();
   const std::vector<CLI::Option*> views = {list, compare, annotate,

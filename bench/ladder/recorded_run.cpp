@@ -120,6 +120,13 @@ const Source& source_at(const std::string& path) {
   return sources.try_emplace(path, path).first->second;
 }
 
+// The paper's line of a place: its own, or that of the kernel's line that calls it.
+std::string paper_of(const simt::BlockRun::Place& place) {
+  const Source& source = source_at(place.file);
+  const std::string own = source.paper(place.line);
+  return own.empty() ? source.paper(place.kernel_line) : own;
+}
+
 // Events of one warp: at one place, or at those of a loop's body in turn.
 struct Piece {
   int interval;
@@ -159,14 +166,8 @@ std::vector<Piece> pieces_by_line(const simt::BlockRun& run,
     const simt::WarpEvent& event = events[n];
     const simt::BlockRun::Place& place = run.places[static_cast<std::size_t>(event.place)];
     const int at = static_cast<int>(n);
-    pieces.push_back({event.interval,
-                      event.tile,
-                      source_at(place.file).paper(place.kernel_line),
-                      {event.place},
-                      {event.array},
-                      1,
-                      at,
-                      at + 1});
+    pieces.push_back(
+        {event.interval, event.tile, paper_of(place), {event.place}, {event.array}, 1, at, at + 1});
   }
   return joined(std::move(pieces), [](const Piece& a, const Piece& b) { return a.is_like(b); });
 }

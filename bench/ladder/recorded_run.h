@@ -63,6 +63,9 @@ RecordedRun record(const Stage& stage, Pass pass, const harness::TestCase& c);
 // The runs as JSON, which docs/player/README.md describes.
 std::string runs_json(const std::vector<RecordedRun>& runs);
 
+// A page that plays the runs.
+std::string runs_page(const std::vector<RecordedRun>& runs);
+
 // The steps as text, a line each, as wide as the terminal.
 std::string run_text(const RecordedRun& run);
 std::string run_legend();

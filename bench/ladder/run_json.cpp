@@ -102,10 +102,9 @@ ordered_json values_json(const simt::WarpEvent& event, const simt::LoggedArray& 
 
 ordered_json event_json(const simt::WarpEvent& event, const simt::BlockRun& run, const Problem& p) {
   ordered_json json = {static_cast<int>(event.kind), event.place};
-  if (event.bytes == 0) return json;
+  if (event.lanes.empty()) return json;
   json.insert(json.end(), {event.array, event.shared ? 1 : 0, event.bytes, event.sectors,
                            event.wavefronts, event.conflicts});
-  if (event.lanes.empty()) return json;
   ordered_json lanes = ordered_json::array();
   for (const simt::LaneSpan& span : event.lanes) {
     lanes.insert(lanes.end(), {span.first, span.lanes, span.offset, span.stride});

@@ -97,14 +97,18 @@ std::string what(const simt::BlockRun& run, const StepPart& part) {
       switch (event.kind) {
         case Kind::kRead:
         case Kind::kCopyRead:
-        case Kind::kBoxStore:
           add_once(reads, name);
           break;
         case Kind::kWrite:
         case Kind::kAtomic:
         case Kind::kCopyWrite:
-        case Kind::kBoxCopy:
           add_once(writes, name);
+          break;
+        case Kind::kBoxCopy:
+          add_once(event.shared ? writes : reads, name);
+          break;
+        case Kind::kBoxStore:
+          add_once(event.shared ? reads : writes, name);
           break;
         default:
           add_once(others, word(event.kind));

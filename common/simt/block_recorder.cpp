@@ -16,25 +16,18 @@ WarpEvent::Kind kind_of(AccessKind kind, bool copy) {
   return Kind::kAtomic;
 }
 
-// The lanes of `mask` as few spans, by address.
-std::vector<LaneSpan> spans(std::uint32_t mask, const std::uintptr_t* address,
-                            std::uintptr_t begin) {
-  std::vector<LaneSpan> list;
-  for (int lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
-    const auto offset = static_cast<std::int64_t>(address[lane] - begin);
-    if (!list.empty() && list.back().first + list.back().lanes == lane) {
-      LaneSpan& last = list.back();
-      const std::int64_t stride = offset - last.offset - (last.lanes - 1) * last.stride;
-      if (last.lanes == 1) last.stride = stride;
-      if (stride == last.stride) {
-        ++last.lanes;
-        continue;
-      }
+// Adds a lane, or the next piece of a box, to as few spans as possible.
+void add_lane(std::vector<LaneSpan>& spans, int lane, std::int64_t offset) {
+  if (!spans.empty() && spans.back().first + spans.back().lanes == lane) {
+    LaneSpan& last = spans.back();
+    const std::int64_t stride = offset - last.offset - (last.lanes - 1) * last.stride;
+    if (last.lanes == 1) last.stride = stride;
+    if (stride == last.stride) {
+      ++last.lanes;
+      return;
     }
-    list.push_back({lane, 1, offset, 0});
   }
-  return list;
+  spans.push_back({lane, 1, offset, 0});
 }
 
 // Sorts a list by a key, and returns the new place of each element.
@@ -155,12 +148,34 @@ void BlockRecorder::mark(const Thread& self, WarpEvent::Kind kind, std::uintptr_
 }
 
 void BlockRecorder::mark_box(const Thread& self, WarpEvent::Kind kind, std::uint16_t site,
-                             std::uintptr_t address, std::uint64_t bytes, std::uint64_t sectors) {
+                             const std::vector<BoxChunk>& chunks, std::uint64_t bytes,
+                             std::uint64_t sectors) {
   if (!on()) return;
+  std::vector<std::uintptr_t> in_global, in_shared;
+  for (const BoxChunk& chunk : chunks) {
+    if (chunk.end > chunk.begin) in_global.push_back(chunk.global);
+    in_shared.push_back(chunk.shared);
+  }
   WarpEvent box = event(kind, place_of(core.sites[site].place));
-  box.array = array_at(address).array;
-  box.bytes = bytes;
-  box.sectors = sectors;
+  box.lane_bytes = BoxChunk::kBytes;
+  WarpEvent in_global_memory = box;
+  in_global_memory.bytes = bytes;
+  in_global_memory.sectors = sectors;
+  box.shared = true;
+  add_box(self, std::move(in_global_memory), in_global);
+  add_box(self, std::move(box), in_shared);
+}
+
+void BlockRecorder::add_box(const Thread& self, WarpEvent box,
+                            const std::vector<std::uintptr_t>& pieces) {
+  if (pieces.empty()) return;
+  const ArrayNumbers::Place at = array_at(pieces.front());
+  box.array = at.array;
+  const std::uintptr_t begin = pieces.front() - static_cast<std::uintptr_t>(at.offset);
+  int number = 0;
+  for (const std::uintptr_t piece : pieces) {
+    add_lane(box.lanes, number++, static_cast<std::int64_t>(piece - begin));
+  }
   add_mark(self, std::move(box));
 }
 
@@ -181,7 +196,8 @@ void BlockRecorder::take_marks(int index) {
       continue;
     }
     int& made = made_[warp_][{mark.event.kind, mark.event.place}];
-    if (mark.number < made) continue;
+    // A box is of one thread.
+    if (mark.number < made && mark.event.lanes.empty()) continue;
     ++made;
     mark.event.tile = lane.tile;
     runs_.back().warps[warp_].push_back(std::move(mark.event));
@@ -207,8 +223,11 @@ void BlockRecorder::request(const CountedRequest& request) {
   made.sectors = request.sectors;
   made.wavefronts = request.wavefronts;
   made.conflicts = request.conflicts;
-  made.lanes = spans(request.mask, request.address,
-                     request.address[first] - static_cast<std::uintptr_t>(at.offset));
+  const std::uintptr_t begin = request.address[first] - static_cast<std::uintptr_t>(at.offset);
+  for (int lane = first; lane < 32; ++lane) {
+    if ((request.mask >> lane & 1) == 0) continue;
+    add_lane(made.lanes, lane, static_cast<std::int64_t>(request.address[lane] - begin));
+  }
   if (made.kind == WarpEvent::Kind::kWrite && at.array >= 0) {
     for (int lane = 0; lane < 32; ++lane) {
       if ((request.mask >> lane & 1) == 0) continue;

@@ -15,6 +15,7 @@
 #include "simt/access_log.h"
 #include "simt/access_sites.h"
 #include "simt/machine.h"
+#include "simt/tensor_box.h"
 
 namespace cuflash::simt {
 
@@ -40,9 +41,9 @@ class BlockRecorder {
   void begin_block();
   void end_block();
   void mark(const Thread& self, WarpEvent::Kind kind, std::uintptr_t return_address);
-  // The same of a copy of a box between the two memories.
+  // The same of a copy of a box: an event in each memory. What it asks for counts in global memory.
   void mark_box(const Thread& self, WarpEvent::Kind kind, std::uint16_t site,
-                std::uintptr_t address, std::uint64_t bytes, std::uint64_t sectors);
+                const std::vector<BoxChunk>& chunks, std::uint64_t bytes, std::uint64_t sectors);
   void mark_tile(const Thread& self, const char* name, int number);
   // These two sites are one asynchronous copy.
   void note_copy(std::uint16_t read_site, std::uint16_t write_site) {
@@ -72,6 +73,7 @@ class BlockRecorder {
     std::map<Key, int> made;
   };
   void add_mark(const Thread& self, WarpEvent event);
+  void add_box(const Thread& self, WarpEvent box, const std::vector<std::uintptr_t>& pieces);
   void take_marks(int lane);
   int place_of(const SourcePlace& place);
   ArrayNumbers::Place array_at(std::uintptr_t address);

@@ -169,8 +169,8 @@ AccessLog take_access_log();
 struct BlockIndex {
   unsigned x, y, z;
 };
-/// Neighbouring lanes of a request: lane `first` + i accesses the byte `offset` + i * `stride` of
-/// the array.
+/// Neighbouring lanes of a request, or pieces of 16 bytes of a box: number `first` + i accesses the
+/// byte `offset` + i * `stride` of the array.
 struct LaneSpan {
   int first, lanes;
   std::int64_t offset, stride;
@@ -203,7 +203,8 @@ struct WarpEvent {
   int interval = 0;  ///< how many __syncthreads() the block has passed
   WarpTile tile;
   int place = 0;  ///< of BlockRun::places
-  // Of requests and copies; of a copy of a box the array in shared memory.
+  // Of requests and copies. A copy of a box is an event in global and one in shared memory, which
+  // asks for no bytes: it does not pass the lanes' pipe.
   int array = -1;  ///< of BlockRun::arrays; -1: none
   bool shared = false;
   int lane_bytes = 0;                           ///< that one lane asks for

@@ -117,7 +117,8 @@ void Core::read_box(Thread& self, const TensorCopy& copy) {
   const auto last = std::unique(sectors.begin(), sectors.end());
   const auto touched = static_cast<std::uint64_t>(last - sectors.begin());
   requests.count_copy(copy.read_site, bytes, touched);
-  block_recorder.mark_box(self, WarpEvent::Kind::kBoxCopy, copy.read_site, copy.to, bytes, touched);
+  block_recorder.mark_box(self, WarpEvent::Kind::kBoxCopy, copy.read_site, copy.chunks, bytes,
+                          touched);
 }
 
 // Everyone must be done with what the copy replaces. One report of each kind.

@@ -97,7 +97,6 @@ void Core::check_store_source(const Thread& self, const TensorStore& store) {
 // Checks the writes to global memory, and counts them. The place belongs to the store from now on.
 // Chunks that lie in no memory are left out.
 void Core::take_store_target(Thread& self, TensorStore& store) {
-  const std::uintptr_t from = store.chunks.empty() ? 0 : store.chunks[0].shared;
   std::uint64_t bytes = 0;
   std::vector<std::uintptr_t> sectors;
   const Stamp now = stamp_of(self, store.write_site);
@@ -148,7 +147,8 @@ void Core::take_store_target(Thread& self, TensorStore& store) {
   const auto last = std::unique(sectors.begin(), sectors.end());
   const auto touched = static_cast<std::uint64_t>(last - sectors.begin());
   requests.count_copy(store.write_site, bytes, touched);
-  block_recorder.mark_box(self, WarpEvent::Kind::kBoxStore, store.write_site, from, bytes, touched);
+  block_recorder.mark_box(self, WarpEvent::Kind::kBoxStore, store.write_site, store.chunks, bytes,
+                          touched);
 }
 
 // ---- Until its end -----------------------------------------------------------------------------

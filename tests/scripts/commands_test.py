@@ -133,7 +133,6 @@ REFUSED = [
     ((RUN, "--json", "no/such/folder/x.json"), 'There is no folder "no/such/folder"'),
     ((RUN, "--stage", "1", "--map", "2"), "do not go together"),
     ((RUN, "--map", "2", "--json", "x"), "do not go together"),
-    ((RUN, "--play", "3"), "--play needs --text or --json FILE"),
     ((RUN, "--stage", "3", "--text"), "--text needs --play"),
     ((RUN, "--play", "3", "--txt"), 'Did you mean "--text"?'),
     ((RUN, "--diff", "5"), "--diff needs A B"),
@@ -162,13 +161,13 @@ REFUSED = [
 GOOD = ["--stage 5", "--stage 05", "--stage wmma", "--stage 5_wmma", "--stage=05_wmma", "--dtype bf16",
         "--dtype=f32 --causal", "--pass both", "--schedule inorder", "--schedule random:7",
         "--block 0,0,0", "--compare 1 2", "--map 02", "--annotate tiled", "--list --causal",
-        "--play 3 --text", f"--play online_softmax --json {FAKE}/run.json --causal",
+        "--play 3", "--play 3 --text", f"--play online_softmax --json {FAKE}/run.json --causal",
         f"--list --json {FAKE}/list.json"]
 BAD = ["--stage 77", "--stage 5wmma_", "--stage", "--stage=", "--dtype f64", "--pass fwd", "--nothing",
        "stray", "--schedule random", "--schedule random:x", "--schedule Inorder", "--block 1,2",
        "--block 1,2,3,4", "--block x,0,0", "--compare 1", "--compare 1 1", "--compare 1 99", "--causal=no",
        "--stage 1 --stage 2", "--stage 1 --map 2", "--list --annotate 2", "--map 2 --json x",
-       "--play 77 --text", "--play 3", "--text", "--stage 3 --text", "--play 3 --text=yes", "--play 3 --map 3 --text",
+       "--play 77 --text", "--text", "--stage 3 --text", "--play 3 --text=yes", "--play 3 --map 3 --text",
        "--input no/such/folder", "--input stages", "--input bench/data --shape b1_h1_q4_d32"]
 GOOD_SHAPES = ["b1_h1_q4_d32", "b1_h2x1_q4k9_d32_f32_causal", "b1_h2x2_q4k9_d32_causal",
                "b1_h1_q5k5_d32_f32_scale0.1_peaky_bshd", "b1_h1_q5_d32_scale2e-1", "b1_h1_q5_d32_scale.5",

@@ -117,16 +117,30 @@ class AddsUp(unittest.TestCase):
     def test_lanes_and_values(self):
         for name, launch in launches():
             for event in requests(launch):
-                if len(event) <= LANES:
-                    self.assertIn(KINDS[event[KIND]], ("box copy", "box store"), name)
-                    continue
                 spans = list(zip(*[iter(event[LANES])] * 4))
                 lanes = [first + n for first, count, _, _ in spans for n in range(count)]
                 self.assertEqual(lanes, sorted(set(lanes)), name)
+                if KINDS[event[KIND]] in ("box copy", "box store"):
+                    self.assertEqual(event[LANE_BYTES], 16)
+                    if event[SHARED] == 0:
+                        self.assertEqual(len(lanes) * 16, event[BYTES], name)
+                    continue
                 self.assertLess(lanes[-1], 32)
                 self.assertEqual(len(lanes) * event[LANE_BYTES], event[BYTES], name)
                 if KINDS[event[KIND]] != "store":
                     self.assertEqual(len(event), VALUES)
+
+
+    def test_copies_reach_both_memories(self):
+        """cp.async in 09, boxes in 10 and stores of boxes in 14."""
+        for stage, kinds in (("09_async_copy", ("copy load", "copy store")), ("10_tma", ("box copy",) * 2),
+                             ("14_persistent", ("box store",) * 2)):
+            launch = RUNS[stage, "forward"]["launches"][-1]
+            for shared in (0, 1):
+                copies = [event for event in requests(launch)
+                          if KINDS[event[KIND]] == kinds[shared] and event[SHARED] == shared]
+                self.assertTrue(copies, (stage, kinds[shared]))
+                self.assertEqual({launch["arrays"][event[ARRAY]]["shared"] for event in copies}, {shared == 1})
 
 
 def atomics(launch, shared):

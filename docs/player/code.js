@@ -1,0 +1,99 @@
+// The stage's source: the line of each warp, and what each line has asked for.
+import {placeOf} from "player/state";
+
+const short = n => n < 1000 ? String(n) : n < 1e6 ? `${(n / 1e3).toPrecision(3)}k` : `${(n / 1e6).toPrecision(3)}M`;
+
+// "0-3, 6"
+export function warpNames(warps) {
+  const names = [];
+  const sorted = [...warps].sort((a, b) => a - b);
+  for (let n = 0; n < sorted.length;) {
+    let last = n;
+    while (sorted[last + 1] === sorted[last] + 1) ++last;
+    names.push(last > n ? `${sorted[n]}-${sorted[last]}` : String(sorted[n]));
+    n = last + 1;
+  }
+  return names.join(", ");
+}
+
+export class Code {
+  #shown = -1;
+
+  constructor(title, box) {
+    this.title = title;
+    this.box = box;
+    this.rows = [];
+  }
+
+  #show(run, file) {
+    if (this.#shown === run.files[file]) return;
+    this.#shown = run.files[file];
+    this.title.textContent = run.files[file].path;
+    const table = document.createElement("table");
+    const head = table.createTHead().insertRow();
+    for (const name of ["warps", "bytes", "sect.", "confl.", "", "source"]) {
+      head.append(Object.assign(document.createElement("th"), {textContent: name}));
+    }
+    this.rows = run.files[file].text.split("\n").map((text, n) => {
+      const row = table.insertRow();
+      const cells = ["warps", "bytes", "sectors", "conflicts", "number", "source"].map(name => {
+        const cell = row.insertCell();
+        cell.className = name;
+        return cell;
+      });
+      cells[4].textContent = n + 1;
+      cells[5].textContent = text;
+      return {row, cells};
+    });
+    this.box.replaceChildren(table);
+  }
+
+  draw(run, state, step) {
+    const warps = new Map();  // by line of the shown file
+    const places = step.parts.flatMap(part => part.places.map(place => state.launch.places[place]));
+    const file = places[0][0];
+    this.#show(run, file);
+    for (const part of step.parts) {
+      for (const place of part.places) {
+        const [of, line, kernelLine] = state.launch.places[place];
+        if (of !== file) continue;
+        for (const at of new Set([line, kernelLine])) {
+          if (!warps.has(at)) warps.set(at, new Set());
+          for (const [warp] of part.warps) warps.get(at).add(warp);
+        }
+      }
+    }
+    const put = (cell, text) => { if (cell.textContent !== text) cell.textContent = text; };
+    this.rows.forEach(({row, cells}, n) => {
+      const here = warps.get(n + 1), counts = state.line(file, n + 1);
+      row.classList.toggle("now", here !== undefined);
+      put(cells[0], here ? `▶ ${warpNames(here)}` : "");
+      put(cells[1], counts ? short(counts.bytes) : "");
+      put(cells[2], counts?.globalRequests ? (counts.sectors / counts.globalRequests).toFixed(1) : "");
+      put(cells[3], counts?.sharedRequests ? short(counts.conflicts) : "");
+      cells[3].classList.toggle("bad", Boolean(counts?.conflicts));
+    });
+    this.#reveal(places[0][1]);
+  }
+
+  #reveal(line) {
+    const row = this.rows[line - 1]?.row;
+    if (!row) return;
+    const above = row.offsetTop - this.box.scrollTop;
+    if (above < 30 || above > this.box.clientHeight - 60) {
+      this.box.scrollTop = row.offsetTop - this.box.clientHeight / 3;
+    }
+  }
+
+  // Marks a line that a fault names, "kernel.cuh:97".
+  mark(run, location) {
+    const [name, line] = location.split(":");
+    const file = run.files.findIndex(one => one.path.endsWith(`/${name}`));
+    if (file < 0) return;
+    this.#show(run, file);
+    this.rows[line - 1]?.row.classList.add("fault");
+    this.#reveal(Number(line));
+  }
+}
+
+export const lineOf = (launch, event) => placeOf(launch, event)[1];

@@ -1,0 +1,174 @@
+// The banks of shared memory, and the arrays as matrices.
+import {eachLane, elementBytes, firstOffset, isRequest, requestOf} from "player/state";
+
+const BANKS = 32, BANK_BYTES = 4, LABELS = 64;
+// Colours that differ in lightness, too.
+const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a63d2", "#b0a000"];
+
+export const colourOf = n => HUES[n % HUES.length];
+
+const ink = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+// A canvas of this size on any screen.
+function prepared(canvas, width, height) {
+  const scale = Math.min(2, window.devicePixelRatio || 1);
+  canvas.width = Math.round(width * scale);
+  canvas.height = Math.round(height * scale);
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d");
+  context.scale(scale, scale);
+  return context;
+}
+
+export function drawBanks(canvas, key, state, event, colour) {
+  const {launch} = state;
+  const rows = Math.ceil(launch.shared_bytes / (BANKS * BANK_BYTES));
+  const cell = Math.max(6, Math.floor((canvas.parentElement.clientWidth - LABELS - 16) / BANKS));
+  const height = rows > 300 ? 4 : rows > 100 ? 6 : 10;
+  const paint = prepared(canvas, LABELS + BANKS * cell, Math.max(1, rows) * height + 14);
+  paint.font = "10px sans-serif";
+  paint.fillStyle = ink("--text");
+  for (let bank = 0; bank < BANKS; bank += cell < 14 ? 4 : 1) paint.fillText(bank, LABELS + bank * cell, 10);
+  const at = word => [LABELS + word % BANKS * cell, 14 + Math.floor(word / BANKS) * height];
+  const empty = ink("--empty"), text = ink("--text");
+  launch.arrays.forEach((array, n) => {
+    if (!array.shared) return;
+    const size = elementBytes(array), of = state.arrays[n], each = Math.max(1, BANK_BYTES / size);
+    const first = Math.floor(array.offset / BANK_BYTES);
+    for (let element = 0; element < of.writes.length; element += each) {  // the first of a word
+      const word = Math.floor((array.offset + element * size) / BANK_BYTES);
+      const written = of.writes[element] > 0;
+      for (let more = 0; more < Math.max(1, size / BANK_BYTES); ++more) {
+        const [x, y] = at(word + more);
+        paint.fillStyle = written ? colourOf(colour === "warp" ? of.writer[element] : n) : empty;
+        paint.fillRect(x, y, cell - 1, height - 1);
+      }
+    }
+    paint.fillStyle = text;
+    paint.fillText(array.name.slice(0, 10), 2, at(first)[1] + 9);
+  });
+  const request = event && isRequest(event) ? requestOf(event) : null;
+  if (request?.shared && request.array >= 0) drawLanes(paint, launch, event, request, at, cell, height);
+  key.textContent = keyOf(launch, request, colour);
+}
+
+// Scrolls a box if this height of its content is out of sight.
+function reveal(box, y) {
+  if (y < box.scrollTop || y > box.scrollTop + box.clientHeight - 20) box.scrollTop = y - box.clientHeight / 3;
+}
+
+// The lanes of a request, in the words that they want.
+function drawLanes(paint, launch, event, request, at, cell, height) {
+  paint.strokeStyle = ink("--text");
+  paint.lineWidth = 2;
+  const first = launch.arrays[request.array].offset + firstOffset(event);
+  reveal(paint.canvas.parentElement, at(Math.floor(first / BANK_BYTES))[1]);
+  eachLane(event, (lane, offset) => {
+    const begin = launch.arrays[request.array].offset + offset;
+    const last = Math.floor((begin + request.laneBytes - 1) / BANK_BYTES);
+    for (let word = Math.floor(begin / BANK_BYTES); word <= last; ++word) {
+      const [x, y] = at(word);
+      paint.fillStyle = ink("--back");
+      paint.fillRect(x, y, cell - 1, height - 1);
+      paint.strokeRect(x, y, cell - 1, height - 1);
+      paint.fillStyle = ink("--text");
+      if (cell >= 10 && height >= 10) paint.fillText(lane, x + 1, y + 8, cell - 2);
+    }
+  });
+}
+
+function keyOf(launch, request, colour) {
+  const names = launch.arrays.filter(array => array.shared).map(array => array.name).join(", ");
+  if (!names) return "This kernel has no shared memory.";
+  const of = colour === "warp" ? "Coloured by the warp that wrote last" : "Coloured by array";
+  const what = !request?.shared ? "" : ` Framed: what the request's lanes want, with a lane's number; ` +
+      `${request.conflicts} bank conflicts.`;
+  return `${of}; empty: not written. Arrays: ${names}.${what}`;
+}
+
+// Rows and columns: of an array with more extents, all but the last are rows.
+function shapeOf(array) {
+  const columns = array.extents.length > 1 ? array.extents.at(-1) : Math.min(64, array.extents[0] ?? 1);
+  const count = array.extents.reduce((product, n) => product * n, 1);
+  return {columns, rows: Math.ceil(count / columns), count};
+}
+
+export class Matrices {
+  constructor(box, text) {
+    this.box = box;
+    this.text = text;
+    this.launch = null;
+  }
+
+  #prepare(launch) {
+    if (this.launch === launch) return;
+    this.launch = launch;
+    this.box.replaceChildren();
+    this.views = launch.arrays.map((array, n) => {
+      const figure = document.createElement("figure");
+      const caption = document.createElement("figcaption"), canvas = document.createElement("canvas");
+      figure.append(caption, canvas);
+      this.box.append(figure);
+      return {array, n, caption, canvas, ...shapeOf(array)};
+    }).filter(view => view.count > 0);
+  }
+
+  draw(state, event) {
+    this.#prepare(state.launch);
+    for (const view of this.views) this.#drawOne(view, state, event);
+  }
+
+  #drawOne(view, state, event) {
+    const {array, canvas, rows, columns, count} = view, of = state.arrays[view.n];
+    const size = Math.max(1, Math.min(4, Math.floor(130 / columns), Math.ceil(260 / rows)));
+    const paint = prepared(canvas, columns * size, rows * size);
+    let most = 1, read = 0, written = 0;
+    for (let n = 0; n < count; ++n) {
+      most = Math.max(most, of.reads[n]);
+      read += of.reads[n] > 0;
+      written += of.writes[n] > 0;
+    }
+    const empty = ink("--empty"), wrote = colourOf(view.n), text = ink("--text");
+    for (let n = 0; n < count; ++n) {
+      const x = n % columns * size, y = Math.floor(n / columns) * size;
+      paint.globalAlpha = 1;
+      paint.fillStyle = of.writes[n] > 0 ? wrote : empty;
+      paint.fillRect(x, y, size, size);
+      if (of.reads[n] === 0) continue;
+      // The more often it was read, the larger the dot.
+      const dot = Math.max(1, size * (0.35 + 0.5 * Math.log2(1 + of.reads[n]) / Math.log2(1 + most)));
+      paint.globalAlpha = 0.75;
+      paint.fillStyle = text;
+      paint.fillRect(x + (size - dot) / 2, y + (size - dot) / 2, dot, dot);
+    }
+    paint.globalAlpha = 1;
+    this.#frame(paint, view, event, size);
+    const memory = array.shared ? "shared" : "global";
+    view.caption.textContent = `${array.name} · ${array.extents.join(" × ")} ${array.element}, ${memory}: ` +
+        `${read} of ${count} read${read ? `, at most ${most}×` : ""}; ${written} written`;
+    canvas.onpointermove = canvas.onpointerdown = pointer => {
+      const row = Math.floor(pointer.offsetY / size), column = Math.floor(pointer.offsetX / size);
+      this.#tell(view, of, row * columns + column, row, column);
+    };
+  }
+
+  #frame(paint, view, event, size) {
+    if (!event || !isRequest(event) || requestOf(event).array !== view.n) return;
+    const bytes = elementBytes(view.array), {laneBytes} = requestOf(event);
+    paint.fillStyle = ink("--accent");
+    eachLane(event, (lane, offset) => {
+      for (let n = Math.floor(offset / bytes); n * bytes < offset + laneBytes; ++n) {
+        paint.fillRect(n % view.columns * size, Math.floor(n / view.columns) * size, size, size);
+      }
+    });
+  }
+
+  #tell(view, of, n, row, column) {
+    if (n < 0 || n >= view.count) return;
+    const value = of.values[n] === undefined ? "" : ` = ${of.values[n]}`;
+    const writer = of.writer[n] < 0 ? "" : `, last by warp ${of.writer[n]}`;
+    this.text.textContent = `${view.array.name}[${row}][${column}]${value}: read ${of.reads[n]} times, ` +
+        `written ${of.writes[n]} times${writer}`;
+  }
+}

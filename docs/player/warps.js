@@ -1,0 +1,58 @@
+// A lane for each warp: what it does in the steps around the current one.
+import {kindOf} from "player/state";
+
+const LETTERS = {
+  "load": "L", "store": "S", "atomic": "A", "copy load": "C", "copy store": "C", "box copy": "C",
+  "box store": "C", "shuffle": "X", "vote": "V", "product": "P", "warp sync": "s", "barrier": "|",
+  "commit": "c", "arrive": "a", "wait": "w",
+};
+
+export class Warps {
+  constructor(box, choose) {
+    this.box = box;
+    this.choose = choose;
+  }
+
+  // The letters of what a warp does in a step, each once.
+  #letters(run, step, warp) {
+    const letters = new Set();
+    for (const part of step.parts) {
+      for (const [one, first, end] of part.warps) {
+        if (one !== warp) continue;
+        for (let n = first; n < end; ++n) letters.add(LETTERS[kindOf(run, step.launch.warps[warp][n])]);
+      }
+    }
+    return [...letters].join("");
+  }
+
+  draw(run, steps, at, warp) {
+    const launch = steps[at].launch;
+    const first = steps.findIndex(step => step.launch === launch);
+    const end = first + launch.steps.length;
+    const room = Math.max(5, Math.floor((this.box.clientWidth - 70) / 34));
+    const from = Math.max(first, Math.min(at - Math.floor(room / 2), end - room));
+    const shown = steps.slice(from, Math.min(end, from + room));
+    const table = document.createElement("table");
+    const head = table.createTHead().insertRow();
+    head.append(Object.assign(document.createElement("th"), {textContent: "warp"}));
+    shown.forEach((step, n) => {
+      const cell = Object.assign(document.createElement("th"), {textContent: from + n});
+      cell.classList.toggle("now", from + n === at);
+      head.append(cell);
+    });
+    for (let one = 0; one < launch.warps.length; ++one) {
+      const row = table.insertRow();
+      row.classList.toggle("chosen", one === warp);
+      row.insertCell().textContent = one;
+      shown.forEach((step, n) => {
+        const cell = row.insertCell();
+        const letters = this.#letters(run, step, one);
+        cell.textContent = letters;
+        cell.dataset.kind = letters.slice(-1);
+        cell.classList.toggle("now", from + n === at);
+        cell.onclick = () => this.choose(from + n, one);
+      });
+    }
+    this.box.replaceChildren(table);
+  }
+}
