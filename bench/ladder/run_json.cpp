@@ -177,10 +177,15 @@ ordered_json run_json(const RecordedRun& run) {
     launches.push_back(launch_json(launch, run.problem.problem, files));
   }
   for (const simt::Finding& finding : run.findings) {
+    ordered_json accesses = ordered_json::array();
+    for (const simt::FindingAccess& access : finding.accesses) {
+      accesses.push_back({access.warp, access.lane, access.location});
+    }
     findings.push_back({{"title", finding.title},
                         {"kernel", harness::short_kernel_name(finding.kernel)},
                         {"array", finding.array},
                         {"location", finding.location},
+                        {"accesses", std::move(accesses)},
                         {"text", finding.text},
                         {"count", finding.count}});
   }

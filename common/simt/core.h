@@ -301,7 +301,8 @@ class Core {
                        const std::string& what, const Site* element = nullptr);
   bool keeps(std::uint64_t block) const;
   void describe(FindingKind kind, const std::string& title, const std::string& array,
-                const std::string& location, const std::string& text, bool lacks_names);
+                const std::string& location, const std::string& text, bool lacks_names,
+                const std::vector<NamedAccess>& accesses = {});
   std::string array_name(const Region* region, std::uintptr_t address) const;
   std::uintptr_t array_begin(const Region* region, std::uintptr_t address) const;
   bool lacks_names(const Region* region, std::uintptr_t address) const;

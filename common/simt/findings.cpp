@@ -206,11 +206,21 @@ std::string Core::access_lines(const std::vector<NamedAccess>& accesses) const {
 }
 
 void Core::describe(FindingKind kind, const std::string& title, const std::string& array,
-                    const std::string& location, const std::string& text, bool lacks_names) {
+                    const std::string& location, const std::string& text, bool lacks_names,
+                    const std::vector<NamedAccess>& accesses) {
   // A launch that was refused runs no block.
-  findings.describe({kind, title, kernel_name(launch_->kernel),
-                     in_block_ ? "block " + triple(block_index_) : "", array, location, text},
-                    lacks_names);
+  Finding finding = {kind,
+                     title,
+                     kernel_name(launch_->kernel),
+                     in_block_ ? "block " + triple(block_index_) : "",
+                     array,
+                     location,
+                     text};
+  for (const NamedAccess& access : accesses) {
+    finding.accesses.push_back(
+        {access.thread / 32, access.thread % 32, short_location(sites[access.site].place)});
+  }
+  findings.describe(std::move(finding), lacks_names);
 }
 
 void Core::report_access(FindingKind kind, const Thread& self, const Region* region,
@@ -220,7 +230,7 @@ void Core::report_access(FindingKind kind, const Thread& self, const Region* reg
   describe(kind, title_of(kind), array_name(region, address), short_location(sites[site].place),
            "  " + element_name(region, address, sites[site]) + '\n' +
                access_lines({access_of(self, site)}) + "  " + what + '\n',
-           lacks_names(region, address));
+           lacks_names(region, address), {access_of(self, site)});
 }
 
 // The last access is the one to blame. The element is named as `element` sees it, or as that
@@ -236,7 +246,7 @@ void Core::report_accesses(FindingKind kind, const std::string& title, const Reg
   describe(kind, title, array_name(region, address), short_location(site.place),
            "  " + element_name(region, address, element != nullptr ? *element : site) + '\n' +
                access_lines(accesses) + "  " + what + '\n',
-           lacks_names(region, address));
+           lacks_names(region, address), accesses);
 }
 
 void Core::report_block(FindingKind kind, std::uintptr_t where, const std::string& title,

@@ -70,6 +70,11 @@ enum class FindingKind {
                   ///< that lacks a fence, or that is never waited for
 };
 
+/// An access that a finding names.
+struct FindingAccess {
+  int warp, lane;
+  std::string location;  ///< file:line
+};
 /// One fault, with similar ones folded into it.
 struct Finding {
   FindingKind kind;
@@ -80,6 +85,7 @@ struct Finding {
   std::string location;     ///< file:line of the access
   std::string text;         ///< the lines under the heading: element, who, where, why it is wrong
   std::uint64_t count = 1;  ///< the number of similar findings, this one included
+  std::vector<FindingAccess> accesses = {};  ///< those that the text names, in its order
 
   /// Heading and text: several lines.
   std::string message() const;

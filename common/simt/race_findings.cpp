@@ -131,7 +131,7 @@ void Core::report_race(const Thread& self, const Region& region, std::uintptr_t 
            array_name(&region, address), short_location(sites[site].place),
            "  " + element_name(&region, address, sites[site]) + '\n' +
                access_lines({first, second}) + "  " + explain_race(first, second) + '\n',
-           lacks_names(&region, address));
+           lacks_names(&region, address), {first, second});
 }
 
 }  // namespace cuflash::simt

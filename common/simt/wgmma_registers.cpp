@@ -112,7 +112,7 @@ void Core::report_registers(const std::string& title, const std::vector<NamedAcc
   for (const NamedAccess& access : accesses) key.push_back(access.site);
   if (!findings.count(FindingKind::kAsyncProduct, key)) return;
   describe(FindingKind::kAsyncProduct, title, "", short_location(sites[accesses.back().site].place),
-           access_lines(accesses) + "  " + what + '\n', false);
+           access_lines(accesses) + "  " + what + '\n', false, accesses);
 }
 
 }  // namespace cuflash::simt

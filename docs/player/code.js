@@ -17,7 +17,7 @@ export function warpNames(warps) {
 }
 
 export class Code {
-  #shown = -1;
+  #shown = null;
 
   constructor(title, box) {
     this.title = title;
@@ -85,14 +85,10 @@ export class Code {
     }
   }
 
-  // Marks a line that a fault names, "kernel.cuh:97".
-  mark(run, location) {
-    const [name, line] = location.split(":");
-    const file = run.files.findIndex(one => one.path.endsWith(`/${name}`));
-    if (file < 0) return;
-    this.#show(run, file);
-    this.rows[line - 1]?.row.classList.add("fault");
-    this.#reveal(Number(line));
+  // Marks the lines that a fault names, "kernel.cuh:97", in the file that is shown.
+  mark(locations) {
+    const name = this.#shown.path.split("/").at(-1);
+    this.rows.forEach(({row}, n) => row.classList.toggle("fault", locations.has(`${name}:${n + 1}`)));
   }
 }
 

@@ -8,7 +8,7 @@ const $ = id => document.getElementById(id);
 const file = JSON.parse($("runs").textContent);
 const runs = file.runs.map(run => ({...run, kinds: file.kinds, steps: stepsOf(run)}));
 
-let run, state, at = -1, warp = 0, request = 0, timer = 0;
+let run, state, at = -1, warp = 0, request = 0, timer = 0, fault = null;
 let taken = -1;  // the last step that `state` has taken
 
 const code = new Code($("file"), $("lines"));
@@ -50,9 +50,11 @@ function draw() {
   const step = run.steps[at], made = events();
   request = Math.max(0, Math.min(request, made.length - 1));
   const event = made[request];
+  const accesses = fault?.accesses ?? [];
   code.draw(run, state, step);
-  lanes.draw(run, run.steps, at, warp);
-  drawBanks($("banks"), $("bank-key"), state, event, $("colour").value);
+  code.mark(new Set(accesses.map(([, , location]) => location)));
+  lanes.draw(run, run.steps, at, warp, new Set(accesses.map(([one]) => one)));
+  drawBanks($("banks"), $("bank-key"), state, event, $("colour").value, fault?.array);
   matrices.draw(state, event);
   $("scrub").value = at;
   $("where").textContent = [
@@ -116,6 +118,7 @@ function nextPart(direction) {
 function choose(pass) {
   run = runs.find(one => one.pass === pass) ?? runs[0];
   state = undefined;
+  fault = null;
   warp = 0;
   $("title").textContent = `${run.stage}, ${run.pass}`;
   document.title = `${run.stage}: a block's run`;
@@ -125,12 +128,32 @@ function choose(pass) {
   $("findings").hidden = run.findings.length === 0;
   $("findings").replaceChildren(...run.findings.map(finding => {
     const item = document.createElement("li"), button = document.createElement("button");
+    button.finding = finding;
+    button.ariaPressed = "false";
     button.textContent = `⚠ ${finding.title}: ${finding.array} at ${finding.location}`;
-    button.onclick = () => code.mark(run, finding.location);
+    button.onclick = () => show(finding);
     item.append(button, Object.assign(document.createElement("pre"), {textContent: finding.text}));
     return item;
   }));
 }
+
+// Marks a fault: its lines, its warps, its array; and goes to where its last access is made first.
+function show(finding) {
+  fault = fault === finding ? null : finding;
+  for (const button of document.querySelectorAll("#findings button")) {
+    button.ariaPressed = String(fault !== null && button.finding === fault);
+  }
+  const last = fault?.accesses.at(-1);
+  if (!last) return draw();
+  const step = run.steps.findIndex(({launch, parts}) => parts.some(part =>
+    part.warps.some(([one]) => one === last[0]) &&
+    part.places.some(place => nameOf(launch.places[place]) === last[2])));
+  warp = last[0];
+  go(step < 0 ? at : step);
+}
+
+// "kernel.cuh:97"
+const nameOf = ([of, line]) => `${run.files[of].path.split("/").at(-1)}:${line}`;
 
 function open() {
   const asked = new URLSearchParams(location.hash.slice(1));

@@ -21,7 +21,8 @@ function prepared(canvas, width, height) {
   return context;
 }
 
-export function drawBanks(canvas, key, state, event, colour) {
+// `marked`: the array of a fault, by name.
+export function drawBanks(canvas, key, state, event, colour, marked) {
   const {launch} = state;
   const rows = Math.ceil(launch.shared_bytes / (BANKS * BANK_BYTES));
   const cell = Math.max(6, Math.floor((canvas.parentElement.clientWidth - LABELS - 16) / BANKS));
@@ -45,8 +46,13 @@ export function drawBanks(canvas, key, state, event, colour) {
         paint.fillRect(x, y, cell - 1, height - 1);
       }
     }
-    paint.fillStyle = text;
-    paint.fillText(array.name.slice(0, 10), 2, at(first)[1] + 9);
+    const faulty = array.name === marked, y = at(first)[1];
+    paint.fillStyle = faulty ? ink("--bad") : text;
+    paint.fillText((faulty ? "⚠ " : "") + array.name.slice(0, 10), 2, y + 9);
+    if (faulty) {
+      const last = at(Math.floor((array.offset + of.writes.length * size - 1) / BANK_BYTES))[1];
+      paint.fillRect(LABELS - 5, y, 3, last + height - y);
+    }
   });
   const request = event && isRequest(event) ? requestOf(event) : null;
   if (request?.shared && request.array >= 0) drawLanes(paint, launch, event, request, at, cell, height);

@@ -25,7 +25,8 @@ export class Warps {
     return [...letters].join("");
   }
 
-  draw(run, steps, at, warp) {
+  // `marked`: the warps of a fault.
+  draw(run, steps, at, warp, marked) {
     const launch = steps[at].launch;
     const first = steps.findIndex(step => step.launch === launch);
     const end = first + launch.steps.length;
@@ -43,6 +44,7 @@ export class Warps {
     for (let one = 0; one < launch.warps.length; ++one) {
       const row = table.insertRow();
       row.classList.toggle("chosen", one === warp);
+      row.classList.toggle("fault", marked.has(one));
       row.insertCell().textContent = one;
       shown.forEach((step, n) => {
         const cell = row.insertCell();

@@ -196,6 +196,32 @@ class Player(unittest.TestCase):
         self.open("03_online_softmax", scheme="dark")
         self.assertNotEqual(self.browser.execute_script(colour), light)
 
+    def test_a_fault_is_a_mark(self):
+        """A fault that the simulator might have found: sK is read before another warp has written it."""
+        run = RUNS["03_online_softmax"][0]
+        launch = run["launches"][0]
+        place, (warp, *_) = next((part["places"][0], part["warps"][3]) for step in launch["steps"]
+                                 for part in step["parts"] if "S =" in step.get("paper", ""))
+        line = launch["places"][place][1]
+        finding = {"title": "RACE in shared memory", "kernel": launch["kernel"], "array": "sK",
+                   "location": f"kernel.cuh:{line}", "count": 1, "text": "  sK[1][0]\n",
+                   "accesses": [[1, 0, "kernel.cuh:41"], [warp, 1, f"kernel.cuh:{line}"]]}
+        text = (PAGES / "03_online_softmax.html").read_text(encoding="utf-8")
+        self.assertIn('"findings":[]', text)
+        faulty = PAGES / "faulty.html"
+        faulty.write_text(text.replace('"findings":[]', f'"findings":[{json.dumps(finding)}]', 1), encoding="utf-8")
+        self.addCleanup(faulty.unlink)
+        self.open("faulty")
+        self.assertEqual(self.browser.find_elements(By.CSS_SELECTOR, ".fault"), [])
+        self.find("#findings button").click()
+        lines = [e.text for e in self.browser.find_elements(By.CSS_SELECTOR, "#lines .fault .number")]
+        warps = [e.text for e in self.browser.find_elements(By.CSS_SELECTOR, "#lanes .fault td:first-child")]
+        self.assertEqual((lines, warps), (["41", str(line)], ["1", str(warp)]))
+        self.assertEqual(self.find("#lines tr.now .number").text, str(line))
+        self.find("#findings button").click()
+        self.assertEqual(self.browser.find_elements(By.CSS_SELECTOR, ".fault"), [])
+        self.assert_silent()
+
     def test_an_element_tells_what_happened_to_it(self):
         run = RUNS["03_online_softmax"][0]
         self.open("03_online_softmax", f"#step={len(run['launches'][0]['steps']) - 1}")

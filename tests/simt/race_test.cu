@@ -44,6 +44,13 @@ TEST_F(SharedRace, MissingBarrier) {
   // 63 reads what was written before, and completes the 64 pairs. The pair shown is of two warps.
   EXPECT_EQ(race.location, LINE_MARKED("writes the box"));
   EXPECT_EQ(race.count, 64u);
+  ASSERT_EQ(race.accesses.size(), 2u);
+  EXPECT_EQ(race.accesses[0].location, LINE_MARKED("writes the box"));
+  EXPECT_EQ(race.accesses[0].warp, 1);
+  EXPECT_EQ(race.accesses[0].lane, 0);
+  EXPECT_EQ(race.accesses[1].location, LINE_MARKED("reads the box"));
+  EXPECT_EQ(race.accesses[1].warp, 0);
+  EXPECT_EQ(race.accesses[1].lane, 31);
   says(race, "RACE in shared memory: ");
   says(race, ", block (0,0,0)\n  box[32] (elements of 4 bytes)\n");
   // The report shows the accesses in the order in which each thread makes them.
