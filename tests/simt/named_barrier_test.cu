@@ -198,6 +198,21 @@ TEST_F(NamedBarrierTest, AnArrivalPassesFencesOn) {
   EXPECT_EQ(sum.values()[0], 3 * 31 * 16);
 }
 
+__global__ void ask(int* out) {
+  for (int n = 0; n < 3; ++n) {
+    if (ptx::named_barrier_or(1, 64, n == 1 && threadIdx.x == 40)) out[threadIdx.x] += 1 + n;
+  }
+}
+
+TEST_F(NamedBarrierTest, TellsWhetherAnyThreadSaysYes) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    const Array<int> out(64);
+    run(ask, {1, 64}, out.data());
+    EXPECT_EQ(out.values(), std::vector<int>(64, 2));
+  }
+}
+
 // ---- Who comes ---------------------------------------------------------------------------------
 
 enum class Comes { kAll, kHalfAWarp, kOtherSize, kOtherWord, kTooFew, kSomeAtSyncthreads };
