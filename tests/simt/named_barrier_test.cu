@@ -207,7 +207,7 @@ __global__ void ask(int* out) {
 TEST_F(NamedBarrierTest, TellsWhetherAnyThreadSaysYes) {
   for (const Schedule& schedule : all_schedules()) {
     set_schedule(schedule);
-    const Array<int> out(64);
+    const Array<int> out(64, 0, "out");
     run(ask, {1, 64}, out.data());
     EXPECT_EQ(out.values(), std::vector<int>(64, 2));
   }
