@@ -23,9 +23,9 @@ using nlohmann::ordered_json;
 constexpr int kVersion = 1;
 
 // In the order of simt::WarpEvent::Kind.
-constexpr const char* kKinds[] = {"load",      "store",     "atomic",  "copy load", "copy store",
-                                  "box copy",  "box store", "shuffle", "vote",      "product",
-                                  "warp sync", "barrier",   "commit",  "arrive",    "wait"};
+constexpr const char* kKinds[] = {
+    "load",    "store", "atomic",  "copy load", "copy store", "box copy", "box store", "box add",
+    "shuffle", "vote",  "product", "warp sync", "barrier",    "commit",   "arrive",    "wait"};
 
 // The files of the recorded lines, and their texts.
 class Files {

@@ -108,6 +108,7 @@ std::string what(const simt::BlockRun& run, const StepPart& part) {
           add_once(event.shared ? writes : reads, name);
           break;
         case Kind::kBoxStore:
+        case Kind::kBoxAdd:
           add_once(event.shared ? reads : writes, name);
           break;
         default:

@@ -196,6 +196,7 @@ struct WarpEvent {
     kCopyWrite,
     kBoxCopy,   ///< a box from global to shared memory, when it is issued
     kBoxStore,  ///< the same back
+    kBoxAdd,    ///< the same, added to what lies there
     kShuffle,
     kVote,
     kProduct,

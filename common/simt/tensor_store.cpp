@@ -147,8 +147,8 @@ void Core::take_store_target(Thread& self, TensorStore& store) {
   const auto last = std::unique(sectors.begin(), sectors.end());
   const auto touched = static_cast<std::uint64_t>(last - sectors.begin());
   requests.count_copy(store.write_site, bytes, touched);
-  block_recorder.mark_box(self, WarpEvent::Kind::kBoxStore, store.write_site, store.chunks, bytes,
-                          touched);
+  const auto kind = store.adds ? WarpEvent::Kind::kBoxAdd : WarpEvent::Kind::kBoxStore;
+  block_recorder.mark_box(self, kind, store.write_site, store.chunks, bytes, touched);
 }
 
 // ---- Until its end -----------------------------------------------------------------------------

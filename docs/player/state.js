@@ -4,11 +4,12 @@
 const KIND = 0, PLACE = 1, ARRAY = 2, SHARED = 3, BYTES = 4, SECTORS = 5, CONFLICTS = 7;
 const LANE_BYTES = 8, LANES = 9, VALUES = 10;
 
-const ATOMIC = "atomic";
+// True if the event reads its array and writes it, too: the simulator counts both.
+const isAtomic = (kind, request) => kind === "atomic" || (kind === "box add" && !request.shared);
 
 // True if the event reads its array; else it writes it. A box is read in one memory and written in the other.
 const isRead = (kind, request) => kind === "load" || kind === "copy load" ||
-    (kind === "box copy" && !request.shared) || (kind === "box store" && request.shared);
+    (kind === "box copy" && !request.shared) || ((kind === "box store" || kind === "box add") && request.shared);
 
 export const kindOf = (run, event) => run.kinds[event[KIND]];
 export const placeOf = (launch, event) => launch.places[event[PLACE]];
@@ -87,15 +88,15 @@ export class State {
       this.lines.set(key, {bytes: 0, sectors: 0, globalRequests: 0, sharedRequests: 0, conflicts: 0});
     }
     const of = this.lines.get(key), totals = this.totals;
-    const reads = isRead(kind, request) || kind === ATOMIC, writes = !isRead(kind, request);
+    const reads = isRead(kind, request) || isAtomic(kind, request), writes = !isRead(kind, request);
     of.bytes += request.bytes;
     of.sectors += request.sectors;
     of.conflicts += request.conflicts ?? 0;
     if (request.bytes > 0) ++of[request.shared ? "sharedRequests" : "globalRequests"];
-    if (request.shared) totals.shared += request.bytes * (kind === ATOMIC ? 2 : 1);
+    if (request.shared) totals.shared += request.bytes * (isAtomic(kind, request) ? 2 : 1);
     if (!request.shared && reads) totals.globalRead += request.bytes;
     if (!request.shared && writes) totals.globalWritten += request.bytes;
-    totals.sectors += request.sectors * (kind === ATOMIC ? 2 : 1);
+    totals.sectors += request.sectors * (isAtomic(kind, request) ? 2 : 1);
     totals.conflicts += request.conflicts ?? 0;
   }
 

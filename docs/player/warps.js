@@ -3,7 +3,7 @@ import {kindOf} from "player/state";
 
 const LETTERS = {
   "load": "L", "store": "S", "atomic": "A", "copy load": "C", "copy store": "C", "box copy": "C",
-  "box store": "C", "shuffle": "X", "vote": "V", "product": "P", "warp sync": "s", "barrier": "|",
+  "box store": "C", "box add": "C", "shuffle": "X", "vote": "V", "product": "P", "warp sync": "s", "barrier": "|",
   "commit": "c", "arrive": "a", "wait": "w",
 };
 

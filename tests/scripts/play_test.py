@@ -120,7 +120,7 @@ class AddsUp(unittest.TestCase):
                 spans = list(zip(*[iter(event[LANES])] * 4))
                 lanes = [first + n for first, count, _, _ in spans for n in range(count)]
                 self.assertEqual(lanes, sorted(set(lanes)), name)
-                if KINDS[event[KIND]] in ("box copy", "box store"):
+                if KINDS[event[KIND]] in ("box copy", "box store", "box add"):
                     self.assertEqual(event[LANE_BYTES], 16)
                     if event[SHARED] == 0:
                         self.assertEqual(len(lanes) * 16, event[BYTES], name)
@@ -146,7 +146,7 @@ class AddsUp(unittest.TestCase):
 def atomics(launch, shared):
     """An atomic operation counts as a read and as a write."""
     return sum(event[BYTES] for event in requests(launch)
-               if event[SHARED] == shared and KINDS[event[KIND]] == "atomic")
+               if event[SHARED] == shared and KINDS[event[KIND]] in ("atomic", "box add"))
 
 
 class Steps(unittest.TestCase):
