@@ -12,11 +12,11 @@ import subprocess
 import tempfile
 import unittest
 
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
+
+from browser import BrowserTest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LADDER = ROOT / "build/simt/bin/ladder"
@@ -53,24 +53,9 @@ return [...document.querySelectorAll("body *")].filter(e => {
 """
 
 
-class Player(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        options = webdriver.ChromeOptions()
-        for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
-            options.add_argument(argument)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        cls.browser = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.browser.quit()
-
+class Player(BrowserTest):
     def open(self, stage, link="", width=1280, scheme="light"):
-        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-            "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500})
-        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
-            "features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        self.set_screen(width, scheme, height=800)
         self.browser.get("about:blank")
         self.browser.get(f"{(PAGES / stage).as_uri()}.html{link}")
 

@@ -4,11 +4,11 @@ import pathlib
 import runpy
 import unittest
 
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
+
+from browser import BrowserTest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SITE = ROOT / "build/docs/html"
@@ -71,27 +71,8 @@ def links(browser, selector):
     return [link.replace(SITE.as_uri() + "/", "") for link in found]
 
 
-class Site(unittest.TestCase):
+class Site(BrowserTest):
     """The features that a reader relies on."""
-
-    @classmethod
-    def setUpClass(cls):
-        options = webdriver.ChromeOptions()
-        for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
-            options.add_argument(argument)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        cls.browser = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.browser.quit()
-
-    def set_screen(self, width=1280, scheme="light"):
-        """Sets the window's width, and the colour scheme that the system asks for."""
-        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-            "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500})
-        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
-            "features": [{"name": "prefers-color-scheme", "value": scheme}]})
 
     def open(self, page, width=1280):
         """Opens a page in a light window of this width."""
