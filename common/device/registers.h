@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "device/index.h"
+#include "device/mask.h"
 
 namespace cuflash {
 
@@ -34,6 +35,9 @@ __device__ __forceinline__ int uniform(int x) {
 }
 __device__ __forceinline__ Place uniform(const Place& x) {
   return {uniform(x.batch), uniform(x.head), uniform(x.row), uniform(x.column)};
+}
+__device__ __forceinline__ Range uniform(const Range& x) {
+  return {uniform(x.begin), uniform(x.end)};
 }
 #endif
 

@@ -3,12 +3,14 @@
 
     scripts/maintainer/variants.py --check
     scripts/maintainer/variants.py --simulator [STAGE...]
+    scripts/maintainer/variants.py --build [STAGE...]
     scripts/maintainer/variants.py --out FOLDER [STAGE...]
 
 The first compiles nothing and checks that all variants fit their stages' sources. The second checks
-their results on the CPU simulator. The third needs a GPU, and writes a file tried_NN_name.json for each
-stage, of which update_pages.py makes tables. A STAGE is a folder's name; without one it takes all
-stages that have variants.
+their results on the CPU simulator. The third compiles the program that the fourth runs, on a machine
+that needs no GPU: where build/release/variants has the program of the same sources, the fourth compiles
+nothing. It needs a GPU, and writes a file tried_NN_name.json for each stage, of which update_pages.py
+makes tables. A STAGE is a folder's name; without one it takes all stages that have variants.
 
 A stage's variants stand in its file variants.diff:
 
@@ -31,6 +33,7 @@ a time.
 import argparse
 import concurrent.futures
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
@@ -144,22 +147,45 @@ def shapes(head_dim):
             for seq, mask, layout in CELLS]
 
 
+def digest(variants):
+    """A digest of all that the program is made of."""
+    folders = [ROOT / name for name in ("bench", "cmake", "common", "stages")]
+    sources = sorted(path for folder in folders for path in folder.rglob("*")
+                     if path.suffix in (".cpp", ".cu", ".cuh", ".h", ".cmake", ".txt"))
+    texts = [path.read_bytes() for path in sources] + [
+        json.dumps([variant.stage, variant.sources(), variant.head_dims]).encode()
+        for variant in variants]
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()
+
+
 class Program:
     """The program with variants among its stages."""
 
     def __init__(self, preset, variants):
         self.simulated = preset == "simt"
         self.limit = LIMIT_S[preset]
-        self.build = Build(preset, [PROGRAM])
-        self.folder = self.build.folder / "variants"
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder = ROOT / "build" / preset / "variants"
+        self.path = self.folder / PROGRAM
         self.notes = {}  # by the id, what the compiler says of each head dimension
         self.broken = set()  # the ids of those that do not compile
         for number, variant in enumerate(variants):
             variant.id = f"90_variant_{number}"
+        made, sources = self.folder / "made.json", digest(variants)
+        if made.exists():
+            there = json.loads(made.read_text(encoding="utf-8"))
+            if there["sources"] == sources:
+                self.notes, self.broken = there["notes"], set(there["broken"])
+                return
+        self.compile(preset, variants)
+        made.write_text(json.dumps({"sources": sources, "notes": self.notes,
+                                    "broken": sorted(self.broken)}), encoding="utf-8")
+
+    def compile(self, preset, variants):
+        """Makes the program."""
+        self.build = Build(preset, [PROGRAM])
+        shutil.rmtree(self.folder, ignore_errors=True)
         with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             objects = [made for made in pool.map(self.object_of, variants) if made]
-        self.path = self.folder / PROGRAM
         self.build.linked(PROGRAM, [(None, made) for made in (self.list_of(variants), *objects)],
                           self.path)
 
@@ -178,7 +204,7 @@ class Program:
         spilled = {int(dim): int(count) for dim, count in SPILLED.findall(said) if count != "0"}
         slower = ["ptxas serialises its products"] if SLOWER.search(said) else []
         self.notes[variant.id] = {
-            dim: slower + ([f"spills {spilled[dim]} bytes"] if dim in spilled else [])
+            str(dim): slower + ([f"spills {spilled[dim]} bytes"] if dim in spilled else [])
             for dim in variant.head_dims}
         return source.with_suffix(".o")
 
@@ -234,7 +260,7 @@ def measured(program, variants):
                                   for id_ in meant if id_ in program.broken for problem in shapes(dim)]
         for row in sorted(found, key=lambda row: meant.index(row["stage"])):
             id_ = row.pop("stage")
-            notes = program.notes.get(id_, {}).get(dim)
+            notes = program.notes.get(id_, {}).get(str(dim))
             rows.append({"variant": names[id_], **row} | ({"notes": notes} if notes else {}))
     command = " ".join(["scripts/maintainer/variants.py", *sys.argv[1:]])
     return {"provenance": result["provenance"] | {"command": command}, "rows": rows}
@@ -246,6 +272,7 @@ def main():
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--check", action="store_true")
     what.add_argument("--simulator", action="store_true")
+    what.add_argument("--build", action="store_true")
     what.add_argument("--out", type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("stages", nargs="*", metavar="STAGE")
     options = parser.parse_args()
@@ -256,6 +283,8 @@ def main():
         if options.check:
             return
         program = Program("simt" if options.simulator else "release", sum(variants.values(), []))
+        if options.build:
+            return
         for stage in stages:
             result = measured(program, variants[stage])
             for row in result["rows"]:

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <type_traits>
 
-#include "device/block_order.h"
 #include "device/constants.h"
 #include "device/index.h"
 #include "device/matrix_descriptor.h"
@@ -27,6 +26,7 @@
 #include "device/tiles.h"
 #include "device/warp.h"
 #include "device/warpgroup.h"
+#include "work.cuh"
 
 namespace cuflash::persistent {
 
@@ -34,27 +34,28 @@ namespace cuflash::persistent {
 struct Shape {
   int keys;       // a tile
   int consumers;  // warpgroups that compute, 64 queries each
-  int q_stages;   // buffers of Q and O
+  int stages;     // buffers of K and of V
+  int q_stages;   // and of Q and O
 };
 constexpr Shape shape(int head_dim) {
   switch (head_dim) {
     case 32:
-      return {128, 3, 2};  // 56 KB
+      return {128, 3, 3, 2};  // 72 KB
     case 64:
-      return {128, 3, 2};  // 112 KB; S takes 64 of a consumer's 160 registers, P 32, O 32
+      return {128, 3, 3, 2};  // 144 KB; S takes 64 of a consumer's 160 registers, P 32, O 32
     case 96:
-      return {128, 2, 2};  // 144 KB
+      return {128, 2, 2, 2};  // 144 KB
     case 128:
-      return {128, 2, 2};  // 192 KB; S takes 64 of 240 registers, P 32, O 64
+      return {128, 2, 2, 2};  // 192 KB; S takes 64 of 240 registers, P 32, O 64
     default:
-      return {64, 2, 1};  // 192 KB; O takes 128 registers
+      return {64, 2, 2, 1};  // 192 KB; O takes 128 registers
   }
 }
 
 template <int kHeadDim>
 struct Config {
   static constexpr Shape kShape = shape(kHeadDim);
-  static constexpr int kStages = 2, kQStages = kShape.q_stages;
+  static constexpr int kStages = kShape.stages, kQStages = kShape.q_stages;
   static constexpr int kConsumers = kShape.consumers, kWarpgroups = 1 + kConsumers;
   static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;
   static constexpr int kBlockQ = kConsumers * kWgmmaM, kBlockKV = kShape.keys;
@@ -77,7 +78,8 @@ struct SharedStorage {
   using KVTile = SwizzledTile<T, C::kBlockKV, kHeadDim>;
   QTile sQ[C::kQStages];  // at the end of a tile, its O
   KVTile sK[C::kStages], sV[C::kStages];
-  std::uint64_t q_full[C::kQStages];
+  Work<C> work[C::kQStages];
+  std::uint64_t q_full[C::kQStages];                       // and its work
   std::uint64_t k_full[C::kStages], v_full[C::kStages];    // a copy has arrived
   std::uint64_t q_empty[C::kQStages];                      // O has been read from there
   std::uint64_t k_empty[C::kStages], v_empty[C::kStages];  // all consumers have read it
@@ -88,27 +90,10 @@ struct Maps : ForwardMaps {
   TensorMap o;  // boxes of a consumer's rows
 };
 
-// A tile of queries, and the tiles of keys that its queries see.
-struct Work {
-  int batch, head, kv_head;
-  int i0;                     // its first query
-  int first_tile, num_tiles;  // of keys
-  Range no_mask;              // tiles of keys
-};
-
-// The tile of queries that is nth in the order of place_of().
-template <class C>
-__device__ __forceinline__ Work work_at(const ForwardParams& p, unsigned n) {
-  const Place place = place_of(p, num_tiles(p.seq_q, C::kBlockQ), n);
-  const int b = place.batch, h = place.head, block = place.row;
-  const int i0 = block * C::kBlockQ;
-  const Sequence seq = sequence(p, b);
-  const Range keys = visible_keys(seq, i0, i0 + C::kBlockQ);
-  const Range full = keys_visible_to_all(seq, i0, i0 + C::kBlockQ);
-  const int first_tile = keys.begin / C::kBlockKV;
-  const int num_tiles = keys.end > keys.begin ? (keys.end - 1) / C::kBlockKV + 1 : first_tile;
-  const Range no_mask = {(full.begin + C::kBlockKV - 1) / C::kBlockKV, full.end / C::kBlockKV};
-  return {b, h, uniform(kv_head(p, h)), i0, first_tile, num_tiles, no_mask};
+// The columns below `end` of the two that a lane has in each block of 8, two bits a block.
+__device__ __forceinline__ unsigned columns_below(int end) {
+  const int clamped = min(max(end, 0), 128), bits = clamped / kMmaN * 2 + min(clamped % kMmaN, 2);
+  return bits == 32 ? 0xffffffffu : (1u << bits) - 1;
 }
 
 // O = softmax(softmax_scale · Q Kᵀ) V. A block computes tiles of kBlockQ rows of O, one warpgroup
@@ -121,7 +106,10 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   using C = Config<kHeadDim>;
   using Storage = SharedStorage<T, kHeadDim>;
   constexpr int kSteps = kHeadDim / kWgmmaK, kKeySteps = C::kBlockKV / kWgmmaK;
-  constexpr float kSlack = 8.f;  // O is rescaled when a term of P would exceed 2 to this power
+  // O is rescaled when a term of P would exceed 2 to the power of kSlack. Where no maximum is
+  // taken, that is noticed when the terms of a lane add up to more than kMost, which f16 still
+  // holds.
+  constexpr float kSlack = 8.f, kMost = 16384.f;
   auto& storage = shared_storage<Storage>();
   auto& sQ = storage.sQ;
   auto &sK = storage.sK, &sV = storage.sV;
@@ -152,30 +140,38 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   __syncthreads();  // The barriers have begun before a thread waits for one.
 
   // Both roles walk over the tiles of queries of this block, and for each from the last tile of
-  // keys to the first. In a round each block takes one of the next gridDim.x tiles of queries. Odd
-  // rounds go through the blocks backwards: the one that had the longest tile gets the shortest.
+  // keys to the first. In a round each block takes two that follow each other, so under a mask all
+  // blocks do the same. In the last round it takes one, if there is no second for each.
   const auto index_of = [&](unsigned n) {  // [FA2 Alg.1 l.1-3]
-    return n * gridDim.x + (n % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
+    const unsigned before = n / 2 * 2 * gridDim.x;
+    if (num_work - before > gridDim.x) return before + 2 * blockIdx.x + n % 2;
+    return n % 2 == 0 ? before + blockIdx.x : num_work;
   };
   int taken = 0;  // tiles of keys, with all tiles of queries before this one
 
-  // Produce: one warp walks, since uniform() needs all lanes, and one thread requests all tiles.
+  // Produce: one thread finds the work and requests all tiles.
   if (role == WarpRole::kProducer) {
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
-    if (warp != 0) return;
+    if (thread != 0) return;
 #pragma unroll 1
     for (unsigned n = 0; index_of(n) < num_work; ++n) {
-      const Work work = work_at<C>(p, index_of(n));
-      if (thread != 0) continue;
-      const int b = work.batch, h = work.head, hk = work.kv_head;
       const auto [q, q_phase] = slot_of<C::kQStages>(n);
       ptx::mbarrier_wait(&q_empty[q], q_phase ^ 1);  // O has been read from there.
+      Work<C>& work = storage.work[q];
+      find_work(work, p, index_of(n));
+      const int b = work.batch, h = work.head, hk = kv_head(p, h);
       request_tile(sQ[q], maps.q, work.i0, h, b, q_full[q]);
-#pragma unroll 1
-      for (int tile = work.num_tiles - 1; tile >= work.first_tile; --tile, ++taken) {
-        const auto [stage, phase] = slot_of<C::kStages>(taken);
+      const auto request_k = [&](int tile, int nth) {
+        const auto [stage, phase] = slot_of<C::kStages>(nth);
         ptx::mbarrier_wait(&k_empty[stage], phase ^ 1);  // The consumers have read what was there.
         request_tile(sK[stage], maps.k, tile * C::kBlockKV, hk, b, k_full[stage]);
+      };
+      const Range tiles = work.tiles;
+#pragma unroll 1
+      for (int tile = tiles.end - 1; tile >= tiles.begin; --tile, ++taken) {
+        if (tile == tiles.end - 1) request_k(tile, taken);
+        if (tile > tiles.begin) request_k(tile - 1, taken + 1);  // It is needed before V.
+        const auto [stage, phase] = slot_of<C::kStages>(taken);
         ptx::mbarrier_wait(&v_empty[stage], phase ^ 1);  // The consumers have read what was there.
         request_tile(sV[stage], maps.v, tile * C::kBlockKV, hk, b, v_full[stage]);
       }
@@ -194,14 +190,17 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   MmaA::Registers rP[kKeySteps];  // the same lanes hold the same elements of S and P
   bool rescale;                   // O, by
   float o_scale[2];
-  Work work = {};
-  int tile;  // of keys
-  int q;     // the buffer of Q
+  int batch, head, i0;
+  Range tiles;   // of keys, of the block
+  KeyTiles own;  // of this consumer
+  int tile;      // of keys
+  int q;         // the buffer of Q
   const auto slot = [&](int of_tile) {
-    return slot_of<C::kStages>(taken + work.num_tiles - 1 - of_tile);
+    return slot_of<C::kStages>(taken + tiles.end - 1 - of_tile);
   };
 
-  // Consumer c waits for its turn at a barrier of its own, where the one before it arrives.
+  // Consumer c waits for its turn at a barrier of its own, where the one before it arrives. All
+  // have equally many turns.
   const auto wait_for_turn = [&] {
     ptx::named_barrier_sync(C::kTurn + consumer, 2 * kWarpgroupThreads);
   };
@@ -220,21 +219,43 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     ptx::wgmma_commit();
   };
 
-  // The scores of a tile become P, still in f32. What O must be multiplied with is left in o_scale.
-  const auto softmax = [&](auto masked) {
+  // P = exp(S − m), still in f32, and the sums of this lane's terms
+  const auto exponentials = [&](auto masked, float(&sum)[2]) {
     constexpr bool kMasked = decltype(masked)::value;
-    const int lane = opaque(thread) % 32u;
+    sum[0] = sum[1] = 0.f;
+#pragma unroll
+    for (int n = 0; n < C::kBlockKV / kMmaN; ++n) {
+#pragma unroll
+      for (int e = 0; e < MmaAccumulator::kElements; ++e) {
+        const int r = e / 2;
+        const float finite_max = kMasked && row_max[r] == -INFINITY ? 0.f : row_max[r];
+        rS[n][e] = ptx::exp2(fmaf(rS[n][e], scale_log2, -finite_max));
+        sum[r] += rS[n][e];
+      }
+    }
+  };
 
-    // Mask the scores.
+  // The scores of a tile become P. What O must be multiplied with is left in o_scale. The maximum
+  // of a row grows if it may.
+  const auto softmax = [&](auto masked, const bool(&may_grow)[2]) {
+    constexpr bool kMasked = decltype(masked)::value;
+
+    // Mask the scores. Bit 2 n + e stands for element e of block n, in a row.
     if constexpr (kMasked) {
-      const Sequence seq = sequence(p, work.batch);
+      const Sequence seq = sequence(p, batch);
+      const int lane = opaque(thread) % 32u;
 #pragma unroll
-      for (int n = 0; n < C::kBlockKV / kMmaN; ++n) {
+      for (int r = 0; r < 2; ++r) {
+        const int i = i0 + r0 + MmaAccumulator::row(lane, 2 * r);
+        const Range keys = visible_keys(seq, i, i + 1);
+        const int j = tile * C::kBlockKV + MmaAccumulator::col(lane, 0);
+        const unsigned shown = columns_below(keys.end - j) & ~columns_below(keys.begin - j);
 #pragma unroll
-        for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-          const int i = opaque(work.i0 + r0) + MmaAccumulator::row(lane, e);
-          const int j = tile * C::kBlockKV + n * kMmaN + MmaAccumulator::col(lane, e);
-          if (j >= seq.num_keys || !visible(seq, i, j)) rS[n][e] = -INFINITY;
+        for (int n = 0; n < C::kBlockKV / kMmaN; ++n) {
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            if ((shown >> (2 * n + e) & 1u) == 0) rS[n][2 * r + e] = -INFINITY;
+          }
         }
       }
     }
@@ -250,7 +271,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
         x = fmaxf(x, fmaxf(rS[n][2 * r], rS[n][2 * r + 1]));
       }
       tile_max[r] = quad_max(x) * scale_log2;
-      grew |= tile_max[r] - row_max[r] > kSlack;
+      grew |= may_grow[r] && tile_max[r] - row_max[r] > kSlack;
     }
     // O and l will be rescaled, but only in rows whose maximum has grown by more than the slack.
     rescale = __any_sync(0xffffffffu, grew);
@@ -258,28 +279,41 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const float old_max = row_max[r];
-        if (tile_max[r] - old_max > kSlack) row_max[r] = tile_max[r];
+        if (may_grow[r] && tile_max[r] - old_max > kSlack) row_max[r] = tile_max[r];
         const float finite_max = kMasked && row_max[r] == -INFINITY ? 0.f : row_max[r];
         o_scale[r] = ptx::exp2(old_max - finite_max);
         row_sum[r] *= o_scale[r];
       }
     }
+    float tile_sum[2];
+    exponentials(masked, tile_sum);
 #pragma unroll
-    for (int n = 0; n < C::kBlockKV / kMmaN; ++n) {
+    for (int r = 0; r < 2; ++r) row_sum[r] += tile_sum[r];
+  };
+
+  // The same with the maximum so far, for a tile without a mask. False, and S is lost, if terms of
+  // P are too large in some row of this warpgroup; may_grow then tells in which.
+  const auto softmax_with_old_max = [&](bool(&may_grow)[2]) {
+    float tile_sum[2];
+    exponentials(std::false_type{}, tile_sum);
+    const bool large[2] = {!(tile_sum[0] <= kMost), !(tile_sum[1] <= kMost)};  // or not a number
+    const bool any =
+        ptx::named_barrier_or(C::kStored + consumer, kWarpgroupThreads, large[0] || large[1]);
+    if (__any_sync(0xffffffffu, any)) {
 #pragma unroll
-      for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-        const int r = e / 2;
-        const float finite_max = kMasked && row_max[r] == -INFINITY ? 0.f : row_max[r];
-        rS[n][e] = ptx::exp2(fmaf(rS[n][e], scale_log2, -finite_max));
-        row_sum[r] += rS[n][e];
-      }
+      for (int r = 0; r < 2; ++r) may_grow[r] = quad_max(large[r] ? 1.f : 0.f) != 0.f;
+      return false;
     }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) row_sum[r] += tile_sum[r];
+    rescale = false;
+    return true;
   };
 
   // Waits for K_j of the next tile. Its branch keeps the exponentials above it: without one, the
   // compiler moves the wait for O above them.
   const auto wait_for_next_keys = [&] {
-    if (tile == work.first_tile) return;
+    if (tile == own.visible.begin) return;
     const auto [next, phase] = slot(tile - 1);
     ptx::mbarrier_wait(&k_full[next], phase);  // K has arrived.
   };
@@ -324,20 +358,38 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     issue_scores(stage);
     issue_output(before);
     pass_turn();
-    ptx::wgmma_wait<1>();  // S is there, and K_j has been read.
-    if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);
-    softmax(masked);
+    ptx::wgmma_wait<1>();  // S is there.
+    bool may_grow[2] = {true, true};
+    if constexpr (decltype(masked)::value) {
+      softmax(masked, may_grow);
+    } else if (!softmax_with_old_max(may_grow)) {
+      ptx::wgmma_wait<0>();
+      issue_scores(stage);
+      ptx::wgmma_wait<0>();  // S is there again.
+      softmax(std::true_type{}, may_grow);
+    }
+    if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);  // K_j has been read.
     wait_for_next_keys();
     ptx::wgmma_wait<0>();  // O is there, and V has been read.
     if (lane == 0) ptx::mbarrier_arrive(&v_empty[before]);
     finish_tile();
   };
 
+  // A tile that none of this consumer's queries sees.
+  const auto skip_tile = [&] {
+    const int lane = opaque(thread) % 32u;
+    const auto [stage, phase] = slot(tile);
+    wait_for_turn();
+    pass_turn();
+    ptx::mbarrier_wait(&k_full[stage], phase);  // The phase before has ended for all consumers.
+    if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);
+    ptx::mbarrier_wait(&v_full[stage], phase);
+    if (lane == 0) ptx::mbarrier_arrive(&v_empty[stage]);
+  };
+
   if (consumer == C::kConsumers - 1) pass_turn();  // Consumer 0 has the first turn.
 #pragma unroll 1
   for (unsigned n = 0; index_of(n) < num_work; ++n) {
-    work = work_at<C>(p, index_of(n));
-    tile = work.num_tiles - 1;
     const Slot q_slot = slot_of<C::kQStages>(n);
     q = q_slot.stage;
     for (auto& o : rO) {
@@ -345,7 +397,15 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     }
     for (int r = 0; r < 2; ++r) row_max[r] = -INFINITY, row_sum[r] = 0.f;
     ptx::mbarrier_wait(&q_full[q], q_slot.phase);  // Q has arrived.
-    if (tile >= work.first_tile) {
+    const Work<C>& work = storage.work[q];
+    batch = uniform(work.batch), head = uniform(work.head), i0 = uniform(work.i0);
+    tiles = uniform(work.tiles);
+    own.visible = uniform(work.consumer[consumer].visible);
+    own.no_mask = uniform(work.consumer[consumer].no_mask);
+    tile = tiles.end - 1;
+#pragma unroll 1
+    for (; tile >= tiles.begin && tile >= own.visible.end; --tile) skip_tile();
+    if (own.visible.begin < own.visible.end) {
       // The last tile, the diagonal or the tail, is the first: its S alone.
       mark_tile("KV tile", tile);
       const auto [first, first_phase] = slot(tile);
@@ -355,42 +415,47 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       pass_turn();
       ptx::wgmma_wait<0>();  // S is there, and K_j has been read.
       if (thread % 32 == 0) ptx::mbarrier_arrive(&k_empty[first]);
-      softmax(std::true_type{});
+      softmax(std::true_type{}, {true, true});
       wait_for_next_keys();
       finish_tile();
       --tile;
 
       // [FA2 Alg.1 l.6, 11]  What is left of the diagonal and the tail, the tiles without a mask,
       // the window's left edge.
-      const Range no_mask = work.no_mask;
-      while (tile >= work.first_tile) {
+      const auto &visible = own.visible, &no_mask = own.no_mask;
+      while (tile >= visible.begin) {
 #pragma unroll 1
-        for (; tile >= work.first_tile && (tile >= no_mask.end || tile < no_mask.begin); --tile) {
+        for (; tile >= visible.begin && (tile >= no_mask.end || tile < no_mask.begin); --tile) {
           take_tile(std::true_type{});
         }
 #pragma unroll 1
-        for (; tile >= work.first_tile && tile >= no_mask.begin && tile < no_mask.end; --tile) {
+        for (; tile >= visible.begin && tile >= no_mask.begin && tile < no_mask.end; --tile) {
           take_tile(std::false_type{});
         }
       }
 
       // The first tile is the last: its O alone.
-      const auto [last, last_phase] = slot(work.first_tile);
+      const auto [last, last_phase] = slot(visible.begin);
       ptx::mbarrier_wait(&v_full[last], last_phase);  // V_j has arrived.
       wait_for_turn();
       issue_output(last);
       pass_turn();
       ptx::wgmma_wait<0>();  // O is there, and V_j has been read.
       if (thread % 32 == 0) ptx::mbarrier_arrive(&v_empty[last]);
-      taken += work.num_tiles - work.first_tile;
+    } else {
+      wait_for_turn();
+      pass_turn();
     }
+#pragma unroll 1
+    for (; tile >= tiles.begin; --tile) skip_tile();
+    taken += tiles.end - tiles.begin;
     mark_tile(nullptr, 0);
 
     // [FA2 Alg.1 l.12]  O = O / l    // into this warp's rows of sQ: its last product has read them
-    const int lane = opaque(thread) % 32u, num_queries = sequence(p, work.batch).num_queries;
+    const int lane = opaque(thread) % 32u, num_queries = sequence(p, batch).num_queries;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int row = r0 + MmaAccumulator::row(lane, 2 * r), i = work.i0 + row;
+      const int row = r0 + MmaAccumulator::row(lane, 2 * r), i = i0 + row;
       const float sum = quad_sum(row_sum[r]), inverse = sum > 0.f ? 1.f / sum : 0.f;
 #pragma unroll
       for (int n = 0; n < kHeadDim / kMmaN; ++n) {
@@ -398,7 +463,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
             pack<T>(rO[n][2 * r] * inverse, rO[n][2 * r + 1] * inverse);
       }
       if (lane % 4 == 0 && i < num_queries && p.lse != nullptr) {
-        p.lse[row_index(p, work.batch, work.head, i)] =
+        p.lse[row_index(p, batch, head, i)] =
             row_max[r] * kLn2 + logf(sum);  // [FA2 Alg.1 l.13, 15]
       }
     }
@@ -411,8 +476,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       const int first = consumer * kWgmmaM;
 #pragma unroll
       for (int panel = 0; panel < QTile::kPanels; ++panel) {
-        if (work.i0 + first >= num_queries) continue;  // no row of the box exists
-        ptx::tensor_store(maps.o, panel * QTile::kPanelCols, work.i0 + first, work.head, work.batch,
+        if (i0 + first >= num_queries) continue;  // no row of the box exists
+        ptx::tensor_store(maps.o, panel * QTile::kPanelCols, i0 + first, head, batch,
                           sQ[q].panels[panel][first]);
       }
       ptx::tensor_store_commit();

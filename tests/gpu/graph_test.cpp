@@ -56,6 +56,7 @@ void launches_like_direct_calls(const ApiCall& call, const char* stage, void* wo
     graph.run(stream);
     const harness::Outputs got = call.outputs();
     expect_right(got, *want);
+    if (call.pass() == CUFLASH_BACKWARD && !has_fixed_order(stage)) continue;
 
     call.poison();
     expect_success(call.queue(stream.get(), stage, workspace));
