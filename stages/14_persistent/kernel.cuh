@@ -364,8 +364,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       softmax(masked, may_grow);
     } else if (!softmax_with_old_max(may_grow)) {
       ptx::wgmma_wait<0>();
-      issue_scores(stage);
-      ptx::wgmma_wait<0>();  // S is there again.
+      issue_scores(stage);   // It was lost,
+      ptx::wgmma_wait<0>();  // and is there again.
       softmax(std::true_type{}, may_grow);
     }
     if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);  // K_j has been read.

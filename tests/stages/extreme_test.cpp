@@ -10,6 +10,7 @@
 
 #include "harness/convert.h"
 #include "harness/device_tensor.h"
+#include "harness/inputs.h"
 #include "harness/reference_outputs.h"
 #include "harness/stage_call.h"
 #include "stage_test.h"
@@ -129,6 +130,25 @@ void an_infinite_v_stays_in_its_head(const Stage& stage, Pass pass, const Proble
   const std::vector<float>& o = out.tensors.at("O");
   for (std::size_t n = std::size_t(problem.seq_q) * problem.head_dim; n < o.size(); ++n) {
     ASSERT_EQ(o[n], 0.f) << "element " << n << " of O";
+  }
+}
+
+void a_row_does_not_depend_on_others(const Stage& stage, Pass pass, const Problem& problem) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem);
+  const auto is_changed = [](int row) { return row % 8 == 3; };
+  Inputs in = harness::make_inputs(problem, {});
+  const Outputs before = harness::run(stage, pass, problem, in);
+  for (std::size_t n = 0; n < in.q.size(); ++n) {
+    if (is_changed(n / problem.head_dim)) in.q[n] *= 64.f;
+  }
+  const Outputs after = harness::run(stage, pass, problem, in);
+  for (const auto& [name, values] : before.tensors) {
+    const int columns = static_cast<int>(values.size()) / problem.seq_q;
+    for (std::size_t n = 0; n < values.size(); ++n) {
+      const int row = static_cast<int>(n) / columns;
+      if (is_changed(row)) continue;
+      ASSERT_EQ(values[n], after.tensors.at(name)[n]) << name << " has other bits in row " << row;
+    }
   }
 }
 

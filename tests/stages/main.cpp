@@ -128,6 +128,10 @@ void add_extremes(const Stage& stage, Pass pass) {
              scores_far_below_zero);
     add_test("an_infinite_v_stays_in_its_head", "b1_h3_q70k70_d64",
              an_infinite_v_stays_in_its_head);
+    for (const std::string head_dim : {"d64", "d128"}) {
+      add_test("a_row_does_not_depend_on_others_" + head_dim, "b1_h1_q66k300_" + head_dim,
+               a_row_does_not_depend_on_others);
+    }
     if (!stage.forward.keeps_scores) {
       add_test("sees_the_end_of_the_longest_head", "b1_h1_q200k2147483391_d64_left100_right1000",
                sees_the_end_of_the_longest_head);
