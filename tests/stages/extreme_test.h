@@ -14,8 +14,9 @@ void scores_far_below_zero(const Stage& stage, Pass pass, const Problem& problem
 // Forward, several heads: infinite values of V in the first one reach no other.
 void an_infinite_v_stays_in_its_head(const Stage& stage, Pass pass, const Problem& problem);
 
-// Forward, one head: other queries in every eighth row, with scores 64 times as large, so that their
-// maxima grow from tile to tile, leave the bits of all other rows as they are.
+// Forward, one head: other queries in every eighth row, with scores 16 times as large, so that
+// their maxima grow from tile to tile, leave the bits of all other rows as they are. Some of those
+// grow moderately.
 void a_row_does_not_depend_on_others(const Stage& stage, Pass pass, const Problem& problem);
 
 // Backward, two keys: sums exceed the largest f16 before they are multiplied by the scale. dQ and
