@@ -3,7 +3,10 @@
 // has TMA add what they get for dQ to global memory, in f32.
 #pragma once
 
+#include <algorithm>
+#include <climits>
 #include <cmath>
+#include <type_traits>
 
 #include "device/matrix_descriptor.h"
 #include "device/ptx/bulk_reduce.h"
@@ -46,6 +49,29 @@ struct BackwardStorage {
 struct BackwardMaps {
   TensorMap q, k, v, d_o;
 };
+
+// How many KV heads' tiles of keys are computed side by side. If the mask lets tiles see different
+// numbers of queries, several heads share a queue, so that the longest tiles can come first, and at
+// least two, so that the last ones fill the device; but only as many as the L2 cache can hold what
+// they add to.
+inline int heads_together(const BackwardParams& p) {
+  constexpr std::int64_t kCacheBytes = 32 << 20;
+  if (p.width == UINT_MAX) return 1;
+  const std::int64_t row_bytes = p.head_dim * (sizeof(float) + 2 * 2);  // dQ, Q and dO
+  const std::int64_t head_bytes = row_bytes * p.seq_q * (p.heads_q / p.heads_kv);
+  const std::int64_t heads = std::int64_t{p.batch} * p.heads_kv;
+  return static_cast<int>(std::min(std::max(kCacheBytes / head_bytes, std::int64_t{2}), heads));
+}
+
+// The batch, KV head and tile of keys of the nth block. The first tiles of a head are the longest.
+__device__ __forceinline__ Place place_of(const BackwardParams& p, int tiles, int together,
+                                          unsigned n) {
+  const int heads = p.batch * p.heads_kv;
+  const int first = n / (tiles * together) * together;  // head of a queue
+  const int width = min(together, heads - first);
+  const int rest = n % (tiles * together), head = first + rest % width;
+  return uniform({head / p.heads_kv, head % p.heads_kv, rest / width, 0});
+}
 
 // A step of a block's walk over tiles of queries: those of one head after the other.
 struct Step {
@@ -104,7 +130,7 @@ __device__ __forceinline__ void pack_operand(MmaA::Registers (&a)[kOperands],
 template <class T, int kHeadDim>
 __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     gradients(const __grid_constant__ BackwardParams p, const __grid_constant__ Workspace work,
-              const __grid_constant__ BackwardMaps maps) {
+              const __grid_constant__ BackwardMaps maps, int together) {
   using C = BackwardConfig<kHeadDim>;
   using Storage = BackwardStorage<T, kHeadDim>;
   constexpr int kSteps = kHeadDim / kWgmmaK;
@@ -117,7 +143,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   // Find this block's KV head and keys, and this warp's role.
   const int thread = threadIdx.x, warp = uniform(thread / 32), warpgroup = warp / kWarpgroupWarps;
   const auto role = warpgroup == 0 ? WarpRole::kProducer : WarpRole::kConsumer;
-  const Place place = uniform(unravel(blockIdx.x, p.heads_kv, num_tiles(p.seq_kv, C::kOwned), 1));
+  const Place place = place_of(p, num_tiles(p.seq_kv, C::kOwned), together, blockIdx.x);
   const int b = place.batch, h_kv = place.head;  // [FA2 Alg.2 l.1-3]
   const int j0 = place.row * C::kOwned;          // [FA2 Alg.2 l.5]
   const Sequence seq = sequence(p, b);
@@ -206,151 +232,160 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   const auto part = [&] { return Part<kHeadDim>(opaque(consumer)); };
 
   typename C::Gradient rdK = {}, rdV = {};  // (64, kHeadDim) f32 a warpgroup, registers
-  typename C::Scores rS;                    // (64, kStreamed) f32 a warpgroup, registers
 
-  // [FA2 Alg.2 l.9-10]  Q_i, dO_i come from the producer; Sᵀ = K_j Q_iᵀ, issued
-  const auto issue_scores = [&](int n) {
-    const auto [stage, phase] = slot_of<C::kStages>(n);
-    ptx::mbarrier_wait(&full[stage], phase);  // Q_i, dO_i, LSE_i and delta_i have arrived.
+  // [FA2 Alg.2 l.15]  dQ = dS K_j, issued    // (64, kDqCols) f32 a warpgroup, registers
+  const auto issue_dq = [&](typename C::QueryGradient& rdQ, int n) {
+    const auto [key0, dq_row0, dq_col0] = part();
+    ptx::mbarrier_wait(&storage.ds_full, n % 2);  // Both consumers have written their part of dS.
+    ptx::wgmma_fence();                           // sdQ has been written from these registers.
+#pragma unroll
+    for (int k = 0; k < C::kOwned / kWgmmaK; ++k) {
+      ptx::wgmma_m64k16<T, ptx::Major::kMN, ptx::Major::kMN>(
+          rdQ, mn_major(sdS[n % 2], kWgmmaK * k, dq_row0), columns_of(sK, kWgmmaK * k, dq_col0),
+          k > 0);
+    }
+    ptx::wgmma_commit();
+  };
+  // Hands dQ on to the warp that adds it.
+  const auto hand_on = [&](const typename C::QueryGradient& rdQ, int n) {
+    if (wants_dq) {
+      const int lane = opaque(thread) % 32u;
+      const auto [turn, phase] = slot_of<2>(n);
+      ptx::mbarrier_wait(&storage.dq_empty[turn], phase ^ 1);  // TMA has read what was there.
+#pragma unroll
+      for (int m = 0; m < C::kDqCols / kMmaN; ++m) {
+        store4(&storage.sdQ[turn][C::dq_index(warp_of_all, m, lane)],
+               {rdQ[m][0], rdQ[m][1], rdQ[m][2], rdQ[m][3]});
+      }
+      ptx::fence_proxy_async();  // TMA reads what this thread has written,
+      __syncwarp();              // and its lanes.
+      if (lane == 0) ptx::mbarrier_arrive(&storage.dq_full[turn]);
+    }
+  };
+
+  // The products of a tile of queries, but for dQ, that of the tile before.
+  const auto tile_of_queries = [&](auto is_first, int n) {
+    constexpr bool kFirst = decltype(is_first)::value;
+    mark_tile("Q tile", at.tile);
+    const int lane = opaque(thread) % 32u;
     const int key0 = part().key0;
-    ptx::wgmma_fence();  // dS has been computed from these registers.
+    const int r0 = key0 + opaque(warp) % kWarpgroupWarps * kMmaM;  // this warp's keys
+    const auto [stage, phase] = slot_of<C::kStages>(n);
+    const int i0 = at.tile * C::kStreamed;
+
+    // [FA2 Alg.2 l.9-10]  Q_i, dO_i come from the producer; Sᵀ = K_j Q_iᵀ    // (64, kStreamed)
+    ptx::mbarrier_wait(&full[stage], phase);  // Q_i, dO_i, LSE_i and delta_i have arrived.
+    typename C::Scores rS;
+    ptx::wgmma_fence();  // These registers have held P of the tile before.
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
       ptx::wgmma_m64k16<T, ptx::Major::kK>(rS, k_major(sK, key0, kWgmmaK * k),
                                            k_major(sQ[stage], 0, kWgmmaK * k), k > 0);
     }
     ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();  // S is there.
+
+    // [FA2 Alg.2 l.13]  dPᵀ = V_j dO_iᵀ, issued    // (64, kStreamed) f32 a warpgroup, registers
+    typename C::Scores rdP;
+    ptx::wgmma_fence();  // dS has been packed from these registers.
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      ptx::wgmma_m64k16<T, ptx::Major::kK>(rdP, k_major(sV, key0, kWgmmaK * k),
+                                           k_major(sdO[stage], 0, kWgmmaK * k), k > 0);
+    }
+    ptx::wgmma_commit();
+
+    // Mask the scores.
+    if (!all_visible(seq, i0, C::kStreamed, j0, C::kOwned)) {
+#pragma unroll
+      for (int m = 0; m < C::kStreamed / kMmaN; ++m) {
+#pragma unroll
+        for (int e = 0; e < MmaAccumulator::kElements; ++e) {
+          const int j = j0 + r0 + MmaAccumulator::row(lane, e);
+          const int i = i0 + m * kMmaN + MmaAccumulator::col(lane, e);
+          if (j >= seq.num_keys || !visible(seq, i, j)) rS[m][e] = -INFINITY;
+        }
+      }
+    }
+
+    // [FA2 Alg.2 l.11]  P = exp(S − LSE)    // 2^kLog2OfP times as large
+#pragma unroll
+    for (int m = 0; m < C::kStreamed / kMmaN; ++m) {
+      const int c = m * kMmaN + MmaAccumulator::col(lane, 0);
+      const float2 lse = *reinterpret_cast<const float2*>(&storage.s_lse[stage][c]);
+#pragma unroll
+      for (int e = 0; e < MmaAccumulator::kElements; ++e) {
+        rS[m][e] = ptx::exp2(fmaf(rS[m][e], scale_log2, e % 2 == 0 ? -lse.x : -lse.y));
+      }
+    }
+    MmaA::Registers rA[C::kStreamed / kWgmmaK];  // P, and then dS, rounded
+    pack_operand<T>(rA, rS);
+
+    // [FA2 Alg.2 l.12]  dV = dV + Pᵀ dO_i, issued
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
+      ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdV, rA[k], mn_major(sdO[stage], kWgmmaK * k), true);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<1>();  // dP is there.
+
+    // [FA2 Alg.2 l.14]  dS = P ∘ (dP − delta)
+#pragma unroll
+    for (int m = 0; m < C::kStreamed / kMmaN; ++m) {
+      const int c = m * kMmaN + MmaAccumulator::col(lane, 0);
+      const float2 delta = *reinterpret_cast<const float2*>(&storage.s_delta[stage][c]);
+#pragma unroll
+      for (int e = 0; e < MmaAccumulator::kElements; ++e) {
+        rdP[m][e] = rS[m][e] * fmaf(rdP[m][e], kSmallP, e % 2 == 0 ? -delta.x : -delta.y);
+      }
+    }
+    ptx::wgmma_wait<0>();  // No product reads P any more.
+    pack_operand<T>(rA, rdP);
+
+    // [FA2 Alg.2 l.16]  dK = dK + dSᵀ Q_i, issued
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
+      ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdK, rA[k], mn_major(sQ[stage], kWgmmaK * k), true);
+    }
+    ptx::wgmma_commit();
+
+    // dQ of the tile before: both consumers have had time to write their parts of its dS.
+    typename C::QueryGradient rdQ;
+    if constexpr (!kFirst) issue_dq(rdQ, n - 1);
+
+      // Give the other consumer this one's rows of dS: dQ is a sum over all keys.
+#pragma unroll
+    for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        pair(sdS[n % 2], r0 + MmaA::row(lane, 2 * e), k * kWgmmaK + MmaA::col(lane, 2 * e)) =
+            rA[k][e];
+      }
+    }
+    ptx::fence_proxy_async();  // Products read what this thread has written,
+    // dK and dQ are there; Q_i, dO_i and dS of the tile before have been read.
+    ptx::wgmma_wait<0>();
+    __syncwarp();  // and its lanes.
+    if (lane == 0) {
+      ptx::mbarrier_arrive(&storage.ds_full);
+      ptx::mbarrier_arrive(&empty[stage]);
+    }
+    if constexpr (!kFirst) hand_on(rdQ, n - 1);
+    at = at.next();
   };
 
+  // [FA2 Alg.2 l.8, 17]  Stream the queries of each head that shares the KV head.
   if (num_steps > 0) {
     ptx::mbarrier_wait(&storage.kv_full, 0);  // K and V have arrived.
-    issue_scores(0);
-    ptx::wgmma_wait<0>();  // S is there.
-    // [FA2 Alg.2 l.8, 17]  Stream the queries of each head that shares the KV head.
+    tile_of_queries(std::true_type{}, 0);
 #pragma unroll 1
-    for (int n = 0;; at = at.next()) {
-      mark_tile("Q tile", at.tile);
-      const int lane = opaque(thread) % 32u;
-      const auto [key0, dq_row0, dq_col0] = part();
-      const int r0 = key0 + opaque(warp) % kWarpgroupWarps * kMmaM;  // this warp's keys
-      const auto [stage, phase] = slot_of<C::kStages>(n);
-      const auto [turn, turn_phase] = slot_of<2>(n);
-      const int i0 = at.tile * C::kStreamed;
-
-      // [FA2 Alg.2 l.13]  dPᵀ = V_j dO_iᵀ, issued    // (64, kStreamed) f32 a warpgroup, registers
-      typename C::Scores rdP;
-      ptx::wgmma_fence();  // dS has been packed from these registers.
-#pragma unroll
-      for (int k = 0; k < kSteps; ++k) {
-        ptx::wgmma_m64k16<T, ptx::Major::kK>(rdP, k_major(sV, key0, kWgmmaK * k),
-                                             k_major(sdO[stage], 0, kWgmmaK * k), k > 0);
-      }
-      ptx::wgmma_commit();
-
-      // Mask the scores.
-      if (!all_visible(seq, i0, C::kStreamed, j0, C::kOwned)) {
-#pragma unroll
-        for (int m = 0; m < C::kStreamed / kMmaN; ++m) {
-#pragma unroll
-          for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-            const int j = j0 + r0 + MmaAccumulator::row(lane, e);
-            const int i = i0 + m * kMmaN + MmaAccumulator::col(lane, e);
-            if (j >= seq.num_keys || !visible(seq, i, j)) rS[m][e] = -INFINITY;
-          }
-        }
-      }
-
-      // [FA2 Alg.2 l.11]  P = exp(S − LSE)    // 2^kLog2OfP times as large
-#pragma unroll
-      for (int m = 0; m < C::kStreamed / kMmaN; ++m) {
-        const int c = m * kMmaN + MmaAccumulator::col(lane, 0);
-        const float2 lse = *reinterpret_cast<const float2*>(&storage.s_lse[stage][c]);
-#pragma unroll
-        for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-          rS[m][e] = ptx::exp2(fmaf(rS[m][e], scale_log2, e % 2 == 0 ? -lse.x : -lse.y));
-        }
-      }
-      MmaA::Registers rA[C::kStreamed / kWgmmaK];  // P, and then dS, rounded
-      pack_operand<T>(rA, rS);
-
-      // [FA2 Alg.2 l.12]  dV = dV + Pᵀ dO_i, issued
-      ptx::wgmma_fence();
-#pragma unroll
-      for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
-        ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdV, rA[k], mn_major(sdO[stage], kWgmmaK * k), true);
-      }
-      ptx::wgmma_commit();
-      ptx::wgmma_wait<1>();  // dP is there.
-
-      // [FA2 Alg.2 l.14]  dS = P ∘ (dP − delta)
-#pragma unroll
-      for (int m = 0; m < C::kStreamed / kMmaN; ++m) {
-        const int c = m * kMmaN + MmaAccumulator::col(lane, 0);
-        const float2 delta = *reinterpret_cast<const float2*>(&storage.s_delta[stage][c]);
-#pragma unroll
-        for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-          rdP[m][e] = rS[m][e] * fmaf(rdP[m][e], kSmallP, e % 2 == 0 ? -delta.x : -delta.y);
-        }
-      }
-      ptx::wgmma_wait<0>();  // No product reads P any more.
-      pack_operand<T>(rA, rdP);
-
-      // [FA2 Alg.2 l.16]  dK = dK + dSᵀ Q_i, issued
-      ptx::wgmma_fence();
-#pragma unroll
-      for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
-        ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdK, rA[k], mn_major(sQ[stage], kWgmmaK * k), true);
-      }
-      ptx::wgmma_commit();
-
-      // Give the other consumer this one's rows of dS: dQ is a sum over all.
-#pragma unroll
-      for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          pair(sdS[turn], r0 + MmaA::row(lane, 2 * e), k * kWgmmaK + MmaA::col(lane, 2 * e)) =
-              rA[k][e];
-        }
-      }
-      ptx::fence_proxy_async();  // Products read what this thread has written,
-      __syncwarp();              // and its lanes.
-      if (lane == 0) ptx::mbarrier_arrive(&storage.ds_full);
-
-      // [FA2 Alg.2 l.15]  dS K_j    // (64, kDqCols) f32 a warpgroup, registers
-      ptx::mbarrier_wait(&storage.ds_full, n % 2);  // All of dS is there.
-      typename C::QueryGradient rdQ;
-      ptx::wgmma_fence();  // sdQ has been written from these registers.
-#pragma unroll
-      for (int k = 0; k < C::kOwned / kWgmmaK; ++k) {
-        ptx::wgmma_m64k16<T, ptx::Major::kMN, ptx::Major::kMN>(
-            rdQ, mn_major(sdS[turn], kWgmmaK * k, dq_row0), columns_of(sK, kWgmmaK * k, dq_col0),
-            k > 0);
-      }
-      ptx::wgmma_commit();
-      ptx::wgmma_wait<1>();  // dK is there, and dS has been read.
-
-      // The scores of the next tile, under dQ and what follows it; after the last tile, of the same
-      // one again.
-      issue_scores(n + 1 < num_steps ? n + 1 : n);
-      ptx::wgmma_wait<1>();  // dQ is there, and Q_i and dO_i have been read.
-      if (lane == 0) ptx::mbarrier_arrive(&empty[stage]);
-
-      // Hand dQ on.
-      if (wants_dq) {
-        ptx::mbarrier_wait(&storage.dq_empty[turn],
-                           turn_phase ^ 1);  // TMA has read what was there.
-#pragma unroll
-        for (int m = 0; m < C::kDqCols / kMmaN; ++m) {
-          store4(&storage.sdQ[turn][C::dq_index(warp_of_all, m, lane)],
-                 {rdQ[m][0], rdQ[m][1], rdQ[m][2], rdQ[m][3]});
-        }
-        ptx::fence_proxy_async();  // TMA reads what this thread has written,
-        __syncwarp();              // and its lanes.
-        if (lane == 0) ptx::mbarrier_arrive(&storage.dq_full[turn]);
-      }
-      ptx::wgmma_wait<0>();  // The next S is there.
-      if (++n == num_steps) break;
-    }
+    for (int n = 1; n < num_steps; ++n) tile_of_queries(std::false_type{}, n);
+    typename C::QueryGradient rdQ;
+    issue_dq(rdQ, num_steps - 1);
+    ptx::wgmma_wait<0>();  // The last dQ is there.
+    hand_on(rdQ, num_steps - 1);
   }
   mark_tile(nullptr, 0);
   // All products have read K and V.

@@ -36,7 +36,8 @@ struct BackwardKernels {
     const std::int64_t lanes = work.all_tiles * C::kStreamed * kDeltaLanes<kHeadDim>;
     return queue(
         stream, thread_each(lanes, kDeltaThreads, row_delta<T, kHeadDim>, p, work),
-        block_each_kv_tile<Storage>(C::kOwned, C::kThreads, gradients<T, kHeadDim>, p, work, maps),
+        block_each_kv_tile<Storage>(C::kOwned, C::kThreads, gradients<T, kHeadDim>, p, work, maps,
+                                    heads_together(p)),
         block_each_q_tile<QueryGradientStorage<T, kHeadDim>>(
             C::kStreamed, kQueryGradientThreads<kHeadDim>, query_gradient<T, kHeadDim>, p, work)
             .only_if(p.dq.data != nullptr));
