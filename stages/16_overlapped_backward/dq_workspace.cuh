@@ -24,15 +24,11 @@ struct Shape {
 constexpr Shape shape(int head_dim) {
   switch (head_dim) {
     case 32:
-      return {128, 128, 2};  // 130 KB
+      return {128, 128, 2};  // 146 KB
     case 64:
-      return {128, 64, 2};  // 128 KB
-    case 96:
-      return {128, 128, 1};  // 209 KB; dK and dV take 96
-    case 128:
-      return {128, 64, 2};  // 193 KB; dK and dV take 128
+      return {128, 128, 2};  // 227 KB
     default:
-      return {64, 64, 1};  // 209 KB; a consumer's half of dK and dV takes 128
+      return {128, 64, 2};  // 225 KB; dK and dV take 128 of a consumer's 240 registers
   }
 }
 

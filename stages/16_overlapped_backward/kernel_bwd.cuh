@@ -336,8 +336,10 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       const int c = m * kMmaN + MmaAccumulator::col(lane, 0);
       const float2 delta = *reinterpret_cast<const float2*>(&storage.s_delta[stage][c]);
 #pragma unroll
-      for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-        rdP[m][e] = rS[m][e] * fmaf(rdP[m][e], kSmallP, e % 2 == 0 ? -delta.x : -delta.y);
+      for (int e = 0; e < MmaAccumulator::kElements; e += 2) {
+        const float2 prob = unpack<T>(opaque(rA[m / 2][m % 2 * 2 + e / 2]));
+        rdP[m][e] = prob.x * fmaf(rdP[m][e], kSmallP, -delta.x);
+        rdP[m][e + 1] = prob.y * fmaf(rdP[m][e + 1], kSmallP, -delta.y);
       }
     }
     ptx::wgmma_wait<0>();  // No product reads P any more.

@@ -7,8 +7,6 @@
 namespace cuflash::overlapped_backward {
 namespace {
 
-using HeadDims = IntList<64, 128>;
-
 template <class T, int kHeadDim>
 struct BackwardKernels {
   using C = BackwardConfig<kHeadDim>;
@@ -45,7 +43,7 @@ struct BackwardKernels {
 };
 
 std::size_t backward_workspace(const Problem& p) {
-  return dispatch(TensorCoreTypes{}, HeadDims{}, p, std::size_t{0},
+  return dispatch(TensorCoreTypes{}, UsualHeadDims{}, p, std::size_t{0},
                   [&](auto, auto head_dim) { return workspace_bytes<head_dim()>(p); });
 }
 
@@ -55,7 +53,7 @@ constexpr Stage describe() {
   stage.teaches = "products under the softmax, P and dS from registers";
   stage.removes = "waits between the products";
   stage.limiter = "shared memory";
-  stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, HeadDims>();
+  stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.backward.arch = {90, true};
   stage.backward.features =
       kEveryFeature.without(Feature::kAnyStride).without(Feature::kDeterministic);

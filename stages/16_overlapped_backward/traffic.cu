@@ -7,7 +7,7 @@ namespace {
 
 using namespace harness;
 
-constexpr auto backward_tile = backward_tile_of<BackwardConfig, IntList<64, 128>>;
+constexpr auto backward_tile = backward_tile_of<BackwardConfig, UsualHeadDims>;
 
 template <int kHeadDim>
 Traffic backward_of(const Problem& p) {
@@ -35,7 +35,7 @@ Traffic backward_of(const Problem& p) {
 }
 
 Traffic backward(const Problem& p) {
-  return dispatch(TensorCoreTypes{}, IntList<64, 128>{}, p, Traffic{},
+  return dispatch(TensorCoreTypes{}, UsualHeadDims{}, p, Traffic{},
                   [&](auto, auto head_dim) { return backward_of<head_dim()>(p); });
 }
 
