@@ -283,7 +283,6 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
                                            k_major(sQ[stage], 0, kWgmmaK * k), k > 0);
     }
     ptx::wgmma_commit();
-    ptx::wgmma_wait<0>();  // S is there.
 
     // [FA2 Alg.2 l.13]  dPᵀ = V_j dO_iᵀ, issued    // (64, kStreamed) f32 a warpgroup, registers
     typename C::Scores rdP;
@@ -294,6 +293,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
                                            k_major(sdO[stage], 0, kWgmmaK * k), k > 0);
     }
     ptx::wgmma_commit();
+    ptx::wgmma_wait<1>();  // S is there.
 
     // Mask the scores.
     if (!all_visible(seq, i0, C::kStreamed, j0, C::kOwned)) {
