@@ -15,11 +15,12 @@
 #include "device/ptx/named_barrier.h"
 #include "device/ptx/setmaxnreg.h"
 #include "device/ptx/wgmma.h"
+#include "device/registers.h"
 #include "device/tile_map.h"
 #include "device/tile_mark.h"
 #include "device/tile_requests.h"
 #include "device/vector.h"
-#include "dq_workspace.cuh"
+#include "shape.cuh"
 
 namespace cuflash::overlapped_backward {
 
@@ -36,8 +37,8 @@ struct BackwardStorage {
   using ScoreTile = SwizzledTile<T, C::kOwned, C::kStreamed>;
   KVTile sK, sV;  // at the end, dK and dV
   QTile sQ[C::kStages], sdO[C::kStages];
-  ScoreTile sdS[2];                       // dSᵀ, by turns
-  alignas(128) float sdQ[2][C::kDqTile];  // what is to be added, by turns
+  ScoreTile sdS[2];                           // dSᵀ, by turns
+  alignas(128) float sdQ[2][C::Dq::kFloats];  // what is to be added, by turns
   alignas(16) float s_lse[C::kStages][C::kStreamed], s_delta[C::kStages][C::kStreamed];
   std::uint64_t kv_full;                              // K and V have arrived
   std::uint64_t full[C::kStages], empty[C::kStages];  // a tile has arrived; consumers have read it
@@ -93,8 +94,8 @@ struct Part {
 
   __device__ __forceinline__ explicit Part(int consumer)
       : key0(consumer * kWgmmaM),
-        dq_row0(C::kDqByRows ? consumer * kWgmmaM : 0),
-        dq_col0(C::kDqByRows ? 0 : consumer * C::kDqCols) {}
+        dq_row0(C::Dq::kByRows ? consumer * kWgmmaM : 0),
+        dq_col0(C::Dq::kByRows ? 0 : consumer * C::Dq::kWarpColumns) {}
 };
 
 // Two neighbours in a row of a tile, as one register.
@@ -129,7 +130,7 @@ __device__ __forceinline__ void pack_operand(MmaA::Registers (&a)[kOperands],
 // and dS K, added to dQ. A block computes kOwned rows of dK and dV.
 template <class T, int kHeadDim>
 __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
-    gradients(const __grid_constant__ BackwardParams p, const __grid_constant__ Workspace work,
+    gradients(const __grid_constant__ BackwardParams p, const __grid_constant__ DqWorkspace work,
               const __grid_constant__ BackwardMaps maps, int together) {
   using C = BackwardConfig<kHeadDim>;
   using Storage = BackwardStorage<T, kHeadDim>;
@@ -215,7 +216,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       for (int n = 0; n < num_steps; ++n, at = at.next()) {
         const auto [turn, phase] = slot_of<2>(n);
         ptx::mbarrier_wait(&storage.dq_full[turn], phase);  // The consumers have written sdQ.
-        ptx::bulk_reduce_add(work.dq + tile_index() * C::kDqTile, storage.sdQ[turn],
+        ptx::bulk_reduce_add(work.dq + tile_index() * C::Dq::kFloats, storage.sdQ[turn],
                              sizeof storage.sdQ[turn]);
         ptx::tensor_store_commit();
         ptx::tensor_store_wait_read<0>();  // sdQ has been read before it is overwritten.
@@ -234,7 +235,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   typename C::Gradient rdK = {}, rdV = {};  // (64, kHeadDim) f32 a warpgroup, registers
 
   // [FA2 Alg.2 l.15]  dQ = dS K_j, issued    // (64, kDqCols) f32 a warpgroup, registers
-  const auto issue_dq = [&](typename C::QueryGradient& rdQ, int n) {
+  const auto issue_dq = [&](typename C::Dq::Registers& rdQ, int n) {
     const auto [key0, dq_row0, dq_col0] = part();
     ptx::mbarrier_wait(&storage.ds_full, n % 2);  // Both consumers have written their part of dS.
     ptx::wgmma_fence();                           // sdQ has been written from these registers.
@@ -247,14 +248,14 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     ptx::wgmma_commit();
   };
   // Hands dQ on to the warp that adds it.
-  const auto hand_on = [&](const typename C::QueryGradient& rdQ, int n) {
+  const auto hand_on = [&](const typename C::Dq::Registers& rdQ, int n) {
     if (wants_dq) {
       const int lane = opaque(thread) % 32u;
       const auto [turn, phase] = slot_of<2>(n);
       ptx::mbarrier_wait(&storage.dq_empty[turn], phase ^ 1);  // TMA has read what was there.
 #pragma unroll
-      for (int m = 0; m < C::kDqCols / kMmaN; ++m) {
-        store4(&storage.sdQ[turn][C::dq_index(warp_of_all, m, lane)],
+      for (int m = 0; m < C::Dq::kWarpColumns / kMmaN; ++m) {
+        store4(&storage.sdQ[turn][C::Dq::index(warp_of_all, m, lane)],
                {rdQ[m][0], rdQ[m][1], rdQ[m][2], rdQ[m][3]});
       }
       ptx::fence_proxy_async();  // TMA reads what this thread has written,
@@ -354,7 +355,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     ptx::wgmma_commit();
 
     // dQ of the tile before: both consumers have had time to write their parts of its dS.
-    typename C::QueryGradient rdQ;
+    typename C::Dq::Registers rdQ;
     if constexpr (!kFirst) issue_dq(rdQ, n - 1);
 
       // Give the other consumer this one's rows of dS: dQ is a sum over all keys.
@@ -384,7 +385,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     tile_of_queries(std::true_type{}, 0);
 #pragma unroll 1
     for (int n = 1; n < num_steps; ++n) tile_of_queries(std::false_type{}, n);
-    typename C::QueryGradient rdQ;
+    typename C::Dq::Registers rdQ;
     issue_dq(rdQ, num_steps - 1);
     ptx::wgmma_wait<0>();  // The last dQ is there.
     hand_on(rdQ, num_steps - 1);

@@ -1,0 +1,45 @@
+// 16_overlapped_backward: the shape of a block's work.
+#pragma once
+
+#include "device/dq_workspace.h"
+#include "device/mma_fragments.h"
+#include "device/warpgroup.h"
+
+namespace cuflash::overlapped_backward {
+
+// The shape of a block's work. There is one block on an SM.
+struct Shape {
+  int keys;     // of a block
+  int queries;  // of a tile
+  int stages;   // tiles of Q and dO
+};
+constexpr Shape shape(int head_dim) {
+  switch (head_dim) {
+    case 32:
+      return {128, 128, 2};  // 146 KB
+    case 64:
+      return {128, 128, 2};  // 227 KB
+    default:
+      return {128, 64, 2};  // 225 KB; dK and dV take 128 of a consumer's 240 registers
+  }
+}
+
+template <int kHeadDim>
+struct BackwardConfig {
+  static constexpr Shape kShape = shape(kHeadDim);
+  static constexpr int kOwned = kShape.keys, kStreamed = kShape.queries, kStages = kShape.stages;
+  static constexpr int kConsumers = 2, kWarpgroups = 1 + kConsumers;
+  static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;
+  static constexpr int kWarps = kConsumers * kWarpgroupWarps;  // of the consumers
+  using Dq = DqTile<kStreamed, kHeadDim>;
+  // Registers of a thread: at launch, and when the producer has given its own away.
+  static constexpr int kRegisters = 65536 / kThreads / 8 * 8;
+  static constexpr int kProducerRegisters = 24;
+  static constexpr int kConsumerRegisters =
+      (kWarpgroups * kRegisters - kProducerRegisters) / kConsumers / 8 * 8;
+
+  using Scores = MmaAccumulator::Registers[kStreamed / kMmaN];
+  using Gradient = MmaAccumulator::Registers[kHeadDim / kMmaN];
+};
+
+}  // namespace cuflash::overlapped_backward
