@@ -3,8 +3,6 @@
 // has TMA add what they get for dQ to global memory, in f32.
 #pragma once
 
-#include <algorithm>
-#include <climits>
 #include <cmath>
 #include <type_traits>
 
@@ -51,29 +49,6 @@ struct BackwardMaps {
   TensorMap q, k, v, d_o;
 };
 
-// How many KV heads' tiles of keys are computed side by side. If the mask lets tiles see different
-// numbers of queries, several heads share a queue, so that the longest tiles can come first, and at
-// least two, so that the last ones fill the device; but only as many as the L2 cache can hold what
-// they add to.
-inline int heads_together(const BackwardParams& p) {
-  constexpr std::int64_t kCacheBytes = 32 << 20;
-  if (p.width == UINT_MAX) return 1;
-  const std::int64_t row_bytes = p.head_dim * (sizeof(float) + 2 * 2);  // dQ, Q and dO
-  const std::int64_t head_bytes = row_bytes * p.seq_q * (p.heads_q / p.heads_kv);
-  const std::int64_t heads = std::int64_t{p.batch} * p.heads_kv;
-  return static_cast<int>(std::min(std::max(kCacheBytes / head_bytes, std::int64_t{2}), heads));
-}
-
-// The batch, KV head and tile of keys of the nth block. The first tiles of a head are the longest.
-__device__ __forceinline__ Place place_of(const BackwardParams& p, int tiles, int together,
-                                          unsigned n) {
-  const int heads = p.batch * p.heads_kv;
-  const int first = n / (tiles * together) * together;  // head of a queue
-  const int width = min(together, heads - first);
-  const int rest = n % (tiles * together), head = first + rest % width;
-  return uniform({head / p.heads_kv, head % p.heads_kv, rest / width, 0});
-}
-
 // A step of a block's walk over tiles of queries: those of one head after the other.
 struct Step {
   int first, end;  // the tiles of a head
@@ -102,14 +77,6 @@ struct Part {
 template <class Tile>
 __device__ __forceinline__ std::uint32_t& pair(Tile& tile, int row, int col) {
   return *reinterpret_cast<std::uint32_t*>(&tile(row, col));
-}
-
-// As mn_major(), and a panel may be cut in halves.
-template <class Tile>
-__device__ __forceinline__ ptx::MatrixDescriptor columns_of(const Tile& tile, int row, int col) {
-  constexpr int kPanelBytes = sizeof(tile.panels[0]);
-  return ptx::descriptor(tile, col / Tile::kPanelCols * kPanelBytes + row * Tile::kPanelCols * 2 +
-                                   col % Tile::kPanelCols * 2);
 }
 
 // The elements of accumulators, rounded, as left operands. The same lanes hold the same elements.
@@ -234,7 +201,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
   typename C::Gradient rdK = {}, rdV = {};  // (64, kHeadDim) f32 a warpgroup, registers
 
-  // [FA2 Alg.2 l.15]  dQ = dS K_j, issued    // (64, kDqCols) f32 a warpgroup, registers
+  // dS K_j of the nth tile, issued    // (64, kWarpColumns) f32 a warpgroup, registers
   const auto issue_dq = [&](typename C::Dq::Registers& rdQ, int n) {
     const auto [key0, dq_row0, dq_col0] = part();
     ptx::mbarrier_wait(&storage.ds_full, n % 2);  // Both consumers have written their part of dS.
@@ -242,7 +209,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 #pragma unroll
     for (int k = 0; k < C::kOwned / kWgmmaK; ++k) {
       ptx::wgmma_m64k16<T, ptx::Major::kMN, ptx::Major::kMN>(
-          rdQ, mn_major(sdS[n % 2], kWgmmaK * k, dq_row0), columns_of(sK, kWgmmaK * k, dq_col0),
+          rdQ, mn_major(sdS[n % 2], kWgmmaK * k, dq_row0), mn_major(sK, kWgmmaK * k, dq_col0),
           k > 0);
     }
     ptx::wgmma_commit();
@@ -264,8 +231,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     }
   };
 
-  // The products of a tile of queries, but for dQ, that of the tile before.
-  const auto tile_of_queries = [&](auto is_first, int n) {
+  // The five products of the nth tile of queries, but dQ of the tile before.
+  const auto tile_of_queries = [&](auto is_first, int n) {  // [FA2 Alg.2 l.8, 17]
     constexpr bool kFirst = decltype(is_first)::value;
     mark_tile("Q tile", at.tile);
     const int lane = opaque(thread) % 32u;
@@ -277,7 +244,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     // [FA2 Alg.2 l.9-10]  Q_i, dO_i come from the producer; Sᵀ = K_j Q_iᵀ    // (64, kStreamed)
     ptx::mbarrier_wait(&full[stage], phase);  // Q_i, dO_i, LSE_i and delta_i have arrived.
     typename C::Scores rS;
-    ptx::wgmma_fence();  // These registers have held P of the tile before.
+    ptx::wgmma_fence();  // P of the tile before has been packed from these registers.
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
       ptx::wgmma_m64k16<T, ptx::Major::kK>(rS, k_major(sK, key0, kWgmmaK * k),
@@ -354,11 +321,13 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     }
     ptx::wgmma_commit();
 
-    // dQ of the tile before: both consumers have had time to write their parts of its dS.
+    // [FA2 Alg.2 l.15]  dS K_j of the tile before: the other consumer has had time to write its dS
     typename C::Dq::Registers rdQ;
-    if constexpr (!kFirst) issue_dq(rdQ, n - 1);
+    if constexpr (!kFirst) {
+      issue_dq(rdQ, n - 1);
+    }
 
-      // Give the other consumer this one's rows of dS: dQ is a sum over all keys.
+    // Give the other consumer this one's rows of dS: dQ is a sum over all keys.
 #pragma unroll
     for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
 #pragma unroll
@@ -368,9 +337,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       }
     }
     ptx::fence_proxy_async();  // Products read what this thread has written,
-    // dK and dQ are there; Q_i, dO_i and dS of the tile before have been read.
-    ptx::wgmma_wait<0>();
-    __syncwarp();  // and its lanes.
+    ptx::wgmma_wait<0>();      // dK and dQ are there; Q_i, dO_i and the older dS have been read.
+    __syncwarp();              // and its lanes.
     if (lane == 0) {
       ptx::mbarrier_arrive(&storage.ds_full);
       ptx::mbarrier_arrive(&empty[stage]);
@@ -379,7 +347,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     at = at.next();
   };
 
-  // [FA2 Alg.2 l.8, 17]  Stream the queries of each head that shares the KV head.
+  // Stream the queries of each head that shares the KV head.
   if (num_steps > 0) {
     ptx::mbarrier_wait(&storage.kv_full, 0);  // K and V have arrived.
     tile_of_queries(std::true_type{}, 0);
@@ -391,8 +359,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     hand_on(rdQ, num_steps - 1);
   }
   mark_tile(nullptr, 0);
-  // All products have read K and V.
-  ptx::named_barrier_sync(kEnd, C::kConsumers * kWarpgroupThreads);
+  ptx::named_barrier_sync(kEnd, C::kConsumers * kWarpgroupThreads);  // All have read K and V.
 
   // [FA2 Alg.2 l.18]  write dK_j, dV_j    // by way of this warp's part of sK and sV
   const int lane = opaque(thread) % 32u;

@@ -1,8 +1,14 @@
-// 16_overlapped_backward: the shape of a block's work.
+// 16_overlapped_backward: the shape of a block's work, and which block computes what.
 #pragma once
 
+#include <algorithm>
+#include <climits>
+
 #include "device/dq_workspace.h"
+#include "device/index.h"
 #include "device/mma_fragments.h"
+#include "device/registers.h"
+#include "device/tensor.h"
 #include "device/warpgroup.h"
 
 namespace cuflash::overlapped_backward {
@@ -41,5 +47,28 @@ struct BackwardConfig {
   using Scores = MmaAccumulator::Registers[kStreamed / kMmaN];
   using Gradient = MmaAccumulator::Registers[kHeadDim / kMmaN];
 };
+
+// How many KV heads' tiles of keys are computed side by side. If the mask lets tiles see different
+// numbers of queries, several heads share a queue, so that the longest tiles can come first, and at
+// least two, so that the last ones fill the device; but only as many as the L2 cache can hold what
+// they add to.
+inline int heads_together(const BackwardParams& p) {
+  constexpr std::int64_t kCacheBytes = 32 << 20;
+  if (p.width == UINT_MAX) return 1;
+  const std::int64_t row_bytes = p.head_dim * (sizeof(float) + 2 * 2);  // dQ, Q and dO
+  const std::int64_t head_bytes = row_bytes * p.seq_q * (p.heads_q / p.heads_kv);
+  const std::int64_t heads = std::int64_t{p.batch} * p.heads_kv;
+  return static_cast<int>(std::min(std::max(kCacheBytes / head_bytes, std::int64_t{2}), heads));
+}
+
+// The batch, KV head and tile of keys of the nth block. The first tiles of a head are the longest.
+__device__ __forceinline__ Place place_of(const BackwardParams& p, int tiles, int together,
+                                          unsigned n) {
+  const int heads = p.batch * p.heads_kv;
+  const int first = n / (tiles * together) * together;  // head of a queue
+  const int width = min(together, heads - first);
+  const int rest = n % (tiles * together), head = first + rest % width;
+  return uniform({head / p.heads_kv, head % p.heads_kv, rest / width, 0});
+}
 
 }  // namespace cuflash::overlapped_backward
