@@ -6,6 +6,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "device/index.h"
 #include "device/matrix_descriptor.h"
 #include "device/ptx/bulk_reduce.h"
 #include "device/ptx/exp2.h"
@@ -111,9 +112,11 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   // Find this block's KV head and keys, and this warp's role.
   const int thread = threadIdx.x, warp = uniform(thread / 32), warpgroup = warp / kWarpgroupWarps;
   const auto role = warpgroup == 0 ? WarpRole::kProducer : WarpRole::kConsumer;
-  const Place place = place_of(p, num_tiles(p.seq_kv, C::kOwned), together, blockIdx.x);
-  const int b = place.batch, h_kv = place.head;  // [FA2 Alg.2 l.1-3]
-  const int j0 = place.row * C::kOwned;          // [FA2 Alg.2 l.5]
+  const KeyTile place =
+      key_tile(p.batch * p.heads_kv, num_tiles(p.seq_kv, C::kOwned), together, blockIdx.x);
+  const int head = uniform(place.head);
+  const int b = head / p.heads_kv, h_kv = head % p.heads_kv;  // [FA2 Alg.2 l.1-3]
+  const int j0 = uniform(place.tile) * C::kOwned;             // [FA2 Alg.2 l.5]
   const Sequence seq = sequence(p, b);
   const bool wants_dq = p.dq.data != nullptr, wants_dk = p.dk.data != nullptr;
   const bool wants_dv = p.dv.data != nullptr;

@@ -5,9 +5,7 @@
 #include <climits>
 
 #include "device/dq_workspace.h"
-#include "device/index.h"
 #include "device/mma_fragments.h"
-#include "device/registers.h"
 #include "device/tensor.h"
 #include "device/warpgroup.h"
 
@@ -61,14 +59,30 @@ inline int heads_together(const BackwardParams& p) {
   return static_cast<int>(std::min(std::max(kCacheBytes / head_bytes, std::int64_t{2}), heads));
 }
 
-// The batch, KV head and tile of keys of the nth block. The first tiles of a head are the longest.
-__device__ __forceinline__ Place place_of(const BackwardParams& p, int tiles, int together,
-                                          unsigned n) {
-  const int heads = p.batch * p.heads_kv;
-  const int first = n / (tiles * together) * together;  // head of a queue
-  const int width = min(together, heads - first);
-  const int rest = n % (tiles * together), head = first + rest % width;
-  return uniform({head / p.heads_kv, head % p.heads_kv, rest / width, 0});
+// The KV head, counted over all batches, and the tile of keys that the nth block computes. A queue
+// has `together` heads, and the last one those that are left. Of a queue the first tiles of all
+// heads come first: under a causal mask they are the longest.
+struct KeyTile {
+  int head, tile;
+};
+__host__ __device__ constexpr KeyTile key_tile(int heads, int tiles, int together, int n) {
+  const int first = n / (tiles * together) * together;
+  const int width = heads - first < together ? heads - first : together;
+  const int rest = n - first * tiles;
+  return {first + rest % width, rest / width};
 }
+
+// True if each tile has one block.
+constexpr bool each_tile_once(int heads, int tiles, int together) {
+  bool taken[64] = {};
+  for (int n = 0; n < heads * tiles; ++n) {
+    const KeyTile at = key_tile(heads, tiles, together, n);
+    if (at.head >= heads || at.tile >= tiles || taken[at.head * tiles + at.tile]) return false;
+    taken[at.head * tiles + at.tile] = true;
+  }
+  return true;
+}
+static_assert(each_tile_once(5, 3, 1) && each_tile_once(5, 3, 2) && each_tile_once(5, 3, 5),
+              "queues of one head, of some, of all");
 
 }  // namespace cuflash::overlapped_backward
