@@ -351,8 +351,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   };
 
   // Stream the queries of each head that shares the KV head.
+  // Even if no query sees the keys: dK and dV will lie where K and V arrive.
+  ptx::mbarrier_wait(&storage.kv_full, 0);  // K and V have arrived.
   if (num_steps > 0) {
-    ptx::mbarrier_wait(&storage.kv_full, 0);  // K and V have arrived.
     tile_of_queries(std::true_type{}, 0);
 #pragma unroll 1
     for (int n = 1; n < num_steps; ++n) tile_of_queries(std::false_type{}, n);
