@@ -21,6 +21,7 @@ CUFLASH_DECLARE_STAGE(warp_specialized)
 CUFLASH_DECLARE_STAGE(ping_pong)
 CUFLASH_DECLARE_STAGE(persistent)
 CUFLASH_DECLARE_STAGE(wgmma_backward)
+CUFLASH_DECLARE_STAGE(overlapped_backward)
 
 // Stages that only this checkout has (scripts/new_stage.sh): CUFLASH_LOCAL_STAGE(name) each.
 #define CUFLASH_LOCAL_STAGE CUFLASH_DECLARE_STAGE
@@ -41,6 +42,7 @@ const std::vector<const Stage*>& stages() {
       &wgmma::kStage,          &warp_specialized::kStage,
       &ping_pong::kStage,      &persistent::kStage,
       &wgmma_backward::kStage,
+      &overlapped_backward::kStage,
 #include "local_stages.inc"
   };
   return list;

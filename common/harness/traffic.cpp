@@ -150,4 +150,27 @@ Traffic fused_backward(const Problem& p, const Tile& tile, const Asks& asks) {
   return t;
 }
 
+Traffic added_backward(const Problem& p, const Tile& tile) {
+  const Sizes n(p);
+  const std::uint64_t tiles = (p.seq_q - 1) / tile.streamed + 1;
+  const std::uint64_t padded_rows = tiles * tile.streamed * p.batch * p.heads_q;
+  const std::uint64_t sum_row_bytes = n.head_dim * kFloat;
+  const Streamed queries = streamed_queries(p, tile);
+  const std::uint64_t streamed_rows = queries.tiles * tile.streamed;
+  Traffic t;
+  // row_delta: O, dO and LSE; LSE and delta of whole tiles, and zeros for the sum of dQ.
+  t.read_bytes += n.rows * (2 * n.row_bytes + kFloat);
+  t.write_bytes += padded_rows * (2 * kFloat + sum_row_bytes);
+  // gradients: K and V, tiles of Q and dO, their LSE and delta; what it adds to is read and
+  // written; dK and dV.
+  t.read_bytes += 2 * (n.kv_rows + queries.rows) * n.row_bytes;
+  t.read_bytes += streamed_rows * (2 * kFloat + sum_row_bytes);
+  t.write_bytes += streamed_rows * sum_row_bytes;
+  t.write_bytes += 2 * n.kv_rows * n.row_bytes;
+  // query_gradient: the sum of dQ, and dQ.
+  t.read_bytes += padded_rows * sum_row_bytes;
+  t.write_bytes += n.rows * n.row_bytes;
+  return t;
+}
+
 }  // namespace cuflash::harness

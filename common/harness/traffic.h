@@ -89,6 +89,9 @@ struct Asks {
 };
 Traffic fused_backward(const Problem& problem, const Tile& tile, const Asks& asks);
 
+// A backward pass whose blocks own keys and add tiles to dQ (device/dq_workspace.h).
+Traffic added_backward(const Problem& problem, const Tile& tile);
+
 }  // namespace cuflash::harness
 
 #endif  // CUFLASH_HARNESS_TRAFFIC_H_

@@ -75,6 +75,7 @@ book_parts = {
         "stages/13_ping_pong/README.md",
         "stages/14_persistent/README.md",
         "stages/15_wgmma_backward/README.md",
+        "stages/16_overlapped_backward/README.md",
     ],
     "Around it": [
         "docs/how_to_change_it.md",

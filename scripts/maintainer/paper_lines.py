@@ -10,10 +10,13 @@ the kernels of a stage carry tags:
     do_it();  // [FA2 Alg.1 l.4-5]            behind the code that does lines 4 and 5
     for (…) {  // [FA2 Alg.1 l.6, 11]         line 11, the loop's end, is at the closing brace
 
+A header of common/device that a stage includes, and that has kernels, counts as the stage's.
+
 docs/papers.md shows, between `<!-- algorithm 03_online_softmax 1 -->` and `<!-- end algorithm -->`,
 the table that this script writes there. The script fails if a line has no tag, or if a line comes
 before one that it needs. --check writes nothing, and also fails if the page does not show a table.
 """
+import os.path
 import pathlib
 import re
 import sys
@@ -71,6 +74,7 @@ LOOPS = {1: {3: 16, 6: 11}, 2: {5: 19, 8: 17}}
 SHARED = {1: (), 2: (4, 12, 15, 16, 18)}
 
 BOUNDS = r"(?:__launch_bounds__\([^()]*\)\s+)?"
+INCLUDE = re.compile(r'#include "(device/\w+\.h)"')
 KERNEL = re.compile(rf"__global__\s+{BOUNDS}void\s+{BOUNDS}((?!__)\w+)\(")
 TAG = re.compile(r"^(?P<code>.*?) *// \[FA2 Alg\.(?P<algorithm>[12]) l\.(?P<lines>\d+(?:(?:-|, )\d+)*)\]"
                  r"(?:, (?:first|second) half)?(?P<words>.*)$")
@@ -93,7 +97,8 @@ class Place:
     def link(self, stage):
         span = f"#L{self.first}" + (f"-L{self.last}" if self.last > self.first else "")
         name = str(self.first) + (f"–{self.last}" if self.last > self.first else "")
-        return f"[{name}](../stages/{stage}/{self.file}{span}) `{self.shown}`".replace("|", "\\|")
+        path = os.path.normpath(f"../stages/{stage}/{self.file}")
+        return f"[{name}]({path}{span}) `{self.shown}`".replace("|", "\\|")
 
 
 def numbers(text):
@@ -209,6 +214,16 @@ def check_stage(stage, kernels, page):
     return TABLE.sub(lambda m: m[1] + tables[m[3]] + m[4] if m[2] == stage else m[0], page), errors
 
 
+def kernels_of(folder):
+    """{file: its text} of a stage's kernels, and of those headers with kernels that it includes."""
+    kernels = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.cuh")}
+    for name in sorted(set(INCLUDE.findall("\n".join(kernels.values())))):
+        text = (ROOT / "common" / name).read_text(encoding="utf-8")
+        if KERNEL.search(text):
+            kernels[f"../../common/{name}"] = text
+    return kernels
+
+
 def main():
     """Writes or checks the tables of every stage from 03 on."""
     check = sys.argv[1:] == ["--check"]
@@ -219,7 +234,7 @@ def main():
     strangers = {match[1] for match in TABLE.findall(page)} - {folder.name for folder in stages}
     errors = [f"docs/papers.md: there is no stage {name}" for name in sorted(strangers)]
     for folder in stages:
-        kernels = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.cuh")}
+        kernels = kernels_of(folder)
         page, wrong = check_stage(folder.name, kernels, page)
         errors += [f"{folder.name}: {error}" for error in wrong]
     if page != old and check:

@@ -12,11 +12,12 @@
 #include "device/ptx/named_barrier.h"
 #include "device/ptx/setmaxnreg.h"
 #include "device/ptx/wgmma.h"
+#include "device/registers.h"
 #include "device/tile_map.h"
 #include "device/tile_mark.h"
 #include "device/tile_requests.h"
 #include "device/vector.h"
-#include "dq_workspace.cuh"
+#include "shape.cuh"
 
 namespace cuflash::wgmma_backward {
 
@@ -33,8 +34,8 @@ struct BackwardStorage {
   using ScoreTile = SwizzledTile<T, C::kOwned, C::kStreamed>;
   KVTile sK, sV;  // at the end, dK and dV
   QTile sQ[C::kStages], sdO[C::kStages];
-  ScoreTile sP, sdS;                   // Pᵀ and dSᵀ
-  alignas(128) float sdQ[C::kDqTile];  // what is to be added
+  ScoreTile sP, sdS;                       // Pᵀ and dSᵀ
+  alignas(128) float sdQ[C::Dq::kFloats];  // what is to be added
   alignas(16) float s_lse[C::kStages][C::kStreamed], s_delta[C::kStages][C::kStreamed];
   std::uint64_t kv_full;                              // K and V have arrived
   std::uint64_t full[C::kStages], empty[C::kStages];  // a tile has arrived; consumers have read it
@@ -70,8 +71,8 @@ struct Part {
       : key0(C::kByKeys ? consumer * kWgmmaM : 0),
         query0(C::kByKeys ? 0 : consumer * C::kScoreCols),
         col0(C::kByKeys ? 0 : consumer * C::kGradientCols),
-        dq_row0(C::kDqByRows ? consumer * kWgmmaM : 0),
-        dq_col0(C::kDqByRows ? 0 : consumer * C::kDqCols) {}
+        dq_row0(C::Dq::kByRows ? consumer * kWgmmaM : 0),
+        dq_col0(C::Dq::kByRows ? 0 : consumer * C::Dq::kWarpColumns) {}
 };
 
 // Two neighbours in a row of a tile, as one register.
@@ -84,7 +85,7 @@ __device__ __forceinline__ std::uint32_t& pair(Tile& tile, int row, int col) {
 // and dS K, added to dQ. A block computes kOwned rows of dK and dV.
 template <class T, int kHeadDim>
 __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
-    gradients(const __grid_constant__ BackwardParams p, const __grid_constant__ Workspace work,
+    gradients(const __grid_constant__ BackwardParams p, const __grid_constant__ DqWorkspace work,
               const __grid_constant__ BackwardMaps maps) {
   using C = BackwardConfig<kHeadDim>;
   using Storage = BackwardStorage<T, kHeadDim>;
@@ -165,7 +166,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 #pragma unroll 1
       for (int n = 0; n < num_steps; ++n, at = at.next()) {
         ptx::mbarrier_wait(&storage.dq_full, n % 2);  // The consumers have written sdQ.
-        ptx::bulk_reduce_add(work.dq + tile_index() * C::kDqTile, storage.sdQ, sizeof storage.sdQ);
+        ptx::bulk_reduce_add(work.dq + tile_index() * C::Dq::kFloats, storage.sdQ,
+                             sizeof storage.sdQ);
         ptx::tensor_store_commit();
         ptx::tensor_store_wait_read<0>();  // sdQ has been read before it is overwritten.
         ptx::mbarrier_arrive(&storage.dq_empty);
@@ -283,7 +285,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       ptx::wgmma_commit();
     }
     // [FA2 Alg.2 l.15]  dS K_j    // (64, kDqCols) f32 a warpgroup, registers
-    typename C::QueryGradient rdQ;
+    typename C::Dq::Registers rdQ;
     if (wants_dq) {
       ptx::wgmma_fence();  // As above.
 #pragma unroll
@@ -300,8 +302,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     if (wants_dq) {
       ptx::mbarrier_wait(&storage.dq_empty, n % 2 ^ 1);  // TMA has read the tile before.
 #pragma unroll
-      for (int m = 0; m < C::kDqCols / kMmaN; ++m) {
-        store4(&storage.sdQ[C::dq_index(warp_of_all, m, lane)],
+      for (int m = 0; m < C::Dq::kWarpColumns / kMmaN; ++m) {
+        store4(&storage.sdQ[C::Dq::index(warp_of_all, m, lane)],
                {rdQ[m][0], rdQ[m][1], rdQ[m][2], rdQ[m][3]});
       }
       ptx::fence_proxy_async();  // TMA reads what this thread has written,

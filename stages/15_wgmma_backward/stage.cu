@@ -10,6 +10,7 @@ namespace {
 template <class T, int kHeadDim>
 struct BackwardKernels {
   using C = BackwardConfig<kHeadDim>;
+  using Dq = typename C::Dq;
   using Storage = BackwardStorage<T, kHeadDim>;
   static constexpr std::size_t kSharedBytes = sizeof(Storage);
 
@@ -29,21 +30,22 @@ struct BackwardKernels {
   static FlashAttentionError run(const BackwardParams& p, cudaStream_t stream) {
     BackwardMaps maps;
     if (!make_maps(maps, p)) return FlashAttentionError::CUDA_ERROR;
-    const Workspace work = workspace<kHeadDim>(p);
+    const DqWorkspace work = dq_workspace<Dq>(p);
     constexpr int kDeltaThreads = 256;
     const std::int64_t lanes = work.all_tiles * C::kStreamed * kDeltaLanes<kHeadDim>;
     return queue(
-        stream, thread_each(lanes, kDeltaThreads, row_delta<T, kHeadDim>, p, work),
+        stream, thread_each(lanes, kDeltaThreads, row_delta<T, Dq>, p, work),
         block_each_kv_tile<Storage>(C::kOwned, C::kThreads, gradients<T, kHeadDim>, p, work, maps),
-        block_each_q_tile<QueryGradientStorage<T, kHeadDim>>(
-            C::kStreamed, kQueryGradientThreads<kHeadDim>, query_gradient<T, kHeadDim>, p, work)
+        block_each_q_tile<QueryGradientStorage<T, Dq>>(C::kStreamed, 32 * Dq::kWarps,
+                                                       query_gradient<T, Dq>, p, work)
             .only_if(p.dq.data != nullptr));
   }
 };
 
 std::size_t backward_workspace(const Problem& p) {
-  return dispatch(TensorCoreTypes{}, EveryHeadDim{}, p, std::size_t{0},
-                  [&](auto, auto head_dim) { return workspace_bytes<head_dim()>(p); });
+  return dispatch(TensorCoreTypes{}, EveryHeadDim{}, p, std::size_t{0}, [&](auto, auto head_dim) {
+    return dq_workspace_bytes<typename BackwardConfig<head_dim()>::Dq>(p);
+  });
 }
 
 constexpr Stage describe() {

@@ -4,7 +4,8 @@
     tests/scripts/softmax_under_products_test.py
 
 Compiles each stage that overlaps them for 90a, in f16 with head_dim 64 and 128, and counts the
-exponentials between the wait for S and the wait for O. Needs nvcc and cuobjdump, and no GPU.
+exponentials between the wait for S and the wait for O, or in a backward pass for dP. Needs nvcc and
+cuobjdump, and no GPU.
 """
 import pathlib
 import shutil
@@ -18,10 +19,13 @@ import builds  # noqa: E402, they lie there
 import machine_code  # noqa: E402
 
 WAIT_FOR_NEXT = "ptx::wgmma_wait<1>();  // S is there"
-STAGES = [file.parent for file in sorted(ROOT.glob("stages/[0-8]?_*/kernel.cuh"))
-          if WAIT_FOR_NEXT in file.read_text(encoding="utf-8")]
+STAGES, BACKWARD_STAGES = ([file.parent for file in sorted(ROOT.glob(f"stages/[0-8]?_*/{name}"))
+                            if WAIT_FOR_NEXT in file.read_text(encoding="utf-8")]
+                           for name in ("kernel.cuh", "kernel_bwd.cuh"))
 LOOPS = 2  # with a mask and without
 KEYS = 128  # of a tile; a thread has half as many exponentials
+FIRST_AND_LOOP = 2  # the backward pass has its first tile apart
+QUERIES = {64: 128, 128: 64}  # of a tile of the backward pass, for 64 keys of a consumer
 
 
 def under_products(code):
@@ -59,6 +63,19 @@ class SoftmaxUnderProducts(unittest.TestCase):
                     counts = under_products(code)
                     self.assertEqual(len(counts), LOOPS, name)
                     self.assertGreaterEqual(min(counts), KEYS // 2, f"{name}: {counts}")
+
+    @unittest.skipUnless(shutil.which(builds.NVCC) and shutil.which("cuobjdump"), "needs nvcc, cuobjdump")
+    def test_backward_stages(self):
+        self.assertTrue(BACKWARD_STAGES)
+        for stage in BACKWARD_STAGES:
+            for head_dim, queries in QUERIES.items():
+                with self.subTest(stage=stage.name, head_dim=head_dim), \
+                        tempfile.TemporaryDirectory() as folder:
+                    built = pathlib.Path(folder, "stage.cubin")
+                    builds.cubin(stage, [head_dim], built)
+                    counts = [count for _, code in machine_code.kernels(built)
+                              for count in under_products(code) if count]
+                    self.assertEqual(counts, [queries // 2] * FIRST_AND_LOOP)
 
 
 if __name__ == "__main__":

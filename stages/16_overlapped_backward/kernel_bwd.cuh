@@ -1,0 +1,381 @@
+// 16_overlapped_backward: the backward pass by wgmma. A block owns keys; its producer has Q and dO
+// of tile after tile copied by TMA, two consumers compute the five products, and a warp of its own
+// has TMA add what they get for dQ to global memory, in f32.
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+
+#include "device/index.h"
+#include "device/matrix_descriptor.h"
+#include "device/ptx/bulk_reduce.h"
+#include "device/ptx/exp2.h"
+#include "device/ptx/mbarrier.h"
+#include "device/ptx/named_barrier.h"
+#include "device/ptx/setmaxnreg.h"
+#include "device/ptx/wgmma.h"
+#include "device/registers.h"
+#include "device/tile_map.h"
+#include "device/tile_mark.h"
+#include "device/tile_requests.h"
+#include "device/vector.h"
+#include "shape.cuh"
+
+namespace cuflash::overlapped_backward {
+
+// The warpgroups of a block by what they do. The consumers are the last.
+enum class WarpRole { kProducer, kConsumer };
+// The barriers of both consumers.
+enum NamedBarrier { kEnd = 1 };
+
+template <class T, int kHeadDim>
+struct BackwardStorage {
+  using C = BackwardConfig<kHeadDim>;
+  using KVTile = SwizzledTile<T, C::kOwned, kHeadDim>;
+  using QTile = SwizzledTile<T, C::kStreamed, kHeadDim>;
+  using ScoreTile = SwizzledTile<T, C::kOwned, C::kStreamed>;
+  KVTile sK, sV;  // at the end, dK and dV
+  QTile sQ[C::kStages], sdO[C::kStages];
+  ScoreTile sdS[2];                           // dSᵀ, by turns
+  alignas(128) float sdQ[2][C::Dq::kFloats];  // what is to be added, by turns
+  alignas(16) float s_lse[C::kStages][C::kStreamed], s_delta[C::kStages][C::kStreamed];
+  std::uint64_t kv_full;                              // K and V have arrived
+  std::uint64_t full[C::kStages], empty[C::kStages];  // a tile has arrived; consumers have read it
+  std::uint64_t ds_full;                              // both consumers have written sdS
+  std::uint64_t dq_full[2], dq_empty[2];              // sdQ has been written; TMA has read it
+};
+
+// A kernel's parameter, __grid_constant__.
+struct BackwardMaps {
+  TensorMap q, k, v, d_o;
+};
+
+// A step of a block's walk over tiles of queries: those of one head after the other.
+struct Step {
+  int first, end;  // the tiles of a head
+  int head, tile;
+
+  __device__ __forceinline__ Step next() const {
+    const bool last = tile + 1 == end;
+    return {first, end, head + last, last ? first : tile + 1};
+  }
+};
+
+// A consumer's part of each product.
+template <int kHeadDim>
+struct Part {
+  using C = BackwardConfig<kHeadDim>;
+  int key0;              // rows of S, dP, dK and dV
+  int dq_row0, dq_col0;  // rows and columns of dQ
+
+  __device__ __forceinline__ explicit Part(int consumer)
+      : key0(consumer * kWgmmaM),
+        dq_row0(C::Dq::kByRows ? consumer * kWgmmaM : 0),
+        dq_col0(C::Dq::kByRows ? 0 : consumer * C::Dq::kWarpColumns) {}
+};
+
+// Two neighbours in a row of a tile, as one register.
+template <class Tile>
+__device__ __forceinline__ std::uint32_t& pair(Tile& tile, int row, int col) {
+  return *reinterpret_cast<std::uint32_t*>(&tile(row, col));
+}
+
+// The elements of accumulators, rounded, as left operands. The same lanes hold the same elements.
+template <class T, int kOperands, int kFragments>
+__device__ __forceinline__ void pack_operand(MmaA::Registers (&a)[kOperands],
+                                             const float (&r)[kFragments][4]) {
+#pragma unroll
+  for (int k = 0; k < kOperands; ++k) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const auto& s = r[2 * k + e / 2];
+      a[k][e] = pack<T>(opaque(s[e % 2 * 2]), opaque(s[e % 2 * 2 + 1]));
+    }
+  }
+}
+
+// dK = softmax_scale · dSᵀ Q and dV = Pᵀ dO, summed over the query heads that share the KV head,
+// and dS K, added to dQ. A block computes kOwned rows of dK and dV.
+template <class T, int kHeadDim>
+__global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
+    gradients(const __grid_constant__ BackwardParams p, const __grid_constant__ DqWorkspace work,
+              const __grid_constant__ BackwardMaps maps, int together) {
+  using C = BackwardConfig<kHeadDim>;
+  using Storage = BackwardStorage<T, kHeadDim>;
+  constexpr int kSteps = kHeadDim / kWgmmaK;
+  auto& storage = shared_storage<Storage>();
+  auto &sK = storage.sK, &sV = storage.sV;
+  auto &sQ = storage.sQ, &sdO = storage.sdO;
+  auto& sdS = storage.sdS;
+  auto &full = storage.full, &empty = storage.empty;
+
+  // Find this block's KV head and keys, and this warp's role.
+  const int thread = threadIdx.x, warp = uniform(thread / 32), warpgroup = warp / kWarpgroupWarps;
+  const auto role = warpgroup == 0 ? WarpRole::kProducer : WarpRole::kConsumer;
+  const KeyTile place =
+      key_tile(p.batch * p.heads_kv, num_tiles(p.seq_kv, C::kOwned), together, blockIdx.x);
+  const int head = uniform(place.head);
+  const int b = head / p.heads_kv, h_kv = head % p.heads_kv;  // [FA2 Alg.2 l.1-3]
+  const int j0 = uniform(place.tile) * C::kOwned;             // [FA2 Alg.2 l.5]
+  const Sequence seq = sequence(p, b);
+  const bool wants_dq = p.dq.data != nullptr, wants_dk = p.dk.data != nullptr;
+  const bool wants_dv = p.dv.data != nullptr;
+
+  // Find the tiles of queries that see some of the keys, in each head that shares the KV head.
+  const int group = p.heads_q / p.heads_kv;
+  const Range queries = visible_queries(seq, j0, j0 + C::kOwned);
+  const int first_tile = queries.begin / C::kStreamed;
+  const int end_tile =
+      queries.end > queries.begin ? (queries.end - 1) / C::kStreamed + 1 : first_tile;
+  const int num_steps = (end_tile - first_tile) * group;
+  Step at = {first_tile, end_tile, h_kv * group, first_tile};
+
+  // Begin the barriers.
+  if (thread == 0) {
+    ptx::mbarrier_init(&storage.kv_full, 2);
+#pragma unroll
+    for (int stage = 0; stage < C::kStages; ++stage) {
+      ptx::mbarrier_init(&full[stage], 2 + 32);  // two copies, and a warp that copies rows itself
+      ptx::mbarrier_init(&empty[stage], C::kWarps);
+    }
+    ptx::mbarrier_init(&storage.ds_full, C::kWarps);
+#pragma unroll
+    for (int turn = 0; turn < 2; ++turn) {
+      ptx::mbarrier_init(&storage.dq_full[turn], C::kWarps);
+      ptx::mbarrier_init(&storage.dq_empty[turn], 1);
+    }
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();  // The barriers have begun before a thread waits for one.
+
+  if (role == WarpRole::kProducer) {
+    ptx::setmaxnreg_dec<C::kProducerRegisters>();
+    const int lane = thread % 32;
+    const auto tile_index = [&] {
+      return (std::int64_t{b} * p.heads_q + at.head) * work.q_tiles + at.tile;
+    };
+    // Produce: one warp requests K and V, and all tiles of Q and dO, with their LSE and delta.
+    if (warp == 0) {
+      if (lane == 0) {
+        request_tile(sK, maps.k, j0, h_kv, b, storage.kv_full);
+        request_tile(sV, maps.v, j0, h_kv, b, storage.kv_full);
+      }
+#pragma unroll 1
+      for (int n = 0; n < num_steps; ++n, at = at.next()) {
+        const auto [stage, phase] = slot_of<C::kStages>(n);
+        ptx::mbarrier_wait(&empty[stage], phase ^ 1);  // The consumers have read what was there.
+        if (lane == 0) {
+          const int i0 = at.tile * C::kStreamed;
+          request_tile(sQ[stage], maps.q, i0, at.head, b, full[stage]);
+          request_tile(sdO[stage], maps.d_o, i0, at.head, b, full[stage]);
+        }
+        const std::int64_t row = tile_index() * C::kStreamed;
+#pragma unroll
+        for (int r = 4 * lane; r < C::kStreamed; r += 128) {
+          *reinterpret_cast<float4*>(&storage.s_lse[stage][r]) =
+              *reinterpret_cast<const float4*>(&work.lse[row + r]);
+          *reinterpret_cast<float4*>(&storage.s_delta[stage][r]) =
+              *reinterpret_cast<const float4*>(&work.delta[row + r]);
+        }
+        ptx::mbarrier_arrive(&full[stage]);
+      }
+    }
+    // Add: one thread has TMA add each tile of dQ.
+    if (warp == 1 && lane == 0 && wants_dq) {
+#pragma unroll 1
+      for (int n = 0; n < num_steps; ++n, at = at.next()) {
+        const auto [turn, phase] = slot_of<2>(n);
+        ptx::mbarrier_wait(&storage.dq_full[turn], phase);  // The consumers have written sdQ.
+        ptx::bulk_reduce_add(work.dq + tile_index() * C::Dq::kFloats, storage.sdQ[turn],
+                             sizeof storage.sdQ[turn]);
+        ptx::tensor_store_commit();
+        ptx::tensor_store_wait_read<0>();  // sdQ has been read before it is overwritten.
+        ptx::mbarrier_arrive(&storage.dq_empty[turn]);
+      }
+    }
+    return;
+  }
+
+  // [FA2 Alg.2 l.6-7]  K_j and V_j come from the producer; dK = 0, dV = 0
+  ptx::setmaxnreg_inc<C::kConsumerRegisters>();
+  const int consumer = warpgroup - 1, warp_of_all = warp - kWarpgroupWarps;
+  const float scale_log2 = p.softmax_scale * kLog2e;
+  const auto part = [&] { return Part<kHeadDim>(opaque(consumer)); };
+
+  typename C::Gradient rdK = {}, rdV = {};  // (64, kHeadDim) f32 a warpgroup, registers
+
+  // dS K_j of the nth tile, issued    // (64, kWarpColumns) f32 a warpgroup, registers
+  const auto issue_dq = [&](typename C::Dq::Registers& rdQ, int n) {
+    const auto [key0, dq_row0, dq_col0] = part();
+    ptx::mbarrier_wait(&storage.ds_full, n % 2);  // Both consumers have written their part of dS.
+    ptx::wgmma_fence();                           // sdQ has been written from these registers.
+#pragma unroll
+    for (int k = 0; k < C::kOwned / kWgmmaK; ++k) {
+      ptx::wgmma_m64k16<T, ptx::Major::kMN, ptx::Major::kMN>(
+          rdQ, mn_major(sdS[n % 2], kWgmmaK * k, dq_row0), mn_major(sK, kWgmmaK * k, dq_col0),
+          k > 0);
+    }
+    ptx::wgmma_commit();
+  };
+  // Hands dQ on to the warp that adds it.
+  const auto hand_on = [&](const typename C::Dq::Registers& rdQ, int n) {
+    if (wants_dq) {
+      const int lane = opaque(thread) % 32u;
+      const auto [turn, phase] = slot_of<2>(n);
+      ptx::mbarrier_wait(&storage.dq_empty[turn], phase ^ 1);  // TMA has read what was there.
+#pragma unroll
+      for (int m = 0; m < C::Dq::kWarpColumns / kMmaN; ++m) {
+        store4(&storage.sdQ[turn][C::Dq::index(warp_of_all, m, lane)],
+               {rdQ[m][0], rdQ[m][1], rdQ[m][2], rdQ[m][3]});
+      }
+      ptx::fence_proxy_async();  // TMA reads what this thread has written,
+      __syncwarp();              // and its lanes.
+      if (lane == 0) ptx::mbarrier_arrive(&storage.dq_full[turn]);
+    }
+  };
+
+  // The five products of the nth tile of queries, but dQ of the tile before.
+  const auto tile_of_queries = [&](auto is_first, int n) {  // [FA2 Alg.2 l.8, 17]
+    constexpr bool kFirst = decltype(is_first)::value;
+    mark_tile("Q tile", at.tile);
+    const int lane = opaque(thread) % 32u;
+    const int key0 = part().key0;
+    const int r0 = key0 + opaque(warp) % kWarpgroupWarps * kMmaM;  // this warp's keys
+    const auto [stage, phase] = slot_of<C::kStages>(n);
+    const int i0 = at.tile * C::kStreamed;
+
+    // [FA2 Alg.2 l.9-10]  Q_i, dO_i come from the producer; Sᵀ = K_j Q_iᵀ    // (64, kStreamed)
+    ptx::mbarrier_wait(&full[stage], phase);  // Q_i, dO_i, LSE_i and delta_i have arrived.
+    typename C::Scores rS;
+    ptx::wgmma_fence();  // P of the tile before has been packed from these registers.
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      ptx::wgmma_m64k16<T, ptx::Major::kK>(rS, k_major(sK, key0, kWgmmaK * k),
+                                           k_major(sQ[stage], 0, kWgmmaK * k), k > 0);
+    }
+    ptx::wgmma_commit();
+
+    // [FA2 Alg.2 l.13]  dPᵀ = V_j dO_iᵀ, issued    // (64, kStreamed) f32 a warpgroup, registers
+    typename C::Scores rdP;
+    ptx::wgmma_fence();  // dS has been packed from these registers.
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      ptx::wgmma_m64k16<T, ptx::Major::kK>(rdP, k_major(sV, key0, kWgmmaK * k),
+                                           k_major(sdO[stage], 0, kWgmmaK * k), k > 0);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<1>();  // S is there.
+
+    // Mask the scores.
+    if (!all_visible(seq, i0, C::kStreamed, j0, C::kOwned)) {
+#pragma unroll
+      for (int m = 0; m < C::kStreamed / kMmaN; ++m) {
+#pragma unroll
+        for (int e = 0; e < MmaAccumulator::kElements; ++e) {
+          const int j = j0 + r0 + MmaAccumulator::row(lane, e);
+          const int i = i0 + m * kMmaN + MmaAccumulator::col(lane, e);
+          if (j >= seq.num_keys || !visible(seq, i, j)) rS[m][e] = -INFINITY;
+        }
+      }
+    }
+
+    // [FA2 Alg.2 l.11]  P = exp(S − LSE)    // 2^kLog2OfP times as large
+#pragma unroll
+    for (int m = 0; m < C::kStreamed / kMmaN; ++m) {
+      const int c = m * kMmaN + MmaAccumulator::col(lane, 0);
+      const float2 lse = *reinterpret_cast<const float2*>(&storage.s_lse[stage][c]);
+#pragma unroll
+      for (int e = 0; e < MmaAccumulator::kElements; ++e) {
+        rS[m][e] = ptx::exp2(fmaf(rS[m][e], scale_log2, e % 2 == 0 ? -lse.x : -lse.y));
+      }
+    }
+    MmaA::Registers rA[C::kStreamed / kWgmmaK];  // P, and then dS, rounded
+    pack_operand<T>(rA, rS);
+
+    // [FA2 Alg.2 l.12]  dV = dV + Pᵀ dO_i, issued
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
+      ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdV, rA[k], mn_major(sdO[stage], kWgmmaK * k), true);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<1>();  // dP is there.
+
+    // [FA2 Alg.2 l.14]  dS = P ∘ (dP − delta)
+#pragma unroll
+    for (int m = 0; m < C::kStreamed / kMmaN; ++m) {
+      const int c = m * kMmaN + MmaAccumulator::col(lane, 0);
+      const float2 delta = *reinterpret_cast<const float2*>(&storage.s_delta[stage][c]);
+#pragma unroll
+      for (int e = 0; e < MmaAccumulator::kElements; e += 2) {
+        const float2 prob = unpack<T>(opaque(rA[m / 2][m % 2 * 2 + e / 2]));
+        rdP[m][e] = prob.x * fmaf(rdP[m][e], kSmallP, -delta.x);
+        rdP[m][e + 1] = prob.y * fmaf(rdP[m][e + 1], kSmallP, -delta.y);
+      }
+    }
+    ptx::wgmma_wait<0>();  // No product reads P any more.
+    pack_operand<T>(rA, rdP);
+
+    // [FA2 Alg.2 l.16]  dK = dK + dSᵀ Q_i, issued
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
+      ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdK, rA[k], mn_major(sQ[stage], kWgmmaK * k), true);
+    }
+    ptx::wgmma_commit();
+
+    // [FA2 Alg.2 l.15]  dS K_j of the tile before: the other consumer has had time to write its dS
+    typename C::Dq::Registers rdQ;
+    if constexpr (!kFirst) {
+      issue_dq(rdQ, n - 1);
+    }
+
+    // Give the other consumer this one's rows of dS: dQ is a sum over all keys.
+#pragma unroll
+    for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        pair(sdS[n % 2], r0 + MmaA::row(lane, 2 * e), k * kWgmmaK + MmaA::col(lane, 2 * e)) =
+            rA[k][e];
+      }
+    }
+    ptx::fence_proxy_async();  // Products read what this thread has written,
+    ptx::wgmma_wait<0>();      // dK and dQ are there; Q_i, dO_i and the older dS have been read.
+    __syncwarp();              // and its lanes.
+    if (lane == 0) {
+      ptx::mbarrier_arrive(&storage.ds_full);
+      ptx::mbarrier_arrive(&empty[stage]);
+    }
+    if constexpr (!kFirst) hand_on(rdQ, n - 1);
+    at = at.next();
+  };
+
+  // Stream the queries of each head that shares the KV head.
+  // Even if no query sees the keys: dK and dV will lie where K and V arrive.
+  ptx::mbarrier_wait(&storage.kv_full, 0);  // K and V have arrived.
+  if (num_steps > 0) {
+    tile_of_queries(std::true_type{}, 0);
+#pragma unroll 1
+    for (int n = 1; n < num_steps; ++n) tile_of_queries(std::false_type{}, n);
+    typename C::Dq::Registers rdQ;
+    issue_dq(rdQ, num_steps - 1);
+    ptx::wgmma_wait<0>();  // The last dQ is there.
+    hand_on(rdQ, num_steps - 1);
+  }
+  mark_tile(nullptr, 0);
+  ptx::named_barrier_sync(kEnd, C::kConsumers * kWarpgroupThreads);  // All have read K and V.
+
+  // [FA2 Alg.2 l.18]  write dK_j, dV_j    // by way of this warp's part of sK and sV
+  const int lane = opaque(thread) % 32u;
+  const int r0 = (consumer * kWarpgroupWarps + warp % kWarpgroupWarps) * kMmaM;
+  const auto write = [&](auto& tile, const typename C::Gradient& rG, float scale,
+                         const Tensor& out) {
+    store_rounded<T>(tile, r0, 0, rG, scale, lane);
+    __syncwarp();  // The part is written before lanes read it in another order.
+    write_rows<kMmaM, kHeadDim, 32>(rows<T>(out, b, h_kv), tile, r0, 0, j0, seq.num_keys, lane);
+  };
+  if (wants_dk) write(sK, rdK, p.softmax_scale, p.dk);
+  if (wants_dv) write(sV, rdV, kSmallP, p.dv);
+}  // [FA2 Alg.2 l.19-20]
+
+}  // namespace cuflash::overlapped_backward

@@ -1,0 +1,73 @@
+// 16_overlapped_backward: what the stage can do, and the host code that launches its kernels.
+#include "device/grid.h"
+#include "device/pass.h"
+#include "device/tile_map.h"
+#include "kernel_bwd.cuh"
+
+namespace cuflash::overlapped_backward {
+namespace {
+
+template <class T, int kHeadDim>
+struct BackwardKernels {
+  using C = BackwardConfig<kHeadDim>;
+  using Dq = typename C::Dq;
+  using Storage = BackwardStorage<T, kHeadDim>;
+  static constexpr std::size_t kSharedBytes = sizeof(Storage);
+
+  static bool make_maps(BackwardMaps& maps, const BackwardParams& p) {
+    const auto of_queries = [&](TensorMap& map, const Tensor& t) {
+      return make_map(map, tile_map<typename Storage::QTile>(t, p.dtype, p.batch, p.heads_q,
+                                                             p.seq_q, p.head_dim));
+    };
+    const auto of_keys = [&](TensorMap& map, const Tensor& t) {
+      return make_map(map, tile_map<typename Storage::KVTile>(t, p.dtype, p.batch, p.heads_kv,
+                                                              p.seq_kv, p.head_dim));
+    };
+    return of_queries(maps.q, p.q) && of_keys(maps.k, p.k) && of_keys(maps.v, p.v) &&
+           of_queries(maps.d_o, p.d_o);
+  }
+
+  static FlashAttentionError run(const BackwardParams& p, cudaStream_t stream) {
+    BackwardMaps maps;
+    if (!make_maps(maps, p)) return FlashAttentionError::CUDA_ERROR;
+    const DqWorkspace work = dq_workspace<Dq>(p);
+    constexpr int kDeltaThreads = 256;
+    const std::int64_t lanes = work.all_tiles * C::kStreamed * kDeltaLanes<kHeadDim>;
+    return queue(stream, thread_each(lanes, kDeltaThreads, row_delta<T, Dq>, p, work),
+                 block_each_kv_tile<Storage>(C::kOwned, C::kThreads, gradients<T, kHeadDim>, p,
+                                             work, maps, heads_together(p)),
+                 block_each_q_tile<QueryGradientStorage<T, Dq>>(C::kStreamed, 32 * Dq::kWarps,
+                                                                query_gradient<T, Dq>, p, work)
+                     .only_if(p.dq.data != nullptr));
+  }
+};
+
+std::size_t backward_workspace(const Problem& p) {
+  return dispatch(TensorCoreTypes{}, UsualHeadDims{}, p, std::size_t{0}, [&](auto, auto head_dim) {
+    return dq_workspace_bytes<typename BackwardConfig<head_dim()>::Dq>(p);
+  });
+}
+
+constexpr Stage describe() {
+  Stage stage;
+  stage.name = "16_overlapped_backward";
+  stage.teaches = "products under the softmax, P and dS from registers";
+  stage.removes = "waits between the products";
+  stage.limiter = "shared memory";
+  stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();
+  stage.backward.arch = {90, true};
+  stage.backward.features =
+      kEveryFeature.without(Feature::kAnyStride).without(Feature::kDeterministic);
+  stage.backward.products_by = ProductsBy::kWgmma;
+  stage.backward.products = products<5>;
+  stage.backward.any_order = true;
+  stage.backward.workspace_bytes = backward_workspace;
+  return stage;
+}
+
+}  // namespace
+
+extern const Stage kStage;
+constexpr Stage kStage = describe();
+
+}  // namespace cuflash::overlapped_backward
