@@ -182,6 +182,24 @@ def products_in_flight(lanes):
     return covered(clipped(spans, begin, end)) / (end - begin)
 
 
+def softmaxes_at_once(lanes):
+    """The shares of the time in which none, one, two, ... of the warpgroups compute a softmax."""
+    begin, end = inner_of_all(lanes)
+    counts = [0.0] * (1 + sum(lane.computes for lane in lanes))
+    changes = [
+        change
+        for lane in lanes
+        for span in clipped(lane.spans, begin, end)
+        if span.name == "softmax"
+        for change in ((span.begin, 1), (span.end, -1))
+    ]
+    count, since = 0, begin
+    for at, step in [*sorted(changes), (end, 0)]:
+        counts[count] += (at - since) / (end - begin)
+        count, since = count + step, at
+    return counts
+
+
 def chosen(result, head_dim):
     """The timeline with this head_dim."""
     found = [one for one in result["timelines"] if f"_d{head_dim}_" in one["problem"] + "_"]

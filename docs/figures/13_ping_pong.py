@@ -1,9 +1,10 @@
-"""Figures of stages/13_ping_pong: the order inside a consumer, the turns, and the registers."""
+"""Figures of stages/13_ping_pong: the order inside a consumer, the turns, the registers, timelines."""
 
 import re
 
 from drawing import Figure, MARGIN, SMALL
 from sources import read
+from timeline import figure_of
 
 KERNEL = "stages/13_ping_pong/kernel.cuh"
 LEFT = MARGIN + 4
@@ -163,6 +164,13 @@ def registers():
     return figure
 
 
+def measured(head_dim, stages):
+    """The timelines of stages with this head dimension."""
+    return figure_of(f"13_timeline_d{head_dim}", "Whose turn it is: measured",
+                     [f"docs/results/nvidia-h200/timeline_{stage}.json" for stage in stages], head_dim)
+
+
 def figures():
     """The figures of this chapter."""
-    return [order(), turns_of_two(), registers()]
+    stages = ("12_warp_specialized", "13_ping_pong")
+    return [order(), turns_of_two(), registers(), measured(64, stages[1:]), measured(128, stages)]

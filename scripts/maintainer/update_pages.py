@@ -259,10 +259,13 @@ def timeline_tables(result, head_dim):
               *(percent(100 * part / cycles) for part in (*(parts[name] for name in shown), rest))]
              for lane, cycles, parts, rest in computing]
     facts = [f"`{timeline['problem']}`", f"{timeline['clock_ghz']:.2f} GHz",
-             percent(100 * spans.products_in_flight(lanes)), f"{timeline['recorded_ms']:.3g} ms",
+             percent(100 * spans.products_in_flight(lanes)),
+             " / ".join(percent(100 * share) for share in spans.softmaxes_at_once(lanes)),
+             f"{timeline['recorded_ms']:.3g} ms",
              f"{timeline['plain_ms']:.3g} ms" if "plain_ms" in timeline else ""]
     return tables.markdown(["block", "warpgroup", "cycles a tile", *shown, "other"], lines) + \
-        "\n\n" + tables.markdown(["problem", "clock", "a product is in flight", "a call, recorded",
+        "\n\n" + tables.markdown(["problem", "clock", "a product is in flight",
+                                  "softmaxes at once: 0 / 1 / ...", "a call, recorded",
                                   "not recorded"], [facts])
 
 

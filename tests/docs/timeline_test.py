@@ -136,6 +136,11 @@ class Spans(unittest.TestCase):
         self.assertAlmostEqual(spans.products_in_flight(lanes()), 0.75, places=2)
         self.assertAlmostEqual(spans.products_in_flight(lanes()[:3]), 0.45, places=2)
 
+    def test_softmaxes_at_once(self):
+        # Two from 400 to 800 of each tile of the first block; of the second 400 later.
+        for share, expected in zip(spans.softmaxes_at_once(lanes()), (0.2, 0, 0.8, 0, 0), strict=True):
+            self.assertAlmostEqual(share, expected, delta=0.03)
+
     def test_two_groups_in_flight(self):
         events = ["22 fence 0 0 0", "22 commit 1 1 0", "24 fence 10 10 0", "24 commit 11 11 0",
                   "22 products 12 100 1", "24 products 400 500 0"]
