@@ -33,33 +33,34 @@ def lengths(head_dim, seq):
 
 def pairs(tiles, heads, blocks):
     """Of each block, the (head, tile of queries) that it takes."""
-    before, test, pair, even, single = re.search(
-        r"const unsigned before = (.+?);\s*if \((.+?)\) return (.+?);\s*return (.+?) \? (.+?) :"
-        r" num_work;", read(KERNEL), re.DOTALL).groups()
+    found = re.search(
+        r"const unsigned rounds = (.+?), rest = (.+?);\s*const int most = (.+?);\s*const int left = "
+        r"(.+?);\s*const unsigned count = (.+?);.+?const unsigned round = (.+?), next = (.+?);\s*return (.+?);", read(KERNEL),
+        re.DOTALL)
+    names = ("rounds", "rest", "most", "left", "count", "round", "next", "index")
     short, long = re.search(r"short_one \? (.+?) : (.+?);", read(WORK)).groups()
-    places = [evaluated(short if nth % 2 else long, nth=nth, tiles=tiles) for nth in range(tiles)]
+    places = [evaluated(short if n % 2 else long, nth=n, tiles=tiles) for n in range(tiles)]
 
     def compiled(expression):
-        expression = expression.replace("gridDim.x", "blocks").replace("blockIdx.x", "block")
+        for cuda, name in (("gridDim.x", "blocks"), ("blockIdx.x", "block"),
+                           ("(round < rounds ? 2 : most)", "(2 if round < rounds else most)")):
+            expression = expression.replace(cuda, name)
         return compile(python(expression), KERNEL, "eval")
 
-    before, test, pair, even, single = map(compiled, (before, test, pair, even, single))
-    work = tiles * heads
+    parts = dict(zip(names, map(compiled, found.groups())))
 
-    def index_of(n, block):
-        values = {"n": n, "block": block, "blocks": blocks, "num_work": work}
-        values["before"] = eval(before, values)  # pylint: disable=eval-used
-        if eval(test, values):  # pylint: disable=eval-used
-            return eval(pair, values)  # pylint: disable=eval-used
-        return eval(single, values) if eval(even, values) else work  # pylint: disable=eval-used
+    def with_values(values, *wanted):
+        for name in wanted:
+            values[name] = eval(parts[name], {}, values)  # pylint: disable=eval-used
+        return values
 
     plan = []
     for block in range(blocks):
-        taken, n = [], 0
-        while (index := index_of(n, block)) < work:
-            taken.append((index // tiles, places[index % tiles]))
-            n += 1
-        plan.append(taken)
+        known = with_values({"blocks": blocks, "block": block, "num_work": tiles * heads},
+                            "rounds", "rest", "most", "left", "count")
+        indices = [with_values({**known, "n": n}, "round", "next", "index")["index"]
+                   for n in range(known["count"])]
+        plan.append([(index // tiles, places[index % tiles]) for index in indices])
     return plan
 
 
