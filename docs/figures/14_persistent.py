@@ -1,15 +1,20 @@
-"""Figures of stages/14_persistent: who takes which tile, the end of a tile, the buffers of Q."""
+"""Figures of stages/14_persistent: the end of a tile, the buffers of Q, P before the maximum, who takes
+which tile."""
 
+import heapq
 import re
 
 from drawing import Figure, MARGIN, SMALL
 from sources import causal, mask, python, read
 
 KERNEL = "stages/14_persistent/kernel.cuh"
+WORK = "stages/14_persistent/work.cuh"
 ORDER = "common/device/block_order.h"
 LEFT = MARGIN + 4
-BLOCKS, TILES, HEADS = 4, 5, 3
-COLOURS = ("blue", "orange", "green", "purple", "yellow")
+BLOCKS, TILES, HEADS = 4, 6, 3  # of the small example
+COLOURS = ("blue", "orange", "green")
+H200_BLOCKS, TOKENS, HIDDEN = 132, 16384, 2048  # of the large one
+SEQUENCES = [512 * 2**n for n in range(6)]
 
 
 def evaluated(expression, **values):
@@ -17,77 +22,145 @@ def evaluated(expression, **values):
     return eval(python(expression), {}, values)  # pylint: disable=eval-used
 
 
-def lengths():
-    """The tiles of keys of each tile of queries, in the order of place_of(), with a causal mask."""
-    rows, keys = 128, 128  # head_dim 128
-    if not re.search(rf"case 128:\s+return \{{{keys}, {rows // 64}, ", read(KERNEL)):
-        raise ValueError(f"{KERNEL}: the figure has another shape")
-    nth = re.search(r"tile = unequal \? (.+?) : ", read(ORDER))[1]
-    sequence = causal(TILES * rows, TILES * rows)
-    tiles = [evaluated(nth, n=n, tiles=TILES, heads=HEADS) for n in range(TILES * HEADS)]
-    ranges = [mask().visible_keys(sequence, tile * rows, (tile + 1) * rows) for tile in tiles]
+def lengths(head_dim, seq):
+    """The tiles of keys of each tile of queries of a head, with a causal mask."""
+    keys, consumers = map(int, re.search(
+        rf"case {head_dim}:\s+return \{{(\d+), (\d+), ", read(KERNEL)).groups())
+    rows, sequence = 64 * consumers, causal(seq, seq)
+    ranges = [mask().visible_keys(sequence, i0, i0 + rows) for i0 in range(0, seq, rows)]
     return [-(-end // keys) - begin // keys for begin, end in ranges]
 
 
-def taken(choice):
-    """Of each block, the (round, length) of what it takes; `choice` is its place in a round."""
-    work = lengths()
-    rounds = range(-(-len(work) // BLOCKS))
-    return [[(n, work[at]) for n in rounds
-             for at in [n * BLOCKS + evaluated(choice, n=n, block=block, blocks=BLOCKS)]
-             if at < len(work)] for block in range(BLOCKS)]
+def pairs(tiles, heads, blocks):
+    """Of each block, the (head, tile of queries) that it takes."""
+    found = re.search(
+        r"const unsigned rounds = (.+?), rest = (.+?);\s*const int most = (.+?);\s*const int left = "
+        r"(.+?);\s*const unsigned count = (.+?);.+?const unsigned round = (.+?), next = (.+?);\s*return (.+?);", read(KERNEL),
+        re.DOTALL)
+    names = ("rounds", "rest", "most", "left", "count", "round", "next", "index")
+    short, long = re.search(r"short_one \? (.+?) : (.+?);", read(WORK)).groups()
+    places = [evaluated(short if n % 2 else long, nth=n, tiles=tiles) for n in range(tiles)]
+
+    def compiled(expression):
+        for cuda, name in (("gridDim.x", "blocks"), ("blockIdx.x", "block"),
+                           ("(round < rounds ? 2 : most)", "(2 if round < rounds else most)")):
+            expression = expression.replace(cuda, name)
+        return compile(python(expression), KERNEL, "eval")
+
+    parts = dict(zip(names, map(compiled, found.groups())))
+
+    def with_values(values, *wanted):
+        for name in wanted:
+            values[name] = eval(parts[name], {}, values)  # pylint: disable=eval-used
+        return values
+
+    plan = []
+    for block in range(blocks):
+        known = with_values({"blocks": blocks, "block": block, "num_work": tiles * heads},
+                            "rounds", "rest", "most", "left", "count")
+        indices = [with_values({**known, "n": n}, "round", "next", "index")["index"]
+                   for n in range(known["count"])]
+        plan.append([(index // tiles, places[index % tiles]) for index in indices])
+    return plan
 
 
-def zig_zag():
-    """The kernel's choice."""
-    found = re.search(r"return n \* gridDim\.x \+ \((.+? \? .+? : .+?)\);", read(KERNEL))
-    return found[1].replace("gridDim.x", "blocks").replace("blockIdx.x", "block")
+def next_free(each, heads, blocks):
+    """The same with a block for each tile of queries, in the order of place_of(), where the next
+    goes to the multiprocessor that is free first."""
+    tile, head = [re.search(rf"{name} = unequal \? (.+?) : ", read(ORDER))[1]
+                  for name in ("tile", "head")]
+    plan, free = [[] for _ in range(blocks)], [(0, block) for block in range(blocks)]
+    for n in range(len(each) * heads):
+        at, block = free[0]
+        place = n % heads, len(each) - 1 - n // heads
+        plan[block].append(place)
+        heapq.heapreplace(free, (at + each[place[1]], block))
+    values = {"n": heads + 1, "tiles": len(each), "heads": heads}
+    if (evaluated(head, **values), evaluated(tile, **values)) != (1, len(each) - 2):
+        raise ValueError(f"{ORDER}: the figure has another order")
+    return plan
 
 
-def next_free():
-    """The same where each piece goes to the block that is done first."""
-    blocks = [[] for _ in range(BLOCKS)]
-    for n, length in enumerate(lengths()):
-        first = min(blocks, key=lambda block: sum(each for _, each in block))
-        first.append((n // BLOCKS, length))
-    return blocks
+def ends(plan, each):
+    """After how many tiles of keys each block ends."""
+    return [sum(each[tile] for _, tile in taken) for taken in plan]
 
 
-def rounds():
+def order():
     """Who takes which tile of queries: the lengths are tiles of keys."""
-    plans = (
-        ("Every round in the same order", taken("block")),
-        ("Every other round in the opposite order", taken(zig_zag())),
-        ("Each tile to the multiprocessor that is free first", next_free()),
-    )
-    ends = [max(sum(length for _, length in block) for block in plan) for _, plan in plans]
-    total = sum(lengths())
+    each = lengths(128, TILES * 128)
+    plans = (("A block that stays takes two of a head", pairs(TILES, HEADS, BLOCKS)),
+             ("Longest first, to whoever is free (13)",
+              next_free(each, HEADS, BLOCKS)))
+    last = [max(ends(plan, each)) for _, plan in plans]
+    total = sum(each) * HEADS
     figure = Figure(
-        "14_rounds",
-        760,
+        "14_order",
+        566,
         "Who takes which tile of queries",
-        f"{len(lengths())} tiles of queries with a causal mask, {total} tiles of keys in all, on"
-        f" {BLOCKS} multiprocessors. Round after round in the same order the last one ends after"
-        f" {ends[0]} tiles of keys, in turned order after {ends[1]}, and after {ends[2]} if each"
-        " goes to the multiprocessor that is free first.",
+        f"{TILES * HEADS} tiles of queries of {HEADS} heads with a causal mask, {total} tiles of keys in"
+        f" all, on {BLOCKS} multiprocessors. If each takes the longest and the shortest of a head, then"
+        " the second longest and the second shortest, all do the same in a round, and a head is done"
+        f" before the next but one begins; the last one ends after {last[0]} tiles of keys. If the"
+        f" longest of all heads come first, all heads are there from the start to the end, and the last"
+        f" one ends after {last[1]}.",
     )
-    x, unit, high = 66, 30, 36
-    for part, ((name, plan), end) in enumerate(zip(plans, ends)):
+    x, unit, high = 66, 29, 36
+    for part, ((name, plan), end) in enumerate(zip(plans, last)):
         y = 34 + 228 * part
         figure.heading(name, y)
-        for row, block in enumerate(plan):
+        for row, taken in enumerate(plan):
             top, at = y + 30 + (high + 5) * row, x
             figure.text(LEFT, top + high / 2, str(row), SMALL)
-            for n, length in block:
-                figure.box(at + 1, top, unit * length - 2, high, COLOURS[n % 5], str(length), SMALL)
-                at += unit * length
+            for head, tile in taken:
+                figure.box(at + 1, top, unit * each[tile] - 2, high, COLOURS[head], str(each[tile]),
+                           SMALL)
+                at += unit * each[tile]
         at = x + unit * end
         figure.line([(at + 2, y + 24), (at + 2, y + 34 + 4 * (high + 5))], "red", 3)
-        figure.text(at + 10, y + 30 + 2 * (high + 5), f"ends after {end}", SMALL)
-    figure.text(LEFT, 718, "A row is a multiprocessor, a box a tile of queries with its tiles of keys,",
+        figure.text(at + 10, y + 30 + 2 * (high + 5), f"ends: {end}", SMALL)
+    figure.legend(LEFT, 492, [(colour, f"head {n}") for n, colour in enumerate(COLOURS)],
+                  in_a_row=True)
+    figure.text(LEFT, 522, "A row is a multiprocessor, a box a tile of queries with its tiles of keys.",
                 SMALL, style="quiet")
-    figure.text(LEFT, 742, f"a colour a round. {total} / {BLOCKS} = {total / BLOCKS:g} would be even.",
-                SMALL, style="quiet")
+    figure.text(LEFT, 546, f"{total} / {BLOCKS} = {total / BLOCKS:g} would be even.", SMALL,
+                style="quiet")
+    return figure
+
+
+def balance():
+    """How much later than the mean the last block ends."""
+    rows = []
+    for head_dim in (64, 128):
+        for seq in SEQUENCES:
+            each, heads = lengths(head_dim, seq), TOKENS // seq * (HIDDEN // head_dim)
+            late = []
+            for plan in (pairs(len(each), heads, H200_BLOCKS), next_free(each, heads, H200_BLOCKS)):
+                blocks = ends(plan, each)
+                late.append(100 * (max(blocks) * H200_BLOCKS / sum(blocks) - 1))
+            rows.append((head_dim, seq, len(each), late))
+    figure = Figure(
+        "14_balance",
+        740,
+        "How late the last block ends",
+        f"{H200_BLOCKS} multiprocessors, {TOKENS:,} tokens, a hidden size of {HIDDEN:,}, a causal mask;"
+        " tiles of keys are counted. How much later than the mean the last block ends: "
+        + "; ".join(f"with head_dim {dim} and {seq:,} keys {late[0]:.1f} % in pairs and {late[1]:.1f} %"
+                    " if each goes to the one that is free first" for dim, seq, _, late in rows) + ".",
+    )
+    figure.heading("How late the last block ends")
+    x, most, high = 330, max(max(late) for *_, late in rows), 20
+    for row, (head_dim, seq, tiles, late) in enumerate(rows):
+        y = 70 + 49 * row + (14 if head_dim == 128 else 0)
+        figure.text(LEFT, y + high, f"D {head_dim}, {seq:,} keys", SMALL)
+        figure.text(x - 14, y + high, f"{tiles} tiles", SMALL, "end", style="quiet")
+        for n, (share, colour) in enumerate(zip(late, ("blue", "grey"))):
+            width = max(290 * share / most, 2)
+            figure.box(x, y + high * n, width, high - 2, colour)
+            figure.text(x + width + 8, y + high * n + high / 2, f"{share:.1f} %", SMALL)
+    figure.legend(LEFT, 690, [("blue", "in pairs, blocks that stay"),
+                              ("grey", "free first, longest first (13)")], in_a_row=True)
+    figure.text(LEFT, 720, "Tiles: of queries, of a head. Counted, not measured.", SMALL, style="quiet")
     return figure
 
 
@@ -177,6 +250,53 @@ def buffers():
     return figure
 
 
+def before_the_maximum():
+    """What runs under what in a tile of keys, for one consumer: a schematic."""
+    figure = Figure(
+        "14_before_maximum",
+        606,
+        "P before the maximum: a schematic",
+        "A schematic without a scale, of one consumer and one tile of keys. With the maximum first, the"
+        " exponentials begin when all scores have been compared and the lanes have told each other. With"
+        " the maximum so far they begin as soon as S is there, and the next products come earlier. If"
+        " terms are too large, S is computed again, and the maximum and the exponentials follow.",
+    )
+    s, p_v, most, exps, pack = 8, 8, 5, 12, 3
+    y = 34
+    for name, parts, end in (
+        ("The maximum first (13)", (
+            ("S", 0, s), ("P V", s, s + p_v), ("max", s, s + most), ("exp", s + most, s + most + exps),
+            ("pack", s + most + exps, s + most + exps + pack)), s + most + exps + pack),
+        ("The maximum so far (14)", (
+            ("S", 0, s), ("P V", s, s + p_v), ("exp", s, s + exps), ("pack", s + exps, s + exps + pack)),
+         s + exps + pack),
+        ("The same, if terms are too large", (
+            ("S", 0, s), ("P V", s, s + p_v), ("exp", s, s + exps), ("S", s + exps, 2 * s + exps),
+            ("max", 2 * s + exps, 2 * s + exps + most),
+            ("exp", 2 * s + exps + most, 2 * s + 2 * exps + most),
+            ("pack", 2 * s + 2 * exps + most, 2 * s + 2 * exps + most + pack)), None),
+    ):
+        figure.heading(name, y)
+        unit, x, high = 11.6, 132, 38
+        for row, lane in enumerate(("products", "arithmetic")):
+            figure.text(LEFT, y + 26 + 46 * row + high / 2, lane, SMALL)
+        for kind, begin, until in parts:
+            row = 0 if kind in ("S", "P V") else 1
+            colour = {"S": "blue", "P V": "purple", "max": "yellow", "exp": "green", "pack": "orange"}
+            figure.box(x + unit * begin + 1, y + 26 + 46 * row, unit * (until - begin) - 2, high,
+                       colour[kind], "" if kind == "pack" else kind, SMALL)
+        if end:
+            at = x + unit * end
+            figure.line([(at + 2, y + 20), (at + 2, y + 116)], "red", 3)
+            figure.text(at + 12, y + 45, "the next products", SMALL)
+        y += 164
+    figure.legend(LEFT, 530, [("blue", "S"), ("purple", "P V of the tile before"),
+                              ("yellow", "maximum"), ("green", "exp, sums")], in_a_row=True)
+    figure.legend(LEFT, 560, [("orange", "O rescaled, P packed")])
+    figure.text(LEFT, 588, "No scale, not measured.", SMALL, style="quiet")
+    return figure
+
+
 def figures():
     """The figures of this chapter."""
-    return [transition(), buffers(), rounds()]
+    return [transition(), buffers(), before_the_maximum(), order(), balance()]

@@ -141,11 +141,16 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
 
   // Both roles walk over the tiles of queries of this block, and for each from the last tile of
   // keys to the first. In a round each block takes two that follow each other, so under a mask all
-  // blocks do the same. In the last round it takes one, if there is no second for each.
+  // blocks do the same. If a head has an odd number of tiles, some pairs are longer: each round
+  // begins a block later, so that no block gets them every time. Of the rest each takes one, or
+  // two if there are more.
+  const unsigned rounds = num_work / (2 * gridDim.x), rest = num_work % (2 * gridDim.x);
+  const int most = rest > gridDim.x ? 2 : 1;
+  const int left = rest - most * ((blockIdx.x + rounds) % gridDim.x);
+  const unsigned count = 2 * rounds + min(max(left, 0), most);
   const auto index_of = [&](unsigned n) {  // [FA2 Alg.1 l.1-3]
-    const unsigned before = n / 2 * 2 * gridDim.x;
-    if (num_work - before > gridDim.x) return before + 2 * blockIdx.x + n % 2;
-    return n % 2 == 0 ? before + blockIdx.x : num_work;
+    const unsigned round = n / 2, next = (blockIdx.x + round) % gridDim.x;
+    return 2 * round * gridDim.x + (round < rounds ? 2 : most) * next + n % 2;
   };
   int taken = 0;  // tiles of keys, with all tiles of queries before this one
 
@@ -154,7 +159,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
     if (thread != 0) return;
 #pragma unroll 1
-    for (unsigned n = 0; index_of(n) < num_work; ++n) {
+    for (unsigned n = 0; n < count; ++n) {
       const auto [q, q_phase] = slot_of<C::kQStages>(n);
       ptx::mbarrier_wait(&q_empty[q], q_phase ^ 1);  // O has been read from there.
       Work<C>& work = storage.work[q];
@@ -389,7 +394,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
 
   if (consumer == C::kConsumers - 1) pass_turn();  // Consumer 0 has the first turn.
 #pragma unroll 1
-  for (unsigned n = 0; index_of(n) < num_work; ++n) {
+  for (unsigned n = 0; n < count; ++n) {
     const Slot q_slot = slot_of<C::kQStages>(n);
     q = q_slot.stage;
     for (auto& o : rO) {
