@@ -291,7 +291,7 @@ def before_the_maximum():
             figure.text(at + 12, y + 45, "the next products", SMALL)
         y += 164
     figure.legend(LEFT, 530, [("blue", "S"), ("purple", "P V of the tile before"),
-                              ("yellow", "maximum"), ("green", "exp, sums")], in_a_row=True)
+                              ("yellow", "max"), ("green", "exp, sums")], in_a_row=True)
     figure.legend(LEFT, 560, [("orange", "O rescaled, P packed")])
     figure.text(LEFT, 588, "No scale, not measured.", SMALL, style="quiet")
     return figure
