@@ -6,6 +6,7 @@ import re
 
 from drawing import Figure, MARGIN, SMALL
 from sources import causal, mask, python, read
+from timeline import figure_of
 
 KERNEL = "stages/14_persistent/kernel.cuh"
 WORK = "stages/14_persistent/work.cuh"
@@ -297,6 +298,13 @@ def before_the_maximum():
     return figure
 
 
+def measured():
+    """The timelines of 13 and of this stage."""
+    return figure_of("14_timeline_d128", "A shorter softmax: measured",
+                     [f"docs/results/nvidia-h200/timeline_{stage}.json"
+                      for stage in ("13_ping_pong", "14_persistent")], 128)
+
+
 def figures():
     """The figures of this chapter."""
-    return [transition(), buffers(), before_the_maximum(), order(), balance()]
+    return [transition(), buffers(), before_the_maximum(), order(), balance(), measured()]
