@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <stdexcept>
 
 namespace cuflash::bench {
@@ -14,6 +15,14 @@ void write_text(const std::string& path, const std::string& text) {
   std::ofstream file(path);
   file << text;
   if (!file) throw std::runtime_error(path + ": cannot be written");
+}
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) throw std::runtime_error(path + ": cannot be read");
+  return text.str();
 }
 
 }  // namespace cuflash::bench

@@ -1,4 +1,4 @@
-// A file of results.
+// Files of text: of results, and others.
 #ifndef CUFLASH_BENCH_JSON_FILE_H_
 #define CUFLASH_BENCH_JSON_FILE_H_
 
@@ -10,6 +10,9 @@ namespace cuflash::bench {
 // These throw if the file cannot be written.
 void write_text(const std::string& path, const std::string& text);
 void write_json(const std::string& path, const nlohmann::ordered_json& json);
+
+// Throws if the file cannot be read.
+std::string text_of_file(const std::string& path);
 
 }  // namespace cuflash::bench
 

@@ -8,7 +8,7 @@ CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 # shellcheck disable=SC2034  # used by the scripts that source this file
 {
   PACKAGES_RUN=(g++ cmake ninja-build git libcli11-dev libfmt-dev nlohmann-json3-dev)
-  PACKAGES_SIMT=(pkg-config libboost-context-dev libdw-dev)
+  PACKAGES_SIMT=(pkg-config libboost-context-dev libdw-dev zlib1g-dev)
   PACKAGES_TEST=(libgtest-dev python3 python3-numpy python3-pytest)
   PACKAGES_BENCH=(libbenchmark-dev)
   PACKAGES_DOCS=(cmake ninja-build git python3 python3-sphinx python3-myst-parser furo libjs-katex
@@ -124,6 +124,7 @@ has_package() {
     graphviz) command -v dot ;;
     libboost-context-dev) has_header boost/context/fiber.hpp ;;
     libdw-dev) has_header elfutils/libdwfl.h ;;
+    zlib1g-dev) has_header zlib.h ;;
     libcli11-dev) has_header CLI/CLI.hpp ;;
     libfmt-dev) has_header fmt/format.h ;;
     nlohmann-json3-dev) has_header nlohmann/json.hpp ;;

@@ -196,32 +196,75 @@ bool map_view(const Options& options) {
   return true;
 }
 
-// The run of the problem that the options name, or of a small one that shows all there is.
-RecordedRun recorded_run(const Options& options, const Stage& stage, Pass pass) {
-  const bool named = !options.shape.empty() || !options.input.empty();
-  if (named) return record(stage, pass, make_plan(options).verified);
-  DType dtype = stage.facts(pass).dtypes.has(CUFLASH_F16) ? CUFLASH_F16 : CUFLASH_F32;
+std::vector<const Stage*> played_stages(const Options& options) {
+  std::vector<const Stage*> played;
+  for (const std::string& name : options.play) played.push_back(&stage_of(name));
+  return played;
+}
+
+// The passes that are asked for and that all played stages have.
+std::vector<Pass> played_passes(const Options& options) {
+  const auto played = played_stages(options);
+  std::vector<Pass> passes = passes_of(options, *played.front());
+  const auto one_lacks = [&](Pass pass) {
+    return std::any_of(played.begin(), played.end(),
+                       [&](auto* stage) { return !stage->has(pass); });
+  };
+  passes.erase(std::remove_if(passes.begin(), passes.end(), one_lacks), passes.end());
+  if (passes.empty()) {
+    throw UsageError(fmt::format("{} and {} have no such pass in common.", played.front()->name,
+                                 played.back()->name));
+  }
+  return passes;
+}
+
+// The problem that the options name, or a small one that shows all there is.
+harness::TestCase played_case(const Options& options, const std::vector<const Stage*>& played,
+                              Pass pass) {
+  if (!options.shape.empty() || !options.input.empty()) return make_plan(options).verified;
+  const bool f16 = std::all_of(played.begin(), played.end(), [&](auto* stage) {
+    return stage->facts(pass).dtypes.has(CUFLASH_F16);
+  });
+  DType dtype = f16 ? CUFLASH_F16 : CUFLASH_F32;
   if (!options.dtype.empty()) parse_dtype(options.dtype, dtype);
-  return record(stage, pass, small_case(stage, pass, dtype, options.causal));
+  return small_case(played, pass, dtype, options.causal);
+}
+
+// build/play/NAME.html
+void write_page(const std::string& name, const std::string& json) {
+  if constexpr (simt::kSimulated) {
+    const std::filesystem::path folder = CUFLASH_SOURCE_DIR "/build/play";
+    std::filesystem::create_directories(folder);
+    const std::string page = folder / (name + ".html");
+    write_text(page, runs_page(json));
+    fmt::print("Wrote {}. Open it in a browser.\n", page);
+  }
+}
+
+bool play_file(const std::filesystem::path& path) {
+  write_page(path.stem(), text_of_file(path));
+  return true;
 }
 
 bool play_view(const Options& options) {
-  const Stage& stage = stage_of(options.play);
+  const auto played = played_stages(options);
   std::vector<RecordedRun> runs;
-  for (const Pass pass : passes_of(options, stage)) {
-    runs.push_back(recorded_run(options, stage, pass));
-    if (!options.text) continue;
-    print_head(pass, {runs.back().problem, std::nullopt});
-    fmt::print("{}", run_text(runs.back()));
+  for (const Pass pass : played_passes(options)) {
+    const harness::TestCase problem = played_case(options, played, pass);
+    for (const Stage* stage : played) {
+      runs.push_back(record(*stage, pass, problem));
+      if (!options.text) continue;
+      print_head(pass, {problem, std::nullopt});
+      fmt::print("{}", run_text(runs.back()));
+    }
   }
   if (options.text) fmt::print("\n{}", run_legend());
-  if (!options.json.empty()) write_text(options.json, runs_json(runs));
+  const std::string json = runs_json(runs);
+  if (!options.json.empty()) write_text(options.json, json);
   if (!options.text && options.json.empty()) {
-    const std::filesystem::path folder = CUFLASH_SOURCE_DIR "/build/play";
-    std::filesystem::create_directories(folder);
-    const std::string page = folder / (std::string(stage.name) + ".html");
-    write_text(page, runs_page(runs));
-    fmt::print("Wrote {}. Open it in a browser.\n", page);
+    std::string name = played.front()->name;
+    if (played.size() > 1) name += std::string("-") + played.back()->name;
+    write_page(name, json);
   }
   return true;
 }
@@ -229,13 +272,14 @@ bool play_view(const Options& options) {
 // Throws a UsageError if the options make no sense, before anything is printed.
 void check(const Options& options) {
   std::vector<std::string> names = options.compare;
-  names.insert(names.end(), {options.stage, options.annotate, options.map, options.play});
+  names.insert(names.end(), {options.stage, options.annotate, options.map});
   for (const std::string& name : names) {
     if (!name.empty()) stage_of(name);
   }
-  for (const std::string& name : {options.annotate, options.map, options.play}) {
+  for (const std::string& name : {options.annotate, options.map}) {
     if (!name.empty()) passes_of(options, stage_of(name));
   }
+  if (!options.play.empty() && !plays_file(options)) played_passes(options);
   if (!options.compare.empty() && &stage_of(names[0]) == &stage_of(names[1])) {
     throw UsageError("--compare needs two different stages.");
   }
@@ -256,6 +300,7 @@ bool run(const Options& options, const Provenance& provenance) {
   }
   fmt::print("CuFlash Ladder on {}\n", simt::kSimulated ? "the CPU simulator" : provenance.device);
   if (!options.annotate.empty()) return annotate_view(options);
+  if (plays_file(options)) return play_file(options.play.front());
   if (!options.play.empty()) return play_view(options);
   if (!options.map.empty()) return map_view(options);
   if (!options.compare.empty()) return compare_view(options, provenance);

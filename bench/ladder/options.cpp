@@ -123,9 +123,12 @@ void declare(CLI::App& app, Options& options) {
   auto* map = app.add_option("--map", options.map, "The stage's shared memory (CPU simulator)")
                   ->option_text("STAGE");
   auto* play =
-      app.add_option("--play", options.play,
-                     "One block's run, step by step: a page, or --text, or --json (CPU simulator)")
-          ->option_text("STAGE");
+      app.add_option(
+             "--play", options.play,
+             "One block's run, step by step: a page, or --text, or --json; of two stages side "
+             "by side; of a file that --json wrote (CPU simulator)")
+          ->option_text("STAGE [STAGE]")
+          ->expected(1, 2);
   app.add_flag("--text", options.text, "With --play: print the steps")
       ->option_text(" ")
       ->needs(play)
@@ -152,6 +155,11 @@ Plan make_plan(const Options& options, DType dtype) {
   return plan;
 }
 
+bool plays_file(const Options& options) {
+  const std::string& name = options.play.empty() ? "" : options.play.front();
+  return std::filesystem::path(name).extension() == ".json";
+}
+
 const Stage& stage_of(const std::string& name) {
   const bool one_digit = std::isdigit(static_cast<unsigned char>(name[0])) != 0 &&
                          (name.size() == 1 || name[1] == '_');
@@ -175,11 +183,12 @@ void set_up_simulator(const Options& options) {
     if (!options.block.empty()) simt::report_only_block(block_of(options.block));
     return;
   }
-  for (const auto& [name, value] :
-       {std::pair{"--schedule", &options.schedule}, std::pair{"--block", &options.block},
-        std::pair{"--annotate", &options.annotate}, std::pair{"--map", &options.map},
-        std::pair{"--play", &options.play}}) {
-    if (value->empty()) continue;
+  for (const auto& [name, absent] :
+       {std::pair{"--schedule", options.schedule.empty()},
+        std::pair{"--block", options.block.empty()},
+        std::pair{"--annotate", options.annotate.empty()}, std::pair{"--map", options.map.empty()},
+        std::pair{"--play", options.play.empty()}}) {
+    if (absent) continue;
     throw UsageError(std::string(name) +
                      " needs the CPU simulator. Run scripts/run.sh with this option, or build "
                      "the preset simt.");

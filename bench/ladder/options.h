@@ -13,8 +13,8 @@ namespace cuflash::bench {
 
 struct Options {
   std::string stage, shape, dtype, pass = "both", input, schedule, block, json;
-  std::string annotate, map, play;
-  std::vector<std::string> compare;
+  std::string annotate, map;
+  std::vector<std::string> compare, play;
   bool causal = false, list = false, text = false;
 };
 
@@ -24,6 +24,9 @@ void declare(CLI::App& app, Options& options);
 
 // What to verify and, on a GPU, what to time. `dtype` is used if the options name none.
 Plan make_plan(const Options& options, DType dtype = CUFLASH_F16);
+
+// True if --play names a file that --json has written.
+bool plays_file(const Options& options);
 
 // The stage with this name or number.
 const Stage& stage_of(const std::string& name);

@@ -57,9 +57,16 @@ int largest(Run run, Beyond beyond) {
   return below;
 }
 
-harness::TestCase case_of(const PassFacts& facts, DType dtype, int seq_q, int seq_kv) {
+// With the smallest head_dim that all stages have.
+harness::TestCase case_of(const std::vector<const Stage*>& stages, Pass pass, DType dtype,
+                          int seq_q, int seq_kv) {
+  const auto has = [&](int head_dim) {
+    return std::all_of(stages.begin(), stages.end(), [&](const Stage* stage) {
+      return stage->facts(pass).head_dims.has(head_dim);
+    });
+  };
   int head_dim = 32;
-  while (!facts.head_dims.has(head_dim)) head_dim += 32;
+  while (!has(head_dim)) head_dim += 32;
   harness::TestCase c;
   harness::parse_test_case(
       fmt::format("b1_h1_q{}k{}_d{}_{}", seq_q, seq_kv, head_dim, dtype_name(dtype)), c);
@@ -71,7 +78,7 @@ int small_length(const Stage& stage, Pass pass, DType dtype, const std::string& 
   const auto run = [&](int n) {
     const bool of_queries = tile_name == kQTile;
     return recorded(stage, pass,
-                    case_of(stage.facts(pass), dtype, of_queries ? n : 1, of_queries ? 1 : n));
+                    case_of({&stage}, pass, dtype, of_queries ? n : 1, of_queries ? 1 : n));
   };
   const int tile = largest(run, [&](const auto& runs) { return has_second_tile(runs, tile_name); });
   if (tile > 0) return 2 * tile + tile / 4;
@@ -282,10 +289,14 @@ StepCounts counts_of(const simt::BlockRun& run, const StepPart& part) {
   return sum;
 }
 
-harness::TestCase small_case(const Stage& stage, Pass pass, DType dtype, bool causal) {
-  const int seq_q = small_length(stage, pass, dtype, kQTile);
-  const int seq_kv = small_length(stage, pass, dtype, kKVTile);
-  harness::TestCase c = case_of(stage.facts(pass), dtype, seq_q, seq_kv);
+harness::TestCase small_case(const std::vector<const Stage*>& stages, Pass pass, DType dtype,
+                             bool causal) {
+  int seq_q = 0, seq_kv = 0;
+  for (const Stage* stage : stages) {
+    seq_q = std::max(seq_q, small_length(*stage, pass, dtype, kQTile));
+    seq_kv = std::max(seq_kv, small_length(*stage, pass, dtype, kKVTile));
+  }
+  harness::TestCase c = case_of(stages, pass, dtype, seq_q, seq_kv);
   c.problem.causal = causal;
   return c;
 }

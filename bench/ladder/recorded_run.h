@@ -55,7 +55,9 @@ struct RecordedRun {
 
 // A problem with one block, as far as the stage's grid allows that, and with two whole tiles and a
 // ragged one of each sequence that a block streams. The sizes of its tiles are found by running it.
-harness::TestCase small_case(const Stage& stage, Pass pass, DType dtype, bool causal);
+// Of two stages: the larger of both.
+harness::TestCase small_case(const std::vector<const Stage*>& stages, Pass pass, DType dtype,
+                             bool causal);
 
 // Runs the stage once. Throws a sentence if it cannot run the case, or if no CPU simulator counts.
 RecordedRun record(const Stage& stage, Pass pass, const harness::TestCase& c);
@@ -63,8 +65,8 @@ RecordedRun record(const Stage& stage, Pass pass, const harness::TestCase& c);
 // The runs as JSON, which docs/player/README.md describes.
 std::string runs_json(const std::vector<RecordedRun>& runs);
 
-// A page that plays the runs.
-std::string runs_page(const std::vector<RecordedRun>& runs);
+// A page that plays the runs of such a JSON text. Only for the CPU simulator.
+std::string runs_page(const std::string& json);
 
 // The steps as text, a line each, as wide as the terminal.
 std::string run_text(const RecordedRun& run);

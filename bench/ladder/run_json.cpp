@@ -4,15 +4,14 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <stdexcept>
 
 #include "cuflash/workload.h"
 #include "harness/convert.h"
 #include "harness/stage_check.h"
+#include "json_file.h"
 #include "ladder/recorded_run.h"
 
 namespace cuflash::bench {
@@ -33,11 +32,8 @@ class Files {
   int number(const std::string& path) {
     const auto [known, added] = numbers_.emplace(path, static_cast<int>(json_.size()));
     if (added) {
-      std::ifstream file(path);
-      std::stringstream text;
-      text << file.rdbuf();
       const auto relative = std::filesystem::path(path).lexically_relative(CUFLASH_SOURCE_DIR);
-      json_.push_back({{"path", relative.string()}, {"text", text.str()}});
+      json_.push_back({{"path", relative.string()}, {"text", text_of_file(path)}});
     }
     return known->second;
   }

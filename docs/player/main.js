@@ -5,7 +5,10 @@ import {isRequest, kindOf, requestOf, State, stepsOf} from "player/state";
 import {Warps} from "player/warps";
 
 const $ = id => document.getElementById(id);
-const file = JSON.parse($("runs").textContent);
+// JSON, packed by gzip, in base64.
+const packed = Uint8Array.from(atob($("runs").textContent.trim()), letter => letter.charCodeAt(0));
+const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+const file = await new Response(unpacked).json();
 const runs = file.runs.map(run => ({...run, kinds: file.kinds, steps: stepsOf(run)}));
 
 let run, state, at = -1, warp = 0, request = 0, timer = 0, fault = null;

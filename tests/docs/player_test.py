@@ -4,8 +4,9 @@ word on the console, and shows the bytes that the CPU simulator counted.
 
 Needs the target ladder of the preset simt, and Debian's Selenium.
 """
+import base64
+import gzip
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -35,13 +36,18 @@ def stages():
     return list(dict.fromkeys(row["stage"] for row in json.loads(file.read_text(encoding="utf-8"))))
 
 
+def runs_of(stage):
+    """The runs that the page holds."""
+    text = (PAGES / f"{stage}.html").read_text(encoding="utf-8")
+    packed = re.search(r'<script type="text/plain" id="runs">\n(.*?)\n</script>', text)[1]
+    return json.loads(gzip.decompress(base64.b64decode(packed)))["runs"]
+
+
 STAGES = stages()
 RUNS = {}
 for stage in STAGES:
     ladder("--play", stage)
-    text = (PAGES / f"{stage}.html").read_text(encoding="utf-8")
-    inside = re.search(r'<script type="application/json" id="runs">\n(.*?)\n</script>', text, re.S)[1]
-    RUNS[stage] = json.loads(inside)["runs"]
+    RUNS[stage] = runs_of(stage)
 
 # Elements that reach beyond the right edge and are not in a box that scrolls by itself.
 TOO_WIDE = """
@@ -115,7 +121,7 @@ class Player(BrowserTest):
 
     def test_no_network(self):
         text = (PAGES / "03_online_softmax.html").read_text(encoding="utf-8")
-        page = re.sub(r'<script type="application/json".*?</script>', "", text, flags=re.S)
+        page = re.sub(r'<script type="text/plain".*?</script>', "", text, flags=re.S)
         self.assertNotRegex(page, r"https?:|src=|href=")
 
     def test_link_leads_to_a_step(self):
@@ -191,11 +197,14 @@ class Player(BrowserTest):
         finding = {"title": "RACE in shared memory", "kernel": launch["kernel"], "array": "sK",
                    "location": f"kernel.cuh:{line}", "count": 1, "text": "  sK[1][0]\n",
                    "accesses": [[1, 0, "kernel.cuh:41"], [warp, 1, f"kernel.cuh:{line}"]]}
-        text = (PAGES / "03_online_softmax.html").read_text(encoding="utf-8")
-        self.assertIn('"findings":[]', text)
-        faulty = PAGES / "faulty.html"
-        faulty.write_text(text.replace('"findings":[]', f'"findings":[{json.dumps(finding)}]', 1), encoding="utf-8")
-        self.addCleanup(faulty.unlink)
+        file = PAGES / "faulty.json"
+        ladder("--play", "03", "--json", file)
+        recorded = json.loads(file.read_text(encoding="utf-8"))
+        recorded["runs"][0]["findings"] = [finding]
+        file.write_text(json.dumps(recorded), encoding="utf-8")
+        ladder("--play", file)
+        self.addCleanup(file.unlink)
+        self.addCleanup(file.with_suffix(".html").unlink)
         self.open("faulty")
         self.assertEqual(self.browser.find_elements(By.CSS_SELECTOR, ".fault"), [])
         self.find("#findings button").click()
