@@ -2,6 +2,15 @@
 set(html build/docs/html)
 file(REMOVE_RECURSE ${html} build/docs/doctrees)
 
+if(EXISTS build/simt/bin/ladder)
+  execute_process(COMMAND ${PYTHON3} docs/players.py RESULT_VARIABLE status)
+  if(status)
+    message(FATAL_ERROR "The player's pages cannot be made; see above.")
+  endif()
+else()
+  message(STATUS "The chapters are without their players: run scripts/run.sh once, then this again.")
+endif()
+
 execute_process(COMMAND ${SPHINX} -q -W --keep-going -c docs/site -d build/docs/doctrees . ${html}
                 RESULT_VARIABLE status)
 if(status)

@@ -11,7 +11,7 @@ mapfile -t DTYPES < <(sed -n 's/^ *{CUFLASH_[A-Z0-9]*, "\([a-z0-9]*\)",.*/\1/p' 
 # Each option and its values.
 declare -A TAKES=(
   [--causal]='' [--list]='' [--stage]=STAGE [--annotate]=STAGE [--map]=STAGE [--diff]='A B'
-  [--play]=STAGE [--text]=''
+  [--play]='STAGE [STAGE]' [--text]='' [--break]=''
   [--compare]='A B' [--shape]=SHAPE [--input]=DIR [--dtype]="$(joined "${DTYPES[@]}")"
   [--pass]='forward|backward|both' [--schedule]='inorder|reversed|random:SEED' [--block]='X,Y,Z'
   [--json]=FILE
@@ -149,7 +149,13 @@ check_together() {
   done
   [[ -z ${given[--json]:-} ]] || ! among "$view" "${WITHOUT_JSON[@]}" ||
     usage_error "$view and --json do not go together."
-  ! among --text "${!given[@]}" || [[ $view == --play ]] || usage_error "--text needs --play."
+  for one in --text --break; do
+    ! among "$one" "${!given[@]}" || [[ $view == --play ]] || usage_error "$one needs --play."
+  done
+  if among --break "${!given[@]}"; then
+    [[ ${given[--play]} != *' '* ]] || usage_error "--break takes one stage."
+    ! among --text "${!given[@]}" || usage_error "--break and --text do not go together."
+  fi
   [[ -z ${given[--input]:-} || -z ${given[--shape]:-} || ${given[--shape]} == *_real* ]] ||
     usage_error "--input is for real inputs: leave out --shape, or use one that ends in _real."
 }
@@ -163,11 +169,11 @@ unknown_word() {
 }
 
 # read_options WORD...: checks the command line. Fills `given`, the values of each option, and
-# `arguments`, the ladder's command line: it has no --diff, and runs in the repository's root.
+# `arguments`, the ladder's command line: it has no --diff and no --break, and runs in the repository's root.
 declare -A given=()
 arguments=()
 read_options() {
-  local option value
+  local option value name
   local -a names
   while (($#)); do
     option=$1
@@ -175,17 +181,19 @@ read_options() {
     if [[ $option == --*=* ]]; then
       set -- "${option#*=}" "$@"
       option=${option%%=*}
-      [[ $option != --causal && $option != --list && $option != --text ]] ||
-        usage_error "$option takes no value."
+      [[ -n ${TAKES[$option]-STAGE} ]] || usage_error "$option takes no value."
     fi
     among "$option" "${!TAKES[@]}" || unknown_word "$option"
     read -ra names <<<"${TAKES[$option]}"
     ((${#names[@]} == 0)) || ! among "$option" "${!given[@]}" || usage_error "$option is given twice."
-    arguments+=("${option/#--diff/--compare}")
+    [[ $option == --break ]] || arguments+=("${option/#--diff/--compare}")
     given[$option]=
-    for _ in "${names[@]}"; do
+    for name in "${names[@]}"; do
       value=${1:-}
-      [[ -n $value && $value != -* ]] || usage_error "$option needs ${names[*]}."
+      if [[ -z $value || $value == -* ]]; then
+        [[ $name != '['* ]] || continue
+        usage_error "$option needs ${names[*]}."
+      fi
       shift
       case $option in
         --input | --json) value=$(from_root "$value") ;;

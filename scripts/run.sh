@@ -20,9 +20,10 @@ Which stages (at most one of these)
   --compare A B       what the step from stage A to stage B buys
   --annotate STAGE    the stage's source, each line with what it asks for (CPU simulator)
   --map STAGE         the stage's shared memory (CPU simulator)
-  --play STAGE        one block's run on a small problem, step by step, as a page for a browser:
-                      build/play/STAGE.html; with --text or --json instead as text or in FILE
-                      (CPU simulator)
+  --play STAGE [STAGE]
+                      one block's run on a small problem, step by step, as a page for a browser:
+                      build/play/STAGE.html; with --text or --json instead as text or in FILE;
+                      of two stages side by side (CPU simulator)
   --list              list the stages and stop
 
 On which problem
@@ -36,6 +37,8 @@ On which problem
 
 How
   --text              with --play: print the run, a line for each step
+  --break             with --play of one stage: also runs with known faults, such as a barrier
+                      removed; the kernel is compiled once for each
   --schedule ORDER    the order of threads: inorder, reversed or random:SEED (CPU simulator)
   --block X,Y,Z       show only this block's findings (CPU simulator)
   --json FILE         also write the results to this file
@@ -50,7 +53,7 @@ For example:
   scripts/run.sh --stage 01 --pass backward --causal
   scripts/run.sh --shape b2_h4x1_q77k131_d64 --dtype bf16
   scripts/run.sh --annotate 02
-  scripts/run.sh --play 03
+  scripts/run.sh --play 03 --break
   scripts/run.sh --diff 01 02
 END
 }
@@ -119,7 +122,17 @@ fi
 
 packages=("${PACKAGES_RUN[@]}")
 [[ $preset == release ]] || packages+=("${PACKAGES_SIMT[@]}")
+breaks=
+! among --break "${!given[@]}" || breaks=yes
+[[ -z $breaks ]] || packages+=(python3)
 need "${packages[@]}"
 need_versions
 build "$preset" ladder
+if [[ -n $breaks ]]; then
+  with_progress "Running ${given[--play]} with its faults" \
+    scripts/maintainer/broken_runs.py "${arguments[@]}" ||
+    exit 1
+  [[ -z ${given[--json]:-} ]] || exit 0
+  arguments=(--play "build/play/${given[--play]}.json")
+fi
 exec "build/$preset/bin/ladder" "${arguments[@]}"

@@ -279,7 +279,16 @@ void check(const Options& options) {
   for (const std::string& name : {options.annotate, options.map}) {
     if (!name.empty()) passes_of(options, stage_of(name));
   }
-  if (!options.play.empty() && !plays_file(options)) played_passes(options);
+  if (!options.play.empty() && !plays_file(options)) {
+    const auto played = played_stages(options);
+    if (played.size() > 1 && played[0] == played[1]) {
+      throw UsageError("--play needs two different stages.");
+    }
+    played_passes(options);
+  }
+  if (plays_file(options) && (options.play.size() > 1 || options.text || !options.json.empty())) {
+    throw UsageError("--play makes a page of one file; --text and --json need stages.");
+  }
   if (!options.compare.empty() && &stage_of(names[0]) == &stage_of(names[1])) {
     throw UsageError("--compare needs two different stages.");
   }

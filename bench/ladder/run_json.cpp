@@ -175,7 +175,7 @@ ordered_json run_json(const RecordedRun& run) {
   for (const simt::Finding& finding : run.findings) {
     ordered_json accesses = ordered_json::array();
     for (const simt::FindingAccess& access : finding.accesses) {
-      accesses.push_back({access.warp, access.lane, access.location});
+      accesses.push_back({access.warp, access.lane, access.location, access.tile});
     }
     findings.push_back({{"title", finding.title},
                         {"kernel", harness::short_kernel_name(finding.kernel)},

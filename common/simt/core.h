@@ -307,6 +307,7 @@ class Core {
   std::uintptr_t array_begin(const Region* region, std::uintptr_t address) const;
   bool lacks_names(const Region* region, std::uintptr_t address) const;
   std::string element_name(const Region* region, std::uintptr_t address, const Site& site) const;
+  static std::string tile_of(const NamedAccess& access);
   std::string access_lines(const std::vector<NamedAccess>& accesses) const;
   std::string who(const NamedAccess& access) const;
   std::uint64_t block_of(Stamp stamp) const;

@@ -192,15 +192,19 @@ std::string Core::who(const NamedAccess& access) const {
          std::to_string(access.thread % 32);
 }
 
+// "KV tile 1", or nothing.
+std::string Core::tile_of(const NamedAccess& access) {
+  return access.tile == nullptr ? ""
+                                : access.tile->name + (' ' + std::to_string(access.tile->number));
+}
+
 // One line for each access: what it does, which thread, where, in which tile.
 std::string Core::access_lines(const std::vector<NamedAccess>& accesses) const {
   std::vector<std::vector<std::string>> rows;
   for (const NamedAccess& access : accesses) {
     const Site& site = sites[access.site];
-    rows.push_back(
-        {verb(site.kind), who(access), short_location(site.place), source_text(site.place),
-         access.tile == nullptr ? ""
-                                : access.tile->name + (' ' + std::to_string(access.tile->number))});
+    rows.push_back({verb(site.kind), who(access), short_location(site.place),
+                    source_text(site.place), tile_of(access)});
   }
   return aligned(rows);
 }
@@ -217,8 +221,8 @@ void Core::describe(FindingKind kind, const std::string& title, const std::strin
                      location,
                      text};
   for (const NamedAccess& access : accesses) {
-    finding.accesses.push_back(
-        {access.thread / 32, access.thread % 32, short_location(sites[access.site].place)});
+    finding.accesses.push_back({access.thread / 32, access.thread % 32,
+                                short_location(sites[access.site].place), tile_of(access)});
   }
   findings.describe(std::move(finding), lacks_names);
 }

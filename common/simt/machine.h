@@ -74,6 +74,7 @@ enum class FindingKind {
 struct FindingAccess {
   int warp, lane;
   std::string location;  ///< file:line
+  std::string tile;      ///< "KV tile 1"; empty if it is in none
 };
 /// One fault, with similar ones folded into it.
 struct Finding {

@@ -19,9 +19,11 @@ export function warpNames(warps) {
 export class Code {
   #shown = null;
 
-  constructor(title, box) {
+  // `fault`: what is broken in this run, if anything.
+  constructor(title, box, fault) {
     this.title = title;
     this.box = box;
+    this.fault = fault;
     this.rows = [];
   }
 
@@ -45,7 +47,15 @@ export class Code {
       cells[5].textContent = text;
       return {row, cells};
     });
+    if (this.fault?.path === run.files[file].path) this.#change(this.rows[this.fault.line - 1]);
     this.box.replaceChildren(table);
+  }
+
+  // Shows what stood in the broken line.
+  #change({row, cells: {5: source}}) {
+    const was = Object.assign(document.createElement("del"), {textContent: this.fault.was});
+    row.className = "changed";
+    source.append(source.textContent.trim() ? "  " : "", was);
   }
 
   draw(run, state, step) {

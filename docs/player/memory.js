@@ -27,13 +27,29 @@ export function drawBanks(canvas, key, state, event, colour, marked) {
   const rows = Math.ceil(launch.shared_bytes / (BANKS * BANK_BYTES));
   const cell = Math.max(6, Math.floor((canvas.parentElement.clientWidth - LABELS - 16) / BANKS));
   const height = rows > 300 ? 4 : rows > 100 ? 6 : 10;
-  const paint = prepared(canvas, LABELS + BANKS * cell, Math.max(1, rows) * height + 14);
+  const width = LABELS + BANKS * cell, whole = Math.max(1, rows) * height + 14;
+  const at = word => [LABELS + word % BANKS * cell, 14 + Math.floor(word / BANKS) * height];
+  // What is written is drawn again only if it has changed.
+  const drawn = [state.shared(), colour, marked, width, ink("--text")].join();
+  if (canvas.launch !== launch || canvas.drawn !== drawn) {
+    canvas.arrays ??= document.createElement("canvas");
+    drawArrays(prepared(canvas.arrays, width, whole), state, colour, marked, at, cell, height);
+    Object.assign(canvas, {launch, drawn});
+  }
+  const paint = prepared(canvas, width, whole);
+  paint.drawImage(canvas.arrays, 0, 0, width, whole);
+  paint.font = "10px sans-serif";
+  const request = event && isRequest(event) ? requestOf(event) : null;
+  if (request?.shared && request.array >= 0) drawLanes(paint, launch, event, request, at, cell, height);
+  key.textContent = keyOf(launch, request, colour);
+}
+
+function drawArrays(paint, state, colour, marked, at, cell, height) {
   paint.font = "10px sans-serif";
   paint.fillStyle = ink("--text");
   for (let bank = 0; bank < BANKS; bank += cell < 14 ? 4 : 1) paint.fillText(bank, LABELS + bank * cell, 10);
-  const at = word => [LABELS + word % BANKS * cell, 14 + Math.floor(word / BANKS) * height];
   const empty = ink("--empty"), text = ink("--text");
-  launch.arrays.forEach((array, n) => {
+  state.launch.arrays.forEach((array, n) => {
     if (!array.shared) return;
     const size = elementBytes(array), of = state.arrays[n], each = Math.max(1, BANK_BYTES / size);
     const first = Math.floor(array.offset / BANK_BYTES);
@@ -54,9 +70,6 @@ export function drawBanks(canvas, key, state, event, colour, marked) {
       paint.fillRect(LABELS - 5, y, 3, last + height - y);
     }
   });
-  const request = event && isRequest(event) ? requestOf(event) : null;
-  if (request?.shared && request.array >= 0) drawLanes(paint, launch, event, request, at, cell, height);
-  key.textContent = keyOf(launch, request, colour);
 }
 
 // Scrolls a box if this height of its content is out of sight.
@@ -127,6 +140,11 @@ export class Matrices {
 
   #drawOne(view, state, event) {
     const {array, canvas, rows, columns, count} = view, of = state.arrays[view.n];
+    const framed = event && isRequest(event) && requestOf(event).array === view.n;
+    // It is drawn again only if it has changed.
+    const drawn = [of.requests, ink("--text")].join();
+    if (view.drawn === drawn && !framed) return;
+    view.drawn = framed ? null : drawn;
     const size = Math.max(1, Math.min(4, Math.floor(130 / columns), Math.ceil(260 / rows)));
     const paint = prepared(canvas, columns * size, rows * size);
     let most = 1, read = 0, written = 0;
@@ -149,7 +167,7 @@ export class Matrices {
       paint.fillRect(x + (size - dot) / 2, y + (size - dot) / 2, dot, dot);
     }
     paint.globalAlpha = 1;
-    this.#frame(paint, view, event, size);
+    if (framed) this.#frame(paint, view, event, size);
     const memory = array.shared ? "shared" : "global";
     view.caption.textContent = `${array.name} · ${array.extents.join(" × ")} ${array.element}, ${memory}: ` +
         `${read} of ${count} read${read ? `, at most ${most}×` : ""}; ${written} written`;
@@ -160,7 +178,6 @@ export class Matrices {
   }
 
   #frame(paint, view, event, size) {
-    if (!event || !isRequest(event) || requestOf(event).array !== view.n) return;
     const bytes = elementBytes(view.array), {laneBytes} = requestOf(event);
     paint.fillStyle = ink("--accent");
     eachLane(event, (lane, offset) => {

@@ -46,6 +46,7 @@ function emptyArray(array) {
   return {
     reads: new Uint32Array(count), writes: new Uint32Array(count),
     writer: new Int16Array(count).fill(-1), values: new Array(count),
+    requests: 0,
   };
 }
 
@@ -69,6 +70,11 @@ export class State {
         for (let n = first; n < end; ++n) this.#takeEvent(this.launch.warps[warp][n], warp);
       }
     }
+  }
+
+  // How many requests to shared memory have been taken.
+  shared() {
+    return this.arrays.reduce((sum, of, n) => sum + (this.launch.arrays[n].shared ? of.requests : 0), 0);
   }
 
   line(file, line) {
@@ -102,6 +108,7 @@ export class State {
 
   #touch(event, request, kind, warp) {
     const state = this.arrays[request.array];
+    ++state.requests;
     const size = elementBytes(this.launch.arrays[request.array]);
     const elements = Math.max(1, request.laneBytes / size), values = event[VALUES];
     let value = 0;

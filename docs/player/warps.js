@@ -13,16 +13,15 @@ export class Warps {
     this.choose = choose;
   }
 
-  // The letters of what a warp does in a step, each once.
-  #letters(run, step, warp) {
-    const letters = new Set();
-    for (const part of step.parts) {
-      for (const [one, first, end] of part.warps) {
-        if (one !== warp) continue;
-        for (let n = first; n < end; ++n) letters.add(LETTERS[kindOf(run, step.launch.warps[warp][n])]);
-      }
+  // The letters of what each warp does in a step, each once.
+  #letters(run, step) {
+    if (step.letters) return step.letters;
+    step.letters = step.launch.warps.map(() => "");
+    for (const [warp, first, end] of step.parts.flatMap(part => part.warps)) {
+      const events = step.launch.warps[warp].slice(first, end);
+      step.letters[warp] = [...new Set(events.map(event => LETTERS[kindOf(run, event)]))].join("");
     }
-    return [...letters].join("");
+    return step.letters;
   }
 
   // `marked`: the warps of a fault.
@@ -48,7 +47,7 @@ export class Warps {
       row.insertCell().textContent = one;
       shown.forEach((step, n) => {
         const cell = row.insertCell();
-        const letters = this.#letters(run, step, one);
+        const letters = this.#letters(run, step)[one];
         cell.textContent = letters;
         cell.dataset.kind = letters.slice(-1);
         cell.classList.toggle("now", from + n === at);

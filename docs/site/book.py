@@ -29,6 +29,7 @@ sys.path.insert(0, str(ROOT / "scripts/maintainer"))
 import repository  # noqa: E402, it lies there
 
 API = "api/"
+PLAYERS = ROOT / "build/play"
 # Debian's packages of scripts and styles.
 KATEX = Path("/usr/share/javascript/katex")
 NORMALIZE = Path("/usr/share/javascript/normalize.css/normalize.css")
@@ -139,9 +140,30 @@ def begin(app):
     app.env.book_sections = {}
 
 
+def player(docname):
+    """The page that plays the stage of this chapter, if there is one: docs/players.py makes it."""
+    page = PLAYERS / f"{posixpath.basename(posixpath.dirname(docname))}.html"
+    return page if posixpath.dirname(docname).startswith("stages/") and page.exists() else None
+
+
+def with_player(text, page):
+    """The chapter with its player before the first section."""
+    address = f"../../players/{page.name}"
+    return text.replace("\n## ", f"""
+```{{raw}} html
+<iframe class="player" src="{address}" loading="lazy" title="The run of a block, step by step"></iframe>
+<p><a href="{address}">This run on a page of its own</a></p>
+```
+
+## """, 1)
+
+
 def read_page(app, docname, source):
-    """Puts a code host's formulas in MyST's words, and adds the lists of the pages below."""
+    """Puts a code host's formulas in MyST's words, and adds the chapter's player and the lists of the
+    pages below."""
     text = re.sub(r"^( {0,3})```math$", r"\1```{math}", source[0], flags=re.MULTILINE)
+    if page := player(docname):
+        text = with_player(text, page)
     for caption, names in app.project.contents(docname):
         text += "\n\n```{toctree}\n:hidden:\n" + (f":caption: {caption}\n" if caption else "")
         text += "".join(f"\n/{name}" for name in names) + "\n```\n"
@@ -229,6 +251,9 @@ def finish(app, failure):
         shutil.copy(KATEX / name, static / "katex")
     for font in (KATEX / "fonts").glob("*.woff2"):
         shutil.copy(font, static / "katex/fonts")
+    Path(app.outdir, "players").mkdir(exist_ok=True)
+    for page in filter(None, map(player, app.project.docnames)):
+        shutil.copy(page, Path(app.outdir, "players"))
 
     # Debian's Furo is not bundled: its style looks for this file at the root of a web server, its
     # script imports another, which a page opened from a file may not. Its dark colours apply only

@@ -39,6 +39,7 @@ PYTHON_LIST = pathlib.Path("tests/mutations_python.ini")
 # Searched before those of the checkout, because they hold the fault.
 HEADERS = ("common/simt/include", "common", "common/include")
 STAGES = "cuflash_tests"  # the program of the stages' tests
+STAGE_PROGRAMS = (STAGES, "ladder")  # In these a fault is in one stage alone.
 TYPES = {"f32": "float", "f16": "__half", "bf16": "__nv_bfloat16"}
 LIMIT_S = 600  # of a run of the tests: a fault can make a kernel hang
 
@@ -52,6 +53,7 @@ class Mutation:
     tests: str
     caught_by: str
     program: str = STAGES
+    player: str = ""
     listed_in: ClassVar = LIST
 
     def stage(self):
@@ -137,12 +139,13 @@ class Build(builds.Build):
     def made_with(self, mutation, folder):
         """program_with(), whose errors do not name the fault."""
         path = folder / mutation.file
-        if mutation.program == STAGES:
+        in_stage = mutation.program in STAGE_PROGRAMS
+        if in_stage:
             shutil.copytree(ROOT / mutation.stage(), folder / mutation.stage())
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(mutation.applied_to((ROOT / mutation.file).read_text(encoding="utf-8")),
                         encoding="utf-8")
-        if mutation.program == STAGES:
+        if in_stage:
             objects = self.stage_with(mutation, folder)
         else:
             objects = self.objects_with(mutation, folder)
@@ -176,7 +179,7 @@ class Build(builds.Build):
             objects[old] = folder / old.replace("/", "_")
             # A stage is compiled with -O1 in half the time of -O2. -w: a removed line may leave names
             # unused.
-            flags = ["-O1", "-w"] if mutation.program == STAGES else ["-w"]
+            flags = ["-O1", "-w"] if mutation.program in STAGE_PROGRAMS else ["-w"]
             self.compiled(old, here if here.exists() else source, objects[old], *flags,
                           headers=[folder / name for name in HEADERS])
         if not objects:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The page that `ladder --play` writes, in a browser, for every stage: it plays to its end without a
-word on the console, and shows the bytes that the CPU simulator counted.
+word on the console, shows the bytes that the CPU simulator counted, and marks each of its faults.
 
-Needs the target ladder of the preset simt, and Debian's Selenium.
+Needs build/simt, as docs/players.py does, and Debian's Selenium.
 """
 import base64
 import gzip
@@ -30,31 +30,33 @@ def ladder(*options):
     subprocess.run([LADDER, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
 
 
+def runs_of(page):
+    """The runs that the page holds."""
+    text = page.read_text(encoding="utf-8")
+    packed = re.search(r'<script type="text/plain" id="runs">\n(.*?)\n</script>', text)[1]
+    return json.loads(gzip.decompress(base64.b64decode(packed)))["runs"]
+
+
 def stages():
     file = pathlib.Path(FOLDER.name) / "stages.json"
     ladder("--list", "--json", file)
     return list(dict.fromkeys(row["stage"] for row in json.loads(file.read_text(encoding="utf-8"))))
 
 
-def runs_of(stage):
-    """The runs that the page holds."""
-    text = (PAGES / f"{stage}.html").read_text(encoding="utf-8")
-    packed = re.search(r'<script type="text/plain" id="runs">\n(.*?)\n</script>', text)[1]
-    return json.loads(gzip.decompress(base64.b64decode(packed)))["runs"]
-
-
+subprocess.run([ROOT / "docs/players.py"], check=True)
 STAGES = stages()
-RUNS = {}
+RUNS, BROKEN = {}, {}
 for stage in STAGES:
-    ladder("--play", stage)
-    RUNS[stage] = runs_of(stage)
+    runs = runs_of(PAGES / f"{stage}.html")
+    RUNS[stage] = [run for run in runs if "fault" not in run]
+    BROKEN[stage] = [run for run in runs if "fault" in run]
 
 # Elements that reach beyond the right edge and are not in a box that scrolls by itself.
 TOO_WIDE = """
 const width = document.documentElement.clientWidth;
 return [...document.querySelectorAll("body *")].filter(e => {
   const box = e.getBoundingClientRect();
-  return box.width && box.right > width + 1 && !e.closest(".scroll, #lanes, #tabs, #findings");
+  return box.width && box.right > width + 1 && !e.closest(".scroll, .lanes, #tabs, .findings");
 }).map(e => e.outerHTML.slice(0, 90));
 """
 
@@ -69,13 +71,13 @@ class Player(BrowserTest):
         return self.browser.find_element(By.CSS_SELECTOR, selector)
 
     def step(self):
-        return int(re.match(r"Step (\d+) of", self.find("#where").text)[1])
+        return int(re.search(r"step (\d+) of", self.find(".where").text)[1])
 
     def press(self, *keys):
         self.find("body").send_keys(*keys)
 
     def totals(self):
-        script = "return Object.fromEntries([...document.querySelectorAll('#totals div')]" \
+        script = "return Object.fromEntries([...document.querySelectorAll('.totals div')]" \
                  ".map(e => [e.children[0].textContent, Number(e.children[1].dataset.total)]))"
         return self.browser.execute_script(script)
 
@@ -127,20 +129,20 @@ class Player(BrowserTest):
     def test_link_leads_to_a_step(self):
         self.open("03_online_softmax", "#step=12&warp=3&request=5")
         self.assertEqual(self.step(), 12)
-        self.assertIn("Warp 3, request 6 of", self.find("#request").text)
+        self.assertIn("Warp 3, request 6 of", self.find(".request").text)
         self.assertTrue(self.browser.current_url.endswith("#step=12&warp=3&request=5"))
         launch = RUNS["03_online_softmax"][0]["launches"][0]
         line = launch["places"][launch["steps"][12]["parts"][0]["places"][0]][1]
-        self.assertEqual(self.find("#lines tr.now .number").text, str(line))
+        self.assertEqual(self.find(".lines tr.now .number").text, str(line))
 
     def test_keys(self):
         self.open("03_online_softmax")
         self.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_LEFT)
         self.assertEqual(self.step(), 2)
         self.press("]", "]")
-        self.assertIn("request 3 of", self.find("#request").text)
+        self.assertIn("request 3 of", self.find(".request").text)
         self.press("[")
-        self.assertIn("request 2 of", self.find("#request").text)
+        self.assertIn("request 2 of", self.find(".request").text)
         self.press(Keys.PAGE_DOWN)
         steps = RUNS["03_online_softmax"][0]["launches"][0]["steps"]
         self.assertNotEqual(steps[2].get("paper"), steps[self.step()].get("paper"))
@@ -167,7 +169,7 @@ class Player(BrowserTest):
         self.open("06_forward_backward", "#step=30", width=390, scheme="dark")
         for pane in ("code", "warps", "shared", "matrices"):
             self.find(f"#tabs [data-pane={pane}]").click()
-            shown = [e.get_attribute("id") for e in self.browser.find_elements(By.CSS_SELECTOR, ".pane")
+            shown = [e.get_attribute("class").split()[-1] for e in self.browser.find_elements(By.CSS_SELECTOR, ".pane")
                      if e.is_displayed()]
             self.assertEqual(shown, [pane])
             self.assertEqual(self.browser.execute_script(TOO_WIDE), [])
@@ -187,44 +189,96 @@ class Player(BrowserTest):
         self.open("03_online_softmax", scheme="dark")
         self.assertNotEqual(self.browser.execute_script(colour), light)
 
-    def test_a_fault_is_a_mark(self):
-        """A fault that the simulator might have found: sK is read before another warp has written it."""
-        run = RUNS["03_online_softmax"][0]
-        launch = run["launches"][0]
-        place, (warp, *_) = next((part["places"][0], part["warps"][3]) for step in launch["steps"]
-                                 for part in step["parts"] if "S =" in step.get("paper", ""))
-        line = launch["places"][place][1]
-        finding = {"title": "RACE in shared memory", "kernel": launch["kernel"], "array": "sK",
-                   "location": f"kernel.cuh:{line}", "count": 1, "text": "  sK[1][0]\n",
-                   "accesses": [[1, 0, "kernel.cuh:41"], [warp, 1, f"kernel.cuh:{line}"]]}
-        file = PAGES / "faulty.json"
-        ladder("--play", "03", "--json", file)
-        recorded = json.loads(file.read_text(encoding="utf-8"))
-        recorded["runs"][0]["findings"] = [finding]
-        file.write_text(json.dumps(recorded), encoding="utf-8")
-        ladder("--play", file)
-        self.addCleanup(file.unlink)
-        self.addCleanup(file.with_suffix(".html").unlink)
-        self.open("faulty")
-        self.assertEqual(self.browser.find_elements(By.CSS_SELECTOR, ".fault"), [])
-        self.find("#findings button").click()
-        lines = [e.text for e in self.browser.find_elements(By.CSS_SELECTOR, "#lines .fault .number")]
-        warps = [e.text for e in self.browser.find_elements(By.CSS_SELECTOR, "#lanes .fault td:first-child")]
-        self.assertEqual((lines, warps), (["41", str(line)], ["1", str(warp)]))
-        self.assertEqual(self.find("#lines tr.now .number").text, str(line))
-        self.find("#findings button").click()
-        self.assertEqual(self.browser.find_elements(By.CSS_SELECTOR, ".fault"), [])
+    def marked(self):
+        """The marked lines, and the marked warps."""
+        return [[e.text for e in self.browser.find_elements(By.CSS_SELECTOR, selector)]
+                for selector in (".lines .fault .number", ".lanes .fault td:first-child")]
+
+    def choose(self, select, value):
+        self.browser.execute_script("arguments[0].value = arguments[1]; arguments[0].onchange()",
+                                    self.find(select), value)
+
+    def test_each_fault_is_marked(self):
+        for stage, runs in BROKEN.items():
+            self.assertIn(len(runs), (2, 3), stage)
+            self.open(stage)
+            for name in dict.fromkeys(run["pass"] for run in runs):
+                self.choose("#pass", name)
+                of_pass = [run for run in runs if run["pass"] == name]
+                for number, run in enumerate(of_pass, 1):
+                    with self.subTest((stage, run["fault"]["name"])):
+                        self.choose("#fault", str(number))
+                        self.check_marks(run)
+                        self.choose("#fault", "0")
+                        self.assertEqual(self.marked(), [[], []])
+        self.assert_silent()
+
+    def check_marks(self, run):
+        """The first finding is marked, and the page is where its last access is made."""
+        warp, _, location, _ = run["findings"][0]["accesses"][-1]
+        file, line = location.split(":")
+        self.assertIn(str(line), self.marked()[0])
+        self.assertIn(str(warp), self.marked()[1])
+        self.assertIn(f"/{file}", self.find(".file").text)
+        if run["findings"][0]["array"]:  # Else it is a register.
+            now = [e.text for e in self.browser.find_elements(By.CSS_SELECTOR, ".lines .now .number")]
+            self.assertIn(line, now)
+
+    def test_a_fault_leads_to_its_tile(self):
+        """A barrier is missing before the next tile: the tile that overwrites."""
+        finding = BROKEN["02_tiled"][2]["findings"][0]
+        self.assertEqual(finding["accesses"][1][3], "KV tile 1")
+        self.open("02_tiled")
+        self.choose("#fault", "3")
+        self.assertIn("KV tile 1", self.find(".where").text)
+
+    def test_a_broken_line_shows_what_it_was(self):
+        run = BROKEN["02_tiled"][1]
+        self.open("02_tiled", "#step=5&fault=2")
+        self.assertEqual(self.find(".lines .changed .number").text, str(run["fault"]["line"]))
+        self.assertEqual(self.find(".lines .changed del").text, run["fault"]["was"])
+
+    def test_bytes_of_a_broken_run(self):
+        run = BROKEN["02_tiled"][0]
+        self.open("02_tiled", "#step=100000&fault=1")
+        self.assertEqual(self.totals(), self.counted(run["launches"][-1]))
+
+    def test_beside_the_sound_run(self):
+        self.open("02_tiled", "#step=7&fault=1&beside=1", width=1920)
+        where = [e.text for e in self.browser.find_elements(By.CSS_SELECTOR, ".where")]
+        self.assertEqual(len(where), 2)
+        for text in where:
+            self.assertIn("step 7 of", text)
+        self.press(Keys.ARROW_RIGHT)
+        self.assertTrue(self.browser.current_url.endswith("#step=8,8&fault=1&beside=1"))
+        self.assert_silent()
+
+    def test_two_stages(self):
+        ladder("--play", "02", "03")
+        page = PAGES / "02_tiled-03_online_softmax.html"
+        runs = runs_of(page)
+        self.assertEqual(len({run["problem"] for run in runs}), 1)
+        for width in (390, 1280, 1920):
+            self.open(page.stem, "#step=3", width=width)
+            names = [e.text.split(":")[0] for e in self.browser.find_elements(By.CSS_SELECTOR, ".where")]
+            self.assertEqual(names, ["02_tiled", "03_online_softmax"])
+            self.assertEqual(self.browser.execute_script(TOO_WIDE), [])
+        self.find("#speed option[value='1000']").click()
+        self.find("#play").click()
+        WebDriverWait(self.browser, 100).until(lambda _: self.find("#play").text == "Play")
+        last = [len([step for launch in run["launches"] for step in launch["steps"]]) - 1 for run in runs]
+        self.assertIn(f"#step={last[0]},{last[1]}", self.browser.current_url)
         self.assert_silent()
 
     def test_an_element_tells_what_happened_to_it(self):
         run = RUNS["03_online_softmax"][0]
         self.open("03_online_softmax", f"#step={len(run['launches'][0]['steps']) - 1}")
         names = [array["name"] for array in run["launches"][0]["arrays"]]
-        canvas = self.browser.find_elements(By.CSS_SELECTOR, "#tensors canvas")[names.index("O")]
+        canvas = self.browser.find_elements(By.CSS_SELECTOR, ".tensors canvas")[names.index("O")]
         point = "arguments[0].dispatchEvent(new PointerEvent('pointermove', {clientX: " \
                 "arguments[0].getBoundingClientRect().x + 1, clientY: arguments[0].getBoundingClientRect().y + 1}))"
         self.browser.execute_script(point, canvas)
-        self.assertRegex(self.find("#element").text,
+        self.assertRegex(self.find(".element").text,
                          r"^O\[0\]\[0\] = -?[\d.e-]+: read 0 times, written 1 times, last by warp 0$")
 
 

@@ -181,6 +181,17 @@ class Site(BrowserTest):
             box = self.browser.find_element(By.XPATH, element).rect
             self.assertLess(box["y"] + box["height"], 900, text)
 
+    def test_player_of_a_chapter(self):
+        """The run of a block can be stepped in the chapter."""
+        self.open("stages/02_tiled/index.html")
+        self.click("iframe.player")
+        self.browser.switch_to.frame(self.find("iframe.player"))
+        self.wait_for(lambda: "step 0 of" in self.find(".where").text, "the player")
+        self.find("#next").click()
+        self.assertIn("step 1 of", self.find(".where").text)
+        self.assertEqual(self.browser.get_log("browser"), [])
+        self.browser.switch_to.default_content()
+
     def test_theme_button(self):
         """The button changes the colours."""
         self.open("index.html")

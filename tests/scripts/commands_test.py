@@ -135,6 +135,9 @@ REFUSED = [
     ((RUN, "--map", "2", "--json", "x"), "do not go together"),
     ((RUN, "--stage", "3", "--text"), "--text needs --play"),
     ((RUN, "--play", "3", "--txt"), 'Did you mean "--text"?'),
+    ((RUN, "--stage", "3", "--break"), "--break needs --play"),
+    ((RUN, "--play", "2", "3", "--break"), "--break takes one stage"),
+    ((RUN, "--play", "3", "--break", "--text"), "do not go together"),
     ((RUN, "--diff", "5"), "--diff needs A B"),
     ((RUN, "--diff", "5", "wmma"), "two different stages"),
     ((TEST, "05_wma"), 'Did you mean "05_wmma"?'),
@@ -161,13 +164,15 @@ REFUSED = [
 GOOD = ["--stage 5", "--stage 05", "--stage wmma", "--stage 5_wmma", "--stage=05_wmma", "--dtype bf16",
         "--dtype=f32 --causal", "--pass both", "--schedule inorder", "--schedule random:7",
         "--block 0,0,0", "--compare 1 2", "--map 02", "--annotate tiled", "--list --causal",
-        "--play 3", "--play 3 --text", f"--play online_softmax --json {FAKE}/run.json --causal",
+        "--play 3", "--play 3 --text", "--play 2 3", "--play 2 3 --text",
+        f"--play online_softmax --json {FAKE}/run.json --causal",
         f"--list --json {FAKE}/list.json"]
 BAD = ["--stage 77", "--stage 5wmma_", "--stage", "--stage=", "--dtype f64", "--pass fwd", "--nothing",
        "stray", "--schedule random", "--schedule random:x", "--schedule Inorder", "--block 1,2",
        "--block 1,2,3,4", "--block x,0,0", "--compare 1", "--compare 1 1", "--compare 1 99", "--causal=no",
        "--stage 1 --stage 2", "--stage 1 --map 2", "--list --annotate 2", "--map 2 --json x",
-       "--play 77 --text", "--text", "--stage 3 --text", "--play 3 --text=yes", "--play 3 --map 3 --text",
+       "--play 77 --text", "--play 2 77", "--play 3 3", "--play 1 2 3", "--play", "--text", "--stage 3 --text",
+       "--play 3 --text=yes", "--play 3 --map 3 --text",
        "--input no/such/folder", "--input stages", "--input bench/data --shape b1_h1_q4_d32"]
 GOOD_SHAPES = ["b1_h1_q4_d32", "b1_h2x1_q4k9_d32_f32_causal", "b1_h2x2_q4k9_d32_causal",
                "b1_h1_q5k5_d32_f32_scale0.1_peaky_bshd", "b1_h1_q5_d32_scale2e-1", "b1_h1_q5_d32_scale.5",
@@ -242,7 +247,7 @@ class Accepted(unittest.TestCase):
         known = subprocess.run(["bash", "-c", print_options], cwd=ROOT, text=True, capture_output=True,
                                check=True).stdout.split()
         of_ladder = re.findall(r"^  (?:-h,)?(--[a-z]+)", run("build/simt/bin/ladder", "--help").stdout, re.M)
-        self.assertEqual({*known, "--help"}, {*of_ladder, "--diff"})
+        self.assertEqual({*known, "--help"}, {*of_ladder, "--diff", "--break"})
         help_text = run(RUN, "--help").stdout
         for option in known:
             self.assertRegex(help_text, rf"(?m)^  {option} ")

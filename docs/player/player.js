@@ -1,0 +1,176 @@
+// One run in its panes: what it has done up to a step.
+import {Code, lineOf} from "player/code";
+import {drawBanks, Matrices} from "player/memory";
+import {isRequest, kindOf, requestOf, State} from "player/state";
+import {Warps} from "player/warps";
+
+function total(name, value) {
+  const item = document.createElement("div");
+  const term = Object.assign(document.createElement("dt"), {textContent: name});
+  const count = Object.assign(document.createElement("dd"), {textContent: value.toLocaleString("en")});
+  count.dataset.total = value;
+  item.append(term, count);
+  return item;
+}
+
+export class Player {
+  #state;
+  #taken = -1;  // the last step that the state has taken
+  #fault = null;
+
+  // `moved`: called when the reader has chosen another step in this run.
+  constructor(run, moved) {
+    this.run = run;
+    this.steps = run.steps;
+    this.at = this.warp = this.request = 0;
+    this.moved = moved;
+    this.box = document.getElementById("player").content.firstElementChild.cloneNode(true);
+    this.code = new Code(this.#find("file"), this.#find("lines"), run.fault);
+    this.lanes = new Warps(this.#find("lanes"), (step, warp) => this.#choose(step, warp));
+    this.matrices = new Matrices(this.#find("tensors"), this.#find("element"));
+    this.#find("colour").onchange = () => this.draw();
+    this.#showFault();
+    this.#listFindings();
+  }
+
+  get last() {
+    return this.steps.length - 1;
+  }
+
+  #find(name) {
+    return this.box.querySelector(`.${name}`);
+  }
+
+  go(step, request = 0) {
+    this.at = Math.max(0, Math.min(step, this.last));
+    this.request = request;
+    if (this.warp >= this.steps[this.at].launch.warps.length) this.warp = 0;
+    this.draw();
+  }
+
+  // The next step with another paper's line or tile.
+  nextPart(direction) {
+    const key = n => `${this.steps[n].index} ${this.steps[n].tile} ${this.steps[n].paper}`;
+    let n = this.at;
+    while (this.steps[n + direction] && key(n) === key(this.at)) n += direction;
+    this.go(n);
+  }
+
+  zoom(by) {
+    this.request = Math.max(0, this.request + by);
+    this.draw();
+  }
+
+  draw() {
+    this.#bring();
+    const {run, steps, at, warp} = this, state = this.#state, step = steps[at], made = this.#events();
+    this.request = Math.max(0, Math.min(this.request, made.length - 1));
+    const event = made[this.request], accesses = this.#fault?.accesses ?? [];
+    this.code.draw(run, state, step);
+    this.code.mark(new Set(accesses.map(([, , location]) => location)));
+    this.lanes.draw(run, steps, at, warp, new Set(accesses.map(([one]) => one)));
+    drawBanks(this.#find("banks"), this.#find("bank-key"), state, event, this.#find("colour").value,
+              this.#fault?.array);
+    this.matrices.draw(state, event);
+    this.#find("where").textContent = [
+      `${run.stage}: step ${at} of ${this.last}`, step.launch.kernel, `interval ${step.interval}`, step.tile, step.paper,
+    ].filter(Boolean).join(" · ");
+    this.#find("request").textContent = event ? `Warp ${warp}, request ${this.request + 1} of ${made.length} in ` +
+        `this step: ${this.#told(event)}` : `Warp ${warp} does nothing in this step.`;
+    const totals = state.totals;
+    this.#find("totals").replaceChildren(
+        total("global bytes read", totals.globalRead), total("global bytes written", totals.globalWritten),
+        total("sectors", totals.sectors), total("shared bytes", totals.shared),
+        total("bank conflicts", totals.conflicts));
+  }
+
+  #choose(step, warp, request) {
+    this.warp = warp;
+    this.go(step, request);
+    this.moved(this);
+  }
+
+  // The events of the chosen warp in the current step.
+  #events() {
+    const step = this.steps[this.at];
+    for (const part of step.parts) {
+      for (const [one, first, end] of part.warps) {
+        if (one === this.warp) return step.launch.warps[one].slice(first, end);
+      }
+    }
+    return [];
+  }
+
+  // Brings the state to the current step: back means anew from the launch's first.
+  #bring() {
+    const {launch} = this.steps[this.at];
+    if (this.#state?.launch !== launch || this.#taken > this.at) {
+      this.#state = new State(this.run, launch);
+      this.#taken = this.steps.findIndex(step => step.launch === launch) - 1;
+    }
+    while (this.#taken < this.at) this.#state.take(this.steps[++this.#taken]);
+  }
+
+  #told(event) {
+    const launch = this.#state.launch, words = `${kindOf(this.run, event)}, line ${lineOf(launch, event)}`;
+    if (!isRequest(event)) return words;
+    const of = requestOf(event);
+    const name = of.array < 0 ? "" : ` of ${launch.arrays[of.array].name}`;
+    const counts = of.shared ? `${of.conflicts} bank conflicts` : `${of.sectors} sectors`;
+    return `${words}${name}: ${of.bytes} bytes, ${of.laneBytes} a lane, ${counts}`;
+  }
+
+  // ---- Faults -------------------------------------------------------------------------------------
+
+  #showFault() {
+    const {fault} = this.run, box = this.#find("change");
+    box.hidden = !fault;
+    if (fault) box.textContent = `Broken at ${fault.path.split("/").at(-1)}:${fault.line}: ${fault.name}`;
+  }
+
+  #listFindings() {
+    const {findings} = this.run, box = this.#find("findings");
+    box.hidden = findings.length === 0;
+    box.replaceChildren(...findings.map(finding => {
+      const item = document.createElement("li"), button = document.createElement("button");
+      button.finding = finding;
+      button.ariaPressed = "false";
+      const what = finding.array ? `${finding.title}: ${finding.array}` : finding.title;
+      button.textContent = `⚠ ${what} at ${finding.location}`;
+      button.onclick = () => this.show(finding);
+      item.append(button, Object.assign(document.createElement("pre"), {textContent: finding.text}));
+      return item;
+    }));
+  }
+
+  // Marks a fault: its lines, its warps, its array; and goes to where its last access is first made.
+  // If it is marked, takes the marks away.
+  show(finding) {
+    this.#fault = this.#fault === finding ? null : finding;
+    for (const button of this.#find("findings").querySelectorAll("button")) {
+      button.ariaPressed = String(this.#fault !== null && button.finding === this.#fault);
+    }
+    const last = this.#fault?.accesses.at(-1);
+    if (!last) return this.draw();
+    const step = finding.step ?? this.#stepOf(finding.kernel, last);
+    this.#choose(step < 0 ? this.at : step, last[0], finding.request);
+  }
+
+  // The first step in which this warp of the kernel is at this line, or nearest to it: a line that uses
+  // registers alone is no step. If it can be, one in this tile.
+  #stepOf(kernel, [warp, , location, tile]) {
+    const [file, line] = location.split(":");
+    let nearest = -1, least = Infinity;
+    this.steps.forEach(({launch, parts, tile: at}, n) => {
+      if (launch.kernel !== kernel) return;
+      for (const part of parts.filter(({warps}) => warps.some(([one]) => one === warp))) {
+        for (const [of, number] of part.places.map(place => launch.places[place])) {
+          const far = Math.abs(number - line) + (at === tile ? 0 : 0.5);
+          if (far >= least || !this.run.files[of].path.endsWith(`/${file}`)) continue;
+          [nearest, least] = [n, far];
+        }
+      }
+    });
+    return nearest;
+  }
+}

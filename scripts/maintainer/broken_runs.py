@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""The recorded run of a stage, and of the stage with one fault after the other.
+
+    scripts/maintainer/broken_runs.py --play STAGE [--json FILE] [OPTION...]
+
+Takes the ladder's options. Writes to FILE, by default build/play/STAGE.json, what the ladder would, and
+behind it a run for each fault of tests/mutations.ini that is marked for the player: of the same problem,
+with the fault in the source. Such a run has two kinds of findings that the simulator does not have: the
+first stored value that is not that of the sound run, and a line that meets more bank conflicts.
+docs/player/README.md describes the file.
+"""
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import mutations
+from builds import BuildError
+from repository import ROOT
+
+LIST = mutations.LIST
+STORE = "store"
+# Where an event has what; docs/player/README.md.
+KIND, PLACE, ARRAY, SHARED, CONFLICTS, LANE_BYTES, LANES, VALUES = 0, 1, 2, 3, 7, 8, 9, 10
+
+
+def written(ladder, folder, *options):
+    """The JSON that this ladder writes."""
+    file = folder / "written.json"
+    done = subprocess.run([ladder, *options, "--json", file], cwd=ROOT, text=True, check=False,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    if done.returncode != 0:
+        raise BuildError(done.stderr.strip().removeprefix("cuflash: "))
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+# ---- What a fault changes --------------------------------------------------------------------------
+
+def events(run):
+    """Each event with where it is: its launch, the step's number in the run, the warp, and the request's
+    number in that step."""
+    step = 0
+    for launch in run["launches"]:
+        for parts in (one["parts"] for one in launch["steps"]):
+            for warp, first, end in (warp for part in parts for warp in part["warps"]):
+                for request, event in enumerate(launch["warps"][warp][first:end]):
+                    yield (launch, step, warp, request), event
+            step += 1
+
+
+def lanes(event):
+    """The lanes of a request, and their offsets in the array."""
+    for first, count, offset, stride in zip(*[iter(event[LANES])] * 4):
+        for n in range(count):
+            yield first + n, offset + n * stride
+
+
+def element_bytes(array):
+    return {"f32": 4, "f16": 2, "bf16": 2}.get(array["element"]) or int(array["element"].split()[0])
+
+
+def stored(kinds, run):
+    """Each stored value, in the run's order: where, its array and element, and the value."""
+    for (launch, *place), event in events(run):
+        if len(event) <= VALUES or kinds[event[KIND]] != STORE:
+            continue
+        array, values = launch["arrays"][event[ARRAY]], iter(event[VALUES])
+        size = element_bytes(array)
+        for lane, offset in lanes(event):
+            for n in range(event[LANE_BYTES] // size):
+                yield (launch, *place, lane, event), (array, offset // size + n), next(values)
+
+
+def element_name(array, number):
+    """sP[3][5]"""
+    places = []
+    for extent in reversed(array["extents"]):
+        number, place = divmod(number, extent)
+        places.append(f"[{place}]")
+    return array["name"] + "".join(reversed(places))
+
+
+def finding(run, where, array, title, text, count):
+    """One more finding, in the form of the simulator's."""
+    launch, step, warp, request, lane, event = where
+    file, line, _ = launch["places"][event[PLACE]]
+    location = f"{pathlib.Path(run['files'][file]['path']).name}:{line}"
+    return {"title": title, "kernel": launch["kernel"], "array": array["name"], "location": location,
+            "accesses": [[warp, lane, location, ""]], "text": text, "count": count, "step": step,
+            "request": request}
+
+
+def wrong_value(kinds, sound, broken):
+    """The first stored value that is not the one that the sound run stored there at its turn. An array
+    of other extents is left out."""
+    name = lambda launch, array, element: (launch["kernel"], array["name"], *array["extents"], element)
+    right = {}
+    for (launch, *_), element, value in stored(kinds, sound):
+        right.setdefault(name(launch, *element), []).append(value)
+    first, count = None, 0
+    for where, (array, element), value in stored(kinds, broken):
+        turns = right.get(name(where[0], array, element))
+        if not turns or (wanted := turns.pop(0)) == value:
+            continue
+        count += 1
+        first = first or (where, array, f"  {element_name(array, element)} = {value}, and {wanted} without the fault\n")
+    return [] if first is None else [finding(broken, *first[:2], "WRONG VALUE", first[2], count)]
+
+
+def conflicts_of(run):
+    """By kernel and line, the bank conflicts, and where the first are."""
+    lines = {}
+    for (launch, *place), event in events(run):
+        if len(event) > CONFLICTS and event[CONFLICTS] and event[ARRAY] >= 0:
+            of = lines.setdefault((launch["kernel"], *launch["places"][event[PLACE]][:2]), [0, None, None])
+            of[0] += event[CONFLICTS]
+            of[1] = of[1] or (launch, *place, next(lanes(event))[0], event)
+            of[2] = launch["arrays"][event[ARRAY]]
+    return lines
+
+
+def more_conflicts(sound, broken):
+    """The line of the broken run with the most bank conflicts, if the sound one has fewer."""
+    before = {line: count for line, (count, *_) in conflicts_of(sound).items()}
+    more = {line: of for line, of in conflicts_of(broken).items() if of[0] > before.get(line, 0)}
+    if not more:
+        return []
+    line, (count, where, array) = max(more.items(), key=lambda item: item[1][0])
+    text = f"  {count} wavefronts more than the fewest at this line, and {before.get(line, 0)} without the fault\n"
+    return [finding(broken, where, array, "BANK CONFLICTS", text, len(more))]
+
+
+# ---- The runs --------------------------------------------------------------------------------------
+
+class Build(mutations.Build):
+    """build/simt, and its ladder."""
+
+    def __init__(self):
+        super().__init__(["ladder"])
+        self.ladder = self.folder / "bin/ladder"
+
+    def stages(self):
+        """The names of all stages."""
+        with tempfile.TemporaryDirectory(prefix="cuflash_broken_") as folder:
+            rows = written(self.ladder, pathlib.Path(folder), "--list")
+        return list(dict.fromkeys(row["stage"] for row in rows))
+
+
+def broken_run(build, mutation, kinds, sound, options):
+    """The run with the fault, of the sound run's pass and problem."""
+    stage = sound["stage"]
+    mutation = dataclasses.replace(mutation, program="ladder",
+                                   tests=f"{stage}.{sound['pass']}_{sound['problem']}")
+    with tempfile.TemporaryDirectory(prefix="cuflash_broken_") as folder:
+        folder = pathlib.Path(folder).resolve()
+        ladder = build.program_with(mutation, folder)
+        run, = written(ladder, folder, "--play", stage, "--pass", sound["pass"],
+                       "--shape", sound["problem"], *options)["runs"]
+        for file in run["files"]:
+            path = (ROOT / file["path"]).resolve()
+            if folder in path.parents:
+                file["path"] = str(path.relative_to(folder))
+    lines = (ROOT / mutation.file).read_text(encoding="utf-8").split("\n")
+    line = next(n for n, text in enumerate(lines) if text.strip() == mutation.line)
+    run["fault"] = {"name": mutation.name, "path": mutation.file, "line": line + 1, "was": mutation.line}
+    run["findings"] += wrong_value(kinds, sound, run) + more_conflicts(sound, run)
+    return run
+
+
+def with_broken(build, stage, options=(), options_of_each=()):
+    """What the ladder writes of the stage, and its broken runs."""
+    with tempfile.TemporaryDirectory(prefix="cuflash_broken_") as folder:
+        whole = written(build.ladder, pathlib.Path(folder), "--play", stage, *options, *options_of_each)
+    faults = [(mutation, run) for mutation in mutations.read_list() for run in whole["runs"]
+              if mutation.player and mutation.stage() == f"stages/{stage}" and
+              f".{run['pass']}_" in mutation.tests]
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        whole["runs"] += pool.map(
+            lambda fault: broken_run(build, fault[0], whole["kinds"], fault[1], options_of_each), faults)
+    return whole
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--play", required=True)
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--schedule")
+    parser.add_argument("--block")
+    asked, options = parser.parse_known_args()
+    file = asked.json or ROOT / f"build/play/{asked.play}.json"
+    of_each = [word for name in ("schedule", "block") if getattr(asked, name)
+               for word in (f"--{name}", getattr(asked, name))]
+    try:
+        whole = with_broken(Build(), asked.play, options, of_each)
+    except BuildError as error:
+        sys.exit(f"cuflash: {error}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(whole, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
