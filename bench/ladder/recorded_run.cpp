@@ -269,6 +269,20 @@ std::vector<Step> steps_of(const simt::BlockRun& run) {
   return list;
 }
 
+// The KV tiles in the order in which the launch takes them, if it ends with the rows' LSE.
+std::vector<int> softmax_tiles(const simt::BlockRun& run, const std::vector<Step>& steps) {
+  const auto is_lse = [](const simt::LoggedArray& array) { return array.name == "LSE"; };
+  std::vector<int> tiles;
+  if (std::none_of(run.arrays.begin(), run.arrays.end(), is_lse)) return tiles;
+  for (const Step& step : steps) {
+    if (step.tile.name != kKVTile) continue;
+    if (std::count(tiles.begin(), tiles.end(), step.tile.number) == 0) {
+      tiles.push_back(step.tile.number);
+    }
+  }
+  return tiles;
+}
+
 }  // namespace
 
 StepCounts counts_of(const simt::BlockRun& run, const StepPart& part) {
@@ -306,7 +320,9 @@ RecordedRun record(const Stage& stage, Pass pass, const harness::TestCase& c) {
   RecordedRun recorded_run = {&stage, pass, c, {}, {}};
   for (simt::BlockRun& run : recorded(stage, pass, c)) {
     std::vector<Step> steps = steps_of(run);
-    recorded_run.launches.push_back({std::move(run), std::move(steps)});
+    std::vector<SoftmaxRows> rows;
+    if (pass == CUFLASH_FORWARD) rows = softmax_rows(stage, c, softmax_tiles(run, steps));
+    recorded_run.launches.push_back({std::move(run), std::move(steps), std::move(rows)});
   }
   recorded_run.findings = simt::take_findings();
   return recorded_run;

@@ -40,9 +40,17 @@ struct StepCounts {
 };
 StepCounts counts_of(const simt::BlockRun& run, const StepPart& part);
 
+// What the registers of each query of the first head hold after one KV tile, as the reference
+// computes it: a kernel's own may have another unit.
+struct SoftmaxRows {
+  int tile;
+  std::vector<double> row_max, row_sum, o_scale;
+};
+
 struct RecordedLaunch {
   simt::BlockRun run;
   std::vector<Step> steps;
+  std::vector<SoftmaxRows> rows;  // in the order of its KV tiles; empty: no running softmax
 };
 
 struct RecordedRun {
@@ -61,6 +69,10 @@ harness::TestCase small_case(const std::vector<const Stage*>& stages, Pass pass,
 
 // Runs the stage once. Throws a sentence if it cannot run the case, or if no CPU simulator counts.
 RecordedRun record(const Stage& stage, Pass pass, const harness::TestCase& c);
+
+// For the KV tiles in this order; empty if it is not known how long the stage's tiles are.
+std::vector<SoftmaxRows> softmax_rows(const Stage& stage, const harness::TestCase& c,
+                                      const std::vector<int>& order);
 
 // The runs as JSON, which docs/player/README.md describes.
 std::string runs_json(const std::vector<RecordedRun>& runs);

@@ -78,7 +78,7 @@ ordered_json array_json(const simt::LoggedArray& array, const Problem& p) {
 }
 
 // Four digits are enough to read.
-ordered_json number_json(float value) {
+ordered_json number_json(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   return std::stod(fmt::format("{:.4g}", value));
@@ -142,6 +142,16 @@ ordered_json counts_json(const simt::Counts& counts) {
           {"bank_conflicts", counts.bank_conflicts}};
 }
 
+ordered_json rows_json(const SoftmaxRows& rows) {
+  ordered_json json = {{"tile", fmt::format("KV tile {}", rows.tile)}};
+  for (const auto& [name, values] :
+       {std::pair{"row_max", &rows.row_max}, std::pair{"row_sum", &rows.row_sum},
+        std::pair{"o_scale", &rows.o_scale}}) {
+    for (const double value : *values) json[name].push_back(number_json(value));
+  }
+  return json;
+}
+
 ordered_json launch_json(const RecordedLaunch& launch, const Problem& p, Files& files) {
   const simt::BlockRun& run = launch.run;
   ordered_json json = {{"kernel", harness::short_kernel_name(run.kernel)},
@@ -163,6 +173,7 @@ ordered_json launch_json(const RecordedLaunch& launch, const Problem& p, Files& 
     json["warps"].push_back(std::move(warp));
   }
   for (const Step& step : launch.steps) json["steps"].push_back(step_json(step));
+  for (const SoftmaxRows& rows : launch.rows) json["rows"].push_back(rows_json(rows));
   return json;
 }
 

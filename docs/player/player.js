@@ -1,6 +1,7 @@
 // One run in its panes: what it has done up to a step.
 import {Code, lineOf} from "player/code";
 import {drawBanks, Matrices} from "player/memory";
+import {Rows} from "player/rows";
 import {isRequest, kindOf, requestOf, State} from "player/state";
 import {Warps} from "player/warps";
 
@@ -28,6 +29,7 @@ export class Player {
     this.code = new Code(this.#find("file"), this.#find("lines"), run.fault);
     this.lanes = new Warps(this.#find("lanes"), (step, warp) => this.#choose(step, warp));
     this.matrices = new Matrices(this.#find("tensors"), this.#find("element"));
+    this.rows = new Rows(this.#find("rows-key"), this.#find("rows-table"));
     this.#find("colour").onchange = () => this.draw();
     this.#showFault();
     this.#listFindings();
@@ -72,6 +74,7 @@ export class Player {
     drawBanks(this.#find("banks"), this.#find("bank-key"), state, event, this.#find("colour").value,
               this.#fault?.array);
     this.matrices.draw(state, event);
+    this.rows.draw(step.launch, steps.slice(0, at + 1).filter(({launch}) => launch === step.launch));
     this.#find("where").textContent = [
       `${run.stage}: step ${at} of ${this.last}`, step.launch.kernel, `interval ${step.interval}`, step.tile, step.paper,
     ].filter(Boolean).join(" · ");

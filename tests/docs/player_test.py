@@ -167,7 +167,7 @@ class Player(BrowserTest):
 
     def test_narrow_shows_one_pane(self):
         self.open("06_forward_backward", "#step=30", width=390, scheme="dark")
-        for pane in ("code", "warps", "shared", "matrices"):
+        for pane in ("code", "warps", "shared", "matrices", "rows"):
             self.find(f"#tabs [data-pane={pane}]").click()
             shown = [e.get_attribute("class").split()[-1] for e in self.browser.find_elements(By.CSS_SELECTOR, ".pane")
                      if e.is_displayed()]

@@ -5,6 +5,7 @@ requests add up to the bytes that the CPU simulator counts, and its steps hold e
 Needs the target ladder of the preset simt.
 """
 import json
+import math
 import os
 import pathlib
 import re
@@ -141,6 +142,44 @@ class AddsUp(unittest.TestCase):
                           if KINDS[event[KIND]] == kinds[shared] and event[SHARED] == shared]
                 self.assertTrue(copies, (stage, kinds[shared]))
                 self.assertEqual({launch["arrays"][event[ARRAY]]["shared"] for event in copies}, {shared == 1})
+
+
+class Rows(unittest.TestCase):
+    def test_after_each_tile(self):
+        """The rows of the last tile are what the stage stores: LSE = row_max + ln(row_sum)."""
+        checked = 0
+        for (stage, name), run in RUNS.items():
+            for launch in run["launches"]:
+                if "rows" not in launch:
+                    continue
+                lse = [n for n, array in enumerate(launch["arrays"]) if array["name"] == "LSE"][0]
+                stored = {offset // 4: value for event in requests(launch)
+                          if event[ARRAY] == lse and KINDS[event[KIND]] == "store"
+                          for offset, value in zip(offsets(event), event[VALUES])}
+                last = launch["rows"][-1]
+                self.assertGreater(len(stored), 20, stage)
+                for row, value in stored.items():
+                    self.assertAlmostEqual(last["row_max"][row] + math.log(last["row_sum"][row]), value,
+                                           delta=0.01, msg=(stage, row))
+                self.assertEqual([rows["tile"] for rows in launch["rows"]], list(dict.fromkeys(
+                    step["tile"] for step in launch["steps"] if step.get("tile", "").startswith("KV"))))
+                checked += 1
+        self.assertGreater(checked, 8)
+
+    def test_rescaling(self):
+        first, *later = RUNS["03_online_softmax", "forward"]["launches"][0]["rows"]
+        self.assertEqual(set(first["o_scale"]), {0})
+        before = first
+        for rows in later:
+            for n, o_scale in enumerate(rows["o_scale"]):
+                self.assertAlmostEqual(o_scale, math.exp(before["row_max"][n] - rows["row_max"][n]), delta=0.01)
+            before = rows
+
+
+def offsets(event):
+    """Of each lane, in the array."""
+    return [offset + n * stride for _, count, offset, stride in zip(*[iter(event[LANES])] * 4)
+            for n in range(count)]
 
 
 def atomics(launch, shared):
