@@ -4,11 +4,12 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-usage="scripts/test.sh exercise STAGE [EXERCISE] [--reset | --grade json]"
+usage="scripts/test.sh exercise STAGE [EXERCISE] [--reset | --grade json | --play]"
 
 words=()
 options=()
 reset=
+play=
 while (($#)); do
   case $1 in
     -h | --help)
@@ -21,7 +22,8 @@ while (($#)); do
       options=(--json)
       ;;
     --reset) reset=--reset ;;
-    -*) usage_error "There is no option \"$1\".$(did_you_mean "$1" --grade --reset --help) Usage: $usage" ;;
+    --play) play=yes ;;
+    -*) usage_error "There is no option \"$1\".$(did_you_mean "$1" --grade --play --reset --help) Usage: $usage" ;;
     *) words+=("$1") ;;
   esac
   shift
@@ -30,6 +32,8 @@ done
 ((${#words[@]} < 3)) || usage_error "One stage and one exercise at a time. Usage: $usage"
 [[ -z $reset || (-n ${words[1]:-} && ${#options[@]} == 0) ]] ||
   usage_error "--reset discards what you wrote in one exercise: name that exercise. Usage: $usage"
+[[ -z $play || (-n ${words[1]:-} && ${#options[@]} == 0 && -z $reset) ]] ||
+  usage_error "--play shows the run of one answer: name its exercise. Usage: $usage"
 
 stage=$(stage_named "${words[0]}")
 shopt -s nullglob
@@ -54,6 +58,15 @@ done
 
 need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}" "${PACKAGES_TEST[@]}"
 need_versions
+if [[ -n $play ]]; then
+  build simt ladder
+  page=build/play/exercise_${stage%%_*}_${chosen[0]}
+  with_progress "Running the answer" scripts/maintainer/broken_runs.py --play "$stage" \
+    --answer "stages/$stage/exercises/${chosen[0]}.cuh" --json "$page.json" || exit 1
+  build/simt/bin/ladder --play "$page.json"
+  printf '"Break it" switches from the stage to your answer.\n'
+  exit 0
+fi
 build simt exercises
 bin=build/simt/bin
 targets=("${chosen[@]/#/exercise_${stage%%_*}_}")

@@ -8,7 +8,7 @@ usage() {
   cat <<'END'
 Usage: scripts/test.sh [STAGE]
        scripts/test.sh mutations [--list | --tested] [--part N/M] [WORD...]
-       scripts/test.sh exercise STAGE [EXERCISE] [--reset | --grade json]
+       scripts/test.sh exercise STAGE [EXERCISE] [--reset | --grade json | --play]
 
 Installs what is missing through apt and builds what it needs.
 
@@ -31,6 +31,7 @@ or name, on the CPU simulator, and says in words what is wrong. The first time i
 you write in, beside the exercise's page.
   --reset        make this file again: what you wrote in it is lost
   --grade json   print the grades as JSON, for lecturers
+  --play         a page that plays one answer beside the stage, step by step
 For example:
   scripts/test.sh exercise 03 2
 

@@ -103,6 +103,18 @@ void print_words(const Json& grade) {
   }
 }
 
+// How to see the first answer that runs and is wrong; empty if there is none.
+std::string next_step(const std::string& stage, const Json& grades) {
+  for (const Json& grade : grades) {
+    if (grade["passed"]) continue;
+    const std::string id = grade["diagnoses"][0]["id"];
+    if (id == "does-not-compile" || id == "endless") continue;
+    return "Step by step: scripts/test.sh exercise " + stage.substr(0, 2) + ' ' +
+           grade["exercise"].dump() + " --play\n";
+  }
+  return "";
+}
+
 int main(const std::vector<std::string>& arguments) {
   const bool json = arguments[0] == "--json";
   const std::string& stage = arguments[json ? 1 : 0];
@@ -119,7 +131,7 @@ int main(const std::vector<std::string>& arguments) {
                .dump(2)
         << '\n';
   } else {
-    std::cout << done << " of " << grades.size() << " done\n";
+    std::cout << done << " of " << grades.size() << " done\n" << next_step(stage, grades);
   }
   return done == static_cast<int>(grades.size()) ? 0 : 1;
 }

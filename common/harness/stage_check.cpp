@@ -141,7 +141,9 @@ std::string message(const Subject& s, const Fault& fault, const std::vector<Run>
   if (text.back() != '\n') text += '\n';
   text += "  The result was correct under " + std::to_string(right) + " of " +
           std::to_string(runs.size()) + " schedules.\n";
-  return text + "  Replay: " + replay_command(s, fault, runs) + '\n';
+  return text + "  Replay: " + replay_command(s, fault, runs) +
+         "\n  Step by step: scripts/run.sh --play " + s.stage.name + " --pass " +
+         pass_name(s.pass) + '\n';
 }
 
 // Describes the first wrong run in full and names the others.

@@ -47,7 +47,7 @@ export class Code {
       cells[5].textContent = text;
       return {row, cells};
     });
-    if (this.fault?.path === run.files[file].path) this.#change(this.rows[this.fault.line - 1]);
+    if (this.fault?.line && this.fault.path === run.files[file].path) this.#change(this.rows[this.fault.line - 1]);
     this.box.replaceChildren(table);
   }
 

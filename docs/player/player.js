@@ -128,7 +128,8 @@ export class Player {
   #showFault() {
     const {fault} = this.run, box = this.#find("change");
     box.hidden = !fault;
-    if (fault) box.textContent = `Broken at ${fault.path.split("/").at(-1)}:${fault.line}: ${fault.name}`;
+    const place = fault?.line ? ` at ${fault.path.split("/").at(-1)}:${fault.line}` : "";
+    if (fault) box.textContent = `Broken${place}: ${fault.name}`;
   }
 
   #listFindings() {

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """The recorded run of a stage, and of the stage with one fault after the other.
 
-    scripts/maintainer/broken_runs.py --play STAGE [--json FILE] [OPTION...]
+    scripts/maintainer/broken_runs.py --play STAGE [--json FILE] [--answer KERNEL] [OPTION...]
 
 Takes the ladder's options. Writes to FILE, by default build/play/STAGE.json, what the ladder would, and
 behind it a run for each fault of tests/mutations.ini that is marked for the player: of the same problem,
 with the fault in the source. Such a run has two kinds of findings that the simulator does not have: the
-first stored value that is not that of the sound run, and a line that meets more bank conflicts.
-docs/player/README.md describes the file.
+first stored value that is not that of the sound run, and a line that meets more bank conflicts. With
+--answer there is one such run: of a reader's kernel in the place of the stage's. docs/player/README.md
+describes the file.
 """
 import argparse
 import concurrent.futures
@@ -151,6 +152,23 @@ class Build(mutations.Build):
         return list(dict.fromkeys(row["stage"] for row in rows))
 
 
+@dataclasses.dataclass
+class Answer(mutations.Mutation):
+    """A reader's kernel in the place of the stage's."""
+    text: str = ""
+
+    def applied_to(self, text):
+        return self.text
+
+
+def answer_of(path, stage):
+    """The answer in this file: 1_rescaling.cuh, or with _bwd a backward kernel."""
+    backward = path.stem.endswith("_bwd")
+    kernel, direction = ("kernel_bwd.cuh", "backward") if backward else ("kernel.cuh", "forward")
+    return Answer(f"your answer to {path.stem.removesuffix('_bwd')}", f"stages/{stage}/{kernel}", "", "",
+                  f"{stage}.{direction}_", "", player="yes", text=path.read_text(encoding="utf-8"))
+
+
 def broken_run(build, mutation, kinds, sound, options):
     """The run with the fault, of the sound run's pass and problem."""
     stage = sound["stage"]
@@ -165,18 +183,21 @@ def broken_run(build, mutation, kinds, sound, options):
             path = (ROOT / file["path"]).resolve()
             if folder in path.parents:
                 file["path"] = str(path.relative_to(folder))
-    lines = (ROOT / mutation.file).read_text(encoding="utf-8").split("\n")
-    line = next(n for n, text in enumerate(lines) if text.strip() == mutation.line)
-    run["fault"] = {"name": mutation.name, "path": mutation.file, "line": line + 1, "was": mutation.line}
+    run["fault"] = {"name": mutation.name, "path": mutation.file}
+    if mutation.line:
+        lines = (ROOT / mutation.file).read_text(encoding="utf-8").split("\n")
+        line = next(n for n, text in enumerate(lines, 1) if text.strip() == mutation.line)
+        run["fault"].update(line=line, was=mutation.line)
     run["findings"] += wrong_value(kinds, sound, run) + more_conflicts(sound, run)
     return run
 
 
-def with_broken(build, stage, options=(), options_of_each=()):
-    """What the ladder writes of the stage, and its broken runs."""
+def with_broken(build, stage, options=(), options_of_each=(), answer=None):
+    """What the ladder writes of the stage, and its broken runs: with known faults, or with an answer."""
     with tempfile.TemporaryDirectory(prefix="cuflash_broken_") as folder:
         whole = written(build.ladder, pathlib.Path(folder), "--play", stage, *options, *options_of_each)
-    faults = [(mutation, run) for mutation in mutations.read_list() for run in whole["runs"]
+    listed = [answer] if answer else mutations.read_list()
+    faults = [(mutation, run) for mutation in listed for run in whole["runs"]
               if mutation.player and mutation.stage() == f"stages/{stage}" and
               f".{run['pass']}_" in mutation.tests]
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -189,6 +210,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--play", required=True)
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--answer", type=pathlib.Path)
     parser.add_argument("--schedule")
     parser.add_argument("--block")
     asked, options = parser.parse_known_args()
@@ -196,7 +218,8 @@ def main():
     of_each = [word for name in ("schedule", "block") if getattr(asked, name)
                for word in (f"--{name}", getattr(asked, name))]
     try:
-        whole = with_broken(Build(), asked.play, options, of_each)
+        answer = answer_of(asked.answer, asked.play) if asked.answer else None
+        whole = with_broken(Build(), asked.play, options, of_each, answer)
     except BuildError as error:
         sys.exit(f"cuflash: {error}")
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/hunting_races.md").read_text("utf-8").split("\n## On a GPU\n")[0]
 PART = re.compile(r"^```sh\n(?P<commands>.*?)^```|^<!-- screen \S+/race_(?P<screen>\w+)\.txt -->",
                   re.DOTALL | re.MULTILINE)
-REPORT = re.compile(r"^RACE in .*?^  Replay: [^\n]*\n", re.DOTALL | re.MULTILINE)
+REPORT = re.compile(r"^RACE in .*?^  Step by step: [^\n]*\n", re.DOTALL | re.MULTILINE)
 
 
 def run(commands):

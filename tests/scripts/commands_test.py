@@ -151,6 +151,7 @@ REFUSED = [
     ((TEST, "exercise", "1", "maks"), 'Did you mean "mask"?'),
     ((TEST, "exercise", "1", "1", "--grade", "xml"), "--grade takes json"),
     ((TEST, "exercise", "1", "1", "--rest"), 'Did you mean "--reset"?'),
+    ((TEST, "exercise", "1", "--play"), "name its exercise"),
     (("scripts/new_stage.sh", "mine"), "--from"),
     (("scripts/new_stage.sh", "mine", "--form", "1"), 'Did you mean "--from"?'),
     (("scripts/new_stage.sh", "mine", "--from", "1_naiv"), 'Did you mean "01_naive"?'),

@@ -76,7 +76,8 @@ TEST_F(StageCheckTest, RaceIsToldOnceAndReplayed) {
     EXPECT_NE(text.find("  box[0]"), std::string::npos) << text;
     EXPECT_NE(text.find("  The result was correct under "), std::string::npos) << text;
     EXPECT_NE(text.find(" of 3 schedules.\n  Replay: scripts/run.sh --stage 95_racy --pass forward "
-                        "--shape b1_h1_q8k8_d32_f32 --schedule inorder --block 0,0,0\n"),
+                        "--shape b1_h1_q8k8_d32_f32 --schedule inorder --block 0,0,0\n"
+                        "  Step by step: scripts/run.sh --play 95_racy --pass forward\n"),
               std::string::npos)
         << text;
   }

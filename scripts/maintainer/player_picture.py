@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""Renews docs/figures/player.png, README.md's picture of the trace player, from build/play/02_tiled.html,
+which docs/players.py makes. Needs Debian's Selenium."""
+import sys
+
+from repository import ROOT
+
+sys.path.insert(0, str(ROOT / "tests/docs"))
+import browser  # noqa: E402, it lies there
+
+FAULT = "output: the barrier before the next tile is dropped"
+CHOOSE = """
+const select = document.getElementById("fault");
+select.value = [...select.options].find(option => option.textContent === arguments[0]).value;
+select.onchange();
+"""
+
+
+def main():
+    browser.BrowserTest.setUpClass()
+    page = browser.BrowserTest()
+    page.set_screen(1280, height=760)
+    page.browser.get((ROOT / "build/play/02_tiled.html").as_uri())
+    page.browser.execute_script(CHOOSE, FAULT)
+    page.browser.save_screenshot(str(ROOT / "docs/figures/player.png"))
+    browser.BrowserTest.tearDownClass()
+
+
+if __name__ == "__main__":
+    main()
