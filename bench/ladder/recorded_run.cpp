@@ -141,13 +141,16 @@ struct Piece {
   std::string paper;
   std::vector<int> places, arrays;
   int times, first, end;
+  bool waits = false;  // at a barrier
+  int k = 0;           // its step in the interval
 
   bool is_near(const Piece& other) const {
     return interval == other.interval && tile.name == other.tile.name &&
            tile.number == other.tile.number;
   }
   bool is_like(const Piece& other) const {
-    return is_near(other) && places == other.places && arrays == other.arrays;
+    return is_near(other) && places == other.places && arrays == other.arrays && !waits &&
+           !other.waits;
   }
 };
 
@@ -175,6 +178,7 @@ std::vector<Piece> pieces_by_line(const simt::BlockRun& run,
     const int at = static_cast<int>(n);
     pieces.push_back(
         {event.interval, event.tile, paper_of(place), {event.place}, {event.array}, 1, at, at + 1});
+    pieces.back().waits = event.kind == simt::WarpEvent::Kind::kWait;
   }
   return joined(std::move(pieces), [](const Piece& a, const Piece& b) { return a.is_like(b); });
 }
@@ -232,7 +236,7 @@ void fill_papers(std::vector<Piece>& pieces) {
 std::vector<Piece> pieces_of(const simt::BlockRun& run,
                              const std::vector<simt::WarpEvent>& events) {
   const auto share_arrays = [](const Piece& a, const Piece& b) {
-    return a.is_near(b) && a.places == b.places &&
+    return a.is_near(b) && a.places == b.places && !a.waits && !b.waits &&
            std::find_first_of(a.arrays.begin(), a.arrays.end(), b.arrays.begin(), b.arrays.end()) !=
                a.arrays.end();
   };
@@ -251,17 +255,80 @@ void add_to_step(Step& step, Piece&& piece, int warp) {
   step.parts.push_back({std::move(piece.places), piece.times, {events}});
 }
 
+// The last arrivals at the phases of the barriers, as (interval, k).
+class Arrivals {
+ public:
+  using Moment = std::pair<int, int>;
+
+  // `waiting`: at a named barrier, where who waits arrives, too.
+  void note(const simt::WarpEvent& event, int k, bool waiting) {
+    Moment& last = (waiting ? waiting_ : passing_)
+                       .try_emplace({event.barrier, event.phase}, Moment{0, 0})
+                       .first->second;
+    last = std::max(last, {event.interval, k});
+  }
+  // The first k in its interval at which this wait may be.
+  int end(const simt::WarpEvent& wait) const {
+    return std::max(after(passing_, wait) + 1, after(waiting_, wait));
+  }
+
+ private:
+  using Moments = std::map<std::pair<int, int>, Moment>;  // by barrier and phase
+  static int after(const Moments& moments, const simt::WarpEvent& wait) {
+    const auto found = moments.find({wait.barrier, wait.phase});
+    const bool here = found != moments.end() && found->second.first == wait.interval;
+    return here ? found->second.second : -1;
+  }
+  Moments passing_, waiting_;
+};
+
+// Gives each piece its k: one more than the warp's piece before, but a wait comes after what it
+// waits for. True if one has changed.
+bool order(const simt::BlockRun& run, std::vector<std::vector<Piece>>& warps) {
+  Arrivals arrivals;
+  for (std::size_t warp = 0; warp < warps.size(); ++warp) {
+    for (const Piece& piece : warps[warp]) {
+      for (int n = piece.first; n < piece.end; ++n) {
+        const simt::WarpEvent& event = run.warps[warp][static_cast<std::size_t>(n)];
+        if (event.barrier < 0) continue;
+        const bool named = run.barriers[static_cast<std::size_t>(event.barrier)].named;
+        if (!piece.waits || named) arrivals.note(event, piece.k, piece.waits);
+      }
+    }
+  }
+  bool changed = false;
+  for (std::size_t warp = 0; warp < warps.size(); ++warp) {
+    int interval = 0, next = 0;
+    for (Piece& piece : warps[warp]) {
+      int k = piece.interval == interval ? next : 0;
+      if (piece.waits) {
+        k = std::max(k, arrivals.end(run.warps[warp][static_cast<std::size_t>(piece.first)]));
+      }
+      changed |= k != piece.k;
+      piece.k = k;
+      interval = piece.interval;
+      next = k + 1;
+    }
+  }
+  return changed;
+}
+
 // The k-th pieces of all warps in an interval are one step.
 std::vector<Step> steps_of(const simt::BlockRun& run) {
+  std::vector<std::vector<Piece>> warps;
+  std::size_t most = 1;
+  for (const auto& events : run.warps) most += warps.emplace_back(pieces_of(run, events)).size();
+  while (order(run, warps) && most-- > 0) {
+  }
   std::map<std::pair<int, int>, Step> steps;  // by interval and k
-  for (std::size_t warp = 0; warp < run.warps.size(); ++warp) {
-    int interval = 0, k = 0;
-    for (Piece& piece : pieces_of(run, run.warps[warp])) {
-      k = piece.interval == interval ? k : 0;
-      interval = piece.interval;
-      const auto [at, added] = steps.try_emplace({interval, k++});
-      if (added) at->second = {interval, piece.tile, piece.paper, {}};
-      add_to_step(at->second, std::move(piece), static_cast<int>(warp));
+  for (std::size_t warp = 0; warp < warps.size(); ++warp) {
+    for (Piece& piece : warps[warp]) {
+      Step& step = steps[{piece.interval, piece.k}];
+      step.interval = piece.interval;
+      // Those of the first warp that has any.
+      if (step.tile.name.empty()) step.tile = piece.tile;
+      if (step.paper.empty()) step.paper = piece.paper;
+      add_to_step(step, std::move(piece), static_cast<int>(warp));
     }
   }
   std::vector<Step> list;
@@ -320,9 +387,12 @@ RecordedRun record(const Stage& stage, Pass pass, const harness::TestCase& c) {
   RecordedRun recorded_run = {&stage, pass, c, {}, {}};
   for (simt::BlockRun& run : recorded(stage, pass, c)) {
     std::vector<Step> steps = steps_of(run);
+    std::vector<Flight> flights = flights_of(run, steps);
+    std::vector<std::vector<int>> phases = phases_of(run, steps);
     std::vector<SoftmaxRows> rows;
     if (pass == CUFLASH_FORWARD) rows = softmax_rows(stage, c, softmax_tiles(run, steps));
-    recorded_run.launches.push_back({std::move(run), std::move(steps), std::move(rows)});
+    recorded_run.launches.push_back(
+        {std::move(run), std::move(steps), std::move(flights), std::move(phases), std::move(rows)});
   }
   recorded_run.findings = simt::take_findings();
   return recorded_run;

@@ -1,8 +1,9 @@
 // The run of one block of a stage on a small problem, in steps.
 //
-// The clock is logical. Barriers divide a run into intervals; within an interval each warp has an
-// order of its own, and warps are side by side: which of them came first is not known. A step is
-// what each warp does at its k-th source line of an interval.
+// The clock is logical. __syncthreads() divides a run into intervals; within an interval each warp
+// has an order of its own, and warps are side by side: which of them came first is not known,
+// unless one waits at a barrier for the other. A step is what each warp does at its k-th source
+// line of an interval; a wait is later than what it waits for.
 #ifndef CUFLASH_BENCH_LADDER_RECORDED_RUN_H_
 #define CUFLASH_BENCH_LADDER_RECORDED_RUN_H_
 
@@ -47,10 +48,20 @@ struct SoftmaxRows {
   std::vector<double> row_max, row_sum, o_scale;
 };
 
+// An asynchronous copy or product of a warp, from the step of its issue to that of the wait that
+// covers it, or to the last.
+struct Flight {
+  simt::WarpEvent::Kind kind;  // kCopyWrite, kBoxCopy, kBoxStore, kBoxAdd or kProduct
+  int warp, from, to;
+  int array;  // in shared memory; -1: a product's
+};
+
 struct RecordedLaunch {
   simt::BlockRun run;
   std::vector<Step> steps;
-  std::vector<SoftmaxRows> rows;  // in the order of its KV tiles; empty: no running softmax
+  std::vector<Flight> flights;
+  std::vector<std::vector<int>> phases;  // of each barrier: the steps of the last arrivals
+  std::vector<SoftmaxRows> rows;         // in the order of its KV tiles; empty: no running softmax
 };
 
 struct RecordedRun {
@@ -69,6 +80,9 @@ harness::TestCase small_case(const std::vector<const Stage*>& stages, Pass pass,
 
 // Runs the stage once. Throws a sentence if it cannot run the case, or if no CPU simulator counts.
 RecordedRun record(const Stage& stage, Pass pass, const harness::TestCase& c);
+
+std::vector<Flight> flights_of(const simt::BlockRun& run, const std::vector<Step>& steps);
+std::vector<std::vector<int>> phases_of(const simt::BlockRun& run, const std::vector<Step>& steps);
 
 // For the KV tiles in this order; empty if it is not known how long the stage's tiles are.
 std::vector<SoftmaxRows> softmax_rows(const Stage& stage, const harness::TestCase& c,

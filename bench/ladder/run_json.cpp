@@ -22,9 +22,27 @@ using nlohmann::ordered_json;
 constexpr int kVersion = 1;
 
 // In the order of simt::WarpEvent::Kind.
-constexpr const char* kKinds[] = {
-    "load",    "store", "atomic",  "copy load", "copy store", "box copy", "box store", "box add",
-    "shuffle", "vote",  "product", "warp sync", "barrier",    "commit",   "arrive",    "wait"};
+constexpr const char* kKinds[] = {"load",
+                                  "store",
+                                  "atomic",
+                                  "copy load",
+                                  "copy store",
+                                  "box copy",
+                                  "box store",
+                                  "box add",
+                                  "shuffle",
+                                  "vote",
+                                  "product",
+                                  "warp sync",
+                                  "barrier",
+                                  "commit copies",
+                                  "commit products",
+                                  "commit stores",
+                                  "wait for copies",
+                                  "wait for products",
+                                  "wait for stores",
+                                  "arrive",
+                                  "wait"};
 
 // The files of the recorded lines, and their texts.
 class Files {
@@ -97,7 +115,14 @@ ordered_json values_json(const simt::WarpEvent& event, const simt::LoggedArray& 
 }
 
 ordered_json event_json(const simt::WarpEvent& event, const simt::BlockRun& run, const Problem& p) {
+  using Kind = simt::WarpEvent::Kind;
   ordered_json json = {static_cast<int>(event.kind), event.place};
+  if (event.kind == Kind::kArrive || event.kind == Kind::kWait) {
+    json.insert(json.end(), {event.barrier, event.phase});
+  } else if (event.kind == Kind::kWaitCopies || event.kind == Kind::kWaitProducts ||
+             event.kind == Kind::kWaitStores) {
+    json.push_back(event.pending);
+  }
   if (event.lanes.empty()) return json;
   json.insert(json.end(), {event.array, event.shared ? 1 : 0, event.bytes, event.sectors,
                            event.wavefronts, event.conflicts});
@@ -110,6 +135,7 @@ ordered_json event_json(const simt::WarpEvent& event, const simt::BlockRun& run,
   if (!event.written.empty() && event.lane_bytes % 2 == 0) {
     json.push_back(values_json(event, run.arrays[static_cast<std::size_t>(event.array)], p));
   }
+  if (event.barrier >= 0) json.push_back({event.barrier, event.phase});
   return json;
 }
 
@@ -161,7 +187,7 @@ ordered_json launch_json(const RecordedLaunch& launch, const Problem& p, Files& 
                        {"intervals", run.intervals},
                        {"shared_bytes", run.shared_bytes},
                        {"counts", counts_json(run.counts)}};
-  for (const char* list : {"arrays", "places", "warps", "steps"})
+  for (const char* list : {"arrays", "places", "barriers", "warps", "steps", "flights"})
     json[list] = ordered_json::array();
   for (const simt::LoggedArray& array : run.arrays) json["arrays"].push_back(array_json(array, p));
   for (const simt::BlockRun::Place& place : run.places) {
@@ -172,7 +198,14 @@ ordered_json launch_json(const RecordedLaunch& launch, const Problem& p, Files& 
     for (const simt::WarpEvent& event : events) warp.push_back(event_json(event, run, p));
     json["warps"].push_back(std::move(warp));
   }
+  for (std::size_t n = 0; n < run.barriers.size(); ++n) {
+    json["barriers"].push_back({{"name", run.barriers[n].name}, {"ends", launch.phases[n]}});
+  }
   for (const Step& step : launch.steps) json["steps"].push_back(step_json(step));
+  for (const Flight& flight : launch.flights) {
+    json["flights"].push_back(
+        {static_cast<int>(flight.kind), flight.warp, flight.from, flight.to, flight.array});
+  }
   for (const SoftmaxRows& rows : launch.rows) json["rows"].push_back(rows_json(rows));
   return json;
 }

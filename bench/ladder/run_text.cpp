@@ -63,11 +63,16 @@ const char* word(simt::WarpEvent::Kind kind) {
       return "warp sync";
     case Kind::kBarrier:
       return "barrier";
-    case Kind::kCommit:
+    case Kind::kCommitCopies:
+    case Kind::kCommitProducts:
+    case Kind::kCommitStores:
       return "commit";
     case Kind::kArrive:
       return "arrive";
     case Kind::kWait:
+    case Kind::kWaitCopies:
+    case Kind::kWaitProducts:
+    case Kind::kWaitStores:
       return "wait";
     default:
       return "";

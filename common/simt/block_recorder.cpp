@@ -88,6 +88,7 @@ void BlockRecorder::begin_block() {
   made_.assign(warps, {});
   places_.clear();
   array_places_.clear();
+  barrier_places_.clear();
   before_ = core.counts();
 }
 
@@ -106,10 +107,13 @@ void BlockRecorder::end_block() {
   const std::vector<int> arrays = sorted(run.arrays, [](const LoggedArray& array) {
     return std::tie(array.shared, array.offset, array.name);
   });
+  const std::vector<int> barriers =
+      sorted(run.barriers, [](const BlockRun::Barrier& barrier) { return std::tie(barrier.name); });
   for (std::vector<WarpEvent>& warp : run.warps) {
     for (WarpEvent& event : warp) {
       event.place = places[static_cast<std::size_t>(event.place)];
       if (event.array >= 0) event.array = arrays[static_cast<std::size_t>(event.array)];
+      if (event.barrier >= 0) event.barrier = barriers[static_cast<std::size_t>(event.barrier)];
     }
   }
 }
@@ -137,19 +141,49 @@ ArrayNumbers::Place BlockRecorder::array_at(std::uintptr_t address) {
   return known->second;
 }
 
+int BlockRecorder::barrier_at(const RecordedBarrier& barrier) {
+  std::vector<BlockRun::Barrier>& barriers = runs_.back().barriers;
+  const auto [known, added] =
+      barrier_places_.try_emplace(barrier.key, static_cast<int>(barriers.size()));
+  if (added) {
+    const std::string name =
+        barrier.named ? "barrier " + std::to_string(barrier.key) : core.mbarrier_name(barrier.key);
+    barriers.push_back({name, barrier.named});
+  }
+  return known->second;
+}
+
 void BlockRecorder::add_mark(const Thread& self, WarpEvent event) {
   Lane& lane = lanes_[self.index];
   const int number = lane.made[{event.kind, event.place}]++;
   lane.marks.push_back({lane.taken + self.trace.size(), false, {}, std::move(event), number});
 }
 
-void BlockRecorder::mark(const Thread& self, WarpEvent::Kind kind, std::uintptr_t return_address) {
-  if (on()) add_mark(self, event(kind, place_of(source_place(return_address))));
+void BlockRecorder::mark(const Thread& self, WarpEvent::Kind kind, std::uintptr_t return_address,
+                         int pending) {
+  if (!on()) return;
+  WarpEvent mark = event(kind, place_of(source_place(return_address)));
+  mark.pending = pending;
+  add_mark(self, std::move(mark));
+}
+
+void BlockRecorder::mark_at_barrier(const Thread& self, WarpEvent::Kind kind,
+                                    std::uintptr_t return_address, const RecordedBarrier& barrier,
+                                    int phase) {
+  if (!on()) return;
+  WarpEvent mark = event(kind, place_of(source_place(return_address)));
+  mark.barrier = barrier_at(barrier);
+  mark.phase = phase;
+  add_mark(self, std::move(mark));
+}
+
+void BlockRecorder::end_phase(const RecordedBarrier& barrier) {
+  if (on()) ++runs_.back().barriers[static_cast<std::size_t>(barrier_at(barrier))].phases;
 }
 
 void BlockRecorder::mark_box(const Thread& self, WarpEvent::Kind kind, std::uint16_t site,
                              const std::vector<BoxChunk>& chunks, std::uint64_t bytes,
-                             std::uint64_t sectors) {
+                             std::uint64_t sectors, const RecordedBarrier* barrier, int phase) {
   if (!on()) return;
   std::vector<std::uintptr_t> in_global, in_shared;
   for (const BoxChunk& chunk : chunks) {
@@ -162,6 +196,10 @@ void BlockRecorder::mark_box(const Thread& self, WarpEvent::Kind kind, std::uint
   in_global_memory.bytes = bytes;
   in_global_memory.sectors = sectors;
   box.shared = true;
+  if (barrier != nullptr) {
+    box.barrier = barrier_at(*barrier);
+    box.phase = phase;
+  }
   add_box(self, std::move(in_global_memory), in_global);
   add_box(self, std::move(box), in_shared);
 }

@@ -28,6 +28,12 @@ struct CountedRequest {
   std::uint64_t sectors, wavefronts, conflicts;
 };
 
+// An mbarrier by its address, a named barrier by its number.
+struct RecordedBarrier {
+  std::uintptr_t key;
+  bool named;
+};
+
 // Takes the requests of the recorded block from the RequestCounter. Other operations of a thread
 // are marks at a place in its trace: the warp makes them before the request that comes next there.
 // Lanes that make one operation together leave one mark each; the first to be met becomes the
@@ -40,10 +46,17 @@ class BlockRecorder {
 
   void begin_block();
   void end_block();
-  void mark(const Thread& self, WarpEvent::Kind kind, std::uintptr_t return_address);
+  void mark(const Thread& self, WarpEvent::Kind kind, std::uintptr_t return_address,
+            int pending = 0);
+  // The same at a phase of a barrier.
+  void mark_at_barrier(const Thread& self, WarpEvent::Kind kind, std::uintptr_t return_address,
+                       const RecordedBarrier& barrier, int phase);
+  void end_phase(const RecordedBarrier& barrier);
   // The same of a copy of a box: an event in each memory. What it asks for counts in global memory.
+  // If it ends with an arrival, that is at `barrier`.
   void mark_box(const Thread& self, WarpEvent::Kind kind, std::uint16_t site,
-                const std::vector<BoxChunk>& chunks, std::uint64_t bytes, std::uint64_t sectors);
+                const std::vector<BoxChunk>& chunks, std::uint64_t bytes, std::uint64_t sectors,
+                const RecordedBarrier* barrier = nullptr, int phase = 0);
   void mark_tile(const Thread& self, const char* name, int number);
   // These two sites are one asynchronous copy.
   void note_copy(std::uint16_t read_site, std::uint16_t write_site) {
@@ -77,6 +90,7 @@ class BlockRecorder {
   void take_marks(int lane);
   int place_of(const SourcePlace& place);
   ArrayNumbers::Place array_at(std::uintptr_t address);
+  int barrier_at(const RecordedBarrier& barrier);
   WarpEvent event(WarpEvent::Kind kind, int place) const;
 
   bool on_ = false, in_block_ = false;
@@ -87,6 +101,7 @@ class BlockRecorder {
   std::vector<std::map<Key, int>> made_;                     // by warp: events
   std::map<std::tuple<std::string, int, int>, int> places_;  // by file, line, kernel_line
   std::unordered_map<std::uintptr_t, ArrayNumbers::Place> array_places_;
+  std::unordered_map<std::uintptr_t, int> barrier_places_;
   ArrayNumbers arrays_;
   std::set<std::uint16_t> copy_sites_;
 };

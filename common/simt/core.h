@@ -85,6 +85,9 @@ class Core {
   void on_register_access(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
                           std::uintptr_t return_address);
   void mark_tile(Thread& self, const char* name, int number);
+  std::string mbarrier_name(std::uintptr_t address) const {
+    return name_of(*mbarriers_.at.at(address));
+  }
   void on_access(std::size_t thread, std::uintptr_t address, std::size_t size, AccessKind kind,
                  std::uintptr_t return_address);
   Thread& thread(std::size_t index) { return threads_[index]; }

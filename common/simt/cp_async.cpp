@@ -148,13 +148,15 @@ void issue_copy(void* shared, const void* global, bool valid) {
 
 void commit_copies() {
   Thread& self = *running_thread();
-  core.block_recorder.mark(self, WarpEvent::Kind::kCommit, as_address(__builtin_return_address(0)));
+  core.block_recorder.mark(self, WarpEvent::Kind::kCommitCopies,
+                           as_address(__builtin_return_address(0)));
   core.commit_copies(self);
 }
 
 void wait_for_copies(int pending) {
   Thread& self = *running_thread();
-  core.block_recorder.mark(self, WarpEvent::Kind::kWait, as_address(__builtin_return_address(0)));
+  core.block_recorder.mark(self, WarpEvent::Kind::kWaitCopies,
+                           as_address(__builtin_return_address(0)), pending);
   core.wait_for_copies(self, static_cast<std::size_t>(pending));
 }
 

@@ -202,10 +202,15 @@ struct WarpEvent {
     kVote,
     kProduct,
     kSyncWarp,
-    kBarrier,  ///< __syncthreads(): the interval ends
-    kCommit,   ///< a group of copies or products ends
-    kArrive,   ///< at an mbarrier or a named barrier, without waiting
-    kWait,     ///< for copies, for products, at an mbarrier or a named barrier
+    kBarrier,       ///< __syncthreads(): the interval ends
+    kCommitCopies,  ///< a group of cp.async ends
+    kCommitProducts,
+    kCommitStores,  ///< of boxes
+    kWaitCopies,    ///< for all groups but the last few
+    kWaitProducts,
+    kWaitStores,
+    kArrive,  ///< at an mbarrier or a named barrier, without waiting
+    kWait,    ///< at an mbarrier or a named barrier
   };
   Kind kind = Kind::kRead;
   int interval = 0;  ///< how many __syncthreads() the block has passed
@@ -221,6 +226,10 @@ struct WarpEvent {
   std::uint64_t wavefronts = 0, conflicts = 0;  ///< of shared memory
   std::vector<LaneSpan> lanes;
   std::vector<unsigned char> written;  ///< what a kWrite has stored, by lane
+  // Of kArrive and kWait, and of a box that is copied to shared memory, whose end is an arrival.
+  int barrier = -1;  ///< of BlockRun::barriers
+  int phase = 0;  ///< of the barrier: that it arrives at or waits for; -1: the one before the first
+  int pending = 0;  ///< groups for which kWaitCopies, kWaitProducts or kWaitStores does not wait
 };
 /// The run of one block: what each warp did, in the order of its program. Which of two warps did
 /// something first is not known, and does not depend on the schedule.
@@ -231,6 +240,12 @@ struct BlockRun {
     int kernel_line;  ///< the kernel's line whose inlined calls lead there; the same if there are
                       ///< none
   };
+  /// An mbarrier or a named barrier.
+  struct Barrier {
+    std::string name;  ///< "k_full[0]", "barrier 1"
+    bool named;        ///< who waits arrives, too
+    int phases = 0;    ///< that have ended
+  };
   std::string kernel;
   BlockIndex block;
   std::uint64_t blocks = 0;  ///< of the grid
@@ -240,6 +255,7 @@ struct BlockRun {
   Counts counts;  ///< of this block
   std::vector<Place> places;
   std::vector<LoggedArray> arrays;
+  std::vector<Barrier> barriers;
   std::vector<std::vector<WarpEvent>> warps;
 };
 /// From now on records one block of each launch, or no longer: the first, or that of

@@ -104,6 +104,8 @@ void Core::arrive_at_mbarrier(Thread& self, std::uintptr_t address, unsigned exp
   const std::uint16_t site =
       sites.id(return_address, AccessKind::kAtomic, kMbarrierBytes, kMbarrierBytes);
   Mbarrier& barrier = mbarrier(self, address, site);
+  block_recorder.mark_at_barrier(self, WarpEvent::Kind::kArrive, return_address, {address, false},
+                                 barrier.phase);
   const NamedAccess here = access_of(self, site);
   if (barrier.arrivals_left == 0) {
     report_mbarrier("TOO MANY ARRIVALS", barrier, {named_access(barrier.last_arrival), here},
@@ -145,6 +147,7 @@ void Core::end_phase_if_over(Thread& self, Mbarrier& barrier) {
   for (const Stamp arrival : barrier.arrived) {
     knows = knows && happens_before(arrival, self, stamp_of(self, 0), true);
   }
+  block_recorder.end_phase({barrier.address, false});
   ++barrier.phase;
   barrier.arrivals_left = barrier.arrivals;
   barrier.bytes_expected = barrier.bytes_copied = 0;
@@ -175,6 +178,8 @@ void Core::wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parit
   // Of the phase that comes next for this thread and the one before, the one of this parity.
   const int next = self.knowledge.phases_of(barrier.index);
   const int phase = next % 2 == static_cast<int>(parity) ? next : next - 1;
+  block_recorder.mark_at_barrier(self, WarpEvent::Kind::kWait, return_address, {address, false},
+                                 phase);
   while (barrier.phase <= phase) {
     self.mbarrier = &barrier;
     suspend(self, Thread::State::kAtMbarrier, return_address);
@@ -261,17 +266,13 @@ void init_mbarrier(void* barrier, unsigned arrivals) {
 void fence_mbarrier_inits() { core.fence_mbarrier_inits(*running_thread()); }
 
 void arrive_at_mbarrier(void* barrier, unsigned expected_bytes) {
-  Thread& self = *running_thread();
-  const std::uintptr_t return_address = as_address(__builtin_return_address(0));
-  core.block_recorder.mark(self, WarpEvent::Kind::kArrive, return_address);
-  core.arrive_at_mbarrier(self, as_address(barrier), expected_bytes, return_address);
+  core.arrive_at_mbarrier(*running_thread(), as_address(barrier), expected_bytes,
+                          as_address(__builtin_return_address(0)));
 }
 
 void wait_at_mbarrier(void* barrier, unsigned parity) {
-  Thread& self = *running_thread();
-  const std::uintptr_t return_address = as_address(__builtin_return_address(0));
-  core.block_recorder.mark(self, WarpEvent::Kind::kWait, return_address);
-  core.wait_at_mbarrier(self, as_address(barrier), parity, return_address);
+  core.wait_at_mbarrier(*running_thread(), as_address(barrier), parity,
+                        as_address(__builtin_return_address(0)));
 }
 
 }  // namespace cuflash::simt

@@ -19,6 +19,9 @@ bool Core::come_to_named_barrier(Thread& self, int number, int threads, Coming h
                              "whole warps.");
   }
   NamedBarrier& barrier = named_barriers_[number];
+  const auto kind = how == Coming::kArrives ? WarpEvent::Kind::kArrive : WarpEvent::Kind::kWait;
+  block_recorder.mark_at_barrier(self, kind, return_address,
+                                 {static_cast<std::uintptr_t>(number), true}, barrier.openings);
   check_comer(self, barrier, threads, how);
   barrier.threads = static_cast<std::size_t>(threads);
   barrier.comers.push_back({self.index, how, return_address});
@@ -90,6 +93,7 @@ void Core::open_named_barrier(const Thread& self, NamedBarrier& barrier) {
     flush_warp(static_cast<int>(warp));
     last_warp_event_[warp] = now;
   }
+  block_recorder.end_phase({static_cast<std::uintptr_t>(self.named_barrier), true});
   Knowledge::note(barrier.joining.openings, self.named_barrier, ++barrier.openings);
   for (const NamedBarrier::Comer& comer : barrier.comers) {
     if (comer.how == Coming::kArrives) continue;
@@ -117,12 +121,8 @@ void Core::report_named_barrier(const Thread& self, const std::string& title,
 }
 
 bool come_to_named_barrier(int barrier, int threads, Coming how, bool mine) {
-  Thread& self = *running_thread();
-  const std::uintptr_t return_address = as_address(__builtin_return_address(0));
-  core.block_recorder.mark(
-      self, how == Coming::kArrives ? WarpEvent::Kind::kArrive : WarpEvent::Kind::kWait,
-      return_address);
-  return core.come_to_named_barrier(self, barrier, threads, how, mine, return_address);
+  return core.come_to_named_barrier(*running_thread(), barrier, threads, how, mine,
+                                    as_address(__builtin_return_address(0)));
 }
 
 }  // namespace cuflash::simt

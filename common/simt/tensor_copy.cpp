@@ -117,8 +117,9 @@ void Core::read_box(Thread& self, const TensorCopy& copy) {
   const auto last = std::unique(sectors.begin(), sectors.end());
   const auto touched = static_cast<std::uint64_t>(last - sectors.begin());
   requests.count_copy(copy.read_site, bytes, touched);
+  const RecordedBarrier barrier = {copy.barrier->address, false};
   block_recorder.mark_box(self, WarpEvent::Kind::kBoxCopy, copy.read_site, copy.chunks, bytes,
-                          touched);
+                          touched, &barrier, copy.phase);
 }
 
 // Everyone must be done with what the copy replaces. One report of each kind.

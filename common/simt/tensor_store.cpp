@@ -278,13 +278,15 @@ void issue_tensor_store(const TensorMap& map, const int (&first)[4], const void*
 
 void commit_tensor_stores() {
   Thread& self = *running_thread();
-  core.block_recorder.mark(self, WarpEvent::Kind::kCommit, as_address(__builtin_return_address(0)));
+  core.block_recorder.mark(self, WarpEvent::Kind::kCommitStores,
+                           as_address(__builtin_return_address(0)));
   core.commit_tensor_stores(self);
 }
 
 void wait_for_tensor_stores(int pending, bool only_read) {
   Thread& self = *running_thread();
-  core.block_recorder.mark(self, WarpEvent::Kind::kWait, as_address(__builtin_return_address(0)));
+  core.block_recorder.mark(self, WarpEvent::Kind::kWaitStores,
+                           as_address(__builtin_return_address(0)), pending);
   core.wait_for_tensor_stores(self, static_cast<std::size_t>(pending), only_read);
 }
 

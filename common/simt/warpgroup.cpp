@@ -11,9 +11,9 @@ std::optional<WarpEvent::Kind> event_of(WarpgroupCall::Kind kind) {
     case WarpgroupCall::Kind::kProduct:
       return WarpEvent::Kind::kProduct;
     case WarpgroupCall::Kind::kCommit:
-      return WarpEvent::Kind::kCommit;
+      return WarpEvent::Kind::kCommitProducts;
     case WarpgroupCall::Kind::kWait:
-      return WarpEvent::Kind::kWait;
+      return WarpEvent::Kind::kWaitProducts;
     default:
       return std::nullopt;
   }
@@ -29,7 +29,9 @@ void Core::warpgroup_call(Thread& self, const WarpgroupCall& call, std::uintptr_
   group.first_thread = self.index / kWarpgroupThreads * kWarpgroupThreads;
   self.warpgroup_call = &call;
   self.wait_address = return_address;
-  if (const auto event = event_of(call.kind)) block_recorder.mark(self, *event, return_address);
+  if (const auto event = event_of(call.kind)) {
+    block_recorder.mark(self, *event, return_address, static_cast<int>(call.pending));
+  }
   if (++group.arrived < kWarpgroupThreads) {
     suspend(self, Thread::State::kInWarpgroupCall, return_address);
     return;

@@ -1,8 +1,8 @@
 // One run in its panes: what it has done up to a step.
-import {Code, lineOf} from "player/code";
+import {Code, lineOf, warpNames} from "player/code";
 import {drawBanks, Matrices} from "player/memory";
 import {Rows} from "player/rows";
-import {isRequest, kindOf, requestOf, State} from "player/state";
+import {barrierOf, isAtBarrier, isRequest, kindOf, requestOf, State} from "player/state";
 import {Warps} from "player/warps";
 
 function total(name, value) {
@@ -85,6 +85,19 @@ export class Player {
         total("global bytes read", totals.globalRead), total("global bytes written", totals.globalWritten),
         total("sectors", totals.sectors), total("shared bytes", totals.shared),
         total("bank conflicts", totals.conflicts));
+    this.#find("flights").textContent = this.#flying(step.launch);
+  }
+
+  // "In flight: copies to sK, sV by warp 0"
+  #flying(launch) {
+    const local = this.at - this.steps.findIndex(step => step.launch === launch), by = new Map();
+    for (const [kind, warp, from, to, array] of launch.flights) {
+      if (local < from || local >= to) continue;
+      const name = array < 0 ? "products" : `${this.run.kinds[kind]} ${launch.arrays[array].name}`;
+      by.set(name, (by.get(name) ?? new Set()).add(warp));
+    }
+    const parts = [...by].map(([name, warps]) => `${name} (warp ${warpNames(warps)})`);
+    return parts.length ? `In flight: ${parts.join(" · ")}` : "";
   }
 
   #choose(step, warp, request) {
@@ -116,6 +129,10 @@ export class Player {
 
   #told(event) {
     const launch = this.#state.launch, words = `${kindOf(this.run, event)}, line ${lineOf(launch, event)}`;
+    if (isAtBarrier(this.run, event)) {
+      const {barrier, phase} = barrierOf(event);
+      return `${words}: ${launch.barriers[barrier].name}, phase ${phase}`;
+    }
     if (!isRequest(event)) return words;
     const of = requestOf(event);
     const name = of.array < 0 ? "" : ` of ${launch.arrays[of.array].name}`;

@@ -13,7 +13,10 @@ const isRead = (kind, request) => kind === "load" || kind === "copy load" ||
 
 export const kindOf = (run, event) => run.kinds[event[KIND]];
 export const placeOf = (launch, event) => launch.places[event[PLACE]];
-export const isRequest = event => event.length > ARRAY;
+export const isRequest = event => event.length > LANES;
+// Of an event at a barrier.
+export const isAtBarrier = (run, event) => ["arrive", "wait"].includes(kindOf(run, event));
+export const barrierOf = event => ({barrier: event[2], phase: event[3]});
 export const requestOf = event => ({
   array: event[ARRAY], shared: event[SHARED] === 1, bytes: event[BYTES], sectors: event[SECTORS],
   conflicts: event[CONFLICTS], laneBytes: event[LANE_BYTES],

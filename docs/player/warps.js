@@ -4,7 +4,8 @@ import {kindOf} from "player/state";
 const LETTERS = {
   "load": "L", "store": "S", "atomic": "A", "copy load": "C", "copy store": "C", "box copy": "C",
   "box store": "C", "box add": "C", "shuffle": "X", "vote": "V", "product": "P", "warp sync": "s", "barrier": "|",
-  "commit": "c", "arrive": "a", "wait": "w",
+  "commit copies": "c", "commit products": "c", "commit stores": "c", "arrive": "a", "wait": "w",
+  "wait for copies": "w", "wait for products": "w", "wait for stores": "w",
 };
 
 export class Warps {
@@ -29,7 +30,7 @@ export class Warps {
     const launch = steps[at].launch;
     const first = steps.findIndex(step => step.launch === launch);
     const end = first + launch.steps.length;
-    const room = Math.max(5, Math.floor((this.box.clientWidth - 70) / 34));
+    const room = Math.max(5, Math.floor((this.box.clientWidth - 110) / 34));
     const from = Math.max(first, Math.min(at - Math.floor(room / 2), end - room));
     const shown = steps.slice(from, Math.min(end, from + room));
     const table = document.createElement("table");
@@ -45,15 +46,32 @@ export class Warps {
       row.classList.toggle("chosen", one === warp);
       row.classList.toggle("fault", marked.has(one));
       row.insertCell().textContent = one;
+      const flights = launch.flights.filter(flight => flight[1] === one);
       shown.forEach((step, n) => {
-        const cell = row.insertCell();
+        const cell = row.insertCell(), local = from + n - first;
         const letters = this.#letters(run, step)[one];
         cell.textContent = letters;
         cell.dataset.kind = letters.slice(-1);
         cell.classList.toggle("now", from + n === at);
+        for (const [, , begin, end, array] of flights) {
+          if (begin <= local && local < end) cell.classList.add(array < 0 ? "product" : "copy");
+        }
         cell.onclick = () => this.choose(from + n, one);
       });
     }
+    for (const barrier of launch.barriers) this.#barrier(table, barrier, shown, from - first, at - first);
     this.box.replaceChildren(table);
+  }
+  // The phase that runs at the end of each step; a step in which one ends is marked.
+  #barrier(table, {name, ends}, shown, from, at) {
+    const row = table.insertRow();
+    row.className = "barrier";
+    row.insertCell().textContent = name;
+    shown.forEach((_, n) => {
+      const cell = row.insertCell();
+      cell.textContent = ends.filter(end => end <= from + n).length;
+      cell.classList.toggle("ends", ends.includes(from + n));
+      cell.classList.toggle("now", from + n === at);
+    });
   }
 }

@@ -270,6 +270,23 @@ class Player(BrowserTest):
         self.assertIn(f"#step={last[0]},{last[1]}", self.browser.current_url)
         self.assert_silent()
 
+    def test_copies_in_flight_and_phases(self):
+        launch = RUNS["12_warp_specialized"][0]["launches"][-1]
+        kinds = {"copy": [flight for flight in launch["flights"] if flight[4] >= 0],
+                 "product": [flight for flight in launch["flights"] if flight[4] < 0]}
+        for kind, flights in kinds.items():
+            _, warp, begin, end, _ = max(flights, key=lambda flight: flight[3] - flight[2])
+            self.open("12_warp_specialized", f"#step={end - 1}&warp={warp}")
+            self.assertTrue(self.find(f".lanes .chosen td.now.{kind}").is_displayed())
+            self.assertIn("In flight: ", self.find(".flights").text)
+        last = len(launch["steps"]) - 1
+        self.open("12_warp_specialized", f"#step={last}")
+        rows = self.browser.execute_script(
+            "return [...document.querySelectorAll('.lanes .barrier')]"
+            ".map(row => [row.cells[0].textContent, row.querySelector('.now').textContent])")
+        self.assertEqual(rows, [[barrier["name"], str(len(barrier["ends"]))] for barrier in launch["barriers"]])
+        self.assert_silent()
+
     def test_an_element_tells_what_happened_to_it(self):
         run = RUNS["03_online_softmax"][0]
         self.open("03_online_softmax", f"#step={len(run['launches'][0]['steps']) - 1}")

@@ -54,7 +54,7 @@ def launches():
 
 
 def requests(launch):
-    return [event for warp in launch["warps"] for event in warp if len(event) > ARRAY]
+    return [event for warp in launch["warps"] for event in warp if len(event) > LANES]
 
 
 class Recorded(unittest.TestCase):
@@ -142,6 +142,59 @@ class AddsUp(unittest.TestCase):
                           if KINDS[event[KIND]] == kinds[shared] and event[SHARED] == shared]
                 self.assertTrue(copies, (stage, kinds[shared]))
                 self.assertEqual({launch["arrays"][event[ARRAY]]["shared"] for event in copies}, {shared == 1})
+
+
+class InFlight(unittest.TestCase):
+    def at_barriers(self, launch, *kinds):
+        """The events of these kinds: (step, barrier, phase)."""
+        for number, step in enumerate(launch["steps"]):
+            for part in step["parts"]:
+                for warp, first, end in part["warps"]:
+                    for event in launch["warps"][warp][first:end]:
+                        if KINDS[event[KIND]] in kinds:
+                            yield number, *event[2:4]
+
+    def test_a_wait_comes_after_what_it_waits_for(self):
+        checked = 0
+        for name, launch in launches():
+            arrived = {}
+            for step, barrier, phase in self.at_barriers(launch, "arrive"):
+                arrived[barrier, phase] = max(step, arrived.get((barrier, phase), 0))
+            for step, *phase in self.at_barriers(launch, "wait"):
+                if tuple(phase) in arrived:
+                    self.assertGreater(step, arrived[tuple(phase)], name)
+                    checked += 1
+        self.assertGreater(checked, 500)
+
+    def test_phases_of_barriers(self):
+        for stage in ("10_tma", "11_wgmma", "12_warp_specialized", "13_ping_pong", "14_persistent"):
+            launch = RUNS[stage, "forward"]["launches"][-1]
+            names = [barrier["name"] for barrier in launch["barriers"]]
+            self.assertIn("k_full[0]", names)
+            for barrier in launch["barriers"]:
+                with self.subTest((stage, barrier["name"])):
+                    self.assertEqual(barrier["ends"], sorted(barrier["ends"]))
+            three_tiles = sum(len(barrier["ends"]) for barrier in launch["barriers"]
+                              if barrier["name"].startswith("k_full"))
+            self.assertEqual(three_tiles, 3)
+        self.assertEqual(RUNS["03_online_softmax", "forward"]["launches"][0]["barriers"], [])
+
+    def test_from_issue_to_wait(self):
+        for name, launch in launches():
+            for kind, warp, begin, end, array in launch["flights"]:
+                with self.subTest(name):
+                    self.assertLess(begin, end)
+                    self.assertIn(KINDS[kind], ("copy store", "box copy", "box store", "box add", "product"))
+                    self.assertEqual(array < 0, KINDS[kind] == "product")
+        copied = lambda stage, kind: {
+            launch["arrays"][flight[4]]["name"] for launch in RUNS[stage, "forward"]["launches"]
+            for flight in launch["flights"] if KINDS[flight[0]] == kind}
+        self.assertEqual(copied("09_async_copy", "copy store"), {"sQ", "sK", "sV"})
+        self.assertEqual(copied("10_tma", "box copy"), {"sQ", "sK", "sV"})
+        self.assertEqual(copied("08_swizzle", "copy store"), set())
+        products = [flight for flight in RUNS["11_wgmma", "forward"]["launches"][-1]["flights"]
+                    if KINDS[flight[0]] == "product"]
+        self.assertTrue(products)
 
 
 class Rows(unittest.TestCase):

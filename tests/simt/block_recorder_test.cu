@@ -1,6 +1,7 @@
 // The run of one block, which the ladder's --play shows.
 #include <cstring>
 
+#include "device/ptx/named_barrier.h"
 #include "device/shared_memory.h"
 #include "device/tile_mark.h"
 #include "device/warp.h"
@@ -33,6 +34,20 @@ __global__ void columns(const float* in, float* out) {
     mark_tile(nullptr, 0);
     if (lane % 2 == 0) out[blockIdx.x * 64 + threadIdx.x] = x;  // writes
     __syncthreads();                                            // emptied
+  }
+}
+
+// Warp 0 hands over to warp 1, twice.
+__global__ void turns(float* out) {
+  for (int turn = 0; turn < 2; ++turn) {
+    if (threadIdx.x < 32) {
+      out[threadIdx.x] = 1.f;
+      ptx::named_barrier_arrive(1, 64);  // hands over
+      ptx::named_barrier_sync(2, 64);    // takes back
+    } else {
+      ptx::named_barrier_sync(1, 64);    // takes over
+      ptx::named_barrier_arrive(2, 64);  // gives back
+    }
   }
 }
 
@@ -224,6 +239,35 @@ TEST_F(BlockRecorderTest, DoesNotDependOnTheSchedule) {
             << name << ", warp " << warp << ", event " << n;
       }
     }
+  }
+}
+
+TEST_F(BlockRecorderTest, PhasesOfBarriers) {
+  record_block(true);
+  run(turns, {dim3(1), dim3(64), {}, nullptr}, out_.data());
+  record_block(false);
+  const std::vector<BlockRun> runs = take_block_runs();
+  ASSERT_EQ(runs.size(), 1u);
+  const BlockRun& run = runs[0];
+  ASSERT_EQ(run.barriers.size(), 2u);
+  const auto expect = [&](std::size_t warp, const std::string& location, Kind kind,
+                          const std::string& barrier) {
+    const auto events = at_line(run, warp, location);
+    ASSERT_EQ(events.size(), 2u);
+    for (int phase : {0, 1}) {
+      const WarpEvent& event = events[static_cast<std::size_t>(phase)];
+      EXPECT_EQ(event.kind, kind);
+      EXPECT_EQ(event.phase, phase);
+      EXPECT_EQ(run.barriers.at(static_cast<std::size_t>(event.barrier)).name, barrier);
+    }
+  };
+  expect(0, LINE_MARKED("hands over"), Kind::kArrive, "barrier 1");
+  expect(0, LINE_MARKED("takes back"), Kind::kWait, "barrier 2");
+  expect(1, LINE_MARKED("takes over"), Kind::kWait, "barrier 1");
+  expect(1, LINE_MARKED("gives back"), Kind::kArrive, "barrier 2");
+  for (const BlockRun::Barrier& barrier : run.barriers) {
+    EXPECT_TRUE(barrier.named);
+    EXPECT_EQ(barrier.phases, 2);
   }
 }
 

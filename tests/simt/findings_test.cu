@@ -159,6 +159,9 @@ TEST_F(InTiles, LeftByOneThread) {
   const Finding race = only_finding(FindingKind::kSharedRace);
   says(race, "orders " + LINE_NUMBER("reads alone") + " before the next tile's " +
                  LINE_NUMBER("writes alone") + '.');
+  ASSERT_EQ(race.accesses.size(), 2u);
+  EXPECT_EQ(race.accesses[0].tile, "KV tile 0");
+  EXPECT_EQ(race.accesses[1].tile, "KV tile 1");
 }
 
 // From the last KV tile of one Q tile to the first of the next.

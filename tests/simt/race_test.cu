@@ -51,7 +51,7 @@ TEST_F(SharedRace, MissingBarrier) {
   EXPECT_EQ(race.accesses[1].location, LINE_MARKED("reads the box"));
   EXPECT_EQ(race.accesses[1].warp, 0);
   EXPECT_EQ(race.accesses[1].lane, 31);
-  EXPECT_EQ(race.accesses[1].tile, "");
+  EXPECT_EQ(race.accesses[1].tile, "") << "it is in none";
   says(race, "RACE in shared memory: ");
   says(race, ", block (0,0,0)\n  box[32] (elements of 4 bytes)\n");
   // The report shows the accesses in the order in which each thread makes them.
