@@ -58,10 +58,11 @@ export class Code {
     source.append(source.textContent.trim() ? "  " : "", was);
   }
 
-  draw(run, state, step) {
+  // Shows the line of `chosen`, a warp, or of the first that does something.
+  draw(run, state, step, chosen) {
     const warps = new Map();  // by line of the shown file
-    const places = step.parts.flatMap(part => part.places.map(place => state.launch.places[place]));
-    const file = places[0][0];
+    const its = step.parts.find(part => part.warps.some(([warp]) => warp === chosen)) ?? step.parts[0];
+    const [file, first] = state.launch.places[its.places[0]];
     this.#show(run, file);
     for (const part of step.parts) {
       for (const place of part.places) {
@@ -83,7 +84,7 @@ export class Code {
       put(cells[3], counts?.sharedRequests ? short(counts.conflicts) : "");
       cells[3].classList.toggle("bad", Boolean(counts?.conflicts));
     });
-    this.#reveal(places[0][1]);
+    this.#reveal(first);
   }
 
   #reveal(line) {

@@ -24,8 +24,8 @@ function choose(nextPass, nextFault, nextBeside) {
   document.querySelector("main").replaceChildren(...players.map(player => player.box));
   document.title = `${stages.join(" and ")}: a block's run`;
   $("title").textContent = stages.join(" and ");
-  $("problem").textContent = `${pass} of ${shown[0].problem}: one block, step by step. ` +
-      `The clock is logical; nothing here is a time.`;
+  $("problem").textContent = `${pass} of ${shown[0].problem}: one block, step by step: space plays, ← and → step. ` +
+      "The clock is logical; nothing here is a time.";
   $("pass").value = pass;
   $("scrub").max = Math.max(...players.map(player => player.last));
   const names = ["as it is", ...faultsOf(pass).map(run => run.fault.name)];

@@ -68,7 +68,7 @@ export class Player {
     const {run, steps, at, warp} = this, state = this.#state, step = steps[at], made = this.#events();
     this.request = Math.max(0, Math.min(this.request, made.length - 1));
     const event = made[this.request], accesses = this.#fault?.accesses ?? [];
-    this.code.draw(run, state, step);
+    this.code.draw(run, state, step, warp);
     this.code.mark(new Set(accesses.map(([, , location]) => location)));
     this.lanes.draw(run, steps, at, warp, new Set(accesses.map(([one]) => one)));
     drawBanks(this.#find("banks"), this.#find("bank-key"), state, event, this.#find("colour").value,
