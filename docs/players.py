@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The trace player's page of every stage, with its faults: build/play/STAGE.html.
+"""The trace player's page of every stage, with its faults: build/players/STAGE.html.
 
-Needs the folder build/simt, which scripts/run.sh makes. A page that is newer than all it is made of stays.
+Needs the folder build/simt, which scripts/run.sh makes. Beside each page lie its runs. What is newer than
+all it is made of stays.
 """
 import json
 import pathlib
@@ -9,32 +10,28 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PAGES = ROOT / "build/play"
+PAGES = ROOT / "build/players"
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
 import broken_runs  # noqa: E402, it lies there
 from builds import BuildError  # noqa: E402
 
 
-def write_page(stage, build):
-    """Records the stage's runs, and writes its page."""
-    PAGES.mkdir(parents=True, exist_ok=True)
-    runs = PAGES / f"{stage}.json"
-    runs.write_text(json.dumps(broken_runs.with_broken(build, stage)), encoding="utf-8")
-    subprocess.run([build.ladder, "--play", runs], stdout=subprocess.DEVNULL, check=True)
-    runs.unlink()
+def is_newer(path, files):
+    """True if the path is there, and newer than all these files."""
+    return path.exists() and path.stat().st_mtime > max(file.stat().st_mtime for file in files)
 
 
 def main():
+    PAGES.mkdir(parents=True, exist_ok=True)
     try:
         build = broken_runs.Build()
-        made_of = [build.ladder, ROOT / broken_runs.LIST, *(ROOT / "docs/player").iterdir(),
-                   *(ROOT / "scripts/maintainer").glob("*.py")]
-        newest = max(path.stat().st_mtime for path in made_of)
-        pages = {stage: PAGES / f"{stage}.html" for stage in build.stages()}
-        old = [stage for stage, page in pages.items() if not page.exists() or page.stat().st_mtime < newest]
-        # A stage's faults are compiled side by side.
-        for stage in old:
-            write_page(stage, build)
+        recorded_by = [build.ladder, ROOT / broken_runs.LIST, *(ROOT / "scripts/maintainer").glob("*.py")]
+        for stage in build.stages():  # A stage's faults are compiled side by side.
+            runs, page = PAGES / f"{stage}.json", PAGES / f"{stage}.html"
+            if not is_newer(runs, recorded_by):
+                runs.write_text(json.dumps(broken_runs.with_broken(build, stage)), encoding="utf-8")
+            if not is_newer(page, [runs, *(ROOT / "docs/player").iterdir()]):
+                subprocess.run([build.ladder, "--play", runs], stdout=subprocess.DEVNULL, check=True)
     except BuildError as error:
         sys.exit(f"cuflash: {error}")
 

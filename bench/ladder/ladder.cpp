@@ -230,19 +230,17 @@ harness::TestCase played_case(const Options& options, const std::vector<const St
   return small_case(played, pass, dtype, options.causal);
 }
 
-// build/play/NAME.html
-void write_page(const std::string& name, const std::string& json) {
+void write_page(const std::string& page, const std::string& json) {
   if constexpr (simt::kSimulated) {
-    const std::filesystem::path folder = CUFLASH_SOURCE_DIR "/build/play";
-    std::filesystem::create_directories(folder);
-    const std::string page = folder / (name + ".html");
     write_text(page, runs_page(json));
     fmt::print("Wrote {}. Open it in a browser.\n", page);
   }
 }
 
-bool play_file(const std::filesystem::path& path) {
-  write_page(path.stem(), text_of_file(path));
+// The page lies beside the file.
+bool play_file(std::filesystem::path path) {
+  const std::string json = text_of_file(path);
+  write_page(path.replace_extension(".html"), json);
   return true;
 }
 
@@ -264,7 +262,9 @@ bool play_view(const Options& options) {
   if (!options.text && options.json.empty()) {
     std::string name = played.front()->name;
     if (played.size() > 1) name += std::string("-") + played.back()->name;
-    write_page(name, json);
+    const std::filesystem::path folder = CUFLASH_SOURCE_DIR "/build/play";
+    std::filesystem::create_directories(folder);
+    write_page(folder / (name + ".html"), json);
   }
   return true;
 }

@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT / "scripts/maintainer"))
 import repository  # noqa: E402, it lies there
 
 API = "api/"
-PLAYERS = ROOT / "build/play"
+PLAYERS = ROOT / "build/players"
 # Debian's packages of scripts and styles.
 KATEX = Path("/usr/share/javascript/katex")
 NORMALIZE = Path("/usr/share/javascript/normalize.css/normalize.css")

@@ -27,7 +27,7 @@ from repository import ROOT
 LIST = mutations.LIST
 STORE = "store"
 # Where an event has what; docs/player/README.md.
-KIND, PLACE, ARRAY, SHARED, CONFLICTS, LANE_BYTES, LANES, VALUES = 0, 1, 2, 3, 7, 8, 9, 10
+KIND, PLACE, ARRAY, CONFLICTS, LANE_BYTES, LANES, VALUES = 0, 1, 2, 7, 8, 9, 10
 
 
 def written(ladder, folder, *options):
@@ -109,7 +109,8 @@ def wrong_value(kinds, sound, broken):
         if not turns or (wanted := turns.pop(0)) == value:
             continue
         count += 1
-        first = first or (where, array, f"  {element_name(array, element)} = {value}, and {wanted} without the fault\n")
+        text = f"  {element_name(array, element)} = {value}, and {wanted} without the fault\n"
+        first = first or (where, array, text)
     return [] if first is None else [finding(broken, *first[:2], "WRONG VALUE", first[2], count)]
 
 

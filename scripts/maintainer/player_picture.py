@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Renews docs/figures/player.png, README.md's picture of the trace player, from build/play/02_tiled.html,
+"""Renews docs/figures/player.png, README.md's picture of the trace player, from build/players/02_tiled.html,
 which docs/players.py makes. Needs Debian's Selenium."""
 import sys
 
@@ -20,7 +20,7 @@ def main():
     browser.BrowserTest.setUpClass()
     page = browser.BrowserTest()
     page.set_screen(1280, height=760)
-    page.browser.get((ROOT / "build/play/02_tiled.html").as_uri())
+    page.browser.get((ROOT / "build/players/02_tiled.html").as_uri())
     page.browser.execute_script(CHOOSE, FAULT)
     page.browser.save_screenshot(str(ROOT / "docs/figures/player.png"))
     browser.BrowserTest.tearDownClass()

@@ -21,7 +21,7 @@ from browser import BrowserTest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LADDER = ROOT / "build/simt/bin/ladder"
-PAGES = ROOT / "build/play"
+PAGES = ROOT / "build/players"
 FOLDER = tempfile.TemporaryDirectory()
 MOST_BYTES = 3_000_000
 
@@ -65,7 +65,7 @@ class Player(BrowserTest):
     def open(self, stage, link="", width=1280, scheme="light"):
         self.set_screen(width, scheme, height=800)
         self.browser.get("about:blank")
-        self.browser.get(f"{(PAGES / stage).as_uri()}.html{link}")
+        self.browser.get(f"{(PAGES / stage).with_suffix('.html').as_uri()}{link}")
 
     def find(self, selector):
         return self.browser.find_element(By.CSS_SELECTOR, selector)
@@ -255,11 +255,11 @@ class Player(BrowserTest):
 
     def test_two_stages(self):
         ladder("--play", "02", "03")
-        page = PAGES / "02_tiled-03_online_softmax.html"
+        page = ROOT / "build/play/02_tiled-03_online_softmax.html"
         runs = runs_of(page)
         self.assertEqual(len({run["problem"] for run in runs}), 1)
         for width in (390, 1280, 1920):
-            self.open(page.stem, "#step=3", width=width)
+            self.open(page, "#step=3", width=width)
             names = [e.text.split(":")[0] for e in self.browser.find_elements(By.CSS_SELECTOR, ".where")]
             self.assertEqual(names, ["02_tiled", "03_online_softmax"])
             self.assertEqual(self.browser.execute_script(TOO_WIDE), [])
