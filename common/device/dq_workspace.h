@@ -9,6 +9,7 @@
 #include "device/constants.h"
 #include "device/index.h"
 #include "device/mma_fragments.h"
+#include "device/ptx/block_count.h"
 #include "device/ptx/bulk_reduce.h"
 #include "device/shared_memory.h"
 #include "device/swizzle.h"
@@ -103,18 +104,14 @@ __device__ __forceinline__ unsigned block_number(const DqWorkspace& work) {
 template <int kFloats>
 __device__ __forceinline__ void add_to_dq(const DqWorkspace& work, std::int64_t tile,
                                           unsigned others, const float (&terms)[kFloats]) {
-  if (work.turns != nullptr) {
-    while (atomicAdd(&work.turns[tile], 0u) != others) {
-    }
-  }
+  if (work.turns != nullptr) ptx::block_count_wait(&work.turns[tile], others);
   ptx::bulk_reduce_add(work.dq + tile * kFloats, terms, sizeof terms);
   ptx::tensor_store_commit();
   if (work.turns == nullptr) {
     ptx::tensor_store_wait_read<0>();
   } else {
-    ptx::tensor_store_wait<0>();  // The sums have been written
-    __threadfence();              // before the next block learns of it.
-    atomicAdd(&work.turns[tile], 1u);
+    ptx::tensor_store_wait<0>();  // The sums have been written before the next block learns of it.
+    ptx::block_count_add(&work.turns[tile]);
   }
 }
 
