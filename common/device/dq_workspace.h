@@ -3,11 +3,14 @@
 #ifndef CUFLASH_DEVICE_DQ_WORKSPACE_H_
 #define CUFLASH_DEVICE_DQ_WORKSPACE_H_
 
+#include <climits>
 #include <cmath>
 
 #include "device/constants.h"
 #include "device/index.h"
 #include "device/mma_fragments.h"
+#include "device/ptx/block_count.h"
+#include "device/ptx/bulk_reduce.h"
 #include "device/shared_memory.h"
 #include "device/swizzle.h"
 #include "device/tensor.h"
@@ -47,11 +50,13 @@ struct DqTile {
 };
 
 // What the kernels hand on, for the rows of whole tiles of queries: LSE · log2 e - kLog2OfP,
-// kSmallP · delta, and dQ in f32.
+// kSmallP · delta, and dQ in f32. In a deterministic call blocks add to a tile of dQ in a fixed
+// order: `turns` counts for each tile how many have added, and `next` the blocks that have begun.
 struct DqWorkspace {
   float *lse, *delta, *dq;
-  int q_tiles;             // of a head
-  std::int64_t all_tiles;  // of all heads
+  unsigned *turns = nullptr, *next = nullptr;  // null: in any order
+  int q_tiles;                                 // of a head
+  std::int64_t all_tiles;                      // of all heads
 };
 template <class Tile>
 DqWorkspace dq_workspace(const BackwardParams& p) {
@@ -61,12 +66,53 @@ DqWorkspace dq_workspace(const BackwardParams& p) {
   work.lse = static_cast<float*>(p.workspace);
   work.delta = work.lse + work.all_tiles * Tile::kRows;
   work.dq = work.delta + work.all_tiles * Tile::kRows;
+  if (p.deterministic != 0) {
+    work.turns = reinterpret_cast<unsigned*>(work.dq + work.all_tiles * Tile::kFloats);
+    work.next = work.turns + work.all_tiles;
+  }
   return work;
 }
+// For either kind of call: a problem does not say which.
 template <class Tile>
 std::size_t dq_workspace_bytes(const Problem& p) {
   const std::size_t tiles = std::size_t{1} * p.batch * p.heads_q * num_tiles(p.seq_q, Tile::kRows);
-  return tiles * (2 * Tile::kRows + Tile::kFloats) * sizeof(float);
+  return tiles * (2 * Tile::kRows + Tile::kFloats) * sizeof(float) + (tiles + 1) * sizeof(unsigned);
+}
+
+// The order of a deterministic call, of tiles of `keys` keys and `queries` queries. Without a mask
+// the tiles of keys are added from the first on; with one from the last on, so that a causal block
+// begins at the diagonal, where it is the first. Blocks begin in that order, too.
+
+// The tile of keys, of `tiles` of a head, that a block computes which is the nth of its head.
+__device__ __forceinline__ int nth_tile(const BackwardParams& p, int tiles, int n) {
+  return p.deterministic != 0 && p.width != UINT_MAX ? tiles - 1 - n : n;
+}
+// How many tiles of keys are added to the tile of queries at i0 before that at j0.
+__device__ __forceinline__ unsigned adds_before(const Sequence& seq, int i0, int queries, int j0,
+                                                int keys) {
+  if (seq.band.width == UINT_MAX) return j0 / keys;
+  return (visible_keys(seq, i0, i0 + queries).end - 1) / keys - j0 / keys;
+}
+// The number of this block among those that have begun, for one thread to ask. A block may wait for
+// one with a lower number: that one is running.
+__device__ __forceinline__ unsigned block_number(const DqWorkspace& work) {
+  return work.next == nullptr ? blockIdx.x : atomicAdd(work.next, 1u);
+}
+
+// One thread has TMA add to a tile of dQ, and waits until it has read the terms. In a fixed order,
+// it first waits until so many others have added.
+template <int kFloats>
+__device__ __forceinline__ void add_to_dq(const DqWorkspace& work, std::int64_t tile,
+                                          unsigned others, const float (&terms)[kFloats]) {
+  if (work.turns != nullptr) ptx::block_count_wait(&work.turns[tile], others);
+  ptx::bulk_reduce_add(work.dq + tile * kFloats, terms, sizeof terms);
+  ptx::tensor_store_commit();
+  if (work.turns == nullptr) {
+    ptx::tensor_store_wait_read<0>();
+  } else {
+    ptx::tensor_store_wait<0>();  // The sums have been written before the next block learns of it.
+    ptx::block_count_add(&work.turns[tile]);
+  }
 }
 
 // Rounds a warp's accumulators, scaled, to a tile, from (row, col) on.
@@ -108,7 +154,7 @@ __device__ __forceinline__ void write_rows(Rows<T> g, Tile& tile, int r0, int co
 template <int kHeadDim>
 constexpr int kDeltaLanes = kHeadDim == 96 ? 16 : kHeadDim / 8;
 
-// delta = rowsum(dO ∘ O) and LSE of a row, as the workspace holds them, and zeros for its dQ.
+// delta = rowsum(dO ∘ O) and LSE of a row, as the workspace holds them, and zeros for the rest.
 // kDeltaLanes lanes share a row; `count` is their number for the rows of whole tiles.
 template <class T, class Tile>
 __global__ void row_delta(const __grid_constant__ BackwardParams p,
@@ -135,6 +181,10 @@ __global__ void row_delta(const __grid_constant__ BackwardParams p,
     sum += __shfl_xor_sync(0xffffffffu, sum, distance);
   }
   const std::int64_t row = n / kLanes;
+  if (work.turns != nullptr && c == 0 && row % Tile::kRows == 0) {
+    work.turns[row / Tile::kRows] = 0;
+    if (row == 0) *work.next = 0;
+  }
   if (c == 0) {
     const float lse = i < seq.num_queries ? p.lse[row_index(p, b, h, i)] : -INFINITY;
     // P = 0 where no key is seen.

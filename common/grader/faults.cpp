@@ -264,6 +264,11 @@ Diagnosis in_words(const simt::Finding& finding, const std::string& where, const
       return of_buffers(unfinished_copy(finding), where, trait);
     case Kind::kMbarrier:
       return of_buffers(wrong_phase(finding), where, trait);
+    case Kind::kBlockOrder:
+      return {"later-block",
+              "A thread waits for a block that begins later: " + finding.location +
+                  ". On a GPU that block may begin only when this one has ended.",
+              ""};
     case Kind::kAsyncProduct:
       return {"product-in-flight",
               "A product of a warpgroup is not ordered with what comes before or after it: " +

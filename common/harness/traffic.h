@@ -89,7 +89,7 @@ struct Asks {
 };
 Traffic fused_backward(const Problem& problem, const Tile& tile, const Asks& asks);
 
-// A backward pass whose blocks own keys and add tiles to dQ (device/dq_workspace.h).
+// A deterministic backward pass whose blocks own keys and add tiles to dQ (device/dq_workspace.h).
 Traffic added_backward(const Problem& problem, const Tile& tile);
 
 }  // namespace cuflash::harness

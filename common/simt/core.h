@@ -48,6 +48,9 @@ class Core {
   // Returns how many threads came with `vote` set.
   int barrier(Thread& self, bool vote, std::uintptr_t return_address);
   void fence(Thread& self, bool block_only);
+  // Of a wait for a count that has another value. The launch ends.
+  [[noreturn]] void report_block_count(const Thread& self, unsigned count, unsigned value,
+                                       std::uintptr_t return_address);
   std::uint64_t warp_call(Thread& self, const WarpCall& call, std::uintptr_t return_address);
   void load_matrix(Thread& self, FragmentType type, void* x, const MatrixInMemory& matrix,
                    std::uintptr_t return_address);

@@ -68,6 +68,7 @@ enum class FindingKind {
   kMbarrier,      ///< an mbarrier whose phases, arrivals or bytes go wrong; a deadlock at mbarriers
   kAsyncProduct,  ///< a product of a warpgroup whose registers or operands are used before it ends,
                   ///< that lacks a fence, or that is never waited for
+  kBlockOrder,    ///< a wait for a block that begins later
 };
 
 /// An access that a finding names.

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "device/matrix_descriptor.h"
-#include "device/ptx/bulk_reduce.h"
 #include "device/ptx/exp2.h"
 #include "device/ptx/mbarrier.h"
 #include "device/ptx/named_barrier.h"
@@ -40,6 +39,7 @@ struct BackwardStorage {
   std::uint64_t kv_full;                              // K and V have arrived
   std::uint64_t full[C::kStages], empty[C::kStages];  // a tile has arrived; consumers have read it
   std::uint64_t dq_full, dq_empty;                    // sdQ has been written; TMA has read it
+  unsigned block;                                     // its number
 };
 
 // A kernel's parameter, __grid_constant__.
@@ -96,12 +96,28 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   auto &sP = storage.sP, &sdS = storage.sdS;
   auto &full = storage.full, &empty = storage.empty;
 
-  // Find this block's KV head and keys, and this warp's role.
+  // Begin the barriers, and find this warp's role.
   const int thread = threadIdx.x, warp = uniform(thread / 32), warpgroup = warp / kWarpgroupWarps;
   const auto role = warpgroup == 0 ? WarpRole::kProducer : WarpRole::kConsumer;
-  const Place place = uniform(unravel(blockIdx.x, p.heads_kv, num_tiles(p.seq_kv, C::kOwned), 1));
-  const int b = place.batch, h_kv = place.head;  // [FA2 Alg.2 l.1-3]
-  const int j0 = place.row * C::kOwned;          // [FA2 Alg.2 l.5]
+  if (thread == 0) {
+    ptx::mbarrier_init(&storage.kv_full, 2);
+#pragma unroll
+    for (int stage = 0; stage < C::kStages; ++stage) {
+      ptx::mbarrier_init(&full[stage], 2 + 32);  // two copies, and a warp that copies rows itself
+      ptx::mbarrier_init(&empty[stage], C::kWarps);
+    }
+    ptx::mbarrier_init(&storage.dq_full, C::kWarps);
+    ptx::mbarrier_init(&storage.dq_empty, 1);
+    ptx::fence_mbarrier_init();
+    storage.block = block_number(work);
+  }
+  __syncthreads();  // The barriers have begun, and the number is there.
+
+  // Find this block's KV head and keys.
+  const int tiles = num_tiles(p.seq_kv, C::kOwned);
+  const Place place = uniform(unravel(storage.block, p.heads_kv, tiles, 1));
+  const int b = place.batch, h_kv = place.head;              // [FA2 Alg.2 l.1-3]
+  const int j0 = nth_tile(p, tiles, place.row) * C::kOwned;  // [FA2 Alg.2 l.5]
   const Sequence seq = sequence(p, b);
   const bool wants_dq = p.dq.data != nullptr, wants_dk = p.dk.data != nullptr;
   const bool wants_dv = p.dv.data != nullptr;
@@ -114,20 +130,6 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       queries.end > queries.begin ? (queries.end - 1) / C::kStreamed + 1 : first_tile;
   const int num_steps = (end_tile - first_tile) * group;
   Step at = {first_tile, end_tile, h_kv * group, first_tile};
-
-  // Begin the barriers.
-  if (thread == 0) {
-    ptx::mbarrier_init(&storage.kv_full, 2);
-#pragma unroll
-    for (int stage = 0; stage < C::kStages; ++stage) {
-      ptx::mbarrier_init(&full[stage], 2 + 32);  // two copies, and a warp that copies rows itself
-      ptx::mbarrier_init(&empty[stage], C::kWarps);
-    }
-    ptx::mbarrier_init(&storage.dq_full, C::kWarps);
-    ptx::mbarrier_init(&storage.dq_empty, 1);
-    ptx::fence_mbarrier_init();
-  }
-  __syncthreads();  // The barriers have begun before a thread waits for one.
 
   if (role == WarpRole::kProducer) {
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
@@ -166,10 +168,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 #pragma unroll 1
       for (int n = 0; n < num_steps; ++n, at = at.next()) {
         ptx::mbarrier_wait(&storage.dq_full, n % 2);  // The consumers have written sdQ.
-        ptx::bulk_reduce_add(work.dq + tile_index() * C::Dq::kFloats, storage.sdQ,
-                             sizeof storage.sdQ);
-        ptx::tensor_store_commit();
-        ptx::tensor_store_wait_read<0>();  // sdQ has been read before it is overwritten.
+        const unsigned others =
+            adds_before(seq, at.tile * C::kStreamed, C::kStreamed, j0, C::kOwned);
+        add_to_dq(work, tile_index(), others, storage.sdQ);
         ptx::mbarrier_arrive(&storage.dq_empty);
       }
     }

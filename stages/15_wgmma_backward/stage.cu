@@ -56,8 +56,7 @@ constexpr Stage describe() {
   stage.limiter = "shared memory, and waits between the products";
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.backward.arch = {90, true};
-  stage.backward.features =
-      kEveryFeature.without(Feature::kAnyStride).without(Feature::kDeterministic);
+  stage.backward.features = kEveryFeature.without(Feature::kAnyStride);
   stage.backward.products_by = ProductsBy::kWgmma;
   stage.backward.products = products<5>;
   stage.backward.any_order = true;

@@ -8,7 +8,6 @@
 
 #include "device/index.h"
 #include "device/matrix_descriptor.h"
-#include "device/ptx/bulk_reduce.h"
 #include "device/ptx/exp2.h"
 #include "device/ptx/mbarrier.h"
 #include "device/ptx/named_barrier.h"
@@ -43,6 +42,7 @@ struct BackwardStorage {
   std::uint64_t full[C::kStages], empty[C::kStages];  // a tile has arrived; consumers have read it
   std::uint64_t ds_full;                              // both consumers have written sdS
   std::uint64_t dq_full[2], dq_empty[2];              // sdQ has been written; TMA has read it
+  unsigned block;                                     // its number
 };
 
 // A kernel's parameter, __grid_constant__.
@@ -109,28 +109,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   auto& sdS = storage.sdS;
   auto &full = storage.full, &empty = storage.empty;
 
-  // Find this block's KV head and keys, and this warp's role.
+  // Begin the barriers, and find this warp's role.
   const int thread = threadIdx.x, warp = uniform(thread / 32), warpgroup = warp / kWarpgroupWarps;
   const auto role = warpgroup == 0 ? WarpRole::kProducer : WarpRole::kConsumer;
-  const KeyTile place =
-      key_tile(p.batch * p.heads_kv, num_tiles(p.seq_kv, C::kOwned), together, blockIdx.x);
-  const int head = uniform(place.head);
-  const int b = head / p.heads_kv, h_kv = head % p.heads_kv;  // [FA2 Alg.2 l.1-3]
-  const int j0 = uniform(place.tile) * C::kOwned;             // [FA2 Alg.2 l.5]
-  const Sequence seq = sequence(p, b);
-  const bool wants_dq = p.dq.data != nullptr, wants_dk = p.dk.data != nullptr;
-  const bool wants_dv = p.dv.data != nullptr;
-
-  // Find the tiles of queries that see some of the keys, in each head that shares the KV head.
-  const int group = p.heads_q / p.heads_kv;
-  const Range queries = visible_queries(seq, j0, j0 + C::kOwned);
-  const int first_tile = queries.begin / C::kStreamed;
-  const int end_tile =
-      queries.end > queries.begin ? (queries.end - 1) / C::kStreamed + 1 : first_tile;
-  const int num_steps = (end_tile - first_tile) * group;
-  Step at = {first_tile, end_tile, h_kv * group, first_tile};
-
-  // Begin the barriers.
   if (thread == 0) {
     ptx::mbarrier_init(&storage.kv_full, 2);
 #pragma unroll
@@ -145,8 +126,29 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       ptx::mbarrier_init(&storage.dq_empty[turn], 1);
     }
     ptx::fence_mbarrier_init();
+    storage.block = block_number(work);
   }
-  __syncthreads();  // The barriers have begun before a thread waits for one.
+  __syncthreads();  // The barriers have begun, and the number is there.
+
+  // Find this block's KV head and keys.
+  const int tiles = num_tiles(p.seq_kv, C::kOwned);
+  const KeyTile place =
+      key_tile(p.batch * p.heads_kv, tiles, together, static_cast<int>(storage.block));
+  const int head = uniform(place.head);
+  const int b = head / p.heads_kv, h_kv = head % p.heads_kv;           // [FA2 Alg.2 l.1-3]
+  const int j0 = nth_tile(p, tiles, uniform(place.tile)) * C::kOwned;  // [FA2 Alg.2 l.5]
+  const Sequence seq = sequence(p, b);
+  const bool wants_dq = p.dq.data != nullptr, wants_dk = p.dk.data != nullptr;
+  const bool wants_dv = p.dv.data != nullptr;
+
+  // Find the tiles of queries that see some of the keys, in each head that shares the KV head.
+  const int group = p.heads_q / p.heads_kv;
+  const Range queries = visible_queries(seq, j0, j0 + C::kOwned);
+  const int first_tile = queries.begin / C::kStreamed;
+  const int end_tile =
+      queries.end > queries.begin ? (queries.end - 1) / C::kStreamed + 1 : first_tile;
+  const int num_steps = (end_tile - first_tile) * group;
+  Step at = {first_tile, end_tile, h_kv * group, first_tile};
 
   if (role == WarpRole::kProducer) {
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
@@ -180,16 +182,16 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         ptx::mbarrier_arrive(&full[stage]);
       }
     }
-    // Add: one thread has TMA add each tile of dQ.
-    if (warp == 1 && lane == 0 && wants_dq) {
+    // Add: for each of the two buffers one thread has TMA add what it holds.
+    const int turn = warp - 1;
+    if ((turn == 0 || turn == 1) && lane == 0 && wants_dq) {
 #pragma unroll 1
       for (int n = 0; n < num_steps; ++n, at = at.next()) {
-        const auto [turn, phase] = slot_of<2>(n);
-        ptx::mbarrier_wait(&storage.dq_full[turn], phase);  // The consumers have written sdQ.
-        ptx::bulk_reduce_add(work.dq + tile_index() * C::Dq::kFloats, storage.sdQ[turn],
-                             sizeof storage.sdQ[turn]);
-        ptx::tensor_store_commit();
-        ptx::tensor_store_wait_read<0>();  // sdQ has been read before it is overwritten.
+        if (n % 2 != turn) continue;
+        ptx::mbarrier_wait(&storage.dq_full[turn], n / 2 % 2);  // The consumers have written sdQ.
+        const unsigned others =
+            adds_before(seq, at.tile * C::kStreamed, C::kStreamed, j0, C::kOwned);
+        add_to_dq(work, tile_index(), others, storage.sdQ[turn]);
         ptx::mbarrier_arrive(&storage.dq_empty[turn]);
       }
     }
