@@ -41,8 +41,7 @@ const std::vector<const Stage*>& stages() {
       &async_copy::kStage,     &tma::kStage,
       &wgmma::kStage,          &warp_specialized::kStage,
       &ping_pong::kStage,      &persistent::kStage,
-      &wgmma_backward::kStage,
-      &overlapped_backward::kStage,
+      &wgmma_backward::kStage, &overlapped_backward::kStage,
 #include "local_stages.inc"
   };
   return list;
