@@ -196,10 +196,10 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   bool rescale;                   // O, by
   float o_scale[2];
   int batch, head, i0;
-  Range tiles;   // of keys, of the block
-  KeyTiles own;  // of this consumer
-  int tile;      // of keys
-  int q;         // the buffer of Q
+  Range tiles = {};   // of keys, of the block
+  KeyTiles own = {};  // of this consumer
+  int tile;           // of keys
+  int q;              // the buffer of Q
   const auto slot = [&](int of_tile) {
     return slot_of<C::kStages>(taken + tiles.end - 1 - of_tile);
   };
