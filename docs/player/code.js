@@ -51,11 +51,12 @@ export class Code {
     this.box.replaceChildren(table);
   }
 
-  // Shows what stood in the broken line.
+  // Shows what stood in the broken line, framed.
   #change({row, cells: {5: source}}) {
     const was = Object.assign(document.createElement("del"), {textContent: this.fault.was});
     row.className = "changed";
-    source.append(source.textContent.trim() ? "  " : "", was);
+    const badge = Object.assign(document.createElement("span"), {className: "badge", textContent: "removed"});
+    source.append(source.textContent.trim() ? "  " : "", badge, was);
   }
 
   // Shows the line of `chosen`, a warp, or of the first that does something.

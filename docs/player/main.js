@@ -48,8 +48,14 @@ function each(move) {
   told();
 }
 
+// Notes where the runs are: in the address, and in which buttons can go on.
 function told() {
   $("scrub").value = Math.max(...players.map(player => player.at));
+  const all = is => players.every(is);
+  $("first").disabled = $("back").disabled = all(player => player.at === 0);
+  $("last").disabled = $("next").disabled = all(player => player.at === player.last);
+  $("request-back").disabled = all(player => player.request === 0);
+  $("request-next").disabled = all(player => player.request >= player.requests - 1);
   if (!timer) history.replaceState(null, "", address());  // A browser allows only a few a second.
 }
 
@@ -101,7 +107,7 @@ const KEYS = {
 };
 
 document.addEventListener("keydown", event => {
-  if (event.target.matches("select, input, button") && event.key !== "End" && event.key !== "Home") return;
+  if (event.target.matches(event.key === " " ? "button, input, select" : "select, #scrub")) return;
   if (!KEYS[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
   KEYS[event.key]();
@@ -128,6 +134,8 @@ $("fault").onchange = () => {
   if (fault) broken.show(broken.run.findings[0]);
 };
 $("beside").onchange = () => change(pass, fault, $("beside").checked);
+// A list that keeps the focus would take the keys for itself.
+document.addEventListener("change", ({target}) => target.matches("select") && target.blur());
 const passes = [...new Set(runs.map(run => run.pass))];
 $("pass").replaceChildren(...passes.map(one => new Option(one)));
 for (const tab of document.querySelectorAll("#tabs button")) {

@@ -39,6 +39,11 @@ export class Player {
     return this.steps.length - 1;
   }
 
+  // How many the chosen warp has in the current step.
+  get requests() {
+    return this.#events().length;
+  }
+
   #find(name) {
     return this.box.querySelector(`.${name}`);
   }
@@ -159,7 +164,7 @@ export class Player {
       const what = finding.array ? `${finding.title}: ${finding.array}` : finding.title;
       button.textContent = `⚠ ${what} at ${finding.location}`;
       button.onclick = () => this.show(finding);
-      item.append(button, Object.assign(document.createElement("pre"), {textContent: finding.text}));
+      item.append(button);
       return item;
     }));
   }
@@ -169,8 +174,12 @@ export class Player {
   show(finding) {
     this.#fault = this.#fault === finding ? null : finding;
     for (const button of this.#find("findings").querySelectorAll("button")) {
-      button.ariaPressed = String(this.#fault !== null && button.finding === this.#fault);
+      button.ariaPressed = String(button.finding === this.#fault);
     }
+    const text = this.#find("finding");
+    text.hidden = !this.#fault;
+    text.textContent = this.#fault?.text ?? "";
+    text.scrollTop = 0;
     const last = this.#fault?.accesses.at(-1);
     if (!last) return this.draw();
     const step = finding.step ?? this.#stepOf(finding.kernel, last);

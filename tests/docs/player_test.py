@@ -156,6 +156,32 @@ class Player(BrowserTest):
         self.assertEqual(self.find("#play").text, "Play")
         self.assert_silent()
 
+    def test_a_list_gives_the_keys_back(self):
+        self.open("03_online_softmax")
+        self.find("#speed").send_keys(Keys.ARROW_DOWN)
+        self.browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+        self.assertEqual(self.step(), 1)
+        self.assertEqual(self.find("#speed").get_attribute("value"), "20")
+
+    def test_buttons_end_where_the_run_does(self):
+        steps = ("first", "back", "next", "last")
+        for step, enabled in ((0, steps[2:]), (1, steps), (100000, steps[:2])):
+            self.open("03_online_softmax", f"#step={step}")
+            self.assertEqual(tuple(name for name in steps if self.find(f"#{name}").is_enabled()), enabled)
+        self.open("03_online_softmax", "#step=12&request=100000")
+        self.assertTrue(self.find("#request-back").is_enabled())
+        self.assertFalse(self.find("#request-next").is_enabled())
+
+    def test_an_open_finding_leaves_the_others_in_reach(self):
+        self.open("02_tiled", "#step=5&fault=2", scheme="dark")
+        buttons = self.browser.find_elements(By.CSS_SELECTOR, ".findings button")
+        self.assertEqual(len(buttons), len(BROKEN["02_tiled"][1]["findings"]))
+        for button, finding in zip(buttons, BROKEN["02_tiled"][1]["findings"]):
+            button.click()
+            self.assertEqual(self.find(".finding").text.strip(), finding["text"].strip())
+        box = "const {scrollHeight, clientHeight} = arguments[0]; return scrollHeight - clientHeight"
+        self.assertLessEqual(self.browser.execute_script(box, self.find(".findings")), 1)
+
     def test_going_back_is_as_coming_first(self):
         self.open("03_online_softmax", "#step=9")
         first = self.totals()
