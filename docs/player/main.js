@@ -121,13 +121,22 @@ $("scrub").oninput = () => each(player => player.go(Number($("scrub").value)));
 $("request-back").onclick = () => zoom(-1);
 $("request-next").onclick = () => zoom(1);
 
-// Other runs, at their first step.
+// Other runs, at the same step.
 function change(...choice) {
   pause();
+  const before = players.at(-1);
   choose(...choice);
-  toFirst();
+  const now = players.at(-1);
+  if (now.run === before.run) now.mark(before.finding);
+  each(player => {
+    player.warp = before.warp;
+    player.go(before.at, before.request);
+  });
 }
-$("pass").onchange = () => change($("pass").value, 0, false);
+$("pass").onchange = () => {
+  change($("pass").value, 0, false);
+  toFirst();
+};
 $("fault").onchange = () => {
   change(pass, Number($("fault").value), beside);
   const broken = players.at(-1);

@@ -17,13 +17,13 @@ function total(name, value) {
 export class Player {
   #state;
   #taken = -1;  // the last step that the state has taken
-  #fault = null;
 
   // `moved`: called when the reader has chosen another step in this run.
   constructor(run, moved) {
     this.run = run;
     this.steps = run.steps;
     this.at = this.warp = this.request = 0;
+    this.finding = null;  // the marked one
     this.moved = moved;
     this.box = document.getElementById("player").content.firstElementChild.cloneNode(true);
     this.code = new Code(this.#find("file"), this.#find("lines"), run.fault);
@@ -72,12 +72,12 @@ export class Player {
     this.#bring();
     const {run, steps, at, warp} = this, state = this.#state, step = steps[at], made = this.#events();
     this.request = Math.max(0, Math.min(this.request, made.length - 1));
-    const event = made[this.request], accesses = this.#fault?.accesses ?? [];
+    const event = made[this.request], accesses = this.finding?.accesses ?? [];
     this.code.draw(run, state, step, warp);
     this.code.mark(new Set(accesses.map(([, , location]) => location)));
     this.lanes.draw(run, steps, at, warp, new Set(accesses.map(([one]) => one)));
     drawBanks(this.#find("banks"), this.#find("bank-key"), state, event, this.#find("colour").value,
-              this.#fault?.array);
+              this.finding?.array);
     this.matrices.draw(state, event);
     this.rows.draw(step.launch, steps.slice(0, at + 1).filter(({launch}) => launch === step.launch));
     this.#find("where").textContent = [
@@ -169,18 +169,22 @@ export class Player {
     }));
   }
 
-  // Marks a fault: its lines, its warps, its array; and goes to where its last access is first made.
-  // If it is marked, takes the marks away.
-  show(finding) {
-    this.#fault = this.#fault === finding ? null : finding;
+  // Marks a finding, or none: its lines, its warps, its array.
+  mark(finding) {
+    this.finding = finding;
     for (const button of this.#find("findings").querySelectorAll("button")) {
-      button.ariaPressed = String(button.finding === this.#fault);
+      button.ariaPressed = String(button.finding === this.finding);
     }
     const text = this.#find("finding");
-    text.hidden = !this.#fault;
-    text.textContent = this.#fault?.text ?? "";
+    text.hidden = !this.finding;
+    text.textContent = this.finding?.text ?? "";
     text.scrollTop = 0;
-    const last = this.#fault?.accesses.at(-1);
+  }
+
+  // Marks a finding, and goes to where its last access is first made. If it is marked, takes the marks away.
+  show(finding) {
+    this.mark(this.finding === finding ? null : finding);
+    const last = this.finding?.accesses.at(-1);
     if (!last) return this.draw();
     const step = finding.step ?? this.#stepOf(finding.kernel, last);
     this.#choose(step < 0 ? this.at : step, last[0], finding.request);

@@ -279,6 +279,18 @@ class Player(BrowserTest):
         self.assertTrue(self.browser.current_url.endswith("#step=8,8&fault=1&beside=1"))
         self.assert_silent()
 
+    def test_another_run_keeps_the_step(self):
+        self.open("02_tiled", "#step=7&fault=1&warp=2")
+        self.find(".findings button").click()
+        at = self.step()
+        self.assertNotEqual(at, 0)
+        self.find("#beside").click()
+        self.assertEqual(self.step(), at)
+        self.assertEqual(len(self.browser.find_elements(By.CSS_SELECTOR, ".findings [aria-pressed=true]")), 1)
+        self.press(Keys.ARROW_RIGHT)
+        self.choose("#fault", "0")
+        self.assertEqual(self.step(), at + 1)
+
     def test_two_stages(self):
         ladder("--play", "02", "03")
         page = ROOT / "build/play/02_tiled-03_online_softmax.html"
