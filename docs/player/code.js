@@ -16,12 +16,23 @@ export function warpNames(warps) {
   return names.join(", ");
 }
 
+// The columns beside a line: their classes, and their heads with what they mean.
+const COLUMNS = ["warps", "bytes", "sectors", "conflicts", "number", "source"];
+const HEADS = [
+  ["warp", "the warps that are at the line"], ["bytes", "bytes that the line has asked for so far"],
+  ["sect.", "sectors of 32 bytes, for each request to global memory"],
+  ["confl.", "bank conflicts in shared memory: wavefronts beyond the fewest"], ["", "the line's number"], ["source", ""],
+];
+
+const badge = () => Object.assign(document.createElement("span"), {className: "badge", textContent: "removed"});
+
 export class Code {
   #shown = null;
 
   // `fault`: what is broken in this run, if anything.
-  constructor(title, box, fault) {
+  constructor(title, whole, box, fault) {
     this.title = title;
+    this.whole = whole;
     this.box = box;
     this.fault = fault;
     this.rows = [];
@@ -33,12 +44,12 @@ export class Code {
     this.title.textContent = run.files[file].path;
     const table = document.createElement("table");
     const head = table.createTHead().insertRow();
-    for (const name of ["warps", "bytes", "sect.", "confl.", "", "source"]) {
-      head.append(Object.assign(document.createElement("th"), {textContent: name}));
+    for (const [name, title] of HEADS) {
+      head.append(Object.assign(document.createElement("th"), {textContent: name, title}));
     }
     this.rows = run.files[file].text.split("\n").map((text, n) => {
       const row = table.insertRow();
-      const cells = ["warps", "bytes", "sectors", "conflicts", "number", "source"].map(name => {
+      const cells = COLUMNS.map(name => {
         const cell = row.insertCell();
         cell.className = name;
         return cell;
@@ -47,16 +58,20 @@ export class Code {
       cells[5].textContent = text;
       return {row, cells};
     });
-    if (this.fault?.line && this.fault.path === run.files[file].path) this.#change(this.rows[this.fault.line - 1]);
+    if (this.#isBroken()) this.#change(this.rows[this.fault.line - 1]);
     this.box.replaceChildren(table);
+  }
+
+  // True if the shown file has the broken line.
+  #isBroken() {
+    return this.fault?.line && this.fault.path === this.#shown.path;
   }
 
   // Shows what stood in the broken line, framed.
   #change({row, cells: {5: source}}) {
     const was = Object.assign(document.createElement("del"), {textContent: this.fault.was});
     row.className = "changed";
-    const badge = Object.assign(document.createElement("span"), {className: "badge", textContent: "removed"});
-    source.append(source.textContent.trim() ? "  " : "", badge, was);
+    source.append(source.textContent.trim() ? "  " : "", badge(), was);
   }
 
   // Shows the line of `chosen`, a warp, or of the first that does something.
@@ -85,7 +100,15 @@ export class Code {
       put(cells[3], counts?.sharedRequests ? short(counts.conflicts) : "");
       cells[3].classList.toggle("bad", Boolean(counts?.conflicts));
     });
+    this.#showWhole(first);
     this.#reveal(first);
+  }
+
+  // The current line, which the pane may cut, and the removed one.
+  #showWhole(line) {
+    this.whole.replaceChildren(`${line}: ${this.#shown.text.split("\n")[line - 1].trim()}`);
+    if (!this.#isBroken()) return;
+    this.whole.append(document.createElement("br"), badge(), ` ${this.fault.line}: ${this.fault.was}`);
   }
 
   #reveal(line) {

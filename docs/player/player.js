@@ -26,7 +26,7 @@ export class Player {
     this.finding = null;  // the marked one
     this.moved = moved;
     this.box = document.getElementById("player").content.firstElementChild.cloneNode(true);
-    this.code = new Code(this.#find("file"), this.#find("lines"), run.fault);
+    this.code = new Code(this.#find("file"), this.#find("whole"), this.#find("lines"), run.fault);
     this.lanes = new Warps(this.#find("lanes"), (step, warp) => this.#choose(step, warp));
     this.matrices = new Matrices(this.#find("tensors"), this.#find("element"));
     this.rows = new Rows(this.#find("rows-key"), this.#find("rows-table"));

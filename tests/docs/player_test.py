@@ -264,6 +264,13 @@ class Player(BrowserTest):
         self.assertEqual(self.find(".lines .changed .number").text, str(run["fault"]["line"]))
         self.assertEqual(self.find(".lines .changed del").text, run["fault"]["was"])
 
+    def test_the_current_line_is_whole(self):
+        self.open("02_tiled", "#step=5&fault=2")
+        row = self.find(".lines .now")
+        number, source = (row.find_element(By.CSS_SELECTOR, f".{name}").text for name in ("number", "source"))
+        fault = BROKEN["02_tiled"][1]["fault"]
+        self.assertEqual(self.find(".whole").text, f"{number}: {source.strip()}\nremoved {fault['line']}: {fault['was']}")
+
     def test_bytes_of_a_broken_run(self):
         run = BROKEN["02_tiled"][0]
         self.open("02_tiled", "#step=100000&fault=1")
