@@ -79,7 +79,7 @@ export class Player {
     drawBanks(this.#find("banks"), this.#find("bank-key"), state, event, this.#find("colour").value,
               this.finding?.array);
     this.matrices.draw(state, event);
-    this.rows.draw(step.launch, steps.slice(0, at + 1).filter(({launch}) => launch === step.launch));
+    this.rows.draw(step.launch, this.#local());
     this.#find("where").textContent = [
       `${run.stage}: step ${at} of ${this.last}`, step.launch.kernel, `interval ${step.interval}`, step.tile, step.paper,
     ].filter(Boolean).join(" · ");
@@ -93,9 +93,15 @@ export class Player {
     this.#find("flights").textContent = this.#flying(step.launch);
   }
 
+  // The current step, counted from its launch's first.
+  #local() {
+    const {launch} = this.steps[this.at];
+    return this.at - this.steps.findIndex(step => step.launch === launch);
+  }
+
   // "In flight: copies to sK, sV by warp 0"
   #flying(launch) {
-    const local = this.at - this.steps.findIndex(step => step.launch === launch), by = new Map();
+    const local = this.#local(), by = new Map();
     for (const [kind, warp, from, to, array] of launch.flights) {
       if (local < from || local >= to) continue;
       const name = array < 0 ? "products" : `${this.run.kinds[kind]} ${launch.arrays[array].name}`;

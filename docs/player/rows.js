@@ -2,6 +2,14 @@
 
 const COLUMNS = ["row_max", "row_sum", "o_scale"];
 
+// The step in which the maximum and the sum have taken a tile: the last at the paper's line for them,
+// or the tile's last.
+function updatedAt({steps}, tile) {
+  const isIn = step => step.tile === tile;
+  const updated = steps.findLastIndex(step => isIn(step) && step.paper?.startsWith("[FA2 Alg.1 l.9]"));
+  return updated >= 0 ? updated : steps.findLastIndex(isIn);
+}
+
 export class Rows {
   #shown = null;
 
@@ -10,12 +18,12 @@ export class Rows {
     this.box = box;
   }
 
-  // `steps`: of the launch, up to the current one.
-  draw(launch, steps) {
-    const begun = new Set(steps.map(step => step.tile));
-    const rows = launch.rows?.findLast(({tile}) => begun.has(tile)) ?? null;
-    this.key.textContent = !launch.rows ? "This kernel has no running softmax." : !rows ? "No tile of keys yet." :
-        `Registers, as the reference computes them after ${rows.tile}. The kernel may use another base.`;
+  // `at`: the current step, counted from the launch's first.
+  draw(launch, at) {
+    const isDone = ({tile}) => updatedAt(launch, tile) >= 0 && updatedAt(launch, tile) <= at;
+    const rows = launch.rows?.findLast(isDone) ?? null;
+    this.key.textContent = !launch.rows ? "This kernel has no running softmax." : !rows ? "No tile of keys is done." :
+        `After ${rows.tile}, in natural units: the kernel's registers may hold another base.`;
     if (this.#shown === rows) return;
     this.#shown = rows;
     this.box.replaceChildren(...(rows ? [this.#table(rows)] : []));

@@ -315,6 +315,20 @@ class Player(BrowserTest):
         self.assertIn(f"#step={last[0]},{last[1]}", self.browser.current_url)
         self.assert_silent()
 
+    def test_rows_are_those_after_the_last_whole_tile(self):
+        launch = RUNS["03_online_softmax"][0]["launches"][0]
+        self.open("03_online_softmax", "#step=1")
+        self.assertIn("No tile", self.find(".rows-key").text)
+        for rows in launch["rows"]:
+            done = max(n for n, step in enumerate(launch["steps"])
+                       if step.get("tile") == rows["tile"] and step["paper"].startswith("[FA2 Alg.1 l.9]"))
+            self.open("03_online_softmax", f"#step={done - 1}")
+            self.assertNotIn(f"After {rows['tile']},", self.find(".rows-key").text)
+            self.press(Keys.ARROW_RIGHT)
+            self.assertIn(f"After {rows['tile']},", self.find(".rows-key").text)
+            sums = [e.text for e in self.browser.find_elements(By.CSS_SELECTOR, ".rows-table td:nth-child(3)")]
+            self.assertEqual([float(text) for text in sums], rows["row_sum"])
+
     def test_copies_in_flight_and_phases(self):
         launch = RUNS["12_warp_specialized"][0]["launches"][-1]
         kinds = {"copy": [flight for flight in launch["flights"] if flight[4] >= 0],
