@@ -1,7 +1,7 @@
 // The banks of shared memory, and the arrays as matrices.
 import {eachLane, elementBytes, firstOffset, isRequest, requestOf} from "player/state";
 
-const BANKS = 32, BANK_BYTES = 4, LABELS = 64;
+const BANKS = 32, BANK_BYTES = 4, LABELS = 64, WIDTH = 66;
 // Colours that differ in lightness, too.
 const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a63d2", "#b0a000"];
 
@@ -113,6 +113,24 @@ function shapeOf(array) {
   return {columns, rows: Math.ceil(count / columns), count};
 }
 
+// The order of the matrices: what a kernel reads, shared memory, and what it writes.
+const INPUTS = ["Q", "K", "V"], INPUTS_OF_BACKWARD = [...INPUTS, "O", "dO", "LSE"];
+const OUTPUTS = ["O", "LSE", "dQ", "dK", "dV"];
+
+function ordered(views) {
+  const inputs = views.some(({array}) => array.name === "dO") ? INPUTS_OF_BACKWARD : INPUTS;
+  const rank = ({array: {name, shared}}) =>
+      shared ? 10 : inputs.includes(name) ? inputs.indexOf(name) : 20 + OUTPUTS.indexOf(name);
+  return views.sort((a, b) => rank(a) - rank(b));
+}
+
+// The element that a finding's text begins with, "  O[8][0] = 0.1664": its number in the array.
+function elementOf(finding, array) {
+  const [, name, places] = finding.text.match(/^\s*(\w+)((?:\[\d+\])+) = /) ?? [];
+  if (name !== array.name) return -1;
+  return places.match(/\d+/g).reduce((number, place, n) => number * array.extents[n] + Number(place), 0);
+}
+
 export class Matrices {
   constructor(box, text) {
     this.box = box;
@@ -124,28 +142,33 @@ export class Matrices {
     if (this.launch === launch) return;
     this.launch = launch;
     this.box.replaceChildren();
-    this.views = launch.arrays.map((array, n) => {
+    const views = launch.arrays.map((array, n) => ({array, n, ...shapeOf(array)})).filter(view => view.count > 0);
+    this.views = ordered(views).map(view => {
       const figure = document.createElement("figure");
       const caption = document.createElement("figcaption"), canvas = document.createElement("canvas");
       figure.append(caption, canvas);
       this.box.append(figure);
-      return {array, n, caption, canvas, ...shapeOf(array)};
-    }).filter(view => view.count > 0);
+      return {...view, figure, caption, canvas};
+    });
   }
 
-  draw(state, event) {
+  // `finding`: the marked one. If it has a wrong value, that is framed.
+  draw(state, event, finding) {
     this.#prepare(state.launch);
-    for (const view of this.views) this.#drawOne(view, state, event);
+    for (const view of this.views) {
+      const wrong = finding?.kernel === state.launch.kernel ? elementOf(finding, view.array) : -1;
+      this.#drawOne(view, state, event, wrong);
+    }
   }
 
-  #drawOne(view, state, event) {
+  #drawOne(view, state, event, wrong) {
     const {array, canvas, rows, columns, count} = view, of = state.arrays[view.n];
     const framed = event && isRequest(event) && requestOf(event).array === view.n;
     // It is drawn again only if it has changed.
     const drawn = [of.requests, ink("--text")].join();
-    if (view.drawn === drawn && !framed) return;
-    view.drawn = framed ? null : drawn;
-    const size = Math.max(1, Math.min(4, Math.floor(130 / columns), Math.ceil(260 / rows)));
+    if (view.drawn === drawn && !framed && wrong < 0) return;
+    view.drawn = framed || wrong >= 0 ? null : drawn;
+    const size = Math.max(1, Math.min(4, Math.floor(WIDTH / columns), Math.ceil(2 * WIDTH / rows)));
     const paint = prepared(canvas, columns * size, rows * size);
     let most = 1, read = 0, written = 0;
     for (let n = 0; n < count; ++n) {
@@ -167,10 +190,13 @@ export class Matrices {
       paint.fillRect(x + (size - dot) / 2, y + (size - dot) / 2, dot, dot);
     }
     paint.globalAlpha = 1;
+    const percent = part => `${Math.floor(100 * part / count)}%`;
+    view.caption.textContent = `${array.name} ${array.extents.join("×")}\nread ${percent(read)}\n` +
+        `written ${percent(written)}`;
+    view.caption.title = `${array.name}, ${array.element}, in ${array.shared ? "shared" : "global"} memory: of ${count} ` +
+        `elements ${read} have been read${read ? `, at most ${most} times` : ""}, and ${written} written`;
     if (framed) this.#frame(paint, view, event, size);
-    const memory = array.shared ? "shared" : "global";
-    view.caption.textContent = `${array.name} · ${array.extents.join(" × ")} ${array.element}, ${memory}: ` +
-        `${read} of ${count} read${read ? `, at most ${most}×` : ""}; ${written} written`;
+    if (wrong >= 0) this.#frameWrong(paint, view, wrong, size);
     canvas.onpointermove = canvas.onpointerdown = pointer => {
       const row = Math.floor(pointer.offsetY / size), column = Math.floor(pointer.offsetX / size);
       this.#tell(view, of, row * columns + column, row, column);
@@ -179,12 +205,31 @@ export class Matrices {
 
   #frame(paint, view, event, size) {
     const bytes = elementBytes(view.array), {laneBytes} = requestOf(event);
+    this.#reveal(view, Math.floor(firstOffset(event) / bytes), size);
     paint.fillStyle = ink("--accent");
     eachLane(event, (lane, offset) => {
       for (let n = Math.floor(offset / bytes); n * bytes < offset + laneBytes; ++n) {
         paint.fillRect(n % view.columns * size, Math.floor(n / view.columns) * size, size, size);
       }
     });
+  }
+
+  #frameWrong(paint, view, n, size) {
+    this.#reveal(view, n, size);
+    const x = Math.max(2, n % view.columns * size - 3), y = Math.max(2, Math.floor(n / view.columns) * size - 3);
+    for (const [width, colour] of [[4, "--back"], [2, "--bad"]]) {
+      paint.lineWidth = width;
+      paint.strokeStyle = ink(colour);
+      paint.strokeRect(x, y, size + 6, size + 6);
+    }
+  }
+
+  // Scrolls to an element.
+  #reveal({figure, canvas, columns}, n, size) {
+    const top = figure.offsetTop, y = canvas.offsetTop + Math.floor(n / columns) * size;
+    const {scrollTop, clientHeight} = this.box;
+    if (top >= scrollTop && y < scrollTop + clientHeight - 8) return;
+    this.box.scrollTop = y - top < clientHeight - 8 ? top : y - clientHeight / 2;
   }
 
   #tell(view, of, n, row, column) {

@@ -78,7 +78,7 @@ export class Player {
     this.lanes.draw(run, steps, at, warp, new Set(accesses.map(([one]) => one)));
     drawBanks(this.#find("banks"), this.#find("bank-key"), state, event, this.#find("colour").value,
               this.finding?.array);
-    this.matrices.draw(state, event);
+    this.matrices.draw(state, event, this.finding);
     this.rows.draw(step.launch, this.#local());
     this.#find("where").textContent = [
       `${run.stage}: step ${at} of ${this.last}`, step.launch.kernel, `interval ${step.interval}`, step.tile, step.paper,

@@ -346,11 +346,31 @@ class Player(BrowserTest):
         self.assertEqual(rows, [[barrier["name"], str(len(barrier["ends"]))] for barrier in launch["barriers"]])
         self.assert_silent()
 
+    def matrices(self):
+        return [e.text.split()[0] for e in self.browser.find_elements(By.CSS_SELECTOR, "figcaption")]
+
+    def test_the_order_of_matrices(self):
+        self.open("03_online_softmax", width=1920)
+        self.assertEqual(self.matrices(), ["Q", "K", "V", "sQ", "sK", "sP", "sV", "O", "LSE"])
+        self.open("03_online_softmax", "#step=100000&pass=backward", width=1920)
+        self.assertEqual(self.matrices()[:6], ["Q", "K", "V", "dO", "LSE", "sK"])
+        self.assertEqual(self.matrices()[-3:], ["workspace", "dK", "dV"])
+
+    def test_a_wrong_value_is_in_sight(self):
+        finding = BROKEN["03_online_softmax"][0]["findings"][0]
+        self.assertEqual((finding["title"], finding["array"]), ("WRONG VALUE", "O"))
+        self.open("03_online_softmax")
+        self.choose("#fault", "1")
+        seen = self.browser.execute_script(
+            "const box = document.querySelector('.tensors').getBoundingClientRect();"
+            "const {top, left} = [...document.querySelectorAll('figure')][arguments[0]].getBoundingClientRect();"
+            "return top >= box.top - 1 && top < box.bottom && left < box.right", self.matrices().index("O"))
+        self.assertTrue(seen)
+
     def test_an_element_tells_what_happened_to_it(self):
         run = RUNS["03_online_softmax"][0]
         self.open("03_online_softmax", f"#step={len(run['launches'][0]['steps']) - 1}")
-        names = [array["name"] for array in run["launches"][0]["arrays"]]
-        canvas = self.browser.find_elements(By.CSS_SELECTOR, ".tensors canvas")[names.index("O")]
+        canvas = self.browser.find_elements(By.CSS_SELECTOR, ".tensors canvas")[self.matrices().index("O")]
         point = "arguments[0].dispatchEvent(new PointerEvent('pointermove', {clientX: " \
                 "arguments[0].getBoundingClientRect().x + 1, clientY: arguments[0].getBoundingClientRect().y + 1}))"
         self.browser.execute_script(point, canvas)
