@@ -21,7 +21,8 @@ const COLUMNS = ["warps", "bytes", "sectors", "conflicts", "number", "source"];
 const HEADS = [
   ["warp", "the warps that are at the line"], ["bytes", "bytes that the line has asked for so far"],
   ["sect.", "sectors of 32 bytes, for each request to global memory"],
-  ["confl.", "bank conflicts in shared memory: wavefronts beyond the fewest"], ["", "the line's number"], ["source", ""],
+  ["confl.", "bank conflicts in shared memory: wavefronts beyond the fewest"], ["", "the line's number"],
+  ["source", ""],
 ];
 
 const badge = () => Object.assign(document.createElement("span"), {className: "badge", textContent: "removed"});

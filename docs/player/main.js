@@ -15,6 +15,19 @@ let players = [], pass = null, fault = 0, beside = false, timer = 0;
 const faultsOf = one => runs.filter(run => run.pass === one && run.fault);
 const soundOf = one => stages.map(stage => runs.find(run => run.stage === stage && run.pass === one && !run.fault));
 
+const hasKeys = !window.matchMedia("(pointer: coarse)").matches;
+
+// "1 batch, 4 heads on 2 of K and V, 32 queries × 72 keys, head_dim 32, f16"
+function inWords(problem) {
+  const [, batch, heads, kvHeads, queries, keys, headDim, rest] =
+      problem.match(/^b(\d+)_h(\d+)(?:x(\d+))?_q(\d+)k(\d+)_d(\d+)_(.*)$/);
+  const many = (n, one, more) => `${n} ${n === "1" ? one : more}`;
+  return [
+    many(batch, "batch", "batches"), many(heads, "head", "heads") + (kvHeads ? ` on ${kvHeads} of K and V` : ""),
+    `${many(queries, "query", "queries")} × ${many(keys, "key", "keys")}`, `head_dim ${headDim}`, ...rest.split("_"),
+  ].join(", ");
+}
+
 // Shows the runs of a pass: the sound ones, or one with a fault, counted from 1.
 function choose(nextPass, nextFault, nextBeside) {
   [pass, fault, beside] = [nextPass, Math.min(nextFault, faultsOf(nextPass).length), nextBeside];
@@ -24,11 +37,11 @@ function choose(nextPass, nextFault, nextBeside) {
   document.querySelector("main").replaceChildren(...players.map(player => player.box));
   document.title = `${stages.join(" and ")}: a block's run`;
   $("title").textContent = stages.join(" and ");
-  $("problem").textContent = `${pass} of ${shown[0].problem}: one block, step by step: space plays, ← and → step. ` +
-      "The clock is logical; nothing here is a time.";
+  $("problem").textContent = `${pass} of ${shown[0].problem} (${inWords(shown[0].problem)}), one block. ` +
+      `${hasKeys ? "Space plays, ← and → step. " : ""}The clock is logical, not a time.`;
   $("pass").value = pass;
   $("scrub").max = Math.max(...players.map(player => player.last));
-  const names = ["as it is", ...faultsOf(pass).map(run => run.fault.name)];
+  const names = ["nothing broken", ...faultsOf(pass).map(run => run.fault.name)];
   $("fault").replaceChildren(...names.map((name, n) => new Option(name, n, false, n === fault)));
   $("faults").hidden = names.length === 1;
   $("beside-label").hidden = fault === 0;

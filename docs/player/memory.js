@@ -1,7 +1,7 @@
 // The banks of shared memory, and the arrays as matrices.
 import {eachLane, elementBytes, firstOffset, isRequest, requestOf} from "player/state";
 
-const BANKS = 32, BANK_BYTES = 4, LABELS = 64, WIDTH = 66;
+const BANKS = 32, BANK_BYTES = 4, LABELS = 64, WIDTH = 80;
 // Colours that differ in lightness, too.
 const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a63d2", "#b0a000"];
 
@@ -193,8 +193,9 @@ export class Matrices {
     const percent = part => `${Math.floor(100 * part / count)}%`;
     view.caption.textContent = `${array.name} ${array.extents.join("×")}\nread ${percent(read)}\n` +
         `written ${percent(written)}`;
-    view.caption.title = `${array.name}, ${array.element}, in ${array.shared ? "shared" : "global"} memory: of ${count} ` +
-        `elements ${read} have been read${read ? `, at most ${most} times` : ""}, and ${written} written`;
+    const memory = array.shared ? "shared" : "global", often = read ? `, at most ${most} times` : "";
+    view.caption.title = `${array.name}, ${array.element}, in ${memory} memory: of ${count} elements ` +
+        `${read} have been read${often}, and ${written} written`;
     if (framed) this.#frame(paint, view, event, size);
     if (wrong >= 0) this.#frameWrong(paint, view, wrong, size);
     canvas.onpointermove = canvas.onpointerdown = pointer => {
@@ -216,11 +217,12 @@ export class Matrices {
 
   #frameWrong(paint, view, n, size) {
     this.#reveal(view, n, size);
-    const x = Math.max(2, n % view.columns * size - 3), y = Math.max(2, Math.floor(n / view.columns) * size - 3);
+    const right = n % view.columns * size + size + 3, bottom = Math.floor(n / view.columns) * size + size + 3;
+    const left = Math.max(1, right - size - 6), top = Math.max(1, bottom - size - 6);
     for (const [width, colour] of [[4, "--back"], [2, "--bad"]]) {
       paint.lineWidth = width;
       paint.strokeStyle = ink(colour);
-      paint.strokeRect(x, y, size + 6, size + 6);
+      paint.strokeRect(left, top, right - left, bottom - top);
     }
   }
 

@@ -3,10 +3,10 @@ import {Code, lineOf, warpNames} from "player/code";
 import {drawBanks, Matrices} from "player/memory";
 import {Rows} from "player/rows";
 import {barrierOf, isAtBarrier, isRequest, kindOf, requestOf, State} from "player/state";
-import {Warps} from "player/warps";
+import {listLetters, Warps} from "player/warps";
 
-function total(name, value) {
-  const item = document.createElement("div");
+function total(name, value, title) {
+  const item = Object.assign(document.createElement("div"), {title});
   const term = Object.assign(document.createElement("dt"), {textContent: name});
   const count = Object.assign(document.createElement("dd"), {textContent: value.toLocaleString("en")});
   count.dataset.total = value;
@@ -28,6 +28,7 @@ export class Player {
     this.box = document.getElementById("player").content.firstElementChild.cloneNode(true);
     this.code = new Code(this.#find("file"), this.#find("whole"), this.#find("lines"), run.fault);
     this.lanes = new Warps(this.#find("lanes"), (step, warp) => this.#choose(step, warp));
+    listLetters(this.box.querySelector(".warps .key"), run);
     this.matrices = new Matrices(this.#find("tensors"), this.#find("element"));
     this.rows = new Rows(this.#find("rows-key"), this.#find("rows-table"));
     this.#find("colour").onchange = () => this.draw();
@@ -87,9 +88,11 @@ export class Player {
         `this step: ${this.#told(event)}` : `Warp ${warp} does nothing in this step.`;
     const totals = state.totals;
     this.#find("totals").replaceChildren(
-        total("global bytes read", totals.globalRead), total("global bytes written", totals.globalWritten),
-        total("sectors", totals.sectors), total("shared bytes", totals.shared),
-        total("bank conflicts", totals.conflicts));
+        total("global bytes read", totals.globalRead, "What the lanes have asked for, in this kernel up to this step"),
+        total("global bytes written", totals.globalWritten, "What the lanes have stored, up to this step"),
+        total("sectors", totals.sectors, "Pieces of 32 bytes that the requests to global memory touch"),
+        total("shared bytes", totals.shared, "Read from shared memory, or written to it"),
+        total("bank conflicts", totals.conflicts, "Wavefronts of shared memory beyond the fewest that would do"));
     this.#find("flights").textContent = this.#flying(step.launch);
   }
 

@@ -8,6 +8,23 @@ const LETTERS = {
   "wait for copies": "w", "wait for products": "w", "wait for stores": "w",
 };
 
+const WORDS = {
+  L: "load", S: "store", A: "atomic", C: "copy", X: "shuffle", V: "vote", P: "product", "|": "barrier", s: "warp sync",
+  c: "commit", a: "arrive", w: "wait",
+};
+
+// Lists what occurs in a run.
+export function listLetters(key, run) {
+  const events = run.launches.flatMap(launch => launch.warps.flat());
+  const used = new Set(events.map(event => LETTERS[kindOf(run, event)]));
+  key.querySelector(".letters").textContent =
+      Object.keys(WORDS).filter(letter => used.has(letter)).map(letter => `${letter} ${WORDS[letter]}`).join(" · ");
+  const flights = run.launches.flatMap(launch => launch.flights);
+  key.querySelector(".of-copies").hidden = !flights.some(([, , , , array]) => array >= 0);
+  key.querySelector(".of-products").hidden = !flights.some(([, , , , array]) => array < 0);
+  key.querySelector(".of-barriers").hidden = !run.launches.some(launch => launch.barriers.length);
+}
+
 export class Warps {
   constructor(box, choose) {
     this.box = box;

@@ -269,7 +269,8 @@ class Player(BrowserTest):
         row = self.find(".lines .now")
         number, source = (row.find_element(By.CSS_SELECTOR, f".{name}").text for name in ("number", "source"))
         fault = BROKEN["02_tiled"][1]["fault"]
-        self.assertEqual(self.find(".whole").text, f"{number}: {source.strip()}\nremoved {fault['line']}: {fault['was']}")
+        self.assertEqual(self.find(".whole").text,
+                         f"{number}: {source.strip()}\nremoved {fault['line']}: {fault['was']}")
 
     def test_bytes_of_a_broken_run(self):
         run = BROKEN["02_tiled"][0]
@@ -328,6 +329,26 @@ class Player(BrowserTest):
             self.assertIn(f"After {rows['tile']},", self.find(".rows-key").text)
             sums = [e.text for e in self.browser.find_elements(By.CSS_SELECTOR, ".rows-table td:nth-child(3)")]
             self.assertEqual([float(text) for text in sums], rows["row_sum"])
+
+    def test_the_key_lists_what_occurs(self):
+        self.open("03_online_softmax")
+        self.assertEqual(self.find(".warps .key").text, "L load · S store · X shuffle · | barrier · s warp sync")
+        self.open("12_warp_specialized")
+        for words in ("copies in flight", "products in flight", "the phase of each mbarrier"):
+            self.assertIn(words, self.find(".warps .key").text)
+
+    def test_the_problem_in_words(self):
+        self.assertEqual(RUNS["03_online_softmax"][0]["problem"], "b1_h1_q32k72_d32_f16")
+        self.open("03_online_softmax")
+        self.assertIn("1 batch, 1 head, 32 queries × 72 keys, head_dim 32, f16", self.find("#problem").text)
+        self.assertIn("Space plays", self.find("#problem").text)
+
+    def test_touch_has_no_keys(self):
+        touch = lambda on: self.browser.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": on})
+        self.addCleanup(touch, False)
+        touch(True)
+        self.open("03_online_softmax", width=390)
+        self.assertNotIn("Space plays", self.find("#problem").text)
 
     def test_copies_in_flight_and_phases(self):
         launch = RUNS["12_warp_specialized"][0]["launches"][-1]
