@@ -12,21 +12,16 @@
 
 namespace cuflash {
 
-// The batch, head and tile of queries that come nth, of `tiles` a head. If the mask lets tiles see
-// different numbers of keys, the last tiles of all heads come first: they take longest. Otherwise
-// the tiles of a head follow each other: where they run side by side, they find its K and V in the
-// L2 cache.
-__device__ __forceinline__ Place place_of(const ForwardParams& p, int tiles, unsigned n) {
-  const unsigned heads = p.batch * p.heads_q;
+// The batch, head and tile of queries of a block, where a head has `tiles`. If the mask lets tiles
+// see different numbers of keys, the last tiles of all heads come first: they take longest.
+// Otherwise the tiles of a head follow each other: where they run side by side, they find its K and
+// V in the L2 cache.
+__device__ __forceinline__ Place place_of_block(const ForwardParams& p, int tiles) {
+  const unsigned n = blockIdx.x, heads = p.batch * p.heads_q;
   const bool unequal = p.width != UINT_MAX;
   const int tile = unequal ? tiles - 1 - n / heads : n % tiles,
             head = unequal ? n % heads : n / tiles;
   return uniform({head / p.heads_q, head % p.heads_q, tile, 0});
-}
-
-// The same of a block.
-__device__ __forceinline__ Place place_of_block(const ForwardParams& p, int tiles) {
-  return place_of(p, tiles, blockIdx.x);
 }
 
 }  // namespace cuflash

@@ -66,7 +66,7 @@ def pairs(tiles, heads, blocks):
 
 
 def next_free(each, heads, blocks):
-    """The same with a block for each tile of queries, in the order of place_of(), where the next
+    """The same with a block for each tile of queries, in the order of place_of_block(), where the next
     goes to the multiprocessor that is free first."""
     tile, head = [re.search(rf"{name} = unequal \? (.+?) : ", read(ORDER))[1]
                   for name in ("tile", "head")]

@@ -23,7 +23,6 @@
 #include "device/tile_map.h"
 #include "device/tile_mark.h"
 #include "device/tile_requests.h"
-#include "device/tiles.h"
 #include "device/warp.h"
 #include "device/warpgroup.h"
 #include "work.cuh"
