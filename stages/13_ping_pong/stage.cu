@@ -10,6 +10,8 @@ template <class T, int kHeadDim>
 using ForwardKernels =
     FusedForwardWithMaps<Config<kHeadDim>, SharedStorage<T, kHeadDim>, attention<T, kHeadDim>>;
 
+Rank rank(const Problem&) { return {130, "softmax and products side by side"}; }
+
 constexpr Stage describe() {
   Stage stage;
   stage.name = "13_ping_pong";
@@ -21,6 +23,7 @@ constexpr Stage describe() {
   stage.forward.features = kEveryFeature.without(Feature::kAnyStride);
   stage.forward.products_by = ProductsBy::kWgmma;
   stage.forward.products = products<2>;
+  stage.forward.rank = rank;
   return stage;
 }
 

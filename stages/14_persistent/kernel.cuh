@@ -43,9 +43,9 @@ constexpr Shape shape(int head_dim) {
     case 64:
       return {128, 3, 3, 2};  // 144 KB; S takes 64 of a consumer's 160 registers, P 32, O 32
     case 96:
-      return {128, 2, 2, 2};  // 144 KB
+      return {96, 3, 3, 2};  // 180 KB; S takes 48, P 24, O 48
     case 128:
-      return {128, 2, 2, 2};  // 192 KB; S takes 64 of 240 registers, P 32, O 64
+      return {64, 3, 3, 2};  // 192 KB; S takes 32, P 16, O 64
     default:
       return {64, 2, 2, 1};  // 192 KB; O takes 128 registers
   }
@@ -63,8 +63,9 @@ struct Config {
   static constexpr int kProducerRegisters = 24;
   static constexpr int kConsumerRegisters =
       (kWarpgroups * kRegisters - kProducerRegisters) / kConsumers / 8 * 8;
-  // Named barriers of the first consumer: its turn, and its O is written. The next has the next.
-  static constexpr int kTurn = 1, kStored = kTurn + kConsumers;
+  // Named barriers of the first consumer: its turn, and that of its own warps. The next has the
+  // next.
+  static constexpr int kTurn = 1, kOwn = kTurn + kConsumers;
 };
 
 // The warpgroups of a block by what they do. The consumers are the last.
@@ -80,6 +81,7 @@ struct SharedStorage {
   Work<C> work[C::kQStages];
   std::uint64_t q_full[C::kQStages];                       // and its work
   std::uint64_t k_full[C::kStages], v_full[C::kStages];    // a copy has arrived
+  std::uint64_t o_full[C::kQStages][C::kConsumers];        // a consumer has written its O there
   std::uint64_t q_empty[C::kQStages];                      // O has been read from there
   std::uint64_t k_empty[C::kStages], v_empty[C::kStages];  // all consumers have read it
 };
@@ -113,6 +115,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   auto& sQ = storage.sQ;
   auto &sK = storage.sK, &sV = storage.sV;
   auto &q_full = storage.q_full, &q_empty = storage.q_empty;
+  auto& o_full = storage.o_full;
   auto &k_full = storage.k_full, &v_full = storage.v_full;
   auto &k_empty = storage.k_empty, &v_empty = storage.v_empty;
 
@@ -126,6 +129,10 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     for (int stage = 0; stage < C::kQStages; ++stage) {
       ptx::mbarrier_init(&q_full[stage], 1);
       ptx::mbarrier_init(&q_empty[stage], C::kConsumers);
+#pragma unroll
+      for (int c = 0; c < C::kConsumers; ++c) {
+        ptx::mbarrier_init(&o_full[stage][c], kWarpgroupWarps);
+      }
     }
 #pragma unroll
     for (int stage = 0; stage < C::kStages; ++stage) {
@@ -153,31 +160,56 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   };
   int taken = 0;  // tiles of keys, with all tiles of queries before this one
 
-  // Produce: one thread finds the work and requests all tiles.
   if (role == WarpRole::kProducer) {
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
-    if (thread != 0) return;
+    if (thread % 32 != 0) return;
+
+    // Produce: one thread finds the work and requests all tiles.
+    if (warp == 0) {
 #pragma unroll 1
-    for (unsigned n = 0; n < count; ++n) {
-      const auto [q, q_phase] = slot_of<C::kQStages>(n);
-      ptx::mbarrier_wait(&q_empty[q], q_phase ^ 1);  // O has been read from there.
-      Work<C>& work = storage.work[q];
-      find_work(work, p, index_of(n));
-      const int b = work.batch, h = work.head, hk = kv_head(p, h);
-      request_tile(sQ[q], maps.q, work.i0, h, b, q_full[q]);
-      const auto request_k = [&](int tile, int nth) {
-        const auto [stage, phase] = slot_of<C::kStages>(nth);
-        ptx::mbarrier_wait(&k_empty[stage], phase ^ 1);  // The consumers have read what was there.
-        request_tile(sK[stage], maps.k, tile * C::kBlockKV, hk, b, k_full[stage]);
-      };
-      const Range tiles = work.tiles;
+      for (unsigned n = 0; n < count; ++n) {
+        const auto [q, q_phase] = slot_of<C::kQStages>(n);
+        ptx::mbarrier_wait(&q_empty[q], q_phase ^ 1);  // O has been read from there.
+        Work<C>& work = storage.work[q];
+        find_work(work, p, index_of(n));
+        const int b = work.batch, h = work.head, hk = kv_head(p, h);
+        request_tile(sQ[q], maps.q, work.i0, h, b, q_full[q]);
+        const auto request_k = [&](int tile, int nth) {
+          const auto [stage, phase] = slot_of<C::kStages>(nth);
+          ptx::mbarrier_wait(&k_empty[stage], phase ^ 1);  // The consumers have read it.
+          request_tile(sK[stage], maps.k, tile * C::kBlockKV, hk, b, k_full[stage]);
+        };
+        const Range tiles = work.tiles;
 #pragma unroll 1
-      for (int tile = tiles.end - 1; tile >= tiles.begin; --tile, ++taken) {
-        if (tile == tiles.end - 1) request_k(tile, taken);
-        if (tile > tiles.begin) request_k(tile - 1, taken + 1);  // It is needed before V.
-        const auto [stage, phase] = slot_of<C::kStages>(taken);
-        ptx::mbarrier_wait(&v_empty[stage], phase ^ 1);  // The consumers have read what was there.
-        request_tile(sV[stage], maps.v, tile * C::kBlockKV, hk, b, v_full[stage]);
+        for (int tile = tiles.end - 1; tile >= tiles.begin; --tile, ++taken) {
+          if (tile == tiles.end - 1) request_k(tile, taken);
+          if (tile > tiles.begin) request_k(tile - 1, taken + 1);  // It is needed before V.
+          const auto [stage, phase] = slot_of<C::kStages>(taken);
+          ptx::mbarrier_wait(&v_empty[stage], phase ^ 1);  // The consumers have read it.
+          request_tile(sV[stage], maps.v, tile * C::kBlockKV, hk, b, v_full[stage]);
+        }
+      }
+    }
+
+    // Store: for each consumer one thread has TMA write its O, a panel a box.
+    const int consumer = warp - 1, first = consumer * kWgmmaM;
+    if (consumer >= 0 && consumer < C::kConsumers) {
+      using QTile = typename Storage::QTile;
+#pragma unroll 1
+      for (unsigned n = 0; n < count; ++n) {
+        const auto [q, q_phase] = slot_of<C::kQStages>(n);
+        ptx::mbarrier_wait(&o_full[q][consumer], q_phase);  // The consumer has written its O.
+        const Work<C>& work = storage.work[q];
+        const int row = work.i0 + first;
+#pragma unroll
+        for (int panel = 0; panel < QTile::kPanels; ++panel) {
+          if (row >= sequence(p, work.batch).num_queries) continue;  // no row of the box exists
+          ptx::tensor_store(maps.o, panel * QTile::kPanelCols, row, work.head, work.batch,
+                            sQ[q].panels[panel][first]);
+        }
+        ptx::tensor_store_commit();
+        ptx::tensor_store_wait_read<0>();   // O has been read,
+        ptx::mbarrier_arrive(&q_empty[q]);  // and the next Q may overwrite it.
       }
     }
     return;
@@ -302,7 +334,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     exponentials(std::false_type{}, tile_sum);
     const bool large[2] = {!(tile_sum[0] <= kMost), !(tile_sum[1] <= kMost)};  // or not a number
     const bool any =
-        ptx::named_barrier_or(C::kStored + consumer, kWarpgroupThreads, large[0] || large[1]);
+        ptx::named_barrier_or(C::kOwn + consumer, kWarpgroupThreads, large[0] || large[1]);
     if (__any_sync(0xffffffffu, any)) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) may_grow[r] = quad_max(large[r] ? 1.f : 0.f) != 0.f;
@@ -471,23 +503,10 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
             row_max[r] * kLn2 + logf(sum);  // [FA2 Alg.1 l.13, 15]
       }
     }
+    // [FA2 Alg.1 l.14]  write O_i    // by one of the producer's warps
     ptx::fence_proxy_async();  // The store sees what this thread has written,
-    ptx::named_barrier_sync(C::kStored + consumer, kWarpgroupThreads);  // and what all have.
-
-    // [FA2 Alg.1 l.14]  write O_i, a panel a box
-    if (thread % kWarpgroupThreads == 0) {
-      using QTile = typename Storage::QTile;
-      const int first = consumer * kWgmmaM;
-#pragma unroll
-      for (int panel = 0; panel < QTile::kPanels; ++panel) {
-        if (i0 + first >= num_queries) continue;  // no row of the box exists
-        ptx::tensor_store(maps.o, panel * QTile::kPanelCols, i0 + first, head, batch,
-                          sQ[q].panels[panel][first]);
-      }
-      ptx::tensor_store_commit();
-      ptx::tensor_store_wait_read<0>();   // O has been read,
-      ptx::mbarrier_arrive(&q_empty[q]);  // and the next Q may overwrite it.
-    }
+    __syncwarp();              // and its lanes.
+    if (lane == 0) ptx::mbarrier_arrive(&o_full[q][consumer]);
   }
   if (consumer == 0) wait_for_turn();  // The last turn comes back.
 }  // [FA2 Alg.1 l.16-17]

@@ -24,8 +24,9 @@ namespace cuflash::overlapped_backward {
 
 // The warpgroups of a block by what they do. The consumers are the last.
 enum class WarpRole { kProducer, kConsumer };
-// The barriers of both consumers.
-enum NamedBarrier { kEnd = 1 };
+// The barriers of both consumers: all products are done; it is the first one's turn. The next has
+// the next.
+enum NamedBarrier { kEnd = 1, kTurn };
 
 template <class T, int kHeadDim>
 struct BackwardStorage {
@@ -206,6 +207,14 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
   typename C::Gradient rdK = {}, rdV = {};  // (64, kHeadDim) f32 a warpgroup, registers
 
+  // A consumer waits for its turn at a barrier of its own, where the other arrives.
+  const auto wait_for_turn = [&] {
+    ptx::named_barrier_sync(kTurn + consumer, 2 * kWarpgroupThreads);
+  };
+  const auto pass_turn = [&] {
+    ptx::named_barrier_arrive(kTurn + (consumer ^ 1), 2 * kWarpgroupThreads);
+  };
+
   // dS K_j of the nth tile, issued    // (64, kWarpColumns) f32 a warpgroup, registers
   const auto issue_dq = [&](typename C::Dq::Registers& rdQ, int n) {
     const auto [key0, dq_row0, dq_col0] = part();
@@ -267,6 +276,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     }
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();  // S is there.
+    wait_for_turn();
 
     // Mask the scores.
     if (!all_visible(seq, i0, C::kStreamed, j0, C::kOwned)) {
@@ -315,6 +325,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         rdP[m][e + 1] = prob.y * fmaf(rdP[m][e + 1], kSmallP, -delta.y);
       }
     }
+    // The first consumer does not come again.
+    if (consumer == 0 || n + 1 < num_steps) pass_turn();
     ptx::wgmma_wait<0>();  // No product reads P any more.
     pack_operand<T>(rA, rdP);
 
@@ -356,6 +368,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   // Even if no query sees the keys: dK and dV will lie where K and V arrive.
   ptx::mbarrier_wait(&storage.kv_full, 0);  // K and V have arrived.
   if (num_steps > 0) {
+    if (consumer == 1) pass_turn();  // The first consumer begins.
     tile_of_queries(std::true_type{}, 0);
 #pragma unroll 1
     for (int n = 1; n < num_steps; ++n) tile_of_queries(std::false_type{}, n);

@@ -365,8 +365,8 @@ TEST(ChooseStage, TakesTheFastestThatTheDeviceRuns) {
     const char* names[2];  // forward, backward
   } kRows[] = {
       {kH200, CUFLASH_F32, {"04_register_tiles", "04_register_tiles"}},
-      {kH200, CUFLASH_F16, {"12_warp_specialized", "09_async_copy"}},
-      {kH200, CUFLASH_BF16, {"12_warp_specialized", "09_async_copy"}},
+      {kH200, CUFLASH_F16, {"14_persistent", "16_overlapped_backward"}},
+      {kH200, CUFLASH_BF16, {"14_persistent", "16_overlapped_backward"}},
       {kA100, CUFLASH_F32, {"04_register_tiles", "04_register_tiles"}},
       {kA100, CUFLASH_F16, {"09_async_copy", "09_async_copy"}},
       {kA100, CUFLASH_BF16, {"09_async_copy", "09_async_copy"}},
