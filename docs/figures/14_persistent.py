@@ -2,7 +2,11 @@
 maximum, three consumers in place of two."""
 
 import heapq
+import itertools
+import pathlib
 import re
+import subprocess
+import tempfile
 
 from drawing import Figure, MARGIN, SMALL
 from sources import causal, mask, python, read
@@ -10,17 +14,13 @@ from timeline import figure_of
 
 KERNEL = "stages/14_persistent/kernel.cuh"
 WORK = "stages/14_persistent/work.cuh"
-ORDER = "common/device/block_order.h"
+VARIANTS, ALL_IN_PAIRS = "stages/14_persistent/variants.diff", "all in pairs"
+LONGEST_FIRST = "common/device/block_order.h"
 LEFT = MARGIN + 4
-BLOCKS, TILES, HEADS = 4, 6, 3  # of the small example
-COLOURS = ("blue", "orange", "green")
+BLOCKS, TILES, HEADS = 4, 5, 6  # of the small example
+COLOURS = ("blue", "sky", "orange", "yellow", "green", "purple")
 H200_BLOCKS, TOKENS, HIDDEN = 132, 16384, 2048  # of the large one
 SEQUENCES = [512 * 2**n for n in range(6)]
-
-
-def evaluated(expression, **values):
-    """A C++ expression's value."""
-    return eval(python(expression), {}, values)  # pylint: disable=eval-used
 
 
 def shape(head_dim):
@@ -37,53 +37,59 @@ def lengths(head_dim, seq):
     return [-(-end // keys) - begin // keys for begin, end in ranges]
 
 
-def pairs(tiles, heads, blocks):
-    """Of each block, the (head, tile of queries) that it takes."""
-    found = re.search(
-        r"const unsigned rounds = (.+?), rest = (.+?);\s*const int most = (.+?);\s*const int left = "
-        r"(.+?);\s*const unsigned count = (.+?);.+?const unsigned round = (.+?), next = (.+?);\s*return (.+?);", read(KERNEL),
-        re.DOTALL)
-    names = ("rounds", "rest", "most", "left", "count", "round", "next", "index")
-    short, long = re.search(r"short_one \? (.+?) : (.+?);", read(WORK)).groups()
-    places = [evaluated(short if n % 2 else long, nth=n, tiles=tiles) for n in range(tiles)]
+# Prints a line for each block of each problem `heads tiles blocks`, with a mask: its tiles.
+PRINT = """
+#include <cstdio>
+#include <cstdlib>
+int main(int, char** arg) {
+  for (++arg; *arg; arg += 3) {
+    const unsigned heads = std::atoi(arg[0]), blocks = std::atoi(arg[2]);
+    const Order order(heads, std::atoi(arg[1]), blocks, true);
+    for (unsigned block = 0; block < blocks; ++block, std::puts("")) {
+      for (unsigned n = 0; order.at(block, n).head < heads; ++n) {
+        std::printf("%u %u ", order.at(block, n).head, order.at(block, n).tile);
+      }
+    }
+  }
+}
+"""
 
-    def compiled(expression):
-        for cuda, name in (("gridDim.x", "blocks"), ("blockIdx.x", "block"),
-                           ("(round < rounds ? 2 : most)", "(2 if round < rounds else most)")):
-            expression = expression.replace(cuda, name)
-        return compile(python(expression), KERNEL, "eval")
 
-    parts = dict(zip(names, map(compiled, found.groups())))
-
-    def with_values(values, *wanted):
-        for name in wanted:
-            values[name] = eval(parts[name], {}, values)  # pylint: disable=eval-used
-        return values
-
-    plan = []
-    for block in range(blocks):
-        known = with_values({"blocks": blocks, "block": block, "num_work": tiles * heads},
-                            "rounds", "rest", "most", "left", "count")
-        indices = [with_values({**known, "n": n}, "round", "next", "index")["index"]
-                   for n in range(known["count"])]
-        plan.append([(index // tiles, places[index % tiles]) for index in indices])
-    return plan
+def plans(problems, variant=None):
+    """For each problem (heads, tiles, blocks) with a mask, of each block the (head, tile of queries) that it
+    takes: by the kernel's own source, compiled, or by a variant of it."""
+    source = "".join(re.search(rf"struct {name} \{{.*?\n\}};", read(WORK), re.DOTALL)[0]
+                     for name in ("QueryTile", "Order"))
+    if variant:
+        old, new = re.search(rf"\[{variant}\]\n[^-]*-(.+)\n\+(.+)\n", read(VARIANTS)).groups()
+        if source.count(old) != 1:
+            raise ValueError(f"{VARIANTS}: {variant} does not fit {WORK}")
+        source = source.replace(old, new)
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder, "order")
+        subprocess.run(["g++", "-std=c++17", "-D__host__=", "-D__device__=", "-x", "c++", "-", "-o",
+                        program], input=source + PRINT, text=True, check=True)
+        printed = subprocess.run([program, *(str(number) for each in problems for number in each)],
+                                 text=True, check=True, stdout=subprocess.PIPE).stdout
+    numbers = iter([list(map(int, line.split())) for line in printed.splitlines()])
+    return [[list(zip(line[::2], line[1::2])) for line in itertools.islice(numbers, blocks)]
+            for _, _, blocks in problems]
 
 
 def next_free(each, heads, blocks):
     """The same with a block for each tile of queries, in the order of place_of_block(), where the next
     goes to the multiprocessor that is free first."""
-    tile, head = [re.search(rf"{name} = unequal \? (.+?) : ", read(ORDER))[1]
-                  for name in ("tile", "head")]
     plan, free = [[] for _ in range(blocks)], [(0, block) for block in range(blocks)]
     for n in range(len(each) * heads):
         at, block = free[0]
         place = n % heads, len(each) - 1 - n // heads
         plan[block].append(place)
         heapq.heapreplace(free, (at + each[place[1]], block))
+    parts = [re.search(rf"{name} = unequal \? (.+?) : ", read(LONGEST_FIRST))[1] for name in ("head", "tile")]
     values = {"n": heads + 1, "tiles": len(each), "heads": heads}
-    if (evaluated(head, **values), evaluated(tile, **values)) != (1, len(each) - 2):
-        raise ValueError(f"{ORDER}: the figure has another order")
+    second = [eval(python(part), {}, values) for part in parts]  # pylint: disable=eval-used
+    if second != [1, len(each) - 2]:
+        raise ValueError(f"{LONGEST_FIRST}: the figure has another order")
     return plan
 
 
@@ -95,78 +101,81 @@ def ends(plan, each):
 def order():
     """Who takes which tile of queries: the lengths are tiles of keys."""
     each = lengths(128, TILES * shape(128)[0])
-    plans = (("A block that stays takes two of a head", pairs(TILES, HEADS, BLOCKS)),
-             ("Longest first, to whoever is free (13)",
-              next_free(each, HEADS, BLOCKS)))
-    last = [max(ends(plan, each)) for _, plan in plans]
+    problem = [(HEADS, TILES, BLOCKS)]
+    shown = (("In pairs, the rest longest first (14)", plans(problem)[0]),
+             ("All in pairs", plans(problem, ALL_IN_PAIRS)[0]),
+             ("Longest first, to whoever is free (13)", next_free(each, HEADS, BLOCKS)))
+    last = [max(ends(plan, each)) for _, plan in shown]
     total = sum(each) * HEADS
     figure = Figure(
         "14_order",
-        566,
+        34 + 216 * len(shown) + 76,
         "Who takes which tile of queries",
         f"{TILES * HEADS} tiles of queries of {HEADS} heads with a causal mask, {total} tiles of keys in"
-        f" all, on {BLOCKS} multiprocessors. If each takes the longest and the shortest of a head, then"
-        " the second longest and the second shortest, all do the same in a round, and a head is done"
-        f" before the next but one begins; the last one ends after {last[0]} tiles of keys. If the"
-        f" longest of all heads come first, all heads are there from the start to the end, and the last"
-        f" one ends after {last[1]}.",
+        f" all, on {BLOCKS} multiprocessors. In 14 four heads are taken in pairs of a long tile and a short"
+        " one. The two multiprocessors that get no third pair take the longest tile of a head that is left,"
+        f" and the rest is dealt out, longest first; the last one ends after {last[0]} tiles of keys. If all"
+        " heads are taken in pairs, three multiprocessors get a fourth pair and one gets none; the last one"
+        f" ends after {last[1]}. If the longest of all heads come first, to whoever is free, all heads are"
+        f" there from the start to the end, and the last one ends after {last[2]}.",
     )
-    x, unit, high = 66, 29 / each[0], 36
-    for part, ((name, plan), end) in enumerate(zip(plans, last)):
-        y = 34 + 228 * part
+    x, high = 56, 34
+    unit = 556 / max(last)
+    for part, ((name, plan), end) in enumerate(zip(shown, last)):
+        y = 34 + 216 * part
         figure.heading(name, y)
         for row, taken in enumerate(plan):
-            top, at = y + 30 + (high + 5) * row, x
+            top, at = y + 26 + (high + 5) * row, x
             figure.text(LEFT, top + high / 2, str(row), SMALL)
             for head, tile in taken:
                 figure.box(at + 1, top, unit * each[tile] - 2, high, COLOURS[head], str(each[tile]),
                            SMALL)
                 at += unit * each[tile]
         at = x + unit * end
-        figure.line([(at + 2, y + 24), (at + 2, y + 34 + 4 * (high + 5))], "red", 3)
-        figure.text(at + 10, y + 30 + 2 * (high + 5), f"ends: {end}", SMALL)
-    figure.legend(LEFT, 492, [(colour, f"head {n}") for n, colour in enumerate(COLOURS)],
+        figure.line([(at + 2, y + 20), (at + 2, y + 30 + 4 * (high + 5))], "red", 3)
+        figure.text(at + 10, y + 26 + 2 * (high + 5), f"ends: {end}", SMALL)
+    y = 34 + 216 * len(shown)
+    figure.legend(LEFT, y - 4, [(colour, f"head {n}") for n, colour in enumerate(COLOURS)],
                   in_a_row=True)
-    figure.text(LEFT, 522, "A row is a multiprocessor, a box a tile of queries with its tiles of keys.",
+    figure.text(LEFT, y + 26, "A row is a multiprocessor, a box a tile of queries with its tiles of keys.",
                 SMALL, style="quiet")
-    figure.text(LEFT, 546, f"{total} / {BLOCKS} = {total / BLOCKS:g} would be even.", SMALL,
+    figure.text(LEFT, y + 50, f"{total} / {BLOCKS} = {total / BLOCKS:g} would be even.", SMALL,
                 style="quiet")
     return figure
 
 
 def balance():
     """How much later than the mean the last block ends."""
-    rows = []
-    for head_dim in (64, 128):
-        for seq in SEQUENCES:
-            each, heads = lengths(head_dim, seq), TOKENS // seq * (HIDDEN // head_dim)
-            late = []
-            for plan in (pairs(len(each), heads, H200_BLOCKS), next_free(each, heads, H200_BLOCKS)):
-                blocks = ends(plan, each)
-                late.append(100 * (max(blocks) * H200_BLOCKS / sum(blocks) - 1))
-            rows.append((head_dim, seq, len(each), late))
+    rows = [(head_dim, seq, lengths(head_dim, seq), TOKENS // seq * (HIDDEN // head_dim))
+            for head_dim in (64, 128) for seq in SEQUENCES]
+    problems = [(heads, len(each), H200_BLOCKS) for *_, each, heads in rows]
+    late = [[100 * (max(blocks) * H200_BLOCKS / sum(blocks) - 1)
+             for blocks in (ends(plan, each) for plan in (*of_row, next_free(each, heads, H200_BLOCKS)))]
+            for (*_, each, heads), *of_row in zip(rows, plans(problems), plans(problems, ALL_IN_PAIRS))]
     figure = Figure(
         "14_balance",
-        740,
+        70 + 66 * len(rows) + 84,
         "How late the last block ends",
         f"{H200_BLOCKS} multiprocessors, {TOKENS:,} tokens, a hidden size of {HIDDEN:,}, a causal mask;"
-        " tiles of keys are counted. How much later than the mean the last block ends: "
-        + "; ".join(f"with head_dim {dim} and {seq:,} keys {late[0]:.1f} % in pairs and {late[1]:.1f} %"
-                    " if each goes to the one that is free first" for dim, seq, _, late in rows) + ".",
+        " tiles of keys are counted. How much later than the mean the last block ends, in 14's order, with"
+        " all tiles in pairs, and if each goes to the one that is free first: "
+        + "; ".join(f"with head_dim {dim} and {seq:,} keys " + ", ".join(f"{share:.1f} %" for share in shares)
+                    for (dim, seq, *_), shares in zip(rows, late)) + ".",
     )
     figure.heading("How late the last block ends")
-    x, most, high = 330, max(max(late) for *_, late in rows), 20
-    for row, (head_dim, seq, tiles, late) in enumerate(rows):
-        y = 70 + 49 * row + (14 if head_dim == 128 else 0)
-        figure.text(LEFT, y + high, f"D {head_dim}, {seq:,} keys", SMALL)
-        figure.text(x - 14, y + high, f"{tiles} tiles", SMALL, "end", style="quiet")
-        for n, (share, colour) in enumerate(zip(late, ("blue", "grey"))):
+    x, most, high = 330, max(map(max, late)), 19
+    for row, ((head_dim, seq, each, _), shares) in enumerate(zip(rows, late)):
+        y = 70 + 66 * row + (14 if head_dim == 128 else 0)
+        figure.text(LEFT, y + 1.5 * high, f"D {head_dim}, {seq:,} keys", SMALL)
+        figure.text(x - 14, y + 1.5 * high, f"{len(each)} tiles", SMALL, "end", style="quiet")
+        for n, (share, colour) in enumerate(zip(shares, ("blue", "sky", "grey"))):
             width = max(290 * share / most, 2)
             figure.box(x, y + high * n, width, high - 2, colour)
-            figure.text(x + width + 8, y + high * n + high / 2, f"{share:.1f} %", SMALL)
-    figure.legend(LEFT, 690, [("blue", "in pairs, blocks that stay"),
-                              ("grey", "free first, longest first (13)")], in_a_row=True)
-    figure.text(LEFT, 720, "Tiles: of queries, of a head. Counted, not measured.", SMALL, style="quiet")
+            figure.text(x + width + 8, y + high * n + high / 2 - 1, f"{share:.1f} %", SMALL)
+    y = 70 + 66 * len(rows) + 30
+    figure.legend(LEFT, y, [("blue", "14"), ("sky", "all in pairs"),
+                            ("grey", "longest first, to whoever is free (13)")], in_a_row=True)
+    figure.text(LEFT, y + 30, "Tiles: of queries, of a head. Counted, not measured.", SMALL, style="quiet")
     return figure
 
 
