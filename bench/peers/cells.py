@@ -96,7 +96,8 @@ def keeps_scores(library, stage, cell):
 
 
 def prepare_stage(library, name, cell, inputs):
-    """A stage of the library. Its backward pass starts from its own O and LSE."""
+    """A stage of the library. Its backward pass starts from its own O and LSE, or, if it has no forward
+    pass, from those of the library's choice."""
     stage, deterministic = stage_of(name)
     problem = problem_of(cell, cell.seq)
     refusal = library.refusal(cell.direction, problem, stage)
@@ -107,7 +108,8 @@ def prepare_stage(library, name, cell, inputs):
     q, k, v, d_o = inputs
     forward_tensors = {"q": q, "k": k, "v": v, "o": unwritten(d_o),
                        "lse": torch.full(d_o.shape[:3], torch.nan, device=DEVICE)}
-    forward = queued(library, stage, "forward", problem, capi.ForwardArgs, forward_tensors)
+    by = None if library.refusal("forward", problem, stage) else stage
+    forward = queued(library, by, "forward", problem, capi.ForwardArgs, forward_tensors)
     if cell.direction == "forward":
         return Prepared(calling(forward, forward_tensors["o"]), contextlib.nullcontext)
     forward()

@@ -11,14 +11,17 @@
 
 namespace cuflash {
 
-// A block for each multiprocessor, but no more than there are pieces of work, with Storage in its
-// shared memory.
-template <class Storage, class Kernel, class... Args>
-Grid<Kernel, Args...> resident_grid(std::int64_t work, int threads, Kernel kernel,
-                                    const Args&... args) {
+// A block for each multiprocessor, but no more than there are pieces of work.
+inline std::int64_t blocks_that_stay(std::int64_t work) {
   const int blocks = resident_blocks != 0 ? resident_blocks : current_device().sms;
-  return {
-      kernel, std::min<std::int64_t>(blocks, work), threads, shared_layout<Storage>(), {args...}};
+  return std::min<std::int64_t>(blocks, work);
+}
+
+// So many blocks, with Storage in the shared memory of each.
+template <class Storage, class Kernel, class... Args>
+Grid<Kernel, Args...> resident_grid(std::int64_t blocks, int threads, Kernel kernel,
+                                    const Args&... args) {
+  return {kernel, blocks, threads, shared_layout<Storage>(), {args...}};
 }
 
 }  // namespace cuflash

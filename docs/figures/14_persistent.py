@@ -1,5 +1,5 @@
-"""Figures of stages/14_persistent: the end of a tile, the buffers of Q, P before the maximum, who takes
-which tile."""
+"""Figures of stages/14_persistent: the end of a tile, the buffers of Q, who takes which tile, P before the
+maximum, three consumers in place of two."""
 
 import heapq
 import re
@@ -23,11 +23,16 @@ def evaluated(expression, **values):
     return eval(python(expression), {}, values)  # pylint: disable=eval-used
 
 
-def lengths(head_dim, seq):
-    """The tiles of keys of each tile of queries of a head, with a causal mask."""
+def shape(head_dim):
+    """The queries and the keys of a tile."""
     keys, consumers = map(int, re.search(
         rf"case {head_dim}:\s+return \{{(\d+), (\d+), ", read(KERNEL)).groups())
-    rows, sequence = 64 * consumers, causal(seq, seq)
+    return 64 * consumers, keys
+
+
+def lengths(head_dim, seq):
+    """The tiles of keys of each tile of queries of a head, with a causal mask."""
+    (rows, keys), sequence = shape(head_dim), causal(seq, seq)
     ranges = [mask().visible_keys(sequence, i0, i0 + rows) for i0 in range(0, seq, rows)]
     return [-(-end // keys) - begin // keys for begin, end in ranges]
 
@@ -89,7 +94,7 @@ def ends(plan, each):
 
 def order():
     """Who takes which tile of queries: the lengths are tiles of keys."""
-    each = lengths(128, TILES * 128)
+    each = lengths(128, TILES * shape(128)[0])
     plans = (("A block that stays takes two of a head", pairs(TILES, HEADS, BLOCKS)),
              ("Longest first, to whoever is free (13)",
               next_free(each, HEADS, BLOCKS)))
@@ -106,7 +111,7 @@ def order():
         f" longest of all heads come first, all heads are there from the start to the end, and the last"
         f" one ends after {last[1]}.",
     )
-    x, unit, high = 66, 29, 36
+    x, unit, high = 66, 29 / each[0], 36
     for part, ((name, plan), end) in enumerate(zip(plans, last)):
         y = 34 + 228 * part
         figure.heading(name, y)
@@ -298,6 +303,73 @@ def before_the_maximum():
     return figure
 
 
+# A consumer's way with 128 columns and 128 keys, in cycles: its softmax, and what else it does before its
+# next products, both from the timeline of two consumers.
+SOFTMAX, OTHER = 1230, 510
+
+
+def rounds_of(consumers, keys):
+    """A model of consumers that take turns. The products of all run one after the other. Returns the bars
+    (row, begin, end, what) of one round of each, row 0 being the tensor cores, and the round's length."""
+    product, softmax = 512 * keys // 128, SOFTMAX * keys // 128  # of S, and as much of P V
+    free, ready, bars_, starts = 0, [0] * consumers, [], []
+    for n in range(12 * consumers):
+        who = n % consumers
+        begin = max(free, ready[who])
+        scores, free = begin + product, begin + 2 * product
+        done = max(scores + softmax, free)
+        ready[who] = done + OTHER
+        if who == 0:
+            starts.append(begin)
+        bars_ += [(0, begin, scores, ("S", who)), (0, scores, free, ("PV", who)),
+                  (1 + who, scores, scores + softmax, ("softmax", who)),
+                  (1 + who, done, ready[who], ("other", who))]
+    return bars_, starts[8], starts[9] - starts[8]
+
+
+def three_consumers():
+    """Two consumers with tiles of 128 keys, and three with tiles of 64: a model."""
+    shapes = ((2, 128), (3, 64))
+    models = [rounds_of(*each) for each in shapes]
+    products = [1024 * consumers * keys // 128 for consumers, keys in shapes]
+    spare = models[0][2] - products[0]
+    figure = Figure(
+        "14_three_consumers",
+        528,
+        "Two consumers and three, with 128 columns: a model",
+        "A model, not a measurement. The products of all consumers run one after the other. With two"
+        f" consumers and tiles of 128 keys a consumer comes back after {models[0][2]:,} cycles, and the"
+        f" products of both take {products[0]:,}: the tensor cores wait {spare} cycles of each round. With"
+        f" three consumers and tiles of 64 keys the products of a round take {products[1]:,} cycles, and"
+        " each consumer is back before they end, so that the tensor cores never wait.",
+    )
+    x, span, high, y = 140, 4700, 34, 34
+    unit = 540 / span
+    for (consumers, keys), (parts, start, length) in zip(shapes, models):
+        figure.heading(f"{consumers} consumers, {keys} keys: a round in {length:,} cycles", y)
+        names = ["tensor cores"] + [f"consumer {n}" for n in range(consumers)]
+        for row, name in enumerate(names):
+            figure.text(LEFT, y + 28 + (high + 6) * row + high / 2, name, SMALL)
+        for row, begin, end, (what, who) in parts:
+            begin, end = max(begin - start, 0), min(end - start, span)
+            if end - begin < 20:
+                continue
+            colour = {"softmax": "green", "other": "orange"}.get(what, ("blue", "sky", "purple")[who])
+            label = str(who) if row == 0 and end - begin > 200 else ""
+            if what == "softmax" and end - begin > 700:
+                label = "softmax"
+            figure.box(x + unit * begin + 1, y + 28 + (high + 6) * row, unit * (end - begin) - 2, high,
+                       colour, label, SMALL)
+        y += 28 + (high + 6) * len(names) + 30
+    figure.legend(LEFT, y + 8, [("blue", "products of consumer 0"), ("sky", "1"), ("purple", "2")],
+                  in_a_row=True)
+    figure.legend(LEFT, y + 38, [("green", "a softmax"), ("orange", "P packed, waits, the turn")],
+                  in_a_row=True)
+    figure.text(LEFT, y + 68, "A model. A gap in the first row: the tensor cores wait.", SMALL,
+                style="quiet")
+    return figure
+
+
 def measured():
     """The timelines of 13 and of this stage."""
     return figure_of("14_timeline_d128", "A shorter softmax: measured",
@@ -307,4 +379,5 @@ def measured():
 
 def figures():
     """The figures of this chapter."""
-    return [transition(), buffers(), before_the_maximum(), order(), balance(), measured()]
+    return [transition(), buffers(), before_the_maximum(), three_consumers(), order(), balance(),
+            measured()]

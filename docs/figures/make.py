@@ -12,7 +12,7 @@ import sys
 
 from drawing import FOLDER, write
 
-HELPERS = {"drawing", "make", "sources", "timeline"}
+HELPERS = {"drawing", "flow", "make", "sources", "timeline"}
 BY_OTHERS = {"train_char_gpt.svg"}  # scripts/maintainer/loss_curve.py draws it
 
 

@@ -98,12 +98,11 @@ __device__ __forceinline__ unsigned columns_below(int end) {
 }
 
 // O = softmax(softmax_scale · Q Kᵀ) V. A block computes tiles of kBlockQ rows of O, one warpgroup
-// 64 of them, a warp 16. Of these a lane holds parts of two rows, lane / 4 and lane / 4 + 8. There
-// are num_work tiles.
+// 64 of them, a warp 16. Of these a lane holds parts of two rows, lane / 4 and lane / 4 + 8.
 template <class T, int kHeadDim>
 __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     attention(const __grid_constant__ ForwardParams p, const __grid_constant__ Maps maps,
-              unsigned num_work) {
+              const __grid_constant__ Order order) {
   using C = Config<kHeadDim>;
   using Storage = SharedStorage<T, kHeadDim>;
   constexpr int kSteps = kHeadDim / kWgmmaK, kKeySteps = C::kBlockKV / kWgmmaK;
@@ -146,18 +145,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   __syncthreads();  // The barriers have begun before a thread waits for one.
 
   // Both roles walk over the tiles of queries of this block, and for each from the last tile of
-  // keys to the first. In a round each block takes two that follow each other, so under a mask all
-  // blocks do the same. If a head has an odd number of tiles, some pairs are longer: each round
-  // begins a block later, so that no block gets them every time. Of the rest each takes one, or
-  // two if there are more.
-  const unsigned rounds = num_work / (2 * gridDim.x), rest = num_work % (2 * gridDim.x);
-  const int most = rest > gridDim.x ? 2 : 1;
-  const int left = rest - most * ((blockIdx.x + rounds) % gridDim.x);
-  const unsigned count = 2 * rounds + min(max(left, 0), most);
-  const auto index_of = [&](unsigned n) {  // [FA2 Alg.1 l.1-3]
-    const unsigned round = n / 2, next = (blockIdx.x + round) % gridDim.x;
-    return 2 * round * gridDim.x + (round < rounds ? 2 : most) * next + n % 2;
-  };
+  // keys to the first.
   int taken = 0;  // tiles of keys, with all tiles of queries before this one
 
   if (role == WarpRole::kProducer) {
@@ -167,11 +155,14 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     // Produce: one thread finds the work and requests all tiles.
     if (warp == 0) {
 #pragma unroll 1
-      for (unsigned n = 0; n < count; ++n) {
+      for (int n = 0;; ++n) {  // [FA2 Alg.1 l.1-3]
         const auto [q, q_phase] = slot_of<C::kQStages>(n);
         ptx::mbarrier_wait(&q_empty[q], q_phase ^ 1);  // O has been read from there.
         Work<C>& work = storage.work[q];
-        find_work(work, p, index_of(n));
+        if (!find_work(work, p, order, n)) {
+          ptx::mbarrier_arrive(&q_full[q]);
+          return;
+        }
         const int b = work.batch, h = work.head, hk = kv_head(p, h);
         request_tile(sQ[q], maps.q, work.i0, h, b, q_full[q]);
         const auto request_k = [&](int tile, int nth) {
@@ -196,10 +187,12 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     if (consumer >= 0 && consumer < C::kConsumers) {
       using QTile = typename Storage::QTile;
 #pragma unroll 1
-      for (unsigned n = 0; n < count; ++n) {
+      for (int n = 0;; ++n) {
         const auto [q, q_phase] = slot_of<C::kQStages>(n);
-        ptx::mbarrier_wait(&o_full[q][consumer], q_phase);  // The consumer has written its O.
         const Work<C>& work = storage.work[q];
+        ptx::mbarrier_wait(&q_full[q], q_phase);  // The work is there.
+        if (work.batch < 0) return;
+        ptx::mbarrier_wait(&o_full[q][consumer], q_phase);  // The consumer has written its O.
         const int row = work.i0 + first;
 #pragma unroll
         for (int panel = 0; panel < QTile::kPanels; ++panel) {
@@ -425,20 +418,22 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
 
   if (consumer == C::kConsumers - 1) pass_turn();  // Consumer 0 has the first turn.
 #pragma unroll 1
-  for (unsigned n = 0; n < count; ++n) {
+  for (int n = 0;; ++n) {
     const Slot q_slot = slot_of<C::kQStages>(n);
     q = q_slot.stage;
-    for (auto& o : rO) {
-      for (float& x : o) x = 0.f;
-    }
-    for (int r = 0; r < 2; ++r) row_max[r] = -INFINITY, row_sum[r] = 0.f;
     ptx::mbarrier_wait(&q_full[q], q_slot.phase);  // Q has arrived.
     const Work<C>& work = storage.work[q];
-    batch = uniform(work.batch), head = uniform(work.head), i0 = uniform(work.i0);
+    batch = uniform(work.batch);
+    if (batch < 0) break;
+    head = uniform(work.head), i0 = uniform(work.i0);
     tiles = uniform(work.tiles);
     own.visible = uniform(work.consumer[consumer].visible);
     own.no_mask = uniform(work.consumer[consumer].no_mask);
     tile = tiles.end - 1;
+    for (auto& o : rO) {
+      for (float& x : o) x = 0.f;
+    }
+    for (int r = 0; r < 2; ++r) row_max[r] = -INFINITY, row_sum[r] = 0.f;
 #pragma unroll 1
     for (; tile >= tiles.begin && tile >= own.visible.end; --tile) skip_tile();
     if (own.visible.begin < own.visible.end) {

@@ -14,8 +14,12 @@ struct ForwardKernels {
   static constexpr std::size_t kSharedBytes = sizeof(Storage);
 
   static FlashAttentionError run(const ForwardParams& p, cudaStream_t stream) {
-    const std::int64_t work = std::int64_t{p.batch} * p.heads_q * num_tiles(p.seq_q, C::kBlockQ);
+    const int tiles = num_tiles(p.seq_q, C::kBlockQ);
+    const std::int64_t heads = std::int64_t{p.batch} * p.heads_q, work = heads * tiles;
     if (work > kMaxBlocks) return FlashAttentionError::SIZE_OVERFLOW;
+    const std::int64_t blocks = blocks_that_stay(work);
+    const Order order(static_cast<unsigned>(heads), tiles, static_cast<unsigned>(blocks),
+                      p.width != UINT_MAX);
     Maps maps;
     const auto error = make_maps<typename Storage::QTile, typename Storage::KVTile>(maps, p, p);
     if (error != FlashAttentionError::SUCCESS) return error;
@@ -23,8 +27,8 @@ struct ForwardKernels {
     if (!make_map(maps.o, tile_map<Rows>(p.o, p.dtype, p.batch, p.heads_q, p.seq_q, p.head_dim))) {
       return FlashAttentionError::CUDA_ERROR;
     }
-    return queue(stream, resident_grid<Storage>(work, C::kThreads, attention<T, kHeadDim>, p, maps,
-                                                static_cast<unsigned>(work)));
+    return queue(stream, resident_grid<Storage>(blocks, C::kThreads, attention<T, kHeadDim>, p,
+                                                maps, order));
   }
 };
 

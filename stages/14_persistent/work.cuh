@@ -19,8 +19,8 @@ struct KeyTiles {
 // The work of a block between two stores of O.
 template <class C>
 struct Work {
-  int batch, head;
-  int i0;                            // the first query
+  int batch;                         // negative if there is no more work
+  int head, i0;                      // the first query
   Range tiles;                       // of keys, that some of the queries see,
   KeyTiles consumer[C::kConsumers];  // and for each consumer's queries
 };
@@ -35,21 +35,120 @@ __device__ __forceinline__ KeyTiles key_tiles(const Sequence& seq, int begin, in
           {(full.begin + C::kBlockKV - 1) / C::kBlockKV, full.end / C::kBlockKV}};
 }
 
-// The nth tile of queries, head by head. If the mask lets them see different numbers of keys, the
-// longest of a head comes first, then the shortest, then the second longest, ...
+// A tile of queries, and its head, counted over all batches.
+struct QueryTile {
+  unsigned head, tile;
+};
+
+// Which tiles of queries a block computes. Without a mask all are equally long, and the blocks take
+// them by turns. Under a mask the last tiles of a head are longer than the first. There most are
+// taken in pairs of a long and a short one, from two heads at a time, so that all pairs are equal.
+// In the last round of pairs some blocks get none: each of these takes the longest tile that is
+// left. The rest is dealt out, longest first, backwards and forwards by turns.
+struct Order {
+  unsigned heads, tiles;  // of a head
+  unsigned blocks;
+  bool unequal;
+  unsigned paired = 0;           // heads
+  unsigned pairs = 0, more = 0;  // of each block; so many blocks have one more
+  unsigned late = 0;             // blocks that have none more, if some have
+
+  __host__ __device__ constexpr Order(unsigned num_heads, unsigned tiles_of_head,
+                                      unsigned num_blocks, bool some_are_longer)
+      : heads(num_heads), tiles(tiles_of_head), blocks(num_blocks), unequal(some_are_longer) {
+    if (!unequal) return;
+    // If all could be paired and only a few blocks would get none in the last round, all are.
+    // Otherwise two tiles are left for each block.
+    const unsigned all = heads / 2 * tiles, none = (blocks - all % blocks) % blocks;
+    const unsigned left = 25 * none <= all ? 0 : (2 * blocks + tiles - 1) / tiles;
+    if (left < heads) paired = (heads - left) / 2 * 2;
+    pairs = paired / 2 * tiles / blocks, more = paired / 2 * tiles % blocks;
+    if (more > 0) late = blocks - more;
+  }
+
+  // The nth tile of a block. After the last one, a head that does not exist.
+  __host__ __device__ constexpr QueryTile at(unsigned block, unsigned n) const {
+    const unsigned first = 2 * (pairs + (block < more ? 1 : 0));  // that is not of a pair
+    if (n < first) {
+      const unsigned pair = n / 2 * blocks + block, two_heads = pair / tiles * 2;
+      const unsigned nth = pair % tiles, from = nth / 2;  // the end of its head
+      if (n % 2 == 0) return {two_heads + nth % 2, tiles - 1 - from};
+      return {two_heads + 1 - nth % 2, from};
+    }
+    const bool is_late = late > 0 && block >= more;
+    if (is_late && n == first) return longest(block - more);
+    const unsigned round = n - first - (is_late ? 1 : 0);
+    const unsigned place = unequal && round % 2 == 0 ? blocks - 1 - block : block;
+    return longest(late + round * blocks + place);
+  }
+
+ private:
+  // The nth longest of those that are left. If all are equal, the nth.
+  __host__ __device__ constexpr QueryTile longest(unsigned n) const {
+    const unsigned left = heads - paired;
+    if (n >= left * tiles) return {heads, 0};
+    if (!unequal) return {n / tiles, n % tiles};
+    return {paired + n % left, tiles - 1 - n / left};
+  }
+};
+
+// True if the blocks compute each tile once.
+constexpr bool each_tile_once(const Order& order) {
+  bool taken[128] = {};
+  unsigned count = 0;
+  for (unsigned block = 0; block < order.blocks; ++block) {
+    for (unsigned n = 0;; ++n, ++count) {
+      const QueryTile at = order.at(block, n);
+      if (at.head >= order.heads) break;
+      if (at.tile >= order.tiles || taken[at.head * order.tiles + at.tile]) return false;
+      taken[at.head * order.tiles + at.tile] = true;
+    }
+  }
+  return count == order.heads * order.tiles;
+}
+static_assert(each_tile_once({7, 5, 4, false}) && each_tile_once({7, 5, 4, true}) &&
+                  each_tile_once({12, 3, 5, true}) && each_tile_once({2, 9, 8, true}) &&
+                  each_tile_once({20, 6, 10, true}) && each_tile_once({1, 1, 1, true}),
+              "with and without pairs, with blocks that get none in the last round");
+
+// True if no block has more than 104 % of the mean, where the nth tile of a head sees n tiles of
+// keys, and another is lost at its ends.
+constexpr bool is_even(const Order& order) {
+  const unsigned long long all = 1ull * order.heads * order.tiles * (order.tiles + 3) / 2;
+  for (unsigned block = 0; block < order.blocks; ++block) {
+    unsigned long long mine = 0;
+    for (unsigned n = 0;; ++n) {
+      const QueryTile at = order.at(block, n);
+      if (at.head >= order.heads) break;
+      mine += at.tile + 2;
+    }
+    if (100 * order.blocks * mine > 104 * all) return false;
+  }
+  return true;
+}
+static_assert(is_even({256, 6, 132, true}) && is_even({128, 11, 132, true}) &&
+                  is_even({64, 22, 132, true}) && is_even({32, 43, 132, true}) &&
+                  is_even({16, 86, 132, true}),
+              "16 heads of 128 columns and 1,024 to 16,384 queries on an H200");
+
+// Writes down the nth tile of queries of this block. False if there is none.
 template <class C>
-__device__ __forceinline__ void find_work(Work<C>& work, const ForwardParams& p, unsigned n) {
-  const unsigned tiles = num_tiles(p.seq_q, C::kBlockQ), head = n / tiles, nth = n % tiles;
-  const bool unequal = p.width != UINT_MAX, short_one = nth % 2 != 0;
-  const unsigned block = !unequal ? nth : short_one ? nth / 2 : tiles - 1 - nth / 2;
-  const int b = head / p.heads_q, i0 = block * C::kBlockQ;
+__device__ __forceinline__ bool find_work(Work<C>& work, const ForwardParams& p, const Order& order,
+                                          unsigned n) {
+  const QueryTile at = order.at(blockIdx.x, n);
+  if (at.head >= order.heads) {
+    work.batch = -1;
+    return false;
+  }
+  const int b = at.head / p.heads_q, i0 = at.tile * C::kBlockQ;
   const Sequence seq = sequence(p, b);
-  work.batch = b, work.head = head % p.heads_q, work.i0 = i0;
+  work.batch = b, work.head = at.head % p.heads_q, work.i0 = i0;
   work.tiles = key_tiles<C>(seq, i0, i0 + C::kBlockQ).visible;
 #pragma unroll 1
   for (int c = 0; c < C::kConsumers; ++c) {
     work.consumer[c] = key_tiles<C>(seq, i0 + c * kWgmmaM, i0 + (c + 1) * kWgmmaM);
   }
+  return true;
 }
 
 }  // namespace cuflash::persistent
