@@ -23,7 +23,8 @@ struct MemoryEntry {
 // Standard attention keeps the matrix S, and in the backward pass P, dS and delta. The library's
 // choice from compute capability 8.0 on, 09_async_copy, keeps nothing in the forward pass. In the
 // backward pass it keeps LSE, delta and, with a single head, a slice of dQ for each 128 keys, at
-// most 16. All of it is f32.
+// most 16. All of it is f32. On 9.0 other stages are chosen, which need less but do not take all
+// strides: the library states what a call may need, with any strides.
 inline std::size_t formula_bytes(Pass pass, const char* stage, std::size_t length) {
   const std::size_t dq = std::min(length / 128, std::size_t{16}) * 64;  // floats of a row
   if (stage == nullptr) return pass == CUFLASH_FORWARD ? 0 : 4 * length * (2 + dq);
