@@ -155,15 +155,13 @@ Choice choose(Pass pass, const Problem& problem, const char* stage) {
 
 std::size_t workspace_bytes(Pass pass, const Problem& problem, const char* stage) {
   constexpr auto kDeterministic = static_cast<unsigned>(Feature::kDeterministic);
-  constexpr auto kAnyStride = static_cast<unsigned>(Feature::kAnyStride);
-  constexpr auto kAll = kDeterministic | kAnyStride;
   std::size_t bytes = 0;
-  for (const unsigned also : {0u, kDeterministic, kAnyStride, kAll}) {
+  for (const unsigned also : {0u, kDeterministic}) {
     const Choice choice = choose_fit(pass, problem, stage, {also});
     if (!choice.support) continue;
     const PassFacts& facts = choice.stage->facts(pass);
     bytes = std::max(bytes, facts.workspace_bytes(problem));
-    if ((facts.features.bits & kAll) == kAll) break;  // It is the choice for every call.
+    if ((facts.features.bits & kDeterministic) != 0) break;  // It is the choice for both.
   }
   return bytes;
 }

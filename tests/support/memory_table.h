@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <vector>
 
+#include "cuflash/flash_attention.h"
 #include "cuflash/stage.h"
 #include "cuflash/workload.h"
 
@@ -21,14 +23,20 @@ struct MemoryEntry {
 };
 
 // Standard attention keeps the matrix S, and in the backward pass P, dS and delta. The library's
-// choice from compute capability 8.0 on, 09_async_copy, keeps nothing in the forward pass. In the
-// backward pass it keeps LSE, delta and, with a single head, a slice of dQ for each 128 keys, at
-// most 16. All of it is f32. On 9.0 other stages are chosen, which need less but do not take all
-// strides: the library states what a call may need, with any strides.
-inline std::size_t formula_bytes(Pass pass, const char* stage, std::size_t length) {
-  const std::size_t dq = std::min(length / 128, std::size_t{16}) * 64;  // floats of a row
-  if (stage == nullptr) return pass == CUFLASH_FORWARD ? 0 : 4 * length * (2 + dq);
-  return pass == CUFLASH_FORWARD ? 4 * length * length : 4 * (2 * length * length + length);
+// own choice keeps nothing in the forward pass, and in the backward pass LSE, delta and dQ. On
+// compute capability 9.0 it is 16_overlapped_backward, with a count for each 128 queries and one
+// for all; from 8.0 on 09_async_copy, with a slice of dQ for each 128 keys of a single head, at
+// most 16. Everything takes 4 bytes.
+inline std::size_t formula_bytes(const Problem& p, Pass pass, const char* stage) {
+  const std::size_t length = std::size_t(p.seq_q), tiles = length / 128;
+  if (stage != nullptr) {
+    return pass == CUFLASH_FORWARD ? 4 * length * length : 4 * (2 * length * length + length);
+  }
+  if (pass == CUFLASH_FORWARD) return 0;
+  if (chosen_stage(pass, p) == std::string("16_overlapped_backward")) {
+    return 4 * (length * (2 + 64) + tiles + 1);
+  }
+  return 4 * length * (2 + 64 * std::min(tiles, std::size_t{16}));
 }
 
 inline std::vector<MemoryEntry> memory_table() {
@@ -37,7 +45,7 @@ inline std::vector<MemoryEntry> memory_table() {
     for (const char* stage : {"01_naive", static_cast<const char*>(nullptr)}) {
       for (const int length : {1024, 4096, 16384, 65536}) {
         const Problem problem = {1, 1, 1, length, length, 64, CUFLASH_F16, false, 0.125f};
-        table.push_back({pass, stage, problem, formula_bytes(pass, stage, std::size_t(length))});
+        table.push_back({pass, stage, problem, formula_bytes(problem, pass, stage)});
       }
     }
   }

@@ -167,7 +167,7 @@ inline const char* chosen_stage(Pass pass, const Problem& problem,
   return cuflash_chosen_stage(pass, &problem, stage);
 }
 
-/// Bytes of workspace that forward() or backward() needs, deterministic or not, with any strides:
+/// Bytes of workspace that forward() or backward() needs, deterministic or not:
 /// cuflash_workspace_bytes().
 /// @code{.cpp}
 /// std::size_t bytes = cuflash::workspace_bytes(CUFLASH_BACKWARD, p);
