@@ -9,8 +9,8 @@ docs/results/<device>/. Without a RESULT all are made:
             the CPU simulator's counts with them. Each is the least of three calls: now and then the
             GPU counts a few more
   passes    passes over shared memory of single accesses, likewise
-  kernels   for each kernel on the ladder's timed shape, and for 04 in f32 too: time, clock, DRAM traffic, load of the
-            pipes, and what its warps wait for
+  kernels   for each kernel on the ladder's timed shape, for 04 in f32 and for wgmma with 128 columns too: time, clock,
+            DRAM traffic, load of the pipes, and what its warps wait for
 
 A program of the build, stage_calls, makes the calls of all stages in one process: Nsight Compute
 takes seconds to start one.
@@ -59,6 +59,7 @@ KERNELS = {
     "dram__bytes_write.sum": ("dram_write_bytes", 1),
     "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed": ("l1_percent", 1),
     "smsp__issue_active.avg.pct_of_peak_sustained_active": ("issue_percent", 1),
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": ("sm_percent", 1),  # of its busiest unit
     "smsp__inst_executed.sum": ("instructions", 1),
     "smsp__inst_executed_op_shared_ld.sum": ("shared_loads", 1),
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": ("shared_load_passes", 1),
@@ -73,6 +74,8 @@ SHAPE = "b4_h32_q4096k4096_d64_f16"  # that the ladder times
 # The stage on f32 multiply-adds, and what it is measured on as well.
 F32_STAGE = "04_register_tiles"
 F32_SHAPES = ["b4_h32_q4096k4096_d64_f32", "b4_h16_q4096k4096_d128_f32"]
+# What the stages on wgmma are measured on as well.
+WIDE_SHAPE = "b4_h16_q4096k4096_d128_f16"
 
 
 def output_of(*command):
@@ -186,12 +189,19 @@ def waits(values):
     return {reason: round(100 * states[reason] / whole, 1) for reason in reasons[:3]}
 
 
+def shapes_of(entry):
+    """The problems on which a pass is measured."""
+    more = [WIDE_SHAPE] if entry["arch"] == "sm_90a" else []
+    return [SHAPE, *(F32_SHAPES if entry["stage"] == F32_STAGE else more)]
+
+
 def kernels(programs):
     """The cost of each kernel of one call, for each stage and pass."""
     facts = sorted(passes_of(str(programs / "ladder")), key=lambda entry: entry["pass"],
                    reverse=True)  # A pass's inputs are made once.
-    cases = [(entry["stage"], entry["pass"], problem) for problem in [SHAPE, *F32_SHAPES]
-             for entry in facts if problem == SHAPE or entry["stage"] == F32_STAGE]
+    cases = [(entry["stage"], entry["pass"], problem)
+             for problem in [SHAPE, WIDE_SHAPE, *F32_SHAPES] for entry in facts
+             if problem in shapes_of(entry)]
     metrics = [*KERNELS, *[name + ".ratio" for name in known_metrics() if STATES.fullmatch(name)]]
     rows = [{"stage": stage, "pass": direction, "problem": problem, "kernel": kernel,
              **{key: values[metric] * unit for metric, (key, unit) in KERNELS.items()},

@@ -124,6 +124,7 @@ COLUMNS = [
     ("DRAM written", "dram_write_bytes", decimal_bytes),
     ("L1 and shared memory busy", "l1_percent", percent),
     ("issue slots used", "issue_percent", percent),
+    ("busiest unit", "sm_percent", percent),
     ("instructions", "instructions", decimal_count),
     ("clock", "clock_ghz", lambda value: f"{value:.2f} GHz"),
     ("warps wait for", "waits", lambda waits: ", ".join(
@@ -141,7 +142,7 @@ COLUMNS = [
 # Those that say which row it is.
 NAMES = {"stage", "pass", "problem", "kernel"}
 # Columns that a marker must name. Nsight Compute's shared_loads leave out those of fragments.
-EXTRA = {"passes a shared load", "of its ceiling"}
+EXTRA = {"passes a shared load", "of its ceiling", "busiest unit"}
 
 LADDER_KINDS = [operator.itemgetter(kind) for kind in ("stage", "pass", "problem")]
 CALL_KINDS = [operator.itemgetter("table")]
