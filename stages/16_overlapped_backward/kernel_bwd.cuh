@@ -325,7 +325,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         rdP[m][e + 1] = prob.y * fmaf(rdP[m][e + 1], kSmallP, -delta.y);
       }
     }
-    // The first consumer does not come again.
+    // Nobody waits for a turn behind the last one.
     if (consumer == 0 || n + 1 < num_steps) pass_turn();
     ptx::wgmma_wait<0>();  // No product reads P any more.
     pack_operand<T>(rA, rdP);
