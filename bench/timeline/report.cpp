@@ -8,6 +8,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "cuflash/workload.h"
+
 namespace cuflash::bench {
 namespace {
 
@@ -116,11 +118,11 @@ nlohmann::ordered_json report(const Provenance& provenance, const std::string& s
 }
 
 std::optional<double> ladder_ms(const std::vector<std::string>& files, const std::string& stage,
-                                const std::string& problem) {
+                                Pass pass, const std::string& problem) {
   for (const std::string& file : files) {
     const auto json = nlohmann::json::parse(std::ifstream(file));
     for (const auto& row : json.at("rows")) {
-      if (row.contains("ms") && row.at("stage") == stage && row.at("pass") == "forward" &&
+      if (row.contains("ms") && row.at("stage") == stage && row.at("pass") == pass_name(pass) &&
           row.at("problem") == problem) {
         return row.at("ms").get<double>();
       }

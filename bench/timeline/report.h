@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cuflash/stage.h"
 #include "provenance.h"
 #include "timeline/recording.h"
 
@@ -27,9 +28,9 @@ nlohmann::ordered_json report(const Provenance& provenance, const std::string& s
                               unsigned globaltimer_step, const std::vector<std::string>& kernel,
                               const std::vector<Timeline>& timelines);
 
-// The time of a stage's forward pass in files of `ladder --json`, if one of them has it.
+// The time of a stage's pass in files of `ladder --json`, if one of them has it.
 std::optional<double> ladder_ms(const std::vector<std::string>& files, const std::string& stage,
-                                const std::string& problem);
+                                Pass pass, const std::string& problem);
 
 }  // namespace cuflash::bench
 

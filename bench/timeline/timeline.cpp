@@ -1,5 +1,5 @@
-// Records what the warps of one multiprocessor do when, while a stage's forward pass runs. In
-// builds with CUFLASH_TIMELINE.
+// Records what the warps of one multiprocessor do when, while a stage's forward pass runs, or its
+// backward pass if it has no other. In builds with CUFLASH_TIMELINE.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -49,20 +49,24 @@ harness::TestCase case_of(const std::string& shape) {
   return c;
 }
 
+Pass pass_of(const Stage& stage) {
+  return stage.forward.run != nullptr ? CUFLASH_FORWARD : CUFLASH_BACKWARD;
+}
+
 void verify(const Stage& stage, const harness::TestCase& c) {
-  const auto check = check_stage(stage, CUFLASH_FORWARD, c, harness::Runs::kOneUnlessFound);
+  const auto check = check_stage(stage, pass_of(stage), c, harness::Runs::kOneUnlessFound);
   if (!check.ok()) throw std::runtime_error(check.failures());
 }
 
 Timeline record(Recorder& recorder, const Stage& stage, const harness::TestCase& c) {
-  const Support support = supports(stage, CUFLASH_FORWARD, c.problem, current_device());
+  const Pass pass = pass_of(stage);
+  const Support support = supports(stage, pass, c.problem, current_device());
   if (!support) throw std::runtime_error(support.reason);
   Timeline made;
   made.problem = problem_name(c.problem);
   harness::CallOptions options;
   options.guards = false;
-  harness::StageCall call(stage, CUFLASH_FORWARD, c.problem, unchecked_inputs(CUFLASH_FORWARD, c),
-                          options);
+  harness::StageCall call(stage, pass, c.problem, unchecked_inputs(pass, c), options);
   recorder.begin(timeline::kEverySm);
   verify(stage, c);
   made.recorded_ms = median_ms(call);
@@ -78,7 +82,8 @@ Timeline record(Recorder& recorder, const Stage& stage, const harness::TestCase&
 }
 
 std::vector<std::string> kernel_of(const Stage& stage) {
-  std::ifstream file(std::string(CUFLASH_SOURCE_DIR "/stages/") + stage.name + "/kernel.cuh");
+  const char* const name = pass_of(stage) == CUFLASH_FORWARD ? "/kernel.cuh" : "/kernel_bwd.cuh";
+  std::ifstream file(std::string(CUFLASH_SOURCE_DIR "/stages/") + stage.name + name);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.push_back(line);
   return lines;
@@ -102,7 +107,8 @@ void run(const Options& options, const Provenance& provenance) {
   std::vector<Timeline> timelines;
   for (const std::string& shape : options.shapes) {
     timelines.push_back(record(recorder, stage, case_of(shape)));
-    timelines.back().plain_ms = ladder_ms(options.beside, stage.name, timelines.back().problem);
+    timelines.back().plain_ms =
+        ladder_ms(options.beside, stage.name, pass_of(stage), timelines.back().problem);
     print(timelines.back());
   }
   write_json(options.json, report(provenance, stage.name, step, kernel_of(stage), timelines));

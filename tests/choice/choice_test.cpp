@@ -95,12 +95,20 @@ TEST_F(Choice, ByNameIsRefusedWithTheReason) {
   EXPECT_EQ(forward(problem_, far_apart, nullptr, "01_takes_all"), FlashAttentionError::SUCCESS);
 }
 
-// The question knows no strides, so its answer is enough for every call.
-TEST_F(Choice, WorkspaceBytesAreEnoughForAnyStrides) {
+// The question knows no strides: its answer is for usual ones. A call that needs more says so.
+TEST_F(Choice, WorkspaceBytesAreForUsualStrides) {
   EXPECT_EQ(workspace_bytes(CUFLASH_FORWARD, problem_), 0u);
-  EXPECT_EQ(workspace_bytes(CUFLASH_BACKWARD, problem_), 256u);
+  EXPECT_EQ(workspace_bytes(CUFLASH_BACKWARD, problem_), 128u);
   EXPECT_EQ(workspace_bytes(CUFLASH_BACKWARD, problem_, "01_takes_all"), 256u);
-  EXPECT_EQ(workspace_bytes(CUFLASH_BACKWARD, problem_, "02_faster"), 128u);
+
+  Backward gradients = args<Backward>();
+  gradients.workspace = memory_;
+  gradients.workspace_bytes = 128;
+  EXPECT_EQ(backward(problem_, gradients), FlashAttentionError::SUCCESS);
+  gradients.d_o.batch_stride = kHuge;
+  EXPECT_EQ(backward(problem_, gradients), FlashAttentionError::OUT_OF_MEMORY);
+  EXPECT_STREQ(last_error_message(),
+               "01_takes_all needs a workspace of 256 bytes; the caller's has 128");
 }
 
 }  // namespace

@@ -60,10 +60,11 @@ TEST(TimelineReport, TimeOfTheOrdinaryBuild) {
     {"stage": "12_stage", "pass": "forward", "problem": "b2", "ms": 4.0},
     {"stage": "12_stage", "pass": "forward", "problem": "b1", "ms": 1.5}]})";
   Timeline recorded;
-  recorded.plain_ms = ladder_ms({file}, "12_stage", "b1");
+  recorded.plain_ms = ladder_ms({file}, "12_stage", CUFLASH_FORWARD, "b1");
   EXPECT_EQ(made_up_report(recorded).at("timelines").at(0).at("plain_ms"), 1.5);
-  EXPECT_FALSE(ladder_ms({file}, "12_stage", "b3"));
-  EXPECT_FALSE(ladder_ms({}, "12_stage", "b1"));
+  EXPECT_EQ(ladder_ms({file}, "12_stage", CUFLASH_BACKWARD, "b1"), 3.);
+  EXPECT_FALSE(ladder_ms({file}, "12_stage", CUFLASH_FORWARD, "b3"));
+  EXPECT_FALSE(ladder_ms({}, "12_stage", CUFLASH_FORWARD, "b1"));
   std::remove(file.c_str());
 }
 
