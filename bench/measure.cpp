@@ -70,6 +70,10 @@ Row measure(const Stage& stage, Pass pass, const Plan& plan) {
   return row;
 }
 
+Pass pass_of(const Stage& stage) {
+  return stage.has(CUFLASH_FORWARD) ? CUFLASH_FORWARD : CUFLASH_BACKWARD;
+}
+
 std::size_t extra_bytes(const Stage& stage, Pass pass, const Problem& p) {
   return stage.facts(pass).workspace_bytes(p) +
          sizeof(float) * std::size_t(p.batch) * p.heads_q * p.seq_q;

@@ -45,6 +45,9 @@ struct Row {
 
 Row measure(const Stage& stage, Pass pass, const Plan& plan);
 
+// The pass that a stage is known by: the first that it has.
+Pass pass_of(const Stage& stage);
+
 // Device memory beside the tensors of the problem: LSE and the stage's workspace.
 std::size_t extra_bytes(const Stage& stage, Pass pass, const Problem& problem);
 

@@ -63,11 +63,6 @@ TestCase small(TestCase c) {
   return c;
 }
 
-// The pass that a stage is measured by: the first that it has.
-Pass pass_of(const Stage& stage) {
-  return stage.has(CUFLASH_FORWARD) ? CUFLASH_FORWARD : CUFLASH_BACKWARD;
-}
-
 // Throws if the device can run nothing more after this stage.
 Outcome checked(const Stage& stage, const TestCase& c) {
   const Row row = measure(stage, pass_of(stage), {c, {}});

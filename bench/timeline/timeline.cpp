@@ -49,10 +49,6 @@ harness::TestCase case_of(const std::string& shape) {
   return c;
 }
 
-Pass pass_of(const Stage& stage) {
-  return stage.forward.run != nullptr ? CUFLASH_FORWARD : CUFLASH_BACKWARD;
-}
-
 void verify(const Stage& stage, const harness::TestCase& c) {
   const auto check = check_stage(stage, pass_of(stage), c, harness::Runs::kOneUnlessFound);
   if (!check.ok()) throw std::runtime_error(check.failures());

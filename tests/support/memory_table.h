@@ -27,7 +27,7 @@ struct MemoryEntry {
 // compute capability 9.0 it is 16_overlapped_backward, with a count for each 128 queries and one
 // for all; from 8.0 on 09_async_copy, with a slice of dQ for each 128 keys of a single head, at
 // most 16. Everything takes 4 bytes.
-inline std::size_t formula_bytes(const Problem& p, Pass pass, const char* stage) {
+inline std::size_t formula_bytes(Pass pass, const Problem& p, const char* stage) {
   const std::size_t length = std::size_t(p.seq_q), tiles = length / 128;
   if (stage != nullptr) {
     return pass == CUFLASH_FORWARD ? 4 * length * length : 4 * (2 * length * length + length);
@@ -45,7 +45,7 @@ inline std::vector<MemoryEntry> memory_table() {
     for (const char* stage : {"01_naive", static_cast<const char*>(nullptr)}) {
       for (const int length : {1024, 4096, 16384, 65536}) {
         const Problem problem = {1, 1, 1, length, length, 64, CUFLASH_F16, false, 0.125f};
-        table.push_back({pass, stage, problem, formula_bytes(problem, pass, stage)});
+        table.push_back({pass, stage, problem, formula_bytes(pass, problem, stage)});
       }
     }
   }
