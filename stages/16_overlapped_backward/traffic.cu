@@ -9,7 +9,9 @@ using namespace harness;
 
 constexpr auto backward_tile = backward_tile_of<BackwardConfig, UsualHeadDims>;
 
-Traffic backward(const Problem& p) { return added_backward(p, backward_tile(p)); }
+constexpr int kWarps = 8;  // each adds its part of a tile of dQ
+
+Traffic backward(const Problem& p) { return added_backward(p, backward_tile(p), kWarps); }
 
 }  // namespace
 
