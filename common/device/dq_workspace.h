@@ -11,7 +11,6 @@
 #include "device/mma_fragments.h"
 #include "device/ptx/block_count.h"
 #include "device/ptx/bulk_reduce.h"
-#include "device/ptx/red.h"
 #include "device/shared_memory.h"
 #include "device/swizzle.h"
 #include "device/tensor.h"
@@ -26,12 +25,10 @@ constexpr int kLog2OfP = 10;
 constexpr float kSmallP = 1.f / (1 << kLog2OfP);  // what P is multiplied by in the end
 
 // A tile of dQ as two warpgroups hold it: they divide its rows, or if these are only 64, its
-// columns. In f32 it lies accumulator after accumulator, 16 bytes a lane. A block adds to it in
-// kAdds parts: whole, or each warp its own.
-template <int kTileRows, int kHeadDim, int kAdds>
+// columns. In f32 it lies accumulator after accumulator, 16 bytes a lane.
+template <int kTileRows, int kHeadDim>
 struct DqTile {
   static constexpr int kRows = kTileRows, kColumns = kHeadDim, kFloats = kRows * kColumns;
-  static constexpr int kParts = kAdds;
   static constexpr int kWarpgroups = 2, kWarps = kWarpgroups * kWarpgroupWarps;
   static constexpr bool kByRows = kRows == kWarpgroups * kWgmmaM;
   static constexpr int kWarpColumns = kByRows ? kHeadDim : kHeadDim / kWarpgroups;
@@ -54,8 +51,7 @@ struct DqTile {
 
 // What the kernels hand on, for the rows of whole tiles of queries: LSE · log2 e - kLog2OfP,
 // kSmallP · delta, and dQ in f32. In a deterministic call blocks add to a tile of dQ in a fixed
-// order: `turns` counts for each part of a tile how many have added, and `next` the blocks that
-// have begun.
+// order: `turns` counts for each tile how many have added, and `next` the blocks that have begun.
 struct DqWorkspace {
   float *lse, *delta, *dq;
   unsigned *turns = nullptr, *next = nullptr;  // null: in any order
@@ -72,7 +68,7 @@ DqWorkspace dq_workspace(const BackwardParams& p) {
   work.dq = work.delta + work.all_tiles * Tile::kRows;
   if (p.deterministic != 0) {
     work.turns = reinterpret_cast<unsigned*>(work.dq + work.all_tiles * Tile::kFloats);
-    work.next = work.turns + work.all_tiles * Tile::kParts;
+    work.next = work.turns + work.all_tiles;
   }
   return work;
 }
@@ -80,8 +76,7 @@ DqWorkspace dq_workspace(const BackwardParams& p) {
 template <class Tile>
 std::size_t dq_workspace_bytes(const Problem& p) {
   const std::size_t tiles = std::size_t{1} * p.batch * p.heads_q * num_tiles(p.seq_q, Tile::kRows);
-  return tiles * (2 * Tile::kRows + Tile::kFloats) * sizeof(float) +
-         (tiles * Tile::kParts + 1) * sizeof(unsigned);
+  return tiles * (2 * Tile::kRows + Tile::kFloats) * sizeof(float) + (tiles + 1) * sizeof(unsigned);
 }
 
 // The order of a deterministic call, of tiles of `keys` keys and `queries` queries. Without a mask
@@ -104,8 +99,8 @@ __device__ __forceinline__ unsigned block_number(const DqWorkspace& work) {
   return work.next == nullptr ? blockIdx.x : atomicAdd(work.next, 1u);
 }
 
-// One thread has TMA add to a tile of dQ, whole, and waits until it has read the terms. In a fixed
-// order, it first waits until so many others have added.
+// One thread has TMA add to a tile of dQ, and waits until it has read the terms. In a fixed order,
+// it first waits until so many others have added.
 template <int kFloats>
 __device__ __forceinline__ void add_to_dq(const DqWorkspace& work, std::int64_t tile,
                                           unsigned others, const float (&terms)[kFloats]) {
@@ -118,31 +113,6 @@ __device__ __forceinline__ void add_to_dq(const DqWorkspace& work, std::int64_t 
     ptx::tensor_store_wait<0>();  // The sums have been written before the next block learns of it.
     ptx::block_count_add(&work.turns[tile]);
   }
-}
-
-// A warp adds what it holds to its part of a tile of dQ. In a fixed order, it first waits until so
-// many others have added.
-template <class Tile>
-__device__ __forceinline__ void add_to_dq(const DqWorkspace& work, int tile, int warp,
-                                          unsigned others, const typename Tile::Registers& terms,
-                                          int lane) {
-  if (work.turns != nullptr) {
-    if (lane == 0) ptx::block_count_wait(&work.turns[tile * Tile::kParts + warp], others);
-    __syncwarp();  // The other lanes add behind the wait.
-  }
-  float* const sums = work.dq + std::int64_t{tile} * Tile::kFloats;
-#pragma unroll
-  for (int n = 0; n < Tile::kWarpColumns / kMmaN; ++n) {
-    ptx::red_add(sums + Tile::index(warp, n, 0), lane, terms[n]);
-  }
-}
-// Lets the next block add to the warp's part. It waits until the sums have been written, so it
-// comes some time after the addition.
-template <class Tile>
-__device__ __forceinline__ void pass_on_dq(const DqWorkspace& work, int tile, int warp, int lane) {
-  if (work.turns == nullptr) return;
-  __syncwarp();  // All lanes have added.
-  if (lane == 0) ptx::block_count_add(&work.turns[tile * Tile::kParts + warp]);
 }
 
 // Rounds a warp's accumulators, scaled, to a tile, from (row, col) on.
@@ -211,8 +181,8 @@ __global__ void row_delta(const __grid_constant__ BackwardParams p,
     sum += __shfl_xor_sync(0xffffffffu, sum, distance);
   }
   const std::int64_t row = n / kLanes;
-  if (work.turns != nullptr && c == 0 && row % Tile::kRows < Tile::kParts) {
-    work.turns[row / Tile::kRows * Tile::kParts + row % Tile::kRows] = 0;
+  if (work.turns != nullptr && c == 0 && row % Tile::kRows == 0) {
+    work.turns[row / Tile::kRows] = 0;
     if (row == 0) *work.next = 0;
   }
   if (c == 0) {

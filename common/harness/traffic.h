@@ -89,9 +89,8 @@ struct Asks {
 };
 Traffic fused_backward(const Problem& problem, const Tile& tile, const Asks& asks);
 
-// A deterministic backward pass whose blocks own keys and add tiles to dQ, in so many parts
-// (device/dq_workspace.h).
-Traffic added_backward(const Problem& problem, const Tile& tile, int parts);
+// A deterministic backward pass whose blocks own keys and add tiles to dQ (device/dq_workspace.h).
+Traffic added_backward(const Problem& problem, const Tile& tile);
 
 }  // namespace cuflash::harness
 

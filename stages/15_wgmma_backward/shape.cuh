@@ -40,7 +40,7 @@ struct BackwardConfig {
   static constexpr bool kByKeys = kOwned == kConsumers * kWgmmaM;
   static constexpr int kScoreCols = kByKeys ? kStreamed : kStreamed / kConsumers;
   static constexpr int kGradientCols = kByKeys ? kHeadDim : kHeadDim / kConsumers;
-  using Dq = DqTile<kStreamed, kHeadDim, 1>;
+  using Dq = DqTile<kStreamed, kHeadDim>;
   // Registers of a thread: at launch, and when the producer has given its own away.
   static constexpr int kRegisters = 65536 / kThreads / 8 * 8;
   static constexpr int kProducerRegisters = 24;

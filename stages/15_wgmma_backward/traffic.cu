@@ -9,7 +9,7 @@ using namespace harness;
 
 constexpr auto backward_tile = backward_tile_of<BackwardConfig, EveryHeadDim>;
 
-Traffic backward(const Problem& p) { return added_backward(p, backward_tile(p), 1); }
+Traffic backward(const Problem& p) { return added_backward(p, backward_tile(p)); }
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // 16_overlapped_backward: the backward pass by wgmma. A block owns keys; its producer has Q and dO
-// of tile after tile copied by TMA, and two consumers compute the five products and add what they
-// get for dQ to global memory, in f32.
+// of tile after tile copied by TMA, two consumers compute the five products, and a warp of its own
+// has TMA add what they get for dQ to global memory, in f32.
 #pragma once
 
 #include <cmath>
@@ -36,11 +36,13 @@ struct BackwardStorage {
   using ScoreTile = SwizzledTile<T, C::kOwned, C::kStreamed>;
   KVTile sK, sV;  // at the end, dK and dV
   QTile sQ[C::kStages], sdO[C::kStages];
-  ScoreTile sdS[2];  // dSᵀ, by turns
+  ScoreTile sdS[2];                           // dSᵀ, by turns
+  alignas(128) float sdQ[2][C::Dq::kFloats];  // what is to be added, by turns
   alignas(16) float s_lse[C::kStages][C::kStreamed], s_delta[C::kStages][C::kStreamed];
   std::uint64_t kv_full;                              // K and V have arrived
   std::uint64_t full[C::kStages], empty[C::kStages];  // a tile has arrived; consumers have read it
   std::uint64_t ds_full;                              // both consumers have written sdS
+  std::uint64_t dq_full[2], dq_empty[2];              // sdQ has been written; TMA has read it
   unsigned block;                                     // its number
 };
 
@@ -119,6 +121,11 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       ptx::mbarrier_init(&empty[stage], C::kWarps);
     }
     ptx::mbarrier_init(&storage.ds_full, C::kWarps);
+#pragma unroll
+    for (int turn = 0; turn < 2; ++turn) {
+      ptx::mbarrier_init(&storage.dq_full[turn], C::kWarps);
+      ptx::mbarrier_init(&storage.dq_empty[turn], 1);
+    }
     ptx::fence_mbarrier_init();
     storage.block = block_number(work);
   }
@@ -147,6 +154,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   if (role == WarpRole::kProducer) {
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
     const int lane = thread % 32;
+    const auto tile_index = [&] {
+      return (std::int64_t{b} * p.heads_q + at.head) * work.q_tiles + at.tile;
+    };
     // Produce: one warp requests K and V, and all tiles of Q and dO, with their LSE and delta.
     if (warp == 0) {
       if (lane == 0) {
@@ -162,8 +172,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
           request_tile(sQ[stage], maps.q, i0, at.head, b, full[stage]);
           request_tile(sdO[stage], maps.d_o, i0, at.head, b, full[stage]);
         }
-        const std::int64_t tile = (std::int64_t{b} * p.heads_q + at.head) * work.q_tiles + at.tile;
-        const std::int64_t row = tile * C::kStreamed;
+        const std::int64_t row = tile_index() * C::kStreamed;
 #pragma unroll
         for (int r = 4 * lane; r < C::kStreamed; r += 128) {
           *reinterpret_cast<float4*>(&storage.s_lse[stage][r]) =
@@ -172,6 +181,19 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
               *reinterpret_cast<const float4*>(&work.delta[row + r]);
         }
         ptx::mbarrier_arrive(&full[stage]);
+      }
+    }
+    // Add: for each of the two buffers one thread has TMA add what it holds.
+    const int turn = warp - 1;
+    if ((turn == 0 || turn == 1) && lane == 0 && wants_dq) {
+#pragma unroll 1
+      for (int n = 0; n < num_steps; ++n, at = at.next()) {
+        if (n % 2 != turn) continue;
+        ptx::mbarrier_wait(&storage.dq_full[turn], n / 2 % 2);  // The consumers have written sdQ.
+        const unsigned others =
+            adds_before(seq, at.tile * C::kStreamed, C::kStreamed, j0, C::kOwned);
+        add_to_dq(work, tile_index(), others, storage.sdQ[turn]);
+        ptx::mbarrier_arrive(&storage.dq_empty[turn]);
       }
     }
     return;
@@ -197,7 +219,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   const auto issue_dq = [&](typename C::Dq::Registers& rdQ, int n) {
     const auto [key0, dq_row0, dq_col0] = part();
     ptx::mbarrier_wait(&storage.ds_full, n % 2);  // Both consumers have written their part of dS.
-    ptx::wgmma_fence();                           // dQ has been added from these registers.
+    ptx::wgmma_fence();                           // sdQ has been written from these registers.
 #pragma unroll
     for (int k = 0; k < C::kOwned / kWgmmaK; ++k) {
       ptx::wgmma_m64k16<T, ptx::Major::kMN, ptx::Major::kMN>(
@@ -206,21 +228,21 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     }
     ptx::wgmma_commit();
   };
-
-  // Adds dQ of the tile that is due to what other blocks have added.
-  Step due = at;
-  const auto dq_tile = [&] { return (b * p.heads_q + due.head) * work.q_tiles + due.tile; };
-  const auto add_dq = [&](const typename C::Dq::Registers& rdQ) {
-    if (!wants_dq) return;
-    const unsigned others = adds_before(seq, due.tile * C::kStreamed, C::kStreamed, j0, C::kOwned);
-    add_to_dq<typename C::Dq>(work, dq_tile(), warp_of_all, others, rdQ, opaque(thread) % 32u);
-  };
-  // Lets the next block add to it, and goes on to the next tile.
-  const auto pass_on = [&] {
+  // Hands dQ on to the warp that adds it.
+  const auto hand_on = [&](const typename C::Dq::Registers& rdQ, int n) {
     if (wants_dq) {
-      pass_on_dq<typename C::Dq>(work, dq_tile(), warp_of_all, opaque(thread) % 32u);
+      const int lane = opaque(thread) % 32u;
+      const auto [turn, phase] = slot_of<2>(n);
+      ptx::mbarrier_wait(&storage.dq_empty[turn], phase ^ 1);  // TMA has read what was there.
+#pragma unroll
+      for (int m = 0; m < C::Dq::kWarpColumns / kMmaN; ++m) {
+        store4(&storage.sdQ[turn][C::Dq::index(warp_of_all, m, lane)],
+               {rdQ[m][0], rdQ[m][1], rdQ[m][2], rdQ[m][3]});
+      }
+      ptx::fence_proxy_async();  // TMA reads what this thread has written,
+      __syncwarp();              // and its lanes.
+      if (lane == 0) ptx::mbarrier_arrive(&storage.dq_full[turn]);
     }
-    due = due.next();
   };
 
   // The five products of the nth tile of queries, but dQ of the tile before.
@@ -289,7 +311,6 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdV, rA[k], mn_major(sdO[stage], kWgmmaK * k), true);
     }
     ptx::wgmma_commit();
-    if (n > 1) pass_on();  // The sums of the last addition have been written.
     ptx::wgmma_wait<1>();  // dP is there.
 
     // [FA2 Alg.2 l.14]  dS = P ∘ (dP − delta)
@@ -339,7 +360,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       ptx::mbarrier_arrive(&storage.ds_full);
       ptx::mbarrier_arrive(&empty[stage]);
     }
-    if constexpr (!kFirst) add_dq(rdQ);
+    if constexpr (!kFirst) hand_on(rdQ, n - 1);
     at = at.next();
   };
 
@@ -354,9 +375,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     typename C::Dq::Registers rdQ;
     issue_dq(rdQ, num_steps - 1);
     ptx::wgmma_wait<0>();  // The last dQ is there.
-    if (num_steps > 1) pass_on();
-    add_dq(rdQ);
-    pass_on();
+    hand_on(rdQ, num_steps - 1);
   }
   mark_tile(nullptr, 0);
   ptx::named_barrier_sync(kEnd, C::kConsumers * kWarpgroupThreads);  // All have read K and V.

@@ -9,9 +9,7 @@ using namespace harness;
 
 constexpr auto backward_tile = backward_tile_of<BackwardConfig, UsualHeadDims>;
 
-constexpr int kWarps = 8;  // each adds its part of a tile of dQ
-
-Traffic backward(const Problem& p) { return added_backward(p, backward_tile(p), kWarps); }
+Traffic backward(const Problem& p) { return added_backward(p, backward_tile(p)); }
 
 }  // namespace
 
