@@ -75,6 +75,7 @@ void time_in_turns(std::vector<Outcome*> right, const TestCase& c) {
   const Progress progress("Timing " + test_case_name(c));
   harness::CallOptions options = c.options;
   options.guards = false;
+  options.deterministic = false;  // as bench/peers times it beside others
   std::vector<std::unique_ptr<harness::StageCall>> calls;
   std::vector<Queue> queues;
   for (const Outcome* outcome : right) {
