@@ -80,7 +80,7 @@ def spans_of(events, lines):
             spans.append(Span(name, event.begin, event.end))
         elif event.kind == "fence":
             issued = (product_name(where["title"]), event.end)
-        elif event.kind == "commit":
+        elif event.kind == "commit" and issued:  # or the events begin behind its fence
             groups.append(issued)
         elif event.kind == "products":
             while len(groups) > event.data:

@@ -12,7 +12,7 @@ PEER_NAMES = {
     "fa2": ("FlashAttention-2", 0),
     "cudnn": ("cuDNN", 1),
 }
-LEFT, RIGHT, BAR, STEP = 226, 700, 26, 33
+LEFT, RIGHT, BAR, STEP = 248, 700, 26, 33
 
 
 def panel(figure, top, direction, colour, stages, scale):
