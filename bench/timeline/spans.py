@@ -76,7 +76,7 @@ def spans_of(events, lines):
             letter = re.search(r"\bs([KVQ])\b", where["code"])[1]
             spans.append(Span(f"request {letter}", event.begin, event.end))
         elif event.kind == "named_barrier":
-            name = FOR_A_TURN if re.search(r"\bturn\b", where["title"]) else "barrier"
+            name = FOR_A_TURN if re.search(r"\bturns?\b", where["title"]) else "barrier"
             spans.append(Span(name, event.begin, event.end))
         elif event.kind == "fence":
             issued = (product_name(where["title"]), event.end)
