@@ -1,4 +1,6 @@
 """The tables of bench/peers/peers.py's result, for its own output and for pages."""
+import json
+import pathlib
 import statistics
 
 STAGE_PREFIX = "cuflash:"
@@ -151,5 +153,42 @@ def costs_of_causal(rows):
     return markdown(["implementation", "pass", "dtype", "D"] + [f"S {seq}" for seq in seqs], lines)
 
 
+# ---- FlashAttention-3 ----------------------------------------------------------------------------
+
+# FlashAttention-3 and cuDNN, measured in one run.
+BESIDE_CUDNN = pathlib.Path(__file__).parents[2] / "docs/results/nvidia-h200/flash_attention_3.json"
+
+
+def bars():
+    """{(pass, head_dim, causal, seq): ratio}: the speed of the better of FlashAttention-3 and cuDNN as
+    a multiple of cuDNN's."""
+    return {(row["pass"], row["head_dim"], row["causal"], row["seq"]): max(1, row["fa3"] / row["cudnn"])
+            for row in json.loads(BESIDE_CUDNN.read_text(encoding="utf-8"))["rows"]}
+
+
+def places(rows):
+    """The speeds of stages as multiples of the better of cuDNN and FlashAttention-3's place, which is
+    cuDNN's speed in the same run times the ratio of the two in BESIDE_CUDNN; and of all sizes, by
+    harmonic means."""
+    better = bars()
+    lines, seqs = [], sorted({row["seq"] for row in rows})
+    for (direction, dtype), series in by_series(rows).items():
+        cells = by_cell(series)
+        for name in in_order(series):
+            if name in PEERS:
+                continue
+            both = {key: (cell[name]["tflops"], cell["cudnn"]["tflops"] * better[direction, *key])
+                    for key, cell in cells.items()
+                    if name in cell and "cudnn" in cell and (direction, *key) in better}
+            means = [statistics.harmonic_mean(one) for one in zip(*both.values())]
+            for head_dim, causal in sorted({key[:2] for key in both}):
+                shown = [f"{own / other:.2f}" for own, other in
+                         (both[head_dim, causal, seq] for seq in seqs)]
+                lines.append([name.removeprefix(STAGE_PREFIX), direction, dtype, head_dim,
+                              "yes" if causal else "no", *shown, f"{means[0] / means[1]:.2f}"])
+    return markdown(["stage", "pass", "dtype", "D", "causal", *(f"S {seq}" for seq in seqs),
+                     "all sizes"], lines)
+
+
 # The words that choose a table; the default is the speeds.
-VIEWS = {"speeds": speeds, "summary": summary, "costs": costs_of_causal}
+VIEWS = {"speeds": speeds, "summary": summary, "costs": costs_of_causal, "places": places}

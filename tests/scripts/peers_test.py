@@ -109,6 +109,20 @@ class Tables(unittest.TestCase):
                       tables.speeds(backward))
         self.assertIn("| 64 | no | 512 | 100 | 50 | 120 | 100 |", tables.speeds(backward))
 
+    def test_places(self):
+        rows = [row(impl, "forward", seq, speed) for impl, speeds in (
+            ("cudnn", (200, 300)), ("cuflash:09_async_copy", (220, 300)))
+                for seq, speed in zip((512, 1024), speeds)]
+        better = {("forward", 64, False, 512): 1, ("forward", 64, False, 1024): 1.5}
+        with unittest.mock.patch.object(tables, "bars", return_value=better):
+            self.assertEqual(tables.places(rows).splitlines()[-1],
+                             "| 09_async_copy | forward | f16 | 64 | no | 1.10 | 0.67 | 0.92 |")
+
+    def test_every_size_of_the_matrix_has_a_bar(self):
+        bars = tables.bars()
+        self.assertEqual(len(bars), 48)
+        self.assertTrue(all(1 <= bar < 2 for bar in bars.values()))
+
     def test_the_matrix_does_not_mix_with_other_head_dims(self):
         more = [row(impl, "forward", 512, speed, 256)
                 for impl, speed in (("fa2", 200), ("cuflash:09_async_copy", 100))]
