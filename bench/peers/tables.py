@@ -177,7 +177,7 @@ def places(rows):
         for name in in_order(series):
             if name in PEERS:
                 continue
-            both = {key: (cell[name]["tflops"], cell["cudnn"]["tflops"] * better[direction, *key])
+            both = {key: (cell[name]["tflops"], cell["cudnn"]["tflops"] * better[(direction, *key)])
                     for key, cell in cells.items()
                     if name in cell and "cudnn" in cell and (direction, *key) in better}
             means = [statistics.harmonic_mean(one) for one in zip(*both.values())]
