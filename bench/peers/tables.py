@@ -155,6 +155,8 @@ def costs_of_causal(rows):
 
 # ---- FlashAttention-3 ----------------------------------------------------------------------------
 
+BAR = "bar"  # stands among the implementations of a cell
+
 # FlashAttention-3 and cuDNN, measured in one run.
 BESIDE_CUDNN = pathlib.Path(__file__).parents[2] / "docs/results/nvidia-h200/flash_attention_3.json"
 
@@ -168,24 +170,24 @@ def bars():
 
 def places(rows):
     """The speeds of stages as multiples of the better of cuDNN and FlashAttention-3's place, which is
-    cuDNN's speed in the same run times the ratio of the two in BESIDE_CUDNN; and of all sizes, by
-    harmonic means."""
+    cuDNN's speed in the same run times the ratio of the two in BESIDE_CUDNN; at the end that of all
+    sizes, by ratio()."""
     better = bars()
     lines, seqs = [], sorted({row["seq"] for row in rows})
     for (direction, dtype), series in by_series(rows).items():
-        cells = by_cell(series)
+        cells = {key: {**cell, BAR: {"tflops": cell["cudnn"]["tflops"] * better[(direction, *key)]}}
+                 for key, cell in by_cell(series).items()
+                 if "cudnn" in cell and (direction, *key) in better}
         for name in in_order(series):
             if name in PEERS:
                 continue
-            both = {key: (cell[name]["tflops"], cell["cudnn"]["tflops"] * better[(direction, *key)])
-                    for key, cell in cells.items()
-                    if name in cell and "cudnn" in cell and (direction, *key) in better}
-            means = [statistics.harmonic_mean(one) for one in zip(*both.values())]
-            for head_dim, causal in sorted({key[:2] for key in both}):
-                shown = [f"{own / other:.2f}" for own, other in
-                         (both[head_dim, causal, seq] for seq in seqs)]
+            mean, _, _ = ratio(cells, name, BAR)
+            for head_dim, causal in sorted({key[:2] for key in cells}):
+                there = (cells.get((head_dim, causal, seq), {}) for seq in seqs)
+                shown = [f"{cell[name]['tflops'] / cell[BAR]['tflops']:.2f}" if name in cell else "–"
+                         for cell in there]
                 lines.append([name.removeprefix(STAGE_PREFIX), direction, dtype, head_dim,
-                              "yes" if causal else "no", *shown, f"{means[0] / means[1]:.2f}"])
+                              "yes" if causal else "no", *shown, f"{mean:.2f}"])
     return markdown(["stage", "pass", "dtype", "D", "causal", *(f"S {seq}" for seq in seqs),
                      "all sizes"], lines)
 

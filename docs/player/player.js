@@ -31,7 +31,7 @@ export class Player {
     listLetters(this.box.querySelector(".warps .key"), run);
     this.matrices = new Matrices(this.#find("tensors"), this.#find("element"));
     this.rows = new Rows(this.#find("rows-key"), this.#find("rows-table"));
-    this.#find("panes").classList.toggle("no-rows", !run.steps.some(({launch}) => launch.rows));
+    this.#find("panes").classList.toggle("no-rows", !run.launches.some(launch => launch.rows));
     this.#find("colour").onchange = () => this.draw();
     this.#showFault();
     this.#listFindings();

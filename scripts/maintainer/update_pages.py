@@ -16,8 +16,8 @@ named. Behind a colon the marker may name the columns to show, by their titles, 
 The columns that say which row it is are always there, and without a list so are all others but
 those of EXTRA. *Of its ceiling* is empty where the result is older than that column. For a file of `ceilings` the words are figures. For a file of bench/peers/peers.py
 the words are passes, dtypes, head dimensions, s512, causal, full, stages (each with both of its
-schedules), peers, and the kind of table: speeds, summary, costs or places. Without a head dimension, d64,
-the table has those of the matrix, d64 and d128; d96 and d256 must be named. For one of
+schedules), peers, and the kind of table: speeds, summary, costs or places. Without a head dimension,
+d64, the table has those of the matrix, d64 and d128; d96 and d256 must be named. For one of
 bench/calls/calls.py they are attention, torch.compile, nothing or library. For one of variants.py they
 are head dimensions, and `relative`: speeds as multiples of that of the stage as it is. For one of
 bench/timeline the word is a head dimension.
