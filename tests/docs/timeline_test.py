@@ -30,6 +30,7 @@ LINES = {
     "24": {"code": "ptx::wgmma_fence();", "title": "// [FA2 Alg.1 l.10]  O = o_scale · O + P V_j"},
     "25": {"code": "ptx::named_barrier_sync(1, 128);", "title": "// The block returns."},
     "26": {"code": "ptx::named_barrier_sync(1, 256);", "title": "// A consumer waits for its turn."},
+    "27": {"code": "ptx::named_barrier_sync(2, 256);", "title": "// All have equally many turns."},
 }
 TILES, TILE = 8, 1000
 
@@ -130,6 +131,16 @@ class Spans(unittest.TestCase):
         events = ["25 named_barrier 5 10 1", "26 named_barrier 20 30 1"]
         found = spans.spans_of(spans.events_of({"events": events}), LINES)
         self.assertEqual(found, [spans.Span("barrier", 5, 10), spans.Span(spans.FOR_A_TURN, 20, 30)])
+
+    def test_a_wait_for_one_of_many_turns(self):
+        found = spans.spans_of(spans.events_of({"events": ["27 named_barrier 5 10 2"]}), LINES)
+        self.assertEqual(found, [spans.Span(spans.FOR_A_TURN, 5, 10)])
+
+    def test_events_may_begin_between_a_fence_and_its_commit(self):
+        events = ["24 commit 1 1 0", "24 products 2 100 0", "22 fence 110 110 0",
+                  "22 commit 111 111 0", "22 products 112 200 0"]
+        found = spans.spans_of(spans.events_of({"events": events}), LINES)
+        self.assertEqual(found, [spans.Span("S", 110, 200)])
 
     def test_products_in_flight(self):
         # Of the first block 100 to 400 and 850 to 1000; of the second 400 later.
