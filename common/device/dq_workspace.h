@@ -51,32 +51,37 @@ struct DqTile {
 
 // What the kernels hand on, for the rows of whole tiles of queries: LSE · log2 e - kLog2OfP,
 // kSmallP · delta, and dQ in f32. In a deterministic call blocks add to a tile of dQ in a fixed
-// order: `turns` counts for each tile how many have added, and `next` the blocks that have begun.
+// order: `turns` counts for each tile how many have added. Behind the turns `next` counts what
+// blocks have begun, and a stage may have more counts.
 struct DqWorkspace {
   float *lse, *delta, *dq;
-  unsigned *turns = nullptr, *next = nullptr;  // null: in any order
-  int q_tiles;                                 // of a head
-  std::int64_t all_tiles;                      // of all heads
+  unsigned *turns, *next;
+  bool any_order;          // of the additions
+  int q_tiles;             // of a head
+  std::int64_t all_tiles;  // of all heads
+  std::int64_t counts;     // that begin as zeros: the turns, `next`, and more
+  std::int64_t zeros;      // floats of dQ that begin as zeros
 };
 template <class Tile>
-DqWorkspace dq_workspace(const BackwardParams& p) {
+DqWorkspace dq_workspace(const BackwardParams& p, std::int64_t more_counts = 0) {
   DqWorkspace work;
   work.q_tiles = num_tiles(p.seq_q, Tile::kRows);
   work.all_tiles = std::int64_t{p.batch} * p.heads_q * work.q_tiles;
   work.lse = static_cast<float*>(p.workspace);
   work.delta = work.lse + work.all_tiles * Tile::kRows;
   work.dq = work.delta + work.all_tiles * Tile::kRows;
-  if (p.deterministic != 0) {
-    work.turns = reinterpret_cast<unsigned*>(work.dq + work.all_tiles * Tile::kFloats);
-    work.next = work.turns + work.all_tiles;
-  }
+  work.turns = reinterpret_cast<unsigned*>(work.dq + work.all_tiles * Tile::kFloats);
+  work.next = work.turns + work.all_tiles;
+  work.any_order = p.deterministic == 0;
+  work.counts = work.all_tiles + 1 + more_counts;
+  work.zeros = work.all_tiles * Tile::kFloats;
   return work;
 }
-// For either kind of call: a problem does not say which.
 template <class Tile>
-std::size_t dq_workspace_bytes(const Problem& p) {
+std::size_t dq_workspace_bytes(const Problem& p, std::size_t more_counts = 0) {
   const std::size_t tiles = std::size_t{1} * p.batch * p.heads_q * num_tiles(p.seq_q, Tile::kRows);
-  return tiles * (2 * Tile::kRows + Tile::kFloats) * sizeof(float) + (tiles + 1) * sizeof(unsigned);
+  return tiles * (2 * Tile::kRows + Tile::kFloats) * sizeof(float) +
+         (tiles + 1 + more_counts) * sizeof(unsigned);
 }
 
 // The order of a deterministic call, of tiles of `keys` keys and `queries` queries. Without a mask
@@ -96,7 +101,7 @@ __device__ __forceinline__ unsigned adds_before(const Sequence& seq, int i0, int
 // The number of this block among those that have begun, for one thread to ask. A block may wait for
 // one with a lower number: that one is running.
 __device__ __forceinline__ unsigned block_number(const DqWorkspace& work) {
-  return work.next == nullptr ? blockIdx.x : atomicAdd(work.next, 1u);
+  return work.any_order ? blockIdx.x : atomicAdd(work.next, 1u);
 }
 
 // One thread has TMA add to a tile of dQ, and waits until it has read the terms. In a fixed order,
@@ -104,10 +109,10 @@ __device__ __forceinline__ unsigned block_number(const DqWorkspace& work) {
 template <int kFloats>
 __device__ __forceinline__ void add_to_dq(const DqWorkspace& work, std::int64_t tile,
                                           unsigned others, const float (&terms)[kFloats]) {
-  if (work.turns != nullptr) ptx::block_count_wait(&work.turns[tile], others);
+  if (!work.any_order) ptx::block_count_wait(&work.turns[tile], others);
   ptx::bulk_reduce_add(work.dq + tile * kFloats, terms, sizeof terms);
   ptx::tensor_store_commit();
-  if (work.turns == nullptr) {
+  if (work.any_order) {
     ptx::tensor_store_wait_read<0>();
   } else {
     ptx::tensor_store_wait<0>();  // The sums have been written before the next block learns of it.
@@ -181,17 +186,14 @@ __global__ void row_delta(const __grid_constant__ BackwardParams p,
     sum += __shfl_xor_sync(0xffffffffu, sum, distance);
   }
   const std::int64_t row = n / kLanes;
-  if (work.turns != nullptr && c == 0 && row % Tile::kRows == 0) {
-    work.turns[row / Tile::kRows] = 0;
-    if (row == 0) *work.next = 0;
-  }
+  if (c == 0 && row < work.counts) work.turns[row] = 0;
   if (c == 0) {
     const float lse = i < seq.num_queries ? p.lse[row_index(p, b, h, i)] : -INFINITY;
     // P = 0 where no key is seen.
     work.lse[row] = lse == -INFINITY ? INFINITY : lse * kLog2e - kLog2OfP;
     work.delta[row] = kSmallP * sum;
   }
-  if (p.dq.data == nullptr || c >= kVectors) return;
+  if (p.dq.data == nullptr || c >= kVectors || row * Tile::kColumns >= work.zeros) return;
   float4* const zeros = reinterpret_cast<float4*>(work.dq) + row * (2 * kVectors) + c;
   zeros[0] = float4{};
   zeros[kVectors] = float4{};

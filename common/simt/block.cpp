@@ -154,7 +154,8 @@ void Core::run_block(std::uint64_t linear_block) {
     bool progress = false, alive = false, in_warp_call = false, waits_for_some = false;
     for (const int t : order) {
       Thread& thread = threads_[t];
-      if (thread.state == Thread::State::kReady) {
+      if (thread.state == Thread::State::kReady || thread.counted()) {
+        thread.state = Thread::State::kReady;
         thread.fiber.resume(&thread);
         progress = true;
         if (killed_) return;
@@ -173,6 +174,8 @@ void Core::run_block(std::uint64_t linear_block) {
     if (in_warp_call) {
       end_warp_calls();
     } else if (report_stuck_warpgroup()) {
+      return;
+    } else if (report_block_count()) {
       return;
     } else if (waits_for_some) {
       report_deadlock();
@@ -204,6 +207,14 @@ void Core::suspend(Thread& thread, Thread::State state, std::uintptr_t return_ad
   thread.wait_address = return_address;
   recorder.settle(thread.index);
   thread.fiber.suspend();
+}
+
+// Blocks run one after the other: only threads of this one can still change the count.
+void Core::wait_for_block_count(Thread& self, const unsigned* count, unsigned value,
+                                std::uintptr_t return_address) {
+  self.block_count = count;
+  self.awaited_count = value;
+  suspend(self, Thread::State::kAtBlockCount, return_address);
 }
 
 void Core::kill_launch() {

@@ -73,8 +73,8 @@ void add_to_block_count(unsigned* count) {
 
 void wait_for_block_count(const unsigned* count, unsigned value) {
   const void* const from = __builtin_return_address(0);
+  if (*count != value) core.wait_for_block_count(*running_thread(), count, value, as_address(from));
   note_access(count, sizeof *count, AccessKind::kAtomic, from);
-  if (*count != value) core.report_block_count(*running_thread(), *count, value, as_address(from));
 }
 
 void add_four(float* address, const float (&x)[4]) {

@@ -33,6 +33,7 @@ struct Thread {
     kAtBarrier,
     kAtNamedBarrier,
     kAtMbarrier,
+    kAtBlockCount,
     kInWarpCall,
     kInWarpgroupCall,
     kExited
@@ -52,6 +53,8 @@ struct Thread {
   int named_barrier = 0;          // the last one
   bool named_barrier_or = false;  // what the last one that it waited for gave
   const Mbarrier* mbarrier = nullptr;
+  const unsigned* block_count = nullptr;  // and the value that it waits for
+  unsigned awaited_count = 0;
   const WarpgroupCall* warpgroup_call = nullptr;
   // The last barrier or __syncwarp() that it took part in.
   Stamp last_event = 0;
@@ -71,8 +74,10 @@ struct Thread {
   }
   // True if it waits for certain threads, or for a copy.
   bool waits_for_some() const {
-    return state == State::kAtMbarrier || state == State::kAtNamedBarrier;
+    return state == State::kAtMbarrier || state == State::kAtNamedBarrier ||
+           state == State::kAtBlockCount;
   }
+  bool counted() const { return state == State::kAtBlockCount && *block_count == awaited_count; }
   int lane() const { return index % 32; }
   int warp() const { return index / 32; }
 };

@@ -1,6 +1,7 @@
 // 16_overlapped_backward: what the stage can do, and the host code that launches its kernels.
 #include "device/grid.h"
 #include "device/pass.h"
+#include "device/resident_grid.h"
 #include "device/tile_map.h"
 #include "kernel_bwd.cuh"
 
@@ -23,28 +24,38 @@ struct BackwardKernels {
       return make_map(map, tile_map<typename Storage::KVTile>(t, p.dtype, p.batch, p.heads_kv,
                                                               p.seq_kv, p.head_dim));
     };
+    // Nothing is written through the map of a gradient that is not wanted.
+    const Tensor &dk = p.dk.data != nullptr ? p.dk : p.k, &dv = p.dv.data != nullptr ? p.dv : p.v;
     return of_queries(maps.q, p.q) && of_keys(maps.k, p.k) && of_keys(maps.v, p.v) &&
-           of_queries(maps.d_o, p.d_o);
+           of_queries(maps.d_o, p.d_o) && of_keys(maps.dk, dk) && of_keys(maps.dv, dv);
   }
 
   static FlashAttentionError run(const BackwardParams& p, cudaStream_t stream) {
     BackwardMaps maps;
     if (!make_maps(maps, p)) return FlashAttentionError::CUDA_ERROR;
-    const DqWorkspace work = dq_workspace<Dq>(p);
-    constexpr int kDeltaThreads = 256;
+    const std::int64_t pieces = std::int64_t{p.batch} * p.heads_kv * num_tiles(p.seq_kv, C::kOwned);
+    if (pieces > kMaxBlocks) return FlashAttentionError::SIZE_OVERFLOW;
+    const std::int64_t blocks = blocks_that_stay(pieces);
+    const std::int64_t parts = std::int64_t{num_tiles(p.seq_q, C::kStreamed)} * Dq::kWarps;
+    const Schedule schedule = make_schedule(p, C::kOwned, parts, blocks);
+    const DqWorkspace work = workspace<Dq>(p, schedule);
+    constexpr int kThreads = 256;
     const std::int64_t lanes = work.all_tiles * C::kStreamed * kDeltaLanes<kHeadDim>;
-    return queue(stream, thread_each(lanes, kDeltaThreads, row_delta<T, Dq>, p, work),
-                 block_each_kv_tile<Storage>(C::kOwned, C::kThreads, gradients<T, kHeadDim>, p,
-                                             work, maps, heads_together(p)),
-                 block_each_q_tile<QueryGradientStorage<T, Dq>>(C::kStreamed, 32 * Dq::kWarps,
-                                                                query_gradient<T, Dq>, p, work)
+    const int first = schedule.share(schedule.pieces() - schedule.lead);
+    const std::int64_t left = work.all_tiles * Dq::kWarps - first;
+    return queue(stream, thread_each(lanes, kThreads, row_delta<T, Dq>, p, work),
+                 resident_grid<Storage>(blocks, C::kThreads, gradients<T, kHeadDim>, p, work, maps,
+                                        schedule),
+                 thread_each(32 * left, kThreads, query_gradient<T, Dq>, p, work, first)
                      .only_if(p.dq.data != nullptr));
   }
 };
 
 std::size_t backward_workspace(const Problem& p) {
   return dispatch(TensorCoreTypes{}, UsualHeadDims{}, p, std::size_t{0}, [&](auto, auto head_dim) {
-    return dq_workspace_bytes<typename BackwardConfig<head_dim()>::Dq>(p);
+    // At most a queue for each KV head.
+    const std::size_t queues = std::size_t{1} * p.batch * p.heads_kv;
+    return dq_workspace_bytes<typename BackwardConfig<head_dim()>::Dq>(p, 2 * queues);
   });
 }
 
@@ -62,6 +73,7 @@ constexpr Stage describe() {
   stage.backward.products_by = ProductsBy::kWgmma;
   stage.backward.products = products<5>;
   stage.backward.any_order = true;
+  stage.backward.resident = true;
   stage.backward.workspace_bytes = backward_workspace;
   stage.backward.rank = rank;
   return stage;

@@ -1,6 +1,8 @@
 // What 16_overlapped_backward asks for.
+#include "device/resident_grid.h"
 #include "harness/tile_of.h"
 #include "shape.cuh"
+#include "work.cuh"
 
 namespace cuflash::overlapped_backward {
 namespace {
@@ -9,7 +11,24 @@ using namespace harness;
 
 constexpr auto backward_tile = backward_tile_of<BackwardConfig, UsualHeadDims>;
 
-Traffic backward(const Problem& p) { return added_backward(p, backward_tile(p)); }
+Traffic backward(const Problem& problem) {
+  const Tile tile = backward_tile(problem);
+  Traffic t = added_backward(problem, tile);
+  const BackwardParams p(problem, {});
+  const std::int64_t pieces = std::int64_t{p.batch} * p.heads_kv * num_tiles(p.seq_kv, tile.owned);
+  const std::int64_t blocks = blocks_that_stay(pieces);
+  const Schedule schedule = make_schedule(p, tile.owned, 1, blocks);
+  // Two counts for each KV head begin as zeros.
+  t.write_bytes += 2 * schedule.heads * sizeof(unsigned);
+  // Each block asks once more than it gets pieces. Two threads wait for the zeros of a queue of
+  // which some are written on the way, and count what they have added; one warp counts its zeros,
+  // and waits for what it is to round.
+  std::uint64_t counts = blocks + 2 * pieces + 2 * (pieces - schedule.lead);
+  for (int n = 0; n < pieces; ++n) counts += schedule.zeroed(schedule.queue(n)) > 0 ? 2 : 0;
+  t.read_bytes += counts * sizeof(unsigned);
+  t.write_bytes += counts * sizeof(unsigned);
+  return t;
+}
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// The CPU simulator's counts by which blocks wait for others. Blocks run one after the other, so a
-// wait either ends at once or never.
+// The CPU simulator's counts by which blocks wait for others. Blocks run one after the other, so
+// that a block can wait for earlier ones and for its own threads.
 #ifndef CUFLASH_SIMT_DEVICE_PTX_BLOCK_COUNT_H_
 #define CUFLASH_SIMT_DEVICE_PTX_BLOCK_COUNT_H_
 

@@ -23,6 +23,8 @@ __forceinline__ void tensor_copy(SharedAddress shared, const TensorMap& map, int
 }
 __forceinline__ void prefetch_tensor_map(const TensorMap&) {}
 __forceinline__ void fence_proxy_async() { simt::fence_proxy_async(); }
+// The simulator does not look for a missing one.
+__forceinline__ void fence_proxy_async_global() {}
 
 }  // namespace cuflash::ptx
 
