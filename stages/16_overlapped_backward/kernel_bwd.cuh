@@ -252,7 +252,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     const QueueCounts counts = queue_counts(work, schedule);
     // In a fixed order a tile may have to wait for its turn while the next one is added: then there
     // is a thread for each buffer. Otherwise one is enough.
-    const int adders = work.any_order ? 1 : 2, keepers = 3 - adders;
+    const int num_keepers = keepers(work.any_order), adders = 3 - num_keepers;
 
     // Add: one thread has TMA add dQ, and write dV and dK.
     if (warp <= adders) {
@@ -266,7 +266,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         ptx::mbarrier_arrive(&storage.kv_empty);
         const int queue = schedule.queue(piece.number);
         if (wants_dq && schedule.zeroed(queue) > 0) {
-          ptx::block_count_wait(&counts.zeroed[queue], keepers * schedule.zeroed(queue));
+          ptx::block_count_wait(&counts.zeroed[queue], num_keepers * schedule.zeroed(queue));
           ptx::fence_proxy_async_global();  // TMA adds to zeros that threads have written.
         }
         const Sequence seq = sequence(p, piece.batch);
@@ -315,10 +315,10 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       if (n < 0) return;
       if (lane == 0) ptx::mbarrier_arrive(&storage.kv_empty);
       if (!wants_dq) continue;
-      const int later = n + schedule.lead, earlier = n - schedule.lead;
+      const int later = n + schedule.lead, earlier = n - schedule.lag;
       if (later < schedule.pieces()) {
         zero_parts<typename C::Dq>(work, schedule.share(later), schedule.share(later + 1),
-                                   32 * keeper + lane, 32 * keepers);
+                                   32 * keeper + lane, 32 * num_keepers);
         ptx::fence_proxy_async_global();  // TMA adds to what this thread has written,
         __syncwarp();                     // and its lanes.
         if (lane == 0) ptx::block_count_add(&counts.zeroed[schedule.queue(later)]);
@@ -331,7 +331,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         __syncwarp();  // All lanes may read the sums.
         const int end = schedule.share(earlier + 1);
 #pragma unroll 1
-        for (int part = schedule.share(earlier) + keeper; part < end; part += keepers) {
+        for (int part = schedule.share(earlier) + keeper; part < end; part += num_keepers) {
           round_part<T, typename C::Dq>(p, work, part, lane);
         }
       }

@@ -36,12 +36,11 @@ struct BackwardKernels {
     const std::int64_t pieces = std::int64_t{p.batch} * p.heads_kv * num_tiles(p.seq_kv, C::kOwned);
     if (pieces > kMaxBlocks) return FlashAttentionError::SIZE_OVERFLOW;
     const std::int64_t blocks = blocks_that_stay(pieces);
-    const std::int64_t parts = std::int64_t{num_tiles(p.seq_q, C::kStreamed)} * Dq::kWarps;
-    const Schedule schedule = make_schedule(p, C::kOwned, parts, blocks);
+    const Schedule schedule = make_schedule<C>(p, blocks);
     const DqWorkspace work = workspace<Dq>(p, schedule);
     constexpr int kThreads = 256;
     const std::int64_t lanes = work.all_tiles * C::kStreamed * kDeltaLanes<kHeadDim>;
-    const int first = schedule.share(schedule.pieces() - schedule.lead);
+    const int first = schedule.share(schedule.pieces() - schedule.lag);
     const std::int64_t left = work.all_tiles * Dq::kWarps - first;
     return queue(stream, thread_each(lanes, kThreads, row_delta<T, Dq>, p, work),
                  resident_grid<Storage>(blocks, C::kThreads, gradients<T, kHeadDim>, p, work, maps,

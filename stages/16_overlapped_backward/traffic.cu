@@ -17,13 +17,15 @@ Traffic backward(const Problem& problem) {
   const BackwardParams p(problem, {});
   const std::int64_t pieces = std::int64_t{p.batch} * p.heads_kv * num_tiles(p.seq_kv, tile.owned);
   const std::int64_t blocks = blocks_that_stay(pieces);
-  const Schedule schedule = make_schedule(p, tile.owned, 1, blocks);
+  const Schedule schedule = dispatch(
+      EveryType{}, UsualHeadDims{}, problem, Schedule{},
+      [&](auto, auto head_dim) { return make_schedule<BackwardConfig<head_dim()>>(p, blocks); });
   // Two counts for each KV head begin as zeros.
   t.write_bytes += 2 * schedule.heads * sizeof(unsigned);
   // Each block asks once more than it gets pieces. Two threads wait for the zeros of a queue of
   // which some are written on the way, and count what they have added; one warp counts its zeros,
   // and waits for what it is to round.
-  std::uint64_t counts = blocks + 2 * pieces + 2 * (pieces - schedule.lead);
+  std::uint64_t counts = blocks + 2 * pieces + (pieces - schedule.lead) + (pieces - schedule.lag);
   for (int n = 0; n < pieces; ++n) counts += schedule.zeroed(schedule.queue(n)) > 0 ? 2 : 0;
   t.read_bytes += counts * sizeof(unsigned);
   t.write_bytes += counts * sizeof(unsigned);

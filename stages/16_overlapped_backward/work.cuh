@@ -20,12 +20,12 @@ struct KeyTile {
 //
 // A piece has its share of dQ, too, of the same heads. The shares begin as zeros, and are rounded
 // in the end. A block does both on the way, while it computes another piece: it writes the zeros of
-// the piece that comes `lead` pieces later, and rounds the share of the one that came `lead` pieces
+// the piece that comes `lead` pieces later, and rounds the share of the one that came `lag` pieces
 // before. The first shares get their zeros before, and the last ones are rounded afterwards.
 struct Schedule {
   int heads, tiles;  // of all batches; of a head
   int together;
-  int lead;
+  int lead, lag;
   std::int64_t parts;  // of dQ, of the query heads that share a KV head: what a warp holds
 
   __host__ __device__ constexpr int pieces() const { return heads * tiles; }
@@ -58,7 +58,7 @@ struct Schedule {
 
 // True if each tile has one piece, and the shares of a queue are those of its heads.
 constexpr bool each_tile_once(int heads, int tiles, int together) {
-  const Schedule schedule{heads, tiles, together, 0, 7};
+  const Schedule schedule{heads, tiles, together, 0, 0, 7};
   bool taken[64] = {};
   for (int n = 0; n < schedule.pieces(); ++n) {
     const KeyTile at = schedule.at(n);
@@ -84,17 +84,34 @@ inline int heads_together(const BackwardParams& p) {
   return static_cast<int>(std::min(std::max(kCacheBytes / head_bytes, std::int64_t{2}), heads));
 }
 
-// The lead is so large that nobody has to wait: a queue, since its shares are needed when its first
-// piece begins, and what all blocks have taken but not finished, at most two pieces each.
-inline Schedule make_schedule(const BackwardParams& p, int keys, std::int64_t parts_of_head,
-                              std::int64_t blocks) {
+// The blocks' warps that keep dQ's sums: those of the producer's that do not copy or add.
+__host__ __device__ constexpr int keepers(bool any_order) { return any_order ? 2 : 1; }
+
+// True if the keepers can round a share while their block computes a piece. A warp rounds a part in
+// about the time, 2.5 µs on an H200, that the consumers take for a tile of 128 queries, or a little
+// more than for one of 64.
+template <class C>
+bool rounds_on_the_way(const BackwardParams& p) {
+  const std::int64_t queries = p.width == UINT_MAX ? p.seq_q : (p.seq_q + C::kOwned) / 2;
+  const int parts = C::kOwned / C::kStreamed * C::Dq::kWarps / keepers(p.deterministic == 0);
+  const int tile = C::kStreamed == 64 ? 68 : C::kStreamed;
+  return queries >= std::int64_t{parts} * tile;
+}
+
+// Lead and lag are so large that nobody has to wait: a queue, since its shares are needed when its
+// first piece begins and are done when its last one is, and what all blocks have taken but not
+// finished, at most two pieces each.
+template <class C>
+Schedule make_schedule(const BackwardParams& p, std::int64_t blocks) {
   Schedule schedule;
   schedule.heads = p.batch * p.heads_kv;
-  schedule.tiles = num_tiles(p.seq_kv, keys);
+  schedule.tiles = num_tiles(p.seq_kv, C::kOwned);
   schedule.together = heads_together(p);
-  schedule.parts = parts_of_head * (p.heads_q / p.heads_kv);
+  schedule.parts =
+      std::int64_t{num_tiles(p.seq_q, C::kStreamed)} * (p.heads_q / p.heads_kv) * C::Dq::kWarps;
   const std::int64_t queue = std::int64_t{schedule.tiles} * schedule.together;
   schedule.lead = static_cast<int>(std::min<std::int64_t>(schedule.pieces(), queue + 2 * blocks));
+  schedule.lag = rounds_on_the_way<C>(p) ? schedule.lead : schedule.pieces();
   return schedule;
 }
 
