@@ -1,7 +1,10 @@
 // mma.sync and ldmatrix: the lane maps of device/mma_fragments.h are the hardware's.
+#include <cmath>
+
 #include "device/mma_fragments.h"
 #include "device/ptx/ldmatrix.h"
 #include "device/ptx/mma.h"
+#include "device/ptx/unpack.h"
 #include "support.h"
 
 namespace cuflash {
@@ -54,6 +57,30 @@ __global__ void multiply(const T* a, const T* b, const float* c, float* d) {
   for (int i = 0; i < MmaAccumulator::kElements; ++i) rD[i] = c[at(i)];
   ptx::mma_m16n8k16<T>(rD, rA, rB);
   for (int i = 0; i < MmaAccumulator::kElements; ++i) d[at(i)] = rD[i];
+}
+
+// A thread for each number: it is the lower one of a pair, and its complement the upper one.
+template <class T>
+__global__ void unpack_all(float2* x, float2* expected) {
+  const unsigned n = blockIdx.x * blockDim.x + threadIdx.x, bits = n | (~n << 16);
+  x[n] = ptx::unpack<T>(bits);
+  expected[n] = unpack<T>(bits);
+}
+
+TYPED_TEST(Fragments, Unpack) {
+  constexpr int kNumbers = 1 << 16;
+  const Array<float> x(std::vector<float>(2 * kNumbers)),
+      expected(std::vector<float>(2 * kNumbers));
+  run(unpack_all<TypeParam>, {kNumbers / 256, 256}, reinterpret_cast<float2*>(x.data()),
+      reinterpret_cast<float2*>(expected.data()));
+  const auto values = x.values(), expected_values = expected.values();
+  for (int n = 0; n < 2 * kNumbers; ++n) {
+    if (std::isnan(expected_values[n])) {
+      EXPECT_TRUE(std::isnan(values[n]));
+    } else {
+      EXPECT_EQ(values[n], expected_values[n]);
+    }
+  }
 }
 
 TYPED_TEST(Fragments, Product) {

@@ -54,5 +54,26 @@ TEST_F(BlockCountTest, ReportsAWaitForACountThatABlockHasLeftOut) {
   EXPECT_NE(finding.text.find("waits for the count 2, which is 1."), std::string::npos);
 }
 
+// A thread waits for a count that another one of its block adds to later.
+__global__ void for_a_neighbour(unsigned* counts, unsigned* last) {
+  if (threadIdx.x == 0) {
+    ptx::block_count_wait(&counts[0], 1);
+    *last += 1;
+  } else {
+    *last = 6;
+    ptx::block_count_add(&counts[0]);
+  }
+}
+
+TEST_F(BlockCountTest, LetsItsOwnThreadsRun) {
+  for (const auto order : {Schedule::Order::kInOrder, Schedule::Order::kReversed}) {
+    set_schedule({order});
+    counts_.set({0, 0});
+    EXPECT_EQ(launch(for_a_neighbour, {1, 2}, counts_.data(), last_.data()),
+              FlashAttentionError::SUCCESS);
+    EXPECT_EQ(last(), 7u);
+  }
+}
+
 }  // namespace
 }  // namespace cuflash::simt
