@@ -1,13 +1,15 @@
-"""Figures of stages/16_overlapped_backward: what reads and writes what, the turns, who waits for whom."""
+"""Figures of stages/16_overlapped_backward: what reads and writes what, the turns, who waits for whom, and when
+dQ gets its zeros and is rounded."""
 
 import heapq
 import itertools
 
-from drawing import Figure, MARGIN, SMALL
-from flow import ADD, BEFORE, READ, WRITE, in_order, reads_and_writes, who_waits
+from drawing import Figure, MARGIN, SMALL, WIDTH
+from flow import ADD, BEFORE, READ, RIGHT, WRITE, fan, in_order, reads_and_writes
 from sources import read
 
 KERNEL = "stages/16_overlapped_backward/kernel_bwd.cuh"
+WORK = "stages/16_overlapped_backward/work.cuh"
 LEFT = MARGIN + 4
 X, UNIT, HIGH = 132, 17.5, 40  # where time begins, its scale, the height of a lane
 LAST = 32  # units of time that a figure shows
@@ -24,7 +26,13 @@ def check():
              "pass_turn();", "wgmma_wait<0>();  // No product reads P", "rdK, rA[k], mn_major(sQ",
              "issue_dq(rdQ, n - 1);", "pair(sdS[n % 2]", "wgmma_wait<0>();      // dK and dQ are there",
              "mbarrier_arrive(&storage.ds_full)", "mbarrier_arrive(&empty[stage])",
-             "hand_on(rdQ, n - 1)")
+             "hand_on_dq(n - 1, rdQ)")
+    in_order(read(KERNEL), "mbarrier_init(&storage.kv_full, 3)", "mbarrier_init(&storage.kv_empty, C::kWarps + 3)",
+             "mbarrier_init(&full[stage], 2 + 32)", "mbarrier_init(&empty[stage], C::kWarps)",
+             "mbarrier_init(&storage.ds_full, C::kWarps)", "mbarrier_init(&out_full[turn], C::kWarps)",
+             "mbarrier_init(&out_empty[turn], 1)")
+    in_order(read(KERNEL), "later = n + schedule.lead, earlier = n - schedule.lag", "zero_parts", "round_part")
+    in_order(read(WORK), "std::min<std::int64_t>(schedule.pieces(), queue + 2 * blocks)")
 
 
 def data():
@@ -40,8 +48,8 @@ def data():
         ("dK += dSᵀ Q", {"sQ": READ, "rA": READ, "rdK": ADD}),
         ("dQ = dS K", {"sK": READ, "sdS": BEFORE, "rdQ": WRITE}),
         ("dS to the other", {"sdS": WRITE, "rA": READ}),
-        ("dQ handed on", {"sdQ": WRITE, "rdQ": READ}),
-        ("TMA adds to dQ", {"sdQ": READ}),
+        ("dQ handed on", {"out": WRITE, "rdQ": READ}),
+        ("TMA adds to dQ", {"out": READ}),
     )
     return reads_and_writes(
         "16_data", "What reads and writes what, in a tile",
@@ -50,10 +58,10 @@ def data():
         " consumers, read a tile later by the product of dQ; dQ until TMA has added it. In registers: S"
         " until P is there, dP until dS is, the rounded P and then the rounded dS in the same registers,"
         " dV and dK in all tiles, and dQ until it is handed on.",
-        (("shared memory", ("sK", "sV", "sQ", "sdO", "sdS", "sdQ")),
+        (("shared memory", ("sK", "sV", "sQ", "sdO", "sdS", "out")),
          ("registers", ("rS", "rdP", "rA", "rdV", "rdK", "rdQ"))),
-        steps, notes=("rA has P, rounded, and then dS. Two buffers: sQ, sdO, sdS, sdQ.",
-                      "dQ is that of the tile before: its product, sdQ, the addition."))
+        steps, notes=("rA has P, rounded, and then dS. Two buffers: sQ, sdO, sdS, out.",
+                      "dQ is that of the tile before: its product, out, the addition."))
 
 
 def consumer_steps():
@@ -159,30 +167,125 @@ def turns():
     return figure
 
 
+def entries(figure, x, y, names):
+    """The names of barriers in their colours, with their arrivals and what they say."""
+    for n, (colour, what, why) in enumerate(names):
+        figure.box(x, y + 54 * n, 18, 18, colour)
+        figure.text(x + 28, y + 9 + 54 * n, what, SMALL, mono=True)
+        figure.text(x + 28, y + 33 + 54 * n, why, SMALL)
+
+
 def waits():
     """Who waits for whom."""
-    return who_waits(
-        "16_waits", "Who waits for whom",
-        "The producer waits at empty until the eight warps of both consumers have read a buffer; the"
-        " consumers wait at full until a tile of Q and dO has arrived. A consumer waits for its turn at"
-        " a named barrier of its own, where the other arrives; at ds_full for the dS of both; and at the"
-        " end for the other's last product. Two threads, for even and odd tiles, wait at dq_full for"
-        " the dQ of both consumers, and the consumers at dq_empty until TMA has read it.",
-        (("red", 1, "kTurn + 1", "consumer 1 may compute P and dS"),
-         ("red", -1, "kTurn", "consumer 0 may"),
-         ("ink", 0, "ds_full", "both have written dS of a tile"),
-         ("ink", 0, "kEnd", "both have read K and V")),
-        ("two threads add, of a warp each", "one has even tiles, one has odd tiles"),
-        (("full[stage]", "34 arrivals: Q, dO, LSE and delta are there"),
-         ("empty[stage]", "8 arrivals: both have read Q and dO"),
-         ("dq_full[turn]", "8 arrivals: both have written sdQ"),
-         ("dq_empty[turn]", "1 arrival: TMA has read sdQ")),
-        part="64 keys",
-        notes=("An arrow goes from those that arrive to those that wait. Not shown:",
-               "kv_full, at which both consumers wait once for K and V."))
+    figure = Figure(
+        "16_waits", 1168, "Who waits for whom",
+        "The producer waits at kv_empty until the eight warps of both consumers and the three other warps of"
+        " its own warpgroup have read a piece, and at empty until the consumers have read a buffer of Q and"
+        " dO. The consumers wait at kv_full for the piece, K and V, and at full for a tile of Q and dO. A"
+        " consumer waits for its turn at a named barrier of its own, where the other arrives, and at ds_full"
+        " for the dS of both. A thread that adds waits at out_full for what both consumers have written, and"
+        " they wait at out_empty until TMA has read it. The keepers' count of zeros is what the thread that"
+        " adds waits for, and its count of what has been added is what the keepers of all blocks wait for."
+        " That thread and the keepers wait at kv_full for a piece, too.")
+    figure.heading("Who waits for whom")
+    figure.box(LEFT, 62, RIGHT - LEFT, 66, "yellow", "producer warp",
+               below=["pieces; K, V; Q, dO, LSE and delta of tile after tile"])
+    fan(figure, 132, 368, (("orange", True), ("blue", False)), x=(62, 658))
+    fan(figure, 132, 368, (("green", True), ("sky", False)), x=(118, 602))
+    entries(figure, 170, 146, (
+        ("orange", "kv_full", "3 arrivals: the piece, K and V are there"),
+        ("blue", "kv_empty", "11 arrivals: all have read them"),
+        ("green", "full[stage]", "34 arrivals: Q, dO, LSE, delta are there"),
+        ("sky", "empty[stage]", "8 arrivals: both have read Q and dO")))
+    between = (("red", 1, "kTurn + 1", "consumer 1 may compute P and dS"),
+               ("red", -1, "kTurn", "consumer 0 may"),
+               ("ink", 0, "ds_full", "both have written dS of a tile"))
+    top, high = 372, 40 + 74 * len(between)
+    for n, x in enumerate((LEFT, RIGHT - 160)):
+        figure.box(x, top, 160, high, "grey", f"consumer {n}", below=["64 keys"])
+    for n, (colour, direction, what, why) in enumerate(between):
+        y = top + 60 + 74 * n
+        line = [(LEFT + 164, y), (RIGHT - 164, y)]
+        if direction >= 0:
+            figure.arrow(line, colour)
+        if direction <= 0:
+            figure.arrow(line[::-1], colour)
+        figure.text(WIDTH / 2, y - 17, what, SMALL, "middle", mono=True)
+        figure.text(WIDTH / 2, y + 18, why, SMALL, "middle")
+    end = top + high
+    fan(figure, end + 4, end + 128, (("orange", True), ("purple", False)))
+    entries(figure, 170, end + 18, (
+        ("orange", "out_full[turn]", "8 arrivals: both have written it"),
+        ("purple", "out_empty[turn]", "1 arrival: TMA has read it")))
+    adder = end + 132
+    figure.box(LEFT, adder, RIGHT - LEFT, 66, "yellow", "a thread that adds",
+               below=["dQ of each tile; it stores dV and dK"])
+    fan(figure, adder + 70, adder + 194, (("green", True), ("blue", False)))
+    entries(figure, 170, adder + 84, (
+        ("green", "counts.added[queue]", "all blocks have added a queue's dQ"),
+        ("blue", "counts.zeroed[queue]", "all blocks have written its zeros")))
+    keeper = adder + 198
+    figure.box(LEFT, keeper, RIGHT - LEFT, 66, "yellow", "two keepers, of a warp each",
+               below=["zeros for later shares of dQ; earlier ones rounded"])
+    notes = ("An arrow goes from those that arrive to those that wait. The counts are",
+             "in global memory, for all blocks. Not shown: the thread that adds and",
+             "the keepers wait at kv_full for the piece, and arrive at kv_empty. In a",
+             "deterministic call two threads add, and there is one keeper.")
+    figure.lines(LEFT, keeper + 92, notes, SMALL, style="quiet")
+    figure.height = keeper + 94 + 24 * len(notes)
+    return figure
+
+
+def shares():
+    """When the shares of dQ get their zeros, and when they are rounded."""
+    queue, queues, blocks = 6, 3, 1
+    pieces, lead = queue * queues, queue + 2 * blocks
+    left, cell, row, top = 152, 30, 54, 118
+    moments = [("before", None)] + [(f"piece {n}", n) for n in (1, 7, 13)] + [("after", pieces)]
+    figure = Figure(
+        "16_shares", 0, "Shares of dQ: zeros ahead, rounding behind",
+        f"The shares of dQ of {pieces} pieces, in {queues} queues of {queue}, at {len(moments)} moments, with"
+        f" one block, and a lead and a lag of {lead} pieces. Before the pass the first {lead} shares are zeros."
+        " While a piece is computed, blocks add to all the shares of its queue; the keepers write zeros for"
+        f" the share {lead} pieces later and round the one {lead} pieces before, whose queue is complete."
+        f" After the pass the last {lead} shares are left to round.")
+    figure.heading("Shares of dQ: zeros ahead, rounding behind")
+    for q in range(queues):
+        x = left + cell * queue * q
+        figure.text(x + cell * queue / 2, 76, f"queue {q}", SMALL, "middle", bold=True)
+        figure.line([(x + 4, 92), (x + cell * queue - 4, 92)], "grey", 1.5)
+    for n, (label, now) in enumerate(moments):
+        y = top + row * n
+        figure.text(LEFT, y + cell / 2, label, SMALL)
+        zeroed = lead if now is None else min(pieces, now + lead + (now < pieces))
+        rounded = 0 if now is None else max(0, min(now + 1, pieces) - lead)
+        begin = 0 if now is None else now // queue * queue
+        adding = range(begin, begin + queue if now is not None and now < pieces else begin)
+        colours = {"green": [], "purple": [], "orange": [], "sky": []}
+        for share in range(zeroed):
+            colour = ("green" if share < rounded else "orange" if share in adding
+                      else "purple" if now is not None and share < begin else "sky")
+            colours[colour].append((left + cell * share, y, cell, cell))
+        for colour, cells in colours.items():
+            figure.cells(cells, colour)
+        figure.grid(left, y, pieces, 1, cell)
+        for share in (() if now is None else (now + lead, now - lead)):
+            if now < pieces and 0 <= share < pieces:
+                figure.frame(left + cell * share, y, cell, cell)
+        if now is not None and now < pieces:
+            figure.text(left + cell * (now + 0.5), y + cell / 2, str(now), SMALL, "middle")
+    y = top + row * len(moments) + 8
+    figure.legend(LEFT, y, [("sky", "zeros"), ("orange", "blocks add"), ("purple", "complete"),
+                            ("green", "rounded")], in_a_row=True)
+    notes = ("A frame: this share gets its zeros, or is rounded, while the piece with",
+             f"the number is computed. Queues of {queue} pieces and one block, so lead and",
+             f"lag are {queue} + 2 = {lead}.")
+    figure.lines(LEFT, y + 36, notes, SMALL, style="quiet")
+    figure.height = y + 38 + 24 * len(notes)
+    return figure
 
 
 def figures():
     """The figures of this chapter."""
     check()
-    return [data(), turns(), waits()]
+    return [data(), turns(), waits(), shares()]
