@@ -197,10 +197,10 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         if (lane == 0) n = static_cast<int>(atomicAdd(work.next, 1u));
         return piece_of<kHeadDim>(p, schedule, __shfl_sync(0xffffffffu, n, 0));
       };
-      Piece piece = take();
-      int taken = 0;  // tiles of queries, of all pieces
+      Piece piece = take();  // [FA2 Alg.2 l.1-3]
+      int taken = 0;         // tiles of queries, of all pieces
 #pragma unroll 1
-      for (int nth = 0;; ++nth) {
+      for (int nth = 0;; ++nth) {  // [FA2 Alg.2 l.5]
         const auto request_kv = [&] {
           ptx::mbarrier_wait(&storage.kv_empty, nth % 2 ^ 1);  // All have read the piece before.
           if (lane == 0) {
