@@ -497,8 +497,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       }
       ptx::wgmma_commit();
 
-      // [FA2 Alg.2 l.15]  dS K_j of the tile before: the other consumer has had time to write its
-      // dS
+      // [FA2 Alg.2 l.15]  dS K_j of the tile before: the other consumer has had time to write dS
       typename C::Dq::Registers rdQ;
       if constexpr (!kFirst) {
         issue_dq(rdQ, n - 1);
