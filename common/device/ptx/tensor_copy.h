@@ -42,9 +42,9 @@ __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Orders what threads have written to global memory before asynchronous copies and reductions there:
-// a thread that has written calls it, and so does, when it has learned of that, the one that issues
-// them.
+// Orders what threads have written to global memory before asynchronous copies and reductions
+// there: a thread that has written calls it, and so does, when it has learned of that, the one that
+// issues them.
 __device__ __forceinline__ void fence_proxy_async_global() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
