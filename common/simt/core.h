@@ -48,7 +48,7 @@ class Core {
   // Returns how many threads came with `vote` set.
   int barrier(Thread& self, bool vote, std::uintptr_t return_address);
   void fence(Thread& self, bool block_only);
-  // Of a wait for a count that has another value. The launch ends.
+  // Lets the other threads run until the count has this value.
   void wait_for_block_count(Thread& self, const unsigned* count, unsigned value,
                             std::uintptr_t return_address);
   std::uint64_t warp_call(Thread& self, const WarpCall& call, std::uintptr_t return_address);
@@ -217,7 +217,7 @@ class Core {
   void report_mbarrier(const std::string& title, const Mbarrier& barrier,
                        const std::vector<NamedAccess>& accesses, const std::string& what);
   void report_deadlock();
-  bool report_block_count();
+  bool report_block_count();  // false if no thread waits for one
   std::string name_of(const Mbarrier& barrier) const;
 
   // named_barrier.cpp: barriers of some warps

@@ -5,7 +5,8 @@ import heapq
 import itertools
 
 from drawing import Figure, MARGIN, SMALL, WIDTH
-from flow import ADD, BEFORE, READ, RIGHT, WRITE, fan, in_order, reads_and_writes
+from flow import (ADD, BEFORE, READ, RIGHT, WRITE, consumers, entries, fan, in_order,
+                  reads_and_writes)
 from sources import read
 
 KERNEL = "stages/16_overlapped_backward/kernel_bwd.cuh"
@@ -167,14 +168,6 @@ def turns():
     return figure
 
 
-def entries(figure, x, y, names):
-    """The names of barriers in their colours, with their arrivals and what they say."""
-    for n, (colour, what, why) in enumerate(names):
-        figure.box(x, y + 54 * n, 18, 18, colour)
-        figure.text(x + 28, y + 9 + 54 * n, what, SMALL, mono=True)
-        figure.text(x + 28, y + 33 + 54 * n, why, SMALL)
-
-
 def waits():
     """Who waits for whom."""
     figure = Figure(
@@ -192,38 +185,26 @@ def waits():
                below=["pieces; K, V; Q, dO, LSE and delta of tile after tile"])
     fan(figure, 132, 368, (("orange", True), ("blue", False)), x=(62, 658))
     fan(figure, 132, 368, (("green", True), ("sky", False)), x=(118, 602))
-    entries(figure, 170, 146, (
+    entries(figure, 146, (
         ("orange", "kv_full", "3 arrivals: the piece, K and V are there"),
         ("blue", "kv_empty", "11 arrivals: all have read them"),
         ("green", "full[stage]", "34 arrivals: Q, dO, LSE, delta are there"),
-        ("sky", "empty[stage]", "8 arrivals: both have read Q and dO")))
+        ("sky", "empty[stage]", "8 arrivals: both have read Q and dO")), step=54)
     between = (("red", 1, "kTurn + 1", "consumer 1 may compute P and dS"),
                ("red", -1, "kTurn", "consumer 0 may"),
                ("ink", 0, "ds_full", "both have written dS of a tile"))
-    top, high = 372, 40 + 74 * len(between)
-    for n, x in enumerate((LEFT, RIGHT - 160)):
-        figure.box(x, top, 160, high, "grey", f"consumer {n}", below=["64 keys"])
-    for n, (colour, direction, what, why) in enumerate(between):
-        y = top + 60 + 74 * n
-        line = [(LEFT + 164, y), (RIGHT - 164, y)]
-        if direction >= 0:
-            figure.arrow(line, colour)
-        if direction <= 0:
-            figure.arrow(line[::-1], colour)
-        figure.text(WIDTH / 2, y - 17, what, SMALL, "middle", mono=True)
-        figure.text(WIDTH / 2, y + 18, why, SMALL, "middle")
-    end = top + high
+    end = consumers(figure, 372, between, "64 keys")
     fan(figure, end + 4, end + 128, (("orange", True), ("purple", False)))
-    entries(figure, 170, end + 18, (
+    entries(figure, end + 18, (
         ("orange", "out_full[turn]", "8 arrivals: both have written it"),
-        ("purple", "out_empty[turn]", "1 arrival: TMA has read it")))
+        ("purple", "out_empty[turn]", "1 arrival: TMA has read it")), step=54)
     adder = end + 132
     figure.box(LEFT, adder, RIGHT - LEFT, 66, "yellow", "a thread that adds",
                below=["dQ of each tile; it stores dV and dK"])
     fan(figure, adder + 70, adder + 194, (("green", True), ("blue", False)))
-    entries(figure, 170, adder + 84, (
+    entries(figure, adder + 84, (
         ("green", "counts.added[queue]", "all blocks have added a queue's dQ"),
-        ("blue", "counts.zeroed[queue]", "all blocks have written its zeros")))
+        ("blue", "counts.zeroed[queue]", "all blocks have written its zeros")), step=54)
     keeper = adder + 198
     figure.box(LEFT, keeper, RIGHT - LEFT, 66, "yellow", "two keepers, of a warp each",
                below=["zeros for later shares of dQ; earlier ones rounded"])

@@ -86,6 +86,31 @@ def fan(figure, y0, y1, colours, x=(100, 620), step=32):
             figure.arrow([(at, y0), (at, y1)] if down else [(at, y1), (at, y0)], colour)
 
 
+def entries(figure, y, names, step=58):
+    """The names of barriers in their colours, each with what an arrival or a count there says."""
+    for n, (colour, what, why) in enumerate(names):
+        figure.box(170, y + step * n, 18, 18, colour)
+        figure.text(200, y + 9 + step * n, what, SMALL, mono=True)
+        figure.text(200, y + 33 + step * n, why, SMALL)
+
+
+def consumers(figure, top, between, part=None):
+    """Two consumers, with arrows between them; `between` is as in who_waits(). Returns the lower end."""
+    high = 40 + 74 * len(between)
+    for n, x in enumerate((LEFT, RIGHT - 160)):
+        figure.box(x, top, 160, high, "grey", f"consumer {n}", below=[part] if part else [])
+    for n, (colour, direction, what, why) in enumerate(between):
+        y = top + 60 + 74 * n
+        line = [(LEFT + 164, y), (RIGHT - 164, y)]
+        if direction >= 0:
+            figure.arrow(line, colour)
+        if direction <= 0:
+            figure.arrow(line[::-1], colour)
+        figure.text(WIDTH / 2, y - 17, what, SMALL, "middle", mono=True)
+        figure.text(WIDTH / 2, y + 18, why, SMALL, "middle")
+    return top + high
+
+
 def who_waits(name, title, description, between, adders, first, *, part=None, notes=()):
     """The producer above, two consumers, and the threads that add below.
 
@@ -97,28 +122,10 @@ def who_waits(name, title, description, between, adders, first, *, part=None, no
     figure.box(LEFT, 62, RIGHT - LEFT, 66, "yellow", "producer warp",
                below=["Q, dO, LSE and delta of tile after tile"])
     fan(figure, 132, 262, (("orange", True), ("blue", False)))
-    for n, (colour, (what, why)) in enumerate((("orange", full), ("blue", empty))):
-        figure.box(170, 143 + 58 * n, 18, 18, colour)
-        figure.text(200, 152 + 58 * n, what, SMALL, mono=True)
-        figure.text(200, 176 + 58 * n, why, SMALL)
-    high = 40 + 74 * len(between)
-    for n, x in enumerate((LEFT, RIGHT - 160)):
-        figure.box(x, 266, 160, high, "grey", f"consumer {n}", below=[part] if part else [])
-    for n, (colour, direction, what, why) in enumerate(between):
-        y = 266 + 60 + 74 * n
-        line = [(LEFT + 164, y), (RIGHT - 164, y)]
-        if direction >= 0:
-            figure.arrow(line, colour)
-        if direction <= 0:
-            figure.arrow(line[::-1], colour)
-        figure.text(WIDTH / 2, y - 17, what, SMALL, "middle", mono=True)
-        figure.text(WIDTH / 2, y + 18, why, SMALL, "middle")
-    end = 266 + high
+    entries(figure, 143, (("orange", *full), ("blue", *empty)))
+    end = consumers(figure, 266, between, part)
     fan(figure, end + 4, end + 134, (("green", True), ("purple", False)))
-    for n, (colour, (what, why)) in enumerate((("green", dq_full), ("purple", dq_empty))):
-        figure.box(170, end + 15 + 58 * n, 18, 18, colour)
-        figure.text(200, end + 24 + 58 * n, what, SMALL, mono=True)
-        figure.text(200, end + 48 + 58 * n, why, SMALL)
+    entries(figure, end + 15, (("green", *dq_full), ("purple", *dq_empty)))
     label, below = adders
     figure.box(LEFT, end + 138, RIGHT - LEFT, 66, "yellow", label, below=[below])
     figure.height = end + 138 + 66 + 28 + 24 * len(notes)

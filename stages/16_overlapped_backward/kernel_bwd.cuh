@@ -243,8 +243,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       }
     }
 
-    // Warps that follow the pieces: at the nth one they call this, which tells it to one lane of a
-    // warp and lets the producer go on.
+    // The other warps follow piece after piece. Each arrives at kv_empty when it has read one, so
+    // that the producer may go on.
     const auto next_piece = [&](int nth) {
       ptx::mbarrier_wait(&storage.kv_full, nth % 2);  // The piece is there.
       return storage.pieces[nth % 2];
