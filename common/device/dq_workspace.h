@@ -50,9 +50,9 @@ struct DqTile {
 };
 
 // What the kernels hand on, for the rows of whole tiles of queries: LSE · log2 e - kLog2OfP,
-// kSmallP · delta, and dQ in f32. In a deterministic call blocks add to a tile of dQ in a fixed
-// order: `turns` counts for each tile how many have added. Behind the turns `next` counts what
-// blocks have begun, and a stage may have more counts.
+// kSmallP · delta, and dQ in f32. In a deterministic call blocks add to a tile of dQ, or to each of
+// the shares that its warpgroups hold, in a fixed order: `turns` counts how many have added. Behind
+// the turns `next` counts what blocks have begun, and a stage may have more counts.
 struct DqWorkspace {
   float *lse, *delta, *dq;
   unsigned *turns, *next;
@@ -62,7 +62,7 @@ struct DqWorkspace {
   std::int64_t counts;     // that begin as zeros: the turns, `next`, and more
   std::int64_t zeros;      // floats of dQ that begin as zeros
 };
-template <class Tile>
+template <class Tile, int kShares = 1>
 DqWorkspace dq_workspace(const BackwardParams& p, std::int64_t more_counts = 0) {
   DqWorkspace work;
   work.q_tiles = num_tiles(p.seq_q, Tile::kRows);
@@ -71,17 +71,17 @@ DqWorkspace dq_workspace(const BackwardParams& p, std::int64_t more_counts = 0) 
   work.delta = work.lse + work.all_tiles * Tile::kRows;
   work.dq = work.delta + work.all_tiles * Tile::kRows;
   work.turns = reinterpret_cast<unsigned*>(work.dq + work.all_tiles * Tile::kFloats);
-  work.next = work.turns + work.all_tiles;
+  work.next = work.turns + work.all_tiles * kShares;
   work.any_order = p.deterministic == 0;
-  work.counts = work.all_tiles + 1 + more_counts;
+  work.counts = work.all_tiles * kShares + 1 + more_counts;
   work.zeros = work.all_tiles * Tile::kFloats;
   return work;
 }
-template <class Tile>
+template <class Tile, int kShares = 1>
 std::size_t dq_workspace_bytes(const Problem& p, std::size_t more_counts = 0) {
   const std::size_t tiles = std::size_t{1} * p.batch * p.heads_q * num_tiles(p.seq_q, Tile::kRows);
   return tiles * (2 * Tile::kRows + Tile::kFloats) * sizeof(float) +
-         (tiles + 1 + more_counts) * sizeof(unsigned);
+         (tiles * kShares + 1 + more_counts) * sizeof(unsigned);
 }
 
 // The order of a deterministic call, of tiles of `keys` keys and `queries` queries. Without a mask
@@ -104,19 +104,19 @@ __device__ __forceinline__ unsigned block_number(const DqWorkspace& work) {
   return work.any_order ? blockIdx.x : atomicAdd(work.next, 1u);
 }
 
-// One thread has TMA add to a tile of dQ, and waits until it has read the terms. In a fixed order,
-// it first waits until so many others have added.
+// One thread has TMA add to a share of a tile of dQ, and waits until it has read the terms. In a
+// fixed order, it first waits until so many others have added.
 template <int kFloats>
-__device__ __forceinline__ void add_to_dq(const DqWorkspace& work, std::int64_t tile,
+__device__ __forceinline__ void add_to_dq(const DqWorkspace& work, std::int64_t share,
                                           unsigned others, const float (&terms)[kFloats]) {
-  if (!work.any_order) ptx::block_count_wait(&work.turns[tile], others);
-  ptx::bulk_reduce_add(work.dq + tile * kFloats, terms, sizeof terms);
+  if (!work.any_order) ptx::block_count_wait(&work.turns[share], others);
+  ptx::bulk_reduce_add(work.dq + share * kFloats, terms, sizeof terms);
   ptx::tensor_store_commit();
   if (work.any_order) {
     ptx::tensor_store_wait_read<0>();
   } else {
     ptx::tensor_store_wait<0>();  // The sums have been written before the next block learns of it.
-    ptx::block_count_add(&work.turns[tile]);
+    ptx::block_count_add(&work.turns[share]);
   }
 }
 

@@ -150,7 +150,7 @@ Traffic fused_backward(const Problem& p, const Tile& tile, const Asks& asks) {
   return t;
 }
 
-Traffic added_backward(const Problem& p, const Tile& tile) {
+Traffic added_backward(const Problem& p, const Tile& tile, int shares) {
   const Sizes n(p);
   const std::uint64_t tiles = (p.seq_q - 1) / tile.streamed + 1;
   const std::uint64_t padded_rows = tiles * tile.streamed * p.batch * p.heads_q;
@@ -170,14 +170,14 @@ Traffic added_backward(const Problem& p, const Tile& tile) {
   // query_gradient: the sum of dQ, and dQ.
   t.read_bytes += padded_rows * sum_row_bytes;
   t.write_bytes += n.rows * n.row_bytes;
-  // row_delta: zeros for the counts. gradients: a number for each block; the count of a tile of dQ
-  // before and behind what it adds. Each of these is read and written.
+  // row_delta: zeros for the counts. gradients: a number for each block; the count of a share of a
+  // tile of dQ before and behind what it adds. Each of these is read and written.
   const std::uint64_t count_bytes = sizeof(unsigned);
   const std::uint64_t blocks =
       std::uint64_t((p.seq_kv - 1) / tile.owned + 1) * p.batch * p.heads_kv;
-  t.write_bytes += (tiles * p.batch * p.heads_q + 1) * count_bytes;
-  t.read_bytes += (blocks + 2 * queries.tiles) * count_bytes;
-  t.write_bytes += (blocks + 2 * queries.tiles) * count_bytes;
+  t.write_bytes += (shares * tiles * p.batch * p.heads_q + 1) * count_bytes;
+  t.read_bytes += (blocks + 2 * shares * queries.tiles) * count_bytes;
+  t.write_bytes += (blocks + 2 * shares * queries.tiles) * count_bytes;
   return t;
 }
 

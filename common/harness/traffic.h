@@ -89,8 +89,9 @@ struct Asks {
 };
 Traffic fused_backward(const Problem& problem, const Tile& tile, const Asks& asks);
 
-// A deterministic backward pass whose blocks own keys and add tiles to dQ (device/dq_workspace.h).
-Traffic added_backward(const Problem& problem, const Tile& tile);
+// A deterministic backward pass whose blocks own keys and add tiles to dQ (device/dq_workspace.h),
+// each in so many shares.
+Traffic added_backward(const Problem& problem, const Tile& tile, int shares = 1);
 
 }  // namespace cuflash::harness
 

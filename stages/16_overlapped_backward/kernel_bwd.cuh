@@ -1,7 +1,7 @@
 // 16_overlapped_backward: the backward pass by wgmma. A block takes one tile of keys after the
 // other. Its producer has Q and dO of tile after tile copied by TMA, two consumers compute the five
-// products, a thread has TMA add what they get for dQ to global memory, in f32, and two warps
-// prepare and round such sums of other heads.
+// products without a break, a thread has TMA add what they get for dQ to global memory, in f32, and
+// two warps prepare and round such sums of other heads.
 #pragma once
 
 #include <cmath>
@@ -43,27 +43,30 @@ struct Piece {
 template <class T, int kHeadDim>
 struct BackwardStorage {
   using C = BackwardConfig<kHeadDim>;
-  using KVTile = SwizzledTile<T, C::kOwned, kHeadDim>;
+  using KTile = SwizzledTile<T, C::kOwned, kHeadDim>;
+  using VTile = SwizzledTile<T, kWgmmaM, kHeadDim>;  // a consumer's rows
   using QTile = SwizzledTile<T, C::kStreamed, kHeadDim>;
   using ScoreTile = SwizzledTile<T, C::kOwned, C::kStreamed>;
-  KVTile sK, sV;
+  KTile sK[2];              // of two pieces
+  VTile sV[C::kConsumers];  // of one
   QTile sQ[C::kStages], sdO[C::kStages];
   ScoreTile sdS[2];  // dSᵀ, by turns
-  union Out {        // what leaves the block, by turns
-    float dq[C::Dq::kFloats];
-    KVTile gradient;  // dK or dV
-  } out[2];
+  // What is to be added.
+  alignas(128) float sdQ[C::kConsumers][C::Dq::kFloats / C::kConsumers];
   alignas(16) float s_lse[C::kStages][C::kStreamed], s_delta[C::kStages][C::kStreamed];
-  Piece pieces[2];                                    // by turns
-  std::uint64_t kv_full, kv_empty;                    // a piece, K and V; all have read them
-  std::uint64_t full[C::kStages], empty[C::kStages];  // a tile has arrived; consumers have read it
-  std::uint64_t ds_full;                              // both consumers have written sdS
-  std::uint64_t out_full[2], out_empty[2];            // both have written `out`; TMA has read it
+  Piece pieces[2];
+  // A piece and K have arrived; all have read them. The same for V, and for a tile of Q and dO.
+  std::uint64_t k_full[2], k_empty[2];
+  std::uint64_t v_full[C::kConsumers], v_empty[C::kConsumers];
+  std::uint64_t full[C::kStages], empty[C::kStages];
+  std::uint64_t ds_full;  // both consumers have written sdS
+  // A consumer has written sdQ; TMA has read it.
+  std::uint64_t dq_full[C::kConsumers], dq_empty[C::kConsumers];
 };
 
 // A kernel's parameter, __grid_constant__.
 struct BackwardMaps {
-  TensorMap q, k, v, d_o, dk, dv;
+  TensorMap q, k, v, d_o;
 };
 
 __device__ __forceinline__ Piece uniform(const Piece& piece) {
@@ -152,12 +155,15 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   using Storage = BackwardStorage<T, kHeadDim>;
   constexpr int kSteps = kHeadDim / kWgmmaK;
   auto& storage = shared_storage<Storage>();
-  auto &sK = storage.sK, &sV = storage.sV;
+  auto& sK = storage.sK;
+  auto& sV = storage.sV;
   auto &sQ = storage.sQ, &sdO = storage.sdO;
   auto& sdS = storage.sdS;
-  auto& out = storage.out;
+  auto& sdQ = storage.sdQ;
   auto &full = storage.full, &empty = storage.empty;
-  auto &out_full = storage.out_full, &out_empty = storage.out_empty;
+  auto &k_full = storage.k_full, &k_empty = storage.k_empty;
+  auto &v_full = storage.v_full, &v_empty = storage.v_empty;
+  auto &dq_full = storage.dq_full, &dq_empty = storage.dq_empty;
   const bool wants_dq = p.dq.data != nullptr;
 
   // Begin the barriers, and find this warp's role.
@@ -165,8 +171,11 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
             warpgroup = warp / kWarpgroupWarps;
   const auto role = warpgroup == 0 ? WarpRole::kProducer : WarpRole::kConsumer;
   if (thread == 0) {
-    ptx::mbarrier_init(&storage.kv_full, 3);  // two copies, and the thread that wrote the piece
-    ptx::mbarrier_init(&storage.kv_empty, C::kWarps + 3);  // and the producer's other warps
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      ptx::mbarrier_init(&k_full[slot], 2);  // the copy, and the thread that wrote the piece
+      ptx::mbarrier_init(&k_empty[slot], C::kWarps + 3);  // and the producer's other warps
+    }
 #pragma unroll
     for (int stage = 0; stage < C::kStages; ++stage) {
       ptx::mbarrier_init(&full[stage], 2 + 32);  // two copies, and a warp that copies rows itself
@@ -174,9 +183,11 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     }
     ptx::mbarrier_init(&storage.ds_full, C::kWarps);
 #pragma unroll
-    for (int turn = 0; turn < 2; ++turn) {
-      ptx::mbarrier_init(&out_full[turn], C::kWarps);
-      ptx::mbarrier_init(&out_empty[turn], 1);
+    for (int consumer = 0; consumer < C::kConsumers; ++consumer) {
+      ptx::mbarrier_init(&v_full[consumer], 1);
+      ptx::mbarrier_init(&v_empty[consumer], kWarpgroupWarps);
+      ptx::mbarrier_init(&dq_full[consumer], kWarpgroupWarps);
+      ptx::mbarrier_init(&dq_empty[consumer], 1);
     }
     ptx::fence_mbarrier_init();
   }
@@ -201,20 +212,28 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       int taken = 0;         // tiles of queries, of all pieces
 #pragma unroll 1
       for (int nth = 0;; ++nth) {  // [FA2 Alg.2 l.5]
+        const int slot = nth % 2, phase = nth / 2 % 2;
         const auto request_kv = [&] {
-          ptx::mbarrier_wait(&storage.kv_empty, nth % 2 ^ 1);  // All have read the piece before.
+          ptx::mbarrier_wait(&k_empty[slot], phase ^ 1);  // All have read what was there.
           if (lane == 0) {
-            storage.pieces[nth % 2] = piece;
-            ptx::mbarrier_arrive(&storage.kv_full);
-            request_tile(sK, maps.k, piece.j0, piece.kv_head, piece.batch, storage.kv_full);
-            request_tile(sV, maps.v, piece.j0, piece.kv_head, piece.batch, storage.kv_full);
+            storage.pieces[slot] = piece;
+            ptx::mbarrier_arrive(&k_full[slot]);
+            request_tile(sK[slot], maps.k, piece.j0, piece.kv_head, piece.batch, k_full[slot]);
+          }
+#pragma unroll
+          for (int consumer = 0; consumer < C::kConsumers; ++consumer) {
+            ptx::mbarrier_wait(&v_empty[consumer], nth % 2 ^ 1);  // The consumer has read V.
+            if (lane == 0) {
+              request_tile(sV[consumer], maps.v, piece.j0 + consumer * kWgmmaM, piece.kv_head,
+                           piece.batch, v_full[consumer]);
+            }
           }
         };
         if (piece.number < 0) {
-          ptx::mbarrier_wait(&storage.kv_empty, nth % 2 ^ 1);  // All have read the piece before.
-          if (lane == 0) storage.pieces[nth % 2] = piece;
-          __syncwarp();                                          // It is there,
-          if (lane < 3) ptx::mbarrier_arrive(&storage.kv_full);  // and no copy is to come.
+          ptx::mbarrier_wait(&k_empty[slot], phase ^ 1);  // All have read what was there.
+          if (lane == 0) storage.pieces[slot] = piece;
+          __syncwarp();                                       // It is there,
+          if (lane < 2) ptx::mbarrier_arrive(&k_full[slot]);  // and no copy is to come.
           return;
         }
         if (piece.num_steps == 0) request_kv();
@@ -243,27 +262,28 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       }
     }
 
-    // The other warps follow piece after piece. Each arrives at kv_empty when it has read one, so
+    // The other warps follow piece after piece. Each arrives at k_empty when it has read one, so
     // that the producer may go on.
     const auto next_piece = [&](int nth) {
-      ptx::mbarrier_wait(&storage.kv_full, nth % 2);  // The piece is there.
-      return storage.pieces[nth % 2];
+      const auto [slot, phase] = slot_of<2>(nth);
+      ptx::mbarrier_wait(&k_full[slot], phase);  // The piece is there.
+      return storage.pieces[slot];
     };
     const QueueCounts counts = queue_counts(work, schedule);
-    // In a fixed order a tile may have to wait for its turn while the next one is added: then there
-    // is a thread for each buffer. Otherwise one is enough.
+    // In a fixed order a tile may have to wait for its turn: then there is a thread for each
+    // consumer. Otherwise one is enough.
     const int num_keepers = keepers(work.any_order), adders = 3 - num_keepers;
 
-    // Add: one thread has TMA add dQ, and write dV and dK.
+    // Add: one thread has TMA add dQ.
     if (warp <= adders) {
       if (lane != 0) return;
-      int handed = 0;  // to TMA, of all pieces
-      const auto is_mine = [&](int n) { return adders == 1 || n % 2 == warp - 1; };
+      const int first = adders == 1 ? 0 : warp - 1, last = adders == 1 ? C::kConsumers : warp;
+      int added = 0;  // tiles of queries, of all pieces
 #pragma unroll 1
       for (int nth = 0;; ++nth) {
         const Piece piece = next_piece(nth);
         if (piece.number < 0) return;
-        ptx::mbarrier_arrive(&storage.kv_empty);
+        ptx::mbarrier_arrive(&k_empty[nth % 2]);
         const int queue = schedule.queue(piece.number);
         if (wants_dq && schedule.zeroed(queue) > 0) {
           ptx::block_count_wait(&counts.zeroed[queue], num_keepers * schedule.zeroed(queue));
@@ -273,34 +293,19 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         Step at(piece);
 #pragma unroll 1
         for (int n = 0; n < piece.num_steps; ++n, at.advance()) {
-          const auto [turn, phase] = slot_of<2>(handed);
-          if (!is_mine(handed++)) continue;
-          ptx::mbarrier_wait(&out_full[turn], phase);  // The consumers have written dQ.
-          if (wants_dq) {
-            const unsigned others =
-                adds_before(seq, at.tile * C::kStreamed, C::kStreamed, piece.j0, C::kOwned);
-            add_to_dq(work, tile_index(piece, at), others, out[turn].dq);
-          }
-          ptx::mbarrier_arrive(&out_empty[turn]);
-        }
-        const auto store = [&](const TensorMap& map, bool wanted) {
-          const auto [turn, phase] = slot_of<2>(handed);
-          if (!is_mine(handed++)) return;
-          ptx::mbarrier_wait(&out_full[turn], phase);  // The consumers have written it.
-          if (wanted) {
-            using Tile = typename Storage::KVTile;
-#pragma unroll
-            for (int panel = 0; panel < Tile::kPanels; ++panel) {
-              ptx::tensor_store(map, panel * Tile::kPanelCols, piece.j0, piece.kv_head, piece.batch,
-                                out[turn].gradient.panels[panel]);
+          const unsigned phase = added++ % 2;
+          const unsigned others =
+              adds_before(seq, at.tile * C::kStreamed, C::kStreamed, piece.j0, C::kOwned);
+#pragma unroll 1
+          for (int consumer = first; consumer < last; ++consumer) {
+            ptx::mbarrier_wait(&dq_full[consumer], phase);  // The consumer has written dQ.
+            if (wants_dq) {
+              add_to_dq(work, C::kConsumers * tile_index(piece, at) + consumer, others,
+                        sdQ[consumer]);
             }
-            ptx::tensor_store_commit();
-            ptx::tensor_store_wait_read<0>();
+            ptx::mbarrier_arrive(&dq_empty[consumer]);
           }
-          ptx::mbarrier_arrive(&out_empty[turn]);
-        };
-        store(maps.dv, p.dv.data != nullptr);
-        store(maps.dk, p.dk.data != nullptr);
+        }
         ptx::tensor_store_wait<0>();  // The sums have been written before others learn of it.
         ptx::block_count_add(&counts.added[queue]);
       }
@@ -313,7 +318,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       const int n = next_piece(nth).number;
       __syncwarp();  // All lanes have read it.
       if (n < 0) return;
-      if (lane == 0) ptx::mbarrier_arrive(&storage.kv_empty);
+      if (lane == 0) ptx::mbarrier_arrive(&k_empty[nth % 2]);
       if (!wants_dq) continue;
       const int later = n + schedule.lead, earlier = n - schedule.lag;
       if (later < schedule.pieces()) {
@@ -340,69 +345,71 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
   // [FA2 Alg.2 l.6-7]  K_j and V_j come from the producer; dK = 0, dV = 0
   ptx::setmaxnreg_inc<C::kConsumerRegisters>();
-  const int consumer = warpgroup - 1, warp_of_all = warp - kWarpgroupWarps;
+  const int consumer = warpgroup - 1;
   const float scale_log2 = p.softmax_scale * kLog2e;
   const auto part = [&] { return Part<kHeadDim>(opaque(consumer)); };
-  unsigned n = 0;  // tiles of queries, of all pieces
+  unsigned n = 0;     // tiles of queries, of all pieces
+  bool late = false;  // dQ of the last of them is still to come
+
+  // A consumer waits for its turn at a barrier of its own, where the other arrives.
+  const auto wait_for_turn = [&] {
+    ptx::named_barrier_sync(kTurn + consumer, 2 * kWarpgroupThreads);
+  };
+  const auto pass_turn = [&] {
+    ptx::named_barrier_arrive(kTurn + (consumer ^ 1), 2 * kWarpgroupThreads);
+  };
+  if (consumer == 1) pass_turn();  // The first consumer begins.
+
+  // dS K_j of the nth tile, issued    // (64, kWarpColumns) f32 a warpgroup, registers
+  const auto issue_dq = [&](typename C::Dq::Registers& rdQ, unsigned n, unsigned slot) {
+    const auto [key0, dq_row0, dq_col0] = part();
+    ptx::mbarrier_wait(&storage.ds_full, n % 2);  // Both consumers have written their part of dS.
+    ptx::wgmma_fence();                           // sdQ has been written from these registers.
+#pragma unroll
+    for (int k = 0; k < C::kOwned / kWgmmaK; ++k) {
+      ptx::wgmma_m64k16<T, ptx::Major::kMN, ptx::Major::kMN>(
+          rdQ, mn_major(sdS[n % 2], kWgmmaK * k, dq_row0), mn_major(sK[slot], kWgmmaK * k, dq_col0),
+          k > 0);
+    }
+    ptx::wgmma_commit();
+  };
+  // Hands dQ on to the thread that adds it.
+  const auto hand_on_dq = [&](unsigned n, const typename C::Dq::Registers& rdQ) {
+    const int lane = opaque(thread) % 32u;
+    ptx::mbarrier_wait(&dq_empty[consumer], n % 2 ^ 1);  // TMA has read what was there.
+#pragma unroll
+    for (int m = 0; m < C::Dq::kWarpColumns / kMmaN; ++m) {
+      store4(&sdQ[consumer][C::Dq::index(warp % kWarpgroupWarps, m, lane)],
+             {rdQ[m][0], rdQ[m][1], rdQ[m][2], rdQ[m][3]});
+    }
+    ptx::fence_proxy_async();  // TMA reads what this thread has written,
+    __syncwarp();              // and its lanes.
+    if (lane == 0) ptx::mbarrier_arrive(&dq_full[consumer]);
+  };
 
 #pragma unroll 1
   for (unsigned nth = 0;; ++nth) {
     n = cuflash::uniform(n), nth = cuflash::uniform(nth);
-    ptx::mbarrier_wait(&storage.kv_full, nth % 2);  // The piece is there, and K and V have arrived.
-    const unsigned odd = cuflash::uniform(nth % 2);
-    const Piece piece = uniform(storage.pieces[nth % 2]);
-    if (piece.number < 0) return;
+    const unsigned slot = cuflash::uniform(nth % 2);
+    ptx::mbarrier_wait(&k_full[slot], nth / 2 % 2);  // The piece is there, and K has arrived.
+    const Piece piece = uniform(storage.pieces[slot]);
+    if (piece.num_steps == 0 && late) {
+      typename C::Dq::Registers rdQ;
+      issue_dq(rdQ, n - 1, slot ^ 1);
+      ptx::wgmma_wait<0>();  // The last dQ is there.
+      hand_on_dq(n - 1, rdQ);
+      if (opaque(thread) % 32u == 0) ptx::mbarrier_arrive(&k_empty[slot ^ 1]);
+      late = false;
+    }
+    if (piece.number < 0) {
+      if (consumer == 0) wait_for_turn();  // One turn is left over.
+      return;
+    }
     const int j0 = piece.j0;
-    const unsigned end = n + piece.num_steps;
+    const unsigned begin = n, end = n + piece.num_steps;
     const Sequence seq = sequence(p, piece.batch);
     Step at(piece);
     typename C::Gradient rdK = {}, rdV = {};  // (64, kHeadDim) f32 a warpgroup, registers
-
-    // A consumer waits for its turn at a barrier of its own, where the other arrives.
-    const auto wait_for_turn = [&] {
-      ptx::named_barrier_sync(kTurn + consumer, 2 * kWarpgroupThreads);
-    };
-    const auto pass_turn = [&] {
-      ptx::named_barrier_arrive(kTurn + (consumer ^ 1), 2 * kWarpgroupThreads);
-    };
-
-    // dS K_j of the nth tile, issued    // (64, kWarpColumns) f32 a warpgroup, registers
-    const auto issue_dq = [&](typename C::Dq::Registers& rdQ, unsigned n) {
-      const auto [key0, dq_row0, dq_col0] = part();
-      ptx::mbarrier_wait(&storage.ds_full, n % 2);  // Both consumers have written their part of dS.
-      ptx::wgmma_fence();                           // sdQ has been written from these registers.
-#pragma unroll
-      for (int k = 0; k < C::kOwned / kWgmmaK; ++k) {
-        ptx::wgmma_m64k16<T, ptx::Major::kMN, ptx::Major::kMN>(
-            rdQ, mn_major(sdS[n % 2], kWgmmaK * k, dq_row0), mn_major(sK, kWgmmaK * k, dq_col0),
-            k > 0);
-      }
-      ptx::wgmma_commit();
-    };
-    // Hands on to TMA what `write` writes. A piece hands on dQ of each tile, then dV and dK.
-    const auto hand_on = [&](unsigned n, const auto& write) {
-      const int lane = opaque(thread) % 32u;
-      const unsigned turn = n % 2, phase = (n / 2 + odd) % 2;
-      ptx::mbarrier_wait(&out_empty[turn], phase ^ 1);  // TMA has read what was there.
-      write(out[turn], lane);
-      ptx::fence_proxy_async();  // TMA reads what this thread has written,
-      __syncwarp();              // and its lanes.
-      if (lane == 0) ptx::mbarrier_arrive(&out_full[turn]);
-    };
-    const auto hand_on_dq = [&](unsigned n, const typename C::Dq::Registers& rdQ) {
-      hand_on(n, [&](auto& to, int lane) {
-#pragma unroll
-        for (int m = 0; m < C::Dq::kWarpColumns / kMmaN; ++m) {
-          store4(&to.dq[C::Dq::index(warp_of_all, m, lane)],
-                 {rdQ[m][0], rdQ[m][1], rdQ[m][2], rdQ[m][3]});
-        }
-      });
-    };
-    const auto hand_on_gradient = [&](unsigned n, const typename C::Gradient& rG, float scale) {
-      hand_on(n, [&](auto& to, int lane) {
-        store_rounded<T>(to.gradient, opaque(warp_of_all) * kMmaM, 0, rG, scale, lane);
-      });
-    };
 
     // The five products of the nth tile of queries, but dQ of the tile before.
     const auto tile_of_queries = [&](auto is_first, unsigned n) {  // [FA2 Alg.2 l.8, 17]
@@ -420,17 +427,18 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       ptx::wgmma_fence();  // P of the tile before has been packed from these registers.
 #pragma unroll
       for (int k = 0; k < kSteps; ++k) {
-        ptx::wgmma_m64k16<T, ptx::Major::kK>(rS, k_major(sK, key0, kWgmmaK * k),
+        ptx::wgmma_m64k16<T, ptx::Major::kK>(rS, k_major(sK[slot], key0, kWgmmaK * k),
                                              k_major(sQ[stage], 0, kWgmmaK * k), k > 0);
       }
       ptx::wgmma_commit();
 
       // [FA2 Alg.2 l.13]  dPᵀ = V_j dO_iᵀ, issued    // (64, kStreamed) f32 a warpgroup, registers
+      ptx::mbarrier_wait(&v_full[consumer], nth % 2);  // V has arrived.
       typename C::Scores rdP;
       ptx::wgmma_fence();  // dS has been packed from these registers.
 #pragma unroll
       for (int k = 0; k < kSteps; ++k) {
-        ptx::wgmma_m64k16<T, ptx::Major::kK>(rdP, k_major(sV, key0, kWgmmaK * k),
+        ptx::wgmma_m64k16<T, ptx::Major::kK>(rdP, k_major(sV[consumer], 0, kWgmmaK * k),
                                              k_major(sdO[stage], 0, kWgmmaK * k), k > 0);
       }
       ptx::wgmma_commit();
@@ -471,8 +479,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       }
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>();  // dP is there.
+      if ((n + 1 == end) & (lane == 0)) ptx::mbarrier_arrive(&v_empty[consumer]);
 
-      // [FA2 Alg.2 l.14]  dS = P ∘ (dP − delta)
+        // [FA2 Alg.2 l.14]  dS = P ∘ (dP − delta)
 #pragma unroll
       for (int m = 0; m < C::kStreamed / kMmaN; ++m) {
         const int c = m * kMmaN + MmaAccumulator::col(lane, 0);
@@ -484,8 +493,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
           rdP[m][e + 1] = prob.y * fmaf(rdP[m][e + 1], kSmallP, -delta.y);
         }
       }
-      // Nobody waits for a turn behind the last one.
-      if (consumer == 0 || n + 1 < end) pass_turn();
+      pass_turn();
       ptx::wgmma_wait<0>();  // No product reads P any more.
       pack_operand<T>(rA, rdP);
 
@@ -500,7 +508,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       // [FA2 Alg.2 l.15]  dS K_j of the tile before: the other consumer has had time to write dS
       typename C::Dq::Registers rdQ;
       if constexpr (!kFirst) {
-        issue_dq(rdQ, n - 1);
+        issue_dq(rdQ, n - 1, slot ^ (n == begin));
       }
 
       // Give the other consumer this one's rows of dS: dQ is a sum over all keys.
@@ -519,28 +527,50 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         ptx::mbarrier_arrive(&storage.ds_full);
         ptx::mbarrier_arrive(&empty[stage]);
       }
+      if (!kFirst && (lane == 0) & (n == begin)) ptx::mbarrier_arrive(&k_empty[slot ^ 1]);
       if constexpr (!kFirst) hand_on_dq(n - 1, rdQ);
       at.advance();
     };
 
     // Stream the queries of each head that shares the KV head.
     if (n < end) {
-      if (consumer == 1) pass_turn();  // The first consumer begins.
-      tile_of_queries(std::true_type{}, n++);
+      if (!late) tile_of_queries(std::true_type{}, n++);
+      late = true;
+      n = cuflash::uniform(n);
 #pragma unroll 1
       for (; n < end; ++n) tile_of_queries(std::false_type{}, n);
-      typename C::Dq::Registers rdQ;
-      issue_dq(rdQ, n - 1);
-      ptx::wgmma_wait<0>();  // The last dQ is there.
-      hand_on_dq(n - 1, rdQ);
     }
     mark_tile(nullptr, 0);
-    __syncwarp();  // All lanes have read the piece, and products K and V.
-    if (opaque(thread) % 32u == 0) ptx::mbarrier_arrive(&storage.kv_empty);
 
-    // [FA2 Alg.2 l.18]  write dK_j, dV_j    // by way of TMA
-    hand_on_gradient(n, rdV, kSmallP);
-    hand_on_gradient(n + 1, rdK, p.softmax_scale);
+    // [FA2 Alg.2 l.18]  write dK_j, dV_j
+    const auto write = [&](const Tensor& gradient, const typename C::Gradient& rG, float scale) {
+      if (gradient.data == nullptr) return;
+      const Piece& piece = storage.pieces[opaque(slot)];
+      const int lane = opaque(thread) % 32u;
+      const int j =
+          j0 + part().key0 + opaque(warp) % kWarpgroupWarps * kMmaM + MmaAccumulator::row(lane, 0);
+      T* const to =
+          &rows<T>(gradient, piece.batch, piece.kv_head)(j, lane % kWrittenTogether * kMmaN);
+#pragma unroll
+      for (int m = 0; m < kHeadDim / kMmaN; m += kWrittenTogether) {
+        float4 r[kWrittenTogether];
+#pragma unroll
+        for (int f = 0; f < kWrittenTogether; ++f) {
+          r[f] = {rG[m + f][0], rG[m + f][1], rG[m + f][2], rG[m + f][3]};
+        }
+        write_rounded(to + m * kMmaN, gradient.row_stride, seq.num_keys - j, r, scale, lane);
+      }
+    };
+    write(p.dv, rdV, kSmallP);
+    write(p.dk, rdK, p.softmax_scale);
+    if (piece.num_steps == 0) {
+      ptx::mbarrier_wait(&v_full[consumer], nth % 2);  // V, which nobody needs, has arrived.
+      __syncwarp();                                    // All lanes have read the piece.
+      if (opaque(thread) % 32u == 0) {
+        ptx::mbarrier_arrive(&v_empty[consumer]);
+        ptx::mbarrier_arrive(&k_empty[slot]);
+      }
+    }
   }
 }  // [FA2 Alg.2 l.19-20]
 

@@ -20,14 +20,11 @@ struct BackwardKernels {
       return make_map(map, tile_map<typename Storage::QTile>(t, p.dtype, p.batch, p.heads_q,
                                                              p.seq_q, p.head_dim));
     };
-    const auto of_keys = [&](TensorMap& map, const Tensor& t) {
-      return make_map(map, tile_map<typename Storage::KVTile>(t, p.dtype, p.batch, p.heads_kv,
+    return of_queries(maps.q, p.q) && of_queries(maps.d_o, p.d_o) &&
+           make_map(maps.k, tile_map<typename Storage::KTile>(p.k, p.dtype, p.batch, p.heads_kv,
+                                                              p.seq_kv, p.head_dim)) &&
+           make_map(maps.v, tile_map<typename Storage::VTile>(p.v, p.dtype, p.batch, p.heads_kv,
                                                               p.seq_kv, p.head_dim));
-    };
-    // Nothing is written through the map of a gradient that is not wanted.
-    const Tensor &dk = p.dk.data != nullptr ? p.dk : p.k, &dv = p.dv.data != nullptr ? p.dv : p.v;
-    return of_queries(maps.q, p.q) && of_keys(maps.k, p.k) && of_keys(maps.v, p.v) &&
-           of_queries(maps.d_o, p.d_o) && of_keys(maps.dk, dk) && of_keys(maps.dv, dv);
   }
 
   static FlashAttentionError run(const BackwardParams& p, cudaStream_t stream) {
@@ -54,7 +51,8 @@ std::size_t backward_workspace(const Problem& p) {
   return dispatch(TensorCoreTypes{}, UsualHeadDims{}, p, std::size_t{0}, [&](auto, auto head_dim) {
     // At most a queue for each KV head.
     const std::size_t queues = std::size_t{1} * p.batch * p.heads_kv;
-    return dq_workspace_bytes<typename BackwardConfig<head_dim()>::Dq>(p, 2 * queues);
+    using Dq = typename BackwardConfig<head_dim()>::Dq;
+    return dq_workspace_bytes<Dq, Dq::kWarpgroups>(p, 2 * queues);
   });
 }
 

@@ -13,7 +13,7 @@ constexpr auto backward_tile = backward_tile_of<BackwardConfig, UsualHeadDims>;
 
 Traffic backward(const Problem& problem) {
   const Tile tile = backward_tile(problem);
-  Traffic t = added_backward(problem, tile);
+  Traffic t = added_backward(problem, tile, 2);
   const BackwardParams p(problem, {});
   const std::int64_t pieces = std::int64_t{p.batch} * p.heads_kv * num_tiles(p.seq_kv, tile.owned);
   const std::int64_t blocks = blocks_that_stay(pieces);

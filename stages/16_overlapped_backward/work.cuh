@@ -87,20 +87,18 @@ inline int heads_together(const BackwardParams& p) {
 // The blocks' warps that keep dQ's sums: those of the producer's that do not copy or add.
 __host__ __device__ constexpr int keepers(bool any_order) { return any_order ? 2 : 1; }
 
-// True if the keepers can round a share while their block computes a piece. A warp rounds a part in
-// about the time, 2.5 µs on an H200, that the consumers take for a tile of 128 queries, or a little
-// more than for one of 64.
-template <class C>
-bool rounds_on_the_way(const BackwardParams& p) {
-  const std::int64_t queries = p.width == UINT_MAX ? p.seq_q : (p.seq_q + C::kOwned) / 2;
-  const int parts = C::kOwned / C::kStreamed * C::Dq::kWarps / keepers(p.deterministic == 0);
-  const int tile = C::kStreamed == 64 ? 68 : C::kStreamed;
-  return queries >= std::int64_t{parts} * tile;
+// True if the keepers round a share while their block computes a piece. Two of them take as long
+// for it as the consumers for about 512 queries, on an H200. What is added waits for the memory
+// that they ask for, so it pays only where they have time to spare.
+inline bool rounds_on_the_way(const BackwardParams& p, int keys) {
+  constexpr int kQueriesOfTwo = 768;
+  const std::int64_t queries = p.width == UINT_MAX ? p.seq_q : (p.seq_q + keys) / 2;
+  return queries * keepers(p.deterministic == 0) >= 2 * kQueriesOfTwo;
 }
 
 // Lead and lag are so large that nobody has to wait: a queue, since its shares are needed when its
 // first piece begins and are done when its last one is, and what all blocks have taken but not
-// finished, at most two pieces each.
+// finished, at most three pieces each.
 template <class C>
 Schedule make_schedule(const BackwardParams& p, std::int64_t blocks) {
   Schedule schedule;
@@ -110,8 +108,8 @@ Schedule make_schedule(const BackwardParams& p, std::int64_t blocks) {
   schedule.parts =
       std::int64_t{num_tiles(p.seq_q, C::kStreamed)} * (p.heads_q / p.heads_kv) * C::Dq::kWarps;
   const std::int64_t queue = std::int64_t{schedule.tiles} * schedule.together;
-  schedule.lead = static_cast<int>(std::min<std::int64_t>(schedule.pieces(), queue + 2 * blocks));
-  schedule.lag = rounds_on_the_way<C>(p) ? schedule.lead : schedule.pieces();
+  schedule.lead = static_cast<int>(std::min<std::int64_t>(schedule.pieces(), queue + 3 * blocks));
+  schedule.lag = rounds_on_the_way(p, C::kOwned) ? schedule.lead : schedule.pieces();
   return schedule;
 }
 
@@ -122,7 +120,8 @@ struct QueueCounts {
 };
 template <class Tile>
 DqWorkspace workspace(const BackwardParams& p, const Schedule& schedule) {
-  DqWorkspace work = dq_workspace<Tile>(p, 2 * schedule.heads);  // at most a queue for each head
+  // At most a queue for each head.
+  DqWorkspace work = dq_workspace<Tile, Tile::kWarpgroups>(p, 2 * schedule.heads);
   work.zeros = std::int64_t{schedule.share(schedule.lead)} * (Tile::kFloats / Tile::kWarps);
   return work;
 }
@@ -160,42 +159,52 @@ __device__ __forceinline__ void exchange_in_quad(std::uint32_t (&x)[4], int lane
   }
 }
 
+// Rounds accumulators of neighbouring columns, scaled, and writes them to a tensor. A lane has two
+// columns of each, in two rows. It writes all eight of one, at `to` and eight rows below; of these
+// rows `rows_left` and less are there.
+constexpr int kWrittenTogether = 4;
+template <class T>
+__device__ __forceinline__ void write_rounded(T* to, std::int64_t row_stride, int rows_left,
+                                              const float4 (&r)[kWrittenTogether], float scale,
+                                              int lane) {
+  std::uint32_t upper[kWrittenTogether], lower[kWrittenTogether];
+#pragma unroll
+  for (int n = 0; n < kWrittenTogether; ++n) {
+    upper[n] = pack<T>(r[n].x * scale, r[n].y * scale);
+    lower[n] = pack<T>(r[n].z * scale, r[n].w * scale);
+  }
+  exchange_in_quad(upper, lane);
+  exchange_in_quad(lower, lane);
+  const auto write = [&](int row, const std::uint32_t(&x)[kWrittenTogether]) {
+    if (row < rows_left) {
+      *reinterpret_cast<uint4*>(to + row * row_stride) = {x[0], x[1], x[2], x[3]};
+    }
+  };
+  write(0, upper);
+  write(kMmaM / 2, lower);
+}
+
 // dQ = softmax_scale · dQ, rounded: a warp a part.
 template <class T, class Tile>
 __device__ __forceinline__ void round_part(const BackwardParams& p, const DqWorkspace& work,
                                            int part, int lane) {
-  constexpr int kFragments = 4;  // at a time
   const int warp = part % Tile::kWarps;
-  const auto [b, h, tile, unused] = unravel(part / Tile::kWarps, p.heads_q, work.q_tiles, 1);
+  const int n = part / Tile::kWarps, tile = n % work.q_tiles, head = n / work.q_tiles;
+  const int b = head / p.heads_q, h = head % p.heads_q;
   const int i = tile * Tile::kRows + Tile::row(warp) + MmaAccumulator::row(lane, 0);
   const int rows_left = sequence(p, b).num_queries - i;
   const float* from =
       &work.dq[std::int64_t{part} * (Tile::kFloats / Tile::kWarps) + Tile::index(0, 0, lane)];
   T* to = &rows<T>(p.dq, b, h)(i, Tile::col(warp) + lane % 4 * kMmaN);
 #pragma unroll 1
-  for (int n = 0; n < Tile::kWarpColumns / kMmaN; n += kFragments) {
-    float4 sum[kFragments];
+  for (int m = 0; m < Tile::kWarpColumns / kMmaN; m += kWrittenTogether) {
+    float4 sum[kWrittenTogether];
 #pragma unroll
-    for (int f = 0; f < kFragments; ++f) {
+    for (int f = 0; f < kWrittenTogether; ++f) {
       sum[f] = *reinterpret_cast<const float4*>(from + Tile::index(0, f, 0));
     }
-    // A lane has two columns of each fragment. It writes all eight of one.
-    std::uint32_t upper[kFragments], lower[kFragments];
-#pragma unroll
-    for (int f = 0; f < kFragments; ++f) {
-      upper[f] = pack<T>(sum[f].x * p.softmax_scale, sum[f].y * p.softmax_scale);
-      lower[f] = pack<T>(sum[f].z * p.softmax_scale, sum[f].w * p.softmax_scale);
-    }
-    exchange_in_quad(upper, lane);
-    exchange_in_quad(lower, lane);
-    const auto write = [&](int row, const std::uint32_t(&x)[kFragments]) {
-      if (row < rows_left) {
-        *reinterpret_cast<uint4*>(to + row * p.dq.row_stride) = {x[0], x[1], x[2], x[3]};
-      }
-    };
-    write(0, upper);
-    write(kMmaM / 2, lower);
-    from += Tile::index(0, kFragments, 0), to += kFragments * kMmaN;
+    write_rounded(to, p.dq.row_stride, rows_left, sum, p.softmax_scale, lane);
+    from += Tile::index(0, kWrittenTogether, 0), to += kWrittenTogether * kMmaN;
   }
 }
 
