@@ -186,8 +186,8 @@ __global__ void row_delta(const __grid_constant__ BackwardParams p,
     sum += __shfl_xor_sync(0xffffffffu, sum, distance);
   }
   const std::int64_t row = n / kLanes;
-  if (c == 0 && row < work.counts) work.turns[row] = 0;
   if (c == 0) {
+    if (row < work.counts) work.turns[row] = 0;
     const float lse = i < seq.num_queries ? p.lse[row_index(p, b, h, i)] : -INFINITY;
     // P = 0 where no key is seen.
     work.lse[row] = lse == -INFINITY ? INFINITY : lse * kLog2e - kLog2OfP;
