@@ -34,8 +34,13 @@ void repeats(const char* stage, const ApiCall& call) {
   SCOPED_TRACE(shown(stage));
   const Problem& p = call.problem();
   const std::size_t rows = std::size_t(p.batch) * p.heads_q * p.seq_q;
-  const std::map<std::string, std::size_t> bytes = {
-      {"O", rows * p.head_dim * element_bytes(p.dtype)}, {"LSE", rows * sizeof(float)}};
+  const std::size_t kv_rows = std::size_t(p.batch) * p.heads_kv * p.seq_kv;
+  const std::size_t row = p.head_dim * element_bytes(p.dtype);
+  const std::map<std::string, std::size_t> bytes = {{"O", rows * row},
+                                                    {"LSE", rows * sizeof(float)},
+                                                    {"dQ", rows * row},
+                                                    {"dK", kv_rows * row},
+                                                    {"dV", kv_rows * row}};
   const harness::Stream stream;
   const DeviceBuffer count(sizeof(unsigned));
   check(cudaMemsetAsync(count.data(), 0, count.bytes(), stream.get()), "cudaMemset");
@@ -66,21 +71,23 @@ void repeats(const char* stage, const ApiCall& call) {
   EXPECT_EQ(differences, 0u);
 }
 
-class Repeats : public testing::Test {
+// All stages whose warps wait for barriers in shared memory. A gradient's bits are asked for.
+class Repeats : public testing::TestWithParam<Pass> {
  protected:
   void SetUp() override { need_device(); }
 };
 
-TEST_F(Repeats, GiveTheSameBits) {
+TEST_P(Repeats, GiveTheSameBits) {
+  const Pass pass = GetParam();
   int tried = 0;
   for (const char* name : kProblems) {
     SCOPED_TRACE(name);
     const Problem problem = problem_of(name);
-    const auto expected = harness::reference_outputs(CUFLASH_FORWARD, problem, {});
-    const ApiCall call(CUFLASH_FORWARD, problem, expected->inputs);
+    const auto expected = harness::reference_outputs(pass, problem, {});
+    const ApiCall call(pass, problem, expected->inputs);
     for (const Stage* stage : stages()) {
-      if (stage->forward.arch.compute_capability < 90) continue;
-      if (!supports(*stage, CUFLASH_FORWARD, problem, current_device())) continue;
+      if (stage->facts(pass).arch.compute_capability < 90) continue;
+      if (!supports(*stage, pass, problem, current_device())) continue;
       ++tried;
       repeats(stage->name, call);
       expect_right(call.outputs(), *expected);
@@ -88,6 +95,9 @@ TEST_F(Repeats, GiveTheSameBits) {
   }
   if (tried == 0) GTEST_SKIP() << "No stage for compute capability 9.0 runs here.";
 }
+
+INSTANTIATE_TEST_SUITE_P(Passes, Repeats, testing::Values(CUFLASH_FORWARD, CUFLASH_BACKWARD),
+                         [](const auto& info) { return std::string(pass_name(info.param)); });
 
 }  // namespace
 }  // namespace cuflash
