@@ -23,17 +23,19 @@ def check():
     """The kernel does what the figures show, in this order."""
     in_order(read(KERNEL), "const auto tile_of_queries", "mbarrier_wait(&full[stage]", "rS, k_major(sK",
              "rdP, k_major(sV", "wgmma_wait<1>();  // S is there.", "wait_for_turn();", "ptx::exp2",
-             "rdV, rA[k], mn_major(sdO", "wgmma_wait<1>();  // dP is there.", "prob.x * fmaf(rdP",
+             "rdV, rA[k], mn_major(sdO", "wgmma_wait<1>();  // dP is there.",
+             "mbarrier_arrive(&v_empty[consumer])", "prob.x * fmaf(rdP",
              "pass_turn();", "wgmma_wait<0>();  // No product reads P", "rdK, rA[k], mn_major(sQ",
-             "issue_dq(rdQ, n - 1);", "pair(sdS[n % 2]", "wgmma_wait<0>();      // dK and dQ are there",
+             "issue_dq(rdQ, n - 1, slot ^ (n == begin));", "pair(sdS[n % 2]", "wgmma_wait<0>();      // dK and dQ are there",
              "mbarrier_arrive(&storage.ds_full)", "mbarrier_arrive(&empty[stage])",
-             "hand_on_dq(n - 1, rdQ)")
-    in_order(read(KERNEL), "mbarrier_init(&storage.kv_full, 3)", "mbarrier_init(&storage.kv_empty, C::kWarps + 3)",
+             "(n == begin)) ptx::mbarrier_arrive(&k_empty[slot ^ 1])", "hand_on_dq(n - 1, rdQ)")
+    in_order(read(KERNEL), "mbarrier_init(&k_full[slot], 2)", "mbarrier_init(&k_empty[slot], C::kWarps + 3)",
              "mbarrier_init(&full[stage], 2 + 32)", "mbarrier_init(&empty[stage], C::kWarps)",
-             "mbarrier_init(&storage.ds_full, C::kWarps)", "mbarrier_init(&out_full[turn], C::kWarps)",
-             "mbarrier_init(&out_empty[turn], 1)")
+             "mbarrier_init(&storage.ds_full, C::kWarps)", "mbarrier_init(&v_full[consumer], 1)",
+             "mbarrier_init(&v_empty[consumer], kWarpgroupWarps)",
+             "mbarrier_init(&dq_full[consumer], kWarpgroupWarps)", "mbarrier_init(&dq_empty[consumer], 1)")
     in_order(read(KERNEL), "later = n + schedule.lead, earlier = n - schedule.lag", "zero_parts", "round_part")
-    in_order(read(WORK), "std::min<std::int64_t>(schedule.pieces(), queue + 2 * blocks)")
+    in_order(read(WORK), "std::min<std::int64_t>(schedule.pieces(), queue + 3 * blocks)")
 
 
 def data():
@@ -49,20 +51,23 @@ def data():
         ("dK += dSᵀ Q", {"sQ": READ, "rA": READ, "rdK": ADD}),
         ("dQ = dS K", {"sK": READ, "sdS": BEFORE, "rdQ": WRITE}),
         ("dS to the other", {"sdS": WRITE, "rA": READ}),
-        ("dQ handed on", {"out": WRITE, "rdQ": READ}),
-        ("TMA adds to dQ", {"out": READ}),
+        ("dQ handed on", {"sdQ": WRITE, "rdQ": READ}),
+        ("TMA adds to dQ", {"sdQ": READ}),
     )
     return reads_and_writes(
         "16_data", "What reads and writes what, in a tile",
-        "For each step of a tile of queries the places it reads and writes. In shared memory: K and V"
-        " for all tiles; Q and dO from their copies to the products with dV and dK; dS, written by both"
-        " consumers, read a tile later by the product of dQ; dQ until TMA has added it. In registers: S"
+        "For each step of a tile of queries the places it reads and writes. In shared memory: K"
+        " until the product of dQ, V until that of dP; Q and dO from their copies to the products with dV and"
+        " dK; dS, written by both consumers, read a tile later by the product of dQ; dQ until TMA has added"
+        " it. In registers: S"
         " until P is there, dP until dS is, the rounded P and then the rounded dS in the same registers,"
         " dV and dK in all tiles, and dQ until it is handed on.",
-        (("shared memory", ("sK", "sV", "sQ", "sdO", "sdS", "out")),
+        (("shared memory", ("sK", "sV", "sQ", "sdO", "sdS", "sdQ")),
          ("registers", ("rS", "rdP", "rA", "rdV", "rdK", "rdQ"))),
-        steps, notes=("rA has P, rounded, and then dS. Two buffers: sQ, sdO, sdS, out.",
-                      "dQ is that of the tile before: its product, out, the addition."))
+        steps, notes=("rA has P, rounded, and then dS. Two buffers: sK, sQ, sdO, sdS.",
+                      "K and V belong to a piece; the grey line of V is for its last tile.",
+                      "dQ is that of the tile before: its product, sdQ, the addition. If",
+                      "that tile was the last of a piece, the product reads its K."))
 
 
 def consumer_steps():
@@ -171,36 +176,41 @@ def turns():
 def waits():
     """Who waits for whom."""
     figure = Figure(
-        "16_waits", 1168, "Who waits for whom",
-        "The producer waits at kv_empty until the eight warps of both consumers and the three other warps of"
-        " its own warpgroup have read a piece, and at empty until the consumers have read a buffer of Q and"
-        " dO. The consumers wait at kv_full for the piece, K and V, and at full for a tile of Q and dO. A"
-        " consumer waits for its turn at a named barrier of its own, where the other arrives, and at ds_full"
-        " for the dS of both. A thread that adds waits at out_full for what both consumers have written, and"
-        " they wait at out_empty until TMA has read it. The keepers' count of zeros is what the thread that"
-        " adds waits for, and its count of what has been added is what the keepers of all blocks wait for."
-        " That thread and the keepers wait at kv_full for a piece, too.")
+        "16_waits", 0, "Who waits for whom",
+        "The producer waits at k_empty until the eight warps of both consumers and the three other warps of"
+        " its own warpgroup have read a piece, at v_empty until the four warps of a consumer have read its half"
+        " of V, and at empty until both consumers have read a buffer of Q and dO. The consumers wait at k_full"
+        " for the piece and K, at v_full for V, and at full for a tile of Q and dO. A consumer waits for its"
+        " turn at a named barrier of its own, where the other arrives, and at ds_full for the dS of both. A"
+        " thread that adds waits at dq_full for what a consumer has written, and the consumer waits at dq_empty"
+        " until TMA has read it. The keepers' count of zeros is what the thread that adds waits for, and its"
+        " count of what has been added is what the keepers of all blocks wait for. That thread and the keepers"
+        " wait at k_full for a piece, too.")
     figure.heading("Who waits for whom")
     figure.box(LEFT, 62, RIGHT - LEFT, 66, "yellow", "producer warp",
                below=["pieces; K, V; Q, dO, LSE and delta of tile after tile"])
-    fan(figure, 132, 368, (("orange", True), ("blue", False)), x=(62, 658))
-    fan(figure, 132, 368, (("green", True), ("sky", False)), x=(118, 602))
+    down = 476
+    fan(figure, 132, down, (("orange", True), ("blue", False)), x=(50, 670), step=28)
+    fan(figure, 132, down, (("yellow", True), ("purple", False)), x=(98, 622), step=28)
+    fan(figure, 132, down, (("green", True), ("sky", False)), x=(146, 574), step=28)
     entries(figure, 146, (
-        ("orange", "kv_full", "3 arrivals: the piece, K and V are there"),
-        ("blue", "kv_empty", "11 arrivals: all have read them"),
-        ("green", "full[stage]", "34 arrivals: Q, dO, LSE, delta are there"),
-        ("sky", "empty[stage]", "8 arrivals: both have read Q and dO")), step=54)
+        ("orange", "k_full[slot]", "2 arrivals: a piece, and its K"),
+        ("blue", "k_empty[slot]", "11 arrivals: all have read them"),
+        ("yellow", "v_full[consumer]", "1 arrival: its half of V is there"),
+        ("purple", "v_empty[consumer]", "4 arrivals: it has read it"),
+        ("green", "full[stage]", "34 arrivals: Q, dO, LSE, delta"),
+        ("sky", "empty[stage]", "8 arrivals: both have read them")), step=54)
     between = (("red", 1, "kTurn + 1", "consumer 1 may compute P and dS"),
                ("red", -1, "kTurn", "consumer 0 may"),
                ("ink", 0, "ds_full", "both have written dS of a tile"))
-    end = consumers(figure, 372, between, "64 keys")
+    end = consumers(figure, down + 4, between, "64 keys")
     fan(figure, end + 4, end + 128, (("orange", True), ("purple", False)))
     entries(figure, end + 18, (
-        ("orange", "out_full[turn]", "8 arrivals: both have written it"),
-        ("purple", "out_empty[turn]", "1 arrival: TMA has read it")), step=54)
+        ("orange", "dq_full[consumer]", "4 arrivals: it has written its part"),
+        ("purple", "dq_empty[consumer]", "1 arrival: TMA has read it")), step=54)
     adder = end + 132
     figure.box(LEFT, adder, RIGHT - LEFT, 66, "yellow", "a thread that adds",
-               below=["dQ of each tile; it stores dV and dK"])
+               below=["dQ of each tile, of one consumer and then of the other"])
     fan(figure, adder + 70, adder + 194, (("green", True), ("blue", False)))
     entries(figure, adder + 84, (
         ("green", "counts.added[queue]", "all blocks have added a queue's dQ"),
@@ -210,8 +220,9 @@ def waits():
                below=["zeros for later shares of dQ; earlier ones rounded"])
     notes = ("An arrow goes from those that arrive to those that wait. The counts are",
              "in global memory, for all blocks. Not shown: the thread that adds and",
-             "the keepers wait at kv_full for the piece, and arrive at kv_empty. In a",
-             "deterministic call two threads add, and there is one keeper.")
+             "the keepers wait at k_full for the piece, and arrive at k_empty. In a",
+             "deterministic call two threads add, one for each consumer, and there is",
+             "one keeper.")
     figure.lines(LEFT, keeper + 92, notes, SMALL, style="quiet")
     figure.height = keeper + 94 + 24 * len(notes)
     return figure
@@ -220,7 +231,7 @@ def waits():
 def shares():
     """When the shares of dQ get their zeros, and when they are rounded."""
     queue, queues, blocks = 6, 3, 1
-    pieces, lead = queue * queues, queue + 2 * blocks
+    pieces, lead = queue * queues, queue + 3 * blocks
     left, cell, row, top = 152, 30, 54, 118
     moments = [("before", None)] + [(f"piece {n}", n) for n in (1, 7, 13)] + [("after", pieces)]
     figure = Figure(
@@ -260,7 +271,7 @@ def shares():
                             ("green", "rounded")], in_a_row=True)
     notes = ("A frame: this share gets its zeros, or is rounded, while the piece with",
              f"the number is computed. Queues of {queue} pieces and one block, so lead and",
-             f"lag are {queue} + 2 = {lead}.")
+             f"lag are {queue} + 3 = {lead}.")
     figure.lines(LEFT, y + 36, notes, SMALL, style="quiet")
     figure.height = y + 38 + 24 * len(notes)
     return figure

@@ -333,7 +333,8 @@ def piece(lines, words):
     # A preprocessor's line stands at the margin wherever it is.
     margin = min(len(line) - len(line.lstrip()) for line in chosen
                  if line.strip() and not line.startswith("#"))
-    return "\n".join(line if line.startswith("#") else line[margin:] for line in chosen)
+    # clang-format indents a comment between an if without braces and a #pragma too far.
+    return "\n".join(line if line.startswith("#") else line[margin:] for line in chosen).lstrip(" ")
 
 
 def code(path, words):
