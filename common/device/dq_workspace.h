@@ -104,20 +104,25 @@ __device__ __forceinline__ unsigned block_number(const DqWorkspace& work) {
   return work.any_order ? blockIdx.x : atomicAdd(work.next, 1u);
 }
 
-// One thread has TMA add to a share of a tile of dQ, and waits until it has read the terms. In a
-// fixed order, it first waits until so many others have added.
+// One thread adds to a share of a tile of dQ in three steps. In a fixed order, it waits until so
+// many others have added.
+__device__ __forceinline__ void wait_to_add(const DqWorkspace& work, std::int64_t share,
+                                            unsigned others) {
+  if (!work.any_order) ptx::block_count_wait(&work.turns[share], others);
+}
+// It has TMA add, and waits until TMA has read the terms.
 template <int kFloats>
 __device__ __forceinline__ void add_to_dq(const DqWorkspace& work, std::int64_t share,
-                                          unsigned others, const float (&terms)[kFloats]) {
-  if (!work.any_order) ptx::block_count_wait(&work.turns[share], others);
+                                          const float (&terms)[kFloats]) {
   ptx::bulk_reduce_add(work.dq + share * kFloats, terms, sizeof terms);
   ptx::tensor_store_commit();
-  if (work.any_order) {
-    ptx::tensor_store_wait_read<0>();
-  } else {
-    ptx::tensor_store_wait<0>();  // The sums have been written before the next block learns of it.
-    ptx::block_count_add(&work.turns[share]);
-  }
+  ptx::tensor_store_wait_read<0>();
+}
+// In a fixed order, it lets the next block add.
+__device__ __forceinline__ void let_next_add(const DqWorkspace& work, std::int64_t share) {
+  if (work.any_order) return;
+  ptx::tensor_store_wait<0>();  // The sums have been written before the next block learns of it.
+  ptx::block_count_add(&work.turns[share]);
 }
 
 // Rounds a warp's accumulators, scaled, to a tile, from (row, col) on.

@@ -167,11 +167,13 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     if (warp == 1 && lane == 0 && wants_dq) {
 #pragma unroll 1
       for (int n = 0; n < num_steps; ++n, at = at.next()) {
+        const std::int64_t tile = tile_index();
+        wait_to_add(work, tile,
+                    adds_before(seq, at.tile * C::kStreamed, C::kStreamed, j0, C::kOwned));
         ptx::mbarrier_wait(&storage.dq_full, n % 2);  // The consumers have written sdQ.
-        const unsigned others =
-            adds_before(seq, at.tile * C::kStreamed, C::kStreamed, j0, C::kOwned);
-        add_to_dq(work, tile_index(), others, storage.sdQ);
+        add_to_dq(work, tile, storage.sdQ);
         ptx::mbarrier_arrive(&storage.dq_empty);
+        let_next_add(work, tile);
       }
     }
     return;

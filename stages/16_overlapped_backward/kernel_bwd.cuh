@@ -298,12 +298,12 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
               adds_before(seq, at.tile * C::kStreamed, C::kStreamed, piece.j0, C::kOwned);
 #pragma unroll 1
           for (int consumer = first; consumer < last; ++consumer) {
+            const std::int64_t share = C::kConsumers * tile_index(piece, at) + consumer;
+            if (wants_dq) wait_to_add(work, share, others);
             ptx::mbarrier_wait(&dq_full[consumer], phase);  // The consumer has written dQ.
-            if (wants_dq) {
-              add_to_dq(work, C::kConsumers * tile_index(piece, at) + consumer, others,
-                        sdQ[consumer]);
-            }
+            if (wants_dq) add_to_dq(work, share, sdQ[consumer]);
             ptx::mbarrier_arrive(&dq_empty[consumer]);
+            if (wants_dq) let_next_add(work, share);
           }
         }
         ptx::tensor_store_wait<0>();  // The sums have been written before others learn of it.
