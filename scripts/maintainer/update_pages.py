@@ -333,8 +333,7 @@ def piece(lines, words):
     # A preprocessor's line stands at the margin wherever it is.
     margin = min(len(line) - len(line.lstrip()) for line in chosen
                  if line.strip() and not line.startswith("#"))
-    # clang-format indents a comment between an if without braces and a #pragma too far.
-    return "\n".join(line if line.startswith("#") else line[margin:] for line in chosen).lstrip(" ")
+    return "\n".join(line if line.startswith("#") else line[margin:] for line in chosen)
 
 
 def code(path, words):

@@ -232,8 +232,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         if (piece.number < 0) {
           ptx::mbarrier_wait(&k_empty[slot], phase ^ 1);  // All have read what was there.
           if (lane == 0) storage.pieces[slot] = piece;
-          __syncwarp();                                       // It is there,
-          if (lane < 2) ptx::mbarrier_arrive(&k_full[slot]);  // and no copy is to come.
+          if (lane < 2) ptx::mbarrier_arrive(&k_full[slot]);  // once in place of a copy
           return;
         }
         if (piece.num_steps == 0) request_kv();
@@ -479,9 +478,11 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       }
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>();  // dP is there.
-      if ((n + 1 == end) & (lane == 0)) ptx::mbarrier_arrive(&v_empty[consumer]);
+      if ((n + 1 == end) & (lane == 0)) {
+        ptx::mbarrier_arrive(&v_empty[consumer]);
+      }
 
-        // [FA2 Alg.2 l.14]  dS = P ∘ (dP − delta)
+      // [FA2 Alg.2 l.14]  dS = P ∘ (dP − delta)
 #pragma unroll
       for (int m = 0; m < C::kStreamed / kMmaN; ++m) {
         const int c = m * kMmaN + MmaAccumulator::col(lane, 0);

@@ -189,8 +189,7 @@ template <class T, class Tile>
 __device__ __forceinline__ void round_part(const BackwardParams& p, const DqWorkspace& work,
                                            int part, int lane) {
   const int warp = part % Tile::kWarps;
-  const int n = part / Tile::kWarps, tile = n % work.q_tiles, head = n / work.q_tiles;
-  const int b = head / p.heads_q, h = head % p.heads_q;
+  const auto [b, h, tile, unused] = unravel(part / Tile::kWarps, p.heads_q, work.q_tiles, 1);
   const int i = tile * Tile::kRows + Tile::row(warp) + MmaAccumulator::row(lane, 0);
   const int rows_left = sequence(p, b).num_queries - i;
   const float* from =

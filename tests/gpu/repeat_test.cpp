@@ -71,7 +71,8 @@ void repeats(const char* stage, const ApiCall& call) {
   EXPECT_EQ(differences, 0u);
 }
 
-// All stages whose warps wait for barriers in shared memory. A gradient's bits are asked for.
+// The stages from compute capability 9.0 on, whose warps wait for each other at mbarriers. A
+// backward pass is called with `deterministic`.
 class Repeats : public testing::TestWithParam<Pass> {
  protected:
   void SetUp() override { need_device(); }
