@@ -73,12 +73,17 @@ std::uint64_t tile_rows(const Span& span, int tile, int seq) {
 Streamed streamed(const Problem& p, const Tile& tile, int owned_seq, int streamed_seq,
                   Span (*seen)(const Problem&, std::int64_t, std::int64_t)) {
   Streamed sum;
-  for (int first = 0; first < owned_seq; first += tile.owned) {
-    const int owned = std::min(tile.owned, owned_seq - first);
-    const Span span = seen(p, first, first + owned);
+  const auto up = [](int rows, int multiple) {
+    return (rows + multiple - 1) / multiple * multiple;
+  };
+  int first = 0;
+  if (tile.end_multiple != 0) first = up(owned_seq, tile.end_multiple) - up(owned_seq, tile.owned);
+  for (; first < owned_seq; first += tile.owned) {
+    const Span owned = {std::max(first, 0), std::min(first + tile.owned, owned_seq)};
+    const Span span = seen(p, owned.begin, owned.end);
     const std::uint64_t rows = tile_rows(span, tile.streamed, streamed_seq);
     sum.rows += rows;
-    sum.pairs += rows * owned;
+    sum.pairs += rows * static_cast<std::uint64_t>(owned.size());
     sum.tiles += (rows + tile.streamed - 1) / tile.streamed;
   }
   const auto heads = std::uint64_t(p.batch) * p.heads_q;

@@ -24,6 +24,9 @@ struct Traffic {
 struct Tile {
   int owned = 0;     // 0: no tiles
   int streamed = 0;  // at a time
+  // Not 0: the last block's rows end with the sequence, rounded up to a multiple of this, and the
+  // first block may own fewer rows. 0: the first block's rows begin with it.
+  int end_multiple = 0;
 };
 
 // A stage's statement about one pass: the traffic when every output is wanted, and the tile that

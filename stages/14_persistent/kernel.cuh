@@ -196,7 +196,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
         const int row = work.i0 + first;
 #pragma unroll
         for (int panel = 0; panel < QTile::kPanels; ++panel) {
-          if (row >= sequence(p, work.batch).num_queries) continue;  // no row of the box exists
+          // No row of the box exists.
+          if (row < 0 || row >= sequence(p, work.batch).num_queries) continue;
           ptx::tensor_store(maps.o, panel * QTile::kPanelCols, row, work.head, work.batch,
                             sQ[q].panels[panel][first]);
         }
@@ -493,7 +494,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
         *reinterpret_cast<std::uint32_t*>(&sQ[q](row, n * kMmaN + MmaAccumulator::col(lane, 0))) =
             pack<T>(rO[n][2 * r] * inverse, rO[n][2 * r + 1] * inverse);
       }
-      if (lane % 4 == 0 && i < num_queries && p.lse != nullptr) {
+      if (lane % 4 == 0 && i >= 0 && i < num_queries && p.lse != nullptr) {
         p.lse[row_index(p, batch, head, i)] =
             row_max[r] * kLn2 + logf(sum);  // [FA2 Alg.1 l.13, 15]
       }

@@ -20,17 +20,25 @@ struct KeyTiles {
 template <class C>
 struct Work {
   int batch;                         // negative if there is no more work
-  int head, i0;                      // the first query
+  int head, i0;                      // the first query, negative if the first rows do not exist
   Range tiles;                       // of keys, that some of the queries see,
   KeyTiles consumer[C::kConsumers];  // and for each consumer's queries
 };
 
-// The tiles of keys for the queries [begin, end). Queries that do not exist see none.
+// The first query of a tile. The last tile of a head is full, up to a consumer's rows, and the
+// first one may have fewer: under a causal mask it is the one that sees the fewest keys. A consumer
+// has 64 rows that exist, or none, but for the last of a head.
+__host__ __device__ constexpr int first_query(int queries, int rows, int tiles, int tile) {
+  return (queries + kWgmmaM - 1) / kWgmmaM * kWgmmaM - (tiles - tile) * rows;
+}
+
+// The tiles of keys for the queries [first, end). Queries that do not exist see none.
 template <class C>
-__device__ __forceinline__ KeyTiles key_tiles(const Sequence& seq, int begin, int end) {
+__device__ __forceinline__ KeyTiles key_tiles(const Sequence& seq, int first_row, int end) {
+  const int begin = max(first_row, 0);
   const Range keys = visible_keys(seq, begin, end), full = keys_visible_to_all(seq, begin, end);
   const int first = keys.begin / C::kBlockKV;
-  const bool any = begin < seq.num_queries && keys.begin < keys.end;
+  const bool any = begin < min(end, seq.num_queries) && keys.begin < keys.end;
   return {{first, any ? (keys.end - 1) / C::kBlockKV + 1 : first},
           {(full.begin + C::kBlockKV - 1) / C::kBlockKV, full.end / C::kBlockKV}};
 }
@@ -70,7 +78,7 @@ struct Order {
   __host__ __device__ constexpr QueryTile at(unsigned block, unsigned n) const {
     const unsigned first = 2 * (pairs + (block < more ? 1 : 0));  // that is not of a pair
     if (n < first) {
-      // Full rounds begin a block later each: the pair of a last tile that is not full is shorter.
+      // Full rounds begin a block later each, since not all pairs are quite equal.
       const unsigned round = n / 2, turn = round < pairs ? (block + round) % blocks : block;
       const unsigned pair = round * blocks + turn, two_heads = pair / tiles * 2;
       const unsigned nth = pair % tiles, from = nth / 2;  // the end of its head
@@ -123,7 +131,7 @@ constexpr bool is_even(unsigned heads, unsigned queries, unsigned rows, unsigned
     for (unsigned n = 0;; ++n) {
       const QueryTile at = order.at(block, n);
       if (at.head >= heads) break;
-      const unsigned end = (at.tile + 1) * rows;
+      const unsigned end = first_query(queries, rows, order.tiles, at.tile) + rows;
       mine += 1 + ((end < queries ? end : queries) + keys - 1) / keys;
     }
     all += mine;
@@ -145,8 +153,9 @@ __device__ __forceinline__ bool find_work(Work<C>& work, const ForwardParams& p,
     work.batch = -1;
     return false;
   }
-  const int b = at.head / p.heads_q, i0 = at.tile * C::kBlockQ;
+  const int b = at.head / p.heads_q;
   const Sequence seq = sequence(p, b);
+  const int i0 = first_query(seq.num_queries, C::kBlockQ, order.tiles, at.tile);
   work.batch = b, work.head = at.head % p.heads_q, work.i0 = i0;
   work.tiles = key_tiles<C>(seq, i0, i0 + C::kBlockQ).visible;
 #pragma unroll 1
