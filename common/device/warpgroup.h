@@ -3,12 +3,21 @@
 #ifndef CUFLASH_DEVICE_WARPGROUP_H_
 #define CUFLASH_DEVICE_WARPGROUP_H_
 
+#include <cuda_runtime.h>
+
 namespace cuflash {
 
 constexpr int kWarpgroupWarps = 4, kWarpgroupThreads = 32 * kWarpgroupWarps;
 
 // D += A · B: 64 × N += 64 × 16 · 16 × N.
 constexpr int kWgmmaM = 64, kWgmmaK = 16;
+
+// The first query of one of the tiles of a head, of so many rows. The last tile is full, but for
+// the last rows of a warpgroup. The first one may begin before the head does, so that its first
+// warpgroups have no query: under a causal mask it is the tile that sees the fewest keys.
+__host__ __device__ constexpr int first_query(int queries, int rows, int tiles, int tile) {
+  return (queries + kWgmmaM - 1) / kWgmmaM * kWgmmaM - (tiles - tile) * rows;
+}
 
 }  // namespace cuflash
 

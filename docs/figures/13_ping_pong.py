@@ -3,7 +3,7 @@
 import re
 
 from drawing import Figure, MARGIN, SMALL
-from sources import read
+from sources import causal, first_queries, mask, read
 from timeline import figure_of
 
 KERNEL = "stages/13_ping_pong/kernel.cuh"
@@ -164,6 +164,46 @@ def registers():
     return figure
 
 
+def last_tile():
+    """Where the tiles of queries of a head lie: from its begin on, or up to its end."""
+    keys, consumers = map(int, re.search(r"case 64:\s+return \{(\d+), (\d+)\}", read(KERNEL)).groups())
+    rows, height, past = 64 * consumers, 10, consumers - 1  # squares of 64 queries, of which some do not exist
+    seq = 64 * height
+    both = list(range(0, seq, rows)), first_queries(rows, seq)
+    lengths = [[-(-mask().visible_keys(causal(seq, seq), max(begin, 0), begin + rows)[1] // keys)
+                for begin in begins] for begins in both]
+    front, back = (f"{', '.join(map(str, each))} tiles of keys, {sum(each)} together" for each in lengths)
+    figure = Figure(
+        "13_last_tile",
+        546,
+        "Where the tiles of queries lie",
+        f"A head of {seq} queries and keys with a causal mask. If the first tile of {rows} queries begins with"
+        f" the head, the last one has {seq % rows} queries, and the tiles take {front}. If the last tile ends"
+        f" with the head, the first one has {seq % rows} queries, and they take {back}.",
+    )
+    wide, high, top = 60, 27, 88
+    for part, (name, begins, each) in enumerate(zip(
+            ("The first tile is full", "The last tile is full"), both, lengths)):
+        x = LEFT + 4 + 362 * part
+        figure.text(x, 34, name, bold=True)
+        figure.text(x, 64, f"{' + '.join(map(str, each))} = {sum(each)} tiles of keys", SMALL, style="quiet")
+        for begin, length, colour in zip(begins, each, ("blue", "orange", "green", "purple")):
+            places = [(begin // 64 + row, column) for row in range(consumers) for column in range(length)]
+            for seen in (True, False):
+                figure.cells([(x + wide * column, top + high * (past + row), wide, high)
+                              for row, column in places
+                              if (0 <= row < height and keys * column < 64 * (row + 1)) == seen],
+                             colour if seen else "grey", full=seen)
+        figure.grid(x, top + high * past, seq // keys, height, wide, high)
+        figure.frame(x, top + high * past, wide * seq // keys, high * height, "ink", 2)
+    y = top + high * (height + 2 * past) + 24
+    figure.legend(LEFT, y, [("blue", "tile 0"), ("orange", "1"), ("green", "2"), ("purple", "3"),
+                            ("grey", "computed for nothing")], in_a_row=True)
+    figure.text(LEFT, y + 32, f"A box: 64 queries, those of a consumer, and a tile of {keys} keys.", SMALL,
+                style="quiet")
+    return figure
+
+
 def measured(head_dim, stages):
     """The timelines of stages with this head dimension."""
     return figure_of(f"13_timeline_d{head_dim}", "Whose turn it is: measured",
@@ -173,4 +213,5 @@ def measured(head_dim, stages):
 def figures():
     """The figures of this chapter."""
     stages = ("12_warp_specialized", "13_ping_pong")
-    return [order(), turns_of_two(), registers(), measured(64, stages[1:]), measured(128, stages)]
+    return [order(), turns_of_two(), registers(), last_tile(), measured(64, stages[1:]),
+            measured(128, stages)]

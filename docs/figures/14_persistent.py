@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 
 from drawing import Figure, MARGIN, SMALL
-from sources import causal, function, mask, python, read
+from sources import causal, first_queries, mask, python, read
 from timeline import figure_of
 
 KERNEL = "stages/14_persistent/kernel.cuh"
@@ -20,7 +20,6 @@ LEFT = MARGIN + 4
 BLOCKS, TILES, HEADS = 4, 5, 6  # of the small example
 COLOURS = ("blue", "sky", "orange", "yellow", "green", "purple")
 H200_BLOCKS, TOKENS, HIDDEN = 132, 16384, 2048  # of the large one
-CONSUMER_ROWS = 64
 SEQUENCES = [512 * 2**n for n in range(6)]
 
 
@@ -28,62 +27,15 @@ def shape(head_dim):
     """The queries and the keys of a tile."""
     keys, consumers = map(int, re.search(
         rf"case {head_dim}:\s+return \{{(\d+), (\d+), ", read(KERNEL)).groups())
-    return CONSUMER_ROWS * consumers, keys
+    return 64 * consumers, keys
 
 
-def first_queries(rows, seq):
-    """The first query of each tile of queries of a head: the kernel's."""
-    tiles = -(-seq // rows)
-    first_query = function(WORK, "first_query", kWgmmaM=CONSUMER_ROWS)
-    return [first_query(seq, rows, tiles, tile) for tile in range(tiles)]
-
-
-def lengths(head_dim, seq, begins=None):
-    """The tiles of keys of each tile of queries of a head, with a causal mask. The tiles begin as the
-    kernel's do, or as given."""
+def lengths(head_dim, seq):
+    """The tiles of keys of each tile of queries of a head, with a causal mask."""
     (rows, keys), sequence = shape(head_dim), causal(seq, seq)
     ranges = [mask().visible_keys(sequence, max(begin, 0), begin + rows)
-              for begin in begins or first_queries(rows, seq)]
+              for begin in first_queries(rows, seq)]
     return [-(-end // keys) - begin // keys for begin, end in ranges]
-
-
-def last_tile():
-    """Where the tiles of queries of a head lie: from its begin on, or up to its end."""
-    (rows, keys), height = shape(128), 7
-    seq = height * CONSUMER_ROWS
-    both = [list(range(0, seq, rows)), first_queries(rows, seq)]
-    rounds = [lengths(128, seq, begins) for begins in both]
-    totals = [sum(each) for each in rounds]
-    figure = Figure(
-        "14_last_tile",
-        554,
-        "Where the tiles of queries lie",
-        f"A head of {seq} queries and keys with a causal mask, in squares of {CONSUMER_ROWS} queries of a consumer"
-        f" and {keys} keys. If the first tile of {rows} queries begins with the head, the last one has"
-        f" {seq % rows} queries, and the tiles take {', '.join(map(str, rounds[0]))} tiles of keys,"
-        f" {totals[0]} together. If the last tile ends with the head, the first one has {seq % rows} queries,"
-        f" and they take {', '.join(map(str, rounds[1]))}, {totals[1]} together.",
-    )
-    cell, top, past = 36, 84, rows // CONSUMER_ROWS - 1  # and as many squares past the begin or the end
-    for part, (name, begins, each) in enumerate(zip(
-            ("The first tile is full", "The last tile is full (14)"), both, rounds)):
-        x = LEFT + 4 + 362 * part
-        figure.text(x, 34, name, bold=True)
-        figure.text(x, 62, f"{' + '.join(map(str, each))} = {sum(each)} tiles of keys", SMALL, style="quiet")
-        for begin, length, colour in zip(begins, each, ("blue", "orange", "green")):
-            row = begin // CONSUMER_ROWS
-            squares = [(row + n, column) for n in range(rows // CONSUMER_ROWS) for column in range(length)]
-            for works in (True, False):
-                figure.cells([(x + cell * column, top + cell * (past + row), cell, cell)
-                              for row, column in squares if (0 <= row < height and column <= row) == works],
-                             colour if works else "grey", full=works)
-        figure.grid(x, top + cell * past, seq // keys, height, cell)
-        figure.frame(x, top + cell * past, cell * seq // keys, cell * height, "ink", 2)
-    figure.legend(LEFT, top + cell * (height + 2 * past) + 24, [
-        ("blue", "tile 0"), ("orange", "tile 1"), ("green", "tile 2"), ("grey", "a consumer waits")], in_a_row=True)
-    figure.text(LEFT, top + cell * (height + 2 * past) + 54,
-                f"A square: {CONSUMER_ROWS} queries, a consumer's, and a tile of {keys} keys.", SMALL, style="quiet")
-    return figure
 
 
 # Prints a line for each block of each problem `heads tiles blocks`, with a mask: its tiles.
@@ -437,6 +389,5 @@ def measured():
 
 def figures():
     """The figures of this chapter."""
-    return [transition(), buffers(), before_the_maximum(), three_consumers(), last_tile(), order(),
-            balance(),
+    return [transition(), buffers(), before_the_maximum(), three_consumers(), order(), balance(),
             measured()]

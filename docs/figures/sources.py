@@ -156,3 +156,10 @@ def speeds(path, **wanted):
         for row in result(path)["rows"]
         if "tflops" in row and all(row[key] == value for key, value in wanted.items())
     }
+
+
+def first_queries(rows, seq):
+    """The first query of each tile of queries of a head, where the last tile is full."""
+    tiles = -(-seq // rows)
+    first_query = function("common/device/warpgroup.h", "first_query", kWgmmaM=64)
+    return [first_query(seq, rows, tiles, tile) for tile in range(tiles)]

@@ -96,15 +96,16 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   // Find this block's head and queries, and this warp's role.
   const int thread = threadIdx.x, warp = uniform(thread / 32), warpgroup = warp / kWarpgroupWarps;
   const auto role = warpgroup == 0 ? WarpRole::kProducer : WarpRole::kConsumer;
-  const Place place = place_of_block(p, num_tiles(p.seq_q, C::kBlockQ));
+  const int blocks = num_tiles(p.seq_q, C::kBlockQ);  // of a head
+  const Place place = place_of_block(p, blocks);
   const int b = place.batch, h = place.head, block = place.row;
-  const int i0 = block * C::kBlockQ;  // [FA2 Alg.1 l.1-3]
   const Sequence seq = sequence(p, b);
+  const int i0 = first_query(seq.num_queries, C::kBlockQ, blocks, block);  // [FA2 Alg.1 l.1-3]
   const int hk = uniform(kv_head(p, h));
 
   // Find the tiles of keys, and those of them that need no mask.
-  const Range keys = visible_keys(seq, i0, i0 + C::kBlockQ);
-  const Range full = keys_visible_to_all(seq, i0, i0 + C::kBlockQ);
+  const int begin = max(i0, 0), end = i0 + C::kBlockQ;
+  const Range keys = visible_keys(seq, begin, end), full = keys_visible_to_all(seq, begin, end);
   const int first_tile = keys.begin / C::kBlockKV;
   const int num_tiles = keys.end > keys.begin ? (keys.end - 1) / C::kBlockKV + 1 : first_tile;
   const Range no_mask = {(full.begin + C::kBlockKV - 1) / C::kBlockKV, full.end / C::kBlockKV};
@@ -337,7 +338,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       *reinterpret_cast<std::uint32_t*>(&sQ(row, n * kMmaN + MmaAccumulator::col(lane, 0))) =
           pack<T>(rO[n][2 * r] * inverse, rO[n][2 * r + 1] * inverse);
     }
-    if (lane % 4 == 0 && i < seq.num_queries && p.lse != nullptr) {
+    if (lane % 4 == 0 && i >= 0 && i < seq.num_queries && p.lse != nullptr) {
       p.lse[row_index(p, b, h, i)] = row_max[r] * kLn2 + logf(sum);  // [FA2 Alg.1 l.13, 15]
     }
   }
@@ -350,7 +351,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   const int d = lane % QTile::kChunks * 8;
 #pragma unroll
   for (int r = r0 + lane / QTile::kChunks; r < r0 + kMmaM; r += kStep) {
-    if (i0 + r >= seq.num_queries) continue;
+    if (i0 + r < 0 || i0 + r >= seq.num_queries) continue;
 #pragma unroll
     for (int c = 0; c < kHeadDim; c += QTile::kPanelCols) {
       *reinterpret_cast<uint4*>(&gO(i0 + r, d + c)) =

@@ -7,7 +7,11 @@ namespace {
 
 using namespace harness;
 
-constexpr auto forward_tile = forward_tile_of<Config, EveryHeadDim>;
+Tile forward_tile(const Problem& p) {
+  Tile tile = forward_tile_of<Config, EveryHeadDim>(p);
+  tile.end_multiple = kWgmmaM;
+  return tile;
+}
 
 Traffic forward(const Problem& p) { return fused_forward(p, forward_tile(p)); }
 

@@ -25,13 +25,6 @@ struct Work {
   KeyTiles consumer[C::kConsumers];  // and for each consumer's queries
 };
 
-// The first query of a tile. The last tile of a head is full, up to a consumer's rows, and the
-// first one may have fewer: under a causal mask it is the one that sees the fewest keys. A consumer
-// has 64 rows that exist, or none, but for the last of a head.
-__host__ __device__ constexpr int first_query(int queries, int rows, int tiles, int tile) {
-  return (queries + kWgmmaM - 1) / kWgmmaM * kWgmmaM - (tiles - tile) * rows;
-}
-
 // The tiles of keys for the queries [first, end). Queries that do not exist see none.
 template <class C>
 __device__ __forceinline__ KeyTiles key_tiles(const Sequence& seq, int first_row, int end) {
