@@ -9,9 +9,9 @@ KERNEL = "stages/15_wgmma_backward/kernel_bwd.cuh"
 def check():
     """The kernel does what the figures show, in this order."""
     in_order(read(KERNEL), "mbarrier_wait(&full[stage]", "rS, k_major(sK", "ptx::exp2",
-             "pack_operand<T>(rP", "sync_consumers(kScoresRead)", "rdP, k_major(sV", "pack_operand<T>(rdS",
-             "write_scores(sdS", "sync_consumers(kScoresWritten)", "rdV, left_operand(rP",
-             "rdK, left_operand(rdS", "rdQ, mn_major(sdS", "wgmma_wait<0>();  // All are there",
+             "sync_consumers(kScoresRead)", "write_scores(sP)", "rdP, k_major(sV", "pair(sP, r0", "write_scores(sdS)",
+             "sync_consumers(kScoresWritten)",
+             "rdV, k_major(sP", "rdK, k_major(sdS", "rdQ, mn_major(sdS", "wgmma_wait<0>();  // All are there",
              "mbarrier_arrive(&empty[stage])", "mbarrier_wait(&storage.dq_empty", "storage.sdQ[C::Dq",
              "mbarrier_arrive(&storage.dq_full)", "sync_consumers(kScoresRead);")
 
@@ -21,11 +21,11 @@ def data():
     steps = (
         ("TMA copies", {"sQ": WRITE, "sdO": WRITE}),
         ("S = K Qᵀ", {"sK": READ, "sQ": READ, "rS": WRITE}),
-        ("P = exp(S − LSE)", {"rP": WRITE, "rS": READ}),
+        ("P = exp(S − LSE)", {"sP": WRITE, "rS": READ}),
         ("dP = V dOᵀ", {"sV": READ, "sdO": READ, "rdP": WRITE}),
-        ("dS = P ∘ (dP − delta)", {"sdS": WRITE, "rP": READ, "rdP": READ, "rdS": WRITE}),
-        ("dV += Pᵀ dO", {"sdO": READ, "rP": READ, "rdV": ADD}),
-        ("dK += dSᵀ Q", {"sQ": READ, "rdS": READ, "rdK": ADD}),
+        ("dS = P ∘ (dP − delta)", {"sP": READ, "sdS": WRITE, "rdP": READ}),
+        ("dV += Pᵀ dO", {"sdO": READ, "sP": READ, "rdV": ADD}),
+        ("dK += dSᵀ Q", {"sQ": READ, "sdS": READ, "rdK": ADD}),
         ("dQ = dS K", {"sK": READ, "sdS": READ, "rdQ": WRITE}),
         ("dQ handed on", {"sdQ": WRITE, "rdQ": READ}),
         ("TMA adds to dQ", {"sdQ": READ}),
@@ -33,16 +33,14 @@ def data():
     return reads_and_writes(
         "15_data", "What reads and writes what, in a tile",
         "For each step of a tile of queries the places it reads and writes. In shared memory: K and V"
-        " for all tiles; Q and dO from their copies to the products with dK and dV; dS, which both"
+        " for all tiles; Q and dO from their copies to the products with dK and dV; P and dS, which both"
         " consumers write between two barriers; dQ until TMA has added it. In registers: S until P is"
-        " there, dP until dS is, P and dS, rounded, until the products that read them, dV and dK in all tiles,"
-        " and dQ until it is handed on.",
-        (("shared memory", ("sK", "sV", "sQ", "sdO", "sdS", "sdQ")),
-         ("registers", ("rS", "rdP", "rP", "rdS", "rdV", "rdK", "rdQ"))),
-        steps, meetings=((3, ""), (5, "")),
-        notes=("Red: the consumers wait for each other, at kScoresRead before dS is",
-               "written and at kScoresWritten when it is. With 96 and 256 columns P",
-               "goes through shared memory, too, and is written behind kScoresRead."))
+        " there, dP until dS is, dV and dK in all tiles, and dQ until it is handed on.",
+        (("shared memory", ("sK", "sV", "sQ", "sdO", "sP", "sdS", "sdQ")),
+         ("registers", ("rS", "rdP", "rdV", "rdK", "rdQ"))),
+        steps, meetings=((2, ""), (5, "")),
+        notes=("Red: the consumers wait for each other, at kScoresRead before P is",
+               "written and at kScoresWritten when dS is."))
 
 
 def waits():
@@ -51,10 +49,10 @@ def waits():
         "15_waits", "Who waits for whom",
         "The producer waits at empty until the eight warps of both consumers have read a buffer; the"
         " consumers wait at full until a tile of Q and dO has arrived. Twice a tile the consumers wait for"
-        " each other, before they write dS and when they have written it. A thread waits at dq_full for"
+        " each other, before they write P and when they have written dS. A thread waits at dq_full for"
         " the dQ of both, and the consumers at dq_empty until TMA has read it.",
-        (("red", 0, "kScoresRead", "products have read dS"),
-         ("red", 0, "kScoresWritten", "both have written dS")),
+        (("red", 0, "kScoresRead", "products have read P and dS"),
+         ("red", 0, "kScoresWritten", "both have written P and dS")),
         ("one thread adds", "each tile of dQ"),
         (("full[stage]", "34 arrivals: Q, dO, LSE and delta are there"),
          ("empty[stage]", "8 arrivals: both have read Q and dO"),

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cmath>
-#include <type_traits>
 
 #include "device/matrix_descriptor.h"
 #include "device/ptx/exp2.h"
@@ -27,19 +26,15 @@ enum class WarpRole { kProducer, kConsumer };
 // The barriers of both consumers.
 enum NamedBarrier { kScoresRead = 1, kScoresWritten };
 
-struct Nothing {};
-
 template <class T, int kHeadDim>
 struct BackwardStorage {
   using C = BackwardConfig<kHeadDim>;
   using KVTile = SwizzledTile<T, C::kOwned, kHeadDim>;
   using QTile = SwizzledTile<T, C::kStreamed, kHeadDim>;
   using ScoreTile = SwizzledTile<T, C::kOwned, C::kStreamed>;
-  using PTile = std::conditional_t<C::kInRegisters, Nothing, ScoreTile>;
   KVTile sK, sV;  // at the end, dK and dV
   QTile sQ[C::kStages], sdO[C::kStages];
-  ScoreTile sdS;                           // dSᵀ
-  PTile sP;                                // Pᵀ
+  ScoreTile sP, sdS;                       // Pᵀ and dSᵀ
   alignas(128) float sdQ[C::Dq::kFloats];  // what is to be added
   alignas(16) float s_lse[C::kStages][C::kStreamed], s_delta[C::kStages][C::kStreamed];
   std::uint64_t kv_full;                              // K and V have arrived
@@ -87,16 +82,15 @@ __device__ __forceinline__ std::uint32_t& pair(Tile& tile, int row, int col) {
   return *reinterpret_cast<std::uint32_t*>(&tile(row, col));
 }
 
-// The elements of accumulators, rounded, as left operands. The same lanes hold the same elements.
-template <class T, int kOperands, int kFragments>
-__device__ __forceinline__ void pack_operand(MmaA::Registers (&a)[kOperands],
-                                             const float (&r)[kFragments][4]) {
+// The elements of accumulators, rounded, two in a register.
+template <class T, int kFragments>
+__device__ __forceinline__ void pack_all(std::uint32_t (&to)[kFragments][2],
+                                         const float (&r)[kFragments][4]) {
 #pragma unroll
-  for (int k = 0; k < kOperands; ++k) {
+  for (int m = 0; m < kFragments; ++m) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const auto& s = r[2 * k + e / 2];
-      a[k][e] = pack<T>(opaque(s[e % 2 * 2]), opaque(s[e % 2 * 2 + 1]));
+    for (int n = 0; n < 2; ++n) {
+      to[m][n] = pack<T>(opaque(r[m][2 * n]), opaque(r[m][2 * n + 1]));
     }
   }
 }
@@ -113,7 +107,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   auto& storage = shared_storage<Storage>();
   auto &sK = storage.sK, &sV = storage.sV;
   auto &sQ = storage.sQ, &sdO = storage.sdO;
-  auto& sdS = storage.sdS;
+  auto &sP = storage.sP, &sdS = storage.sdS;
   auto &full = storage.full, &empty = storage.empty;
 
   // Begin the barriers, and find this warp's role.
@@ -244,7 +238,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       }
     }
 
-    // [FA2 Alg.2 l.11]  P = exp(S − LSE)    // rounded, in registers, 2^kLog2OfP times as large
+    // [FA2 Alg.2 l.11]  P = exp(S − LSE)    // rounded, in shared memory, 2^kLog2OfP times as large
 #pragma unroll
     for (int m = 0; m < C::kScoreCols / kMmaN; ++m) {
       const int c = query0 + m * kMmaN + MmaAccumulator::col(lane, 0);
@@ -254,20 +248,21 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         rS[m][e] = ptx::exp2(fmaf(rS[m][e], scale_log2, e % 2 == 0 ? -lse.x : -lse.y));
       }
     }
-    typename C::Operand rP, rdS = {};  // ptxas copies what a branch may leave open.
-    pack_operand<T>(rP, rS);
-    const auto write_scores = [&, query0 = query0](auto& tile, const typename C::Operand& r) {
+    // All are there before the first is written: ptxas moves no load above a store.
+    std::uint32_t rounded[C::kScoreCols / kMmaN][2];
+    const auto write_scores = [&, query0 = query0](auto& tile) {
 #pragma unroll
-      for (int k = 0; k < C::kScoreCols / kWgmmaK; ++k) {
+      for (int m = 0; m < C::kScoreCols / kMmaN; ++m) {
+        const int c = query0 + m * kMmaN + MmaAccumulator::col(lane, 0);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          pair(tile, r0 + MmaA::row(lane, 2 * e), query0 + k * kWgmmaK + MmaA::col(lane, 2 * e)) =
-              r[k][e];
+        for (int n = 0; n < 2; ++n) {
+          pair(tile, r0 + MmaAccumulator::row(lane, 2 * n), c) = rounded[m][n];
         }
       }
     };
+    pack_all<T>(rounded, rS);
     sync_consumers(kScoresRead);  // All products have read P and dS of the tile before.
-    if constexpr (!C::kInRegisters) write_scores(storage.sP, rP);
+    write_scores(sP);
 
     if (wants_dk || wants_dq) {
       // [FA2 Alg.2 l.13]  dPᵀ = V_j dO_iᵀ    // (64, kScoreCols) f32 a warpgroup, registers
@@ -281,43 +276,30 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       ptx::wgmma_commit();
       ptx::wgmma_wait<0>();  // dP is there.
 
-      // [FA2 Alg.2 l.14]  dS = P ∘ (dP − delta)    // rounded, in registers
+      // [FA2 Alg.2 l.14]  dS = P ∘ (dP − delta)    // rounded, in shared memory
 #pragma unroll
       for (int m = 0; m < C::kScoreCols / kMmaN; ++m) {
         const int c = query0 + m * kMmaN + MmaAccumulator::col(lane, 0);
         const float2 delta = *reinterpret_cast<const float2*>(&storage.s_delta[stage][c]);
 #pragma unroll
         for (int e = 0; e < MmaAccumulator::kElements; e += 2) {
-          std::uint32_t rounded = rP[m / 2][m % 2 * 2 + e / 2];
-          if constexpr (!C::kInRegisters) {
-            rounded = pair(storage.sP, r0 + MmaAccumulator::row(lane, e), c);
-          }
-          const float2 prob = ptx::unpack<T>(rounded);
+          const float2 prob = ptx::unpack<T>(pair(sP, r0 + MmaAccumulator::row(lane, e), c));
           rdP[m][e] = prob.x * fmaf(rdP[m][e], kSmallP, -delta.x);
           rdP[m][e + 1] = prob.y * fmaf(rdP[m][e + 1], kSmallP, -delta.y);
         }
       }
-      pack_operand<T>(rdS, rdP);
-      write_scores(sdS, rdS);  // dQ is a sum over the keys of both consumers.
+      pack_all<T>(rounded, rdP);
+      write_scores(sdS);
     }
-
     ptx::fence_proxy_async();        // Products read what this thread has written.
     sync_consumers(kScoresWritten);  // P and dS are there.
-    const auto left_operand = [&, key0 = key0](const auto& r, const auto& tile,
-                                               int k) -> decltype(auto) {
-      if constexpr (C::kInRegisters) {
-        return (r[k]);
-      } else {
-        return k_major(tile, key0, kWgmmaK * k);
-      }
-    };
 
     // [FA2 Alg.2 l.12]  dV = dV + Pᵀ dO_i
     if (wants_dv) {
       ptx::wgmma_fence();  // The fence of S would do; ptxas wants one in each branch.
 #pragma unroll
       for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
-        ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdV, left_operand(rP, storage.sP, k),
+        ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdV, k_major(sP, key0, kWgmmaK * k),
                                               mn_major(sdO[stage], kWgmmaK * k, col0), true);
       }
       ptx::wgmma_commit();
@@ -327,7 +309,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       ptx::wgmma_fence();  // As above.
 #pragma unroll
       for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
-        ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdK, left_operand(rdS, sdS, k),
+        ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdK, k_major(sdS, key0, kWgmmaK * k),
                                               mn_major(sQ[stage], kWgmmaK * k, col0), true);
       }
       ptx::wgmma_commit();

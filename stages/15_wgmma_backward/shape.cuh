@@ -9,23 +9,22 @@ namespace cuflash::wgmma_backward {
 
 // The shape of a block's work. There is one block on an SM.
 struct Shape {
-  int keys;           // of a block
-  int queries;        // of a tile
-  int stages;         // tiles of Q and dO
-  bool in_registers;  // the left operands P and dS of dV and dK; otherwise in shared memory
+  int keys;     // of a block
+  int queries;  // of a tile
+  int stages;   // tiles of Q and dO
 };
 constexpr Shape shape(int head_dim) {
   switch (head_dim) {
     case 32:
-      return {128, 128, 2, true};  // 98 KB
+      return {128, 128, 2};  // 130 KB
     case 64:
-      return {128, 128, 2, true};  // 162 KB; S or dP takes 64 of a consumer's 240 registers
+      return {128, 128, 2};  // 194 KB; S and dP take 64 of a consumer's 240 registers each
     case 96:
-      return {128, 128, 1, false};  // 209 KB; dK and dV take 96, dQ takes 48
+      return {128, 128, 1};  // 209 KB; dK and dV take 96
     case 128:
-      return {128, 64, 2, true};  // 177 KB; dK and dV take 128
+      return {128, 64, 2};  // 193 KB; dK and dV take 128
     default:
-      return {64, 64, 1, false};  // 209 KB; a consumer's half of dK and dV takes 128
+      return {64, 64, 1};  // 209 KB; a consumer's half of dK and dV takes 128
   }
 }
 
@@ -39,8 +38,6 @@ struct BackwardConfig {
   // The consumers divide the keys. If there are only 64, they divide the queries of S and dP, and
   // the columns of dK and dV.
   static constexpr bool kByKeys = kOwned == kConsumers * kWgmmaM;
-  static constexpr bool kInRegisters = kShape.in_registers;
-  static_assert(kByKeys || !kInRegisters, "each needs the other's P and dS for its columns");
   static constexpr int kScoreCols = kByKeys ? kStreamed : kStreamed / kConsumers;
   static constexpr int kGradientCols = kByKeys ? kHeadDim : kHeadDim / kConsumers;
   using Dq = DqTile<kStreamed, kHeadDim>;
@@ -51,7 +48,6 @@ struct BackwardConfig {
       (kWarpgroups * kRegisters - kProducerRegisters) / kConsumers / 8 * 8;
 
   using Scores = MmaAccumulator::Registers[kScoreCols / kMmaN];
-  using Operand = MmaA::Registers[kScoreCols / kWgmmaK];  // scores, rounded
   using Gradient = MmaAccumulator::Registers[kGradientCols / kMmaN];
 };
 

@@ -61,7 +61,7 @@ Rank rank(const Problem&) { return {160, "products under the softmax"}; }
 constexpr Stage describe() {
   Stage stage;
   stage.name = "16_overlapped_backward";
-  stage.teaches = "products under the softmax, and blocks that stay";
+  stage.teaches = "products under the softmax, P and dS from registers";
   stage.removes = "waits between the products";
   stage.limiter = "shared memory";
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();
