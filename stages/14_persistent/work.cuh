@@ -25,7 +25,7 @@ struct Work {
   KeyTiles consumer[C::kConsumers];  // and for each consumer's queries
 };
 
-// The tiles of keys for the queries [first, end). Queries that do not exist see none.
+// The tiles of keys for the queries [first_row, end). Those that do not exist see none.
 template <class C>
 __device__ __forceinline__ KeyTiles key_tiles(const Sequence& seq, int first_row, int end) {
   const int begin = max(first_row, 0);
