@@ -8,11 +8,12 @@
 namespace cuflash::harness {
 
 // The tile of Config<head_dim>: a block owns kBlockQ queries and streams kBlockKV keys at a time.
-template <template <int> class Config, class Dims = UsualHeadDims>
+// kEndMultiple is the tile's end_multiple.
+template <template <int> class Config, class Dims = UsualHeadDims, int kEndMultiple = 0>
 Tile forward_tile_of(const Problem& p) {
   return dispatch(EveryType{}, Dims{}, p, Tile{}, [](auto, auto head_dim) {
     using C = Config<head_dim()>;
-    return Tile{C::kBlockQ, C::kBlockKV};
+    return Tile{C::kBlockQ, C::kBlockKV, kEndMultiple};
   });
 }
 

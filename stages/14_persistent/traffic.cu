@@ -7,11 +7,7 @@ namespace {
 
 using namespace harness;
 
-Tile forward_tile(const Problem& p) {
-  Tile tile = forward_tile_of<Config, EveryHeadDim>(p);
-  tile.end_multiple = kWgmmaM;
-  return tile;
-}
+constexpr auto forward_tile = forward_tile_of<Config, EveryHeadDim, kWgmmaM>;
 
 Traffic forward(const Problem& p) { return fused_forward(p, forward_tile(p)); }
 
