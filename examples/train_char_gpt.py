@@ -247,6 +247,9 @@ def main() -> int:
     config = SMOKE if args.smoke else Config()
     out = args.out or (OUT_OF_SMOKE if args.smoke else OUT)
     where = provenance(torch, pathlib.Path(library.on(args.device).path), args.device)
+    used = cuflash.backend_info()
+    if used["reason"]:
+        print(f"The operators are those through ctypes, whose calls cost more: {used['reason']}")
     second_seed, ours, sdpa = (train(config, name, seed, args.device)
                                for name, seed in (("sdpa", 2), ("cuflash", 1), ("sdpa", 1)))
     runs = [ours, sdpa, second_seed]
@@ -254,7 +257,8 @@ def main() -> int:
     report(config, runs, found)
     out.parent.mkdir(parents=True, exist_ok=True)
     save(out, {"provenance": where, "config": dataclasses.asdict(config),
-               "stages": stages(config, args.device), "verdict": found, "runs": runs})
+               "stages": stages(config, args.device), "operators": used["operators"],
+               "verdict": found, "runs": runs})
     return 0 if found["ok"] else 1
 
 

@@ -26,7 +26,8 @@ def check():
              "rdV, rA[k], mn_major(sdO", "wgmma_wait<1>();  // dP is there.",
              "mbarrier_arrive(&v_empty[consumer])", "prob.x * fmaf(rdP",
              "pass_turn();", "wgmma_wait<0>();  // No product reads P", "rdK, rA[k], mn_major(sQ",
-             "issue_dq(rdQ, n - 1, slot ^ (n == begin));", "pair(sdS[n % 2]", "wgmma_wait<0>();      // dK and dQ are there",
+             "issue_dq(rdQ, n - 1, cuflash::uniform(slot", "pair(sdS[n % 2]",
+             "wgmma_wait<0>();      // dK and dQ are there",
              "mbarrier_arrive(&storage.ds_full)", "mbarrier_arrive(&empty[stage])",
              "(n == begin)) ptx::mbarrier_arrive(&k_empty[slot ^ 1])", "hand_on_dq(n - 1, rdQ)")
     in_order(read(KERNEL), "mbarrier_init(&k_full[slot], 2)", "mbarrier_init(&k_empty[slot], C::kWarps + 3)",

@@ -23,10 +23,13 @@ def run(command, folder, problem):
     return done.stdout
 
 
-def narrowed(text, direction, types, head_dims):
-    """The text of a stage.cu, reduced to the kernels of one pass for some types and head dimensions."""
+def narrowed(text, direction, types, head_dims, null=False):
+    """The text of a stage.cu, reduced to the kernels of one pass for some types and head dimensions, and
+    for all gradients, unless some may be null."""
     other = "Forward" if direction == "backward" else "Backward"
     text = re.sub(rf"{other}Kernels, \w+,", f"{other}Kernels, TypeList<>,", text)
+    if not null:
+        text = text.replace("SetsOfGradients{}", "std::tuple<Set<kDq + kDk + kDv>>{}")
     text = re.sub(r"\b(EveryType|TensorCoreTypes)\b", f"TypeList<{', '.join(types)}>", text)
     return re.sub(r"\b(EveryHeadDim|UsualHeadDims)\b",
                   f"IntList<{', '.join(map(str, head_dims))}>", text)

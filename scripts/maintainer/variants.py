@@ -54,7 +54,7 @@ TOKENS, HIDDEN = 16384, 2048
 # Lengths, masks and layouts. The rows of a head follow each other, or lie a token apart (bshd).
 CELLS = ((4096, "", ""), (4096, "", "_bshd"), (1024, "_causal", "_bshd"), (16384, "_causal", "_bshd"))
 SLOWER = re.compile(r"\(C\d+\) Potential Performance Loss")
-SPILLED = re.compile(r"Function properties for \S+Li(\d+)E\S*\n.*?(\d+) bytes spill stores")
+SPILLED = re.compile(r"Function properties for \S+?(?:half|bfloat16|f)Li(\d+)E\S*\n.*?(\d+) bytes spill stores")
 
 
 class ListError(Exception):

@@ -25,6 +25,9 @@
 
 namespace cuflash::overlapped_backward {
 
+// The gradients that a kernel computes, as a sum: those that are not null.
+constexpr int kDq = 1, kDk = 2, kDv = 4;
+
 // The warpgroups of a block by what they do. The consumers are the last.
 enum class WarpRole { kProducer, kConsumer };
 // It is the first consumer's turn. The next has the next barrier.
@@ -146,7 +149,7 @@ __device__ __forceinline__ Piece piece_of(const BackwardParams& p, const Schedul
 
 // dK = softmax_scale · dSᵀ Q and dV = Pᵀ dO, summed over the query heads that share the KV head,
 // and dS K, added to dQ. A block computes pieces of kOwned rows of dK and dV.
-template <class T, int kHeadDim>
+template <class T, int kHeadDim, int kGradients>
 __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     gradients(const __grid_constant__ BackwardParams p, const __grid_constant__ DqWorkspace work,
               const __grid_constant__ BackwardMaps maps,
@@ -154,6 +157,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   using C = BackwardConfig<kHeadDim>;
   using Storage = BackwardStorage<T, kHeadDim>;
   constexpr int kSteps = kHeadDim / kWgmmaK;
+  constexpr bool kWantsDq = (kGradients & kDq) != 0, kWantsDk = (kGradients & kDk) != 0;
+  constexpr bool kWantsDv = (kGradients & kDv) != 0, kWantsDs = kWantsDq || kWantsDk;
   auto& storage = shared_storage<Storage>();
   auto& sK = storage.sK;
   auto& sV = storage.sV;
@@ -164,7 +169,6 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   auto &k_full = storage.k_full, &k_empty = storage.k_empty;
   auto &v_full = storage.v_full, &v_empty = storage.v_empty;
   auto &dq_full = storage.dq_full, &dq_empty = storage.dq_empty;
-  const bool wants_dq = p.dq.data != nullptr;
 
   // Begin the barriers, and find this warp's role.
   const int thread = threadIdx.x, warp = cuflash::uniform(thread / 32),
@@ -283,8 +287,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         const Piece piece = next_piece(nth);
         if (piece.number < 0) return;
         ptx::mbarrier_arrive(&k_empty[nth % 2]);
+        if constexpr (!kWantsDq) continue;
         const int queue = schedule.queue(piece.number);
-        if (wants_dq && schedule.zeroed(queue) > 0) {
+        if (schedule.zeroed(queue) > 0) {
           ptx::block_count_wait(&counts.zeroed[queue], num_keepers * schedule.zeroed(queue));
           ptx::fence_proxy_async_global();  // TMA adds to zeros that threads have written.
         }
@@ -298,11 +303,11 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 #pragma unroll 1
           for (int consumer = first; consumer < last; ++consumer) {
             const std::int64_t share = C::kConsumers * tile_index(piece, at) + consumer;
-            if (wants_dq) wait_to_add(work, share, others);
+            wait_to_add(work, share, others);
             ptx::mbarrier_wait(&dq_full[consumer], phase);  // The consumer has written dQ.
-            if (wants_dq) add_to_dq(work, share, sdQ[consumer]);
+            add_to_dq(work, share, sdQ[consumer]);
             ptx::mbarrier_arrive(&dq_empty[consumer]);
-            if (wants_dq) let_next_add(work, share);
+            let_next_add(work, share);
           }
         }
         ptx::tensor_store_wait<0>();  // The sums have been written before others learn of it.
@@ -318,7 +323,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       __syncwarp();  // All lanes have read it.
       if (n < 0) return;
       if (lane == 0) ptx::mbarrier_arrive(&k_empty[nth % 2]);
-      if (!wants_dq) continue;
+      if constexpr (!kWantsDq) continue;
       const int later = n + schedule.lead, earlier = n - schedule.lag;
       if (later < schedule.pieces()) {
         zero_parts<typename C::Dq>(work, schedule.share(later), schedule.share(later + 1),
@@ -393,10 +398,12 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     ptx::mbarrier_wait(&k_full[slot], nth / 2 % 2);  // The piece is there, and K has arrived.
     const Piece piece = uniform(storage.pieces[slot]);
     if (piece.num_steps == 0 && late) {
-      typename C::Dq::Registers rdQ;
-      issue_dq(rdQ, n - 1, slot ^ 1);
-      ptx::wgmma_wait<0>();  // The last dQ is there.
-      hand_on_dq(n - 1, rdQ);
+      if constexpr (kWantsDq) {
+        typename C::Dq::Registers rdQ;
+        issue_dq(rdQ, n - 1, slot ^ 1);
+        ptx::wgmma_wait<0>();  // The last dQ is there.
+        hand_on_dq(n - 1, rdQ);
+      }
       if (opaque(thread) % 32u == 0) ptx::mbarrier_arrive(&k_empty[slot ^ 1]);
       late = false;
     }
@@ -433,12 +440,14 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
       // [FA2 Alg.2 l.13]  dPᵀ = V_j dO_iᵀ, issued    // (64, kStreamed) f32 a warpgroup, registers
       ptx::mbarrier_wait(&v_full[consumer], nth % 2);  // V has arrived.
-      typename C::Scores rdP;
+      [[maybe_unused]] typename C::Scores rdP;
       ptx::wgmma_fence();  // dS has been packed from these registers.
+      if constexpr (kWantsDs) {
 #pragma unroll
-      for (int k = 0; k < kSteps; ++k) {
-        ptx::wgmma_m64k16<T, ptx::Major::kK>(rdP, k_major(sV[consumer], 0, kWgmmaK * k),
-                                             k_major(sdO[stage], 0, kWgmmaK * k), k > 0);
+        for (int k = 0; k < kSteps; ++k) {
+          ptx::wgmma_m64k16<T, ptx::Major::kK>(rdP, k_major(sV[consumer], 0, kWgmmaK * k),
+                                               k_major(sdO[stage], 0, kWgmmaK * k), k > 0);
+        }
       }
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>();  // S is there.
@@ -472,9 +481,12 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
       // [FA2 Alg.2 l.12]  dV = dV + Pᵀ dO_i, issued
       ptx::wgmma_fence();
+      if constexpr (kWantsDv) {
 #pragma unroll
-      for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
-        ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdV, rA[k], mn_major(sdO[stage], kWgmmaK * k), true);
+        for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
+          ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdV, rA[k], mn_major(sdO[stage], kWgmmaK * k),
+                                                true);
+        }
       }
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>();  // dP is there.
@@ -483,53 +495,58 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       }
 
       // [FA2 Alg.2 l.14]  dS = P ∘ (dP − delta)
+      if constexpr (kWantsDs) {
 #pragma unroll
-      for (int m = 0; m < C::kStreamed / kMmaN; ++m) {
-        const int c = m * kMmaN + MmaAccumulator::col(lane, 0);
-        const float2 delta = *reinterpret_cast<const float2*>(&storage.s_delta[stage][c]);
+        for (int m = 0; m < C::kStreamed / kMmaN; ++m) {
+          const int c = m * kMmaN + MmaAccumulator::col(lane, 0);
+          const float2 delta = *reinterpret_cast<const float2*>(&storage.s_delta[stage][c]);
 #pragma unroll
-        for (int e = 0; e < MmaAccumulator::kElements; e += 2) {
-          const float2 prob = ptx::unpack<T>(rA[m / 2][m % 2 * 2 + e / 2]);
-          rdP[m][e] = prob.x * fmaf(rdP[m][e], kSmallP, -delta.x);
-          rdP[m][e + 1] = prob.y * fmaf(rdP[m][e + 1], kSmallP, -delta.y);
+          for (int e = 0; e < MmaAccumulator::kElements; e += 2) {
+            const float2 prob = ptx::unpack<T>(rA[m / 2][m % 2 * 2 + e / 2]);
+            rdP[m][e] = prob.x * fmaf(rdP[m][e], kSmallP, -delta.x);
+            rdP[m][e + 1] = prob.y * fmaf(rdP[m][e + 1], kSmallP, -delta.y);
+          }
         }
       }
       pass_turn();
       ptx::wgmma_wait<0>();  // No product reads P any more.
-      pack_operand<T>(rA, rdP);
+      if constexpr (kWantsDs) pack_operand<T>(rA, rdP);
 
       // [FA2 Alg.2 l.16]  dK = dK + dSᵀ Q_i, issued
       ptx::wgmma_fence();
+      if constexpr (kWantsDk) {
 #pragma unroll
-      for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
-        ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdK, rA[k], mn_major(sQ[stage], kWgmmaK * k), true);
+        for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
+          ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdK, rA[k], mn_major(sQ[stage], kWgmmaK * k), true);
+        }
+        ptx::wgmma_commit();
       }
-      ptx::wgmma_commit();
 
       // [FA2 Alg.2 l.15]  dS K_j of the tile before: the other consumer has had time to write dS
-      typename C::Dq::Registers rdQ;
-      if constexpr (!kFirst) {
-        issue_dq(rdQ, n - 1, slot ^ (n == begin));
-      }
+      [[maybe_unused]] typename C::Dq::Registers rdQ;
+      if constexpr (!kFirst && kWantsDq)
+        issue_dq(rdQ, n - 1, cuflash::uniform(slot ^ (n == begin)));
 
       // Give the other consumer this one's rows of dS: dQ is a sum over all keys.
+      if constexpr (kWantsDq) {
 #pragma unroll
-      for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
+        for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          pair(sdS[n % 2], r0 + MmaA::row(lane, 2 * e), k * kWgmmaK + MmaA::col(lane, 2 * e)) =
-              rA[k][e];
+          for (int e = 0; e < 4; ++e) {
+            pair(sdS[n % 2], r0 + MmaA::row(lane, 2 * e), k * kWgmmaK + MmaA::col(lane, 2 * e)) =
+                rA[k][e];
+          }
         }
       }
       ptx::fence_proxy_async();  // Products read what this thread has written,
       ptx::wgmma_wait<0>();      // dK and dQ are there; Q_i, dO_i and the older dS have been read.
       __syncwarp();              // and its lanes.
       if (lane == 0) {
-        ptx::mbarrier_arrive(&storage.ds_full);
+        if constexpr (kWantsDq) ptx::mbarrier_arrive(&storage.ds_full);
         ptx::mbarrier_arrive(&empty[stage]);
       }
       if (!kFirst && (lane == 0) & (n == begin)) ptx::mbarrier_arrive(&k_empty[slot ^ 1]);
-      if constexpr (!kFirst) hand_on_dq(n - 1, rdQ);
+      if constexpr (!kFirst && kWantsDq) hand_on_dq(n - 1, rdQ);
       at.advance();
     };
 
@@ -545,7 +562,6 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
     // [FA2 Alg.2 l.18]  write dK_j, dV_j
     const auto write = [&](const Tensor& gradient, const typename C::Gradient& rG, float scale) {
-      if (gradient.data == nullptr) return;
       const Piece& piece = storage.pieces[opaque(slot)];
       const int lane = opaque(thread) % 32u;
       const int j =
@@ -562,8 +578,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         write_rounded(to + m * kMmaN, gradient.row_stride, seq.num_keys - j, r, scale, lane);
       }
     };
-    write(p.dv, rdV, kSmallP);
-    write(p.dk, rdK, p.softmax_scale);
+    if constexpr (kWantsDv) write(p.dv, rdV, kSmallP);
+    if constexpr (kWantsDk) write(p.dk, rdK, p.softmax_scale);
     if (piece.num_steps == 0) {
       ptx::mbarrier_wait(&v_full[consumer], nth % 2);  // V, which nobody needs, has arrived.
       __syncwarp();                                    // All lanes have read the piece.

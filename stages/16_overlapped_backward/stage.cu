@@ -1,4 +1,7 @@
 // 16_overlapped_backward: what the stage can do, and the host code that launches its kernels.
+#include <tuple>
+#include <type_traits>
+
 #include "device/grid.h"
 #include "device/pass.h"
 #include "device/resident_grid.h"
@@ -7,6 +10,12 @@
 
 namespace cuflash::overlapped_backward {
 namespace {
+
+// Each set of gradients has a kernel.
+template <int kGradients>
+using Set = std::integral_constant<int, kGradients>;
+using SetsOfGradients = std::tuple<Set<kDq>, Set<kDk>, Set<kDq + kDk>, Set<kDv>, Set<kDq + kDv>,
+                                   Set<kDk + kDv>, Set<kDq + kDk + kDv>>;
 
 template <class T, int kHeadDim>
 struct BackwardKernels {
@@ -39,11 +48,17 @@ struct BackwardKernels {
     const std::int64_t lanes = work.all_tiles * C::kStreamed * kDeltaLanes<kHeadDim>;
     const int first = schedule.share(schedule.pieces() - schedule.lag);
     const std::int64_t left = work.all_tiles * Dq::kWarps - first;
-    return queue(stream, thread_each(lanes, kThreads, row_delta<T, Dq>, p, work),
-                 resident_grid<Storage>(blocks, C::kThreads, gradients<T, kHeadDim>, p, work, maps,
-                                        schedule),
-                 thread_each(32 * left, kThreads, query_gradient<T, Dq>, p, work, first)
-                     .only_if(p.dq.data != nullptr));
+    const bool dq = p.dq.data != nullptr, dk = p.dk.data != nullptr, dv = p.dv.data != nullptr;
+    const int wanted = dq * kDq + dk * kDk + dv * kDv;
+    const auto queue_all = [&](auto... sets) {
+      return queue(
+          stream, thread_each(lanes, kThreads, row_delta<T, Dq>, p, work),
+          resident_grid<Storage>(blocks, C::kThreads, gradients<T, kHeadDim, sets()>, p, work, maps,
+                                 schedule)
+              .only_if(wanted == sets())...,
+          thread_each(32 * left, kThreads, query_gradient<T, Dq>, p, work, first).only_if(dq));
+    };
+    return std::apply(queue_all, SetsOfGradients{});
   }
 };
 

@@ -56,6 +56,16 @@ void add_any_order(const Stage& stage) {
   }
 }
 
+// For the stages that have one kernel for all gradients.
+void add_null_products(const Stage& stage) {
+  if (!stage.backward.any_order || !simt::kSimulated) return;
+  for (const char* name : {"b1_h1_q70k150_d64_f16", "b1_h1_q70k70_d128_bf16"}) {
+    const Problem problem = case_of(name).problem;
+    add(stage, std::string("backward_no_product_for_null_") + name,
+        [&stage, problem] { computes_no_product_for_null(stage, problem); });
+  }
+}
+
 void add_few_blocks(const Stage& stage, Pass pass) {
   if (!stage.facts(pass).resident) return;
   for (const char* name : {"b1_h2_q700k200_d64_f16_causal", "b1_h1_q900k200_d64_f16",
@@ -182,7 +192,10 @@ void add_pass(const Stage& stage, Pass pass) {
     add_null(stage, pass, "lse");
   } else {
     add_any_order(stage);
-    for (const char* output : {"dq", "dk", "dv", "dk_no_dv"}) add_null(stage, pass, output);
+    add_null_products(stage);
+    for (const char* output : {"dq", "dk", "dv", "dk_no_dv", "dq_no_dv", "dq_no_dk"}) {
+      add_null(stage, pass, output);
+    }
   }
 }
 

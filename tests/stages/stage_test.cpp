@@ -1,5 +1,6 @@
 #include "stage_test.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -51,6 +52,25 @@ bool sees(const Stage& stage, const Problem& p, Rows rows, int key) {
   const int right = p.causal ? 0 : p.window_right;
   return (p.window_left < 0 || key >= rows.begin + offset - p.window_left) &&
          (right < 0 || key <= rows.end - 1 + offset + right);
+}
+
+// The instructions for matrix products in the first block of the kernels, with these gradients.
+std::int64_t products_issued(const Stage& stage, const Problem& problem, const Inputs& inputs,
+                             bool dq, bool dk, bool dv) {
+  harness::CallOptions options;
+  options.dq = dq, options.dk = dk, options.dv = dv;
+  simt::record_block(true);
+  harness::run(stage, CUFLASH_BACKWARD, problem, inputs, options);
+  simt::record_block(false);
+  std::int64_t issued = 0;
+  for (const simt::BlockRun& run : simt::take_block_runs()) {
+    for (const auto& events : run.warps) {
+      issued += std::count_if(events.begin(), events.end(), [](const simt::WarpEvent& event) {
+        return event.kind == simt::WarpEvent::Kind::kProduct;
+      });
+    }
+  }
+  return issued;
 }
 
 // True if both stages compute the same attention.
@@ -186,6 +206,23 @@ void accepts_null(const Stage& stage, Pass pass, const harness::TestCase& c) {
   if (stage.facts(pass).features.has(Feature::kDeterministic)) {
     EXPECT_EQ(first_difference(whole, without), "");
   }
+}
+
+void computes_no_product_for_null(const Stage& stage, const Problem& problem) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, CUFLASH_BACKWARD, problem);
+  const auto want = gaussian(stage, CUFLASH_BACKWARD, problem);
+  const auto issued = [&](bool dq, bool dk, bool dv) {
+    return products_issued(stage, problem, want->inputs, dq, dk, dv);
+  };
+  const std::int64_t all = issued(true, true, true);
+  const std::int64_t dq = all - issued(false, true, true), dk = all - issued(true, false, true),
+                     dv = all - issued(true, true, false);
+  EXPECT_GT(dq, 0) << "dS K is computed for a null dq";
+  EXPECT_GT(dk, 0) << "dSᵀ Q is computed for a null dk";
+  EXPECT_GT(dv, 0) << "Pᵀ dO is computed for a null dv";
+  EXPECT_EQ(issued(true, false, false), all - dk - dv) << "with dq alone";
+  EXPECT_EQ(issued(false, true, false), all - dq - dv) << "with dk alone";
+  EXPECT_LT(issued(false, false, true), all - dq - dk) << "dO Vᵀ is computed for dv alone";
 }
 
 void agrees_with_previous(const Stage& stage, Pass pass, const Problem& problem) {

@@ -61,6 +61,10 @@ void ignores_hidden_keys(const Stage& stage, const Problem& problem, Rows rows);
 // An output that the case leaves out is not computed, and the other outputs stay the same.
 void accepts_null(const Stage& stage, Pass pass, const harness::TestCase& c);
 
+// A kernel that computes all gradients leaves out every product that only a null one needs, as the
+// CPU simulator counts them.
+void computes_no_product_for_null(const Stage& stage, const Problem& problem);
+
 // The stage before it in the list that can run the problem gives the same results.
 void agrees_with_previous(const Stage& stage, Pass pass, const Problem& problem);
 
