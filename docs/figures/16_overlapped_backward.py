@@ -22,8 +22,8 @@ COLOURS = {"S": "blue", "dP": "sky", "dV": "purple", "dK": "yellow", "dQ": "yell
 def check():
     """The kernel does what the figures show, in this order."""
     in_order(read(KERNEL), "const auto tile_of_queries", "mbarrier_wait(&full[stage]", "rS, k_major(sK",
-             "rdP, k_major(sV", "wgmma_wait<1>();  // S is there.", "wait_for_turn();", "ptx::exp2",
-             "rdV, rA[k], mn_major(sdO", "wgmma_wait<1>();  // dP is there.",
+             "rdP, k_major(sV", "wgmma_wait<kWantsDs>();  // S is there.", "wait_for_turn();", "ptx::exp2",
+             "rdV, rA[k], mn_major(sdO", "wgmma_wait<kWantsDv>();  // dP is there.",
              "mbarrier_arrive(&v_empty[consumer])", "prob.x * fmaf(rdP",
              "pass_turn();", "wgmma_wait<0>();  // No product reads P", "rdK, rA[k], mn_major(sQ",
              "issue_dq(rdQ, n - 1, cuflash::uniform(slot", "pair(sdS[n % 2]",

@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       const auto take = [&] {
         int n = 0;
         if (lane == 0) n = static_cast<int>(atomicAdd(work.next, 1u));
-        return piece_of<kHeadDim>(p, schedule, __shfl_sync(0xffffffffu, n, 0));
+        return uniform(piece_of<kHeadDim>(p, schedule, __shfl_sync(0xffffffffu, n, 0)));
       };
       Piece piece = take();  // [FA2 Alg.2 l.1-3]
       int taken = 0;         // tiles of queries, of all pieces
@@ -441,16 +441,16 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       // [FA2 Alg.2 l.13]  dPᵀ = V_j dO_iᵀ, issued    // (64, kStreamed) f32 a warpgroup, registers
       ptx::mbarrier_wait(&v_full[consumer], nth % 2);  // V has arrived.
       [[maybe_unused]] typename C::Scores rdP;
-      ptx::wgmma_fence();  // dS has been packed from these registers.
       if constexpr (kWantsDs) {
+        ptx::wgmma_fence();  // dS has been packed from these registers.
 #pragma unroll
         for (int k = 0; k < kSteps; ++k) {
           ptx::wgmma_m64k16<T, ptx::Major::kK>(rdP, k_major(sV[consumer], 0, kWgmmaK * k),
                                                k_major(sdO[stage], 0, kWgmmaK * k), k > 0);
         }
+        ptx::wgmma_commit();
       }
-      ptx::wgmma_commit();
-      ptx::wgmma_wait<1>();  // S is there.
+      ptx::wgmma_wait<kWantsDs>();  // S is there.
       wait_for_turn();
 
       // Mask the scores.
@@ -480,16 +480,16 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       pack_operand<T>(rA, rS);
 
       // [FA2 Alg.2 l.12]  dV = dV + Pᵀ dO_i, issued
-      ptx::wgmma_fence();
       if constexpr (kWantsDv) {
+        ptx::wgmma_fence();
 #pragma unroll
         for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
           ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdV, rA[k], mn_major(sdO[stage], kWgmmaK * k),
                                                 true);
         }
+        ptx::wgmma_commit();
       }
-      ptx::wgmma_commit();
-      ptx::wgmma_wait<1>();  // dP is there.
+      ptx::wgmma_wait<kWantsDv>();  // dP is there.
       if ((n + 1 == end) & (lane == 0)) {
         ptx::mbarrier_arrive(&v_empty[consumer]);
       }
@@ -513,8 +513,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       if constexpr (kWantsDs) pack_operand<T>(rA, rdP);
 
       // [FA2 Alg.2 l.16]  dK = dK + dSᵀ Q_i, issued
-      ptx::wgmma_fence();
       if constexpr (kWantsDk) {
+        ptx::wgmma_fence();
 #pragma unroll
         for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
           ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdK, rA[k], mn_major(sQ[stage], kWgmmaK * k), true);
