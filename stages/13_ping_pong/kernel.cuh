@@ -1,5 +1,5 @@
 // 13_ping_pong: a consumer issues the scores of the next tile before the product with V of this
-// one, and computes a softmax while both run. The consumers take turns at issuing products.
+// one, and computes a softmax under the latter. The consumers take turns at issuing products.
 #pragma once
 
 #include <cmath>

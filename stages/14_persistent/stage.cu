@@ -39,7 +39,7 @@ constexpr Stage describe() {
   stage.name = "14_persistent";
   stage.teaches = "blocks that stay, with the next Q on its way";
   stage.removes = "the start and the end of a block";
-  stage.limiter = "exponentials and products, both";
+  stage.limiter = "the products; with 64 columns no single unit";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.forward.arch = {90, true};
   stage.forward.features = kEveryFeature.without(Feature::kAnyStride);

@@ -314,7 +314,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       }
       ptx::wgmma_commit();
     }
-    // [FA2 Alg.2 l.15]  dS K_j    // (64, kDqCols) f32 a warpgroup, registers
+    // [FA2 Alg.2 l.15]  dS K_j    // (64, kWarpColumns) f32 a warpgroup, registers
     typename C::Dq::Registers rdQ;
     if (wants_dq) {
       ptx::wgmma_fence();  // As above.

@@ -78,7 +78,7 @@ constexpr Stage describe() {
   stage.name = "16_overlapped_backward";
   stage.teaches = "products under the softmax, P and dS from registers";
   stage.removes = "waits between the products";
-  stage.limiter = "shared memory";
+  stage.limiter = "waits: no unit is busy all the time";
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.backward.arch = {90, true};
   stage.backward.features = kEveryFeature.without(Feature::kAnyStride);
