@@ -1,5 +1,5 @@
-"""Figures of stages/16_overlapped_backward: what reads and writes what, the turns, who waits for whom, and when
-dQ gets its zeros and is rounded."""
+"""Figures of stages/16_overlapped_backward: what reads and writes what, the turns, who waits for whom, when
+dQ gets its zeros and is rounded, and in which order blocks add to it."""
 
 import heapq
 import itertools
@@ -36,7 +36,9 @@ def check():
              "mbarrier_init(&v_empty[consumer], kWarpgroupWarps)",
              "mbarrier_init(&dq_full[consumer], kWarpgroupWarps)", "mbarrier_init(&dq_empty[consumer], 1)")
     in_order(read(KERNEL), "later = n + schedule.lead, earlier = n - schedule.lag", "zero_parts", "round_part")
-    in_order(read(WORK), "std::min<std::int64_t>(schedule.pieces(), queue + 3 * blocks)")
+    in_order(read(WORK), "const int first = n / (tiles * together) * together",
+             "return {first + rest % width, rest / width}", "std::clamp<std::int64_t>(blocks / tiles, 1, heads)",
+             "std::min<std::int64_t>(schedule.pieces(), queue + 3 * blocks)")
 
 
 def data():
@@ -278,7 +280,61 @@ def shares():
     return figure
 
 
+def additions(blocks, heads, tiles, together):
+    """(block, head, tile, step by step when it begins) of each piece, and when the last one ends. A head has
+    as many tiles of queries as of keys. Blocks take pieces in order; a step takes a unit of time, and its
+    end adds to a tile of dQ, a unit after the tile of keys before has been added."""
+    pieces = [(head, tile) for first in range(0, heads, together) for tile in range(tiles)
+              for head in range(first, min(first + together, heads))]
+    free, added, taken = [(0, block) for block in range(blocks)], {}, []
+    for head, tile in pieces:
+        now, block = heapq.heappop(free)
+        begins = []
+        for query in range(tiles):
+            begins.append(max(now, added.get((head, query), -1)))
+            now = added[head, query] = begins[-1] + 1
+        heapq.heappush(free, (now, block))
+        taken.append((block, head, tile, begins))
+    return taken, max(now for now, _ in free)
+
+
+def order():
+    """The order of pieces in a deterministic call without a mask."""
+    blocks, heads, tiles, left, cell, high = 8, 6, 4, 132, 30, 24
+    colours = ("sky", "orange", "green", "purple", "yellow", "blue")
+    ends = [additions(blocks, heads, tiles, together)[1] for together in (1, blocks // tiles)]
+    figure = Figure(
+        "16_order", 0, "Which pieces blocks compute at a time",
+        f"{blocks} blocks compute {heads} heads of {tiles} tiles of keys and {tiles} of queries, and add to a tile"
+        " of dQ in ascending order of the tiles of keys. Above, one head after the other: in each round blocks that"
+        f" begin together have different tiles of a head, and wait for each other; it takes {ends[0]} steps. Below,"
+        f" {blocks // tiles} heads together: after the first round a block begins with a tile when the tile before"
+        f" it is one step ahead, and none waits; it takes {ends[1]} steps.")
+    figure.heading("Which pieces blocks compute at a time")
+    top = 62
+    for together, name in ((1, "one head after the other"), (blocks // tiles, f"{blocks // tiles} heads together")):
+        taken, end = additions(blocks, heads, tiles, together)
+        figure.text(LEFT, top + 12, f"{name}: {end} steps", SMALL, bold=True)
+        y0 = top + 30
+        for block in range(blocks):
+            figure.text(LEFT, y0 + high * (block + 0.5), f"block {block}", SMALL)
+        for head, colour in enumerate(colours):
+            figure.cells([(left + cell * begin, y0 + high * block, cell, high)
+                          for block, of, _, begins in taken if of == head for begin in begins], colour)
+        figure.grid(left, y0, max(ends), blocks, cell, high)
+        for block, _, tile, begins in taken:
+            figure.text(left + cell * (begins[0] + 0.5), y0 + high * (block + 0.5), str(tile), SMALL, "middle")
+        top = y0 + high * blocks + 18
+    figure.legend(LEFT, top, [(colour, f"head {head}") for head, colour in enumerate(colours)], in_a_row=True)
+    notes = ("A schematic: a square is a step, the number that of the tile of keys with",
+             "which a block begins. White: the block waits until the tile before it has",
+             "been added.")
+    figure.lines(LEFT, top + 36, notes, SMALL, style="quiet")
+    figure.height = top + 38 + 24 * len(notes)
+    return figure
+
+
 def figures():
     """The figures of this chapter."""
     check()
-    return [data(), turns(), waits(), shares()]
+    return [data(), turns(), waits(), shares(), order()]

@@ -75,12 +75,17 @@ static_assert(each_tile_once(5, 3, 1) && each_tile_once(5, 3, 2) && each_tile_on
 // How many KV heads have a queue. If the mask lets tiles see different numbers of queries, several,
 // so that the longest tiles can come first, and at least two, so that the last ones fill the
 // device; but few enough that what they add to stays in the L2 cache, beside what is on its way.
-inline int heads_together(const BackwardParams& p) {
+// Without a mask one; in a deterministic call as many as all blocks compute at a time. Then blocks
+// that begin together have the same tile of different heads, and none waits for another to add.
+inline int heads_together(const BackwardParams& p, int tiles, std::int64_t blocks) {
   constexpr std::int64_t kCacheBytes = 8 << 20;
-  if (p.width == UINT_MAX) return 1;
+  const std::int64_t heads = std::int64_t{p.batch} * p.heads_kv;
+  if (p.width == UINT_MAX) {
+    if (p.deterministic == 0) return 1;
+    return static_cast<int>(std::clamp<std::int64_t>(blocks / tiles, 1, heads));
+  }
   const std::int64_t row_bytes = p.head_dim * (sizeof(float) + 2 * 2);  // dQ, Q and dO
   const std::int64_t head_bytes = row_bytes * p.seq_q * (p.heads_q / p.heads_kv);
-  const std::int64_t heads = std::int64_t{p.batch} * p.heads_kv;
   return static_cast<int>(std::min(std::max(kCacheBytes / head_bytes, std::int64_t{2}), heads));
 }
 
@@ -104,7 +109,7 @@ Schedule make_schedule(const BackwardParams& p, std::int64_t blocks) {
   Schedule schedule;
   schedule.heads = p.batch * p.heads_kv;
   schedule.tiles = num_tiles(p.seq_kv, C::kOwned);
-  schedule.together = heads_together(p);
+  schedule.together = heads_together(p, schedule.tiles, blocks);
   schedule.parts =
       std::int64_t{num_tiles(p.seq_q, C::kStreamed)} * (p.heads_q / p.heads_kv) * C::Dq::kWarps;
   const std::int64_t queue = std::int64_t{schedule.tiles} * schedule.together;
