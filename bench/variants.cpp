@@ -46,11 +46,24 @@ std::vector<const Stage*> stages_of(const Options& options) {
   return chosen;
 }
 
-TestCase case_of(const std::string& name) {
+// A problem, and whether its calls ask for the same bits in every run. bench/peers times calls that
+// do not beside others.
+struct Cell {
+  std::string name;
   TestCase c;
-  c.problem.dtype = CUFLASH_F16;
-  if (!parse_test_case(name, c)) throw std::runtime_error('"' + name + "\" is not a shape.");
-  return c;
+  bool deterministic;
+};
+
+Cell cell_of(const std::string& name) {
+  const std::string word = "_deterministic";
+  const std::size_t end = name.rfind(word);
+  const bool deterministic = end != std::string::npos && end + word.size() == name.size();
+  Cell cell = {name, {}, deterministic};
+  cell.c.problem.dtype = CUFLASH_F16;
+  if (!parse_test_case(deterministic ? name.substr(0, end) : name, cell.c)) {
+    throw std::runtime_error('"' + name + "\" is not a shape.");
+  }
+  return cell;
 }
 
 // A problem of the same kind that the oracle computes in a moment, with more tiles of keys than
@@ -71,11 +84,12 @@ Outcome checked(const Stage& stage, const TestCase& c) {
   return {&stage, row.skipped.empty() && !row.ok ? "wrong results" : row.skipped};
 }
 
-void time_in_turns(std::vector<Outcome*> right, const TestCase& c) {
-  const Progress progress("Timing " + test_case_name(c));
+void time_in_turns(std::vector<Outcome*> right, const Cell& cell) {
+  const Progress progress("Timing " + cell.name);
+  const TestCase& c = cell.c;
   harness::CallOptions options = c.options;
   options.guards = false;
-  options.deterministic = false;  // as bench/peers times it beside others
+  options.deterministic = cell.deterministic;
   std::vector<std::unique_ptr<harness::StageCall>> calls;
   std::vector<Queue> queues;
   for (const Outcome* outcome : right) {
@@ -89,31 +103,31 @@ void time_in_turns(std::vector<Outcome*> right, const TestCase& c) {
   for (std::size_t n = 0; n < right.size(); ++n) right[n]->ms = ms[n];
 }
 
-nlohmann::ordered_json to_json(const Outcome& outcome, const TestCase& c) {
+nlohmann::ordered_json to_json(const Outcome& outcome, const Cell& cell) {
   nlohmann::ordered_json row = {{"stage", outcome.stage->name},
                                 {"pass", pass_name(pass_of(*outcome.stage))},
-                                {"problem", test_case_name(c)},
-                                {"checked", test_case_name(small(c))}};
+                                {"problem", cell.name},
+                                {"checked", test_case_name(small(cell.c))}};
   if (!outcome.failed.empty()) {
     row["failed"] = outcome.failed;
   } else if (!simt::kSimulated) {
     row["ms"] = outcome.ms;
-    row["tflops"] = tflops(pass_of(*outcome.stage), c.problem, outcome.ms);
+    row["tflops"] = tflops(pass_of(*outcome.stage), cell.c.problem, outcome.ms);
   }
   return row;
 }
 
 // The rows of a problem.
-nlohmann::ordered_json run(const std::vector<const Stage*>& stages, const TestCase& c) {
+nlohmann::ordered_json run(const std::vector<const Stage*>& stages, const Cell& cell) {
   std::vector<Outcome> outcomes;
-  for (const Stage* stage : stages) outcomes.push_back(checked(*stage, small(c)));
+  for (const Stage* stage : stages) outcomes.push_back(checked(*stage, small(cell.c)));
   std::vector<Outcome*> right;
   for (Outcome& outcome : outcomes) {
     if (outcome.failed.empty()) right.push_back(&outcome);
   }
-  if (!simt::kSimulated) time_in_turns(right, c);
+  if (!simt::kSimulated) time_in_turns(right, cell);
   auto rows = nlohmann::ordered_json::array();
-  for (const Outcome& outcome : outcomes) rows.push_back(to_json(outcome, c));
+  for (const Outcome& outcome : outcomes) rows.push_back(to_json(outcome, cell));
   return rows;
 }
 
@@ -125,7 +139,7 @@ void run(const Options& options, const Provenance& provenance) {
   nlohmann::ordered_json json = {{"provenance", to_json(provenance)}};
   json["rows"] = nlohmann::ordered_json::array();
   for (const std::string& name : options.cases) {
-    for (auto& row : run(stages, case_of(name))) {
+    for (auto& row : run(stages, cell_of(name))) {
       fmt::print("{}\n", row.dump());
       json["rows"].push_back(std::move(row));
     }
@@ -141,7 +155,9 @@ int main(int argc, char** argv) {
       "Checks a pass of each stage, the forward pass if it has one, and times them in turns.");
   cuflash::bench::Options options;
   app.add_option("--stages", options.stages, "By their whole names")->required();
-  app.add_option("--shapes", options.cases, "As the ladder takes them")->required();
+  app.add_option("--shapes", options.cases,
+                 "As the ladder takes them; with _deterministic, calls that ask for the same bits")
+      ->required();
   app.add_option("--json", options.json, "The file for the results")->required();
   return cuflash::bench::run_program(app, argc, argv, [&](const auto& provenance) {
     cuflash::bench::run(options, provenance);

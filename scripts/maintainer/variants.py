@@ -53,6 +53,8 @@ LIMIT_S = {"simt": (100, 60), "release": (20, 2)}
 TOKENS, HIDDEN = 16384, 2048
 # Lengths, masks and layouts. The rows of a head follow each other, or lie a token apart (bshd).
 CELLS = ((4096, "", ""), (4096, "", "_bshd"), (1024, "_causal", "_bshd"), (16384, "_causal", "_bshd"))
+# Beside these, for a stage that can leave the order of additions open: calls that do not.
+IN_ORDER = ((1024, "", "_bshd"), (4096, "_causal", "_bshd"))
 SLOWER = re.compile(r"\(C\d+\) Potential Performance Loss")
 SPILLED = re.compile(r"Function properties for \S+?(?:half|bfloat16|f)Li(\d+)E\S*\n.*?(\d+) bytes spill stores")
 
@@ -140,11 +142,12 @@ def with_original(variants):
     return [Variant(variants[0].stage, AS_IT_IS, head_dims), *variants]
 
 
-def shapes(head_dim):
+def shapes(stage, head_dim):
     """The problems that are timed."""
-    heads = round(HIDDEN / head_dim)
-    return [f"b{TOKENS // seq}_h{heads}_q{seq}k{seq}_d{head_dim}_f16{mask}{layout}"
-            for seq, mask, layout in CELLS]
+    heads, text = round(HIDDEN / head_dim), (ROOT / "stages" / stage / "stage.cu").read_text("utf-8")
+    in_order = IN_ORDER if first_pass(text) == "backward" and "any_order" in text else ()
+    return [f"b{TOKENS // seq}_h{heads}_q{seq}k{seq}_d{head_dim}_f16{mask}{layout}{word}"
+            for cells, word in ((CELLS, ""), (in_order, "_deterministic")) for seq, mask, layout in cells]
 
 
 def digest(variants):
@@ -251,13 +254,14 @@ class Program:
 
 def measured(program, variants):
     """The results of variants of a stage."""
-    names = {variant.id: variant.name for variant in variants}
+    names, stage = {variant.id: variant.name for variant in variants}, variants[0].stage
     rows = []
     for dim in sorted({dim for variant in variants for dim in variant.head_dims}):
         meant = [variant.id for variant in variants if dim in variant.head_dims]
-        result = program.run_all([id_ for id_ in meant if id_ not in program.broken], shapes(dim))
+        problems = shapes(stage, dim)
+        result = program.run_all([id_ for id_ in meant if id_ not in program.broken], problems)
         found = result["rows"] + [{"stage": id_, "problem": problem, "failed": "does not compile"}
-                                  for id_ in meant if id_ in program.broken for problem in shapes(dim)]
+                                  for id_ in meant if id_ in program.broken for problem in problems]
         for row in sorted(found, key=lambda row: meant.index(row["stage"])):
             id_ = row.pop("stage")
             notes = program.notes.get(id_, {}).get(str(dim))

@@ -12,9 +12,9 @@ LAYOUTS = {"": "", "bshd": "[B, S, H, D]"}
 
 def title(problem):
     """'b16_h32_q1024k1024_d64_f16_causal_bshd' -> 'D 64, S 1,024, causal, [B, S, H, D]'."""
-    seq, dim, causal, layout = re.fullmatch(
-        r"b\d+_h\d+_q(\d+)k\1_d(\d+)_f16(?:_(causal))?(?:_(bshd))?", problem).groups("")
-    return ", ".join(filter(None, (f"D {dim}", f"S {int(seq):,}", causal, LAYOUTS[layout])))
+    seq, dim, causal, layout, in_order = re.fullmatch(
+        r"b\d+_h\d+_q(\d+)k\1_d(\d+)_f16(?:_(causal))?(?:_(bshd))?(?:_(deterministic))?", problem).groups("")
+    return ", ".join(filter(None, (f"D {dim}", f"S {int(seq):,}", causal, LAYOUTS[layout], in_order)))
 
 
 def head_dim(row):

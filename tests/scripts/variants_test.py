@@ -83,7 +83,7 @@ class Outcomes(unittest.TestCase):
 class Table(unittest.TestCase):
     """The table in a page."""
     SMALL, CAUSAL, WIDE = ("b4_h32_q4096k4096_d64_f16", "b16_h32_q1024k1024_d64_f16_causal_bshd",
-                           "b4_h16_q4096k4096_d128_f16_bshd")
+                           "b4_h16_q4096k4096_d128_f16_bshd_deterministic")
     ROWS = [
         {"variant": "the stage as it is", "problem": SMALL, "ms": 1.0, "tflops": 300.4},
         {"variant": "the stage as it is", "problem": CAUSAL, "ms": 1.0, "tflops": 200.0},
@@ -99,6 +99,9 @@ class Table(unittest.TestCase):
             "| --- | --- | --- |",
             "| the stage as it is | 300 | 200 |",
             "| shifted | 150 | wrong results |"])
+
+        self.assertTrue(markdown(self.ROWS, ["d128"]).startswith(
+            "| variant, TFLOP/s | D 128, S 4,096, [B, S, H, D], deterministic |"))
 
     def test_relative(self):
         self.assertEqual(markdown(self.ROWS, ["relative"]).split("\n")[2:], [
