@@ -302,7 +302,9 @@ def order():
     """The order of pieces in a deterministic call without a mask."""
     blocks, heads, tiles, left, cell, high = 8, 6, 4, 132, 30, 24
     colours = ("sky", "orange", "green", "purple", "yellow", "blue")
-    ends = [additions(blocks, heads, tiles, together)[1] for together in (1, blocks // tiles)]
+    panels = [(name, *additions(blocks, heads, tiles, together)) for name, together in
+              (("one head after the other", 1), (f"{blocks // tiles} heads together", blocks // tiles))]
+    ends = [end for _, _, end in panels]
     figure = Figure(
         "16_order", 0, "Which pieces blocks compute at a time",
         f"{blocks} blocks compute {heads} heads of {tiles} tiles of keys and {tiles} of queries, and add to a tile"
@@ -312,8 +314,7 @@ def order():
         f" it is one step ahead, and none waits; it takes {ends[1]} steps.")
     figure.heading("Which pieces blocks compute at a time")
     top = 62
-    for together, name in ((1, "one head after the other"), (blocks // tiles, f"{blocks // tiles} heads together")):
-        taken, end = additions(blocks, heads, tiles, together)
+    for name, taken, end in panels:
         figure.text(LEFT, top + 12, f"{name}: {end} steps", SMALL, bold=True)
         y0 = top + 30
         for block in range(blocks):
