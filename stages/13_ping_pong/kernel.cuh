@@ -32,26 +32,27 @@ namespace cuflash::ping_pong {
 struct Shape {
   int keys;       // a tile
   int consumers;  // warpgroups that compute, 64 queries each
+  int stages;     // buffers of K and of V
 };
 constexpr Shape shape(int head_dim) {
   switch (head_dim) {
     case 32:
-      return {128, 3};  // 44 KB
+      return {128, 3, 3};  // 60 KB
     case 64:
-      return {128, 3};  // 88 KB; S takes 64 of a consumer's 160 registers, P 32, O 32
+      return {128, 3, 3};  // 120 KB; S takes 64 of a consumer's 160 registers, P 32, O 32
     case 96:
-      return {128, 2};  // 120 KB
+      return {96, 3, 3};  // 144 KB; S takes 48, P 24, O 48
     case 128:
-      return {128, 2};  // 160 KB; S takes 64 of 240 registers, P 32, O 64
+      return {128, 2, 3};  // 224 KB; S takes 64 of 240 registers, P 32, O 64
     default:
-      return {64, 2};  // 192 KB; O takes 128 registers
+      return {64, 2, 2};  // 192 KB; O takes 128 registers
   }
 }
 
 template <int kHeadDim>
 struct Config {
   static constexpr Shape kShape = shape(kHeadDim);
-  static constexpr int kStages = 2;
+  static constexpr int kStages = kShape.stages;
   static constexpr int kConsumers = kShape.consumers, kWarpgroups = 1 + kConsumers;
   static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;
   static constexpr int kBlockQ = kConsumers * kWgmmaM, kBlockKV = kShape.keys;

@@ -420,6 +420,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     // The five products of the nth tile of queries, but dQ of the tile before.
     const auto tile_of_queries = [&](auto is_first, unsigned n) {  // [FA2 Alg.2 l.8, 17]
       constexpr bool kFirst = decltype(is_first)::value;
+      constexpr bool kIssuesDq = kWantsDq && !kFirst;
       mark_tile("Q tile", at.tile);
       const int lane = opaque(thread) % 32u;
       const int key0 = part().key0;
@@ -489,7 +490,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         }
         ptx::wgmma_commit();
       }
-      ptx::wgmma_wait<kWantsDv>();  // dP is there.
+      if constexpr (kWantsDs) ptx::wgmma_wait<kWantsDv>();  // dP is there.
       if ((n + 1 == end) & (lane == 0)) {
         ptx::mbarrier_arrive(&v_empty[consumer]);
       }
@@ -509,8 +510,10 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         }
       }
       pass_turn();
-      ptx::wgmma_wait<0>();  // No product reads P any more.
-      if constexpr (kWantsDs) pack_operand<T>(rA, rdP);
+      if constexpr (kWantsDs) {
+        if constexpr (kWantsDv) ptx::wgmma_wait<0>();  // No product reads P any more.
+        pack_operand<T>(rA, rdP);
+      }
 
       // [FA2 Alg.2 l.16]  dK = dK + dSᵀ Q_i, issued
       if constexpr (kWantsDk) {
@@ -524,8 +527,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
       // [FA2 Alg.2 l.15]  dS K_j of the tile before: the other consumer has had time to write dS
       [[maybe_unused]] typename C::Dq::Registers rdQ;
-      if constexpr (!kFirst && kWantsDq)
-        issue_dq(rdQ, n - 1, cuflash::uniform(slot ^ (n == begin)));
+      if constexpr (kIssuesDq) issue_dq(rdQ, n - 1, cuflash::uniform(slot ^ (n == begin)));
 
       // Give the other consumer this one's rows of dS: dQ is a sum over all keys.
       if constexpr (kWantsDq) {
@@ -538,15 +540,16 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
           }
         }
       }
-      ptx::fence_proxy_async();  // Products read what this thread has written,
-      ptx::wgmma_wait<0>();      // dK and dQ are there; Q_i, dO_i and the older dS have been read.
-      __syncwarp();              // and its lanes.
+      ptx::fence_proxy_async();  // Products read what this thread has written, and its lanes.
+      // dK and dQ are there; Q_i, dO_i and the older dS have been read.
+      if constexpr (kWantsDk || kIssuesDq || !kWantsDs) ptx::wgmma_wait<0>();
+      __syncwarp();
       if (lane == 0) {
         if constexpr (kWantsDq) ptx::mbarrier_arrive(&storage.ds_full);
         ptx::mbarrier_arrive(&empty[stage]);
       }
       if (!kFirst && (lane == 0) & (n == begin)) ptx::mbarrier_arrive(&k_empty[slot ^ 1]);
-      if constexpr (!kFirst && kWantsDq) hand_on_dq(n - 1, rdQ);
+      if constexpr (kIssuesDq) hand_on_dq(n - 1, rdQ);
       at.advance();
     };
 

@@ -19,9 +19,9 @@ sys.path.insert(0, str(ROOT / "scripts/maintainer"))
 import builds  # noqa: E402, they lie there
 import machine_code  # noqa: E402
 
-WAIT_FOR_NEXT = "ptx::wgmma_wait<1>();  // S is there"
+WAIT_FOR_NEXT = re.compile(r"ptx::wgmma_wait<(1|kWantsDs)>\(\);  // S is there")
 STAGES, BACKWARD_STAGES = ([file.parent for file in sorted(ROOT.glob(f"stages/[0-8]?_*/{name}"))
-                            if WAIT_FOR_NEXT in file.read_text(encoding="utf-8")]
+                            if WAIT_FOR_NEXT.search(file.read_text(encoding="utf-8"))]
                            for name in ("kernel.cuh", "kernel_bwd.cuh"))
 LOOPS = 2  # with a mask and without
 KEYS = 128  # of a tile; a thread has half as many exponentials
