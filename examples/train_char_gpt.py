@@ -18,8 +18,9 @@ and the exit status is 1 unless the difference is below the spread. This shows o
 takes the same course: a model also learns with a wrong softmax scale. The library's tests check
 that attention is right. scripts/maintainer/loss_curve.py draws a figure from the JSON file.
 
-The run from the second seed goes first, since the first of a process is sometimes slower than the
-same run later. The speeds to compare are those of the two runs with the first seed.
+The runs take turns of 45 steps, in another order each round, and the speed of a run is that of its
+median turn: the CPU queues hardly faster than the GPU computes here, so whatever else the machine
+does shows. A run's peak memory is that of its first steps, without what the runs before it hold.
 
 Under autocast products are bf16, sums and weights float32; TF32 is off. bf16 has float32's range,
 so there is no loss scaling and no step is skipped because a gradient overflowed, which could
@@ -32,7 +33,7 @@ import math
 import pathlib
 import sys
 import time
-from statistics import fmean
+from statistics import fmean, median
 
 import torch
 from torch import Tensor, nn
@@ -40,11 +41,6 @@ from torch.nn import functional as F
 
 import cuflash
 from cuflash import capi, library
-
-try:
-    from tqdm import tqdm
-except ImportError:
-    tqdm = None
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
@@ -67,13 +63,14 @@ class Config:
     warm_up: int = 100  # steps in which the learning rate rises; then it falls, as a cosine
     rate: float = 1e-3
     untimed: int = 10   # first steps, which also load kernels
+    turn: int = 45      # steps that a run takes before the next one takes its own
     compared: int = 100  # last steps
 
     width = property(lambda self: self.heads * self.head_dim)  # of a token between layers
 
 
 SMOKE = Config(layers=2, heads=2, head_dim=32, context=16, batch=2, steps=3, warm_up=1,
-               untimed=1, compared=3)
+               untimed=1, turn=1, compared=3)
 
 
 # ---- The one thing that differs: causal attention on [batch, seq, heads, head_dim] --------------
@@ -160,50 +157,83 @@ def learning_rate(config: Config, step: int) -> float:
     return config.rate * (0.55 + 0.45 * math.cos(math.pi * done))
 
 
-def shown(title: str, losses: Tensor):
-    """Yields the steps' numbers; shows the loss now and then, on a bar if tqdm is installed."""
-    bar = tqdm(range(len(losses)), desc=title) if tqdm else range(len(losses))
-    for step in bar:
-        yield step
-        if step % 50 == 49 or step + 1 == len(losses):
-            if tqdm:
-                bar.set_postfix(loss=f"{losses[step]:.3f}")
-            else:
-                print(f"{title}: step {step + 1}, loss {losses[step]:.3f}", flush=True)
+class Run:
+    """A model that learns with the attention of this name."""
+    def __init__(self, config: Config, name: str, seed: int, device: str):
+        self.config, self.name, self.seed, self.device = config, name, seed, device
+        self.before = torch.cuda.memory_allocated() if device == "cuda" else 0
+        text, characters = load_text(device)
+        self.batches = batches(text, config, seed)
+        torch.manual_seed(seed)
+        self.model = GPT(config, characters, ATTENTION[name]).to(device)  # drawn on the CPU
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), betas=(0.9, 0.95),
+                                           weight_decay=0.1, fused=device == "cuda")
+        self.losses = torch.empty(config.steps, device=device)
+        self.steps, self.seconds = 0, []
 
+    def take_turn(self, steps: int) -> float:
+        """Takes so many steps, and returns the last loss."""
+        begin = self.now()
+        for _ in range(steps):
+            self.take_step()
+        self.seconds.append(self.now() - begin)
+        return self.losses[self.steps - 1].item()
 
-def train(config: Config, name: str, seed: int, device: str) -> dict:
-    """One run with the attention of this name."""
-    text, characters = load_text(device)
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    torch.manual_seed(seed)
-    model = GPT(config, characters, ATTENTION[name]).to(device)  # drawn on the CPU, like batches
-    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0.1,
-                                  fused=device == "cuda")
-    losses = torch.empty(config.steps, device=device)
-    numbers = shown(f"{name}, seed {seed}", losses)
-    for step, (x, targets) in zip(numbers, batches(text, config, seed)):
-        if step == config.untimed:
-            losses[step - 1].item()  # waits for the device
-            begin = time.perf_counter()
-        with torch.autocast(device, dtype=torch.bfloat16):
-            loss = model(x, targets)
-        optimizer.zero_grad()
+    def take_step(self) -> None:
+        """Takes one step."""
+        x, targets = next(self.batches)
+        with torch.autocast(self.device, dtype=torch.bfloat16):
+            loss = self.model(x, targets)
+        self.optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(config, step)
-        optimizer.step()
-        losses[step] = loss.detach()
-    run = {"attention": name, "seed": seed, "losses": [round(x, 6) for x in losses.tolist()]}
-    if not all(map(math.isfinite, run["losses"])):
-        raise SystemExit(f"{name}, seed {seed}: not every loss is finite")
-    if device == "cuda":  # On the CPU simulator neither means anything.
-        tokens = (config.steps - config.untimed) * config.batch * config.context
-        run |= {"tokens_per_second": tokens / (time.perf_counter() - begin),
-                "peak_bytes": torch.cuda.max_memory_allocated()}
-    return run
+        nn.utils.clip_grad_norm_(self.model.parameters(), max_norm=1.0)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.config, self.steps)
+        self.optimizer.step()
+        self.losses[self.steps] = loss.detach()
+        self.steps += 1
+
+    def now(self) -> float:
+        """The time in seconds, when the device has done what it was asked to."""
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+    def start(self) -> None:
+        """Takes the first steps, which also load kernels, and are not timed."""
+        if self.device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        self.take_turn(self.config.untimed)
+        self.seconds.clear()
+        if self.device == "cuda":
+            self.peak_bytes = torch.cuda.max_memory_allocated() - self.before
+
+    def result(self) -> dict:
+        """What is kept of it."""
+        run = {"attention": self.name, "seed": self.seed,
+               "losses": [round(x, 6) for x in self.losses.tolist()]}
+        if not all(map(math.isfinite, run["losses"])):
+            raise SystemExit(f"{self.name}, seed {self.seed}: not every loss is finite")
+        if self.device == "cuda":  # On the CPU simulator neither means anything.
+            tokens = self.config.turn * self.config.batch * self.config.context
+            run |= {"tokens_per_second": tokens / median(self.seconds),
+                    "peak_bytes": self.peak_bytes}
+        return run
+
+
+def train(config: Config, attentions: list, device: str) -> list:
+    """The results of a run for each (attention, seed). The runs take turns, in another order each
+    round, so that what slows the machine down for a while slows down all of them."""
+    runs = []
+    for name, seed in attentions:
+        runs.append(Run(config, name, seed, device))
+        runs[-1].start()
+    for turn in range((config.steps - config.untimed) // config.turn):
+        order = turn % len(runs)
+        for run in runs[order:] + runs[:order]:
+            loss = run.take_turn(config.turn)
+            print(f"{run.name}, seed {run.seed}: step {run.steps}, loss {loss:.3f}", flush=True)
+    return [run.result() for run in runs]
 
 
 def verdict(steps: int, ours: list, sdpa: list, second_seed: list) -> dict:
@@ -250,9 +280,7 @@ def main() -> int:
     used = cuflash.backend_info()
     if used["reason"]:
         print(f"The operators are those through ctypes, whose calls cost more: {used['reason']}")
-    second_seed, ours, sdpa = (train(config, name, seed, args.device)
-                               for name, seed in (("sdpa", 2), ("cuflash", 1), ("sdpa", 1)))
-    runs = [ours, sdpa, second_seed]
+    runs = train(config, [("cuflash", 1), ("sdpa", 1), ("sdpa", 2)], args.device)
     found = verdict(config.compared, *(run["losses"] for run in runs))
     report(config, runs, found)
     out.parent.mkdir(parents=True, exist_ok=True)

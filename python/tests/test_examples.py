@@ -1,4 +1,5 @@
 """The examples that use the package, in the small."""
+import dataclasses
 import hashlib
 import importlib.util
 import json
@@ -63,8 +64,9 @@ def test_training(smoke, capsys):
 
 
 def test_a_difference_above_the_spread(smoke, monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(training, "train", lambda config, name, seed, device: {
-        "attention": name, "seed": seed, "losses": [3.0 if name == "cuflash" else 1.0 / seed] * 3})
+    monkeypatch.setattr(training, "train", lambda config, attentions, device: [
+        {"attention": name, "seed": seed, "losses": [3.0 if name == "cuflash" else 1.0 / seed] * 3}
+        for name, seed in attentions])
     status, result = smoke("--out", str(tmp_path / "own.json"), out=tmp_path / "own.json")
     assert status == 1
     assert result["verdict"] == {"difference": 2.0, "spread": 0.5, "ok": False}
@@ -83,6 +85,14 @@ def test_verdict():
     assert found == {"difference": 0.5, "spread": 1.0, "ok": True}
     found = training.verdict(2, [9, 1.0, 2.0], [0, 1.5, 1.5], [0, 1.0, 2.0])
     assert found == {"difference": 0.5, "spread": 0.5, "ok": False}
+
+
+def test_all_runs_take_all_steps_by_turns(capsys):
+    config = dataclasses.replace(training.SMOKE, steps=5, untimed=1, turn=2)
+    training.train(config, [("sdpa", 1), ("sdpa", 2)], "cpu")
+    turns = [line.split(", loss")[0] for line in capsys.readouterr().out.splitlines()]
+    assert turns == ["sdpa, seed 1: step 3", "sdpa, seed 2: step 3", "sdpa, seed 2: step 5",
+                     "sdpa, seed 1: step 5"]
 
 
 def test_seed_decides_batches():

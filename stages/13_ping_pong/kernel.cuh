@@ -43,7 +43,7 @@ constexpr Shape shape(int head_dim) {
     case 96:
       return {96, 3, 3};  // 144 KB; S takes 48, P 24, O 48
     case 128:
-      return {128, 2, 3};  // 224 KB; S takes 64 of 240 registers, P 32, O 64
+      return {64, 3, 3};  // 144 KB; S takes 32, P 16, O 64
     default:
       return {64, 2, 2};  // 192 KB; O takes 128 registers
   }

@@ -25,7 +25,7 @@ STAGES, BACKWARD_STAGES = ([file.parent for file in sorted(ROOT.glob(f"stages/[0
                            for name in ("kernel.cuh", "kernel_bwd.cuh"))
 LOOPS = 2  # with a mask and without
 KEYS = 128  # of a tile; a thread has half as many exponentials
-SHORT_TILES = {("14_persistent", 128): 64}  # keys, by stage and head_dim
+SHORT_TILES = {("13_ping_pong", 128): 64, ("14_persistent", 128): 64}  # keys, by stage and head_dim
 FIRST_AND_LOOP = 2  # the backward pass has its first tile apart
 QUERIES = {64: 128, 128: 64}  # of a tile of the backward pass, for 64 keys of a consumer
 
