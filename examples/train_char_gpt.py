@@ -225,6 +225,7 @@ def train(config: Config, attentions: list, device: str) -> list:
     """The results of a run for each (attention, seed). The runs take turns, in another order each
     round, so that what slows the machine down for a while slows down all of them."""
     runs = []
+    Run(config, "sdpa", 0, device).start()  # cuBLAS takes its memory in the first run of a process.
     for name, seed in attentions:
         runs.append(Run(config, name, seed, device))
         runs[-1].start()

@@ -131,7 +131,7 @@ def budget(head_dim):
     """A consumer's registers: all, and those of S, P and O; and the consumers and keys of a tile."""
     text = read(KERNEL)
     keys, consumers = map(int, re.search(
-        rf"case {head_dim}:\n\s*return {{(\d+), (\d+)}};", text).groups())
+        rf"case {head_dim}:\n\s*return {{(\d+), (\d+), \d+}};", text).groups())
     producer = int(re.search(r"kProducerRegisters = (\d+)", text)[1])
     warpgroups = 1 + consumers
     launch = 65536 // (128 * warpgroups) // 8 * 8
@@ -166,7 +166,7 @@ def registers():
 
 def last_tile():
     """Where the tiles of queries of a head lie: from its begin on, or up to its end."""
-    keys, consumers = map(int, re.search(r"case 64:\s+return \{(\d+), (\d+)\}", read(KERNEL)).groups())
+    keys, consumers = map(int, re.search(r"case 64:\s+return \{(\d+), (\d+), ", read(KERNEL)).groups())
     rows, height, past = 64 * consumers, 10, consumers - 1  # squares of 64 queries, of which some do not exist
     seq = 64 * height
     both = list(range(0, seq, rows)), first_queries(rows, seq)
@@ -207,7 +207,7 @@ def last_tile():
 def measured(head_dim, stages):
     """The timelines of stages with this head dimension."""
     return figure_of(f"13_timeline_d{head_dim}", "Whose turn it is: measured",
-                     [f"docs/results/nvidia-h200/timeline_{stage}.json" for stage in stages], head_dim)
+                     [f"docs/results/nvidia-h100/timeline_{stage}.json" for stage in stages], head_dim)
 
 
 def figures():

@@ -27,7 +27,7 @@ def check():
              "mbarrier_arrive(&v_empty[consumer])", "prob.x * fmaf(rdP",
              "pass_turn();", "wgmma_wait<0>();  // No product reads P", "rdK, rA[k], mn_major(sQ",
              "issue_dq(rdQ, n - 1, cuflash::uniform(slot", "pair(sdS[n % 2]",
-             "wgmma_wait<0>();      // dK and dQ are there",
+             "!kWantsDs) ptx::wgmma_wait<0>();",
              "mbarrier_arrive(&storage.ds_full)", "mbarrier_arrive(&empty[stage])",
              "(n == begin)) ptx::mbarrier_arrive(&k_empty[slot ^ 1])", "hand_on_dq(n - 1, rdQ)")
     in_order(read(KERNEL), "mbarrier_init(&k_full[slot], 2)", "mbarrier_init(&k_empty[slot], C::kWarps + 3)",
