@@ -22,9 +22,10 @@ A stage's variants stand in its file variants.diff:
     -if (C::kStages == 1 && requests) request_v(tile - 1);
     +if (requests) request_v(tile - 1);
 
-A variant has a name in words, the head dimensions for which it is meant, and hunks of a diff, a
-paragraph each. The lines of a hunk that begin with "-" or a space stand exactly once in the stage's
-sources, one after the other, whatever their indentation. Those with "+" or a space replace them.
+A variant has a name in words, the head dimensions for which it is meant, a line "gpu_only" if it uses
+what the simulator does not have, and hunks of a diff, a paragraph each. The lines of a hunk that begin
+with "-" or a space stand exactly once in the stage's sources, one after the other, whatever their
+indentation. Those with "+" or a space replace them.
 
 A variant is compiled for f16, one pass and its head dimensions alone: the forward pass, if the stage has
 one. One that does not compile, computes something else, hangs or crashes has that outcome in the place of
@@ -69,6 +70,7 @@ class Variant:
     stage: str
     name: str
     head_dims: list = dataclasses.field(default_factory=list)
+    gpu_only: bool = False
     hunks: list = dataclasses.field(default_factory=list)  # of pairs: the lines before, and after
     id: str = ""  # the name of the stage that it is in the program
 
@@ -119,12 +121,13 @@ def variants_of(stage, text):
         lines = section.strip("\n").split("\n")
         if lines == [""]:
             continue
+        gpu_only = lines[2:3] == ["gpu_only"]
         head = re.fullmatch(r"\[(.+)\]\nhead_dims((?: \d+)+)", "\n".join(lines[:2]))
         if not head:
             raise ListError(f"stages/{stage}/{LIST}: a variant begins with [its name], and "
                             f"head_dims 64 128:\n    {lines[0]}")
-        variant = Variant(stage, head[1], [int(word) for word in head[2].split()])
-        for paragraph in re.split(r"\n{2,}", "\n".join(lines[2:])):
+        variant = Variant(stage, head[1], [int(word) for word in head[2].split()], gpu_only)
+        for paragraph in re.split(r"\n{2,}", "\n".join(lines[2 + gpu_only:])):
             hunk = paragraph.split("\n")
             if any(line[:1] not in ("-", "+", " ") for line in hunk):
                 raise variant.fault(f'a line begins with "-", "+" or a space:\n{paragraph}')
@@ -286,6 +289,9 @@ def main():
             stage, (ROOT / "stages" / stage / LIST).read_text("utf-8"))) for stage in stages}
         if options.check:
             return
+        if options.simulator:
+            variants = {stage: [variant for variant in those if not variant.gpu_only]
+                        for stage, those in variants.items()}
         program = Program("simt" if options.simulator else "release", sum(variants.values(), []))
         if options.build:
             return

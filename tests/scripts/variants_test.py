@@ -42,6 +42,10 @@ class Lists(unittest.TestCase):
         names = [variant.name for variant in self.read(one("a", "A") + "\n# Between.\n" + one("b", "B"))]
         self.assertEqual(names, ["A", "B"])
 
+    def test_gpu_only(self):
+        text = one("a", "A").replace("head_dims 32\n", "head_dims 32\ngpu_only\n")
+        self.assertEqual([variant.gpu_only for variant in self.read(text + "\n" + one("b", "B"))], [True, False])
+
     def test_refused(self):
         for text, said in (
                 (one("").replace(LINE, "S[n] = 0;"), r"\[another line\] .* 0 times:\n    S\[n\] = 0;"),
