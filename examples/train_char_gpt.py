@@ -63,7 +63,7 @@ class Config:
     warm_up: int = 100  # steps in which the learning rate rises; then it falls, as a cosine
     rate: float = 1e-3
     untimed: int = 10   # first steps, which also load kernels
-    turn: int = 45      # steps that a run takes before the next one takes its own
+    turn: int = 45      # steps that a run takes at a time; divides those that are timed
     compared: int = 100  # last steps
 
     width = property(lambda self: self.heads * self.head_dim)  # of a token between layers
@@ -158,10 +158,12 @@ def learning_rate(config: Config, step: int) -> float:
 
 
 class Run:
-    """A model that learns with the attention of this name."""
+    """A model that learns with the attention of this name, and has taken its first steps."""
     def __init__(self, config: Config, name: str, seed: int, device: str):
         self.config, self.name, self.seed, self.device = config, name, seed, device
-        self.before = torch.cuda.memory_allocated() if device == "cuda" else 0
+        if device == "cuda":
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
         text, characters = load_text(device)
         self.batches = batches(text, config, seed)
         torch.manual_seed(seed)
@@ -169,7 +171,11 @@ class Run:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), betas=(0.9, 0.95),
                                            weight_decay=0.1, fused=device == "cuda")
         self.losses = torch.empty(config.steps, device=device)
-        self.steps, self.seconds = 0, []
+        self.steps, self.seconds = 0, []  # taken; of each turn
+        for _ in range(config.untimed):
+            self.take_step()
+        if device == "cuda":
+            self.peak_bytes = torch.cuda.max_memory_allocated() - before
 
     def take_turn(self, steps: int) -> float:
         """Takes so many steps, and returns the last loss."""
@@ -199,15 +205,6 @@ class Run:
             torch.cuda.synchronize()
         return time.perf_counter()
 
-    def start(self) -> None:
-        """Takes the first steps, which also load kernels, and are not timed."""
-        if self.device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-        self.take_turn(self.config.untimed)
-        self.seconds.clear()
-        if self.device == "cuda":
-            self.peak_bytes = torch.cuda.max_memory_allocated() - self.before
-
     def result(self) -> dict:
         """What is kept of it."""
         run = {"attention": self.name, "seed": self.seed,
@@ -224,11 +221,8 @@ class Run:
 def train(config: Config, attentions: list, device: str) -> list:
     """The results of a run for each (attention, seed). The runs take turns, in another order each
     round, so that what slows the machine down for a while slows down all of them."""
-    runs = []
-    Run(config, "sdpa", 0, device).start()  # cuBLAS takes its memory in the first run of a process.
-    for name, seed in attentions:
-        runs.append(Run(config, name, seed, device))
-        runs[-1].start()
+    Run(config, "sdpa", 0, device)  # cuBLAS takes its memory in the first run of a process.
+    runs = [Run(config, name, seed, device) for name, seed in attentions]
     for turn in range((config.steps - config.untimed) // config.turn):
         order = turn % len(runs)
         for run in runs[order:] + runs[:order]:

@@ -8,9 +8,9 @@ with and without a causal mask, forward and backward. Before a cell is timed, ea
 outputs are compared with a reference in double on some heads; an implementation that is wrong is
 reported, is not timed, and makes the exit status 1. Run again with the same --out to resume.
 
---head-dim also takes 32, 96 and 256, which have tables of their own. 96 does not divide 2,048: there are
-21 heads, and the hidden size is 2,016. --seq also takes 65536 and 262144: one sequence of so many
-tokens, forward passes only; some of its rows are compared with the reference.
+--head-dim also takes 32, 96 and 256, which have tables of their own. 96 does not divide 2,048:
+there are 21 heads, and the hidden size is 2,016. --seq also takes 65536 and 262144: one sequence of
+so many tokens, forward passes only; some of its rows are compared with the reference.
 
 A backward pass whose last bits may differ from run to run is timed twice: as it is by default, like
 the peers, and asked for the same bits in every run ("09_async_copy, deterministic").

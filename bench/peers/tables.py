@@ -8,7 +8,7 @@ DETERMINISTIC = ", deterministic"  # ends the name of a stage that is asked for 
 PEERS = ("fa2", "cudnn", "efficient", "math")
 
 HEAD_DIMS = (64, 128)           # of the matrix, over which summaries are defined
-MORE_HEAD_DIMS = (32, 96, 256)   # in tables of their own
+MORE_HEAD_DIMS = (32, 96, 256)  # in tables of their own
 
 # What a word of a marker may name. A kind that does not apply to a row keeps the row.
 KINDS = (

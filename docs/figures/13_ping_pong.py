@@ -3,7 +3,7 @@
 import re
 
 from drawing import Figure, MARGIN, SMALL
-from sources import causal, first_queries, mask, read
+from sources import causal, first_queries, mask, read, tile_shape
 from timeline import figure_of
 
 KERNEL = "stages/13_ping_pong/kernel.cuh"
@@ -129,10 +129,8 @@ def turns_of_two():
 
 def budget(head_dim):
     """A consumer's registers: all, and those of S, P and O; and the consumers and keys of a tile."""
-    text = read(KERNEL)
-    keys, consumers = map(int, re.search(
-        rf"case {head_dim}:\n\s*return {{(\d+), (\d+), \d+}};", text).groups())
-    producer = int(re.search(r"kProducerRegisters = (\d+)", text)[1])
+    keys, consumers = tile_shape(KERNEL, head_dim)
+    producer = int(re.search(r"kProducerRegisters = (\d+)", read(KERNEL))[1])
     warpgroups = 1 + consumers
     launch = 65536 // (128 * warpgroups) // 8 * 8
     per_thread = (warpgroups * launch - producer) // consumers // 8 * 8
@@ -166,7 +164,7 @@ def registers():
 
 def last_tile():
     """Where the tiles of queries of a head lie: from its begin on, or up to its end."""
-    keys, consumers = map(int, re.search(r"case 64:\s+return \{(\d+), (\d+), ", read(KERNEL)).groups())
+    keys, consumers = tile_shape(KERNEL, 64)
     rows, height, past = 64 * consumers, 10, consumers - 1  # squares of 64 queries, of which some do not exist
     seq = 64 * height
     both = list(range(0, seq, rows)), first_queries(rows, seq)

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 
 from drawing import Figure, MARGIN, SMALL
-from sources import causal, first_queries, mask, python, read
+from sources import causal, first_queries, mask, python, read, tile_shape
 from timeline import figure_of
 
 KERNEL = "stages/14_persistent/kernel.cuh"
@@ -25,8 +25,7 @@ SEQUENCES = [512 * 2**n for n in range(6)]
 
 def shape(head_dim):
     """The queries and the keys of a tile."""
-    keys, consumers = map(int, re.search(
-        rf"case {head_dim}:\s+return \{{(\d+), (\d+), ", read(KERNEL)).groups())
+    keys, consumers = tile_shape(KERNEL, head_dim)
     return 64 * consumers, keys
 
 

@@ -24,6 +24,12 @@ def result(path):
     return json.loads(read(path))
 
 
+def tile_shape(kernel, head_dim):
+    """The keys of a tile and the consumers of a block, of a kernel whose shape() has them first."""
+    found = re.search(rf"case {head_dim}:\s+return \{{(\d+), (\d+), ", read(kernel))
+    return tuple(map(int, found.groups()))
+
+
 class Unsigned(int):
     """C++'s unsigned int: sums and differences wrap."""
 

@@ -104,7 +104,7 @@ def _autocast(*qkv):
     if device_type not in ("cuda", "cpu") or not torch.is_autocast_enabled(device_type):
         return qkv
     dtype = torch.get_autocast_dtype(device_type)
-    if all(getattr(tensor, "dtype", None) is dtype for tensor in qkv):
+    if all(getattr(tensor, "dtype", None) is dtype for tensor in qkv):  # the usual case, cheaper
         return qkv
     return [tensor.to(dtype) if _is_cast(tensor, device_type) else tensor for tensor in qkv]
 

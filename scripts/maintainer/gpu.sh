@@ -155,7 +155,7 @@ else
   if wanted peers; then
     step peers 400 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$linear"
     step peers_head_dims 120 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$every_head_dim" \
-      --head-dim 96,256 --seq 2048,8192 --impl fa2,cudnn,cuflash
+      --head-dim 32,96,256 --seq 2048,8192 --impl fa2,cudnn,cuflash
   fi
   if wanted peers_bf16; then
     step peers_bf16 200 python3 bench/peers/peers.py --out "$results/peers_bf16.json" --stages "$hopper" \
