@@ -274,7 +274,7 @@ def main() -> int:
     where = provenance(torch, pathlib.Path(library.on(args.device).path), args.device)
     used = cuflash.backend_info()
     if used["reason"]:
-        print(f"The operators are those through ctypes, whose calls cost more: {used['reason']}")
+        print(f"Calls cost more than they would with compiled gradients: {used['reason']}")
     runs = train(config, [("cuflash", 1), ("sdpa", 1), ("sdpa", 2)], args.device)
     found = verdict(config.compared, *(run["losses"] for run in runs))
     report(config, runs, found)

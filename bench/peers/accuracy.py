@@ -140,9 +140,12 @@ class Expected:
         return (2 if name == "O" else 3) * plain_error + half_ulp(dtype, largest) + dots
 
     def worst(self, outputs):
-        """(name, error, limit) of the output whose error is largest relative to its limit."""
+        """(name, error, limit) of the output whose error is largest relative to its limit; one that
+        was not computed is None."""
         found = []
         for n, name in enumerate(self.names):
+            if outputs[n] is None:
+                continue
             errors = [distance(outputs[n][part], want[n])
                       for part, want in zip(self.parts, self.want)]
             found.append((name, max(errors), self.limits[n]))

@@ -1,7 +1,9 @@
-"""The choice of operators: the compiled ones of libcuflash_operators.so, or those through ctypes.
+"""The choice of operators: the compiled ones of libcuflash_operators.so, or those through ctypes;
+and of what computes gradients: libcuflash_gradients_*.so, or Python.
 
-The compiled ones work with PyTorch 2.10 and later. They are in the package's folder, or beside the
-library that CUFLASH_LIBRARY names. With CUFLASH_OPERATORS=ctypes they are not used.
+The compiled operators work with PyTorch 2.10 and later, the compiled gradients with the version in
+the file's name alone. They are in the package's folder, or beside the library that CUFLASH_LIBRARY
+names. With CUFLASH_OPERATORS=ctypes neither is used.
 """
 import ctypes
 import functools
@@ -14,6 +16,8 @@ import torch
 from . import library
 
 _NAME = "libcuflash_operators.so"
+_VERSION = torch.__version__.split("+", maxsplit=1)[0]
+_NAME_OF_GRADIENTS = f"libcuflash_gradients_{_VERSION}.so"
 _OLDEST = (2, 10)  # the first PyTorch with all of the stable ABI that they use
 _CALLED = ("cuflash_forward", "cuflash_backward", "cuflash_workspace_bytes",
            "cuflash_last_error_message")
@@ -43,6 +47,20 @@ def load():
     return compiled, ""
 
 
+@functools.lru_cache(maxsize=None)
+def gradients():
+    """torch.ops.cuflash.attention, the compiled gradients, or None, and the reason why there are
+    none."""
+    compiled, why = load()
+    if compiled is None:
+        return None, why
+    try:
+        torch.ops.load_library(_path(_NAME_OF_GRADIENTS))
+    except (OSError, _Unavailable) as error:
+        return None, str(error)
+    return torch.ops.cuflash.attention.default, ""
+
+
 def use(compiled, device, table):
     """Gives the compiled operators the functions to call for tensors on "cuda" or "cpu". With None
     they refuse such tensors."""
@@ -57,7 +75,7 @@ def _compiled():
         raise _Unavailable("CUFLASH_OPERATORS is ctypes")
     if tuple(int(word) for word in torch.__version__.split(".")[:2]) < _OLDEST:
         raise _Unavailable(f"PyTorch {torch.__version__} is older than 2.10")
-    path = _path()
+    path = _path(_NAME)
     try:
         torch.ops.load_library(path)
         compiled = ctypes.CDLL(path)
@@ -67,15 +85,15 @@ def _compiled():
     return compiled
 
 
-def _path():
+def _path(name):
     named = os.environ.get("CUFLASH_LIBRARY")
     places = [pathlib.Path(named).parent] if named else []
     places.append(pathlib.Path(__file__).parent)
     for place in places:
-        if (place / _NAME).exists():
-            return str(place / _NAME)
-    raise _Unavailable(f"there is no {_NAME} in {' or '.join(map(str, places))}: where the library "
-                       "was built, PyTorch's headers were not found")
+        if (place / name).exists():
+            return str(place / name)
+    raise _Unavailable(f"there is no {name} in {' or '.join(map(str, places))}: where the library "
+                       f"was built, the headers of PyTorch {_VERSION} were not found")
 
 
 def table_of(device):
@@ -91,11 +109,14 @@ def backend_info():
     """The operators and libraries in use, as a dict:
 
     operators   "compiled" (C++ over PyTorch's stable ABI) or "ctypes" (Python; a call costs more)
-    reason      why it is "ctypes", else ""
+    gradients   "compiled" (C++ for this PyTorch alone) or "python" (a call costs a little more)
+    reason      why one of the two is not "compiled", else ""
     cuda, cpu   the library for tensors on that device, or the reason why there is none
     """
-    compiled, reason = load()
-    info = {"operators": "compiled" if compiled else "ctypes", "reason": reason}
+    compiled, _ = load()
+    in_cpp, reason = gradients()
+    info = {"operators": "compiled" if compiled else "ctypes",
+            "gradients": "compiled" if in_cpp else "python", "reason": reason}
     for device in DEVICES:
         try:
             info[device] = library.on(device).path

@@ -14,6 +14,7 @@ from . import capi, library, operators
 from .shapes import check_results, check_tensors, empty_results, problem_of, sizes_of
 
 operators.load()
+_with_gradients, _ = operators.gradients()
 _forward = torch.ops.cuflash.forward.default
 _backward = torch.ops.cuflash.backward.default
 
@@ -120,6 +121,12 @@ torch.library.register_autograd("cuflash::backward", _no_second_derivative,
                                 setup_context=lambda ctx, inputs, output: None)
 
 
+# The compiled gradients call it if cuflash::backward fails: here the reason becomes an exception.
+_library = torch.library.Library("cuflash", "FRAGMENT")
+_library.define("backward_again" + str(_backward._schema).split("backward", maxsplit=1)[1])
+_library.impl("backward_again", backward, "CompositeExplicitAutograd")
+
+
 # ---- The short way ------------------------------------------------------------------------------
 
 # pylint: disable=protected-access
@@ -145,6 +152,14 @@ class _Attention(torch.autograd.Function):  # pylint: disable=abstract-method
             return (*_of_qkv(ctx, d_o, saved), None, None)
 
 
+def _attention(*args):
+    """forward() with the compiled gradients."""
+    try:
+        return _with_gradients(*args)
+    except Exception as error:
+        raise _explained(error, args[:7]) from None
+
+
 def attention(q, k, v, *options):
     """forward() and its gradients, by the cheapest way."""
     if (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
@@ -157,6 +172,8 @@ def attention(q, k, v, *options):
     if not q.is_cuda and q.device.type == "cpu":
         _say_that_it_is_slow()
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        if _with_gradients is not None:
+            return _attention(q, k, v, *options)
         lse = []
         return _Attention.apply(q, k, v, options, lse), lse[0]
     with torch._C._AutoDispatchBelowAutograd():

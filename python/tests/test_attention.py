@@ -5,7 +5,7 @@ pytest.importorskip("numpy", reason="the oracle is in NumPy")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import cuflash  # noqa: E402, after the skips
-from cuflash import ops  # noqa: E402, after the skips
+from cuflash import operators, ops  # noqa: E402, after the skips
 from cuflash.shapes import DTYPES  # noqa: E402, after the skips
 from tensors import check, gradient_of, make, run_and_check  # noqa: E402, after the skips
 from torch.nn.functional import scaled_dot_product_attention  # noqa: E402, after the skips
@@ -199,6 +199,18 @@ def test_only_the_gradients_that_are_asked_for(device, calls):
         args = calls[1][2]
         assert [bool(grad.data) for grad in (args.dq, args.dk, args.dv)] == asked
         check((q, k, v), o, d_o, [next(found) if one else None for one in asked])
+
+
+def test_only_the_gradients_that_this_backward_pass_needs(device, calls):
+    in_cpp, why = operators.gradients()
+    if in_cpp is None:
+        pytest.skip(f"Python does not learn which: {why}")
+    q, k, v = make(device)
+    o = cuflash.flash_attn_func(q, k, v)
+    d_o = gradient_of(o)
+    check((q, k, v), o, d_o, [None, *torch.autograd.grad(o, [k], d_o), None])
+    args = calls[1][2]
+    assert [bool(grad.data) for grad in (args.dq, args.dk, args.dv)] == [False, True, False]
 
 
 def test_the_window_reaches_both_passes(device, calls):

@@ -1,4 +1,5 @@
 """How the operators get along with the rest of PyTorch."""
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -208,9 +209,24 @@ def test_compiled_operators_show_one_symbol():
     compiled, why = operators.load()
     if compiled is None:
         pytest.skip(why)
-    shown = subprocess.run(["nm", "-D", "--defined-only", compiled._name], check=True, text=True,
-                           capture_output=True).stdout
-    assert [line.split()[-1] for line in shown.splitlines()] == ["cuflash_operators_use"]
+    folder = pathlib.Path(compiled._name).parent
+    for name, symbols in (("operators", ["cuflash_operators_use"]), ("gradients_*", [])):
+        path, = folder.glob(f"libcuflash_{name}.so")
+        shown = subprocess.run(["nm", "-D", "--defined-only", path], check=True, text=True,
+                               capture_output=True).stdout
+        assert [line.split()[-1] for line in shown.splitlines()] == symbols
+
+
+# Compiled operators have gradients in Python with a PyTorch for which there are no compiled ones.
+def test_gradients_in_python_are_the_compiled_ones(device, monkeypatch):
+    in_cpp, why = operators.gradients()
+    if in_cpp is None:
+        pytest.skip(why)
+    qkv = make(device, heads=(4, 2))
+    compiled = results_of(causal, qkv)
+    assert "CppNode" in compiled[0].grad_fn.name()
+    monkeypatch.setattr(ops, "_with_gradients", None)
+    assert_equal(results_of(causal, qkv), compiled)
 
 
 def test_meta_tensors():

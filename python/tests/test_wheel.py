@@ -43,17 +43,19 @@ def test_wheel_of_a_library(tmp_path):
     assert found == pathlib.Path(library.first().path).read_bytes()
     assert licence == (SOURCE.parent / "LICENSE").read_bytes()
     sources = [f"cuflash/{path.name}" for path in (SOURCE / "cuflash").glob("*.py")]
-    operators = ["cuflash/libcuflash_operators.so"] if operators_can_be_compiled() else []
+    version = torch_version()
+    operators = ["cuflash/libcuflash_operators.so",
+                 f"cuflash/libcuflash_gradients_{version}.so"] if version else []
     assert sorted(packed) == sorted(["cuflash/libcuflash_attn.so", *operators, *sources])
 
 
-def operators_can_be_compiled():
-    """Is there a PyTorch from 2.10 on?"""
+def torch_version():
+    """The version of PyTorch, if the operators can be compiled for it: from 2.10 on."""
     try:
-        words = importlib.metadata.version("torch").split(".")
+        version = importlib.metadata.version("torch").split("+", maxsplit=1)[0]
     except importlib.metadata.PackageNotFoundError:
-        return False
-    return [int(word) for word in words[:2]] >= [2, 10]
+        return None
+    return version if [int(word) for word in version.split(".")[:2]] >= [2, 10] else None
 
 
 @pytest.mark.parametrize("named, words", [("/nonexistent/a.so", "there is no such file"),
