@@ -48,10 +48,18 @@ inline std::string make_tensor_map(TensorMap& map, const TensorMapArguments& arg
       arguments.swizzle == TensorSwizzle::kNone      ? CU_TENSOR_MAP_SWIZZLE_NONE
       : arguments.swizzle == TensorSwizzle::k64Bytes ? CU_TENSOR_MAP_SWIZZLE_64B
                                                      : CU_TENSOR_MAP_SWIZZLE_128B;
-  const CUresult result =
-      encode(&map, type, kRank, const_cast<void*>(arguments.data), extents, strides, box, steps,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const auto encoded = [&] {
+    return encode(&map, type, kRank, const_cast<void*>(arguments.data), extents, strides, box,
+                  steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  };
+  CUresult result = encoded();
+  if (result == CUDA_ERROR_INVALID_CONTEXT) {  // The driver knows nothing of this thread yet.
+    int device = 0;
+    const bool is_set =
+        cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess;
+    if (is_set) result = encoded();
+  }
   if (result == CUDA_SUCCESS) return {};
   return "cuTensorMapEncodeTiled returned error " + std::to_string(result) +
          ". The arguments: " + in_words(arguments) + '.';

@@ -1,5 +1,6 @@
-// A process's first call, made by a thread that has used no CUDA before. Stages that need compute
-// capability 9.0 look up a function of the driver in their first call.
+// Calls by threads that have used no CUDA before, the process's first one among them. Stages that
+// need compute capability 9.0 look up a function of the driver in their first call, and the driver
+// refuses a thread without a context.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include "cold.h"
+#include "cuflash/workload.h"
+#include "harness/owners.h"
 #include "harness/reference_outputs.h"
 #include "support/api_call.h"
 #include "support/api_example.h"
@@ -16,15 +19,24 @@
 namespace cuflash {
 namespace {
 
-std::vector<const Stage*> stages_of_hopper() {
-  std::vector<const Stage*> found;
+struct Cold {
+  const Stage* stage;
+  Pass pass;
+};
+
+std::vector<Cold> passes_of_hopper() {
+  std::vector<Cold> found;
   for (const Stage* stage : stages()) {
-    if (stage->forward.arch.compute_capability >= 90) found.push_back(stage);
+    for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
+      if (stage->has(pass) && stage->facts(pass).arch.compute_capability >= 90) {
+        found.push_back({stage, pass});
+      }
+    }
   }
   return found;
 }
 
-class ThreadCold : public Api, public testing::WithParamInterface<const Stage*> {
+class ThreadCold : public Api, public testing::WithParamInterface<Cold> {
  protected:
   void SetUp() override {
     if (!is_alone()) GTEST_SKIP() << kNotAlone;
@@ -32,26 +44,33 @@ class ThreadCold : public Api, public testing::WithParamInterface<const Stage*> 
   }
 };
 
-TEST_P(ThreadCold, Forward) {
+TEST_P(ThreadCold, Calls) {
+  const auto [stage, pass] = GetParam();
+  const char* const name = stage->name;
   const Problem problem = problem_of("b2_h4x2_q77k131_d64_f16_causal");
-  const Support support = supports(*GetParam(), CUFLASH_FORWARD, problem, current_device());
+  const Support support = supports(*stage, pass, problem, current_device());
   if (!support) GTEST_SKIP() << support.reason;
-  const auto want = harness::reference_outputs(CUFLASH_FORWARD, problem, {});
-  const auto call = [&] {
-    const ApiCall call(CUFLASH_FORWARD, problem, want->inputs);
-    const harness::Stream stream;
-    expect_success(call.queue(stream.get(), GetParam()->name));
+  const auto want = harness::reference_outputs(pass, problem, {});
+  // All memory and the stream are this thread's: the call is all that another one does.
+  const ApiCall call(pass, problem, want->inputs);
+  const harness::DeviceBuffer workspace(workspace_bytes(pass, problem, name));
+  const harness::Stream stream;
+  for (int thread = 0; thread < 2; ++thread) {  // What the first looked up must serve the second.
+    call.poison();
+    const auto queue = [&, name = name] {
+      return call.queue(stream.get(), name, workspace.data());
+    };
+    expect_success(std::async(std::launch::async, queue).get());
     stream.synchronize();
     expect_right(call.outputs(), *want);
-  };
-  std::async(std::launch::async, call).get();
-  // The thread has ended: what it looked up must serve others.
-  call();
-  std::async(std::launch::async, call).get();
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, ThreadCold, testing::ValuesIn(stages_of_hopper()),
-                         [](const auto& stage) { return std::string("s") + stage.param->name; });
+INSTANTIATE_TEST_SUITE_P(Stages, ThreadCold, testing::ValuesIn(passes_of_hopper()),
+                         [](const auto& cold) {
+                           return std::string("s") + cold.param.stage->name + '_' +
+                                  pass_name(cold.param.pass);
+                         });
 
 }  // namespace
 }  // namespace cuflash
