@@ -14,7 +14,6 @@ from . import capi, library, operators
 from .shapes import check_results, check_tensors, empty_results, problem_of, sizes_of
 
 operators.load()
-_with_gradients, _ = operators.gradients()
 _forward = torch.ops.cuflash.forward.default
 _backward = torch.ops.cuflash.backward.default
 
@@ -121,18 +120,13 @@ torch.library.register_autograd("cuflash::backward", _no_second_derivative,
                                 setup_context=lambda ctx, inputs, output: None)
 
 
-# The compiled gradients call it if cuflash::backward fails: here the reason becomes an exception.
-_library = torch.library.Library("cuflash", "FRAGMENT")
-_library.define("backward_again" + str(_backward._schema).split("backward", maxsplit=1)[1])
-_library.impl("backward_again", backward, "CompositeExplicitAutograd")
-
-
 # ---- The short way ------------------------------------------------------------------------------
+# For eager tensors: PyTorch takes three times as long for a gradient that is registered with an
+# operator.
 
 # pylint: disable=protected-access
 class _Attention(torch.autograd.Function):  # pylint: disable=abstract-method
-    """The operators with their gradients, for eager tensors: PyTorch takes three times as long for
-    a gradient that is registered with an operator."""
+    """The operators with their gradients, in Python."""
 
     @staticmethod
     def forward(ctx, q, k, v, options, lse_too):  # pylint: disable=arguments-differ
@@ -152,12 +146,28 @@ class _Attention(torch.autograd.Function):  # pylint: disable=abstract-method
             return (*_of_qkv(ctx, d_o, saved), None, None)
 
 
-def _attention(*args):
+def _in_python(q, k, v, *options):
+    """forward() with gradients in Python."""
+    lse = []
+    return _Attention.apply(q, k, v, options, lse), lse[0]
+
+
+_compiled, _ = operators.gradients()
+# The compiled gradients call it if cuflash::backward fails: here the reason becomes an exception.
+_library = torch.library.Library("cuflash", "FRAGMENT")
+_library.define("backward_again" + str(_backward._schema).split("backward", maxsplit=1)[1])
+_library.impl("backward_again", backward, "CompositeExplicitAutograd")
+
+
+def _in_cpp(*args):
     """forward() with the compiled gradients."""
     try:
-        return _with_gradients(*args)
+        return _compiled(*args)
     except Exception as error:
         raise _explained(error, args[:7]) from None
+
+
+_with_gradients = _in_cpp if _compiled else _in_python
 
 
 def attention(q, k, v, *options):
@@ -172,10 +182,7 @@ def attention(q, k, v, *options):
     if not q.is_cuda and q.device.type == "cpu":
         _say_that_it_is_slow()
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        if _with_gradients is not None:
-            return _attention(q, k, v, *options)
-        lse = []
-        return _Attention.apply(q, k, v, options, lse), lse[0]
+        return _with_gradients(q, k, v, *options)
     with torch._C._AutoDispatchBelowAutograd():
         return forward(q, k, v, *options)
 

@@ -144,6 +144,19 @@ class Tables(unittest.TestCase):
         self.assertIn(matrix, printed.getvalue())
         self.assertIn(other, printed.getvalue())
 
+    def test_some_gradients(self):
+        cell = peers.Cell("backward", "f16", 64, True, 1024)._asdict()
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "some_gradients.json"
+            path.write_text(json.dumps({
+                "provenance": {"device": "a", "backend": "simt", "commit": "b", "date": "2026-01-01"},
+                "rows": [{"stage": "16_x", "cell": cell,
+                          "gradients_ms": {"dQ dK dV": 2.0, "dQ": 1.5, "dV": 0.5}}]}), encoding="utf-8")
+            shown = update_pages.table(path, [])
+        self.assertIn("| D | causal | S | dQ dK dV | dQ | dV |", shown)
+        self.assertIn("| 64 | yes | 1024 | 2 ms | 0.75 | 0.25 |", shown)
+        self.assertIn("16_x, a, commit b, 2026-01-01", shown)
+
 
 if __name__ == "__main__":
     unittest.main()

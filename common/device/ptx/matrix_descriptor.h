@@ -16,6 +16,8 @@ namespace cuflash::ptx {
 //     longer than a panel's
 //   bits 32 to 45, the stride: from 8 rows to the next 8
 //   bits 62 and 63, the swizzle: 1 is that of 128 bytes, 2 that of 64
+// A cluster's second block has bit 24 set in its shared addresses, which would become part of the
+// leading offset. No kernel here is launched in clusters.
 struct MatrixDescriptor {
   std::uint64_t bits;
 };
