@@ -28,6 +28,8 @@ constexpr Row kRows[] = {
     {"ragged: a tile and one", "b1_h1_q65k65_d64_f16_causal"},
     {"ragged: a tile and one", "b1_h1_q33k129_d32_bf16"},
     {"ragged: one short of a tile", "b1_h1_q63k127_d32_f16"},
+    {"ragged: odd lengths", "b1_h1_q113k203_d64_f16_causal"},
+    {"ragged: odd lengths", "b1_h1_q113k203_d128_bf16"},
 
     {"many tiles: a ring of two buffers is filled three times", "b1_h1_q20k330_d64_f16"},
     {"many tiles: a ring of two buffers is filled three times", "b1_h1_q20k650_d128_f16_causal"},
@@ -104,6 +106,8 @@ constexpr Row kLargeRows[] = {
     {"large", "b4_h32_q1024k1024_d64"},
     {"large", "b2_h16_q2048k2048_d128_causal"},
     {"large", "b1_h8x2_q4099k5003_d64_f16_causal"},
+    {"large: one query less than keys", "b2_h4_q1023k1024_d64_f16_causal"},
+    {"large: one query less than keys", "b2_h4_q1023k1024_d128_bf16"},
     {"large", "b1_h2_q8192k8192_d128_bf16"},
     {"large: real activations, whole", "b1_h12_q206k206_d32_real"},
     {"large: a sliding window", "b1_h8x2_q4099k5003_d64_f16_causal_left1000"},
