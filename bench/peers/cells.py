@@ -211,15 +211,16 @@ def ceilings():
 class Candidate:
     """One implementation in one cell, and its row in the result."""
 
-    def __init__(self, name, cell):
+    def __init__(self, name, prepares, cell):
         self.row = {"impl": name, **cell.keys()}
+        self.prepares = prepares
         self.prepared = None  # once there is no more to time
         self.times = []
 
-    def check(self, library, cell, inputs, expected):
+    def check(self, cell, inputs, expected):
         """Makes one call and compares its outputs with the oracle's; times a slow call at once."""
         try:
-            self.prepared = prepare(library, self.row["impl"], cell, inputs)
+            self.prepared = self.prepares(cell, inputs)
             with self.prepared.context():
                 name, error, limit = expected.worst(self.prepared.call())
                 self.row |= {"ok": error <= limit, "error": error, "limit": limit}
@@ -258,13 +259,13 @@ def known_reason(error):
     raise error
 
 
-def run_cell(library, cell, names, rounds):
-    """The rows of a cell."""
+def run_cell(cell, implementations, rounds):
+    """The rows of a cell. `implementations` has, by its name, what prepares each for (cell, inputs)."""
     inputs = make_inputs(cell)
     expected = accuracy.Expected(cell.direction, inputs, cell.causal)
-    candidates = [Candidate(name, cell) for name in names]
+    candidates = [Candidate(name, prepares, cell) for name, prepares in implementations.items()]
     for candidate in candidates:
-        candidate.check(library, cell, inputs, expected)
+        candidate.check(cell, inputs, expected)
     active = [(candidate, candidate.times.pop()) for candidate in candidates if candidate.prepared]
     # What ran just before heats the chip and lowers its clock, so the order changes.
     chance = random.Random(str(cell))

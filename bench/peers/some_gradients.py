@@ -8,10 +8,9 @@ f16, 16,384 tokens, hidden size 2,048, head_dim 64 and 128, 4,096 tokens a seque
 milliseconds, in a row for each stage and problem.
 """
 import argparse
+import functools
 import itertools
 import pathlib
-import statistics
-import sys
 
 from peers import ROOT, Cell  # which also sets the path
 from cuflash.capi import Library
@@ -22,26 +21,18 @@ CELLS = [Cell("backward", "f16", head_dim, causal, seq)
 
 
 def milliseconds(library, stage, cell, rounds):
-    """{the gradients, joined by spaces: the median time}. The sets take turns."""
+    """{the gradients, joined by spaces: the median time}."""
     import accuracy  # pylint: disable=import-outside-toplevel
     import cells  # pylint: disable=import-outside-toplevel
-    names = accuracy.NAMES["backward"]
-    inputs = cells.make_inputs(cell)
-    expected = accuracy.Expected("backward", inputs, cell.causal)
-    calls, times = {}, {}
-    for wanted in itertools.chain.from_iterable(
-            itertools.combinations(names, count) for count in (3, 2, 1)):
-        call = cells.prepare_stage(library, stage, cell, inputs, wanted)
-        name, error, limit = expected.worst(call.call())
-        if not error <= limit:
-            raise SystemExit(f"{stage}, {' '.join(wanted)}: {name} is off by {error:.3g}, the limit is "
-                             f"{limit:.3g}")
-        calls[" ".join(wanted)] = call, cells.timed(call.call, 1)
-        times[" ".join(wanted)] = []
-    for _ in range(rounds):
-        for wanted, (call, about) in calls.items():
-            times[wanted].append(cells.measure(call, about))
-    return {wanted: statistics.median(rounds) for wanted, rounds in times.items()}
+    sets = itertools.chain.from_iterable(
+        itertools.combinations(accuracy.NAMES["backward"], count) for count in (3, 2, 1))
+    rows = cells.run_cell(cell, {
+        " ".join(wanted): functools.partial(cells.prepare_stage, library, stage, wanted=wanted)
+        for wanted in sets}, rounds)
+    for row in rows:
+        if "reason" in row:
+            raise SystemExit(f"{stage}, {row['impl']}: {row['reason']}")
+    return {row["impl"]: row["ms"] for row in rows}
 
 
 def main():

@@ -153,10 +153,11 @@ def _in_python(q, k, v, *options):
 
 
 _compiled, _ = operators.gradients()
-# The compiled gradients call it if cuflash::backward fails: here the reason becomes an exception.
-_library = torch.library.Library("cuflash", "FRAGMENT")
-_library.define("backward_again" + str(_backward._schema).split("backward", maxsplit=1)[1])
-_library.impl("backward_again", backward, "CompositeExplicitAutograd")
+if _compiled:
+    # They call it if cuflash::backward fails: here the reason becomes an exception.
+    _library = torch.library.Library("cuflash", "FRAGMENT")
+    _library.define("backward_again" + str(_backward._schema).split("backward", maxsplit=1)[1])
+    _library.impl("backward_again", backward, "CompositeExplicitAutograd")
 
 
 def _in_cpp(*args):
