@@ -249,29 +249,27 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     ptx::wgmma_commit();
   };
 
-  // P = exp(S − m), still in f32, and the sums of this lane's terms
-  const auto exponentials = [&](auto masked, float(&sum)[2]) {
-    constexpr bool kMasked = decltype(masked)::value;
+  // P = exp(S − max), still in f32, and the sums of this lane's terms
+  const auto exponentials = [&](const float(&max)[2], float(&sum)[2]) {
     sum[0] = sum[1] = 0.f;
 #pragma unroll
     for (int n = 0; n < C::kBlockKV / kMmaN; ++n) {
 #pragma unroll
       for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-        const int r = e / 2;
-        const float finite_max = kMasked && row_max[r] == -INFINITY ? 0.f : row_max[r];
-        rS[n][e] = ptx::exp2(fmaf(rS[n][e], scale_log2, -finite_max));
-        sum[r] += rS[n][e];
+        rS[n][e] = ptx::exp2(fmaf(rS[n][e], scale_log2, -max[e / 2]));
+        sum[e / 2] += rS[n][e];
       }
     }
   };
 
+  // True if some of this consumer's queries do not see all keys of the tile.
+  const auto needs_mask = [&] { return tile < own.no_mask.begin || tile >= own.no_mask.end; };
+
   // The scores of a tile become P. What O must be multiplied with is left in o_scale. The maximum
   // of a row grows if it may.
-  const auto softmax = [&](auto masked, const bool(&may_grow)[2]) {
-    constexpr bool kMasked = decltype(masked)::value;
-
+  const auto softmax = [&](bool masked, const bool(&may_grow)[2]) {
     // Mask the scores. Bit 2 n + e stands for element e of block n, in a row.
-    if constexpr (kMasked) {
+    if (masked) {
       const Sequence seq = sequence(p, batch);
       const int lane = opaque(thread) % 32u;
 #pragma unroll
@@ -305,18 +303,19 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     }
     // O and l will be rescaled, but only in rows whose maximum has grown by more than the slack.
     rescale = __any_sync(0xffffffffu, grew);
-    if (rescale) {
+    float finite_max[2];  // also of a row that has seen no key
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float old_max = row_max[r];
-        if (may_grow[r] && tile_max[r] - old_max > kSlack) row_max[r] = tile_max[r];
-        const float finite_max = kMasked && row_max[r] == -INFINITY ? 0.f : row_max[r];
-        o_scale[r] = ptx::exp2(old_max - finite_max);
+    for (int r = 0; r < 2; ++r) {
+      const float old_max = row_max[r];
+      if (may_grow[r] && tile_max[r] - old_max > kSlack) row_max[r] = tile_max[r];
+      finite_max[r] = row_max[r] == -INFINITY ? 0.f : row_max[r];
+      if (rescale) {
+        o_scale[r] = ptx::exp2(old_max - finite_max[r]);
         row_sum[r] *= o_scale[r];
       }
     }
     float tile_sum[2];
-    exponentials(masked, tile_sum);
+    exponentials(finite_max, tile_sum);
 #pragma unroll
     for (int r = 0; r < 2; ++r) row_sum[r] += tile_sum[r];
   };
@@ -325,7 +324,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   // P are too large in some row of this warpgroup; may_grow then tells in which.
   const auto softmax_with_old_max = [&](bool(&may_grow)[2]) {
     float tile_sum[2];
-    exponentials(std::false_type{}, tile_sum);
+    exponentials(row_max, tile_sum);
     const bool large[2] = {!(tile_sum[0] <= kMost), !(tile_sum[1] <= kMost)};  // or not a number
     const bool any =
         ptx::named_barrier_or(C::kOwn + consumer, kWarpgroupThreads, large[0] || large[1]);
@@ -338,6 +337,12 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     for (int r = 0; r < 2; ++r) row_sum[r] += tile_sum[r];
     rescale = false;
     return true;
+  };
+
+  const auto clear_output = [&] {
+    for (auto& o : rO) {
+      for (float& x : o) x = 0.f;
+    }
   };
 
   // Waits for K_j of the next tile. Its branch keeps the exponentials above it: without one, the
@@ -391,12 +396,12 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     ptx::wgmma_wait<1>();  // S is there.
     bool may_grow[2] = {true, true};
     if constexpr (decltype(masked)::value) {
-      softmax(masked, may_grow);
+      softmax(true, may_grow);
     } else if (!softmax_with_old_max(may_grow)) {
       ptx::wgmma_wait<0>();
       issue_scores(stage);   // It was lost,
       ptx::wgmma_wait<0>();  // and is there again.
-      softmax(std::true_type{}, may_grow);
+      softmax(false, may_grow);
     }
     if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);  // K_j has been read.
     wait_for_next_keys();
@@ -431,9 +436,6 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     own.visible = uniform(work.consumer[consumer].visible);
     own.no_mask = uniform(work.consumer[consumer].no_mask);
     tile = tiles.end - 1;
-    for (auto& o : rO) {
-      for (float& x : o) x = 0.f;
-    }
     for (int r = 0; r < 2; ++r) row_max[r] = -INFINITY, row_sum[r] = 0.f;
 #pragma unroll 1
     for (; tile >= tiles.begin && tile >= own.visible.end; --tile) skip_tile();
@@ -445,29 +447,26 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       wait_for_turn();
       issue_scores(first);
       pass_turn();
+      clear_output();
       ptx::wgmma_wait<0>();  // S is there, and K_j has been read.
       if (thread % 32 == 0) ptx::mbarrier_arrive(&k_empty[first]);
-      softmax(std::true_type{}, {true, true});
+      softmax(needs_mask(), {true, true});
+      rescale = false;  // O is still 0.
       wait_for_next_keys();
       finish_tile();
       --tile;
 
       // [FA2 Alg.1 l.6, 11]  What is left of the diagonal and the tail, the tiles without a mask,
       // the window's left edge.
-      const auto &visible = own.visible, &no_mask = own.no_mask;
-      while (tile >= visible.begin) {
+      while (tile >= own.visible.begin) {
 #pragma unroll 1
-        for (; tile >= visible.begin && (tile >= no_mask.end || tile < no_mask.begin); --tile) {
-          take_tile(std::true_type{});
-        }
+        for (; tile >= own.visible.begin && needs_mask(); --tile) take_tile(std::true_type{});
 #pragma unroll 1
-        for (; tile >= visible.begin && tile >= no_mask.begin && tile < no_mask.end; --tile) {
-          take_tile(std::false_type{});
-        }
+        for (; tile >= own.visible.begin && !needs_mask(); --tile) take_tile(std::false_type{});
       }
 
       // The first tile is the last: its O alone.
-      const auto [last, last_phase] = slot(visible.begin);
+      const auto [last, last_phase] = slot(own.visible.begin);
       ptx::mbarrier_wait(&v_full[last], last_phase);  // V_j has arrived.
       wait_for_turn();
       issue_output(last);
@@ -475,6 +474,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       ptx::wgmma_wait<0>();  // O is there, and V_j has been read.
       if (thread % 32 == 0) ptx::mbarrier_arrive(&v_empty[last]);
     } else {
+      clear_output();
       wait_for_turn();
       pass_turn();
     }
@@ -484,25 +484,31 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     mark_tile(nullptr, 0);
 
     // [FA2 Alg.1 l.12]  O = O / l    // into this warp's rows of sQ: its last product has read them
-    const int lane = opaque(thread) % 32u, num_queries = sequence(p, batch).num_queries;
+    const int lane = opaque(thread) % 32u;
+    for (float& sum : row_sum) sum = quad_sum(sum);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int row = r0 + MmaAccumulator::row(lane, 2 * r), i = i0 + row;
-      const float sum = quad_sum(row_sum[r]), inverse = sum > 0.f ? 1.f / sum : 0.f;
+      const int row = r0 + MmaAccumulator::row(lane, 2 * r);
+      const float inverse = row_sum[r] > 0.f ? 1.f / row_sum[r] : 0.f;
 #pragma unroll
       for (int n = 0; n < kHeadDim / kMmaN; ++n) {
         *reinterpret_cast<std::uint32_t*>(&sQ[q](row, n * kMmaN + MmaAccumulator::col(lane, 0))) =
             pack<T>(rO[n][2 * r] * inverse, rO[n][2 * r + 1] * inverse);
-      }
-      if (lane % 4 == 0 && i >= 0 && i < num_queries && p.lse != nullptr) {
-        p.lse[row_index(p, batch, head, i)] =
-            row_max[r] * kLn2 + logf(sum);  // [FA2 Alg.1 l.13, 15]
       }
     }
     // [FA2 Alg.1 l.14]  write O_i    // by one of the producer's warps
     ptx::fence_proxy_async();  // The store sees what this thread has written,
     __syncwarp();              // and its lanes.
     if (lane == 0) ptx::mbarrier_arrive(&o_full[q][consumer]);
+    // [FA2 Alg.1 l.13, 15]  write L_i = m + log l    // while O leaves
+    const int num_queries = sequence(p, batch).num_queries;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int i = i0 + r0 + MmaAccumulator::row(lane, 2 * r);
+      if (lane % 4 == 0 && i >= 0 && i < num_queries && p.lse != nullptr) {
+        p.lse[row_index(p, batch, head, i)] = row_max[r] * kLn2 + logf(row_sum[r]);
+      }
+    }
   }
   if (consumer == 0) wait_for_turn();  // The last turn comes back.
 }  // [FA2 Alg.1 l.16-17]
