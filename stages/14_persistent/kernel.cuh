@@ -485,7 +485,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
 
     // [FA2 Alg.1 l.12]  O = O / l    // into this warp's rows of sQ: its last product has read them
     const int lane = opaque(thread) % 32u;
-    for (float& sum : row_sum) sum = quad_sum(sum);
+    for (float& sum : row_sum) sum = quad_sum(sum);  // of the row
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = r0 + MmaAccumulator::row(lane, 2 * r);

@@ -89,7 +89,7 @@ struct Order {
   }
 
  private:
-  // The nth longest of those that are left. If all are equal, the nth.
+  // The nth longest of those that are left. Without a mask, the nth.
   __host__ __device__ constexpr QueryTile longest(unsigned n) const {
     const unsigned left = heads - paired;
     if (n >= left * tiles) return {heads, 0};
