@@ -138,7 +138,7 @@ def no_operation(torch):
                 *(None for _ in ctx.options))
 
     class InPython(torch.autograd.Function):  # pylint: disable=abstract-method
-        """The gradient, registered as in the package."""
+        """The gradient, registered as in the package where it has none in C++."""
         # pylint: disable=arguments-differ, protected-access
         @staticmethod
         def forward(ctx, q, k, v, options):

@@ -121,8 +121,7 @@ torch.library.register_autograd("cuflash::backward", _no_second_derivative,
 
 
 # ---- The short way ------------------------------------------------------------------------------
-# For eager tensors: PyTorch takes three times as long for a gradient that is registered with an
-# operator.
+# For eager tensors: a gradient that is registered with an operator costs PyTorch more.
 
 # pylint: disable=protected-access
 class _Attention(torch.autograd.Function):  # pylint: disable=abstract-method
