@@ -260,14 +260,16 @@ def main():
         print(json.dumps(rows))
         return
     import torch  # pylint: disable=import-outside-toplevel
-    from cuflash import library  # pylint: disable=import-outside-toplevel
+    from cuflash import backend_info, library  # pylint: disable=import-outside-toplevel
     from provenance import provenance, save  # pylint: disable=import-outside-toplevel
     path = pathlib.Path(library.on("cuda").path)
     rows += rows_through_ctypes(options) + rows_of_the_library(path.parent / "bin/host_calls")
     rows.sort(key=lambda row: (row["table"], row.get("seq", 0)))
     show(rows)
     if options.out:
-        save(options.out, {"provenance": provenance(torch, path), "rows": rows})
+        info = backend_info()
+        used = {key: info[key] for key in ("operators", "gradients")}
+        save(options.out, {"provenance": provenance(torch, path) | used, "rows": rows})
 
 
 if __name__ == "__main__":
