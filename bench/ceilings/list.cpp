@@ -16,6 +16,10 @@ auto warpgroup_products_by(DType dtype, LeftOperand left, int columns) {
   return [=](const Chip& chip) { return warpgroup_products(chip, dtype, left, columns); };
 }
 
+auto warpgroup_products_above(int flops_of_exp2) {
+  return [=](const Chip& chip) { return warpgroup_products_above_exp2s(chip, flops_of_exp2); };
+}
+
 auto multiply_adds_of(FmaOperands operands) {
   return [=](const Chip& chip) { return multiply_adds(chip, operands); };
 }
@@ -92,6 +96,12 @@ const std::vector<Ceiling>& ceilings() {
        products_by(CUFLASH_F16, 16, 4)},
       {"mma_exp2_256", "the same for each 256", {80}, {}, products_by(CUFLASH_F16, 16, 8)},
       {"mma_exp2_128", "the same for each 128", {80}, {}, products_by(CUFLASH_F16, 16, 16)},
+      {"wgmma_exp2_512",
+       "products of wgmma_f16_registers, and an exp2 for each 512 FLOPs of them",
+       {90, true},
+       {},
+       warpgroup_products_above(512)},
+      {"wgmma_exp2_256", "the same for each 256", {90, true}, {}, warpgroup_products_above(256)},
       {"ldmatrix", "shared memory by ldmatrix.x4", {75}, {}, loads_by(SharedLoad::kLdmatrix)},
       {"ldmatrix_trans",
        "shared memory by ldmatrix.x4.trans",

@@ -37,6 +37,9 @@ Loop vector_additions(const Chip& chip, std::size_t target_bytes);  // each lane
 // shared memory.
 enum class LeftOperand { kShared, kRegisters };
 Loop warpgroup_products(const Chip& chip, DType dtype, LeftOperand left, int columns);
+// The same of f16, 256 columns and the left operand in registers, above one exp2 for each 256 or
+// 512 of their FLOPs.
+Loop warpgroup_products_above_exp2s(const Chip& chip, int flops_of_exp2);
 
 }  // namespace cuflash::bench
 

@@ -1,13 +1,16 @@
-// Products of warpgroups, wgmma.
+// Products of warpgroups, wgmma, alone or above exp2.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "ceilings/loops.h"
 #include "ceilings/on_sm.h"
 #include "device/matrix_descriptor.h"
 #include "device/mma_fragments.h"
+#include "device/ptx/exp2.h"
 #include "device/ptx/tensor_copy.h"
 #include "device/ptx/wgmma.h"
 #include "device/registers.h"
@@ -23,6 +26,7 @@ constexpr int kTileColumns = 256;  // of a warpgroup's results, 128 registers a 
 constexpr int kTileK = 64, kSteps = kTileK / kWgmmaK;
 constexpr int kTimes = 4;  // that a round multiplies the tiles
 constexpr double kWarpFlops = 2. * kMmaM * kTileColumns * kTileK * kTimes;  // of a round
+constexpr int kNumbers = 16;  // of a thread, that exp2 is taken of
 
 template <class T>
 struct Operands {
@@ -39,8 +43,9 @@ __device__ __forceinline__ void fill(Tile& tile, unsigned seed) {
 }
 
 // Each step multiplies 16 columns of a warpgroup's rows of A by 16 rows of B, in products of
-// kColumns columns. A round is one group of products. While it runs, the next is issued.
-template <class T, LeftOperand kLeft, int kColumns>
+// kColumns columns. A round is one group of products. While it runs, each thread computes kExp2s
+// exp2, and the next group is issued.
+template <class T, LeftOperand kLeft, int kColumns, int kExp2s>
 __global__ void __launch_bounds__(kWarpgroups* kWarpgroupThreads, 1)
     multiply_warpgroups(LoopOutput out, int rounds) {
   constexpr int kProducts = kTileColumns / kColumns;  // of a step; none waits for another
@@ -57,6 +62,8 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroupThreads, 1)
     }
   }
   MmaAccumulator::Registers rD[kProducts][kColumns / kMmaN] = {};
+  float x[kNumbers];
+  for (int i = 0; i < kNumbers; ++i) x[i] = noise(kNumbers * threadIdx.x + i);
 
   const long long start = start_clock();
 #pragma unroll 1
@@ -77,6 +84,8 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroupThreads, 1)
       }
     }
     ptx::wgmma_commit();
+#pragma unroll
+    for (int i = 0; i < kExp2s; ++i) x[i % kNumbers] = ptx::exp2(-x[i % kNumbers]);
     ptx::wgmma_wait<1>();
   }
   ptx::wgmma_wait<0>();
@@ -86,15 +95,20 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroupThreads, 1)
   for (const auto& product : rD) {
     for (const auto& r : product) sum += r[0] + r[1] + r[2] + r[3];
   }
+  for (const float y : x) sum += y;
   keep(out, sum, clocks);
 }
 
-template <class T, LeftOperand kLeft, int kColumns>
+// With an exp2 for each kFlopsOfExp2 FLOPs, or none.
+template <class T, LeftOperand kLeft, int kColumns, int kFlopsOfExp2 = 0>
 Loop loop(const Chip& chip) {
   constexpr int kRounds = 800;
+  constexpr int kExp2s = kFlopsOfExp2 > 0 ? int(kWarpFlops / kLanes) / kFlopsOfExp2 : 0;
   const bool whole = kLeft == LeftOperand::kShared && kColumns == kTileColumns;
-  return loop_on_sm(chip, multiply_warpgroups<T, kLeft, kColumns>, kWarpgroups * kWarpgroupWarps,
-                    kRounds, {{Unit::kFlop, kWarpFlops, whole ? "" : "wgmma_f16"}});
+  std::vector<Work> work = {{Unit::kFlop, kWarpFlops, whole ? "" : "wgmma_f16"}};
+  if (kExp2s > 0) work.push_back({Unit::kExp2, double(kLanes) * kExp2s, "exp2"});
+  return loop_on_sm(chip, multiply_warpgroups<T, kLeft, kColumns, kExp2s>,
+                    kWarpgroups * kWarpgroupWarps, kRounds, std::move(work));
 }
 
 }  // namespace
@@ -117,6 +131,12 @@ Loop warpgroup_products(const Chip& chip, DType dtype, LeftOperand left, int col
     return loop<__nv_bfloat16, kShared, 256>(chip);
   }
   throw std::logic_error("there is no such loop of products");
+}
+
+Loop warpgroup_products_above_exp2s(const Chip& chip, int flops_of_exp2) {
+  if (flops_of_exp2 == 512) return loop<__half, LeftOperand::kRegisters, 256, 512>(chip);
+  if (flops_of_exp2 == 256) return loop<__half, LeftOperand::kRegisters, 256, 256>(chip);
+  throw std::logic_error("there is no such loop of products and exp2");
 }
 
 }  // namespace cuflash::bench
