@@ -70,6 +70,9 @@ class Player(BrowserTest):
         self.set_screen(width, scheme, height=800)
         self.browser.get("about:blank")
         self.browser.get(f"{(PAGES / stage).with_suffix('.html').as_uri()}{link}")
+        # The page unpacks its runs after it has been loaded.
+        WebDriverWait(self.browser, 30).until(
+            lambda _: "step" in self.find(".where").get_attribute("textContent"), "no step is shown")
 
     def find(self, selector):
         return self.browser.find_element(By.CSS_SELECTOR, selector)
