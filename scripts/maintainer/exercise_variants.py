@@ -4,8 +4,9 @@ own lines, and the wrong answers of its list.
 
     scripts/maintainer/exercise_variants.py OUT [N/M]
 
-With N/M, 0 <= N < M, only every M-th of the wrong answers, from the N-th on. Every mistake that the model
-can make must be the diagnosis of a wrong answer.
+With N/M, 0 <= N < M, only every M-th of the wrong answers, from the N-th on, and of the others what is there
+at the beginning, if N is even, or the stage's own lines. Every mistake that the model can make must be the
+diagnosis of a wrong answer.
 
 What a student writes goes into holes, from a line `// ---- Exercise` to a line `// ---- your lines end`.
 The stage's own lines are those of its kernel file; the page's code must equal them outside its holes.
@@ -102,6 +103,8 @@ def main():
             wrong += 1
             if wrong % parts != part:
                 continue
+        elif parts > 1 and (expected == "passed") != (part % 2 == 1):
+            continue
         write(out / f"{target}.cuh", text)
         kept.add(f"{target}.cuh")
         listing += f'cuflash_add_variant({target} {stage} {pass_} "{name}" {expected})\n'

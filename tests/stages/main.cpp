@@ -44,13 +44,18 @@ void add_null(const Stage& stage, Pass pass, const std::string& output) {
       [&stage, pass, c] { accepts_null(stage, pass, c); });
 }
 
+// A stage that adds in one order alone computes the same as without the option, and has one
+// problem.
 void add_any_order(const Stage& stage) {
-  for (const char* name : {"b1_h2_q130k300_d64_f16_causal", "b1_h1_q70k200_d32_bf16_left40_right7",
-                           "b1_h1_q64k150_d96_f16", "b1_h4x2_q37k271_d128_f16",
-                           "b1_h1_q70k200_d256_bf16_causal", "b1_h2_q100k30_d64_f16_left8_right4",
-                           "b1_h2_q40k170_d64_f16_no_dk", "b1_h5_q780k20_d64_f16"}) {
+  bool added = false;
+  for (const char* name :
+       {"b1_h2_q100k30_d64_f16_left8_right4", "b1_h2_q130k300_d64_f16_causal",
+        "b1_h1_q70k200_d32_bf16_left40_right7", "b1_h1_q64k150_d96_f16", "b1_h4x2_q37k271_d128_f16",
+        "b1_h1_q70k200_d256_bf16_causal", "b1_h2_q40k170_d64_f16_no_dk", "b1_h5_q780k20_d64_f16"}) {
     const harness::TestCase c = case_of(name);
     if (!takes(stage, CUFLASH_BACKWARD, c.problem)) continue;
+    if (added && !stage.backward.any_order) break;
+    added = true;
     add(stage, std::string("backward_in_any_order_") + name,
         [&stage, c] { computes_in_any_order(stage, c); });
   }
