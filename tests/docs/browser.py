@@ -3,6 +3,7 @@ import unittest
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
 
 
 class BrowserTest(unittest.TestCase):
@@ -19,6 +20,10 @@ class BrowserTest(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.browser.quit()
+
+    def wait_for(self, condition, what, seconds=10):
+        """Waits until the condition holds."""
+        WebDriverWait(self.browser, seconds).until(lambda _: condition(), what)
 
     def set_screen(self, width=1280, scheme="light", height=900):
         """Sets the window's size, and the colour scheme that the system asks for."""

@@ -15,7 +15,6 @@ import unittest
 
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
 
 from browser import BrowserTest
 
@@ -71,8 +70,7 @@ class Player(BrowserTest):
         self.browser.get("about:blank")
         self.browser.get(f"{(PAGES / stage).with_suffix('.html').as_uri()}{link}")
         # The page unpacks its runs after it has been loaded.
-        WebDriverWait(self.browser, 30).until(
-            lambda _: "step" in self.find(".where").get_attribute("textContent"), "no step is shown")
+        self.wait_for(lambda: "step" in self.find(".where").get_attribute("textContent"), "a step", 30)
 
     def find(self, selector):
         return self.browser.find_element(By.CSS_SELECTOR, selector)
@@ -107,7 +105,7 @@ class Player(BrowserTest):
                     self.find("#speed option[value='1000']").click()
                     self.find("#play").click()
                     last = sum(len(launch["steps"]) for launch in run["launches"]) - 1
-                    WebDriverWait(self.browser, 100).until(lambda _: self.step() == last)
+                    self.wait_for(lambda: self.step() == last, "the last step", 100)
                     self.assertEqual(self.find("#play").text, "Play", "it has stopped")
                     self.assertEqual(self.totals(), self.counted(run["launches"][-1]))
                     self.assert_silent()
@@ -195,7 +193,7 @@ class Player(BrowserTest):
         self.press(Keys.END)
         self.assertNotEqual(self.totals(), first)
         self.browser.execute_script("location.hash = '#step=9'")
-        WebDriverWait(self.browser, 10).until(lambda _: self.step() == 9)
+        self.wait_for(lambda: self.step() == 9, "step 9")
         self.assertEqual(self.totals(), first)
 
     def test_narrow_shows_one_pane(self):
@@ -319,7 +317,7 @@ class Player(BrowserTest):
             self.assertEqual(self.browser.execute_script(TOO_WIDE), [])
         self.find("#speed option[value='1000']").click()
         self.find("#play").click()
-        WebDriverWait(self.browser, 100).until(lambda _: self.find("#play").text == "Play")
+        self.wait_for(lambda: self.find("#play").text == "Play", "its end", 100)
         last = [len([step for launch in run["launches"] for step in launch["steps"]]) - 1 for run in runs]
         self.assertIn(f"#step={last[0]},{last[1]}", self.browser.current_url)
         self.assert_silent()

@@ -6,7 +6,6 @@ import unittest
 
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
 
 from browser import BrowserTest
 
@@ -97,10 +96,6 @@ class Site(BrowserTest):
         script = "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})"
         self.browser.execute_script(script, self.find(selector))
         self.find(selector).click()
-
-    def wait_for(self, condition, what):
-        """Waits until the condition holds."""
-        WebDriverWait(self.browser, 10).until(lambda _: condition(), what)
 
     def test_each_page(self):
         """On a dark phone and on a wide light screen; Previous and Next lead through all."""
