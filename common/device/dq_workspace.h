@@ -108,7 +108,9 @@ __device__ __forceinline__ unsigned block_number(const DqWorkspace& work) {
 // many others have added.
 __device__ __forceinline__ void wait_to_add(const DqWorkspace& work, std::int64_t share,
                                             unsigned others) {
-  if (!work.any_order) ptx::block_count_wait(&work.turns[share], others);
+  if (work.any_order) return;
+  ptx::block_count_wait(&work.turns[share], others);
+  ptx::fence_proxy_async_global();  // TMA adds after what the wait has seen.
 }
 // It has TMA add, and waits until TMA has read the terms.
 template <int kFloats>
