@@ -11,6 +11,7 @@
 #include "device/mma_fragments.h"
 #include "device/ptx/block_count.h"
 #include "device/ptx/bulk_reduce.h"
+#include "device/ptx/tensor_copy.h"
 #include "device/shared_memory.h"
 #include "device/swizzle.h"
 #include "device/tensor.h"
