@@ -152,6 +152,7 @@ void run(const Options& options, const Provenance& provenance) {
   }
   const auto stages = stages_of(options);
   nlohmann::ordered_json json = {{"provenance", to_json(provenance)}};
+  if (!simt::kSimulated) json["provenance"]["timing"] = kPairedMethod;
   json["rows"] = nlohmann::ordered_json::array();
   for (const std::string& name : options.cases) {
     for (auto& row : run(stages, cell_of(name))) {

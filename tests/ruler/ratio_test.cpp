@@ -3,9 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <algorithm>
 #include <random>
 #include <stdexcept>
+#include <vector>
 
 namespace cuflash::bench {
 namespace {
