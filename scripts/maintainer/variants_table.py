@@ -23,11 +23,12 @@ def head_dim(row):
 
 
 def speed(row, own):
-    """A variant's speed as a multiple of the stage's own; with half of its interval, if it was timed in
-    pairs with it."""
+    """A variant's speed as a multiple of the stage's own; if it was timed in pairs with it, with half of
+    its interval where that is more than 0.001."""
     if "ratio" not in row:
         return f"{row['tflops'] / own['tflops']:.2f}"
-    return f"{1 / row['ratio']:.3f} ± {row['spread'] / row['ratio']**2:.3f}"
+    half = f"{row['spread'] / row['ratio']**2:.3f}"
+    return f"{1 / row['ratio']:.3f}" + (f" ± {half}" if half > "0.001" else "")
 
 
 def markdown(rows, words):
