@@ -23,7 +23,7 @@ WITHOUT_JSON=(--annotate --map)
 
 INPUTS=(gaussian peaky allequal largeq onehot real sharedkv)
 LAYOUTS=(bhsd bshd padded spaced far expanded)
-LEFT_OUT=(no_lse no_dq no_dk no_dv)
+LEFT_OUT=(no_lse no_dq no_dk no_dv any_order)
 
 # check_word OPTION TEXT WORD...: TEXT must be one of the words.
 check_word() {
@@ -55,6 +55,7 @@ check_sizes() {
 # suffix_suggestion TEXT: the same shape with its first unknown word replaced by a known one.
 suffix_suggestion() {
   local word known text=${1//_no_/_no-} # one word each
+  text=${text/_any_order/_any-order}
   local -a words all
   all=(causal "${DTYPES[@]}" "${INPUTS[@]}" "${LAYOUTS[@]}" "${LEFT_OUT[@]/_/-}")
   IFS=_ read -ra words <<<"$text"
@@ -88,7 +89,7 @@ check_shape() {
   suffixes="(_($(joined "${DTYPES[@]}")))?(_causal)?(_left$width)?(_right$width)?(_scale$scale)?"
   suffixes+="(_($(joined "${INPUTS[@]}")))?(_($(joined "${LAYOUTS[@]}")))?$(printf '(_%s)?' "${LEFT_OUT[@]}")"
   [[ $rest =~ ^$suffixes$ ]] || not_a_shape "$1" "$(suffix_suggestion "$1")" \
-    "The sizes may be followed, in this order, by dtype, causal, a window (left16, right3), scale0.1, inputs, layout, what is left out; e.g. _f16_causal_left16_peaky_padded_no_lse."
+    "The sizes may be followed, in this order, by dtype, causal, a window (left16, right3), scale0.1, inputs, layout, what is left out, any_order; e.g. _f16_causal_left16_peaky_padded_no_lse."
   digits=${BASH_REMATCH[9]}
   check_sizes "$sizes${BASH_REMATCH[4]}${BASH_REMATCH[6]}"
   [[ $rest != *_scale* || $digits =~ [1-9] ]] ||
