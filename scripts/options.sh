@@ -14,7 +14,7 @@ declare -A TAKES=(
   [--play]='STAGE [STAGE]' [--text]='' [--break]=''
   [--compare]='A B' [--shape]=SHAPE [--input]=DIR [--dtype]="$(joined "${DTYPES[@]}")"
   [--pass]='forward|backward|both' [--schedule]='inorder|reversed|random:SEED' [--block]='X,Y,Z'
-  [--json]=FILE
+  [--json]=FILE [--against]=REV
 )
 VIEWS=(--stage --list --annotate --map --play --diff --compare) # one at a time
 # shellcheck disable=SC2034  # used by run.sh
@@ -125,6 +125,15 @@ check_json() {
   [[ ! -d $1 ]] || usage_error "\"$1\" is a folder (--json)."
 }
 
+# check_against STAGE REV: the revision must be one, and have the stage and the library's calls.
+check_against() {
+  git rev-parse --quiet --verify "$2^{commit}" >/dev/null 2>&1 ||
+    usage_error "There is no revision \"$2\" here (--against)."
+  git grep -q 'const char\* stage' "$2" -- common/include/cuflash/c_api.h 2>/dev/null ||
+    usage_error "$2 is older than the library's calls that take a stage's name: it cannot be compared."
+  git cat-file -e "$2:stages/$1/stage.cu" 2>/dev/null || usage_error "$2 has no stage $1."
+}
+
 # check_value OPTION TEXT: stops unless the option takes TEXT.
 check_value() {
   case $1 in
@@ -156,6 +165,11 @@ check_together() {
   if among --break "${!given[@]}"; then
     [[ ${given[--play]} != *' '* ]] || usage_error "--break takes one stage."
     ! among --text "${!given[@]}" || usage_error "--break and --text do not go together."
+  fi
+  if among --against "${!given[@]}"; then
+    [[ $view == --stage ]] || usage_error "--against needs --stage."
+    ((${#given[@]} == 2)) || usage_error "--against and other options do not go together."
+    check_against "${given[--stage]}" "${given[--against]}"
   fi
   [[ -z ${given[--input]:-} || -z ${given[--shape]:-} || ${given[--shape]} == *_real* ]] ||
     usage_error "--input is for real inputs: leave out --shape, or use one that ends in _real."

@@ -73,7 +73,7 @@ def counts_of(ladder, stage=None):
              if not entry["stage"].startswith("9") and stage in (None, entry["stage"])]
     runs = [(problem, ["--stage", stage] if stage else []) for problem in PROBLEMS]
     runs += [(problem, ["--stage", entry["stage"], "--pass", entry["pass"]]) for problem in ANY_ORDER
-             for entry in facts if entry["any_order"]]
+             for entry in facts if entry.get("any_order")]
     known, counts, compiler = {entry["stage"] for entry in facts}, {}, ""
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         results = pool.map(lambda run: ladder_json(ladder, "--shape", run[0], *run[1]), runs)

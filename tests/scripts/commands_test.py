@@ -138,6 +138,10 @@ REFUSED = [
     ((RUN, "--stage", "3", "--break"), "--break needs --play"),
     ((RUN, "--play", "2", "3", "--break"), "--break takes one stage"),
     ((RUN, "--play", "3", "--break", "--text"), "do not go together"),
+    ((RUN, "--stage", "3", "--against"), "--against needs REV"),
+    ((RUN, "--against", "HEAD"), "--against needs --stage"),
+    ((RUN, "--stage", "3", "--against", "HEAD", "--causal"), "other options do not go together"),
+    ((RUN, "--stage", "3", "--against", "no-such-revision"), 'There is no revision "no-such-revision"'),
     ((RUN, "--diff", "5"), "--diff needs A B"),
     ((RUN, "--diff", "5", "wmma"), "two different stages"),
     ((TEST, "05_wma"), 'Did you mean "05_wmma"?'),
@@ -250,7 +254,7 @@ class Accepted(unittest.TestCase):
         known = subprocess.run(["bash", "-c", print_options], cwd=ROOT, text=True, capture_output=True,
                                check=True).stdout.split()
         of_ladder = re.findall(r"^  (?:-h,)?(--[a-z]+)", run("build/simt/bin/ladder", "--help").stdout, re.M)
-        self.assertEqual({*known, "--help"}, {*of_ladder, "--diff", "--break"})
+        self.assertEqual({*known, "--help"}, {*of_ladder, "--diff", "--break", "--against"})
         help_text = run(RUN, "--help").stdout
         for option in known:
             self.assertRegex(help_text, rf"(?m)^  {option} ")
