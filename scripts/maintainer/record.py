@@ -20,6 +20,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,11 @@ class RecordError(Exception):
     """There is nothing to compare, or it is wrong."""
 
 
+def recorded(stage):
+    """True if the stage is one of the repository's, and not of this checkout alone."""
+    return not stage.startswith("9") and (ROOT / "stages" / stage).exists()
+
+
 # ---- Counts ---------------------------------------------------------------------------------------
 
 def ladder_json(ladder, *options):
@@ -70,7 +76,7 @@ def counts_of(ladder, stage=None):
     """The counts of all stages that are in the repository, or of one, by stage, pass and problem; and
     the compiler."""
     facts = [entry for entry in ladder_json(ladder, "--list")
-             if not entry["stage"].startswith("9") and stage in (None, entry["stage"])]
+             if recorded(entry["stage"]) and stage in (None, entry["stage"])]
     runs = [(problem, ["--stage", stage] if stage else []) for problem in PROBLEMS]
     runs += [(problem, ["--stage", entry["stage"], "--pass", entry["pass"]]) for problem in ANY_ORDER
              for entry in facts if entry.get("any_order")]
@@ -95,7 +101,9 @@ def counts_of(ladder, stage=None):
 # ---- Machine code ---------------------------------------------------------------------------------
 
 def nvcc_version():
-    """The version of nvcc, "13.0.88"."""
+    """The version of nvcc, "13.0.88"; None if there is none here."""
+    if shutil.which(NVCC) is None:
+        return None
     said = subprocess.run([NVCC, "--version"], check=True, capture_output=True, text=True).stdout
     return re.search(r"V([\d.]+)", said)[1]
 
@@ -115,7 +123,7 @@ def machine_code_of(build):
         parts = ENTRY.split(file.read_text(encoding="utf-8"))
         names = demangled(parts[1::3])
         for name, architecture, text in zip(parts[1::3], parts[2::3], parts[3::3]):
-            if architecture not in ARCHITECTURES or file.parent.name.startswith("9"):
+            if architecture not in ARCHITECTURES or not recorded(file.parent.name):
                 continue
             found = {number: re.search(pattern, text) for number, pattern in NUMBERS.items()}
             said[file.parent.name, architecture, names[name]] = {
@@ -172,9 +180,9 @@ def settle(file, title, rows, accept):
     if not file.exists():
         print(f"{title} has no record ({name}). To make one: {ACCEPT}")
         return True
-    recorded, before = read(file)
-    if recorded != title:
-        print(f"{name} is not compared: it is of {recorded}, not of {title}.")
+    made_by, before = read(file)
+    if made_by != title:
+        print(f"{name} is not compared: it is of {made_by}, not of {title}.")
         return True
     changed = differences(before, rows)
     if changed:
@@ -192,6 +200,9 @@ def counts(options):
 def machine_code(options):
     """Settles the record of machine code."""
     version = nvcc_version()
+    if version is None:
+        print("There is no nvcc here: the machine code is not compared.")
+        return True
     return settle(FOLDER / f"nvcc_{version}.txt", f"nvcc {version}",
                   machine_code_of(ROOT / "build/release"), options.accept)
 

@@ -52,6 +52,7 @@ class Record(unittest.TestCase):
             patched = mock.patch.object(record, name, value)
             patched.start()
             self.addCleanup(patched.stop)
+        (self.root / "stages/07_fake").mkdir(parents=True)
         self.ladder = self.root / "ladder"
         self.ladder.write_text(LADDER)
         self.ladder.chmod(0o755)
@@ -128,6 +129,9 @@ class Record(unittest.TestCase):
             status, printed = self.run_it("machine_code")
             self.assertEqual(status, 1)
             self.assertIn("07_fake 90a attention<__half,64>: registers 168 -> 170\n", printed)
+        with mock.patch.object(record, "nvcc_version", lambda: None):
+            self.assertEqual(self.run_it("machine_code"), (
+                0, "There is no nvcc here: the machine code is not compared.\n"))
         with mock.patch.object(record, "nvcc_version", lambda: "13.1"):
             self.assertEqual(self.run_it("machine_code"), (
                 0, "nvcc 13.1 has no record (record/nvcc_13.1.txt). To make one: "
