@@ -42,4 +42,6 @@ Ratio ratio_of(const std::vector<double>& times) {
   return {ratio.value, ratio.spread, median_of(std::move(a)).value, median_of(std::move(b)).value};
 }
 
+bool is_slower(double ratio, double spread) { return ratio - 1. > std::max(0.01, 2. * spread); }
+
 }  // namespace cuflash::bench

@@ -25,6 +25,9 @@ struct Ratio {
 // (B + B) / (A + A): a time that drifts, and who comes first in a pair, cancel in it.
 Ratio ratio_of(const std::vector<double>& times);
 
+// True if B takes longer than A: by more than 1 %, and by more than twice the spread.
+bool is_slower(double ratio, double spread);
+
 }  // namespace cuflash::bench
 
 #endif  // CUFLASH_BENCH_RATIO_H_

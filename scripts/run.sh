@@ -16,6 +16,8 @@ and nvcc, it uses them; otherwise the kernels run on the CPU simulator (common/s
 
 Which stages (at most one of these)
   --stage STAGE       one stage: 05_wmma, or 05, 5, wmma
+  --against REV       with --stage: what has become of it since a revision of git. On the CPU
+                      simulator the counts that differ, on a GPU both times, call by call in turns
   --diff A B          the lines of the kernels that change from stage A to stage B, then --compare
   --compare A B       what the step from stage A to stage B buys
   --annotate STAGE    the stage's source, each line with what it asks for (CPU simulator)
@@ -46,8 +48,9 @@ How
 An option marked (CPU simulator) runs there even if there is a GPU. A table is as wide as the
 terminal; the variable COLUMNS sets another width.
 
-Exit status: 0 if everything that ran is correct; 1 if something is wrong or nothing ran; 2 if the
-command line is wrong. The command line is checked before anything is built.
+Exit status: 0 if everything that ran is correct; 1 if something is wrong or nothing ran, or if
+--against finds a count that differs, or a time that is longer by more than 1 % and twice the spread;
+2 if the command line is wrong. The command line is checked before anything is built.
 
 For example:
   scripts/run.sh --stage 01 --pass backward --causal
@@ -55,6 +58,7 @@ For example:
   scripts/run.sh --annotate 02
   scripts/run.sh --play 03 --break
   scripts/run.sh --diff 01 02
+  scripts/run.sh --stage 14 --against HEAD
 END
 }
 
@@ -122,6 +126,16 @@ fi
 
 packages=("${PACKAGES_RUN[@]}")
 [[ $preset == release ]] || packages+=("${PACKAGES_SIMT[@]}")
+if among --against "${!given[@]}"; then
+  need "${packages[@]}" python3
+  need_versions
+  against=("$preset" "${given[--stage]}" "${given[--against]}")
+  if [[ $preset == simt ]]; then build simt ladder; else build release against cuflash_attn; fi
+  NINJA_STATUS='[%f/%t] ' with_progress "Building ${given[--stage]} of ${given[--against]}" \
+    scripts/maintainer/against.py --build "${against[@]}" 9>&- ||
+    die "Building ${given[--against]} failed; see above."
+  exec scripts/maintainer/against.py "${against[@]}"
+fi
 breaks=
 ! among --break "${!given[@]}" || breaks=yes
 [[ -z $breaks ]] || packages+=(python3)

@@ -345,7 +345,12 @@ class Core {
   std::map<std::uintptr_t, std::string> kernel_names_;
   // Since reset_counts(): events, and the storages of kernels in order of their first launch.
   struct Events {
-    std::uint64_t launches = 0, barriers = 0, warp_syncs = 0, exchanges = 0;
+    std::uint64_t launches = 0, barriers = 0, warp_syncs = 0, exchanges = 0, barrier_calls = 0,
+                  products = 0, multiply_adds = 0;
+    void note_product(int m, int n, int k) {
+      ++products;
+      multiply_adds += static_cast<std::uint64_t>(m) * n * k;
+    }
   } events_;
   std::uint64_t barriers_before_block_ = 0;
   std::vector<std::pair<std::uintptr_t, SharedLayout>> layouts_;

@@ -96,6 +96,14 @@ TEST(Ruler, TheIntervalHoldsTheMedianIn95Of100Series) {
   EXPECT_LE(held, 0.98 * kSeries);
 }
 
+TEST(Ruler, OnePercentAndTwiceTheSpread) {
+  EXPECT_FALSE(is_slower(1.009, 0.));
+  EXPECT_TRUE(is_slower(1.011, 0.005));
+  EXPECT_FALSE(is_slower(1.011, 0.006));
+  EXPECT_TRUE(is_slower(1.2, 0.09));
+  EXPECT_FALSE(is_slower(0.8, 0.001));
+}
+
 TEST(Ruler, TooFewValues) {
   EXPECT_THROW(median_of({}), std::logic_error);
   EXPECT_THROW(median_of({1, 2, 3, 4, 5}), std::logic_error);

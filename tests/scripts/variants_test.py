@@ -81,7 +81,7 @@ class Outcomes(unittest.TestCase):
                 unittest.mock.patch.object(variants, "CELLS", variants.CELLS[:1]):
             (ROOT / "build/simt/variants/made.json").unlink(missing_ok=True)  # of this test, run before
             program = variants.Program("simt", tried)
-            program.limit = (1, 2)  # Those that end take less than a second.
+            program.limit = (1, 2)  # Those that end compute for less than a second.
             rows = variants.measured(program, tried)["rows"]
         outcomes = {row["variant"]: row.get("failed") for row in rows}
         self.assertEqual(len(rows), 6)
