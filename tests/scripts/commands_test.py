@@ -8,6 +8,7 @@ here: the first `cmake` on the PATH only reports that it was called.
 import codecs
 import fcntl
 import json
+import math
 import os
 import pathlib
 import pty
@@ -213,6 +214,21 @@ class Refused(unittest.TestCase):
                 self.assert_refused(run(RUN, *options.split()))
                 self.assert_refused(run("build/simt/bin/ladder", *options.split()))
 
+    def test_arrays_that_are_no_problem(self):
+        sentences = {((1, 3, 5, 32), (1, 3, 5, 32)): "not a multiple of heads_kv",
+                     ((1, 2, 7, 32), (1, 2, 8, 32)): "must have one shape",
+                     ((2, 2, 5, 32), (2, 2, 5, 32)): "must have one shape",
+                     ((1, 2, 5, 64), (1, 2, 5, 64)): "must have one shape",
+                     ((1, 2, 0, 32), (1, 2, 0, 32)): "seq_kv is 0"}
+        for (k, v), sentence in sentences.items():
+            with self.subTest((k, v)), tempfile.TemporaryDirectory() as folder:
+                for name, shape in (("q", (1, 2, 5, 32)), ("k", k), ("v", v)):
+                    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+                    pathlib.Path(folder, f"{name}.npy").write_bytes(
+                        b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
+                        + bytes(4 * math.prod(shape)))
+                self.assert_refused(run("build/simt/bin/ladder", "--stage", "1", "--input", folder), sentence)
+
     def test_file_is_relative_to_the_caller(self):
         self.assert_refused(run(RUN, "--input", "data", cwd=ROOT / "stages"), "stages/data")
         self.assertIn(CALLED, run(RUN, "--input", "data", cwd=ROOT / "bench").stderr)
@@ -277,6 +293,14 @@ class Verdicts(unittest.TestCase):
         done = run("build/simt/bin/ladder", "--stage", "5", *SMALL)
         self.assertEqual(done.returncode, 0)
         self.assertIn("Next:", done.stdout)
+
+    def test_where_nothing_can_be_written(self):
+        for command in [["ladder", *view, *SMALL] for view in Widths.VIEWS] + [["prologue", "threads"]]:
+            with self.subTest(command), open("/dev/full", "wb") as full:
+                done = subprocess.run([BIN / command[0], *command[1:]], stdout=full, stderr=subprocess.PIPE,
+                                      text=True, check=False)
+                self.assertEqual(done.returncode, 1)
+                self.assertRegex(done.stderr, r"cuflash: [^\n]+\n\Z")
 
     def test_endless_exercise(self):
         for limit in ("XCPU", "ALRM"):
