@@ -14,6 +14,7 @@ import pathlib
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -150,16 +151,22 @@ REFUSED = [
     ((TEST, "mutations", "barier"), 'Did you mean "barrier"?'),
     ((TEST, "exercise"), "Usage:"),
     ((TEST, "exercise", "1", "maks"), 'Did you mean "mask"?'),
-    ((TEST, "exercise", "1", "1", "--grade", "xml"), "--grade takes json"),
+    ((TEST, "exercise", "1", "1", "--grade", "xml"), '--grade takes json, not "xml".'),
+    ((TEST, "exercise", "1", "1", "--grade"), "--grade takes json.\n"),
     ((TEST, "exercise", "1", "1", "--rest"), 'Did you mean "--reset"?'),
     ((TEST, "exercise", "1", "--play"), "name its exercise"),
     (("scripts/new_stage.sh", "mine"), "--from"),
     (("scripts/new_stage.sh", "mine", "--form", "1"), 'Did you mean "--from"?'),
     (("scripts/new_stage.sh", "mine", "--from", "1_naiv"), 'Did you mean "01_naive"?'),
     (("scripts/new_stage.sh", "Mine", "--from", "1"), "lower-case"),
+    (("scripts/new_stage.sh", "class", "--from", "1"), "choose another name"),
+    (("scripts/new_stage.sh", "std", "--from", "1"), "choose another name"),
+    (("scripts/new_stage.sh", "simt", "--from", "1"), "choose another name"),
+    (("scripts/new_stage.sh", "mutations", "--from", "1"), "choose another name"),
     (("scripts/docs.sh", "html"), "--help"),
     (("scripts/prologue.sh", "sector"), 'Did you mean "sectors"?'),
     (("scripts/prologue.sh", "banks", "warps"), "one lesson"),
+    (("scripts/maintainer/screens.sh", "--help"), "usage: scripts/maintainer/screens.sh FOLDER"),
 ]
 
 # The ladder's options, as the ladder and run.sh must both take them, or both refuse them.
@@ -270,11 +277,12 @@ class Accepted(unittest.TestCase):
             self.assertRegex(help_text, rf"(?m)^  {option} ")
 
     def test_help(self):
-        for script in (RUN, TEST, "scripts/new_stage.sh", "scripts/docs.sh", "scripts/prologue.sh"):
-            done = run(script, "--help")
-            self.assertEqual((done.returncode, done.stderr), (0, ""), script)
-            self.assertTrue(done.stdout.startswith("Usage: "), script)
-
+        for command in ([RUN], [TEST], [TEST, "01"], [TEST, "exercise"], ["scripts/new_stage.sh"],
+                        ["scripts/docs.sh"], ["scripts/prologue.sh"], ["docs/players.py"],
+                        ["scripts/maintainer/f32_gradient_error.py"]):
+            done = run(*command, "--help")
+            self.assertEqual((done.returncode, done.stderr), (0, ""), command)
+            self.assertRegex(done.stdout, r"\A[Uu]sage: ", command)
 
     def test_lessons_of_the_prologue(self):
         lessons = run("build/simt/bin/prologue", "--list").stdout.split()
@@ -509,6 +517,57 @@ class Surroundings(unittest.TestCase):
                 self.assertIn("no apt", done.stderr)
 
 
+    def test_a_link_to_a_script(self):
+        link = FAKE / "linked"
+        link.symlink_to(ROOT / RUN)
+        self.addCleanup(link.unlink)
+        self.assertIn("There is no stage", run(link, "--stage", "99", cwd="/").stderr)
+
+    @unittest.skipUnless(shutil.which("dash"), "there is no dash here")
+    def test_another_shell(self):
+        done = subprocess.run(["dash", RUN], cwd=ROOT, text=True, capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (2, f"cuflash: The scripts need bash: bash {RUN}\n"))
+
+    def test_nothing_is_installed(self):
+        root = copy_of_checkout(self)
+        (root / "apt-get").write_text(f"#!/bin/sh\ntouch {root / 'called'}\n", encoding="utf-8")
+        (root / "apt-get").chmod(0o755)
+        need = 'source scripts/lib.sh; need no_such_package'
+        done = subprocess.run(["bash", "-c", need], cwd=root, text=True, capture_output=True, check=False,
+                              env=environment(CUFLASH_NO_INSTALL="1", PATH=f"{root}:{os.environ['PATH']}"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("To install them, run:  sudo apt-get install no_such_package", done.stderr)
+        self.assertFalse((root / "called").exists())
+
+    def test_no_temporary_files(self):
+        done = run(RUN, "--list", TMPDIR="/no/such/folder")
+        self.assertEqual((done.returncode, done.stderr), (
+            1, "cuflash: Temporary files cannot be made in /no/such/folder; set TMPDIR to another folder.\n"))
+
+    def test_folder_that_cmake_refuses(self):
+        root = copy_of_checkout(self) / "C#"
+        copy_sources(root)
+        done = run(root / RUN, "--list")
+        self.assertEqual((done.returncode, done.stderr), (
+            1, f'cuflash: CMake cannot build in a folder with ; " # or \\ in its path: {root}\n'))
+
+    def test_build_folder_of_another_checkout(self):
+        root = copy_of_checkout(self)
+        cache, old = root / "build/simt/CMakeCache.txt", root / "build/simt/old"
+        anew = "build/simt was made in another folder, or is damaged: making it anew.\n"
+        for text, is_kept in ((f"# CMake\n\n//\nCMAKE_HOME_DIRECTORY:INTERNAL={root}\n", True),
+                              (f"CMAKE_HOME_DIRECTORY:INTERNAL={ROOT}\n", False),
+                              ("CMAKE_HOME_DIRECTORY:INTERNAL=/no/such/folder\n", False),
+                              (f"CMAKE_HOME_DIRECTORY:INTERNAL={root}\nCMAKE_BUI", False), ("", False)):
+            with self.subTest(text):
+                cache.parent.mkdir(parents=True, exist_ok=True)
+                cache.write_text(text, encoding="utf-8")
+                old.touch()
+                done = run(root / RUN, "--list")
+                self.assertEqual((old.exists(), done.stderr.startswith(anew)), (is_kept, not is_kept))
+                self.assertIn(CALLED, done.stderr)
+
+
 class WithoutPyTorch(unittest.TestCase):
     SENTENCE = "There is no PyTorch here: the Python package's tests that need it do not run.\n"
 
@@ -536,12 +595,45 @@ class Differences(unittest.TestCase):
 
     def test_forward_is_repeated(self):
         root = copy_of_checkout(self)
+        new = {"cuflash::": "cuflash::forward_backward", "05_": "06_forward_backward"}
         kernel = (root / "stages/05_wmma/kernel.cuh").read_text(encoding="utf-8")
-        repeated = re.sub(r"cuflash::wmma\b", "cuflash::forward_backward", kernel)
+        repeated = re.sub(r"\b(cuflash::|05_)wmma\b", lambda name: new[name[1]], kernel)
         (root / "stages/06_forward_backward/kernel.cuh").write_text(repeated, encoding="utf-8")
         done = run(root / RUN, "--diff", "5", "6")
         self.assertIn("kernel.cuh: 0 lines removed, 0 added\n", done.stdout)
         self.assertIn("06_forward_backward repeats the forward pass of 05_wmma.", done.stdout)
+
+
+    def test_every_source_file(self):
+        root = copy_of_checkout(self)
+        self.assertEqual(run(root / "scripts/new_stage.sh", "mine", "--from", "3").returncode, 0)
+        files = ["kernel.cuh", "kernel_bwd.cuh", "stage.cu"]
+        untouched = run(root / RUN, "--diff", "3", "mine").stdout
+        self.assertEqual(untouched.split("\n"), [
+            line for file in files for line in ("", f"{file}: 0 lines removed, 0 added", "")] + [""])
+
+        stage = root / "stages/90_mine"
+        (stage / "kernel_bwd.cuh").unlink()
+        (stage / "mask.cuh").write_text("// A mask.\n", encoding="utf-8")
+        (stage / "reference.cpp").write_text("// One.\n// Two.\n", encoding="utf-8")
+        with open(stage / "stage.cu", "a", encoding="utf-8") as file:
+            file.write("// An end.\n")
+        removed = (root / "stages/03_online_softmax/kernel_bwd.cuh").read_text("utf-8").count("\n")
+        changed = run(root / RUN, "--diff", "3", "mine").stdout
+        self.assertEqual(re.findall(r"(?m)^\S+: \d+ lines.*", changed), [
+            "kernel.cuh: 0 lines removed, 0 added", f"kernel_bwd.cuh: {removed} lines removed, 0 added",
+            "mask.cuh: 0 lines removed, 1 added", "reference.cpp: 0 lines removed, 2 added",
+            "stage.cu: 0 lines removed, 1 added"])
+        self.assertEqual(re.findall(r"(?m)^\+[^+].*", changed),
+                         ["+// A mask.", "+// One.", "+// Two.", "+// An end."])
+        self.assertIn("There is no stages/90_mine/kernel_bwd.cuh.\n", changed)
+        self.assertIn("There is no stages/03_online_softmax/mask.cuh.\n", changed)
+
+    def test_colors(self):
+        for more, colored in (({}, True), ({"NO_COLOR": "1"}, False)):
+            terminal = Terminal(RUN, "--diff", "1", "2", TERM="xterm", **more)
+            terminal.ended()
+            self.assertEqual("\x1b[3" in terminal.output, colored)
 
 
 class Widths(unittest.TestCase):
