@@ -23,7 +23,8 @@ def is_newer(path, files):
 
 
 def main():
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    argparse.ArgumentParser(description=__doc__,
+                            formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     PAGES.mkdir(parents=True, exist_ok=True)
     try:
         build = broken_runs.Build()

@@ -88,18 +88,20 @@ diff_file() {
     "$(grep -c '^<' <<<"$lines" || true)" "$(grep -c '^>' <<<"$lines" || true)"
 }
 
-# sources STAGE...: the names of their source files, the kernels first; without the traffic formula,
-# which only the tests read.
+# sources STAGE...: the names of their source files, the kernels first.
 sources() {
   find "${@/#/stages/}" -maxdepth 1 \( -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) -printf '%f\n' |
-    sed '/^traffic.cu$/d; s/^kernel/ &/' | LC_ALL=C sort -u | tr -d ' '
+    sed 's/^kernel/ &/' | LC_ALL=C sort -u | tr -d ' '
 }
 
 # diff_stages A B: shows how the sources change. If only B has a backward pass, it names the stage
 # whose pass that one continues: the last before B that has one.
 diff_stages() {
   local file stage from='' forward=''
-  for file in $(sources "$1" "$2"); do diff_file "$1" "$2" "$file"; done
+  for file in $(sources "$1" "$2"); do
+    # A stage of your own need not have the formula of its traffic.
+    [[ $file == traffic.cu && ! -e stages/$2/$file ]] || diff_file "$1" "$2" "$file"
+  done
   [[ -e stages/$2/kernel_bwd.cuh && ! -e stages/$1/kernel_bwd.cuh ]] || return 0
   for file in stages/[0-9]*/kernel_bwd.cuh; do
     stage=$(basename "$(dirname "$file")")

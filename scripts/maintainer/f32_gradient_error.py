@@ -67,7 +67,8 @@ def shown(error, top):
 
 
 def main():
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    argparse.ArgumentParser(description=__doc__,
+                            formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with tempfile.TemporaryDirectory(prefix="cuflash_coarser_") as folder:
         copy = pathlib.Path(folder)
         copy_sources(copy)

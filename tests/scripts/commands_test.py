@@ -26,7 +26,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
-from repository import copy_sources  # noqa: E402, it lies there
+from builds import Build  # noqa: E402, it lies there
+from repository import copy_sources  # noqa: E402
 
 BIN = ROOT / "build/simt/bin"
 SMALL = ["--shape", "b1_h1_q40k70_d64"]
@@ -453,6 +454,15 @@ class Mutations(unittest.TestCase):
         self.assertRegex(listed, r"(?m)^python/cuflash/functional\.py +scale: 0 stands for the default$")
 
 
+    def test_paths_are_no_commands(self):
+        with tempfile.TemporaryDirectory() as folder:
+            build = Build.__new__(Build)
+            build.folder, build.link = folder, {"ladder": "printf '%s|' x.o -o bin/ladder >words"}
+            build.linked("ladder", [("x.o", "Bob's/y.o"), (None, "a b/z.o")], "a b/ladder")
+            self.assertEqual(pathlib.Path(folder, "words").read_text(encoding="utf-8"),
+                             "Bob's/y.o|a b/z.o|-o|a b/ladder|")
+
+
 class Turns(unittest.TestCase):
     WAITS = "Another script is running in this checkout: waiting until it ends.\n"
 
@@ -634,6 +644,10 @@ class Differences(unittest.TestCase):
             terminal = Terminal(RUN, "--diff", "1", "2", TERM="xterm", **more)
             terminal.ended()
             self.assertEqual("\x1b[3" in terminal.output, colored)
+
+    def test_kernels_come_first(self):
+        self.assertEqual(re.findall(r"(?m)^(\S+): \d+ lines", run(RUN, "--diff", "15", "16").stdout),
+                         ["kernel_bwd.cuh", "shape.cuh", "stage.cu", "traffic.cu", "work.cuh"])
 
 
 class Widths(unittest.TestCase):
