@@ -55,11 +55,16 @@ class StageCall {
   ~StageCall();
 
   // Queues the call; it may be queued again. Throws if the stage returns an error.
-  void queue(const Stream& stream);
+  void queue(const Stream& stream) { queue(stream, stage_); }
+  // The same of another stage's call with the same tensors.
+  void queue(const Stream& stream, const Stage& stage);
   // Copies the outputs back. The stream must have been synchronised.
   Outputs outputs() const;
 
  private:
+  // Makes the workspace large enough for a stage.
+  void make_workspace(const Stage& stage);
+
   const Stage& stage_;
   Pass pass_;
   Problem problem_;

@@ -115,7 +115,7 @@ def read_list():
             re.compile(mutation.caught_by)
             folders = [f"{mutation.stage()}/"] if mutation.program == STAGES else []
             if not all((ROOT / folder).is_dir() for folder in folders) or \
-                    not mutation.file.startswith((*folders, "common/")):
+                    not mutation.file.startswith((*folders, "common/", "bench/")):
                 raise ListError(f"[{name}] {mutation.tests} are no tests of {mutation.file}")
         except (TypeError, OSError, re.error) as error:
             raise ListError(f"{LIST}: [{name}] {error}") from error
