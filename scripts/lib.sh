@@ -171,7 +171,7 @@ need() {
     die "To install them, run:  sudo apt-get install ${missing[*]}" $'\n'"Then run this again."
   fi
 
-  say "Installing them with apt-get ..."
+  say "Installing them with apt-get, which CUFLASH_NO_INSTALL=1 forbids ..."
   if ! with_progress "Updating the package lists" "${root[@]}" apt-get update ||
     ! with_progress "Installing them" "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
       apt-get install -y --no-install-recommends "${missing[@]}"; then
