@@ -1,5 +1,7 @@
 # shellcheck shell=bash
 # The functions that run.sh, test.sh, new_stage.sh and .ci/run share. Sourced, not run.
+[ -n "${BASH_VERSION:-}" ] || { echo "cuflash: The scripts need bash: bash $0" >&2 && exit 2; }
+set -euo pipefail
 
 called_from=$PWD # A file that the command line names is relative to this folder.
 CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -164,14 +166,12 @@ need() {
   if ! command -v apt-get >/dev/null; then
     die "This machine has no apt. Install what these Debian packages contain, then run this again."
   fi
-  if ((EUID != 0)); then
-    root=(sudo -n)
-    if ! sudo -n true 2>/dev/null; then
-      die "To install them, run:  sudo apt-get install ${missing[*]}" $'\n'"Then run this again."
-    fi
+  ((EUID == 0)) || root=(sudo -n)
+  if [[ -n ${CUFLASH_NO_INSTALL:-} ]] || ! "${root[@]}" true 2>/dev/null; then
+    die "To install them, run:  sudo apt-get install ${missing[*]}" $'\n'"Then run this again."
   fi
 
-  say "Installing them with apt-get ..."
+  say "Installing them with apt-get, which CUFLASH_NO_INSTALL=1 forbids ..."
   if ! with_progress "Updating the package lists" "${root[@]}" apt-get update ||
     ! with_progress "Installing them" "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
       apt-get install -y --no-install-recommends "${missing[@]}"; then
@@ -266,7 +266,8 @@ report_progress() {
 with_progress() {
   local work=$1 file written shown status=0
   shift
-  file=$(mktemp)
+  file=$(mktemp 2>/dev/null) ||
+    die "Temporary files cannot be made in ${TMPDIR:-/tmp}; set TMPDIR to another folder."
   exec {written}>"$file"
   exec {shown}<"$file"
   rm "$file" # The two descriptors keep it for as long as it is needed.
@@ -293,8 +294,16 @@ take_turn() {
 
 # A compiler's server that keeps running must not hold the turn: descriptor 9 is closed for it.
 
-# configure PRESET [OPTION...]
+# configure PRESET [OPTION...]: makes the build folder anew if its cache is damaged or was made for
+# another checkout, which this one was copied from, or before this one was moved.
 configure() {
+  local cache=build/$1/CMakeCache.txt
+  [[ $PWD != *[\;\"\#\\]* ]] || die "CMake cannot build in a folder with ; \" # or \\ in its path: $PWD"
+  if [[ -e $cache ]] && { grep -aqvE '^$|^#|^//|^[^=]+:[A-Z]+=' "$cache" ||
+    [[ ! $(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$cache") -ef . ]]; }; then
+    say "build/$1 was made in another folder, or is damaged: making it anew."
+    rm -rf "build/$1"
+  fi
   with_progress "Configuring build/$1" cmake --preset "$@" 9>&- ||
     die "Configuring build/$1 failed; see above."
 }
