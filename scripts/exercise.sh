@@ -77,4 +77,5 @@ if ! NINJA_STATUS='[%f/%t] ' cmake --build build/simt --target "${targets[@]}" 2
     cmake --build build/simt --target "$target" >"$bin/$target.log" 2>&1 || rm -f "$bin/$target"
   done
 fi
-exec "$bin/exercises" ${options[@]+"${options[@]}"} "$stage" "${targets[@]/#/$bin/}"
+"$bin/exercises" ${options[@]+"${options[@]}"} "$stage" "${targets[@]/#/$bin/}" |
+  report_progress "Running the problems"

@@ -235,6 +235,8 @@ report_progress() {
     if IFS= read -rt 1 part; then
       line+=$part
       if [[ ! $line =~ ^\[([0-9]+)/([0-9]+)\] ]]; then
+        [[ -z $drawn ]] || printf '\r\033[K' >&2
+        drawn=
         printf '%s\n' "$line"
       elif ((BASH_REMATCH[1] > 0)); then # 0: ninja checks for new files
         [[ -n $steps ]] || last=$((SECONDS - 10))

@@ -2,8 +2,8 @@
 """The scripts' and the ladder's command lines, as a newcomer sees them: wrong options are refused
 with a sentence before anything is built, tables fit the terminal, Ctrl-C leaves a clean line.
 
-Needs the targets ladder, exercises, cuflash_tests and prologue of the preset simt. Nothing is built
-here: the first `cmake` on the PATH only reports that it was called.
+Needs the targets ladder, exercises, exercise_00_1_puppet, cuflash_tests and prologue of the preset simt.
+Nothing is built here: the first `cmake` on the PATH only reports that it was called.
 """
 import codecs
 import fcntl
@@ -278,14 +278,50 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
         self.assertIn("Next:", done.stdout)
 
-    def test_endless_exercise(self):
+
+class Exercises(unittest.TestCase):
+    """What a grade says of an answer that is more than its kernel's values: PUPPET says what it does."""
+
+    def grade(self, does, *options, program=BIN / "exercise_00_1_puppet"):
+        return run("build/simt/bin/exercises", *options, "00_prologue", program, PUPPET=does)
+
+    def test_prints(self):
+        done = self.grade("print")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r"(?s)puppet: done\n  It printed:\n    \| .*and \d+ more lines\n1 of 1 done")
+        for line in ("hello", "caf\N{REPLACEMENT CHARACTER}"):
+            self.assertIn(f"    | {line}\n", done.stdout)
+
+    def test_crashes(self):
+        done = self.grade("crash")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout.replace("\n  ", " "),
+                         r"crashed at problem 1 of \d+, b1_\w+: Segmentation fault\. It printed:   \| before\n")
+
+    def test_forges_its_grade(self):
+        done = self.grade("forge")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("before it was graded", done.stdout)
+        self.assertIn("0 of 1 done", done.stdout)
+
+    def test_json_is_utf_8(self):
+        program = FAKE / "exercise_01_1_mask"
+        program.unlink(missing_ok=True)
+        log = program.with_suffix(".log")
+        log.write_bytes(b"1_mask.cuh:3:1: error: caf\xe9\n")
+        grade, = json.loads(self.grade("", "--json", program=program).stdout)["exercises"]
+        self.assertIn("caf\N{REPLACEMENT CHARACTER}", grade["diagnoses"][0]["details"])
+
+    def test_endless(self):
         for limit in ("XCPU", "ALRM"):
             program = FAKE / "exercise_01_1_mask"
-            program.write_text(f"#!/bin/sh\nkill -{limit} $$\n", encoding="utf-8")
+            program.write_text(f"#!/bin/sh\necho $1 [3/7] problem 3 of 7, small >&3\nkill -{limit} $$\n",
+                               encoding="utf-8")
             program.chmod(0o755)
-            done = run("build/simt/bin/exercises", "01_naive", program)
+            done = self.grade("", program=program)
             self.assertEqual(done.returncode, 1)
-            self.assertIn("a loop does not end", done.stdout)
+            self.assertIn("[3/7]", done.stdout)
+            self.assertIn("stopped at problem 3 of 7, small: a loop does not end", done.stdout)
 
 
 class ExerciseFile(unittest.TestCase):
@@ -557,6 +593,12 @@ class Progress(unittest.TestCase):
         done = run(RUN, "--list", CMAKE_STATUS="0", ON_BUILD=self.BUILD + "0")
         self.assertRegex(done.stderr, r"^Building build/simt: 3 of 9 \(\d s\)\n$")
         self.assertEqual(done.returncode, 0)
+
+    def test_a_line_takes_its_place(self):
+        lines = "source scripts/lib.sh; printf '[1/2] a\\nwords\\n' | report_progress Work"
+        terminal = Terminal("/bin/bash", "-c", lines)
+        self.assertEqual(terminal.ended(), 0)
+        self.assertRegex(terminal.output, r"Work: 1 of 2 \(\d+ s\)\r\x1b\[Kwords\r\n")
 
     def test_failure_is_shown(self):
         done = run(RUN, "--list", ON_BUILD="[ ] || echo it is broken")
