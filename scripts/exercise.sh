@@ -51,6 +51,7 @@ done
   "$stage has no exercise \"${words[1]}\".$(did_you_mean "${words[1]}" "${names[@]}" "${names[@]#*_}") There are: ${names[*]}."
 
 need python3
+take_turn
 for name in "${chosen[@]}"; do
   python3 scripts/exercise_file.py "stages/$stage/exercises/$name.md" ${reset:+"$reset"}
 done

@@ -284,7 +284,9 @@ quietly() { with_progress "" "$@"; }
 # this process ends. The processes that it starts share its turn.
 take_turn() {
   [[ ${CUFLASH_TURN:-} != "$PWD" ]] || return 0
-  mkdir -p build
+  if ! mkdir -p build || [[ ! -w build ]]; then
+    die "This checkout cannot be written to. Copy it to a folder of your own, and run the script there."
+  fi
   exec 9>build/turn
   if ! flock --nonblock 9; then
     say "Another script is running in this checkout: waiting until it ends."

@@ -233,6 +233,11 @@ class Accepted(unittest.TestCase):
         facts = json.loads(file.read_text(encoding="utf-8"))
         self.assertIn(("05_wmma", "forward"), [(row["stage"], row["pass"]) for row in facts])
 
+    def test_json_is_utf_8(self):
+        file = FAKE / "commit.json"
+        run("build/simt/bin/ladder", "--stage", "1", *SMALL, "--json", file, CUFLASH_COMMIT="caf\udce9")
+        self.assertIn("caf\N{REPLACEMENT CHARACTER}", file.read_text(encoding="utf-8"))
+
     def test_every_name_of_a_test_is_a_shape(self):
         listed = subprocess.run([BIN / "cuflash_tests", "--gtest_list_tests"], text=True,
                                 capture_output=True, check=True).stdout
@@ -359,6 +364,20 @@ class ExerciseFile(unittest.TestCase):
         self.assertIn("1_rescaling.cuh again from kernel.cuh", done.stderr)
         self.assertIn("your lines begin", self.file.read_text(encoding="utf-8"))
 
+    def test_is_not_made_behind_a_link(self):
+        elsewhere = self.root / "elsewhere"
+        self.file.symlink_to(elsewhere)
+        done = self.exercise("1")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"1_rescaling.cuh is a link to a file that is not there: {elsewhere}.\n", done.stderr)
+        self.assertFalse(elsewhere.exists())
+
+    def test_any_bytes(self):
+        kernel = self.file.parent.parent / "kernel.cuh"
+        kernel.write_bytes(kernel.read_bytes() + b"// caf\xe9\n")
+        self.exercise("1")
+        self.assertTrue(self.file.read_bytes().endswith(b"// caf\xe9\n"))
+
     def test_reset_takes_one_exercise(self):
         done = self.exercise("--reset")
         self.assertEqual(done.returncode, 2)
@@ -452,6 +471,12 @@ class BrokenStage(unittest.TestCase):
 
 
 class Mutations(unittest.TestCase):
+    def test_any_bytes(self):
+        root = copy_of_checkout(self)
+        with open(root / "stages/02_tiled/kernel.cuh", "ab") as kernel:
+            kernel.write(b"// caf\xe9\n")
+        self.assertEqual(run(root / TEST, "mutations", "--list", cwd=root).returncode, 0)
+
     def test_of_the_python_package_are_listed(self):
         listed = run(TEST, "mutations", "--list", "python/").stdout
         self.assertRegex(listed, r"(?m)^python/cuflash/functional\.py +scale: 0 stands for the default$")
@@ -493,6 +518,14 @@ class Turns(unittest.TestCase):
 
 
 class Surroundings(unittest.TestCase):
+    def test_checkout_that_cannot_be_written_to(self):
+        root = copy_of_checkout(self)
+        (root / "build").touch()
+        for command in ((RUN,), (TEST, "exercise", "1")):
+            done = run(root / command[0], *command[1:], cwd=root)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("Copy it to a folder of your own", done.stderr)
+
     def test_cdpath(self):
         with tempfile.TemporaryDirectory() as elsewhere:
             pathlib.Path(elsewhere, "scripts").mkdir()
