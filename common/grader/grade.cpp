@@ -49,6 +49,8 @@ const char* const kCases[] = {
     "b1_h1_q192k192_d128_f16_causal",
     "b1_h1_q64k192_d96_f16_left100",
     "b1_h1_q40k128_d256_f16_causal",
+    "b1_h1_q20k150_d256_f16",
+    "b1_h1_q20k290_d32_f16",
 };
 
 // A kernel that needs longer, in seconds of the processor, is graded by what it has done until

@@ -210,7 +210,7 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kProbAndDsSwapped, B, None, "p-and-ds-swapped",
      "P and dS stand in each other's place: dV = P^T dO, dK = scale dS^T Q, dQ = scale dS K."},
     {Mistake::kScaleInDs, B, None, "scale-in-ds",
-     "dQ and dK carry softmax_scale twice: it is in dS, and again where dQ and dK are written."},
+     "softmax_scale is applied twice: it is in dS, and again where the sum over dS is written."},
     {Mistake::kLseOfColumn, B, Fragments, "lse-of-other-side",
      "P takes LSE from another query: queries are the rows of S in one kernel and the columns of "
      "S^T in the other. Only one of every_column() and every_row() follows them."},

@@ -2,7 +2,7 @@
 //
 //     exercises [--json] STAGE PROGRAM...
 //
-// A PROGRAM that is not there did not compile; PROGRAM.log then holds the compiler's output. What a
+// A PROGRAM that is not there did not compile. PROGRAM.log holds the compiler's output. What a
 // PROGRAM prints is kept in PROGRAM.printed. Also prints how far each is: "[3/22]", the third of
 // its problems, which scripts/exercise.sh draws.
 #include <sys/wait.h>
@@ -26,15 +26,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The compiler's first errors, without the folders.
-std::string errors_in(const std::string& log_path) {
+// The compiler's first messages of a kind, " error: " or " warning: ", without the folders; only
+// those of a file, unless its name is empty.
+std::string messages_in(const std::string& log_path, const std::string& kind,
+                        const std::string& file = "") {
   std::ifstream log(log_path);
   std::string text;
   int shown = 0;
   for (std::string line; shown < 3 && std::getline(log, line);) {
-    const std::size_t error = line.find(" error: ");
-    if (error == std::string::npos) continue;
-    const std::string headline = line.substr(line.rfind('/', error) + 1) + '\n';
+    const std::size_t at = line.find(kind);
+    if (at == std::string::npos) continue;
+    const std::string headline = line.substr(line.rfind('/', at) + 1) + '\n';
+    if (headline.rfind(file, 0) != 0) continue;
     if (text.find(headline) != std::string::npos) continue;  // of another instantiation
     text += headline;
     for (int more = 0; more < 2 && std::getline(log, line); ++more) text += line + '\n';
@@ -128,6 +131,19 @@ Json run(const std::string& program) {
   return json;
 }
 
+// Of an answer that is wrong.
+void add_warnings(Json& grade, const std::string& warnings) {
+  if (warnings.find("uninitialized") == std::string::npos) {
+    grade["warnings"] = warnings;
+    return;
+  }
+  grade["diagnoses"] = {{{"id", "uninitialised-variable"},
+                         {"message",
+                          "A variable is used before it is set. Look at that first: what else is "
+                          "wrong may follow from it."},
+                         {"details", warnings}}};
+}
+
 Json grade_of(const std::string& program) {
   const std::string file = std::filesystem::path(program).filename();  // exercise_01_1_mask
   const std::string number_name = file.substr(file.find('_', file.find('_') + 1) + 1);
@@ -137,7 +153,9 @@ Json grade_of(const std::string& program) {
   json.update(std::filesystem::exists(program)
                   ? run(program)
                   : ungraded(Check::kCompiles, "does-not-compile",
-                             "It does not compile:", errors_in(program + ".log")));
+                             "It does not compile:", messages_in(program + ".log", " error: ")));
+  const std::string warnings = messages_in(program + ".log", " warning: ", number_name + ".cuh:");
+  if (!warnings.empty() && !json["passed"].get<bool>()) add_warnings(json, warnings);
   return Json::parse(text_of(json));  // The compiler and the answer print any bytes.
 }
 
@@ -155,8 +173,11 @@ std::string wrapped(const std::string& text, const std::string& indent) {
   return lines + line + '\n';
 }
 
-void print_quoted(const std::string& text) {
-  std::istringstream lines(text);
+// The lines of a text, if there is one.
+void print_quoted(const Json& json, const char* name, const char* headline = nullptr) {
+  if (!json.contains(name)) return;
+  if (headline != nullptr) std::cout << "  " << headline << '\n';
+  std::istringstream lines(json[name].get<std::string>());
   for (std::string line; std::getline(lines, line);) std::cout << "    | " << line << '\n';
 }
 
@@ -167,10 +188,10 @@ void print_words(const Json& grade) {
             << (grade["passed"] ? "done" : "not yet") << '\n';
   for (const Json& diagnosis : grade["diagnoses"]) {
     std::cout << wrapped(diagnosis["message"], "  ");
-    print_quoted(diagnosis.value("details", ""));
+    print_quoted(diagnosis, "details");
   }
-  if (grade.contains("printed")) std::cout << "  It printed:\n";
-  print_quoted(grade.value("printed", ""));
+  print_quoted(grade, "warnings", "The compiler warns:");
+  print_quoted(grade, "printed", "It printed:");
 }
 
 // How to see the first answer that runs and is wrong; empty if there is none.

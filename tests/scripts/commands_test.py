@@ -290,6 +290,31 @@ class Exercises(unittest.TestCase):
     def grade(self, does, *options, program=BIN / "exercise_00_1_puppet"):
         return run("build/simt/bin/exercises", *options, "00_prologue", program, PUPPET=does)
 
+    def program_that(self, command, compiler=b""):
+        """A stand-in for an exercise: the command, and what the compiler said; none if it did not compile."""
+        program = FAKE / "exercise_01_1_mask"
+        program.unlink(missing_ok=True)
+        program.with_suffix(".log").write_bytes(compiler)
+        if command:
+            program.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
+            program.chmod(0o755)
+        return program
+
+    def test_warnings_of_the_compiler(self):
+        wrong = '{"passed":false,"diagnoses":[{"id":"x","message":"O is wrong."}]}'
+        said = lambda *warnings, grade=wrong: self.grade("", program=self.program_that(
+            f"echo $1 '{grade}' >&3", b"".join(b"/a/%s\n 3 | x\n   | ^\n" % warning for warning in warnings))).stdout
+        self.assertIn("  O is wrong.\n0 of", said(b"kernel.cuh:3:1: warning: x is unused"))
+        text = said(b"1_mask.cuh:3:1: warning: unsigned", b"1_mask.cuh:3:1: warning: unsigned")
+        self.assertIn("  O is wrong.\n  The compiler warns:\n    | 1_mask.cuh:3:1: warning: unsigned\n"
+                      "    |  3 | x\n    |    | ^\n0 of", text)
+        self.assertEqual(text.count("unsigned"), 1)
+        text = said(b"1_mask.cuh:3:1: warning: x is used uninitialized")
+        self.assertNotIn("O is wrong", text)
+        self.assertRegex(text, r"used before it is set\.(?s:.*)    \| 1_mask\.cuh:3:1: warning: x")
+        right = '{"passed":true,"diagnoses":[]}'
+        self.assertIn("mask: done\n1 of 1", said(b"1_mask.cuh:3:1: warning: unsigned", grade=right))
+
     def test_prints(self):
         done = self.grade("print")
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -310,19 +335,13 @@ class Exercises(unittest.TestCase):
         self.assertIn("0 of 1 done", done.stdout)
 
     def test_json_is_utf_8(self):
-        program = FAKE / "exercise_01_1_mask"
-        program.unlink(missing_ok=True)
-        log = program.with_suffix(".log")
-        log.write_bytes(b"1_mask.cuh:3:1: error: caf\xe9\n")
+        program = self.program_that(None, b"1_mask.cuh:3:1: error: caf\xe9\n")
         grade, = json.loads(self.grade("", "--json", program=program).stdout)["exercises"]
         self.assertIn("caf\N{REPLACEMENT CHARACTER}", grade["diagnoses"][0]["details"])
 
     def test_endless(self):
         for limit in ("XCPU", "ALRM"):
-            program = FAKE / "exercise_01_1_mask"
-            program.write_text(f"#!/bin/sh\necho $1 [3/7] problem 3 of 7, small >&3\nkill -{limit} $$\n",
-                               encoding="utf-8")
-            program.chmod(0o755)
+            program = self.program_that(f"echo $1 [3/7] problem 3 of 7, small >&3; kill -{limit} $$")
             done = self.grade("", program=program)
             self.assertEqual(done.returncode, 1)
             self.assertIn("[3/7]", done.stdout)
