@@ -302,8 +302,10 @@ class Exercises(unittest.TestCase):
 
     def test_warnings_of_the_compiler(self):
         wrong = '{"passed":false,"diagnoses":[{"id":"x","message":"O is wrong."}]}'
-        said = lambda *warnings, grade=wrong: self.grade("", program=self.program_that(
-            f"echo $1 '{grade}' >&3", b"".join(b"/a/%s\n 3 | x\n   | ^\n" % warning for warning in warnings))).stdout
+        def said(*warnings, grade=wrong):
+            compiler = b"".join(b"/a/%s\n 3 | x\n   | ^\n" % warning for warning in warnings)
+            return self.grade("", program=self.program_that(f"echo $1 '{grade}' >&3", compiler)).stdout
+
         self.assertIn("  O is wrong.\n0 of", said(b"kernel.cuh:3:1: warning: x is unused"))
         text = said(b"1_mask.cuh:3:1: warning: unsigned", b"1_mask.cuh:3:1: warning: unsigned")
         self.assertIn("  O is wrong.\n  The compiler warns:\n    | 1_mask.cuh:3:1: warning: unsigned\n"
@@ -402,6 +404,18 @@ class ExerciseFile(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("name that exercise", done.stderr)
         self.assertFalse(self.file.exists())
+
+    def test_what_the_compiler_says_is_kept(self):
+        programs = self.root / "build/simt/bin"
+        programs.mkdir(parents=True)
+        (programs / "exercises").write_text('#!/bin/sh\ncat "$2.log"\n', encoding="utf-8")
+        (programs / "exercises").chmod(0o755)
+        compile_once = f'''case "$*" in *exercise_03*) [ -e {programs}/exercise_03_1_rescaling ] ||
+            {{ echo a warning; touch {programs}/exercise_03_1_rescaling; }};; esac'''
+        for _ in range(2):
+            done = run(self.root / TEST, "exercise", "03", "1", cwd=self.root, CMAKE_STATUS="0",
+                       ON_BUILD=compile_once)
+            self.assertIn("a warning\n", done.stdout, done.stderr)
 
     def test_may_be_committed(self):
         ignored = subprocess.run(["git", "check-ignore", "-q", self.file.relative_to(self.root)], cwd=ROOT,
