@@ -33,13 +33,17 @@ bool is_race(simt::FindingKind kind) {
   return kind == simt::FindingKind::kSharedRace || kind == simt::FindingKind::kGlobalRace;
 }
 
+bool of_copies(simt::FindingKind kind) {
+  return kind == simt::FindingKind::kMbarrier || kind == simt::FindingKind::kAsyncCopy;
+}
+
 // The cause before what may follow from it.
 int rank(simt::FindingKind kind) {
   using Kind = simt::FindingKind;
   if (kind == Kind::kDivergentBarrier) return 0;
   if (is_race(kind)) return 1;
   if (kind == Kind::kOutOfBounds) return 2;
-  return kind == Kind::kMbarrier || kind == Kind::kAsyncCopy ? 3 : 4;
+  return of_copies(kind) ? 3 : 4;
 }
 
 Diagnosis race_of_writes(const std::string& array, const Access& a, const Access& b) {
@@ -377,6 +381,12 @@ std::vector<Diagnosis> faults(const std::vector<Sample>& samples) {
   }
   std::vector<Diagnosis> diagnoses;
   for (Named& one : named) diagnoses.push_back(finished(std::move(one)));
+  if (diagnoses.size() > 1 && of_copies(list.front().second->finding.kind)) {
+    diagnoses.front().message +=
+        " What else was found may follow from it: " + std::to_string(diagnoses.size() - 1) +
+        " more.";
+    diagnoses.resize(1);
+  }
   return diagnoses;
 }
 

@@ -16,10 +16,14 @@ Sample sample_of(const char* problem) {
   return s;
 }
 
+harness::Fault fault(simt::FindingKind kind, const std::string& title, const std::string& text) {
+  return {{kind, title, "kernel", "", "K", "kernel.cuh:9", text}, {}, ""};
+}
+
 // What is said where the only sample has this finding.
 Diagnosis said_of(simt::FindingKind kind, const std::string& title, const std::string& text) {
   Sample s = sample_of("b1_h1_q64k64_d64");
-  s.check.faults.push_back({{kind, title, "kernel", "", "K", "kernel.cuh:9", text}, {}, ""});
+  s.check.faults.push_back(fault(kind, title, text));
   const auto found = faults({s});
   return found.size() == 1 ? found.front() : Diagnosis{};
 }
@@ -58,6 +62,17 @@ TEST(FaultsTest, AParityThatIsNone) {
               "   atomic  warp 0 lane 0   kernel.cuh:9   mbarrier_wait(&full, n);   KV tile 2\n");
   EXPECT_EQ(said.id, "mbarrier-range");
   expect_words(said.message, "The parity of a wait is 0 or 1");
+}
+
+TEST(FaultsTest, OfABarrierOfCopiesOnlyTheFirst) {
+  Sample s = sample_of("b1_h1_q64k64_d64");
+  for (const char* title : {"WAIT A FULL PHASE LATE", "TOO MANY ARRIVALS"}) {
+    s.check.faults.push_back(fault(simt::FindingKind::kMbarrier, title, ""));
+  }
+  const auto found = faults({s});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found.front().id, "mbarrier-parity");
+  expect_words(found.front().message, "may follow from it: 1 more.");
 }
 
 TEST(FaultsTest, WhatMostRightProblemsHaveTellsNothing) {
