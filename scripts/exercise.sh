@@ -55,6 +55,7 @@ done
   "$stage has no exercise \"${words[1]}\".$(did_you_mean "${words[1]}" "${names[@]}" "${names[@]#*_}") There are: ${names[*]}."
 
 need python3
+take_turn
 for name in "${chosen[@]}"; do
   python3 scripts/exercise_file.py "stages/$stage/exercises/$name.md" ${reset:+"$reset"}
 done
@@ -76,9 +77,19 @@ bin=build/simt/bin
 targets=("${chosen[@]/#/exercise_${stage%%_*}_}")
 # All at once; where that fails, one after the other, to tell which does not compile and why.
 if ! NINJA_STATUS='[%f/%t] ' cmake --build build/simt --target "${targets[@]}" 2>&1 |
-  report_progress "Compiling the exercises" >/dev/null; then
+  report_progress "Compiling the exercises" >"$bin/exercises.log"; then
   for target in "${targets[@]}"; do
-    cmake --build build/simt --target "$target" >"$bin/$target.log" 2>&1 || rm -f "$bin/$target"
+    if cmake --build build/simt --target "$target" >"$bin/one.log" 2>&1; then
+      cat "$bin/one.log" >>"$bin/exercises.log"
+    else
+      rm -f "$bin/$target"
+      mv "$bin/one.log" "$bin/$target.log"
+    fi
   done
 fi
-exec "$bin/exercises" ${options[@]+"${options[@]}"} "$stage" "${targets[@]/#/$bin/}"
+# What the compiler says of an answer is kept until that is compiled again.
+for target in "${targets[@]}"; do
+  [[ $bin/$target -ot $bin/$target.log ]] || cp "$bin/exercises.log" "$bin/$target.log"
+done
+"$bin/exercises" ${options[@]+"${options[@]}"} "$stage" "${targets[@]/#/$bin/}" |
+  report_progress "Running the problems"

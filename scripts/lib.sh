@@ -235,6 +235,8 @@ report_progress() {
     if IFS= read -rt 1 part; then
       line+=$part
       if [[ ! $line =~ ^\[([0-9]+)/([0-9]+)\] ]]; then
+        [[ -z $drawn ]] || printf '\r\033[K' >&2
+        drawn=
         printf '%s\n' "$line"
       elif ((BASH_REMATCH[1] > 0)); then # 0: ninja checks for new files
         [[ -n $steps ]] || last=$((SECONDS - 10))
@@ -283,7 +285,9 @@ quietly() { with_progress "" "$@"; }
 # this process ends. The processes that it starts share its turn.
 take_turn() {
   [[ ${CUFLASH_TURN:-} != "$PWD" ]] || return 0
-  mkdir -p build
+  if ! mkdir -p build || [[ ! -w build ]]; then
+    die "This checkout cannot be written to. Copy it to a folder of your own, and run the script there."
+  fi
   exec 9>build/turn
   if ! flock --nonblock 9; then
     say "Another script is running in this checkout: waiting until it ends."

@@ -42,7 +42,7 @@ Wrong wrong_elements(const harness::ReferenceTensor& want, const std::vector<flo
     if (wrong.count++ > 0) continue;
     wrong.first = want.name + "[head " + std::to_string(head) + ", row " + std::to_string(row) +
                   (want.width > 1 ? ", column " + std::to_string(column) : "") + "] is " +
-                  number(got[n]) + " instead of " + number(value);
+                  instead_of(got[n], value);
   }
   return wrong;
 }
@@ -160,7 +160,8 @@ Pattern pattern(const std::vector<Sample>& samples, bool never_stored) {
         "whose score is lower still loses to them.";
   }
   const std::string hint = cleared(names, *first);
-  if (!hint.empty() && found.id != kNeverWritten) found.hint += ' ' + hint;
+  if (!hint.empty() && found.id != kNeverWritten && found.id != kMaskedIsFinite)
+    found.hint += ' ' + hint;
   if (trait != nullptr) {
     const bool other = first->whole_matrices && trait->advice_whole != nullptr;
     found.hint += std::string(" ") + (other ? trait->advice_whole : trait->advice);

@@ -32,7 +32,7 @@ from typing import ClassVar
 
 import builds
 from builds import BuildError
-from repository import ROOT
+from repository import ANY_BYTES, ROOT
 
 LIST = pathlib.Path("tests/mutations.ini")
 PYTHON_LIST = pathlib.Path("tests/mutations_python.ini")
@@ -111,7 +111,7 @@ def read_list():
     for name in parser.sections():
         try:
             mutation = Mutation(name, **parser[name])
-            mutation.applied_to((ROOT / mutation.file).read_text(encoding="utf-8"))
+            mutation.applied_to((ROOT / mutation.file).read_text(**ANY_BYTES))
             re.compile(mutation.caught_by)
             folders = [f"{mutation.stage()}/"] if mutation.program == STAGES else []
             if not all((ROOT / folder).is_dir() for folder in folders) or \
@@ -143,8 +143,7 @@ class Build(builds.Build):
         if in_stage:
             shutil.copytree(ROOT / mutation.stage(), folder / mutation.stage())
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(mutation.applied_to((ROOT / mutation.file).read_text(encoding="utf-8")),
-                        encoding="utf-8")
+        path.write_text(mutation.applied_to((ROOT / mutation.file).read_text(**ANY_BYTES)), **ANY_BYTES)
         if in_stage:
             objects = self.stage_with(mutation, folder)
         else:
@@ -156,8 +155,8 @@ class Build(builds.Build):
     def stage_with(self, mutation, folder):
         """The object of the stage. Only the parts that the tests name are compiled."""
         source = f"{mutation.stage()}/stage.cu"
-        text = (folder / source).read_text(encoding="utf-8")
-        (folder / source).write_text(mutation.narrowed(text), encoding="utf-8")
+        text = (folder / source).read_text(**ANY_BYTES)
+        (folder / source).write_text(mutation.narrowed(text), **ANY_BYTES)
         return self.made_of(mutation, folder, self.objects_of(source))
 
     def objects_with(self, mutation, folder):

@@ -2,8 +2,8 @@
 """The scripts' and the ladder's command lines, as a newcomer sees them: wrong options are refused
 with a sentence before anything is built, tables fit the terminal, Ctrl-C leaves a clean line.
 
-Needs the targets ladder, exercises, cuflash_tests and prologue of the preset simt. Nothing is built
-here: the first `cmake` on the PATH only reports that it was called.
+Needs the targets ladder, exercises, exercise_00_1_puppet, cuflash_tests and prologue of the preset simt.
+Nothing is built here: the first `cmake` on the PATH only reports that it was called.
 """
 import codecs
 import fcntl
@@ -263,6 +263,11 @@ class Accepted(unittest.TestCase):
         facts = json.loads(file.read_text(encoding="utf-8"))
         self.assertIn(("05_wmma", "forward"), [(row["stage"], row["pass"]) for row in facts])
 
+    def test_json_is_utf_8(self):
+        file = FAKE / "commit.json"
+        run("build/simt/bin/ladder", "--stage", "1", *SMALL, "--json", file, CUFLASH_COMMIT="caf\udce9")
+        self.assertIn("caf\N{REPLACEMENT CHARACTER}", file.read_text(encoding="utf-8"))
+
     def test_every_name_of_a_test_is_a_shape(self):
         listed = subprocess.run([BIN / "cuflash_tests", "--gtest_list_tests"], text=True,
                                 capture_output=True, check=True).stdout
@@ -317,14 +322,71 @@ class Verdicts(unittest.TestCase):
                 self.assertEqual(done.returncode, 1)
                 self.assertRegex(done.stderr, r"cuflash: [^\n]+\n\Z")
 
-    def test_endless_exercise(self):
-        for limit in ("XCPU", "ALRM"):
-            program = FAKE / "exercise_01_1_mask"
-            program.write_text(f"#!/bin/sh\nkill -{limit} $$\n", encoding="utf-8")
+
+class Exercises(unittest.TestCase):
+    """What a grade says of an answer that is more than its kernel's values: PUPPET says what it does."""
+
+    def grade(self, does, *options, program=BIN / "exercise_00_1_puppet"):
+        return run("build/simt/bin/exercises", *options, "00_prologue", program, PUPPET=does)
+
+    def program_that(self, command, compiler=b""):
+        """A stand-in for an exercise: the command, and what the compiler said; none if it did not compile."""
+        program = FAKE / "exercise_01_1_mask"
+        program.unlink(missing_ok=True)
+        program.with_suffix(".log").write_bytes(compiler)
+        if command:
+            program.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
             program.chmod(0o755)
-            done = run("build/simt/bin/exercises", "01_naive", program)
+        return program
+
+    def test_warnings_of_the_compiler(self):
+        wrong = '{"passed":false,"diagnoses":[{"id":"x","message":"O is wrong."}]}'
+        def said(*warnings, grade=wrong):
+            compiler = b"".join(b"/a/%s\n 3 | x\n   | ^\n" % warning for warning in warnings)
+            return self.grade("", program=self.program_that(f"echo $1 '{grade}' >&3", compiler)).stdout
+
+        self.assertIn("  O is wrong.\n0 of", said(b"kernel.cuh:3:1: warning: x is unused"))
+        text = said(b"1_mask.cuh:3:1: warning: unsigned", b"1_mask.cuh:3:1: warning: unsigned")
+        self.assertIn("  O is wrong.\n  The compiler warns:\n    | 1_mask.cuh:3:1: warning: unsigned\n"
+                      "    |  3 | x\n    |    | ^\n0 of", text)
+        self.assertEqual(text.count("unsigned"), 1)
+        text = said(b"1_mask.cuh:3:1: warning: x is used uninitialized")
+        self.assertNotIn("O is wrong", text)
+        self.assertRegex(text, r"used before it is set\.(?s:.*)    \| 1_mask\.cuh:3:1: warning: x")
+        right = '{"passed":true,"diagnoses":[]}'
+        self.assertIn("mask: done\n1 of 1", said(b"1_mask.cuh:3:1: warning: unsigned", grade=right))
+
+    def test_prints(self):
+        done = self.grade("print")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r"(?s)puppet: done\n  It printed:\n    \| .*and \d+ more lines\n1 of 1 done")
+        for line in ("hello", "caf\N{REPLACEMENT CHARACTER}"):
+            self.assertIn(f"    | {line}\n", done.stdout)
+
+    def test_crashes(self):
+        done = self.grade("crash")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout.replace("\n  ", " "),
+                         r"crashed at problem 1 of \d+, b1_\w+: Segmentation fault\. It printed:   \| before\n")
+
+    def test_forges_its_grade(self):
+        done = self.grade("forge")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("before it was graded", done.stdout)
+        self.assertIn("0 of 1 done", done.stdout)
+
+    def test_json_is_utf_8(self):
+        program = self.program_that(None, b"1_mask.cuh:3:1: error: caf\xe9\n")
+        grade, = json.loads(self.grade("", "--json", program=program).stdout)["exercises"]
+        self.assertIn("caf\N{REPLACEMENT CHARACTER}", grade["diagnoses"][0]["details"])
+
+    def test_endless(self):
+        for limit in ("XCPU", "ALRM"):
+            program = self.program_that(f"echo $1 [3/7] problem 3 of 7, small >&3; kill -{limit} $$")
+            done = self.grade("", program=program)
             self.assertEqual(done.returncode, 1)
-            self.assertIn("a loop does not end", done.stdout)
+            self.assertIn("[3/7]", done.stdout)
+            self.assertIn("stopped at problem 3 of 7, small: a loop does not end", done.stdout)
 
 
 class ExerciseFile(unittest.TestCase):
@@ -362,11 +424,37 @@ class ExerciseFile(unittest.TestCase):
         self.assertIn("1_rescaling.cuh again from kernel.cuh", done.stderr)
         self.assertIn("your lines begin", self.file.read_text(encoding="utf-8"))
 
+    def test_is_not_made_behind_a_link(self):
+        elsewhere = self.root / "elsewhere"
+        self.file.symlink_to(elsewhere)
+        done = self.exercise("1")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"1_rescaling.cuh is a link to a file that is not there: {elsewhere}.\n", done.stderr)
+        self.assertFalse(elsewhere.exists())
+
+    def test_any_bytes(self):
+        kernel = self.file.parent.parent / "kernel.cuh"
+        kernel.write_bytes(kernel.read_bytes() + b"// caf\xe9\n")
+        self.exercise("1")
+        self.assertTrue(self.file.read_bytes().endswith(b"// caf\xe9\n"))
+
     def test_reset_takes_one_exercise(self):
         done = self.exercise("--reset")
         self.assertEqual(done.returncode, 2)
         self.assertIn("name that exercise", done.stderr)
         self.assertFalse(self.file.exists())
+
+    def test_what_the_compiler_says_is_kept(self):
+        programs = self.root / "build/simt/bin"
+        programs.mkdir(parents=True)
+        (programs / "exercises").write_text('#!/bin/sh\ncat "$2.log"\n', encoding="utf-8")
+        (programs / "exercises").chmod(0o755)
+        compile_once = f'''case "$*" in *exercise_03*) [ -e {programs}/exercise_03_1_rescaling ] ||
+            {{ echo a warning; touch {programs}/exercise_03_1_rescaling; }};; esac'''
+        for _ in range(2):
+            done = run(self.root / TEST, "exercise", "03", "1", cwd=self.root, CMAKE_STATUS="0",
+                       ON_BUILD=compile_once)
+            self.assertIn("a warning\n", done.stdout, done.stderr)
 
     def test_may_be_committed(self):
         ignored = subprocess.run(["git", "check-ignore", "-q", self.file.relative_to(self.root)], cwd=ROOT,
@@ -455,6 +543,12 @@ class BrokenStage(unittest.TestCase):
 
 
 class Mutations(unittest.TestCase):
+    def test_any_bytes(self):
+        root = copy_of_checkout(self)
+        with open(root / "stages/02_tiled/kernel.cuh", "ab") as kernel:
+            kernel.write(b"// caf\xe9\n")
+        self.assertEqual(run(root / TEST, "mutations", "--list", cwd=root).returncode, 0)
+
     def test_of_the_python_package_are_listed(self):
         listed = run(TEST, "mutations", "--list", "python/").stdout
         self.assertRegex(listed, r"(?m)^python/cuflash/functional\.py +scale: 0 stands for the default$")
@@ -506,6 +600,14 @@ class Turns(unittest.TestCase):
 
 
 class Surroundings(unittest.TestCase):
+    def test_checkout_that_cannot_be_written_to(self):
+        root = copy_of_checkout(self)
+        (root / "build").touch()
+        for command in ((RUN,), (TEST, "exercise", "1")):
+            done = run(root / command[0], *command[1:], cwd=root)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("Copy it to a folder of your own", done.stderr)
+
     def test_cdpath(self):
         with tempfile.TemporaryDirectory() as elsewhere:
             pathlib.Path(elsewhere, "scripts").mkdir()
@@ -694,6 +796,12 @@ class Progress(unittest.TestCase):
         done = run(RUN, "--list", CMAKE_STATUS="0", ON_BUILD=self.BUILD + "0")
         self.assertRegex(done.stderr, r"^(Building build/simt: 3 of 9 \(\d+ s\)\n)+$")
         self.assertEqual(done.returncode, 0)
+
+    def test_a_line_takes_its_place(self):
+        lines = "source scripts/lib.sh; printf '[1/2] a\\nwords\\n' | report_progress Work"
+        terminal = Terminal("/bin/bash", "-c", lines)
+        self.assertEqual(terminal.ended(), 0)
+        self.assertRegex(terminal.output, r"Work: 1 of 2 \(\d+ s\)\r\x1b\[Kwords\r\n")
 
     def test_failure_is_shown(self):
         done = run(RUN, "--list", ON_BUILD="[ ] || echo it is broken")

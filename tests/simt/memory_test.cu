@@ -51,6 +51,14 @@ TEST_F(Bounds, DeepInTheRedZones) {
   says(only_finding(FindingKind::kOutOfBounds), "data[1100]");
 }
 
+TEST_F(Bounds, NamesTheNearestAllocation) {
+  const Array<float> before(100, 0.f, "before"), after(100, 0.f, "after");
+  run(write_at, {1, 1}, after.data(), -2000);
+  const Finding finding = only_finding(FindingKind::kOutOfBounds);
+  EXPECT_EQ(finding.array, "after");
+  says(finding, "It reaches 8000 bytes before the start of an allocation of 400 bytes.");
+}
+
 TEST_F(Bounds, NumbersAreWrittenAlikeInEveryLocale) {
   const Array<float> data(100'000, 0.f, "data");
   const GermanNumbers while_it_lives;
