@@ -14,7 +14,7 @@ class FlashAttention(nn.Module):
         out.sum().backward()
     """
 
-    def __init__(self, head_dim=64, causal=False, window_size=(-1, -1)):
+    def __init__(self, head_dim=64, *, causal=False, window_size=(-1, -1)):
         super().__init__()
         check_options(causal=causal, window_size=window_size)
         self.head_dim = head_dim

@@ -215,7 +215,7 @@ def test_only_the_gradients_that_this_backward_pass_needs(device, calls):
 
 def test_the_window_reaches_both_passes(device, calls):
     qkv = make(device, seqs=(7, 7))
-    cuflash.flash_attn_func(*qkv, None, True, (3, 2)).sum().backward()
+    cuflash.flash_attn_func(*qkv, causal=True, window_size=(3, 2)).sum().backward()
     cuflash.flash_attn_func(*qkv).sum().backward()
     bhsd = [x.transpose(1, 2) for x in qkv]
     cuflash.FlashAttention(32, window_size=[4, -1])(*bhsd).sum().backward()

@@ -77,7 +77,8 @@ def test_compile_with_a_scale(device, dynamic):
     compiled = compiled_without_cpp(cuflash.flash_attn_func, dynamic)
     qkv = [x.detach() for x in make(device)]
     for scale in (0.2, 0.3, None, 1):
-        assert_equal([compiled(*qkv, scale)], [cuflash.flash_attn_func(*qkv, scale)])
+        assert_equal([compiled(*qkv, softmax_scale=scale)],
+                     [cuflash.flash_attn_func(*qkv, softmax_scale=scale)])
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -93,7 +94,7 @@ def test_compile_with_a_window(device, dynamic):
 
 def test_trace_with_a_scale_from_symbolic_shapes():
     def scaled(q):
-        return cuflash.flash_attn_func(q, q, q, q.shape[3] ** -0.5)
+        return cuflash.flash_attn_func(q, q, q, softmax_scale=q.shape[3] ** -0.5)
     q = make("meta")[0].detach()
     graph = torch.fx.experimental.proxy_tensor.make_fx(scaled, tracing_mode="symbolic")(q)
     assert graph(q).shape == q.shape
@@ -269,8 +270,30 @@ def test_no_forward_mode_derivatives(changed):
 @pytest.mark.parametrize("scalar", [np.float32, np.float64])
 def test_a_scale_of_numpy(device, scalar):
     qkv = [x.detach() for x in make(device)]
-    assert_equal([cuflash.flash_attn_func(*qkv, scalar(0.25))],
-                 [cuflash.flash_attn_func(*qkv, 0.25)])
+    assert_equal([cuflash.flash_attn_func(*qkv, softmax_scale=scalar(0.25))],
+                 [cuflash.flash_attn_func(*qkv, softmax_scale=0.25)])
+
+
+def test_a_window_of_numpys_integers(device):
+    qkv = make(device)
+    assert_equal(results_of(lambda *qkv: cuflash.flash_attn_func(
+        *qkv, window_size=(np.int64(3), np.int32(1)), deterministic=True), qkv),
+        results_of(lambda *qkv: cuflash.flash_attn_func(
+            *qkv, window_size=(3, 1), deterministic=True), qkv))
+
+
+# As libraries that choose among attentions pass them, always.
+def test_arguments_of_others_without_an_effect(device):
+    off = {"dropout_p": 0.0, "softcap": 0.0, "alibi_slopes": None, "return_attn_probs": False,
+           "attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False}
+    qkv = [x.detach() for x in make(device)]
+
+    def given(q, k, v):
+        return cuflash.flash_attn_func(q, k, v, causal=True, deterministic=True, **off)
+    want = [causal(*qkv)]
+    assert_equal([given(*qkv)], want)
+    assert_equal([compiled_without_cpp(given)(*qkv)], want)
+    assert_equal([cuflash.flash_attn_func(*qkv, causal=True, dropout_p=0, softcap=0)], want)
 
 
 def test_a_loss_on_lse_has_no_gradient(device):
