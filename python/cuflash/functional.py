@@ -3,7 +3,7 @@ import torch
 
 from . import ops
 from .capi import as_float, check_int32, escaped
-from .shapes import check_arguments_of_others, check_options, check_tensors, sizes_of
+from .shapes import check_arguments_of_others, check_options, check_tensors, empty_results, sizes_of
 
 
 def flash_attn_func(q, k, v, *positional, softmax_scale=None, causal=False, window_size=(-1, -1),
@@ -85,6 +85,10 @@ def _unchecked(qkv, layout, softmax_scale, causal, window_size, deterministic, s
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
     if softmax_scale is None:
         softmax_scale = (q.shape[3] or 1) ** -0.5  # the library refuses a head_dim of 0
+    if q.numel() == 0 and 0 in q.shape[:2]:  # no query: as SDPA, nothing, and gradients of zeros
+        check_tensors(q, k, v)
+        sizes_of(q, k, v)
+        return q * (k.sum() + v.sum()), empty_results(q)[1]
     window_left, window_right = window_size
     check_int32("window_left", window_left)
     check_int32("window_right", window_right)

@@ -117,6 +117,9 @@ def test_shapes(device):
 def test_head_dim_of_the_module(device):
     refused(ValueError, "Q is [2, 5, 2, 32]; its last dimension must be this module's head_dim, 64",
             *make(device), call=cuflash.FlashAttention(head_dim=64))
+    for head_dim in 40, 0:
+        with pytest.raises(cuflash.CuflashValueError, match=f"head_dim is {head_dim}"):
+            cuflash.FlashAttention(head_dim)
 
 
 def test_what_the_library_refuses(device):
@@ -130,7 +133,6 @@ def test_what_the_library_refuses(device):
     refused(ValueError, "window_left is -2; it must be at least 0, or -1 for no limit",
             *make(device), window_size=(-2, 0))
     refused(ValueError, "window_right is -3", *make(device), causal=True, window_size=(0, -3))
-    refused(ValueError, "batch is 0; it must be at least 1", *make(device, batch=0))
     refused(ValueError, "seq_kv is 0", *make(device, seqs=(3, 0)))
     refused(ValueError, "head_dim is 0", *make(device, head_dim=0))
     refused(ValueError, "fastest", *make(device), stage="fastest")
@@ -163,6 +165,12 @@ def test_a_stage_that_is_none(device, stage):
         cuflash.flash_attn_func(*make(device), stage=stage)
     assert f'the call asks for stage "{shown}", but there is no such stage' in str(caught.value)
     assert caught.value.code is cuflash.capi.ErrorCode.UNKNOWN_STAGE
+
+
+def test_a_stage_of_the_environment_that_is_not_utf8(device, monkeypatch):
+    monkeypatch.setenv("CUFLASH_STAGE", "caf\udce9")  # the byte E9
+    refused(cuflash.CuflashValueError, r'CUFLASH_STAGE is "caf\xe9", but there is no such stage',
+            *make(device))
 
 
 @pytest.mark.parametrize("scale, shown", [

@@ -224,6 +224,18 @@ def test_compiled_operators_show_one_symbol():
         assert [line.split()[-1] for line in shown.splitlines()] == symbols
 
 
+@pytest.mark.parametrize("name", ["libcuflash_operators.so", "libcuflash_gradients_2.11.0.so"])
+def test_nothing_is_loaded_from_the_current_folder(monkeypatch, tmp_path, name):
+    (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUFLASH_LIBRARY", "libcuflash_attn.so")  # which the loader would look for
+    try:
+        found = pathlib.Path(operators._path(name)).resolve()  # pylint: disable=protected-access
+    except operators._Unavailable:  # pylint: disable=protected-access
+        return
+    assert found.parent != tmp_path
+
+
 # Compiled operators have gradients in Python with a PyTorch for which there are no compiled ones.
 def test_gradients_in_python_are_the_compiled_ones(device, monkeypatch):
     in_cpp, why = operators.gradients()
@@ -265,6 +277,28 @@ def test_no_forward_mode_derivatives(changed):
         torch.func.jvp(of_one, (qkv[changed],), (qkv[changed],))
     with forward_ad.dual_level(), pytest.raises(RuntimeError, match="no forward-mode derivatives"):
         of_one(forward_ad.make_dual(qkv[changed], qkv[changed]))
+
+
+@pytest.mark.parametrize("transform", [torch.func.grad, torch.func.jacrev])
+def test_no_transforms_of_torch_func(device, transform):
+    q, k, v = (x.detach() for x in make(device))
+    with pytest.raises(RuntimeError, match="cuflash has no derivatives for the transforms of torch.func"):
+        transform(lambda q: causal(q, k, v).sum())(q)
+
+
+@pytest.mark.parametrize("sizes", [{"batch": 0}, {"seqs": (0, 7)}], ids=str)
+def test_no_queries(device, sizes):
+    q, k, v = make(device, torch.float16, heads=(4, 2), **sizes)
+    o, lse = cuflash.flash_attn_func(q, k, v, return_lse=True)
+    assert (o.shape, o.dtype) == (q.shape, q.dtype)
+    assert (lse.shape, lse.dtype) == ((q.shape[0], 4, q.shape[1]), torch.float32)
+    o.sum().backward()
+    for x in (q, k, v):
+        assert torch.equal(x.grad, torch.zeros_like(x))
+    bhsd = [x.transpose(1, 2) for x in (q, k, v)]
+    assert cuflash.FlashAttention(32)(*bhsd).shape == bhsd[0].shape
+    with pytest.raises(ValueError, match="k and v must have the same shape"):
+        cuflash.flash_attn_func(q, k, v[:, 1:, :1])
 
 
 @pytest.mark.parametrize("scalar", [np.float32, np.float64])
