@@ -135,6 +135,8 @@ has_package() {
     python3-numpy | python3-pytest) # of one Python
       python3 -c 'import numpy, pytest' || /usr/bin/python3 -c 'import numpy, pytest'
       ;;
+    python3-venv) /usr/bin/python3 -c 'import ensurepip' ;;
+    python3-dev) [[ -e $(/usr/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ]] ;;
     python3-matplotlib) /usr/bin/python3 -c 'import matplotlib' ;;
     python3-sphinx) /usr/bin/python3 -c 'import sphinx' ;;
     python3-myst-parser) /usr/bin/python3 -c 'import myst_parser' ;;
@@ -149,7 +151,8 @@ has_package() {
 
 # True if PyTorch is installed for a Python that the package's tests can use.
 has_pytorch() {
-  python3 -c 'import pytest, numpy, torch' 2>/dev/null ||
+  grep -qs '^CUFLASH_TORCH_PYTHON:.*=.' build/simt/CMakeCache.txt ||
+    python3 -c 'import pytest, numpy, torch' 2>/dev/null ||
     /usr/bin/python3 -c 'import pytest, numpy, torch' 2>/dev/null
 }
 

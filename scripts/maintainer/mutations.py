@@ -339,7 +339,10 @@ def pytest_with(python):
 def python_with_torch():
     """The Python that can run the package's tests, or None."""
     needed = "import numpy, pytest, torch"
-    return next((python for python in (sys.executable, "/usr/bin/python3")
+    cache = ROOT / "build/simt/CMakeCache.txt"
+    named = re.findall(r"^CUFLASH_TORCH_PYTHON:\w+=(.+)$", cache.read_text(encoding="utf-8"),
+                       re.MULTILINE) if cache.exists() else []
+    return next((python for python in (*named, sys.executable, "/usr/bin/python3")
                  if not subprocess.run([python, "-c", needed], capture_output=True,
                                        check=False).returncode), None)
 
