@@ -51,6 +51,7 @@ constexpr Row kRows[] = {
 
     {"strided", "b2_h2_q33k47_d64_f16_bshd"},
     {"strided", "b2_h4x2_q33k47_d32_causal_padded"},
+    {"strided", "b2_h4x2_q33k47_d64_f16_padded"},
     {"strided", "b1_h2_q21k30_d128_bf16_padded"},
     {"strided: NaN after every head", "b2_h4x2_q33k47_d64_spaced"},
     {"strided: NaN after every head", "b2_h2_q70k130_d128_f16_causal_spaced"},
