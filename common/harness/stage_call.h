@@ -17,7 +17,7 @@ namespace cuflash::harness {
 enum class Layout {
   kBHSD,      // [batch, heads, seq, head_dim] without gaps
   kBSHD,      // [batch, seq, heads, head_dim] without gaps
-  kPadded,    // gaps after every row, head and batch
+  kPadded,    // gaps after every row, head and batch; no two tensors have the same strides
   kSpaced,    // a gap of a tile's rows after every head
   kFar,       // batches 2^31 elements apart: an offset needs 64 bits
   kExpanded,  // as kBHSD, but all batches and heads share one K and one V: strides of 0
