@@ -228,8 +228,7 @@ class Core {
   // tensor_box.cpp
   void check_box(const Thread& self, std::uintptr_t shared, std::size_t bytes, int innermost,
                  std::uint16_t site, const std::string& verb);
-  void check_span(const Thread& self, std::uintptr_t shared, std::size_t bytes, std::uint16_t site,
-                  const std::string& what);
+  void check_span(const Thread& self, std::uintptr_t shared, std::size_t bytes, std::uint16_t site);
 
   // tensor_copy.cpp: copies of boxes
   void check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_t site);
@@ -239,6 +238,7 @@ class Core {
                        std::uint16_t site);
   void take_destination(TensorCopy& copy);
   void end_tensor_copies(const Thread& self, const Mbarrier& barrier, int phase);
+  bool is_over(Stamp read, const Thread& self, Stamp now, bool shared) const;
   void end_tensor_copy(const Thread& self, TensorCopy& copy);
   bool may_access(const Thread& self, TensorCopy& copy, std::uintptr_t address, std::uint16_t site);
   bool has_ended(const Thread& self, const TensorCopy& copy) const;
