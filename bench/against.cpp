@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,9 @@ Paired time(const Stage& before, const Stage& now, const Cell& cell) {
 int run(const Options& options) {
   const Stage* const stage = find_stage(options.stage);
   if (stage == nullptr) throw UsageError("There is no stage \"" + options.stage + "\".");
+  if (current_device().compute_capability == 0) {
+    throw std::runtime_error("There is no CUDA device here.");
+  }
   const Stage before = library_stage(0, options.before, stage->name);
   const Stage now = library_stage(1, options.now, stage->name);
   Table table({{"problem", false},

@@ -4,10 +4,10 @@
     scripts/maintainer/against.py --build simt|release STAGE REV
     scripts/maintainer/against.py simt|release STAGE REV
 
-The first builds the revision in build/against: a clone without objects of its own, which is kept, so that the next
-revision compiles only what differs. All other stages are left out of it. The second compares, after
-build/simt or build/release has been built: on the CPU simulator the counts of record.py's problems, on a GPU the times
-(bench/against.cpp).
+The first builds the revision in build/against: a clone without objects of its own, which is kept, so
+that the next revision compiles only what differs. All other stages are left out of it. The second
+compares, after build/simt or build/release has been built: on the CPU simulator the counts of
+record.py's problems, on a GPU the times (bench/against.cpp).
 """
 import argparse
 import os

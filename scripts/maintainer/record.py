@@ -11,8 +11,8 @@ between the record (tests/record) and the build, and ends with status 1 if there
 The second accepts them: it writes the record anew, to be committed with the change that caused them.
 
 Both read a build and compile nothing: build/simt/bin/ladder, or that of --ladder; and the notes that
-the build in build/release leaves where warnings are errors, for 90 and 90a. Another g++ may count, and another nvcc
-does compile, something else. Counts of another g++ are not compared; each nvcc has a record of its own.
+the build in build/release leaves where warnings are errors, for 90 and 90a. Code of another g++ may ask
+for something else, so its counts are not compared; each version of nvcc has a record of its own.
 """
 import argparse
 import concurrent.futures
@@ -31,7 +31,7 @@ from repository import ROOT
 FOLDER = ROOT / "tests/record"
 ACCEPT = "scripts/maintainer/record.py --accept"
 
-# Every kernel is among what these run: small problems, whole tiles and not, both masks, all head dimensions.
+# Small problems for every kernel: whole tiles and not, all masks, dtypes and head dimensions.
 PROBLEMS = (
     "b1_h1_q128k256_d64_f16", "b1_h1_q128k256_d128_f16", "b1_h2x1_q70k200_d64_f16_causal",
     "b1_h2_q70k200_d128_bf16_causal", "b1_h1_q130k150_d64_f16_left40_right7",

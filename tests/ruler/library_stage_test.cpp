@@ -47,6 +47,17 @@ TEST(LibraryStage, IsTheLibrarysOwn) {
   EXPECT_NE(loaded(copy), loaded(here));
 }
 
+TEST(LibraryStage, ThatMayBeOlderIsToldNoMoreThanItMustBe) {
+  const Stage stage = library_stage(0, CUFLASH_TOLD_LIBRARY, "any");
+  const auto size = [](const char* name) {
+    return static_cast<int>(library_supports(0, CUFLASH_FORWARD, problem(name)).error);
+  };
+  EXPECT_EQ(size("b1_h1_q9k9_d64_f16_causal"), 40);
+  EXPECT_EQ(size("b1_h1_q9k9_d64_f16_right3"), 48);
+  EXPECT_EQ(static_cast<int>(stage.forward.run({}, {}, nullptr)), 11);
+  EXPECT_EQ(static_cast<int>(stage.backward.run({}, {}, nullptr)), 12);
+}
+
 TEST(LibraryStage, SaysWhatItCannotDo) {
   library_stage(0, CUFLASH_LIBRARY, "05_wmma");
   const Problem p = problem("b1_h1_q9k9_d64_f16");
