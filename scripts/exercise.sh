@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Makes, builds and grades the exercises of a stage; scripts/test.sh exercise calls this.
-set -euo pipefail
 # shellcheck source=scripts/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "$(readlink -f "$0")")/lib.sh"
 
 usage="scripts/test.sh exercise STAGE [EXERCISE] [--reset | --grade json | --play]"
 
@@ -17,8 +16,13 @@ while (($#)); do
       exit 0
       ;;
     --grade | --grade=*)
-      [[ $1 != --grade || -z ${2:-} ]] || shift
-      [[ ${1#--grade=} == json ]] || usage_error "--grade takes json, not \"${1#--grade=}\"."
+      value=${1#--grade}
+      value=${value#=}
+      if [[ $1 == --grade && -n ${2:-} ]]; then
+        value=$2
+        shift
+      fi
+      [[ $value == json ]] || usage_error "--grade takes json${value:+, not \"$value\"}."
       options=(--json)
       ;;
     --reset) reset=--reset ;;

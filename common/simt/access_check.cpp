@@ -136,7 +136,7 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
   };
   Stamp opponent = 0;
   const auto look_for_race = [&](Stamp s) {
-    if (s != 0 && !happens_before(s, self, now, shared) && !both_atomic(s)) opponent = s;
+    if (s != 0 && !is_over(s, self, now, shared) && !both_atomic(s)) opponent = s;
   };
   if (shared && kind != AccessKind::kRead) {
     look_for_race(unordered_product_read(self, address, site));

@@ -96,9 +96,10 @@ class Build:
         an archive, and those in the place of None, are linked before the archives."""
         link, first = self.link[program], []
         for old, new in objects:
+            new = shlex.quote(str(new))
             if old is not None and f" {old} " in link:
                 link = link.replace(f" {old} ", f" {new} ")
             else:  # An archive's own object is then not used.
-                first.append(str(new))
-        run(link.replace(f"-o bin/{program}", f"{' '.join(first)} -o {to}"), self.folder,
+                first.append(new)
+        run(link.replace(f"-o bin/{program}", f"{' '.join(first)} -o {shlex.quote(str(to))}"), self.folder,
             f"{to} cannot be linked")

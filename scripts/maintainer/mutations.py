@@ -115,7 +115,7 @@ def read_list():
             re.compile(mutation.caught_by)
             folders = [f"{mutation.stage()}/"] if mutation.program == STAGES else []
             if not all((ROOT / folder).is_dir() for folder in folders) or \
-                    not mutation.file.startswith((*folders, "common/")):
+                    not mutation.file.startswith((*folders, "common/", "bench/")):
                 raise ListError(f"[{name}] {mutation.tests} are no tests of {mutation.file}")
         except (TypeError, OSError, re.error) as error:
             raise ListError(f"{LIST}: [{name}] {error}") from error
@@ -339,7 +339,10 @@ def pytest_with(python):
 def python_with_torch():
     """The Python that can run the package's tests, or None."""
     needed = "import numpy, pytest, torch"
-    return next((python for python in (sys.executable, "/usr/bin/python3")
+    cache = ROOT / "build/simt/CMakeCache.txt"
+    named = re.findall(r"^CUFLASH_TORCH_PYTHON:\w+=(.+)$", cache.read_text(encoding="utf-8"),
+                       re.MULTILINE) if cache.exists() else []
+    return next((python for python in (*named, sys.executable, "/usr/bin/python3")
                  if not subprocess.run([python, "-c", needed], capture_output=True,
                                        check=False).returncode), None)
 

@@ -63,6 +63,8 @@ struct Config {
   static constexpr int kProducerRegisters = 24;
   static constexpr int kConsumerRegisters =
       (kWarpgroups * kRegisters - kProducerRegisters) / kConsumers / 8 * 8;
+  static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= kWarpgroups * kRegisters,
+                "a block has no more registers than at launch, or setmaxnreg waits forever");
   // Named barriers of the first consumer: its turn, and that of its own warps. The next has the
   // next.
   static constexpr int kTurn = 1, kOwn = kTurn + kConsumers;
@@ -417,8 +419,10 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     wait_for_turn();
     pass_turn();
     ptx::mbarrier_wait(&k_full[stage], phase);  // The phase before has ended for all consumers.
+    __syncwarp();  // All lanes have seen it end before one lets the next begin.
     if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);
     ptx::mbarrier_wait(&v_full[stage], phase);
+    __syncwarp();  // The same.
     if (lane == 0) ptx::mbarrier_arrive(&v_empty[stage]);
   };
 

@@ -292,6 +292,39 @@ TEST_F(AccessTest, BetweenSharedArrays) {
   says(only_finding(FindingKind::kOutOfBounds), "[-1] (elements of 4 bytes)");
 }
 
+// Arrays of 12 bytes: the one in the middle has its neighbour 4 bytes before the next multiple
+// of 8.
+__global__ void neighbours(float* out, int index) {
+  __shared__ __align__(4) float before[3];
+  __shared__ __align__(8) float middle[3];
+  __shared__ __align__(4) float after[3];
+  for (int i = 0; i < 3; ++i) before[i] = middle[i] = after[i] = 1.f;
+  out[2] = before[0] + after[0];
+  *reinterpret_cast<float2*>(out) = *reinterpret_cast<const float2*>(middle + index);  // reads two
+}
+
+// 24 bytes, and 8 to the next multiple of 16.
+__global__ void past_the_end(float* out, int index) {
+  __shared__ __align__(16) float tile[6];
+  for (int i = 0; i < 6; ++i) tile[i] = 1.f;
+  *reinterpret_cast<float4*>(out) = *reinterpret_cast<const float4*>(tile + index);  // reads four
+}
+
+TEST_F(AccessTest, AVectorLiesInOneSharedArray) {
+  const Array<float> out(4);
+  run(neighbours, {1, 1}, out.data(), 0);
+  run(past_the_end, {1, 1}, out.data(), 0);
+  for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+  run(neighbours, {1, 1}, out.data(), 2);
+  const Finding two = only_finding(FindingKind::kOutOfBounds);
+  EXPECT_EQ(two.location, LINE_MARKED("reads two"));
+  says(two, "It reaches 4 bytes past the end of middle, which has 12 bytes.");
+  run(past_the_end, {1, 1}, out.data(), 4);
+  const Finding four = only_finding(FindingKind::kOutOfBounds);
+  EXPECT_EQ(four.location, LINE_MARKED("reads four"));
+  says(four, "It reaches 8 bytes past the end of tile, which has 24 bytes.");
+}
+
 // The name is known even for the first access to shared memory.
 __global__ void misaligned_in_shared(float* out, int index) {
   __shared__ __align__(16) float tile[8];

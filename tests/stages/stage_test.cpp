@@ -115,11 +115,11 @@ bool has_previous(const Stage& stage, Pass pass, const Problem& problem) {
   return false;
 }
 
-void computes(const Stage& stage, Pass pass, const TestProblem& test) {
+void computes(const Stage& stage, Pass pass, const TestProblem& test, harness::Runs runs) {
   CUFLASH_SKIP_UNSUPPORTED(stage, pass, test.c.problem);
   SCOPED_TRACE(test.intent);
   try {
-    const harness::StageCheck check = check_stage(stage, pass, test.c, harness::Runs::kAll);
+    const harness::StageCheck check = check_stage(stage, pass, test.c, runs);
     if (!check.ok()) ADD_FAILURE() << check.failures();
     for (const harness::Run& run : check.runs) {
       SCOPED_TRACE(run.schedule);
