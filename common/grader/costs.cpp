@@ -240,14 +240,14 @@ std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
         "the rows must put these parts into different banks.";
     return {{"conflicts-of-write", message, ""}};
   }
-  message += half
-                 ? " Only f16 has them: the rows of the tile are padded by a number of elements, "
-                   "but a bank is 4 bytes wide, which is two halves."
-                 : " Lanes that walk down a column of a tile meet in one bank if the distance "
-                   "between their rows, or between every second, fourth or eighth of them, is a "
-                   "multiple of 128 bytes. The padding that parts them is as wide as the access: 4 "
-                   "bytes if a lane takes 4, 16 bytes if it takes 16. A row of which 16 bytes are "
-                   "loaded at once must begin at a multiple of 16.";
+  message +=
+      half ? " Only f16 has them: the rows of the tile are padded by a number of elements, "
+             "but a bank is 4 bytes wide, which is two halves."
+           : " Lanes that walk down a column of a tile meet in one bank if the distance "
+             "between their rows, or between every second, fourth or eighth of them, is a "
+             "multiple of 128 bytes. A swizzle parts them, or padding as wide as the access: 4 "
+             "bytes if a lane takes 4, 16 bytes if it takes 16. A row of which 16 bytes are "
+             "loaded at once must begin at a multiple of 16.";
   return {{half ? "conflicts-in-f16" : "bank-conflicts", message, ""}};
 }
 
