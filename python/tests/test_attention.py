@@ -251,6 +251,17 @@ def test_as_sdpa_in_double(device, causal):
         torch.testing.assert_close(got.double(), wanted.transpose(1, 2), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("seqs", [(1, 19), (4, 7)], ids=str)
+def test_causal_is_aligned_at_the_end_and_sdpas_at_the_beginning(device, seqs):
+    q, k, v = (x.detach() for x in make(device, torch.float32, seqs=seqs))
+    bhsd = [x.transpose(1, 2) for x in (q, k, v)]
+    last = torch.ones(seqs, dtype=torch.bool, device=device).tril(seqs[1] - seqs[0])
+    o = cuflash.flash_attn_func(q, k, v, causal=True).transpose(1, 2)
+    want = scaled_dot_product_attention(*bhsd, attn_mask=last)
+    torch.testing.assert_close(o, want, rtol=0, atol=1e-5)
+    assert (scaled_dot_product_attention(*bhsd, is_causal=True) - o).abs().max() > 0.1
+
+
 # ---- The other two forms ------------------------------------------------------------------------
 
 @pytest.mark.parametrize("causal", [False, True])
