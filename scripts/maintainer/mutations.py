@@ -342,7 +342,8 @@ def python_with_torch():
     cache = ROOT / "build/simt/CMakeCache.txt"
     named = re.findall(r"^CUFLASH_TORCH_PYTHON:\w+=(.+)$", cache.read_text(encoding="utf-8"),
                        re.MULTILINE) if cache.exists() else []
-    return next((python for python in (*named, sys.executable, "/usr/bin/python3")
+    return next((python for python in (*filter(os.path.exists, named), sys.executable,
+                                       "/usr/bin/python3")
                  if not subprocess.run([python, "-c", needed], capture_output=True,
                                        check=False).returncode), None)
 
