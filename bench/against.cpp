@@ -75,7 +75,7 @@ Paired time(const Stage& before, const Stage& now, const Cell& cell) {
 }
 
 // Returns the exit status: 1 if a problem takes longer now, or if nothing ran.
-int run(const Options& options) {
+int run(const Options& options, const Provenance& where) {
   const Stage* const stage = find_stage(options.stage);
   if (stage == nullptr) throw UsageError("There is no stage \"" + options.stage + "\".");
   if (current_device().compute_capability == 0) {
@@ -106,7 +106,9 @@ int run(const Options& options) {
     ran = true;
     slower |= longer;
   }
-  fmt::print("{}\n{}", table.text(), paragraph(std::string("Time: ") + kPairedMethod + "."));
+  fmt::print("{}\n{}{}", table.text(), paragraph(fmt::format("Time: {}.", kPairedMethod)),
+             paragraph(fmt::format("{}, driver {}, CUDA {}, now {}, {}.", where.device,
+                                   where.driver, where.cuda, where.commit, where.date)));
   return ran && !slower ? 0 : 1;
 }
 
@@ -120,5 +122,5 @@ int main(int argc, char** argv) {
   app.add_option("BEFORE", options.before, "A build's libcuflash_attn.so")->required();
   app.add_option("NOW", options.now, "The other's")->required();
   return cuflash::bench::run_program(app, argc, argv,
-                                     [&](const auto&) { return cuflash::bench::run(options); });
+                                     [&](const auto& where) { return run(options, where); });
 }
