@@ -136,7 +136,9 @@ has_package() {
       python3 -c 'import numpy, pytest' || /usr/bin/python3 -c 'import numpy, pytest'
       ;;
     python3-venv) /usr/bin/python3 -c 'import ensurepip' ;;
-    python3-dev) [[ -e $(/usr/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ]] ;;
+    python3-dev) # for the same Python
+      [[ -e $(/usr/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ]]
+      ;;
     python3-matplotlib) /usr/bin/python3 -c 'import matplotlib' ;;
     python3-sphinx) /usr/bin/python3 -c 'import sphinx' ;;
     python3-myst-parser) /usr/bin/python3 -c 'import myst_parser' ;;

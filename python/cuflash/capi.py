@@ -208,7 +208,7 @@ class Library:
             raise error(code, self.last_message())
 
     def last_message(self):
-        """The sentence of this thread's last refusal. It may quote CUFLASH_STAGE, which is any bytes."""
+        """The sentence of this thread's last refusal. It may quote CUFLASH_STAGE: any bytes."""
         return self._c.cuflash_last_error_message().decode(errors="backslashreplace")
 
 

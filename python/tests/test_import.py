@@ -74,8 +74,9 @@ def test_library_named_by_the_environment(monkeypatch):
 
 def test_folder_of_a_library_that_the_loader_finds(tmp_path):
     (tmp_path / "libcuflash_attn.so").symlink_to(pathlib.Path(library.first().path).resolve())
+    code = "from cuflash import capi; print(capi.Library('libcuflash_attn.so').folder())"
     done = subprocess.run(
-        [sys.executable, "-c", "from cuflash import capi; print(capi.Library('libcuflash_attn.so').folder())"],
+        [sys.executable, "-c", code],
         env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent)},
         cwd="/", capture_output=True, text=True, check=True)
     assert done.stdout == f"{tmp_path}\n"
