@@ -28,15 +28,20 @@ struct TensorMapArguments {
 
   int box_row_bytes() const { return box[0] * kElementBytes; }
   int box_bytes() const { return box_row_bytes() * box[1] * box[2] * box[3]; }
-  // The bytes from one index of a dimension to the next.
+  // The bytes from one index of a dimension to the next. Where there is only one, they step over
+  // the dimension before.
   std::int64_t stride(int dimension) const {
-    return dimension == 0            ? std::int64_t{kElementBytes}
-           : extents[dimension] == 1 ? std::int64_t{kChunkBytes}
-                                     : strides[dimension - 1] * kElementBytes;
+    if (dimension == 0) return kElementBytes;
+    if (extents[dimension] != 1) return strides[dimension - 1] * kElementBytes;
+    constexpr std::int64_t kMost = kStrideLimit - kChunkBytes;
+    const std::int64_t step = stride(dimension - 1), steps = extents[dimension - 1];
+    if (step > 0 && steps > kMost / step) return kMost;
+    return (step * steps + kChunkBytes - 1) / kChunkBytes * kChunkBytes;
   }
 
   static constexpr int kElementBytes = 2;
   static constexpr int kChunkBytes = 16;
+  static constexpr std::int64_t kStrideLimit = std::int64_t{1} << 40;  // in bytes
 };
 
 // All of them in one line.
@@ -59,10 +64,11 @@ inline std::string in_words(const TensorMapArguments& map) {
 
 // Why no map can be made of the arguments, in a sentence, with all of them; empty if one can. The
 // limits are the driver's (cuTensorMapEncodeTiled), but for one: a swizzled row must fill the
-// swizzle's span, since nothing says how shorter rows would lie. A stride may be 0: all indices of
-// the dimension are the same elements.
+// swizzle's span, since nothing says how shorter rows would lie. By the manual each stride also
+// steps over the dimension before it. Here strides need only ascend: drivers accept rows that
+// overlap, with a stride of 0 for instance, though no manual promises it.
 inline std::string tensor_map_fault(const TensorMapArguments& map) {
-  constexpr std::int64_t kMaxExtent = std::int64_t{1} << 32, kMaxStride = std::int64_t{1} << 40;
+  constexpr std::int64_t kMaxExtent = std::int64_t{1} << 32;
   constexpr int kMaxBox = 256, kAlignment = TensorMapArguments::kChunkBytes;
   const auto fault = [&](const std::string& sentence) {
     return sentence + " The arguments: " + in_words(map) + '.';
@@ -73,16 +79,23 @@ inline std::string tensor_map_fault(const TensorMapArguments& map) {
   if (map.data == nullptr || reinterpret_cast<std::uintptr_t>(map.data) % kAlignment != 0) {
     return fault("The data of a tensor map begin at a multiple of 16 bytes.");
   }
+  std::int64_t last_stride = 0;
   for (int i = 0; i < TensorMapArguments::kRank; ++i) {
     const auto dimension = [i] { return "dimension " + std::to_string(i); };
     if (map.extents[i] < 1 || map.extents[i] > kMaxExtent) {
       return fault("The extent of " + dimension() +
                    " of a tensor map is at least 1 and at most 2^32.");
     }
-    if (map.stride(i) < 0 || map.stride(i) >= kMaxStride ||
+    if (map.stride(i) < 0 || map.stride(i) >= TensorMapArguments::kStrideLimit ||
         (i > 0 && map.stride(i) % kAlignment != 0)) {
       return fault("The stride of " + dimension() +
                    " of a tensor map is a multiple of 16 bytes, at least 0 and less than 2^40.");
+    }
+    if (i > 0 && map.extents[i] > 1) {
+      if (map.stride(i) < last_stride) {
+        return fault("The strides of a tensor map ascend; that of " + dimension() + " does not.");
+      }
+      last_stride = map.stride(i);
     }
     if (map.box[i] < 1 || map.box[i] > kMaxBox) {
       return fault("The box of a tensor map has 1 to 256 elements in " + dimension() + '.');
