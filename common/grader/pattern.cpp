@@ -8,15 +8,15 @@
 #include "values.h"
 
 namespace cuflash::exercises {
-namespace {
 
-// What outputs hold before the call: bytes of ones, a NaN that no arithmetic makes.
 bool poison(float value, DType dtype) {
   const std::byte ones[4] = {std::byte{0xff}, std::byte{0xff}, std::byte{0xff}, std::byte{0xff}};
   float untouched = 0;
   harness::decode(dtype, ones, 1, &untouched);
   return std::memcmp(&value, &untouched, sizeof(value)) == 0;
 }
+
+namespace {
 
 // The wrong elements of one tensor.
 struct Wrong {
