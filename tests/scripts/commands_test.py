@@ -26,7 +26,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
-from builds import Build  # noqa: E402, it lies there
+import builds  # noqa: E402, it lies there
 from repository import copy_sources  # noqa: E402
 
 BIN = ROOT / "build/simt/bin"
@@ -556,11 +556,12 @@ class Mutations(unittest.TestCase):
 
     def test_paths_are_no_commands(self):
         with tempfile.TemporaryDirectory() as folder:
-            build = Build.__new__(Build)
+            build = builds.Build.__new__(builds.Build)
             build.folder, build.link = folder, {"ladder": "printf '%s|' x.o -o bin/ladder >words"}
             build.linked("ladder", [("x.o", "Bob's/y.o"), (None, "a b/z.o")], "a b/ladder")
             self.assertEqual(pathlib.Path(folder, "words").read_text(encoding="utf-8"),
                              "Bob's/y.o|a b/z.o|-o|a b/ladder|")
+            self.assertEqual(builds.run(["printf", r"caf\351.cu"], folder, ""), "caf\udce9.cu")
 
 
 class Turns(unittest.TestCase):
