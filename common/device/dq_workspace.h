@@ -11,6 +11,7 @@
 #include "device/mma_fragments.h"
 #include "device/ptx/block_count.h"
 #include "device/ptx/bulk_reduce.h"
+#include "device/ptx/tensor_copy.h"
 #include "device/shared_memory.h"
 #include "device/swizzle.h"
 #include "device/tensor.h"
@@ -108,7 +109,9 @@ __device__ __forceinline__ unsigned block_number(const DqWorkspace& work) {
 // many others have added.
 __device__ __forceinline__ void wait_to_add(const DqWorkspace& work, std::int64_t share,
                                             unsigned others) {
-  if (!work.any_order) ptx::block_count_wait(&work.turns[share], others);
+  if (work.any_order) return;
+  ptx::block_count_wait(&work.turns[share], others);
+  ptx::fence_proxy_async_global();  // TMA adds after the others, of whom this thread has learned.
 }
 // It has TMA add, and waits until TMA has read the terms.
 template <int kFloats>

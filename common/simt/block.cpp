@@ -209,14 +209,6 @@ void Core::suspend(Thread& thread, Thread::State state, std::uintptr_t return_ad
   thread.fiber.suspend();
 }
 
-// Blocks run one after the other: only threads of this one can still change the count.
-void Core::wait_for_block_count(Thread& self, const unsigned* count, unsigned value,
-                                std::uintptr_t return_address) {
-  self.block_count = count;
-  self.awaited_count = value;
-  suspend(self, Thread::State::kAtBlockCount, return_address);
-}
-
 void Core::kill_launch() {
   killed_ = true;
   Thread& running = *running_thread();

@@ -40,14 +40,6 @@ void Core::share_knowledge(const std::vector<Thread*>& threads) {
   for (Thread* thread : threads) thread->knowledge = joined;
 }
 
-void Core::fence_proxy_async(Thread& self) {
-  knowledge_in_use_ = true;
-  note_moment(self);
-  for (int t = 0; t < num_threads_; ++t) {
-    Knowledge::note(self.knowledge.fenced, t, std::max(self.knowledge.before[t], last_barrier_));
-  }
-}
-
 // ---- The barriers ------------------------------------------------------------------------------
 
 void Core::init_mbarrier(Thread& self, std::uintptr_t address, unsigned arrivals,

@@ -41,6 +41,7 @@ void Core::issue_tensor_copy(Thread& self, std::uintptr_t to, const TensorMapArg
   copy.barrier = &barrier;
   copy.phase = barrier.phase;
   copy.read_site = sites.id(return_address, AccessKind::kRead, kChunk, kElement);
+  sites.mark_as_tma(copy.read_site);
   next_moment();
   copy.begun = stamp_of(self, site);
   copy.readers.resize(num_threads_);
@@ -107,6 +108,8 @@ void Core::read_box(Thread& self, const TensorCopy& copy) {
         written = kHostStamp;  // one report
       } else if (written != 0 && !happens_before(written, self, now, false)) {
         report_race(self, *region, from, written, copy.read_site);
+      } else {
+        check_proxy_fence(self, *region, from, written, copy.read_site);
       }
     }
   };
@@ -279,7 +282,5 @@ void issue_tensor_copy(void* shared, const TensorMap& map, const int (&first)[4]
   core.issue_tensor_copy(*running_thread(), as_address(shared), map.arguments, first,
                          as_address(barrier), as_address(__builtin_return_address(0)));
 }
-
-void fence_proxy_async() { core.fence_proxy_async(*running_thread()); }
 
 }  // namespace cuflash::simt

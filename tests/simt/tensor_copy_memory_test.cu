@@ -300,6 +300,7 @@ __global__ void change_source(const __grid_constant__ TensorMap map, Half* in, C
     ptx::mbarrier_init(&full, 1);
     ptx::fence_mbarrier_init();
     if (when == Changes::kBefore) in[3] = 1;
+    ptx::fence_proxy_async_global();
     ptx::mbarrier_arrive_expect_tx(&full, kBytes);
     ptx::tensor_copy(sK, map, 0, 0, 0, 0, &full);  // copies in
     if (when == Changes::kInFlight) in[3] = 1;     // changes in
