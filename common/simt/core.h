@@ -135,6 +135,10 @@ class Core {
   void note_launch(const Launch& launch);
   void run_block(std::uint64_t linear_block);
   void suspend(Thread& thread, Thread::State state, std::uintptr_t return_address);
+  // True if the thread runs only when no other one can go on.
+  bool lags(int thread) const {
+    return schedule.order == Schedule::Order::kLagging && thread % 32 == 31;
+  }
   void release_barrier();
   void check_barrier();
   void flush_warp(int warp);
@@ -273,6 +277,13 @@ class Core {
   void check_same_call(const Warpgroup& group);
   void report_absent(const Thread& waiting, int absent, const std::string& why);
   bool report_stuck_warpgroup();
+  void let_go(const Warpgroup& group);
+
+  // register_pool.cpp: setmaxnreg
+  int registers_at_launch() const;
+  bool take_block_registers(Warpgroup& group, int registers);
+  bool let_some_have_registers();
+  bool report_lack_of_registers();
 
   // wgmma.cpp: products of warpgroups
   void begin_product(Warpgroup& group);

@@ -18,16 +18,19 @@ void Core::fence_proxy_async(Thread& self, bool global) {
 }
 
 // The thread has the copy unit access global memory, after an access that is ordered before. In one
-// block a fence lies between the two, whichever thread makes it; or else the thread that wrote has
-// made one, and so has this thread since it learned of that. The copy unit's own accesses in an
-// earlier block have ended with a fence.
+// block a fence lies between the two, whichever thread makes it. If other blocks can learn of the
+// first by a count, its thread has made a fence before that, and so has this thread since it
+// learned of it. The copy unit's own accesses in an earlier block have ended with a fence.
 void Core::check_proxy_fence(const Thread& self, const Region& region, std::uintptr_t address,
                              Stamp earlier, std::uint16_t site) {
   if (earlier < launch_start_) return;
-  const bool by_tma = sites[stamp_site(earlier)].of_tma;
-  if (earlier >= block_start_ && (by_tma || self.knowledge.has_fenced_global(earlier))) return;
-  const bool left = by_tma || fences_.happens_before(earlier, self.fences.known, true);
-  if (left && fences_.happens_before(earlier, self.fences.proxied)) return;
+  const bool by_tma = sites[stamp_site(earlier)].of_tma, in_block = earlier >= block_start_;
+  if (in_block && by_tma) return;
+  const KnownFences &known = self.fences.known, &proxied = self.fences.proxied;
+  const bool left = by_tma || fences_.happens_before(earlier, known, true);
+  const bool counted = left || fences_.happens_before(earlier, known);
+  if (in_block && left == counted && self.knowledge.has_fenced_global(earlier)) return;
+  if (left && fences_.happens_before(earlier, proxied)) return;
   report_accesses(
       FindingKind::kAsyncCopy, "ACCESS WITHOUT A PROXY FENCE", &region, address,
       {named_access(earlier), access_of(self, site)},

@@ -306,7 +306,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     Scores rS[C::kParts];
 #pragma unroll
     for (int part = 0; part < C::kParts; ++part) scores(rS[part], tile_K, part, lane);
-    __syncwarp();  // All lanes have read K_j before one says so.
+    ptx::fence_proxy_async();  // The next K comes after what this lane has read,
+    __syncwarp();              // and all lanes have read K_j before one says so.
     if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);
     if (requests) request_k(tile - 1);
     if (C::kStages > 1 && requests) request_v(tile - 1);
@@ -315,7 +316,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     for (int part = 0; part < C::kParts; ++part) {
       accumulate(masked, rS[part], tile_V, part, tile * C::kBlockKV + part * C::kPart, lane);
     }
-    __syncwarp();  // All lanes have read V_j before one says so.
+    ptx::fence_proxy_async();  // The next V comes after what this lane has read,
+    __syncwarp();              // and all lanes have read V_j before one says so.
     if (lane == 0) ptx::mbarrier_arrive(&v_empty[stage]);
     if (C::kStages == 1 && requests) request_v(tile - 1);
   };

@@ -125,6 +125,30 @@ TEST_F(GlobalFence, IsMadeByBothOfTwoBlocks) {
   }
 }
 
+// The same threads of one block, which a barrier orders, too: the count is for other blocks.
+__global__ void counted_in_one_block(const __grid_constant__ TensorMap map, Half* memory,
+                                     unsigned* counts, Fence fence) {
+  if (threadIdx.x == 0) {
+    memory[0] = 1;  // writes and counts
+    if (fence == Fence::kBoth) ptx::fence_proxy_async_global();
+    ptx::block_count_add(&counts[1]);
+  }
+  __syncthreads();
+  if (threadIdx.x != 1) return;
+  ptx::block_count_wait(&counts[1], 1);
+  ptx::fence_proxy_async_global();
+  access_by_tma(map, memory, By::kCopy);
+}
+
+TEST_F(GlobalFence, PrecedesACountInOneBlock) {
+  run(counted_in_one_block, {1, 2}, map(), in_.data(), counts_.data(), Fence::kBoth);
+  ASSERT_TRUE(take_findings().empty());
+  counts_.set({0, 0});
+  run(counted_in_one_block, {1, 2}, map(), in_.data(), counts_.data(), Fence::kIssuer);
+  expect_finding("ACCESS WITHOUT A PROXY FENCE", LINE_MARKED("writes and counts"),
+                 line_of(By::kCopy), "before others learn of it");
+}
+
 // What came before the launch needs no fence.
 TEST_F(GlobalFence, IsNotNeededAfterALaunch) {
   run(in_one_block, {1, 64}, map(), in_.data(), By::kCopy, Fence::kWriter);
