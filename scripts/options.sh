@@ -13,8 +13,8 @@ declare -A TAKES=(
   [--causal]='' [--list]='' [--stage]=STAGE [--annotate]=STAGE [--map]=STAGE [--diff]='A B'
   [--play]='STAGE [STAGE]' [--text]='' [--break]=''
   [--compare]='A B' [--shape]=SHAPE [--input]=DIR [--dtype]="$(joined "${DTYPES[@]}")"
-  [--pass]='forward|backward|both' [--schedule]='inorder|reversed|random:SEED' [--block]='X,Y,Z'
-  [--json]=FILE [--against]=REV
+  [--pass]='forward|backward|both' [--schedule]='inorder|reversed|random:SEED|lagging:SEED'
+  [--block]='X,Y,Z' [--json]=FILE [--against]=REV
 )
 VIEWS=(--stage --list --annotate --map --play --diff --compare) # one at a time
 # shellcheck disable=SC2034  # used by run.sh
@@ -99,9 +99,9 @@ check_shape() {
 # ---- The other options ----------------------------------------------------------------------------
 
 check_schedule() {
-  [[ $1 =~ ^(inorder|reversed|random:[0-9]{1,19})$ ]] || usage_error \
-    "--schedule takes inorder, reversed or random:SEED, not \"$1\".$(
-      did_you_mean "$1" inorder reversed random:1
+  [[ $1 =~ ^(inorder|reversed|(random|lagging):[0-9]{1,19})$ ]] || usage_error \
+    "--schedule takes inorder, reversed, random:SEED or lagging:SEED, not \"$1\".$(
+      did_you_mean "$1" inorder reversed random:1 lagging:1
     )"
 }
 

@@ -40,7 +40,8 @@ How
   --text              with --play: print the run, a line for each step
   --break             with --play of one stage: also runs with known faults, such as a barrier
                       removed; the kernel is compiled once for each
-  --schedule ORDER    the order of threads: inorder, reversed or random:SEED (CPU simulator)
+  --schedule ORDER    the order of threads: inorder, reversed, random:SEED, or lagging:SEED, in
+                      which the last lane of a warp runs as late as it can (CPU simulator)
   --block X,Y,Z       show only this block's findings (CPU simulator)
   --json FILE         also write the results to this file
 

@@ -78,7 +78,8 @@ simt::BlockIndex block_of(const std::string& text) {
 void set_schedule(const std::string& text) {
   simt::Schedule schedule;
   if (!simt::parse_schedule(text, schedule)) {
-    throw UsageError("--schedule takes inorder, reversed or random:SEED, not \"" + text + "\".");
+    throw UsageError("--schedule takes inorder, reversed, random:SEED or lagging:SEED, not \"" +
+                     text + "\".");
   }
   simt::set_schedule(schedule);
 }
@@ -105,7 +106,7 @@ void declare(CLI::App& app, Options& options) {
       ->option_text("forward|backward|both")
       ->check(CLI::IsMember({"forward", "backward", "both"}));
   app.add_option("--schedule", options.schedule, "Order of threads on the CPU simulator")
-      ->option_text("inorder|reversed|random:SEED");
+      ->option_text("inorder|reversed|random:SEED|lagging:SEED");
   app.add_option("--block", options.block, "Show only this block's findings (CPU simulator)")
       ->option_text("X,Y,Z");
   auto* json = app.add_option("--json", options.json, "Also write the results to this file")

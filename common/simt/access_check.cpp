@@ -13,23 +13,34 @@ void Core::on_access_slow(Thread& self, std::uintptr_t address, std::size_t size
                           std::uintptr_t return_address) {
   const std::uint16_t site = sites.id(return_address, kind, size);
   if (site == Sites::kForeign) return;
+  const bool shared = check_and_count(self, address, size, site);
+  if (kind == AccessKind::kAtomic && fences_.in_use()) fences_.atomic(self.fences, shared, address);
+}
+
+// True if it is an access of shared memory.
+bool Core::check_and_count(Thread& self, std::uintptr_t address, std::size_t size,
+                           std::uint16_t site) {
   if (self.trace.full()) make_room(self);
   bool shared = false;
   if (check(self, address, size, site, shared)) {
     self.trace.push(make_record(site, shared, address));
   }
-  if (kind == AccessKind::kAtomic && fences_.in_use()) fences_.atomic(self.fences, shared, address);
+  return shared;
 }
 
 // Records what happened before the fence, and separates it from what the thread does next.
-void Core::fence(Thread& self, bool block_only) {
-  Fence fence{block_start_, block_only, last_barrier_, {}, {}};
+Fence Core::fence_now(const Thread& self, bool block_only) {
+  Fence fence{block_start_, block_only, last_barrier_, {}, self.knowledge.fenced_global, {}};
   for (int lane = 0; lane < 32; ++lane) {
     const Stamp met = std::max(last_warp_event_[self.warp()], self.synced[lane]);
     if (met > last_barrier_) fence.of_threads[self.warp() * 32 + lane] = met;
   }
   fence.of_threads[self.index] = next_moment();
-  fences_.call(self.fences, std::move(fence));
+  return fence;
+}
+
+void Core::fence(Thread& self, bool block_only) {
+  fences_.call(self.fences, fence_now(self, block_only));
 }
 
 // Checks an access. Returns false if the access is not counted; sets `shared` otherwise.
@@ -120,7 +131,7 @@ bool Core::happens_before(Stamp earlier, const Thread& self, Stamp now, bool sha
     return true;
   }
   if (earlier >= block_start_ && self.knowledge.has(earlier)) return true;
-  return fences_.happens_before(earlier, self.fences);
+  return fences_.happens_before(earlier, self.fences.known);
 }
 
 void Core::check_cells(const Thread& self, Region& region, std::uintptr_t address, std::size_t size,

@@ -20,6 +20,7 @@ struct Site {
   AccessKind kind;
   std::uint8_t size;     // bytes
   std::uint8_t element;  // bytes of an element; 0 where only the vector of several is known
+  bool of_tma = false;   // an access by the copy unit to global memory
 };
 
 // Numbers the sites. Site 0 stands for all that do not fit into 16 bits.
@@ -44,6 +45,7 @@ class Sites {
     return cached.address == return_address && cached.access == access(kind, size) ? cached.id : 0;
   }
   const Site& operator[](int id) const { return sites_[id]; }
+  void mark_as_tma(std::uint16_t id) { sites_[id].of_tma = true; }
   std::size_t count() const { return sites_.size(); }
   // The place of each site in the order of the source.
   const std::vector<std::uint32_t>& ranks() const;

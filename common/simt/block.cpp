@@ -12,7 +12,7 @@ std::vector<int> Core::ordered(std::size_t count) {
   std::vector<int> order(count);
   std::iota(order.begin(), order.end(), 0);
   if (schedule.order == Schedule::Order::kReversed) std::reverse(order.begin(), order.end());
-  if (schedule.order == Schedule::Order::kRandom) {
+  if (schedule.order == Schedule::Order::kRandom || schedule.order == Schedule::Order::kLagging) {
     std::shuffle(order.begin(), order.end(), random_);
   }
   return order;
@@ -149,12 +149,14 @@ void Core::run_block(std::uint64_t linear_block) {
   block_recorder.begin_block();
 
   // Each thread runs until it waits for others; when all do, the barrier opens.
-  const std::vector<int> order = ordered(num_threads_);
+  std::vector<int> order = ordered(num_threads_);
+  std::stable_partition(order.begin(), order.end(), [&](int t) { return !lags(t); });
   for (;;) {
     bool progress = false, alive = false, in_warp_call = false, waits_for_some = false;
     for (const int t : order) {
       Thread& thread = threads_[t];
-      if (thread.state == Thread::State::kReady || thread.counted()) {
+      const bool may_run = !progress || !lags(t);
+      if (may_run && (thread.state == Thread::State::kReady || thread.counted())) {
         thread.state = Thread::State::kReady;
         thread.fiber.resume(&thread);
         progress = true;
@@ -170,10 +172,10 @@ void Core::run_block(std::uint64_t linear_block) {
       check_unfinished_products();
       return;
     }
-    if (progress) continue;
+    if (progress || let_some_have_registers()) continue;
     if (in_warp_call) {
       end_warp_calls();
-    } else if (report_stuck_warpgroup()) {
+    } else if (report_stuck_warpgroup() || report_lack_of_registers()) {
       return;
     } else if (report_block_count()) {
       return;
@@ -207,14 +209,6 @@ void Core::suspend(Thread& thread, Thread::State state, std::uintptr_t return_ad
   thread.wait_address = return_address;
   recorder.settle(thread.index);
   thread.fiber.suspend();
-}
-
-// Blocks run one after the other: only threads of this one can still change the count.
-void Core::wait_for_block_count(Thread& self, const unsigned* count, unsigned value,
-                                std::uintptr_t return_address) {
-  self.block_count = count;
-  self.awaited_count = value;
-  suspend(self, Thread::State::kAtBlockCount, return_address);
 }
 
 void Core::kill_launch() {

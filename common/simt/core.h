@@ -48,7 +48,7 @@ class Core {
   // Returns how many threads came with `vote` set.
   int barrier(Thread& self, bool vote, std::uintptr_t return_address);
   void fence(Thread& self, bool block_only);
-  // Lets the other threads run until the count has this value.
+  void add_to_block_count(Thread& self, unsigned* count, std::uintptr_t return_address);
   void wait_for_block_count(Thread& self, const unsigned* count, unsigned value,
                             std::uintptr_t return_address);
   std::uint64_t warp_call(Thread& self, const WarpCall& call, std::uintptr_t return_address);
@@ -70,7 +70,7 @@ class Core {
                         std::uintptr_t return_address);
   bool come_to_named_barrier(Thread& self, int number, int threads, Coming how, bool mine,
                              std::uintptr_t return_address);
-  void fence_proxy_async(Thread& self);
+  void fence_proxy_async(Thread& self, bool global);
   void issue_tensor_store(Thread& self, const TensorMapArguments& map, const int (&first)[4],
                           std::uintptr_t from, std::uintptr_t return_address);
   void issue_bulk_reduction(Thread& self, std::uintptr_t to, std::uintptr_t from, int bytes,
@@ -135,6 +135,10 @@ class Core {
   void note_launch(const Launch& launch);
   void run_block(std::uint64_t linear_block);
   void suspend(Thread& thread, Thread::State state, std::uintptr_t return_address);
+  // True if the thread runs only when no other one can go on.
+  bool lags(int thread) const {
+    return schedule.order == Schedule::Order::kLagging && thread % 32 == 31;
+  }
   void release_barrier();
   void check_barrier();
   void flush_warp(int warp);
@@ -172,6 +176,8 @@ class Core {
   // access_check.h, access_check.cpp: checking
   void on_access_slow(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
                       std::uintptr_t return_address);
+  bool check_and_count(Thread& self, std::uintptr_t address, std::size_t size, std::uint16_t site);
+  Fence fence_now(const Thread& self, bool block_only);
   bool check_quickly(const Thread& self, Region& region, std::uintptr_t address, std::size_t size,
                      AccessKind kind, Stamp now);
   bool check(Thread& self, std::uintptr_t address, std::size_t size, std::uint16_t site,
@@ -217,8 +223,17 @@ class Core {
   void report_mbarrier(const std::string& title, const Mbarrier& barrier,
                        const std::vector<NamedAccess>& accesses, const std::string& what);
   void report_deadlock();
-  bool report_block_count();  // false if no thread waits for one
   std::string name_of(const Mbarrier& barrier) const;
+
+  // block_count.cpp: counts by which blocks wait for others
+  std::uint16_t access_block_count(Thread& self, const unsigned* count,
+                                   std::uintptr_t return_address);
+  void check_stores_have_ended(const Thread& self, std::uintptr_t count, std::uint16_t site);
+  bool report_block_count();  // false if no thread waits for one
+
+  // proxy_fence.cpp: order between threads and the copy unit
+  void check_proxy_fence(const Thread& self, const Region& region, std::uintptr_t address,
+                         Stamp earlier, std::uint16_t site);
 
   // named_barrier.cpp: barriers of some warps
   void check_comer(const Thread& self, const NamedBarrier& barrier, int threads, Coming how);
@@ -262,6 +277,13 @@ class Core {
   void check_same_call(const Warpgroup& group);
   void report_absent(const Thread& waiting, int absent, const std::string& why);
   bool report_stuck_warpgroup();
+  void let_go(const Warpgroup& group);
+
+  // register_pool.cpp: setmaxnreg
+  int registers_at_launch() const;
+  bool take_block_registers(Warpgroup& group, int registers);
+  bool let_some_have_registers();
+  bool report_lack_of_registers();
 
   // wgmma.cpp: products of warpgroups
   void begin_product(Warpgroup& group);

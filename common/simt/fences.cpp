@@ -21,13 +21,21 @@ void include(Fence& joined, const Fence& fence) {
     Stamp& latest = joined.of_threads[thread];
     latest = std::max(latest, before);
   }
+  if (joined.proxied.size() < fence.proxied.size()) joined.proxied.resize(fence.proxied.size());
+  for (std::size_t t = 0; t < fence.proxied.size(); ++t) {
+    joined.proxied[t] = std::max(joined.proxied[t], fence.proxied[t]);
+  }
   learn(joined.known, fence.known);
 }
 
 }  // namespace
 
-bool Fence::covers(Stamp access) const {
+bool Fence::covers(Stamp access, bool by_proxy) const {
   if (access < block_start) return false;
+  if (by_proxy) {
+    const auto thread = static_cast<std::size_t>(stamp_thread(access));
+    return thread < proxied.size() && access < proxied[thread];
+  }
   if (access < all) return true;
   const auto thread = of_threads.find(stamp_thread(access));
   return thread != of_threads.end() && access < thread->second;
@@ -58,17 +66,38 @@ void Fences::call(ThreadFences& self, Fence fence) {
 // An atomic operation: the thread learns of all fences announced at this address, and announces its
 // own.
 void Fences::atomic(ThreadFences& self, bool shared, std::uintptr_t address) {
+  Channel& channel = channel_at(shared, address);
+  learn_from(self, channel);
+  for (const auto& fence : {self.device, self.block}) {
+    if (fence != nullptr) announce(channel, fence);
+  }
+}
+
+void Fences::release(const ThreadFences& self, std::uintptr_t address, Fence fence) {
+  in_use_ = true;
+  fence.known = self.known;
+  announce(channel_at(false, address), std::make_shared<const Fence>(std::move(fence)));
+}
+
+void Fences::acquire(ThreadFences& self, std::uintptr_t address) {
+  learn_from(self, channel_at(false, address));
+}
+
+Channel& Fences::channel_at(bool shared, std::uintptr_t address) {
   Channel*& channel = (shared ? of_shared_ : of_global_)[address];
   if (channel == nullptr) channel = &channels_.emplace_back();
-  if (!channel->fences.empty()) {
-    learn(self.known, channel->known);
-    self.known[channel] = channel->fences.size();
-  }
-  for (const auto& fence : {self.device, self.block}) {
-    if (fence == nullptr) continue;
-    channel->fences.push_back(fence);
-    learn(channel->known, fence->known);
-  }
+  return *channel;
+}
+
+void Fences::learn_from(ThreadFences& self, const Channel& channel) {
+  if (channel.fences.empty()) return;
+  learn(self.known, channel.known);
+  self.known[&channel] = channel.fences.size();
+}
+
+void Fences::announce(Channel& channel, const std::shared_ptr<const Fence>& fence) {
+  channel.fences.push_back(fence);
+  learn(channel.known, fence->known);
 }
 
 void Fences::meet(const std::vector<ThreadFences*>& threads) const {
@@ -82,13 +111,16 @@ void Fences::meet(const std::vector<ThreadFences*>& threads) const {
     return all;
   };
   const auto device = joined(&ThreadFences::device), block = joined(&ThreadFences::block);
-  KnownFences known;
-  for (const ThreadFences* thread : threads) learn(known, thread->known);
-  for (ThreadFences* thread : threads) *thread = {device, block, known};
+  KnownFences known, proxied;
+  for (const ThreadFences* thread : threads) {
+    learn(known, thread->known);
+    learn(proxied, thread->proxied);
+  }
+  for (ThreadFences* thread : threads) *thread = {device, block, known, proxied};
 }
 
-bool Fences::happens_before(Stamp access, const ThreadFences& self) const {
-  for (const auto& [channel, count] : self.known) {
+bool Fences::happens_before(Stamp access, const KnownFences& known, bool by_proxy) const {
+  for (const auto& [channel, count] : known) {
     // Blocks run one after the other, so the fences of one block are adjacent.
     const auto begin = channel->fences.begin();
     auto after = std::partition_point(
@@ -97,7 +129,7 @@ bool Fences::happens_before(Stamp access, const ThreadFences& self) const {
          after != begin && (*(after - 1))->block_start == block; --after) {
       const Fence& fence = **(after - 1);
       if (fence.block_only && fence.block_start != block_start_) continue;
-      if (fence.covers(access)) return true;
+      if (fence.covers(access, by_proxy)) return true;
     }
   }
   return false;

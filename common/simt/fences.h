@@ -3,6 +3,7 @@
 // One thread writes, calls __threadfence() and does an atomic operation. Later another thread does
 // an atomic operation on the same address: what follows it happens after all that came before the
 // fence. In this way the last block of a grid, found by a counter, can read the others' results.
+// block_count_add() is a fence and such an operation in one; block_count_wait() only learns.
 #ifndef CUFLASH_SIMT_FENCES_H_
 #define CUFLASH_SIMT_FENCES_H_
 
@@ -28,10 +29,14 @@ struct Fence {
   bool block_only = false;          // __threadfence_block()
   Stamp all = 0;                    // all threads of the block: what they did before this moment
   std::map<int, Stamp> of_threads;  // these threads: what each did before its own moment
+  // By thread: what it did before this moment came before a proxy fence of global memory, and that
+  // before this fence.
+  std::vector<Stamp> proxied;
   KnownFences known;
 
-  // True if the access, made by this block or a later one, lies before the fence.
-  bool covers(Stamp access) const;
+  // True if the access, made by this block or a later one, lies before the fence; if asked, with a
+  // proxy fence between them.
+  bool covers(Stamp access, bool by_proxy) const;
 };
 
 // An address at which threads that had called a fence did atomic operations.
@@ -44,6 +49,7 @@ struct Channel {
 struct ThreadFences {
   std::shared_ptr<const Fence> device, block;  // its last calls; null for none
   KnownFences known;
+  KnownFences proxied;  // those before its last proxy fence of global memory
 };
 
 // The channels of a launch.
@@ -56,12 +62,18 @@ class Fences {
 
   void call(ThreadFences& self, Fence fence);
   void atomic(ThreadFences& self, bool shared, std::uintptr_t address);
+  void release(const ThreadFences& self, std::uintptr_t address, Fence fence);
+  void acquire(ThreadFences& self, std::uintptr_t address);
   // These threads meet: each now shares the calls and the knowledge of all of them.
   void meet(const std::vector<ThreadFences*>& threads) const;
-  // True if the thread knows of a fence that comes after the access.
-  bool happens_before(Stamp access, const ThreadFences& self) const;
+  // True if one of the known fences comes after the access; if asked, with a proxy fence between
+  // them.
+  bool happens_before(Stamp access, const KnownFences& known, bool by_proxy = false) const;
 
  private:
+  Channel& channel_at(bool shared, std::uintptr_t address);
+  static void learn_from(ThreadFences& self, const Channel& channel);
+  static void announce(Channel& channel, const std::shared_ptr<const Fence>& fence);
   bool in_use_ = false;
   Stamp block_start_ = 0;
   std::deque<Channel> channels_;

@@ -260,23 +260,4 @@ void Core::report_block(FindingKind kind, std::uintptr_t where, const std::strin
   describe(kind, title, "", short_location(source_place(where)), body, false);
 }
 
-// Where no thread can go on, one may be waiting for a count that only a later block changes.
-bool Core::report_block_count() {
-  const auto end = threads_.begin() + num_threads_;
-  const auto self = std::find_if(threads_.begin(), end, [](const Thread& thread) {
-    return thread.state == Thread::State::kAtBlockCount;
-  });
-  if (self == end) return false;
-  const SourcePlace& here = source_place(self->wait_address);
-  report_block(FindingKind::kBlockOrder, self->wait_address, "WAIT FOR A LATER BLOCK",
-               "  Warp " + std::to_string(self->warp()) + " lane " + std::to_string(self->lane()) +
-                   " at " + short_location(here) + "   " + source_text(here) +
-                   "\n  It waits for the count " + std::to_string(self->awaited_count) +
-                   ", which is " + std::to_string(*self->block_count) +
-                   ". No block that began before this one changes it, so that the wait may never "
-                   "end. The launch ends here.\n");
-  killed_ = true;
-  return true;
-}
-
 }  // namespace cuflash::simt

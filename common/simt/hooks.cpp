@@ -3,7 +3,6 @@
 //
 // g++ puts a call of __tsan_readN(address) before every read of N bytes, and likewise for writes
 // (-fsanitize=thread). No sanitizer is linked: these functions stand in its place.
-#include <device/ptx/block_count.h>
 #include <device/ptx/red.h>
 
 #include "device/tile_mark.h"
@@ -64,18 +63,6 @@ unsigned block_id(int axis) noexcept { return along(axis, core.block_index()); }
 unsigned block_extent(int axis) noexcept { return along(axis, core.launch()->block); }
 unsigned grid_extent(int axis) noexcept { return along(axis, core.launch()->grid); }
 int lane_id() noexcept { return running_thread()->lane(); }
-
-void add_to_block_count(unsigned* count) {
-  core.fence(*running_thread(), false);
-  note_access(count, sizeof *count, AccessKind::kAtomic, __builtin_return_address(0));
-  ++*count;
-}
-
-void wait_for_block_count(const unsigned* count, unsigned value) {
-  const void* const from = __builtin_return_address(0);
-  if (*count != value) core.wait_for_block_count(*running_thread(), count, value, as_address(from));
-  note_access(count, sizeof *count, AccessKind::kAtomic, from);
-}
 
 void add_four(float* address, const float (&x)[4]) {
   note_access(address, sizeof(x), AccessKind::kAtomic, __builtin_return_address(0));

@@ -15,8 +15,8 @@ struct Knowledge {
   // By thread of the block: what it did before this moment happened before what comes next.
   std::vector<Stamp> before;
   // By thread: what it did before this moment happened before a proxy fence, and that one before
-  // what comes next.
-  std::vector<Stamp> fenced;
+  // what comes next. Fences of shared memory, and of global memory.
+  std::vector<Stamp> fenced, fenced_global;
   // By mbarrier: how many of its phases ended before what comes next.
   std::vector<int> phases;
   // By named barrier: how many of its openings came before what comes next.
@@ -24,11 +24,13 @@ struct Knowledge {
 
   bool has(Stamp access) const { return lies_before(access, before); }
   bool has_fenced(Stamp access) const { return lies_before(access, fenced); }
+  bool has_fenced_global(Stamp access) const { return lies_before(access, fenced_global); }
   int phases_of(std::size_t mbarrier) const { return count(phases, mbarrier); }
   int openings_of(std::size_t named_barrier) const { return count(openings, named_barrier); }
   void join(const Knowledge& other) {
     join(before, other.before);
     join(fenced, other.fenced);
+    join(fenced_global, other.fenced_global);
     join(phases, other.phases);
     join(openings, other.openings);
   }

@@ -75,13 +75,14 @@ bool parse_schedule(const std::string& text, Schedule& schedule) {
     schedule = {Schedule::Order::kReversed, 0};
     return true;
   }
-  const std::string prefix = "random:";
-  if (text.compare(0, prefix.size(), prefix) != 0) return false;
+  const std::size_t colon = text.find(':');
+  const std::string name = text.substr(0, colon);
+  if (colon == std::string::npos || (name != "random" && name != "lagging")) return false;
   std::uint64_t seed = 0;
   const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data() + prefix.size(), end, seed);
+  const auto result = std::from_chars(text.data() + colon + 1, end, seed);
   if (result.ec != std::errc() || result.ptr != end) return false;
-  schedule = {Schedule::Order::kRandom, seed};
+  schedule = {name == "random" ? Schedule::Order::kRandom : Schedule::Order::kLagging, seed};
   return true;
 }
 
@@ -89,6 +90,8 @@ std::string schedule_name(const Schedule& schedule) {
   switch (schedule.order) {
     case Schedule::Order::kReversed:
       return "reversed";
+    case Schedule::Order::kLagging:
+      return "lagging:" + std::to_string(schedule.seed);
     case Schedule::Order::kRandom:
       return "random:" + std::to_string(schedule.seed);
     default:

@@ -19,12 +19,13 @@ namespace cuflash::simt {
 /// The order in which the simulator runs the blocks of a grid and the threads of a block. A correct
 /// kernel computes the same under every one.
 struct Schedule {
-  enum class Order { kInOrder, kReversed, kRandom };
+  /// kLagging: random, but the last lane of a warp runs only when no other thread can go on.
+  enum class Order { kInOrder, kReversed, kRandom, kLagging };
   Order order = Order::kInOrder;
-  std::uint64_t seed = 0;  ///< for kRandom
+  std::uint64_t seed = 0;  ///< for kRandom and kLagging
 };
 
-/// Reads "inorder", "reversed" or "random:SEED"; returns false for anything else.
+/// Reads "inorder", "reversed", "random:SEED" or "lagging:SEED"; returns false for anything else.
 bool parse_schedule(const std::string& text, Schedule& schedule);
 /// Writes what parse_schedule() reads.
 std::string schedule_name(const Schedule& schedule);

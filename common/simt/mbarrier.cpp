@@ -40,14 +40,6 @@ void Core::share_knowledge(const std::vector<Thread*>& threads) {
   for (Thread* thread : threads) thread->knowledge = joined;
 }
 
-void Core::fence_proxy_async(Thread& self) {
-  knowledge_in_use_ = true;
-  note_moment(self);
-  for (int t = 0; t < num_threads_; ++t) {
-    Knowledge::note(self.knowledge.fenced, t, std::max(self.knowledge.before[t], last_barrier_));
-  }
-}
-
 // ---- The barriers ------------------------------------------------------------------------------
 
 void Core::init_mbarrier(Thread& self, std::uintptr_t address, unsigned arrivals,
@@ -169,6 +161,7 @@ void Core::wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parit
                             std::uintptr_t return_address) {
   const std::uint16_t site =
       sites.id(return_address, AccessKind::kAtomic, kMbarrierBytes, kMbarrierBytes);
+  if (lags(self.index)) suspend(self, Thread::State::kReady, return_address);
   Mbarrier& barrier = mbarrier(self, address, site);
   ++events_.barrier_calls;
   if (parity > 1) {
@@ -186,10 +179,11 @@ void Core::wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parit
     self.mbarrier = &barrier;
     suspend(self, Thread::State::kAtMbarrier, return_address);
   }
-  // Lanes of a warp run together on a GPU: it suffices that one of them has come in time.
   Mbarrier::Seen& seen = barrier.seen[self.warp()][parity];
-  if (barrier.phase == phase + 1 && seen.phase != phase) seen = {phase, barrier.released};
-  if (seen.phase != phase) {
+  const bool in_time = barrier.phase == phase + 1;
+  if (in_time && seen.phase != phase) seen = {phase, barrier.released};
+  const bool other_lane = seen.phase == phase;
+  if (!in_time) {
     report_mbarrier(
         "WAIT A FULL PHASE LATE", barrier,
         {named_access(barrier.last_arrival), access_of(self, site)},
@@ -197,9 +191,12 @@ void Core::wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parit
             (phase < 0 ? "the phase before the first" : "phase " + std::to_string(phase)) +
             ", and phase " + std::to_string(barrier.phase - 1) +
             " has ended, too. The parity now says that the phase is still to end: on "
-            "a GPU the thread waits for a later one.");
+            "a GPU the thread waits for a later one." +
+            (other_lane ? " Another lane of its warp has come in time, and did not wait for it "
+                          "before the next phase could end."
+                        : ""));
   }
-  self.knowledge.join(seen.phase == phase ? seen.released : barrier.released);
+  self.knowledge.join(other_lane ? seen.released : barrier.released);
   end_tensor_copies(self, barrier, phase);
 }
 

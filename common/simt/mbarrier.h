@@ -30,7 +30,7 @@ struct Mbarrier {
   Knowledge released;  // of those that had arrived when the last phase ended
 
   // By warp and parity: the last phase that one of its lanes has waited for in time, and what it
-  // learned.
+  // learned. A lane that comes too late is reported, and goes on as if it had come with that one.
   struct Seen {
     int phase = -2;
     Knowledge released;

@@ -41,6 +41,7 @@ void Core::issue_tensor_copy(Thread& self, std::uintptr_t to, const TensorMapArg
   copy.barrier = &barrier;
   copy.phase = barrier.phase;
   copy.read_site = sites.id(return_address, AccessKind::kRead, kChunk, kElement);
+  sites.mark_as_tma(copy.read_site);
   next_moment();
   copy.begun = stamp_of(self, site);
   copy.readers.resize(num_threads_);
@@ -109,6 +110,8 @@ void Core::read_box(Thread& self, const TensorCopy& copy) {
         written = kHostStamp;  // one report
       } else if (written != 0 && !happens_before(written, self, now, false)) {
         report_race(self, *region, from, written, copy.read_site);
+      } else {
+        check_proxy_fence(self, *region, from, written, copy.read_site);
       }
     }
   };
@@ -133,7 +136,7 @@ void Core::check_destination(const Thread& self, const TensorCopy& copy) {
   const auto is_ordered = [&](Stamp access) {
     return access <= block_start_ || happens_before(access, self, now, true);
   };
-  bool told_reader = false, told_writer = false, told_fence = false;
+  bool told_reader = false, told_writer = false, told_read_fence = false, told_write_fence = false;
   const auto check_reader = [&](Stamp reader, std::uintptr_t address) {
     if (told_reader || is_ordered(reader)) return;
     told_reader = true;
@@ -141,18 +144,28 @@ void Core::check_destination(const Thread& self, const TensorCopy& copy) {
                     address, {named_access(reader), access_of(self, site)},
                     "No barrier orders the read before the copy.");
   };
+  const auto check_fence = [&](bool& told, Stamp access, std::uintptr_t address,
+                               const std::string& name, const std::string& verb) {
+    if (told || access <= block_start_ || !is_ordered(access) ||
+        self.knowledge.has_fenced(access)) {
+      return;
+    }
+    told = true;
+    report_accesses(FindingKind::kAsyncCopy, name + " WITHOUT A PROXY FENCE", &region, address,
+                    {named_access(access), access_of(self, site)},
+                    "The copy may overtake it. The thread that " + verb +
+                        " must call fence_proxy_async() before the barrier that orders the two.");
+  };
+  const auto check_reading_thread = [&](Stamp reader, std::uintptr_t address) {
+    check_reader(reader, address);
+    check_fence(told_read_fence, reader, address, "READ", "reads");
+  };
   const auto check_writer = [&](Stamp writer, std::uintptr_t address) {
     if (!told_writer && !is_ordered(writer)) {
       told_writer = true;
       report_race(self, region, address, writer, site);
-    } else if (!told_fence && writer > block_start_ && is_ordered(writer) &&
-               !self.knowledge.has_fenced(writer)) {
-      told_fence = true;
-      report_accesses(FindingKind::kAsyncCopy, "WRITE WITHOUT A PROXY FENCE", &region, address,
-                      {named_access(writer), access_of(self, site)},
-                      "The copy may overtake the write. The thread that writes must call "
-                      "fence_proxy_async() before the barrier that orders the two.");
     }
+    check_fence(told_write_fence, writer, address, "WRITE", "writes");
   };
   const TensorCopy* last = nullptr;
   for (std::uintptr_t at = copy.to; at < copy.to + copy.bytes; at += kChunk) {
@@ -168,7 +181,7 @@ void Core::check_destination(const Thread& self, const TensorCopy& copy) {
       const bool whole = old->lies_within(copy.to, copy.bytes);
       for (const TensorCopy::Reader& reader : old->readers) {
         const bool here = reader.address - copy.to < copy.bytes;
-        if (whole || here) check_reader(reader.when, reader.address);
+        if (whole || here) check_reading_thread(reader.when, reader.address);
       }
     }
     if (const Stamp read = unordered_product_read(self, at, site)) check_reader(read, at);
@@ -177,8 +190,8 @@ void Core::check_destination(const Thread& self, const TensorCopy& copy) {
     Cell* const cells = region.cells(at, kChunk, count);
     for (const Cell* cell = cells; cell != cells + count; ++cell) {
       check_writer(cell->write, at);
-      check_reader(cell->read, at);
-      check_reader(cell->other_read, at);
+      check_reading_thread(cell->read, at);
+      check_reading_thread(cell->other_read, at);
     }
   }
 }
@@ -293,7 +306,5 @@ void issue_tensor_copy(void* shared, const TensorMap& map, const int (&first)[4]
   core.issue_tensor_copy(*running_thread(), as_address(shared), map.arguments, first,
                          as_address(barrier), as_address(__builtin_return_address(0)));
 }
-
-void fence_proxy_async() { core.fence_proxy_async(*running_thread()); }
 
 }  // namespace cuflash::simt

@@ -43,6 +43,7 @@ void Core::begin_tensor_store(Thread& self, TensorStore&& begins, std::uint16_t 
   tensor_stores_.use(num_threads_, shared_.region().bytes);
   TensorStore& store = tensor_stores_.list.emplace_back(std::move(begins));
   store.group = tensor_stores_.groups[self.index];
+  sites.mark_as_tma(store.write_site);
   next_moment();
   store.begun = stamp_of(self, site);
   if (counts_accesses()) {
@@ -102,7 +103,9 @@ void Core::take_store_target(Thread& self, TensorStore& store) {
   const Stamp now = stamp_of(self, store.write_site);
   const auto check_order = [&](Stamp earlier, const Region& region, std::uintptr_t address) {
     const bool both_atomic = store.adds && sites[stamp_site(earlier)].kind == AccessKind::kAtomic;
-    if (!both_atomic && !is_over(earlier, self, now, false)) {
+    if (is_over(earlier, self, now, false)) {
+      check_proxy_fence(self, region, address, earlier, store.write_site);
+    } else if (!both_atomic) {
       report_race(self, region, address, earlier, store.write_site);
     }
   };

@@ -1,6 +1,4 @@
 // Operations of a warpgroup: all 128 threads must come to the same one.
-#include <device/ptx/setmaxnreg.h>
-
 #include "simt/core.h"
 
 namespace cuflash::simt {
@@ -24,6 +22,7 @@ std::optional<WarpEvent::Kind> event_of(WarpgroupCall::Kind kind) {
 void Core::warpgroup_call(Thread& self, const WarpgroupCall& call, std::uintptr_t return_address) {
   if (warpgroups_.empty()) {
     warpgroups_.resize((num_threads_ + kWarpgroupThreads - 1) / kWarpgroupThreads);
+    for (Warpgroup& group : warpgroups_) group.registers = registers_at_launch();
   }
   Warpgroup& group = warpgroups_[self.index / kWarpgroupThreads];
   group.first_thread = self.index / kWarpgroupThreads * kWarpgroupThreads;
@@ -40,6 +39,14 @@ void Core::warpgroup_call(Thread& self, const WarpgroupCall& call, std::uintptr_
   check_same_call(group);
   for (int w = 0; w < kWarpgroupThreads / 32; ++w) flush_warp(group.first_thread / 32 + w);
   finish_warpgroup_call(group);
+  if (group.asked != 0) {
+    suspend(self, Thread::State::kInWarpgroupCall, return_address);
+  } else {
+    let_go(group);
+  }
+}
+
+void Core::let_go(const Warpgroup& group) {
   for (int t = 0; t < kWarpgroupThreads; ++t) {
     threads_[group.first_thread + t].state = Thread::State::kReady;
   }
@@ -62,6 +69,7 @@ void Core::finish_warpgroup_call(Warpgroup& group) {
       end_products(group, call.pending);
       break;
     case WarpgroupCall::Kind::kSetRegisters:
+      if (!take_block_registers(group, call.registers)) group.asked = call.registers;
       break;
   }
 }
@@ -119,11 +127,6 @@ bool Core::report_stuck_warpgroup() {
     return true;
   }
   return false;
-}
-
-void set_max_registers() {
-  core.warpgroup_call(*running_thread(), {WarpgroupCall::Kind::kSetRegisters},
-                      as_address(__builtin_return_address(0)));
 }
 
 }  // namespace cuflash::simt

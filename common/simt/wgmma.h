@@ -25,6 +25,7 @@ struct WarpgroupCall {
   Kind kind;
   std::size_t pending = 0;        // of a wait
   ProductOperands operands = {};  // of a product
+  int registers = 0;              // of setmaxnreg, a thread
 };
 
 // 16 bytes of an operand in shared memory: 8 neighbours along k, or along m or n.
@@ -105,6 +106,8 @@ struct WarpgroupProduct {
 struct Warpgroup {
   int first_thread = 0;
   int arrived = 0;  // threads, at the next operation
+  int registers;    // a thread
+  int asked = 0;    // for more, a thread; 0 if it does not wait for registers
   Stamp last_fence = 0;
   std::size_t groups = 0;                // that it has committed
   std::list<WarpgroupProduct> products;  // in flight, oldest first

@@ -147,13 +147,13 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   const auto request_k = [&](int of_tile) {
     const Slot to = slot(of_tile);
     ptx::mbarrier_wait(&k_empty[to.stage], to.phase ^ 1);  // All warps have read what was there.
-    ptx::fence_proxy_async();                              // The copy follows their reads.
+    ptx::fence_proxy_async();                              // The next K follows their reads.
     request_tile(sK[to.stage], maps.k, of_tile * C::kBlockKV, hk, b, k_full[to.stage]);
   };
   const auto request_v = [&](int of_tile) {
     const Slot to = slot(of_tile);
     ptx::mbarrier_wait(&v_empty[to.stage], to.phase ^ 1);  // All warps have read what was there.
-    ptx::fence_proxy_async();                              // The copy follows their reads.
+    ptx::fence_proxy_async();                              // The next V follows their reads.
     request_tile(sV[to.stage], maps.v, of_tile * C::kBlockKV, hk, b, v_full[to.stage]);
   };
   if (thread == 0) {

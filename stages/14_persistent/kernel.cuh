@@ -419,10 +419,10 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     wait_for_turn();
     pass_turn();
     ptx::mbarrier_wait(&k_full[stage], phase);  // The phase before has ended for all consumers.
-    __syncwarp();  // All lanes have seen it end before one lets the next begin.
+    __syncwarp();                               // All lanes have seen that before one arrives.
     if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);
     ptx::mbarrier_wait(&v_full[stage], phase);
-    __syncwarp();  // The same.
+    __syncwarp();  // The same for V.
     if (lane == 0) ptx::mbarrier_arrive(&v_empty[stage]);
   };
 

@@ -142,7 +142,8 @@ inline std::vector<Schedule> all_schedules() {
   return {{Schedule::Order::kInOrder, 0},
           {Schedule::Order::kReversed, 0},
           {Schedule::Order::kRandom, 1},
-          {Schedule::Order::kRandom, 2}};
+          {Schedule::Order::kRandom, 2},
+          {Schedule::Order::kLagging, 1}};
 }
 
 }  // namespace cuflash::simt

@@ -63,9 +63,9 @@ TEST_F(TensorCopyMemory, MoreBytesThanExpected) {
 
 // ---- Proxies -----------------------------------------------------------------------------------
 
-enum class Fence { kWriter, kCopier, kNone, kBeforeTheWrite, kAfterTheBarrier };
+enum class Fence { kEachThread, kCopier, kNone, kBeforeTheAccess, kAfterTheBarrier };
 
-// All threads write a tile, then a copy replaces it. Reads need no fence.
+// All threads write a tile, then a copy replaces it.
 __global__ void replace(const __grid_constant__ TensorMap map, int* out, Fence fence) {
   __shared__ __align__(128) Half sK[kRows * kCols];
   __shared__ std::uint64_t full;
@@ -74,9 +74,9 @@ __global__ void replace(const __grid_constant__ TensorMap map, int* out, Fence f
     ptx::mbarrier_init(&full, 1);
     ptx::fence_mbarrier_init();
   }
-  if (fence == Fence::kBeforeTheWrite) ptx::fence_proxy_async();
+  if (fence == Fence::kBeforeTheAccess) ptx::fence_proxy_async();
   for (int i = t; i < kRows * kCols; i += 64) sK[i] = 7;  // writes by hand
-  if (fence == Fence::kWriter) ptx::fence_proxy_async();
+  if (fence == Fence::kEachThread) ptx::fence_proxy_async();
   __syncthreads();
   if (fence == Fence::kAfterTheBarrier && t != 0) ptx::fence_proxy_async();
   if (t == 0) {
@@ -86,28 +86,68 @@ __global__ void replace(const __grid_constant__ TensorMap map, int* out, Fence f
   }
   ptx::mbarrier_wait(&full, 0);
   out[t] = sK[t];
-  __syncthreads();
-  if (t == 0) {
-    ptx::mbarrier_arrive_expect_tx(&full, kBytes);
-    ptx::tensor_copy(sK, map, 0, kRows, 0, 0, &full);  // replaces what was only read
-  }
-  ptx::mbarrier_wait(&full, 1);
 }
 
 TEST_F(TensorCopyMemory, AWriteNeedsAProxyFence) {
   for (const Schedule& schedule : all_schedules()) {
     set_schedule(schedule);
-    for (const Fence fence : {Fence::kWriter, Fence::kCopier}) {
+    for (const Fence fence : {Fence::kEachThread, Fence::kCopier}) {
       run(replace, {2, 64}, map(), out_.data() /* both blocks write equal values */, fence);
       for (const Finding& finding : take_findings())
         EXPECT_EQ(finding.title, "RACE in global memory");
     }
-    for (const Fence fence : {Fence::kNone, Fence::kBeforeTheWrite, Fence::kAfterTheBarrier}) {
+    for (const Fence fence : {Fence::kNone, Fence::kBeforeTheAccess, Fence::kAfterTheBarrier}) {
       run(replace, {1, 64}, map(), out_.data(), fence);
       const Finding finding = only_finding(FindingKind::kAsyncCopy);
       EXPECT_EQ(finding.title, "WRITE WITHOUT A PROXY FENCE");
       says(finding, LINE_MARKED("writes by hand"));
       EXPECT_EQ(finding.location, LINE_MARKED("replaces"));
+    }
+  }
+}
+
+// Threads read a copy, by hand or by ldmatrix, and another copy replaces it.
+__global__ void replace_what_was_read(const __grid_constant__ TensorMap map, int* out,
+                                      bool ldmatrix, Fence fence) {
+  __shared__ __align__(128) Half sK[kRows * kCols];
+  __shared__ std::uint64_t full;
+  const int t = threadIdx.x;
+  if (t == 0) {
+    ptx::mbarrier_init(&full, 1);
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  for (int n = 0; n < 2; ++n) {
+    if (t == 0) {
+      if (fence == Fence::kCopier) ptx::fence_proxy_async();
+      ptx::mbarrier_arrive_expect_tx(&full, kBytes);
+      ptx::tensor_copy(sK, map, 0, n * kRows, 0, 0, &full);  // replaces what was read
+    }
+    ptx::mbarrier_wait(&full, n);
+    if (fence == Fence::kBeforeTheAccess) ptx::fence_proxy_async();
+    std::uint32_t rK[4] = {};
+    if (ldmatrix) ptx::ldmatrix_x4(rK, &sK[t % 32 * 8]);  // reads rows of it
+    out[t] = ldmatrix ? rK[0] : sK[t];                    // reads it
+    if (fence == Fence::kEachThread) ptx::fence_proxy_async();
+    __syncthreads();
+  }
+}
+
+TEST_F(TensorCopyMemory, AReadNeedsAProxyFence) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    for (const bool ldmatrix : {false, true}) {
+      for (const Fence fence : {Fence::kEachThread, Fence::kCopier}) {
+        run(replace_what_was_read, {1, 64}, map(), out_.data(), ldmatrix, fence);
+      }
+      ASSERT_TRUE(take_findings().empty());
+      for (const Fence fence : {Fence::kNone, Fence::kBeforeTheAccess}) {
+        run(replace_what_was_read, {1, 64}, map(), out_.data(), ldmatrix, fence);
+        const Finding finding = only_finding(FindingKind::kAsyncCopy);
+        EXPECT_EQ(finding.title, "READ WITHOUT A PROXY FENCE");
+        says(finding, ldmatrix ? LINE_MARKED("reads rows of it") : LINE_MARKED("reads it"));
+        EXPECT_EQ(finding.location, LINE_MARKED("replaces what was read"));
+      }
     }
   }
 }
@@ -270,6 +310,7 @@ __global__ void replace_halves(const __grid_constant__ TensorMap whole,
   ptx::mbarrier_wait(&full, 0);
   if (warp < 2) {
     out[t] = sK[warp * kRows * kCols + t % 32];
+    ptx::fence_proxy_async();
     ptx::mbarrier_arrive(&empty[warp]);
   } else if (t % 32 == 0) {
     for (int n = 0; n < 2; ++n) {
@@ -300,6 +341,7 @@ __global__ void change_source(const __grid_constant__ TensorMap map, Half* in, C
     ptx::mbarrier_init(&full, 1);
     ptx::fence_mbarrier_init();
     if (when == Changes::kBefore) in[3] = 1;
+    ptx::fence_proxy_async_global();
     ptx::mbarrier_arrive_expect_tx(&full, kBytes);
     ptx::tensor_copy(sK, map, 0, 0, 0, 0, &full);  // copies in
     if (when == Changes::kInFlight) in[3] = 1;     // changes in

@@ -54,6 +54,7 @@ __global__ void replace_after(const __grid_constant__ TensorMap map, int* out, i
   if (warp < 4) {
     ptx::mbarrier_wait(&full, 0);
     out[t] = sK[5];  // reads
+    ptx::fence_proxy_async();
     __syncwarp();
     if (t % 32 == 0 && warp != silent) ptx::mbarrier_arrive(&empty);
   } else if (t % 32 == 0) {

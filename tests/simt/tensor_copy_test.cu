@@ -109,6 +109,7 @@ __global__ void pipeline(const __grid_constant__ TensorMap map, int* out, int ti
     if (fault != Fault::kFullNotAwaited) ptx::mbarrier_wait(&full[stage], phase);
     if (releases && fault == Fault::kReleasedTooEarly) ptx::mbarrier_arrive(&empty[stage]);
     sum += sK[stage][511 - threadIdx.x];  // still reads
+    ptx::fence_proxy_async();
     __syncwarp();
     if (releases && fault != Fault::kReleasedTooEarly) ptx::mbarrier_arrive(&empty[stage]);
   }
@@ -196,6 +197,7 @@ __global__ void one_for_all(const __grid_constant__ TensorMap map, int* out, int
     }
     ptx::mbarrier_wait(&full, n % 2);  // all wait
     sum += sK[511 - t];                // reads until here
+    ptx::fence_proxy_async();
     if (sync) __syncthreads();
   }
   out[t] = sum;
@@ -215,9 +217,9 @@ TEST_F(TensorCopyTest, ReuseAfterSyncthreads) {
   }
 }
 
-// All lanes of a warp wait, and the first begins the copies. Here another thread may answer before
-// all lanes had their turn; on a GPU the lanes wait together.
-__global__ void lanes_wait_together(const __grid_constant__ TensorMap map, int* out, int tiles) {
+// All lanes of a warp wait, and the first begins the copies. Another thread may answer before all
+// lanes have seen the phase for which they wait, unless the first one waits for them.
+__global__ void lanes_wait(const __grid_constant__ TensorMap map, int* out, int tiles, bool sync) {
   __shared__ __align__(128) Half sK[kRows * kCols];
   __shared__ std::uint64_t full, empty;
   if (threadIdx.x == 0) {
@@ -229,7 +231,8 @@ __global__ void lanes_wait_together(const __grid_constant__ TensorMap map, int* 
   int sum = 0;
   for (int n = 0; n < tiles; ++n) {
     if (threadIdx.x < 32) {
-      ptx::mbarrier_wait(&empty, n % 2 ^ 1);
+      ptx::mbarrier_wait(&empty, n % 2 ^ 1);  // all lanes wait
+      if (sync) __syncwarp();
       if (threadIdx.x == 0) {
         ptx::mbarrier_arrive_expect_tx(&full, kBytes);
         ptx::tensor_copy(sK, map, 0, n * kRows, 0, 0, &full);
@@ -237,22 +240,36 @@ __global__ void lanes_wait_together(const __grid_constant__ TensorMap map, int* 
     } else {
       ptx::mbarrier_wait(&full, n % 2);
       sum += sK[1];
-      ptx::mbarrier_arrive(&empty);
+      ptx::fence_proxy_async();
+      ptx::mbarrier_arrive(&empty);  // answers
     }
   }
   out[threadIdx.x] = sum;
 }
 
-TEST_F(TensorCopyTest, LanesWaitTogether) {
-  for (unsigned seed = 0; seed < 20; ++seed) {
-    set_schedule({Schedule::Order::kRandom, seed});
-    run(lanes_wait_together, {1, 33}, map(), out_.data(), 5);
+TEST_F(TensorCopyTest, ALaneThatLagsBehindItsWarp) {
+  std::vector<Schedule> schedules = all_schedules();
+  for (unsigned seed = 3; seed < 20; ++seed) {
+    schedules.push_back({Schedule::Order::kRandom, seed});
+  }
+  for (const Schedule& schedule : schedules) {
+    set_schedule(schedule);
+    run(lanes_wait, {1, 33}, map(), out_.data(), 5, true);
     EXPECT_EQ(out_.values()[32], 5 * 1 + 512 * 10);
   }
+  ASSERT_TRUE(take_findings().empty());
+  set_schedule({Schedule::Order::kLagging, 1});
+  run(lanes_wait, {1, 33}, map(), out_.data(), 2, false);
+  const Finding finding = only_finding(FindingKind::kMbarrier);
+  EXPECT_EQ(finding.title, "WAIT A FULL PHASE LATE");
+  EXPECT_EQ(finding.location, LINE_MARKED("all lanes wait"));
+  says(finding, LINE_MARKED("answers"));
+  says(finding, "warp 0 lane 31");
+  says(finding, "Another lane of its warp has come in time");
 }
 
 // What a kernel of attention does, without its products. One warp has tiles of Q, K and V copied.
-// All its lanes wait, though only one begins the copies. In the consumers every lane arrives. Each
+// All its lanes wait, and then one begins the copies. In the consumers every lane arrives. Each
 // writes what it computes where its rows of Q were, for the next block of Q to replace.
 constexpr int kReaders = 2;
 
@@ -285,6 +302,7 @@ __global__ void attend(const __grid_constant__ TensorMap map, int* out, int bloc
   for (int block = 0; block < blocks; ++block) {
     if (warp == kReaders) {
       if (skips != Skips::kQueryRelease) ptx::mbarrier_wait(&s.q_empty, block % 2 ^ 1);
+      __syncwarp();
       if (lane == 0) {
         ptx::mbarrier_arrive_expect_tx(&s.q_full, kReaders * kBytes);
         for (int w = 0; w < kReaders; ++w) {
@@ -300,11 +318,13 @@ __global__ void attend(const __grid_constant__ TensorMap map, int* out, int bloc
       const unsigned phase = n / kStages % 2;
       if (warp == kReaders) {
         ptx::mbarrier_wait(&s.k_empty[stage], phase ^ 1);
+        __syncwarp();
         if (lane == 0) {
           ptx::mbarrier_arrive_expect_tx(&s.k_full[stage], kBytes);
           ptx::tensor_copy(s.sK[stage], map, 0, tile * kRows, 0, 0, &s.k_full[stage]);
         }
         if (skips != Skips::kValueRelease) ptx::mbarrier_wait(&s.v_empty[stage], phase ^ 1);
+        __syncwarp();
         if (lane == 0) {
           ptx::mbarrier_arrive_expect_tx(&s.v_full[stage], kBytes);
           ptx::tensor_copy(s.sV[stage], map, 0, tile * kRows, 0, 0, &s.v_full[stage]);  // brings V
@@ -314,9 +334,11 @@ __global__ void attend(const __grid_constant__ TensorMap map, int* out, int bloc
         ptx::mbarrier_wait(&s.k_full[stage], phase);
         ptx::ldmatrix_x4(rQ, &s.sQ[warp][lane * 8]);
         ptx::ldmatrix_x4(rK, &s.sK[stage][lane * 8]);
+        ptx::fence_proxy_async();
         ptx::mbarrier_arrive(&s.k_empty[stage]);
         ptx::mbarrier_wait(&s.v_full[stage], phase);
         ptx::ldmatrix_x4_trans(rV, &s.sV[stage][lane * 8]);  // takes V
+        ptx::fence_proxy_async();
         ptx::mbarrier_arrive(&s.v_empty[stage]);
         sum += rQ[0] % 7 + rK[1] % 7 + rV[2] % 7;
       }

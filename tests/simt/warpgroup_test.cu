@@ -2,6 +2,7 @@
 // Planted faults, each with its correct twin.
 #include "device/matrix_descriptor.h"
 #include "device/ptx/mbarrier.h"
+#include "device/ptx/named_barrier.h"
 #include "device/ptx/setmaxnreg.h"
 #include "device/ptx/tensor_copy.h"
 #include "device/ptx/wgmma.h"
@@ -86,6 +87,48 @@ TEST_F(WarpgroupTest, RegistersAreOfAWarpgroup) {
     const Finding finding = fails(FindingKind::kWarpMask, 256, set_registers, first_warp);
     EXPECT_EQ(finding.title, "WARPGROUP OPERATION WITHOUT ALL THREADS");
     EXPECT_EQ(finding.location, LINE_MARKED("gives some back"));
+  }
+}
+
+constexpr int kThreeWarpgroups = 3 * 128;
+enum class Takes { kRight, kTooMany, kTooEarly };
+
+// The first of three warpgroups gives registers back, the others take some.
+__global__ void share_registers(int* out, Takes how) {
+  if (threadIdx.x < 128) {
+    if (how == Takes::kTooEarly) ptx::named_barrier_sync(1, kThreeWarpgroups);
+    ptx::setmaxnreg_dec<24>();
+    return;
+  }
+  if (how == Takes::kTooMany) {
+    ptx::setmaxnreg_inc<248>();  // takes too many
+  } else {
+    ptx::setmaxnreg_inc<240>();  // takes what is left
+  }
+  if (how == Takes::kTooEarly) ptx::named_barrier_sync(1, kThreeWarpgroups);
+  ptx::named_barrier_sync(2, 2 * 128);  // The two stay together.
+  if (threadIdx.x % 128 == 0) out[threadIdx.x / 128] = 1;
+}
+
+// 65,536 registers for 384 threads are 168 a thread: 504 for the three.
+TEST_F(WarpgroupTest, TakesRegistersThatOthersGiveBack) {
+  Array<int> out(3, 0, "out");
+  const auto lacks = [&](Takes how) {
+    return fails(FindingKind::kLaunchLimit, kThreeWarpgroups, share_registers, out.data(), how);
+  };
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    out.set({0, 0, 0});
+    run(share_registers, {1, kThreeWarpgroups}, out.data(), Takes::kRight);
+    EXPECT_EQ(out.values()[2], 1);
+    ASSERT_TRUE(take_findings().empty());
+    const Finding too_many = lacks(Takes::kTooMany);
+    EXPECT_EQ(too_many.title, "TOO FEW REGISTERS");
+    EXPECT_EQ(too_many.location, LINE_MARKED("takes too many"));
+    says(too_many, "for 248 registers a thread.");
+    const Finding too_early = lacks(Takes::kTooEarly);
+    EXPECT_EQ(too_early.location, LINE_MARKED("takes what is left"));
+    says(too_early, "The warpgroups hold 168, 168, 168, and all began with 168.");
   }
 }
 

@@ -111,6 +111,19 @@ void add_few_blocks(const Stage& stage, Pass pass) {
   }
 }
 
+// For the stages with barriers in shared memory.
+void add_lagging(const Stage& stage, Pass pass) {
+  if (!simt::kSimulated || stage.facts(pass).arch.compute_capability < 90) return;
+  for (const char* name : {"b1_h2_q700k200_d64_f16_causal", "b1_h2_q33k300_d64_f16_left40_right7",
+                           "b2_h4x2_q300k150_d128_bf16", "b1_h2_q300k200_d96_f16_left40_right7",
+                           "b1_h2_q300k90_d256_f16_causal", "b1_h1_q300k500_d32_f16"}) {
+    const harness::TestCase c = case_of(name);
+    if (!takes(stage, pass, c.problem)) continue;
+    add(stage, std::string(pass_name(pass)) + "_with_a_lane_that_lags_" + name,
+        [&stage, pass, c] { computes_with_a_lane_that_lags(stage, pass, c); });
+  }
+}
+
 void add_memory(const Stage& stage, Pass pass) {
   const std::string suffix = std::string("_") + pass_name(pass);
   add(stage, "memory_grows_as_declared" + suffix,
@@ -221,6 +234,7 @@ void add_pass(const Stage& stage, Pass pass) {
   add_neighbours(stage, pass);
   add_random(stage, pass);
   add_few_blocks(stage, pass);
+  add_lagging(stage, pass);
   if (pass == CUFLASH_FORWARD) {
     add_null(stage, pass, "lse");
   } else {

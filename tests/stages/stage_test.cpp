@@ -137,6 +137,14 @@ void computes_with_few_blocks(const Stage& stage, Pass pass, const TestProblem& 
   resident_blocks = 0;
 }
 
+void computes_with_a_lane_that_lags(const Stage& stage, Pass pass, const harness::TestCase& c) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, pass, c.problem);
+  simt::set_schedule({simt::Schedule::Order::kLagging, 7});
+  const harness::StageCheck check = check_stage(stage, pass, c, harness::Runs::kOne);
+  simt::set_schedule({});
+  if (!check.ok()) ADD_FAILURE() << check.failures();
+}
+
 void computes_unguarded(const Stage& stage, Pass pass, harness::TestCase c) {
   CUFLASH_SKIP_UNSUPPORTED(stage, pass, c.problem);
   c.options.guards = false;

@@ -49,6 +49,9 @@ void computes_in_any_order(const Stage& stage, harness::TestCase c);
 // The same as computes(), with a block for all the work, and with three: the barriers of a block go
 // on from one piece of work to the next.
 void computes_with_few_blocks(const Stage& stage, Pass pass, const TestProblem& test);
+// The results are within their limits under a schedule of the CPU simulator in which a lane of each
+// warp lags behind the others, without a finding.
+void computes_with_a_lane_that_lags(const Stage& stage, Pass pass, const harness::TestCase& c);
 // The same as computes(), but one run on memory that starts uninitialised and has no guards: for
 // compute-sanitizer.
 void computes_unguarded(const Stage& stage, Pass pass, harness::TestCase c);

@@ -36,15 +36,15 @@ __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
                : "memory");
 }
 
-// Orders what threads have written to shared memory before the copies that replace it. Every thread
-// that has written calls it, before the barrier that orders its writes before the copy.
+// Orders what threads have written to shared memory, or read there, before the copies that replace
+// it. Every thread that has calls it, before the barrier that orders its accesses before the copy.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 // Orders what threads have written to global memory before asynchronous copies and reductions
 // there: a thread that has written calls it, and so does, when it has learned of that, the one that
-// issues them.
+// issues them. That one calls it, too, if they must come after another block's.
 __device__ __forceinline__ void fence_proxy_async_global() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }

@@ -1,4 +1,4 @@
-// The CPU simulator's setmaxnreg: it changes nothing, but all threads of the warpgroup must come.
+// The CPU simulator's setmaxnreg: the warpgroup waits until the block has that many registers.
 #ifndef CUFLASH_SIMT_DEVICE_PTX_SETMAXNREG_H_
 #define CUFLASH_SIMT_DEVICE_PTX_SETMAXNREG_H_
 
@@ -6,7 +6,8 @@
 
 namespace cuflash::simt {
 
-void set_max_registers();
+// For each thread of the warpgroup.
+void set_max_registers(int registers);
 
 }  // namespace cuflash::simt
 
@@ -16,14 +17,14 @@ template <int kRegisters>
 __forceinline__ void setmaxnreg_inc() {
   static_assert(kRegisters >= 24 && kRegisters <= 256 && kRegisters % 8 == 0,
                 "setmaxnreg takes a multiple of 8 from 24 to 256");
-  simt::set_max_registers();
+  simt::set_max_registers(kRegisters);
 }
 
 template <int kRegisters>
 __forceinline__ void setmaxnreg_dec() {
   static_assert(kRegisters >= 24 && kRegisters <= 256 && kRegisters % 8 == 0,
                 "setmaxnreg takes a multiple of 8 from 24 to 256");
-  simt::set_max_registers();
+  simt::set_max_registers(kRegisters);
 }
 
 }  // namespace cuflash::ptx

@@ -12,6 +12,7 @@ namespace cuflash::simt {
 
 void issue_tensor_copy(void* shared, const TensorMap& map, const int (&first)[4], void* barrier);
 void fence_proxy_async();
+void fence_proxy_async_global();
 
 }  // namespace cuflash::simt
 
@@ -23,8 +24,7 @@ __forceinline__ void tensor_copy(SharedAddress shared, const TensorMap& map, int
 }
 __forceinline__ void prefetch_tensor_map(const TensorMap&) {}
 __forceinline__ void fence_proxy_async() { simt::fence_proxy_async(); }
-// The simulator does not look for a missing one.
-__forceinline__ void fence_proxy_async_global() {}
+__forceinline__ void fence_proxy_async_global() { simt::fence_proxy_async_global(); }
 
 }  // namespace cuflash::ptx
 
