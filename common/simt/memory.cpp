@@ -264,8 +264,9 @@ std::string SharedMemory::explain_outside(std::uintptr_t address, std::size_t si
   if (!is_dynamic(address)) {
     const std::size_t offset = address - region_.begin;
     const Variable& variable = *variable_near(offset);
-    if (!variable.holds(offset))
+    if (!variable.holds(offset)) {
       return "It lies between the __shared__ variables, in none of them.";
+    }
     return "It reaches " + std::to_string(offset + size - variable.offset - variable.bytes) +
            " bytes past the end of " + variable.name + ", which has " +
            std::to_string(variable.bytes) + " bytes.";
