@@ -47,7 +47,7 @@ constexpr Row kRows[] = {
     {"other head dimensions", "b1_h1_q64k64_d256_bf16"},
     {"other head dimensions", "b1_h2_q70k200_d256_f16_causal"},
     {"other head dimensions", "b1_h4x2_q37k71_d256_f16_left12_padded"},
-    {"many heads: a block computes several tiles of keys", "b67_h1_q3k130_d256_f16_left120"},
+    {"many keys: a block computes three tiles of them", "b1_h1_q32k3072_d256_f16"},
 
     {"strided", "b2_h2_q33k47_d64_f16_bshd"},
     {"strided", "b2_h4x2_q33k47_d32_causal_padded"},
