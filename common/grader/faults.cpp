@@ -143,6 +143,14 @@ Diagnosis unfinished_copy(const simt::Finding& finding) {
                 "of its lanes, and the thread that requests waits for that phase, by its parity.",
             ""};
   }
+  if (finding.title.find("WITHOUT A PROXY FENCE") != std::string::npos && found.size() == 2) {
+    return {"proxy-fence",
+            "No proxy fence lies between two accesses to " + array + ": first by a thread at " +
+                found[0].text() + ", then by the copy unit at " + found[1].text() +
+                ". Each thread that reads or writes there calls fence_proxy_async() before the "
+                "arrival that lets the copy unit have it.",
+            ""};
+  }
   const bool of_copy_unit = std::regex_search(finding.text, phase);
   if (of_copy_unit && finding.title == "READ OF A STAGE THAT IS NOT FULL" && found.size() == 2) {
     return {
