@@ -230,6 +230,7 @@ __global__ void lanes_wait(const __grid_constant__ TensorMap map, int* out, int 
   int sum = 0;
   for (int n = 0; n < tiles; ++n) {
     if (threadIdx.x < 32) {
+      __syncwarp();                           // All lanes have begun.
       ptx::mbarrier_wait(&empty, n % 2 ^ 1);  // all lanes wait
       if (sync) __syncwarp();
       if (threadIdx.x == 0) {

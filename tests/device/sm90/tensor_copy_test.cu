@@ -231,6 +231,7 @@ __global__ void add_tiles(const __grid_constant__ TensorMap map, int tiles, unsi
     const unsigned phase = n / kStages % 2;
     ptx::mbarrier_wait(&s.full[stage], phase);
     for (int d = warp; d < kCols; d += kConsumers) sum += s.tile[stage][lane][d];
+    ptx::fence_proxy_async();
     __syncwarp();
     if (lane == 0) ptx::mbarrier_arrive(&s.empty[stage]);
   }
@@ -251,6 +252,7 @@ __global__ void add_tiles_together(const __grid_constant__ TensorMap map, int ti
     }
     ptx::mbarrier_wait(&s.full[0], n % 2);
     for (int d = warp; d < kCols; d += kConsumers) sum += s.tile[0][lane][d];
+    ptx::fence_proxy_async();
     __syncthreads();
   }
   out[(blockIdx.x * kConsumers + warp) * 32 + lane] = sum;
