@@ -54,6 +54,7 @@ void add_edges(const Stage& stage, Pass pass) {
       if (harness::has_traffic_formula(stage, pass)) tile = harness::main_tile(stage, pass, p);
       if (tile.owned == 0 || !tiles.insert({tile.owned, tile.streamed}).second) continue;
       for (const TestProblem& test : edge_problems(pass, tile, p)) {
+        if (!takes(stage, pass, test.c.problem)) continue;
         add(stage, std::string(pass_name(pass)) + "_" + test_case_name(test.c),
             [&stage, pass, test] { computes(stage, pass, test, harness::Runs::kOneUnlessFound); });
       }
