@@ -7,8 +7,12 @@
 
 namespace cuflash::bench {
 
+std::string json_text(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 void write_json(const std::string& path, const nlohmann::ordered_json& json) {
-  write_text(path, json.dump(2) + '\n');
+  write_text(path, json_text(json, 2) + '\n');
 }
 
 void write_text(const std::string& path, const std::string& text) {

@@ -7,6 +7,9 @@
 
 namespace cuflash::bench {
 
+// As text. A byte that is not UTF-8, as a source's line or a path may have, becomes U+FFFD.
+std::string json_text(const nlohmann::ordered_json& json, int indent = -1);
+
 // These throw if the file cannot be written.
 void write_text(const std::string& path, const std::string& text);
 void write_json(const std::string& path, const nlohmann::ordered_json& json);

@@ -30,7 +30,8 @@ void verify_row(Row& row, const Plan& plan) {
   row.limit = run.accuracy.worst().limit;
 }
 
-void time_row(Row& row, const Problem& problem) {
+void time_row(Row& row, const Plan& plan) {
+  const Problem& problem = *plan.timed;
   const Progress progress(busy("Timing", *row.stage, row.pass, problem));
   const Support support = supports(*row.stage, row.pass, problem, current_device());
   if (!support) {
@@ -40,6 +41,7 @@ void time_row(Row& row, const Problem& problem) {
   try {
     harness::CallOptions options;
     options.guards = false;
+    options.deterministic = plan.verified.options.deterministic;
     harness::StageCall call(*row.stage, row.pass, problem,
                             unchecked_inputs(row.pass, {problem, {}, {}}), options);
     row.ms = median_ms(call);
@@ -62,7 +64,7 @@ Row measure(const Stage& stage, Pass pass, const Plan& plan) {
   }
   try {
     verify_row(row, plan);
-    if (plan.timed) time_row(row, *plan.timed);
+    if (plan.timed) time_row(row, plan);
   } catch (const std::exception& error) {
     row.failure += std::string(error.what()) + "\n";
   }

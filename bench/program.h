@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "harness/printed.h"
 #include "provenance.h"
 
 namespace cuflash::bench {
@@ -27,7 +28,9 @@ int run_program(CLI::App& app, int argc, char** argv, Run run) {
   };
   try {
     app.parse(argc, argv);
-    return run(provenance(argc, argv));
+    const int status = run(provenance(argc, argv));
+    harness::check_printed();
+    return status;
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {

@@ -31,10 +31,7 @@ std::string output_of(const std::string& command) {
 std::string commit() {
   const char* given = std::getenv("CUFLASH_COMMIT");
   if (given != nullptr && *given != '\0') return given;
-  const std::string git = "git -C '" CUFLASH_SOURCE_DIR "' ";
-  const std::string hash = output_of(git + "rev-parse --short HEAD");
-  if (hash.empty()) return "unknown";
-  return hash + (output_of(git + "status --porcelain").empty() ? "" : "-dirty");
+  return commit_of(CUFLASH_SOURCE_DIR);
 }
 
 // CUDA writes 12040 for 12.4.
@@ -86,6 +83,14 @@ Provenance provenance(int argc, char** argv) {
   p.command = join(argc, argv);
   p.date = now();
   return p;
+}
+
+std::string commit_of(const std::string& folder) {
+  setenv("CUFLASH_FOLDER", folder.c_str(), 1);  // The shell does not read a variable as a command.
+  const std::string git = "git -C \"$CUFLASH_FOLDER\" ";
+  const std::string hash = output_of(git + "rev-parse --short HEAD");
+  if (hash.empty()) return "unknown";
+  return hash + (output_of(git + "status --porcelain").empty() ? "" : "-dirty");
 }
 
 nlohmann::ordered_json to_json(const Provenance& p) {

@@ -20,6 +20,9 @@ struct Provenance {
 
 Provenance provenance(int argc, char** argv);
 
+// The commit that is checked out in a folder, as the field `commit`; "unknown" if there is none.
+std::string commit_of(const std::string& folder);
+
 // As an object with the names of the fields.
 nlohmann::ordered_json to_json(const Provenance& p);
 

@@ -3,7 +3,6 @@
 #define CUFLASH_BENCH_TIMING_H_
 
 #include <functional>
-#include <vector>
 
 #include "harness/owners.h"
 #include "harness/stage_call.h"
@@ -18,13 +17,12 @@ inline constexpr const char* kTimingMethod =
 // Queues a call.
 using Queue = std::function<void(const harness::Stream&)>;
 
+// Milliseconds between an event before a call and one after it.
+double time_once(const Queue& queue, const harness::Stream& stream);
+
 // Milliseconds of one call: the median after a warm-up, by CUDA events, with inputs that the call
 // before may have left in L2. A call over 0.3 s is timed once. Throws if there is no GPU.
 double median_ms(const Queue& queue);
-
-// The same for several calls that are to be compared. They take turns, in several rounds, each in
-// another order: what ran just before heats the chip and lowers its clock.
-std::vector<double> medians_ms(const std::vector<Queue>& queues);
 
 inline double median_ms(harness::StageCall& call) {
   return median_ms([&](const harness::Stream& stream) { call.queue(stream); });

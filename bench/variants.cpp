@@ -1,12 +1,11 @@
-// Stages beside each other on a list of problems: each is checked on a small problem of the same
-// kind, then those that are right take turns in being timed. scripts/maintainer/variants.py builds
-// it with the variants of a stage among its stages.
+// Stages beside the first of them on a list of problems: each is checked on a small problem of the
+// same kind, then those that are right are timed in pairs with the first. scripts/maintainer/
+// variants.py builds it with the variants of a stage among its stages.
 #include <cuda_runtime.h>
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -15,9 +14,9 @@
 #include "harness/stage_call.h"
 #include "json_file.h"
 #include "measure.h"
+#include "paired.h"
 #include "program.h"
 #include "progress.h"
-#include "timing.h"
 
 namespace cuflash::bench {
 namespace {
@@ -29,11 +28,11 @@ struct Options {
   std::string json;
 };
 
-// What came of a stage on a problem: a sentence, or a time. The CPU simulator gives no time.
+// What came of a stage on a problem: a sentence, or times. The CPU simulator gives no time.
 struct Outcome {
   const Stage* stage;
   std::string failed;
-  double ms = 0.;
+  Paired beside = {};  // B is this stage, and A the first; for the first itself, B is nothing
 };
 
 std::vector<const Stage*> stages_of(const Options& options) {
@@ -84,35 +83,50 @@ Outcome checked(const Stage& stage, const TestCase& c) {
   return {&stage, row.skipped.empty() && !row.ok ? "wrong results" : row.skipped};
 }
 
-void time_in_turns(std::vector<Outcome*> right, const Cell& cell) {
+void time(std::vector<Outcome>& outcomes, const Cell& cell) {
   const Progress progress("Timing " + cell.name);
-  const TestCase& c = cell.c;
-  harness::CallOptions options = c.options;
+  const Stage& first = *outcomes.front().stage;
+  const Pass pass = pass_of(first);
+  harness::CallOptions options = cell.c.options;
   options.guards = false;
   options.deterministic = cell.deterministic;
-  std::vector<std::unique_ptr<harness::StageCall>> calls;
-  std::vector<Queue> queues;
-  for (const Outcome* outcome : right) {
-    const Pass pass = pass_of(*outcome->stage);
-    calls.push_back(std::make_unique<harness::StageCall>(
-        *outcome->stage, pass, c.problem, unchecked_inputs(pass, {c.problem, {}, {}}), options));
-    queues.push_back(
-        [&call = *calls.back()](const harness::Stream& stream) { call.queue(stream); });
+  harness::StageCall call(first, pass, cell.c.problem,
+                          unchecked_inputs(pass, {cell.c.problem, {}, {}}), options);
+  const Queue of_first = [&](const harness::Stream& stream) { call.queue(stream); };
+  for (Outcome& outcome : outcomes) {
+    if (!outcome.failed.empty()) continue;
+    const Queue of_this = [&](const harness::Stream& stream) {
+      if (outcome.stage != &first) call.queue(stream, *outcome.stage);
+    };
+    if constexpr (!simt::kSimulated) outcome.beside = compare(of_first, of_this);
   }
-  const std::vector<double> ms = medians_ms(queues);
-  for (std::size_t n = 0; n < right.size(); ++n) right[n]->ms = ms[n];
 }
 
-nlohmann::ordered_json to_json(const Outcome& outcome, const Cell& cell) {
+nlohmann::ordered_json to_json(const Outcome& outcome, const Cell& cell, bool first) {
+  const Pass pass = pass_of(*outcome.stage);
+  const Paired& beside = outcome.beside;
   nlohmann::ordered_json row = {{"stage", outcome.stage->name},
-                                {"pass", pass_name(pass_of(*outcome.stage))},
+                                {"pass", pass_name(pass)},
                                 {"problem", cell.name},
                                 {"checked", test_case_name(small(cell.c))}};
   if (!outcome.failed.empty()) {
     row["failed"] = outcome.failed;
   } else if (!simt::kSimulated) {
-    row["ms"] = outcome.ms;
-    row["tflops"] = tflops(pass_of(*outcome.stage), cell.c.problem, outcome.ms);
+    const double ms = first ? beside.ms_a : beside.ms_b;
+    row["ms"] = ms;
+    row["tflops"] = tflops(pass, cell.c.problem, ms);
+    row["cycles"] = first ? beside.cycles_a : beside.cycles_b;
+    if (first) {
+      row["empty_ms"] = beside.ms_b;
+      row["empty_cycles"] = beside.cycles_b;
+    } else {
+      row["original_ms"] = beside.ms_a;
+      row["ratio"] = beside.ratio;
+      row["spread"] = beside.spread;
+      row["cycles_ratio"] = beside.cycles_ratio;
+      row["cycles_spread"] = beside.cycles_spread;
+    }
+    row["pairs"] = beside.pairs;
   }
   return row;
 }
@@ -121,13 +135,14 @@ nlohmann::ordered_json to_json(const Outcome& outcome, const Cell& cell) {
 nlohmann::ordered_json run(const std::vector<const Stage*>& stages, const Cell& cell) {
   std::vector<Outcome> outcomes;
   for (const Stage* stage : stages) outcomes.push_back(checked(*stage, small(cell.c)));
-  std::vector<Outcome*> right;
-  for (Outcome& outcome : outcomes) {
-    if (outcome.failed.empty()) right.push_back(&outcome);
+  if (const Outcome& first = outcomes.front(); !first.failed.empty()) {
+    throw std::runtime_error(std::string(first.stage->name) + ": " + first.failed);
   }
-  if (!simt::kSimulated) time_in_turns(right, cell);
+  if (!simt::kSimulated) time(outcomes, cell);
   auto rows = nlohmann::ordered_json::array();
-  for (const Outcome& outcome : outcomes) rows.push_back(to_json(outcome, cell));
+  for (const Outcome& outcome : outcomes) {
+    rows.push_back(to_json(outcome, cell, &outcome == &outcomes.front()));
+  }
   return rows;
 }
 
@@ -137,6 +152,7 @@ void run(const Options& options, const Provenance& provenance) {
   }
   const auto stages = stages_of(options);
   nlohmann::ordered_json json = {{"provenance", to_json(provenance)}};
+  if (!simt::kSimulated) json["provenance"]["timing"] = kPairedMethod;
   json["rows"] = nlohmann::ordered_json::array();
   for (const std::string& name : options.cases) {
     for (auto& row : run(stages, cell_of(name))) {
@@ -152,7 +168,8 @@ void run(const Options& options, const Provenance& provenance) {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Checks a pass of each stage, the forward pass if it has one, and times them in turns.");
+      "Checks a pass of each stage, the forward pass if it has one, and times each beside the "
+      "first.");
   cuflash::bench::Options options;
   app.add_option("--stages", options.stages, "By their whole names")->required();
   app.add_option("--shapes", options.cases,

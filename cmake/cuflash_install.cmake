@@ -9,7 +9,7 @@ set_target_properties(cuflash_attn PROPERTIES
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS ${exports}
   EXPORT_NAME cuflash)
 target_include_directories(cuflash_attn INTERFACE
-  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/common/include> $<INSTALL_INTERFACE:include>)
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/common/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(cuflash_attn INTERFACE c_std_11 cxx_std_17)
 add_library(cuflash::cuflash ALIAS cuflash_attn)
 
@@ -31,7 +31,11 @@ write_basic_package_version_file(cuflashConfigVersion.cmake COMPATIBILITY SameMi
 install(FILES ${PROJECT_BINARY_DIR}/cuflashConfig.cmake ${PROJECT_BINARY_DIR}/cuflashConfigVersion.cmake
   DESTINATION ${package_dir})
 
-file(RELATIVE_PATH to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+# The prefix as seen from cuflash.pc. A folder that is absolute stays as it is.
+cmake_path(ABSOLUTE_PATH CMAKE_INSTALL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX} OUTPUT_VARIABLE libdir)
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${libdir}/pkgconfig OUTPUT_VARIABLE to_prefix)
+cmake_path(APPEND pc_libdir "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
+cmake_path(APPEND pc_includedir "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
 configure_file(cmake/cuflash.pc.in cuflash.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/cuflash.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/cuflash)

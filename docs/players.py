@@ -4,6 +4,7 @@
 Needs the folder build/simt, which scripts/run.sh makes. Beside each page lie its runs. What is newer than
 all it is made of stays.
 """
+import argparse
 import json
 import pathlib
 import subprocess
@@ -22,6 +23,8 @@ def is_newer(path, files):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__,
+                            formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     PAGES.mkdir(parents=True, exist_ok=True)
     try:
         build = broken_runs.Build()

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Builds the documentation as pages: build/docs/html/index.html.
-set -euo pipefail
 # shellcheck source=scripts/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "$(readlink -f "$0")")/lib.sh"
 
 usage() {
   cat <<'END'
@@ -26,7 +25,7 @@ esac
 
 need "${PACKAGES_DOCS[@]}"
 need_cmake
-with_progress "Configuring build/docs" cmake --preset docs || die "Configuring build/docs failed; see above."
+configure docs
 with_progress "Building the documentation" cmake --build --preset docs ||
   die "Building the documentation failed; see above."
 say "Built build/docs/html/index.html"

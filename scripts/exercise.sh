@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Makes, builds and grades the exercises of a stage; scripts/test.sh exercise calls this.
-set -euo pipefail
 # shellcheck source=scripts/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "$(readlink -f "$0")")/lib.sh"
 
 usage="scripts/test.sh exercise STAGE [EXERCISE] [--reset | --grade json | --play]"
 
@@ -17,8 +16,13 @@ while (($#)); do
       exit 0
       ;;
     --grade | --grade=*)
-      [[ $1 != --grade || -z ${2:-} ]] || shift
-      [[ ${1#--grade=} == json ]] || usage_error "--grade takes json, not \"${1#--grade=}\"."
+      value=${1#--grade}
+      value=${value#=}
+      if [[ $1 == --grade && -n ${2:-} ]]; then
+        value=$2
+        shift
+      fi
+      [[ $value == json ]] || usage_error "--grade takes json${value:+, not \"$value\"}."
       options=(--json)
       ;;
     --reset) reset=--reset ;;
@@ -51,6 +55,7 @@ done
   "$stage has no exercise \"${words[1]}\".$(did_you_mean "${words[1]}" "${names[@]}" "${names[@]#*_}") There are: ${names[*]}."
 
 need python3
+take_turn
 for name in "${chosen[@]}"; do
   python3 scripts/exercise_file.py "stages/$stage/exercises/$name.md" ${reset:+"$reset"}
 done
@@ -72,9 +77,19 @@ bin=build/simt/bin
 targets=("${chosen[@]/#/exercise_${stage%%_*}_}")
 # All at once; where that fails, one after the other, to tell which does not compile and why.
 if ! NINJA_STATUS='[%f/%t] ' cmake --build build/simt --target "${targets[@]}" 2>&1 |
-  report_progress "Compiling the exercises" >/dev/null; then
+  report_progress "Compiling the exercises" >"$bin/exercises.log"; then
   for target in "${targets[@]}"; do
-    cmake --build build/simt --target "$target" >"$bin/$target.log" 2>&1 || rm -f "$bin/$target"
+    if cmake --build build/simt --target "$target" >"$bin/one.log" 2>&1; then
+      cat "$bin/one.log" >>"$bin/exercises.log"
+    else
+      rm -f "$bin/$target"
+      mv "$bin/one.log" "$bin/$target.log"
+    fi
   done
 fi
-exec "$bin/exercises" ${options[@]+"${options[@]}"} "$stage" "${targets[@]/#/$bin/}"
+# What the compiler says of an answer is kept until that is compiled again.
+for target in "${targets[@]}"; do
+  [[ $bin/$target -ot $bin/$target.log ]] || cp "$bin/exercises.log" "$bin/$target.log"
+done
+"$bin/exercises" ${options[@]+"${options[@]}"} "$stage" "${targets[@]/#/$bin/}" |
+  report_progress "Running the problems"

@@ -14,11 +14,14 @@ each ```cuda block of the page stands its place, in a comment that a reader does
 Each of the two occurs once in the kernel file. The result is K_name.cuh, beside the page. An existing file
 is kept, unless with --reset.
 """
+import os
 import pathlib
 import re
 import sys
 from typing import NamedTuple
 
+# Bytes of a reader's that are not UTF-8 stay what they are.
+ANY_BYTES = {"encoding": "utf-8", "errors": "surrogateescape"}
 BLOCK = re.compile(r"^<!-- place\n(?P<first>[^\n]+)\n(?P<last>[^\n]+)\n-->\n+"
                    r"```cuda\n(?P<stub>.*?)^```$", re.M | re.S)
 
@@ -37,7 +40,7 @@ class Exercise:
         self.page = page
         self.backward = page.stem.endswith("_bwd")
         self.kernel = page.parent.parent / ("kernel_bwd.cuh" if self.backward else "kernel.cuh")
-        self.lines = self.kernel.read_text(encoding="utf-8").splitlines(keepends=True)
+        self.lines = self.kernel.read_text(**ANY_BYTES).splitlines(keepends=True)
         text = page.read_text(encoding="utf-8")
         self.holes = [Hole(self._line(match["first"]), self._line(match["last"]) + 1, match["stub"])
                       for match in BLOCK.finditer(text)]
@@ -77,10 +80,12 @@ def main():
         raise SystemExit(__doc__)
     exercise = Exercise(pathlib.Path(sys.argv[1]))
     file = exercise.page.with_suffix(".cuh")
+    if file.is_symlink() and not file.exists():
+        raise SystemExit(f"cuflash: {file} is a link to a file that is not there: {os.readlink(file)}.")
     if file.exists() and not sys.argv[2:]:
         return
     again = " again" if file.exists() else ""
-    file.write_text(exercise.working_file(), encoding="utf-8")
+    file.write_text(exercise.working_file(), **ANY_BYTES)
     print(f"Made {file}{again} from {exercise.kernel.name}. Write your lines in the marked places.",
           file=sys.stderr)
 

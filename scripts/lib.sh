@@ -1,5 +1,7 @@
 # shellcheck shell=bash
 # The functions that run.sh, test.sh, new_stage.sh and .ci/run share. Sourced, not run.
+[ -n "${BASH_VERSION:-}" ] || { echo "cuflash: The scripts need bash: bash $0" >&2 && exit 2; }
+set -euo pipefail
 
 called_from=$PWD # A file that the command line names is relative to this folder.
 CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -133,6 +135,10 @@ has_package() {
     python3-numpy | python3-pytest) # of one Python
       python3 -c 'import numpy, pytest' || /usr/bin/python3 -c 'import numpy, pytest'
       ;;
+    python3-venv) /usr/bin/python3 -c 'import ensurepip' ;;
+    python3-dev) # for the same Python
+      [[ -e $(/usr/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ]]
+      ;;
     python3-matplotlib) /usr/bin/python3 -c 'import matplotlib' ;;
     python3-sphinx) /usr/bin/python3 -c 'import sphinx' ;;
     python3-myst-parser) /usr/bin/python3 -c 'import myst_parser' ;;
@@ -147,7 +153,8 @@ has_package() {
 
 # True if PyTorch is installed for a Python that the package's tests can use.
 has_pytorch() {
-  python3 -c 'import pytest, numpy, torch' 2>/dev/null ||
+  grep -qs '^CUFLASH_TORCH_PYTHON:.*=.' build/simt/CMakeCache.txt ||
+    python3 -c 'import pytest, numpy, torch' 2>/dev/null ||
     /usr/bin/python3 -c 'import pytest, numpy, torch' 2>/dev/null
 }
 
@@ -164,14 +171,12 @@ need() {
   if ! command -v apt-get >/dev/null; then
     die "This machine has no apt. Install what these Debian packages contain, then run this again."
   fi
-  if ((EUID != 0)); then
-    root=(sudo -n)
-    if ! sudo -n true 2>/dev/null; then
-      die "To install them, run:  sudo apt-get install ${missing[*]}" $'\n'"Then run this again."
-    fi
+  ((EUID == 0)) || root=(sudo -n)
+  if [[ -n ${CUFLASH_NO_INSTALL:-} ]] || ! "${root[@]}" true 2>/dev/null; then
+    die "To install them, run:  sudo apt-get install ${missing[*]}" $'\n'"Then run this again."
   fi
 
-  say "Installing them with apt-get ..."
+  say "Installing them with apt-get, which CUFLASH_NO_INSTALL=1 forbids ..."
   if ! with_progress "Updating the package lists" "${root[@]}" apt-get update ||
     ! with_progress "Installing them" "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
       apt-get install -y --no-install-recommends "${missing[@]}"; then
@@ -235,6 +240,8 @@ report_progress() {
     if IFS= read -rt 1 part; then
       line+=$part
       if [[ ! $line =~ ^\[([0-9]+)/([0-9]+)\] ]]; then
+        [[ -z $drawn ]] || printf '\r\033[K' >&2
+        drawn=
         printf '%s\n' "$line"
       elif ((BASH_REMATCH[1] > 0)); then # 0: ninja checks for new files
         [[ -n $steps ]] || last=$((SECONDS - 10))
@@ -266,7 +273,8 @@ report_progress() {
 with_progress() {
   local work=$1 file written shown status=0
   shift
-  file=$(mktemp)
+  file=$(mktemp 2>/dev/null) ||
+    die "Temporary files cannot be made in ${TMPDIR:-/tmp}; set TMPDIR to another folder."
   exec {written}>"$file"
   exec {shown}<"$file"
   rm "$file" # The two descriptors keep it for as long as it is needed.
@@ -282,7 +290,9 @@ quietly() { with_progress "" "$@"; }
 # this process ends. The processes that it starts share its turn.
 take_turn() {
   [[ ${CUFLASH_TURN:-} != "$PWD" ]] || return 0
-  mkdir -p build
+  if ! mkdir -p build || [[ ! -w build ]]; then
+    die "This checkout cannot be written to. Copy it to a folder of your own, and run the script there."
+  fi
   exec 9>build/turn
   if ! flock --nonblock 9; then
     say "Another script is running in this checkout: waiting until it ends."
@@ -293,8 +303,16 @@ take_turn() {
 
 # A compiler's server that keeps running must not hold the turn: descriptor 9 is closed for it.
 
-# configure PRESET [OPTION...]
+# configure PRESET [OPTION...]: makes the build folder anew if its cache is damaged or was made for
+# another checkout, which this one was copied from, or before this one was moved.
 configure() {
+  local cache=build/$1/CMakeCache.txt
+  [[ $PWD != *[\;\"\#\\]* ]] || die "CMake cannot build in a folder with ; \" # or \\ in its path: $PWD"
+  if [[ -e $cache ]] && { grep -aqvE '^$|^#|^//|^[^=]+:[A-Z]+=' "$cache" ||
+    [[ ! $(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$cache") -ef . ]]; }; then
+    say "build/$1 was made in another folder, or is damaged: making it anew."
+    rm -rf "build/$1"
+  fi
   with_progress "Configuring build/$1" cmake --preset "$@" 9>&- ||
     die "Configuring build/$1 failed; see above."
 }

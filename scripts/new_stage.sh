@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Makes a stage of your own from an existing one.
-set -euo pipefail
 # shellcheck source=scripts/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "$(readlink -f "$0")")/lib.sh"
 
 usage() {
   cat <<'END'
@@ -45,6 +44,17 @@ done
   usage_error "\"$name\" cannot be a C++ namespace here: use lower-case letters, digits and single underscores."
 
 old=$(stage_named "$from")
+
+# True if C++ or the headers that the copied stage includes use the name.
+is_used() {
+  command -v g++ >/dev/null && ! {
+    cat "stages/$old"/*.cu* | grep '^#include ".*/'
+    printf 'int %s;\nnamespace cuflash { int %s; }\n' "$1" "$1"
+  } | g++ -std=c++17 -fsyntax-only -Icommon/simt/include -Icommon -Icommon/include -xc++ - 2>/dev/null
+}
+if among "$name" mutations exercise || is_used "$name"; then
+  usage_error "\"$name\" is a word of C++, of the sources or of scripts/test.sh: choose another name."
+fi
 
 shopt -s nullglob
 taken=(stages/[0-9][0-9]_"$name")

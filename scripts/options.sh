@@ -14,7 +14,7 @@ declare -A TAKES=(
   [--play]='STAGE [STAGE]' [--text]='' [--break]=''
   [--compare]='A B' [--shape]=SHAPE [--input]=DIR [--dtype]="$(joined "${DTYPES[@]}")"
   [--pass]='forward|backward|both' [--schedule]='inorder|reversed|random:SEED|lagging:SEED'
-  [--block]='X,Y,Z' [--json]=FILE
+  [--block]='X,Y,Z' [--json]=FILE [--against]=REV
 )
 VIEWS=(--stage --list --annotate --map --play --diff --compare) # one at a time
 # shellcheck disable=SC2034  # used by run.sh
@@ -23,7 +23,7 @@ WITHOUT_JSON=(--annotate --map)
 
 INPUTS=(gaussian peaky allequal largeq onehot real sharedkv)
 LAYOUTS=(bhsd bshd padded spaced far expanded)
-LEFT_OUT=(no_lse no_dq no_dk no_dv)
+LEFT_OUT=(no_lse no_dq no_dk no_dv any_order)
 
 # check_word OPTION TEXT WORD...: TEXT must be one of the words.
 check_word() {
@@ -55,6 +55,7 @@ check_sizes() {
 # suffix_suggestion TEXT: the same shape with its first unknown word replaced by a known one.
 suffix_suggestion() {
   local word known text=${1//_no_/_no-} # one word each
+  text=${text/_any_order/_any-order}
   local -a words all
   all=(causal "${DTYPES[@]}" "${INPUTS[@]}" "${LAYOUTS[@]}" "${LEFT_OUT[@]/_/-}")
   IFS=_ read -ra words <<<"$text"
@@ -88,7 +89,7 @@ check_shape() {
   suffixes="(_($(joined "${DTYPES[@]}")))?(_causal)?(_left$width)?(_right$width)?(_scale$scale)?"
   suffixes+="(_($(joined "${INPUTS[@]}")))?(_($(joined "${LAYOUTS[@]}")))?$(printf '(_%s)?' "${LEFT_OUT[@]}")"
   [[ $rest =~ ^$suffixes$ ]] || not_a_shape "$1" "$(suffix_suggestion "$1")" \
-    "The sizes may be followed, in this order, by dtype, causal, a window (left16, right3), scale0.1, inputs, layout, what is left out; e.g. _f16_causal_left16_peaky_padded_no_lse."
+    "The sizes may be followed, in this order, by dtype, causal, a window (left16, right3), scale0.1, inputs, layout, what is left out, any_order; e.g. _f16_causal_left16_peaky_padded_no_lse."
   digits=${BASH_REMATCH[9]}
   check_sizes "$sizes${BASH_REMATCH[4]}${BASH_REMATCH[6]}"
   [[ $rest != *_scale* || $digits =~ [1-9] ]] ||
@@ -124,6 +125,15 @@ check_json() {
   [[ ! -d $1 ]] || usage_error "\"$1\" is a folder (--json)."
 }
 
+# check_against STAGE REV: the revision must be one, and have the stage and the library's calls.
+check_against() {
+  git rev-parse --quiet --verify "$2^{commit}" >/dev/null 2>&1 ||
+    usage_error "There is no revision \"$2\" here (--against)."
+  git grep -q 'const char\* stage' "$2" -- common/include/cuflash/c_api.h 2>/dev/null ||
+    usage_error "$2 is older than the library's calls that take a stage's name: it cannot be compared."
+  git cat-file -e "$2:stages/$1/stage.cu" 2>/dev/null || usage_error "$2 has no stage $1."
+}
+
 # check_value OPTION TEXT: stops unless the option takes TEXT.
 check_value() {
   case $1 in
@@ -155,6 +165,11 @@ check_together() {
   if among --break "${!given[@]}"; then
     [[ ${given[--play]} != *' '* ]] || usage_error "--break takes one stage."
     ! among --text "${!given[@]}" || usage_error "--break and --text do not go together."
+  fi
+  if among --against "${!given[@]}"; then
+    [[ $view == --stage ]] || usage_error "--against needs --stage."
+    ((${#given[@]} == 2)) || usage_error "--against and other options do not go together."
+    check_against "${given[--stage]}" "${given[--against]}"
   fi
   [[ -z ${given[--input]:-} || -z ${given[--shape]:-} || ${given[--shape]} == *_real* ]] ||
     usage_error "--input is for real inputs: leave out --shape, or use one that ends in _real."

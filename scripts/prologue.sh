@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Runs the kernels of the prologue, docs/prologue, on the CPU simulator.
-set -euo pipefail
 # shellcheck source=scripts/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "$(readlink -f "$0")")/lib.sh"
 
 # The names in the program's list.
 mapfile -t LESSONS < <(grep -o '{"[a-z]*", [a-z]*_lesson' docs/prologue/prologue.cu | cut -d'"' -f2)

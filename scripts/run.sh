@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Builds the ladder and runs it, on your GPU or on none.
-set -euo pipefail
 # shellcheck source=scripts/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "$(readlink -f "$0")")/lib.sh"
 # shellcheck source=scripts/options.sh
 source scripts/options.sh
 
@@ -16,7 +15,9 @@ and nvcc, it uses them; otherwise the kernels run on the CPU simulator (common/s
 
 Which stages (at most one of these)
   --stage STAGE       one stage: 05_wmma, or 05, 5, wmma
-  --diff A B          the lines of the kernels that change from stage A to stage B, then --compare
+  --against REV       with --stage: what has become of it since a revision of git. On the CPU
+                      simulator the counts that differ, on a GPU both times, call by call in turns
+  --diff A B          the lines that change from stage A to stage B, then --compare
   --compare A B       what the step from stage A to stage B buys
   --annotate STAGE    the stage's source, each line with what it asks for (CPU simulator)
   --map STAGE         the stage's shared memory (CPU simulator)
@@ -45,10 +46,12 @@ How
   --json FILE         also write the results to this file
 
 An option marked (CPU simulator) runs there even if there is a GPU. A table is as wide as the
-terminal; the variable COLUMNS sets another width.
+terminal; the variable COLUMNS sets another width, and NO_COLOR forbids colors.
 
-Exit status: 0 if everything that ran is correct; 1 if something is wrong or nothing ran; 2 if the
-command line is wrong. The command line is checked before anything is built.
+Exit status: 0 if everything that ran is correct; 1 if something is wrong or nothing ran, or if
+--against finds a count that differs, or a time that is longer by more than 1 % and twice the spread;
+2 if the command line is wrong. Its form is checked before anything is built; the ladder refuses a
+problem that the library does not take, such as one with head_dim 33.
 
 For example:
   scripts/run.sh --stage 01 --pass backward --causal
@@ -56,6 +59,7 @@ For example:
   scripts/run.sh --annotate 02
   scripts/run.sh --play 03 --break
   scripts/run.sh --diff 01 02
+  scripts/run.sh --stage 14 --against HEAD
 END
 }
 
@@ -64,33 +68,45 @@ if among --help "$@" || among -h "$@"; then
   exit 0
 fi
 
-# renamed A B FILE: A's FILE with B's namespace.
+# renamed A B FILE: A's FILE, if there is one, with B's name and namespace.
 renamed() {
-  local find='s/^namespace \(cuflash::[a-z0-9_]*\) {$/\1/p'
-  sed "s/\b$(sed -n "$find" "stages/$1/$3")\b/$(sed -n "$find" "stages/$2/$3")/" "stages/$1/$3"
+  [[ ! -e stages/$1/$3 ]] ||
+    sed "s/\b$1\b/$2/g; s/\bcuflash::${1#*_}\b/cuflash::${2#*_}/g" "stages/$1/$3"
 }
 
-# changes A B FILE: the lines that differ, apart from the name of the namespace.
-changes() { diff <(renamed "$@") "stages/$2/$3" || true; }
+# changes A B FILE [OPTION...]: the lines that differ, apart from the names. A file that is not there
+# is empty.
+changes() { diff -N "${@:4}" <(renamed "${@:1:3}") "stages/$2/$3" || true; }
 
-# diff_file A B FILE: shows how FILE changes from stage A to stage B.
+# diff_file A B FILE: shows how FILE changes from stage A to stage B. A removed file is not shown, nor
+# is a new backward pass.
 diff_file() {
-  local file lines old=stages/$1/$3 new=stages/$2/$3
-  [[ -e $old || -e $new ]] || return 0
+  local file lines color=auto old=stages/$1/$3 new=stages/$2/$3
+  [[ -z ${NO_COLOR+set} ]] || color=never
   for file in "$old" "$new"; do
-    [[ -e $file ]] || { printf 'There is no %s.\n\n' "$file" && return 0; }
+    [[ -e $file ]] || printf 'There is no %s.\n' "$file"
   done
-  diff --color=auto -u --label "$old" --label "$new" <(renamed "$@") "$new" || true
+  [[ ! -e $new || (! -e $old && $3 == kernel_bwd.cuh) ]] ||
+    changes "$@" "--color=$color" -u --label "$old" --label "$new"
   lines=$(changes "$@")
   printf '\n%s: %s lines removed, %s added\n\n' "$3" \
     "$(grep -c '^<' <<<"$lines" || true)" "$(grep -c '^>' <<<"$lines" || true)"
 }
 
-# diff_stages A B: shows how the kernels change. If only B has a backward pass, it names the stage
+# sources STAGE...: the names of their source files, the kernels first.
+sources() {
+  find "${@/#/stages/}" -maxdepth 1 \( -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) -printf '%f\n' |
+    sed 's/^kernel/ &/' | LC_ALL=C sort -u | tr -d ' '
+}
+
+# diff_stages A B: shows how the sources change. If only B has a backward pass, it names the stage
 # whose pass that one continues: the last before B that has one.
 diff_stages() {
   local file stage from='' forward=''
-  for file in kernel.cuh kernel_bwd.cuh; do diff_file "$1" "$2" "$file"; done
+  for file in $(sources "$1" "$2"); do
+    # A stage of your own need not have the formula of its traffic.
+    [[ $file == traffic.cu && ! -e stages/$2/$file ]] || diff_file "$1" "$2" "$file"
+  done
   [[ -e stages/$2/kernel_bwd.cuh && ! -e stages/$1/kernel_bwd.cuh ]] || return 0
   for file in stages/[0-9]*/kernel_bwd.cuh; do
     stage=$(basename "$(dirname "$file")")
@@ -123,6 +139,16 @@ fi
 
 packages=("${PACKAGES_RUN[@]}")
 [[ $preset == release ]] || packages+=("${PACKAGES_SIMT[@]}")
+if among --against "${!given[@]}"; then
+  need "${packages[@]}" python3
+  need_versions
+  against=("$preset" "${given[--stage]}" "${given[--against]}")
+  if [[ $preset == simt ]]; then build simt ladder; else build release against cuflash_attn; fi
+  NINJA_STATUS='[%f/%t] ' with_progress "Building ${given[--stage]} of ${given[--against]}" \
+    scripts/maintainer/against.py --build "${against[@]}" 9>&- ||
+    die "Building ${given[--against]} failed; see above."
+  exec scripts/maintainer/against.py "${against[@]}"
+fi
 breaks=
 ! among --break "${!given[@]}" || breaks=yes
 [[ -z $breaks ]] || packages+=(python3)

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs the tests, on the CPU simulator and, where there is one, on the GPU.
-set -euo pipefail
 # shellcheck source=scripts/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "$(readlink -f "$0")")/lib.sh"
 
 usage() {
   cat <<'END'
@@ -40,10 +39,6 @@ the command line is wrong. The command line is checked before anything is built.
 END
 }
 
-if [[ ${1:-} == -h || ${1:-} == --help ]]; then
-  usage
-  exit 0
-fi
 if [[ ${1:-} == mutations ]]; then
   packages=("${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}" "${PACKAGES_TEST[@]}")
   case " $* " in
@@ -60,6 +55,10 @@ if [[ ${1:-} == mutations ]]; then
 fi
 if [[ ${1:-} == exercise ]]; then
   exec scripts/exercise.sh "${@:2}"
+fi
+if among --help "$@" || among -h "$@"; then
+  usage
+  exit 0
 fi
 if (($#)); then
   [[ $1 != -* ]] || usage_error "There is no option \"$1\".$(did_you_mean "$1" --help)"

@@ -233,13 +233,17 @@ harness::TestCase played_case(const Options& options, const std::vector<const St
 void write_page(const std::string& page, const std::string& json) {
   if constexpr (simt::kSimulated) {
     write_text(page, runs_page(json));
-    fmt::print("Wrote {}. Open it in a browser.\n", page);
+    const std::string path = std::filesystem::absolute(page);  // It may run in another folder.
+    fmt::print("Wrote {}. Open it in a browser.\n", path);
   }
 }
 
 // The page lies beside the file.
 bool play_file(std::filesystem::path path) {
   const std::string json = text_of_file(path);
+  if (!is_runs_json(json)) {
+    throw std::runtime_error(path.string() + ": not what --play --json writes");
+  }
   write_page(path.replace_extension(".html"), json);
   return true;
 }

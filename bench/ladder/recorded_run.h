@@ -90,6 +90,8 @@ std::vector<SoftmaxRows> softmax_rows(const Stage& stage, const harness::TestCas
 
 // The runs as JSON, which docs/player/README.md describes.
 std::string runs_json(const std::vector<RecordedRun>& runs);
+// True if the text is such JSON, of this version.
+bool is_runs_json(const std::string& text);
 
 // A page that plays the runs of such a JSON text. Only for the CPU simulator.
 std::string runs_page(const std::string& json);

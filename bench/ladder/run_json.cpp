@@ -19,6 +19,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr const char* kFormat = "cuflash-run";
 constexpr int kVersion = 1;
 
 // In the order of simt::WarpEvent::Kind.
@@ -242,12 +243,17 @@ ordered_json run_json(const RecordedRun& run) {
 std::string runs_json(const std::vector<RecordedRun>& runs) {
   ordered_json list = ordered_json::array();
   for (const RecordedRun& run : runs) list.push_back(run_json(run));
-  return ordered_json{{"format", "cuflash-run"},
-                      {"version", kVersion},
-                      {"kinds", kKinds},
-                      {"runs", std::move(list)}}
-             .dump() +
+  return json_text({{"format", kFormat},
+                    {"version", kVersion},
+                    {"kinds", kKinds},
+                    {"runs", std::move(list)}}) +
          '\n';
+}
+
+bool is_runs_json(const std::string& text) {
+  const ordered_json json = ordered_json::parse(text, nullptr, false);
+  return json.is_object() && json.contains("format") && json["format"] == kFormat &&
+         json.contains("version") && json["version"] == kVersion;
 }
 
 }  // namespace cuflash::bench

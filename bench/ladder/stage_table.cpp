@@ -85,6 +85,27 @@ nlohmann::ordered_json json_row(const Row& row, const Problem& problem) {
           {"problem", problem_name(problem)}};
 }
 
+nlohmann::ordered_json json_counts(const simt::Counts& counts) {
+  return {{"requested_read_bytes", counts.global_read_bytes},
+          {"requested_write_bytes", counts.global_write_bytes},
+          {"bank_conflicts", counts.bank_conflicts},
+          {"launches", counts.launches},
+          {"read_requests", counts.global_read_requests},
+          {"write_requests", counts.global_write_requests},
+          {"read_sectors", counts.global_read_sectors},
+          {"write_sectors", counts.global_write_sectors},
+          {"shared_read_bytes", counts.shared_read_bytes},
+          {"shared_write_bytes", counts.shared_write_bytes},
+          {"shared_requests", counts.shared_requests},
+          {"shared_wavefronts", counts.shared_wavefronts},
+          {"exchanges", counts.exchanges},
+          {"barriers", counts.barriers},
+          {"warp_syncs", counts.warp_syncs},
+          {"barrier_calls", counts.barrier_calls},
+          {"products", counts.products},
+          {"multiply_adds", counts.multiply_adds}};
+}
+
 // A stage's results on the verified problem.
 nlohmann::ordered_json json_verified(const Row& row, const Problem& problem) {
   auto json = json_row(row, problem);
@@ -99,9 +120,7 @@ nlohmann::ordered_json json_verified(const Row& row, const Problem& problem) {
   }
   json["extra_bytes"] = extra_bytes(*row.stage, row.pass, problem);
   if (row.counted) {
-    json["requested_read_bytes"] = row.counted->global_read_bytes;
-    json["requested_write_bytes"] = row.counted->global_write_bytes;
-    json["bank_conflicts"] = row.counted->bank_conflicts;
+    json.update(json_counts(*row.counted));
     json["shared_bytes"] = row.shared_bytes;
   }
   return json;

@@ -28,15 +28,20 @@ struct TensorMapArguments {
 
   int box_row_bytes() const { return box[0] * kElementBytes; }
   int box_bytes() const { return box_row_bytes() * box[1] * box[2] * box[3]; }
-  // The bytes from one index of a dimension to the next.
+  // The bytes from one index of a dimension to the next. If there is only one, they step over the
+  // dimension before it.
   std::int64_t stride(int dimension) const {
-    return dimension == 0            ? std::int64_t{kElementBytes}
-           : extents[dimension] == 1 ? std::int64_t{kChunkBytes}
-                                     : strides[dimension - 1] * kElementBytes;
+    if (dimension == 0) return kElementBytes;
+    if (extents[dimension] != 1) return strides[dimension - 1] * kElementBytes;
+    constexpr std::int64_t kMost = kStrideLimit - kChunkBytes;
+    const std::int64_t step = stride(dimension - 1), steps = extents[dimension - 1];
+    if (step > 0 && steps > kMost / step) return kMost;
+    return (step * steps + kChunkBytes - 1) / kChunkBytes * kChunkBytes;
   }
 
   static constexpr int kElementBytes = 2;
   static constexpr int kChunkBytes = 16;
+  static constexpr std::int64_t kStrideLimit = std::int64_t{1} << 40;  // in bytes
 };
 
 // All of them in one line.
@@ -60,9 +65,10 @@ inline std::string in_words(const TensorMapArguments& map) {
 // Why no map can be made of the arguments, in a sentence, with all of them; empty if one can. The
 // limits are the driver's (cuTensorMapEncodeTiled), but for one: a swizzled row must fill the
 // swizzle's span, since nothing says how shorter rows would lie. A stride may be 0: all indices of
-// the dimension are the same elements.
+// the dimension are the same elements. By the manual each stride steps over the dimension before
+// it; that drivers accept others, of rows further apart than heads or of 0, no manual promises.
 inline std::string tensor_map_fault(const TensorMapArguments& map) {
-  constexpr std::int64_t kMaxExtent = std::int64_t{1} << 32, kMaxStride = std::int64_t{1} << 40;
+  constexpr std::int64_t kMaxExtent = std::int64_t{1} << 32;
   constexpr int kMaxBox = 256, kAlignment = TensorMapArguments::kChunkBytes;
   const auto fault = [&](const std::string& sentence) {
     return sentence + " The arguments: " + in_words(map) + '.';
@@ -79,7 +85,7 @@ inline std::string tensor_map_fault(const TensorMapArguments& map) {
       return fault("The extent of " + dimension() +
                    " of a tensor map is at least 1 and at most 2^32.");
     }
-    if (map.stride(i) < 0 || map.stride(i) >= kMaxStride ||
+    if (map.stride(i) < 0 || map.stride(i) >= TensorMapArguments::kStrideLimit ||
         (i > 0 && map.stride(i) % kAlignment != 0)) {
       return fault("The stride of " + dimension() +
                    " of a tensor map is a multiple of 16 bytes, at least 0 and less than 2^40.");

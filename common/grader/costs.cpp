@@ -147,21 +147,25 @@ std::int64_t warp_sync_excess(const Sample& s) {
          static_cast<std::int64_t>(s.own.warp_syncs);
 }
 
-// The barriers, or the __syncwarp(), without which a sample is as right as with them.
-std::string needless_waits(const Stage& exercise, const Sample& s, bool of_warp) {
-  harness::TestCase c;
-  if (!parse_test_case(s.name, c)) return "";
+// The barriers, or the __syncwarp(), without which all samples are as right as with them: of those
+// that the one with most of them has.
+std::string needless_waits(const Stage& exercise, const std::vector<Sample>& samples,
+                           const Sample& most, bool of_warp) {
+  const auto is_right = [&](const Sample& s) {
+    harness::TestCase c;
+    if (!parse_test_case(s.name, c)) return false;
+    const auto check = harness::check_stage(exercise, s.pass, c, harness::Runs::kOneUnlessFound);
+    return check.faults.empty() && check.runs.front().right();
+  };
   simt::reset_counts();
-  harness::check_stage(exercise, s.pass, c, harness::Runs::kOneUnlessFound);
+  is_right(most);
   std::string words;
   for (const simt::WaitPlace& place : simt::wait_places()) {
     if (place.of_warp != of_warp) continue;
     simt::skip_waits_at(place.location);
-    const auto check = harness::check_stage(exercise, s.pass, c, harness::Runs::kOneUnlessFound);
+    const bool right = std::all_of(samples.begin(), samples.end(), is_right);
     simt::skip_waits_at("");
-    const bool right = std::all_of(check.runs.begin(), check.runs.end(),
-                                   [](const harness::Run& run) { return run.right(); });
-    if (!right || !check.faults.empty()) continue;
+    if (!right) continue;
     words += " The simulator finds nothing wrong without the one at " + place.location + ".";
   }
   return words;
@@ -236,14 +240,14 @@ std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
         "the rows must put these parts into different banks.";
     return {{"conflicts-of-write", message, ""}};
   }
-  message += half
-                 ? " Only f16 has them: the rows of the tile are padded by a number of elements, "
-                   "but a bank is 4 bytes wide, which is two halves."
-                 : " Lanes that walk down a column of a tile meet in one bank if the distance "
-                   "between their rows, or between every second, fourth or eighth of them, is a "
-                   "multiple of 128 bytes. The padding that parts them is as wide as the access: 4 "
-                   "bytes if a lane takes 4, 16 bytes if it takes 16. A row of which 16 bytes are "
-                   "loaded at once must begin at a multiple of 16.";
+  message +=
+      half ? " Only f16 has them: the rows of the tile are padded by a number of elements, "
+             "but a bank is 4 bytes wide, which is two halves."
+           : " Lanes that walk down a column of a tile meet in one bank if the distance "
+             "between their rows, or between every second, fourth or eighth of them, is a "
+             "multiple of 128 bytes. A swizzle parts them, or padding as wide as the access: 4 "
+             "bytes if a lane takes 4, 16 bytes if it takes 16. A row of which 16 bytes are "
+             "loaded at once must begin at a multiple of 16.";
   return {{half ? "conflicts-in-f16" : "bank-conflicts", message, ""}};
 }
 
@@ -261,8 +265,8 @@ std::vector<Diagnosis> excess_shared_loads(const std::vector<Sample>& samples) {
            most.name + ' ' + std::to_string(most.counts.shared_requests) +
            " requests, the target is " + std::to_string(most.own.shared_requests) +
            ". Most of them at " + most.loads_line +
-           ". load4() brings four neighbours at once, and what is in registers serves a whole "
-           "row or column of the thread's tile.",
+           ". Load neighbours by one instruction, keep in registers what is used again, and leave "
+           "out what no query of the warp sees.",
        ""}};
 }
 
@@ -278,7 +282,7 @@ std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples, const
              ". One is needed only between one warp's write and another's read, or between a read "
              "and another warp's next write; a row that only its own warp reads needs no more "
              "than a __syncwarp()." +
-             needless_waits(exercise, most, false),
+             needless_waits(exercise, samples, most, false),
          ""}};
   }
   const Sample& warps = worst(samples, warp_sync_excess);
@@ -290,7 +294,7 @@ std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples, const
                std::to_string(warps.own.warp_syncs) +
                ". A __syncthreads() orders the lanes of a warp as well, and what a lane keeps in "
                "its registers needs no barrier." +
-               needless_waits(exercise, warps, true),
+               needless_waits(exercise, samples, warps, true),
            ""}};
 }
 

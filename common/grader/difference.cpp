@@ -17,6 +17,14 @@ bool is_vector(const std::string& array) {
          array == "s_scale";
 }
 
+// Without the sign of a NaN or of 0, which says nothing.
+std::string digits(double value, int count) {
+  if (std::isnan(value)) return "NaN";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.*g", count, value == 0 ? 0 : value);
+  return text;
+}
+
 }  // namespace
 
 bool close(double a, double b, double scale) {
@@ -26,16 +34,19 @@ bool close(double a, double b, double scale) {
   return std::abs(a - b) <= 4e-3 * std::max(std::abs(a), std::abs(b)) + 1e-4 * scale;
 }
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.4g", value);
-  return text;
+std::string number(double value) { return digits(value, 4); }
+
+std::string instead_of(double got, double wanted) {
+  int count = 4;
+  while (count < 9 && digits(got, count) == digits(wanted, count)) ++count;
+  return digits(got, count) + " instead of " + digits(wanted, count);
 }
 
 std::string in_words(const Element& e) {
   const std::string& name = array_name(e.array);
   const std::string row = name + '[' + std::to_string(e.row) + ']';
-  return is_vector(name) ? row : row + '[' + std::to_string(e.column) + ']';
+  const bool vector = is_vector(name) && e.column == 0;  // s_lse[2][64] is two vectors.
+  return vector ? row : row + '[' + std::to_string(e.column) + ']';
 }
 
 // "sK[16 to 31][0 to 63]": the smallest box around some elements of one array.
@@ -48,7 +59,7 @@ std::string box(const std::vector<Element>& of) {
   }
   const std::string& name = array_name(of.front().array);
   const std::string rows = name + '[' + range(first, last) + ']';
-  return is_vector(name) ? rows : rows + '[' + range(left, right) + ']';
+  return is_vector(name) && right == 0 ? rows : rows + '[' + range(left, right) + ']';
 }
 
 }  // namespace cuflash::exercises

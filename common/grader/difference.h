@@ -46,6 +46,8 @@ bool close(double a, double b, double scale);
 // ---- Elements in words --------------------------------------------------------------------------
 
 std::string number(double value);
+// "0.5 instead of 0.25", with as many digits as tell the two apart.
+std::string instead_of(double got, double wanted);
 std::string in_words(const Element& element);
 // "sK[16 to 31][0 to 63]": the smallest box around some elements of one array.
 std::string box(const std::vector<Element>& elements);

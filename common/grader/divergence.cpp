@@ -156,9 +156,9 @@ Divergence in_words(const std::vector<Difference>& group, const AccessHistory& m
             ""};
   }
   std::string store = in + "the first store that differs from the stage's own is to " +
-                      in_words(*event.element) + ": " + number(first.mine->value) + " instead of " +
-                      number(first.own->value) + ", at " + where(mine, event) + " (" + who(event) +
-                      "); all stores before it are equal.";
+                      in_words(*event.element) + ": " +
+                      instead_of(first.mine->value, first.own->value) + ", at " +
+                      where(mine, event) + " (" + who(event) + "); all stores before it are equal.";
   if (group.size() > 1) store += " Others differ in " + box(elements_of(group)) + '.';
   const Finding values = told_by_values(group, mine, own, sample.problem),
                 reads = told_by_reads(first, mine, own), shuffles = told_by_shuffles(mine, own);

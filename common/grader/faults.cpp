@@ -33,12 +33,17 @@ bool is_race(simt::FindingKind kind) {
   return kind == simt::FindingKind::kSharedRace || kind == simt::FindingKind::kGlobalRace;
 }
 
+bool of_copies(simt::FindingKind kind) {
+  return kind == simt::FindingKind::kMbarrier || kind == simt::FindingKind::kAsyncCopy;
+}
+
 // The cause before what may follow from it.
 int rank(simt::FindingKind kind) {
   using Kind = simt::FindingKind;
   if (kind == Kind::kDivergentBarrier) return 0;
   if (is_race(kind)) return 1;
-  return kind == Kind::kMbarrier || kind == Kind::kAsyncCopy ? 2 : 3;
+  if (kind == Kind::kOutOfBounds) return 2;
+  return of_copies(kind) ? 3 : 4;
 }
 
 Diagnosis race_of_writes(const std::string& array, const Access& a, const Access& b) {
@@ -75,17 +80,24 @@ Diagnosis race(const simt::Finding& finding) {
   const std::string barrier = first.warp == second.warp ? "__syncwarp()" : "__syncthreads()";
   if (first.verb != "read" && second.verb != "read") return race_of_writes(array, first, second);
   if (first.verb != "read") {
+    const char* const skipped = barrier == "__syncwarp()" || first.tile == second.tile
+                                    ? ""
+                                    : " A warp that skips a barrier in one round of a loop is one "
+                                      "behind in all later ones.";
     return {"race-read-early",
             array + " is read before all threads have written it: no " + barrier +
-                " stands between the write at " + first.text() + " and the read at " +
-                second.text() + ".",
+                " orders the write at " + first.text() + " before the read at " + second.text() +
+                "." + skipped,
             ""};
   }
   return {"race-overwrite",
           array + " is overwritten while other threads still read it: no " + barrier +
-              " stands between the read at " + first.text() + " and the next write at " +
-              second.text() + "." +
-              (first.tile == second.tile ? "" : " In a loop it belongs at the end of the body."),
+              " orders the read at " + first.text() + " before the next write at " + second.text() +
+              "." +
+              (first.tile == second.tile
+                   ? ""
+                   : " In a loop it stands between the last read of one round and the first write "
+                     "after it."),
           ""};
 }
 
@@ -104,14 +116,18 @@ Diagnosis stray_access(const simt::Finding& finding, const std::string& where, c
                 "the number of its KV head: kv_head(p, h) is.",
             ""};
   }
+  const bool before = finding.text.find("before the start") != std::string::npos;
   const bool later_tiles = trait != nullptr && std::string(trait->id).rfind("ragged-later", 0) == 0;
-  return {"out-of-bounds",
-          finding.array + " is " + (writes ? "written" : "read") + " outside its bounds " + where +
-              ": " + line +
-              ". A thread that has no element of its own must access none: the last block and the "
-              "last tile are rarely full." +
-              (later_tiles ? std::string(" ") + trait->advice : ""),
-          ""};
+  return {
+      "out-of-bounds",
+      finding.array + " is " + (writes ? "written" : "read") + " outside its bounds " + where +
+          ": " + line +
+          (before ? ". It lies before the first element: an index is negative, as the rows of "
+                    "a tile before the first are."
+                  : ". A thread that has no element of its own must access none: the last block "
+                    "and the last tile are rarely full.") +
+          (later_tiles ? std::string(" ") + trait->advice : ""),
+      ""};
 }
 
 Diagnosis uninitialised(const simt::Finding& finding, const std::string& where,
@@ -144,12 +160,13 @@ Diagnosis unfinished_copy(const simt::Finding& finding) {
             ""};
   }
   if (finding.title.find("WITHOUT A PROXY FENCE") != std::string::npos && found.size() == 2) {
-    return {"proxy-fence",
-            "No proxy fence lies between two accesses to " + array + ": first by a thread at " +
-                found[0].text() + ", then by the copy unit at " + found[1].text() +
-                ". Each thread that reads or writes there calls fence_proxy_async() before the "
-                "arrival that lets the copy unit have it.",
-            ""};
+    return {
+        "proxy-fence",
+        "No proxy fence lies between two accesses to " + array + ": first by a thread at " +
+            found[0].text() + ", then by the copy unit at " + found[1].text() +
+            ". fence_proxy_async() must lie between the two: in the thread that accesses, or in "
+            "the one that requests, when it has waited for that.",
+        ""};
   }
   const bool of_copy_unit = std::regex_search(finding.text, phase);
   if (of_copy_unit && finding.title == "READ OF A STAGE THAT IS NOT FULL" && found.size() == 2) {
@@ -228,6 +245,12 @@ Diagnosis wrong_phase(const simt::Finding& finding) {
             "A wait at " + finding.array + " names the wrong parity, or comes too late: " + line +
                 ". The phase before the current one has the other parity. So this wait is for a "
                 "phase that is still to end, and on a GPU it does not return before that.",
+            ""};
+  }
+  if (title == "MBARRIER OUT OF RANGE") {
+    return {"mbarrier-range",
+            finding.array + " is given a number that it cannot take: " + line +
+                ". The parity of a wait is 0 or 1, and a phase has at least one arrival.",
             ""};
   }
   return {"mbarrier", "An mbarrier is used wrongly (" + title + "): " + line + '.', ""};
@@ -367,6 +390,12 @@ std::vector<Diagnosis> faults(const std::vector<Sample>& samples) {
   }
   std::vector<Diagnosis> diagnoses;
   for (Named& one : named) diagnoses.push_back(finished(std::move(one)));
+  if (diagnoses.size() > 1 && of_copies(list.front().second->finding.kind)) {
+    diagnoses.front().message +=
+        " What else was found may follow from it: " + std::to_string(diagnoses.size() - 1) +
+        " more.";
+    diagnoses.resize(1);
+  }
   return diagnoses;
 }
 

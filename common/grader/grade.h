@@ -3,6 +3,8 @@
 #ifndef CUFLASH_GRADER_GRADE_H_
 #define CUFLASH_GRADER_GRADE_H_
 
+#include <functional>
+
 #include "cuflash/stage.h"
 #include "sample.h"
 
@@ -21,9 +23,11 @@ struct Grade {
 };
 
 // `exercise` is the stage with the exercise's kernel in it, `own` the stage itself. `runs`: under
-// which schedules each problem is run.
+// which schedules each problem is run. `begins` is called before each with its number, from 1 on,
+// how many there are, and its name.
 Grade grade(const Stage& exercise, const Stage& own, Pass pass,
-            harness::Runs runs = harness::Runs::kAll);
+            harness::Runs runs = harness::Runs::kAll,
+            const std::function<void(int, int, const char*)>& begins = {});
 
 }  // namespace cuflash::exercises
 

@@ -210,7 +210,7 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kProbAndDsSwapped, B, None, "p-and-ds-swapped",
      "P and dS stand in each other's place: dV = P^T dO, dK = scale dS^T Q, dQ = scale dS K."},
     {Mistake::kScaleInDs, B, None, "scale-in-ds",
-     "dQ and dK carry softmax_scale twice: it is in dS, and again where dQ and dK are written."},
+     "softmax_scale is applied twice: it is in dS, and again where the sum over dS is written."},
     {Mistake::kLseOfColumn, B, Fragments, "lse-of-other-side",
      "P takes LSE from another query: queries are the rows of S in one kernel and the columns of "
      "S^T in the other. Only one of every_column() and every_row() follows them."},
@@ -225,10 +225,10 @@ const std::vector<MistakeRow> kMistakes = {
      "the first key of the 16 x 16 block have changed places."},
     {Mistake::kMaskWithoutOffsets, B, Fragments, "mask-without-offsets",
      "The mask asks about the first 16 x 16 block of the tile, whichever block it is: the first "
-     "query and the first key of the block are not added."},
+     "query and the first key of the 16 x 16 block, r0 and c0, are not added."},
     {Mistake::kMaskWithoutRowOffset, B, Fragments, "mask-without-row-offset",
      "The mask asks about the first 16 queries of the tile, whichever queries these are: the first "
-     "query of the block is not added."},
+     "query of the 16 x 16 block is not added."},
     {Mistake::kLseWithoutLog2, B, None, "lse-without-log2",
      "The LSE lacks a factor log2(e): it is a natural logarithm, and 2^x wants one to base 2, as "
      "the scores are."},

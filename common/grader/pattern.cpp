@@ -8,15 +8,15 @@
 #include "values.h"
 
 namespace cuflash::exercises {
-namespace {
 
-// What outputs hold before the call: bytes of ones, a NaN that no arithmetic makes.
 bool poison(float value, DType dtype) {
   const std::byte ones[4] = {std::byte{0xff}, std::byte{0xff}, std::byte{0xff}, std::byte{0xff}};
   float untouched = 0;
   harness::decode(dtype, ones, 1, &untouched);
   return std::memcmp(&value, &untouched, sizeof(value)) == 0;
 }
+
+namespace {
 
 // The wrong elements of one tensor.
 struct Wrong {
@@ -42,7 +42,7 @@ Wrong wrong_elements(const harness::ReferenceTensor& want, const std::vector<flo
     if (wrong.count++ > 0) continue;
     wrong.first = want.name + "[head " + std::to_string(head) + ", row " + std::to_string(row) +
                   (want.width > 1 ? ", column " + std::to_string(column) : "") + "] is " +
-                  number(got[n]) + " instead of " + number(value);
+                  instead_of(got[n], value);
   }
   return wrong;
 }
@@ -160,7 +160,8 @@ Pattern pattern(const std::vector<Sample>& samples, bool never_stored) {
         "whose score is lower still loses to them.";
   }
   const std::string hint = cleared(names, *first);
-  if (!hint.empty() && found.id != kNeverWritten) found.hint += ' ' + hint;
+  if (!hint.empty() && found.id != kNeverWritten && found.id != kMaskedIsFinite)
+    found.hint += ' ' + hint;
   if (trait != nullptr) {
     const bool other = first->whole_matrices && trait->advice_whole != nullptr;
     found.hint += std::string(" ") + (other ? trait->advice_whole : trait->advice);

@@ -2,15 +2,19 @@
 //
 //     exercises [--json] STAGE PROGRAM...
 //
-// A PROGRAM that is not there did not compile; PROGRAM.log then holds the compiler's output.
+// A PROGRAM that is not there did not compile. PROGRAM.log holds the compiler's output. What a
+// PROGRAM prints is kept in PROGRAM.printed. Also prints how far each is: "[3/22]", the third of
+// its problems, which scripts/exercise.sh draws.
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -22,15 +26,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The compiler's first errors, without the folders.
-std::string errors_in(const std::string& log_path) {
+// The compiler's first messages of a kind, " error: " or " warning: ", without the folders; only
+// those of a file, unless its name is empty.
+std::string messages_in(const std::string& log_path, const std::string& kind,
+                        const std::string& file = "") {
   std::ifstream log(log_path);
   std::string text;
   int shown = 0;
   for (std::string line; shown < 3 && std::getline(log, line);) {
-    const std::size_t error = line.find(" error: ");
-    if (error == std::string::npos) continue;
-    const std::string headline = line.substr(line.rfind('/', error) + 1) + '\n';
+    const std::size_t at = line.find(kind);
+    if (at == std::string::npos) continue;
+    const std::string headline = line.substr(line.rfind('/', at) + 1) + '\n';
+    if (headline.rfind(file, 0) != 0) continue;
     if (text.find(headline) != std::string::npos) continue;  // of another instantiation
     text += headline;
     for (int more = 0; more < 2 && std::getline(log, line); ++more) text += line + '\n';
@@ -44,24 +51,97 @@ Json ungraded(Check check, const char* id, const std::string& message,
   return to_json({check, {{id, message, details}}});
 }
 
-Json run(const std::string& program) {
-  const std::string command = "exec '" + program + "' 2>&1";
+// The first lines that the answer printed.
+std::string first_lines(const std::string& path) {
+  constexpr int kLines = 10;
+  constexpr std::size_t kWidth = 200;
+  std::ifstream file(path);
+  std::string text;
+  int lines = 0;
+  for (std::string line; std::getline(file, line); ++lines) {
+    if (lines < kLines) text += line.substr(0, kWidth) + '\n';
+  }
+  if (lines > kLines) text += "... and " + std::to_string(lines - kLines) + " more lines\n";
+  return text;
+}
+
+// No answer can guess it.
+std::string secret_word() {
+  std::random_device random;
+  return std::to_string(random()) + '-' + std::to_string(random());
+}
+
+// What a program has reported, and how it ended.
+struct Report {
+  std::string grade;                 // JSON; empty if it ended before
+  std::string at = "its beginning";  // "problem 3 of 22, b1_h1_q17k13_d64_f32"
+  int status = 1;
+};
+
+Report report_of(const std::string& program) {
+  const std::string word = secret_word();
+  const std::string command =
+      "exec '" + program + "' " + word + " 3>&1 >'" + program + ".printed' 2>&1 </dev/null";
+  Report report;
   FILE* pipe = popen(command.c_str(), "r");
-  std::string output;
-  for (char buffer[4096]; pipe != nullptr && std::fgets(buffer, sizeof(buffer), pipe);) {
-    output += buffer;
+  if (pipe == nullptr) return report;
+  char* line = nullptr;
+  std::size_t capacity = 0;
+  for (ssize_t size = 0; (size = getline(&line, &capacity, pipe)) > 0;) {
+    std::string text(line, static_cast<std::size_t>(size - 1));
+    if (text.rfind(word + ' ', 0) != 0) continue;
+    text.erase(0, word.size() + 1);
+    if (text[0] == '[') {
+      std::cout << text << std::endl;
+      report.at = text.substr(text.find(' ') + 1);
+    } else {
+      report.grade = text;
+    }
   }
-  const int status = pipe == nullptr ? 1 : pclose(pipe);
-  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  std::free(line);
+  report.status = pclose(pipe);
+  return report;
+}
+
+// A grade, or why there is none.
+Json judged(const Report& report) {
+  const int signal = WIFSIGNALED(report.status) ? WTERMSIG(report.status) : 0;
   if (signal == SIGXCPU || signal == SIGALRM) {  // the limits that exercise.cpp sets
-    return ungraded(
-        Check::kMachine, "endless",
-        "The kernel was stopped in the middle of a problem: a loop does not end, or repeats "
-        "thousands of times what the stage does once. Look at the loop's condition and its step.");
+    return ungraded(Check::kMachine, "endless",
+                    "The kernel was stopped at " + report.at +
+                        ": a loop does not end, or repeats hundreds of times what the stage does "
+                        "once. Look at the loop's condition and its step.");
   }
-  const Json json = Json::parse(output, nullptr, false);
-  return json.is_discarded() ? ungraded(Check::kMachine, "crashed", "The program crashed.", output)
-                             : json;
+  if (signal != 0) {
+    return ungraded(Check::kMachine, "crashed",
+                    "The program crashed at " + report.at + ": " + strsignal(signal) +
+                        (signal == SIGFPE ? ", an integer division by 0." : "."));
+  }
+  const Json grade = Json::parse(report.grade, nullptr, false);
+  if (report.status == 0 && !grade.is_discarded()) return grade;
+  return ungraded(Check::kMachine, "ended",
+                  "The program ended at " + report.at +
+                      ", before it was graded: an answer must not end it (exit, _exit).");
+}
+
+Json run(const std::string& program) {
+  Json json = judged(report_of(program));
+  const std::string printed = first_lines(program + ".printed");
+  if (!printed.empty()) json["printed"] = printed;
+  return json;
+}
+
+// Of an answer that is wrong.
+void add_warnings(Json& grade, const std::string& warnings) {
+  if (warnings.find("uninitialized") == std::string::npos) {
+    grade["warnings"] = warnings;
+    return;
+  }
+  grade["diagnoses"] = {{{"id", "uninitialised-variable"},
+                         {"message",
+                          "A variable is used before it is set. Look at that first: what else is "
+                          "wrong may follow from it."},
+                         {"details", warnings}}};
 }
 
 Json grade_of(const std::string& program) {
@@ -73,8 +153,10 @@ Json grade_of(const std::string& program) {
   json.update(std::filesystem::exists(program)
                   ? run(program)
                   : ungraded(Check::kCompiles, "does-not-compile",
-                             "It does not compile:", errors_in(program + ".log")));
-  return json;
+                             "It does not compile:", messages_in(program + ".log", " error: ")));
+  const std::string warnings = messages_in(program + ".log", " warning: ", number_name + ".cuh:");
+  if (!warnings.empty() && !json["passed"].get<bool>()) add_warnings(json, warnings);
+  return Json::parse(text_of(json));  // The compiler and the answer print any bytes.
 }
 
 // Breaks lines at 100 columns, counted in bytes.
@@ -91,6 +173,14 @@ std::string wrapped(const std::string& text, const std::string& indent) {
   return lines + line + '\n';
 }
 
+// The lines of a text, if there is one.
+void print_quoted(const Json& json, const char* name, const char* headline = nullptr) {
+  if (!json.contains(name)) return;
+  if (headline != nullptr) std::cout << "  " << headline << '\n';
+  std::istringstream lines(json[name].get<std::string>());
+  for (std::string line; std::getline(lines, line);) std::cout << "    | " << line << '\n';
+}
+
 void print_words(const Json& grade) {
   std::string name = grade["name"];
   std::replace(name.begin(), name.end(), '_', ' ');
@@ -98,9 +188,10 @@ void print_words(const Json& grade) {
             << (grade["passed"] ? "done" : "not yet") << '\n';
   for (const Json& diagnosis : grade["diagnoses"]) {
     std::cout << wrapped(diagnosis["message"], "  ");
-    std::istringstream details(diagnosis.value("details", ""));
-    for (std::string line; std::getline(details, line);) std::cout << "    | " << line << '\n';
+    print_quoted(diagnosis, "details");
   }
+  print_quoted(grade, "warnings", "The compiler warns:");
+  print_quoted(grade, "printed", "It printed:");
 }
 
 // How to see the first answer that runs and is wrong; empty if there is none.
@@ -108,7 +199,7 @@ std::string next_step(const std::string& stage, const Json& grades) {
   for (const Json& grade : grades) {
     if (grade["passed"]) continue;
     const std::string id = grade["diagnoses"][0]["id"];
-    if (id == "does-not-compile" || id == "endless") continue;
+    if (id == "does-not-compile" || id == "endless" || id == "ended") continue;
     return "Step by step: scripts/test.sh exercise " + stage.substr(0, 2) + ' ' +
            grade["exercise"].dump() + " --play\n";
   }
@@ -126,10 +217,9 @@ int main(const std::vector<std::string>& arguments) {
     if (!json) print_words(grades.back());
   }
   if (json) {
-    std::cout
-        << Json({{"stage", stage}, {"done", done}, {"of", grades.size()}, {"exercises", grades}})
-               .dump(2)
-        << '\n';
+    const Json all = {
+        {"stage", stage}, {"done", done}, {"of", grades.size()}, {"exercises", grades}};
+    std::cout << all.dump(2) << '\n';
   } else {
     std::cout << done << " of " << grades.size() << " done\n" << next_step(stage, grades);
   }

@@ -86,7 +86,7 @@ const std::vector<Trait>& traits() {
       {"several-q-tiles", "those with more than one Q tile",
        "Look at how a block finds its first query.", several_q_tiles},
       {"f16", "those in f16",
-       "Look for what is counted in elements where bytes are meant, and for sums kept in half.",
+       "Look for sums kept in half, and for what is counted in elements where bytes are meant.",
        f16},
       {"widest", "those with head_dim 256",
        "Look at what depends on head_dim: the shape of the block's work, and how many buffers it "

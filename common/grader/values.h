@@ -10,6 +10,9 @@ namespace cuflash::exercises {
 // fits, two at once. Empty if no pair fits.
 std::vector<Diagnosis> named_mistakes(const std::vector<Sample>& samples);
 
+// True of what outputs hold before the call: bytes of ones, a NaN that no arithmetic makes.
+bool poison(float value, DType dtype);
+
 // The pattern of outputs that the kernel leaves as they were.
 inline constexpr const char* kNeverWritten = "never-written";
 

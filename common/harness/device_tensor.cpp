@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "harness/convert.h"
 
@@ -29,7 +30,13 @@ std::vector<std::byte> from_device(const std::byte* from, std::size_t bytes) {
   return to;
 }
 
-Tensor strides(const DeviceTensor::Shape& s, Layout layout) {
+// The place of a tensor in this list.
+int number_of(const std::string& name) {
+  const char* const names[] = {"Q", "K", "V", "O", "dO", "dQ", "dK", "dV"};
+  return static_cast<int>(std::find(std::begin(names), std::end(names), name) - std::begin(names));
+}
+
+Tensor strides(const DeviceTensor::Shape& s, Layout layout, const std::string& name) {
   Tensor t = contiguous(nullptr, s.heads, s.seq, s.head_dim);
   switch (layout) {
     case Layout::kBHSD:
@@ -39,7 +46,7 @@ Tensor strides(const DeviceTensor::Shape& s, Layout layout) {
       t.head_stride = s.head_dim;
       break;
     case Layout::kPadded:  // Multiples of 16 bytes, but not of 128.
-      t.row_stride = s.head_dim + 8;
+      t.row_stride = s.head_dim + 8 * (2 * number_of(name) + 1);
       t.head_stride = s.seq * t.row_stride + 24;
       t.batch_stride = s.heads * t.head_stride + 40;
       break;
@@ -95,7 +102,7 @@ DeviceTensor::DeviceTensor(const Shape& shape, DType dtype, Layout layout, std::
     : shape_(shape),
       dtype_(dtype),
       name_(std::move(name)),
-      view_(strides(shape, layout)),
+      view_(strides(shape, layout, name_)),
       image_batches_(layout == Layout::kFar ? 1 : shape.batch),
       image_bytes_(extent(shape, view_, layout, image_batches_) * element_bytes(dtype)),
       buffer_(extent(shape, view_, layout, shape.batch) * element_bytes(dtype), guard_bytes,

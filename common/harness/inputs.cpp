@@ -4,6 +4,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "cuflash/stage.h"
 #include "cuflash/workload.h"
 #include "harness/convert.h"
 #include "harness/npy.h"
@@ -170,6 +171,10 @@ Inputs make_inputs(const Problem& whole, const InputSource& source) {
 Problem real_problem(const std::string& directory, DType dtype, bool causal) {
   const auto& q = read_cached(directory + "/q.npy").shape;
   const auto& k = read_cached(directory + "/k.npy").shape;
+  if (q[0] != k[0] || q[3] != k[3] || k != read_cached(directory + "/v.npy").shape) {
+    throw std::runtime_error(
+        directory + ": k.npy and v.npy must have one shape, and q.npy their batch and head_dim.");
+  }
   Problem p;
   p.batch = static_cast<int>(q[0]);
   p.heads_q = static_cast<int>(q[1]);
@@ -180,6 +185,8 @@ Problem real_problem(const std::string& directory, DType dtype, bool causal) {
   p.dtype = dtype;
   p.causal = causal;
   p.softmax_scale = default_scale(p.head_dim);
+  const Support valid = validate(p);
+  if (!valid) throw std::runtime_error(directory + ": " + valid.reason + ".");
   return p;
 }
 

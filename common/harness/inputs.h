@@ -49,7 +49,8 @@ void repeat_inputs(const Problem& problem, Inputs& inputs);
 // problem.
 Inputs make_inputs(const Problem& problem, const InputSource& source);
 
-// The whole problem that the files in a directory hold.
+// The whole problem that the files in a directory hold. Throws if there is none that the library
+// takes.
 Problem real_problem(const std::string& directory, DType dtype, bool causal);
 
 }  // namespace cuflash::harness

@@ -116,12 +116,14 @@ double largest_row(const Floats& values, int head_dim) {
   return std::sqrt(largest);
 }
 
+// NaN where an element that should be finite is NaN.
 double largest_error(const Array& want, const Floats& got) {
   double largest = 0.;
   for (std::size_t i = 0; i < want.size(); ++i) {
     if (!std::isfinite(want[i])) continue;
     const double error = std::abs(got[i] - want[i]);
-    if (!(error <= largest)) largest = error;  // NaN stays.
+    if (std::isnan(error)) return error;
+    largest = std::max(largest, error);
   }
   return largest;
 }

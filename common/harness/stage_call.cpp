@@ -17,6 +17,11 @@ Layout layout_of(const std::string& name, Layout layout) {
   return name == "LSE" || (layout == Layout::kExpanded && !expands) ? Layout::kBHSD : layout;
 }
 
+// The simulator's red zones take the place of guards.
+std::size_t bytes_of_guard(bool guards) {
+  return guards && !simt::counts_accesses() ? kGuardBytes : 0;
+}
+
 }  // namespace
 
 const char* layout_name(Layout layout) {
@@ -40,8 +45,7 @@ const char* layout_name(Layout layout) {
 StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inputs& in,
                      const CallOptions& options)
     : stage_(stage), pass_(pass), problem_(p), guards_(options.guards) {
-  const bool guards = options.guards && !simt::counts_accesses();
-  const std::size_t guard_bytes = guards ? kGuardBytes : 0;
+  const std::size_t guard_bytes = bytes_of_guard(options.guards);
   const auto make = [&](const std::string& name, int heads, int seq, int head_dim) {
     return std::make_unique<DeviceTensor>(
         DeviceTensor::Shape{p.batch, heads, seq, head_dim}, name == "LSE" ? CUFLASH_F32 : p.dtype,
@@ -68,16 +72,12 @@ StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inpu
   const Tensor q = input("Q", in.q, p.heads_q, p.seq_q, p.head_dim);
   const Tensor k = input("K", in.k, p.heads_kv, p.seq_kv, p.head_dim);
   const Tensor v = input("V", in.v, p.heads_kv, p.seq_kv, p.head_dim);
-  workspace_ = std::make_unique<GuardedBuffer>(stage.facts(pass).workspace_bytes(p), guard_bytes,
-                                               "workspace");
-  if (guards) workspace_->fill_nan();
-  void* workspace = workspace_->bytes() > 0 ? workspace_->data() : nullptr;
+  make_workspace(stage);
 
   if (pass == CUFLASH_FORWARD) {
     const Tensor o = output("O", true, p.heads_q, p.seq_q, p.head_dim);
     const Tensor lse = output("LSE", options.lse, p.heads_q, p.seq_q, 1);
     forward_ = {q, k, v, o, static_cast<float*>(lse.data)};
-    forward_.workspace = workspace;
     return;
   }
   backward_.q = q, backward_.k = k, backward_.v = v;
@@ -87,18 +87,28 @@ StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inpu
   backward_.dq = output("dQ", options.dq, p.heads_q, p.seq_q, p.head_dim);
   backward_.dk = output("dK", options.dk, p.heads_kv, p.seq_kv, p.head_dim);
   backward_.dv = output("dV", options.dv, p.heads_kv, p.seq_kv, p.head_dim);
-  backward_.workspace = workspace;
   backward_.deterministic = options.deterministic ? 1 : 0;
 }
 
 StageCall::~StageCall() = default;
 
-void StageCall::queue(const Stream& stream) {
+void StageCall::make_workspace(const Stage& stage) {
+  const std::size_t bytes = stage.facts(pass_).workspace_bytes(problem_);
+  if (workspace_ != nullptr && workspace_->bytes() >= bytes) return;
+  const std::size_t guard_bytes = bytes_of_guard(guards_);
+  workspace_ = std::make_unique<GuardedBuffer>(bytes, guard_bytes, "workspace");
+  if (guard_bytes > 0) workspace_->fill_nan();
+}
+
+void StageCall::queue(const Stream& stream, const Stage& stage) {
+  make_workspace(stage);
+  void* workspace = workspace_->bytes() > 0 ? workspace_->data() : nullptr;
+  forward_.workspace = backward_.workspace = workspace;
   const FlashAttentionError error = pass_ == CUFLASH_FORWARD
-                                        ? stage_.forward.run(problem_, forward_, stream.get())
-                                        : stage_.backward.run(problem_, backward_, stream.get());
+                                        ? stage.forward.run(problem_, forward_, stream.get())
+                                        : stage.backward.run(problem_, backward_, stream.get());
   if (error == FlashAttentionError::SUCCESS) return;
-  throw std::runtime_error(std::string(stage_.name) + ", " + pass_name(pass_) + " of " +
+  throw std::runtime_error(std::string(stage.name) + ", " + pass_name(pass_) + " of " +
                            problem_name(problem_) + ": " + get_error_string(error));
 }
 

@@ -17,7 +17,7 @@ namespace cuflash::harness {
 enum class Layout {
   kBHSD,      // [batch, heads, seq, head_dim] without gaps
   kBSHD,      // [batch, seq, heads, head_dim] without gaps
-  kPadded,    // gaps after every row, head and batch
+  kPadded,    // gaps after every row, head and batch; no two tensors have the same strides
   kSpaced,    // a gap of a tile's rows after every head
   kFar,       // batches 2^31 elements apart: an offset needs 64 bits
   kExpanded,  // as kBHSD, but all batches and heads share one K and one V: strides of 0
@@ -55,11 +55,16 @@ class StageCall {
   ~StageCall();
 
   // Queues the call; it may be queued again. Throws if the stage returns an error.
-  void queue(const Stream& stream);
+  void queue(const Stream& stream) { queue(stream, stage_); }
+  // The same of another stage's call with the same tensors.
+  void queue(const Stream& stream, const Stage& stage);
   // Copies the outputs back. The stream must have been synchronised.
   Outputs outputs() const;
 
  private:
+  // Makes the workspace large enough for a stage.
+  void make_workspace(const Stage& stage);
+
   const Stage& stage_;
   Pass pass_;
   Problem problem_;

@@ -15,15 +15,16 @@ constexpr InputKind kInputs[] = {InputKind::kGaussian, InputKind::kPeaky,    Inp
 constexpr Layout kLayouts[] = {Layout::kBHSD,   Layout::kBSHD, Layout::kPadded,
                                Layout::kSpaced, Layout::kFar,  Layout::kExpanded};
 
-// The outputs that a call may leave out.
-struct Output {
+// What a call may do without: outputs, and the fixed order of additions.
+struct Wish {
   const char* suffix;
   bool CallOptions::*wanted;
 };
-constexpr Output kOutputs[] = {{"_no_lse", &CallOptions::lse},
-                               {"_no_dq", &CallOptions::dq},
-                               {"_no_dk", &CallOptions::dk},
-                               {"_no_dv", &CallOptions::dv}};
+constexpr Wish kWishes[] = {{"_no_lse", &CallOptions::lse},
+                            {"_no_dq", &CallOptions::dq},
+                            {"_no_dk", &CallOptions::dk},
+                            {"_no_dv", &CallOptions::dv},
+                            {"_any_order", &CallOptions::deterministic}};
 
 std::string suffix(InputKind kind) { return std::string("_") + input_name(kind); }
 std::string suffix(Layout layout) { return std::string("_") + layout_name(layout); }
@@ -74,16 +75,16 @@ std::string test_case_name(const TestCase& c) {
   }
   if (c.source.kind != InputKind::kGaussian) name += suffix(c.source.kind);
   if (c.options.layout != Layout::kBHSD) name += suffix(c.options.layout);
-  for (const Output& output : kOutputs) {
-    if (!(c.options.*output.wanted)) name += output.suffix;
+  for (const Wish& wish : kWishes) {
+    if (!(c.options.*wish.wanted)) name += wish.suffix;
   }
   return name;
 }
 
 bool parse_test_case(std::string_view text, TestCase& c) {
   TestCase parsed = c;
-  for (std::size_t n = std::size(kOutputs); n-- > 0;) {
-    if (take_end(text, kOutputs[n].suffix)) parsed.options.*kOutputs[n].wanted = false;
+  for (std::size_t n = std::size(kWishes); n-- > 0;) {
+    if (take_end(text, kWishes[n].suffix)) parsed.options.*kWishes[n].wanted = false;
   }
   take_any(text, kLayouts, parsed.options.layout);
   take_any(text, kInputs, parsed.source.kind);

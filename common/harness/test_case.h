@@ -18,9 +18,10 @@ struct TestCase {
   CallOptions options;
 };
 
-// The problem's name, then scale, inputs, layout and left-out outputs if they are not the default:
-// "b1_h2_q64k64_d64_f16", "b1_h2_q50k70_d64_f32_peaky", "b1_h2_q64k64_d64_f16_scale0.1",
-// "b2_h2_q33k47_d64_f16_padded_no_lse".
+// The problem's name, then scale, inputs, layout, left-out outputs, and additions in any order, if
+// they are not the default: "b1_h2_q64k64_d64_f16", "b1_h2_q50k70_d64_f32_peaky",
+// "b1_h2_q64k64_d64_f16_scale0.1", "b2_h2_q33k47_d64_f16_padded_no_lse",
+// "b1_h2_q64k64_d64_f16_any_order".
 std::string test_case_name(const TestCase& c);
 
 // Reads what test_case_name() writes; what the name leaves out keeps the values `c` has. Returns

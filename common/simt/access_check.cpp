@@ -64,13 +64,14 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
              "It lies in an allocation that was freed before the launch. The launch ends here.");
       kill_launch();
     } else if (!region->has(address, size)) {
-      const bool before = address < region->begin;
+      const Region& nearest = *global.nearest(address);
+      const bool before = address < nearest.begin;
       const std::size_t distance =
-          before ? region->begin - address : address + size - region->begin - region->bytes;
-      report(FindingKind::kOutOfBounds, region,
+          before ? nearest.begin - address : address + size - nearest.begin - nearest.bytes;
+      report(FindingKind::kOutOfBounds, &nearest,
              "It reaches " + std::to_string(distance) + " bytes " +
                  (before ? "before the start" : "past the end") + " of an allocation of " +
-                 std::to_string(region->bytes) + " bytes.");
+                 std::to_string(nearest.bytes) + " bytes.");
     } else {
       check_cells(self, *region, address, size, site);
     }
@@ -146,7 +147,7 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
   };
   Stamp opponent = 0;
   const auto look_for_race = [&](Stamp s) {
-    if (s != 0 && !happens_before(s, self, now, shared) && !both_atomic(s)) opponent = s;
+    if (s != 0 && !is_over(s, self, now, shared) && !both_atomic(s)) opponent = s;
   };
   if (shared && kind != AccessKind::kRead) {
     look_for_race(unordered_product_read(self, address, site));

@@ -50,10 +50,12 @@ __attribute__((always_inline)) inline bool Core::check_quickly(const Thread& sel
   Cell* cell = region.existing_cells(address, size, count);
   if (cell == nullptr || kind == AccessKind::kAtomic) return false;
   const bool shared = region.shared;
+  // Several elements may be those of two arrays.
+  if (count > 1 && shared && !shared_.is_dynamic(address)) return false;
   const bool is_read = kind == AccessKind::kRead;
   // A product or a store may read what is there; a store may be about to write it.
   if (has_async_readers() && shared && !is_read) return false;
-  if (region.stored_to) return false;
+  if (region.stored_to || (region.copied_from && !is_read)) return false;
   // A last write before this stamp means that the memory is not initialised, or that it is not yet
   // known which variable holds it.
   const Stamp known_from = shared ? block_start_ : is_read && !region.initialised ? 1 : 0;

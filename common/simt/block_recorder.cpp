@@ -63,6 +63,9 @@ Counts operator-(Counts a, const Counts& b) {
   a.barriers -= b.barriers;
   a.warp_syncs -= b.warp_syncs;
   a.exchanges -= b.exchanges;
+  a.barrier_calls -= b.barrier_calls;
+  a.products -= b.products;
+  a.multiply_adds -= b.multiply_adds;
   return a;
 }
 

@@ -24,7 +24,7 @@ void Core::issue_bulk_reduction(Thread& self, std::uintptr_t to, std::uintptr_t 
                       ". The launch ends here.");
     kill_launch();
   }
-  check_span(self, from, size, site, "The source");
+  check_span(self, from, size, site);
   for (std::size_t at = 0; at < size; at += kChunk) {
     reduction.chunks.push_back({from + at, to + at, 0, kChunk});
   }

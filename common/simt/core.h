@@ -243,8 +243,7 @@ class Core {
   // tensor_box.cpp
   void check_box(const Thread& self, std::uintptr_t shared, std::size_t bytes, int innermost,
                  std::uint16_t site, const std::string& verb);
-  void check_span(const Thread& self, std::uintptr_t shared, std::size_t bytes, std::uint16_t site,
-                  const std::string& what);
+  void check_span(const Thread& self, std::uintptr_t shared, std::size_t bytes, std::uint16_t site);
 
   // tensor_copy.cpp: copies of boxes
   void check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_t site);
@@ -254,6 +253,7 @@ class Core {
                        std::uint16_t site);
   void take_destination(TensorCopy& copy);
   void end_tensor_copies(const Thread& self, const Mbarrier& barrier, int phase);
+  bool is_over(Stamp read, const Thread& self, Stamp now, bool shared) const;
   void end_tensor_copy(const Thread& self, TensorCopy& copy);
   bool may_access(const Thread& self, TensorCopy& copy, std::uintptr_t address, std::uint16_t site);
   bool has_ended(const Thread& self, const TensorCopy& copy) const;
@@ -367,7 +367,12 @@ class Core {
   std::map<std::uintptr_t, std::string> kernel_names_;
   // Since reset_counts(): events, and the storages of kernels in order of their first launch.
   struct Events {
-    std::uint64_t launches = 0, barriers = 0, warp_syncs = 0, exchanges = 0;
+    std::uint64_t launches = 0, barriers = 0, warp_syncs = 0, exchanges = 0, barrier_calls = 0,
+                  products = 0, multiply_adds = 0;
+    void note_product(int m, int n, int k) {
+      ++products;
+      multiply_adds += static_cast<std::uint64_t>(m) * n * k;
+    }
   } events_;
   std::uint64_t barriers_before_block_ = 0;
   std::vector<std::pair<std::uintptr_t, SharedLayout>> layouts_;

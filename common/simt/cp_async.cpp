@@ -27,7 +27,7 @@ std::string why_in_flight(const AsyncCopy& copy, std::size_t groups) {
   const std::string later = std::to_string(groups - copy.group - 1);
   return "The copy is in flight. Its thread committed " + later +
          (later == "1" ? " group" : " groups") + " after it: cp_async_wait<" + later +
-         ">() would end it.";
+         ">() just before this would end it.";
 }
 
 }  // namespace

@@ -41,6 +41,9 @@ Counts Core::counts() const {
   counts.barriers = events_.barriers;
   counts.warp_syncs = events_.warp_syncs;
   counts.exchanges = events_.exchanges;
+  counts.barrier_calls = events_.barrier_calls;
+  counts.products = events_.products;
+  counts.multiply_adds = events_.multiply_adds;
   return counts;
 }
 

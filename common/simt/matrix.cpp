@@ -330,6 +330,7 @@ void Core::finish_product(int warp) {
   gather_matrix(first.type_b, b, right);
   gather_matrix(first.type_c, c, sum);
   const int m = first.type_a.m, k = first.type_a.k;
+  events_.note_product(m, first.type_a.n, k);
   if (first.type_a.n == 8) multiply<8>(m, k, left, right, sum);
   if (first.type_a.n == 16) multiply<16>(m, k, left, right, sum);
   if (first.type_a.n == 32) multiply<32>(m, k, left, right, sum);

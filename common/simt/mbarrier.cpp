@@ -96,6 +96,7 @@ void Core::arrive_at_mbarrier(Thread& self, std::uintptr_t address, unsigned exp
   const std::uint16_t site =
       sites.id(return_address, AccessKind::kAtomic, kMbarrierBytes, kMbarrierBytes);
   Mbarrier& barrier = mbarrier(self, address, site);
+  ++events_.barrier_calls;
   block_recorder.mark_at_barrier(self, WarpEvent::Kind::kArrive, return_address, {address, false},
                                  barrier.phase);
   const NamedAccess here = access_of(self, site);
@@ -162,6 +163,7 @@ void Core::wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parit
       sites.id(return_address, AccessKind::kAtomic, kMbarrierBytes, kMbarrierBytes);
   if (lags(self.index)) suspend(self, Thread::State::kReady, return_address);
   Mbarrier& barrier = mbarrier(self, address, site);
+  ++events_.barrier_calls;
   if (parity > 1) {
     report_mbarrier("MBARRIER OUT OF RANGE", barrier, {access_of(self, site)},
                     "The parity of a phase is 0 or 1; this is " + std::to_string(parity) +

@@ -224,18 +224,25 @@ void SharedMemory::find_region() {
 }
 
 void SharedMemory::find_variables() const {
-  if (!covered_.empty()) return;
-  covered_.assign(region_.bytes, false);
+  if (variables_) return;
+  variables_.emplace();
   for (const SharedSymbol& symbol : shared_symbols(code_)) {
-    variables_.push_back({symbol.name, symbol.offset, symbol.bytes});
-    for (std::size_t i = 0; i < symbol.bytes && symbol.offset + i < region_.bytes; ++i) {
-      covered_[symbol.offset + i] = true;
-    }
+    variables_->push_back({symbol.name, symbol.offset, symbol.bytes});
   }
-  std::sort(variables_.begin(), variables_.end(),
+  std::sort(variables_->begin(), variables_->end(),
             [](const Variable& a, const Variable& b) { return a.offset < b.offset; });
-  // A stripped module has no symbols: then every byte counts as covered.
-  if (variables_.empty()) covered_.assign(region_.bytes, true);
+}
+
+const SharedMemory::Variable* SharedMemory::variable_near(std::size_t offset) const {
+  find_variables();
+  if (variables_->empty()) return nullptr;
+  const auto after =
+      std::upper_bound(variables_->begin(), variables_->end(), offset,
+                       [](std::size_t wanted, const Variable& v) { return wanted < v.offset; });
+  const auto before = after == variables_->begin() ? after : after - 1;
+  const bool take_next = after != variables_->end() && offset >= before->offset + before->bytes &&
+                         after->offset - offset < offset - before->offset - before->bytes;
+  return take_next ? &*after : &*before;
 }
 
 bool SharedMemory::is_padding(std::uintptr_t address, std::size_t size) const {
@@ -244,16 +251,26 @@ bool SharedMemory::is_padding(std::uintptr_t address, std::size_t size) const {
 }
 
 bool SharedMemory::inside_variable(std::uintptr_t address, std::size_t size) const {
-  find_variables();
   if (is_dynamic(address)) {
     return address + size <= dynamic_begin_ + dynamic_.bytes && !is_padding(address, size);
   }
   const std::size_t offset = address - region_.begin;
-  return offset + size <= covered_.size() && covered_[offset] && covered_[offset + size - 1];
+  const Variable* const variable = variable_near(offset);
+  // A stripped module has no symbols: then nothing is known to be outside.
+  return variable == nullptr || (variable->holds(offset) && variable->holds(offset + size - 1));
 }
 
 std::string SharedMemory::explain_outside(std::uintptr_t address, std::size_t size) const {
-  if (!is_dynamic(address)) return "It lies between the __shared__ variables, in none of them.";
+  if (!is_dynamic(address)) {
+    const std::size_t offset = address - region_.begin;
+    const Variable& variable = *variable_near(offset);
+    if (!variable.holds(offset)) {
+      return "It lies between the __shared__ variables, in none of them.";
+    }
+    return "It reaches " + std::to_string(offset + size - variable.offset - variable.bytes) +
+           " bytes past the end of " + variable.name + ", which has " +
+           std::to_string(variable.bytes) + " bytes.";
+  }
   if (is_padding(address, size)) {
     return "It lies in the padding between the arrays of dynamic shared memory.";
   }
@@ -268,18 +285,9 @@ SharedMemory::Array SharedMemory::array(std::uintptr_t address) const {
     return {storage->array_name(offset), dynamic_begin_ + storage->array_begin(offset)};
   }
   if (is_dynamic(address)) return {"shared_memory", dynamic_begin_};
-  find_variables();
-  if (variables_.empty()) return {"shared memory", region_.begin};
-  // The variable that holds the address, or the nearest one.
-  const std::size_t offset = address - region_.begin;
-  const auto after =
-      std::upper_bound(variables_.begin(), variables_.end(), offset,
-                       [](std::size_t wanted, const Variable& v) { return wanted < v.offset; });
-  const auto before = after == variables_.begin() ? after : after - 1;
-  const bool take_next = after != variables_.end() && offset >= before->offset + before->bytes &&
-                         after->offset - offset < offset - before->offset - before->bytes;
-  const Variable& variable = take_next ? *after : *before;
-  return {variable.name, region_.begin + variable.offset};
+  const Variable* const variable = variable_near(address - region_.begin);
+  if (variable == nullptr) return {"shared memory", region_.begin};
+  return {variable->name, region_.begin + variable->offset};
 }
 
 }  // namespace cuflash::simt

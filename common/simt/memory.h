@@ -69,6 +69,7 @@ struct Region {
   bool freed = false;
   bool initialised = false;  // the host has written all of it
   bool stored_to = false;    // stores of boxes have written here: accesses are looked at closely
+  bool copied_from = false;  // copies of boxes have read here: writes are looked at closely
   std::string name;
 
   // The cells of [address, address + size), made if there are none. The granule is the size of the
@@ -177,7 +178,7 @@ class SharedMemory {
   Region& region() { return region_; }
   const Region& region() const { return region_; }
 
-  // True if every byte is inside some variable; and why one is not, in a sentence.
+  // True if all bytes are inside one variable; and why they are not, in a sentence.
   bool inside_variable(std::uintptr_t address, std::size_t size) const;
   std::string explain_outside(std::uintptr_t address, std::size_t size) const;
   bool is_dynamic(std::uintptr_t address) const {
@@ -209,15 +210,16 @@ class SharedMemory {
     std::string name;
     std::size_t offset;  // within the region
     std::size_t bytes;
+    bool holds(std::size_t byte) const { return byte - offset < bytes; }
   };
   void find_region();
   void find_variables() const;
+  // The variable that holds the byte of the region, or the nearest one; null if none is known.
+  const Variable* variable_near(std::size_t offset) const;
 
   Region region_;
-  std::uintptr_t code_ = 0;  // an address inside the module
-  // Read on first use. covered_ says for each byte of the region if a variable covers it.
-  mutable std::vector<Variable> variables_;
-  mutable std::vector<bool> covered_;
+  std::uintptr_t code_ = 0;                                 // an address inside the module
+  mutable std::optional<std::vector<Variable>> variables_;  // by offset; read on first use
   std::uintptr_t dynamic_begin_ = 0;
   SharedLayout dynamic_;
   mutable std::optional<const StorageLayout*> layout_;  // of dynamic_, once it was requested

@@ -29,6 +29,7 @@ float element(const std::uint32_t* registers, int i, bool bfloat16) {
 }  // namespace
 
 void Core::finish_mma(int warp) {
+  events_.note_product(kMmaM, kMmaN, kMmaK);
   const MmaOperands* of_lane[32];
   float a[kMmaM][kMmaK], b[kMmaK][kMmaN];
   for (int lane = 0; lane < 32; ++lane) {

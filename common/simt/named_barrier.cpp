@@ -19,6 +19,7 @@ bool Core::come_to_named_barrier(Thread& self, int number, int threads, Coming h
                              "whole warps.");
   }
   NamedBarrier& barrier = named_barriers_[number];
+  ++events_.barrier_calls;
   const auto kind = how == Coming::kArrives ? WarpEvent::Kind::kArrive : WarpEvent::Kind::kWait;
   block_recorder.mark_at_barrier(self, kind, return_address,
                                  {static_cast<std::uintptr_t>(number), true}, barrier.openings);

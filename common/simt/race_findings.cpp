@@ -104,7 +104,9 @@ std::string Core::explain_race(const NamedAccess& first, const NamedAccess& seco
     text += next ? "the next tile's " : "a later tile's ";
   }
   text += line(to) + '.';
-  if (copies_.write_sites.count(first.site) != 0) text += " It must follow the wait for the copy.";
+  const bool by_copy =
+      copies_.write_sites.count(first.site) != 0 || tensor_copies_.read_at(first.site);
+  if (by_copy) text += " It must follow the wait for the copy.";
   return text;
 }
 

@@ -55,22 +55,16 @@ void Core::check_box(const Thread& self, std::uintptr_t shared, std::size_t byte
          "16 bytes; this is " +
              std::to_string(innermost) + '.');
   }
-  check_span(self, shared, bytes, site, "The box");
+  check_span(self, shared, bytes, site);
 }
 
 // All of its bytes must lie in one array.
 void Core::check_span(const Thread& self, std::uintptr_t shared, std::size_t bytes,
-                      std::uint16_t site, const std::string& what) {
-  const auto fail = [&](const std::string& why) {
-    report_access(FindingKind::kOutOfBounds, self, &shared_.region(), shared, site,
-                  why + " The launch ends here.");
-    kill_launch();
-  };
-  if (!shared_.inside_variable(shared, bytes)) fail(shared_.explain_outside(shared, bytes));
-  if (!shared_.is_dynamic(shared) &&
-      shared_.array(shared).begin != shared_.array(shared + bytes - 1).begin) {
-    fail(what + " has " + std::to_string(bytes) + " bytes and reaches past the end of the array.");
-  }
+                      std::uint16_t site) {
+  if (shared_.inside_variable(shared, bytes)) return;
+  report_access(FindingKind::kOutOfBounds, self, &shared_.region(), shared, site,
+                shared_.explain_outside(shared, bytes) + " The launch ends here.");
+  kill_launch();
 }
 
 }  // namespace cuflash::simt

@@ -78,12 +78,12 @@ void Core::check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_
   kill_launch();
 }
 
-// Checks the reads of global memory, and counts them. They end before the copy's phase does, so the
-// cells need not remember them.
+// Checks the reads of global memory, and counts them.
 void Core::read_box(Thread& self, const TensorCopy& copy) {
   std::uint64_t bytes = 0;
   std::vector<std::uintptr_t> sectors;
   const Stamp now = stamp_of(self, copy.read_site);
+  tensor_copies_.reads.push_back({now, copy.barrier->index, copy.phase});
   const auto read = [&](std::uintptr_t from, std::size_t size) {
     bytes += size;
     sectors.push_back(from / 32);
@@ -98,9 +98,11 @@ void Core::read_box(Thread& self, const TensorCopy& copy) {
       return;
     }
     if (meets_store(self, *region, from, copy.read_site)) return;
+    region->copied_from = true;
     std::size_t count = 0;
     Cell* const cells = region->cells(from, size, count);
     for (std::size_t i = 0; i < count; ++i) {
+      note_read(self, cells[i], now, false);
       Stamp& written = cells[i].write;
       if (written == 0 && !region->initialised) {
         report_access(FindingKind::kUninitialised, self, region, from, copy.read_site,
@@ -250,6 +252,18 @@ void Core::end_tensor_copies(const Thread& self, const Mbarrier& barrier, int ph
       end_tensor_copy(self, copy);
     }
   }
+}
+
+// True if the read is over before what the thread does now. While a copy is in flight, its end
+// looks for writes to what it reads.
+bool Core::is_over(Stamp read, const Thread& self, Stamp now, bool shared) const {
+  const CopyRead* const by_copy = shared ? nullptr : tensor_copies_.read(read);
+  if (by_copy == nullptr) return happens_before(read, self, now, shared);
+  if (self.knowledge.phases_of(by_copy->barrier) > by_copy->phase) return true;
+  return std::any_of(tensor_copies_.list.begin(), tensor_copies_.list.end(),
+                     [&](const TensorCopy& copy) {
+                       return copy.in_flight && moment_of(copy.begun) == moment_of(read);
+                     });
 }
 
 void Core::end_tensor_copy(const Thread& self, TensorCopy& copy) {

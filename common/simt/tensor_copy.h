@@ -3,6 +3,7 @@
 #ifndef CUFLASH_SIMT_TENSOR_COPY_H_
 #define CUFLASH_SIMT_TENSOR_COPY_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -39,6 +40,13 @@ struct TensorCopy {
   }
 };
 
+// A copy's read of global memory, which lasts until the phase ends.
+struct CopyRead {
+  Stamp begun;          // when, by which thread, at which site that reads
+  std::size_t barrier;  // its number
+  int phase;
+};
+
 class TensorCopies {
  public:
   void begin_block() {
@@ -54,8 +62,20 @@ class TensorCopies {
     at_.resize(shared.bytes / TensorCopy::kChunk + 2);
     at_[address / TensorCopy::kChunk - first_] = copy;
   }
+  // The read with this stamp; null if it is not that of a copy of this block.
+  const CopyRead* read(Stamp begun) const {
+    const auto found =
+        std::lower_bound(reads.begin(), reads.end(), begun,
+                         [](const CopyRead& read, Stamp wanted) { return read.begun < wanted; });
+    return found != reads.end() && found->begun == begun ? &*found : nullptr;
+  }
+  bool read_at(int site) const {
+    return std::any_of(reads.begin(), reads.end(),
+                       [site](const CopyRead& read) { return stamp_site(read.begun) == site; });
+  }
 
   std::list<TensorCopy> list;
+  std::vector<CopyRead> reads;   // of all copies, the oldest first
   std::set<int> reported_sites;  // sites that began a copy which was met in flight
 
  private:

@@ -103,7 +103,7 @@ void Core::take_store_target(Thread& self, TensorStore& store) {
   const Stamp now = stamp_of(self, store.write_site);
   const auto check_order = [&](Stamp earlier, const Region& region, std::uintptr_t address) {
     const bool both_atomic = store.adds && sites[stamp_site(earlier)].kind == AccessKind::kAtomic;
-    if (happens_before(earlier, self, now, false)) {
+    if (is_over(earlier, self, now, false)) {
       check_proxy_fence(self, region, address, earlier, store.write_site);
     } else if (!both_atomic) {
       report_race(self, region, address, earlier, store.write_site);

@@ -118,6 +118,7 @@ void Core::begin_product(Warpgroup& group) {
       sites.id(first.wait_address, AccessKind::kRead, OperandChunk::kBytes, sizeof(std::uint16_t));
   products_in_use_ = true;
   next_moment();
+  events_.note_product(kProductM, first.warpgroup_call->operands.blocks * kBlockCols, kProductK);
   WarpgroupProduct product{first.warpgroup_call->operands, {}, {}, nullptr, group.groups,
                            stamp_of(first, site)};
   check_same_matrices(group, site);

@@ -9,6 +9,7 @@
 
 #include "device/launch.h"
 #include "harness/owners.h"
+#include "harness/printed.h"
 #include "kernels.cuh"
 #include "simt/simulator.h"
 
@@ -315,6 +316,7 @@ int main(int argc, char** argv) {
       }
       ++done;
     }
+    cuflash::harness::check_printed();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "cuflash: %s\n", error.what());
     return 1;

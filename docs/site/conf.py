@@ -61,6 +61,7 @@ book_parts = {
         "stages/08_swizzle/exercises/2_chunks.md",
         "stages/08_swizzle/exercises/3_two_buffers.md",
         "stages/09_async_copy/README.md",
+        "stages/09_async_copy/NOTEBOOK.md",
         "stages/09_async_copy/exercises/README.md",
         "stages/09_async_copy/exercises/1_one_wait.md",
         "stages/09_async_copy/exercises/2_inner_tiles.md",

@@ -4,6 +4,8 @@
 on tensors is first used.
 """
 import importlib
+import importlib.util
+import sys
 
 from .capi import CuflashError, CuflashValueError
 from .library import first as _first
@@ -11,7 +13,8 @@ from .library import stages
 
 _OF_TORCH = {"flash_attn_func": "functional", "flash_attention_cuda": "functional",
              "FlashAttention": "module", "backend_info": "operators"}
-__all__ = ["CuflashError", "CuflashValueError", "stages", *_OF_TORCH]
+__all__ = ["CuflashError", "CuflashValueError", "stages",
+           *(_OF_TORCH if sys.modules.get("torch") or importlib.util.find_spec("torch") else ())]
 
 
 def __getattr__(name):

@@ -131,6 +131,12 @@ def _signatures():
             ("cuflash_version", number))
 
 
+class _DlInfo(ctypes.Structure):
+    """Dl_info of dlfcn.h."""
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p),
+                ("symbol", ctypes.c_char_p), ("address", ctypes.c_void_p)]
+
+
 class Library:
     """A libcuflash_attn.so. If `stage` is None, the library chooses the stage."""
 
@@ -156,6 +162,13 @@ class Library:
         """The address of a function of the C interface, for other code to call it."""
         return ctypes.cast(getattr(self._c, function), ctypes.c_void_p).value
 
+    def folder(self):
+        """The folder of the file that was loaded: the loader may have found it anywhere."""
+        info = _DlInfo()
+        ctypes.CDLL(None).dladdr(ctypes.c_void_p(self.address("cuflash_version")),
+                                 ctypes.byref(info))
+        return os.path.dirname(os.path.abspath(os.fsdecode(info.file)))
+
     def stages(self):
         """The names of all stages, in teaching order."""
         return [self._c.cuflash_stage_name(n).decode() for n in range(self._c.cuflash_num_stages())]
@@ -163,7 +176,7 @@ class Library:
     def refusal(self, direction, problem, stage=None):
         """Why the current device cannot run a pass ("forward", "backward") of a problem, or ""."""
         self._c.cuflash_check_support(PASSES.index(direction), problem, _bytes(stage))
-        return self._sentence()
+        return self.last_message()
 
     def chosen_stage(self, direction, problem, stage=None):
         """The name of the stage that a call would run."""
@@ -192,10 +205,11 @@ class Library:
 
     def _check(self, code):
         if code:
-            raise error(code, self._sentence())
+            raise error(code, self.last_message())
 
-    def _sentence(self):
-        return self._c.cuflash_last_error_message().decode()
+    def last_message(self):
+        """The sentence of this thread's last refusal. It may quote CUFLASH_STAGE: any bytes."""
+        return self._c.cuflash_last_error_message().decode(errors="backslashreplace")
 
 
 def escaped(stage):

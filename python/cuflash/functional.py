@@ -3,16 +3,17 @@ import torch
 
 from . import ops
 from .capi import as_float, check_int32, escaped
-from .shapes import check_options, check_tensors, sizes_of
+from .shapes import check_arguments_of_others, check_options, check_tensors, empty_results, sizes_of
 
 
-def flash_attn_func(q, k, v, softmax_scale=None, causal=False, window_size=(-1, -1),
-                    deterministic=False, return_lse=False, stage=None):
+def flash_attn_func(q, k, v, *positional, softmax_scale=None, causal=False, window_size=(-1, -1),
+                    deterministic=False, return_lse=False, stage=None, **others):
     """softmax(softmax_scale · q kᵀ) v, for q of [batch, seq_q, heads_q, head_dim] and k, v of
     [batch, seq_kv, heads_kv, head_dim], float32, float16 or bfloat16. head_dim is 32, 64 or 128; in
     float16 and bfloat16 also 96 and 256.
 
     heads_q must be a multiple of heads_kv: query head h reads KV head h // (heads_q // heads_kv).
+    Options are given by name:
 
     softmax_scale   default: head_dim ** -0.5
     causal          query i sees key j only if j <= i + seq_kv - seq_q: the last query is aligned
@@ -28,11 +29,15 @@ def flash_attn_func(q, k, v, softmax_scale=None, causal=False, window_size=(-1, 
                     each row's sum of exponentials. No gradient flows through it
     stage           the name of one of cuflash.stages(); default: the environment variable
                     CUFLASH_STAGE, else the fastest stage that supports the call
+    others          arguments of flash-attn and of scaled_dot_product_attention (dropout_p, softcap,
+                    attn_mask, ...), if their values have no effect
 
     Tensors may have any strides; a tensor is copied first only if head_dim has a stride other than
     1, or if its address or another stride is not a multiple of 16 bytes. The result is contiguous.
     Under autocast float32, float16 and bfloat16 become autocast's dtype.
     """
+    if positional or others:
+        check_arguments_of_others(positional, others)
     o, lse = _attention((q, k, v), "BSHD", softmax_scale, causal, window_size, deterministic, stage,
                         return_lse)
     return (o, lse) if return_lse else o
@@ -80,6 +85,10 @@ def _unchecked(qkv, layout, softmax_scale, causal, window_size, deterministic, s
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
     if softmax_scale is None:
         softmax_scale = (q.shape[3] or 1) ** -0.5  # the library refuses a head_dim of 0
+    if q.numel() == 0 and 0 in q.shape[:2]:  # no query: as SDPA, nothing, and gradients of zeros
+        check_tensors(q, k, v)
+        sizes_of(q, k, v)
+        return q * (k.sum() + v.sum()), empty_results(q)[1]
     window_left, window_right = window_size
     check_int32("window_left", window_left)
     check_int32("window_right", window_right)

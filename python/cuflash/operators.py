@@ -2,8 +2,8 @@
 and of what computes gradients: libcuflash_gradients_*.so, or Python.
 
 The compiled operators work with PyTorch 2.10 and later, the compiled gradients with the version in
-the file's name alone. They are in the package's folder, or beside the library that CUFLASH_LIBRARY
-names. With CUFLASH_OPERATORS=ctypes neither is used.
+the file's name alone. They are beside the library that CUFLASH_LIBRARY names, or in the package's
+folder. With CUFLASH_OPERATORS=ctypes neither is used.
 """
 import ctypes
 import functools
@@ -86,9 +86,11 @@ def _compiled():
 
 
 def _path(name):
-    named = os.environ.get("CUFLASH_LIBRARY")
-    places = [pathlib.Path(named).parent] if named else []
-    places.append(pathlib.Path(__file__).parent)
+    try:
+        beside = pathlib.Path(library.first().folder())
+    except (OSError, RuntimeError) as error:
+        raise _Unavailable(str(error)) from error
+    places = dict.fromkeys((beside, pathlib.Path(__file__).parent))
     for place in places:
         if (place / name).exists():
             return str(place / name)

@@ -44,10 +44,17 @@ def _explained(error, problem, results=()):
     Python finds out which tensors do not fit."""
     if isinstance(error, (capi.CuflashError, torch.cuda.OutOfMemoryError)):
         return error
+    if "override the setup_context" in str(error):
+        return RuntimeError("cuflash has no derivatives for the transforms of torch.func (grad, vjp, "
+                            "jacrev). Use backward() or torch.autograd.grad, or "
+                            "scaled_dot_product_attention with the backend SDPBackend.MATH.")
     said = re.match(r"cuflash error (\d+): (.*)", str(error))
     if said:
         return capi.error(int(said[1]), said[2])
     q, k, v = problem[:3]
+    # PyTorch loses words that are not UTF-8, as those about CUFLASH_STAGE may be.
+    if type(error) is RuntimeError and not error.args:
+        return capi.error(capi.ErrorCode.UNKNOWN_STAGE, library.on(q.device.type).last_message())
     try:
         fits = problem_of(*problem)
         if results:

@@ -9,10 +9,22 @@ from . import capi
 DTYPES = dict(zip((torch.float32, torch.float16, torch.bfloat16), capi.DTYPES))
 WORDS = {"BSHD": "[batch, seq, heads, head_dim]", "BHSD": "[batch, heads, seq, head_dim]"}
 OPTIONS = {"softmax_scale": ((float, numbers.Real, torch.SymFloat, type(None)), "a number or None"),
-           "causal": (bool, "True or False (it follows softmax_scale: there is no dropout_p)"),
+           "causal": (bool, "True or False"),
            "window_size": ((tuple, list), "(left, right), two integers"),
            "deterministic": (bool, "True or False"), "return_lse": (bool, "True or False"),
            "stage": ((str, type(None)), "a stage's name or None")}
+# Arguments of flash-attn and of PyTorch's scaled_dot_product_attention that are not options here: the
+# value that has no effect, and what to do instead of giving another.
+OF_OTHERS = {
+    "dropout_p": (0.0, "there is no dropout"),
+    "softcap": (0.0, "there is no cap on scores"),
+    "alibi_slopes": (None, "there is no bias"),
+    "return_attn_probs": (False, "write return_lse=True; P is not stored"),
+    "attn_mask": (None, "the masks are causal and window_size"),
+    "is_causal": (False, "write causal=True, which aligns the last query with the last key; is_causal "
+                         "aligns the first ones"),
+    "scale": (None, "write softmax_scale"),
+    "enable_gqa": (False, "k and v may have fewer heads without it")}
 
 
 class Sizes(NamedTuple):
@@ -38,8 +50,23 @@ def check_options(softmax_scale=None, causal=False, window_size=(-1, -1), determ
         types, words = OPTIONS[name]
         fits = isinstance(value, types) and (not isinstance(value, bool) or types is bool)
         if not fits or (name == "window_size" and not _are_two_integers(value)):
-            raise TypeError(f"{name} is {value!r}, of type {type(value).__name__}; it must be "
-                            f"{words}")
+            kind = type(value)
+            place = "" if kind.__module__ == "builtins" else f"{kind.__module__}."  # numpy.bool, say
+            raise TypeError(f"{name} is {value!r}, of type {place}{kind.__name__}; it must be {words}")
+
+
+def check_arguments_of_others(positional, others):
+    """Raises if an option was given by position, or an argument of OF_OTHERS has an effect."""
+    if positional:
+        raise TypeError(f"flash_attn_func takes q, k and v by position, then {_shown(positional[0])}: "
+                        "write softmax_scale=... or another option's name (here flash-attn 2 has "
+                        "dropout_p, flash-attn 3 softmax_scale)")
+    for name, value in others.items():
+        if name not in OF_OTHERS:
+            raise TypeError(f"flash_attn_func() got an unexpected keyword argument {name!r}")
+        off, instead = OF_OTHERS[name]
+        if value is not off and not (isinstance(value, numbers.Real) and value == off):
+            raise TypeError(f"{name} is {_shown(value)}; it must be {off} or left out: {instead}")
 
 
 def check_tensors(q, k, v):
@@ -114,7 +141,11 @@ def _are_two_integers(values):
 
 
 def _is_integer(value):
-    return isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)
+    return isinstance(value, (numbers.Integral, torch.SymInt)) and not isinstance(value, bool)
+
+
+def _shown(value):
+    return repr(value) if isinstance(value, numbers.Number) else f"a {type(value).__name__}"
 
 
 def _word(dtype):

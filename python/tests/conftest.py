@@ -1,6 +1,7 @@
 """Tests of the package: of the installed one, else of the source tree's, whose library
 CUFLASH_LIBRARY must name. What needs PyTorch, a GPU or the CPU simulator's library is skipped without
-it; CUFLASH_REQUIRE_GPU=1 makes a missing GPU a failure."""
+it; CUFLASH_REQUIRE_GPU=1 makes a missing GPU a failure, CUFLASH_REQUIRE_TORCH=1 a missing PyTorch or
+compiled operators that it cannot load."""
 import ctypes
 import importlib.util
 import os
@@ -14,7 +15,17 @@ if importlib.util.find_spec("cuflash") is None:
 
 from cuflash import capi, library  # noqa: E402, it may lie in the source tree
 
-GPU_IS_REQUIRED = os.environ.get("CUFLASH_REQUIRE_GPU") == "1"
+# torch.compile would ask the C++ compiler for seconds which vector instructions there are.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
+
+
+def missing_for_torch():
+    """Why not all tests that need PyTorch can run, or ""."""
+    if importlib.util.find_spec("torch") is None:
+        return "PyTorch is not installed"
+    from cuflash import operators  # pylint: disable=import-outside-toplevel, it needs PyTorch
+    asked_for = os.environ.get("CUFLASH_OPERATORS") == "ctypes"
+    return "" if asked_for else operators.backend_info()["reason"]
 
 
 def missing_for_gpu():
@@ -26,8 +37,10 @@ def missing_for_gpu():
 
 
 def pytest_configure():
-    if GPU_IS_REQUIRED and missing_for_gpu():
-        pytest.exit(f"CUFLASH_REQUIRE_GPU is 1, and {missing_for_gpu()}", returncode=1)
+    for what, missing in ("GPU", missing_for_gpu), ("TORCH", missing_for_torch):
+        variable = f"CUFLASH_REQUIRE_{what}"
+        if os.environ.get(variable) == "1" and missing():
+            pytest.exit(f"{variable} is 1, and {missing()}", returncode=1)
 
 
 def pytest_runtest_setup(item):

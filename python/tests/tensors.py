@@ -38,8 +38,8 @@ def check(qkv, o, d_o, grads, lse=None, **options):
 
 def run_and_check(qkv, causal=False, softmax_scale=None, window_size=(-1, -1), **options):
     """Both passes, and everything that they return."""
-    o, lse = cuflash.flash_attn_func(*qkv, softmax_scale, causal, window_size, return_lse=True,
-                                     **options)
+    o, lse = cuflash.flash_attn_func(*qkv, softmax_scale=softmax_scale, causal=causal,
+                                     window_size=window_size, return_lse=True, **options)
     assert o.is_contiguous() and o.dtype == qkv[0].dtype and o.shape == qkv[0].shape
     assert lse.dtype == torch.float32 and not lse.requires_grad
     d_o = gradient_of(o)

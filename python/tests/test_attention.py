@@ -215,7 +215,7 @@ def test_only_the_gradients_that_this_backward_pass_needs(device, calls):
 
 def test_the_window_reaches_both_passes(device, calls):
     qkv = make(device, seqs=(7, 7))
-    cuflash.flash_attn_func(*qkv, None, True, (3, 2)).sum().backward()
+    cuflash.flash_attn_func(*qkv, causal=True, window_size=(3, 2)).sum().backward()
     cuflash.flash_attn_func(*qkv).sum().backward()
     bhsd = [x.transpose(1, 2) for x in qkv]
     cuflash.FlashAttention(32, window_size=[4, -1])(*bhsd).sum().backward()
@@ -249,6 +249,17 @@ def test_as_sdpa_in_double(device, causal):
     want_grads = torch.autograd.grad(want, twins, d_o.double().transpose(1, 2))
     for got, wanted in zip((o, *grads), (want, *want_grads)):
         torch.testing.assert_close(got.double(), wanted.transpose(1, 2), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("seqs", [(1, 19), (4, 7)], ids=str)
+def test_causal_is_aligned_at_the_end_and_sdpas_at_the_beginning(device, seqs):
+    q, k, v = (x.detach() for x in make(device, torch.float32, seqs=seqs))
+    bhsd = [x.transpose(1, 2) for x in (q, k, v)]
+    last = torch.ones(seqs, dtype=torch.bool, device=device).tril(seqs[1] - seqs[0])
+    o = cuflash.flash_attn_func(q, k, v, causal=True).transpose(1, 2)
+    want = scaled_dot_product_attention(*bhsd, attn_mask=last)
+    torch.testing.assert_close(o, want, rtol=0, atol=1e-5)
+    assert (scaled_dot_product_attention(*bhsd, is_causal=True) - o).abs().max() > 0.1
 
 
 # ---- The other two forms ------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-pytest.importorskip("numpy", reason="tensors.py takes it")
+np = pytest.importorskip("numpy", reason="tensors.py takes it")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import cuflash  # noqa: E402, after the skips
@@ -42,9 +42,9 @@ def test_layout(device):
 
 
 @pytest.mark.parametrize("name, value, words", [
-    ("causal", 0.125, "causal is 0.125, of type float; it must be True or False "
-                      "(it follows softmax_scale: there is no dropout_p)"),
+    ("causal", 0.125, "causal is 0.125, of type float; it must be True or False"),
     ("causal", 1, "causal is 1, of type int"),
+    ("causal", np.True_, "of type numpy.bool"),
     ("window_size", 128, "window_size is 128, of type int; it must be (left, right), two integers"),
     ("window_size", (1,), "window_size is (1,), of type tuple"),
     ("window_size", (1.0, 0), "window_size is (1.0, 0)"),
@@ -52,24 +52,46 @@ def test_layout(device):
     ("deterministic", None, "deterministic is None, of type NoneType; it must be True or False"),
     ("return_lse", "no", "return_lse is 'no', of type str; it must be True or False"),
     ("softmax_scale", True, "softmax_scale is True, of type bool; it must be a number or None"),
-    ("softmax_scale", torch.tensor(1.0), "softmax_scale is tensor(1.), of type Tensor"),
+    ("softmax_scale", torch.tensor(1.0), "softmax_scale is tensor(1.), of type torch.Tensor"),
     ("stage", 4, "stage is 4, of type int; it must be a stage's name or None"),
 ])
 def test_types_of_options(name, value, words):
     refused(TypeError, words, *make("meta"), **{name: value})
 
 
-def test_the_order_of_flash_attn_2():
-    q, k, v = make("meta")
-    with pytest.raises(TypeError, match="causal is 0.3, .*there is no dropout_p"):
-        cuflash.flash_attn_func(q, k, v, 0.1, 0.3, True)
+@pytest.mark.parametrize("value", [0.1, None, 0.0, True])
+def test_options_by_position(value):
+    shown = "a NoneType" if value is None else value
+    refused(TypeError, f"flash_attn_func takes q, k and v by position, then {shown}: write "
+            "softmax_scale=... or another option's name (here flash-attn 2 has dropout_p, flash-attn 3 "
+            "softmax_scale)", *make("meta"), value, causal=True)
+
+
+@pytest.mark.parametrize("name, value, words", [
+    ("dropout_p", 0.1, "dropout_p is 0.1; it must be 0.0 or left out: there is no dropout"),
+    ("dropout_p", None, "dropout_p is a NoneType; it must be 0.0"),
+    ("softcap", 30.0, "softcap is 30.0; it must be 0.0 or left out: there is no cap on scores"),
+    ("alibi_slopes", torch.ones(2), "alibi_slopes is a Tensor; it must be None"),
+    ("return_attn_probs", True, "return_attn_probs is True; it must be False or left out: write "
+                                "return_lse=True"),
+    ("attn_mask", torch.ones(2, 2), "attn_mask is a Tensor; it must be None or left out: the masks are "
+                                    "causal and window_size"),
+    ("is_causal", True, "is_causal is True; it must be False or left out: write causal=True"),
+    ("scale", 0.0, "scale is 0.0; it must be None or left out: write softmax_scale"),
+    ("enable_gqa", True, "enable_gqa is True; it must be False or left out: k and v may"),
+    ("causl", True, "unexpected keyword argument 'causl'"),
+])
+def test_arguments_of_others(name, value, words):
+    refused(TypeError, words, *make("meta"), **{name: value})
 
 
 def test_types_of_the_modules_options():
     with pytest.raises(TypeError, match="causal is 0.1, of type float"):
-        cuflash.FlashAttention(64, 0.1)
+        cuflash.FlashAttention(64, causal=0.1)
     with pytest.raises(TypeError, match="window_size is 7, of type int"):
-        cuflash.FlashAttention(64, True, 7)
+        cuflash.FlashAttention(64, window_size=7)
+    with pytest.raises(TypeError, match="positional arguments"):
+        cuflash.FlashAttention(64, True)
 
 
 def test_dimensions(device):
@@ -95,6 +117,9 @@ def test_shapes(device):
 def test_head_dim_of_the_module(device):
     refused(ValueError, "Q is [2, 5, 2, 32]; its last dimension must be this module's head_dim, 64",
             *make(device), call=cuflash.FlashAttention(head_dim=64))
+    for head_dim in 40, 0:
+        with pytest.raises(cuflash.CuflashValueError, match=f"head_dim is {head_dim}"):
+            cuflash.FlashAttention(head_dim)
 
 
 def test_what_the_library_refuses(device):
@@ -108,7 +133,6 @@ def test_what_the_library_refuses(device):
     refused(ValueError, "window_left is -2; it must be at least 0, or -1 for no limit",
             *make(device), window_size=(-2, 0))
     refused(ValueError, "window_right is -3", *make(device), causal=True, window_size=(0, -3))
-    refused(ValueError, "batch is 0; it must be at least 1", *make(device, batch=0))
     refused(ValueError, "seq_kv is 0", *make(device, seqs=(3, 0)))
     refused(ValueError, "head_dim is 0", *make(device, head_dim=0))
     refused(ValueError, "fastest", *make(device), stage="fastest")
@@ -141,6 +165,12 @@ def test_a_stage_that_is_none(device, stage):
         cuflash.flash_attn_func(*make(device), stage=stage)
     assert f'the call asks for stage "{shown}", but there is no such stage' in str(caught.value)
     assert caught.value.code is cuflash.capi.ErrorCode.UNKNOWN_STAGE
+
+
+def test_a_stage_of_the_environment_that_is_not_utf8(device, monkeypatch):
+    monkeypatch.setenv("CUFLASH_STAGE", "caf\udce9")  # the byte E9
+    refused(cuflash.CuflashValueError, r'CUFLASH_STAGE is "caf\xe9", but there is no such stage',
+            *make(device))
 
 
 @pytest.mark.parametrize("scale, shown", [

@@ -75,6 +75,8 @@ def test_a_difference_above_the_spread(smoke, monkeypatch, capsys, tmp_path):
 
 def test_a_loss_that_is_not_finite(smoke, monkeypatch):
     right = training.ATTENTION["cuflash"]
+    tiny = dataclasses.replace(training.SMOKE, layers=1, heads=1, context=4, batch=1)
+    monkeypatch.setattr(training, "SMOKE", tiny)
     monkeypatch.setitem(training.ATTENTION, "cuflash", lambda *qkv: right(*qkv) * float("nan"))
     with pytest.raises(SystemExit, match="cuflash, seed 1: not every loss is finite"):
         smoke()

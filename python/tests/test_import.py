@@ -1,4 +1,5 @@
 """What `import cuflash` needs, and which library it takes."""
+import os
 import pathlib
 import subprocess
 import sys
@@ -23,6 +24,11 @@ def test_without_torch():
     done = python("import cuflash; print(cuflash.stages()); cuflash.flash_attn_func")
     assert "01_naive" in done.stdout
     assert "ImportError: cuflash.flash_attn_func needs PyTorch 2.4 or later" in done.stderr
+
+
+def test_everything_without_torch():
+    done = python("from cuflash import *; print(stages()[0], 'FlashAttention' in globals())")
+    assert done.stdout == "01_naive False\n", done.stderr
 
 
 def test_importing_does_not_import_torch():
@@ -64,6 +70,16 @@ def test_library_named_by_the_environment(monkeypatch):
     monkeypatch.setattr(library, "_OWN", pathlib.Path("/nonexistent"))
     monkeypatch.setenv("CUFLASH_LIBRARY", path)
     assert library.first.__wrapped__().path == path
+
+
+def test_folder_of_a_library_that_the_loader_finds(tmp_path):
+    (tmp_path / "libcuflash_attn.so").symlink_to(pathlib.Path(library.first().path).resolve())
+    code = "from cuflash import capi; print(capi.Library('libcuflash_attn.so').folder())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent)},
+        cwd="/", capture_output=True, text=True, check=True)
+    assert done.stdout == f"{tmp_path}\n"
 
 
 @pytest.mark.parametrize("path, words", [

@@ -56,11 +56,16 @@ def test_opcheck_backward(device, wanted):
     opcheck(BACKWARD, (gradient_of(o), q, k, v, o, lse, *options, wanted))
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_compile(device, dynamic):
+def compiled_without_cpp(function, dynamic=None):
+    """torch.compile's graphs of the function and its gradients, without generating C++."""
+    return torch.compile(function, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+
+
+@pytest.mark.parametrize("backend, dynamic", [("inductor", False), ("aot_eager", True)])
+def test_compile(device, backend, dynamic):
     def block(q, k, v):
         return torch.sin(causal(q * 2, k, v)) + q
-    compiled = torch.compile(block, fullgraph=True, dynamic=dynamic)
+    compiled = torch.compile(block, fullgraph=True, dynamic=dynamic, backend=backend)
     for seqs in ((5, 7), (6, 9)):
         qkv = make(device, seqs=seqs)
         for got, want in zip(results_of(compiled, qkv), results_of(block, qkv)):
@@ -69,17 +74,18 @@ def test_compile(device, dynamic):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compile_with_a_scale(device, dynamic):
-    compiled = torch.compile(cuflash.flash_attn_func, fullgraph=True, dynamic=dynamic)
+    compiled = compiled_without_cpp(cuflash.flash_attn_func, dynamic)
     qkv = [x.detach() for x in make(device)]
     for scale in (0.2, 0.3, None, 1):
-        assert_equal([compiled(*qkv, scale)], [cuflash.flash_attn_func(*qkv, scale)])
+        assert_equal([compiled(*qkv, softmax_scale=scale)],
+                     [cuflash.flash_attn_func(*qkv, softmax_scale=scale)])
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compile_with_a_window(device, dynamic):
     def windowed(q, k, v, left):
         return cuflash.flash_attn_func(q, k, v, window_size=(left, 2), deterministic=True)
-    compiled = torch.compile(windowed, fullgraph=True, dynamic=dynamic)
+    compiled = compiled_without_cpp(windowed, dynamic)
     qkv = make(device)
     for left in (3, 4, -1):
         assert_equal(results_of(lambda *qkv, left=left: compiled(*qkv, left), qkv),
@@ -88,14 +94,14 @@ def test_compile_with_a_window(device, dynamic):
 
 def test_trace_with_a_scale_from_symbolic_shapes():
     def scaled(q):
-        return cuflash.flash_attn_func(q, q, q, q.shape[3] ** -0.5)
+        return cuflash.flash_attn_func(q, q, q, softmax_scale=q.shape[3] ** -0.5)
     q = make("meta")[0].detach()
     graph = torch.fx.experimental.proxy_tensor.make_fx(scaled, tracing_mode="symbolic")(q)
     assert graph(q).shape == q.shape
 
 
 def test_compile_of_the_module(device):
-    attn = torch.compile(cuflash.FlashAttention(head_dim=32, causal=True), fullgraph=True)
+    attn = compiled_without_cpp(cuflash.FlashAttention(head_dim=32, causal=True))
     qkv = [x.detach().transpose(1, 2) for x in make(device)]
     assert torch.equal(attn(*qkv), cuflash.FlashAttention(32, causal=True)(*qkv))
 
@@ -113,7 +119,8 @@ def test_compile_when_cuflash_was_not_used_before(device):
     code = f"""
 import torch, cuflash
 q, k, v = (torch.randn(1, 3, 2, 32, device={device!r}) for _ in range(3))
-f = torch.compile(lambda q, k, v: cuflash.flash_attn_func(q, k, v), fullgraph=True)
+f = torch.compile(lambda q, k, v: cuflash.flash_attn_func(q, k, v), fullgraph=True,
+                  backend="aot_eager")
 print(torch.equal(f(q, k, v), cuflash.flash_attn_func(q, k, v)))
 """
     path = f"import sys; sys.path.insert(0, {str(cuflash.__path__[0])!r} + '/..')\n"
@@ -146,7 +153,7 @@ def test_autocast_takes_mixed_dtypes_as_sdpa_does(device):
 
 def test_autocast_in_compile(device):
     qkv = [x.detach() for x in make(device)]
-    compiled = torch.compile(causal, fullgraph=True)
+    compiled = compiled_without_cpp(causal)
     with torch.autocast(device, torch.bfloat16):
         assert_equal([compiled(*qkv)], [causal(*qkv)])
 
@@ -217,6 +224,18 @@ def test_compiled_operators_show_one_symbol():
         assert [line.split()[-1] for line in shown.splitlines()] == symbols
 
 
+@pytest.mark.parametrize("name", ["libcuflash_operators.so", "libcuflash_gradients_2.11.0.so"])
+def test_nothing_is_loaded_from_the_current_folder(monkeypatch, tmp_path, name):
+    (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUFLASH_LIBRARY", "libcuflash_attn.so")  # which the loader would look for
+    try:
+        found = pathlib.Path(operators._path(name)).resolve()  # pylint: disable=protected-access
+    except operators._Unavailable:  # pylint: disable=protected-access
+        return
+    assert found.parent != tmp_path
+
+
 # Compiled operators have gradients in Python with a PyTorch for which there are no compiled ones.
 def test_gradients_in_python_are_the_compiled_ones(device, monkeypatch):
     in_cpp, why = operators.gradients()
@@ -260,11 +279,55 @@ def test_no_forward_mode_derivatives(changed):
         of_one(forward_ad.make_dual(qkv[changed], qkv[changed]))
 
 
+@pytest.mark.parametrize("transform", [torch.func.grad, torch.func.jacrev])
+def test_no_transforms_of_torch_func(device, transform):
+    q, k, v = (x.detach() for x in make(device))
+    with pytest.raises(RuntimeError, match="cuflash has no derivatives for the transforms of torch.func"):
+        transform(lambda q: causal(q, k, v).sum())(q)
+
+
+@pytest.mark.parametrize("sizes", [{"batch": 0}, {"seqs": (0, 7)}], ids=str)
+def test_no_queries(device, sizes):
+    q, k, v = make(device, torch.float16, heads=(4, 2), **sizes)
+    o, lse = cuflash.flash_attn_func(q, k, v, return_lse=True)
+    assert (o.shape, o.dtype) == (q.shape, q.dtype)
+    assert (lse.shape, lse.dtype) == ((q.shape[0], 4, q.shape[1]), torch.float32)
+    o.sum().backward()
+    for x in (q, k, v):
+        assert torch.equal(x.grad, torch.zeros_like(x))
+    bhsd = [x.transpose(1, 2) for x in (q, k, v)]
+    assert cuflash.FlashAttention(32)(*bhsd).shape == bhsd[0].shape
+    with pytest.raises(ValueError, match="k and v must have the same shape"):
+        cuflash.flash_attn_func(q, k, v[:, 1:, :1])
+
+
 @pytest.mark.parametrize("scalar", [np.float32, np.float64])
 def test_a_scale_of_numpy(device, scalar):
     qkv = [x.detach() for x in make(device)]
-    assert_equal([cuflash.flash_attn_func(*qkv, scalar(0.25))],
-                 [cuflash.flash_attn_func(*qkv, 0.25)])
+    assert_equal([cuflash.flash_attn_func(*qkv, softmax_scale=scalar(0.25))],
+                 [cuflash.flash_attn_func(*qkv, softmax_scale=0.25)])
+
+
+def test_a_window_of_numpys_integers(device):
+    qkv = make(device)
+    assert_equal(results_of(lambda *qkv: cuflash.flash_attn_func(
+        *qkv, window_size=(np.int64(3), np.int32(1)), deterministic=True), qkv),
+        results_of(lambda *qkv: cuflash.flash_attn_func(
+            *qkv, window_size=(3, 1), deterministic=True), qkv))
+
+
+# As libraries that choose among attentions pass them, always.
+def test_arguments_of_others_without_an_effect(device):
+    off = {"dropout_p": 0.0, "softcap": 0.0, "alibi_slopes": None, "return_attn_probs": False,
+           "attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False}
+    qkv = [x.detach() for x in make(device)]
+
+    def given(q, k, v):
+        return cuflash.flash_attn_func(q, k, v, causal=True, deterministic=True, **off)
+    want = [causal(*qkv)]
+    assert_equal([given(*qkv)], want)
+    assert_equal([compiled_without_cpp(given)(*qkv)], want)
+    assert_equal([cuflash.flash_attn_func(*qkv, causal=True, dropout_p=0, softcap=0)], want)
 
 
 def test_a_loss_on_lse_has_no_gradient(device):

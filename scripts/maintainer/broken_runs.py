@@ -22,7 +22,7 @@ import tempfile
 
 import mutations
 from builds import BuildError
-from repository import ROOT
+from repository import ANY_BYTES, ROOT
 
 LIST = mutations.LIST
 STORE = "store"
@@ -167,7 +167,7 @@ def answer_of(path, stage):
     backward = path.stem.endswith("_bwd")
     kernel, direction = ("kernel_bwd.cuh", "backward") if backward else ("kernel.cuh", "forward")
     return Answer(f"your answer to {path.stem.removesuffix('_bwd')}", f"stages/{stage}/{kernel}", "", "",
-                  f"{stage}.{direction}_", "", player="yes", text=path.read_text(encoding="utf-8"))
+                  f"{stage}.{direction}_", "", player="yes", text=path.read_text(**ANY_BYTES))
 
 
 def broken_run(build, mutation, kinds, sound, options):
@@ -186,7 +186,7 @@ def broken_run(build, mutation, kinds, sound, options):
                 file["path"] = str(path.relative_to(folder))
     run["fault"] = {"name": mutation.name, "path": mutation.file}
     if mutation.line:
-        lines = (ROOT / mutation.file).read_text(encoding="utf-8").split("\n")
+        lines = (ROOT / mutation.file).read_text(**ANY_BYTES).split("\n")
         line = next(n for n, text in enumerate(lines, 1) if text.strip() == mutation.line)
         run["fault"].update(line=line, was=mutation.line)
     run["findings"] += wrong_value(kinds, sound, run) + more_conflicts(sound, run)

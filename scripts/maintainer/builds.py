@@ -17,6 +17,7 @@ class BuildError(Exception):
 def run(command, folder, problem):
     """The output of a command, a list or a line for the shell; `problem` says what its failure means."""
     done = subprocess.run(command, shell=isinstance(command, str), cwd=folder, text=True,
+                          errors="surrogateescape",  # A path may have any bytes.
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0:
         raise BuildError(f"{problem}:\n{done.stdout}")
@@ -59,7 +60,7 @@ class Build:
         for command in (["cmake", "--preset", preset],
                         ["cmake", "--build", str(self.folder), "--target", *programs]):
             run(command, ROOT, "The sources do not compile as they are")
-        listed = json.loads((self.folder / "compile_commands.json").read_text(encoding="utf-8"))
+        listed = json.loads((self.folder / "compile_commands.json").read_text("utf-8", "surrogateescape"))
         self.compile = {}  # by object, its source and the command's words
         for entry in listed:
             words = shlex.split(entry["command"])
@@ -96,9 +97,10 @@ class Build:
         an archive, and those in the place of None, are linked before the archives."""
         link, first = self.link[program], []
         for old, new in objects:
+            new = shlex.quote(str(new))
             if old is not None and f" {old} " in link:
                 link = link.replace(f" {old} ", f" {new} ")
             else:  # An archive's own object is then not used.
-                first.append(str(new))
-        run(link.replace(f"-o bin/{program}", f"{' '.join(first)} -o {to}"), self.folder,
+                first.append(new)
+        run(link.replace(f"-o bin/{program}", f"{' '.join(first)} -o {shlex.quote(str(to))}"), self.folder,
             f"{to} cannot be linked")

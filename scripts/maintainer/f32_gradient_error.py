@@ -8,6 +8,7 @@ Each row is the backward pass of 04_register_tiles with one line changed, in a c
 run on the CPU simulator and compared with the oracle. docs/results/cpu-simulator/04_coarser.txt is
 its output.
 """
+import argparse
 import math
 import pathlib
 import subprocess
@@ -66,6 +67,8 @@ def shown(error, top):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__,
+                            formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with tempfile.TemporaryDirectory(prefix="cuflash_coarser_") as folder:
         copy = pathlib.Path(folder)
         copy_sources(copy)

@@ -183,7 +183,7 @@ for name in "${steps[@]}"; do
   [[ $name != tried_* ]] || { ! wanted tried && ! wanted "$name"; } || tried+=("${name#tried_}")
 done
 if ((${#tried[@]})); then
-  step tried 400 python3 scripts/maintainer/variants.py --out "$results" "${tried[@]}"
+  step tried $((400 * ${#tried[@]})) python3 scripts/maintainer/variants.py --out "$results" "${tried[@]}"
 fi
 for log in "$logs"/*.log; do
   echo "== $(basename "$log" .log)"

@@ -32,7 +32,7 @@ from typing import ClassVar
 
 import builds
 from builds import BuildError
-from repository import ROOT
+from repository import ANY_BYTES, ROOT
 
 LIST = pathlib.Path("tests/mutations.ini")
 PYTHON_LIST = pathlib.Path("tests/mutations_python.ini")
@@ -111,11 +111,11 @@ def read_list():
     for name in parser.sections():
         try:
             mutation = Mutation(name, **parser[name])
-            mutation.applied_to((ROOT / mutation.file).read_text(encoding="utf-8"))
+            mutation.applied_to((ROOT / mutation.file).read_text(**ANY_BYTES))
             re.compile(mutation.caught_by)
             folders = [f"{mutation.stage()}/"] if mutation.program == STAGES else []
             if not all((ROOT / folder).is_dir() for folder in folders) or \
-                    not mutation.file.startswith((*folders, "common/")):
+                    not mutation.file.startswith((*folders, "common/", "bench/")):
                 raise ListError(f"[{name}] {mutation.tests} are no tests of {mutation.file}")
         except (TypeError, OSError, re.error) as error:
             raise ListError(f"{LIST}: [{name}] {error}") from error
@@ -143,8 +143,7 @@ class Build(builds.Build):
         if in_stage:
             shutil.copytree(ROOT / mutation.stage(), folder / mutation.stage())
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(mutation.applied_to((ROOT / mutation.file).read_text(encoding="utf-8")),
-                        encoding="utf-8")
+        path.write_text(mutation.applied_to((ROOT / mutation.file).read_text(**ANY_BYTES)), **ANY_BYTES)
         if in_stage:
             objects = self.stage_with(mutation, folder)
         else:
@@ -156,8 +155,8 @@ class Build(builds.Build):
     def stage_with(self, mutation, folder):
         """The object of the stage. Only the parts that the tests name are compiled."""
         source = f"{mutation.stage()}/stage.cu"
-        text = (folder / source).read_text(encoding="utf-8")
-        (folder / source).write_text(mutation.narrowed(text), encoding="utf-8")
+        text = (folder / source).read_text(**ANY_BYTES)
+        (folder / source).write_text(mutation.narrowed(text), **ANY_BYTES)
         return self.made_of(mutation, folder, self.objects_of(source))
 
     def objects_with(self, mutation, folder):
@@ -340,7 +339,11 @@ def pytest_with(python):
 def python_with_torch():
     """The Python that can run the package's tests, or None."""
     needed = "import numpy, pytest, torch"
-    return next((python for python in (sys.executable, "/usr/bin/python3")
+    cache = ROOT / "build/simt/CMakeCache.txt"
+    named = re.findall(r"^CUFLASH_TORCH_PYTHON:\w+=(.+)$", cache.read_text(encoding="utf-8"),
+                       re.MULTILINE) if cache.exists() else []
+    return next((python for python in (*filter(os.path.exists, named), sys.executable,
+                                       "/usr/bin/python3")
                  if not subprocess.run([python, "-c", needed], capture_output=True,
                                        check=False).returncode), None)
 

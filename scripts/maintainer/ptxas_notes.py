@@ -7,9 +7,9 @@ A note of the first kind says that the code is slower than its source: the produ
 are serialised, or setmaxnreg is ignored. None may appear. A note of the second kind says that
 ptxas has injected a wait or an arrive between such products (C7517, C7519). Their number must be
 INJECTED. A note of the third kind says how many bytes of registers a kernel spills; the most must be
-SPILLED, or "any". If that is not 0, the build has `-Xptxas=-v` in place of the warning of spills; what else it
-prints is left out here. stages/CMakeLists.txt states both numbers for each stage. The build uses this
-program where warnings are errors.
+SPILLED, or "any". stages/CMakeLists.txt states both numbers for each stage. The build uses this
+program where warnings are errors, with `-Xptxas=-v`: what ptxas then says of each kernel is not
+printed but written beside the object, as OBJECT.ptxas, which record.py reads.
 """
 import pathlib
 import re
@@ -43,10 +43,13 @@ def main():
     sys.stderr.write(VERBOSE.sub("", run.stderr))
     if run.returncode != 0:
         sys.exit(run.returncode)
+    made = pathlib.Path(command[command.index("-o") + 1])
     sentence = fault(run.stderr, int(injected), spilled)
     if sentence:  # Without its object, the next build compiles it again.
-        pathlib.Path(command[command.index("-o") + 1]).unlink()
+        made.unlink()
         sys.exit(f"cuflash: {sentence}")
+    made.with_name(made.name + ".ptxas").write_text(
+        "".join(line[0] for line in VERBOSE.finditer(run.stderr)), encoding="utf-8")
 
 
 main()

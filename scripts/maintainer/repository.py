@@ -4,6 +4,8 @@ import shutil
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# How a reader's source is read and written: bytes that are not UTF-8 stay what they are.
+ANY_BYTES = {"encoding": "utf-8", "errors": "surrogateescape"}
 
 
 def files(*patterns):

@@ -8,7 +8,8 @@
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-out=${1:?usage: scripts/maintainer/screens.sh FOLDER}
+[[ $# == 1 && $1 != -* ]] || usage_error "usage: scripts/maintainer/screens.sh FOLDER"
+out=$1
 
 need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}"
 need_versions

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What was tried: variants of a stage, each checked, and timed beside the stage as it is.
+"""What was tried: variants of a stage, each checked, and timed in pairs with the stage as it is.
 
     scripts/maintainer/variants.py --check
     scripts/maintainer/variants.py --simulator [STAGE...]
@@ -10,7 +10,9 @@ The first compiles nothing and checks that all variants fit their stages' source
 their results on the CPU simulator. The third compiles the program that the fourth runs, on a machine
 that needs no GPU: where build/release/variants has the program of the same sources, the fourth compiles
 nothing. It needs a GPU, and writes a file tried_NN_name.json for each stage, of which update_pages.py
-makes tables. A STAGE is a folder's name; without one it takes all stages that have variants.
+makes tables: its rows say the time of each variant / that of the stage, from pairs of launches, with half
+of the 95 % interval, and the same of an SM's clock cycles. One row is the stage itself, compiled a second
+time: the ruler's own check. A STAGE is a folder's name; without one it takes all stages that have variants.
 
 A stage's variants stand in its file variants.diff:
 
@@ -39,7 +41,9 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -48,9 +52,9 @@ from repository import ROOT
 
 LIST = "variants.diff"
 PROGRAM = "variants"  # bench/variants.cpp
-AS_IT_IS = "the stage as it is"
-# Seconds of a run: so many, and so many for each stage and problem.
-LIMIT_S = {"simt": (100, 60), "release": (20, 2)}
+AS_IT_IS, AGAIN = "the stage as it is", "the same again"
+# Seconds of a run (on the simulator, of the processor): so many, and so many for each stage and problem.
+LIMIT_S = {"simt": (100, 60), "release": (20, 3)}
 TOKENS, HIDDEN = 16384, 2048
 # Lengths, masks and layouts. The rows of a head follow each other, or lie a token apart (bshd).
 CELLS = ((4096, "", ""), (4096, "", "_bshd"), (1024, "_causal", "_bshd"), (16384, "_causal", "_bshd"))
@@ -140,9 +144,11 @@ def variants_of(stage, text):
 
 
 def with_original(variants):
-    """The variants of a stage behind the stage itself, for all their head dimensions."""
+    """The variants of a stage behind the stage itself, for all their head dimensions, and, to be timed,
+    the same again."""
     head_dims = sorted({dim for variant in variants for dim in variant.head_dims})
-    return [Variant(variants[0].stage, AS_IT_IS, head_dims), *variants]
+    return [Variant(variants[0].stage, AS_IT_IS, head_dims),
+            Variant(variants[0].stage, AGAIN, head_dims, gpu_only=True), *variants]
 
 
 def shapes(stage, head_dim):
@@ -228,12 +234,18 @@ class Program:
         """The results, or in a word why there are none."""
         results = self.folder / "results.json"
         fixed, each = self.limit
+        seconds = fixed + each * len(ids) * len(problems)
+        if self.simulated:  # What hangs there computes: a busy machine does not look like it.
+            limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))}
+        else:
+            limit = {"timeout": seconds}
         try:
             done = subprocess.run(
                 [self.path, "--stages", *ids, "--shapes", *problems, "--json", results],
-                timeout=fixed + each * len(ids) * len(problems), text=True, capture_output=True,
-                check=False)
+                **limit, text=True, capture_output=True, check=False)
         except subprocess.TimeoutExpired:
+            return "hangs"
+        if done.returncode == -signal.SIGXCPU:
             return "hangs"
         print(done.stderr, end="", file=sys.stderr)
         if done.returncode != 0:
@@ -242,16 +254,19 @@ class Program:
         return json.loads(results.read_text(encoding="utf-8"))
 
     def run_all(self, ids, problems):
-        """The results of all. Where one of them hangs or crashes, they come from those that do not."""
+        """The results of all, each beside the first. Where one of them hangs or crashes, each of the others
+        has a run with the first."""
         if isinstance(result := self.run(ids, problems), dict):
             return result
-        alone = {id_: self.run([id_], problems) for id_ in ids}
-        right = [id_ for id_ in ids if isinstance(alone[id_], dict)]
-        result = self.run(right, problems) if right else alone[ids[0]]
+        first, *others = ids
+        result = self.run([first], problems)
         if not isinstance(result, dict):
             raise BuildError(f"{PROGRAM} {result}")
-        result["rows"] += [{"stage": id_, "problem": problem, "failed": why}
-                           for id_, why in alone.items() if id_ not in right for problem in problems]
+        for id_ in others:
+            pair = self.run([first, id_], problems)
+            result["rows"] += ([row for row in pair["rows"] if row["stage"] == id_]
+                               if isinstance(pair, dict) else
+                               [{"stage": id_, "problem": problem, "failed": pair} for problem in problems])
         return result
 
 
@@ -298,8 +313,10 @@ def main():
         for stage in stages:
             result = measured(program, variants[stage])
             for row in result["rows"]:
-                outcome = row.get("failed") or (
-                    f"{row['tflops']:.0f} TFLOP/s" if "ms" in row else "right")
+                outcome = row.get("failed") or (f"{row['tflops']:.0f} TFLOP/s" if "ms" in row else "right")
+                if "ratio" in row:
+                    outcome += (f", time {row['ratio']:.4f} ± {row['spread']:.4f}, "
+                                f"cycles {row['cycles_ratio']:.4f} ± {row['cycles_spread']:.4f}")
                 problem = row.get("checked" if options.simulator else "problem", "")
                 print(f"{stage}  {problem:42} {row['variant']:50} {outcome}", flush=True)
             if options.out:

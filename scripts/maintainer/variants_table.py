@@ -22,6 +22,15 @@ def head_dim(row):
     return re.search(r"_(d\d+)_", row["problem"])[1]
 
 
+def speed(row, own):
+    """A variant's speed as a multiple of the stage's own; if it was timed in pairs with it, with half of
+    its interval where that is more than 0.001."""
+    if "ratio" not in row:
+        return f"{row['tflops'] / own['tflops']:.2f}"
+    half = f"{row['spread'] / row['ratio']**2:.3f}"
+    return f"{1 / row['ratio']:.3f}" + (f" ± {half}" if half > "0.001" else "")
+
+
 def markdown(rows, words):
     """The table of the problems with the head dimensions that the words name, or of all."""
     dims = [word for word in words if word != RELATIVE]
@@ -37,8 +46,8 @@ def markdown(rows, words):
         if row is None or "failed" in row:
             return "" if row is None else row["failed"]
         if RELATIVE in words and row is not own:
-            return f"{row['tflops'] / own['tflops']:.2f} ×"
-        return f"{row['tflops']:.0f}"
+            return f"{speed(row, own)} ×"
+        return f"{row['tflops']:.0f}" + (f" ({speed(row, own)} ×)" if "ratio" in row else "")
 
     def name(variant):
         noted = {f"{head_dim(row)[0].upper()} {head_dim(row)[1:]}: {', '.join(row['notes'])}": None

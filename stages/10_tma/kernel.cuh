@@ -147,11 +147,13 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   const auto request_k = [&](int of_tile) {
     const Slot to = slot(of_tile);
     ptx::mbarrier_wait(&k_empty[to.stage], to.phase ^ 1);  // All warps have read what was there.
+    ptx::fence_proxy_async();                              // The next K follows their reads.
     request_tile(sK[to.stage], maps.k, of_tile * C::kBlockKV, hk, b, k_full[to.stage]);
   };
   const auto request_v = [&](int of_tile) {
     const Slot to = slot(of_tile);
     ptx::mbarrier_wait(&v_empty[to.stage], to.phase ^ 1);  // All warps have read what was there.
+    ptx::fence_proxy_async();                              // The next V follows their reads.
     request_tile(sV[to.stage], maps.v, of_tile * C::kBlockKV, hk, b, v_full[to.stage]);
   };
   if (thread == 0) {
@@ -306,8 +308,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     Scores rS[C::kParts];
 #pragma unroll
     for (int part = 0; part < C::kParts; ++part) scores(rS[part], tile_K, part, lane);
-    ptx::fence_proxy_async();  // The next K comes after what this lane has read,
-    __syncwarp();              // and all lanes have read K_j before one says so.
+    __syncwarp();  // All lanes have read K_j before one says so.
     if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);
     if (requests) request_k(tile - 1);
     if (C::kStages > 1 && requests) request_v(tile - 1);
@@ -316,8 +317,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     for (int part = 0; part < C::kParts; ++part) {
       accumulate(masked, rS[part], tile_V, part, tile * C::kBlockKV + part * C::kPart, lane);
     }
-    ptx::fence_proxy_async();  // The next V comes after what this lane has read,
-    __syncwarp();              // and all lanes have read V_j before one says so.
+    __syncwarp();  // All lanes have read V_j before one says so.
     if (lane == 0) ptx::mbarrier_arrive(&v_empty[stage]);
     if (C::kStages == 1 && requests) request_v(tile - 1);
   };

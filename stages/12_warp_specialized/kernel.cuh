@@ -59,6 +59,8 @@ struct Config {
   static constexpr int kProducerRegisters = 24;
   static constexpr int kConsumerRegisters =
       (kWarpgroups * kRegisters - kProducerRegisters) / kConsumers / 8 * 8;
+  static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= kWarpgroups * kRegisters,
+                "a block has no more registers than at launch, or setmaxnreg waits forever");
 };
 
 // The warpgroups of a block by what they do. The consumers are the last.

@@ -61,6 +61,8 @@ struct Config {
   static constexpr int kProducerRegisters = 24;
   static constexpr int kConsumerRegisters =
       (kWarpgroups * kRegisters - kProducerRegisters) / kConsumers / 8 * 8;
+  static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= kWarpgroups * kRegisters,
+                "a block has no more registers than at launch, or setmaxnreg waits forever");
   static constexpr int kTurn = 1;  // the named barrier of the first consumer; the next has the next
 };
 

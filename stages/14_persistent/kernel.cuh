@@ -63,6 +63,8 @@ struct Config {
   static constexpr int kProducerRegisters = 24;
   static constexpr int kConsumerRegisters =
       (kWarpgroups * kRegisters - kProducerRegisters) / kConsumers / 8 * 8;
+  static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= kWarpgroups * kRegisters,
+                "a block has no more registers than at launch, or setmaxnreg waits forever");
   // Named barriers of the first consumer: its turn, and that of its own warps. The next has the
   // next.
   static constexpr int kTurn = 1, kOwn = kTurn + kConsumers;

@@ -46,6 +46,8 @@ struct BackwardConfig {
   static constexpr int kProducerRegisters = 24;
   static constexpr int kConsumerRegisters =
       (kWarpgroups * kRegisters - kProducerRegisters) / kConsumers / 8 * 8;
+  static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= kWarpgroups * kRegisters,
+                "a block has no more registers than at launch, or setmaxnreg waits forever");
 
   using Scores = MmaAccumulator::Registers[kScoreCols / kMmaN];
   using Gradient = MmaAccumulator::Registers[kGradientCols / kMmaN];

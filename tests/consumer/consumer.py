@@ -153,8 +153,8 @@ def pkg_config(args):
 
 
 def subdirectory(args):
-    """As a part of another project, only the library is built. If the project hides its symbols,
-    the C interface is still visible. (The library's objects without its kernels suffice to check.)
+    """As a part of another project, only the library is built, and its license does not replace the
+    project's. If the project hides its symbols, the C interface is still visible. (The library's objects without its kernels suffice to check.)
     """
     shutil.rmtree(args.scratch, ignore_errors=True)
     args.scratch.mkdir(parents=True)
@@ -163,6 +163,7 @@ cmake_minimum_required(VERSION 3.25)
 project(parent LANGUAGES CXX)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+include(GNUInstallDirs)
 add_subdirectory({HERE.parents[1]} cuflash)
 add_library(user INTERFACE)
 target_link_libraries(user INTERFACE cuflash::cuflash)
@@ -178,6 +179,9 @@ endforeach()
     targets = [line.split()[-1] for line in output.splitlines() if line.startswith("-- has ")]
     if targets != ["cuflash_attn"]:
         sys.exit(f"the parent project gets {targets}")
+    installs = (args.scratch / "build/cuflash/cmake_install.cmake").read_text(encoding="utf-8")
+    if "/share/doc/parent" in installs or "/share/doc/cuflash" not in installs:
+        sys.exit("the license is not installed in share/doc/cuflash")
     run(["cmake", "--build", args.scratch / "build", "--target", "interface"], env=outside())
     hidden = declared(args.prefix) - exported(args.scratch / "build/libinterface.so")
     if hidden:
@@ -185,10 +189,11 @@ endforeach()
 
 
 def options(args):
-    """Builds with packagers' options: no tests, and link-time optimization, from which the CPU
-    simulator excludes its kernels."""
+    """Builds with packagers' options: no tests, folders of their own, and link-time optimization, from
+    which the CPU simulator excludes its kernels."""
     shutil.rmtree(args.scratch, ignore_errors=True)
     run(["cmake", "-G", "Ninja", "-S", HERE.parents[1], "-B", args.scratch, "-DBUILD_TESTING=OFF",
+         "-DCMAKE_INSTALL_LIBDIR=/opt/cuflash/lib", "-DCMAKE_INSTALL_INCLUDEDIR=inc/sub",
          "-DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON", "-DCMAKE_CXX_FLAGS=-flto",
          f"-DCUFLASH_BACKEND={args.backend}", f"-DCMAKE_CXX_COMPILER={args.cxx}"], env=outside())
     compiled = json.loads((args.scratch / "compile_commands.json").read_text(encoding="utf-8"))
@@ -200,6 +205,12 @@ def options(args):
             last = re.findall(r"-f(?:no-)?lto\S*", entry["command"])[-1]
             if last != "-fno-lto":
                 sys.exit(f"link-time optimization of a kernel: {entry['command']}")
+    package = (args.scratch / "cuflash.pc").read_text(encoding="utf-8")
+    targets = "".join(file.read_text(encoding="utf-8") for file in args.scratch.rglob("cuflashTargets.cmake"))
+    if "libdir=/opt/cuflash/lib\nincludedir=${prefix}/inc/sub\n" not in package:
+        sys.exit(f"the folders in cuflash.pc are wrong:\n{package}")
+    if 'INTERFACE_INCLUDE_DIRECTORIES "${_IMPORT_PREFIX}/inc/sub"' not in targets:
+        sys.exit(f"the include folder in cuflashTargets.cmake is wrong:\n{targets}")
     run(["ninja", "-n"], cwd=args.scratch, env=outside())  # All can be built.
 
 

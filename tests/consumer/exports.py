@@ -46,7 +46,7 @@ def check_library(prefix, backend):
 
 def check_header(prefix, name, compiler, language):
     """Compiles one header alone; it may include its neighbours and the language's own headers."""
-    command = [compiler, *language, "-Wall", "-Wextra", "-Werror", "-pedantic",
+    command = [compiler, *language, "-Wall", "-Wextra", "-Wshadow", "-Werror", "-pedantic",
                "-I", prefix / "include", "-"]
     source = f'#include "cuflash/{name}"\nextern int a_file_of_c_declares_something;\n'
     run([*command, "-fsyntax-only"], input=source, env=outside())

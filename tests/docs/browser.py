@@ -21,7 +21,7 @@ class BrowserTest(unittest.TestCase):
     def tearDownClass(cls):
         cls.browser.quit()
 
-    def wait_for(self, condition, what, seconds=10):
+    def wait_for(self, condition, what, seconds=100):
         """Waits until the condition holds."""
         WebDriverWait(self.browser, seconds).until(lambda _: condition(), what)
 

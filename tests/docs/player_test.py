@@ -70,7 +70,7 @@ class Player(BrowserTest):
         self.browser.get("about:blank")
         self.browser.get(f"{(PAGES / stage).with_suffix('.html').as_uri()}{link}")
         # The page unpacks its runs after it has been loaded.
-        self.wait_for(lambda: "step" in self.find(".where").get_attribute("textContent"), "a step", 30)
+        self.wait_for(lambda: "step" in self.find(".where").get_attribute("textContent"), "a step")
 
     def find(self, selector):
         return self.browser.find_element(By.CSS_SELECTOR, selector)
@@ -105,7 +105,7 @@ class Player(BrowserTest):
                     self.find("#speed option[value='1000']").click()
                     self.find("#play").click()
                     last = sum(len(launch["steps"]) for launch in run["launches"]) - 1
-                    self.wait_for(lambda: self.step() == last, "the last step", 100)
+                    self.wait_for(lambda: self.step() == last, "the last step")
                     self.assertEqual(self.find("#play").text, "Play", "it has stopped")
                     self.assertEqual(self.totals(), self.counted(run["launches"][-1]))
                     self.assert_silent()
@@ -317,7 +317,7 @@ class Player(BrowserTest):
             self.assertEqual(self.browser.execute_script(TOO_WIDE), [])
         self.find("#speed option[value='1000']").click()
         self.find("#play").click()
-        self.wait_for(lambda: self.find("#play").text == "Play", "its end", 100)
+        self.wait_for(lambda: self.find("#play").text == "Play", "its end")
         last = [len([step for launch in run["launches"] for step in launch["steps"]]) - 1 for run in runs]
         self.assertIn(f"#step={last[0]},{last[1]}", self.browser.current_url)
         self.assert_silent()

@@ -17,7 +17,7 @@ namespace cuflash {
 class Blocked {
  public:
   explicit Blocked(const harness::Stream& stream,
-                   std::chrono::milliseconds patience = std::chrono::seconds(10))
+                   std::chrono::milliseconds patience = std::chrono::seconds(30))
       : stream_(stream), patience_(patience) {
     harness::check(cudaLaunchHostFunc(stream.get(), wait, this), "cudaLaunchHostFunc");
   }

@@ -1,7 +1,10 @@
 // Where a wrong kernel first does something else than the right one.
 #include "divergence.h"
 
+#include <cmath>
+
 #include "copy_stage.h"
+#include "difference.h"
 
 namespace cuflash::exercises {
 namespace {
@@ -25,6 +28,13 @@ class DivergenceTest : public GraderTest {
     EXPECT_NE(text.find(words), std::string::npos) << text;
   }
 };
+
+TEST(Difference, NumbersInWords) {
+  EXPECT_EQ(number(-std::nan("")), "NaN");
+  EXPECT_EQ(number(-0.0), "0");
+  EXPECT_EQ(instead_of(0.5, 0.25), "0.5 instead of 0.25");
+  EXPECT_EQ(instead_of(3.28201, 3.28249), "3.282 instead of 3.2825");
+}
 
 TEST_F(DivergenceTest, None) {
   EXPECT_EQ(said_of(Planted::kNone).cause.id, "");

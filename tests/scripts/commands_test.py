@@ -2,17 +2,19 @@
 """The scripts' and the ladder's command lines, as a newcomer sees them: wrong options are refused
 with a sentence before anything is built, tables fit the terminal, Ctrl-C leaves a clean line.
 
-Needs the targets ladder, exercises, cuflash_tests and prologue of the preset simt. Nothing is built
-here: the first `cmake` on the PATH only reports that it was called.
+Needs the targets ladder, exercises, exercise_00_1_puppet, cuflash_tests and prologue of the preset simt.
+Nothing is built here: the first `cmake` on the PATH only reports that it was called.
 """
 import codecs
 import fcntl
 import json
+import math
 import os
 import pathlib
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -24,7 +26,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
-from repository import copy_sources  # noqa: E402, it lies there
+import builds  # noqa: E402, it lies there
+from repository import copy_sources  # noqa: E402
 
 BIN = ROOT / "build/simt/bin"
 SMALL = ["--shape", "b1_h1_q40k70_d64"]
@@ -76,7 +79,7 @@ class Terminal:
             os.chdir(ROOT)
             os.execve(ROOT / command[0], [ROOT / command[0], *command[1:]], environment(**more))
 
-    def read_until(self, pattern, seconds=30):
+    def read_until(self, pattern, seconds=300):
         """Reads on until the output matches; None reads to its end."""
         deadline = time.monotonic() + seconds
         while pattern is None or not re.search(pattern, self.output):
@@ -138,6 +141,10 @@ REFUSED = [
     ((RUN, "--stage", "3", "--break"), "--break needs --play"),
     ((RUN, "--play", "2", "3", "--break"), "--break takes one stage"),
     ((RUN, "--play", "3", "--break", "--text"), "do not go together"),
+    ((RUN, "--stage", "3", "--against"), "--against needs REV"),
+    ((RUN, "--against", "HEAD"), "--against needs --stage"),
+    ((RUN, "--stage", "3", "--against", "HEAD", "--causal"), "other options do not go together"),
+    ((RUN, "--stage", "3", "--against", "no-such-revision"), 'There is no revision "no-such-revision"'),
     ((RUN, "--diff", "5"), "--diff needs A B"),
     ((RUN, "--diff", "5", "wmma"), "two different stages"),
     ((TEST, "05_wma"), 'Did you mean "05_wmma"?'),
@@ -149,16 +156,22 @@ REFUSED = [
     ((TEST, "mutations", "barier"), 'Did you mean "barrier"?'),
     ((TEST, "exercise"), "Usage:"),
     ((TEST, "exercise", "1", "maks"), 'Did you mean "mask"?'),
-    ((TEST, "exercise", "1", "1", "--grade", "xml"), "--grade takes json"),
+    ((TEST, "exercise", "1", "1", "--grade", "xml"), '--grade takes json, not "xml".'),
+    ((TEST, "exercise", "1", "1", "--grade"), "--grade takes json.\n"),
     ((TEST, "exercise", "1", "1", "--rest"), 'Did you mean "--reset"?'),
     ((TEST, "exercise", "1", "--play"), "name its exercise"),
     (("scripts/new_stage.sh", "mine"), "--from"),
     (("scripts/new_stage.sh", "mine", "--form", "1"), 'Did you mean "--from"?'),
     (("scripts/new_stage.sh", "mine", "--from", "1_naiv"), 'Did you mean "01_naive"?'),
     (("scripts/new_stage.sh", "Mine", "--from", "1"), "lower-case"),
+    (("scripts/new_stage.sh", "class", "--from", "1"), "choose another name"),
+    (("scripts/new_stage.sh", "std", "--from", "1"), "choose another name"),
+    (("scripts/new_stage.sh", "simt", "--from", "1"), "choose another name"),
+    (("scripts/new_stage.sh", "mutations", "--from", "1"), "choose another name"),
     (("scripts/docs.sh", "html"), "--help"),
     (("scripts/prologue.sh", "sector"), 'Did you mean "sectors"?'),
     (("scripts/prologue.sh", "banks", "warps"), "one lesson"),
+    (("scripts/maintainer/screens.sh", "--help"), "usage: scripts/maintainer/screens.sh FOLDER"),
 ]
 
 # The ladder's options, as the ladder and run.sh must both take them, or both refuse them.
@@ -179,13 +192,15 @@ GOOD_SHAPES = ["b1_h1_q4_d32", "b1_h2x1_q4k9_d32_f32_causal", "b1_h2x2_q4k9_d32_
                "b1_h1_q5k5_d32_f32_scale0.1_peaky_bshd", "b1_h1_q5_d32_scale2e-1", "b1_h1_q5_d32_scale.5",
                "b1_h1_q4_d32_bf16_largeq_far", "b1_h1_q4_d32_gaussian_bhsd", "b1_h1_q4_d32_real",
                "b1_h1_q5k5_d32_onehot_padded_no_lse_no_dq_no_dk_no_dv", "b1_h1_q4_d32_allequal_no_dk",
+               "b1_h1_q4_d32_no_dk_any_order",
                "b1_h1_q4_d32_left0_right0", "b1_h1_q4_d32_causal_left2", "b1_h1_q4_d32_f16_causal_right3",
                "b1_h1_q4_d32_left2147483647_right2147483647", "b1_h1_q4_d32_right10_scale.5_peaky_bshd",
                "b1_h1_q4k9_d32_f32_left1_right2_onehot_padded_no_lse"]
 BAD_SHAPES = ["b1", "b0_h1_q4_d32", "b01_h1_q4_d32", "b1_h1_q4_d32_", "b1_h1_q4_d32_f64", "b1_h3x2_q4_d32",
               "b1_h1_q4_d32_padded_peaky", "b1_h1_q4_d32_peaky_peaky", "b1_h1_q4_d32_causal_f16",
               "b1_h1_q4_d32_scale", "b1_h1_q4_d32_scale0", "b1_h1_q4_d32_scale1x", "b1_h1_q4_d32_scale1.2.3",
-              "b1_h1_q4_d32_scaleinf", "b1_h1_q4_d32_no_dq_no_lse", "b1_h1_q99999999999_d32",
+              "b1_h1_q4_d32_scaleinf", "b1_h1_q4_d32_no_dq_no_lse", "b1_h1_q4_d32_any_order_padded",
+              "b1_h1_q99999999999_d32",
               "b1_h1_q2147483648_d32", "b1_h1_q4k_d32", "b1_h1x_q4_d32", "h1_b1_q4_d32",
               "b1_h1_q4_d32_left", "b1_h1_q4_d32_left-1", "b1_h1_q4_d32_left01", "b1_h1_q4_d32_left00",
               "b1_h1_q4_d32_left1.5", "b1_h1_q4_d32_right", "b1_h1_q4_d32_right007",
@@ -213,6 +228,21 @@ class Refused(unittest.TestCase):
                 self.assert_refused(run(RUN, *options.split()))
                 self.assert_refused(run("build/simt/bin/ladder", *options.split()))
 
+    def test_arrays_that_are_no_problem(self):
+        sentences = {((1, 3, 5, 32), (1, 3, 5, 32)): "not a multiple of heads_kv",
+                     ((1, 2, 7, 32), (1, 2, 8, 32)): "must have one shape",
+                     ((2, 2, 5, 32), (2, 2, 5, 32)): "must have one shape",
+                     ((1, 2, 5, 64), (1, 2, 5, 64)): "must have one shape",
+                     ((1, 2, 0, 32), (1, 2, 0, 32)): "seq_kv is 0"}
+        for (k, v), sentence in sentences.items():
+            with self.subTest((k, v)), tempfile.TemporaryDirectory() as folder:
+                for name, shape in (("q", (1, 2, 5, 32)), ("k", k), ("v", v)):
+                    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+                    pathlib.Path(folder, f"{name}.npy").write_bytes(
+                        b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
+                        + bytes(4 * math.prod(shape)))
+                self.assert_refused(run("build/simt/bin/ladder", "--stage", "1", "--input", folder), sentence)
+
     def test_file_is_relative_to_the_caller(self):
         self.assert_refused(run(RUN, "--input", "data", cwd=ROOT / "stages"), "stages/data")
         self.assertIn(CALLED, run(RUN, "--input", "data", cwd=ROOT / "bench").stderr)
@@ -233,6 +263,11 @@ class Accepted(unittest.TestCase):
         facts = json.loads(file.read_text(encoding="utf-8"))
         self.assertIn(("05_wmma", "forward"), [(row["stage"], row["pass"]) for row in facts])
 
+    def test_json_is_utf_8(self):
+        file = FAKE / "commit.json"
+        run("build/simt/bin/ladder", "--stage", "1", *SMALL, "--json", file, CUFLASH_COMMIT="caf\udce9")
+        self.assertIn("caf\N{REPLACEMENT CHARACTER}", file.read_text(encoding="utf-8"))
+
     def test_every_name_of_a_test_is_a_shape(self):
         listed = subprocess.run([BIN / "cuflash_tests", "--gtest_list_tests"], text=True,
                                 capture_output=True, check=True).stdout
@@ -248,17 +283,18 @@ class Accepted(unittest.TestCase):
         known = subprocess.run(["bash", "-c", print_options], cwd=ROOT, text=True, capture_output=True,
                                check=True).stdout.split()
         of_ladder = re.findall(r"^  (?:-h,)?(--[a-z]+)", run("build/simt/bin/ladder", "--help").stdout, re.M)
-        self.assertEqual({*known, "--help"}, {*of_ladder, "--diff", "--break"})
+        self.assertEqual({*known, "--help"}, {*of_ladder, "--diff", "--break", "--against"})
         help_text = run(RUN, "--help").stdout
         for option in known:
             self.assertRegex(help_text, rf"(?m)^  {option} ")
 
     def test_help(self):
-        for script in (RUN, TEST, "scripts/new_stage.sh", "scripts/docs.sh", "scripts/prologue.sh"):
-            done = run(script, "--help")
-            self.assertEqual((done.returncode, done.stderr), (0, ""), script)
-            self.assertTrue(done.stdout.startswith("Usage: "), script)
-
+        for command in ([RUN], [TEST], [TEST, "01"], [TEST, "exercise"], ["scripts/new_stage.sh"],
+                        ["scripts/docs.sh"], ["scripts/prologue.sh"], ["docs/players.py"],
+                        ["scripts/maintainer/f32_gradient_error.py"]):
+            done = run(*command, "--help")
+            self.assertEqual((done.returncode, done.stderr), (0, ""), command)
+            self.assertRegex(done.stdout, r"\A[Uu]sage: ", command)
 
     def test_lessons_of_the_prologue(self):
         lessons = run("build/simt/bin/prologue", "--list").stdout.split()
@@ -278,14 +314,79 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
         self.assertIn("Next:", done.stdout)
 
-    def test_endless_exercise(self):
-        for limit in ("XCPU", "ALRM"):
-            program = FAKE / "exercise_01_1_mask"
-            program.write_text(f"#!/bin/sh\nkill -{limit} $$\n", encoding="utf-8")
+    def test_where_nothing_can_be_written(self):
+        for command in [["ladder", *view, *SMALL] for view in Widths.VIEWS] + [["prologue", "threads"]]:
+            with self.subTest(command), open("/dev/full", "wb") as full:
+                done = subprocess.run([BIN / command[0], *command[1:]], stdout=full, stderr=subprocess.PIPE,
+                                      text=True, check=False)
+                self.assertEqual(done.returncode, 1)
+                self.assertRegex(done.stderr, r"cuflash: [^\n]+\n\Z")
+
+
+class Exercises(unittest.TestCase):
+    """What a grade says of an answer that is more than its kernel's values: PUPPET says what it does."""
+
+    def grade(self, does, *options, program=BIN / "exercise_00_1_puppet"):
+        return run("build/simt/bin/exercises", *options, "00_prologue", program, PUPPET=does)
+
+    def program_that(self, command, compiler=b""):
+        """A stand-in for an exercise: the command, and what the compiler said; none if it did not compile."""
+        program = FAKE / "exercise_01_1_mask"
+        program.unlink(missing_ok=True)
+        program.with_suffix(".log").write_bytes(compiler)
+        if command:
+            program.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
             program.chmod(0o755)
-            done = run("build/simt/bin/exercises", "01_naive", program)
+        return program
+
+    def test_warnings_of_the_compiler(self):
+        wrong = '{"passed":false,"diagnoses":[{"id":"x","message":"O is wrong."}]}'
+        def said(*warnings, grade=wrong):
+            compiler = b"".join(b"/a/%s\n 3 | x\n   | ^\n" % warning for warning in warnings)
+            return self.grade("", program=self.program_that(f"echo $1 '{grade}' >&3", compiler)).stdout
+
+        self.assertIn("  O is wrong.\n0 of", said(b"kernel.cuh:3:1: warning: x is unused"))
+        text = said(b"1_mask.cuh:3:1: warning: unsigned", b"1_mask.cuh:3:1: warning: unsigned")
+        self.assertIn("  O is wrong.\n  The compiler warns:\n    | 1_mask.cuh:3:1: warning: unsigned\n"
+                      "    |  3 | x\n    |    | ^\n0 of", text)
+        self.assertEqual(text.count("unsigned"), 1)
+        text = said(b"1_mask.cuh:3:1: warning: x is used uninitialized")
+        self.assertNotIn("O is wrong", text)
+        self.assertRegex(text, r"used before it is set\.(?s:.*)    \| 1_mask\.cuh:3:1: warning: x")
+        right = '{"passed":true,"diagnoses":[]}'
+        self.assertIn("mask: done\n1 of 1", said(b"1_mask.cuh:3:1: warning: unsigned", grade=right))
+
+    def test_prints(self):
+        done = self.grade("print")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r"(?s)puppet: done\n  It printed:\n    \| .*and \d+ more lines\n1 of 1 done")
+        for line in ("hello", "caf\N{REPLACEMENT CHARACTER}"):
+            self.assertIn(f"    | {line}\n", done.stdout)
+
+    def test_crashes(self):
+        done = self.grade("crash")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout.replace("\n  ", " "),
+                         r"crashed at problem 1 of \d+, b1_\w+: Segmentation fault\. It printed:   \| before\n")
+
+    def test_forges_its_grade(self):
+        done = self.grade("forge")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("before it was graded", done.stdout)
+        self.assertIn("0 of 1 done", done.stdout)
+
+    def test_json_is_utf_8(self):
+        program = self.program_that(None, b"1_mask.cuh:3:1: error: caf\xe9\n")
+        grade, = json.loads(self.grade("", "--json", program=program).stdout)["exercises"]
+        self.assertIn("caf\N{REPLACEMENT CHARACTER}", grade["diagnoses"][0]["details"])
+
+    def test_endless(self):
+        for limit in ("XCPU", "ALRM"):
+            program = self.program_that(f"echo $1 [3/7] problem 3 of 7, small >&3; kill -{limit} $$")
+            done = self.grade("", program=program)
             self.assertEqual(done.returncode, 1)
-            self.assertIn("a loop does not end", done.stdout)
+            self.assertIn("[3/7]", done.stdout)
+            self.assertIn("stopped at problem 3 of 7, small: a loop does not end", done.stdout)
 
 
 class ExerciseFile(unittest.TestCase):
@@ -323,11 +424,37 @@ class ExerciseFile(unittest.TestCase):
         self.assertIn("1_rescaling.cuh again from kernel.cuh", done.stderr)
         self.assertIn("your lines begin", self.file.read_text(encoding="utf-8"))
 
+    def test_is_not_made_behind_a_link(self):
+        elsewhere = self.root / "elsewhere"
+        self.file.symlink_to(elsewhere)
+        done = self.exercise("1")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"1_rescaling.cuh is a link to a file that is not there: {elsewhere}.\n", done.stderr)
+        self.assertFalse(elsewhere.exists())
+
+    def test_any_bytes(self):
+        kernel = self.file.parent.parent / "kernel.cuh"
+        kernel.write_bytes(kernel.read_bytes() + b"// caf\xe9\n")
+        self.exercise("1")
+        self.assertTrue(self.file.read_bytes().endswith(b"// caf\xe9\n"))
+
     def test_reset_takes_one_exercise(self):
         done = self.exercise("--reset")
         self.assertEqual(done.returncode, 2)
         self.assertIn("name that exercise", done.stderr)
         self.assertFalse(self.file.exists())
+
+    def test_what_the_compiler_says_is_kept(self):
+        programs = self.root / "build/simt/bin"
+        programs.mkdir(parents=True)
+        (programs / "exercises").write_text('#!/bin/sh\ncat "$2.log"\n', encoding="utf-8")
+        (programs / "exercises").chmod(0o755)
+        compile_once = f'''case "$*" in *exercise_03*) [ -e {programs}/exercise_03_1_rescaling ] ||
+            {{ echo a warning; touch {programs}/exercise_03_1_rescaling; }};; esac'''
+        for _ in range(2):
+            done = run(self.root / TEST, "exercise", "03", "1", cwd=self.root, CMAKE_STATUS="0",
+                       ON_BUILD=compile_once)
+            self.assertIn("a warning\n", done.stdout, done.stderr)
 
     def test_may_be_committed(self):
         ignored = subprocess.run(["git", "check-ignore", "-q", self.file.relative_to(self.root)], cwd=ROOT,
@@ -416,9 +543,25 @@ class BrokenStage(unittest.TestCase):
 
 
 class Mutations(unittest.TestCase):
+    def test_any_bytes(self):
+        root = copy_of_checkout(self)
+        with open(root / "stages/02_tiled/kernel.cuh", "ab") as kernel:
+            kernel.write(b"// caf\xe9\n")
+        self.assertEqual(run(root / TEST, "mutations", "--list", cwd=root).returncode, 0)
+
     def test_of_the_python_package_are_listed(self):
         listed = run(TEST, "mutations", "--list", "python/").stdout
         self.assertRegex(listed, r"(?m)^python/cuflash/functional\.py +scale: 0 stands for the default$")
+
+
+    def test_paths_are_no_commands(self):
+        with tempfile.TemporaryDirectory() as folder:
+            build = builds.Build.__new__(builds.Build)
+            build.folder, build.link = folder, {"ladder": "printf '%s|' x.o -o bin/ladder >words"}
+            build.linked("ladder", [("x.o", "Bob's/y.o"), (None, "a b/z.o")], "a b/ladder")
+            self.assertEqual(pathlib.Path(folder, "words").read_text(encoding="utf-8"),
+                             "Bob's/y.o|a b/z.o|-o|a b/ladder|")
+            self.assertEqual(builds.run(["printf", r"caf\351.cu"], folder, ""), "caf\udce9.cu")
 
 
 class Turns(unittest.TestCase):
@@ -437,9 +580,10 @@ class Turns(unittest.TestCase):
 
     def test_the_second_waits_for_the_first(self):
         begun, go_on = self.root / "begun", self.root / "go_on"
-        wait = f"timeout 30 sh -c 'until [ -e {go_on} ]; do sleep 0.05; done'"
+        wait = f"timeout 300 sh -c 'until [ -e {go_on} ]; do sleep 0.05; done'"
         first = self.start(RUN, CMAKE_STATUS="0", ON_BUILD=f"touch {begun}; {wait}")
         while not begun.exists():
+            self.assertIsNone(first.poll())
             time.sleep(0.05)
         second = self.start(TEST)
         self.assertEqual(second.stdout.readline(), self.WAITS)
@@ -451,12 +595,20 @@ class Turns(unittest.TestCase):
     def test_what_has_the_turn_passes_it_on(self):
         ended = self.root / "ended"
         first = self.start(RUN, CMAKE_STATUS="0",
-                           ON_BUILD=f"ON_BUILD= timeout 30 {self.root / TEST}; echo $? >{ended}")
+                           ON_BUILD=f"ON_BUILD= timeout 300 {self.root / TEST}; echo $? >{ended}")
         first.communicate()
         self.assertEqual(ended.read_text(encoding="utf-8"), "1\n")  # `cmake` has failed
 
 
 class Surroundings(unittest.TestCase):
+    def test_checkout_that_cannot_be_written_to(self):
+        root = copy_of_checkout(self)
+        (root / "build").touch()
+        for command in ((RUN,), (TEST, "exercise", "1")):
+            done = run(root / command[0], *command[1:], cwd=root)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("Copy it to a folder of your own", done.stderr)
+
     def test_cdpath(self):
         with tempfile.TemporaryDirectory() as elsewhere:
             pathlib.Path(elsewhere, "scripts").mkdir()
@@ -483,6 +635,57 @@ class Surroundings(unittest.TestCase):
                 self.assertEqual(done.returncode, 1)
                 self.assertEqual(done.stderr.splitlines()[0], f"Missing: {listed}")
                 self.assertIn("no apt", done.stderr)
+
+
+    def test_a_link_to_a_script(self):
+        link = FAKE / "linked"
+        link.symlink_to(ROOT / RUN)
+        self.addCleanup(link.unlink)
+        self.assertIn("There is no stage", run(link, "--stage", "99", cwd="/").stderr)
+
+    @unittest.skipUnless(shutil.which("dash"), "there is no dash here")
+    def test_another_shell(self):
+        done = subprocess.run(["dash", RUN], cwd=ROOT, text=True, capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (2, f"cuflash: The scripts need bash: bash {RUN}\n"))
+
+    def test_nothing_is_installed(self):
+        root = copy_of_checkout(self)
+        (root / "apt-get").write_text(f"#!/bin/sh\ntouch {root / 'called'}\n", encoding="utf-8")
+        (root / "apt-get").chmod(0o755)
+        need = 'source scripts/lib.sh; need no_such_package'
+        done = subprocess.run(["bash", "-c", need], cwd=root, text=True, capture_output=True, check=False,
+                              env=environment(CUFLASH_NO_INSTALL="1", PATH=f"{root}:{os.environ['PATH']}"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("To install them, run:  sudo apt-get install no_such_package", done.stderr)
+        self.assertFalse((root / "called").exists())
+
+    def test_no_temporary_files(self):
+        done = run(RUN, "--list", TMPDIR="/no/such/folder")
+        self.assertEqual((done.returncode, done.stderr), (
+            1, "cuflash: Temporary files cannot be made in /no/such/folder; set TMPDIR to another folder.\n"))
+
+    def test_folder_that_cmake_refuses(self):
+        root = copy_of_checkout(self) / "C#"
+        copy_sources(root)
+        done = run(root / RUN, "--list")
+        self.assertEqual((done.returncode, done.stderr), (
+            1, f'cuflash: CMake cannot build in a folder with ; " # or \\ in its path: {root}\n'))
+
+    def test_build_folder_of_another_checkout(self):
+        root = copy_of_checkout(self)
+        cache, old = root / "build/simt/CMakeCache.txt", root / "build/simt/old"
+        anew = "build/simt was made in another folder, or is damaged: making it anew.\n"
+        for text, is_kept in ((f"# CMake\n\n//\nCMAKE_HOME_DIRECTORY:INTERNAL={root}\n", True),
+                              (f"CMAKE_HOME_DIRECTORY:INTERNAL={ROOT}\n", False),
+                              ("CMAKE_HOME_DIRECTORY:INTERNAL=/no/such/folder\n", False),
+                              (f"CMAKE_HOME_DIRECTORY:INTERNAL={root}\nCMAKE_BUI", False), ("", False)):
+            with self.subTest(text):
+                cache.parent.mkdir(parents=True, exist_ok=True)
+                cache.write_text(text, encoding="utf-8")
+                old.touch()
+                done = run(root / RUN, "--list")
+                self.assertEqual((old.exists(), done.stderr.startswith(anew)), (is_kept, not is_kept))
+                self.assertIn(CALLED, done.stderr)
 
 
 class WithoutPyTorch(unittest.TestCase):
@@ -512,12 +715,49 @@ class Differences(unittest.TestCase):
 
     def test_forward_is_repeated(self):
         root = copy_of_checkout(self)
+        new = {"cuflash::": "cuflash::forward_backward", "05_": "06_forward_backward"}
         kernel = (root / "stages/05_wmma/kernel.cuh").read_text(encoding="utf-8")
-        repeated = re.sub(r"cuflash::wmma\b", "cuflash::forward_backward", kernel)
+        repeated = re.sub(r"\b(cuflash::|05_)wmma\b", lambda name: new[name[1]], kernel)
         (root / "stages/06_forward_backward/kernel.cuh").write_text(repeated, encoding="utf-8")
         done = run(root / RUN, "--diff", "5", "6")
         self.assertIn("kernel.cuh: 0 lines removed, 0 added\n", done.stdout)
         self.assertIn("06_forward_backward repeats the forward pass of 05_wmma.", done.stdout)
+
+
+    def test_every_source_file(self):
+        root = copy_of_checkout(self)
+        self.assertEqual(run(root / "scripts/new_stage.sh", "mine", "--from", "3").returncode, 0)
+        files = ["kernel.cuh", "kernel_bwd.cuh", "stage.cu"]
+        untouched = run(root / RUN, "--diff", "3", "mine").stdout
+        self.assertEqual(untouched.split("\n"), [
+            line for file in files for line in ("", f"{file}: 0 lines removed, 0 added", "")] + [""])
+
+        stage = root / "stages/90_mine"
+        (stage / "kernel_bwd.cuh").unlink()
+        (stage / "mask.cuh").write_text("// A mask.\n", encoding="utf-8")
+        (stage / "reference.cpp").write_text("// One.\n// Two.\n", encoding="utf-8")
+        with open(stage / "stage.cu", "a", encoding="utf-8") as file:
+            file.write("// An end.\n")
+        removed = (root / "stages/03_online_softmax/kernel_bwd.cuh").read_text("utf-8").count("\n")
+        changed = run(root / RUN, "--diff", "3", "mine").stdout
+        self.assertEqual(re.findall(r"(?m)^\S+: \d+ lines.*", changed), [
+            "kernel.cuh: 0 lines removed, 0 added", f"kernel_bwd.cuh: {removed} lines removed, 0 added",
+            "mask.cuh: 0 lines removed, 1 added", "reference.cpp: 0 lines removed, 2 added",
+            "stage.cu: 0 lines removed, 1 added"])
+        self.assertEqual(re.findall(r"(?m)^\+[^+].*", changed),
+                         ["+// A mask.", "+// One.", "+// Two.", "+// An end."])
+        self.assertIn("There is no stages/90_mine/kernel_bwd.cuh.\n", changed)
+        self.assertIn("There is no stages/03_online_softmax/mask.cuh.\n", changed)
+
+    def test_colors(self):
+        for more, colored in (({}, True), ({"NO_COLOR": "1"}, False)):
+            terminal = Terminal(RUN, "--diff", "1", "2", TERM="xterm", **more)
+            terminal.ended()
+            self.assertEqual("\x1b[3" in terminal.output, colored)
+
+    def test_kernels_come_first(self):
+        self.assertEqual(re.findall(r"(?m)^(\S+): \d+ lines", run(RUN, "--diff", "15", "16").stdout),
+                         ["kernel_bwd.cuh", "shape.cuh", "stage.cu", "traffic.cu", "work.cuh"])
 
 
 class Widths(unittest.TestCase):
@@ -555,8 +795,14 @@ class Progress(unittest.TestCase):
 
     def test_file(self):
         done = run(RUN, "--list", CMAKE_STATUS="0", ON_BUILD=self.BUILD + "0")
-        self.assertRegex(done.stderr, r"^Building build/simt: 3 of 9 \(\d s\)\n$")
+        self.assertRegex(done.stderr, r"^(Building build/simt: 3 of 9 \(\d+ s\)\n)+$")
         self.assertEqual(done.returncode, 0)
+
+    def test_a_line_takes_its_place(self):
+        lines = "source scripts/lib.sh; printf '[1/2] a\\nwords\\n' | report_progress Work"
+        terminal = Terminal("/bin/bash", "-c", lines)
+        self.assertEqual(terminal.ended(), 0)
+        self.assertRegex(terminal.output, r"Work: 1 of 2 \(\d+ s\)\r\x1b\[Kwords\r\n")
 
     def test_failure_is_shown(self):
         done = run(RUN, "--list", ON_BUILD="[ ] || echo it is broken")
@@ -565,12 +811,14 @@ class Progress(unittest.TestCase):
         self.assertIn(CALLED, done.stderr)
 
     def test_interrupted_build(self):
-        terminal = Terminal(RUN, "--list", CMAKE_STATUS="0", ON_BUILD=self.BUILD + "31.5")
+        number = os.getpid()  # No other run of this test has such a build.
+        terminal = Terminal(RUN, "--list", CMAKE_STATUS="0", ON_BUILD=f"{self.BUILD}999.{number}")
         self.assert_ends_cleanly(terminal, r"3 of 9 \([1-9]")  # by then it sleeps
-        self.assertEqual(subprocess.run(["pgrep", "-f", "sleep 31[.]5"], check=False).returncode, 1)
+        self.assertEqual(subprocess.run(["pgrep", "-f", f"sleep 999[.]{number}"],
+                                        check=False).returncode, 1)
 
     def test_interrupted_ladder(self):
-        terminal = Terminal("build/simt/bin/ladder", "--stage", "1")
+        terminal = Terminal("build/simt/bin/ladder", "--stage", "1", "--shape", "b9_h9_q900_d64")
         self.assert_ends_cleanly(terminal, r"Verifying .* s\)")
 
     def test_interrupted_tests(self):

@@ -87,6 +87,31 @@ class Recorded(unittest.TestCase):
             self.assertEqual(run["findings"], [], name)
 
 
+class Page(unittest.TestCase):
+    """Of a file that --play --json has written."""
+
+    def page_of(self, name):
+        return subprocess.run([LADDER, "--play", name], cwd=FOLDER.name, text=True,
+                              capture_output=True, check=False)
+
+    def test_its_path_holds_in_every_folder(self):
+        pathlib.Path(FOLDER.name, "tiled.json").write_text(IN_ORDER["02_tiled"][0], encoding="utf-8")
+        page = pathlib.Path(FOLDER.name, "tiled.html").resolve()
+        self.assertIn(f"Wrote {page}. Open it in a browser.\n", self.page_of("tiled.json").stdout)
+        self.assertTrue(page.exists())
+
+    def test_of_another_file(self):
+        pathlib.Path(FOLDER.name, "folder.json").mkdir()
+        for name, text in (("broken", "{"), ("deep", "[" * 1_000_000), ("no_run", '{"format": 1}'),
+                           ("later", '{"format": "cuflash-run", "version": 2}'), ("folder", None)):
+            if text is not None:
+                pathlib.Path(FOLDER.name, f"{name}.json").write_text(text, encoding="utf-8")
+            done = self.page_of(f"{name}.json")
+            self.assertEqual(done.returncode, 1, name)
+            self.assertEqual(done.stderr, f"cuflash: {name}.json: not what --play --json writes\n")
+            self.assertFalse(pathlib.Path(FOLDER.name, f"{name}.html").exists())
+
+
 class AddsUp(unittest.TestCase):
     def test_to_the_counts_of_the_block(self):
         for name, launch in launches():

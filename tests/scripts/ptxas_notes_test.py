@@ -49,6 +49,7 @@ __global__ void spills(float* x) {
 
 class PtxasNotes(unittest.TestCase):
     """What the program does with the notes for a source."""
+    kept = None  # what ptxas says of the last one's kernels
 
     def compiled(self, source, injected, spilled, *flags):
         """The exit status, what is on stderr, and whether there is an object."""
@@ -60,6 +61,8 @@ class PtxasNotes(unittest.TestCase):
                  file, *flags,
                  "--generate-code=arch=compute_90a,code=sm_90a", "-o", built],
                 stderr=subprocess.PIPE, text=True)
+            kept = built.with_name("kernel.o.ptxas")
+            self.kept = kept.read_text() if kept.exists() else None
             return run.returncode, run.stderr, built.exists()
 
     def passes(self, source, injected=0, spilled=0, *flags):
@@ -97,6 +100,11 @@ class PtxasNotes(unittest.TestCase):
         self.passes(SPILLS, 0, spilled, *flags)
         self.fails(f"A kernel spills {spilled} bytes; stages/CMakeLists.txt states {spilled + 4}.",
                    SPILLS, 0, spilled + 4, *flags)
+
+    def test_what_ptxas_says_of_each_kernel_is_kept(self):
+        self.passes(PRODUCT % "", 0, 0, "-Xptxas=-v")
+        self.assertRegex(self.kept, r"Compiling entry function '\w*product\w*' for 'sm_90a'\n"
+                                    r"(?s:.*) 0 bytes spill stores(?s:.*)Used \d+ registers")
 
     def test_an_error_of_the_compiler(self):
         status, text, built = self.compiled("no kernel", 0, 0)

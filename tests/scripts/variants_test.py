@@ -58,6 +58,15 @@ class Lists(unittest.TestCase):
                 self.read(text)
 
 
+class Ruler(unittest.TestCase):
+    """The stage stands twice among its variants."""
+
+    def test_same_again(self):
+        original, again, _ = variants.with_original(variants.variants_of("01_naive", one("")))
+        self.assertEqual((again.name, again.head_dims, again.sources()),
+                         (variants.AGAIN, original.head_dims, original.sources()))
+
+
 class Outcomes(unittest.TestCase):
     """What becomes of variants on the simulator."""
 
@@ -66,12 +75,13 @@ class Outcomes(unittest.TestCase):
             one("S[n] = p.softmax_scale * s;", "right"), one("S[n] = ;", "broken"),
             one("S[n] = s;", "wrong"), one("for (volatile int wait = 1; wait;) {\n}", "waiting"),
             one("__builtin_trap();", "trapped")))
-        tried = variants.with_original(variants.variants_of("01_naive", lists))
+        tried = [variant for variant in variants.with_original(variants.variants_of("01_naive", lists))
+                 if not variant.gpu_only]
         with contextlib.redirect_stderr(io.StringIO()) as said, \
                 unittest.mock.patch.object(variants, "CELLS", variants.CELLS[:1]):
             (ROOT / "build/simt/variants/made.json").unlink(missing_ok=True)  # of this test, run before
             program = variants.Program("simt", tried)
-            program.limit = (1, 2)  # Those that end take less than a second.
+            program.limit = (1, 2)  # Those that end compute for less than a second.
             rows = variants.measured(program, tried)["rows"]
         outcomes = {row["variant"]: row.get("failed") for row in rows}
         self.assertEqual(len(rows), 6)
@@ -113,6 +123,22 @@ class Table(unittest.TestCase):
             "| the stage as it is, in TFLOP/s | 300 | 200 | 400 |",
             "| shifted | 0.50 × | wrong results |  |",
             "| wider (D 128: spills 8 bytes) |  |  | 1.01 × |"])
+
+    def test_pairs(self):
+        """Speeds with the half of their intervals, of times that were measured in pairs."""
+        rows = [self.ROWS[0],
+                {"variant": "the same again", "problem": self.SMALL, "ms": 1.0, "tflops": 300.1,
+                 "ratio": 1.0004, "spread": 0.0012},
+                {"variant": "faster", "problem": self.SMALL, "ms": 0.8, "tflops": 375.2, "ratio": 0.8,
+                 "spread": 0.0064}]
+        self.assertEqual(markdown(rows, []).split("\n")[2:], [
+            "| the stage as it is | 300 |",
+            "| the same again | 300 (1.000 ×) |",
+            "| faster | 375 (1.250 ± 0.010 ×) |"])
+        self.assertEqual(markdown(rows, ["relative"]).split("\n")[2:], [
+            "| the stage as it is, in TFLOP/s | 300 |",
+            "| the same again | 1.000 × |",
+            "| faster | 1.250 ± 0.010 × |"])
 
     def test_unknown_head_dim(self):
         with self.assertRaisesRegex(SystemExit, "timed with d96"):

@@ -245,6 +245,7 @@ TEST_F(BlockRecorderTest, DoesNotDependOnTheSchedule) {
 TEST_F(BlockRecorderTest, PhasesOfBarriers) {
   record_block(true);
   run(turns, {dim3(1), dim3(64), {}, nullptr}, out_.data());
+  EXPECT_EQ(counts().barrier_calls, 2u * 2 * 64);
   record_block(false);
   const std::vector<BlockRun> runs = take_block_runs();
   ASSERT_EQ(runs.size(), 1u);

@@ -56,7 +56,9 @@ TEST_F(CpAsync, ArrivesAtTheWait) {
     says(finding, "write  warp ");
     says(finding, LINE_MARKED("copies k") + "   ptx::cp_async_16(&sK[t], &in[4 * t]);");
     says(finding, LINE_MARKED("reads k") + "   out[t] = sK[t].x;");
-    says(finding, "Its thread committed 0 groups after it: cp_async_wait<0>() would end it.");
+    says(finding,
+         "Its thread committed 0 groups after it: cp_async_wait<0>() just before this would end "
+         "it.");
   }
 }
 
@@ -68,7 +70,7 @@ TEST_F(CpAsync, AGroupMustBeCommitted) {
 TEST_F(CpAsync, TooManyGroupsMayBePending) {
   run(copy_and_read, {1, kThreads}, in_.data(), out_.data(), Wait::kTooFew);
   says(only_finding(FindingKind::kAsyncCopy),
-       "Its thread committed 1 group after it: cp_async_wait<1>() would end it.");
+       "Its thread committed 1 group after it: cp_async_wait<1>() just before this would end it.");
 }
 
 // What the destination held is gone when the copy begins, even if nobody checks accesses.

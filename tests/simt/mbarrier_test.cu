@@ -39,6 +39,11 @@ __global__ void hand_over(int* out, Arrives how) {
   }
 }
 
+TEST_F(MbarrierTest, CallsAreCounted) {
+  run(hand_over, {1, 64}, out_.data(), Arrives::kRight);
+  EXPECT_EQ(counts().barrier_calls, 64u);
+}
+
 TEST_F(MbarrierTest, OrdersArrivalsBeforeTheWait) {
   for (const Schedule& schedule : all_schedules()) {
     set_schedule(schedule);

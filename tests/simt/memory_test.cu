@@ -51,6 +51,14 @@ TEST_F(Bounds, DeepInTheRedZones) {
   says(only_finding(FindingKind::kOutOfBounds), "data[1100]");
 }
 
+TEST_F(Bounds, NamesTheNearestAllocation) {
+  const Array<float> before(100, 0.f, "before"), after(100, 0.f, "after");
+  run(write_at, {1, 1}, after.data(), -2000);
+  const Finding finding = only_finding(FindingKind::kOutOfBounds);
+  EXPECT_EQ(finding.array, "after");
+  says(finding, "It reaches 8000 bytes before the start of an allocation of 400 bytes.");
+}
+
 TEST_F(Bounds, NumbersAreWrittenAlikeInEveryLocale) {
   const Array<float> data(100'000, 0.f, "data");
   const GermanNumbers while_it_lives;
@@ -282,6 +290,39 @@ TEST_F(AccessTest, BetweenSharedArrays) {
   // Before the second array, far behind the first.
   run(two_arrays, {1, 2}, out.data(), 31);
   says(only_finding(FindingKind::kOutOfBounds), "[-1] (elements of 4 bytes)");
+}
+
+// Arrays of 12 bytes: the one in the middle has its neighbour 4 bytes before the next multiple
+// of 8.
+__global__ void neighbours(float* out, int index) {
+  __shared__ __align__(4) float before[3];
+  __shared__ __align__(8) float middle[3];
+  __shared__ __align__(4) float after[3];
+  for (int i = 0; i < 3; ++i) before[i] = middle[i] = after[i] = 1.f;
+  out[2] = before[0] + after[0];
+  *reinterpret_cast<float2*>(out) = *reinterpret_cast<const float2*>(middle + index);  // reads two
+}
+
+// 24 bytes, and 8 to the next multiple of 16.
+__global__ void past_the_end(float* out, int index) {
+  __shared__ __align__(16) float tile[6];
+  for (int i = 0; i < 6; ++i) tile[i] = 1.f;
+  *reinterpret_cast<float4*>(out) = *reinterpret_cast<const float4*>(tile + index);  // reads four
+}
+
+TEST_F(AccessTest, AVectorLiesInOneSharedArray) {
+  const Array<float> out(4);
+  run(neighbours, {1, 1}, out.data(), 0);
+  run(past_the_end, {1, 1}, out.data(), 0);
+  for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+  run(neighbours, {1, 1}, out.data(), 2);
+  const Finding two = only_finding(FindingKind::kOutOfBounds);
+  EXPECT_EQ(two.location, LINE_MARKED("reads two"));
+  says(two, "It reaches 4 bytes past the end of middle, which has 12 bytes.");
+  run(past_the_end, {1, 1}, out.data(), 4);
+  const Finding four = only_finding(FindingKind::kOutOfBounds);
+  EXPECT_EQ(four.location, LINE_MARKED("reads four"));
+  says(four, "It reaches 8 bytes past the end of tile, which has 24 bytes.");
 }
 
 // The name is known even for the first access to shared memory.

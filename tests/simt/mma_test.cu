@@ -45,6 +45,12 @@ TEST_F(Mma, EachTypeHasItsRange) {
   EXPECT_EQ(sum_of_products<__nv_bfloat16>(65536.f, 65536.f, 0.f), 16.f * 65536.f * 65536.f);
 }
 
+TEST_F(Mma, IsCounted) {
+  sum_of_products<__half>(1.f, 1.f, 0.f);
+  EXPECT_EQ(counts().products, 1u);
+  EXPECT_EQ(counts().multiply_adds, 16u * 8 * 16);
+}
+
 // ---- The whole warp ----------------------------------------------------------------------------
 
 class MmaWarp : public SimulatorTest {

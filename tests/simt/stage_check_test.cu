@@ -114,6 +114,16 @@ TEST_F(StageCheckTest, ResultsThatDifferAreToldOfADeterministicStage) {
   EXPECT_TRUE(check_stage(stage, CUFLASH_FORWARD, small_case(), Runs::kAll).ok());
 }
 
+TEST_F(StageCheckTest, ResultsThatDifferAreToldOfADeterministicCall) {
+  Stage stage = first();
+  stage.forward.run = unsteady_forward;
+  stage.forward.any_order = true;
+  TestCase c = small_case();
+  EXPECT_FALSE(check_stage(stage, CUFLASH_FORWARD, c, Runs::kAll).ok());
+  c.options.deterministic = false;
+  EXPECT_TRUE(check_stage(stage, CUFLASH_FORWARD, c, Runs::kAll).ok());
+}
+
 TEST_F(StageCheckTest, ExpandedTensorsNeedSharedInputs) {
   TestCase c;
   ASSERT_TRUE(parse_test_case("b2_h2_q8k8_d32_f32_expanded", c));

@@ -361,6 +361,76 @@ TEST_F(TensorCopyMemory, SourceOverwritten) {
   says(finding, LINE_MARKED("copies in"));
 }
 
+enum class Writer { kNone, kOther, kBefore, kAfterTheIssue, kAfterTheWait };
+
+// The first warp has a box copied and waits for it; a thread of the second writes to its source.
+__global__ void copy_and_write(const __grid_constant__ TensorMap map, Half* in, Writer when) {
+  __shared__ __align__(128) Half sK[kRows * kCols];
+  __shared__ std::uint64_t full;
+  const int t = threadIdx.x;
+  if (t == 32 && when == Writer::kBefore) in[3] = 1;  // writes before
+  if (when == Writer::kOther) __syncthreads();
+  if (t == 0) {
+    ptx::mbarrier_init(&full, 1);
+    ptx::fence_mbarrier_init();
+    ptx::mbarrier_arrive_expect_tx(&full, kBytes);
+    ptx::tensor_copy(sK, map, 0, 0, 0, 0, &full);  // copies the source
+  }
+  if (when == Writer::kAfterTheIssue) __syncthreads();
+  if (t < 32) __syncwarp();
+  if (t < 32) ptx::mbarrier_wait(&full, 0);
+  if (when == Writer::kAfterTheWait) __syncthreads();
+  if (t == 32 && when != Writer::kNone && when != Writer::kBefore) in[3] = 1;  // writes
+}
+
+TEST_F(TensorCopyMemory, AWriteToTheSourceIsOrdered) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    run(copy_and_write, {1, 64}, map(), in_.data(), Writer::kAfterTheWait);
+    run(copy_and_write, {2, 64}, map(), in_.data(), Writer::kNone);
+    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+    run(copy_and_write, {1, 64}, map(), in_.data(), Writer::kBefore);
+    const Finding before = only_finding(FindingKind::kGlobalRace);
+    says(before, LINE_MARKED("writes before"));
+    says(before, LINE_MARKED("copies the source"));
+    // Whether the warp has waited when the other writes, or not.
+    run(copy_and_write, {1, 64}, map(), in_.data(), Writer::kAfterTheIssue);
+    const Finding after = only_finding(FindingKind::kGlobalRace);
+    says(after, LINE_MARKED("copies the source"));
+    says(after, LINE_MARKED("writes"));
+  }
+}
+
+// The first block has a box copied, the second writes to its source.
+__global__ void copy_or_write(const __grid_constant__ TensorMap map, Half* in, int element) {
+  __shared__ __align__(128) Half sK[kRows * kCols];
+  __shared__ std::uint64_t full;
+  if (blockIdx.x == 1) {
+    in[element] = 1;  // another block writes
+    return;
+  }
+  ptx::mbarrier_init(&full, 1);
+  ptx::fence_mbarrier_init();
+  ptx::mbarrier_arrive_expect_tx(&full, kBytes);
+  ptx::tensor_copy(sK, map, 0, 0, 0, 0, &full);  // a block copies
+  ptx::mbarrier_wait(&full, 0);
+}
+
+TEST_F(TensorCopyMemory, OtherBlocksDoNotWriteToTheSource) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    run(copy_or_write, {2, 1}, map(), in_.data(), kRows * kCols);
+    run(copy_or_write, {1, 1}, map(), in_.data(), 0);
+    run(change_source, {1, 1}, map(), in_.data(), Changes::kBefore);  // in the next launch
+    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+    run(copy_or_write, {2, 1}, map(), in_.data(), kRows * kCols - 1);
+    const Finding finding = only_finding(FindingKind::kGlobalRace);
+    says(finding, LINE_MARKED("a block copies"));
+    says(finding, LINE_MARKED("another block writes"));
+    says(finding, "Nothing orders the blocks of one launch.");
+  }
+}
+
 __global__ void copy_for_ldmatrix(const __grid_constant__ TensorMap map, unsigned* out, bool wait) {
   __shared__ __align__(128) Half sK[kRows * kCols];
   __shared__ std::uint64_t full;
@@ -423,7 +493,7 @@ TEST_F(TensorCopyMemory, Operands) {
   says(fails(FindingKind::kOutOfBounds, Operands::kToGlobal),
        "cp.async.bulk.tensor writes shared memory; this is global memory.");
   says(fails(FindingKind::kOutOfBounds, Operands::kPastTheArray),
-       "The box has 1024 bytes and reaches past the end of the array.");
+       "It reaches 512 bytes past the end of sK, which has 1024 bytes.");
   TensorMap too_long = map();
   too_long.arguments.extents[1] = 21 * kRows;
   run(copy_operands, {1, 1}, too_long, in_.data(), Operands::kPastTheEnd);

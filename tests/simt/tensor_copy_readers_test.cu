@@ -80,5 +80,44 @@ TEST_F(TensorCopyReaders, AreAllRememberedByTheNextCopy) {
   }
 }
 
+// Two warps read the same element of what threads have written; both say so, or only one does.
+__global__ void replace_written(const __grid_constant__ TensorMap map, int* out, int silent) {
+  __shared__ __align__(128) Half sK[kRows * kCols];
+  __shared__ std::uint64_t full, empty;
+  const int t = threadIdx.x, warp = t / 32;
+  if (t == 0) {
+    ptx::mbarrier_init(&full, 1);
+    ptx::mbarrier_init(&empty, silent < 0 ? 2 : 1);
+    ptx::fence_mbarrier_init();
+  }
+  for (int i = t; i < kRows * kCols; i += 96) sK[i] = 7;
+  ptx::fence_proxy_async();
+  __syncthreads();
+  if (warp < 2) {
+    out[t] = sK[5];  // reads what threads wrote
+    __syncwarp();
+    if (t % 32 == 0 && warp != silent) ptx::mbarrier_arrive(&empty);
+  } else if (t % 32 == 0) {
+    ptx::mbarrier_wait(&empty, 0);
+    ptx::mbarrier_arrive_expect_tx(&full, kBytes);
+    ptx::tensor_copy(sK, map, 0, 0, 0, 0, &full);  // replaces it
+    ptx::mbarrier_wait(&full, 0);
+  }
+}
+
+TEST_F(TensorCopyReaders, OfWhatThreadsWroteAreRemembered) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    run(replace_written, {1, 96}, map(), out_.data(), -1);
+    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+    for (int silent = 0; silent < 2; ++silent) {
+      run(replace_written, {1, 96}, map(), out_.data(), silent);
+      EXPECT_TRUE(finds("COPY INTO A STAGE THAT IS NOT EMPTY",
+                        LINE_MARKED("reads what threads wrote"), LINE_MARKED("replaces it")))
+          << silent;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace cuflash::simt

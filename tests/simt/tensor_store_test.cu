@@ -1,5 +1,6 @@
 // Stores of boxes: what they read and when, what they write and when. Planted faults, each with its
 // correct twin.
+#include "device/ptx/cp_async.h"
 #include "device/ptx/named_barrier.h"
 #include "device/ptx/tensor_store.h"
 #include "tensor_copy_support.h"
@@ -137,6 +138,54 @@ TEST_F(TensorStoreTest, ABlockStaysUntilItsStoresHaveRead) {
   const Finding finding = only_finding(FindingKind::kAsyncCopy);
   EXPECT_EQ(finding.title, "STORE WITHOUT A WAIT");
   EXPECT_EQ(finding.location, LINE_MARKED("stores"));
+}
+
+enum class Unfinished { kNone, kBox, kChunks };
+
+// A tile is stored that copies bring: a box, then by other threads 16 bytes each.
+__global__ void store_copied(const __grid_constant__ TensorMap in,
+                             const __grid_constant__ TensorMap out, const Half* memory,
+                             Unfinished what) {
+  __shared__ __align__(128) Half sO[2][kRows * kCols];
+  __shared__ std::uint64_t full;
+  const int t = threadIdx.x;
+  if (t == 0) {
+    ptx::mbarrier_init(&full, 1);
+    ptx::fence_mbarrier_init();
+    ptx::mbarrier_arrive_expect_tx(&full, kBytes);
+    ptx::tensor_copy(sO[0], in, 0, 0, 0, 0, &full);  // brings a box
+  }
+  ptx::cp_async_16(&sO[1][8 * t], memory + 8 * t);  // brings a chunk
+  ptx::cp_async_commit();
+  if (what != Unfinished::kChunks) ptx::cp_async_wait<0>();
+  ptx::fence_proxy_async();
+  __syncthreads();
+  if (t == 63) {
+    if (what != Unfinished::kBox) ptx::mbarrier_wait(&full, 0);
+    for (int n = 0; n < 2; ++n) ptx::tensor_store(out, 0, n * kRows, 0, 0, sO[n]);  // stores it on
+    ptx::tensor_store_commit();
+    ptx::tensor_store_wait_read<0>();
+  }
+  if (t == 0) ptx::mbarrier_wait(&full, 0);
+  ptx::cp_async_wait<0>();
+}
+
+TEST_F(TensorStoreTest, TheSourceMayBeACopyThatHasEnded) {
+  for (const Schedule& schedule : all_schedules()) {
+    set_schedule(schedule);
+    const auto store = [&](Unfinished what) {
+      run(store_copied, {1, 64}, map(), out_map(), in_.data(), what);
+    };
+    store(Unfinished::kNone);
+    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+    EXPECT_EQ(stored_.values()[kRows * kCols + 63], 63);
+    store(Unfinished::kBox);
+    EXPECT_TRUE(finds("READ OF A STAGE THAT IS NOT FULL", LINE_MARKED("brings a box"),
+                      LINE_MARKED("stores it on")));
+    store(Unfinished::kChunks);
+    EXPECT_TRUE(finds("READ OF A COPY IN FLIGHT", LINE_MARKED("brings a chunk"),
+                      LINE_MARKED("stores it on")));
+  }
 }
 
 // ---- The target --------------------------------------------------------------------------------

@@ -78,6 +78,12 @@ __global__ void prepare(float* out, Before how) {
   store(out, rD);
 }
 
+TEST_F(WgmmaTest, IsCounted) {
+  run(prepare, {2, 128}, out_.data(), Before::kRight);
+  EXPECT_EQ(counts().products, 2u * kK / 16);
+  EXPECT_EQ(counts().multiply_adds, 2u * kM * kN * kK);
+}
+
 TEST_F(WgmmaTest, TheOperandsMustBeThere) {
   for (const Schedule& schedule : all_schedules()) {
     set_schedule(schedule);

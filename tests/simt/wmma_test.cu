@@ -167,6 +167,8 @@ TEST_F(Wmma, SumsAreFloats) {
   run(small_steps<__half>, {1, 32}, a.data(), b.data(), halves.data());
   EXPECT_EQ(floats.values()[17], 1.f + 16.f * step * step);
   EXPECT_EQ(static_cast<float>(halves.values()[17]), 1.f + 16.f * step * step);
+  EXPECT_EQ(counts().products, 2u);
+  EXPECT_EQ(counts().multiply_adds, 2u * 16 * 16 * 16);
 }
 
 __global__ void accumulate_unfilled(const __half* a, float* d) {

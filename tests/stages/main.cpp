@@ -2,10 +2,14 @@
 // stage's tests and no others. A test that no device could run, because the stage does not take its
 // problem, is not registered: "skipped" means that this machine lacks something. The tests for
 // compute-sanitizer are --gtest_filter='*.sanitize_*' (GPU only).
+#include <set>
+
 #include "cuflash/workload.h"
 #include "exact_test.h"
 #include "extreme_test.h"
+#include "harness/stage_check.h"
 #include "harness/stage_score.h"
+#include "harness/traffic.h"
 #include "memory_test.h"
 #include "random_test.h"
 #include "stage_test.h"
@@ -37,11 +41,34 @@ void add_problems(const Stage& stage, Pass pass) {
   }
 }
 
+// For each tile that the pass has, with the first head_dim and dtype that have it. Of a stage that
+// does not state its tile, a likely one is tried.
+void add_edges(const Stage& stage, Pass pass) {
+  std::set<std::pair<int, int>> tiles;
+  for (const DType dtype : {CUFLASH_F16, CUFLASH_F32}) {
+    for (const int head_dim : {64, 32, 96, 128, 256}) {
+      Problem p;
+      p.dtype = dtype, p.head_dim = head_dim, p.softmax_scale = default_scale(head_dim);
+      if (!takes(stage, pass, p)) continue;
+      harness::Tile tile = {64, 64};
+      if (harness::has_traffic_formula(stage, pass)) tile = harness::main_tile(stage, pass, p);
+      if (tile.owned == 0 || !tiles.insert({tile.owned, tile.streamed}).second) continue;
+      for (const TestProblem& test : edge_problems(pass, tile, p)) {
+        add(stage, std::string(pass_name(pass)) + "_" + test_case_name(test.c),
+            [&stage, pass, test] { computes(stage, pass, test, harness::Runs::kOneUnlessFound); });
+      }
+    }
+  }
+}
+
 void add_null(const Stage& stage, Pass pass, const std::string& output) {
-  const harness::TestCase c = case_of("b1_h2_q40k70_d64_f16_causal_no_" + output);
-  if (!takes(stage, pass, c.problem)) return;
-  add(stage, std::string(pass_name(pass)) + "_null_" + output,
-      [&stage, pass, c] { accepts_null(stage, pass, c); });
+  for (const int head_dim : kHeadDims) {
+    const std::string d = "_d" + std::to_string(head_dim) + "_f16";
+    const harness::TestCase c = case_of("b1_h2_q40k70" + d + "_causal_no_" + output);
+    if (!takes(stage, pass, c.problem)) continue;
+    add(stage, std::string(pass_name(pass)) + "_null_" + output + d,
+        [&stage, pass, c] { accepts_null(stage, pass, c); });
+  }
 }
 
 // A stage that adds in one order alone computes the same as without the option, and has one
@@ -201,6 +228,7 @@ void add_random(const Stage& stage, Pass pass) {
 void add_pass(const Stage& stage, Pass pass) {
   if (!stage.has(pass)) return;
   add_problems(stage, pass);
+  add_edges(stage, pass);
   add_extremes(stage, pass);
   add_memory(stage, pass);
   add_neighbours(stage, pass);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/test_case.h"
+#include "harness/traffic.h"
 
 namespace cuflash::tests {
 
@@ -16,6 +17,9 @@ struct TestProblem {
 
 // For both backends: small enough for the CPU simulator.
 std::vector<TestProblem> test_problems();
+// For a pass with this tile, problems like the one given, of which an edge of the mask lies at an
+// edge of a tile or one row beside it.
+std::vector<TestProblem> edge_problems(Pass pass, const harness::Tile& tile, const Problem& like);
 // For GPUs only.
 std::vector<TestProblem> large_problems();
 // A few problems of the same kinds, with lengths up to 300: compute-sanitizer is slow.

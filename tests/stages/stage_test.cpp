@@ -1,6 +1,5 @@
 #include "stage_test.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -54,23 +53,14 @@ bool sees(const Stage& stage, const Problem& p, Rows rows, int key) {
          (right < 0 || key <= rows.end - 1 + offset + right);
 }
 
-// The instructions for matrix products in the first block of the kernels, with these gradients.
+// The instructions for matrix products of a backward pass with these gradients.
 std::int64_t products_issued(const Stage& stage, const Problem& problem, const Inputs& inputs,
                              bool dq, bool dk, bool dv) {
   harness::CallOptions options;
   options.dq = dq, options.dk = dk, options.dv = dv;
-  simt::record_block(true);
+  simt::reset_counts();
   harness::run(stage, CUFLASH_BACKWARD, problem, inputs, options);
-  simt::record_block(false);
-  std::int64_t issued = 0;
-  for (const simt::BlockRun& run : simt::take_block_runs()) {
-    for (const auto& events : run.warps) {
-      issued += std::count_if(events.begin(), events.end(), [](const simt::WarpEvent& event) {
-        return event.kind == simt::WarpEvent::Kind::kProduct;
-      });
-    }
-  }
-  return issued;
+  return static_cast<std::int64_t>(simt::counts().products);
 }
 
 // True if both stages compute the same attention.
@@ -115,11 +105,11 @@ bool has_previous(const Stage& stage, Pass pass, const Problem& problem) {
   return false;
 }
 
-void computes(const Stage& stage, Pass pass, const TestProblem& test) {
+void computes(const Stage& stage, Pass pass, const TestProblem& test, harness::Runs runs) {
   CUFLASH_SKIP_UNSUPPORTED(stage, pass, test.c.problem);
   SCOPED_TRACE(test.intent);
   try {
-    const harness::StageCheck check = check_stage(stage, pass, test.c, harness::Runs::kAll);
+    const harness::StageCheck check = check_stage(stage, pass, test.c, runs);
     if (!check.ok()) ADD_FAILURE() << check.failures();
     for (const harness::Run& run : check.runs) {
       SCOPED_TRACE(run.schedule);

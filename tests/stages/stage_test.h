@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "cuflash/stage.h"
+#include "harness/stage_check.h"
 #include "problems.h"
 
 namespace cuflash::tests {
@@ -40,7 +41,8 @@ bool has_previous(const Stage& stage, Pass pass, const Problem& problem);
 
 // The results are within their limits, the same in every run, and nothing else is written. On the
 // CPU simulator: under three schedules, without a finding, with the traffic of the stage's formula.
-void computes(const Stage& stage, Pass pass, const TestProblem& test);
+void computes(const Stage& stage, Pass pass, const TestProblem& test,
+              harness::Runs runs = harness::Runs::kAll);
 // The results of a call that does not ask for the same bits in every run are within their limits,
 // and nothing else is written. On the CPU simulator: under three schedules, without a finding.
 void computes_in_any_order(const Stage& stage, harness::TestCase c);

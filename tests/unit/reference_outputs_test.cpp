@@ -90,6 +90,15 @@ TEST(ReferenceOutputs, LimitsAreTight) {
   }
 }
 
+// Where scores overflow in f32 the plain implementation computes inf − inf.
+TEST(ReferenceOutputs, ThereIsNoLimitWhereThePlainImplementationHasNone) {
+  for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
+    for (const auto& [name, tensor] : tensors(pass, "b1_h1_q4k4_d32_f16_scale1e38")) {
+      EXPECT_FALSE(std::isfinite(tensor.limit)) << name << ": " << tensor.limit;
+    }
+  }
+}
+
 // In a window of one key each query that has a key gives it the weight 1, however many queries have
 // none. All elements are 0.5, so |q| |k| is 8 and |V|, |dO| are 0.5. The limit is then the rounding
 // of dot products, for the weight 1, and half a unit in the last place of 0.5.

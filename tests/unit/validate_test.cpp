@@ -439,6 +439,19 @@ TEST(Validate, AContiguousOutputIsTooLargeBeforeItOverlapsItself) {
   expect(validate(p, args), Error::SIZE_OVERFLOW, "too many query rows");
 }
 
+// Two equal strides overlap, even if one of them leads further than 64 bits can count.
+TEST(Validate, RefusesEqualStridesBeforeTheyOverflow) {
+  const int few = 2, many = 1 << 30;
+  for (const auto& [batch, heads] : {std::pair(few, many), std::pair(many, few)}) {
+    const Problem p{batch, heads, heads, 1, 1, 64, CUFLASH_F16, false, 1.f};
+    Forward args;
+    for (Tensor* t : {&args.q, &args.k, &args.v, &args.o}) {
+      *t = {address(1 << 20), std::int64_t{1} << 40, std::int64_t{1} << 40, 64};
+    }
+    expect(validate(p, args), Error::INVALID_DIMENSION, "overlaps itself");
+  }
+}
+
 // ---- Order -------------------------------------------------------------------------------------
 
 // Faults in the documented order. If all from the n-th on are present, the n-th must be named.

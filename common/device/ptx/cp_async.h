@@ -11,7 +11,8 @@ namespace cuflash::ptx {
 
 // Begins to copy 16 bytes; both addresses are multiples of 16. If not `valid`, it writes zeros and
 // reads nothing. Until the wait that covers the copy, its 16 bytes of shared memory are undefined,
-// and nobody may write to its source.
+// and nobody may write to its source. By the PTX manual a source size is less than 16; for a whole
+// copy this passes 16, as CUTLASS does.
 __device__ __forceinline__ void cp_async_16(SharedAddress shared, const void* global,
                                             bool valid = true) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"

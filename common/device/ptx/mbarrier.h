@@ -27,7 +27,8 @@ __device__ __forceinline__ void mbarrier_init(SharedAddress barrier, unsigned ar
                : "memory");
 }
 
-// Makes the thread's calls of mbarrier_init() visible to asynchronous copies.
+// Makes the thread's calls of mbarrier_init() visible to the other blocks of a cluster. It is no
+// proxy fence: a copy reaches its barrier through the generic proxy.
 __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }

@@ -28,7 +28,8 @@ __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most kPending groups, the newest, are running.
+// Waits until at most kPending groups, the newest, are running. It names no
+// accumulators: ptxas alone, which tracks the registers of products, keeps their uses behind it.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(kPending) : "memory");

@@ -56,18 +56,18 @@ struct Problem : cuflash_problem {
   /// One head of one query and one key in f16, head_dim 64, without a mask.
   Problem() : Problem(1, 1, 1, 1, 1, 64, CUFLASH_F16, false, 0.125f) {}
   /// The sizes in the order of the struct.
-  Problem(int batch, int heads_q, int heads_kv, int seq_q, int seq_kv, int head_dim, DType dtype,
-          bool causal, float softmax_scale)
+  Problem(int batch_size, int num_heads_q, int num_heads_kv, int seq_len_q, int seq_len_kv, int dim,
+          DType type, bool is_causal, float scale)
       : cuflash_problem{sizeof(cuflash_problem),
-                        batch,
-                        heads_q,
-                        heads_kv,
-                        seq_q,
-                        seq_kv,
-                        head_dim,
-                        dtype,
-                        causal,
-                        softmax_scale,
+                        batch_size,
+                        num_heads_q,
+                        num_heads_kv,
+                        seq_len_q,
+                        seq_len_kv,
+                        dim,
+                        type,
+                        is_causal,
+                        scale,
                         -1,
                         -1} {}
 };
@@ -76,9 +76,9 @@ struct Problem : cuflash_problem {
 struct Forward : cuflash_forward_args {
   /// No tensors.
   Forward() : Forward({}, {}, {}, {}) {}
-  /// The tensors in the order of the struct; where `lse` is null, no LSE is written.
-  Forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o, float* lse = nullptr)
-      : cuflash_forward_args{sizeof(cuflash_forward_args), q, k, v, o, lse, nullptr, 0} {}
+  /// The tensors in the order of the struct; where `L` is null, no LSE is written.
+  Forward(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O, float* L = nullptr)
+      : cuflash_forward_args{sizeof(cuflash_forward_args), Q, K, V, O, L, nullptr, 0} {}
 };
 
 /// The tensors of one backward call, all null at first. `deterministic` is 1: who prefers speed to
@@ -87,10 +87,10 @@ struct Backward : cuflash_backward_args {
   /// No tensors.
   Backward() : Backward({}, {}, {}, {}, {}, {}, {}, {}, nullptr) {}
   /// The tensors in the order of the struct.
-  Backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o, const Tensor& d_o,
-           const Tensor& dq, const Tensor& dk, const Tensor& dv, const float* lse)
+  Backward(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O, const Tensor& dO,
+           const Tensor& dQ, const Tensor& dK, const Tensor& dV, const float* L)
       : cuflash_backward_args{
-            sizeof(cuflash_backward_args), 1, q, k, v, o, d_o, dq, dk, dv, lse, nullptr, 0} {}
+            sizeof(cuflash_backward_args), 1, Q, K, V, O, dO, dQ, dK, dV, L, nullptr, 0} {}
 };
 
 /// Every head_dim that a problem may have, in ascending order. Not every stage takes all of them:

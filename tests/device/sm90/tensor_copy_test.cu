@@ -172,7 +172,7 @@ TEST_F(TensorCopies, IntoTheSwizzle) {
   }
 }
 
-// An extent of 1 may have any stride.
+// An extent of 1 may have any stride. The driver gets one that steps over the dimension before it.
 TEST_F(TensorCopies, OfAnExtentOfOne) {
   const Layout layout = {{64, 8, 1, 1}, {1, 64, 0, 3}};
   const int box[] = {64, 8, 1, 1};
@@ -184,6 +184,14 @@ TEST_F(TensorCopies, OfAnExtentOfOne) {
       "");
   run(copy_box, {1, kThreads, shared_layout<OneBox>()}, map, Coordinates{}, 64 * 8, out.data());
   EXPECT_EQ(out.values(), values);
+
+  TensorMapArguments given = arguments(data.data(), CUFLASH_F16, layout, box, TensorSwizzle::kNone);
+  EXPECT_EQ(given.stride(2), 2 * 64 * 8);
+  EXPECT_EQ(given.stride(3), 2 * 64 * 8);
+  given.extents[0] = 13, given.extents[1] = 1;
+  EXPECT_EQ(given.stride(1), 32);  // 26 bytes, and a multiple of 16
+  given.extents[2] = 3, given.strides[1] = std::int64_t{1} << 38;
+  EXPECT_EQ(given.stride(3), (std::int64_t{1} << 40) - 16);  // the most
 }
 
 // ---- Pipelines ---------------------------------------------------------------------------------

@@ -1,0 +1,29 @@
+// Two calls beside each other on a GPU, launch by launch: a ruler for differences of 1 %.
+#ifndef CUFLASH_BENCH_PAIRED_H_
+#define CUFLASH_BENCH_PAIRED_H_
+
+#include "timing.h"
+
+namespace cuflash::bench {
+
+// What compare() does, as a sentence for reports.
+inline constexpr const char* kPairedMethod =
+    "A B B A, launch by launch, up to 200 pairs after a warm-up, L2 warm; the median of B / A with "
+    "half of its 95 % interval; cycles are the SMs' own, from before a call to after it";
+
+struct Paired {
+  double ratio, spread;                // time of B / time of A: the median, half its 95 % interval
+  double cycles_ratio, cycles_spread;  // the same of an SM's clock cycles
+  double ms_a, ms_b, cycles_a, cycles_b;  // the medians
+  int pairs;
+};
+
+// Up to 200 pairs of A and B, at least 20, in about a second. All are queued at once: the GPU does
+// not wait for the CPU between them, unless a call is shorter than its launch. Give both the same
+// tensors: where a tensor lies in memory also has its price. A call that queues nothing has the
+// time and the cycles that every other one has, too.
+Paired compare(const Queue& a, const Queue& b);
+
+}  // namespace cuflash::bench
+
+#endif  // CUFLASH_BENCH_PAIRED_H_
