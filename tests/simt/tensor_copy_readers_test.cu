@@ -95,6 +95,7 @@ __global__ void replace_written(const __grid_constant__ TensorMap map, int* out,
   __syncthreads();
   if (warp < 2) {
     out[t] = sK[5];  // reads what threads wrote
+    ptx::fence_proxy_async();
     __syncwarp();
     if (t % 32 == 0 && warp != silent) ptx::mbarrier_arrive(&empty);
   } else if (t % 32 == 0) {
