@@ -101,10 +101,11 @@ void add_null_products(const Stage& stage) {
 
 void add_few_blocks(const Stage& stage, Pass pass) {
   if (!stage.facts(pass).resident) return;
-  for (const char* name : {"b1_h2_q700k200_d64_f16_causal", "b1_h1_q900k200_d64_f16",
-                           "b2_h4x2_q300k150_d128_bf16", "b1_h1_q500k70_d32_f16",
-                           "b1_h2_q300k200_d96_f16_left40_right7", "b1_h2_q300k90_d256_f16_causal",
-                           "b1_h5_q1540k20_d64_f16", "b1_h2_q33k300_d64_f16_left40_right7"}) {
+  for (const char* name :
+       {"b1_h2_q700k200_d64_f16_causal", "b1_h1_q900k200_d64_f16", "b2_h4x2_q300k150_d128_bf16",
+        "b1_h1_q500k70_d32_f16", "b1_h2_q300k200_d96_f16_left40_right7",
+        "b1_h2_q300k90_d256_f16_causal", "b1_h5_q1540k20_d64_f16",
+        "b1_h2_q33k300_d64_f16_left40_right7", "b1_h5_q70k140_d64_f16"}) {
     const TestProblem test = {"few blocks", case_of(name)};
     if (!takes(stage, pass, test.c.problem)) continue;
     add(stage, std::string(pass_name(pass)) + "_in_few_blocks_" + name,
