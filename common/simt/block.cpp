@@ -136,6 +136,7 @@ void Core::run_block(std::uint64_t linear_block) {
     thread.id = {n % launch.block.x, n / launch.block.x % launch.block.y,
                  n / launch.block.x / launch.block.y};
     thread.state = Thread::State::kReady;
+    thread.lags = schedule.order == Schedule::Order::kLagging && t % 32 == 31;
     thread.trace.clear();
     thread.tiles.clear();
     thread.last_event = last_barrier_;
@@ -150,12 +151,12 @@ void Core::run_block(std::uint64_t linear_block) {
 
   // Each thread runs until it waits for others; when all do, the barrier opens.
   std::vector<int> order = ordered(num_threads_);
-  std::stable_partition(order.begin(), order.end(), [&](int t) { return !lags(t); });
+  std::stable_partition(order.begin(), order.end(), [&](int t) { return !threads_[t].lags; });
   for (;;) {
     bool progress = false, alive = false, in_warp_call = false, waits_for_some = false;
     for (const int t : order) {
       Thread& thread = threads_[t];
-      const bool may_run = !progress || !lags(t);
+      const bool may_run = !progress || !thread.lags;
       if (may_run && (thread.state == Thread::State::kReady || thread.counted())) {
         thread.state = Thread::State::kReady;
         thread.fiber.resume(&thread);

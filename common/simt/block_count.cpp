@@ -20,9 +20,20 @@ std::uint16_t Core::access_block_count(Thread& self, const unsigned* count,
   return site;
 }
 
+// Whoever sees the count may access what the thread has had stored.
 void Core::add_to_block_count(Thread& self, unsigned* count, std::uintptr_t return_address) {
   const std::uint16_t site = access_block_count(self, count, return_address);
-  check_stores_have_ended(self, as_address(count), site);
+  const auto& stores = tensor_stores_.list;
+  const auto store = std::find_if(stores.begin(), stores.end(), [&](const TensorStore& s) {
+    return stamp_thread(s.begun) == self.index;
+  });
+  if (store != stores.end()) {
+    report_accesses(FindingKind::kAsyncCopy, "COUNT BEFORE THE END OF A STORE",
+                    region_of(as_address(count)), as_address(count),
+                    {named_access(store->begun), access_of(self, site)},
+                    "A block that waits for the count may come before the store has ended. The "
+                    "thread must call tensor_store_wait() before it adds.");
+  }
   fences_.release(self.fences, as_address(count), fence_now(self, false));
   ++*count;
 }
@@ -36,19 +47,6 @@ void Core::wait_for_block_count(Thread& self, const unsigned* count, unsigned va
   }
   access_block_count(self, count, return_address);
   fences_.acquire(self.fences, as_address(count));
-}
-
-// Whoever sees the count may access what the thread has had stored.
-void Core::check_stores_have_ended(const Thread& self, std::uintptr_t count, std::uint16_t site) {
-  const auto& stores = tensor_stores_.list;
-  const auto store = std::find_if(stores.begin(), stores.end(), [&](const TensorStore& s) {
-    return stamp_thread(s.begun) == self.index;
-  });
-  if (store == stores.end()) return;
-  report_accesses(FindingKind::kAsyncCopy, "COUNT BEFORE THE END OF A STORE", region_of(count),
-                  count, {named_access(store->begun), access_of(self, site)},
-                  "A block that waits for the count may come before the store has ended. The "
-                  "thread must call tensor_store_wait() before it adds.");
 }
 
 // Where no thread can go on, one may be waiting for a count that only a later block changes.

@@ -135,10 +135,6 @@ class Core {
   void note_launch(const Launch& launch);
   void run_block(std::uint64_t linear_block);
   void suspend(Thread& thread, Thread::State state, std::uintptr_t return_address);
-  // True if the thread runs only when no other one can go on.
-  bool lags(int thread) const {
-    return schedule.order == Schedule::Order::kLagging && thread % 32 == 31;
-  }
   void release_barrier();
   void check_barrier();
   void flush_warp(int warp);
@@ -228,7 +224,6 @@ class Core {
   // block_count.cpp: counts by which blocks wait for others
   std::uint16_t access_block_count(Thread& self, const unsigned* count,
                                    std::uintptr_t return_address);
-  void check_stores_have_ended(const Thread& self, std::uintptr_t count, std::uint16_t site);
   bool report_block_count();  // false if no thread waits for one
 
   // proxy_fence.cpp: order between threads and the copy unit

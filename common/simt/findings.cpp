@@ -244,7 +244,8 @@ void Core::report_accesses(FindingKind kind, const std::string& title, const Reg
                            const std::string& what, const Site* element) {
   if (!keeps(linear_block_)) return;
   const Site& site = sites[accesses.back().site];
-  Findings::Key key = {launch_->kernel, array_begin(region, address)};
+  Findings::Key key = {launch_->kernel, array_begin(region, address),
+                       std::hash<std::string>{}(title)};
   for (const NamedAccess& access : accesses) key.push_back(access.site);
   if (!findings.count(kind, key)) return;
   describe(kind, title, array_name(region, address), short_location(site.place),

@@ -161,7 +161,7 @@ void Core::wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parit
                             std::uintptr_t return_address) {
   const std::uint16_t site =
       sites.id(return_address, AccessKind::kAtomic, kMbarrierBytes, kMbarrierBytes);
-  if (lags(self.index)) suspend(self, Thread::State::kReady, return_address);
+  if (self.lags) suspend(self, Thread::State::kReady, return_address);
   Mbarrier& barrier = mbarrier(self, address, site);
   ++events_.barrier_calls;
   if (parity > 1) {

@@ -44,6 +44,7 @@ struct Thread {
   int index = 0;  // within the block
   uint3 id{};
   State state = State::kReady;
+  bool lags = false;  // it runs only when no other thread can go on
 
   // Where it waits, and what it brought to a warp-wide operation.
   std::uintptr_t wait_address = 0;
