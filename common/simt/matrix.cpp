@@ -61,7 +61,7 @@ FragmentOrder make_order(FragmentType type) {
 
 const FragmentOrder& order_of(FragmentType type) {
   static std::array<std::unique_ptr<FragmentOrder>, kFragmentTypes> orders;
-  std::unique_ptr<FragmentOrder>& order = orders[number_of(type)];
+  std::unique_ptr<FragmentOrder>& order = orders.at(number_of(type));
   if (order == nullptr) order = std::make_unique<FragmentOrder>(make_order(type));
   return *order;
 }

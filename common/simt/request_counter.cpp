@@ -262,8 +262,8 @@ int sectors_touched(std::size_t size, std::uint32_t mask, const std::uintptr_t* 
   }
   // If the addresses ascend, each change of sector is a new sector.
   int changes = 0;
-  std::uintptr_t descends = 0, low_bits = 0, last = address[0] / 32;
-  for (int lane = 0; lane < 32; ++lane) {
+  std::uintptr_t descends = 0, low_bits = address[0], last = address[0] / 32;
+  for (int lane = 1; lane < 32; ++lane) {
     const std::uintptr_t sector = address[lane] / 32;
     changes += sector != last;
     descends |= sector - last;  // the top bit
