@@ -691,20 +691,28 @@ class Surroundings(unittest.TestCase):
 class WithoutPyTorch(unittest.TestCase):
     SENTENCE = "There is no PyTorch here: the Python package's tests that need it do not run.\n"
 
-    def with_python(self, status):
-        """The errors of scripts/test.sh if `python3` only exits with this status; no test runs."""
+    def with_python(self, status, cache=""):
+        """The errors of scripts/test.sh if `python3` only exits with this status; no test runs. `cache`
+        is CMake's in build/simt."""
+        root = copy_of_checkout(self)
+        if cache:
+            (root / "build/simt").mkdir(parents=True)
+            (root / "build/simt/CMakeCache.txt").write_text(
+                f"CMAKE_HOME_DIRECTORY:INTERNAL={root}\n{cache}\n", encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder:
             for name in ("python3", "ctest"):
                 program = pathlib.Path(folder, name)
                 program.write_text(f"#!/bin/sh\nexit {status}\n", encoding="utf-8")
                 program.chmod(0o755)
-            return run(TEST, CMAKE_STATUS="0", PATH=f"{folder}:{environment()['PATH']}").stderr
+            return run(root / TEST, CMAKE_STATUS="0", PATH=f"{folder}:{environment()['PATH']}").stderr
 
     def test_is_said(self):
         self.assertNotIn(self.SENTENCE, self.with_python(0))
         if subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True,
                           check=False).returncode:
             self.assertIn(self.SENTENCE, self.with_python(1))
+            self.assertIn(self.SENTENCE, self.with_python(1, "CUFLASH_TORCH_PYTHON:UNINITIALIZED="))
+        self.assertNotIn(self.SENTENCE, self.with_python(1, "CUFLASH_TORCH_PYTHON:UNINITIALIZED=/a/python"))
 
 
 class Differences(unittest.TestCase):
