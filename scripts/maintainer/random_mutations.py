@@ -3,9 +3,9 @@
 
     scripts/maintainer/random_mutations.py [--seed N] [--count N] [--out FILE] [GROUP...]
 
-A fault is mechanical: an operator, a bound, a constant or a statement is changed in one line. Each
-group of sources gets the same number of them: kernels, words (common/device), api, simulator and
-python. Any test for the group may notice it, on the CPU simulator. A fault that does not compile is
+A fault is mechanical: an operator, a bound, a constant or a statement is changed in one line. Of
+the groups of sources, kernels get half of the faults, words (common/device) and the simulator three
+times as many as api and python. Any test for the group may notice it, on the CPU simulator. A fault that does not compile is
 replaced by another. A fault that no test notices is listed, with the reason from
 tests/equivalent_mutations.ini if it is known to change no result; the exit status is 1 if one has
 no reason. With --out, the list is also written to that file, after every fault.
@@ -23,15 +23,18 @@ from builds import BuildError
 from repository import ROOT
 
 REASONS = "tests/equivalent_mutations.ini"
-GROUPS = {
-    "kernels": ["stages/*/*.cuh"],
-    "words": ["common/device/*.h", "common/device/ptx/*.h"],
-    "api": ["common/api/*.cpp"],
-    "simulator": ["common/simt/*.cpp", "common/simt/*.h"],
-    "python": ["python/cuflash/*.py"],
+GROUPS = {  # each with its share of the faults
+    "kernels": (8, ["stages/*/*.cuh"]),
+    "words": (3, ["common/device/*.h", "common/device/ptx/*.h"]),
+    "api": (1, ["common/api/*.cpp"]),
+    "simulator": (3, ["common/simt/*.cpp", "common/simt/*.h"]),
+    "python": (1, ["python/cuflash/*.py"]),
 }
 GPU_ONLY = ("watchdog.h",)  # The simulator does not compile it.
 KERNELS = {"forward": "kernel.cuh", "backward": "kernel_bwd.cuh"}
+# The stages whose tests may notice a fault of a word.
+FOR_WORDS = ("10_tma", "09_async_copy", "06_forward_backward", "04_register_tiles", "03_online_softmax",
+             "02_tiled", "01_naive", "16_overlapped_backward", "14_persistent", "12_warp_specialized")
 SOUND = set()  # the tests, with their programs, that have passed without a fault
 SWAPS = [("<=", "<"), (">=", ">"), ("<", "<="), (">", ">="), ("==", "!="), ("!=", "=="),
          ("+", "-"), ("-", "+"), ("*", "+"), ("/", "*"), ("%", "/"), ("&&", "||"), ("||", "&&"),
@@ -97,13 +100,10 @@ def suites(group, fault):
                 if (ROOT / "stages" / stage / own).exists() and
                 (name == own or name not in KERNELS.values())]
     if group == "words":
-        return [(mutations.STAGES, f"{stage}.{direction}_*")
-                for stage in ("10_tma", "09_async_copy", "06_forward_backward",
-                              "04_register_tiles", "03_online_softmax", "02_tiled", "01_naive")
-                for direction in ("forward", "backward")
-                if stage not in ("10_tma", "02_tiled") or direction == "forward"] + \
-            [("device_tests", "*"), ("device_sm90_tests", "*"), ("device_sm90a_tests", "*"),
-             ("unit_tests", "*")]
+        device = ("device_tests", "device_sm90_tests", "device_sm90a_tests", "unit_tests")
+        return [(program, "*") for program in device] + \
+            [(mutations.STAGES, f"{stage}.{direction}_*") for stage in FOR_WORDS
+             for direction, own in KERNELS.items() if (ROOT / "stages" / stage / own).exists()]
     if group == "api":
         return [("unit_tests", "*")]
     return [(program, "*") for program in ("device_tests", "device_sm90_tests",
@@ -185,12 +185,14 @@ def main():
     build = mutations.Build([mutations.STAGES, "chip_test", "device_tests", "device_sm90_tests",
                              "device_sm90a_tests", "simt_tests", "unit_tests"])
     lines, unexplained = [f"# --seed {options.seed} --count {options.count} {' '.join(groups)}"], 0
+    shares = sum(GROUPS[group][0] for group in groups)
     for group in groups:
-        paths = sorted(path for glob in GROUPS[group] for path in ROOT.glob(glob)
+        share, globs = GROUPS[group]
+        paths = sorted(path for glob in globs for path in ROOT.glob(glob)
                        if path.name not in GPU_ONLY)
         candidates = [fault for path in paths for fault in faults_of(path)]
         random.Random(options.seed).shuffle(candidates)
-        wanted = options.count // len(groups)
+        wanted = round(options.count * share / shares)
         while wanted > 0 and candidates:
             fault = candidates.pop()
             try:

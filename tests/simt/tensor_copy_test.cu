@@ -259,7 +259,7 @@ TEST_F(TensorCopyTest, ALaneThatLagsBehindItsWarp) {
   }
   ASSERT_TRUE(take_findings().empty());
   set_schedule({Schedule::Order::kLagging, 1});
-  run(lanes_wait, {1, 33}, map(), out_.data(), 2, false);
+  run(lanes_wait, {1, 33}, map(), out_.data(), 1, false);
   const Finding finding = only_finding(FindingKind::kMbarrier);
   EXPECT_EQ(finding.title, "WAIT A FULL PHASE LATE");
   EXPECT_EQ(finding.location, LINE_MARKED("all lanes wait"));
