@@ -28,8 +28,8 @@ struct TensorMapArguments {
 
   int box_row_bytes() const { return box[0] * kElementBytes; }
   int box_bytes() const { return box_row_bytes() * box[1] * box[2] * box[3]; }
-  // The bytes from one index of a dimension to the next. If there is only one, they step over the
-  // dimension before it.
+  // The bytes from one index of a dimension to the next. Where there is only one, they step over
+  // the dimension before.
   std::int64_t stride(int dimension) const {
     if (dimension == 0) return kElementBytes;
     if (extents[dimension] != 1) return strides[dimension - 1] * kElementBytes;
@@ -64,9 +64,9 @@ inline std::string in_words(const TensorMapArguments& map) {
 
 // Why no map can be made of the arguments, in a sentence, with all of them; empty if one can. The
 // limits are the driver's (cuTensorMapEncodeTiled), but for one: a swizzled row must fill the
-// swizzle's span, since nothing says how shorter rows would lie. A stride may be 0: all indices of
-// the dimension are the same elements. By the manual each stride steps over the dimension before
-// it; that drivers accept others, of rows further apart than heads or of 0, no manual promises.
+// swizzle's span, since nothing says how shorter rows would lie. By the manual each stride also
+// steps over the dimension before it. Here strides need only ascend: drivers accept rows that
+// overlap, with a stride of 0 for instance, though no manual promises it.
 inline std::string tensor_map_fault(const TensorMapArguments& map) {
   constexpr std::int64_t kMaxExtent = std::int64_t{1} << 32;
   constexpr int kMaxBox = 256, kAlignment = TensorMapArguments::kChunkBytes;
@@ -79,6 +79,7 @@ inline std::string tensor_map_fault(const TensorMapArguments& map) {
   if (map.data == nullptr || reinterpret_cast<std::uintptr_t>(map.data) % kAlignment != 0) {
     return fault("The data of a tensor map begin at a multiple of 16 bytes.");
   }
+  std::int64_t last_stride = 0;
   for (int i = 0; i < TensorMapArguments::kRank; ++i) {
     const auto dimension = [i] { return "dimension " + std::to_string(i); };
     if (map.extents[i] < 1 || map.extents[i] > kMaxExtent) {
@@ -89,6 +90,12 @@ inline std::string tensor_map_fault(const TensorMapArguments& map) {
         (i > 0 && map.stride(i) % kAlignment != 0)) {
       return fault("The stride of " + dimension() +
                    " of a tensor map is a multiple of 16 bytes, at least 0 and less than 2^40.");
+    }
+    if (i > 0 && map.extents[i] > 1) {
+      if (map.stride(i) < last_stride) {
+        return fault("The strides of a tensor map ascend; that of " + dimension() + " does not.");
+      }
+      last_stride = map.stride(i);
     }
     if (map.box[i] < 1 || map.box[i] > kMaxBox) {
       return fault("The box of a tensor map has 1 to 256 elements in " + dimension() + '.');

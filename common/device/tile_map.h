@@ -2,11 +2,16 @@
 #ifndef CUFLASH_DEVICE_TILE_MAP_H_
 #define CUFLASH_DEVICE_TILE_MAP_H_
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "cuflash/error.h"
 #include "cuflash/problem.h"
+#include "device/ptx/tensor_copy.h"
+#include "device/ptx/tensor_store.h"
 #include "device/tensor_map.h"
 
 namespace cuflash {
@@ -29,15 +34,76 @@ TensorMapArguments tile_map(const Tensor& t, DType dtype, int batch, int heads, 
   return map;
 }
 
-// A kernel's parameter, __grid_constant__.
-struct ForwardMaps {
-  TensorMap q, k, v;
+// A map whose dimensions 1 to 3 are rows, heads and batches in the order of their strides: for the
+// driver, these ascend. A kernel's parameter, __grid_constant__.
+struct TileMap {
+  TensorMap map;
+  int rows_at;       // the place of rows among the three, 0 to 2
+  bool heads_first;  // heads come before batches
+  // All bits; none where heads, or batches, are all the same: a stride of 0 is an extent of 1.
+  int head_bits, batch_bits;
+
+  struct Place {
+    int x1, x2, x3;
+  };
+  // The map's coordinates of a row.
+  __device__ __forceinline__ Place place(int row, int head, int batch) const {
+    head &= head_bits, batch &= batch_bits;
+    const int inner = heads_first ? head : batch, outer = heads_first ? batch : head;
+    const int x1 = rows_at == 0 ? row : inner, x3 = rows_at == 2 ? row : outer;
+    const int x2 = rows_at == 0 ? inner : rows_at == 1 ? row : outer;
+    return {x1, x2, x3};
+  }
 };
 
-// Makes a map. Where that fails, although supports() has accepted the strides, it prints the
-// driver's error and all arguments, and returns false.
-inline bool make_map(TensorMap& map, const TensorMapArguments& arguments) {
-  const std::string fault = make_tensor_map(map, arguments);
+namespace ptx {
+
+// The instructions for a box that begins at a column and a row of a head, wherever the map has
+// these.
+__device__ __forceinline__ void tensor_copy(SharedAddress shared, const TileMap& map, int column,
+                                            int row, int head, int batch, SharedAddress barrier) {
+  const auto [x1, x2, x3] = map.place(row, head, batch);
+  tensor_copy(shared, map.map, column, x1, x2, x3, barrier);
+}
+
+__device__ __forceinline__ void tensor_store(const TileMap& map, int column, int row, int head,
+                                             int batch, SharedAddress shared) {
+  const auto [x1, x2, x3] = map.place(row, head, batch);
+  tensor_store(map.map, column, x1, x2, x3, shared);
+}
+
+}  // namespace ptx
+
+// A kernel's parameter, __grid_constant__.
+struct ForwardMaps {
+  TileMap q, k, v;
+};
+
+// Makes a map of a tensor whose dimensions are columns, rows, heads and batches. Where that fails,
+// although supports() has accepted the strides, it prints the driver's error and all arguments, and
+// returns false.
+inline bool make_map(TileMap& map, TensorMapArguments tensor) {
+  for (const int i : {2, 3}) {
+    if (tensor.strides[i - 1] == 0) tensor.extents[i] = 1;
+  }
+  int order[] = {1, 2, 3};  // of the tensor's dimensions; those of a single index come last
+  const auto key = [&](int i) { return std::pair(tensor.extents[i] == 1, tensor.strides[i - 1]); };
+  std::stable_sort(std::begin(order), std::end(order),
+                   [&](int a, int b) { return key(a) < key(b); });
+  const auto place_of = [&](int i) {
+    return static_cast<int>(std::find(std::begin(order), std::end(order), i) - std::begin(order));
+  };
+  map.rows_at = place_of(1);
+  map.heads_first = place_of(2) < place_of(3);
+  map.head_bits = tensor.extents[2] == 1 ? 0 : ~0;
+  map.batch_bits = tensor.extents[3] == 1 ? 0 : ~0;
+  TensorMapArguments sorted = tensor;
+  for (int place = 0; place < 3; ++place) {
+    sorted.extents[place + 1] = tensor.extents[order[place]];
+    sorted.strides[place] = tensor.strides[order[place] - 1];
+    sorted.box[place + 1] = tensor.box[order[place]];
+  }
+  const std::string fault = make_tensor_map(map.map, sorted);
   if (!fault.empty()) std::fprintf(stderr, "cuflash: %s\n", fault.c_str());
   return fault.empty();
 }

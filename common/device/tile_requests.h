@@ -9,6 +9,7 @@
 #include "device/ptx/mbarrier.h"
 #include "device/ptx/tensor_copy.h"
 #include "device/swizzle.h"
+#include "device/tile_map.h"
 
 namespace cuflash {
 
@@ -27,7 +28,7 @@ __device__ __forceinline__ Slot slot_of(unsigned n) {
 // zeros. The phase of `full` ends when all have arrived.
 template <class T, int kRows, int kHeadDim>
 __device__ __forceinline__ void request_tile(SwizzledTile<T, kRows, kHeadDim>& tile,
-                                             const TensorMap& map, int first, int head, int batch,
+                                             const TileMap& map, int first, int head, int batch,
                                              std::uint64_t& full) {
   using Tile = SwizzledTile<T, kRows, kHeadDim>;
   ptx::mbarrier_arrive_expect_tx(&full, sizeof(tile.panels));

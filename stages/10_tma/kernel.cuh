@@ -85,7 +85,7 @@ __device__ __forceinline__ Slot slot_of(int n) {
 // zeros.
 template <class T, int kRows, int kHeadDim>
 __device__ __forceinline__ void request_tile(SwizzledTile<T, kRows, kHeadDim>& tile,
-                                             const TensorMap& map, int first, int head, int batch,
+                                             const TileMap& map, int first, int head, int batch,
                                              std::uint64_t& full) {
   using Tile = SwizzledTile<T, kRows, kHeadDim>;
   ptx::mbarrier_arrive_expect_tx(&full, sizeof(tile.panels));

@@ -90,7 +90,7 @@ struct SharedStorage {
 
 // A kernel's parameter, __grid_constant__.
 struct Maps : ForwardMaps {
-  TensorMap o;  // boxes of a consumer's rows
+  TileMap o;  // boxes of a consumer's rows
 };
 
 // The columns below `end` of the two that a lane has in each block of 8, two bits a block.

@@ -45,7 +45,7 @@ struct BackwardStorage {
 
 // A kernel's parameter, __grid_constant__.
 struct BackwardMaps {
-  TensorMap q, k, v, d_o;
+  TileMap q, k, v, d_o;
 };
 
 // A step of a block's walk over tiles of queries: those of one head after the other.

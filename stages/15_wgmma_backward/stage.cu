@@ -15,11 +15,11 @@ struct BackwardKernels {
   static constexpr std::size_t kSharedBytes = sizeof(Storage);
 
   static bool make_maps(BackwardMaps& maps, const BackwardParams& p) {
-    const auto of_queries = [&](TensorMap& map, const Tensor& t) {
+    const auto of_queries = [&](TileMap& map, const Tensor& t) {
       return make_map(map, tile_map<typename Storage::QTile>(t, p.dtype, p.batch, p.heads_q,
                                                              p.seq_q, p.head_dim));
     };
-    const auto of_keys = [&](TensorMap& map, const Tensor& t) {
+    const auto of_keys = [&](TileMap& map, const Tensor& t) {
       return make_map(map, tile_map<typename Storage::KVTile>(t, p.dtype, p.batch, p.heads_kv,
                                                               p.seq_kv, p.head_dim));
     };

@@ -69,7 +69,7 @@ struct BackwardStorage {
 
 // A kernel's parameter, __grid_constant__.
 struct BackwardMaps {
-  TensorMap q, k, v, d_o;
+  TileMap q, k, v, d_o;
 };
 
 __device__ __forceinline__ Piece uniform(const Piece& piece) {

@@ -1,6 +1,7 @@
 // cp.async.bulk.tensor: the wait for a copy, and stages that are full or empty. Planted faults,
 // each with its correct twin.
 #include "device/ptx/ldmatrix.h"
+#include "device/tile_map.h"
 #include "tensor_copy_support.h"
 
 namespace cuflash::simt {
@@ -382,6 +383,31 @@ TEST_F(TensorCopyTest, AWholeKernelWithFaults) {
     for (const Skips skips : {Skips::kQueryRelease, Skips::kValueRelease}) {
       attend_without(skips);
       EXPECT_FALSE(take_findings().empty());
+    }
+  }
+}
+
+// What the driver is given: each stride steps over the dimension before it.
+TEST_F(TensorCopyTest, StridesOfATileMapNest) {
+  constexpr int kHeadRows = 5, kHeads = 3, kBatch = 2;
+  // Of rows, heads and batches. Of some there is only one in memory.
+  const std::int64_t all_strides[][3] = {{kCols, kCols * kHeadRows, kCols * kHeadRows * kHeads},
+                                         {kCols * kHeads, kCols, kCols * kHeadRows * kHeads},
+                                         {kCols * kHeads * kBatch, kCols, kCols * kHeads},
+                                         {kCols, 0, kCols * kHeadRows},
+                                         {kCols * kHeads, kCols, 0},
+                                         {kCols, 0, 0}};
+  for (const auto& [rows, heads, batches] : all_strides) {
+    TileMap map;
+    ASSERT_TRUE(make_map(map, {in_.data(),
+                               CUFLASH_F16,
+                               {kCols, kHeadRows, kHeads, kBatch},
+                               {rows, heads, batches},
+                               {kCols, kRows, 1, 1},
+                               TensorSwizzle::kNone}));
+    const TensorMapArguments& driver = map.map.arguments;
+    for (int i = 1; i < TensorMapArguments::kRank; ++i) {
+      EXPECT_GE(driver.stride(i), driver.stride(i - 1) * driver.extents[i - 1]) << in_words(driver);
     }
   }
 }

@@ -5,6 +5,7 @@
 #include "device/ptx/tensor_copy.h"
 #include "device/ptx/tensor_store.h"
 #include "device/swizzle.h"
+#include "device/tile_map.h"
 #include "tensor_layout.h"
 
 namespace cuflash {
@@ -18,12 +19,15 @@ class TensorStores : public DeviceTest {
 using Bits = unsigned short;
 constexpr int kThreads = 64, kRows = 32;
 
+TensorMapArguments arguments_of(const Bits* data, const Layout& layout, int box_cols,
+                                int box_rows) {
+  return arguments(data, CUFLASH_BF16, layout, {box_cols, box_rows, 1, 1},
+                   box_cols == 64 ? TensorSwizzle::k128Bytes : TensorSwizzle::k64Bytes);
+}
+
 TensorMap map_of(const Bits* data, const Layout& layout, int box_cols, int box_rows) {
   TensorMap map;
-  EXPECT_EQ(make_tensor_map(map, arguments(data, CUFLASH_BF16, layout, {box_cols, box_rows, 1, 1},
-                                           box_cols == 64 ? TensorSwizzle::k128Bytes
-                                                          : TensorSwizzle::k64Bytes)),
-            "");
+  EXPECT_EQ(make_tensor_map(map, arguments_of(data, layout, box_cols, box_rows)), "");
   return map;
 }
 
@@ -31,7 +35,7 @@ TensorMap map_of(const Bits* data, const Layout& layout, int box_cols, int box_r
 
 // Element (row, col) of the tile is 1 + row · kHeadDim + col. The tile's panels are boxes.
 template <int kHeadDim>
-__global__ void store_tile(const __grid_constant__ TensorMap map, int col, int row, int head,
+__global__ void store_tile(const __grid_constant__ TileMap map, int col, int row, int head,
                            int batch) {
   using Tile = SwizzledTile<Bits, kRows, kHeadDim>;
   auto& tile = shared_storage<Tile>();
@@ -65,8 +69,9 @@ void check_tile(const First& first, bool rows_beside_heads) {
   const Layout& layout = rows_beside_heads ? by_row : by_head;
   const auto& strides = layout.strides;
   const Array<Bits> data(std::vector<Bits>(kAll * kBatch));
-  run(store_tile<kHeadDim>, {1, kThreads, shared_layout<Tile>()},
-      map_of(data.data(), layout, Tile::kPanelCols, kRows), first.col, first.row, 1, 1);
+  TileMap map;
+  ASSERT_TRUE(make_map(map, arguments_of(data.data(), layout, Tile::kPanelCols, kRows)));
+  run(store_tile<kHeadDim>, {1, kThreads, shared_layout<Tile>()}, map, first.col, first.row, 1, 1);
   std::vector<Bits> expected(kAll * kBatch);
   for (int i = 0; i < kRows * kHeadDim; ++i) {
     const int r = first.row + i / kHeadDim, c = first.col + i % kHeadDim;
