@@ -38,12 +38,21 @@ TensorMapArguments tile_map(const Tensor& t, DType dtype, int batch, int heads, 
 // driver, these ascend. A kernel's parameter, __grid_constant__.
 struct TileMap {
   TensorMap map;
-  // For each of the three, all bits if it is the row, the head or the batch, else none. None of the
-  // three is a head, or a batch, if all are the same: a stride of 0 is an extent of 1.
-  int row[3], head[3], batch[3];
+  int rows_at;       // the place of rows among the three, 0 to 2
+  bool heads_first;  // heads come before batches
+  // All bits; none where heads, or batches, are all the same: a stride of 0 is an extent of 1.
+  int head_bits, batch_bits;
 
-  __device__ __forceinline__ int coordinate(int n, int of_row, int of_head, int of_batch) const {
-    return (of_row & row[n]) | (of_head & head[n]) | (of_batch & batch[n]);
+  struct Place {
+    int x1, x2, x3;
+  };
+  // The map's coordinates of a row.
+  __device__ __forceinline__ Place place(int row, int head, int batch) const {
+    head &= head_bits, batch &= batch_bits;
+    const int inner = heads_first ? head : batch, outer = heads_first ? batch : head;
+    const int x1 = rows_at == 0 ? row : inner, x3 = rows_at == 2 ? row : outer;
+    const int x2 = rows_at == 0 ? inner : rows_at == 1 ? row : outer;
+    return {x1, x2, x3};
   }
 };
 
@@ -53,14 +62,14 @@ namespace ptx {
 // these.
 __device__ __forceinline__ void tensor_copy(SharedAddress shared, const TileMap& map, int column,
                                             int row, int head, int batch, SharedAddress barrier) {
-  const auto x = [&](int n) { return map.coordinate(n, row, head, batch); };
-  tensor_copy(shared, map.map, column, x(0), x(1), x(2), barrier);
+  const auto [x1, x2, x3] = map.place(row, head, batch);
+  tensor_copy(shared, map.map, column, x1, x2, x3, barrier);
 }
 
 __device__ __forceinline__ void tensor_store(const TileMap& map, int column, int row, int head,
                                              int batch, SharedAddress shared) {
-  const auto x = [&](int n) { return map.coordinate(n, row, head, batch); };
-  tensor_store(map.map, column, x(0), x(1), x(2), shared);
+  const auto [x1, x2, x3] = map.place(row, head, batch);
+  tensor_store(map.map, column, x1, x2, x3, shared);
 }
 
 }  // namespace ptx
@@ -81,15 +90,18 @@ inline bool make_map(TileMap& map, TensorMapArguments tensor) {
   const auto key = [&](int i) { return std::pair(tensor.extents[i] == 1, tensor.strides[i - 1]); };
   std::stable_sort(std::begin(order), std::end(order),
                    [&](int a, int b) { return key(a) < key(b); });
+  const auto place_of = [&](int i) {
+    return static_cast<int>(std::find(std::begin(order), std::end(order), i) - std::begin(order));
+  };
+  map.rows_at = place_of(1);
+  map.heads_first = place_of(2) < place_of(3);
+  map.head_bits = tensor.extents[2] == 1 ? 0 : ~0;
+  map.batch_bits = tensor.extents[3] == 1 ? 0 : ~0;
   TensorMapArguments sorted = tensor;
-  for (int n = 0; n < 3; ++n) {
-    const int from = order[n];
-    sorted.extents[n + 1] = tensor.extents[from];
-    sorted.strides[n] = tensor.strides[from - 1];
-    sorted.box[n + 1] = tensor.box[from];
-    map.row[n] = from == 1 ? ~0 : 0;
-    map.head[n] = from == 2 && tensor.extents[2] > 1 ? ~0 : 0;
-    map.batch[n] = from == 3 && tensor.extents[3] > 1 ? ~0 : 0;
+  for (int place = 0; place < 3; ++place) {
+    sorted.extents[place + 1] = tensor.extents[order[place]];
+    sorted.strides[place] = tensor.strides[order[place] - 1];
+    sorted.box[place + 1] = tensor.box[order[place]];
   }
   const std::string fault = make_tensor_map(map.map, sorted);
   if (!fault.empty()) std::fprintf(stderr, "cuflash: %s\n", fault.c_str());
