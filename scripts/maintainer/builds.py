@@ -24,11 +24,16 @@ def run(command, folder, problem):
     return done.stdout
 
 
+def one_pass(text, direction):
+    """The text of a stage.cu, reduced to the kernels of one pass."""
+    other = "Forward" if direction == "backward" else "Backward"
+    return re.sub(rf"{other}Kernels, \w+,", f"{other}Kernels, TypeList<>,", text)
+
+
 def narrowed(text, direction, types, head_dims, null=False):
     """The text of a stage.cu, reduced to the kernels of one pass for some types and head dimensions, and
     for all gradients, unless some may be null."""
-    other = "Forward" if direction == "backward" else "Backward"
-    text = re.sub(rf"{other}Kernels, \w+,", f"{other}Kernels, TypeList<>,", text)
+    text = one_pass(text, direction)
     if not null:
         text = text.replace("SetsOfGradients{}", "std::tuple<Set<kDq + kDk + kDv>>{}")
     text = re.sub(r"\b(EveryType|TensorCoreTypes)\b", f"TypeList<{', '.join(types)}>", text)

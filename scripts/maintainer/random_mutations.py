@@ -18,6 +18,7 @@ import re
 import sys
 import tempfile
 
+import builds
 import mutations
 from builds import BuildError
 from repository import ROOT
@@ -31,6 +32,7 @@ GROUPS = {  # each with its share of the faults
     "python": (1, ["python/cuflash/*.py"]),
 }
 GPU_ONLY = ("watchdog.h",)  # The simulator does not compile it.
+QUICK = "_*_d64_f16*"  # compiled in a fraction of the time that all of a pass takes
 KERNELS = {"forward": "kernel.cuh", "backward": "kernel_bwd.cuh"}
 # The stages whose tests may notice a fault of a word.
 FOR_WORDS = ("10_tma", "09_async_copy", "06_forward_backward", "04_register_tiles", "03_online_softmax",
@@ -61,9 +63,12 @@ class Fault(mutations.PythonMutation):
         lines[self.number - 1] = old[: len(old) - len(old.lstrip())] + self.becomes
         return "\n".join(lines)
 
-    def instances(self):
-        """Its tests are all that there are, except those of bf16, which behaves like f16."""
-        return {"EveryType": "TypeList<float, __half>", "TensorCoreTypes": "TypeList<__half>"}
+    def narrowed(self, text):
+        """The text of stage.cu, reduced to the kernels of a pass, for the quick tests to some of them."""
+        direction = "backward" if ".backward_" in self.tests else "forward"
+        if self.tests.endswith(QUICK):
+            return builds.narrowed(text, direction, ["__half"], [64], null=True)
+        return builds.one_pass(text, direction)
 
 
 def changes(line, comment):
@@ -92,18 +97,22 @@ def faults_of(path):
                 yield Fault(f"{file}:{number}", file, line, becomes, "", "", number=number)
 
 
+def tests_of_stage(stage, file=""):
+    """Those of the passes that a stage has, or of the one whose kernel the file is; the quick ones first."""
+    return [(mutations.STAGES, f"{stage}.{direction}{tests}") for tests in (QUICK, "_*")
+            for direction, own in KERNELS.items()
+            if (ROOT / "stages" / stage / own).exists() and (file == own or file not in KERNELS.values())]
+
+
 def suites(group, fault):
     """(program, filter) of the tests that may notice a fault of this group, the quickest first."""
     if group == "kernels":
         _, stage, name = fault.file.split("/")
-        return [(mutations.STAGES, f"{stage}.{direction}_*") for direction, own in KERNELS.items()
-                if (ROOT / "stages" / stage / own).exists() and
-                (name == own or name not in KERNELS.values())]
+        return tests_of_stage(stage, name)
     if group == "words":
         device = ("device_tests", "device_sm90_tests", "device_sm90a_tests", "unit_tests")
         return [(program, "*") for program in device] + \
-            [(mutations.STAGES, f"{stage}.{direction}_*") for stage in FOR_WORDS
-             for direction, own in KERNELS.items() if (ROOT / "stages" / stage / own).exists()]
+            [tests for stage in FOR_WORDS for tests in tests_of_stage(stage)]
     if group == "api":
         return [("unit_tests", "*")]
     return [(program, "*") for program in ("device_tests", "device_sm90_tests",
