@@ -81,9 +81,11 @@ if wanted delays; then # The same kernels with warps that are late at random; a 
 fi
 if wanted sanitizers; then
   for tool in memcheck racecheck initcheck synccheck; do
-    # racecheck has false alarms in 15 and 16 (stages/15_wgmma_backward/README.md).
     filter='*.sanitize_*'
+    # racecheck has false alarms in 15 and 16 (stages/15_wgmma_backward/README.md).
     [ "$tool" != racecheck ] || filter+='-15_*:16_*'
+    # initcheck does not see what TMA stores: 14's O, and a box that one thread stores from shared memory.
+    [ "$tool" != initcheck ] || filter+='-14_*'
     step "$tool" 240 compute-sanitizer --tool "$tool" --error-exitcode 1 \
       build/release/bin/cuflash_tests --gtest_filter="$filter"
   done
