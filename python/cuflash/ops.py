@@ -52,8 +52,8 @@ def _explained(error, problem, results=()):
     if said:
         return capi.error(int(said[1]), said[2])
     q, k, v = problem[:3]
-    # PyTorch loses words that are not UTF-8, as those about CUFLASH_STAGE may be.
-    if type(error) is RuntimeError and not error.args:
+    # PyTorch loses words that are not UTF-8, as those about CUFLASH_STAGE may be, or cannot decode them.
+    if isinstance(error, UnicodeDecodeError) or (type(error) is RuntimeError and not error.args):
         return capi.error(capi.ErrorCode.UNKNOWN_STAGE, library.on(q.device.type).last_message())
     try:
         fits = problem_of(*problem)

@@ -5,10 +5,10 @@
 
 A fault is mechanical: an operator, a bound, a constant or a statement is changed in one line. Of
 the groups of sources, kernels get half of the faults, words (common/device) and the simulator three
-times as many as api and python. Any test for the group may notice it, on the CPU simulator. A fault that does not compile is
-replaced by another. A fault that no test notices is listed, with the reason from
-tests/equivalent_mutations.ini if it is known to change no result; the exit status is 1 if one has
-no reason. With --out, the list is also written to that file, after every fault.
+times as many as api and python. Any test for the group may notice it, on the CPU simulator, and for
+a kernel the record of counts. A fault that does not compile is replaced by another. A fault that no
+test notices is listed, with the reason from tests/equivalent_mutations.ini if it is known to change
+no result; the exit status is 1 if one has no reason. With --out, the list is also written to that file, after every fault.
 """
 import argparse
 import dataclasses
@@ -20,6 +20,7 @@ import tempfile
 
 import builds
 import mutations
+import record
 from builds import BuildError
 from repository import ROOT
 
@@ -64,7 +65,9 @@ class Fault(mutations.PythonMutation):
         return "\n".join(lines)
 
     def narrowed(self, text):
-        """The text of stage.cu, reduced to the kernels of a pass, for the quick tests to some of them."""
+        """The text of stage.cu, reduced to the kernels that the tests need."""
+        if self.program == "ladder":
+            return text
         direction = "backward" if ".backward_" in self.tests else "forward"
         if self.tests.endswith(QUICK):
             return builds.narrowed(text, direction, ["__half"], [64], null=True)
@@ -127,6 +130,19 @@ def fails(build, fault):
         return bool(mutations.Suite(build.program_with(fault, folder), folder).failure(fault.tests))
 
 
+def changes_counts(build, fault):
+    """True if a stage with the fault asks for something else, or gives a wrong result."""
+    stage = fault.file.split("/")[1]
+    with tempfile.TemporaryDirectory(prefix="cuflash_mutation_") as folder:
+        folder = pathlib.Path(folder)
+        fault = dataclasses.replace(fault, program="ladder", tests=f"{stage}.*")
+        try:
+            now, _ = record.counts_of(build.program_with(fault, folder), stage)
+        except record.RecordError:
+            return True
+        return now != record.counts_of(ROOT / "build/simt/bin/ladder", stage)[0]
+
+
 def noticed(build, group, fault):
     """The program that noticed the fault, or ""; raises BuildError if it does not compile."""
     if group == "python":
@@ -149,7 +165,7 @@ def noticed(build, group, fault):
             return program
     if not tried:
         raise mutations.ListError("nothing is made of it")
-    return ""
+    return "record.py" if group == "kernels" and changes_counts(build, fault) else ""
 
 
 def noticed_by_pytest(fault):
@@ -191,7 +207,7 @@ def main():
     if stale := stale_reasons():
         sys.exit(f"{REASONS} names lines that are not there: {', '.join(stale)}")
     groups = options.groups or list(GROUPS)
-    build = mutations.Build([mutations.STAGES, "chip_test", "device_tests", "device_sm90_tests",
+    build = mutations.Build([mutations.STAGES, "ladder", "chip_test", "device_tests", "device_sm90_tests",
                              "device_sm90a_tests", "simt_tests", "unit_tests"])
     lines, unexplained = [f"# --seed {options.seed} --count {options.count} {' '.join(groups)}"], 0
     shares = sum(GROUPS[group][0] for group in groups)
