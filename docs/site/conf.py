@@ -67,6 +67,7 @@ book_parts = {
         "stages/09_async_copy/exercises/2_inner_tiles.md",
         "stages/09_async_copy/exercises/3_operand_bwd.md",
         "stages/10_tma/README.md",
+        "stages/10_tma/NOTEBOOK.md",
         "stages/10_tma/exercises/README.md",
         "stages/10_tma/exercises/1_request.md",
         "stages/10_tma/exercises/2_slots.md",
