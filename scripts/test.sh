@@ -18,9 +18,8 @@ With STAGE (05_wmma, or 05, 5, wmma): that stage's tests only. If there is nvcc 
 compiles the stage for the oldest architecture that it is built for. For example:
   scripts/test.sh 01
 
-With mutations: puts known faults (tests/mutations*.ini) into a copy of the kernels and of the Python
-package, one at a time. The tests must catch each. A WORD selects the faults that have it in their
-name or file.
+With mutations: puts known faults (faults.ini) into a copy of the kernels and of the Python package, one
+at a time. The tests must catch each. A WORD selects the faults that have it in their name or file.
   --list         print the faults and build nothing
   --tested       leave out the run of the tests without a fault
   --part N/M     only every M-th fault, from the N-th on, counted from 0

@@ -4,11 +4,11 @@
     scripts/maintainer/broken_runs.py --play STAGE [--json FILE] [--answer KERNEL] [OPTION...]
 
 Takes the ladder's options. Writes to FILE, by default build/play/STAGE.json, what the ladder would, and
-behind it a run for each fault of tests/mutations.ini that is marked for the player: of the same problem,
-with the fault in the source. Such a run has two kinds of findings that the simulator does not have: the
-first stored value that is not that of the sound run, and a line that meets more bank conflicts. With
---answer there is one such run: of a reader's kernel in the place of the stage's. docs/player/README.md
-describes the file.
+behind it a run for each fault of the stage that is marked for the player: of the same problem, with the
+fault in the source. Such a run has two kinds of findings that the simulator does not have: the first
+stored value that is not that of the sound run, and a line that meets more bank conflicts. With --answer
+there is one such run: of a reader's kernel in the place of the stage's. docs/player/README.md describes
+the file.
 """
 import argparse
 import concurrent.futures

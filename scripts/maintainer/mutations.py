@@ -3,9 +3,9 @@
 
     scripts/test.sh mutations [--list | --tested] [--part N/M] [WORD...]
 
-Takes the faults of tests/mutations.ini and, if PyTorch is installed, of
-tests/mutations_python.ini, or those whose name or file contains one of the words. First the tests
-must pass without a fault, on the CPU simulator. Then each fault must make one of its tests fail, for
+Takes the faults of stages/*/faults.ini, tests/faults.ini and, if PyTorch is installed,
+python/tests/faults.ini, or those whose name or file contains one of the words. First the tests must
+pass without a fault, on the CPU simulator. Then each fault must make one of its tests fail, for
 the reason that the list states. The exit status is 0 if every fault is caught, 1 if not, and 2 if the
 command line is wrong.
 
@@ -28,14 +28,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import ClassVar
 
 import builds
 from builds import BuildError
 from repository import ANY_BYTES, ROOT
 
-LIST = pathlib.Path("tests/mutations.ini")
-PYTHON_LIST = pathlib.Path("tests/mutations_python.ini")
+LIST = "faults.ini"
+PYTHON_LIST = "python/tests/faults.ini"
 # Searched before those of the checkout, because they hold the fault.
 HEADERS = ("common/simt/include", "common", "common/include")
 STAGES = "cuflash_tests"  # the program of the stages' tests
@@ -54,7 +53,7 @@ class Mutation:
     caught_by: str
     program: str = STAGES
     player: str = ""
-    listed_in: ClassVar = LIST
+    listed_in: str = ""
 
     def stage(self):
         """The folder of the stage whose tests must fail."""
@@ -106,19 +105,29 @@ def parsed(path):
 
 
 def read_list():
-    parser = parsed(LIST)
+    """The faults of the stages, and those of what they share."""
+    lists = [path.relative_to(ROOT) for path in sorted(ROOT.glob(f"stages/*/{LIST}"))]
+    return [mutation for path in (*lists, pathlib.Path("tests", LIST)) for mutation in read_one(path)]
+
+
+def read_one(path):
+    """The faults of one list. A stage's names its files and tests without the stage."""
+    stage = path.parent.name if path.parts[0] == "stages" else ""
+    parser = parsed(path)
     mutations = []
     for name in parser.sections():
         try:
-            mutation = Mutation(name, **parser[name])
+            mutation = Mutation(name, **parser[name], listed_in=path)
+            if stage:
+                mutation.file = str(path.parent / mutation.file)
+                mutation.tests = ":".join(f"{stage}.{tests}" for tests in mutation.tests.split(":"))
             mutation.applied_to((ROOT / mutation.file).read_text(**ANY_BYTES))
             re.compile(mutation.caught_by)
-            folders = [f"{mutation.stage()}/"] if mutation.program == STAGES else []
-            if not all((ROOT / folder).is_dir() for folder in folders) or \
-                    not mutation.file.startswith((*folders, "common/", "bench/")):
+            if not stage and (not mutation.file.startswith(("common/", "bench/")) or
+                              mutation.program == STAGES and not (ROOT / mutation.stage()).is_dir()):
                 raise ListError(f"[{name}] {mutation.tests} are no tests of {mutation.file}")
         except (TypeError, OSError, re.error) as error:
-            raise ListError(f"{LIST}: [{name}] {error}") from error
+            raise ListError(f"{path}: [{name}] {error}") from error
         mutations.append(mutation)
     return mutations
 
@@ -297,7 +306,6 @@ def try_all(mutations, tested):
 
 class PythonMutation(Mutation):
     """A fault in the Python package; its tests are pytest's arguments."""
-    listed_in = PYTHON_LIST
 
     def output(self, pytest):
         """The tests' output for a copy of the package with the fault, or "" if they pass."""
@@ -311,7 +319,7 @@ class PythonMutation(Mutation):
 
 def read_python_list():
     parser = parsed(PYTHON_LIST)
-    mutations = [PythonMutation(name, **parser[name]) for name in parser.sections()]
+    mutations = [PythonMutation(name, **parser[name], listed_in=PYTHON_LIST) for name in parser.sections()]
     for mutation in mutations:
         mutation.applied_to((ROOT / mutation.file).read_text(encoding="utf-8"))
     return mutations
@@ -387,7 +395,7 @@ def chosen(words):
         known = {part for m in everything for part in re.findall(r"\w+", f"{m.name} {m.file}")}
         close = difflib.get_close_matches(words[0], sorted(known), 1)
         hint = f' Did you mean "{close[0]}"?' if close else ""
-        raise UsageError(f"No fault of {LIST} has {' or '.join(words)} in its name or file.{hint}")
+        raise UsageError(f"No fault has {' or '.join(words)} in its name or file.{hint}")
     return mutations
 
 
