@@ -74,8 +74,9 @@ rm -rf "stages/$new"/{exercises,README.md,NOTEBOOK.md,faults.ini,traffic.cu,vari
 # The stage's name and its namespace; nothing outside the directory knows more about the stage.
 find "stages/$new" -type f \( -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) \
   -exec sed -i "s/\b$old\b/$new/g; s/\bcuflash::${old#*_}\b/cuflash::$name/g" {} +
-# A stage that will change repeats no other stage's kernels.
-sed -i '/\.repeats = /d' "stages/$new/stage.cu"
+# It follows the original, and a stage that will change repeats no other stage's kernels.
+sed -i "/\.repeats = /d; /\.follows = /d; s/^\( *stage\.[a-z]*\) = .*_pass<.*/&\n\1.follows = \"$old\";/" \
+  "stages/$new/stage.cu"
 cat >"stages/$new/README.md" <<END
 # $new
 

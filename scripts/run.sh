@@ -100,22 +100,19 @@ sources() {
 }
 
 # diff_stages A B: shows how the sources change. If only B has a backward pass, it names the stage
-# whose pass that one continues: the last before B that has one.
+# whose pass that one follows.
 diff_stages() {
-  local file stage from='' forward=''
+  local file from forward=''
   for file in $(sources "$1" "$2"); do
     # A stage of your own need not have the formula of its traffic.
     [[ $file == traffic.cu && ! -e stages/$2/$file ]] || diff_file "$1" "$2" "$file"
   done
   [[ -e stages/$2/kernel_bwd.cuh && ! -e stages/$1/kernel_bwd.cuh ]] || return 0
-  for file in stages/[0-9]*/kernel_bwd.cuh; do
-    stage=$(basename "$(dirname "$file")")
-    [[ ! $stage < $2 ]] || from=$stage
-  done
+  from=$(sed -n 's/.*backward\.follows = "\(.*\)";/\1/p' "stages/$2/stage.cu")
   [[ -n $from ]] || return 0
   [[ ! -e stages/$2/kernel.cuh || -n $(changes "$1" "$2" kernel.cuh) ]] ||
     forward="$2 repeats the forward pass of $1. "
-  printf '%sThe backward pass is new. It continues that of %s: scripts/run.sh --diff %s %s\n\n' \
+  printf '%sThe backward pass is new. It follows that of %s: scripts/run.sh --diff %s %s\n\n' \
     "$forward" "$from" "${from%%_*}" "${2%%_*}"
 }
 

@@ -77,6 +77,7 @@ void write_facts(const std::string& path) {
                     {"keeps_scores", facts.keeps_scores},
                     {"any_order", facts.any_order},
                     {"deterministic", facts.features.has(Feature::kDeterministic)},
+                    {"follows", facts.follows},
                     {"repeats", facts.repeats}});
   });
   write_json(path, json);

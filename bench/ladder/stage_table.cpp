@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "cuflash/workload.h"
 #include "json_file.h"
@@ -48,35 +50,40 @@ std::vector<Column> columns(bool timed) {
   return all;
 }
 
-// Adds the cells of the counts. `previous` is the traffic of the row above, 0 if unknown.
-void add_counts(const Row& row, double& previous, std::vector<std::string>& cells) {
+// What each row's × prev divides: bytes or speeds, by stage and pass.
+using Known = std::map<std::pair<std::string, Pass>, double>;
+
+// A number beside that of the stage that the row's follows, which becomes known.
+std::string beside_followed(const Row& row, double number, Known& known) {
+  known[{row.stage->name, row.pass}] = number;
+  const auto followed = known.find({row.stage->facts(row.pass).follows, row.pass});
+  return followed == known.end() ? kNone : times(number / followed->second);
+}
+
+void add_counts(const Row& row, Known& known, std::vector<std::string>& cells) {
   const auto predicted =
       row.predicted ? human_bytes(double(row.predicted->read_bytes + row.predicted->write_bytes))
                     : kNone;
   if (!row.counted) {
     cells.insert(cells.end(), {kNone, kNone, predicted, kNone, kNone});
-    previous = 0.;
     return;
   }
   const double bytes = double(row.counted->global_read_bytes + row.counted->global_write_bytes);
   cells.insert(cells.end(), {human_bytes(double(row.counted->global_read_bytes)),
                              human_bytes(double(row.counted->global_write_bytes)), predicted,
-                             previous > 0. ? times(bytes / previous) : kNone,
+                             beside_followed(row, bytes, known),
                              human_count(double(row.counted->bank_conflicts))});
-  previous = bytes;
 }
 
-void add_time(const Row& row, const Problem& problem, double& previous,
+void add_time(const Row& row, const Problem& problem, Known& known,
               std::vector<std::string>& cells) {
   if (!row.ms) {
     cells.insert(cells.end(), {kNone, kNone, kNone, kNone});
-    previous = 0.;
     return;
   }
   const double speed = tflops(row.pass, problem, *row.ms);
   cells.insert(cells.end(), {human_ms(*row.ms), fmt::format("{:.2f}", speed),
-                             previous > 0. ? times(speed / previous) : kNone, share(row)});
-  previous = speed;
+                             beside_followed(row, speed, known), share(row)});
 }
 
 nlohmann::ordered_json json_row(const Row& row, const Problem& problem) {
@@ -147,7 +154,7 @@ nlohmann::ordered_json json_timed(const Row& row, const Problem& problem) {
 
 std::string table_text(const std::vector<Row>& rows, const Plan& plan) {
   Table table(columns(plan.timed.has_value()));
-  double previous = 0.;
+  Known known;
   for (const Row& row : rows) {
     if (!row.skipped.empty()) {
       table.add_sentence(row.stage->name, "skipped: " + row.skipped);
@@ -158,9 +165,9 @@ std::string table_text(const std::vector<Row>& rows, const Plan& plan) {
         row.stage->name, row.stage->teaches, verdict(row),
         human_bytes(double(extra_bytes(*row.stage, row.pass, shown)))};
     if (plan.timed) {
-      add_time(row, *plan.timed, previous, cells);
+      add_time(row, *plan.timed, known, cells);
     } else {
-      add_counts(row, previous, cells);
+      add_counts(row, known, cells);
     }
     table.add(std::move(cells));
     if (!row.not_timed.empty()) table.add_sentence("", "not timed: " + row.not_timed);

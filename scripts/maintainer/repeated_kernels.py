@@ -4,7 +4,7 @@
     scripts/maintainer/repeated_kernels.py
 
 A stage may keep a pass of the stage before it, so that its directory can be read alone; its stage.cu
-then says, for example, `stage.forward.repeats = "05_wmma";`. The two kernel files must be equal
+then says `stage.forward.repeats = true;`, and which it follows. The two kernel files must be equal
 except for comments, includes, the namespace, and code that the earlier stage contains and the later
 one takes from common/device.
 """
@@ -16,7 +16,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STAGES = ROOT / "stages"
 FILES = {"forward": "kernel.cuh", "backward": "kernel_bwd.cuh"}
-REPEATS = re.compile(r'stage\.(forward|backward)\.repeats = "(\w+)";')
+REPEATS = re.compile(r"stage\.(forward|backward)\.repeats = true;")
 # Names that moved to common/device, as the stage that explains them spells them.
 MOVED = (
     ("nvcuda::wmma::row_major", "RowMajor"),
@@ -48,8 +48,10 @@ def differences(repeated, original):
 def main():
     found, wrong = 0, []
     for source in sorted(STAGES.glob("[0-8]?_*/stage.cu")):
-        for which, original in REPEATS.findall(source.read_text(encoding="utf-8")):
+        text = source.read_text(encoding="utf-8")
+        for which in REPEATS.findall(text):
             found += 1
+            original = re.search(rf'stage\.{which}\.follows = "(\w+)";', text)[1]
             file = FILES[which]
             wrong += differences(source.parent / file, STAGES / original / file)
     if not found:

@@ -38,6 +38,7 @@ constexpr Stage describe() {
   stage.removes = "reading K and V again for every query";
   stage.limiter = "an uncoalesced softmax; S and P go through global memory six times";
   stage.forward = forward_pass<ForwardKernels, EveryType, UsualHeadDims>();
+  stage.forward.follows = "01_naive";
   stage.forward.features = kEveryFeature;
   stage.forward.products = products<2>;
   stage.forward.keeps_scores = true;

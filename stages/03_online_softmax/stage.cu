@@ -26,9 +26,11 @@ constexpr Stage describe() {
   stage.removes = "writing and reading S and P in global memory";
   stage.limiter = "issue slots: in f16 not half of the instructions are multiply-adds";
   stage.forward = forward_pass<ForwardKernels, EveryType, UsualHeadDims>();
+  stage.forward.follows = "02_tiled";
   stage.forward.features = kEveryFeature;
   stage.forward.products = products<2>;
   stage.backward = backward_pass<BackwardKernels, EveryType, UsualHeadDims>();
+  stage.backward.follows = "01_naive";
   stage.backward.features = kEveryFeature;
   stage.backward.products = products<7>;
   stage.backward.workspace_bytes = float_each_row;

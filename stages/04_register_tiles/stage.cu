@@ -30,10 +30,12 @@ constexpr Stage describe() {
   stage.limiter =
       "the registers: their two banks do not deliver a multiply-add's operands in a cycle";
   stage.forward = forward_pass<ForwardKernels, EveryType, UsualHeadDims>();
+  stage.forward.follows = "03_online_softmax";
   stage.forward.features = kEveryFeature;
   stage.forward.products = products<2>;
   stage.forward.rank = rank;
   stage.backward = backward_pass<BackwardKernels, EveryType, UsualHeadDims>();
+  stage.backward.follows = "03_online_softmax";
   stage.backward.features = kEveryFeature;
   stage.backward.products = products<7>;
   stage.backward.workspace_bytes = float_each_row;

@@ -21,6 +21,7 @@ constexpr Stage describe() {
   stage.removes = "single multiply-adds";
   stage.limiter = "shared memory: S, P and the operands' fragments pass through it";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, UsualHeadDims>();
+  stage.forward.follows = "04_register_tiles";
   stage.forward.arch.for_bf16 = 80;
   stage.forward.features = kEveryFeature;
   stage.forward.products_by = ProductsBy::kMma;

@@ -32,13 +32,15 @@ constexpr Stage describe() {
   stage.removes = "a backward pass of single multiply-adds";
   stage.limiter = "shared memory: operands' fragments, P and dS pass through it";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, UsualHeadDims>();
+  stage.forward.follows = "05_wmma";
   stage.forward.arch.for_bf16 = 80;
   stage.forward.features = kEveryFeature;
   stage.forward.products_by = ProductsBy::kMma;
   stage.forward.products = products<2>;
-  stage.forward.repeats = "05_wmma";
+  stage.forward.repeats = true;
   stage.forward.rank = rank;
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();
+  stage.backward.follows = "04_register_tiles";
   stage.backward.arch.for_bf16 = 80;
   stage.backward.features = kEveryFeature;
   stage.backward.products_by = ProductsBy::kMma;

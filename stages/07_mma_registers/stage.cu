@@ -20,6 +20,7 @@ constexpr Stage describe() {
   stage.removes = "the way of S, P and O's factors through shared memory";
   stage.limiter = "shared memory: every warp loads all of K and V for 16 queries";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, UsualHeadDims>();
+  stage.forward.follows = "06_forward_backward";
   stage.forward.arch = {80};
   stage.forward.features = kEveryFeature;
   stage.forward.products_by = ProductsBy::kMma;

@@ -20,6 +20,7 @@ constexpr Stage describe() {
   stage.removes = "padding, and one of the two barriers of a tile";
   stage.limiter = "loads that pass through registers, and that a warp waits for before it computes";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, UsualHeadDims>();
+  stage.forward.follows = "07_mma_registers";
   stage.forward.arch = {80};
   stage.forward.features = kEveryFeature;
   stage.forward.products_by = ProductsBy::kMma;

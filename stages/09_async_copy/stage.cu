@@ -73,12 +73,14 @@ constexpr Stage describe() {
   stage.removes = "waiting for loads";
   stage.limiter = "the rate of mma.sync; in the backward pass shared memory as much";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
+  stage.forward.follows = "08_swizzle";
   stage.forward.arch = {80};
   stage.forward.features = kEveryFeature;
   stage.forward.products_by = ProductsBy::kMma;
   stage.forward.products = products<2>;
   stage.forward.rank = rank;
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, EveryHeadDim>();
+  stage.backward.follows = "06_forward_backward";
   stage.backward.arch = {80};
   stage.backward.features = kEveryFeature;
   stage.backward.products_by = ProductsBy::kMma;

@@ -22,6 +22,7 @@ constexpr Stage describe() {
   stage.removes = "the instructions that copy";
   stage.limiter = "the rate of mma.sync";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
+  stage.forward.follows = "09_async_copy";
   stage.forward.arch = {90};
   stage.forward.features = kEveryFeature.without(Feature::kAnyStride);
   stage.forward.products_by = ProductsBy::kMma;

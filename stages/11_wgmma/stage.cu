@@ -19,6 +19,7 @@ constexpr Stage describe() {
   stage.removes = "the rate of mma.sync";
   stage.limiter = "softmax between the products";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
+  stage.forward.follows = "10_tma";
   stage.forward.arch = {90, true};
   stage.forward.features = kEveryFeature.without(Feature::kAnyStride);
   stage.forward.products_by = ProductsBy::kWgmma;

@@ -19,6 +19,7 @@ constexpr Stage describe() {
   stage.removes = "idle tensor cores during a softmax";
   stage.limiter = "the start and the end of a block";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
+  stage.forward.follows = "12_warp_specialized";
   stage.forward.arch = {90, true};
   stage.forward.features = kEveryFeature.without(Feature::kAnyStride);
   stage.forward.products_by = ProductsBy::kWgmma;

@@ -41,6 +41,7 @@ constexpr Stage describe() {
   stage.removes = "the start and the end of a block";
   stage.limiter = "the products; with 64 columns no single unit";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
+  stage.forward.follows = "13_ping_pong";
   stage.forward.arch = {90, true};
   stage.forward.features = kEveryFeature.without(Feature::kAnyStride);
   stage.forward.products_by = ProductsBy::kWgmma;

@@ -57,6 +57,7 @@ constexpr Stage describe() {
   stage.removes = "the rate of mma.sync";
   stage.limiter = "shared memory, and waits between the products";
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, EveryHeadDim>();
+  stage.backward.follows = "09_async_copy";
   stage.backward.arch = {90, true};
   stage.backward.features = kEveryFeature.without(Feature::kAnyStride);
   stage.backward.products_by = ProductsBy::kWgmma;

@@ -80,6 +80,7 @@ constexpr Stage describe() {
   stage.removes = "waits between the products";
   stage.limiter = "waits: no unit is busy all the time";
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();
+  stage.backward.follows = "15_wgmma_backward";
   stage.backward.arch = {90, true};
   stage.backward.features = kEveryFeature.without(Feature::kAnyStride);
   stage.backward.products_by = ProductsBy::kWgmma;

@@ -158,12 +158,14 @@ void add_hidden_keys(const Stage& stage) {
   }
 }
 
-void add_neighbours(const Stage& stage, Pass pass) {
+void add_agreement(const Stage& stage, Pass pass) {
+  const Stage* const other = followed(stage, pass);
+  if (other == nullptr) return;
   for (const char* name : {"b1_h2_q65k97_d64_f16_causal", "b1_h2_q65k97_d64_bf16"}) {
     const Problem problem = case_of(name).problem;
-    if (!takes(stage, pass, problem) || !has_previous(stage, pass, problem)) continue;
-    add(stage, std::string("agrees_with_previous_") + pass_name(pass) + "_" + name,
-        [&stage, pass, problem] { agrees_with_previous(stage, pass, problem); });
+    if (!takes(stage, pass, problem) || !takes(*other, pass, problem)) continue;
+    add(stage, "agrees_with_" + std::string(other->name) + "_" + pass_name(pass) + "_" + name,
+        [&stage, pass, problem] { agrees_with_followed(stage, pass, problem); });
   }
 }
 
@@ -233,7 +235,7 @@ void add_pass(const Stage& stage, Pass pass) {
   add_edges(stage, pass);
   add_extremes(stage, pass);
   add_memory(stage, pass);
-  add_neighbours(stage, pass);
+  add_agreement(stage, pass);
   add_random(stage, pass);
   add_few_blocks(stage, pass);
   add_lagging(stage, pass);

@@ -95,14 +95,10 @@ bool takes(const Stage& stage, Pass pass, const Problem& problem) {
   return bool(supports(stage, pass, problem, ideal));
 }
 
-bool has_previous(const Stage& stage, Pass pass, const Problem& problem) {
-  for (const Stage* other : stages()) {
-    if (other == &stage) break;
-    if (std::string_view(stage.facts(pass).repeats) == other->name) continue;
-    if (!same_score(stage, *other)) continue;
-    if (takes(*other, pass, problem)) return true;
-  }
-  return false;
+const Stage* followed(const Stage& stage, Pass pass) {
+  const PassFacts& facts = stage.facts(pass);
+  const Stage* const other = facts.repeats ? nullptr : find_stage(facts.follows);
+  return other != nullptr && same_score(stage, *other) ? other : nullptr;
 }
 
 void computes(const Stage& stage, Pass pass, const TestProblem& test, harness::Runs runs) {
@@ -223,20 +219,14 @@ void computes_no_product_for_null(const Stage& stage, const Problem& problem) {
   EXPECT_LT(issued(false, false, true), all - dq - dk) << "dO Vᵀ is computed for dv alone";
 }
 
-void agrees_with_previous(const Stage& stage, Pass pass, const Problem& problem) {
+void agrees_with_followed(const Stage& stage, Pass pass, const Problem& problem) {
+  const Stage& previous = *followed(stage, pass);
   CUFLASH_SKIP_UNSUPPORTED(stage, pass, problem);
-  const Stage* previous = nullptr;
-  for (const Stage* other : stages()) {
-    if (other == &stage) break;
-    if (std::string_view(stage.facts(pass).repeats) == other->name) continue;
-    if (!same_score(stage, *other)) continue;
-    if (supports(*other, pass, problem, current_device())) previous = other;
-  }
-  if (previous == nullptr) GTEST_SKIP() << "No stage before it can run this problem here.";
+  CUFLASH_SKIP_UNSUPPORTED(previous, pass, problem);
 
   const auto want = gaussian(stage, pass, problem);
   const Outputs a = harness::run(stage, pass, problem, want->inputs);
-  const Outputs b = harness::run(*previous, pass, problem, want->inputs);
+  const Outputs b = harness::run(previous, pass, problem, want->inputs);
   for (const harness::ReferenceTensor& tensor : want->tensors) {
     const auto &x = a.tensors.at(tensor.name), &y = b.tensors.at(tensor.name);
     double difference = 0.;
@@ -245,7 +235,7 @@ void agrees_with_previous(const Stage& stage, Pass pass, const Problem& problem)
       const double d = std::abs(double{x[i]} - y[i]);
       difference = d > difference || std::isnan(d) ? d : difference;
     }
-    EXPECT_LE(difference, 2 * tensor.limit) << tensor.name << " against " << previous->name;
+    EXPECT_LE(difference, 2 * tensor.limit) << tensor.name << " against " << previous.name;
   }
 }
 

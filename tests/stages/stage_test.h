@@ -36,8 +36,8 @@ class StageTest : public testing::Test {
 // True if some device could run it. False if the stage itself does not take the dtype, the head
 // dimension or the pass: such a test would be skipped everywhere.
 bool takes(const Stage& stage, Pass pass, const Problem& problem);
-// True if a stage before this one in the list takes the problem.
-bool has_previous(const Stage& stage, Pass pass, const Problem& problem);
+// The stage that the pass follows, or null: if the pass repeats it, or has a score of its own.
+const Stage* followed(const Stage& stage, Pass pass);
 
 // The results are within their limits, the same in every run, and nothing else is written. On the
 // CPU simulator: under three schedules, without a finding, with the traffic of the stage's formula.
@@ -70,8 +70,8 @@ void accepts_null(const Stage& stage, Pass pass, const harness::TestCase& c);
 // CPU simulator counts them.
 void computes_no_product_for_null(const Stage& stage, const Problem& problem);
 
-// The stage before it in the list that can run the problem gives the same results.
-void agrees_with_previous(const Stage& stage, Pass pass, const Problem& problem);
+// The stage that the pass follows gives the same results.
+void agrees_with_followed(const Stage& stage, Pass pass, const Problem& problem);
 
 // On a device that meets the stage's requirement, each pass, dtype and head dimension that the
 // stage declares runs at least one problem of the table.

@@ -104,9 +104,12 @@ struct PassFacts {
   bool keeps_scores = false;  ///< its workspace holds S or P of every head, O(seq_q · seq_kv)
   bool any_order = false;     ///< a call that is not deterministic adds in the order of chance
   bool resident = false;      ///< its grid has a block for each multiprocessor, and no more
-  /// The stage whose kernels this pass repeats, apart from names, so that the directory can be read
-  /// alone; empty if there is none. scripts/maintainer/repeated_kernels.py checks it.
-  const char* repeats = "";
+  /// The stage whose same pass this one changes: a diff of the two shows the idea. Empty if there
+  /// is none.
+  const char* follows = "";
+  /// True if this pass has the kernels of the one that it follows, apart from names, so that the
+  /// directory can be read alone. scripts/maintainer/repeated_kernels.py checks it.
+  bool repeats = false;
   /// Matrix products of seq_q × seq_kv × head_dim that the pass computes for each query head; one
   /// that it computes twice counts twice. A forward pass needs 2, a backward pass 5.
   int (*products)(const Problem&) = nullptr;

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""How large the repository is, and how far apart its stages are.
+
+    scripts/maintainer/sizes.py
+
+The first table has the lines of every tracked text file but prose: the product, the tools that teach,
+the machinery around them, and results. The second has a row for each pass of a stage: the lines of its
+kernel files, those of the longest function, and the lines that the stage which it follows does not
+have, in whichever order. Empty lines count for nothing. The last column has the words of the stage's
+chapter, without its listings and tables.
+"""
+import collections
+import fnmatch
+import pathlib
+import re
+
+from repository import ROOT, files
+
+# A file belongs to the first line that has a pattern for it.
+KINDS = {
+    "results and data": ["docs/results/*", "tests/record/*", "*.svg", "*.png", "bench/data/*", "examples/data/*"],
+    "machinery: faults, variants, answers": ["*/faults.ini", "tests/*.ini", "*/variants.diff", "tests/grader/*"],
+    "machinery: tests": ["tests/*", "python/tests/*"],
+    "machinery: scripts": ["scripts/*", ".ci/*"],
+    "machinery: the book's": ["docs/figures/*", "docs/site/*", "docs/api/*", "docs/changes/*", "docs/races/*", "docs/*.py",
+                              "docs/*.cmake", "docs/CMakeLists.txt", "Doxyfile"],
+    "machinery: harness and reference": ["common/harness/*", "common/reference/*"],
+    "machinery: instruments": ["common/device/delays/*", "common/device/timeline/*", "common/device/watchdog.h"],
+    "teaching: simulator": ["common/simt/*"],
+    "teaching: grader and exercises": ["common/grader/*", "stages/*/exercises/*"],
+    "teaching: ladder, player, prologue": ["bench/ladder/*", "docs/player/*", "docs/prologue/*"],
+    "machinery: benchmarks": ["bench/*"],
+    "product: stages": ["stages/*"],
+    "product: common": ["common/*"],
+    "product: Python, build, examples": ["python/*", "cmake/*", "CMake*", "examples/*"],
+}
+NO_CODE = ("*.md", "LICENSE", ".*")
+FOLLOWS = re.compile(r'stage\.(forward|backward)\.follows = "(\w+)";')
+PASSES = {"forward": "kernel.cuh", "backward": "kernel_bwd.cuh"}  # the file of a pass
+
+
+def lines_of(path):
+    """The lines of a file that are not empty, without indentation; none of a file that is not text."""
+    try:
+        return [line.strip() for line in (ROOT / path).read_text(encoding="utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError:
+        return []
+
+
+def kind_of(path):
+    """The kind of a file; None if it is prose or belongs to the repository itself."""
+    if any(fnmatch.fnmatch(path, pattern) for pattern in NO_CODE):
+        return None
+    return next(kind for kind, patterns in KINDS.items()
+                if any(fnmatch.fnmatch(path, pattern) for pattern in patterns))
+
+
+def sizes():
+    """The lines of each kind, and of all kinds whose name begins alike."""
+    lines = collections.Counter()
+    for path in files():
+        if kind := kind_of(path):
+            count = len(lines_of(path))
+            lines[kind] += count
+            lines[kind.split(":")[0]] += count if ":" in kind else 0
+    return lines
+
+
+def sources(stage, which):
+    """The stage's files for a pass: its kernels', and what that includes, but not the other pass's."""
+    found, left = set(), [PASSES[which]]
+    while left:
+        path = ROOT / "stages" / stage / left.pop()
+        if path.exists() and path not in found and (not found or path.name not in PASSES.values()):
+            found.add(path)
+            left += re.findall(r'^#include "(\w+\.cuh)"', path.read_text(encoding="utf-8"), re.M)
+    return sorted(found)
+
+
+def longest_function(path):
+    """The lines of the longest function that begins in the first column, from its first to its last."""
+    longest, begin = 0, None
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+        if re.match(r"(?!struct|class|namespace|enum)[a-zA-Z_]", line) and begin is None:
+            begin = number
+        if line.startswith("}") and begin is not None:
+            longest = max(longest, number - begin + 1)
+        if line.startswith("}") or line.rstrip().endswith(";") and not line.startswith(" "):
+            begin = None
+    return longest
+
+
+def named_alike(stage, paths):
+    """The lines of a stage's files, without its name and namespace."""
+    word = stage.split("_", 1)[1]
+    return collections.Counter(re.sub(rf"\b{stage}\b|\bcuflash::{word}\b", "", line)
+                               for path in paths for line in lines_of(path))
+
+
+def words(stage):
+    """The words of a chapter, without its listings and tables."""
+    text = (ROOT / "stages" / stage / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"^```.*?^```|^\|.*?$|<!--.*?-->", "", text, flags=re.M | re.S)
+    return len(text.split())
+
+
+def stages():
+    """A row for each pass of each stage."""
+    for path in sorted(pathlib.Path(name) for name in files("stages/*/stage.cu")):
+        stage, chapter = path.parent.name, words(path.parent.name)
+        follows = dict(FOLLOWS.findall((ROOT / path).read_text(encoding="utf-8")))
+        for which in PASSES:
+            own, before = sources(stage, which), follows.get(which)
+            if not own:
+                continue
+            mine = named_alike(stage, own)
+            new = sum((mine - named_alike(before, sources(before, which))).values()) if before else None
+            yield (stage, which, sum(mine.values()), max(map(longest_function, own)), before or "",
+                   "" if new is None else new, chapter)
+            chapter = ""
+
+
+def main():
+    lines = sizes()
+    for kind in sorted(lines):
+        name = kind if ":" not in kind else "  " + kind.split(": ")[1]
+        print(f"{name:40}{lines[kind]:8,}")
+    print(f"\n{'stage':24}{'pass':10}{'lines':>6}{'longest':>9}  {'follows':24}{'new':>5}{'words':>8}")
+    for stage, which, count, longest, before, new, chapter in stages():
+        print(f"{stage:24}{which:10}{count:6}{longest:9}  {before:24}{new:>5}{chapter:>8}")
+
+
+if __name__ == "__main__":
+    main()
