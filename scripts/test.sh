@@ -6,7 +6,8 @@
 usage() {
   cat <<'END'
 Usage: scripts/test.sh [STAGE]
-       scripts/test.sh mutations [--list | --tested] [--part N/M] [WORD...]
+       scripts/test.sh mutations [--list | --tested] [--part N/M [--changed]] [WORD...]
+       scripts/test.sh mutations --record
        scripts/test.sh exercise STAGE [EXERCISE] [--reset | --grade json | --play]
 
 Installs what is missing through apt and builds what it needs.
@@ -23,6 +24,8 @@ at a time. The tests must catch each. A WORD selects the faults that have it in 
   --list         print the faults and build nothing
   --tested       leave out the run of the tests without a fault
   --part N/M     only every M-th fault, from the N-th on, counted from 0
+  --changed      and all faults of the files that have changed since --record
+  --record       if all are caught, write to tests/record which files they were tried with
 
 With exercise: grades the stage's exercises (stages/NN_name/exercises), or the one with this number
 or name, on the CPU simulator, and says in words what is wrong. The first time it makes the file that

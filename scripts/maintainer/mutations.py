@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Tests the tests: puts one fault after the other into the sources; the tests must catch each.
 
-    scripts/test.sh mutations [--list | --tested] [--part N/M] [WORD...]
+    scripts/test.sh mutations [--list | --tested] [--part N/M [--changed]] [WORD...]
+    scripts/test.sh mutations --record
 
 Takes the faults of stages/*/faults.ini, tests/faults.ini and, if PyTorch is installed,
 python/tests/faults.ini, or those whose name or file contains one of the words. First the tests must
@@ -20,6 +21,7 @@ import concurrent.futures
 import configparser
 import dataclasses
 import difflib
+import hashlib
 import os
 import pathlib
 import re
@@ -35,6 +37,8 @@ from repository import ANY_BYTES, ROOT
 
 LIST = "faults.ini"
 PYTHON_LIST = "python/tests/faults.ini"
+# A digest of each file, with its faults, as it was when all faults were tried.
+RECORD = ROOT / "tests/record/faults.txt"
 # Searched before those of the checkout, because they hold the fault.
 HEADERS = ("common/simt/include", "common", "common/include")
 STAGES = "cuflash_tests"  # the program of the stages' tests
@@ -386,6 +390,34 @@ def part(text):
     return int(match[1]), int(match[2])
 
 
+def digests(mutations):
+    """A digest of each file and of its faults."""
+    entries = {}
+    for m in mutations:
+        entries.setdefault(m.file, []).append((m.name, m.line, m.becomes, m.tests, m.caught_by, m.program))
+    return {file: hashlib.sha256((ROOT / file).read_bytes() + repr(faults).encode()).hexdigest()[:16]
+            for file, faults in sorted(entries.items())}
+
+
+def recorded():
+    """The digests of the record."""
+    return dict(reversed(line.split()) for line in RECORD.read_text(encoding="utf-8").splitlines())
+
+
+def record(mutations):
+    """Writes the record."""
+    RECORD.write_text("".join(f"{digest} {file}\n" for file, digest in digests(mutations).items()),
+                      encoding="utf-8")
+
+
+def part_of(mutations, first, step, changed):
+    """Every step-th of the faults; if `changed`, all of a file that differs from the record."""
+    known = recorded() if changed else {}
+    now = digests(mutations) if changed else {}
+    return [m for n, m in enumerate(mutations)
+            if n % step == first or known.get(m.file) != now.get(m.file)]
+
+
 def chosen(words):
     """The faults that have one of the words in their name or file."""
     everything = read_list() + read_python_list()
@@ -407,11 +439,17 @@ def main():
                         help="leave out the run without a fault: all tests pass, as .ci/run sees to")
     parser.add_argument("--part", type=part, default=(0, 1), metavar="N/M",
                         help="only every M-th fault, from the N-th on, counted from 0")
+    parser.add_argument("--changed", action="store_true",
+                        help="with --part: and all faults of a file that has changed since --record")
+    parser.add_argument("--record", action="store_true",
+                        help="try all faults and, if all are caught, record in tests/record which files they "
+                             "were tried with")
     parser.add_argument("words", nargs="*", metavar="WORD", help="part of a fault's name or file")
     try:
         options = parser.parse_args()
-        first, step = options.part
-        mutations = chosen(options.words)[first::step]
+        if options.record and (options.words or options.part != (0, 1) or python_with_torch() is None):
+            raise UsageError("--record takes all faults, and a Python with PyTorch for those of the package.")
+        mutations = part_of(chosen(options.words), *options.part, options.changed)
         if options.list:
             for mutation in mutations:
                 print(f"{mutation.file:41} {mutation.name}")
@@ -420,6 +458,8 @@ def main():
         in_kernels = [m for m in mutations if m not in in_python]
         right = [attempt(some, options.tested) for attempt, some in
                  ((try_all, in_kernels), (try_in_python, in_python)) if some]
+        if options.record and all(right):
+            record(mutations)
         return 0 if all(right) else 1
     except (BuildError, UsageError) as error:
         print(f"cuflash: {error}", file=sys.stderr)
