@@ -111,7 +111,7 @@ __device__ __forceinline__ void wait_to_add(const DqWorkspace& work, std::int64_
                                             unsigned others) {
   if (work.any_order) return;
   ptx::block_count_wait(&work.turns[share], others);
-  ptx::fence_proxy_async_global();  // TMA adds after the others, of whom this thread has learned.
+  ptx::fence_proxy_async_global();  // TMA adds after what the count announces.
 }
 // It has TMA add, and waits until TMA has read the terms.
 template <int kFloats>

@@ -28,8 +28,8 @@ struct TensorMapArguments {
 
   int box_row_bytes() const { return box[0] * kElementBytes; }
   int box_bytes() const { return box_row_bytes() * box[1] * box[2] * box[3]; }
-  // The bytes from one index of a dimension to the next. Where there is only one, they step over
-  // the dimension before.
+  // The bytes from one index of a dimension to the next. Where there is only one, it is the
+  // extent of the dimension before, in whole chunks.
   std::int64_t stride(int dimension) const {
     if (dimension == 0) return kElementBytes;
     if (extents[dimension] != 1) return strides[dimension - 1] * kElementBytes;

@@ -1,4 +1,4 @@
-// The tensor maps of a forward pass: TMA copies Q, K and V in boxes that are the panels of tiles.
+// Tensor maps of a pass's tensors: TMA copies and stores boxes that are the panels of tiles.
 #ifndef CUFLASH_DEVICE_TILE_MAP_H_
 #define CUFLASH_DEVICE_TILE_MAP_H_
 
@@ -90,19 +90,19 @@ inline bool make_map(TileMap& map, TensorMapArguments tensor) {
   const auto key = [&](int i) { return std::pair(tensor.extents[i] == 1, tensor.strides[i - 1]); };
   std::stable_sort(std::begin(order), std::end(order),
                    [&](int a, int b) { return key(a) < key(b); });
-  const auto place_of = [&](int i) {
-    return static_cast<int>(std::find(std::begin(order), std::end(order), i) - std::begin(order));
-  };
-  map.rows_at = place_of(1);
-  map.heads_first = place_of(2) < place_of(3);
+  TensorMapArguments sorted = tensor;
+  int place_of[4] = {};
+  for (int place = 0; place < 3; ++place) {
+    const int i = order[place];
+    place_of[i] = place;
+    sorted.extents[place + 1] = tensor.extents[i];
+    sorted.strides[place] = tensor.strides[i - 1];
+    sorted.box[place + 1] = tensor.box[i];
+  }
+  map.rows_at = place_of[1];
+  map.heads_first = place_of[2] < place_of[3];
   map.head_bits = tensor.extents[2] == 1 ? 0 : ~0;
   map.batch_bits = tensor.extents[3] == 1 ? 0 : ~0;
-  TensorMapArguments sorted = tensor;
-  for (int place = 0; place < 3; ++place) {
-    sorted.extents[place + 1] = tensor.extents[order[place]];
-    sorted.strides[place] = tensor.strides[order[place] - 1];
-    sorted.box[place + 1] = tensor.box[order[place]];
-  }
   const std::string fault = make_tensor_map(map.map, sorted);
   if (!fault.empty()) std::fprintf(stderr, "cuflash: %s\n", fault.c_str());
   return fault.empty();

@@ -30,7 +30,8 @@ bool Core::check_and_count(Thread& self, std::uintptr_t address, std::size_t siz
 
 // Records what happened before the fence, and separates it from what the thread does next.
 Fence Core::fence_now(const Thread& self, bool block_only) {
-  Fence fence{block_start_, block_only, last_barrier_, {}, self.knowledge.fenced_global, {}};
+  Fence fence{block_start_,     block_only, last_barrier_, {}, self.knowledge.fenced_global,
+              self.fences.known};
   for (int lane = 0; lane < 32; ++lane) {
     const Stamp met = std::max(last_warp_event_[self.warp()], self.synced[lane]);
     if (met > last_barrier_) fence.of_threads[self.warp() * 32 + lane] = met;

@@ -176,9 +176,7 @@ void Core::run_block(std::uint64_t linear_block) {
     if (progress || let_some_have_registers()) continue;
     if (in_warp_call) {
       end_warp_calls();
-    } else if (report_stuck_warpgroup() || report_lack_of_registers()) {
-      return;
-    } else if (report_block_count()) {
+    } else if (report_stuck_warpgroup() || report_lack_of_registers() || report_block_count()) {
       return;
     } else if (waits_for_some) {
       report_deadlock();

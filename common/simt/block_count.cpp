@@ -34,7 +34,7 @@ void Core::add_to_block_count(Thread& self, unsigned* count, std::uintptr_t retu
                     "A block that waits for the count may come before the store has ended. The "
                     "thread must call tensor_store_wait() before it adds.");
   }
-  fences_.release(self.fences, as_address(count), fence_now(self, false));
+  fences_.release(as_address(count), fence_now(self, false));
   ++*count;
 }
 

@@ -30,9 +30,9 @@ void include(Fence& joined, const Fence& fence) {
 
 }  // namespace
 
-bool Fence::covers(Stamp access, bool by_proxy) const {
+bool Fence::covers(Stamp access, bool proxy_fenced) const {
   if (access < block_start) return false;
-  if (by_proxy) {
+  if (proxy_fenced) {
     const auto thread = static_cast<std::size_t>(stamp_thread(access));
     return thread < proxied.size() && access < proxied[thread];
   }
@@ -54,7 +54,6 @@ void Fences::begin_block(Stamp block_start) {
 
 void Fences::call(ThreadFences& self, Fence fence) {
   in_use_ = true;
-  fence.known = self.known;
   if (fence.block_only) {
     self.block = std::make_shared<const Fence>(std::move(fence));
   } else {
@@ -73,9 +72,8 @@ void Fences::atomic(ThreadFences& self, bool shared, std::uintptr_t address) {
   }
 }
 
-void Fences::release(const ThreadFences& self, std::uintptr_t address, Fence fence) {
+void Fences::release(std::uintptr_t address, Fence fence) {
   in_use_ = true;
-  fence.known = self.known;
   announce(channel_at(false, address), std::make_shared<const Fence>(std::move(fence)));
 }
 
@@ -119,7 +117,7 @@ void Fences::meet(const std::vector<ThreadFences*>& threads) const {
   for (ThreadFences* thread : threads) *thread = {device, block, known, proxied};
 }
 
-bool Fences::happens_before(Stamp access, const KnownFences& known, bool by_proxy) const {
+bool Fences::happens_before(Stamp access, const KnownFences& known, bool proxy_fenced) const {
   for (const auto& [channel, count] : known) {
     // Blocks run one after the other, so the fences of one block are adjacent.
     const auto begin = channel->fences.begin();
@@ -129,7 +127,7 @@ bool Fences::happens_before(Stamp access, const KnownFences& known, bool by_prox
          after != begin && (*(after - 1))->block_start == block; --after) {
       const Fence& fence = **(after - 1);
       if (fence.block_only && fence.block_start != block_start_) continue;
-      if (fence.covers(access, by_proxy)) return true;
+      if (fence.covers(access, proxy_fenced)) return true;
     }
   }
   return false;

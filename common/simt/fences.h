@@ -36,7 +36,7 @@ struct Fence {
 
   // True if the access, made by this block or a later one, lies before the fence; if asked, with a
   // proxy fence between them.
-  bool covers(Stamp access, bool by_proxy) const;
+  bool covers(Stamp access, bool proxy_fenced) const;
 };
 
 // An address at which threads that had called a fence did atomic operations.
@@ -62,13 +62,13 @@ class Fences {
 
   void call(ThreadFences& self, Fence fence);
   void atomic(ThreadFences& self, bool shared, std::uintptr_t address);
-  void release(const ThreadFences& self, std::uintptr_t address, Fence fence);
+  void release(std::uintptr_t address, Fence fence);
   void acquire(ThreadFences& self, std::uintptr_t address);
   // These threads meet: each now shares the calls and the knowledge of all of them.
   void meet(const std::vector<ThreadFences*>& threads) const;
   // True if one of the known fences comes after the access; if asked, with a proxy fence between
   // them.
-  bool happens_before(Stamp access, const KnownFences& known, bool by_proxy = false) const;
+  bool happens_before(Stamp access, const KnownFences& known, bool proxy_fenced = false) const;
 
  private:
   Channel& channel_at(bool shared, std::uintptr_t address);

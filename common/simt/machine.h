@@ -50,7 +50,8 @@ struct Counts {
   /// Passes of the same pipe in which lanes exchange values: shuffles, and blocks of matrices
   /// turned in registers.
   std::uint64_t exchanges = 0;
-  std::uint64_t barrier_calls = 0;  ///< of threads: arrivals and waits at mbarriers, named barriers
+  /// Of threads: arrivals and waits at mbarriers and named barriers.
+  std::uint64_t barrier_calls = 0;
   std::uint64_t products = 0;       ///< instructions for matrices, of a warp or a warpgroup
   std::uint64_t multiply_adds = 0;  ///< of these products
 };

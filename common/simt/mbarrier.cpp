@@ -182,7 +182,7 @@ void Core::wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parit
   Mbarrier::Seen& seen = barrier.seen[self.warp()][parity];
   const bool in_time = barrier.phase == phase + 1;
   if (in_time && seen.phase != phase) seen = {phase, barrier.released};
-  const bool other_lane = seen.phase == phase;
+  const bool warp_in_time = seen.phase == phase;
   if (!in_time) {
     report_mbarrier(
         "WAIT A FULL PHASE LATE", barrier,
@@ -192,11 +192,11 @@ void Core::wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parit
             ", and phase " + std::to_string(barrier.phase - 1) +
             " has ended, too. The parity now says that the phase is still to end: on "
             "a GPU the thread waits for a later one." +
-            (other_lane ? " Another lane of its warp has come in time, and did not wait for it "
-                          "before the next phase could end."
-                        : ""));
+            (warp_in_time ? " Another lane of its warp has come in time, and did not wait for it "
+                            "before the next phase could end."
+                          : ""));
   }
-  self.knowledge.join(other_lane ? seen.released : barrier.released);
+  self.knowledge.join(warp_in_time ? seen.released : barrier.released);
   end_tensor_copies(self, barrier, phase);
 }
 

@@ -18,26 +18,27 @@ void Core::fence_proxy_async(Thread& self, bool global) {
 }
 
 // The thread has the copy unit access global memory, after an access that is ordered before. In one
-// block a fence lies between the two, whichever thread makes it. If other blocks can learn of the
-// first by a count, its thread has made a fence before that, and so has this thread since it
-// learned of it. The copy unit's own accesses in an earlier block have ended with a fence.
+// block a fence lies between the two, whichever thread makes it. If a count announces the first,
+// its thread must have made a fence before it added to the count, and this thread another since it
+// has read the count. An access by the copy unit needs only the second: its thread has waited for
+// its end.
 void Core::check_proxy_fence(const Thread& self, const Region& region, std::uintptr_t address,
                              Stamp earlier, std::uint16_t site) {
   if (earlier < launch_start_) return;
   const bool by_tma = sites[stamp_site(earlier)].of_tma, in_block = earlier >= block_start_;
   if (in_block && by_tma) return;
   const KnownFences &known = self.fences.known, &proxied = self.fences.proxied;
-  const bool left = by_tma || fences_.happens_before(earlier, known, true);
-  const bool counted = left || fences_.happens_before(earlier, known);
-  if (in_block && left == counted && self.knowledge.has_fenced_global(earlier)) return;
-  if (left && fences_.happens_before(earlier, proxied)) return;
+  const bool fenced = by_tma || fences_.happens_before(earlier, known, true);
+  const bool announced = fenced || fences_.happens_before(earlier, known);
+  if (in_block && fenced == announced && self.knowledge.has_fenced_global(earlier)) return;
+  if (fenced && fences_.happens_before(earlier, proxied)) return;
   report_accesses(
       FindingKind::kAsyncCopy, "ACCESS WITHOUT A PROXY FENCE", &region, address,
       {named_access(earlier), access_of(self, site)},
-      left ? "The second may overtake the first. Its thread must call fence_proxy_async_global() "
-             "when it has learned of the first."
-           : "The second may overtake the first, whose thread must call "
-             "fence_proxy_async_global() before others learn of it.");
+      fenced ? "The second may overtake the first. Its thread must call fence_proxy_async_global() "
+               "when it has learned of the first."
+             : "The second may overtake the first, whose thread must call "
+               "fence_proxy_async_global() before others learn of it.");
 }
 
 void fence_proxy_async() { core.fence_proxy_async(*running_thread(), false); }

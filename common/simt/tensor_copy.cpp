@@ -154,7 +154,8 @@ void Core::check_destination(const Thread& self, const TensorCopy& copy) {
     report_accesses(FindingKind::kAsyncCopy, name + " WITHOUT A PROXY FENCE", &region, address,
                     {named_access(access), access_of(self, site)},
                     "The copy may overtake it. The thread that " + verb +
-                        " must call fence_proxy_async() before the barrier that orders the two.");
+                        " must call fence_proxy_async() before the barrier that orders the two, "
+                        "or this one after it.");
   };
   const auto check_reading_thread = [&](Stamp reader, std::uintptr_t address) {
     check_reader(reader, address);

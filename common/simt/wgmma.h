@@ -105,9 +105,9 @@ struct WarpgroupProduct {
 
 struct Warpgroup {
   int first_thread = 0;
-  int arrived = 0;  // threads, at the next operation
-  int registers;    // a thread
-  int asked = 0;    // for more, a thread; 0 if it does not wait for registers
+  int arrived = 0;    // threads, at the next operation
+  int registers = 0;  // a thread
+  int asked = 0;      // for more, a thread; 0 if it does not wait for registers
   Stamp last_fence = 0;
   std::size_t groups = 0;                // that it has committed
   std::list<WarpgroupProduct> products;  // in flight, oldest first

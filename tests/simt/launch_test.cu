@@ -127,12 +127,14 @@ TEST_F(Schedules, OrderOfBlocksAndThreads) {
 }
 
 TEST_F(Schedules, Names) {
-  for (const char* name : {"inorder", "reversed", "random:0", "random:18446744073709551615"}) {
+  for (const char* name :
+       {"inorder", "reversed", "random:0", "random:18446744073709551615", "lagging:3"}) {
     Schedule schedule;
     EXPECT_TRUE(parse_schedule(name, schedule));
     EXPECT_EQ(schedule_name(schedule), name);
   }
-  for (const char* name : {"", "in order", "random", "random:", "random:x", "random:1 "}) {
+  for (const char* name : {"", "in order", "random", "random:", "random:x", "random:1 ", "lagging",
+                           "lagging:", "inorder:1"}) {
     Schedule schedule;
     EXPECT_FALSE(parse_schedule(name, schedule)) << name;
   }

@@ -190,7 +190,8 @@ TEST_F(WgmmaPipelineTest, AStageThatIsReleasedTooEarly) {
     const std::vector<Finding> findings = attend_with(fault);
     return finds_in(findings, "OPERAND OF A PRODUCT OVERWRITTEN", product, copy) ||
            finds_in(findings, "COPY INTO A STAGE THAT IS NOT EMPTY", product, copy) ||
-           finds_in(findings, "WAIT A FULL PHASE LATE", "v_full[", "");  // by a lane that lags
+           (schedule().order == Schedule::Order::kLagging &&
+            finds_in(findings, "WAIT A FULL PHASE LATE", "v_full[", ""));
   };
   for (const Schedule& schedule : all_schedules()) {
     set_schedule(schedule);

@@ -19,14 +19,15 @@ struct Corner {
   int offset() const { return seq_kv - seq_q; }  // the diagonal on which the last query lies
 };
 
-// The nth of four corners: the lengths are those of whole tiles, one more, and one less. The corner
-// lies between two blocks' rows. What the blocks stream goes on behind it, so that no tile of the
-// corner is the one that they take first, which some kernels mask in any case: forward the last
-// tile of keys, backward the first of queries.
+// The nth corner, of three that take turns: the lengths are those of whole tiles, one more, or one
+// less. The corner lies between two blocks' rows. What the blocks stream goes on behind it, so that
+// no tile of the corner is the one that they take first, which some kernels mask in any case:
+// forward the last tile of keys, backward the first of queries.
 Corner corner_of(Pass pass, const Tile& tile, int n) {
   const int rows = tile.owned, step = tile.streamed;
-  const int owned[] = {2 * rows, rows + 1, 2 * rows - 1, 2 * rows};
-  const int streamed[] = {2 * step + 1, 3 * step, 3 * step - 1, 2 * step + 1};
+  const int owned[] = {2 * rows, rows + 1, 2 * rows - 1};
+  const int streamed[] = {2 * step + 1, 3 * step, 3 * step - 1};
+  n %= 3;
   if (pass == CUFLASH_BACKWARD) return {streamed[n], owned[n], 2 * step, rows};
   int first_rows = rows;  // of the first block
   if (tile.end_multiple != 0 && owned[n] <= rows + tile.end_multiple)

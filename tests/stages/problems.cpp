@@ -64,6 +64,7 @@ constexpr Row kRows[] = {
     {"window: two-sided", "b1_h1_q80k80_d32_left10_right5"},
     {"window: left only", "b1_h1_q70k70_d64_f16_left9"},
     {"window: right only", "b1_h1_q70k70_d64_bf16_right9"},
+    {"window: exactly a tile of 64", "b1_h1_q130k130_d64_f16_causal_left63"},
     {"window: the diagonal", "b1_h2_q65k65_d64_left0_right0"},
     {"window: wider than the sequence", "b1_h1_q50k70_d32_f32_left100_right100"},
     {"window: as wide as an int", "b1_h1_q50k70_d64_f16_left2147483647_right2147483647"},

@@ -84,6 +84,7 @@ void StageTest::TestBody() {
   } catch (const std::exception& error) {
     ADD_FAILURE() << error.what();
   }
+  simt::set_schedule({});
   report_findings();
 }
 
@@ -137,7 +138,6 @@ void computes_with_a_lane_that_lags(const Stage& stage, Pass pass, const harness
   CUFLASH_SKIP_UNSUPPORTED(stage, pass, c.problem);
   simt::set_schedule({simt::Schedule::Order::kLagging, 7});
   const harness::StageCheck check = check_stage(stage, pass, c, harness::Runs::kOne);
-  simt::set_schedule({});
   if (!check.ok()) ADD_FAILURE() << check.failures();
 }
 

@@ -40,7 +40,8 @@ bool takes(const Stage& stage, Pass pass, const Problem& problem);
 const Stage* followed(const Stage& stage, Pass pass);
 
 // The results are within their limits, the same in every run, and nothing else is written. On the
-// CPU simulator: under three schedules, without a finding, with the traffic of the stage's formula.
+// CPU simulator: under the schedules of `runs`, without a finding, with the traffic of the stage's
+// formula.
 void computes(const Stage& stage, Pass pass, const TestProblem& test,
               harness::Runs runs = harness::Runs::kAll);
 // The results of a call that does not ask for the same bits in every run are within their limits,

@@ -37,14 +37,15 @@ __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
 }
 
 // Orders what threads have written to shared memory, or read there, before the copies that replace
-// it. Every thread that has calls it, before the barrier that orders its accesses before the copy.
+// it. Either each of these threads calls it before the barrier that orders its accesses before the
+// copy, or the thread that begins the copy calls it after that barrier.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 // Orders what threads have written to global memory before asynchronous copies and reductions
 // there: a thread that has written calls it, and so does, when it has learned of that, the one that
-// issues them. That one calls it, too, if they must come after another block's.
+// issues them. The issuing thread also calls it if they must come after another block's.
 __device__ __forceinline__ void fence_proxy_async_global() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }

@@ -36,8 +36,9 @@ __device__ __forceinline__ void tensor_store_commit() {
 }
 
 // Waits until all of the thread's groups but the last kPending have read their source, which may
-// then be overwritten. A block must not end before. Without tensor_store_wait(), its writes are
-// complete only when the grid is: too late for a dependent launch that is allowed to start earlier.
+// then be overwritten. A block must not end before. Without tensor_store_wait(), a group's writes
+// are complete only when the grid is: too late for a dependent launch that is allowed to start
+// earlier.
 template <int kPending>
 __device__ __forceinline__ void tensor_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");

@@ -27,7 +27,7 @@ __global__ void add_to_share(DqWorkspace work, std::int64_t share) {
 
 // The first shares do not exist: dQ begins where the one that does has its place after them.
 TEST_F(DqWorkspaces, HoldMoreThan32BitsCount) {
-  const std::int64_t share = (std::int64_t{1} << 31) / kFloats + 3;
+  const std::int64_t share = (std::int64_t{1} << 32) / kFloats + 3;
   const Array<float> sums(std::vector<float>(kFloats, 1.f));
   DqWorkspace work = {};
   work.dq = reinterpret_cast<float*>(reinterpret_cast<std::uintptr_t>(sums.data()) -
