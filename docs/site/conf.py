@@ -76,6 +76,7 @@ book_parts = {
         "stages/12_warp_specialized/README.md",
         "stages/13_ping_pong/README.md",
         "stages/14_persistent/README.md",
+        "stages/14_persistent/NOTEBOOK.md",
         "stages/15_wgmma_backward/README.md",
         "stages/16_overlapped_backward/README.md",
     ],
