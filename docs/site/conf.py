@@ -78,6 +78,7 @@ book_parts = {
         "stages/13_ping_pong/README.md",
         "stages/13_ping_pong/NOTEBOOK.md",
         "stages/14_persistent/README.md",
+        "stages/14_persistent/NOTEBOOK.md",
         "stages/15_wgmma_backward/README.md",
         "stages/16_overlapped_backward/README.md",
     ],
