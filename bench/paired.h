@@ -20,8 +20,8 @@ struct Paired {
 
 // Up to 200 pairs of A and B, at least 20, in about a second. All are queued at once: the GPU does
 // not wait for the CPU between them, unless a call is shorter than its launch. Give both the same
-// tensors: where a tensor lies in memory also has its price. A call that queues nothing has the
-// time and the cycles that every other one has, too.
+// tensors: where a tensor lies in memory also has its price. The time and the cycles of a call that
+// queues nothing are part of every other measurement.
 Paired compare(const Queue& a, const Queue& b);
 
 }  // namespace cuflash::bench

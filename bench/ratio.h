@@ -22,7 +22,7 @@ struct Ratio {
 };
 
 // Of times that were measured in the order A B B A, A B B A, ... Each such turn has one ratio,
-// (B + B) / (A + A): a time that drifts, and who comes first in a pair, cancel in it.
+// (B + B) / (A + A): drift, and the effect of the order within a pair, cancel in it.
 Ratio ratio_of(const std::vector<double>& times);
 
 // True if B takes longer than A: by more than 1 %, and by more than twice the spread.

@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = ROOT / "build/players"
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
 import broken_runs  # noqa: E402, it lies there
+import mutations  # noqa: E402
 from builds import BuildError  # noqa: E402
 
 
@@ -28,7 +29,8 @@ def main():
     PAGES.mkdir(parents=True, exist_ok=True)
     try:
         build = broken_runs.Build()
-        recorded_by = [build.ladder, ROOT / broken_runs.LIST, *(ROOT / "scripts/maintainer").glob("*.py")]
+        recorded_by = [build.ladder, *(ROOT / path for path in mutations.lists()),
+                       *(ROOT / "scripts/maintainer").glob("*.py")]
         for stage in build.stages():  # A stage's faults are compiled side by side.
             runs, page = PAGES / f"{stage}.json", PAGES / f"{stage}.html"
             if not is_newer(runs, recorded_by):

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The functions that run.sh, test.sh, new_stage.sh and .ci/run share. Sourced, not run.
+# The functions that the scripts share. Sourced, not run.
 [ -n "${BASH_VERSION:-}" ] || { echo "cuflash: The scripts need bash: bash $0" >&2 && exit 2; }
 set -euo pipefail
 
@@ -176,7 +176,7 @@ need() {
     die "To install them, run:  sudo apt-get install ${missing[*]}" $'\n'"Then run this again."
   fi
 
-  say "Installing them with apt-get, which CUFLASH_NO_INSTALL=1 forbids ..."
+  say "Installing them with apt-get; CUFLASH_NO_INSTALL=1 prevents this ..."
   if ! with_progress "Updating the package lists" "${root[@]}" apt-get update ||
     ! with_progress "Installing them" "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
       apt-get install -y --no-install-recommends "${missing[@]}"; then

@@ -147,8 +147,8 @@ std::int64_t warp_sync_excess(const Sample& s) {
          static_cast<std::int64_t>(s.own.warp_syncs);
 }
 
-// The barriers, or the __syncwarp(), without which all samples are as right as with them: of those
-// that the one with most of them has.
+// The barriers, or the __syncwarp() calls, of the sample that has the most of them, without which
+// all samples are still right.
 std::string needless_waits(const Stage& exercise, const std::vector<Sample>& samples,
                            const Sample& most, bool of_warp) {
   const auto is_right = [&](const Sample& s) {
@@ -163,7 +163,7 @@ std::string needless_waits(const Stage& exercise, const std::vector<Sample>& sam
   for (const simt::WaitPlace& place : simt::wait_places()) {
     if (place.of_warp != of_warp) continue;
     simt::skip_waits_at(place.location);
-    const bool right = std::all_of(samples.begin(), samples.end(), is_right);
+    const bool right = is_right(most) && std::all_of(samples.begin(), samples.end(), is_right);
     simt::skip_waits_at("");
     if (!right) continue;
     words += " The simulator finds nothing wrong without the one at " + place.location + ".";

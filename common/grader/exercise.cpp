@@ -19,8 +19,8 @@
 namespace {
 
 constexpr rlim_t kCpuSeconds = 45;         // The grade itself stops an exercise that is only slow.
-constexpr unsigned kSeconds = 600;         // Nor does one that waits as long, whatever for.
-constexpr rlim_t kPrintedBytes = 1 << 20;  // What an answer prints beyond them is lost.
+constexpr unsigned kSeconds = 600;         // Of any time: ends an exercise that only waits.
+constexpr rlim_t kPrintedBytes = 1 << 20;  // Further output of an answer is lost.
 
 // Ends this program where the kernel does not: by SIGXCPU after so much of the processor's time,
 // which a machine that is slow or busy with other work does not use up sooner; or else by SIGALRM.

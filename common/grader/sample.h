@@ -71,14 +71,15 @@ template <class Bad>
 const Trait* distinguishing_trait(const std::vector<Sample>& samples, const Bad& bad) {
   const Trait* best = nullptr;
   int fewest = static_cast<int>(samples.size());
-  const auto right = fewest - std::count_if(samples.begin(), samples.end(), bad);
+  const auto right =
+      std::count_if(samples.begin(), samples.end(), [&](const Sample& s) { return !bad(s); });
   for (const Trait& trait : traits()) {
     int innocent = 0, missed = 0;
     for (const Sample& sample : samples) {
       innocent += trait.has(sample) && !bad(sample);
       missed += !trait.has(sample) && bad(sample);
     }
-    // One that a third of the right samples have, too, tells nothing.
+    // A trait that more than a third of the right samples have, too, tells nothing.
     if (missed > 0 || innocent >= fewest || 3 * innocent > right) continue;
     const auto all = [&](const Sample& s) { return trait.has(s); };
     if (std::all_of(samples.begin(), samples.end(), all)) continue;

@@ -24,7 +24,6 @@ import mutations
 from builds import BuildError
 from repository import ANY_BYTES, ROOT
 
-LIST = mutations.LIST
 STORE = "store"
 # Where an event has what; docs/player/README.md.
 KIND, PLACE, ARRAY, CONFLICTS, LANE_BYTES, LANES, VALUES = 0, 1, 2, 7, 8, 9, 10

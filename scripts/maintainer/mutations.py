@@ -108,10 +108,15 @@ def parsed(path):
     return parser
 
 
+def lists():
+    """The lists of the stages' faults, and that of what they share: paths from the root."""
+    of_stages = [path.relative_to(ROOT) for path in sorted(ROOT.glob(f"stages/*/{LIST}"))]
+    return [*of_stages, pathlib.Path("tests", LIST)]
+
+
 def read_list():
     """The faults of the stages, and those of what they share."""
-    lists = [path.relative_to(ROOT) for path in sorted(ROOT.glob(f"stages/*/{LIST}"))]
-    return [mutation for path in (*lists, pathlib.Path("tests", LIST)) for mutation in read_one(path)]
+    return [mutation for path in lists() for mutation in read_one(path)]
 
 
 def read_one(path):
@@ -352,7 +357,7 @@ def python_with_torch():
     """The Python that can run the package's tests, or None."""
     needed = "import numpy, pytest, torch"
     cache = ROOT / "build/simt/CMakeCache.txt"
-    named = re.findall(r"^CUFLASH_TORCH_PYTHON:\w+=(.+)$", cache.read_text(encoding="utf-8"),
+    named = re.findall(r"^CUFLASH_TORCH_PYTHON:\w+=(.+)$", cache.read_text(**ANY_BYTES),
                        re.MULTILINE) if cache.exists() else []
     return next((python for python in (*filter(os.path.exists, named), sys.executable,
                                        "/usr/bin/python3")
@@ -413,7 +418,7 @@ def record(mutations):
 def part_of(mutations, first, step, changed):
     """Every step-th of the faults; if `changed`, all of a file that differs from the record."""
     known = recorded() if changed else {}
-    now = digests(mutations) if changed else {}
+    now = digests(read_list() + read_python_list()) if changed else {}
     return [m for n, m in enumerate(mutations)
             if n % step == first or known.get(m.file) != now.get(m.file)]
 

@@ -22,7 +22,7 @@ import builds
 import mutations
 import record
 from builds import BuildError
-from repository import ROOT
+from repository import KERNELS, ROOT
 
 REASONS = "tests/equivalent_mutations.ini"
 GROUPS = {  # each with its share of the faults
@@ -34,7 +34,6 @@ GROUPS = {  # each with its share of the faults
 }
 GPU_ONLY = ("watchdog.h",)  # The simulator does not compile it.
 QUICK = "_*_d64_f16*"  # compiled in a fraction of the time that all of a pass takes
-KERNELS = {"forward": "kernel.cuh", "backward": "kernel_bwd.cuh"}
 # The stages whose tests may notice a fault of a word.
 FOR_WORDS = ("10_tma", "09_async_copy", "06_forward_backward", "04_register_tiles", "03_online_softmax",
              "02_tiled", "01_naive", "16_overlapped_backward", "14_persistent", "12_warp_specialized")

@@ -9,13 +9,12 @@ except for comments, includes, the namespace, and code that the earlier stage co
 one takes from common/device.
 """
 import difflib
-import pathlib
 import re
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from repository import KERNELS, ROOT
+
 STAGES = ROOT / "stages"
-FILES = {"forward": "kernel.cuh", "backward": "kernel_bwd.cuh"}
 REPEATS = re.compile(r"stage\.(forward|backward)\.repeats = true;")
 # Names that moved to common/device, as the stage that explains them spells them.
 MOVED = (
@@ -52,7 +51,7 @@ def main():
         for which in REPEATS.findall(text):
             found += 1
             original = re.search(rf'stage\.{which}\.follows = "(\w+)";', text)[1]
-            file = FILES[which]
+            file = KERNELS[which]
             wrong += differences(source.parent / file, STAGES / original / file)
     if not found:
         sys.exit("repeated_kernels: no stage says that it repeats another's kernels")

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+KERNELS = {"forward": "kernel.cuh", "backward": "kernel_bwd.cuh"}  # a stage's file for each pass
 # How a reader's source is read and written: bytes that are not UTF-8 stay what they are.
 ANY_BYTES = {"encoding": "utf-8", "errors": "surrogateescape"}
 

@@ -14,7 +14,7 @@ import fnmatch
 import pathlib
 import re
 
-from repository import ROOT, files
+from repository import KERNELS, ROOT, files
 
 # A file belongs to the first line that has a pattern for it.
 KINDS = {
@@ -34,9 +34,8 @@ KINDS = {
     "product: common": ["common/*"],
     "product: Python, build, examples": ["python/*", "cmake/*", "CMake*", "examples/*"],
 }
-NO_CODE = ("*.md", "LICENSE", ".*")
+NO_CODE = ("*.md", "LICENSE", ".clang-format", ".gitignore")
 FOLLOWS = re.compile(r'stage\.(forward|backward)\.follows = "(\w+)";')
-PASSES = {"forward": "kernel.cuh", "backward": "kernel_bwd.cuh"}  # the file of a pass
 
 
 def lines_of(path):
@@ -68,10 +67,10 @@ def sizes():
 
 def sources(stage, which):
     """The stage's files for a pass: its kernels', and what that includes, but not the other pass's."""
-    found, left = set(), [PASSES[which]]
+    found, left = set(), [KERNELS[which]]
     while left:
         path = ROOT / "stages" / stage / left.pop()
-        if path.exists() and path not in found and (not found or path.name not in PASSES.values()):
+        if path.exists() and path not in found and (not found or path.name not in KERNELS.values()):
             found.add(path)
             left += re.findall(r'^#include "(\w+\.cuh)"', path.read_text(encoding="utf-8"), re.M)
     return sorted(found)
@@ -109,7 +108,7 @@ def stages():
     for path in sorted(pathlib.Path(name) for name in files("stages/*/stage.cu")):
         stage, chapter = path.parent.name, words(path.parent.name)
         follows = dict(FOLLOWS.findall((ROOT / path).read_text(encoding="utf-8")))
-        for which in PASSES:
+        for which in KERNELS:
             own, before = sources(stage, which), follows.get(which)
             if not own:
                 continue

@@ -27,8 +27,8 @@ def speed(row, own):
     its interval where that is more than 0.001."""
     if "ratio" not in row:
         return f"{row['tflops'] / own['tflops']:.2f}"
-    half = f"{row['spread'] / row['ratio']**2:.3f}"
-    return f"{1 / row['ratio']:.3f}" + (f" ± {half}" if half > "0.001" else "")
+    half = round(row["spread"] / row["ratio"]**2, 3)
+    return f"{1 / row['ratio']:.3f}" + (f" ± {half:.3f}" if half > 0.001 else "")
 
 
 def markdown(rows, words):

@@ -73,7 +73,7 @@ TEST(Ruler, MedianAndInterval) {
   EXPECT_EQ(odd.value, 5.);
   EXPECT_EQ(odd.spread, 3.);  // 2 to 8
   const Median even = median_of({1, 2, 3, 4, 5, 7});
-  EXPECT_EQ(even.value, 4.5 - 1.);
+  EXPECT_EQ(even.value, 3.5);
   EXPECT_EQ(even.spread, 3.);  // 1 to 7: P(no head of 6 coins) = 1.6 %
 }
 

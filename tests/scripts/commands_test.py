@@ -716,7 +716,7 @@ class WithoutPyTorch(unittest.TestCase):
 
 
 class Differences(unittest.TestCase):
-    def test_backward_continues_another_stage(self):
+    def test_backward_follows_another_stage(self):
         done = run(RUN, "--diff", "5", "6")
         self.assertIn("follows that of 04_register_tiles: scripts/run.sh --diff 04 06\n", done.stdout)
         self.assertNotIn("scripts/run.sh --diff", run(RUN, "--diff", "4", "6").stdout)

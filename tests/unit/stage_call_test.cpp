@@ -8,7 +8,7 @@
 namespace cuflash::harness {
 namespace {
 
-TEST(StageCall, AnotherStageHasTheTensorsAndAWorkspaceOfItsOwnSize) {
+TEST(StageCall, AnotherStageHasTheTensorsAndALargeEnoughWorkspace) {
   Problem p;
   ASSERT_TRUE(parse_problem("b1_h1_q40k40_d32_f32", p));
   const Inputs inputs = make_inputs(p, {});
