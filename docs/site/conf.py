@@ -80,7 +80,9 @@ book_parts = {
         "stages/14_persistent/README.md",
         "stages/14_persistent/NOTEBOOK.md",
         "stages/15_wgmma_backward/README.md",
+        "stages/15_wgmma_backward/NOTEBOOK.md",
         "stages/16_overlapped_backward/README.md",
+        "stages/16_overlapped_backward/NOTEBOOK.md",
     ],
     "Around it": [
         "docs/how_to_change_it.md",
