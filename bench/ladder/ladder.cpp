@@ -233,7 +233,8 @@ harness::TestCase played_case(const Options& options, const std::vector<const St
 void write_page(const std::string& page, const std::string& json) {
   if constexpr (simt::kSimulated) {
     write_text(page, runs_page(json));
-    const std::string path = std::filesystem::absolute(page);  // The browser may run in another folder.
+    const std::string path =
+        std::filesystem::absolute(page);  // The browser may run in another folder.
     fmt::print("Wrote {}. Open it in a browser.\n", path);
   }
 }
