@@ -36,7 +36,8 @@ GPU_ONLY = ("watchdog.h",)  # The simulator does not compile it.
 QUICK = "_*_d64_f16*"  # compiled in a fraction of the time that all of a pass takes
 # The stages whose tests may notice a fault of a word.
 FOR_WORDS = ("10_tma", "09_async_copy", "06_forward_backward", "04_register_tiles", "03_online_softmax",
-             "02_tiled", "01_naive", "16_overlapped_backward", "14_persistent", "12_warp_specialized")
+             "02_tiled", "01_naive", "16_overlapped_backward", "15_wgmma_backward", "14_persistent",
+             "12_warp_specialized")
 SOUND = set()  # the tests, with their programs, that have passed without a fault
 SWAPS = [("<=", "<"), (">=", ">"), ("<", "<="), (">", ">="), ("==", "!="), ("!=", "=="),
          ("+", "-"), ("-", "+"), ("*", "+"), ("/", "*"), ("%", "/"), ("&&", "||"), ("||", "&&"),

@@ -369,6 +369,20 @@ TEST_F(Maps, OfEachKernelOnce) {
   EXPECT_TRUE(shared_maps().empty());
 }
 
+struct Bits {
+  int counts[4];
+  unsigned done : 8;
+};
+
+TEST_F(Maps, OfABitField) {
+  run(meet<float, true>, {1, 32, shared_layout<Bits>()}, 0);
+  const std::vector<SharedMap> maps = shared_maps();
+  ASSERT_EQ(maps.size(), 1u);
+  ASSERT_EQ(maps[0].arrays.size(), 2u);
+  EXPECT_EQ(maps[0].arrays[1].name, "done");
+  EXPECT_EQ(maps[0].arrays[1].offset, sizeof(int[4]));
+}
+
 TEST_F(Maps, OfNestedStructsUnionsAndSwizzledTiles) {
   run(meet<float, true>, {1, 32, shared_layout<Nested>()}, 0);
   run(meet<int, true>, {1, 32, shared_layout<Unions>()}, 0);

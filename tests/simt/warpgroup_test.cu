@@ -70,6 +70,8 @@ TEST_F(WarpgroupTest, AllThreadsMustCome) {
     EXPECT_EQ(fails(FindingKind::kWarpMask, 256, meet, Comes::kAtAnotherProduct).title, title);
     finding = fails(FindingKind::kWarpMask, 224, meet, Comes::kAll);
     says(finding, "for warp 7 lane 0, which does not exist");
+    finding = fails(FindingKind::kWarpMask, 129, meet, Comes::kAll);
+    says(finding, "for warp 4 lane 1, which does not exist");
   }
 }
 

@@ -107,7 +107,7 @@ __device__ __forceinline__ void mark_tile(std::nullptr_t, int, int line = __buil
 
 template <class T, int kRows, int kHeadDim>
 __device__ __forceinline__ void request_tile(SwizzledTile<T, kRows, kHeadDim>& tile,
-                                             const TensorMap& map, int first, int head, int batch,
+                                             const TileMap& map, int first, int head, int batch,
                                              std::uint64_t& full, int line = __builtin_LINE()) {
   const unsigned begin = timeline::cycles();
   request_tile_itself(tile, map, first, head, batch, full);
