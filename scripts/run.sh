@@ -76,7 +76,7 @@ renamed() {
 
 # changes A B FILE [OPTION...]: the lines that differ, apart from the names. A file that is not there
 # is empty.
-changes() { diff -N "${@:4}" <(renamed "${@:1:3}") "stages/$2/$3" || true; }
+changes() { diff -N -I '\.follows = "' "${@:4}" <(renamed "${@:1:3}") "stages/$2/$3" || true; }
 
 # diff_file A B FILE: shows how FILE changes from stage A to stage B. A removed file is not shown, nor
 # is a new backward pass.
