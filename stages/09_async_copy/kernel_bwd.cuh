@@ -5,7 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "dq_workspace.cuh"
+#include "workspace.cuh"
 
 namespace cuflash::async_copy {
 

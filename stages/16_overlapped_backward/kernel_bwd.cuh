@@ -7,6 +7,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "device/host/tile_map.h"
 #include "device/index.h"
 #include "device/matrix_descriptor.h"
 #include "device/ptx/exp2.h"
@@ -16,7 +17,6 @@
 #include "device/ptx/unpack.h"
 #include "device/ptx/wgmma.h"
 #include "device/registers.h"
-#include "device/tile_map.h"
 #include "device/tile_mark.h"
 #include "device/tile_requests.h"
 #include "device/vector.h"

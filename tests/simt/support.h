@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/launch.h"
+#include "device/host/launch.h"
 #include "simt/machine.h"
 
 namespace cuflash::simt {

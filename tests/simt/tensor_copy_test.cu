@@ -1,7 +1,7 @@
 // cp.async.bulk.tensor: the wait for a copy, and stages that are full or empty. Planted faults,
 // each with its correct twin.
+#include "device/host/tile_map.h"
 #include "device/ptx/ldmatrix.h"
-#include "device/tile_map.h"
 #include "tensor_copy_support.h"
 
 namespace cuflash::simt {

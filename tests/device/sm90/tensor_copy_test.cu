@@ -4,10 +4,10 @@
 #include <string>
 
 #include "../support.h"
+#include "device/host/tile_map.h"
 #include "device/ptx/mbarrier.h"
 #include "device/ptx/tensor_copy.h"
 #include "device/swizzle.h"
-#include "device/tile_map.h"
 #include "tensor_layout.h"
 
 namespace cuflash {

@@ -1,11 +1,11 @@
 // cp.async.bulk.tensor from shared to global memory: which elements go where, and when the source
 // may be written again.
 #include "../support.h"
+#include "device/host/tile_map.h"
 #include "device/ptx/mbarrier.h"
 #include "device/ptx/tensor_copy.h"
 #include "device/ptx/tensor_store.h"
 #include "device/swizzle.h"
-#include "device/tile_map.h"
 #include "tensor_layout.h"
 
 namespace cuflash {

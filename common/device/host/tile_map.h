@@ -1,6 +1,6 @@
 // Tensor maps of a pass's tensors: TMA copies and stores boxes that are the panels of tiles.
-#ifndef CUFLASH_DEVICE_TILE_MAP_H_
-#define CUFLASH_DEVICE_TILE_MAP_H_
+#ifndef CUFLASH_DEVICE_HOST_TILE_MAP_H_
+#define CUFLASH_DEVICE_HOST_TILE_MAP_H_
 
 #include <algorithm>
 #include <cstdio>
@@ -10,9 +10,9 @@
 
 #include "cuflash/error.h"
 #include "cuflash/problem.h"
+#include "device/host/tensor_map.h"
 #include "device/ptx/tensor_copy.h"
 #include "device/ptx/tensor_store.h"
-#include "device/tensor_map.h"
 
 namespace cuflash {
 
@@ -122,4 +122,4 @@ FlashAttentionError make_maps(ForwardMaps& maps, const Problem& p, const Forward
 
 }  // namespace cuflash
 
-#endif  // CUFLASH_DEVICE_TILE_MAP_H_
+#endif  // CUFLASH_DEVICE_HOST_TILE_MAP_H_

@@ -1,6 +1,6 @@
 // Words for the sentences of refusals.
-#ifndef CUFLASH_API_WORDS_H_
-#define CUFLASH_API_WORDS_H_
+#ifndef CUFLASH_API_LISTED_H_
+#define CUFLASH_API_LISTED_H_
 
 #include <string>
 #include <vector>
@@ -38,4 +38,4 @@ inline std::vector<std::string> words_of(HeadDims head_dims) {
 
 }  // namespace cuflash
 
-#endif  // CUFLASH_API_WORDS_H_
+#endif  // CUFLASH_API_LISTED_H_

@@ -1,10 +1,11 @@
-// The CPU simulator's tensor map, the twin of common/device/tensor_map.h: the arguments themselves.
+// The CPU simulator's tensor map, the twin of common/device/host/tensor_map.h: the arguments
+// themselves.
 #ifndef CUFLASH_DEVICE_TENSOR_MAP_H_
 #define CUFLASH_DEVICE_TENSOR_MAP_H_
 
 #include <string>
 
-#include "device/tensor_map_arguments.h"
+#include "device/host/tensor_map_arguments.h"
 
 namespace cuflash {
 

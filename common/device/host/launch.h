@@ -1,13 +1,13 @@
 // launch(kernel, config, args...): queues a kernel, with the same syntax on both backends.
-#ifndef CUFLASH_DEVICE_LAUNCH_H_
-#define CUFLASH_DEVICE_LAUNCH_H_
+#ifndef CUFLASH_DEVICE_HOST_LAUNCH_H_
+#define CUFLASH_DEVICE_HOST_LAUNCH_H_
 
 #include <cuda_runtime.h>
 
 #include "cuflash/error.h"
 #include "device/shared_memory.h"
 #ifdef CUFLASH_WATCHDOG
-#include "device/watchdog.h"
+#include "device/instruments/watchdog.h"
 #endif
 
 namespace cuflash {
@@ -54,4 +54,4 @@ FlashAttentionError launch(void (*kernel)(Params...), const LaunchConfig& config
 
 }  // namespace cuflash
 
-#endif  // CUFLASH_DEVICE_LAUNCH_H_
+#endif  // CUFLASH_DEVICE_HOST_LAUNCH_H_

@@ -8,8 +8,8 @@
 //
 // and forward_pass<ForwardKernels, Types, HeadDims>() instantiates it for each type and head
 // dimension, and declares only those. The pass has no workspace unless the stage sets one.
-#ifndef CUFLASH_DEVICE_PASS_H_
-#define CUFLASH_DEVICE_PASS_H_
+#ifndef CUFLASH_DEVICE_HOST_PASS_H_
+#define CUFLASH_DEVICE_HOST_PASS_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -83,4 +83,4 @@ constexpr PassOf<Backward> backward_pass() {
 
 }  // namespace cuflash
 
-#endif  // CUFLASH_DEVICE_PASS_H_
+#endif  // CUFLASH_DEVICE_HOST_PASS_H_

@@ -1,7 +1,7 @@
 // The sum of dQ in f32, to which the blocks of a backward pass add tiles: the workspace that holds
 // it, and the kernels before and after theirs (stage 15_wgmma_backward explains them).
-#ifndef CUFLASH_DEVICE_DQ_WORKSPACE_H_
-#define CUFLASH_DEVICE_DQ_WORKSPACE_H_
+#ifndef CUFLASH_DEVICE_DQ_SUM_H_
+#define CUFLASH_DEVICE_DQ_SUM_H_
 
 #include <climits>
 #include <cmath>
@@ -236,4 +236,4 @@ __global__ void __launch_bounds__(32 * Tile::kWarps)
 
 }  // namespace cuflash
 
-#endif  // CUFLASH_DEVICE_DQ_WORKSPACE_H_
+#endif  // CUFLASH_DEVICE_DQ_SUM_H_

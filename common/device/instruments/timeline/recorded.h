@@ -1,14 +1,14 @@
 // The words of kernels that wait, issue products or request tiles, recorded. In builds with
 // CUFLASH_TIMELINE the compiler reads this file before a stage's; neither the stage nor the words
 // themselves know of it.
-#ifndef CUFLASH_DEVICE_TIMELINE_WORDS_H_
-#define CUFLASH_DEVICE_TIMELINE_WORDS_H_
+#ifndef CUFLASH_DEVICE_INSTRUMENTS_TIMELINE_RECORDED_H_
+#define CUFLASH_DEVICE_INSTRUMENTS_TIMELINE_RECORDED_H_
 
 #include <cuda_runtime.h>
 
 #include <cstddef>
 
-#include "device/timeline/record.h"
+#include "device/instruments/timeline/record.h"
 
 // Each recorded word calls the one that it replaces by this name.
 #define fence_mbarrier_init fence_mbarrier_init_itself
@@ -116,4 +116,4 @@ __device__ __forceinline__ void request_tile(SwizzledTile<T, kRows, kHeadDim>& t
 
 }  // namespace cuflash
 
-#endif  // CUFLASH_DEVICE_TIMELINE_WORDS_H_
+#endif  // CUFLASH_DEVICE_INSTRUMENTS_TIMELINE_RECORDED_H_

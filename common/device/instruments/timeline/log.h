@@ -1,7 +1,7 @@
 // The log of a timeline: what the warps of one multiprocessor did when, as kernels write it in
 // builds with CUFLASH_TIMELINE and as the program `timeline` reads it.
-#ifndef CUFLASH_DEVICE_TIMELINE_LOG_H_
-#define CUFLASH_DEVICE_TIMELINE_LOG_H_
+#ifndef CUFLASH_DEVICE_INSTRUMENTS_TIMELINE_LOG_H_
+#define CUFLASH_DEVICE_INSTRUMENTS_TIMELINE_LOG_H_
 
 namespace cuflash::timeline {
 
@@ -49,4 +49,4 @@ struct Log {
 
 }  // namespace cuflash::timeline
 
-#endif  // CUFLASH_DEVICE_TIMELINE_LOG_H_
+#endif  // CUFLASH_DEVICE_INSTRUMENTS_TIMELINE_LOG_H_

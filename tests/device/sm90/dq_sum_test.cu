@@ -1,6 +1,6 @@
-// device/dq_workspace.h: what is added to the sum of dQ, and where.
+// device/dq_sum.h: what is added to the sum of dQ, and where.
 #include "../support.h"
-#include "device/dq_workspace.h"
+#include "device/dq_sum.h"
 #include "device/ptx/tensor_copy.h"
 
 namespace cuflash {

@@ -1,15 +1,15 @@
 // The tensor map of an asynchronous copy (TMA), made on the host for a kernel's parameter:
 //
 //     __global__ void kernel(const __grid_constant__ TensorMap map)
-#ifndef CUFLASH_DEVICE_TENSOR_MAP_H_
-#define CUFLASH_DEVICE_TENSOR_MAP_H_
+#ifndef CUFLASH_DEVICE_HOST_TENSOR_MAP_H_
+#define CUFLASH_DEVICE_HOST_TENSOR_MAP_H_
 
 #include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <string>
 
-#include "device/tensor_map_arguments.h"
+#include "device/host/tensor_map_arguments.h"
 
 namespace cuflash {
 
@@ -67,4 +67,4 @@ inline std::string make_tensor_map(TensorMap& map, const TensorMapArguments& arg
 
 }  // namespace cuflash
 
-#endif  // CUFLASH_DEVICE_TENSOR_MAP_H_
+#endif  // CUFLASH_DEVICE_HOST_TENSOR_MAP_H_

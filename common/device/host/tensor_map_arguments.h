@@ -1,7 +1,7 @@
 // What describes a tensor and the box of it that one asynchronous copy takes (TMA): the arguments
 // of make_tensor_map(), checked on the host for both backends.
-#ifndef CUFLASH_DEVICE_TENSOR_MAP_ARGUMENTS_H_
-#define CUFLASH_DEVICE_TENSOR_MAP_ARGUMENTS_H_
+#ifndef CUFLASH_DEVICE_HOST_TENSOR_MAP_ARGUMENTS_H_
+#define CUFLASH_DEVICE_HOST_TENSOR_MAP_ARGUMENTS_H_
 
 #include <cstdint>
 #include <sstream>
@@ -112,4 +112,4 @@ inline std::string tensor_map_fault(const TensorMapArguments& map) {
 
 }  // namespace cuflash
 
-#endif  // CUFLASH_DEVICE_TENSOR_MAP_ARGUMENTS_H_
+#endif  // CUFLASH_DEVICE_HOST_TENSOR_MAP_ARGUMENTS_H_

@@ -1,11 +1,11 @@
 // The host code of a fused pass whose grids are the usual ones: a kernel with a block for each tile
 // of queries, and for the backward a second one with a block for each tile of keys.
-#ifndef CUFLASH_DEVICE_FUSED_H_
-#define CUFLASH_DEVICE_FUSED_H_
+#ifndef CUFLASH_DEVICE_HOST_FUSED_H_
+#define CUFLASH_DEVICE_HOST_FUSED_H_
 
 #include <algorithm>
 
-#include "device/grid.h"
+#include "device/host/grid.h"
 #include "device/tensor.h"
 
 namespace cuflash {
@@ -41,4 +41,4 @@ struct FusedBackward {
 
 }  // namespace cuflash
 
-#endif  // CUFLASH_DEVICE_FUSED_H_
+#endif  // CUFLASH_DEVICE_HOST_FUSED_H_

@@ -1,12 +1,12 @@
 // How a stage lays its kernels out in grids and queues them, one after the other. All grids are
 // one-dimensional.
-#ifndef CUFLASH_DEVICE_GRID_H_
-#define CUFLASH_DEVICE_GRID_H_
+#ifndef CUFLASH_DEVICE_HOST_GRID_H_
+#define CUFLASH_DEVICE_HOST_GRID_H_
 
 #include <tuple>
 
+#include "device/host/launch.h"
 #include "device/index.h"
-#include "device/launch.h"
 #include "device/tensor.h"
 
 namespace cuflash {
@@ -76,4 +76,4 @@ FlashAttentionError queue(cudaStream_t stream, const Grids&... grids) {
 
 }  // namespace cuflash
 
-#endif  // CUFLASH_DEVICE_GRID_H_
+#endif  // CUFLASH_DEVICE_HOST_GRID_H_

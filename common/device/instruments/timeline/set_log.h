@@ -1,12 +1,12 @@
 // How a program gives kernels the log of a timeline.
-#ifndef CUFLASH_DEVICE_TIMELINE_SET_LOG_H_
-#define CUFLASH_DEVICE_TIMELINE_SET_LOG_H_
+#ifndef CUFLASH_DEVICE_INSTRUMENTS_TIMELINE_SET_LOG_H_
+#define CUFLASH_DEVICE_INSTRUMENTS_TIMELINE_SET_LOG_H_
 
 #include <cuda_runtime.h>
 
 #include <vector>
 
-#include "device/timeline/log.h"
+#include "device/instruments/timeline/log.h"
 
 namespace cuflash::timeline {
 
@@ -31,4 +31,4 @@ inline cudaError_t set_log(const Log& log) {
 
 }  // namespace cuflash::timeline
 
-#endif  // CUFLASH_DEVICE_TIMELINE_SET_LOG_H_
+#endif  // CUFLASH_DEVICE_INSTRUMENTS_TIMELINE_SET_LOG_H_

@@ -1,10 +1,10 @@
 // The host code of a fused forward pass whose tiles TMA copies.
-#ifndef CUFLASH_DEVICE_FUSED_WITH_MAPS_H_
-#define CUFLASH_DEVICE_FUSED_WITH_MAPS_H_
+#ifndef CUFLASH_DEVICE_HOST_FUSED_WITH_MAPS_H_
+#define CUFLASH_DEVICE_HOST_FUSED_WITH_MAPS_H_
 
-#include "device/grid.h"
+#include "device/host/grid.h"
+#include "device/host/tile_map.h"
 #include "device/tensor.h"
-#include "device/tile_map.h"
 
 namespace cuflash {
 
@@ -25,4 +25,4 @@ struct FusedForwardWithMaps {
 
 }  // namespace cuflash
 
-#endif  // CUFLASH_DEVICE_FUSED_WITH_MAPS_H_
+#endif  // CUFLASH_DEVICE_HOST_FUSED_WITH_MAPS_H_

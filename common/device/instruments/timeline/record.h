@@ -1,11 +1,11 @@
 // How a warp writes an event to the log of a timeline.
-#ifndef CUFLASH_DEVICE_TIMELINE_RECORD_H_
-#define CUFLASH_DEVICE_TIMELINE_RECORD_H_
+#ifndef CUFLASH_DEVICE_INSTRUMENTS_TIMELINE_RECORD_H_
+#define CUFLASH_DEVICE_INSTRUMENTS_TIMELINE_RECORD_H_
 
 #include <cuda_runtime.h>
 
-#include "device/timeline/log.h"
-#include "device/timeline/set_log.h"
+#include "device/instruments/timeline/log.h"
+#include "device/instruments/timeline/set_log.h"
 
 namespace cuflash::timeline {
 
@@ -71,4 +71,4 @@ __device__ __forceinline__ void record(Kind kind, int line, unsigned data = 0) {
 
 }  // namespace cuflash::timeline
 
-#endif  // CUFLASH_DEVICE_TIMELINE_RECORD_H_
+#endif  // CUFLASH_DEVICE_INSTRUMENTS_TIMELINE_RECORD_H_

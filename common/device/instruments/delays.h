@@ -1,8 +1,8 @@
 // The words of kernels that wait, arrive or ask for copies, late at random. In builds with
 // CUFLASH_DELAYS the compiler reads this file before a stage's; neither the stage nor the words
 // themselves know of it. What is right only because something usually comes first fails here.
-#ifndef CUFLASH_DEVICE_DELAYS_WORDS_H_
-#define CUFLASH_DEVICE_DELAYS_WORDS_H_
+#ifndef CUFLASH_DEVICE_INSTRUMENTS_DELAYS_H_
+#define CUFLASH_DEVICE_INSTRUMENTS_DELAYS_H_
 
 #include <cuda_runtime.h>
 
@@ -105,4 +105,4 @@ __device__ __forceinline__ void wgmma_wait() {
 
 }  // namespace cuflash::ptx
 
-#endif  // CUFLASH_DEVICE_DELAYS_WORDS_H_
+#endif  // CUFLASH_DEVICE_INSTRUMENTS_DELAYS_H_

@@ -1,8 +1,8 @@
 // A watchdog over waits for barriers, in builds with CUFLASH_WATCHDOG: a thread that has waited for
 // two seconds describes its wait in memory of the host and ends the kernel with an error. The
 // program prints the description when it exits.
-#ifndef CUFLASH_DEVICE_WATCHDOG_H_
-#define CUFLASH_DEVICE_WATCHDOG_H_
+#ifndef CUFLASH_DEVICE_INSTRUMENTS_WATCHDOG_H_
+#define CUFLASH_DEVICE_INSTRUMENTS_WATCHDOG_H_
 
 #include <cuda_runtime.h>
 
@@ -135,4 +135,4 @@ class Patience {
 
 }  // namespace cuflash::watchdog
 
-#endif  // CUFLASH_DEVICE_WATCHDOG_H_
+#endif  // CUFLASH_DEVICE_INSTRUMENTS_WATCHDOG_H_

@@ -1,12 +1,12 @@
 // A grid whose blocks stay: one for each of the device's multiprocessors, and each takes one piece
 // of work after the other.
-#ifndef CUFLASH_DEVICE_RESIDENT_GRID_H_
-#define CUFLASH_DEVICE_RESIDENT_GRID_H_
+#ifndef CUFLASH_DEVICE_HOST_RESIDENT_GRID_H_
+#define CUFLASH_DEVICE_HOST_RESIDENT_GRID_H_
 
 #include <algorithm>
 
 #include "cuflash/stage.h"
-#include "device/grid.h"
+#include "device/host/grid.h"
 #include "device/resident_blocks.h"
 
 namespace cuflash {
@@ -26,4 +26,4 @@ Grid<Kernel, Args...> resident_grid(std::int64_t blocks, int threads, Kernel ker
 
 }  // namespace cuflash
 
-#endif  // CUFLASH_DEVICE_RESIDENT_GRID_H_
+#endif  // CUFLASH_DEVICE_HOST_RESIDENT_GRID_H_
