@@ -26,12 +26,14 @@ A file that does not exist leaves a sentence in place of the table.
 
 These markers surround a piece of source code:
 
-    <!-- code stages/01_naive/kernel.cuh // O = P V. -->
+    <!-- code stages/01_naive/kernel.cuh output -->
+    <!-- code stages/01_naive/kernel_bwd.cuh key_value_gradient // Find the weights -->
     <!-- end code -->
 
-It begins with the file's one line that contains the words after the file's name, and ends where
-that paragraph ends: at the next blank line, or the end of the block around it, at which every brace
-opened in the piece is closed.
+The first is a function, lambda or struct with this name, whole, with the comment above it. The
+second is a paragraph, of a function if one is named: it begins with the one comment that contains
+the words, its title, and ends at the next blank line, or the end of the block around it, at which
+every brace opened in the paragraph is closed.
 
 Without arguments every tracked page is rewritten. With --check nothing is written, and the exit
 status is 1 if a page differs from its result.
@@ -331,32 +333,60 @@ def screen(path):
     return f"```{LANGUAGES.get(pathlib.Path(path).suffix, 'text')}\n" + (ROOT / path).read_text(encoding="utf-8").strip() + "\n```\n"
 
 
-def piece(lines, words):
-    """The lines of a paragraph of source code, without their common indentation; None if not
-    exactly one line contains the words."""
-    found = [n for n, line in enumerate(lines) if words in line]
-    if len(found) != 1:
-        return None
-    begin = end = found[0]
-    depth = 0
+def end_of(lines, begin, is_over):
+    """The number of the first line from `begin` on at which every brace is closed and is_over() is
+    true; it is given what stands in the lines up to this one, without comments, and the next one."""
+    text, depth = "", 0
     for end, line in enumerate(lines[begin:], begin):
         bare = NO_BRACES.sub("", line)
+        text += bare
         depth += bare.count("{") - bare.count("}")
         after = lines[end + 1].strip() if end + 1 < len(lines) else ""
-        if depth <= 0 and (not after or after.startswith("}")):
+        if depth <= 0 and is_over(text, after):
             break
-    chosen = lines[begin:end + 1]
+    return end
+
+
+def declaration(lines, name):
+    """The numbers of the first and the last line of a function, lambda or struct, with its comment."""
+    declares = re.compile(rf"(?!\s*return )(?:[^/;=(]*\s)?(?:struct {name}\b|{name}\(|auto {name} = \[)")
+    for begin, line in enumerate(lines):
+        if declares.match(line):
+            end = end_of(lines, begin, lambda text, _: text.rstrip().endswith(("}", ";")))
+            if NO_BRACES.sub("", lines[end]).rstrip("; ").endswith("}"):  # not a call
+                while begin > 0 and lines[begin - 1].strip() and lines[begin - 1][-1] not in "{};:":
+                    begin -= 1
+                yield begin, end
+
+
+def paragraph(lines, title):
+    """The numbers of the first and the last line of a paragraph with this title."""
+    for begin, line in enumerate(lines):
+        if re.match(r"\s*//", line) and title in line:
+            yield begin, end_of(lines, begin, lambda _, after: not after or after.startswith("}"))
+
+
+def piece(lines, name, title):
+    """The lines of a declaration, or of a paragraph in it, without their common indentation; None if
+    there is not exactly one."""
+    for find, words in ((declaration, name), (paragraph, title)):
+        if words:
+            found = list(find(lines, words))
+            if len(found) != 1:
+                return None
+            lines = lines[found[0][0]:found[0][1] + 1]
     # A preprocessor's line stands at the margin wherever it is.
-    margin = min(len(line) - len(line.lstrip()) for line in chosen
+    margin = min(len(line) - len(line.lstrip()) for line in lines
                  if line.strip() and not line.startswith("#"))
-    return "\n".join(line if line.startswith("#") else line[margin:] for line in chosen)
+    return "\n".join(line if line.startswith("#") else line[margin:] for line in lines)
 
 
 def code(path, words):
     """A piece of a source file as a Markdown block."""
-    text = piece((ROOT / path).read_text(encoding="utf-8").splitlines(), words)
+    name, _, title = words.partition("//")
+    text = piece((ROOT / path).read_text(encoding="utf-8").splitlines(), name.strip(), title.strip())
     if text is None:
-        raise SystemExit(f"not exactly one line of {path} contains: {words}")
+        raise SystemExit(f"not exactly one piece of {path} is: {words}")
     return f"```{LANGUAGES[pathlib.Path(path).suffix]}\n{text}\n```\n"
 
 
