@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What the events of a timeline mean: the spans of time that each warpgroup spends on what.
 
-    bench/timeline/spans.py EVENTS.json OUT.json
+    bench/timeline/spans.py EVENTS.json OUT.json [LADDER.json...]
 
-EVENTS.json is a file of bench/timeline/timeline.cpp. It has the lines of the kernel that recorded events,
-with the comments before them. From these follow the names of the spans, so the kernel names none.
-OUT.json has what tables and figures show: the averages over all tiles, and the spans of a few tiles.
+EVENTS.json is a file of bench/timeline/timeline.cpp from these sources: the names of the spans follow from
+the lines of the kernel that recorded events and the comments before them, so the kernel names none.
+OUT.json has what tables and figures show: the averages over all tiles, the spans of a few tiles, and how
+long the same call takes in the ordinary build, from files of `ladder --json`.
 """
 
 import json
@@ -15,7 +16,8 @@ import sys
 from bisect import bisect_right
 from dataclasses import dataclass
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
 from provenance import save  # noqa: E402, it lies there
 
 # What a warpgroup's time goes into, in the order of a table's columns.
@@ -239,12 +241,27 @@ def chosen(result, head_dim):
     return found[0]
 
 
+def lines_of(kernel):
+    """Of each line of a kernel's text the code and the comment before it, by its number."""
+    lines, title = {}, ""
+    for number, line in enumerate(map(str.strip, kernel.splitlines()), 1):
+        title = line if line.startswith("//") else title
+        lines[str(number)] = {"code": line, "title": title}
+    return lines
+
+
 def main():
     """Writes the summary of a file of events."""
-    result = json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
-    lines = result.pop("lines")
-    result["timelines"] = [summary(timeline, lines) for timeline in result["timelines"]]
-    save(pathlib.Path(sys.argv[2]), result)
+    events, out, *ladders = map(pathlib.Path, sys.argv[1:])
+    result = json.loads(events.read_text(encoding="utf-8"))
+    folder = ROOT / "stages" / result["stage"]
+    kernel = next(path for name in ("kernel.cuh", "kernel_bwd.cuh") if (path := folder / name).exists())
+    lines = lines_of(kernel.read_text(encoding="utf-8"))
+    plain = {row["problem"]: {"plain_ms": row["ms"]} for ladder in ladders
+             for row in json.loads(ladder.read_text(encoding="utf-8"))["rows"] if "ms" in row}
+    result["timelines"] = [summary(timeline, lines) | plain.get(timeline["problem"], {})
+                           for timeline in result["timelines"]]
+    save(out, result)
 
 
 if __name__ == "__main__":

@@ -161,20 +161,6 @@ def chosen(rows, words, kinds):
     return [] if words else rows
 
 
-def joined(rows):
-    """Joins two rows of the ladder into one if it verified a problem and then timed it."""
-    result, verified = [], {}
-    for row in rows:
-        case = row["stage"], row["pass"], row["problem"]
-        if "ms" in row and case in verified:
-            verified.pop(case).update(row)
-        else:
-            result.append(row)
-            if "ok" in row:
-                verified[case] = row
-    return result
-
-
 def add_gains(rows, everything):
     """Adds how much faster each row is than the stage before it in the same pass and problem; for a
     local stage, 9x, than the last stage that the table shows."""
@@ -303,8 +289,7 @@ def table(path, words, wanted=()):
         return variants_table.markdown(result["rows"], words) + "\n\n" + ", ".join(facts) + ".\n"
     views = [word for word in words if of_peers and word in tables.VIEWS] or ["speeds"]
     words = [word for word in words if word not in views]
-    everything = (tables.rows_of(result) if of_peers else result["rows"] if plain
-                  else joined(result["rows"]))
+    everything = tables.rows_of(result) if of_peers else result["rows"]
     if of_peers and not any(re.fullmatch(r"d\d+", word) for word in words):
         everything = tables.with_head_dim(everything, tables.HEAD_DIMS)
     if of_ceilings:

@@ -87,15 +87,15 @@ def made_up(head_dim=64, blocks=(0, 400), role=consumer):
     return {
         "provenance": {"device": "no GPU", "backend": "simt", "commit": "made up",
                        "date": "2026-01-01T00:00:00Z"},
-        "stage": "12_stage", "globaltimer_step_ns": 32, "lines": LINES,
+        "stage": "12_warp_specialized", "globaltimer_step_ns": 32,
         "timelines": [{"problem": f"b1_h2_q512k512_d{head_dim}_f16", "clock_ghz": 1.5,
-                       "recorded_ms": 1.25, "plain_ms": 1.0, "blocks": groups}],
+                       "recorded_ms": 1.25, "blocks": groups}],
     }
 
 
 def lanes():
     result = made_up()
-    return spans.lanes_of(result["timelines"][0], result["lines"])
+    return spans.lanes_of(result["timelines"][0], LINES)
 
 
 class Spans(unittest.TestCase):
@@ -167,6 +167,11 @@ class Spans(unittest.TestCase):
                          ["S", "wait for a buffer", "request K", "softmax", "wait for V"])
         self.assertIn(spans.Span("softmax", 130, 300), found)
 
+    def test_lines_of_a_kernel(self):
+        lines = spans.lines_of("// Take.\n\n  wait(&k_full);  // It is there.\n// Next.\nreturn;")
+        self.assertEqual(lines["3"], {"code": "wait(&k_full);  // It is there.", "title": "// Take."})
+        self.assertEqual(lines["5"], {"code": "return;", "title": "// Next."})
+
     def test_what_it_does_not_know(self):
         with self.assertRaisesRegex(ValueError, "no known product"):
             spans.product_name("// dP = dO Vᵀ")
@@ -185,9 +190,11 @@ class Shown(unittest.TestCase):
 
     def keep(self, result):
         """Makes the file of a result's summary."""
-        events = self.path.with_name("events.json")
+        events, ladder = self.path.with_name("events.json"), self.path.with_name("ladder.json")
         events.write_text(json.dumps(result), encoding="utf-8")
-        with mock.patch.object(sys, "argv", ["spans.py", str(events), str(self.path)]):
+        ladder.write_text(json.dumps({"rows": [{"problem": result["timelines"][0]["problem"], "ms": 1.0}]}))
+        with mock.patch.object(sys, "argv", ["spans.py", *map(str, (events, self.path, ladder))]), \
+                mock.patch.object(spans, "lines_of", return_value=LINES):
             spans.main()
 
     def test_table(self):
@@ -201,6 +208,7 @@ class Shown(unittest.TestCase):
                          ["30\N{NO-BREAK SPACE}%", "40\N{NO-BREAK SPACE}%", "15\N{NO-BREAK SPACE}%",
                           "2\N{NO-BREAK SPACE}%"])
         self.assertIn("75\N{NO-BREAK SPACE}%", text)
+        self.assertIn("| 1.25 ms | 1 ms |", text)
         self.assertIn("commit made up", text)
 
     def test_turns_have_a_column(self):
