@@ -163,20 +163,6 @@ def chosen(rows, words, kinds):
     return [] if words else rows
 
 
-def joined(rows):
-    """Joins two rows of the ladder into one if it verified a problem and then timed it."""
-    result, verified = [], {}
-    for row in rows:
-        case = row["stage"], row["pass"], row["problem"]
-        if "ms" in row and case in verified:
-            verified.pop(case).update(row)
-        else:
-            result.append(row)
-            if "ok" in row:
-                verified[case] = row
-    return result
-
-
 def add_gains(rows, everything):
     """Adds how much faster each row is than the stage before it in the same pass and problem; for a
     local stage, 9x, than the last stage that the table shows."""
@@ -254,16 +240,16 @@ def origin(where):
 def timeline_tables(result, head_dim):
     """Two Markdown tables of a timeline: its warpgroups' time, and the multiprocessor's."""
     timeline = spans.chosen(result, head_dim)
-    lanes = spans.lanes_of(timeline, result["lines"])
-    computing = [(lane, *spans.parts_of(lane)) for lane in lanes if lane.computes]
+    computing = [lane for lane in timeline["lanes"] if "parts" in lane]
     shown = [name for name in spans.PARTS
-             if name != spans.FOR_A_TURN or any(parts[name] for _, _, parts, _ in computing)]
-    lines = [[lane.block, lane.name, f"{cycles:.0f}",
-              *(percent(100 * part / cycles) for part in (*(parts[name] for name in shown), rest))]
-             for lane, cycles, parts, rest in computing]
+             if name != spans.FOR_A_TURN or any(lane["parts"][name] for lane in computing)]
+    lines = [[lane["block"], lane["name"], f"{lane['cycles']:.0f}",
+              *(percent(100 * part / lane["cycles"])
+                for part in (*(lane["parts"][name] for name in shown), lane["other"]))]
+             for lane in computing]
     facts = [f"`{timeline['problem']}`", f"{timeline['clock_ghz']:.2f} GHz",
-             percent(100 * spans.products_in_flight(lanes)),
-             " / ".join(percent(100 * share) for share in spans.softmaxes_at_once(lanes)),
+             percent(100 * timeline["products_in_flight"]),
+             " / ".join(percent(100 * share) for share in timeline["softmaxes_at_once"]),
              f"{timeline['recorded_ms']:.3g} ms",
              f"{timeline['plain_ms']:.3g} ms" if "plain_ms" in timeline else ""]
     return tables.markdown(["block", "warpgroup", "cycles a tile", *shown, "other"], lines) + \
@@ -305,7 +291,7 @@ def table(path, words, wanted=()):
         return variants_table.markdown(result["rows"], words) + "\n\n" + ", ".join(facts) + ".\n"
     views = [word for word in words if of_peers and word in tables.VIEWS] or ["speeds"]
     words = [word for word in words if word not in views]
-    everything = result["rows"] if of_peers or plain else joined(result["rows"])
+    everything = tables.rows_of(result) if of_peers else result["rows"]
     if of_peers and not any(re.fullmatch(r"d\d+", word) for word in words):
         everything = tables.with_head_dim(everything, tables.HEAD_DIMS)
     if of_ceilings:
