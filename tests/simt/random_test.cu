@@ -147,16 +147,16 @@ TEST_F(AccessTest, RandomProgramsRaceWhereVectorClocksSaySo) {
     const bool expected = races(program);
     racy += expected;
     device.set({program.begin(), program.end()});
-    for (const Schedule& schedule : all_schedules()) {
-      set_schedule(schedule);
+    under_all_schedules([&] {
       run(interpret, {1, kThreads}, device.data(), out.data(), n % 2 == 0);
       const std::vector<Finding> findings = take_findings();
       if (!expected && !findings.empty()) {
-        ADD_FAILURE() << "program " << n << ", " << schedule_name(schedule) << ": no race, but\n"
+        ADD_FAILURE() << "program " << n << ", "
+                      << ": no race, but\n"
                       << findings[0].message();
       }
       missed += expected && findings.empty();
-    }
+    });
   }
   // Both kinds of program must be there for this to be a test.
   EXPECT_GT(racy, 100);
@@ -203,15 +203,13 @@ __global__ void reduce(const float* in, float* out) {
 
 TEST_F(AccessTest, CorrectProgramsAreSilentUnderEverySchedule) {
   Array<float> a(64 * 64, 1.f), b(64 * 64, 2.f), c(64 * 64), sum(1, 0.f);
-  for (const Schedule& schedule : all_schedules()) {
-    SCOPED_TRACE(schedule_name(schedule));
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(tiled_product, {dim3(4, 4), dim3(16, 16)}, a.data(), b.data(), c.data());
     EXPECT_EQ(c.values()[4095], 128.f);
     sum.set({0.f});
     run(reduce, {16, 256}, a.data(), sum.data());
     EXPECT_EQ(sum.values()[0], 4096.f);
-  }
+  });
 }
 
 }  // namespace

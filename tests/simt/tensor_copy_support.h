@@ -1,4 +1,4 @@
-// What the tests of cp.async.bulk.tensor share: a tensor, its map, and a search for findings.
+// What the tests of cp.async.bulk.tensor share: a tensor and its map.
 #ifndef CUFLASH_TESTS_SIMT_TENSOR_COPY_SUPPORT_H_
 #define CUFLASH_TESTS_SIMT_TENSOR_COPY_SUPPORT_H_
 
@@ -11,6 +11,13 @@ namespace cuflash::simt {
 constexpr int kRows = 8, kCols = 64, kBytes = kRows * kCols * 2;
 
 using Half = unsigned short;
+
+// The first thread begins a barrier.
+__device__ inline void begin(std::uint64_t& barrier, unsigned arrivals = 1) {
+  if (threadIdx.x != 0) return;
+  ptx::mbarrier_init(&barrier, arrivals);
+  ptx::fence_mbarrier_init();
+}
 
 class TensorCopyTest : public AccessTest {
  protected:
@@ -35,17 +42,6 @@ class TensorCopyTest : public AccessTest {
   Array<Half> in_{kTensorRows * kCols, "in"};
   Array<int> out_{1024, 0, "out"};
 };
-
-// True if one of the findings has this title and both lines.
-inline bool finds(const std::string& title, const std::string& line, const std::string& other) {
-  bool found = false;
-  for (const Finding& finding : take_findings()) {
-    const std::string message = finding.message();
-    found |= finding.title == title && message.find(line) != std::string::npos &&
-             message.find(other) != std::string::npos;
-  }
-  return found;
-}
 
 }  // namespace cuflash::simt
 

@@ -136,12 +136,11 @@ TEST_F(Wmma, UnderEverySchedule) {
       expected.push_back(1.f + static_cast<float>(2 * (1 + warp)) * dot);
     }
   }
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     Array<float> out(3 * 256, 0.f);
     run(chain, {1, 96}, da.data(), db.data(), out.data(), 2);
     EXPECT_EQ(out.values(), expected);
-  }
+  });
 }
 
 // 1 + 2^-12 + 2^-12 ... : sums are rounded to float, not to half, and a half accumulator only at
