@@ -9,8 +9,6 @@
 namespace cuflash::simt {
 namespace {
 
-constexpr unsigned kAll = 0xffffffffu;
-
 // ---- Global memory -----------------------------------------------------------------------------
 
 class GlobalCount : public AccessTest {
@@ -261,40 +259,6 @@ TEST_F(GlobalCount, PartialMasksDoNotSplitRequests) {
     EXPECT_EQ(counts().global_read_requests, 2u);
     EXPECT_EQ(counts().global_read_sectors, 8u);
   });
-}
-
-// The counts do not depend on the schedule.
-__global__ void busy(const float* in, float* out) {
-  __shared__ float box[64];
-  const int t = threadIdx.x;
-  float sum = 0.f;
-  for (int i = 0; i < 600; ++i) {
-    if ((i + t) % 7 == 0) sum += in[(i * 5 + t) % 4096];
-    sum += in[i + t];
-    if (i % 100 == 99) {
-      __syncthreads();
-      box[t] = sum;
-      __syncthreads();
-      sum += box[(t * 33) % 64];
-    }
-    if (i % 64 == 63) sum += __shfl_xor_sync(kAll, sum, 1);
-  }
-  out[t] = sum;
-}
-
-TEST_F(GlobalCount, SchedulesDoNotChangeCounts) {
-  std::vector<Counts> all;
-  under_all_schedules([&] {
-    reset_counts();
-    run(busy, {1, 64}, in_.data(), out_.data());
-    all.push_back(counts());
-  });
-  for (const Counts& c : all) {
-    EXPECT_EQ(c.global_read_requests, all[0].global_read_requests);
-    EXPECT_EQ(c.global_read_bytes, all[0].global_read_bytes);
-    EXPECT_EQ(c.global_read_sectors, all[0].global_read_sectors);
-    EXPECT_EQ(c.shared_wavefronts, all[0].shared_wavefronts);
-  }
 }
 
 // ---- Shared memory -----------------------------------------------------------------------------

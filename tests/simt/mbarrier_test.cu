@@ -139,31 +139,6 @@ TEST_F(MbarrierTest, AWarpThatDoesNotRelease) {
   });
 }
 
-// Order through __syncthreads() between the phases: one thread arrives, all wait.
-__global__ void one_for_all(int* out, int tiles) {
-  __shared__ int tile[64];
-  __shared__ std::uint64_t full;
-  init(&full, 1);
-  int sum = 0;
-  for (int n = 0; n < tiles; ++n) {
-    if (threadIdx.x == 7) {
-      for (int i = 0; i < 64; ++i) tile[i] = n;
-      ptx::mbarrier_arrive(&full);
-    }
-    ptx::mbarrier_wait(&full, n % 2);
-    sum += tile[63 - threadIdx.x];
-    __syncthreads();
-  }
-  out[threadIdx.x] = sum;
-}
-
-TEST_F(MbarrierTest, ReuseAfterSyncthreads) {
-  under_all_schedules([&] {
-    run(one_for_all, {1, 64}, out_.data(), 7);
-    EXPECT_EQ(out_.values()[5], 21);
-  });
-}
-
 // ---- Phases ------------------------------------------------------------------------------------
 
 // The first warp goes on to the next phase without an answer.
