@@ -19,6 +19,18 @@ __device__ inline void begin(std::uint64_t& barrier, unsigned arrivals = 1) {
   ptx::fence_mbarrier_init();
 }
 
+// A map of rows of kCols elements, of which `cols` count, in boxes of `box_rows` rows.
+inline TensorMap map_of(const void* data, int rows, int box_rows = kRows, int cols = kCols,
+                        TensorSwizzle swizzle = TensorSwizzle::kNone) {
+  TensorMap map;
+  EXPECT_EQ(
+      make_tensor_map(
+          map,
+          {data, CUFLASH_F16, {cols, rows, 1, 1}, {kCols, 0, 0}, {kCols, box_rows, 1, 1}, swizzle}),
+      "");
+  return map;
+}
+
 class TensorCopyTest : public AccessTest {
  protected:
   TensorCopyTest() {
@@ -26,18 +38,7 @@ class TensorCopyTest : public AccessTest {
     for (int i = 0; i < kTensorRows * kCols; ++i) values.push_back(static_cast<Half>(i));
     in_.set(values);
   }
-  // Boxes of kRows rows.
-  TensorMap map() const {
-    TensorMap map;
-    EXPECT_EQ(make_tensor_map(map, {in_.data(),
-                                    CUFLASH_F16,
-                                    {kCols, kTensorRows, 1, 1},
-                                    {kCols, 0, 0},
-                                    {kCols, kRows, 1, 1},
-                                    TensorSwizzle::kNone}),
-              "");
-    return map;
-  }
+  TensorMap map() const { return map_of(in_.data(), kTensorRows); }
   static constexpr int kTensorRows = 20 * kRows;
   Array<Half> in_{kTensorRows * kCols, "in"};
   Array<int> out_{1024, 0, "out"};

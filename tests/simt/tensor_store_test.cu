@@ -12,15 +12,7 @@ class TensorStoreTest : public TensorCopyTest {
  protected:
   // Of the memory that stores write: boxes of kRows rows, in a tensor of so many rows.
   TensorMap out_map(int rows = kTensorRows, int cols = kCols) const {
-    TensorMap map;
-    EXPECT_EQ(make_tensor_map(map, {stored_.data(),
-                                    CUFLASH_F16,
-                                    {cols, rows, 1, 1},
-                                    {kCols, 0, 0},
-                                    {kCols, kRows, 1, 1},
-                                    TensorSwizzle::kNone}),
-              "");
-    return map;
+    return map_of(stored_.data(), rows, kRows, cols);
   }
   Array<Half> stored_{kTensorRows * kCols, 0, "stored"};
 };

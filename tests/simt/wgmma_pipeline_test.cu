@@ -12,7 +12,7 @@ namespace {
 
 using ptx::Major;
 
-constexpr int kHeadDim = 64;
+constexpr int kHeadDim = kCols;
 constexpr int kGroups = 2, kBlockQ = 64 * kGroups, kBlockKV = 32, kStages = 2;
 constexpr int kThreads = 128 * (kGroups + 1);
 
@@ -161,17 +161,8 @@ class WgmmaPipelineTest : public AccessTest {
   Array<float> out_{kBlockQ * kHeadDim, 0.0f, "out"};
 
  private:
-  // Boxes of this many rows.
-  static TensorMap map(const Array<__half>& data, int rows, int box) {
-    TensorMap map;
-    EXPECT_EQ(make_tensor_map(map, {data.data(),
-                                    CUFLASH_F16,
-                                    {kHeadDim, rows, 1, 1},
-                                    {kHeadDim, 0, 0},
-                                    {kHeadDim, box, 1, 1},
-                                    TensorSwizzle::k128Bytes}),
-              "");
-    return map;
+  static TensorMap map(const Array<__half>& data, int rows, int box_rows) {
+    return map_of(data.data(), rows, box_rows, kHeadDim, TensorSwizzle::k128Bytes);
   }
   // Small integers: the results are exact, and O fits into f16.
   static int value(int seed, int row, int col) {
