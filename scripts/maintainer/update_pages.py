@@ -18,7 +18,7 @@ those of EXTRA. *Of its ceiling* is empty where the result is older than that co
 the words are passes, dtypes, head dimensions, s512, causal, full, stages (each with both of its
 schedules), peers, and the kind of table: speeds, summary, costs or places. Without a head dimension,
 d64, the table has those of the matrix, d64 and d128; d96 and d256 must be named. For one of
-bench/calls/calls.py they are attention, torch.compile, nothing or library. For one of variants.py they
+bench/calls/calls.py they are attention, torch.compile or library. For one of variants.py they
 are head dimensions, and `relative`: speeds as multiples of that of the stage as it is. For one of
 bench/timeline the word is a head dimension. One of bench/peers/some_gradients.py takes no words.
 A file that does not exist leaves a sentence in place of the table.
