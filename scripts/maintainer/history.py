@@ -26,7 +26,7 @@ HISTORY = RESULTS / "history.json"
 def medians(result):
     """(stage, pass, dtype, problem without its dtype, TFLOP/s) of each timed row."""
     for row in result["rows"] if "ceilings" not in result else ():
-        name, dtype, mask = re.fullmatch(r"(.*)_(f32|f16|bf16)(.*)", row["problem"]).groups()
+        name, dtype, mask = re.fullmatch(r"(.*_d\d+)_([^_]+)(.*)", row["problem"]).groups()
         if "tflops" in row:
             yield row["stage"], row["pass"], dtype, name + mask, row["tflops"]
     for row in tables.rows_of(result) if "ceilings" in result else ():
