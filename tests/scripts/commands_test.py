@@ -426,8 +426,8 @@ class ExerciseFile(unittest.TestCase):
             self.assertFalse(self.file.exists())
 
 
-class OneStage(unittest.TestCase):
-    """scripts/test.sh 01 with nvcc and without a GPU: these and the tests are stand-ins."""
+class Tests(unittest.TestCase):
+    """scripts/test.sh, with 01 and without, with nvcc and without a GPU: these and the tests are stand-ins."""
 
     def setUp(self):
         self.root = copy_of_checkout(self)
@@ -440,11 +440,11 @@ class OneStage(unittest.TestCase):
         program.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
         program.chmod(0o755)
 
-    def verdict(self, tests, on_build="[ ]"):
+    def verdict(self, tests, on_build="[ ]", words=("01",)):
         """The result of scripts/test.sh with these commands as cuflash_tests and as a build."""
         self.add("build/simt/bin/cuflash_tests", f"echo 01_naive; {tests}")
         path = f"{self.root / 'bin'}:{environment()['PATH']}"
-        return run(self.root / TEST, "01", PATH=path, CMAKE_STATUS="0", ON_BUILD=on_build)
+        return run(self.root / TEST, *words, PATH=path, CMAKE_STATUS="0", ON_BUILD=on_build)
 
     def test_nvcc_compiles_it(self):
         done = self.verdict("true", '[ "$*" = "--build build/release --target oldest_01_naive" ] && touch built')
@@ -462,6 +462,13 @@ class OneStage(unittest.TestCase):
         done = self.verdict("false")
         self.assertEqual(done.returncode, 1)
         self.assertNotIn("nvcc", done.stderr)
+
+    def test_of_all_stages_and_of_the_rest(self):
+        for tests, rest in (("true", 0), ("true", 1), ("false", 0)):
+            self.add("bin/ctest", f"echo tests passed >build/simt/ctest.log; exit {rest}")
+            done = self.verdict(tests, words=())
+            self.assertEqual(done.returncode, int(tests == "false" or rest))
+            self.assertEqual(done.stdout, "01_naive\n" * os.cpu_count() + "tests passed\n")
 
 
 class BrokenStage(unittest.TestCase):
