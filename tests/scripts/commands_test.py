@@ -243,8 +243,7 @@ class Accepted(unittest.TestCase):
 
     def test_help(self):
         for command in ([RUN], [TEST], [TEST, "01"], [TEST, "exercise"], ["scripts/new_stage.sh"],
-                        ["scripts/docs.sh"], ["scripts/prologue.sh"], ["docs/players.py"],
-                        ["scripts/maintainer/f32_gradient_error.py"]):
+                        ["scripts/docs.sh"], ["scripts/prologue.sh"], ["docs/players.py"]):
             done = run(*command, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, ""), command)
             self.assertRegex(done.stdout, r"\A[Uu]sage: ", command)
