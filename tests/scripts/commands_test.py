@@ -153,7 +153,7 @@ REFUSED = [
 WRONG = {"--stage": "TEXT missing", "--stage=": "TEXT missing", "--stage 1 --stage 2": "received 2",
          "--stage 1 --map 2": "excludes", "--list --annotate 2": "excludes", "--map 2 --json x": "excludes",
          "--list 5": "not expected: 5", "--causal=yes": "not expected: yes", "--text": "requires --play",
-         "--stage 3 --text": "requires --play", "--dtype fp16": "not in {f32,f16,bf16}",
+         "--stage 3 --text": "requires --play", "--dtype fp16": "fp16 not in {",
          "--pass backwards": "not in {forward,backward,both}", "--schedule random": "random:SEED",
          "--schedule Inorder": "random:SEED", "--block 1,2": "X,Y,Z", "--block 1,2,3,4": "X,Y,Z",
          "--compare 1": "2 required", "--diff 1 1": "two different stages", "--play 3 3": "two different stages",
