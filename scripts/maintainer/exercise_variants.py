@@ -2,10 +2,11 @@
 """Writes every answer that the check grades: for each exercise what is there at the beginning, the stage's
 own lines, and the wrong answers of its list.
 
-    scripts/maintainer/exercise_variants.py OUT [N/M]
+    scripts/maintainer/exercise_variants.py OUT [N/M | NAME]
 
 With N/M, 0 <= N < M, only every M-th of the wrong answers, from the N-th on, and of the others what is there
-at the beginning, if N is even, or the stage's own lines. Every mistake that the model can make must be the
+at the beginning, if N is even, or the stage's own lines. With a NAME, only those of the exercises that have it
+in their name, 02_5_probabilities. Every mistake that the model can make must be the
 diagnosis of a wrong answer.
 
 What a student writes goes into holes, from a line `// ---- Exercise` to a line `// ---- your lines end`.
@@ -124,10 +125,13 @@ def main():
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     mistakes = set(MISTAKE.findall((ROOT / "common/grader/mistakes.cpp").read_text()))
-    part, parts = map(int, sys.argv[2].split("/")) if len(sys.argv) > 2 else (0, 1)
+    only = sys.argv[2] if len(sys.argv) > 2 else ""
+    part, parts = map(int, only.split("/")) if "/" in only else (0, 1)
     listing, kept, wrong = "", set(), 0
     for target, stage, pass_, name, expected, text in variants():
         mistakes.discard(expected)
+        if parts == 1 and only not in target:
+            continue
         if expected not in ("failed", "passed"):
             wrong += 1
             if wrong % parts != part:

@@ -195,9 +195,11 @@ class Build(builds.Build):
 
     def objects_with(self, mutation, folder):
         """The objects that are made from the file."""
-        changed = str(ROOT / mutation.file)
-        return self.made_of(mutation, folder,
-                            [name for name, files in self.includes.items() if changed in files])
+        return self.made_of(mutation, folder, self.made_from(mutation.file))
+
+    def made_from(self, file):
+        """The names of the objects that are made from a file."""
+        return {name for name, files in self.includes.items() if str(ROOT / file) in files}
 
     def made_of(self, mutation, folder, names):
         """Those of the program's objects that are named, made from the sources in the folder."""
@@ -229,8 +231,8 @@ class Suite:
 
     def has(self, tests):
         """True if the filter matches a test; GoogleTest itself accepts one that matches nothing."""
-        return subprocess.run([self.program, "--gtest_list_tests", f"--gtest_filter={tests}"],
-                              check=True, capture_output=True).stdout.strip() != b""
+        return b"\n  " in subprocess.run([self.program, "--gtest_list_tests", f"--gtest_filter={tests}"],
+                                         check=True, capture_output=True).stdout
 
     def failure(self, tests, wanted=""):
         """The output of a process that failed, or "": one that matches `wanted` if there is any.
@@ -281,16 +283,20 @@ def judged(mutation, output):
     return "SURVIVED", f"{mutation.tests} passes"
 
 
-def verdict(build, mutation):
-    """The outcome of one fault: a word, the reason, and the seconds it took."""
-    start = time.monotonic()
+def output_with(build, mutation):
+    """What failing tests print with the fault in place, or ""."""
     with tempfile.TemporaryDirectory(prefix="cuflash_mutation_") as folder:
         folder = pathlib.Path(folder)
         suite = Suite(build.program_with(mutation, folder), folder)
         if not suite.has(mutation.tests):
             raise ListError(f"[{mutation.name}] There is no test {mutation.tests}.")
-        output = suite.failure(mutation.tests, mutation.caught_by)
-    return *judged(mutation, output), time.monotonic() - start
+        return suite.failure(mutation.tests, mutation.caught_by)
+
+
+def verdict(build, mutation):
+    """The outcome of one fault: a word, the reason, and the seconds it took."""
+    start = time.monotonic()
+    return *judged(mutation, output_with(build, mutation)), time.monotonic() - start
 
 
 def expect_right(build, mutations):
