@@ -28,8 +28,7 @@ void Core::add_to_block_count(Thread& self, unsigned* count, std::uintptr_t retu
     return stamp_thread(s.begun) == self.index;
   });
   if (store != stores.end()) {
-    report_accesses(FindingKind::kAsyncCopy, "COUNT BEFORE THE END OF A STORE",
-                    region_of(as_address(count)), as_address(count),
+    report_accesses(Report::kCountBeforeEndOfStore, region_of(as_address(count)), as_address(count),
                     {named_access(store->begun), access_of(self, site)},
                     "A block that waits for the count may come before the store has ended. The "
                     "thread must call tensor_store_wait() before it adds.");
@@ -57,7 +56,7 @@ bool Core::report_block_count() {
   });
   if (self == end) return false;
   const SourcePlace& here = source_place(self->wait_address);
-  report_block(FindingKind::kBlockOrder, self->wait_address, "WAIT FOR A LATER BLOCK",
+  report_block(Report::kWaitForLaterBlock, self->wait_address,
                "  Warp " + std::to_string(self->warp()) + " lane " + std::to_string(self->lane()) +
                    " at " + short_location(here) + "   " + source_text(here) +
                    "\n  It waits for the count " + std::to_string(self->awaited_count) +

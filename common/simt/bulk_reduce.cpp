@@ -19,7 +19,7 @@ void Core::issue_bulk_reduction(Thread& self, std::uintptr_t to, std::uintptr_t 
   check_alignment(self, to, kChunk, reduction.write_site);
   const auto size = static_cast<std::size_t>(bytes);
   if (size % kChunk != 0) {
-    report_access(FindingKind::kMisaligned, self, &shared_.region(), from, site,
+    report_access(Report::kMisaligned, self, &shared_.region(), from, site,
                   "A reduction takes a multiple of 16 bytes; this is " + std::to_string(bytes) +
                       ". The launch ends here.");
     kill_launch();

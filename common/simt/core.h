@@ -216,7 +216,7 @@ class Core {
   void note_moment(Thread& self);
   void share_knowledge(const std::vector<Thread*>& threads);
   void end_phase_if_over(Thread& self, Mbarrier& barrier);
-  void report_mbarrier(const std::string& title, const Mbarrier& barrier,
+  void report_mbarrier(Report report, const Mbarrier& barrier,
                        const std::vector<NamedAccess>& accesses, const std::string& what);
   void report_deadlock();
   std::string name_of(const Mbarrier& barrier) const;
@@ -233,7 +233,7 @@ class Core {
   // named_barrier.cpp: barriers of some warps
   void check_comer(const Thread& self, const NamedBarrier& barrier, int threads, Coming how);
   void open_named_barrier(const Thread& self, NamedBarrier& barrier);
-  void report_named_barrier(const Thread& self, const std::string& title, const std::string& why);
+  void report_named_barrier(const Thread& self, Report report, const std::string& why);
 
   // tensor_box.cpp
   void check_box(const Thread& self, std::uintptr_t shared, std::size_t bytes, int innermost,
@@ -304,7 +304,7 @@ class Core {
   ProductRegisters& registers_at(Thread& self, std::uintptr_t begin, std::size_t bytes,
                                  bool accumulator, std::uint16_t site);
   void release_registers(const Warpgroup& group, const WarpgroupProduct& product);
-  void report_registers(const std::string& title, const std::vector<NamedAccess>& accesses,
+  void report_registers(Report report, const std::vector<NamedAccess>& accesses,
                         const std::string& what);
 
   // race_findings.cpp: races in words
@@ -315,25 +315,24 @@ class Core {
   bool comes_first(const NamedAccess& earlier, const NamedAccess& later) const;
   std::string explain_race(const NamedAccess& first, const NamedAccess& second) const;
 
-  // findings.cpp: findings in words
-  void report_access(FindingKind kind, const Thread& self, const Region* region,
+  // findings.cpp: the data of findings
+  void report_access(Report report, const Thread& self, const Region* region,
                      std::uintptr_t address, std::uint16_t site, const std::string& what);
-  void report_block(FindingKind kind, std::uintptr_t where, const std::string& title,
-                    const std::string& body);
-  void report_accesses(FindingKind kind, const std::string& title, const Region* region,
-                       std::uintptr_t address, const std::vector<NamedAccess>& accesses,
-                       const std::string& what, const Site* element = nullptr);
+  void report_block(Report report, std::uintptr_t where, const std::string& body,
+                    const std::vector<FindingBarrier>& barriers = {});
+  void report_accesses(Report report, const Region* region, std::uintptr_t address,
+                       const std::vector<NamedAccess>& accesses, const std::string& what,
+                       const Site* element = nullptr);
   bool keeps(std::uint64_t block) const;
-  void describe(FindingKind kind, const std::string& title, const std::string& array,
-                const std::string& location, const std::string& text, bool lacks_names,
-                const std::vector<NamedAccess>& accesses = {});
+  Finding finding_at(Report report, const SourcePlace& place, const std::string& why,
+                     const std::vector<NamedAccess>& accesses = {});
+  void describe(Finding finding, const Region* region, std::uintptr_t address, const Site& site);
   std::string array_name(const Region* region, std::uintptr_t address) const;
   std::uintptr_t array_begin(const Region* region, std::uintptr_t address) const;
   bool lacks_names(const Region* region, std::uintptr_t address) const;
   std::string element_name(const Region* region, std::uintptr_t address, const Site& site) const;
   static std::string tile_of(const NamedAccess& access);
-  std::string access_lines(const std::vector<NamedAccess>& accesses) const;
-  std::string who(const NamedAccess& access) const;
+  FindingAccess described(const NamedAccess& access) const;
   std::uint64_t block_of(Stamp stamp) const;
 
   Fences fences_;

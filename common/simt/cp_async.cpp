@@ -111,8 +111,7 @@ void Core::check_source(const Thread& self, std::uintptr_t from, std::size_t siz
   }
   NamedAccess reader = named_access(begun);
   reader.site = read_site;
-  report_accesses(FindingKind::kAsyncCopy, "SOURCE OF A COPY OVERWRITTEN", region, from,
-                  {reader, named_access(writer)},
+  report_accesses(Report::kSourceOfCopyOverwritten, region, from, {reader, named_access(writer)},
                   "The copy reads its source until the wait that covers it.");
 }
 
@@ -124,9 +123,8 @@ bool Core::meets_copy(const Thread& self, const Region& region, std::uintptr_t a
   const AsyncCopy& copy = *found->second;
   copies_.reported_sites.insert(stamp_site(copy.begun));
   const bool read = sites[site].kind == AccessKind::kRead;
-  report_accesses(FindingKind::kAsyncCopy,
-                  read ? "READ OF A COPY IN FLIGHT" : "WRITE OVER A COPY IN FLIGHT", &region,
-                  address, {named_access(copy.begun), access_of(self, site)},
+  report_accesses(read ? Report::kReadOfCopy : Report::kWriteOverCopy, &region, address,
+                  {named_access(copy.begun), access_of(self, site)},
                   why_in_flight(copy, threads_[stamp_thread(copy.begun)].copies.groups));
   return true;
 }
@@ -135,7 +133,7 @@ bool Core::meets_copy(const Thread& self, const Region& region, std::uintptr_t a
 void Core::check_unfinished_copies(const Thread& self) {
   for (const AsyncCopy& copy : self.copies.copies) {
     if (copies_.reported_sites.count(stamp_site(copy.begun)) != 0) continue;
-    report_accesses(FindingKind::kAsyncCopy, "COPY WITHOUT A WAIT", &shared_.region(), copy.to,
+    report_accesses(Report::kCopyWithoutWait, &shared_.region(), copy.to,
                     {named_access(copy.begun)}, "Its thread ends and has not waited for it.");
   }
 }

@@ -156,7 +156,7 @@ void Core::check_matrix(const Thread& caller, const MatrixAccess& access) {
   } else {
     return;
   }
-  report_access(FindingKind::kMisaligned, caller, region_of(address), address,
+  report_access(Report::kMisaligned, caller, region_of(address), address,
                 sites.id(caller.wait_address, access.kind, bytes), what + " The launch ends here.");
   kill_launch();
 }
@@ -205,7 +205,7 @@ void Core::finish_matrix_access(const Thread& caller) {
       continue;
     }
     const SourcePlace& here = source_place(caller.wait_address);
-    report_block(FindingKind::kWarpMask, caller.wait_address, "LANES NAME DIFFERENT MATRICES",
+    report_block(Report::kLanesNameMatrices, caller.wait_address,
                  "  Warp " + std::to_string(caller.warp()) + " lanes 0 and " +
                      std::to_string(lane) + " at " + short_location(here) + "   " +
                      source_text(here) +

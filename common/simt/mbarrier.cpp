@@ -13,10 +13,6 @@ namespace {
 constexpr std::size_t kMbarrierBytes = sizeof(std::uint64_t);
 constexpr unsigned kMaxArrivals = (1u << 20) - 1;
 
-std::string counted(std::int64_t count, const char* singular) {
-  return std::to_string(count) + ' ' + singular + (count == 1 ? "" : "s");
-}
-
 }  // namespace
 
 // ---- What threads know of each other -----------------------------------------------------------
@@ -59,7 +55,7 @@ void Core::init_mbarrier(Thread& self, std::uintptr_t address, unsigned arrivals
   barrier.initialised = stamp_of(self, site);
   barrier.seen.resize(last_warp_event_.size());
   if (arrivals >= 1 && arrivals <= kMaxArrivals) return;
-  report_mbarrier("MBARRIER OUT OF RANGE", barrier, {access_of(self, site)},
+  report_mbarrier(Report::kMbarrierOutOfRange, barrier, {access_of(self, site)},
                   "A phase has 1 to 1048575 arrivals; this is " + std::to_string(arrivals) +
                       ". The launch ends here.");
   kill_launch();
@@ -78,7 +74,7 @@ Mbarrier& Core::mbarrier(const Thread& self, std::uintptr_t address, std::uint16
   check_operand(self, address, kMbarrierBytes, site, true, "An mbarrier lies in");
   const auto found = mbarriers_.at.find(address);
   if (found == mbarriers_.at.end()) {
-    report_accesses(FindingKind::kMbarrier, "MBARRIER NOT INITIALISED", &shared_.region(), address,
+    report_accesses(Report::kMbarrierNotInitialised, &shared_.region(), address,
                     {access_of(self, site)},
                     "No thread of this block has called mbarrier_init() for it. The launch ends "
                     "here.");
@@ -101,7 +97,7 @@ void Core::arrive_at_mbarrier(Thread& self, std::uintptr_t address, unsigned exp
                                  barrier.phase);
   const NamedAccess here = access_of(self, site);
   if (barrier.arrivals_left == 0) {
-    report_mbarrier("TOO MANY ARRIVALS", barrier, {named_access(barrier.last_arrival), here},
+    report_mbarrier(Report::kTooManyArrivals, barrier, {named_access(barrier.last_arrival), here},
                     "Phase " + std::to_string(barrier.phase) + " has had its " +
                         counted(barrier.arrivals, "arrival") +
                         " and waits for bytes. The launch ends here.");
@@ -109,7 +105,8 @@ void Core::arrive_at_mbarrier(Thread& self, std::uintptr_t address, unsigned exp
   }
   if (self.knowledge.phases_of(barrier.index) < barrier.phase) {
     const std::string phase = std::to_string(barrier.phase - 1);
-    report_mbarrier("ARRIVAL IN A LATER PHASE", barrier, {named_access(barrier.last_arrival), here},
+    report_mbarrier(Report::kArrivalInLaterPhase, barrier,
+                    {named_access(barrier.last_arrival), here},
                     "Phase " + phase + " ended with " + counted(barrier.arrivals, "arrival") +
                         ". Nothing orders its end before this arrival, which could be one too "
                         "many.");
@@ -127,7 +124,7 @@ void Core::arrive_at_mbarrier(Thread& self, std::uintptr_t address, unsigned exp
 void Core::end_phase_if_over(Thread& self, Mbarrier& barrier) {
   if (barrier.arrivals_left != 0 || barrier.bytes_copied < barrier.bytes_expected) return;
   if (barrier.bytes_copied > barrier.bytes_expected) {
-    report_mbarrier("MORE BYTES THAN EXPECTED", barrier,
+    report_mbarrier(Report::kMoreBytesThanExpected, barrier,
                     {named_access(barrier.last_arrival), named_access(barrier.last_copy)},
                     "Phase " + std::to_string(barrier.phase) + " expects " +
                         std::to_string(barrier.bytes_expected) + " bytes, and " +
@@ -165,7 +162,7 @@ void Core::wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parit
   Mbarrier& barrier = mbarrier(self, address, site);
   ++events_.barrier_calls;
   if (parity > 1) {
-    report_mbarrier("MBARRIER OUT OF RANGE", barrier, {access_of(self, site)},
+    report_mbarrier(Report::kMbarrierOutOfRange, barrier, {access_of(self, site)},
                     "The parity of a phase is 0 or 1; this is " + std::to_string(parity) +
                         ". The launch ends here.");
     kill_launch();
@@ -185,7 +182,7 @@ void Core::wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parit
   const bool warp_in_time = seen.phase == phase;
   if (!in_time) {
     report_mbarrier(
-        "WAIT A FULL PHASE LATE", barrier,
+        Report::kWaitPhaseLate, barrier,
         {named_access(barrier.last_arrival), access_of(self, site)},
         "The wait is for " +
             (phase < 0 ? "the phase before the first" : "phase " + std::to_string(phase)) +
@@ -206,9 +203,9 @@ std::string Core::name_of(const Mbarrier& barrier) const {
   return element_name(&shared_.region(), barrier.address, sites[stamp_site(barrier.initialised)]);
 }
 
-void Core::report_mbarrier(const std::string& title, const Mbarrier& barrier,
+void Core::report_mbarrier(Report report, const Mbarrier& barrier,
                            const std::vector<NamedAccess>& accesses, const std::string& what) {
-  report_accesses(FindingKind::kMbarrier, title, &shared_.region(), barrier.address, accesses, what,
+  report_accesses(report, &shared_.region(), barrier.address, accesses, what,
                   &sites[stamp_site(barrier.initialised)]);
 }
 
@@ -216,7 +213,7 @@ void Core::report_mbarrier(const std::string& title, const Mbarrier& barrier,
 // that are waited for, and where each warp waits.
 void Core::report_deadlock() {
   killed_ = true;
-  std::string states, waits;
+  std::string waits;
   std::uintptr_t where = 0;
   const auto arrivals_at = [&](int number) {
     const NamedBarrier& barrier = named_barriers_[number];
@@ -224,6 +221,7 @@ void Core::report_deadlock() {
            counted(static_cast<std::int64_t>(barrier.threads), "thread");
   };
   std::vector<const Mbarrier*> shown;
+  std::vector<FindingBarrier> states;
   std::vector<std::pair<int, std::uintptr_t>> told;  // warps and places
   for (int t = 0; t < num_threads_; ++t) {
     const Thread& thread = threads_[t];
@@ -234,10 +232,8 @@ void Core::report_deadlock() {
     if (at_mbarrier && std::find(shown.begin(), shown.end(), thread.mbarrier) == shown.end()) {
       shown.push_back(thread.mbarrier);
       const Mbarrier& barrier = *thread.mbarrier;
-      states += "  " + name_of(barrier) + "\n   phase " + std::to_string(barrier.phase) + ": " +
-                std::to_string(barrier.arrivals - barrier.arrivals_left) + " of " +
-                counted(barrier.arrivals, "arrival") + ", " + std::to_string(barrier.bytes_copied) +
-                " of " + counted(barrier.bytes_expected, "byte") + '\n';
+      states.push_back({name_of(barrier), barrier.phase, barrier.arrivals - barrier.arrivals_left,
+                        barrier.arrivals, barrier.bytes_copied, barrier.bytes_expected});
     }
     if (std::count(told.begin(), told.end(), std::pair(thread.warp(), thread.wait_address)) != 0) {
       continue;
@@ -251,10 +247,8 @@ void Core::report_deadlock() {
                           : "") +
              '\n';
   }
-  const bool mbarriers = !shown.empty();
-  report_block(mbarriers ? FindingKind::kMbarrier : FindingKind::kDivergentBarrier, where,
-               mbarriers ? "DEADLOCK AT AN MBARRIER" : "DEADLOCK AT A NAMED BARRIER",
-               states + waits + "  No thread can go on. The launch ends here.\n");
+  report_block(states.empty() ? Report::kNamedBarrierDeadlock : Report::kMbarrierDeadlock, where,
+               waits + "  No thread can go on. The launch ends here.\n", states);
 }
 
 void init_mbarrier(void* barrier, unsigned arrivals) {

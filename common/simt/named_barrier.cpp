@@ -12,7 +12,7 @@ bool Core::come_to_named_barrier(Thread& self, int number, int threads, Coming h
   self.named_barrier = number;
   const int count = static_cast<int>(named_barriers_.size());
   if (number < 1 || number >= count || threads < 32 || threads % 32 != 0) {
-    report_named_barrier(self, "NAMED BARRIER OUT OF RANGE",
+    report_named_barrier(self, Report::kNamedBarrierOutOfRange,
                          "This is barrier " + std::to_string(number) + " for " +
                              std::to_string(threads) +
                              " threads. A block has barriers 1 to 15 beside __syncthreads(), for "
@@ -43,7 +43,7 @@ void Core::check_comer(const Thread& self, const NamedBarrier& barrier, int thre
   const int number = self.named_barrier;
   const std::string name = "Barrier " + std::to_string(number);
   if (!barrier.comers.empty() && barrier.threads != static_cast<std::size_t>(threads)) {
-    report_named_barrier(self, "NAMED BARRIER OF TWO SIZES",
+    report_named_barrier(self, Report::kNamedBarrierOfTwoSizes,
                          name + " is for " + std::to_string(threads) + " threads here, and for " +
                              std::to_string(barrier.threads) + " at " +
                              short_location(source_place(barrier.comers.front().return_address)) +
@@ -51,20 +51,20 @@ void Core::check_comer(const Thread& self, const NamedBarrier& barrier, int thre
   }
   if (!barrier.comers.empty() &&
       (how == Coming::kWaitsForOr) != (barrier.comers.front().how == Coming::kWaitsForOr)) {
-    report_named_barrier(self, "NAMED BARRIER OF TWO KINDS",
+    report_named_barrier(self, Report::kNamedBarrierOfTwoKinds,
                          name + " is for the disjunction of what the threads give here or at " +
                              short_location(source_place(barrier.comers.front().return_address)) +
                              ", not at both.");
   }
   if (self.knowledge.openings_of(number) < barrier.openings) {
-    report_named_barrier(self, "NAMED BARRIER USED AGAIN TOO SOON",
+    report_named_barrier(self, Report::kNamedBarrierTooSoon,
                          name +
                              " has opened before, and nothing orders that before this thread "
                              "comes: it could have been counted then.");
   }
   for (const NamedBarrier::Comer& other : barrier.comers) {
     if (how != Coming::kArrives || other.thread != self.index) continue;
-    report_named_barrier(self, "NAMED BARRIER USED AGAIN TOO SOON",
+    report_named_barrier(self, Report::kNamedBarrierTooSoon,
                          "The thread has come to barrier " + std::to_string(number) + " at " +
                              short_location(source_place(other.return_address)) +
                              ", and the barrier has not opened since.");
@@ -86,7 +86,7 @@ void Core::open_named_barrier(const Thread& self, NamedBarrier& barrier) {
   for (std::size_t warp = 0; warp < num_warps; ++warp) {
     for (const int lanes : {waiting[warp], going_on[warp]}) {
       if (lanes % 32 == 0) continue;
-      report_named_barrier(self, "NAMED BARRIER WITHOUT A WHOLE WARP",
+      report_named_barrier(self, Report::kNamedBarrierWithoutWarp,
                            "Only " + std::to_string(lanes) + " lanes of warp " +
                                std::to_string(warp) + " have come to it.");
     }
@@ -111,10 +111,9 @@ void Core::open_named_barrier(const Thread& self, NamedBarrier& barrier) {
   barrier.fences.clear();
 }
 
-void Core::report_named_barrier(const Thread& self, const std::string& title,
-                                const std::string& why) {
+void Core::report_named_barrier(const Thread& self, Report report, const std::string& why) {
   const SourcePlace& here = source_place(self.wait_address);
-  report_block(FindingKind::kDivergentBarrier, self.wait_address, title,
+  report_block(report, self.wait_address,
                "  Warp " + std::to_string(self.warp()) + " lane " + std::to_string(self.lane()) +
                    " comes to " + short_location(here) + "   " + source_text(here) + "\n  " + why +
                    " The launch ends here.\n");

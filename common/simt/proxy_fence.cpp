@@ -33,7 +33,7 @@ void Core::check_proxy_fence(const Thread& self, const Region& region, std::uint
   if (in_block && fenced == announced && self.knowledge.has_fenced_global(earlier)) return;
   if (fenced && fences_.happens_before(earlier, proxied)) return;
   report_accesses(
-      FindingKind::kAsyncCopy, "ACCESS WITHOUT A PROXY FENCE", &region, address,
+      Report::kAccessWithoutProxyFence, &region, address,
       {named_access(earlier), access_of(self, site)},
       fenced ? "The second may overtake the first. Its thread must call fence_proxy_async_global() "
                "when it has learned of the first."

@@ -49,7 +49,7 @@ bool Core::report_lack_of_registers() {
   }
   const Thread& waiting = threads_[group->first_thread];
   const SourcePlace& here = source_place(waiting.wait_address);
-  report_block(FindingKind::kLaunchLimit, waiting.wait_address, "TOO FEW REGISTERS",
+  report_block(Report::kTooFewRegisters, waiting.wait_address,
                "  Warp " + std::to_string(waiting.warp()) + " waits at " + short_location(here) +
                    "   " + source_text(here) + "\n  for " + std::to_string(group->asked) +
                    " registers a thread. The warpgroups hold " + held + ", and all began with " +

@@ -41,16 +41,16 @@ void Core::check_box(const Thread& self, std::uintptr_t shared, std::size_t byte
                      std::uint16_t site, const std::string& verb) {
   check_operand(self, shared & ~(BoxChunk::kBytes - 1), BoxChunk::kBytes, site, true,
                 "cp.async.bulk.tensor " + verb);
-  const auto fail = [&](FindingKind kind, const std::string& what) {
+  const auto fail = [&](Report kind, const std::string& what) {
     report_access(kind, self, &shared_.region(), shared, site, what + " The launch ends here.");
     kill_launch();
   };
   constexpr std::uintptr_t kAlignment = 128;
   if (shared % kAlignment != 0) {
-    fail(FindingKind::kMisaligned, "A box begins at a multiple of 128 bytes.");
+    fail(Report::kMisaligned, "A box begins at a multiple of 128 bytes.");
   }
   if (innermost * TensorMapArguments::kElementBytes % TensorMapArguments::kChunkBytes != 0) {
-    fail(FindingKind::kMisaligned,
+    fail(Report::kMisaligned,
          "The innermost coordinate of a box is a multiple of 8 elements, "
          "16 bytes; this is " +
              std::to_string(innermost) + '.');
@@ -62,7 +62,7 @@ void Core::check_box(const Thread& self, std::uintptr_t shared, std::size_t byte
 void Core::check_span(const Thread& self, std::uintptr_t shared, std::size_t bytes,
                       std::uint16_t site) {
   if (shared_.inside_variable(shared, bytes)) return;
-  report_access(FindingKind::kOutOfBounds, self, &shared_.region(), shared, site,
+  report_access(Report::kOutOfBounds, self, &shared_.region(), shared, site,
                 shared_.explain_outside(shared, bytes) + " The launch ends here.");
   kill_launch();
 }

@@ -65,13 +65,14 @@ void Core::check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_
                          (barrier.init_fenced != 0 &&
                           happens_before(barrier.init_fenced, self, stamp_of(self, site), true));
   if (!is_fenced) {
-    report_mbarrier("MBARRIER WITHOUT ITS FENCE", barrier,
+    report_mbarrier(Report::kMbarrierWithoutFence, barrier,
                     {named_access(barrier.initialised), here},
                     "The thread that initialises it must call fence_mbarrier_init() before the "
                     "barrier that lets others use it.");
   }
   if (self.knowledge.phases_of(barrier.index) >= barrier.phase) return;
-  report_mbarrier("MORE BYTES THAN EXPECTED", barrier, {named_access(barrier.last_arrival), here},
+  report_mbarrier(Report::kMoreBytesThanExpected, barrier,
+                  {named_access(barrier.last_arrival), here},
                   "Phase " + std::to_string(barrier.phase - 1) +
                       " has ended, and nothing orders its end before this copy: it had all the "
                       "bytes that it expects. The launch ends here.");
@@ -105,7 +106,7 @@ void Core::read_box(Thread& self, const TensorCopy& copy) {
       note_read(self, cells[i], now, false);
       Stamp& written = cells[i].write;
       if (written == 0 && !region->initialised) {
-        report_access(FindingKind::kUninitialised, self, region, from, copy.read_site,
+        report_access(Report::kUninitialised, self, region, from, copy.read_site,
                       "Neither the host nor a kernel has written it.");
         written = kHostStamp;  // one report
       } else if (written != 0 && !happens_before(written, self, now, false)) {
@@ -140,33 +141,32 @@ void Core::check_destination(const Thread& self, const TensorCopy& copy) {
   const auto check_reader = [&](Stamp reader, std::uintptr_t address) {
     if (told_reader || is_ordered(reader)) return;
     told_reader = true;
-    report_accesses(FindingKind::kAsyncCopy, "COPY INTO A STAGE THAT IS NOT EMPTY", &region,
-                    address, {named_access(reader), access_of(self, site)},
+    report_accesses(Report::kBoxCopyOverReads, &region, address,
+                    {named_access(reader), access_of(self, site)},
                     "No barrier orders the read before the copy.");
   };
-  const auto check_fence = [&](bool& told, Stamp access, std::uintptr_t address,
-                               const std::string& name, const std::string& verb) {
+  const auto check_fence = [&](bool& told, Stamp access, std::uintptr_t address, Report report,
+                               const std::string& verb) {
     if (told || access <= block_start_ || !is_ordered(access) ||
         self.knowledge.has_fenced(access)) {
       return;
     }
     told = true;
-    report_accesses(FindingKind::kAsyncCopy, name + " WITHOUT A PROXY FENCE", &region, address,
-                    {named_access(access), access_of(self, site)},
+    report_accesses(report, &region, address, {named_access(access), access_of(self, site)},
                     "The copy may overtake it. The thread that " + verb +
                         " must call fence_proxy_async() before the barrier that orders the two, "
                         "or this one after it.");
   };
   const auto check_reading_thread = [&](Stamp reader, std::uintptr_t address) {
     check_reader(reader, address);
-    check_fence(told_read_fence, reader, address, "READ", "reads");
+    check_fence(told_read_fence, reader, address, Report::kReadWithoutProxyFence, "reads");
   };
   const auto check_writer = [&](Stamp writer, std::uintptr_t address) {
     if (!told_writer && !is_ordered(writer)) {
       told_writer = true;
       report_race(self, region, address, writer, site);
     }
-    check_fence(told_write_fence, writer, address, "WRITE", "writes");
+    check_fence(told_write_fence, writer, address, Report::kWriteWithoutProxyFence, "writes");
   };
   const TensorCopy* last = nullptr;
   for (std::uintptr_t at = copy.to; at < copy.to + copy.bytes; at += kChunk) {
@@ -174,7 +174,7 @@ void Core::check_destination(const Thread& self, const TensorCopy& copy) {
     if (old != nullptr && old != last) {
       last = old;
       if (!has_ended(self, *old)) {
-        report_accesses(FindingKind::kAsyncCopy, "WRITE OVER A COPY IN FLIGHT", &region, at,
+        report_accesses(Report::kWriteOverBoxCopy, &region, at,
                         {named_access(old->begun), access_of(self, site)},
                         "The new copy's thread has not waited for phase " +
                             std::to_string(old->phase) + " of " + name_of(*old->barrier) + '.');
@@ -222,9 +222,8 @@ void Core::report_not_full(const Thread& self, const TensorCopy& copy, std::uint
                            std::uint16_t site) {
   const bool read = sites[site].kind == AccessKind::kRead;
   tensor_copies_.reported_sites.insert(stamp_site(copy.begun));
-  report_accesses(FindingKind::kAsyncCopy,
-                  read ? "READ OF A STAGE THAT IS NOT FULL" : "WRITE OVER A COPY IN FLIGHT",
-                  &shared_.region(), address, {named_access(copy.begun), access_of(self, site)},
+  report_accesses(read ? Report::kReadOfBoxCopy : Report::kWriteOverBoxCopy, &shared_.region(),
+                  address, {named_access(copy.begun), access_of(self, site)},
                   "The copy ends with phase " + std::to_string(copy.phase) + " of " +
                       name_of(*copy.barrier) +
                       ". Neither has this thread waited for that phase, nor does a barrier "
@@ -296,7 +295,7 @@ void Core::check_unfinished_tensor_copies() {
     if (!copy.in_flight || tensor_copies_.reported_sites.count(stamp_site(copy.begun)) != 0) {
       continue;
     }
-    report_accesses(FindingKind::kAsyncCopy, "COPY WITHOUT A WAIT", &shared_.region(), copy.to,
+    report_accesses(Report::kBoxCopyWithoutWait, &shared_.region(), copy.to,
                     {named_access(copy.begun)},
                     "The block ends, and no thread has waited for phase " +
                         std::to_string(copy.phase) + " of " + name_of(*copy.barrier) + '.');

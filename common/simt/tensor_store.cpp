@@ -26,7 +26,7 @@ void Core::issue_tensor_store(Thread& self, const TensorMapArguments& map, const
   check_box(self, from, static_cast<std::size_t>(map.box_bytes()), first[0], site, "reads");
   const int lowest = *std::min_element(std::begin(first), std::end(first));
   if (lowest < 0) {
-    report_access(FindingKind::kOutOfBounds, self, &shared_.region(), from, site,
+    report_access(Report::kOutOfBounds, self, &shared_.region(), from, site,
                   "No coordinate of a store is negative; this is " + std::to_string(lowest) +
                       ". To a GPU it is an illegal instruction. The launch ends here.");
     kill_launch();
@@ -67,7 +67,7 @@ void Core::check_store_source(const Thread& self, const TensorStore& store) {
     if (!happens_before(writer, self, store.begun, true)) {
       report_race(self, region, address, writer, site);
     } else if (!self.knowledge.has_fenced(writer)) {
-      report_accesses(FindingKind::kAsyncCopy, "WRITE WITHOUT A PROXY FENCE", &region, address,
+      report_accesses(Report::kWriteWithoutProxyFence, &region, address,
                       {named_access(writer), access_of(self, site)},
                       "The store may overtake the write. The thread that writes must call "
                       "fence_proxy_async() before the barrier that orders the two.");
@@ -85,7 +85,7 @@ void Core::check_store_source(const Thread& self, const TensorStore& store) {
       if (copied != nullptr && cell->write == 0) {
         if (!has_ended(self, *copied)) report_not_full(self, *copied, chunk.shared, site);
       } else if (cell->write < block_start_) {
-        report_access(FindingKind::kUninitialised, self, &region, chunk.shared, site,
+        report_access(Report::kUninitialised, self, &region, chunk.shared, site,
                       "No thread of this block has written it.");
         cell->write = block_start_;  // one report
       } else if (cell->write != block_start_) {
@@ -128,7 +128,7 @@ void Core::take_store_target(Thread& self, TensorStore& store) {
           check_order(earlier, *region, to);
         }
         if (store.adds && cell->write == 0 && !region->initialised) {
-          report_access(FindingKind::kUninitialised, self, region, to, store.write_site,
+          report_access(Report::kUninitialised, self, region, to, store.write_site,
                         "Neither the host nor a kernel has written it.");
         }
         cell->write = now;
@@ -170,8 +170,8 @@ Stamp Core::unordered_store_read(const Thread& self, std::uintptr_t address, std
       std::any_of(tensor_stores_.list.begin(), tensor_stores_.list.end(),
                   [&](const TensorStore& store) { return store.reads && store.begun == read; });
   if (still_reads) {
-    report_accesses(FindingKind::kAsyncCopy, "SOURCE OF A STORE OVERWRITTEN", &shared_.region(),
-                    address, {named_access(read), access_of(self, site)},
+    report_accesses(Report::kSourceOfStoreOverwritten, &shared_.region(), address,
+                    {named_access(read), access_of(self, site)},
                     "The store reads its source until the tensor_store_wait_read() that covers its "
                     "group.");
     return 0;
@@ -190,9 +190,8 @@ bool Core::meets_store(const Thread& self, const Region& region, std::uintptr_t 
   NamedAccess writes = named_access(store.begun);
   writes.site = store.write_site;
   const bool read = sites[site].kind == AccessKind::kRead;
-  report_accesses(FindingKind::kAsyncCopy,
-                  read ? "READ OF A STORE IN FLIGHT" : "WRITE OVER A STORE IN FLIGHT", &region,
-                  address, {writes, access_of(self, site)},
+  report_accesses(read ? Report::kReadOfStore : Report::kWriteOverStore, &region, address,
+                  {writes, access_of(self, site)},
                   "The store ends at the tensor_store_wait() that covers its group.");
   return true;
 }
@@ -260,7 +259,7 @@ void Core::end_tensor_store(std::list<TensorStore>::iterator store) {
 void Core::check_unfinished_tensor_stores(const Thread& self) {
   for (TensorStore& store : tensor_stores_.list) {
     if (!store.reads || stamp_thread(store.begun) != self.index) continue;
-    report_accesses(FindingKind::kAsyncCopy, "STORE WITHOUT A WAIT", &shared_.region(),
+    report_accesses(Report::kStoreWithoutWait, &shared_.region(),
                     store.chunks.empty() ? shared_.region().begin : store.chunks[0].shared,
                     {named_access(store.begun)},
                     "Its thread ends and has not waited until the store has read its source.");

@@ -40,7 +40,7 @@ std::uint64_t Core::warp_call(Thread& self, const WarpCall& call, std::uintptr_t
   if (const auto event = event_of(call.kind)) block_recorder.mark(self, *event, return_address);
   if ((call.mask >> self.lane() & 1) == 0) {
     const SourcePlace& here = source_place(return_address);
-    report_block(FindingKind::kWarpMask, return_address, "WRONG WARP MASK",
+    report_block(Report::kWrongMask, return_address,
                  "  Warp " + std::to_string(self.warp()) + " lane " + std::to_string(self.lane()) +
                      " calls " + short_location(here) + "   " + source_text(here) +
                      "\n  but the mask does not name this lane. The launch ends here.\n");
@@ -173,7 +173,7 @@ void Core::finish_warp_call(const Thread& caller) {
     thread.result = values[source];
     if (named) continue;
     const SourcePlace& here = source_place(thread.wait_address);
-    report_block(FindingKind::kWarpMask, thread.wait_address, "SHUFFLE FROM A LANE OUTSIDE",
+    report_block(Report::kShuffleFromOutside, thread.wait_address,
                  "  Warp " + std::to_string(warp) + " lane " + std::to_string(lane) +
                      " reads lane " + std::to_string(source) + " at " + short_location(here) +
                      "   " + source_text(here) +
@@ -247,12 +247,11 @@ void Core::report_stuck(const Thread& waiting) {
           ". The launch ends here.";
   }
   const SourcePlace& here = source_place(waiting.wait_address);
-  report_block(FindingKind::kWarpMask, waiting.wait_address,
-               matrix ? "MATRIX OPERATION WITHOUT ALL LANES" : "WARP MASK NAMES AN ABSENT LANE",
-               "  Warp " + std::to_string(waiting.warp()) + " lane " +
-                   std::to_string(waiting.lane()) + " waits at " + short_location(here) + "   " +
-                   source_text(here) + "\n  for lane " + std::to_string(lane) + ", which " + why +
-                   '\n');
+  report_block(
+      matrix ? Report::kMatrixWithoutAllLanes : Report::kMaskNamesAbsentLane, waiting.wait_address,
+      "  Warp " + std::to_string(waiting.warp()) + " lane " + std::to_string(waiting.lane()) +
+          " waits at " + short_location(here) + "   " + source_text(here) + "\n  for lane " +
+          std::to_string(lane) + ", which " + why + '\n');
 }
 
 }  // namespace cuflash::simt

@@ -92,13 +92,13 @@ void Core::check_same_call(const Warpgroup& group) {
 
 void Core::report_absent(const Thread& waiting, int absent, const std::string& why) {
   const SourcePlace& here = source_place(waiting.wait_address);
-  report_block(
-      FindingKind::kWarpMask, waiting.wait_address, "WARPGROUP OPERATION WITHOUT ALL THREADS",
-      "  Warp " + std::to_string(waiting.warp()) + " lane " + std::to_string(waiting.lane()) +
-          " waits at " + short_location(here) + "   " + source_text(here) + "\n  for warp " +
-          std::to_string(absent / 32) + " lane " + std::to_string(absent % 32) + ", which " + why +
-          "\n  All 128 threads of a warpgroup, four warps whose first is a multiple of "
-          "four, must come to it. The launch ends here.\n");
+  report_block(Report::kWarpgroupWithoutAllThreads, waiting.wait_address,
+               "  Warp " + std::to_string(waiting.warp()) + " lane " +
+                   std::to_string(waiting.lane()) + " waits at " + short_location(here) + "   " +
+                   source_text(here) + "\n  for warp " + std::to_string(absent / 32) + " lane " +
+                   std::to_string(absent % 32) + ", which " + why +
+                   "\n  All 128 threads of a warpgroup, four warps whose first is a multiple of "
+                   "four, must come to it. The launch ends here.\n");
 }
 
 // No thread can go on. False if no warpgroup lacks a thread, except those that wait at mbarriers or

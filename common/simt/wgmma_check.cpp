@@ -30,8 +30,8 @@ void Core::check_same_matrices(const Warpgroup& group, std::uint16_t site) {
         operands.accumulate == named.accumulate) {
       continue;
     }
-    report_accesses(FindingKind::kWarpMask, "THREADS NAME DIFFERENT MATRICES", &shared_.region(),
-                    as_address(operands.b.begin), {access_of(first, site), access_of(other, site)},
+    report_accesses(Report::kThreadsNameMatrices, &shared_.region(), as_address(operands.b.begin),
+                    {access_of(first, site), access_of(other, site)},
                     "All threads of a warpgroup name the same operands and the same `accumulate`. "
                     "The launch ends here.");
     kill_launch();
@@ -46,7 +46,7 @@ void Core::check_operands(Warpgroup& group, const WarpgroupProduct& product) {
     check_operand(reader, chunk.address, OperandChunk::kBytes, site, true, "wgmma reads");
     if (!shared_.inside_variable(chunk.address, OperandChunk::kBytes)) {
       report_access(
-          FindingKind::kOutOfBounds, reader, &shared_.region(), chunk.address, site,
+          Report::kOutOfBounds, reader, &shared_.region(), chunk.address, site,
           shared_.explain_outside(chunk.address, OperandChunk::kBytes) + " The launch ends here.");
       kill_launch();
     }
@@ -72,7 +72,7 @@ void Core::check_chunk(Warpgroup& group, const OperandChunk& chunk, std::uint16_
       continue;
     }
     if (cell->write < block_start_) {
-      report_access(FindingKind::kUninitialised, reader, &region, chunk.address, site,
+      report_access(Report::kUninitialised, reader, &region, chunk.address, site,
                     "No thread of this block has written it.");
       cell->write = block_start_;  // one report
     }
@@ -103,8 +103,8 @@ void Core::check_written(Warpgroup& group, int warp, Stamp writer, std::uintptr_
       return;
     }
     if (!thread.knowledge.has_fenced(writer)) {
-      report_accesses(FindingKind::kAsyncProduct, "WRITE WITHOUT A PROXY FENCE", &shared_.region(),
-                      address, {named_access(writer), access_of(thread, site)},
+      report_accesses(Report::kOperandWithoutProxyFence, &shared_.region(), address,
+                      {named_access(writer), access_of(thread, site)},
                       "The product may overtake the write. The thread that writes must call "
                       "fence_proxy_async() before the barrier that orders the two.");
       return;
@@ -148,8 +148,8 @@ Stamp Core::unordered_product_read(const Thread& self, std::uintptr_t address, s
         std::any_of(group.products.begin(), group.products.end(),
                     [&](const WarpgroupProduct& product) { return product.begun == read; });
     if (in_flight) {
-      report_accesses(FindingKind::kAsyncProduct, "OPERAND OF A PRODUCT OVERWRITTEN",
-                      &shared_.region(), address, {named_access(read), access_of(self, site)},
+      report_accesses(Report::kOperandOverwritten, &shared_.region(), address,
+                      {named_access(read), access_of(self, site)},
                       "The product reads its operands until the wgmma_wait() that covers its "
                       "group.");
       continue;
@@ -179,7 +179,7 @@ bool Core::is_done(const Warpgroup& group, Stamp read, const Thread& self,
 void Core::check_unfinished_products() {
   for (const Warpgroup& group : warpgroups_) {
     for (const WarpgroupProduct& product : group.products) {
-      report_registers("PRODUCT WITHOUT A WAIT", {named_access(product.begun)},
+      report_registers(Report::kProductWithoutWait, {named_access(product.begun)},
                        product.group < group.groups
                            ? "The block ends, and the warpgroup has not waited for its group."
                            : "The block ends, and the warpgroup has not committed its group.");

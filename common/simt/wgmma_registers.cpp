@@ -12,7 +12,7 @@ namespace cuflash::simt {
 void Core::take_registers(Warpgroup& group, const WarpgroupProduct& product) {
   const auto site = static_cast<std::uint16_t>(stamp_site(product.begun));
   const auto report_fence = [&](const std::vector<NamedAccess>& accesses, const std::string& what) {
-    report_registers("PRODUCT WITHOUT A FENCE", accesses, what);
+    report_registers(Report::kProductWithoutFence, accesses, what);
     group.last_fence = now_;  // one report
   };
   if (group.last_fence == 0) {
@@ -55,7 +55,7 @@ ProductRegisters& Core::registers_at(Thread& self, std::uintptr_t begin, std::si
       std::find_if(from, to, [](const ProductRegisters& known) { return known.in_flight != 0; });
   if (busy != to) {
     report_registers(
-        "REGISTER OF A PRODUCT IN FLIGHT", {named_access(busy->product), access_of(self, site)},
+        Report::kRegisterInFlight, {named_access(busy->product), access_of(self, site)},
         "Only a product of the same shape may use an accumulator in flight. The launch "
         "ends here.");
     kill_launch();
@@ -95,7 +95,7 @@ void Core::on_register_access(Thread& self, std::uintptr_t address, std::size_t 
   }
   NamedAccess product = named_access(registers.product);
   product.thread = self.index;
-  report_registers("REGISTER OF A PRODUCT IN FLIGHT",
+  report_registers(Report::kRegisterInFlight,
                    {product, access_of(self, sites.id(return_address, kind, size))},
                    registers.accumulator
                        ? "Until the wgmma_wait() that covers its group, the accumulator belongs to "
@@ -105,14 +105,14 @@ void Core::on_register_access(Thread& self, std::uintptr_t address, std::size_t 
 }
 
 // The last access is the one to blame.
-void Core::report_registers(const std::string& title, const std::vector<NamedAccess>& accesses,
+void Core::report_registers(Report report, const std::vector<NamedAccess>& accesses,
                             const std::string& what) {
   if (!keeps(linear_block_)) return;
   Findings::Key key = {launch_->kernel};
   for (const NamedAccess& access : accesses) key.push_back(access.site);
-  if (!findings.count(FindingKind::kAsyncProduct, key)) return;
-  describe(FindingKind::kAsyncProduct, title, "", short_location(sites[accesses.back().site].place),
-           access_lines(accesses) + "  " + what + '\n', false, accesses);
+  if (!findings.count(report, key)) return;
+  findings.describe(
+      finding_at(report, sites[accesses.back().site].place, "  " + what + '\n', accesses), false);
 }
 
 }  // namespace cuflash::simt

@@ -120,7 +120,7 @@ TEST_F(BulkReduceTest, ItsEndMustBeAwaited) {
     run(read_back, {2, kThreads}, sums_.data(), out_.data(), Sums::kRight);
     bool race = false;
     for (const Finding& finding : take_findings()) {
-      race |= finding.kind == FindingKind::kGlobalRace && finding.array == "sums";
+      race |= finding.kind() == FindingKind::kGlobalRace && finding.array == "sums";
     }
     EXPECT_TRUE(race);
   });

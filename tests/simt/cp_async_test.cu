@@ -122,7 +122,7 @@ __global__ void only_block_0_forgets(const float* in, float* out) {
 
 TEST_F(CpAsync, EndsWithTheBlock) {
   run(only_block_0_forgets, {2, kThreads}, in_.data(), out_.data());
-  EXPECT_EQ(only_finding(FindingKind::kAsyncCopy).title, "COPY WITHOUT A WAIT");
+  EXPECT_EQ(only_finding(FindingKind::kAsyncCopy).title(), "COPY WITHOUT A WAIT");
   EXPECT_EQ(out_.values()[5], 1.f);
 }
 

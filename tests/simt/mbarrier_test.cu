@@ -189,7 +189,7 @@ TEST_F(MbarrierTest, MoreArrivalsThanAPhaseHas) {
   });
   set_schedule({});
   const Finding finding = fails(FindingKind::kMbarrier, 64, all_arrive, 60u, 16u);
-  EXPECT_EQ(finding.title, "TOO MANY ARRIVALS");
+  EXPECT_EQ(finding.title(), "TOO MANY ARRIVALS");
   says(finding, "Phase 0 has had its 60 arrivals and waits for bytes.");
 }
 
@@ -210,7 +210,7 @@ TEST_F(MbarrierTest, TheLastArrivalKnowsOfTheEnd) {
   run(nobody_else, {1, 64}, true);
   no_findings();
   run(nobody_else, {1, 64}, false);
-  EXPECT_EQ(take_findings().at(0).title, "ARRIVAL IN A LATER PHASE");
+  EXPECT_EQ(take_findings().at(0).title(), "ARRIVAL IN A LATER PHASE");
 }
 
 // ---- Deadlocks ---------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ __global__ void too_few(Others others) {
 TEST_F(MbarrierTest, ADeadlockShowsTheBarriers) {
   under_all_schedules([&] {
     const Finding finding = fails(FindingKind::kMbarrier, 96, too_few, Others::kSyncthreads);
-    EXPECT_EQ(finding.title, "DEADLOCK AT AN MBARRIER");
+    EXPECT_EQ(finding.title(), "DEADLOCK AT AN MBARRIER");
     says(finding,
          "  full[1] (elements of 8 bytes)\n   phase 0: 1 of 2 arrivals, 0 of 4096 bytes\n");
     says(finding, "  empty[0] (elements of 8 bytes)\n   phase 0: 0 of 1 arrival, 0 of 0 bytes\n");
@@ -255,10 +255,10 @@ TEST_F(MbarrierTest, ADeadlockShowsTheBarriers) {
 }
 
 TEST_F(MbarrierTest, ADeadlockOfLanes) {
-  EXPECT_EQ(fails(FindingKind::kMbarrier, 96, too_few, Others::kExit).title,
+  EXPECT_EQ(fails(FindingKind::kMbarrier, 96, too_few, Others::kExit).title(),
             "DEADLOCK AT AN MBARRIER");
   const Finding finding = fails(FindingKind::kMbarrier, 96, too_few, Others::kSyncwarp);
-  EXPECT_EQ(finding.title, "DEADLOCK AT AN MBARRIER");
+  EXPECT_EQ(finding.title(), "DEADLOCK AT AN MBARRIER");
   says(finding, "  Warp 2 lane 0 waits at " + LINE_MARKED("waits for a lane"));
 }
 
@@ -310,7 +310,7 @@ TEST_F(MbarrierTest, Use) {
   const std::vector<Finding> races = take_findings();
   ASSERT_EQ(races.size(), 2u);
   for (const Finding& race : races) {
-    EXPECT_EQ(race.title, "RACE in shared memory");
+    EXPECT_EQ(race.title(), "RACE in shared memory");
     says(race, LINE_MARKED("begins it"));
   }
   says(races[0], LINE_MARKED("uses it"));
@@ -327,7 +327,7 @@ __global__ void only_block_0_begins() {
 TEST_F(MbarrierTest, EndsWithTheBlock) {
   EXPECT_EQ(launch(only_block_0_begins, {2, 1}), FlashAttentionError::CUDA_ERROR);
   cudaGetLastError();
-  EXPECT_EQ(only_finding(FindingKind::kMbarrier).title, "MBARRIER NOT INITIALISED");
+  EXPECT_EQ(only_finding(FindingKind::kMbarrier).title(), "MBARRIER NOT INITIALISED");
 }
 
 // Barriers are no memory traffic.

@@ -108,7 +108,7 @@ TEST_F(NamedBarrierTest, AnArrivalOrdersWhatCameBefore) {
       bool race = false;
       for (const Finding& finding : take_findings()) {
         const bool adds = finding.message().find(LINE_MARKED("adds")) != std::string::npos;
-        race |= finding.kind == FindingKind::kSharedRace && adds;
+        race |= finding.kind() == FindingKind::kSharedRace && adds;
       }
       EXPECT_TRUE(race);
     }
@@ -122,7 +122,7 @@ TEST_F(NamedBarrierTest, ArrivalsThatAreTooMany) {
   under_all_schedules([&] {
     expect_report(fails(Arrives::kTwice), "NAMED BARRIER USED AGAIN TOO SOON", "", {"once more"});
     const Finding at_its_own = fails(Arrives::kAtItsOwn);
-    EXPECT_EQ(at_its_own.title, "DEADLOCK AT A NAMED BARRIER");
+    EXPECT_EQ(at_its_own.title(), "DEADLOCK AT A NAMED BARRIER");
     says(at_its_own, "at barrier 2: 64 of 128 threads");
     expect_report(fails(Arrives::kNever), "DEADLOCK AT A NAMED BARRIER", "",
                   {"waits for its turn"});
@@ -211,9 +211,9 @@ TEST_F(NamedBarrierTest, TheRightThreadsMustCome) {
     return AccessTest::fails(FindingKind::kDivergentBarrier, 64, meet, who, barrier, threads);
   };
   under_all_schedules([&] {
-    EXPECT_EQ(fails(Comes::kHalfAWarp, 1, 32).title, "NAMED BARRIER WITHOUT A WHOLE WARP");
-    EXPECT_EQ(fails(Comes::kOtherSize, 1, 64).title, "NAMED BARRIER OF TWO SIZES");
-    EXPECT_EQ(fails(Comes::kOtherWord, 1, 64).title, "NAMED BARRIER OF TWO KINDS");
+    EXPECT_EQ(fails(Comes::kHalfAWarp, 1, 32).title(), "NAMED BARRIER WITHOUT A WHOLE WARP");
+    EXPECT_EQ(fails(Comes::kOtherSize, 1, 64).title(), "NAMED BARRIER OF TWO SIZES");
+    EXPECT_EQ(fails(Comes::kOtherWord, 1, 64).title(), "NAMED BARRIER OF TWO KINDS");
     for (const Comes who : {Comes::kTooFew, Comes::kSomeAtSyncthreads}) {
       const Finding finding = fails(who, 1, 64);
       expect_report(finding, "DEADLOCK AT A NAMED BARRIER", "", {"waits for some"});
@@ -221,10 +221,10 @@ TEST_F(NamedBarrierTest, TheRightThreadsMustCome) {
     }
   });
   for (const int barrier : {0, 16, -1}) {
-    EXPECT_EQ(fails(Comes::kAll, barrier, 64).title, "NAMED BARRIER OUT OF RANGE");
+    EXPECT_EQ(fails(Comes::kAll, barrier, 64).title(), "NAMED BARRIER OUT OF RANGE");
   }
   for (const int threads : {0, 40}) {
-    EXPECT_EQ(fails(Comes::kAll, 1, threads).title, "NAMED BARRIER OUT OF RANGE");
+    EXPECT_EQ(fails(Comes::kAll, 1, threads).title(), "NAMED BARRIER OUT OF RANGE");
   }
 }
 

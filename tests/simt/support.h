@@ -24,7 +24,7 @@ inline Finding only_finding(FindingKind kind) {
     ADD_FAILURE() << "also found:\n" << findings[i].message();
   }
   if (findings.empty()) return {};
-  EXPECT_EQ(static_cast<int>(findings[0].kind), static_cast<int>(kind)) << findings[0].message();
+  EXPECT_EQ(static_cast<int>(findings[0].kind()), static_cast<int>(kind)) << findings[0].message();
   return findings[0];
 }
 
@@ -131,7 +131,7 @@ inline std::string line_marked(const std::string& path, const std::string& mark)
 inline void expect_report(const Finding& finding, const std::string& title, const std::string& mark,
                           const std::vector<std::string>& others = {},
                           const char* file = __builtin_FILE()) {
-  EXPECT_TRUE(title.empty() || finding.title == title) << finding.message();
+  EXPECT_TRUE(title.empty() || finding.title() == title) << finding.message();
   EXPECT_TRUE(mark.empty() || finding.location == line_marked(file, mark)) << finding.message();
   for (const std::string& other : others) says(finding, line_marked(file, other));
 }
@@ -145,7 +145,7 @@ inline void expect_some(FindingKind kind, const std::vector<std::string>& marks,
                         const char* file = __builtin_FILE()) {
   bool some = false;
   for (const Finding& finding : take_findings()) {
-    if (finding.kind != kind) continue;
+    if (finding.kind() != kind) continue;
     some = true;
     expect_lines(finding, marks, file);
   }
@@ -158,7 +158,7 @@ inline void expect_one_of(const std::vector<std::string>& titles,
                           const char* file = __builtin_FILE()) {
   bool some = false;
   for (const Finding& finding : take_findings()) {
-    some |= std::count(titles.begin(), titles.end(), finding.title) != 0;
+    some |= std::count(titles.begin(), titles.end(), finding.title()) != 0;
     expect_lines(finding, marks, file);
   }
   EXPECT_TRUE(some) << "there is no such finding";
@@ -169,7 +169,7 @@ inline bool finds(const std::string& title, const std::vector<std::string>& mark
                   const std::vector<Finding>& findings = take_findings(),
                   const char* file = __builtin_FILE()) {
   return std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
-    return finding.title == title &&
+    return finding.title() == title &&
            std::all_of(marks.begin(), marks.end(), [&](const std::string& mark) {
              return finding.message().find(line_marked(file, mark)) != std::string::npos;
            });

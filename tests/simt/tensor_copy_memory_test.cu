@@ -37,7 +37,7 @@ TEST_F(TensorCopyMemory, FewerBytesThanExpected) {
   for (const bool first : {false, true}) {
     const Finding finding =
         fails(FindingKind::kMbarrier, 32, expects, map(), kBytes + 16, 1, first);
-    EXPECT_EQ(finding.title, "DEADLOCK AT AN MBARRIER");
+    EXPECT_EQ(finding.title(), "DEADLOCK AT AN MBARRIER");
     says(finding, "   phase 0: 1 of 1 arrival, 1024 of 1040 bytes\n");
     says(finding, "  Warp 0 lane 0 waits at " + LINE_MARKED("waits for bytes"));
   }
@@ -86,7 +86,7 @@ TEST_F(TensorCopyMemory, AWriteNeedsAProxyFence) {
     for (const Fence fence : {Fence::kEachThread, Fence::kCopier}) {
       run(replace, {2, 64}, map(), out_.data() /* both blocks write equal values */, fence);
       for (const Finding& finding : take_findings())
-        EXPECT_EQ(finding.title, "RACE in global memory");
+        EXPECT_EQ(finding.title(), "RACE in global memory");
     }
     for (const Fence fence : {Fence::kNone, Fence::kBeforeTheAccess, Fence::kAfterTheBarrier}) {
       run(replace, {1, 64}, map(), out_.data(), fence);

@@ -121,10 +121,10 @@ TEST_F(TensorCopyTest, AReadOfAStageThatIsNotFull) {
     ASSERT_FALSE(findings.empty());
     for (const Finding& finding : findings) {
       // Which of them depends on the schedule.
-      EXPECT_TRUE(finding.title == "READ OF A STAGE THAT IS NOT FULL" ||
-                  finding.title == "COPY INTO A STAGE THAT IS NOT EMPTY" ||
-                  finding.title == "READ OF UNINITIALISED MEMORY" ||
-                  finding.kind == FindingKind::kMbarrier)
+      EXPECT_TRUE(finding.title() == "READ OF A STAGE THAT IS NOT FULL" ||
+                  finding.title() == "COPY INTO A STAGE THAT IS NOT EMPTY" ||
+                  finding.title() == "READ OF UNINITIALISED MEMORY" ||
+                  finding.kind() == FindingKind::kMbarrier)
           << finding.message();
     }
   });
@@ -139,8 +139,8 @@ TEST_F(TensorCopyTest, ACopyIntoAStageThatIsNotEmpty) {
       const std::vector<Finding> findings = take_findings();
       ASSERT_FALSE(findings.empty()) << static_cast<int>(fault);
       for (const Finding& finding : findings) {
-        if (finding.kind != FindingKind::kAsyncCopy) continue;
-        copy |= finding.title == "COPY INTO A STAGE THAT IS NOT EMPTY";
+        if (finding.kind() != FindingKind::kAsyncCopy) continue;
+        copy |= finding.title() == "COPY INTO A STAGE THAT IS NOT EMPTY";
         says(finding, LINE_MARKED("refills"));
         says(finding, LINE_MARKED("still reads"));
       }
@@ -157,7 +157,7 @@ TEST_F(TensorCopyTest, ACopyOverACopy) {
     cudaGetLastError();
     const std::vector<Finding> findings = take_findings();
     ASSERT_FALSE(findings.empty());
-    EXPECT_EQ(findings[0].title, "ARRIVAL IN A LATER PHASE");
+    EXPECT_EQ(findings[0].title(), "ARRIVAL IN A LATER PHASE");
   });
 }
 

@@ -63,7 +63,7 @@ TEST_F(WarpgroupTest, AllThreadsMustCome) {
     finding = fails(FindingKind::kWarpMask, 256, meet, Comes::kInSyncthreads);
     says(finding, "for warp 7 lane 0, which waits in __syncthreads() at " +
                       LINE_MARKED("waits for the block"));
-    EXPECT_EQ(fails(FindingKind::kWarpMask, 256, meet, Comes::kAtAnotherProduct).title, title);
+    EXPECT_EQ(fails(FindingKind::kWarpMask, 256, meet, Comes::kAtAnotherProduct).title(), title);
     finding = fails(FindingKind::kWarpMask, 224, meet, Comes::kAll);
     says(finding, "for warp 7 lane 0, which does not exist");
     finding = fails(FindingKind::kWarpMask, 129, meet, Comes::kAll);

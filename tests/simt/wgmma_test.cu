@@ -93,7 +93,7 @@ TEST_F(WgmmaTest, TheOperandsMustBeThere) {
       run(prepare, {1, 128}, out_.data(), how);
       bool of_b = false;
       for (const Finding& finding : take_findings()) {
-        EXPECT_EQ(finding.title, "WRITE WITHOUT A PROXY FENCE");
+        EXPECT_EQ(finding.title(), "WRITE WITHOUT A PROXY FENCE");
         says(finding, LINE_MARKED("reads"));
         of_b |= finding.message().find(LINE_MARKED("writes B")) != std::string::npos;
       }
@@ -106,7 +106,7 @@ TEST_F(WgmmaTest, TheOperandsMustBeThere) {
     run(prepare, {1, 128}, out_.data(), Before::kNoBarrier);
     bool race = false;
     for (const Finding& found : take_findings()) {
-      EXPECT_EQ(found.title, "RACE in shared memory");
+      EXPECT_EQ(found.title(), "RACE in shared memory");
       race |= found.message().find(LINE_MARKED("writes B")) != std::string::npos;
       says(found, LINE_MARKED("reads"));
     }
@@ -349,7 +349,7 @@ TEST_F(WgmmaTest, RegistersNeedAFence) {
   run(rescale, {1, 128}, out_.data(), Fences::kNone);
   const std::vector<Finding> findings = take_findings();
   ASSERT_EQ(findings.size(), 2u);
-  for (const Finding& finding : findings) EXPECT_EQ(finding.title, "PRODUCT WITHOUT A FENCE");
+  for (const Finding& finding : findings) EXPECT_EQ(finding.title(), "PRODUCT WITHOUT A FENCE");
   says(findings[0], "before its first product");
 }
 
