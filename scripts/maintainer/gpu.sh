@@ -107,10 +107,7 @@ if wanted training; then
   step training 400 "${these[@]}" examples/train_char_gpt.py --out "$results/train_char_gpt.json"
   step profile 60 "${these[@]}" examples/profile_attention.py
 fi
-if wanted ceilings; then
-  step ceilings 60 build/release/bin/ceilings --json "$results/ceilings.json"
-  step ceiling_loops 60 tests/scripts/ceiling_loops_test.py
-fi
+if wanted ceilings; then step ceilings 60 build/release/bin/ceilings --json "$results/ceilings.json"; fi
 if wanted wgmma_registers; then
   step wgmma_registers 120 scripts/maintainer/wgmma_registers.py build/release/{libcuflash_attn.so,bin/ceilings}
 fi
