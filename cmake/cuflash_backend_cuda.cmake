@@ -70,14 +70,11 @@ function(cuflash_compile_kernels target lowest)
   set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${built}")
 endfunction()
 
-# Where warnings are errors, so are some notes of ptxas, and any other number of injected waits and
-# arrives, or of spilled bytes, than is stated. See scripts/maintainer/ptxas_notes.py, which also leaves
-# what ptxas says of each kernel beside the object, for scripts/maintainer/record.py.
-function(cuflash_check_ptxas_notes target injected spilled)
-  set_target_properties(${target} PROPERTIES CUFLASH_SPILLED ${spilled})
+# Where warnings are errors, so are some notes of ptxas. See scripts/maintainer/ptxas_notes.py, which also
+# leaves what ptxas says of each kernel beside the object, for scripts/maintainer/record.py.
+function(cuflash_check_ptxas_notes target)
   if(CMAKE_COMPILE_WARNING_AS_ERROR)
-    set(launcher ${PROJECT_SOURCE_DIR}/scripts/maintainer/ptxas_notes.py ${injected} ${spilled}
-                 ${CMAKE_CUDA_COMPILER_LAUNCHER})
+    set(launcher ${PROJECT_SOURCE_DIR}/scripts/maintainer/ptxas_notes.py ${CMAKE_CUDA_COMPILER_LAUNCHER})
     target_compile_options(${target} PRIVATE -Xptxas=-v)
     set_target_properties(${target} PROPERTIES CUDA_COMPILER_LAUNCHER "${launcher}")
   endif()

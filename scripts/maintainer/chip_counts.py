@@ -8,7 +8,6 @@ docs/results/<device>/. Without a RESULT all are made:
   sectors   sectors of global memory and passes over shared memory of each stage; the tests compare
             the CPU simulator's counts with them. Each is the least of three calls: now and then the
             GPU counts a few more
-  passes    passes over shared memory of single accesses, likewise
   kernels   for each kernel on the ladder's timed shape, for 04 in f32 and for wgmma with 128 columns too: time, clock,
             DRAM traffic, load of the pipes, and what its warps wait for
 
@@ -173,15 +172,6 @@ def sectors(programs):
                    **{key: min(one[key] for one in counts) for key in counts[0]}}
 
 
-def passes(programs):
-    """Passes over shared memory of each access of tests/gpu/shared_passes.cu."""
-    program = str(programs / "shared_passes")
-    accesses = [json.loads(line) for line in output_of(program, "list").splitlines()]
-    metrics = [f"{PASSES}_op_ld.sum", f"{PASSES}_op_st.sum"]
-    for access, (_, counts) in zip(accesses, profile(metrics, program)):
-        yield {**access, "passes": int(sum(counts.values()))}
-
-
 def waits(values):
     """What warps wait for, in percent of their time: the three most frequent reasons."""
     states = {STATES.match(name)[1]: value for name, value in values.items()
@@ -213,7 +203,7 @@ def kernels(programs):
     return sorted(rows, key=lambda row: row["stage"])
 
 
-RESULTS = {"sectors": sectors, "passes": passes, "kernels": kernels}
+RESULTS = {"sectors": sectors, "kernels": kernels}
 
 
 def main():
