@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "device/tensor_map_arguments.h"
+#include "device/host/tensor_map_arguments.h"
 
 namespace cuflash::simt {
 
