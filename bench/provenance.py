@@ -56,7 +56,7 @@ def of_cpu():
             "backend": "simt", "clocks": "none"}
 
 
-def provenance(torch, library, device="cuda", commit=None):
+def provenance(torch, library, device="cuda"):
     """The ladder's keys, and PyTorch's versions. `library` is the path of a libcuflash_attn.so,
     `device` is the type of the tensors' device."""
     cudnn = torch.backends.cudnn.version() or 0
@@ -64,7 +64,7 @@ def provenance(torch, library, device="cuda", commit=None):
         **(of_gpu(torch) if device == "cuda" else of_cpu()),
         "compiler": compiler_of(library), "torch": torch.__version__,
         "cudnn": f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}",
-        "commit": commit or commit_of_sources(), "command": " ".join(sys.argv), "date": now(),
+        "commit": commit_of_sources(), "command": " ".join(sys.argv), "date": now(),
     }
 
 

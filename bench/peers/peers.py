@@ -105,7 +105,6 @@ def options():
     add("--seq", SEQS + MORE_SEQS, SEQS, "lengths")
     parser.add_argument("--causal", choices=MASKS, default="both", help="default: both")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds; default: 5")
-    parser.add_argument("--commit", help="of the sources; default: $CUFLASH_COMMIT, else git's")
     return parser.parse_args()
 
 
@@ -207,8 +206,7 @@ def main():
         raise SystemExit("peers.py measures on a GPU, but there is none")
     library = Library(args.library)
     passes = passes_of(args)
-    here = provenance(torch, args.library, commit=args.commit) | {"timing": cells.TIMING,
-                                                               "rounds": args.rounds}
+    here = provenance(torch, args.library) | {"timing": cells.TIMING, "rounds": args.rounds}
     result = earlier(args.out, here)
     if result is None:
         result = {"provenance": here, "ceilings": cells.ceilings(), "rows": []}

@@ -52,10 +52,7 @@ nlohmann::ordered_json json_of(const RecordedBlock& block, std::int64_t origin) 
     for (const Span& span : spans) events.push_back(text_of(span, origin));
     warpgroups.push_back({{"warpgroup", warp / kWarpgroupWarps}, {"events", std::move(events)}});
   }
-  return {{"block", block.number},
-          {"begin", block.begin - origin},
-          {"end", block.end - origin},
-          {"warpgroups", std::move(warpgroups)}};
+  return {{"block", block.number}, {"warpgroups", std::move(warpgroups)}};
 }
 
 nlohmann::ordered_json json_of(const Timeline& recorded) {

@@ -87,18 +87,8 @@ def draw_axis(figure, y, scale):
             figure.text(x, y + 16, label, SMALL, "middle", "quiet")
 
 
-def not_measured(name, title, paths):
-    """The card that stands for a figure without a result."""
-    figure = Figure(name, 110, title, f"Not measured yet: there is no {' or '.join(paths)}.")
-    figure.heading(title)
-    figure.text(MARGIN + 4, 74, "Not measured yet.", SMALL)
-    return figure
-
-
 def figure_of(name, title, paths, head_dim):
     """The timelines of several stages, one below the other on one scale."""
-    if not all((ROOT / path).is_file() for path in paths):
-        return not_measured(name, title, paths)
     panels = [Panel(path, head_dim) for path in paths]
     scale = (RIGHT - LEFT) / max(panel.cycles for panel in panels)
     shares = [

@@ -111,7 +111,9 @@ if wanted ceilings; then
   step ceilings 60 build/release/bin/ceilings --json "$results/ceilings.json"
   step ceiling_loops 60 tests/scripts/ceiling_loops_test.py
 fi
-if wanted wgmma_registers; then step wgmma_registers 60 tests/scripts/wgmma_registers_test.py; fi
+if wanted wgmma_registers; then
+  step wgmma_registers 120 scripts/maintainer/wgmma_registers.py build/release/{libcuflash_attn.so,bin/ceilings}
+fi
 if wanted ladder; then
   step ladder 200 build/release/bin/ladder --json "$results/ladder.json"
   step ladder_f32 200 build/release/bin/ladder --dtype f32 --json "$results/ladder_f32.json"

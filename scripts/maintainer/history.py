@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 """Keeps how fast each stage was at each commit: docs/results/history.json.
 
-    scripts/maintainer/history.py [--check]
+    scripts/maintainer/history.py
 
 A run is what a GPU measured at a commit, for one of the files ladder*.json and peers*.json. The runs of the
 committed files are added, or replace those of the same device, commit and file; a run stays when its file is
 measured anew. "tflops" has for each stage, pass and dtype the medians, in TFLOP/s, of the "problems" in their
-order: null where a problem was not measured, and nothing behind the last that was. With --check nothing is
-written, and the exit status is 1 if a committed run is missing.
+order: null where a problem was not measured, and nothing behind the last that was.
 """
 import json
-import pathlib
+import re
 import sys
 
 from repository import ROOT
@@ -26,18 +25,16 @@ HISTORY = RESULTS / "history.json"
 
 def medians(result):
     """(stage, pass, dtype, problem without its dtype, TFLOP/s) of each timed row."""
-    if "ceilings" in result:
-        for row in tables.rows_of(result):
-            cell = Cell(row["pass"], row["dtype"], row["head_dim"], row["causal"], row["seq"])
-            batch, heads, seq, head_dim = cell.shape
-            problem = f"b{batch}_h{heads}_q{seq}k{seq}_d{head_dim}" + "_causal" * cell.causal
-            if row["impl"] not in tables.PEERS:
-                yield row["impl"], cell.direction, cell.dtype, problem, row["tflops"]
-        return
-    for row in result["rows"]:
-        dtype = next(word for word in row["problem"].split("_") if word in ("f32", "f16", "bf16"))
+    for row in result["rows"] if "ceilings" not in result else ():
+        name, dtype, mask = re.fullmatch(r"(.*_d\d+)_([^_]+)(.*)", row["problem"]).groups()
         if "tflops" in row:
-            yield row["stage"], row["pass"], dtype, row["problem"].replace(f"_{dtype}", ""), row["tflops"]
+            yield row["stage"], row["pass"], dtype, name + mask, row["tflops"]
+    for row in tables.rows_of(result) if "ceilings" in result else ():
+        cell = Cell(row["pass"], row["dtype"], row["head_dim"], row["causal"], row["seq"])
+        batch, heads, seq, head_dim = cell.shape
+        if row["impl"] not in tables.PEERS:
+            yield (row["impl"], cell.direction, cell.dtype,
+                   f"b{batch}_h{heads}_q{seq}k{seq}_d{head_dim}" + "_causal" * cell.causal, row["tflops"])
 
 
 def run_of(name, result, problems):
@@ -55,27 +52,17 @@ def run_of(name, result, problems):
     return run
 
 
-def add(history, run):
-    """Puts a run among the others, by date."""
-    def identity(run):
-        return run["device"], run["commit"], run["file"]
-    runs = {identity(other): other for other in history["runs"]}
-    runs[identity(run)] = run
+def renewed():
+    """The history with the committed runs, by date, as text."""
+    history = json.loads(HISTORY.read_text(encoding="utf-8"))
+    problems, runs = history["problems"], {}
+    committed = [run_of(path.name, json.loads(path.read_text(encoding="utf-8")), problems)
+                 for kind in ("ladder*.json", "peers*.json") for path in sorted(RESULTS.glob(f"nvidia-*/{kind}"))]
+    for run in history["runs"] + committed:
+        runs[run["device"], run["commit"], run["file"]] = run
     history["runs"] = sorted(runs.values(), key=lambda run: run["date"])
-
-
-def main():
-    """Adds the committed runs."""
-    text = HISTORY.read_text(encoding="utf-8")
-    history = json.loads(text)
-    for kind in ("ladder*.json", "peers*.json"):
-        for path in sorted(RESULTS.glob(f"nvidia-*/{kind}")):
-            add(history, run_of(path.name, json.loads(path.read_text("utf-8")), history["problems"]))
-    new = json_text(history, levels=4) + "\n"
-    if sys.argv[1:] == ["--check"] and new != text:
-        raise SystemExit(f"{HISTORY} lacks a committed run; run: scripts/maintainer/history.py")
-    HISTORY.write_text(new, encoding="utf-8")
+    return json_text(history, levels=4) + "\n"
 
 
 if __name__ == "__main__":
-    main()
+    HISTORY.write_text(renewed(), encoding="utf-8")

@@ -18,7 +18,7 @@ those of EXTRA. *Of its ceiling* is empty where the result is older than that co
 the words are passes, dtypes, head dimensions, s512, causal, full, stages (each with both of its
 schedules), peers, and the kind of table: speeds, summary, costs or places. Without a head dimension,
 d64, the table has those of the matrix, d64 and d128; d96 and d256 must be named. For one of
-bench/calls/calls.py they are attention, torch.compile, nothing or library. For one of variants.py they
+bench/calls/calls.py they are attention, torch.compile or library. For one of variants.py they
 are head dimensions, and `relative`: speeds as multiples of that of the stage as it is. For one of
 bench/timeline the word is a head dimension. One of bench/peers/some_gradients.py takes no words.
 A file that does not exist leaves a sentence in place of the table.
@@ -49,6 +49,7 @@ from repository import ROOT, files
 sys.path[:0] = [str(ROOT / "bench/peers"), str(ROOT / "bench/timeline")]
 import spans  # noqa: E402, it lies there
 import tables  # noqa: E402, it lies there
+from tables import three_digits  # noqa: E402
 import variants_table  # noqa: E402
 RESULTS = re.compile(
     r"(<!-- results (\S+)((?: (?!:)\S+)*)(?: : ([^\n]+?))? -->\n).*?(<!-- end results -->)", re.DOTALL)
@@ -78,12 +79,7 @@ def decimal_count(count):
 
 def microseconds(value):
     """12.345 -> '12.3 µs'."""
-    return f"{value:.3g} µs" if value < 100 else f"{value:.0f} µs"
-
-
-def three_digits(value):
-    """4.567 -> '4.57', 1234.5 -> '1234'."""
-    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+    return f"{three_digits(value)} µs"
 
 
 def percent(value):
@@ -97,13 +93,6 @@ COLUMNS = [
     ("forward", "forward_us", microseconds),
     ("forward and backward", "pair_us", microseconds),
     ("on the CPU", "host_us", microseconds),
-    ("round", "round", str),
-    ("grader", "commit", str),
-    ("answers", "answers", str),
-    ("cause named", "named", str),
-    ("place named", "located", str),
-    ("false cause", "false", str),
-    ("accepted", "accepted", str),
     ("figure", "figure", lambda name: f"`{name}`"),
     ("measures", "what", str),
     ("rate", "rate_and_unit", str),
@@ -121,7 +110,7 @@ COLUMNS = [
     ("requested writes", "requested_write_bytes", decimal_bytes),
     ("bank conflicts", "bank_conflicts", decimal_count),
     ("shared memory", "shared_bytes", decimal_bytes),
-    ("time", "ms", lambda value: f"{value:.3g} ms" if value < 100 else f"{value:.0f} ms"),
+    ("time", "ms", lambda value: f"{three_digits(value)} ms"),
     ("DRAM read", "dram_read_bytes", decimal_bytes),
     ("DRAM written", "dram_write_bytes", decimal_bytes),
     ("L1 and shared memory busy", "l1_percent", percent),
@@ -148,7 +137,6 @@ EXTRA = {"passes a shared load", "of its ceiling", "busiest unit"}
 
 LADDER_KINDS = [operator.itemgetter(kind) for kind in ("stage", "pass", "problem")]
 CALL_KINDS = [operator.itemgetter("table")]
-ROUND_KINDS = [lambda row: str(row["round"])]
 CEILING_KINDS = [operator.itemgetter("figure")]
 
 
@@ -283,9 +271,8 @@ def table(path, words, wanted=()):
         facts = [result["rows"][0]["stage"], *origin(result["provenance"]), f"`{path}`"]
         return gradients_table(result["rows"]) + "\n\n" + ", ".join(facts) + ".\n"
     of_peers, of_calls = "ceilings" in result, "way" in result["rows"][0]
-    of_rounds = "round" in result["rows"][0]
     of_ceilings = "figure" in result["rows"][0]
-    plain = of_calls or of_rounds or of_ceilings
+    plain = of_calls or of_ceilings
     if "variant" in result["rows"][0]:
         facts = [f"{result['rows'][0].get('pass', 'forward')}, f16", *origin(result["provenance"]), f"`{path}`"]
         return variants_table.markdown(result["rows"], words) + "\n\n" + ", ".join(facts) + ".\n"
@@ -296,8 +283,8 @@ def table(path, words, wanted=()):
         everything = tables.with_head_dim(everything, tables.HEAD_DIMS)
     if of_ceilings:
         everything = [with_units(row) for row in everything]
-    kinds = (tables.KINDS if of_peers else CALL_KINDS if of_calls else ROUND_KINDS if of_rounds
-             else CEILING_KINDS if of_ceilings else LADDER_KINDS)
+    kinds = (tables.KINDS if of_peers else CALL_KINDS if of_calls else CEILING_KINDS if of_ceilings
+             else LADDER_KINDS)
     rows = chosen(everything, words, kinds)
     if not rows:
         raise SystemExit(f"{path} has no row for {' '.join(words)}")

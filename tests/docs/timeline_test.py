@@ -248,10 +248,6 @@ class Shown(unittest.TestCase):
         times = [time for lane in kept["lanes"] for _, *both in lane["spans"] for time in both]
         self.assertEqual((min(times), max(times)), (0, 2 * spans.TILES * TILE))
 
-    def test_no_result(self):
-        figure = timeline.figure_of("12_made_up", "A title", ["docs/results/nowhere.json"], 64)
-        self.assertIn("Not measured yet", figure.svg())
-
 
 if __name__ == "__main__":
     unittest.main()
