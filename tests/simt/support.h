@@ -131,8 +131,12 @@ inline std::string line_marked(const std::string& path, const std::string& mark)
 inline void expect_report(const Finding& finding, const std::string& title, const std::string& mark,
                           const std::vector<std::string>& others = {},
                           const char* file = __builtin_FILE()) {
-  EXPECT_TRUE(title.empty() || finding.title() == title) << finding.message();
-  EXPECT_TRUE(mark.empty() || finding.location == line_marked(file, mark)) << finding.message();
+  if (!title.empty()) {
+    EXPECT_EQ(finding.title(), title);
+  }
+  if (!mark.empty()) {
+    EXPECT_EQ(finding.location, line_marked(file, mark));
+  }
   for (const std::string& other : others) says(finding, line_marked(file, other));
 }
 inline void expect_lines(const Finding& finding, const std::vector<std::string>& marks,

@@ -3,7 +3,6 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -350,18 +349,6 @@ TEST_F(Api, EachThreadHasItsOwnMessage) {
   std::thread([] { EXPECT_STREQ(last_error_message(), ""); }).join();
   EXPECT_STREQ(last_error_message(), "batch is 0; it must be at least 1");
   expect_success(forward(e.problem, e.forward_args()));
-}
-
-TEST(GetErrorString, HasASentenceForEachErrorAndForNone) {
-  std::vector<std::string> sentences;
-  for (int code = 0; code <= 13; ++code) {
-    sentences.push_back(get_error_string(static_cast<Error>(code)));
-  }
-  const std::string unknown = get_error_string(static_cast<Error>(99));
-  sentences.push_back(unknown);
-  EXPECT_EQ(unknown, get_error_string(static_cast<Error>(-1)));
-  std::sort(sentences.begin(), sentences.end());
-  EXPECT_EQ(std::adjacent_find(sentences.begin(), sentences.end()), sentences.end());
 }
 
 TEST(CurrentDevice, HasTheAttributesThatTheRuntimeStates) {
