@@ -2,7 +2,6 @@
 maximum, three consumers in place of two."""
 
 import heapq
-import itertools
 import pathlib
 import re
 import subprocess
@@ -17,47 +16,37 @@ WORK = "stages/14_persistent/work.cuh"
 VARIANTS, ALL_IN_PAIRS = "stages/14_persistent/variants.diff", "all in pairs"
 LONGEST_FIRST = "common/device/block_order.h"
 LEFT = MARGIN + 4
-BLOCKS, TILES, HEADS = 4, 5, 6  # of the small example
+BLOCKS, TILES, HEADS = 4, 5, 6  # of the example
 COLOURS = ("blue", "sky", "orange", "yellow", "green", "purple")
-H200_BLOCKS, TOKENS, HIDDEN = 132, 16384, 2048  # of the large one
-SEQUENCES = [512 * 2**n for n in range(6)]
 
 
-def shape(head_dim):
-    """The queries and the keys of a tile."""
-    keys, consumers = tile_shape(KERNEL, head_dim)
-    return 64 * consumers, keys
-
-
-def lengths(head_dim, seq):
-    """The tiles of keys of each tile of queries of a head, with a causal mask."""
-    (rows, keys), sequence = shape(head_dim), causal(seq, seq)
+def lengths():
+    """The tiles of keys of each tile of queries of a head, with a causal mask and head_dim 128."""
+    keys, consumers = tile_shape(KERNEL, 128)
+    rows = 64 * consumers
+    sequence = causal(TILES * rows, TILES * rows)
     ranges = [mask().visible_keys(sequence, max(begin, 0), begin + rows)
-              for begin in first_queries(rows, seq)]
+              for begin in first_queries(rows, TILES * rows)]
     return [-(-end // keys) - begin // keys for begin, end in ranges]
 
 
-# Prints a line for each block of each problem `heads tiles blocks`, with a mask: its tiles.
+# Prints a line for each block of the example: its tiles.
 PRINT = """
 #include <cstdio>
-#include <cstdlib>
-int main(int, char** arg) {
-  for (++arg; *arg; arg += 3) {
-    const unsigned heads = std::atoi(arg[0]), blocks = std::atoi(arg[2]);
-    const Order order(heads, std::atoi(arg[1]), blocks, true);
-    for (unsigned block = 0; block < blocks; ++block, std::puts("")) {
-      for (unsigned n = 0; order.at(block, n).head < heads; ++n) {
-        std::printf("%u %u ", order.at(block, n).head, order.at(block, n).tile);
-      }
+int main() {
+  const Order order(HEADS, TILES, BLOCKS, true);
+  for (unsigned block = 0; block < BLOCKS; ++block, std::puts("")) {
+    for (unsigned n = 0; order.at(block, n).head < HEADS; ++n) {
+      std::printf("%u %u ", order.at(block, n).head, order.at(block, n).tile);
     }
   }
 }
 """
 
 
-def plans(problems, variant=None):
-    """For each problem (heads, tiles, blocks) with a mask, of each block the (head, tile of queries) that it
-    takes: by the kernel's own source, compiled, or by a variant of it."""
+def plan(variant=None):
+    """Of each block of the example the (head, tile of queries) that it takes: by the kernel's own source,
+    compiled, or by a variant of it."""
     source = "".join(re.search(rf"struct {name} \{{.*?\n\}};", read(WORK), re.DOTALL)[0]
                      for name in ("QueryTile", "Order"))
     if variant:
@@ -67,45 +56,38 @@ def plans(problems, variant=None):
         source = source.replace(old, new)
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder, "order")
-        subprocess.run(["g++", "-std=c++17", "-D__host__=", "-D__device__=", "-x", "c++", "-", "-o",
-                        program], input=source + PRINT, text=True, check=True)
-        printed = subprocess.run([program, *(str(number) for each in problems for number in each)],
-                                 text=True, check=True, stdout=subprocess.PIPE).stdout
-    numbers = iter([list(map(int, line.split())) for line in printed.splitlines()])
-    return [[list(zip(line[::2], line[1::2])) for line in itertools.islice(numbers, blocks)]
-            for _, _, blocks in problems]
+        subprocess.run(["g++", "-std=c++17", "-D__host__=", "-D__device__=", f"-DHEADS={HEADS}",
+                        f"-DTILES={TILES}", f"-DBLOCKS={BLOCKS}", "-x", "c++", "-", "-o", program],
+                       input=source + PRINT, text=True, check=True)
+        printed = subprocess.run([program], text=True, check=True, stdout=subprocess.PIPE).stdout
+    numbers = [list(map(int, line.split())) for line in printed.splitlines()]
+    return [list(zip(line[::2], line[1::2])) for line in numbers]
 
 
-def next_free(each, heads, blocks):
+def next_free(each):
     """The same with a block for each tile of queries, in the order of place_of_block(), where the next
     goes to the multiprocessor that is free first."""
-    plan, free = [[] for _ in range(blocks)], [(0, block) for block in range(blocks)]
-    for n in range(len(each) * heads):
+    taken, free = [[] for _ in range(BLOCKS)], [(0, block) for block in range(BLOCKS)]
+    for n in range(TILES * HEADS):
         at, block = free[0]
-        place = n % heads, len(each) - 1 - n // heads
-        plan[block].append(place)
+        place = n % HEADS, TILES - 1 - n // HEADS
+        taken[block].append(place)
         heapq.heapreplace(free, (at + each[place[1]], block))
     parts = [re.search(rf"{name} = unequal \? (.+?) : ", read(LONGEST_FIRST))[1] for name in ("head", "tile")]
-    values = {"n": heads + 1, "tiles": len(each), "heads": heads}
+    values = {"n": HEADS + 1, "tiles": TILES, "heads": HEADS}
     second = [eval(python(part), {}, values) for part in parts]  # pylint: disable=eval-used
-    if second != [1, len(each) - 2]:
+    if second != [1, TILES - 2]:
         raise ValueError(f"{LONGEST_FIRST}: the figure has another order")
-    return plan
-
-
-def ends(plan, each):
-    """After how many tiles of keys each block ends."""
-    return [sum(each[tile] for _, tile in taken) for taken in plan]
+    return taken
 
 
 def order():
     """Who takes which tile of queries: the lengths are tiles of keys."""
-    each = lengths(128, TILES * shape(128)[0])
-    problem = [(HEADS, TILES, BLOCKS)]
-    shown = (("In pairs, the rest longest first (14)", plans(problem)[0]),
-             ("All in pairs", plans(problem, ALL_IN_PAIRS)[0]),
-             ("Longest first, to whoever is free (13)", next_free(each, HEADS, BLOCKS)))
-    last = [max(ends(plan, each)) for _, plan in shown]
+    each = lengths()
+    shown = (("In pairs, the rest longest first (14)", plan()),
+             ("All in pairs", plan(ALL_IN_PAIRS)),
+             ("Longest first, to whoever is free (13)", next_free(each)))
+    last = [max(sum(each[tile] for _, tile in taken) for taken in blocks) for _, blocks in shown]
     total = sum(each) * HEADS
     figure = Figure(
         "14_order",
@@ -121,10 +103,10 @@ def order():
     )
     x, high = 56, 34
     unit = 556 / max(last)
-    for part, ((name, plan), end) in enumerate(zip(shown, last)):
+    for part, ((name, blocks), end) in enumerate(zip(shown, last)):
         y = 34 + 216 * part
         figure.heading(name, y)
-        for row, taken in enumerate(plan):
+        for row, taken in enumerate(blocks):
             top, at = y + 26 + (high + 5) * row, x
             figure.text(LEFT, top + high / 2, str(row), SMALL)
             for head, tile in taken:
@@ -141,41 +123,6 @@ def order():
                 SMALL, style="quiet")
     figure.text(LEFT, y + 50, f"{total} / {BLOCKS} = {total / BLOCKS:g} would be even.", SMALL,
                 style="quiet")
-    return figure
-
-
-def balance():
-    """How much later than the mean the last block ends."""
-    rows = [(head_dim, seq, lengths(head_dim, seq), TOKENS // seq * (HIDDEN // head_dim))
-            for head_dim in (64, 128) for seq in SEQUENCES]
-    problems = [(heads, len(each), H200_BLOCKS) for *_, each, heads in rows]
-    late = [[100 * (max(blocks) * H200_BLOCKS / sum(blocks) - 1)
-             for blocks in (ends(plan, each) for plan in (*of_row, next_free(each, heads, H200_BLOCKS)))]
-            for (*_, each, heads), *of_row in zip(rows, plans(problems), plans(problems, ALL_IN_PAIRS))]
-    figure = Figure(
-        "14_balance",
-        70 + 66 * len(rows) + 84,
-        "How late the last block ends",
-        f"{H200_BLOCKS} multiprocessors, {TOKENS:,} tokens, a hidden size of {HIDDEN:,}, a causal mask;"
-        " tiles of keys are counted. How much later than the mean the last block ends, in 14's order, with"
-        " all tiles in pairs, and if each goes to the one that is free first: "
-        + "; ".join(f"with head_dim {dim} and {seq:,} keys " + ", ".join(f"{share:.1f} %" for share in shares)
-                    for (dim, seq, *_), shares in zip(rows, late)) + ".",
-    )
-    figure.heading("How late the last block ends")
-    x, most, high = 330, max(map(max, late)), 19
-    for row, ((head_dim, seq, each, _), shares) in enumerate(zip(rows, late)):
-        y = 70 + 66 * row + (14 if head_dim == 128 else 0)
-        figure.text(LEFT, y + 1.5 * high, f"D {head_dim}, {seq:,} keys", SMALL)
-        figure.text(x - 14, y + 1.5 * high, f"{len(each)} tiles", SMALL, "end", style="quiet")
-        for n, (share, colour) in enumerate(zip(shares, ("blue", "sky", "grey"))):
-            width = max(290 * share / most, 2)
-            figure.box(x, y + high * n, width, high - 2, colour)
-            figure.text(x + width + 8, y + high * n + high / 2 - 1, f"{share:.1f} %", SMALL)
-    y = 70 + 66 * len(rows) + 30
-    figure.legend(LEFT, y, [("blue", "14"), ("sky", "all in pairs"),
-                            ("grey", "longest first, to whoever is free (13)")], in_a_row=True)
-    figure.text(LEFT, y + 30, "Tiles: of queries, of a head. Counted, not measured.", SMALL, style="quiet")
     return figure
 
 
@@ -388,5 +335,5 @@ def measured():
 
 def figures():
     """The figures of this chapter."""
-    return [transition(), buffers(), before_the_maximum(), three_consumers(), order(), balance(),
+    return [transition(), buffers(), before_the_maximum(), three_consumers(), order(),
             measured()]
