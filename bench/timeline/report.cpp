@@ -69,10 +69,8 @@ nlohmann::ordered_json json_of(const Timeline& recorded) {
 }  // namespace
 
 nlohmann::ordered_json report(const Provenance& provenance, const std::string& stage,
-                              unsigned globaltimer_step, const std::vector<Timeline>& timelines) {
-  nlohmann::ordered_json json = {{"provenance", to_json(provenance)},
-                                 {"stage", stage},
-                                 {"globaltimer_step_ns", globaltimer_step}};
+                              const std::vector<Timeline>& timelines) {
+  nlohmann::ordered_json json = {{"provenance", to_json(provenance)}, {"stage", stage}};
   auto& all = json["timelines"] = nlohmann::ordered_json::array();
   for (const Timeline& recorded : timelines) all.push_back(json_of(recorded));
   return json;

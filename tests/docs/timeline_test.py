@@ -87,7 +87,7 @@ def made_up(head_dim=64, blocks=(0, 400), role=consumer):
     return {
         "provenance": {"device": "no GPU", "backend": "simt", "commit": "made up",
                        "date": "2026-01-01T00:00:00Z"},
-        "stage": "12_warp_specialized", "globaltimer_step_ns": 32,
+        "stage": "12_warp_specialized",
         "timelines": [{"problem": f"b1_h2_q512k512_d{head_dim}_f16", "clock_ghz": 1.5,
                        "recorded_ms": 1.25, "blocks": groups}],
     }
