@@ -5,9 +5,8 @@ What is known of the two GPUs is in GPUS; the prologue's table names the sources
 
 from math import exp, sqrt
 
-from drawing import Figure, LARGE, MARGIN, NORMAL, SMALL
+from drawing import Figure, LARGE, LEFT, NORMAL, SMALL
 
-LEFT = MARGIN + 4
 LINE_BYTES, SECTOR_BYTES, BANKS, LANES = 128, 32, 32, 32
 RESERVED_KB = 1  # of an SM's shared memory, for each block
 
@@ -56,16 +55,16 @@ def attention():
     figure.text(500, 104, "τ = 1/√2")
     matrix(232, 216, "S = τ Q Kᵀ", s, "green", "{:.3f}")
     figure.arrow([(358, 154), (358, 178)])
-    figure.lines(500, 246, ["how well query", "and key agree"], SMALL, style="quiet")
+    figure.notes(500, 246, ["how well query", "and key agree"])
     matrix(232, 364, "P = softmax(S)", p, "green", "{:.3f}")
     figure.arrow([(358, 306), (358, 326)])
-    figure.lines(500, 394, ["weights: each", "row adds up to 1"], SMALL, style="quiet")
+    figure.notes(500, 394, ["weights: each", "row adds up to 1"])
     matrix(20, 490, "V", v, "paper")
     figure.arrow([(190, 556), (228, 556)])
     figure.arrow([(358, 454), (358, 488)])
     matrix(232, 512, "", o, "orange", "{:.2f}")
     figure.text(410, 536, "O = P V", 22, bold=True)
-    figure.lines(500, 560, ["each row an average", "of V's rows"], SMALL, style="quiet")
+    figure.notes(500, 560, ["each row an average", "of V's rows"])
     return figure
 
 
@@ -98,15 +97,10 @@ def threads():
                 figure.arrow([(at + cell / 2 - 2, y + 78), (at + cell / 2 - 2, y + 122)])
                 figure.box(at, y + 124, cell - 4, 50, "orange", str(n))
     figure.text(x, y + 202, "elements in global memory", SMALL)
-    figure.text(700, y + 202, f"n ≥ {count}: return", SMALL, "end", "quiet")
+    figure.note(700, y + 202, f"n ≥ {count}: return", "end")
     figure.text(LEFT, y + 258, "n = blockIdx.x · blockDim.x + threadIdx.x", 22, mono=True)
-    figure.text(
-        LEFT,
-        y + 294,
-        f"Thread 1 of block 2: n = 2 · {per_block} + 1 = {2 * per_block + 1}.",
-        SMALL,
-        style="quiet",
-    )
+    figure.note(LEFT, y + 294,
+                f"Thread 1 of block 2: n = 2 · {per_block} + 1 = {2 * per_block + 1}.")
     return figure
 
 
@@ -171,7 +165,7 @@ def memory():
     )
     for x, gpu in ((440, GPUS[0]), (606, GPUS[1])):
         figure.text(x, 36, gpu[0], SMALL + 1, "middle", bold=True)
-        figure.text(x, 62, f"{gpu[1]} SMs", SMALL, "middle", "quiet")
+        figure.note(x, 62, f"{gpu[1]} SMs", "middle")
     rows = [
         ("registers", "one thread", "blue", 150, [f"{gpu[2]} KB" for gpu in GPUS], "an SM"),
         (
@@ -192,7 +186,7 @@ def memory():
         figure.text(196, y + 56, who, SMALL, "middle")
         for x, size in zip((440, 620), sizes):
             figure.text(x, y + 30, size, LARGE, "middle", bold=True)
-            figure.text(x, y + 58, of_what, SMALL, "middle", "quiet")
+            figure.note(x, y + 58, of_what, "middle")
         if n < 3:
             figure.arrow([(196, y + 84), (196, y + 103)])
     for x, gpu in ((440, GPUS[0]), (606, GPUS[1])):
@@ -216,12 +210,8 @@ def coalesced():
         ),
     )
     figure.heading("32 lanes read 32 floats: what moves?")
-    figure.legend(
-        LEFT,
-        74,
-        [("ink", "asked for"), ("orange", "sector moved"), ("paper", "not touched")],
-        in_a_row=True,
-    )
+    figure.legend(LEFT, 74,
+                  [("ink", "asked for"), ("orange", "sector moved"), ("paper", "not touched")])
     per_line, scale = LINE_BYTES // SECTOR_BYTES, 132 / LINE_BYTES
     for n, stride in enumerate(strides):
         y = 124 + 96 * n
@@ -251,13 +241,8 @@ def coalesced():
                 ],
                 "ink",
             )
-    figure.text(
-        LEFT,
-        498,
-        f"The first {shown} cache lines, each four sectors of {SECTOR_BYTES} bytes.",
-        SMALL,
-        style="quiet",
-    )
+    figure.note(LEFT, 498,
+                f"The first {shown} cache lines, each four sectors of {SECTOR_BYTES} bytes.")
     return figure
 
 
@@ -316,9 +301,7 @@ def banks():
         ),
     )
     figure.heading("Lane t reads word t · pitch")
-    figure.text(
-        LEFT, 70, "How many words each of the banks 0 to 31 must deliver:", SMALL, style="quiet"
-    )
+    figure.note(LEFT, 70, "How many words each of the banks 0 to 31 must deliver:")
     cell, x = 21, 24
     for n, (pitch, counts) in enumerate(found.items()):
         y, passes = 112 + 88 * n, max(counts)
@@ -326,7 +309,7 @@ def banks():
         for bank, words in enumerate(counts):
             colour = "paper" if not words else "green" if passes == 1 else "red"
             figure.box(x + cell * bank, y + 18, cell - 2, 36, colour, str(words or ""), SMALL)
-    figure.text(LEFT, 448, "A bank delivers one word in a pass.", SMALL, style="quiet")
+    figure.note(LEFT, 448, "A bank delivers one word in a pass.")
     return figure
 
 
@@ -374,12 +357,10 @@ def occupancy():
             )
             y += 106
         y += 34
-    figure.text(
+    figure.note(
         LEFT,
         594,
         f"Each block also takes {RESERVED_KB} KB of its own. A block is {block_warps} warps.",
-        SMALL,
-        style="quiet",
     )
     return figure
 
@@ -389,6 +370,4 @@ def resident(gpu, tile):
     return min(gpu[3] // (tile + RESERVED_KB), gpu[7] // 4, gpu[8])
 
 
-def figures():
-    """The figures of this chapter."""
-    return [attention(), threads(), warps(), memory(), coalesced(), barrier(), banks(), occupancy()]
+FIGURES = [attention(), threads(), warps(), memory(), coalesced(), barrier(), banks(), occupancy()]

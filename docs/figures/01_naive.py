@@ -1,10 +1,9 @@
 """Figures of stages/01_naive: who computes what, cache lines, the mask, the backward pass."""
 
-from drawing import Figure, MARGIN, NORMAL, SMALL
+from drawing import Figure, LEFT, NORMAL, SMALL
 from sources import causal, mask
 
 LINE_BYTES = 128
-LEFT = MARGIN + 4
 
 
 def row(n, count):
@@ -26,7 +25,7 @@ def who():
 
     def kernel(y, name, what):
         figure.text(LEFT, y, name, 24, mono=True, bold=True)
-        figure.lines(LEFT, y + 34, ["one thread:"] + what, SMALL, style="quiet")
+        figure.notes(LEFT, y + 34, ["one thread:"] + what)
 
     kernel(78, "scores", ["one score"])
     figure.matrix(236, 56, "Q", 6, 4, cell, [("blue", row(i, 4))])
@@ -76,7 +75,7 @@ def lines():
         (390, "output", "a lane for each column of V"),
     ):
         figure.text(x, 78, f"{name}: {counts[name]}", 24, bold=True)
-        figure.text(x, 108, what, SMALL, style="quiet")
+        figure.note(x, 108, what)
         scale = width / LINE_BYTES
         fetched = [(x, top + pitch * r, width, pitch - 2.5) for r in sorted(touched[name])]
         figure.cells(fetched, "orange")
@@ -93,10 +92,10 @@ def lines():
             "blue",
             full=True,
         )
-    figure.text(LEFT, 138, f"a row = {row_bytes} bytes = a line", SMALL, style="quiet")
-    figure.legend(
-        390, 260, [("blue-full", "what the lanes read"), ("orange", "cache lines touched")]
-    )
+    figure.note(LEFT, 138, f"a row = {row_bytes} bytes = a line")
+    figure.legend(390, 260,
+                  [("blue-full", "what the lanes read"), ("orange", "cache lines touched")],
+                  column=True)
     figure.lines(390, 356, ["The L1 cache serves", "one line a cycle."], NORMAL)
     return figure
 
@@ -127,16 +126,9 @@ def causal_mask():
             [("blue", seen)],
         )
         for i in range(num_queries):
-            figure.text(x - 12, 104 + cell * (i + 0.5), str(i), SMALL, "end", "quiet")
+            figure.note(x - 12, 104 + cell * (i + 0.5), str(i), "end")
         for j in range(num_keys):
-            figure.text(
-                x + cell * (j + 0.5),
-                104 + cell * num_queries + 18,
-                str(j),
-                SMALL,
-                "middle",
-                "quiet",
-            )
+            figure.note(x + cell * (j + 0.5), 104 + cell * num_queries + 18, str(j), "middle")
     figure.text(LEFT, 370, "Rows: queries. Columns: keys. Filled: visible(seq, i, j).", SMALL)
     return figure
 
@@ -178,6 +170,4 @@ def backward():
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [who(), lines(), causal_mask(), backward()]
+FIGURES = [who(), lines(), causal_mask(), backward()]

@@ -1,10 +1,9 @@
 """Figures of stages/02_tiled: the walk over tiles, who computes what, barriers, banks."""
 
-from drawing import Figure, MARGIN, SMALL
+from drawing import Figure, LEFT, SMALL
 from sources import constants
 
 KERNEL = "stages/02_tiled/kernel.cuh"
-LEFT = MARGIN + 4
 BANKS, BANK_BYTES = 32, 4
 
 
@@ -87,9 +86,9 @@ def who():
     figure.cells([(x, y + r * cell, config.kBlockKV * cell, cell) for r in rows], "blue")
     figure.cells([(x + lane * cell, y + r * cell, cell, cell) for r in rows], "red", full=True)
     figure.grid(x, y, config.kBlockKV, config.kBlockQ, cell)
-    figure.text(x, y - 18, "keys 0 to 31: a lane for each", SMALL, style="quiet")
+    figure.note(x, y - 18, "keys 0 to 31: a lane for each")
     for r in rows:
-        figure.text(x - 6, y + (r + 0.5) * cell, str(r), SMALL, "end", "quiet")
+        figure.note(x - 6, y + (r + 0.5) * cell, str(r), "end")
     figure.legend(
         438,
         108,
@@ -98,6 +97,7 @@ def who():
             ("orange", f"lane {lane}: key {lane}"),
             ("red-full", "this thread's scores"),
         ],
+        column=True,
     )
     figure.lines(
         438, 220, ["In each step all lanes", "read one number of sQ", "and 32 rows of sK."], SMALL
@@ -128,15 +128,15 @@ def barriers():
     for x, label in ((233, "(1)"), (499, "(2)")):
         figure.line([(x, top - 20), (x, top + 172)], "red", 5)
         figure.text(x, top - 36, label, bold=True, anchor="middle")
-    figure.text(370, top + 28, "waits", SMALL, style="quiet")
-    figure.text(108, top + 192, "tile 0", SMALL, style="quiet")
-    figure.text(506, top + 192, "tile 1, over tile 0", SMALL, style="quiet")
+    figure.note(370, top + 28, "waits")
+    figure.note(108, top + 192, "tile 0")
+    figure.note(506, top + 192, "tile 1, over tile 0")
     figure.text(LEFT, 366, "Without (1):", bold=True)
     figure.text(166, 366, "warp 0 reads rows that warp 1 has not written.")
-    figure.text(166, 394, "Read after write.", SMALL, style="quiet")
+    figure.note(166, 394, "Read after write.")
     figure.text(LEFT, 432, "Without (2):", bold=True)
     figure.text(166, 432, "warp 0 overwrites rows that warp 1 still reads.")
-    figure.text(166, 460, "Write after read.", SMALL, style="quiet")
+    figure.note(166, 460, "Write after read.")
     return figure
 
 
@@ -171,7 +171,7 @@ def banks():
         figure.text(
             x, 74, f"[32][{pitch}] halves: {count} pass{'es' if count > 1 else ''}", 22, bold=True
         )
-        figure.text(x, 104, "banks 0 to 31", SMALL, style="quiet")
+        figure.note(x, 104, "banks 0 to 31")
         figure.grid(x, top, BANKS, 32, cell)
         figure.cells(
             [
@@ -181,12 +181,10 @@ def banks():
             colour,
             full=True,
         )
-        figure.text(x - 6, top + 8, "0", SMALL, "end", "quiet")
-        figure.text(x - 6, top + 32 * cell - 8, "31", SMALL, "end", "quiet")
+        figure.note(x - 6, top + 8, "0", "end")
+        figure.note(x - 6, top + 32 * cell - 8, "31", "end")
     figure.text(40, 462, "A row of each square is a lane's row of sK.", SMALL)
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [walk(), who(), barriers(), banks()]
+FIGURES = [walk(), who(), barriers(), banks()]

@@ -1,10 +1,9 @@
 """Figures of stages/04_register_tiles: a thread's tile, lanes, banks, partners."""
 
-from drawing import Figure, MARGIN, NORMAL, SMALL
+from drawing import Figure, LEFT, NORMAL, SMALL
 from sources import constants, function
 
 KERNEL = "stages/04_register_tiles/kernel.cuh"
-LEFT = MARGIN + 4
 BANKS = 32  # of one float each
 HEAD_DIM = 64
 
@@ -99,11 +98,11 @@ def lanes():
             SMALL,
             bold=lane == chosen,
         )
-    figure.text(x - 10, y - 18, "column group", SMALL, "end", "quiet")
+    figure.note(x - 10, y - 18, "column group", "end")
     for c in range(8):
-        figure.text(x + width * (c + 0.5), y - 18, str(c), SMALL, "middle", "quiet")
+        figure.note(x + width * (c + 0.5), y - 18, str(c), "middle")
     for r in range(4):
-        figure.text(x - 10, y + height * (r + 0.45), f"row group {r}", SMALL, "end", "quiet")
+        figure.note(x - 10, y + height * (r + 0.45), f"row group {r}", "end")
     cell, left = 10.3, 44
     for top, name, columns, held in (
         (
@@ -124,7 +123,7 @@ def lanes():
         if held is mine_keys:
             figure.frame(left, top, 8 * cell, 4 * cell, line=2.5)
         for r in (0, 15):
-            figure.text(left - 6, top + (r + 0.5) * cell, str(r), SMALL, "end", "quiet")
+            figure.note(left - 6, top + (r + 0.5) * cell, str(r), "end")
     return figure
 
 
@@ -166,15 +165,13 @@ def bank_rows():
             full=True,
         )
         figure.grid(x, y, BANKS, 8, cell, high)
-    figure.lines(
+    figure.notes(
         x,
         626,
         [
             "Columns: banks 0 to 31. Rows: column groups 0 to 7.",
             "Every 8th row: what 8 neighbouring keys a lane would load.",
         ],
-        SMALL,
-        style="quiet",
     )
     return figure
 
@@ -213,9 +210,9 @@ def partners():
     for k, (title, row, column) in enumerate(orders):
         y = 92 + 208 * k
         figure.text(LEFT, y, title, bold=True)
-        figure.text(x - 12, y + 36, "lane", SMALL, "end", "quiet")
+        figure.note(x - 12, y + 36, "lane", "end")
         for lane in range(16):
-            figure.text(x + cell * (lane + 0.5), y + 36, str(lane), SMALL, "middle", "quiet")
+            figure.note(x + cell * (lane + 0.5), y + 36, str(lane), "middle")
         for n, (name, group) in enumerate((("Q", row), ("K", column))):
             distance = partner([group(lane) for lane in range(32)])
             at = y + 54 + 54 * n
@@ -232,16 +229,8 @@ def partners():
                 )
             figure.text(LEFT, at + 20, f"{2 if distance else 4} ×", bold=True)
     figure.line([(x + 8 * cell, 110), (x + 8 * cell, 470)], "grey", 2, dashed=True)
-    figure.text(
-        LEFT,
-        494,
-        "2 ×, 4 ×: passes of one load. Dashed: a quarter of the warp.",
-        SMALL,
-        style="quiet",
-    )
+    figure.note(LEFT, 494, "2 ×, 4 ×: passes of one load. Dashed: a quarter of the warp.")
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [tile(), lanes(), bank_rows(), partners()]
+FIGURES = [tile(), lanes(), bank_rows(), partners()]

@@ -1,10 +1,9 @@
 """Figures of stages/05_wmma: fragments, who computes what, the round of S, the factors of O."""
 
-from drawing import Figure, MARGIN, SMALL
+from drawing import Figure, LEFT, SMALL
 from sources import constants, read, storage
 
 KERNEL = "stages/05_wmma/kernel.cuh"
-LEFT = MARGIN + 4
 HEAD_DIM = 64
 
 
@@ -37,7 +36,7 @@ def fragments():
     figure.arrow([(268, y + 104), (416, y + 104)], dashed=True)
     figure.arrow([(300, y + 104), (262, y + 104)], dashed=True)
     figure.text(342, y + 70, "?", 44, "middle", bold=True)
-    figure.text(342, y + 136, "unspecified", SMALL, "middle", "quiet")
+    figure.note(342, y + 136, "unspecified", "middle")
     figure.text(LEFT, 346, "These know the mapping:", bold=True)
     figure.lines(
         LEFT + 12, 376, ["load_matrix_sync", "mma_sync", "store_matrix_sync"], SMALL, mono=True
@@ -45,7 +44,7 @@ def fragments():
     figure.text(384, 346, "Allowed without knowing:", bold=True)
     figure.text(396, 376, "f.x[e] *= 0.5f", SMALL, mono=True)
     figure.text(396, 402, "f.x[e] *= g.x[e]", SMALL, mono=True)
-    figure.text(396, 432, "for every e; g of f's type", SMALL, style="quiet")
+    figure.note(396, 432, "for every e; g of f's type")
     figure.text(LEFT, 474, "Not allowed: to ask which row x[e] lies in.", SMALL)
     return figure
 
@@ -105,9 +104,9 @@ def round_trip():
     )
     figure.heading("S goes out, P comes back, O stays")
     figure.text(160, 82, "fragments", bold=True, anchor="middle")
-    figure.text(160, 106, "rows unknown", SMALL, "middle", "quiet")
+    figure.note(160, 106, "rows unknown", "middle")
     figure.text(560, 82, "shared memory", bold=True, anchor="middle")
-    figure.text(560, 106, "rows known", SMALL, "middle", "quiet")
+    figure.note(560, 106, "rows known", "middle")
     for top, bottom in ((66, 138), (186, 402), (450, 522), (570, 596)):
         figure.line([(360, top), (360, bottom)], "grey", 2, dashed=True)
     figure.box(
@@ -162,7 +161,7 @@ def round_trip():
     )
     figure.arrow([(428, 558), (292, 558)])
     figure.text(360, 536, "load, ldm 0", SMALL, "middle")
-    figure.text(LEFT, 620, "Once a tile. All of it belongs to one warp.", SMALL, style="quiet")
+    figure.note(LEFT, 620, "Once a tile. All of it belongs to one warp.")
     return figure
 
 
@@ -182,7 +181,7 @@ def factors():
     for x, ldm in ((40, mma), (400, 0)):
         count = len({r + c * ldm for r in range(mma) for c in range(mma)})
         figure.text(x, 80, f"ldm = {ldm}", 24, bold=True)
-        figure.text(x, 112, f"{count} addresses", SMALL, style="quiet")
+        figure.note(x, 112, f"{count} addresses")
         for r in range(shown):
             for c in range(shown):
                 colour = "orange" if r == row else "paper"
@@ -205,6 +204,4 @@ def factors():
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [fragments(), strips(), round_trip(), factors()]
+FIGURES = [fragments(), strips(), round_trip(), factors()]

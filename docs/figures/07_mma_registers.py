@@ -1,10 +1,9 @@
 """Figures of stages/07_mma_registers: the fragments, S that becomes P, what ldmatrix deals out."""
 
-from drawing import Figure, MARGIN, SMALL
+from drawing import Figure, LEFT, SMALL
 from sources import lane_map
 
 MAPS = "common/device/mma_fragments.h"
-LEFT = MARGIN + 4
 LANE = 13  # the one that the chapter follows
 COLOURS = ("sky", "orange", "green", "purple")  # by the lane's place in its quad
 
@@ -60,7 +59,7 @@ def fragments():
         columns = 1 + max(column for _, column in held)
         middle = x + columns * cell[0] / 2
         figure.text(middle, y - 46, name, anchor="middle", bold=True)
-        figure.text(middle, y - 20, size, SMALL, "middle", "quiet")
+        figure.note(middle, y - 20, size, "middle")
         draw(figure, x, y, cell, held, pair=pair)
     figure.text(
         LEFT,
@@ -68,13 +67,7 @@ def fragments():
         "A cell is two neighbours: of a row, and in B of a column.",
         SMALL,
     )
-    figure.text(
-        LEFT,
-        y + 16 * 24 + 50,
-        f"Framed: lane {LANE}. Colours: the lane modulo 4.",
-        SMALL,
-        style="quiet",
-    )
+    figure.note(LEFT, y + 16 * 24 + 50, f"Framed: lane {LANE}. Colours: the lane modulo 4.")
     return figure
 
 
@@ -136,9 +129,9 @@ def in_place():
     figure.text((left + 16 * cell + right) / 2, y + 8 * cell - 44, "exp2,", SMALL, "middle")
     figure.text((left + 16 * cell + right) / 2, y + 8 * cell - 20, "pack", SMALL, "middle")
     below = y + 16 * cell + 28
-    figure.text(left + 4 * cell, below, "keys 0–7", SMALL, "middle", "quiet")
-    figure.text(left + 12 * cell, below, "keys 8–15", SMALL, "middle", "quiet")
-    figure.text(right + 8 * cell, below, "16 keys", SMALL, "middle", "quiet")
+    figure.note(left + 4 * cell, below, "keys 0–7", "middle")
+    figure.note(left + 12 * cell, below, "keys 8–15", "middle")
+    figure.note(right + 8 * cell, below, "16 keys", "middle")
     figure.text(LEFT, below + 40, "The number: in which register of P the two elements end.", SMALL)
     return figure
 
@@ -167,7 +160,7 @@ def ldmatrix():
     ):
         figure.text(x + 4 * cell, y - 26, title, SMALL, "middle", mono=True)
         for row in range(8):
-            figure.text(x - 12, y + (row + 0.5) * cell, f"{row} →", SMALL, "end", "quiet")
+            figure.note(x - 12, y + (row + 0.5) * cell, f"{row} →", "end")
         draw(figure, x, y, (cell, cell), held, pair=pair)
     figure.text(LEFT, y + 8 * cell + 28, "Beside a row: the lane that passes its address.", SMALL)
     figure.text(
@@ -176,6 +169,4 @@ def ldmatrix():
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [fragments(), in_place(), ldmatrix()]
+FIGURES = [fragments(), in_place(), ldmatrix()]

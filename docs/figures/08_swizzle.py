@@ -1,11 +1,10 @@
 """Figures of stages/08_swizzle: the layout, the banks, a lane's chunks, two buffers in time."""
 
-from drawing import Figure, MARGIN, SMALL
+from drawing import Figure, LEFT, SMALL
 from sources import constants, function
 
 KERNEL = "stages/08_swizzle/kernel.cuh"
 PADDED = "stages/07_mma_registers/kernel.cuh"
-LEFT = MARGIN + 4
 BANKS = 32  # of two elements each
 CHUNK = 8  # elements of 16 bytes
 HEAD_DIM = 64
@@ -39,8 +38,8 @@ def panels():
         figure.text(LEFT, y - 46, title, bold=True)
         for place in range(8):
             label = f"{4 * place}-{4 * place + 3}"
-            figure.text(x + width * (place + 0.5), y - 18, label, SMALL, "middle", "quiet")
-        figure.text(x - 12, y - 18, "banks", SMALL, "end", "quiet")
+            figure.note(x + width * (place + 0.5), y - 18, label, "middle")
+        figure.note(x - 12, y - 18, "banks", "end")
         for r in range(8):
             for c in range(chunks):
                 at = index(r, CHUNK * c) // CHUNK
@@ -57,7 +56,7 @@ def panels():
         for line in range(lines):
             first = line * 8 // chunks
             label = f"row {first}" if lines == 8 else f"rows {first}, {first + 1}"
-            figure.text(x - 12, y + height * (line + 0.5), label, SMALL, "end", "quiet")
+            figure.note(x - 12, y + height * (line + 0.5), label, "end")
     figure.lines(
         LEFT,
         548,
@@ -106,7 +105,7 @@ def bank_rows():
             full=True,
         )
         figure.grid(x, y, BANKS, 8, cell, high)
-    figure.text(x, 624, "Columns: banks 0 to 31. Rows: rows 0 to 7.", SMALL, style="quiet")
+    figure.note(x, 624, "Columns: banks 0 to 31. Rows: rows 0 to 7.")
     return figure
 
 
@@ -131,7 +130,7 @@ def steps():
         y = 118 + 150 * n
         figure.text(LEFT, y - 42, f"panel {n}: columns {n * panel} to {(n + 1) * panel - 1}",
                     bold=True)
-        figure.text(x - 12, y + 22, f"row {row}", SMALL, "end", "quiet")
+        figure.note(x - 12, y + 22, f"row {row}", "end")
         named = {}
         for right in range(panel // 16):
             at = step(start, 0, n * panel // 16 + right)
@@ -143,9 +142,8 @@ def steps():
             label = "" if right is None else "index" if right == 0 else f"^ {32 * right}"
             figure.box(x + width * place + 1, y, width - 2, 44,
                        "paper" if right is None else "orange", label, SMALL)
-            figure.text(x + width * (place + 0.5), y + 60, f"{16 * place}", SMALL, "middle",
-                        "quiet")
-        figure.text(x - 12, y + 60, "byte", SMALL, "end", "quiet")
+            figure.note(x + width * (place + 0.5), y + 60, f"{16 * place}", "middle")
+        figure.note(x - 12, y + 60, "byte", "end")
     constant = 2 * (step(start, 0, panel // 16) - start)
     figure.lines(
         LEFT,
@@ -206,17 +204,10 @@ def buffers():
         figure.box(at + load, own, products, 36, "blue", "read", SMALL)
         figure.box(at, other, load, 36, "orange", "written", SMALL)
         at += load + products
-    figure.legend(LEFT, 444, [("red", "__syncthreads()")], in_a_row=True)
-    figure.text(
-        LEFT,
-        476,
-        f"{shape.kWarps} warps, {shape.kBlockQ} queries, tiles of {shape.kBlockKV} keys.",
-        SMALL,
-        style="quiet",
-    )
+    figure.legend(LEFT, 444, [("red", "__syncthreads()")])
+    figure.note(LEFT, 476,
+                f"{shape.kWarps} warps, {shape.kBlockQ} queries, tiles of {shape.kBlockKV} keys.")
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [panels(), bank_rows(), steps(), buffers()]
+FIGURES = [panels(), bank_rows(), steps(), buffers()]

@@ -2,12 +2,11 @@
 
 import re
 
-from drawing import Figure, MARGIN, SMALL
+from drawing import Figure, LEFT, SMALL
 from sources import causal, function, mask, read
 
 KERNEL = "stages/09_async_copy/kernel.cuh"
 BACKWARD = "stages/09_async_copy/kernel_bwd.cuh"
-LEFT = MARGIN + 4
 
 
 def tile_rows():
@@ -76,9 +75,8 @@ def time():
         LEFT,
         566,
         [("orange", "a copy is under way"), ("blue", "is read"), ("red", "wait and barrier")],
-        in_a_row=True,
     )
-    figure.text(LEFT, 598, "Tiles are walked from the last, n, to the first.", SMALL, style="quiet")
+    figure.note(LEFT, 598, "Tiles are walked from the last, n, to the first.")
     return figure
 
 
@@ -112,14 +110,13 @@ def walk():
     cell, high, x, y = 58, 62, 208, 112
     columns = keys // block_kv
     for tile in range(columns):
-        figure.text(x + cell * (tile + 0.5), y - 18, str(tile), SMALL, "middle", "quiet")
-    figure.text(x - 12, y - 18, "tile of keys", SMALL, "end", "quiet")
+        figure.note(x + cell * (tile + 0.5), y - 18, str(tile), "middle")
+    figure.note(x - 12, y - 18, "tile of keys", "end")
     for block, row in enumerate(blocks):
         at = y + high * block
         name = f"queries {block * block_q}-{(block + 1) * block_q - 1}"
         figure.text(x - 12, at + high / 2 - 12, name, SMALL, "end")
-        figure.text(x - 12, at + high / 2 + 12, f"starts as {len(blocks) - block}", SMALL, "end",
-                    "quiet")
+        figure.note(x - 12, at + high / 2 + 12, f"starts as {len(blocks) - block}", "end")
         for tile in range(columns):
             order, inner = row.get(tile, ("", None))
             colour = "paper" if inner is None else "green" if inner else "orange"
@@ -130,10 +127,8 @@ def walk():
         LEFT,
         bottom + 34,
         [("orange", "masked loop"), ("green", "loop without a mask"), ("paper", "skipped")],
-        in_a_row=True,
     )
-    figure.text(LEFT, bottom + 74, "Numbers: the order in which a block takes its tiles.", SMALL,
-                style="quiet")
+    figure.note(LEFT, bottom + 74, "Numbers: the order in which a block takes its tiles.")
     return figure
 
 
@@ -182,11 +177,8 @@ def dq():
         figure.arrow([(left + slot / 2, 466), (left + slot / 2, 512)])
     figure.text(LEFT, 536, "query_gradient", SMALL)
     figure.box(x + 2, 514, slot * splits - 4, 46, "sky", "dQ = slice 0 + slice 1 + slice 2", SMALL)
-    figure.text(LEFT, 604, "A split is one block. It takes its tiles one after the other.", SMALL,
-                style="quiet")
+    figure.note(LEFT, 604, "A split is one block. It takes its tiles one after the other.")
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [time(), walk(), dq()]
+FIGURES = [time(), walk(), dq()]

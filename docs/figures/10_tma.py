@@ -2,11 +2,10 @@
 
 import re
 
-from drawing import Figure, MARGIN, SMALL
+from drawing import Figure, LEFT, SMALL
 from sources import function, read
 
 KERNEL = "stages/10_tma/kernel.cuh"
-LEFT = MARGIN + 4
 STAGES = 2
 
 
@@ -50,10 +49,9 @@ def phases():
                 label = f"phase {phase}" if end - begin > 1 else str(phase)
                 figure.box(x + unit * begin + 2, at, unit * (end - begin) - 4, high,
                            ("paper", "green")[parity], label, SMALL)
-    figure.legend(LEFT, 484, [("orange", "the copy"), ("blue", "warps read it"),
-                              ("paper", "parity 0"), ("green", "parity 1")], in_a_row=True)
-    figure.text(LEFT, 516, "A copy ends a phase of full. The last warp's arrival ends one of empty.",
-                SMALL, style="quiet")
+    figure.legend(LEFT, 484,
+                  [("orange", "the copy"), ("blue", "warps read it"), ("paper", "parity 0"), ("green", "parity 1")])
+    figure.note(LEFT, 516, "A copy ends a phase of full. The last warp's arrival ends one of empty.")
     return figure
 
 
@@ -96,6 +94,4 @@ def tail():
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [phases(), tail()]
+FIGURES = [phases(), tail()]

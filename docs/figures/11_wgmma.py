@@ -2,12 +2,11 @@
 
 import re
 
-from drawing import Figure, MARGIN, SMALL
+from drawing import Figure, LEFT, SMALL
 from sources import read
 
 KERNEL = "stages/11_wgmma/kernel.cuh"
 SIZES = read("common/device/warpgroup.h")
-LEFT = MARGIN + 4
 COLOURS = ("blue", "orange", "green", "purple")
 
 
@@ -78,8 +77,7 @@ def operands():
     for x, name, title in ((54, "K", "Q Kᵀ: K-major"), (410, "V", "P V: MN-major")):
         wide, high = cell * columns, cell * keys
         figure.text(x + wide / 2, y - 48, title, SMALL, "middle", bold=True)
-        figure.text(x + wide / 2, y - 20, f"{name}: {columns} columns, {keys} keys", SMALL, "middle",
-                    "quiet")
+        figure.note(x + wide / 2, y - 20, f"{name}: {columns} columns, {keys} keys", "middle")
         for n in range(columns // step if name == "K" else keys // step):
             colour = "orange" if n == 1 else "paper"
             if name == "K":
@@ -94,13 +92,11 @@ def operands():
     figure.lines(410, y + cell * keys + 34, [
         f"The next step: + {step * row_bytes:,} bytes.",
     ], SMALL)
-    figure.lines(LEFT, y + cell * keys + 70, [
+    figure.notes(LEFT, y + cell * keys + 70, [
         f"Marks at the left: 8 rows, {8 * row_bytes:,} bytes: the stride of a descriptor.",
         "The unit untwists the chunks of a row by their addresses.",
-    ], SMALL, style="quiet")
+    ])
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [rows(), operands()]
+FIGURES = [rows(), operands()]

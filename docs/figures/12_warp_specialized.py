@@ -2,12 +2,11 @@
 
 import re
 
-from drawing import Figure, MARGIN, SMALL
+from drawing import Figure, LEFT, SMALL
 from sources import read
 from timeline import figure_of
 
 KERNEL = "stages/12_warp_specialized/kernel.cuh"
-LEFT = MARGIN + 4
 PER_SM = 65536
 
 
@@ -51,12 +50,9 @@ def roles():
             bar(row, at, 5, "blue", "S")
             bar(row, at + 5, 8, "green", "softmax")
             bar(row, at + 13, 5, "blue", "P V")
-    figure.legend(LEFT, 386, [("orange", "a request, one thread"), ("yellow", "a copy is under way")],
-                  in_a_row=True)
-    figure.legend(LEFT, 416, [("blue", "products of a tile"), ("green", "arithmetic between them")],
-                  in_a_row=True)
-    figure.text(LEFT, 452, "No scale. A tile is requested when its buffer is empty.", SMALL,
-                style="quiet")
+    figure.legend(LEFT, 386, [("orange", "a request, one thread"), ("yellow", "a copy is under way")])
+    figure.legend(LEFT, 416, [("blue", "products of a tile"), ("green", "arithmetic between them")])
+    figure.note(LEFT, 452, "No scale. A tile is requested when its buffer is empty.")
     return figure
 
 
@@ -94,9 +90,8 @@ def budgets():
             figure.box(at, y + high + 20, max(width - 3, 8), high, colour,
                        str(consumer if group else ""), SMALL)
             at += width
-        figure.text(x, y + 2 * high + 36, f"{producer} for the producer", SMALL, style="quiet")
-    figure.legend(LEFT, 470, [("orange", "the producer's 128 threads"),
-                              ("blue", "a consumer's 128 threads")], in_a_row=True)
+        figure.note(x, y + 2 * high + 36, f"{producer} for the producer")
+    figure.legend(LEFT, 470, [("orange", "the producer's 128 threads"), ("blue", "a consumer's 128 threads")])
     return figure
 
 
@@ -111,6 +106,4 @@ def measured(head_dim):
     )
 
 
-def figures():
-    """The figures of this chapter."""
-    return [roles(), budgets(), measured(64), measured(128)]
+FIGURES = [roles(), budgets(), measured(64), measured(128)]

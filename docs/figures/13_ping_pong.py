@@ -2,12 +2,11 @@
 
 import re
 
-from drawing import Figure, MARGIN, SMALL
+from drawing import Figure, LEFT, SMALL
 from sources import causal, first_queries, mask, read, tile_shape
 from timeline import figure_of
 
 KERNEL = "stages/13_ping_pong/kernel.cuh"
-LEFT = MARGIN + 4
 X, UNIT, HIGH = 132, 17, 40  # where time begins, its scale, the height of a lane
 LAST = 33  # units of time that a figure shows
 S, P_V, SOFTMAX, PACK = 4, 4, 6, 1  # a schematic: units of time
@@ -87,10 +86,9 @@ def order():
             figure.text(x, 366, letter, SMALL, "middle", bold=True)
     figure.lines(LEFT, 402, ("a  S of the next tile and P V of this one are issued, in this order",
                              "b  wait: S is there    c  wait: O is there, too"), SMALL)
-    figure.legend(LEFT, 470, [("blue", "S"), ("purple", "P V"), ("green", "softmax"),
-                              ("orange", "O rescaled, P packed")], in_a_row=True)
-    figure.text(LEFT, 510, "No scale. The number is the tile's, in the order of the walk.", SMALL,
-                style="quiet")
+    figure.legend(LEFT, 470,
+                  [("blue", "S"), ("purple", "P V"), ("green", "softmax"), ("orange", "O rescaled, P packed")])
+    figure.note(LEFT, 510, "No scale. The number is the tile's, in the order of the walk.")
     return figure
 
 
@@ -121,9 +119,9 @@ def turns_of_two():
     figure.lines(LEFT, 344, ("A red arrow is a turn: from when one consumer has issued its products",
                              "to when the other issues its own. Products run in the order of issue."),
                  SMALL)
-    figure.legend(LEFT, 412, [("blue", "S"), ("purple", "P V"), ("green", "softmax"),
-                              ("orange", "O rescaled, P packed")], in_a_row=True)
-    figure.text(LEFT, 450, "No scale.", SMALL, style="quiet")
+    figure.legend(LEFT, 412,
+                  [("blue", "S"), ("purple", "P V"), ("green", "softmax"), ("orange", "O rescaled, P packed")])
+    figure.note(LEFT, 450, "No scale.")
     return figure
 
 
@@ -157,8 +155,7 @@ def registers():
             at += scale * parts[name]
         rest = total - sum(parts.values())
         figure.box(at, y, scale * rest - 2, high, "grey", f"rest {rest}", SMALL, dashed=True)
-    figure.text(LEFT, 300, "S and P of neighbouring tiles, and O, live at the same time.", SMALL,
-                style="quiet")
+    figure.note(LEFT, 300, "S and P of neighbouring tiles, and O, live at the same time.")
     return figure
 
 
@@ -184,7 +181,7 @@ def last_tile():
             ("The first tile is full", "The last tile is full"), both, lengths)):
         x = LEFT + 4 + 362 * part
         figure.text(x, 34, name, bold=True)
-        figure.text(x, 64, f"{' + '.join(map(str, each))} = {sum(each)} tiles of keys", SMALL, style="quiet")
+        figure.note(x, 64, f"{' + '.join(map(str, each))} = {sum(each)} tiles of keys")
         for begin, length, colour in zip(begins, each, ("blue", "orange", "green", "purple")):
             places = [(begin // 64 + row, column) for row in range(consumers) for column in range(length)]
             for seen in (True, False):
@@ -196,9 +193,8 @@ def last_tile():
         figure.frame(x, top + high * past, wide * seq // keys, high * height, "ink", 2)
     y = top + high * (height + 2 * past) + 24
     figure.legend(LEFT, y, [("blue", "tile 0"), ("orange", "1"), ("green", "2"), ("purple", "3"),
-                            ("grey", "computed for nothing")], in_a_row=True)
-    figure.text(LEFT, y + 32, f"A box: 64 queries, those of a consumer, and a tile of {keys} keys.", SMALL,
-                style="quiet")
+                            ("grey", "computed for nothing")])
+    figure.note(LEFT, y + 32, f"A box: 64 queries, those of a consumer, and a tile of {keys} keys.")
     return figure
 
 
@@ -208,8 +204,5 @@ def measured(head_dim, stages):
                      [f"docs/results/nvidia-h100/timeline_{stage}.json" for stage in stages], head_dim)
 
 
-def figures():
-    """The figures of this chapter."""
-    stages = ("12_warp_specialized", "13_ping_pong")
-    return [order(), turns_of_two(), registers(), last_tile(), measured(64, stages[1:]),
-            measured(128, stages)]
+STAGES = ("12_warp_specialized", "13_ping_pong")
+FIGURES = [order(), turns_of_two(), registers(), last_tile(), measured(64, STAGES[1:]), measured(128, STAGES)]

@@ -7,7 +7,7 @@ import re
 import subprocess
 import tempfile
 
-from drawing import Figure, MARGIN, SMALL
+from drawing import Figure, LEFT, SMALL
 from sources import causal, first_queries, mask, python, read, tile_shape
 from timeline import figure_of
 
@@ -15,7 +15,6 @@ KERNEL = "stages/14_persistent/kernel.cuh"
 WORK = "stages/14_persistent/work.cuh"
 VARIANTS, ALL_IN_PAIRS = "stages/14_persistent/variants.diff", "all in pairs"
 LONGEST_FIRST = "common/device/block_order.h"
-LEFT = MARGIN + 4
 BLOCKS, TILES, HEADS = 4, 5, 6  # of the example
 COLOURS = ("blue", "sky", "orange", "yellow", "green", "purple")
 
@@ -117,12 +116,9 @@ def order():
         figure.line([(at + 2, y + 20), (at + 2, y + 30 + 4 * (high + 5))], "red", 3)
         figure.text(at + 10, y + 26 + 2 * (high + 5), f"ends: {end}", SMALL)
     y = 34 + 216 * len(shown)
-    figure.legend(LEFT, y - 4, [(colour, f"head {n}") for n, colour in enumerate(COLOURS)],
-                  in_a_row=True)
-    figure.text(LEFT, y + 26, "A row is a multiprocessor, a box a tile of queries with its tiles of keys.",
-                SMALL, style="quiet")
-    figure.text(LEFT, y + 50, f"{total} / {BLOCKS} = {total / BLOCKS:g} would be even.", SMALL,
-                style="quiet")
+    figure.legend(LEFT, y - 4, [(colour, f"head {n}") for n, colour in enumerate(COLOURS)])
+    figure.note(LEFT, y + 26, "A row is a multiprocessor, a box a tile of queries with its tiles of keys.")
+    figure.note(LEFT, y + 50, f"{total} / {BLOCKS} = {total / BLOCKS:g} would be even.")
     return figure
 
 
@@ -177,11 +173,9 @@ def transition():
     figure.text(X + UNIT * 25 + 8, 254, "a new block begins", SMALL)
     figure.heading("A block that stays (14)", 306)
     bars(figure, 334, AFTER)
-    figure.legend(LEFT, 536, [("blue", "products of consumer 0"), ("sky", "of consumer 1"),
-                              ("orange", "a copy")], in_a_row=True)
-    figure.legend(LEFT, 566, [("green", "a softmax"), ("purple", "O divided, written, stored")],
-                  in_a_row=True)
-    figure.text(LEFT, 594, "No scale, not measured.", SMALL, style="quiet")
+    figure.legend(LEFT, 536, [("blue", "products of consumer 0"), ("sky", "of consumer 1"), ("orange", "a copy")])
+    figure.legend(LEFT, 566, [("green", "a softmax"), ("purple", "O divided, written, stored")])
+    figure.note(LEFT, 594, "No scale, not measured.")
     return figure
 
 
@@ -206,9 +200,8 @@ def buffers():
         ("the buffer", ((0, 9, "blue", "Q, tile n"), (15, 25, "purple", "O, tile n"),
                         (25, 30, "orange", "n + 1"), (30, 48, "blue", "Q, tile n + 1"))),
     ))
-    figure.legend(LEFT, 292, [("orange", "Q arrives"), ("blue", "Q is read by products")],
-                  in_a_row=True)
-    figure.legend(LEFT, 322, [("purple", "O is written, and read by a store")], in_a_row=True)
+    figure.legend(LEFT, 292, [("orange", "Q arrives"), ("blue", "Q is read by products")])
+    figure.legend(LEFT, 322, [("purple", "O is written, and read by a store")])
     return figure
 
 
@@ -252,10 +245,10 @@ def before_the_maximum():
             figure.line([(at + 2, y + 20), (at + 2, y + 116)], "red", 3)
             figure.text(at + 12, y + 45, "the next products", SMALL)
         y += 164
-    figure.legend(LEFT, 530, [("blue", "S"), ("purple", "P V of the tile before"),
-                              ("yellow", "max"), ("green", "exp, sums")], in_a_row=True)
+    figure.legend(LEFT, 530,
+                  [("blue", "S"), ("purple", "P V of the tile before"), ("yellow", "max"), ("green", "exp, sums")])
     figure.legend(LEFT, 560, [("orange", "O rescaled, P packed")])
-    figure.text(LEFT, 588, "No scale, not measured.", SMALL, style="quiet")
+    figure.note(LEFT, 588, "No scale, not measured.")
     return figure
 
 
@@ -317,12 +310,9 @@ def three_consumers():
             figure.box(x + unit * begin + 1, y + 28 + (high + 6) * row, unit * (end - begin) - 2, high,
                        colour, label, SMALL)
         y += 28 + (high + 6) * len(names) + 30
-    figure.legend(LEFT, y + 8, [("blue", "products of consumer 0"), ("sky", "1"), ("purple", "2")],
-                  in_a_row=True)
-    figure.legend(LEFT, y + 38, [("green", "a softmax"), ("orange", "P packed, waits, the turn")],
-                  in_a_row=True)
-    figure.text(LEFT, y + 68, "A model. A gap in the first row: the tensor cores wait.", SMALL,
-                style="quiet")
+    figure.legend(LEFT, y + 8, [("blue", "products of consumer 0"), ("sky", "1"), ("purple", "2")])
+    figure.legend(LEFT, y + 38, [("green", "a softmax"), ("orange", "P packed, waits, the turn")])
+    figure.note(LEFT, y + 68, "A model. A gap in the first row: the tensor cores wait.")
     return figure
 
 
@@ -333,7 +323,4 @@ def measured():
                       for stage in ("13_ping_pong", "14_persistent")], 128)
 
 
-def figures():
-    """The figures of this chapter."""
-    return [transition(), buffers(), before_the_maximum(), three_consumers(), order(),
-            measured()]
+FIGURES = [transition(), buffers(), before_the_maximum(), three_consumers(), order(), measured()]

@@ -4,14 +4,13 @@ dQ gets its zeros and is rounded, and in which order blocks add to it."""
 import heapq
 import itertools
 
-from drawing import Figure, MARGIN, SMALL, WIDTH
+from drawing import Figure, LEFT, SMALL, WIDTH
 from flow import (ADD, BEFORE, READ, RIGHT, WRITE, consumers, entries, fan, in_order,
                   reads_and_writes)
 from sources import read
 
 KERNEL = "stages/16_overlapped_backward/kernel_bwd.cuh"
 WORK = "stages/16_overlapped_backward/work.cuh"
-LEFT = MARGIN + 4
 X, UNIT, HIGH = 132, 17.5, 40  # where time begins, its scale, the height of a lane
 LAST = 32  # units of time that a figure shows
 PRODUCT, EXP, DS, WRITES = 2, 3, 2, 1  # a schematic: units of time
@@ -167,12 +166,11 @@ def turns():
         if taken <= LAST:
             y0, y1 = (162, 214) if who == 0 else (214, 162)
             figure.arrow([(X + UNIT * at, y0), (X + UNIT * taken, y1)], "red")
-    figure.legend(LEFT, 346, [("green", "P"), ("orange", "dS"), ("grey", "dS or dQ is written")],
-                  in_a_row=True)
+    figure.legend(LEFT, 346, [("green", "P"), ("orange", "dS"), ("grey", "dS or dQ is written")])
     figure.lines(LEFT, 384, ("A red arrow is a turn: from when a consumer has computed dS to when",
                              "the other begins with P. Until it has the turn again, dS is written, and",
                              "dV, dK and dQ run, and S and dP of its next tile."), SMALL)
-    figure.text(LEFT, 464, "No scale. dQ is that of the tile before.", SMALL, style="quiet")
+    figure.note(LEFT, 464, "No scale. dQ is that of the tile before.")
     return figure
 
 
@@ -226,7 +224,7 @@ def waits():
              "the keepers wait at k_full for the piece, and arrive at k_empty. In a",
              "deterministic call two threads add, one for each consumer, and there is",
              "one keeper.")
-    figure.lines(LEFT, keeper + 92, notes, SMALL, style="quiet")
+    figure.notes(LEFT, keeper + 92, notes)
     figure.height = keeper + 94 + 24 * len(notes)
     return figure
 
@@ -270,12 +268,12 @@ def shares():
         if now is not None and now < pieces:
             figure.text(left + cell * (now + 0.5), y + cell / 2, str(now), SMALL, "middle")
     y = top + row * len(moments) + 8
-    figure.legend(LEFT, y, [("sky", "zeros"), ("orange", "blocks add"), ("purple", "complete"),
-                            ("green", "rounded")], in_a_row=True)
+    figure.legend(LEFT, y,
+                  [("sky", "zeros"), ("orange", "blocks add"), ("purple", "complete"), ("green", "rounded")])
     notes = ("A frame: this share gets its zeros, or is rounded, while the piece with",
              f"the number is computed. Queues of {queue} pieces and one block, so lead and",
              f"lag are {queue} + 3 = {lead}.")
-    figure.lines(LEFT, y + 36, notes, SMALL, style="quiet")
+    figure.notes(LEFT, y + 36, notes)
     figure.height = y + 38 + 24 * len(notes)
     return figure
 
@@ -326,16 +324,14 @@ def order():
         for block, _, tile, begins in taken:
             figure.text(left + cell * (begins[0] + 0.5), y0 + high * (block + 0.5), str(tile), SMALL, "middle")
         top = y0 + high * blocks + 18
-    figure.legend(LEFT, top, [(colour, f"head {head}") for head, colour in enumerate(colours)], in_a_row=True)
+    figure.legend(LEFT, top, [(colour, f"head {head}") for head, colour in enumerate(colours)])
     notes = ("A schematic: a square is a step, the number that of the tile of keys with",
              "which a block begins. White: the block waits until the tile before it has",
              "been added.")
-    figure.lines(LEFT, top + 36, notes, SMALL, style="quiet")
+    figure.notes(LEFT, top + 36, notes)
     figure.height = top + 38 + 24 * len(notes)
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    check()
-    return [data(), turns(), waits(), shares(), order()]
+check()
+FIGURES = [data(), turns(), waits(), shares(), order()]

@@ -13,6 +13,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 WIDTH = 720
 SMALL, NORMAL, LARGE = 18, 20, 24
 MARGIN = 16
+LEFT, RIGHT = MARGIN + 4, WIDTH - MARGIN - 4  # where text and boxes begin and end
 MOST_BYTES = 40_000
 
 # Okabe and Ito's palette, and a grey.
@@ -108,6 +109,14 @@ class Figure:
         """Lines of text, one below the other; y is the middle of the first."""
         for n, text in enumerate(texts):
             self.text(x, y + n * 1.3 * size, text, size, anchor, style, **kind)
+
+    def note(self, x, y, text, anchor="start"):
+        """A line of small, quiet text."""
+        self.text(x, y, text, SMALL, anchor, "quiet")
+
+    def notes(self, x, y, texts):
+        """Such lines, one below the other."""
+        self.lines(x, y, texts, SMALL, style="quiet")
 
     def heading(self, text, y=34):
         """What the figure, or a part of it, says."""
@@ -223,15 +232,15 @@ class Figure:
         head = " ".join(f"{number(x)},{number(y)}" for x, y in [(x1, y1)] + back)
         self._add("polygon", "ink" if colour == "ink" else f"{colour}-full", {"points": head})
 
-    def legend(self, x, y, entries, *, in_a_row=False):
-        """Coloured squares with what they mean, one below the other or in a row."""
+    def legend(self, x, y, entries, *, column=False):
+        """Coloured squares with what they mean, in a row or one below the other."""
         for colour, text in entries:
             self.box(x, y - 9, 18, 18, colour)
             self.text(x + 28, y, text, SMALL)
-            if in_a_row:
-                x += 28 + estimated_width(text, SMALL) + 18
-            else:
+            if column:
                 y += 30
+            else:
+                x += 28 + estimated_width(text, SMALL) + 18
 
     # ---- The file ------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 
     docs/figures/make.py [--check]
 
-Each script beside this one has a function figures(). With --check nothing is written, and the exit
+Each script beside this one has a list FIGURES. With --check nothing is written, and the exit
 status says whether a committed figure differs from what its script draws.
 """
 
@@ -19,7 +19,7 @@ BY_OTHERS = {"train_char_gpt.svg"}  # scripts/maintainer/loss_curve.py draws it
 def all_figures():
     """The figures of all scripts."""
     names = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
-    return [figure for name in names for figure in importlib.import_module(name).figures()]
+    return [figure for name in names for figure in importlib.import_module(name).FIGURES]
 
 
 def faults(figures):
