@@ -33,6 +33,7 @@ def attention():
         f" {', '.join(f'{x:.4f}' for x in s[0])}, its weights"
         f" {', '.join(f'{x:.4f}' for x in p[0])}, its row of O"
         f" {', '.join(f'{x:.2f}' for x in o[0])}.",
+        heading=False,
     )
     wide, high = 84, 44
 
@@ -74,12 +75,11 @@ def threads():
     figure = Figure(
         "prologue_threads",
         434,
-        "A grid of blocks of threads",
+        f"A grid: {blocks} blocks of {per_block} threads",
         f"A grid of {blocks} blocks, {per_block} threads each, for {count} elements. Thread t of"
         f" block b has element b · {per_block} + t. The last {blocks * per_block - count} threads"
         " have no element and return.",
     )
-    figure.heading(f"A grid: {blocks} blocks of {per_block} threads")
     cell, x, y = 54, LEFT + 6, 114
     for b in range(blocks):
         left = x + b * (per_block * cell + 14)
@@ -109,12 +109,11 @@ def warps():
     figure = Figure(
         "prologue_warp",
         520,
-        "Warps, lanes and divergence",
+        "64 threads: 2 warps of 32 lanes",
         "A block of 64 threads is two warps of 32 lanes. A warp executes one instruction for all"
         " its lanes. Where half of the lanes take a branch and half do not, the warp executes both"
         " ways, one after the other, with half of its lanes idle in each.",
     )
-    figure.heading("64 threads: 2 warps of 32 lanes")
     cell, x = 20.6, 40
     for warp in range(2):
         y = 88 + 62 * warp
@@ -162,6 +161,7 @@ def memory():
             f" SMs, {l2} MB of L2, {size} GB of global memory at {rate:,} GB/s."
             for name, sms, registers, shared, l2, size, rate, *_ in GPUS
         ),
+        heading=False,
     )
     for x, gpu in ((440, GPUS[0]), (606, GPUS[1])):
         figure.text(x, 36, gpu[0], SMALL + 1, "middle", bold=True)
@@ -202,14 +202,13 @@ def coalesced():
     figure = Figure(
         "prologue_coalesced",
         526,
-        "Coalesced and strided loads of a warp",
+        "32 lanes read 32 floats: what moves?",
         "Lane t reads the float at t times a stride. "
         + " ".join(
             f"Stride {stride}: {sectors} sectors in {lines} lines."
             for stride, (sectors, lines) in zip(strides, map(touched, strides))
         ),
     )
-    figure.heading("32 lanes read 32 floats: what moves?")
     figure.legend(LEFT, 74,
                   [("ink", "asked for"), ("orange", "sector moved"), ("paper", "not touched")])
     per_line, scale = LINE_BYTES // SECTOR_BYTES, 132 / LINE_BYTES
@@ -258,11 +257,10 @@ def barrier():
     figure = Figure(
         "prologue_barrier",
         400,
-        "Why a barrier: threads read what others wrote",
+        "Write, wait for all, read another's element",
         "Eight threads each write one element of a tile in shared memory. After the barrier thread"
         " t reads element 7 − t, which another thread wrote.",
     )
-    figure.heading("Write, wait for all, read another's element")
     x = 150
     for y, label, colour in (
         (74, "threads", "blue"),
@@ -291,7 +289,7 @@ def banks():
     figure = Figure(
         "prologue_banks",
         470,
-        "Banks: how many words each must deliver",
+        "Lane t reads word t · pitch",
         " ".join(
             ["Lane t reads word t times a pitch; word w is in bank w mod 32."]
             + [
@@ -300,7 +298,6 @@ def banks():
             ]
         ),
     )
-    figure.heading("Lane t reads word t · pitch")
     figure.note(LEFT, 70, "How many words each of the banks 0 to 31 must deliver:")
     cell, x = 21, 24
     for n, (pitch, counts) in enumerate(found.items()):
@@ -319,7 +316,7 @@ def occupancy():
     figure = Figure(
         "prologue_occupancy",
         618,
-        "Occupancy: how many blocks fit into an SM",
+        "An SM holds as many blocks as fit",
         (
             "Blocks of 128 threads, with tiles of 16 and of 64 KB, in the shared memory of an SM of"
             " two GPUs. "
@@ -330,7 +327,6 @@ def occupancy():
             )
         ),
     )
-    figure.heading("An SM holds as many blocks as fit")
     scale, y = 660 / max(gpu[3] for gpu in GPUS), 96
     for gpu in GPUS:
         figure.text(LEFT, y, f"{gpu[0]}: {gpu[3]} KB of shared memory an SM", bold=True)

@@ -20,6 +20,7 @@ def who():
         "A thread of scores computes one element of S from a row of Q and a row of K. A thread of"
         " softmax turns one row of S into a row of P. A thread of output computes one element of O"
         " from a row of P and a column of V. S and P are whole matrices in global memory.",
+        heading=False,
     )
     cell, i, j, d = 19, 2, 4, 1
 
@@ -63,12 +64,11 @@ def lines():
     figure = Figure(
         "01_lines",
         520,
-        "The cache lines that one load of a warp touches",
+        "One load of a warp: 32 lanes",
         f"In scores each of 32 lanes reads its own row of K: {counts['scores']} of {LINE_BYTES}"
         " bytes. In output 32 lanes read neighbouring elements of one row of V:"
         f" {counts['output']}.",
     )
-    figure.heading("One load of a warp: 32 lanes")
     width, pitch, top = 310, 10.5, 158
     for x, name, what in (
         (LEFT, "scores", "a lane for each key: its row of K"),
@@ -106,12 +106,11 @@ def causal_mask():
     figure = Figure(
         "01_mask",
         396,
-        "Which keys a query sees with the causal mask",
+        "causal: the last query sees every key",
         "Two matrices, a row for each query and a column for each key. The last query sees every"
         " key; each query before it sees one key less. With fewer queries than keys the first query"
         " sees several keys.",
     )
-    figure.heading("causal: the last query sees every key")
     cell = 36
     for x, num_queries, num_keys in ((76, 6, 6), (436, 3, 6)):
         seq = causal(num_queries, num_keys)
@@ -138,12 +137,11 @@ def backward():
     figure = Figure(
         "01_backward",
         560,
-        "The kernels of the backward pass of 01",
+        "Backward: P and dS lie between the kernels",
         "delta reads dO and O. score_gradients reads Q, K, V, dO, the LSE and delta, and writes P"
         " and dS to global memory. From dS and K comes dQ, from P and dO comes dV, from dS and Q"
         " comes dK.",
     )
-    figure.heading("Backward: P and dS lie between the kernels")
     figure.box(20, 70, 200, 50, "grey", "dO, O")
     figure.box(290, 70, 410, 50, "grey", "Q, K, V, dO, LSE")
     figure.arrow([(120, 120), (120, 168)])

@@ -13,12 +13,11 @@ def walk():
     figure = Figure(
         "02_walk",
         570,
-        "A block walks over tiles of keys",
+        "One block: queries stay, keys pass",
         f"The matrix of scores is cut into tiles of {config.kBlockQ} queries by {config.kBlockKV}"
         " keys. A block owns a row of tiles. Its queries stay in shared memory in sQ while tiles"
         " of keys pass through sK, one after the other.",
     )
-    figure.heading("One block: queries stay, keys pass")
     cell, x, y, rows, columns, own, now = 88, 222, 172, 4, 5, 1, 2
     for c in range(columns):
         figure.box(
@@ -76,11 +75,10 @@ def who():
     figure = Figure(
         "02_who",
         460,
-        "Which thread computes which scores of a tile",
+        f"{config.kBlockQ} × {config.kBlockKV} scores, {config.kThreads} threads",
         f"In a tile of {config.kBlockQ} by {config.kBlockKV} scores, warp {warp} computes rows "
         f"{', '.join(map(str, rows))}. Its lane {lane} has the scores of key {lane} in these rows.",
     )
-    figure.heading(f"{config.kBlockQ} × {config.kBlockKV} scores, {config.kThreads} threads")
     cell, x, y = 11, LEFT + 30, 84
     figure.cells([(x + lane * cell, y, cell, config.kBlockQ * cell)], "orange")
     figure.cells([(x, y + r * cell, config.kBlockKV * cell, cell) for r in rows], "blue")
@@ -110,13 +108,12 @@ def barriers():
     figure = Figure(
         "02_barriers",
         490,
-        "The two barriers of the loop and the hazards they prevent",
+        "Two barriers, two hazards",
         "Time runs to the right. Warps 0 and 1 load their parts of a tile, wait at barrier 1,"
         " compute from the whole tile, wait at barrier 2, and load the next tile. Without barrier 1"
         " a warp reads what is not yet written. Without barrier 2 a warp overwrites what another"
         " still reads.",
     )
-    figure.heading("Two barriers, two hazards")
     top = 122
     for y, name, parts in (
         (top, "warp 0", ((108, 100, "load"), (236, 110, "compute"), (506, 100, "load"))),
@@ -153,7 +150,7 @@ def banks():
     figure = Figure(
         "02_banks",
         480,
-        "Shared memory's banks with and without padding",
+        "32 lanes read one column of sK",
         (
             "Each of 32 lanes reads the first element of its own row of sK. "
             + " ".join(
@@ -164,7 +161,6 @@ def banks():
             )
         ),
     )
-    figure.heading("32 lanes read one column of sK")
     cell, top = 9.8, 128
     for x, pitch, colour in ((44, pitches[0], "red"), (386, pitches[1], "green")):
         count = passes[pitch]

@@ -14,13 +14,12 @@ def fused():
     figure = Figure(
         "03_fused",
         620,
-        "The fused kernel: S and P stay on the chip",
+        "One kernel: S and P stay on the chip",
         "Q is loaded once into sQ. For each tile of keys, K and V are loaded into sK and sV, S is"
         " computed into registers, the running maximum and sum are updated, P goes to sP in shared"
         " memory, and O, in registers, is rescaled and grows by P V. O and the LSE are written"
         " once, at the end.",
     )
-    figure.heading("One kernel: S and P stay on the chip")
     figure.legend(LEFT, 72,
                   [("grey", "global memory"), ("orange", "shared memory"), ("blue", "registers")])
     for x, label in ((40, "Q"), (190, "K"), (340, "V")):
@@ -84,12 +83,11 @@ def running():
     figure = Figure(
         "03_running",
         540,
-        "The running maximum and its rescaling",
+        "A larger maximum: rescale once, go on",
         f"Scores 1 and 3 in the first tile give m = {m1}, l = {l1:.3f}, o = {o1:.2f}. The second"
         f" tile has score 4: the old sums are multiplied by {alpha:.3f}, and then l = {l2:.3f}, o ="
         f" {o2:.2f}. O = {o2 / l2:.2f}.",
     )
-    figure.heading("A larger maximum: rescale once, go on")
     base, tall = 316, 190
     panels = [
         ("tile 1", first, m1, l1, o1),
@@ -121,12 +119,11 @@ def flow():
     figure = Figure(
         "03_backward",
         556,
-        "The data flow of the backward pass",
+        "Backward: five products, two of them twice",
         "S is Q times K transposed, dP is dO times V transposed. From S and the LSE comes P, from"
         " P, dP and delta comes dS. dV is P transposed times dO, dK is dS transposed times Q, dQ is"
         " dS times K. Both kernels compute S and dP, so there are seven products.",
     )
-    figure.heading("Backward: five products, two of them twice")
     figure.legend(
         LEFT,
         72,
@@ -163,6 +160,7 @@ def owners():
         f"A block of query_gradient owns {config.kOwned} queries, a row of tiles of S, and streams"
         f" keys past them; it writes their dQ. A block of key_value_gradient owns {config.kOwned}"
         " keys, a column of tiles, and streams queries past them; it writes their dK and dV.",
+        heading=False,
     )
     cell, top, count = 52, 168, 5
     for x, kernel, across in ((60, "query_gradient", True), (416, "key_value_gradient", False)):

@@ -25,12 +25,11 @@ def tile():
     figure = Figure(
         "04_tile",
         440,
-        "A thread's tile of scores in registers",
+        "One thread: its tile of S in registers",
         f"A thread loads four floats from each of {rows} rows of Q and {columns} rows of K, {loads}"
         f" loads, and does {products} multiply-adds with them for its tile of {rows} by {columns}"
         " scores.",
     )
-    figure.heading("One thread: its tile of S in registers")
     cell, x, y = 52, 186, 148
     for m in range(rows):
         figure.box(x - 78, y + cell * m + 4, 66, cell - 8, "blue", "4 of Q", SMALL)
@@ -78,13 +77,12 @@ def lanes():
     figure = Figure(
         "04_lanes",
         716,
-        f"Which elements of S and O lane {chosen} holds",
+        "A warp: 4 row groups × 8 column groups",
         f"A warp's lanes are 4 groups of rows by 8 groups of columns. Lane {chosen} is in row group"
         f" {row_group(chosen)} and column group {column_group(chosen)}. Of a warp's 16 rows of S it"
         f" holds rows {mine_rows} at keys {mine_keys}; of O it holds columns {mine_columns} of the"
         " same rows.",
     )
-    figure.heading("A warp: 4 row groups × 8 column groups")
     width, height, x, y = 66, 34, 150, 92
     for lane in range(32):
         r, c = row_group(lane), column_group(lane)
@@ -143,14 +141,13 @@ def bank_rows():
     figure = Figure(
         "04_banks",
         676,
-        "The banks of eight loads of 16 bytes",
+        "Eight rows of sKV, 16 bytes from each",
         "Eight column groups load four floats each. "
         + " ".join(
             f"{case[0].capitalize()}: {count} turn{'s'[:count > 1]}."
             for case, count in zip(cases, turns)
         ),
     )
-    figure.heading("Eight rows of sKV, 16 bytes from each")
     cell, high, x = 20.5, 15, 44
     for k, ((title, _, _, colour), rows, count) in enumerate(zip(cases, found, turns)):
         y = 108 + 180 * k
@@ -198,13 +195,12 @@ def partners():
     figure = Figure(
         "04_partners",
         520,
-        "Which lanes load the same address",
+        "Partners: lanes that load the same row",
         "The first 16 lanes and the row of Q and of K that each loads. In the kernel's order lanes"
         " 0 and 1 share a row of Q and lanes 0 and 2 a row of K, so both loads take two passes. In"
         " plain order no lane shares a row of K within its quarter of the warp, and that load takes"
         " four.",
     )
-    figure.heading("Partners: lanes that load the same row")
     cell, x = 33, 174
     shades = ["blue", "orange", "green", "purple", "sky", "yellow", "red", "grey"]
     for k, (title, row, column) in enumerate(orders):

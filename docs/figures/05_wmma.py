@@ -19,12 +19,11 @@ def fragments():
     figure = Figure(
         "05_fragments",
         500,
-        "A fragment is a matrix that 32 lanes hold together",
+        "A fragment: a matrix in 32 lanes",
         f"A matrix of {mma} by {mma} numbers and the 32 lanes that hold it, each some of them."
         " Which lane holds which number is not specified. load_matrix_sync, mma_sync and"
         " store_matrix_sync know; other code may only treat all alike.",
     )
-    figure.heading("A fragment: a matrix in 32 lanes")
     cell, x, y = 13, 40, 100
     figure.cells([(x, y, mma * cell, mma * cell)], "blue")
     figure.grid(x, y, mma, mma, cell)
@@ -56,12 +55,11 @@ def strips():
     figure = Figure(
         "05_strips",
         450,
-        "Each warp computes a strip of 16 rows",
+        f"{shape.kWarps} warps, a strip of {shape.kMma} rows each",
         f"A block of {shape.kBlockQ} queries has {shape.kWarps} warps. Each computes a strip of"
         f" {shape.kMma} rows: {keys} fragments of S and {columns} of O. All warps read the same"
         " tiles sK and sV.",
     )
-    figure.heading(f"{shape.kWarps} warps, a strip of {shape.kMma} rows each")
     cell, y = 56, 136
     for x, name, count, across, tiles in (
         (110, "S", keys, f"{shape.kBlockKV} keys", "sK"),
@@ -97,12 +95,11 @@ def round_trip():
     figure = Figure(
         "05_round_trip",
         640,
-        "S passes through shared memory, O does not",
+        "S goes out, P comes back, O stays",
         "A warp's S is stored from fragments to sS in shared memory, where two lanes take each row,"
         " mask it, and compute the maximum, the sum and P. P goes to sP and is loaded into a"
         " fragment of another type. O stays in fragments; only its 16 factors are loaded.",
     )
-    figure.heading("S goes out, P comes back, O stays")
     figure.text(160, 82, "fragments", bold=True, anchor="middle")
     figure.note(160, 106, "rows unknown", "middle")
     figure.text(560, 82, "shared memory", bold=True, anchor="middle")
@@ -171,12 +168,11 @@ def factors():
     figure = Figure(
         "05_factors",
         500,
-        "A leading dimension of 0 makes equal columns",
+        "from[r + c · ldm]: which address is read",
         f"load_matrix_sync by columns reads element (r, c) from address r + c · ldm. With ldm {mma}"
         f" these are {mma * mma} different addresses. With ldm 0 they are {mma}: each column is the"
         f" same {mma} numbers, the factors of the rows.",
     )
-    figure.heading("from[r + c · ldm]: which address is read")
     cell, y = 56, 138
     for x, ldm in ((40, mma), (400, 0)):
         count = len({r + c * ldm for r in range(mma) for c in range(mma)})

@@ -25,6 +25,7 @@ def step():
         " element by element; dS goes through the warp's scratch to become an operand, and the"
         " third product adds to dQ. key_value_gradient does the same with S transposed and dP"
         " transposed; P and dS both become operands, for dV and dK: four products.",
+        heading=False,
     )
     figure.legend(LEFT, 28,
                   [("blue", "product"), ("grey", "in fragments"), ("orange", "shared memory")])
@@ -70,6 +71,7 @@ def walk():
         f" kind. Each of its {shape.kWarps} warps owns {mma} rows and takes {mma} of the streamed"
         f" rows at a time: a step is a square of {mma} by {mma} pairs. query_gradient walks along"
         " the keys, key_value_gradient along the queries.",
+        heading=False,
     )
     cell, count, top, per_tile = 104, 3, 158, shape.kStreamed // mma
     square, warp = cell / shape.kWarps, 1
@@ -108,11 +110,10 @@ def causal_tiles():
     figure = Figure(
         "06_mask",
         548,
-        "Tiles with the causal mask: skipped, masked, whole",
+        "causal: most tiles are whole or skipped",
         "Scores cut into tiles. Tiles above the diagonal are not walked, tiles on the diagonal and"
         " a ragged last one are masked, the others need no mask.",
     )
-    figure.heading("causal: most tiles are whole or skipped")
     names = {"whole": "blue", "masked": "orange", "skipped": "paper"}
     figure.legend(LEFT, 76, [(colour, name) for name, colour in names.items()])
     for x, num_queries, num_keys, cell in ((24, 320, 320, 66), (404, 128, 300, 58)):
@@ -156,7 +157,7 @@ def memory():
     figure = Figure(
         "06_memory",
         540,
-        "Shared memory of the two backward kernels",
+        "What a block holds in shared memory",
         " ".join(
             f"{kernel}: "
             + ", ".join(f"{array.name} {array.extents}" for array in arrays)
@@ -164,7 +165,6 @@ def memory():
             for kernel, arrays in maps.items()
         ),
     )
-    figure.heading("What a block holds in shared memory")
     scale, colours = 660 / most, {
         "sQ": "blue",
         "sdO": "sky",

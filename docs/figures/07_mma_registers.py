@@ -42,13 +42,12 @@ def fragments():
     figure = Figure(
         "07_fragments",
         576,
-        "Which lane holds which elements of A, B and the accumulator",
+        "The lane of each pair of elements",
         "Three grids: A of 16 by 16, B of 16 by 8, the accumulator of 16 by 8. Each pair of"
         " neighbouring elements bears the number of its lane. In A and the accumulator a row"
         f" belongs to four lanes. Lane {LANE} has a frame: four pairs of A, two of B, two of the"
         " accumulator.",
     )
-    figure.heading("The lane of each pair of elements")
     y = 120
     for x, name, size, struct, elements, cell, pair in (
         (24, "A", "16 × 16", "MmaA", 8, (15, 24), (1, 2)),
@@ -76,12 +75,11 @@ def in_place():
     figure = Figure(
         "07_in_place",
         470,
-        "Two accumulators of S, side by side, are the operand P",
+        f"Lane {LANE}: its part of S is its part of P",
         f"Left: two accumulators of 16 by 8, for keys 0 to 7 and 8 to 15. Lane {LANE} holds two"
         " elements of two rows in each. Right: the left operand of 16 by 16. The same lane holds"
         " the same eight places, in four registers.",
     )
-    figure.heading(f"Lane {LANE}: its part of S is its part of P")
     cell, y = 16, 116
     accumulator = lane_map(MAPS, "MmaAccumulator")
     operand = lane_map(MAPS, "MmaA")
@@ -141,11 +139,10 @@ def ldmatrix():
     figure = Figure(
         "07_ldmatrix",
         440,
-        "What ldmatrix deals out of one matrix of 8 × 8",
+        "One matrix: who names, who receives",
         "Two grids of 8 by 8 elements. Lanes 0 to 7 name the rows in both. Without .trans a lane"
         " receives two neighbours of a row; with .trans two neighbours of a column.",
     )
-    figure.heading("One matrix: who names, who receives")
     received = lane_map(MAPS, "LdMatrix")
     y, cell = 128, 30
     plain = {

@@ -22,13 +22,12 @@ def panels():
     figure = Figure(
         "08_layout",
         608,
-        "Which chunk lies where in a swizzled tile",
+        "Eight rows in memory: which chunk lies where",
         "Eight rows of a panel of 64 columns and of one of 32. Each field is a chunk of 16 bytes"
         " and holds the number of the chunk that lies there. In the first, chunk 2 of row r lies in"
         " place 2 XOR r mod 8. In the second, two rows fill the 32 banks and share what they are"
         " XORed with.",
     )
-    figure.heading("Eight rows in memory: which chunk lies where")
     width, height, x, chosen = 62, 24, 150, 2
     for y, columns in ((116, 64), (410, 32)):
         index = layout(64, columns)[0]
@@ -85,14 +84,13 @@ def bank_rows():
     figure = Figure(
         "08_banks",
         650,
-        "The banks that eight rows of a matrix meet",
+        f"ldmatrix: chunk {chunk} of rows 0 to 7",
         f"ldmatrix reads chunk {chunk} of eight rows of a tile with head_dim {HEAD_DIM}. "
         + " ".join(
             f"With {case[0]}: {count} pass{'es'[:2 * (count > 1)]}, a tile of {2 * case[1]} bytes."
             for case, count in zip(cases, passes)
         ),
     )
-    figure.heading(f"ldmatrix: chunk {chunk} of rows 0 to 7")
     cell, high, x = 20.5, 15, 44
     for k, ((title, elements, _, colour), rows, count) in enumerate(zip(cases, found, passes)):
         y = 108 + 180 * k
@@ -118,13 +116,12 @@ def steps():
     figure = Figure(
         "08_steps",
         470,
-        "A lane's chunks in a row of 128 columns",
+        f"Row {row}, every 16th column: one index, {panel // 16 - 1} XORs",
         f"A lane names row {row}, column 0, and then every 16th column: "
         + ", ".join(str(2 * step(start, 0, right)) for right in range(count))
         + f" bytes into the tile. The first is found by index(); within a panel of {panel} columns"
         " an XOR leads to the others, and the second panel is a constant away.",
     )
-    figure.heading(f"Row {row}, every 16th column: one index, {panel // 16 - 1} XORs")
     width, x = 62, 150
     for n in range(columns // panel):
         y = 118 + 150 * n
@@ -168,6 +165,7 @@ def buffers():
         "With one buffer a tile has two barriers: one after the load and one after the products."
         " With two buffers the next tile is loaded into the other buffer, and one barrier a tile"
         " is left.",
+        heading=False,
     )
     figure.heading("One buffer: two barriers a tile (07)")
     x, load, products, gap, height = 112, 84, 138, 26, 46

@@ -28,6 +28,7 @@ def time():
         "With two buffers a warp waits once a tile, requests the next tile and computes while it"
         " arrives. With one buffer V of a tile arrives while its scores are computed, and K of the"
         " next tile while the softmax and the second product run.",
+        heading=False,
     )
     x, half, gap, height = 116, 118, 16, 44
 
@@ -101,12 +102,11 @@ def walk():
     figure = Figure(
         "09_walk",
         480,
-        "The walk over tiles of keys under a causal mask",
+        "A causal mask: masked tiles first, then inner ones",
         f"{queries} queries and keys, blocks of {block_q} queries, tiles of {block_kv} keys. Each"
         f" block walks from its last tile to its first. {counts[0]} tiles need the mask and"
         f" {counts[1]} do not. The block with most keys is the first of the grid.",
     )
-    figure.heading("A causal mask: masked tiles first, then inner ones")
     cell, high, x, y = 58, 62, 208, 112
     columns = keys // block_kv
     for tile in range(columns):
@@ -151,6 +151,7 @@ def dq():
         " in the order of chance. Below, in a deterministic call, three blocks walk over the tiles"
         f" to and fro, tiles to splits: {', '.join(map(str, owner))}. Each adds to a slice of its"
         " own, and a last kernel sums the slices in order.",
+        heading=False,
     )
     colours = ("blue", "orange", "green")
     width, x = 84, 170

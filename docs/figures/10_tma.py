@@ -25,7 +25,6 @@ def phases():
             for n, (stage, parity) in enumerate(slots)
         ),
     )
-    figure.heading("Two buffers of K and the phases of their barriers")
     x, unit, high = 166, 66, 40
     # The scores of tile n need it in step 2 n + 1. Then the next tile is requested.
     arrives = [2 * n for n in range(tiles)]
@@ -62,12 +61,11 @@ def tail():
     figure = Figure(
         "10_tail",
         560,
-        "What a tile holds past the tail of a head",
+        f"The second tile of a head with {keys} keys",
         f"A head has {keys} keys, and its second tile begins at row {rows}. With a map of four"
         f" dimensions the tile gets {keys - rows} rows and {2 * rows - keys} rows of zeros. If the"
         f" heads were one long matrix, it would get {2 * rows - keys} rows of the next head.",
     )
-    figure.heading(f"The second tile of a head with {keys} keys")
     scale, y, wide = 3, 110, 150
     memory, right, wrong = 36, 282, 528
     tail_rows, others = keys - rows, 2 * rows - keys

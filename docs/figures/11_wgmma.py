@@ -28,12 +28,11 @@ def rows():
     figure = Figure(
         "11_rows",
         396,
-        "Which warp has which rows",
+        "A warpgroup's product: 64 rows, 16 for each warp",
         f"A block has {groups * wide} queries, {wide} for each of its {groups} warpgroups. A"
         f" warpgroup multiplies its rows of Q by a tile of K, {keys} keys. Each of its {warps} warps"
         f" gets {of_warp} rows of S, in registers.",
     )
-    figure.heading("A warpgroup's product: 64 rows, 16 for each warp")
     y, scale = 104, 2
     high = scale * wide
     x_q, x_k, x_s = 36, 300, 500
@@ -66,13 +65,12 @@ def operands():
     figure = Figure(
         "11_operands",
         520,
-        "The operands of one step in the tiles of K and V",
+        "One step of each product, in rows of 128 bytes",
         f"Tiles of {keys} keys and {columns} columns. A step of Q Kᵀ takes {step} columns of all"
         f" keys: the next begins {2 * step} bytes further. A step of P V takes all columns of"
         f" {step} keys: the next begins {step * row_bytes} bytes further. Groups of 8 rows are"
         f" {8 * row_bytes} bytes apart.",
     )
-    figure.heading("One step of each product, in rows of 128 bytes")
     y, cell = 132, 4
     for x, name, title in ((54, "K", "Q Kᵀ: K-major"), (410, "V", "P V: MN-major")):
         wide, high = cell * columns, cell * keys

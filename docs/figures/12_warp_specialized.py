@@ -28,12 +28,11 @@ def roles():
     figure = Figure(
         "12_roles",
         480,
-        "Who does what: a schematic",
+        "Who does what: a schematic, not measured",
         "A schematic without a scale. The producer requests K and V of a tile as soon as a buffer is"
         " empty, ahead of the consumers. Each of the two consumers computes scores, softmax and the"
         " product with V of one tile after the other, and waits for nothing but copies.",
     )
-    figure.heading("Who does what: a schematic, not measured")
     x, unit, high = 150, 11, 46
 
     def bar(row, begin, length, colour, label):
@@ -69,7 +68,6 @@ def budgets():
             for blocks in (1, 2)
         ),
     )
-    figure.heading("Registers of a thread, at launch and afterwards")
     x, scale, high = 176, 0.98, 42
     for row, (blocks, name) in enumerate(((1, "One block on a multiprocessor"),
                                           (2, "Two blocks, each of them"))):

@@ -53,13 +53,12 @@ def order():
     figure = Figure(
         "13_order",
         536,
-        "One consumer alone: a schematic",
+        "One consumer alone: a schematic, not measured",
         "A schematic without a scale. In 12 the scores, the softmax and the product with V of a"
         " tile follow each other. In 13 the scores of the next tile and the product with V of this"
         " one are issued together, and the softmax of the next tile runs under the latter. P is"
         " packed when that product has ended.",
     )
-    figure.heading("One consumer alone: a schematic, not measured")
     figure.text(LEFT, 80, "12: one after the other", SMALL, bold=True)
     for row, name in enumerate(("products", "arithmetic")):
         figure.text(LEFT, 102 + HIGH / 2 + 48 * row, name, SMALL)
@@ -97,13 +96,12 @@ def turns_of_two():
     figure = Figure(
         "13_turns",
         476,
-        "Two consumers take turns: a schematic",
+        "Two consumers take turns: not measured",
         "A schematic without a scale. Consumer 0 issues its products and passes the turn; consumer 1"
         " issues its own as soon as it is ready, and passes the turn back. The tensor cores take the"
         " products of one after those of the other, and each consumer's softmax runs while the"
         " tensor cores have products, its own or the other's.",
     )
-    figure.heading("Two consumers take turns: not measured")
     rows = {("products", 0): 78, ("arithmetic", 0): 126, ("products", 1): 226, ("arithmetic", 1): 274}
     for (name, consumer), y in rows.items():
         figure.text(LEFT, y + HIGH / 2, f"{name} {consumer}", SMALL)
@@ -143,7 +141,6 @@ def registers():
         f"With head_dim {dim} each of {consumers} consumers has {total}: S takes {parts['S']}, P"
         f" {parts['P']} and O {parts['O']}." for dim, (total, parts, consumers, _) in budgets.items())
     figure = Figure("13_registers", 330, "Registers of a consumer's thread", said)
-    figure.heading("Registers of a consumer's thread")
     scale, high = 2.8, 52
     for row, (dim, (total, parts, consumers, keys)) in enumerate(budgets.items()):
         y = 108 + 104 * row
@@ -175,6 +172,7 @@ def last_tile():
         f"A head of {seq} queries and keys with a causal mask. If the first tile of {rows} queries begins with"
         f" the head, the last one has {seq % rows} queries, and the tiles take {front}. If the last tile ends"
         f" with the head, the first one has {seq % rows} queries, and they take {back}.",
+        heading=False,
     )
     wide, high, top = 60, 27, 88
     for part, (name, begins, each) in enumerate(zip(

@@ -99,6 +99,7 @@ def order():
         " heads are taken in pairs, three multiprocessors get a fourth pair and one gets none; the last one"
         f" ends after {last[1]}. If the longest of all heads come first, to whoever is free, all heads are"
         f" there from the start to the end, and the last one ends after {last[2]}.",
+        heading=False,
     )
     x, high = 56, 34
     unit = 556 / max(last)
@@ -166,6 +167,7 @@ def transition():
         " when both consumers have written O: it begins its barriers, requests Q and K and waits."
         " With blocks that stay, Q and K are there, and consumer 0 begins with the next tile while"
         " consumer 1 ends this one.",
+        heading=False,
     )
     figure.heading("A block for each tile of queries (13)")
     bars(figure, 62, BEFORE)
@@ -188,6 +190,7 @@ def buffers():
         "A schematic without a scale. With two buffers the next Q arrives in the one while the other"
         " still holds this tile's Q and then its O. With one buffer the next Q is requested when"
         " O has been read from there.",
+        heading=False,
     )
     figure.heading("Two buffers, head_dim 32 to 128")
     bars(figure, 62, (
@@ -215,6 +218,7 @@ def before_the_maximum():
         " exponentials begin when all scores have been compared and the lanes have told each other. With"
         " the maximum so far they begin as soon as S is there, and the next products come earlier. If"
         " terms are too large, S is computed again, and the maximum and the exponentials follow.",
+        heading=False,
     )
     s, p_v, most, exps, pack = 8, 8, 5, 12, 3
     y = 34
@@ -291,6 +295,7 @@ def three_consumers():
         f" products of both take {products[0]:,}: the tensor cores wait {spare} cycles of each round. With"
         f" three consumers and tiles of 64 keys the products of a round take {products[1]:,} cycles, and"
         " each consumer is back before they end, so that the tensor cores never wait.",
+        heading=False,
     )
     x, span, high, y = 140, 4700, 34, 34
     unit = 540 / span

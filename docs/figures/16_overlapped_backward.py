@@ -146,12 +146,11 @@ def turns():
     """Two consumers that take turns at P and dS."""
     bars, passed = schedule()
     figure = Figure(
-        "16_turns", 488, "Turns at P and dS: a schematic",
+        "16_turns", 488, "Turns at P and dS: a schematic, not measured",
         "A schematic without a scale. Consumer 0 computes P and dS of its tile, and passes the turn;"
         " then consumer 1 computes P and dS, while the products of consumer 0 run: dK and dQ, and S and"
         " dP of its next tile.",
     )
-    figure.heading("Turns at P and dS: a schematic, not measured")
     rows = {("products", 0): 70, ("arithmetic", 0): 118, ("arithmetic", 1): 218, ("products", 1): 266}
     for (name, consumer), y in rows.items():
         figure.text(LEFT, y + HIGH / 2, f"{name} {consumer}", SMALL)
@@ -187,7 +186,6 @@ def waits():
         " until TMA has read it. The keepers' count of zeros is what the thread that adds waits for, and its"
         " count of what has been added is what the keepers of all blocks wait for. That thread and the keepers"
         " wait at k_full for a piece, too.")
-    figure.heading("Who waits for whom")
     figure.box(LEFT, 62, RIGHT - LEFT, 66, "yellow", "producer warp",
                below=["pieces; K, V; Q, dO, LSE and delta of tile after tile"])
     down = 476
@@ -242,7 +240,6 @@ def shares():
         " While a piece is computed, blocks add to all the shares of its queue; the keepers write zeros for"
         f" the share {lead} pieces later and round the one {lead} pieces before, whose queue is complete."
         f" After the pass the last {lead} shares are left to round.")
-    figure.heading("Shares of dQ: zeros ahead, rounding behind")
     for q in range(queues):
         x = left + cell * queue * q
         figure.text(x + cell * queue / 2, 76, f"queue {q}", SMALL, "middle", bold=True)
@@ -310,7 +307,6 @@ def order():
         f" begin together have different tiles of a head, and wait for each other; it takes {ends[0]} steps. Below,"
         f" {blocks // tiles} heads together: after the first round a block begins with a tile when the tile before"
         f" it is one step ahead, and none waits; it takes {ends[1]} steps.")
-    figure.heading("Which pieces blocks compute at a time")
     top = 62
     for name, taken, end in panels:
         figure.text(LEFT, top + 12, f"{name}: {end} steps", SMALL, bold=True)

@@ -74,10 +74,12 @@ def estimated_width(text, size, mono=False, bold=False):
 class Figure:
     """One SVG."""
 
-    def __init__(self, name, height, title, description):
+    def __init__(self, name, height, title, description, *, heading=True):
         self.name, self.height = name, height
         self.title, self.description = title, description
         self.parts, self.classes = [], {"paper"}
+        if heading:
+            self.heading(title)
 
     def _add(self, tag, classes, attributes, content=None):
         self.classes.update(classes.split())

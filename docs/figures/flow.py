@@ -38,7 +38,6 @@ def reads_and_writes(name, title, description, places, steps, meetings=(), notes
     top = 118
     bottom = top + ROW * len(steps)
     figure = Figure(name, 0, title, description)
-    figure.heading(title)
     at, middle = GRID, {}
     for group, names in places:
         width = step * len(names)
@@ -115,7 +114,6 @@ def who_waits(name, title, description, between, adders, first, *, part=None, no
     `between` are (colour, direction, what is said), direction -1, 1, or 0 for both; `adders` the
     box below; `first` the names and arrivals of the four barriers that are no consumer's alone."""
     figure = Figure(name, 0, title, description)
-    figure.heading(title)
     full, empty, dq_full, dq_empty = first
     figure.box(LEFT, 62, RIGHT - LEFT, 66, "yellow", "producer warp",
                below=["Q, dO, LSE and delta of tile after tile"])

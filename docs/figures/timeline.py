@@ -103,7 +103,6 @@ def figure_of(name, title, paths, head_dim):
         f"What the recorded warpgroups of a multiprocessor do during {timelines.TILES} tiles. "
         + " ".join(shares),
     )
-    figure.heading(title)
     top = 66
     for panel in panels:
         draw(figure, panel, top, scale)
