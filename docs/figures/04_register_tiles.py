@@ -148,20 +148,11 @@ def bank_rows():
             for case, count in zip(cases, turns)
         ),
     )
-    cell, high, x = 20.5, 15, 44
+    x = 44
     for k, ((title, _, _, colour), rows, count) in enumerate(zip(cases, found, turns)):
         y = 108 + 180 * k
         figure.text(x, y - 22, f"{title}: {count} turn{'s' if count > 1 else ''}", bold=True)
-        figure.cells(
-            [
-                (x + cell * bank, y + high * n, cell, high)
-                for n, row in enumerate(rows)
-                for bank in row
-            ],
-            colour,
-            full=True,
-        )
-        figure.grid(x, y, BANKS, 8, cell, high)
+        figure.banks(x, y, rows, colour)
     figure.notes(
         x,
         626,

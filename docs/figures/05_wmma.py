@@ -1,7 +1,7 @@
 """Figures of stages/05_wmma: fragments, who computes what, the round of S, the factors of O."""
 
 from drawing import Figure, LEFT, SMALL
-from sources import constants, read, storage
+from sources import constants, integer, storage
 
 KERNEL = "stages/05_wmma/kernel.cuh"
 HEAD_DIM = 64
@@ -9,8 +9,7 @@ HEAD_DIM = 64
 
 def config():
     """The kernel's constants for head_dim 64, kMma among them."""
-    mma = int(read(KERNEL).split("constexpr int kMma = ")[1].split(";")[0])
-    return constants(KERNEL, "Config", kHeadDim=HEAD_DIM, kMma=mma)
+    return constants(KERNEL, "Config", kHeadDim=HEAD_DIM, kMma=integer(KERNEL, "kMma"))
 
 
 def fragments():

@@ -1,7 +1,7 @@
 """Figures of stages/06_forward_backward: a step, the walk, the mask, shared memory."""
 
 from drawing import Figure, LEFT, SMALL
-from sources import causal, constants, mask, read, storage
+from sources import causal, constants, integer, mask, storage
 
 FORWARD = "stages/06_forward_backward/kernel.cuh"
 BACKWARD = "stages/06_forward_backward/kernel_bwd.cuh"
@@ -11,8 +11,7 @@ KERNELS = ("query_gradient", "key_value_gradient")
 
 def known():
     """What the kernels' constants need."""
-    mma = int(read("common/device/fragments.h").split("constexpr int kMma = ")[1].split(";")[0])
-    return {"kHeadDim": HEAD_DIM, "kMma": mma}
+    return {"kHeadDim": HEAD_DIM, "kMma": integer("common/device/fragments.h", "kMma")}
 
 
 def step():

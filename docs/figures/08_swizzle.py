@@ -91,18 +91,13 @@ def bank_rows():
             for case, count in zip(cases, passes)
         ),
     )
-    cell, high, x = 20.5, 15, 44
+    x = 44
     for k, ((title, elements, _, colour), rows, count) in enumerate(zip(cases, found, passes)):
         y = 108 + 180 * k
         words = f"{title}: {count} pass{'es' if count > 1 else ''}"
         figure.text(x, y - 22, words, bold=True)
-        figure.text(x + cell * BANKS, y - 22, f"tile: {2 * elements:,} bytes", SMALL, "end")
-        figure.cells(
-            [(x + cell * b, y + high * r, cell, high) for r, row in enumerate(rows) for b in row],
-            colour,
-            full=True,
-        )
-        figure.grid(x, y, BANKS, 8, cell, high)
+        figure.text(x + 656, y - 22, f"tile: {2 * elements:,} bytes", SMALL, "end")
+        figure.banks(x, y, rows, colour)
     figure.note(x, 624, "Columns: banks 0 to 31. Rows: rows 0 to 7.")
     return figure
 

@@ -3,7 +3,7 @@
 import re
 
 from drawing import Figure, LEFT, SMALL
-from sources import causal, function, mask, read
+from sources import causal, function, integer, mask, read
 
 KERNEL = "stages/09_async_copy/kernel.cuh"
 BACKWARD = "stages/09_async_copy/kernel_bwd.cuh"
@@ -11,12 +11,8 @@ BACKWARD = "stages/09_async_copy/kernel_bwd.cuh"
 
 def tile_rows():
     """kBlockQ and kBlockKV with head_dim 64."""
-    text = read(KERNEL)
-    strips, warps, keys = (
-        int(re.search(pattern, text)[1])
-        for pattern in (r"case 64:\s+return \{(\d+),", r"kWarps = (\d+)", r"kBlockKV = (\d+)")
-    )
-    return 16 * strips * warps, keys
+    strips = int(re.search(r"case 64:\s+return \{(\d+),", read(KERNEL))[1])
+    return 16 * strips * integer(KERNEL, "kWarps"), integer(KERNEL, "kBlockKV")
 
 
 def time():

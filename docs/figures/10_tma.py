@@ -1,9 +1,7 @@
 """Figures of stages/10_tma: the phases of a buffer's barriers, and what follows a head's tail."""
 
-import re
-
 from drawing import Figure, LEFT, SMALL
-from sources import function, read
+from sources import function, integer
 
 KERNEL = "stages/10_tma/kernel.cuh"
 STAGES = 2
@@ -56,7 +54,7 @@ def phases():
 
 def tail():
     """What fills a tile past the last row of a head: zeros, or the next head's rows."""
-    rows = int(re.search(r"kBlockKV = (\d+)", read(KERNEL))[1])
+    rows = integer(KERNEL, "kBlockKV")
     keys = rows + 6
     figure = Figure(
         "10_tail",

@@ -3,16 +3,11 @@
 import re
 
 from drawing import Figure, LEFT, SMALL
-from sources import read
+from sources import integer, read
 
 KERNEL = "stages/11_wgmma/kernel.cuh"
-SIZES = read("common/device/warpgroup.h")
+SIZES = "common/device/warpgroup.h"
 COLOURS = ("blue", "orange", "green", "purple")
-
-
-def size(name):
-    """A constant of device/warpgroup.h."""
-    return int(re.search(rf"{name} = (\d+)", SIZES)[1])
 
 
 def tile_keys():
@@ -22,8 +17,8 @@ def tile_keys():
 
 def rows():
     """The rows of a block's Q, and those of S in the warps of a warpgroup."""
-    warps, wide = size("kWarpgroupWarps"), size("kWgmmaM")
-    groups = int(re.search(r"kWarpgroups = (\d+)", read(KERNEL))[1])
+    warps, wide = integer(SIZES, "kWarpgroupWarps"), integer(SIZES, "kWgmmaM")
+    groups = integer(KERNEL, "kWarpgroups")
     keys, of_warp = tile_keys(), wide // warps
     figure = Figure(
         "11_rows",
@@ -60,7 +55,7 @@ def rows():
 
 def operands():
     """The bytes of one step of each product in the tiles of K and V."""
-    keys, step = tile_keys(), size("kWgmmaK")
+    keys, step = tile_keys(), integer(SIZES, "kWgmmaK")
     columns, row_bytes = 64, 128
     figure = Figure(
         "11_operands",

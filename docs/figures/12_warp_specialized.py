@@ -1,9 +1,7 @@
 """Figures of stages/12_warp_specialized: what the warpgroups do in time, and their registers."""
 
-import re
-
 from drawing import Figure, LEFT, SMALL
-from sources import read
+from sources import integer
 from timeline import figure_of
 
 KERNEL = "stages/12_warp_specialized/kernel.cuh"
@@ -12,11 +10,7 @@ PER_SM = 65536
 
 def registers(blocks):
     """Registers of a thread at launch, of a producer, of a consumer; and the threads of a block."""
-    text = read(KERNEL)
-    consumers, producer = (
-        int(re.search(pattern, text)[1])
-        for pattern in (r"kConsumers = (\d+)", r"kProducerRegisters = (\d+)")
-    )
+    consumers, producer = integer(KERNEL, "kConsumers"), integer(KERNEL, "kProducerRegisters")
     threads = 128 * (1 + consumers)
     launch = PER_SM // blocks // threads // 8 * 8
     consumer = ((1 + consumers) * launch - producer) // consumers // 8 * 8

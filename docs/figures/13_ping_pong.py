@@ -1,9 +1,7 @@
 """Figures of stages/13_ping_pong: the order inside a consumer, the turns, the registers, timelines."""
 
-import re
-
 from drawing import Figure, LEFT, SMALL
-from sources import causal, first_queries, mask, read, tile_shape
+from sources import causal, first_queries, integer, mask, tile_shape
 from timeline import figure_of
 
 KERNEL = "stages/13_ping_pong/kernel.cuh"
@@ -126,7 +124,7 @@ def turns_of_two():
 def budget(head_dim):
     """A consumer's registers: all, and those of S, P and O; and the consumers and keys of a tile."""
     keys, consumers = tile_shape(KERNEL, head_dim)
-    producer = int(re.search(r"kProducerRegisters = (\d+)", read(KERNEL))[1])
+    producer = integer(KERNEL, "kProducerRegisters")
     warpgroups = 1 + consumers
     launch = 65536 // (128 * warpgroups) // 8 * 8
     per_thread = (warpgroups * launch - producer) // consumers // 8 * 8

@@ -189,6 +189,14 @@ class Figure:
         )
         self._add("path", "faint", {"d": path})
 
+    def banks(self, x, y, rows, colour):
+        """A row for each access: which of shared memory's 32 banks it meets."""
+        width, height = 20.5, 15
+        met = [(x + width * bank, y + height * n, width, height)
+               for n, row in enumerate(rows) for bank in row]
+        self.cells(met, colour, full=True)
+        self.grid(x, y, 32, len(rows), width, height)
+
     def matrix(self, x, y, name, rows, columns, cell, marks=()):
         """A matrix under its name; marks are (colour, [(row, column), …])."""
         self.text(x + columns * cell / 2, y - 16, name, NORMAL, "middle", bold=True)
@@ -288,16 +296,3 @@ class Figure:
     def path(self):
         """Where the figure lies."""
         return FOLDER / f"{self.name}.svg"
-
-
-def write(figures):
-    """Writes the figures that differ from what lies there. Gives their names."""
-    changed = [
-        figure
-        for figure in figures
-        if not figure.path.exists() or figure.path.read_text(encoding="utf-8") != figure.svg()
-    ]
-    for figure in changed:
-        figure.path.write_text(figure.svg(), encoding="utf-8")
-        print(f"wrote docs/figures/{figure.path.name}")
-    return changed

@@ -24,6 +24,11 @@ def result(path):
     return json.loads(read(path))
 
 
+def integer(path, name):
+    """The constant with this name."""
+    return int(re.search(rf"\b{name} = (\d+)", read(path))[1])
+
+
 def tile_shape(kernel, head_dim):
     """The keys of a tile and the consumers of a block, of a kernel whose shape() has them first."""
     found = re.search(rf"case {head_dim}:\s+return \{{(\d+), (\d+), ", read(kernel))
