@@ -27,22 +27,13 @@ def roles():
         " empty, ahead of the consumers. Each of the two consumers computes scores, softmax and the"
         " product with V of one tile after the other, and waits for nothing but copies.",
     )
-    x, unit, high = 150, 11, 46
-
-    def bar(row, begin, length, colour, label):
-        figure.box(x + unit * begin + 1, 78 + 70 * row, unit * length - 2, high, colour, label, SMALL)
-
-    for row, name in enumerate(("producer", "copy unit", "consumer 0", "consumer 1")):
-        figure.text(LEFT, 78 + 70 * row + high / 2, name, SMALL)
-    for tile, (request, copy) in enumerate(((0, 3), (4, 11), (31, 34))):
-        bar(0, request, 3, "orange", str(tile))
-        bar(1, copy, 8, "yellow", f"tile {tile}")
-    for row, shift in ((2, 11), (3, 13)):
-        for tile in range(2):
-            at = shift + 18 * tile
-            bar(row, at, 5, "blue", "S")
-            bar(row, at + 5, 8, "green", "softmax")
-            bar(row, at + 13, 5, "blue", "P V")
+    consumers = [(f"consumer {n}", [part for begin in (first, first + 18) for part in (
+        (begin, begin + 5, "blue", "S"), (begin + 5, begin + 13, "green", "softmax"),
+        (begin + 13, begin + 18, "blue", "P V"))]) for n, first in enumerate((11, 13))]
+    figure.bars(150, 11, 78, (
+        ("producer", [(begin, begin + 3, "orange", str(n)) for n, begin in enumerate((0, 4, 31))]),
+        ("copy unit", [(begin, begin + 8, "yellow", f"tile {n}") for n, begin in enumerate((3, 11, 34))]),
+        *consumers), step=70, high=46)
     figure.legend(LEFT, 386, [("orange", "a request, one thread"), ("yellow", "a copy is under way")])
     figure.legend(LEFT, 416, [("blue", "products of a tile"), ("green", "arithmetic between them")])
     figure.note(LEFT, 452, "No scale. A tile is requested when its buffer is empty.")

@@ -147,16 +147,6 @@ AFTER = (
 X, UNIT = 140, 11.4
 
 
-def bars(figure, y, rows, high=38):
-    """Rows of bars over time."""
-    for row, (name, parts) in enumerate(rows):
-        top = y + (high + 8) * row
-        figure.text(LEFT, top + high / 2, name, SMALL)
-        for begin, end, colour, label in parts:
-            figure.box(X + UNIT * begin + 1, top, UNIT * (end - begin) - 2, high, colour, label,
-                       SMALL)
-
-
 def transition():
     """The end of a tile of queries and the start of the next: a schematic, not a measurement."""
     figure = Figure(
@@ -170,11 +160,11 @@ def transition():
         heading=False,
     )
     figure.heading("A block for each tile of queries (13)")
-    bars(figure, 62, BEFORE)
+    figure.bars(X, UNIT, 62, BEFORE)
     figure.line([(X + UNIT * 25, 56), (X + UNIT * 25, 246)], "red", 3)
     figure.text(X + UNIT * 25 + 8, 254, "a new block begins", SMALL)
     figure.heading("A block that stays (14)", 306)
-    bars(figure, 334, AFTER)
+    figure.bars(X, UNIT, 334, AFTER)
     figure.legend(LEFT, 536, [("blue", "products of consumer 0"), ("sky", "of consumer 1"), ("orange", "a copy")])
     figure.legend(LEFT, 566, [("green", "a softmax"), ("purple", "O divided, written, stored")])
     figure.note(LEFT, 594, "No scale, not measured.")
@@ -193,13 +183,13 @@ def buffers():
         heading=False,
     )
     figure.heading("Two buffers, head_dim 32 to 128")
-    bars(figure, 62, (
+    figure.bars(X, UNIT, 62, (
         ("buffer 0", ((0, 9, "blue", "Q, tile n"), (15, 25, "purple", "O, tile n"))),
         ("buffer 1", ((6, 10, "orange", ""), (21, 40, "blue", "Q, tile n + 1"),
                       (43, 48, "purple", "O"))),
     ))
     figure.heading("One buffer, head_dim 256", 188)
-    bars(figure, 216, (
+    figure.bars(X, UNIT, 216, (
         ("the buffer", ((0, 9, "blue", "Q, tile n"), (15, 25, "purple", "O, tile n"),
                         (25, 30, "orange", "n + 1"), (30, 48, "blue", "Q, tile n + 1"))),
     ))
@@ -220,30 +210,17 @@ def before_the_maximum():
         " terms are too large, S is computed again, and the maximum and the exponentials follow.",
         heading=False,
     )
-    s, p_v, most, exps, pack = 8, 8, 5, 12, 3
-    y = 34
-    for name, parts, end in (
-        ("The maximum first (13)", (
-            ("S", 0, s), ("P V", s, s + p_v), ("max", s, s + most), ("exp", s + most, s + most + exps),
-            ("pack", s + most + exps, s + most + exps + pack)), s + most + exps + pack),
-        ("The maximum so far (14)", (
-            ("S", 0, s), ("P V", s, s + p_v), ("exp", s, s + exps), ("pack", s + exps, s + exps + pack)),
-         s + exps + pack),
-        ("The same, if terms are too large", (
-            ("S", 0, s), ("P V", s, s + p_v), ("exp", s, s + exps), ("S", s + exps, 2 * s + exps),
-            ("max", 2 * s + exps, 2 * s + exps + most),
-            ("exp", 2 * s + exps + most, 2 * s + 2 * exps + most),
-            ("pack", 2 * s + 2 * exps + most, 2 * s + 2 * exps + most + pack)), None),
+    products, x, unit, y = ((0, 8, "blue", "S"), (8, 16, "purple", "P V")), 132, 11.6, 34
+    for name, issued, arithmetic, end in (
+        ("The maximum first (13)", products,
+         ((8, 13, "yellow", "max"), (13, 25, "green", "exp"), (25, 28, "orange", "")), 28),
+        ("The maximum so far (14)", products, ((8, 20, "green", "exp"), (20, 23, "orange", "")), 23),
+        ("The same, if terms are too large", (*products, (20, 28, "blue", "S")),
+         ((8, 20, "green", "exp"), (28, 33, "yellow", "max"), (33, 45, "green", "exp"), (45, 48, "orange", "")),
+         None),
     ):
         figure.heading(name, y)
-        unit, x, high = 11.6, 132, 38
-        for row, lane in enumerate(("products", "arithmetic")):
-            figure.text(LEFT, y + 26 + 46 * row + high / 2, lane, SMALL)
-        for kind, begin, until in parts:
-            row = 0 if kind in ("S", "P V") else 1
-            colour = {"S": "blue", "P V": "purple", "max": "yellow", "exp": "green", "pack": "orange"}
-            figure.box(x + unit * begin + 1, y + 26 + 46 * row, unit * (until - begin) - 2, high,
-                       colour[kind], "" if kind == "pack" else kind, SMALL)
+        figure.bars(x, unit, y + 26, (("products", issued), ("arithmetic", arithmetic)))
         if end:
             at = x + unit * end
             figure.line([(at + 2, y + 20), (at + 2, y + 116)], "red", 3)
@@ -297,13 +274,10 @@ def three_consumers():
         " each consumer is back before they end, so that the tensor cores never wait.",
         heading=False,
     )
-    x, span, high, y = 140, 4700, 34, 34
-    unit = 540 / span
+    span, y = 4700, 34
     for (consumers, keys), (parts, start, length) in zip(shapes, models):
         figure.heading(f"{consumers} consumers, {keys} keys: a round in {length:,} cycles", y)
-        names = ["tensor cores"] + [f"consumer {n}" for n in range(consumers)]
-        for row, name in enumerate(names):
-            figure.text(LEFT, y + 28 + (high + 6) * row + high / 2, name, SMALL)
+        rows = [("tensor cores", [])] + [(f"consumer {n}", []) for n in range(consumers)]
         for row, begin, end, (what, who) in parts:
             begin, end = max(begin - start, 0), min(end - start, span)
             if end - begin < 20:
@@ -312,9 +286,9 @@ def three_consumers():
             label = str(who) if row == 0 and end - begin > 200 else ""
             if what == "softmax" and end - begin > 700:
                 label = "softmax"
-            figure.box(x + unit * begin + 1, y + 28 + (high + 6) * row, unit * (end - begin) - 2, high,
-                       colour, label, SMALL)
-        y += 28 + (high + 6) * len(names) + 30
+            rows[row][1].append((begin, end, colour, label))
+        figure.bars(X, 540 / span, y + 28, rows, 40, 34)
+        y += 58 + 40 * len(rows)
     figure.legend(LEFT, y + 8, [("blue", "products of consumer 0"), ("sky", "1"), ("purple", "2")])
     figure.legend(LEFT, y + 38, [("green", "a softmax"), ("orange", "P packed, waits, the turn")])
     figure.note(LEFT, y + 68, "A model. A gap in the first row: the tensor cores wait.")

@@ -206,6 +206,15 @@ class Figure:
             )
         self.grid(x, y, columns, rows, cell)
 
+    def bars(self, x, unit, y, rows, step=46, high=38):
+        """Rows of bars over time, which begins at x: (name, [(begin, end, colour, label), …])."""
+        for row, (name, parts) in enumerate(rows):
+            top = y + step * row
+            self.text(LEFT, top + high / 2, name, SMALL)
+            for begin, end, colour, label in parts:
+                width = unit * (end - begin) - 2
+                self.box(x + unit * begin + 1, top, width, high, colour, label, SMALL)
+
     def frame(self, x, y, width, height, colour="ink", line=3):
         """The outline of a region."""
         self._add(
