@@ -10,6 +10,8 @@ namespace cuflash::bench {
 
 // What a loop does much of. A product, and a multiply-add, is two FLOPs.
 enum class Unit { kFlop, kExp2, kByte };
+inline constexpr const char* kUnitNames[] = {"TFLOP/s", "T exp2/s", "TB/s"};
+inline const char* unit_name(Unit unit) { return kUnitNames[static_cast<int>(unit)]; }
 
 struct Work {
   Unit unit;
@@ -37,9 +39,6 @@ struct Figure {
   std::string whole;  // a figure's name, or empty
   double share = 0.;  // this rate as a part of that figure's; 0 if there is none
 };
-
-// "TFLOP/s", "T exp2/s", "TB/s".
-const char* unit_name(Unit unit);
 
 // The rates of a loop, in the order of its work. Throws if the time is not positive.
 std::vector<Figure> figures_of(const std::string& name, const Timed& timed, int sms);
