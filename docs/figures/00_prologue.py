@@ -40,16 +40,10 @@ def attention():
     def matrix(x, y, name, rows, colour, pattern="{}"):
         if name:
             figure.text(x + wide * len(rows[0]) / 2, y - 20, name, 22, "middle", bold=True)
-        for r, row in enumerate(rows):
-            for c, value in enumerate(row):
-                figure.box(
-                    x + wide * c + 2,
-                    y + high * r + 2,
-                    wide - 4,
-                    high - 4,
-                    colour if r == 0 else "paper",
-                    pattern.format(value),
-                )
+        figure.boxes(x, y, wide, high, [
+            [("paper" if r else colour, pattern.format(value)) for value in row]
+            for r, row in enumerate(rows)
+        ])
 
     matrix(20, 60, "Q", q, "blue")
     matrix(232, 60, "Kᵀ", [list(column) for column in zip(*k)], "paper")

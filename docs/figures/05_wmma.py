@@ -65,15 +65,9 @@ def strips():
         (460, "O", columns, f"{HEAD_DIM} columns", "sV"),
     ):
         figure.box(x, y - 58, cell * count, 46, "orange", f"{tiles}, for all warps", SMALL)
-        for r in range(shape.kWarps):
-            for c in range(count):
-                figure.box(
-                    x + cell * c + 2,
-                    y + cell * r + 2,
-                    cell - 4,
-                    cell - 4,
-                    "blue" if r == warp else "paper",
-                )
+        figure.boxes(x, y, cell, cell, [
+            [("blue" if r == warp else "paper", "")] * count for r in range(shape.kWarps)
+        ])
         figure.text(x, y + cell * shape.kWarps + 24, f"{name}: {across}", bold=True)
     for r in range(shape.kWarps):
         figure.text(98, y + cell * (r + 0.5), f"warp {r}", SMALL, "end")
@@ -177,18 +171,10 @@ def factors():
         count = len({r + c * ldm for r in range(mma) for c in range(mma)})
         figure.text(x, 80, f"ldm = {ldm}", 24, bold=True)
         figure.note(x, 112, f"{count} addresses")
-        for r in range(shown):
-            for c in range(shown):
-                colour = "orange" if r == row else "paper"
-                figure.box(
-                    x + cell * c + 2,
-                    y + cell * r + 2,
-                    cell - 4,
-                    cell - 4,
-                    colour,
-                    str(r + c * ldm),
-                    SMALL,
-                )
+        figure.boxes(x, y, cell, cell, [
+            [("orange" if r == row else "paper", str(r + c * ldm)) for c in range(shown)]
+            for r in range(shown)
+        ], SMALL)
     figure.text(
         LEFT,
         448,

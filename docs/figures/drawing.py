@@ -167,6 +167,13 @@ class Figure:
             )
             at += 1.3 * its_size
 
+    def boxes(self, x, y, width, height, rows, size=NORMAL):
+        """Rows of boxes, (colour, label) each, with small gaps."""
+        for r, row in enumerate(rows):
+            for c, (colour, label) in enumerate(row):
+                at = x + width * c + 2, y + height * r + 2
+                self.box(*at, width - 4, height - 4, colour, label, size)
+
     def cells(self, rectangles, colour, full=False):
         """Many rectangles (x, y, width, height) of one colour."""
         path = "".join(

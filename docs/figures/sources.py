@@ -63,16 +63,21 @@ def python(expression):
     return " ".join(expression.split())
 
 
+def members(path, struct):
+    """The text between the braces of a struct."""
+    found = re.search(rf"struct {struct}\b[^{{]*\{{(.*?)\n\}};", read(path), re.DOTALL)
+    if not found:
+        raise ValueError(f"{path} has no struct {struct}")
+    return found[1]
+
+
 def constants(path, struct, **known):
     """The integers that a struct of constants declares, as attributes.
 
     Names that they need from elsewhere, such as kHeadDim, are given; sizeof(T) is `bytes`.
     """
-    found = re.search(rf"struct {struct}\b[^{{]*\{{(.*?)\n\}};", read(path), re.DOTALL)
-    if not found:
-        raise ValueError(f"{path} has no struct {struct}")
     values = dict(known)
-    for name, expression in re.findall(r"static constexpr int (\w+) = ([^;]+);", found[1]):
+    for name, expression in re.findall(r"static constexpr int (\w+) = ([^;]+);", members(path, struct)):
         expression = expression.replace("sizeof(T)", str(known.get("bytes")))
         values[name] = eval(python(expression), {}, values)  # pylint: disable=eval-used
     return SimpleNamespace(**values)
@@ -108,12 +113,9 @@ def function(path, name, **known):
 
 def lane_map(path, struct):
     """A struct's row(lane, i) and col(lane, i) or row(lane) and col(lane), to be called."""
-    found = re.search(rf"struct {struct} \{{(.*?)\n\}};", read(path), re.DOTALL)
-    if not found:
-        raise ValueError(f"{path} has no struct {struct}")
     result = {}
     for name, parameters, returned in re.findall(
-        r"constexpr int (row|col)\(([^)]*)\) \{\s*return ([^;]+);", found[1]
+        r"constexpr int (row|col)\(([^)]*)\) \{\s*return ([^;]+);", members(path, struct)
     ):
         names = ", ".join(
             part.replace("/*", "").replace("*/", "").split()[-1] for part in parameters.split(",")
