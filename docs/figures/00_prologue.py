@@ -33,7 +33,7 @@ def attention():
         f" {', '.join(f'{x:.4f}' for x in s[0])}, its weights"
         f" {', '.join(f'{x:.4f}' for x in p[0])}, its row of O"
         f" {', '.join(f'{x:.2f}' for x in o[0])}.",
-        heading=False,
+        heading="",
     )
     wide, high = 84, 44
 
@@ -155,7 +155,7 @@ def memory():
             f" SMs, {l2} MB of L2, {size} GB of global memory at {rate:,} GB/s."
             for name, sms, registers, shared, l2, size, rate, *_ in GPUS
         ),
-        heading=False,
+        heading="",
     )
     for x, gpu in ((440, GPUS[0]), (606, GPUS[1])):
         figure.text(x, 36, gpu[0], SMALL + 1, "middle", bold=True)

@@ -20,7 +20,7 @@ def who():
         "A thread of scores computes one element of S from a row of Q and a row of K. A thread of"
         " softmax turns one row of S into a row of P. A thread of output computes one element of O"
         " from a row of P and a column of V. S and P are whole matrices in global memory.",
-        heading=False,
+        heading="",
     )
     cell, i, j, d = 19, 2, 4, 1
 

@@ -160,7 +160,7 @@ def owners():
         f"A block of query_gradient owns {config.kOwned} queries, a row of tiles of S, and streams"
         f" keys past them; it writes their dQ. A block of key_value_gradient owns {config.kOwned}"
         " keys, a column of tiles, and streams queries past them; it writes their dK and dV.",
-        heading=False,
+        heading="",
     )
     cell, top, count = 52, 168, 5
     for x, kernel, across in ((60, "query_gradient", True), (416, "key_value_gradient", False)):

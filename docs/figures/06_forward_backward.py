@@ -24,7 +24,7 @@ def step():
         " element by element; dS goes through the warp's scratch to become an operand, and the"
         " third product adds to dQ. key_value_gradient does the same with S transposed and dP"
         " transposed; P and dS both become operands, for dV and dK: four products.",
-        heading=False,
+        heading="",
     )
     figure.legend(LEFT, 28,
                   [("blue", "product"), ("grey", "in fragments"), ("orange", "shared memory")])
@@ -70,7 +70,7 @@ def walk():
         f" kind. Each of its {shape.kWarps} warps owns {mma} rows and takes {mma} of the streamed"
         f" rows at a time: a step is a square of {mma} by {mma} pairs. query_gradient walks along"
         " the keys, key_value_gradient along the queries.",
-        heading=False,
+        heading="",
     )
     cell, count, top, per_tile = 104, 3, 158, shape.kStreamed // mma
     square, warp = cell / shape.kWarps, 1

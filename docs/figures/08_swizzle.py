@@ -160,9 +160,8 @@ def buffers():
         "With one buffer a tile has two barriers: one after the load and one after the products."
         " With two buffers the next tile is loaded into the other buffer, and one barrier a tile"
         " is left.",
-        heading=False,
+        heading="One buffer: two barriers a tile (07)",
     )
-    figure.heading("One buffer: two barriers a tile (07)")
     x, load, products, gap, height = 112, 84, 138, 26, 46
 
     def barrier(at, y, bottom):

@@ -24,7 +24,7 @@ def time():
         "With two buffers a warp waits once a tile, requests the next tile and computes while it"
         " arrives. With one buffer V of a tile arrives while its scores are computed, and K of the"
         " next tile while the softmax and the second product run.",
-        heading=False,
+        heading="",
     )
     x, half, gap, height = 116, 118, 16, 44
 
@@ -147,7 +147,7 @@ def dq():
         " in the order of chance. Below, in a deterministic call, three blocks walk over the tiles"
         f" to and fro, tiles to splits: {', '.join(map(str, owner))}. Each adds to a slice of its"
         " own, and a last kernel sums the slices in order.",
-        heading=False,
+        heading="",
     )
     colours = ("blue", "orange", "green")
     width, x = 84, 170

@@ -37,13 +37,16 @@ def schedule(consumers, tiles):
     return bars, turns
 
 
-def bar(figure, y, kind, tile, begin, end):
-    """A bar, as far as it is within the figure."""
-    if begin >= LAST:
-        return
-    width = UNIT * (min(end, LAST) - begin) - 2
-    label = "" if kind == "pack" or width < 60 else f"{kind} {tile}"
-    figure.box(X + UNIT * begin + 1, y, width, HIGH, COLOURS[kind], label, SMALL)
+def lanes(parts, consumer=""):
+    """The rows of a consumer's bars (kind, tile, begin, end), as far as they are within the figure."""
+    rows = {"products": [], "arithmetic": []}
+    for kind, tile, begin, end in parts:
+        end = min(end, LAST)
+        if begin < end:
+            label = "" if kind == "pack" or UNIT * (end - begin) < 62 else f"{kind} {tile}"
+            lane = "products" if kind in ("S", "P V") else "arithmetic"
+            rows[lane].append((begin, end, COLOURS[kind], label))
+    return [(name + consumer, bars) for name, bars in rows.items()]
 
 
 def order():
@@ -58,20 +61,16 @@ def order():
         " packed when that product has ended.",
     )
     figure.text(LEFT, 80, "12: one after the other", SMALL, bold=True)
-    for row, name in enumerate(("products", "arithmetic")):
-        figure.text(LEFT, 102 + HIGH / 2 + 48 * row, name, SMALL)
-        figure.text(LEFT, 252 + HIGH / 2 + 48 * row, name, SMALL)
+    alone = []
     for tile in range(3):
-        at = tile * (S + SOFTMAX + PACK + P_V)
-        bar(figure, 102, "S", tile, at, at + S)
-        bar(figure, 150, "softmax", tile, at + S, at + S + SOFTMAX)
-        bar(figure, 150, "pack", tile, at + S + SOFTMAX, at + S + SOFTMAX + PACK)
-        bar(figure, 102, "P V", tile, at + S + SOFTMAX + PACK, at + S + SOFTMAX + PACK + P_V)
-    figure.text(LEFT, 230, "13: the softmax of the next tile under P V of this one", SMALL,
-                bold=True)
+        begin = tile * (S + SOFTMAX + PACK + P_V)
+        for kind, length in (("S", S), ("softmax", SOFTMAX), ("pack", PACK), ("P V", P_V)):
+            alone.append((kind, tile, begin, begin + length))
+            begin += length
+    figure.bars(X, UNIT, 102, lanes(alone), 48, HIGH)
+    figure.text(LEFT, 230, "13: the softmax of the next tile under P V of this one", SMALL, bold=True)
     bars, turns = schedule(1, 4)
-    for _, kind, tile, begin, end in bars:
-        bar(figure, 252 if kind in ("S", "P V") else 300, kind, tile, begin, end)
+    figure.bars(X, UNIT, 252, lanes(part for _, *part in bars), 48, HIGH)
     for n, (_, issue) in enumerate(turns[1:3], 1):
         s_end = next(end for _, kind, tile, _, end in bars if (kind, tile) == ("S", n))
         packed = next(begin for _, kind, tile, begin, _ in bars if (kind, tile) == ("pack", n))
@@ -100,13 +99,10 @@ def turns_of_two():
         " products of one after those of the other, and each consumer's softmax runs while the"
         " tensor cores have products, its own or the other's.",
     )
-    rows = {("products", 0): 78, ("arithmetic", 0): 126, ("products", 1): 226, ("arithmetic", 1): 274}
-    for (name, consumer), y in rows.items():
-        figure.text(LEFT, y + HIGH / 2, f"{name} {consumer}", SMALL)
     bars, turns = schedule(2, 4)
-    for consumer, kind, tile, begin, end in bars:
-        name = "products" if kind in ("S", "P V") else "arithmetic"
-        bar(figure, rows[name, consumer], kind, tile, begin, end)
+    for consumer, y in enumerate((78, 226)):
+        mine = [part for who, *part in bars if who == consumer]
+        figure.bars(X, UNIT, y, lanes(mine, f" {consumer}"), 48, HIGH)
     for (consumer, passed), (_, taken) in zip(turns, turns[1:]):
         if taken > LAST:
             break
@@ -170,7 +166,7 @@ def last_tile():
         f"A head of {seq} queries and keys with a causal mask. If the first tile of {rows} queries begins with"
         f" the head, the last one has {seq % rows} queries, and the tiles take {front}. If the last tile ends"
         f" with the head, the first one has {seq % rows} queries, and they take {back}.",
-        heading=False,
+        heading="",
     )
     wide, high, top = 60, 27, 88
     for part, (name, begins, each) in enumerate(zip(

@@ -99,7 +99,7 @@ def order():
         " heads are taken in pairs, three multiprocessors get a fourth pair and one gets none; the last one"
         f" ends after {last[1]}. If the longest of all heads come first, to whoever is free, all heads are"
         f" there from the start to the end, and the last one ends after {last[2]}.",
-        heading=False,
+        heading="",
     )
     x, high = 56, 34
     unit = 556 / max(last)
@@ -157,9 +157,8 @@ def transition():
         " when both consumers have written O: it begins its barriers, requests Q and K and waits."
         " With blocks that stay, Q and K are there, and consumer 0 begins with the next tile while"
         " consumer 1 ends this one.",
-        heading=False,
+        heading="A block for each tile of queries (13)",
     )
-    figure.heading("A block for each tile of queries (13)")
     figure.bars(X, UNIT, 62, BEFORE)
     figure.line([(X + UNIT * 25, 56), (X + UNIT * 25, 246)], "red", 3)
     figure.text(X + UNIT * 25 + 8, 254, "a new block begins", SMALL)
@@ -180,9 +179,8 @@ def buffers():
         "A schematic without a scale. With two buffers the next Q arrives in the one while the other"
         " still holds this tile's Q and then its O. With one buffer the next Q is requested when"
         " O has been read from there.",
-        heading=False,
+        heading="Two buffers, head_dim 32 to 128",
     )
-    figure.heading("Two buffers, head_dim 32 to 128")
     figure.bars(X, UNIT, 62, (
         ("buffer 0", ((0, 9, "blue", "Q, tile n"), (15, 25, "purple", "O, tile n"))),
         ("buffer 1", ((6, 10, "orange", ""), (21, 40, "blue", "Q, tile n + 1"),
@@ -208,7 +206,7 @@ def before_the_maximum():
         " exponentials begin when all scores have been compared and the lanes have told each other. With"
         " the maximum so far they begin as soon as S is there, and the next products come earlier. If"
         " terms are too large, S is computed again, and the maximum and the exponentials follow.",
-        heading=False,
+        heading="",
     )
     products, x, unit, y = ((0, 8, "blue", "S"), (8, 16, "purple", "P V")), 132, 11.6, 34
     for name, issued, arithmetic, end in (
@@ -272,7 +270,7 @@ def three_consumers():
         f" products of both take {products[0]:,}: the tensor cores wait {spare} cycles of each round. With"
         f" three consumers and tiles of 64 keys the products of a round take {products[1]:,} cycles, and"
         " each consumer is back before they end, so that the tensor cores never wait.",
-        heading=False,
+        heading="",
     )
     span, y = 4700, 34
     for (consumers, keys), (parts, start, length) in zip(shapes, models):

@@ -72,14 +72,14 @@ def estimated_width(text, size, mono=False, bold=False):
 
 
 class Figure:
-    """One SVG."""
+    """One SVG. Its heading is its title, if no other is given; "" is none."""
 
-    def __init__(self, name, height, title, description, *, heading=True):
+    def __init__(self, name, height, title, description, *, heading=None):
         self.name, self.height = name, height
         self.title, self.description = title, description
         self.parts, self.classes = [], {"paper"}
-        if heading:
-            self.heading(title)
+        if heading != "":
+            self.heading(heading or title)
 
     def _add(self, tag, classes, attributes, content=None):
         self.classes.update(classes.split())

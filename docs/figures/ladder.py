@@ -69,7 +69,7 @@ def ladder():
             )
             + " Dashed lines: three implementations of PyTorch's attention."
         ),
-        heading=False,
+        heading="",
     )
     panel(figure, 36, "forward", "blue", forward, scale)
     panel(figure, 36 + 48 + STEP * len(forward) + 44, "backward", "orange", backward, scale)
