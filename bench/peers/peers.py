@@ -79,19 +79,26 @@ def some_of(*known):
     return parse
 
 
+def parser_of(text):
+    """A command line with what every measurement takes."""
+    parser = argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="the JSON file")
+    parser.add_argument("--library", type=pathlib.Path,
+                        default=ROOT / "build/release/libcuflash_attn.so",
+                        help="default: build/release/libcuflash_attn.so")
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds; default: 5")
+    return parser
+
+
 def options():
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
 
     def add(name, known, default, what):
         parser.add_argument(name, type=some_of(*known), default=list(default), metavar="A,B,…",
                             help=f"{what}: some of {', '.join(map(str, known))}; "
                                  f"default: {', '.join(map(str, default))}")
-    parser.add_argument("--out", type=pathlib.Path, required=True, help="the JSON file")
-    parser.add_argument("--library", type=pathlib.Path,
-                        default=ROOT / "build/release/libcuflash_attn.so",
-                        help="default: build/release/libcuflash_attn.so")
     parser.add_argument("--ladder", type=pathlib.Path, default=ROOT / "build/release/bin/ladder",
                         help="the program that lists the stages; default: build/release/bin/ladder")
     parser.add_argument("--stages", metavar="A,B,…",
@@ -104,7 +111,6 @@ def options():
         "head dimensions")
     add("--seq", SEQS + MORE_SEQS, SEQS, "lengths")
     parser.add_argument("--causal", choices=MASKS, default="both", help="default: both")
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds; default: 5")
     return parser.parse_args()
 
 

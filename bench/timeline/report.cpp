@@ -2,46 +2,23 @@
 
 #include <fmt/core.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 
 namespace cuflash::bench {
 namespace {
 
-using timeline::Kind;
-
 constexpr int kWarpgroupWarps = 4;
 
-const char* name_of(Kind kind) {
-  switch (kind) {
-    case Kind::kBlock:
-      return "block";
-    case Kind::kRegisters:
-      return "registers";
-    case Kind::kTile:
-      return "tile";
-    case Kind::kLastTile:
-      return "last_tile";
-    case Kind::kRequest:
-      return "request";
-    case Kind::kWait:
-      return "wait";
-    case Kind::kNamedBarrier:
-      return "named_barrier";
-    case Kind::kFence:
-      return "fence";
-    case Kind::kCommit:
-      return "commit";
-    case Kind::kProducts:
-      return "products";
-  }
-  throw std::runtime_error("An event has no kind.");
-}
+// By kind; 0 is none.
+constexpr std::array kKindNames = {"",          "block",   "registers", "tile",
+                                   "last_tile", "request", "wait",      "named_barrier",
+                                   "fence",     "commit",  "products"};
 
 // A tile's number may be negative.
 std::string text_of(const Span& s, std::int64_t origin) {
-  return fmt::format("{} {} {} {} {}", s.line, name_of(s.kind), s.begin - origin, s.end - origin,
-                     static_cast<int>(s.data));
+  return fmt::format("{} {} {} {} {}", s.line, kKindNames.at(static_cast<std::size_t>(s.kind)),
+                     s.begin - origin, s.end - origin, static_cast<int>(s.data));
 }
 
 nlohmann::ordered_json json_of(const RecordedBlock& block, std::int64_t origin) {
@@ -69,10 +46,8 @@ nlohmann::ordered_json json_of(const Timeline& recorded) {
 }  // namespace
 
 nlohmann::ordered_json report(const Provenance& provenance, const std::string& stage,
-                              unsigned globaltimer_step, const std::vector<Timeline>& timelines) {
-  nlohmann::ordered_json json = {{"provenance", to_json(provenance)},
-                                 {"stage", stage},
-                                 {"globaltimer_step_ns", globaltimer_step}};
+                              const std::vector<Timeline>& timelines) {
+  nlohmann::ordered_json json = {{"provenance", to_json(provenance)}, {"stage", stage}};
   auto& all = json["timelines"] = nlohmann::ordered_json::array();
   for (const Timeline& recorded : timelines) all.push_back(json_of(recorded));
   return json;

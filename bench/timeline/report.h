@@ -22,7 +22,7 @@ struct Timeline {
 // The file of a stage, for spans.py. An event is a text: line of the kernel's file, kind, first and
 // last cycle, data. Of each warpgroup there are the events of its first warp.
 nlohmann::ordered_json report(const Provenance& provenance, const std::string& stage,
-                              unsigned globaltimer_step, const std::vector<Timeline>& timelines);
+                              const std::vector<Timeline>& timelines);
 
 }  // namespace cuflash::bench
 

@@ -77,8 +77,6 @@ void run(const Options& options, const Provenance& provenance) {
   if (current_device().compute_capability == 0) {
     throw std::runtime_error("There is no CUDA device here.");
   }
-  const unsigned step = globaltimer_step();
-  fmt::print("The GPU's clock moves in steps of {} ns or more.\n", step);
   Recorder recorder;
   std::vector<Timeline> timelines;
   for (const std::string& shape : options.shapes) {
@@ -86,7 +84,7 @@ void run(const Options& options, const Provenance& provenance) {
     fmt::print("{}: {} blocks, {:.2f} GHz, {:.3f} ms recorded\n", made.problem, made.blocks.size(),
                made.clock_ghz, made.recorded_ms);
   }
-  write_json(options.json, report(provenance, stage.name, step, timelines));
+  write_json(options.json, report(provenance, stage.name, timelines));
 }
 
 }  // namespace

@@ -24,24 +24,6 @@ std::size_t bytes_of_guard(bool guards) {
 
 }  // namespace
 
-const char* layout_name(Layout layout) {
-  switch (layout) {
-    case Layout::kBHSD:
-      return "bhsd";
-    case Layout::kBSHD:
-      return "bshd";
-    case Layout::kPadded:
-      return "padded";
-    case Layout::kSpaced:
-      return "spaced";
-    case Layout::kFar:
-      return "far";
-    case Layout::kExpanded:
-      return "expanded";
-  }
-  return "";
-}
-
 StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inputs& in,
                      const CallOptions& options)
     : stage_(stage), pass_(pass), problem_(p), guards_(options.guards) {

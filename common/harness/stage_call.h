@@ -23,8 +23,9 @@ enum class Layout {
   kExpanded,  // as kBHSD, but all batches and heads share one K and one V: strides of 0
 };
 
-// "bhsd", "bshd", "padded", "spaced", "far", "expanded".
-const char* layout_name(Layout layout);
+inline constexpr const char* kLayoutNames[] = {"bhsd",   "bshd", "padded",
+                                               "spaced", "far",  "expanded"};
+inline const char* layout_name(Layout layout) { return kLayoutNames[static_cast<int>(layout)]; }
 
 struct CallOptions {
   Layout layout = Layout::kBHSD;

@@ -33,9 +33,9 @@ def panel(figure, top, direction, colour, stages, scale):
         y = top + 24 - 24 * row
         figure.line([(x, y + 12), (x, end)], "grey", 2.4, dashed=True)
         if x > RIGHT - 60:
-            figure.text(RIGHT, y, label, SMALL, "end", "quiet")
+            figure.note(RIGHT, y, label, "end")
         else:
-            figure.text(x, y, label, SMALL, "middle", "quiet")
+            figure.note(x, y, label, "middle")
     for n, (stage, speed) in enumerate(stages.items()):
         y = first + STEP * n
         figure.text(LEFT - 12, y + BAR / 2, stage.replace("_", " "), SMALL, "end")
@@ -44,8 +44,8 @@ def panel(figure, top, direction, colour, stages, scale):
     figure.line([(LEFT, first - 6), (LEFT, end)], width=1.5)
 
 
-def figures():
-    """The figure of this script."""
+def ladder():
+    """Both directions."""
     by_pass = {
         direction: speeds(LADDER, problem=PROBLEM, **{"pass": direction})
         for direction in ("forward", "backward")
@@ -69,21 +69,15 @@ def figures():
             )
             + " Dashed lines: three implementations of PyTorch's attention."
         ),
+        heading="",
     )
     panel(figure, 36, "forward", "blue", forward, scale)
     panel(figure, 36 + 48 + STEP * len(forward) + 44, "backward", "orange", backward, scale)
-    figure.text(
-        MARGIN + 4,
-        height - 52,
-        f"TFLOP/s on an {device}, f16, batch 4, 32 heads, 4,096 tokens,",
-        SMALL,
-        style="quiet",
-    )
-    figure.text(
-        MARGIN + 4,
-        height - 26,
-        "head_dim 64, no mask. Dashed: backends of PyTorch's attention.",
-        SMALL,
-        style="quiet",
-    )
-    return [figure]
+    figure.note(MARGIN + 4, height - 52,
+                f"TFLOP/s on an {device}, f16, batch 4, 32 heads, 4,096 tokens,")
+    figure.note(MARGIN + 4, height - 26,
+                "head_dim 64, no mask. Dashed: backends of PyTorch's attention.")
+    return figure
+
+
+FIGURES = [ladder()]

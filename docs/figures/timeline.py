@@ -84,7 +84,7 @@ def draw_axis(figure, y, scale):
         x, label = LEFT + n * step * scale, f"{n * step:.3g} µs"
         figure.line([(x, y - 4), (x, y + 4)], width=1.5)
         if x + estimated_width(label, SMALL) / 2 < WIDTH - 6:
-            figure.text(x, y + 16, label, SMALL, "middle", "quiet")
+            figure.note(x, y + 16, label, "middle")
 
 
 def figure_of(name, title, paths, head_dim):
@@ -103,7 +103,6 @@ def figure_of(name, title, paths, head_dim):
         f"What the recorded warpgroups of a multiprocessor do during {timelines.TILES} tiles. "
         + " ".join(shares),
     )
-    figure.heading(title)
     top = 66
     for panel in panels:
         draw(figure, panel, top, scale)
@@ -111,10 +110,10 @@ def figure_of(name, title, paths, head_dim):
     entries = [("blue", "S = Q Kᵀ"), ("green", "softmax"), ("purple", "P V"), (WAIT, "wait")]
     names = {name for panel in panels for lane in panel.lanes for name, _, _ in lane["spans"]}
     entries += [(TURN, timelines.FOR_A_TURN)] if timelines.FOR_A_TURN in names else []
-    figure.legend(MARGIN + 4, top + 14, entries, in_a_row=True)
+    figure.legend(MARGIN + 4, top + 14, entries)
     notes = (
         "A product's bar: from its issue to the end of the wait for it.",
         "Red: a request of K or of V.",
     )
-    figure.lines(MARGIN + 4, top + 46, notes, SMALL, style="quiet")
+    figure.notes(MARGIN + 4, top + 46, notes)
     return figure

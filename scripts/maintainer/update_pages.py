@@ -163,15 +163,23 @@ def add_gains(rows, everything):
             row["gain"] = f"{row['tflops'] / before[-1]['tflops']:.2f} × {before[-1]['stage'][:2]}"
 
 
-def with_units(row):
-    """A row of `ceilings` with the texts that a table shows."""
+# What else peers.json, beside a result of `ceilings`, has of a figure.
+BESIDE = {"mma_f16": ("PyTorch's f16 matmul", "matmul_f16_tflops"),
+          "wgmma_f16": ("PyTorch's f16 matmul", "matmul_f16_tflops"),
+          "ffma": ("PyTorch's f32 matmul", "matmul_f32_tflops"),
+          "copy": ("PyTorch's copy", "copy_tbs")}
+
+
+def with_units(row, peers):
+    """A row of `ceilings` with the texts that a table shows; `peers` is what BESIDE names."""
     row = dict(row)
     if "rate" in row:
         row["rate_and_unit"] = f"{three_digits(row['rate'])} {row['unit']}"
     if "share" in row:
         row["share_and_whole"] = f"{percent(100 * row['share'])} of `{row['whole']}`"
-    if "beside" in row:
-        row["beside_and_rate"] = f"{row['beside']['what']}: {three_digits(row['beside']['rate'])}"
+    if row["figure"] in BESIDE:
+        what, key = BESIDE[row["figure"]]
+        row["beside_and_rate"] = f"{what}: {three_digits(peers[key])}"
     return row
 
 
@@ -282,7 +290,8 @@ def table(path, words, wanted=()):
     if of_peers and not any(re.fullmatch(r"d\d+", word) for word in words):
         everything = tables.with_head_dim(everything, tables.HEAD_DIMS)
     if of_ceilings:
-        everything = [with_units(row) for row in everything]
+        peers = json.loads((ROOT / path).with_name("peers.json").read_text(encoding="utf-8"))
+        everything = [with_units(row, peers["ceilings"]) for row in everything]
     kinds = (tables.KINDS if of_peers else CALL_KINDS if of_calls else CEILING_KINDS if of_ceilings
              else LADDER_KINDS)
     rows = chosen(everything, words, kinds)

@@ -8,91 +8,20 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
 import history  # noqa: E402, it lies there
-from update_pages import RESULTS, code, piece, table  # noqa: E402, it lies there
-
-SOURCE = """\
-// Adds one.
-int add(int x) {
-  int y = x;  // a brace { in a comment
-
-  // Loop.
-  for (;;) {
-    y += 1;
-
-    break;
-  }
-  // Print.
-#pragma unroll
-  puts("}");
-}
-
-struct Other {};
-
-void print() {
-  const auto next = [&] {
-    return add(1);
-
-  };
-  // Print.
-  puts("");
-}
-""".splitlines()
+from update_pages import code, table  # noqa: E402, it lies there
 
 
 class Pieces(unittest.TestCase):
-    """Where a piece begins and ends."""
+    """What no marker may ask for."""
 
-    def check(self, name, title, first, last, count):
-        """The piece with this name or title."""
-        lines = piece(SOURCE, name, title).split("\n")
-        self.assertEqual((lines[0], lines[-1], len(lines)), (first, last, count))
-
-    def test_function_with_its_comment(self):
-        self.check("add", "", "// Adds one.", "}", 14)
-
-    def test_lambda_and_struct(self):
-        self.check("next", "", "const auto next = [&] {", "};", 4)
-        self.check("Other", "", "struct Other {};", "struct Other {};", 1)
-
-    def test_paragraph_is_not_indented(self):
-        self.check("", "Loop", "// Loop.", 'puts("}");', 9)
-
-    def test_paragraph_of_a_function(self):
-        self.assertIsNone(piece(SOURCE, "", "Print"))
-        self.check("add", "Print", "// Print.", 'puts("}");', 3)
-
-    def test_exactly_one(self):
-        self.assertIsNone(piece(SOURCE, "subtract", ""))
-        self.assertIsNone(piece(SOURCE, "puts", ""))
-        self.assertIsNone(piece(SOURCE, "", "y = x"))
-        with self.assertRaisesRegex(SystemExit, "not exactly one piece of docs/prologue"):
-            code("docs/prologue/kernels.cuh", "no such words")
-
-
-class Columns(unittest.TestCase):
-    """The columns that a table shows."""
-
-    KERNELS = "docs/results/nvidia-h200/kernels.json"
-
-    def test_marker(self):
-        marker = "<!-- results a.json 01_naive forward{} -->\nold\n<!-- end results -->"
-        self.assertEqual(RESULTS.match(marker.format(""))[3].split(), ["01_naive", "forward"])
-        named = RESULTS.match(marker.format(" : time, issue slots used"))
-        self.assertEqual(named[3].split(), ["01_naive", "forward"])
-        self.assertEqual(named[4], "time, issue slots used")
-
-    def test_only_what_is_named(self):
-        text = table(self.KERNELS, ["03_online_softmax"], ["passes a shared load", "time"])
-        self.assertEqual(text.split("\n")[0], "| pass | kernel | time | passes a shared load |")
-
-    def test_all_without_a_list(self):
-        title = table(self.KERNELS, ["03_online_softmax"]).split("\n")[0]
-        self.assertIn("| clock |", title)
-        self.assertNotIn("passes a shared load", title)
+    def test_not_exactly_one_piece(self):
+        for words in ("no_such_function", "// a"):
+            with self.assertRaisesRegex(SystemExit, "not exactly one piece of docs/prologue"):
+                code("docs/prologue/kernels.cuh", words)
 
     def test_unknown_column(self):
         with self.assertRaisesRegex(SystemExit, "no row has the column weight"):
-            table(self.KERNELS, ["03_online_softmax"], ["weight"])
+            table("docs/results/nvidia-h200/kernels.json", ["03_online_softmax"], ["weight"])
 
 
 class Committed(unittest.TestCase):

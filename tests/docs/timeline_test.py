@@ -1,22 +1,19 @@
 #!/usr/bin/env python3
-"""Timelines: what the spans of made-up events are, the table of a page and the figure."""
+"""Timelines: what the spans of made-up events are, and what of them is kept."""
 
 import json
 import pathlib
-import re
 import sys
 import tempfile
 import unittest
 from unittest import mock
-from xml.etree import ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [
-    str(ROOT / folder) for folder in ("bench/timeline", "docs/figures", "scripts/maintainer")
+    str(ROOT / folder) for folder in ("bench/timeline", "docs/figures")
 ]
 import spans  # noqa: E402, it lies there
 import timeline  # noqa: E402, it lies there
-import update_pages  # noqa: E402, it lies there
 
 LINES = {
     "10": {"code": "ptx::mbarrier_wait(&k_empty[stage], phase ^ 1);", "title": "// Produce."},
@@ -76,7 +73,7 @@ def producer(begin):
     return events
 
 
-def made_up(head_dim=64, blocks=(0, 400), role=consumer):
+def made_up(blocks=(0, 400), role=consumer):
     """A result of two blocks whose consumers are in step."""
     groups = [
         {"block": n, "begin": at, "end": at + 9000, "warpgroups": [
@@ -87,8 +84,8 @@ def made_up(head_dim=64, blocks=(0, 400), role=consumer):
     return {
         "provenance": {"device": "no GPU", "backend": "simt", "commit": "made up",
                        "date": "2026-01-01T00:00:00Z"},
-        "stage": "12_warp_specialized", "globaltimer_step_ns": 32,
-        "timelines": [{"problem": f"b1_h2_q512k512_d{head_dim}_f16", "clock_ghz": 1.5,
+        "stage": "12_warp_specialized",
+        "timelines": [{"problem": "b1_h2_q512k512_d64_f16", "clock_ghz": 1.5,
                        "recorded_ms": 1.25, "blocks": groups}],
     }
 
@@ -178,58 +175,6 @@ class Spans(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "not one timeline"):
             spans.chosen(made_up(), 128)
 
-
-class Shown(unittest.TestCase):
-    """The table and the figure."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
-        self.addCleanup(folder.cleanup)
-        self.path = pathlib.Path(folder.name) / "timeline_12_stage.json"
-        self.keep(made_up())
-
-    def keep(self, result):
-        """Makes the file of a result's summary."""
-        events, ladder = self.path.with_name("events.json"), self.path.with_name("ladder.json")
-        events.write_text(json.dumps(result), encoding="utf-8")
-        ladder.write_text(json.dumps({"rows": [{"problem": result["timelines"][0]["problem"], "ms": 1.0}]}))
-        with mock.patch.object(sys, "argv", ["spans.py", *map(str, (events, self.path, ladder))]), \
-                mock.patch.object(spans, "lines_of", return_value=LINES):
-            spans.main()
-
-    def test_table(self):
-        text = update_pages.table(str(self.path), ["d64"])
-        rows = [re.split(r" *\| *", line.strip("| ")) for line in text.splitlines() if "|" in line]
-        self.assertEqual(rows[0][0], "block")
-        first = dict(zip(rows[0], rows[2], strict=True))
-        self.assertEqual(first["warpgroup"], "consumer 0")
-        self.assertEqual(first["cycles a tile"], "1000")
-        self.assertEqual([first[name] for name in ("S", "softmax", "P V", "other")],
-                         ["30\N{NO-BREAK SPACE}%", "40\N{NO-BREAK SPACE}%", "15\N{NO-BREAK SPACE}%",
-                          "2\N{NO-BREAK SPACE}%"])
-        self.assertIn("75\N{NO-BREAK SPACE}%", text)
-        self.assertIn("| 1.25 ms | 1 ms |", text)
-        self.assertIn("commit made up", text)
-
-    def test_turns_have_a_column(self):
-        self.assertNotIn(spans.FOR_A_TURN, update_pages.table(str(self.path), ["d64"]))
-        self.keep(made_up(role=in_turns))
-        text = update_pages.table(str(self.path), ["d64"])
-        rows = [re.split(r" *\| *", line.strip("| ")) for line in text.splitlines() if "|" in line]
-        first = dict(zip(rows[0], rows[2], strict=True))
-        self.assertEqual([first[name] for name in ("softmax", "P V", spans.FOR_A_TURN, "other")],
-                         [f"{n}\N{NO-BREAK SPACE}%" for n in (38, 74, 10, 10)])
-        svg = timeline.figure_of("13_made_up", "A title", [str(self.path)], 64).svg()
-        self.assertIn(spans.FOR_A_TURN, svg)
-
-    def test_figure(self):
-        figure = timeline.figure_of("12_made_up", "A title", [str(self.path)], 64)
-        root = ElementTree.fromstring(figure.svg())
-        self.assertIn("75 % of the time", root[1].text)
-        shown = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
-        for word in ("producer", "consumer 1", "S", "softmax"):
-            self.assertIn(word, shown)
-
     @mock.patch(f"{__name__}.TILES", 16)
     def test_blocks_that_take_turns(self):
         # The second begins when the first is half done.
@@ -242,9 +187,16 @@ class Shown(unittest.TestCase):
 
     @mock.patch(f"{__name__}.TILES", 16)
     def test_only_what_a_figure_shows_is_kept(self):
-        self.keep(made_up())
-        kept = json.loads(self.path.read_text(encoding="utf-8"))["timelines"][0]
-        self.assertEqual(kept["shown_cycles"], spans.TILES * TILE)
+        with tempfile.TemporaryDirectory() as folder:
+            events, out, ladder = (pathlib.Path(folder, name) for name in ("events", "out", "ladder"))
+            result = made_up()
+            events.write_text(json.dumps(result), encoding="utf-8")
+            ladder.write_text(json.dumps({"rows": [{"problem": result["timelines"][0]["problem"], "ms": 1.0}]}))
+            with mock.patch.object(sys, "argv", ["spans.py", *map(str, (events, out, ladder))]), \
+                    mock.patch.object(spans, "lines_of", return_value=LINES):
+                spans.main()
+            kept = json.loads(out.read_text(encoding="utf-8"))["timelines"][0]
+        self.assertEqual((kept["shown_cycles"], kept["plain_ms"]), (spans.TILES * TILE, 1.0))
         times = [time for lane in kept["lanes"] for _, *both in lane["spans"] for time in both]
         self.assertEqual((min(times), max(times)), (0, 2 * spans.TILES * TILE))
 

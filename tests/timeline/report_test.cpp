@@ -23,9 +23,8 @@ std::vector<RecordedBlock> made_up() {
 TEST(TimelineReport, Events) {
   Timeline recorded;
   recorded.blocks = made_up();
-  const auto json = report({}, "12_stage", 32, {recorded});
+  const auto json = report({}, "12_stage", {recorded});
   EXPECT_EQ(json.at("stage"), "12_stage");
-  EXPECT_EQ(json.at("globaltimer_step_ns"), 32);
   const auto& block = json.at("timelines").at(0).at("blocks").at(0);
   EXPECT_EQ(block.at("block"), 7);
   ASSERT_EQ(block.at("warpgroups").size(), 1u) << "of each warpgroup its first warp";
