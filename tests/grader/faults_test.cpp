@@ -29,9 +29,7 @@ Diagnosis said_of(const std::vector<simt::Finding>& findings) {
 }
 
 simt::Finding finding(simt::Report report, const std::vector<simt::FindingAccess>& accesses) {
-  simt::Finding finding = {report, "kernel", {}, "K", "kernel.cuh:9"};
-  finding.accesses = accesses;
-  return finding;
+  return {report, "kernel", {}, "K", "kernel.cuh:9", "", 0, accesses};
 }
 
 void expect_words(const std::string& text, const std::string& words) {
@@ -58,13 +56,6 @@ TEST(FaultsTest, ABarrierThatAWarpSkips) {
                "no __syncthreads() orders the write at kernel.cuh:9, `s = x;` before");
   EXPECT_EQ(said("KV tile 0").find("skips"), std::string::npos);
   expect_words(said("KV tile 1"), "A warp that skips a barrier in one round");
-}
-
-TEST(FaultsTest, AParityThatIsNone) {
-  const Diagnosis said = said_of({finding(simt::Report::kMbarrierOutOfRange,
-                                          {access(simt::AccessKind::kAtomic, 0, "KV tile 2")})});
-  EXPECT_EQ(said.id, "mbarrier-range");
-  expect_words(said.message, "The parity of a wait is 0 or 1");
 }
 
 TEST(FaultsTest, ADeadlockTellsWhatTheBarriersHaveHad) {
