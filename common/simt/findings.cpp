@@ -128,13 +128,6 @@ const std::string& Core::kernel_name(std::uintptr_t kernel) {
   return name->second;
 }
 
-std::uint64_t Core::block_of(Stamp stamp) const {
-  const auto after =
-      std::upper_bound(blocks_run_.begin(), blocks_run_.end(), stamp,
-                       [](Stamp wanted, const auto& block) { return wanted < block.first; });
-  return after == blocks_run_.begin() ? 0 : (after - 1)->second;
-}
-
 // True if findings of this block are wanted.
 bool Core::keeps(std::uint64_t block) const {
   if (!only_block) return true;

@@ -44,14 +44,14 @@ bool did(const LaneTrace& trace, int a, int b) {
 
 void Core::mark_tile(Thread& self, const char* name, int number) {
   std::vector<TileMark>& tiles = self.tiles;
-  if (!tiles.empty() && tiles.back().since < last_barrier_) tiles = {tiles.back()};
+  if (!tiles.empty() && tiles.back().since < order.last_barrier()) tiles = {tiles.back()};
   // Earlier accesses of the thread get an earlier stamp than those in this tile.
-  tiles.push_back({next_moment(), name, number});
+  tiles.push_back({order.next_moment(), name, number});
   block_recorder.mark_tile(self, name, number);
 }
 
-Core::NamedAccess Core::named_access(Stamp stamp) const {
-  const std::uint64_t block = block_of(stamp);
+NamedAccess Core::named_access(Stamp stamp) const {
+  const std::uint64_t block = order.block_of(stamp);
   NamedAccess access{stamp_thread(stamp), block, stamp_site(stamp), nullptr};
   if (block != linear_block_) return access;
   for (const TileMark& mark : threads_[access.thread].tiles) {
@@ -67,7 +67,8 @@ bool Core::comes_first(const NamedAccess& earlier, const NamedAccess& later) con
   if (different_tiles_of_one_name(earlier.tile, later.tile)) {
     const TileMark &a = *earlier.tile, &b = *later.tile;
     const auto anyone_went = [&](const TileMark& from, const TileMark& to) {
-      return went(one, from, to, last_barrier_) || went(other, from, to, last_barrier_);
+      return went(one, from, to, order.last_barrier()) ||
+             went(other, from, to, order.last_barrier());
     };
     const bool forward = anyone_went(a, b), backward = anyone_went(b, a);
     return forward != backward ? forward : a.number < b.number;
@@ -104,8 +105,7 @@ std::string Core::explain_race(const NamedAccess& first, const NamedAccess& seco
     text += next ? "the next tile's " : "a later tile's ";
   }
   text += line(to) + '.';
-  const bool by_copy =
-      copies_.write_sites.count(first.site) != 0 || tensor_copies_.read_at(first.site);
+  const bool by_copy = copies.begin_at(first.site) || tensor_copies.read_at(first.site);
   if (by_copy) text += " It must follow the wait for the copy.";
   return text;
 }
@@ -119,7 +119,7 @@ int Core::distance(const NamedAccess& a, const NamedAccess& b) {
 void Core::report_race(const Thread& self, const Region& region, std::uintptr_t address,
                        Stamp earlier_stamp, std::uint16_t site) {
   const std::uint64_t earlier_site = stamp_site(earlier_stamp);
-  if (!keeps(linear_block_) && !keeps(block_of(earlier_stamp))) return;
+  if (!keeps(linear_block_) && !keeps(order.block_of(earlier_stamp))) return;
   const FindingKind kind = region.shared ? FindingKind::kSharedRace : FindingKind::kGlobalRace;
   const Findings::Key key = {launch_->kernel, std::min<std::uint64_t>(earlier_site, site),
                              std::max<std::uint64_t>(earlier_site, site),
