@@ -222,12 +222,12 @@ ordered_json run_json(const RecordedRun& run) {
     for (const simt::FindingAccess& access : finding.accesses) {
       accesses.push_back({access.warp, access.lane, access.location, access.tile});
     }
-    findings.push_back({{"title", finding.title},
+    findings.push_back({{"title", finding.title()},
                         {"kernel", harness::short_kernel_name(finding.kernel)},
                         {"array", finding.array},
                         {"location", finding.location},
                         {"accesses", std::move(accesses)},
-                        {"text", finding.text},
+                        {"text", finding.text()},
                         {"count", finding.count}});
   }
   return {{"stage", run.stage->name},

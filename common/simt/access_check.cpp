@@ -30,7 +30,7 @@ bool Core::check_and_count(Thread& self, std::uintptr_t address, std::size_t siz
 
 bool Core::check(const Thread& self, std::uintptr_t address, std::size_t size, std::uint16_t site,
                  bool& shared) {
-  const auto report = [&](FindingKind kind, const Region* region, const std::string& what) {
+  const auto report = [&](Report kind, const Region* region, const std::string& what) {
     report_access(kind, self, region, address, site, what);
   };
   // The kernel's parameters are not device memory.
@@ -40,11 +40,11 @@ bool Core::check(const Thread& self, std::uintptr_t address, std::size_t size, s
   Region* const region = region_of(address);
   if (global.owns(address)) {
     if (region == nullptr) {
-      report(FindingKind::kOutOfBounds, global.nearest(address),
+      report(Report::kOutOfBounds, global.nearest(address),
              "It lies in global memory that is not allocated. The launch ends here.");
       kill_launch();
     } else if (region->freed) {
-      report(FindingKind::kUseAfterFree, region,
+      report(Report::kUseAfterFree, region,
              "It lies in an allocation that was freed before the launch. The launch ends here.");
       kill_launch();
     } else if (!region->has(address, size)) {
@@ -52,7 +52,7 @@ bool Core::check(const Thread& self, std::uintptr_t address, std::size_t size, s
       const bool before = address < nearest.begin;
       const std::size_t distance =
           before ? nearest.begin - address : address + size - nearest.begin - nearest.bytes;
-      report(FindingKind::kOutOfBounds, &nearest,
+      report(Report::kOutOfBounds, &nearest,
              "It reaches " + std::to_string(distance) + " bytes " +
                  (before ? "before the start" : "past the end") + " of an allocation of " +
                  std::to_string(nearest.bytes) + " bytes.");
@@ -63,7 +63,7 @@ bool Core::check(const Thread& self, std::uintptr_t address, std::size_t size, s
     if (shared_.inside_variable(address, size)) {
       check_cells(self, *region, address, size, site);
     } else {
-      report(FindingKind::kOutOfBounds, region, shared_.explain_outside(address, size));
+      report(Report::kOutOfBounds, region, shared_.explain_outside(address, size));
       // A write outside the variables would hit the host's own thread-local data.
       if (sites[site].kind != AccessKind::kRead && !shared_.is_padding(address, size)) {
         kill_launch();
@@ -71,7 +71,7 @@ bool Core::check(const Thread& self, std::uintptr_t address, std::size_t size, s
     }
   } else if (!is_mapped(address)) {
     report(
-        FindingKind::kNullPointer, is_null(address) ? nullptr : global.nearest(address),
+        Report::kNoMemory, is_null(address) ? nullptr : global.nearest(address),
         "There is no memory at this address: the pointer is null or wild. The launch ends here.");
     kill_launch();
   }
@@ -83,7 +83,7 @@ bool Core::check(const Thread& self, std::uintptr_t address, std::size_t size, s
 void Core::check_alignment(const Thread& self, std::uintptr_t address, std::size_t size,
                            std::uint16_t site) {
   if ((address & (size - 1)) == 0) return;
-  report_access(FindingKind::kMisaligned, self, region_of(address), address, site,
+  report_access(Report::kMisaligned, self, region_of(address), address, site,
                 "An access of " + std::to_string(size) +
                     " bytes needs an address that is a multiple of " + std::to_string(size) +
                     ". The launch ends here, as it would on a GPU.");
@@ -96,7 +96,7 @@ void Core::check_operand(const Thread& self, std::uintptr_t address, std::size_t
   const bool is_shared = shared_.region().has(address, size);
   const bool is_local = StackPool::index_of(address) < StackPool::kMaxStacks;
   if (shared ? is_shared : !is_shared && !is_local) return;
-  report_access(FindingKind::kOutOfBounds, self, region_of(address), address, site,
+  report_access(Report::kOutOfBounds, self, region_of(address), address, site,
                 instruction + (shared ? " shared memory; this is " : " global memory; this is ") +
                     (is_shared          ? "shared memory"
                      : is_local         ? "a local variable"
@@ -159,7 +159,7 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
   }
   if (opponent != 0) report_race(self, region, address, opponent, site);
   if (uninitialised) {
-    report_access(FindingKind::kUninitialised, self, &region, address, site,
+    report_access(Report::kUninitialised, self, &region, address, site,
                   shared ? "No thread of this block has written it."
                          : "Neither the host nor a kernel has written it.");
   }

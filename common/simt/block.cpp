@@ -21,7 +21,7 @@ std::vector<int> Core::ordered(std::size_t count) {
 cudaError_t Core::check_limits(const Launch& launch) {
   const auto too_large = [&](const std::string& what) {
     launch_ = &launch;
-    report_block(FindingKind::kLaunchLimit, launch.kernel, "LAUNCH REFUSED", "  " + what + "\n");
+    report_block(Report::kLaunchRefused, launch.kernel, "  " + what + "\n");
     launch_ = nullptr;
     return cudaErrorInvalidConfiguration;
   };
@@ -299,7 +299,7 @@ void Core::check_barrier() {
       return "  thread " + std::to_string(who.index) + " waits at " + short_location(place) +
              "   " + source_text(place) + '\n';
     };
-    report_block(FindingKind::kDivergentBarrier, first->wait_address, "DIVERGENT BARRIER",
+    report_block(Report::kDivergentBarrier, first->wait_address,
                  waits(*first, here) + waits(thread, there) +
                      "  A __syncthreads() inside a branch must be reached by all threads of the "
                      "block or by none.\n");

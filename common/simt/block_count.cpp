@@ -31,8 +31,8 @@ void add_to_block_count(unsigned* count) {
       access_block_count(self, count, as_address(__builtin_return_address(0)));
   if (const TensorStore* const store = core.tensor_stores.unfinished_of(self); store != nullptr) {
     core.report_accesses(
-        FindingKind::kAsyncCopy, "COUNT BEFORE THE END OF A STORE", core.region_of(address),
-        address, {core.named_access(store->begun), core.access_of(self, site)},
+        Report::kCountBeforeEndOfStore, core.region_of(address), address,
+        {core.named_access(store->begun), core.access_of(self, site)},
         "A block that waits for the count may come before the store has ended. The "
         "thread must call tensor_store_wait() before it adds.");
   }
@@ -60,7 +60,7 @@ bool Core::report_block_count() {
   });
   if (self == end) return false;
   const SourcePlace& here = source_place(self->wait_address);
-  report_block(FindingKind::kBlockOrder, self->wait_address, "WAIT FOR A LATER BLOCK",
+  report_block(Report::kWaitForLaterBlock, self->wait_address,
                "  Warp " + std::to_string(self->warp()) + " lane " + std::to_string(self->lane()) +
                    " at " + short_location(here) + "   " + source_text(here) +
                    "\n  It waits for the count " + std::to_string(self->awaited_count) +

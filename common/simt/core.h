@@ -86,7 +86,7 @@ class Core {
   Region* region_of(std::uintptr_t address);
   SharedMemory& shared() { return shared_; }
 
-  // ---- Findings in words: findings.cpp, race_findings.cpp --------------------------------------
+  // ---- Findings: findings.cpp, race_findings.cpp -----------------------------------------------
 
   NamedAccess access_of(const Thread& self, std::uint16_t site) const {
     return {self.index, linear_block_, site, self.tile()};
@@ -94,14 +94,14 @@ class Core {
   NamedAccess named_access(Stamp stamp) const;
   void report_race(const Thread& self, const Region& region, std::uintptr_t address, Stamp earlier,
                    std::uint16_t site);
-  void report_access(FindingKind kind, const Thread& self, const Region* region,
+  void report_access(Report report, const Thread& self, const Region* region,
                      std::uintptr_t address, std::uint16_t site, const std::string& what);
-  void report_accesses(FindingKind kind, const std::string& title, const Region* region,
-                       std::uintptr_t address, const std::vector<NamedAccess>& accesses,
-                       const std::string& what, const Site* element = nullptr);
-  void report_block(FindingKind kind, std::uintptr_t where, const std::string& title,
-                    const std::string& body);
-  void report_registers(const std::string& title, const std::vector<NamedAccess>& accesses,
+  void report_accesses(Report report, const Region* region, std::uintptr_t address,
+                       const std::vector<NamedAccess>& accesses, const std::string& what,
+                       const Site* element = nullptr);
+  void report_block(Report report, std::uintptr_t where, const std::string& body,
+                    const std::vector<FindingBarrier>& barriers = {});
+  void report_registers(Report report, const std::vector<NamedAccess>& accesses,
                         const std::string& what);
   std::string element_name(const Region* region, std::uintptr_t address, const Site& site) const;
   const std::string& kernel_name(std::uintptr_t kernel);
@@ -179,15 +179,14 @@ class Core {
   bool comes_first(const NamedAccess& earlier, const NamedAccess& later) const;
   std::string explain_race(const NamedAccess& first, const NamedAccess& second) const;
   bool keeps(std::uint64_t block) const;
-  void describe(FindingKind kind, const std::string& title, const std::string& array,
-                const std::string& location, const std::string& text, bool lacks_names,
-                const std::vector<NamedAccess>& accesses = {});
+  void describe(Finding finding, const Region* region, std::uintptr_t address, const Site& site);
   std::string array_name(const Region* region, std::uintptr_t address) const;
   std::uintptr_t array_begin(const Region* region, std::uintptr_t address) const;
   bool lacks_names(const Region* region, std::uintptr_t address) const;
   static std::string tile_of(const NamedAccess& access);
-  std::string access_lines(const std::vector<NamedAccess>& accesses) const;
-  std::string who(const NamedAccess& access) const;
+  FindingAccess described(const NamedAccess& access) const;
+  Finding finding_at(Report report, const SourcePlace& place, const std::string& why,
+                     const std::vector<NamedAccess>& accesses = {});
 
   std::optional<StackPool> stacks_;  // from the first launch on
   SharedMemory shared_;

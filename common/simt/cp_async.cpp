@@ -112,7 +112,7 @@ void check_copy_source(const Thread& self, std::uintptr_t from, std::size_t size
   }
   NamedAccess reader = core.named_access(begun);
   reader.site = read_site;
-  core.report_accesses(FindingKind::kAsyncCopy, "SOURCE OF A COPY OVERWRITTEN", region, from,
+  core.report_accesses(Report::kSourceOfCopyOverwritten, region, from,
                        {reader, core.named_access(writer)},
                        "The copy reads its source until the wait that covers it.");
 }
@@ -124,9 +124,8 @@ bool AsyncCopies::on_access(const Thread& self, const Region& region, std::uintp
   const AsyncCopy& copy = *found->second;
   reported_sites_.insert(stamp_site(copy.begun));
   const bool read = core.sites[site].kind == AccessKind::kRead;
-  core.report_accesses(FindingKind::kAsyncCopy,
-                       read ? "READ OF A COPY IN FLIGHT" : "WRITE OVER A COPY IN FLIGHT", &region,
-                       address, {core.named_access(copy.begun), core.access_of(self, site)},
+  core.report_accesses(read ? Report::kReadOfCopy : Report::kWriteOverCopy, &region, address,
+                       {core.named_access(copy.begun), core.access_of(self, site)},
                        why_in_flight(copy, of_threads_[stamp_thread(copy.begun)].groups));
   return false;
 }
@@ -134,8 +133,8 @@ bool AsyncCopies::on_access(const Thread& self, const Region& region, std::uintp
 void AsyncCopies::end_thread(const Thread& self) {
   for (const AsyncCopy& copy : of_threads_[self.index].copies) {
     if (reported_sites_.count(stamp_site(copy.begun)) != 0) continue;
-    core.report_accesses(FindingKind::kAsyncCopy, "COPY WITHOUT A WAIT", &core.shared().region(),
-                         copy.to, {core.named_access(copy.begun)},
+    core.report_accesses(Report::kCopyWithoutWait, &core.shared().region(), copy.to,
+                         {core.named_access(copy.begun)},
                          "Its thread ends and has not waited for it.");
   }
 }

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "simt/machine.h"
+#include "simt/finding.h"
 
 namespace cuflash::simt {
 
@@ -18,7 +18,7 @@ class Findings {
   using Key = std::vector<std::uint64_t>;
   // Counts one more of `key`. True if it is the first, or has a greater `weight` than the one that
   // was described: then describe() must follow.
-  bool count(FindingKind kind, const Key& key, int weight = 0);
+  bool count(Report report, const Key& key, int weight = 0);
   // `lacks_names`: the finding cannot name shared arrays, because there is no debug information.
   void describe(Finding finding, bool lacks_names);
   std::vector<Finding> take();
@@ -28,7 +28,7 @@ class Findings {
     std::size_t place;  // in the list
     int weight;
   };
-  std::map<std::pair<FindingKind, Key>, Known> known_;
+  std::map<std::pair<Report, Key>, Known> known_;
   std::vector<Finding> list_;
   std::size_t last_counted_ = 0;
   // The first finding that lacks names says why, once in the life of the process.

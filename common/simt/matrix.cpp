@@ -154,7 +154,7 @@ void check_matrix(const Thread& caller, const MatrixAccess& access) {
   } else {
     return;
   }
-  core.report_access(FindingKind::kMisaligned, caller, core.region_of(address), address,
+  core.report_access(Report::kMisaligned, caller, core.region_of(address), address,
                      core.sites.id(caller.wait_address, access.kind, bytes),
                      what + " The launch ends here.");
   core.kill_launch();
@@ -221,7 +221,7 @@ void finish_matrix_access(const Thread& caller) {
     }
     const SourcePlace& here = source_place(caller.wait_address);
     core.report_block(
-        FindingKind::kWarpMask, caller.wait_address, "LANES NAME DIFFERENT MATRICES",
+        Report::kLanesNameMatrices, caller.wait_address,
         "  Warp " + std::to_string(caller.warp()) + " lanes 0 and " + std::to_string(lane) +
             " at " + short_location(here) + "   " + source_text(here) +
             "\n  All 32 lanes must give the same pointer, ldm and layout. The launch ends "

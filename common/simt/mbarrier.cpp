@@ -13,10 +13,6 @@ namespace {
 constexpr std::size_t kMbarrierBytes = sizeof(std::uint64_t);
 constexpr unsigned kMaxArrivals = (1u << 20) - 1;
 
-std::string counted(std::int64_t count, const char* singular) {
-  return std::to_string(count) + ' ' + singular + (count == 1 ? "" : "s");
-}
-
 }  // namespace
 
 void Mbarriers::init(const Thread& self, std::uintptr_t address, unsigned arrivals,
@@ -35,7 +31,7 @@ void Mbarriers::init(const Thread& self, std::uintptr_t address, unsigned arriva
   barrier.initialised = core.order.stamp_of(self, site);
   barrier.seen.resize(core.num_warps());
   if (arrivals >= 1 && arrivals <= kMaxArrivals) return;
-  report("MBARRIER OUT OF RANGE", barrier, {core.access_of(self, site)},
+  report(Report::kMbarrierOutOfRange, barrier, {core.access_of(self, site)},
          "A phase has 1 to 1048575 arrivals; this is " + std::to_string(arrivals) +
              ". The launch ends here.");
   core.kill_launch();
@@ -55,7 +51,7 @@ Mbarrier& Mbarriers::at(const Thread& self, std::uintptr_t address, std::uint16_
   const auto found = at_.find(address);
   if (found == at_.end()) {
     core.report_accesses(
-        FindingKind::kMbarrier, "MBARRIER NOT INITIALISED", &core.shared().region(), address,
+        Report::kMbarrierNotInitialised, &core.shared().region(), address,
         {core.access_of(self, site)},
         "No thread of this block has called mbarrier_init() for it. The launch ends "
         "here.");
@@ -78,7 +74,7 @@ void Mbarriers::arrive(Thread& self, std::uintptr_t address, unsigned expected_b
                                       {address, false}, barrier.phase);
   const NamedAccess here = core.access_of(self, site);
   if (barrier.arrivals_left == 0) {
-    report("TOO MANY ARRIVALS", barrier, {core.named_access(barrier.last_arrival), here},
+    report(Report::kTooManyArrivals, barrier, {core.named_access(barrier.last_arrival), here},
            "Phase " + std::to_string(barrier.phase) + " has had its " +
                counted(barrier.arrivals, "arrival") +
                " and waits for bytes. The launch ends here.");
@@ -86,7 +82,7 @@ void Mbarriers::arrive(Thread& self, std::uintptr_t address, unsigned expected_b
   }
   if (self.knowledge.phases_of(barrier.index) < barrier.phase) {
     const std::string phase = std::to_string(barrier.phase - 1);
-    report("ARRIVAL IN A LATER PHASE", barrier, {core.named_access(barrier.last_arrival), here},
+    report(Report::kArrivalInLaterPhase, barrier, {core.named_access(barrier.last_arrival), here},
            "Phase " + phase + " ended with " + counted(barrier.arrivals, "arrival") +
                ". Nothing orders its end before this arrival, which could be one too "
                "many.");
@@ -110,7 +106,7 @@ void Mbarriers::add_bytes(Thread& self, Mbarrier& barrier, std::size_t bytes, St
 void Mbarriers::end_phase_if_over(Thread& self, Mbarrier& barrier) {
   if (barrier.arrivals_left != 0 || barrier.bytes_copied < barrier.bytes_expected) return;
   if (barrier.bytes_copied > barrier.bytes_expected) {
-    report("MORE BYTES THAN EXPECTED", barrier,
+    report(Report::kMoreBytesThanExpected, barrier,
            {core.named_access(barrier.last_arrival), core.named_access(barrier.last_copy)},
            "Phase " + std::to_string(barrier.phase) + " expects " +
                std::to_string(barrier.bytes_expected) + " bytes, and " +
@@ -147,7 +143,7 @@ void Mbarriers::wait(Thread& self, std::uintptr_t address, unsigned parity,
   Mbarrier& barrier = at(self, address, site);
   ++core.events.barrier_calls;
   if (parity > 1) {
-    report("MBARRIER OUT OF RANGE", barrier, {core.access_of(self, site)},
+    report(Report::kMbarrierOutOfRange, barrier, {core.access_of(self, site)},
            "The parity of a phase is 0 or 1; this is " + std::to_string(parity) +
                ". The launch ends here.");
     core.kill_launch();
@@ -167,7 +163,7 @@ void Mbarriers::wait(Thread& self, std::uintptr_t address, unsigned parity,
   const bool warp_in_time = seen.phase == phase;
   if (!in_time) {
     report(
-        "WAIT A FULL PHASE LATE", barrier,
+        Report::kWaitPhaseLate, barrier,
         {core.named_access(barrier.last_arrival), core.access_of(self, site)},
         "The wait is for " +
             (phase < 0 ? "the phase before the first" : "phase " + std::to_string(phase)) +
@@ -189,16 +185,16 @@ std::string Mbarriers::name_of(const Mbarrier& barrier) const {
                            core.sites[stamp_site(barrier.initialised)]);
 }
 
-void Mbarriers::report(const std::string& title, const Mbarrier& barrier,
+void Mbarriers::report(Report report, const Mbarrier& barrier,
                        const std::vector<NamedAccess>& accesses, const std::string& what) const {
-  core.report_accesses(FindingKind::kMbarrier, title, &core.shared().region(), barrier.address,
-                       accesses, what, &core.sites[stamp_site(barrier.initialised)]);
+  core.report_accesses(report, &core.shared().region(), barrier.address, accesses, what,
+                       &core.sites[stamp_site(barrier.initialised)]);
 }
 
 // No thread can go on, and some wait at mbarriers or named barriers: the state of all mbarriers
 // that are waited for, and where each warp waits.
 void Core::report_deadlock() {
-  std::string states, waits;
+  std::string waits;
   std::uintptr_t where = 0;
   const auto arrivals_at = [&](int number) {
     const NamedBarrier& barrier = named_barriers[number];
@@ -206,6 +202,7 @@ void Core::report_deadlock() {
            counted(static_cast<std::int64_t>(barrier.threads), "thread");
   };
   std::vector<const Mbarrier*> shown;
+  std::vector<FindingBarrier> states;
   std::vector<std::pair<int, std::uintptr_t>> told;  // warps and places
   for (int t = 0; t < num_threads_; ++t) {
     const Thread& thread = threads_[t];
@@ -216,10 +213,9 @@ void Core::report_deadlock() {
     if (at_mbarrier && std::find(shown.begin(), shown.end(), thread.mbarrier) == shown.end()) {
       shown.push_back(thread.mbarrier);
       const Mbarrier& barrier = *thread.mbarrier;
-      states += "  " + mbarriers.name_of(barrier) + "\n   phase " + std::to_string(barrier.phase) +
-                ": " + std::to_string(barrier.arrivals - barrier.arrivals_left) + " of " +
-                counted(barrier.arrivals, "arrival") + ", " + std::to_string(barrier.bytes_copied) +
-                " of " + counted(barrier.bytes_expected, "byte") + '\n';
+      states.push_back({mbarriers.name_of(barrier), barrier.phase,
+                        barrier.arrivals - barrier.arrivals_left, barrier.arrivals,
+                        barrier.bytes_copied, barrier.bytes_expected});
     }
     if (std::count(told.begin(), told.end(), std::pair(thread.warp(), thread.wait_address)) != 0) {
       continue;
@@ -233,10 +229,8 @@ void Core::report_deadlock() {
                           : "") +
              '\n';
   }
-  const bool mbarriers = !shown.empty();
-  report_block(mbarriers ? FindingKind::kMbarrier : FindingKind::kDivergentBarrier, where,
-               mbarriers ? "DEADLOCK AT AN MBARRIER" : "DEADLOCK AT A NAMED BARRIER",
-               states + waits + "  No thread can go on. The launch ends here.\n");
+  report_block(states.empty() ? Report::kNamedBarrierDeadlock : Report::kMbarrierDeadlock, where,
+               waits + "  No thread can go on. The launch ends here.\n", states);
 }
 
 void init_mbarrier(void* barrier, unsigned arrivals) {

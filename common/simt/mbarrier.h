@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "simt/finding.h"
 #include "simt/knowledge.h"
 
 namespace cuflash::simt {
@@ -57,8 +58,8 @@ class Mbarriers {
   void add_bytes(Thread& self, Mbarrier& barrier, std::size_t bytes, Stamp copy);
   // The barrier at the address. The launch ends if there is none.
   Mbarrier& at(const Thread& self, std::uintptr_t address, std::uint16_t site);
-  void report(const std::string& title, const Mbarrier& barrier,
-              const std::vector<NamedAccess>& accesses, const std::string& what) const;
+  void report(Report report, const Mbarrier& barrier, const std::vector<NamedAccess>& accesses,
+              const std::string& what) const;
   std::string name_of(const Mbarrier& barrier) const;
   std::string name_at(std::uintptr_t address) const { return name_of(*at_.at(address)); }
 

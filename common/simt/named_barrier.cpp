@@ -7,9 +7,9 @@
 namespace cuflash::simt {
 namespace {
 
-[[noreturn]] void report(const Thread& self, const std::string& title, const std::string& why) {
+[[noreturn]] void end_launch(const Thread& self, Report report, const std::string& why) {
   const SourcePlace& here = source_place(self.wait_address);
-  core.report_block(FindingKind::kDivergentBarrier, self.wait_address, title,
+  core.report_block(report, self.wait_address,
                     "  Warp " + std::to_string(self.warp()) + " lane " +
                         std::to_string(self.lane()) + " comes to " + short_location(here) + "   " +
                         source_text(here) + "\n  " + why + " The launch ends here.\n");
@@ -24,10 +24,10 @@ bool NamedBarriers::come(Thread& self, int number, int threads, Coming how, bool
   self.named_barrier = number;
   const int count = static_cast<int>(barriers_.size());
   if (number < 1 || number >= count || threads < 32 || threads % 32 != 0) {
-    report(self, "NAMED BARRIER OUT OF RANGE",
-           "This is barrier " + std::to_string(number) + " for " + std::to_string(threads) +
-               " threads. A block has barriers 1 to 15 beside __syncthreads(), for "
-               "whole warps.");
+    end_launch(self, Report::kNamedBarrierOutOfRange,
+               "This is barrier " + std::to_string(number) + " for " + std::to_string(threads) +
+                   " threads. A block has barriers 1 to 15 beside __syncthreads(), for "
+                   "whole warps.");
   }
   NamedBarrier& barrier = barriers_[number];
   ++core.events.barrier_calls;
@@ -54,30 +54,30 @@ void NamedBarriers::check_comer(const Thread& self, const NamedBarrier& barrier,
   const int number = self.named_barrier;
   const std::string name = "Barrier " + std::to_string(number);
   if (!barrier.comers.empty() && barrier.threads != static_cast<std::size_t>(threads)) {
-    report(self, "NAMED BARRIER OF TWO SIZES",
-           name + " is for " + std::to_string(threads) + " threads here, and for " +
-               std::to_string(barrier.threads) + " at " +
-               short_location(source_place(barrier.comers.front().return_address)) + '.');
+    end_launch(self, Report::kNamedBarrierOfTwoSizes,
+               name + " is for " + std::to_string(threads) + " threads here, and for " +
+                   std::to_string(barrier.threads) + " at " +
+                   short_location(source_place(barrier.comers.front().return_address)) + '.');
   }
   if (!barrier.comers.empty() &&
       (how == Coming::kWaitsForOr) != (barrier.comers.front().how == Coming::kWaitsForOr)) {
-    report(self, "NAMED BARRIER OF TWO KINDS",
-           name + " is for the disjunction of what the threads give here or at " +
-               short_location(source_place(barrier.comers.front().return_address)) +
-               ", not at both.");
+    end_launch(self, Report::kNamedBarrierOfTwoKinds,
+               name + " is for the disjunction of what the threads give here or at " +
+                   short_location(source_place(barrier.comers.front().return_address)) +
+                   ", not at both.");
   }
   if (self.knowledge.openings_of(number) < barrier.openings) {
-    report(self, "NAMED BARRIER USED AGAIN TOO SOON",
-           name +
-               " has opened before, and nothing orders that before this thread "
-               "comes: it could have been counted then.");
+    end_launch(self, Report::kNamedBarrierTooSoon,
+               name +
+                   " has opened before, and nothing orders that before this thread "
+                   "comes: it could have been counted then.");
   }
   for (const NamedBarrier::Comer& other : barrier.comers) {
     if (how != Coming::kArrives || other.thread != self.index) continue;
-    report(self, "NAMED BARRIER USED AGAIN TOO SOON",
-           "The thread has come to barrier " + std::to_string(number) + " at " +
-               short_location(source_place(other.return_address)) +
-               ", and the barrier has not opened since.");
+    end_launch(self, Report::kNamedBarrierTooSoon,
+               "The thread has come to barrier " + std::to_string(number) + " at " +
+                   short_location(source_place(other.return_address)) +
+                   ", and the barrier has not opened since.");
   }
 }
 
@@ -96,9 +96,9 @@ void NamedBarriers::open(const Thread& self, NamedBarrier& barrier) {
   for (int warp = 0; warp < num_warps; ++warp) {
     for (const int lanes : {waiting[warp], going_on[warp]}) {
       if (lanes % 32 == 0) continue;
-      report(self, "NAMED BARRIER WITHOUT A WHOLE WARP",
-             "Only " + std::to_string(lanes) + " lanes of warp " + std::to_string(warp) +
-                 " have come to it.");
+      end_launch(self, Report::kNamedBarrierWithoutWarp,
+                 "Only " + std::to_string(lanes) + " lanes of warp " + std::to_string(warp) +
+                     " have come to it.");
     }
     if (waiting[warp] == 0) continue;
     core.flush_warp(warp);

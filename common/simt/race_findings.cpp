@@ -120,20 +120,18 @@ void Core::report_race(const Thread& self, const Region& region, std::uintptr_t 
                        Stamp earlier_stamp, std::uint16_t site) {
   const std::uint64_t earlier_site = stamp_site(earlier_stamp);
   if (!keeps(linear_block_) && !keeps(order.block_of(earlier_stamp))) return;
-  const FindingKind kind = region.shared ? FindingKind::kSharedRace : FindingKind::kGlobalRace;
+  const Report report = region.shared ? Report::kSharedRace : Report::kGlobalRace;
   const Findings::Key key = {launch_->kernel, std::min<std::uint64_t>(earlier_site, site),
                              std::max<std::uint64_t>(earlier_site, site),
                              array_begin(&region, address)};
   const NamedAccess earlier = named_access(earlier_stamp);
   const NamedAccess later = access_of(self, site);
-  if (!findings.count(kind, key, distance(earlier, later))) return;
+  if (!findings.count(report, key, distance(earlier, later))) return;
   const bool in_order = earlier.block != later.block || comes_first(earlier, later);
   const NamedAccess &first = in_order ? earlier : later, &second = in_order ? later : earlier;
-  describe(kind, region.shared ? "RACE in shared memory" : "RACE in global memory",
-           array_name(&region, address), short_location(sites[site].place),
-           "  " + element_name(&region, address, sites[site]) + '\n' +
-               access_lines({first, second}) + "  " + explain_race(first, second) + '\n',
-           lacks_names(&region, address), {first, second});
+  describe(finding_at(report, sites[site].place, "  " + explain_race(first, second) + '\n',
+                      {first, second}),
+           &region, address, sites[site]);
 }
 
 }  // namespace cuflash::simt

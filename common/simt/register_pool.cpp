@@ -47,7 +47,7 @@ bool Warpgroups::report_lack_of_registers() const {
   }
   const Thread& waiting = core.thread(group->first_thread);
   const SourcePlace& here = source_place(waiting.wait_address);
-  core.report_block(FindingKind::kLaunchLimit, waiting.wait_address, "TOO FEW REGISTERS",
+  core.report_block(Report::kTooFewRegisters, waiting.wait_address,
                     "  Warp " + std::to_string(waiting.warp()) + " waits at " +
                         short_location(here) + "   " + source_text(here) + "\n  for " +
                         std::to_string(group->asked) + " registers a thread. The warpgroups hold " +

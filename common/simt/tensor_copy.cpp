@@ -27,13 +27,13 @@ void check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_t site
       (barrier.init_fenced != 0 && core.order.happens_before(barrier.init_fenced, self, true));
   if (!is_fenced) {
     core.mbarriers.report(
-        "MBARRIER WITHOUT ITS FENCE", barrier, {core.named_access(barrier.initialised), here},
+        Report::kMbarrierWithoutFence, barrier, {core.named_access(barrier.initialised), here},
         "The thread that initialises it must call fence_mbarrier_init() before the "
         "barrier that lets others use it.");
   }
   if (self.knowledge.phases_of(barrier.index) >= barrier.phase) return;
   core.mbarriers.report(
-      "MORE BYTES THAN EXPECTED", barrier, {core.named_access(barrier.last_arrival), here},
+      Report::kMoreBytesThanExpected, barrier, {core.named_access(barrier.last_arrival), here},
       "Phase " + std::to_string(barrier.phase - 1) +
           " has ended, and nothing orders its end before this copy: it had all the "
           "bytes that it expects. The launch ends here.");
@@ -105,7 +105,7 @@ void TensorCopies::read_box(Thread& self, const TensorCopy& copy) {
       core.note_read(self, cells[i], now, false);
       Stamp& written = cells[i].write;
       if (written == 0 && !region->initialised) {
-        core.report_access(FindingKind::kUninitialised, self, region, from, copy.read_site,
+        core.report_access(Report::kUninitialised, self, region, from, copy.read_site,
                            "Neither the host nor a kernel has written it.");
         written = kHostStamp;  // one report
       } else if (written != 0 && !core.order.happens_before(written, self, false)) {
@@ -139,34 +139,33 @@ void TensorCopies::check_destination(const Thread& self, const TensorCopy& copy)
   const auto check_reader = [&](Stamp reader, std::uintptr_t address) {
     if (told_reader || is_ordered(reader)) return;
     told_reader = true;
-    core.report_accesses(FindingKind::kAsyncCopy, "COPY INTO A STAGE THAT IS NOT EMPTY", &region,
-                         address, {core.named_access(reader), core.access_of(self, site)},
+    core.report_accesses(Report::kBoxCopyOverReads, &region, address,
+                         {core.named_access(reader), core.access_of(self, site)},
                          "No barrier orders the read before the copy.");
   };
-  const auto check_fence = [&](bool& told, Stamp access, std::uintptr_t address,
-                               const std::string& name, const std::string& verb) {
+  const auto check_fence = [&](bool& told, Stamp access, std::uintptr_t address, Report report,
+                               const std::string& verb) {
     if (told || access <= core.order.block_start() || !is_ordered(access) ||
         self.knowledge.has_fenced(access)) {
       return;
     }
     told = true;
     core.report_accesses(
-        FindingKind::kAsyncCopy, name + " WITHOUT A PROXY FENCE", &region, address,
-        {core.named_access(access), core.access_of(self, site)},
+        report, &region, address, {core.named_access(access), core.access_of(self, site)},
         "The copy may overtake it. The thread that " + verb +
             " must call fence_proxy_async() before the barrier that orders the two, "
             "or this one after it.");
   };
   const auto check_reading_thread = [&](Stamp reader, std::uintptr_t address) {
     check_reader(reader, address);
-    check_fence(told_read_fence, reader, address, "READ", "reads");
+    check_fence(told_read_fence, reader, address, Report::kReadWithoutProxyFence, "reads");
   };
   const auto check_writer = [&](Stamp writer, std::uintptr_t address) {
     if (!told_writer && !is_ordered(writer)) {
       told_writer = true;
       core.report_race(self, region, address, writer, site);
     }
-    check_fence(told_write_fence, writer, address, "WRITE", "writes");
+    check_fence(told_write_fence, writer, address, Report::kWriteWithoutProxyFence, "writes");
   };
   const TensorCopy* last = nullptr;
   for (std::uintptr_t at = copy.to; at < copy.to + copy.bytes; at += kChunk) {
@@ -174,7 +173,7 @@ void TensorCopies::check_destination(const Thread& self, const TensorCopy& copy)
     if (old != nullptr && old != last) {
       last = old;
       if (!has_ended(self, *old)) {
-        core.report_accesses(FindingKind::kAsyncCopy, "WRITE OVER A COPY IN FLIGHT", &region, at,
+        core.report_accesses(Report::kWriteOverBoxCopy, &region, at,
                              {core.named_access(old->begun), core.access_of(self, site)},
                              "The new copy's thread has not waited for phase " +
                                  std::to_string(old->phase) + " of " +
@@ -226,8 +225,7 @@ void TensorCopies::report_not_full(const Thread& self, const TensorCopy& copy,
                                    std::uintptr_t address, std::uint16_t site) {
   const bool read = core.sites[site].kind == AccessKind::kRead;
   reported_sites_.insert(stamp_site(copy.begun));
-  core.report_accesses(FindingKind::kAsyncCopy,
-                       read ? "READ OF A STAGE THAT IS NOT FULL" : "WRITE OVER A COPY IN FLIGHT",
+  core.report_accesses(read ? Report::kReadOfBoxCopy : Report::kWriteOverBoxCopy,
                        &core.shared().region(), address,
                        {core.named_access(copy.begun), core.access_of(self, site)},
                        "The copy ends with phase " + std::to_string(copy.phase) + " of " +
@@ -295,8 +293,8 @@ void TensorCopies::end_block() {
     if (!copy.in_flight || reported_sites_.count(stamp_site(copy.begun)) != 0) {
       continue;
     }
-    core.report_accesses(FindingKind::kAsyncCopy, "COPY WITHOUT A WAIT", &core.shared().region(),
-                         copy.to, {core.named_access(copy.begun)},
+    core.report_accesses(Report::kBoxCopyWithoutWait, &core.shared().region(), copy.to,
+                         {core.named_access(copy.begun)},
                          "The block ends, and no thread has waited for phase " +
                              std::to_string(copy.phase) + " of " +
                              core.mbarriers.name_of(*copy.barrier) + '.');

@@ -27,7 +27,7 @@ void TensorStores::issue(const Thread& self, const TensorMapArguments& map, cons
   check_box(self, from, static_cast<std::size_t>(map.box_bytes()), first[0], site, "reads");
   const int lowest = *std::min_element(std::begin(first), std::end(first));
   if (lowest < 0) {
-    core.report_access(FindingKind::kOutOfBounds, self, &core.shared().region(), from, site,
+    core.report_access(Report::kOutOfBounds, self, &core.shared().region(), from, site,
                        "No coordinate of a store is negative; this is " + std::to_string(lowest) +
                            ". To a GPU it is an illegal instruction. The launch ends here.");
     core.kill_launch();
@@ -73,7 +73,7 @@ void TensorStores::check_source(const Thread& self, const TensorStore& store) {
     if (!core.order.happens_before(writer, self, true)) {
       core.report_race(self, region, address, writer, site);
     } else if (!self.knowledge.has_fenced(writer)) {
-      core.report_accesses(FindingKind::kAsyncCopy, "WRITE WITHOUT A PROXY FENCE", &region, address,
+      core.report_accesses(Report::kWriteWithoutProxyFence, &region, address,
                            {core.named_access(writer), core.access_of(self, site)},
                            "The store may overtake the write. The thread that writes must call "
                            "fence_proxy_async() before the barrier that orders the two.");
@@ -93,7 +93,7 @@ void TensorStores::check_source(const Thread& self, const TensorStore& store) {
           core.tensor_copies.report_not_full(self, *copied, chunk.shared, site);
         }
       } else if (cell->write < core.order.block_start()) {
-        core.report_access(FindingKind::kUninitialised, self, &region, chunk.shared, site,
+        core.report_access(Report::kUninitialised, self, &region, chunk.shared, site,
                            "No thread of this block has written it.");
         cell->write = core.order.block_start();  // one report
       } else if (cell->write != core.order.block_start()) {
@@ -138,7 +138,7 @@ void TensorStores::take_target(const Thread& self, TensorStore& store) {
           check_order(earlier, *region, to);
         }
         if (store.adds && cell->write == 0 && !region->initialised) {
-          core.report_access(FindingKind::kUninitialised, self, region, to, store.write_site,
+          core.report_access(Report::kUninitialised, self, region, to, store.write_site,
                              "Neither the host nor a kernel has written it.");
         }
         cell->write = now;
@@ -178,7 +178,7 @@ Stamp TensorStores::unordered_read(const Thread& self, std::uintptr_t address, s
   });
   if (still_reads) {
     core.report_accesses(
-        FindingKind::kAsyncCopy, "SOURCE OF A STORE OVERWRITTEN", &core.shared().region(), address,
+        Report::kSourceOfStoreOverwritten, &core.shared().region(), address,
         {core.named_access(read), core.access_of(self, site)},
         "The store reads its source until the tensor_store_wait_read() that covers its "
         "group.");
@@ -198,9 +198,8 @@ bool TensorStores::on_access(const Thread& self, const Region& region, std::uint
   NamedAccess writes = core.named_access(store.begun);
   writes.site = store.write_site;
   const bool read = core.sites[site].kind == AccessKind::kRead;
-  core.report_accesses(FindingKind::kAsyncCopy,
-                       read ? "READ OF A STORE IN FLIGHT" : "WRITE OVER A STORE IN FLIGHT", &region,
-                       address, {writes, core.access_of(self, site)},
+  core.report_accesses(read ? Report::kReadOfStore : Report::kWriteOverStore, &region, address,
+                       {writes, core.access_of(self, site)},
                        "The store ends at the tensor_store_wait() that covers its group.");
   return false;
 }
@@ -268,7 +267,7 @@ void TensorStores::end_thread(const Thread& self) {
   for (TensorStore& store : list_) {
     if (!store.reads || stamp_thread(store.begun) != self.index) continue;
     core.report_accesses(
-        FindingKind::kAsyncCopy, "STORE WITHOUT A WAIT", &core.shared().region(),
+        Report::kStoreWithoutWait, &core.shared().region(),
         store.chunks.empty() ? core.shared().region().begin : store.chunks[0].shared,
         {core.named_access(store.begun)},
         "Its thread ends and has not waited until the store has read its source.");

@@ -97,8 +97,7 @@ void report_missing_lane(const Thread& waiting) {
   }
   const SourcePlace& here = source_place(waiting.wait_address);
   core.report_block(
-      FindingKind::kWarpMask, waiting.wait_address,
-      matrix ? "MATRIX OPERATION WITHOUT ALL LANES" : "WARP MASK NAMES AN ABSENT LANE",
+      matrix ? Report::kMatrixWithoutAllLanes : Report::kMaskNamesAbsentLane, waiting.wait_address,
       "  Warp " + std::to_string(waiting.warp()) + " lane " + std::to_string(waiting.lane()) +
           " waits at " + short_location(here) + "   " + source_text(here) + "\n  for lane " +
           std::to_string(lane) + ", which " + why + '\n');
@@ -141,7 +140,7 @@ void finish(const Thread& caller) {
     thread.result = values[source];
     if (named) continue;
     const SourcePlace& here = source_place(thread.wait_address);
-    core.report_block(FindingKind::kWarpMask, thread.wait_address, "SHUFFLE FROM A LANE OUTSIDE",
+    core.report_block(Report::kShuffleFromOutside, thread.wait_address,
                       "  Warp " + std::to_string(warp) + " lane " + std::to_string(lane) +
                           " reads lane " + std::to_string(source) + " at " + short_location(here) +
                           "   " + source_text(here) +
@@ -158,7 +157,7 @@ std::uint64_t WarpCalls::call(Thread& self, const WarpCall& call, std::uintptr_t
     core.block_recorder.mark(self, *event, return_address);
   if ((call.mask >> self.lane() & 1) == 0) {
     const SourcePlace& here = source_place(return_address);
-    core.report_block(FindingKind::kWarpMask, return_address, "WRONG WARP MASK",
+    core.report_block(Report::kWrongMask, return_address,
                       "  Warp " + std::to_string(self.warp()) + " lane " +
                           std::to_string(self.lane()) + " calls " + short_location(here) + "   " +
                           source_text(here) +

@@ -20,7 +20,7 @@ std::optional<WarpEvent::Kind> event_of(WarpgroupCall::Kind kind) {
 void report_absent(const Thread& waiting, int absent, const std::string& why) {
   const SourcePlace& here = source_place(waiting.wait_address);
   core.report_block(
-      FindingKind::kWarpMask, waiting.wait_address, "WARPGROUP OPERATION WITHOUT ALL THREADS",
+      Report::kWarpgroupWithoutAllThreads, waiting.wait_address,
       "  Warp " + std::to_string(waiting.warp()) + " lane " + std::to_string(waiting.lane()) +
           " waits at " + short_location(here) + "   " + source_text(here) + "\n  for warp " +
           std::to_string(absent / 32) + " lane " + std::to_string(absent % 32) + ", which " + why +

@@ -31,8 +31,8 @@ void Products::check_same_matrices(std::uint16_t site) const {
       continue;
     }
     core.report_accesses(
-        FindingKind::kWarpMask, "THREADS NAME DIFFERENT MATRICES", &core.shared().region(),
-        as_address(operands.b.begin), {core.access_of(first, site), core.access_of(other, site)},
+        Report::kThreadsNameMatrices, &core.shared().region(), as_address(operands.b.begin),
+        {core.access_of(first, site), core.access_of(other, site)},
         "All threads of a warpgroup name the same operands and the same `accumulate`. "
         "The launch ends here.");
     core.kill_launch();
@@ -46,8 +46,7 @@ void Products::check_operands(const WarpgroupProduct& product) {
     const Thread& reader = member(32 * __builtin_ctz(chunk.warps));
     core.check_operand(reader, chunk.address, OperandChunk::kBytes, site, true, "wgmma reads");
     if (!core.shared().inside_variable(chunk.address, OperandChunk::kBytes)) {
-      core.report_access(FindingKind::kOutOfBounds, reader, &core.shared().region(), chunk.address,
-                         site,
+      core.report_access(Report::kOutOfBounds, reader, &core.shared().region(), chunk.address, site,
                          core.shared().explain_outside(chunk.address, OperandChunk::kBytes) +
                              " The launch ends here.");
       core.kill_launch();
@@ -75,7 +74,7 @@ void Products::check_chunk(const OperandChunk& chunk, std::uint16_t site) {
       continue;
     }
     if (cell->write < core.order.block_start()) {
-      core.report_access(FindingKind::kUninitialised, reader, &region, chunk.address, site,
+      core.report_access(Report::kUninitialised, reader, &region, chunk.address, site,
                          "No thread of this block has written it.");
       cell->write = core.order.block_start();  // one report
     }
@@ -105,8 +104,7 @@ void Products::check_written(int warp, Stamp writer, std::uintptr_t address, std
       return;
     }
     if (!thread.knowledge.has_fenced(writer)) {
-      core.report_accesses(FindingKind::kAsyncProduct, "WRITE WITHOUT A PROXY FENCE",
-                           &core.shared().region(), address,
+      core.report_accesses(Report::kOperandWithoutProxyFence, &core.shared().region(), address,
                            {core.named_access(writer), core.access_of(thread, site)},
                            "The product may overtake the write. The thread that writes must call "
                            "fence_proxy_async() before the barrier that orders the two.");
@@ -150,8 +148,7 @@ Stamp Products::unordered_read(const Thread& self, std::uintptr_t address, std::
       std::any_of(products_.begin(), products_.end(),
                   [&](const WarpgroupProduct& product) { return product.begun == read; });
   if (in_flight) {
-    core.report_accesses(FindingKind::kAsyncProduct, "OPERAND OF A PRODUCT OVERWRITTEN",
-                         &core.shared().region(), address,
+    core.report_accesses(Report::kOperandOverwritten, &core.shared().region(), address,
                          {core.named_access(read), core.access_of(self, site)},
                          "The product reads its operands until the wgmma_wait() that covers its "
                          "group.");
@@ -178,7 +175,7 @@ bool Products::is_done(Stamp read, const Thread& self) const {
 
 void Products::end_block() const {
   for (const WarpgroupProduct& product : products_) {
-    core.report_registers("PRODUCT WITHOUT A WAIT", {core.named_access(product.begun)},
+    core.report_registers(Report::kProductWithoutWait, {core.named_access(product.begun)},
                           product.group < groups_
                               ? "The block ends, and the warpgroup has not waited for its group."
                               : "The block ends, and the warpgroup has not committed its group.");

@@ -24,8 +24,7 @@ ProductRegisters& registers_at(Thread& self, std::uintptr_t begin, std::size_t b
       std::find_if(from, to, [](const ProductRegisters& known) { return known.in_flight != 0; });
   if (busy != to) {
     core.report_registers(
-        "REGISTER OF A PRODUCT IN FLIGHT",
-        {core.named_access(busy->product), core.access_of(self, site)},
+        Report::kRegisterInFlight, {core.named_access(busy->product), core.access_of(self, site)},
         "Only a product of the same shape may use an accumulator in flight. The launch "
         "ends here.");
     core.kill_launch();
@@ -38,7 +37,7 @@ ProductRegisters& registers_at(Thread& self, std::uintptr_t begin, std::size_t b
 void Products::take_registers(const WarpgroupProduct& product) {
   const auto site = static_cast<std::uint16_t>(stamp_site(product.begun));
   const auto report_fence = [&](const std::vector<NamedAccess>& accesses, const std::string& what) {
-    core.report_registers("PRODUCT WITHOUT A FENCE", accesses, what);
+    core.report_registers(Report::kProductWithoutFence, accesses, what);
     last_fence_ = core.order.now();  // one report
   };
   if (last_fence_ == 0) {
@@ -100,7 +99,7 @@ void on_register_access(Thread& self, std::uintptr_t address, std::size_t size, 
   NamedAccess product = core.named_access(registers.product);
   product.thread = self.index;
   core.report_registers(
-      "REGISTER OF A PRODUCT IN FLIGHT",
+      Report::kRegisterInFlight,
       {product, core.access_of(self, core.sites.id(return_address, kind, size))},
       registers.accumulator
           ? "Until the wgmma_wait() that covers its group, the accumulator belongs to "
@@ -110,14 +109,14 @@ void on_register_access(Thread& self, std::uintptr_t address, std::size_t size, 
 }
 
 // The last access is the one to blame.
-void Core::report_registers(const std::string& title, const std::vector<NamedAccess>& accesses,
+void Core::report_registers(Report report, const std::vector<NamedAccess>& accesses,
                             const std::string& what) {
   if (!keeps(linear_block_)) return;
   Findings::Key key = {launch_->kernel};
   for (const NamedAccess& access : accesses) key.push_back(access.site);
-  if (!findings.count(FindingKind::kAsyncProduct, key)) return;
-  describe(FindingKind::kAsyncProduct, title, "", short_location(sites[accesses.back().site].place),
-           access_lines(accesses) + "  " + what + '\n', false, accesses);
+  if (!findings.count(report, key)) return;
+  findings.describe(
+      finding_at(report, sites[accesses.back().site].place, "  " + what + '\n', accesses), false);
 }
 
 }  // namespace cuflash::simt

@@ -20,7 +20,7 @@ class BulkReduceTest : public AccessTest {
     bool found = false;
     for (const Finding& finding : take_findings()) {
       const std::string message = finding.message();
-      found |= finding.title == title && message.find(line) != std::string::npos &&
+      found |= finding.title() == title && message.find(line) != std::string::npos &&
                message.find(other) != std::string::npos;
     }
     return found;
@@ -71,14 +71,14 @@ TEST_F(BulkReduceTest, TheSourceMustBeThere) {
     set_schedule(schedule);
     run(add_tiles, {1, kThreads}, sums_.data(), 1, Source::kNotFenced);
     const Finding finding = only_finding(FindingKind::kAsyncCopy);
-    EXPECT_EQ(finding.title, "WRITE WITHOUT A PROXY FENCE");
+    EXPECT_EQ(finding.title(), "WRITE WITHOUT A PROXY FENCE");
     says(finding, LINE_MARKED("fills"));
     EXPECT_EQ(finding.location, LINE_MARKED("adds"));
     run(add_tiles, {1, kThreads}, sums_.data(), 1, Source::kNoBarrier);
     bool found = false;
     for (const Finding& fault : take_findings()) {
-      found |=
-          fault.kind == FindingKind::kSharedRace || fault.title == "SOURCE OF A STORE OVERWRITTEN";
+      found |= fault.kind() == FindingKind::kSharedRace ||
+               fault.title() == "SOURCE OF A STORE OVERWRITTEN";
       says(fault, LINE_MARKED("adds"));
     }
     EXPECT_TRUE(found);
@@ -95,7 +95,7 @@ TEST_F(BulkReduceTest, TheSourceMustStay) {
     }
     run(add_tiles, {1, kThreads}, sums_.data(), 1, Source::kNeverAwaited);
     const Finding finding = only_finding(FindingKind::kAsyncCopy);
-    EXPECT_EQ(finding.title, "STORE WITHOUT A WAIT");
+    EXPECT_EQ(finding.title(), "STORE WITHOUT A WAIT");
     EXPECT_EQ(finding.location, LINE_MARKED("adds"));
   }
 }
@@ -138,7 +138,7 @@ TEST_F(BulkReduceTest, ItsEndMustBeAwaited) {
       clear();
       run(read_back, {1, kThreads}, sums_.data(), out_.data(), how);
       const Finding finding = only_finding(FindingKind::kAsyncCopy);
-      EXPECT_EQ(finding.title, "READ OF A STORE IN FLIGHT");
+      EXPECT_EQ(finding.title(), "READ OF A STORE IN FLIGHT");
       says(finding, LINE_MARKED("adds them"));
       EXPECT_EQ(finding.location, LINE_MARKED("reads them"));
       EXPECT_EQ(finding.array, "sums");
@@ -151,7 +151,7 @@ TEST_F(BulkReduceTest, ItsEndMustBeAwaited) {
     run(read_back, {2, kThreads}, sums_.data(), out_.data(), Sums::kRight);
     bool race = false;
     for (const Finding& finding : take_findings()) {
-      race |= finding.kind == FindingKind::kGlobalRace && finding.array == "sums";
+      race |= finding.kind() == FindingKind::kGlobalRace && finding.array == "sums";
     }
     EXPECT_TRUE(race);
   }

@@ -49,7 +49,7 @@ TEST_F(CpAsync, ArrivesAtTheWait) {
     run(copy_and_read, {1, kThreads}, in_.data(), out_.data(), Wait::kNone);
     EXPECT_NE(out_.values()[63], 252.f);
     const Finding finding = only_finding(FindingKind::kAsyncCopy);
-    EXPECT_EQ(finding.title, "READ OF A COPY IN FLIGHT");
+    EXPECT_EQ(finding.title(), "READ OF A COPY IN FLIGHT");
     EXPECT_EQ(finding.array, "sK");
     EXPECT_EQ(finding.location, LINE_MARKED("reads k"));
     EXPECT_EQ(finding.count, kThreads);
@@ -106,7 +106,7 @@ TEST_F(CpAsyncValues, AKernelMustWaitBeforeItsEnd) {
   run(never_waits, {2, kThreads}, in.data(), true);
   run(never_waits, {2, kThreads}, in.data(), false);
   const Finding finding = only_finding(FindingKind::kAsyncCopy);
-  EXPECT_EQ(finding.title, "COPY WITHOUT A WAIT");
+  EXPECT_EQ(finding.title(), "COPY WITHOUT A WAIT");
   EXPECT_EQ(finding.location, LINE_MARKED("copies in vain"));
   EXPECT_EQ(finding.count, 2u * kThreads);
 }
@@ -125,7 +125,7 @@ __global__ void only_block_0_forgets(const float* in, float* out) {
 
 TEST_F(CpAsync, EndsWithTheBlock) {
   run(only_block_0_forgets, {2, kThreads}, in_.data(), out_.data());
-  EXPECT_EQ(only_finding(FindingKind::kAsyncCopy).title, "COPY WITHOUT A WAIT");
+  EXPECT_EQ(only_finding(FindingKind::kAsyncCopy).title(), "COPY WITHOUT A WAIT");
   EXPECT_EQ(out_.values()[5], 1.f);
 }
 
@@ -159,8 +159,8 @@ TEST_F(CpAsync, OtherThreadsNeedABarrierAfterTheWait) {
     const auto findings = take_findings();
     ASSERT_FALSE(findings.empty());
     for (const Finding& finding : findings) {
-      EXPECT_TRUE(finding.kind == FindingKind::kSharedRace ||
-                  finding.kind == FindingKind::kAsyncCopy);
+      EXPECT_TRUE(finding.kind() == FindingKind::kSharedRace ||
+                  finding.kind() == FindingKind::kAsyncCopy);
       says(finding, LINE_MARKED("copies for all"));
       says(finding, LINE_MARKED("reads before me"));
     }
@@ -197,7 +197,7 @@ TEST_F(CpAsync, MustNotReplaceWhatIsStillRead) {
     run(pipeline, {1, kThreads}, in_.data(), out_.data(), false);
     bool race = false;
     for (const Finding& finding : take_findings()) {
-      race |= finding.kind == FindingKind::kSharedRace;
+      race |= finding.kind() == FindingKind::kSharedRace;
       says(finding, LINE_MARKED("replaces"));
       says(finding, LINE_MARKED("still reads"));
     }
@@ -274,7 +274,7 @@ TEST_F(CpAsync, DestinationOverwritten) {
   run(overwrite_destination, {1, kThreads}, in_.data(), out_.data(), false);
   EXPECT_EQ(out_.values()[1], 6.f);
   const Finding finding = only_finding(FindingKind::kAsyncCopy);
-  EXPECT_EQ(finding.title, "WRITE OVER A COPY IN FLIGHT");
+  EXPECT_EQ(finding.title(), "WRITE OVER A COPY IN FLIGHT");
   EXPECT_EQ(finding.location, LINE_MARKED("overwrites"));
   says(finding, "  tile[2] (elements of 4 bytes)\n");
   says(finding, LINE_MARKED("copies into tile"));
@@ -317,7 +317,7 @@ TEST_F(CpAsync, TwoCopiesToOnePlace) {
   ASSERT_TRUE(take_findings().empty());
   run(copy_twice, {1, kThreads}, in_.data(), out_.data(), false);
   const Finding finding = only_finding(FindingKind::kAsyncCopy);
-  EXPECT_EQ(finding.title, "WRITE OVER A COPY IN FLIGHT");
+  EXPECT_EQ(finding.title(), "WRITE OVER A COPY IN FLIGHT");
   says(finding, LINE_MARKED("copies once"));
   EXPECT_EQ(finding.location, LINE_MARKED("copies twice"));
 }
@@ -340,7 +340,7 @@ TEST_F(CpAsync, SourceOverwritten) {
   ASSERT_TRUE(take_findings().empty());
   run(overwrite_source, {1, kThreads}, in_.data(), out_.data(), false);
   const Finding finding = only_finding(FindingKind::kAsyncCopy);
-  EXPECT_EQ(finding.title, "SOURCE OF A COPY OVERWRITTEN");
+  EXPECT_EQ(finding.title(), "SOURCE OF A COPY OVERWRITTEN");
   EXPECT_EQ(finding.array, "in");
   EXPECT_EQ(finding.location, LINE_MARKED("overwrites in"));
   says(finding, "read   warp 0 lane 0   " + LINE_MARKED("copies from in"));

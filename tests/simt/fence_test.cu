@@ -18,7 +18,7 @@ class FenceTest : public AccessTest {
         if (finding.array == "partial" || finding.array == "box") {
           EXPECT_EQ(finding.array, racy_array) << finding.message();
         }
-        races |= finding.title.find("RACE") == 0 && finding.array == racy_array;
+        races |= finding.title().find("RACE") == 0 && finding.array == racy_array;
         EXPECT_FALSE(racy_array.empty()) << finding.message();
       }
       EXPECT_EQ(races, !racy_array.empty());

@@ -14,7 +14,7 @@ class GlobalFence : public TensorCopyTest {
   static void expect_finding(const std::string& title, const std::string& earlier,
                              const std::string& later, const std::string& advice) {
     const Finding finding = only_finding(FindingKind::kAsyncCopy);
-    EXPECT_EQ(finding.title, title);
+    EXPECT_EQ(finding.title(), title);
     says(finding, earlier);
     EXPECT_EQ(finding.location, later);
     says(finding, advice);

@@ -55,8 +55,8 @@ TEST_F(MbarrierTest, OrdersArrivalsBeforeTheWait) {
       bool race = false;
       for (const Finding& finding : take_findings()) {
         // A reader that comes first finds no value, too.
-        race |= finding.kind == FindingKind::kSharedRace;
-        if (finding.kind != FindingKind::kSharedRace) continue;
+        race |= finding.kind() == FindingKind::kSharedRace;
+        if (finding.kind() != FindingKind::kSharedRace) continue;
         says(finding, LINE_MARKED("fills"));
         says(finding, LINE_MARKED("takes"));
       }
@@ -92,8 +92,8 @@ TEST_F(MbarrierTest, SyncwarpPassesOrderOn) {
       run(elected, {1, 64}, out_.data(), before, !before);
       bool race = false;
       for (const Finding& finding : take_findings()) {
-        race |= finding.kind == FindingKind::kSharedRace;
-        if (finding.kind == FindingKind::kSharedRace)
+        race |= finding.kind() == FindingKind::kSharedRace;
+        if (finding.kind() == FindingKind::kSharedRace)
           says(finding, LINE_MARKED("writes of the warp"));
       }
       EXPECT_TRUE(race) << before;
@@ -154,7 +154,7 @@ TEST_F(MbarrierTest, AWarpThatDoesNotRelease) {
     cudaGetLastError();
     bool race = false;
     for (const Finding& finding : take_findings()) {
-      if (finding.kind != FindingKind::kSharedRace) continue;
+      if (finding.kind() != FindingKind::kSharedRace) continue;
       race = true;
       says(finding, LINE_MARKED("refills"));
       says(finding, LINE_MARKED("still reads"));
@@ -208,7 +208,7 @@ TEST_F(MbarrierTest, AWaitAFullPhaseLate) {
     ASSERT_TRUE(take_findings().empty());
     run(no_answer, {1, 64}, 2, 0);
     const Finding finding = only_finding(FindingKind::kMbarrier);
-    EXPECT_EQ(finding.title, "WAIT A FULL PHASE LATE");
+    EXPECT_EQ(finding.title(), "WAIT A FULL PHASE LATE");
     EXPECT_EQ(finding.location, LINE_MARKED("waits too late"));
     says(finding, LINE_MARKED("arrives again"));
     says(finding, "The wait is for phase 0, and phase 1 has ended, too.");
@@ -237,14 +237,14 @@ TEST_F(MbarrierTest, MoreArrivalsThanAPhaseHas) {
     set_schedule(schedule);
     run(all_arrive, {1, 64}, 60u, 0u);
     const Finding finding = only_finding(FindingKind::kMbarrier);
-    EXPECT_EQ(finding.title, "ARRIVAL IN A LATER PHASE");
+    EXPECT_EQ(finding.title(), "ARRIVAL IN A LATER PHASE");
     EXPECT_EQ(finding.count, 4u);
     EXPECT_EQ(finding.location, LINE_MARKED("one of them"));
     says(finding, "Phase 0 ended with 60 arrivals.");
   }
   set_schedule({});
   const Finding finding = fails(FindingKind::kMbarrier, 64, all_arrive, 60u, 16u);
-  EXPECT_EQ(finding.title, "TOO MANY ARRIVALS");
+  EXPECT_EQ(finding.title(), "TOO MANY ARRIVALS");
   says(finding, "Phase 0 has had its 60 arrivals and waits for bytes.");
 }
 
@@ -265,7 +265,7 @@ TEST_F(MbarrierTest, TheLastArrivalKnowsOfTheEnd) {
   run(nobody_else, {1, 64}, true);
   ASSERT_TRUE(take_findings().empty());
   run(nobody_else, {1, 64}, false);
-  EXPECT_EQ(take_findings().at(0).title, "ARRIVAL IN A LATER PHASE");
+  EXPECT_EQ(take_findings().at(0).title(), "ARRIVAL IN A LATER PHASE");
 }
 
 // ---- Deadlocks ---------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ TEST_F(MbarrierTest, ADeadlockShowsTheBarriers) {
   for (const Schedule& schedule : all_schedules()) {
     set_schedule(schedule);
     const Finding finding = fails(FindingKind::kMbarrier, 96, too_few, Others::kSyncthreads);
-    EXPECT_EQ(finding.title, "DEADLOCK AT AN MBARRIER");
+    EXPECT_EQ(finding.title(), "DEADLOCK AT AN MBARRIER");
     says(finding,
          "  full[1] (elements of 8 bytes)\n   phase 0: 1 of 2 arrivals, 0 of 4096 bytes\n");
     says(finding, "  empty[0] (elements of 8 bytes)\n   phase 0: 0 of 1 arrival, 0 of 0 bytes\n");
@@ -311,10 +311,10 @@ TEST_F(MbarrierTest, ADeadlockShowsTheBarriers) {
 }
 
 TEST_F(MbarrierTest, ADeadlockOfLanes) {
-  EXPECT_EQ(fails(FindingKind::kMbarrier, 96, too_few, Others::kExit).title,
+  EXPECT_EQ(fails(FindingKind::kMbarrier, 96, too_few, Others::kExit).title(),
             "DEADLOCK AT AN MBARRIER");
   const Finding finding = fails(FindingKind::kMbarrier, 96, too_few, Others::kSyncwarp);
-  EXPECT_EQ(finding.title, "DEADLOCK AT AN MBARRIER");
+  EXPECT_EQ(finding.title(), "DEADLOCK AT AN MBARRIER");
   says(finding, "  Warp 2 lane 0 waits at " + LINE_MARKED("waits for a lane"));
 }
 
@@ -352,11 +352,11 @@ TEST_F(MbarrierTest, Use) {
   for (int block = 0; block < 2; ++block) run(use, {2, 2}, global.data(), Use::kRight);
   ASSERT_TRUE(take_findings().empty());
   Finding finding = fails(FindingKind::kMbarrier, Use::kNotInitialised);
-  EXPECT_EQ(finding.title, "MBARRIER NOT INITIALISED");
+  EXPECT_EQ(finding.title(), "MBARRIER NOT INITIALISED");
   EXPECT_EQ(finding.location, LINE_MARKED("uses it"));
   says(finding, "  barriers[1] (elements of 8 bytes)\n");
   finding = fails(FindingKind::kMbarrier, Use::kNoArrivals);
-  EXPECT_EQ(finding.title, "MBARRIER OUT OF RANGE");
+  EXPECT_EQ(finding.title(), "MBARRIER OUT OF RANGE");
   EXPECT_EQ(finding.location, LINE_MARKED("begins it"));
   finding = fails(FindingKind::kMbarrier, Use::kParity);
   says(finding, "The parity of a phase is 0 or 1; this is 2.");
@@ -368,7 +368,7 @@ TEST_F(MbarrierTest, Use) {
   const std::vector<Finding> races = take_findings();
   ASSERT_EQ(races.size(), 2u);
   for (const Finding& race : races) {
-    EXPECT_EQ(race.title, "RACE in shared memory");
+    EXPECT_EQ(race.title(), "RACE in shared memory");
     says(race, LINE_MARKED("begins it"));
   }
   says(races[0], LINE_MARKED("uses it"));
@@ -385,7 +385,7 @@ __global__ void only_block_0_begins() {
 TEST_F(MbarrierTest, EndsWithTheBlock) {
   EXPECT_EQ(launch(only_block_0_begins, {2, 1}), FlashAttentionError::CUDA_ERROR);
   cudaGetLastError();
-  EXPECT_EQ(only_finding(FindingKind::kMbarrier).title, "MBARRIER NOT INITIALISED");
+  EXPECT_EQ(only_finding(FindingKind::kMbarrier).title(), "MBARRIER NOT INITIALISED");
 }
 
 // Barriers are no memory traffic.

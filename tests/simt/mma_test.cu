@@ -61,7 +61,7 @@ class MmaWarp : public SimulatorTest {
               FlashAttentionError::CUDA_ERROR);
     cudaGetLastError();
     const Finding finding = only_finding(FindingKind::kWarpMask);
-    EXPECT_EQ(finding.title, "MATRIX OPERATION WITHOUT ALL LANES");
+    EXPECT_EQ(finding.title(), "MATRIX OPERATION WITHOUT ALL LANES");
     return finding;
   }
 };
@@ -215,7 +215,7 @@ TEST_F(LdMatrixCheck, PastTheEnd) {
   run(load_dynamic, {1, 32, shared_layout<Storage>()});
   bool out_of_bounds = false;
   for (const Finding& finding : take_findings()) {
-    if (finding.kind != FindingKind::kOutOfBounds) continue;
+    if (finding.kind() != FindingKind::kOutOfBounds) continue;
     out_of_bounds = says(finding, "tile[31][0]");
   }
   EXPECT_TRUE(out_of_bounds);

@@ -36,8 +36,8 @@ TEST_F(NamedBarrierTest, OrdersWhoComes) {
       run(hand_over, {1, 160}, out_.data(), how);
       bool race = false;
       for (const Finding& finding : take_findings()) {
-        race |= finding.kind == FindingKind::kSharedRace;
-        if (finding.kind != FindingKind::kSharedRace) continue;
+        race |= finding.kind() == FindingKind::kSharedRace;
+        if (finding.kind() != FindingKind::kSharedRace) continue;
         says(finding, LINE_MARKED("fills"));
         says(finding, LINE_MARKED("takes"));
       }
@@ -127,7 +127,7 @@ TEST_F(NamedBarrierTest, AnArrivalOrdersWhatCameBefore) {
       bool race = false;
       for (const Finding& finding : take_findings()) {
         const bool adds = finding.message().find(LINE_MARKED("adds")) != std::string::npos;
-        race |= finding.kind == FindingKind::kSharedRace && adds;
+        race |= finding.kind() == FindingKind::kSharedRace && adds;
       }
       EXPECT_TRUE(race);
     }
@@ -141,13 +141,13 @@ TEST_F(NamedBarrierTest, ArrivalsThatAreTooMany) {
   for (const Schedule& schedule : all_schedules()) {
     set_schedule(schedule);
     const Finding twice = fails(Arrives::kTwice);
-    EXPECT_EQ(twice.title, "NAMED BARRIER USED AGAIN TOO SOON");
+    EXPECT_EQ(twice.title(), "NAMED BARRIER USED AGAIN TOO SOON");
     says(twice, LINE_MARKED("once more"));
     const Finding at_its_own = fails(Arrives::kAtItsOwn);
-    EXPECT_EQ(at_its_own.title, "DEADLOCK AT A NAMED BARRIER");
+    EXPECT_EQ(at_its_own.title(), "DEADLOCK AT A NAMED BARRIER");
     says(at_its_own, "at barrier 2: 64 of 128 threads");
     const Finding never = fails(Arrives::kNever);
-    EXPECT_EQ(never.title, "DEADLOCK AT A NAMED BARRIER");
+    EXPECT_EQ(never.title(), "DEADLOCK AT A NAMED BARRIER");
     says(never, LINE_MARKED("waits for its turn"));
   }
 }
@@ -237,21 +237,21 @@ TEST_F(NamedBarrierTest, TheRightThreadsMustCome) {
   };
   for (const Schedule& schedule : all_schedules()) {
     set_schedule(schedule);
-    EXPECT_EQ(fails(Comes::kHalfAWarp, 1, 32).title, "NAMED BARRIER WITHOUT A WHOLE WARP");
-    EXPECT_EQ(fails(Comes::kOtherSize, 1, 64).title, "NAMED BARRIER OF TWO SIZES");
-    EXPECT_EQ(fails(Comes::kOtherWord, 1, 64).title, "NAMED BARRIER OF TWO KINDS");
+    EXPECT_EQ(fails(Comes::kHalfAWarp, 1, 32).title(), "NAMED BARRIER WITHOUT A WHOLE WARP");
+    EXPECT_EQ(fails(Comes::kOtherSize, 1, 64).title(), "NAMED BARRIER OF TWO SIZES");
+    EXPECT_EQ(fails(Comes::kOtherWord, 1, 64).title(), "NAMED BARRIER OF TWO KINDS");
     for (const Comes who : {Comes::kTooFew, Comes::kSomeAtSyncthreads}) {
       const Finding finding = fails(who, 1, 64);
-      EXPECT_EQ(finding.title, "DEADLOCK AT A NAMED BARRIER");
+      EXPECT_EQ(finding.title(), "DEADLOCK AT A NAMED BARRIER");
       says(finding, LINE_MARKED("waits for some"));
       says(finding, "at barrier 1: 32 of 64 threads");
     }
   }
   for (const int barrier : {0, 16, -1}) {
-    EXPECT_EQ(fails(Comes::kAll, barrier, 64).title, "NAMED BARRIER OUT OF RANGE");
+    EXPECT_EQ(fails(Comes::kAll, barrier, 64).title(), "NAMED BARRIER OUT OF RANGE");
   }
   for (const int threads : {0, 40}) {
-    EXPECT_EQ(fails(Comes::kAll, 1, threads).title, "NAMED BARRIER OUT OF RANGE");
+    EXPECT_EQ(fails(Comes::kAll, 1, threads).title(), "NAMED BARRIER OUT OF RANGE");
   }
 }
 

@@ -336,7 +336,7 @@ TEST_F(GlobalRace, AtomicAgainstPlain) {
   std::vector<Finding> races = take_findings();
   ASSERT_FALSE(races.empty());
   for (const Finding& race : races) {
-    EXPECT_EQ(static_cast<int>(race.kind), static_cast<int>(FindingKind::kGlobalRace));
+    EXPECT_EQ(static_cast<int>(race.kind()), static_cast<int>(FindingKind::kGlobalRace));
     EXPECT_EQ(race.array, "counter");
     says(race, LINE_MARKED("plain"));
     says(race, LINE_MARKED("atomic"));

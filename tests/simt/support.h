@@ -80,7 +80,7 @@ inline Finding only_finding(FindingKind kind) {
     ADD_FAILURE() << "also found:\n" << findings[i].message();
   }
   if (findings.empty()) return {};
-  EXPECT_EQ(static_cast<int>(findings[0].kind), static_cast<int>(kind)) << findings[0].message();
+  EXPECT_EQ(static_cast<int>(findings[0].kind()), static_cast<int>(kind)) << findings[0].message();
   return findings[0];
 }
 

@@ -39,7 +39,7 @@ TEST_F(TensorCopyMemory, FewerBytesThanExpected) {
   for (const bool first : {false, true}) {
     const Finding finding =
         fails(FindingKind::kMbarrier, 32, expects, map(), kBytes + 16, 1, first);
-    EXPECT_EQ(finding.title, "DEADLOCK AT AN MBARRIER");
+    EXPECT_EQ(finding.title(), "DEADLOCK AT AN MBARRIER");
     says(finding, "   phase 0: 1 of 1 arrival, 1024 of 1040 bytes\n");
     says(finding, "  Warp 0 lane 0 waits at " + LINE_MARKED("waits for bytes"));
   }
@@ -49,14 +49,14 @@ TEST_F(TensorCopyMemory, MoreBytesThanExpected) {
   for (const bool first : {false, true}) {
     const Finding finding =
         fails(FindingKind::kMbarrier, 32, expects, map(), kBytes - 16, 1, first);
-    EXPECT_EQ(finding.title, "MORE BYTES THAN EXPECTED");
+    EXPECT_EQ(finding.title(), "MORE BYTES THAN EXPECTED");
     says(finding, "Phase 0 expects 1008 bytes, and 1024 are copied.");
     says(finding, LINE_MARKED(first ? "expects" : "expects after"));
     EXPECT_EQ(finding.location, LINE_MARKED("fetches"));
   }
   // The phase ends with the first copy: the second one would count for the next phase.
   const Finding finding = fails(FindingKind::kMbarrier, 32, expects, map(), kBytes, 2, true);
-  EXPECT_EQ(finding.title, "MORE BYTES THAN EXPECTED");
+  EXPECT_EQ(finding.title(), "MORE BYTES THAN EXPECTED");
   says(finding, "Phase 0 has ended, and nothing orders its end before this copy");
   EXPECT_EQ(finding.location, LINE_MARKED("fetches"));
 }
@@ -94,12 +94,12 @@ TEST_F(TensorCopyMemory, AWriteNeedsAProxyFence) {
     for (const Fence fence : {Fence::kEachThread, Fence::kCopier}) {
       run(replace, {2, 64}, map(), out_.data() /* both blocks write equal values */, fence);
       for (const Finding& finding : take_findings())
-        EXPECT_EQ(finding.title, "RACE in global memory");
+        EXPECT_EQ(finding.title(), "RACE in global memory");
     }
     for (const Fence fence : {Fence::kNone, Fence::kBeforeTheAccess, Fence::kAfterTheBarrier}) {
       run(replace, {1, 64}, map(), out_.data(), fence);
       const Finding finding = only_finding(FindingKind::kAsyncCopy);
-      EXPECT_EQ(finding.title, "WRITE WITHOUT A PROXY FENCE");
+      EXPECT_EQ(finding.title(), "WRITE WITHOUT A PROXY FENCE");
       says(finding, LINE_MARKED("writes by hand"));
       EXPECT_EQ(finding.location, LINE_MARKED("replaces"));
     }
@@ -144,7 +144,7 @@ TEST_F(TensorCopyMemory, AReadNeedsAProxyFence) {
       for (const Fence fence : {Fence::kNone, Fence::kBeforeTheAccess}) {
         run(replace_what_was_read, {1, 64}, map(), out_.data(), ldmatrix, fence);
         const Finding finding = only_finding(FindingKind::kAsyncCopy);
-        EXPECT_EQ(finding.title, "READ WITHOUT A PROXY FENCE");
+        EXPECT_EQ(finding.title(), "READ WITHOUT A PROXY FENCE");
         says(finding, ldmatrix ? LINE_MARKED("reads rows of it") : LINE_MARKED("reads it"));
         EXPECT_EQ(finding.location, LINE_MARKED("replaces what was read"));
       }
@@ -181,7 +181,7 @@ TEST_F(TensorCopyMemory, AnArrivalPassesTheFenceOn) {
     ASSERT_TRUE(take_findings().empty());
     run(fenced_arrival, {1, 64}, map(), false);
     const Finding finding = only_finding(FindingKind::kAsyncCopy);
-    EXPECT_EQ(finding.title, "WRITE WITHOUT A PROXY FENCE");
+    EXPECT_EQ(finding.title(), "WRITE WITHOUT A PROXY FENCE");
     says(finding, LINE_MARKED("writes one row"));
     EXPECT_EQ(finding.location, LINE_MARKED("replaces the row"));
   }
@@ -213,7 +213,7 @@ TEST_F(TensorCopyMemory, AnMbarrierNeedsItsFence) {
     ASSERT_TRUE(take_findings().empty());
     run(init_and_copy, {1, 64}, map(), Init::kNoFence);
     const Finding finding = only_finding(FindingKind::kMbarrier);
-    EXPECT_EQ(finding.title, "MBARRIER WITHOUT ITS FENCE");
+    EXPECT_EQ(finding.title(), "MBARRIER WITHOUT ITS FENCE");
     says(finding, LINE_MARKED("begins"));
     EXPECT_EQ(finding.location, LINE_MARKED("counts on it"));
   }
@@ -257,7 +257,7 @@ TEST_F(TensorCopyMemory, WritesIntoWhatWasCopied) {
     }
     run(write_into, {1, 64}, map(), out_.data(), Writes::kInFlight);
     const Finding finding = only_finding(FindingKind::kAsyncCopy);
-    EXPECT_EQ(finding.title, "WRITE OVER A COPY IN FLIGHT");
+    EXPECT_EQ(finding.title(), "WRITE OVER A COPY IN FLIGHT");
     says(finding, LINE_MARKED("brings"));
     EXPECT_EQ(finding.location, LINE_MARKED("writes into it"));
   }
@@ -356,7 +356,7 @@ TEST_F(TensorCopyMemory, SourceOverwritten) {
   ASSERT_TRUE(take_findings().empty());
   run(change_source, {1, 1}, map(), in_.data(), Changes::kInFlight);
   const Finding finding = only_finding(FindingKind::kAsyncCopy);
-  EXPECT_EQ(finding.title, "SOURCE OF A COPY OVERWRITTEN");
+  EXPECT_EQ(finding.title(), "SOURCE OF A COPY OVERWRITTEN");
   EXPECT_EQ(finding.location, LINE_MARKED("changes in"));
   says(finding, LINE_MARKED("copies in"));
 }
@@ -455,7 +455,7 @@ TEST_F(TensorCopyMemory, LdmatrixMeetsACopy) {
   ASSERT_TRUE(take_findings().empty());
   run(copy_for_ldmatrix, {1, 32}, map(), out.data(), false);
   const Finding finding = only_finding(FindingKind::kAsyncCopy);
-  EXPECT_EQ(finding.title, "READ OF A STAGE THAT IS NOT FULL");
+  EXPECT_EQ(finding.title(), "READ OF A STAGE THAT IS NOT FULL");
   EXPECT_EQ(finding.location, LINE_MARKED("loads rows"));
   says(finding, LINE_MARKED("copies rows"));
 }

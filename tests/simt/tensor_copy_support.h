@@ -41,7 +41,7 @@ inline bool finds(const std::string& title, const std::string& line, const std::
   bool found = false;
   for (const Finding& finding : take_findings()) {
     const std::string message = finding.message();
-    found |= finding.title == title && message.find(line) != std::string::npos &&
+    found |= finding.title() == title && message.find(line) != std::string::npos &&
              message.find(other) != std::string::npos;
   }
   return found;

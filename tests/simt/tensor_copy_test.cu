@@ -45,8 +45,8 @@ TEST_F(TensorCopyTest, ArrivesAtTheWait) {
       bool copy = false;
       for (const Finding& finding : take_findings()) {
         // A thread that comes before the copy finds no value, and the copy comes into its place.
-        copy |= finding.kind == FindingKind::kAsyncCopy;
-        if (finding.kind != FindingKind::kAsyncCopy) continue;
+        copy |= finding.kind() == FindingKind::kAsyncCopy;
+        if (finding.kind() != FindingKind::kAsyncCopy) continue;
         says(finding, LINE_MARKED("copies k"));
         says(finding, LINE_MARKED("reads k"));
       }
@@ -57,7 +57,7 @@ TEST_F(TensorCopyTest, ArrivesAtTheWait) {
   run(copy_and_read, {1, 64}, map(), out_.data(), Waits::kNone);
   EXPECT_EQ(out_.values()[0], 0xffff);  // The first thread reads, then waits.
   const Finding finding = only_finding(FindingKind::kAsyncCopy);
-  EXPECT_EQ(finding.title, "READ OF A STAGE THAT IS NOT FULL");
+  EXPECT_EQ(finding.title(), "READ OF A STAGE THAT IS NOT FULL");
   EXPECT_EQ(finding.array, "sK");
   EXPECT_EQ(finding.location, LINE_MARKED("reads k"));
   EXPECT_EQ(finding.count, 64u);
@@ -67,7 +67,7 @@ TEST_F(TensorCopyTest, ArrivesAtTheWait) {
 TEST_F(TensorCopyTest, ABlockMustWaitBeforeItsEnd) {
   run(copy_and_read, {2, 64}, map(), out_.data(), Waits::kNever);
   const Finding finding = only_finding(FindingKind::kAsyncCopy);
-  EXPECT_EQ(finding.title, "COPY WITHOUT A WAIT");
+  EXPECT_EQ(finding.title(), "COPY WITHOUT A WAIT");
   EXPECT_EQ(finding.location, LINE_MARKED("copies k"));
   EXPECT_EQ(finding.count, 2u);
 }
@@ -137,10 +137,10 @@ TEST_F(TensorCopyTest, AReadOfAStageThatIsNotFull) {
     ASSERT_FALSE(findings.empty());
     for (const Finding& finding : findings) {
       // Which of them depends on the schedule.
-      EXPECT_TRUE(finding.title == "READ OF A STAGE THAT IS NOT FULL" ||
-                  finding.title == "COPY INTO A STAGE THAT IS NOT EMPTY" ||
-                  finding.title == "READ OF UNINITIALISED MEMORY" ||
-                  finding.kind == FindingKind::kMbarrier)
+      EXPECT_TRUE(finding.title() == "READ OF A STAGE THAT IS NOT FULL" ||
+                  finding.title() == "COPY INTO A STAGE THAT IS NOT EMPTY" ||
+                  finding.title() == "READ OF UNINITIALISED MEMORY" ||
+                  finding.kind() == FindingKind::kMbarrier)
           << finding.message();
     }
   }
@@ -156,8 +156,8 @@ TEST_F(TensorCopyTest, ACopyIntoAStageThatIsNotEmpty) {
       const std::vector<Finding> findings = take_findings();
       ASSERT_FALSE(findings.empty()) << static_cast<int>(fault);
       for (const Finding& finding : findings) {
-        if (finding.kind != FindingKind::kAsyncCopy) continue;
-        copy |= finding.title == "COPY INTO A STAGE THAT IS NOT EMPTY";
+        if (finding.kind() != FindingKind::kAsyncCopy) continue;
+        copy |= finding.title() == "COPY INTO A STAGE THAT IS NOT EMPTY";
         says(finding, LINE_MARKED("refills"));
         says(finding, LINE_MARKED("still reads"));
       }
@@ -175,7 +175,7 @@ TEST_F(TensorCopyTest, ACopyOverACopy) {
     cudaGetLastError();
     const std::vector<Finding> findings = take_findings();
     ASSERT_FALSE(findings.empty());
-    EXPECT_EQ(findings[0].title, "ARRIVAL IN A LATER PHASE");
+    EXPECT_EQ(findings[0].title(), "ARRIVAL IN A LATER PHASE");
   }
 }
 
@@ -262,7 +262,7 @@ TEST_F(TensorCopyTest, ALaneThatLagsBehindItsWarp) {
   set_schedule({Schedule::Order::kLagging, 1});
   run(lanes_wait, {1, 33}, map(), out_.data(), 1, false);
   const Finding finding = only_finding(FindingKind::kMbarrier);
-  EXPECT_EQ(finding.title, "WAIT A FULL PHASE LATE");
+  EXPECT_EQ(finding.title(), "WAIT A FULL PHASE LATE");
   EXPECT_EQ(finding.location, LINE_MARKED("all lanes wait"));
   says(finding, LINE_MARKED("answers"));
   says(finding, "warp 0 lane 31");

@@ -98,15 +98,15 @@ TEST_F(TensorStoreTest, TheSourceMustBeThere) {
     for (const Source how : {Source::kNotFenced, Source::kFencedTooEarly}) {
       run(store_tiles, {1, 64}, out_map(), 1, how);
       const Finding finding = only_finding(FindingKind::kAsyncCopy);
-      EXPECT_EQ(finding.title, "WRITE WITHOUT A PROXY FENCE");
+      EXPECT_EQ(finding.title(), "WRITE WITHOUT A PROXY FENCE");
       says(finding, LINE_MARKED("fills"));
       EXPECT_EQ(finding.location, LINE_MARKED("stores"));
     }
     run(store_tiles, {1, 64}, out_map(), 1, Source::kNoBarrier);
     bool found = false;
     for (const Finding& finding : take_findings()) {
-      found |= finding.kind == FindingKind::kSharedRace ||
-               finding.title == "SOURCE OF A STORE OVERWRITTEN";
+      found |= finding.kind() == FindingKind::kSharedRace ||
+               finding.title() == "SOURCE OF A STORE OVERWRITTEN";
       says(finding, LINE_MARKED("stores"));
     }
     EXPECT_TRUE(found);
@@ -124,8 +124,8 @@ TEST_F(TensorStoreTest, TheSourceMustStay) {
     run(store_tiles, {1, 64}, out_map(), 3, Source::kNotAnnounced);
     bool found = false;
     for (const Finding& finding : take_findings()) {
-      found |= finding.kind == FindingKind::kSharedRace ||
-               finding.title == "SOURCE OF A STORE OVERWRITTEN";
+      found |= finding.kind() == FindingKind::kSharedRace ||
+               finding.title() == "SOURCE OF A STORE OVERWRITTEN";
       says(finding, LINE_MARKED("stores"));
       says(finding, LINE_MARKED("fills"));
     }
@@ -136,7 +136,7 @@ TEST_F(TensorStoreTest, TheSourceMustStay) {
 TEST_F(TensorStoreTest, ABlockStaysUntilItsStoresHaveRead) {
   run(store_tiles, {1, 64}, out_map(), 1, Source::kNeverAwaited);
   const Finding finding = only_finding(FindingKind::kAsyncCopy);
-  EXPECT_EQ(finding.title, "STORE WITHOUT A WAIT");
+  EXPECT_EQ(finding.title(), "STORE WITHOUT A WAIT");
   EXPECT_EQ(finding.location, LINE_MARKED("stores"));
 }
 
@@ -222,7 +222,7 @@ TEST_F(TensorStoreTest, ItsEndMustBeAwaited) {
     for (const Target how : {Target::kOnlyRead, Target::kNotAwaited}) {
       run(read_back, {1, 64}, out_map(), stored_.data(), out_.data(), how);
       const Finding finding = only_finding(FindingKind::kAsyncCopy);
-      EXPECT_EQ(finding.title, "READ OF A STORE IN FLIGHT");
+      EXPECT_EQ(finding.title(), "READ OF A STORE IN FLIGHT");
       says(finding, LINE_MARKED("stores it"));
       EXPECT_EQ(finding.location, LINE_MARKED("reads it"));
       EXPECT_EQ(finding.array, "stored");
@@ -231,8 +231,8 @@ TEST_F(TensorStoreTest, ItsEndMustBeAwaited) {
     run(read_back, {1, 64}, out_map(), stored_.data(), out_.data(), Target::kNoBarrier);
     bool found = false;
     for (const Finding& finding : take_findings()) {
-      found |=
-          finding.kind == FindingKind::kGlobalRace || finding.title == "READ OF A STORE IN FLIGHT";
+      found |= finding.kind() == FindingKind::kGlobalRace ||
+               finding.title() == "READ OF A STORE IN FLIGHT";
       says(finding, LINE_MARKED("reads it"));
     }
     EXPECT_TRUE(found);
@@ -376,8 +376,8 @@ TEST_F(TensorStoreTest, ABlockTakesOneTileAfterTheOther) {
     bool found = false;
     for (const Finding& finding : take_findings()) {
       const std::string message = finding.message();
-      found |= (finding.title == "SOURCE OF A STORE OVERWRITTEN" ||
-                finding.title == "COPY INTO A STAGE THAT IS NOT EMPTY") &&
+      found |= (finding.title() == "SOURCE OF A STORE OVERWRITTEN" ||
+                finding.title() == "COPY INTO A STAGE THAT IS NOT EMPTY") &&
                message.find(LINE_MARKED("stores the tile")) != std::string::npos &&
                message.find(LINE_MARKED("requests")) != std::string::npos;
     }

@@ -55,19 +55,19 @@ TEST_F(WarpgroupTest, AllThreadsMustCome) {
     run(meet, {1, 256}, Comes::kAll);
     for (const Comes who : {Comes::kNotAWarp, Comes::kNotALane}) {
       const Finding finding = fails(FindingKind::kWarpMask, 256, meet, who);
-      EXPECT_EQ(finding.title, title);
+      EXPECT_EQ(finding.title(), title);
       EXPECT_EQ(finding.location, LINE_MARKED("the first one"));
       says(finding, who == Comes::kNotAWarp ? "for warp 6 lane 0, which has exited."
                                             : "for warp 4 lane 5, which has exited.");
     }
     Finding finding = fails(FindingKind::kWarpMask, 256, meet, Comes::kElsewhere);
-    EXPECT_EQ(finding.title, title);
+    EXPECT_EQ(finding.title(), title);
     says(finding, LINE_MARKED("the first one"));
     says(finding, LINE_MARKED("the other one"));
     finding = fails(FindingKind::kWarpMask, 256, meet, Comes::kInSyncthreads);
     says(finding, "for warp 7 lane 0, which waits in __syncthreads() at " +
                       LINE_MARKED("waits for the block"));
-    EXPECT_EQ(fails(FindingKind::kWarpMask, 256, meet, Comes::kAtAnotherProduct).title, title);
+    EXPECT_EQ(fails(FindingKind::kWarpMask, 256, meet, Comes::kAtAnotherProduct).title(), title);
     finding = fails(FindingKind::kWarpMask, 224, meet, Comes::kAll);
     says(finding, "for warp 7 lane 0, which does not exist");
     finding = fails(FindingKind::kWarpMask, 129, meet, Comes::kAll);
@@ -87,7 +87,7 @@ TEST_F(WarpgroupTest, RegistersAreOfAWarpgroup) {
   ASSERT_TRUE(take_findings().empty());
   for (const int first_warp : {1, 2, 5}) {
     const Finding finding = fails(FindingKind::kWarpMask, 256, set_registers, first_warp);
-    EXPECT_EQ(finding.title, "WARPGROUP OPERATION WITHOUT ALL THREADS");
+    EXPECT_EQ(finding.title(), "WARPGROUP OPERATION WITHOUT ALL THREADS");
     EXPECT_EQ(finding.location, LINE_MARKED("gives some back"));
   }
 }
@@ -125,7 +125,7 @@ TEST_F(WarpgroupTest, TakesRegistersThatOthersGiveBack) {
     EXPECT_EQ(out.values()[2], 1);
     ASSERT_TRUE(take_findings().empty());
     const Finding too_many = lacks(Takes::kTooMany);
-    EXPECT_EQ(too_many.title, "TOO FEW REGISTERS");
+    EXPECT_EQ(too_many.title(), "TOO FEW REGISTERS");
     EXPECT_EQ(too_many.location, LINE_MARKED("takes too many"));
     says(too_many, "for 248 registers a thread.");
     const Finding too_early = lacks(Takes::kTooEarly);
@@ -147,7 +147,7 @@ __global__ void wait_in_vain(bool first_warp_too) {
 
 TEST_F(WarpgroupTest, ADeadlockWithAnMbarrier) {
   const Finding finding = fails(FindingKind::kMbarrier, 128, wait_in_vain, false);
-  EXPECT_EQ(finding.title, "DEADLOCK AT AN MBARRIER");
+  EXPECT_EQ(finding.title(), "DEADLOCK AT AN MBARRIER");
   says(finding, LINE_MARKED("for all"));
   says(finding, LINE_MARKED("for data"));
 }
@@ -192,7 +192,7 @@ TEST_F(WarpgroupTest, ItsThreadsNameTheSameMatrices) {
   run(describe, {1, 128}, out_.data(), Names::kRight);
   ASSERT_TRUE(take_findings().empty());
   Finding finding = fails(FindingKind::kWarpMask, 128, describe, out_.data(), Names::kOtherInAWarp);
-  EXPECT_EQ(finding.title, "THREADS NAME DIFFERENT MATRICES");
+  EXPECT_EQ(finding.title(), "THREADS NAME DIFFERENT MATRICES");
   EXPECT_EQ(finding.location, LINE_MARKED("names both"));
   says(finding, "warp 2 lane 0");
   finding = fails(FindingKind::kWarpMask, 128, describe, out_.data(), Names::kOtherAccumulate);

@@ -184,7 +184,7 @@ class WgmmaPersistentTest : public WgmmaAttentionTest {
       bool found = false;
       for (const Finding& finding : attend_with(fault)) {
         const std::string message = finding.message();
-        found |= std::count(titles.begin(), titles.end(), finding.title) != 0 &&
+        found |= std::count(titles.begin(), titles.end(), finding.title()) != 0 &&
                  message.find(line) != std::string::npos &&
                  message.find(other) != std::string::npos;
       }

@@ -170,7 +170,7 @@ bool finds_in(const std::vector<Finding>& findings, const std::string& title,
   bool found = false;
   for (const Finding& finding : findings) {
     const std::string message = finding.message();
-    found |= finding.title == title && message.find(line) != std::string::npos &&
+    found |= finding.title() == title && message.find(line) != std::string::npos &&
              message.find(other) != std::string::npos;
   }
   return found;

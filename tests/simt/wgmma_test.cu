@@ -94,7 +94,7 @@ TEST_F(WgmmaTest, TheOperandsMustBeThere) {
       run(prepare, {1, 128}, out_.data(), how);
       bool of_b = false;
       for (const Finding& finding : take_findings()) {
-        EXPECT_EQ(finding.title, "WRITE WITHOUT A PROXY FENCE");
+        EXPECT_EQ(finding.title(), "WRITE WITHOUT A PROXY FENCE");
         says(finding, LINE_MARKED("reads"));
         of_b |= finding.message().find(LINE_MARKED("writes B")) != std::string::npos;
       }
@@ -107,7 +107,7 @@ TEST_F(WgmmaTest, TheOperandsMustBeThere) {
     run(prepare, {1, 128}, out_.data(), Before::kNoBarrier);
     bool race = false;
     for (const Finding& found : take_findings()) {
-      EXPECT_EQ(found.title, "RACE in shared memory");
+      EXPECT_EQ(found.title(), "RACE in shared memory");
       race |= found.message().find(LINE_MARKED("writes B")) != std::string::npos;
       says(found, LINE_MARKED("reads"));
     }
@@ -187,7 +187,7 @@ TEST_F(WgmmaTest, TheOperandsMustStay) {
     run(overwrite, {1, 128}, out_.data(), Overwrites::kBeforeWait);
     EXPECT_NE(out_.values()[1], kK);
     const Finding finding = only_finding(FindingKind::kAsyncProduct);
-    EXPECT_EQ(finding.title, "OPERAND OF A PRODUCT OVERWRITTEN");
+    EXPECT_EQ(finding.title(), "OPERAND OF A PRODUCT OVERWRITTEN");
     EXPECT_EQ(finding.location, LINE_MARKED("too early"));
     EXPECT_EQ(finding.array, "sB");
     says(finding, LINE_MARKED("still reads"));
@@ -236,7 +236,7 @@ TEST_F(WgmmaTest, TheAccumulatorBelongsToTheProduct) {
     for (const Touches how : {Touches::kReads, Touches::kWrites}) {
       run(touch, {1, 128}, out_.data(), how);
       const Finding finding = only_finding(FindingKind::kAsyncProduct);
-      EXPECT_EQ(finding.title, "REGISTER OF A PRODUCT IN FLIGHT");
+      EXPECT_EQ(finding.title(), "REGISTER OF A PRODUCT IN FLIGHT");
       EXPECT_EQ(finding.count, 128u);
       EXPECT_EQ(finding.location,
                 how == Touches::kReads ? LINE_MARKED("reads D") : LINE_MARKED("writes D"));
@@ -248,7 +248,7 @@ TEST_F(WgmmaTest, TheAccumulatorBelongsToTheProduct) {
     for (const Touches how : {Touches::kNeverWaits, Touches::kNeverCommits}) {
       run(touch, {2, 128}, out_.data(), how);
       const Finding finding = only_finding(FindingKind::kAsyncProduct);
-      EXPECT_EQ(finding.title, "PRODUCT WITHOUT A WAIT");
+      EXPECT_EQ(finding.title(), "PRODUCT WITHOUT A WAIT");
       EXPECT_EQ(finding.location, LINE_MARKED("sums up"));
       says(finding, how == Touches::kNeverWaits ? "has not waited for its group"
                                                 : "has not committed its group");
@@ -292,7 +292,7 @@ TEST_F(WgmmaTest, TheLeftOperandMayOnlyBeRead) {
   for (const Operand how : {Operand::kWrites, Operand::kLdmatrix}) {
     run(from_registers, {1, 128}, out_.data(), how);
     const Finding finding = only_finding(FindingKind::kAsyncProduct);
-    EXPECT_EQ(finding.title, "REGISTER OF A PRODUCT IN FLIGHT");
+    EXPECT_EQ(finding.title(), "REGISTER OF A PRODUCT IN FLIGHT");
     EXPECT_EQ(finding.location,
               how == Operand::kWrites ? LINE_MARKED("writes A") : LINE_MARKED("loads A"));
     says(finding, LINE_MARKED("multiplies"));
@@ -366,14 +366,14 @@ TEST_F(WgmmaTest, RegistersNeedAFence) {
   for (const Fences fences : {Fences::kFirstOnly, Fences::kBetween}) {
     run(rescale, {1, 128}, out_.data(), fences);
     const Finding finding = only_finding(FindingKind::kAsyncProduct);
-    EXPECT_EQ(finding.title, "PRODUCT WITHOUT A FENCE");
+    EXPECT_EQ(finding.title(), "PRODUCT WITHOUT A FENCE");
     EXPECT_EQ(finding.location, LINE_MARKED("adds"));
     says(finding, LINE_MARKED("rescales"));
   }
   run(rescale, {1, 128}, out_.data(), Fences::kNone);
   const std::vector<Finding> findings = take_findings();
   ASSERT_EQ(findings.size(), 2u);
-  for (const Finding& finding : findings) EXPECT_EQ(finding.title, "PRODUCT WITHOUT A FENCE");
+  for (const Finding& finding : findings) EXPECT_EQ(finding.title(), "PRODUCT WITHOUT A FENCE");
   says(findings[0], "before its first product");
 }
 
