@@ -100,7 +100,7 @@ cudaError_t Core::run(const Launch& launch) {
       if (killed_) break;
     }
   }
-  if (recorder.on()) recorder.end_launch(*this);
+  if (recorder.on()) recorder.end_launch();
   launch_ = nullptr;
   if (exception_ != nullptr) std::rethrow_exception(std::exchange(exception_, nullptr));
   return killed_ ? cudaErrorLaunchFailure : cudaSuccess;

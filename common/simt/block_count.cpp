@@ -30,11 +30,10 @@ void add_to_block_count(unsigned* count) {
   const std::uint16_t site =
       access_block_count(self, count, as_address(__builtin_return_address(0)));
   if (const TensorStore* const store = core.tensor_stores.unfinished_of(self); store != nullptr) {
-    core.report_accesses(
-        Report::kCountBeforeEndOfStore, core.region_of(address), address,
-        {core.named_access(store->begun), core.access_of(self, site)},
-        "A block that waits for the count may come before the store has ended. The "
-        "thread must call tensor_store_wait() before it adds.");
+    report_accesses(Report::kCountBeforeEndOfStore, core.region_of(address), address,
+                    {named_access(store->begun), access_of(self, site)},
+                    "A block that waits for the count may come before the store has ended. The "
+                    "thread must call tensor_store_wait() before it adds.");
   }
   core.order.release(self, address);
   ++*count;

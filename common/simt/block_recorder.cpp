@@ -140,7 +140,7 @@ int BlockRecorder::place_of(const SourcePlace& place) {
 
 ArrayNumbers::Place BlockRecorder::array_at(std::uintptr_t address) {
   const auto [known, added] = array_places_.try_emplace(address);
-  if (added) known->second = arrays_.place_of(address, core);
+  if (added) known->second = arrays_.place_of(address);
   return known->second;
 }
 

@@ -20,9 +20,9 @@ void TensorStores::issue_reduction(const Thread& self, std::uintptr_t to, std::u
   core.check_alignment(self, to, kChunk, reduction.write_site);
   const auto size = static_cast<std::size_t>(bytes);
   if (size % kChunk != 0) {
-    core.report_access(Report::kMisaligned, self, &core.shared().region(), from, site,
-                       "A reduction takes a multiple of 16 bytes; this is " +
-                           std::to_string(bytes) + ". The launch ends here.");
+    report_access(Report::kMisaligned, self, &core.shared().region(), from, site,
+                  "A reduction takes a multiple of 16 bytes; this is " + std::to_string(bytes) +
+                      ". The launch ends here.");
     core.kill_launch();
   }
   check_span(self, from, size, site);

@@ -55,6 +55,8 @@ class Core {
   int num_warps() const { return (num_threads_ + 31) / 32; }
   unsigned active_lanes(int warp) const;
   const Launch* launch() const { return launch_; }
+  const std::string& kernel_name(std::uintptr_t kernel);
+  bool in_block() const { return in_block_; }
   uint3 block_index() const { return block_index_; }
   std::uint64_t linear_block() const { return linear_block_; }
   int barriers_of_block() const {
@@ -80,32 +82,11 @@ class Core {
                   std::uintptr_t return_address) {
     const std::uint16_t site = sites.id(return_address, kind, size);
     if (site == Sites::kForeign) return;
-    recorder.begin(*this, threads_[thread], address, size, kind, site);
+    recorder.begin(threads_[thread], address, size, kind, site);
   }
   // The region that holds the address; null if the simulator knows none.
   Region* region_of(std::uintptr_t address);
   SharedMemory& shared() { return shared_; }
-
-  // ---- Findings: findings.cpp, race_findings.cpp -----------------------------------------------
-
-  NamedAccess access_of(const Thread& self, std::uint16_t site) const {
-    return {self.index, linear_block_, site, self.tile()};
-  }
-  NamedAccess named_access(Stamp stamp) const;
-  void report_race(const Thread& self, const Region& region, std::uintptr_t address, Stamp earlier,
-                   std::uint16_t site);
-  void report_access(Report report, const Thread& self, const Region* region,
-                     std::uintptr_t address, std::uint16_t site, const std::string& what);
-  void report_accesses(Report report, const Region* region, std::uintptr_t address,
-                       const std::vector<NamedAccess>& accesses, const std::string& what,
-                       const Site* element = nullptr);
-  void report_block(Report report, std::uintptr_t where, const std::string& body,
-                    const std::vector<FindingBarrier>& barriers = {});
-  void report_registers(Report report, const std::vector<NamedAccess>& accesses,
-                        const std::string& what);
-  std::string element_name(const Region* region, std::uintptr_t address, const Site& site) const;
-  const std::string& kernel_name(std::uintptr_t kernel);
-  bool array_at(std::uintptr_t address, LoggedArray& array, std::uintptr_t& begin);
 
   // ---- Called by the host ----------------------------------------------------------------------
 
@@ -173,20 +154,6 @@ class Core {
                    std::uint16_t site);
   bool readers_suffice(const Thread& self, const Cell& cell, Stamp now) const;
   bool is_mapped(std::uintptr_t address);
-
-  // findings.cpp, race_findings.cpp
-  static int distance(const NamedAccess& a, const NamedAccess& b);
-  bool comes_first(const NamedAccess& earlier, const NamedAccess& later) const;
-  std::string explain_race(const NamedAccess& first, const NamedAccess& second) const;
-  bool keeps(std::uint64_t block) const;
-  void describe(Finding finding, const Region* region, std::uintptr_t address, const Site& site);
-  std::string array_name(const Region* region, std::uintptr_t address) const;
-  std::uintptr_t array_begin(const Region* region, std::uintptr_t address) const;
-  bool lacks_names(const Region* region, std::uintptr_t address) const;
-  static std::string tile_of(const NamedAccess& access);
-  FindingAccess described(const NamedAccess& access) const;
-  Finding finding_at(Report report, const SourcePlace& place, const std::string& why,
-                     const std::vector<NamedAccess>& accesses = {});
 
   std::optional<StackPool> stacks_;  // from the first launch on
   SharedMemory shared_;

@@ -46,7 +46,7 @@ void AsyncCopies::issue(const Thread& self, std::uintptr_t to, std::optional<std
   write_sites_.insert(write_site);
   core.block_recorder.note_copy(read_site, write_site);
   if (from && core.recorder.on()) {
-    core.recorder.note(core, self, *from, kBytes, AccessKind::kRead, read_site);
+    core.recorder.note(self, *from, kBytes, AccessKind::kRead, read_site);
   }
   if (counts_accesses()) {
     if (from) core.on_access(self.index, *from, kBytes, AccessKind::kRead, return_address);
@@ -80,7 +80,7 @@ void AsyncCopies::end(const Thread& self, const AsyncCopy& copy) {
   std::memcpy(reinterpret_cast<void*>(copy.to), data, kBytes);
   const auto write_site = static_cast<std::uint16_t>(stamp_site(copy.begun));
   if (core.recorder.on()) {
-    core.recorder.note(core, self, copy.to, kBytes, AccessKind::kWrite, write_site);
+    core.recorder.note(self, copy.to, kBytes, AccessKind::kWrite, write_site);
   }
   if (!counts_accesses()) return;
   if (copy.from) check_copy_source(self, *copy.from, kBytes, copy.begun, copy.read_site, true);
@@ -107,14 +107,13 @@ void check_copy_source(const Thread& self, std::uintptr_t from, std::size_t size
   }
   if (writer == 0) return;
   if (!core.order.happens_before(writer, self, false)) {
-    core.report_race(self, *region, from, writer, read_site);
+    report_race(self, *region, from, writer, read_site);
     return;
   }
-  NamedAccess reader = core.named_access(begun);
+  NamedAccess reader = named_access(begun);
   reader.site = read_site;
-  core.report_accesses(Report::kSourceOfCopyOverwritten, region, from,
-                       {reader, core.named_access(writer)},
-                       "The copy reads its source until the wait that covers it.");
+  report_accesses(Report::kSourceOfCopyOverwritten, region, from, {reader, named_access(writer)},
+                  "The copy reads its source until the wait that covers it.");
 }
 
 bool AsyncCopies::on_access(const Thread& self, const Region& region, std::uintptr_t address,
@@ -124,18 +123,17 @@ bool AsyncCopies::on_access(const Thread& self, const Region& region, std::uintp
   const AsyncCopy& copy = *found->second;
   reported_sites_.insert(stamp_site(copy.begun));
   const bool read = core.sites[site].kind == AccessKind::kRead;
-  core.report_accesses(read ? Report::kReadOfCopy : Report::kWriteOverCopy, &region, address,
-                       {core.named_access(copy.begun), core.access_of(self, site)},
-                       why_in_flight(copy, of_threads_[stamp_thread(copy.begun)].groups));
+  report_accesses(read ? Report::kReadOfCopy : Report::kWriteOverCopy, &region, address,
+                  {named_access(copy.begun), access_of(self, site)},
+                  why_in_flight(copy, of_threads_[stamp_thread(copy.begun)].groups));
   return false;
 }
 
 void AsyncCopies::end_thread(const Thread& self) {
   for (const AsyncCopy& copy : of_threads_[self.index].copies) {
     if (reported_sites_.count(stamp_site(copy.begun)) != 0) continue;
-    core.report_accesses(Report::kCopyWithoutWait, &core.shared().region(), copy.to,
-                         {core.named_access(copy.begun)},
-                         "Its thread ends and has not waited for it.");
+    report_accesses(Report::kCopyWithoutWait, &core.shared().region(), copy.to,
+                    {named_access(copy.begun)}, "Its thread ends and has not waited for it.");
   }
 }
 

@@ -30,7 +30,7 @@ void finish_ldmatrix(const Thread* lanes) {
         core.sites.id(thread.wait_address, AccessKind::kRead, kRowBytes, kElementBytes);
     core.check_operand(thread, of_lane[lane]->row, kRowBytes, site, true, "ldmatrix reads");
     if (core.recorder.on()) {
-      core.recorder.note(core, thread, of_lane[lane]->row, kRowBytes, AccessKind::kRead, site);
+      core.recorder.note(thread, of_lane[lane]->row, kRowBytes, AccessKind::kRead, site);
     }
   }
   for (int lane = 0; lane < 32 && counts_accesses(); ++lane) {

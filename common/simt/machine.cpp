@@ -54,6 +54,14 @@ void Core::reset_counts() {
   layouts_.clear();
 }
 
+const std::string& Core::kernel_name(std::uintptr_t kernel) {
+  auto name = kernel_names_.find(kernel);
+  if (name == kernel_names_.end()) {
+    name = kernel_names_.emplace(kernel, function_name(kernel)).first;
+  }
+  return name->second;
+}
+
 std::vector<SharedMap> Core::shared_maps() {
   std::vector<SharedMap> maps;
   for (const auto& [kernel, layout] : layouts_) {

@@ -154,9 +154,9 @@ void check_matrix(const Thread& caller, const MatrixAccess& access) {
   } else {
     return;
   }
-  core.report_access(Report::kMisaligned, caller, core.region_of(address), address,
-                     core.sites.id(caller.wait_address, access.kind, bytes),
-                     what + " The launch ends here.");
+  report_access(Report::kMisaligned, caller, core.region_of(address), address,
+                core.sites.id(caller.wait_address, access.kind, bytes),
+                what + " The launch ends here.");
   core.kill_launch();
 }
 
@@ -201,7 +201,7 @@ void log_matrix(const Thread& self, const MatrixAccess& access, std::uintptr_t r
   const std::size_t bytes = element_bytes(access.type);
   const std::uint16_t site = core.sites.id(return_address, access.kind, bytes);
   for_each_slot(access.type, access.matrix, self.lane(), [&](int, std::size_t i) {
-    core.recorder.note(core, self, address_of(access.matrix) + i * bytes, bytes, access.kind, site);
+    core.recorder.note(self, address_of(access.matrix) + i * bytes, bytes, access.kind, site);
   });
 }
 
@@ -220,12 +220,12 @@ void finish_matrix_access(const Thread& caller) {
       continue;
     }
     const SourcePlace& here = source_place(caller.wait_address);
-    core.report_block(
-        Report::kLanesNameMatrices, caller.wait_address,
-        "  Warp " + std::to_string(caller.warp()) + " lanes 0 and " + std::to_string(lane) +
-            " at " + short_location(here) + "   " + source_text(here) +
-            "\n  All 32 lanes must give the same pointer, ldm and layout. The launch ends "
-            "here.\n");
+    report_block(Report::kLanesNameMatrices, caller.wait_address,
+                 "  Warp " + std::to_string(caller.warp()) + " lanes 0 and " +
+                     std::to_string(lane) + " at " + short_location(here) + "   " +
+                     source_text(here) +
+                     "\n  All 32 lanes must give the same pointer, ldm and layout. The launch ends "
+                     "here.\n");
     core.kill_launch();
   }
   check_matrix(caller, access(0));

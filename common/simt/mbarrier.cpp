@@ -31,7 +31,7 @@ void Mbarriers::init(const Thread& self, std::uintptr_t address, unsigned arriva
   barrier.initialised = core.order.stamp_of(self, site);
   barrier.seen.resize(core.num_warps());
   if (arrivals >= 1 && arrivals <= kMaxArrivals) return;
-  report(Report::kMbarrierOutOfRange, barrier, {core.access_of(self, site)},
+  report(Report::kMbarrierOutOfRange, barrier, {access_of(self, site)},
          "A phase has 1 to 1048575 arrivals; this is " + std::to_string(arrivals) +
              ". The launch ends here.");
   core.kill_launch();
@@ -50,16 +50,15 @@ Mbarrier& Mbarriers::at(const Thread& self, std::uintptr_t address, std::uint16_
   core.check_operand(self, address, kMbarrierBytes, site, true, "An mbarrier lies in");
   const auto found = at_.find(address);
   if (found == at_.end()) {
-    core.report_accesses(
-        Report::kMbarrierNotInitialised, &core.shared().region(), address,
-        {core.access_of(self, site)},
-        "No thread of this block has called mbarrier_init() for it. The launch ends "
-        "here.");
+    report_accesses(Report::kMbarrierNotInitialised, &core.shared().region(), address,
+                    {access_of(self, site)},
+                    "No thread of this block has called mbarrier_init() for it. The launch ends "
+                    "here.");
     core.kill_launch();
   }
   Mbarrier& barrier = *found->second;
   if (!core.order.happens_before(barrier.initialised, self, true)) {
-    core.report_race(self, core.shared().region(), address, barrier.initialised, site);
+    report_race(self, core.shared().region(), address, barrier.initialised, site);
   }
   return barrier;
 }
@@ -72,9 +71,9 @@ void Mbarriers::arrive(Thread& self, std::uintptr_t address, unsigned expected_b
   ++core.events.barrier_calls;
   core.block_recorder.mark_at_barrier(self, WarpEvent::Kind::kArrive, return_address,
                                       {address, false}, barrier.phase);
-  const NamedAccess here = core.access_of(self, site);
+  const NamedAccess here = access_of(self, site);
   if (barrier.arrivals_left == 0) {
-    report(Report::kTooManyArrivals, barrier, {core.named_access(barrier.last_arrival), here},
+    report(Report::kTooManyArrivals, barrier, {named_access(barrier.last_arrival), here},
            "Phase " + std::to_string(barrier.phase) + " has had its " +
                counted(barrier.arrivals, "arrival") +
                " and waits for bytes. The launch ends here.");
@@ -82,7 +81,7 @@ void Mbarriers::arrive(Thread& self, std::uintptr_t address, unsigned expected_b
   }
   if (self.knowledge.phases_of(barrier.index) < barrier.phase) {
     const std::string phase = std::to_string(barrier.phase - 1);
-    report(Report::kArrivalInLaterPhase, barrier, {core.named_access(barrier.last_arrival), here},
+    report(Report::kArrivalInLaterPhase, barrier, {named_access(barrier.last_arrival), here},
            "Phase " + phase + " ended with " + counted(barrier.arrivals, "arrival") +
                ". Nothing orders its end before this arrival, which could be one too "
                "many.");
@@ -107,7 +106,7 @@ void Mbarriers::end_phase_if_over(Thread& self, Mbarrier& barrier) {
   if (barrier.arrivals_left != 0 || barrier.bytes_copied < barrier.bytes_expected) return;
   if (barrier.bytes_copied > barrier.bytes_expected) {
     report(Report::kMoreBytesThanExpected, barrier,
-           {core.named_access(barrier.last_arrival), core.named_access(barrier.last_copy)},
+           {named_access(barrier.last_arrival), named_access(barrier.last_copy)},
            "Phase " + std::to_string(barrier.phase) + " expects " +
                std::to_string(barrier.bytes_expected) + " bytes, and " +
                std::to_string(barrier.bytes_copied) + " are copied. The launch ends here.");
@@ -143,7 +142,7 @@ void Mbarriers::wait(Thread& self, std::uintptr_t address, unsigned parity,
   Mbarrier& barrier = at(self, address, site);
   ++core.events.barrier_calls;
   if (parity > 1) {
-    report(Report::kMbarrierOutOfRange, barrier, {core.access_of(self, site)},
+    report(Report::kMbarrierOutOfRange, barrier, {access_of(self, site)},
            "The parity of a phase is 0 or 1; this is " + std::to_string(parity) +
                ". The launch ends here.");
     core.kill_launch();
@@ -164,7 +163,7 @@ void Mbarriers::wait(Thread& self, std::uintptr_t address, unsigned parity,
   if (!in_time) {
     report(
         Report::kWaitPhaseLate, barrier,
-        {core.named_access(barrier.last_arrival), core.access_of(self, site)},
+        {named_access(barrier.last_arrival), access_of(self, site)},
         "The wait is for " +
             (phase < 0 ? "the phase before the first" : "phase " + std::to_string(phase)) +
             ", and phase " + std::to_string(barrier.phase - 1) +
@@ -181,14 +180,14 @@ void Mbarriers::wait(Thread& self, std::uintptr_t address, unsigned parity,
 // ---- Reports -----------------------------------------------------------------------------------
 
 std::string Mbarriers::name_of(const Mbarrier& barrier) const {
-  return core.element_name(&core.shared().region(), barrier.address,
-                           core.sites[stamp_site(barrier.initialised)]);
+  return element_name(&core.shared().region(), barrier.address,
+                      core.sites[stamp_site(barrier.initialised)]);
 }
 
 void Mbarriers::report(Report report, const Mbarrier& barrier,
                        const std::vector<NamedAccess>& accesses, const std::string& what) const {
-  core.report_accesses(report, &core.shared().region(), barrier.address, accesses, what,
-                       &core.sites[stamp_site(barrier.initialised)]);
+  report_accesses(report, &core.shared().region(), barrier.address, accesses, what,
+                  &core.sites[stamp_site(barrier.initialised)]);
 }
 
 // No thread can go on, and some wait at mbarriers or named barriers: the state of all mbarriers

@@ -24,9 +24,9 @@ void check_proxy_fence(const Thread& self, const Region& region, std::uintptr_t 
   const bool announced = fenced || core.order.fences.happens_before(earlier, known);
   if (in_block && fenced == announced && self.knowledge.has_fenced_global(earlier)) return;
   if (fenced && core.order.fences.happens_before(earlier, proxied)) return;
-  core.report_accesses(
+  report_accesses(
       Report::kAccessWithoutProxyFence, &region, address,
-      {core.named_access(earlier), core.access_of(self, site)},
+      {named_access(earlier), access_of(self, site)},
       fenced ? "The second may overtake the first. Its thread must call fence_proxy_async_global() "
                "when it has learned of the first."
              : "The second may overtake the first, whose thread must call "

@@ -47,12 +47,12 @@ bool Warpgroups::report_lack_of_registers() const {
   }
   const Thread& waiting = core.thread(group->first_thread);
   const SourcePlace& here = source_place(waiting.wait_address);
-  core.report_block(Report::kTooFewRegisters, waiting.wait_address,
-                    "  Warp " + std::to_string(waiting.warp()) + " waits at " +
-                        short_location(here) + "   " + source_text(here) + "\n  for " +
-                        std::to_string(group->asked) + " registers a thread. The warpgroups hold " +
-                        held + ", and all began with " + std::to_string(registers_at_launch()) +
-                        ". No thread can go on. The launch ends here.\n");
+  report_block(Report::kTooFewRegisters, waiting.wait_address,
+               "  Warp " + std::to_string(waiting.warp()) + " waits at " + short_location(here) +
+                   "   " + source_text(here) + "\n  for " + std::to_string(group->asked) +
+                   " registers a thread. The warpgroups hold " + held + ", and all began with " +
+                   std::to_string(registers_at_launch()) +
+                   ". No thread can go on. The launch ends here.\n");
   return true;
 }
 

@@ -41,8 +41,8 @@ void check_box(const Thread& self, std::uintptr_t shared, std::size_t bytes, int
   core.check_operand(self, shared & ~(BoxChunk::kBytes - 1), BoxChunk::kBytes, site, true,
                      "cp.async.bulk.tensor " + verb);
   const auto fail = [&](Report kind, const std::string& what) {
-    core.report_access(kind, self, &core.shared().region(), shared, site,
-                       what + " The launch ends here.");
+    report_access(kind, self, &core.shared().region(), shared, site,
+                  what + " The launch ends here.");
     core.kill_launch();
   };
   constexpr std::uintptr_t kAlignment = 128;
@@ -60,8 +60,8 @@ void check_box(const Thread& self, std::uintptr_t shared, std::size_t bytes, int
 
 void check_span(const Thread& self, std::uintptr_t shared, std::size_t bytes, std::uint16_t site) {
   if (core.shared().inside_variable(shared, bytes)) return;
-  core.report_access(Report::kOutOfBounds, self, &core.shared().region(), shared, site,
-                     core.shared().explain_outside(shared, bytes) + " The launch ends here.");
+  report_access(Report::kOutOfBounds, self, &core.shared().region(), shared, site,
+                core.shared().explain_outside(shared, bytes) + " The launch ends here.");
   core.kill_launch();
 }
 

@@ -21,19 +21,19 @@ constexpr std::size_t kChunk = TensorCopy::kChunk;
 
 // Its bytes must count for the phase that they are meant for.
 void check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_t site) {
-  const NamedAccess here = core.access_of(self, site);
+  const NamedAccess here = access_of(self, site);
   const bool is_fenced =
       self.knowledge.has_fenced(barrier.initialised) ||
       (barrier.init_fenced != 0 && core.order.happens_before(barrier.init_fenced, self, true));
   if (!is_fenced) {
     core.mbarriers.report(
-        Report::kMbarrierWithoutFence, barrier, {core.named_access(barrier.initialised), here},
+        Report::kMbarrierWithoutFence, barrier, {named_access(barrier.initialised), here},
         "The thread that initialises it must call fence_mbarrier_init() before the "
         "barrier that lets others use it.");
   }
   if (self.knowledge.phases_of(barrier.index) >= barrier.phase) return;
   core.mbarriers.report(
-      Report::kMoreBytesThanExpected, barrier, {core.named_access(barrier.last_arrival), here},
+      Report::kMoreBytesThanExpected, barrier, {named_access(barrier.last_arrival), here},
       "Phase " + std::to_string(barrier.phase - 1) +
           " has ended, and nothing orders its end before this copy: it had all the "
           "bytes that it expects. The launch ends here.");
@@ -88,7 +88,7 @@ void TensorCopies::read_box(Thread& self, const TensorCopy& copy) {
     bytes += size;
     sectors.push_back(from / 32);
     if (core.recorder.on()) {
-      core.recorder.note(core, self, from, size, AccessKind::kRead, copy.read_site);
+      core.recorder.note(self, from, size, AccessKind::kRead, copy.read_site);
     }
     Region* const region = core.region_of(from);
     if (region == nullptr || region->shared || region->freed || !region->has(from, size)) {
@@ -105,11 +105,11 @@ void TensorCopies::read_box(Thread& self, const TensorCopy& copy) {
       core.note_read(self, cells[i], now, false);
       Stamp& written = cells[i].write;
       if (written == 0 && !region->initialised) {
-        core.report_access(Report::kUninitialised, self, region, from, copy.read_site,
-                           "Neither the host nor a kernel has written it.");
+        report_access(Report::kUninitialised, self, region, from, copy.read_site,
+                      "Neither the host nor a kernel has written it.");
         written = kHostStamp;  // one report
       } else if (written != 0 && !core.order.happens_before(written, self, false)) {
-        core.report_race(self, *region, from, written, copy.read_site);
+        report_race(self, *region, from, written, copy.read_site);
       } else {
         check_proxy_fence(self, *region, from, written, copy.read_site);
       }
@@ -139,9 +139,9 @@ void TensorCopies::check_destination(const Thread& self, const TensorCopy& copy)
   const auto check_reader = [&](Stamp reader, std::uintptr_t address) {
     if (told_reader || is_ordered(reader)) return;
     told_reader = true;
-    core.report_accesses(Report::kBoxCopyOverReads, &region, address,
-                         {core.named_access(reader), core.access_of(self, site)},
-                         "No barrier orders the read before the copy.");
+    report_accesses(Report::kBoxCopyOverReads, &region, address,
+                    {named_access(reader), access_of(self, site)},
+                    "No barrier orders the read before the copy.");
   };
   const auto check_fence = [&](bool& told, Stamp access, std::uintptr_t address, Report report,
                                const std::string& verb) {
@@ -150,11 +150,10 @@ void TensorCopies::check_destination(const Thread& self, const TensorCopy& copy)
       return;
     }
     told = true;
-    core.report_accesses(
-        report, &region, address, {core.named_access(access), core.access_of(self, site)},
-        "The copy may overtake it. The thread that " + verb +
-            " must call fence_proxy_async() before the barrier that orders the two, "
-            "or this one after it.");
+    report_accesses(report, &region, address, {named_access(access), access_of(self, site)},
+                    "The copy may overtake it. The thread that " + verb +
+                        " must call fence_proxy_async() before the barrier that orders the two, "
+                        "or this one after it.");
   };
   const auto check_reading_thread = [&](Stamp reader, std::uintptr_t address) {
     check_reader(reader, address);
@@ -163,7 +162,7 @@ void TensorCopies::check_destination(const Thread& self, const TensorCopy& copy)
   const auto check_writer = [&](Stamp writer, std::uintptr_t address) {
     if (!told_writer && !is_ordered(writer)) {
       told_writer = true;
-      core.report_race(self, region, address, writer, site);
+      report_race(self, region, address, writer, site);
     }
     check_fence(told_write_fence, writer, address, Report::kWriteWithoutProxyFence, "writes");
   };
@@ -173,11 +172,11 @@ void TensorCopies::check_destination(const Thread& self, const TensorCopy& copy)
     if (old != nullptr && old != last) {
       last = old;
       if (!has_ended(self, *old)) {
-        core.report_accesses(Report::kWriteOverBoxCopy, &region, at,
-                             {core.named_access(old->begun), core.access_of(self, site)},
-                             "The new copy's thread has not waited for phase " +
-                                 std::to_string(old->phase) + " of " +
-                                 core.mbarriers.name_of(*old->barrier) + '.');
+        report_accesses(Report::kWriteOverBoxCopy, &region, at,
+                        {named_access(old->begun), access_of(self, site)},
+                        "The new copy's thread has not waited for phase " +
+                            std::to_string(old->phase) + " of " +
+                            core.mbarriers.name_of(*old->barrier) + '.');
       }
       const bool whole = old->lies_within(copy.to, copy.bytes);
       for (const TensorCopy::Reader& reader : old->readers) {
@@ -225,13 +224,13 @@ void TensorCopies::report_not_full(const Thread& self, const TensorCopy& copy,
                                    std::uintptr_t address, std::uint16_t site) {
   const bool read = core.sites[site].kind == AccessKind::kRead;
   reported_sites_.insert(stamp_site(copy.begun));
-  core.report_accesses(read ? Report::kReadOfBoxCopy : Report::kWriteOverBoxCopy,
-                       &core.shared().region(), address,
-                       {core.named_access(copy.begun), core.access_of(self, site)},
-                       "The copy ends with phase " + std::to_string(copy.phase) + " of " +
-                           core.mbarriers.name_of(*copy.barrier) +
-                           ". Neither has this thread waited for that phase, nor does a barrier "
-                           "follow another thread's wait.");
+  report_accesses(read ? Report::kReadOfBoxCopy : Report::kWriteOverBoxCopy,
+                  &core.shared().region(), address,
+                  {named_access(copy.begun), access_of(self, site)},
+                  "The copy ends with phase " + std::to_string(copy.phase) + " of " +
+                      core.mbarriers.name_of(*copy.barrier) +
+                      ". Neither has this thread waited for that phase, nor does a barrier "
+                      "follow another thread's wait.");
 }
 
 bool TensorCopies::on_access(const Thread& self, TensorCopy& copy, std::uintptr_t address,
@@ -275,7 +274,7 @@ void TensorCopies::end(const Thread& self, TensorCopy& copy) {
                 chunk.end - chunk.begin);
     std::memcpy(reinterpret_cast<void*>(chunk.shared), data, kChunk);
     if (core.recorder.on()) {
-      core.recorder.note(core, core.thread(stamp_thread(copy.begun)), chunk.shared, kChunk,
+      core.recorder.note(core.thread(stamp_thread(copy.begun)), chunk.shared, kChunk,
                          AccessKind::kWrite, site);
     }
     if (!counts_accesses()) continue;
@@ -293,11 +292,10 @@ void TensorCopies::end_block() {
     if (!copy.in_flight || reported_sites_.count(stamp_site(copy.begun)) != 0) {
       continue;
     }
-    core.report_accesses(Report::kBoxCopyWithoutWait, &core.shared().region(), copy.to,
-                         {core.named_access(copy.begun)},
-                         "The block ends, and no thread has waited for phase " +
-                             std::to_string(copy.phase) + " of " +
-                             core.mbarriers.name_of(*copy.barrier) + '.');
+    report_accesses(
+        Report::kBoxCopyWithoutWait, &core.shared().region(), copy.to, {named_access(copy.begun)},
+        "The block ends, and no thread has waited for phase " + std::to_string(copy.phase) +
+            " of " + core.mbarriers.name_of(*copy.barrier) + '.');
   }
 }
 

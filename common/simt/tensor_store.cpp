@@ -27,9 +27,9 @@ void TensorStores::issue(const Thread& self, const TensorMapArguments& map, cons
   check_box(self, from, static_cast<std::size_t>(map.box_bytes()), first[0], site, "reads");
   const int lowest = *std::min_element(std::begin(first), std::end(first));
   if (lowest < 0) {
-    core.report_access(Report::kOutOfBounds, self, &core.shared().region(), from, site,
-                       "No coordinate of a store is negative; this is " + std::to_string(lowest) +
-                           ". To a GPU it is an illegal instruction. The launch ends here.");
+    report_access(Report::kOutOfBounds, self, &core.shared().region(), from, site,
+                  "No coordinate of a store is negative; this is " + std::to_string(lowest) +
+                      ". To a GPU it is an illegal instruction. The launch ends here.");
     core.kill_launch();
   }
   TensorStore store;
@@ -71,17 +71,17 @@ void TensorStores::check_source(const Thread& self, const TensorStore& store) {
   const auto site = static_cast<std::uint16_t>(stamp_site(store.begun));
   const auto check_writer = [&](Stamp writer, std::uintptr_t address) {
     if (!core.order.happens_before(writer, self, true)) {
-      core.report_race(self, region, address, writer, site);
+      report_race(self, region, address, writer, site);
     } else if (!self.knowledge.has_fenced(writer)) {
-      core.report_accesses(Report::kWriteWithoutProxyFence, &region, address,
-                           {core.named_access(writer), core.access_of(self, site)},
-                           "The store may overtake the write. The thread that writes must call "
-                           "fence_proxy_async() before the barrier that orders the two.");
+      report_accesses(Report::kWriteWithoutProxyFence, &region, address,
+                      {named_access(writer), access_of(self, site)},
+                      "The store may overtake the write. The thread that writes must call "
+                      "fence_proxy_async() before the barrier that orders the two.");
     }
   };
   for (const BoxChunk& chunk : store.chunks) {
     if (core.recorder.on()) {
-      core.recorder.note(core, self, chunk.shared, BoxChunk::kBytes, AccessKind::kRead, site);
+      core.recorder.note(self, chunk.shared, BoxChunk::kBytes, AccessKind::kRead, site);
     }
     if (!core.copies.on_access(self, region, chunk.shared, site)) continue;
     const TensorCopy* const copied = core.tensor_copies.last_to(chunk.shared);
@@ -93,8 +93,8 @@ void TensorStores::check_source(const Thread& self, const TensorStore& store) {
           core.tensor_copies.report_not_full(self, *copied, chunk.shared, site);
         }
       } else if (cell->write < core.order.block_start()) {
-        core.report_access(Report::kUninitialised, self, &region, chunk.shared, site,
-                           "No thread of this block has written it.");
+        report_access(Report::kUninitialised, self, &region, chunk.shared, site,
+                      "No thread of this block has written it.");
         cell->write = core.order.block_start();  // one report
       } else if (cell->write != core.order.block_start()) {
         check_writer(cell->write, chunk.shared);
@@ -115,7 +115,7 @@ void TensorStores::take_target(const Thread& self, TensorStore& store) {
     if (core.tensor_copies.is_over(earlier, self, false)) {
       check_proxy_fence(self, region, address, earlier, store.write_site);
     } else if (!both_atomic) {
-      core.report_race(self, region, address, earlier, store.write_site);
+      report_race(self, region, address, earlier, store.write_site);
     }
   };
   const auto write = [&](std::uintptr_t to, std::size_t size) {
@@ -138,8 +138,8 @@ void TensorStores::take_target(const Thread& self, TensorStore& store) {
           check_order(earlier, *region, to);
         }
         if (store.adds && cell->write == 0 && !region->initialised) {
-          core.report_access(Report::kUninitialised, self, region, to, store.write_site,
-                             "Neither the host nor a kernel has written it.");
+          report_access(Report::kUninitialised, self, region, to, store.write_site,
+                        "Neither the host nor a kernel has written it.");
         }
         cell->write = now;
       }
@@ -177,11 +177,10 @@ Stamp TensorStores::unordered_read(const Thread& self, std::uintptr_t address, s
     return store.reads && store.begun == read;
   });
   if (still_reads) {
-    core.report_accesses(
-        Report::kSourceOfStoreOverwritten, &core.shared().region(), address,
-        {core.named_access(read), core.access_of(self, site)},
-        "The store reads its source until the tensor_store_wait_read() that covers its "
-        "group.");
+    report_accesses(Report::kSourceOfStoreOverwritten, &core.shared().region(), address,
+                    {named_access(read), access_of(self, site)},
+                    "The store reads its source until the tensor_store_wait_read() that covers its "
+                    "group.");
     return 0;
   }
   const bool over = read == 0 || core.order.happens_before(read, self, true);
@@ -195,12 +194,12 @@ bool TensorStores::on_access(const Thread& self, const Region& region, std::uint
   if (found == to_.end()) return true;
   const TensorStore& store = *found->second;
   if (store.adds && core.sites[site].kind == AccessKind::kAtomic) return true;
-  NamedAccess writes = core.named_access(store.begun);
+  NamedAccess writes = named_access(store.begun);
   writes.site = store.write_site;
   const bool read = core.sites[site].kind == AccessKind::kRead;
-  core.report_accesses(read ? Report::kReadOfStore : Report::kWriteOverStore, &region, address,
-                       {writes, core.access_of(self, site)},
-                       "The store ends at the tensor_store_wait() that covers its group.");
+  report_accesses(read ? Report::kReadOfStore : Report::kWriteOverStore, &region, address,
+                  {writes, access_of(self, site)},
+                  "The store ends at the tensor_store_wait() that covers its group.");
   return false;
 }
 
@@ -241,8 +240,7 @@ void TensorStores::end(std::list<TensorStore>::iterator store) {
       to_.erase(in_flight);
     }
     if (core.recorder.on()) {
-      core.recorder.note(core, thread, to, size, core.sites[store->write_site].kind,
-                         store->write_site);
+      core.recorder.note(thread, to, size, core.sites[store->write_site].kind, store->write_site);
     }
     Region* const region = core.region_of(to);
     if (!counts_accesses() || region == nullptr) return;
@@ -266,11 +264,10 @@ void TensorStores::end(std::list<TensorStore>::iterator store) {
 void TensorStores::end_thread(const Thread& self) {
   for (TensorStore& store : list_) {
     if (!store.reads || stamp_thread(store.begun) != self.index) continue;
-    core.report_accesses(
-        Report::kStoreWithoutWait, &core.shared().region(),
-        store.chunks.empty() ? core.shared().region().begin : store.chunks[0].shared,
-        {core.named_access(store.begun)},
-        "Its thread ends and has not waited until the store has read its source.");
+    report_accesses(Report::kStoreWithoutWait, &core.shared().region(),
+                    store.chunks.empty() ? core.shared().region().begin : store.chunks[0].shared,
+                    {named_access(store.begun)},
+                    "Its thread ends and has not waited until the store has read its source.");
     end_reading(store);
   }
 }

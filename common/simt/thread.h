@@ -27,14 +27,6 @@ struct TileMark {
   int number;
 };
 
-// An access that a report names.
-struct NamedAccess {
-  int thread;
-  std::uint64_t block;
-  int site;
-  const TileMark* tile;  // null if unknown
-};
-
 // It runs on the stack of the same index.
 struct Thread {
   enum class State {

@@ -96,7 +96,7 @@ void report_missing_lane(const Thread& waiting) {
           ". The launch ends here.";
   }
   const SourcePlace& here = source_place(waiting.wait_address);
-  core.report_block(
+  report_block(
       matrix ? Report::kMatrixWithoutAllLanes : Report::kMaskNamesAbsentLane, waiting.wait_address,
       "  Warp " + std::to_string(waiting.warp()) + " lane " + std::to_string(waiting.lane()) +
           " waits at " + short_location(here) + "   " + source_text(here) + "\n  for lane " +
@@ -140,11 +140,11 @@ void finish(const Thread& caller) {
     thread.result = values[source];
     if (named) continue;
     const SourcePlace& here = source_place(thread.wait_address);
-    core.report_block(Report::kShuffleFromOutside, thread.wait_address,
-                      "  Warp " + std::to_string(warp) + " lane " + std::to_string(lane) +
-                          " reads lane " + std::to_string(source) + " at " + short_location(here) +
-                          "   " + source_text(here) +
-                          "\n  but the mask does not name that lane: the value is undefined.\n");
+    report_block(Report::kShuffleFromOutside, thread.wait_address,
+                 "  Warp " + std::to_string(warp) + " lane " + std::to_string(lane) +
+                     " reads lane " + std::to_string(source) + " at " + short_location(here) +
+                     "   " + source_text(here) +
+                     "\n  but the mask does not name that lane: the value is undefined.\n");
   }
 }
 
@@ -157,11 +157,10 @@ std::uint64_t WarpCalls::call(Thread& self, const WarpCall& call, std::uintptr_t
     core.block_recorder.mark(self, *event, return_address);
   if ((call.mask >> self.lane() & 1) == 0) {
     const SourcePlace& here = source_place(return_address);
-    core.report_block(Report::kWrongMask, return_address,
-                      "  Warp " + std::to_string(self.warp()) + " lane " +
-                          std::to_string(self.lane()) + " calls " + short_location(here) + "   " +
-                          source_text(here) +
-                          "\n  but the mask does not name this lane. The launch ends here.\n");
+    report_block(Report::kWrongMask, return_address,
+                 "  Warp " + std::to_string(self.warp()) + " lane " + std::to_string(self.lane()) +
+                     " calls " + short_location(here) + "   " + source_text(here) +
+                     "\n  but the mask does not name this lane. The launch ends here.\n");
     core.kill_launch();
   }
   self.state = Thread::State::kInWarpCall;

@@ -30,11 +30,10 @@ void Products::check_same_matrices(std::uint16_t site) const {
         operands.accumulate == named.accumulate) {
       continue;
     }
-    core.report_accesses(
-        Report::kThreadsNameMatrices, &core.shared().region(), as_address(operands.b.begin),
-        {core.access_of(first, site), core.access_of(other, site)},
-        "All threads of a warpgroup name the same operands and the same `accumulate`. "
-        "The launch ends here.");
+    report_accesses(Report::kThreadsNameMatrices, &core.shared().region(),
+                    as_address(operands.b.begin), {access_of(first, site), access_of(other, site)},
+                    "All threads of a warpgroup name the same operands and the same `accumulate`. "
+                    "The launch ends here.");
     core.kill_launch();
   }
 }
@@ -46,14 +45,13 @@ void Products::check_operands(const WarpgroupProduct& product) {
     const Thread& reader = member(32 * __builtin_ctz(chunk.warps));
     core.check_operand(reader, chunk.address, OperandChunk::kBytes, site, true, "wgmma reads");
     if (!core.shared().inside_variable(chunk.address, OperandChunk::kBytes)) {
-      core.report_access(Report::kOutOfBounds, reader, &core.shared().region(), chunk.address, site,
-                         core.shared().explain_outside(chunk.address, OperandChunk::kBytes) +
-                             " The launch ends here.");
+      report_access(Report::kOutOfBounds, reader, &core.shared().region(), chunk.address, site,
+                    core.shared().explain_outside(chunk.address, OperandChunk::kBytes) +
+                        " The launch ends here.");
       core.kill_launch();
     }
     if (core.recorder.on()) {
-      core.recorder.note(core, reader, chunk.address, OperandChunk::kBytes, AccessKind::kRead,
-                         site);
+      core.recorder.note(reader, chunk.address, OperandChunk::kBytes, AccessKind::kRead, site);
     }
     if (counts_accesses()) check_chunk(chunk, site);
     read_at(chunk.address) = product.begun;
@@ -74,8 +72,8 @@ void Products::check_chunk(const OperandChunk& chunk, std::uint16_t site) {
       continue;
     }
     if (cell->write < core.order.block_start()) {
-      core.report_access(Report::kUninitialised, reader, &region, chunk.address, site,
-                         "No thread of this block has written it.");
+      report_access(Report::kUninitialised, reader, &region, chunk.address, site,
+                    "No thread of this block has written it.");
       cell->write = core.order.block_start();  // one report
     }
     if (cell->write == core.order.block_start()) continue;
@@ -100,14 +98,14 @@ void Products::check_written(int warp, Stamp writer, std::uintptr_t address, std
   for (int lane = 0; lane < 32; ++lane) {
     const Thread& thread = member(32 * warp + lane);
     if (!core.order.happens_before(writer, thread, true)) {
-      core.report_race(thread, core.shared().region(), address, writer, site);
+      report_race(thread, core.shared().region(), address, writer, site);
       return;
     }
     if (!thread.knowledge.has_fenced(writer)) {
-      core.report_accesses(Report::kOperandWithoutProxyFence, &core.shared().region(), address,
-                           {core.named_access(writer), core.access_of(thread, site)},
-                           "The product may overtake the write. The thread that writes must call "
-                           "fence_proxy_async() before the barrier that orders the two.");
+      report_accesses(Report::kOperandWithoutProxyFence, &core.shared().region(), address,
+                      {named_access(writer), access_of(thread, site)},
+                      "The product may overtake the write. The thread that writes must call "
+                      "fence_proxy_async() before the barrier that orders the two.");
       return;
     }
   }
@@ -148,10 +146,10 @@ Stamp Products::unordered_read(const Thread& self, std::uintptr_t address, std::
       std::any_of(products_.begin(), products_.end(),
                   [&](const WarpgroupProduct& product) { return product.begun == read; });
   if (in_flight) {
-    core.report_accesses(Report::kOperandOverwritten, &core.shared().region(), address,
-                         {core.named_access(read), core.access_of(self, site)},
-                         "The product reads its operands until the wgmma_wait() that covers its "
-                         "group.");
+    report_accesses(Report::kOperandOverwritten, &core.shared().region(), address,
+                    {named_access(read), access_of(self, site)},
+                    "The product reads its operands until the wgmma_wait() that covers its "
+                    "group.");
     return 0;
   }
   done_before_.resize(core.num_threads());
@@ -175,10 +173,10 @@ bool Products::is_done(Stamp read, const Thread& self) const {
 
 void Products::end_block() const {
   for (const WarpgroupProduct& product : products_) {
-    core.report_registers(Report::kProductWithoutWait, {core.named_access(product.begun)},
-                          product.group < groups_
-                              ? "The block ends, and the warpgroup has not waited for its group."
-                              : "The block ends, and the warpgroup has not committed its group.");
+    report_registers(Report::kProductWithoutWait, {named_access(product.begun)},
+                     product.group < groups_
+                         ? "The block ends, and the warpgroup has not waited for its group."
+                         : "The block ends, and the warpgroup has not committed its group.");
   }
 }
 

@@ -23,8 +23,8 @@ ProductRegisters& registers_at(Thread& self, std::uintptr_t begin, std::size_t b
   const auto busy =
       std::find_if(from, to, [](const ProductRegisters& known) { return known.in_flight != 0; });
   if (busy != to) {
-    core.report_registers(
-        Report::kRegisterInFlight, {core.named_access(busy->product), core.access_of(self, site)},
+    report_registers(
+        Report::kRegisterInFlight, {named_access(busy->product), access_of(self, site)},
         "Only a product of the same shape may use an accumulator in flight. The launch "
         "ends here.");
     core.kill_launch();
@@ -37,20 +37,20 @@ ProductRegisters& registers_at(Thread& self, std::uintptr_t begin, std::size_t b
 void Products::take_registers(const WarpgroupProduct& product) {
   const auto site = static_cast<std::uint16_t>(stamp_site(product.begun));
   const auto report_fence = [&](const std::vector<NamedAccess>& accesses, const std::string& what) {
-    core.report_registers(Report::kProductWithoutFence, accesses, what);
+    report_registers(Report::kProductWithoutFence, accesses, what);
     last_fence_ = core.order.now();  // one report
   };
   if (last_fence_ == 0) {
-    report_fence({core.access_of(member(0), site)},
+    report_fence({access_of(member(0), site)},
                  "The warpgroup must call wgmma_fence() before its first product.");
   }
   const auto take = [&](Thread& thread, const void* begin, std::size_t bytes, bool accumulator) {
     ProductRegisters& registers = registers_at(thread, as_address(begin), bytes, accumulator, site);
     if (registers.in_flight == 0 && registers.touched >= last_fence_) {
-      NamedAccess access = core.access_of(
+      NamedAccess access = access_of(
           thread,
           core.sites.id(registers.touched_from, registers.touched_kind, registers.touched_size));
-      report_fence({access, core.access_of(thread, site)},
+      report_fence({access, access_of(thread, site)},
                    "No wgmma_fence() lies between the access to these registers and the product.");
     }
     registers.touched = 0;
@@ -96,27 +96,15 @@ void on_register_access(Thread& self, std::uintptr_t address, std::size_t size, 
     registers.touched_size = size;
     return;
   }
-  NamedAccess product = core.named_access(registers.product);
+  NamedAccess product = named_access(registers.product);
   product.thread = self.index;
-  core.report_registers(
-      Report::kRegisterInFlight,
-      {product, core.access_of(self, core.sites.id(return_address, kind, size))},
-      registers.accumulator
-          ? "Until the wgmma_wait() that covers its group, the accumulator belongs to "
-            "the product."
-          : "Until the wgmma_wait() that covers its group, the product reads its left "
-            "operand from these registers.");
-}
-
-// The last access is the one to blame.
-void Core::report_registers(Report report, const std::vector<NamedAccess>& accesses,
-                            const std::string& what) {
-  if (!keeps(linear_block_)) return;
-  Findings::Key key = {launch_->kernel};
-  for (const NamedAccess& access : accesses) key.push_back(access.site);
-  if (!findings.count(report, key)) return;
-  findings.describe(
-      finding_at(report, sites[accesses.back().site].place, "  " + what + '\n', accesses), false);
+  report_registers(Report::kRegisterInFlight,
+                   {product, access_of(self, core.sites.id(return_address, kind, size))},
+                   registers.accumulator
+                       ? "Until the wgmma_wait() that covers its group, the accumulator belongs to "
+                         "the product."
+                       : "Until the wgmma_wait() that covers its group, the product reads its left "
+                         "operand from these registers.");
 }
 
 }  // namespace cuflash::simt
