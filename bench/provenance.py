@@ -68,8 +68,27 @@ def provenance(torch, library, device="cuda", commit=None):
     }
 
 
+def rounded(value):
+    """The value, with seven digits of each float in it: more than a measurement tells."""
+    if isinstance(value, dict):
+        return {key: rounded(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(inner) for inner in value]
+    return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
+def json_text(value, levels=2):
+    """JSON with a line for each entry of a result, and for each entry of these: for each row."""
+    if not levels or not value or not isinstance(value, (dict, list)):
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(json_text(one, levels - 1) for one in value) + "\n]"
+    entries = (f'"{name}":{json_text(one, levels - 1)}' for name, one in value.items())
+    return "{\n" + ",\n".join(entries) + "\n}"
+
+
 def save(path, result):
     """Writes the whole file or nothing."""
     unfinished = path.with_suffix(".part")
-    unfinished.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    unfinished.write_text(json_text(rounded(result)) + "\n", encoding="utf-8")
     unfinished.replace(path)

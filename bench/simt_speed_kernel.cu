@@ -1,7 +1,7 @@
 // The kernels of simt_speed, each with accesses of one kind only.
 #include <cuda_runtime.h>
 
-#include "device/launch.h"
+#include "device/host/launch.h"
 #include "simt_speed_kernel.h"
 
 namespace cuflash {

@@ -9,7 +9,7 @@
 
 #include "ceilings/ceiling.h"
 #include "cuflash/error.h"
-#include "device/launch.h"
+#include "device/host/launch.h"
 
 namespace cuflash::bench {
 

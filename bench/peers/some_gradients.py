@@ -11,6 +11,7 @@ import argparse
 import functools
 import itertools
 import pathlib
+import statistics
 
 from peers import ROOT, Cell  # which also sets the path
 from cuflash.capi import Library
@@ -26,13 +27,13 @@ def milliseconds(library, stage, cell, rounds):
     import cells  # pylint: disable=import-outside-toplevel
     sets = itertools.chain.from_iterable(
         itertools.combinations(accuracy.NAMES["backward"], count) for count in (3, 2, 1))
-    rows = cells.run_cell(cell, {
+    candidates = cells.run_cell(cell, {
         " ".join(wanted): functools.partial(cells.prepare_stage, library, stage, wanted=wanted)
         for wanted in sets}, rounds)
-    for row in rows:
-        if "reason" in row:
-            raise SystemExit(f"{stage}, {row['impl']}: {row['reason']}")
-    return {row["impl"]: row["ms"] for row in rows}
+    for one in candidates:
+        if one.reason:
+            raise SystemExit(f"{stage}, {one.name}: {one.reason}")
+    return {one.name: statistics.median(one.times) for one in candidates}
 
 
 def main():

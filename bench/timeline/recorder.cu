@@ -1,6 +1,6 @@
 #include <cstdint>
 
-#include "device/timeline/set_log.h"
+#include "device/instruments/timeline/set_log.h"
 #include "timeline/recorder.h"
 
 namespace cuflash::bench {

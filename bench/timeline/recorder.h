@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "device/timeline/log.h"
+#include "device/instruments/timeline/log.h"
 #include "harness/owners.h"
 
 namespace cuflash::bench {

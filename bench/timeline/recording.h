@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "device/timeline/log.h"
+#include "device/instruments/timeline/log.h"
 
 namespace cuflash::bench {
 

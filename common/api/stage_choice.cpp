@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "api/words.h"
+#include "api/listed.h"
 #include "cuflash/stage.h"
 
 namespace cuflash {

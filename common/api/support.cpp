@@ -3,7 +3,7 @@
 #include <initializer_list>
 #include <utility>
 
-#include "api/words.h"
+#include "api/listed.h"
 #include "cuflash/stage.h"
 #include "cuflash/workload.h"
 
@@ -140,7 +140,8 @@ Features features_where(std::initializer_list<Condition> conditions) {
 }
 Features both(Features a, Features b) { return {a.bits | b.bits}; }
 
-// True if a stride of the tensor is larger than a tensor map takes (device/tensor_map_arguments.h).
+// True if a stride of the tensor is larger than a tensor map takes
+// (device/host/tensor_map_arguments.h).
 bool has_huge_stride(const Problem& p, const Tensor& tensor, int heads, int seq) {
   constexpr std::int64_t kLimit = std::int64_t{1} << 40;  // bytes
   const auto most = kLimit / static_cast<std::int64_t>(element_bytes(p.dtype));

@@ -13,7 +13,7 @@
 #include <sstream>
 #include <utility>
 
-#include "api/words.h"
+#include "api/listed.h"
 #include "cuflash/stage.h"
 
 namespace cuflash {

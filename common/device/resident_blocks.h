@@ -1,4 +1,4 @@
-// How many blocks a grid has whose blocks stay (device/resident_grid.h), for tests.
+// How many blocks a grid has whose blocks stay (device/host/resident_grid.h), for tests.
 #ifndef CUFLASH_DEVICE_RESIDENT_BLOCKS_H_
 #define CUFLASH_DEVICE_RESIDENT_BLOCKS_H_
 

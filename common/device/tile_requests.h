@@ -6,10 +6,10 @@
 
 #include <cstdint>
 
+#include "device/host/tile_map.h"
 #include "device/ptx/mbarrier.h"
 #include "device/ptx/tensor_copy.h"
 #include "device/swizzle.h"
-#include "device/tile_map.h"
 
 namespace cuflash {
 

@@ -1,27 +1,25 @@
 #include "faults.h"
 
 #include <algorithm>
+#include <cstring>
+#include <optional>
 
 namespace cuflash::exercises {
 namespace {
 
 using simt::AccessKind;
 using simt::Report;
+using Kind = simt::FindingKind;
 using Access = simt::FindingAccess;
 
 std::string line(const Access& access) { return access.location + ", `" + access.source + '`'; }
 
-bool is_race(simt::FindingKind kind) {
-  return kind == simt::FindingKind::kSharedRace || kind == simt::FindingKind::kGlobalRace;
-}
+bool is_race(Kind kind) { return kind == Kind::kSharedRace || kind == Kind::kGlobalRace; }
 
-bool of_copies(simt::FindingKind kind) {
-  return kind == simt::FindingKind::kMbarrier || kind == simt::FindingKind::kAsyncCopy;
-}
+bool of_copies(Kind kind) { return kind == Kind::kMbarrier || kind == Kind::kAsyncCopy; }
 
 // The cause before what may follow from it.
-int rank(simt::FindingKind kind) {
-  using Kind = simt::FindingKind;
+int rank(Kind kind) {
   if (kind == Kind::kDivergentBarrier) return 0;
   if (is_race(kind)) return 1;
   if (kind == Kind::kOutOfBounds) return 2;
@@ -125,46 +123,6 @@ Diagnosis uninitialised(const simt::Finding& finding, const std::string& where,
   return {"uninitialised", message, ""};
 }
 
-// Of cp.async, or of the copy unit.
-Diagnosis unfinished_copy(const simt::Finding& finding) {
-  const std::string& array = finding.array;
-  const std::string first = line(finding.accesses.front()), last = line(finding.accesses.back());
-  switch (finding.report) {
-    case Report::kBoxCopyOverReads:
-      return {"stage-not-empty",
-              array + " may be copied into while warps still read it: nothing orders the read at " +
-                  first + " before the copy at " + last +
-                  ". A warp arrives at the barrier of the empty buffer after the last read of all "
-                  "of its lanes, and the thread that requests waits for that phase, by its parity.",
-              ""};
-    case Report::kReadOfBoxCopy:
-      return {"stage-not-full",
-              array + " is read before it has arrived: no wait for the phase of the copy at " +
-                  first + " comes before the read at " + last +
-                  ". The wait is missing, stands too late, or names another barrier or parity; or "
-                  "the arrival did not name the copy's bytes, and the phase ended without them.",
-              ""};
-    case Report::kWriteOverBoxCopy:
-      return {"copy-over-copy",
-              array + " is written while a copy to it is under way: the copy at " + first +
-                  ", then " + last +
-                  ". Each box needs a place of its own, and a place is free again once its copy "
-                  "has been waited for.",
-              ""};
-    case Report::kBoxCopyWithoutWait:
-      return {"copy-not-awaited",
-              "A copy to " + array + " is begun that no thread waits for: " + first +
-                  ". It is requested once too often, or the wait for its phase is missing.",
-              ""};
-    default:
-      return {"copy-in-flight",
-              "An asynchronous copy is not waited for in time: " + finding.location +
-                  ". Its data arrive at the cp_async_wait() that covers its group; until then its "
-                  "destination and its source belong to the copy.",
-              ""};
-  }
-}
-
 // "k_empty[0] has had 3 of 4 arrivals in phase 1, v_full[0] 0 of 1 arrival in phase 2"
 std::string states(const std::vector<simt::FindingBarrier>& barriers) {
   std::string words;
@@ -180,45 +138,92 @@ std::string states(const std::vector<simt::FindingBarrier>& barriers) {
   return words;
 }
 
-Diagnosis wrong_phase(const simt::Finding& finding) {
-  const std::string last =
-      finding.accesses.empty() ? finding.location : line(finding.accesses.back());
-  switch (finding.report) {
-    case Report::kMbarrierDeadlock:
-      return {"mbarrier-deadlock",
-              "No thread can go on: " + states(finding.barriers) +
-                  ". An arrival or a copy's bytes are missing, or a wait names the wrong parity. A "
-                  "thread that waits must not be one that is to arrive.",
-              ""};
-    case Report::kTooManyArrivals:
-    case Report::kArrivalInLaterPhase:
-      return {"mbarrier-arrivals",
-              "More arrive at " + finding.array +
-                  " than mbarrier_init() says for a phase: " + last +
-                  ". The phase ends with the last arrival that was announced, too early for the "
-                  "others.",
-              ""};
-    case Report::kMoreBytesThanExpected:
-      return {"mbarrier-bytes",
-              "More bytes are copied than a phase of " + finding.array + " expects: " + last +
-                  ". It ends before all of them are there. The arrival names the bytes of all "
-                  "boxes that the phase brings: bytes, not elements.",
-              ""};
-    case Report::kWaitPhaseLate:
-      return {"mbarrier-parity",
-              "A wait at " + finding.array + " names the wrong parity, or comes too late: " + last +
-                  ". The phase before the current one has the other parity. So this wait is for a "
-                  "phase that is still to end, and on a GPU it does not return before that.",
-              ""};
-    case Report::kMbarrierOutOfRange:
-      return {"mbarrier-range",
-              finding.array + " is given a number that it cannot take: " + last +
-                  ". The parity of a wait is 0 or 1, and a phase has at least one arrival.",
-              ""};
-    default:
-      return {"mbarrier", "An mbarrier is used wrongly (" + finding.title() + "): " + last + '.',
-              ""};
+constexpr std::optional<Report> kOthers;
+
+// What is said of a report, or of all others of a kind. filled() fills in what stands in braces.
+struct Words {
+  Kind kind;
+  std::optional<Report> report;
+  const char *id, *message;
+};
+
+constexpr const char* kTooManyArrive =
+    "More arrive at {array} than mbarrier_init() says for a phase: {last}. The phase ends with the "
+    "last arrival that was announced, too early for the others.";
+
+// The last is said of all that are not here.
+constexpr Words kWords[] = {
+    {Kind::kAsyncCopy, Report::kBoxCopyOverReads, "stage-not-empty",
+     "{array} may be copied into while warps still read it: nothing orders the read at {first} "
+     "before the copy at {last}. A warp arrives at the barrier of the empty buffer after the last "
+     "read of all of its lanes, and the thread that requests waits for that phase, by its parity."},
+    {Kind::kAsyncCopy, Report::kReadOfBoxCopy, "stage-not-full",
+     "{array} is read before it has arrived: no wait for the phase of the copy at {first} comes "
+     "before the read at {last}. The wait is missing, stands too late, or names another barrier or "
+     "parity; or the arrival did not name the copy's bytes, and the phase ended without them."},
+    {Kind::kAsyncCopy, Report::kWriteOverBoxCopy, "copy-over-copy",
+     "{array} is written while a copy to it is under way: the copy at {first}, then {last}. Each "
+     "box needs a place of its own, and a place is free again once its copy has been waited for."},
+    {Kind::kAsyncCopy, Report::kBoxCopyWithoutWait, "copy-not-awaited",
+     "A copy to {array} is begun that no thread waits for: {first}. It is requested once too "
+     "often, or the wait for its phase is missing."},
+    {Kind::kMbarrier, Report::kMbarrierDeadlock, "mbarrier-deadlock",
+     "No thread can go on: {barriers}. An arrival or a copy's bytes are missing, or a wait names "
+     "the wrong parity. A thread that waits must not be one that is to arrive."},
+    {Kind::kMbarrier, Report::kTooManyArrivals, "mbarrier-arrivals", kTooManyArrive},
+    {Kind::kMbarrier, Report::kArrivalInLaterPhase, "mbarrier-arrivals", kTooManyArrive},
+    {Kind::kMbarrier, Report::kMoreBytesThanExpected, "mbarrier-bytes",
+     "More bytes are copied than a phase of {array} expects: {last}. It ends before all of them "
+     "are there. The arrival names the bytes of all boxes that the phase brings: bytes, not "
+     "elements."},
+    {Kind::kMbarrier, Report::kWaitPhaseLate, "mbarrier-parity",
+     "A wait at {array} names the wrong parity, or comes too late: {last}. The phase before the "
+     "current one has the other parity. So this wait is for a phase that is still to end, and on a "
+     "GPU it does not return before that."},
+    {Kind::kMbarrier, Report::kMbarrierOutOfRange, "mbarrier-range",
+     "{array} is given a number that it cannot take: {last}. The parity of a wait is 0 or 1, and a "
+     "phase has at least one arrival."},
+    {Kind::kDivergentBarrier, kOthers, "divergent-barrier",
+     "Not all threads of the block reach the same __syncthreads(): a barrier is in a branch or a "
+     "loop that some of them skip."},
+    {Kind::kWarpMask, kOthers, "warp-mask",
+     "Threads are missing from an operation of their warp or warpgroup: it is in a branch or a "
+     "loop that some of them skip."},
+    {Kind::kMisaligned, kOthers, "misaligned",
+     "An access to {array} is not aligned: a vector begins at a multiple of its size, a matrix at "
+     "a multiple of 32 bytes, and its leading dimension is a multiple of 16 bytes."},
+    {Kind::kAsyncCopy, kOthers, "copy-in-flight",
+     "An asynchronous copy is not waited for in time: {place}. Its data arrive at the "
+     "cp_async_wait() that covers its group; until then its destination and its source belong to "
+     "the copy."},
+    {Kind::kMbarrier, kOthers, "mbarrier", "An mbarrier is used wrongly ({title}): {last}."},
+    {Kind::kBlockOrder, kOthers, "later-block",
+     "A thread waits for a block that begins later: {place}. On a GPU that block may begin only "
+     "when this one has ended."},
+    {Kind::kAsyncProduct, kOthers, "product-in-flight",
+     "A product of a warpgroup is not ordered with what comes before or after it: {place}. Until "
+     "the wgmma_wait() that covers its group, its registers and what it reads belong to it; before "
+     "it, wgmma_fence() orders registers and fence_proxy_async() shared memory."},
+    {Kind::kLaunchLimit, kOthers, "launch-refused", "The launch exceeds a limit of the device."},
+    {Kind::kNullPointer, kOthers, "no-such-memory",
+     "A pointer or an index leads to an address without memory."},
+};
+
+std::string filled(std::string words, const simt::Finding& finding) {
+  const auto& accesses = finding.accesses;
+  const std::pair<const char*, std::string> named[] = {
+      {"{array}", finding.array},
+      {"{place}", finding.location},
+      {"{title}", finding.title()},
+      {"{first}", accesses.empty() ? finding.location : line(accesses.front())},
+      {"{last}", accesses.empty() ? finding.location : line(accesses.back())},
+      {"{barriers}", states(finding.barriers)},
+  };
+  for (const auto& [name, value] : named) {
+    const std::size_t at = words.find(name);
+    if (at != std::string::npos) words.replace(at, std::strlen(name), value);
   }
+  return words;
 }
 
 // How many buffers there are depends on head_dim.
@@ -230,54 +235,16 @@ Diagnosis of_buffers(Diagnosis diagnosis, const std::string& where, const Trait*
 }
 
 Diagnosis in_words(const simt::Finding& finding, const std::string& where, const Trait* trait) {
-  using Kind = simt::FindingKind;
-  switch (finding.kind()) {
-    case Kind::kSharedRace:
-    case Kind::kGlobalRace:
-      return race(finding);
-    case Kind::kOutOfBounds:
-      return stray_access(finding, where, trait);
-    case Kind::kUninitialised:
-      return uninitialised(finding, where, trait);
-    case Kind::kDivergentBarrier:
-      return {
-          "divergent-barrier",
-          "Not all threads of the block reach the same __syncthreads(): a barrier is in a branch "
-          "or a loop that some of them skip.",
-          ""};
-    case Kind::kWarpMask:
-      return {"warp-mask",
-              "Threads are missing from an operation of their warp or warpgroup: it is in a branch "
-              "or a loop that some of them skip.",
-              ""};
-    case Kind::kMisaligned:
-      return {"misaligned",
-              "An access to " + finding.array +
-                  " is not aligned: a vector begins at a multiple of its size, a matrix at a "
-                  "multiple of 32 bytes, and its leading dimension is a multiple of 16 bytes.",
-              ""};
-    case Kind::kAsyncCopy:
-      return of_buffers(unfinished_copy(finding), where, trait);
-    case Kind::kMbarrier:
-      return of_buffers(wrong_phase(finding), where, trait);
-    case Kind::kBlockOrder:
-      return {"later-block",
-              "A thread waits for a block that begins later: " + finding.location +
-                  ". On a GPU that block may begin only when this one has ended.",
-              ""};
-    case Kind::kAsyncProduct:
-      return {"product-in-flight",
-              "A product of a warpgroup is not ordered with what comes before or after it: " +
-                  finding.location +
-                  ". Until the wgmma_wait() that covers its group, its registers and what it reads "
-                  "belong to it; before it, wgmma_fence() orders registers and "
-                  "fence_proxy_async() shared memory.",
-              ""};
-    case Kind::kLaunchLimit:
-      return {"launch-refused", "The launch exceeds a limit of the device.", ""};
-    default:
-      return {"no-such-memory", "A pointer or an index leads to an address without memory.", ""};
-  }
+  const Kind kind = finding.kind();
+  if (is_race(kind)) return race(finding);
+  if (kind == Kind::kOutOfBounds) return stray_access(finding, where, trait);
+  if (kind == Kind::kUninitialised) return uninitialised(finding, where, trait);
+  const auto fits = [&](const Words& words) {
+    return words.kind == kind && (!words.report || words.report == finding.report);
+  };
+  const Words& words = *std::find_if(kWords, std::prev(std::end(kWords)), fits);
+  Diagnosis said = {words.id, filled(words.message, finding), ""};
+  return of_copies(kind) ? of_buffers(std::move(said), where, trait) : said;
 }
 
 bool has_like(const Sample& sample, const simt::Finding& finding) {

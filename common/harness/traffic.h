@@ -92,7 +92,7 @@ struct Asks {
 };
 Traffic fused_backward(const Problem& problem, const Tile& tile, const Asks& asks);
 
-// A deterministic backward pass whose blocks own keys and add tiles to dQ (device/dq_workspace.h),
+// A deterministic backward pass whose blocks own keys and add tiles to dQ (device/dq_sum.h),
 // each in so many shares.
 Traffic added_backward(const Problem& problem, const Tile& tile, int shares = 1);
 

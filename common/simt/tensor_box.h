@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "device/tensor_map_arguments.h"
+#include "device/host/tensor_map_arguments.h"
 
 namespace cuflash::simt {
 

@@ -15,9 +15,16 @@ PEER_NAMES = {
 LEFT, RIGHT, BAR, STEP = 248, 700, 26, 33
 
 
+def peers_of(direction):
+    """TFLOP/s of all implementations in the same cell."""
+    cell = {**CELL, "pass": direction}
+    row = next(row for row in result(PEERS)["rows"] if cell.items() <= row.items())
+    return {name: speed for name, (speed, _) in row["tflops"].items()}
+
+
 def panel(figure, top, direction, colour, stages, scale):
     """The bars of one direction, with a dashed line for each of PyTorch's implementations."""
-    peers = speeds(PEERS, **CELL, **{"pass": direction})
+    peers = peers_of(direction)
     figure.text(MARGIN + 4, top, direction.capitalize(), LARGE, bold=True)
     first = top + 48
     end = first + STEP * len(stages)
@@ -43,9 +50,7 @@ def figures():
         direction: speeds(LADDER, problem=PROBLEM, **{"pass": direction})
         for direction in ("forward", "backward")
     }
-    fastest = max(
-        max(speeds(PEERS, **CELL, **{"pass": direction}).values()) for direction in by_pass
-    )
+    fastest = max(max(peers_of(direction).values()) for direction in by_pass)
     scale = (RIGHT - 40 - LEFT) / fastest
     device = result(LADDER)["provenance"]["device"]
     forward, backward = by_pass.values()

@@ -156,11 +156,11 @@ def storage(screen, kernel):
 
 
 def speeds(path, **wanted):
-    """TFLOP/s of a result's timed rows that have these values, by stage or implementation."""
+    """TFLOP/s of a result's timed rows that have these values, by stage."""
     return {
-        row.get("stage") or row["impl"]: row["tflops"]
+        row["stage"]: row["tflops"]
         for row in result(path)["rows"]
-        if "tflops" in row and all(row[key] == value for key, value in wanted.items())
+        if "tflops" in row and wanted.items() <= row.items()
     }
 
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "device/launch.h"
+#include "device/host/launch.h"
 #include "harness/owners.h"
 #include "harness/printed.h"
 #include "kernels.cuh"

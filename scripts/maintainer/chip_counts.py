@@ -16,13 +16,15 @@ A program of the build, stage_calls, makes the calls of all stages in one proces
 takes seconds to start one.
 """
 import csv
-import datetime
 import json
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+from provenance import now, save  # noqa: E402, it lies there
 
 PASSES = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
 # For every stage; more for those on tensor cores, whose accesses nvcc leaves as written.
@@ -225,14 +227,10 @@ def main():
     version = re.search(r"Version (\S+)", output_of("ncu", "--version"))[1]
     provenance = {
         "device": device, "driver": driver, "backend": "cuda", "tool": f"Nsight Compute {version}",
-        "commit": commit, "command": " ".join(sys.argv),
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "commit": commit, "command": " ".join(sys.argv), "date": now(),
     }
     for name in chosen:
-        rows = ",\n    ".join(json.dumps(row) for row in RESULTS[name](programs))
-        text = json.dumps({"provenance": provenance, "rows": []}, indent=2)
-        text = text.replace('"rows": []', f'"rows": [\n    {rows}\n  ]')
-        (out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        save(out / f"{name}.json", {"provenance": provenance, "rows": list(RESULTS[name](programs))})
 
 
 if __name__ == "__main__":

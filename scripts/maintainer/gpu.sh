@@ -121,14 +121,17 @@ if wanted timeline; then # In a build in which kernels record what their warps d
     cmake --build build/timeline --target timeline device_sm90_tests'
   step timeline_tests 60 build/timeline/bin/device_sm90_tests --gtest_filter='Timeline.*'
   for stage in 11_wgmma 12_warp_specialized 13_ping_pong 14_persistent; do
-    arguments=(--stage "$stage" --json "$results/timeline_$stage.json")
+    arguments=(--stage "$stage" --json "$logs/events_$stage.json")
+    plain=()
     for problem in b4_h32_q4096k4096_d64_f16 b4_h16_q4096k4096_d128_f16; do
-      plain=$logs/$stage.$problem.json
+      plain+=("$logs/$stage.$problem.json")
       step "plain_$stage.$problem" 60 build/release/bin/ladder --stage "$stage" --pass forward \
-        --shape "$problem" --json "$plain"
-      arguments+=(--shape "$problem" --beside "$plain")
+        --shape "$problem" --json "${plain[-1]}"
+      arguments+=(--shape "$problem")
     done
     step "timeline_$stage" 120 build/timeline/bin/timeline "${arguments[@]}"
+    step "spans_$stage" 60 bench/timeline/spans.py "$logs/events_$stage.json" "$results/timeline_$stage.json" \
+      "${plain[@]}"
   done
 fi
 # The steps below leave out the stages that keep S: they would take longer than all others together.

@@ -36,7 +36,7 @@ from builds import BuildError
 from repository import ANY_BYTES, ROOT
 
 LIST = "faults.ini"
-PYTHON_LIST = "python/tests/faults.ini"
+PYTHON_LIST = pathlib.Path("python/tests/faults.ini")
 # A digest of each file, with its faults, as it was when all faults were tried.
 RECORD = ROOT / "tests/record/faults.txt"
 # Searched before those of the checkout, because they hold the fault.
@@ -44,6 +44,7 @@ HEADERS = ("common/simt/include", "common", "common/include")
 STAGES = "cuflash_tests"  # the program of the stages' tests
 STAGE_PROGRAMS = (STAGES, "ladder")  # In these a fault is in one stage alone.
 TYPES = {"f32": "float", "f16": "__half", "bf16": "__nv_bfloat16"}
+ONE_TEST = re.compile(r"\w+\.\w+")
 LIMIT_S = 600  # of a run of the tests: a fault can make a kernel hang
 
 
@@ -52,12 +53,12 @@ class Mutation:
     name: str
     file: str
     line: str
-    becomes: str
     tests: str
     caught_by: str
+    becomes: str = ""
     program: str = STAGES
     player: str = ""
-    listed_in: str = ""
+    listed_in: pathlib.Path = pathlib.Path()
 
     def stage(self):
         """The folder of the stage whose tests must fail."""
@@ -119,21 +120,36 @@ def read_list():
     return [mutation for path in lists() for mutation in read_one(path)]
 
 
-def read_one(path):
+def entries(path):
+    """(name, fields) of each fault of a list: its own, and those of the heading above it."""
+    parser = parsed(path)
+    folder = path.parent if path.parts[0] == "stages" else pathlib.Path()
+    heading = {}
+    for name in parser.sections():
+        fields = dict(parser[name])
+        if "line" in fields:
+            fields = {**heading, **fields, "listed_in": path}
+            if ONE_TEST.fullmatch(fields.get("tests", "")):
+                fields.setdefault("caught_by", fields["tests"].split(".")[1])
+            yield name, fields
+        elif (ROOT / folder / name).is_file():
+            heading = {"file": str(folder / name), **fields}
+        else:
+            raise ListError(f"{path}: [{name}] has no line, and there is no such file")
+
+
+def read_one(path, kind=Mutation):
     """The faults of one list. A stage's names its files and tests without the stage."""
     stage = path.parent.name if path.parts[0] == "stages" else ""
-    parser = parsed(path)
     mutations = []
-    for name in parser.sections():
+    for name, fields in entries(path):
         try:
-            mutation = Mutation(name, **parser[name], listed_in=path)
+            mutation = kind(name, **fields)
             if stage:
-                mutation.file = str(path.parent / mutation.file)
                 mutation.tests = ":".join(f"{stage}.{tests}" for tests in mutation.tests.split(":"))
             mutation.applied_to((ROOT / mutation.file).read_text(**ANY_BYTES))
             re.compile(mutation.caught_by)
-            if not stage and (not mutation.file.startswith(("common/", "bench/")) or
-                              mutation.program == STAGES and not (ROOT / mutation.stage()).is_dir()):
+            if kind is Mutation and mutation.program == STAGES and not (ROOT / mutation.stage()).is_dir():
                 raise ListError(f"[{name}] {mutation.tests} are no tests of {mutation.file}")
         except (TypeError, OSError, re.error) as error:
             raise ListError(f"{path}: [{name}] {error}") from error
@@ -327,11 +343,7 @@ class PythonMutation(Mutation):
 
 
 def read_python_list():
-    parser = parsed(PYTHON_LIST)
-    mutations = [PythonMutation(name, **parser[name], listed_in=PYTHON_LIST) for name in parser.sections()]
-    for mutation in mutations:
-        mutation.applied_to((ROOT / mutation.file).read_text(encoding="utf-8"))
-    return mutations
+    return read_one(PYTHON_LIST, PythonMutation)
 
 
 def pytest_with(python):

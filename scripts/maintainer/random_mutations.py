@@ -97,7 +97,7 @@ def faults_of(path):
             continue
         for becomes in dict.fromkeys(changes(line, "#" if path.suffix == ".py" else "//")):
             if '"' not in line:
-                yield Fault(f"{file}:{number}", file, line, becomes, "", "", number=number)
+                yield Fault(f"{file}:{number}", file, line, "", "", becomes, number=number)
 
 
 def tests_of_stage(stage, file=""):

@@ -25,7 +25,7 @@ KINDS = {
     "machinery: the book's": ["docs/figures/*", "docs/site/*", "docs/api/*", "docs/changes/*", "docs/races/*", "docs/*.py",
                               "docs/*.cmake", "docs/CMakeLists.txt", "Doxyfile"],
     "machinery: harness and reference": ["common/harness/*", "common/reference/*"],
-    "machinery: instruments": ["common/device/delays/*", "common/device/timeline/*", "common/device/watchdog.h"],
+    "machinery: instruments": ["common/device/instruments/*"],
     "teaching: simulator": ["common/simt/*"],
     "teaching: grader and exercises": ["common/grader/*", "stages/*/exercises/*"],
     "teaching: ladder, player, prologue": ["bench/ladder/*", "docs/player/*", "docs/prologue/*"],

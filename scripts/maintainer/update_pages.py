@@ -26,12 +26,14 @@ A file that does not exist leaves a sentence in place of the table.
 
 These markers surround a piece of source code:
 
-    <!-- code stages/01_naive/kernel.cuh // O = P V. -->
+    <!-- code stages/01_naive/kernel.cuh output -->
+    <!-- code stages/01_naive/kernel_bwd.cuh key_value_gradient // Find the weights -->
     <!-- end code -->
 
-It begins with the file's one line that contains the words after the file's name, and ends where
-that paragraph ends: at the next blank line, or the end of the block around it, at which every brace
-opened in the piece is closed.
+The first is a function, lambda or struct with this name, whole, with the comment above it. The
+second is a paragraph, of a function if one is named: it begins with the one comment that contains
+the words, its title, and ends at the next blank line, or the end of the block around it, at which
+every brace opened in the paragraph is closed.
 
 Without arguments every tracked page is rewritten. With --check nothing is written, and the exit
 status is 1 if a page differs from its result.
@@ -161,20 +163,6 @@ def chosen(rows, words, kinds):
     return [] if words else rows
 
 
-def joined(rows):
-    """Joins two rows of the ladder into one if it verified a problem and then timed it."""
-    result, verified = [], {}
-    for row in rows:
-        case = row["stage"], row["pass"], row["problem"]
-        if "ms" in row and case in verified:
-            verified.pop(case).update(row)
-        else:
-            result.append(row)
-            if "ok" in row:
-                verified[case] = row
-    return result
-
-
 def add_gains(rows, everything):
     """Adds how much faster each row is than the stage before it in the same pass and problem; for a
     local stage, 9x, than the last stage that the table shows."""
@@ -252,16 +240,16 @@ def origin(where):
 def timeline_tables(result, head_dim):
     """Two Markdown tables of a timeline: its warpgroups' time, and the multiprocessor's."""
     timeline = spans.chosen(result, head_dim)
-    lanes = spans.lanes_of(timeline, result["lines"])
-    computing = [(lane, *spans.parts_of(lane)) for lane in lanes if lane.computes]
+    computing = [lane for lane in timeline["lanes"] if "parts" in lane]
     shown = [name for name in spans.PARTS
-             if name != spans.FOR_A_TURN or any(parts[name] for _, _, parts, _ in computing)]
-    lines = [[lane.block, lane.name, f"{cycles:.0f}",
-              *(percent(100 * part / cycles) for part in (*(parts[name] for name in shown), rest))]
-             for lane, cycles, parts, rest in computing]
+             if name != spans.FOR_A_TURN or any(lane["parts"][name] for lane in computing)]
+    lines = [[lane["block"], lane["name"], f"{lane['cycles']:.0f}",
+              *(percent(100 * part / lane["cycles"])
+                for part in (*(lane["parts"][name] for name in shown), lane["other"]))]
+             for lane in computing]
     facts = [f"`{timeline['problem']}`", f"{timeline['clock_ghz']:.2f} GHz",
-             percent(100 * spans.products_in_flight(lanes)),
-             " / ".join(percent(100 * share) for share in spans.softmaxes_at_once(lanes)),
+             percent(100 * timeline["products_in_flight"]),
+             " / ".join(percent(100 * share) for share in timeline["softmaxes_at_once"]),
              f"{timeline['recorded_ms']:.3g} ms",
              f"{timeline['plain_ms']:.3g} ms" if "plain_ms" in timeline else ""]
     return tables.markdown(["block", "warpgroup", "cycles a tile", *shown, "other"], lines) + \
@@ -303,7 +291,7 @@ def table(path, words, wanted=()):
         return variants_table.markdown(result["rows"], words) + "\n\n" + ", ".join(facts) + ".\n"
     views = [word for word in words if of_peers and word in tables.VIEWS] or ["speeds"]
     words = [word for word in words if word not in views]
-    everything = result["rows"] if of_peers or plain else joined(result["rows"])
+    everything = tables.rows_of(result) if of_peers else result["rows"]
     if of_peers and not any(re.fullmatch(r"d\d+", word) for word in words):
         everything = tables.with_head_dim(everything, tables.HEAD_DIMS)
     if of_ceilings:
@@ -331,32 +319,60 @@ def screen(path):
     return f"```{LANGUAGES.get(pathlib.Path(path).suffix, 'text')}\n" + (ROOT / path).read_text(encoding="utf-8").strip() + "\n```\n"
 
 
-def piece(lines, words):
-    """The lines of a paragraph of source code, without their common indentation; None if not
-    exactly one line contains the words."""
-    found = [n for n, line in enumerate(lines) if words in line]
-    if len(found) != 1:
-        return None
-    begin = end = found[0]
-    depth = 0
+def end_of(lines, begin, is_over):
+    """The number of the first line from `begin` on at which every brace is closed and is_over() is
+    true; it is given what stands in the lines up to this one, without comments, and the next one."""
+    text, depth = "", 0
     for end, line in enumerate(lines[begin:], begin):
         bare = NO_BRACES.sub("", line)
+        text += bare
         depth += bare.count("{") - bare.count("}")
         after = lines[end + 1].strip() if end + 1 < len(lines) else ""
-        if depth <= 0 and (not after or after.startswith("}")):
+        if depth <= 0 and is_over(text, after):
             break
-    chosen = lines[begin:end + 1]
+    return end
+
+
+def declaration(lines, name):
+    """The numbers of the first and the last line of a function, lambda or struct, with its comment."""
+    declares = re.compile(rf"(?!\s*return )(?:[^/;=(]*\s)?(?:struct {name}\b|{name}\(|auto {name} = \[)")
+    for begin, line in enumerate(lines):
+        if declares.match(line):
+            end = end_of(lines, begin, lambda text, _: text.rstrip().endswith(("}", ";")))
+            if NO_BRACES.sub("", lines[end]).rstrip("; ").endswith("}"):  # not a call
+                while begin > 0 and lines[begin - 1].strip() and lines[begin - 1][-1] not in "{};:":
+                    begin -= 1
+                yield begin, end
+
+
+def paragraph(lines, title):
+    """The numbers of the first and the last line of a paragraph with this title."""
+    for begin, line in enumerate(lines):
+        if re.match(r"\s*//", line) and title in line:
+            yield begin, end_of(lines, begin, lambda _, after: not after or after.startswith("}"))
+
+
+def piece(lines, name, title):
+    """The lines of a declaration, or of a paragraph in it, without their common indentation; None if
+    there is not exactly one."""
+    for find, words in ((declaration, name), (paragraph, title)):
+        if words:
+            found = list(find(lines, words))
+            if len(found) != 1:
+                return None
+            lines = lines[found[0][0]:found[0][1] + 1]
     # A preprocessor's line stands at the margin wherever it is.
-    margin = min(len(line) - len(line.lstrip()) for line in chosen
+    margin = min(len(line) - len(line.lstrip()) for line in lines
                  if line.strip() and not line.startswith("#"))
-    return "\n".join(line if line.startswith("#") else line[margin:] for line in chosen)
+    return "\n".join(line if line.startswith("#") else line[margin:] for line in lines)
 
 
 def code(path, words):
     """A piece of a source file as a Markdown block."""
-    text = piece((ROOT / path).read_text(encoding="utf-8").splitlines(), words)
+    name, _, title = words.partition("//")
+    text = piece((ROOT / path).read_text(encoding="utf-8").splitlines(), name.strip(), title.strip())
     if text is None:
-        raise SystemExit(f"not exactly one line of {path} contains: {words}")
+        raise SystemExit(f"not exactly one piece of {path} is: {words}")
     return f"```{LANGUAGES[pathlib.Path(path).suffix]}\n{text}\n```\n"
 
 

@@ -50,6 +50,9 @@ import sys
 from builds import Build, BuildError, first_pass, narrowed
 from repository import ROOT
 
+sys.path.insert(0, str(ROOT / "bench"))
+from provenance import save  # noqa: E402, it lies there
+
 LIST = "variants.diff"
 PROGRAM = "variants"  # bench/variants.cpp
 AS_IT_IS, AGAIN = "the stage as it is", "the same again"
@@ -313,15 +316,13 @@ def main():
         for stage in stages:
             result = measured(program, variants[stage])
             for row in result["rows"]:
-                outcome = row.get("failed") or (f"{row['tflops']:.0f} TFLOP/s" if "ms" in row else "right")
+                outcome = row.get("failed") or (f"{row['tflops']:.0f} TFLOP/s" if "tflops" in row else "right")
                 if "ratio" in row:
                     outcome += (f", time {row['ratio']:.4f} ± {row['spread']:.4f}, "
                                 f"cycles {row['cycles_ratio']:.4f} ± {row['cycles_spread']:.4f}")
-                problem = row.get("checked" if options.simulator else "problem", "")
-                print(f"{stage}  {problem:42} {row['variant']:50} {outcome}", flush=True)
+                print(f"{stage}  {row['problem']:42} {row['variant']:50} {outcome}", flush=True)
             if options.out:
-                (options.out / f"tried_{stage}.json").write_text(
-                    json.dumps(result, indent=2) + "\n", encoding="utf-8")
+                save(options.out / f"tried_{stage}.json", result)
     except (BuildError, ListError, OSError) as error:
         raise SystemExit(f"cuflash: {error}") from error
 

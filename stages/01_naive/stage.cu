@@ -1,6 +1,6 @@
 // 01_naive: what the stage can do, and the host code that launches its kernels.
-#include "device/grid.h"
-#include "device/pass.h"
+#include "device/host/grid.h"
+#include "device/host/pass.h"
 #include "kernel.cuh"
 #include "kernel_bwd.cuh"
 

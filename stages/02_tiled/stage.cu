@@ -1,8 +1,8 @@
 // 02_tiled: what the stage can do, and the host code that launches its kernels.
 #include <algorithm>
 
-#include "device/grid.h"
-#include "device/pass.h"
+#include "device/host/grid.h"
+#include "device/host/pass.h"
 #include "kernel.cuh"
 
 namespace cuflash::tiled {

@@ -1,6 +1,6 @@
 // 06_forward_backward: what the stage can do, and the host code that launches its kernels.
-#include "device/fused.h"
-#include "device/pass.h"
+#include "device/host/fused.h"
+#include "device/host/pass.h"
 #include "kernel.cuh"
 #include "kernel_bwd.cuh"
 

@@ -1,6 +1,6 @@
 // 07_mma_registers: what the stage can do, and the host code that launches its kernel.
-#include "device/fused.h"
-#include "device/pass.h"
+#include "device/host/fused.h"
+#include "device/host/pass.h"
 #include "kernel.cuh"
 
 namespace cuflash::mma_registers {

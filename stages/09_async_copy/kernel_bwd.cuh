@@ -5,7 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "dq_workspace.cuh"
+#include "workspace.cuh"
 
 namespace cuflash::async_copy {
 
@@ -172,6 +172,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
           }
         }
       }
+      // Add the warp's part of dQ.
       for (const auto& strip : rdQ) {
         for (const auto& fragment : strip) {
           ptx::red_add(to, lane, fragment);

@@ -1,8 +1,8 @@
 // 09_async_copy: what the stage can do, and the host code that launches its kernels.
 #include <algorithm>
 
-#include "device/fused.h"
-#include "device/pass.h"
+#include "device/host/fused.h"
+#include "device/host/pass.h"
 #include "kernel.cuh"
 #include "kernel_bwd.cuh"
 

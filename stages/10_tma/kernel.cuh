@@ -7,6 +7,7 @@
 
 #include "device/block_order.h"
 #include "device/constants.h"
+#include "device/host/tile_map.h"
 #include "device/index.h"
 #include "device/mma_fragments.h"
 #include "device/ptx/exp2.h"
@@ -18,7 +19,6 @@
 #include "device/shared_memory.h"
 #include "device/swizzle.h"
 #include "device/tensor.h"
-#include "device/tile_map.h"
 #include "device/tile_mark.h"
 #include "device/tiles.h"
 #include "device/warp.h"

@@ -1,6 +1,6 @@
 // 10_tma: what the stage can do, and the host code that launches its kernel.
-#include "device/fused_with_maps.h"
-#include "device/pass.h"
+#include "device/host/fused_with_maps.h"
+#include "device/host/pass.h"
 #include "kernel.cuh"
 
 namespace cuflash::tma {

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "device/constants.h"
+#include "device/host/tile_map.h"
 #include "device/index.h"
 #include "device/matrix_descriptor.h"
 #include "device/mma_fragments.h"
@@ -20,7 +21,6 @@
 #include "device/shared_memory.h"
 #include "device/swizzle.h"
 #include "device/tensor.h"
-#include "device/tile_map.h"
 #include "device/tile_mark.h"
 #include "device/tile_requests.h"
 #include "device/warp.h"

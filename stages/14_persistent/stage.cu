@@ -1,7 +1,7 @@
 // 14_persistent: what the stage can do, and the host code that launches its kernel.
-#include "device/pass.h"
-#include "device/resident_grid.h"
-#include "device/tile_map.h"
+#include "device/host/pass.h"
+#include "device/host/resident_grid.h"
+#include "device/host/tile_map.h"
 #include "kernel.cuh"
 
 namespace cuflash::persistent {

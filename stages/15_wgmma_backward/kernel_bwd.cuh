@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "device/host/tile_map.h"
 #include "device/matrix_descriptor.h"
 #include "device/ptx/exp2.h"
 #include "device/ptx/mbarrier.h"
@@ -13,7 +14,6 @@
 #include "device/ptx/unpack.h"
 #include "device/ptx/wgmma.h"
 #include "device/registers.h"
-#include "device/tile_map.h"
 #include "device/tile_mark.h"
 #include "device/tile_requests.h"
 #include "device/vector.h"

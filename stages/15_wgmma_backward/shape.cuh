@@ -1,7 +1,7 @@
 // 15_wgmma_backward: the shape of a block's work.
 #pragma once
 
-#include "device/dq_workspace.h"
+#include "device/dq_sum.h"
 #include "device/mma_fragments.h"
 #include "device/warpgroup.h"
 

@@ -1,7 +1,7 @@
 // 15_wgmma_backward: what the stage can do, and the host code that launches its kernels.
-#include "device/grid.h"
-#include "device/pass.h"
-#include "device/tile_map.h"
+#include "device/host/grid.h"
+#include "device/host/pass.h"
+#include "device/host/tile_map.h"
 #include "kernel_bwd.cuh"
 
 namespace cuflash::wgmma_backward {

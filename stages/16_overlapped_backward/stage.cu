@@ -2,10 +2,10 @@
 #include <tuple>
 #include <type_traits>
 
-#include "device/grid.h"
-#include "device/pass.h"
-#include "device/resident_grid.h"
-#include "device/tile_map.h"
+#include "device/host/grid.h"
+#include "device/host/pass.h"
+#include "device/host/resident_grid.h"
+#include "device/host/tile_map.h"
 #include "kernel_bwd.cuh"
 
 namespace cuflash::overlapped_backward {

@@ -1,5 +1,5 @@
 // What 16_overlapped_backward asks for.
-#include "device/resident_grid.h"
+#include "device/host/resident_grid.h"
 #include "harness/tile_of.h"
 #include "shape.cuh"
 #include "work.cuh"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <climits>
 
-#include "device/dq_workspace.h"
+#include "device/dq_sum.h"
 #include "device/ptx/tensor_copy.h"
 
 namespace cuflash::overlapped_backward {

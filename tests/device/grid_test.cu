@@ -1,5 +1,5 @@
 // What queue() does if one of its grids cannot be launched.
-#include "device/grid.h"
+#include "device/host/grid.h"
 #include "support.h"
 
 namespace cuflash {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/launch.h"
+#include "device/host/launch.h"
 #include "harness/owners.h"
 #include "simt/simulator.h"
 #include "support/need_device.h"

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""What scripts/maintainer/update_pages.py puts into the pages: pieces of source code, and tables."""
+"""What scripts/maintainer/update_pages.py puts into the pages: pieces of source code, and tables; and the
+results that these come from."""
 import pathlib
 import sys
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
+import history  # noqa: E402, it lies there
 from update_pages import RESULTS, code, piece, table  # noqa: E402, it lies there
 
 SOURCE = """\
@@ -25,33 +28,45 @@ int add(int x) {
 }
 
 struct Other {};
+
+void print() {
+  const auto next = [&] {
+    return add(1);
+
+  };
+  // Print.
+  puts("");
+}
 """.splitlines()
 
 
 class Pieces(unittest.TestCase):
     """Where a piece begins and ends."""
 
-    def check(self, words, first, last, count):
-        """The piece that begins with these words."""
-        lines = piece(SOURCE, words).split("\n")
+    def check(self, name, title, first, last, count):
+        """The piece with this name or title."""
+        lines = piece(SOURCE, name, title).split("\n")
         self.assertEqual((lines[0], lines[-1], len(lines)), (first, last, count))
 
     def test_function_with_its_comment(self):
-        self.check("Adds one", "// Adds one.", "}", 14)
-        self.check("int add", "int add(int x) {", "}", 13)
+        self.check("add", "", "// Adds one.", "}", 14)
+
+    def test_lambda_and_struct(self):
+        self.check("next", "", "const auto next = [&] {", "};", 4)
+        self.check("Other", "", "struct Other {};", "struct Other {};", 1)
 
     def test_paragraph_is_not_indented(self):
-        line = "int y = x;  // a brace { in a comment"
-        self.check("int y", line, line, 1)
-        self.check("Loop", "// Loop.", 'puts("}");', 9)
+        self.check("", "Loop", "// Loop.", 'puts("}");', 9)
 
-    def test_end_of_the_file(self):
-        self.check("struct Other", "struct Other {};", "struct Other {};", 1)
+    def test_paragraph_of_a_function(self):
+        self.assertIsNone(piece(SOURCE, "", "Print"))
+        self.check("add", "Print", "// Print.", 'puts("}");', 3)
 
-    def test_exactly_one_line(self):
-        self.assertIsNone(piece(SOURCE, "no such words"))
-        self.assertIsNone(piece(SOURCE, "y"))
-        with self.assertRaisesRegex(SystemExit, "not exactly one line of docs/prologue"):
+    def test_exactly_one(self):
+        self.assertIsNone(piece(SOURCE, "subtract", ""))
+        self.assertIsNone(piece(SOURCE, "puts", ""))
+        self.assertIsNone(piece(SOURCE, "", "y = x"))
+        with self.assertRaisesRegex(SystemExit, "not exactly one piece of docs/prologue"):
             code("docs/prologue/kernels.cuh", "no such words")
 
 
@@ -79,6 +94,27 @@ class Columns(unittest.TestCase):
     def test_unknown_column(self):
         with self.assertRaisesRegex(SystemExit, "no row has the column weight"):
             table(self.KERNELS, ["03_online_softmax"], ["weight"])
+
+
+class Committed(unittest.TestCase):
+    """What docs/results holds."""
+
+    def test_less_than_600_kb(self):
+        self.assertLess(sum(path.stat().st_size for path in history.RESULTS.rglob("*.*")), 600_000)
+
+    def test_every_run_is_in_the_history(self):
+        with unittest.mock.patch.object(sys, "argv", ["history.py", "--check"]):
+            history.main()
+
+    def test_a_run(self):
+        rows = [{"stage": "01_naive", "pass": "forward", "problem": problem, **speed} for problem, speed in (
+            ("b1_h1_q64k64_d64_f16", {"ok": True}), ("b2_h1_q64k64_d64_f16_causal", {"tflops": 1.23456}))]
+        problems = ["b1_h1_q64k64_d64"]
+        run = history.run_of("ladder.json", {"provenance": {"device": "a", "commit": "b", "date": "2026-01-01T0"},
+                                             "rows": rows}, problems)
+        self.assertEqual(problems, ["b1_h1_q64k64_d64", "b2_h1_q64k64_d64_causal"])
+        self.assertEqual(run, {"device": "a", "commit": "b", "date": "2026-01-01", "file": "ladder.json",
+                               "tflops": {"01_naive forward f16": [None, 1.235]}})
 
 
 if __name__ == "__main__":

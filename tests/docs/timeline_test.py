@@ -87,15 +87,15 @@ def made_up(head_dim=64, blocks=(0, 400), role=consumer):
     return {
         "provenance": {"device": "no GPU", "backend": "simt", "commit": "made up",
                        "date": "2026-01-01T00:00:00Z"},
-        "stage": "12_stage", "globaltimer_step_ns": 32, "lines": LINES,
+        "stage": "12_warp_specialized", "globaltimer_step_ns": 32,
         "timelines": [{"problem": f"b1_h2_q512k512_d{head_dim}_f16", "clock_ghz": 1.5,
-                       "recorded_ms": 1.25, "plain_ms": 1.0, "blocks": groups}],
+                       "recorded_ms": 1.25, "blocks": groups}],
     }
 
 
 def lanes():
     result = made_up()
-    return spans.lanes_of(result["timelines"][0], result["lines"])
+    return spans.lanes_of(result["timelines"][0], LINES)
 
 
 class Spans(unittest.TestCase):
@@ -116,7 +116,7 @@ class Spans(unittest.TestCase):
         self.assertEqual((cycles, rest), (1000, 20))
         self.assertEqual(parts, {"S": 300, "softmax": 400, "P V": 150, "wait for K": 80,
                                  "wait for V": 50, spans.FOR_A_BUFFER: 0, spans.FOR_A_TURN: 0})
-        self.assertFalse(spans.overlaps(lanes()[1]))
+        self.assertFalse(timeline.overlaps(lanes()[1].spans))
 
     def test_parts_of_a_tile_with_turns(self):
         # A tile: wait for V 50, turn 100, S from 150 to 400, softmax until 800 and P V until 900.
@@ -125,7 +125,7 @@ class Spans(unittest.TestCase):
         self.assertEqual((cycles, rest), (1000, 100))
         self.assertEqual(parts, {"S": 250, "softmax": 380, "P V": 740, "wait for K": 20,
                                  "wait for V": 50, spans.FOR_A_BUFFER: 0, spans.FOR_A_TURN: 100})
-        self.assertTrue(spans.overlaps(lane))
+        self.assertTrue(timeline.overlaps(lane.spans))
 
     def test_a_barrier_that_is_no_turn(self):
         events = ["25 named_barrier 5 10 1", "26 named_barrier 20 30 1"]
@@ -167,6 +167,11 @@ class Spans(unittest.TestCase):
                          ["S", "wait for a buffer", "request K", "softmax", "wait for V"])
         self.assertIn(spans.Span("softmax", 130, 300), found)
 
+    def test_lines_of_a_kernel(self):
+        lines = spans.lines_of("// Take.\n\n  wait(&k_full);  // It is there.\n// Next.\nreturn;")
+        self.assertEqual(lines["3"], {"code": "wait(&k_full);  // It is there.", "title": "// Take."})
+        self.assertEqual(lines["5"], {"code": "return;", "title": "// Next."})
+
     def test_what_it_does_not_know(self):
         with self.assertRaisesRegex(ValueError, "no known product"):
             spans.product_name("// dP = dO Vᵀ")
@@ -181,7 +186,16 @@ class Shown(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
         self.addCleanup(folder.cleanup)
         self.path = pathlib.Path(folder.name) / "timeline_12_stage.json"
-        self.path.write_text(json.dumps(made_up()), encoding="utf-8")
+        self.keep(made_up())
+
+    def keep(self, result):
+        """Makes the file of a result's summary."""
+        events, ladder = self.path.with_name("events.json"), self.path.with_name("ladder.json")
+        events.write_text(json.dumps(result), encoding="utf-8")
+        ladder.write_text(json.dumps({"rows": [{"problem": result["timelines"][0]["problem"], "ms": 1.0}]}))
+        with mock.patch.object(sys, "argv", ["spans.py", *map(str, (events, self.path, ladder))]), \
+                mock.patch.object(spans, "lines_of", return_value=LINES):
+            spans.main()
 
     def test_table(self):
         text = update_pages.table(str(self.path), ["d64"])
@@ -194,11 +208,12 @@ class Shown(unittest.TestCase):
                          ["30\N{NO-BREAK SPACE}%", "40\N{NO-BREAK SPACE}%", "15\N{NO-BREAK SPACE}%",
                           "2\N{NO-BREAK SPACE}%"])
         self.assertIn("75\N{NO-BREAK SPACE}%", text)
+        self.assertIn("| 1.25 ms | 1 ms |", text)
         self.assertIn("commit made up", text)
 
     def test_turns_have_a_column(self):
         self.assertNotIn(spans.FOR_A_TURN, update_pages.table(str(self.path), ["d64"]))
-        self.path.write_text(json.dumps(made_up(role=in_turns)), encoding="utf-8")
+        self.keep(made_up(role=in_turns))
         text = update_pages.table(str(self.path), ["d64"])
         rows = [re.split(r" *\| *", line.strip("| ")) for line in text.splitlines() if "|" in line]
         first = dict(zip(rows[0], rows[2], strict=True))
@@ -218,11 +233,20 @@ class Shown(unittest.TestCase):
     @mock.patch(f"{__name__}.TILES", 16)
     def test_blocks_that_take_turns(self):
         # The second begins when the first is half done.
-        self.path.write_text(json.dumps(made_up(blocks=(0, 8000))), encoding="utf-8")
-        panel = timeline.Panel(str(self.path), 64)
-        begin, end = spans.inner_of_all(panel.lanes)
-        self.assertLess(begin, panel.begin)
-        self.assertLess(panel.begin + panel.cycles, end)
+        made = made_up(blocks=(0, 8000))["timelines"][0]
+        lanes_of_both = spans.lanes_of(made, LINES)
+        begin, end = spans.inner_of_all(lanes_of_both)
+        first, length = spans.shown(lanes_of_both)
+        self.assertLess(begin, first)
+        self.assertLess(first + length, end)
+
+    @mock.patch(f"{__name__}.TILES", 16)
+    def test_only_what_a_figure_shows_is_kept(self):
+        self.keep(made_up())
+        kept = json.loads(self.path.read_text(encoding="utf-8"))["timelines"][0]
+        self.assertEqual(kept["shown_cycles"], spans.TILES * TILE)
+        times = [time for lane in kept["lanes"] for _, *both in lane["spans"] for time in both]
+        self.assertEqual((min(times), max(times)), (0, 2 * spans.TILES * TILE))
 
     def test_no_result(self):
         figure = timeline.figure_of("12_made_up", "A title", ["docs/results/nowhere.json"], 64)

@@ -17,8 +17,8 @@ namespace {
 
 constexpr int kSharedBytes = 32768;
 
-enum class Op { kLoad, kStore, kGenericLoad, kMatrix };
-constexpr const char* kOpNames[] = {"load", "store", "generic_load", "ldmatrix"};
+enum class Op { kLoad, kStore, kMatrix };
+constexpr const char* kOpNames[] = {"load", "store", "ldmatrix"};
 
 // A warp instruction: the byte at which each lane's access begins, or −1 for a lane that makes
 // none.
@@ -38,8 +38,7 @@ __global__ void access(Lanes lanes, int times, unsigned* out) {
   extern __shared__ __align__(128) char shared[];
   const int offset = lanes.offset[threadIdx.x];
   unsigned a = 1, b = 2, c = 3, d = 4;
-  char* const at = shared + offset;
-  const auto s = static_cast<unsigned>(__cvta_generic_to_shared(at));
+  const auto s = static_cast<unsigned>(__cvta_generic_to_shared(shared + offset));
   for (int n = 0; n < times; ++n) {
     if (offset < 0) continue;
     if constexpr (kOp == Op::kMatrix) {
@@ -54,14 +53,6 @@ __global__ void access(Lanes lanes, int times, unsigned* out) {
       asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
                    : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
                    : "r"(s));
-    } else if constexpr (kOp == Op::kGenericLoad && kBytes == 4) {
-      asm volatile("ld.b32 %0, [%1];" : "=r"(a) : "l"(at));
-    } else if constexpr (kOp == Op::kGenericLoad && kBytes == 8) {
-      asm volatile("ld.v2.b32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "l"(at));
-    } else if constexpr (kOp == Op::kGenericLoad) {
-      asm volatile("ld.v4.b32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
-                   : "l"(at));
     } else if constexpr (kBytes == 4) {
       asm volatile("st.shared.b32 [%0], %1;" ::"r"(s), "r"(a));
     } else if constexpr (kBytes == 8) {
@@ -81,15 +72,11 @@ Kernel kernel_of(const Pattern& p) {
                                      access<Op::kLoad, 16>};
   static constexpr Kernel kStore[] = {access<Op::kStore, 4>, access<Op::kStore, 8>,
                                       access<Op::kStore, 16>};
-  static constexpr Kernel kGeneric[] = {access<Op::kGenericLoad, 4>, access<Op::kGenericLoad, 8>,
-                                        access<Op::kGenericLoad, 16>};
   switch (p.op) {
     case Op::kLoad:
       return kLoad[width];
     case Op::kStore:
       return kStore[width];
-    case Op::kGenericLoad:
-      return kGeneric[width];
     case Op::kMatrix:
       break;
   }
@@ -125,9 +112,9 @@ void add_patterns(Op op, int bytes, std::mt19937& random, std::vector<Pattern>& 
     }
   }
   for (int slots = 2; slots <= 64; slots *= 2) {  // lanes pick among a few places
-    for (int n = 0; n < 8; ++n) {
+    for (int n = 0; n < 4; ++n) {
       const bool some = n % 2 == 1 && op != Op::kMatrix;  // not all lanes
-      const int apart = n % 4 < 2 ? bytes : 36 * bytes;
+      const int apart = n < 2 ? bytes : 36 * bytes;
       add([&](int) {
         const int offset = static_cast<int>(random() % slots) * apart % kSharedBytes;
         return some && random() % 4 == 0 ? -1 : offset / bytes * bytes;
@@ -139,20 +126,21 @@ void add_patterns(Op op, int bytes, std::mt19937& random, std::vector<Pattern>& 
 std::vector<Pattern> patterns() {
   std::mt19937 random(1);
   std::vector<Pattern> all;
-  for (const Op op : {Op::kLoad, Op::kStore, Op::kGenericLoad}) {
+  for (const Op op : {Op::kLoad, Op::kStore}) {
     for (const int bytes : {4, 8, 16}) add_patterns(op, bytes, random, all);
   }
   add_patterns(Op::kMatrix, 16, random, all);
   return all;
 }
 
+// An element has the bytes of a lane.
 void list(const Pattern& p) {
-  std::string offsets;
+  std::string elements;
   for (const int offset : p.offset) {
-    offsets += (offsets.empty() ? "" : ", ") + std::to_string(offset);
+    elements += (elements.empty() ? "" : ", ") + std::to_string(offset < 0 ? -1 : offset / p.bytes);
   }
-  std::printf("{\"op\": \"%s\", \"bytes\": %d, \"offsets\": [%s]}\n",
-              kOpNames[static_cast<int>(p.op)], p.bytes, offsets.c_str());
+  std::printf("{\"op\": \"%s\", \"bytes\": %d, \"elements\": [%s]}\n",
+              kOpNames[static_cast<int>(p.op)], p.bytes, elements.c_str());
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 #include "cuflash/stage.h"
 #include "cuflash/workload.h"
-#include "device/launch.h"
+#include "device/host/launch.h"
 #include "harness/owners.h"
 #include "harness/stage_call.h"
 #include "measure.h"

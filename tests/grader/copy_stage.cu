@@ -1,6 +1,6 @@
 #include "copy_stage.h"
-#include "device/grid.h"
-#include "device/pass.h"
+#include "device/host/grid.h"
+#include "device/host/pass.h"
 #include "device/shared_memory.h"
 #include "device/tile_mark.h"
 #include "device/vector.h"

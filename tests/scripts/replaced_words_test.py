@@ -20,8 +20,8 @@ import machine_code  # noqa: E402
 import wgmma_registers  # noqa: E402
 
 NO_SPILLS = ["-Xptxas=-warn-spills"]
-RECORDED = [*NO_SPILLS, "-include", "device/timeline/words.h"]
-LATE = ["-include", "device/delays/words.h"]
+RECORDED = [*NO_SPILLS, "-include", "device/instruments/timeline/recorded.h"]
+LATE = ["-include", "device/instruments/delays.h"]
 SAME = ("HGMMA", "WARPGROUP", "SYNCS", "USETMAXREG", "BAR", "UTMALDG", "UTMASTG",
         "UBLKRED")
 STAGES = [file.parent for file in sorted(ROOT.glob("stages/[0-8]?_*/stage.cu"))

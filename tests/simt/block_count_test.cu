@@ -42,7 +42,7 @@ TEST_F(BlockCountTest, ReportsAWaitForALaterBlock) {
   EXPECT_FALSE(launched(Order::kOfIndices));
   EXPECT_EQ(last(), 99u);
   const Finding finding = only_finding(FindingKind::kBlockOrder);
-  EXPECT_EQ(finding.title(), "WAIT FOR A LATER BLOCK");
+  expect_report(finding, "WAIT FOR A LATER BLOCK", "");
   EXPECT_NE(finding.text().find("// waits"), std::string::npos);
   EXPECT_NE(finding.text().find("waits for the count 3, which is 0."), std::string::npos);
 }

@@ -9,9 +9,7 @@ class FenceTest : public AccessTest {
   // Runs the kernel under every schedule. Each must find races of this array, or nothing.
   template <class Kernel>
   void check(const std::string& racy_array, const Kernel& launch_kernel) {
-    for (const Schedule& schedule : all_schedules()) {
-      SCOPED_TRACE(schedule_name(schedule));
-      set_schedule(schedule);
+    under_all_schedules([&] {
       launch_kernel();
       bool races = false;
       for (const Finding& finding : take_findings()) {
@@ -22,7 +20,7 @@ class FenceTest : public AccessTest {
         EXPECT_FALSE(racy_array.empty()) << finding.message();
       }
       EXPECT_EQ(races, !racy_array.empty());
-    }
+    });
   }
 };
 

@@ -1,5 +1,3 @@
-#include "extreme_test.h"
-
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 

@@ -12,7 +12,6 @@
 #include "harness/stage_check.h"
 #include "harness/stage_score.h"
 #include "harness/traffic.h"
-#include "memory_test.h"
 #include "support/expect.h"
 #include "support/need_device.h"
 

@@ -2,7 +2,7 @@
 #ifndef CUFLASH_TESTS_TIMELINE_MADE_UP_H_
 #define CUFLASH_TESTS_TIMELINE_MADE_UP_H_
 
-#include "device/timeline/log.h"
+#include "device/instruments/timeline/log.h"
 
 namespace cuflash::bench {
 

@@ -7,7 +7,7 @@
 #include "api/dispatch.h"
 #include "cuflash/c_api.h"
 #include "cuflash/workload.h"
-#include "device/tensor_map_arguments.h"
+#include "device/host/tensor_map_arguments.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 
 #include "device/ptx/shared_address.h"
 #ifdef CUFLASH_WATCHDOG
-#include "device/watchdog.h"
+#include "device/instruments/watchdog.h"
 #endif
 
 namespace cuflash::ptx {

@@ -11,8 +11,8 @@
 
 #include <cstdint>
 
+#include "device/host/tensor_map.h"
 #include "device/ptx/shared_address.h"
-#include "device/tensor_map.h"
 
 namespace cuflash::ptx {
 

@@ -1,13 +1,13 @@
-// cp.async.bulk.tensor and mbarrier: which elements arrive where, and when.
+// cp.async.bulk.tensor: which elements arrive where.
 #include <algorithm>
 #include <array>
 #include <string>
 
 #include "../support.h"
+#include "device/host/tile_map.h"
 #include "device/ptx/mbarrier.h"
 #include "device/ptx/tensor_copy.h"
 #include "device/swizzle.h"
-#include "device/tile_map.h"
 #include "tensor_layout.h"
 
 namespace cuflash {
@@ -210,125 +210,6 @@ TEST_F(TensorCopies, OfAnExtentOfOne) {
   EXPECT_EQ(given.stride(1), 32);  // 26 bytes, and a multiple of 16
   given.extents[2] = 3, given.strides[1] = std::int64_t{1} << 38;
   EXPECT_EQ(given.stride(3), (std::int64_t{1} << 40) - 16);  // no more
-}
-
-// ---- Pipelines ---------------------------------------------------------------------------------
-
-constexpr int kStages = 2, kConsumers = 3, kCols = 64;
-
-struct Stages {
-  alignas(128) Bits tile[kStages][kRows][kCols];
-  std::uint64_t full[kStages], empty[kStages];
-};
-
-// The last warp has tiles copied, the others add them up, row by row.
-__global__ void add_tiles(const __grid_constant__ TensorMap map, int tiles, unsigned* out) {
-  auto& s = shared_storage<Stages>();
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  if (threadIdx.x == 0) {
-    for (int stage = 0; stage < kStages; ++stage) {
-      ptx::mbarrier_init(&s.full[stage], 1);
-      ptx::mbarrier_init(&s.empty[stage], kConsumers);
-    }
-    ptx::fence_mbarrier_init();
-  }
-  __syncthreads();
-  if (warp == kConsumers) {
-    for (int n = 0; n < tiles && lane == 0; ++n) {
-      const int stage = n % kStages;
-      const unsigned phase = n / kStages % 2;
-      ptx::mbarrier_wait(&s.empty[stage], phase ^ 1);
-      ptx::mbarrier_arrive_expect_tx(&s.full[stage], sizeof(s.tile[stage]));
-      ptx::tensor_copy(s.tile[stage], map, 0, n * kRows, blockIdx.x, 0, &s.full[stage]);
-    }
-    return;
-  }
-  unsigned sum = 0;
-  for (int n = 0; n < tiles; ++n) {
-    const int stage = n % kStages;
-    const unsigned phase = n / kStages % 2;
-    ptx::mbarrier_wait(&s.full[stage], phase);
-    for (int d = warp; d < kCols; d += kConsumers) sum += s.tile[stage][lane][d];
-    ptx::fence_proxy_async();
-    __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(&s.empty[stage]);
-  }
-  out[(blockIdx.x * kConsumers + warp) * 32 + lane] = sum;
-}
-
-// The same by one thread that has tiles copied, for a block that waits for them together.
-__global__ void add_tiles_together(const __grid_constant__ TensorMap map, int tiles,
-                                   unsigned* out) {
-  auto& s = shared_storage<Stages>();
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  begin(&s.full[0], 1);
-  unsigned sum = 0;
-  for (int n = 0; n < tiles; ++n) {
-    if (threadIdx.x == 0) {
-      ptx::mbarrier_arrive_expect_tx(&s.full[0], sizeof(s.tile[0]));
-      ptx::tensor_copy(s.tile[0], map, 0, n * kRows, blockIdx.x, 0, &s.full[0]);
-    }
-    ptx::mbarrier_wait(&s.full[0], n % 2);
-    for (int d = warp; d < kCols; d += kConsumers) sum += s.tile[0][lane][d];
-    ptx::fence_proxy_async();
-    __syncthreads();
-  }
-  out[(blockIdx.x * kConsumers + warp) * 32 + lane] = sum;
-}
-
-TEST_F(TensorCopies, InStages) {
-  constexpr int kTiles = 21, kBlocks = 3, kLength = kTiles * kRows - 7;
-  const Layout layout = {{kCols, kLength, kBlocks, 1}, {1, kCols, kCols * kLength, 0}};
-  const std::vector<Bits> values = random_bits(layout.elements(), 3);
-  const Array<Bits> data(values);
-  const int box[] = {kCols, kRows, 1, 1};
-  TensorMap map;
-  ASSERT_EQ(
-      make_tensor_map(map, arguments(data.data(), CUFLASH_F16, layout, box, TensorSwizzle::kNone)),
-      "");
-  std::vector<unsigned> expected(kBlocks * kConsumers * 32);
-  for (int row = 0; row < kBlocks * kLength; ++row) {
-    const int block = row / kLength, lane = row % kLength % kRows;
-    for (int d = 0; d < kCols; ++d) {
-      expected[(block * kConsumers + d % kConsumers) * 32 + lane] += values[row * kCols + d];
-    }
-  }
-  const Array<unsigned> out(std::vector<unsigned>(expected.size()));
-  run(add_tiles, {kBlocks, 32 * (kConsumers + 1), shared_layout<Stages>()}, map, kTiles,
-      out.data());
-  EXPECT_EQ(out.values(), expected);
-  const Array<unsigned> together(std::vector<unsigned>(expected.size()));
-  run(add_tiles_together, {kBlocks, 32 * kConsumers, shared_layout<Stages>()}, map, kTiles,
-      together.data());
-  EXPECT_EQ(together.values(), expected);
-}
-
-// Threads write a tile, read it, and then have it replaced: the writes need a proxy fence.
-__global__ void replace(const __grid_constant__ TensorMap map, Bits* out) {
-  auto& s = shared_storage<OneBox>();
-  begin(&s.full, 1);
-  for (int i = threadIdx.x; i < kRows * kCols; i += kThreads) s.box[i] = 7;
-  ptx::fence_proxy_async();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    ptx::mbarrier_arrive_expect_tx(&s.full, 2 * kRows * kCols);
-    ptx::tensor_copy(s.box, map, 0, 0, 0, 0, &s.full);
-  }
-  ptx::mbarrier_wait(&s.full, 0);
-  for (int i = threadIdx.x; i < kRows * kCols; i += kThreads) out[i] = s.box[i];
-}
-
-TEST_F(TensorCopies, OverWhatThreadsWrote) {
-  const Layout layout = {{kCols, kRows, 1, 1}, {1, kCols, 0, 0}};
-  const std::vector<Bits> values = random_bits(layout.elements(), 4);
-  const Array<Bits> data(values), out(std::vector<Bits>(values.size()));
-  const int box[] = {kCols, kRows, 1, 1};
-  TensorMap map;
-  ASSERT_EQ(
-      make_tensor_map(map, arguments(data.data(), CUFLASH_F16, layout, box, TensorSwizzle::kNone)),
-      "");
-  run(replace, {1, kThreads, shared_layout<OneBox>()}, map, out.data());
-  EXPECT_EQ(out.values(), values);
 }
 
 // ---- Maps --------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "device/tensor_map.h"
+#include "device/host/tensor_map.h"
 
 namespace cuflash {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "../support.h"
-#include "device/timeline/words.h"
+#include "device/instruments/timeline/recorded.h"
 
 namespace cuflash {
 namespace {

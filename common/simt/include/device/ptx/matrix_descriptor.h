@@ -4,8 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include "device/host/tensor_map_arguments.h"
 #include "device/ptx/shared_address.h"
-#include "device/tensor_map_arguments.h"
 
 namespace cuflash::ptx {
 

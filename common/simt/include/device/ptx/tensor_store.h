@@ -5,8 +5,8 @@
 
 #include <cuda_runtime.h>
 
+#include "device/host/tensor_map.h"
 #include "device/ptx/shared_address.h"
-#include "device/tensor_map.h"
 
 namespace cuflash::simt {
 

@@ -1,0 +1,239 @@
+// The sum of dQ in f32, to which the blocks of a backward pass add tiles: the workspace that holds
+// it, and the kernels before and after theirs (stage 15_wgmma_backward explains them).
+#ifndef CUFLASH_DEVICE_DQ_SUM_H_
+#define CUFLASH_DEVICE_DQ_SUM_H_
+
+#include <climits>
+#include <cmath>
+
+#include "device/constants.h"
+#include "device/index.h"
+#include "device/mma_fragments.h"
+#include "device/ptx/block_count.h"
+#include "device/ptx/bulk_reduce.h"
+#include "device/ptx/tensor_copy.h"
+#include "device/shared_memory.h"
+#include "device/swizzle.h"
+#include "device/tensor.h"
+#include "device/warpgroup.h"
+
+namespace cuflash {
+
+// P is rounded to T for the product with dO, and dS computed from it. Among many keys each has so
+// small a weight that few bits of it would be left in f16, whose numbers below 2^-14 have fewer. So
+// P is kept 2^10 times as large.
+constexpr int kLog2OfP = 10;
+constexpr float kSmallP = 1.f / (1 << kLog2OfP);  // what P is multiplied by in the end
+
+// A tile of dQ as two warpgroups hold it: they divide its rows, or if these are only 64, its
+// columns. In f32 it lies accumulator after accumulator, 16 bytes a lane.
+template <int kTileRows, int kHeadDim>
+struct DqTile {
+  static constexpr int kRows = kTileRows, kColumns = kHeadDim, kFloats = kRows * kColumns;
+  static constexpr int kWarpgroups = 2, kWarps = kWarpgroups * kWarpgroupWarps;
+  static constexpr bool kByRows = kRows == kWarpgroups * kWgmmaM;
+  static constexpr int kWarpColumns = kByRows ? kHeadDim : kHeadDim / kWarpgroups;
+  static_assert(kByRows || kRows == kWgmmaM, "a tile of dQ has 64 or 128 rows");
+
+  using Registers = MmaAccumulator::Registers[kWarpColumns / kMmaN];
+
+  // The part of a warp: 16 rows, kWarpColumns columns.
+  __device__ static constexpr int row(int warp) {
+    return (kByRows ? warp : warp % kWarpgroupWarps) * kMmaM;
+  }
+  __device__ static constexpr int col(int warp) {
+    return kByRows ? 0 : warp / kWarpgroupWarps * kWarpColumns;
+  }
+  // Where a lane's elements of its accumulator n lie.
+  __device__ static constexpr int index(int warp, int n, int lane) {
+    return ((warp * (kWarpColumns / kMmaN) + n) * 32 + lane) * MmaAccumulator::kElements;
+  }
+};
+
+// What the kernels hand on, for the rows of whole tiles of queries: LSE · log2 e - kLog2OfP,
+// kSmallP · delta, and dQ in f32. In a deterministic call blocks add to a tile of dQ, or to each of
+// the shares that its warpgroups hold, in a fixed order: `turns` counts how many have added. Behind
+// the turns `next` counts what blocks have begun, and a stage may have more counts.
+struct DqWorkspace {
+  float *lse, *delta, *dq;
+  unsigned *turns, *next;
+  bool any_order;          // of the additions
+  int q_tiles;             // of a head
+  std::int64_t all_tiles;  // of all heads
+  std::int64_t counts;     // that begin as zeros: the turns, `next`, and more
+  std::int64_t zeros;      // floats of dQ that begin as zeros
+};
+template <class Tile, int kShares = 1>
+DqWorkspace dq_workspace(const BackwardParams& p, std::int64_t more_counts = 0) {
+  DqWorkspace work;
+  work.q_tiles = num_tiles(p.seq_q, Tile::kRows);
+  work.all_tiles = std::int64_t{p.batch} * p.heads_q * work.q_tiles;
+  work.lse = static_cast<float*>(p.workspace);
+  work.delta = work.lse + work.all_tiles * Tile::kRows;
+  work.dq = work.delta + work.all_tiles * Tile::kRows;
+  work.turns = reinterpret_cast<unsigned*>(work.dq + work.all_tiles * Tile::kFloats);
+  work.next = work.turns + work.all_tiles * kShares;
+  work.any_order = p.deterministic == 0;
+  work.counts = work.all_tiles * kShares + 1 + more_counts;
+  work.zeros = work.all_tiles * Tile::kFloats;
+  return work;
+}
+template <class Tile, int kShares = 1>
+std::size_t dq_workspace_bytes(const Problem& p, std::size_t more_counts = 0) {
+  const std::size_t tiles = std::size_t{1} * p.batch * p.heads_q * num_tiles(p.seq_q, Tile::kRows);
+  return tiles * (2 * Tile::kRows + Tile::kFloats) * sizeof(float) +
+         (tiles * kShares + 1 + more_counts) * sizeof(unsigned);
+}
+
+// The order of a deterministic call, of tiles of `keys` keys and `queries` queries. Without a mask
+// the tiles of keys are added from the first on; with one from the last on, so that a causal block
+// begins at the diagonal, where it is the first. Blocks begin in that order, too.
+
+// The tile of keys, of `tiles` of a head, that a block computes which is the nth of its head.
+__device__ __forceinline__ int nth_tile(const BackwardParams& p, int tiles, int n) {
+  return p.deterministic != 0 && p.width != UINT_MAX ? tiles - 1 - n : n;
+}
+// How many tiles of keys are added to the tile of queries at i0 before that at j0.
+__device__ __forceinline__ unsigned adds_before(const Sequence& seq, int i0, int queries, int j0,
+                                                int keys) {
+  if (seq.band.width == UINT_MAX) return j0 / keys;
+  return (visible_keys(seq, i0, i0 + queries).end - 1) / keys - j0 / keys;
+}
+// The number of this block among those that have begun, for one thread to ask. A block may wait for
+// one with a lower number: that one is running.
+__device__ __forceinline__ unsigned block_number(const DqWorkspace& work) {
+  return work.any_order ? blockIdx.x : atomicAdd(work.next, 1u);
+}
+
+// One thread adds to a share of a tile of dQ in three steps. In a fixed order, it waits until so
+// many others have added.
+__device__ __forceinline__ void wait_to_add(const DqWorkspace& work, std::int64_t share,
+                                            unsigned others) {
+  if (work.any_order) return;
+  ptx::block_count_wait(&work.turns[share], others);
+  ptx::fence_proxy_async_global();  // TMA adds after what the count announces.
+}
+// It has TMA add, and waits until TMA has read the terms.
+template <int kFloats>
+__device__ __forceinline__ void add_to_dq(const DqWorkspace& work, std::int64_t share,
+                                          const float (&terms)[kFloats]) {
+  ptx::bulk_reduce_add(work.dq + share * kFloats, terms, sizeof terms);
+  ptx::tensor_store_commit();
+  ptx::tensor_store_wait_read<0>();
+}
+// In a fixed order, it lets the next block add.
+__device__ __forceinline__ void let_next_add(const DqWorkspace& work, std::int64_t share) {
+  if (work.any_order) return;
+  ptx::tensor_store_wait<0>();  // The sums have been written before the next block learns of it.
+  ptx::block_count_add(&work.turns[share]);
+}
+
+// Rounds a warp's accumulators, scaled, to a tile, from (row, col) on.
+template <class T, class Tile, int kFragments>
+__device__ __forceinline__ void store_rounded(Tile& tile, int row, int col,
+                                              const float (&r)[kFragments][4], float scale,
+                                              int lane) {
+#pragma unroll
+  for (int n = 0; n < kFragments; ++n) {
+#pragma unroll
+    for (int e = 0; e < MmaAccumulator::kElements; e += 2) {
+      auto& to =
+          tile(row + MmaAccumulator::row(lane, e), col + n * kMmaN + MmaAccumulator::col(lane, e));
+      *reinterpret_cast<std::uint32_t*>(&to) = pack<T>(r[n][e] * scale, r[n][e + 1] * scale);
+    }
+  }
+}
+
+// Writes kCount rows from r0 and kCols columns from `col` of a tile, whose row 0 is row `first` of
+// the head, a thread a chunk of each panel.
+template <int kCount, int kCols, int kThreads, class T, class Tile>
+__device__ __forceinline__ void write_rows(Rows<T> g, Tile& tile, int r0, int col, int first,
+                                           int num_rows, unsigned thread) {
+  constexpr int kStep = kThreads / Tile::kChunks;  // rows that the threads write at a time
+  const int d = col + thread % Tile::kChunks * Tile::kChunk;
+#pragma unroll
+  for (int n = 0; n < kCount; n += kStep) {
+    const int r = r0 + n + thread / Tile::kChunks;
+    if (first + r >= num_rows) continue;
+#pragma unroll
+    for (int c = 0; c < kCols; c += Tile::kPanelCols) {
+      *reinterpret_cast<uint4*>(&g(first + r, d + c)) =
+          *reinterpret_cast<const uint4*>(&tile(r, d + c));
+    }
+  }
+}
+
+// The lanes that share a row in row_delta.
+template <int kHeadDim>
+constexpr int kDeltaLanes = kHeadDim == 96 ? 16 : kHeadDim / 8;
+
+// delta = rowsum(dO ∘ O) and LSE of a row, as the workspace holds them, and zeros for the rest.
+// kDeltaLanes lanes share a row; `count` is their number for the rows of whole tiles.
+template <class T, class Tile>
+__global__ void row_delta(const __grid_constant__ BackwardParams p,
+                          const __grid_constant__ DqWorkspace work, std::int64_t count) {
+  constexpr int kLanes = kDeltaLanes<Tile::kColumns>, kVectors = Tile::kColumns / 8;
+  const std::int64_t n = thread_index();
+  if (n >= count) return;
+  const auto [b, h, i, c] = unravel(n, p.heads_q, work.q_tiles * Tile::kRows, kLanes);
+  const Sequence seq = sequence(p, b);
+  // [FA2 Alg.2 l.1-2, 4]  delta = rowsum(dO ∘ O)
+  float sum = 0.f;
+  if (i < seq.num_queries && c < kVectors) {
+    const uint4 o = *reinterpret_cast<const uint4*>(&rows<const T>(p.o, b, h)(i, c * 8));
+    const uint4 d_o = *reinterpret_cast<const uint4*>(&rows<const T>(p.d_o, b, h)(i, c * 8));
+    const std::uint32_t x[] = {o.x, o.y, o.z, o.w}, y[] = {d_o.x, d_o.y, d_o.z, d_o.w};
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float2 u = unpack<T>(x[e]), v = unpack<T>(y[e]);
+      sum += u.x * v.x + u.y * v.y;
+    }
+  }
+#pragma unroll
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+    sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+  }
+  const std::int64_t row = n / kLanes;
+  if (c == 0) {
+    if (row < work.counts) work.turns[row] = 0;
+    const float lse = i < seq.num_queries ? p.lse[row_index(p, b, h, i)] : -INFINITY;
+    // P = 0 where no key is seen.
+    work.lse[row] = lse == -INFINITY ? INFINITY : lse * kLog2e - kLog2OfP;
+    work.delta[row] = kSmallP * sum;
+  }
+  if (p.dq.data == nullptr || c >= kVectors || row * Tile::kColumns >= work.zeros) return;
+  float4* const zeros = reinterpret_cast<float4*>(work.dq) + row * (2 * kVectors) + c;
+  zeros[0] = float4{};
+  zeros[kVectors] = float4{};
+}
+
+template <class T, class Tile>
+using QueryGradientStorage = SwizzledTile<T, Tile::kRows, Tile::kColumns>;
+
+// dQ = softmax_scale · dQ, rounded. A block writes a tile.
+template <class T, class Tile>
+__global__ void __launch_bounds__(32 * Tile::kWarps)
+    query_gradient(const __grid_constant__ BackwardParams p,
+                   const __grid_constant__ DqWorkspace work) {
+  auto& sdQ = shared_storage<QueryGradientStorage<T, Tile>>();
+  const unsigned thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+  const auto [b, h, tile, unused] = unravel(blockIdx.x, p.heads_q, work.q_tiles, 1);
+
+  // Read what a warp held.
+  const float* const from = work.dq + std::int64_t{blockIdx.x} * Tile::kFloats;
+  typename Tile::Registers rdQ;
+#pragma unroll
+  for (int n = 0; n < Tile::kWarpColumns / kMmaN; ++n) {
+    const float4 x = *reinterpret_cast<const float4*>(from + Tile::index(warp, n, lane));
+    rdQ[n][0] = x.x, rdQ[n][1] = x.y, rdQ[n][2] = x.z, rdQ[n][3] = x.w;
+  }
+  // Write the tile by rows.
+  store_rounded<T>(sdQ, Tile::row(warp), Tile::col(warp), rdQ, p.softmax_scale, lane);
+  __syncthreads();  // The tile is written before threads read rows of it.
+  write_rows<Tile::kRows, Tile::kColumns, 32 * Tile::kWarps>(
+      rows<T>(p.dq, b, h), sdQ, 0, 0, tile * Tile::kRows, sequence(p, b).num_queries, thread);
+}
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_DQ_SUM_H_

@@ -1,0 +1,29 @@
+// A grid whose blocks stay: one for each of the device's multiprocessors, and each takes one piece
+// of work after the other.
+#ifndef CUFLASH_DEVICE_HOST_RESIDENT_GRID_H_
+#define CUFLASH_DEVICE_HOST_RESIDENT_GRID_H_
+
+#include <algorithm>
+
+#include "cuflash/stage.h"
+#include "device/host/grid.h"
+#include "device/resident_blocks.h"
+
+namespace cuflash {
+
+// A block for each multiprocessor, but no more than there are pieces of work.
+inline std::int64_t blocks_that_stay(std::int64_t work) {
+  const int blocks = resident_blocks != 0 ? resident_blocks : current_device().sms;
+  return std::min<std::int64_t>(blocks, work);
+}
+
+// So many blocks, with Storage in the shared memory of each.
+template <class Storage, class Kernel, class... Args>
+Grid<Kernel, Args...> resident_grid(std::int64_t blocks, int threads, Kernel kernel,
+                                    const Args&... args) {
+  return {kernel, blocks, threads, shared_layout<Storage>(), {args...}};
+}
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_HOST_RESIDENT_GRID_H_

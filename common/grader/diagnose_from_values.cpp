@@ -1,0 +1,289 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <utility>
+
+#include "difference.h"
+
+namespace cuflash::exercises {
+namespace {
+
+template <class Holds>
+bool most(const std::vector<Difference>& group, const Holds& holds) {
+  const auto count = std::count_if(group.begin(), group.end(), holds);
+  return 10 * count >= 9 * static_cast<std::ptrdiff_t>(group.size());
+}
+
+bool usable(const Difference& d) {
+  return std::isfinite(d.mine->value) && std::isfinite(d.own->value) &&
+         std::abs(d.own->value) > 1e-6;
+}
+
+// The common value of f over the group; NaN if there is none.
+template <class F>
+double common(const std::vector<Difference>& group, const F& f) {
+  std::vector<double> values;
+  for (const Difference& d : group) {
+    if (usable(d)) values.push_back(f(d));
+  }
+  if (values.size() < 3) return NAN;
+  std::sort(values.begin(), values.end());
+  const double middle = values[values.size() / 2];
+  const auto near = [&](double x) { return std::abs(x - middle) <= 0.02 * std::abs(middle); };
+  const auto count = std::count_if(values.begin(), values.end(), near);
+  return 10 * count >= 9 * static_cast<std::ptrdiff_t>(values.size()) ? middle : NAN;
+}
+
+bool about(double a, double b) { return std::abs(a - b) <= 0.02 * std::abs(b); }
+
+// True if the stage's values are multiplied by one factor in each part of the group, and there are
+// parts enough to tell.
+template <class PartOf>
+bool one_factor_each(const std::vector<Difference>& group, const PartOf& part_of) {
+  std::map<decltype(part_of(group.front())), std::vector<Difference>> parts;
+  for (const Difference& d : group) {
+    if (usable(d)) parts[part_of(d)].push_back(d);
+  }
+  int telling = 0, agreeing = 0;
+  for (const auto& [part, members] : parts) {
+    if (members.size() < 3) continue;
+    ++telling;
+    const double factor =
+        common(members, [](const Difference& d) { return d.mine->value / d.own->value; });
+    agreeing += std::isfinite(factor) && !about(factor, 1);  // A factor near 1 is only rounding.
+  }
+  return telling > 1 && 10 * agreeing >= 9 * telling;
+}
+
+// A factor as the source would have it.
+std::string factor_in_words(double factor, const Problem& p) {
+  const double scale = p.softmax_scale, log2e = 1.4426950408889634;
+  const std::pair<double, const char*> known[] = {
+      {-1, "the sign is wrong"},
+      {scale, "softmax_scale once too often"},
+      {1 / scale, "softmax_scale is missing"},
+      {scale * scale, "softmax_scale twice too often"},
+      {1 / (scale * scale), "divided by softmax_scale where it is to be multiplied"},
+      {log2e, "a factor log2(e) too much: the base is 2 in one place and e in another"},
+      {1 / log2e, "a factor log2(e) is missing: the base is 2 in one place and e in another"},
+      {scale * log2e, "softmax_scale and log2(e) once too often"},
+      {1 / (scale * log2e), "softmax_scale and log2(e) are missing"},
+      {2, "it is added twice"},
+      {0.5, "half of it is missing"},
+      {p.heads_q / p.heads_kv, "it is added for each query head of the group"},
+  };
+  for (const auto& [value, words] : known) {
+    if (value != 1 && about(factor, value)) return std::string(" (") + words + ')';
+  }
+  return "";
+}
+
+// The stage's value of another element at the same time, from its last write before.
+class Moment {
+ public:
+  Moment(const AccessHistory& own, const Event& at) : own_(own), at_(at) {}
+
+  // NaN where the stage has none.
+  double value(std::int64_t row, int column) const {
+    return value(at_.element->array, row, column);
+  }
+  double value(int array, std::int64_t row, int column) const {
+    Element element = *at_.element;
+    element.array = array, element.row = row, element.column = column;
+    const auto* const writes = own_.writes(element);
+    if (writes == nullptr) return NAN;
+    double latest = NAN;
+    for (const Event* event : *writes) {
+      if (event->epoch <= at_.epoch) latest = event->value;
+    }
+    return latest;
+  }
+
+ private:
+  const AccessHistory& own_;
+  const Event& at_;
+};
+
+// Where the values of the group belong, if they are the stage's values of other elements.
+std::string belongs_to(const std::vector<Difference>& group, const AccessHistory& own) {
+  const Moment moment(own, *group.front().own);
+  const Element& first = *group.front().mine->element;
+  const auto is = [&](const auto& row, const auto& column) {
+    return most(group, [&](const Difference& d) {
+      const Element& e = *d.mine->element;
+      return close(d.mine->value, moment.value(row(e), column(e)), 0);
+    });
+  };
+  const auto own_row = [](const Element& e) { return e.row; };
+  const auto own_column = [](const Element& e) { return e.column; };
+  if (is([](const Element& e) { return std::int64_t{e.column}; },
+         [](const Element& e) { return static_cast<int>(e.row); })) {
+    return "rows and columns are exchanged";
+  }
+  for (std::int64_t shift = -128; shift <= 128; ++shift) {
+    if (shift == 0) continue;
+    const std::string by = std::to_string(std::abs(shift));
+    if (is([&](const Element& e) { return e.row + shift; }, own_column)) {
+      return "each is the value of " + by + " rows " + (shift < 0 ? "before" : "after");
+    }
+    if (is(own_row, [&](const Element& e) { return static_cast<int>(e.column + shift); })) {
+      return "each is the value of " + by + " columns " + (shift < 0 ? "before" : "after");
+    }
+  }
+  for (std::int64_t row = 0; row < 128; ++row) {
+    if (first.row != row && is([&](const Element&) { return row; }, own_column)) {
+      return "all are the values of row " + std::to_string(row);
+    }
+  }
+  return "";
+}
+
+// Which elements of an array are hidden, by row and column: a score of -inf, a probability of 0.
+using HiddenElements = std::map<std::int64_t, std::map<int, bool>>;
+
+bool is_hidden(double value) { return value == 0 || (std::isinf(value) && value < 0); }
+
+HiddenElements hidden_elements(const AccessHistory& history, const Event& at) {
+  HiddenElements hidden;
+  for (const Event& event : history.events()) {
+    const Element &e = *event.element, &of = *at.element;
+    const bool same_time = e.launch == of.launch && e.block == of.block && event.epoch == at.epoch;
+    if (event.write && same_time && e.array == of.array) {
+      hidden[e.row][e.column] = is_hidden(event.value);
+    }
+  }
+  return hidden;
+}
+
+// True if the exercise's pattern is the stage's with row and column exchanged. Only elements for
+// which that makes a difference tell.
+bool are_exchanged(const HiddenElements& mine, const HiddenElements& own) {
+  const auto find = [&](std::int64_t row, std::int64_t column) -> const bool* {
+    const auto of_row = own.find(row);
+    if (of_row == own.end()) return nullptr;
+    const auto element = of_row->second.find(static_cast<int>(column));
+    return element == of_row->second.end() ? nullptr : &element->second;
+  };
+  int told = 0, equal = 0;
+  for (const auto& [row, columns] : mine) {
+    for (const auto& [column, hidden] : columns) {
+      const bool *here = find(row, column), *exchanged = find(column, row);
+      if (here == nullptr || exchanged == nullptr || *here == *exchanged) continue;
+      ++told;
+      equal += hidden == *exchanged;
+    }
+  }
+  return told >= 16 && 20 * equal >= 19 * told;
+}
+
+// The one row of the stage with these hidden columns; -1 if there is none, or more than one.
+std::int64_t row_with(const std::map<int, bool>& columns, const HiddenElements& own) {
+  std::int64_t found = -1;
+  for (const auto& [row, of_row] : own) {
+    if (of_row != columns) continue;
+    if (found >= 0) return -1;
+    found = row;
+  }
+  return found;
+}
+
+// Of elements that are hidden where the stage's are not, or the reverse.
+Finding diagnose_from_mask(const std::vector<Difference>& group, const AccessHistory& mine,
+                           const AccessHistory& own) {
+  const HiddenElements hidden = hidden_elements(mine, *group.front().mine),
+                       wanted = hidden_elements(own, *group.front().own);
+  if (are_exchanged(hidden, wanted)) {
+    return {"mask-exchanged", "the mask is the right one with row and column exchanged"};
+  }
+  std::string words;
+  int told = 0;
+  for (const Difference& d : group) {
+    const std::int64_t row = d.mine->element->row, as = row_with(hidden.at(row), wanted);
+    if (as < 0 || as == row || told == 2) continue;
+    const std::string one =
+        "row " + std::to_string(row) + " is masked as row " + std::to_string(as) + " should be";
+    if (words.find(one) != std::string::npos) continue;
+    words += (told++ == 0 ? "" : ", ") + one;
+  }
+  if (!words.empty()) return {"mask-of-other-row", words};
+  const auto shown = std::count_if(group.begin(), group.end(),
+                                   [](const Difference& d) { return is_hidden(d.own->value); });
+  const auto count = static_cast<std::ptrdiff_t>(group.size());
+  return {kMaskDiffers, std::to_string(count - shown) + " are hidden and should be visible, " +
+                            std::to_string(shown) + " the reverse"};
+}
+
+// True if the stage writes probabilities before this.
+bool writes_probabilities(const AccessHistory& own, const Event& before) {
+  return std::any_of(own.events().begin(), own.events().end(), [&](const Event& event) {
+    const std::string& name = array_name(event.element->array);
+    return event.write && event.epoch <= before.epoch && (name == "sP" || name == "P");
+  });
+}
+
+}  // namespace
+
+Finding diagnose_from_values(const std::vector<Difference>& group, const AccessHistory& mine,
+                             const AccessHistory& own, const Problem& p) {
+  const std::string& array = array_name(group.front().mine->element->array);
+  const bool of_scores = array == "S" || array == "P" || array == "sS" || array == "sP" ||
+                         array == "dS" || array == "sdS" || array == "scratch";
+  const bool masked = p.causal || p.window_left >= 0 || p.window_right >= 0;
+  const auto other_mask = [](const Difference& d) {
+    return is_hidden(d.mine->value) != is_hidden(d.own->value);
+  };
+  if (of_scores && masked && most(group, other_mask)) return diagnose_from_mask(group, mine, own);
+  const auto mine_is = [&](const auto& test) {
+    return most(group, [&](const Difference& d) { return test(d.mine->value); });
+  };
+  if (mine_is([](double x) { return x == 0; })) return {"stores-zero", "all are 0"};
+  if (mine_is([](double x) { return std::isnan(x); })) return {"stores-nan", "all are NaN"};
+  if (mine_is([](double x) { return std::isinf(x); })) {
+    return {"stores-infinity", "all are infinite"};
+  }
+  const double factor =
+      common(group, [](const Difference& d) { return d.mine->value / d.own->value; });
+  if (std::isfinite(factor)) {
+    return {"value-scaled", "each is " + number(factor) + " times what the stage stores" +
+                                factor_in_words(factor, p)};
+  }
+  const std::string home = belongs_to(group, own);
+  if (!home.empty()) return {"value-misplaced", home};
+  const auto row_of = [](const Difference& d) { return d.mine->element->row; };
+  const auto lane_of = [&](const Difference& d) {
+    return std::make_pair(row_of(d), d.mine->thread);
+  };
+  if (one_factor_each(group, row_of)) {
+    const Event& first = *group.front().own;
+    if (array_name(first.element->array) == "O" && writes_probabilities(own, first)) {
+      return {"sum-of-row",
+              "all of a row have the same wrong factor. The probabilities are right, and so is the "
+              "maximum: the row's sum is wrong"};
+    }
+    return {"factor-of-row",
+            "all of a row have the same wrong factor: the row's maximum, sum or LSE is wrong, or "
+            "that of another row"};
+  }
+  if (one_factor_each(group, lane_of)) {
+    return {"factor-of-lane-differs",
+            "those of one lane have the same wrong factor, and other lanes of the row another: the "
+            "row's maximum or sum has not come to all of its lanes, or from all of them"};
+  }
+  const double power = common(group, [](const Difference& d) {
+    return d.own->value > 0 && d.mine->value > 0 ? std::log(d.mine->value) / std::log(d.own->value)
+                                                 : NAN;
+  });
+  if (std::isfinite(power)) {
+    return {"exponent-scaled",
+            "its logarithm is " + number(power) + " times the stage's" + factor_in_words(power, p)};
+  }
+  const double shift =
+      common(group, [](const Difference& d) { return d.mine->value - d.own->value; });
+  if (std::isfinite(shift)) {
+    return {"value-shifted", "each is off by " + number(shift)};
+  }
+  return {kStoreDiffers, ""};
+}
+
+}  // namespace cuflash::exercises
