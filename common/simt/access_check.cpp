@@ -14,8 +14,9 @@ void Core::on_access_slow(Thread& self, std::uintptr_t address, std::size_t size
   const std::uint16_t site = sites.id(return_address, kind, size);
   if (site == Sites::kForeign) return;
   const bool shared = check_and_count(self, address, size, site);
-  if (kind == AccessKind::kAtomic && order.fences.in_use())
+  if (kind == AccessKind::kAtomic && order.fences.in_use()) {
     order.fences.atomic(self.fences, shared, address);
+  }
 }
 
 bool Core::check_and_count(Thread& self, std::uintptr_t address, std::size_t size,
@@ -127,35 +128,34 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
   }
   bool uninitialised = false;
   TensorCopy* copied = shared ? tensor_copies.last_to(address) : nullptr;
-  std::size_t count = 0;
-  Cell* cell = nullptr;
+  CellRange cells = {};
   try {
-    cell = region.cells(address, size, count);
+    cells = region.cells(address, size);
   } catch (const std::bad_alloc&) {
     exception_ = std::current_exception();
   }
-  if (cell == nullptr) kill_launch();
-  for (Cell* end = cell + count; cell != end; ++cell) {
+  if (cells.first == nullptr) kill_launch();
+  for (Cell& cell : cells) {
     // What a copy has brought and no thread has written yet.
-    const bool is_copied = copied != nullptr && cell->write == 0;
+    const bool is_copied = copied != nullptr && cell.write == 0;
     if (is_copied && !tensor_copies.on_access(self, *copied, address, site)) return;
-    look_for_race(cell->write);
+    look_for_race(cell.write);
     if (kind != AccessKind::kWrite && !is_copied) {
       const bool written =
-          shared ? cell->write >= order.block_start() : cell->write != 0 || region.initialised;
+          shared ? cell.write >= order.block_start() : cell.write != 0 || region.initialised;
       if (!written) {
         uninitialised = true;
         // One report for each element: from now on it counts as written before the block began.
-        cell->write = shared ? order.block_start() : kHostStamp;
+        cell.write = shared ? order.block_start() : kHostStamp;
       }
     }
     if (kind == AccessKind::kRead) {
-      note_read(self, *cell, now, shared);
+      note_read(self, cell, now, shared);
       continue;
     }
-    look_for_race(cell->read);
-    look_for_race(cell->other_read);
-    cell->write = now;
+    look_for_race(cell.read);
+    look_for_race(cell.other_read);
+    cell.write = now;
   }
   if (opponent != 0) report_race(self, region, address, opponent, site);
   if (uninitialised) {

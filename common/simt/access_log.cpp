@@ -19,8 +19,9 @@ bool array_at(std::uintptr_t address, LoggedArray& array, std::uintptr_t& begin)
   array.name = array_name(region, address);
   begin = array_begin(region, address);
   if (!region->shared) array.bytes = region->bytes;
-  if (region->shared && core.shared().is_dynamic(begin))
+  if (region->shared && core.shared().is_dynamic(begin)) {
     array.offset = core.shared().dynamic_offset(begin);
+  }
   const StorageLayout* const layout = region->shared ? core.shared().layout(address) : nullptr;
   if (layout == nullptr) return true;
   for (SharedArray& one : layout->arrays()) {

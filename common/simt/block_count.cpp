@@ -15,8 +15,9 @@ std::uint16_t access_block_count(Thread& self, const unsigned* count,
   constexpr AccessKind kKind = AccessKind::kAtomic;
   const std::uint16_t site = core.sites.id(return_address, kKind, sizeof *count);
   if (!counts_accesses()) return site;
-  if (core.recorder.on())
+  if (core.recorder.on()) {
     core.log_access(self.index, as_address(count), sizeof *count, kKind, return_address);
+  }
   core.check_and_count(self, as_address(count), sizeof *count, site);
   return site;
 }
@@ -58,12 +59,10 @@ bool Core::report_block_count() {
     return thread.state == Thread::State::kAtBlockCount;
   });
   if (self == end) return false;
-  const SourcePlace& here = source_place(self->wait_address);
   report_block(Report::kWaitForLaterBlock, self->wait_address,
-               "  Warp " + std::to_string(self->warp()) + " lane " + std::to_string(self->lane()) +
-                   " at " + short_location(here) + "   " + source_text(here) +
-                   "\n  It waits for the count " + std::to_string(self->awaited_count) +
-                   ", which is " + std::to_string(*self->block_count) +
+               line_of(*self, "at") + "\n  It waits for the count " +
+                   std::to_string(self->awaited_count) + ", which is " +
+                   std::to_string(*self->block_count) +
                    ". No block that began before this one changes it, so that the wait may never "
                    "end. The launch ends here.\n");
   return true;

@@ -51,9 +51,7 @@ void AsyncCopies::issue(const Thread& self, std::uintptr_t to, std::optional<std
   if (counts_accesses()) {
     if (from) core.on_access(self.index, *from, kBytes, AccessKind::kRead, return_address);
     core.on_access(self.index, to, kBytes, AccessKind::kWrite, return_address);
-    std::size_t count = 0;
-    Cell* const cells = core.shared().region().cells(to, kBytes, count);
-    std::fill_n(cells, count, Cell{});
+    for (Cell& cell : core.shared().region().cells(to, kBytes)) cell = Cell{};
   }
   std::memset(reinterpret_cast<void*>(to), 0xff, kBytes);
   core.order.next_moment();
@@ -85,9 +83,7 @@ void AsyncCopies::end(const Thread& self, const AsyncCopy& copy) {
   if (!counts_accesses()) return;
   if (copy.from) check_copy_source(self, *copy.from, kBytes, copy.begun, copy.read_site, true);
   const Stamp now = core.order.stamp_of(self, write_site);
-  std::size_t count = 0;
-  Cell* const cells = core.shared().region().cells(copy.to, kBytes, count);
-  std::fill_n(cells, count, Cell{now, 0, 0});
+  for (Cell& cell : core.shared().region().cells(copy.to, kBytes)) cell = Cell{now, 0, 0};
 }
 
 void check_copy_source(const Thread& self, std::uintptr_t from, std::size_t size, Stamp begun,
@@ -95,14 +91,12 @@ void check_copy_source(const Thread& self, std::uintptr_t from, std::size_t size
   Region* const region = core.region_of(from);
   if (region == nullptr || !region->has(from, size)) return;
   const Stamp now = core.order.stamp_of(self, read_site);
-  std::size_t count = 0;
-  Cell* cell = region->cells(from, size, count);
   Stamp writer = 0;
-  for (Cell* const end = cell + count; cell != end; ++cell) {
-    if (cell->write >= moment_of(begun)) {
-      writer = cell->write;
+  for (Cell& cell : region->cells(from, size)) {
+    if (cell.write >= moment_of(begun)) {
+      writer = cell.write;
     } else if (noted) {
-      core.note_read(self, *cell, now, false);
+      core.note_read(self, cell, now, false);
     }
   }
   if (writer == 0) return;

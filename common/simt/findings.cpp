@@ -35,8 +35,9 @@ FindingAccess described(const NamedAccess& access) {
                              source_text(site.place),
                              tile_of(access)};
   const dim3 block = core.launch()->block;
-  if (access.block != core.linear_block())
+  if (access.block != core.linear_block()) {
     described.block = index_in(core.launch()->grid, access.block);
+  }
   if (block.y != 1 || block.z != 1) described.thread = index_in(block, access.thread);
   return described;
 }
@@ -81,6 +82,12 @@ NamedAccess access_of(const Thread& self, std::uint16_t site) {
   return {self.index, core.linear_block(), site, self.tile()};
 }
 
+std::string line_of(const Thread& self, const std::string& verb) {
+  const SourcePlace& place = source_place(self.wait_address);
+  return "  Warp " + std::to_string(self.warp()) + " lane " + std::to_string(self.lane()) + ' ' +
+         verb + ' ' + short_location(place) + "   " + source_text(place);
+}
+
 bool keeps(std::uint64_t block) {
   if (!core.only_block) return true;
   const BlockIndex index = index_in(core.launch()->grid, block);
@@ -109,8 +116,9 @@ std::string element_name(const Region* region, std::uintptr_t address, const Sit
   const auto offset = static_cast<std::int64_t>(address - array_begin(region, address));
   if (region->shared) {
     const StorageLayout* const layout = core.shared().layout(address);
-    if (layout != nullptr)
+    if (layout != nullptr) {
       return layout->element_name(core.shared().dynamic_offset(address), site.size);
+    }
   }
   const std::int64_t element = site.element;
   out << array_name(region, address);
@@ -127,8 +135,9 @@ Finding finding_at(Report report, const SourcePlace& place, const std::string& w
   Finding finding = {
       report, core.kernel_name(core.launch()->kernel), {}, "", short_location(place)};
   // A launch that was refused runs no block.
-  if (core.in_block())
+  if (core.in_block()) {
     finding.block = BlockIndex{core.block_index().x, core.block_index().y, core.block_index().z};
+  }
   for (const NamedAccess& access : accesses) finding.accesses.push_back(described(access));
   finding.why = why;
   return finding;
@@ -144,8 +153,9 @@ void describe(Finding finding, const Region* region, std::uintptr_t address, con
 void report_access(Report report, const Thread& self, const Region* region, std::uintptr_t address,
                    std::uint16_t site, const std::string& what) {
   if (!keeps(core.linear_block())) return;
-  if (!core.findings.count(report, {core.launch()->kernel, site, array_begin(region, address)}))
+  if (!core.findings.count(report, {core.launch()->kernel, site, array_begin(region, address)})) {
     return;
+  }
   describe(finding_at(report, core.sites[site].place, "  " + what + '\n', {access_of(self, site)}),
            region, address, core.sites[site]);
 }

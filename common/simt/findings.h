@@ -70,6 +70,8 @@ void report_race(const Thread& self, const Region& region, std::uintptr_t addres
                  std::uint16_t site);
 
 // What they are made of.
+// "  Warp 1 lane 3 waits at kernel.cuh:12   __syncwarp();": the verb is "waits at".
+std::string line_of(const Thread& self, const std::string& verb);
 // True if findings of this block are wanted.
 bool keeps(std::uint64_t block);
 Finding finding_at(Report report, const SourcePlace& place, const std::string& why,

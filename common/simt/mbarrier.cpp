@@ -220,9 +220,7 @@ void Core::report_deadlock() {
       continue;
     }
     told.emplace_back(thread.warp(), thread.wait_address);
-    const SourcePlace& place = source_place(thread.wait_address);
-    waits += "  Warp " + std::to_string(thread.warp()) + " lane " + std::to_string(thread.lane()) +
-             " waits at " + short_location(place) + "   " + source_text(place) +
+    waits += line_of(thread, "waits at") +
              (at_mbarrier ? "   for " + mbarriers.name_of(*thread.mbarrier)
               : at_named  ? "   at barrier " + arrivals_at(thread.named_barrier)
                           : "") +

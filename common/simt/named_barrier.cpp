@@ -8,11 +8,8 @@ namespace cuflash::simt {
 namespace {
 
 [[noreturn]] void end_launch(const Thread& self, Report report, const std::string& why) {
-  const SourcePlace& here = source_place(self.wait_address);
   report_block(report, self.wait_address,
-               "  Warp " + std::to_string(self.warp()) + " lane " + std::to_string(self.lane()) +
-                   " comes to " + short_location(here) + "   " + source_text(here) + "\n  " + why +
-                   " The launch ends here.\n");
+               line_of(self, "comes to") + "\n  " + why + " The launch ends here.\n");
   core.kill_launch();
 }
 

@@ -99,11 +99,9 @@ void TensorCopies::read_box(Thread& self, const TensorCopy& copy) {
     }
     if (!core.tensor_stores.on_access(self, *region, from, copy.read_site)) return;
     region->copied_from = true;
-    std::size_t count = 0;
-    Cell* const cells = region->cells(from, size, count);
-    for (std::size_t i = 0; i < count; ++i) {
-      core.note_read(self, cells[i], now, false);
-      Stamp& written = cells[i].write;
+    for (Cell& cell : region->cells(from, size)) {
+      core.note_read(self, cell, now, false);
+      Stamp& written = cell.write;
       if (written == 0 && !region->initialised) {
         report_access(Report::kUninitialised, self, region, from, copy.read_site,
                       "Neither the host nor a kernel has written it.");
@@ -188,12 +186,10 @@ void TensorCopies::check_destination(const Thread& self, const TensorCopy& copy)
                              core.tensor_stores.unordered_read(self, at, site)}) {
       if (read != 0) check_reader(read, at);
     }
-    std::size_t count = 0;
-    Cell* const cells = region.cells(at, kChunk, count);
-    for (const Cell* cell = cells; cell != cells + count; ++cell) {
-      check_writer(cell->write, at);
-      check_reading_thread(cell->read, at);
-      check_reading_thread(cell->other_read, at);
+    for (const Cell& cell : region.cells(at, kChunk)) {
+      check_writer(cell.write, at);
+      check_reading_thread(cell.read, at);
+      check_reading_thread(cell.other_read, at);
     }
   }
 }
@@ -207,9 +203,7 @@ void TensorCopies::take_destination(TensorCopy& copy) {
     TensorCopy* const old = last_to(at);
     if (old != nullptr) --old->places;
     at_[at / kChunk - first_] = &copy;
-    std::size_t count = 0;
-    Cell* const cells = region.cells(at, kChunk, count);
-    std::fill_n(cells, count, Cell{});
+    for (Cell& cell : region.cells(at, kChunk)) cell = {};
   }
   copy.places = copy.bytes / kChunk;
 }

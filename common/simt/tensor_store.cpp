@@ -85,19 +85,17 @@ void TensorStores::check_source(const Thread& self, const TensorStore& store) {
     }
     if (!core.copies.on_access(self, region, chunk.shared, site)) continue;
     const TensorCopy* const copied = core.tensor_copies.last_to(chunk.shared);
-    std::size_t count = 0;
-    Cell* const cells = region.cells(chunk.shared, BoxChunk::kBytes, count);
-    for (Cell* cell = cells; cell != cells + count; ++cell) {
-      if (copied != nullptr && cell->write == 0) {
+    for (Cell& cell : region.cells(chunk.shared, BoxChunk::kBytes)) {
+      if (copied != nullptr && cell.write == 0) {
         if (!core.tensor_copies.has_ended(self, *copied)) {
           core.tensor_copies.report_not_full(self, *copied, chunk.shared, site);
         }
-      } else if (cell->write < core.order.block_start()) {
+      } else if (cell.write < core.order.block_start()) {
         report_access(Report::kUninitialised, self, &region, chunk.shared, site,
                       "No thread of this block has written it.");
-        cell->write = core.order.block_start();  // one report
-      } else if (cell->write != core.order.block_start()) {
-        check_writer(cell->write, chunk.shared);
+        cell.write = core.order.block_start();  // one report
+      } else if (cell.write != core.order.block_start()) {
+        check_writer(cell.write, chunk.shared);
       }
     }
   }
@@ -131,17 +129,15 @@ void TensorStores::take_target(const Thread& self, TensorStore& store) {
       return region == nullptr;
     }
     if (on_access(self, *region, to, store.write_site)) {
-      std::size_t count = 0;
-      Cell* const cells = region->cells(to, size, count);
-      for (Cell* cell = cells; cell != cells + count; ++cell) {
-        for (const Stamp earlier : {cell->write, cell->read, cell->other_read}) {
+      for (Cell& cell : region->cells(to, size)) {
+        for (const Stamp earlier : {cell.write, cell.read, cell.other_read}) {
           check_order(earlier, *region, to);
         }
-        if (store.adds && cell->write == 0 && !region->initialised) {
+        if (store.adds && cell.write == 0 && !region->initialised) {
           report_access(Report::kUninitialised, self, region, to, store.write_site,
                         "Neither the host nor a kernel has written it.");
         }
-        cell->write = now;
+        cell.write = now;
       }
     }
     region->stored_to = true;
@@ -244,9 +240,7 @@ void TensorStores::end(std::list<TensorStore>::iterator store) {
     }
     Region* const region = core.region_of(to);
     if (!counts_accesses() || region == nullptr) return;
-    std::size_t count = 0;
-    Cell* const cells = region->cells(to, size, count);
-    for (Cell* cell = cells; cell != cells + count; ++cell) cell->write = now;
+    for (Cell& cell : region->cells(to, size)) cell.write = now;
   };
   for (std::size_t i = 0; i < store->chunks.size(); ++i) {
     const BoxChunk& chunk = store->chunks[i];

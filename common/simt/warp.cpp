@@ -95,12 +95,10 @@ void report_missing_lane(const Thread& waiting) {
           " at " + short_location(source_place(core.thread(t).wait_address)) +
           ". The launch ends here.";
   }
-  const SourcePlace& here = source_place(waiting.wait_address);
-  report_block(
-      matrix ? Report::kMatrixWithoutAllLanes : Report::kMaskNamesAbsentLane, waiting.wait_address,
-      "  Warp " + std::to_string(waiting.warp()) + " lane " + std::to_string(waiting.lane()) +
-          " waits at " + short_location(here) + "   " + source_text(here) + "\n  for lane " +
-          std::to_string(lane) + ", which " + why + '\n');
+  report_block(matrix ? Report::kMatrixWithoutAllLanes : Report::kMaskNamesAbsentLane,
+               waiting.wait_address,
+               line_of(waiting, "waits at") + "\n  for lane " + std::to_string(lane) + ", which " +
+                   why + '\n');
 }
 
 void finish(const Thread& caller) {
@@ -139,11 +137,8 @@ void finish(const Thread& caller) {
     const bool named = (thread.call.mask >> source & 1) != 0;
     thread.result = values[source];
     if (named) continue;
-    const SourcePlace& here = source_place(thread.wait_address);
     report_block(Report::kShuffleFromOutside, thread.wait_address,
-                 "  Warp " + std::to_string(warp) + " lane " + std::to_string(lane) +
-                     " reads lane " + std::to_string(source) + " at " + short_location(here) +
-                     "   " + source_text(here) +
+                 line_of(thread, "reads lane " + std::to_string(source) + " at") +
                      "\n  but the mask does not name that lane: the value is undefined.\n");
   }
 }
@@ -153,18 +148,17 @@ void finish(const Thread& caller) {
 std::uint64_t WarpCalls::call(Thread& self, const WarpCall& call, std::uintptr_t return_address) {
   if (call.kind == WarpCall::Kind::kSync && core.waits.pass(return_address, true)) return 0;
   self.call = call;
-  if (const auto event = event_of(call.kind))
+  self.wait_address = return_address;
+  if (const auto event = event_of(call.kind)) {
     core.block_recorder.mark(self, *event, return_address);
+  }
   if ((call.mask >> self.lane() & 1) == 0) {
-    const SourcePlace& here = source_place(return_address);
     report_block(Report::kWrongMask, return_address,
-                 "  Warp " + std::to_string(self.warp()) + " lane " + std::to_string(self.lane()) +
-                     " calls " + short_location(here) + "   " + source_text(here) +
+                 line_of(self, "calls") +
                      "\n  but the mask does not name this lane. The launch ends here.\n");
     core.kill_launch();
   }
   self.state = Thread::State::kInWarpCall;
-  self.wait_address = return_address;
   if (is_complete(self, call.kind == WarpCall::Kind::kSync)) {
     finish(self);
   } else {

@@ -18,12 +18,9 @@ std::optional<WarpEvent::Kind> event_of(WarpgroupCall::Kind kind) {
 }
 
 void report_absent(const Thread& waiting, int absent, const std::string& why) {
-  const SourcePlace& here = source_place(waiting.wait_address);
   report_block(Report::kWarpgroupWithoutAllThreads, waiting.wait_address,
-               "  Warp " + std::to_string(waiting.warp()) + " lane " +
-                   std::to_string(waiting.lane()) + " waits at " + short_location(here) + "   " +
-                   source_text(here) + "\n  for warp " + std::to_string(absent / 32) + " lane " +
-                   std::to_string(absent % 32) + ", which " + why +
+               line_of(waiting, "waits at") + "\n  for warp " + std::to_string(absent / 32) +
+                   " lane " + std::to_string(absent % 32) + ", which " + why +
                    "\n  All 128 threads of a warpgroup, four warps whose first is a multiple of "
                    "four, must come to it. The launch ends here.\n");
 }

@@ -64,22 +64,20 @@ void Products::check_chunk(const OperandChunk& chunk, std::uint16_t site) {
   if (!core.copies.on_access(reader, region, chunk.address, site)) return;
   const TensorCopy* const copied = core.tensor_copies.last_to(chunk.address);
   const TensorCopy* brought = nullptr;
-  std::size_t count = 0;
-  Cell* const cells = region.cells(chunk.address, OperandChunk::kBytes, count);
-  for (Cell* cell = cells; cell != cells + count; ++cell) {
-    if (copied != nullptr && cell->write == 0) {
+  for (Cell& cell : region.cells(chunk.address, OperandChunk::kBytes)) {
+    if (copied != nullptr && cell.write == 0) {
       brought = copied;
       continue;
     }
-    if (cell->write < core.order.block_start()) {
+    if (cell.write < core.order.block_start()) {
       report_access(Report::kUninitialised, reader, &region, chunk.address, site,
                     "No thread of this block has written it.");
-      cell->write = core.order.block_start();  // one report
+      cell.write = core.order.block_start();  // one report
     }
-    if (cell->write == core.order.block_start()) continue;
+    if (cell.write == core.order.block_start()) continue;
     for (int warp = 0; warp < kWarps; ++warp) {
       if ((chunk.warps >> warp & 1) != 0) {
-        check_written(warp, cell->write, chunk.address, site);
+        check_written(warp, cell.write, chunk.address, site);
       }
     }
   }
