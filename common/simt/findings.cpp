@@ -14,6 +14,34 @@ BlockIndex index_in(const dim3& extent, std::uint64_t n) {
           static_cast<unsigned>(n / extent.x / extent.y)};
 }
 
+bool lacks_names(const Region* region, std::uintptr_t address) {
+  return region != nullptr && region->shared && core.shared().lacks_layout(address);
+}
+
+// "KV tile 1", or nothing.
+std::string tile_of(const NamedAccess& access) {
+  return access.tile == nullptr ? ""
+                                : access.tile->name + (' ' + std::to_string(access.tile->number));
+}
+
+FindingAccess described(const NamedAccess& access) {
+  const Site& site = core.sites[access.site];
+  FindingAccess described = {site.kind,
+                             {},
+                             {},
+                             access.thread / 32,
+                             access.thread % 32,
+                             short_location(site.place),
+                             source_text(site.place),
+                             tile_of(access)};
+  const dim3 block = core.launch()->block;
+  if (access.block != core.linear_block()) {
+    described.block = index_in(core.launch()->grid, access.block);
+  }
+  if (block.y != 1 || block.z != 1) described.thread = index_in(block, access.thread);
+  return described;
+}
+
 }  // namespace
 
 bool Findings::count(Report report, const Key& key, int weight) {
@@ -50,45 +78,35 @@ std::vector<Finding> Findings::take() {
   return std::exchange(list_, {});
 }
 
-const std::string& Core::kernel_name(std::uintptr_t kernel) {
-  auto name = kernel_names_.find(kernel);
-  if (name == kernel_names_.end()) {
-    name = kernel_names_.emplace(kernel, function_name(kernel)).first;
-  }
-  return name->second;
+NamedAccess access_of(const Thread& self, std::uint16_t site) {
+  return {self.index, core.linear_block(), site, self.tile()};
 }
 
-std::uint64_t Core::block_of(Stamp stamp) const {
-  const auto after =
-      std::upper_bound(blocks_run_.begin(), blocks_run_.end(), stamp,
-                       [](Stamp wanted, const auto& block) { return wanted < block.first; });
-  return after == blocks_run_.begin() ? 0 : (after - 1)->second;
+std::string line_of(const Thread& self, const std::string& verb) {
+  const SourcePlace& place = source_place(self.wait_address);
+  return "  Warp " + std::to_string(self.warp()) + " lane " + std::to_string(self.lane()) + ' ' +
+         verb + ' ' + short_location(place) + "   " + source_text(place);
 }
 
-// True if findings of this block are wanted.
-bool Core::keeps(std::uint64_t block) const {
-  if (!only_block) return true;
-  const BlockIndex index = index_in(launch_->grid, block);
-  return index.x == only_block->x && index.y == only_block->y && index.z == only_block->z;
+bool keeps(std::uint64_t block) {
+  if (!core.only_block) return true;
+  const BlockIndex index = index_in(core.launch()->grid, block);
+  return index.x == core.only_block->x && index.y == core.only_block->y &&
+         index.z == core.only_block->z;
 }
 
-std::string Core::array_name(const Region* region, std::uintptr_t address) const {
+std::string array_name(const Region* region, std::uintptr_t address) {
   if (region == nullptr) return is_null(address) ? "null pointer" : "unknown memory";
-  if (region->shared) return shared_.array(address).name;
+  if (region->shared) return core.shared().array(address).name;
   return region->name.empty() ? "global memory" : region->name;
 }
 
-std::uintptr_t Core::array_begin(const Region* region, std::uintptr_t address) const {
+std::uintptr_t array_begin(const Region* region, std::uintptr_t address) {
   if (region == nullptr) return 0;
-  return region->shared ? shared_.array(address).begin : region->begin;
+  return region->shared ? core.shared().array(address).begin : region->begin;
 }
 
-bool Core::lacks_names(const Region* region, std::uintptr_t address) const {
-  return region != nullptr && region->shared && shared_.lacks_layout(address);
-}
-
-std::string Core::element_name(const Region* region, std::uintptr_t address,
-                               const Site& site) const {
+std::string element_name(const Region* region, std::uintptr_t address, const Site& site) {
   std::ostringstream out;
   out.imbue(std::locale::classic());  // whatever the program's own locale is
   if (region == nullptr) {
@@ -97,8 +115,10 @@ std::string Core::element_name(const Region* region, std::uintptr_t address,
   }
   const auto offset = static_cast<std::int64_t>(address - array_begin(region, address));
   if (region->shared) {
-    const StorageLayout* const layout = shared_.layout(address);
-    if (layout != nullptr) return layout->element_name(shared_.dynamic_offset(address), site.size);
+    const StorageLayout* const layout = core.shared().layout(address);
+    if (layout != nullptr) {
+      return layout->element_name(core.shared().dynamic_offset(address), site.size);
+    }
   }
   const std::int64_t element = site.element;
   out << array_name(region, address);
@@ -110,76 +130,66 @@ std::string Core::element_name(const Region* region, std::uintptr_t address,
   return out.str();
 }
 
-// "KV tile 1", or nothing.
-std::string Core::tile_of(const NamedAccess& access) {
-  return access.tile == nullptr ? ""
-                                : access.tile->name + (' ' + std::to_string(access.tile->number));
-}
-
-FindingAccess Core::described(const NamedAccess& access) const {
-  const Site& site = sites[access.site];
-  FindingAccess described = {site.kind,
-                             {},
-                             {},
-                             access.thread / 32,
-                             access.thread % 32,
-                             short_location(site.place),
-                             source_text(site.place),
-                             tile_of(access)};
-  const dim3 block = launch_->block;
-  if (access.block != linear_block_) described.block = index_in(launch_->grid, access.block);
-  if (block.y != 1 || block.z != 1) described.thread = index_in(block, access.thread);
-  return described;
-}
-
-Finding Core::finding_at(Report report, const SourcePlace& place, const std::string& why,
-                         const std::vector<NamedAccess>& accesses) {
-  Finding finding = {report, kernel_name(launch_->kernel), {}, "", short_location(place)};
+Finding finding_at(Report report, const SourcePlace& place, const std::string& why,
+                   const std::vector<NamedAccess>& accesses) {
+  Finding finding = {
+      report, core.kernel_name(core.launch()->kernel), {}, "", short_location(place)};
   // A launch that was refused runs no block.
-  if (in_block_) finding.block = BlockIndex{block_index_.x, block_index_.y, block_index_.z};
+  if (core.in_block()) {
+    finding.block = BlockIndex{core.block_index().x, core.block_index().y, core.block_index().z};
+  }
   for (const NamedAccess& access : accesses) finding.accesses.push_back(described(access));
   finding.why = why;
   return finding;
 }
 
-// The element is named as `site` sees it.
-void Core::describe(Finding finding, const Region* region, std::uintptr_t address,
-                    const Site& site) {
+void describe(Finding finding, const Region* region, std::uintptr_t address, const Site& site) {
   finding.array = array_name(region, address);
   finding.element = element_name(region, address, site);
   finding.offset = static_cast<std::int64_t>(address - array_begin(region, address));
-  findings.describe(std::move(finding), lacks_names(region, address));
+  core.findings.describe(std::move(finding), lacks_names(region, address));
 }
 
-void Core::report_access(Report report, const Thread& self, const Region* region,
-                         std::uintptr_t address, std::uint16_t site, const std::string& what) {
-  if (!keeps(linear_block_)) return;
-  if (!findings.count(report, {launch_->kernel, site, array_begin(region, address)})) return;
-  describe(finding_at(report, sites[site].place, "  " + what + '\n', {access_of(self, site)}),
-           region, address, sites[site]);
+void report_access(Report report, const Thread& self, const Region* region, std::uintptr_t address,
+                   std::uint16_t site, const std::string& what) {
+  if (!keeps(core.linear_block())) return;
+  if (!core.findings.count(report, {core.launch()->kernel, site, array_begin(region, address)})) {
+    return;
+  }
+  describe(finding_at(report, core.sites[site].place, "  " + what + '\n', {access_of(self, site)}),
+           region, address, core.sites[site]);
 }
 
-// The last access is the one to blame. The element is named as `element` sees it, or as that
-// access.
-void Core::report_accesses(Report report, const Region* region, std::uintptr_t address,
-                           const std::vector<NamedAccess>& accesses, const std::string& what,
-                           const Site* element) {
-  if (!keeps(linear_block_)) return;
-  const Site& site = sites[accesses.back().site];
-  Findings::Key key = {launch_->kernel, array_begin(region, address)};
+void report_accesses(Report report, const Region* region, std::uintptr_t address,
+                     const std::vector<NamedAccess>& accesses, const std::string& what,
+                     const Site* element) {
+  if (!keeps(core.linear_block())) return;
+  const Site& site = core.sites[accesses.back().site];
+  Findings::Key key = {core.launch()->kernel, array_begin(region, address)};
   for (const NamedAccess& access : accesses) key.push_back(access.site);
-  if (!findings.count(report, key)) return;
+  if (!core.findings.count(report, key)) return;
   describe(finding_at(report, site.place, "  " + what + '\n', accesses), region, address,
            element != nullptr ? *element : site);
 }
 
-void Core::report_block(Report report, std::uintptr_t where, const std::string& body,
-                        const std::vector<FindingBarrier>& barriers) {
-  if (in_block_ && !keeps(linear_block_)) return;
-  if (!findings.count(report, {launch_->kernel, where})) return;
+void report_block(Report report, std::uintptr_t where, const std::string& body,
+                  const std::vector<FindingBarrier>& barriers) {
+  if (core.in_block() && !keeps(core.linear_block())) return;
+  if (!core.findings.count(report, {core.launch()->kernel, where})) return;
   Finding finding = finding_at(report, source_place(where), body);
   finding.barriers = barriers;
-  findings.describe(std::move(finding), false);
+  core.findings.describe(std::move(finding), false);
+}
+
+void report_registers(Report report, const std::vector<NamedAccess>& accesses,
+                      const std::string& what) {
+  if (!keeps(core.linear_block())) return;
+  Findings::Key key = {core.launch()->kernel};
+  for (const NamedAccess& access : accesses) key.push_back(access.site);
+  if (!core.findings.count(report, key)) return;
+  core.findings.describe(
+      finding_at(report, core.sites[accesses.back().site].place, "  " + what + '\n', accesses),
+      false);
 }
 
 }  // namespace cuflash::simt

@@ -43,6 +43,7 @@ book_parts = {
     "Look inside": [
         "docs/architecture.md",
         "common/simt/README.md",
+        "common/simt/KNOWLEDGE.md",
         "docs/counts_and_chip.md",
         "bench/data/README.md",
     ],
