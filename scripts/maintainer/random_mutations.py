@@ -27,12 +27,11 @@ from repository import KERNELS, ROOT
 REASONS = "tests/equivalent_mutations.ini"
 GROUPS = {  # each with its share of the faults
     "kernels": (8, ["stages/*/*.cuh"]),
-    "words": (3, ["common/device/*.h", "common/device/ptx/*.h"]),
+    "words": (3, ["common/device/*.h", "common/device/host/*.h", "common/device/ptx/*.h"]),
     "api": (1, ["common/api/*.cpp"]),
     "simulator": (3, ["common/simt/*.cpp", "common/simt/*.h"]),
     "python": (1, ["python/cuflash/*.py"]),
 }
-GPU_ONLY = ("watchdog.h",)  # The simulator does not compile it.
 QUICK = "_*_d64_f16*"  # compiled in a fraction of the time that all of a pass takes
 # The stages whose tests may notice a fault of a word.
 FOR_WORDS = ("10_tma", "09_async_copy", "06_forward_backward", "04_register_tiles", "03_online_softmax",
@@ -213,8 +212,7 @@ def main():
     shares = sum(GROUPS[group][0] for group in groups)
     for group in groups:
         share, globs = GROUPS[group]
-        paths = sorted(path for glob in globs for path in ROOT.glob(glob)
-                       if path.name not in GPU_ONLY)
+        paths = sorted(path for glob in globs for path in ROOT.glob(glob))
         candidates = [fault for path in paths for fault in faults_of(path)]
         random.Random(options.seed).shuffle(candidates)
         wanted = round(options.count * share / shares)
