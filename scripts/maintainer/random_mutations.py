@@ -25,12 +25,11 @@ from repository import KERNELS, ROOT
 
 GROUPS = {  # each with its share of the faults
     "kernels": (8, ["stages/*/*.cuh"]),
-    "words": (3, ["common/device/*.h", "common/device/ptx/*.h"]),
+    "words": (3, ["common/device/*.h", "common/device/host/*.h", "common/device/ptx/*.h"]),
     "api": (1, ["common/api/*.cpp"]),
     "simulator": (3, ["common/simt/*.cpp", "common/simt/*.h"]),
     "python": (1, ["python/cuflash/*.py"]),
 }
-GPU_ONLY = ("watchdog.h",)  # The simulator does not compile it.
 PROGRAMS = ("device_tests", "device_sm90_tests", "device_sm90a_tests", "simt_tests", "chip_test", "unit_tests")
 SWAPS = [("<=", "<"), (">=", ">"), ("<", "<="), (">", ">="), ("==", "!="), ("!=", "=="),
          ("+", "-"), ("-", "+"), ("*", "+"), ("/", "*"), ("%", "/"), ("&&", "||"), ("||", "&&"),
@@ -131,8 +130,7 @@ def main():
     shares, survived = sum(GROUPS[group][0] for group in groups), 0
     for group in groups:
         share, globs = GROUPS[group]
-        candidates = [fault for pattern in globs for path in sorted(ROOT.glob(pattern))
-                      if path.name not in GPU_ONLY for fault in faults_of(path)]
+        candidates = [fault for pattern in globs for path in sorted(ROOT.glob(pattern)) for fault in faults_of(path)]
         random.Random(options.seed).shuffle(candidates)
         wanted = round(options.count * share / shares)
         while wanted > 0 and candidates:

@@ -49,7 +49,7 @@ void computes(const Stage& stage, Pass pass, const TestProblem& test,
 void computes_in_any_order(const Stage& stage, harness::TestCase c);
 // The same as computes(), with a block for all the work, and with three: the barriers of a block go
 // on from one piece of work to the next.
-void computes_with_few_blocks(const Stage& stage, Pass pass, const TestProblem& test);
+void computes_with_few_blocks(const Stage& stage, Pass pass, TestProblem test);
 // The results are within their limits under a schedule of the CPU simulator in which a lane of each
 // warp lags behind the others, without a finding.
 void computes_with_a_lane_that_lags(const Stage& stage, Pass pass, const harness::TestCase& c);
