@@ -31,7 +31,7 @@ GROUPS = {  # each with its share of the faults
     "python": (1, ["python/cuflash/*.py"]),
 }
 GPU_ONLY = ("watchdog.h",)  # The simulator does not compile it.
-PROGRAMS = ("device_tests", "device_sm90_tests", "device_sm90a_tests", "simt_tests", "chip_test", "unit_tests")
+PROGRAMS = ("unit_tests", "device_tests", "device_sm90_tests", "device_sm90a_tests", "simt_tests", "chip_test")
 SWAPS = [("<=", "<"), (">=", ">"), ("<", "<="), (">", ">="), ("==", "!="), ("!=", "=="),
          ("+", "-"), ("-", "+"), ("*", "+"), ("/", "*"), ("%", "/"), ("&&", "||"), ("||", "&&"),
          ("and", "or"), ("or", "and"), ("min", "max"), ("max", "min"), ("true", "false"),
