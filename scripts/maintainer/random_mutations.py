@@ -30,7 +30,7 @@ GROUPS = {  # each with its share of the faults
     "simulator": (3, ["common/simt/*.cpp", "common/simt/*.h"]),
     "python": (1, ["python/cuflash/*.py"]),
 }
-PROGRAMS = ("device_tests", "device_sm90_tests", "device_sm90a_tests", "simt_tests", "chip_test", "unit_tests")
+PROGRAMS = ("unit_tests", "device_tests", "device_sm90_tests", "device_sm90a_tests", "simt_tests", "chip_test")
 SWAPS = [("<=", "<"), (">=", ">"), ("<", "<="), (">", ">="), ("==", "!="), ("!=", "=="),
          ("+", "-"), ("-", "+"), ("*", "+"), ("/", "*"), ("%", "/"), ("&&", "||"), ("||", "&&"),
          ("and", "or"), ("or", "and"), ("min", "max"), ("max", "min"), ("true", "false"),
