@@ -11,6 +11,7 @@
 #include "device/index.h"
 #include "device/matrix_descriptor.h"
 #include "device/mma_fragments.h"
+#include "device/products.h"
 #include "device/ptx/exp2.h"
 #include "device/ptx/mbarrier.h"
 #include "device/ptx/setmaxnreg.h"
@@ -85,7 +86,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     attention(const __grid_constant__ ForwardParams p, const __grid_constant__ ForwardMaps maps) {
   using C = Config<kHeadDim>;
   using Storage = SharedStorage<T, kHeadDim>;
-  constexpr int kSteps = kHeadDim / kWgmmaK, kKeySteps = C::kBlockKV / kWgmmaK;
+  constexpr int kKeySteps = C::kBlockKV / kWgmmaK;
   constexpr float kSlack = 8.f;  // O is rescaled when a term of P would exceed 2 to this power
   auto& storage = shared_storage<Storage>();
   auto& sQ = storage.sQ;
@@ -161,13 +162,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 a warpgroup, registers
     ptx::mbarrier_wait(&k_full[stage], phase);  // K_j has arrived.
     MmaAccumulator::Registers rS[C::kBlockKV / kMmaN];
-    ptx::wgmma_fence();  // The softmax is done with these registers.
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      ptx::wgmma_m64k16<T, ptx::Major::kK>(rS, k_major(sQ, consumer * kWgmmaM, kWgmmaK * k),
-                                           k_major(sK[stage], 0, kWgmmaK * k), k > 0);
-    }
-    ptx::wgmma_commit();
+    issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[stage]);
     ptx::wgmma_wait<0>();  // S is there, and K_j has been read.
     if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);
 
@@ -224,12 +219,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
 
     // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (64, kHeadDim) f32 a warpgroup, registers
     ptx::mbarrier_wait(&v_full[stage], phase);  // V_j has arrived.
-    ptx::wgmma_fence();                         // O has been rescaled and P packed.
-#pragma unroll
-    for (int k = 0; k < kKeySteps; ++k) {
-      ptx::wgmma_m64k16<T, ptx::Major::kMN>(rO, rP[k], mn_major(sV[stage], kWgmmaK * k), true);
-    }
-    ptx::wgmma_commit();
+    issue_ab<T>(rO, rP, sV[stage]);
     ptx::wgmma_wait<0>();  // O is there, and V_j has been read.
     if (lane == 0) ptx::mbarrier_arrive(&v_empty[stage]);
   };

@@ -11,6 +11,7 @@
 #include "device/index.h"
 #include "device/matrix_descriptor.h"
 #include "device/mma_fragments.h"
+#include "device/products.h"
 #include "device/ptx/exp2.h"
 #include "device/ptx/mbarrier.h"
 #include "device/ptx/named_barrier.h"
@@ -88,7 +89,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     attention(const __grid_constant__ ForwardParams p, const __grid_constant__ ForwardMaps maps) {
   using C = Config<kHeadDim>;
   using Storage = SharedStorage<T, kHeadDim>;
-  constexpr int kSteps = kHeadDim / kWgmmaK, kKeySteps = C::kBlockKV / kWgmmaK;
+  constexpr int kKeySteps = C::kBlockKV / kWgmmaK;
   constexpr float kSlack = 8.f;  // O is rescaled when a term of P would exceed 2 to this power
   auto& storage = shared_storage<Storage>();
   auto& sQ = storage.sQ;
@@ -169,15 +170,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   };
 
   // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ, issued    // (64, kBlockKV) f32 a warpgroup, registers
-  const auto issue_scores = [&](int stage) {
-    ptx::wgmma_fence();  // P has been packed from these registers.
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      ptx::wgmma_m64k16<T, ptx::Major::kK>(rS, k_major(sQ, consumer * kWgmmaM, kWgmmaK * k),
-                                           k_major(sK[stage], 0, kWgmmaK * k), k > 0);
-    }
-    ptx::wgmma_commit();
-  };
+  const auto issue_scores = [&](int stage) { issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[stage]); };
 
   // The scores of a tile become P, still in f32. What O must be multiplied with is left in o_scale.
   const auto softmax = [&](auto masked) {
@@ -262,14 +255,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   };
 
   // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j, issued    // (64, kHeadDim) f32, registers
-  const auto issue_output = [&](int stage) {
-    ptx::wgmma_fence();  // O has been rescaled and P packed.
-#pragma unroll
-    for (int k = 0; k < kKeySteps; ++k) {
-      ptx::wgmma_m64k16<T, ptx::Major::kMN>(rO, rP[k], mn_major(sV[stage], kWgmmaK * k), true);
-    }
-    ptx::wgmma_commit();
-  };
+  const auto issue_output = [&](int stage) { issue_ab<T>(rO, rP, sV[stage]); };
 
   // S of a tile beside O of the tile before it, and the softmax under the latter.
   const auto take_tile = [&](auto masked) {

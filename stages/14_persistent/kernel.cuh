@@ -10,6 +10,7 @@
 #include "device/index.h"
 #include "device/matrix_descriptor.h"
 #include "device/mma_fragments.h"
+#include "device/products.h"
 #include "device/ptx/exp2.h"
 #include "device/ptx/mbarrier.h"
 #include "device/ptx/named_barrier.h"
@@ -107,7 +108,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
               const __grid_constant__ Order order) {
   using C = Config<kHeadDim>;
   using Storage = SharedStorage<T, kHeadDim>;
-  constexpr int kSteps = kHeadDim / kWgmmaK, kKeySteps = C::kBlockKV / kWgmmaK;
+  constexpr int kKeySteps = C::kBlockKV / kWgmmaK;
   // O is rescaled when a term of P would exceed 2 to the power of kSlack. Where no maximum is
   // taken, that is noticed when the terms of a lane add up to more than kMost, which f16 still
   // holds.
@@ -242,13 +243,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
 
   // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ, issued    // (64, kBlockKV) f32 a warpgroup, registers
   const auto issue_scores = [&](int stage) {
-    ptx::wgmma_fence();  // P has been packed from these registers.
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      ptx::wgmma_m64k16<T, ptx::Major::kK>(rS, k_major(sQ[q], consumer * kWgmmaM, kWgmmaK * k),
-                                           k_major(sK[stage], 0, kWgmmaK * k), k > 0);
-    }
-    ptx::wgmma_commit();
+    issue_abt<T>(rS, sQ[q], consumer * kWgmmaM, sK[stage]);
   };
 
   // P = exp(S − max), still in f32, and the sums of this lane's terms
@@ -375,14 +370,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   };
 
   // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j, issued    // (64, kHeadDim) f32, registers
-  const auto issue_output = [&](int stage) {
-    ptx::wgmma_fence();  // O has been rescaled and P packed.
-#pragma unroll
-    for (int k = 0; k < kKeySteps; ++k) {
-      ptx::wgmma_m64k16<T, ptx::Major::kMN>(rO, rP[k], mn_major(sV[stage], kWgmmaK * k), true);
-    }
-    ptx::wgmma_commit();
-  };
+  const auto issue_output = [&](int stage) { issue_ab<T>(rO, rP, sV[stage]); };
 
   // S of a tile beside O of the tile before it, and the softmax under the latter.
   const auto take_tile = [&](auto masked) {

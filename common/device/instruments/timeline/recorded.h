@@ -12,6 +12,9 @@
 
 // Each recorded word calls the one that it replaces by this name.
 #define fence_mbarrier_init fence_mbarrier_init_itself
+#define issue_ab issue_ab_itself
+#define issue_abt issue_abt_itself
+#define issue_atb issue_atb_itself
 #define mark_tile mark_tile_itself
 #define mbarrier_wait mbarrier_wait_itself
 #define named_barrier_sync named_barrier_sync_itself
@@ -21,6 +24,7 @@
 #define wgmma_commit wgmma_commit_itself
 #define wgmma_fence wgmma_fence_itself
 #define wgmma_wait wgmma_wait_itself
+#include "device/products.h"
 #include "device/ptx/mbarrier.h"
 #include "device/ptx/named_barrier.h"
 #include "device/ptx/setmaxnreg.h"
@@ -28,6 +32,9 @@
 #include "device/tile_mark.h"
 #include "device/tile_requests.h"
 #undef fence_mbarrier_init
+#undef issue_ab
+#undef issue_abt
+#undef issue_atb
 #undef mark_tile
 #undef mbarrier_wait
 #undef named_barrier_sync
@@ -112,6 +119,36 @@ __device__ __forceinline__ void request_tile(SwizzledTile<T, kRows, kHeadDim>& t
   const unsigned begin = timeline::cycles();
   request_tile_itself(tile, map, first, head, batch, full);
   timeline::record(timeline::Kind::kRequest, line, begin, ptx::SharedAddress(&full).value);
+}
+
+// The fence and the commit of a product.
+template <class T, class D, class A, class B>
+__device__ __forceinline__ void issue_abt(D& rD, const A& a, int a_row, const B& b, int b_row = 0,
+                                          int line = __builtin_LINE()) {
+  timeline::record(timeline::Kind::kFence, line);
+  issue_abt_itself<T>(rD, a, a_row, b, b_row);
+  timeline::record(timeline::Kind::kCommit, line);
+}
+template <class T, class D, class A, class B>
+__device__ __forceinline__ void issue_ab(D& rD, const A& rA, const B& b,
+                                         int line = __builtin_LINE()) {
+  timeline::record(timeline::Kind::kFence, line);
+  issue_ab_itself<T>(rD, rA, b);
+  timeline::record(timeline::Kind::kCommit, line);
+}
+template <class T, class D, class A, class B>
+__device__ __forceinline__ void issue_ab(D& rD, const A& a, int a_row, const B& b, int b_col,
+                                         int line = __builtin_LINE()) {
+  timeline::record(timeline::Kind::kFence, line);
+  issue_ab_itself<T>(rD, a, a_row, b, b_col);
+  timeline::record(timeline::Kind::kCommit, line);
+}
+template <class T, class D, class A, class B>
+__device__ __forceinline__ void issue_atb(D& rD, const A& a, int a_col, const B& b, int b_col,
+                                          int line = __builtin_LINE()) {
+  timeline::record(timeline::Kind::kFence, line);
+  issue_atb_itself<T>(rD, a, a_col, b, b_col);
+  timeline::record(timeline::Kind::kCommit, line);
 }
 
 }  // namespace cuflash
