@@ -297,13 +297,15 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
     if (wants_dk) {
       store_rounded<T>(sV, r0, 0, rdK, p.softmax_scale, lane);
       __syncwarp();  // The rows are written before lanes read them in another order.
-      write_rows<C::kWarpKeys, 32>(rows<T>(p.dk, b, h_kv), sV, r0, j0, seq.num_keys, lane);
+      write_rows<C::kWarpKeys, kHeadDim, 32>(rows<T>(p.dk, b, h_kv), sV, r0, 0, j0, seq.num_keys,
+                                             lane);
       __syncwarp();  // They are read before they are overwritten.
     }
     if (wants_dv) {
       store_rounded<T>(sV, r0, 0, rdV, kSmallP, lane);
       __syncwarp();  // As above.
-      write_rows<C::kWarpKeys, 32>(rows<T>(p.dv, b, h_kv), sV, r0, j0, seq.num_keys, lane);
+      write_rows<C::kWarpKeys, kHeadDim, 32>(rows<T>(p.dv, b, h_kv), sV, r0, 0, j0, seq.num_keys,
+                                             lane);
     }
   }
 }  // [FA2 Alg.2 l.19-20]
