@@ -5,6 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "device/mask_scores.h"
 #include "workspace.cuh"
 
 namespace cuflash::async_copy {
@@ -203,15 +204,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
         if constexpr (kMasked) {
 #pragma unroll
           for (int m = 0; m < C::kStrips; ++m) {
-#pragma unroll
-            for (int n = 0; n < C::kPart / kMmaN; ++n) {
-#pragma unroll
-              for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-                const int j = j0 + r0 + m * kMmaM + MmaAccumulator::row(lane, e);
-                const int i = i0 + first + n * kMmaN + MmaAccumulator::col(lane, e);
-                if (j >= seq.num_keys || !visible(seq, i, j)) rS[m][n][e] = -INFINITY;
-              }
-            }
+            mask_transposed_scores(rS[m], seq, j0 + r0 + m * kMmaM, i0 + first, lane);
           }
         }
 

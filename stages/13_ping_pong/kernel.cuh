@@ -10,6 +10,7 @@
 #include "device/epilogue.h"
 #include "device/host/tile_map.h"
 #include "device/index.h"
+#include "device/mask_scores.h"
 #include "device/matrix_descriptor.h"
 #include "device/mma_fragments.h"
 #include "device/products.h"
@@ -179,17 +180,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     const int lane = opaque(thread) % 32u;
 
     // Mask the scores.
-    if constexpr (kMasked) {
-#pragma unroll
-      for (int n = 0; n < C::kBlockKV / kMmaN; ++n) {
-#pragma unroll
-        for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-          const int i = opaque(i0 + r0) + MmaAccumulator::row(lane, e);
-          const int j = tile * C::kBlockKV + n * kMmaN + MmaAccumulator::col(lane, e);
-          if (j >= seq.num_keys || !visible(seq, i, j)) rS[n][e] = -INFINITY;
-        }
-      }
-    }
+    if constexpr (kMasked) mask_scores(rS, seq, i0 + r0, tile * C::kBlockKV, lane);
 
     // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
     float tile_max[2];

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "device/host/tile_map.h"
+#include "device/mask_scores.h"
 #include "device/matrix_descriptor.h"
 #include "device/products.h"
 #include "device/ptx/exp2.h"
@@ -221,15 +222,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
     // Mask the scores.
     if (!all_visible(seq, i0, C::kStreamed, j0, C::kOwned)) {
-#pragma unroll
-      for (int m = 0; m < C::kScoreCols / kMmaN; ++m) {
-#pragma unroll
-        for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-          const int j = j0 + r0 + MmaAccumulator::row(lane, e);
-          const int i = i0 + query0 + m * kMmaN + MmaAccumulator::col(lane, e);
-          if (j >= seq.num_keys || !visible(seq, i, j)) rS[m][e] = -INFINITY;
-        }
-      }
+      mask_transposed_scores(rS, seq, j0 + r0, i0 + query0, lane);
     }
 
     // [FA2 Alg.2 l.11]  P = exp(S − LSE)    // rounded, in shared memory, 2^kLog2OfP times as large

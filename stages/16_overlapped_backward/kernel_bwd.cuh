@@ -9,6 +9,7 @@
 
 #include "device/host/tile_map.h"
 #include "device/index.h"
+#include "device/mask_scores.h"
 #include "device/matrix_descriptor.h"
 #include "device/products.h"
 #include "device/ptx/exp2.h"
@@ -435,15 +436,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
       // Mask the scores.
       if (!all_visible(seq, i0, C::kStreamed, j0, C::kOwned)) {
-#pragma unroll
-        for (int m = 0; m < C::kStreamed / kMmaN; ++m) {
-#pragma unroll
-          for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-            const int j = j0 + r0 + MmaAccumulator::row(lane, e);
-            const int i = i0 + m * kMmaN + MmaAccumulator::col(lane, e);
-            if (j >= seq.num_keys || !visible(seq, i, j)) rS[m][e] = -INFINITY;
-          }
-        }
+        mask_transposed_scores(rS, seq, j0 + r0, i0, lane);
       }
 
       // [FA2 Alg.2 l.11]  P = exp(S − LSE)    // 2^kLog2OfP times as large
