@@ -5,26 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "device/block_order.h"
-#include "device/constants.h"
-#include "device/epilogue.h"
-#include "device/host/tile_map.h"
-#include "device/index.h"
-#include "device/mask_scores.h"
-#include "device/matrix_descriptor.h"
-#include "device/mma_fragments.h"
-#include "device/ptx/exp2.h"
-#include "device/ptx/mbarrier.h"
-#include "device/ptx/wgmma.h"
-#include "device/registers.h"
-#include "device/shared_memory.h"
-#include "device/swizzle.h"
-#include "device/tensor.h"
-#include "device/tile_mark.h"
-#include "device/tile_requests.h"
-#include "device/tiles.h"
-#include "device/warp.h"
-#include "device/warpgroup.h"
+#include "device/hopper.h"
 
 namespace cuflash::wgmma {
 

@@ -5,27 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "device/constants.h"
-#include "device/host/tile_map.h"
-#include "device/index.h"
-#include "device/matrix_descriptor.h"
-#include "device/mma_fragments.h"
-#include "device/products.h"
-#include "device/ptx/exp2.h"
-#include "device/ptx/mbarrier.h"
-#include "device/ptx/named_barrier.h"
-#include "device/ptx/setmaxnreg.h"
-#include "device/ptx/tensor_copy.h"
-#include "device/ptx/tensor_store.h"
-#include "device/ptx/wgmma.h"
-#include "device/registers.h"
-#include "device/shared_memory.h"
-#include "device/swizzle.h"
-#include "device/tensor.h"
-#include "device/tile_mark.h"
-#include "device/tile_requests.h"
-#include "device/warp.h"
-#include "device/warpgroup.h"
+#include "device/hopper.h"
 #include "work.cuh"
 
 namespace cuflash::persistent {
@@ -59,20 +39,12 @@ struct Config {
   static constexpr int kConsumers = kShape.consumers, kWarpgroups = 1 + kConsumers;
   static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;
   static constexpr int kBlockQ = kConsumers * kWgmmaM, kBlockKV = kShape.keys;
-  // Registers of a thread: at launch, and when the producer has given its own away.
-  static constexpr int kRegisters = 65536 / kThreads / 8 * 8;
-  static constexpr int kProducerRegisters = 24;
-  static constexpr int kConsumerRegisters =
-      (kWarpgroups * kRegisters - kProducerRegisters) / kConsumers / 8 * 8;
-  static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= kWarpgroups * kRegisters,
-                "a block has no more registers than at launch, or setmaxnreg waits forever");
+  static constexpr int kProducerRegisters = 24;  // of a thread
+  static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
   // Named barriers of the first consumer: its turn, and that of its own warps. The next has the
   // next.
   static constexpr int kTurn = 1, kOwn = kTurn + kConsumers;
 };
-
-// The warpgroups of a block by what they do. The consumers are the last.
-enum class WarpRole { kProducer, kConsumer };
 
 template <class T, int kHeadDim>
 struct SharedStorage {

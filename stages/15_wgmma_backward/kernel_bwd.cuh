@@ -5,26 +5,13 @@
 
 #include <cmath>
 
-#include "device/host/tile_map.h"
-#include "device/mask_scores.h"
-#include "device/matrix_descriptor.h"
-#include "device/products.h"
-#include "device/ptx/exp2.h"
-#include "device/ptx/mbarrier.h"
-#include "device/ptx/named_barrier.h"
-#include "device/ptx/setmaxnreg.h"
+#include "device/hopper.h"
 #include "device/ptx/unpack.h"
-#include "device/ptx/wgmma.h"
-#include "device/registers.h"
-#include "device/tile_mark.h"
-#include "device/tile_requests.h"
 #include "device/vector.h"
 #include "shape.cuh"
 
 namespace cuflash::wgmma_backward {
 
-// The warpgroups of a block by what they do. The consumers are the last.
-enum class WarpRole { kProducer, kConsumer };
 // The barriers of both consumers.
 enum NamedBarrier { kScoresRead = 1, kScoresWritten };
 

@@ -7,20 +7,8 @@
 #include <cmath>
 #include <type_traits>
 
-#include "device/host/tile_map.h"
-#include "device/index.h"
-#include "device/mask_scores.h"
-#include "device/matrix_descriptor.h"
-#include "device/products.h"
-#include "device/ptx/exp2.h"
-#include "device/ptx/mbarrier.h"
-#include "device/ptx/named_barrier.h"
-#include "device/ptx/setmaxnreg.h"
+#include "device/hopper.h"
 #include "device/ptx/unpack.h"
-#include "device/ptx/wgmma.h"
-#include "device/registers.h"
-#include "device/tile_mark.h"
-#include "device/tile_requests.h"
 #include "device/vector.h"
 #include "shape.cuh"
 #include "work.cuh"
@@ -30,8 +18,6 @@ namespace cuflash::overlapped_backward {
 // The gradients that a kernel computes, as a sum: those that are not null.
 constexpr int kDq = 1, kDk = 2, kDv = 4;
 
-// The warpgroups of a block by what they do. The consumers are the last.
-enum class WarpRole { kProducer, kConsumer };
 // It is the first consumer's turn. The next has the next barrier.
 constexpr int kTurn = 1;
 
