@@ -10,9 +10,25 @@
 #include "device/matrix_descriptor.h"
 #include "device/mma_fragments.h"
 #include "device/ptx/wgmma.h"
+#include "device/registers.h"
 #include "device/warpgroup.h"
 
 namespace cuflash {
+
+// Accumulators, rounded, as left operands: the same lanes hold the same elements (stage
+// 13_ping_pong explains opaque() here).
+template <class T, int kOperands, int kFragments>
+__device__ __forceinline__ void pack_operands(MmaA::Registers (&rA)[kOperands],
+                                              const float (&rS)[kFragments][4]) {
+#pragma unroll
+  for (int k = 0; k < kOperands; ++k) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const auto& s = rS[2 * k + e / 2];
+      rA[k][e] = pack<T>(opaque(s[e % 2 * 2]), opaque(s[e % 2 * 2 + 1]));
+    }
+  }
+}
 
 // D = A Bᵀ: 64 rows of A from `a_row`, and rows of B from `b_row`. The sum runs over all columns.
 template <class T, class TileA, class TileB, int kBlocks>

@@ -331,14 +331,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
         for (int e = 0; e < MmaAccumulator::kElements; ++e) o[e] *= o_scale[e / 2];
       }
     }
-#pragma unroll
-    for (int k = 0; k < kKeySteps; ++k) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const auto& s = rS[2 * k + e / 2];
-        rP[k][e] = pack<T>(opaque(s[e % 2 * 2]), opaque(s[e % 2 * 2 + 1]));
-      }
-    }
+    pack_operands<T>(rP, rS);
   };
 
   // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j, issued    // (64, kHeadDim) f32, registers

@@ -100,20 +100,6 @@ __device__ __forceinline__ std::uint32_t& pair(Tile& tile, int row, int col) {
   return *reinterpret_cast<std::uint32_t*>(&tile(row, col));
 }
 
-// The elements of accumulators, rounded, as left operands. The same lanes hold the same elements.
-template <class T, int kOperands, int kFragments>
-__device__ __forceinline__ void pack_operand(MmaA::Registers (&a)[kOperands],
-                                             const float (&r)[kFragments][4]) {
-#pragma unroll
-  for (int k = 0; k < kOperands; ++k) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const auto& s = r[2 * k + e / 2];
-      a[k][e] = pack<T>(opaque(s[e % 2 * 2]), opaque(s[e % 2 * 2 + 1]));
-    }
-  }
-}
-
 // The next piece of work of this block.
 template <int kHeadDim>
 __device__ __forceinline__ Piece piece_of(const BackwardParams& p, const Schedule& schedule,
@@ -436,7 +422,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         }
       }
       MmaA::Registers rA[C::kStreamed / kWgmmaK];  // P, and then dS, rounded
-      pack_operand<T>(rA, rS);
+      pack_operands<T>(rA, rS);
 
       // [FA2 Alg.2 l.12]  dV = dV + Pᵀ dO_i, issued
       if constexpr (kWantsDv) issue_ab<T>(rdV, rA, sdO[stage]);
@@ -462,7 +448,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       pass_turn();
       if constexpr (kWantsDs) {
         if constexpr (kWantsDv) ptx::wgmma_wait<0>();  // No product reads P any more.
-        pack_operand<T>(rA, rdP);
+        pack_operands<T>(rA, rdP);
       }
 
       // [FA2 Alg.2 l.16]  dK = dK + dSᵀ Q_i, issued
