@@ -13,14 +13,12 @@
 #include "paired.h"
 #include "program.h"
 #include "progress.h"
-#include "ratio.h"
 #include "table.h"
 
 namespace cuflash::bench {
 namespace {
 
 constexpr int kTokens = 16384, kHidden = 2048;
-constexpr int kLongestOfQuadratic = 4096;  // for stages that keep S
 
 struct Options {
   std::string stage, before, now;
@@ -98,11 +96,11 @@ int run(const Options& options, const Provenance& where) {
       table.add_sentence(cell.name(), "skipped: " + can.reason);
       continue;
     }
-    const Paired times = time(before, now, cell);
-    const bool longer = is_slower(times.ratio, times.spread);
-    table.add({cell.name(), human_ms(times.ms_a), human_ms(times.ms_b),
-               fmt::format("{:.3f}", times.ratio), fmt::format("{:.3f}", times.spread),
-               fmt::format("{:.3f}", times.cycles_ratio), longer ? "slower" : ""});
+    const auto [ms, cycles] = time(before, now, cell);
+    const bool longer = is_slower(ms.value, ms.spread);
+    table.add({cell.name(), human_ms(ms.a), human_ms(ms.b), fmt::format("{:.3f}", ms.value),
+               fmt::format("{:.3f}", ms.spread), fmt::format("{:.3f}", cycles.value),
+               longer ? "slower" : ""});
     ran = true;
     slower |= longer;
   }

@@ -26,7 +26,6 @@ namespace {
 struct Matrix {
   int tokens, hidden, shortest, longest;
 };
-constexpr int kLongestOfQuadratic = 4096;  // for stages that keep S
 
 constexpr Matrix kMatrix =
     simt::kSimulated ? Matrix{128, 128, 32, 128} : Matrix{16384, 2048, 512, 16384};

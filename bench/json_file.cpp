@@ -1,18 +1,30 @@
 #include "json_file.h"
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
 
+#include "harness/json_text.h"
+
 namespace cuflash::bench {
 
-std::string json_text(const nlohmann::ordered_json& json, int indent) {
-  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+namespace {
+
+std::string in_lines(const nlohmann::ordered_json& json, int levels) {
+  if (levels == 0 || json.empty() || !json.is_structured()) return harness::json_text(json);
+  std::string lines;
+  for (const auto& [name, entry] : json.items()) {
+    lines += lines.empty() ? "\n" : ",\n";
+    if (json.is_object()) lines += harness::json_text(name) + ':';
+    lines += in_lines(entry, levels - 1);
+  }
+  return json.is_object() ? '{' + lines + "\n}" : '[' + lines + "\n]";
 }
 
+}  // namespace
+
 void write_json(const std::string& path, const nlohmann::ordered_json& json) {
-  write_text(path, json_text(json, 2) + '\n');
+  write_text(path, in_lines(json, 2) + '\n');
 }
 
 void write_text(const std::string& path, const std::string& text) {

@@ -7,10 +7,8 @@
 
 namespace cuflash::bench {
 
-// As text. A byte that is not UTF-8, as a source's line or a path may have, becomes U+FFFD.
-std::string json_text(const nlohmann::ordered_json& json, int indent = -1);
-
-// These throw if the file cannot be written.
+// These throw if the file cannot be written. Of JSON, an entry of the whole has a line, and so has
+// each entry of these: a row of a result.
 void write_text(const std::string& path, const std::string& text);
 void write_json(const std::string& path, const nlohmann::ordered_json& json);
 

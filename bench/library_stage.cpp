@@ -46,7 +46,8 @@ std::size_t workspace_of(const Problem& p) {
 }
 
 template <int n>
-FlashAttentionError forward(const Problem& p, const Forward& given, cudaStream_t stream) {
+FlashAttentionError forward(const Problem& p, const Forward& given, const Device&,
+                            cudaStream_t stream) {
   const cuflash_problem problem = first_version(p);
   Forward args = given;
   args.workspace_bytes = workspace_bytes<n>(CUFLASH_FORWARD, p);
@@ -55,7 +56,8 @@ FlashAttentionError forward(const Problem& p, const Forward& given, cudaStream_t
 }
 
 template <int n>
-FlashAttentionError backward(const Problem& p, const Backward& given, cudaStream_t stream) {
+FlashAttentionError backward(const Problem& p, const Backward& given, const Device&,
+                             cudaStream_t stream) {
   const cuflash_problem problem = first_version(p);
   Backward args = given;
   args.workspace_bytes = workspace_bytes<n>(CUFLASH_BACKWARD, p);

@@ -13,6 +13,8 @@
 
 namespace cuflash::bench {
 
+constexpr int kLongestOfQuadratic = 4096;  // queries, for stages that keep S
+
 // What the ladder does with every stage.
 struct Plan {
   harness::TestCase verified;    // checked against the oracle

@@ -2,6 +2,7 @@
 #ifndef CUFLASH_BENCH_PAIRED_H_
 #define CUFLASH_BENCH_PAIRED_H_
 
+#include "ratio.h"
 #include "timing.h"
 
 namespace cuflash::bench {
@@ -12,10 +13,7 @@ inline constexpr const char* kPairedMethod =
     "half of its 95 % interval; cycles are the SMs' own, from before a call to after it";
 
 struct Paired {
-  double ratio, spread;                // time of B / time of A: the median, half its 95 % interval
-  double cycles_ratio, cycles_spread;  // the same of an SM's clock cycles
-  double ms_a, ms_b, cycles_a, cycles_b;  // the medians
-  int pairs;
+  Ratio ms, cycles;  // cycles: of an SM's clock
 };
 
 // Up to 200 pairs of A and B, at least 20, in about a second. All are queued at once: the GPU does

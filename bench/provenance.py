@@ -56,7 +56,7 @@ def of_cpu():
             "backend": "simt", "clocks": "none"}
 
 
-def provenance(torch, library, device="cuda", commit=None):
+def provenance(torch, library, device="cuda"):
     """The ladder's keys, and PyTorch's versions. `library` is the path of a libcuflash_attn.so,
     `device` is the type of the tensors' device."""
     cudnn = torch.backends.cudnn.version() or 0
@@ -64,12 +64,31 @@ def provenance(torch, library, device="cuda", commit=None):
         **(of_gpu(torch) if device == "cuda" else of_cpu()),
         "compiler": compiler_of(library), "torch": torch.__version__,
         "cudnn": f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}",
-        "commit": commit or commit_of_sources(), "command": " ".join(sys.argv), "date": now(),
+        "commit": commit_of_sources(), "command": " ".join(sys.argv), "date": now(),
     }
+
+
+def rounded(value):
+    """The value, with seven digits of each float in it: more than a measurement tells."""
+    if isinstance(value, dict):
+        return {key: rounded(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(inner) for inner in value]
+    return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
+def json_text(value, levels=2):
+    """JSON with a line for each entry of a result, and for each entry of these: for each row."""
+    if not levels or not value or not isinstance(value, (dict, list)):
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(json_text(one, levels - 1) for one in value) + "\n]"
+    entries = (f'"{name}":{json_text(one, levels - 1)}' for name, one in value.items())
+    return "{\n" + ",\n".join(entries) + "\n}"
 
 
 def save(path, result):
     """Writes the whole file or nothing."""
     unfinished = path.with_suffix(".part")
-    unfinished.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    unfinished.write_text(json_text(rounded(result)) + "\n", encoding="utf-8")
     unfinished.replace(path)

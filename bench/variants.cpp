@@ -105,28 +105,20 @@ void time(std::vector<Outcome>& outcomes, const Cell& cell) {
 nlohmann::ordered_json to_json(const Outcome& outcome, const Cell& cell, bool first) {
   const Pass pass = pass_of(*outcome.stage);
   const Paired& beside = outcome.beside;
-  nlohmann::ordered_json row = {{"stage", outcome.stage->name},
-                                {"pass", pass_name(pass)},
-                                {"problem", cell.name},
-                                {"checked", test_case_name(small(cell.c))}};
+  nlohmann::ordered_json row = {
+      {"stage", outcome.stage->name},
+      {"pass", pass_name(pass)},
+      {"problem", simt::kSimulated ? test_case_name(small(cell.c)) : cell.name}};
   if (!outcome.failed.empty()) {
     row["failed"] = outcome.failed;
   } else if (!simt::kSimulated) {
-    const double ms = first ? beside.ms_a : beside.ms_b;
-    row["ms"] = ms;
-    row["tflops"] = tflops(pass, cell.c.problem, ms);
-    row["cycles"] = first ? beside.cycles_a : beside.cycles_b;
-    if (first) {
-      row["empty_ms"] = beside.ms_b;
-      row["empty_cycles"] = beside.cycles_b;
-    } else {
-      row["original_ms"] = beside.ms_a;
-      row["ratio"] = beside.ratio;
-      row["spread"] = beside.spread;
-      row["cycles_ratio"] = beside.cycles_ratio;
-      row["cycles_spread"] = beside.cycles_spread;
+    row["tflops"] = tflops(pass, cell.c.problem, first ? beside.ms.a : beside.ms.b);
+    if (!first) {
+      row["ratio"] = beside.ms.value;
+      row["spread"] = beside.ms.spread;
+      row["cycles_ratio"] = beside.cycles.value;
+      row["cycles_spread"] = beside.cycles.spread;
     }
-    row["pairs"] = beside.pairs;
   }
   return row;
 }

@@ -42,12 +42,15 @@ enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 
 target_link_libraries(cuflash_options INTERFACE CUDA::toolkit)
+# Instruments (common/device/instruments/points.h).
 option(CUFLASH_WATCHDOG "cuda: end kernels that wait for a barrier for seconds, and say which" OFF)
-if(CUFLASH_WATCHDOG)
-  target_compile_definitions(cuflash_options INTERFACE CUFLASH_WATCHDOG)
-endif()
-option(CUFLASH_DELAYS "cuda: the warps of kernels for 90 and 90a are late at random, for tests" OFF)
-option(CUFLASH_TIMELINE "cuda: kernels for 90a record what their warps do when, for bench/timeline" OFF)
+option(CUFLASH_DELAYS "cuda: warps are late at random before waits, arrivals and copies, for tests" OFF)
+option(CUFLASH_TIMELINE "cuda: kernels record what their warps do when, for bench/timeline" OFF)
+foreach(instrument CUFLASH_WATCHDOG CUFLASH_DELAYS CUFLASH_TIMELINE)
+  if(${instrument})
+    target_compile_definitions(cuflash_options INTERFACE ${instrument})
+  endif()
+endforeach()
 set(CUFLASH_BACKEND_OBJECTS "")
 set(CUFLASH_BACKEND_LIBRARIES CUDA::cudart_static)
 
@@ -70,14 +73,11 @@ function(cuflash_compile_kernels target lowest)
   set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${built}")
 endfunction()
 
-# Where warnings are errors, so are some notes of ptxas, and any other number of injected waits and
-# arrives, or of spilled bytes, than is stated. See scripts/maintainer/ptxas_notes.py, which also leaves
-# what ptxas says of each kernel beside the object, for scripts/maintainer/record.py.
-function(cuflash_check_ptxas_notes target injected spilled)
-  set_target_properties(${target} PROPERTIES CUFLASH_SPILLED ${spilled})
+# Where warnings are errors, so are some notes of ptxas. See scripts/maintainer/ptxas_notes.py, which also
+# leaves what ptxas says of each kernel beside the object, for scripts/maintainer/record.py.
+function(cuflash_check_ptxas_notes target)
   if(CMAKE_COMPILE_WARNING_AS_ERROR)
-    set(launcher ${PROJECT_SOURCE_DIR}/scripts/maintainer/ptxas_notes.py ${injected} ${spilled}
-                 ${CMAKE_CUDA_COMPILER_LAUNCHER})
+    set(launcher ${PROJECT_SOURCE_DIR}/scripts/maintainer/ptxas_notes.py ${CMAKE_CUDA_COMPILER_LAUNCHER})
     target_compile_options(${target} PRIVATE -Xptxas=-v)
     set_target_properties(${target} PROPERTIES CUDA_COMPILER_LAUNCHER "${launcher}")
   endif()

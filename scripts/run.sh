@@ -2,8 +2,6 @@
 # Builds the ladder and runs it, on your GPU or on none.
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$(readlink -f "$0")")/lib.sh"
-# shellcheck source=scripts/options.sh
-source scripts/options.sh
 
 usage() {
   cat <<'END'
@@ -50,8 +48,9 @@ terminal; the variable COLUMNS sets another width, and NO_COLOR forbids colors.
 
 Exit status: 0 if everything that ran is correct; 1 if something is wrong or nothing ran, or if
 --against finds a count that differs, or a time that is longer by more than 1 % and twice the spread;
-2 if the command line is wrong. Its form is checked before anything is built; the ladder refuses a
-problem that the library does not take, such as one with head_dim 33.
+2 if the command line is wrong. A wrong name of an option or stage is refused before anything is built;
+the built ladder refuses a wrong value, and a problem that the library does not take, such as one with
+head_dim 33.
 
 For example:
   scripts/run.sh --stage 01 --pass backward --causal
@@ -116,9 +115,73 @@ diff_stages() {
     "$forward" "$from" "${from%%_*}" "${2%%_*}"
 }
 
+# The options that --help shows.
+mapfile -t OPTIONS < <(usage | sed -n 's/^  \(--[a-z]*\) .*/\1/p')
+
+# unknown_word WORD: refuses a word that is not an option.
+unknown_word() {
+  if [[ $1 != -* ]] && (stage_named "$1") >/dev/null 2>&1; then
+    usage_error "\"$1\" is not an option. Did you mean \"--stage $1\"?"
+  fi
+  usage_error "There is no option \"$1\".$(did_you_mean "$1" "${OPTIONS[@]}") See scripts/run.sh --help."
+}
+
+# read_options WORD...: checks the names of options and stages; the ladder checks the rest. Fills `given`,
+# the values of each option, and `arguments`, the ladder's command line: it has no --diff and no --break,
+# and runs in the repository's root.
+declare -A given=()
+arguments=()
+read_options() {
+  local word option=''
+  while (($#)); do
+    word=$1
+    shift
+    if [[ $word == --*=?* ]]; then
+      set -- "${word#*=}" "$@"
+      word=${word%%=*}
+    fi
+    if [[ $word == -* || -z $option ]]; then
+      option=${word%=}
+      among "$option" "${OPTIONS[@]}" || unknown_word "$option"
+      given[$option]=${given[$option]:-}
+      [[ $option == --break ]] || arguments+=("${word/#--diff/--compare}")
+      continue
+    fi
+    case $option in
+      --input | --json) word=$(from_root "$word") ;;
+      --stage | --annotate | --map | --play | --diff | --compare)
+        word=$(stage_named "$word")
+        asked_for+=("$word")
+        ;;
+    esac
+    given[$option]+="${given[$option]:+ }$word"
+    arguments+=("$word")
+  done
+}
+
+# check_break: stops unless there is one run to break.
+check_break() {
+  [[ ${given[--play]:-} =~ ^[^\ ]+$ ]] || usage_error "--break needs --play with one stage."
+  ! among --text "${!given[@]}" || usage_error "--break and --text do not go together."
+}
+
+# check_against STAGE REV: the revision must be one, and have the stage and the library's calls.
+check_against() {
+  [[ -n $1 && -n $2 && ${#given[@]} -eq 2 ]] ||
+    usage_error "--against takes a revision, and needs --stage alone beside it."
+  git rev-parse --quiet --verify "$2^{commit}" >/dev/null 2>&1 ||
+    usage_error "There is no revision \"$2\" here (--against)."
+  git grep -q 'const char\* stage' "$2" -- common/include/cuflash/c_api.h 2>/dev/null ||
+    usage_error "$2 is older than the library's calls that take a stage's name: it cannot be compared."
+  git cat-file -e "$2:stages/$1/stage.cu" 2>/dev/null || usage_error "$2 has no stage $1."
+}
+
 read_options "$@"
+! among --break "${!given[@]}" || check_break
+! among --against "${!given[@]}" || check_against "${given[--stage]:-}" "${given[--against]}"
 if among --diff "${!given[@]}"; then
   read -ra pair <<<"${given[--diff]}"
+  ((${#pair[@]} == 2)) || usage_error "--diff needs A B."
   diff_stages "${pair[@]}"
 fi
 
@@ -126,7 +189,7 @@ preset=simt
 if has_gpu; then
   if has_nvcc; then
     preset=release
-    for option in "${FOR_SIMULATOR[@]}"; do
+    for option in --annotate --map --play --schedule --block; do
       ! among "$option" "${!given[@]}" || preset=simt
     done
   else

@@ -85,24 +85,25 @@ gpu_tests() {
   return "$status"
 }
 
-# One stage on the CPU simulator, its tests divided among one process per core: the fastest verdict.
-# Each process stops at its first failure, because one finding is enough and thousands scroll by.
+# simt_shards STAGE OPTION...: the tests of one stage on the CPU simulator, or of all if it is empty,
+# divided among one process per core: a process for each test would take as long to start as many run.
 simt_shards() {
   local shard log=build/simt/shards failed=0
   local -a command
-  command=(build/simt/bin/cuflash_tests --gtest_brief=1 --gtest_fail_fast --gtest_filter="$1*")
+  command=(build/simt/bin/cuflash_tests --gtest_brief=1 "${@:2}" --gtest_filter="$1*")
   # GoogleTest accepts a filter that matches nothing.
   [[ -n $("${command[@]}" --gtest_list_tests) ]] ||
-    die "$1 has no tests: is it in stages/stages.cpp and stages/CMakeLists.txt?"
+    die "There are no tests of ${1:-a stage}: is it in stages/stages.cpp and stages/CMakeLists.txt?"
+  rm -rf "$log"
   mkdir -p "$log"
   # shellcheck disable=SC2016  # expanded by the shell of each process
-  seq 0 $((jobs - 1)) | with_progress "Testing $1" xargs -P "$jobs" -I{} \
+  seq 0 $((jobs - 1)) | with_progress "Testing ${1:-the stages}" xargs -P "$jobs" -I{} \
     env GTEST_TOTAL_SHARDS="$jobs" GTEST_SHARD_INDEX={} sh -c 'exec "$@" >"$0" 2>&1' "$log/{}" \
     "${command[@]}" || failed=1
   for ((shard = 0; shard < jobs; ++shard)); do
     sed '/: Skipped$/,+1d' "$log/$shard" # without the tests skipped after a first failure
   done
-  if ((failed)); then say "$1: FAILED"; else say "$1: every test passed"; fi
+  if ((failed)); then say "${1:-The stages}: FAILED"; else say "${1:-The stages}: every test passed"; fi
   return "$failed"
 }
 
@@ -112,7 +113,8 @@ if (($#)); then
     build release cuflash_tests
     gpu_tests --gtest_filter="$name*"
   fi
-  simt_shards "$name"
+  # Each process stops at its first failure, because one finding is enough and thousands scroll by.
+  simt_shards "$name" --gtest_fail_fast
   if ! has_nvcc; then
     say "There is no nvcc here: $name was not compiled with it."
   elif ! has_gpu; then
@@ -137,6 +139,7 @@ fi
 has_pytorch || say "There is no PyTorch here: the Python package's tests that need it do not run."
 log=build/simt/ctest.log
 failed=0
-ctest --preset simt -j "$jobs" --output-log "$log" || failed=1
+simt_shards "" || failed=1
+ctest --preset simt -j "$jobs" --output-log "$log" --exclude-regex '^[0-9][0-9]_' || failed=1
 grep 'tests passed' "$log" # the verdict again, after a long list of skipped tests
 exit "$failed"

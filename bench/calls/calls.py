@@ -4,14 +4,11 @@
     bench/calls/calls.py --out build/results/calls.json
 
 Microseconds per call at each sequence length, of the forward pass alone (no gradients) and of both
-passes, with torch.compile and without it. Further rows show where the time goes: operators that
-compute nothing, registered each way; a function called through ctypes; and, from the program
-host_calls, the library itself. Calls follow one another without waiting, so the longer of the CPU's
-and the GPU's work counts. The ways take turns, round by round; each figure is the median of the
-rounds.
+passes, with torch.compile and without it. Further rows show, from the program host_calls, the library
+itself. Calls follow one another without waiting, so the longer of the CPU's and the GPU's work counts.
+The ways take turns, round by round; each figure is the median of the rounds.
 """
 import argparse
-import ctypes
 import functools
 import json
 import os
@@ -19,16 +16,13 @@ import pathlib
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 SEQS = (64, 512)
 HEADS, HEAD_DIM = 4, 64
 WIDTH = HEADS * HEAD_DIM
-OPTIONS = HEAD_DIM ** -0.5, False, -1, -1, False, None  # of the operators
 
 
 # ---- Timing -------------------------------------------------------------------------------------
@@ -123,82 +117,13 @@ def with_compiler(torch, seq):
     return ways_of(torch, functions)
 
 
-def no_operation(torch):
-    """(forward ways, ways of both passes) of operators that compute nothing."""
-    ops = torch.ops.cuflash_noop
-    forward, backward = ops.forward.default, ops.backward.default
-
-    def keep(ctx, inputs, output):
-        ctx.save_for_backward(*inputs[:3], *output)
-        ctx.options = inputs[3:]
-        ctx.mark_non_differentiable(output[1])
-
-    def gradients(ctx, d_out, _):
-        return (*backward(d_out, *ctx.saved_tensors, *ctx.options, [True] * 3),
-                *(None for _ in ctx.options))
-
-    class InPython(torch.autograd.Function):  # pylint: disable=abstract-method
-        """The gradient, registered as in the package where it has none in C++."""
-        # pylint: disable=arguments-differ, protected-access
-        @staticmethod
-        def forward(ctx, q, k, v, options):
-            with torch._C._AutoDispatchBelowAutograd():
-                o, lse = forward(q, k, v, *options)
-            ctx.save_for_backward(q, k, v, o, lse)
-            ctx.options = options
-            return o
-
-        @staticmethod
-        def backward(ctx, d_out):
-            with torch._C._AutoDispatchBelowAutograd():
-                return (*backward(d_out, *ctx.saved_tensors, *ctx.options, [True] * 3), None)
-
-    @torch.library.custom_op("cuflash_noop::python", mutates_args=(), schema=(
-        "(Tensor q, Tensor k, Tensor v, float softmax_scale, bool causal, int window_left, "
-        "int window_right, bool deterministic, str? stage) -> (Tensor, Tensor)"))
-    def python(q, _k, _v, *_options):
-        batch, seq, heads, _ = q.shape
-        return torch.empty_like(q), q.new_empty((batch, heads, seq), dtype=torch.float32)
-    python.register_autograd(gradients, setup_context=keep)
-    torch.library.register_autograd("cuflash_noop::forward_registered", gradients,
-                                    setup_context=keep)
-    registered, cpp = ops.forward_registered.default, torch.ops.cuflash_noop_cpp.forward.default
-    ways = {"Python custom_op, register_autograd": lambda *qkv: python(*qkv, *OPTIONS)[0],
-            "C++ operator, register_autograd": lambda *qkv: registered(*qkv, *OPTIONS)[0],
-            "C++ operator, autograd.Function": lambda *qkv: InPython.apply(*qkv, OPTIONS),
-            "all in C++ (no stable ABI)": lambda *qkv: cpp(*qkv, *OPTIONS)[0]}
-    shape = 1, SEQS[0], HEADS, HEAD_DIM
-    q, k, v = qkv = [random(torch, *shape) for _ in range(3)]
-    d_o = random(torch, *shape).detach()
-    no_gradients = [x.detach() for x in qkv]
-    only_forward = {name: lambda way=way: way(*no_gradients) for name, way in ways.items()}
-    only_forward["C++ operator"] = lambda: forward(*no_gradients, *OPTIONS)
-    return only_forward, {name: both_passes(way, (q, k, v), d_o) for name, way in ways.items()}
-
-
-def compile_no_operation(torch):
-    """Compiles and loads the operators that compute nothing."""
-    where = pathlib.Path(torch.__file__).parent
-    include = [f"-isystem{where / 'include'}",
-               f"-isystem{where / 'include/torch/csrc/api/include'}"]
-    link = [f"-L{where / 'lib'}", "-Wl,--no-as-needed", "-ltorch", "-ltorch_cpu", "-lc10"]
-    with tempfile.TemporaryDirectory() as folder:
-        for name, more in (("noop_operators", ["-std=c++17",
-                                               "-DTORCH_TARGET_VERSION=0x020a000000000000"]),
-                           ("noop_gradients", ["-std=c++20"])):
-            library = f"{folder}/{name}.so"
-            subprocess.run(["g++", "-O2", "-fPIC", "-shared", *more, *include, HERE / f"{name}.cpp",
-                            "-o", library, *link], check=True)
-            torch.ops.load_library(library)
-
-
 # ---- The rows -----------------------------------------------------------------------------------
 
 def rows_of(table, ways, options, **facts):
     """The cost of (forward ways, ways of both passes), as rows of the result."""
     forward, both = (rounds_of(some, options.rounds, options.calls) for some in ways)
     return [{"table": table, **facts, "way": name, "forward_us": forward[name],
-             **({"pair_us": both[name]} if name in both else {})} for name in forward]
+             "pair_us": both[name]} for name in forward]
 
 
 def rows_here(options):
@@ -212,10 +137,6 @@ def rows_here(options):
     if layer == "compiled":
         rows += [row for seq in SEQS
                  for row in rows_of("torch.compile", with_compiler(torch, seq), options, seq=seq)]
-        compile_no_operation(torch)
-        rows += rows_of("nothing", no_operation(torch), options)
-        version = ctypes.CDLL(cuflash.library.on("cuda").path).cuflash_version
-        rows += rows_of("nothing", ({"a function through ctypes": version}, {}), options)
     return rows
 
 

@@ -30,16 +30,10 @@ struct Loop {
   std::function<double()> clocks = nullptr;
 };
 
-// A figure in the results of bench/peers that a ceiling stands beside.
-struct Beside {
-  std::string key, what;  // empty: none
-};
-
 struct Ceiling {
   std::string name;
   std::string what;      // a few words for tables
   ArchRequirement arch;  // what its instructions need
-  Beside beside;
   std::function<Loop(const Chip&)> loop;
 };
 

@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "ceilings/measured.h"
-#include "ceilings/options.h"
 #include "ceilings/report.h"
 #include "json_file.h"
 #include "program.h"
@@ -17,13 +16,11 @@
 namespace cuflash::bench {
 namespace {
 
-std::vector<Figure> measure_all(const Chip& chip, const std::string& device) {
+std::vector<Figure> measure_all(const Chip& chip) {
   std::vector<Figure> all;
   for (const Ceiling& ceiling : ceilings()) {
     for (Figure& figure : measured(ceiling, chip)) {
       figure.what = ceiling.what;
-      figure.beside = ceiling.beside.what;
-      figure.recorded = recorded(CUFLASH_SOURCE_DIR "/docs/results", device, ceiling.beside.key);
       all.push_back(std::move(figure));
     }
   }
@@ -31,21 +28,17 @@ std::vector<Figure> measure_all(const Chip& chip, const std::string& device) {
   return all;
 }
 
-void run(const CeilingOptions& options, const Provenance& provenance) {
-  if (options.list) {
-    fmt::print("{}", list_text(ceilings()));
-    return;
-  }
+void run(const std::string& json, const Provenance& provenance) {
   if (current_device().compute_capability == 0) {
     throw std::runtime_error("There is no CUDA device here.");
   }
   const Chip chip = this_chip();
   fmt::print("What bounds a kernel on {}, {} SMs\n\n", provenance.device, chip.sms);
-  const auto figures = measure_all(chip, provenance.device);
+  const auto figures = measure_all(chip);
   fmt::print("{}\n{}", table_text(figures),
              paragraph(std::string("Time: ") + kTimingMethod +
                        ". What each figure means: docs/ceilings.md."));
-  if (!options.json.empty()) write_json(options.json, report(provenance, chip, figures));
+  if (!json.empty()) write_json(json, report(provenance, chip, figures));
 }
 
 }  // namespace
@@ -54,11 +47,11 @@ void run(const CeilingOptions& options, const Provenance& provenance) {
 int main(int argc, char** argv) {
   CLI::App app(
       "Measures what bounds a kernel on this GPU: products, exp2, loads, copies, additions.");
-  cuflash::bench::CeilingOptions options;
-  cuflash::bench::declare(app, options);
+  std::string json;
+  app.add_option("--json", json, "Also write the figures to this file")->option_text("FILE");
   cuflash::bench::end_cleanly_on_interrupt();
   return cuflash::bench::run_program(app, argc, argv, [&](const auto& provenance) {
-    cuflash::bench::run(options, provenance);
+    cuflash::bench::run(json, provenance);
     return 0;
   });
 }

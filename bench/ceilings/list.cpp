@@ -4,10 +4,6 @@
 namespace cuflash::bench {
 namespace {
 
-const Beside kMatmulF16 = {"matmul_f16_tflops", "PyTorch's f16 matmul"};
-const Beside kMatmulF32 = {"matmul_f32_tflops", "PyTorch's f32 matmul"};
-const Beside kCopy = {"copy_tbs", "PyTorch's copy"};
-
 auto products_by(DType dtype, int warps, int exp2s) {
   return [=](const Chip& chip) { return products(chip, dtype, warps, exp2s); };
 }
@@ -28,17 +24,14 @@ auto loads_by(SharedLoad load) {
   return [=](const Chip& chip) { return shared_loads(chip, load); };
 }
 
-Loop additions_within_l2(const Chip& chip) {
-  return additions(chip, target_bytes(chip.l2_bytes).within_l2);
+using Additions = Loop(const Chip&, std::size_t target_bytes);
+
+auto within_l2(Additions* add) {
+  return [=](const Chip& chip) { return add(chip, target_bytes(chip.l2_bytes).within_l2); };
 }
-Loop additions_beyond_l2(const Chip& chip) {
-  return additions(chip, target_bytes(chip.l2_bytes).beyond_l2);
-}
-Loop vector_additions_within_l2(const Chip& chip) {
-  return vector_additions(chip, target_bytes(chip.l2_bytes).within_l2);
-}
-Loop vector_additions_beyond_l2(const Chip& chip) {
-  return vector_additions(chip, target_bytes(chip.l2_bytes).beyond_l2);
+
+auto beyond_l2(Additions* add) {
+  return [=](const Chip& chip) { return add(chip, target_bytes(chip.l2_bytes).beyond_l2); };
 }
 
 }  // namespace
@@ -48,80 +41,64 @@ const std::vector<Ceiling>& ceilings() {
       {"mma_f16",
        "mma.sync m16n8k16 of f16, 16 warps an SM",
        {80},
-       kMatmulF16,
        products_by(CUFLASH_F16, 16, 0)},
-      {"mma_f16_8_warps", "the same, 8 warps an SM", {80}, {}, products_by(CUFLASH_F16, 8, 0)},
-      {"mma_f16_4_warps", "the same, 4 warps an SM", {80}, {}, products_by(CUFLASH_F16, 4, 0)},
+      {"mma_f16_8_warps", "the same, 8 warps an SM", {80}, products_by(CUFLASH_F16, 8, 0)},
+      {"mma_f16_4_warps", "the same, 4 warps an SM", {80}, products_by(CUFLASH_F16, 4, 0)},
       {"mma_bf16",
        "mma.sync m16n8k16 of bf16, 16 warps an SM",
        {80},
-       {},
        products_by(CUFLASH_BF16, 16, 0)},
       {"wgmma_f16",
        "wgmma m64n256k16 of f16, operands in shared memory",
        {90, true},
-       kMatmulF16,
        warpgroup_products_by(CUFLASH_F16, LeftOperand::kShared, 256)},
       {"wgmma_f16_registers",
        "the same, the left operand in registers",
        {90, true},
-       {},
        warpgroup_products_by(CUFLASH_F16, LeftOperand::kRegisters, 256)},
       {"wgmma_f16_n64",
        "wgmma m64n64k16 of f16, operands in shared memory",
        {90, true},
-       {},
        warpgroup_products_by(CUFLASH_F16, LeftOperand::kShared, 64)},
       {"wgmma_f16_n64_registers",
        "the same, the left operand in registers",
        {90, true},
-       {},
        warpgroup_products_by(CUFLASH_F16, LeftOperand::kRegisters, 64)},
       {"wgmma_bf16",
        "wgmma m64n256k16 of bf16, operands in shared memory",
        {90, true},
-       {},
        warpgroup_products_by(CUFLASH_BF16, LeftOperand::kShared, 256)},
-      {"ffma", "f32 multiply-adds", {75}, kMatmulF32, multiply_adds_of(FmaOperands::kTheSame)},
+      {"ffma", "f32 multiply-adds", {75}, multiply_adds_of(FmaOperands::kTheSame)},
       {"ffma_tile",
        "f32 multiply-adds of a register tile of 8 × 4",
        {75},
-       {},
        multiply_adds_of(FmaOperands::kRegisterTile)},
-      {"exp2", "exp2 alone", {75}, {}, exp2s},
+      {"exp2", "exp2 alone", {75}, exp2s},
       {"mma_exp2_512",
        "f16 products, and an exp2 for each 512 FLOPs of them",
        {80},
-       {},
        products_by(CUFLASH_F16, 16, 4)},
-      {"mma_exp2_256", "the same for each 256", {80}, {}, products_by(CUFLASH_F16, 16, 8)},
-      {"mma_exp2_128", "the same for each 128", {80}, {}, products_by(CUFLASH_F16, 16, 16)},
+      {"mma_exp2_256", "the same for each 256", {80}, products_by(CUFLASH_F16, 16, 8)},
+      {"mma_exp2_128", "the same for each 128", {80}, products_by(CUFLASH_F16, 16, 16)},
       {"wgmma_exp2_512",
        "products of wgmma_f16_registers, and an exp2 for each 512 FLOPs of them",
        {90, true},
-       {},
        warpgroup_products_above(512)},
-      {"wgmma_exp2_256", "the same for each 256", {90, true}, {}, warpgroup_products_above(256)},
-      {"ldmatrix", "shared memory by ldmatrix.x4", {75}, {}, loads_by(SharedLoad::kLdmatrix)},
+      {"wgmma_exp2_256", "the same for each 256", {90, true}, warpgroup_products_above(256)},
+      {"ldmatrix", "shared memory by ldmatrix.x4", {75}, loads_by(SharedLoad::kLdmatrix)},
       {"ldmatrix_trans",
        "shared memory by ldmatrix.x4.trans",
        {75},
-       {},
        loads_by(SharedLoad::kLdmatrixTrans)},
-      {"shared_16_bytes",
-       "shared memory, 16 bytes a lane",
-       {75},
-       {},
-       loads_by(SharedLoad::k16Bytes)},
-      {"copy", "global memory: a copy, read and written bytes", {75}, kCopy, copy},
-      {"add_l2", "f32 additions into L2", {75}, {}, additions_within_l2},
-      {"add_beyond_l2", "f32 additions into more memory than L2", {75}, {}, additions_beyond_l2},
-      {"add4_l2", "f32 additions into L2, 16 bytes a lane", {90}, {}, vector_additions_within_l2},
+      {"shared_16_bytes", "shared memory, 16 bytes a lane", {75}, loads_by(SharedLoad::k16Bytes)},
+      {"copy", "global memory: a copy, read and written bytes", {75}, copy},
+      {"add_l2", "f32 additions into L2", {75}, within_l2(additions)},
+      {"add_beyond_l2", "f32 additions into more memory than L2", {75}, beyond_l2(additions)},
+      {"add4_l2", "f32 additions into L2, 16 bytes a lane", {90}, within_l2(vector_additions)},
       {"add4_beyond_l2",
        "f32 additions into more than L2, 16 bytes a lane",
        {90},
-       {},
-       vector_additions_beyond_l2},
+       beyond_l2(vector_additions)},
   };
   return list;
 }

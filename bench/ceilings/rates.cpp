@@ -5,18 +5,6 @@
 
 namespace cuflash::bench {
 
-const char* unit_name(Unit unit) {
-  switch (unit) {
-    case Unit::kFlop:
-      return "TFLOP/s";
-    case Unit::kExp2:
-      return "T exp2/s";
-    case Unit::kByte:
-      return "TB/s";
-  }
-  return "";
-}
-
 std::vector<Figure> figures_of(const std::string& name, const Timed& timed, int sms) {
   if (!(timed.ms > 0.)) throw std::runtime_error(name + " took no time");
   std::vector<Figure> figures;

@@ -3,7 +3,6 @@
 #define CUFLASH_BENCH_CEILINGS_RATES_H_
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +10,8 @@ namespace cuflash::bench {
 
 // What a loop does much of. A product, and a multiply-add, is two FLOPs.
 enum class Unit { kFlop, kExp2, kByte };
+inline constexpr const char* kUnitNames[] = {"TFLOP/s", "T exp2/s", "TB/s"};
+inline const char* unit_name(Unit unit) { return kUnitNames[static_cast<int>(unit)]; }
 
 struct Work {
   Unit unit;
@@ -25,12 +26,6 @@ struct Timed {
   double clocks = 0.;  // that an SM's loop took; 0 if the loop waits for memory outside the SMs
 };
 
-// What another program measured on a GPU of the same name.
-struct Recorded {
-  double tera;       // in the unit of the figure that it stands beside
-  std::string file;  // its path in the repository
-};
-
 // One rate of a loop. With two kinds of work a loop has two figures of one name.
 struct Figure {
   std::string name, what;
@@ -43,13 +38,7 @@ struct Figure {
   double per_clock_and_sm = 0., per_ns_and_sm = 0., clock_ghz = 0.;
   std::string whole;  // a figure's name, or empty
   double share = 0.;  // this rate as a part of that figure's; 0 if there is none
-
-  std::string beside;  // what else measures the same, or empty
-  std::optional<Recorded> recorded;
 };
-
-// "TFLOP/s", "T exp2/s", "TB/s".
-const char* unit_name(Unit unit);
 
 // The rates of a loop, in the order of its work. Throws if the time is not positive.
 std::vector<Figure> figures_of(const std::string& name, const Timed& timed, int sms);

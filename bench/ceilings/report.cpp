@@ -2,11 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 
 #include "table.h"
 #include "timing.h"
@@ -14,18 +10,11 @@
 namespace cuflash::bench {
 namespace {
 
-namespace fs = std::filesystem;
-
 std::string rate_text(double tera, Unit unit) {
   return fmt::format("{} {}", three_digits(tera), unit_name(unit));
 }
 
 std::string or_nothing(double value) { return value > 0. ? three_digits(value) : ""; }
-
-std::string beside_text(const Figure& figure) {
-  if (!figure.recorded) return figure.beside;
-  return fmt::format("{}: {}", figure.beside, three_digits(figure.recorded->tera));
-}
 
 std::string share_text(const Figure& figure) {
   return figure.share > 0. ? fmt::format("{:.0f} % of {}", 100. * figure.share, figure.whole) : "";
@@ -49,10 +38,6 @@ nlohmann::ordered_json row_of(const Figure& figure) {
     row["share"] = figure.share;
     row["whole"] = figure.whole;
   }
-  if (figure.recorded) {
-    row["beside"] = {
-        {"what", figure.beside}, {"rate", figure.recorded->tera}, {"file", figure.recorded->file}};
-  }
   return row;
 }
 
@@ -65,8 +50,7 @@ std::string table_text(const std::vector<Figure>& figures) {
                {"a clock and SM", true, 0, 0, 1},
                {"a ns and SM", true, 0, 0, 3},
                {"GHz", true, 0, 0, 5},
-               {"share", false, 0, 0, 2},
-               {"beside", false, 24, 14, 2}});
+               {"share", false, 0, 0, 2}});
   std::string last;
   for (const Figure& figure : figures) {
     const bool first = figure.name != last;
@@ -77,19 +61,7 @@ std::string table_text(const std::vector<Figure>& figures) {
     }
     table.add({first ? figure.name : "", first ? figure.what : "",
                rate_text(figure.tera, figure.unit), or_nothing(figure.per_clock_and_sm),
-               or_nothing(figure.per_ns_and_sm), or_nothing(figure.clock_ghz), share_text(figure),
-               beside_text(figure)});
-  }
-  return table.text();
-}
-
-std::string list_text(const std::vector<Ceiling>& ceilings) {
-  Table table({{"figure", false}, {"measures", false, 52, 16}, {"for", false}, {"beside", false}});
-  for (const Ceiling& ceiling : ceilings) {
-    table.add(
-        {ceiling.name, ceiling.what,
-         fmt::format("sm_{}{}", ceiling.arch.compute_capability, ceiling.arch.exact ? "a" : "+"),
-         ceiling.beside.what});
+               or_nothing(figure.per_ns_and_sm), or_nothing(figure.clock_ghz), share_text(figure)});
   }
   return table.text();
 }
@@ -105,24 +77,6 @@ nlohmann::ordered_json report(const Provenance& provenance, const Chip& chip,
   json["rows"] = nlohmann::ordered_json::array();
   for (const Figure& figure : figures) json["rows"].push_back(row_of(figure));
   return json;
-}
-
-std::optional<Recorded> recorded(const std::string& results, const std::string& device,
-                                 const std::string& key) {
-  if (key.empty() || !fs::exists(results)) return {};
-  for (const auto& folder : fs::directory_iterator(results)) {
-    const fs::path file = folder.path() / "peers.json";
-    if (!fs::exists(file)) continue;
-    try {
-      const auto json = nlohmann::json::parse(std::ifstream(file));
-      if (json.at("provenance").at("device") != device) continue;
-      return Recorded{json.at("ceilings").at(key).get<double>(),
-                      file.lexically_relative(CUFLASH_SOURCE_DIR).string()};
-    } catch (const nlohmann::json::exception& error) {
-      throw std::runtime_error(file.string() + ": " + error.what());
-    }
-  }
-  return {};
 }
 
 }  // namespace cuflash::bench

@@ -3,7 +3,6 @@
 #define CUFLASH_BENCH_CEILINGS_REPORT_H_
 
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,15 +12,9 @@
 namespace cuflash::bench {
 
 std::string table_text(const std::vector<Figure>& figures);
-std::string list_text(const std::vector<Ceiling>& ceilings);
 
 nlohmann::ordered_json report(const Provenance& provenance, const Chip& chip,
                               const std::vector<Figure>& figures);
-
-// The ceiling `key` of a peers.json in a folder of `results` that was measured on a GPU with this
-// name, if there is one.
-std::optional<Recorded> recorded(const std::string& results, const std::string& device,
-                                 const std::string& key);
 
 }  // namespace cuflash::bench
 

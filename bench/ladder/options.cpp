@@ -26,6 +26,13 @@ void check_input(const std::string& folder) {
   }
 }
 
+// What is wrong with a file's name; empty if its folder exists.
+std::string has_folder(const std::string& file) {
+  const auto folder = std::filesystem::absolute(file).parent_path();
+  return std::filesystem::is_directory(folder) ? ""
+                                               : "There is no folder \"" + folder.string() + '"';
+}
+
 harness::TestCase empty_case(const Options& options, DType dtype) {
   harness::TestCase c;
   c.problem.dtype = dtype;
@@ -39,12 +46,14 @@ harness::TestCase empty_case(const Options& options, DType dtype) {
 
 harness::TestCase shape_case(const std::string& shape, const Options& options, DType dtype) {
   harness::TestCase c = empty_case(options, dtype);
-  if (!parse_test_case(shape, c)) {
+  const auto prefix = shape.rfind("ward_");  // of a test's whole name
+  if (!parse_test_case(shape.substr(prefix == shape.npos ? 0 : prefix + 5), c)) {
     throw UsageError(
         '"' + shape +
         "\" is not a shape. One is b2_h4x1_q77k131_d64: batch, query heads x KV heads, lengths of "
-        "Q and K, head_dim. It may be followed, as in the name of a test, by dtype, causal, a "
-        "window (left16, right3), inputs, layout; e.g. _f16_causal_left16_peaky_padded.");
+        "Q and K, head_dim. It may be followed, in this order, by dtype, causal, a window (left16, "
+        "right3), scale0.1, inputs, layout, what is left out, any_order; e.g. "
+        "_f16_causal_left16_peaky_padded_no_lse.");
   }
   const Support valid = validate(c.problem);
   if (!valid) throw UsageError(valid.reason + ".");
@@ -110,7 +119,8 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--block", options.block, "Show only this block's findings (CPU simulator)")
       ->option_text("X,Y,Z");
   auto* json = app.add_option("--json", options.json, "Also write the results to this file")
-                   ->option_text("FILE");
+                   ->option_text("FILE")
+                   ->check(has_folder);
 
   auto* list = app.add_flag("--list", options.list, "List the stages and stop")->option_text(" ");
   auto* compare =

@@ -10,6 +10,7 @@
 
 #include "cuflash/workload.h"
 #include "harness/convert.h"
+#include "harness/json_text.h"
 #include "harness/stage_check.h"
 #include "json_file.h"
 #include "ladder/recorded_run.h"
@@ -222,12 +223,12 @@ ordered_json run_json(const RecordedRun& run) {
     for (const simt::FindingAccess& access : finding.accesses) {
       accesses.push_back({access.warp, access.lane, access.location, access.tile});
     }
-    findings.push_back({{"title", finding.title},
+    findings.push_back({{"title", finding.title()},
                         {"kernel", harness::short_kernel_name(finding.kernel)},
                         {"array", finding.array},
                         {"location", finding.location},
                         {"accesses", std::move(accesses)},
-                        {"text", finding.text},
+                        {"text", finding.text()},
                         {"count", finding.count}});
   }
   return {{"stage", run.stage->name},
@@ -243,10 +244,10 @@ ordered_json run_json(const RecordedRun& run) {
 std::string runs_json(const std::vector<RecordedRun>& runs) {
   ordered_json list = ordered_json::array();
   for (const RecordedRun& run : runs) list.push_back(run_json(run));
-  return json_text({{"format", kFormat},
-                    {"version", kVersion},
-                    {"kinds", kKinds},
-                    {"runs", std::move(list)}}) +
+  return harness::json_text({{"format", kFormat},
+                             {"version", kVersion},
+                             {"kinds", kKinds},
+                             {"runs", std::move(list)}}) +
          '\n';
 }
 

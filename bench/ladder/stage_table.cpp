@@ -203,7 +203,13 @@ void write_json(const std::string& path, const Provenance& p, const std::vector<
   json["rows"] = nlohmann::ordered_json::array();
   for (const Row& row : rows) {
     json["rows"].push_back(json_verified(row, plan.verified.problem));
-    if (plan.timed && row.skipped.empty()) json["rows"].push_back(json_timed(row, *plan.timed));
+    if (!plan.timed || !row.skipped.empty()) continue;
+    auto timed = json_timed(row, *plan.timed);
+    if (auto& verified = json["rows"].back(); verified["problem"] == timed["problem"]) {
+      verified.update(timed);
+    } else {
+      json["rows"].push_back(std::move(timed));
+    }
   }
   write_json(path, json);
 }

@@ -2,7 +2,6 @@
 import contextlib
 import functools
 import random
-import statistics
 from typing import Callable, NamedTuple
 
 import torch
@@ -11,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import accuracy
 from cuflash import capi, shapes  # peers.py sets its path
-from tables import STAGE_PREFIX, stage_of
+from tables import PEERS, WRONG, stage_of
 
 torch.set_float32_matmul_precision("highest")  # f32 products in f32, not in TF32
 
@@ -156,9 +155,9 @@ def calling(queue, *outputs):
 
 def prepare(library, name, cell, inputs):
     """Prepares the implementation with that name."""
-    if name.startswith(STAGE_PREFIX):
-        return prepare_stage(library, name, cell, inputs)
-    return prepare_peer(name, cell, inputs)
+    if name in PEERS:
+        return prepare_peer(name, cell, inputs)
+    return prepare_stage(library, name, cell, inputs)
 
 
 # ---- Time ---------------------------------------------------------------------------------------
@@ -209,13 +208,13 @@ def ceilings():
 # ---- A cell -------------------------------------------------------------------------------------
 
 class Candidate:
-    """One implementation in one cell, and its row in the result."""
+    """One implementation in one cell."""
 
-    def __init__(self, name, prepares, cell):
-        self.row = {"impl": name, **cell.keys()}
-        self.prepares = prepares
+    def __init__(self, name, prepares):
+        self.name, self.prepares = name, prepares
         self.prepared = None  # once there is no more to time
-        self.times = []
+        self.times = []  # milliseconds of each round
+        self.reason = ""  # why there are none
 
     def check(self, cell, inputs, expected):
         """Makes one call and compares its outputs with the oracle's; times a slow call at once."""
@@ -223,10 +222,8 @@ class Candidate:
             self.prepared = self.prepares(cell, inputs)
             with self.prepared.context():
                 name, error, limit = expected.worst(self.prepared.call())
-                self.row |= {"ok": error <= limit, "error": error, "limit": limit}
-                if not self.row["ok"]:
-                    self.row["error"] = error if error < float("inf") else None
-                    raise NotRun(f"wrong: {name} is off by {error:.3g}, the limit is {limit:.3g}")
+                if not error <= limit:
+                    raise NotRun(f"{WRONG}{name} is off by {error:.3g}, the limit is {limit:.3g}")
                 self.times = [timed(self.prepared.call, 1)]
             if self.times[0] > SLOW_MS:
                 self.prepared = None
@@ -237,15 +234,7 @@ class Candidate:
 
     def _give_up(self, reason):
         self.prepared = None
-        self.row["reason"] = reason
-
-    def finish(self, cell):
-        """The row, with its times if there are any."""
-        if "reason" not in self.row:
-            ms = statistics.median(self.times)
-            self.row |= {"ms": ms, "tflops": cell.flops / ms * 1e-9, "rounds": len(self.times),
-                         "spread": (max(self.times) - min(self.times)) / ms}
-        return self.row
+        self.reason = reason
 
 
 def known_reason(error):
@@ -260,10 +249,10 @@ def known_reason(error):
 
 
 def run_cell(cell, implementations, rounds):
-    """The rows of a cell. `implementations` has, by its name, what prepares each for (cell, inputs)."""
+    """The candidates of a cell. `implementations` has, by its name, what prepares each for (cell, inputs)."""
     inputs = make_inputs(cell)
     expected = accuracy.Expected(cell.direction, inputs, cell.causal)
-    candidates = [Candidate(name, prepares, cell) for name, prepares in implementations.items()]
+    candidates = [Candidate(name, prepares) for name, prepares in implementations.items()]
     for candidate in candidates:
         candidate.check(cell, inputs, expected)
     active = [(candidate, candidate.times.pop()) for candidate in candidates if candidate.prepared]
@@ -273,6 +262,7 @@ def run_cell(cell, implementations, rounds):
         chance.shuffle(active)
         for candidate, ms in active:
             candidate.times.append(measure(candidate.prepared, ms))
-    rows = [candidate.finish(cell) for candidate in candidates]
+    for candidate in candidates:
+        candidate.prepared = None
     torch.cuda.empty_cache()
-    return rows
+    return candidates

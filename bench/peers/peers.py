@@ -19,6 +19,7 @@ import argparse
 import functools
 import json
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -78,19 +79,26 @@ def some_of(*known):
     return parse
 
 
+def parser_of(text):
+    """A command line with what every measurement takes."""
+    parser = argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="the JSON file")
+    parser.add_argument("--library", type=pathlib.Path,
+                        default=ROOT / "build/release/libcuflash_attn.so",
+                        help="default: build/release/libcuflash_attn.so")
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds; default: 5")
+    return parser
+
+
 def options():
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
 
     def add(name, known, default, what):
         parser.add_argument(name, type=some_of(*known), default=list(default), metavar="A,B,…",
                             help=f"{what}: some of {', '.join(map(str, known))}; "
                                  f"default: {', '.join(map(str, default))}")
-    parser.add_argument("--out", type=pathlib.Path, required=True, help="the JSON file")
-    parser.add_argument("--library", type=pathlib.Path,
-                        default=ROOT / "build/release/libcuflash_attn.so",
-                        help="default: build/release/libcuflash_attn.so")
     parser.add_argument("--ladder", type=pathlib.Path, default=ROOT / "build/release/bin/ladder",
                         help="the program that lists the stages; default: build/release/bin/ladder")
     parser.add_argument("--stages", metavar="A,B,…",
@@ -103,8 +111,6 @@ def options():
         "head dimensions")
     add("--seq", SEQS + MORE_SEQS, SEQS, "lengths")
     parser.add_argument("--causal", choices=MASKS, default="both", help="default: both")
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds; default: 5")
-    parser.add_argument("--commit", help="of the sources; default: $CUFLASH_COMMIT, else git's")
     return parser.parse_args()
 
 
@@ -115,28 +121,28 @@ def cells_of(args):
             for head_dim in args.head_dim for causal in MASKS[args.causal] for seq in args.seq]
 
 
-def ordered_by_chance(ladder):
-    """(stage, pass) of the passes that add in the order of chance unless asked not to."""
+def passes_of(args):
+    """The facts of each pass of each stage that is meant."""
     with tempfile.NamedTemporaryFile(suffix=".json") as facts:
-        subprocess.run([ladder, "--list", "--json", facts.name], check=True)
-        return {(entry["stage"], entry["pass"]) for entry in json.load(facts)
-                if entry["any_order"] and entry["deterministic"]}
-
-
-def implementations_of(args, library, by_chance):
-    """The names of the implementations of each pass, peers first."""
-    known = library.stages()
+        subprocess.run([args.ladder, "--list", "--json", facts.name], check=True)
+        passes = json.load(facts)
+    known = tables.unique(entry["stage"] for entry in passes)
     stages = args.stages.split(",") if args.stages else known
     unknown = [name for name in stages if name not in known]
     if unknown:
         raise SystemExit(f"no such stage: {', '.join(unknown)}; there are {', '.join(known)}")
-    names = {direction: [name for name in tables.PEERS if name in args.impl]
-             for direction in PASSES}
-    for direction in PASSES if STAGES in args.impl else ():
-        for stage in stages:
-            names[direction].append(tables.STAGE_PREFIX + stage)
-            if (stage, direction) in by_chance:
-                names[direction].append(tables.STAGE_PREFIX + stage + tables.DETERMINISTIC)
+    return [entry for entry in passes if entry["stage"] in stages and STAGES in args.impl]
+
+
+def implementations_of(cell, args, passes):
+    """The names of the implementations of a cell, peers first. A pass that adds in the order of chance
+    unless asked not to has two."""
+    names = [name for name in tables.PEERS if name in args.impl]
+    for entry in passes:
+        if (entry["pass"] == cell.direction and cell.dtype in entry["dtypes"]
+                and cell.head_dim in entry["head_dims"]):
+            both = entry["any_order"] and entry["deterministic"]
+            names += [entry["stage"]] + [entry["stage"] + tables.DETERMINISTIC] * both
     return names
 
 
@@ -152,45 +158,48 @@ def earlier(path, here):
         if there[key] != here[key]:
             raise SystemExit(f"{path} was measured with {key} {there[key]}; here it is "
                              f"{here[key]}. Give another --out, or remove the file.")
-    there.setdefault("resumed", []).append({key: here[key] for key in ("date", "command")})
+    there.setdefault("resumed", []).append({key: here[key] for key in ("date", "command", "rounds")})
     return result
 
 
-def rows_of(result, cell):
-    """The rows of a cell."""
-    keys = cell.keys().items()
-    return [row for row in result["rows"] if keys <= row.items()]
-
-
-def put(result, cell, rows):
-    """Replaces the rows of a cell."""
-    old = rows_of(result, cell)
-    result["rows"] = [row for row in result["rows"] if row not in old] + rows
+def row_of(cell, candidates):
+    """A row of the result."""
+    row = {**cell.keys(), "tflops": {}, "not_run": {}}
+    for one in candidates:
+        if one.reason:
+            row["not_run"][one.name] = one.reason
+        else:
+            ms = statistics.median(one.times)
+            spread = round((max(one.times) - min(one.times)) / ms, 4)
+            row["tflops"][one.name] = cell.flops / ms * 1e-9, spread
+    return row
 
 
 # ---- The run ------------------------------------------------------------------------------------
 
-def progress(rows):
+def name_of(row):
+    """'backward f16 D 64 causal S 512'."""
+    return (f"{row['pass']} {row['dtype']} D {row['head_dim']}{' causal' if row['causal'] else ''} "
+            f"S {row['seq']}")
+
+
+def progress(row):
     """One line about a cell, on stderr."""
-    keys = rows[0]
-    figures = [f"{row['impl'].removeprefix(tables.STAGE_PREFIX)} "
-               + (tables.three_digits(row["tflops"]) if "ms" in row else
-                  "WRONG" if row.get("ok") is False else "–") for row in rows]
-    print(f"{keys['pass']} {keys['dtype']} D {keys['head_dim']}"
-          f"{' causal' if keys['causal'] else ''} S {keys['seq']}: {', '.join(figures)}",
-          file=sys.stderr, flush=True)
+    figures = [f"{name} {tables.three_digits(speed)}" for name, (speed, _) in row["tflops"].items()]
+    figures += [f"{name} – ({reason})" for name, reason in row["not_run"].items()]
+    print(f"{name_of(row)}: {', '.join(figures)}", file=sys.stderr, flush=True)
 
 
-def report(rows):
+def report(result):
     """Prints all tables on stdout, then the errors; returns the exit status."""
     for head_dims in (tables.HEAD_DIMS, tables.MORE_HEAD_DIMS):
-        of_these = tables.with_head_dim(rows, head_dims)
+        of_these = tables.with_head_dim(tables.rows_of(result), head_dims)
         for view in tables.VIEWS.values() if of_these else ():
             print(view(of_these) + "\n")
-    wrong = [row for row in rows if row.get("ok") is False]
-    for row in wrong:
-        print(f"{row['impl']}, {row['pass']}, {row['dtype']}, D {row['head_dim']}, causal "
-              f"{row['causal']}, S {row['seq']}: {row['reason']}")
+    wrong = [f"{name}, {name_of(row)}: {reason}" for row in result["rows"]
+             for name, reason in row["not_run"].items() if reason.startswith(tables.WRONG)]
+    for line in wrong:
+        print(line)
     return 1 if wrong else 0
 
 
@@ -202,23 +211,24 @@ def main():
     if not torch.cuda.is_available():
         raise SystemExit("peers.py measures on a GPU, but there is none")
     library = Library(args.library)
-    names = implementations_of(args, library, ordered_by_chance(args.ladder))
-    here = provenance(torch, args.library, commit=args.commit) | {"timing": cells.TIMING}
+    passes = passes_of(args)
+    here = provenance(torch, args.library) | {"timing": cells.TIMING, "rounds": args.rounds}
     result = earlier(args.out, here)
     if result is None:
         result = {"provenance": here, "ceilings": cells.ceilings(), "rows": []}
     for cell in cells_of(args):
         # A cell is measured as a whole: only what ran side by side may be compared.
-        present = [row["impl"] for row in rows_of(result, cell)]
-        if set(names[cell.direction]) <= set(present):
+        there = [row for row in result["rows"] if cell.keys().items() <= row.items()]
+        present = [name for row in there for name in (*row["tflops"], *row["not_run"])]
+        together = tables.unique([*implementations_of(cell, args, passes), *present])
+        if len(together) == len(present):
             continue
-        together = tables.unique([*names[cell.direction], *present])
-        rows = cells.run_cell(cell, {name: functools.partial(cells.prepare, library, name)
-                                     for name in together}, args.rounds)
-        put(result, cell, rows)
+        row = row_of(cell, cells.run_cell(cell, {
+            name: functools.partial(cells.prepare, library, name) for name in together}, args.rounds))
+        result["rows"] = [*(row for row in result["rows"] if row not in there), row]
         save(args.out, result)
-        progress(rows)
-    return report(result["rows"])
+        progress(row)
+    return report(result)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@ f16, 16,384 tokens, hidden size 2,048, head_dim 64 and 128, 4,096 tokens a seque
 1,024 with a causal one. Each set of gradients is checked and timed as peers.py does it. The file has
 milliseconds, in a row for each stage and problem.
 """
-import argparse
 import functools
 import itertools
-import pathlib
+import statistics
 
-from peers import ROOT, Cell  # which also sets the path
+from peers import Cell, parser_of  # which also sets the path
 from cuflash.capi import Library
 from provenance import provenance, save
 
@@ -26,24 +25,18 @@ def milliseconds(library, stage, cell, rounds):
     import cells  # pylint: disable=import-outside-toplevel
     sets = itertools.chain.from_iterable(
         itertools.combinations(accuracy.NAMES["backward"], count) for count in (3, 2, 1))
-    rows = cells.run_cell(cell, {
+    candidates = cells.run_cell(cell, {
         " ".join(wanted): functools.partial(cells.prepare_stage, library, stage, wanted=wanted)
         for wanted in sets}, rounds)
-    for row in rows:
-        if "reason" in row:
-            raise SystemExit(f"{stage}, {row['impl']}: {row['reason']}")
-    return {row["impl"]: row["ms"] for row in rows}
+    for one in candidates:
+        if one.reason:
+            raise SystemExit(f"{stage}, {one.name}: {one.reason}")
+    return {one.name: statistics.median(one.times) for one in candidates}
 
 
 def main():
     """Measures all."""
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, required=True, help="the JSON file")
-    parser.add_argument("--library", type=pathlib.Path,
-                        default=ROOT / "build/release/libcuflash_attn.so",
-                        help="default: build/release/libcuflash_attn.so")
-    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
+    parser = parser_of(__doc__)
     parser.add_argument("stages", metavar="STAGE", nargs="+", help="that computes nothing for a null gradient")
     args = parser.parse_args()
     import torch  # pylint: disable=import-outside-toplevel  # --help does without

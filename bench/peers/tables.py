@@ -1,9 +1,13 @@
-"""The tables of bench/peers/peers.py's result, for its own output and for pages."""
+"""The tables of bench/peers/peers.py's result, for its own output and for pages.
+
+A row of the result is a cell of the matrix. Its "tflops" have [the median of the rounds, their range as
+a share of it] of each implementation that ran, and its "not_run" a sentence for each that did not.
+"""
 import json
 import pathlib
 import statistics
 
-STAGE_PREFIX = "cuflash:"
+WRONG = "wrong: "  # begins the sentence for one whose outputs are off
 DETERMINISTIC = ", deterministic"  # ends the name of a stage that is asked for the same bits
 PEERS = ("fa2", "cudnn", "efficient", "math")
 
@@ -17,20 +21,20 @@ KINDS = (
     lambda row: f"d{row['head_dim']}",
     lambda row: f"s{row['seq']}",
     lambda row: "causal" if row["causal"] else "full",
-    lambda row: None if is_stage(row) else row["impl"],
-    lambda row: stage_of(row["impl"])[0] if is_stage(row) else None,
+    lambda row: row["impl"] if row["impl"] in PEERS else None,
+    lambda row: None if row["impl"] in PEERS else stage_of(row["impl"])[0],
 )
-
-
-def is_stage(row):
-    """True if the row is a stage's, not a peer's."""
-    return row["impl"].startswith(STAGE_PREFIX)
 
 
 def stage_of(name):
     """The stage that an implementation's name names, and whether its calls are deterministic."""
-    stage = name.removeprefix(STAGE_PREFIX)
-    return stage.removesuffix(DETERMINISTIC), stage.endswith(DETERMINISTIC)
+    return name.removesuffix(DETERMINISTIC), name.endswith(DETERMINISTIC)
+
+
+def rows_of(result):
+    """A row for each implementation that ran a cell."""
+    return [{**cell, "impl": name, "tflops": speed}
+            for cell in result["rows"] for name, (speed, _) in cell["tflops"].items()]
 
 
 def with_head_dim(rows, head_dims):
@@ -55,19 +59,18 @@ def unique(values):
 
 
 def in_order(rows):
-    """The implementations that were timed: the peers, then the stages."""
-    timed = unique(row["impl"] for row in rows if "ms" in row)
-    return [name for name in PEERS if name in timed] + sorted(
-        name for name in timed if name not in PEERS)
+    """The implementations: the peers, then the stages."""
+    names = unique(row["impl"] for row in rows)
+    return [name for name in PEERS if name in names] + sorted(
+        name for name in names if name not in PEERS)
 
 
 def by_cell(rows):
-    """{(head_dim, causal, seq): {impl: row}} of the rows that have a time, sorted."""
+    """{(head_dim, causal, seq): {impl: TFLOP/s}}, sorted."""
     cells = {}
     for row in rows:
-        if "ms" in row:
-            key = row["head_dim"], row["causal"], row["seq"]
-            cells.setdefault(key, {})[row["impl"]] = row
+        key = row["head_dim"], row["causal"], row["seq"]
+        cells.setdefault(key, {})[row["impl"]] = row["tflops"]
     return dict(sorted(cells.items()))
 
 
@@ -88,10 +91,10 @@ def speeds(rows):
     for (direction, dtype), series in by_series(rows).items():
         names = in_order(series)
         lines = [[head_dim, "yes" if causal else "no", seq] +
-                 [three_digits(cell[name]["tflops"]) if name in cell else "–" for name in names]
+                 [three_digits(cell[name]) if name in cell else "–" for name in names]
                  for (head_dim, causal, seq), cell in by_cell(series).items()]
-        titles = ["D", "causal", "S"] + [name.removeprefix(STAGE_PREFIX) for name in names]
-        tables.append(f"{direction.capitalize()}, {dtype}, TFLOP/s:\n\n" + markdown(titles, lines))
+        tables.append(f"{direction.capitalize()}, {dtype}, TFLOP/s:\n\n"
+                      + markdown(["D", "causal", "S", *names], lines))
     return "\n\n".join(tables)
 
 
@@ -100,7 +103,7 @@ def speeds(rows):
 def ratio(cells, name, peer):
     """The speed of one as a multiple of the other's (harmonic means of TFLOP/s over the cells that
     both ran), the least multiple in one of these cells, and their number."""
-    both = [[cell[one]["tflops"] for one in (name, peer)]
+    both = [(cell[name], cell[peer])
             for cell in cells.values() if name in cell and peer in cell]
     if not both:
         return None, None, 0
@@ -109,8 +112,8 @@ def ratio(cells, name, peer):
 
 
 def causal_costs(cells, name):
-    """{(head_dim, seq): time with the mask over time without it}."""
-    return {(head_dim, seq): cell[name]["ms"] / cells[head_dim, False, seq][name]["ms"]
+    """{(head_dim, seq): time with the mask, for half of the work, over time without it}."""
+    return {(head_dim, seq): cells[head_dim, False, seq][name] / cell[name] / 2
             for (head_dim, causal, seq), cell in cells.items()
             if causal and name in cell and name in cells.get((head_dim, False, seq), {})}
 
@@ -131,7 +134,7 @@ def summary(rows):
             if name in PEERS:
                 continue
             costs = causal_costs(cells, name).values()
-            lines.append([name.removeprefix(STAGE_PREFIX), direction, dtype] +
+            lines.append([name, direction, dtype] +
                          [show_ratio(*ratio(cells, name, peer)) for peer in peers] +
                          [f"{min(costs):.2f} to {max(costs):.2f}" if costs else "–"])
     titles = ["stage", "pass", "dtype"] + [f"× {peer} (least; cells)" for peer in peers]
@@ -149,7 +152,7 @@ def costs_of_causal(rows):
             for head_dim in sorted({key[0] for key in costs}):
                 shown = [f"{costs[head_dim, seq]:.2f}" if (head_dim, seq) in costs else "–"
                          for seq in seqs]
-                lines.append([name.removeprefix(STAGE_PREFIX), direction, dtype, head_dim] + shown)
+                lines.append([name, direction, dtype, head_dim] + shown)
     return markdown(["implementation", "pass", "dtype", "D"] + [f"S {seq}" for seq in seqs], lines)
 
 
@@ -175,7 +178,7 @@ def places(rows):
     better = bars()
     lines, seqs = [], sorted({row["seq"] for row in rows})
     for (direction, dtype), series in by_series(rows).items():
-        cells = {key: {**cell, BAR: {"tflops": cell["cudnn"]["tflops"] * better[(direction, *key)]}}
+        cells = {key: {**cell, BAR: cell["cudnn"] * better[(direction, *key)]}
                  for key, cell in by_cell(series).items()
                  if "cudnn" in cell and (direction, *key) in better}
         for name in in_order(series):
@@ -184,9 +187,8 @@ def places(rows):
             mean, _, _ = ratio(cells, name, BAR)
             for head_dim, causal in sorted({key[:2] for key in cells}):
                 there = (cells.get((head_dim, causal, seq), {}) for seq in seqs)
-                shown = [f"{cell[name]['tflops'] / cell[BAR]['tflops']:.2f}" if name in cell else "–"
-                         for cell in there]
-                lines.append([name.removeprefix(STAGE_PREFIX), direction, dtype, head_dim,
+                shown = [f"{cell[name] / cell[BAR]:.2f}" if name in cell else "–" for cell in there]
+                lines.append([name, direction, dtype, head_dim,
                               "yes" if causal else "no", *shown, f"{mean:.2f}"])
     return markdown(["stage", "pass", "dtype", "D", "causal", *(f"S {seq}" for seq in seqs),
                      "all sizes"], lines)

@@ -1,33 +1,10 @@
-#include <cstdint>
-
 #include "device/instruments/timeline/set_log.h"
 #include "timeline/recorder.h"
 
 namespace cuflash::bench {
-namespace {
 
 using harness::check;
 using timeline::Event;
-
-__device__ std::uint64_t nanoseconds() {
-  std::uint64_t now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  return now;
-}
-
-// One thread watches the clock until it has moved so many times.
-__global__ void smallest_step(int steps, unsigned* smallest) {
-  std::uint64_t before = nanoseconds();
-  while (steps > 0) {
-    const std::uint64_t now = nanoseconds();
-    if (now == before) continue;
-    *smallest = min(*smallest, static_cast<unsigned>(now - before));
-    before = now;
-    --steps;
-  }
-}
-
-}  // namespace
 
 Recorder::Recorder() : log_(sizeof(Event) * timeline::kNumEvents, "timeline") {}
 
@@ -47,16 +24,6 @@ std::vector<Event> Recorder::events() const {
     if (event.tag != 0) found.push_back(event);
   }
   return found;
-}
-
-unsigned globaltimer_step() {
-  const harness::DeviceBuffer result(sizeof(unsigned), "smallest step");
-  unsigned smallest = ~0u;
-  check(cudaMemcpy(result.data(), &smallest, sizeof smallest, cudaMemcpyHostToDevice), "a copy");
-  smallest_step<<<1, 1>>>(100, reinterpret_cast<unsigned*>(result.data()));
-  check(cudaMemcpy(&smallest, result.data(), sizeof smallest, cudaMemcpyDeviceToHost),
-        "smallest_step");
-  return smallest;
 }
 
 }  // namespace cuflash::bench

@@ -27,9 +27,6 @@ class Recorder {
   harness::DeviceBuffer log_;
 };
 
-// The smallest step between two values of the GPU's clock that one thread sees, nanoseconds.
-unsigned globaltimer_step();
-
 }  // namespace cuflash::bench
 
 #endif  // CUFLASH_BENCH_TIMELINE_RECORDER_H_

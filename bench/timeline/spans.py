@@ -1,16 +1,30 @@
+#!/usr/bin/env python3
 """What the events of a timeline mean: the spans of time that each warpgroup spends on what.
 
-A result of bench/timeline/timeline.cpp has the lines of the kernel that recorded events, with the
-comments before them. From these follow the names of the spans, so the kernel names none.
+    bench/timeline/spans.py EVENTS.json OUT.json [LADDER.json...]
+
+EVENTS.json is a file of bench/timeline/timeline.cpp from these sources: the names of the spans follow from
+the lines of the kernel that recorded events and the comments before them, so the kernel names none.
+OUT.json has what tables and figures show: the averages over all tiles, the spans of a few tiles, and how
+long the same call takes in the ordinary build, from files of `ladder --json`.
 """
 
+import json
+import pathlib
 import re
+import sys
+from bisect import bisect_right
 from dataclasses import dataclass
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+from provenance import save  # noqa: E402, it lies there
 
 # What a warpgroup's time goes into, in the order of a table's columns.
 PRODUCTS = ("S", "P V")
 FOR_A_BUFFER, FOR_A_TURN = "wait for a buffer", "wait for a turn"
 PARTS = ("S", "softmax", "P V", "wait for K", "wait for V", FOR_A_BUFFER, FOR_A_TURN)
+TILES = 3  # that a figure shows
 
 
 @dataclass(frozen=True)
@@ -163,12 +177,6 @@ def parts_of(lane):
     return cycles, parts, cycles - covered(inside) / tiles
 
 
-def overlaps(lane):
-    """True if a product with V runs beside a softmax of the same warpgroup."""
-    spans = sorted((s for s in lane.spans if s.name in ("P V", "softmax")), key=lambda s: s.begin)
-    return any(a.end > b.begin for a, b in zip(spans, spans[1:]))
-
-
 def inner_of_all(lanes):
     """The time in which all computing warpgroups are between their second tiles and their last."""
     times = [inner(lane) for lane in lanes if lane.computes]
@@ -200,9 +208,61 @@ def softmaxes_at_once(lanes):
     return counts
 
 
+def shown(lanes):
+    """The begin and the length of the tiles in the middle, which a figure shows."""
+    begins = tiles_of(next(lane for lane in lanes if lane.computes).events)
+    first = bisect_right(begins, sum(inner_of_all(lanes)) / 2) - 1 - TILES // 2
+    return begins[first], begins[first + TILES] - begins[first]
+
+
+def summary(timeline, lines):
+    """What is kept of a timeline: of each warpgroup the averages, if it computes, and the spans from the
+    first of the shown tiles on, for twice their length: beside a slower stage a figure shows more."""
+    lanes = lanes_of(timeline, lines)
+    begin, length = shown(lanes)
+    kept = []
+    for lane in lanes:
+        kept.append({"block": lane.block, "name": lane.name})
+        if lane.computes:
+            cycles, parts, other = parts_of(lane)
+            kept[-1] |= {"cycles": cycles, "parts": parts, "other": other}
+        kept[-1]["spans"] = [(span.name, span.begin - begin, span.end - begin)
+                             for span in clipped(lane.spans, begin, begin + 2 * length)]
+    return {**{name: value for name, value in timeline.items() if name != "blocks"}, "shown_cycles": length,
+            "products_in_flight": products_in_flight(lanes), "softmaxes_at_once": softmaxes_at_once(lanes),
+            "lanes": kept}
+
+
 def chosen(result, head_dim):
     """The timeline with this head_dim."""
     found = [one for one in result["timelines"] if f"_d{head_dim}_" in one["problem"] + "_"]
     if len(found) != 1:
         raise ValueError(f"not one timeline has head_dim {head_dim}")
     return found[0]
+
+
+def lines_of(kernel):
+    """Of each line of a kernel's text the code and the comment before it, by its number."""
+    lines, title = {}, ""
+    for number, line in enumerate(map(str.strip, kernel.splitlines()), 1):
+        title = line if line.startswith("//") else title
+        lines[str(number)] = {"code": line, "title": title}
+    return lines
+
+
+def main():
+    """Writes the summary of a file of events."""
+    events, out, *ladders = map(pathlib.Path, sys.argv[1:])
+    result = json.loads(events.read_text(encoding="utf-8"))
+    folder = ROOT / "stages" / result["stage"]
+    kernel = next(path for name in ("kernel.cuh", "kernel_bwd.cuh") if (path := folder / name).exists())
+    lines = lines_of(kernel.read_text(encoding="utf-8"))
+    plain = {row["problem"]: {"plain_ms": row["ms"]} for ladder in ladders
+             for row in json.loads(ladder.read_text(encoding="utf-8"))["rows"] if "ms" in row}
+    result["timelines"] = [summary(timeline, lines) | plain.get(timeline["problem"], {})
+                           for timeline in result["timelines"]]
+    save(out, result)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -25,16 +24,12 @@ constexpr unsigned kSm = 0;
 
 struct Options {
   std::string stage, json;
-  std::vector<std::string> shapes, beside;
+  std::vector<std::string> shapes;
 };
 
 void declare(CLI::App& app, Options& options) {
   app.add_option("--stage", options.stage, "Name or number")->required();
   app.add_option("--shape", options.shapes, "A problem; may be given several times")->required();
-  app.add_option("--beside", options.beside,
-                 "A file of `ladder --json` of the ordinary build, with the time of the same call")
-      ->option_text("FILE")
-      ->check(CLI::ExistingFile);
   app.add_option("--json", options.json, "Where the timelines go")->option_text("FILE")->required();
 }
 
@@ -77,37 +72,19 @@ Timeline record(Recorder& recorder, const Stage& stage, const harness::TestCase&
   return made;
 }
 
-std::vector<std::string> kernel_of(const Stage& stage) {
-  const char* const name = pass_of(stage) == CUFLASH_FORWARD ? "/kernel.cuh" : "/kernel_bwd.cuh";
-  std::ifstream file(std::string(CUFLASH_SOURCE_DIR "/stages/") + stage.name + name);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(line);
-  return lines;
-}
-
-void print(const Timeline& made) {
-  fmt::print("{}: {} blocks, {:.2f} GHz, {:.3f} ms recorded", made.problem, made.blocks.size(),
-             made.clock_ghz, made.recorded_ms);
-  if (made.plain_ms) fmt::print(", {:.3f} ms in the ordinary build", *made.plain_ms);
-  fmt::print("\n");
-}
-
 void run(const Options& options, const Provenance& provenance) {
   const Stage& stage = stage_of(options);
   if (current_device().compute_capability == 0) {
     throw std::runtime_error("There is no CUDA device here.");
   }
-  const unsigned step = globaltimer_step();
-  fmt::print("The GPU's clock moves in steps of {} ns or more.\n", step);
   Recorder recorder;
   std::vector<Timeline> timelines;
   for (const std::string& shape : options.shapes) {
-    timelines.push_back(record(recorder, stage, case_of(shape)));
-    timelines.back().plain_ms =
-        ladder_ms(options.beside, stage.name, pass_of(stage), timelines.back().problem);
-    print(timelines.back());
+    const Timeline made = timelines.emplace_back(record(recorder, stage, case_of(shape)));
+    fmt::print("{}: {} blocks, {:.2f} GHz, {:.3f} ms recorded\n", made.problem, made.blocks.size(),
+               made.clock_ghz, made.recorded_ms);
   }
-  write_json(options.json, report(provenance, stage.name, step, kernel_of(stage), timelines));
+  write_json(options.json, report(provenance, stage.name, timelines));
 }
 
 }  // namespace

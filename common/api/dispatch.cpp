@@ -99,10 +99,10 @@ Error stage_failed(const Stage& stage, Pass pass, Error error) {
 }
 
 Error queue(const Stage& stage, const Problem& p, const Forward& args, cudaStream_t stream) {
-  return stage.forward.run(p, args, stream);
+  return stage.forward.run(p, args, current_device(), stream);
 }
 Error queue(const Stage& stage, const Problem& p, const Backward& args, cudaStream_t stream) {
-  return stage.backward.run(p, args, stream);
+  return stage.backward.run(p, args, current_device(), stream);
 }
 
 bool nothing_to_do(const Forward&) { return false; }

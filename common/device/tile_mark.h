@@ -1,11 +1,22 @@
-// Marks the tile that a thread is working on; a null name ends the mark. On a GPU it does nothing;
-// the CPU simulator's version of this header records the mark for reports.
+// Marks the tile that a thread is working on; a null name ends the mark. On a GPU only a timeline
+// reads it; the CPU simulator's version of this header records the mark for reports.
 #ifndef CUFLASH_DEVICE_TILE_MARK_H_
 #define CUFLASH_DEVICE_TILE_MARK_H_
 
+#include <cstddef>
+
+#include "device/instruments/points.h"
+
 namespace cuflash {
 
-__device__ __forceinline__ void mark_tile(const char* /*name*/, int /*number*/) {}
+__device__ __forceinline__ void mark_tile(const char* /*name*/, int number,
+                                          instruments::Line line = {}) {
+  instruments::note(instruments::Kind::kTile, line, number);
+}
+__device__ __forceinline__ void mark_tile(std::nullptr_t, int /*number*/,
+                                          instruments::Line line = {}) {
+  instruments::note(instruments::Kind::kLastTile, line);
+}
 
 }  // namespace cuflash
 

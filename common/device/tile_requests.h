@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "device/host/tile_map.h"
+#include "device/instruments/points.h"
 #include "device/ptx/mbarrier.h"
 #include "device/ptx/tensor_copy.h"
 #include "device/swizzle.h"
@@ -29,7 +30,8 @@ __device__ __forceinline__ Slot slot_of(unsigned n) {
 template <class T, int kRows, int kHeadDim>
 __device__ __forceinline__ void request_tile(SwizzledTile<T, kRows, kHeadDim>& tile,
                                              const TileMap& map, int first, int head, int batch,
-                                             std::uint64_t& full) {
+                                             std::uint64_t& full, instruments::Line line = {}) {
+  const instruments::Span span(instruments::Kind::kRequest, line, ptx::SharedAddress(&full).value);
   using Tile = SwizzledTile<T, kRows, kHeadDim>;
   ptx::mbarrier_arrive_expect_tx(&full, sizeof(tile.panels));
 #pragma unroll

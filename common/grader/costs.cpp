@@ -12,18 +12,16 @@
 namespace cuflash::exercises {
 namespace {
 
-std::int64_t read_excess(const Sample& s) {
-  return static_cast<std::int64_t>(s.counts.global_read_bytes) -
-         static_cast<std::int64_t>(s.own.global_read_bytes);
+// How much more the exercise has of something than the stage.
+template <std::uint64_t simt::Counts::*kOf>
+std::int64_t excess(const Sample& s) {
+  return static_cast<std::int64_t>(s.counts.*kOf) - static_cast<std::int64_t>(s.own.*kOf);
 }
-std::int64_t write_excess(const Sample& s) {
-  return static_cast<std::int64_t>(s.counts.global_write_bytes) -
-         static_cast<std::int64_t>(s.own.global_write_bytes);
-}
-std::int64_t conflict_excess(const Sample& s) {
-  return static_cast<std::int64_t>(s.counts.bank_conflicts) -
-         static_cast<std::int64_t>(s.own.bank_conflicts);
-}
+constexpr auto* read_excess = excess<&simt::Counts::global_read_bytes>;
+constexpr auto* write_excess = excess<&simt::Counts::global_write_bytes>;
+constexpr auto* conflict_excess = excess<&simt::Counts::bank_conflicts>;
+constexpr auto* barrier_excess = excess<&simt::Counts::barriers>;
+constexpr auto* warp_sync_excess = excess<&simt::Counts::warp_syncs>;
 
 // ---- What a classical waste would cost, summed over the blocks of the forward pass --------------
 
@@ -137,14 +135,6 @@ const Sample& smallest_of(const std::vector<Sample>& samples, const Bad& bad) {
   const auto size = [&](const Sample& s) { return work_of(s.problem) * (bad(s) ? 1 : 1e9); };
   return *std::min_element(samples.begin(), samples.end(),
                            [&](const Sample& a, const Sample& b) { return size(a) < size(b); });
-}
-
-std::int64_t barrier_excess(const Sample& s) {
-  return static_cast<std::int64_t>(s.counts.barriers) - static_cast<std::int64_t>(s.own.barriers);
-}
-std::int64_t warp_sync_excess(const Sample& s) {
-  return static_cast<std::int64_t>(s.counts.warp_syncs) -
-         static_cast<std::int64_t>(s.own.warp_syncs);
 }
 
 // The barriers, or the __syncwarp() calls, of the sample that has the most of them, without which

@@ -29,16 +29,17 @@ inline constexpr const char* kStoreDiffers = "store-differs";
 inline constexpr const char* kMaskDiffers = "mask-differs";
 
 // What the values of a group tell: differences of one array, at one time, of one kind.
-Finding told_by_values(const std::vector<Difference>& group, const AccessHistory& mine,
-                       const AccessHistory& own, const Problem& problem);
+Finding diagnose_from_values(const std::vector<Difference>& group, const AccessHistory& mine,
+                             const AccessHistory& own, const Problem& problem);
 
 // The first array of which the writer of the element has read other elements than the stage's.
-Finding told_by_reads(const Difference& first, const AccessHistory& mine, const AccessHistory& own);
+Finding diagnose_from_reads(const Difference& first, const AccessHistory& mine,
+                            const AccessHistory& own);
 
 // Of a read of an element that the stage never accesses: how the reads of the array that it means
 // ("" for its own), until then, follow from the stage's.
-Finding told_by_stray_read(const Event& stray, const std::string& meant, const AccessHistory& mine,
-                           const AccessHistory& own);
+Finding diagnose_from_stray_read(const Event& stray, const std::string& meant,
+                                 const AccessHistory& mine, const AccessHistory& own);
 
 // True if two values are equal but for rounding, in an array of values of this magnitude.
 bool close(double a, double b, double scale);

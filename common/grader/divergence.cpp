@@ -124,7 +124,7 @@ std::string distances(const AccessHistory& history) {
 }
 
 // Of shuffles that bring values from other lanes than the stage's.
-Finding told_by_shuffles(const AccessHistory& mine, const AccessHistory& own) {
+Finding diagnose_from_shuffles(const AccessHistory& mine, const AccessHistory& own) {
   const std::string got = distances(mine), wanted = distances(own);
   if (got == wanted) return {};
   return {"wrong-lanes",
@@ -160,8 +160,9 @@ Divergence in_words(const std::vector<Difference>& group, const AccessHistory& m
                       instead_of(first.mine->value, first.own->value) + ", at " +
                       where(mine, event) + " (" + who(event) + "); all stores before it are equal.";
   if (group.size() > 1) store += " Others differ in " + box(elements_of(group)) + '.';
-  const Finding values = told_by_values(group, mine, own, sample.problem),
-                reads = told_by_reads(first, mine, own), shuffles = told_by_shuffles(mine, own);
+  const Finding values = diagnose_from_values(group, mine, own, sample.problem),
+                reads = diagnose_from_reads(first, mine, own),
+                shuffles = diagnose_from_shuffles(mine, own);
   std::string message = reads.words + shuffles.words;
   if (!values.words.empty()) {
     message += " Where the first stores differ from the stage's, " + values.words + '.';
@@ -295,7 +296,8 @@ Diagnosis stray_access(const Stage& exercise, const Stage& own,
   std::string message = where(mine, *first) + " " + (first->write ? "writes " : "reads ") +
                         box(like_it) + " in " + sample->name + ", which the stage never accesses.";
   const std::string meant = named.instead(*first), array = meant.substr(0, meant.find(' '));
-  const Finding rule = first->write ? Finding() : told_by_stray_read(*first, array, mine, theirs);
+  const Finding rule =
+      first->write ? Finding() : diagnose_from_stray_read(*first, array, mine, theirs);
   if (!rule.words.empty()) {
     id = rule.id, message += rule.words;
   } else if (!meant.empty()) {

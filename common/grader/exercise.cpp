@@ -14,6 +14,7 @@
 #include <string>
 
 #include "grade_json.h"
+#include "harness/json_text.h"
 #include "list.h"
 
 namespace {
@@ -70,6 +71,6 @@ int main(int argc, char** argv) {
   };
   const auto grade =
       exercises::grade(*entry.stage, *entry.own, entry.pass, harness::Runs::kAll, begins);
-  report.line(exercises::text_of(exercises::to_json(grade)));
+  report.line(harness::json_text(exercises::to_json(grade)));
   return 0;
 }

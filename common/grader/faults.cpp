@@ -1,45 +1,25 @@
 #include "faults.h"
 
 #include <algorithm>
-#include <regex>
-#include <sstream>
+#include <cstring>
+#include <optional>
 
 namespace cuflash::exercises {
 namespace {
 
-// A line of a report: "   read   warp 0 lane 4   kernel.cuh:97   s += sK[c];   KV tile 0".
-struct Access {
-  std::string verb, warp, location, source, tile;
-  std::string text() const { return location + ", `" + source + '`'; }
-};
+using simt::AccessKind;
+using simt::Report;
+using Kind = simt::FindingKind;
+using Access = simt::FindingAccess;
 
-std::vector<Access> accesses(const std::string& report) {
-  static const std::regex line(
-      R"(^   (read|write|atomic) +(.*?warp (\d+).*?)   (\S+:\d+)(?:   (.*?))?(?:   (\S+ tile \d+))?$)");
-  std::vector<Access> found;
-  std::istringstream lines(report);
-  std::smatch match;
-  for (std::string text; std::getline(lines, text);) {
-    if (!std::regex_match(text, match, line)) continue;
-    found.push_back({match[1], match[3], match[4], match[5], match[6]});
-    std::string& source = found.back().source;
-    source.erase(source.find_last_not_of(' ') + 1);
-    source.erase(0, source.find_first_not_of(' '));
-  }
-  return found;
-}
+std::string line(const Access& access) { return access.location + ", `" + access.source + '`'; }
 
-bool is_race(simt::FindingKind kind) {
-  return kind == simt::FindingKind::kSharedRace || kind == simt::FindingKind::kGlobalRace;
-}
+bool is_race(Kind kind) { return kind == Kind::kSharedRace || kind == Kind::kGlobalRace; }
 
-bool of_copies(simt::FindingKind kind) {
-  return kind == simt::FindingKind::kMbarrier || kind == simt::FindingKind::kAsyncCopy;
-}
+bool of_copies(Kind kind) { return kind == Kind::kMbarrier || kind == Kind::kAsyncCopy; }
 
 // The cause before what may follow from it.
-int rank(simt::FindingKind kind) {
-  using Kind = simt::FindingKind;
+int rank(Kind kind) {
   if (kind == Kind::kDivergentBarrier) return 0;
   if (is_race(kind)) return 1;
   if (kind == Kind::kOutOfBounds) return 2;
@@ -50,49 +30,48 @@ Diagnosis race_of_writes(const std::string& array, const Access& a, const Access
   if (a.location == b.location && a.warp == b.warp) {
     return {"race-of-lanes",
             "Several lanes of a warp write the same element of " + array + ", all of them at " +
-                a.text() + ". Each element needs one owner: let one lane write it.",
+                line(a) + ". Each element needs one owner: let one lane write it.",
             ""};
   }
   if (a.location == b.location) {
     return {"race-two-writers",
-            "Two threads write the same element of " + array + ", both at " + a.text() +
+            "Two threads write the same element of " + array + ", both at " + line(a) +
                 ". Each element needs one owner: divide the elements among the threads.",
             ""};
   }
   return {"race-two-writers",
-          "Two threads write the same element of " + array + ": " + a.text() + " and " + b.text() +
+          "Two threads write the same element of " + array + ": " + line(a) + " and " + line(b) +
               ". Each element needs one owner, or a barrier between the two.",
           ""};
 }
 
-// The report tells first what the program means to come first.
+// The finding names first what the program means to come first.
 Diagnosis race(const simt::Finding& finding) {
-  const auto found = accesses(finding.text);
   const std::string& array = finding.array;
-  if (finding.text.find("orders the blocks") != std::string::npos) {
+  const Access &first = finding.accesses[0], &second = finding.accesses[1];
+  if (first.block || second.block) {
     return {"race-between-blocks",
             "Two blocks of one launch use the same element of " + array +
                 ", and nothing orders blocks. Each element needs one block that owns it.",
             ""};
   }
-  if (found.size() < 2) return {"race", "A race on " + array + ".", ""};
-  const Access &first = found[0], &second = found[1];
   const std::string barrier = first.warp == second.warp ? "__syncwarp()" : "__syncthreads()";
-  if (first.verb != "read" && second.verb != "read") return race_of_writes(array, first, second);
-  if (first.verb != "read") {
+  const bool writes_first = first.kind != AccessKind::kRead;
+  if (writes_first && second.kind != AccessKind::kRead) return race_of_writes(array, first, second);
+  if (writes_first) {
     const char* const skipped = barrier == "__syncwarp()" || first.tile == second.tile
                                     ? ""
                                     : " A warp that skips a barrier in one round of a loop is one "
                                       "behind in all later ones.";
     return {"race-read-early",
             array + " is read before all threads have written it: no " + barrier +
-                " orders the write at " + first.text() + " before the read at " + second.text() +
+                " orders the write at " + line(first) + " before the read at " + line(second) +
                 "." + skipped,
             ""};
   }
   return {"race-overwrite",
           array + " is overwritten while other threads still read it: no " + barrier +
-              " orders the read at " + first.text() + " before the next write at " + second.text() +
+              " orders the read at " + line(first) + " before the next write at " + line(second) +
               "." +
               (first.tile == second.tile
                    ? ""
@@ -106,22 +85,21 @@ bool is_kv(const std::string& array) {
 }
 
 Diagnosis stray_access(const simt::Finding& finding, const std::string& where, const Trait* trait) {
-  const auto found = accesses(finding.text);
-  const bool writes = !found.empty() && found[0].verb == "write";
-  const std::string line = found.empty() ? finding.location : found[0].text();
+  const bool writes = finding.accesses.front().kind == AccessKind::kWrite;
   if (trait != nullptr && std::string(trait->id) == "grouped-heads" && is_kv(finding.array)) {
     return {"kv-head-is-query-head",
-            "With grouped heads " + finding.array + " is accessed outside its bounds: " + line +
+            "With grouped heads " + finding.array +
+                " is accessed outside its bounds: " + line(finding.accesses.front()) +
                 ". There are fewer KV heads than query heads, so a query head's number is not "
                 "the number of its KV head: kv_head(p, h) is.",
             ""};
   }
-  const bool before = finding.text.find("before the start") != std::string::npos;
+  const bool before = finding.offset < 0;
   const bool later_tiles = trait != nullptr && std::string(trait->id).rfind("ragged-later", 0) == 0;
   return {
       "out-of-bounds",
       finding.array + " is " + (writes ? "written" : "read") + " outside its bounds " + where +
-          ": " + line +
+          ": " + line(finding.accesses.front()) +
           (before ? ". It lies before the first element: an index is negative, as the rows of "
                     "a tile before the first are."
                   : ". A thread that has no element of its own must access none: the last block "
@@ -132,9 +110,8 @@ Diagnosis stray_access(const simt::Finding& finding, const std::string& where, c
 
 Diagnosis uninitialised(const simt::Finding& finding, const std::string& where,
                         const Trait* trait) {
-  const auto found = accesses(finding.text);
   std::string message = "Values of " + finding.array + " that nobody has written are read " +
-                        where + ": " + (found.empty() ? finding.location : found[0].text()) + '.';
+                        where + ": " + line(finding.accesses.front()) + '.';
   if (trait != nullptr && std::string(trait->id).rfind("ragged", 0) == 0) {
     return {"uninitialised-tail",
             message +
@@ -146,105 +123,107 @@ Diagnosis uninitialised(const simt::Finding& finding, const std::string& where,
   return {"uninitialised", message, ""};
 }
 
-// Of cp.async, or of the copy unit: reports of the latter name the phase that ends the copy.
-Diagnosis unfinished_copy(const simt::Finding& finding) {
-  static const std::regex phase(R"(phase \d+ of )");
-  const auto found = accesses(finding.text);
-  const std::string& array = finding.array;
-  if (finding.title == "COPY INTO A STAGE THAT IS NOT EMPTY" && found.size() == 2) {
-    return {"stage-not-empty",
-            array + " may be copied into while warps still read it: nothing orders the read at " +
-                found[0].text() + " before the copy at " + found[1].text() +
-                ". A warp arrives at the barrier of the empty buffer after the last read of all "
-                "of its lanes, and the thread that requests waits for that phase, by its parity.",
-            ""};
-  }
-  const bool of_copy_unit = std::regex_search(finding.text, phase);
-  if (of_copy_unit && finding.title == "READ OF A STAGE THAT IS NOT FULL" && found.size() == 2) {
-    return {
-        "stage-not-full",
-        array + " is read before it has arrived: no wait for the phase of the copy at " +
-            found[0].text() + " comes before the read at " + found[1].text() +
-            ". The wait is missing, stands too late, or names another barrier or parity; or the "
-            "arrival did not name the copy's bytes, and the phase ended without them.",
-        ""};
-  }
-  if (of_copy_unit && found.size() == 2) {
-    return {"copy-over-copy",
-            array + " is written while a copy to it is under way: the copy at " + found[0].text() +
-                ", then " + found[1].text() +
-                ". Each box needs a place of its own, and a place is free again once its copy has "
-                "been waited for.",
-            ""};
-  }
-  if (of_copy_unit) {
-    return {"copy-not-awaited",
-            "A copy to " + array + " is begun that no thread waits for: " +
-                (found.empty() ? finding.location : found[0].text()) +
-                ". It is requested once too often, or the wait for its phase is missing.",
-            ""};
-  }
-  return {"copy-in-flight",
-          "An asynchronous copy is not waited for in time: " + finding.location +
-              ". Its data arrive at the cp_async_wait() that covers its group; until then its "
-              "destination and its source belong to the copy.",
-          ""};
-}
-
 // "k_empty[0] has had 3 of 4 arrivals in phase 1, v_full[0] 0 of 1 arrival in phase 2"
-std::string states_of_barriers(const std::string& report) {
-  static const std::regex state(
-      R"(^  (\S+)\n   phase (\d+): (\d+ of \d+ arrivals?), (\d+ of (\d+) bytes?)$)",
-      std::regex::multiline);
+std::string states(const std::vector<simt::FindingBarrier>& barriers) {
   std::string words;
-  for (std::sregex_iterator it(report.begin(), report.end(), state), end; it != end; ++it) {
-    const std::smatch& match = *it;
-    words += words.empty() ? match[1].str() + " has had " : ", " + match[1].str() + ' ';
-    words += match[3].str() + (match[5] == "0" ? "" : " and " + match[4].str()) + " in phase " +
-             match[2].str();
+  for (const simt::FindingBarrier& barrier : barriers) {
+    words += words.empty() ? barrier.name + " has had " : ", " + barrier.name + ' ';
+    words += std::to_string(barrier.arrived) + " of " + simt::counted(barrier.arrivals, "arrival");
+    if (barrier.bytes_expected != 0) {
+      words += " and " + std::to_string(barrier.bytes_copied) + " of " +
+               simt::counted(barrier.bytes_expected, "byte");
+    }
+    words += " in phase " + std::to_string(barrier.phase);
   }
   return words;
 }
 
-Diagnosis wrong_phase(const simt::Finding& finding) {
-  const auto found = accesses(finding.text);
-  const std::string line = found.empty() ? finding.location : found.back().text();
-  const std::string& title = finding.title;
-  if (title == "DEADLOCK AT AN MBARRIER") {
-    return {"mbarrier-deadlock",
-            "No thread can go on: " + states_of_barriers(finding.text) +
-                ". An arrival or a copy's bytes are missing, or a wait names the wrong parity. A "
-                "thread that waits must not be one that is to arrive.",
-            ""};
+constexpr std::optional<Report> kOthers;
+
+// What is said of a report, or of all others of a kind. filled() fills in what stands in braces.
+struct Words {
+  Kind kind;
+  std::optional<Report> report;
+  const char *id, *message;
+};
+
+constexpr const char* kTooManyArrive =
+    "More arrive at {array} than mbarrier_init() says for a phase: {last}. The phase ends with the "
+    "last arrival that was announced, too early for the others.";
+
+// The last is said of all that are not here.
+constexpr Words kWords[] = {
+    {Kind::kAsyncCopy, Report::kBoxCopyOverReads, "stage-not-empty",
+     "{array} may be copied into while warps still read it: nothing orders the read at {first} "
+     "before the copy at {last}. A warp arrives at the barrier of the empty buffer after the last "
+     "read of all of its lanes, and the thread that requests waits for that phase, by its parity."},
+    {Kind::kAsyncCopy, Report::kReadOfBoxCopy, "stage-not-full",
+     "{array} is read before it has arrived: no wait for the phase of the copy at {first} comes "
+     "before the read at {last}. The wait is missing, stands too late, or names another barrier or "
+     "parity; or the arrival did not name the copy's bytes, and the phase ended without them."},
+    {Kind::kAsyncCopy, Report::kWriteOverBoxCopy, "copy-over-copy",
+     "{array} is written while a copy to it is under way: the copy at {first}, then {last}. Each "
+     "box needs a place of its own, and a place is free again once its copy has been waited for."},
+    {Kind::kAsyncCopy, Report::kBoxCopyWithoutWait, "copy-not-awaited",
+     "A copy to {array} is begun that no thread waits for: {first}. It is requested once too "
+     "often, or the wait for its phase is missing."},
+    {Kind::kMbarrier, Report::kMbarrierDeadlock, "mbarrier-deadlock",
+     "No thread can go on: {barriers}. An arrival or a copy's bytes are missing, or a wait names "
+     "the wrong parity. A thread that waits must not be one that is to arrive."},
+    {Kind::kMbarrier, Report::kTooManyArrivals, "mbarrier-arrivals", kTooManyArrive},
+    {Kind::kMbarrier, Report::kArrivalInLaterPhase, "mbarrier-arrivals", kTooManyArrive},
+    {Kind::kMbarrier, Report::kMoreBytesThanExpected, "mbarrier-bytes",
+     "More bytes are copied than a phase of {array} expects: {last}. It ends before all of them "
+     "are there. The arrival names the bytes of all boxes that the phase brings: bytes, not "
+     "elements."},
+    {Kind::kMbarrier, Report::kWaitPhaseLate, "mbarrier-parity",
+     "A wait at {array} names the wrong parity, or comes too late: {last}. The phase before the "
+     "current one has the other parity. So this wait is for a phase that is still to end, and on a "
+     "GPU it does not return before that."},
+    {Kind::kMbarrier, Report::kMbarrierOutOfRange, "mbarrier-range",
+     "{array} is given a number that it cannot take: {last}. The parity of a wait is 0 or 1, and a "
+     "phase has at least one arrival."},
+    {Kind::kDivergentBarrier, kOthers, "divergent-barrier",
+     "Not all threads of the block reach the same __syncthreads(): a barrier is in a branch or a "
+     "loop that some of them skip."},
+    {Kind::kWarpMask, kOthers, "warp-mask",
+     "Threads are missing from an operation of their warp or warpgroup: it is in a branch or a "
+     "loop that some of them skip."},
+    {Kind::kMisaligned, kOthers, "misaligned",
+     "An access to {array} is not aligned: a vector begins at a multiple of its size, a matrix at "
+     "a multiple of 32 bytes, and its leading dimension is a multiple of 16 bytes."},
+    {Kind::kAsyncCopy, kOthers, "copy-in-flight",
+     "An asynchronous copy is not waited for in time: {place}. Its data arrive at the "
+     "cp_async_wait() that covers its group; until then its destination and its source belong to "
+     "the copy."},
+    {Kind::kMbarrier, kOthers, "mbarrier", "An mbarrier is used wrongly ({title}): {last}."},
+    {Kind::kBlockOrder, kOthers, "later-block",
+     "A thread waits for a block that begins later: {place}. On a GPU that block may begin only "
+     "when this one has ended."},
+    {Kind::kAsyncProduct, kOthers, "product-in-flight",
+     "A product of a warpgroup is not ordered with what comes before or after it: {place}. Until "
+     "the wgmma_wait() that covers its group, its registers and what it reads belong to it; before "
+     "it, wgmma_fence() orders registers and fence_proxy_async() shared memory."},
+    {Kind::kLaunchLimit, kOthers, "launch-refused", "The launch exceeds a limit of the device."},
+    {Kind::kNullPointer, kOthers, "no-such-memory",
+     "A pointer or an index leads to an address without memory."},
+};
+
+std::string filled(std::string words, const simt::Finding& finding) {
+  const auto& accesses = finding.accesses;
+  const std::pair<const char*, std::string> named[] = {
+      {"{array}", finding.array},
+      {"{place}", finding.location},
+      {"{title}", finding.title()},
+      {"{first}", accesses.empty() ? finding.location : line(accesses.front())},
+      {"{last}", accesses.empty() ? finding.location : line(accesses.back())},
+      {"{barriers}", states(finding.barriers)},
+  };
+  for (const auto& [name, value] : named) {
+    const std::size_t at = words.find(name);
+    if (at != std::string::npos) words.replace(at, std::strlen(name), value);
   }
-  if (title == "TOO MANY ARRIVALS" || title == "ARRIVAL IN A LATER PHASE") {
-    return {"mbarrier-arrivals",
-            "More arrive at " + finding.array + " than mbarrier_init() says for a phase: " + line +
-                ". The phase ends with the last arrival that was announced, too early for the "
-                "others.",
-            ""};
-  }
-  if (title == "MORE BYTES THAN EXPECTED") {
-    return {"mbarrier-bytes",
-            "More bytes are copied than a phase of " + finding.array + " expects: " + line +
-                ". It ends before all of them are there. The arrival names the bytes of all "
-                "boxes that the phase brings: bytes, not elements.",
-            ""};
-  }
-  if (title == "WAIT A FULL PHASE LATE") {
-    return {"mbarrier-parity",
-            "A wait at " + finding.array + " names the wrong parity, or comes too late: " + line +
-                ". The phase before the current one has the other parity. So this wait is for a "
-                "phase that is still to end, and on a GPU it does not return before that.",
-            ""};
-  }
-  if (title == "MBARRIER OUT OF RANGE") {
-    return {"mbarrier-range",
-            finding.array + " is given a number that it cannot take: " + line +
-                ". The parity of a wait is 0 or 1, and a phase has at least one arrival.",
-            ""};
-  }
-  return {"mbarrier", "An mbarrier is used wrongly (" + title + "): " + line + '.', ""};
+  return words;
 }
 
 // How many buffers there are depends on head_dim.
@@ -256,60 +235,22 @@ Diagnosis of_buffers(Diagnosis diagnosis, const std::string& where, const Trait*
 }
 
 Diagnosis in_words(const simt::Finding& finding, const std::string& where, const Trait* trait) {
-  using Kind = simt::FindingKind;
-  switch (finding.kind) {
-    case Kind::kSharedRace:
-    case Kind::kGlobalRace:
-      return race(finding);
-    case Kind::kOutOfBounds:
-      return stray_access(finding, where, trait);
-    case Kind::kUninitialised:
-      return uninitialised(finding, where, trait);
-    case Kind::kDivergentBarrier:
-      return {
-          "divergent-barrier",
-          "Not all threads of the block reach the same __syncthreads(): a barrier is in a branch "
-          "or a loop that some of them skip.",
-          ""};
-    case Kind::kWarpMask:
-      return {"warp-mask",
-              "Threads are missing from an operation of their warp or warpgroup: it is in a branch "
-              "or a loop that some of them skip.",
-              ""};
-    case Kind::kMisaligned:
-      return {"misaligned",
-              "An access to " + finding.array +
-                  " is not aligned: a vector begins at a multiple of its size, a matrix at a "
-                  "multiple of 32 bytes, and its leading dimension is a multiple of 16 bytes.",
-              ""};
-    case Kind::kAsyncCopy:
-      return of_buffers(unfinished_copy(finding), where, trait);
-    case Kind::kMbarrier:
-      return of_buffers(wrong_phase(finding), where, trait);
-    case Kind::kBlockOrder:
-      return {"later-block",
-              "A thread waits for a block that begins later: " + finding.location +
-                  ". On a GPU that block may begin only when this one has ended.",
-              ""};
-    case Kind::kAsyncProduct:
-      return {"product-in-flight",
-              "A product of a warpgroup is not ordered with what comes before or after it: " +
-                  finding.location +
-                  ". Until the wgmma_wait() that covers its group, its registers and what it reads "
-                  "belong to it; before it, wgmma_fence() orders registers and "
-                  "fence_proxy_async() shared memory.",
-              ""};
-    case Kind::kLaunchLimit:
-      return {"launch-refused", "The launch exceeds a limit of the device.", ""};
-    default:
-      return {"no-such-memory", "A pointer or an index leads to an address without memory.", ""};
-  }
+  const Kind kind = finding.kind();
+  if (is_race(kind)) return race(finding);
+  if (kind == Kind::kOutOfBounds) return stray_access(finding, where, trait);
+  if (kind == Kind::kUninitialised) return uninitialised(finding, where, trait);
+  const auto fits = [&](const Words& words) {
+    return words.kind == kind && (!words.report || words.report == finding.report);
+  };
+  const Words& words = *std::find_if(kWords, std::prev(std::end(kWords)), fits);
+  Diagnosis said = {words.id, filled(words.message, finding), ""};
+  return of_copies(kind) ? of_buffers(std::move(said), where, trait) : said;
 }
 
 bool has_like(const Sample& sample, const simt::Finding& finding) {
   const auto& found = sample.check.faults;
   return std::any_of(found.begin(), found.end(), [&](const harness::Fault& fault) {
-    return fault.finding.kind == finding.kind && fault.finding.array == finding.array;
+    return fault.finding.kind() == finding.kind() && fault.finding.array == finding.array;
   });
 }
 
@@ -318,11 +259,9 @@ std::string report(const Sample& sample, const simt::Finding& finding) {
   const auto& runs = sample.check.runs;
   const auto right =
       std::count_if(runs.begin(), runs.end(), [](const harness::Run& run) { return run.right(); });
-  std::string text =
-      finding.title + ": " + sample.name + ", kernel " + harness::short_kernel_name(finding.kernel);
-  if (!finding.place.empty()) text += ", " + finding.place;
-  return text + '\n' + finding.text + "  The result was correct under " + std::to_string(right) +
-         " of " + std::to_string(runs.size()) + " schedules.\n";
+  return finding.message(sample.name + ", kernel " + harness::short_kernel_name(finding.kernel)) +
+         "  The result was correct under " + std::to_string(right) + " of " +
+         std::to_string(runs.size()) + " schedules.\n";
 }
 
 // A diagnosis, and the arrays that it holds for; the first is in its message.
@@ -368,7 +307,7 @@ std::vector<Diagnosis> faults(const std::vector<Sample>& samples) {
     for (const harness::Fault& fault : sample.check.faults) list.push_back({&sample, &fault});
   }
   std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
-    return rank(a.second->finding.kind) < rank(b.second->finding.kind);
+    return rank(a.second->finding.kind()) < rank(b.second->finding.kind());
   });
   std::vector<Named> named;
   for (const auto& [sample, fault] : list) {
@@ -381,7 +320,7 @@ std::vector<Diagnosis> faults(const std::vector<Sample>& samples) {
   }
   std::vector<Diagnosis> diagnoses;
   for (Named& one : named) diagnoses.push_back(finished(std::move(one)));
-  if (diagnoses.size() > 1 && of_copies(list.front().second->finding.kind)) {
+  if (diagnoses.size() > 1 && of_copies(list.front().second->finding.kind())) {
     diagnoses.front().message +=
         " What else was found may follow from it: " + std::to_string(diagnoses.size() - 1) +
         " more.";

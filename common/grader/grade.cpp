@@ -168,10 +168,6 @@ Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass
   return s;
 }
 
-Grade failed(Check check, std::vector<Diagnosis> diagnoses) {
-  return {check, std::move(diagnoses)};
-}
-
 // What follows where a kernel accesses other elements than it means to.
 bool may_be_stray(const std::string& id) {
   return id == "out-of-bounds" || id == "uninitialised" || id.rfind("race", 0) == 0;
@@ -249,41 +245,27 @@ std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples, const
 Grade grade_without_lse(const Stage& exercise, const Stage& own, harness::Runs runs) {
   const Sample s = sample_of(kCaseWithoutLse, exercise, own, CUFLASH_FORWARD, runs);
   for (Diagnosis& diagnosis : faults({s})) {
-    if (diagnosis.id != "no-such-memory") return failed(Check::kMachine, {std::move(diagnosis)});
-    return failed(Check::kMachine,
-                  {{"lse-unchecked",
-                    "The values are right, but a call that wants no LSE ends in a fault: p.lse is "
-                    "then a null pointer. Write the LSE only where p.lse != nullptr.",
-                    diagnosis.details}});
+    if (diagnosis.id != "no-such-memory") return {Check::kMachine, {std::move(diagnosis)}};
+    return {Check::kMachine,
+            {{"lse-unchecked",
+              "The values are right, but a call that wants no LSE ends in a fault: p.lse is then a "
+              "null pointer. Write the LSE only where p.lse != nullptr.",
+              diagnosis.details}}};
   }
   if (s.right()) return {};
-  return failed(Check::kValues,
-                {{"wrong-without-lse",
-                  "O is right where the LSE is wanted, and wrong where it is not (p.lse is null): "
-                  "only the write of the LSE may depend on p.lse.",
-                  ""}});
+  return {Check::kValues,
+          {{"wrong-without-lse",
+            "O is right where the LSE is wanted, and wrong where it is not (p.lse is null): "
+            "only the write of the LSE may depend on p.lse.",
+            ""}}};
 }
 
 }  // namespace
 
 const char* check_name(Check check) {
-  switch (check) {
-    case Check::kCompiles:
-      return "compiles";
-    case Check::kMachine:
-      return "machine";
-    case Check::kValues:
-      return "values";
-    case Check::kBytes:
-      return "bytes";
-    case Check::kConflicts:
-      return "conflicts";
-    case Check::kBarriers:
-      return "barriers";
-    case Check::kPassed:
-      return "passed";
-  }
-  return "";
+  constexpr const char* kNames[] = {"compiles",  "machine",  "values", "bytes",
+                                    "conflicts", "barriers", "passed"};
+  return kNames[static_cast<int>(check)];
 }
 
 Grade grade(const Stage& exercise, const Stage& own, Pass pass, harness::Runs runs,
@@ -300,37 +282,24 @@ Grade grade(const Stage& exercise, const Stage& own, Pass pass, harness::Runs ru
     samples.push_back(sample_of(name, exercise, own, pass, faulty ? harness::Runs::kOne : runs));
     faulty |= !samples.back().check.faults.empty();
   }
-  using Find = std::function<std::vector<Diagnosis>(const std::vector<Sample>&)>;
-  const auto machine = [&](const std::vector<Sample>& all) {
-    return machine_diagnoses(all, exercise, own);
-  };
-  const auto values = [&](const std::vector<Sample>& all) {
-    return value_diagnoses(all, exercise, own);
-  };
-  const auto bytes = [&](const std::vector<Sample>& all) {
-    return excess_bytes(all, exercise, own);
-  };
-  const auto barriers = [&](const std::vector<Sample>& all) {
-    return excess_barriers(all, exercise);
-  };
-  const std::pair<Check, Find> checks[] = {
-      {Check::kMachine, machine},
-      {Check::kValues, values},
-      {Check::kBytes, bytes},
-      {Check::kConflicts, excess_conflicts},
-      {Check::kConflicts, excess_shared_loads},
-      {Check::kBarriers, barriers},
+  const std::pair<Check, std::function<std::vector<Diagnosis>()>> checks[] = {
+      {Check::kMachine, [&] { return machine_diagnoses(samples, exercise, own); }},
+      {Check::kValues, [&] { return value_diagnoses(samples, exercise, own); }},
+      {Check::kBytes, [&] { return excess_bytes(samples, exercise, own); }},
+      {Check::kConflicts, [&] { return excess_conflicts(samples); }},
+      {Check::kConflicts, [&] { return excess_shared_loads(samples); }},
+      {Check::kBarriers, [&] { return excess_barriers(samples, exercise); }},
   };
   for (const auto& [check, find] : checks) {
     if (check == Check::kBytes && pass == CUFLASH_FORWARD) {
       Grade without_lse = grade_without_lse(exercise, own, runs);
       if (!without_lse.passed()) return without_lse;
     }
-    std::vector<Diagnosis> found = find(samples);
-    if (!found.empty()) return failed(check, std::move(found));
+    std::vector<Diagnosis> found = find();
+    if (!found.empty()) return {check, std::move(found)};
   }
   if (samples.size() < cases.size()) {
-    return failed(Check::kMachine, {too_slow(samples.size(), cases.size())});
+    return {Check::kMachine, {too_slow(samples.size(), cases.size())}};
   }
   return {};
 }

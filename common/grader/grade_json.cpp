@@ -21,8 +21,4 @@ nlohmann::ordered_json to_json(const Grade& grade) {
   return json;
 }
 
-std::string text_of(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
-
 }  // namespace cuflash::exercises

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "grade_json.h"
+#include "harness/json_text.h"
 
 namespace cuflash::exercises {
 namespace {
@@ -159,7 +160,7 @@ Json grade_of(const std::string& program) {
   if (std::filesystem::exists(program) && !warnings.empty() && !json["passed"].get<bool>()) {
     add_warnings(json, warnings);
   }
-  return Json::parse(text_of(json));  // The compiler and the answer print any bytes.
+  return Json::parse(harness::json_text(json));  // The compiler and the answer print any bytes.
 }
 
 // Breaks lines at 100 columns, counted in bytes.

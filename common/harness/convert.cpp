@@ -8,38 +8,29 @@
 #include "reference/round.h"
 
 namespace cuflash::harness {
-namespace {
 
 static_assert(EveryType::kSet.bits == (1u << kDTypes.size()) - 1,
               "EveryType has a type for each row of dtype.h");
 
-template <class T>
-void encode_as(const float* values, std::size_t count, std::byte* bytes) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const T value = static_cast<T>(values[i]);
-    std::memcpy(bytes + i * sizeof(T), &value, sizeof(T));
-  }
-}
-
-template <class T>
-void decode_as(const std::byte* bytes, std::size_t count, float* values) {
-  for (std::size_t i = 0; i < count; ++i) {
-    T value;
-    std::memcpy(&value, bytes + i * sizeof(T), sizeof(T));
-    values[i] = static_cast<float>(value);
-  }
-}
-
-}  // namespace
-
 void encode(DType dtype, const float* values, std::size_t count, std::byte* bytes) {
-  with_type(EveryType{}, dtype,
-            [&](auto type) { encode_as<typename decltype(type)::Type>(values, count, bytes); });
+  with_type(EveryType{}, dtype, [&](auto type) {
+    using T = typename decltype(type)::Type;
+    for (std::size_t i = 0; i < count; ++i) {
+      const T value = static_cast<T>(values[i]);
+      std::memcpy(bytes + i * sizeof(T), &value, sizeof(T));
+    }
+  });
 }
 
 void decode(DType dtype, const std::byte* bytes, std::size_t count, float* values) {
-  with_type(EveryType{}, dtype,
-            [&](auto type) { decode_as<typename decltype(type)::Type>(bytes, count, values); });
+  with_type(EveryType{}, dtype, [&](auto type) {
+    using T = typename decltype(type)::Type;
+    for (std::size_t i = 0; i < count; ++i) {
+      T value;
+      std::memcpy(&value, bytes + i * sizeof(T), sizeof(T));
+      values[i] = static_cast<float>(value);
+    }
+  });
 }
 
 void round_to(DType dtype, std::vector<float>& values) {

@@ -80,26 +80,6 @@ std::vector<float> crop(const std::string& path, const Problem& p, int heads, in
 
 }  // namespace
 
-const char* input_name(InputKind kind) {
-  switch (kind) {
-    case InputKind::kGaussian:
-      return "gaussian";
-    case InputKind::kPeaky:
-      return "peaky";
-    case InputKind::kAllEqual:
-      return "allequal";
-    case InputKind::kLargeQ:
-      return "largeq";
-    case InputKind::kOneHotDO:
-      return "onehot";
-    case InputKind::kReal:
-      return "real";
-    case InputKind::kSharedKV:
-      return "sharedkv";
-  }
-  return "";
-}
-
 Problem one_period(const Problem& p, InputKind kind) {
   constexpr double kSmall = 1e8;  // Multiplications of Q Kᵀ that the oracle does in a moment.
   constexpr int kPeriod = 5;      // A prime, so a wrong head rarely holds the same values.

@@ -20,8 +20,9 @@ enum class InputKind {
   kSharedKV,  // N(0, 1); K and V are the same in every batch and head
 };
 
-// "gaussian", "peaky", "allequal", "largeq", "onehot", "real", "sharedkv".
-const char* input_name(InputKind kind);
+inline constexpr const char* kInputNames[] = {"gaussian", "peaky", "allequal", "largeq",
+                                              "onehot",   "real",  "sharedkv"};
+inline const char* input_name(InputKind kind) { return kInputNames[static_cast<int>(kind)]; }
 
 // Values are rounded to the problem's dtype and held as floats, in [batch, heads, seq, head_dim]
 // order without gaps. `o` and `lse` are inputs of the backward pass: ReferenceOutputs fills them.

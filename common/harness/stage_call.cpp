@@ -24,27 +24,19 @@ std::size_t bytes_of_guard(bool guards) {
 
 }  // namespace
 
-const char* layout_name(Layout layout) {
-  switch (layout) {
-    case Layout::kBHSD:
-      return "bhsd";
-    case Layout::kBSHD:
-      return "bshd";
-    case Layout::kPadded:
-      return "padded";
-    case Layout::kSpaced:
-      return "spaced";
-    case Layout::kFar:
-      return "far";
-    case Layout::kExpanded:
-      return "expanded";
-  }
-  return "";
+Device told_device(const CallOptions& options) {
+  Device device = current_device();
+  if (options.sms != 0) device.sms = options.sms;
+  return device;
 }
 
 StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inputs& in,
                      const CallOptions& options)
-    : stage_(stage), pass_(pass), problem_(p), guards_(options.guards) {
+    : stage_(stage),
+      pass_(pass),
+      problem_(p),
+      device_(told_device(options)),
+      guards_(options.guards) {
   const std::size_t guard_bytes = bytes_of_guard(options.guards);
   const auto make = [&](const std::string& name, int heads, int seq, int head_dim) {
     return std::make_unique<DeviceTensor>(
@@ -104,9 +96,9 @@ void StageCall::queue(const Stream& stream, const Stage& stage) {
   make_workspace(stage);
   void* workspace = workspace_->bytes() > 0 ? workspace_->data() : nullptr;
   forward_.workspace = backward_.workspace = workspace;
-  const FlashAttentionError error = pass_ == CUFLASH_FORWARD
-                                        ? stage.forward.run(problem_, forward_, stream.get())
-                                        : stage.backward.run(problem_, backward_, stream.get());
+  const FlashAttentionError error =
+      pass_ == CUFLASH_FORWARD ? stage.forward.run(problem_, forward_, device_, stream.get())
+                               : stage.backward.run(problem_, backward_, device_, stream.get());
   if (error == FlashAttentionError::SUCCESS) return;
   throw std::runtime_error(std::string(stage.name) + ", " + pass_name(pass_) + " of " +
                            problem_name(problem_) + ": " + get_error_string(error));

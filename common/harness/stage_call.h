@@ -23,8 +23,9 @@ enum class Layout {
   kExpanded,  // as kBHSD, but all batches and heads share one K and one V: strides of 0
 };
 
-// "bhsd", "bshd", "padded", "spaced", "far", "expanded".
-const char* layout_name(Layout layout);
+inline constexpr const char* kLayoutNames[] = {"bhsd",   "bshd", "padded",
+                                               "spaced", "far",  "expanded"};
+inline const char* layout_name(Layout layout) { return kLayoutNames[static_cast<int>(layout)]; }
 
 struct CallOptions {
   Layout layout = Layout::kBHSD;
@@ -36,7 +37,13 @@ struct CallOptions {
   // simulator the red zones and the simulator's own checks take the place of guards and of a
   // poisoned workspace.
   bool guards = true;
+  // The multiprocessors of the device, as the stage is told; 0: all of them. With few, each of the
+  // blocks that stay takes much work.
+  int sms = 0;
 };
+
+// The device that the stage is told of.
+Device told_device(const CallOptions& options);
 
 // What a call wrote, by name (O, LSE, dQ, dK, dV): [batch, heads, seq, head_dim] without gaps.
 struct Outputs {
@@ -68,6 +75,7 @@ class StageCall {
   const Stage& stage_;
   Pass pass_;
   Problem problem_;
+  Device device_;
   bool guards_;
   std::map<std::string, std::unique_ptr<DeviceTensor>> inputs_, outputs_;
   std::unique_ptr<GuardedBuffer> workspace_;

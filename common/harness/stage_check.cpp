@@ -1,9 +1,8 @@
 #include "harness/stage_check.h"
 
 #include <algorithm>
-#include <cctype>
 #include <set>
-#include <sstream>
+#include <tuple>
 
 #include "cuflash/workload.h"
 #include "harness/owners.h"
@@ -74,16 +73,10 @@ Run run_once(const Subject& s, const std::string& schedule) {
 
 // What two findings of one fault have in common: everything but the threads and elements involved,
 // which differ from schedule to schedule.
-std::string identity(const simt::Finding& finding) {
-  std::set<std::string> lines;  // "kernel.cuh:97"
-  std::istringstream words(finding.text);
-  for (std::string word; words >> word;) {
-    const std::size_t colon = word.rfind(':');
-    if (colon != std::string::npos && std::isdigit(word[colon + 1]) != 0) lines.insert(word);
-  }
-  std::string text = finding.title + ' ' + finding.kernel + ' ' + finding.array;
-  for (const std::string& line : lines) text += ' ' + line;
-  return text;
+auto identity(const simt::Finding& finding) {
+  std::set<std::string> lines = {finding.location};
+  for (const simt::FindingAccess& access : finding.accesses) lines.insert(access.location);
+  return std::tuple(finding.report, finding.kernel, finding.array, lines);
 }
 
 void merge(std::vector<Fault>& faults, const std::string& schedule,
@@ -124,24 +117,20 @@ std::string command_of(const Subject& s, const std::string& schedule) {
 
 std::string replay_command(const Subject& s, const Fault& fault, const std::vector<Run>& runs) {
   const std::string command = command_of(s, telling_schedule(fault, runs));
-  const std::string& place = fault.finding.place;  // "block (3,0,0)", or empty
-  const std::size_t open = place.find('('), close = place.find(')');
-  if (close == std::string::npos) return command;
-  return command + " --block " + place.substr(open + 1, close - open - 1);
+  const std::optional<simt::BlockIndex>& block = fault.finding.block;
+  if (!block) return command;
+  return command + " --block " + std::to_string(block->x) + ',' + std::to_string(block->y) + ',' +
+         std::to_string(block->z);
 }
 
 std::string message(const Subject& s, const Fault& fault, const std::vector<Run>& runs) {
   const simt::Finding& finding = fault.finding;
   const auto right =
       std::count_if(runs.begin(), runs.end(), [](const Run& r) { return r.right(); });
-  std::string text = finding.title + ": " + s.stage.name + ' ' + pass_name(s.pass) + ", " +
-                     test_case_name(s.c) + ", kernel " + short_kernel_name(finding.kernel);
-  if (!finding.place.empty()) text += ", " + finding.place;
-  text += '\n' + finding.text;
-  if (text.back() != '\n') text += '\n';
-  text += "  The result was correct under " + std::to_string(right) + " of " +
-          std::to_string(runs.size()) + " schedules.\n";
-  return text + "  Replay: " + replay_command(s, fault, runs) +
+  return finding.message(std::string(s.stage.name) + ' ' + pass_name(s.pass) + ", " +
+                         test_case_name(s.c) + ", kernel " + short_kernel_name(finding.kernel)) +
+         "  The result was correct under " + std::to_string(right) + " of " +
+         std::to_string(runs.size()) + " schedules.\n  Replay: " + replay_command(s, fault, runs) +
          "\n  Step by step: scripts/run.sh --play " + s.stage.name + " --pass " +
          pass_name(s.pass) + '\n';
 }

@@ -9,12 +9,6 @@
 namespace cuflash::harness {
 namespace {
 
-constexpr InputKind kInputs[] = {InputKind::kGaussian, InputKind::kPeaky,    InputKind::kAllEqual,
-                                 InputKind::kLargeQ,   InputKind::kOneHotDO, InputKind::kReal,
-                                 InputKind::kSharedKV};
-constexpr Layout kLayouts[] = {Layout::kBHSD,   Layout::kBSHD, Layout::kPadded,
-                               Layout::kSpaced, Layout::kFar,  Layout::kExpanded};
-
 // What a call may do without: outputs, and the fixed order of additions.
 struct Wish {
   const char* suffix;
@@ -26,8 +20,7 @@ constexpr Wish kWishes[] = {{"_no_lse", &CallOptions::lse},
                             {"_no_dv", &CallOptions::dv},
                             {"_any_order", &CallOptions::deterministic}};
 
-std::string suffix(InputKind kind) { return std::string("_") + input_name(kind); }
-std::string suffix(Layout layout) { return std::string("_") + layout_name(layout); }
+std::string suffix(const char* name) { return std::string("_") + name; }
 
 // Takes `end` off the end of `text`; if `text` does not end with it, takes nothing: false.
 bool take_end(std::string_view& text, std::string_view end) {
@@ -56,12 +49,12 @@ bool take_scale(std::string_view& text, float& scale) {
   return read.ec == std::errc() && read.ptr == end && std::isfinite(scale) && scale > 0.f;
 }
 
-// Takes the name of one of `values` off the end of `text`, if one stands there.
+// Takes one of the names of a T's values off the end of `text`, if one stands there.
 template <class T, std::size_t kCount>
-void take_any(std::string_view& text, const T (&values)[kCount], T& value) {
-  for (const T candidate : values) {
-    if (!take_end(text, suffix(candidate))) continue;
-    value = candidate;
+void take_any(std::string_view& text, const char* const (&names)[kCount], T& value) {
+  for (std::size_t n = 0; n < kCount; ++n) {
+    if (!take_end(text, suffix(names[n]))) continue;
+    value = static_cast<T>(n);
     return;
   }
 }
@@ -73,8 +66,8 @@ std::string test_case_name(const TestCase& c) {
   if (c.problem.softmax_scale != default_scale(c.problem.head_dim)) {
     name += scale_suffix(c.problem.softmax_scale);
   }
-  if (c.source.kind != InputKind::kGaussian) name += suffix(c.source.kind);
-  if (c.options.layout != Layout::kBHSD) name += suffix(c.options.layout);
+  if (c.source.kind != InputKind::kGaussian) name += suffix(input_name(c.source.kind));
+  if (c.options.layout != Layout::kBHSD) name += suffix(layout_name(c.options.layout));
   for (const Wish& wish : kWishes) {
     if (!(c.options.*wish.wanted)) name += wish.suffix;
   }
@@ -86,8 +79,8 @@ bool parse_test_case(std::string_view text, TestCase& c) {
   for (std::size_t n = std::size(kWishes); n-- > 0;) {
     if (take_end(text, kWishes[n].suffix)) parsed.options.*kWishes[n].wanted = false;
   }
-  take_any(text, kLayouts, parsed.options.layout);
-  take_any(text, kInputs, parsed.source.kind);
+  take_any(text, kLayoutNames, parsed.options.layout);
+  take_any(text, kInputNames, parsed.source.kind);
   float scale = 0.f;
   if (!take_scale(text, scale) || !parse_problem(text, parsed.problem)) return false;
   if (scale != 0.f) parsed.problem.softmax_scale = scale;

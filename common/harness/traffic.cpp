@@ -96,10 +96,17 @@ bool has_traffic_formula(const Stage& stage, Pass pass) {
   return formulas(stage, pass).traffic != nullptr;
 }
 
-std::optional<Traffic> predicted_traffic(const Stage& stage, Pass pass, const Problem& p) {
+std::optional<Traffic> predicted_traffic(const Stage& stage, Pass pass, const Problem& p,
+                                         const Device& device) {
   const PassTraffic pass_traffic = formulas(stage, pass);
   if (pass_traffic.traffic == nullptr) return std::nullopt;
-  return pass_traffic.traffic(p);
+  Traffic sum = pass_traffic.traffic(p);
+  if (pass_traffic.resident != nullptr) {
+    const Traffic more = pass_traffic.resident(p, device);
+    sum.read_bytes += more.read_bytes;
+    sum.write_bytes += more.write_bytes;
+  }
+  return sum;
 }
 
 Tile main_tile(const Stage& stage, Pass pass, const Problem& p) {

@@ -30,10 +30,11 @@ struct Tile {
 };
 
 // A stage's statement about one pass: the traffic when every output is wanted, and the tile that
-// its kernels share.
+// its kernels share. `resident` is what the number of blocks that stay adds to the traffic.
 struct PassTraffic {
   Traffic (*traffic)(const Problem&) = nullptr;
-  Tile (*tile)(const Problem&) = nullptr;  // null: no tiles
+  Tile (*tile)(const Problem&) = nullptr;                        // null: no tiles
+  Traffic (*resident)(const Problem&, const Device&) = nullptr;  // null: nothing
 };
 
 // The type of kTraffic, which a stage's traffic.cu defines in the stage's namespace.
@@ -45,7 +46,8 @@ struct StageTraffic {
 bool has_traffic_formula(const Stage& stage, Pass pass);
 
 // The traffic of a stage for a problem that the pass takes. Empty if the stage has no formula.
-std::optional<Traffic> predicted_traffic(const Stage& stage, Pass pass, const Problem& problem);
+std::optional<Traffic> predicted_traffic(const Stage& stage, Pass pass, const Problem& problem,
+                                         const Device& device = current_device());
 
 // The tile of a stage's pass; {0, 0} if it has no tile or no formula.
 Tile main_tile(const Stage& stage, Pass pass, const Problem& problem);

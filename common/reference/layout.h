@@ -63,6 +63,14 @@ inline KeyRange visible_keys(const Problem& p, int i) {
   return {static_cast<int>(first), static_cast<int>(end - first)};
 }
 
+/// Σ_d x_d y_d, n elements, in order.
+template <class T>
+T dot(const T* x, const T* y, int n) {
+  T sum = 0;
+  for (int d = 0; d < n; ++d) sum += x[d] * y[d];
+  return sum;
+}
+
 /// y += a · x, n elements.
 template <class T>
 void add_scaled(T a, const T* x, T* y, int n) {

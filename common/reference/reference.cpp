@@ -1,69 +1,14 @@
 #include "reference/reference.h"
 
-#include <cmath>
-
-#include "reference/layout.h"
+#include "reference/attention.h"
 
 namespace cuflash::reference {
-namespace {
 
-void expect_inputs(const Problem& p, const Array& q, const Array& k, const Array& v) {
-  expect_size(q, num_rows(p) * p.head_dim, "Q");
-  expect_size(k, num_kv_rows(p) * p.head_dim, "K");
-  expect_size(v, num_kv_rows(p) * p.head_dim, "V");
-}
-
-double dot(const double* x, const double* y, int n) {
-  double sum = 0;
-  for (int d = 0; d < n; ++d) sum += x[d] * y[d];
-  return sum;
-}
-
-// S becomes P = softmax(S), n ≥ 1 entries, after the largest is subtracted, so that no exp
-// overflows. Returns LSE.
-double softmax(double* s, int n) {
-  double row_max = s[0];
-  for (int j = 1; j < n; ++j) row_max = std::max(row_max, s[j]);
-  if (row_max == kHidden) {
-    std::fill(s, s + n, 0.);
-    return kHidden;
-  }
-  double row_sum = 0;
-  for (int j = 0; j < n; ++j) row_sum += s[j] = std::exp(s[j] - row_max);
-  for (int j = 0; j < n; ++j) s[j] /= row_sum;
-  return row_max + std::log(row_sum);
-}
-
-// o = Σ_j P_j V_j over n keys.
-void weighted_sum(const double* weights, const double* rows, int n, int head_dim, double* o) {
-  std::fill(o, o + head_dim, 0.0);
-  for (int j = 0; j < n; ++j) {
-    add_scaled(weights[j], rows + std::size_t(j) * head_dim, o, head_dim);
-  }
-}
-
-}  // namespace
+static double unrounded(double x) { return x; }
 
 Output attention_forward(const Problem& p, const Array& q, const Array& k, const Array& v,
                          const Score& score) {
-  expect_inputs(p, q, k, v);
-  const int D = p.head_dim;
-  Output out{Array(q.size()), Array(num_rows(p), kHidden)};
-  Array s(p.seq_kv);
-  for_each_head(p, [&](int b, int h, int hk) {
-    const std::size_t head = kv_row_number(p, b, hk, 0) * D;
-    const Array k_transposed = transpose(&k[head], p.seq_kv, D);
-    for (int i = 0; i < p.seq_q; ++i) {
-      const auto [first, n] = score.keys(p, i);
-      if (n <= 0) continue;
-      const std::size_t row = row_number(p, b, h, i);
-      products(&q[row * D], &k_transposed[first], D, p.seq_kv, n, s.data());
-      for (int j = 0; j < n; ++j) s[j] = score.of(p, i, first + j, p.softmax_scale * s[j]);
-      out.lse[row] = softmax(s.data(), n);
-      weighted_sum(s.data(), &v[head + std::size_t(first) * D], n, D, &out.o[row * D]);
-    }
-  });
-  return out;
+  return forward<Output>(p, q, k, v, unrounded, score);
 }
 
 Array attention_delta(const Problem& p, const Array& o, const Array& d_o) {
@@ -77,41 +22,8 @@ Array attention_delta(const Problem& p, const Array& o, const Array& d_o) {
 }
 
 Gradients attention_backward(const Problem& p, const Array& q, const Array& k, const Array& v,
-                             const Output& forward, const Array& d_o, const Score& score) {
-  expect_inputs(p, q, k, v);
-  expect_size(forward.lse, num_rows(p), "LSE");
-  const Array delta = attention_delta(p, forward.o, d_o);
-  const int D = p.head_dim;
-  Gradients out{Array(q.size()), Array(k.size()), Array(v.size())};
-  Array P(p.seq_kv), dS(p.seq_kv);
-  for_each_head(p, [&](int b, int h, int hk) {
-    const std::size_t head = kv_row_number(p, b, hk, 0) * D;
-    const Array k_transposed = transpose(&k[head], p.seq_kv, D);
-    const Array v_transposed = transpose(&v[head], p.seq_kv, D);
-    for (int i = 0; i < p.seq_q; ++i) {
-      const auto [first, n] = score.keys(p, i);
-      const std::size_t row = row_number(p, b, h, i);
-      if (forward.lse[row] == kHidden) continue;
-      const double* q_row = &q[row * D];
-      const double* do_row = &d_o[row * D];
-      // P = exp(S − LSE), dP = dO Vᵀ, dS = P ∘ (dP − delta)
-      products(q_row, &k_transposed[first], D, p.seq_kv, n, P.data());
-      products(do_row, &v_transposed[first], D, p.seq_kv, n, dS.data());
-      for (int j = 0; j < n; ++j) {
-        const double s = p.softmax_scale * P[j];
-        P[j] = std::exp(score.of(p, i, first + j, s) - forward.lse[row]);
-        dS[j] = P[j] * (dS[j] - delta[row]) * score.slope(p, i, first + j, s);
-      }
-      // dQ = scale · dS K, dK = scale · dSᵀ Q, dV = Pᵀ dO
-      for (int j = 0; j < n; ++j) {
-        const std::size_t key = head + std::size_t(first + j) * D;
-        add_scaled(dS[j] * p.softmax_scale, &k[key], &out.dq[row * D], D);
-        add_scaled(dS[j] * p.softmax_scale, q_row, &out.dk[key], D);
-        add_scaled(P[j], do_row, &out.dv[key], D);
-      }
-    }
-  });
-  return out;
+                             const Output& given, const Array& d_o, const Score& score) {
+  return backward<Gradients>(p, q, k, v, given, d_o, unrounded, score);
 }
 
 QuerySample attention_queries(const Problem& p, const Array& q, const Array& k, const Array& v,
@@ -132,7 +44,9 @@ QuerySample attention_queries(const Problem& p, const Array& q, const Array& k, 
       P[j] = p.softmax_scale * dot(q_row, &k[first_key + std::size_t(j) * D], D);
     }
     out.lse[at] = softmax(P.data(), n);
-    weighted_sum(P.data(), &v[first_key], n, D, &out.o[at * D]);
+    for (int j = 0; j < n; ++j) {
+      add_scaled(P[j], &v[first_key + std::size_t(j) * D], &out.o[at * D], D);
+    }
     if (d_o.empty()) continue;
     const double* do_row = &d_o[row_number(p, b, h, i) * D];
     const double delta = dot(do_row, &out.o[at * D], D);

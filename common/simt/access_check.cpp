@@ -14,10 +14,11 @@ void Core::on_access_slow(Thread& self, std::uintptr_t address, std::size_t size
   const std::uint16_t site = sites.id(return_address, kind, size);
   if (site == Sites::kForeign) return;
   const bool shared = check_and_count(self, address, size, site);
-  if (kind == AccessKind::kAtomic && fences_.in_use()) fences_.atomic(self.fences, shared, address);
+  if (kind == AccessKind::kAtomic && order.fences.in_use()) {
+    order.fences.atomic(self.fences, shared, address);
+  }
 }
 
-// True if it is an access of shared memory.
 bool Core::check_and_count(Thread& self, std::uintptr_t address, std::size_t size,
                            std::uint16_t site) {
   if (self.trace.full()) make_room(self);
@@ -28,26 +29,9 @@ bool Core::check_and_count(Thread& self, std::uintptr_t address, std::size_t siz
   return shared;
 }
 
-// Records what happened before the fence, and separates it from what the thread does next.
-Fence Core::fence_now(const Thread& self, bool block_only) {
-  Fence fence{block_start_,     block_only, last_barrier_, {}, self.knowledge.fenced_global,
-              self.fences.known};
-  for (int lane = 0; lane < 32; ++lane) {
-    const Stamp met = std::max(last_warp_event_[self.warp()], self.synced[lane]);
-    if (met > last_barrier_) fence.of_threads[self.warp() * 32 + lane] = met;
-  }
-  fence.of_threads[self.index] = next_moment();
-  return fence;
-}
-
-void Core::fence(Thread& self, bool block_only) {
-  fences_.call(self.fences, fence_now(self, block_only));
-}
-
-// Checks an access. Returns false if the access is not counted; sets `shared` otherwise.
-bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::uint16_t site,
+bool Core::check(const Thread& self, std::uintptr_t address, std::size_t size, std::uint16_t site,
                  bool& shared) {
-  const auto report = [&](FindingKind kind, const Region* region, const std::string& what) {
+  const auto report = [&](Report kind, const Region* region, const std::string& what) {
     report_access(kind, self, region, address, site, what);
   };
   // The kernel's parameters are not device memory.
@@ -57,11 +41,11 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
   Region* const region = region_of(address);
   if (global.owns(address)) {
     if (region == nullptr) {
-      report(FindingKind::kOutOfBounds, global.nearest(address),
+      report(Report::kOutOfBounds, global.nearest(address),
              "It lies in global memory that is not allocated. The launch ends here.");
       kill_launch();
     } else if (region->freed) {
-      report(FindingKind::kUseAfterFree, region,
+      report(Report::kUseAfterFree, region,
              "It lies in an allocation that was freed before the launch. The launch ends here.");
       kill_launch();
     } else if (!region->has(address, size)) {
@@ -69,7 +53,7 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
       const bool before = address < nearest.begin;
       const std::size_t distance =
           before ? nearest.begin - address : address + size - nearest.begin - nearest.bytes;
-      report(FindingKind::kOutOfBounds, &nearest,
+      report(Report::kOutOfBounds, &nearest,
              "It reaches " + std::to_string(distance) + " bytes " +
                  (before ? "before the start" : "past the end") + " of an allocation of " +
                  std::to_string(nearest.bytes) + " bytes.");
@@ -80,7 +64,7 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
     if (shared_.inside_variable(address, size)) {
       check_cells(self, *region, address, size, site);
     } else {
-      report(FindingKind::kOutOfBounds, region, shared_.explain_outside(address, size));
+      report(Report::kOutOfBounds, region, shared_.explain_outside(address, size));
       // A write outside the variables would hit the host's own thread-local data.
       if (sites[site].kind != AccessKind::kRead && !shared_.is_padding(address, size)) {
         kill_launch();
@@ -88,7 +72,7 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
     }
   } else if (!is_mapped(address)) {
     report(
-        FindingKind::kNullPointer, is_null(address) ? nullptr : global.nearest(address),
+        Report::kNoMemory, is_null(address) ? nullptr : global.nearest(address),
         "There is no memory at this address: the pointer is null or wild. The launch ends here.");
     kill_launch();
   }
@@ -100,21 +84,20 @@ bool Core::check(Thread& self, std::uintptr_t address, std::size_t size, std::ui
 void Core::check_alignment(const Thread& self, std::uintptr_t address, std::size_t size,
                            std::uint16_t site) {
   if ((address & (size - 1)) == 0) return;
-  report_access(FindingKind::kMisaligned, self, region_of(address), address, site,
+  report_access(Report::kMisaligned, self, region_of(address), address, site,
                 "An access of " + std::to_string(size) +
                     " bytes needs an address that is a multiple of " + std::to_string(size) +
                     ". The launch ends here, as it would on a GPU.");
   kill_launch();
 }
 
-// Checks an address that an instruction takes for one of shared memory, or of global memory.
 void Core::check_operand(const Thread& self, std::uintptr_t address, std::size_t size,
                          std::uint16_t site, bool shared, const std::string& instruction) {
   check_alignment(self, address, size, site);
   const bool is_shared = shared_.region().has(address, size);
   const bool is_local = StackPool::index_of(address) < StackPool::kMaxStacks;
   if (shared ? is_shared : !is_shared && !is_local) return;
-  report_access(FindingKind::kOutOfBounds, self, region_of(address), address, site,
+  report_access(Report::kOutOfBounds, self, region_of(address), address, site,
                 instruction + (shared ? " shared memory; this is " : " global memory; this is ") +
                     (is_shared          ? "shared memory"
                      : is_local         ? "a local variable"
@@ -124,71 +107,59 @@ void Core::check_operand(const Thread& self, std::uintptr_t address, std::size_t
   kill_launch();
 }
 
-bool Core::happens_before(Stamp earlier, const Thread& self, Stamp now, bool shared) const {
-  if (ordered_by_barriers(earlier, now, shared)) return true;
-  if (ordered_by_warp(self, earlier, now)) return true;
-  if (earlier >= block_start_ && same_warp(earlier, now) &&
-      earlier < self.synced[stamp_thread(earlier) % 32]) {
-    return true;
-  }
-  if (earlier >= block_start_ && self.knowledge.has(earlier)) return true;
-  return fences_.happens_before(earlier, self.fences.known);
-}
-
 void Core::check_cells(const Thread& self, Region& region, std::uintptr_t address, std::size_t size,
                        std::uint16_t site) {
   const AccessKind kind = sites[site].kind;
   const bool shared = region.shared;
-  if (shared && meets_copy(self, region, address, site)) return;
-  if (meets_store(self, region, address, site)) return;
-  const Stamp now = stamp_of(self, site);
+  if (shared && !copies.on_access(self, region, address, site)) return;
+  if (!tensor_stores.on_access(self, region, address, site)) return;
+  const Stamp now = order.stamp_of(self, site);
   // An atomic operation races with plain accesses, not with other atomic operations.
   const auto both_atomic = [&](Stamp s) {
     return kind == AccessKind::kAtomic && sites[stamp_site(s)].kind == AccessKind::kAtomic;
   };
   Stamp opponent = 0;
   const auto look_for_race = [&](Stamp s) {
-    if (s != 0 && !is_over(s, self, now, shared) && !both_atomic(s)) opponent = s;
+    if (s != 0 && !tensor_copies.is_over(s, self, shared) && !both_atomic(s)) opponent = s;
   };
   if (shared && kind != AccessKind::kRead) {
-    look_for_race(unordered_product_read(self, address, site));
-    look_for_race(unordered_store_read(self, address, site));
+    look_for_race(warpgroups.unordered_read(self, address, site));
+    look_for_race(tensor_stores.unordered_read(self, address, site));
   }
   bool uninitialised = false;
-  TensorCopy* copied = shared ? tensor_copies_.at(address) : nullptr;
-  std::size_t count = 0;
-  Cell* cell = nullptr;
+  TensorCopy* copied = shared ? tensor_copies.last_to(address) : nullptr;
+  CellRange cells = {};
   try {
-    cell = region.cells(address, size, count);
+    cells = region.cells(address, size);
   } catch (const std::bad_alloc&) {
     exception_ = std::current_exception();
   }
-  if (cell == nullptr) kill_launch();
-  for (Cell* end = cell + count; cell != end; ++cell) {
+  if (cells.first == nullptr) kill_launch();
+  for (Cell& cell : cells) {
     // What a copy has brought and no thread has written yet.
-    const bool is_copied = copied != nullptr && cell->write == 0;
-    if (is_copied && !may_access(self, *copied, address, site)) return;
-    look_for_race(cell->write);
+    const bool is_copied = copied != nullptr && cell.write == 0;
+    if (is_copied && !tensor_copies.on_access(self, *copied, address, site)) return;
+    look_for_race(cell.write);
     if (kind != AccessKind::kWrite && !is_copied) {
       const bool written =
-          shared ? cell->write >= block_start_ : cell->write != 0 || region.initialised;
+          shared ? cell.write >= order.block_start() : cell.write != 0 || region.initialised;
       if (!written) {
         uninitialised = true;
         // One report for each element: from now on it counts as written before the block began.
-        cell->write = shared ? block_start_ : kHostStamp;
+        cell.write = shared ? order.block_start() : kHostStamp;
       }
     }
     if (kind == AccessKind::kRead) {
-      note_read(self, *cell, now, shared);
+      note_read(self, cell, now, shared);
       continue;
     }
-    look_for_race(cell->read);
-    look_for_race(cell->other_read);
-    cell->write = now;
+    look_for_race(cell.read);
+    look_for_race(cell.other_read);
+    cell.write = now;
   }
   if (opponent != 0) report_race(self, region, address, opponent, site);
   if (uninitialised) {
-    report_access(FindingKind::kUninitialised, self, &region, address, site,
+    report_access(Report::kUninitialised, self, &region, address, site,
                   shared ? "No thread of this block has written it."
                          : "Neither the host nor a kernel has written it.");
   }
@@ -197,16 +168,15 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
 // A cell remembers two readers, so that the next writer finds one other than itself. They are of
 // different warps if possible: an event of one warp then leaves the other reader visible.
 void Core::note_read(const Thread& self, Cell& cell, Stamp now, bool shared) {
-  if (happens_before(cell.read, self, now, shared)) {
+  if (order.happens_before(cell.read, self, shared)) {
     cell.read = now;
   } else if (!readers_suffice(self, cell, now) &&
-             (happens_before(cell.other_read, self, now, shared) ||
+             (order.happens_before(cell.other_read, self, shared) ||
               (same_warp(cell.read, cell.other_read) && !same_warp(cell.read, now)))) {
     cell.other_read = now;
   }
 }
 
-// The region that holds the address; null if the simulator knows none.
 Region* Core::region_of(std::uintptr_t address) {
   if (global.owns(address)) return global.find(address);
   return shared_.region().has(address, 1) ? &shared_.region() : nullptr;

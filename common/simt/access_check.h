@@ -20,25 +20,11 @@ __attribute__((always_inline)) inline void Core::on_access(std::size_t thread,
   if (site > Sites::kForeign && region != nullptr && (address & (size - 1)) == 0 &&
       region->has(address, size) && !self.trace.full() &&
       check_quickly(self, *region, address, size, kind,
-                    now_ | static_cast<Stamp>(thread) << kSiteBits | site)) {
+                    order.now() | static_cast<Stamp>(thread) << kSiteBits | site)) {
     self.trace.push(make_record(site, region->shared, address));
   } else {
     on_access_slow(self, address, size, kind, return_address);
   }
-}
-
-// True if the access with stamp `earlier` happened before what a thread does at `now`, by the order
-// of launches, blocks and barriers, or because the same thread made it.
-inline bool Core::ordered_by_barriers(Stamp earlier, Stamp now, bool shared) const {
-  if (earlier >= block_start_) return earlier < last_barrier_ || same_thread(earlier, now);
-  // An earlier block had this shared memory for itself; in global memory nothing orders two blocks.
-  return shared || earlier < launch_start_;
-}
-
-// True if an event of the whole warp orders the access `earlier`, made in this block, before `now`.
-inline bool Core::ordered_by_warp(const Thread& self, Stamp earlier, Stamp now) const {
-  return earlier >= block_start_ && same_warp(earlier, now) &&
-         earlier < last_warp_event_[self.warp()];
 }
 
 // True if the access needs no further check. It is then recorded in its cells.
@@ -54,26 +40,25 @@ __attribute__((always_inline)) inline bool Core::check_quickly(const Thread& sel
   if (count > 1 && shared && !shared_.is_dynamic(address)) return false;
   const bool is_read = kind == AccessKind::kRead;
   // A product or a store may read what is there; a store may be about to write it.
-  if (has_async_readers() && shared && !is_read) return false;
+  if (shared && !is_read && (warpgroups.products_in_use() || tensor_stores.in_use())) return false;
   if (region.stored_to || (region.copied_from && !is_read)) return false;
   // A last write before this stamp means that the memory is not initialised, or that it is not yet
   // known which variable holds it.
-  const Stamp known_from = shared ? block_start_ : is_read && !region.initialised ? 1 : 0;
+  const Stamp known_from = shared ? order.block_start() : is_read && !region.initialised ? 1 : 0;
   for (const Cell* const end = cell + count; cell != end; ++cell) {
     if (cell->write < known_from) return false;
-    if (!ordered_by_barriers(cell->write, now, shared) &&
-        !ordered_by_warp(self, cell->write, now)) {
+    if (!order.by_barriers(cell->write, now, shared) && !order.by_warp(self, cell->write, now)) {
       return false;
     }
     if (is_read) {
-      if (ordered_by_barriers(cell->read, now, shared)) {
+      if (order.by_barriers(cell->read, now, shared)) {
         cell->read = now;
       } else if (!readers_suffice(self, *cell, now)) {
         return false;
       }
     } else {
-      if (!ordered_by_barriers(cell->read, now, shared)) return false;
-      if (!ordered_by_barriers(cell->other_read, now, shared)) return false;
+      if (!order.by_barriers(cell->read, now, shared)) return false;
+      if (!order.by_barriers(cell->other_read, now, shared)) return false;
       cell->write = now;
     }
   }
@@ -84,7 +69,7 @@ __attribute__((always_inline)) inline bool Core::check_quickly(const Thread& sel
 // this read also races with a reader that the cell remembers.
 inline bool Core::readers_suffice(const Thread& self, const Cell& cell, Stamp now) const {
   // An earlier block of this launch: it races with every later writer.
-  if (cell.read < block_start_) return true;
+  if (cell.read < order.block_start()) return true;
   // Both readers came after this thread's last event, from two warps or both from its own warp.
   return cell.read >= self.last_event && cell.other_read >= self.last_event &&
          (!same_warp(cell.read, cell.other_read) || same_warp(cell.read, now));

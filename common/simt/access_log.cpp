@@ -8,9 +8,34 @@
 #include "simt/core.h"
 
 namespace cuflash::simt {
+namespace {
 
-void AccessRecorder::begin(const Core& core, const Thread& self, std::uintptr_t address,
-                           std::size_t size, AccessKind kind, std::uint16_t site) {
+// The array at an address: its name, elements and begin.
+bool array_at(std::uintptr_t address, LoggedArray& array, std::uintptr_t& begin) {
+  const Region* const region = core.region_of(address);
+  if (region == nullptr) return false;
+  array.kernel = core.kernel_name(core.launch()->kernel);
+  array.shared = region->shared;
+  array.name = array_name(region, address);
+  begin = array_begin(region, address);
+  if (!region->shared) array.bytes = region->bytes;
+  if (region->shared && core.shared().is_dynamic(begin)) {
+    array.offset = core.shared().dynamic_offset(begin);
+  }
+  const StorageLayout* const layout = region->shared ? core.shared().layout(address) : nullptr;
+  if (layout == nullptr) return true;
+  for (SharedArray& one : layout->arrays()) {
+    if (one.name != array.name) continue;
+    array.element_bytes = one.element_bytes;
+    array.extents = std::move(one.extents);
+  }
+  return true;
+}
+
+}  // namespace
+
+void AccessRecorder::begin(const Thread& self, std::uintptr_t address, std::size_t size,
+                           AccessKind kind, std::uint16_t site) {
   Raw raw{address, {}};
   LoggedAccess& access = raw.access;
   access.launch = launches_;
@@ -35,16 +60,16 @@ void AccessRecorder::settle(int thread) {
   pending_.erase(pending);
 }
 
-void AccessRecorder::note(const Core& core, const Thread& self, std::uintptr_t address,
-                          std::size_t size, AccessKind kind, std::uint16_t site) {
-  begin(core, self, address, size, kind, site);
+void AccessRecorder::note(const Thread& self, std::uintptr_t address, std::size_t size,
+                          AccessKind kind, std::uint16_t site) {
+  begin(self, address, size, kind, site);
   settle(self.index);
 }
 
-ArrayNumbers::Place ArrayNumbers::place_of(std::uintptr_t address, Core& core) {
+ArrayNumbers::Place ArrayNumbers::place_of(std::uintptr_t address) {
   LoggedArray array;
   std::uintptr_t begin = 0;
-  if (!core.array_at(address, array, begin)) return {};
+  if (!array_at(address, array, begin)) return {};
   const auto [known, added] =
       numbers_.emplace(array.kernel + ' ' + array.name, static_cast<int>(arrays_.size()));
   if (added) arrays_.push_back(std::move(array));
@@ -56,12 +81,12 @@ std::vector<LoggedArray> ArrayNumbers::take() {
   return std::exchange(arrays_, {});
 }
 
-void AccessRecorder::end_launch(Core& core) {
+void AccessRecorder::end_launch() {
   pending_.clear();  // Of threads that were killed: their addresses may be no memory.
   std::unordered_map<std::uintptr_t, ArrayNumbers::Place> places;  // An address is met many times.
   for (Raw& raw : raw_) {
     const auto [place, is_new] = places.try_emplace(raw.address);
-    if (is_new) place->second = arrays_.place_of(raw.address, core);
+    if (is_new) place->second = arrays_.place_of(raw.address);
     if (place->second.array < 0) continue;
     raw.access.array = place->second.array;
     raw.access.offset = place->second.offset;
@@ -78,26 +103,6 @@ AccessLog AccessRecorder::take(const Sites& sites) {
   launches_ = 0;
   log_.arrays = arrays_.take();
   return std::exchange(log_, {});
-}
-
-// The array at an address: its name, elements and begin.
-bool Core::array_at(std::uintptr_t address, LoggedArray& array, std::uintptr_t& begin) {
-  const Region* const region = region_of(address);
-  if (region == nullptr) return false;
-  array.kernel = kernel_name(launch_->kernel);
-  array.shared = region->shared;
-  array.name = array_name(region, address);
-  begin = array_begin(region, address);
-  if (!region->shared) array.bytes = region->bytes;
-  if (region->shared && shared_.is_dynamic(begin)) array.offset = shared_.dynamic_offset(begin);
-  const StorageLayout* const layout = region->shared ? shared_.layout(address) : nullptr;
-  if (layout == nullptr) return true;
-  for (SharedArray& one : layout->arrays()) {
-    if (one.name != array.name) continue;
-    array.element_bytes = one.element_bytes;
-    array.extents = std::move(one.extents);
-  }
-  return true;
 }
 
 void log_accesses(bool on) {

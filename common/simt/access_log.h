@@ -12,7 +12,6 @@
 
 namespace cuflash::simt {
 
-class Core;
 struct Thread;
 
 // The arrays that addresses belong to, numbered in the order in which they are met.
@@ -22,7 +21,7 @@ class ArrayNumbers {
     int array = -1;  // -1: none
     std::int64_t offset = 0;
   };
-  Place place_of(std::uintptr_t address, Core& core);
+  Place place_of(std::uintptr_t address);
   std::vector<LoggedArray> take();
 
  private:
@@ -39,18 +38,18 @@ class AccessRecorder {
 
   // An access that begins. The compiler may put the write itself behind the next accesses, but not
   // behind the end of the thread's turn: only then is it known what was written, settle().
-  void begin(const Core& core, const Thread& self, std::uintptr_t address, std::size_t size,
-             AccessKind kind, std::uint16_t site);
+  void begin(const Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
+             std::uint16_t site);
   void settle(int thread);
   // The same of an access that is over.
-  void note(const Core& core, const Thread& self, std::uintptr_t address, std::size_t size,
-            AccessKind kind, std::uint16_t site);
+  void note(const Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
+            std::uint16_t site);
 
   // A lane has received the value of another, whose number is lane ^ distance.
   void note_shuffle(int distance) { ++log_.shuffles[distance]; }
 
   void begin_launch() { raw_.clear(), pending_.clear(); }
-  void end_launch(Core& core);
+  void end_launch();
   AccessLog take(const Sites& sites);
 
  private:

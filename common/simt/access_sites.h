@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "simt/debug_info.h"
+#include "simt/finding.h"
 
 namespace cuflash::simt {
-
-enum class AccessKind : std::uint8_t { kRead, kWrite, kAtomic };
 
 // One place in the source that accesses memory. Copies of it that the compiler made (an unrolled
 // loop) are one site.

@@ -21,7 +21,7 @@ std::vector<int> Core::ordered(std::size_t count) {
 cudaError_t Core::check_limits(const Launch& launch) {
   const auto too_large = [&](const std::string& what) {
     launch_ = &launch;
-    report_block(FindingKind::kLaunchLimit, launch.kernel, "LAUNCH REFUSED", "  " + what + "\n");
+    report_block(Report::kLaunchRefused, launch.kernel, "  " + what + "\n");
     launch_ = nullptr;
     return cudaErrorInvalidConfiguration;
   };
@@ -55,7 +55,7 @@ cudaError_t Core::check_limits(const Launch& launch) {
 }
 
 void Core::note_launch(const Launch& launch) {
-  ++events_.launches;
+  ++events.launches;
   if (launch.shared.storage_type == nullptr) return;
   const auto known = std::find_if(layouts_.begin(), layouts_.end(),
                                   [&](const auto& l) { return l.first == launch.kernel; });
@@ -73,10 +73,8 @@ cudaError_t Core::run(const Launch& launch) {
   if (!stacks_) stacks_.emplace();
   launch_ = &launch;
   note_launch(launch);
-  launch_start_ = next_moment();
-  fences_.begin_launch();
-  copies_ = {};
-  blocks_run_.clear();
+  order.begin_launch();
+  copies.begin_launch();
   mapped_pages_.clear();
   killed_ = false;
   exception_ = nullptr;
@@ -95,39 +93,35 @@ cudaError_t Core::run(const Launch& launch) {
     const std::uint64_t first = reversed ? blocks - begin - count : begin;
     for (const int i : ordered(count)) {
       in_block_ = true;
-      run_block(first + i);
+      begin_block(first + i);
+      run_block();
       block_recorder.end_block();
       in_block_ = false;
       if (killed_) break;
     }
   }
-  if (recorder.on()) recorder.end_launch(*this);
+  if (recorder.on()) recorder.end_launch();
   launch_ = nullptr;
   if (exception_ != nullptr) std::rethrow_exception(std::exchange(exception_, nullptr));
   return killed_ ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
-void Core::run_block(std::uint64_t linear_block) {
+void Core::begin_block(std::uint64_t linear_block) {
   const Launch& launch = *launch_;
   linear_block_ = linear_block;
-  barriers_before_block_ = events_.barriers;
+  barriers_before_block_ = events.barriers;
   block_index_ = {static_cast<unsigned>(linear_block % launch.grid.x),
                   static_cast<unsigned>(linear_block / launch.grid.x % launch.grid.y),
                   static_cast<unsigned>(linear_block / launch.grid.x / launch.grid.y)};
-  block_start_ = next_moment();
-  fences_.begin_block(block_start_);
-  copies_.to.clear();
-  if (!mbarriers_.list.empty()) mbarriers_ = {};
-  tensor_copies_.begin_block();
-  if (tensor_stores_.in_use()) tensor_stores_ = {};
-  warpgroups_.clear();
-  named_barriers_ = {};
-  knowledge_in_use_ = products_in_use_ = false;
-  blocks_run_.emplace_back(block_start_, linear_block);
-  last_barrier_ = next_moment();
-  last_warp_event_.assign((num_threads_ + 31) / 32, 0);
-  lanes_left_.assign((num_threads_ + 31) / 32, 0);
-  last_missing_.assign((num_threads_ + 31) / 32, 0);
+  order.begin_block(linear_block, threads_.data(), num_threads_);
+  warp_calls.begin_block(num_warps());
+  copies.begin_block(num_threads_);
+  mbarriers.begin_block();
+  named_barriers.begin_block();
+  tensor_copies.begin_block();
+  tensor_stores.begin_block();
+  warpgroups.begin_block();
+  lanes_left_.assign(num_warps(), 0);
   for (int t = 0; t < num_threads_; ++t) {
     Thread& thread = threads_[t];
     ++lanes_left_[t / 32];
@@ -139,22 +133,19 @@ void Core::run_block(std::uint64_t linear_block) {
     thread.lags = schedule.order == Schedule::Order::kLagging && t % 32 == 31;
     thread.trace.clear();
     thread.tiles.clear();
-    thread.last_event = last_barrier_;
-    thread.fences = {};
-    thread.knowledge = {};
-    thread.copies = {};
     thread.registers.clear();
-    std::fill_n(thread.synced, 32, Stamp{0});
     thread.fiber.prepare(t, &Core::thread_entry);
   }
   block_recorder.begin_block();
+}
 
-  // Each thread runs until it waits for others; when all do, the barrier opens.
-  std::vector<int> order = ordered(num_threads_);
-  std::stable_partition(order.begin(), order.end(), [&](int t) { return !threads_[t].lags; });
+// Each thread runs until it waits for others; when all do, the barrier opens.
+void Core::run_block() {
+  std::vector<int> turns = ordered(num_threads_);
+  std::stable_partition(turns.begin(), turns.end(), [&](int t) { return !threads_[t].lags; });
   for (;;) {
     bool progress = false, alive = false, in_warp_call = false, waits_for_some = false;
-    for (const int t : order) {
+    for (const int t : turns) {
       Thread& thread = threads_[t];
       const bool may_run = !progress || !thread.lags;
       if (may_run && (thread.state == Thread::State::kReady || thread.counted())) {
@@ -168,31 +159,40 @@ void Core::run_block(std::uint64_t linear_block) {
       waits_for_some |= thread.waits_for_some();
     }
     if (!alive) {
-      check_unfinished_tensor_copies();
-      end_all_tensor_stores();
-      check_unfinished_products();
+      tensor_copies.end_block();
+      tensor_stores.end_block();
+      warpgroups.end_block();
       return;
     }
-    if (progress || let_some_have_registers()) continue;
-    if (in_warp_call) {
-      end_warp_calls();
-    } else if (report_stuck_warpgroup() || report_lack_of_registers() || report_block_count()) {
-      return;
-    } else if (waits_for_some) {
-      report_deadlock();
-    } else {
-      release_barrier();
-    }
+    if (progress || warpgroups.let_some_have_registers()) continue;
+    if (in_warp_call && warp_calls.begin_without_absent()) continue;
+    killed_ = report_stuck(in_warp_call, waits_for_some);
     if (killed_) return;
+    release_barrier();
   }
+}
+
+// No thread can go on. False if all that are left wait at barriers; otherwise none ever will, and
+// the reason is reported.
+bool Core::report_stuck(bool in_warp_call, bool waits_for_some) {
+  if (in_warp_call && !waits_for_some) {
+    warp_calls.report_stuck();
+    return true;
+  }
+  if (!in_warp_call && (warpgroups.report_stuck() || warpgroups.report_lack_of_registers() ||
+                        report_block_count())) {
+    return true;
+  }
+  if (waits_for_some) report_deadlock();
+  return waits_for_some;
 }
 
 void Core::thread_entry(void* argument) {
   Thread& thread = *static_cast<Thread*>(argument);
   try {
     core.launch_->invoke(core.launch_->args);
-    core.check_unfinished_copies(thread);
-    core.check_unfinished_tensor_stores(thread);
+    core.copies.end_thread(thread);
+    core.tensor_stores.end_thread(thread);
   } catch (...) {
     core.exception_ = std::current_exception();
     core.killed_ = true;
@@ -266,11 +266,9 @@ int Core::barrier(Thread& self, bool vote, std::uintptr_t return_address) {
 // Every thread waits at a barrier or has exited.
 void Core::release_barrier() {
   check_barrier();
-  for (std::size_t warp = 0; warp < last_warp_event_.size(); ++warp) {
-    flush_warp(static_cast<int>(warp));
-  }
-  ++events_.barriers;
-  last_barrier_ = next_moment();
+  for (int warp = 0; warp < num_warps(); ++warp) flush_warp(warp);
+  ++events.barriers;
+  order.meet();
   const auto votes =
       std::count_if(threads_.begin(), threads_.begin() + num_threads_,
                     [](const Thread& t) { return t.state == Thread::State::kAtBarrier && t.vote; });
@@ -278,17 +276,7 @@ void Core::release_barrier() {
     Thread& thread = threads_[t];
     if (thread.state == Thread::State::kAtBarrier) thread.state = Thread::State::kReady;
     thread.result = votes;
-    thread.last_event = last_barrier_;
   }
-  if (knowledge_in_use_) {
-    std::vector<Thread*> all;
-    for (int t = 0; t < num_threads_; ++t) all.push_back(&threads_[t]);
-    share_knowledge(all);
-  }
-  if (!fences_.in_use()) return;
-  std::vector<ThreadFences*> fences;
-  for (int t = 0; t < num_threads_; ++t) fences.push_back(&threads_[t].fences);
-  fences_.meet(fences);
 }
 
 // Checks that all remaining threads wait at the same barrier. A barrier does not wait for threads
@@ -311,7 +299,7 @@ void Core::check_barrier() {
       return "  thread " + std::to_string(who.index) + " waits at " + short_location(place) +
              "   " + source_text(place) + '\n';
     };
-    report_block(FindingKind::kDivergentBarrier, first->wait_address, "DIVERGENT BARRIER",
+    report_block(Report::kDivergentBarrier, first->wait_address,
                  waits(*first, here) + waits(thread, there) +
                      "  A __syncthreads() inside a branch must be reached by all threads of the "
                      "block or by none.\n");

@@ -140,7 +140,7 @@ int BlockRecorder::place_of(const SourcePlace& place) {
 
 ArrayNumbers::Place BlockRecorder::array_at(std::uintptr_t address) {
   const auto [known, added] = array_places_.try_emplace(address);
-  if (added) known->second = arrays_.place_of(address, core);
+  if (added) known->second = arrays_.place_of(address);
   return known->second;
 }
 
@@ -149,8 +149,8 @@ int BlockRecorder::barrier_at(const RecordedBarrier& barrier) {
   const auto [known, added] =
       barrier_places_.try_emplace(barrier.key, static_cast<int>(barriers.size()));
   if (added) {
-    const std::string name =
-        barrier.named ? "barrier " + std::to_string(barrier.key) : core.mbarrier_name(barrier.key);
+    const std::string name = barrier.named ? "barrier " + std::to_string(barrier.key)
+                                           : core.mbarriers.name_at(barrier.key);
     barriers.push_back({name, barrier.named});
   }
   return known->second;

@@ -8,27 +8,28 @@
 
 namespace cuflash::simt {
 
-void Core::issue_bulk_reduction(Thread& self, std::uintptr_t to, std::uintptr_t from, int bytes,
-                                std::uintptr_t return_address) {
+void TensorStores::issue_reduction(const Thread& self, std::uintptr_t to, std::uintptr_t from,
+                                   int bytes, std::uintptr_t return_address) {
   constexpr std::size_t kChunk = BoxChunk::kBytes;
-  const std::uint16_t site = sites.id(return_address, AccessKind::kRead, kChunk, sizeof(float));
+  const std::uint16_t site =
+      core.sites.id(return_address, AccessKind::kRead, kChunk, sizeof(float));
   TensorStore reduction;
   reduction.adds = true;
-  reduction.write_site = sites.id(return_address, AccessKind::kAtomic, kChunk, sizeof(float));
-  check_operand(self, from, kChunk, site, true, "cp.reduce.async.bulk reads");
-  check_alignment(self, to, kChunk, reduction.write_site);
+  reduction.write_site = core.sites.id(return_address, AccessKind::kAtomic, kChunk, sizeof(float));
+  core.check_operand(self, from, kChunk, site, true, "cp.reduce.async.bulk reads");
+  core.check_alignment(self, to, kChunk, reduction.write_site);
   const auto size = static_cast<std::size_t>(bytes);
   if (size % kChunk != 0) {
-    report_access(FindingKind::kMisaligned, self, &shared_.region(), from, site,
+    report_access(Report::kMisaligned, self, &core.shared().region(), from, site,
                   "A reduction takes a multiple of 16 bytes; this is " + std::to_string(bytes) +
                       ". The launch ends here.");
-    kill_launch();
+    core.kill_launch();
   }
   check_span(self, from, size, site);
   for (std::size_t at = 0; at < size; at += kChunk) {
     reduction.chunks.push_back({from + at, to + at, 0, kChunk});
   }
-  begin_tensor_store(self, std::move(reduction), site);
+  begin(self, std::move(reduction), site);
 }
 
 void add_floats(std::uintptr_t sums, const TensorStore::Data& terms) {
@@ -39,8 +40,8 @@ void add_floats(std::uintptr_t sums, const TensorStore::Data& terms) {
 }
 
 void issue_bulk_reduction(float* sums, const void* shared, int bytes) {
-  core.issue_bulk_reduction(*running_thread(), as_address(sums), as_address(shared), bytes,
-                            as_address(__builtin_return_address(0)));
+  core.tensor_stores.issue_reduction(*running_thread(), as_address(sums), as_address(shared), bytes,
+                                     as_address(__builtin_return_address(0)));
 }
 
 }  // namespace cuflash::simt

@@ -32,132 +32,123 @@ std::string why_in_flight(const AsyncCopy& copy, std::size_t groups) {
 
 }  // namespace
 
-void Core::issue_copy(Thread& self, std::uintptr_t to, std::optional<std::uintptr_t> from,
-                      std::uintptr_t return_address) {
-  const std::uint16_t read_site = sites.id(return_address, AccessKind::kRead, kBytes);
-  const std::uint16_t write_site = sites.id(return_address, AccessKind::kWrite, kBytes);
-  check_operand(self, to, kBytes, write_site, true, "cp.async writes");
-  if (from) check_operand(self, *from, kBytes, read_site, false, "cp.async reads");
-  copies_.write_sites.insert(write_site);
-  block_recorder.note_copy(read_site, write_site);
-  if (from && recorder.on()) {
-    recorder.note(*this, self, *from, kBytes, AccessKind::kRead, read_site);
+void AsyncCopies::begin_block(int num_threads) {
+  of_threads_ = std::vector<OfThread>(num_threads);
+  to_.clear();
+}
+
+void AsyncCopies::issue(const Thread& self, std::uintptr_t to, std::optional<std::uintptr_t> from,
+                        std::uintptr_t return_address) {
+  const std::uint16_t read_site = core.sites.id(return_address, AccessKind::kRead, kBytes);
+  const std::uint16_t write_site = core.sites.id(return_address, AccessKind::kWrite, kBytes);
+  core.check_operand(self, to, kBytes, write_site, true, "cp.async writes");
+  if (from) core.check_operand(self, *from, kBytes, read_site, false, "cp.async reads");
+  write_sites_.insert(write_site);
+  core.block_recorder.note_copy(read_site, write_site);
+  if (from && core.recorder.on()) {
+    core.recorder.note(self, *from, kBytes, AccessKind::kRead, read_site);
   }
   if (counts_accesses()) {
-    if (from) on_access(self.index, *from, kBytes, AccessKind::kRead, return_address);
-    on_access(self.index, to, kBytes, AccessKind::kWrite, return_address);
-    std::size_t count = 0;
-    Cell* const cells = shared_.region().cells(to, kBytes, count);
-    std::fill_n(cells, count, Cell{});
+    if (from) core.on_access(self.index, *from, kBytes, AccessKind::kRead, return_address);
+    core.on_access(self.index, to, kBytes, AccessKind::kWrite, return_address);
+    for (Cell& cell : core.shared().region().cells(to, kBytes)) cell = Cell{};
   }
   std::memset(reinterpret_cast<void*>(to), 0xff, kBytes);
-  const Stamp begun = next_moment() | static_cast<Stamp>(self.index) << kSiteBits | write_site;
-  self.copies.copies.push_back({to, from, self.copies.groups, read_site, begun});
-  copies_.to[to] = &self.copies.copies.back();
+  core.order.next_moment();
+  OfThread& mine = of_threads_[self.index];
+  mine.copies.push_back({to, from, mine.groups, read_site, core.order.stamp_of(self, write_site)});
+  to_[to] = &mine.copies.back();
 }
 
-void Core::commit_copies(Thread& self) { ++self.copies.groups; }
-
-void Core::wait_for_copies(Thread& self, std::size_t pending) {
-  std::list<AsyncCopy>& copies = self.copies.copies;
-  for (; !copies.empty() && copies.front().group + pending < self.copies.groups;
-       copies.pop_front()) {
-    end_copy(self, copies.front());
+void AsyncCopies::wait(const Thread& self, std::size_t pending) {
+  OfThread& mine = of_threads_[self.index];
+  for (; !mine.copies.empty() && mine.copies.front().group + pending < mine.groups;
+       mine.copies.pop_front()) {
+    end(self, mine.copies.front());
   }
 }
 
-void Core::end_copy(const Thread& self, const AsyncCopy& copy) {
-  const auto in_flight = copies_.to.find(copy.to);
+void AsyncCopies::end(const Thread& self, const AsyncCopy& copy) {
+  const auto in_flight = to_.find(copy.to);
   // If another copy to the same place has begun since, that was reported, and its data stay.
-  if (in_flight == copies_.to.end() || in_flight->second != &copy) return;
-  copies_.to.erase(in_flight);
+  if (in_flight == to_.end() || in_flight->second != &copy) return;
+  to_.erase(in_flight);
   unsigned char data[kBytes] = {};
   if (copy.from) std::memcpy(data, reinterpret_cast<const void*>(*copy.from), kBytes);
   std::memcpy(reinterpret_cast<void*>(copy.to), data, kBytes);
-  const int write_site = stamp_site(copy.begun);
-  if (recorder.on()) {
-    recorder.note(*this, self, copy.to, kBytes, AccessKind::kWrite,
-                  static_cast<std::uint16_t>(write_site));
+  const auto write_site = static_cast<std::uint16_t>(stamp_site(copy.begun));
+  if (core.recorder.on()) {
+    core.recorder.note(self, copy.to, kBytes, AccessKind::kWrite, write_site);
   }
   if (!counts_accesses()) return;
-  if (copy.from) check_source(self, *copy.from, kBytes, copy.begun, copy.read_site, true);
-  const Stamp now = now_ | static_cast<Stamp>(self.index) << kSiteBits | write_site;
-  std::size_t count = 0;
-  Cell* const cells = shared_.region().cells(copy.to, kBytes, count);
-  std::fill_n(cells, count, Cell{now, 0, 0});
+  if (copy.from) check_copy_source(self, *copy.from, kBytes, copy.begun, copy.read_site, true);
+  const Stamp now = core.order.stamp_of(self, write_site);
+  for (Cell& cell : core.shared().region().cells(copy.to, kBytes)) cell = Cell{now, 0, 0};
 }
 
-// The source is read until the wait: a write since the copy began changes what it copies. If
-// `noted`, the cells remember the copy as a reader.
-void Core::check_source(const Thread& self, std::uintptr_t from, std::size_t size, Stamp begun,
-                        std::uint16_t read_site, bool noted) {
-  Region* const region = region_of(from);
+void check_copy_source(const Thread& self, std::uintptr_t from, std::size_t size, Stamp begun,
+                       std::uint16_t read_site, bool noted) {
+  Region* const region = core.region_of(from);
   if (region == nullptr || !region->has(from, size)) return;
-  const Stamp now = stamp_of(self, read_site);
-  std::size_t count = 0;
-  Cell* cell = region->cells(from, size, count);
+  const Stamp now = core.order.stamp_of(self, read_site);
   Stamp writer = 0;
-  for (Cell* const end = cell + count; cell != end; ++cell) {
-    if (cell->write >= moment_of(begun)) {
-      writer = cell->write;
+  for (Cell& cell : region->cells(from, size)) {
+    if (cell.write >= moment_of(begun)) {
+      writer = cell.write;
     } else if (noted) {
-      note_read(self, *cell, now, false);
+      core.note_read(self, cell, now, false);
     }
   }
   if (writer == 0) return;
-  if (!happens_before(writer, self, now, false)) {
+  if (!core.order.happens_before(writer, self, false)) {
     report_race(self, *region, from, writer, read_site);
     return;
   }
   NamedAccess reader = named_access(begun);
   reader.site = read_site;
-  report_accesses(FindingKind::kAsyncCopy, "SOURCE OF A COPY OVERWRITTEN", region, from,
-                  {reader, named_access(writer)},
+  report_accesses(Report::kSourceOfCopyOverwritten, region, from, {reader, named_access(writer)},
                   "The copy reads its source until the wait that covers it.");
 }
 
-// True if the access meets the destination of a copy in flight; it is then reported.
-bool Core::meets_copy(const Thread& self, const Region& region, std::uintptr_t address,
-                      std::uint16_t site) {
-  const auto found = copies_.to.find(address & ~(kBytes - 1));
-  if (found == copies_.to.end()) return false;
+bool AsyncCopies::on_access(const Thread& self, const Region& region, std::uintptr_t address,
+                            std::uint16_t site) {
+  const auto found = to_.find(address & ~(kBytes - 1));
+  if (found == to_.end()) return true;
   const AsyncCopy& copy = *found->second;
-  copies_.reported_sites.insert(stamp_site(copy.begun));
-  const bool read = sites[site].kind == AccessKind::kRead;
-  report_accesses(FindingKind::kAsyncCopy,
-                  read ? "READ OF A COPY IN FLIGHT" : "WRITE OVER A COPY IN FLIGHT", &region,
-                  address, {named_access(copy.begun), access_of(self, site)},
-                  why_in_flight(copy, threads_[stamp_thread(copy.begun)].copies.groups));
-  return true;
+  reported_sites_.insert(stamp_site(copy.begun));
+  const bool read = core.sites[site].kind == AccessKind::kRead;
+  report_accesses(read ? Report::kReadOfCopy : Report::kWriteOverCopy, &region, address,
+                  {named_access(copy.begun), access_of(self, site)},
+                  why_in_flight(copy, of_threads_[stamp_thread(copy.begun)].groups));
+  return false;
 }
 
-// The thread has exited.
-void Core::check_unfinished_copies(const Thread& self) {
-  for (const AsyncCopy& copy : self.copies.copies) {
-    if (copies_.reported_sites.count(stamp_site(copy.begun)) != 0) continue;
-    report_accesses(FindingKind::kAsyncCopy, "COPY WITHOUT A WAIT", &shared_.region(), copy.to,
+void AsyncCopies::end_thread(const Thread& self) {
+  for (const AsyncCopy& copy : of_threads_[self.index].copies) {
+    if (reported_sites_.count(stamp_site(copy.begun)) != 0) continue;
+    report_accesses(Report::kCopyWithoutWait, &core.shared().region(), copy.to,
                     {named_access(copy.begun)}, "Its thread ends and has not waited for it.");
   }
 }
 
 void issue_copy(void* shared, const void* global, bool valid) {
-  core.issue_copy(*running_thread(), as_address(shared),
-                  valid ? std::optional(as_address(global)) : std::nullopt,
-                  as_address(__builtin_return_address(0)));
+  core.copies.issue(*running_thread(), as_address(shared),
+                    valid ? std::optional(as_address(global)) : std::nullopt,
+                    as_address(__builtin_return_address(0)));
 }
 
 void commit_copies() {
   Thread& self = *running_thread();
   core.block_recorder.mark(self, WarpEvent::Kind::kCommitCopies,
                            as_address(__builtin_return_address(0)));
-  core.commit_copies(self);
+  core.copies.commit(self);
 }
 
 void wait_for_copies(int pending) {
   Thread& self = *running_thread();
   core.block_recorder.mark(self, WarpEvent::Kind::kWaitCopies,
                            as_address(__builtin_return_address(0)), pending);
-  core.wait_for_copies(self, static_cast<std::size_t>(pending));
+  core.copies.wait(self, static_cast<std::size_t>(pending));
 }
 
 }  // namespace cuflash::simt

@@ -8,8 +8,10 @@
 #include <optional>
 #include <set>
 #include <unordered_map>
+#include <vector>
 
 #include "simt/memory.h"
+#include "simt/thread.h"
 
 namespace cuflash::simt {
 
@@ -22,18 +24,42 @@ struct AsyncCopy {
   Stamp begun;  // when, by which thread, at which site that writes
 };
 
-// The copies of one thread, oldest first.
-struct ThreadCopies {
-  std::list<AsyncCopy> copies;
-  std::size_t groups = 0;  // that it has committed
-};
+class AsyncCopies {
+ public:
+  void begin_launch() { *this = {}; }
+  void begin_block(int num_threads);
+  // A copy without `from` writes zeros.
+  void issue(const Thread& self, std::uintptr_t to, std::optional<std::uintptr_t> from,
+             std::uintptr_t return_address);
+  void commit(const Thread& self) { ++of_threads_[self.index].groups; }
+  void wait(const Thread& self, std::size_t pending);
+  // False if the access meets the destination of a copy in flight; it is then reported.
+  bool on_access(const Thread& self, const Region& region, std::uintptr_t address,
+                 std::uint16_t site);
+  // The thread has exited.
+  void end_thread(const Thread& self);
+  // True if the site has begun copies in this launch.
+  bool begin_at(int site) const { return write_sites_.count(site) != 0; }
 
-struct CopiesInFlight {
-  std::unordered_map<std::uintptr_t, const AsyncCopy*> to;  // by destination: of this block
+ private:
+  // The copies of one thread, oldest first.
+  struct OfThread {
+    std::list<AsyncCopy> copies;
+    std::size_t groups = 0;  // that it has committed
+  };
+  void end(const Thread& self, const AsyncCopy& copy);
+
+  std::vector<OfThread> of_threads_;
+  std::unordered_map<std::uintptr_t, const AsyncCopy*> to_;  // by destination: of this block
   // The sites of this launch that begin copies, and those of them with a copy that was met in
   // flight.
-  std::set<int> write_sites, reported_sites;
+  std::set<int> write_sites_, reported_sites_;
 };
+
+// A copy reads its source until the wait: reports a write since it began. If `noted`, the cells
+// remember the copy as a reader.
+void check_copy_source(const Thread& self, std::uintptr_t from, std::size_t size, Stamp begun,
+                       std::uint16_t read_site, bool noted);
 
 }  // namespace cuflash::simt
 

@@ -5,12 +5,19 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "simt/machine.h"
+#include "simt/finding.h"
+#include "simt/memory.h"
 
 namespace cuflash::simt {
+
+struct SourcePlace;
+struct Site;
+struct Thread;
+struct TileMark;
 
 // Findings, with similar ones folded into one.
 class Findings {
@@ -18,7 +25,7 @@ class Findings {
   using Key = std::vector<std::uint64_t>;
   // Counts one more of `key`. True if it is the first, or has a greater `weight` than the one that
   // was described: then describe() must follow.
-  bool count(FindingKind kind, const Key& key, int weight = 0);
+  bool count(Report report, const Key& key, int weight = 0);
   // `lacks_names`: the finding cannot name shared arrays, because there is no debug information.
   void describe(Finding finding, bool lacks_names);
   std::vector<Finding> take();
@@ -28,13 +35,52 @@ class Findings {
     std::size_t place;  // in the list
     int weight;
   };
-  std::map<std::pair<FindingKind, Key>, Known> known_;
+  std::map<std::pair<Report, Key>, Known> known_;
   std::vector<Finding> list_;
   std::size_t last_counted_ = 0;
   // The first finding that lacks names says why, once in the life of the process.
   std::optional<std::size_t> lacks_names_;
   bool said_why_ = false;
 };
+
+// An access that a finding names.
+struct NamedAccess {
+  int thread;
+  std::uint64_t block;
+  int site;
+  const TileMark* tile;  // null if unknown
+};
+NamedAccess access_of(const Thread& self, std::uint16_t site);
+NamedAccess named_access(Stamp stamp);
+
+// Each of these makes a finding of the running block, unless it is like one before. `what` explains
+// it in words; the last access is the one to blame.
+void report_access(Report report, const Thread& self, const Region* region, std::uintptr_t address,
+                   std::uint16_t site, const std::string& what);
+// The element is named as `element` sees it, or as the last access.
+void report_accesses(Report report, const Region* region, std::uintptr_t address,
+                     const std::vector<NamedAccess>& accesses, const std::string& what,
+                     const Site* element = nullptr);
+void report_registers(Report report, const std::vector<NamedAccess>& accesses,
+                      const std::string& what);
+void report_block(Report report, std::uintptr_t where, const std::string& body,
+                  const std::vector<FindingBarrier>& barriers = {});
+// race_findings.cpp
+void report_race(const Thread& self, const Region& region, std::uintptr_t address, Stamp earlier,
+                 std::uint16_t site);
+
+// What they are made of.
+// "  Warp 1 lane 3 waits at kernel.cuh:12   __syncwarp();": the verb is "waits at".
+std::string line_of(const Thread& self, const std::string& verb);
+// True if findings of this block are wanted.
+bool keeps(std::uint64_t block);
+Finding finding_at(Report report, const SourcePlace& place, const std::string& why,
+                   const std::vector<NamedAccess>& accesses = {});
+// Adds the element, named as `site` sees it, to the finding that was counted last.
+void describe(Finding finding, const Region* region, std::uintptr_t address, const Site& site);
+std::string array_name(const Region* region, std::uintptr_t address);
+std::uintptr_t array_begin(const Region* region, std::uintptr_t address);
+std::string element_name(const Region* region, std::uintptr_t address, const Site& site);
 
 }  // namespace cuflash::simt
 

@@ -18,8 +18,8 @@ __attribute__((always_inline)) inline void note_access(const volatile void* poin
   if (stack >= StackPool::kMaxStacks) return;  // called by host code
   const std::uintptr_t address = as_address(pointer);
   if (StackPool::index_of(address) == stack) {  // a local variable
-    if (core.watches_registers()) {
-      core.on_register_access(core.thread(stack), address, size, kind, as_address(return_address));
+    if (core.warpgroups.products_in_use()) {
+      on_register_access(core.thread(stack), address, size, kind, as_address(return_address));
     }
     return;
   }
@@ -45,7 +45,7 @@ int barrier(bool vote, const void* return_address) {
 }  // namespace
 
 std::uint64_t warp_call(const WarpCall& call) {
-  return core.warp_call(*running_thread(), call, as_address(__builtin_return_address(0)));
+  return core.warp_calls.call(*running_thread(), call, as_address(__builtin_return_address(0)));
 }
 
 unsigned active_lanes() { return core.active_lanes(running_thread()->warp()); }
@@ -88,8 +88,8 @@ int __syncthreads_count(int yes) { return barrier(yes != 0, __builtin_return_add
 int __syncthreads_or(int yes) { return barrier(yes != 0, __builtin_return_address(0)) != 0; }
 int __syncthreads_and(int yes) { return barrier(yes == 0, __builtin_return_address(0)) == 0; }
 
-void __threadfence() { core.fence(*running_thread(), false); }
-void __threadfence_block() { core.fence(*running_thread(), true); }
+void __threadfence() { core.order.fence(*running_thread(), false); }
+void __threadfence_block() { core.order.fence(*running_thread(), true); }
 
 #define CUFLASH_ATOMIC(name, type, update)                                                \
   type name(type* address, type value) {                                                  \

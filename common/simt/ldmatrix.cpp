@@ -21,21 +21,22 @@ struct MatrixRow {
 
 }  // namespace
 
-void Core::finish_ldmatrix(int warp) {
+void finish_ldmatrix(const Thread* lanes) {
   const MatrixRow* of_lane[32];
   for (int lane = 0; lane < 32; ++lane) {
-    const Thread& thread = threads_[warp * 32 + lane];
+    const Thread& thread = lanes[lane];
     of_lane[lane] = reinterpret_cast<const MatrixRow*>(thread.call.value);
     const std::uint16_t site =
-        sites.id(thread.wait_address, AccessKind::kRead, kRowBytes, kElementBytes);
-    check_operand(thread, of_lane[lane]->row, kRowBytes, site, true, "ldmatrix reads");
-    if (recorder.on()) {
-      recorder.note(*this, thread, of_lane[lane]->row, kRowBytes, AccessKind::kRead, site);
+        core.sites.id(thread.wait_address, AccessKind::kRead, kRowBytes, kElementBytes);
+    core.check_operand(thread, of_lane[lane]->row, kRowBytes, site, true, "ldmatrix reads");
+    if (core.recorder.on()) {
+      core.recorder.note(thread, of_lane[lane]->row, kRowBytes, AccessKind::kRead, site);
     }
   }
   for (int lane = 0; lane < 32 && counts_accesses(); ++lane) {
-    const Thread& thread = threads_[warp * 32 + lane];
-    on_access(thread.index, of_lane[lane]->row, kRowBytes, AccessKind::kRead, thread.wait_address);
+    const Thread& thread = lanes[lane];
+    core.on_access(thread.index, of_lane[lane]->row, kRowBytes, AccessKind::kRead,
+                   thread.wait_address);
   }
   const auto element = [&](int matrix, int row, int col) {
     std::uint16_t bits;
@@ -61,10 +62,10 @@ void load_matrices(std::uint32_t* registers, const void* row, bool trans) {
   const MatrixRow mine{registers, as_address(row), trans};
   const std::uintptr_t return_address = as_address(__builtin_return_address(0));
   Thread& self = *running_thread();
-  core.warp_call(self, {WarpCall::Kind::kLdMatrix, ~0u, as_address(&mine), 0}, return_address);
-  if (core.watches_registers()) {
-    core.on_register_access(self, as_address(registers), kRowBytes, AccessKind::kWrite,
-                            return_address);
+  core.warp_calls.call(self, {WarpCall::Kind::kLdMatrix, ~0u, as_address(&mine), 0},
+                       return_address);
+  if (core.warpgroups.products_in_use()) {
+    on_register_access(self, as_address(registers), kRowBytes, AccessKind::kWrite, return_address);
   }
 }
 

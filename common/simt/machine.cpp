@@ -37,21 +37,29 @@ void Core::release_if_idle() {
 
 Counts Core::counts() const {
   Counts counts = requests.totals();
-  counts.launches = events_.launches;
-  counts.barriers = events_.barriers;
-  counts.warp_syncs = events_.warp_syncs;
-  counts.exchanges = events_.exchanges;
-  counts.barrier_calls = events_.barrier_calls;
-  counts.products = events_.products;
-  counts.multiply_adds = events_.multiply_adds;
+  counts.launches = events.launches;
+  counts.barriers = events.barriers;
+  counts.warp_syncs = events.warp_syncs;
+  counts.exchanges = events.exchanges;
+  counts.barrier_calls = events.barrier_calls;
+  counts.products = events.products;
+  counts.multiply_adds = events.multiply_adds;
   return counts;
 }
 
 void Core::reset_counts() {
   requests.reset();
   waits.reset();
-  events_ = {};
+  events = {};
   layouts_.clear();
+}
+
+const std::string& Core::kernel_name(std::uintptr_t kernel) {
+  auto name = kernel_names_.find(kernel);
+  if (name == kernel_names_.end()) {
+    name = kernel_names_.emplace(kernel, function_name(kernel)).first;
+  }
+  return name->second;
 }
 
 std::vector<SharedMap> Core::shared_maps() {

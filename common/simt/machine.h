@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "simt/finding.h"
+
 namespace cuflash::simt {
 
 /// The order in which the simulator runs the blocks of a grid and the threads of a block. A correct
@@ -54,48 +56,6 @@ struct Counts {
   std::uint64_t barrier_calls = 0;
   std::uint64_t products = 0;       ///< instructions for matrices, of a warp or a warpgroup
   std::uint64_t multiply_adds = 0;  ///< of these products
-};
-
-/// The kinds of fault that the simulator detects.
-enum class FindingKind {
-  kSharedRace,
-  kGlobalRace,
-  kOutOfBounds,
-  kUseAfterFree,
-  kUninitialised,
-  kMisaligned,
-  kDivergentBarrier,  ///< threads wait at different barriers, or at one that they name differently
-  kWarpMask,          ///< an operation of a warp or a warpgroup that lacks a thread
-  kLaunchLimit,
-  kNullPointer,   ///< an address that is no memory at all
-  kAsyncCopy,     ///< an asynchronous copy that is used before it ends, or never waited for; one to
-                  ///< memory that is still in use
-  kMbarrier,      ///< an mbarrier whose phases, arrivals or bytes go wrong; a deadlock at mbarriers
-  kAsyncProduct,  ///< a product of a warpgroup whose registers or operands are used before it ends,
-                  ///< that lacks a fence, or that is never waited for
-  kBlockOrder,    ///< a wait for a block that begins later
-};
-
-/// An access that a finding names.
-struct FindingAccess {
-  int warp, lane;
-  std::string location;  ///< file:line
-  std::string tile;      ///< "KV tile 1"; empty if it is in none
-};
-/// One fault, with similar ones folded into it.
-struct Finding {
-  FindingKind kind;
-  std::string title;        ///< "RACE in shared memory"
-  std::string kernel;       ///< the kernel's name, demangled
-  std::string place;        ///< "block (3,0,0)"; empty if no block ran
-  std::string array;        ///< the array or allocation, or the nearest one
-  std::string location;     ///< file:line of the access
-  std::string text;         ///< the lines under the heading: element, who, where, why it is wrong
-  std::uint64_t count = 1;  ///< the number of similar findings, this one included
-  std::vector<FindingAccess> accesses = {};  ///< those that the text names, in its order
-
-  /// Heading and text: several lines.
-  std::string message() const;
 };
 
 /// Counts since the last reset_counts().
@@ -178,10 +138,6 @@ void log_accesses(bool on);
 /// Takes what was logged since the last call.
 AccessLog take_access_log();
 
-/// A block of a grid.
-struct BlockIndex {
-  unsigned x, y, z;
-};
 /// Neighbouring lanes of a request, or pieces of 16 bytes of a box: number `first` + i accesses the
 /// byte `offset` + i * `stride` of the array.
 struct LaneSpan {

@@ -140,10 +140,8 @@ void copy_out(FragmentType type, const MatrixInMemory& matrix, int lane, const v
                 [&](int slot, std::size_t i) { to[i] = static_cast<const T*>(x)[slot]; });
 }
 
-}  // namespace
-
 // Checks the alignment that CUDA requires of the pointer and of ldm; a violation ends the launch.
-void Core::check_matrix(const Thread& caller, const MatrixAccess& access) {
+void check_matrix(const Thread& caller, const MatrixAccess& access) {
   const std::uintptr_t address = address_of(access.matrix);
   const std::size_t bytes = element_bytes(access.type);
   std::string what;
@@ -156,22 +154,23 @@ void Core::check_matrix(const Thread& caller, const MatrixAccess& access) {
   } else {
     return;
   }
-  report_access(FindingKind::kMisaligned, caller, region_of(address), address,
-                sites.id(caller.wait_address, access.kind, bytes), what + " The launch ends here.");
-  kill_launch();
+  report_access(Report::kMisaligned, caller, core.region_of(address), address,
+                core.sites.id(caller.wait_address, access.kind, bytes),
+                what + " The launch ends here.");
+  core.kill_launch();
 }
 
 // Counts the accesses of the hardware's lanes. They move the same bytes as the simulator's lanes.
-void Core::account_for_matrix(int warp, const MatrixAccess& access) {
+void account_for_matrix(int warp, const MatrixAccess& access) {
   const std::uintptr_t begin = address_of(access.matrix);
-  const Region* const region = region_of(begin);
+  const Region* const region = core.region_of(begin);
   const MatrixInstructions instructions =
       instructions_for(access.type, access.matrix.col_major, region != nullptr && region->shared);
-  events_.exchanges += instructions.exchanges;
+  core.events.exchanges += instructions.exchanges;
   for (int lane = 0; lane < instructions.lanes; ++lane) {
     // Creates the sites with the size of the matrix's elements.
-    sites.id(threads_[warp * 32 + lane].wait_address, access.kind, instructions.bytes,
-             element_bytes(access.type));
+    core.sites.id(core.thread(warp * 32 + lane).wait_address, access.kind, instructions.bytes,
+                  element_bytes(access.type));
   }
   std::array<std::size_t, 32> pieces{};  // where an instruction's pieces begin, in elements
   std::vector<std::array<std::size_t, 32>> made;
@@ -185,16 +184,32 @@ void Core::account_for_matrix(int warp, const MatrixAccess& access) {
       made.push_back(pieces);
     }
     for (int lane = 0; lane < instructions.lanes; ++lane) {
-      const Thread& thread = threads_[warp * 32 + lane];
-      on_access(thread.index, begin + pieces[lane] * element_bytes(access.type), instructions.bytes,
-                access.kind, thread.wait_address);
+      const Thread& thread = core.thread(warp * 32 + lane);
+      core.on_access(thread.index, begin + pieces[lane] * element_bytes(access.type),
+                     instructions.bytes, access.kind, thread.wait_address);
     }
   }
 }
 
+void access_matrix(Thread& self, const MatrixAccess& access, std::uintptr_t return_address) {
+  core.warp_calls.call(self, {WarpCall::Kind::kMatrixAccess, ~0u, as_address(&access), 0},
+                       return_address);
+}
+
+// What the lane has loaded or stored, element by element.
+void log_matrix(const Thread& self, const MatrixAccess& access, std::uintptr_t return_address) {
+  const std::size_t bytes = element_bytes(access.type);
+  const std::uint16_t site = core.sites.id(return_address, access.kind, bytes);
+  for_each_slot(access.type, access.matrix, self.lane(), [&](int, std::size_t i) {
+    core.recorder.note(self, address_of(access.matrix) + i * bytes, bytes, access.kind, site);
+  });
+}
+
+}  // namespace
+
 // All lanes have arrived: checks that they name the same matrix, then checks and counts the access.
-void Core::finish_matrix_access(const Thread& caller) {
-  const Thread* const lanes = &threads_[caller.warp() * 32];
+void finish_matrix_access(const Thread& caller) {
+  const Thread* const lanes = &core.thread(caller.warp() * 32);
   const auto access = [&](int lane) -> const MatrixAccess& {
     return *reinterpret_cast<const MatrixAccess*>(lanes[lane].call.value);
   };
@@ -205,52 +220,40 @@ void Core::finish_matrix_access(const Thread& caller) {
       continue;
     }
     const SourcePlace& here = source_place(caller.wait_address);
-    report_block(FindingKind::kWarpMask, caller.wait_address, "LANES NAME DIFFERENT MATRICES",
+    report_block(Report::kLanesNameMatrices, caller.wait_address,
                  "  Warp " + std::to_string(caller.warp()) + " lanes 0 and " +
                      std::to_string(lane) + " at " + short_location(here) + "   " +
                      source_text(here) +
                      "\n  All 32 lanes must give the same pointer, ldm and layout. The launch ends "
                      "here.\n");
-    kill_launch();
+    core.kill_launch();
   }
   check_matrix(caller, access(0));
   if (counts_accesses()) account_for_matrix(caller.warp(), access(0));
 }
 
-void Core::access_matrix(Thread& self, const MatrixAccess& access, std::uintptr_t return_address) {
-  warp_call(self, {WarpCall::Kind::kMatrixAccess, ~0u, as_address(&access), 0}, return_address);
-}
-
-// What the lane has loaded or stored, element by element.
-void Core::log_matrix(const Thread& self, const MatrixAccess& access,
-                      std::uintptr_t return_address) {
-  const std::size_t bytes = element_bytes(access.type);
-  const std::uint16_t site = sites.id(return_address, access.kind, bytes);
-  for_each_slot(access.type, access.matrix, self.lane(), [&](int, std::size_t i) {
-    recorder.note(*this, self, address_of(access.matrix) + i * bytes, bytes, access.kind, site);
-  });
-}
-
-void Core::load_matrix(Thread& self, FragmentType type, void* x, const MatrixInMemory& matrix,
-                       std::uintptr_t return_address) {
+void load_matrix(FragmentType type, void* x, MatrixInMemory matrix) {
+  Thread& self = *running_thread();
+  const std::uintptr_t return_address = as_address(__builtin_return_address(0));
   access_matrix(self, {type, matrix, AccessKind::kRead}, return_address);
   if (element_bytes(type) == 4) {
     copy_in<std::uint32_t>(type, matrix, self.lane(), x);
   } else {
     copy_in<std::uint16_t>(type, matrix, self.lane(), x);
   }
-  if (recorder.on()) log_matrix(self, {type, matrix, AccessKind::kRead}, return_address);
+  if (core.recorder.on()) log_matrix(self, {type, matrix, AccessKind::kRead}, return_address);
 }
 
-void Core::store_matrix(Thread& self, FragmentType type, const void* x,
-                        const MatrixInMemory& matrix, std::uintptr_t return_address) {
+void store_matrix(FragmentType type, const void* x, MatrixInMemory matrix) {
+  Thread& self = *running_thread();
+  const std::uintptr_t return_address = as_address(__builtin_return_address(0));
   access_matrix(self, {type, matrix, AccessKind::kWrite}, return_address);
   if (element_bytes(type) == 4) {
     copy_out<std::uint32_t>(type, matrix, self.lane(), x);
   } else {
     copy_out<std::uint16_t>(type, matrix, self.lane(), x);
   }
-  if (recorder.on()) log_matrix(self, {type, matrix, AccessKind::kWrite}, return_address);
+  if (core.recorder.on()) log_matrix(self, {type, matrix, AccessKind::kWrite}, return_address);
 }
 
 // ---- Products ----------------------------------------------------------------------------------
@@ -312,9 +315,9 @@ void multiply(int m, int k, const float* a, const float* b, float* d) {
 }  // namespace
 
 // All lanes have arrived: the last one computes for all.
-void Core::finish_product(int warp) {
+void finish_product(const Thread* lanes) {
   const auto product = [&](int lane) {
-    return reinterpret_cast<const MatrixProduct*>(threads_[warp * 32 + lane].call.value);
+    return reinterpret_cast<const MatrixProduct*>(lanes[lane].call.value);
   };
   const MatrixProduct& first = *product(0);
   const void *a[32], *b[32], *c[32];
@@ -330,26 +333,18 @@ void Core::finish_product(int warp) {
   gather_matrix(first.type_b, b, right);
   gather_matrix(first.type_c, c, sum);
   const int m = first.type_a.m, k = first.type_a.k;
-  events_.note_product(m, first.type_a.n, k);
+  core.events.note_product(m, first.type_a.n, k);
   if (first.type_a.n == 8) multiply<8>(m, k, left, right, sum);
   if (first.type_a.n == 16) multiply<16>(m, k, left, right, sum);
   if (first.type_a.n == 32) multiply<32>(m, k, left, right, sum);
   scatter_matrix(first.type_d, sum, d);
 }
 
-void load_matrix(FragmentType type, void* x, MatrixInMemory matrix) {
-  core.load_matrix(*running_thread(), type, x, matrix, as_address(__builtin_return_address(0)));
-}
-
-void store_matrix(FragmentType type, const void* x, MatrixInMemory matrix) {
-  core.store_matrix(*running_thread(), type, x, matrix, as_address(__builtin_return_address(0)));
-}
-
 void multiply_matrices(FragmentType type_d, void* d, FragmentType type_a, const void* a,
                        FragmentType type_b, const void* b, FragmentType type_c, const void* c) {
   MatrixProduct product{type_d, type_a, type_b, type_c, d, a, b, c};
-  core.warp_call(*running_thread(), {WarpCall::Kind::kProduct, ~0u, as_address(&product), 0},
-                 as_address(__builtin_return_address(0)));
+  core.warp_calls.call(*running_thread(), {WarpCall::Kind::kProduct, ~0u, as_address(&product), 0},
+                       as_address(__builtin_return_address(0)));
 }
 
 }  // namespace cuflash::simt

@@ -13,134 +13,111 @@ namespace {
 constexpr std::size_t kMbarrierBytes = sizeof(std::uint64_t);
 constexpr unsigned kMaxArrivals = (1u << 20) - 1;
 
-std::string counted(std::int64_t count, const char* singular) {
-  return std::to_string(count) + ' ' + singular + (count == 1 ? "" : "s");
-}
-
 }  // namespace
 
-// ---- What threads know of each other -----------------------------------------------------------
-
-// Notes in the thread's knowledge what the events of its warp have ordered, and what it has done
-// itself.
-void Core::note_moment(Thread& self) {
-  std::vector<Stamp>& before = self.knowledge.before;
-  if (before.size() < static_cast<std::size_t>(num_threads_)) before.resize(num_threads_);
-  const int first = self.warp() * 32;
-  for (int t = first; t < std::min(first + 32, num_threads_); ++t) {
-    before[t] = std::max({before[t], last_warp_event_[self.warp()], self.synced[t - first]});
-  }
-  before[self.index] = next_moment();
-}
-
-// Each of the threads now knows what any of them knows.
-void Core::share_knowledge(const std::vector<Thread*>& threads) {
-  Knowledge joined;
-  for (const Thread* thread : threads) joined.join(thread->knowledge);
-  for (Thread* thread : threads) thread->knowledge = joined;
-}
-
-// ---- The barriers ------------------------------------------------------------------------------
-
-void Core::init_mbarrier(Thread& self, std::uintptr_t address, unsigned arrivals,
-                         std::uintptr_t return_address) {
+void Mbarriers::init(const Thread& self, std::uintptr_t address, unsigned arrivals,
+                     std::uintptr_t return_address) {
   const std::uint16_t site =
-      sites.id(return_address, AccessKind::kWrite, kMbarrierBytes, kMbarrierBytes);
-  check_operand(self, address, kMbarrierBytes, site, true, "mbarrier.init writes");
+      core.sites.id(return_address, AccessKind::kWrite, kMbarrierBytes, kMbarrierBytes);
+  core.check_operand(self, address, kMbarrierBytes, site, true, "mbarrier.init writes");
   bool shared = true;
-  if (counts_accesses()) check(self, address, kMbarrierBytes, site, shared);
+  if (counts_accesses()) core.check(self, address, kMbarrierBytes, site, shared);
   std::memset(reinterpret_cast<void*>(address), 0xff, kMbarrierBytes);
-  knowledge_in_use_ = true;
-  Mbarrier& barrier = mbarriers_.list.emplace_back();
-  mbarriers_.at[address] = &barrier;
+  Mbarrier& barrier = list_.emplace_back();
+  at_[address] = &barrier;
   barrier.address = address;
-  barrier.index = mbarriers_.list.size() - 1;
+  barrier.index = list_.size() - 1;
   barrier.arrivals = barrier.arrivals_left = arrivals;
-  barrier.initialised = stamp_of(self, site);
-  barrier.seen.resize(last_warp_event_.size());
+  barrier.initialised = core.order.stamp_of(self, site);
+  barrier.seen.resize(core.num_warps());
   if (arrivals >= 1 && arrivals <= kMaxArrivals) return;
-  report_mbarrier("MBARRIER OUT OF RANGE", barrier, {access_of(self, site)},
-                  "A phase has 1 to 1048575 arrivals; this is " + std::to_string(arrivals) +
-                      ". The launch ends here.");
-  kill_launch();
+  report(Report::kMbarrierOutOfRange, barrier, {access_of(self, site)},
+         "A phase has 1 to 1048575 arrivals; this is " + std::to_string(arrivals) +
+             ". The launch ends here.");
+  core.kill_launch();
 }
 
-void Core::fence_mbarrier_inits(const Thread& self) {
-  for (Mbarrier& barrier : mbarriers_.list) {
-    if (barrier.init_fenced == 0 && same_thread(barrier.initialised, stamp_of(self, 0))) {
-      barrier.init_fenced = stamp_of(self, 0);
+void Mbarriers::fence_inits(const Thread& self) {
+  for (Mbarrier& barrier : list_) {
+    if (barrier.init_fenced == 0 &&
+        same_thread(barrier.initialised, core.order.stamp_of(self, 0))) {
+      barrier.init_fenced = core.order.stamp_of(self, 0);
     }
   }
 }
 
-// The barrier at the address. The launch ends if there is none.
-Mbarrier& Core::mbarrier(const Thread& self, std::uintptr_t address, std::uint16_t site) {
-  check_operand(self, address, kMbarrierBytes, site, true, "An mbarrier lies in");
-  const auto found = mbarriers_.at.find(address);
-  if (found == mbarriers_.at.end()) {
-    report_accesses(FindingKind::kMbarrier, "MBARRIER NOT INITIALISED", &shared_.region(), address,
+Mbarrier& Mbarriers::at(const Thread& self, std::uintptr_t address, std::uint16_t site) {
+  core.check_operand(self, address, kMbarrierBytes, site, true, "An mbarrier lies in");
+  const auto found = at_.find(address);
+  if (found == at_.end()) {
+    report_accesses(Report::kMbarrierNotInitialised, &core.shared().region(), address,
                     {access_of(self, site)},
                     "No thread of this block has called mbarrier_init() for it. The launch ends "
                     "here.");
-    kill_launch();
+    core.kill_launch();
   }
   Mbarrier& barrier = *found->second;
-  if (!happens_before(barrier.initialised, self, stamp_of(self, site), true)) {
-    report_race(self, shared_.region(), address, barrier.initialised, site);
+  if (!core.order.happens_before(barrier.initialised, self, true)) {
+    report_race(self, core.shared().region(), address, barrier.initialised, site);
   }
   return barrier;
 }
 
-void Core::arrive_at_mbarrier(Thread& self, std::uintptr_t address, unsigned expected_bytes,
-                              std::uintptr_t return_address) {
+void Mbarriers::arrive(Thread& self, std::uintptr_t address, unsigned expected_bytes,
+                       std::uintptr_t return_address) {
   const std::uint16_t site =
-      sites.id(return_address, AccessKind::kAtomic, kMbarrierBytes, kMbarrierBytes);
-  Mbarrier& barrier = mbarrier(self, address, site);
-  ++events_.barrier_calls;
-  block_recorder.mark_at_barrier(self, WarpEvent::Kind::kArrive, return_address, {address, false},
-                                 barrier.phase);
+      core.sites.id(return_address, AccessKind::kAtomic, kMbarrierBytes, kMbarrierBytes);
+  Mbarrier& barrier = at(self, address, site);
+  ++core.events.barrier_calls;
+  core.block_recorder.mark_at_barrier(self, WarpEvent::Kind::kArrive, return_address,
+                                      {address, false}, barrier.phase);
   const NamedAccess here = access_of(self, site);
   if (barrier.arrivals_left == 0) {
-    report_mbarrier("TOO MANY ARRIVALS", barrier, {named_access(barrier.last_arrival), here},
-                    "Phase " + std::to_string(barrier.phase) + " has had its " +
-                        counted(barrier.arrivals, "arrival") +
-                        " and waits for bytes. The launch ends here.");
-    kill_launch();
+    report(Report::kTooManyArrivals, barrier, {named_access(barrier.last_arrival), here},
+           "Phase " + std::to_string(barrier.phase) + " has had its " +
+               counted(barrier.arrivals, "arrival") +
+               " and waits for bytes. The launch ends here.");
+    core.kill_launch();
   }
   if (self.knowledge.phases_of(barrier.index) < barrier.phase) {
     const std::string phase = std::to_string(barrier.phase - 1);
-    report_mbarrier("ARRIVAL IN A LATER PHASE", barrier, {named_access(barrier.last_arrival), here},
-                    "Phase " + phase + " ended with " + counted(barrier.arrivals, "arrival") +
-                        ". Nothing orders its end before this arrival, which could be one too "
-                        "many.");
+    report(Report::kArrivalInLaterPhase, barrier, {named_access(barrier.last_arrival), here},
+           "Phase " + phase + " ended with " + counted(barrier.arrivals, "arrival") +
+               ". Nothing orders its end before this arrival, which could be one too "
+               "many.");
   }
-  barrier.last_arrival = stamp_of(self, site);
+  barrier.last_arrival = core.order.stamp_of(self, site);
   barrier.arrived.push_back(barrier.last_arrival);
   barrier.bytes_expected += expected_bytes;
   --barrier.arrivals_left;
-  note_moment(self);
+  core.order.note_moment(self);
   barrier.joining.join(self.knowledge);
   end_phase_if_over(self, barrier);
 }
 
+void Mbarriers::add_bytes(Thread& self, Mbarrier& barrier, std::size_t bytes, Stamp copy) {
+  barrier.bytes_copied += static_cast<std::int64_t>(bytes);
+  barrier.last_copy = copy;
+  end_phase_if_over(self, barrier);
+}
+
 // An arrival or a copy of this thread may have ended the phase.
-void Core::end_phase_if_over(Thread& self, Mbarrier& barrier) {
+void Mbarriers::end_phase_if_over(Thread& self, Mbarrier& barrier) {
   if (barrier.arrivals_left != 0 || barrier.bytes_copied < barrier.bytes_expected) return;
   if (barrier.bytes_copied > barrier.bytes_expected) {
-    report_mbarrier("MORE BYTES THAN EXPECTED", barrier,
-                    {named_access(barrier.last_arrival), named_access(barrier.last_copy)},
-                    "Phase " + std::to_string(barrier.phase) + " expects " +
-                        std::to_string(barrier.bytes_expected) + " bytes, and " +
-                        std::to_string(barrier.bytes_copied) +
-                        " are copied. The launch ends here.");
-    kill_launch();
+    report(Report::kMoreBytesThanExpected, barrier,
+           {named_access(barrier.last_arrival), named_access(barrier.last_copy)},
+           "Phase " + std::to_string(barrier.phase) + " expects " +
+               std::to_string(barrier.bytes_expected) + " bytes, and " +
+               std::to_string(barrier.bytes_copied) + " are copied. The launch ends here.");
+    core.kill_launch();
   }
   // The last thread to arrive knows of the end if it knows of all other arrivals.
   bool knows = barrier.last_copy == 0;
   for (const Stamp arrival : barrier.arrived) {
-    knows = knows && happens_before(arrival, self, stamp_of(self, 0), true);
+    knows = knows && core.order.happens_before(arrival, self, true);
   }
-  block_recorder.end_phase({barrier.address, false});
+  core.block_recorder.end_phase({barrier.address, false});
   ++barrier.phase;
   barrier.arrivals_left = barrier.arrivals;
   barrier.bytes_expected = barrier.bytes_copied = 0;
@@ -149,43 +126,43 @@ void Core::end_phase_if_over(Thread& self, Mbarrier& barrier) {
   Knowledge::note(barrier.joining.phases, barrier.index, barrier.phase);
   barrier.released = barrier.joining;
   if (knows) Knowledge::note(self.knowledge.phases, barrier.index, barrier.phase);
-  for (int t = 0; t < num_threads_; ++t) {
-    Thread& waiting = threads_[t];
+  for (int t = 0; t < core.num_threads(); ++t) {
+    Thread& waiting = core.thread(t);
     if (waiting.state == Thread::State::kAtMbarrier && waiting.mbarrier == &barrier) {
       waiting.state = Thread::State::kReady;
     }
   }
 }
 
-void Core::wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parity,
-                            std::uintptr_t return_address) {
+void Mbarriers::wait(Thread& self, std::uintptr_t address, unsigned parity,
+                     std::uintptr_t return_address) {
   const std::uint16_t site =
-      sites.id(return_address, AccessKind::kAtomic, kMbarrierBytes, kMbarrierBytes);
-  if (self.lags) suspend(self, Thread::State::kReady, return_address);
-  Mbarrier& barrier = mbarrier(self, address, site);
-  ++events_.barrier_calls;
+      core.sites.id(return_address, AccessKind::kAtomic, kMbarrierBytes, kMbarrierBytes);
+  if (self.lags) core.suspend(self, Thread::State::kReady, return_address);
+  Mbarrier& barrier = at(self, address, site);
+  ++core.events.barrier_calls;
   if (parity > 1) {
-    report_mbarrier("MBARRIER OUT OF RANGE", barrier, {access_of(self, site)},
-                    "The parity of a phase is 0 or 1; this is " + std::to_string(parity) +
-                        ". The launch ends here.");
-    kill_launch();
+    report(Report::kMbarrierOutOfRange, barrier, {access_of(self, site)},
+           "The parity of a phase is 0 or 1; this is " + std::to_string(parity) +
+               ". The launch ends here.");
+    core.kill_launch();
   }
   // Of the phase that comes next for this thread and the one before, the one of this parity.
   const int next = self.knowledge.phases_of(barrier.index);
   const int phase = next % 2 == static_cast<int>(parity) ? next : next - 1;
-  block_recorder.mark_at_barrier(self, WarpEvent::Kind::kWait, return_address, {address, false},
-                                 phase);
+  core.block_recorder.mark_at_barrier(self, WarpEvent::Kind::kWait, return_address,
+                                      {address, false}, phase);
   while (barrier.phase <= phase) {
     self.mbarrier = &barrier;
-    suspend(self, Thread::State::kAtMbarrier, return_address);
+    core.suspend(self, Thread::State::kAtMbarrier, return_address);
   }
   Mbarrier::Seen& seen = barrier.seen[self.warp()][parity];
   const bool in_time = barrier.phase == phase + 1;
   if (in_time && seen.phase != phase) seen = {phase, barrier.released};
   const bool warp_in_time = seen.phase == phase;
   if (!in_time) {
-    report_mbarrier(
-        "WAIT A FULL PHASE LATE", barrier,
+    report(
+        Report::kWaitPhaseLate, barrier,
         {named_access(barrier.last_arrival), access_of(self, site)},
         "The wait is for " +
             (phase < 0 ? "the phase before the first" : "phase " + std::to_string(phase)) +
@@ -197,33 +174,34 @@ void Core::wait_at_mbarrier(Thread& self, std::uintptr_t address, unsigned parit
                           : ""));
   }
   self.knowledge.join(warp_in_time ? seen.released : barrier.released);
-  end_tensor_copies(self, barrier, phase);
+  core.tensor_copies.on_wait(self, barrier, phase);
 }
 
 // ---- Reports -----------------------------------------------------------------------------------
 
-std::string Core::name_of(const Mbarrier& barrier) const {
-  return element_name(&shared_.region(), barrier.address, sites[stamp_site(barrier.initialised)]);
+std::string Mbarriers::name_of(const Mbarrier& barrier) const {
+  return element_name(&core.shared().region(), barrier.address,
+                      core.sites[stamp_site(barrier.initialised)]);
 }
 
-void Core::report_mbarrier(const std::string& title, const Mbarrier& barrier,
-                           const std::vector<NamedAccess>& accesses, const std::string& what) {
-  report_accesses(FindingKind::kMbarrier, title, &shared_.region(), barrier.address, accesses, what,
-                  &sites[stamp_site(barrier.initialised)]);
+void Mbarriers::report(Report report, const Mbarrier& barrier,
+                       const std::vector<NamedAccess>& accesses, const std::string& what) const {
+  report_accesses(report, &core.shared().region(), barrier.address, accesses, what,
+                  &core.sites[stamp_site(barrier.initialised)]);
 }
 
 // No thread can go on, and some wait at mbarriers or named barriers: the state of all mbarriers
 // that are waited for, and where each warp waits.
 void Core::report_deadlock() {
-  killed_ = true;
-  std::string states, waits;
+  std::string waits;
   std::uintptr_t where = 0;
   const auto arrivals_at = [&](int number) {
-    const NamedBarrier& barrier = named_barriers_[number];
+    const NamedBarrier& barrier = named_barriers[number];
     return std::to_string(number) + ": " + std::to_string(barrier.comers.size()) + " of " +
            counted(static_cast<std::int64_t>(barrier.threads), "thread");
   };
   std::vector<const Mbarrier*> shown;
+  std::vector<FindingBarrier> states;
   std::vector<std::pair<int, std::uintptr_t>> told;  // warps and places
   for (int t = 0; t < num_threads_; ++t) {
     const Thread& thread = threads_[t];
@@ -234,44 +212,39 @@ void Core::report_deadlock() {
     if (at_mbarrier && std::find(shown.begin(), shown.end(), thread.mbarrier) == shown.end()) {
       shown.push_back(thread.mbarrier);
       const Mbarrier& barrier = *thread.mbarrier;
-      states += "  " + name_of(barrier) + "\n   phase " + std::to_string(barrier.phase) + ": " +
-                std::to_string(barrier.arrivals - barrier.arrivals_left) + " of " +
-                counted(barrier.arrivals, "arrival") + ", " + std::to_string(barrier.bytes_copied) +
-                " of " + counted(barrier.bytes_expected, "byte") + '\n';
+      states.push_back({mbarriers.name_of(barrier), barrier.phase,
+                        barrier.arrivals - barrier.arrivals_left, barrier.arrivals,
+                        barrier.bytes_copied, barrier.bytes_expected});
     }
     if (std::count(told.begin(), told.end(), std::pair(thread.warp(), thread.wait_address)) != 0) {
       continue;
     }
     told.emplace_back(thread.warp(), thread.wait_address);
-    const SourcePlace& place = source_place(thread.wait_address);
-    waits += "  Warp " + std::to_string(thread.warp()) + " lane " + std::to_string(thread.lane()) +
-             " waits at " + short_location(place) + "   " + source_text(place) +
-             (at_mbarrier ? "   for " + name_of(*thread.mbarrier)
+    waits += line_of(thread, "waits at") +
+             (at_mbarrier ? "   for " + mbarriers.name_of(*thread.mbarrier)
               : at_named  ? "   at barrier " + arrivals_at(thread.named_barrier)
                           : "") +
              '\n';
   }
-  const bool mbarriers = !shown.empty();
-  report_block(mbarriers ? FindingKind::kMbarrier : FindingKind::kDivergentBarrier, where,
-               mbarriers ? "DEADLOCK AT AN MBARRIER" : "DEADLOCK AT A NAMED BARRIER",
-               states + waits + "  No thread can go on. The launch ends here.\n");
+  report_block(states.empty() ? Report::kNamedBarrierDeadlock : Report::kMbarrierDeadlock, where,
+               waits + "  No thread can go on. The launch ends here.\n", states);
 }
 
 void init_mbarrier(void* barrier, unsigned arrivals) {
-  core.init_mbarrier(*running_thread(), as_address(barrier), arrivals,
-                     as_address(__builtin_return_address(0)));
+  core.mbarriers.init(*running_thread(), as_address(barrier), arrivals,
+                      as_address(__builtin_return_address(0)));
 }
 
-void fence_mbarrier_inits() { core.fence_mbarrier_inits(*running_thread()); }
+void fence_mbarrier_inits() { core.mbarriers.fence_inits(*running_thread()); }
 
 void arrive_at_mbarrier(void* barrier, unsigned expected_bytes) {
-  core.arrive_at_mbarrier(*running_thread(), as_address(barrier), expected_bytes,
-                          as_address(__builtin_return_address(0)));
+  core.mbarriers.arrive(*running_thread(), as_address(barrier), expected_bytes,
+                        as_address(__builtin_return_address(0)));
 }
 
 void wait_at_mbarrier(void* barrier, unsigned parity) {
-  core.wait_at_mbarrier(*running_thread(), as_address(barrier), parity,
-                        as_address(__builtin_return_address(0)));
+  core.mbarriers.wait(*running_thread(), as_address(barrier), parity,
+                      as_address(__builtin_return_address(0)));
 }
 
 }  // namespace cuflash::simt

@@ -6,12 +6,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "simt/finding.h"
 #include "simt/knowledge.h"
 
 namespace cuflash::simt {
+
+struct NamedAccess;
+struct Thread;
 
 struct Mbarrier {
   std::uintptr_t address = 0;
@@ -38,9 +43,31 @@ struct Mbarrier {
   std::vector<std::array<Seen, 2>> seen;
 };
 
-struct Mbarriers {
-  std::deque<Mbarrier> list;
-  std::unordered_map<std::uintptr_t, Mbarrier*> at;  // by address: the last one initialised there
+class Mbarriers {
+ public:
+  void begin_block() {
+    if (!list_.empty()) *this = {};
+  }
+  void init(const Thread& self, std::uintptr_t address, unsigned arrivals,
+            std::uintptr_t return_address);
+  void fence_inits(const Thread& self);
+  void arrive(Thread& self, std::uintptr_t address, unsigned expected_bytes,
+              std::uintptr_t return_address);
+  void wait(Thread& self, std::uintptr_t address, unsigned parity, std::uintptr_t return_address);
+  // A copy that begins now, with this stamp, brings these bytes to the current phase.
+  void add_bytes(Thread& self, Mbarrier& barrier, std::size_t bytes, Stamp copy);
+  // The barrier at the address. The launch ends if there is none.
+  Mbarrier& at(const Thread& self, std::uintptr_t address, std::uint16_t site);
+  void report(Report report, const Mbarrier& barrier, const std::vector<NamedAccess>& accesses,
+              const std::string& what) const;
+  std::string name_of(const Mbarrier& barrier) const;
+  std::string name_at(std::uintptr_t address) const { return name_of(*at_.at(address)); }
+
+ private:
+  void end_phase_if_over(Thread& self, Mbarrier& barrier);
+
+  std::deque<Mbarrier> list_;
+  std::unordered_map<std::uintptr_t, Mbarrier*> at_;  // by address: the last one initialised there
 };
 
 }  // namespace cuflash::simt

@@ -62,9 +62,7 @@ void Region::host_write(std::uintptr_t address, std::size_t size) {
     initialised = true;
     return;
   }
-  std::size_t count = 0;
-  Cell* cell = cells(address, size, count);
-  std::fill_n(cell, count, Cell{kHostStamp, 0, 0});
+  for (Cell& cell : cells(address, size)) cell = {kHostStamp, 0, 0};
 }
 
 std::size_t GlobalMemory::chunks_of(const Region& region) {

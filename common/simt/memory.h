@@ -61,6 +61,14 @@ struct Cell {
   Stamp other_read;
 };
 
+// Those of neighbouring granules.
+struct CellRange {
+  Cell* first;
+  std::size_t count;
+  Cell* begin() const { return first; }
+  Cell* end() const { return first + count; }
+};
+
 // A contiguous piece of global or shared memory.
 struct Region {
   std::uintptr_t begin = 0;
@@ -74,11 +82,10 @@ struct Region {
 
   // The cells of [address, address + size), made if there are none. The granule is the size of the
   // smallest access so far; a smaller access splits every cell, which loses no information.
-  Cell* cells(std::uintptr_t address, std::size_t size, std::size_t& count) {
+  CellRange cells(std::uintptr_t address, std::size_t size) {
     const std::size_t offset = address - begin;
     if (((offset | size) & granule_mask_) != 0) prepare_cells(offset | size);
-    count = size >> granule_log2_;
-    return &cells_[offset >> granule_log2_];
+    return {&cells_[offset >> granule_log2_], size >> granule_log2_};
   }
   // The same if such cells exist; null otherwise.
   Cell* existing_cells(std::uintptr_t address, std::size_t size, std::size_t& count) {

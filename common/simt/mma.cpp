@@ -28,12 +28,12 @@ float element(const std::uint32_t* registers, int i, bool bfloat16) {
 
 }  // namespace
 
-void Core::finish_mma(int warp) {
-  events_.note_product(kMmaM, kMmaN, kMmaK);
+void finish_mma(const Thread* lanes) {
+  core.events.note_product(kMmaM, kMmaN, kMmaK);
   const MmaOperands* of_lane[32];
   float a[kMmaM][kMmaK], b[kMmaK][kMmaN];
   for (int lane = 0; lane < 32; ++lane) {
-    of_lane[lane] = reinterpret_cast<const MmaOperands*>(threads_[warp * 32 + lane].call.value);
+    of_lane[lane] = reinterpret_cast<const MmaOperands*>(lanes[lane].call.value);
     const MmaOperands& mine = *of_lane[lane];
     for (int i = 0; i < MmaA::kElements; ++i) {
       a[MmaA::row(lane, i)][MmaA::col(lane, i)] = element(mine.a, i, mine.bfloat16);
@@ -54,8 +54,8 @@ void Core::finish_mma(int warp) {
 
 void multiply_fragments(float* d, const std::uint32_t* a, const std::uint32_t* b, bool bfloat16) {
   const MmaOperands operands{d, a, b, bfloat16};
-  core.warp_call(*running_thread(), {WarpCall::Kind::kMma, ~0u, as_address(&operands), 0},
-                 as_address(__builtin_return_address(0)));
+  core.warp_calls.call(*running_thread(), {WarpCall::Kind::kMma, ~0u, as_address(&operands), 0},
+                       as_address(__builtin_return_address(0)));
 }
 
 }  // namespace cuflash::simt

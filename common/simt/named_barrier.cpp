@@ -5,125 +5,122 @@
 #include "simt/core.h"
 
 namespace cuflash::simt {
+namespace {
 
-bool Core::come_to_named_barrier(Thread& self, int number, int threads, Coming how, bool mine,
-                                 std::uintptr_t return_address) {
+[[noreturn]] void end_launch(const Thread& self, Report report, const std::string& why) {
+  report_block(report, self.wait_address,
+               line_of(self, "comes to") + "\n  " + why + " The launch ends here.\n");
+  core.kill_launch();
+}
+
+}  // namespace
+
+bool NamedBarriers::come(Thread& self, int number, int threads, Coming how, bool mine,
+                         std::uintptr_t return_address) {
   self.wait_address = return_address;
   self.named_barrier = number;
-  const int count = static_cast<int>(named_barriers_.size());
+  const int count = static_cast<int>(barriers_.size());
   if (number < 1 || number >= count || threads < 32 || threads % 32 != 0) {
-    report_named_barrier(self, "NAMED BARRIER OUT OF RANGE",
-                         "This is barrier " + std::to_string(number) + " for " +
-                             std::to_string(threads) +
-                             " threads. A block has barriers 1 to 15 beside __syncthreads(), for "
-                             "whole warps.");
+    end_launch(self, Report::kNamedBarrierOutOfRange,
+               "This is barrier " + std::to_string(number) + " for " + std::to_string(threads) +
+                   " threads. A block has barriers 1 to 15 beside __syncthreads(), for "
+                   "whole warps.");
   }
-  NamedBarrier& barrier = named_barriers_[number];
-  ++events_.barrier_calls;
+  NamedBarrier& barrier = barriers_[number];
+  ++core.events.barrier_calls;
   const auto kind = how == Coming::kArrives ? WarpEvent::Kind::kArrive : WarpEvent::Kind::kWait;
-  block_recorder.mark_at_barrier(self, kind, return_address,
-                                 {static_cast<std::uintptr_t>(number), true}, barrier.openings);
+  core.block_recorder.mark_at_barrier(
+      self, kind, return_address, {static_cast<std::uintptr_t>(number), true}, barrier.openings);
   check_comer(self, barrier, threads, how);
   barrier.threads = static_cast<std::size_t>(threads);
   barrier.comers.push_back({self.index, how, return_address});
   barrier.any |= mine;
-  knowledge_in_use_ = true;
-  note_moment(self);
+  core.order.note_moment(self);
   barrier.joining.join(self.knowledge);
   if (how == Coming::kArrives) barrier.fences.push_back(self.fences);
   if (barrier.comers.size() == barrier.threads) {
-    open_named_barrier(self, barrier);
+    open(self, barrier);
   } else if (how != Coming::kArrives) {
-    suspend(self, Thread::State::kAtNamedBarrier, return_address);
+    core.suspend(self, Thread::State::kAtNamedBarrier, return_address);
   }
   return self.named_barrier_or;
 }
 
-void Core::check_comer(const Thread& self, const NamedBarrier& barrier, int threads, Coming how) {
+void NamedBarriers::check_comer(const Thread& self, const NamedBarrier& barrier, int threads,
+                                Coming how) const {
   const int number = self.named_barrier;
   const std::string name = "Barrier " + std::to_string(number);
   if (!barrier.comers.empty() && barrier.threads != static_cast<std::size_t>(threads)) {
-    report_named_barrier(self, "NAMED BARRIER OF TWO SIZES",
-                         name + " is for " + std::to_string(threads) + " threads here, and for " +
-                             std::to_string(barrier.threads) + " at " +
-                             short_location(source_place(barrier.comers.front().return_address)) +
-                             '.');
+    end_launch(self, Report::kNamedBarrierOfTwoSizes,
+               name + " is for " + std::to_string(threads) + " threads here, and for " +
+                   std::to_string(barrier.threads) + " at " +
+                   short_location(source_place(barrier.comers.front().return_address)) + '.');
   }
   if (!barrier.comers.empty() &&
       (how == Coming::kWaitsForOr) != (barrier.comers.front().how == Coming::kWaitsForOr)) {
-    report_named_barrier(self, "NAMED BARRIER OF TWO KINDS",
-                         name + " is for the disjunction of what the threads give here or at " +
-                             short_location(source_place(barrier.comers.front().return_address)) +
-                             ", not at both.");
+    end_launch(self, Report::kNamedBarrierOfTwoKinds,
+               name + " is for the disjunction of what the threads give here or at " +
+                   short_location(source_place(barrier.comers.front().return_address)) +
+                   ", not at both.");
   }
   if (self.knowledge.openings_of(number) < barrier.openings) {
-    report_named_barrier(self, "NAMED BARRIER USED AGAIN TOO SOON",
-                         name +
-                             " has opened before, and nothing orders that before this thread "
-                             "comes: it could have been counted then.");
+    end_launch(self, Report::kNamedBarrierTooSoon,
+               name +
+                   " has opened before, and nothing orders that before this thread "
+                   "comes: it could have been counted then.");
   }
   for (const NamedBarrier::Comer& other : barrier.comers) {
     if (how != Coming::kArrives || other.thread != self.index) continue;
-    report_named_barrier(self, "NAMED BARRIER USED AGAIN TOO SOON",
-                         "The thread has come to barrier " + std::to_string(number) + " at " +
-                             short_location(source_place(other.return_address)) +
-                             ", and the barrier has not opened since.");
+    end_launch(self, Report::kNamedBarrierTooSoon,
+               "The thread has come to barrier " + std::to_string(number) + " at " +
+                   short_location(source_place(other.return_address)) +
+                   ", and the barrier has not opened since.");
   }
 }
 
 // Called by the last thread to come.
-void Core::open_named_barrier(const Thread& self, NamedBarrier& barrier) {
-  const std::size_t num_warps = last_warp_event_.size();
+void NamedBarriers::open(const Thread& self, NamedBarrier& barrier) {
+  const int num_warps = core.num_warps();
   std::vector<int> waiting(num_warps), going_on(num_warps);  // lanes, by warp
   std::vector<ThreadFences*> fences;
   for (ThreadFences& of_comer : barrier.fences) fences.push_back(&of_comer);
   for (const NamedBarrier::Comer& comer : barrier.comers) {
     const bool waits = comer.how != Coming::kArrives;
     ++(waits ? waiting : going_on)[comer.thread / 32];
-    if (waits) fences.push_back(&threads_[comer.thread].fences);
+    if (waits) fences.push_back(&core.thread(comer.thread).fences);
   }
-  const Stamp now = next_moment();
-  for (std::size_t warp = 0; warp < num_warps; ++warp) {
+  const Stamp now = core.order.next_moment();
+  for (int warp = 0; warp < num_warps; ++warp) {
     for (const int lanes : {waiting[warp], going_on[warp]}) {
       if (lanes % 32 == 0) continue;
-      report_named_barrier(self, "NAMED BARRIER WITHOUT A WHOLE WARP",
-                           "Only " + std::to_string(lanes) + " lanes of warp " +
-                               std::to_string(warp) + " have come to it.");
+      end_launch(self, Report::kNamedBarrierWithoutWarp,
+                 "Only " + std::to_string(lanes) + " lanes of warp " + std::to_string(warp) +
+                     " have come to it.");
     }
     if (waiting[warp] == 0) continue;
-    flush_warp(static_cast<int>(warp));
-    last_warp_event_[warp] = now;
+    core.flush_warp(warp);
+    core.order.note_warp_event(warp, now);
   }
-  block_recorder.end_phase({static_cast<std::uintptr_t>(self.named_barrier), true});
+  core.block_recorder.end_phase({static_cast<std::uintptr_t>(self.named_barrier), true});
   Knowledge::note(barrier.joining.openings, self.named_barrier, ++barrier.openings);
   for (const NamedBarrier::Comer& comer : barrier.comers) {
     if (comer.how == Coming::kArrives) continue;
-    Thread& thread = threads_[comer.thread];
+    Thread& thread = core.thread(comer.thread);
     thread.named_barrier_or = barrier.any;
     thread.knowledge.join(barrier.joining);
     thread.last_event = now;
     thread.state = Thread::State::kReady;
   }
-  if (fences_.in_use()) fences_.meet(fences);
+  if (core.order.fences.in_use()) core.order.fences.meet(fences);
   barrier.comers.clear();
   barrier.any = false;
   barrier.joining = {};
   barrier.fences.clear();
 }
 
-void Core::report_named_barrier(const Thread& self, const std::string& title,
-                                const std::string& why) {
-  const SourcePlace& here = source_place(self.wait_address);
-  report_block(FindingKind::kDivergentBarrier, self.wait_address, title,
-               "  Warp " + std::to_string(self.warp()) + " lane " + std::to_string(self.lane()) +
-                   " comes to " + short_location(here) + "   " + source_text(here) + "\n  " + why +
-                   " The launch ends here.\n");
-  kill_launch();
-}
-
 bool come_to_named_barrier(int barrier, int threads, Coming how, bool mine) {
-  return core.come_to_named_barrier(*running_thread(), barrier, threads, how, mine,
-                                    as_address(__builtin_return_address(0)));
+  return core.named_barriers.come(*running_thread(), barrier, threads, how, mine,
+                                  as_address(__builtin_return_address(0)));
 }
 
 }  // namespace cuflash::simt

@@ -15,6 +15,8 @@
 
 namespace cuflash::simt {
 
+struct Thread;
+
 struct NamedBarrier {
   // A thread that has come since the barrier opened last.
   struct Comer {
@@ -32,7 +34,21 @@ struct NamedBarrier {
   std::deque<ThreadFences> fences;
 };
 
-using NamedBarriers = std::array<NamedBarrier, 16>;  // 0 is __syncthreads()
+class NamedBarriers {
+ public:
+  void begin_block() { barriers_ = {}; }
+  // A thread comes, and waits unless it only arrives. Returns whether any thread that waits came
+  // with `mine` set.
+  bool come(Thread& self, int number, int threads, Coming how, bool mine,
+            std::uintptr_t return_address);
+  const NamedBarrier& operator[](int number) const { return barriers_[number]; }
+
+ private:
+  void check_comer(const Thread& self, const NamedBarrier& barrier, int threads, Coming how) const;
+  void open(const Thread& self, NamedBarrier& barrier);
+
+  std::array<NamedBarrier, 16> barriers_;  // 0 is __syncthreads()
+};
 
 }  // namespace cuflash::simt
 

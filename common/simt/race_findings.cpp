@@ -40,34 +40,15 @@ bool did(const LaneTrace& trace, int a, int b) {
   return std::find_if(from, end, is(b)) != end;
 }
 
-}  // namespace
-
-void Core::mark_tile(Thread& self, const char* name, int number) {
-  std::vector<TileMark>& tiles = self.tiles;
-  if (!tiles.empty() && tiles.back().since < last_barrier_) tiles = {tiles.back()};
-  // Earlier accesses of the thread get an earlier stamp than those in this tile.
-  tiles.push_back({next_moment(), name, number});
-  block_recorder.mark_tile(self, name, number);
-}
-
-Core::NamedAccess Core::named_access(Stamp stamp) const {
-  const std::uint64_t block = block_of(stamp);
-  NamedAccess access{stamp_thread(stamp), block, stamp_site(stamp), nullptr};
-  if (block != linear_block_) return access;
-  for (const TileMark& mark : threads_[access.thread].tiles) {
-    if (mark.since <= stamp) access.tile = mark.name == nullptr ? nullptr : &mark;
-  }
-  return access;
-}
-
 // For two unordered accesses of one block: true if the program means the earlier one to come first.
-bool Core::comes_first(const NamedAccess& earlier, const NamedAccess& later) const {
-  const Thread& one = threads_[earlier.thread];
-  const Thread& other = threads_[later.thread];
+bool comes_first(const NamedAccess& earlier, const NamedAccess& later) {
+  const Thread& one = core.thread(earlier.thread);
+  const Thread& other = core.thread(later.thread);
   if (different_tiles_of_one_name(earlier.tile, later.tile)) {
     const TileMark &a = *earlier.tile, &b = *later.tile;
     const auto anyone_went = [&](const TileMark& from, const TileMark& to) {
-      return went(one, from, to, last_barrier_) || went(other, from, to, last_barrier_);
+      return went(one, from, to, core.order.last_barrier()) ||
+             went(other, from, to, core.order.last_barrier());
     };
     const bool forward = anyone_went(a, b), backward = anyone_went(b, a);
     return forward != backward ? forward : a.number < b.number;
@@ -78,15 +59,21 @@ bool Core::comes_first(const NamedAccess& earlier, const NamedAccess& later) con
   const bool backward = did(one.trace, b, a) || did(other.trace, b, a);
   if (forward != backward) return forward;
   // Most tiles are first written, then read.
-  const Site &first = sites[a], &second = sites[b];
+  const Site &first = core.sites[a], &second = core.sites[b];
   return first.kind != AccessKind::kRead || second.kind == AccessKind::kRead ||
          first.place.file != second.place.file || first.place.line <= second.place.line;
 }
 
-std::string Core::explain_race(const NamedAccess& first, const NamedAccess& second) const {
+// How far apart two accesses are: in one warp 0, in one block 1, else 2. Of similar pairs the
+// report shows one of the greatest distance: __syncwarp() would order only two lanes of a warp.
+int distance(const NamedAccess& a, const NamedAccess& b) {
+  return a.block != b.block ? 2 : a.thread / 32 != b.thread / 32 ? 1 : 0;
+}
+
+std::string explain_race(const NamedAccess& first, const NamedAccess& second) {
   const int apart = distance(first, second);
   if (apart == 2) return "Nothing orders the blocks of one launch.";
-  const SourcePlace &from = sites[first.site].place, &to = sites[second.site].place;
+  const SourcePlace &from = core.sites[first.site].place, &to = core.sites[second.site].place;
   const bool same_file = from.file == to.file;
   const auto line = [&](const SourcePlace& place) {
     return same_file ? "line " + std::to_string(place.line) : short_location(place);
@@ -104,36 +91,47 @@ std::string Core::explain_race(const NamedAccess& first, const NamedAccess& seco
     text += next ? "the next tile's " : "a later tile's ";
   }
   text += line(to) + '.';
-  const bool by_copy =
-      copies_.write_sites.count(first.site) != 0 || tensor_copies_.read_at(first.site);
+  const bool by_copy = core.copies.begin_at(first.site) || core.tensor_copies.read_at(first.site);
   if (by_copy) text += " It must follow the wait for the copy.";
   return text;
 }
 
-// How far apart two accesses are: in one warp 0, in one block 1, else 2. Of similar pairs the
-// report shows one of the greatest distance: __syncwarp() would order only two lanes of a warp.
-int Core::distance(const NamedAccess& a, const NamedAccess& b) {
-  return a.block != b.block ? 2 : a.thread / 32 != b.thread / 32 ? 1 : 0;
+}  // namespace
+
+void Core::mark_tile(Thread& self, const char* name, int number) {
+  std::vector<TileMark>& tiles = self.tiles;
+  if (!tiles.empty() && tiles.back().since < order.last_barrier()) tiles = {tiles.back()};
+  // Earlier accesses of the thread get an earlier stamp than those in this tile.
+  tiles.push_back({order.next_moment(), name, number});
+  block_recorder.mark_tile(self, name, number);
 }
 
-void Core::report_race(const Thread& self, const Region& region, std::uintptr_t address,
-                       Stamp earlier_stamp, std::uint16_t site) {
+NamedAccess named_access(Stamp stamp) {
+  const std::uint64_t block = core.order.block_of(stamp);
+  NamedAccess access{stamp_thread(stamp), block, stamp_site(stamp), nullptr};
+  if (block != core.linear_block()) return access;
+  for (const TileMark& mark : core.thread(access.thread).tiles) {
+    if (mark.since <= stamp) access.tile = mark.name == nullptr ? nullptr : &mark;
+  }
+  return access;
+}
+
+void report_race(const Thread& self, const Region& region, std::uintptr_t address,
+                 Stamp earlier_stamp, std::uint16_t site) {
   const std::uint64_t earlier_site = stamp_site(earlier_stamp);
-  if (!keeps(linear_block_) && !keeps(block_of(earlier_stamp))) return;
-  const FindingKind kind = region.shared ? FindingKind::kSharedRace : FindingKind::kGlobalRace;
-  const Findings::Key key = {launch_->kernel, std::min<std::uint64_t>(earlier_site, site),
+  if (!keeps(core.linear_block()) && !keeps(core.order.block_of(earlier_stamp))) return;
+  const Report report = region.shared ? Report::kSharedRace : Report::kGlobalRace;
+  const Findings::Key key = {core.launch()->kernel, std::min<std::uint64_t>(earlier_site, site),
                              std::max<std::uint64_t>(earlier_site, site),
                              array_begin(&region, address)};
   const NamedAccess earlier = named_access(earlier_stamp);
   const NamedAccess later = access_of(self, site);
-  if (!findings.count(kind, key, distance(earlier, later))) return;
+  if (!core.findings.count(report, key, distance(earlier, later))) return;
   const bool in_order = earlier.block != later.block || comes_first(earlier, later);
   const NamedAccess &first = in_order ? earlier : later, &second = in_order ? later : earlier;
-  describe(kind, region.shared ? "RACE in shared memory" : "RACE in global memory",
-           array_name(&region, address), short_location(sites[site].place),
-           "  " + element_name(&region, address, sites[site]) + '\n' +
-               access_lines({first, second}) + "  " + explain_race(first, second) + '\n',
-           lacks_names(&region, address), {first, second});
+  describe(finding_at(report, core.sites[site].place, "  " + explain_race(first, second) + '\n',
+                      {first, second}),
+           &region, address, core.sites[site]);
 }
 
 }  // namespace cuflash::simt

@@ -25,7 +25,9 @@ inline std::vector<SharedMap> shared_maps() { return {}; }
 inline std::vector<Finding> take_findings() { return {}; }
 inline void record_block(bool) {}
 inline std::vector<BlockRun> take_block_runs() { return {}; }
-inline std::string Finding::message() const { return text; }
+inline std::string Finding::title() const { return {}; }
+inline std::string Finding::text() const { return {}; }
+inline std::string Finding::message(const std::string&) const { return {}; }
 inline void report_only_block(const std::optional<BlockIndex>&) {}
 inline bool parse_schedule(const std::string&, Schedule&) { return false; }
 inline std::string schedule_name(const Schedule&) { return {}; }

@@ -36,21 +36,21 @@ std::vector<BoxChunk> box_chunks(std::uintptr_t shared, const TensorMapArguments
   return chunks;
 }
 
-// What a box needs, whichever way it is copied.
-void Core::check_box(const Thread& self, std::uintptr_t shared, std::size_t bytes, int innermost,
-                     std::uint16_t site, const std::string& verb) {
-  check_operand(self, shared & ~(BoxChunk::kBytes - 1), BoxChunk::kBytes, site, true,
-                "cp.async.bulk.tensor " + verb);
-  const auto fail = [&](FindingKind kind, const std::string& what) {
-    report_access(kind, self, &shared_.region(), shared, site, what + " The launch ends here.");
-    kill_launch();
+void check_box(const Thread& self, std::uintptr_t shared, std::size_t bytes, int innermost,
+               std::uint16_t site, const std::string& verb) {
+  core.check_operand(self, shared & ~(BoxChunk::kBytes - 1), BoxChunk::kBytes, site, true,
+                     "cp.async.bulk.tensor " + verb);
+  const auto fail = [&](Report kind, const std::string& what) {
+    report_access(kind, self, &core.shared().region(), shared, site,
+                  what + " The launch ends here.");
+    core.kill_launch();
   };
   constexpr std::uintptr_t kAlignment = 128;
   if (shared % kAlignment != 0) {
-    fail(FindingKind::kMisaligned, "A box begins at a multiple of 128 bytes.");
+    fail(Report::kMisaligned, "A box begins at a multiple of 128 bytes.");
   }
   if (innermost * TensorMapArguments::kElementBytes % TensorMapArguments::kChunkBytes != 0) {
-    fail(FindingKind::kMisaligned,
+    fail(Report::kMisaligned,
          "The innermost coordinate of a box is a multiple of 8 elements, "
          "16 bytes; this is " +
              std::to_string(innermost) + '.');
@@ -58,13 +58,11 @@ void Core::check_box(const Thread& self, std::uintptr_t shared, std::size_t byte
   check_span(self, shared, bytes, site);
 }
 
-// All of its bytes must lie in one array.
-void Core::check_span(const Thread& self, std::uintptr_t shared, std::size_t bytes,
-                      std::uint16_t site) {
-  if (shared_.inside_variable(shared, bytes)) return;
-  report_access(FindingKind::kOutOfBounds, self, &shared_.region(), shared, site,
-                shared_.explain_outside(shared, bytes) + " The launch ends here.");
-  kill_launch();
+void check_span(const Thread& self, std::uintptr_t shared, std::size_t bytes, std::uint16_t site) {
+  if (core.shared().inside_variable(shared, bytes)) return;
+  report_access(Report::kOutOfBounds, self, &core.shared().region(), shared, site,
+                core.shared().explain_outside(shared, bytes) + " The launch ends here.");
+  core.kill_launch();
 }
 
 }  // namespace cuflash::simt

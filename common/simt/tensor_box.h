@@ -4,11 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "device/host/tensor_map_arguments.h"
 
 namespace cuflash::simt {
+
+struct Thread;
 
 // The hardware swizzles addresses: bits of the row change places of chunks within it. The patterns
 // are those of Swizzle (device/swizzle.h) in a tile that begins where the pattern does.
@@ -30,6 +33,13 @@ struct BoxChunk {
 // in the order of its elements.
 std::vector<BoxChunk> box_chunks(std::uintptr_t shared, const TensorMapArguments& map,
                                  const int (&first)[4]);
+
+// Reports what a box needs in shared memory and does not have, whichever way it is copied. The
+// launch then ends.
+void check_box(const Thread& self, std::uintptr_t shared, std::size_t bytes, int innermost,
+               std::uint16_t site, const std::string& verb);
+// The same: all of its bytes must lie in one array.
+void check_span(const Thread& self, std::uintptr_t shared, std::size_t bytes, std::uint16_t site);
 
 // The largest aligned pieces of [begin, end), as global memory is read.
 template <class Use>

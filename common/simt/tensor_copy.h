@@ -50,35 +50,52 @@ struct CopyRead {
 class TensorCopies {
  public:
   void begin_block() {
-    if (!list.empty()) *this = {};
+    if (!list_.empty()) *this = {};
   }
+  void issue(Thread& self, std::uintptr_t to, const TensorMapArguments& map, const int (&first)[4],
+             std::uintptr_t barrier, std::uintptr_t return_address);
+  // The thread has waited for this phase of the barrier.
+  void on_wait(const Thread& self, const Mbarrier& barrier, int phase);
+  // Notes an access to what the copy brings. False if it has not ended for the thread; the access
+  // is then reported.
+  bool on_access(const Thread& self, TensorCopy& copy, std::uintptr_t address, std::uint16_t site);
+  // All threads of the block have exited.
+  void end_block();
+
   // The last copy to the chunk at this address; null if there is none.
-  TensorCopy* at(std::uintptr_t address) const {
+  TensorCopy* last_to(std::uintptr_t address) const {
     const std::size_t place = address / TensorCopy::kChunk - first_;
     return place < at_.size() ? at_[place] : nullptr;
   }
-  void set(const Region& shared, std::uintptr_t address, TensorCopy* copy) {
-    first_ = shared.begin / TensorCopy::kChunk;
-    at_.resize(shared.bytes / TensorCopy::kChunk + 2);
-    at_[address / TensorCopy::kChunk - first_] = copy;
-  }
-  // The read with this stamp; null if it is not that of a copy of this block.
-  const CopyRead* read(Stamp begun) const {
-    const auto found =
-        std::lower_bound(reads.begin(), reads.end(), begun,
-                         [](const CopyRead& read, Stamp wanted) { return read.begun < wanted; });
-    return found != reads.end() && found->begun == begun ? &*found : nullptr;
-  }
+  // True if the thread knows that the copy has ended.
+  bool has_ended(const Thread& self, const TensorCopy& copy) const;
+  // True if the access `earlier`, which may be a copy's read of global memory, is over before what
+  // the thread does now. While a copy is in flight, its end looks for writes to what it reads.
+  bool is_over(Stamp earlier, const Thread& self, bool shared) const;
+  void report_not_full(const Thread& self, const TensorCopy& copy, std::uintptr_t address,
+                       std::uint16_t site);
+  // True if copies of this block read at this site.
   bool read_at(int site) const {
-    return std::any_of(reads.begin(), reads.end(),
+    return std::any_of(reads_.begin(), reads_.end(),
                        [site](const CopyRead& read) { return stamp_site(read.begun) == site; });
   }
 
-  std::list<TensorCopy> list;
-  std::vector<CopyRead> reads;   // of all copies, the oldest first
-  std::set<int> reported_sites;  // sites that began a copy which was met in flight
-
  private:
+  void read_box(Thread& self, const TensorCopy& copy);
+  void check_destination(const Thread& self, const TensorCopy& copy);
+  void take_destination(TensorCopy& copy);
+  void end(const Thread& self, TensorCopy& copy);
+  // The read with this stamp; null if it is not that of a copy of this block.
+  const CopyRead* read(Stamp begun) const {
+    const auto found =
+        std::lower_bound(reads_.begin(), reads_.end(), begun,
+                         [](const CopyRead& read, Stamp wanted) { return read.begun < wanted; });
+    return found != reads_.end() && found->begun == begun ? &*found : nullptr;
+  }
+
+  std::list<TensorCopy> list_;
+  std::vector<CopyRead> reads_;   // of all copies, the oldest first
+  std::set<int> reported_sites_;  // sites that began a copy which was met in flight
   std::size_t first_ = 0;
   std::vector<TensorCopy*> at_;  // by chunk of shared memory
 };

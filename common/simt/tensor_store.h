@@ -29,20 +29,49 @@ struct TensorStore {
 // Adds the floats of a chunk to those in memory.
 void add_floats(std::uintptr_t sums, const TensorStore::Data& terms);
 
-struct TensorStores {
-  std::list<TensorStore> list;      // of all threads, oldest first
-  std::vector<std::size_t> groups;  // by thread: that it has committed
+class TensorStores {
+ public:
+  void begin_block() {
+    if (in_use()) *this = {};
+  }
+  void issue(const Thread& self, const TensorMapArguments& map, const int (&first)[4],
+             std::uintptr_t from, std::uintptr_t return_address);
+  // bulk_reduce.cpp
+  void issue_reduction(const Thread& self, std::uintptr_t to, std::uintptr_t from, int bytes,
+                       std::uintptr_t return_address);
+  void commit(const Thread& self);
+  void wait(const Thread& self, std::size_t pending, bool only_read);
+  // False if the access meets what a store is to write; it is then reported.
+  bool on_access(const Thread& self, const Region& region, std::uintptr_t address,
+                 std::uint16_t site);
+  // The thread, or a copy that it begins, is about to write there. Returns a read by a store that
+  // nothing orders before it, or 0. A store that still reads is reported.
+  Stamp unordered_read(const Thread& self, std::uintptr_t address, std::uint16_t site);
+  // The thread has exited.
+  void end_thread(const Thread& self);
+  // All threads of the block have exited.
+  void end_block();
+
+  bool in_use() const { return !groups_.empty(); }
+  // The oldest store of the thread that has not ended; null if there is none.
+  const TensorStore* unfinished_of(const Thread& self) const;
+
+ private:
+  void use();
+  void begin(const Thread& self, TensorStore&& begins, std::uint16_t site);
+  void check_source(const Thread& self, const TensorStore& store);
+  void take_target(const Thread& self, TensorStore& store);
+  Stamp& read_at(std::uintptr_t address);
+  void end_reading(TensorStore& store);
+  void end(std::list<TensorStore>::iterator store);
+
+  std::list<TensorStore> list_;      // of all threads, oldest first
+  std::vector<std::size_t> groups_;  // by thread: that it has committed
   // By chunk of shared memory: the last store that read it, and when. That is its begin or, once
   // its reading has been waited for, the wait.
-  std::vector<Stamp> reads;
+  std::vector<Stamp> reads_;
   // By chunk of global memory: the store that is to write it.
-  std::unordered_map<std::uintptr_t, const TensorStore*> to;
-
-  void use(std::size_t threads, std::size_t shared_bytes) {
-    groups.resize(threads);
-    reads.resize(shared_bytes / BoxChunk::kBytes + 2);
-  }
-  bool in_use() const { return !groups.empty(); }
+  std::unordered_map<std::uintptr_t, const TensorStore*> to_;
 };
 
 }  // namespace cuflash::simt

@@ -8,16 +8,17 @@
 #include <type_traits>
 #include <vector>
 
-#include "simt/cp_async.h"
 #include "simt/fences.h"
 #include "simt/fiber.h"
 #include "simt/knowledge.h"
 #include "simt/launch.h"
-#include "simt/mbarrier.h"
 #include "simt/request_counter.h"
 #include "simt/wgmma.h"
 
 namespace cuflash::simt {
+
+struct Mbarrier;
+struct WarpgroupCall;
 
 // From this moment on a thread works on this tile.
 struct TileMark {
@@ -63,7 +64,6 @@ struct Thread {
   Stamp synced[32] = {};
   ThreadFences fences;
   Knowledge knowledge;
-  ThreadCopies copies;
   std::vector<ProductRegisters> registers;  // by address
   // Its tiles: at least the one that it was in at the last barrier and all since. No access in a
   // race is older.

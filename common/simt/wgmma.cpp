@@ -94,16 +94,16 @@ void for_each_register(Accumulator& accumulator, const Use& use) {
 
 // The accumulator of these registers. If no product on them is in flight, their values become its
 // sums, and NaNs take their place.
-Accumulator& Core::accumulator_of(Warpgroup& group) {
-  const ProductOperands& operands = threads_[group.first_thread].warpgroup_call->operands;
-  for (Accumulator& known : group.accumulators) {
+Accumulator& Products::accumulator() {
+  const ProductOperands& operands = member(0).warpgroup_call->operands;
+  for (Accumulator& known : accumulators_) {
     if (known.registers[0] == operands.d) return known;
   }
-  Accumulator& accumulator = group.accumulators.emplace_back();
+  Accumulator& accumulator = accumulators_.emplace_back();
   accumulator.blocks = operands.blocks;
   accumulator.sums.resize(kProductM * operands.blocks * kBlockCols);
   for (int t = 0; t < kWarpgroupThreads; ++t) {
-    accumulator.registers[t] = threads_[group.first_thread + t].warpgroup_call->operands.d;
+    accumulator.registers[t] = member(t).warpgroup_call->operands.d;
   }
   for_each_register(accumulator, [](float& in_register, float& sum) {
     sum = in_register;
@@ -112,35 +112,39 @@ Accumulator& Core::accumulator_of(Warpgroup& group) {
   return accumulator;
 }
 
-void Core::begin_product(Warpgroup& group) {
-  const Thread& first = threads_[group.first_thread];
-  const std::uint16_t site =
-      sites.id(first.wait_address, AccessKind::kRead, OperandChunk::kBytes, sizeof(std::uint16_t));
-  products_in_use_ = true;
-  next_moment();
-  events_.note_product(kProductM, first.warpgroup_call->operands.blocks * kBlockCols, kProductK);
-  WarpgroupProduct product{first.warpgroup_call->operands, {}, {}, nullptr, group.groups,
-                           stamp_of(first, site)};
-  check_same_matrices(group, site);
+Thread& Products::member(int t) const { return core.thread(first_thread_ + t); }
+
+void Products::fence() { last_fence_ = core.order.next_moment(); }
+
+void Products::begin() {
+  const Thread& first = member(0);
+  const std::uint16_t site = core.sites.id(first.wait_address, AccessKind::kRead,
+                                           OperandChunk::kBytes, sizeof(std::uint16_t));
+  core.order.next_moment();
+  core.events.note_product(kProductM, first.warpgroup_call->operands.blocks * kBlockCols,
+                           kProductK);
+  WarpgroupProduct product{first.warpgroup_call->operands,  {}, {}, nullptr, groups_,
+                           core.order.stamp_of(first, site)};
+  check_same_matrices(site);
   if (product.operands.a_registers != nullptr) {
     for (int t = 0; t < kWarpgroupThreads; ++t) {
-      const Thread& thread = threads_[group.first_thread + t];
+      const Thread& thread = member(t);
       product.a_registers.push_back(thread.warpgroup_call->operands.a_registers);
       product.a.insert(product.a.end(), product.a_registers[t],
                        product.a_registers[t] + kRegistersA);
     }
   }
-  take_registers(group, product);
-  check_operands(group, product);
-  product.accumulator = &accumulator_of(group);
+  take_registers(product);
+  check_operands(product);
+  product.accumulator = &accumulator();
   ++product.accumulator->in_flight;
-  group.products.push_back(std::move(product));
+  products_.push_back(std::move(product));
 }
 
-void Core::end_products(Warpgroup& group, std::size_t pending) {
-  const Stamp now = next_moment();
-  while (!group.products.empty() && group.products.front().group + pending < group.groups) {
-    const WarpgroupProduct& product = group.products.front();
+void Products::wait(std::size_t pending) {
+  const Stamp now = core.order.next_moment();
+  while (!products_.empty() && products_.front().group + pending < groups_) {
+    const WarpgroupProduct& product = products_.front();
     Accumulator& accumulator = *product.accumulator;
     Factors factors;
     read_operands(product, factors);
@@ -148,35 +152,35 @@ void Core::end_products(Warpgroup& group, std::size_t pending) {
       std::fill(accumulator.sums.begin(), accumulator.sums.end(), 0.0f);
     }
     multiply(factors, accumulator);
-    release_operands(group, product, now);
-    release_registers(group, product);
+    release_operands(product, now);
+    release_registers(product);
     if (--accumulator.in_flight == 0) {
       for_each_register(accumulator, [](float& in_register, float sum) { in_register = sum; });
-      group.accumulators.remove_if([](const Accumulator& done) { return done.in_flight == 0; });
+      accumulators_.remove_if([](const Accumulator& done) { return done.in_flight == 0; });
     }
-    group.products.pop_front();
+    products_.pop_front();
   }
 }
 
 void fence_product_registers() {
-  core.warpgroup_call(*running_thread(), {WarpgroupCall::Kind::kFence},
-                      as_address(__builtin_return_address(0)));
+  core.warpgroups.call(*running_thread(), {WarpgroupCall::Kind::kFence},
+                       as_address(__builtin_return_address(0)));
 }
 
 void issue_product(const ProductOperands& operands) {
-  core.warpgroup_call(*running_thread(), {WarpgroupCall::Kind::kProduct, 0, operands},
-                      as_address(__builtin_return_address(0)));
+  core.warpgroups.call(*running_thread(), {WarpgroupCall::Kind::kProduct, 0, operands},
+                       as_address(__builtin_return_address(0)));
 }
 
 void commit_products() {
-  core.warpgroup_call(*running_thread(), {WarpgroupCall::Kind::kCommit},
-                      as_address(__builtin_return_address(0)));
+  core.warpgroups.call(*running_thread(), {WarpgroupCall::Kind::kCommit},
+                       as_address(__builtin_return_address(0)));
 }
 
 void wait_for_products(int pending) {
-  core.warpgroup_call(*running_thread(),
-                      {WarpgroupCall::Kind::kWait, static_cast<std::size_t>(pending)},
-                      as_address(__builtin_return_address(0)));
+  core.warpgroups.call(*running_thread(),
+                       {WarpgroupCall::Kind::kWait, static_cast<std::size_t>(pending)},
+                       as_address(__builtin_return_address(0)));
 }
 
 }  // namespace cuflash::simt

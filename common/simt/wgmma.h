@@ -1,5 +1,5 @@
-// The warpgroups of the running block, their products in flight (wgmma), and the registers and the
-// shared memory that belong to these.
+// The products in flight of a warpgroup (wgmma), and the registers and the shared memory that
+// belong to them.
 #ifndef CUFLASH_SIMT_WGMMA_H_
 #define CUFLASH_SIMT_WGMMA_H_
 
@@ -16,17 +16,10 @@
 
 namespace cuflash::simt {
 
+struct Thread;
+
 constexpr int kWarpgroupThreads = 128, kWarps = kWarpgroupThreads / 32;
 constexpr int kProductM = 64, kProductK = 16;
-
-// What a thread brings to an operation of its warpgroup.
-struct WarpgroupCall {
-  enum class Kind { kFence, kProduct, kCommit, kWait, kSetRegisters };
-  Kind kind;
-  std::size_t pending = 0;        // of a wait
-  ProductOperands operands = {};  // of a product
-  int registers = 0;              // of setmaxnreg, a thread
-};
 
 // 16 bytes of an operand in shared memory: 8 neighbours along k, or along m or n.
 struct OperandChunk {
@@ -103,26 +96,55 @@ struct WarpgroupProduct {
   Stamp begun;  // when, by the first thread, at the site that reads
 };
 
-struct Warpgroup {
-  int first_thread = 0;
-  int arrived = 0;    // threads, at the next operation
-  int registers = 0;  // a thread
-  int asked = 0;      // for more, a thread; 0 if it does not wait for registers
-  Stamp last_fence = 0;
-  std::size_t groups = 0;                // that it has committed
-  std::list<WarpgroupProduct> products;  // in flight, oldest first
-  std::list<Accumulator> accumulators;   // of these
+// Of one warpgroup. What all of its threads come to, the last of them calls here.
+class Products {
+ public:
+  explicit Products(int first_thread) : first_thread_(first_thread) {}
+  void fence();
+  void begin();
+  void commit() { ++groups_; }
+  void wait(std::size_t pending);
+  Stamp unordered_read(const Thread& self, std::uintptr_t address, std::uint16_t site);
+  void end_block() const;
+
+ private:
+  Thread& member(int t) const;  // of the warpgroup
+  Accumulator& accumulator();
+
+  // wgmma_check.cpp: operands in shared memory
+  void check_same_matrices(std::uint16_t site) const;
+  void check_operands(const WarpgroupProduct& product);
+  void check_chunk(const OperandChunk& chunk, std::uint16_t site);
+  void check_written(int warp, Stamp writer, std::uintptr_t address, std::uint16_t site);
+  void check_full(int warp, const TensorCopy& copy, std::uintptr_t address, std::uint16_t site);
+  void release_operands(const WarpgroupProduct& product, Stamp now);
+  bool is_done(Stamp read, const Thread& self) const;
+  Stamp& read_at(std::uintptr_t address);
+
+  // wgmma_registers.cpp
+  void take_registers(const WarpgroupProduct& product);
+  void release_registers(const WarpgroupProduct& product);
+
+  int first_thread_;
+  Stamp last_fence_ = 0;
+  std::size_t groups_ = 0;                // that it has committed
+  std::list<WarpgroupProduct> products_;  // in flight, oldest first
+  std::list<Accumulator> accumulators_;   // of these
   // By chunk of shared memory: the last product that read it, and when. That is its begin or, once
   // it has been waited for, the wait.
-  std::vector<Stamp> reads;
+  std::vector<Stamp> reads_;
 
   // What has been found in order once stays so.
   // By warp, and by thread of the block: what that thread wrote up to this moment, every lane of
   // the warp may read.
-  std::vector<Stamp> readable[kWarps];
-  Stamp full[kWarps] = {};         // by warp: the last copy that every lane knows to have ended
-  std::vector<Stamp> done_before;  // by thread of the block: the reads up to this moment are done
+  std::vector<Stamp> readable_[kWarps];
+  Stamp full_[kWarps] = {};         // by warp: the last copy that every lane knows to have ended
+  std::vector<Stamp> done_before_;  // by thread of the block: the reads up to this moment are done
 };
+
+// Code other than a product accesses the thread's stack.
+void on_register_access(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
+                        std::uintptr_t return_address);
 
 }  // namespace cuflash::simt
 

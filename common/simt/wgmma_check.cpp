@@ -20,91 +20,88 @@ bool same_matrix(const ptx::MatrixDescriptor& a, const ptx::MatrixDescriptor& b)
 
 // ---- When a product begins ---------------------------------------------------------------------
 
-void Core::check_same_matrices(const Warpgroup& group, std::uint16_t site) {
-  const Thread& first = threads_[group.first_thread];
+void Products::check_same_matrices(std::uint16_t site) const {
+  const Thread& first = member(0);
   const ProductOperands& named = first.warpgroup_call->operands;
   for (int t = 1; t < kWarpgroupThreads; ++t) {
-    const Thread& other = threads_[group.first_thread + t];
+    const Thread& other = member(t);
     const ProductOperands& operands = other.warpgroup_call->operands;
     if (same_matrix(operands.a, named.a) && same_matrix(operands.b, named.b) &&
         operands.accumulate == named.accumulate) {
       continue;
     }
-    report_accesses(FindingKind::kWarpMask, "THREADS NAME DIFFERENT MATRICES", &shared_.region(),
+    report_accesses(Report::kThreadsNameMatrices, &core.shared().region(),
                     as_address(operands.b.begin), {access_of(first, site), access_of(other, site)},
                     "All threads of a warpgroup name the same operands and the same `accumulate`. "
                     "The launch ends here.");
-    kill_launch();
+    core.kill_launch();
   }
 }
 
-void Core::check_operands(Warpgroup& group, const WarpgroupProduct& product) {
+void Products::check_operands(const WarpgroupProduct& product) {
   const auto site = static_cast<std::uint16_t>(stamp_site(product.begun));
-  group.reads.resize(shared_.region().bytes / OperandChunk::kBytes + 2);
+  reads_.resize(core.shared().region().bytes / OperandChunk::kBytes + 2);
   for_each_chunk(product.operands, [&](const OperandChunk& chunk) {
-    const Thread& reader = threads_[group.first_thread + 32 * __builtin_ctz(chunk.warps)];
-    check_operand(reader, chunk.address, OperandChunk::kBytes, site, true, "wgmma reads");
-    if (!shared_.inside_variable(chunk.address, OperandChunk::kBytes)) {
-      report_access(
-          FindingKind::kOutOfBounds, reader, &shared_.region(), chunk.address, site,
-          shared_.explain_outside(chunk.address, OperandChunk::kBytes) + " The launch ends here.");
-      kill_launch();
+    const Thread& reader = member(32 * __builtin_ctz(chunk.warps));
+    core.check_operand(reader, chunk.address, OperandChunk::kBytes, site, true, "wgmma reads");
+    if (!core.shared().inside_variable(chunk.address, OperandChunk::kBytes)) {
+      report_access(Report::kOutOfBounds, reader, &core.shared().region(), chunk.address, site,
+                    core.shared().explain_outside(chunk.address, OperandChunk::kBytes) +
+                        " The launch ends here.");
+      core.kill_launch();
     }
-    if (recorder.on()) {
-      recorder.note(*this, reader, chunk.address, OperandChunk::kBytes, AccessKind::kRead, site);
+    if (core.recorder.on()) {
+      core.recorder.note(reader, chunk.address, OperandChunk::kBytes, AccessKind::kRead, site);
     }
-    if (counts_accesses()) check_chunk(group, chunk, site);
-    product_read(group, chunk.address) = product.begun;
+    if (counts_accesses()) check_chunk(chunk, site);
+    read_at(chunk.address) = product.begun;
   });
 }
 
-void Core::check_chunk(Warpgroup& group, const OperandChunk& chunk, std::uint16_t site) {
-  Region& region = shared_.region();
-  const Thread& reader = threads_[group.first_thread + 32 * __builtin_ctz(chunk.warps)];
-  if (meets_copy(reader, region, chunk.address, site)) return;
-  const TensorCopy* const copied = tensor_copies_.at(chunk.address);
+void Products::check_chunk(const OperandChunk& chunk, std::uint16_t site) {
+  Region& region = core.shared().region();
+  const Thread& reader = member(32 * __builtin_ctz(chunk.warps));
+  if (!core.copies.on_access(reader, region, chunk.address, site)) return;
+  const TensorCopy* const copied = core.tensor_copies.last_to(chunk.address);
   const TensorCopy* brought = nullptr;
-  std::size_t count = 0;
-  Cell* const cells = region.cells(chunk.address, OperandChunk::kBytes, count);
-  for (Cell* cell = cells; cell != cells + count; ++cell) {
-    if (copied != nullptr && cell->write == 0) {
+  for (Cell& cell : region.cells(chunk.address, OperandChunk::kBytes)) {
+    if (copied != nullptr && cell.write == 0) {
       brought = copied;
       continue;
     }
-    if (cell->write < block_start_) {
-      report_access(FindingKind::kUninitialised, reader, &region, chunk.address, site,
+    if (cell.write < core.order.block_start()) {
+      report_access(Report::kUninitialised, reader, &region, chunk.address, site,
                     "No thread of this block has written it.");
-      cell->write = block_start_;  // one report
+      cell.write = core.order.block_start();  // one report
     }
-    if (cell->write == block_start_) continue;
+    if (cell.write == core.order.block_start()) continue;
     for (int warp = 0; warp < kWarps; ++warp) {
       if ((chunk.warps >> warp & 1) != 0) {
-        check_written(group, warp, cell->write, chunk.address, site);
+        check_written(warp, cell.write, chunk.address, site);
       }
     }
   }
   for (int warp = 0; warp < kWarps && brought != nullptr; ++warp) {
-    if ((chunk.warps >> warp & 1) != 0) check_full(group, warp, *brought, chunk.address, site);
+    if ((chunk.warps >> warp & 1) != 0) check_full(warp, *brought, chunk.address, site);
   }
 }
 
 // What a thread has written must be ordered before every lane's part of the product, by a proxy
 // fence, too.
-void Core::check_written(Warpgroup& group, int warp, Stamp writer, std::uintptr_t address,
-                         std::uint16_t site) {
-  std::vector<Stamp>& readable = group.readable[warp];
-  readable.resize(num_threads_);
+void Products::check_written(int warp, Stamp writer, std::uintptr_t address, std::uint16_t site) {
+  std::vector<Stamp>& readable = readable_[warp];
+  readable.resize(core.num_threads());
   Stamp& known = readable[stamp_thread(writer)];
   if (writer <= known) return;
   for (int lane = 0; lane < 32; ++lane) {
-    const Thread& thread = threads_[group.first_thread + 32 * warp + lane];
-    if (!happens_before(writer, thread, stamp_of(thread, site), true)) {
-      report_race(thread, shared_.region(), address, writer, site);
+    const Thread& thread = member(32 * warp + lane);
+    if (!core.order.happens_before(writer, thread, true)) {
+      report_race(thread, core.shared().region(), address, writer, site);
       return;
     }
     if (!thread.knowledge.has_fenced(writer)) {
-      report_accesses(FindingKind::kAsyncProduct, "WRITE WITHOUT A PROXY FENCE", &shared_.region(),
-                      address, {named_access(writer), access_of(thread, site)},
+      report_accesses(Report::kOperandWithoutProxyFence, &core.shared().region(), address,
+                      {named_access(writer), access_of(thread, site)},
                       "The product may overtake the write. The thread that writes must call "
                       "fence_proxy_async() before the barrier that orders the two.");
       return;
@@ -113,77 +110,71 @@ void Core::check_written(Warpgroup& group, int warp, Stamp writer, std::uintptr_
   known = writer | (kOneEpoch - 1);
 }
 
-void Core::check_full(Warpgroup& group, int warp, const TensorCopy& copy, std::uintptr_t address,
-                      std::uint16_t site) {
-  if (group.full[warp] == copy.begun) return;
+void Products::check_full(int warp, const TensorCopy& copy, std::uintptr_t address,
+                          std::uint16_t site) {
+  if (full_[warp] == copy.begun) return;
   for (int lane = 0; lane < 32; ++lane) {
-    const Thread& thread = threads_[group.first_thread + 32 * warp + lane];
-    if (!has_ended(thread, copy)) return report_not_full(thread, copy, address, site);
+    const Thread& thread = member(32 * warp + lane);
+    if (!core.tensor_copies.has_ended(thread, copy)) {
+      return core.tensor_copies.report_not_full(thread, copy, address, site);
+    }
   }
-  group.full[warp] = copy.begun;
+  full_[warp] = copy.begun;
 }
 
 // ---- Until the wait, and after it --------------------------------------------------------------
 
-Stamp& Core::product_read(Warpgroup& group, std::uintptr_t address) const {
+Stamp& Products::read_at(std::uintptr_t address) {
   constexpr std::size_t kBytes16 = OperandChunk::kBytes;
-  return group.reads[address / kBytes16 - shared_.region().begin / kBytes16];
+  return reads_[address / kBytes16 - core.shared().region().begin / kBytes16];
 }
 
 // The product is waited for now.
-void Core::release_operands(Warpgroup& group, const WarpgroupProduct& product, Stamp now) {
+void Products::release_operands(const WarpgroupProduct& product, Stamp now) {
   for_each_chunk(product.operands, [&](const OperandChunk& chunk) {
-    Stamp& read = product_read(group, chunk.address);
+    Stamp& read = read_at(chunk.address);
     if (read == product.begun) read = now | (product.begun & (kOneEpoch - 1));
   });
 }
 
-// The thread, or a copy that it begins, is about to write there. Returns a read by a product that
-// nothing orders before it, or 0. One in flight is reported.
-Stamp Core::unordered_product_read(const Thread& self, std::uintptr_t address, std::uint16_t site) {
-  for (Warpgroup& group : warpgroups_) {
-    if (group.reads.empty()) continue;
-    const Stamp read = product_read(group, address);
-    const bool in_flight =
-        std::any_of(group.products.begin(), group.products.end(),
-                    [&](const WarpgroupProduct& product) { return product.begun == read; });
-    if (in_flight) {
-      report_accesses(FindingKind::kAsyncProduct, "OPERAND OF A PRODUCT OVERWRITTEN",
-                      &shared_.region(), address, {named_access(read), access_of(self, site)},
-                      "The product reads its operands until the wgmma_wait() that covers its "
-                      "group.");
-      continue;
-    }
-    group.done_before.resize(num_threads_);
-    Stamp& done = group.done_before[self.index];
-    if (read <= done) continue;
-    if (!is_done(group, read, self, site)) return read;
-    done = read;
+Stamp Products::unordered_read(const Thread& self, std::uintptr_t address, std::uint16_t site) {
+  if (reads_.empty()) return 0;
+  const Stamp read = read_at(address);
+  const bool in_flight =
+      std::any_of(products_.begin(), products_.end(),
+                  [&](const WarpgroupProduct& product) { return product.begun == read; });
+  if (in_flight) {
+    report_accesses(Report::kOperandOverwritten, &core.shared().region(), address,
+                    {named_access(read), access_of(self, site)},
+                    "The product reads its operands until the wgmma_wait() that covers its "
+                    "group.");
+    return 0;
   }
+  done_before_.resize(core.num_threads());
+  Stamp& done = done_before_[self.index];
+  if (read <= done) return 0;
+  if (!is_done(read, self)) return read;
+  done = read;
   return 0;
 }
 
 // True if the wait for the product, as one of the warpgroup's threads made it, happened before what
 // the thread does now.
-bool Core::is_done(const Warpgroup& group, Stamp read, const Thread& self,
-                   std::uint16_t site) const {
-  for (int t = group.first_thread; t < group.first_thread + kWarpgroupThreads; ++t) {
+bool Products::is_done(Stamp read, const Thread& self) const {
+  for (int t = first_thread_; t < first_thread_ + kWarpgroupThreads; ++t) {
     const Stamp of_thread =
         moment_of(read) | static_cast<Stamp>(t) << kSiteBits | static_cast<Stamp>(stamp_site(read));
-    if (happens_before(of_thread, self, stamp_of(self, site), true)) return true;
+    if (core.order.happens_before(of_thread, self, true)) return true;
   }
   return false;
 }
 
-// All threads of the block have exited.
-void Core::check_unfinished_products() {
-  for (const Warpgroup& group : warpgroups_) {
-    for (const WarpgroupProduct& product : group.products) {
-      report_registers("PRODUCT WITHOUT A WAIT", {named_access(product.begun)},
-                       product.group < group.groups
-                           ? "The block ends, and the warpgroup has not waited for its group."
-                           : "The block ends, and the warpgroup has not committed its group.");
-    }
+void Products::end_block() const {
+  for (const WarpgroupProduct& product : products_) {
+    report_registers(Report::kProductWithoutWait, {named_access(product.begun)},
+                     product.group < groups_
+                         ? "The block ends, and the warpgroup has not waited for its group."
+                         : "The block ends, and the warpgroup has not committed its group.");
   }
 }
 

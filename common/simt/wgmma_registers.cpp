@@ -8,42 +8,11 @@
 #include "simt/core.h"
 
 namespace cuflash::simt {
-
-void Core::take_registers(Warpgroup& group, const WarpgroupProduct& product) {
-  const auto site = static_cast<std::uint16_t>(stamp_site(product.begun));
-  const auto report_fence = [&](const std::vector<NamedAccess>& accesses, const std::string& what) {
-    report_registers("PRODUCT WITHOUT A FENCE", accesses, what);
-    group.last_fence = now_;  // one report
-  };
-  if (group.last_fence == 0) {
-    report_fence({access_of(threads_[group.first_thread], site)},
-                 "The warpgroup must call wgmma_fence() before its first product.");
-  }
-  const auto take = [&](Thread& thread, const void* begin, std::size_t bytes, bool accumulator) {
-    ProductRegisters& registers = registers_at(thread, as_address(begin), bytes, accumulator, site);
-    if (registers.in_flight == 0 && registers.touched >= group.last_fence) {
-      NamedAccess access = access_of(
-          thread, sites.id(registers.touched_from, registers.touched_kind, registers.touched_size));
-      report_fence({access, access_of(thread, site)},
-                   "No wgmma_fence() lies between the access to these registers and the product.");
-    }
-    registers.touched = 0;
-    ++registers.in_flight;
-    registers.product = product.begun;
-  };
-  for (int t = 0; t < kWarpgroupThreads; ++t) {
-    Thread& thread = threads_[group.first_thread + t];
-    const ProductOperands& operands = thread.warpgroup_call->operands;
-    take(thread, operands.d, operands.blocks * sizeof(float[4]), true);
-    if (operands.a_registers != nullptr) {
-      take(thread, operands.a_registers, sizeof(std::uint32_t[4]), false);
-    }
-  }
-}
+namespace {
 
 // The entry of these registers. It replaces those that shared some of them.
-ProductRegisters& Core::registers_at(Thread& self, std::uintptr_t begin, std::size_t bytes,
-                                     bool accumulator, std::uint16_t site) {
+ProductRegisters& registers_at(Thread& self, std::uintptr_t begin, std::size_t bytes,
+                               bool accumulator, std::uint16_t site) {
   std::vector<ProductRegisters>& list = self.registers;
   const std::uintptr_t end = begin + bytes;
   const auto from = std::find_if(list.begin(), list.end(),
@@ -55,30 +24,64 @@ ProductRegisters& Core::registers_at(Thread& self, std::uintptr_t begin, std::si
       std::find_if(from, to, [](const ProductRegisters& known) { return known.in_flight != 0; });
   if (busy != to) {
     report_registers(
-        "REGISTER OF A PRODUCT IN FLIGHT", {named_access(busy->product), access_of(self, site)},
+        Report::kRegisterInFlight, {named_access(busy->product), access_of(self, site)},
         "Only a product of the same shape may use an accumulator in flight. The launch "
         "ends here.");
-    kill_launch();
+    core.kill_launch();
   }
   return *list.insert(list.erase(from, to), {begin, end, accumulator});
 }
 
-void Core::release_registers(const Warpgroup& group, const WarpgroupProduct& product) {
+}  // namespace
+
+void Products::take_registers(const WarpgroupProduct& product) {
+  const auto site = static_cast<std::uint16_t>(stamp_site(product.begun));
+  const auto report_fence = [&](const std::vector<NamedAccess>& accesses, const std::string& what) {
+    report_registers(Report::kProductWithoutFence, accesses, what);
+    last_fence_ = core.order.now();  // one report
+  };
+  if (last_fence_ == 0) {
+    report_fence({access_of(member(0), site)},
+                 "The warpgroup must call wgmma_fence() before its first product.");
+  }
+  const auto take = [&](Thread& thread, const void* begin, std::size_t bytes, bool accumulator) {
+    ProductRegisters& registers = registers_at(thread, as_address(begin), bytes, accumulator, site);
+    if (registers.in_flight == 0 && registers.touched >= last_fence_) {
+      NamedAccess access = access_of(
+          thread,
+          core.sites.id(registers.touched_from, registers.touched_kind, registers.touched_size));
+      report_fence({access, access_of(thread, site)},
+                   "No wgmma_fence() lies between the access to these registers and the product.");
+    }
+    registers.touched = 0;
+    ++registers.in_flight;
+    registers.product = product.begun;
+  };
+  for (int t = 0; t < kWarpgroupThreads; ++t) {
+    Thread& thread = member(t);
+    const ProductOperands& operands = thread.warpgroup_call->operands;
+    take(thread, operands.d, operands.blocks * sizeof(float[4]), true);
+    if (operands.a_registers != nullptr) {
+      take(thread, operands.a_registers, sizeof(std::uint32_t[4]), false);
+    }
+  }
+}
+
+void Products::release_registers(const WarpgroupProduct& product) {
   const auto release = [](Thread& thread, const void* pointer) {
     for (ProductRegisters& registers : thread.registers) {
       if (registers.begin == as_address(pointer)) --registers.in_flight;
     }
   };
   for (int t = 0; t < kWarpgroupThreads; ++t) {
-    Thread& thread = threads_[group.first_thread + t];
+    Thread& thread = member(t);
     release(thread, product.accumulator->registers[t]);
     if (!product.a_registers.empty()) release(thread, product.a_registers[t]);
   }
 }
 
-// Other code accesses the thread's stack.
-void Core::on_register_access(Thread& self, std::uintptr_t address, std::size_t size,
-                              AccessKind kind, std::uintptr_t return_address) {
+void on_register_access(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
+                        std::uintptr_t return_address) {
   const auto after = std::upper_bound(
       self.registers.begin(), self.registers.end(), address,
       [](std::uintptr_t wanted, const ProductRegisters& known) { return wanted < known.begin; });
@@ -87,7 +90,7 @@ void Core::on_register_access(Thread& self, std::uintptr_t address, std::size_t 
   if (address >= registers.end) return;
   if (kind == AccessKind::kRead && !registers.accumulator) return;
   if (registers.in_flight == 0) {
-    registers.touched = stamp_of(self, 0);
+    registers.touched = core.order.stamp_of(self, 0);
     registers.touched_from = return_address;
     registers.touched_kind = kind;
     registers.touched_size = size;
@@ -95,24 +98,13 @@ void Core::on_register_access(Thread& self, std::uintptr_t address, std::size_t 
   }
   NamedAccess product = named_access(registers.product);
   product.thread = self.index;
-  report_registers("REGISTER OF A PRODUCT IN FLIGHT",
-                   {product, access_of(self, sites.id(return_address, kind, size))},
+  report_registers(Report::kRegisterInFlight,
+                   {product, access_of(self, core.sites.id(return_address, kind, size))},
                    registers.accumulator
                        ? "Until the wgmma_wait() that covers its group, the accumulator belongs to "
                          "the product."
                        : "Until the wgmma_wait() that covers its group, the product reads its left "
                          "operand from these registers.");
-}
-
-// The last access is the one to blame.
-void Core::report_registers(const std::string& title, const std::vector<NamedAccess>& accesses,
-                            const std::string& what) {
-  if (!keeps(linear_block_)) return;
-  Findings::Key key = {launch_->kernel};
-  for (const NamedAccess& access : accesses) key.push_back(access.site);
-  if (!findings.count(FindingKind::kAsyncProduct, key)) return;
-  describe(FindingKind::kAsyncProduct, title, "", short_location(sites[accesses.back().site].place),
-           access_lines(accesses) + "  " + what + '\n', false, accesses);
 }
 
 }  // namespace cuflash::simt

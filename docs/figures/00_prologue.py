@@ -5,9 +5,8 @@ What is known of the two GPUs is in GPUS; the prologue's table names the sources
 
 from math import exp, sqrt
 
-from drawing import Figure, LARGE, MARGIN, NORMAL, SMALL
+from drawing import Figure, LARGE, LEFT, NORMAL, SMALL
 
-LEFT = MARGIN + 4
 LINE_BYTES, SECTOR_BYTES, BANKS, LANES = 128, 32, 32, 32
 RESERVED_KB = 1  # of an SM's shared memory, for each block
 
@@ -34,38 +33,33 @@ def attention():
         f" {', '.join(f'{x:.4f}' for x in s[0])}, its weights"
         f" {', '.join(f'{x:.4f}' for x in p[0])}, its row of O"
         f" {', '.join(f'{x:.2f}' for x in o[0])}.",
+        heading="",
     )
     wide, high = 84, 44
 
     def matrix(x, y, name, rows, colour, pattern="{}"):
         if name:
             figure.text(x + wide * len(rows[0]) / 2, y - 20, name, 22, "middle", bold=True)
-        for r, row in enumerate(rows):
-            for c, value in enumerate(row):
-                figure.box(
-                    x + wide * c + 2,
-                    y + high * r + 2,
-                    wide - 4,
-                    high - 4,
-                    colour if r == 0 else "paper",
-                    pattern.format(value),
-                )
+        figure.boxes(x, y, wide, high, [
+            [("paper" if r else colour, pattern.format(value)) for value in row]
+            for r, row in enumerate(rows)
+        ])
 
     matrix(20, 60, "Q", q, "blue")
     matrix(232, 60, "Kᵀ", [list(column) for column in zip(*k)], "paper")
     figure.text(500, 104, "τ = 1/√2")
     matrix(232, 216, "S = τ Q Kᵀ", s, "green", "{:.3f}")
     figure.arrow([(358, 154), (358, 178)])
-    figure.lines(500, 246, ["how well query", "and key agree"], SMALL, style="quiet")
+    figure.notes(500, 246, ["how well query", "and key agree"])
     matrix(232, 364, "P = softmax(S)", p, "green", "{:.3f}")
     figure.arrow([(358, 306), (358, 326)])
-    figure.lines(500, 394, ["weights: each", "row adds up to 1"], SMALL, style="quiet")
+    figure.notes(500, 394, ["weights: each", "row adds up to 1"])
     matrix(20, 490, "V", v, "paper")
     figure.arrow([(190, 556), (228, 556)])
     figure.arrow([(358, 454), (358, 488)])
     matrix(232, 512, "", o, "orange", "{:.2f}")
     figure.text(410, 536, "O = P V", 22, bold=True)
-    figure.lines(500, 560, ["each row an average", "of V's rows"], SMALL, style="quiet")
+    figure.notes(500, 560, ["each row an average", "of V's rows"])
     return figure
 
 
@@ -75,12 +69,11 @@ def threads():
     figure = Figure(
         "prologue_threads",
         434,
-        "A grid of blocks of threads",
+        f"A grid: {blocks} blocks of {per_block} threads",
         f"A grid of {blocks} blocks, {per_block} threads each, for {count} elements. Thread t of"
         f" block b has element b · {per_block} + t. The last {blocks * per_block - count} threads"
         " have no element and return.",
     )
-    figure.heading(f"A grid: {blocks} blocks of {per_block} threads")
     cell, x, y = 54, LEFT + 6, 114
     for b in range(blocks):
         left = x + b * (per_block * cell + 14)
@@ -98,15 +91,10 @@ def threads():
                 figure.arrow([(at + cell / 2 - 2, y + 78), (at + cell / 2 - 2, y + 122)])
                 figure.box(at, y + 124, cell - 4, 50, "orange", str(n))
     figure.text(x, y + 202, "elements in global memory", SMALL)
-    figure.text(700, y + 202, f"n ≥ {count}: return", SMALL, "end", "quiet")
+    figure.note(700, y + 202, f"n ≥ {count}: return", "end")
     figure.text(LEFT, y + 258, "n = blockIdx.x · blockDim.x + threadIdx.x", 22, mono=True)
-    figure.text(
-        LEFT,
-        y + 294,
-        f"Thread 1 of block 2: n = 2 · {per_block} + 1 = {2 * per_block + 1}.",
-        SMALL,
-        style="quiet",
-    )
+    figure.note(LEFT, y + 294,
+                f"Thread 1 of block 2: n = 2 · {per_block} + 1 = {2 * per_block + 1}.")
     return figure
 
 
@@ -115,12 +103,11 @@ def warps():
     figure = Figure(
         "prologue_warp",
         520,
-        "Warps, lanes and divergence",
+        "64 threads: 2 warps of 32 lanes",
         "A block of 64 threads is two warps of 32 lanes. A warp executes one instruction for all"
         " its lanes. Where half of the lanes take a branch and half do not, the warp executes both"
         " ways, one after the other, with half of its lanes idle in each.",
     )
-    figure.heading("64 threads: 2 warps of 32 lanes")
     cell, x = 20.6, 40
     for warp in range(2):
         y = 88 + 62 * warp
@@ -168,10 +155,11 @@ def memory():
             f" SMs, {l2} MB of L2, {size} GB of global memory at {rate:,} GB/s."
             for name, sms, registers, shared, l2, size, rate, *_ in GPUS
         ),
+        heading="",
     )
     for x, gpu in ((440, GPUS[0]), (606, GPUS[1])):
         figure.text(x, 36, gpu[0], SMALL + 1, "middle", bold=True)
-        figure.text(x, 62, f"{gpu[1]} SMs", SMALL, "middle", "quiet")
+        figure.note(x, 62, f"{gpu[1]} SMs", "middle")
     rows = [
         ("registers", "one thread", "blue", 150, [f"{gpu[2]} KB" for gpu in GPUS], "an SM"),
         (
@@ -192,7 +180,7 @@ def memory():
         figure.text(196, y + 56, who, SMALL, "middle")
         for x, size in zip((440, 620), sizes):
             figure.text(x, y + 30, size, LARGE, "middle", bold=True)
-            figure.text(x, y + 58, of_what, SMALL, "middle", "quiet")
+            figure.note(x, y + 58, of_what, "middle")
         if n < 3:
             figure.arrow([(196, y + 84), (196, y + 103)])
     for x, gpu in ((440, GPUS[0]), (606, GPUS[1])):
@@ -208,20 +196,15 @@ def coalesced():
     figure = Figure(
         "prologue_coalesced",
         526,
-        "Coalesced and strided loads of a warp",
+        "32 lanes read 32 floats: what moves?",
         "Lane t reads the float at t times a stride. "
         + " ".join(
             f"Stride {stride}: {sectors} sectors in {lines} lines."
             for stride, (sectors, lines) in zip(strides, map(touched, strides))
         ),
     )
-    figure.heading("32 lanes read 32 floats: what moves?")
-    figure.legend(
-        LEFT,
-        74,
-        [("ink", "asked for"), ("orange", "sector moved"), ("paper", "not touched")],
-        in_a_row=True,
-    )
+    figure.legend(LEFT, 74,
+                  [("ink", "asked for"), ("orange", "sector moved"), ("paper", "not touched")])
     per_line, scale = LINE_BYTES // SECTOR_BYTES, 132 / LINE_BYTES
     for n, stride in enumerate(strides):
         y = 124 + 96 * n
@@ -251,13 +234,8 @@ def coalesced():
                 ],
                 "ink",
             )
-    figure.text(
-        LEFT,
-        498,
-        f"The first {shown} cache lines, each four sectors of {SECTOR_BYTES} bytes.",
-        SMALL,
-        style="quiet",
-    )
+    figure.note(LEFT, 498,
+                f"The first {shown} cache lines, each four sectors of {SECTOR_BYTES} bytes.")
     return figure
 
 
@@ -273,11 +251,10 @@ def barrier():
     figure = Figure(
         "prologue_barrier",
         400,
-        "Why a barrier: threads read what others wrote",
+        "Write, wait for all, read another's element",
         "Eight threads each write one element of a tile in shared memory. After the barrier thread"
         " t reads element 7 − t, which another thread wrote.",
     )
-    figure.heading("Write, wait for all, read another's element")
     x = 150
     for y, label, colour in (
         (74, "threads", "blue"),
@@ -306,7 +283,7 @@ def banks():
     figure = Figure(
         "prologue_banks",
         470,
-        "Banks: how many words each must deliver",
+        "Lane t reads word t · pitch",
         " ".join(
             ["Lane t reads word t times a pitch; word w is in bank w mod 32."]
             + [
@@ -315,10 +292,7 @@ def banks():
             ]
         ),
     )
-    figure.heading("Lane t reads word t · pitch")
-    figure.text(
-        LEFT, 70, "How many words each of the banks 0 to 31 must deliver:", SMALL, style="quiet"
-    )
+    figure.note(LEFT, 70, "How many words each of the banks 0 to 31 must deliver:")
     cell, x = 21, 24
     for n, (pitch, counts) in enumerate(found.items()):
         y, passes = 112 + 88 * n, max(counts)
@@ -326,7 +300,7 @@ def banks():
         for bank, words in enumerate(counts):
             colour = "paper" if not words else "green" if passes == 1 else "red"
             figure.box(x + cell * bank, y + 18, cell - 2, 36, colour, str(words or ""), SMALL)
-    figure.text(LEFT, 448, "A bank delivers one word in a pass.", SMALL, style="quiet")
+    figure.note(LEFT, 448, "A bank delivers one word in a pass.")
     return figure
 
 
@@ -336,7 +310,7 @@ def occupancy():
     figure = Figure(
         "prologue_occupancy",
         618,
-        "Occupancy: how many blocks fit into an SM",
+        "An SM holds as many blocks as fit",
         (
             "Blocks of 128 threads, with tiles of 16 and of 64 KB, in the shared memory of an SM of"
             " two GPUs. "
@@ -347,7 +321,6 @@ def occupancy():
             )
         ),
     )
-    figure.heading("An SM holds as many blocks as fit")
     scale, y = 660 / max(gpu[3] for gpu in GPUS), 96
     for gpu in GPUS:
         figure.text(LEFT, y, f"{gpu[0]}: {gpu[3]} KB of shared memory an SM", bold=True)
@@ -374,12 +347,10 @@ def occupancy():
             )
             y += 106
         y += 34
-    figure.text(
+    figure.note(
         LEFT,
         594,
         f"Each block also takes {RESERVED_KB} KB of its own. A block is {block_warps} warps.",
-        SMALL,
-        style="quiet",
     )
     return figure
 
@@ -389,6 +360,4 @@ def resident(gpu, tile):
     return min(gpu[3] // (tile + RESERVED_KB), gpu[7] // 4, gpu[8])
 
 
-def figures():
-    """The figures of this chapter."""
-    return [attention(), threads(), warps(), memory(), coalesced(), barrier(), banks(), occupancy()]
+FIGURES = [attention(), threads(), warps(), memory(), coalesced(), barrier(), banks(), occupancy()]

@@ -1,10 +1,9 @@
 """Figures of stages/01_naive: who computes what, cache lines, the mask, the backward pass."""
 
-from drawing import Figure, MARGIN, NORMAL, SMALL
+from drawing import Figure, LEFT, NORMAL, SMALL
 from sources import causal, mask
 
 LINE_BYTES = 128
-LEFT = MARGIN + 4
 
 
 def row(n, count):
@@ -21,12 +20,13 @@ def who():
         "A thread of scores computes one element of S from a row of Q and a row of K. A thread of"
         " softmax turns one row of S into a row of P. A thread of output computes one element of O"
         " from a row of P and a column of V. S and P are whole matrices in global memory.",
+        heading="",
     )
     cell, i, j, d = 19, 2, 4, 1
 
     def kernel(y, name, what):
         figure.text(LEFT, y, name, 24, mono=True, bold=True)
-        figure.lines(LEFT, y + 34, ["one thread:"] + what, SMALL, style="quiet")
+        figure.notes(LEFT, y + 34, ["one thread:"] + what)
 
     kernel(78, "scores", ["one score"])
     figure.matrix(236, 56, "Q", 6, 4, cell, [("blue", row(i, 4))])
@@ -64,19 +64,18 @@ def lines():
     figure = Figure(
         "01_lines",
         520,
-        "The cache lines that one load of a warp touches",
+        "One load of a warp: 32 lanes",
         f"In scores each of 32 lanes reads its own row of K: {counts['scores']} of {LINE_BYTES}"
         " bytes. In output 32 lanes read neighbouring elements of one row of V:"
         f" {counts['output']}.",
     )
-    figure.heading("One load of a warp: 32 lanes")
     width, pitch, top = 310, 10.5, 158
     for x, name, what in (
         (LEFT, "scores", "a lane for each key: its row of K"),
         (390, "output", "a lane for each column of V"),
     ):
         figure.text(x, 78, f"{name}: {counts[name]}", 24, bold=True)
-        figure.text(x, 108, what, SMALL, style="quiet")
+        figure.note(x, 108, what)
         scale = width / LINE_BYTES
         fetched = [(x, top + pitch * r, width, pitch - 2.5) for r in sorted(touched[name])]
         figure.cells(fetched, "orange")
@@ -93,10 +92,10 @@ def lines():
             "blue",
             full=True,
         )
-    figure.text(LEFT, 138, f"a row = {row_bytes} bytes = a line", SMALL, style="quiet")
-    figure.legend(
-        390, 260, [("blue-full", "what the lanes read"), ("orange", "cache lines touched")]
-    )
+    figure.note(LEFT, 138, f"a row = {row_bytes} bytes = a line")
+    figure.legend(390, 260,
+                  [("blue-full", "what the lanes read"), ("orange", "cache lines touched")],
+                  column=True)
     figure.lines(390, 356, ["The L1 cache serves", "one line a cycle."], NORMAL)
     return figure
 
@@ -107,12 +106,11 @@ def causal_mask():
     figure = Figure(
         "01_mask",
         396,
-        "Which keys a query sees with the causal mask",
+        "causal: the last query sees every key",
         "Two matrices, a row for each query and a column for each key. The last query sees every"
         " key; each query before it sees one key less. With fewer queries than keys the first query"
         " sees several keys.",
     )
-    figure.heading("causal: the last query sees every key")
     cell = 36
     for x, num_queries, num_keys in ((76, 6, 6), (436, 3, 6)):
         seq = causal(num_queries, num_keys)
@@ -127,16 +125,9 @@ def causal_mask():
             [("blue", seen)],
         )
         for i in range(num_queries):
-            figure.text(x - 12, 104 + cell * (i + 0.5), str(i), SMALL, "end", "quiet")
+            figure.note(x - 12, 104 + cell * (i + 0.5), str(i), "end")
         for j in range(num_keys):
-            figure.text(
-                x + cell * (j + 0.5),
-                104 + cell * num_queries + 18,
-                str(j),
-                SMALL,
-                "middle",
-                "quiet",
-            )
+            figure.note(x + cell * (j + 0.5), 104 + cell * num_queries + 18, str(j), "middle")
     figure.text(LEFT, 370, "Rows: queries. Columns: keys. Filled: visible(seq, i, j).", SMALL)
     return figure
 
@@ -146,12 +137,11 @@ def backward():
     figure = Figure(
         "01_backward",
         560,
-        "The kernels of the backward pass of 01",
+        "Backward: P and dS lie between the kernels",
         "delta reads dO and O. score_gradients reads Q, K, V, dO, the LSE and delta, and writes P"
         " and dS to global memory. From dS and K comes dQ, from P and dO comes dV, from dS and Q"
         " comes dK.",
     )
-    figure.heading("Backward: P and dS lie between the kernels")
     figure.box(20, 70, 200, 50, "grey", "dO, O")
     figure.box(290, 70, 410, 50, "grey", "Q, K, V, dO, LSE")
     figure.arrow([(120, 120), (120, 168)])
@@ -178,6 +168,4 @@ def backward():
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [who(), lines(), causal_mask(), backward()]
+FIGURES = [who(), lines(), causal_mask(), backward()]

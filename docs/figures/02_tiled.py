@@ -1,10 +1,9 @@
 """Figures of stages/02_tiled: the walk over tiles, who computes what, barriers, banks."""
 
-from drawing import Figure, MARGIN, SMALL
+from drawing import Figure, LEFT, SMALL
 from sources import constants
 
 KERNEL = "stages/02_tiled/kernel.cuh"
-LEFT = MARGIN + 4
 BANKS, BANK_BYTES = 32, 4
 
 
@@ -14,12 +13,11 @@ def walk():
     figure = Figure(
         "02_walk",
         570,
-        "A block walks over tiles of keys",
+        "One block: queries stay, keys pass",
         f"The matrix of scores is cut into tiles of {config.kBlockQ} queries by {config.kBlockKV}"
         " keys. A block owns a row of tiles. Its queries stay in shared memory in sQ while tiles"
         " of keys pass through sK, one after the other.",
     )
-    figure.heading("One block: queries stay, keys pass")
     cell, x, y, rows, columns, own, now = 88, 222, 172, 4, 5, 1, 2
     for c in range(columns):
         figure.box(
@@ -77,19 +75,18 @@ def who():
     figure = Figure(
         "02_who",
         460,
-        "Which thread computes which scores of a tile",
+        f"{config.kBlockQ} × {config.kBlockKV} scores, {config.kThreads} threads",
         f"In a tile of {config.kBlockQ} by {config.kBlockKV} scores, warp {warp} computes rows "
         f"{', '.join(map(str, rows))}. Its lane {lane} has the scores of key {lane} in these rows.",
     )
-    figure.heading(f"{config.kBlockQ} × {config.kBlockKV} scores, {config.kThreads} threads")
     cell, x, y = 11, LEFT + 30, 84
     figure.cells([(x + lane * cell, y, cell, config.kBlockQ * cell)], "orange")
     figure.cells([(x, y + r * cell, config.kBlockKV * cell, cell) for r in rows], "blue")
     figure.cells([(x + lane * cell, y + r * cell, cell, cell) for r in rows], "red", full=True)
     figure.grid(x, y, config.kBlockKV, config.kBlockQ, cell)
-    figure.text(x, y - 18, "keys 0 to 31: a lane for each", SMALL, style="quiet")
+    figure.note(x, y - 18, "keys 0 to 31: a lane for each")
     for r in rows:
-        figure.text(x - 6, y + (r + 0.5) * cell, str(r), SMALL, "end", "quiet")
+        figure.note(x - 6, y + (r + 0.5) * cell, str(r), "end")
     figure.legend(
         438,
         108,
@@ -98,6 +95,7 @@ def who():
             ("orange", f"lane {lane}: key {lane}"),
             ("red-full", "this thread's scores"),
         ],
+        column=True,
     )
     figure.lines(
         438, 220, ["In each step all lanes", "read one number of sQ", "and 32 rows of sK."], SMALL
@@ -110,13 +108,12 @@ def barriers():
     figure = Figure(
         "02_barriers",
         490,
-        "The two barriers of the loop and the hazards they prevent",
+        "Two barriers, two hazards",
         "Time runs to the right. Warps 0 and 1 load their parts of a tile, wait at barrier 1,"
         " compute from the whole tile, wait at barrier 2, and load the next tile. Without barrier 1"
         " a warp reads what is not yet written. Without barrier 2 a warp overwrites what another"
         " still reads.",
     )
-    figure.heading("Two barriers, two hazards")
     top = 122
     for y, name, parts in (
         (top, "warp 0", ((108, 100, "load"), (236, 110, "compute"), (506, 100, "load"))),
@@ -128,15 +125,15 @@ def barriers():
     for x, label in ((233, "(1)"), (499, "(2)")):
         figure.line([(x, top - 20), (x, top + 172)], "red", 5)
         figure.text(x, top - 36, label, bold=True, anchor="middle")
-    figure.text(370, top + 28, "waits", SMALL, style="quiet")
-    figure.text(108, top + 192, "tile 0", SMALL, style="quiet")
-    figure.text(506, top + 192, "tile 1, over tile 0", SMALL, style="quiet")
+    figure.note(370, top + 28, "waits")
+    figure.note(108, top + 192, "tile 0")
+    figure.note(506, top + 192, "tile 1, over tile 0")
     figure.text(LEFT, 366, "Without (1):", bold=True)
     figure.text(166, 366, "warp 0 reads rows that warp 1 has not written.")
-    figure.text(166, 394, "Read after write.", SMALL, style="quiet")
+    figure.note(166, 394, "Read after write.")
     figure.text(LEFT, 432, "Without (2):", bold=True)
     figure.text(166, 432, "warp 0 overwrites rows that warp 1 still reads.")
-    figure.text(166, 460, "Write after read.", SMALL, style="quiet")
+    figure.note(166, 460, "Write after read.")
     return figure
 
 
@@ -153,7 +150,7 @@ def banks():
     figure = Figure(
         "02_banks",
         480,
-        "Shared memory's banks with and without padding",
+        "32 lanes read one column of sK",
         (
             "Each of 32 lanes reads the first element of its own row of sK. "
             + " ".join(
@@ -164,14 +161,13 @@ def banks():
             )
         ),
     )
-    figure.heading("32 lanes read one column of sK")
     cell, top = 9.8, 128
     for x, pitch, colour in ((44, pitches[0], "red"), (386, pitches[1], "green")):
         count = passes[pitch]
         figure.text(
             x, 74, f"[32][{pitch}] halves: {count} pass{'es' if count > 1 else ''}", 22, bold=True
         )
-        figure.text(x, 104, "banks 0 to 31", SMALL, style="quiet")
+        figure.note(x, 104, "banks 0 to 31")
         figure.grid(x, top, BANKS, 32, cell)
         figure.cells(
             [
@@ -181,12 +177,10 @@ def banks():
             colour,
             full=True,
         )
-        figure.text(x - 6, top + 8, "0", SMALL, "end", "quiet")
-        figure.text(x - 6, top + 32 * cell - 8, "31", SMALL, "end", "quiet")
+        figure.note(x - 6, top + 8, "0", "end")
+        figure.note(x - 6, top + 32 * cell - 8, "31", "end")
     figure.text(40, 462, "A row of each square is a lane's row of sK.", SMALL)
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [walk(), who(), barriers(), banks()]
+FIGURES = [walk(), who(), barriers(), banks()]

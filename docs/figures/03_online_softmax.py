@@ -2,11 +2,10 @@
 
 from math import exp
 
-from drawing import Figure, LARGE, MARGIN, SMALL
+from drawing import Figure, LARGE, LEFT, SMALL
 from sources import constants
 
 FORWARD, BACKWARD = "stages/03_online_softmax/kernel.cuh", "stages/03_online_softmax/kernel_bwd.cuh"
-LEFT = MARGIN + 4
 
 
 def fused():
@@ -15,26 +14,21 @@ def fused():
     figure = Figure(
         "03_fused",
         620,
-        "The fused kernel: S and P stay on the chip",
+        "One kernel: S and P stay on the chip",
         "Q is loaded once into sQ. For each tile of keys, K and V are loaded into sK and sV, S is"
         " computed into registers, the running maximum and sum are updated, P goes to sP in shared"
         " memory, and O, in registers, is rescaled and grows by P V. O and the LSE are written"
         " once, at the end.",
     )
-    figure.heading("One kernel: S and P stay on the chip")
-    figure.legend(
-        LEFT,
-        72,
-        [("grey", "global memory"), ("orange", "shared memory"), ("blue", "registers")],
-        in_a_row=True,
-    )
+    figure.legend(LEFT, 72,
+                  [("grey", "global memory"), ("orange", "shared memory"), ("blue", "registers")])
     for x, label in ((40, "Q"), (190, "K"), (340, "V")):
         figure.box(x, 104, 110, 46, "grey", label, bold=True)
         figure.arrow([(x + 55, 150), (x + 55, 206)])
         figure.box(x, 208, 110, 46, "orange", "s" + label, bold=True)
     figure.box(530, 104, 150, 46, "grey", "O, LSE", bold=True)
     figure.line([(20, 176), (700, 176)], "grey", 2, dashed=True)
-    figure.text(690, 196, "the chip", SMALL, "end", "quiet")
+    figure.note(690, 196, "the chip", "end")
     figure.arrow([(95, 254), (95, 298)])
     figure.arrow([(245, 254), (245, 298)])
     figure.box(
@@ -66,7 +60,7 @@ def fused():
     )
     figure.arrow([(605, 400), (605, 152)])
     figure.lines(594, 300, ["once, at", "the end"], SMALL, "end", "quiet")
-    figure.text(440, 527, "next tile: K and V again", SMALL, style="quiet")
+    figure.note(440, 527, "next tile: K and V again")
     figure.text(LEFT, 594, "Q once · K, V for each tile · no S, no P in global memory", SMALL)
     return figure
 
@@ -89,12 +83,11 @@ def running():
     figure = Figure(
         "03_running",
         540,
-        "The running maximum and its rescaling",
+        "A larger maximum: rescale once, go on",
         f"Scores 1 and 3 in the first tile give m = {m1}, l = {l1:.3f}, o = {o1:.2f}. The second"
         f" tile has score 4: the old sums are multiplied by {alpha:.3f}, and then l = {l2:.3f}, o ="
         f" {o2:.2f}. O = {o2 / l2:.2f}.",
     )
-    figure.heading("A larger maximum: rescale once, go on")
     base, tall = 316, 190
     panels = [
         ("tile 1", first, m1, l1, o1),
@@ -111,13 +104,13 @@ def running():
                 x + 34 + 66 * k, base - tall * weight - 14, f"{weight:.3g}", SMALL, "middle"
             )
             figure.text(x + 34 + 66 * k, base + 18, str(keys[k][0]), SMALL, "middle")
-            figure.text(x + 34 + 66 * k, base + 44, str(keys[k][1]), SMALL, "middle", "quiet")
+            figure.note(x + 34 + 66 * k, base + 44, str(keys[k][1]), "middle")
         figure.line([(x, base), (x + 204, base)], width=1.5)
         figure.lines(x + 8, base + 86, [f"m = {m}", f"l = {total:.3f}", f"o = {weighted:.2f}"], 22)
         if n:
             figure.arrow([(x - 26, base - 90), (x - 4, base - 90)])
     figure.text(LEFT, 510, f"O = o / l = {o2 / l2:.2f}", 22, bold=True)
-    figure.text(230, 510, "Bars: exp(score − m). Under them: score, value.", SMALL, style="quiet")
+    figure.note(230, 510, "Bars: exp(score − m). Under them: score, value.")
     return figure
 
 
@@ -126,17 +119,15 @@ def flow():
     figure = Figure(
         "03_backward",
         556,
-        "The data flow of the backward pass",
+        "Backward: five products, two of them twice",
         "S is Q times K transposed, dP is dO times V transposed. From S and the LSE comes P, from"
         " P, dP and delta comes dS. dV is P transposed times dO, dK is dS transposed times Q, dQ is"
         " dS times K. Both kernels compute S and dP, so there are seven products.",
     )
-    figure.heading("Backward: five products, two of them twice")
     figure.legend(
         LEFT,
         72,
         [("blue", "product"), ("grey", "element by element"), ("green", "product: a gradient")],
-        in_a_row=True,
     )
     figure.box(20, 104, 300, 62, "blue", "S = τ Q Kᵀ", below=["in both kernels"], bold=True)
     figure.box(400, 104, 300, 62, "blue", "dP = dO Vᵀ", below=["in both kernels"], bold=True)
@@ -153,9 +144,9 @@ def flow():
     figure.line([(24, 474), (24, 484), (467, 484), (467, 474)], width=1.5)
     figure.line([(482, 474), (482, 484), (696, 484), (696, 474)], width=1.5)
     figure.text(245, 506, "key_value_gradient", SMALL, "middle", mono=True)
-    figure.text(245, 532, "owns keys", SMALL, "middle", "quiet")
+    figure.note(245, 532, "owns keys", "middle")
     figure.text(589, 506, "query_gradient", SMALL, "middle", mono=True)
-    figure.text(589, 532, "owns queries", SMALL, "middle", "quiet")
+    figure.note(589, 532, "owns queries", "middle")
     return figure
 
 
@@ -169,6 +160,7 @@ def owners():
         f"A block of query_gradient owns {config.kOwned} queries, a row of tiles of S, and streams"
         f" keys past them; it writes their dQ. A block of key_value_gradient owns {config.kOwned}"
         " keys, a column of tiles, and streams queries past them; it writes their dK and dV.",
+        heading="",
     )
     cell, top, count = 52, 168, 5
     for x, kernel, across in ((60, "query_gradient", True), (416, "key_value_gradient", False)):
@@ -182,7 +174,7 @@ def owners():
             f"streams {'K, V' if across else 'Q, dO'}, {config.kStreamed} rows at a time",
             SMALL,
         )
-        figure.text(x + 2, top - 20, "keys", SMALL, style="quiet")
+        figure.note(x + 2, top - 20, "keys")
         figure.cells([(x + c * cell, top + r * cell, cell, cell) for r, c in owned], "blue")
         figure.grid(x, top, count, count, cell)
         if across:
@@ -210,13 +202,11 @@ def owners():
                 SMALL,
                 bold=True,
             )
-    figure.text(368, top + cell * (count - 0.5), "queries", SMALL, "middle", "quiet")
+    figure.note(368, top + cell * (count - 0.5), "queries", "middle")
     figure.text(
         LEFT, 450, "Each gradient has one owner: no atomics, the same bits every run.", SMALL
     )
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [fused(), running(), flow(), owners()]
+FIGURES = [fused(), running(), flow(), owners()]

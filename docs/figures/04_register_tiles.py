@@ -1,10 +1,9 @@
 """Figures of stages/04_register_tiles: a thread's tile, lanes, banks, partners."""
 
-from drawing import Figure, MARGIN, NORMAL, SMALL
+from drawing import Figure, LEFT, NORMAL, SMALL
 from sources import constants, function
 
 KERNEL = "stages/04_register_tiles/kernel.cuh"
-LEFT = MARGIN + 4
 BANKS = 32  # of one float each
 HEAD_DIM = 64
 
@@ -26,12 +25,11 @@ def tile():
     figure = Figure(
         "04_tile",
         440,
-        "A thread's tile of scores in registers",
+        "One thread: its tile of S in registers",
         f"A thread loads four floats from each of {rows} rows of Q and {columns} rows of K, {loads}"
         f" loads, and does {products} multiply-adds with them for its tile of {rows} by {columns}"
         " scores.",
     )
-    figure.heading("One thread: its tile of S in registers")
     cell, x, y = 52, 186, 148
     for m in range(rows):
         figure.box(x - 78, y + cell * m + 4, 66, cell - 8, "blue", "4 of Q", SMALL)
@@ -79,13 +77,12 @@ def lanes():
     figure = Figure(
         "04_lanes",
         716,
-        f"Which elements of S and O lane {chosen} holds",
+        "A warp: 4 row groups × 8 column groups",
         f"A warp's lanes are 4 groups of rows by 8 groups of columns. Lane {chosen} is in row group"
         f" {row_group(chosen)} and column group {column_group(chosen)}. Of a warp's 16 rows of S it"
         f" holds rows {mine_rows} at keys {mine_keys}; of O it holds columns {mine_columns} of the"
         " same rows.",
     )
-    figure.heading("A warp: 4 row groups × 8 column groups")
     width, height, x, y = 66, 34, 150, 92
     for lane in range(32):
         r, c = row_group(lane), column_group(lane)
@@ -99,11 +96,11 @@ def lanes():
             SMALL,
             bold=lane == chosen,
         )
-    figure.text(x - 10, y - 18, "column group", SMALL, "end", "quiet")
+    figure.note(x - 10, y - 18, "column group", "end")
     for c in range(8):
-        figure.text(x + width * (c + 0.5), y - 18, str(c), SMALL, "middle", "quiet")
+        figure.note(x + width * (c + 0.5), y - 18, str(c), "middle")
     for r in range(4):
-        figure.text(x - 10, y + height * (r + 0.45), f"row group {r}", SMALL, "end", "quiet")
+        figure.note(x - 10, y + height * (r + 0.45), f"row group {r}", "end")
     cell, left = 10.3, 44
     for top, name, columns, held in (
         (
@@ -124,7 +121,7 @@ def lanes():
         if held is mine_keys:
             figure.frame(left, top, 8 * cell, 4 * cell, line=2.5)
         for r in (0, 15):
-            figure.text(left - 6, top + (r + 0.5) * cell, str(r), SMALL, "end", "quiet")
+            figure.note(left - 6, top + (r + 0.5) * cell, str(r), "end")
     return figure
 
 
@@ -144,37 +141,25 @@ def bank_rows():
     figure = Figure(
         "04_banks",
         676,
-        "The banks of eight loads of 16 bytes",
+        "Eight rows of sKV, 16 bytes from each",
         "Eight column groups load four floats each. "
         + " ".join(
             f"{case[0].capitalize()}: {count} turn{'s'[:count > 1]}."
             for case, count in zip(cases, turns)
         ),
     )
-    figure.heading("Eight rows of sKV, 16 bytes from each")
-    cell, high, x = 20.5, 15, 44
+    x = 44
     for k, ((title, _, _, colour), rows, count) in enumerate(zip(cases, found, turns)):
         y = 108 + 180 * k
         figure.text(x, y - 22, f"{title}: {count} turn{'s' if count > 1 else ''}", bold=True)
-        figure.cells(
-            [
-                (x + cell * bank, y + high * n, cell, high)
-                for n, row in enumerate(rows)
-                for bank in row
-            ],
-            colour,
-            full=True,
-        )
-        figure.grid(x, y, BANKS, 8, cell, high)
-    figure.lines(
+        figure.banks(x, y, rows, colour)
+    figure.notes(
         x,
         626,
         [
             "Columns: banks 0 to 31. Rows: column groups 0 to 7.",
             "Every 8th row: what 8 neighbouring keys a lane would load.",
         ],
-        SMALL,
-        style="quiet",
     )
     return figure
 
@@ -201,21 +186,20 @@ def partners():
     figure = Figure(
         "04_partners",
         520,
-        "Which lanes load the same address",
+        "Partners: lanes that load the same row",
         "The first 16 lanes and the row of Q and of K that each loads. In the kernel's order lanes"
         " 0 and 1 share a row of Q and lanes 0 and 2 a row of K, so both loads take two passes. In"
         " plain order no lane shares a row of K within its quarter of the warp, and that load takes"
         " four.",
     )
-    figure.heading("Partners: lanes that load the same row")
     cell, x = 33, 174
     shades = ["blue", "orange", "green", "purple", "sky", "yellow", "red", "grey"]
     for k, (title, row, column) in enumerate(orders):
         y = 92 + 208 * k
         figure.text(LEFT, y, title, bold=True)
-        figure.text(x - 12, y + 36, "lane", SMALL, "end", "quiet")
+        figure.note(x - 12, y + 36, "lane", "end")
         for lane in range(16):
-            figure.text(x + cell * (lane + 0.5), y + 36, str(lane), SMALL, "middle", "quiet")
+            figure.note(x + cell * (lane + 0.5), y + 36, str(lane), "middle")
         for n, (name, group) in enumerate((("Q", row), ("K", column))):
             distance = partner([group(lane) for lane in range(32)])
             at = y + 54 + 54 * n
@@ -232,16 +216,8 @@ def partners():
                 )
             figure.text(LEFT, at + 20, f"{2 if distance else 4} ×", bold=True)
     figure.line([(x + 8 * cell, 110), (x + 8 * cell, 470)], "grey", 2, dashed=True)
-    figure.text(
-        LEFT,
-        494,
-        "2 ×, 4 ×: passes of one load. Dashed: a quarter of the warp.",
-        SMALL,
-        style="quiet",
-    )
+    figure.note(LEFT, 494, "2 ×, 4 ×: passes of one load. Dashed: a quarter of the warp.")
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [tile(), lanes(), bank_rows(), partners()]
+FIGURES = [tile(), lanes(), bank_rows(), partners()]

@@ -1,17 +1,15 @@
 """Figures of stages/05_wmma: fragments, who computes what, the round of S, the factors of O."""
 
-from drawing import Figure, MARGIN, SMALL
-from sources import constants, read, storage
+from drawing import Figure, LEFT, SMALL
+from sources import constants, integer, storage
 
 KERNEL = "stages/05_wmma/kernel.cuh"
-LEFT = MARGIN + 4
 HEAD_DIM = 64
 
 
 def config():
     """The kernel's constants for head_dim 64, kMma among them."""
-    mma = int(read(KERNEL).split("constexpr int kMma = ")[1].split(";")[0])
-    return constants(KERNEL, "Config", kHeadDim=HEAD_DIM, kMma=mma)
+    return constants(KERNEL, "Config", kHeadDim=HEAD_DIM, kMma=integer(KERNEL, "kMma"))
 
 
 def fragments():
@@ -20,12 +18,11 @@ def fragments():
     figure = Figure(
         "05_fragments",
         500,
-        "A fragment is a matrix that 32 lanes hold together",
+        "A fragment: a matrix in 32 lanes",
         f"A matrix of {mma} by {mma} numbers and the 32 lanes that hold it, each some of them."
         " Which lane holds which number is not specified. load_matrix_sync, mma_sync and"
         " store_matrix_sync know; other code may only treat all alike.",
     )
-    figure.heading("A fragment: a matrix in 32 lanes")
     cell, x, y = 13, 40, 100
     figure.cells([(x, y, mma * cell, mma * cell)], "blue")
     figure.grid(x, y, mma, mma, cell)
@@ -37,7 +34,7 @@ def fragments():
     figure.arrow([(268, y + 104), (416, y + 104)], dashed=True)
     figure.arrow([(300, y + 104), (262, y + 104)], dashed=True)
     figure.text(342, y + 70, "?", 44, "middle", bold=True)
-    figure.text(342, y + 136, "unspecified", SMALL, "middle", "quiet")
+    figure.note(342, y + 136, "unspecified", "middle")
     figure.text(LEFT, 346, "These know the mapping:", bold=True)
     figure.lines(
         LEFT + 12, 376, ["load_matrix_sync", "mma_sync", "store_matrix_sync"], SMALL, mono=True
@@ -45,7 +42,7 @@ def fragments():
     figure.text(384, 346, "Allowed without knowing:", bold=True)
     figure.text(396, 376, "f.x[e] *= 0.5f", SMALL, mono=True)
     figure.text(396, 402, "f.x[e] *= g.x[e]", SMALL, mono=True)
-    figure.text(396, 432, "for every e; g of f's type", SMALL, style="quiet")
+    figure.note(396, 432, "for every e; g of f's type")
     figure.text(LEFT, 474, "Not allowed: to ask which row x[e] lies in.", SMALL)
     return figure
 
@@ -57,27 +54,20 @@ def strips():
     figure = Figure(
         "05_strips",
         450,
-        "Each warp computes a strip of 16 rows",
+        f"{shape.kWarps} warps, a strip of {shape.kMma} rows each",
         f"A block of {shape.kBlockQ} queries has {shape.kWarps} warps. Each computes a strip of"
         f" {shape.kMma} rows: {keys} fragments of S and {columns} of O. All warps read the same"
         " tiles sK and sV.",
     )
-    figure.heading(f"{shape.kWarps} warps, a strip of {shape.kMma} rows each")
     cell, y = 56, 136
     for x, name, count, across, tiles in (
         (110, "S", keys, f"{shape.kBlockKV} keys", "sK"),
         (460, "O", columns, f"{HEAD_DIM} columns", "sV"),
     ):
         figure.box(x, y - 58, cell * count, 46, "orange", f"{tiles}, for all warps", SMALL)
-        for r in range(shape.kWarps):
-            for c in range(count):
-                figure.box(
-                    x + cell * c + 2,
-                    y + cell * r + 2,
-                    cell - 4,
-                    cell - 4,
-                    "blue" if r == warp else "paper",
-                )
+        figure.boxes(x, y, cell, cell, [
+            [("blue" if r == warp else "paper", "")] * count for r in range(shape.kWarps)
+        ])
         figure.text(x, y + cell * shape.kWarps + 24, f"{name}: {across}", bold=True)
     for r in range(shape.kWarps):
         figure.text(98, y + cell * (r + 0.5), f"warp {r}", SMALL, "end")
@@ -98,16 +88,15 @@ def round_trip():
     figure = Figure(
         "05_round_trip",
         640,
-        "S passes through shared memory, O does not",
+        "S goes out, P comes back, O stays",
         "A warp's S is stored from fragments to sS in shared memory, where two lanes take each row,"
         " mask it, and compute the maximum, the sum and P. P goes to sP and is loaded into a"
         " fragment of another type. O stays in fragments; only its 16 factors are loaded.",
     )
-    figure.heading("S goes out, P comes back, O stays")
     figure.text(160, 82, "fragments", bold=True, anchor="middle")
-    figure.text(160, 106, "rows unknown", SMALL, "middle", "quiet")
+    figure.note(160, 106, "rows unknown", "middle")
     figure.text(560, 82, "shared memory", bold=True, anchor="middle")
-    figure.text(560, 106, "rows known", SMALL, "middle", "quiet")
+    figure.note(560, 106, "rows known", "middle")
     for top, bottom in ((66, 138), (186, 402), (450, 522), (570, 596)):
         figure.line([(360, top), (360, bottom)], "grey", 2, dashed=True)
     figure.box(
@@ -162,7 +151,7 @@ def round_trip():
     )
     figure.arrow([(428, 558), (292, 558)])
     figure.text(360, 536, "load, ldm 0", SMALL, "middle")
-    figure.text(LEFT, 620, "Once a tile. All of it belongs to one warp.", SMALL, style="quiet")
+    figure.note(LEFT, 620, "Once a tile. All of it belongs to one warp.")
     return figure
 
 
@@ -172,29 +161,20 @@ def factors():
     figure = Figure(
         "05_factors",
         500,
-        "A leading dimension of 0 makes equal columns",
+        "from[r + c · ldm]: which address is read",
         f"load_matrix_sync by columns reads element (r, c) from address r + c · ldm. With ldm {mma}"
         f" these are {mma * mma} different addresses. With ldm 0 they are {mma}: each column is the"
         f" same {mma} numbers, the factors of the rows.",
     )
-    figure.heading("from[r + c · ldm]: which address is read")
     cell, y = 56, 138
     for x, ldm in ((40, mma), (400, 0)):
         count = len({r + c * ldm for r in range(mma) for c in range(mma)})
         figure.text(x, 80, f"ldm = {ldm}", 24, bold=True)
-        figure.text(x, 112, f"{count} addresses", SMALL, style="quiet")
-        for r in range(shown):
-            for c in range(shown):
-                colour = "orange" if r == row else "paper"
-                figure.box(
-                    x + cell * c + 2,
-                    y + cell * r + 2,
-                    cell - 4,
-                    cell - 4,
-                    colour,
-                    str(r + c * ldm),
-                    SMALL,
-                )
+        figure.note(x, 112, f"{count} addresses")
+        figure.boxes(x, y, cell, cell, [
+            [("orange" if r == row else "paper", str(r + c * ldm)) for c in range(shown)]
+            for r in range(shown)
+        ], SMALL)
     figure.text(
         LEFT,
         448,
@@ -205,6 +185,4 @@ def factors():
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [fragments(), strips(), round_trip(), factors()]
+FIGURES = [fragments(), strips(), round_trip(), factors()]

@@ -1,19 +1,17 @@
 """Figures of stages/06_forward_backward: a step, the walk, the mask, shared memory."""
 
-from drawing import Figure, MARGIN, SMALL
-from sources import causal, constants, mask, read, storage
+from drawing import Figure, LEFT, SMALL
+from sources import causal, constants, integer, mask, storage
 
 FORWARD = "stages/06_forward_backward/kernel.cuh"
 BACKWARD = "stages/06_forward_backward/kernel_bwd.cuh"
-LEFT = MARGIN + 4
 HEAD_DIM = 64
 KERNELS = ("query_gradient", "key_value_gradient")
 
 
 def known():
     """What the kernels' constants need."""
-    mma = int(read("common/device/fragments.h").split("constexpr int kMma = ")[1].split(";")[0])
-    return {"kHeadDim": HEAD_DIM, "kMma": mma}
+    return {"kHeadDim": HEAD_DIM, "kMma": integer("common/device/fragments.h", "kMma")}
 
 
 def step():
@@ -26,13 +24,10 @@ def step():
         " element by element; dS goes through the warp's scratch to become an operand, and the"
         " third product adds to dQ. key_value_gradient does the same with S transposed and dP"
         " transposed; P and dS both become operands, for dV and dK: four products.",
+        heading="",
     )
-    figure.legend(
-        LEFT,
-        28,
-        [("blue", "product"), ("grey", "in fragments"), ("orange", "shared memory")],
-        in_a_row=True,
-    )
+    figure.legend(LEFT, 28,
+                  [("blue", "product"), ("grey", "in fragments"), ("orange", "shared memory")])
 
     figure.text(LEFT, 76, "query_gradient: 3 products", 22, bold=True)
     figure.box(20, 102, 310, 46, "blue", "1. S = Q Kᵀ", bold=True)
@@ -47,7 +42,7 @@ def step():
 
     figure.line([(20, 408), (700, 408)], "grey", 2, dashed=True)
     figure.text(LEFT, 442, "key_value_gradient: 4 products", 22, bold=True)
-    figure.text(LEFT, 470, "rows are keys: transposed from the start", SMALL, style="quiet")
+    figure.note(LEFT, 470, "rows are keys: transposed from the start")
     figure.box(20, 494, 310, 46, "blue", "1. Sᵀ = K Qᵀ", bold=True)
     figure.box(390, 494, 310, 46, "blue", "2. dPᵀ = V dOᵀ", bold=True)
     figure.arrow([(175, 540), (175, 570)])
@@ -59,9 +54,7 @@ def step():
         figure.arrow([(x + 155, 726), (x + 155, 756)])
         figure.box(x, 758, 310, 46, "blue", product, bold=True)
     figure.text(LEFT, 846, "Seven products, where a kernel with atomics needs five.", bold=True)
-    figure.text(
-        LEFT, 874, "LSE and delta are fragments of the same type as S and dP.", SMALL, style="quiet"
-    )
+    figure.note(LEFT, 874, "LSE and delta are fragments of the same type as S and dP.")
     return figure
 
 
@@ -77,6 +70,7 @@ def walk():
         f" kind. Each of its {shape.kWarps} warps owns {mma} rows and takes {mma} of the streamed"
         f" rows at a time: a step is a square of {mma} by {mma} pairs. query_gradient walks along"
         " the keys, key_value_gradient along the queries.",
+        heading="",
     )
     cell, count, top, per_tile = 104, 3, 158, shape.kStreamed // mma
     square, warp = cell / shape.kWarps, 1
@@ -84,8 +78,8 @@ def walk():
         figure.text(x, 36, kernel, SMALL + 2, mono=True, bold=True)
         figure.text(x, 70, f"block: {shape.kOwned} {'queries' if across else 'keys'}", SMALL)
         figure.text(x, 96, f"streams {'K, V' if across else 'Q, dO, LSE, delta'}", SMALL)
-        figure.text(x, 132, "keys →", SMALL, style="quiet")
-        figure.text(x + cell * count, 132, "queries ↓", SMALL, "end", "quiet")
+        figure.note(x, 132, "keys →")
+        figure.note(x + cell * count, 132, "queries ↓", "end")
         own = 1
 
         def place(owned, streamed, x=x, across=across):
@@ -104,12 +98,7 @@ def walk():
         start = place(own * cell + (warp + 0.5) * square, cell + 2 * square + 4)
         end = place(own * cell + (warp + 0.5) * square, count * cell - 8)
         figure.arrow([start, end])
-    figure.legend(
-        LEFT,
-        500,
-        [("sky", "the block's tiles"), ("orange", f"warp {warp}: {mma} rows")],
-        in_a_row=True,
-    )
+    figure.legend(LEFT, 500, [("sky", "the block's tiles"), ("orange", f"warp {warp}: {mma} rows")])
     figure.legend(LEFT, 532, [("red-full", f"one step: {mma} × {mma} pairs")])
     return figure
 
@@ -120,13 +109,12 @@ def causal_tiles():
     figure = Figure(
         "06_mask",
         548,
-        "Tiles with the causal mask: skipped, masked, whole",
+        "causal: most tiles are whole or skipped",
         "Scores cut into tiles. Tiles above the diagonal are not walked, tiles on the diagonal and"
         " a ragged last one are masked, the others need no mask.",
     )
-    figure.heading("causal: most tiles are whole or skipped")
     names = {"whole": "blue", "masked": "orange", "skipped": "paper"}
-    figure.legend(LEFT, 76, [(colour, name) for name, colour in names.items()], in_a_row=True)
+    figure.legend(LEFT, 76, [(colour, name) for name, colour in names.items()])
     for x, num_queries, num_keys, cell in ((24, 320, 320, 66), (404, 128, 300, 58)):
         seq = causal(num_queries, num_keys)
         rows, columns = -(-num_queries // shape.kBlockQ), -(-num_keys // shape.kBlockKV)
@@ -147,7 +135,7 @@ def causal_tiles():
                 figure.box(x + cell * c + 1, 170 + cell * r + 1, cell - 3, cell - 3, names[name])
         counts = [f"{len(found[name])} {name}" for name in names]
         figure.lines(x, 170 + cell * rows + 24, [", ".join(counts)], SMALL)
-    figure.lines(
+    figure.notes(
         404,
         400,
         [
@@ -156,8 +144,6 @@ def causal_tiles():
             "Only masked tiles ask",
             "visible() for each score.",
         ],
-        SMALL,
-        style="quiet",
     )
     return figure
 
@@ -170,7 +156,7 @@ def memory():
     figure = Figure(
         "06_memory",
         540,
-        "Shared memory of the two backward kernels",
+        "What a block holds in shared memory",
         " ".join(
             f"{kernel}: "
             + ", ".join(f"{array.name} {array.extents}" for array in arrays)
@@ -178,7 +164,6 @@ def memory():
             for kernel, arrays in maps.items()
         ),
     )
-    figure.heading("What a block holds in shared memory")
     scale, colours = 660 / most, {
         "sQ": "blue",
         "sdO": "sky",
@@ -234,6 +219,4 @@ def memory():
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [step(), walk(), causal_tiles(), memory()]
+FIGURES = [step(), walk(), causal_tiles(), memory()]

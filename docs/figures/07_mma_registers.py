@@ -1,10 +1,9 @@
 """Figures of stages/07_mma_registers: the fragments, S that becomes P, what ldmatrix deals out."""
 
-from drawing import Figure, MARGIN, SMALL
+from drawing import Figure, LEFT, SMALL
 from sources import lane_map
 
 MAPS = "common/device/mma_fragments.h"
-LEFT = MARGIN + 4
 LANE = 13  # the one that the chapter follows
 COLOURS = ("sky", "orange", "green", "purple")  # by the lane's place in its quad
 
@@ -43,13 +42,12 @@ def fragments():
     figure = Figure(
         "07_fragments",
         576,
-        "Which lane holds which elements of A, B and the accumulator",
+        "The lane of each pair of elements",
         "Three grids: A of 16 by 16, B of 16 by 8, the accumulator of 16 by 8. Each pair of"
         " neighbouring elements bears the number of its lane. In A and the accumulator a row"
         f" belongs to four lanes. Lane {LANE} has a frame: four pairs of A, two of B, two of the"
         " accumulator.",
     )
-    figure.heading("The lane of each pair of elements")
     y = 120
     for x, name, size, struct, elements, cell, pair in (
         (24, "A", "16 × 16", "MmaA", 8, (15, 24), (1, 2)),
@@ -60,7 +58,7 @@ def fragments():
         columns = 1 + max(column for _, column in held)
         middle = x + columns * cell[0] / 2
         figure.text(middle, y - 46, name, anchor="middle", bold=True)
-        figure.text(middle, y - 20, size, SMALL, "middle", "quiet")
+        figure.note(middle, y - 20, size, "middle")
         draw(figure, x, y, cell, held, pair=pair)
     figure.text(
         LEFT,
@@ -68,13 +66,7 @@ def fragments():
         "A cell is two neighbours: of a row, and in B of a column.",
         SMALL,
     )
-    figure.text(
-        LEFT,
-        y + 16 * 24 + 50,
-        f"Framed: lane {LANE}. Colours: the lane modulo 4.",
-        SMALL,
-        style="quiet",
-    )
+    figure.note(LEFT, y + 16 * 24 + 50, f"Framed: lane {LANE}. Colours: the lane modulo 4.")
     return figure
 
 
@@ -83,12 +75,11 @@ def in_place():
     figure = Figure(
         "07_in_place",
         470,
-        "Two accumulators of S, side by side, are the operand P",
+        f"Lane {LANE}: its part of S is its part of P",
         f"Left: two accumulators of 16 by 8, for keys 0 to 7 and 8 to 15. Lane {LANE} holds two"
         " elements of two rows in each. Right: the left operand of 16 by 16. The same lane holds"
         " the same eight places, in four registers.",
     )
-    figure.heading(f"Lane {LANE}: its part of S is its part of P")
     cell, y = 16, 116
     accumulator = lane_map(MAPS, "MmaAccumulator")
     operand = lane_map(MAPS, "MmaA")
@@ -136,9 +127,9 @@ def in_place():
     figure.text((left + 16 * cell + right) / 2, y + 8 * cell - 44, "exp2,", SMALL, "middle")
     figure.text((left + 16 * cell + right) / 2, y + 8 * cell - 20, "pack", SMALL, "middle")
     below = y + 16 * cell + 28
-    figure.text(left + 4 * cell, below, "keys 0–7", SMALL, "middle", "quiet")
-    figure.text(left + 12 * cell, below, "keys 8–15", SMALL, "middle", "quiet")
-    figure.text(right + 8 * cell, below, "16 keys", SMALL, "middle", "quiet")
+    figure.note(left + 4 * cell, below, "keys 0–7", "middle")
+    figure.note(left + 12 * cell, below, "keys 8–15", "middle")
+    figure.note(right + 8 * cell, below, "16 keys", "middle")
     figure.text(LEFT, below + 40, "The number: in which register of P the two elements end.", SMALL)
     return figure
 
@@ -148,11 +139,10 @@ def ldmatrix():
     figure = Figure(
         "07_ldmatrix",
         440,
-        "What ldmatrix deals out of one matrix of 8 × 8",
+        "One matrix: who names, who receives",
         "Two grids of 8 by 8 elements. Lanes 0 to 7 name the rows in both. Without .trans a lane"
         " receives two neighbours of a row; with .trans two neighbours of a column.",
     )
-    figure.heading("One matrix: who names, who receives")
     received = lane_map(MAPS, "LdMatrix")
     y, cell = 128, 30
     plain = {
@@ -167,7 +157,7 @@ def ldmatrix():
     ):
         figure.text(x + 4 * cell, y - 26, title, SMALL, "middle", mono=True)
         for row in range(8):
-            figure.text(x - 12, y + (row + 0.5) * cell, f"{row} →", SMALL, "end", "quiet")
+            figure.note(x - 12, y + (row + 0.5) * cell, f"{row} →", "end")
         draw(figure, x, y, (cell, cell), held, pair=pair)
     figure.text(LEFT, y + 8 * cell + 28, "Beside a row: the lane that passes its address.", SMALL)
     figure.text(
@@ -176,6 +166,4 @@ def ldmatrix():
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [fragments(), in_place(), ldmatrix()]
+FIGURES = [fragments(), in_place(), ldmatrix()]

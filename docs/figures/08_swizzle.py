@@ -1,11 +1,10 @@
 """Figures of stages/08_swizzle: the layout, the banks, a lane's chunks, two buffers in time."""
 
-from drawing import Figure, MARGIN, SMALL
+from drawing import Figure, LEFT, SMALL
 from sources import constants, function
 
 KERNEL = "stages/08_swizzle/kernel.cuh"
 PADDED = "stages/07_mma_registers/kernel.cuh"
-LEFT = MARGIN + 4
 BANKS = 32  # of two elements each
 CHUNK = 8  # elements of 16 bytes
 HEAD_DIM = 64
@@ -23,13 +22,12 @@ def panels():
     figure = Figure(
         "08_layout",
         608,
-        "Which chunk lies where in a swizzled tile",
+        "Eight rows in memory: which chunk lies where",
         "Eight rows of a panel of 64 columns and of one of 32. Each field is a chunk of 16 bytes"
         " and holds the number of the chunk that lies there. In the first, chunk 2 of row r lies in"
         " place 2 XOR r mod 8. In the second, two rows fill the 32 banks and share what they are"
         " XORed with.",
     )
-    figure.heading("Eight rows in memory: which chunk lies where")
     width, height, x, chosen = 62, 24, 150, 2
     for y, columns in ((116, 64), (410, 32)):
         index = layout(64, columns)[0]
@@ -39,8 +37,8 @@ def panels():
         figure.text(LEFT, y - 46, title, bold=True)
         for place in range(8):
             label = f"{4 * place}-{4 * place + 3}"
-            figure.text(x + width * (place + 0.5), y - 18, label, SMALL, "middle", "quiet")
-        figure.text(x - 12, y - 18, "banks", SMALL, "end", "quiet")
+            figure.note(x + width * (place + 0.5), y - 18, label, "middle")
+        figure.note(x - 12, y - 18, "banks", "end")
         for r in range(8):
             for c in range(chunks):
                 at = index(r, CHUNK * c) // CHUNK
@@ -57,7 +55,7 @@ def panels():
         for line in range(lines):
             first = line * 8 // chunks
             label = f"row {first}" if lines == 8 else f"rows {first}, {first + 1}"
-            figure.text(x - 12, y + height * (line + 0.5), label, SMALL, "end", "quiet")
+            figure.note(x - 12, y + height * (line + 0.5), label, "end")
     figure.lines(
         LEFT,
         548,
@@ -86,27 +84,21 @@ def bank_rows():
     figure = Figure(
         "08_banks",
         650,
-        "The banks that eight rows of a matrix meet",
+        f"ldmatrix: chunk {chunk} of rows 0 to 7",
         f"ldmatrix reads chunk {chunk} of eight rows of a tile with head_dim {HEAD_DIM}. "
         + " ".join(
             f"With {case[0]}: {count} pass{'es'[:2 * (count > 1)]}, a tile of {2 * case[1]} bytes."
             for case, count in zip(cases, passes)
         ),
     )
-    figure.heading(f"ldmatrix: chunk {chunk} of rows 0 to 7")
-    cell, high, x = 20.5, 15, 44
+    x = 44
     for k, ((title, elements, _, colour), rows, count) in enumerate(zip(cases, found, passes)):
         y = 108 + 180 * k
         words = f"{title}: {count} pass{'es' if count > 1 else ''}"
         figure.text(x, y - 22, words, bold=True)
-        figure.text(x + cell * BANKS, y - 22, f"tile: {2 * elements:,} bytes", SMALL, "end")
-        figure.cells(
-            [(x + cell * b, y + high * r, cell, high) for r, row in enumerate(rows) for b in row],
-            colour,
-            full=True,
-        )
-        figure.grid(x, y, BANKS, 8, cell, high)
-    figure.text(x, 624, "Columns: banks 0 to 31. Rows: rows 0 to 7.", SMALL, style="quiet")
+        figure.text(x + 656, y - 22, f"tile: {2 * elements:,} bytes", SMALL, "end")
+        figure.banks(x, y, rows, colour)
+    figure.note(x, 624, "Columns: banks 0 to 31. Rows: rows 0 to 7.")
     return figure
 
 
@@ -119,19 +111,18 @@ def steps():
     figure = Figure(
         "08_steps",
         470,
-        "A lane's chunks in a row of 128 columns",
+        f"Row {row}, every 16th column: one index, {panel // 16 - 1} XORs",
         f"A lane names row {row}, column 0, and then every 16th column: "
         + ", ".join(str(2 * step(start, 0, right)) for right in range(count))
         + f" bytes into the tile. The first is found by index(); within a panel of {panel} columns"
         " an XOR leads to the others, and the second panel is a constant away.",
     )
-    figure.heading(f"Row {row}, every 16th column: one index, {panel // 16 - 1} XORs")
     width, x = 62, 150
     for n in range(columns // panel):
         y = 118 + 150 * n
         figure.text(LEFT, y - 42, f"panel {n}: columns {n * panel} to {(n + 1) * panel - 1}",
                     bold=True)
-        figure.text(x - 12, y + 22, f"row {row}", SMALL, "end", "quiet")
+        figure.note(x - 12, y + 22, f"row {row}", "end")
         named = {}
         for right in range(panel // 16):
             at = step(start, 0, n * panel // 16 + right)
@@ -143,9 +134,8 @@ def steps():
             label = "" if right is None else "index" if right == 0 else f"^ {32 * right}"
             figure.box(x + width * place + 1, y, width - 2, 44,
                        "paper" if right is None else "orange", label, SMALL)
-            figure.text(x + width * (place + 0.5), y + 60, f"{16 * place}", SMALL, "middle",
-                        "quiet")
-        figure.text(x - 12, y + 60, "byte", SMALL, "end", "quiet")
+            figure.note(x + width * (place + 0.5), y + 60, f"{16 * place}", "middle")
+        figure.note(x - 12, y + 60, "byte", "end")
     constant = 2 * (step(start, 0, panel // 16) - start)
     figure.lines(
         LEFT,
@@ -170,8 +160,8 @@ def buffers():
         "With one buffer a tile has two barriers: one after the load and one after the products."
         " With two buffers the next tile is loaded into the other buffer, and one barrier a tile"
         " is left.",
+        heading="One buffer: two barriers a tile (07)",
     )
-    figure.heading("One buffer: two barriers a tile (07)")
     x, load, products, gap, height = 112, 84, 138, 26, 46
 
     def barrier(at, y, bottom):
@@ -206,17 +196,10 @@ def buffers():
         figure.box(at + load, own, products, 36, "blue", "read", SMALL)
         figure.box(at, other, load, 36, "orange", "written", SMALL)
         at += load + products
-    figure.legend(LEFT, 444, [("red", "__syncthreads()")], in_a_row=True)
-    figure.text(
-        LEFT,
-        476,
-        f"{shape.kWarps} warps, {shape.kBlockQ} queries, tiles of {shape.kBlockKV} keys.",
-        SMALL,
-        style="quiet",
-    )
+    figure.legend(LEFT, 444, [("red", "__syncthreads()")])
+    figure.note(LEFT, 476,
+                f"{shape.kWarps} warps, {shape.kBlockQ} queries, tiles of {shape.kBlockKV} keys.")
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [panels(), bank_rows(), steps(), buffers()]
+FIGURES = [panels(), bank_rows(), steps(), buffers()]

@@ -2,22 +2,17 @@
 
 import re
 
-from drawing import Figure, MARGIN, SMALL
-from sources import causal, function, mask, read
+from drawing import Figure, LEFT, SMALL
+from sources import causal, function, integer, mask, read
 
 KERNEL = "stages/09_async_copy/kernel.cuh"
 BACKWARD = "stages/09_async_copy/kernel_bwd.cuh"
-LEFT = MARGIN + 4
 
 
 def tile_rows():
     """kBlockQ and kBlockKV with head_dim 64."""
-    text = read(KERNEL)
-    strips, warps, keys = (
-        int(re.search(pattern, text)[1])
-        for pattern in (r"case 64:\s+return \{(\d+),", r"kWarps = (\d+)", r"kBlockKV = (\d+)")
-    )
-    return 16 * strips * warps, keys
+    strips = int(re.search(r"case 64:\s+return \{(\d+),", read(KERNEL))[1])
+    return 16 * strips * integer(KERNEL, "kWarps"), integer(KERNEL, "kBlockKV")
 
 
 def time():
@@ -29,6 +24,7 @@ def time():
         "With two buffers a warp waits once a tile, requests the next tile and computes while it"
         " arrives. With one buffer V of a tile arrives while its scores are computed, and K of the"
         " next tile while the softmax and the second product run.",
+        heading="",
     )
     x, half, gap, height = 116, 118, 16, 44
 
@@ -76,9 +72,8 @@ def time():
         LEFT,
         566,
         [("orange", "a copy is under way"), ("blue", "is read"), ("red", "wait and barrier")],
-        in_a_row=True,
     )
-    figure.text(LEFT, 598, "Tiles are walked from the last, n, to the first.", SMALL, style="quiet")
+    figure.note(LEFT, 598, "Tiles are walked from the last, n, to the first.")
     return figure
 
 
@@ -103,23 +98,21 @@ def walk():
     figure = Figure(
         "09_walk",
         480,
-        "The walk over tiles of keys under a causal mask",
+        "A causal mask: masked tiles first, then inner ones",
         f"{queries} queries and keys, blocks of {block_q} queries, tiles of {block_kv} keys. Each"
         f" block walks from its last tile to its first. {counts[0]} tiles need the mask and"
         f" {counts[1]} do not. The block with most keys is the first of the grid.",
     )
-    figure.heading("A causal mask: masked tiles first, then inner ones")
     cell, high, x, y = 58, 62, 208, 112
     columns = keys // block_kv
     for tile in range(columns):
-        figure.text(x + cell * (tile + 0.5), y - 18, str(tile), SMALL, "middle", "quiet")
-    figure.text(x - 12, y - 18, "tile of keys", SMALL, "end", "quiet")
+        figure.note(x + cell * (tile + 0.5), y - 18, str(tile), "middle")
+    figure.note(x - 12, y - 18, "tile of keys", "end")
     for block, row in enumerate(blocks):
         at = y + high * block
         name = f"queries {block * block_q}-{(block + 1) * block_q - 1}"
         figure.text(x - 12, at + high / 2 - 12, name, SMALL, "end")
-        figure.text(x - 12, at + high / 2 + 12, f"starts as {len(blocks) - block}", SMALL, "end",
-                    "quiet")
+        figure.note(x - 12, at + high / 2 + 12, f"starts as {len(blocks) - block}", "end")
         for tile in range(columns):
             order, inner = row.get(tile, ("", None))
             colour = "paper" if inner is None else "green" if inner else "orange"
@@ -130,10 +123,8 @@ def walk():
         LEFT,
         bottom + 34,
         [("orange", "masked loop"), ("green", "loop without a mask"), ("paper", "skipped")],
-        in_a_row=True,
     )
-    figure.text(LEFT, bottom + 74, "Numbers: the order in which a block takes its tiles.", SMALL,
-                style="quiet")
+    figure.note(LEFT, bottom + 74, "Numbers: the order in which a block takes its tiles.")
     return figure
 
 
@@ -156,6 +147,7 @@ def dq():
         " in the order of chance. Below, in a deterministic call, three blocks walk over the tiles"
         f" to and fro, tiles to splits: {', '.join(map(str, owner))}. Each adds to a slice of its"
         " own, and a last kernel sums the slices in order.",
+        heading="",
     )
     colours = ("blue", "orange", "green")
     width, x = 84, 170
@@ -182,11 +174,8 @@ def dq():
         figure.arrow([(left + slot / 2, 466), (left + slot / 2, 512)])
     figure.text(LEFT, 536, "query_gradient", SMALL)
     figure.box(x + 2, 514, slot * splits - 4, 46, "sky", "dQ = slice 0 + slice 1 + slice 2", SMALL)
-    figure.text(LEFT, 604, "A split is one block. It takes its tiles one after the other.", SMALL,
-                style="quiet")
+    figure.note(LEFT, 604, "A split is one block. It takes its tiles one after the other.")
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [time(), walk(), dq()]
+FIGURES = [time(), walk(), dq()]

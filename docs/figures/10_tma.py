@@ -1,12 +1,9 @@
 """Figures of stages/10_tma: the phases of a buffer's barriers, and what follows a head's tail."""
 
-import re
-
-from drawing import Figure, MARGIN, SMALL
-from sources import function, read
+from drawing import Figure, LEFT, SMALL
+from sources import function, integer
 
 KERNEL = "stages/10_tma/kernel.cuh"
-LEFT = MARGIN + 4
 STAGES = 2
 
 
@@ -26,7 +23,6 @@ def phases():
             for n, (stage, parity) in enumerate(slots)
         ),
     )
-    figure.heading("Two buffers of K and the phases of their barriers")
     x, unit, high = 166, 66, 40
     # The scores of tile n need it in step 2 n + 1. Then the next tile is requested.
     arrives = [2 * n for n in range(tiles)]
@@ -50,26 +46,24 @@ def phases():
                 label = f"phase {phase}" if end - begin > 1 else str(phase)
                 figure.box(x + unit * begin + 2, at, unit * (end - begin) - 4, high,
                            ("paper", "green")[parity], label, SMALL)
-    figure.legend(LEFT, 484, [("orange", "the copy"), ("blue", "warps read it"),
-                              ("paper", "parity 0"), ("green", "parity 1")], in_a_row=True)
-    figure.text(LEFT, 516, "A copy ends a phase of full. The last warp's arrival ends one of empty.",
-                SMALL, style="quiet")
+    figure.legend(LEFT, 484,
+                  [("orange", "the copy"), ("blue", "warps read it"), ("paper", "parity 0"), ("green", "parity 1")])
+    figure.note(LEFT, 516, "A copy ends a phase of full. The last warp's arrival ends one of empty.")
     return figure
 
 
 def tail():
     """What fills a tile past the last row of a head: zeros, or the next head's rows."""
-    rows = int(re.search(r"kBlockKV = (\d+)", read(KERNEL))[1])
+    rows = integer(KERNEL, "kBlockKV")
     keys = rows + 6
     figure = Figure(
         "10_tail",
         560,
-        "What a tile holds past the tail of a head",
+        f"The second tile of a head with {keys} keys",
         f"A head has {keys} keys, and its second tile begins at row {rows}. With a map of four"
         f" dimensions the tile gets {keys - rows} rows and {2 * rows - keys} rows of zeros. If the"
         f" heads were one long matrix, it would get {2 * rows - keys} rows of the next head.",
     )
-    figure.heading(f"The second tile of a head with {keys} keys")
     scale, y, wide = 3, 110, 150
     memory, right, wrong = 36, 282, 528
     tail_rows, others = keys - rows, 2 * rows - keys
@@ -96,6 +90,4 @@ def tail():
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [phases(), tail()]
+FIGURES = [phases(), tail()]

@@ -2,18 +2,12 @@
 
 import re
 
-from drawing import Figure, MARGIN, SMALL
-from sources import read
+from drawing import Figure, LEFT, SMALL
+from sources import integer, read
 
 KERNEL = "stages/11_wgmma/kernel.cuh"
-SIZES = read("common/device/warpgroup.h")
-LEFT = MARGIN + 4
+SIZES = "common/device/warpgroup.h"
 COLOURS = ("blue", "orange", "green", "purple")
-
-
-def size(name):
-    """A constant of device/warpgroup.h."""
-    return int(re.search(rf"{name} = (\d+)", SIZES)[1])
 
 
 def tile_keys():
@@ -23,18 +17,17 @@ def tile_keys():
 
 def rows():
     """The rows of a block's Q, and those of S in the warps of a warpgroup."""
-    warps, wide = size("kWarpgroupWarps"), size("kWgmmaM")
-    groups = int(re.search(r"kWarpgroups = (\d+)", read(KERNEL))[1])
+    warps, wide = integer(SIZES, "kWarpgroupWarps"), integer(SIZES, "kWgmmaM")
+    groups = integer(KERNEL, "kWarpgroups")
     keys, of_warp = tile_keys(), wide // warps
     figure = Figure(
         "11_rows",
         396,
-        "Which warp has which rows",
+        "A warpgroup's product: 64 rows, 16 for each warp",
         f"A block has {groups * wide} queries, {wide} for each of its {groups} warpgroups. A"
         f" warpgroup multiplies its rows of Q by a tile of K, {keys} keys. Each of its {warps} warps"
         f" gets {of_warp} rows of S, in registers.",
     )
-    figure.heading("A warpgroup's product: 64 rows, 16 for each warp")
     y, scale = 104, 2
     high = scale * wide
     x_q, x_k, x_s = 36, 300, 500
@@ -62,24 +55,22 @@ def rows():
 
 def operands():
     """The bytes of one step of each product in the tiles of K and V."""
-    keys, step = tile_keys(), size("kWgmmaK")
+    keys, step = tile_keys(), integer(SIZES, "kWgmmaK")
     columns, row_bytes = 64, 128
     figure = Figure(
         "11_operands",
         520,
-        "The operands of one step in the tiles of K and V",
+        "One step of each product, in rows of 128 bytes",
         f"Tiles of {keys} keys and {columns} columns. A step of Q Kᵀ takes {step} columns of all"
         f" keys: the next begins {2 * step} bytes further. A step of P V takes all columns of"
         f" {step} keys: the next begins {step * row_bytes} bytes further. Groups of 8 rows are"
         f" {8 * row_bytes} bytes apart.",
     )
-    figure.heading("One step of each product, in rows of 128 bytes")
     y, cell = 132, 4
     for x, name, title in ((54, "K", "Q Kᵀ: K-major"), (410, "V", "P V: MN-major")):
         wide, high = cell * columns, cell * keys
         figure.text(x + wide / 2, y - 48, title, SMALL, "middle", bold=True)
-        figure.text(x + wide / 2, y - 20, f"{name}: {columns} columns, {keys} keys", SMALL, "middle",
-                    "quiet")
+        figure.note(x + wide / 2, y - 20, f"{name}: {columns} columns, {keys} keys", "middle")
         for n in range(columns // step if name == "K" else keys // step):
             colour = "orange" if n == 1 else "paper"
             if name == "K":
@@ -94,13 +85,11 @@ def operands():
     figure.lines(410, y + cell * keys + 34, [
         f"The next step: + {step * row_bytes:,} bytes.",
     ], SMALL)
-    figure.lines(LEFT, y + cell * keys + 70, [
+    figure.notes(LEFT, y + cell * keys + 70, [
         f"Marks at the left: 8 rows, {8 * row_bytes:,} bytes: the stride of a descriptor.",
         "The unit untwists the chunks of a row by their addresses.",
-    ], SMALL, style="quiet")
+    ])
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    return [rows(), operands()]
+FIGURES = [rows(), operands()]

@@ -1,23 +1,16 @@
 """Figures of stages/12_warp_specialized: what the warpgroups do in time, and their registers."""
 
-import re
-
-from drawing import Figure, MARGIN, SMALL
-from sources import read
+from drawing import Figure, LEFT, SMALL
+from sources import integer
 from timeline import figure_of
 
 KERNEL = "stages/12_warp_specialized/kernel.cuh"
-LEFT = MARGIN + 4
 PER_SM = 65536
 
 
 def registers(blocks):
     """Registers of a thread at launch, of a producer, of a consumer; and the threads of a block."""
-    text = read(KERNEL)
-    consumers, producer = (
-        int(re.search(pattern, text)[1])
-        for pattern in (r"kConsumers = (\d+)", r"kProducerRegisters = (\d+)")
-    )
+    consumers, producer = integer(KERNEL, "kConsumers"), integer(KERNEL, "kProducerRegisters")
     threads = 128 * (1 + consumers)
     launch = PER_SM // blocks // threads // 8 * 8
     consumer = ((1 + consumers) * launch - producer) // consumers // 8 * 8
@@ -29,34 +22,21 @@ def roles():
     figure = Figure(
         "12_roles",
         480,
-        "Who does what: a schematic",
+        "Who does what: a schematic, not measured",
         "A schematic without a scale. The producer requests K and V of a tile as soon as a buffer is"
         " empty, ahead of the consumers. Each of the two consumers computes scores, softmax and the"
         " product with V of one tile after the other, and waits for nothing but copies.",
     )
-    figure.heading("Who does what: a schematic, not measured")
-    x, unit, high = 150, 11, 46
-
-    def bar(row, begin, length, colour, label):
-        figure.box(x + unit * begin + 1, 78 + 70 * row, unit * length - 2, high, colour, label, SMALL)
-
-    for row, name in enumerate(("producer", "copy unit", "consumer 0", "consumer 1")):
-        figure.text(LEFT, 78 + 70 * row + high / 2, name, SMALL)
-    for tile, (request, copy) in enumerate(((0, 3), (4, 11), (31, 34))):
-        bar(0, request, 3, "orange", str(tile))
-        bar(1, copy, 8, "yellow", f"tile {tile}")
-    for row, shift in ((2, 11), (3, 13)):
-        for tile in range(2):
-            at = shift + 18 * tile
-            bar(row, at, 5, "blue", "S")
-            bar(row, at + 5, 8, "green", "softmax")
-            bar(row, at + 13, 5, "blue", "P V")
-    figure.legend(LEFT, 386, [("orange", "a request, one thread"), ("yellow", "a copy is under way")],
-                  in_a_row=True)
-    figure.legend(LEFT, 416, [("blue", "products of a tile"), ("green", "arithmetic between them")],
-                  in_a_row=True)
-    figure.text(LEFT, 452, "No scale. A tile is requested when its buffer is empty.", SMALL,
-                style="quiet")
+    consumers = [(f"consumer {n}", [part for begin in (first, first + 18) for part in (
+        (begin, begin + 5, "blue", "S"), (begin + 5, begin + 13, "green", "softmax"),
+        (begin + 13, begin + 18, "blue", "P V"))]) for n, first in enumerate((11, 13))]
+    figure.bars(150, 11, 78, (
+        ("producer", [(begin, begin + 3, "orange", str(n)) for n, begin in enumerate((0, 4, 31))]),
+        ("copy unit", [(begin, begin + 8, "yellow", f"tile {n}") for n, begin in enumerate((3, 11, 34))]),
+        *consumers), step=70, high=46)
+    figure.legend(LEFT, 386, [("orange", "a request, one thread"), ("yellow", "a copy is under way")])
+    figure.legend(LEFT, 416, [("blue", "products of a tile"), ("green", "arithmetic between them")])
+    figure.note(LEFT, 452, "No scale. A tile is requested when its buffer is empty.")
     return figure
 
 
@@ -73,7 +53,6 @@ def budgets():
             for blocks in (1, 2)
         ),
     )
-    figure.heading("Registers of a thread, at launch and afterwards")
     x, scale, high = 176, 0.98, 42
     for row, (blocks, name) in enumerate(((1, "One block on a multiprocessor"),
                                           (2, "Two blocks, each of them"))):
@@ -94,9 +73,8 @@ def budgets():
             figure.box(at, y + high + 20, max(width - 3, 8), high, colour,
                        str(consumer if group else ""), SMALL)
             at += width
-        figure.text(x, y + 2 * high + 36, f"{producer} for the producer", SMALL, style="quiet")
-    figure.legend(LEFT, 470, [("orange", "the producer's 128 threads"),
-                              ("blue", "a consumer's 128 threads")], in_a_row=True)
+        figure.note(x, y + 2 * high + 36, f"{producer} for the producer")
+    figure.legend(LEFT, 470, [("orange", "the producer's 128 threads"), ("blue", "a consumer's 128 threads")])
     return figure
 
 
@@ -111,6 +89,4 @@ def measured(head_dim):
     )
 
 
-def figures():
-    """The figures of this chapter."""
-    return [roles(), budgets(), measured(64), measured(128)]
+FIGURES = [roles(), budgets(), measured(64), measured(128)]

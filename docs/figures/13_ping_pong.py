@@ -1,13 +1,10 @@
 """Figures of stages/13_ping_pong: the order inside a consumer, the turns, the registers, timelines."""
 
-import re
-
-from drawing import Figure, MARGIN, SMALL
-from sources import causal, first_queries, mask, read, tile_shape
+from drawing import Figure, LEFT, SMALL
+from sources import causal, first_queries, integer, mask, tile_shape
 from timeline import figure_of
 
 KERNEL = "stages/13_ping_pong/kernel.cuh"
-LEFT = MARGIN + 4
 X, UNIT, HIGH = 132, 17, 40  # where time begins, its scale, the height of a lane
 LAST = 33  # units of time that a figure shows
 S, P_V, SOFTMAX, PACK = 4, 4, 6, 1  # a schematic: units of time
@@ -40,13 +37,16 @@ def schedule(consumers, tiles):
     return bars, turns
 
 
-def bar(figure, y, kind, tile, begin, end):
-    """A bar, as far as it is within the figure."""
-    if begin >= LAST:
-        return
-    width = UNIT * (min(end, LAST) - begin) - 2
-    label = "" if kind == "pack" or width < 60 else f"{kind} {tile}"
-    figure.box(X + UNIT * begin + 1, y, width, HIGH, COLOURS[kind], label, SMALL)
+def lanes(parts, consumer=""):
+    """The rows of a consumer's bars (kind, tile, begin, end), as far as they are within the figure."""
+    rows = {"products": [], "arithmetic": []}
+    for kind, tile, begin, end in parts:
+        end = min(end, LAST)
+        if begin < end:
+            label = "" if kind == "pack" or UNIT * (end - begin) < 62 else f"{kind} {tile}"
+            lane = "products" if kind in ("S", "P V") else "arithmetic"
+            rows[lane].append((begin, end, COLOURS[kind], label))
+    return [(name + consumer, bars) for name, bars in rows.items()]
 
 
 def order():
@@ -54,28 +54,23 @@ def order():
     figure = Figure(
         "13_order",
         536,
-        "One consumer alone: a schematic",
+        "One consumer alone: a schematic, not measured",
         "A schematic without a scale. In 12 the scores, the softmax and the product with V of a"
         " tile follow each other. In 13 the scores of the next tile and the product with V of this"
         " one are issued together, and the softmax of the next tile runs under the latter. P is"
         " packed when that product has ended.",
     )
-    figure.heading("One consumer alone: a schematic, not measured")
     figure.text(LEFT, 80, "12: one after the other", SMALL, bold=True)
-    for row, name in enumerate(("products", "arithmetic")):
-        figure.text(LEFT, 102 + HIGH / 2 + 48 * row, name, SMALL)
-        figure.text(LEFT, 252 + HIGH / 2 + 48 * row, name, SMALL)
+    alone = []
     for tile in range(3):
-        at = tile * (S + SOFTMAX + PACK + P_V)
-        bar(figure, 102, "S", tile, at, at + S)
-        bar(figure, 150, "softmax", tile, at + S, at + S + SOFTMAX)
-        bar(figure, 150, "pack", tile, at + S + SOFTMAX, at + S + SOFTMAX + PACK)
-        bar(figure, 102, "P V", tile, at + S + SOFTMAX + PACK, at + S + SOFTMAX + PACK + P_V)
-    figure.text(LEFT, 230, "13: the softmax of the next tile under P V of this one", SMALL,
-                bold=True)
+        begin = tile * (S + SOFTMAX + PACK + P_V)
+        for kind, length in (("S", S), ("softmax", SOFTMAX), ("pack", PACK), ("P V", P_V)):
+            alone.append((kind, tile, begin, begin + length))
+            begin += length
+    figure.bars(X, UNIT, 102, lanes(alone), 48, HIGH)
+    figure.text(LEFT, 230, "13: the softmax of the next tile under P V of this one", SMALL, bold=True)
     bars, turns = schedule(1, 4)
-    for _, kind, tile, begin, end in bars:
-        bar(figure, 252 if kind in ("S", "P V") else 300, kind, tile, begin, end)
+    figure.bars(X, UNIT, 252, lanes(part for _, *part in bars), 48, HIGH)
     for n, (_, issue) in enumerate(turns[1:3], 1):
         s_end = next(end for _, kind, tile, _, end in bars if (kind, tile) == ("S", n))
         packed = next(begin for _, kind, tile, begin, _ in bars if (kind, tile) == ("pack", n))
@@ -87,10 +82,9 @@ def order():
             figure.text(x, 366, letter, SMALL, "middle", bold=True)
     figure.lines(LEFT, 402, ("a  S of the next tile and P V of this one are issued, in this order",
                              "b  wait: S is there    c  wait: O is there, too"), SMALL)
-    figure.legend(LEFT, 470, [("blue", "S"), ("purple", "P V"), ("green", "softmax"),
-                              ("orange", "O rescaled, P packed")], in_a_row=True)
-    figure.text(LEFT, 510, "No scale. The number is the tile's, in the order of the walk.", SMALL,
-                style="quiet")
+    figure.legend(LEFT, 470,
+                  [("blue", "S"), ("purple", "P V"), ("green", "softmax"), ("orange", "O rescaled, P packed")])
+    figure.note(LEFT, 510, "No scale. The number is the tile's, in the order of the walk.")
     return figure
 
 
@@ -99,20 +93,16 @@ def turns_of_two():
     figure = Figure(
         "13_turns",
         476,
-        "Two consumers take turns: a schematic",
+        "Two consumers take turns: not measured",
         "A schematic without a scale. Consumer 0 issues its products and passes the turn; consumer 1"
         " issues its own as soon as it is ready, and passes the turn back. The tensor cores take the"
         " products of one after those of the other, and each consumer's softmax runs while the"
         " tensor cores have products, its own or the other's.",
     )
-    figure.heading("Two consumers take turns: not measured")
-    rows = {("products", 0): 78, ("arithmetic", 0): 126, ("products", 1): 226, ("arithmetic", 1): 274}
-    for (name, consumer), y in rows.items():
-        figure.text(LEFT, y + HIGH / 2, f"{name} {consumer}", SMALL)
     bars, turns = schedule(2, 4)
-    for consumer, kind, tile, begin, end in bars:
-        name = "products" if kind in ("S", "P V") else "arithmetic"
-        bar(figure, rows[name, consumer], kind, tile, begin, end)
+    for consumer, y in enumerate((78, 226)):
+        mine = [part for who, *part in bars if who == consumer]
+        figure.bars(X, UNIT, y, lanes(mine, f" {consumer}"), 48, HIGH)
     for (consumer, passed), (_, taken) in zip(turns, turns[1:]):
         if taken > LAST:
             break
@@ -121,16 +111,16 @@ def turns_of_two():
     figure.lines(LEFT, 344, ("A red arrow is a turn: from when one consumer has issued its products",
                              "to when the other issues its own. Products run in the order of issue."),
                  SMALL)
-    figure.legend(LEFT, 412, [("blue", "S"), ("purple", "P V"), ("green", "softmax"),
-                              ("orange", "O rescaled, P packed")], in_a_row=True)
-    figure.text(LEFT, 450, "No scale.", SMALL, style="quiet")
+    figure.legend(LEFT, 412,
+                  [("blue", "S"), ("purple", "P V"), ("green", "softmax"), ("orange", "O rescaled, P packed")])
+    figure.note(LEFT, 450, "No scale.")
     return figure
 
 
 def budget(head_dim):
     """A consumer's registers: all, and those of S, P and O; and the consumers and keys of a tile."""
     keys, consumers = tile_shape(KERNEL, head_dim)
-    producer = int(re.search(r"kProducerRegisters = (\d+)", read(KERNEL))[1])
+    producer = integer(KERNEL, "kProducerRegisters")
     warpgroups = 1 + consumers
     launch = 65536 // (128 * warpgroups) // 8 * 8
     per_thread = (warpgroups * launch - producer) // consumers // 8 * 8
@@ -145,7 +135,6 @@ def registers():
         f"With head_dim {dim} each of {consumers} consumers has {total}: S takes {parts['S']}, P"
         f" {parts['P']} and O {parts['O']}." for dim, (total, parts, consumers, _) in budgets.items())
     figure = Figure("13_registers", 330, "Registers of a consumer's thread", said)
-    figure.heading("Registers of a consumer's thread")
     scale, high = 2.8, 52
     for row, (dim, (total, parts, consumers, keys)) in enumerate(budgets.items()):
         y = 108 + 104 * row
@@ -157,8 +146,7 @@ def registers():
             at += scale * parts[name]
         rest = total - sum(parts.values())
         figure.box(at, y, scale * rest - 2, high, "grey", f"rest {rest}", SMALL, dashed=True)
-    figure.text(LEFT, 300, "S and P of neighbouring tiles, and O, live at the same time.", SMALL,
-                style="quiet")
+    figure.note(LEFT, 300, "S and P of neighbouring tiles, and O, live at the same time.")
     return figure
 
 
@@ -178,13 +166,14 @@ def last_tile():
         f"A head of {seq} queries and keys with a causal mask. If the first tile of {rows} queries begins with"
         f" the head, the last one has {seq % rows} queries, and the tiles take {front}. If the last tile ends"
         f" with the head, the first one has {seq % rows} queries, and they take {back}.",
+        heading="",
     )
     wide, high, top = 60, 27, 88
     for part, (name, begins, each) in enumerate(zip(
             ("The first tile is full", "The last tile is full"), both, lengths)):
         x = LEFT + 4 + 362 * part
         figure.text(x, 34, name, bold=True)
-        figure.text(x, 64, f"{' + '.join(map(str, each))} = {sum(each)} tiles of keys", SMALL, style="quiet")
+        figure.note(x, 64, f"{' + '.join(map(str, each))} = {sum(each)} tiles of keys")
         for begin, length, colour in zip(begins, each, ("blue", "orange", "green", "purple")):
             places = [(begin // 64 + row, column) for row in range(consumers) for column in range(length)]
             for seen in (True, False):
@@ -196,9 +185,8 @@ def last_tile():
         figure.frame(x, top + high * past, wide * seq // keys, high * height, "ink", 2)
     y = top + high * (height + 2 * past) + 24
     figure.legend(LEFT, y, [("blue", "tile 0"), ("orange", "1"), ("green", "2"), ("purple", "3"),
-                            ("grey", "computed for nothing")], in_a_row=True)
-    figure.text(LEFT, y + 32, f"A box: 64 queries, those of a consumer, and a tile of {keys} keys.", SMALL,
-                style="quiet")
+                            ("grey", "computed for nothing")])
+    figure.note(LEFT, y + 32, f"A box: 64 queries, those of a consumer, and a tile of {keys} keys.")
     return figure
 
 
@@ -208,8 +196,5 @@ def measured(head_dim, stages):
                      [f"docs/results/nvidia-h100/timeline_{stage}.json" for stage in stages], head_dim)
 
 
-def figures():
-    """The figures of this chapter."""
-    stages = ("12_warp_specialized", "13_ping_pong")
-    return [order(), turns_of_two(), registers(), last_tile(), measured(64, stages[1:]),
-            measured(128, stages)]
+STAGES = ("12_warp_specialized", "13_ping_pong")
+FIGURES = [order(), turns_of_two(), registers(), last_tile(), measured(64, STAGES[1:]), measured(128, STAGES)]

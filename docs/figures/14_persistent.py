@@ -2,13 +2,12 @@
 maximum, three consumers in place of two."""
 
 import heapq
-import itertools
 import pathlib
 import re
 import subprocess
 import tempfile
 
-from drawing import Figure, MARGIN, SMALL
+from drawing import Figure, LEFT, SMALL
 from sources import causal, first_queries, mask, python, read, tile_shape
 from timeline import figure_of
 
@@ -16,48 +15,37 @@ KERNEL = "stages/14_persistent/kernel.cuh"
 WORK = "stages/14_persistent/work.cuh"
 VARIANTS, ALL_IN_PAIRS = "stages/14_persistent/variants.diff", "all in pairs"
 LONGEST_FIRST = "common/device/block_order.h"
-LEFT = MARGIN + 4
-BLOCKS, TILES, HEADS = 4, 5, 6  # of the small example
+BLOCKS, TILES, HEADS = 4, 5, 6  # of the example
 COLOURS = ("blue", "sky", "orange", "yellow", "green", "purple")
-H200_BLOCKS, TOKENS, HIDDEN = 132, 16384, 2048  # of the large one
-SEQUENCES = [512 * 2**n for n in range(6)]
 
 
-def shape(head_dim):
-    """The queries and the keys of a tile."""
-    keys, consumers = tile_shape(KERNEL, head_dim)
-    return 64 * consumers, keys
-
-
-def lengths(head_dim, seq):
-    """The tiles of keys of each tile of queries of a head, with a causal mask."""
-    (rows, keys), sequence = shape(head_dim), causal(seq, seq)
+def lengths():
+    """The tiles of keys of each tile of queries of a head, with a causal mask and head_dim 128."""
+    keys, consumers = tile_shape(KERNEL, 128)
+    rows = 64 * consumers
+    sequence = causal(TILES * rows, TILES * rows)
     ranges = [mask().visible_keys(sequence, max(begin, 0), begin + rows)
-              for begin in first_queries(rows, seq)]
+              for begin in first_queries(rows, TILES * rows)]
     return [-(-end // keys) - begin // keys for begin, end in ranges]
 
 
-# Prints a line for each block of each problem `heads tiles blocks`, with a mask: its tiles.
+# Prints a line for each block of the example: its tiles.
 PRINT = """
 #include <cstdio>
-#include <cstdlib>
-int main(int, char** arg) {
-  for (++arg; *arg; arg += 3) {
-    const unsigned heads = std::atoi(arg[0]), blocks = std::atoi(arg[2]);
-    const Order order(heads, std::atoi(arg[1]), blocks, true);
-    for (unsigned block = 0; block < blocks; ++block, std::puts("")) {
-      for (unsigned n = 0; order.at(block, n).head < heads; ++n) {
-        std::printf("%u %u ", order.at(block, n).head, order.at(block, n).tile);
-      }
+int main() {
+  const Order order(HEADS, TILES, BLOCKS, true);
+  for (unsigned block = 0; block < BLOCKS; ++block, std::puts("")) {
+    for (unsigned n = 0; order.at(block, n).head < HEADS; ++n) {
+      std::printf("%u %u ", order.at(block, n).head, order.at(block, n).tile);
     }
   }
 }
 """
 
 
-def plans(problems, variant=None):
-    """For each problem (heads, tiles, blocks) with a mask, of each block the (head, tile of queries) that it
-    takes: by the kernel's own source, compiled, or by a variant of it."""
+def plan(variant=None):
+    """Of each block of the example the (head, tile of queries) that it takes: by the kernel's own source,
+    compiled, or by a variant of it."""
     source = "".join(re.search(rf"struct {name} \{{.*?\n\}};", read(WORK), re.DOTALL)[0]
                      for name in ("QueryTile", "Order"))
     if variant:
@@ -67,45 +55,38 @@ def plans(problems, variant=None):
         source = source.replace(old, new)
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder, "order")
-        subprocess.run(["g++", "-std=c++17", "-D__host__=", "-D__device__=", "-x", "c++", "-", "-o",
-                        program], input=source + PRINT, text=True, check=True)
-        printed = subprocess.run([program, *(str(number) for each in problems for number in each)],
-                                 text=True, check=True, stdout=subprocess.PIPE).stdout
-    numbers = iter([list(map(int, line.split())) for line in printed.splitlines()])
-    return [[list(zip(line[::2], line[1::2])) for line in itertools.islice(numbers, blocks)]
-            for _, _, blocks in problems]
+        subprocess.run(["g++", "-std=c++17", "-D__host__=", "-D__device__=", f"-DHEADS={HEADS}",
+                        f"-DTILES={TILES}", f"-DBLOCKS={BLOCKS}", "-x", "c++", "-", "-o", program],
+                       input=source + PRINT, text=True, check=True)
+        printed = subprocess.run([program], text=True, check=True, stdout=subprocess.PIPE).stdout
+    numbers = [list(map(int, line.split())) for line in printed.splitlines()]
+    return [list(zip(line[::2], line[1::2])) for line in numbers]
 
 
-def next_free(each, heads, blocks):
+def next_free(each):
     """The same with a block for each tile of queries, in the order of place_of_block(), where the next
     goes to the multiprocessor that is free first."""
-    plan, free = [[] for _ in range(blocks)], [(0, block) for block in range(blocks)]
-    for n in range(len(each) * heads):
+    taken, free = [[] for _ in range(BLOCKS)], [(0, block) for block in range(BLOCKS)]
+    for n in range(TILES * HEADS):
         at, block = free[0]
-        place = n % heads, len(each) - 1 - n // heads
-        plan[block].append(place)
+        place = n % HEADS, TILES - 1 - n // HEADS
+        taken[block].append(place)
         heapq.heapreplace(free, (at + each[place[1]], block))
     parts = [re.search(rf"{name} = unequal \? (.+?) : ", read(LONGEST_FIRST))[1] for name in ("head", "tile")]
-    values = {"n": heads + 1, "tiles": len(each), "heads": heads}
+    values = {"n": HEADS + 1, "tiles": TILES, "heads": HEADS}
     second = [eval(python(part), {}, values) for part in parts]  # pylint: disable=eval-used
-    if second != [1, len(each) - 2]:
+    if second != [1, TILES - 2]:
         raise ValueError(f"{LONGEST_FIRST}: the figure has another order")
-    return plan
-
-
-def ends(plan, each):
-    """After how many tiles of keys each block ends."""
-    return [sum(each[tile] for _, tile in taken) for taken in plan]
+    return taken
 
 
 def order():
     """Who takes which tile of queries: the lengths are tiles of keys."""
-    each = lengths(128, TILES * shape(128)[0])
-    problem = [(HEADS, TILES, BLOCKS)]
-    shown = (("In pairs, the rest longest first (14)", plans(problem)[0]),
-             ("All in pairs", plans(problem, ALL_IN_PAIRS)[0]),
-             ("Longest first, to whoever is free (13)", next_free(each, HEADS, BLOCKS)))
-    last = [max(ends(plan, each)) for _, plan in shown]
+    each = lengths()
+    shown = (("In pairs, the rest longest first (14)", plan()),
+             ("All in pairs", plan(ALL_IN_PAIRS)),
+             ("Longest first, to whoever is free (13)", next_free(each)))
+    last = [max(sum(each[tile] for _, tile in taken) for taken in blocks) for _, blocks in shown]
     total = sum(each) * HEADS
     figure = Figure(
         "14_order",
@@ -118,13 +99,14 @@ def order():
         " heads are taken in pairs, three multiprocessors get a fourth pair and one gets none; the last one"
         f" ends after {last[1]}. If the longest of all heads come first, to whoever is free, all heads are"
         f" there from the start to the end, and the last one ends after {last[2]}.",
+        heading="",
     )
     x, high = 56, 34
     unit = 556 / max(last)
-    for part, ((name, plan), end) in enumerate(zip(shown, last)):
+    for part, ((name, blocks), end) in enumerate(zip(shown, last)):
         y = 34 + 216 * part
         figure.heading(name, y)
-        for row, taken in enumerate(plan):
+        for row, taken in enumerate(blocks):
             top, at = y + 26 + (high + 5) * row, x
             figure.text(LEFT, top + high / 2, str(row), SMALL)
             for head, tile in taken:
@@ -135,47 +117,9 @@ def order():
         figure.line([(at + 2, y + 20), (at + 2, y + 30 + 4 * (high + 5))], "red", 3)
         figure.text(at + 10, y + 26 + 2 * (high + 5), f"ends: {end}", SMALL)
     y = 34 + 216 * len(shown)
-    figure.legend(LEFT, y - 4, [(colour, f"head {n}") for n, colour in enumerate(COLOURS)],
-                  in_a_row=True)
-    figure.text(LEFT, y + 26, "A row is a multiprocessor, a box a tile of queries with its tiles of keys.",
-                SMALL, style="quiet")
-    figure.text(LEFT, y + 50, f"{total} / {BLOCKS} = {total / BLOCKS:g} would be even.", SMALL,
-                style="quiet")
-    return figure
-
-
-def balance():
-    """How much later than the mean the last block ends."""
-    rows = [(head_dim, seq, lengths(head_dim, seq), TOKENS // seq * (HIDDEN // head_dim))
-            for head_dim in (64, 128) for seq in SEQUENCES]
-    problems = [(heads, len(each), H200_BLOCKS) for *_, each, heads in rows]
-    late = [[100 * (max(blocks) * H200_BLOCKS / sum(blocks) - 1)
-             for blocks in (ends(plan, each) for plan in (*of_row, next_free(each, heads, H200_BLOCKS)))]
-            for (*_, each, heads), *of_row in zip(rows, plans(problems), plans(problems, ALL_IN_PAIRS))]
-    figure = Figure(
-        "14_balance",
-        70 + 66 * len(rows) + 84,
-        "How late the last block ends",
-        f"{H200_BLOCKS} multiprocessors, {TOKENS:,} tokens, a hidden size of {HIDDEN:,}, a causal mask;"
-        " tiles of keys are counted. How much later than the mean the last block ends, in 14's order, with"
-        " all tiles in pairs, and if each goes to the one that is free first: "
-        + "; ".join(f"with head_dim {dim} and {seq:,} keys " + ", ".join(f"{share:.1f} %" for share in shares)
-                    for (dim, seq, *_), shares in zip(rows, late)) + ".",
-    )
-    figure.heading("How late the last block ends")
-    x, most, high = 330, max(map(max, late)), 19
-    for row, ((head_dim, seq, each, _), shares) in enumerate(zip(rows, late)):
-        y = 70 + 66 * row + (14 if head_dim == 128 else 0)
-        figure.text(LEFT, y + 1.5 * high, f"D {head_dim}, {seq:,} keys", SMALL)
-        figure.text(x - 14, y + 1.5 * high, f"{len(each)} tiles", SMALL, "end", style="quiet")
-        for n, (share, colour) in enumerate(zip(shares, ("blue", "sky", "grey"))):
-            width = max(290 * share / most, 2)
-            figure.box(x, y + high * n, width, high - 2, colour)
-            figure.text(x + width + 8, y + high * n + high / 2 - 1, f"{share:.1f} %", SMALL)
-    y = 70 + 66 * len(rows) + 30
-    figure.legend(LEFT, y, [("blue", "14"), ("sky", "all in pairs"),
-                            ("grey", "longest first, to whoever is free (13)")], in_a_row=True)
-    figure.text(LEFT, y + 30, "Tiles: of queries, of a head. Counted, not measured.", SMALL, style="quiet")
+    figure.legend(LEFT, y - 4, [(colour, f"head {n}") for n, colour in enumerate(COLOURS)])
+    figure.note(LEFT, y + 26, "A row is a multiprocessor, a box a tile of queries with its tiles of keys.")
+    figure.note(LEFT, y + 50, f"{total} / {BLOCKS} = {total / BLOCKS:g} would be even.")
     return figure
 
 
@@ -203,16 +147,6 @@ AFTER = (
 X, UNIT = 140, 11.4
 
 
-def bars(figure, y, rows, high=38):
-    """Rows of bars over time."""
-    for row, (name, parts) in enumerate(rows):
-        top = y + (high + 8) * row
-        figure.text(LEFT, top + high / 2, name, SMALL)
-        for begin, end, colour, label in parts:
-            figure.box(X + UNIT * begin + 1, top, UNIT * (end - begin) - 2, high, colour, label,
-                       SMALL)
-
-
 def transition():
     """The end of a tile of queries and the start of the next: a schematic, not a measurement."""
     figure = Figure(
@@ -223,18 +157,16 @@ def transition():
         " when both consumers have written O: it begins its barriers, requests Q and K and waits."
         " With blocks that stay, Q and K are there, and consumer 0 begins with the next tile while"
         " consumer 1 ends this one.",
+        heading="A block for each tile of queries (13)",
     )
-    figure.heading("A block for each tile of queries (13)")
-    bars(figure, 62, BEFORE)
+    figure.bars(X, UNIT, 62, BEFORE)
     figure.line([(X + UNIT * 25, 56), (X + UNIT * 25, 246)], "red", 3)
     figure.text(X + UNIT * 25 + 8, 254, "a new block begins", SMALL)
     figure.heading("A block that stays (14)", 306)
-    bars(figure, 334, AFTER)
-    figure.legend(LEFT, 536, [("blue", "products of consumer 0"), ("sky", "of consumer 1"),
-                              ("orange", "a copy")], in_a_row=True)
-    figure.legend(LEFT, 566, [("green", "a softmax"), ("purple", "O divided, written, stored")],
-                  in_a_row=True)
-    figure.text(LEFT, 594, "No scale, not measured.", SMALL, style="quiet")
+    figure.bars(X, UNIT, 334, AFTER)
+    figure.legend(LEFT, 536, [("blue", "products of consumer 0"), ("sky", "of consumer 1"), ("orange", "a copy")])
+    figure.legend(LEFT, 566, [("green", "a softmax"), ("purple", "O divided, written, stored")])
+    figure.note(LEFT, 594, "No scale, not measured.")
     return figure
 
 
@@ -247,21 +179,20 @@ def buffers():
         "A schematic without a scale. With two buffers the next Q arrives in the one while the other"
         " still holds this tile's Q and then its O. With one buffer the next Q is requested when"
         " O has been read from there.",
+        heading="Two buffers, head_dim 32 to 128",
     )
-    figure.heading("Two buffers, head_dim 32 to 128")
-    bars(figure, 62, (
+    figure.bars(X, UNIT, 62, (
         ("buffer 0", ((0, 9, "blue", "Q, tile n"), (15, 25, "purple", "O, tile n"))),
         ("buffer 1", ((6, 10, "orange", ""), (21, 40, "blue", "Q, tile n + 1"),
                       (43, 48, "purple", "O"))),
     ))
     figure.heading("One buffer, head_dim 256", 188)
-    bars(figure, 216, (
+    figure.bars(X, UNIT, 216, (
         ("the buffer", ((0, 9, "blue", "Q, tile n"), (15, 25, "purple", "O, tile n"),
                         (25, 30, "orange", "n + 1"), (30, 48, "blue", "Q, tile n + 1"))),
     ))
-    figure.legend(LEFT, 292, [("orange", "Q arrives"), ("blue", "Q is read by products")],
-                  in_a_row=True)
-    figure.legend(LEFT, 322, [("purple", "O is written, and read by a store")], in_a_row=True)
+    figure.legend(LEFT, 292, [("orange", "Q arrives"), ("blue", "Q is read by products")])
+    figure.legend(LEFT, 322, [("purple", "O is written, and read by a store")])
     return figure
 
 
@@ -275,40 +206,28 @@ def before_the_maximum():
         " exponentials begin when all scores have been compared and the lanes have told each other. With"
         " the maximum so far they begin as soon as S is there, and the next products come earlier. If"
         " terms are too large, S is computed again, and the maximum and the exponentials follow.",
+        heading="",
     )
-    s, p_v, most, exps, pack = 8, 8, 5, 12, 3
-    y = 34
-    for name, parts, end in (
-        ("The maximum first (13)", (
-            ("S", 0, s), ("P V", s, s + p_v), ("max", s, s + most), ("exp", s + most, s + most + exps),
-            ("pack", s + most + exps, s + most + exps + pack)), s + most + exps + pack),
-        ("The maximum so far (14)", (
-            ("S", 0, s), ("P V", s, s + p_v), ("exp", s, s + exps), ("pack", s + exps, s + exps + pack)),
-         s + exps + pack),
-        ("The same, if terms are too large", (
-            ("S", 0, s), ("P V", s, s + p_v), ("exp", s, s + exps), ("S", s + exps, 2 * s + exps),
-            ("max", 2 * s + exps, 2 * s + exps + most),
-            ("exp", 2 * s + exps + most, 2 * s + 2 * exps + most),
-            ("pack", 2 * s + 2 * exps + most, 2 * s + 2 * exps + most + pack)), None),
+    products, x, unit, y = ((0, 8, "blue", "S"), (8, 16, "purple", "P V")), 132, 11.6, 34
+    for name, issued, arithmetic, end in (
+        ("The maximum first (13)", products,
+         ((8, 13, "yellow", "max"), (13, 25, "green", "exp"), (25, 28, "orange", "")), 28),
+        ("The maximum so far (14)", products, ((8, 20, "green", "exp"), (20, 23, "orange", "")), 23),
+        ("The same, if terms are too large", (*products, (20, 28, "blue", "S")),
+         ((8, 20, "green", "exp"), (28, 33, "yellow", "max"), (33, 45, "green", "exp"), (45, 48, "orange", "")),
+         None),
     ):
         figure.heading(name, y)
-        unit, x, high = 11.6, 132, 38
-        for row, lane in enumerate(("products", "arithmetic")):
-            figure.text(LEFT, y + 26 + 46 * row + high / 2, lane, SMALL)
-        for kind, begin, until in parts:
-            row = 0 if kind in ("S", "P V") else 1
-            colour = {"S": "blue", "P V": "purple", "max": "yellow", "exp": "green", "pack": "orange"}
-            figure.box(x + unit * begin + 1, y + 26 + 46 * row, unit * (until - begin) - 2, high,
-                       colour[kind], "" if kind == "pack" else kind, SMALL)
+        figure.bars(x, unit, y + 26, (("products", issued), ("arithmetic", arithmetic)))
         if end:
             at = x + unit * end
             figure.line([(at + 2, y + 20), (at + 2, y + 116)], "red", 3)
             figure.text(at + 12, y + 45, "the next products", SMALL)
         y += 164
-    figure.legend(LEFT, 530, [("blue", "S"), ("purple", "P V of the tile before"),
-                              ("yellow", "max"), ("green", "exp, sums")], in_a_row=True)
+    figure.legend(LEFT, 530,
+                  [("blue", "S"), ("purple", "P V of the tile before"), ("yellow", "max"), ("green", "exp, sums")])
     figure.legend(LEFT, 560, [("orange", "O rescaled, P packed")])
-    figure.text(LEFT, 588, "No scale, not measured.", SMALL, style="quiet")
+    figure.note(LEFT, 588, "No scale, not measured.")
     return figure
 
 
@@ -351,14 +270,12 @@ def three_consumers():
         f" products of both take {products[0]:,}: the tensor cores wait {spare} cycles of each round. With"
         f" three consumers and tiles of 64 keys the products of a round take {products[1]:,} cycles, and"
         " each consumer is back before they end, so that the tensor cores never wait.",
+        heading="",
     )
-    x, span, high, y = 140, 4700, 34, 34
-    unit = 540 / span
+    span, y = 4700, 34
     for (consumers, keys), (parts, start, length) in zip(shapes, models):
         figure.heading(f"{consumers} consumers, {keys} keys: a round in {length:,} cycles", y)
-        names = ["tensor cores"] + [f"consumer {n}" for n in range(consumers)]
-        for row, name in enumerate(names):
-            figure.text(LEFT, y + 28 + (high + 6) * row + high / 2, name, SMALL)
+        rows = [("tensor cores", [])] + [(f"consumer {n}", []) for n in range(consumers)]
         for row, begin, end, (what, who) in parts:
             begin, end = max(begin - start, 0), min(end - start, span)
             if end - begin < 20:
@@ -367,15 +284,12 @@ def three_consumers():
             label = str(who) if row == 0 and end - begin > 200 else ""
             if what == "softmax" and end - begin > 700:
                 label = "softmax"
-            figure.box(x + unit * begin + 1, y + 28 + (high + 6) * row, unit * (end - begin) - 2, high,
-                       colour, label, SMALL)
-        y += 28 + (high + 6) * len(names) + 30
-    figure.legend(LEFT, y + 8, [("blue", "products of consumer 0"), ("sky", "1"), ("purple", "2")],
-                  in_a_row=True)
-    figure.legend(LEFT, y + 38, [("green", "a softmax"), ("orange", "P packed, waits, the turn")],
-                  in_a_row=True)
-    figure.text(LEFT, y + 68, "A model. A gap in the first row: the tensor cores wait.", SMALL,
-                style="quiet")
+            rows[row][1].append((begin, end, colour, label))
+        figure.bars(X, 540 / span, y + 28, rows, 40, 34)
+        y += 58 + 40 * len(rows)
+    figure.legend(LEFT, y + 8, [("blue", "products of consumer 0"), ("sky", "1"), ("purple", "2")])
+    figure.legend(LEFT, y + 38, [("green", "a softmax"), ("orange", "P packed, waits, the turn")])
+    figure.note(LEFT, y + 68, "A model. A gap in the first row: the tensor cores wait.")
     return figure
 
 
@@ -386,7 +300,4 @@ def measured():
                       for stage in ("13_ping_pong", "14_persistent")], 128)
 
 
-def figures():
-    """The figures of this chapter."""
-    return [transition(), buffers(), before_the_maximum(), three_consumers(), order(), balance(),
-            measured()]
+FIGURES = [transition(), buffers(), before_the_maximum(), three_consumers(), order(), measured()]

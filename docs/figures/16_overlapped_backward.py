@@ -4,14 +4,13 @@ dQ gets its zeros and is rounded, and in which order blocks add to it."""
 import heapq
 import itertools
 
-from drawing import Figure, MARGIN, SMALL, WIDTH
+from drawing import Figure, LEFT, SMALL, WIDTH
 from flow import (ADD, BEFORE, READ, RIGHT, WRITE, consumers, entries, fan, in_order,
                   reads_and_writes)
 from sources import read
 
 KERNEL = "stages/16_overlapped_backward/kernel_bwd.cuh"
 WORK = "stages/16_overlapped_backward/work.cuh"
-LEFT = MARGIN + 4
 X, UNIT, HIGH = 132, 17.5, 40  # where time begins, its scale, the height of a lane
 LAST = 32  # units of time that a figure shows
 PRODUCT, EXP, DS, WRITES = 2, 3, 2, 1  # a schematic: units of time
@@ -147,12 +146,11 @@ def turns():
     """Two consumers that take turns at P and dS."""
     bars, passed = schedule()
     figure = Figure(
-        "16_turns", 488, "Turns at P and dS: a schematic",
+        "16_turns", 488, "Turns at P and dS: a schematic, not measured",
         "A schematic without a scale. Consumer 0 computes P and dS of its tile, and passes the turn;"
         " then consumer 1 computes P and dS, while the products of consumer 0 run: dK and dQ, and S and"
         " dP of its next tile.",
     )
-    figure.heading("Turns at P and dS: a schematic, not measured")
     rows = {("products", 0): 70, ("arithmetic", 0): 118, ("arithmetic", 1): 218, ("products", 1): 266}
     for (name, consumer), y in rows.items():
         figure.text(LEFT, y + HIGH / 2, f"{name} {consumer}", SMALL)
@@ -167,12 +165,11 @@ def turns():
         if taken <= LAST:
             y0, y1 = (162, 214) if who == 0 else (214, 162)
             figure.arrow([(X + UNIT * at, y0), (X + UNIT * taken, y1)], "red")
-    figure.legend(LEFT, 346, [("green", "P"), ("orange", "dS"), ("grey", "dS or dQ is written")],
-                  in_a_row=True)
+    figure.legend(LEFT, 346, [("green", "P"), ("orange", "dS"), ("grey", "dS or dQ is written")])
     figure.lines(LEFT, 384, ("A red arrow is a turn: from when a consumer has computed dS to when",
                              "the other begins with P. Until it has the turn again, dS is written, and",
                              "dV, dK and dQ run, and S and dP of its next tile."), SMALL)
-    figure.text(LEFT, 464, "No scale. dQ is that of the tile before.", SMALL, style="quiet")
+    figure.note(LEFT, 464, "No scale. dQ is that of the tile before.")
     return figure
 
 
@@ -189,7 +186,6 @@ def waits():
         " until TMA has read it. The keepers' count of zeros is what the thread that adds waits for, and its"
         " count of what has been added is what the keepers of all blocks wait for. That thread and the keepers"
         " wait at k_full for a piece, too.")
-    figure.heading("Who waits for whom")
     figure.box(LEFT, 62, RIGHT - LEFT, 66, "yellow", "producer warp",
                below=["pieces; K, V; Q, dO, LSE and delta of tile after tile"])
     down = 476
@@ -226,7 +222,7 @@ def waits():
              "the keepers wait at k_full for the piece, and arrive at k_empty. In a",
              "deterministic call two threads add, one for each consumer, and there is",
              "one keeper.")
-    figure.lines(LEFT, keeper + 92, notes, SMALL, style="quiet")
+    figure.notes(LEFT, keeper + 92, notes)
     figure.height = keeper + 94 + 24 * len(notes)
     return figure
 
@@ -244,7 +240,6 @@ def shares():
         " While a piece is computed, blocks add to all the shares of its queue; the keepers write zeros for"
         f" the share {lead} pieces later and round the one {lead} pieces before, whose queue is complete."
         f" After the pass the last {lead} shares are left to round.")
-    figure.heading("Shares of dQ: zeros ahead, rounding behind")
     for q in range(queues):
         x = left + cell * queue * q
         figure.text(x + cell * queue / 2, 76, f"queue {q}", SMALL, "middle", bold=True)
@@ -270,12 +265,12 @@ def shares():
         if now is not None and now < pieces:
             figure.text(left + cell * (now + 0.5), y + cell / 2, str(now), SMALL, "middle")
     y = top + row * len(moments) + 8
-    figure.legend(LEFT, y, [("sky", "zeros"), ("orange", "blocks add"), ("purple", "complete"),
-                            ("green", "rounded")], in_a_row=True)
+    figure.legend(LEFT, y,
+                  [("sky", "zeros"), ("orange", "blocks add"), ("purple", "complete"), ("green", "rounded")])
     notes = ("A frame: this share gets its zeros, or is rounded, while the piece with",
              f"the number is computed. Queues of {queue} pieces and one block, so lead and",
              f"lag are {queue} + 3 = {lead}.")
-    figure.lines(LEFT, y + 36, notes, SMALL, style="quiet")
+    figure.notes(LEFT, y + 36, notes)
     figure.height = y + 38 + 24 * len(notes)
     return figure
 
@@ -312,7 +307,6 @@ def order():
         f" begin together have different tiles of a head, and wait for each other; it takes {ends[0]} steps. Below,"
         f" {blocks // tiles} heads together: after the first round a block begins with a tile when the tile before"
         f" it is one step ahead, and none waits; it takes {ends[1]} steps.")
-    figure.heading("Which pieces blocks compute at a time")
     top = 62
     for name, taken, end in panels:
         figure.text(LEFT, top + 12, f"{name}: {end} steps", SMALL, bold=True)
@@ -326,16 +320,14 @@ def order():
         for block, _, tile, begins in taken:
             figure.text(left + cell * (begins[0] + 0.5), y0 + high * (block + 0.5), str(tile), SMALL, "middle")
         top = y0 + high * blocks + 18
-    figure.legend(LEFT, top, [(colour, f"head {head}") for head, colour in enumerate(colours)], in_a_row=True)
+    figure.legend(LEFT, top, [(colour, f"head {head}") for head, colour in enumerate(colours)])
     notes = ("A schematic: a square is a step, the number that of the tile of keys with",
              "which a block begins. White: the block waits until the tile before it has",
              "been added.")
-    figure.lines(LEFT, top + 36, notes, SMALL, style="quiet")
+    figure.notes(LEFT, top + 36, notes)
     figure.height = top + 38 + 24 * len(notes)
     return figure
 
 
-def figures():
-    """The figures of this chapter."""
-    check()
-    return [data(), turns(), waits(), shares(), order()]
+check()
+FIGURES = [data(), turns(), waits(), shares(), order()]

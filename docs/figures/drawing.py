@@ -13,6 +13,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 WIDTH = 720
 SMALL, NORMAL, LARGE = 18, 20, 24
 MARGIN = 16
+LEFT, RIGHT = MARGIN + 4, WIDTH - MARGIN - 4  # where text and boxes begin and end
 MOST_BYTES = 40_000
 
 # Okabe and Ito's palette, and a grey.
@@ -71,12 +72,14 @@ def estimated_width(text, size, mono=False, bold=False):
 
 
 class Figure:
-    """One SVG."""
+    """One SVG. Its heading is its title, if no other is given; "" is none."""
 
-    def __init__(self, name, height, title, description):
+    def __init__(self, name, height, title, description, *, heading=None):
         self.name, self.height = name, height
         self.title, self.description = title, description
         self.parts, self.classes = [], {"paper"}
+        if heading != "":
+            self.heading(heading or title)
 
     def _add(self, tag, classes, attributes, content=None):
         self.classes.update(classes.split())
@@ -108,6 +111,14 @@ class Figure:
         """Lines of text, one below the other; y is the middle of the first."""
         for n, text in enumerate(texts):
             self.text(x, y + n * 1.3 * size, text, size, anchor, style, **kind)
+
+    def note(self, x, y, text, anchor="start"):
+        """A line of small, quiet text."""
+        self.text(x, y, text, SMALL, anchor, "quiet")
+
+    def notes(self, x, y, texts):
+        """Such lines, one below the other."""
+        self.lines(x, y, texts, SMALL, style="quiet")
 
     def heading(self, text, y=34):
         """What the figure, or a part of it, says."""
@@ -156,6 +167,13 @@ class Figure:
             )
             at += 1.3 * its_size
 
+    def boxes(self, x, y, width, height, rows, size=NORMAL):
+        """Rows of boxes, (colour, label) each, with small gaps."""
+        for r, row in enumerate(rows):
+            for c, (colour, label) in enumerate(row):
+                at = x + width * c + 2, y + height * r + 2
+                self.box(*at, width - 4, height - 4, colour, label, size)
+
     def cells(self, rectangles, colour, full=False):
         """Many rectangles (x, y, width, height) of one colour."""
         path = "".join(
@@ -178,6 +196,14 @@ class Figure:
         )
         self._add("path", "faint", {"d": path})
 
+    def banks(self, x, y, rows, colour):
+        """A row for each access: which of shared memory's 32 banks it meets."""
+        width, height = 20.5, 15
+        met = [(x + width * bank, y + height * n, width, height)
+               for n, row in enumerate(rows) for bank in row]
+        self.cells(met, colour, full=True)
+        self.grid(x, y, 32, len(rows), width, height)
+
     def matrix(self, x, y, name, rows, columns, cell, marks=()):
         """A matrix under its name; marks are (colour, [(row, column), …])."""
         self.text(x + columns * cell / 2, y - 16, name, NORMAL, "middle", bold=True)
@@ -186,6 +212,15 @@ class Figure:
                 [(x + c * cell, y + r * cell, cell, cell) for r, c in cells], colour, full=True
             )
         self.grid(x, y, columns, rows, cell)
+
+    def bars(self, x, unit, y, rows, step=46, high=38):
+        """Rows of bars over time, which begins at x: (name, [(begin, end, colour, label), …])."""
+        for row, (name, parts) in enumerate(rows):
+            top = y + step * row
+            self.text(LEFT, top + high / 2, name, SMALL)
+            for begin, end, colour, label in parts:
+                width = unit * (end - begin) - 2
+                self.box(x + unit * begin + 1, top, width, high, colour, label, SMALL)
 
     def frame(self, x, y, width, height, colour="ink", line=3):
         """The outline of a region."""
@@ -223,15 +258,15 @@ class Figure:
         head = " ".join(f"{number(x)},{number(y)}" for x, y in [(x1, y1)] + back)
         self._add("polygon", "ink" if colour == "ink" else f"{colour}-full", {"points": head})
 
-    def legend(self, x, y, entries, *, in_a_row=False):
-        """Coloured squares with what they mean, one below the other or in a row."""
+    def legend(self, x, y, entries, *, column=False):
+        """Coloured squares with what they mean, in a row or one below the other."""
         for colour, text in entries:
             self.box(x, y - 9, 18, 18, colour)
             self.text(x + 28, y, text, SMALL)
-            if in_a_row:
-                x += 28 + estimated_width(text, SMALL) + 18
-            else:
+            if column:
                 y += 30
+            else:
+                x += 28 + estimated_width(text, SMALL) + 18
 
     # ---- The file ------------------------------------------------------------------------------
 
@@ -277,16 +312,3 @@ class Figure:
     def path(self):
         """Where the figure lies."""
         return FOLDER / f"{self.name}.svg"
-
-
-def write(figures):
-    """Writes the figures that differ from what lies there. Gives their names."""
-    changed = [
-        figure
-        for figure in figures
-        if not figure.path.exists() or figure.path.read_text(encoding="utf-8") != figure.svg()
-    ]
-    for figure in changed:
-        figure.path.write_text(figure.svg(), encoding="utf-8")
-        print(f"wrote docs/figures/{figure.path.name}")
-    return changed

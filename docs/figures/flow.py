@@ -1,8 +1,7 @@
 """Draws the chapters of the backward pass: what reads and writes what, and who waits for whom."""
 
-from drawing import Figure, MARGIN, SMALL, WIDTH
+from drawing import Figure, LEFT, RIGHT, SMALL, WIDTH
 
-LEFT, RIGHT = MARGIN + 4, WIDTH - MARGIN - 4
 GRID, ROW, MARK = 222, 36, 28  # where the columns begin, a row's height, a mark's width
 READ, WRITE, ADD, BEFORE = "r", "w", "+", "r'"
 MARKS = {READ: "blue", WRITE: "orange", ADD: "purple", BEFORE: "sky"}
@@ -39,7 +38,6 @@ def reads_and_writes(name, title, description, places, steps, meetings=(), notes
     top = 118
     bottom = top + ROW * len(steps)
     figure = Figure(name, 0, title, description)
-    figure.heading(title)
     at, middle = GRID, {}
     for group, names in places:
         width = step * len(names)
@@ -69,11 +67,10 @@ def reads_and_writes(name, title, description, places, steps, meetings=(), notes
             figure.text(RIGHT, y + 1, what, SMALL, "end")
     used = {mark for _, marks in steps for mark in marks.values()}
     figure.legend(LEFT, bottom + 30, [(MARKS[READ], "r: reads"), (MARKS[WRITE], "w: writes"),
-                                      (MARKS[ADD], "+: both"), ("grey", "still needed")],
-                  in_a_row=True)
+                                      (MARKS[ADD], "+: both"), ("grey", "still needed")])
     if BEFORE in used:
         figure.legend(LEFT, bottom + 60, [(MARKS[BEFORE], "r': reads what belongs to the tile before")])
-    figure.lines(LEFT, bottom + (92 if BEFORE in used else 62), notes, SMALL, style="quiet")
+    figure.notes(LEFT, bottom + (92 if BEFORE in used else 62), notes)
     figure.height = bottom + (84 if BEFORE in used else 54) + 24 * len(notes)
     return figure
 
@@ -117,7 +114,6 @@ def who_waits(name, title, description, between, adders, first, *, part=None, no
     `between` are (colour, direction, what is said), direction -1, 1, or 0 for both; `adders` the
     box below; `first` the names and arrivals of the four barriers that are no consumer's alone."""
     figure = Figure(name, 0, title, description)
-    figure.heading(title)
     full, empty, dq_full, dq_empty = first
     figure.box(LEFT, 62, RIGHT - LEFT, 66, "yellow", "producer warp",
                below=["Q, dO, LSE and delta of tile after tile"])
@@ -129,5 +125,5 @@ def who_waits(name, title, description, between, adders, first, *, part=None, no
     label, below = adders
     figure.box(LEFT, end + 138, RIGHT - LEFT, 66, "yellow", label, below=[below])
     figure.height = end + 138 + 66 + 28 + 24 * len(notes)
-    figure.lines(LEFT, end + 138 + 66 + 26, notes, SMALL, style="quiet")
+    figure.notes(LEFT, end + 138 + 66 + 26, notes)
     return figure

@@ -15,9 +15,16 @@ PEER_NAMES = {
 LEFT, RIGHT, BAR, STEP = 248, 700, 26, 33
 
 
+def peers_of(direction):
+    """TFLOP/s of all implementations in the same cell."""
+    cell = {**CELL, "pass": direction}
+    row = next(row for row in result(PEERS)["rows"] if cell.items() <= row.items())
+    return {name: speed for name, (speed, _) in row["tflops"].items()}
+
+
 def panel(figure, top, direction, colour, stages, scale):
     """The bars of one direction, with a dashed line for each of PyTorch's implementations."""
-    peers = speeds(PEERS, **CELL, **{"pass": direction})
+    peers = peers_of(direction)
     figure.text(MARGIN + 4, top, direction.capitalize(), LARGE, bold=True)
     first = top + 48
     end = first + STEP * len(stages)
@@ -26,9 +33,9 @@ def panel(figure, top, direction, colour, stages, scale):
         y = top + 24 - 24 * row
         figure.line([(x, y + 12), (x, end)], "grey", 2.4, dashed=True)
         if x > RIGHT - 60:
-            figure.text(RIGHT, y, label, SMALL, "end", "quiet")
+            figure.note(RIGHT, y, label, "end")
         else:
-            figure.text(x, y, label, SMALL, "middle", "quiet")
+            figure.note(x, y, label, "middle")
     for n, (stage, speed) in enumerate(stages.items()):
         y = first + STEP * n
         figure.text(LEFT - 12, y + BAR / 2, stage.replace("_", " "), SMALL, "end")
@@ -37,15 +44,13 @@ def panel(figure, top, direction, colour, stages, scale):
     figure.line([(LEFT, first - 6), (LEFT, end)], width=1.5)
 
 
-def figures():
-    """The figure of this script."""
+def ladder():
+    """Both directions."""
     by_pass = {
         direction: speeds(LADDER, problem=PROBLEM, **{"pass": direction})
         for direction in ("forward", "backward")
     }
-    fastest = max(
-        max(speeds(PEERS, **CELL, **{"pass": direction}).values()) for direction in by_pass
-    )
+    fastest = max(max(peers_of(direction).values()) for direction in by_pass)
     scale = (RIGHT - 40 - LEFT) / fastest
     device = result(LADDER)["provenance"]["device"]
     forward, backward = by_pass.values()
@@ -64,21 +69,15 @@ def figures():
             )
             + " Dashed lines: three implementations of PyTorch's attention."
         ),
+        heading="",
     )
     panel(figure, 36, "forward", "blue", forward, scale)
     panel(figure, 36 + 48 + STEP * len(forward) + 44, "backward", "orange", backward, scale)
-    figure.text(
-        MARGIN + 4,
-        height - 52,
-        f"TFLOP/s on an {device}, f16, batch 4, 32 heads, 4,096 tokens,",
-        SMALL,
-        style="quiet",
-    )
-    figure.text(
-        MARGIN + 4,
-        height - 26,
-        "head_dim 64, no mask. Dashed: backends of PyTorch's attention.",
-        SMALL,
-        style="quiet",
-    )
-    return [figure]
+    figure.note(MARGIN + 4, height - 52,
+                f"TFLOP/s on an {device}, f16, batch 4, 32 heads, 4,096 tokens,")
+    figure.note(MARGIN + 4, height - 26,
+                "head_dim 64, no mask. Dashed: backends of PyTorch's attention.")
+    return figure
+
+
+FIGURES = [ladder()]

@@ -3,14 +3,14 @@
 
     docs/figures/make.py [--check]
 
-Each script beside this one has a function figures(). With --check nothing is written, and the exit
+Each script beside this one has a list FIGURES. With --check nothing is written, and the exit
 status says whether a committed figure differs from what its script draws.
 """
 
 import importlib
 import sys
 
-from drawing import FOLDER, write
+from drawing import FOLDER
 
 HELPERS = {"drawing", "flow", "make", "sources", "timeline"}
 BY_OTHERS = {"train_char_gpt.svg"}  # scripts/maintainer/loss_curve.py draws it
@@ -19,20 +19,7 @@ BY_OTHERS = {"train_char_gpt.svg"}  # scripts/maintainer/loss_curve.py draws it
 def all_figures():
     """The figures of all scripts."""
     names = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
-    return [figure for name in names for figure in importlib.import_module(name).figures()]
-
-
-def faults(figures):
-    """What is wrong with the committed figures."""
-    for figure in figures:
-        if not figure.path.exists():
-            yield f"docs/figures/{figure.path.name} is missing"
-        elif figure.path.read_text(encoding="utf-8") != figure.svg():
-            yield f"docs/figures/{figure.path.name} is not what its script draws"
-    drawn = {figure.path.name for figure in figures} | BY_OTHERS
-    for path in sorted(FOLDER.glob("*.svg")):
-        if path.name not in drawn:
-            yield f"no script draws docs/figures/{path.name}"
+    return [figure for name in names for figure in importlib.import_module(name).FIGURES]
 
 
 def main():
@@ -40,12 +27,20 @@ def main():
     check = sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not check:
         sys.exit(__doc__)
-    figures = all_figures()
-    if not check:
-        write(figures)
-    found = list(faults(figures))
-    if found:
-        sys.exit("\n".join(found) + "\nrun: docs/figures/make.py")
+    figures, faults = all_figures(), []
+    for figure in figures:
+        if figure.path.exists() and figure.path.read_text(encoding="utf-8") == figure.svg():
+            continue
+        if check:
+            faults.append(f"docs/figures/{figure.path.name} is not what its script draws")
+        else:
+            figure.path.write_text(figure.svg(), encoding="utf-8")
+            print(f"wrote docs/figures/{figure.path.name}")
+    drawn = {figure.path.name for figure in figures} | BY_OTHERS
+    faults += [f"no script draws docs/figures/{path.name}"
+               for path in sorted(FOLDER.glob("*.svg")) if path.name not in drawn]
+    if faults:
+        sys.exit("\n".join(faults) + "\nrun: docs/figures/make.py")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,11 @@ def result(path):
     return json.loads(read(path))
 
 
+def integer(path, name):
+    """The constant with this name."""
+    return int(re.search(rf"\b{name} = (\d+)", read(path))[1])
+
+
 def tile_shape(kernel, head_dim):
     """The keys of a tile and the consumers of a block, of a kernel whose shape() has them first."""
     found = re.search(rf"case {head_dim}:\s+return \{{(\d+), (\d+), ", read(kernel))
@@ -58,16 +63,21 @@ def python(expression):
     return " ".join(expression.split())
 
 
+def members(path, struct):
+    """The text between the braces of a struct."""
+    found = re.search(rf"struct {struct}\b[^{{]*\{{(.*?)\n\}};", read(path), re.DOTALL)
+    if not found:
+        raise ValueError(f"{path} has no struct {struct}")
+    return found[1]
+
+
 def constants(path, struct, **known):
     """The integers that a struct of constants declares, as attributes.
 
     Names that they need from elsewhere, such as kHeadDim, are given; sizeof(T) is `bytes`.
     """
-    found = re.search(rf"struct {struct}\b[^{{]*\{{(.*?)\n\}};", read(path), re.DOTALL)
-    if not found:
-        raise ValueError(f"{path} has no struct {struct}")
     values = dict(known)
-    for name, expression in re.findall(r"static constexpr int (\w+) = ([^;]+);", found[1]):
+    for name, expression in re.findall(r"static constexpr int (\w+) = ([^;]+);", members(path, struct)):
         expression = expression.replace("sizeof(T)", str(known.get("bytes")))
         values[name] = eval(python(expression), {}, values)  # pylint: disable=eval-used
     return SimpleNamespace(**values)
@@ -103,12 +113,9 @@ def function(path, name, **known):
 
 def lane_map(path, struct):
     """A struct's row(lane, i) and col(lane, i) or row(lane) and col(lane), to be called."""
-    found = re.search(rf"struct {struct} \{{(.*?)\n\}};", read(path), re.DOTALL)
-    if not found:
-        raise ValueError(f"{path} has no struct {struct}")
     result = {}
     for name, parameters, returned in re.findall(
-        r"constexpr int (row|col)\(([^)]*)\) \{\s*return ([^;]+);", found[1]
+        r"constexpr int (row|col)\(([^)]*)\) \{\s*return ([^;]+);", members(path, struct)
     ):
         names = ", ".join(
             part.replace("/*", "").replace("*/", "").split()[-1] for part in parameters.split(",")
@@ -156,11 +163,11 @@ def storage(screen, kernel):
 
 
 def speeds(path, **wanted):
-    """TFLOP/s of a result's timed rows that have these values, by stage or implementation."""
+    """TFLOP/s of a result's timed rows that have these values, by stage."""
     return {
-        row.get("stage") or row["impl"]: row["tflops"]
+        row["stage"]: row["tflops"]
         for row in result(path)["rows"]
-        if "tflops" in row and all(row[key] == value for key, value in wanted.items())
+        if "tflops" in row and wanted.items() <= row.items()
     }
 
 

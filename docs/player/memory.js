@@ -124,13 +124,6 @@ function ordered(views) {
   return views.sort((a, b) => rank(a) - rank(b));
 }
 
-// The element that a finding's text begins with, "  O[8][0] = 0.1664": its number in the array.
-function elementOf(finding, array) {
-  const [, name, places] = finding.text.match(/^\s*(\w+)((?:\[\d+\])+) = /) ?? [];
-  if (name !== array.name) return -1;
-  return places.match(/\d+/g).reduce((number, place, n) => number * array.extents[n] + Number(place), 0);
-}
-
 export class Matrices {
   constructor(box, text) {
     this.box = box;
@@ -156,8 +149,8 @@ export class Matrices {
   draw(state, event, finding) {
     this.#prepare(state.launch);
     for (const view of this.views) {
-      const wrong = finding?.kernel === state.launch.kernel ? elementOf(finding, view.array) : -1;
-      this.#drawOne(view, state, event, wrong);
+      const here = finding?.kernel === state.launch.kernel && finding.array === view.array.name;
+      this.#drawOne(view, state, event, here ? finding.element ?? -1 : -1);
     }
   }
 

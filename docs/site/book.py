@@ -106,10 +106,6 @@ class Sources:
         self.wanted.add(path)
         return f"sources/{path}.html", anchor.partition("-")[0]  # of L3-L7 the first line
 
-    def title(self, path):
-        """The page's title."""
-        return path + "/" if path in self.folders else path
-
     def listing(self, path):
         """The file with an anchor at each line, or the folder's files, as HTML."""
         if path in self.folders:
@@ -207,7 +203,7 @@ def listings(app):
         readme = next(folder for folder in [path, *map(str, Path(path).parents)]
                       if app.project.path2doc(posixpath.normpath(folder + "/README.md")))
         chapter = app.project.path2doc(posixpath.normpath(readme + "/README.md"))
-        title = html.escape(sources.title(path))
+        title = html.escape(path + "/" if path in sources.folders else path)
         uri = relative_uri(page, app.builder.get_target_uri(chapter))
         body = (f"<h1><code>{title}</code></h1>\n<p>Belongs to "
                 f'<a href="{uri}">{app.env.titles[chapter].astext()}</a>.</p>\n')

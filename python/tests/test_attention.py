@@ -62,17 +62,6 @@ def test_a_scale_of_ones_own(device):
 
 # ---- Stages -------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-@pytest.mark.parametrize("stage", cuflash.stages())
-def test_stage(device, stage, dtype):
-    qkv = make(device, dtype, (4, 2), seqs=(12, 19))
-    try:
-        run_and_check(qkv, causal=True, stage=stage)
-    except cuflash.CuflashError as error:
-        assert error.code == cuflash.capi.ErrorCode.UNSUPPORTED_BY_STAGE, error
-        pytest.skip(str(error))
-
-
 def test_a_stage_computes_and_not_another(device):
     qkv = make(device, torch.float16, batch=1, seqs=(33, 39))
     results = {stage: cuflash.flash_attn_func(*qkv, stage=stage) for stage in ("01_naive", "06")}

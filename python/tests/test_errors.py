@@ -140,22 +140,6 @@ def test_what_the_library_refuses(device):
             stage="05_wmma")
 
 
-@pytest.mark.parametrize("head_dim", [16, 48, 80, 160, 192, 512])
-def test_a_head_dim_that_no_stage_takes(device, head_dim):
-    for dtype in torch.float32, torch.float16:
-        refused(ValueError, f"head_dim is {head_dim}; it must be 32, 64, 96, 128 or 256",
-                *make(device, dtype, head_dim=head_dim))
-
-
-@pytest.mark.parametrize("head_dim", [96, 256])
-def test_a_head_dim_that_needs_16_bits(device, head_dim):
-    refused(ValueError, f"no stage's forward pass takes f32 with head_dim {head_dim}; f32 goes with "
-            f"head_dim 32, 64 or 128, head_dim {head_dim} with f16 or bf16",
-            *make(device, head_dim=head_dim))
-    refused(ValueError, f"04_register_tiles does not take head_dim {head_dim}",
-            *make(device, torch.float16, head_dim=head_dim), stage="04")
-
-
 @pytest.mark.parametrize("stage", ["", "fastest", "04\0", "\0", "04\0_register_tiles", "ü",
                                    "\ud800"],
                          ids=ascii)

@@ -37,30 +37,10 @@ def test_large(dtype, seqs, window_size, causal):
     run_and_check(make("cuda", dtype, (4, 2), seqs, 64), causal, window_size=window_size)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-@pytest.mark.parametrize("stage", cuflash.stages())
-def test_stage(device, stage, dtype):
-    try:
-        run_and_check(make(device, dtype, (4, 2), seqs=(40, 70)), window_size=(20, 3), stage=stage)
-    except cuflash.CuflashError as error:
-        assert error.code == cuflash.capi.ErrorCode.UNSUPPORTED_BY_STAGE, error
-        pytest.skip(str(error))
-
-
 def results_of(qkv, **options):
     """O and the gradients."""
     o = cuflash.flash_attn_func(*qkv, deterministic=True, **options)
     return o, *torch.autograd.grad(o, qkv, gradient_of(o))
-
-
-@pytest.mark.parametrize("options, same", [
-    ({"window_size": (-1, 0)}, {"causal": True}),
-    ({"window_size": (4, 9), "causal": True}, {"window_size": (4, 0)}),
-    ({"window_size": (100, 100)}, {}),
-], ids=str)
-def test_two_ways_to_say_one_mask(device, options, same):
-    qkv = make(device, seqs=(20, 33))
-    assert all(map(torch.equal, results_of(qkv, **options), results_of(qkv, **same)))
 
 
 @pytest.mark.parametrize("window_size", [(0, 0), (3, 2), (-1, 1), (5, -1)], ids=str)

@@ -109,8 +109,11 @@ def wrong_value(kinds, sound, broken):
             continue
         count += 1
         text = f"  {element_name(array, element)} = {value}, and {wanted} without the fault\n"
-        first = first or (where, array, text)
-    return [] if first is None else [finding(broken, *first[:2], "WRONG VALUE", first[2], count)]
+        first = first or (where, array, text, element)
+    if first is None:
+        return []
+    where, array, text, element = first
+    return [finding(broken, where, array, "WRONG VALUE", text, count) | {"element": element}]
 
 
 def conflicts_of(run):

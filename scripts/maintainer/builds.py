@@ -46,17 +46,6 @@ def first_pass(text):
     return "forward" if "stage.forward" in text else "backward"
 
 
-def cubin(stage, head_dims, to, *flags):
-    """Compiles the kernels of a stage's first pass for 90a, in f16, to machine code; `stage` is its
-    folder. Returns what the compiler printed."""
-    source = to.with_suffix(".cu")
-    text = (stage / "stage.cu").read_text(encoding="utf-8")
-    source.write_text(narrowed(text, first_pass(text), ["__half"], head_dims), encoding="utf-8")
-    return run([NVCC, "-std=c++17", "-O3", "-DNDEBUG", "-Icommon", "-Icommon/include", f"-I{stage}",
-                "--generate-code=arch=compute_90a,code=sm_90a", *flags, "-cubin", str(source), "-o",
-                str(to)], ROOT, f"{stage.name} does not compile")
-
-
 class Build:
     """The folder build/PRESET with some of its programs: how they are compiled and linked."""
 

@@ -8,7 +8,6 @@ docs/results/<device>/. Without a RESULT all are made:
   sectors   sectors of global memory and passes over shared memory of each stage; the tests compare
             the CPU simulator's counts with them. Each is the least of three calls: now and then the
             GPU counts a few more
-  passes    passes over shared memory of single accesses, likewise
   kernels   for each kernel on the ladder's timed shape, for 04 in f32 and for wgmma with 128 columns too: time, clock,
             DRAM traffic, load of the pipes, and what its warps wait for
 
@@ -16,13 +15,15 @@ A program of the build, stage_calls, makes the calls of all stages in one proces
 takes seconds to start one.
 """
 import csv
-import datetime
 import json
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+from provenance import now, save  # noqa: E402, it lies there
 
 PASSES = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
 # For every stage; more for those on tensor cores, whose accesses nvcc leaves as written.
@@ -171,15 +172,6 @@ def sectors(programs):
                    **{key: min(one[key] for one in counts) for key in counts[0]}}
 
 
-def passes(programs):
-    """Passes over shared memory of each access of tests/gpu/shared_passes.cu."""
-    program = str(programs / "shared_passes")
-    accesses = [json.loads(line) for line in output_of(program, "list").splitlines()]
-    metrics = [f"{PASSES}_op_ld.sum", f"{PASSES}_op_st.sum"]
-    for access, (_, counts) in zip(accesses, profile(metrics, program)):
-        yield {**access, "passes": int(sum(counts.values()))}
-
-
 def waits(values):
     """What warps wait for, in percent of their time: the three most frequent reasons."""
     states = {STATES.match(name)[1]: value for name, value in values.items()
@@ -211,7 +203,7 @@ def kernels(programs):
     return sorted(rows, key=lambda row: row["stage"])
 
 
-RESULTS = {"sectors": sectors, "passes": passes, "kernels": kernels}
+RESULTS = {"sectors": sectors, "kernels": kernels}
 
 
 def main():
@@ -225,14 +217,10 @@ def main():
     version = re.search(r"Version (\S+)", output_of("ncu", "--version"))[1]
     provenance = {
         "device": device, "driver": driver, "backend": "cuda", "tool": f"Nsight Compute {version}",
-        "commit": commit, "command": " ".join(sys.argv),
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "commit": commit, "command": " ".join(sys.argv), "date": now(),
     }
     for name in chosen:
-        rows = ",\n    ".join(json.dumps(row) for row in RESULTS[name](programs))
-        text = json.dumps({"provenance": provenance, "rows": []}, indent=2)
-        text = text.replace('"rows": []', f'"rows": [\n    {rows}\n  ]')
-        (out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        save(out / f"{name}.json", {"provenance": provenance, "rows": list(RESULTS[name](programs))})
 
 
 if __name__ == "__main__":

@@ -2,14 +2,28 @@
 """Writes every answer that the check grades: for each exercise what is there at the beginning, the stage's
 own lines, and the wrong answers of its list.
 
-    scripts/maintainer/exercise_variants.py OUT [N/M]
+    scripts/maintainer/exercise_variants.py OUT [N/M | NAME]
 
 With N/M, 0 <= N < M, only every M-th of the wrong answers, from the N-th on, and of the others what is there
-at the beginning, if N is even, or the stage's own lines. Every mistake that the model can make must be the
+at the beginning, if N is even, or the stage's own lines. With a NAME, only those of the exercises that have it
+in their name, 02_5_probabilities. Every mistake that the model can make must be the
 diagnosis of a wrong answer.
 
 What a student writes goes into holes, from a line `// ---- Exercise` to a line `// ---- your lines end`.
 The stage's own lines are those of its kernel file; the page's code must equal them outside its holes.
+
+A list of wrong answers is tests/grader/NN_name.txt:
+
+    === 2_slots: mbarrier-parity
+    -return {n % kStages, static_cast<unsigned>(n / kStages) % 2};
+    +return {n % kStages, 0u};
+    === 5_barriers: race-overwrite
+    ---
+      __syncwarp();
+
+An entry has the exercise, the diagnosis that it must get, and hunks of a diff, as variants.py describes them,
+of the stage's own lines. An answer that has little in common with these has what stands in each hole, and `---`
+between two holes.
 """
 import pathlib
 import re
@@ -17,6 +31,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from exercise_file import Exercise  # noqa: E402, it lies there
+from variants import ListError, change, read_hunks  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOLE = re.compile(r"^ *// ---- Exercise.*?^ *// ---- your lines end\n", re.M | re.S)
@@ -28,17 +43,17 @@ def fail(message):
     sys.exit(f"exercises: {message}")
 
 
-def check_borders(exercise):
-    """Fails where a page's code differs from the kernel's lines outside its holes."""
-    for hole in exercise.holes:
-        parts, own, at = HOLE.split(hole.stub), exercise.replaced(hole), 0
-        right = len(parts) > 1 and own.startswith(parts[0]) and own.endswith(parts[-1])
+def check_borders(exercise, own, what):
+    """Fails where lines in the places of the blocks differ from the page's code outside its holes."""
+    for hole, text in zip(exercise.holes, own):
+        parts, at = HOLE.split(hole.stub), 0
+        right = len(parts) > 1 and text.startswith(parts[0]) and text.endswith(parts[-1])
         for part in parts:
-            at = own.find(part, at)
+            at = text.find(part, at)
             right = right and at >= 0
             at += len(part)
         if not right:
-            fail(f"{exercise.page} differs from {exercise.kernel.name} outside its holes")
+            fail(f"{exercise.page} differs from {what} outside its holes")
 
 
 def filled(exercise, answers):
@@ -51,14 +66,29 @@ def filled(exercise, answers):
     return HOLE.sub(lambda _: next(rest), working)
 
 
+def changed(exercise, diff):
+    """The kernel file with a diff of its own lines in it."""
+    texts = [exercise.replaced(hole).split("\n") for hole in exercise.holes]
+    try:
+        change(texts, read_hunks(diff))
+    except ListError as error:
+        fail(f"{exercise.page.stem}: {error}")
+    texts = ["\n".join(text) for text in texts]
+    check_borders(exercise, texts, f"an answer\n{diff}\n")
+    return exercise.filled(texts)
+
+
 def wrong_answers(path):
-    """[(exercise, diagnosis, [lines of each hole])] of a list; see CONTRIBUTING.md."""
-    answers = []
-    for entry in re.split(r"^=== ", path.read_text(), flags=re.M)[1:]:
-        head, body = entry.split("\n", 1)
-        exercise, diagnosis = head.split(": ")
-        answers.append((exercise, diagnosis, re.split(r"^---\n", body, flags=re.M)))
-    return answers
+    """[(exercise, diagnosis, text)] of a list."""
+    entries = re.split(r"^=== ([^:\n]+): (.+)\n", path.read_text(), flags=re.M)[1:]
+    return list(zip(entries[::3], entries[1::3], entries[2::3]))
+
+
+def answer(exercise, text):
+    """The working file with an answer of the list."""
+    if re.search(r"^\+|^-(?!--$)", text, re.M):
+        return changed(exercise, text.strip("\n"))
+    return filled(exercise, re.split(r"^---\n", text, flags=re.M))
 
 
 def variants():
@@ -75,11 +105,11 @@ def variants():
             fail(f"{stage} has no exercise {', '.join(sorted(unknown))}")
         for name, page in pages.items():
             exercise = Exercise(page)
-            check_borders(exercise)
+            check_borders(exercise, [exercise.replaced(hole) for hole in exercise.holes], exercise.kernel.name)
             answers = [("shipped", "failed", exercise.working_file()),
                        ("own", "passed", "".join(exercise.lines))]
-            for n, (_, diagnosis, lines) in enumerate(w for w in wrong if w[0] == name):
-                answers.append((f"wrong{n + 1}", diagnosis, filled(exercise, lines)))
+            for n, (_, diagnosis, text) in enumerate(w for w in wrong if w[0] == name):
+                answers.append((f"wrong{n + 1}", diagnosis, answer(exercise, text)))
             for what, expected, text in answers:
                 yield (f"answer_{number}_{name}_{what}", stage,
                        "BACKWARD" if exercise.backward else "FORWARD", f"{name} {what}", expected, text)
@@ -95,10 +125,13 @@ def main():
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     mistakes = set(MISTAKE.findall((ROOT / "common/grader/mistakes.cpp").read_text()))
-    part, parts = map(int, sys.argv[2].split("/")) if len(sys.argv) > 2 else (0, 1)
+    only = sys.argv[2] if len(sys.argv) > 2 else ""
+    part, parts = map(int, only.split("/")) if "/" in only else (0, 1)
     listing, kept, wrong = "", set(), 0
     for target, stage, pass_, name, expected, text in variants():
         mistakes.discard(expected)
+        if parts == 1 and only not in target:
+            continue
         if expected not in ("failed", "passed"):
             wrong += 1
             if wrong % parts != part:
@@ -117,4 +150,5 @@ def main():
     print(f"{len(kept)} answers")
 
 
-main()
+if __name__ == "__main__":
+    main()

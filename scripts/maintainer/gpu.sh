@@ -4,7 +4,7 @@
 # simulator's are compared. A step tried_NN_name times the variants of a stage, and tried those of all.
 #   scripts/maintainer/gpu.sh OUT COMMIT [STEP...]
 # leaves ceilings.json, ladder.json, ladder_f32.json, stages.json, peers.json, peers_bf16.json, peers_long.json,
-# peers_f32.json, some_gradients.json, calls.json, train_char_gpt.json, timeline_NN_name.json, sectors.json, passes.json,
+# peers_f32.json, some_gradients.json, calls.json, train_char_gpt.json, timeline_NN_name.json, sectors.json,
 # kernels.json, tried_NN_name.json and logs.tar.gz in the folder OUT. COMMIT names the sources. Without a STEP it takes all
 # steps, in about 25 minutes.
 set -euo pipefail
@@ -13,7 +13,7 @@ out=${1:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
 steps=(unit_tests device_tests gpu_tests consumers stage_tests watchdog delays sanitizers python calls training
-  ceilings wgmma_registers ladder timeline bench_stages peers peers_bf16 peers_long peers_f32 some_gradients ncu_sectors ncu_passes ncu_kernels tried)
+  ceilings wgmma_registers ladder timeline bench_stages peers peers_bf16 peers_long peers_f32 some_gradients ncu_sectors ncu_kernels tried)
 for list in stages/*/variants.diff; do steps+=("tried_$(basename "$(dirname "$list")")"); done
 for name in "${chosen[@]}"; do
   [[ " ${steps[*]} " == *" $name "* ]] || 
@@ -107,11 +107,10 @@ if wanted training; then
   step training 400 "${these[@]}" examples/train_char_gpt.py --out "$results/train_char_gpt.json"
   step profile 60 "${these[@]}" examples/profile_attention.py
 fi
-if wanted ceilings; then
-  step ceilings 60 build/release/bin/ceilings --json "$results/ceilings.json"
-  step ceiling_loops 60 tests/scripts/ceiling_loops_test.py
+if wanted ceilings; then step ceilings 60 build/release/bin/ceilings --json "$results/ceilings.json"; fi
+if wanted wgmma_registers; then
+  step wgmma_registers 120 scripts/maintainer/wgmma_registers.py build/release/{libcuflash_attn.so,bin/ceilings}
 fi
-if wanted wgmma_registers; then step wgmma_registers 60 tests/scripts/wgmma_registers_test.py; fi
 if wanted ladder; then
   step ladder 200 build/release/bin/ladder --json "$results/ladder.json"
   step ladder_f32 200 build/release/bin/ladder --dtype f32 --json "$results/ladder_f32.json"
@@ -121,14 +120,17 @@ if wanted timeline; then # In a build in which kernels record what their warps d
     cmake --build build/timeline --target timeline device_sm90_tests'
   step timeline_tests 60 build/timeline/bin/device_sm90_tests --gtest_filter='Timeline.*'
   for stage in 11_wgmma 12_warp_specialized 13_ping_pong 14_persistent; do
-    arguments=(--stage "$stage" --json "$results/timeline_$stage.json")
+    arguments=(--stage "$stage" --json "$logs/events_$stage.json")
+    plain=()
     for problem in b4_h32_q4096k4096_d64_f16 b4_h16_q4096k4096_d128_f16; do
-      plain=$logs/$stage.$problem.json
+      plain+=("$logs/$stage.$problem.json")
       step "plain_$stage.$problem" 60 build/release/bin/ladder --stage "$stage" --pass forward \
-        --shape "$problem" --json "$plain"
-      arguments+=(--shape "$problem" --beside "$plain")
+        --shape "$problem" --json "${plain[-1]}"
+      arguments+=(--shape "$problem")
     done
     step "timeline_$stage" 120 build/timeline/bin/timeline "${arguments[@]}"
+    step "spans_$stage" 60 bench/timeline/spans.py "$logs/events_$stage.json" "$results/timeline_$stage.json" \
+      "${plain[@]}"
   done
 fi
 # The steps below leave out the stages that keep S: they would take longer than all others together.
@@ -175,7 +177,7 @@ else
     step some_gradients 60 python3 bench/peers/some_gradients.py --out "$results/some_gradients.json" 16_overlapped_backward
   fi
 fi
-for counts in sectors passes kernels; do # each is a process of Nsight Compute or two
+for counts in sectors kernels; do # each is a process of Nsight Compute or two
   if wanted "ncu_$counts"; then
     step "ncu_$counts" 240 python3 scripts/maintainer/chip_counts.py build/release/bin "$results" "$CUFLASH_COMMIT" "$counts"
   fi

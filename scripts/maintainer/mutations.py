@@ -36,7 +36,7 @@ from builds import BuildError
 from repository import ANY_BYTES, ROOT
 
 LIST = "faults.ini"
-PYTHON_LIST = "python/tests/faults.ini"
+PYTHON_LIST = pathlib.Path("python/tests/faults.ini")
 # A digest of each file, with its faults, as it was when all faults were tried.
 RECORD = ROOT / "tests/record/faults.txt"
 # Searched before those of the checkout, because they hold the fault.
@@ -44,6 +44,7 @@ HEADERS = ("common/simt/include", "common", "common/include")
 STAGES = "cuflash_tests"  # the program of the stages' tests
 STAGE_PROGRAMS = (STAGES, "ladder")  # In these a fault is in one stage alone.
 TYPES = {"f32": "float", "f16": "__half", "bf16": "__nv_bfloat16"}
+ONE_TEST = re.compile(r"\w+\.\w+")
 LIMIT_S = 600  # of a run of the tests: a fault can make a kernel hang
 
 
@@ -52,12 +53,12 @@ class Mutation:
     name: str
     file: str
     line: str
-    becomes: str
     tests: str
     caught_by: str
+    becomes: str = ""
     program: str = STAGES
     player: str = ""
-    listed_in: str = ""
+    listed_in: pathlib.Path = pathlib.Path()
 
     def stage(self):
         """The folder of the stage whose tests must fail."""
@@ -119,21 +120,36 @@ def read_list():
     return [mutation for path in lists() for mutation in read_one(path)]
 
 
-def read_one(path):
+def entries(path):
+    """(name, fields) of each fault of a list: its own, and those of the heading above it."""
+    parser = parsed(path)
+    folder = path.parent if path.parts[0] == "stages" else pathlib.Path()
+    heading = {}
+    for name in parser.sections():
+        fields = dict(parser[name])
+        if "line" in fields:
+            fields = {**heading, **fields, "listed_in": path}
+            if ONE_TEST.fullmatch(fields.get("tests", "")):
+                fields.setdefault("caught_by", fields["tests"].split(".")[1])
+            yield name, fields
+        elif (ROOT / folder / name).is_file():
+            heading = {"file": str(folder / name), **fields}
+        else:
+            raise ListError(f"{path}: [{name}] has no line, and there is no such file")
+
+
+def read_one(path, kind=Mutation):
     """The faults of one list. A stage's names its files and tests without the stage."""
     stage = path.parent.name if path.parts[0] == "stages" else ""
-    parser = parsed(path)
     mutations = []
-    for name in parser.sections():
+    for name, fields in entries(path):
         try:
-            mutation = Mutation(name, **parser[name], listed_in=path)
+            mutation = kind(name, **fields)
             if stage:
-                mutation.file = str(path.parent / mutation.file)
                 mutation.tests = ":".join(f"{stage}.{tests}" for tests in mutation.tests.split(":"))
             mutation.applied_to((ROOT / mutation.file).read_text(**ANY_BYTES))
             re.compile(mutation.caught_by)
-            if not stage and (not mutation.file.startswith(("common/", "bench/")) or
-                              mutation.program == STAGES and not (ROOT / mutation.stage()).is_dir()):
+            if kind is Mutation and mutation.program == STAGES and not (ROOT / mutation.stage()).is_dir():
                 raise ListError(f"[{name}] {mutation.tests} are no tests of {mutation.file}")
         except (TypeError, OSError, re.error) as error:
             raise ListError(f"{path}: [{name}] {error}") from error
@@ -179,9 +195,11 @@ class Build(builds.Build):
 
     def objects_with(self, mutation, folder):
         """The objects that are made from the file."""
-        changed = str(ROOT / mutation.file)
-        return self.made_of(mutation, folder,
-                            [name for name, files in self.includes.items() if changed in files])
+        return self.made_of(mutation, folder, self.made_from(mutation.file))
+
+    def made_from(self, file):
+        """The names of the objects that are made from a file."""
+        return {name for name, files in self.includes.items() if str(ROOT / file) in files}
 
     def made_of(self, mutation, folder, names):
         """Those of the program's objects that are named, made from the sources in the folder."""
@@ -213,8 +231,8 @@ class Suite:
 
     def has(self, tests):
         """True if the filter matches a test; GoogleTest itself accepts one that matches nothing."""
-        return subprocess.run([self.program, "--gtest_list_tests", f"--gtest_filter={tests}"],
-                              check=True, capture_output=True).stdout.strip() != b""
+        return b"\n  " in subprocess.run([self.program, "--gtest_list_tests", f"--gtest_filter={tests}"],
+                                         check=True, capture_output=True).stdout
 
     def failure(self, tests, wanted=""):
         """The output of a process that failed, or "": one that matches `wanted` if there is any.
@@ -265,16 +283,20 @@ def judged(mutation, output):
     return "SURVIVED", f"{mutation.tests} passes"
 
 
-def verdict(build, mutation):
-    """The outcome of one fault: a word, the reason, and the seconds it took."""
-    start = time.monotonic()
+def output_with(build, mutation):
+    """What failing tests print with the fault in place, or ""."""
     with tempfile.TemporaryDirectory(prefix="cuflash_mutation_") as folder:
         folder = pathlib.Path(folder)
         suite = Suite(build.program_with(mutation, folder), folder)
         if not suite.has(mutation.tests):
             raise ListError(f"[{mutation.name}] There is no test {mutation.tests}.")
-        output = suite.failure(mutation.tests, mutation.caught_by)
-    return *judged(mutation, output), time.monotonic() - start
+        return suite.failure(mutation.tests, mutation.caught_by)
+
+
+def verdict(build, mutation):
+    """The outcome of one fault: a word, the reason, and the seconds it took."""
+    start = time.monotonic()
+    return *judged(mutation, output_with(build, mutation)), time.monotonic() - start
 
 
 def expect_right(build, mutations):
@@ -327,11 +349,7 @@ class PythonMutation(Mutation):
 
 
 def read_python_list():
-    parser = parsed(PYTHON_LIST)
-    mutations = [PythonMutation(name, **parser[name], listed_in=PYTHON_LIST) for name in parser.sections()]
-    for mutation in mutations:
-        mutation.applied_to((ROOT / mutation.file).read_text(encoding="utf-8"))
-    return mutations
+    return read_one(PYTHON_LIST, PythonMutation)
 
 
 def pytest_with(python):

@@ -18,7 +18,7 @@ those of EXTRA. *Of its ceiling* is empty where the result is older than that co
 the words are passes, dtypes, head dimensions, s512, causal, full, stages (each with both of its
 schedules), peers, and the kind of table: speeds, summary, costs or places. Without a head dimension,
 d64, the table has those of the matrix, d64 and d128; d96 and d256 must be named. For one of
-bench/calls/calls.py they are attention, torch.compile, nothing or library. For one of variants.py they
+bench/calls/calls.py they are attention, torch.compile or library. For one of variants.py they
 are head dimensions, and `relative`: speeds as multiples of that of the stage as it is. For one of
 bench/timeline the word is a head dimension. One of bench/peers/some_gradients.py takes no words.
 A file that does not exist leaves a sentence in place of the table.
@@ -26,12 +26,14 @@ A file that does not exist leaves a sentence in place of the table.
 
 These markers surround a piece of source code:
 
-    <!-- code stages/01_naive/kernel.cuh // O = P V. -->
+    <!-- code stages/01_naive/kernel.cuh output -->
+    <!-- code stages/01_naive/kernel_bwd.cuh key_value_gradient // Find the weights -->
     <!-- end code -->
 
-It begins with the file's one line that contains the words after the file's name, and ends where
-that paragraph ends: at the next blank line, or the end of the block around it, at which every brace
-opened in the piece is closed.
+The first is a function, lambda or struct with this name, whole, with the comment above it. The
+second is a paragraph, of a function if one is named: it begins with the one comment that contains
+the words, its title, and ends at the next blank line, or the end of the block around it, at which
+every brace opened in the paragraph is closed.
 
 Without arguments every tracked page is rewritten. With --check nothing is written, and the exit
 status is 1 if a page differs from its result.
@@ -47,6 +49,7 @@ from repository import ROOT, files
 sys.path[:0] = [str(ROOT / "bench/peers"), str(ROOT / "bench/timeline")]
 import spans  # noqa: E402, it lies there
 import tables  # noqa: E402, it lies there
+from tables import three_digits  # noqa: E402
 import variants_table  # noqa: E402
 RESULTS = re.compile(
     r"(<!-- results (\S+)((?: (?!:)\S+)*)(?: : ([^\n]+?))? -->\n).*?(<!-- end results -->)", re.DOTALL)
@@ -76,12 +79,7 @@ def decimal_count(count):
 
 def microseconds(value):
     """12.345 -> '12.3 µs'."""
-    return f"{value:.3g} µs" if value < 100 else f"{value:.0f} µs"
-
-
-def three_digits(value):
-    """4.567 -> '4.57', 1234.5 -> '1234'."""
-    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+    return f"{three_digits(value)} µs"
 
 
 def percent(value):
@@ -95,13 +93,6 @@ COLUMNS = [
     ("forward", "forward_us", microseconds),
     ("forward and backward", "pair_us", microseconds),
     ("on the CPU", "host_us", microseconds),
-    ("round", "round", str),
-    ("grader", "commit", str),
-    ("answers", "answers", str),
-    ("cause named", "named", str),
-    ("place named", "located", str),
-    ("false cause", "false", str),
-    ("accepted", "accepted", str),
     ("figure", "figure", lambda name: f"`{name}`"),
     ("measures", "what", str),
     ("rate", "rate_and_unit", str),
@@ -119,7 +110,7 @@ COLUMNS = [
     ("requested writes", "requested_write_bytes", decimal_bytes),
     ("bank conflicts", "bank_conflicts", decimal_count),
     ("shared memory", "shared_bytes", decimal_bytes),
-    ("time", "ms", lambda value: f"{value:.3g} ms" if value < 100 else f"{value:.0f} ms"),
+    ("time", "ms", lambda value: f"{three_digits(value)} ms"),
     ("DRAM read", "dram_read_bytes", decimal_bytes),
     ("DRAM written", "dram_write_bytes", decimal_bytes),
     ("L1 and shared memory busy", "l1_percent", percent),
@@ -146,7 +137,6 @@ EXTRA = {"passes a shared load", "of its ceiling", "busiest unit"}
 
 LADDER_KINDS = [operator.itemgetter(kind) for kind in ("stage", "pass", "problem")]
 CALL_KINDS = [operator.itemgetter("table")]
-ROUND_KINDS = [lambda row: str(row["round"])]
 CEILING_KINDS = [operator.itemgetter("figure")]
 
 
@@ -161,20 +151,6 @@ def chosen(rows, words, kinds):
     return [] if words else rows
 
 
-def joined(rows):
-    """Joins two rows of the ladder into one if it verified a problem and then timed it."""
-    result, verified = [], {}
-    for row in rows:
-        case = row["stage"], row["pass"], row["problem"]
-        if "ms" in row and case in verified:
-            verified.pop(case).update(row)
-        else:
-            result.append(row)
-            if "ok" in row:
-                verified[case] = row
-    return result
-
-
 def add_gains(rows, everything):
     """Adds how much faster each row is than the stage before it in the same pass and problem; for a
     local stage, 9x, than the last stage that the table shows."""
@@ -187,15 +163,23 @@ def add_gains(rows, everything):
             row["gain"] = f"{row['tflops'] / before[-1]['tflops']:.2f} × {before[-1]['stage'][:2]}"
 
 
-def with_units(row):
-    """A row of `ceilings` with the texts that a table shows."""
+# What else peers.json, beside a result of `ceilings`, has of a figure.
+BESIDE = {"mma_f16": ("PyTorch's f16 matmul", "matmul_f16_tflops"),
+          "wgmma_f16": ("PyTorch's f16 matmul", "matmul_f16_tflops"),
+          "ffma": ("PyTorch's f32 matmul", "matmul_f32_tflops"),
+          "copy": ("PyTorch's copy", "copy_tbs")}
+
+
+def with_units(row, peers):
+    """A row of `ceilings` with the texts that a table shows; `peers` is what BESIDE names."""
     row = dict(row)
     if "rate" in row:
         row["rate_and_unit"] = f"{three_digits(row['rate'])} {row['unit']}"
     if "share" in row:
         row["share_and_whole"] = f"{percent(100 * row['share'])} of `{row['whole']}`"
-    if "beside" in row:
-        row["beside_and_rate"] = f"{row['beside']['what']}: {three_digits(row['beside']['rate'])}"
+    if row["figure"] in BESIDE:
+        what, key = BESIDE[row["figure"]]
+        row["beside_and_rate"] = f"{what}: {three_digits(peers[key])}"
     return row
 
 
@@ -252,16 +236,16 @@ def origin(where):
 def timeline_tables(result, head_dim):
     """Two Markdown tables of a timeline: its warpgroups' time, and the multiprocessor's."""
     timeline = spans.chosen(result, head_dim)
-    lanes = spans.lanes_of(timeline, result["lines"])
-    computing = [(lane, *spans.parts_of(lane)) for lane in lanes if lane.computes]
+    computing = [lane for lane in timeline["lanes"] if "parts" in lane]
     shown = [name for name in spans.PARTS
-             if name != spans.FOR_A_TURN or any(parts[name] for _, _, parts, _ in computing)]
-    lines = [[lane.block, lane.name, f"{cycles:.0f}",
-              *(percent(100 * part / cycles) for part in (*(parts[name] for name in shown), rest))]
-             for lane, cycles, parts, rest in computing]
+             if name != spans.FOR_A_TURN or any(lane["parts"][name] for lane in computing)]
+    lines = [[lane["block"], lane["name"], f"{lane['cycles']:.0f}",
+              *(percent(100 * part / lane["cycles"])
+                for part in (*(lane["parts"][name] for name in shown), lane["other"]))]
+             for lane in computing]
     facts = [f"`{timeline['problem']}`", f"{timeline['clock_ghz']:.2f} GHz",
-             percent(100 * spans.products_in_flight(lanes)),
-             " / ".join(percent(100 * share) for share in spans.softmaxes_at_once(lanes)),
+             percent(100 * timeline["products_in_flight"]),
+             " / ".join(percent(100 * share) for share in timeline["softmaxes_at_once"]),
              f"{timeline['recorded_ms']:.3g} ms",
              f"{timeline['plain_ms']:.3g} ms" if "plain_ms" in timeline else ""]
     return tables.markdown(["block", "warpgroup", "cycles a tile", *shown, "other"], lines) + \
@@ -295,21 +279,21 @@ def table(path, words, wanted=()):
         facts = [result["rows"][0]["stage"], *origin(result["provenance"]), f"`{path}`"]
         return gradients_table(result["rows"]) + "\n\n" + ", ".join(facts) + ".\n"
     of_peers, of_calls = "ceilings" in result, "way" in result["rows"][0]
-    of_rounds = "round" in result["rows"][0]
     of_ceilings = "figure" in result["rows"][0]
-    plain = of_calls or of_rounds or of_ceilings
+    plain = of_calls or of_ceilings
     if "variant" in result["rows"][0]:
         facts = [f"{result['rows'][0].get('pass', 'forward')}, f16", *origin(result["provenance"]), f"`{path}`"]
         return variants_table.markdown(result["rows"], words) + "\n\n" + ", ".join(facts) + ".\n"
     views = [word for word in words if of_peers and word in tables.VIEWS] or ["speeds"]
     words = [word for word in words if word not in views]
-    everything = result["rows"] if of_peers or plain else joined(result["rows"])
+    everything = tables.rows_of(result) if of_peers else result["rows"]
     if of_peers and not any(re.fullmatch(r"d\d+", word) for word in words):
         everything = tables.with_head_dim(everything, tables.HEAD_DIMS)
     if of_ceilings:
-        everything = [with_units(row) for row in everything]
-    kinds = (tables.KINDS if of_peers else CALL_KINDS if of_calls else ROUND_KINDS if of_rounds
-             else CEILING_KINDS if of_ceilings else LADDER_KINDS)
+        peers = json.loads((ROOT / path).with_name("peers.json").read_text(encoding="utf-8"))
+        everything = [with_units(row, peers["ceilings"]) for row in everything]
+    kinds = (tables.KINDS if of_peers else CALL_KINDS if of_calls else CEILING_KINDS if of_ceilings
+             else LADDER_KINDS)
     rows = chosen(everything, words, kinds)
     if not rows:
         raise SystemExit(f"{path} has no row for {' '.join(words)}")
@@ -331,32 +315,60 @@ def screen(path):
     return f"```{LANGUAGES.get(pathlib.Path(path).suffix, 'text')}\n" + (ROOT / path).read_text(encoding="utf-8").strip() + "\n```\n"
 
 
-def piece(lines, words):
-    """The lines of a paragraph of source code, without their common indentation; None if not
-    exactly one line contains the words."""
-    found = [n for n, line in enumerate(lines) if words in line]
-    if len(found) != 1:
-        return None
-    begin = end = found[0]
-    depth = 0
+def end_of(lines, begin, is_over):
+    """The number of the first line from `begin` on at which every brace is closed and is_over() is
+    true; it is given what stands in the lines up to this one, without comments, and the next one."""
+    text, depth = "", 0
     for end, line in enumerate(lines[begin:], begin):
         bare = NO_BRACES.sub("", line)
+        text += bare
         depth += bare.count("{") - bare.count("}")
         after = lines[end + 1].strip() if end + 1 < len(lines) else ""
-        if depth <= 0 and (not after or after.startswith("}")):
+        if depth <= 0 and is_over(text, after):
             break
-    chosen = lines[begin:end + 1]
+    return end
+
+
+def declaration(lines, name):
+    """The numbers of the first and the last line of a function, lambda or struct, with its comment."""
+    declares = re.compile(rf"(?!\s*return )(?:[^/;=(]*\s)?(?:struct {name}\b|{name}\(|auto {name} = \[)")
+    for begin, line in enumerate(lines):
+        if declares.match(line):
+            end = end_of(lines, begin, lambda text, _: text.rstrip().endswith(("}", ";")))
+            if NO_BRACES.sub("", lines[end]).rstrip("; ").endswith("}"):  # not a call
+                while begin > 0 and lines[begin - 1].strip() and lines[begin - 1][-1] not in "{};:":
+                    begin -= 1
+                yield begin, end
+
+
+def paragraph(lines, title):
+    """The numbers of the first and the last line of a paragraph with this title."""
+    for begin, line in enumerate(lines):
+        if re.match(r"\s*//", line) and title in line:
+            yield begin, end_of(lines, begin, lambda _, after: not after or after.startswith("}"))
+
+
+def piece(lines, name, title):
+    """The lines of a declaration, or of a paragraph in it, without their common indentation; None if
+    there is not exactly one."""
+    for find, words in ((declaration, name), (paragraph, title)):
+        if words:
+            found = list(find(lines, words))
+            if len(found) != 1:
+                return None
+            lines = lines[found[0][0]:found[0][1] + 1]
     # A preprocessor's line stands at the margin wherever it is.
-    margin = min(len(line) - len(line.lstrip()) for line in chosen
+    margin = min(len(line) - len(line.lstrip()) for line in lines
                  if line.strip() and not line.startswith("#"))
-    return "\n".join(line if line.startswith("#") else line[margin:] for line in chosen)
+    return "\n".join(line if line.startswith("#") else line[margin:] for line in lines)
 
 
 def code(path, words):
     """A piece of a source file as a Markdown block."""
-    text = piece((ROOT / path).read_text(encoding="utf-8").splitlines(), words)
+    name, _, title = words.partition("//")
+    text = piece((ROOT / path).read_text(encoding="utf-8").splitlines(), name.strip(), title.strip())
     if text is None:
-        raise SystemExit(f"not exactly one line of {path} contains: {words}")
+        raise SystemExit(f"not exactly one piece of {path} is: {words}")
     return f"```{LANGUAGES[pathlib.Path(path).suffix]}\n{text}\n```\n"
 
 

@@ -50,6 +50,9 @@ import sys
 from builds import Build, BuildError, first_pass, narrowed
 from repository import ROOT
 
+sys.path.insert(0, str(ROOT / "bench"))
+from provenance import save  # noqa: E402, it lies there
+
 LIST = "variants.diff"
 PROGRAM = "variants"  # bench/variants.cpp
 AS_IT_IS, AGAIN = "the stage as it is", "the same again"
@@ -87,15 +90,10 @@ class Variant:
         folder = ROOT / "stages" / self.stage
         texts = {path.name: path.read_text(encoding="utf-8").split("\n")
                  for path in (*folder.glob("*.cuh"), folder / "stage.cu")}
-        for before, after in self.hunks:
-            places = [(lines, n) for lines in texts.values() for n in range(len(lines))
-                      if [line.strip() for line in lines[n:n + len(before)]] == before]
-            if len(places) != 1:
-                raise self.fault(f"these lines stand in the stage's sources {len(places)} times:\n    "
-                                 + "\n    ".join(before))
-            (lines, n), = places
-            margin = lines[n][:len(lines[n]) - len(lines[n].lstrip())]
-            lines[n:n + len(before)] = [margin + line for line in after]
+        try:
+            change(texts.values(), self.hunks)
+        except ListError as error:
+            raise self.fault(error) from error
         return {name: "\n".join(lines) for name, lines in texts.items()}
 
     def write(self, folder):
@@ -111,10 +109,32 @@ class Variant:
         return folder / "stage.cu"
 
 
-def read_hunk(lines):
-    """The lines before and after a hunk."""
-    before, after = ([line[1:].strip() for line in lines if line[0] in sign] for sign in ("- ", "+ "))
-    return before, after
+def read_hunks(text):
+    """The lines before and after each hunk of a diff without line numbers."""
+    hunks = []
+    for paragraph in re.split(r"\n{2,}", text):
+        lines = paragraph.split("\n")
+        if any(line[:1] not in ("-", "+", " ") for line in lines):
+            raise ListError(f'a line begins with "-", "+" or a space:\n{paragraph}')
+        hunks.append([[line[1:].strip() for line in lines if line[0] in sign] for sign in ("- ", "+ ")])
+        if not hunks[-1][0] or hunks[-1][0] == hunks[-1][1]:
+            raise ListError(f"a hunk changes lines that the stage has:\n{paragraph}")
+    return hunks
+
+
+def change(texts, hunks):
+    """Puts hunks into texts, which are lists of lines; each hunk's lines stand there exactly once."""
+    places = []
+    for before, after in hunks:
+        found = [(n, lines) for lines in texts for n in range(len(lines))
+                 if [line.strip() for line in lines[n:n + len(before)]] == before]
+        if len(found) != 1:
+            raise ListError(f"these lines stand in the stage's sources {len(found)} times:\n    "
+                            + "\n    ".join(before))
+        places.append((*found[0], len(before), after))
+    for n, lines, length, after in sorted(places, key=lambda place: -place[0]):
+        margin = lines[n][:len(lines[n]) - len(lines[n].lstrip())]
+        lines[n:n + length] = [margin + line for line in after]
 
 
 def variants_of(stage, text):
@@ -131,13 +151,10 @@ def variants_of(stage, text):
             raise ListError(f"stages/{stage}/{LIST}: a variant begins with [its name], and "
                             f"head_dims 64 128:\n    {lines[0]}")
         variant = Variant(stage, head[1], [int(word) for word in head[2].split()], gpu_only)
-        for paragraph in re.split(r"\n{2,}", "\n".join(lines[2 + gpu_only:])):
-            hunk = paragraph.split("\n")
-            if any(line[:1] not in ("-", "+", " ") for line in hunk):
-                raise variant.fault(f'a line begins with "-", "+" or a space:\n{paragraph}')
-            variant.hunks.append(read_hunk(hunk))
-            if not variant.hunks[-1][0] or variant.hunks[-1][0] == variant.hunks[-1][1]:
-                raise variant.fault(f"a hunk changes lines that the stage has:\n{paragraph}")
+        try:
+            variant.hunks = read_hunks("\n".join(lines[2 + gpu_only:]))
+        except ListError as error:
+            raise variant.fault(error) from error
         variant.sources()
         variants.append(variant)
     return variants
@@ -313,15 +330,13 @@ def main():
         for stage in stages:
             result = measured(program, variants[stage])
             for row in result["rows"]:
-                outcome = row.get("failed") or (f"{row['tflops']:.0f} TFLOP/s" if "ms" in row else "right")
+                outcome = row.get("failed") or (f"{row['tflops']:.0f} TFLOP/s" if "tflops" in row else "right")
                 if "ratio" in row:
                     outcome += (f", time {row['ratio']:.4f} ± {row['spread']:.4f}, "
                                 f"cycles {row['cycles_ratio']:.4f} ± {row['cycles_spread']:.4f}")
-                problem = row.get("checked" if options.simulator else "problem", "")
-                print(f"{stage}  {problem:42} {row['variant']:50} {outcome}", flush=True)
+                print(f"{stage}  {row['problem']:42} {row['variant']:50} {outcome}", flush=True)
             if options.out:
-                (options.out / f"tried_{stage}.json").write_text(
-                    json.dumps(result, indent=2) + "\n", encoding="utf-8")
+                save(options.out / f"tried_{stage}.json", result)
     except (BuildError, ListError, OSError) as error:
         raise SystemExit(f"cuflash: {error}") from error
 

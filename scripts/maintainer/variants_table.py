@@ -22,11 +22,9 @@ def head_dim(row):
     return re.search(r"_(d\d+)_", row["problem"])[1]
 
 
-def speed(row, own):
-    """A variant's speed as a multiple of the stage's own; if it was timed in pairs with it, with half of
-    its interval where that is more than 0.001."""
-    if "ratio" not in row:
-        return f"{row['tflops'] / own['tflops']:.2f}"
+def speed(row):
+    """A variant's speed as a multiple of the stage's own, with half of its interval where that is more
+    than 0.001."""
     half = round(row["spread"] / row["ratio"]**2, 3)
     return f"{1 / row['ratio']:.3f}" + (f" ± {half:.3f}" if half > 0.001 else "")
 
@@ -42,12 +40,12 @@ def markdown(rows, words):
     found = {(row["variant"], row["problem"]): row for row in rows}
 
     def cell(variant, problem):
-        row, own = found.get((variant, problem)), found[variants[0], problem]
+        row = found.get((variant, problem))
         if row is None or "failed" in row:
             return "" if row is None else row["failed"]
-        if RELATIVE in words and row is not own:
-            return f"{speed(row, own)} ×"
-        return f"{row['tflops']:.0f}" + (f" ({speed(row, own)} ×)" if "ratio" in row else "")
+        if "ratio" not in row:
+            return f"{row['tflops']:.0f}"
+        return f"{speed(row)} ×" if RELATIVE in words else f"{row['tflops']:.0f} ({speed(row)} ×)"
 
     def name(variant):
         noted = {f"{head_dim(row)[0].upper()} {head_dim(row)[1:]}: {', '.join(row['notes'])}": None

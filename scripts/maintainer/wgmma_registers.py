@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Checks the registers of products of warpgroups (wgmma) in machine code.
 
-    scripts/maintainer/wgmma_registers.py PROGRAM
+    scripts/maintainer/wgmma_registers.py PROGRAM...
 
-reads the machine code of a program or a library with cuobjdump, of the CUDA toolkit; it needs no
+reads the machine code of programs and libraries with cuobjdump, of the CUDA toolkit; it needs no
 GPU. A product, HGMMA, runs on after it is issued:
 
     HGMMA.64x64x16.F32 R56, R24, gdesc[UR12].tnspB, R56, gsb0    D = R56 to R87, A = R24 to R27
@@ -12,8 +12,7 @@ GPU. A product, HGMMA, runs on after it is issued:
 gsb0 ends a group of products. Until the wait that covers its group, nothing may read or write the
 registers of D, and nothing may write those of A. ptxas has to see to that, and versions up to 13.2
 may write A's. The check follows every path through a kernel, and names each instruction that breaks
-the rule. It also reports groups of one product, and waits that have nothing to wait for: signs that
-ptxas has serialised products. Prints a line for each fault, and exits with 1 if there is one.
+the rule. Prints a line for each fault, and exits with 1 if there is one, or if a program has no product.
 """
 import re
 import sys
@@ -141,27 +140,14 @@ def states(code):
 
 def faults(code):
     """Sentences about a kernel's instructions, none if it is right."""
-    found, useless = set(), {i for i in code if i.name.startswith("WARPGROUP.DEPBAR")}
+    found = set()
     for instruction, groups in states(code):
         where = f"{instruction.address:04x} {instruction.name} {instruction.operands}"
         running = sorted(frozenset().union(*groups))
         found.update(f"{where}: {what}" for what in conflicts(instruction, running))
         if len(groups) > MOST_GROUPS:
             found.add(f"{where}: products are issued in a loop, and never waited for")
-        if instruction in useless and run(instruction, groups) != groups:
-            useless.remove(instruction)
-    found.update(f"{i.address:04x} {i.name}: a wait for nothing; ptxas has added a wait" for i in useless)
-    return sorted(found.union(lone_products(code)))
-
-
-def lone_products(code):
-    """Sentences about groups of one product. The products of all kernels come in series."""
-    begins = True
-    for product in filter(product_of, code):
-        ends = "gsb0" in product.operands
-        if begins and ends:
-            yield f"{product.address:04x} {product.name}: a group of one; ptxas has serialised products"
-        begins = ends
+    return sorted(found)
 
 
 def kernels(program):
@@ -171,13 +157,17 @@ def kernels(program):
 
 
 def main():
-    if len(sys.argv) != 2:
+    if not sys.argv[1:]:
         sys.exit(__doc__)
     status = 0
-    for name, code in kernels(sys.argv[1]):
-        for sentence in faults(code):
-            print(f"{name}\n  {sentence}")
-            status = 1
+    for program in sys.argv[1:]:
+        found = kernels(program)
+        if not found:
+            sys.exit(f"{program} has no products of warpgroups")
+        for name, code in found:
+            for sentence in faults(code):
+                print(f"{name}\n  {sentence}")
+                status = 1
     sys.exit(status)
 
 

@@ -85,6 +85,7 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
     load_tile<kHeadDim>(sV, gV, j0, seq.num_keys, thread);
     __syncthreads();  // sK and sV are written before any thread reads them.
 
+    // Find P and dS for this lane's key.
     const int j = j0 + lane;
 #pragma unroll
     for (int n = 0; n < kRows; ++n) {
@@ -157,6 +158,7 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
       const float row_delta = i < seq.num_queries ? delta[row_index(p, b, h, i)] : 0.f;
       __syncthreads();  // All four tiles are written before any thread reads them.
 
+      // Find P and dS for this lane's query.
 #pragma unroll
       for (int n = 0; n < kRows; ++n) {
         const int r = warp + n * C::kWarps, j = j0 + r;

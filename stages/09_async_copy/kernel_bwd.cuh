@@ -173,6 +173,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
           }
         }
       }
+      // Add the warp's part of dQ.
       for (const auto& strip : rdQ) {
         for (const auto& fragment : strip) {
           ptx::red_add(to, lane, fragment);

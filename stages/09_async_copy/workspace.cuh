@@ -90,8 +90,8 @@ struct Workspace {
 };
 
 // How many splits a deterministic call makes of the keys of a head: as many as fill the 132 SMs of
-// an H100 or H200, at most 16, so that the workspace grows as the lengths do, and at most one for
-// each tile.
+// an H100 SXM or H200, at most 16, so that the workspace grows as the lengths do, and at most one
+// for each tile.
 template <int kHeadDim>
 int most_slices(const Problem& p) {
   using C = BackwardConfig<kHeadDim>;

@@ -13,11 +13,12 @@ struct ForwardKernels {
   using Storage = SharedStorage<T, kHeadDim>;
   static constexpr std::size_t kSharedBytes = sizeof(Storage);
 
-  static FlashAttentionError run(const ForwardParams& p, cudaStream_t stream) {
+  static FlashAttentionError run(const ForwardParams& p, const Device& device,
+                                 cudaStream_t stream) {
     const int tiles = num_tiles(p.seq_q, C::kBlockQ);
     const std::int64_t heads = std::int64_t{p.batch} * p.heads_q, work = heads * tiles;
     if (work > kMaxBlocks) return FlashAttentionError::SIZE_OVERFLOW;
-    const std::int64_t blocks = blocks_that_stay(work);
+    const std::int64_t blocks = blocks_that_stay(work, device);
     const Order order(static_cast<unsigned>(heads), tiles, static_cast<unsigned>(blocks),
                       p.width != UINT_MAX);
     Maps maps;

@@ -276,6 +276,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 #pragma unroll 1
           for (int consumer = first; consumer < last; ++consumer) {
             const std::int64_t share = C::kConsumers * tile_index(piece, at) + consumer;
+            // Add this half's terms in turn.
             wait_to_add(work, share, others);
             ptx::mbarrier_wait(&dq_full[consumer], phase);  // The consumer has written dQ.
             add_to_dq(work, share, sdQ[consumer]);
@@ -363,6 +364,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     const unsigned slot = cuflash::uniform(nth % 2);
     ptx::mbarrier_wait(&k_full[slot], nth / 2 % 2);  // The piece is there, and K has arrived.
     const Piece piece = uniform(storage.pieces[slot]);
+    // Finish what is late, if no tile follows.
     if (piece.num_steps == 0 && late) {
       if constexpr (kWantsDq) {
         typename C::Dq::Registers rdQ;

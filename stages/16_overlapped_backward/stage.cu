@@ -36,12 +36,13 @@ struct BackwardKernels {
                                                               p.seq_kv, p.head_dim));
   }
 
-  static FlashAttentionError run(const BackwardParams& p, cudaStream_t stream) {
+  static FlashAttentionError run(const BackwardParams& p, const Device& device,
+                                 cudaStream_t stream) {
     BackwardMaps maps;
     if (!make_maps(maps, p)) return FlashAttentionError::CUDA_ERROR;
     const std::int64_t pieces = std::int64_t{p.batch} * p.heads_kv * num_tiles(p.seq_kv, C::kOwned);
     if (pieces > kMaxBlocks) return FlashAttentionError::SIZE_OVERFLOW;
-    const std::int64_t blocks = blocks_that_stay(pieces);
+    const std::int64_t blocks = blocks_that_stay(pieces, device);
     const Schedule schedule = make_schedule<C>(p, blocks);
     const DqWorkspace work = workspace<Dq>(p, schedule);
     constexpr int kThreads = 256;

@@ -30,11 +30,11 @@ Stage describe(const char* name, Features features) {
     facts->rank = [](const Problem&) { return Rank{10 * kNumber, "its number"}; };
   }
   stage.backward.workspace_bytes = [](const Problem&) { return std::size_t{256} / kNumber; };
-  stage.forward.run = [](const Problem&, const Forward&, cudaStream_t) {
+  stage.forward.run = [](const Problem&, const Forward&, const Device&, cudaStream_t) {
     ran = stage_name;
     return FlashAttentionError::SUCCESS;
   };
-  stage.backward.run = [](const Problem&, const Backward&, cudaStream_t) {
+  stage.backward.run = [](const Problem&, const Backward&, const Device&, cudaStream_t) {
     ran = stage_name;
     return FlashAttentionError::SUCCESS;
   };

@@ -27,14 +27,6 @@ std::vector<int> product(const std::vector<int>& a, const std::vector<int>& b,
   return d;
 }
 
-std::vector<int> transposed(const std::vector<int>& matrix, int rows, int cols) {
-  std::vector<int> turned(matrix.size());
-  for (int row = 0; row < rows; ++row) {
-    for (int col = 0; col < cols; ++col) turned[col * rows + row] = matrix[row * cols + col];
-  }
-  return turned;
-}
-
 // Every lane takes its elements from row-major matrices, as the maps say.
 template <class T>
 __global__ void multiply(const T* a, const T* b, const float* c, float* d) {
@@ -158,69 +150,6 @@ TEST_F(LdMatrixTest, Down) { check<QuartersDown, false>(); }
 TEST_F(LdMatrixTest, DownTransposed) { check<QuartersDown, true>(); }
 TEST_F(LdMatrixTest, Across) { check<QuartersAcross, false>(); }
 TEST_F(LdMatrixTest, AcrossTransposed) { check<QuartersAcross, true>(); }
-
-// O = (Q · Kᵀ) · V of 16 × 16 each: the scores become the left operand in place.
-template <class T>
-__global__ void attend(const T* q, const T* k, const T* v, float* o) {
-  __shared__ __align__(16) Tile<T> sQ, sK, sV;
-  load_tile(sQ, q);
-  load_tile(sK, k);
-  load_tile(sV, v);
-  const int lane = threadIdx.x;
-  MmaA::Registers rQ, rP;
-  std::uint32_t rK[4], rV[4];
-  ptx::ldmatrix_x4(rQ, &sQ[LoadA::row(lane)][LoadA::col(lane)]);
-  ptx::ldmatrix_x4(rK, &sK[LoadBTransposed::row(lane)][LoadBTransposed::col(lane)]);
-  ptx::ldmatrix_x4_trans(rV, &sV[LoadB::row(lane)][LoadB::col(lane)]);
-  MmaAccumulator::Registers rS[2] = {}, rO[2] = {};
-  for (int n = 0; n < 2; ++n) ptx::mma_m16n8k16<T>(rS[n], rQ, {rK[2 * n], rK[2 * n + 1]});
-  to_operand<T>(rP, rS[0], rS[1]);
-  for (int n = 0; n < 2; ++n) ptx::mma_m16n8k16<T>(rO[n], rP, {rV[2 * n], rV[2 * n + 1]});
-  for (int i = 0; i < 8; ++i) {
-    o[MmaAccumulator::row(lane, i % 4) * kTile + MmaAccumulator::col(lane, i % 4) + i / 4 * kMmaN] =
-        rO[i / 4][i % 4];
-  }
-}
-
-TYPED_TEST(Fragments, ScoresBecomeAnOperandInPlace) {
-  const auto q = small_integers(256, 2, 1), k = small_integers(256, 2, 2);
-  const auto v = small_integers(256, 8, 3);
-  const std::vector<int> zeros(256);
-  const Array<TypeParam> dq(converted<TypeParam>(q)), dk(converted<TypeParam>(k)),
-      dv(converted<TypeParam>(v));
-  const Array<float> o(std::vector<float>(256));
-  run(attend<TypeParam>, {1, 32}, dq.data(), dk.data(), dv.data(), o.data());
-  const auto s = product(q, transposed(k, 16, 16), zeros, 16, 16, 16);
-  EXPECT_EQ(o.values(), converted<float>(product(s, v, zeros, 16, 16, 16)));
-}
-
-// D = Aᵀ · B, both from row-major tiles: what the backward pass does with dS and Q.
-template <class T>
-__global__ void multiply_transposed(const T* a, const T* b, float* d) {
-  __shared__ __align__(16) Tile<T> sA, sB;
-  load_tile(sA, a);
-  load_tile(sB, b);
-  const int lane = threadIdx.x;
-  MmaA::Registers rA;
-  std::uint32_t rB[4];
-  ptx::ldmatrix_x4_trans(rA, &sA[LoadATransposed::row(lane)][LoadATransposed::col(lane)]);
-  ptx::ldmatrix_x4_trans(rB, &sB[LoadB::row(lane)][LoadB::col(lane)]);
-  MmaAccumulator::Registers rD[2] = {};
-  for (int n = 0; n < 2; ++n) ptx::mma_m16n8k16<T>(rD[n], rA, {rB[2 * n], rB[2 * n + 1]});
-  for (int i = 0; i < 8; ++i) {
-    d[MmaAccumulator::row(lane, i % 4) * kTile + MmaAccumulator::col(lane, i % 4) + i / 4 * kMmaN] =
-        rD[i / 4][i % 4];
-  }
-}
-
-TYPED_TEST(Fragments, TransposedLeftOperand) {
-  const auto a = small_integers(256, 8, 4), b = small_integers(256, 8, 5);
-  const Array<TypeParam> da(converted<TypeParam>(a)), db(converted<TypeParam>(b));
-  const Array<float> d(std::vector<float>(256));
-  run(multiply_transposed<TypeParam>, {1, 32}, da.data(), db.data(), d.data());
-  const std::vector<int> zeros(256);
-  EXPECT_EQ(d.values(), converted<float>(product(transposed(a, 16, 16), b, zeros, 16, 16, 16)));
-}
 
 }  // namespace
 }  // namespace cuflash

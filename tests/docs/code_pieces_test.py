@@ -1,84 +1,38 @@
 #!/usr/bin/env python3
-"""What scripts/maintainer/update_pages.py puts into the pages: pieces of source code, and tables."""
+"""What scripts/maintainer/update_pages.py puts into the pages: pieces of source code, and tables; and the
+results that these come from."""
 import pathlib
 import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
-from update_pages import RESULTS, code, piece, table  # noqa: E402, it lies there
-
-SOURCE = """\
-// Adds one.
-int add(int x) {
-  int y = x;  // a brace { in a comment
-
-  // Loop.
-  for (;;) {
-    y += 1;
-
-    break;
-  }
-  // Print.
-#pragma unroll
-  puts("}");
-}
-
-struct Other {};
-""".splitlines()
+import history  # noqa: E402, it lies there
+from update_pages import code, table  # noqa: E402, it lies there
 
 
 class Pieces(unittest.TestCase):
-    """Where a piece begins and ends."""
+    """What no marker may ask for."""
 
-    def check(self, words, first, last, count):
-        """The piece that begins with these words."""
-        lines = piece(SOURCE, words).split("\n")
-        self.assertEqual((lines[0], lines[-1], len(lines)), (first, last, count))
-
-    def test_function_with_its_comment(self):
-        self.check("Adds one", "// Adds one.", "}", 14)
-        self.check("int add", "int add(int x) {", "}", 13)
-
-    def test_paragraph_is_not_indented(self):
-        line = "int y = x;  // a brace { in a comment"
-        self.check("int y", line, line, 1)
-        self.check("Loop", "// Loop.", 'puts("}");', 9)
-
-    def test_end_of_the_file(self):
-        self.check("struct Other", "struct Other {};", "struct Other {};", 1)
-
-    def test_exactly_one_line(self):
-        self.assertIsNone(piece(SOURCE, "no such words"))
-        self.assertIsNone(piece(SOURCE, "y"))
-        with self.assertRaisesRegex(SystemExit, "not exactly one line of docs/prologue"):
-            code("docs/prologue/kernels.cuh", "no such words")
-
-
-class Columns(unittest.TestCase):
-    """The columns that a table shows."""
-
-    KERNELS = "docs/results/nvidia-h200/kernels.json"
-
-    def test_marker(self):
-        marker = "<!-- results a.json 01_naive forward{} -->\nold\n<!-- end results -->"
-        self.assertEqual(RESULTS.match(marker.format(""))[3].split(), ["01_naive", "forward"])
-        named = RESULTS.match(marker.format(" : time, issue slots used"))
-        self.assertEqual(named[3].split(), ["01_naive", "forward"])
-        self.assertEqual(named[4], "time, issue slots used")
-
-    def test_only_what_is_named(self):
-        text = table(self.KERNELS, ["03_online_softmax"], ["passes a shared load", "time"])
-        self.assertEqual(text.split("\n")[0], "| pass | kernel | time | passes a shared load |")
-
-    def test_all_without_a_list(self):
-        title = table(self.KERNELS, ["03_online_softmax"]).split("\n")[0]
-        self.assertIn("| clock |", title)
-        self.assertNotIn("passes a shared load", title)
+    def test_not_exactly_one_piece(self):
+        for words in ("no_such_function", "// a"):
+            with self.assertRaisesRegex(SystemExit, "not exactly one piece of docs/prologue"):
+                code("docs/prologue/kernels.cuh", words)
 
     def test_unknown_column(self):
         with self.assertRaisesRegex(SystemExit, "no row has the column weight"):
-            table(self.KERNELS, ["03_online_softmax"], ["weight"])
+            table("docs/results/nvidia-h200/kernels.json", ["03_online_softmax"], ["weight"])
+
+
+class Committed(unittest.TestCase):
+    """What docs/results holds."""
+
+    def test_less_than_600_kb(self):
+        self.assertLess(sum(path.stat().st_size for path in history.RESULTS.rglob("*.*")), 600_000)
+
+    def test_every_run_is_in_the_history(self):
+        self.assertTrue(history.HISTORY.read_text(encoding="utf-8") == history.renewed(),
+                        "run: scripts/maintainer/history.py")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
-from loss_curve import check, draw, stamp  # noqa: E402, it lies there
+from loss_curve import check, draw  # noqa: E402, it lies there
 
 
 def result_in(folder):
@@ -24,32 +24,20 @@ def result_in(folder):
 
 
 class LossCurve(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.result, self.figure = result_in(self.folder), self.folder / "figure.svg"
-
-    def test_no_files(self):
-        self.assertEqual(check(self.result, self.figure), f"there is no {self.figure}")
-        missing = self.folder / "missing.json"
-        self.assertEqual(check(missing, self.figure), f"there is no {missing}")
-
-    def test_another_result(self):
-        self.figure.write_text(f"<svg><desc>{stamp(self.result)}</desc></svg>")
-        self.assertEqual(check(self.result, self.figure), "")
-        self.result.write_text(self.result.read_text() + "\n")
-        self.assertIn("was not drawn from", check(self.result, self.figure))
-
     @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "Matplotlib is not installed")
     def test_drawn(self):
-        again = self.folder / "again.svg"
-        for figure in (self.figure, again):
-            draw(self.result, figure)
-            self.assertEqual(check(self.result, figure), "")
-        self.assertEqual(self.figure.read_bytes(), again.read_bytes())
-        for text in ("cuflash, seed 1", "SDPA, seed 2", "0.0123"):
-            self.assertIn(text, self.figure.read_text())
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            result, figure, again = result_in(folder), folder / "figure.svg", folder / "again.svg"
+            self.assertIn("there is no", check(result, figure))
+            for each in (figure, again):
+                draw(result, each)
+                self.assertEqual(check(result, each), "")
+            self.assertEqual(figure.read_bytes(), again.read_bytes())
+            for text in ("cuflash, seed 1", "SDPA, seed 2", "0.0123"):
+                self.assertIn(text, figure.read_text())
+            result.write_text(result.read_text() + "\n")
+            self.assertIn("was not drawn from", check(result, figure))
 
 
 if __name__ == "__main__":

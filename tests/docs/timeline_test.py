@@ -1,22 +1,19 @@
 #!/usr/bin/env python3
-"""Timelines: what the spans of made-up events are, the table of a page and the figure."""
+"""Timelines: what the spans of made-up events are, and what of them is kept."""
 
 import json
 import pathlib
-import re
 import sys
 import tempfile
 import unittest
 from unittest import mock
-from xml.etree import ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [
-    str(ROOT / folder) for folder in ("bench/timeline", "docs/figures", "scripts/maintainer")
+    str(ROOT / folder) for folder in ("bench/timeline", "docs/figures")
 ]
 import spans  # noqa: E402, it lies there
 import timeline  # noqa: E402, it lies there
-import update_pages  # noqa: E402, it lies there
 
 LINES = {
     "10": {"code": "ptx::mbarrier_wait(&k_empty[stage], phase ^ 1);", "title": "// Produce."},
@@ -76,7 +73,7 @@ def producer(begin):
     return events
 
 
-def made_up(head_dim=64, blocks=(0, 400), role=consumer):
+def made_up(blocks=(0, 400), role=consumer):
     """A result of two blocks whose consumers are in step."""
     groups = [
         {"block": n, "begin": at, "end": at + 9000, "warpgroups": [
@@ -87,15 +84,15 @@ def made_up(head_dim=64, blocks=(0, 400), role=consumer):
     return {
         "provenance": {"device": "no GPU", "backend": "simt", "commit": "made up",
                        "date": "2026-01-01T00:00:00Z"},
-        "stage": "12_stage", "globaltimer_step_ns": 32, "lines": LINES,
-        "timelines": [{"problem": f"b1_h2_q512k512_d{head_dim}_f16", "clock_ghz": 1.5,
-                       "recorded_ms": 1.25, "plain_ms": 1.0, "blocks": groups}],
+        "stage": "12_warp_specialized",
+        "timelines": [{"problem": "b1_h2_q512k512_d64_f16", "clock_ghz": 1.5,
+                       "recorded_ms": 1.25, "blocks": groups}],
     }
 
 
 def lanes():
     result = made_up()
-    return spans.lanes_of(result["timelines"][0], result["lines"])
+    return spans.lanes_of(result["timelines"][0], LINES)
 
 
 class Spans(unittest.TestCase):
@@ -116,7 +113,7 @@ class Spans(unittest.TestCase):
         self.assertEqual((cycles, rest), (1000, 20))
         self.assertEqual(parts, {"S": 300, "softmax": 400, "P V": 150, "wait for K": 80,
                                  "wait for V": 50, spans.FOR_A_BUFFER: 0, spans.FOR_A_TURN: 0})
-        self.assertFalse(spans.overlaps(lanes()[1]))
+        self.assertFalse(timeline.overlaps(lanes()[1].spans))
 
     def test_parts_of_a_tile_with_turns(self):
         # A tile: wait for V 50, turn 100, S from 150 to 400, softmax until 800 and P V until 900.
@@ -125,7 +122,7 @@ class Spans(unittest.TestCase):
         self.assertEqual((cycles, rest), (1000, 100))
         self.assertEqual(parts, {"S": 250, "softmax": 380, "P V": 740, "wait for K": 20,
                                  "wait for V": 50, spans.FOR_A_BUFFER: 0, spans.FOR_A_TURN: 100})
-        self.assertTrue(spans.overlaps(lane))
+        self.assertTrue(timeline.overlaps(lane.spans))
 
     def test_a_barrier_that_is_no_turn(self):
         events = ["25 named_barrier 5 10 1", "26 named_barrier 20 30 1"]
@@ -167,66 +164,41 @@ class Spans(unittest.TestCase):
                          ["S", "wait for a buffer", "request K", "softmax", "wait for V"])
         self.assertIn(spans.Span("softmax", 130, 300), found)
 
+    def test_lines_of_a_kernel(self):
+        lines = spans.lines_of("// Take.\n\n  wait(&k_full);  // It is there.\n// Next.\nreturn;")
+        self.assertEqual(lines["3"], {"code": "wait(&k_full);  // It is there.", "title": "// Take."})
+        self.assertEqual(lines["5"], {"code": "return;", "title": "// Next."})
+
     def test_what_it_does_not_know(self):
         with self.assertRaisesRegex(ValueError, "no known product"):
             spans.product_name("// dP = dO Vᵀ")
         with self.assertRaisesRegex(ValueError, "not one timeline"):
             spans.chosen(made_up(), 128)
 
-
-class Shown(unittest.TestCase):
-    """The table and the figure."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
-        self.addCleanup(folder.cleanup)
-        self.path = pathlib.Path(folder.name) / "timeline_12_stage.json"
-        self.path.write_text(json.dumps(made_up()), encoding="utf-8")
-
-    def test_table(self):
-        text = update_pages.table(str(self.path), ["d64"])
-        rows = [re.split(r" *\| *", line.strip("| ")) for line in text.splitlines() if "|" in line]
-        self.assertEqual(rows[0][0], "block")
-        first = dict(zip(rows[0], rows[2], strict=True))
-        self.assertEqual(first["warpgroup"], "consumer 0")
-        self.assertEqual(first["cycles a tile"], "1000")
-        self.assertEqual([first[name] for name in ("S", "softmax", "P V", "other")],
-                         ["30\N{NO-BREAK SPACE}%", "40\N{NO-BREAK SPACE}%", "15\N{NO-BREAK SPACE}%",
-                          "2\N{NO-BREAK SPACE}%"])
-        self.assertIn("75\N{NO-BREAK SPACE}%", text)
-        self.assertIn("commit made up", text)
-
-    def test_turns_have_a_column(self):
-        self.assertNotIn(spans.FOR_A_TURN, update_pages.table(str(self.path), ["d64"]))
-        self.path.write_text(json.dumps(made_up(role=in_turns)), encoding="utf-8")
-        text = update_pages.table(str(self.path), ["d64"])
-        rows = [re.split(r" *\| *", line.strip("| ")) for line in text.splitlines() if "|" in line]
-        first = dict(zip(rows[0], rows[2], strict=True))
-        self.assertEqual([first[name] for name in ("softmax", "P V", spans.FOR_A_TURN, "other")],
-                         [f"{n}\N{NO-BREAK SPACE}%" for n in (38, 74, 10, 10)])
-        svg = timeline.figure_of("13_made_up", "A title", [str(self.path)], 64).svg()
-        self.assertIn(spans.FOR_A_TURN, svg)
-
-    def test_figure(self):
-        figure = timeline.figure_of("12_made_up", "A title", [str(self.path)], 64)
-        root = ElementTree.fromstring(figure.svg())
-        self.assertIn("75 % of the time", root[1].text)
-        shown = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
-        for word in ("producer", "consumer 1", "S", "softmax"):
-            self.assertIn(word, shown)
-
     @mock.patch(f"{__name__}.TILES", 16)
     def test_blocks_that_take_turns(self):
         # The second begins when the first is half done.
-        self.path.write_text(json.dumps(made_up(blocks=(0, 8000))), encoding="utf-8")
-        panel = timeline.Panel(str(self.path), 64)
-        begin, end = spans.inner_of_all(panel.lanes)
-        self.assertLess(begin, panel.begin)
-        self.assertLess(panel.begin + panel.cycles, end)
+        made = made_up(blocks=(0, 8000))["timelines"][0]
+        lanes_of_both = spans.lanes_of(made, LINES)
+        begin, end = spans.inner_of_all(lanes_of_both)
+        first, length = spans.shown(lanes_of_both)
+        self.assertLess(begin, first)
+        self.assertLess(first + length, end)
 
-    def test_no_result(self):
-        figure = timeline.figure_of("12_made_up", "A title", ["docs/results/nowhere.json"], 64)
-        self.assertIn("Not measured yet", figure.svg())
+    @mock.patch(f"{__name__}.TILES", 16)
+    def test_only_what_a_figure_shows_is_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            events, out, ladder = (pathlib.Path(folder, name) for name in ("events", "out", "ladder"))
+            result = made_up()
+            events.write_text(json.dumps(result), encoding="utf-8")
+            ladder.write_text(json.dumps({"rows": [{"problem": result["timelines"][0]["problem"], "ms": 1.0}]}))
+            with mock.patch.object(sys, "argv", ["spans.py", *map(str, (events, out, ladder))]), \
+                    mock.patch.object(spans, "lines_of", return_value=LINES):
+                spans.main()
+            kept = json.loads(out.read_text(encoding="utf-8"))["timelines"][0]
+        self.assertEqual((kept["shown_cycles"], kept["plain_ms"]), (spans.TILES * TILE, 1.0))
+        times = [time for lane in kept["lanes"] for _, *both in lane["spans"] for time in both]
+        self.assertEqual((min(times), max(times)), (0, 2 * spans.TILES * TILE))
 
 
 if __name__ == "__main__":

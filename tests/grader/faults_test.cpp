@@ -16,16 +16,20 @@ Sample sample_of(const char* problem) {
   return s;
 }
 
-harness::Fault fault(simt::FindingKind kind, const std::string& title, const std::string& text) {
-  return {{kind, title, "kernel", "", "K", "kernel.cuh:9", text}, {}, ""};
+simt::FindingAccess access(simt::AccessKind kind, int warp, const char* tile) {
+  return {kind, {}, {}, warp, 0, "kernel.cuh:9", "s = x;", tile};
 }
 
-// What is said where the only sample has this finding.
-Diagnosis said_of(simt::FindingKind kind, const std::string& title, const std::string& text) {
+// What is said where the only sample has these findings.
+Diagnosis said_of(const std::vector<simt::Finding>& findings) {
   Sample s = sample_of("b1_h1_q64k64_d64");
-  s.check.faults.push_back(fault(kind, title, text));
+  for (const simt::Finding& finding : findings) s.check.faults.push_back({finding, {}, ""});
   const auto found = faults({s});
   return found.size() == 1 ? found.front() : Diagnosis{};
+}
+
+simt::Finding finding(simt::Report report, const std::vector<simt::FindingAccess>& accesses) {
+  return {report, "kernel", {}, "K", "kernel.cuh:9", "", 0, accesses};
 }
 
 void expect_words(const std::string& text, const std::string& words) {
@@ -33,46 +37,40 @@ void expect_words(const std::string& text, const std::string& words) {
 }
 
 TEST(FaultsTest, OutOfBoundsAtEitherEnd) {
-  const std::string access = "   read   warp 0 lane 0   kernel.cuh:9   x = gK(j, d);   KV tile 0\n";
-  const auto said = [&](const char* where) {
-    return said_of(simt::FindingKind::kOutOfBounds, "OUT OF BOUNDS", access + where).message;
-  };
-  expect_words(said("  It reaches 4 bytes past the end of an allocation of 8 bytes."),
-               "the last tile are rarely full.");
-  expect_words(said("  It reaches 4 bytes before the start of an allocation of 8 bytes."),
-               "It lies before the first element: an index is negative");
+  simt::Finding stray =
+      finding(simt::Report::kOutOfBounds, {access(simt::AccessKind::kRead, 0, "KV tile 0")});
+  stray.offset = 12;
+  expect_words(said_of({stray}).message, "the last tile are rarely full.");
+  stray.offset = -4;
+  expect_words(said_of({stray}).message, "It lies before the first element: an index is negative");
 }
 
 TEST(FaultsTest, ABarrierThatAWarpSkips) {
   const auto said = [](const char* tile) {
-    return said_of(simt::FindingKind::kSharedRace, "RACE in shared memory",
-                   std::string("   write  warp 0 lane 0   kernel.cuh:9   s = x;   KV tile 0\n"
-                               "   read   warp 1 lane 0   kernel.cuh:12   y = s;   KV tile ") +
-                       tile + '\n')
+    return said_of({finding(simt::Report::kSharedRace,
+                            {access(simt::AccessKind::kWrite, 0, "KV tile 0"),
+                             access(simt::AccessKind::kRead, 1, tile)})})
         .message;
   };
-  expect_words(said("0"), "no __syncthreads() orders the write at kernel.cuh:9, `s = x;` before");
-  EXPECT_EQ(said("0").find("skips"), std::string::npos);
-  expect_words(said("1"), "A warp that skips a barrier in one round");
+  expect_words(said("KV tile 0"),
+               "no __syncthreads() orders the write at kernel.cuh:9, `s = x;` before");
+  EXPECT_EQ(said("KV tile 0").find("skips"), std::string::npos);
+  expect_words(said("KV tile 1"), "A warp that skips a barrier in one round");
 }
 
-TEST(FaultsTest, AParityThatIsNone) {
-  const Diagnosis said =
-      said_of(simt::FindingKind::kMbarrier, "MBARRIER OUT OF RANGE",
-              "   atomic  warp 0 lane 0   kernel.cuh:9   mbarrier_wait(&full, n);   KV tile 2\n");
-  EXPECT_EQ(said.id, "mbarrier-range");
-  expect_words(said.message, "The parity of a wait is 0 or 1");
+TEST(FaultsTest, ADeadlockTellsWhatTheBarriersHaveHad) {
+  simt::Finding deadlock = finding(simt::Report::kMbarrierDeadlock, {});
+  deadlock.barriers = {{"k_full[0]", 2, 1, 1, 0, 4096}, {"k_empty[1]", 0, 3, 4, 0, 0}};
+  expect_words(said_of({deadlock}).message,
+               "k_full[0] has had 1 of 1 arrival and 0 of 4096 bytes in phase 2, k_empty[1] 3 of 4 "
+               "arrivals in phase 0.");
 }
 
 TEST(FaultsTest, OfABarrierOfCopiesOnlyTheFirst) {
-  Sample s = sample_of("b1_h1_q64k64_d64");
-  for (const char* title : {"WAIT A FULL PHASE LATE", "TOO MANY ARRIVALS"}) {
-    s.check.faults.push_back(fault(simt::FindingKind::kMbarrier, title, ""));
-  }
-  const auto found = faults({s});
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found.front().id, "mbarrier-parity");
-  expect_words(found.front().message, "may follow from it: 1 more.");
+  const Diagnosis said = said_of(
+      {finding(simt::Report::kWaitPhaseLate, {}), finding(simt::Report::kTooManyArrivals, {})});
+  EXPECT_EQ(said.id, "mbarrier-parity");
+  expect_words(said.message, "may follow from it: 1 more.");
 }
 
 TEST(FaultsTest, WhatMostRightProblemsHaveTellsNothing) {

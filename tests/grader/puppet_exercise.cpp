@@ -19,7 +19,8 @@ namespace {
 
 const Stage& kOwn = own_01_FORWARD::kStage;
 
-FlashAttentionError answer(const Problem& problem, const Forward& args, cudaStream_t stream) {
+FlashAttentionError answer(const Problem& problem, const Forward& args, const Device& device,
+                           cudaStream_t stream) {
   const char* const variable = std::getenv("PUPPET");
   const std::string does = variable == nullptr ? "" : variable;
   if (does == "print") {
@@ -33,7 +34,7 @@ FlashAttentionError answer(const Problem& problem, const Forward& args, cudaStre
     for (int to = 1; to < 100; ++to) (void)!write(to, grade.data(), grade.size());
     _exit(0);
   }
-  return kOwn.forward.run(problem, args, stream);
+  return kOwn.forward.run(problem, args, device, stream);
 }
 
 }  // namespace

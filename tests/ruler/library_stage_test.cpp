@@ -36,8 +36,8 @@ TEST(LibraryStage, IsTheLibrarysOwn) {
       EXPECT_EQ(stage->forward.workspace_bytes(p), own.forward.workspace_bytes(p));
       EXPECT_EQ(stage->backward.workspace_bytes(p), own.backward.workspace_bytes(p));
       // Both find that there are no tensors.
-      EXPECT_EQ(stage->forward.run(p, {}, nullptr), FlashAttentionError::NULL_POINTER);
-      EXPECT_EQ(stage->backward.run(p, {}, nullptr), FlashAttentionError::NULL_POINTER);
+      EXPECT_EQ(stage->forward.run(p, {}, {}, nullptr), FlashAttentionError::NULL_POINTER);
+      EXPECT_EQ(stage->backward.run(p, {}, {}, nullptr), FlashAttentionError::NULL_POINTER);
     }
   }
   EXPECT_NE(before.forward.workspace_bytes(plain), now.forward.workspace_bytes(plain));
@@ -54,8 +54,8 @@ TEST(LibraryStage, ThatMayBeOlderIsToldNoMoreThanItMustBe) {
   };
   EXPECT_EQ(size("b1_h1_q9k9_d64_f16_causal"), 40);
   EXPECT_EQ(size("b1_h1_q9k9_d64_f16_right3"), 48);
-  EXPECT_EQ(static_cast<int>(stage.forward.run({}, {}, nullptr)), 11);
-  EXPECT_EQ(static_cast<int>(stage.backward.run({}, {}, nullptr)), 12);
+  EXPECT_EQ(static_cast<int>(stage.forward.run({}, {}, {}, nullptr)), 11);
+  EXPECT_EQ(static_cast<int>(stage.backward.run({}, {}, {}, nullptr)), 12);
 }
 
 TEST(LibraryStage, SaysWhatItCannotDo) {

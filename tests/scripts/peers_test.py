@@ -17,46 +17,81 @@ import tables  # noqa: E402
 import update_pages  # noqa: E402
 
 LADDER = ROOT / "build/simt/bin/ladder"
-LIBRARY = SimpleNamespace(stages=lambda: ["06_forward_backward", "09_async_copy"])
 
 
-def row(impl, direction, seq, tflops, head_dim=64):
-    """A row of a cell without a mask."""
-    return {"impl": impl, "pass": direction, "dtype": "f16", "head_dim": head_dim, "causal": False,
-            "seq": seq, "ok": True, "ms": 1 / tflops, "tflops": tflops}
+def cell(direction, seq, speeds, head_dim=64, **not_run):
+    """A row for a cell without a mask."""
+    return {"pass": direction, "dtype": "f16", "head_dim": head_dim, "causal": False, "seq": seq,
+            "tflops": {name: [speed, 0.01] for name, speed in speeds.items()}, "not_run": not_run}
 
 
-ROWS = [row(impl, direction, seq, speed) for impl, direction, speeds in (
-    ("fa2", "forward", (200, 300)), ("cuflash:09_async_copy", "forward", (220, 300)),
-    ("fa2", "backward", (100, 300)), ("cuflash:06_forward_backward", "backward", (50, 150)),
-    ("cuflash:09_async_copy, deterministic", "backward", (100, 150)),
-    ("cuflash:09_async_copy", "backward", (120, 270))) for seq, speed in zip((512, 1024), speeds)]
+CELLS = [
+    cell("forward", 512, {"fa2": 200, "09_async_copy": 220}),
+    cell("forward", 1024, {"fa2": 300, "09_async_copy": 300}),
+    cell("backward", 512, {"fa2": 100, "06_forward_backward": 50, "09_async_copy, deterministic": 100,
+                           "09_async_copy": 120}),
+    cell("backward", 1024, {"fa2": 300, "06_forward_backward": 150, "09_async_copy, deterministic": 150,
+                            "09_async_copy": 270}, math="math keeps S")]
+ROWS = tables.rows_of({"rows": CELLS})
 
 
 class Implementations(unittest.TestCase):
-    def names(self, by_chance, **given):
-        args = SimpleNamespace(**{"stages": None, "impl": ["fa2", peers.STAGES], **given})
-        return peers.implementations_of(args, LIBRARY, by_chance)
+    def names(self, direction, dtype="f16", **given):
+        args = SimpleNamespace(**{"stages": None, "impl": ["fa2", peers.STAGES], "ladder": LADDER, **given})
+        return peers.implementations_of(peers.Cell(direction, dtype, 64, False, 512), args,
+                                        peers.passes_of(args))
 
     def test_a_pass_with_two_schedules_is_measured_twice(self):
-        names = self.names({("09_async_copy", "backward")})
-        both = ["fa2", "cuflash:06_forward_backward", "cuflash:09_async_copy"]
-        self.assertEqual(names, {"forward": both,
-                                 "backward": both + ["cuflash:09_async_copy, deterministic"]})
+        stages = "06_forward_backward,09_async_copy"
+        both = ["fa2", "06_forward_backward", "09_async_copy"]
+        self.assertEqual(self.names("forward", stages=stages), both)
+        self.assertEqual(self.names("backward", stages=stages), both + ["09_async_copy, deterministic"])
+
+    def test_only_what_a_stage_has(self):
+        self.assertNotIn("16_overlapped_backward", self.names("forward"))
+        self.assertEqual(self.names("forward", "f32", stages="04_register_tiles,05_wmma"),
+                         ["fa2", "04_register_tiles"])
 
     def test_only_those_that_are_chosen(self):
-        by_chance = {("09_async_copy", "backward")}
-        self.assertEqual(self.names(by_chance, impl=["fa2"])["backward"], ["fa2"])
-        self.assertEqual(self.names(by_chance, impl=[peers.STAGES], stages="06_forward_backward"),
-                         dict.fromkeys(peers.PASSES, ["cuflash:06_forward_backward"]))
-        with self.assertRaisesRegex(SystemExit, "no such stage: 99_magic; there are 06"):
-            self.names(by_chance, stages="99_magic")
+        self.assertEqual(self.names("backward", impl=["fa2"]), ["fa2"])
+        self.assertEqual(self.names("backward", impl=[peers.STAGES], stages="06_forward_backward"),
+                         ["06_forward_backward"])
+        with self.assertRaisesRegex(SystemExit, "no such stage: 99_magic; there are 01"):
+            self.names("backward", stages="99_magic")
 
-    def test_the_ladder_says_which_have_two(self):
-        by_chance = peers.ordered_by_chance(LADDER)
-        self.assertIn(("09_async_copy", "backward"), by_chance)
-        self.assertNotIn(("09_async_copy", "forward"), by_chance)
-        self.assertNotIn(("06_forward_backward", "backward"), by_chance)
+
+class Result(unittest.TestCase):
+    CELL = peers.Cell("forward", "f16", 64, False, 512)
+
+    def test_a_row_has_medians_and_spread(self):
+        fast = SimpleNamespace(name="fa2", times=[0.2, 0.25, 0.24], reason="")
+        math = SimpleNamespace(name="math", times=[], reason="math keeps S")
+        row = peers.row_of(self.CELL, [fast, math])
+        self.assertEqual(row, {**self.CELL.keys(), "not_run": {"math": "math keeps S"},
+                               "tflops": {"fa2": (self.CELL.flops / 0.24 * 1e-9, 0.2083)}})
+
+    def test_a_row_has_a_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "peers.json"
+            peers.save(path, {"provenance": {"date": "today"}, "rows": [{"a": 1 / 3, "b": [2]}, {"c": "É"}]})
+            self.assertEqual(path.read_text(encoding="utf-8"), """{
+"provenance":{
+"date":"today"
+},
+"rows":[
+{"a":0.3333333,"b":[2]},
+{"c":"É"}
+]
+}
+""")
+
+    def test_wrong_outputs_are_reported(self):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            status = peers.report({"rows": [*CELLS, cell("forward", 2048, {}, fa2="wrong: O is off by 1")]})
+        self.assertEqual(status, 1)
+        self.assertEqual(printed.getvalue().splitlines()[-1],
+                         "fa2, forward f16 D 64 S 2048: wrong: O is off by 1")
 
 
 class Cells(unittest.TestCase):
@@ -84,15 +119,13 @@ class Cells(unittest.TestCase):
 
 class Tables(unittest.TestCase):
     def test_names(self):
-        self.assertEqual(tables.stage_of("cuflash:09_async_copy"), ("09_async_copy", False))
-        self.assertEqual(tables.stage_of("cuflash:09_async_copy, deterministic"),
-                         ("09_async_copy", True))
+        self.assertEqual(tables.stage_of("09_async_copy"), ("09_async_copy", False))
+        self.assertEqual(tables.stage_of("09_async_copy, deterministic"), ("09_async_copy", True))
 
     def test_the_word_of_a_stage_chooses_both(self):
         word_of = tables.KINDS[-1]
-        self.assertEqual([word_of(one) for one in ROWS[::2]],
-                         [None, "09_async_copy", None, "06_forward_backward", "09_async_copy",
-                          "09_async_copy"])
+        self.assertEqual([word_of(one) for one in ROWS[4:8]],
+                         [None, "06_forward_backward", "09_async_copy", "09_async_copy"])
 
     def test_summary(self):
         self.assertEqual(tables.summary(ROWS).splitlines(), [
@@ -110,9 +143,8 @@ class Tables(unittest.TestCase):
         self.assertIn("| 64 | no | 512 | 100 | 50 | 120 | 100 |", tables.speeds(backward))
 
     def test_places(self):
-        rows = [row(impl, "forward", seq, speed) for impl, speeds in (
-            ("cudnn", (200, 300)), ("cuflash:09_async_copy", (220, 300)))
-                for seq, speed in zip((512, 1024), speeds)]
+        rows = tables.rows_of({"rows": [cell("forward", 512, {"cudnn": 200, "09_async_copy": 220}),
+                                        cell("forward", 1024, {"cudnn": 300, "09_async_copy": 300})]})
         better = {("forward", 64, False, 512): 1, ("forward", 64, False, 1024): 1.5}
         with unittest.mock.patch.object(tables, "bars", return_value=better):
             self.assertEqual(tables.places(rows).splitlines()[-1],
@@ -124,18 +156,17 @@ class Tables(unittest.TestCase):
         self.assertTrue(all(1 <= bar < 2 for bar in bars.values()))
 
     def test_the_matrix_does_not_mix_with_other_head_dims(self):
-        more = [row(impl, "forward", 512, speed, 256)
-                for impl, speed in (("fa2", 200), ("cuflash:09_async_copy", 100))]
+        more = cell("forward", 512, {"fa2": 200, "09_async_copy": 100}, 256)
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "peers.json"
             path.write_text(json.dumps({
                 "provenance": {"device": "a", "backend": "simt", "commit": "b", "date": "2026-01-01"},
-                "ceilings": {}, "rows": more + ROWS}), encoding="utf-8")
+                "ceilings": {}, "rows": [more, *CELLS]}), encoding="utf-8")
             shown = {words: update_pages.table(path, ["forward", "summary", *words])
                      for words in ((), ("d256",), ("d64", "d256"))}
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            self.assertEqual(peers.report(more + ROWS), 0)
+            self.assertEqual(peers.report({"rows": [more, *CELLS]}), 0)
         matrix = "| 09_async_copy | forward | f16 | 1.06 (1.00; 2) | – |"
         other = "| 09_async_copy | forward | f16 | 0.50 (0.50; 1) | – |"
         self.assertIn(matrix, shown[()])

@@ -37,80 +37,44 @@ __global__ void registers(float* out) {
   out[threadIdx.x] = 1;
 }
 """
-# 32 values at once do not fit into 24 registers.
-SPILLS = """
-__global__ void spills(float* x) {
-  float v[32];
-  for (int i = 0; i < 32; ++i) v[i] = x[i * blockDim.x + threadIdx.x];
-  __syncthreads();
-  for (int i = 0; i < 32; ++i) x[i * blockDim.x + threadIdx.x] = v[31 - i] * v[i];
-}
-"""
+
 
 class PtxasNotes(unittest.TestCase):
     """What the program does with the notes for a source."""
-    kept = None  # what ptxas says of the last one's kernels
 
-    def compiled(self, source, injected, spilled, *flags):
-        """The exit status, what is on stderr, and whether there is an object."""
+    def compiled(self, source):
+        """The exit status, what is on stderr, and what is kept of the kernels; None without an object."""
         with tempfile.TemporaryDirectory() as folder:
             file, built = pathlib.Path(folder, "kernel.cu"), pathlib.Path(folder, "kernel.o")
             file.write_text(source)
             run = subprocess.run(
-                [ROOT / "scripts/maintainer/ptxas_notes.py", str(injected), str(spilled), NVCC, "-c",
-                 file, *flags,
+                [ROOT / "scripts/maintainer/ptxas_notes.py", NVCC, "-c", file, "-Xptxas=-v",
                  "--generate-code=arch=compute_90a,code=sm_90a", "-o", built],
                 stderr=subprocess.PIPE, text=True)
-            kept = built.with_name("kernel.o.ptxas")
-            self.kept = kept.read_text() if kept.exists() else None
-            return run.returncode, run.stderr, built.exists()
-
-    def passes(self, source, injected=0, spilled=0, *flags):
-        status, text, built = self.compiled(source, injected, spilled, *flags)
-        self.assertEqual((status, built), (0, True), text)
-        self.assertNotIn("cuflash: ", text)
-        self.assertNotIn("bytes stack frame", text)
-
-    def fails(self, sentence, source, injected=0, spilled=0, *flags):
-        status, text, built = self.compiled(source, injected, spilled, *flags)
-        self.assertEqual((status, built), (1, False), text)
-        self.assertIn(sentence, text)
-
-    def test_no_note(self):
-        self.passes(PRODUCT % "")
-
-    def test_injected_waits_are_counted(self):
-        touched = PRODUCT % "d[0] *= 2;"
-        self.passes(touched, 1)
-        for stated in 0, 2:
-            self.fails(f"injected 1 waits and arrives between the products of warpgroups (C7517, "
-                       f"C7519); stages/CMakeLists.txt states {stated}.", touched, stated)
-
-    def test_serialised_products(self):
-        self.fails("(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized",
-                   PRODUCT % 'printf("between");')
-
-    def test_ignored_registers(self):
-        self.fails("(C7508) Potential Performance Loss: 'setmaxnreg' ignored", REGISTERS)
-
-    def test_spills_are_counted(self):
-        flags = "-Xptxas=-v", "-maxrregcount=24"
-        _, text, _ = self.compiled(SPILLS, 0, 0, *flags)
-        spilled = int(re.search(r"A kernel spills (\d+) bytes; .* states 0\.", text)[1])
-        self.passes(SPILLS, 0, spilled, *flags)
-        self.fails(f"A kernel spills {spilled} bytes; stages/CMakeLists.txt states {spilled + 4}.",
-                   SPILLS, 0, spilled + 4, *flags)
+            kept = built.with_name("kernel.o.ptxas").read_text() if built.exists() else None
+            return run.returncode, run.stderr, kept
 
     def test_what_ptxas_says_of_each_kernel_is_kept(self):
-        self.passes(PRODUCT % "", 0, 0, "-Xptxas=-v")
-        self.assertRegex(self.kept, r"Compiling entry function '\w*product\w*' for 'sm_90a'\n"
-                                    r"(?s:.*) 0 bytes spill stores(?s:.*)Used \d+ registers")
+        status, text, kept = self.compiled(PRODUCT % "")
+        self.assertEqual((status, text), (0, ""))
+        self.assertRegex(kept, r"Compiling entry function '\w*product\w*' for 'sm_90a'\n"
+                               r"(?s:.*) 0 bytes spill stores(?s:.*)Used \d+ registers")
+
+    def test_notes_that_are_errors(self):
+        for source, note in ((PRODUCT % "d[0] *= 2;", "(C7517)"),
+                             (PRODUCT % 'printf("between");', "(C7510) Potential Performance Loss: wgmma.mma_async "
+                                                              "instructions are serialized"),
+                             (REGISTERS, "(C7508) Potential Performance Loss: 'setmaxnreg' ignored")):
+            with self.subTest(note):
+                status, text, kept = self.compiled(source)
+                self.assertEqual((status, kept), (1, None), text)
+                self.assertRegex(text, r"cuflash: This note of ptxas is an error here: .*" + re.escape(note))
 
     def test_an_error_of_the_compiler(self):
-        status, text, built = self.compiled("no kernel", 0, 0)
+        status, text, kept = self.compiled("no kernel")
         self.assertNotIn(status, (0, 1))
         self.assertIn("error", text)
-        self.assertFalse(built)
+        self.assertIsNone(kept)
 
 
 if __name__ == "__main__":

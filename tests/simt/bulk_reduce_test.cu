@@ -12,19 +12,6 @@ constexpr int kFloats = 256, kTiles = 5, kThreads = 64;
 class BulkReduceTest : public AccessTest {
  protected:
   void clear() { sums_.set(std::vector<float>(kTiles * kFloats)); }
-  static void no_findings() {
-    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
-  }
-  // True if one of the findings has this title and both lines.
-  static bool finds(const std::string& title, const std::string& line, const std::string& other) {
-    bool found = false;
-    for (const Finding& finding : take_findings()) {
-      const std::string message = finding.message();
-      found |= finding.title == title && message.find(line) != std::string::npos &&
-               message.find(other) != std::string::npos;
-    }
-    return found;
-  }
   Array<float> sums_{kTiles * kFloats, 0.0f, "sums"};
   Array<float> out_{1024, 0.0f, "out"};
 };
@@ -54,8 +41,7 @@ __global__ void add_tiles(float* sums, int tiles, Source how) {
 // The blocks add to the same floats.
 TEST_F(BulkReduceTest, TwoBuffersTakeTurns) {
   constexpr int kBlocks = 3;
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     clear();
     run(add_tiles, {kBlocks, kThreads}, sums_.data(), kTiles, Source::kRight);
     const std::vector<float> sums = sums_.values();
@@ -63,41 +49,28 @@ TEST_F(BulkReduceTest, TwoBuffersTakeTurns) {
       ASSERT_EQ(sums[i], kBlocks * (1000 * (i / kFloats) + i % kFloats)) << i;
     }
     no_findings();
-  }
+  });
 }
 
 TEST_F(BulkReduceTest, TheSourceMustBeThere) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(add_tiles, {1, kThreads}, sums_.data(), 1, Source::kNotFenced);
-    const Finding finding = only_finding(FindingKind::kAsyncCopy);
-    EXPECT_EQ(finding.title, "WRITE WITHOUT A PROXY FENCE");
-    says(finding, LINE_MARKED("fills"));
-    EXPECT_EQ(finding.location, LINE_MARKED("adds"));
+    expect_report(only_finding(FindingKind::kAsyncCopy), "WRITE WITHOUT A PROXY FENCE", "adds",
+                  {"fills"});
     run(add_tiles, {1, kThreads}, sums_.data(), 1, Source::kNoBarrier);
-    bool found = false;
-    for (const Finding& fault : take_findings()) {
-      found |=
-          fault.kind == FindingKind::kSharedRace || fault.title == "SOURCE OF A STORE OVERWRITTEN";
-      says(fault, LINE_MARKED("adds"));
-    }
-    EXPECT_TRUE(found);
-  }
+    expect_one_of({"RACE in shared memory", "SOURCE OF A STORE OVERWRITTEN"}, {"adds"});
+  });
 }
 
 TEST_F(BulkReduceTest, TheSourceMustStay) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     for (const Source how : {Source::kTooFewAwaited, Source::kNotCommitted}) {
       run(add_tiles, {1, kThreads}, sums_.data(), 3, how);
-      EXPECT_TRUE(
-          finds("SOURCE OF A STORE OVERWRITTEN", LINE_MARKED("adds"), LINE_MARKED("fills")));
+      EXPECT_TRUE(finds("SOURCE OF A STORE OVERWRITTEN", {"adds", "fills"}));
     }
     run(add_tiles, {1, kThreads}, sums_.data(), 1, Source::kNeverAwaited);
-    const Finding finding = only_finding(FindingKind::kAsyncCopy);
-    EXPECT_EQ(finding.title, "STORE WITHOUT A WAIT");
-    EXPECT_EQ(finding.location, LINE_MARKED("adds"));
-  }
+    expect_report(only_finding(FindingKind::kAsyncCopy), "STORE WITHOUT A WAIT", "adds");
+  });
 }
 
 // ---- The sums ----------------------------------------------------------------------------------
@@ -126,8 +99,7 @@ __global__ void read_back(float* sums, float* out, Sums how) {
 }
 
 TEST_F(BulkReduceTest, ItsEndMustBeAwaited) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     for (const Sums how : {Sums::kRight, Sums::kAtomics, Sums::kTwice}) {
       clear();
       run(read_back, {1, kThreads}, sums_.data(), out_.data(), how);
@@ -138,23 +110,20 @@ TEST_F(BulkReduceTest, ItsEndMustBeAwaited) {
       clear();
       run(read_back, {1, kThreads}, sums_.data(), out_.data(), how);
       const Finding finding = only_finding(FindingKind::kAsyncCopy);
-      EXPECT_EQ(finding.title, "READ OF A STORE IN FLIGHT");
-      says(finding, LINE_MARKED("adds them"));
-      EXPECT_EQ(finding.location, LINE_MARKED("reads them"));
+      expect_report(finding, "READ OF A STORE IN FLIGHT", "reads them", {"adds them"});
       EXPECT_EQ(finding.array, "sums");
       EXPECT_EQ(out_.values()[63], 0);
     }
     run(read_back, {1, kThreads}, sums_.data(), out_.data(), Sums::kOverwritten);
-    EXPECT_TRUE(finds("WRITE OVER A STORE IN FLIGHT", LINE_MARKED("adds them"),
-                      LINE_MARKED("overwrites them")));
+    EXPECT_TRUE(finds("WRITE OVER A STORE IN FLIGHT", {"adds them", "overwrites them"}));
     // Another block may not read what this one adds to.
     run(read_back, {2, kThreads}, sums_.data(), out_.data(), Sums::kRight);
     bool race = false;
     for (const Finding& finding : take_findings()) {
-      race |= finding.kind == FindingKind::kGlobalRace && finding.array == "sums";
+      race |= finding.kind() == FindingKind::kGlobalRace && finding.array == "sums";
     }
     EXPECT_TRUE(race);
-  }
+  });
 }
 
 TEST_F(BulkReduceTest, TheSumsMustHaveAValue) {

@@ -9,8 +9,6 @@
 namespace cuflash::simt {
 namespace {
 
-constexpr unsigned kAll = 0xffffffffu;
-
 // ---- Global memory -----------------------------------------------------------------------------
 
 class GlobalCount : public AccessTest {
@@ -135,13 +133,12 @@ __global__ void barriers(int rounds) {
 }
 
 TEST_F(BarrierCount, BlocksAndWarps) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     reset_counts();
     run(barriers, {3, 64}, 5);
     EXPECT_EQ(counts().barriers, 15u);  // 3 blocks, 5 rounds
     EXPECT_EQ(counts().warp_syncs, 3u);
-  }
+  });
   reset_counts();
   EXPECT_EQ(counts().barriers, 0u);
   EXPECT_EQ(counts().warp_syncs, 0u);
@@ -256,86 +253,20 @@ __global__ void partial_meeting(const float* in, float* out) {
 }
 
 TEST_F(GlobalCount, PartialMasksDoNotSplitRequests) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     reset_counts();
     run(partial_meeting, {1, 32}, in_.data(), out_.data());
-    EXPECT_EQ(counts().global_read_requests, 2u) << schedule_name(schedule);
+    EXPECT_EQ(counts().global_read_requests, 2u);
     EXPECT_EQ(counts().global_read_sectors, 8u);
-  }
-}
-
-// The counts do not depend on the schedule.
-__global__ void busy(const float* in, float* out) {
-  __shared__ float box[64];
-  const int t = threadIdx.x;
-  float sum = 0.f;
-  for (int i = 0; i < 600; ++i) {
-    if ((i + t) % 7 == 0) sum += in[(i * 5 + t) % 4096];
-    sum += in[i + t];
-    if (i % 100 == 99) {
-      __syncthreads();
-      box[t] = sum;
-      __syncthreads();
-      sum += box[(t * 33) % 64];
-    }
-    if (i % 64 == 63) sum += __shfl_xor_sync(kAll, sum, 1);
-  }
-  out[t] = sum;
-}
-
-TEST_F(GlobalCount, SchedulesDoNotChangeCounts) {
-  std::vector<Counts> all;
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
-    reset_counts();
-    run(busy, {1, 64}, in_.data(), out_.data());
-    all.push_back(counts());
-  }
-  for (const Counts& c : all) {
-    EXPECT_EQ(c.global_read_requests, all[0].global_read_requests);
-    EXPECT_EQ(c.global_read_bytes, all[0].global_read_bytes);
-    EXPECT_EQ(c.global_read_sectors, all[0].global_read_sectors);
-    EXPECT_EQ(c.shared_wavefronts, all[0].shared_wavefronts);
-  }
+  });
 }
 
 // ---- Shared memory -----------------------------------------------------------------------------
-
-// A transpose by way of a tile of 32 x 32 floats, rows `kPitch` apart. Rows are written (32 warps,
-// a word of each bank), columns are read. At a pitch of 32 a column lies in one bank: 32 wavefronts
-// for each of 32 requests, where one would do. At 33 each word lies in the next bank.
-template <int kPitch>
-__global__ void transpose(const float* in, float* out) {
-  __shared__ float tile[32][kPitch];
-  const int x = threadIdx.x, y = threadIdx.y;
-  tile[y][x] = in[y * 32 + x];
-  __syncthreads();
-  out[y * 32 + x] = tile[x][y];
-}
 
 class SharedCount : public AccessTest {
  protected:
   Array<float> in_{1024, 1.f}, out_{1024};
 };
-
-TEST_F(SharedCount, Transpose) {
-  run(transpose<32>, {1, dim3(32, 32)}, in_.data(), out_.data());
-  Counts c = counts();
-  EXPECT_EQ(c.shared_requests, 64u);
-  EXPECT_EQ(c.shared_write_bytes, 4096u);
-  EXPECT_EQ(c.shared_read_bytes, 4096u);
-  EXPECT_EQ(c.shared_wavefronts, 32u + 1024u);
-  EXPECT_EQ(c.bank_conflicts, 1024u - 32u);
-  EXPECT_EQ(c.global_read_sectors, 128u);
-  EXPECT_EQ(c.global_write_sectors, 128u);
-
-  reset_counts();
-  run(transpose<33>, {1, dim3(32, 32)}, in_.data(), out_.data());
-  c = counts();
-  EXPECT_EQ(c.shared_wavefronts, 64u);
-  EXPECT_EQ(c.bank_conflicts, 0u);
-}
 
 // Lane l reads element stride · l of a tile of 16 KB.
 template <class T>

@@ -46,7 +46,7 @@ TEST_F(CpAsyncMemory, Operands) {
   const auto fails = [&](FindingKind kind, Operands operands) {
     const Finding finding =
         CpAsyncMemory::fails(kind, kThreads, copy_operands, in_.data(), operands);
-    EXPECT_EQ(finding.location, LINE_MARKED("copies there"));
+    expect_report(finding, "", "copies there");
     return finding;
   };
   says(fails(FindingKind::kMisaligned, Operands::kMisalignedTo), "a multiple of 16");
@@ -82,8 +82,7 @@ TEST_F(CpAsyncMemory, ReadsNothingWhereNotValid) {
 TEST_F(CpAsyncMemory, ReadsOfAnUninitialisedSource) {
   const Array<float> in(4 * kThreads);
   run(copy_rows, {1, kThreads}, in.data(), 2);
-  const Finding finding = only_finding(FindingKind::kUninitialised);
-  EXPECT_EQ(finding.location, LINE_MARKED("copies rows that are there"));
+  expect_report(only_finding(FindingKind::kUninitialised), "", "copies rows that are there");
 }
 
 // Elements of 2 bytes: cells of 2 bytes.
@@ -102,7 +101,7 @@ TEST_F(CpAsyncMemory, OfElementsOfTwoBytes) {
   const Array<unsigned short> in(256, 3), out(32);
   run(halves, {1, 32}, in.data(), out.data(), true);
   EXPECT_EQ(out.values()[31], 3);
-  ASSERT_TRUE(take_findings().empty());
+  no_findings();
   run(halves, {1, 32}, in.data(), out.data(), false);
   says(only_finding(FindingKind::kAsyncCopy), "  tile[7] (elements of 2 bytes)\n");
 }

@@ -41,17 +41,15 @@ __global__ void copy_and_read(const float* in, float* out, Wait wait) {
 }
 
 TEST_F(CpAsync, ArrivesAtTheWait) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(copy_and_read, {1, kThreads}, in_.data(), out_.data(), Wait::kRight);
     EXPECT_EQ(out_.values()[63], 252.f);
-    ASSERT_TRUE(take_findings().empty());
+    no_findings();
     run(copy_and_read, {1, kThreads}, in_.data(), out_.data(), Wait::kNone);
     EXPECT_NE(out_.values()[63], 252.f);
     const Finding finding = only_finding(FindingKind::kAsyncCopy);
-    EXPECT_EQ(finding.title, "READ OF A COPY IN FLIGHT");
+    expect_report(finding, "READ OF A COPY IN FLIGHT", "reads k");
     EXPECT_EQ(finding.array, "sK");
-    EXPECT_EQ(finding.location, LINE_MARKED("reads k"));
     EXPECT_EQ(finding.count, kThreads);
     says(finding, "write  warp ");
     says(finding, LINE_MARKED("copies k") + "   ptx::cp_async_16(&sK[t], &in[4 * t]);");
@@ -59,7 +57,7 @@ TEST_F(CpAsync, ArrivesAtTheWait) {
     says(finding,
          "Its thread committed 0 groups after it: cp_async_wait<0>() just before this would end "
          "it.");
-  }
+  });
 }
 
 TEST_F(CpAsync, AGroupMustBeCommitted) {
@@ -106,8 +104,7 @@ TEST_F(CpAsyncValues, AKernelMustWaitBeforeItsEnd) {
   run(never_waits, {2, kThreads}, in.data(), true);
   run(never_waits, {2, kThreads}, in.data(), false);
   const Finding finding = only_finding(FindingKind::kAsyncCopy);
-  EXPECT_EQ(finding.title, "COPY WITHOUT A WAIT");
-  EXPECT_EQ(finding.location, LINE_MARKED("copies in vain"));
+  expect_report(finding, "COPY WITHOUT A WAIT", "copies in vain");
   EXPECT_EQ(finding.count, 2u * kThreads);
 }
 
@@ -125,7 +122,7 @@ __global__ void only_block_0_forgets(const float* in, float* out) {
 
 TEST_F(CpAsync, EndsWithTheBlock) {
   run(only_block_0_forgets, {2, kThreads}, in_.data(), out_.data());
-  EXPECT_EQ(only_finding(FindingKind::kAsyncCopy).title, "COPY WITHOUT A WAIT");
+  EXPECT_EQ(only_finding(FindingKind::kAsyncCopy).title(), "COPY WITHOUT A WAIT");
   EXPECT_EQ(out_.values()[5], 1.f);
 }
 
@@ -147,24 +144,17 @@ __global__ void read_before_me(const float* in, float* out, Barrier barrier) {
 }
 
 TEST_F(CpAsync, OtherThreadsNeedABarrierAfterTheWait) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     for (const Barrier barrier : {Barrier::kAfterWait, Barrier::kOfTheWarp}) {
       run(read_before_me, {1, kThreads}, in_.data(), out_.data(), barrier);
       EXPECT_EQ(out_.values()[63], 249.f);
-      ASSERT_TRUE(take_findings().empty());
+      no_findings();
     }
     run(read_before_me, {1, kThreads}, in_.data(), out_.data(), Barrier::kBeforeWait);
     // It depends on the schedule whether a read meets the copy or comes after it.
-    const auto findings = take_findings();
-    ASSERT_FALSE(findings.empty());
-    for (const Finding& finding : findings) {
-      EXPECT_TRUE(finding.kind == FindingKind::kSharedRace ||
-                  finding.kind == FindingKind::kAsyncCopy);
-      says(finding, LINE_MARKED("copies for all"));
-      says(finding, LINE_MARKED("reads before me"));
-    }
-  }
+    expect_one_of({"RACE in shared memory", "READ OF A COPY IN FLIGHT"},
+                  {"copies for all", "reads before me"});
+  });
   set_schedule({});
   run(read_before_me, {1, kThreads}, in_.data(), out_.data(), Barrier::kBeforeWait);
   const Finding finding = only_finding(FindingKind::kSharedRace);
@@ -189,20 +179,13 @@ __global__ void pipeline(const float* in, float* out, bool sync) {
 }
 
 TEST_F(CpAsync, MustNotReplaceWhatIsStillRead) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(pipeline, {1, kThreads}, in_.data(), out_.data(), true);
     EXPECT_EQ(out_.values()[0], 3 * 252.f);
-    ASSERT_TRUE(take_findings().empty());
+    no_findings();
     run(pipeline, {1, kThreads}, in_.data(), out_.data(), false);
-    bool race = false;
-    for (const Finding& finding : take_findings()) {
-      race |= finding.kind == FindingKind::kSharedRace;
-      says(finding, LINE_MARKED("replaces"));
-      says(finding, LINE_MARKED("still reads"));
-    }
-    EXPECT_TRUE(race);
-  }
+    expect_one_of({"RACE in shared memory"}, {"replaces", "still reads"});
+  });
 }
 
 // Two buffers; a group that is empty at the end keeps the count of pending groups right.
@@ -225,11 +208,10 @@ __global__ void two_buffers(const float* in, float* out) {
 }
 
 TEST_F(CpAsync, DoubleBuffering) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(two_buffers, {1, kThreads}, in_.data(), out_.data());
     EXPECT_EQ(out_.values()[0], 4 * 252.f);
-  }
+  });
 }
 
 __global__ void copy_for_ldmatrix(const float* in, unsigned* out, bool wait) {
@@ -249,9 +231,7 @@ TEST_F(CpAsync, LdmatrixMeetsACopy) {
   const Array<unsigned> out(32);
   run(copy_for_ldmatrix, {1, 32}, in_.data(), out.data(), true);
   run(copy_for_ldmatrix, {1, 32}, in_.data(), out.data(), false);
-  const Finding finding = only_finding(FindingKind::kAsyncCopy);
-  EXPECT_EQ(finding.location, LINE_MARKED("loads rows"));
-  says(finding, LINE_MARKED("copies rows"));
+  expect_report(only_finding(FindingKind::kAsyncCopy), "", "loads rows", {"copies rows"});
 }
 
 // ---- Writes while a copy is in flight ----------------------------------------------------------
@@ -270,14 +250,12 @@ __global__ void overwrite_destination(const float* in, float* out, bool wait_fir
 TEST_F(CpAsync, DestinationOverwritten) {
   run(overwrite_destination, {1, kThreads}, in_.data(), out_.data(), true);
   EXPECT_EQ(out_.values()[1], 7.f);
-  ASSERT_TRUE(take_findings().empty());
+  no_findings();
   run(overwrite_destination, {1, kThreads}, in_.data(), out_.data(), false);
   EXPECT_EQ(out_.values()[1], 6.f);
   const Finding finding = only_finding(FindingKind::kAsyncCopy);
-  EXPECT_EQ(finding.title, "WRITE OVER A COPY IN FLIGHT");
-  EXPECT_EQ(finding.location, LINE_MARKED("overwrites"));
+  expect_report(finding, "WRITE OVER A COPY IN FLIGHT", "overwrites", {"copies into tile"});
   says(finding, "  tile[2] (elements of 4 bytes)\n");
-  says(finding, LINE_MARKED("copies into tile"));
 }
 
 // A write beside the destination is no fault, nor is one before the copy.
@@ -314,12 +292,10 @@ __global__ void copy_twice(const float* in, float* out, bool wait_first) {
 TEST_F(CpAsync, TwoCopiesToOnePlace) {
   run(copy_twice, {1, kThreads}, in_.data(), out_.data(), true);
   EXPECT_EQ(out_.values()[2], 8.f);
-  ASSERT_TRUE(take_findings().empty());
+  no_findings();
   run(copy_twice, {1, kThreads}, in_.data(), out_.data(), false);
-  const Finding finding = only_finding(FindingKind::kAsyncCopy);
-  EXPECT_EQ(finding.title, "WRITE OVER A COPY IN FLIGHT");
-  says(finding, LINE_MARKED("copies once"));
-  EXPECT_EQ(finding.location, LINE_MARKED("copies twice"));
+  expect_report(only_finding(FindingKind::kAsyncCopy), "WRITE OVER A COPY IN FLIGHT",
+                "copies twice", {"copies once"});
 }
 
 __global__ void overwrite_source(float* in, float* out, bool wait_first) {
@@ -337,12 +313,11 @@ __global__ void overwrite_source(float* in, float* out, bool wait_first) {
 TEST_F(CpAsync, SourceOverwritten) {
   run(overwrite_source, {1, kThreads}, in_.data(), out_.data(), true);
   EXPECT_EQ(out_.values()[2], 1.f);
-  ASSERT_TRUE(take_findings().empty());
+  no_findings();
   run(overwrite_source, {1, kThreads}, in_.data(), out_.data(), false);
   const Finding finding = only_finding(FindingKind::kAsyncCopy);
-  EXPECT_EQ(finding.title, "SOURCE OF A COPY OVERWRITTEN");
+  expect_report(finding, "SOURCE OF A COPY OVERWRITTEN", "overwrites in");
   EXPECT_EQ(finding.array, "in");
-  EXPECT_EQ(finding.location, LINE_MARKED("overwrites in"));
   says(finding, "read   warp 0 lane 0   " + LINE_MARKED("copies from in"));
   says(finding, "write  warp 0 lane 0   " + LINE_MARKED("overwrites in"));
 }
@@ -364,7 +339,7 @@ __global__ void overwrite_in_a_loop(float* in, float* out, bool wait_inside) {
 TEST_F(CpAsync, SourceOverwrittenByAnEarlierLine) {
   run(overwrite_in_a_loop, {1, kThreads}, in_.data(), out_.data(), true);
   EXPECT_EQ(out_.values()[2], 0.f);
-  ASSERT_TRUE(take_findings().empty());
+  no_findings();
   run(overwrite_in_a_loop, {1, kThreads}, in_.data(), out_.data(), false);
   EXPECT_EQ(only_finding(FindingKind::kAsyncCopy).location, LINE_MARKED("comes before"));
 }
@@ -387,19 +362,15 @@ __global__ void others_overwrite_source(float* in, float* out, Writes when) {
 }
 
 TEST_F(CpAsync, SourceOverwrittenByOthers) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(others_overwrite_source, {1, 64}, in_.data(), out_.data(), Writes::kAfterWait);
-    ASSERT_TRUE(take_findings().empty());
+    no_findings();
     run(others_overwrite_source, {1, 64}, in_.data(), out_.data(), Writes::kBeforeWait);
     Finding finding = only_finding(FindingKind::kAsyncCopy);
-    says(finding, LINE_MARKED("copies in"));
-    EXPECT_EQ(finding.location, LINE_MARKED("changes in"));
+    expect_report(finding, "", "changes in", {"copies in"});
     run(others_overwrite_source, {1, 64}, in_.data(), out_.data(), Writes::kBesideWait);
-    finding = only_finding(FindingKind::kGlobalRace);
-    says(finding, LINE_MARKED("copies in"));
-    says(finding, LINE_MARKED("changes in"));
-  }
+    expect_lines(only_finding(FindingKind::kGlobalRace), {"copies in", "changes in"});
+  });
 }
 
 }  // namespace

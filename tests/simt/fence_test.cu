@@ -9,20 +9,18 @@ class FenceTest : public AccessTest {
   // Runs the kernel under every schedule. Each must find races of this array, or nothing.
   template <class Kernel>
   void check(const std::string& racy_array, const Kernel& launch_kernel) {
-    for (const Schedule& schedule : all_schedules()) {
-      SCOPED_TRACE(schedule_name(schedule));
-      set_schedule(schedule);
+    under_all_schedules([&] {
       launch_kernel();
       bool races = false;
       for (const Finding& finding : take_findings()) {
         if (finding.array == "partial" || finding.array == "box") {
           EXPECT_EQ(finding.array, racy_array) << finding.message();
         }
-        races |= finding.title.find("RACE") == 0 && finding.array == racy_array;
+        races |= finding.title().find("RACE") == 0 && finding.array == racy_array;
         EXPECT_FALSE(racy_array.empty()) << finding.message();
       }
       EXPECT_EQ(races, !racy_array.empty());
-    }
+    });
   }
 };
 

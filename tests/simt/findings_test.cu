@@ -36,9 +36,10 @@ class InTiles : public AccessTest {
   // The lines between the element and the end, without the threads.
   static std::string without_lanes(const Finding& finding) {
     std::string text;
-    for (std::size_t i = finding.text.find('\n') + 1; i < finding.text.size(); ++i) {
-      if (finding.text.compare(i, 5, "warp ") == 0) i = finding.text.find(" findings_test", i) + 1;
-      text += finding.text[i];
+    for (std::size_t i = finding.text().find('\n') + 1; i < finding.text().size(); ++i) {
+      if (finding.text().compare(i, 5, "warp ") == 0)
+        i = finding.text().find(" findings_test", i) + 1;
+      text += finding.text()[i];
     }
     return text;
   }
@@ -58,12 +59,11 @@ TEST_F(InTiles, MissingBarrierBeforeTheNextTile) {
     set_schedule(schedule);
     run(walk<true, false>, config_, seq_, k_.data(), out_.data());
     const Finding race = only_finding(FindingKind::kSharedRace);
-    EXPECT_EQ(race.title, "RACE in shared memory");
-    EXPECT_EQ(race.place, "block (0,0,0)");
+    says(race, "RACE in shared memory: " + race.kernel + ", block (0,0,0)\n");
     EXPECT_EQ(race.array, "sK");
     const std::string text = without_lanes(race);
     const auto tile = text.find("KV tile ");
-    ASSERT_NE(tile, std::string::npos) << race.text;
+    ASSERT_NE(tile, std::string::npos) << race.text();
     const char earlier = text[tile + 8], later = static_cast<char>(earlier + 1);
     const std::string load =
         "for (int d = half; d < 32; d += 2) s.sK[row][d] = "
@@ -88,10 +88,10 @@ TEST_F(InTiles, MissingBarrierAfterLoading) {
     // The race first, then the uninitialised values that a thread read without the barrier.
     const std::vector<Finding> findings = take_findings();
     ASSERT_EQ(findings.size(), 2u);
-    EXPECT_EQ(static_cast<int>(findings[0].kind), static_cast<int>(FindingKind::kSharedRace));
-    EXPECT_EQ(static_cast<int>(findings[1].kind), static_cast<int>(FindingKind::kUninitialised));
+    EXPECT_EQ(static_cast<int>(findings[0].kind()), static_cast<int>(FindingKind::kSharedRace));
+    EXPECT_EQ(static_cast<int>(findings[1].kind()), static_cast<int>(FindingKind::kUninitialised));
     for (const Finding& race : findings) {
-      if (race.kind == FindingKind::kUninitialised) continue;
+      if (race.kind() == FindingKind::kUninitialised) continue;
       says(race, "orders " + LINE_NUMBER("loads") + " before " + LINE_NUMBER("uses") + ".  ");
       says(race, "   KV tile 0\n   read ");
     }
@@ -110,7 +110,7 @@ TEST_F(InTiles, NoneAfterTheLast) {
   run(all_write_one, {1, 32}, seq_, out.data(), true);
   const Finding race = only_finding(FindingKind::kGlobalRace);
   says(race, "Nothing orders the threads that come to " + LINE_NUMBER("writes one") + ".");
-  EXPECT_EQ(race.text.find("KV tile"), std::string::npos) << race.text;
+  EXPECT_EQ(race.text().find("KV tile"), std::string::npos) << race.text();
 }
 
 // From the last tile to the first: the later tile has the smaller number.
@@ -206,7 +206,7 @@ TEST_F(InTiles, NoneYet) {
   const Array<float> data(32, 0.f, "data");
   run(no_tile_yet, {1, 32}, data.data());
   for (const Finding& race : take_findings()) {
-    EXPECT_EQ(race.text.find("// in no tile   KV"), std::string::npos) << race.text;
+    EXPECT_EQ(race.text().find("// in no tile   KV"), std::string::npos) << race.text();
     says(race, "// in tile 2   KV tile 2\n");
   }
 }
@@ -235,7 +235,7 @@ TEST_F(AccessTest, OnlyOneBlocksFindings) {
   run(race_in_every_block, {dim3(3, 2), 32}, out.data());
   const Finding race = only_finding(FindingKind::kSharedRace);
   EXPECT_EQ(race.count, 1u);
-  EXPECT_EQ(race.place, "block (1,1,0)");
+  says(race, ", block (1,1,0)\n");
   EXPECT_EQ(counts().shared_requests, 2u * 6);  // the launch ran whole
   report_only_block(BlockIndex{3, 0, 0});
   run(race_in_every_block, {dim3(3, 2), 32}, out.data());
@@ -263,7 +263,7 @@ TEST_F(SimulatorTest, ARefusedLaunchIsOfNoBlock) {
   report_only_block(BlockIndex{1, 0, 0});
   void (*kernel)() = [] {};
   EXPECT_EQ(launch(kernel, {1, 2000}), FlashAttentionError::CUDA_ERROR);
-  EXPECT_EQ(only_finding(FindingKind::kLaunchLimit).place, "");
+  EXPECT_FALSE(only_finding(FindingKind::kLaunchLimit).block);
   cudaGetLastError();
 }
 

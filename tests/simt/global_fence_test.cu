@@ -14,7 +14,7 @@ class GlobalFence : public TensorCopyTest {
   static void expect_finding(const std::string& title, const std::string& earlier,
                              const std::string& later, const std::string& advice) {
     const Finding finding = only_finding(FindingKind::kAsyncCopy);
-    EXPECT_EQ(finding.title, title);
+    EXPECT_EQ(finding.title(), title);
     says(finding, earlier);
     EXPECT_EQ(finding.location, later);
     says(finding, advice);
@@ -87,32 +87,30 @@ __global__ void in_two_blocks(const __grid_constant__ TensorMap map, Half* memor
 
 TEST_F(GlobalFence, LiesBetweenAWriteAndTmaInOneBlock) {
   const std::string title = "ACCESS WITHOUT A PROXY FENCE";
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     for (const By by : {By::kCopy, By::kStore, By::kReduction}) {
       for (const Fence fence : {Fence::kWriter, Fence::kIssuer}) {
         run(in_one_block, {1, 64}, map(), in_.data(), by, fence);
       }
-      ASSERT_TRUE(take_findings().empty());
+      no_findings();
       for (const Fence fence : {Fence::kNone, Fence::kTooEarly, Fence::kOfSharedMemory}) {
         run(in_one_block, {1, 64}, map(), in_.data(), by, fence);
         expect_finding(title, LINE_MARKED("writes"), line_of(by), "before others learn of it");
       }
     }
-  }
+  });
 }
 
 TEST_F(GlobalFence, IsMadeByBothOfTwoBlocks) {
   const std::string title = "ACCESS WITHOUT A PROXY FENCE";
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     for (const By by : {By::kCopy, By::kStore, By::kReduction}) {
       const auto run_with = [&](Fence fence) {
         counts_.set({0, 0});
         run(in_two_blocks, {2, 64}, map(), in_.data(), counts_.data(), by, fence);
       };
       run_with(Fence::kBoth);
-      ASSERT_TRUE(take_findings().empty());
+      no_findings();
       for (const Fence fence : {Fence::kNone, Fence::kIssuer}) {
         run_with(fence);
         expect_finding(title, LINE_MARKED("writes first"), line_of(by),
@@ -122,7 +120,7 @@ TEST_F(GlobalFence, IsMadeByBothOfTwoBlocks) {
       expect_finding(title, LINE_MARKED("writes first"), line_of(by),
                      "when it has learned of the first");
     }
-  }
+  });
 }
 
 // The same threads of one block, which a barrier orders, too: the count is for other blocks.
@@ -142,7 +140,7 @@ __global__ void counted_in_one_block(const __grid_constant__ TensorMap map, Half
 
 TEST_F(GlobalFence, PrecedesACountInOneBlock) {
   run(counted_in_one_block, {1, 2}, map(), in_.data(), counts_.data(), Fence::kBoth);
-  ASSERT_TRUE(take_findings().empty());
+  no_findings();
   counts_.set({0, 0});
   run(counted_in_one_block, {1, 2}, map(), in_.data(), counts_.data(), Fence::kIssuer);
   expect_finding("ACCESS WITHOUT A PROXY FENCE", LINE_MARKED("writes and counts"),
@@ -192,17 +190,16 @@ class InTurn : public GlobalFence {
 };
 
 TEST_F(InTurn, AFenceFollowsTheWait) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run_with(Turns::kRight);
     run_with(Turns::kAnyOrder);
-    ASSERT_TRUE(take_findings().empty());
+    no_findings();
     for (const Turns how : {Turns::kNoFence, Turns::kFenceTooEarly}) {
       run_with(how);
       expect_finding("ACCESS WITHOUT A PROXY FENCE", LINE_MARKED("adds in turn"),
                      LINE_MARKED("adds in turn"), "when it has learned of the first");
     }
-  }
+  });
 }
 
 TEST_F(InTurn, AStoreEndsBeforeItIsCounted) {
@@ -229,7 +226,7 @@ TEST_F(GlobalFence, ACountOrdersItsAdditionsBeforeWaits) {
     counts_.set({0, 0});
     run(one_way, {2, 1}, counts_.data(), out_.data(), waits);
     if (waits) {
-      ASSERT_TRUE(take_findings().empty());
+      no_findings();
     } else {
       EXPECT_EQ(only_finding(FindingKind::kGlobalRace).array, "out");
     }

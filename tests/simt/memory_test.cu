@@ -81,10 +81,8 @@ TEST_F(Bounds, AVectorThatSticksOut) {
 }
 
 TEST_F(Bounds, NeverAllocated) {
-  EXPECT_EQ(launch(write_at, {1, 1}, data_.data() + (std::size_t{1} << 32), 0),
-            FlashAttentionError::CUDA_ERROR);
-  cudaGetLastError();
-  const Finding finding = only_finding(FindingKind::kOutOfBounds);
+  const Finding finding =
+      fails(FindingKind::kOutOfBounds, 1, write_at, data_.data() + (std::size_t{1} << 32), 0);
   says(finding, "It lies in global memory that is not allocated. The launch ends here.");
   EXPECT_EQ(finding.array, "data");  // the nearest
   says(finding, "  data[4294967296] (elements of 4 bytes)\n");
@@ -97,9 +95,7 @@ TEST_F(Bounds, UseAfterFree) {
   run(write_at, {1, 1}, data, 5);
   ASSERT_EQ(cudaFree(data), cudaSuccess);
   const Array<float> next(100);  // does not get the same place
-  EXPECT_EQ(launch(write_at, {1, 1}, data, 5), FlashAttentionError::CUDA_ERROR);
-  cudaGetLastError();
-  const Finding finding = only_finding(FindingKind::kUseAfterFree);
+  const Finding finding = fails(FindingKind::kUseAfterFree, 1, write_at, data, 5);
   EXPECT_EQ(finding.array, "gone");
   says(finding, "It lies in an allocation that was freed before the launch. The launch ends here.");
 }
@@ -149,9 +145,7 @@ TEST_F(Bounds, NullPointerEndsTheLaunchOnly) {
 // A wild index, reported from the nearest array.
 TEST_F(Bounds, WildPointer) {
   const std::size_t far = std::size_t{1} << 44;
-  EXPECT_EQ(launch(write_at, {1, 1}, data_.data() + far, 0), FlashAttentionError::CUDA_ERROR);
-  cudaGetLastError();
-  const Finding finding = only_finding(FindingKind::kNullPointer);
+  const Finding finding = fails(FindingKind::kNullPointer, 1, write_at, data_.data() + far, 0);
   EXPECT_EQ(finding.array, "data");
   says(finding, "  data[17592186044416] (elements of 4 bytes)\n");
 }
@@ -168,16 +162,13 @@ TEST_F(AccessTest, MisalignedVectors) {
   run(load_at<float4>, {1, 1}, data.data(), out.data(), 16);
   run(load_at<float2>, {1, 1}, data.data(), out.data(), 8);
   run(load_at<short>, {1, 1}, data.data(), out.data(), 2);
-  const auto error = FlashAttentionError::CUDA_ERROR;
-  EXPECT_EQ(launch(load_at<float4>, {1, 1}, data.data(), out.data(), 8), error);
-  const Finding finding = only_finding(FindingKind::kMisaligned);
+  const Finding finding =
+      fails(FindingKind::kMisaligned, 1, load_at<float4>, data.data(), out.data(), 8);
   EXPECT_EQ(finding.array, "data");
   EXPECT_EQ(finding.location, LINE_MARKED("loads"));
   says(finding, "An access of 16 bytes needs an address that is a multiple of 16");
-  EXPECT_EQ(launch(load_at<float2>, {1, 1}, data.data(), out.data(), 4), error);
-  only_finding(FindingKind::kMisaligned);
-  EXPECT_EQ(launch(load_at<short>, {1, 1}, data.data(), out.data(), 1), error);
-  only_finding(FindingKind::kMisaligned);
+  fails(FindingKind::kMisaligned, 1, load_at<float2>, data.data(), out.data(), 4);
+  fails(FindingKind::kMisaligned, 1, load_at<short>, data.data(), out.data(), 1);
   cudaGetLastError();
 }
 
@@ -314,7 +305,7 @@ TEST_F(AccessTest, AVectorLiesInOneSharedArray) {
   const Array<float> out(4);
   run(neighbours, {1, 1}, out.data(), 0);
   run(past_the_end, {1, 1}, out.data(), 0);
-  for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+  no_findings();
   run(neighbours, {1, 1}, out.data(), 2);
   const Finding two = only_finding(FindingKind::kOutOfBounds);
   EXPECT_EQ(two.location, LINE_MARKED("reads two"));

@@ -53,18 +53,7 @@ TEST_F(Mma, IsCounted) {
 
 // ---- The whole warp ----------------------------------------------------------------------------
 
-class MmaWarp : public SimulatorTest {
- protected:
-  template <class... Params, class... Args>
-  Finding fails(void (*kernel)(Params...), Args&&... args) {
-    EXPECT_EQ(launch(kernel, {1, 32}, std::forward<Args>(args)...),
-              FlashAttentionError::CUDA_ERROR);
-    cudaGetLastError();
-    const Finding finding = only_finding(FindingKind::kWarpMask);
-    EXPECT_EQ(finding.title, "MATRIX OPERATION WITHOUT ALL LANES");
-    return finding;
-  }
-};
+using MmaWarp = SimulatorTest;
 
 __global__ void multiply_in(int lanes) {
   MmaAccumulator::Registers rD = {};
@@ -77,8 +66,8 @@ __global__ void multiply_in(int lanes) {
 TEST_F(MmaWarp, AProductNeedsAllLanes) {
   run(multiply_in, {1, 32}, 32);
   run(multiply_in, {1, 32}, 0);
-  const Finding finding = fails(multiply_in, 16);
-  EXPECT_EQ(finding.location, LINE_MARKED("multiplies in some"));
+  const Finding finding = fails(FindingKind::kWarpMask, 32, multiply_in, 16);
+  expect_report(finding, "MATRIX OPERATION WITHOUT ALL LANES", "multiplies in some");
   says(finding, "for lane 16, which waits in __syncthreads() at mma_test.cu:");
 }
 
@@ -97,23 +86,14 @@ __global__ void load_in(int lanes) {
 TEST_F(MmaWarp, ALoadNeedsAllLanes) {
   run(load_in, {1, 32}, 32);
   run(load_in, {1, 32}, 0);
-  const Finding finding = fails(load_in, 8);
-  EXPECT_EQ(finding.location, LINE_MARKED("loads in some"));
+  const Finding finding = fails(FindingKind::kWarpMask, 32, load_in, 8);
+  expect_report(finding, "MATRIX OPERATION WITHOUT ALL LANES", "loads in some");
   says(finding, "which waits in another warp-wide operation at " + LINE_MARKED("loads in others"));
 }
 
 // ---- Memory ------------------------------------------------------------------------------------
 
-class LdMatrixCheck : public AccessTest {
- protected:
-  template <class... Params, class... Args>
-  Finding fails(FindingKind kind, void (*kernel)(Params...), Args&&... args) {
-    EXPECT_EQ(launch(kernel, {1, 32}, std::forward<Args>(args)...),
-              FlashAttentionError::CUDA_ERROR);
-    cudaGetLastError();
-    return only_finding(kind);
-  }
-};
+using LdMatrixCheck = AccessTest;
 
 // The lane that names a row need not be the one that has written it.
 __global__ void write_and_load(bool sync) {
@@ -126,16 +106,15 @@ __global__ void write_and_load(bool sync) {
 }
 
 TEST_F(LdMatrixCheck, LanesWriteAndThenLoad) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(write_and_load, {1, 32}, true);
-    ASSERT_TRUE(take_findings().empty());
+    no_findings();
     run(write_and_load, {1, 32}, false);
     const Finding finding = only_finding(FindingKind::kSharedRace);
     EXPECT_EQ(finding.array, "sP");
     says(finding, LINE_MARKED("writes p"));
     says(finding, LINE_MARKED("loads p") + "   ptx::ldmatrix_x4(r, sP[lane]);");
-  }
+  });
 }
 
 __global__ void load_and_write(bool sync) {
@@ -152,9 +131,7 @@ __global__ void load_and_write(bool sync) {
 TEST_F(LdMatrixCheck, LoadAndThenLanesWrite) {
   run(load_and_write, {1, 32}, true);
   run(load_and_write, {1, 32}, false);
-  const Finding finding = only_finding(FindingKind::kSharedRace);
-  says(finding, LINE_MARKED("loads it"));
-  says(finding, LINE_MARKED("writes it again"));
+  expect_lines(only_finding(FindingKind::kSharedRace), {"loads it", "writes it again"});
 }
 
 enum class Row { kRight, kMisaligned, kGlobal, kLocal, kPastTheEnd };
@@ -179,14 +156,15 @@ __global__ void load_row(uint4* global, Row which, int filled) {
 TEST_F(LdMatrixCheck, Rows) {
   const Array<uint4> global(32, uint4{}, "q");
   run(load_row, {1, 32}, global.data(), Row::kRight, 32);
-  Finding finding = fails(FindingKind::kMisaligned, load_row, global.data(), Row::kMisaligned, 32);
+  Finding finding =
+      fails(FindingKind::kMisaligned, 32, load_row, global.data(), Row::kMisaligned, 32);
   EXPECT_EQ(finding.location, LINE_MARKED("loads a row"));
   says(finding, "warp 0 lane 20");
   says(finding, "tile[164] (elements of 2 bytes)");
-  finding = fails(FindingKind::kOutOfBounds, load_row, global.data(), Row::kGlobal, 32);
+  finding = fails(FindingKind::kOutOfBounds, 32, load_row, global.data(), Row::kGlobal, 32);
   says(finding, "ldmatrix reads shared memory; this is global memory.");
   says(finding, "q[160] (elements of 2 bytes)");
-  finding = fails(FindingKind::kOutOfBounds, load_row, global.data(), Row::kLocal, 32);
+  finding = fails(FindingKind::kOutOfBounds, 32, load_row, global.data(), Row::kLocal, 32);
   says(finding, "ldmatrix reads shared memory; this is a local variable.");
 }
 
@@ -215,7 +193,7 @@ TEST_F(LdMatrixCheck, PastTheEnd) {
   run(load_dynamic, {1, 32, shared_layout<Storage>()});
   bool out_of_bounds = false;
   for (const Finding& finding : take_findings()) {
-    if (finding.kind != FindingKind::kOutOfBounds) continue;
+    if (finding.kind() != FindingKind::kOutOfBounds) continue;
     out_of_bounds = says(finding, "tile[31][0]");
   }
   EXPECT_TRUE(out_of_bounds);

@@ -27,23 +27,15 @@ __global__ void hand_over(int* out, Syncs how) {
 }
 
 TEST_F(NamedBarrierTest, OrdersWhoComes) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(hand_over, {1, 160}, out_.data(), Syncs::kRight);
     EXPECT_EQ(out_.values()[64], 63);
-    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+    no_findings();
     for (const Syncs how : {Syncs::kOneTooFew, Syncs::kOtherBarrier, Syncs::kNone}) {
       run(hand_over, {1, 160}, out_.data(), how);
-      bool race = false;
-      for (const Finding& finding : take_findings()) {
-        race |= finding.kind == FindingKind::kSharedRace;
-        if (finding.kind != FindingKind::kSharedRace) continue;
-        says(finding, LINE_MARKED("fills"));
-        says(finding, LINE_MARKED("takes"));
-      }
-      EXPECT_TRUE(race);
+      expect_some(FindingKind::kSharedRace, {"fills", "takes"});
     }
-  }
+  });
 }
 
 // Two warps overwrite a tile by turns.
@@ -59,16 +51,13 @@ __global__ void take_turns(int* out, bool both_ways) {
 }
 
 TEST_F(NamedBarrierTest, OrdersReadersBeforeWriters) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(take_turns, {1, 64}, out_.data(), true);
     EXPECT_EQ(out_.values()[0], 8);
-    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+    no_findings();
     run(take_turns, {1, 64}, out_.data(), false);
-    const Finding finding = only_finding(FindingKind::kSharedRace);
-    says(finding, LINE_MARKED("writes"));
-    says(finding, LINE_MARKED("reads"));
-  }
+    expect_lines(only_finding(FindingKind::kSharedRace), {"writes", "reads"});
+  });
 }
 
 // ---- Threads that go on ------------------------------------------------------------------------
@@ -98,58 +87,46 @@ __global__ void ping_pong(int* out, int turns, Arrives how) {
 }
 
 TEST_F(NamedBarrierTest, TurnsByArrivals) {
-  std::vector<Schedule> schedules = all_schedules();
-  for (unsigned seed = 3; seed < 20; ++seed) {
-    schedules.push_back({Schedule::Order::kRandom, seed});
-  }
   constexpr int kTurns = 5;
   std::vector<int> expected(64);
   for (int n = 0; n < kTurns; ++n) {
     for (int t = 0; t < 64; ++t) expected[(t + n) % 64] += t, expected[(t + n + 1) % 64] += t;
   }
-  for (const Schedule& schedule : schedules) {
-    set_schedule(schedule);
+  under_all_schedules(17, [&] {
     run(ping_pong, {1, 128}, out_.data(), kTurns, Arrives::kRight);
     std::vector<int> sums = out_.values();
     sums.resize(64);
     EXPECT_EQ(sums, expected);
-    for (const Finding& finding : take_findings()) {
-      ADD_FAILURE() << schedule_name(schedule) << '\n' << finding.message();
-    }
-  }
+    no_findings();
+  });
 }
 
 TEST_F(NamedBarrierTest, AnArrivalOrdersWhatCameBefore) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     for (const Arrives how : {Arrives::kBeforeItWrites, Arrives::kThenWrites}) {
       run(ping_pong, {1, 128}, out_.data(), 5, how);
       bool race = false;
       for (const Finding& finding : take_findings()) {
         const bool adds = finding.message().find(LINE_MARKED("adds")) != std::string::npos;
-        race |= finding.kind == FindingKind::kSharedRace && adds;
+        race |= finding.kind() == FindingKind::kSharedRace && adds;
       }
       EXPECT_TRUE(race);
     }
-  }
+  });
 }
 
 TEST_F(NamedBarrierTest, ArrivalsThatAreTooMany) {
   const auto fails = [&](Arrives how) {
     return AccessTest::fails(FindingKind::kDivergentBarrier, 128, ping_pong, out_.data(), 5, how);
   };
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
-    const Finding twice = fails(Arrives::kTwice);
-    EXPECT_EQ(twice.title, "NAMED BARRIER USED AGAIN TOO SOON");
-    says(twice, LINE_MARKED("once more"));
+  under_all_schedules([&] {
+    expect_report(fails(Arrives::kTwice), "NAMED BARRIER USED AGAIN TOO SOON", "", {"once more"});
     const Finding at_its_own = fails(Arrives::kAtItsOwn);
-    EXPECT_EQ(at_its_own.title, "DEADLOCK AT A NAMED BARRIER");
+    EXPECT_EQ(at_its_own.title(), "DEADLOCK AT A NAMED BARRIER");
     says(at_its_own, "at barrier 2: 64 of 128 threads");
-    const Finding never = fails(Arrives::kNever);
-    EXPECT_EQ(never.title, "DEADLOCK AT A NAMED BARRIER");
-    says(never, LINE_MARKED("waits for its turn"));
-  }
+    expect_report(fails(Arrives::kNever), "DEADLOCK AT A NAMED BARRIER", "",
+                  {"waits for its turn"});
+  });
 }
 
 // Two groups meet at one barrier each for itself: the first threads to come may be of both.
@@ -162,16 +139,15 @@ __global__ void two_meetings(int* out, bool ordered) {
 }
 
 TEST_F(NamedBarrierTest, ABarrierForTwoMeetings) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(two_meetings, {1, 128}, out_.data(), true);
-    ASSERT_TRUE(take_findings().empty());
+    no_findings();
     const bool ended =
         launch(two_meetings, {1, 128}, out_.data(), false) == FlashAttentionError::CUDA_ERROR;
     cudaGetLastError();
     EXPECT_TRUE(ended);
     says(only_finding(FindingKind::kDivergentBarrier), LINE_MARKED("meets"));
-  }
+  });
 }
 
 // The first warp of each block writes; the second, which is told by an arrival, counts; the last
@@ -205,12 +181,11 @@ __global__ void ask(int* out) {
 }
 
 TEST_F(NamedBarrierTest, TellsWhetherAnyThreadSaysYes) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     const Array<int> out(64, 0, "out");
     run(ask, {1, 64}, out.data());
     EXPECT_EQ(out.values(), std::vector<int>(64, 2));
-  }
+  });
 }
 
 // ---- Who comes ---------------------------------------------------------------------------------
@@ -229,29 +204,27 @@ __global__ void meet(Comes who, int barrier, int threads) {
 
 TEST_F(NamedBarrierTest, TheRightThreadsMustCome) {
   run(meet, {2, 64}, Comes::kAll, 15, 64);
-  ASSERT_TRUE(take_findings().empty());
+  no_findings();
   // What the simulator does on the threads' stacks is no access of theirs.
   EXPECT_EQ(counts().global_read_requests + counts().global_write_requests, 0u);
   const auto fails = [&](Comes who, int barrier, int threads) {
     return AccessTest::fails(FindingKind::kDivergentBarrier, 64, meet, who, barrier, threads);
   };
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
-    EXPECT_EQ(fails(Comes::kHalfAWarp, 1, 32).title, "NAMED BARRIER WITHOUT A WHOLE WARP");
-    EXPECT_EQ(fails(Comes::kOtherSize, 1, 64).title, "NAMED BARRIER OF TWO SIZES");
-    EXPECT_EQ(fails(Comes::kOtherWord, 1, 64).title, "NAMED BARRIER OF TWO KINDS");
+  under_all_schedules([&] {
+    EXPECT_EQ(fails(Comes::kHalfAWarp, 1, 32).title(), "NAMED BARRIER WITHOUT A WHOLE WARP");
+    EXPECT_EQ(fails(Comes::kOtherSize, 1, 64).title(), "NAMED BARRIER OF TWO SIZES");
+    EXPECT_EQ(fails(Comes::kOtherWord, 1, 64).title(), "NAMED BARRIER OF TWO KINDS");
     for (const Comes who : {Comes::kTooFew, Comes::kSomeAtSyncthreads}) {
       const Finding finding = fails(who, 1, 64);
-      EXPECT_EQ(finding.title, "DEADLOCK AT A NAMED BARRIER");
-      says(finding, LINE_MARKED("waits for some"));
+      expect_report(finding, "DEADLOCK AT A NAMED BARRIER", "", {"waits for some"});
       says(finding, "at barrier 1: 32 of 64 threads");
     }
-  }
+  });
   for (const int barrier : {0, 16, -1}) {
-    EXPECT_EQ(fails(Comes::kAll, barrier, 64).title, "NAMED BARRIER OUT OF RANGE");
+    EXPECT_EQ(fails(Comes::kAll, barrier, 64).title(), "NAMED BARRIER OUT OF RANGE");
   }
   for (const int threads : {0, 40}) {
-    EXPECT_EQ(fails(Comes::kAll, 1, threads).title, "NAMED BARRIER OUT OF RANGE");
+    EXPECT_EQ(fails(Comes::kAll, 1, threads).title(), "NAMED BARRIER OUT OF RANGE");
   }
 }
 

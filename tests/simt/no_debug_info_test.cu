@@ -61,10 +61,10 @@ TEST_F(NoDebugInfoOfAccesses, ReportsShowOffsetsAndSayWhyOnce) {
   const std::vector<Finding> races = take_findings();
   ASSERT_EQ(races.size(), 1u);
   EXPECT_EQ(races[0].array, "shared_memory");
-  EXPECT_EQ(races[0].text.substr(0, races[0].text.find('\n')), "  shared_memory + 64 bytes");
+  EXPECT_EQ(races[0].text().substr(0, races[0].text().find('\n')), "  shared_memory + 64 bytes");
   EXPECT_EQ(count_of(kWhy, races[0].message()), 1) << races[0].message();
   const std::string why = kWhy;
-  EXPECT_EQ(races[0].text.substr(races[0].text.size() - why.size()), why);
+  EXPECT_EQ(races[0].text().substr(races[0].text().size() - why.size()), why);
 
   run(meet, config, 128);
   const Finding second = only_finding(FindingKind::kSharedRace);

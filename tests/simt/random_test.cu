@@ -1,7 +1,6 @@
-// The simulator against independent knowledge: programs known to be correct stay silent under every
-// schedule, and vector clocks say which small random programs race. This file computes the clocks
-// for every thread; the simulator, which remembers three accesses of each granule, must come to the
-// same answer.
+// The simulator against independent knowledge: vector clocks say which small random programs race.
+// This file computes the clocks for every thread; the simulator, which remembers three accesses of
+// each granule, must come to the same answer.
 #include <array>
 #include <bitset>
 #include <random>
@@ -11,8 +10,6 @@
 
 namespace cuflash::simt {
 namespace {
-
-// ---- Random programs ---------------------------------------------------------------------------
 
 constexpr int kThreads = 64;
 constexpr int kCells = 4;
@@ -147,71 +144,21 @@ TEST_F(AccessTest, RandomProgramsRaceWhereVectorClocksSaySo) {
     const bool expected = races(program);
     racy += expected;
     device.set({program.begin(), program.end()});
-    for (const Schedule& schedule : all_schedules()) {
-      set_schedule(schedule);
+    under_all_schedules([&] {
       run(interpret, {1, kThreads}, device.data(), out.data(), n % 2 == 0);
       const std::vector<Finding> findings = take_findings();
       if (!expected && !findings.empty()) {
-        ADD_FAILURE() << "program " << n << ", " << schedule_name(schedule) << ": no race, but\n"
+        ADD_FAILURE() << "program " << n << ", "
+                      << ": no race, but\n"
                       << findings[0].message();
       }
       missed += expected && findings.empty();
-    }
+    });
   }
   // Both kinds of program must be there for this to be a test.
   EXPECT_GT(racy, 100);
   EXPECT_LT(racy, 300);
   EXPECT_EQ(missed, 0);
-}
-
-// ---- Correct programs with much traffic, under every schedule
-// ------------------------------------
-
-__global__ void tiled_product(const float* a, const float* b, float* c) {
-  __shared__ float sA[16][16], sB[16][17];
-  const int x = threadIdx.x, y = threadIdx.y;
-  float sum = 0.f;
-  for (int k = 0; k < 64; k += 16) {
-    sA[y][x] = a[(blockIdx.y * 16 + y) * 64 + k + x];
-    sB[y][x] = b[(k + y) * 64 + blockIdx.x * 16 + x];
-    __syncthreads();
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) sum += sA[y][i] * sB[i][x];
-    __syncthreads();
-  }
-  c[(blockIdx.y * 16 + y) * 64 + blockIdx.x * 16 + x] = sum;
-}
-
-// A tree in shared memory whose last steps stay in one warp, then a shuffle, then an atomic.
-__global__ void reduce(const float* in, float* out) {
-  __shared__ float part[256];
-  const int t = threadIdx.x;
-  part[t] = in[blockIdx.x * 256 + t];
-  for (int step = 128; step >= 32; step /= 2) {
-    __syncthreads();
-    if (t < step) part[t] += part[t + step];
-  }
-  if (t >= 32) return;
-  __syncwarp();
-  float sum = part[t];
-  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-  __syncwarp();
-  part[(t + 1) % 32] = sum;
-  __syncwarp();
-  if (t == 0) atomicAdd(out, part[31]);
-}
-
-TEST_F(AccessTest, CorrectProgramsAreSilentUnderEverySchedule) {
-  Array<float> a(64 * 64, 1.f), b(64 * 64, 2.f), c(64 * 64), sum(1, 0.f);
-  for (const Schedule& schedule : all_schedules()) {
-    SCOPED_TRACE(schedule_name(schedule));
-    set_schedule(schedule);
-    run(tiled_product, {dim3(4, 4), dim3(16, 16)}, a.data(), b.data(), c.data());
-    EXPECT_EQ(c.values()[4095], 128.f);
-    sum.set({0.f});
-    run(reduce, {16, 256}, a.data(), sum.data());
-    EXPECT_EQ(sum.values()[0], 4096.f);
-  }
 }
 
 }  // namespace

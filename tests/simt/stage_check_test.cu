@@ -24,8 +24,9 @@ __global__ void impatient(float* o) {
 const Stage& first() { return *stages().front(); }
 
 // The first stage, and after it the impatient kernel.
-FlashAttentionError forward(const Problem& p, const Forward& args, cudaStream_t stream) {
-  const auto error = first().forward.run(p, args, stream);
+FlashAttentionError forward(const Problem& p, const Forward& args, const Device& device,
+                            cudaStream_t stream) {
+  const auto error = first().forward.run(p, args, device, stream);
   if (error != FlashAttentionError::SUCCESS) return error;
   return launch(impatient, {1, 64, 0, stream}, static_cast<float*>(args.o.data));
 }
@@ -95,9 +96,10 @@ TEST_F(StageCheckTest, ReplayBeginsWithTheScheduleInForce) {
 }
 
 // The first stage, except that the last bit of the LSE differs between odd and even calls.
-FlashAttentionError unsteady_forward(const Problem& p, const Forward& args, cudaStream_t stream) {
+FlashAttentionError unsteady_forward(const Problem& p, const Forward& args, const Device& device,
+                                     cudaStream_t stream) {
   static int calls = 0;
-  const auto error = first().forward.run(p, args, stream);
+  const auto error = first().forward.run(p, args, device, stream);
   if (calls++ % 2 != 0) args.lse[0] = std::nextafter(args.lse[0], INFINITY);
   return error;
 }
@@ -132,7 +134,7 @@ TEST_F(StageCheckTest, ExpandedTensorsNeedSharedInputs) {
 
 TEST_F(StageCheckTest, AStageThatFailsIsNotRight) {
   Stage stage = first();
-  stage.forward.run = [](const Problem&, const Forward&, cudaStream_t) {
+  stage.forward.run = [](const Problem&, const Forward&, const Device&, cudaStream_t) {
     return FlashAttentionError::CUDA_ERROR;
   };
   const StageCheck check = check_stage(stage, CUFLASH_FORWARD, small_case(), Runs::kAll);

@@ -50,7 +50,7 @@ class Elements : public AccessTest {
     run(meet<T, false>, {1, 64, layout}, offset);
     const Finding race = only_finding(FindingKind::kSharedRace);
     EXPECT_EQ(race.array, array);
-    EXPECT_EQ(race.text.substr(0, race.text.find('\n')), "  " + element);
+    EXPECT_EQ(race.text().substr(0, race.text().find('\n')), "  " + element);
   }
 };
 

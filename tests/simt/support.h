@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -15,14 +16,38 @@
 
 namespace cuflash::simt {
 
+// The simulator's one finding, which must be of this kind.
+inline Finding only_finding(FindingKind kind) {
+  std::vector<Finding> findings = take_findings();
+  EXPECT_EQ(findings.size(), 1u);
+  for (std::size_t i = 1; i < findings.size(); ++i) {
+    ADD_FAILURE() << "also found:\n" << findings[i].message();
+  }
+  if (findings.empty()) return {};
+  EXPECT_EQ(static_cast<int>(findings[0].kind()), static_cast<int>(kind)) << findings[0].message();
+  return findings[0];
+}
+
+inline void no_findings(const std::vector<Finding>& findings = take_findings()) {
+  for (const Finding& finding : findings) ADD_FAILURE() << "found:\n" << finding.message();
+}
+
 // Every test starts with a clean simulator, and fails if the simulator has found anything that the
 // test did not take: this is how each correct twin is checked.
 class SimulatorTest : public ::testing::Test {
  protected:
   void SetUp() override { clean(); }
   void TearDown() override {
-    for (const Finding& finding : take_findings()) ADD_FAILURE() << "found:\n" << finding.message();
+    no_findings();
     clean();
+  }
+  // A finding that ends the launch.
+  template <class... Params, class... Args>
+  static Finding fails(FindingKind kind, int threads, void (*kernel)(Params...), Args&&... args) {
+    EXPECT_EQ(launch(kernel, {1, static_cast<unsigned>(threads)}, std::forward<Args>(args)...),
+              FlashAttentionError::CUDA_ERROR);
+    cudaGetLastError();
+    return only_finding(kind);
   }
 
  private:
@@ -72,32 +97,12 @@ void run(void (*kernel)(Params...), const LaunchConfig& config, Args&&... args) 
   EXPECT_EQ(launch(kernel, config, std::forward<Args>(args)...), FlashAttentionError::SUCCESS);
 }
 
-// The simulator's one finding, which must be of this kind.
-inline Finding only_finding(FindingKind kind) {
-  std::vector<Finding> findings = take_findings();
-  EXPECT_EQ(findings.size(), 1u);
-  for (std::size_t i = 1; i < findings.size(); ++i) {
-    ADD_FAILURE() << "also found:\n" << findings[i].message();
-  }
-  if (findings.empty()) return {};
-  EXPECT_EQ(static_cast<int>(findings[0].kind), static_cast<int>(kind)) << findings[0].message();
-  return findings[0];
-}
-
 // Tests that need the hooks.
 class AccessTest : public SimulatorTest {
  protected:
   void SetUp() override {
     SimulatorTest::SetUp();
     if (!counts_accesses()) GTEST_SKIP() << "compiled without hooks: accesses are not seen";
-  }
-  // A finding that ends the launch.
-  template <class... Params, class... Args>
-  Finding fails(FindingKind kind, int threads, void (*kernel)(Params...), Args&&... args) {
-    EXPECT_EQ(launch(kernel, {1, static_cast<unsigned>(threads)}, std::forward<Args>(args)...),
-              FlashAttentionError::CUDA_ERROR);
-    cudaGetLastError();
-    return only_finding(kind);
   }
 };
 
@@ -119,6 +124,60 @@ inline std::string line_marked(const std::string& path, const std::string& mark)
     }
   }
   return "no line marked " + mark;
+}
+
+// Checks a finding's title and line, and that its report shows the other lines. Lines are named by
+// their marks; an empty title or mark may be any.
+inline void expect_report(const Finding& finding, const std::string& title, const std::string& mark,
+                          const std::vector<std::string>& others = {},
+                          const char* file = __builtin_FILE()) {
+  if (!title.empty()) {
+    EXPECT_EQ(finding.title(), title);
+  }
+  if (!mark.empty()) {
+    EXPECT_EQ(finding.location, line_marked(file, mark));
+  }
+  for (const std::string& other : others) says(finding, line_marked(file, other));
+}
+inline void expect_lines(const Finding& finding, const std::vector<std::string>& marks,
+                         const char* file = __builtin_FILE()) {
+  expect_report(finding, "", "", marks, file);
+}
+
+// There must be findings of this kind, and each shows these lines. Others may be there, too.
+inline void expect_some(FindingKind kind, const std::vector<std::string>& marks,
+                        const char* file = __builtin_FILE()) {
+  bool some = false;
+  for (const Finding& finding : take_findings()) {
+    if (finding.kind() != kind) continue;
+    some = true;
+    expect_lines(finding, marks, file);
+  }
+  EXPECT_TRUE(some) << "there is no such finding";
+}
+
+// There must be a finding with one of these titles, and all findings show these lines.
+inline void expect_one_of(const std::vector<std::string>& titles,
+                          const std::vector<std::string>& marks,
+                          const char* file = __builtin_FILE()) {
+  bool some = false;
+  for (const Finding& finding : take_findings()) {
+    some |= std::count(titles.begin(), titles.end(), finding.title()) != 0;
+    expect_lines(finding, marks, file);
+  }
+  EXPECT_TRUE(some) << "there is no such finding";
+}
+
+// True if one of the findings has this title and shows these lines.
+inline bool finds(const std::string& title, const std::vector<std::string>& marks,
+                  const std::vector<Finding>& findings = take_findings(),
+                  const char* file = __builtin_FILE()) {
+  return std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
+    return finding.title() == title &&
+           std::all_of(marks.begin(), marks.end(), [&](const std::string& mark) {
+             return finding.message().find(line_marked(file, mark)) != std::string::npos;
+           });
+  });
 }
 
 // "line 12", for the same line.
@@ -144,6 +203,22 @@ inline std::vector<Schedule> all_schedules() {
           {Schedule::Order::kRandom, 1},
           {Schedule::Order::kRandom, 2},
           {Schedule::Order::kLagging, 1}};
+}
+
+// Calls the body under each schedule, and under so many random ones more.
+template <class Body>
+void under_all_schedules(unsigned more, const Body& body) {
+  std::vector<Schedule> schedules = all_schedules();
+  for (unsigned n = 0; n < more; ++n) schedules.push_back({Schedule::Order::kRandom, 3 + n});
+  for (const Schedule& schedule : schedules) {
+    SCOPED_TRACE(schedule_name(schedule));
+    set_schedule(schedule);
+    body();
+  }
+}
+template <class Body>
+void under_all_schedules(const Body& body) {
+  under_all_schedules(0, body);
 }
 
 }  // namespace cuflash::simt

@@ -14,9 +14,8 @@ __global__ void expects(const __grid_constant__ TensorMap map, unsigned bytes, i
                         bool expects_first) {
   __shared__ __align__(128) Half sK[2][kRows * kCols];
   __shared__ std::uint64_t full;
+  begin(full);
   if (threadIdx.x == 0) {
-    ptx::mbarrier_init(&full, 1);
-    ptx::fence_mbarrier_init();
     if (expects_first) ptx::mbarrier_arrive_expect_tx(&full, bytes);                   // expects
     for (int n = 0; n < copies; ++n) ptx::tensor_copy(sK[n], map, 0, 0, 0, 0, &full);  // fetches
     if (!expects_first) ptx::mbarrier_arrive_expect_tx(&full, bytes);  // expects after
@@ -26,20 +25,19 @@ __global__ void expects(const __grid_constant__ TensorMap map, unsigned bytes, i
 }
 
 TEST_F(TensorCopyMemory, ExpectedBytes) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     for (const bool first : {false, true}) {
       run(expects, {1, 32}, map(), kBytes, 1, first);
       run(expects, {1, 32}, map(), 2 * kBytes, 2, first);
     }
-  }
+  });
 }
 
 TEST_F(TensorCopyMemory, FewerBytesThanExpected) {
   for (const bool first : {false, true}) {
     const Finding finding =
         fails(FindingKind::kMbarrier, 32, expects, map(), kBytes + 16, 1, first);
-    EXPECT_EQ(finding.title, "DEADLOCK AT AN MBARRIER");
+    EXPECT_EQ(finding.title(), "DEADLOCK AT AN MBARRIER");
     says(finding, "   phase 0: 1 of 1 arrival, 1024 of 1040 bytes\n");
     says(finding, "  Warp 0 lane 0 waits at " + LINE_MARKED("waits for bytes"));
   }
@@ -49,16 +47,14 @@ TEST_F(TensorCopyMemory, MoreBytesThanExpected) {
   for (const bool first : {false, true}) {
     const Finding finding =
         fails(FindingKind::kMbarrier, 32, expects, map(), kBytes - 16, 1, first);
-    EXPECT_EQ(finding.title, "MORE BYTES THAN EXPECTED");
+    expect_report(finding, "MORE BYTES THAN EXPECTED", "fetches");
     says(finding, "Phase 0 expects 1008 bytes, and 1024 are copied.");
     says(finding, LINE_MARKED(first ? "expects" : "expects after"));
-    EXPECT_EQ(finding.location, LINE_MARKED("fetches"));
   }
   // The phase ends with the first copy: the second one would count for the next phase.
   const Finding finding = fails(FindingKind::kMbarrier, 32, expects, map(), kBytes, 2, true);
-  EXPECT_EQ(finding.title, "MORE BYTES THAN EXPECTED");
+  expect_report(finding, "MORE BYTES THAN EXPECTED", "fetches");
   says(finding, "Phase 0 has ended, and nothing orders its end before this copy");
-  EXPECT_EQ(finding.location, LINE_MARKED("fetches"));
 }
 
 // ---- Proxies -----------------------------------------------------------------------------------
@@ -70,10 +66,7 @@ __global__ void replace(const __grid_constant__ TensorMap map, int* out, Fence f
   __shared__ __align__(128) Half sK[kRows * kCols];
   __shared__ std::uint64_t full;
   const int t = threadIdx.x;
-  if (t == 0) {
-    ptx::mbarrier_init(&full, 1);
-    ptx::fence_mbarrier_init();
-  }
+  begin(full);
   if (fence == Fence::kBeforeTheAccess) ptx::fence_proxy_async();
   for (int i = t; i < kRows * kCols; i += 64) sK[i] = 7;  // writes by hand
   if (fence == Fence::kEachThread) ptx::fence_proxy_async();
@@ -89,21 +82,18 @@ __global__ void replace(const __grid_constant__ TensorMap map, int* out, Fence f
 }
 
 TEST_F(TensorCopyMemory, AWriteNeedsAProxyFence) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     for (const Fence fence : {Fence::kEachThread, Fence::kCopier}) {
       run(replace, {2, 64}, map(), out_.data() /* both blocks write equal values */, fence);
       for (const Finding& finding : take_findings())
-        EXPECT_EQ(finding.title, "RACE in global memory");
+        EXPECT_EQ(finding.title(), "RACE in global memory");
     }
     for (const Fence fence : {Fence::kNone, Fence::kBeforeTheAccess, Fence::kAfterTheBarrier}) {
       run(replace, {1, 64}, map(), out_.data(), fence);
-      const Finding finding = only_finding(FindingKind::kAsyncCopy);
-      EXPECT_EQ(finding.title, "WRITE WITHOUT A PROXY FENCE");
-      says(finding, LINE_MARKED("writes by hand"));
-      EXPECT_EQ(finding.location, LINE_MARKED("replaces"));
+      expect_report(only_finding(FindingKind::kAsyncCopy), "WRITE WITHOUT A PROXY FENCE",
+                    "replaces", {"writes by hand"});
     }
-  }
+  });
 }
 
 // Threads read a copy, by hand or by ldmatrix, and another copy replaces it.
@@ -112,10 +102,7 @@ __global__ void replace_what_was_read(const __grid_constant__ TensorMap map, int
   __shared__ __align__(128) Half sK[kRows * kCols];
   __shared__ std::uint64_t full;
   const int t = threadIdx.x;
-  if (t == 0) {
-    ptx::mbarrier_init(&full, 1);
-    ptx::fence_mbarrier_init();
-  }
+  begin(full);
   __syncthreads();
   for (int n = 0; n < 2; ++n) {
     if (t == 0) {
@@ -134,33 +121,28 @@ __global__ void replace_what_was_read(const __grid_constant__ TensorMap map, int
 }
 
 TEST_F(TensorCopyMemory, AReadNeedsAProxyFence) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     for (const bool ldmatrix : {false, true}) {
       for (const Fence fence : {Fence::kEachThread, Fence::kCopier}) {
         run(replace_what_was_read, {1, 64}, map(), out_.data(), ldmatrix, fence);
       }
-      ASSERT_TRUE(take_findings().empty());
+      no_findings();
       for (const Fence fence : {Fence::kNone, Fence::kBeforeTheAccess}) {
         run(replace_what_was_read, {1, 64}, map(), out_.data(), ldmatrix, fence);
         const Finding finding = only_finding(FindingKind::kAsyncCopy);
-        EXPECT_EQ(finding.title, "READ WITHOUT A PROXY FENCE");
+        expect_report(finding, "READ WITHOUT A PROXY FENCE", "replaces what was read");
         says(finding, ldmatrix ? LINE_MARKED("reads rows of it") : LINE_MARKED("reads it"));
-        EXPECT_EQ(finding.location, LINE_MARKED("replaces what was read"));
       }
     }
-  }
+  });
 }
 
 // The fence of a warp's writes is passed on by an mbarrier.
 __global__ void fenced_arrival(const __grid_constant__ TensorMap map, bool fence) {
   __shared__ __align__(128) Half sK[kRows * kCols];
   __shared__ std::uint64_t full, empty;
-  if (threadIdx.x == 0) {
-    ptx::mbarrier_init(&full, 1);
-    ptx::mbarrier_init(&empty, 32);
-    ptx::fence_mbarrier_init();
-  }
+  begin(full);
+  begin(empty, 32);
   __syncthreads();
   if (threadIdx.x < 32) {
     sK[threadIdx.x] = 7;  // writes one row
@@ -175,16 +157,13 @@ __global__ void fenced_arrival(const __grid_constant__ TensorMap map, bool fence
 }
 
 TEST_F(TensorCopyMemory, AnArrivalPassesTheFenceOn) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(fenced_arrival, {1, 64}, map(), true);
-    ASSERT_TRUE(take_findings().empty());
+    no_findings();
     run(fenced_arrival, {1, 64}, map(), false);
-    const Finding finding = only_finding(FindingKind::kAsyncCopy);
-    EXPECT_EQ(finding.title, "WRITE WITHOUT A PROXY FENCE");
-    says(finding, LINE_MARKED("writes one row"));
-    EXPECT_EQ(finding.location, LINE_MARKED("replaces the row"));
-  }
+    expect_report(only_finding(FindingKind::kAsyncCopy), "WRITE WITHOUT A PROXY FENCE",
+                  "replaces the row", {"writes one row"});
+  });
 }
 
 enum class Init { kFence, kProxyFence, kNoFence };
@@ -206,17 +185,14 @@ __global__ void init_and_copy(const __grid_constant__ TensorMap map, Init init) 
 }
 
 TEST_F(TensorCopyMemory, AnMbarrierNeedsItsFence) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(init_and_copy, {1, 64}, map(), Init::kFence);
     run(init_and_copy, {1, 64}, map(), Init::kProxyFence);
-    ASSERT_TRUE(take_findings().empty());
+    no_findings();
     run(init_and_copy, {1, 64}, map(), Init::kNoFence);
-    const Finding finding = only_finding(FindingKind::kMbarrier);
-    EXPECT_EQ(finding.title, "MBARRIER WITHOUT ITS FENCE");
-    says(finding, LINE_MARKED("begins"));
-    EXPECT_EQ(finding.location, LINE_MARKED("counts on it"));
-  }
+    expect_report(only_finding(FindingKind::kMbarrier), "MBARRIER WITHOUT ITS FENCE",
+                  "counts on it", {"begins"});
+  });
 }
 
 // ---- Writes ------------------------------------------------------------------------------------
@@ -228,9 +204,8 @@ __global__ void write_into(const __grid_constant__ TensorMap map, int* out, Writ
   __shared__ __align__(128) Half sK[kRows * kCols];
   __shared__ std::uint64_t full;
   const int t = threadIdx.x;
+  begin(full);
   if (t == 0) {
-    ptx::mbarrier_init(&full, 1);
-    ptx::fence_mbarrier_init();
     ptx::mbarrier_arrive_expect_tx(&full, kBytes);
     ptx::tensor_copy(sK, map, 0, 0, 0, 0, &full);  // brings
   }
@@ -247,29 +222,25 @@ __global__ void write_into(const __grid_constant__ TensorMap map, int* out, Writ
 }
 
 TEST_F(TensorCopyMemory, WritesIntoWhatWasCopied) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     for (const Writes when : {Writes::kAfterAll, Writes::kAfterTheWait}) {
       run(write_into, {1, 64}, map(), out_.data(), when);
       EXPECT_EQ(out_.values()[62], 1031);
       EXPECT_EQ(out_.values()[63], 63);
-      ASSERT_TRUE(take_findings().empty());
+      no_findings();
     }
     run(write_into, {1, 64}, map(), out_.data(), Writes::kInFlight);
-    const Finding finding = only_finding(FindingKind::kAsyncCopy);
-    EXPECT_EQ(finding.title, "WRITE OVER A COPY IN FLIGHT");
-    says(finding, LINE_MARKED("brings"));
-    EXPECT_EQ(finding.location, LINE_MARKED("writes into it"));
-  }
+    expect_report(only_finding(FindingKind::kAsyncCopy), "WRITE OVER A COPY IN FLIGHT",
+                  "writes into it", {"brings"});
+  });
 }
 
 __global__ void read_and_write(const __grid_constant__ TensorMap map, int* out, bool sync) {
   __shared__ __align__(128) Half sK[kRows * kCols];
   __shared__ std::uint64_t full;
   const int t = threadIdx.x;
+  begin(full);
   if (t == 0) {
-    ptx::mbarrier_init(&full, 1);
-    ptx::fence_mbarrier_init();
     ptx::mbarrier_arrive_expect_tx(&full, kBytes);
     ptx::tensor_copy(sK, map, 0, 0, 0, 0, &full);
   }
@@ -281,15 +252,12 @@ __global__ void read_and_write(const __grid_constant__ TensorMap map, int* out, 
 }
 
 TEST_F(TensorCopyMemory, WritesOverWhatOthersRead) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(read_and_write, {1, 64}, map(), out_.data(), true);
-    ASSERT_TRUE(take_findings().empty());
+    no_findings();
     run(read_and_write, {1, 64}, map(), out_.data(), false);
-    const Finding finding = only_finding(FindingKind::kSharedRace);
-    says(finding, LINE_MARKED("reads the copy"));
-    says(finding, LINE_MARKED("writes over it"));
-  }
+    expect_lines(only_finding(FindingKind::kSharedRace), {"reads the copy", "writes over it"});
+  });
 }
 
 // Halves of a copied tile are replaced one after the other, each when its readers are done.
@@ -325,11 +293,10 @@ __global__ void replace_halves(const __grid_constant__ TensorMap whole,
 TEST_F(TensorCopyMemory, PartsAreReplacedOnTheirOwn) {
   TensorMap whole = map();
   whole.arguments.box[1] = 2 * kRows;
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(replace_halves, {1, 96}, whole, map(), out_.data());
     EXPECT_EQ(out_.values()[32], kRows * kCols);
-  }
+  });
 }
 
 enum class Changes { kBefore, kInFlight, kAfter };
@@ -337,9 +304,8 @@ enum class Changes { kBefore, kInFlight, kAfter };
 __global__ void change_source(const __grid_constant__ TensorMap map, Half* in, Changes when) {
   __shared__ __align__(128) Half sK[kRows * kCols];
   __shared__ std::uint64_t full;
+  begin(full);
   if (threadIdx.x == 0) {
-    ptx::mbarrier_init(&full, 1);
-    ptx::fence_mbarrier_init();
     if (when == Changes::kBefore) in[3] = 1;
     ptx::fence_proxy_async_global();
     ptx::mbarrier_arrive_expect_tx(&full, kBytes);
@@ -353,12 +319,10 @@ __global__ void change_source(const __grid_constant__ TensorMap map, Half* in, C
 TEST_F(TensorCopyMemory, SourceOverwritten) {
   run(change_source, {1, 1}, map(), in_.data(), Changes::kBefore);
   run(change_source, {1, 1}, map(), in_.data(), Changes::kAfter);
-  ASSERT_TRUE(take_findings().empty());
+  no_findings();
   run(change_source, {1, 1}, map(), in_.data(), Changes::kInFlight);
-  const Finding finding = only_finding(FindingKind::kAsyncCopy);
-  EXPECT_EQ(finding.title, "SOURCE OF A COPY OVERWRITTEN");
-  EXPECT_EQ(finding.location, LINE_MARKED("changes in"));
-  says(finding, LINE_MARKED("copies in"));
+  expect_report(only_finding(FindingKind::kAsyncCopy), "SOURCE OF A COPY OVERWRITTEN", "changes in",
+                {"copies in"});
 }
 
 enum class Writer { kNone, kOther, kBefore, kAfterTheIssue, kAfterTheWait };
@@ -370,9 +334,8 @@ __global__ void copy_and_write(const __grid_constant__ TensorMap map, Half* in, 
   const int t = threadIdx.x;
   if (t == 32 && when == Writer::kBefore) in[3] = 1;  // writes before
   if (when == Writer::kOther) __syncthreads();
+  begin(full);
   if (t == 0) {
-    ptx::mbarrier_init(&full, 1);
-    ptx::fence_mbarrier_init();
     ptx::mbarrier_arrive_expect_tx(&full, kBytes);
     ptx::tensor_copy(sK, map, 0, 0, 0, 0, &full);  // copies the source
   }
@@ -384,21 +347,16 @@ __global__ void copy_and_write(const __grid_constant__ TensorMap map, Half* in, 
 }
 
 TEST_F(TensorCopyMemory, AWriteToTheSourceIsOrdered) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(copy_and_write, {1, 64}, map(), in_.data(), Writer::kAfterTheWait);
     run(copy_and_write, {2, 64}, map(), in_.data(), Writer::kNone);
-    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+    no_findings();
     run(copy_and_write, {1, 64}, map(), in_.data(), Writer::kBefore);
-    const Finding before = only_finding(FindingKind::kGlobalRace);
-    says(before, LINE_MARKED("writes before"));
-    says(before, LINE_MARKED("copies the source"));
+    expect_lines(only_finding(FindingKind::kGlobalRace), {"writes before", "copies the source"});
     // Whether the warp has waited when the other writes, or not.
     run(copy_and_write, {1, 64}, map(), in_.data(), Writer::kAfterTheIssue);
-    const Finding after = only_finding(FindingKind::kGlobalRace);
-    says(after, LINE_MARKED("copies the source"));
-    says(after, LINE_MARKED("writes"));
-  }
+    expect_lines(only_finding(FindingKind::kGlobalRace), {"copies the source", "writes"});
+  });
 }
 
 // The first block has a box copied, the second writes to its source.
@@ -409,35 +367,31 @@ __global__ void copy_or_write(const __grid_constant__ TensorMap map, Half* in, i
     in[element] = 1;  // another block writes
     return;
   }
-  ptx::mbarrier_init(&full, 1);
-  ptx::fence_mbarrier_init();
+  begin(full);
   ptx::mbarrier_arrive_expect_tx(&full, kBytes);
   ptx::tensor_copy(sK, map, 0, 0, 0, 0, &full);  // a block copies
   ptx::mbarrier_wait(&full, 0);
 }
 
 TEST_F(TensorCopyMemory, OtherBlocksDoNotWriteToTheSource) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(copy_or_write, {2, 1}, map(), in_.data(), kRows * kCols);
     run(copy_or_write, {1, 1}, map(), in_.data(), 0);
     run(change_source, {1, 1}, map(), in_.data(), Changes::kBefore);  // in the next launch
-    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+    no_findings();
     run(copy_or_write, {2, 1}, map(), in_.data(), kRows * kCols - 1);
     const Finding finding = only_finding(FindingKind::kGlobalRace);
-    says(finding, LINE_MARKED("a block copies"));
-    says(finding, LINE_MARKED("another block writes"));
+    expect_lines(finding, {"a block copies", "another block writes"});
     says(finding, "Nothing orders the blocks of one launch.");
-  }
+  });
 }
 
 __global__ void copy_for_ldmatrix(const __grid_constant__ TensorMap map, unsigned* out, bool wait) {
   __shared__ __align__(128) Half sK[kRows * kCols];
   __shared__ std::uint64_t full;
   const int lane = threadIdx.x;
+  begin(full);
   if (lane == 0) {
-    ptx::mbarrier_init(&full, 1);
-    ptx::fence_mbarrier_init();
     ptx::mbarrier_arrive_expect_tx(&full, kBytes);
     ptx::tensor_copy(sK, map, 0, 0, 0, 0, &full);  // copies rows
   }
@@ -452,12 +406,10 @@ __global__ void copy_for_ldmatrix(const __grid_constant__ TensorMap map, unsigne
 TEST_F(TensorCopyMemory, LdmatrixMeetsACopy) {
   const Array<unsigned> out(32);
   run(copy_for_ldmatrix, {1, 32}, map(), out.data(), true);
-  ASSERT_TRUE(take_findings().empty());
+  no_findings();
   run(copy_for_ldmatrix, {1, 32}, map(), out.data(), false);
-  const Finding finding = only_finding(FindingKind::kAsyncCopy);
-  EXPECT_EQ(finding.title, "READ OF A STAGE THAT IS NOT FULL");
-  EXPECT_EQ(finding.location, LINE_MARKED("loads rows"));
-  says(finding, LINE_MARKED("copies rows"));
+  expect_report(only_finding(FindingKind::kAsyncCopy), "READ OF A STAGE THAT IS NOT FULL",
+                "loads rows", {"copies rows"});
 }
 
 // ---- Memory ------------------------------------------------------------------------------------
@@ -468,8 +420,7 @@ __global__ void copy_operands(const __grid_constant__ TensorMap map, Half* globa
                               Operands operands) {
   __shared__ __align__(128) Half sK[kRows * kCols];
   __shared__ std::uint64_t full;
-  ptx::mbarrier_init(&full, 1);
-  ptx::fence_mbarrier_init();
+  begin(full);
   Half* to = sK;
   if (operands == Operands::kMisaligned) to += 8;
   if (operands == Operands::kToGlobal) to = global;
@@ -482,7 +433,7 @@ __global__ void copy_operands(const __grid_constant__ TensorMap map, Half* globa
 
 TEST_F(TensorCopyMemory, Operands) {
   run(copy_operands, {1, 1}, map(), in_.data(), Operands::kRight);
-  ASSERT_TRUE(take_findings().empty());
+  no_findings();
   const auto fails = [&](FindingKind kind, Operands operands) {
     return TensorCopyTest::fails(kind, 1, copy_operands, map(), in_.data(), operands);
   };
@@ -497,7 +448,7 @@ TEST_F(TensorCopyMemory, Operands) {
   TensorMap too_long = map();
   too_long.arguments.extents[1] = 21 * kRows;
   run(copy_operands, {1, 1}, too_long, in_.data(), Operands::kPastTheEnd);
-  ASSERT_TRUE(take_findings().empty());
+  no_findings();
   too_long.arguments.data = in_.data() + kRows * kCols;
   run(copy_operands, {1, 1}, too_long, in_.data(), Operands::kPastTheEnd);
   says(only_finding(FindingKind::kOutOfBounds), "past the end of an allocation of 20480 bytes.");

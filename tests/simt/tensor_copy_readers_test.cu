@@ -12,9 +12,8 @@ __global__ void overwrite(const __grid_constant__ TensorMap map, int* out, int f
   __shared__ __align__(128) Half sK[kRows * kCols];
   __shared__ std::uint64_t full;
   const int t = threadIdx.x;
+  begin(full);
   if (t == 0) {
-    ptx::mbarrier_init(&full, 1);
-    ptx::fence_mbarrier_init();
     ptx::mbarrier_arrive_expect_tx(&full, kBytes);
     ptx::tensor_copy(sK, map, 0, 0, 0, 0, &full);
   }
@@ -27,15 +26,12 @@ __global__ void overwrite(const __grid_constant__ TensorMap map, int* out, int f
 }
 
 TEST_F(TensorCopyReaders, AreRememberedByElement) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(overwrite, {1, 32}, map(), out_.data(), 32, 0, 0);
-    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+    no_findings();
     run(overwrite, {1, 32}, map(), out_.data(), 0, 32, 1);
-    const Finding finding = only_finding(FindingKind::kSharedRace);
-    says(finding, LINE_MARKED("reads one"));
-    says(finding, LINE_MARKED("overwrites"));
-  }
+    expect_lines(only_finding(FindingKind::kSharedRace), {"reads one", "overwrites"});
+  });
 }
 
 // Four warps read the same element of a copy; all but one say so before the next copy comes.
@@ -43,10 +39,9 @@ __global__ void replace_after(const __grid_constant__ TensorMap map, int* out, i
   __shared__ __align__(128) Half sK[kRows * kCols];
   __shared__ std::uint64_t full, empty;
   const int t = threadIdx.x, warp = t / 32;
+  begin(full);
+  begin(empty, silent < 0 ? 4 : 3);
   if (t == 0) {
-    ptx::mbarrier_init(&full, 1);
-    ptx::mbarrier_init(&empty, silent < 0 ? 4 : 3);
-    ptx::fence_mbarrier_init();
     ptx::mbarrier_arrive_expect_tx(&full, kBytes);
     ptx::tensor_copy(sK, map, 0, 0, 0, 0, &full);
   }
@@ -67,17 +62,14 @@ __global__ void replace_after(const __grid_constant__ TensorMap map, int* out, i
 }
 
 TEST_F(TensorCopyReaders, AreAllRememberedByTheNextCopy) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(replace_after, {1, 160}, map(), out_.data(), -1);
-    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+    no_findings();
     for (int silent = 0; silent < 4; ++silent) {
       run(replace_after, {1, 160}, map(), out_.data(), silent);
-      EXPECT_TRUE(finds("COPY INTO A STAGE THAT IS NOT EMPTY", LINE_MARKED("reads"),
-                        LINE_MARKED("replaces")))
-          << silent;
+      EXPECT_TRUE(finds("COPY INTO A STAGE THAT IS NOT EMPTY", {"reads", "replaces"})) << silent;
     }
-  }
+  });
 }
 
 // Two warps read the same element of what threads have written; both say so, or only one does.
@@ -85,11 +77,8 @@ __global__ void replace_written(const __grid_constant__ TensorMap map, int* out,
   __shared__ __align__(128) Half sK[kRows * kCols];
   __shared__ std::uint64_t full, empty;
   const int t = threadIdx.x, warp = t / 32;
-  if (t == 0) {
-    ptx::mbarrier_init(&full, 1);
-    ptx::mbarrier_init(&empty, silent < 0 ? 2 : 1);
-    ptx::fence_mbarrier_init();
-  }
+  begin(full);
+  begin(empty, silent < 0 ? 2 : 1);
   for (int i = t; i < kRows * kCols; i += 96) sK[i] = 7;
   ptx::fence_proxy_async();
   __syncthreads();
@@ -107,17 +96,16 @@ __global__ void replace_written(const __grid_constant__ TensorMap map, int* out,
 }
 
 TEST_F(TensorCopyReaders, OfWhatThreadsWroteAreRemembered) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(replace_written, {1, 96}, map(), out_.data(), -1);
-    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+    no_findings();
     for (int silent = 0; silent < 2; ++silent) {
       run(replace_written, {1, 96}, map(), out_.data(), silent);
-      EXPECT_TRUE(finds("COPY INTO A STAGE THAT IS NOT EMPTY",
-                        LINE_MARKED("reads what threads wrote"), LINE_MARKED("replaces it")))
+      EXPECT_TRUE(
+          finds("COPY INTO A STAGE THAT IS NOT EMPTY", {"reads what threads wrote", "replaces it"}))
           << silent;
     }
-  }
+  });
 }
 
 }  // namespace

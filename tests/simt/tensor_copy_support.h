@@ -1,4 +1,4 @@
-// What the tests of cp.async.bulk.tensor share: a tensor, its map, and a search for findings.
+// What the tests of cp.async.bulk.tensor share: a tensor and its map.
 #ifndef CUFLASH_TESTS_SIMT_TENSOR_COPY_SUPPORT_H_
 #define CUFLASH_TESTS_SIMT_TENSOR_COPY_SUPPORT_H_
 
@@ -12,6 +12,25 @@ constexpr int kRows = 8, kCols = 64, kBytes = kRows * kCols * 2;
 
 using Half = unsigned short;
 
+// The first thread begins a barrier.
+__device__ inline void begin(std::uint64_t& barrier, unsigned arrivals = 1) {
+  if (threadIdx.x != 0) return;
+  ptx::mbarrier_init(&barrier, arrivals);
+  ptx::fence_mbarrier_init();
+}
+
+// A map of rows of kCols elements, of which `cols` count, in boxes of `box_rows` rows.
+inline TensorMap map_of(const void* data, int rows, int box_rows = kRows, int cols = kCols,
+                        TensorSwizzle swizzle = TensorSwizzle::kNone) {
+  TensorMap map;
+  EXPECT_EQ(
+      make_tensor_map(
+          map,
+          {data, CUFLASH_F16, {cols, rows, 1, 1}, {kCols, 0, 0}, {kCols, box_rows, 1, 1}, swizzle}),
+      "");
+  return map;
+}
+
 class TensorCopyTest : public AccessTest {
  protected:
   TensorCopyTest() {
@@ -19,33 +38,11 @@ class TensorCopyTest : public AccessTest {
     for (int i = 0; i < kTensorRows * kCols; ++i) values.push_back(static_cast<Half>(i));
     in_.set(values);
   }
-  // Boxes of kRows rows.
-  TensorMap map() const {
-    TensorMap map;
-    EXPECT_EQ(make_tensor_map(map, {in_.data(),
-                                    CUFLASH_F16,
-                                    {kCols, kTensorRows, 1, 1},
-                                    {kCols, 0, 0},
-                                    {kCols, kRows, 1, 1},
-                                    TensorSwizzle::kNone}),
-              "");
-    return map;
-  }
+  TensorMap map() const { return map_of(in_.data(), kTensorRows); }
   static constexpr int kTensorRows = 20 * kRows;
   Array<Half> in_{kTensorRows * kCols, "in"};
   Array<int> out_{1024, 0, "out"};
 };
-
-// True if one of the findings has this title and both lines.
-inline bool finds(const std::string& title, const std::string& line, const std::string& other) {
-  bool found = false;
-  for (const Finding& finding : take_findings()) {
-    const std::string message = finding.message();
-    found |= finding.title == title && message.find(line) != std::string::npos &&
-             message.find(other) != std::string::npos;
-  }
-  return found;
-}
 
 }  // namespace cuflash::simt
 

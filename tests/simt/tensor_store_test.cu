@@ -12,15 +12,7 @@ class TensorStoreTest : public TensorCopyTest {
  protected:
   // Of the memory that stores write: boxes of kRows rows, in a tensor of so many rows.
   TensorMap out_map(int rows = kTensorRows, int cols = kCols) const {
-    TensorMap map;
-    EXPECT_EQ(make_tensor_map(map, {stored_.data(),
-                                    CUFLASH_F16,
-                                    {cols, rows, 1, 1},
-                                    {kCols, 0, 0},
-                                    {kCols, kRows, 1, 1},
-                                    TensorSwizzle::kNone}),
-              "");
-    return map;
+    return map_of(stored_.data(), rows, kRows, cols);
   }
   Array<Half> stored_{kTensorRows * kCols, 0, "stored"};
 };
@@ -59,8 +51,7 @@ __global__ void store_tiles(const __grid_constant__ TensorMap map, int tiles, So
 
 TEST_F(TensorStoreTest, TwoBuffersTakeTurns) {
   constexpr int kTiles = 5;
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     stored_.set(std::vector<Half>(kTensorRows * kCols));
     run(store_tiles, {1, 64}, out_map(), kTiles, Source::kRight);
     const std::vector<Half> stored = stored_.values();
@@ -68,7 +59,7 @@ TEST_F(TensorStoreTest, TwoBuffersTakeTurns) {
       const int n = i / (kRows * kCols), expected = 1000 * n + i % (kRows * kCols);
       ASSERT_EQ(stored[i], n < kTiles ? static_cast<Half>(expected) : 0) << i;
     }
-  }
+  });
 }
 
 // Threads that have nothing to store may commit, too, and wait for that.
@@ -84,60 +75,39 @@ __global__ void commit_nothing(const __grid_constant__ TensorMap map) {
 }
 
 TEST_F(TensorStoreTest, AGroupMayBeEmpty) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(commit_nothing, {1, 64}, out_map());
     const std::vector<Half> stored = stored_.values();
     for (int i = 0; i < kRows * kCols; ++i) ASSERT_EQ(stored[i], static_cast<Half>(i)) << i;
-  }
+  });
 }
 
 TEST_F(TensorStoreTest, TheSourceMustBeThere) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     for (const Source how : {Source::kNotFenced, Source::kFencedTooEarly}) {
       run(store_tiles, {1, 64}, out_map(), 1, how);
-      const Finding finding = only_finding(FindingKind::kAsyncCopy);
-      EXPECT_EQ(finding.title, "WRITE WITHOUT A PROXY FENCE");
-      says(finding, LINE_MARKED("fills"));
-      EXPECT_EQ(finding.location, LINE_MARKED("stores"));
+      expect_report(only_finding(FindingKind::kAsyncCopy), "WRITE WITHOUT A PROXY FENCE", "stores",
+                    {"fills"});
     }
     run(store_tiles, {1, 64}, out_map(), 1, Source::kNoBarrier);
-    bool found = false;
-    for (const Finding& finding : take_findings()) {
-      found |= finding.kind == FindingKind::kSharedRace ||
-               finding.title == "SOURCE OF A STORE OVERWRITTEN";
-      says(finding, LINE_MARKED("stores"));
-    }
-    EXPECT_TRUE(found);
-  }
+    expect_one_of({"RACE in shared memory", "SOURCE OF A STORE OVERWRITTEN"}, {"stores"});
+  });
 }
 
 TEST_F(TensorStoreTest, TheSourceMustStay) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     for (const Source how : {Source::kTooFewAwaited, Source::kNotCommitted}) {
       run(store_tiles, {1, 64}, out_map(), 3, how);
-      EXPECT_TRUE(
-          finds("SOURCE OF A STORE OVERWRITTEN", LINE_MARKED("stores"), LINE_MARKED("fills")));
+      EXPECT_TRUE(finds("SOURCE OF A STORE OVERWRITTEN", {"stores", "fills"}));
     }
     run(store_tiles, {1, 64}, out_map(), 3, Source::kNotAnnounced);
-    bool found = false;
-    for (const Finding& finding : take_findings()) {
-      found |= finding.kind == FindingKind::kSharedRace ||
-               finding.title == "SOURCE OF A STORE OVERWRITTEN";
-      says(finding, LINE_MARKED("stores"));
-      says(finding, LINE_MARKED("fills"));
-    }
-    EXPECT_TRUE(found);
-  }
+    expect_one_of({"RACE in shared memory", "SOURCE OF A STORE OVERWRITTEN"}, {"stores", "fills"});
+  });
 }
 
 TEST_F(TensorStoreTest, ABlockStaysUntilItsStoresHaveRead) {
   run(store_tiles, {1, 64}, out_map(), 1, Source::kNeverAwaited);
-  const Finding finding = only_finding(FindingKind::kAsyncCopy);
-  EXPECT_EQ(finding.title, "STORE WITHOUT A WAIT");
-  EXPECT_EQ(finding.location, LINE_MARKED("stores"));
+  expect_report(only_finding(FindingKind::kAsyncCopy), "STORE WITHOUT A WAIT", "stores");
 }
 
 enum class Unfinished { kNone, kBox, kChunks };
@@ -149,9 +119,8 @@ __global__ void store_copied(const __grid_constant__ TensorMap in,
   __shared__ __align__(128) Half sO[2][kRows * kCols];
   __shared__ std::uint64_t full;
   const int t = threadIdx.x;
+  begin(full);
   if (t == 0) {
-    ptx::mbarrier_init(&full, 1);
-    ptx::fence_mbarrier_init();
     ptx::mbarrier_arrive_expect_tx(&full, kBytes);
     ptx::tensor_copy(sO[0], in, 0, 0, 0, 0, &full);  // brings a box
   }
@@ -171,21 +140,18 @@ __global__ void store_copied(const __grid_constant__ TensorMap in,
 }
 
 TEST_F(TensorStoreTest, TheSourceMayBeACopyThatHasEnded) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     const auto store = [&](Unfinished what) {
       run(store_copied, {1, 64}, map(), out_map(), in_.data(), what);
     };
     store(Unfinished::kNone);
-    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+    no_findings();
     EXPECT_EQ(stored_.values()[kRows * kCols + 63], 63);
     store(Unfinished::kBox);
-    EXPECT_TRUE(finds("READ OF A STAGE THAT IS NOT FULL", LINE_MARKED("brings a box"),
-                      LINE_MARKED("stores it on")));
+    EXPECT_TRUE(finds("READ OF A STAGE THAT IS NOT FULL", {"brings a box", "stores it on"}));
     store(Unfinished::kChunks);
-    EXPECT_TRUE(finds("READ OF A COPY IN FLIGHT", LINE_MARKED("brings a chunk"),
-                      LINE_MARKED("stores it on")));
-  }
+    EXPECT_TRUE(finds("READ OF A COPY IN FLIGHT", {"brings a chunk", "stores it on"}));
+  });
 }
 
 // ---- The target --------------------------------------------------------------------------------
@@ -214,45 +180,33 @@ __global__ void read_back(const __grid_constant__ TensorMap map, Half* memory, i
 }
 
 TEST_F(TensorStoreTest, ItsEndMustBeAwaited) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(read_back, {1, 64}, out_map(), stored_.data(), out_.data(), Target::kRight);
     EXPECT_EQ(out_.values()[63], 63);
-    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
+    no_findings();
     for (const Target how : {Target::kOnlyRead, Target::kNotAwaited}) {
       run(read_back, {1, 64}, out_map(), stored_.data(), out_.data(), how);
       const Finding finding = only_finding(FindingKind::kAsyncCopy);
-      EXPECT_EQ(finding.title, "READ OF A STORE IN FLIGHT");
-      says(finding, LINE_MARKED("stores it"));
-      EXPECT_EQ(finding.location, LINE_MARKED("reads it"));
+      expect_report(finding, "READ OF A STORE IN FLIGHT", "reads it", {"stores it"});
       EXPECT_EQ(finding.array, "stored");
       EXPECT_NE(out_.values()[63], 63);
     }
     run(read_back, {1, 64}, out_map(), stored_.data(), out_.data(), Target::kNoBarrier);
-    bool found = false;
-    for (const Finding& finding : take_findings()) {
-      found |=
-          finding.kind == FindingKind::kGlobalRace || finding.title == "READ OF A STORE IN FLIGHT";
-      says(finding, LINE_MARKED("reads it"));
-    }
-    EXPECT_TRUE(found);
-  }
+    expect_one_of({"RACE in global memory", "READ OF A STORE IN FLIGHT"}, {"reads it"});
+  });
 }
 
 TEST_F(TensorStoreTest, NobodyElseWritesThere) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(read_back, {1, 64}, out_map(), stored_.data(), out_.data(), Target::kOverwritten);
-    EXPECT_TRUE(finds("WRITE OVER A STORE IN FLIGHT", LINE_MARKED("stores it"),
-                      LINE_MARKED("overwrites it")));
+    EXPECT_TRUE(finds("WRITE OVER A STORE IN FLIGHT", {"stores it", "overwrites it"}));
     run(read_back, {1, 64}, out_map(), stored_.data(), out_.data(), Target::kStoredTwice);
-    EXPECT_TRUE(finds("WRITE OVER A STORE IN FLIGHT", LINE_MARKED("stores it"),
-                      LINE_MARKED("stores it again")));
+    EXPECT_TRUE(finds("WRITE OVER A STORE IN FLIGHT", {"stores it", "stores it again"}));
     run(store_tiles, {2, 64}, out_map(), 1, Source::kRight);
     const Finding race = only_finding(FindingKind::kGlobalRace);
     EXPECT_EQ(race.location, LINE_MARKED("stores"));
     says(race, "Nothing orders the blocks of one launch.");
-  }
+  });
 }
 
 // ---- Bounds and counts -------------------------------------------------------------------------
@@ -358,31 +312,19 @@ __global__ void add_one(const __grid_constant__ TensorMap in, const __grid_const
 TEST_F(TensorStoreTest, ABlockTakesOneTileAfterTheOther) {
   constexpr int kTiles = 7;
   Array<int> next(1);
-  std::vector<Schedule> schedules = all_schedules();
-  for (unsigned seed = 3; seed < 20; ++seed) {
-    schedules.push_back({Schedule::Order::kRandom, seed});
-  }
-  for (const Schedule& schedule : schedules) {
-    set_schedule(schedule);
+  under_all_schedules(17, [&] {
     next.set({0});
     run(add_one, {3, 96, shared_layout<Ring>()}, map(), out_map(), next.data(), kTiles, false);
     const std::vector<Half> stored = stored_.values();
     for (int i = 0; i < kTiles * kRows * kCols; ++i) ASSERT_EQ(stored[i], static_cast<Half>(i + 1));
-    for (const Finding& finding : take_findings()) {
-      ADD_FAILURE() << schedule_name(schedule) << '\n' << finding.message();
-    }
+    no_findings();
     next.set({0});
     run(add_one, {1, 96, shared_layout<Ring>()}, map(), out_map(), next.data(), kTiles, true);
-    bool found = false;
-    for (const Finding& finding : take_findings()) {
-      const std::string message = finding.message();
-      found |= (finding.title == "SOURCE OF A STORE OVERWRITTEN" ||
-                finding.title == "COPY INTO A STAGE THAT IS NOT EMPTY") &&
-               message.find(LINE_MARKED("stores the tile")) != std::string::npos &&
-               message.find(LINE_MARKED("requests")) != std::string::npos;
-    }
-    EXPECT_TRUE(found) << schedule_name(schedule);
-  }
+    const std::vector<Finding> findings = take_findings();
+    EXPECT_TRUE(
+        finds("SOURCE OF A STORE OVERWRITTEN", {"stores the tile", "requests"}, findings) ||
+        finds("COPY INTO A STAGE THAT IS NOT EMPTY", {"stores the tile", "requests"}, findings));
+  });
 }
 
 }  // namespace

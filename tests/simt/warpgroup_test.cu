@@ -50,29 +50,25 @@ __global__ void meet(Comes who) {
 
 TEST_F(WarpgroupTest, AllThreadsMustCome) {
   const std::string title = "WARPGROUP OPERATION WITHOUT ALL THREADS";
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(meet, {1, 256}, Comes::kAll);
     for (const Comes who : {Comes::kNotAWarp, Comes::kNotALane}) {
       const Finding finding = fails(FindingKind::kWarpMask, 256, meet, who);
-      EXPECT_EQ(finding.title, title);
-      EXPECT_EQ(finding.location, LINE_MARKED("the first one"));
+      expect_report(finding, title, "the first one");
       says(finding, who == Comes::kNotAWarp ? "for warp 6 lane 0, which has exited."
                                             : "for warp 4 lane 5, which has exited.");
     }
     Finding finding = fails(FindingKind::kWarpMask, 256, meet, Comes::kElsewhere);
-    EXPECT_EQ(finding.title, title);
-    says(finding, LINE_MARKED("the first one"));
-    says(finding, LINE_MARKED("the other one"));
+    expect_report(finding, title, "", {"the first one", "the other one"});
     finding = fails(FindingKind::kWarpMask, 256, meet, Comes::kInSyncthreads);
     says(finding, "for warp 7 lane 0, which waits in __syncthreads() at " +
                       LINE_MARKED("waits for the block"));
-    EXPECT_EQ(fails(FindingKind::kWarpMask, 256, meet, Comes::kAtAnotherProduct).title, title);
+    EXPECT_EQ(fails(FindingKind::kWarpMask, 256, meet, Comes::kAtAnotherProduct).title(), title);
     finding = fails(FindingKind::kWarpMask, 224, meet, Comes::kAll);
     says(finding, "for warp 7 lane 0, which does not exist");
     finding = fails(FindingKind::kWarpMask, 129, meet, Comes::kAll);
     says(finding, "for warp 4 lane 1, which does not exist");
-  }
+  });
 }
 
 // The first warp of a warpgroup is a multiple of four: warps 1 to 4 are none.
@@ -84,11 +80,10 @@ __global__ void set_registers(int first_warp) {
 TEST_F(WarpgroupTest, RegistersAreOfAWarpgroup) {
   run(set_registers, {1, 256}, 0);
   run(set_registers, {1, 256}, 4);
-  ASSERT_TRUE(take_findings().empty());
+  no_findings();
   for (const int first_warp : {1, 2, 5}) {
-    const Finding finding = fails(FindingKind::kWarpMask, 256, set_registers, first_warp);
-    EXPECT_EQ(finding.title, "WARPGROUP OPERATION WITHOUT ALL THREADS");
-    EXPECT_EQ(finding.location, LINE_MARKED("gives some back"));
+    expect_report(fails(FindingKind::kWarpMask, 256, set_registers, first_warp),
+                  "WARPGROUP OPERATION WITHOUT ALL THREADS", "gives some back");
   }
 }
 
@@ -118,20 +113,18 @@ TEST_F(WarpgroupTest, TakesRegistersThatOthersGiveBack) {
   const auto lacks = [&](Takes how) {
     return fails(FindingKind::kLaunchLimit, kThreeWarpgroups, share_registers, out.data(), how);
   };
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     out.set({0, 0, 0});
     run(share_registers, {1, kThreeWarpgroups}, out.data(), Takes::kRight);
     EXPECT_EQ(out.values()[2], 1);
-    ASSERT_TRUE(take_findings().empty());
+    no_findings();
     const Finding too_many = lacks(Takes::kTooMany);
-    EXPECT_EQ(too_many.title, "TOO FEW REGISTERS");
-    EXPECT_EQ(too_many.location, LINE_MARKED("takes too many"));
+    expect_report(too_many, "TOO FEW REGISTERS", "takes too many");
     says(too_many, "for 248 registers a thread.");
     const Finding too_early = lacks(Takes::kTooEarly);
     EXPECT_EQ(too_early.location, LINE_MARKED("takes what is left"));
     says(too_early, "The warpgroups hold 168, 168, 168, and all began with 168.");
-  }
+  });
 }
 
 // A warp that waits for data of its own is no absent one: nobody will bring them.
@@ -146,10 +139,8 @@ __global__ void wait_in_vain(bool first_warp_too) {
 }
 
 TEST_F(WarpgroupTest, ADeadlockWithAnMbarrier) {
-  const Finding finding = fails(FindingKind::kMbarrier, 128, wait_in_vain, false);
-  EXPECT_EQ(finding.title, "DEADLOCK AT AN MBARRIER");
-  says(finding, LINE_MARKED("for all"));
-  says(finding, LINE_MARKED("for data"));
+  expect_report(fails(FindingKind::kMbarrier, 128, wait_in_vain, false), "DEADLOCK AT AN MBARRIER",
+                "", {"for all", "for data"});
 }
 
 // ---- Descriptors -------------------------------------------------------------------------------
@@ -190,10 +181,9 @@ __global__ void describe(float* out, Names what) {
 
 TEST_F(WarpgroupTest, ItsThreadsNameTheSameMatrices) {
   run(describe, {1, 128}, out_.data(), Names::kRight);
-  ASSERT_TRUE(take_findings().empty());
+  no_findings();
   Finding finding = fails(FindingKind::kWarpMask, 128, describe, out_.data(), Names::kOtherInAWarp);
-  EXPECT_EQ(finding.title, "THREADS NAME DIFFERENT MATRICES");
-  EXPECT_EQ(finding.location, LINE_MARKED("names both"));
+  expect_report(finding, "THREADS NAME DIFFERENT MATRICES", "names both");
   says(finding, "warp 2 lane 0");
   finding = fails(FindingKind::kWarpMask, 128, describe, out_.data(), Names::kOtherAccumulate);
   says(finding, "warp 2 lane 13");
@@ -205,11 +195,10 @@ TEST_F(WarpgroupTest, DescriptorsAreTakenAtTheirWord) {
   // With half the stride, rows 8 and on are rows 4 and on, in the swizzle of where they lie.
   run(describe, {1, 128}, out_.data(), Names::kOtherStride);
   EXPECT_EQ(out_.values()[2], 8 * 16.0f);
-  ASSERT_TRUE(take_findings().empty());
+  no_findings();
   fails(FindingKind::kOutOfBounds, 128, describe, out_.data(), Names::kPastTheEnd);
-  const Finding finding =
-      fails(FindingKind::kMisaligned, 128, describe, out_.data(), Names::kMisaligned);
-  EXPECT_EQ(finding.location, LINE_MARKED("names both"));
+  expect_report(fails(FindingKind::kMisaligned, 128, describe, out_.data(), Names::kMisaligned), "",
+                "names both");
 }
 
 // ---- Counts ------------------------------------------------------------------------------------

@@ -5,13 +5,14 @@
 #include "device/ptx/setmaxnreg.h"
 #include "device/ptx/wgmma.h"
 #include "device/swizzle.h"
-#include "wgmma_attention_support.h"
+#include "tensor_copy_support.h"
 
 namespace cuflash::simt {
 namespace {
 
 using ptx::Major;
 
+constexpr int kHeadDim = kCols;
 constexpr int kGroups = 2, kBlockQ = 64 * kGroups, kBlockKV = 32, kStages = 2;
 constexpr int kThreads = 128 * (kGroups + 1);
 
@@ -132,10 +133,14 @@ __global__ void attend(const __grid_constant__ Maps maps, float* out, int tiles,
   }
 }
 
-class WgmmaPipelineTest : public WgmmaAttentionTest {
+class WgmmaPipelineTest : public AccessTest {
  protected:
   static constexpr int kTiles = 7, kKeys = kTiles * kBlockKV;
-  WgmmaPipelineTest() : WgmmaAttentionTest(kBlockQ, kKeys) {}
+  WgmmaPipelineTest() {
+    q_.set(matrix(1, kBlockQ));
+    k_.set(matrix(2, kKeys));
+    v_.set(matrix(3, kKeys));
+  }
   std::vector<Finding> attend_with(Fault fault, int tiles = kTiles) {
     const Maps maps = {map(q_, kBlockQ, kBlockQ), map(k_, kKeys, kBlockKV),
                        map(v_, kKeys, kBlockKV)};
@@ -143,21 +148,39 @@ class WgmmaPipelineTest : public WgmmaAttentionTest {
     cudaGetLastError();
     return take_findings();
   }
+  // An element of (Q · Kᵀ) · V over the first keys, rounded to f16.
+  static float expected(int keys, int row, int col) {
+    int sum = 0;
+    for (int key = 0; key < keys; ++key) {
+      int s = 0;
+      for (int k = 0; k < kHeadDim; ++k) s += value(1, row, k) * value(2, key, k);
+      sum += s * value(3, key, col);
+    }
+    return static_cast<float>(__half(static_cast<float>(sum)));
+  }
   Array<float> out_{kBlockQ * kHeadDim, 0.0f, "out"};
+
+ private:
+  static TensorMap map(const Array<__half>& data, int rows, int box_rows) {
+    return map_of(data.data(), rows, box_rows, kHeadDim, TensorSwizzle::k128Bytes);
+  }
+  // Small integers: the results are exact, and O fits into f16.
+  static int value(int seed, int row, int col) {
+    return (row * 7 + col * 5 + seed * (row ^ col)) % 13 % 3 - 1;
+  }
+  static std::vector<__half> matrix(int seed, int rows) {
+    std::vector<__half> values;
+    for (int i = 0; i < rows * kHeadDim; ++i) {
+      values.push_back(__half(static_cast<float>(value(seed, i / kHeadDim, i % kHeadDim))));
+    }
+    return values;
+  }
+  Array<__half> q_{kBlockQ * kHeadDim, "q"}, k_{kKeys * kHeadDim, "k"}, v_{kKeys * kHeadDim, "v"};
 };
 
 TEST_F(WgmmaPipelineTest, AWholeKernelIsRight) {
-  std::vector<Schedule> schedules = all_schedules();
-  for (unsigned seed = 3; seed < 30; ++seed) {
-    schedules.push_back({Schedule::Order::kRandom, seed});
-  }
   for (const int tiles : {1, 2, kTiles}) {
-    for (const Schedule& schedule : schedules) {
-      set_schedule(schedule);
-      for (const Finding& finding : attend_with(Fault::kNone, tiles)) {
-        ADD_FAILURE() << schedule_name(schedule) << '\n' << finding.message();
-      }
-    }
+    under_all_schedules(27, [&] { no_findings(attend_with(Fault::kNone, tiles)); });
     const std::vector<float> out = out_.values();
     for (int i = 0; i < kBlockQ * kHeadDim; ++i) {
       ASSERT_EQ(out[i], expected(tiles * kBlockKV, i / kHeadDim, i % kHeadDim)) << i;
@@ -165,41 +188,28 @@ TEST_F(WgmmaPipelineTest, AWholeKernelIsRight) {
   }
 }
 
-bool finds_in(const std::vector<Finding>& findings, const std::string& title,
-              const std::string& line, const std::string& other) {
-  bool found = false;
-  for (const Finding& finding : findings) {
-    const std::string message = finding.message();
-    found |= finding.title == title && message.find(line) != std::string::npos &&
-             message.find(other) != std::string::npos;
-  }
-  return found;
-}
-
 TEST_F(WgmmaPipelineTest, KeysThatAWarpHasNotWaitedFor) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
-    EXPECT_TRUE(finds_in(attend_with(Fault::kKeysNotAwaited), "READ OF A STAGE THAT IS NOT FULL",
-                         LINE_MARKED("brings K"), LINE_MARKED("S")));
-  }
+  under_all_schedules([&] {
+    EXPECT_TRUE(finds("READ OF A STAGE THAT IS NOT FULL", {"brings K", "S"},
+                      attend_with(Fault::kKeysNotAwaited)));
+  });
 }
 
 // The copy may find the product in flight or ended: the fault is the same.
 TEST_F(WgmmaPipelineTest, AStageThatIsReleasedTooEarly) {
-  const auto is_found = [&](Fault fault, const std::string& copy, const std::string& product) {
+  const auto is_found = [&](Fault fault, const std::vector<std::string>& marks) {
     const std::vector<Finding> findings = attend_with(fault);
-    return finds_in(findings, "OPERAND OF A PRODUCT OVERWRITTEN", product, copy) ||
-           finds_in(findings, "COPY INTO A STAGE THAT IS NOT EMPTY", product, copy) ||
+    return finds("OPERAND OF A PRODUCT OVERWRITTEN", marks, findings) ||
+           finds("COPY INTO A STAGE THAT IS NOT EMPTY", marks, findings) ||
            (schedule().order == Schedule::Order::kLagging &&
-            finds_in(findings, "WAIT A FULL PHASE LATE", "v_full[", ""));
+            finds("WAIT A FULL PHASE LATE", {}, findings));
   };
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
-    EXPECT_TRUE(is_found(Fault::kKeysReleasedEarly, LINE_MARKED("brings K"), LINE_MARKED("S")));
+  under_all_schedules([&] {
+    EXPECT_TRUE(is_found(Fault::kKeysReleasedEarly, {"brings K", "S"}));
     for (const Fault fault : {Fault::kValuesReleasedEarly, Fault::kValuesNotReleased}) {
-      EXPECT_TRUE(is_found(fault, LINE_MARKED("brings V"), LINE_MARKED("O")));
+      EXPECT_TRUE(is_found(fault, {"brings V", "O"}));
     }
-  }
+  });
 }
 
 }  // namespace

@@ -20,9 +20,6 @@ constexpr int kM = 64, kN = 32, kK = 64, kBlocks = kN / 8;
 
 class WgmmaTest : public AccessTest {
  protected:
-  static void no_findings() {
-    for (const Finding& finding : take_findings()) ADD_FAILURE() << finding.message();
-  }
   Array<float> out_{2 * kM * kN, 0.0f, "out"};
 };
 
@@ -46,11 +43,14 @@ __device__ void multiply(float (&rD)[kBlocks][4], const SwizzledTile<__half, kM,
   }
 }
 
+// Makes both operands, ready for products.
 __device__ void fill(SwizzledTile<__half, kM, kK>& sA, SwizzledTile<__half, kN, kK>& sB) {
   for (int i = threadIdx.x; i < kM * kK; i += blockDim.x) sA(i / kK, i % kK) = __half(1.0f);
   for (int i = threadIdx.x; i < kN * kK; i += blockDim.x) {
     sB(i / kK, i % kK) = __half(static_cast<float>(i / kK));
   }
+  ptx::fence_proxy_async();
+  __syncthreads();
 }
 
 // ---- The operands before the product -----------------------------------------------------------
@@ -85,8 +85,7 @@ TEST_F(WgmmaTest, IsCounted) {
 }
 
 TEST_F(WgmmaTest, TheOperandsMustBeThere) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(prepare, {2, 128}, out_.data(), Before::kRight);
     EXPECT_EQ(out_.values()[63 * kN + 7], kColumn7);
     no_findings();
@@ -94,7 +93,7 @@ TEST_F(WgmmaTest, TheOperandsMustBeThere) {
       run(prepare, {1, 128}, out_.data(), how);
       bool of_b = false;
       for (const Finding& finding : take_findings()) {
-        EXPECT_EQ(finding.title, "WRITE WITHOUT A PROXY FENCE");
+        EXPECT_EQ(finding.title(), "WRITE WITHOUT A PROXY FENCE");
         says(finding, LINE_MARKED("reads"));
         of_b |= finding.message().find(LINE_MARKED("writes B")) != std::string::npos;
       }
@@ -107,12 +106,12 @@ TEST_F(WgmmaTest, TheOperandsMustBeThere) {
     run(prepare, {1, 128}, out_.data(), Before::kNoBarrier);
     bool race = false;
     for (const Finding& found : take_findings()) {
-      EXPECT_EQ(found.title, "RACE in shared memory");
+      EXPECT_EQ(found.title(), "RACE in shared memory");
       race |= found.message().find(LINE_MARKED("writes B")) != std::string::npos;
       says(found, LINE_MARKED("reads"));
     }
     EXPECT_TRUE(race);
-  }
+  });
 }
 
 // Each warp reads its own rows of A only, and all of B.
@@ -120,8 +119,6 @@ __global__ void own_rows(float* out, bool sync) {
   __shared__ SwizzledTile<__half, kM, kK> sA;
   __shared__ SwizzledTile<__half, kN, kK> sB;
   fill(sA, sB);
-  ptx::fence_proxy_async();
-  __syncthreads();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (int row = 16 * warp; row < 16 * warp + 16; ++row) {
     sA(row, lane) = __half(2.0f);  // replaces A
@@ -137,15 +134,13 @@ __global__ void own_rows(float* out, bool sync) {
 }
 
 TEST_F(WgmmaTest, AWarpReadsItsOwnRows) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(own_rows, {1, 128}, out_.data(), true);
     EXPECT_EQ(out_.values()[40 * kN + 3], 3 * (kK + 32));
     no_findings();
     run(own_rows, {1, 128}, out_.data(), false);
-    const Finding finding = only_finding(FindingKind::kSharedRace);
-    says(finding, LINE_MARKED("replaces A"));
-  }
+    expect_lines(only_finding(FindingKind::kSharedRace), {"replaces A"});
+  });
 }
 
 // ---- The operands until the wait ---------------------------------------------------------------
@@ -156,8 +151,6 @@ __global__ void overwrite(float* out, Overwrites when) {
   __shared__ SwizzledTile<__half, kM, kK> sA;
   __shared__ SwizzledTile<__half, kN, kK> sB;
   fill(sA, sB);
-  ptx::fence_proxy_async();
-  __syncthreads();
   if (threadIdx.x < 128) {
     float rD[kBlocks][4];
     ptx::wgmma_fence();
@@ -177,8 +170,7 @@ __global__ void overwrite(float* out, Overwrites when) {
 }
 
 TEST_F(WgmmaTest, TheOperandsMustStay) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     for (const Overwrites when : {Overwrites::kAfterBarrier, Overwrites::kOwnWarp}) {
       run(overwrite, {1, 160}, out_.data(), when);
       EXPECT_EQ(out_.values()[7], kColumn7);
@@ -187,10 +179,8 @@ TEST_F(WgmmaTest, TheOperandsMustStay) {
     run(overwrite, {1, 128}, out_.data(), Overwrites::kBeforeWait);
     EXPECT_NE(out_.values()[1], kK);
     const Finding finding = only_finding(FindingKind::kAsyncProduct);
-    EXPECT_EQ(finding.title, "OPERAND OF A PRODUCT OVERWRITTEN");
-    EXPECT_EQ(finding.location, LINE_MARKED("too early"));
+    expect_report(finding, "OPERAND OF A PRODUCT OVERWRITTEN", "too early", {"still reads"});
     EXPECT_EQ(finding.array, "sB");
-    says(finding, LINE_MARKED("still reads"));
     // The product may find the new value, run beside the write, or have ended.
     run(overwrite, {1, 160}, out_.data(), Overwrites::kAfterWait);
     const std::vector<Finding> findings = take_findings();
@@ -200,7 +190,7 @@ TEST_F(WgmmaTest, TheOperandsMustStay) {
       says(found, LINE_MARKED("still reads"));
       says(found, LINE_MARKED("replaces B"));
     }
-  }
+  });
 }
 
 // ---- Registers ---------------------------------------------------------------------------------
@@ -211,8 +201,6 @@ __global__ void touch(float* out, Touches how) {
   __shared__ SwizzledTile<__half, kM, kK> sA;
   __shared__ SwizzledTile<__half, kN, kK> sB;
   fill(sA, sB);
-  ptx::fence_proxy_async();
-  __syncthreads();
   float rD[kBlocks][4];
   ptx::wgmma_fence();
   for (int k = 0; k < kK; k += 16) {
@@ -228,19 +216,17 @@ __global__ void touch(float* out, Touches how) {
 }
 
 TEST_F(WgmmaTest, TheAccumulatorBelongsToTheProduct) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(touch, {1, 128}, out_.data(), Touches::kAfterWait);
     EXPECT_EQ(out_.values()[7], kColumn7);
     no_findings();
     for (const Touches how : {Touches::kReads, Touches::kWrites}) {
       run(touch, {1, 128}, out_.data(), how);
       const Finding finding = only_finding(FindingKind::kAsyncProduct);
-      EXPECT_EQ(finding.title, "REGISTER OF A PRODUCT IN FLIGHT");
+      expect_report(finding, "REGISTER OF A PRODUCT IN FLIGHT", "", {"sums up"});
       EXPECT_EQ(finding.count, 128u);
       EXPECT_EQ(finding.location,
                 how == Touches::kReads ? LINE_MARKED("reads D") : LINE_MARKED("writes D"));
-      says(finding, LINE_MARKED("sums up"));
       if (how == Touches::kReads) {
         EXPECT_TRUE(std::isnan(out_.values()[5]));
       }
@@ -248,12 +234,11 @@ TEST_F(WgmmaTest, TheAccumulatorBelongsToTheProduct) {
     for (const Touches how : {Touches::kNeverWaits, Touches::kNeverCommits}) {
       run(touch, {2, 128}, out_.data(), how);
       const Finding finding = only_finding(FindingKind::kAsyncProduct);
-      EXPECT_EQ(finding.title, "PRODUCT WITHOUT A WAIT");
-      EXPECT_EQ(finding.location, LINE_MARKED("sums up"));
+      expect_report(finding, "PRODUCT WITHOUT A WAIT", "sums up");
       says(finding, how == Touches::kNeverWaits ? "has not waited for its group"
                                                 : "has not committed its group");
     }
-  }
+  });
 }
 
 enum class Operand { kRight, kReads, kWrites, kLdmatrix };
@@ -263,8 +248,6 @@ __global__ void from_registers(float* out, Operand how) {
   __shared__ SwizzledTile<__half, kM, kK> sA;
   __shared__ SwizzledTile<__half, kN, kK> sB;
   fill(sA, sB);
-  ptx::fence_proxy_async();
-  __syncthreads();
   float rD[kBlocks][4] = {};
   std::uint32_t rA[4];
   const std::uint32_t one = pack<__half>(1, 1);
@@ -292,10 +275,9 @@ TEST_F(WgmmaTest, TheLeftOperandMayOnlyBeRead) {
   for (const Operand how : {Operand::kWrites, Operand::kLdmatrix}) {
     run(from_registers, {1, 128}, out_.data(), how);
     const Finding finding = only_finding(FindingKind::kAsyncProduct);
-    EXPECT_EQ(finding.title, "REGISTER OF A PRODUCT IN FLIGHT");
+    expect_report(finding, "REGISTER OF A PRODUCT IN FLIGHT", "", {"multiplies"});
     EXPECT_EQ(finding.location,
               how == Operand::kWrites ? LINE_MARKED("writes A") : LINE_MARKED("loads A"));
-    says(finding, LINE_MARKED("multiplies"));
     says(finding, "reads its left operand from these registers");
   }
 }
@@ -305,8 +287,6 @@ __global__ void scopes(float* out) {
   __shared__ SwizzledTile<__half, kM, kK> sA;
   __shared__ SwizzledTile<__half, kN, kK> sB;
   fill(sA, sB);
-  ptx::fence_proxy_async();
-  __syncthreads();
   float rD[kBlocks][4] = {};
   {
     std::uint32_t rA[8][4];
@@ -337,8 +317,6 @@ __global__ void rescale(float* out, Fences fences) {
   __shared__ SwizzledTile<__half, kM, kK> sA;
   __shared__ SwizzledTile<__half, kN, kK> sB;
   fill(sA, sB);
-  ptx::fence_proxy_async();
-  __syncthreads();
   float rD[kBlocks][4] = {};
   if (fences != Fences::kNone) ptx::wgmma_fence();
   for (int n = 0; n < 2; ++n) {
@@ -365,15 +343,13 @@ TEST_F(WgmmaTest, RegistersNeedAFence) {
   no_findings();
   for (const Fences fences : {Fences::kFirstOnly, Fences::kBetween}) {
     run(rescale, {1, 128}, out_.data(), fences);
-    const Finding finding = only_finding(FindingKind::kAsyncProduct);
-    EXPECT_EQ(finding.title, "PRODUCT WITHOUT A FENCE");
-    EXPECT_EQ(finding.location, LINE_MARKED("adds"));
-    says(finding, LINE_MARKED("rescales"));
+    expect_report(only_finding(FindingKind::kAsyncProduct), "PRODUCT WITHOUT A FENCE", "adds",
+                  {"rescales"});
   }
   run(rescale, {1, 128}, out_.data(), Fences::kNone);
   const std::vector<Finding> findings = take_findings();
   ASSERT_EQ(findings.size(), 2u);
-  for (const Finding& finding : findings) EXPECT_EQ(finding.title, "PRODUCT WITHOUT A FENCE");
+  for (const Finding& finding : findings) EXPECT_EQ(finding.title(), "PRODUCT WITHOUT A FENCE");
   says(findings[0], "before its first product");
 }
 

@@ -30,16 +30,15 @@ __global__ void lanes_then_load(const __half* in, bool sync) {
 }
 
 TEST_F(WmmaCheck, LanesWriteAndThenLoad) {
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
+  under_all_schedules([&] {
     run(lanes_then_load, {1, 32}, in_.data(), true);
-    ASSERT_TRUE(take_findings().empty());
+    no_findings();
     run(lanes_then_load, {1, 32}, in_.data(), false);
     const Finding finding = only_finding(FindingKind::kSharedRace);
     EXPECT_EQ(finding.array, "sP");
     says(finding, LINE_MARKED("writes p"));
     says(finding, LINE_MARKED("reads p") + "   load_matrix_sync(f, &sP[0][0], 16);");
-  }
+  });
 }
 
 __global__ void store_then_lanes(float* out, bool sync) {
@@ -75,9 +74,7 @@ __global__ void load_then_lanes(const __half* in, bool sync) {
 TEST_F(WmmaCheck, LoadAndThenLanesWrite) {
   run(load_then_lanes, {1, 32}, in_.data(), true);
   run(load_then_lanes, {1, 32}, in_.data(), false);
-  const Finding finding = only_finding(FindingKind::kSharedRace);
-  says(finding, LINE_MARKED("reads it"));
-  says(finding, LINE_MARKED("writes it again"));
+  expect_lines(only_finding(FindingKind::kSharedRace), {"reads it", "writes it again"});
 }
 
 // A product does not order memory either.
@@ -132,15 +129,13 @@ __global__ void load_at(const __half* in, int offset, unsigned ldm) {
 TEST_F(WmmaCheck, Misaligned) {
   const Array<__half> in(1024, __half(1.f), "q");
   run(load_at, {1, 32}, in.data(), 16, 24u);
-  EXPECT_EQ(launch(load_at, {1, 32}, in.data(), 8, 16u), FlashAttentionError::CUDA_ERROR);
-  Finding finding = only_finding(FindingKind::kMisaligned);
+  Finding finding = fails(FindingKind::kMisaligned, 32, load_at, in.data(), 8, 16u);
   EXPECT_EQ(finding.location, LINE_MARKED("loads there"));
   says(finding, "q[8] (elements of 2 bytes)");
   says(finding,
        "A matrix must begin at a multiple of 32 bytes; this one begins 16 bytes after one.");
 
-  EXPECT_EQ(launch(load_at, {1, 32}, in.data(), 0, 20u), FlashAttentionError::CUDA_ERROR);
-  finding = only_finding(FindingKind::kMisaligned);
+  finding = fails(FindingKind::kMisaligned, 32, load_at, in.data(), 0, 20u);
   says(finding,
        "The ldm of a matrix must be a multiple of 16 bytes, 8 elements of this type; here ");
   says(finding, "it is 20.");
@@ -160,12 +155,9 @@ TEST_F(WmmaCheck, MisalignedFloats) {
     for (const unsigned ldm : {16u, 20u, 28u}) {
       run(store_at, {1, 32}, out.data(), 8, ldm, layout);
     }
-    EXPECT_EQ(launch(store_at, {1, 32}, out.data(), 4, 16u, layout),
-              FlashAttentionError::CUDA_ERROR);
-    says(only_finding(FindingKind::kMisaligned), "this one begins 16 bytes after one.");
-    EXPECT_EQ(launch(store_at, {1, 32}, out.data(), 0, 18u, layout),
-              FlashAttentionError::CUDA_ERROR);
-    says(only_finding(FindingKind::kMisaligned),
+    says(fails(FindingKind::kMisaligned, 32, store_at, out.data(), 4, 16u, layout),
+         "this one begins 16 bytes after one.");
+    says(fails(FindingKind::kMisaligned, 32, store_at, out.data(), 0, 18u, layout),
          "16 bytes, 4 elements of this type; here it is 18.");
   }
   cudaGetLastError();
@@ -217,13 +209,6 @@ TEST_F(WmmaCheck, Uninitialised) {
 // A warp-wide operation that cannot begin ends the launch.
 class WmmaWarp : public SimulatorTest {
  protected:
-  template <class... Params, class... Args>
-  Finding fails(void (*kernel)(Params...), int threads, Args&&... args) {
-    EXPECT_EQ(launch(kernel, {1, threads}, std::forward<Args>(args)...),
-              FlashAttentionError::CUDA_ERROR);
-    cudaGetLastError();
-    return only_finding(FindingKind::kWarpMask);
-  }
   Array<float> out_{256, 0.f};
 };
 
@@ -240,7 +225,7 @@ TEST_F(WmmaWarp, HalfAWarp) {
   run(store_by, {1, 32}, out_.data(), 32);
   EXPECT_EQ(out_.values(), std::vector<float>(256, 1.f));
   run(store_by, {1, 64}, out_.data(), 32);  // the other warp does not take part
-  const Finding finding = fails(store_by, 32, out_.data(), 16);
+  const Finding finding = fails(FindingKind::kWarpMask, 32, store_by, out_.data(), 16);
   EXPECT_EQ(finding.location, LINE_MARKED("stores by some"));
   says(finding, "MATRIX OPERATION WITHOUT ALL LANES: ");
   says(finding, "Warp 0 lane 0 waits at " + finding.location + "   store_matrix_sync(");
@@ -248,7 +233,8 @@ TEST_F(WmmaWarp, HalfAWarp) {
 }
 
 TEST_F(WmmaWarp, ABlockOfHalfAWarp) {
-  says(fails(store_by, 16, out_.data(), 16), "for lane 16, which does not exist");
+  says(fails(FindingKind::kWarpMask, 16, store_by, out_.data(), 16),
+       "for lane 16, which does not exist");
 }
 
 __global__ void some_leave(float* out, int leaver) {
@@ -260,7 +246,7 @@ __global__ void some_leave(float* out, int leaver) {
 
 TEST_F(WmmaWarp, ALaneHasExited) {
   run(some_leave, {1, 32}, out_.data(), 32);
-  const Finding finding = fails(some_leave, 32, out_.data(), 9);
+  const Finding finding = fails(FindingKind::kWarpMask, 32, some_leave, out_.data(), 9);
   says(finding, "for lane 9, which has exited. A matrix operation needs all 32 lanes.");
 }
 
@@ -277,7 +263,7 @@ __global__ void two_lines(float* out, int boundary) {
 TEST_F(WmmaWarp, LanesAtDifferentLines) {
   run(two_lines, {1, 32}, out_.data(), 0);
   run(two_lines, {1, 32}, out_.data(), 32);
-  const Finding finding = fails(two_lines, 32, out_.data(), 16);
+  const Finding finding = fails(FindingKind::kWarpMask, 32, two_lines, out_.data(), 16);
   EXPECT_EQ(finding.location, LINE_MARKED("one line"));
   says(finding, "which waits in another warp-wide operation at " + LINE_MARKED("another line"));
 }
@@ -298,7 +284,7 @@ TEST_F(WmmaWarp, LanesNameDifferentMatrices) {
   const Array<float> in(1024, 1.f);
   run(differing, {1, 32}, in.data(), Differs::kNothing);
   for (const Differs what : {Differs::kPointer, Differs::kLdm, Differs::kLayout}) {
-    const Finding finding = fails(differing, 32, in.data(), what);
+    const Finding finding = fails(FindingKind::kWarpMask, 32, differing, in.data(), what);
     EXPECT_EQ(finding.location, LINE_MARKED("differs"));
     says(finding, "LANES NAME DIFFERENT MATRICES");
     says(finding, "Warp 0 lanes 0 and 20 at " + finding.location);

@@ -105,45 +105,6 @@ TEST_F(Wmma, Half) { check_shapes<__half, float>(); }
 TEST_F(Wmma, Bfloat16) { check_shapes<__nv_bfloat16, float>(); }
 TEST_F(Wmma, HalfAccumulator) { check_shapes<__half, __half>(); }
 
-// Warps of a block run at their own pace; the result must not depend on which runs first. The
-// accumulator is both c and d.
-__global__ void chain(const __half* a, const __half* b, float* d, int rounds) {
-  const int warp = threadIdx.x / 32;
-  fragment<matrix_a, 16, 16, 16, __half, row_major> fa;
-  fragment<matrix_b, 16, 16, 16, __half, col_major> fb;
-  fragment<accumulator, 16, 16, 16, float> sum;
-  fill_fragment(sum, 1.f);
-  for (int i = 0; i < rounds * (1 + warp); ++i) {
-    load_matrix_sync(fa, a, 16);
-    load_matrix_sync(fb, b, 16);
-    mma_sync(sum, fa, fb, sum);
-  }
-  store_matrix_sync(d + warp * 256, sum, 16, mem_row_major);
-}
-
-TEST_F(Wmma, UnderEverySchedule) {
-  const auto a = exact_values<__half>(256, 4), b = exact_values<__half>(256, 5);
-  Array<__half> da(256), db(256);
-  da.set(a);
-  db.set(b);
-  std::vector<float> expected;
-  for (int warp = 0; warp < 3; ++warp) {
-    for (int e = 0; e < 256; ++e) {
-      float dot = 0.f;
-      for (int i = 0; i < 16; ++i) {
-        dot += at(a, e / 16, i, 16, false) * at(b, i, e % 16, 16, true);
-      }
-      expected.push_back(1.f + static_cast<float>(2 * (1 + warp)) * dot);
-    }
-  }
-  for (const Schedule& schedule : all_schedules()) {
-    set_schedule(schedule);
-    Array<float> out(3 * 256, 0.f);
-    run(chain, {1, 96}, da.data(), db.data(), out.data(), 2);
-    EXPECT_EQ(out.values(), expected);
-  }
-}
-
 // 1 + 2^-12 + 2^-12 ... : sums are rounded to float, not to half, and a half accumulator only at
 // the end of each product.
 template <class C>

@@ -1,5 +1,3 @@
-#include "exact_test.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,3 @@
-#include "extreme_test.h"
-
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -94,7 +92,7 @@ FlashAttentionError call(const PassOf<Args>& pass, const Problem& p, Args args) 
   const harness::DeviceBuffer workspace(pass.workspace_bytes(p), "workspace");
   args.workspace = workspace.data();
   args.workspace_bytes = workspace.bytes();
-  const FlashAttentionError error = pass.run(p, args, nullptr);
+  const FlashAttentionError error = pass.run(p, args, current_device(), nullptr);
   harness::check(cudaDeviceSynchronize(), "the kernels");
   return error;
 }
@@ -265,11 +263,11 @@ void refuses_too_many_blocks(const Stage& stage, Pass pass, Problem problem) {
   if (pass == CUFLASH_FORWARD) {
     Forward args(t, t, t, t);
     args.workspace = nothing;
-    error = stage.forward.run(problem, args, nullptr);
+    error = stage.forward.run(problem, args, current_device(), nullptr);
   } else {
     Backward args(t, t, t, t, t, t, t, t, reinterpret_cast<float*>(nothing));
     args.workspace = nothing;
-    error = stage.backward.run(problem, args, nullptr);
+    error = stage.backward.run(problem, args, current_device(), nullptr);
   }
   EXPECT_EQ(error, FlashAttentionError::SIZE_OVERFLOW);
 }

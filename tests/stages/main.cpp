@@ -5,13 +5,9 @@
 #include <set>
 
 #include "cuflash/workload.h"
-#include "exact_test.h"
-#include "extreme_test.h"
 #include "harness/stage_check.h"
 #include "harness/stage_score.h"
 #include "harness/traffic.h"
-#include "memory_test.h"
-#include "random_test.h"
 #include "stage_test.h"
 
 namespace cuflash::tests {

@@ -1,5 +1,3 @@
-#include "memory_test.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -7,7 +5,7 @@
 #include "cuflash/flash_attention.h"
 #include "cuflash/workload.h"
 #include "harness/owners.h"
-#include "problems.h"
+#include "stage_test.h"
 #include "support/api_call.h"
 #include "support/default_pool.h"
 #include "support/memory_limit.h"

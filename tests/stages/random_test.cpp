@@ -1,5 +1,3 @@
-#include "random_test.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -8,11 +8,9 @@
 #include <memory>
 
 #include "cuflash/workload.h"
-#include "device/resident_blocks.h"
 #include "harness/stage_check.h"
 #include "harness/stage_score.h"
 #include "harness/traffic.h"
-#include "memory_test.h"
 #include "support/expect.h"
 #include "support/need_device.h"
 
@@ -27,9 +25,10 @@ void report_findings() {
   for (const simt::Finding& finding : simt::take_findings()) ADD_FAILURE() << finding.message();
 }
 
-void expect_traffic(const Stage& stage, Pass pass, const Problem& problem,
+void expect_traffic(const Stage& stage, Pass pass, const harness::TestCase& c,
                     const simt::Counts& counts) {
-  const auto formula = harness::predicted_traffic(stage, pass, problem);
+  const Device device = harness::told_device(c.options);
+  const auto formula = harness::predicted_traffic(stage, pass, c.problem, device);
   if (!formula) return;
   EXPECT_EQ(counts.global_read_bytes, formula->read_bytes) << "bytes read are not the formula's";
   EXPECT_EQ(counts.global_write_bytes, formula->write_bytes)
@@ -110,7 +109,7 @@ void computes(const Stage& stage, Pass pass, const TestProblem& test, harness::R
     if (!check.ok()) ADD_FAILURE() << check.failures();
     for (const harness::Run& run : check.runs) {
       SCOPED_TRACE(run.schedule);
-      if (run.counts) expect_traffic(stage, pass, test.c.problem, *run.counts);
+      if (run.counts) expect_traffic(stage, pass, test.c, *run.counts);
     }
   } catch (const harness::CudaError& error) {
     if (error.code() != cudaErrorMemoryAllocation) throw;
@@ -125,13 +124,12 @@ void computes_in_any_order(const Stage& stage, harness::TestCase c) {
   if (!check.ok()) ADD_FAILURE() << check.failures();
 }
 
-void computes_with_few_blocks(const Stage& stage, Pass pass, const TestProblem& test) {
+void computes_with_few_blocks(const Stage& stage, Pass pass, TestProblem test) {
   for (const int blocks : {1, 3}) {
     SCOPED_TRACE(std::to_string(blocks) + " blocks");
-    resident_blocks = blocks;
+    test.c.options.sms = blocks;
     computes(stage, pass, test);
   }
-  resident_blocks = 0;
 }
 
 void computes_with_a_lane_that_lags(const Stage& stage, Pass pass, const harness::TestCase& c) {

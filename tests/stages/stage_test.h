@@ -49,7 +49,7 @@ void computes(const Stage& stage, Pass pass, const TestProblem& test,
 void computes_in_any_order(const Stage& stage, harness::TestCase c);
 // The same as computes(), with a block for all the work, and with three: the barriers of a block go
 // on from one piece of work to the next.
-void computes_with_few_blocks(const Stage& stage, Pass pass, const TestProblem& test);
+void computes_with_few_blocks(const Stage& stage, Pass pass, TestProblem test);
 // The results are within their limits under a schedule of the CPU simulator in which a lane of each
 // warp lags behind the others, without a finding.
 void computes_with_a_lane_that_lags(const Stage& stage, Pass pass, const harness::TestCase& c);
@@ -83,6 +83,73 @@ void states_its_products(const Stage& stage);
 
 // The ladder can predict the stage's traffic.
 void has_traffic_formula(const Stage& stage);
+
+// ---- Exact results, which are compared bit for bit (exact_test.cpp) -----------------------------
+
+// Each query has one key, somewhere among those that it sees, whose score exceeds all others by
+// hundreds: P holds zeros and a one, and a row of O is a row of V.
+void finds_one_key(const Stage& stage, Pass pass, Problem problem);
+
+// Q is 0, so that all keys weigh the same, and V holds small integers. Rows that see a power of two
+// of keys have a mean that is exact before it is rounded to the dtype.
+void averages_equal_keys(const Stage& stage, Pass pass, const Problem& problem);
+
+// ---- Extreme values and addresses, and work not to be done (extreme_test.cpp) -------------------
+
+// Forward, causal, with or without a window: every score of every row is far below any finite
+// constant at which a maximum might start.
+void scores_far_below_zero(const Stage& stage, Pass pass, const Problem& problem);
+
+// Forward, several heads: infinite values of V in the first one reach no other.
+void an_infinite_v_stays_in_its_head(const Stage& stage, Pass pass, const Problem& problem);
+
+// Forward, one head: other queries in every eighth row, with scores 16 times as large, so that
+// their maxima grow from tile to tile, leave the bits of all other rows as they are. Some of those
+// grow moderately.
+void a_row_does_not_depend_on_others(const Stage& stage, Pass pass, const Problem& problem);
+
+// Backward, two keys: sums exceed the largest f16 before they are multiplied by the scale. dQ and
+// dK do not exceed it.
+void gradients_large_before_the_scale(const Stage& stage, Pass pass, const Problem& problem);
+
+// Backward, no mask: every score is far below the 0 that a key past the last would have.
+void gradients_of_scores_far_below_zero(const Stage& stage, Pass pass, const Problem& problem);
+
+// One head with rows 2^29 elements apart: an offset inside a head needs 64 bits. On the CPU
+// simulator only, in memory that is mapped and hardly touched.
+void rows_far_apart(const Stage& stage, Pass pass, const Problem& problem);
+
+// Forward, a window at the end of the most keys that a head may have: indices near 2^31.
+void sees_the_end_of_the_longest_head(const Stage& stage, Pass pass, const Problem& problem);
+
+// A problem of 2^32 heads, a grid of at least as many blocks, is refused. Nothing is launched.
+void refuses_too_many_blocks(const Stage& stage, Pass pass, Problem problem);
+
+// The largest shared memory of a launch is the amount that the stage declares. On the CPU simulator
+// only.
+void asks_for_the_declared_shared_memory(const Stage& stage, Pass pass, const Problem& problem);
+
+// A window wider than the sequence hides nothing, and causes no work beyond the sequence. On the
+// CPU simulator only.
+void a_wide_window_costs_nothing(const Stage& stage, Pass pass, const Problem& problem);
+
+// ---- Memory besides the tensors: how it grows, and no other (memory_test.cpp) -------------------
+
+// Twice the lengths need at most twice the workspace, up to a million tokens, or about four times
+// as much if the pass declares that it keeps the scores.
+void memory_grows_as_declared(const Stage& stage, Pass pass);
+
+// The problem of allocates_nothing_else().
+Problem allocation_problem();
+// A call of the public API needs no more memory than the workspace that the stage declares.
+void allocates_nothing_else(const Stage& stage, Pass pass);
+
+// ---- Random problems, for what no table of problems lists (random_test.cpp) ---------------------
+
+// The results of many small random problems are within their limits, and the same in every run:
+// 1,000 problems on a GPU, fewer on the CPU simulator. They are the same in every run of the test
+// unless CUFLASH_SEED in the environment is another number than 1.
+void computes_random_problems(const Stage& stage, Pass pass);
 
 }  // namespace cuflash::tests
 

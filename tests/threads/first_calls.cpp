@@ -48,7 +48,7 @@ Stage describe() {
   stage.forward.shared_bytes = [](const Problem&) { return std::size_t{0}; };
   stage.forward.workspace_bytes = [](const Problem&) { return std::size_t{256}; };
   stage.forward.rank = [](const Problem&) { return Rank{1, "the only one"}; };
-  stage.forward.run = [](const Problem&, const Forward&, cudaStream_t) {
+  stage.forward.run = [](const Problem&, const Forward&, const Device&, cudaStream_t) {
     ++queued;
     return FlashAttentionError::SUCCESS;
   };

@@ -1,19 +1,28 @@
-// What becomes of the events of a timeline's log, without a GPU.
+// What becomes of the events of a timeline's log, and their JSON, without a GPU.
 #include "timeline/recording.h"
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
-#include "timeline/made_up.h"
+#include "timeline/report.h"
 
 namespace cuflash::bench {
 namespace {
 
 using timeline::Event;
 using timeline::Kind;
+
+// As a kernel writes it.
+Event event(Kind kind, unsigned line, unsigned warp, unsigned block, unsigned begin, unsigned end,
+            unsigned data = 0) {
+  using namespace timeline;
+  const unsigned who = block % (1u << kBlockBits) << kWarpBits | warp;
+  return {(who << kKindBits | static_cast<unsigned>(kind)) << kLineBits | line, begin, end, data};
+}
 
 TEST(TimelineBlocks, InOrderWithTheirWarps) {
   const auto blocks = blocks_of({event(Kind::kWait, 7, 5, 130, 400, 500, 64),
@@ -118,6 +127,23 @@ TEST(TimelineBlocks, InTheMiddleOfABlockThatStays) {
   all.warps = {{4, {{Kind::kWait, 7, 10, 30, 0}, last_tile(800)}}};
   EXPECT_EQ(in_the_middle({all})[0].begin, 0);
   EXPECT_EQ(in_the_middle({all})[0].warps.at(4).size(), 2u);
+}
+
+TEST(TimelineReport, Events) {
+  Timeline recorded;
+  // The block's fifth warp is the first of warpgroup 1.
+  recorded.blocks = blocks_of({event(Kind::kBlock, 1, 0, 7, 0, 1000, 7),
+                               event(Kind::kTile, 3, 4, 7, 1010, 1010, unsigned(-1)),
+                               event(Kind::kWait, 4, 4, 7, 1020, 1050, 1024),
+                               event(Kind::kWait, 4, 5, 7, 1020, 1051, 1024)});
+  const auto json = report({}, "12_stage", {recorded});
+  EXPECT_EQ(json.at("stage"), "12_stage");
+  const auto& block = json.at("timelines").at(0).at("blocks").at(0);
+  EXPECT_EQ(block.at("block"), 7);
+  ASSERT_EQ(block.at("warpgroups").size(), 1u) << "of each warpgroup its first warp";
+  EXPECT_EQ(block.at("warpgroups").at(0).at("warpgroup"), 1);
+  EXPECT_EQ(block.at("warpgroups").at(0).at("events"),
+            nlohmann::ordered_json({"3 tile 10 10 -1", "4 wait 20 50 1024"}));
 }
 
 }  // namespace

@@ -83,15 +83,16 @@ Whole pair_by_pair(const Example& e) {
 }
 
 // Every combination of sides, of causal and of lengths, with windows from one key to far beyond all
-// keys. If seq_q > seq_kv, the first queries see no key in most of the examples; if seq_q < seq_kv,
-// a bound on the left leaves the first keys without a query.
+// keys, and without a limit: any negative side has none. If seq_q > seq_kv, the first queries see
+// no key in most of the examples; if seq_q < seq_kv, a bound on the left leaves the first keys
+// without a query.
 std::vector<Example> examples() {
   std::vector<Example> all;
   for (const char* sizes :
        {"b1_h1_q6k6_d3", "b2_h4x2_q5k9_d2", "b1_h2x1_q9k4_d2", "b1_h1_q1k7_d2", "b1_h1_q7k1_d2"}) {
     for (const bool causal : {false, true}) {
-      for (const int left : {-1, 0, 2, 100, 2147483647}) {
-        for (const int right : {-1, 0, 3, 100, 2147483647}) {
+      for (const int left : {-7, -1, 0, 2, 2147483647}) {
+        for (const int right : {-7, -1, 0, 3, 2147483647}) {
           all.push_back(example(sizes));
           Problem& p = all.back().problem;
           p.causal = causal, p.window_left = left, p.window_right = right;
@@ -157,47 +158,6 @@ TEST(ReferenceWindow, ThePlainImplementationAgrees) {
     expect_near(doubles(g.dk), want.gradients.dk, 2e-5);
     expect_near(doubles(g.dv), want.gradients.dv, 2e-5);
   }
-}
-
-void expect_same(const Example& e, const Problem& other) {
-  SCOPED_TRACE(problem_name(e.problem) + " and " + problem_name(other));
-  const Output a = attention_forward(e.problem, e.q, e.k, e.v);
-  const Output b = attention_forward(other, e.q, e.k, e.v);
-  expect_near(a.o, b.o, 0);
-  expect_near(a.lse, b.lse, 0);
-}
-
-TEST(ReferenceWindow, ANegativeSideIsUnlimited) {
-  Example e = example("b1_h1_q5k8_d2");
-  const Problem without = e.problem;
-  e.problem.window_left = -7, e.problem.window_right = -2147483647 - 1;
-  expect_same(e, without);
-}
-
-TEST(ReferenceWindow, CausalIsARightSideOfZero) {
-  for (const char* sizes : {"b1_h1_q6k6_d2", "b1_h1_q5k8_d2", "b1_h1_q8k5_d2"}) {
-    const Example right = example(std::string(sizes) + "_left2_right0");
-    expect_same(right, example(std::string(sizes) + "_causal_left2").problem);
-    expect_same(right, example(std::string(sizes) + "_causal_left2_right4").problem);
-  }
-}
-
-// A window of one key: O is a copy of V, LSE the score itself, and no gradient reaches Q or K.
-TEST(ReferenceWindow, OfTheDiagonalCopiesV) {
-  const Example e = example("b1_h1_q5k5_d2_left0_right0");
-  const Output out = attention_forward(e.problem, e.q, e.k, e.v);
-  expect_near(out.o, e.v, 1e-15);
-  const Gradients g = attention_backward(e.problem, e.q, e.k, e.v, out, e.d_o);
-  expect_near(g.dq, Array(e.q.size()), 1e-14);
-  expect_near(g.dk, Array(e.k.size()), 1e-14);
-  expect_near(g.dv, e.d_o, 1e-14);
-}
-
-// The last query stands at the last key, so only the first queries can be without a key.
-TEST(ReferenceWindow, OnlyTheFirstQueriesSeeNoKey) {
-  const Example e = example("b1_h1_q9k4_d2_left1_right2");  // query i stands at i − 5
-  const Output out = attention_forward(e.problem, e.q, e.k, e.v);
-  for (int i = 0; i < 9; ++i) EXPECT_EQ(out.lse[i] == -kInfinity, i < 3) << i;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// One call of the harness, by more than one stage.
+// One call of the harness, by more than one stage, or by one that is told of another device.
 #include "harness/stage_call.h"
 
 #include <gtest/gtest.h>
@@ -25,6 +25,23 @@ TEST(StageCall, AnotherStageHasTheTensorsAndALargeEnoughWorkspace) {
     EXPECT_EQ(outputs.tensors, run(*other, CUFLASH_FORWARD, p, inputs).tensors);
     EXPECT_NE(outputs.tensors, run(*first, CUFLASH_FORWARD, p, inputs).tensors);
   }
+}
+
+TEST(StageCall, AStageIsToldOfAsManyMultiprocessorsAsAreWanted) {
+  Problem p;
+  ASSERT_TRUE(parse_problem("b1_h1_q8k8_d32_f32", p));
+  static int told;
+  Stage stage = *find_stage("01_naive");
+  stage.forward.run = [](const Problem&, const Forward&, const Device& device, cudaStream_t) {
+    told = device.sms;
+    return FlashAttentionError::SUCCESS;
+  };
+  CallOptions options;
+  run(stage, CUFLASH_FORWARD, p, make_inputs(p, {}), options);
+  EXPECT_EQ(told, current_device().sms);
+  options.sms = 1234;
+  run(stage, CUFLASH_FORWARD, p, make_inputs(p, {}), options);
+  EXPECT_EQ(told, 1234);
 }
 
 }  // namespace

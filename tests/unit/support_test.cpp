@@ -16,8 +16,12 @@ using Error = FlashAttentionError;
 std::size_t no_workspace(const Problem&) { return 0; }
 std::size_t shared_96_kb(const Problem&) { return 96 << 10; }
 std::size_t no_shared_memory(const Problem&) { return 0; }
-Error queue_forward(const Problem&, const Forward&, cudaStream_t) { return Error::SUCCESS; }
-Error queue_backward(const Problem&, const Backward&, cudaStream_t) { return Error::SUCCESS; }
+Error queue_forward(const Problem&, const Forward&, const Device&, cudaStream_t) {
+  return Error::SUCCESS;
+}
+Error queue_backward(const Problem&, const Backward&, const Device&, cudaStream_t) {
+  return Error::SUCCESS;
+}
 
 constexpr unsigned bit(DType dtype) { return 1u << static_cast<int>(dtype); }
 constexpr unsigned bit(int head_dim) { return 1u << (head_dim / 16 - 1); }

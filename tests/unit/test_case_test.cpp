@@ -50,8 +50,9 @@ TEST(CaseName, RefusesJunk) {
   for (const char* name :
        {"", "_peaky", "b1_h1_q8k8_d32_", "b1_h1_q8k8_d32_padded_peaky",
         "b1_h1_q8k8_d32_peaky_peaky", "b1_h1_q8k8_d32_scale", "b1_h1_q8k8_d32_scale-1",
-        "b1_h1_q8k8_d32_scale0.1x", "b1_h1_q8k8_d32_scaleinf", "b1_h1_q8k8_d32_padded_left1",
-        "b1_h1_q8k8_d32_f16_other", "b1_h1_q8k8_d32_any_order_no_dk"}) {
+        "b1_h1_q8k8_d32_scale0", "b1_h1_q8k8_d32_scale0.1x", "b1_h1_q8k8_d32_scaleinf",
+        "b1_h1_q8k8_d32_padded_left1", "b1_h1_q8k8_d32_f16_other",
+        "b1_h1_q8k8_d32_any_order_no_dk"}) {
     TestCase c;
     EXPECT_FALSE(parse_test_case(name, c)) << name;
     EXPECT_EQ(test_case_name(c), test_case_name({})) << name;

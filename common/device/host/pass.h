@@ -7,12 +7,14 @@
 //     };
 //
 // and forward_pass<ForwardKernels, Types, HeadDims>() instantiates it for each type and head
-// dimension, and declares only those. The pass has no workspace unless the stage sets one.
+// dimension, and declares only those. The pass has no workspace unless the stage sets one. Where
+// the grid depends on the device, it is run(p, device, stream).
 #ifndef CUFLASH_DEVICE_HOST_PASS_H_
 #define CUFLASH_DEVICE_HOST_PASS_H_
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 #include "cuflash/stage.h"
 #include "device/index.h"
@@ -36,10 +38,18 @@ int products(const Problem&) {
 
 template <class Args, class Params, template <class, int> class Kernels, class Types, class Dims>
 struct Instances {
-  static FlashAttentionError run(const Problem& p, const Args& args, cudaStream_t stream) {
+  static FlashAttentionError run(const Problem& p, const Args& args, const Device& device,
+                                 cudaStream_t stream) {
     constexpr auto kOtherwise = FlashAttentionError::UNSUPPORTED_BY_STAGE;
     return dispatch(Types{}, Dims{}, p, kOtherwise, [&](auto type, auto head_dim) {
-      return Kernels<typename decltype(type)::Type, head_dim()>::run(Params(p, args), stream);
+      using Instance = Kernels<typename decltype(type)::Type, head_dim()>;
+      using Run = decltype(Instance::run);
+      const Params params(p, args);
+      if constexpr (std::is_invocable_v<Run, const Params&, const Device&, cudaStream_t>) {
+        return Instance::run(params, device, stream);
+      } else {
+        return Instance::run(params, stream);
+      }
     });
   }
 

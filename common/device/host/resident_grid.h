@@ -7,14 +7,12 @@
 
 #include "cuflash/stage.h"
 #include "device/host/grid.h"
-#include "device/resident_blocks.h"
 
 namespace cuflash {
 
 // A block for each multiprocessor, but no more than there are pieces of work.
-inline std::int64_t blocks_that_stay(std::int64_t work) {
-  const int blocks = resident_blocks != 0 ? resident_blocks : current_device().sms;
-  return std::min<std::int64_t>(blocks, work);
+inline std::int64_t blocks_that_stay(std::int64_t work, const Device& device) {
+  return std::min<std::int64_t>(device.sms, work);
 }
 
 // So many blocks, with Storage in the shared memory of each.

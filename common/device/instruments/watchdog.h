@@ -120,17 +120,18 @@ __device__ __forceinline__ void give_up(unsigned barrier, unsigned parity) {
   __trap();
 }
 
-// The time that a wait may still take.
+// The time that a wait may still take, from its first check on.
 class Patience {
  public:
-  __device__ __forceinline__ Patience() : end_(nanoseconds() + kPatience) {}
   // The wait is not over.
-  __device__ __forceinline__ void check(unsigned barrier, unsigned parity) const {
-    if (nanoseconds() > end_) give_up(barrier, parity);
+  __device__ __forceinline__ void check(unsigned barrier, unsigned parity) {
+    const std::uint64_t now = nanoseconds();
+    if (end_ == 0) end_ = now + kPatience;
+    if (now > end_) give_up(barrier, parity);
   }
 
  private:
-  std::uint64_t end_;
+  std::uint64_t end_ = 0;
 };
 
 }  // namespace cuflash::watchdog

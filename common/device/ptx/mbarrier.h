@@ -5,15 +5,15 @@
 // ends when as many threads have arrived as mbarrier_init() said, and all bytes that were expected
 // have arrived; the next one begins at once. What a thread did before it arrived happens before
 // what follows a wait for that phase.
+//
+// What instruments:: names is empty in the usual build (device/instruments/points.h).
 #ifndef CUFLASH_DEVICE_PTX_MBARRIER_H_
 #define CUFLASH_DEVICE_PTX_MBARRIER_H_
 
 #include <cuda_runtime.h>
 
+#include "device/instruments/points.h"
 #include "device/ptx/shared_address.h"
-#ifdef CUFLASH_WATCHDOG
-#include "device/instruments/watchdog.h"
-#endif
 
 namespace cuflash::ptx {
 
@@ -29,11 +29,13 @@ __device__ __forceinline__ void mbarrier_init(SharedAddress barrier, unsigned ar
 
 // Makes the thread's calls of mbarrier_init() visible to the other blocks of a cluster. It is no
 // proxy fence: a copy reaches its barrier through the generic proxy.
-__device__ __forceinline__ void fence_mbarrier_init() {
+__device__ __forceinline__ void fence_mbarrier_init(instruments::Line line = {}) {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  instruments::note(instruments::Kind::kBlock, line, blockIdx.x);
 }
 
 __device__ __forceinline__ void mbarrier_arrive(SharedAddress barrier) {
+  instruments::may_be_late();
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(barrier.value) : "memory");
 }
 
@@ -47,12 +49,11 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(SharedAddress barrier,
 
 // Waits for the end of the phase of this parity, 0 or 1: the current phase or the one before it,
 // whichever has it. Before phase 0 ends, a wait for parity 1 returns at once.
-__device__ __forceinline__ void mbarrier_wait(SharedAddress barrier, unsigned parity) {
+__device__ __forceinline__ void mbarrier_wait(SharedAddress barrier, unsigned parity,
+                                              instruments::Line line = {}) {
+  instruments::Wait wait(instruments::Kind::kWait, line, barrier.value);
   // The longest time that the hardware may suspend the thread, nanoseconds.
   constexpr unsigned kSuspend = 1000000;
-#ifdef CUFLASH_WATCHDOG
-  const watchdog::Patience patience;
-#endif
   unsigned done;
   do {
     asm volatile(
@@ -62,9 +63,7 @@ __device__ __forceinline__ void mbarrier_wait(SharedAddress barrier, unsigned pa
         : "=r"(done)
         : "r"(barrier.value), "r"(parity), "n"(kSuspend)
         : "memory");
-#ifdef CUFLASH_WATCHDOG
-    if (done == 0) patience.check(barrier.value, parity);
-#endif
+    if (done == 0) wait.goes_on(barrier.value, parity);
   } while (done == 0);
 }
 

@@ -5,23 +5,29 @@
 
 #include <cuda_runtime.h>
 
+#include "device/instruments/points.h"
+
 namespace cuflash::ptx {
 
 // Waits until this many threads, whole warps, have come to the barrier; what they did before it
 // happens before what follows it.
-__device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
+__device__ __forceinline__ void named_barrier_sync(int barrier, int threads,
+                                                   instruments::Line line = {}) {
+  const instruments::Wait wait(instruments::Kind::kNamedBarrier, line, barrier);
   asm volatile("bar.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
 }
 
 // Counts as coming to the barrier, and goes on. What the thread did before happens before what
 // follows the named_barrier_sync() of others.
 __device__ __forceinline__ void named_barrier_arrive(int barrier, int threads) {
+  instruments::may_be_late();
   asm volatile("bar.arrive %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
 }
 
 // Waits like named_barrier_sync(), at a barrier to which all threads come by this word. True if
 // `mine` of any of them is.
 __device__ __forceinline__ bool named_barrier_or(int barrier, int threads, bool mine) {
+  instruments::may_be_late();
   int any;
   asm volatile(
       "{\n\t"
@@ -33,6 +39,7 @@ __device__ __forceinline__ bool named_barrier_or(int barrier, int threads, bool 
       : "=r"(any)
       : "r"(barrier), "r"(threads), "r"(static_cast<int>(mine))
       : "memory");
+  instruments::may_be_late();
   return any != 0;
 }
 

@@ -7,16 +7,20 @@
 
 #include <cuda_runtime.h>
 
+#include "device/instruments/points.h"
+
 namespace cuflash::ptx {
 
 // Waits until the block has that many to give.
 template <int kRegisters>
-__device__ __forceinline__ void setmaxnreg_inc() {
+__device__ __forceinline__ void setmaxnreg_inc(instruments::Line line = {}) {
+  const instruments::Span span(instruments::Kind::kRegisters, line, kRegisters);
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(kRegisters));
 }
 
 template <int kRegisters>
-__device__ __forceinline__ void setmaxnreg_dec() {
+__device__ __forceinline__ void setmaxnreg_dec(instruments::Line line = {}) {
+  const instruments::Span span(instruments::Kind::kRegisters, line, kRegisters);
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(kRegisters));
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "device/host/tensor_map.h"
+#include "device/instruments/points.h"
 #include "device/ptx/shared_address.h"
 
 namespace cuflash::ptx {
@@ -19,6 +20,7 @@ namespace cuflash::ptx {
 // __grid_constant__.
 __device__ __forceinline__ void tensor_copy(SharedAddress shared, const TensorMap& map, int x0,
                                             int x1, int x2, int x3, SharedAddress barrier) {
+  instruments::may_be_late();
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cta.global.tile.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%2, %3, %4, %5}], [%6];"

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "device/host/tensor_map.h"
+#include "device/instruments/points.h"
 #include "device/ptx/shared_address.h"
 
 namespace cuflash::ptx {
@@ -22,6 +23,7 @@ namespace cuflash::ptx {
 // multiple of 128 bytes. The map is a kernel parameter, __grid_constant__.
 __device__ __forceinline__ void tensor_store(const TensorMap& map, int x0, int x1, int x2, int x3,
                                              SharedAddress shared) {
+  instruments::may_be_late();
   asm volatile(
       "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4}], [%5];"
       :

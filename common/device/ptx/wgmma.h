@@ -13,25 +13,29 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "device/instruments/points.h"
 #include "device/ptx/matrix_descriptor.h"
 
 namespace cuflash::ptx {
 
 // Orders what the threads have done to the registers of a product before it. All threads call it
 // before the first of a series of products.
-__device__ __forceinline__ void wgmma_fence() {
+__device__ __forceinline__ void wgmma_fence(instruments::Line line = {}) {
+  instruments::note(instruments::Kind::kFence, line);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
 // Makes one group of the products issued since the last call.
-__device__ __forceinline__ void wgmma_commit() {
+__device__ __forceinline__ void wgmma_commit(instruments::Line line = {}) {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  instruments::note(instruments::Kind::kCommit, line);
 }
 
 // Waits until at most kPending groups, the newest, are running. It names no
 // accumulators: ptxas alone, which tracks the registers of products, keeps their uses behind it.
 template <int kPending>
-__device__ __forceinline__ void wgmma_wait() {
+__device__ __forceinline__ void wgmma_wait(instruments::Line line = {}) {
+  const instruments::Wait wait(instruments::Kind::kProducts, line, kPending);
   asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(kPending) : "memory");
 }
 

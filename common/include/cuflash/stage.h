@@ -124,9 +124,9 @@ struct PassFacts {
 /// One pass of a stage: its facts and the function that queues it. Args is Forward or Backward.
 template <class Args>
 struct PassOf : PassFacts {
-  /// Queues the pass; null if the stage has none. The caller has checked the arguments and provided
-  /// the workspace.
-  FlashAttentionError (*run)(const Problem&, const Args&, cudaStream_t) = nullptr;
+  /// Queues the pass on the current device, which is this one; null if the stage has none. The
+  /// caller has checked the arguments and provided the workspace.
+  FlashAttentionError (*run)(const Problem&, const Args&, const Device&, cudaStream_t) = nullptr;
 };
 
 /// One stage of the ladder: data, filled by named fields.

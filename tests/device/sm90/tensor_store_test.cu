@@ -1,5 +1,5 @@
-// cp.async.bulk.tensor from shared to global memory: which elements go where, and when the source
-// may be written again.
+// cp.async.bulk.tensor from shared to global memory: which elements go where, and when they are
+// there.
 #include "../support.h"
 #include "device/host/tile_map.h"
 #include "device/ptx/mbarrier.h"
@@ -99,54 +99,15 @@ INSTANTIATE_TEST_SUITE_P(Firsts, TensorStoresFrom,
                                          First{"right", 8, 2}, First{"outside", 0, kRows + 5}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// ---- Buffers that are written again ------------------------------------------------------------
+// ---- The end of a store ------------------------------------------------------------------------
 
 constexpr int kCols = 64, kTiles = 40;
 using Tile = SwizzledTile<Bits, kRows, kCols>;
-
-struct TwoTiles {
-  Tile tile[2];
-};
 
 // The value of an element of a tile.
 __host__ __device__ Bits value(int tile, int element) {
   return static_cast<Bits>(977 * tile + 3 * element);
 }
-
-// Two buffers: one is filled while the other is stored.
-__global__ void store_tiles(const __grid_constant__ TensorMap map) {
-  auto& s = shared_storage<TwoTiles>();
-  for (int n = 0; n < kTiles; ++n) {
-    if (threadIdx.x == 0) ptx::tensor_store_wait_read<1>();
-    __syncthreads();
-    for (int i = threadIdx.x; i < kRows * kCols; i += kThreads) {
-      s.tile[n % 2](i / kCols, i % kCols) = value(blockIdx.x * kTiles + n, i);
-    }
-    ptx::fence_proxy_async();
-    __syncthreads();
-    if (threadIdx.x != 0) continue;
-    ptx::tensor_store(map, 0, n * kRows, blockIdx.x, 0, &s.tile[n % 2]);
-    ptx::tensor_store_commit();
-  }
-  if (threadIdx.x == 0) ptx::tensor_store_wait_read<0>();
-}
-
-TEST_F(TensorStores, FromTwoBuffersByTurns) {
-  constexpr int kBlocks = 3, kLength = kTiles * kRows - 7;
-  const Layout layout = {{kCols, kLength, kBlocks, 1}, {1, kCols, kCols * kLength, 0}};
-  const Array<Bits> data(std::vector<Bits>(kCols * kLength * kBlocks));
-  run(store_tiles, {kBlocks, kThreads, shared_layout<TwoTiles>()},
-      map_of(data.data(), layout, kCols, kRows));
-  std::vector<Bits> expected;
-  for (int i = 0; i < kCols * kLength * kBlocks; ++i) {
-    const int block = i / (kCols * kLength), row = i / kCols % kLength;
-    const int element = row % kRows * kCols + i % kCols;
-    expected.push_back(value(block * kTiles + row / kRows, element));
-  }
-  EXPECT_EQ(data.values(), expected);
-}
-
-// ---- The end of a store ------------------------------------------------------------------------
 
 struct OneTile {
   Tile tile;

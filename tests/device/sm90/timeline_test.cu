@@ -2,7 +2,9 @@
 #include <algorithm>
 
 #include "../support.h"
-#include "device/instruments/timeline/recorded.h"
+#include "device/instruments/timeline/set_log.h"
+#include "device/ptx/mbarrier.h"
+#include "device/tile_mark.h"
 
 namespace cuflash {
 namespace {

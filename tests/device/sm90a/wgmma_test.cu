@@ -1,13 +1,10 @@
-// wgmma: where each element of a product lies, for every shape and layout, and when it is there.
+// wgmma: where each element of a product lies, for every shape and layout.
 // Inputs are small integers, so that every result is exact.
-#include <algorithm>
 #include <cstring>
 #include <string>
 
 #include "../support.h"
 #include "device/matrix_descriptor.h"
-#include "device/ptx/mbarrier.h"
-#include "device/ptx/setmaxnreg.h"
 #include "device/ptx/tensor_copy.h"
 #include "device/ptx/wgmma.h"
 #include "device/swizzle.h"
@@ -39,7 +36,6 @@ struct Operands {
   static constexpr bool kColumns = kMajorB == Major::kK;
   SwizzledTile<T, kRows, kK> a;
   SwizzledTile<T, kColumns ? kN : kK, kColumns ? kK : kN> b;
-  std::uint64_t full;
 
   __device__ ptx::MatrixDescriptor b_from(int k) const {
     if constexpr (kColumns) {
@@ -255,163 +251,6 @@ TEST_F(Wgmma, OfColumns) {
   check_columns<__half, 32, 96, 32>(32);
   check_columns<__nv_bfloat16, 64, 128, 64>(64);
   check_columns<__nv_bfloat16, 96, 96, 32>(0);
-}
-
-// ---- Operands that tensor copies bring ---------------------------------------------------------
-
-template <class Tile>
-__device__ void copy_tile(Tile& tile, const TensorMap& map, std::uint64_t* full) {
-  for (int panel = 0; panel < Tile::kPanels; ++panel) {
-    ptx::tensor_copy(tile.panels[panel], map, panel * Tile::kPanelCols, 0, 0, 0, full);
-  }
-}
-
-template <class T, int kN, int kK, Major kMajorB>
-__global__ void __launch_bounds__(kThreads)
-    multiply_copied(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
-                    float* d) {
-  auto& s = shared_storage<Operands<T, kN, kK, kMajorB>>();
-  if (threadIdx.x == 0) {
-    ptx::mbarrier_init(&s.full, 1);
-    ptx::fence_mbarrier_init();
-  }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    ptx::mbarrier_arrive_expect_tx(&s.full, sizeof(s.a.panels) + sizeof(s.b.panels));
-    copy_tile(s.a, a, &s.full);
-    copy_tile(s.b, b, &s.full);
-  }
-  ptx::mbarrier_wait(&s.full, 0);
-  float rD[kN / 8][4];
-  ptx::wgmma_fence();
-#pragma unroll
-  for (int k = 0; k < kK; k += 16) {
-    ptx::wgmma_m64k16<T, kMajorB>(rD, k_major(s.a, threadIdx.x / 128 * kGroupRows, k), s.b_from(k),
-                                  k > 0);
-  }
-  ptx::wgmma_commit();
-  ptx::wgmma_wait<0>();
-  store_d(d, rD);
-}
-
-// A tensor of one matrix; the boxes are the panels of such a tile.
-template <class Tile, class T>
-TensorMap map_of(const Array<T>& matrix, int rows, int cols) {
-  TensorMapArguments arguments;
-  arguments.data = matrix.data();
-  arguments.extents[0] = cols, arguments.extents[1] = rows;
-  arguments.extents[2] = arguments.extents[3] = 1;
-  arguments.strides[0] = cols;
-  arguments.box[0] = Tile::kPanelCols, arguments.box[1] = rows;
-  arguments.box[2] = arguments.box[3] = 1;
-  arguments.swizzle = Tile::kPanelCols == 64 ? TensorSwizzle::k128Bytes : TensorSwizzle::k64Bytes;
-  TensorMap map;
-  EXPECT_EQ(make_tensor_map(map, arguments), "");
-  return map;
-}
-
-template <int kN, int kK, Major kMajorB>
-void check_copied() {
-  using S = Operands<__half, kN, kK, kMajorB>;
-  const std::vector<int> a = small_integers(kRows * kK, 3, 4), b = small_integers(kK * kN, 3, 5);
-  const Array<__half> device_a(converted<__half>(a)), device_b(converted<__half>(b));
-  const Array<float> d(std::vector<float>(kRows * kN));
-  run(multiply_copied<__half, kN, kK, kMajorB>, {1, kThreads, shared_layout<S>()},
-      map_of<decltype(S::a)>(device_a, kRows, kK),
-      map_of<decltype(S::b)>(device_b, S::kColumns ? kN : kK, S::kColumns ? kK : kN), d.data());
-  EXPECT_EQ(d.values(), product(a, b, {}, kN, kK, kMajorB));
-}
-
-TEST_F(Wgmma, OfCopiedTiles) {
-  check_copied<64, 64, Major::kK>();
-  check_copied<64, 96, Major::kK>();
-  check_copied<64, 128, Major::kK>();
-  check_copied<128, 64, Major::kMN>();
-  check_copied<96, 64, Major::kMN>();
-}
-
-// ---- Groups ------------------------------------------------------------------------------------
-
-// Two products S = A · Bᵀ in flight, of which the first is waited for alone, rounded, and
-// multiplied again while the second may still run: D = (A · B₀ᵀ) · B₀ + A · B₁ᵀ.
-constexpr int kSquare = 64;
-
-struct TwoGroups {
-  SwizzledTile<__half, kRows, kSquare> a;
-  SwizzledTile<__half, kSquare, kSquare> b[2];
-};
-
-__global__ void __launch_bounds__(kThreads) overlap(const __half* a, const __half* b, float* d) {
-  auto& s = shared_storage<TwoGroups>();
-  fill(s.a, a, kRows, kSquare);
-  for (int i = 0; i < 2; ++i) fill(s.b[i], b + i * kSquare * kSquare, kSquare, kSquare);
-  ptx::fence_proxy_async();
-  __syncthreads();
-  const int row = threadIdx.x / 128 * kGroupRows;
-  float rS[kSquare / 8][4], rD[kSquare / 8][4];
-  ptx::wgmma_fence();
-#pragma unroll
-  for (int k = 0; k < kSquare; k += 16) {
-    ptx::wgmma_m64k16<__half, Major::kK>(rS, k_major(s.a, row, k), k_major(s.b[0], 0, k), k > 0);
-  }
-  ptx::wgmma_commit();
-#pragma unroll
-  for (int k = 0; k < kSquare; k += 16) {
-    ptx::wgmma_m64k16<__half, Major::kK>(rD, k_major(s.a, row, k), k_major(s.b[1], 0, k), k > 0);
-  }
-  ptx::wgmma_commit();
-  ptx::wgmma_wait<1>();
-  std::uint32_t rP[kSquare / 16][4];
-#pragma unroll
-  for (int i = 0; i < kSquare / 16; ++i) to_operand<__half>(rP[i], rS[2 * i], rS[2 * i + 1]);
-  ptx::wgmma_fence();
-#pragma unroll
-  for (int k = 0; k < kSquare; k += 16) {
-    ptx::wgmma_m64k16<__half, Major::kMN>(rD, rP[k / 16], mn_major(s.b[0], k), true);
-  }
-  ptx::wgmma_commit();
-  ptx::wgmma_wait<0>();
-  store_d(d, rD);
-}
-
-TEST_F(Wgmma, InGroups) {
-  const std::vector<int> a = small_integers(kRows * kSquare, 1, 6),
-                         b = small_integers(2 * kSquare * kSquare, 1, 7);
-  const Array<__half> device_a(converted<__half>(a)), device_b(converted<__half>(b));
-  const Array<float> d(std::vector<float>(kRows * kSquare));
-  run(overlap, {1, kThreads, shared_layout<TwoGroups>()}, device_a.data(), device_b.data(),
-      d.data());
-  const std::vector<int> b0(b.begin(), b.begin() + kSquare * kSquare),
-      b1(b.begin() + kSquare * kSquare, b.end());
-  const auto integers = [](const std::vector<float>& values) {
-    return std::vector<int>(values.begin(), values.end());
-  };
-  const std::vector<int> s = integers(product(a, b0, {}, kSquare, kSquare, Major::kK));
-  const std::vector<int> sum = integers(product(a, b1, {}, kSquare, kSquare, Major::kK));
-  EXPECT_EQ(d.values(), product(s, b0, sum, kSquare, kSquare, Major::kMN));
-}
-
-// ---- Registers ---------------------------------------------------------------------------------
-
-// A warpgroup gives registers to two others. 65,536 / 384 threads are 168 for each.
-constexpr int kThreeGroups = 384;
-
-__global__ void __launch_bounds__(kThreeGroups, 1) redistribute(int* out) {
-  if (threadIdx.x < 128) {
-    ptx::setmaxnreg_dec<24>();
-    out[threadIdx.x] = 1;
-  } else {
-    ptx::setmaxnreg_inc<240>();
-    out[threadIdx.x] = 2;
-  }
-}
-
-TEST_F(Wgmma, RegistersChangeHands) {
-  const Array<int> out(std::vector<int>(kThreeGroups, 0));
-  run(redistribute, {1, kThreeGroups}, out.data());
-  std::vector<int> expected(kThreeGroups, 2);
-  std::fill_n(expected.begin(), 128, 1);
-  EXPECT_EQ(out.values(), expected);
 }
 
 }  // namespace

@@ -63,10 +63,11 @@ __device__ __forceinline__ void record(Kind kind, int line, unsigned begin, unsi
   record(kind, line, begin, cycles(), data);
 }
 
-// Now.
-__device__ __forceinline__ void record(Kind kind, int line, unsigned data = 0) {
+// Now. Some kinds have the GPU's clock, too.
+__device__ __forceinline__ void record(Kind kind, int line, unsigned data) {
   const unsigned now = cycles();
-  record(kind, line, now, now, data);
+  record(kind, line, kind == Kind::kBlock ? nanoseconds() : now, now,
+         kind == Kind::kLastTile ? nanoseconds() : data);
 }
 
 }  // namespace cuflash::timeline

@@ -1,19 +1,19 @@
-// Kernel-like code over the 16-bit types, each piece with the accesses that it must show. Compiled
-// as kernels are (-O2 -fno-tree-sra -fsanitize=thread ...), so that every access calls a hook.
-
+// A load or store of a 16-bit value, of a pair, or of 16 bytes of them is one access.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <iterator>
+#include <algorithm>
 
-#include "half_access.h"
+#include "support.h"
 
-// As in the simulator's cuda_runtime.h, which this file does not include.
-struct alignas(8) float2 {
-  float x, y;
-};
-
+namespace cuflash::simt {
 namespace {
+
+struct AccessCase {
+  const char* name;
+  const char* accesses;                    // sorted: R4 is a read of 4 bytes, W16 a write of 16
+  void (*run)(void* out, const void* in);  // 64 bytes each, aligned to 16
+};
 
 template <class T>
 struct alignas(16) Chunk {
@@ -115,9 +115,32 @@ constexpr AccessCase kCases[] = {
      }},
 };
 
-}  // namespace
+class HalfAccess : public AccessTest {
+ protected:
+  void TearDown() override {
+    log_accesses(false);
+    take_access_log();
+    AccessTest::TearDown();
+  }
+};
 
-const AccessCase* access_cases(std::size_t* count) {
-  *count = std::size(kCases);
-  return kCases;
+TEST_F(HalfAccess, OneAccessEach) {
+  const Array<char> in(64, char{0}), out(64, char{0});
+  for (const AccessCase& one : kCases) {
+    log_accesses(true);
+    run(one.run, {1, 1}, out.data(), in.data());
+    log_accesses(false);
+    take_findings();  // The shared arrays hold no values.
+    std::vector<std::string> seen;
+    for (const LoggedAccess& access : take_access_log().accesses) {
+      seen.push_back((access.write ? "W" : "R") + std::to_string(access.bytes));
+    }
+    std::sort(seen.begin(), seen.end());
+    std::string accesses;
+    for (const std::string& access : seen) accesses += (accesses.empty() ? "" : " ") + access;
+    EXPECT_EQ(accesses, one.accesses) << one.name;
+  }
 }
+
+}  // namespace
+}  // namespace cuflash::simt

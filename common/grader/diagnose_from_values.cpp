@@ -189,8 +189,8 @@ std::int64_t row_with(const std::map<int, bool>& columns, const HiddenElements& 
 }
 
 // Of elements that are hidden where the stage's are not, or the reverse.
-Finding told_by_mask(const std::vector<Difference>& group, const AccessHistory& mine,
-                     const AccessHistory& own) {
+Finding diagnose_from_mask(const std::vector<Difference>& group, const AccessHistory& mine,
+                           const AccessHistory& own) {
   const HiddenElements hidden = hidden_elements(mine, *group.front().mine),
                        wanted = hidden_elements(own, *group.front().own);
   if (are_exchanged(hidden, wanted)) {
@@ -224,8 +224,8 @@ bool writes_probabilities(const AccessHistory& own, const Event& before) {
 
 }  // namespace
 
-Finding told_by_values(const std::vector<Difference>& group, const AccessHistory& mine,
-                       const AccessHistory& own, const Problem& p) {
+Finding diagnose_from_values(const std::vector<Difference>& group, const AccessHistory& mine,
+                             const AccessHistory& own, const Problem& p) {
   const std::string& array = array_name(group.front().mine->element->array);
   const bool of_scores = array == "S" || array == "P" || array == "sS" || array == "sP" ||
                          array == "dS" || array == "sdS" || array == "scratch";
@@ -233,7 +233,7 @@ Finding told_by_values(const std::vector<Difference>& group, const AccessHistory
   const auto other_mask = [](const Difference& d) {
     return is_hidden(d.mine->value) != is_hidden(d.own->value);
   };
-  if (of_scores && masked && most(group, other_mask)) return told_by_mask(group, mine, own);
+  if (of_scores && masked && most(group, other_mask)) return diagnose_from_mask(group, mine, own);
   const auto mine_is = [&](const auto& test) {
     return most(group, [&](const Difference& d) { return test(d.mine->value); });
   };

@@ -81,7 +81,7 @@ Steps steps_of(const std::vector<std::vector<Pair>>& pairs) {
 
 std::string nth(std::int64_t n) { return n == 1 ? "every" : "every " + std::to_string(n) + "th"; }
 
-Finding told_by_steps(const Steps& steps, const std::string& array) {
+Finding diagnose_from_steps(const Steps& steps, const std::string& array) {
   if (steps.pitch == 0) return {};
   if (steps.wanted_rows > 0 && steps.rows > 0) {
     return {"wrong-row-step", " It takes " + nth(steps.rows) + " row of " + array + ", the stage " +
@@ -97,7 +97,7 @@ Finding told_by_steps(const Steps& steps, const std::string& array) {
 }
 
 // The rule by which the elements that the exercise reads follow from the stage's.
-Finding told_by_rule(const std::vector<std::vector<Pair>>& pairs) {
+Finding diagnose_from_rule(const std::vector<std::vector<Pair>>& pairs) {
   std::vector<Pair> all;
   for (const auto& of_thread : pairs) all.insert(all.end(), of_thread.begin(), of_thread.end());
   const auto count = static_cast<std::ptrdiff_t>(all.size());
@@ -148,13 +148,13 @@ Finding told_by_rule(const std::vector<std::vector<Pair>>& pairs) {
   return {};
 }
 
-Finding told_by_pairs(int array, const ReadsOfThreads& mine, const ReadsOfThreads& own) {
+Finding diagnose_from_pairs(int array, const ReadsOfThreads& mine, const ReadsOfThreads& own) {
   const auto pairs = pairs_of(array, mine, own);
   if (std::all_of(pairs.begin(), pairs.end(), [](const auto& list) { return list.empty(); })) {
     return {};
   }
-  const Finding steps = told_by_steps(steps_of(pairs), array_name(array));
-  return steps.words.empty() ? told_by_rule(pairs) : steps;
+  const Finding steps = diagnose_from_steps(steps_of(pairs), array_name(array));
+  return steps.words.empty() ? diagnose_from_rule(pairs) : steps;
 }
 
 // How often each array is read.
@@ -179,17 +179,17 @@ int read_in_place_of(int array, const ReadsOfThreads& mine, const ReadsOfThreads
 
 }  // namespace
 
-Finding told_by_stray_read(const Event& stray, const std::string& meant, const AccessHistory& mine,
-                           const AccessHistory& own) {
+Finding diagnose_from_stray_read(const Event& stray, const std::string& meant,
+                                 const AccessHistory& mine, const AccessHistory& own) {
   int array = stray.element->array;
   for (const Event& event : own.events()) {
     if (array_name(event.element->array) == meant) array = event.element->array;
   }
-  return told_by_pairs(array, mine.reads_of_block(stray), own.reads_of_block(stray));
+  return diagnose_from_pairs(array, mine.reads_of_block(stray), own.reads_of_block(stray));
 }
 
-Finding told_by_reads(const Difference& first, const AccessHistory& mine,
-                      const AccessHistory& own) {
+Finding diagnose_from_reads(const Difference& first, const AccessHistory& mine,
+                            const AccessHistory& own) {
   if (first.mine == nullptr || first.own == nullptr) return {};
   const Elements by_mine = mine.reads_before(*first.mine), by_own = own.reads_before(*first.own);
   std::vector<int> arrays;
@@ -221,7 +221,7 @@ Finding told_by_reads(const Difference& first, const AccessHistory& mine,
     }
     const std::string words = " Before its first wrong store a thread has read " + box(reads.mine) +
                               ", where the stage's thread reads " + box(reads.own) + '.';
-    const Finding told = told_by_pairs(array, all_mine, all_own);
+    const Finding told = diagnose_from_pairs(array, all_mine, all_own);
     return told.words.empty() ? Finding{kReadsDiffer, words} : Finding{told.id, words + told.words};
   }
   return {};
