@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "device/constants.h"
+#include "device/epilogue.h"
 #include "device/index.h"
 #include "device/mma_fragments.h"
 #include "device/ptx/block_count.h"
@@ -126,41 +127,6 @@ __device__ __forceinline__ void let_next_add(const DqWorkspace& work, std::int64
   if (work.any_order) return;
   ptx::tensor_store_wait<0>();  // The sums have been written before the next block learns of it.
   ptx::block_count_add(&work.turns[share]);
-}
-
-// Rounds a warp's accumulators, scaled, to a tile, from (row, col) on.
-template <class T, class Tile, int kFragments>
-__device__ __forceinline__ void store_rounded(Tile& tile, int row, int col,
-                                              const float (&r)[kFragments][4], float scale,
-                                              int lane) {
-#pragma unroll
-  for (int n = 0; n < kFragments; ++n) {
-#pragma unroll
-    for (int e = 0; e < MmaAccumulator::kElements; e += 2) {
-      auto& to =
-          tile(row + MmaAccumulator::row(lane, e), col + n * kMmaN + MmaAccumulator::col(lane, e));
-      *reinterpret_cast<std::uint32_t*>(&to) = pack<T>(r[n][e] * scale, r[n][e + 1] * scale);
-    }
-  }
-}
-
-// Writes kCount rows from r0 and kCols columns from `col` of a tile, whose row 0 is row `first` of
-// the head, a thread a chunk of each panel.
-template <int kCount, int kCols, int kThreads, class T, class Tile>
-__device__ __forceinline__ void write_rows(Rows<T> g, Tile& tile, int r0, int col, int first,
-                                           int num_rows, unsigned thread) {
-  constexpr int kStep = kThreads / Tile::kChunks;  // rows that the threads write at a time
-  const int d = col + thread % Tile::kChunks * Tile::kChunk;
-#pragma unroll
-  for (int n = 0; n < kCount; n += kStep) {
-    const int r = r0 + n + thread / Tile::kChunks;
-    if (first + r >= num_rows) continue;
-#pragma unroll
-    for (int c = 0; c < kCols; c += Tile::kPanelCols) {
-      *reinterpret_cast<uint4*>(&g(first + r, d + c)) =
-          *reinterpret_cast<const uint4*>(&tile(r, d + c));
-    }
-  }
 }
 
 // The lanes that share a row in row_delta.

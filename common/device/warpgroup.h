@@ -1,5 +1,6 @@
-// The sizes of a warpgroup and of its products, wgmma. In the accumulator each of the four warps
-// has 16 rows, in the order of MmaAccumulator (device/mma_fragments.h).
+// The sizes of a warpgroup and of its products, wgmma, and the warpgroups of a block by what they
+// do. In the accumulator each of the four warps has 16 rows, in the order of MmaAccumulator
+// (device/mma_fragments.h).
 #ifndef CUFLASH_DEVICE_WARPGROUP_H_
 #define CUFLASH_DEVICE_WARPGROUP_H_
 
@@ -11,6 +12,19 @@ constexpr int kWarpgroupWarps = 4, kWarpgroupThreads = 32 * kWarpgroupWarps;
 
 // D += A · B: 64 × N += 64 × 16 · 16 × N.
 constexpr int kWgmmaM = 64, kWgmmaK = 16;
+
+// One warpgroup, the first, requests tiles; the others compute (stage 12_warp_specialized explains
+// the roles, and the registers).
+enum class WarpRole { kProducer, kConsumer };
+
+// The registers that a thread of a consumer has when the producer has given its own away but for
+// `of_producer`, where a block has an SM and its 65,536 registers to itself. With more, setmaxnreg
+// would wait forever.
+constexpr int consumer_registers(int consumers, int of_producer) {
+  const int warpgroups = 1 + consumers;
+  const int at_launch = 65536 / (warpgroups * kWarpgroupThreads) / 8 * 8;
+  return (warpgroups * at_launch - of_producer) / consumers / 8 * 8;
+}
 
 // The first query of one of the tiles of a head, of so many rows. The last tile is full, but for
 // the last rows of a warpgroup. The first one may begin before the head does, so that its first

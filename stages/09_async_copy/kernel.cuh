@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "device/constants.h"
+#include "device/epilogue.h"
 #include "device/index.h"
 #include "device/mma_fragments.h"
 #include "device/ptx/cp_async.h"
@@ -339,37 +340,29 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   const int lane = opaque(thread) % 32u;
 #pragma unroll
   for (int m = 0; m < C::kStrips; ++m) {
+    float inverse[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int row = r0 + m * kMmaM + MmaAccumulator::row(lane, 2 * r), i = i0 + row;
-      const float sum = quad_sum(row_sum[m][r]), inverse = sum > 0.f ? 1.f / sum : 0.f;
+      row_sum[m][r] = quad_sum(row_sum[m][r]);
+      inverse[r] = row_sum[m][r] > 0.f ? 1.f / row_sum[m][r] : 0.f;
+    }
+    store_rounded<T>(sQ, r0 + m * kMmaM, 0, rO[m], inverse, lane);
+  }
 #pragma unroll
-      for (int n = 0; n < kHeadDim / kMmaN; ++n) {
-        *reinterpret_cast<std::uint32_t*>(&sQ(row, n * kMmaN + MmaAccumulator::col(lane, 0))) =
-            pack<T>(rO[m][n][2 * r] * inverse, rO[m][n][2 * r + 1] * inverse);
-      }
+  for (int m = 0; m < C::kStrips; ++m) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int i = i0 + r0 + m * kMmaM + MmaAccumulator::row(lane, 2 * r);
       if (lane % 4 == 0 && i < seq.num_queries && p.lse != nullptr) {
         p.lse[row_index(p, b, h, i)] =
-            row_max[m][r] * p.softmax_scale + logf(sum);  // [FA2 Alg.1 l.13, 15]
+            row_max[m][r] * p.softmax_scale + logf(row_sum[m][r]);  // [FA2 Alg.1 l.13, 15]
       }
     }
   }
   __syncwarp();  // The warp's rows are written before its lanes read them in another order.
 
-  // [FA2 Alg.1 l.14]  write O_i, a lane a chunk of each panel
-  const auto gO = rows<T>(p.o, b, h);
-  using QTile = typename Storage::QTile;
-  constexpr int kStep = 32 / QTile::kChunks;  // rows that the warp writes at a time
-  const int d = lane % QTile::kChunks * 8;
-#pragma unroll
-  for (int r = r0 + lane / QTile::kChunks; r < r0 + C::kWarpQ; r += kStep) {
-    if (i0 + r >= seq.num_queries) continue;
-#pragma unroll
-    for (int c = 0; c < kHeadDim; c += QTile::kPanelCols) {
-      *reinterpret_cast<uint4*>(&gO(i0 + r, d + c)) =
-          *reinterpret_cast<const uint4*>(&sQ(r, d + c));
-    }
-  }
+  // [FA2 Alg.1 l.14]  write O_i
+  write_rows<C::kWarpQ, kHeadDim, 32>(rows<T>(p.o, b, h), sQ, r0, 0, i0, seq.num_queries, lane);
 }  // [FA2 Alg.1 l.16-17]
 
 }  // namespace cuflash::async_copy

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "device/mask_scores.h"
 #include "workspace.cuh"
 
 namespace cuflash::async_copy {
@@ -204,15 +205,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
         if constexpr (kMasked) {
 #pragma unroll
           for (int m = 0; m < C::kStrips; ++m) {
-#pragma unroll
-            for (int n = 0; n < C::kPart / kMmaN; ++n) {
-#pragma unroll
-              for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-                const int j = j0 + r0 + m * kMmaM + MmaAccumulator::row(lane, e);
-                const int i = i0 + first + n * kMmaN + MmaAccumulator::col(lane, e);
-                if (j >= seq.num_keys || !visible(seq, i, j)) rS[m][n][e] = -INFINITY;
-              }
-            }
+            mask_transposed_scores(rS[m], seq, j0 + r0 + m * kMmaM, i0 + first, lane);
           }
         }
 
@@ -298,13 +291,15 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
     if (wants_dk) {
       store_rounded<T>(sV, r0, 0, rdK, p.softmax_scale, lane);
       __syncwarp();  // The rows are written before lanes read them in another order.
-      write_rows<C::kWarpKeys, 32>(rows<T>(p.dk, b, h_kv), sV, r0, j0, seq.num_keys, lane);
+      write_rows<C::kWarpKeys, kHeadDim, 32>(rows<T>(p.dk, b, h_kv), sV, r0, 0, j0, seq.num_keys,
+                                             lane);
       __syncwarp();  // They are read before they are overwritten.
     }
     if (wants_dv) {
       store_rounded<T>(sV, r0, 0, rdV, kSmallP, lane);
       __syncwarp();  // As above.
-      write_rows<C::kWarpKeys, 32>(rows<T>(p.dv, b, h_kv), sV, r0, j0, seq.num_keys, lane);
+      write_rows<C::kWarpKeys, kHeadDim, 32>(rows<T>(p.dv, b, h_kv), sV, r0, 0, j0, seq.num_keys,
+                                             lane);
     }
   }
 }  // [FA2 Alg.2 l.19-20]

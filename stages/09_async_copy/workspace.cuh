@@ -123,46 +123,6 @@ std::size_t workspace_bytes(const Problem& p) {
   return tiles * C::kStreamed * floats * sizeof(float);
 }
 
-// Rounds accumulators, scaled, to a tile, from (row, col) on.
-template <class T, class Tile, int kStrips, int kFragments>
-__device__ __forceinline__ void store_rounded(Tile& tile, int row, int col,
-                                              const float (&r)[kStrips][kFragments][4], float scale,
-                                              int lane) {
-#pragma unroll
-  for (int m = 0; m < kStrips; ++m) {
-#pragma unroll
-    for (int n = 0; n < kFragments; ++n) {
-#pragma unroll
-      for (int e = 0; e < MmaAccumulator::kElements; e += 2) {
-        auto& to = tile(row + m * kMmaM + MmaAccumulator::row(lane, e),
-                        col + n * kMmaN + MmaAccumulator::col(lane, e));
-        *reinterpret_cast<std::uint32_t*>(&to) =
-            pack<T>(r[m][n][e] * scale, r[m][n][e + 1] * scale);
-      }
-    }
-  }
-}
-
-// Writes the rows [r0, r0 + kCount) of a tile, whose row 0 is row `first` of the head, a thread a
-// chunk of each panel.
-template <int kCount, int kThreads, class T, int kRows, int kHeadDim>
-__device__ __forceinline__ void write_rows(Rows<T> g, SwizzledTile<T, kRows, kHeadDim>& tile,
-                                           int r0, int first, int num_rows, unsigned thread) {
-  using Tile = SwizzledTile<T, kRows, kHeadDim>;
-  constexpr int kStep = kThreads / Tile::kChunks;  // rows that the threads write at a time
-  const int d = thread % Tile::kChunks * 8;
-#pragma unroll
-  for (int n = 0; n < kCount; n += kStep) {
-    const int r = r0 + n + thread / Tile::kChunks;
-    if (first + r >= num_rows) continue;
-#pragma unroll
-    for (int c = 0; c < kHeadDim; c += Tile::kPanelCols) {
-      *reinterpret_cast<uint4*>(&g(first + r, d + c)) =
-          *reinterpret_cast<const uint4*>(&tile(r, d + c));
-    }
-  }
-}
-
 template <int kHeadDim>
 constexpr int kDeltaLanes = kHeadDim == 96 ? 16 : kHeadDim / 8;
 
@@ -235,8 +195,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads)
   store_rounded<T>(sdQ, warp % C::kShape.dq_warps * C::kDqRows,
                    warp / C::kShape.dq_warps * C::kDqCols, rdQ, p.softmax_scale, lane);
   __syncthreads();  // The tile is written before threads read rows of it.
-  write_rows<C::kStreamed, C::kThreads>(rows<T>(p.dq, b, h), sdQ, 0, tile * C::kStreamed,
-                                        sequence(p, b).num_queries, thread);
+  write_rows<C::kStreamed, kHeadDim, C::kThreads>(
+      rows<T>(p.dq, b, h), sdQ, 0, 0, tile * C::kStreamed, sequence(p, b).num_queries, thread);
 }
 
 }  // namespace cuflash::async_copy

@@ -5,24 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "device/block_order.h"
-#include "device/constants.h"
-#include "device/host/tile_map.h"
-#include "device/index.h"
-#include "device/matrix_descriptor.h"
-#include "device/mma_fragments.h"
-#include "device/ptx/exp2.h"
-#include "device/ptx/mbarrier.h"
-#include "device/ptx/wgmma.h"
-#include "device/registers.h"
-#include "device/shared_memory.h"
-#include "device/swizzle.h"
-#include "device/tensor.h"
-#include "device/tile_mark.h"
-#include "device/tile_requests.h"
-#include "device/tiles.h"
-#include "device/warp.h"
-#include "device/warpgroup.h"
+#include "device/hopper.h"
 
 namespace cuflash::wgmma {
 
@@ -152,17 +135,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     if (thread == 0 && tile > first_tile) request(tile - 1);
 
     // Mask the scores.
-    if constexpr (kMasked) {
-#pragma unroll
-      for (int n = 0; n < C::kBlockKV / kMmaN; ++n) {
-#pragma unroll
-        for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-          const int i = opaque(i0 + r0) + MmaAccumulator::row(lane, e);
-          const int j = tile * C::kBlockKV + n * kMmaN + MmaAccumulator::col(lane, e);
-          if (j >= seq.num_keys || !visible(seq, i, j)) rS[n][e] = -INFINITY;
-        }
-      }
-    }
+    if constexpr (kMasked) mask_scores(rS, seq, i0 + r0, tile * C::kBlockKV, lane);
 
     // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
     float tile_max[2];
@@ -230,35 +203,24 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
 
   // [FA2 Alg.1 l.12]  O = O / l    // into this warp's rows of sQ: its last product has read them
   const int lane = opaque(thread) % 32u;
+  float inverse[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int row = r0 + MmaAccumulator::row(lane, 2 * r), i = i0 + row;
-    const float sum = quad_sum(row_sum[r]), inverse = sum > 0.f ? 1.f / sum : 0.f;
+    row_sum[r] = quad_sum(row_sum[r]);
+    inverse[r] = row_sum[r] > 0.f ? 1.f / row_sum[r] : 0.f;
+  }
+  store_rounded<T>(sQ, r0, 0, rO, inverse, lane);
 #pragma unroll
-    for (int n = 0; n < kHeadDim / kMmaN; ++n) {
-      *reinterpret_cast<std::uint32_t*>(&sQ(row, n * kMmaN + MmaAccumulator::col(lane, 0))) =
-          pack<T>(rO[n][2 * r] * inverse, rO[n][2 * r + 1] * inverse);
-    }
+  for (int r = 0; r < 2; ++r) {
+    const int i = i0 + r0 + MmaAccumulator::row(lane, 2 * r);
     if (lane % 4 == 0 && i < seq.num_queries && p.lse != nullptr) {
-      p.lse[row_index(p, b, h, i)] = row_max[r] * kLn2 + logf(sum);  // [FA2 Alg.1 l.13, 15]
+      p.lse[row_index(p, b, h, i)] = row_max[r] * kLn2 + logf(row_sum[r]);  // [FA2 Alg.1 l.13, 15]
     }
   }
   __syncwarp();  // The warp's rows are written before its lanes read them in another order.
 
-  // [FA2 Alg.1 l.14]  write O_i, a lane a chunk of each panel
-  const auto gO = rows<T>(p.o, b, h);
-  using QTile = typename Storage::QTile;
-  constexpr int kStep = 32 / QTile::kChunks;  // rows that the warp writes at a time
-  const int d = lane % QTile::kChunks * 8;
-#pragma unroll
-  for (int r = r0 + lane / QTile::kChunks; r < r0 + kMmaM; r += kStep) {
-    if (i0 + r >= seq.num_queries) continue;
-#pragma unroll
-    for (int c = 0; c < kHeadDim; c += QTile::kPanelCols) {
-      *reinterpret_cast<uint4*>(&gO(i0 + r, d + c)) =
-          *reinterpret_cast<const uint4*>(&sQ(r, d + c));
-    }
-  }
+  // [FA2 Alg.1 l.14]  write O_i
+  write_rows<kMmaM, kHeadDim, 32>(rows<T>(p.o, b, h), sQ, r0, 0, i0, seq.num_queries, lane);
 }  // [FA2 Alg.1 l.16-17]
 
 }  // namespace cuflash::wgmma

@@ -5,26 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "device/block_order.h"
-#include "device/constants.h"
-#include "device/host/tile_map.h"
-#include "device/index.h"
-#include "device/matrix_descriptor.h"
-#include "device/mma_fragments.h"
-#include "device/ptx/exp2.h"
-#include "device/ptx/mbarrier.h"
-#include "device/ptx/named_barrier.h"
-#include "device/ptx/setmaxnreg.h"
-#include "device/ptx/wgmma.h"
-#include "device/registers.h"
-#include "device/shared_memory.h"
-#include "device/swizzle.h"
-#include "device/tensor.h"
-#include "device/tile_mark.h"
-#include "device/tile_requests.h"
-#include "device/tiles.h"
-#include "device/warp.h"
-#include "device/warpgroup.h"
+#include "device/hopper.h"
 
 namespace cuflash::ping_pong {
 
@@ -56,18 +37,10 @@ struct Config {
   static constexpr int kConsumers = kShape.consumers, kWarpgroups = 1 + kConsumers;
   static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;
   static constexpr int kBlockQ = kConsumers * kWgmmaM, kBlockKV = kShape.keys;
-  // Registers of a thread: at launch, and when the producer has given its own away.
-  static constexpr int kRegisters = 65536 / kThreads / 8 * 8;
-  static constexpr int kProducerRegisters = 24;
-  static constexpr int kConsumerRegisters =
-      (kWarpgroups * kRegisters - kProducerRegisters) / kConsumers / 8 * 8;
-  static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= kWarpgroups * kRegisters,
-                "a block has no more registers than at launch, or setmaxnreg waits forever");
+  static constexpr int kProducerRegisters = 24;  // of a thread
+  static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
   static constexpr int kTurn = 1;  // the named barrier of the first consumer; the next has the next
 };
-
-// The warpgroups of a block by what they do. The consumers are the last.
-enum class WarpRole { kProducer, kConsumer };
 
 template <class T, int kHeadDim>
 struct SharedStorage {
@@ -88,7 +61,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     attention(const __grid_constant__ ForwardParams p, const __grid_constant__ ForwardMaps maps) {
   using C = Config<kHeadDim>;
   using Storage = SharedStorage<T, kHeadDim>;
-  constexpr int kSteps = kHeadDim / kWgmmaK, kKeySteps = C::kBlockKV / kWgmmaK;
+  constexpr int kKeySteps = C::kBlockKV / kWgmmaK;
   constexpr float kSlack = 8.f;  // O is rescaled when a term of P would exceed 2 to this power
   auto& storage = shared_storage<Storage>();
   auto& sQ = storage.sQ;
@@ -169,15 +142,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   };
 
   // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ, issued    // (64, kBlockKV) f32 a warpgroup, registers
-  const auto issue_scores = [&](int stage) {
-    ptx::wgmma_fence();  // P has been packed from these registers.
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      ptx::wgmma_m64k16<T, ptx::Major::kK>(rS, k_major(sQ, consumer * kWgmmaM, kWgmmaK * k),
-                                           k_major(sK[stage], 0, kWgmmaK * k), k > 0);
-    }
-    ptx::wgmma_commit();
-  };
+  const auto issue_scores = [&](int stage) { issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[stage]); };
 
   // The scores of a tile become P, still in f32. What O must be multiplied with is left in o_scale.
   const auto softmax = [&](auto masked) {
@@ -185,17 +150,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     const int lane = opaque(thread) % 32u;
 
     // Mask the scores.
-    if constexpr (kMasked) {
-#pragma unroll
-      for (int n = 0; n < C::kBlockKV / kMmaN; ++n) {
-#pragma unroll
-        for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-          const int i = opaque(i0 + r0) + MmaAccumulator::row(lane, e);
-          const int j = tile * C::kBlockKV + n * kMmaN + MmaAccumulator::col(lane, e);
-          if (j >= seq.num_keys || !visible(seq, i, j)) rS[n][e] = -INFINITY;
-        }
-      }
-    }
+    if constexpr (kMasked) mask_scores(rS, seq, i0 + r0, tile * C::kBlockKV, lane);
 
     // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
     float tile_max[2];
@@ -262,14 +217,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   };
 
   // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j, issued    // (64, kHeadDim) f32, registers
-  const auto issue_output = [&](int stage) {
-    ptx::wgmma_fence();  // O has been rescaled and P packed.
-#pragma unroll
-    for (int k = 0; k < kKeySteps; ++k) {
-      ptx::wgmma_m64k16<T, ptx::Major::kMN>(rO, rP[k], mn_major(sV[stage], kWgmmaK * k), true);
-    }
-    ptx::wgmma_commit();
-  };
+  const auto issue_output = [&](int stage) { issue_ab<T>(rO, rP, sV[stage]); };
 
   // S of a tile beside O of the tile before it, and the softmax under the latter.
   const auto take_tile = [&](auto masked) {
@@ -332,35 +280,24 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
 
   // [FA2 Alg.1 l.12]  O = O / l    // into this warp's rows of sQ: its last product has read them
   const int lane = opaque(thread) % 32u;
+  float inverse[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int row = r0 + MmaAccumulator::row(lane, 2 * r), i = i0 + row;
-    const float sum = quad_sum(row_sum[r]), inverse = sum > 0.f ? 1.f / sum : 0.f;
+    row_sum[r] = quad_sum(row_sum[r]);
+    inverse[r] = row_sum[r] > 0.f ? 1.f / row_sum[r] : 0.f;
+  }
+  store_rounded<T>(sQ, r0, 0, rO, inverse, lane);
 #pragma unroll
-    for (int n = 0; n < kHeadDim / kMmaN; ++n) {
-      *reinterpret_cast<std::uint32_t*>(&sQ(row, n * kMmaN + MmaAccumulator::col(lane, 0))) =
-          pack<T>(rO[n][2 * r] * inverse, rO[n][2 * r + 1] * inverse);
-    }
+  for (int r = 0; r < 2; ++r) {
+    const int i = i0 + r0 + MmaAccumulator::row(lane, 2 * r);
     if (lane % 4 == 0 && i >= 0 && i < seq.num_queries && p.lse != nullptr) {
-      p.lse[row_index(p, b, h, i)] = row_max[r] * kLn2 + logf(sum);  // [FA2 Alg.1 l.13, 15]
+      p.lse[row_index(p, b, h, i)] = row_max[r] * kLn2 + logf(row_sum[r]);  // [FA2 Alg.1 l.13, 15]
     }
   }
   __syncwarp();  // The warp's rows are written before its lanes read them in another order.
 
-  // [FA2 Alg.1 l.14]  write O_i, a lane a chunk of each panel
-  const auto gO = rows<T>(p.o, b, h);
-  using QTile = typename Storage::QTile;
-  constexpr int kStep = 32 / QTile::kChunks;  // rows that the warp writes at a time
-  const int d = lane % QTile::kChunks * 8;
-#pragma unroll
-  for (int r = r0 + lane / QTile::kChunks; r < r0 + kMmaM; r += kStep) {
-    if (i0 + r < 0 || i0 + r >= seq.num_queries) continue;
-#pragma unroll
-    for (int c = 0; c < kHeadDim; c += QTile::kPanelCols) {
-      *reinterpret_cast<uint4*>(&gO(i0 + r, d + c)) =
-          *reinterpret_cast<const uint4*>(&sQ(r, d + c));
-    }
-  }
+  // [FA2 Alg.1 l.14]  write O_i
+  write_rows<kMmaM, kHeadDim, 32>(rows<T>(p.o, b, h), sQ, r0, 0, i0, seq.num_queries, lane);
 }  // [FA2 Alg.1 l.16-17]
 
 }  // namespace cuflash::ping_pong

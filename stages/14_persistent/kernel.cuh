@@ -5,26 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "device/constants.h"
-#include "device/host/tile_map.h"
-#include "device/index.h"
-#include "device/matrix_descriptor.h"
-#include "device/mma_fragments.h"
-#include "device/ptx/exp2.h"
-#include "device/ptx/mbarrier.h"
-#include "device/ptx/named_barrier.h"
-#include "device/ptx/setmaxnreg.h"
-#include "device/ptx/tensor_copy.h"
-#include "device/ptx/tensor_store.h"
-#include "device/ptx/wgmma.h"
-#include "device/registers.h"
-#include "device/shared_memory.h"
-#include "device/swizzle.h"
-#include "device/tensor.h"
-#include "device/tile_mark.h"
-#include "device/tile_requests.h"
-#include "device/warp.h"
-#include "device/warpgroup.h"
+#include "device/hopper.h"
 #include "work.cuh"
 
 namespace cuflash::persistent {
@@ -58,20 +39,12 @@ struct Config {
   static constexpr int kConsumers = kShape.consumers, kWarpgroups = 1 + kConsumers;
   static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;
   static constexpr int kBlockQ = kConsumers * kWgmmaM, kBlockKV = kShape.keys;
-  // Registers of a thread: at launch, and when the producer has given its own away.
-  static constexpr int kRegisters = 65536 / kThreads / 8 * 8;
-  static constexpr int kProducerRegisters = 24;
-  static constexpr int kConsumerRegisters =
-      (kWarpgroups * kRegisters - kProducerRegisters) / kConsumers / 8 * 8;
-  static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= kWarpgroups * kRegisters,
-                "a block has no more registers than at launch, or setmaxnreg waits forever");
+  static constexpr int kProducerRegisters = 24;  // of a thread
+  static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
   // Named barriers of the first consumer: its turn, and that of its own warps. The next has the
   // next.
   static constexpr int kTurn = 1, kOwn = kTurn + kConsumers;
 };
-
-// The warpgroups of a block by what they do. The consumers are the last.
-enum class WarpRole { kProducer, kConsumer };
 
 template <class T, int kHeadDim>
 struct SharedStorage {
@@ -107,7 +80,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
               const __grid_constant__ Order order) {
   using C = Config<kHeadDim>;
   using Storage = SharedStorage<T, kHeadDim>;
-  constexpr int kSteps = kHeadDim / kWgmmaK, kKeySteps = C::kBlockKV / kWgmmaK;
+  constexpr int kKeySteps = C::kBlockKV / kWgmmaK;
   // O is rescaled when a term of P would exceed 2 to the power of kSlack. Where no maximum is
   // taken, that is noticed when the terms of a lane add up to more than kMost, which f16 still
   // holds.
@@ -242,13 +215,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
 
   // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ, issued    // (64, kBlockKV) f32 a warpgroup, registers
   const auto issue_scores = [&](int stage) {
-    ptx::wgmma_fence();  // P has been packed from these registers.
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      ptx::wgmma_m64k16<T, ptx::Major::kK>(rS, k_major(sQ[q], consumer * kWgmmaM, kWgmmaK * k),
-                                           k_major(sK[stage], 0, kWgmmaK * k), k > 0);
-    }
-    ptx::wgmma_commit();
+    issue_abt<T>(rS, sQ[q], consumer * kWgmmaM, sK[stage]);
   };
 
   // P = exp(S − max), still in f32, and the sums of this lane's terms
@@ -364,25 +331,11 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
         for (int e = 0; e < MmaAccumulator::kElements; ++e) o[e] *= o_scale[e / 2];
       }
     }
-#pragma unroll
-    for (int k = 0; k < kKeySteps; ++k) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const auto& s = rS[2 * k + e / 2];
-        rP[k][e] = pack<T>(opaque(s[e % 2 * 2]), opaque(s[e % 2 * 2 + 1]));
-      }
-    }
+    pack_operands<T>(rP, rS);
   };
 
   // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j, issued    // (64, kHeadDim) f32, registers
-  const auto issue_output = [&](int stage) {
-    ptx::wgmma_fence();  // O has been rescaled and P packed.
-#pragma unroll
-    for (int k = 0; k < kKeySteps; ++k) {
-      ptx::wgmma_m64k16<T, ptx::Major::kMN>(rO, rP[k], mn_major(sV[stage], kWgmmaK * k), true);
-    }
-    ptx::wgmma_commit();
-  };
+  const auto issue_output = [&](int stage) { issue_ab<T>(rO, rP, sV[stage]); };
 
   // S of a tile beside O of the tile before it, and the softmax under the latter.
   const auto take_tile = [&](auto masked) {

@@ -5,24 +5,13 @@
 
 #include <cmath>
 
-#include "device/host/tile_map.h"
-#include "device/matrix_descriptor.h"
-#include "device/ptx/exp2.h"
-#include "device/ptx/mbarrier.h"
-#include "device/ptx/named_barrier.h"
-#include "device/ptx/setmaxnreg.h"
+#include "device/hopper.h"
 #include "device/ptx/unpack.h"
-#include "device/ptx/wgmma.h"
-#include "device/registers.h"
-#include "device/tile_mark.h"
-#include "device/tile_requests.h"
 #include "device/vector.h"
 #include "shape.cuh"
 
 namespace cuflash::wgmma_backward {
 
-// The warpgroups of a block by what they do. The consumers are the last.
-enum class WarpRole { kProducer, kConsumer };
 // The barriers of both consumers.
 enum NamedBarrier { kScoresRead = 1, kScoresWritten };
 
@@ -103,7 +92,6 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
               const __grid_constant__ BackwardMaps maps) {
   using C = BackwardConfig<kHeadDim>;
   using Storage = BackwardStorage<T, kHeadDim>;
-  constexpr int kSteps = kHeadDim / kWgmmaK;
   auto& storage = shared_storage<Storage>();
   auto &sK = storage.sK, &sV = storage.sV;
   auto &sQ = storage.sQ, &sdO = storage.sdO;
@@ -216,26 +204,12 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     // [FA2 Alg.2 l.9-10]  Q_i, dO_i come from the producer; Sᵀ = K_j Q_iᵀ    // (64, kScoreCols)
     ptx::mbarrier_wait(&full[stage], phase);  // Q_i, dO_i, LSE_i and delta_i have arrived.
     typename C::Scores rS;
-    ptx::wgmma_fence();  // P has been packed from these registers.
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      ptx::wgmma_m64k16<T, ptx::Major::kK>(rS, k_major(sK, key0, kWgmmaK * k),
-                                           k_major(sQ[stage], query0, kWgmmaK * k), k > 0);
-    }
-    ptx::wgmma_commit();
+    issue_abt<T>(rS, sK, key0, sQ[stage], query0);
     ptx::wgmma_wait<0>();  // S is there.
 
     // Mask the scores.
     if (!all_visible(seq, i0, C::kStreamed, j0, C::kOwned)) {
-#pragma unroll
-      for (int m = 0; m < C::kScoreCols / kMmaN; ++m) {
-#pragma unroll
-        for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-          const int j = j0 + r0 + MmaAccumulator::row(lane, e);
-          const int i = i0 + query0 + m * kMmaN + MmaAccumulator::col(lane, e);
-          if (j >= seq.num_keys || !visible(seq, i, j)) rS[m][e] = -INFINITY;
-        }
-      }
+      mask_transposed_scores(rS, seq, j0 + r0, i0 + query0, lane);
     }
 
     // [FA2 Alg.2 l.11]  P = exp(S − LSE)    // rounded, in shared memory, 2^kLog2OfP times as large
@@ -267,13 +241,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     if (wants_dk || wants_dq) {
       // [FA2 Alg.2 l.13]  dPᵀ = V_j dO_iᵀ    // (64, kScoreCols) f32 a warpgroup, registers
       typename C::Scores rdP;
-      ptx::wgmma_fence();  // dS has been packed from these registers.
-#pragma unroll
-      for (int k = 0; k < kSteps; ++k) {
-        ptx::wgmma_m64k16<T, ptx::Major::kK>(rdP, k_major(sV, key0, kWgmmaK * k),
-                                             k_major(sdO[stage], query0, kWgmmaK * k), k > 0);
-      }
-      ptx::wgmma_commit();
+      issue_abt<T>(rdP, sV, key0, sdO[stage], query0);
       ptx::wgmma_wait<0>();  // dP is there.
 
       // [FA2 Alg.2 l.14]  dS = P ∘ (dP − delta)    // rounded, in shared memory
@@ -295,36 +263,12 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     sync_consumers(kScoresWritten);  // P and dS are there.
 
     // [FA2 Alg.2 l.12]  dV = dV + Pᵀ dO_i
-    if (wants_dv) {
-      ptx::wgmma_fence();  // The fence of S would do; ptxas wants one in each branch.
-#pragma unroll
-      for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
-        ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdV, k_major(sP, key0, kWgmmaK * k),
-                                              mn_major(sdO[stage], kWgmmaK * k, col0), true);
-      }
-      ptx::wgmma_commit();
-    }
+    if (wants_dv) issue_ab<T>(rdV, sP, key0, sdO[stage], col0);
     // [FA2 Alg.2 l.16]  dK = dK + dSᵀ Q_i
-    if (wants_dk) {
-      ptx::wgmma_fence();  // As above.
-#pragma unroll
-      for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
-        ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdK, k_major(sdS, key0, kWgmmaK * k),
-                                              mn_major(sQ[stage], kWgmmaK * k, col0), true);
-      }
-      ptx::wgmma_commit();
-    }
+    if (wants_dk) issue_ab<T>(rdK, sdS, key0, sQ[stage], col0);
     // [FA2 Alg.2 l.15]  dS K_j    // (64, kWarpColumns) f32 a warpgroup, registers
     typename C::Dq::Registers rdQ;
-    if (wants_dq) {
-      ptx::wgmma_fence();  // As above.
-#pragma unroll
-      for (int k = 0; k < C::kOwned / kWgmmaK; ++k) {
-        ptx::wgmma_m64k16<T, ptx::Major::kMN, ptx::Major::kMN>(
-            rdQ, mn_major(sdS, kWgmmaK * k, dq_row0), mn_major(sK, kWgmmaK * k, dq_col0), k > 0);
-      }
-      ptx::wgmma_commit();
-    }
+    if (wants_dq) issue_atb<T>(rdQ, sdS, dq_row0, sK, dq_col0);
     ptx::wgmma_wait<0>();  // All are there, and Q_i and dO_i have been read.
     if (lane == 0) ptx::mbarrier_arrive(&empty[stage]);
 

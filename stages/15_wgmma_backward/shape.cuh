@@ -41,13 +41,8 @@ struct BackwardConfig {
   static constexpr int kScoreCols = kByKeys ? kStreamed : kStreamed / kConsumers;
   static constexpr int kGradientCols = kByKeys ? kHeadDim : kHeadDim / kConsumers;
   using Dq = DqTile<kStreamed, kHeadDim>;
-  // Registers of a thread: at launch, and when the producer has given its own away.
-  static constexpr int kRegisters = 65536 / kThreads / 8 * 8;
-  static constexpr int kProducerRegisters = 24;
-  static constexpr int kConsumerRegisters =
-      (kWarpgroups * kRegisters - kProducerRegisters) / kConsumers / 8 * 8;
-  static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= kWarpgroups * kRegisters,
-                "a block has no more registers than at launch, or setmaxnreg waits forever");
+  static constexpr int kProducerRegisters = 24;  // of a thread
+  static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
 
   using Scores = MmaAccumulator::Registers[kScoreCols / kMmaN];
   using Gradient = MmaAccumulator::Registers[kGradientCols / kMmaN];

@@ -7,18 +7,8 @@
 #include <cmath>
 #include <type_traits>
 
-#include "device/host/tile_map.h"
-#include "device/index.h"
-#include "device/matrix_descriptor.h"
-#include "device/ptx/exp2.h"
-#include "device/ptx/mbarrier.h"
-#include "device/ptx/named_barrier.h"
-#include "device/ptx/setmaxnreg.h"
+#include "device/hopper.h"
 #include "device/ptx/unpack.h"
-#include "device/ptx/wgmma.h"
-#include "device/registers.h"
-#include "device/tile_mark.h"
-#include "device/tile_requests.h"
 #include "device/vector.h"
 #include "shape.cuh"
 #include "work.cuh"
@@ -28,8 +18,6 @@ namespace cuflash::overlapped_backward {
 // The gradients that a kernel computes, as a sum: those that are not null.
 constexpr int kDq = 1, kDk = 2, kDv = 4;
 
-// The warpgroups of a block by what they do. The consumers are the last.
-enum class WarpRole { kProducer, kConsumer };
 // It is the first consumer's turn. The next has the next barrier.
 constexpr int kTurn = 1;
 
@@ -112,20 +100,6 @@ __device__ __forceinline__ std::uint32_t& pair(Tile& tile, int row, int col) {
   return *reinterpret_cast<std::uint32_t*>(&tile(row, col));
 }
 
-// The elements of accumulators, rounded, as left operands. The same lanes hold the same elements.
-template <class T, int kOperands, int kFragments>
-__device__ __forceinline__ void pack_operand(MmaA::Registers (&a)[kOperands],
-                                             const float (&r)[kFragments][4]) {
-#pragma unroll
-  for (int k = 0; k < kOperands; ++k) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const auto& s = r[2 * k + e / 2];
-      a[k][e] = pack<T>(opaque(s[e % 2 * 2]), opaque(s[e % 2 * 2 + 1]));
-    }
-  }
-}
-
 // The next piece of work of this block.
 template <int kHeadDim>
 __device__ __forceinline__ Piece piece_of(const BackwardParams& p, const Schedule& schedule,
@@ -156,7 +130,6 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
               const __grid_constant__ Schedule schedule) {
   using C = BackwardConfig<kHeadDim>;
   using Storage = BackwardStorage<T, kHeadDim>;
-  constexpr int kSteps = kHeadDim / kWgmmaK;
   constexpr bool kWantsDq = (kGradients & kDq) != 0, kWantsDk = (kGradients & kDk) != 0;
   constexpr bool kWantsDv = (kGradients & kDv) != 0, kWantsDs = kWantsDq || kWantsDk;
   auto& storage = shared_storage<Storage>();
@@ -369,14 +342,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   const auto issue_dq = [&](typename C::Dq::Registers& rdQ, unsigned n, unsigned slot) {
     const auto [key0, dq_row0, dq_col0] = part();
     ptx::mbarrier_wait(&storage.ds_full, n % 2);  // Both consumers have written their part of dS.
-    ptx::wgmma_fence();                           // sdQ has been written from these registers.
-#pragma unroll
-    for (int k = 0; k < C::kOwned / kWgmmaK; ++k) {
-      ptx::wgmma_m64k16<T, ptx::Major::kMN, ptx::Major::kMN>(
-          rdQ, mn_major(sdS[n % 2], kWgmmaK * k, dq_row0), mn_major(sK[slot], kWgmmaK * k, dq_col0),
-          k > 0);
-    }
-    ptx::wgmma_commit();
+    issue_atb<T>(rdQ, sdS[n % 2], dq_row0, sK[slot], dq_col0);
   };
   // Hands dQ on to the thread that adds it.
   const auto hand_on_dq = [&](unsigned n, const typename C::Dq::Registers& rdQ) {
@@ -433,40 +399,18 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       // [FA2 Alg.2 l.9-10]  Q_i, dO_i come from the producer; Sᵀ = K_j Q_iᵀ    // (64, kStreamed)
       ptx::mbarrier_wait(&full[stage], phase);  // Q_i, dO_i, LSE_i and delta_i have arrived.
       typename C::Scores rS;
-      ptx::wgmma_fence();  // P of the tile before has been packed from these registers.
-#pragma unroll
-      for (int k = 0; k < kSteps; ++k) {
-        ptx::wgmma_m64k16<T, ptx::Major::kK>(rS, k_major(sK[slot], key0, kWgmmaK * k),
-                                             k_major(sQ[stage], 0, kWgmmaK * k), k > 0);
-      }
-      ptx::wgmma_commit();
+      issue_abt<T>(rS, sK[slot], key0, sQ[stage]);
 
       // [FA2 Alg.2 l.13]  dPᵀ = V_j dO_iᵀ, issued    // (64, kStreamed) f32 a warpgroup, registers
       ptx::mbarrier_wait(&v_full[consumer], nth % 2);  // V has arrived.
       [[maybe_unused]] typename C::Scores rdP;
-      if constexpr (kWantsDs) {
-        ptx::wgmma_fence();  // dS has been packed from these registers.
-#pragma unroll
-        for (int k = 0; k < kSteps; ++k) {
-          ptx::wgmma_m64k16<T, ptx::Major::kK>(rdP, k_major(sV[consumer], 0, kWgmmaK * k),
-                                               k_major(sdO[stage], 0, kWgmmaK * k), k > 0);
-        }
-        ptx::wgmma_commit();
-      }
+      if constexpr (kWantsDs) issue_abt<T>(rdP, sV[consumer], 0, sdO[stage]);
       ptx::wgmma_wait<kWantsDs>();  // S is there.
       wait_for_turn();
 
       // Mask the scores.
       if (!all_visible(seq, i0, C::kStreamed, j0, C::kOwned)) {
-#pragma unroll
-        for (int m = 0; m < C::kStreamed / kMmaN; ++m) {
-#pragma unroll
-          for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-            const int j = j0 + r0 + MmaAccumulator::row(lane, e);
-            const int i = i0 + m * kMmaN + MmaAccumulator::col(lane, e);
-            if (j >= seq.num_keys || !visible(seq, i, j)) rS[m][e] = -INFINITY;
-          }
-        }
+        mask_transposed_scores(rS, seq, j0 + r0, i0, lane);
       }
 
       // [FA2 Alg.2 l.11]  P = exp(S − LSE)    // 2^kLog2OfP times as large
@@ -480,18 +424,10 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         }
       }
       MmaA::Registers rA[C::kStreamed / kWgmmaK];  // P, and then dS, rounded
-      pack_operand<T>(rA, rS);
+      pack_operands<T>(rA, rS);
 
       // [FA2 Alg.2 l.12]  dV = dV + Pᵀ dO_i, issued
-      if constexpr (kWantsDv) {
-        ptx::wgmma_fence();
-#pragma unroll
-        for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
-          ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdV, rA[k], mn_major(sdO[stage], kWgmmaK * k),
-                                                true);
-        }
-        ptx::wgmma_commit();
-      }
+      if constexpr (kWantsDv) issue_ab<T>(rdV, rA, sdO[stage]);
       if constexpr (kWantsDs) ptx::wgmma_wait<kWantsDv>();  // dP is there.
       if ((n + 1 == end) & (lane == 0)) {
         ptx::mbarrier_arrive(&v_empty[consumer]);
@@ -514,18 +450,11 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       pass_turn();
       if constexpr (kWantsDs) {
         if constexpr (kWantsDv) ptx::wgmma_wait<0>();  // No product reads P any more.
-        pack_operand<T>(rA, rdP);
+        pack_operands<T>(rA, rdP);
       }
 
       // [FA2 Alg.2 l.16]  dK = dK + dSᵀ Q_i, issued
-      if constexpr (kWantsDk) {
-        ptx::wgmma_fence();
-#pragma unroll
-        for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
-          ptx::wgmma_m64k16<T, ptx::Major::kMN>(rdK, rA[k], mn_major(sQ[stage], kWgmmaK * k), true);
-        }
-        ptx::wgmma_commit();
-      }
+      if constexpr (kWantsDk) issue_ab<T>(rdK, rA, sQ[stage]);
 
       // [FA2 Alg.2 l.15]  dS K_j of the tile before: the other consumer has had time to write dS
       [[maybe_unused]] typename C::Dq::Registers rdQ;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "device/instruments/points.h"
 #include "device/ptx/matrix_descriptor.h"
 
 namespace cuflash::simt {
@@ -35,8 +36,8 @@ namespace cuflash::ptx {
 
 enum class Major { kK = 0, kMN = 1 };
 
-__forceinline__ void wgmma_fence() { simt::fence_product_registers(); }
-__forceinline__ void wgmma_commit() { simt::commit_products(); }
+__forceinline__ void wgmma_fence(instruments::Line = {}) { simt::fence_product_registers(); }
+__forceinline__ void wgmma_commit(instruments::Line = {}) { simt::commit_products(); }
 template <int kPending>
 __forceinline__ void wgmma_wait() {
   static_assert(kPending >= 0 && kPending < 8, "wait_group takes a number of groups from 0 to 7");

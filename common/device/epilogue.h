@@ -1,0 +1,74 @@
+// The end of a kernel: accumulators, rounded, go to a tensor by way of a tile in shared memory. A
+// lane holds two columns of a row, and writes eight at a time.
+#ifndef CUFLASH_DEVICE_EPILOGUE_H_
+#define CUFLASH_DEVICE_EPILOGUE_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "device/mma_fragments.h"
+#include "device/swizzle.h"
+#include "device/tensor.h"
+
+namespace cuflash {
+
+// Rounds a warp's accumulators to a tile, from (row, col) on. scale[r] multiplies the lane's row r:
+// lane / 4 and lane / 4 + 8.
+template <class T, class Tile, int kFragments>
+__device__ __forceinline__ void store_rounded(Tile& tile, int row, int col,
+                                              const float (&rD)[kFragments][4],
+                                              const float (&scale)[2], int lane) {
+#pragma unroll
+  for (int n = 0; n < kFragments; ++n) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      auto& to = tile(row + MmaAccumulator::row(lane, 2 * r),
+                      col + n * kMmaN + MmaAccumulator::col(lane, 0));
+      *reinterpret_cast<std::uint32_t*>(&to) =
+          pack<T>(rD[n][2 * r] * scale[r], rD[n][2 * r + 1] * scale[r]);
+    }
+  }
+}
+// The same with one scale for all rows.
+template <class T, class Tile, int kFragments>
+__device__ __forceinline__ void store_rounded(Tile& tile, int row, int col,
+                                              const float (&rD)[kFragments][4], float scale,
+                                              int lane) {
+  store_rounded<T>(tile, row, col, rD, {scale, scale}, lane);
+}
+
+// The same for strips of 16 rows, one below the other.
+template <class T, class Tile, int kStrips, int kFragments>
+__device__ __forceinline__ void store_rounded(Tile& tile, int row, int col,
+                                              const float (&rD)[kStrips][kFragments][4],
+                                              float scale, int lane) {
+#pragma unroll
+  for (int m = 0; m < kStrips; ++m) {
+    store_rounded<T>(tile, row + m * kMmaM, col, rD[m], scale, lane);
+  }
+}
+
+// Writes kCount rows from r0 and kCols columns from `col` of a tile, whose row 0 is row `first` of
+// the head, a thread a chunk of each panel. It leaves out rows before the head and behind it.
+template <int kCount, int kCols, int kThreads, class T, class Tile>
+__device__ __forceinline__ void write_rows(Rows<T> g, Tile& tile, int r0, int col, int first,
+                                           int num_rows, unsigned thread) {
+  constexpr int kStep = kThreads / Tile::kChunks;  // rows that the threads write at a time
+  const int d = col + thread % Tile::kChunks * Tile::kChunk;
+#pragma unroll
+  for (int n = 0; n < kCount; n += kStep) {
+    const int r = r0 + n + thread / Tile::kChunks;
+    // The number of a row before the head is negative: as unsigned, it is larger than any.
+    if (static_cast<unsigned>(first + r) >= static_cast<unsigned>(num_rows)) continue;
+#pragma unroll
+    for (int c = 0; c < kCols; c += Tile::kPanelCols) {
+      *reinterpret_cast<uint4*>(&g(first + r, d + c)) =
+          *reinterpret_cast<const uint4*>(&tile(r, d + c));
+    }
+  }
+}
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_EPILOGUE_H_
