@@ -8,10 +8,10 @@ KERNEL = "stages/15_wgmma_backward/kernel_bwd.cuh"
 
 def check():
     """The kernel does what the figures show, in this order."""
-    in_order(read(KERNEL), "mbarrier_wait(&full[stage]", "rS, k_major(sK", "ptx::exp2",
-             "sync_consumers(kScoresRead)", "write_scores(sP)", "rdP, k_major(sV", "pair(sP, r0", "write_scores(sdS)",
+    in_order(read(KERNEL), "mbarrier_wait(&full[stage]", "issue_abt<T>(rS, sK", "ptx::exp2",
+             "sync_consumers(kScoresRead)", "write_scores(sP)", "issue_abt<T>(rdP, sV", "pair(sP, r0", "write_scores(sdS)",
              "sync_consumers(kScoresWritten)",
-             "rdV, k_major(sP", "rdK, k_major(sdS", "rdQ, mn_major(sdS", "wgmma_wait<0>();  // All are there",
+             "issue_ab<T>(rdV, sP", "issue_ab<T>(rdK, sdS", "issue_atb<T>(rdQ, sdS", "wgmma_wait<0>();  // All are there",
              "mbarrier_arrive(&empty[stage])", "mbarrier_wait(&storage.dq_empty", "storage.sdQ[C::Dq",
              "mbarrier_arrive(&storage.dq_full)", "sync_consumers(kScoresRead);")
 

@@ -20,11 +20,11 @@ COLOURS = {"S": "blue", "dP": "sky", "dV": "purple", "dK": "yellow", "dQ": "yell
 
 def check():
     """The kernel does what the figures show, in this order."""
-    in_order(read(KERNEL), "const auto tile_of_queries", "mbarrier_wait(&full[stage]", "rS, k_major(sK",
-             "rdP, k_major(sV", "wgmma_wait<kWantsDs>();  // S is there.", "wait_for_turn();", "ptx::exp2",
-             "rdV, rA[k], mn_major(sdO", "wgmma_wait<kWantsDv>();  // dP is there.",
+    in_order(read(KERNEL), "const auto tile_of_queries", "mbarrier_wait(&full[stage]", "issue_abt<T>(rS, sK",
+             "issue_abt<T>(rdP, sV", "wgmma_wait<kWantsDs>();  // S is there.", "wait_for_turn();", "ptx::exp2",
+             "issue_ab<T>(rdV, rA, sdO", "wgmma_wait<kWantsDv>();  // dP is there.",
              "mbarrier_arrive(&v_empty[consumer])", "prob.x * fmaf(rdP",
-             "pass_turn();", "wgmma_wait<0>();  // No product reads P", "rdK, rA[k], mn_major(sQ",
+             "pass_turn();", "wgmma_wait<0>();  // No product reads P", "issue_ab<T>(rdK, rA, sQ",
              "issue_dq(rdQ, n - 1, cuflash::uniform(slot", "pair(sdS[n % 2]",
              "!kWantsDs) ptx::wgmma_wait<0>();",
              "mbarrier_arrive(&storage.ds_full)", "mbarrier_arrive(&empty[stage])",
