@@ -6,41 +6,10 @@
 #include <type_traits>
 
 #include "device/hopper.h"
+#include "shape.cuh"
+#include "softmax.cuh"
 
 namespace cuflash::ping_pong {
-
-// The shape of a block's work. There is one block on an SM.
-struct Shape {
-  int keys;       // a tile
-  int consumers;  // warpgroups that compute, 64 queries each
-  int stages;     // buffers of K and of V
-};
-constexpr Shape shape(int head_dim) {
-  switch (head_dim) {
-    case 32:
-      return {128, 3, 3};  // 60 KB
-    case 64:
-      return {128, 3, 3};  // 120 KB; S takes 64 of a consumer's 160 registers, P 32, O 32
-    case 96:
-      return {96, 3, 3};  // 144 KB; S takes 48, P 24, O 48
-    case 128:
-      return {64, 3, 3};  // 144 KB; S takes 32, P 16, O 64
-    default:
-      return {64, 2, 2};  // 192 KB; O takes 128 registers
-  }
-}
-
-template <int kHeadDim>
-struct Config {
-  static constexpr Shape kShape = shape(kHeadDim);
-  static constexpr int kStages = kShape.stages;
-  static constexpr int kConsumers = kShape.consumers, kWarpgroups = 1 + kConsumers;
-  static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;
-  static constexpr int kBlockQ = kConsumers * kWgmmaM, kBlockKV = kShape.keys;
-  static constexpr int kProducerRegisters = 24;  // of a thread
-  static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
-  static constexpr int kTurn = 1;  // the named barrier of the first consumer; the next has the next
-};
 
 template <class T, int kHeadDim>
 struct SharedStorage {
@@ -62,7 +31,6 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   using C = Config<kHeadDim>;
   using Storage = SharedStorage<T, kHeadDim>;
   constexpr int kKeySteps = C::kBlockKV / kWgmmaK;
-  constexpr float kSlack = 8.f;  // O is rescaled when a term of P would exceed 2 to this power
   auto& storage = shared_storage<Storage>();
   auto& sQ = storage.sQ;
   auto &sK = storage.sK, &sV = storage.sV;
@@ -124,70 +92,26 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   ptx::setmaxnreg_inc<C::kConsumerRegisters>();
   const int consumer = warpgroup - 1, r0 = (warp - kWarpgroupWarps) * kMmaM;
   MmaAccumulator::Registers rO[kHeadDim / kMmaN] = {};
-  // row_max: m · scale_log2, to be subtracted in one instruction; row_sum: of this lane's columns
-  float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {};
+  RowState row = {{-INFINITY, -INFINITY}, {}};
   const float scale_log2 = p.softmax_scale * kLog2e;
 
   MmaAccumulator::Registers rS[C::kBlockKV / kMmaN];  // the scores of a tile, and then its P in f32
   MmaA::Registers rP[kKeySteps];  // the same lanes hold the same elements of S and P
-  bool rescale = false;           // O, by
-  float o_scale[2];
 
   // Consumer c waits for its turn at a barrier of its own, where the one before it arrives.
   const auto wait_for_turn = [&] {
-    ptx::named_barrier_sync(C::kTurn + consumer, 2 * kWarpgroupThreads);
+    if constexpr (C::kShape.turns) {
+      ptx::named_barrier_sync(C::kTurn + consumer, 2 * kWarpgroupThreads);
+    }
   };
   const auto pass_turn = [&] {
-    ptx::named_barrier_arrive(C::kTurn + (consumer + 1) % C::kConsumers, 2 * kWarpgroupThreads);
+    if constexpr (C::kShape.turns) {
+      ptx::named_barrier_arrive(C::kTurn + (consumer + 1) % C::kConsumers, 2 * kWarpgroupThreads);
+    }
   };
 
   // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ, issued    // (64, kBlockKV) f32 a warpgroup, registers
   const auto issue_scores = [&](int stage) { issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[stage]); };
-
-  // The scores of a tile become P, still in f32. What O must be multiplied with is left in o_scale.
-  const auto softmax = [&](auto masked) {
-    constexpr bool kMasked = decltype(masked)::value;
-    const int lane = opaque(thread) % 32u;
-
-    // Mask the scores.
-    if constexpr (kMasked) mask_scores(rS, seq, i0 + r0, tile * C::kBlockKV, lane);
-
-    // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
-    float tile_max[2];
-    bool grew = false;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float x = fmaxf(rS[0][2 * r], rS[0][2 * r + 1]);
-#pragma unroll
-      for (int n = 1; n < C::kBlockKV / kMmaN; ++n) {
-        x = fmaxf(x, fmaxf(rS[n][2 * r], rS[n][2 * r + 1]));
-      }
-      tile_max[r] = quad_max(x) * scale_log2;
-      grew |= tile_max[r] - row_max[r] > kSlack;
-    }
-    // O and l will be rescaled, but only in rows whose maximum has grown by more than the slack.
-    rescale = __any_sync(0xffffffffu, grew);
-    if (rescale) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float old_max = row_max[r];
-        if (tile_max[r] - old_max > kSlack) row_max[r] = tile_max[r];
-        const float finite_max = kMasked && row_max[r] == -INFINITY ? 0.f : row_max[r];
-        o_scale[r] = ptx::exp2(old_max - finite_max);
-        row_sum[r] *= o_scale[r];
-      }
-    }
-#pragma unroll
-    for (int n = 0; n < C::kBlockKV / kMmaN; ++n) {
-#pragma unroll
-      for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-        const int r = e / 2;
-        const float finite_max = kMasked && row_max[r] == -INFINITY ? 0.f : row_max[r];
-        rS[n][e] = ptx::exp2(fmaf(rS[n][e], scale_log2, -finite_max));
-        row_sum[r] += rS[n][e];
-      }
-    }
-  };
 
   // Waits for K_j of the next tile. Its branch keeps the exponentials above it: without one, the
   // compiler moves the wait for O above them.
@@ -195,25 +119,6 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     if (tile == first_tile) return;
     const auto [next, phase] = slot(tile - 1);
     ptx::mbarrier_wait(&k_full[next], phase);  // K has arrived.
-  };
-
-  // Rescales O and packs P: no product writes O or reads the P before any more.
-  const auto finish_tile = [&] {
-    if (rescale) {
-#pragma unroll
-      for (auto& o : rO) {
-#pragma unroll
-        for (int e = 0; e < MmaAccumulator::kElements; ++e) o[e] *= o_scale[e / 2];
-      }
-    }
-#pragma unroll
-    for (int k = 0; k < kKeySteps; ++k) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const auto& s = rS[2 * k + e / 2];
-        rP[k][e] = pack<T>(opaque(s[e % 2 * 2]), opaque(s[e % 2 * 2 + 1]));
-      }
-    }
   };
 
   // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j, issued    // (64, kHeadDim) f32, registers
@@ -230,13 +135,26 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     issue_scores(stage);
     issue_output(before);
     pass_turn();
-    ptx::wgmma_wait<1>();  // S is there, and K_j has been read.
-    if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);
-    softmax(masked);
+    ptx::wgmma_wait<1>();  // S is there.
+    // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
+    constexpr bool kMasked = decltype(masked)::value;
+    float o_scale[2], tile_sum[2];
+    bool rescale = false, recompute = false;
+    if constexpr (kMasked) {
+      mask_scores(rS, seq, i0 + r0, tile * C::kBlockKV, lane);
+      rescale = softmax(rS, row, o_scale, scale_log2);
+    } else {
+      recompute = softmax_with_old_max(rS, row, tile_sum, scale_log2);
+    }
+    if (lane == 0 && !recompute) ptx::mbarrier_arrive(&k_empty[stage]);  // K_j has been read.
     wait_for_next_keys();
     ptx::wgmma_wait<0>();  // O is there, and V has been read.
     if (lane == 0) ptx::mbarrier_arrive(&v_empty[before]);
-    finish_tile();
+    if (rescale) rescale_rows(rO, o_scale);
+    pack_operands<T>(rP, rS);
+    if (!recompute) return;
+    recompute_large_rows<T>(rO, rP, row, tile_sum, scale_log2, sQ, r0, sK[stage], lane);
+    if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);  // Only now K_j has been read.
   };
 
   ptx::mbarrier_wait(&storage.q_full, 0);  // Q has arrived.
@@ -249,10 +167,13 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     issue_scores(0);
     pass_turn();
     ptx::wgmma_wait<0>();  // S is there, and K_j has been read.
-    if (thread % 32 == 0) ptx::mbarrier_arrive(&k_empty[0]);
-    softmax(std::true_type{});
+    const int lane = opaque(thread) % 32u;
+    if (lane == 0) ptx::mbarrier_arrive(&k_empty[0]);
+    mask_scores(rS, seq, i0 + r0, tile * C::kBlockKV, lane);
+    float o_scale[2];
+    softmax(rS, row, o_scale, scale_log2);
     wait_for_next_keys();
-    finish_tile();
+    pack_operands<T>(rP, rS);  // O is still 0.
     --tile;
 
     // [FA2 Alg.1 l.6, 11]  What is left of the diagonal and the tail, the tiles without a mask, the
@@ -283,15 +204,15 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   float inverse[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    row_sum[r] = quad_sum(row_sum[r]);
-    inverse[r] = row_sum[r] > 0.f ? 1.f / row_sum[r] : 0.f;
+    row.sum[r] = quad_sum(row.sum[r]);
+    inverse[r] = row.sum[r] > 0.f ? 1.f / row.sum[r] : 0.f;
   }
   store_rounded<T>(sQ, r0, 0, rO, inverse, lane);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int i = i0 + r0 + MmaAccumulator::row(lane, 2 * r);
     if (lane % 4 == 0 && i >= 0 && i < seq.num_queries && p.lse != nullptr) {
-      p.lse[row_index(p, b, h, i)] = row_max[r] * kLn2 + logf(row_sum[r]);  // [FA2 Alg.1 l.13, 15]
+      p.lse[row_index(p, b, h, i)] = row.max[r] * kLn2 + logf(row.sum[r]);  // [FA2 Alg.1 l.13, 15]
     }
   }
   __syncwarp();  // The warp's rows are written before its lanes read them in another order.

@@ -1,0 +1,183 @@
+// The softmax of a tile of keys in the registers of a warp of a warpgroup, with the maximum of the
+// tile, or with the maximum so far (stage 13_ping_pong spells it out).
+#ifndef CUFLASH_DEVICE_SOFTMAX_H_
+#define CUFLASH_DEVICE_SOFTMAX_H_
+
+#include <cmath>
+
+#include "device/mma_fragments.h"
+#include "device/ptx/exp2.h"
+#include "device/ptx/ldmatrix.h"
+#include "device/ptx/mma.h"
+#include "device/ptx/tensor_copy.h"
+#include "device/swizzle.h"
+#include "device/warp.h"
+
+namespace cuflash {
+
+// A row's maximum grows, and O is rescaled, when a term of P would exceed 2 to the power of kSlack.
+// With the maximum so far it grows when the terms of a lane add up to more than kMost: f16 holds
+// smaller terms.
+constexpr float kSlack = 8.f, kMost = 16384.f;
+
+// The two rows of which a lane holds parts.
+struct RowState {
+  float max[2];  // m · scale_log2, to be subtracted in one instruction
+  float sum[2];  // l, of this lane's columns
+};
+
+// A maximum that can be subtracted, also of a row that has seen no key.
+__device__ __forceinline__ float finite(float max) { return max == -INFINITY ? 0.f : max; }
+
+// m = max(m, tile_max) in row r, if it grows by more than the slack; l = o_scale · l. Returns
+// o_scale = exp(old m − m).
+__device__ __forceinline__ float grow(RowState& row, int r, float tile_max) {
+  const float old_max = row.max[r];
+  if (tile_max - old_max > kSlack) row.max[r] = tile_max;
+  const float o_scale = ptx::exp2(old_max - finite(row.max[r]));
+  row.sum[r] *= o_scale;
+  return o_scale;
+}
+
+// S becomes P = exp(S − max), still in f32, and `sum` the sums of this lane's terms.
+template <int kFragments>
+__device__ __forceinline__ void exponentials(float (&rS)[kFragments][4], float scale_log2,
+                                             const float (&max)[2], float (&sum)[2]) {
+  sum[0] = sum[1] = 0.f;
+#pragma unroll
+  for (int n = 0; n < kFragments; ++n) {
+#pragma unroll
+    for (int e = 0; e < MmaAccumulator::kElements; ++e) {
+      rS[n][e] = ptx::exp2(fmaf(rS[n][e], scale_log2, -max[e / 2]));
+      sum[e / 2] += rS[n][e];
+    }
+  }
+}
+
+// m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P. Returns true if O must be
+// multiplied by o_scale before P V is added; else o_scale is not set.
+template <int kFragments>
+__device__ __forceinline__ bool softmax(float (&rS)[kFragments][4], RowState& row,
+                                        float (&o_scale)[2], float scale_log2) {
+  float tile_max[2];
+  bool grew = false;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    float x = fmaxf(rS[0][2 * r], rS[0][2 * r + 1]);
+#pragma unroll
+    for (int n = 1; n < kFragments; ++n) x = fmaxf(x, fmaxf(rS[n][2 * r], rS[n][2 * r + 1]));
+    tile_max[r] = quad_max(x) * scale_log2;
+    grew |= tile_max[r] - row.max[r] > kSlack;
+  }
+  // O and l are rescaled, but only in rows whose maximum has grown by more than the slack.
+  const bool rescale = __any_sync(0xffffffffu, grew);
+  if (rescale) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) o_scale[r] = grow(row, r, tile_max[r]);
+  }
+  const float max[2] = {finite(row.max[0]), finite(row.max[1])};
+  float tile_sum[2];
+  exponentials(rS, scale_log2, max, tile_sum);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) row.sum[r] += tile_sum[r];
+  return rescale;
+}
+
+// P = exp(S − m), l = l + rowsum P with the maximum so far, for a tile without a mask. Returns true
+// if terms are too large in some row of this warp: recompute_large_rows() must then follow, and l
+// is still the old one. tile_sum are the sums of this lane's terms.
+template <int kFragments>
+__device__ __forceinline__ bool softmax_with_old_max(float (&rS)[kFragments][4], RowState& row,
+                                                     float (&tile_sum)[2], float scale_log2) {
+  exponentials(rS, scale_log2, row.max, tile_sum);
+  const bool is_large = !(tile_sum[0] <= kMost && tile_sum[1] <= kMost);  // or not a number
+  if (__any_sync(0xffffffffu, is_large)) return true;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) row.sum[r] += tile_sum[r];
+  return false;
+}
+
+// O = o_scale · O
+template <int kFragments>
+__device__ __forceinline__ void rescale_rows(float (&rO)[kFragments][4],
+                                             const float (&o_scale)[2]) {
+#pragma unroll
+  for (auto& o : rO) {
+#pragma unroll
+    for (int e = 0; e < MmaAccumulator::kElements; ++e) o[e] *= o_scale[e / 2];
+  }
+}
+
+// Computes P again in the rows of this warp whose terms were too large, now with the tile's
+// maximum, and rescales their O and l. The other rows keep their P: their bits depend on no other
+// row. No product writes O or reads P meanwhile.
+//
+// The exponentials have overwritten S. This warp alone computes the S of its 16 queries, from q_row
+// on in sQ, by mma.sync: wgmma would need all four warps. It does so twice, for the maximum and for
+// P, because the registers cannot hold it.
+template <class T, class QTile, class KTile, int kOutputs, int kOperands>
+__device__ __forceinline__ void recompute_large_rows(float (&rO)[kOutputs][4],
+                                                     MmaA::Registers (&rP)[kOperands],
+                                                     RowState& row, const float (&tile_sum)[2],
+                                                     float scale_log2, QTile& sQ, int q_row,
+                                                     KTile& sK, int lane) {
+  const Chunks lane_Q(sQ, q_row + LoadA::row(lane), LoadA::col(lane));
+  const Chunks lane_K(sK, LoadBTransposed::row(lane), LoadBTransposed::col(lane));
+  MmaAccumulator::Registers rS[2];
+  const auto scores = [&](int n) {  // of the nth 16 keys
+    for (auto& s : rS) s[0] = s[1] = s[2] = s[3] = 0.f;
+#pragma unroll 1
+    for (int k = 0; k < QTile::kPanels * QTile::kPanelCols / kMmaK; ++k) {
+      MmaA::Registers rQ;
+      std::uint32_t rK[4];  // of 16 keys: a row of sK is a column of Kᵀ
+      ptx::ldmatrix_x4(rQ, lane_Q(0, k));
+      ptx::ldmatrix_x4(rK, lane_K(n, k));
+      ptx::mma_m16n8k16<T>(rS[0], rQ, {rK[0], rK[1]});
+      ptx::mma_m16n8k16<T>(rS[1], rQ, {rK[2], rK[3]});
+    }
+  };
+
+  // Take the tile's maximum.
+  float tile_max[2] = {-INFINITY, -INFINITY};
+#pragma unroll 1
+  for (int n = 0; n < kOperands; ++n) {
+    scores(n);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      for (const auto& s : rS) tile_max[r] = fmaxf(tile_max[r], fmaxf(s[2 * r], s[2 * r + 1]));
+    }
+  }
+  bool is_large[2];
+  float o_scale[2], max[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    is_large[r] = quad_max(tile_sum[r] <= kMost ? 0.f : 1.f) != 0.f;  // in some lane of the row
+    tile_max[r] = quad_max(tile_max[r]) * scale_log2;
+    o_scale[r] = is_large[r] ? grow(row, r, tile_max[r]) : 1.f;
+    max[r] = finite(row.max[r]);
+    if (!is_large[r]) row.sum[r] += tile_sum[r];
+  }
+  rescale_rows(rO, o_scale);
+
+  // Compute P again.
+#pragma unroll
+  for (int n = 0; n < kOperands; ++n) {
+    scores(n);
+    float sum[2];
+    exponentials(rS, scale_log2, max, sum);
+    MmaA::Registers rP_large;
+    to_operand<T>(rP_large, rS[0], rS[1]);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (!is_large[r]) continue;
+      row.sum[r] += sum[r];
+      rP[n][r] = rP_large[r], rP[n][r + 2] = rP_large[r + 2];
+    }
+  }
+  ptx::fence_proxy_async();  // The next K follows these reads of K_j,
+  __syncwarp();              // and those of all lanes.
+}
+
+}  // namespace cuflash
+
+#endif  // CUFLASH_DEVICE_SOFTMAX_H_
