@@ -60,8 +60,11 @@ def wait_name(code):
     return f"wait for {full[1].upper()}" if full else FOR_A_BUFFER
 
 
-def product_name(title):
-    """'S' or 'P V', from the comment before a product."""
+def product_name(where):
+    """'S' or 'P V', from the accumulator that the product's line names, or the comment before it."""
+    code, title = where["code"], where["title"]
+    if found := re.search(r"\br([SO]),", code):
+        return "S" if found[1] == "S" else "P V"
     if re.search(r"\bS = ", title):
         return "S"
     if "P V" in title:
@@ -93,7 +96,7 @@ def spans_of(events, lines):
             name = FOR_A_TURN if re.search(r"\bturns?\b", where["title"]) else "barrier"
             spans.append(Span(name, event.begin, event.end))
         elif event.kind == "fence":
-            issued = (product_name(where["title"]), event.end)
+            issued = (product_name(where), event.end)
         elif event.kind == "commit" and issued:  # or the events begin behind its fence
             groups.append(issued)
         elif event.kind == "products":
@@ -141,14 +144,16 @@ class Lane:
         return len(tiles_of(self.events)) > 1
 
 
-def lanes_of(timeline, lines):
-    """The warpgroups of the blocks of a timeline. If some only request, these are producers."""
+def lanes_of(timeline, lines, of_producer=None):
+    """The warpgroups of the blocks of a timeline. If some only request, these are producers, whose lines may
+    stand in a file of their own."""
     lanes = []
     for number, block in enumerate(timeline["blocks"]):
         found = []
         for warpgroup in block["warpgroups"]:
             events = list(events_of(warpgroup))
-            found.append(Lane(number, "", events, spans_of(events, lines)))
+            computes = len(tiles_of(events)) > 1
+            found.append(Lane(number, "", events, spans_of(events, lines if computes else of_producer or lines)))
         role = "warpgroup" if all(lane.computes for lane in found) else "consumer"
         names = iter(f"{role} {n}" for n in range(len(found)))
         lanes += [
@@ -215,10 +220,10 @@ def shown(lanes):
     return begins[first], begins[first + TILES] - begins[first]
 
 
-def summary(timeline, lines):
+def summary(timeline, lines, of_producer=None):
     """What is kept of a timeline: of each warpgroup the averages, if it computes, and the spans from the
     first of the shown tiles on, for twice their length: beside a slower stage a figure shows more."""
-    lanes = lanes_of(timeline, lines)
+    lanes = lanes_of(timeline, lines, of_producer)
     begin, length = shown(lanes)
     kept = []
     for lane in lanes:
@@ -256,10 +261,11 @@ def main():
     result = json.loads(events.read_text(encoding="utf-8"))
     folder = ROOT / "stages" / result["stage"]
     kernel = next(path for name in ("kernel.cuh", "kernel_bwd.cuh") if (path := folder / name).exists())
-    lines = lines_of(kernel.read_text(encoding="utf-8"))
+    lines, of_producer = (path.exists() and lines_of(path.read_text(encoding="utf-8"))
+                          for path in (kernel, folder / "producer.cuh"))
     plain = {row["problem"]: {"plain_ms": row["ms"]} for ladder in ladders
              for row in json.loads(ladder.read_text(encoding="utf-8"))["rows"] if "ms" in row}
-    result["timelines"] = [summary(timeline, lines) | plain.get(timeline["problem"], {})
+    result["timelines"] = [summary(timeline, lines, of_producer) | plain.get(timeline["problem"], {})
                            for timeline in result["timelines"]]
     save(out, result)
 

@@ -25,7 +25,6 @@ constexpr ReportFacts kReports[] = {
     {Report::kNamedBarrierDeadlock, FindingKind::kDivergentBarrier, "DEADLOCK AT A NAMED BARRIER"},
     {Report::kNamedBarrierOutOfRange, FindingKind::kDivergentBarrier, "NAMED BARRIER OUT OF RANGE"},
     {Report::kNamedBarrierOfTwoSizes, FindingKind::kDivergentBarrier, "NAMED BARRIER OF TWO SIZES"},
-    {Report::kNamedBarrierOfTwoKinds, FindingKind::kDivergentBarrier, "NAMED BARRIER OF TWO KINDS"},
     {Report::kNamedBarrierTooSoon, FindingKind::kDivergentBarrier,
      "NAMED BARRIER USED AGAIN TOO SOON"},
     {Report::kNamedBarrierWithoutWarp, FindingKind::kDivergentBarrier,

@@ -44,7 +44,6 @@ enum class Report {
   kNamedBarrierDeadlock,
   kNamedBarrierOutOfRange,
   kNamedBarrierOfTwoSizes,
-  kNamedBarrierOfTwoKinds,
   kNamedBarrierTooSoon,
   kNamedBarrierWithoutWarp,
   kWrongMask,

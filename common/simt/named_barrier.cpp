@@ -1,4 +1,4 @@
-// bar.sync, bar.arrive and bar.red: whole warps come to a barrier with a number. Those that wait
+// bar.sync and bar.arrive: whole warps come to a barrier with a number. Those that wait
 // there are ordered after all that came.
 #include "simt/named_barrier.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 }  // namespace
 
-bool NamedBarriers::come(Thread& self, int number, int threads, Coming how, bool mine,
+void NamedBarriers::come(Thread& self, int number, int threads, Coming how,
                          std::uintptr_t return_address) {
   self.wait_address = return_address;
   self.named_barrier = number;
@@ -34,7 +34,6 @@ bool NamedBarriers::come(Thread& self, int number, int threads, Coming how, bool
   check_comer(self, barrier, threads, how);
   barrier.threads = static_cast<std::size_t>(threads);
   barrier.comers.push_back({self.index, how, return_address});
-  barrier.any |= mine;
   core.order.note_moment(self);
   barrier.joining.join(self.knowledge);
   if (how == Coming::kArrives) barrier.fences.push_back(self.fences);
@@ -43,7 +42,6 @@ bool NamedBarriers::come(Thread& self, int number, int threads, Coming how, bool
   } else if (how != Coming::kArrives) {
     core.suspend(self, Thread::State::kAtNamedBarrier, return_address);
   }
-  return self.named_barrier_or;
 }
 
 void NamedBarriers::check_comer(const Thread& self, const NamedBarrier& barrier, int threads,
@@ -55,13 +53,6 @@ void NamedBarriers::check_comer(const Thread& self, const NamedBarrier& barrier,
                name + " is for " + std::to_string(threads) + " threads here, and for " +
                    std::to_string(barrier.threads) + " at " +
                    short_location(source_place(barrier.comers.front().return_address)) + '.');
-  }
-  if (!barrier.comers.empty() &&
-      (how == Coming::kWaitsForOr) != (barrier.comers.front().how == Coming::kWaitsForOr)) {
-    end_launch(self, Report::kNamedBarrierOfTwoKinds,
-               name + " is for the disjunction of what the threads give here or at " +
-                   short_location(source_place(barrier.comers.front().return_address)) +
-                   ", not at both.");
   }
   if (self.knowledge.openings_of(number) < barrier.openings) {
     end_launch(self, Report::kNamedBarrierTooSoon,
@@ -106,21 +97,19 @@ void NamedBarriers::open(const Thread& self, NamedBarrier& barrier) {
   for (const NamedBarrier::Comer& comer : barrier.comers) {
     if (comer.how == Coming::kArrives) continue;
     Thread& thread = core.thread(comer.thread);
-    thread.named_barrier_or = barrier.any;
     thread.knowledge.join(barrier.joining);
     thread.last_event = now;
     thread.state = Thread::State::kReady;
   }
   if (core.order.fences.in_use()) core.order.fences.meet(fences);
   barrier.comers.clear();
-  barrier.any = false;
   barrier.joining = {};
   barrier.fences.clear();
 }
 
-bool come_to_named_barrier(int barrier, int threads, Coming how, bool mine) {
-  return core.named_barriers.come(*running_thread(), barrier, threads, how, mine,
-                                  as_address(__builtin_return_address(0)));
+void come_to_named_barrier(int barrier, int threads, Coming how) {
+  core.named_barriers.come(*running_thread(), barrier, threads, how,
+                           as_address(__builtin_return_address(0)));
 }
 
 }  // namespace cuflash::simt

@@ -26,7 +26,6 @@ struct NamedBarrier {
   };
   std::size_t threads = 0;  // for which it opens, as the first of them said
   std::vector<Comer> comers;
-  bool any = false;  // of what the comers give
   int openings = 0;
 
   // What the comers know. Of those that went on, as it was when they came.
@@ -37,10 +36,8 @@ struct NamedBarrier {
 class NamedBarriers {
  public:
   void begin_block() { barriers_ = {}; }
-  // A thread comes, and waits unless it only arrives. Returns whether any thread that waits came
-  // with `mine` set.
-  bool come(Thread& self, int number, int threads, Coming how, bool mine,
-            std::uintptr_t return_address);
+  // A thread comes, and waits unless it only arrives.
+  void come(Thread& self, int number, int threads, Coming how, std::uintptr_t return_address);
   const NamedBarrier& operator[](int number) const { return barriers_[number]; }
 
  private:

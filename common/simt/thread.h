@@ -51,9 +51,8 @@ struct Thread {
   std::uintptr_t wait_address = 0;
   WarpCall call{};
   std::uint64_t result = 0;
-  bool vote = false;              // at a barrier
-  int named_barrier = 0;          // the last one
-  bool named_barrier_or = false;  // what the last one that it waited for gave
+  bool vote = false;      // at a barrier
+  int named_barrier = 0;  // the last one
   const Mbarrier* mbarrier = nullptr;
   const unsigned* block_count = nullptr;  // and the value that it waits for
   unsigned awaited_count = 0;

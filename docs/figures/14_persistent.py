@@ -1,5 +1,5 @@
-"""Figures of stages/14_persistent: the end of a tile, the buffers of Q, who takes which tile, P before the
-maximum, three consumers in place of two."""
+"""Figures of stages/14_persistent: the end of a tile, the buffers of Q, who takes which tile,
+three consumers in place of two."""
 
 import heapq
 import pathlib
@@ -11,7 +11,7 @@ from drawing import Figure, LEFT, SMALL
 from sources import causal, first_queries, mask, python, read, tile_shape
 from timeline import figure_of
 
-KERNEL = "stages/14_persistent/kernel.cuh"
+SHAPE = "stages/14_persistent/shape.cuh"
 WORK = "stages/14_persistent/work.cuh"
 VARIANTS, ALL_IN_PAIRS = "stages/14_persistent/variants.diff", "all in pairs"
 LONGEST_FIRST = "common/device/block_order.h"
@@ -21,7 +21,7 @@ COLOURS = ("blue", "sky", "orange", "yellow", "green", "purple")
 
 def lengths():
     """The tiles of keys of each tile of queries of a head, with a causal mask and head_dim 128."""
-    keys, consumers = tile_shape(KERNEL, 128)
+    keys, consumers = tile_shape(SHAPE, 128)
     rows = 64 * consumers
     sequence = causal(TILES * rows, TILES * rows)
     ranges = [mask().visible_keys(sequence, max(begin, 0), begin + rows)
@@ -196,41 +196,6 @@ def buffers():
     return figure
 
 
-def before_the_maximum():
-    """What runs under what in a tile of keys, for one consumer: a schematic."""
-    figure = Figure(
-        "14_before_maximum",
-        606,
-        "P before the maximum: a schematic",
-        "A schematic without a scale, of one consumer and one tile of keys. With the maximum first, the"
-        " exponentials begin when all scores have been compared and the lanes have told each other. With"
-        " the maximum so far they begin as soon as S is there, and the next products come earlier. If"
-        " terms are too large, S is computed again, and the maximum and the exponentials follow.",
-        heading="",
-    )
-    products, x, unit, y = ((0, 8, "blue", "S"), (8, 16, "purple", "P V")), 132, 11.6, 34
-    for name, issued, arithmetic, end in (
-        ("The maximum first (13)", products,
-         ((8, 13, "yellow", "max"), (13, 25, "green", "exp"), (25, 28, "orange", "")), 28),
-        ("The maximum so far (14)", products, ((8, 20, "green", "exp"), (20, 23, "orange", "")), 23),
-        ("The same, if terms are too large", (*products, (20, 28, "blue", "S")),
-         ((8, 20, "green", "exp"), (28, 33, "yellow", "max"), (33, 45, "green", "exp"), (45, 48, "orange", "")),
-         None),
-    ):
-        figure.heading(name, y)
-        figure.bars(x, unit, y + 26, (("products", issued), ("arithmetic", arithmetic)))
-        if end:
-            at = x + unit * end
-            figure.line([(at + 2, y + 20), (at + 2, y + 116)], "red", 3)
-            figure.text(at + 12, y + 45, "the next products", SMALL)
-        y += 164
-    figure.legend(LEFT, 530,
-                  [("blue", "S"), ("purple", "P V of the tile before"), ("yellow", "max"), ("green", "exp, sums")])
-    figure.legend(LEFT, 560, [("orange", "O rescaled, P packed")])
-    figure.note(LEFT, 588, "No scale, not measured.")
-    return figure
-
-
 # A consumer's way with 128 columns and 128 keys, in cycles: its softmax, and what else it does before its
 # next products, both from the timeline of two consumers.
 SOFTMAX, OTHER = 1230, 510
@@ -300,4 +265,4 @@ def measured():
                       for stage in ("13_ping_pong", "14_persistent")], 128)
 
 
-FIGURES = [transition(), buffers(), before_the_maximum(), three_consumers(), order(), measured()]
+FIGURES = [transition(), buffers(), three_consumers(), order(), measured()]

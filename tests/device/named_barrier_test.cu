@@ -70,31 +70,5 @@ TEST_F(NamedBarriers, GiveTurnsByArrivals) {
   EXPECT_EQ(device.values(), expected);
 }
 
-// In each round one thread of a group at most says yes, and the group counts the rounds.
-__global__ void count_rounds(int* counts) {
-  const int group = threadIdx.x / kGroup, t = threadIdx.x % kGroup;
-  int count = 0;
-  for (int round = 0; round < 2 * kGroup; ++round) {
-    const bool mine = round == (1 + group) * t;
-    if (ptx::named_barrier_or(1 + group, kGroup, mine)) count += 1 + round;
-  }
-  counts[threadIdx.x] = count;
-}
-
-TEST_F(NamedBarriers, TellWhetherAnyThreadSaysYes) {
-  std::vector<int> expected;
-  for (int i = 0; i < kGroup * kGroups; ++i) {
-    int count = 0;
-    for (int t = 0; t < kGroup; ++t) {
-      const int round = (1 + i / kGroup) * t;
-      if (round < 2 * kGroup) count += 1 + round;
-    }
-    expected.push_back(count);
-  }
-  const Array<int> device(std::vector<int>(kGroup * kGroups));
-  run(count_rounds, {1, kGroup * kGroups}, device.data());
-  EXPECT_EQ(device.values(), expected);
-}
-
 }  // namespace
 }  // namespace cuflash

@@ -174,23 +174,9 @@ TEST_F(NamedBarrierTest, AnArrivalPassesFencesOn) {
   EXPECT_EQ(sum.values()[0], 3 * 31 * 16);
 }
 
-__global__ void ask(int* out) {
-  for (int n = 0; n < 3; ++n) {
-    if (ptx::named_barrier_or(1, 64, n == 1 && threadIdx.x == 40)) out[threadIdx.x] += 1 + n;
-  }
-}
-
-TEST_F(NamedBarrierTest, TellsWhetherAnyThreadSaysYes) {
-  under_all_schedules([&] {
-    const Array<int> out(64, 0, "out");
-    run(ask, {1, 64}, out.data());
-    EXPECT_EQ(out.values(), std::vector<int>(64, 2));
-  });
-}
-
 // ---- Who comes ---------------------------------------------------------------------------------
 
-enum class Comes { kAll, kHalfAWarp, kOtherSize, kOtherWord, kTooFew, kSomeAtSyncthreads };
+enum class Comes { kAll, kHalfAWarp, kOtherSize, kTooFew, kSomeAtSyncthreads };
 
 __global__ void meet(Comes who, int barrier, int threads) {
   const int warp = threadIdx.x / 32;
@@ -198,7 +184,6 @@ __global__ void meet(Comes who, int barrier, int threads) {
   if (who == Comes::kTooFew && warp == 1) return;
   if (who == Comes::kSomeAtSyncthreads && warp == 1) __syncthreads();
   if (who == Comes::kOtherSize && warp == 1) threads += 32;
-  if (who == Comes::kOtherWord && warp == 1) ptx::named_barrier_or(barrier, threads, true);
   ptx::named_barrier_sync(barrier, threads);  // waits for some
 }
 
@@ -213,7 +198,6 @@ TEST_F(NamedBarrierTest, TheRightThreadsMustCome) {
   under_all_schedules([&] {
     EXPECT_EQ(fails(Comes::kHalfAWarp, 1, 32).title(), "NAMED BARRIER WITHOUT A WHOLE WARP");
     EXPECT_EQ(fails(Comes::kOtherSize, 1, 64).title(), "NAMED BARRIER OF TWO SIZES");
-    EXPECT_EQ(fails(Comes::kOtherWord, 1, 64).title(), "NAMED BARRIER OF TWO KINDS");
     for (const Comes who : {Comes::kTooFew, Comes::kSomeAtSyncthreads}) {
       const Finding finding = fails(who, 1, 64);
       expect_report(finding, "DEADLOCK AT A NAMED BARRIER", "", {"waits for some"});

@@ -1,4 +1,4 @@
-// PTX bar.sync, bar.arrive and bar.red: barriers 1 to 15 of a block, for some of its warps. 0 is
+// PTX bar.sync and bar.arrive: barriers 1 to 15 of a block, for some of its warps. 0 is
 // __syncthreads().
 #ifndef CUFLASH_DEVICE_PTX_NAMED_BARRIER_H_
 #define CUFLASH_DEVICE_PTX_NAMED_BARRIER_H_
@@ -22,25 +22,6 @@ __device__ __forceinline__ void named_barrier_sync(int barrier, int threads,
 __device__ __forceinline__ void named_barrier_arrive(int barrier, int threads) {
   instruments::may_be_late();
   asm volatile("bar.arrive %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
-}
-
-// Waits like named_barrier_sync(), at a barrier to which all threads come by this word. True if
-// `mine` of any of them is.
-__device__ __forceinline__ bool named_barrier_or(int barrier, int threads, bool mine) {
-  instruments::may_be_late();
-  int any;
-  asm volatile(
-      "{\n\t"
-      ".reg .pred mine, any;\n\t"
-      "setp.ne.s32 mine, %3, 0;\n\t"
-      "bar.red.or.pred any, %1, %2, mine;\n\t"
-      "selp.s32 %0, 1, 0, any;\n\t"
-      "}"
-      : "=r"(any)
-      : "r"(barrier), "r"(threads), "r"(static_cast<int>(mine))
-      : "memory");
-  instruments::may_be_late();
-  return any != 0;
 }
 
 }  // namespace cuflash::ptx

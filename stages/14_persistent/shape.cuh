@@ -1,0 +1,45 @@
+// 14_persistent: the shape of a block's work.
+#pragma once
+
+#include "device/warpgroup.h"
+
+namespace cuflash::persistent {
+
+// The shape of a block's work. There is one block on an SM. Consumers take turns where a tile's
+// softmax is long compared with its products, 128 keys by at most 64 columns: elsewhere waiting
+// for a turn costs more than it brings.
+struct Shape {
+  int keys;       // a tile
+  int consumers;  // warpgroups that compute, 64 queries each
+  int stages;     // buffers of K and of V
+  bool turns;     // True if consumers take turns at issuing products
+  int q_stages;   // buffers of Q and O
+};
+constexpr Shape shape(int head_dim) {
+  switch (head_dim) {
+    case 32:
+      return {128, 3, 3, true, 2};  // 72 KB
+    case 64:
+      return {128, 3, 3, true, 2};  // 144 KB; S takes 64 of a consumer's 160 registers, P 32, O 32
+    case 96:
+      return {96, 3, 3, false, 2};  // 180 KB; S takes 48, P 24, O 48
+    case 128:
+      return {64, 3, 3, false, 2};  // 192 KB; S takes 32, P 16, O 64
+    default:
+      return {64, 2, 2, false, 1};  // 192 KB; O takes 128 registers
+  }
+}
+
+template <int kHeadDim>
+struct Config {
+  static constexpr Shape kShape = shape(kHeadDim);
+  static constexpr int kStages = kShape.stages, kQStages = kShape.q_stages;
+  static constexpr int kConsumers = kShape.consumers, kWarpgroups = 1 + kConsumers;
+  static constexpr int kThreads = kWarpgroups * kWarpgroupThreads;
+  static constexpr int kBlockQ = kConsumers * kWgmmaM, kBlockKV = kShape.keys;
+  static constexpr int kProducerRegisters = 24;  // of a thread
+  static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
+  static constexpr int kTurn = 1;  // the named barrier of the first consumer; the next has the next
+};
+
+}  // namespace cuflash::persistent
