@@ -175,7 +175,7 @@ __device__ __forceinline__ void recompute_large_rows(float (&rO)[kOutputs][4],
     }
   }
   ptx::fence_proxy_async();  // The next K follows these reads of K_j,
-  __syncwarp();              // and those of all lanes.
+  __syncwarp();              // and all lanes'; O follows their reads of Q.
 }
 
 }  // namespace cuflash

@@ -1,10 +1,10 @@
-"""Figures of stages/13_ping_pong: the order inside a consumer, the turns, the registers, timelines."""
+"""Figures of stages/13_ping_pong: the order inside a consumer, the turns, the softmax, timelines."""
 
 from drawing import Figure, LEFT, SMALL
 from sources import causal, first_queries, integer, mask, tile_shape
 from timeline import figure_of
 
-KERNEL = "stages/13_ping_pong/kernel.cuh"
+SHAPE = "stages/13_ping_pong/shape.cuh"
 X, UNIT, HIGH = 132, 17, 40  # where time begins, its scale, the height of a lane
 LAST = 33  # units of time that a figure shows
 S, P_V, SOFTMAX, PACK = 4, 4, 6, 1  # a schematic: units of time
@@ -119,8 +119,8 @@ def turns_of_two():
 
 def budget(head_dim):
     """A consumer's registers: all, and those of S, P and O; and the consumers and keys of a tile."""
-    keys, consumers = tile_shape(KERNEL, head_dim)
-    producer = integer(KERNEL, "kProducerRegisters")
+    keys, consumers = tile_shape(SHAPE, head_dim)
+    producer = integer(SHAPE, "kProducerRegisters")
     warpgroups = 1 + consumers
     launch = 65536 // (128 * warpgroups) // 8 * 8
     per_thread = (warpgroups * launch - producer) // consumers // 8 * 8
@@ -152,7 +152,7 @@ def registers():
 
 def last_tile():
     """Where the tiles of queries of a head lie: from its begin on, or up to its end."""
-    keys, consumers = tile_shape(KERNEL, 64)
+    keys, consumers = tile_shape(SHAPE, 64)
     rows, height, past = 64 * consumers, 10, consumers - 1  # squares of 64 queries, of which some do not exist
     seq = 64 * height
     both = list(range(0, seq, rows)), first_queries(rows, seq)
@@ -190,6 +190,41 @@ def last_tile():
     return figure
 
 
+def before_the_maximum():
+    """What runs under what in a tile of keys, for one consumer: a schematic."""
+    figure = Figure(
+        "13_before_maximum",
+        606,
+        "P before the maximum: a schematic",
+        "A schematic without a scale, of one consumer and one tile of keys. With the maximum first, the"
+        " exponentials begin when all scores have been compared and the lanes have told each other. With"
+        " the maximum so far they begin as soon as S is there, and the next products come earlier. If"
+        " terms are too large, a warp computes S of its rows again when O is there, and the maximum and the"
+        " exponentials follow.",
+        heading="",
+    )
+    products, x, unit, y = ((0, 8, "blue", "S"), (8, 16, "purple", "P V")), 132, 11.6, 34
+    for name, arithmetic, end in (
+        ("The maximum first", ((8, 13, "yellow", "max"), (13, 25, "green", "exp"), (25, 28, "orange", "")), 28),
+        ("The maximum so far", ((8, 20, "green", "exp"), (20, 23, "orange", "")), 23),
+        ("The same, if terms are too large",
+         ((8, 20, "green", "exp"), (20, 23, "orange", ""), (23, 35, "yellow", "S again, max"),
+          (35, 48, "green", "S again, exp")), None),
+    ):
+        figure.heading(name, y)
+        figure.bars(x, unit, y + 26, (("products", products), ("arithmetic", arithmetic)))
+        if end:
+            at = x + unit * end
+            figure.line([(at + 2, y + 20), (at + 2, y + 116)], "red", 3)
+            figure.text(at + 12, y + 45, "the next products", SMALL)
+        y += 164
+    figure.legend(LEFT, 530,
+                  [("blue", "S"), ("purple", "P V of the tile before"), ("yellow", "max"), ("green", "exp, sums")])
+    figure.legend(LEFT, 560, [("orange", "O rescaled, P packed")])
+    figure.note(LEFT, 588, "No scale, not measured. S again: by one warp, with mma.sync.")
+    return figure
+
+
 def measured(head_dim, stages):
     """The timelines of stages with this head dimension."""
     return figure_of(f"13_timeline_d{head_dim}", "Whose turn it is: measured",
@@ -197,4 +232,5 @@ def measured(head_dim, stages):
 
 
 STAGES = ("12_warp_specialized", "13_ping_pong")
-FIGURES = [order(), turns_of_two(), registers(), last_tile(), measured(64, STAGES[1:]), measured(128, STAGES)]
+FIGURES = [order(), turns_of_two(), registers(), before_the_maximum(), last_tile(),
+           measured(64, STAGES[1:]), measured(128, STAGES)]

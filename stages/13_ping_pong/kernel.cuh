@@ -1,5 +1,6 @@
 // 13_ping_pong: a consumer issues the scores of the next tile before the product with V of this
-// one, and computes a softmax under the latter. The consumers take turns at issuing products.
+// one, and computes a softmax under the latter. Where it pays, consumers take turns at issuing
+// products.
 #pragma once
 
 #include <cmath>
@@ -92,7 +93,9 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   ptx::setmaxnreg_inc<C::kConsumerRegisters>();
   const int consumer = warpgroup - 1, r0 = (warp - kWarpgroupWarps) * kMmaM;
   MmaAccumulator::Registers rO[kHeadDim / kMmaN] = {};
-  RowState row = {{-INFINITY, -INFINITY}, {}};
+  // Rows before the head: their scores are 0, and so is their maximum, or terms would be too large.
+  const float no_max = i0 + r0 < 0 ? 0.f : -INFINITY;
+  RowState row = {{no_max, no_max}, {}};
   const float scale_log2 = p.softmax_scale * kLog2e;
 
   MmaAccumulator::Registers rS[C::kBlockKV / kMmaN];  // the scores of a tile, and then its P in f32
@@ -110,9 +113,6 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     }
   };
 
-  // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ, issued    // (64, kBlockKV) f32 a warpgroup, registers
-  const auto issue_scores = [&](int stage) { issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[stage]); };
-
   // Waits for K_j of the next tile. Its branch keeps the exponentials above it: without one, the
   // compiler moves the wait for O above them.
   const auto wait_for_next_keys = [&] {
@@ -121,23 +121,23 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     ptx::mbarrier_wait(&k_full[next], phase);  // K has arrived.
   };
 
-  // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j, issued    // (64, kHeadDim) f32, registers
-  const auto issue_output = [&](int stage) { issue_ab<T>(rO, rP, sV[stage]); };
-
-  // S of a tile beside O of the tile before it, and the softmax under the latter.
+  // S of a tile beside O of the tile before it, and the softmax under the latter. The round before
+  // has waited for K_j.
   const auto take_tile = [&](auto masked) {
+    constexpr bool kMasked = decltype(masked)::value;
     mark_tile("KV tile", tile);
     const int lane = opaque(thread) % 32u;
     const auto [stage, phase] = slot(tile);
     const auto [before, phase_before] = slot(tile + 1);
     ptx::mbarrier_wait(&v_full[before], phase_before);  // The V of the tile before has arrived.
     wait_for_turn();
-    issue_scores(stage);
-    issue_output(before);
+    // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 a warpgroup, registers
+    issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[stage]);
+    issue_ab<T>(rO, rP, sV[before]);  // O = O + P V of the tile before
     pass_turn();
     ptx::wgmma_wait<1>();  // S is there.
+
     // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
-    constexpr bool kMasked = decltype(masked)::value;
     float o_scale[2], tile_sum[2];
     bool rescale = false, recompute = false;
     if constexpr (kMasked) {
@@ -150,6 +150,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     wait_for_next_keys();
     ptx::wgmma_wait<0>();  // O is there, and V has been read.
     if (lane == 0) ptx::mbarrier_arrive(&v_empty[before]);
+
+    // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // the product is issued with the next S
     if (rescale) rescale_rows(rO, o_scale);
     pack_operands<T>(rP, rS);
     if (!recompute) return;
@@ -164,16 +166,16 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     if (consumer == C::kConsumers - 1) pass_turn();  // Consumer 0 has the first turn.
     ptx::mbarrier_wait(&k_full[0], 0);               // K_j has arrived.
     wait_for_turn();
-    issue_scores(0);
+    issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[0]);
     pass_turn();
     ptx::wgmma_wait<0>();  // S is there, and K_j has been read.
     const int lane = opaque(thread) % 32u;
     if (lane == 0) ptx::mbarrier_arrive(&k_empty[0]);
     mask_scores(rS, seq, i0 + r0, tile * C::kBlockKV, lane);
     float o_scale[2];
-    softmax(rS, row, o_scale, scale_log2);
+    softmax(rS, row, o_scale, scale_log2);  // O, which is 0, needs no o_scale.
     wait_for_next_keys();
-    pack_operands<T>(rP, rS);  // O is still 0.
+    pack_operands<T>(rP, rS);
     --tile;
 
     // [FA2 Alg.1 l.6, 11]  What is left of the diagonal and the tail, the tiles without a mask, the
@@ -193,7 +195,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     const auto [stage, phase] = slot(first_tile);
     ptx::mbarrier_wait(&v_full[stage], phase);  // V_j has arrived.
     wait_for_turn();
-    issue_output(stage);
+    issue_ab<T>(rO, rP, sV[stage]);
     if (consumer < C::kConsumers - 1) pass_turn();
     ptx::wgmma_wait<0>();  // O is there.
   }

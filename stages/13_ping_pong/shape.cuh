@@ -5,14 +5,13 @@
 
 namespace cuflash::ping_pong {
 
-// The shape of a block's work. There is one block on an SM. Consumers take turns where a tile's
-// softmax is long compared with its products, 128 keys by at most 64 columns: elsewhere waiting
-// for a turn costs more than it brings.
+// The shape of a block's work. There is one block on an SM.
 struct Shape {
   int keys;       // a tile
   int consumers;  // warpgroups that compute, 64 queries each
   int stages;     // buffers of K and of V
-  bool turns;     // True if consumers take turns at issuing products
+  bool turns;     // True if consumers take turns at issuing products: they pay where a tile's
+                  // exponentials take at least twice as long as its products
 };
 constexpr Shape shape(int head_dim) {
   switch (head_dim) {
