@@ -1,7 +1,9 @@
-// The order in which the blocks of a grid that stays take tiles (stages 14_persistent and
-// 17_persistent_backward).
+// The order in which the blocks of a grid that stays take tiles: by tickets (stage
+// 17_persistent_backward), or in rounds (stage 14_persistent).
 #ifndef CUFLASH_DEVICE_TILE_ORDER_H_
 #define CUFLASH_DEVICE_TILE_ORDER_H_
+
+#include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -61,6 +63,64 @@ inline int heads_that_fit_l2(std::int64_t head_bytes, std::int64_t heads) {
   constexpr std::int64_t kBytes = 8 << 20;
   return static_cast<int>(std::min(std::max(kBytes / head_bytes, std::int64_t{2}), heads));
 }
+
+// The same in rounds, without a count that blocks share: in each round a block takes the tile of
+// its place. Here tile 0 is the first of a head, which may have fewer rows than the others.
+//
+// Tiles of one length follow each other, and each round begins a block later: otherwise, if the
+// number of blocks is a multiple of a head's tiles, some blocks would take nothing but first tiles.
+// If the last tiles of a head are the longest, as under a causal mask, so many neighbouring heads
+// make a group that their tiles fill two rounds, and the last group also has the heads that are
+// left. A group goes from the longest tiles of its heads to the shortest, or back, by turns; the
+// last one ends with the shortest. Blocks take their places there and back, by turns.
+struct TileRounds {
+  int heads, tiles;  // of all batches; of a head
+  int blocks;
+  int group_heads;  // heads of a group; 0: all tiles have one length
+
+  // The tile of a block in a round. After its last one, a head that does not exist.
+  __host__ __device__ constexpr HeadTile at(int block, int round) const {
+    if (group_heads == 0) {
+      const int n = round * blocks + (block + round) % blocks;
+      return {n / tiles, n % tiles};
+    }
+    const int place = round % 2 == 0 ? block : blocks - 1 - block, n = round * blocks + place;
+    if (n >= heads * tiles) return {heads, 0};
+    const int groups = heads / group_heads, before = n / (tiles * group_heads);
+    const int group = before < groups ? before : groups - 1, first = group * group_heads;
+    const int width = group < groups - 1 ? group_heads : heads - first;
+    const int rest = n - first * tiles;
+    const bool longest_first = (groups - group) % 2 != 0;
+    return {first + rest % width, longest_first ? tiles - 1 - rest / width : rest / width};
+  }
+};
+constexpr TileRounds tile_rounds(int heads, int tiles, int blocks, bool last_are_longest) {
+  const int two_rounds = 2 * blocks / tiles;
+  const int group_heads = two_rounds < 1 ? 1 : two_rounds < heads ? two_rounds : heads;
+  return {heads, tiles, blocks, last_are_longest ? group_heads : 0};
+}
+
+// True if the blocks compute each tile once.
+constexpr bool each_tile_once(const TileRounds& order) {
+  bool taken[64] = {};
+  int count = 0;
+  for (int block = 0; block < order.blocks; ++block) {
+    for (int round = 0;; ++round, ++count) {
+      const HeadTile at = order.at(block, round);
+      if (at.head >= order.heads) break;
+      bool& it = taken[at.head * order.tiles + at.tile];
+      if (at.tile >= order.tiles || it) return false;
+      it = true;
+    }
+  }
+  return count == order.heads * order.tiles;
+}
+static_assert(each_tile_once(tile_rounds(7, 5, 4, false)) &&
+                  each_tile_once(tile_rounds(7, 5, 4, true)) &&
+                  each_tile_once(tile_rounds(7, 4, 6, true)) &&
+                  each_tile_once(tile_rounds(2, 20, 8, true)) &&
+                  each_tile_once(tile_rounds(1, 1, 1, true)),
+              "without groups; with groups of one head and of more, and heads that are left");
 
 }  // namespace cuflash
 

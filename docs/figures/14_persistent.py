@@ -12,10 +12,9 @@ from sources import causal, first_queries, mask, python, read, tile_shape
 from timeline import figure_of
 
 SHAPE = "stages/14_persistent/shape.cuh"
-WORK = "stages/14_persistent/work.cuh"
-VARIANTS, ALL_IN_PAIRS = "stages/14_persistent/variants.diff", "all in pairs"
+ORDER = "common/device/tile_order.h"
 LONGEST_FIRST = "common/device/block_order.h"
-BLOCKS, TILES, HEADS = 4, 5, 6  # of the example
+BLOCKS, TILES, HEADS = 4, 4, 6  # of the example
 COLOURS = ("blue", "sky", "orange", "yellow", "green", "purple")
 
 
@@ -33,26 +32,21 @@ def lengths():
 PRINT = """
 #include <cstdio>
 int main() {
-  const Order order(HEADS, TILES, BLOCKS, true);
-  for (unsigned block = 0; block < BLOCKS; ++block, std::puts("")) {
-    for (unsigned n = 0; order.at(block, n).head < HEADS; ++n) {
-      std::printf("%u %u ", order.at(block, n).head, order.at(block, n).tile);
+  const TileRounds order = tile_rounds(HEADS, TILES, BLOCKS, true);
+  for (int block = 0; block < BLOCKS; ++block, std::puts("")) {
+    for (int round = 0; order.at(block, round).head < HEADS; ++round) {
+      std::printf("%d %d ", order.at(block, round).head, order.at(block, round).tile);
     }
   }
 }
 """
 
 
-def plan(variant=None):
+def plan():
     """Of each block of the example the (head, tile of queries) that it takes: by the kernel's own source,
-    compiled, or by a variant of it."""
-    source = "".join(re.search(rf"struct {name} \{{.*?\n\}};", read(WORK), re.DOTALL)[0]
-                     for name in ("QueryTile", "Order"))
-    if variant:
-        old, new = re.search(rf"\[{variant}\]\n[^-]*-(.+)\n\+(.+)\n", read(VARIANTS)).groups()
-        if source.count(old) != 1:
-            raise ValueError(f"{VARIANTS}: {variant} does not fit {WORK}")
-        source = source.replace(old, new)
+    compiled."""
+    source = "".join(re.search(rf"^{words} \w* ?\{{.*?^\}};?$", read(ORDER), re.DOTALL | re.MULTILINE)[0]
+                     for words in ("struct HeadTile", "struct TileRounds", r"constexpr TileRounds \w+\([^)]*\)"))
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder, "order")
         subprocess.run(["g++", "-std=c++17", "-D__host__=", "-D__device__=", f"-DHEADS={HEADS}",
@@ -83,8 +77,7 @@ def next_free(each):
 def order():
     """Who takes which tile of queries: the lengths are tiles of keys."""
     each = lengths()
-    shown = (("In pairs, the rest longest first (14)", plan()),
-             ("All in pairs", plan(ALL_IN_PAIRS)),
+    shown = (("In groups of two rounds (14)", plan()),
              ("Longest first, to whoever is free (13)", next_free(each)))
     last = [max(sum(each[tile] for _, tile in taken) for taken in blocks) for _, blocks in shown]
     total = sum(each) * HEADS
@@ -93,12 +86,10 @@ def order():
         34 + 216 * len(shown) + 76,
         "Who takes which tile of queries",
         f"{TILES * HEADS} tiles of queries of {HEADS} heads with a causal mask, {total} tiles of keys in"
-        f" all, on {BLOCKS} multiprocessors. In 14 four heads are taken in pairs of a long tile and a short"
-        " one. The two multiprocessors that get no third pair take the longest tile of a head that is left,"
-        f" and the rest is dealt out, longest first; the last one ends after {last[0]} tiles of keys. If all"
-        " heads are taken in pairs, three multiprocessors get a fourth pair and one gets none; the last one"
-        f" ends after {last[1]}. If the longest of all heads come first, to whoever is free, all heads are"
-        f" there from the start to the end, and the last one ends after {last[2]}.",
+        f" all, on {BLOCKS} multiprocessors. In 14 two heads make a group, whose tiles fill two rounds: who has"
+        f" a long tile in the one has a short one in the other. The last one ends after {last[0]} tiles of keys."
+        " If the longest of all heads come first, to whoever is free, all heads are there from the start to the"
+        f" end, and the last one ends after {last[1]}.",
         heading="",
     )
     x, high = 56, 34

@@ -45,7 +45,7 @@ __device__ __forceinline__ void write_lse(const ForwardParams& p, int b, int h, 
 template <class T, int kHeadDim>
 __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     attention(const __grid_constant__ ForwardParams p, const __grid_constant__ Maps maps,
-              const __grid_constant__ Order order) {
+              const __grid_constant__ TileRounds order) {
   using C = Config<kHeadDim>;
   using Storage = SharedStorage<T, kHeadDim>;
   constexpr int kKeySteps = C::kBlockKV / kWgmmaK;
@@ -63,14 +63,14 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   if (thread == 0) begin_barriers(storage);
   __syncthreads();  // The barriers have begun before a thread waits for one.
 
-  // Produce: one thread requests tiles, and one for each consumer stores O.
+  // Produce: one thread requests tiles, others store O.
   if (role == WarpRole::kProducer) {
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
     if (thread % 32 != 0) return;
     if (warp == 0) {
       request_work(storage, p, maps, order, blockIdx.x);
     } else if (warp <= C::kConsumers) {
-      store_outputs(storage, p, maps.o, warp - 1);
+      store_outputs(storage, p, maps.o, warp);
     }
     return;
   }

@@ -1,5 +1,4 @@
-// 14_persistent: the producer. One thread finds work and requests its tiles; for each consumer one
-// thread stores O.
+// 14_persistent: the producer. One thread finds work and requests its tiles; three others store O.
 #pragma once
 
 #include "storage.cuh"
@@ -10,7 +9,7 @@ namespace cuflash::persistent {
 template <class T, int kHeadDim>
 __device__ __forceinline__ void request_work(SharedStorage<T, kHeadDim>& storage,
                                              const ForwardParams& p, const Maps& maps,
-                                             const Order& order, int block) {
+                                             const TileRounds& order, int block) {
   using C = Config<kHeadDim>;
   auto &sK = storage.sK, &sV = storage.sV;
   auto &k_full = storage.k_full, &v_full = storage.v_full;
@@ -39,32 +38,35 @@ __device__ __forceinline__ void request_work(SharedStorage<T, kHeadDim>& storage
   }
 }
 
-// Has TMA write a consumer's O, a panel a box.
+// Has TMA write the consumers' O, a panel a box. The producer's warps 1 to 3 divide the consumers
+// among them.
 template <class T, int kHeadDim>
 __device__ __forceinline__ void store_outputs(SharedStorage<T, kHeadDim>& storage,
                                               const ForwardParams& p, const TileMap& map,
-                                              int consumer) {
+                                              int warp) {
   using C = Config<kHeadDim>;
   using QTile = typename SharedStorage<T, kHeadDim>::QTile;
-  const int first = consumer * kWgmmaM;
 #pragma unroll 1
   for (int n = 0;; ++n) {
     const auto [q, q_phase] = slot_of<C::kQStages>(n);
     const Work<C>& work = storage.work[q];
     ptx::mbarrier_wait(&storage.q_full[q], q_phase);  // The Work is written.
     if (work.batch < 0) return;
-    ptx::mbarrier_wait(&storage.o_full[q][consumer], q_phase);  // The consumer has written its O.
-    const int row = work.i0 + first;
-    if (row >= 0 && row < sequence(p, work.batch).num_queries) {  // Else no row of the box exists.
+#pragma unroll 1
+    for (int c = warp - 1; c < C::kConsumers; c += kWarpgroupWarps - 1) {
+      ptx::mbarrier_wait(&storage.o_full[q][c], q_phase);  // The consumer has written its O.
+      const int first = c * kWgmmaM, row = work.i0 + first;
+      if (row >= 0 && row < sequence(p, work.batch).num_queries) {  // Else no row exists.
 #pragma unroll
-      for (int panel = 0; panel < QTile::kPanels; ++panel) {
-        ptx::tensor_store(map, panel * QTile::kPanelCols, row, work.head, work.batch,
-                          storage.sQ[q].panels[panel][first]);
+        for (int panel = 0; panel < QTile::kPanels; ++panel) {
+          ptx::tensor_store(map, panel * QTile::kPanelCols, row, work.head, work.batch,
+                            storage.sQ[q].panels[panel][first]);
+        }
+        ptx::tensor_store_commit();
+        ptx::tensor_store_wait_read<0>();  // O has been read from sQ.
       }
-      ptx::tensor_store_commit();
-      ptx::tensor_store_wait_read<0>();  // O has been read from sQ.
+      ptx::mbarrier_arrive(&storage.q_empty[q]);  // The next Q may overwrite O.
     }
-    ptx::mbarrier_arrive(&storage.q_empty[q]);  // The next Q may overwrite O.
   }
 }
 

@@ -5,24 +5,23 @@
 
 namespace cuflash::persistent {
 
-// The shape of a block's work. There is one block on an SM. Consumers take turns where a tile's
-// softmax is long compared with its products, 128 keys by at most 64 columns: elsewhere waiting
-// for a turn costs more than it brings.
+// The shape of a block's work. There is one block on an SM.
 struct Shape {
   int keys;       // a tile
   int consumers;  // warpgroups that compute, 64 queries each
   int stages;     // buffers of K and of V
-  bool turns;     // True if consumers take turns at issuing products
+  bool turns;     // True if consumers take turns at issuing products: they pay where a tile's
+                  // exponentials take at least twice as long as its products
   int q_stages;   // buffers of Q and O
 };
 constexpr Shape shape(int head_dim) {
   switch (head_dim) {
     case 32:
-      return {128, 3, 3, true, 2};  // 72 KB
+      return {64, 4, 4, true, 2};  // 64 KB
     case 64:
-      return {128, 3, 3, true, 2};  // 144 KB; S takes 64 of a consumer's 160 registers, P 32, O 32
+      return {64, 4, 4, true, 2};  // 128 KB; S takes 32 of a consumer's 112 registers, P 16, O 32
     case 96:
-      return {96, 3, 3, false, 2};  // 180 KB; S takes 48, P 24, O 48
+      return {96, 3, 3, false, 2};  // 180 KB; S takes 48 of 160 registers, P 24, O 48
     case 128:
       return {64, 3, 3, false, 2};  // 192 KB; S takes 32, P 16, O 64
     default:

@@ -16,11 +16,12 @@ struct ForwardKernels {
   static FlashAttentionError run(const ForwardParams& p, const Device& device,
                                  cudaStream_t stream) {
     const int tiles = num_tiles(p.seq_q, C::kBlockQ);
-    const std::int64_t heads = std::int64_t{p.batch} * p.heads_q, work = heads * tiles;
-    if (work > kMaxBlocks) return FlashAttentionError::SIZE_OVERFLOW;
-    const std::int64_t blocks = blocks_that_stay(work, device);
-    const Order order(static_cast<unsigned>(heads), tiles, static_cast<unsigned>(blocks),
-                      p.width != UINT_MAX);
+    const std::int64_t heads = std::int64_t{p.batch} * p.heads_q;
+    const int blocks = static_cast<int>(blocks_that_stay(heads * tiles, device));
+    // The rounds' numbers reach a little further than the last tile's.
+    if (heads * tiles > kMaxBlocks - 2 * blocks) return FlashAttentionError::SIZE_OVERFLOW;
+    const TileRounds order =
+        tile_rounds(static_cast<int>(heads), tiles, blocks, p.width != UINT_MAX);
     Maps maps;
     const auto error = make_maps<typename Storage::QTile, typename Storage::KVTile>(maps, p, p);
     if (error != FlashAttentionError::SUCCESS) return error;
