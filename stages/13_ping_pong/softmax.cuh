@@ -22,14 +22,14 @@ struct RowState {
 };
 
 // A maximum that can be subtracted, also of a row that has seen no key.
-__device__ __forceinline__ float finite(float max) { return max == -INFINITY ? 0.f : max; }
+__device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0.f : max; }
 
 // m = max(m, tile_max) in row r, if it grows by more than the slack; l = o_scale · l. Returns
 // o_scale = exp(old m − m).
 __device__ __forceinline__ float grow(RowState& row, int r, float tile_max) {
   const float old_max = row.max[r];
   if (tile_max - old_max > kSlack) row.max[r] = tile_max;
-  const float o_scale = ptx::exp2(old_max - finite(row.max[r]));
+  const float o_scale = ptx::exp2(old_max - finite_max(row.max[r]));
   row.sum[r] *= o_scale;
   return o_scale;
 }
@@ -70,7 +70,7 @@ __device__ __forceinline__ bool softmax(float (&rS)[kFragments][4], RowState& ro
 #pragma unroll
     for (int r = 0; r < 2; ++r) o_scale[r] = grow(row, r, tile_max[r]);
   }
-  const float max[2] = {finite(row.max[0]), finite(row.max[1])};
+  const float max[2] = {finite_max(row.max[0]), finite_max(row.max[1])};
   float tile_sum[2];
   exponentials(rS, scale_log2, max, tile_sum);
 #pragma unroll
@@ -164,7 +164,7 @@ __device__ __forceinline__ void recompute_large_rows(float (&rO)[kOutputs][4],
     is_large[r] = quad_max(tile_sum[r] <= kMost ? 0.f : 1.f) != 0.f;  // in some lane of the row
     tile_max[r] = quad_max(tile_max[r]) * scale_log2;
     o_scale[r] = is_large[r] ? grow(row, r, tile_max[r]) : 1.f;
-    max[r] = finite(row.max[r]);
+    max[r] = finite_max(row.max[r]);
     if (!is_large[r]) row.sum[r] += tile_sum[r];
   }
   rescale_rows(rO, o_scale);
