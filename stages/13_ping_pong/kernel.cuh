@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     if (rescale) rescale_rows(rO, o_scale);
     pack_operands<T>(rP, rS);
     if (!recompute) return;
-    recompute_large_rows<T>(rO, rP, row, tile_sum, scale_log2, sQ, r0, sK[stage], lane);
+    recompute_large_rows<T>(rS, rO, rP, row, tile_sum, scale_log2, sQ, r0, sK[stage], lane);
     if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);  // Only now K_j has been read.
   };
 
