@@ -204,15 +204,15 @@ def before_the_maximum():
         heading="",
     )
     products, x, unit, y = ((0, 8, "blue", "S"), (8, 16, "purple", "P V")), 132, 11.6, 34
-    for name, arithmetic, end in (
-        ("The maximum first", ((8, 13, "yellow", "max"), (13, 25, "green", "exp"), (25, 28, "orange", "")), 28),
-        ("The maximum so far", ((8, 20, "green", "exp"), (20, 23, "orange", "")), 23),
-        ("The same, if terms are too large",
-         ((8, 20, "green", "exp"), (20, 23, "orange", ""), (23, 35, "yellow", "S again, max"),
-          (35, 48, "green", "S again, exp")), None),
+    for name, issued, arithmetic, end in (
+        ("The maximum first", products, ((8, 13, "yellow", "max"), (13, 25, "green", "exp"), (25, 28, "orange", "")), 28),
+        ("The maximum so far", products, ((8, 20, "green", "exp"), (20, 23, "orange", "")), 23),
+        ("The same, if terms are too large", (*products, (23, 29, "blue", "S")),
+         ((8, 20, "green", "exp"), (20, 23, "orange", ""), (29, 34, "yellow", "max"), (34, 46, "green", "exp"),
+          (46, 48, "orange", "")), None),
     ):
         figure.heading(name, y)
-        figure.bars(x, unit, y + 26, (("products", products), ("arithmetic", arithmetic)))
+        figure.bars(x, unit, y + 26, (("products", issued), ("arithmetic", arithmetic)))
         if end:
             at = x + unit * end
             figure.line([(at + 2, y + 20), (at + 2, y + 116)], "red", 3)
@@ -221,7 +221,7 @@ def before_the_maximum():
     figure.legend(LEFT, 530,
                   [("blue", "S"), ("purple", "P V of the tile before"), ("yellow", "max"), ("green", "exp, sums")])
     figure.legend(LEFT, 560, [("orange", "O rescaled, P packed")])
-    figure.note(LEFT, 588, "No scale, not measured. S again: by one warp, with mma.sync.")
+    figure.note(LEFT, 588, "No scale, not measured. The second S is that of one warp, by mma.sync.")
     return figure
 
 

@@ -133,7 +133,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     wait_for_turn();
     // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 a warpgroup, registers
     issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[stage]);
-    issue_ab<T>(rO, rP, sV[before]);  // O = O + P V of the tile before
+    // O = O + P V of the tile before
+    issue_ab<T>(rO, rP, sV[before]);
     pass_turn();
     ptx::wgmma_wait<1>();  // S is there.
 
@@ -155,7 +156,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     if (rescale) rescale_rows(rO, o_scale);
     pack_operands<T>(rP, rS);
     if (!recompute) return;
-    recompute_large_rows<T>(rO, rP, row, tile_sum, scale_log2, sQ, r0, sK[stage], lane);
+    recompute_large_rows<T>(rS, rO, rP, row, tile_sum, scale_log2, sQ, r0, sK[stage], lane);
     if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);  // Only now K_j has been read.
   };
 
@@ -166,6 +167,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     if (consumer == C::kConsumers - 1) pass_turn();  // Consumer 0 has the first turn.
     ptx::mbarrier_wait(&k_full[0], 0);               // K_j has arrived.
     wait_for_turn();
+    // S = Q_i K_jᵀ
     issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[0]);
     pass_turn();
     ptx::wgmma_wait<0>();  // S is there, and K_j has been read.
@@ -195,6 +197,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     const auto [stage, phase] = slot(first_tile);
     ptx::mbarrier_wait(&v_full[stage], phase);  // V_j has arrived.
     wait_for_turn();
+    // O = O + P V_j
     issue_ab<T>(rO, rP, sV[stage]);
     if (consumer < C::kConsumers - 1) pass_turn();
     ptx::wgmma_wait<0>();  // O is there.

@@ -10,8 +10,8 @@ struct Shape {
   int keys;       // a tile
   int consumers;  // warpgroups that compute, 64 queries each
   int stages;     // buffers of K and of V
-  bool turns;     // True if consumers take turns at issuing products: they pay where a tile's
-                  // exponentials take at least twice as long as its products
+  bool turns;     // True if consumers take turns at issuing products: turns pay where a tile's
+                  // exponentials take at least as long as its products
 };
 constexpr Shape shape(int head_dim) {
   switch (head_dim) {

@@ -22,16 +22,29 @@ struct RowState {
 };
 
 // A maximum that can be subtracted, also of a row that has seen no key.
-__device__ __forceinline__ float finite(float max) { return max == -INFINITY ? 0.f : max; }
+__device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0.f : max; }
 
 // m = max(m, tile_max) in row r, if it grows by more than the slack; l = o_scale · l. Returns
 // o_scale = exp(old m − m).
 __device__ __forceinline__ float grow(RowState& row, int r, float tile_max) {
   const float old_max = row.max[r];
   if (tile_max - old_max > kSlack) row.max[r] = tile_max;
-  const float o_scale = ptx::exp2(old_max - finite(row.max[r]));
+  const float o_scale = ptx::exp2(old_max - finite_max(row.max[r]));
   row.sum[r] *= o_scale;
   return o_scale;
+}
+
+// The maxima of this warp's rows in the tile, times scale_log2.
+template <int kFragments>
+__device__ __forceinline__ void tile_maxima(const float (&rS)[kFragments][4], float scale_log2,
+                                            float (&tile_max)[2]) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    float x = fmaxf(rS[0][2 * r], rS[0][2 * r + 1]);
+#pragma unroll
+    for (int n = 1; n < kFragments; ++n) x = fmaxf(x, fmaxf(rS[n][2 * r], rS[n][2 * r + 1]));
+    tile_max[r] = quad_max(x) * scale_log2;
+  }
 }
 
 // S becomes P = exp(S − max), still in f32, and `sum` the sums of this lane's terms.
@@ -55,22 +68,15 @@ template <int kFragments>
 __device__ __forceinline__ bool softmax(float (&rS)[kFragments][4], RowState& row,
                                         float (&o_scale)[2], float scale_log2) {
   float tile_max[2];
-  bool grew = false;
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    float x = fmaxf(rS[0][2 * r], rS[0][2 * r + 1]);
-#pragma unroll
-    for (int n = 1; n < kFragments; ++n) x = fmaxf(x, fmaxf(rS[n][2 * r], rS[n][2 * r + 1]));
-    tile_max[r] = quad_max(x) * scale_log2;
-    grew |= tile_max[r] - row.max[r] > kSlack;
-  }
+  tile_maxima(rS, scale_log2, tile_max);
   // O and l are rescaled, but only in rows whose maximum has grown by more than the slack.
+  const bool grew = tile_max[0] - row.max[0] > kSlack || tile_max[1] - row.max[1] > kSlack;
   const bool rescale = __any_sync(0xffffffffu, grew);
   if (rescale) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) o_scale[r] = grow(row, r, tile_max[r]);
   }
-  const float max[2] = {finite(row.max[0]), finite(row.max[1])};
+  const float max[2] = {finite_max(row.max[0]), finite_max(row.max[1])};
   float tile_sum[2];
   exponentials(rS, scale_log2, max, tile_sum);
 #pragma unroll
@@ -118,74 +124,66 @@ __device__ __forceinline__ void pack_operands(MmaA::Registers (&rP)[kOperands],
   }
 }
 
-// Computes P again in the rows of this warp whose terms were too large, now with the tile's
-// maximum, and rescales their O and l. The other rows keep their P: their bits depend on no other
-// row. No product writes O or reads P meanwhile.
-//
-// The exponentials have overwritten S. This warp alone computes the S of its 16 queries, from q_row
-// on in sQ, by mma.sync: wgmma would need all four warps. It does so twice, for the maximum and for
-// P, because the registers cannot hold it.
-template <class T, class QTile, class KTile, int kOutputs, int kOperands>
-__device__ __forceinline__ void recompute_large_rows(float (&rO)[kOutputs][4],
-                                                     MmaA::Registers (&rP)[kOperands],
-                                                     RowState& row, const float (&tile_sum)[2],
-                                                     float scale_log2, QTile& sQ, int q_row,
-                                                     KTile& sK, int lane) {
+// S = Q_i K_jᵀ of one warp, its 16 queries from q_row on, by mma.sync: wgmma would need four warps.
+template <class T, class QTile, class KTile, int kFragments>
+__device__ __forceinline__ void scores_of_warp(float (&rS)[kFragments][4], QTile& sQ, int q_row,
+                                               KTile& sK, int lane) {
   const Chunks lane_Q(sQ, q_row + LoadA::row(lane), LoadA::col(lane));
   const Chunks lane_K(sK, LoadBTransposed::row(lane), LoadBTransposed::col(lane));
-  MmaAccumulator::Registers rS[2];
-  const auto scores = [&](int n) {  // of the nth 16 keys
-    for (auto& s : rS) s[0] = s[1] = s[2] = s[3] = 0.f;
+#pragma unroll
+  for (auto& s : rS) s[0] = s[1] = s[2] = s[3] = 0.f;
 #pragma unroll 1
-    for (int k = 0; k < QTile::kPanels * QTile::kPanelCols / kMmaK; ++k) {
-      MmaA::Registers rQ;
+  for (int k = 0; k < QTile::kPanels * QTile::kPanelCols / kMmaK; ++k) {
+    MmaA::Registers rQ;
+    ptx::ldmatrix_x4(rQ, lane_Q(0, k));
+#pragma unroll
+    for (int n = 0; n < kFragments / 2; ++n) {
       std::uint32_t rK[4];  // of 16 keys: a row of sK is a column of Kᵀ
-      ptx::ldmatrix_x4(rQ, lane_Q(0, k));
       ptx::ldmatrix_x4(rK, lane_K(n, k));
-      ptx::mma_m16n8k16<T>(rS[0], rQ, {rK[0], rK[1]});
-      ptx::mma_m16n8k16<T>(rS[1], rQ, {rK[2], rK[3]});
-    }
-  };
-
-  // Take the tile's maximum.
-  float tile_max[2] = {-INFINITY, -INFINITY};
-#pragma unroll 1
-  for (int n = 0; n < kOperands; ++n) {
-    scores(n);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      for (const auto& s : rS) tile_max[r] = fmaxf(tile_max[r], fmaxf(s[2 * r], s[2 * r + 1]));
-    }
-  }
-  bool is_large[2];
-  float o_scale[2], max[2];
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    is_large[r] = quad_max(tile_sum[r] <= kMost ? 0.f : 1.f) != 0.f;  // in some lane of the row
-    tile_max[r] = quad_max(tile_max[r]) * scale_log2;
-    o_scale[r] = is_large[r] ? grow(row, r, tile_max[r]) : 1.f;
-    max[r] = finite(row.max[r]);
-    if (!is_large[r]) row.sum[r] += tile_sum[r];
-  }
-  rescale_rows(rO, o_scale);
-
-  // Compute P again.
-#pragma unroll
-  for (int n = 0; n < kOperands; ++n) {
-    scores(n);
-    float sum[2];
-    exponentials(rS, scale_log2, max, sum);
-    MmaA::Registers rP_large;
-    to_operand<T>(rP_large, rS[0], rS[1]);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      if (!is_large[r]) continue;
-      row.sum[r] += sum[r];
-      rP[n][r] = rP_large[r], rP[n][r + 2] = rP_large[r + 2];
+      ptx::mma_m16n8k16<T>(rS[2 * n], rQ, {rK[0], rK[1]});
+      ptx::mma_m16n8k16<T>(rS[2 * n + 1], rQ, {rK[2], rK[3]});
     }
   }
   ptx::fence_proxy_async();  // The next K follows these reads of K_j,
   __syncwarp();              // and all lanes'; O follows their reads of Q.
+}
+
+// Computes P again in the rows of this warp whose terms were too large, now with the tile's
+// maximum, and rescales their O and l. The other rows keep their P: their bits depend on no other
+// row. The exponentials have overwritten S. No product writes O or reads P meanwhile.
+template <class T, class QTile, class KTile, int kFragments, int kOutputs, int kOperands>
+__device__ __forceinline__ void recompute_large_rows(float (&rS)[kFragments][4],
+                                                     float (&rO)[kOutputs][4],
+                                                     MmaA::Registers (&rP)[kOperands],
+                                                     RowState& row, const float (&tile_sum)[2],
+                                                     float scale_log2, QTile& sQ, int q_row,
+                                                     KTile& sK, int lane) {
+  scores_of_warp<T>(rS, sQ, q_row, sK, lane);
+
+  // Take the tile's maximum in rows in which a lane has found too large a sum.
+  float tile_max[2], o_scale[2], max[2];
+  tile_maxima(rS, scale_log2, tile_max);
+  bool is_large[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    is_large[r] = quad_max(tile_sum[r] <= kMost ? 0.f : 1.f) != 0.f;
+    o_scale[r] = is_large[r] ? grow(row, r, tile_max[r]) : 1.f;
+    max[r] = finite_max(row.max[r]);
+  }
+  rescale_rows(rO, o_scale);
+
+  // Replace their terms.
+  float sum[2];
+  exponentials(rS, scale_log2, max, sum);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) row.sum[r] += is_large[r] ? sum[r] : tile_sum[r];
+#pragma unroll
+  for (int k = 0; k < kOperands; ++k) {
+    MmaA::Registers rP_large;
+    to_operand<T>(rP_large, rS[2 * k], rS[2 * k + 1]);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) rP[k][e] = is_large[e % 2] ? rP_large[e] : rP[k][e];
+  }
 }
 
 }  // namespace cuflash::ping_pong
