@@ -1,7 +1,7 @@
 // 17_persistent_backward: the backward pass by wgmma. A block takes one tile of keys after the
 // other. Its producer has Q and dO of tile after tile copied by TMA, two consumers compute the five
-// products without a break, a thread has TMA add what they get for dQ to global memory, in f32, and
-// two warps prepare and round such sums of other heads.
+// products without a break, two threads have TMA add what they get for dQ to global memory, in f32,
+// and a warp prepares and rounds such sums of other heads.
 #pragma once
 
 #include <cmath>
@@ -90,16 +90,13 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
   if (role == WarpRole::kProducer) {
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
-    // In a fixed order a tile of dQ may have to wait for its turn: then there is a thread for each
-    // consumer that adds. Otherwise one is enough, and one warp more keeps the sums.
-    const int lane = thread % 32, num_keepers = keepers(work.any_order), adders = 3 - num_keepers;
+    const int lane = thread % 32;
     if (warp == 0) {
       request_pieces(p, work, maps, schedule, storage, lane);
-    } else if (warp > adders) {
-      keep_dq(p, work, schedule, storage, warp - 1 - adders, num_keepers, lane);
+    } else if (warp == 1) {
+      keep_dq(p, work, schedule, storage, lane);
     } else if (lane == 0) {
-      const int first = adders == 1 ? 0 : warp - 1, last = adders == 1 ? C::kConsumers : warp;
-      add_dq(p, work, schedule, storage, first, last, num_keepers);
+      add_dq(p, work, schedule, storage, warp - 2);
     }
     return;
   }

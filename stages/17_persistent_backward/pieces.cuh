@@ -62,16 +62,11 @@ inline int heads_of_a_group(const BackwardParams& p, int tiles, std::int64_t blo
   return heads_that_fit_l2(row_bytes * p.seq_q * (p.heads_q / p.heads_kv), heads);
 }
 
-// The blocks' warps that keep dQ's sums: those of the producer's that do not copy or add.
-__host__ __device__ constexpr int keepers(bool any_order) { return any_order ? 2 : 1; }
-
-// True if the keepers round slices while their block computes a piece. Two of them take as long
-// for it as the consumers for about 512 queries, on an H200. What is added waits for the memory
-// that they ask for, so it pays only where they have time to spare.
+// True if slices are rounded while their block computes a piece. What is added waits for the memory
+// that this asks for, so it pays only where a piece has many queries.
 inline bool rounds_on_the_way(const BackwardParams& p, int keys) {
-  constexpr int kQueriesOfTwo = 768;
   const std::int64_t queries = p.width == UINT_MAX ? p.seq_q : (p.seq_q + keys) / 2;
-  return queries * keepers(p.deterministic == 0) >= 2 * kQueriesOfTwo;
+  return queries >= (p.deterministic == 0 ? 768 : 1536);
 }
 
 // Lead and lag cover one group, plus the pieces in flight, which are at most three a block: so no

@@ -102,12 +102,12 @@ __device__ __forceinline__ Piece next_piece(Storage& storage, int nth) {
   return storage.pieces[slot];
 }
 
-// Add: one thread has TMA add dQ of the consumers first, …, last - 1.
+// Add: one thread has TMA add a consumer's share of each tile of dQ. In a fixed order it may have
+// to wait for other blocks.
 template <class T, int kHeadDim>
 __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspace& work,
                                        const Schedule& schedule,
-                                       BackwardStorage<T, kHeadDim>& storage, int first, int last,
-                                       int num_keepers) {
+                                       BackwardStorage<T, kHeadDim>& storage, int consumer) {
   using C = BackwardConfig<kHeadDim>;
   const GroupCounts counts = group_counts(work, schedule);
   int added = 0;  // tiles of queries, of all pieces
@@ -118,25 +118,20 @@ __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspac
     ptx::mbarrier_arrive(&storage.k_empty[nth % 2]);
     const int group = schedule.order.group_of(piece.number);
     if (schedule.zeroed(group) > 0) {
-      ptx::block_count_wait(&counts.zeroed[group], num_keepers * schedule.zeroed(group));
+      ptx::block_count_wait(&counts.zeroed[group], schedule.zeroed(group));
       ptx::fence_proxy_async_global();  // TMA adds to zeros that threads have written.
     }
     const Sequence seq = sequence(p, piece.batch);
     Step at(piece);
 #pragma unroll 1
     for (int n = 0; n < piece.num_steps; ++n, at.advance()) {
-      const unsigned phase = added++ % 2;
-      const unsigned others =
-          adds_before(seq, at.tile * C::kStreamed, C::kStreamed, piece.j0, C::kOwned);
-#pragma unroll 1
-      for (int consumer = first; consumer < last; ++consumer) {
-        const std::int64_t share = C::kConsumers * tile_index(p, work, piece, at) + consumer;
-        wait_to_add(work, share, others);
-        ptx::mbarrier_wait(&storage.dq_full[consumer], phase);  // The consumer has written dQ.
-        add_to_dq(work, share, storage.sdQ[consumer]);
-        ptx::mbarrier_arrive(&storage.dq_empty[consumer]);
-        let_next_add(work, share);
-      }
+      const std::int64_t share = C::kConsumers * tile_index(p, work, piece, at) + consumer;
+      wait_to_add(work, share,
+                  adds_before(seq, at.tile * C::kStreamed, C::kStreamed, piece.j0, C::kOwned));
+      ptx::mbarrier_wait(&storage.dq_full[consumer], added++ % 2);  // The consumer has written dQ.
+      add_to_dq(work, share, storage.sdQ[consumer]);
+      ptx::mbarrier_arrive(&storage.dq_empty[consumer]);
+      let_next_add(work, share);
     }
     ptx::tensor_store_wait<0>();  // The sums have been written before others learn of it.
     ptx::block_count_add(&counts.added[group]);
@@ -148,11 +143,9 @@ __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspac
 template <class T, int kHeadDim>
 __device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspace& work,
                                         const Schedule& schedule,
-                                        BackwardStorage<T, kHeadDim>& storage, int keeper,
-                                        int num_keepers, int lane) {
-  using Dq = typename BackwardConfig<kHeadDim>::Dq;
+                                        BackwardStorage<T, kHeadDim>& storage, int lane) {
+  using C = BackwardConfig<kHeadDim>;
   const GroupCounts counts = group_counts(work, schedule);
-  const int adders = 3 - num_keepers;
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
     const int number = next_piece(storage, nth).number;
@@ -161,8 +154,8 @@ __device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspa
     if (lane == 0) ptx::mbarrier_arrive(&storage.k_empty[nth % 2]);
     const int later = number + schedule.lead, earlier = number - schedule.lag;
     if (later < schedule.order.size()) {
-      zero_slices<Dq>(work, schedule.first_slice(later), schedule.first_slice(later + 1),
-                      32 * keeper + lane, 32 * num_keepers);
+      zero_slices<typename C::Dq>(work, schedule.first_slice(later),
+                                  schedule.first_slice(later + 1), lane);
       ptx::fence_proxy_async_global();  // TMA adds to what this thread has written,
       __syncwarp();                     // and its lanes.
       if (lane == 0) ptx::block_count_add(&counts.zeroed[schedule.order.group_of(later)]);
@@ -170,13 +163,13 @@ __device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspa
     if (earlier >= 0) {
       const int group = schedule.order.group_of(earlier);
       if (lane == 0) {
-        ptx::block_count_wait(&counts.added[group], adders * schedule.length(group));
+        ptx::block_count_wait(&counts.added[group], C::kConsumers * schedule.length(group));
       }
       __syncwarp();  // All lanes may read the sums.
       const int end = schedule.first_slice(earlier + 1);
 #pragma unroll 1
-      for (int slice = schedule.first_slice(earlier) + keeper; slice < end; slice += num_keepers) {
-        round_slice<T, Dq>(p, work, slice, lane);
+      for (int slice = schedule.first_slice(earlier); slice < end; ++slice) {
+        round_slice<T, typename C::Dq>(p, work, slice, lane);
       }
     }
   }

@@ -27,8 +27,9 @@ Traffic resident(const Problem& problem, const Device& device) {
   // which some are written on the way, and count what they have added; one warp counts its zeros,
   // and waits for what it is to round.
   std::uint64_t counts = blocks + 2 * pieces + (pieces - schedule.lead) + (pieces - schedule.lag);
-  for (int n = 0; n < pieces; ++n)
+  for (int n = 0; n < pieces; ++n) {
     counts += schedule.zeroed(schedule.order.group_of(n)) > 0 ? 2 : 0;
+  }
   // Two counts for each KV head begin as zeros.
   return {counts * sizeof(unsigned), (counts + 2 * schedule.order.heads) * sizeof(unsigned)};
 }
