@@ -17,7 +17,7 @@ COLOURS = {"S": "blue", "dP": "sky", "dV": "purple", "dK": "yellow", "dQ": "yell
 
 def check():
     """The kernel does what the figures show, in this order."""
-    in_order(read(KERNEL), "const auto tile_of_queries", "mbarrier_wait(&full[stage]", "issue_abt<T>(rS, sK",
+    in_order(read(KERNEL), "const auto compute_tile", "mbarrier_wait(&full[stage]", "issue_abt<T>(rS, sK",
              "issue_abt<T>(rdP, sV", "wgmma_wait<1>();  // S is there.", "wait_for_turn(consumer);", "ptx::exp2",
              "issue_ab<T>(rdV, rA, sdO", "wgmma_wait<1>();  // dP is there.", "prob.x * fmaf(rdP",
              "pass_turn(consumer);", "wgmma_wait<0>();  // No product reads P", "issue_ab<T>(rdK, rA, sQ",

@@ -15,8 +15,8 @@ def check():
     in_order(read(STAGE + "storage.cuh"), "mbarrier_init(&storage.k_full[slot], 2)",
              "mbarrier_init(&storage.k_empty[slot], C::kWarps + kWarpgroupWarps - 1)",
              "mbarrier_init(&storage.full[stage], 2 + 32)", "mbarrier_init(&storage.empty[stage], C::kWarps)",
-             "mbarrier_init(&storage.ds_full, C::kWarps)", "mbarrier_init(&storage.v_full[consumer], 1)",
-             "mbarrier_init(&storage.v_empty[consumer], kWarpgroupWarps)",
+             "mbarrier_init(&storage.v_full, 1)", "mbarrier_init(&storage.v_empty, C::kWarps)",
+             "mbarrier_init(&storage.ds_full, C::kWarps)",
              "mbarrier_init(&storage.dq_full[consumer], kWarpgroupWarps)",
              "mbarrier_init(&storage.dq_empty[consumer], 1)")
     in_order(read(STAGE + "producer.cuh"), "later = number + schedule.lead, earlier = number - schedule.lag",
@@ -32,14 +32,14 @@ def waits():
     figure = Figure(
         "17_waits", 0, "Who waits for whom",
         "The producer waits at k_empty until the eight warps of both consumers and the three other warps of"
-        " its own warpgroup have read a piece, at v_empty until the four warps of a consumer have read its half"
-        " of V, and at empty until both consumers have read a buffer of Q and dO. The consumers wait at k_full"
+        " its own warpgroup have read a piece, at v_empty until those of the consumers have read V, and at"
+        " empty until both consumers have read a buffer of Q and dO. The consumers wait at k_full"
         " for the piece and K, at v_full for V, and at full for a tile of Q and dO. A consumer waits for its"
         " turn at a named barrier of its own, where the other arrives, and at ds_full for the dS of both. A"
-        " thread that adds waits at dq_full for what its consumer has written, and the consumer waits at dq_empty"
-        " until TMA has read it. The threads that add wait for the keepers' count of zeros, and the keepers of"
-        " all blocks wait for their count of what has been added. These threads and the keeper wait at k_full"
-        " for a piece, too.")
+        " thread that adds waits at dq_full for what a consumer has written, and the consumer waits at dq_empty"
+        " until TMA has read it. The keepers' count of zeros is what the thread that adds waits for, and its"
+        " count of what has been added is what the keepers of all blocks wait for. That thread and the keepers"
+        " wait at k_full for a piece, too.")
     figure.box(LEFT, 62, RIGHT - LEFT, 66, "yellow", "producer warp",
                below=["pieces; K, V; Q, dO, LSE and delta of tile after tile"])
     down = 476
@@ -49,8 +49,8 @@ def waits():
     entries(figure, 146, (
         ("orange", "k_full[slot]", "2 arrivals: a piece, and its K"),
         ("blue", "k_empty[slot]", "11 arrivals: all have read them"),
-        ("yellow", "v_full[consumer]", "1 arrival: its half of V is there"),
-        ("purple", "v_empty[consumer]", "4 arrivals: it has read it"),
+        ("yellow", "v_full", "1 arrival: V is there"),
+        ("purple", "v_empty", "8 arrivals: both have read it"),
         ("green", "full[stage]", "34 arrivals: Q, dO, LSE, delta"),
         ("sky", "empty[stage]", "8 arrivals: both have read them")), step=54)
     between = (("red", 1, "kTurn + 1", "consumer 1 may compute P and dS"),
@@ -62,18 +62,20 @@ def waits():
         ("orange", "dq_full[consumer]", "4 arrivals: it has written its part"),
         ("purple", "dq_empty[consumer]", "1 arrival: TMA has read it")), step=54)
     adder = end + 132
-    figure.box(LEFT, adder, RIGHT - LEFT, 66, "yellow", "two threads that add",
-               below=["dQ of each tile, of one consumer each"])
+    figure.box(LEFT, adder, RIGHT - LEFT, 66, "yellow", "a thread that adds",
+               below=["dQ of each tile, of one consumer and then of the other"])
     fan(figure, adder + 70, adder + 194, (("green", True), ("blue", False)))
     entries(figure, adder + 84, (
         ("green", "counts.added[group]", "all blocks have added a group's dQ"),
         ("blue", "counts.zeroed[group]", "all blocks have written its zeros")), step=54)
     keeper = adder + 198
-    figure.box(LEFT, keeper, RIGHT - LEFT, 66, "yellow", "the keeper, a warp",
+    figure.box(LEFT, keeper, RIGHT - LEFT, 66, "yellow", "two keepers, of a warp each",
                below=["zeros for later slices of dQ; earlier ones rounded"])
     notes = ("An arrow goes from those that arrive to those that wait. The counts are",
-             "in global memory, for all blocks. Not shown: the threads that add and",
-             "the keeper wait at k_full for the piece, and arrive at k_empty.")
+             "in global memory, for all blocks. Not shown: the thread that adds and",
+             "the keepers wait at k_full for the piece, and arrive at k_empty. In a",
+             "deterministic call two threads add, one for each consumer, and there is",
+             "one keeper.")
     figure.notes(LEFT, keeper + 92, notes)
     figure.height = keeper + 94 + 24 * len(notes)
     return figure
@@ -89,8 +91,8 @@ def slices():
         "17_slices", 0, "Slices of dQ: zeros ahead, rounding behind",
         f"The slices of dQ of {pieces} pieces, in {groups} groups of {group}, at {len(moments)} moments, with"
         f" one block, and a lead and a lag of {lead} pieces. Before the pass those of the first {lead} are zeros."
-        " While a piece is computed, blocks add to all the slices of its group; the keeper writes zeros for"
-        f" the piece {lead} pieces later and rounds the slices of the one {lead} pieces before, whose group is"
+        " While a piece is computed, blocks add to all the slices of its group; the keepers write zeros for"
+        f" the piece {lead} pieces later and round the slices of the one {lead} pieces before, whose group is"
         f" complete. After the pass those of the last {lead} pieces are left to round.")
     for q in range(groups):
         x = left + cell * group * q

@@ -106,8 +106,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   typename C::Gradient rdK = {}, rdV = {};  // (64, kHeadDim) f32 a warpgroup, registers
 
   // The five products of the nth tile of queries, but dQ of the tile before.
-  const auto tile_of_queries = [&](auto is_first, int n, const Step& at) {
-    constexpr bool kFirst = decltype(is_first)::value;
+  const auto compute_tile = [&](auto first, int n, const Step& at) {  // [FA2 Alg.2 l.8, 17]
+    constexpr bool kFirst = decltype(first)::value;
     mark_tile("Q tile", at.tile);
     const int lane = opaque(thread) % 32u;
     const int key0 = opaque(consumer) * kWgmmaM;                   // this consumer's keys
@@ -194,11 +194,11 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   ptx::mbarrier_wait(&storage.kv_full, 0);  // K and V have arrived.
   if (piece.num_steps > 0) {
     Step at(piece);
-    tile_of_queries(std::true_type{}, 0, at);
+    compute_tile(std::true_type{}, 0, at);
     at.advance();
 #pragma unroll 1
-    for (int n = 1; n < piece.num_steps; ++n, at.advance()) {  // [FA2 Alg.2 l.8, 17]
-      tile_of_queries(std::false_type{}, n, at);
+    for (int n = 1; n < piece.num_steps; ++n, at.advance()) {
+      compute_tile(std::false_type{}, n, at);
     }
     // Finish the last tile.
     typename C::Dq::Registers rdQ;

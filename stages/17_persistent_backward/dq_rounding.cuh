@@ -7,7 +7,8 @@
 namespace cuflash::persistent_backward {
 
 // The workspace, with two counts for each group of heads: for how many of its pieces zeros have
-// been written on the way, and how many of their consumers' shares have been added.
+// been written on the way, and how many have been added, each as often as there are warps or
+// threads for it.
 struct GroupCounts {
   unsigned *zeroed, *added;
 };
@@ -23,13 +24,14 @@ __device__ __forceinline__ GroupCounts group_counts(const DqWorkspace& work,
   return {work.next + 1, work.next + 1 + schedule.order.heads};
 }
 
-// A warp writes the zeros of slices.
+// Some threads write the zeros of slices.
 template <class Tile>
-__device__ __forceinline__ void zero_slices(const DqWorkspace& work, int begin, int end, int lane) {
+__device__ __forceinline__ void zero_slices(const DqWorkspace& work, int begin, int end, int thread,
+                                            int threads) {
   constexpr int kVectors = Tile::kFloats / Tile::kWarps / 4;
   float4* const dq = reinterpret_cast<float4*>(work.dq) + std::int64_t{begin} * kVectors;
 #pragma unroll 1
-  for (int n = lane; n < (end - begin) * kVectors; n += 32) dq[n] = float4{};
+  for (int n = thread; n < (end - begin) * kVectors; n += threads) dq[n] = float4{};
 }
 
 // Transposes a 4 × 4 block across the four lanes of a quad.

@@ -1,7 +1,7 @@
 // 17_persistent_backward: the backward pass by wgmma. A block takes one tile of keys after the
 // other. Its producer has Q and dO of tile after tile copied by TMA, two consumers compute the five
-// products without a break, two threads have TMA add what they get for dQ to global memory, in f32,
-// and a warp prepares and rounds such sums of other heads.
+// products without a break, a thread has TMA add what they get for dQ to global memory, in f32, and
+// two warps prepare and round such sums of other heads.
 #pragma once
 
 #include <cmath>
@@ -90,13 +90,16 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
   if (role == WarpRole::kProducer) {
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
-    const int lane = thread % 32;
+    // In a fixed order a tile of dQ may have to wait for its turn: then there is a thread for each
+    // consumer that adds. Otherwise one is enough, and one warp more keeps the sums.
+    const int lane = thread % 32, num_keepers = keepers(work.any_order), adders = 3 - num_keepers;
     if (warp == 0) {
       request_pieces(p, work, maps, schedule, storage, lane);
-    } else if (warp == 1) {
-      keep_dq(p, work, schedule, storage, lane);
+    } else if (warp > adders) {
+      keep_dq(p, work, schedule, storage, warp - 1 - adders, num_keepers, lane);
     } else if (lane == 0) {
-      add_dq(p, work, schedule, storage, warp - 2);
+      const int first = adders == 1 ? 0 : warp - 1, last = adders == 1 ? C::kConsumers : warp;
+      add_dq(p, work, schedule, storage, first, last, num_keepers);
     }
     return;
   }
@@ -135,8 +138,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     const Sequence seq = sequence(p, piece.batch);
 
     // The five products of the nth tile of queries, but dQ of the tile before.
-    const auto tile_of_queries = [&](auto is_first, unsigned n, const Step& at) {
-      constexpr bool kFirst = decltype(is_first)::value;
+    const auto compute_tile = [&](auto first, unsigned n, const Step& at) {  // [FA2 Alg.2 l.8, 17]
+      constexpr bool kFirst = decltype(first)::value;
       mark_tile("Q tile", at.tile);
       const int lane = opaque(thread) % 32u;
       const int key0 = opaque(consumer) * kWgmmaM;                   // this consumer's keys
@@ -150,9 +153,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       issue_abt<T>(rS, storage.sK[slot], key0, sQ[stage]);
 
       // [FA2 Alg.2 l.13]  dPᵀ = V_j dO_iᵀ, issued    // (64, kStreamed) f32 a warpgroup, registers
-      ptx::mbarrier_wait(&storage.v_full[consumer], nth % 2);  // V has arrived.
+      ptx::mbarrier_wait(&storage.v_full, nth % 2);  // V has arrived.
       typename C::Scores rdP;
-      issue_abt<T>(rdP, storage.sV[consumer], 0, sdO[stage]);
+      issue_abt<T>(rdP, storage.sV, key0, sdO[stage]);
       ptx::wgmma_wait<1>();  // S is there.
       wait_for_turn(consumer);
 
@@ -177,11 +180,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       // [FA2 Alg.2 l.12]  dV = dV + Pᵀ dO_i, issued
       issue_ab<T>(rdV, rA, sdO[stage]);
       ptx::wgmma_wait<1>();  // dP is there.
-      if ((n + 1 == end) & (lane == 0)) {
-        ptx::mbarrier_arrive(&storage.v_empty[consumer]);
-      }
+      if ((n + 1 == end) & (lane == 0)) ptx::mbarrier_arrive(&storage.v_empty);
 
-      // [FA2 Alg.2 l.14]  dS = P ∘ (dP − delta)
+        // [FA2 Alg.2 l.14]  dS = P ∘ (dP − delta)
 #pragma unroll
       for (int m = 0; m < C::kStreamed / kMmaN; ++m) {
         const int c = m * kMmaN + MmaAccumulator::col(lane, 0);
@@ -231,14 +232,14 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     // Stream the queries of each head that shares the KV head.
     Step at(piece);
     if (n < end && !dq_pending) {
-      tile_of_queries(std::true_type{}, n++, at);
+      compute_tile(std::true_type{}, n++, at);
       at.advance();
       dq_pending = true;
       n = uniform(n);
     }
 #pragma unroll 1
-    for (; n < end; ++n, at.advance()) {  // [FA2 Alg.2 l.8, 17]
-      tile_of_queries(std::false_type{}, n, at);
+    for (; n < end; ++n, at.advance()) {
+      compute_tile(std::false_type{}, n, at);
     }
     mark_tile(nullptr, 0);
 
@@ -253,10 +254,10 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     write(p.dk, rdK, p.softmax_scale);
     if (piece.num_steps == 0) {
       // No query sees this piece, but its copy of V must finish before the buffer is reused.
-      ptx::mbarrier_wait(&storage.v_full[consumer], nth % 2);
+      ptx::mbarrier_wait(&storage.v_full, nth % 2);
       __syncwarp();  // All lanes have read the piece.
       if (opaque(thread) % 32u == 0) {
-        ptx::mbarrier_arrive(&storage.v_empty[consumer]);
+        ptx::mbarrier_arrive(&storage.v_empty);
         ptx::mbarrier_arrive(&storage.k_empty[slot]);
       }
     }

@@ -28,7 +28,6 @@ template <class T, int kHeadDim>
 __device__ __forceinline__ void request_kv(BackwardStorage<T, kHeadDim>& storage,
                                            const BackwardMaps& maps, const Piece& piece, int nth,
                                            int lane) {
-  using C = BackwardConfig<kHeadDim>;
   const int slot = nth % 2, phase = nth / 2 % 2;
   ptx::mbarrier_wait(&storage.k_empty[slot], phase ^ 1);  // All have read what was there.
   if (lane == 0) {
@@ -37,13 +36,9 @@ __device__ __forceinline__ void request_kv(BackwardStorage<T, kHeadDim>& storage
     request_tile(storage.sK[slot], maps.k, piece.j0, piece.kv_head, piece.batch,
                  storage.k_full[slot]);
   }
-#pragma unroll
-  for (int consumer = 0; consumer < C::kConsumers; ++consumer) {
-    ptx::mbarrier_wait(&storage.v_empty[consumer], nth % 2 ^ 1);  // The consumer has read V.
-    if (lane == 0) {
-      request_tile(storage.sV[consumer], maps.v, piece.j0 + consumer * kWgmmaM, piece.kv_head,
-                   piece.batch, storage.v_full[consumer]);
-    }
+  ptx::mbarrier_wait(&storage.v_empty, nth % 2 ^ 1);  // The consumers have read V.
+  if (lane == 0) {
+    request_tile(storage.sV, maps.v, piece.j0, piece.kv_head, piece.batch, storage.v_full);
   }
 }
 
@@ -102,12 +97,12 @@ __device__ __forceinline__ Piece next_piece(Storage& storage, int nth) {
   return storage.pieces[slot];
 }
 
-// Add: one thread has TMA add a consumer's share of each tile of dQ. In a fixed order it may have
-// to wait for other blocks.
+// Add: one thread has TMA add dQ of the consumers first, …, last - 1.
 template <class T, int kHeadDim>
 __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspace& work,
                                        const Schedule& schedule,
-                                       BackwardStorage<T, kHeadDim>& storage, int consumer) {
+                                       BackwardStorage<T, kHeadDim>& storage, int first, int last,
+                                       int num_keepers) {
   using C = BackwardConfig<kHeadDim>;
   const GroupCounts counts = group_counts(work, schedule);
   int added = 0;  // tiles of queries, of all pieces
@@ -118,20 +113,25 @@ __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspac
     ptx::mbarrier_arrive(&storage.k_empty[nth % 2]);
     const int group = schedule.order.group_of(piece.number);
     if (schedule.zeroed(group) > 0) {
-      ptx::block_count_wait(&counts.zeroed[group], schedule.zeroed(group));
+      ptx::block_count_wait(&counts.zeroed[group], num_keepers * schedule.zeroed(group));
       ptx::fence_proxy_async_global();  // TMA adds to zeros that threads have written.
     }
     const Sequence seq = sequence(p, piece.batch);
     Step at(piece);
 #pragma unroll 1
     for (int n = 0; n < piece.num_steps; ++n, at.advance()) {
-      const std::int64_t share = C::kConsumers * tile_index(p, work, piece, at) + consumer;
-      wait_to_add(work, share,
-                  adds_before(seq, at.tile * C::kStreamed, C::kStreamed, piece.j0, C::kOwned));
-      ptx::mbarrier_wait(&storage.dq_full[consumer], added++ % 2);  // The consumer has written dQ.
-      add_to_dq(work, share, storage.sdQ[consumer]);
-      ptx::mbarrier_arrive(&storage.dq_empty[consumer]);
-      let_next_add(work, share);
+      const unsigned phase = added++ % 2;
+      const unsigned others =
+          adds_before(seq, at.tile * C::kStreamed, C::kStreamed, piece.j0, C::kOwned);
+#pragma unroll 1
+      for (int consumer = first; consumer < last; ++consumer) {
+        const std::int64_t share = C::kConsumers * tile_index(p, work, piece, at) + consumer;
+        wait_to_add(work, share, others);
+        ptx::mbarrier_wait(&storage.dq_full[consumer], phase);  // The consumer has written dQ.
+        add_to_dq(work, share, storage.sdQ[consumer]);
+        ptx::mbarrier_arrive(&storage.dq_empty[consumer]);
+        let_next_add(work, share);
+      }
     }
     ptx::tensor_store_wait<0>();  // The sums have been written before others learn of it.
     ptx::block_count_add(&counts.added[group]);
@@ -143,9 +143,11 @@ __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspac
 template <class T, int kHeadDim>
 __device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspace& work,
                                         const Schedule& schedule,
-                                        BackwardStorage<T, kHeadDim>& storage, int lane) {
-  using C = BackwardConfig<kHeadDim>;
+                                        BackwardStorage<T, kHeadDim>& storage, int keeper,
+                                        int num_keepers, int lane) {
+  using Dq = typename BackwardConfig<kHeadDim>::Dq;
   const GroupCounts counts = group_counts(work, schedule);
+  const int adders = 3 - num_keepers;
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
     const int number = next_piece(storage, nth).number;
@@ -154,8 +156,8 @@ __device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspa
     if (lane == 0) ptx::mbarrier_arrive(&storage.k_empty[nth % 2]);
     const int later = number + schedule.lead, earlier = number - schedule.lag;
     if (later < schedule.order.size()) {
-      zero_slices<typename C::Dq>(work, schedule.first_slice(later),
-                                  schedule.first_slice(later + 1), lane);
+      zero_slices<Dq>(work, schedule.first_slice(later), schedule.first_slice(later + 1),
+                      32 * keeper + lane, 32 * num_keepers);
       ptx::fence_proxy_async_global();  // TMA adds to what this thread has written,
       __syncwarp();                     // and its lanes.
       if (lane == 0) ptx::block_count_add(&counts.zeroed[schedule.order.group_of(later)]);
@@ -163,13 +165,13 @@ __device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspa
     if (earlier >= 0) {
       const int group = schedule.order.group_of(earlier);
       if (lane == 0) {
-        ptx::block_count_wait(&counts.added[group], C::kConsumers * schedule.length(group));
+        ptx::block_count_wait(&counts.added[group], adders * schedule.length(group));
       }
       __syncwarp();  // All lanes may read the sums.
       const int end = schedule.first_slice(earlier + 1);
 #pragma unroll 1
-      for (int slice = schedule.first_slice(earlier); slice < end; ++slice) {
-        round_slice<T, typename C::Dq>(p, work, slice, lane);
+      for (int slice = schedule.first_slice(earlier) + keeper; slice < end; slice += num_keepers) {
+        round_slice<T, Dq>(p, work, slice, lane);
       }
     }
   }

@@ -20,11 +20,12 @@ struct BackwardKernels {
       return make_map(map, tile_map<typename Storage::QTile>(t, p.dtype, p.batch, p.heads_q,
                                                              p.seq_q, p.head_dim));
     };
-    return of_queries(maps.q, p.q) && of_queries(maps.d_o, p.d_o) &&
-           make_map(maps.k, tile_map<typename Storage::KTile>(p.k, p.dtype, p.batch, p.heads_kv,
-                                                              p.seq_kv, p.head_dim)) &&
-           make_map(maps.v, tile_map<typename Storage::VTile>(p.v, p.dtype, p.batch, p.heads_kv,
+    const auto of_keys = [&](TileMap& map, const Tensor& t) {
+      return make_map(map, tile_map<typename Storage::KVTile>(t, p.dtype, p.batch, p.heads_kv,
                                                               p.seq_kv, p.head_dim));
+    };
+    return of_queries(maps.q, p.q) && of_keys(maps.k, p.k) && of_keys(maps.v, p.v) &&
+           of_queries(maps.d_o, p.d_o);
   }
 
   static FlashAttentionError run(const BackwardParams& p, const Device& device,

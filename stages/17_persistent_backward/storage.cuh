@@ -8,12 +8,11 @@ namespace cuflash::persistent_backward {
 template <class T, int kHeadDim>
 struct BackwardStorage {
   using C = BackwardConfig<kHeadDim>;
-  using KTile = SwizzledTile<T, C::kOwned, kHeadDim>;
-  using VTile = SwizzledTile<T, kWgmmaM, kHeadDim>;  // a consumer's rows
+  using KVTile = SwizzledTile<T, C::kOwned, kHeadDim>;
   using QTile = SwizzledTile<T, C::kStreamed, kHeadDim>;
   using ScoreTile = SwizzledTile<T, C::kOwned, C::kStreamed>;
-  KTile sK[2];              // of two pieces
-  VTile sV[C::kConsumers];  // of one
+  KVTile sK[2];  // of two pieces
+  KVTile sV;     // of one
   QTile sQ[C::kStages], sdO[C::kStages];
   ScoreTile sdS[2];  // dSᵀ, by turns
   // What is to be added.
@@ -22,7 +21,7 @@ struct BackwardStorage {
   Piece pieces[2];
   // A piece and K have arrived; all have read them. The same for V, and for a tile of Q and dO.
   std::uint64_t k_full[2], k_empty[2];
-  std::uint64_t v_full[C::kConsumers], v_empty[C::kConsumers];
+  std::uint64_t v_full, v_empty;
   std::uint64_t full[C::kStages], empty[C::kStages];
   std::uint64_t ds_full;  // both consumers have written sdS
   // A consumer has written sdQ; TMA has read it.
@@ -44,11 +43,11 @@ __device__ __forceinline__ void begin_barriers(BackwardStorage<T, kHeadDim>& sto
     ptx::mbarrier_init(&storage.full[stage], 2 + 32);
     ptx::mbarrier_init(&storage.empty[stage], C::kWarps);
   }
+  ptx::mbarrier_init(&storage.v_full, 1);
+  ptx::mbarrier_init(&storage.v_empty, C::kWarps);
   ptx::mbarrier_init(&storage.ds_full, C::kWarps);
 #pragma unroll
   for (int consumer = 0; consumer < C::kConsumers; ++consumer) {
-    ptx::mbarrier_init(&storage.v_full[consumer], 1);
-    ptx::mbarrier_init(&storage.v_empty[consumer], kWarpgroupWarps);
     ptx::mbarrier_init(&storage.dq_full[consumer], kWarpgroupWarps);
     ptx::mbarrier_init(&storage.dq_empty[consumer], 1);
   }
