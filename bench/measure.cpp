@@ -57,7 +57,8 @@ Row measure(const Stage& stage, Pass pass, const Plan& plan) {
   Row row;
   row.stage = &stage;
   row.pass = pass;
-  const Support support = supports(stage, pass, plan.verified.problem, current_device());
+  const Support support = supports(stage, pass, plan.verified.problem, current_device(),
+                                   plan.verified.options.features());
   if (!support) {
     row.skipped = support.reason;
     return row;

@@ -22,6 +22,7 @@ CUFLASH_DECLARE_STAGE(ping_pong)
 CUFLASH_DECLARE_STAGE(persistent)
 CUFLASH_DECLARE_STAGE(wgmma_backward)
 CUFLASH_DECLARE_STAGE(overlapped_backward)
+CUFLASH_DECLARE_STAGE(persistent_backward)
 
 // Stages that only this checkout has (scripts/new_stage.sh): CUFLASH_LOCAL_STAGE(name) each.
 #define CUFLASH_LOCAL_STAGE CUFLASH_DECLARE_STAGE
@@ -34,14 +35,23 @@ const std::vector<const Stage*>& stages() {
 #define CUFLASH_LOCAL_STAGE(name) &name::kStage,
   // Never destroyed: a call may come from a destructor that runs at exit.
   static const auto& list = *new std::vector<const Stage*>{
-      &naive::kStage,          &tiled::kStage,
-      &online_softmax::kStage, &register_tiles::kStage,
-      &wmma::kStage,           &forward_backward::kStage,
-      &mma_registers::kStage,  &swizzle::kStage,
-      &async_copy::kStage,     &tma::kStage,
-      &wgmma::kStage,          &warp_specialized::kStage,
-      &ping_pong::kStage,      &persistent::kStage,
-      &wgmma_backward::kStage, &overlapped_backward::kStage,
+      &naive::kStage,
+      &tiled::kStage,
+      &online_softmax::kStage,
+      &register_tiles::kStage,
+      &wmma::kStage,
+      &forward_backward::kStage,
+      &mma_registers::kStage,
+      &swizzle::kStage,
+      &async_copy::kStage,
+      &tma::kStage,
+      &wgmma::kStage,
+      &warp_specialized::kStage,
+      &ping_pong::kStage,
+      &persistent::kStage,
+      &wgmma_backward::kStage,
+      &overlapped_backward::kStage,
+      &persistent_backward::kStage,
 #include "local_stages.inc"
   };
   return list;

@@ -17,7 +17,7 @@ Observed observe(const Stage& stage, Pass pass, const harness::TestCase& c) {
     throw std::runtime_error(
         "This build counts no accesses: that takes g++ 12 or newer and no AddressSanitizer.");
   }
-  const Support support = supports(stage, pass, c.problem, current_device());
+  const Support support = supports(stage, pass, c.problem, current_device(), c.options.features());
   if (!support) throw std::runtime_error(support.reason);
   const Progress progress(std::string("Running ") + stage.name + ", " + pass_name(pass) + " of " +
                           problem_name(c.problem));

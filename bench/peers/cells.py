@@ -94,10 +94,9 @@ def keeps_scores(library, stage, cell):
     return twice > 3 * once > 0
 
 
-def prepare_stage(library, name, cell, inputs, wanted=accuracy.NAMES["backward"]):
+def prepare_stage(library, name, cell, inputs):
     """A stage of the library. Its backward pass starts from its own O and LSE, or, if it has no forward
-    pass, from those of the library's choice. It computes the wanted gradients; in place of another
-    its call returns None."""
+    pass, from those of the library's choice."""
     stage, deterministic = stage_of(name)
     problem = problem_of(cell, cell.seq)
     refusal = library.refusal(cell.direction, problem, stage)
@@ -113,14 +112,12 @@ def prepare_stage(library, name, cell, inputs, wanted=accuracy.NAMES["backward"]
     if cell.direction == "forward":
         return Prepared(calling(forward, forward_tensors["o"]), contextlib.nullcontext)
     forward()
-    grads = {name: unwritten(like) for name, like in zip(accuracy.NAMES["backward"], (q, k, v))
-             if name in wanted}
+    grads = {name: unwritten(like) for name, like in zip(accuracy.NAMES["backward"], (q, k, v))}
     backward = queued(library, stage, "backward", problem,
                       functools.partial(capi.BackwardArgs, deterministic=deterministic),
                       forward_tensors | {"d_o": d_o} |
                       {name.lower(): tensor for name, tensor in grads.items()})
-    outputs = map(grads.get, accuracy.NAMES["backward"])
-    return Prepared(calling(backward, *outputs), contextlib.nullcontext)
+    return Prepared(calling(backward, *grads.values()), contextlib.nullcontext)
 
 
 def queued(library, stage, direction, problem, make_args, tensors):

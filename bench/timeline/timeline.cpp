@@ -51,7 +51,7 @@ void verify(const Stage& stage, const harness::TestCase& c) {
 
 Timeline record(Recorder& recorder, const Stage& stage, const harness::TestCase& c) {
   const Pass pass = pass_of(stage);
-  const Support support = supports(stage, pass, c.problem, current_device());
+  const Support support = supports(stage, pass, c.problem, current_device(), c.options.features());
   if (!support) throw std::runtime_error(support.reason);
   Timeline made;
   made.problem = problem_name(c.problem);

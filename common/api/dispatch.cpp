@@ -155,13 +155,11 @@ Choice choose(Pass pass, const Problem& problem, const char* stage) {
 
 std::size_t workspace_bytes(Pass pass, const Problem& problem, const char* stage) {
   constexpr auto kDeterministic = static_cast<unsigned>(Feature::kDeterministic);
+  constexpr auto kNull = static_cast<unsigned>(Feature::kNullGradients);
   std::size_t bytes = 0;
-  for (const unsigned also : {0u, kDeterministic}) {
+  for (const unsigned also : {0u, kDeterministic, kNull, kDeterministic | kNull}) {
     const Choice choice = choose_fit(pass, problem, stage, {also});
-    if (!choice.support) continue;
-    const PassFacts& facts = choice.stage->facts(pass);
-    bytes = std::max(bytes, facts.workspace_bytes(problem));
-    if ((facts.features.bits & kDeterministic) != 0) break;  // It is the choice for both.
+    if (choice.support) bytes = std::max(bytes, choice.stage->facts(pass).workspace_bytes(problem));
   }
   return bytes;
 }

@@ -83,6 +83,7 @@ constexpr FeatureName kFeatureNames[] = {
     {Feature::kCrossLengths, "a seq_q that differs from seq_kv"},
     {Feature::kDeterministic, "a call that asks for the same bits in every run"},
     {Feature::kAnyStride, "a stride of 2^40 bytes or more"},
+    {Feature::kNullGradients, "a null dq, dk or dv"},
 };
 
 // Whether the stage is written for this problem.
@@ -179,8 +180,10 @@ Features features_of(const Problem& p, const Forward& args) {
 Features features_of(const Problem& p, const Backward& args) {
   const bool huge =
       has_huge_stride(p, {args.q, args.o, args.d_o, args.dq}, {args.k, args.v, args.dk, args.dv});
+  const bool null = args.dq.data == nullptr || args.dk.data == nullptr || args.dv.data == nullptr;
   return both(features_of(p), features_where({{Feature::kDeterministic, args.deterministic != 0},
-                                              {Feature::kAnyStride, huge}}));
+                                              {Feature::kAnyStride, huge},
+                                              {Feature::kNullGradients, null}}));
 }
 
 Support supports(const Stage& stage, Pass pass, const Problem& problem, const Device& device,

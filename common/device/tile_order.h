@@ -5,9 +5,6 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
-#include <cstdint>
-
 namespace cuflash {
 
 // A tile of a head; heads are counted over all batches.
@@ -55,14 +52,6 @@ constexpr bool each_tile_once(const TileOrder& order) {
 }
 static_assert(each_tile_once({5, 3, 1}) && each_tile_once({5, 3, 2}) && each_tile_once({5, 3, 5}),
               "groups of one head, of some, of all");
-
-// How many heads make a group if a mask makes some tiles longer than others: several, so that the
-// longest can come first, and at least two, so that the last ones fill the device; but so few that
-// what they read and write, of `head_bytes` each, stays in the L2 cache beside what else is there.
-inline int heads_that_fit_l2(std::int64_t head_bytes, std::int64_t heads) {
-  constexpr std::int64_t kBytes = 8 << 20;
-  return static_cast<int>(std::min(std::max(kBytes / head_bytes, std::int64_t{2}), heads));
-}
 
 // The same in rounds, without a count that blocks share: in each round a block takes the tile of
 // its place. Here tile 0 is the first of a head, which may have fewer rows than the others.

@@ -40,6 +40,11 @@ struct CallOptions {
   // The multiprocessors of the device, as the stage is told; 0: all of them. With few, each of the
   // blocks that stay takes much work.
   int sms = 0;
+
+  // What a stage must have for these options.
+  Features features() const {
+    return {dq && dk && dv ? 0u : static_cast<unsigned>(Feature::kNullGradients)};
+  }
 };
 
 // The device that the stage is told of.

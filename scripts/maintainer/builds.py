@@ -30,12 +30,9 @@ def one_pass(text, direction):
     return re.sub(rf"{other}Kernels, \w+,", f"{other}Kernels, TypeList<>,", text)
 
 
-def narrowed(text, direction, types, head_dims, null=False):
-    """The text of a stage.cu, reduced to the kernels of one pass for some types and head dimensions, and
-    for all gradients, unless some may be null."""
+def narrowed(text, direction, types, head_dims):
+    """The text of a stage.cu, reduced to the kernels of one pass for some types and head dimensions."""
     text = one_pass(text, direction)
-    if not null:
-        text = text.replace("SetsOfGradients{}", "std::tuple<Set<kDq + kDk + kDv>>{}")
     text = re.sub(r"\b(EveryType|TensorCoreTypes)\b", f"TypeList<{', '.join(types)}>", text)
     return re.sub(r"\b(EveryHeadDim|UsualHeadDims)\b",
                   f"IntList<{', '.join(map(str, head_dims))}>", text)

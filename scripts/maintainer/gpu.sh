@@ -4,7 +4,7 @@
 # simulator's are compared. A step tried_NN_name times the variants of a stage, and tried those of all.
 #   scripts/maintainer/gpu.sh OUT COMMIT [STEP...]
 # leaves ceilings.json, ladder.json, ladder_f32.json, stages.json, peers.json, peers_bf16.json, peers_long.json,
-# peers_f32.json, some_gradients.json, calls.json, train_char_gpt.json, timeline_NN_name.json, sectors.json,
+# peers_f32.json, calls.json, train_char_gpt.json, timeline_NN_name.json, sectors.json,
 # kernels.json, tried_NN_name.json and logs.tar.gz in the folder OUT. COMMIT names the sources. Without a STEP it takes all
 # steps, in about 25 minutes.
 set -euo pipefail
@@ -13,7 +13,7 @@ out=${1:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 export CUFLASH_COMMIT=${2:?usage: scripts/maintainer/gpu.sh OUT COMMIT}
 chosen=("${@:3}")
 steps=(unit_tests device_tests gpu_tests consumers stage_tests watchdog delays sanitizers python calls training
-  ceilings wgmma_registers ladder timeline bench_stages peers peers_bf16 peers_long peers_f32 some_gradients ncu_sectors ncu_kernels tried)
+  ceilings wgmma_registers ladder timeline bench_stages peers peers_bf16 peers_long peers_f32 ncu_sectors ncu_kernels tried)
 for list in stages/*/variants.diff; do steps+=("tried_$(basename "$(dirname "$list")")"); done
 for name in "${chosen[@]}"; do
   [[ " ${steps[*]} " == *" $name "* ]] || 
@@ -151,7 +151,7 @@ if wanted bench_stages; then
     --benchmark_filter="^(${linear//,/|})\\..*_f16" --benchmark_out="$results/stages.json"
 fi
 if ! python3 -c 'import torch' 2>/dev/null; then
-  if wanted peers || wanted peers_bf16 || wanted peers_long || wanted peers_f32 || wanted some_gradients; then
+  if wanted peers || wanted peers_bf16 || wanted peers_long || wanted peers_f32; then
     echo "peers: skipped, python3 has no PyTorch"
     [ ${#chosen[@]} = 0 ] || status=1
   fi
@@ -172,9 +172,6 @@ else
   if wanted peers_f32; then
     step peers_f32 200 python3 bench/peers/peers.py --out "$results/peers_f32.json" --stages "$linear" \
       --dtype f32 --impl efficient,math,cuflash
-  fi
-  if wanted some_gradients; then
-    step some_gradients 60 python3 bench/peers/some_gradients.py --out "$results/some_gradients.json" 16_overlapped_backward
   fi
 fi
 for counts in sectors kernels; do # each is a process of Nsight Compute or two

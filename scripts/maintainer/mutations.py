@@ -69,7 +69,7 @@ class Mutation:
         types = [TYPES[name] for name in TYPES if f"_{name}" in self.tests] or [TYPES["f16"]]
         head_dims = re.findall(r"_d(\d+)_", self.tests) or ["64"]
         direction = "backward" if ".backward_" in self.tests else "forward"
-        return builds.narrowed(text, direction, types, head_dims, "_null_" in self.tests)
+        return builds.narrowed(text, direction, types, head_dims)
 
     def applied_to(self, text):
         """The file's text with the fault in it."""

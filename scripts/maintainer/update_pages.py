@@ -20,7 +20,7 @@ schedules), peers, and the kind of table: speeds, summary, costs or places. With
 d64, the table has those of the matrix, d64 and d128; d96 and d256 must be named. For one of
 bench/calls/calls.py they are attention, torch.compile or library. For one of variants.py they
 are head dimensions, and `relative`: speeds as multiples of that of the stage as it is. For one of
-bench/timeline the word is a head dimension. One of bench/peers/some_gradients.py takes no words.
+bench/timeline the word is a head dimension.
 A file that does not exist leaves a sentence in place of the table.
 `<!-- screen FILE -->` shows the output of a program, FILE.txt, or a FILE.patch.
 
@@ -254,19 +254,6 @@ def timeline_tables(result, head_dim):
                                   "not recorded"], [facts])
 
 
-def gradients_table(rows):
-    """The Markdown table of backward passes that compute only some of the gradients: their times as
-    shares of that of all three."""
-    (all_three, *some) = rows[0]["gradients_ms"]
-    lines = []
-    for row in rows:
-        cell, times = row["cell"], row["gradients_ms"]
-        lines.append([cell["head_dim"], "yes" if cell["causal"] else "no", cell["seq"],
-                      f"{times[all_three]:.3g} ms",
-                      *(f"{times[wanted] / times[all_three]:.2f}" for wanted in some)])
-    return tables.markdown(["D", "causal", "S", all_three, *some], lines)
-
-
 def table(path, words, wanted=()):
     """The Markdown table of one result file, with its provenance under it."""
     if not (ROOT / path).is_file():
@@ -275,9 +262,6 @@ def table(path, words, wanted=()):
     if "timelines" in result:
         text = timeline_tables(result, words[0].removeprefix("d"))
         return text + "\n\n" + ", ".join(origin(result["provenance"]) + [f"`{path}`"]) + ".\n"
-    if "gradients_ms" in result["rows"][0]:
-        facts = [result["rows"][0]["stage"], *origin(result["provenance"]), f"`{path}`"]
-        return gradients_table(result["rows"]) + "\n\n" + ", ".join(facts) + ".\n"
     of_peers, of_calls = "ceilings" in result, "way" in result["rows"][0]
     of_ceilings = "figure" in result["rows"][0]
     plain = of_calls or of_ceilings

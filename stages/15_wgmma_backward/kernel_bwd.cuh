@@ -65,12 +65,6 @@ struct Part {
         dq_col0(C::Dq::kByRows ? 0 : consumer * C::Dq::kWarpColumns) {}
 };
 
-// Two neighbours in a row of a tile, as one register.
-template <class Tile>
-__device__ __forceinline__ std::uint32_t& pair(Tile& tile, int row, int col) {
-  return *reinterpret_cast<std::uint32_t*>(&tile(row, col));
-}
-
 // The elements of accumulators, rounded, two in a register.
 template <class T, int kFragments>
 __device__ __forceinline__ void pack_all(std::uint32_t (&to)[kFragments][2],

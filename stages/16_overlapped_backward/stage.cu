@@ -1,21 +1,11 @@
 // 16_overlapped_backward: what the stage can do, and the host code that launches its kernels.
-#include <tuple>
-#include <type_traits>
-
 #include "device/host/grid.h"
 #include "device/host/pass.h"
-#include "device/host/resident_grid.h"
 #include "device/host/tile_map.h"
 #include "kernel_bwd.cuh"
 
 namespace cuflash::overlapped_backward {
 namespace {
-
-// Each set of gradients has a kernel.
-template <int kGradients>
-using Set = std::integral_constant<int, kGradients>;
-using SetsOfGradients = std::tuple<Set<kDq>, Set<kDk>, Set<kDq + kDk>, Set<kDv>, Set<kDq + kDv>,
-                                   Set<kDk + kDv>, Set<kDq + kDk + kDv>>;
 
 template <class T, int kHeadDim>
 struct BackwardKernels {
@@ -29,46 +19,31 @@ struct BackwardKernels {
       return make_map(map, tile_map<typename Storage::QTile>(t, p.dtype, p.batch, p.heads_q,
                                                              p.seq_q, p.head_dim));
     };
-    return of_queries(maps.q, p.q) && of_queries(maps.d_o, p.d_o) &&
-           make_map(maps.k, tile_map<typename Storage::KTile>(p.k, p.dtype, p.batch, p.heads_kv,
-                                                              p.seq_kv, p.head_dim)) &&
-           make_map(maps.v, tile_map<typename Storage::VTile>(p.v, p.dtype, p.batch, p.heads_kv,
+    const auto of_keys = [&](TileMap& map, const Tensor& t) {
+      return make_map(map, tile_map<typename Storage::KVTile>(t, p.dtype, p.batch, p.heads_kv,
                                                               p.seq_kv, p.head_dim));
+    };
+    return of_queries(maps.q, p.q) && of_keys(maps.k, p.k) && of_keys(maps.v, p.v) &&
+           of_queries(maps.d_o, p.d_o);
   }
 
-  static FlashAttentionError run(const BackwardParams& p, const Device& device,
-                                 cudaStream_t stream) {
+  static FlashAttentionError run(const BackwardParams& p, cudaStream_t stream) {
     BackwardMaps maps;
     if (!make_maps(maps, p)) return FlashAttentionError::CUDA_ERROR;
-    const std::int64_t pieces = std::int64_t{p.batch} * p.heads_kv * num_tiles(p.seq_kv, C::kOwned);
-    if (pieces > kMaxBlocks) return FlashAttentionError::SIZE_OVERFLOW;
-    const std::int64_t blocks = blocks_that_stay(pieces, device);
-    const Schedule schedule = make_schedule<C>(p, blocks);
-    const DqWorkspace work = workspace<Dq>(p, schedule);
-    constexpr int kThreads = 256;
+    const DqWorkspace work = dq_workspace<Dq>(p);
+    constexpr int kDeltaThreads = 256;
     const std::int64_t lanes = work.all_tiles * C::kStreamed * kDeltaLanes<kHeadDim>;
-    const int first = schedule.share(schedule.pieces() - schedule.lag);
-    const std::int64_t left = work.all_tiles * Dq::kWarps - first;
-    const bool dq = p.dq.data != nullptr, dk = p.dk.data != nullptr, dv = p.dv.data != nullptr;
-    const int wanted = dq * kDq + dk * kDk + dv * kDv;
-    const auto queue_all = [&](auto... sets) {
-      return queue(
-          stream, thread_each(lanes, kThreads, row_delta<T, Dq>, p, work),
-          resident_grid<Storage>(blocks, C::kThreads, gradients<T, kHeadDim, sets()>, p, work, maps,
-                                 schedule)
-              .only_if(wanted == sets())...,
-          thread_each(32 * left, kThreads, query_gradient<T, Dq>, p, work, first).only_if(dq));
-    };
-    return std::apply(queue_all, SetsOfGradients{});
+    return queue(
+        stream, thread_each(lanes, kDeltaThreads, row_delta<T, Dq>, p, work),
+        block_each_kv_tile<Storage>(C::kOwned, C::kThreads, gradients<T, kHeadDim>, p, work, maps),
+        block_each_q_tile<QueryGradientStorage<T, Dq>>(C::kStreamed, 32 * Dq::kWarps,
+                                                       query_gradient<T, Dq>, p, work));
   }
 };
 
 std::size_t backward_workspace(const Problem& p) {
   return dispatch(TensorCoreTypes{}, UsualHeadDims{}, p, std::size_t{0}, [&](auto, auto head_dim) {
-    // At most a queue for each KV head.
-    const std::size_t queues = std::size_t{1} * p.batch * p.heads_kv;
-    using Dq = typename BackwardConfig<head_dim()>::Dq;
-    return dq_workspace_bytes<Dq, Dq::kWarpgroups>(p, 2 * queues);
+    return dq_workspace_bytes<typename BackwardConfig<head_dim()>::Dq>(p);
   });
 }
 
@@ -83,11 +58,11 @@ constexpr Stage describe() {
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.backward.follows = "15_wgmma_backward";
   stage.backward.arch = {90, true};
-  stage.backward.features = kEveryFeature.without(Feature::kAnyStride);
+  stage.backward.features =
+      kEveryFeature.without(Feature::kAnyStride).without(Feature::kNullGradients);
   stage.backward.products_by = ProductsBy::kWgmma;
   stage.backward.products = products<5>;
   stage.backward.any_order = true;
-  stage.backward.resident = true;
   stage.backward.workspace_bytes = backward_workspace;
   stage.backward.rank = rank;
   return stage;

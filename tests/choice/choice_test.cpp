@@ -1,5 +1,5 @@
-// The library's choice where the fastest stage does not take all strides: this program has a list
-// of stages of its own.
+// The library's choice where the fastest stage does not take all strides, nor null gradients: this
+// program has a list of stages of its own.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -14,7 +14,7 @@ namespace {
 
 const char* ran = "";  // the stage that ran last
 
-// A stage for all problems in both passes, whose backward pass needs some workspace.
+// A stage for all problems in both passes, which needs some workspace.
 template <int kNumber>
 Stage describe(const char* name, Features features) {
   static const char* const stage_name = name;
@@ -26,10 +26,11 @@ Stage describe(const char* name, Features features) {
     facts->head_dims = {~0u};
     facts->features = features;
     facts->shared_bytes = [](const Problem&) { return std::size_t{0}; };
-    facts->workspace_bytes = [](const Problem&) { return std::size_t{0}; };
+    facts->workspace_bytes = [](const Problem&) { return std::size_t{256} / kNumber; };
     facts->rank = [](const Problem&) { return Rank{10 * kNumber, "its number"}; };
   }
-  stage.backward.workspace_bytes = [](const Problem&) { return std::size_t{256} / kNumber; };
+  // A forward call has no gradients that could be null.
+  stage.forward.features.bits |= static_cast<unsigned>(Feature::kNullGradients);
   stage.forward.run = [](const Problem&, const Forward&, const Device&, cudaStream_t) {
     ran = stage_name;
     return FlashAttentionError::SUCCESS;
@@ -43,7 +44,8 @@ Stage describe(const char* name, Features features) {
 constexpr std::int64_t kHuge = std::int64_t{1} << 40;  // elements
 
 const Stage kTakesAll = describe<1>("01_takes_all", kEveryFeature);
-const Stage kFaster = describe<2>("02_faster", kEveryFeature.without(Feature::kAnyStride));
+const Stage kFaster = describe<2>(
+    "02_faster", kEveryFeature.without(Feature::kAnyStride).without(Feature::kNullGradients));
 
 class Choice : public ::testing::Test {
  protected:
@@ -83,6 +85,13 @@ TEST_F(Choice, FollowsTheStrides) {
   EXPECT_STREQ(ran, "01_takes_all");
 }
 
+TEST_F(Choice, FollowsNullGradients) {
+  Backward gradients = args<Backward>();
+  gradients.dk = {};
+  EXPECT_EQ(backward(problem_, gradients), FlashAttentionError::SUCCESS);
+  EXPECT_STREQ(ran, "01_takes_all");
+}
+
 TEST_F(Choice, ByNameIsRefusedWithTheReason) {
   Forward far_apart = args<Forward>();
   far_apart.k.head_stride = kHuge;
@@ -97,18 +106,23 @@ TEST_F(Choice, ByNameIsRefusedWithTheReason) {
 
 // The question knows no strides: its answer is for usual ones. A call that needs more says so.
 TEST_F(Choice, WorkspaceBytesAreForUsualStrides) {
-  EXPECT_EQ(workspace_bytes(CUFLASH_FORWARD, problem_), 0u);
-  EXPECT_EQ(workspace_bytes(CUFLASH_BACKWARD, problem_), 128u);
-  EXPECT_EQ(workspace_bytes(CUFLASH_BACKWARD, problem_, "01_takes_all"), 256u);
+  EXPECT_EQ(workspace_bytes(CUFLASH_FORWARD, problem_), 128u);
+  EXPECT_EQ(workspace_bytes(CUFLASH_FORWARD, problem_, "01_takes_all"), 256u);
 
-  Backward gradients = args<Backward>();
-  gradients.workspace = memory_;
-  gradients.workspace_bytes = 128;
-  EXPECT_EQ(backward(problem_, gradients), FlashAttentionError::SUCCESS);
-  gradients.d_o.batch_stride = kHuge;
-  EXPECT_EQ(backward(problem_, gradients), FlashAttentionError::OUT_OF_MEMORY);
+  Forward call = args<Forward>();
+  call.workspace = memory_;
+  call.workspace_bytes = 128;
+  EXPECT_EQ(forward(problem_, call), FlashAttentionError::SUCCESS);
+  call.k.batch_stride = kHuge;
+  EXPECT_EQ(forward(problem_, call), FlashAttentionError::OUT_OF_MEMORY);
   EXPECT_STREQ(last_error_message(),
                "01_takes_all needs a workspace of 256 bytes; the caller's has 128");
+}
+
+// The answer is large enough for each set of gradients.
+TEST_F(Choice, WorkspaceBytesAreForNullGradientsToo) {
+  EXPECT_EQ(workspace_bytes(CUFLASH_BACKWARD, problem_), 256u);
+  EXPECT_EQ(workspace_bytes(CUFLASH_BACKWARD, problem_, "02_faster"), 128u);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ class Implementations(unittest.TestCase):
         self.assertEqual(self.names("backward", stages=stages), both + ["09_async_copy, deterministic"])
 
     def test_only_what_a_stage_has(self):
-        self.assertNotIn("16_overlapped_backward", self.names("forward"))
+        self.assertNotIn("17_persistent_backward", self.names("forward"))
         self.assertEqual(self.names("forward", "f32", stages="04_register_tiles,05_wmma"),
                          ["fa2", "04_register_tiles"])
 
@@ -174,19 +174,6 @@ class Tables(unittest.TestCase):
         self.assertIn("(0.50; 3)", shown["d64", "d256"])
         self.assertIn(matrix, printed.getvalue())
         self.assertIn(other, printed.getvalue())
-
-    def test_some_gradients(self):
-        cell = peers.Cell("backward", "f16", 64, True, 1024)._asdict()
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "some_gradients.json"
-            path.write_text(json.dumps({
-                "provenance": {"device": "a", "backend": "simt", "commit": "b", "date": "2026-01-01"},
-                "rows": [{"stage": "16_x", "cell": cell,
-                          "gradients_ms": {"dQ dK dV": 2.0, "dQ": 1.5, "dV": 0.5}}]}), encoding="utf-8")
-            shown = update_pages.table(path, [])
-        self.assertIn("| D | causal | S | dQ dK dV | dQ | dV |", shown)
-        self.assertIn("| 64 | yes | 1024 | 2 ms | 0.75 | 0.25 |", shown)
-        self.assertIn("16_x, a, commit b, 2026-01-01", shown)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ void add_null(const Stage& stage, Pass pass, const std::string& output) {
   for (const int head_dim : kHeadDims) {
     const std::string d = "_d" + std::to_string(head_dim) + "_f16";
     const harness::TestCase c = case_of("b1_h2_q40k70" + d + "_causal_no_" + output);
-    if (!takes(stage, pass, c.problem)) continue;
+    if (!takes(stage, pass, c.problem, c.options.features())) continue;
     add(stage, std::string(pass_name(pass)) + "_null_" + output + d,
         [&stage, pass, c] { accepts_null(stage, pass, c); });
   }
@@ -77,7 +77,7 @@ void add_any_order(const Stage& stage) {
         "b1_h1_q70k200_d32_bf16_left40_right7", "b1_h1_q64k150_d96_f16", "b1_h4x2_q37k271_d128_f16",
         "b1_h1_q70k200_d256_bf16_causal", "b1_h2_q40k170_d64_f16_no_dk", "b1_h5_q780k20_d64_f16"}) {
     const harness::TestCase c = case_of(name);
-    if (!takes(stage, CUFLASH_BACKWARD, c.problem)) continue;
+    if (!takes(stage, CUFLASH_BACKWARD, c.problem, c.options.features())) continue;
     if (added && !stage.backward.any_order) break;
     added = true;
     add(stage, std::string("backward_in_any_order_") + name,
@@ -90,6 +90,7 @@ void add_null_products(const Stage& stage) {
   if (!stage.backward.any_order || !simt::kSimulated) return;
   for (const char* name : {"b1_h1_q70k150_d64_f16", "b1_h1_q70k70_d128_bf16"}) {
     const Problem problem = case_of(name).problem;
+    if (!takes(stage, CUFLASH_BACKWARD, problem, {unsigned(Feature::kNullGradients)})) continue;
     add(stage, std::string("backward_no_product_for_null_") + name,
         [&stage, problem] { computes_no_product_for_null(stage, problem); });
   }

@@ -87,12 +87,12 @@ void StageTest::TestBody() {
   report_findings();
 }
 
-bool takes(const Stage& stage, Pass pass, const Problem& problem) {
+bool takes(const Stage& stage, Pass pass, const Problem& problem, Features also) {
   const ArchRequirement arch = stage.facts(pass).arch;
   Device ideal;
   ideal.compute_capability = arch.exact ? arch.compute_capability : ideal.newest_code;
   ideal.shared_bytes = std::numeric_limits<std::size_t>::max();
-  return bool(supports(stage, pass, problem, ideal));
+  return bool(supports(stage, pass, problem, ideal, also));
 }
 
 const Stage* followed(const Stage& stage, Pass pass) {

@@ -34,8 +34,8 @@ class StageTest : public testing::Test {
 };
 
 // True if some device could run it. False if the stage itself does not take the dtype, the head
-// dimension or the pass: such a test would be skipped everywhere.
-bool takes(const Stage& stage, Pass pass, const Problem& problem);
+// dimension, the pass or what the call asks for: such a test would be skipped everywhere.
+bool takes(const Stage& stage, Pass pass, const Problem& problem, Features also = {});
 // The stage that the pass follows, or null: if the pass repeats it, or has a score of its own.
 const Stage* followed(const Stage& stage, Pass pass);
 

@@ -94,5 +94,15 @@ TEST(FeaturesOfACall, HoldThoseOfItsProblem) {
   EXPECT_EQ(features_of(call.problem, call.args).bits, of_problem.bits);
 }
 
+TEST(FeaturesOfACall, EachNullGradientCounts) {
+  using B = cuflash_backward_args;
+  for (Tensor B::*const gradient : {&B::dq, &B::dk, &B::dv}) {
+    StridedCall<Backward> call;
+    EXPECT_FALSE(features_of(call.problem, call.args).has(Feature::kNullGradients));
+    (call.args.*gradient).data = nullptr;
+    EXPECT_TRUE(features_of(call.problem, call.args).has(Feature::kNullGradients));
+  }
+}
+
 }  // namespace
 }  // namespace cuflash

@@ -235,6 +235,15 @@ TEST(Supports, NamesTheStridesThatTheStageDoesNotTake) {
          "08_swizzle's forward pass does not take a stride of 2^40 bytes or more");
 }
 
+TEST(Supports, NamesTheNullGradientsThatTheStageDoesNotTake) {
+  Stage s = stage();
+  s.backward.features = kEveryFeature.without(Feature::kNullGradients);
+  const Features asked = {static_cast<unsigned>(Feature::kNullGradients)};
+  expect(supports(s, CUFLASH_BACKWARD, {}, kA100), Error::SUCCESS, "");
+  expect(supports(s, CUFLASH_BACKWARD, {}, kA100, asked), Error::UNSUPPORTED_BY_STAGE,
+         "08_swizzle's backward pass does not take a null dq, dk or dv");
+}
+
 // With every reason present, the first is given; once it is removed, the next.
 TEST(Supports, ChecksInOrder) {
   Stage s = stage();
@@ -370,8 +379,8 @@ TEST(ChooseStage, TakesTheFastestThatTheDeviceRuns) {
     const char* names[2];  // forward, backward
   } kRows[] = {
       {kH200, CUFLASH_F32, {"04_register_tiles", "04_register_tiles"}},
-      {kH200, CUFLASH_F16, {"14_persistent", "16_overlapped_backward"}},
-      {kH200, CUFLASH_BF16, {"14_persistent", "16_overlapped_backward"}},
+      {kH200, CUFLASH_F16, {"14_persistent", "17_persistent_backward"}},
+      {kH200, CUFLASH_BF16, {"14_persistent", "17_persistent_backward"}},
       {kA100, CUFLASH_F32, {"04_register_tiles", "04_register_tiles"}},
       {kA100, CUFLASH_F16, {"09_async_copy", "09_async_copy"}},
       {kA100, CUFLASH_BF16, {"09_async_copy", "09_async_copy"}},

@@ -59,7 +59,8 @@ enum class Feature : unsigned {
   kGroupedHeads = 4,    ///< heads_q above heads_kv
   kCrossLengths = 8,    ///< seq_q and seq_kv differ
   kDeterministic = 16,  ///< the same bits in every run
-  kAnyStride = 32       ///< a stride of 2^40 bytes or more, in a dimension longer than 1
+  kAnyStride = 32,      ///< a stride of 2^40 bytes or more, in a dimension longer than 1
+  kNullGradients = 64   ///< a null dq, dk or dv
 };
 
 /// A set of features.
@@ -74,7 +75,7 @@ struct Features {
 };
 
 /// Every feature there is.
-inline constexpr Features kEveryFeature{63};
+inline constexpr Features kEveryFeature{127};
 
 /// The features that a problem needs.
 Features features_of(const Problem& problem);
