@@ -60,11 +60,8 @@ def wait_name(code):
     return f"wait for {full[1].upper()}" if full else FOR_A_BUFFER
 
 
-def product_name(where):
-    """'S' or 'P V', from the accumulator that the product's line names, or the comment before it."""
-    code, title = where["code"], where["title"]
-    if found := re.search(r"\br([SO]),", code):
-        return "S" if found[1] == "S" else "P V"
+def product_name(title):
+    """'S' or 'P V', from the comment before a product."""
     if re.search(r"\bS = ", title):
         return "S"
     if "P V" in title:
@@ -96,7 +93,7 @@ def spans_of(events, lines):
             name = FOR_A_TURN if re.search(r"\bturns?\b", where["title"]) else "barrier"
             spans.append(Span(name, event.begin, event.end))
         elif event.kind == "fence":
-            issued = (product_name(where), event.end)
+            issued = (product_name(where["title"]), event.end)
         elif event.kind == "commit" and issued:  # or the events begin behind its fence
             groups.append(issued)
         elif event.kind == "products":

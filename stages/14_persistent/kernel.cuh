@@ -133,7 +133,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       wait_for_turn();
       // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 a warpgroup, registers
       issue_abt<T>(rS, sQ[q], consumer * kWgmmaM, sK[stage]);
-      issue_ab<T>(rO, rP, sV[before]);  // O = O + P V of the tile before
+      // O = O + P V of the tile before
+      issue_ab<T>(rO, rP, sV[before]);
       pass_turn();
       ptx::wgmma_wait<1>();  // S is there.
 
@@ -155,7 +156,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       if (rescale) rescale_rows(rO, o_scale);
       pack_operands<T>(rP, rS);
       if (!recompute) return;
-      recompute_large_rows<T>(rO, rP, row, tile_sum, scale_log2, sQ[q], r0, sK[stage], lane);
+      recompute_large_rows<T>(rS, rO, rP, row, tile_sum, scale_log2, sQ[q], r0, sK[stage], lane);
       if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);  // Only now K_j has been read.
     };
 
@@ -175,6 +176,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       const auto [first, first_phase] = walk.slot(tile);
       ptx::mbarrier_wait(&k_full[first], first_phase);  // K_j has arrived.
       wait_for_turn();
+      // S = Q_i K_jᵀ
       issue_abt<T>(rS, sQ[q], consumer * kWgmmaM, sK[first]);
       pass_turn();
       for (auto& o : rO) o[0] = o[1] = o[2] = o[3] = 0.f;  // while S is computed
@@ -205,6 +207,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       const auto [last, last_phase] = walk.slot(walk.visible.begin);
       ptx::mbarrier_wait(&v_full[last], last_phase);  // V_j has arrived.
       wait_for_turn();
+      // O = O + P V_j
       issue_ab<T>(rO, rP, sV[last]);
       pass_turn();
       ptx::wgmma_wait<0>();  // O is there, and V_j has been read.

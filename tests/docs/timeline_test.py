@@ -169,12 +169,6 @@ class Spans(unittest.TestCase):
                          ["S", "wait for a buffer", "request K", "softmax", "wait for V"])
         self.assertIn(spans.Span("softmax", 130, 300), found)
 
-    def test_a_product_is_named_by_its_accumulator(self):
-        title = "// S = Q_i K_jᵀ"
-        self.assertEqual([spans.product_name({"code": code, "title": title})
-                          for code in ("issue_abt<T>(rS, sQ, 0, sK[0]);", "issue_ab<T>(rO, rP, sV[0]);")],
-                         ["S", "P V"])
-
     def test_lines_of_a_kernel(self):
         lines = spans.lines_of("// Take.\n\n  wait(&k_full);  // It is there.\n// Next.\nreturn;")
         self.assertEqual(lines["3"], {"code": "wait(&k_full);  // It is there.", "title": "// Take."})
@@ -182,7 +176,7 @@ class Spans(unittest.TestCase):
 
     def test_what_it_does_not_know(self):
         with self.assertRaisesRegex(ValueError, "no known product"):
-            spans.product_name({"code": "ptx::wgmma_fence();", "title": "// dP = dO Vᵀ"})
+            spans.product_name("// dP = dO Vᵀ")
         with self.assertRaisesRegex(ValueError, "not one timeline"):
             spans.chosen(made_up(), 128)
 
