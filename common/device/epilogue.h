@@ -13,12 +13,6 @@
 
 namespace cuflash {
 
-// Two neighbours in a row of a tile, as one register.
-template <class Tile>
-__device__ __forceinline__ std::uint32_t& pair(Tile& tile, int row, int col) {
-  return *reinterpret_cast<std::uint32_t*>(&tile(row, col));
-}
-
 // Rounds a warp's accumulators to a tile, from (row, col) on. scale[r] multiplies the lane's row r:
 // lane / 4 and lane / 4 + 8.
 template <class T, class Tile, int kFragments>
@@ -29,8 +23,9 @@ __device__ __forceinline__ void store_rounded(Tile& tile, int row, int col,
   for (int n = 0; n < kFragments; ++n) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      pair(tile, row + MmaAccumulator::row(lane, 2 * r),
-           col + n * kMmaN + MmaAccumulator::col(lane, 0)) =
+      auto& to = tile(row + MmaAccumulator::row(lane, 2 * r),
+                      col + n * kMmaN + MmaAccumulator::col(lane, 0));
+      *reinterpret_cast<std::uint32_t*>(&to) =
           pack<T>(rD[n][2 * r] * scale[r], rD[n][2 * r + 1] * scale[r]);
     }
   }

@@ -53,6 +53,12 @@ struct alignas(Swizzle<kRows, kCols>::kAlignment) SwizzledTile : Swizzle<kRows, 
   }
 };
 
+// Two neighbours in a row of a tile, as one register.
+template <class Tile>
+__device__ __forceinline__ std::uint32_t& pair(Tile& tile, int row, int col) {
+  return *reinterpret_cast<std::uint32_t*>(&tile(row, col));
+}
+
 // A chunk of such a tile, (row, col) with col < 16, and those that lie multiples of 16 rows and
 // columns from it: each is one XOR and constants away.
 template <class Tile>

@@ -323,7 +323,7 @@ int cuflash_backward(const cuflash_problem* problem, const cuflash_backward_args
 ///         its work is queued: no memory, or a grid that is too large
 int cuflash_check_support(int pass, const cuflash_problem* problem, const char* stage);
 
-/// The stage that a call would run, unless it refuses strides of the call's tensors.
+/// The stage that a call would run, unless it refuses strides or null gradients of the call.
 ///
 /// @code{.c}
 /// const char* fastest = cuflash_chosen_stage(CUFLASH_FORWARD, &problem, NULL);
@@ -335,9 +335,9 @@ int cuflash_check_support(int pass, const cuflash_problem* problem, const char* 
 /// @return its full name, e.g. "04_register_tiles"; null where cuflash_check_support() refuses
 const char* cuflash_chosen_stage(int pass, const cuflash_problem* problem, const char* stage);
 
-/// Bytes of workspace that a call needs, deterministic or not. They depend on the problem, the
-/// stage, the device and the library's version. A call with a stride of 2^40 bytes or more may need
-/// more, and then says how much.
+/// Bytes of workspace that a call needs, deterministic or not, with null gradients or not. They
+/// depend on the problem, the stage, the device and the library's version. A call with a stride of
+/// 2^40 bytes or more may need more, and then says how much.
 ///
 /// @code{.c}
 /// const size_t bytes = cuflash_workspace_bytes(CUFLASH_BACKWARD, &problem, NULL);
