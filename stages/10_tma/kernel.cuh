@@ -89,8 +89,8 @@ __device__ __forceinline__ Slot slot_of(int n) {
   return {n % kStages, static_cast<unsigned>(n / kStages) % 2};
 }
 
-// Has the rows from `first` of a head copied into a tile, a panel a box. Rows past the end become
-// zeros.
+// Starts the copies of a tile, the rows of a head from `first` on, a box for each panel. Rows past
+// the end become zeros.
 template <class T, int kRows, int kHeadDim>
 __device__ __forceinline__ void request_tile(SwizzledTile<T, kRows, kHeadDim>& tile,
                                              const TileMap& map, int first, int head, int batch,
@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   const auto take_tile = [&](auto masked, int tile) {
     constexpr bool kMasked = decltype(masked)::value;
     mark_tile("KV tile", tile);
-    const int lane = opaque(thread) % 32u;
+    const int lane = opaque(thread) % 32u, j0 = tile * C::kBlockKV;
     const auto [stage, phase] = slot(tile);
     const bool requests = thread == 0 && tile > first_tile;
     // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (kWarpQ, kBlockKV) f32 a warp, registers
@@ -299,8 +299,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
       if constexpr (kMasked) {
 #pragma unroll
         for (int m = 0; m < C::kStrips; ++m) {
-          mask_scores(rS[part][m], seq, opaque(i0 + r0) + m * kMmaM,
-                      tile * C::kBlockKV + part * C::kPart, lane);
+          mask_scores(rS[part][m], seq, opaque(i0 + r0) + m * kMmaM, j0 + part * C::kPart, lane);
         }
       }
       // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
