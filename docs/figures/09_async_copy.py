@@ -144,7 +144,7 @@ def dq():
         640,
         "Who adds to dQ",
         f"Above: {key_blocks} tiles of keys are {key_blocks} blocks, and all of them add to one dQ"
-        " in the order of chance. Below, in a deterministic call, three blocks walk over the tiles"
+        " in an unspecified order. Below, in a deterministic call, three blocks walk over the tiles"
         f" to and fro, tiles to splits: {', '.join(map(str, owner))}. Each adds to a slice of its"
         " own, and a last kernel sums the slices in order.",
         heading="",

@@ -9,6 +9,7 @@
 #include "device/constants.h"
 #include "device/epilogue.h"
 #include "device/index.h"
+#include "device/mask_scores.h"
 #include "device/mma_fragments.h"
 #include "device/ptx/cp_async.h"
 #include "device/ptx/exp2.h"
@@ -19,7 +20,7 @@
 #include "device/swizzle.h"
 #include "device/tensor.h"
 #include "device/tile_mark.h"
-#include "device/tiles.h"
+#include "device/warp.h"
 
 namespace cuflash::async_copy {
 
@@ -53,7 +54,14 @@ struct Config {
   static constexpr int kWarps = 4, kThreads = 32 * kWarps;
   static constexpr int kWarpQ = kMmaM * kStrips, kBlockQ = kWarpQ * kWarps;
   static constexpr int kBlockKV = 64, kPart = kShape.part, kParts = kBlockKV / kPart;
-  using Scores = MmaAccumulator::Registers[kStrips][kPart / kMmaN];  // of a part
+  static constexpr int kSteps = kHeadDim / 16, kKeySteps = kPart / 16;
+  // What a lane holds of a warp's queries: operands of Q, the last for those that are loaded for
+  // each part; S and P of a part; O; a number for each row.
+  using Queries = MmaA::Registers[kStrips][kQSteps + 1];
+  using Scores = MmaAccumulator::Registers[kStrips][kPart / kMmaN];
+  using Weights = MmaA::Registers[kStrips][kKeySteps];
+  using Output = MmaAccumulator::Registers[kStrips][kHeadDim / kMmaN];
+  using RowValues = float[kStrips][2];
 };
 
 template <class T, int kHeadDim>
@@ -97,13 +105,102 @@ __device__ __forceinline__ Place place_of_block(const ForwardParams& p, int tile
   return uniform({head / p.heads_q, head % p.heads_q, tile, 0});
 }
 
-__device__ __forceinline__ float quad_max(float x) {
-  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+// rS += Q Kᵀ for a warp's queries, from row r0 of sQ on, and a part of a tile of keys. The first
+// kQSteps operands of Q are in rQ.
+template <class C, class T, class QTile, class KVTile>
+__device__ __forceinline__ void add_scores(typename C::Scores& rS, typename C::Queries& rQ,
+                                           QTile& sQ, KVTile& sK, int r0, int part, int lane) {
+  const Chunks lane_Q(sQ, r0 + LoadA::row(lane), LoadA::col(lane));
+  const Chunks lane_K(sK, LoadBTransposed::row(lane), LoadBTransposed::col(lane));
+#pragma unroll
+  for (int k = 0; k < C::kSteps; ++k) {
+    if (k >= C::kQSteps) {
+#pragma unroll
+      for (int m = 0; m < C::kStrips; ++m) ptx::ldmatrix_x4(rQ[m][C::kQSteps], lane_Q(m, k));
+    }
+#pragma unroll
+    for (int n = 0; n < C::kKeySteps; ++n) {
+      std::uint32_t rK[4];  // of 16 keys: a row of sK is a column of Kᵀ
+      ptx::ldmatrix_x4(rK, lane_K(part * C::kKeySteps + n, k));
+#pragma unroll
+      for (int m = 0; m < C::kStrips; ++m) {
+        auto& q = rQ[m][k < C::kQSteps ? k : C::kQSteps];
+        ptx::mma_m16n8k16<T>(rS[m][2 * n], q, {rK[0], rK[1]});
+        ptx::mma_m16n8k16<T>(rS[m][2 * n + 1], q, {rK[2], rK[3]});
+      }
+    }
+  }
 }
-__device__ __forceinline__ float quad_sum(float x) {
-  x += __shfl_xor_sync(0xffffffffu, x, 1);
-  return x + __shfl_xor_sync(0xffffffffu, x, 2);
+
+// P = exp(S − m) for a part of a tile. Where m grows by more than the slack, O and l are rescaled
+// first. With kMasked a row may have seen no key yet.
+template <class C, class T, bool kMasked>
+__device__ __forceinline__ void softmax(typename C::Weights& rP, const typename C::Scores& rS,
+                                        typename C::Output& rO, typename C::RowValues& row_max,
+                                        typename C::RowValues& row_sum, float scale_log2) {
+  constexpr float kSlack = 8.f;  // O is rescaled when a term of P would exceed 2 to this power
+  typename C::RowValues part_max;
+  bool grew = false;
+#pragma unroll
+  for (int x = 0; x < 2 * C::kStrips; ++x) {
+    const int m = x / 2, r = x % 2;  // strip, and which of the lane's two rows
+    float lane_max = fmaxf(rS[m][0][2 * r], rS[m][0][2 * r + 1]);
+    for (const auto& s : rS[m]) lane_max = fmaxf(lane_max, fmaxf(s[2 * r], s[2 * r + 1]));
+    part_max[m][r] = quad_max(lane_max);
+    grew |= (part_max[m][r] - row_max[m][r]) * scale_log2 > kSlack;
+  }
+  // Rescale O and l, but only rows whose maximum has grown by more than the slack.
+  if (__any_sync(0xffffffffu, grew)) {
+#pragma unroll
+    for (int x = 0; x < 2 * C::kStrips; ++x) {
+      const int m = x / 2, r = x % 2;
+      const float old_max = row_max[m][r];
+      if ((part_max[m][r] - old_max) * scale_log2 > kSlack) row_max[m][r] = part_max[m][r];
+      const float finite_max = kMasked && row_max[m][r] == -INFINITY ? 0.f : row_max[m][r];
+      const float o_scale = ptx::exp2((old_max - finite_max) * scale_log2);
+      row_sum[m][r] *= o_scale;
+      for (auto& o : rO[m]) o[2 * r] *= o_scale, o[2 * r + 1] *= o_scale;
+    }
+  }
+  // Weigh the keys: the same lanes hold the same elements of S and P.
+#pragma unroll
+  for (int k = 0; k < C::kKeySteps; ++k) {
+#pragma unroll
+    for (int m = 0; m < C::kStrips; ++m) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int r = e % 2;
+        const auto& s = rS[m][2 * k + e / 2];
+        const float old = row_max[m][r];
+        const float shift = (kMasked && old == -INFINITY ? 0.f : -old) * scale_log2;
+        const float x = ptx::exp2(fmaf(s[2 * r], scale_log2, shift));
+        const float y = ptx::exp2(fmaf(s[2 * r + 1], scale_log2, shift));
+        row_sum[m][r] += x;
+        row_sum[m][r] += y;
+        rP[m][k][e] = pack<T>(x, y);
+      }
+    }
+  }
+}
+
+// rO += P V for a part of a tile of keys.
+template <class C, class T, class KVTile>
+__device__ __forceinline__ void add_values(typename C::Output& rO, typename C::Weights& rP,
+                                           KVTile& sV, int part, int lane) {
+  const Chunks lane_V(sV, LoadB::row(lane), LoadB::col(lane));
+#pragma unroll
+  for (int k = 0; k < C::kKeySteps; ++k) {
+#pragma unroll
+    for (int n = 0; n < C::kSteps; ++n) {
+      std::uint32_t rV[4];  // of 16 columns
+      ptx::ldmatrix_x4_trans(rV, lane_V(part * C::kKeySteps + k, n));
+#pragma unroll
+      for (int m = 0; m < C::kStrips; ++m) {
+        ptx::mma_m16n8k16<T>(rO[m][2 * n], rP[m][k], {rV[0], rV[1]});
+        ptx::mma_m16n8k16<T>(rO[m][2 * n + 1], rP[m][k], {rV[2], rV[3]});
+      }
+    }
+  }
 }
 
 // O = softmax(softmax_scale · Q Kᵀ) V. One block computes kBlockQ rows of O, one warp kWarpQ of
@@ -112,12 +209,7 @@ template <class T, int kHeadDim>
 __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::kShape.blocks)
     attention(const __grid_constant__ ForwardParams p) {
   using C = Config<kHeadDim>;
-  using Storage = SharedStorage<T, kHeadDim>;
-  using KVTile = typename Storage::KVTile;
-  using Scores = typename C::Scores;
-  constexpr int kSteps = kHeadDim / 16, kKeySteps = C::kPart / 16;
-  constexpr float kSlack = 8.f;  // O is rescaled when a term of P would exceed 2 to this power
-  auto& storage = shared_storage<Storage>();
+  auto& storage = shared_storage<SharedStorage<T, kHeadDim>>();
   auto& sQ = storage.sQ;
   auto &sK = storage.sK, &sV = storage.sV;
 
@@ -139,198 +231,90 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   const Range no_mask = {(full.begin + C::kBlockKV - 1) / C::kBlockKV, full.end / C::kBlockKV};
 
   // [FA2 Alg.1 l.4-7]  load Q_i; O = 0, l = 0, m = -inf; begin with the last K_j and V_j
-  int tile = num_tiles - 1, stage = 0;
-  const auto request_k = [&](auto whole, int of_tile, int to) {
-    request_tile<decltype(whole)::value, C::kThreads>(sK[to], gK, of_tile * C::kBlockKV,
-                                                      seq.num_keys, thread);
-  };
-  const auto request_v = [&](auto whole, int of_tile, int to) {
-    request_tile<decltype(whole)::value, C::kThreads>(sV[to], gV, of_tile * C::kBlockKV,
-                                                      seq.num_keys, thread);
-  };
   request_tile<false, C::kThreads>(sQ, gQ, i0, seq.num_queries, thread);
   ptx::cp_async_commit();
-  if (tile >= first_tile) {
-    request_k(std::false_type{}, tile, 0);
-    if constexpr (C::kStages == 2) request_v(std::false_type{}, tile, 0);
+  if (num_tiles > first_tile) {
+    const int j0 = (num_tiles - 1) * C::kBlockKV;
+    request_tile<false, C::kThreads>(sK[0], gK, j0, seq.num_keys, thread);
+    if constexpr (C::kStages == 2) {
+      request_tile<false, C::kThreads>(sV[0], gV, j0, seq.num_keys, thread);
+    }
   }
   ptx::cp_async_commit();
-  MmaAccumulator::Registers rO[C::kStrips][kHeadDim / kMmaN] = {};
-  float row_max[C::kStrips][2], row_sum[C::kStrips][2] = {};  // row_sum: of this lane's columns
+  typename C::Output rO = {};
+  typename C::RowValues row_max, row_sum = {};  // row_sum: of this lane's columns
   for (auto& m : row_max) m[0] = m[1] = -INFINITY;
   const float scale_log2 = p.softmax_scale * kLog2e;
 
   ptx::cp_async_wait<1>();
   __syncthreads();  // Q has arrived for all threads.
-  MmaA::Registers rQ[C::kStrips][C::kQSteps + 1];
-  {
-    const Chunks lane_Q(sQ, r0 + LoadA::row(thread % 32), LoadA::col(thread % 32));
+  const Chunks lane_Q(sQ, r0 + LoadA::row(thread % 32), LoadA::col(thread % 32));
+  typename C::Queries rQ;
 #pragma unroll
-    for (int m = 0; m < C::kStrips; ++m) {
+  for (int m = 0; m < C::kStrips; ++m) {
 #pragma unroll
-      for (int k = 0; k < C::kQSteps; ++k) {
-        ptx::ldmatrix_x4(rQ[m][k], lane_Q(m, k));
-      }
-    }
+    for (int k = 0; k < C::kQSteps; ++k) ptx::ldmatrix_x4(rQ[m][k], lane_Q(m, k));
   }
 
-  // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ for a part of a tile    // (kWarpQ, kPart) f32, registers
-  const auto scores = [&](Scores& rS, KVTile& tile_K, int part, int lane) {
-    const Chunks lane_Q(sQ, r0 + LoadA::row(lane), LoadA::col(lane));
-    const Chunks lane_K(tile_K, LoadBTransposed::row(lane), LoadBTransposed::col(lane));
-#pragma unroll
-    for (int m = 0; m < C::kStrips; ++m) {
-#pragma unroll
-      for (int n = 0; n < C::kPart / kMmaN; ++n) {
-        for (float& s : rS[m][n]) s = 0.f;
-      }
-    }
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      if (k >= C::kQSteps) {
-#pragma unroll
-        for (int m = 0; m < C::kStrips; ++m) {
-          ptx::ldmatrix_x4(rQ[m][C::kQSteps], lane_Q(m, k));
-        }
-      }
-#pragma unroll
-      for (int n = 0; n < kKeySteps; ++n) {
-        std::uint32_t rK[4];  // of 16 keys: a row of sK is a column of Kᵀ
-        ptx::ldmatrix_x4(rK, lane_K(part * kKeySteps + n, k));
-#pragma unroll
-        for (int m = 0; m < C::kStrips; ++m) {
-          auto& q = rQ[m][k < C::kQSteps ? k : C::kQSteps];
-          ptx::mma_m16n8k16<T>(rS[m][2 * n], q, {rK[0], rK[1]});
-          ptx::mma_m16n8k16<T>(rS[m][2 * n + 1], q, {rK[2], rK[3]});
-        }
-      }
-    }
-  };
-
-  // Takes a part of a tile, keys from j0 on, into the softmax and O.
-  const auto accumulate = [&](auto masked, Scores& rS, KVTile& tile_V, int part, int j0, int lane) {
+  // Takes a tile into the softmax and O. The next one, whose copies it begins, is tile - 1.
+  const auto take_tile = [&](auto masked, int tile, int stage) {
     constexpr bool kMasked = decltype(masked)::value;
-    // Mask the scores.
-    if constexpr (kMasked) {
-#pragma unroll
-      for (int m = 0; m < C::kStrips; ++m) {
-#pragma unroll
-        for (int n = 0; n < C::kPart / kMmaN; ++n) {
-#pragma unroll
-          for (int e = 0; e < MmaAccumulator::kElements; ++e) {
-            const int i = opaque(i0 + r0) + m * kMmaM + MmaAccumulator::row(lane, e);
-            const int j = j0 + n * kMmaN + MmaAccumulator::col(lane, e);
-            if (j >= seq.num_keys || !visible(seq, i, j)) rS[m][n][e] = -INFINITY;
-          }
-        }
-      }
-    }
-
-    // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
-    float part_max[C::kStrips][2];
-    bool grew = false;
-#pragma unroll
-    for (int m = 0; m < C::kStrips; ++m) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        float x = fmaxf(rS[m][0][2 * r], rS[m][0][2 * r + 1]);
-        for (const auto& s : rS[m]) x = fmaxf(x, fmaxf(s[2 * r], s[2 * r + 1]));
-        part_max[m][r] = quad_max(x);
-        grew |= (part_max[m][r] - row_max[m][r]) * scale_log2 > kSlack;
-      }
-    }
-    // Rescale O and l, but only rows whose maximum has grown by more than the slack.
-    if (__any_sync(0xffffffffu, grew)) {
-#pragma unroll
-      for (int m = 0; m < C::kStrips; ++m) {
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const float old_max = row_max[m][r];
-          if ((part_max[m][r] - old_max) * scale_log2 > kSlack) row_max[m][r] = part_max[m][r];
-          const float finite_max = kMasked && row_max[m][r] == -INFINITY ? 0.f : row_max[m][r];
-          const float o_scale = ptx::exp2((old_max - finite_max) * scale_log2);
-          row_sum[m][r] *= o_scale;
-          for (auto& o : rO[m]) o[2 * r] *= o_scale, o[2 * r + 1] *= o_scale;
-        }
-      }
-    }
-    MmaA::Registers rP[C::kStrips][kKeySteps];  // the same lanes hold the same elements of S and P
-#pragma unroll
-    for (int k = 0; k < kKeySteps; ++k) {
-#pragma unroll
-      for (int m = 0; m < C::kStrips; ++m) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int r = e % 2;
-          const auto& s = rS[m][2 * k + e / 2];
-          const float old = row_max[m][r];
-          const float shift = (kMasked && old == -INFINITY ? 0.f : -old) * scale_log2;
-          const float x = ptx::exp2(fmaf(s[2 * r], scale_log2, shift));
-          const float y = ptx::exp2(fmaf(s[2 * r + 1], scale_log2, shift));
-          row_sum[m][r] += x;
-          row_sum[m][r] += y;
-          rP[m][k][e] = pack<T>(x, y);
-        }
-      }
-    }
-
-    // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (kWarpQ, kHeadDim) f32 a warp, registers
-    const Chunks lane_V(tile_V, LoadB::row(lane), LoadB::col(lane));
-#pragma unroll
-    for (int k = 0; k < kKeySteps; ++k) {
-#pragma unroll
-      for (int n = 0; n < kSteps; ++n) {
-        std::uint32_t rV[4];  // of 16 columns
-        ptx::ldmatrix_x4_trans(rV, lane_V(part * kKeySteps + k, n));
-#pragma unroll
-        for (int m = 0; m < C::kStrips; ++m) {
-          ptx::mma_m16n8k16<T>(rO[m][2 * n], rP[m][k], {rV[0], rV[1]});
-          ptx::mma_m16n8k16<T>(rO[m][2 * n + 1], rP[m][k], {rV[2], rV[3]});
-        }
-      }
-    }
-  };
-
-  const auto take_tile = [&](auto masked) {
     mark_tile("KV tile", tile);
     const int lane = opaque(thread) % 32u;
-    auto &tile_K = sK[stage], &tile_V = sV[stage];
+    const int j0 = tile * C::kBlockKV, next_j0 = j0 - C::kBlockKV;
     const bool more = tile > first_tile;
     ptx::cp_async_wait<0>();
     __syncthreads();  // This tile has arrived for all; all have read what is overwritten now.
     if constexpr (C::kStages == 2) {
-      stage ^= 1;
-      if (more) request_k(std::true_type{}, tile - 1, stage);
-      if (more) request_v(std::true_type{}, tile - 1, stage);
+      if (more) request_tile<true, C::kThreads>(sK[stage ^ 1], gK, next_j0, seq.num_keys, thread);
+      if (more) request_tile<true, C::kThreads>(sV[stage ^ 1], gV, next_j0, seq.num_keys, thread);
     } else {
-      request_v(std::negation<decltype(masked)>{}, tile, 0);
+      request_tile<!kMasked, C::kThreads>(sV[0], gV, j0, seq.num_keys, thread);
     }
     ptx::cp_async_commit();
-    Scores rS[C::kParts];
+
+    // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (kWarpQ, kBlockKV) f32 a warp, registers
+    typename C::Scores rS[C::kParts] = {};
 #pragma unroll
-    for (int part = 0; part < C::kParts; ++part) scores(rS[part], tile_K, part, lane);
+    for (int part = 0; part < C::kParts; ++part) {
+      add_scores<C, T>(rS[part], rQ, sQ, sK[stage], r0, part, lane);
+    }
     if constexpr (C::kStages == 1) {
       ptx::cp_async_wait<0>();
       __syncthreads();  // V_j has arrived for all; all have read K_j.
-      if (more) request_k(std::true_type{}, tile - 1, 0);
+      if (more) request_tile<true, C::kThreads>(sK[0], gK, next_j0, seq.num_keys, thread);
       ptx::cp_async_commit();
     }
 #pragma unroll
     for (int part = 0; part < C::kParts; ++part) {
-      accumulate(masked, rS[part], tile_V, part, tile * C::kBlockKV + part * C::kPart, lane);
+      // Mask the scores.
+      if constexpr (kMasked) {
+#pragma unroll
+        for (int m = 0; m < C::kStrips; ++m) {
+          mask_scores(rS[part][m], seq, opaque(i0 + r0) + m * kMmaM, j0 + part * C::kPart, lane);
+        }
+      }
+      // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
+      typename C::Weights rP;
+      softmax<C, T, kMasked>(rP, rS[part], rO, row_max, row_sum, scale_log2);
+      // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (kWarpQ, kHeadDim) f32 a warp, registers
+      add_values<C, T>(rO, rP, sV[stage], part, lane);
     }
   };
 
   // [FA2 Alg.1 l.6, 11]  Walk from the last tile to the first: the diagonal and the tail, the tiles
   // without a mask, the window's left edge.
+  int tile = num_tiles - 1, stage = 0;
   while (tile >= first_tile) {
 #pragma unroll 1
-    for (; tile >= first_tile && (tile >= no_mask.end || tile < no_mask.begin); --tile) {
-      take_tile(std::true_type{});
+    for (; tile >= first_tile && (tile >= no_mask.end || tile < no_mask.begin);
+         --tile, stage ^= C::kStages - 1) {
+      take_tile(std::true_type{}, tile, stage);
     }
 #pragma unroll 1
-    for (; tile >= first_tile && tile >= no_mask.begin && tile < no_mask.end; --tile) {
-      take_tile(std::false_type{});
+    for (; tile >= first_tile && tile >= no_mask.begin && tile < no_mask.end;
+         --tile, stage ^= C::kStages - 1) {
+      take_tile(std::false_type{}, tile, stage);
     }
   }
   mark_tile(nullptr, 0);
@@ -349,14 +333,12 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     store_rounded<T>(sQ, r0 + m * kMmaM, 0, rO[m], inverse, lane);
   }
 #pragma unroll
-  for (int m = 0; m < C::kStrips; ++m) {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int i = i0 + r0 + m * kMmaM + MmaAccumulator::row(lane, 2 * r);
-      if (lane % 4 == 0 && i < seq.num_queries && p.lse != nullptr) {
-        p.lse[row_index(p, b, h, i)] =
-            row_max[m][r] * p.softmax_scale + logf(row_sum[m][r]);  // [FA2 Alg.1 l.13, 15]
-      }
+  for (int x = 0; x < 2 * C::kStrips; ++x) {
+    const int m = x / 2, r = x % 2;
+    const int i = i0 + r0 + m * kMmaM + MmaAccumulator::row(lane, 2 * r);
+    if (lane % 4 == 0 && i < seq.num_queries && p.lse != nullptr) {
+      p.lse[row_index(p, b, h, i)] =
+          row_max[m][r] * p.softmax_scale + logf(row_sum[m][r]);  // [FA2 Alg.1 l.13, 15]
     }
   }
   __syncwarp();  // The warp's rows are written before its lanes read them in another order.

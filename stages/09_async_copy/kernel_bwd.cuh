@@ -10,7 +10,7 @@
 
 namespace cuflash::async_copy {
 
-// Which gradients a kernel computes: all, those that are not null, or of these only some.
+// Which gradients a kernel computes: all, those that are not null, or of these dV or the others.
 enum class Gradients { kAll, kGiven, kOnlyValue, kNotValue };
 
 // A step of a block's walk over tiles of queries: those of one head after the other.
@@ -28,7 +28,7 @@ struct Step {
   }
 };
 
-// rS = X Yᵀ for kWarpKeys rows of X, from r0 on, and a part of the tile Y
+// rS = X Yᵀ for kWarpKeys rows of X, from r0 on, and a part of the tile Y.
 // (kWarpKeys, kPart) f32, registers
 template <class T, int kHeadDim, class XTile, class YTile>
 __device__ __forceinline__ void score_product(typename BackwardConfig<kHeadDim>::Scores& rS,
@@ -62,14 +62,14 @@ __device__ __forceinline__ void score_product(typename BackwardConfig<kHeadDim>:
   }
 }
 
-// rG += W Y for the weights of a part, in registers, and that part of the tile Y
+// rG += W Y for the weights of a part, in registers, and that part of the tile Y.
 // (kWarpKeys, kHeadDim) f32, registers
 template <class T, int kHeadDim, class YTile>
 __device__ __forceinline__ void gradient_product(typename BackwardConfig<kHeadDim>::Gradient& rG,
                                                  typename BackwardConfig<kHeadDim>::Operand& rW,
                                                  YTile& sY, int part, int thread) {
   using C = BackwardConfig<kHeadDim>;
-  const int lane = opaque(thread) % 32u;  // As above.
+  const int lane = opaque(thread) % 32u;  // Its addresses, found again, hold no registers.
   const Chunks lane_Y(sY, LoadB::row(lane), LoadB::col(lane));
 #pragma unroll
   for (int k = 0; k < C::kPart / 16; ++k) {
@@ -293,11 +293,11 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
       __syncwarp();  // The rows are written before lanes read them in another order.
       write_rows<C::kWarpKeys, kHeadDim, 32>(rows<T>(p.dk, b, h_kv), sV, r0, 0, j0, seq.num_keys,
                                              lane);
-      __syncwarp();  // They are read before they are overwritten.
+      __syncwarp();  // The rows of dK are read before dV overwrites them.
     }
     if (wants_dv) {
       store_rounded<T>(sV, r0, 0, rdV, kSmallP, lane);
-      __syncwarp();  // As above.
+      __syncwarp();  // The rows are written before lanes read them in another order.
       write_rows<C::kWarpKeys, kHeadDim, 32>(rows<T>(p.dv, b, h_kv), sV, r0, 0, j0, seq.num_keys,
                                              lane);
     }

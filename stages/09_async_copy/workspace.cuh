@@ -1,5 +1,5 @@
 // 09_async_copy, backward: the shape of the work, and the kernels before and after
-// kernel_bwd.cuh's. dQ passes through the workspace in f32, in the order in which warps add to it.
+// kernel_bwd.cuh's. dQ passes through the workspace in f32, laid out as the warps' accumulators.
 #pragma once
 
 #include <algorithm>
@@ -39,8 +39,9 @@ struct BackwardConfig {
   static constexpr int kStrips = kShape.strips, kWarps = kShape.warps, kThreads = 32 * kWarps;
   static constexpr int kWarpKeys = kMmaM * kStrips, kOwned = kWarpKeys * kWarps;
   static constexpr int kStreamed = kShape.streamed;
-  // Queries weighed together. Before compute capability 9.0 fewer numbers live in the registers
-  // that a warp shares, so that with head_dim 64 32 queries find no room beside dK and dV.
+  // Queries whose scores are in registers at a time. Before compute capability 9.0 fewer numbers
+  // live in the registers that a warp shares, so that with head_dim 64 the scores of 32 queries do
+  // not fit beside dK and dV.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
   static constexpr int kPart = kHeadDim == 64 ? 16 : 32;
 #else
@@ -79,8 +80,8 @@ using QueryGradientStorage = typename BackwardStorage<T, kHeadDim>::QTile;
 constexpr int kLog2OfP = 10;
 constexpr float kSmallP = 1.f / (1 << kLog2OfP);  // what P is multiplied by in the end
 
-// What the kernels hand on, for the rows of whole tiles of queries: LSE · log2 e - kLog2OfP,
-// kSmallP · delta, and dQ in f32, its tiles in the order of warps and their accumulators.
+// Values passed between the kernels, padded to whole tiles of queries: LSE · log2 e - kLog2OfP,
+// kSmallP · delta, and dQ in f32. A tile of dQ holds the accumulators of one warp after the other.
 struct Workspace {
   float *lse, *delta, *dq;
   int q_tiles;             // of a head
@@ -114,7 +115,7 @@ Workspace workspace(const BackwardParams& p) {
   work.dq = work.delta + work.all_tiles * C::kStreamed;
   return work;
 }
-// For either schedule: a problem does not say which.
+// Enough for either schedule: a problem does not say whether a call is deterministic.
 template <int kHeadDim>
 std::size_t workspace_bytes(const Problem& p) {
   using C = BackwardConfig<kHeadDim>;
