@@ -66,18 +66,18 @@ struct DqWorkspace {
 };
 template <class Tile, int kShares = 1>
 DqWorkspace dq_workspace(const BackwardParams& p, std::int64_t more_counts = 0) {
-  DqWorkspace work;
-  work.q_tiles = num_tiles(p.seq_q, Tile::kRows);
-  work.all_tiles = std::int64_t{p.batch} * p.heads_q * work.q_tiles;
-  work.lse = static_cast<float*>(p.workspace);
-  work.delta = work.lse + work.all_tiles * Tile::kRows;
-  work.dq = work.delta + work.all_tiles * Tile::kRows;
-  work.turns = reinterpret_cast<unsigned*>(work.dq + work.all_tiles * Tile::kFloats);
-  work.next = work.turns + work.all_tiles * kShares;
-  work.any_order = p.deterministic == 0;
-  work.counts = work.all_tiles * kShares + 1 + more_counts;
-  work.zeros = work.all_tiles * Tile::kFloats;
-  return work;
+  DqWorkspace scratch;
+  scratch.q_tiles = num_tiles(p.seq_q, Tile::kRows);
+  scratch.all_tiles = std::int64_t{p.batch} * p.heads_q * scratch.q_tiles;
+  scratch.lse = static_cast<float*>(p.workspace);
+  scratch.delta = scratch.lse + scratch.all_tiles * Tile::kRows;
+  scratch.dq = scratch.delta + scratch.all_tiles * Tile::kRows;
+  scratch.turns = reinterpret_cast<unsigned*>(scratch.dq + scratch.all_tiles * Tile::kFloats);
+  scratch.next = scratch.turns + scratch.all_tiles * kShares;
+  scratch.any_order = p.deterministic == 0;
+  scratch.counts = scratch.all_tiles * kShares + 1 + more_counts;
+  scratch.zeros = scratch.all_tiles * Tile::kFloats;
+  return scratch;
 }
 template <class Tile, int kShares = 1>
 std::size_t dq_workspace_bytes(const Problem& p, std::size_t more_counts = 0) {
@@ -102,31 +102,31 @@ __device__ __forceinline__ unsigned adds_before(const Sequence& seq, int i0, int
 }
 // The number of this block among those that have begun, for one thread to ask. A block may wait for
 // one with a lower number: that one is running.
-__device__ __forceinline__ unsigned block_number(const DqWorkspace& work) {
-  return work.any_order ? blockIdx.x : atomicAdd(work.next, 1u);
+__device__ __forceinline__ unsigned block_number(const DqWorkspace& scratch) {
+  return scratch.any_order ? blockIdx.x : atomicAdd(scratch.next, 1u);
 }
 
 // One thread adds to a share of a tile of dQ in three steps. In a fixed order, it waits until so
 // many others have added.
-__device__ __forceinline__ void wait_to_add(const DqWorkspace& work, std::int64_t share,
+__device__ __forceinline__ void wait_to_add(const DqWorkspace& scratch, std::int64_t share,
                                             unsigned others) {
-  if (work.any_order) return;
-  ptx::block_count_wait(&work.turns[share], others);
+  if (scratch.any_order) return;
+  ptx::block_count_wait(&scratch.turns[share], others);
   ptx::fence_proxy_async_global();  // TMA adds after what the count announces.
 }
 // It has TMA add, and waits until TMA has read the terms.
 template <int kFloats>
-__device__ __forceinline__ void add_to_dq(const DqWorkspace& work, std::int64_t share,
+__device__ __forceinline__ void add_to_dq(const DqWorkspace& scratch, std::int64_t share,
                                           const float (&terms)[kFloats]) {
-  ptx::bulk_reduce_add(work.dq + share * kFloats, terms, sizeof terms);
+  ptx::bulk_reduce_add(scratch.dq + share * kFloats, terms, sizeof terms);
   ptx::tensor_store_commit();
   ptx::tensor_store_wait_read<0>();
 }
 // In a fixed order, it lets the next block add.
-__device__ __forceinline__ void let_next_add(const DqWorkspace& work, std::int64_t share) {
-  if (work.any_order) return;
+__device__ __forceinline__ void let_next_add(const DqWorkspace& scratch, std::int64_t share) {
+  if (scratch.any_order) return;
   ptx::tensor_store_wait<0>();  // The sums have been written before the next block learns of it.
-  ptx::block_count_add(&work.turns[share]);
+  ptx::block_count_add(&scratch.turns[share]);
 }
 
 // The lanes that share a row in row_delta.
@@ -137,11 +137,11 @@ constexpr int kDeltaLanes = kHeadDim == 96 ? 16 : kHeadDim / 8;
 // kDeltaLanes lanes share a row; `count` is their number for the rows of whole tiles.
 template <class T, class Tile>
 __global__ void row_delta(const __grid_constant__ BackwardParams p,
-                          const __grid_constant__ DqWorkspace work, std::int64_t count) {
+                          const __grid_constant__ DqWorkspace scratch, std::int64_t count) {
   constexpr int kLanes = kDeltaLanes<Tile::kColumns>, kVectors = Tile::kColumns / 8;
   const std::int64_t n = thread_index();
   if (n >= count) return;
-  const auto [b, h, i, c] = unravel(n, p.heads_q, work.q_tiles * Tile::kRows, kLanes);
+  const auto [b, h, i, c] = unravel(n, p.heads_q, scratch.q_tiles * Tile::kRows, kLanes);
   const Sequence seq = sequence(p, b);
   // [FA2 Alg.2 l.1-2, 4]  delta = rowsum(dO ∘ O)
   float sum = 0.f;
@@ -161,14 +161,14 @@ __global__ void row_delta(const __grid_constant__ BackwardParams p,
   }
   const std::int64_t row = n / kLanes;
   if (c == 0) {
-    if (row < work.counts) work.turns[row] = 0;
+    if (row < scratch.counts) scratch.turns[row] = 0;
     const float lse = i < seq.num_queries ? p.lse[row_index(p, b, h, i)] : -INFINITY;
     // P = 0 where no key is seen.
-    work.lse[row] = lse == -INFINITY ? INFINITY : lse * kLog2e - kLog2OfP;
-    work.delta[row] = kSmallP * sum;
+    scratch.lse[row] = lse == -INFINITY ? INFINITY : lse * kLog2e - kLog2OfP;
+    scratch.delta[row] = kSmallP * sum;
   }
-  if (p.dq.data == nullptr || c >= kVectors || row * Tile::kColumns >= work.zeros) return;
-  float4* const zeros = reinterpret_cast<float4*>(work.dq) + row * (2 * kVectors) + c;
+  if (p.dq.data == nullptr || c >= kVectors || row * Tile::kColumns >= scratch.zeros) return;
+  float4* const zeros = reinterpret_cast<float4*>(scratch.dq) + row * (2 * kVectors) + c;
   zeros[0] = float4{};
   zeros[kVectors] = float4{};
 }
@@ -180,13 +180,13 @@ using QueryGradientStorage = SwizzledTile<T, Tile::kRows, Tile::kColumns>;
 template <class T, class Tile>
 __global__ void __launch_bounds__(32 * Tile::kWarps)
     query_gradient(const __grid_constant__ BackwardParams p,
-                   const __grid_constant__ DqWorkspace work) {
+                   const __grid_constant__ DqWorkspace scratch) {
   auto& sdQ = shared_storage<QueryGradientStorage<T, Tile>>();
   const unsigned thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
-  const auto [b, h, tile, unused] = unravel(blockIdx.x, p.heads_q, work.q_tiles, 1);
+  const auto [b, h, tile, unused] = unravel(blockIdx.x, p.heads_q, scratch.q_tiles, 1);
 
   // Read what a warp held.
-  const float* const from = work.dq + std::int64_t{blockIdx.x} * Tile::kFloats;
+  const float* const from = scratch.dq + std::int64_t{blockIdx.x} * Tile::kFloats;
   typename Tile::Registers rdQ;
 #pragma unroll
   for (int n = 0; n < Tile::kWarpColumns / kMmaN; ++n) {

@@ -3,7 +3,8 @@
 #ifndef CUFLASH_DEVICE_TILE_ORDER_H_
 #define CUFLASH_DEVICE_TILE_ORDER_H_
 
-#include <cuda_runtime.h>
+#include <algorithm>
+#include <cstdint>
 
 namespace cuflash {
 
@@ -110,6 +111,14 @@ static_assert(each_tile_once(tile_rounds(7, 5, 4, false)) &&
                   each_tile_once(tile_rounds(2, 20, 8, true)) &&
                   each_tile_once(tile_rounds(1, 1, 1, true)),
               "without groups; with groups of one head and of more, and heads that are left");
+
+// How many heads make a group if a mask makes some tiles longer than others: several, so that the
+// longest can come first, and at least two, so that the last ones fill the device; but so few that
+// what they read and write, of `head_bytes` each, stays in the L2 cache beside what else is there.
+inline int heads_that_fit_l2(std::int64_t head_bytes, std::int64_t heads) {
+  constexpr std::int64_t kBytes = 16 << 20;
+  return static_cast<int>(std::min(std::max(kBytes / head_bytes, std::int64_t{2}), heads));
+}
 
 }  // namespace cuflash
 

@@ -82,7 +82,7 @@ __device__ __forceinline__ void pack_all(std::uint32_t (&to)[kFragments][2],
 // and dS K, added to dQ. A block computes kOwned rows of dK and dV.
 template <class T, int kHeadDim>
 __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
-    gradients(const __grid_constant__ BackwardParams p, const __grid_constant__ DqWorkspace work,
+    gradients(const __grid_constant__ BackwardParams p, const __grid_constant__ DqWorkspace scratch,
               const __grid_constant__ BackwardMaps maps) {
   using C = BackwardConfig<kHeadDim>;
   using Storage = BackwardStorage<T, kHeadDim>;
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     ptx::mbarrier_init(&storage.dq_full, C::kWarps);
     ptx::mbarrier_init(&storage.dq_empty, 1);
     ptx::fence_mbarrier_init();
-    storage.block = block_number(work);
+    storage.block = block_number(scratch);
   }
   __syncthreads();  // The barriers have begun, and the number is there.
 
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
     const int lane = thread % 32;
     const auto tile_index = [&] {
-      return (std::int64_t{b} * p.heads_q + at.head) * work.q_tiles + at.tile;
+      return (std::int64_t{b} * p.heads_q + at.head) * scratch.q_tiles + at.tile;
     };
     // Produce: one warp requests K and V, and all tiles of Q and dO, with their LSE and delta.
     if (warp == 0) {
@@ -152,9 +152,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 #pragma unroll
         for (int r = 4 * lane; r < C::kStreamed; r += 128) {
           *reinterpret_cast<float4*>(&storage.s_lse[stage][r]) =
-              *reinterpret_cast<const float4*>(&work.lse[row + r]);
+              *reinterpret_cast<const float4*>(&scratch.lse[row + r]);
           *reinterpret_cast<float4*>(&storage.s_delta[stage][r]) =
-              *reinterpret_cast<const float4*>(&work.delta[row + r]);
+              *reinterpret_cast<const float4*>(&scratch.delta[row + r]);
         }
         ptx::mbarrier_arrive(&full[stage]);
       }
@@ -164,12 +164,12 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 #pragma unroll 1
       for (int n = 0; n < num_steps; ++n, at = at.next()) {
         const std::int64_t tile = tile_index();
-        wait_to_add(work, tile,
+        wait_to_add(scratch, tile,
                     adds_before(seq, at.tile * C::kStreamed, C::kStreamed, j0, C::kOwned));
         ptx::mbarrier_wait(&storage.dq_full, n % 2);  // The consumers have written sdQ.
-        add_to_dq(work, tile, storage.sdQ);
+        add_to_dq(scratch, tile, storage.sdQ);
         ptx::mbarrier_arrive(&storage.dq_empty);
-        let_next_add(work, tile);
+        let_next_add(scratch, tile);
       }
     }
     return;

@@ -30,15 +30,15 @@ struct BackwardKernels {
   static FlashAttentionError run(const BackwardParams& p, cudaStream_t stream) {
     BackwardMaps maps;
     if (!make_maps(maps, p)) return FlashAttentionError::CUDA_ERROR;
-    const DqWorkspace work = dq_workspace<Dq>(p);
+    const DqWorkspace scratch = dq_workspace<Dq>(p);
     constexpr int kDeltaThreads = 256;
-    const std::int64_t lanes = work.all_tiles * C::kStreamed * kDeltaLanes<kHeadDim>;
-    return queue(
-        stream, thread_each(lanes, kDeltaThreads, row_delta<T, Dq>, p, work),
-        block_each_kv_tile<Storage>(C::kOwned, C::kThreads, gradients<T, kHeadDim>, p, work, maps),
-        block_each_q_tile<QueryGradientStorage<T, Dq>>(C::kStreamed, 32 * Dq::kWarps,
-                                                       query_gradient<T, Dq>, p, work)
-            .only_if(p.dq.data != nullptr));
+    const std::int64_t lanes = scratch.all_tiles * C::kStreamed * kDeltaLanes<kHeadDim>;
+    return queue(stream, thread_each(lanes, kDeltaThreads, row_delta<T, Dq>, p, scratch),
+                 block_each_kv_tile<Storage>(C::kOwned, C::kThreads, gradients<T, kHeadDim>, p,
+                                             scratch, maps),
+                 block_each_q_tile<QueryGradientStorage<T, Dq>>(C::kStreamed, 32 * Dq::kWarps,
+                                                                query_gradient<T, Dq>, p, scratch)
+                     .only_if(p.dq.data != nullptr));
   }
 };
 

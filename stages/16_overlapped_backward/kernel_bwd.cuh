@@ -57,7 +57,7 @@ __device__ __forceinline__ void hand_on_dq(
 // and dS K, added to dQ. A block computes kOwned rows of dK and dV.
 template <class T, int kHeadDim>
 __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
-    gradients(const __grid_constant__ BackwardParams p, const __grid_constant__ DqWorkspace work,
+    gradients(const __grid_constant__ BackwardParams p, const __grid_constant__ DqWorkspace scratch,
               const __grid_constant__ BackwardMaps maps) {
   using C = BackwardConfig<kHeadDim>;
   using Storage = BackwardStorage<T, kHeadDim>;
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     ptx::mbarrier_init(&storage.dq_full, C::kWarps);
     ptx::mbarrier_init(&storage.dq_empty, 1);
     ptx::fence_mbarrier_init();
-    storage.block = block_number(work);
+    storage.block = block_number(scratch);
   }
   __syncthreads();  // The barriers have begun, and the number is there.
 
@@ -90,8 +90,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   if (role == WarpRole::kProducer) {
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
     const int lane = thread % 32;
-    if (warp == 0) request_tiles(p, work, maps, piece, storage, lane);
-    if (warp == 1 && lane == 0) add_dq(p, work, piece, storage);
+    if (warp == 0) request_tiles(p, scratch, maps, piece, storage, lane);
+    if (warp == 1 && lane == 0) add_dq(p, scratch, piece, storage);
     return;
   }
 

@@ -15,21 +15,22 @@ struct GroupCounts {
 template <class Tile>
 DqWorkspace workspace(const BackwardParams& p, const Schedule& schedule) {
   // There is at most a group for each head.
-  DqWorkspace work = dq_workspace<Tile, Tile::kWarpgroups>(p, 2 * schedule.order.heads);
-  work.zeros = std::int64_t{schedule.first_slice(schedule.lead)} * (Tile::kFloats / Tile::kWarps);
-  return work;
+  DqWorkspace scratch = dq_workspace<Tile, Tile::kWarpgroups>(p, 2 * schedule.order.heads);
+  scratch.zeros =
+      std::int64_t{schedule.first_slice(schedule.lead)} * (Tile::kFloats / Tile::kWarps);
+  return scratch;
 }
-__device__ __forceinline__ GroupCounts group_counts(const DqWorkspace& work,
+__device__ __forceinline__ GroupCounts group_counts(const DqWorkspace& scratch,
                                                     const Schedule& schedule) {
-  return {work.next + 1, work.next + 1 + schedule.order.heads};
+  return {scratch.next + 1, scratch.next + 1 + schedule.order.heads};
 }
 
 // Some threads write the zeros of slices.
 template <class Tile>
-__device__ __forceinline__ void zero_slices(const DqWorkspace& work, int begin, int end, int thread,
-                                            int threads) {
+__device__ __forceinline__ void zero_slices(const DqWorkspace& scratch, int begin, int end,
+                                            int thread, int threads) {
   constexpr int kVectors = Tile::kFloats / Tile::kWarps / 4;
-  float4* const dq = reinterpret_cast<float4*>(work.dq) + std::int64_t{begin} * kVectors;
+  float4* const dq = reinterpret_cast<float4*>(scratch.dq) + std::int64_t{begin} * kVectors;
 #pragma unroll 1
   for (int n = thread; n < (end - begin) * kVectors; n += threads) dq[n] = float4{};
 }
@@ -80,14 +81,14 @@ __device__ __forceinline__ void write_rounded(T* to, std::int64_t row_stride, in
 
 // dQ = softmax_scale · dQ, rounded: a warp a slice.
 template <class T, class Tile>
-__device__ __forceinline__ void round_slice(const BackwardParams& p, const DqWorkspace& work,
+__device__ __forceinline__ void round_slice(const BackwardParams& p, const DqWorkspace& scratch,
                                             int slice, int lane) {
   const int warp = slice % Tile::kWarps;
-  const auto [b, h, tile, unused] = unravel(slice / Tile::kWarps, p.heads_q, work.q_tiles, 1);
+  const auto [b, h, tile, unused] = unravel(slice / Tile::kWarps, p.heads_q, scratch.q_tiles, 1);
   const int i = tile * Tile::kRows + Tile::row(warp) + MmaAccumulator::row(lane, 0);
   const int rows_left = sequence(p, b).num_queries - i;
   const float* from =
-      &work.dq[std::int64_t{slice} * (Tile::kFloats / Tile::kWarps) + Tile::index(0, 0, lane)];
+      &scratch.dq[std::int64_t{slice} * (Tile::kFloats / Tile::kWarps) + Tile::index(0, 0, lane)];
   T* to = &rows<T>(p.dq, b, h)(i, Tile::col(warp) + lane % 4 * kMmaN);
 #pragma unroll 1
   for (int m = 0; m < Tile::kWarpColumns / kMmaN; m += kWrittenTogether) {
@@ -104,11 +105,11 @@ __device__ __forceinline__ void round_slice(const BackwardParams& p, const DqWor
 // Rounds the slices that are left, from `first` on. A warp rounds one.
 template <class T, class Tile>
 __global__ void query_gradient(const __grid_constant__ BackwardParams p,
-                               const __grid_constant__ DqWorkspace work, int first,
+                               const __grid_constant__ DqWorkspace scratch, int first,
                                std::int64_t count) {
   const std::int64_t n = thread_index();
   if (n >= count) return;
-  round_slice<T, Tile>(p, work, static_cast<int>(first + n / 32), static_cast<int>(n % 32));
+  round_slice<T, Tile>(p, scratch, static_cast<int>(first + n / 32), static_cast<int>(n % 32));
 }
 
 }  // namespace cuflash::persistent_backward

@@ -75,7 +75,7 @@ __device__ __forceinline__ void write_gradient(Rows<T> gradient, int j, int num_
 // and dS K, added to dQ. A block computes pieces of kOwned rows of dK and dV.
 template <class T, int kHeadDim>
 __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
-    gradients(const __grid_constant__ BackwardParams p, const __grid_constant__ DqWorkspace work,
+    gradients(const __grid_constant__ BackwardParams p, const __grid_constant__ DqWorkspace scratch,
               const __grid_constant__ BackwardMaps maps,
               const __grid_constant__ Schedule schedule) {
   using C = BackwardConfig<kHeadDim>;
@@ -92,14 +92,15 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
     // In a fixed order a tile of dQ may have to wait for its turn: then there is a thread for each
     // consumer that adds. Otherwise one is enough, and one warp more keeps the sums.
-    const int lane = thread % 32, num_keepers = keepers(work.any_order), adders = 3 - num_keepers;
+    const int lane = thread % 32, num_keepers = keepers(scratch.any_order),
+              adders = 3 - num_keepers;
     if (warp == 0) {
-      request_pieces(p, work, maps, schedule, storage, lane);
+      request_pieces(p, scratch, maps, schedule, storage, lane);
     } else if (warp > adders) {
-      keep_dq(p, work, schedule, storage, warp - 1 - adders, num_keepers, lane);
+      keep_dq(p, scratch, schedule, storage, warp - 1 - adders, num_keepers, lane);
     } else if (lane == 0) {
       const int first = adders == 1 ? 0 : warp - 1, last = adders == 1 ? C::kConsumers : warp;
-      add_dq(p, work, schedule, storage, first, last, num_keepers);
+      add_dq(p, scratch, schedule, storage, first, last, num_keepers);
     }
     return;
   }

@@ -49,21 +49,17 @@ static_assert(slices_are_of_the_group({{5, 3, 1}, 0, 0, 7}) &&
                   slices_are_of_the_group({{5, 3, 2}, 0, 0, 7}),
               "groups of one head, of some");
 
-// The heads of a group. If a mask makes some tiles longer than others, several, so that the longest
-// can come first, and at least two, so that the last ones fill the device; but so few that what
-// they read and add to stays in the L2 cache. Without a mask one; in a deterministic call as many
-// as all blocks compute at a time. Then blocks that begin together have the same tile of different
-// heads, and none waits for another to add.
+// The heads of a group. Without a mask one; in a deterministic call as many as all blocks compute
+// at a time. Then blocks that begin together have the same tile of different heads, and none waits
+// for another to add.
 inline int heads_of_a_group(const BackwardParams& p, int tiles, std::int64_t blocks) {
-  constexpr std::int64_t kCacheBytes = 16 << 20;
   const std::int64_t heads = std::int64_t{p.batch} * p.heads_kv;
   if (p.width == UINT_MAX) {
     if (p.deterministic == 0) return 1;
     return static_cast<int>(std::clamp<std::int64_t>(blocks / tiles, 1, heads));
   }
   const std::int64_t row_bytes = p.head_dim * (sizeof(float) + 2 * 2);  // dQ, Q and dO
-  const std::int64_t head_bytes = row_bytes * p.seq_q * (p.heads_q / p.heads_kv);
-  return static_cast<int>(std::min(std::max(kCacheBytes / head_bytes, std::int64_t{2}), heads));
+  return heads_that_fit_l2(row_bytes * p.seq_q * (p.heads_q / p.heads_kv), heads);
 }
 
 // The blocks' warps that keep dQ's sums: those of the producer's that do not copy or add.

@@ -8,17 +8,18 @@
 namespace cuflash::persistent_backward {
 
 // A step's tile of queries, counted over all heads.
-__device__ __forceinline__ std::int64_t tile_index(const BackwardParams& p, const DqWorkspace& work,
-                                                   const Piece& piece, const Step& at) {
-  return (std::int64_t{piece.batch} * p.heads_q + at.head) * work.q_tiles + at.tile;
+__device__ __forceinline__ std::int64_t tile_index(const BackwardParams& p,
+                                                   const DqWorkspace& scratch, const Piece& piece,
+                                                   const Step& at) {
+  return (std::int64_t{piece.batch} * p.heads_q + at.head) * scratch.q_tiles + at.tile;
 }
 
 // Takes the next piece.
 template <int kHeadDim>
-__device__ __forceinline__ Piece take_piece(const BackwardParams& p, const DqWorkspace& work,
+__device__ __forceinline__ Piece take_piece(const BackwardParams& p, const DqWorkspace& scratch,
                                             const Schedule& schedule, int lane) {
   int number = 0;
-  if (lane == 0) number = static_cast<int>(atomicAdd(work.next, 1u));
+  if (lane == 0) number = static_cast<int>(atomicAdd(scratch.next, 1u));
   number = __shfl_sync(0xffffffffu, number, 0);
   return uniform(piece_of<kHeadDim>(p, schedule.order, number));
 }
@@ -45,11 +46,11 @@ __device__ __forceinline__ void request_kv(BackwardStorage<T, kHeadDim>& storage
 // Produce: one warp takes pieces, and requests K and V, and all tiles of Q and dO, with their LSE
 // and delta.
 template <class T, int kHeadDim>
-__device__ __forceinline__ void request_pieces(const BackwardParams& p, const DqWorkspace& work,
+__device__ __forceinline__ void request_pieces(const BackwardParams& p, const DqWorkspace& scratch,
                                                const BackwardMaps& maps, const Schedule& schedule,
                                                BackwardStorage<T, kHeadDim>& storage, int lane) {
   using C = BackwardConfig<kHeadDim>;
-  Piece piece = take_piece<kHeadDim>(p, work, schedule, lane);
+  Piece piece = take_piece<kHeadDim>(p, scratch, schedule, lane);
   int taken = 0;  // tiles of queries, of all pieces
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
@@ -73,18 +74,18 @@ __device__ __forceinline__ void request_pieces(const BackwardParams& p, const Dq
         request_tile(storage.sQ[stage], maps.q, i0, at.head, piece.batch, storage.full[stage]);
         request_tile(storage.sdO[stage], maps.d_o, i0, at.head, piece.batch, storage.full[stage]);
       }
-      const std::int64_t row = tile_index(p, work, piece, at) * C::kStreamed;
+      const std::int64_t row = tile_index(p, scratch, piece, at) * C::kStreamed;
 #pragma unroll
       for (int r = 4 * lane; r < C::kStreamed; r += 128) {
         *reinterpret_cast<float4*>(&storage.s_lse[stage][r]) =
-            *reinterpret_cast<const float4*>(&work.lse[row + r]);
+            *reinterpret_cast<const float4*>(&scratch.lse[row + r]);
         *reinterpret_cast<float4*>(&storage.s_delta[stage][r]) =
-            *reinterpret_cast<const float4*>(&work.delta[row + r]);
+            *reinterpret_cast<const float4*>(&scratch.delta[row + r]);
       }
       ptx::mbarrier_arrive(&storage.full[stage]);
       if (n == 0) request_kv(storage, maps, piece, nth, lane);
     }
-    piece = take_piece<kHeadDim>(p, work, schedule, lane);
+    piece = take_piece<kHeadDim>(p, scratch, schedule, lane);
   }
 }
 
@@ -99,12 +100,12 @@ __device__ __forceinline__ Piece next_piece(Storage& storage, int nth) {
 
 // Add: one thread has TMA add dQ of the consumers first, …, last - 1.
 template <class T, int kHeadDim>
-__device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspace& work,
+__device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspace& scratch,
                                        const Schedule& schedule,
                                        BackwardStorage<T, kHeadDim>& storage, int first, int last,
                                        int num_keepers) {
   using C = BackwardConfig<kHeadDim>;
-  const GroupCounts counts = group_counts(work, schedule);
+  const GroupCounts counts = group_counts(scratch, schedule);
   int added = 0;  // tiles of queries, of all pieces
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
@@ -125,12 +126,12 @@ __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspac
           adds_before(seq, at.tile * C::kStreamed, C::kStreamed, piece.j0, C::kOwned);
 #pragma unroll 1
       for (int consumer = first; consumer < last; ++consumer) {
-        const std::int64_t share = C::kConsumers * tile_index(p, work, piece, at) + consumer;
-        wait_to_add(work, share, others);
+        const std::int64_t share = C::kConsumers * tile_index(p, scratch, piece, at) + consumer;
+        wait_to_add(scratch, share, others);
         ptx::mbarrier_wait(&storage.dq_full[consumer], phase);  // The consumer has written dQ.
-        add_to_dq(work, share, storage.sdQ[consumer]);
+        add_to_dq(scratch, share, storage.sdQ[consumer]);
         ptx::mbarrier_arrive(&storage.dq_empty[consumer]);
-        let_next_add(work, share);
+        let_next_add(scratch, share);
       }
     }
     ptx::tensor_store_wait<0>();  // The sums have been written before others learn of it.
@@ -141,12 +142,12 @@ __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspac
 // Keep: a warp writes the zeros of a later piece's slices of dQ, and rounds those of an earlier
 // one.
 template <class T, int kHeadDim>
-__device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspace& work,
+__device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspace& scratch,
                                         const Schedule& schedule,
                                         BackwardStorage<T, kHeadDim>& storage, int keeper,
                                         int num_keepers, int lane) {
   using Dq = typename BackwardConfig<kHeadDim>::Dq;
-  const GroupCounts counts = group_counts(work, schedule);
+  const GroupCounts counts = group_counts(scratch, schedule);
   const int adders = 3 - num_keepers;
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
@@ -156,7 +157,7 @@ __device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspa
     if (lane == 0) ptx::mbarrier_arrive(&storage.k_empty[nth % 2]);
     const int later = number + schedule.lead, earlier = number - schedule.lag;
     if (later < schedule.order.size()) {
-      zero_slices<Dq>(work, schedule.first_slice(later), schedule.first_slice(later + 1),
+      zero_slices<Dq>(scratch, schedule.first_slice(later), schedule.first_slice(later + 1),
                       32 * keeper + lane, 32 * num_keepers);
       ptx::fence_proxy_async_global();  // TMA adds to what this thread has written,
       __syncwarp();                     // and its lanes.
@@ -171,7 +172,7 @@ __device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspa
       const int end = schedule.first_slice(earlier + 1);
 #pragma unroll 1
       for (int slice = schedule.first_slice(earlier) + keeper; slice < end; slice += num_keepers) {
-        round_slice<T, Dq>(p, work, slice, lane);
+        round_slice<T, Dq>(p, scratch, slice, lane);
       }
     }
   }

@@ -36,15 +36,15 @@ struct BackwardKernels {
     if (pieces > kMaxBlocks) return FlashAttentionError::SIZE_OVERFLOW;
     const std::int64_t blocks = blocks_that_stay(pieces, device);
     const Schedule schedule = make_schedule<C>(p, blocks);
-    const DqWorkspace work = workspace<Dq>(p, schedule);
+    const DqWorkspace scratch = workspace<Dq>(p, schedule);
     constexpr int kThreads = 256;
-    const std::int64_t lanes = work.all_tiles * C::kStreamed * kDeltaLanes<kHeadDim>;
+    const std::int64_t lanes = scratch.all_tiles * C::kStreamed * kDeltaLanes<kHeadDim>;
     const int first = schedule.first_slice(schedule.order.size() - schedule.lag);
-    const std::int64_t left = work.all_tiles * Dq::kWarps - first;
-    return queue(stream, thread_each(lanes, kThreads, row_delta<T, Dq>, p, work),
-                 resident_grid<Storage>(blocks, C::kThreads, gradients<T, kHeadDim>, p, work, maps,
-                                        schedule),
-                 thread_each(32 * left, kThreads, query_gradient<T, Dq>, p, work, first));
+    const std::int64_t left = scratch.all_tiles * Dq::kWarps - first;
+    return queue(stream, thread_each(lanes, kThreads, row_delta<T, Dq>, p, scratch),
+                 resident_grid<Storage>(blocks, C::kThreads, gradients<T, kHeadDim>, p, scratch,
+                                        maps, schedule),
+                 thread_each(32 * left, kThreads, query_gradient<T, Dq>, p, scratch, first));
   }
 };
 
