@@ -92,7 +92,7 @@ constexpr Row kRows[] = {
     {"corner: exp overflows without the maximum", "b1_h1_q50k70_d32_largeq"},
     {"corner: rows of which every score is far below 0", "b1_h8_q20k20_d64_causal_largeq"},
     {"corner: maxima that grow from tile to tile", "b1_h1_q70k500_d64_f16_largeq"},
-    {"corner: maxima that grow, more tiles than buffers", "b1_h1_q40k400_d128_bf16_largeq"},
+    {"corner: maxima that grow, more tiles than buffers", "b1_h1_q16k400_d128_bf16_largeq"},
     {"corner: a gradient of one element", "b1_h1_q50k70_d32_causal_onehot"},
     {"corner: real activations", "b1_h2_q72k90_d32_real"},
     {"corner: real activations", "b1_h2_q90k90_d32_f16_causal_real"},
