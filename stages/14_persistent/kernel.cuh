@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   MmaA::Registers rP[kKeySteps];  // the same lanes hold the same elements of S and P
 
   // Consumer c waits for its turn at a barrier of its own, where the one before it arrives. All
-  // have equally many turns.
+  // consumers of a block have equally many turns.
   const auto wait_for_turn = [&] {
     if constexpr (C::kShape.turns) {
       ptx::named_barrier_sync(C::kTurn + consumer, 2 * kWarpgroupThreads);
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   };
 
   if (consumer == C::kConsumers - 1) pass_turn();  // Consumer 0 has the first turn.
-  int taken = 0;                                   // tiles of keys, of all work before
+  int taken = 0;                                   // tiles of keys of all earlier work
 #pragma unroll 1
   for (int n = 0;; ++n) {  // [FA2 Alg.1 l.1-3]
     // [FA2 Alg.1 l.4-7]  Q_i, K_j and V_j come from the producer; O = 0, l = 0, m = -inf
@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       ptx::mbarrier_wait(&k_full[next], phase);  // K has arrived.
     };
 
-    // S of a tile beside O of the tile before it, and the softmax under the latter. The round
-    // before has waited for K_j.
+    // S of a tile beside O of the tile before it, and the softmax under the latter. K_j has
+    // arrived: wait_for_next_keys() was called for it.
     const auto take_tile = [&](int tile, auto masked) {
       constexpr bool kMasked = decltype(masked)::value;
       mark_tile("KV tile", tile);
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);  // Only now K_j has been read.
     };
 
-    // A tile that none of this consumer's queries sees.
+    // A tile that none of this consumer's queries sees. It has a turn all the same.
     const auto skip_tile = [&](int tile) {
       wait_for_turn();
       pass_turn();
