@@ -136,7 +136,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       // O = O + P V of the tile before
       issue_ab<T>(rO, rP, sV[before]);
       pass_turn();
-      ptx::wgmma_wait<1>();  // S is there.
+      ptx::wgmma_wait<1>();  // S is there, and K_j has been read.
+      if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);
 
       // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
       float o_scale[2], tile_sum[2];
@@ -147,7 +148,6 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       } else {
         recompute = softmax_with_old_max(rS, row, tile_sum, scale_log2);
       }
-      if (lane == 0 && !recompute) ptx::mbarrier_arrive(&k_empty[stage]);  // K_j has been read.
       wait_for_next_keys(tile);
       ptx::wgmma_wait<0>();  // O is there, and V has been read.
       if (lane == 0) ptx::mbarrier_arrive(&v_empty[before]);
@@ -155,9 +155,10 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // the product is issued with the next S
       if (rescale) rescale_rows(rO, o_scale);
       pack_operands<T>(rP, rS);
-      if (!recompute) return;
-      recompute_large_rows<T>(rS, rO, rP, row, tile_sum, scale_log2, sQ[q], r0, sK[stage], lane);
-      if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);  // Only now K_j has been read.
+      if (recompute) {
+        recompute_large_rows<T>(rS, rO, rP, row, tile_sum, scale_log2, sQ[q], r0,
+                                rows<const T>(p.k, b, kv_head(p, h)), tile * C::kBlockKV, lane);
+      }
     };
 
     // A tile that none of this consumer's queries sees. It has a turn all the same.
