@@ -1,6 +1,6 @@
 // The softmax of a tile of keys in the registers of a warp of a warpgroup, with the maximum of the
-// tile, or with the maximum so far (stage 13_ping_pong spells it out; there a warp holds K until its
-// softmax is done, here it reads K once more from global memory where it needs it again).
+// tile, or with the maximum so far (stage 13_ping_pong spells it out; there a warp holds K until
+// its softmax is done, here it reads K from global memory if it needs it again).
 #ifndef CUFLASH_DEVICE_SOFTMAX_H_
 #define CUFLASH_DEVICE_SOFTMAX_H_
 
