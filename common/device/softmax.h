@@ -1,6 +1,5 @@
 // The softmax of a tile of keys in the registers of a warp of a warpgroup, with the maximum of the
-// tile, or with the maximum so far (stage 13_ping_pong spells it out; there a warp holds K until
-// its softmax is done, here it reads K from global memory if it needs it again).
+// tile, or with the maximum so far (stage 13_ping_pong spells it out).
 #ifndef CUFLASH_DEVICE_SOFTMAX_H_
 #define CUFLASH_DEVICE_SOFTMAX_H_
 
@@ -10,8 +9,8 @@
 #include "device/ptx/exp2.h"
 #include "device/ptx/ldmatrix.h"
 #include "device/ptx/mma.h"
+#include "device/ptx/tensor_copy.h"
 #include "device/swizzle.h"
-#include "device/tensor.h"
 #include "device/warp.h"
 
 namespace cuflash {
@@ -115,41 +114,41 @@ __device__ __forceinline__ void rescale_rows(float (&rO)[kFragments][4],
   }
 }
 
-// S = Q_i K_jᵀ of one warp, its 16 queries from q_row on of sQ and the keys from j0 on, by
-// mma.sync: wgmma would need four warps. K comes from global memory: its buffer may hold another
-// tile by now.
-template <class T, class QTile, int kFragments>
+// S = Q_i K_jᵀ of one warp, its 16 queries from q_row on, by mma.sync: wgmma would need four warps.
+template <class T, class QTile, class KTile, int kFragments>
 __device__ __forceinline__ void scores_of_warp(float (&rS)[kFragments][4], QTile& sQ, int q_row,
-                                               const Rows<const T>& gK, int j0, int lane) {
+                                               KTile& sK, int lane) {
   const Chunks lane_Q(sQ, q_row + LoadA::row(lane), LoadA::col(lane));
+  const Chunks lane_K(sK, LoadBTransposed::row(lane), LoadBTransposed::col(lane));
 #pragma unroll
-  for (int n = 0; n < kFragments; ++n) {
-    const T* key = &gK(j0 + n * kMmaN + MmaB::col(lane, 0), MmaB::row(lane, 0));
-    float(&s)[4] = rS[n];
-    s[0] = s[1] = s[2] = s[3] = 0.f;
+  for (auto& s : rS) s[0] = s[1] = s[2] = s[3] = 0.f;
 #pragma unroll 1
-    for (int k = 0; k < QTile::kPanels * QTile::kPanelCols / kMmaK; ++k, key += kMmaK) {
-      MmaA::Registers rQ;
-      ptx::ldmatrix_x4(rQ, lane_Q(0, k));
-      // A row of K is a column of Kᵀ: the lane's elements 0 and 1, and 8 columns further 2 and 3.
-      const auto* const rK = reinterpret_cast<const std::uint32_t*>(key);
-      ptx::mma_m16n8k16<T>(s, rQ, {rK[0], rK[4]});
+  for (int k = 0; k < QTile::kPanels * QTile::kPanelCols / kMmaK; ++k) {
+    MmaA::Registers rQ;
+    ptx::ldmatrix_x4(rQ, lane_Q(0, k));
+#pragma unroll
+    for (int n = 0; n < kFragments / 2; ++n) {
+      std::uint32_t rK[4];  // of 16 keys: a row of sK is a column of Kᵀ
+      ptx::ldmatrix_x4(rK, lane_K(n, k));
+      ptx::mma_m16n8k16<T>(rS[2 * n], rQ, {rK[0], rK[1]});
+      ptx::mma_m16n8k16<T>(rS[2 * n + 1], rQ, {rK[2], rK[3]});
     }
   }
-  __syncwarp();  // O follows all lanes' reads of Q.
+  ptx::fence_proxy_async();  // The next K follows these reads of K_j,
+  __syncwarp();              // and all lanes'; O follows their reads of Q.
 }
 
 // Computes P again in the rows of this warp whose terms were too large, now with the tile's
 // maximum, and rescales their O and l. The other rows keep their P: their bits depend on no other
 // row. The exponentials have overwritten S. No product writes O or reads P meanwhile.
-template <class T, class QTile, int kFragments, int kOutputs, int kOperands>
+template <class T, class QTile, class KTile, int kFragments, int kOutputs, int kOperands>
 __device__ __forceinline__ void recompute_large_rows(float (&rS)[kFragments][4],
                                                      float (&rO)[kOutputs][4],
                                                      MmaA::Registers (&rP)[kOperands],
                                                      RowState& row, const float (&tile_sum)[2],
                                                      float scale_log2, QTile& sQ, int q_row,
-                                                     const Rows<const T>& gK, int j0, int lane) {
-  scores_of_warp<T>(rS, sQ, q_row, gK, j0, lane);
+                                                     KTile& sK, int lane) {
+  scores_of_warp<T>(rS, sQ, q_row, sK, lane);
 
   // Take the tile's maximum in rows in which a lane has found too large a sum.
   float tile_max[2], o_scale[2], max[2];

@@ -17,7 +17,6 @@ struct Traffic {
   std::uint64_t read_bytes = 0;
   std::uint64_t write_bytes = 0;
   std::uint64_t bank_conflicts = 0;  // of shared memory: passes beyond the fewest possible
-  std::uint64_t again_bytes = 0;     // are read once more whenever the values ask for it; 0: never
 };
 
 // The tile of a kernel's main loop, in rows. A block owns some rows of one sequence and streams the

@@ -14,7 +14,7 @@
 
 namespace cuflash::persistent {
 
-// Gives back the buffers of a tile of keys that this warp does not read.
+// Gives back K and V of a tile that none of this consumer's queries sees.
 template <class Storage>
 __device__ __forceinline__ void give_back(Storage& storage, const Slot& slot, int lane) {
   const auto [stage, phase] = slot;
@@ -68,20 +68,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   MmaAccumulator::Registers rS[C::kBlockKV / kMmaN];  // the scores of a tile, and then its P in f32
   MmaA::Registers rP[C::kBlockKV / kWgmmaK];          // the same lanes hold the same elements
 
-  // Consumer c waits for its turn at a barrier of its own, where the one before it arrives.
-  const auto wait_for_turn = [&] {
-    if constexpr (C::kShape.turns) {
-      ptx::named_barrier_sync(C::kTurn + consumer, 2 * kWarpgroupThreads);
-    }
-  };
-  const auto pass_turn = [&] {
-    if constexpr (C::kShape.turns) {
-      ptx::named_barrier_arrive(C::kTurn + (consumer + 1) % C::kConsumers, 2 * kWarpgroupThreads);
-    }
-  };
-
-  if (consumer == C::kConsumers - 1) pass_turn();  // Consumer 0 has the first turn.
-  int taken = 0;                                   // tiles of keys of all earlier work
+  int taken = 0;  // tiles of keys of all earlier work
 #pragma unroll 1
   for (int n = 0;; ++n) {  // [FA2 Alg.1 l.1-3]
     // [FA2 Alg.1 l.4-7]  Q_i, K_j and V_j come from the producer; O = 0, l = 0, m = -inf
@@ -114,14 +101,12 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       const auto [stage, phase] = walk.slot(tile);
       const auto [before, phase_before] = walk.slot(tile + 1);
       ptx::mbarrier_wait(&v_full[before], phase_before);  // The V of the tile before has arrived.
-      wait_for_turn();
       // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 a warpgroup, registers
       issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[stage]);
       // O = O + P V of the tile before
       issue_ab<T>(rO, rP, sV[before]);
-      pass_turn();
-      ptx::wgmma_wait<1>();  // S is there, and K_j has been read.
-      if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);
+      ptx::wgmma_wait<1>();  // S is there.
+
       // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
       float o_scale[2], tile_sum[2];
       bool rescale = false, recompute = false;
@@ -131,37 +116,31 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       } else {
         recompute = softmax_with_old_max(rS, row, tile_sum, scale_log2);
       }
+      if (lane == 0 && !recompute) ptx::mbarrier_arrive(&k_empty[stage]);  // K_j has been read.
       wait_for_next_keys(tile);
       ptx::wgmma_wait<0>();  // O is there, and V has been read.
       if (lane == 0) ptx::mbarrier_arrive(&v_empty[before]);
+
       // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // the product is issued with the next S
       if (rescale) rescale_rows(rO, o_scale);
       pack_operands<T>(rP, rS);
-      if (recompute) {
-        recompute_large_rows<T>(rS, rO, rP, row, tile_sum, scale_log2, sQ, r0,
-                                rows<const T>(p.k, b, kv_head(p, h)), tile * C::kBlockKV, lane);
-      }
-    };
-
-    // A tile that none of this consumer's queries sees. All consumers have equally many turns.
-    const auto skip_tile = [&](int tile) {
-      wait_for_turn();
-      pass_turn();
-      give_back(storage, walk.slot(tile), opaque(thread) % 32u);
+      if (!recompute) return;
+      recompute_large_rows<T>(rS, rO, rP, row, tile_sum, scale_log2, sQ, r0, sK[stage], lane);
+      if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);  // Only now K_j has been read.
     };
 
     int tile = walk.tiles.end - 1;
 #pragma unroll 1
-    for (; tile >= walk.tiles.begin && tile >= walk.visible.end; --tile) skip_tile(tile);
+    for (; tile >= walk.tiles.begin && tile >= walk.visible.end; --tile) {
+      give_back(storage, walk.slot(tile), opaque(thread) % 32u);
+    }
     if (tile >= first_tile) {
       // The last tile, the diagonal or the tail, is the first: its S alone.
       mark_tile("KV tile", tile);
       const auto [first, first_phase] = walk.slot(tile);
       ptx::mbarrier_wait(&k_full[first], first_phase);  // K_j has arrived.
-      wait_for_turn();
       // S = Q_i K_jᵀ
       issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[first]);
-      pass_turn();
       for (auto& o : rO) o[0] = o[1] = o[2] = o[3] = 0.f;  // while S is computed
       ptx::wgmma_wait<0>();                                // S is there, and K_j has been read.
       const int lane = opaque(thread) % 32u;
@@ -189,19 +168,17 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       // The first tile is the last: its O alone.
       const auto [last, last_phase] = walk.slot(first_tile);
       ptx::mbarrier_wait(&v_full[last], last_phase);  // V_j has arrived.
-      wait_for_turn();
       // O = O + P V_j
       issue_ab<T>(rO, rP, sV[last]);
-      pass_turn();
       ptx::wgmma_wait<0>();  // O is there, and V_j has been read.
       if (thread % 32 == 0) ptx::mbarrier_arrive(&v_empty[last]);
     } else {
       for (auto& o : rO) o[0] = o[1] = o[2] = o[3] = 0.f;
-      wait_for_turn();
-      pass_turn();
     }
 #pragma unroll 1
-    for (; tile >= walk.tiles.begin; --tile) skip_tile(tile);
+    for (; tile >= walk.tiles.begin; --tile) {
+      give_back(storage, walk.slot(tile), opaque(thread) % 32u);
+    }
     taken += walk.tiles.end - walk.tiles.begin;
     mark_tile(nullptr, 0);
 
@@ -227,7 +204,6 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       }
     }
   }
-  if (consumer == 0) wait_for_turn();  // The last turn comes back.
 }  // [FA2 Alg.1 l.16-17]
 
 }  // namespace cuflash::persistent
