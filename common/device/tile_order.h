@@ -61,8 +61,10 @@ static_assert(each_tile_once({5, 3, 1}) && each_tile_once({5, 3, 2}) && each_til
 // number of blocks is a multiple of a head's tiles, some blocks would take nothing but first tiles.
 // If the last tiles of a head are the longest, as under a causal mask, so many neighbouring heads
 // make a group that their tiles fill two rounds, and the last group also has the heads that are
-// left. A group goes from the longest tiles of its heads to the shortest, or back, by turns; the
-// last one ends with the shortest. Blocks take their places there and back, by turns.
+// left. A group goes from the longest tiles of its heads to the shortest; blocks take their places
+// there and back, by turns. So a block has a long tile, a short one, a long one. If groups end
+// within a round, every other one goes from the shortest to the longest, so that the tiles of each
+// round are alike; the last one ends with the shortest.
 struct TileRounds {
   int heads, tiles;  // of all batches; of a head
   int blocks;
@@ -80,7 +82,7 @@ struct TileRounds {
     const int group = before < groups ? before : groups - 1, first = group * group_heads;
     const int width = group < groups - 1 ? group_heads : heads - first;
     const int rest = n - first * tiles;
-    const bool longest_first = (groups - group) % 2 != 0;
+    const bool longest_first = 2 * blocks % tiles == 0 || (groups - group) % 2 != 0;
     return {first + rest % width, longest_first ? tiles - 1 - rest / width : rest / width};
   }
 };

@@ -14,7 +14,7 @@
 
 namespace cuflash::persistent {
 
-// Gives back the buffers of a tile of keys that this warp does not read.
+// Gives back K and V of a tile that none of this consumer's queries sees.
 template <class Storage>
 __device__ __forceinline__ void give_back(Storage& storage, const Slot& slot, int lane) {
   const auto [stage, phase] = slot;
@@ -28,18 +28,6 @@ __device__ __forceinline__ void give_back(Storage& storage, const Slot& slot, in
   if (lane == 0) ptx::mbarrier_arrive(&storage.v_empty[stage]);
 }
 
-// Writes L = m + log l of a warp's queries, from i0 on. row.sum: of all the row's lanes.
-__device__ __forceinline__ void write_lse(const ForwardParams& p, int b, int h, int i0,
-                                          const RowState& row, int lane) {
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const int i = i0 + MmaAccumulator::row(lane, 2 * r);
-    if (lane % 4 == 0 && i >= 0 && i < sequence(p, b).num_queries) {
-      p.lse[row_index(p, b, h, i)] = row.max[r] * kLn2 + logf(row.sum[r]);
-    }
-  }
-}
-
 // O = softmax(softmax_scale · Q Kᵀ) V. A block computes tiles of kBlockQ rows of O, one warpgroup
 // 64 of them, a warp 16. Of these a lane holds parts of two rows, lane / 4 and lane / 4 + 8.
 template <class T, int kHeadDim>
@@ -48,9 +36,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
               const __grid_constant__ TileRounds order) {
   using C = Config<kHeadDim>;
   using Storage = SharedStorage<T, kHeadDim>;
-  constexpr int kKeySteps = C::kBlockKV / kWgmmaK;
   auto& storage = shared_storage<Storage>();
-  auto& sQ = storage.sQ;
   auto &sK = storage.sK, &sV = storage.sV;
   auto &k_full = storage.k_full, &v_full = storage.v_full;
   auto &k_empty = storage.k_empty, &v_empty = storage.v_empty;
@@ -80,49 +66,34 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   const float scale_log2 = p.softmax_scale * kLog2e;
   MmaAccumulator::Registers rO[kHeadDim / kMmaN];
   MmaAccumulator::Registers rS[C::kBlockKV / kMmaN];  // the scores of a tile, and then its P in f32
-  MmaA::Registers rP[kKeySteps];  // the same lanes hold the same elements of S and P
+  MmaA::Registers rP[C::kBlockKV / kWgmmaK];          // the same lanes hold the same elements
 
-  // Consumer c waits for its turn at a barrier of its own, where the one before it arrives. All
-  // have equally many turns.
-  const auto wait_for_turn = [&] {
-    if constexpr (C::kShape.turns) {
-      ptx::named_barrier_sync(C::kTurn + consumer, 2 * kWarpgroupThreads);
-    }
-  };
-  const auto pass_turn = [&] {
-    if constexpr (C::kShape.turns) {
-      ptx::named_barrier_arrive(C::kTurn + (consumer + 1) % C::kConsumers, 2 * kWarpgroupThreads);
-    }
-  };
-
-  if (consumer == C::kConsumers - 1) pass_turn();  // Consumer 0 has the first turn.
-  int taken = 0;                                   // tiles of keys, of all work before
+  int taken = 0;  // tiles of keys of all earlier work
 #pragma unroll 1
   for (int n = 0;; ++n) {  // [FA2 Alg.1 l.1-3]
     // [FA2 Alg.1 l.4-7]  Q_i, K_j and V_j come from the producer; O = 0, l = 0, m = -inf
-    const Slot q_slot = slot_of<C::kQStages>(n);
-    const int q = q_slot.stage;
-    ptx::mbarrier_wait(&storage.q_full[q], q_slot.phase);  // Q has arrived.
+    const auto [q, q_phase] = slot_of<C::kQStages>(n);
+    auto& sQ = storage.sQ[q];
+    ptx::mbarrier_wait(&storage.q_full[q], q_phase);  // Q has arrived.
     const Work<C>& work = storage.work[q];
     const int b = uniform(work.batch);
     if (b < 0) break;
     const int h = uniform(work.head), i0 = uniform(work.i0);
     const Sequence seq = sequence(p, b);
-    const KeyTiles& own = work.consumer[consumer];
-    const KeyWalk<C> walk = {taken, uniform(work.tiles), uniform(own.visible),
-                             uniform(own.no_mask)};
+    const KeyWalk<C> walk(work, consumer, taken);
+    const int first_tile = walk.visible.begin;
     RowState row = {{-INFINITY, -INFINITY}, {}};
 
     // Waits for K_j of the next tile. Its branch keeps the exponentials above it: without one, the
     // compiler moves the wait for O above them.
     const auto wait_for_next_keys = [&](int tile) {
-      if (tile == walk.visible.begin) return;
+      if (tile == first_tile) return;
       const auto [next, phase] = walk.slot(tile - 1);
       ptx::mbarrier_wait(&k_full[next], phase);  // K has arrived.
     };
 
-    // S of a tile beside O of the tile before it, and the softmax under the latter. The round
-    // before has waited for K_j.
+    // S of a tile beside O of the tile before it, and the softmax under the latter. K_j has
+    // arrived: wait_for_next_keys() was called for it.
     const auto take_tile = [&](int tile, auto masked) {
       constexpr bool kMasked = decltype(masked)::value;
       mark_tile("KV tile", tile);
@@ -130,12 +101,10 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       const auto [stage, phase] = walk.slot(tile);
       const auto [before, phase_before] = walk.slot(tile + 1);
       ptx::mbarrier_wait(&v_full[before], phase_before);  // The V of the tile before has arrived.
-      wait_for_turn();
       // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 a warpgroup, registers
-      issue_abt<T>(rS, sQ[q], consumer * kWgmmaM, sK[stage]);
+      issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[stage]);
       // O = O + P V of the tile before
       issue_ab<T>(rO, rP, sV[before]);
-      pass_turn();
       ptx::wgmma_wait<1>();  // S is there.
 
       // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
@@ -156,29 +125,22 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       if (rescale) rescale_rows(rO, o_scale);
       pack_operands<T>(rP, rS);
       if (!recompute) return;
-      recompute_large_rows<T>(rS, rO, rP, row, tile_sum, scale_log2, sQ[q], r0, sK[stage], lane);
+      recompute_large_rows<T>(rS, rO, rP, row, tile_sum, scale_log2, sQ, r0, sK[stage], lane);
       if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);  // Only now K_j has been read.
-    };
-
-    // A tile that none of this consumer's queries sees.
-    const auto skip_tile = [&](int tile) {
-      wait_for_turn();
-      pass_turn();
-      give_back(storage, walk.slot(tile), opaque(thread) % 32u);
     };
 
     int tile = walk.tiles.end - 1;
 #pragma unroll 1
-    for (; tile >= walk.tiles.begin && tile >= walk.visible.end; --tile) skip_tile(tile);
-    if (walk.visible.begin < walk.visible.end) {
+    for (; tile >= walk.tiles.begin && tile >= walk.visible.end; --tile) {
+      give_back(storage, walk.slot(tile), opaque(thread) % 32u);
+    }
+    if (tile >= first_tile) {
       // The last tile, the diagonal or the tail, is the first: its S alone.
       mark_tile("KV tile", tile);
       const auto [first, first_phase] = walk.slot(tile);
       ptx::mbarrier_wait(&k_full[first], first_phase);  // K_j has arrived.
-      wait_for_turn();
       // S = Q_i K_jᵀ
-      issue_abt<T>(rS, sQ[q], consumer * kWgmmaM, sK[first]);
-      pass_turn();
+      issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[first]);
       for (auto& o : rO) o[0] = o[1] = o[2] = o[3] = 0.f;  // while S is computed
       ptx::wgmma_wait<0>();                                // S is there, and K_j has been read.
       const int lane = opaque(thread) % 32u;
@@ -192,33 +154,31 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
 
       // [FA2 Alg.1 l.6, 11]  What is left of the diagonal and the tail, the tiles without a mask,
       // the window's left edge.
-      while (tile >= walk.visible.begin) {
+      while (tile >= first_tile) {
 #pragma unroll 1
-        for (; tile >= walk.visible.begin && walk.needs_mask(tile); --tile) {
+        for (; tile >= first_tile && walk.needs_mask(tile); --tile) {
           take_tile(tile, std::true_type{});
         }
 #pragma unroll 1
-        for (; tile >= walk.visible.begin && !walk.needs_mask(tile); --tile) {
+        for (; tile >= first_tile && !walk.needs_mask(tile); --tile) {
           take_tile(tile, std::false_type{});
         }
       }
 
       // The first tile is the last: its O alone.
-      const auto [last, last_phase] = walk.slot(walk.visible.begin);
+      const auto [last, last_phase] = walk.slot(first_tile);
       ptx::mbarrier_wait(&v_full[last], last_phase);  // V_j has arrived.
-      wait_for_turn();
       // O = O + P V_j
       issue_ab<T>(rO, rP, sV[last]);
-      pass_turn();
       ptx::wgmma_wait<0>();  // O is there, and V_j has been read.
       if (thread % 32 == 0) ptx::mbarrier_arrive(&v_empty[last]);
     } else {
       for (auto& o : rO) o[0] = o[1] = o[2] = o[3] = 0.f;
-      wait_for_turn();
-      pass_turn();
     }
 #pragma unroll 1
-    for (; tile >= walk.tiles.begin; --tile) skip_tile(tile);
+    for (; tile >= walk.tiles.begin; --tile) {
+      give_back(storage, walk.slot(tile), opaque(thread) % 32u);
+    }
     taken += walk.tiles.end - walk.tiles.begin;
     mark_tile(nullptr, 0);
 
@@ -230,15 +190,20 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       row.sum[r] = quad_sum(row.sum[r]);
       inverse[r] = row.sum[r] > 0.f ? 1.f / row.sum[r] : 0.f;
     }
-    store_rounded<T>(sQ[q], r0, 0, rO, inverse, lane);
+    store_rounded<T>(sQ, r0, 0, rO, inverse, lane);
     // [FA2 Alg.1 l.14]  write O_i    // by one of the producer's warps
     ptx::fence_proxy_async();  // The store will see what this thread has written.
     __syncwarp();              // All lanes have written and fenced.
     if (lane == 0) ptx::mbarrier_arrive(&storage.o_full[q][consumer]);
-    // [FA2 Alg.1 l.13, 15]  L_i = m + log l    // while O leaves
-    if (p.lse != nullptr) write_lse(p, b, h, i0 + r0, row, lane);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int i = i0 + r0 + MmaAccumulator::row(lane, 2 * r);
+      if (lane % 4 == 0 && i >= 0 && i < seq.num_queries && p.lse != nullptr) {
+        p.lse[row_index(p, b, h, i)] =
+            row.max[r] * kLn2 + logf(row.sum[r]);  // [FA2 Alg.1 l.13, 15]
+      }
+    }
   }
-  if (consumer == 0) wait_for_turn();  // The last turn comes back.
 }  // [FA2 Alg.1 l.16-17]
 
 }  // namespace cuflash::persistent

@@ -14,7 +14,7 @@ __device__ __forceinline__ void request_work(SharedStorage<T, kHeadDim>& storage
   auto &sK = storage.sK, &sV = storage.sV;
   auto &k_full = storage.k_full, &v_full = storage.v_full;
   auto &k_empty = storage.k_empty, &v_empty = storage.v_empty;
-  int taken = 0;  // tiles of keys, of all work before
+  int taken = 0;  // tiles of keys of all earlier work
 #pragma unroll 1
   for (int n = 0;; ++n) {
     const auto [q, q_phase] = slot_of<C::kQStages>(n);

@@ -10,22 +10,20 @@ struct Shape {
   int keys;       // a tile
   int consumers;  // warpgroups that compute, 64 queries each
   int stages;     // buffers of K and of V
-  bool turns;     // True if consumers take turns at issuing products: they pay where a tile's
-                  // exponentials take at least twice as long as its products
-  int q_stages;   // buffers of Q and O
+  int q_stages;   // and of Q and O
 };
 constexpr Shape shape(int head_dim) {
   switch (head_dim) {
     case 32:
-      return {64, 4, 4, true, 2};  // 64 KB
+      return {64, 4, 6, 2};  // 80 KB
     case 64:
-      return {64, 4, 4, true, 2};  // 128 KB; S takes 32 of a consumer's 112 registers, P 16, O 32
+      return {64, 4, 6, 2};  // 160 KB; S takes 32 of a consumer's 112 registers, P 16, O 32
     case 96:
-      return {96, 3, 3, false, 2};  // 180 KB; S takes 48 of 160 registers, P 24, O 48
+      return {96, 3, 4, 2};  // 216 KB; S takes 48 of 160 registers, P 24, O 48
     case 128:
-      return {64, 3, 3, false, 2};  // 192 KB; S takes 32, P 16, O 64
+      return {64, 3, 4, 2};  // 224 KB; S takes 32, P 16, O 64
     default:
-      return {64, 2, 2, false, 1};  // 192 KB; O takes 128 registers
+      return {64, 2, 2, 1};  // 192 KB; O takes 128 registers
   }
 }
 
@@ -38,7 +36,6 @@ struct Config {
   static constexpr int kBlockQ = kConsumers * kWgmmaM, kBlockKV = kShape.keys;
   static constexpr int kProducerRegisters = 24;  // of a thread
   static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
-  static constexpr int kTurn = 1;  // the named barrier of the first consumer; the next has the next
 };
 
 }  // namespace cuflash::persistent

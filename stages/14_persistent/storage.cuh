@@ -12,9 +12,9 @@ struct SharedStorage {
   using C = Config<kHeadDim>;
   using QTile = SwizzledTile<T, C::kBlockQ, kHeadDim>;
   using KVTile = SwizzledTile<T, C::kBlockKV, kHeadDim>;
-  QTile sQ[C::kQStages];  // at the end of a work, its O
+  QTile sQ[C::kQStages];  // Q, and in the end O
   KVTile sK[C::kStages], sV[C::kStages];
-  Work<C> work[C::kQStages];                               // with the Q of the same number
+  Work<C> work[C::kQStages];                               // what to compute with this Q
   std::uint64_t q_full[C::kQStages];                       // Q has arrived, and its Work is written
   std::uint64_t k_full[C::kStages], v_full[C::kStages];    // a copy has arrived
   std::uint64_t o_full[C::kQStages][C::kConsumers];        // a consumer has written its O
