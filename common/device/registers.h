@@ -12,8 +12,8 @@
 
 namespace cuflash {
 
-// x itself, but the compiler cannot tell that it is. What is computed from it inside a loop is
-// computed anew in each iteration, instead of once before the loop and held in registers.
+// Returns x through an empty asm statement, so the compiler cannot hoist expressions that use it
+// out of a loop and hold them in registers: each iteration computes them anew.
 template <class T>
 __device__ __forceinline__ T opaque(T x) {
   if constexpr (std::is_same_v<T, float>) {
@@ -26,9 +26,9 @@ __device__ __forceinline__ T opaque(T x) {
   return x;
 }
 
-// x itself, which all 32 lanes of the warp have alike, and call with together. The compiler cannot
-// always tell; told so, it keeps the value, and what is computed from it, in the warp's uniform
-// registers. Compute capability 8.0: below, the intrinsic is not declared.
+// Returns x as a warp-uniform value. All 32 lanes must call it with the same x. The compiler then
+// keeps it, and what is computed from it, in the warp's uniform registers. It needs compute
+// capability 8.0: below, the intrinsic is not declared.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 __device__ __forceinline__ int uniform(int x) {
   return static_cast<int>(__reduce_or_sync(0xffffffffu, static_cast<unsigned>(x)));

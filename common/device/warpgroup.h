@@ -26,9 +26,9 @@ constexpr int consumer_registers(int consumers, int of_producer) {
   return (warpgroups * at_launch - of_producer) / consumers / 8 * 8;
 }
 
-// The first query of one of the tiles of a head, of so many rows. The last tile is full, but for
-// the last rows of a warpgroup. The first one may begin before the head does, so that its first
-// warpgroups have no query: under a causal mask it is the tile that sees the fewest keys.
+// First row of tile `tile` of a head. Tiles end at the end of the head, rounded up to the rows of a
+// warpgroup, so the first may start at a negative row, and its first warpgroups have no query:
+// under a causal mask it is the tile that sees the fewest keys.
 __host__ __device__ constexpr int first_query(int queries, int rows, int tiles, int tile) {
   return (queries + kWgmmaM - 1) / kWgmmaM * kWgmmaM - (tiles - tile) * rows;
 }

@@ -81,6 +81,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   using C = BackwardConfig<kHeadDim>;
   auto& storage = shared_storage<BackwardStorage<T, kHeadDim>>();
   auto &sQ = storage.sQ, &sdO = storage.sdO;
+  auto &full = storage.full, &empty = storage.empty;
 
   // Begin the barriers, and find this warp's role.
   const int thread = threadIdx.x, warp = uniform(thread / 32), warpgroup = warp / kWarpgroupWarps;
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       const int i0 = at.tile * C::kStreamed;
 
       // [FA2 Alg.2 l.9-10]  Q_i, dO_i come from the producer; Sᵀ = K_j Q_iᵀ    // (64, kStreamed)
-      ptx::mbarrier_wait(&storage.full[stage], phase);  // Q_i, dO_i, LSE_i and delta_i are there.
+      ptx::mbarrier_wait(&full[stage], phase);  // Q_i, dO_i, LSE_i and delta_i have arrived.
       typename C::Scores rS;
       issue_abt<T>(rS, storage.sK[slot], key0, sQ[stage]);
 
@@ -222,7 +223,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       __syncwarp();
       if (lane == 0) {
         ptx::mbarrier_arrive(&storage.ds_full);
-        ptx::mbarrier_arrive(&storage.empty[stage]);
+        ptx::mbarrier_arrive(&empty[stage]);
       }
       if constexpr (!kFirst) {
         if ((lane == 0) & (n == begin)) ptx::mbarrier_arrive(&storage.k_empty[slot ^ 1]);

@@ -26,17 +26,22 @@ __device__ __forceinline__ Piece take_piece(const BackwardParams& p, const DqWor
 
 // Hands a block's nth piece on, and requests its K and V.
 template <class T, int kHeadDim>
-__device__ __forceinline__ void request_kv(BackwardStorage<T, kHeadDim>& storage,
-                                           const BackwardMaps& maps, const Piece& piece, int nth,
-                                           int lane) {
-  const int slot = nth % 2, phase = nth / 2 % 2;
+__device__ __forceinline__ void hand_on_piece(BackwardStorage<T, kHeadDim>& storage,
+                                              const BackwardMaps& maps, const Piece& piece, int nth,
+                                              int lane) {
+  const auto [slot, phase] = slot_of<2>(nth);
   ptx::mbarrier_wait(&storage.k_empty[slot], phase ^ 1);  // All have read what was there.
   if (lane == 0) {
     storage.pieces[slot] = piece;
     ptx::mbarrier_arrive(&storage.k_full[slot]);
-    request_tile(storage.sK[slot], maps.k, piece.j0, piece.kv_head, piece.batch,
-                 storage.k_full[slot]);
+    if (piece.number < 0) {
+      ptx::mbarrier_arrive(&storage.k_full[slot]);  // This arrival replaces the copy's.
+    } else {
+      request_tile(storage.sK[slot], maps.k, piece.j0, piece.kv_head, piece.batch,
+                   storage.k_full[slot]);
+    }
   }
+  if (piece.number < 0) return;
   ptx::mbarrier_wait(&storage.v_empty, nth % 2 ^ 1);  // The consumers have read V.
   if (lane == 0) {
     request_tile(storage.sV, maps.v, piece.j0, piece.kv_head, piece.batch, storage.v_full);
@@ -50,29 +55,23 @@ __device__ __forceinline__ void request_pieces(const BackwardParams& p, const Dq
                                                const BackwardMaps& maps, const Schedule& schedule,
                                                BackwardStorage<T, kHeadDim>& storage, int lane) {
   using C = BackwardConfig<kHeadDim>;
+  auto &sQ = storage.sQ, &sdO = storage.sdO;
+  auto &full = storage.full, &empty = storage.empty;
   Piece piece = take_piece<kHeadDim>(p, scratch, schedule, lane);
   int taken = 0;  // tiles of queries, of all pieces
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
-    if (piece.number < 0) {
-      const int slot = nth % 2, phase = nth / 2 % 2;
-      ptx::mbarrier_wait(&storage.k_empty[slot], phase ^ 1);  // All have read what was there.
-      if (lane == 0) storage.pieces[slot] = piece;
-      // The second arrival replaces the copy's.
-      if (lane < 2) ptx::mbarrier_arrive(&storage.k_full[slot]);
-      return;
-    }
-    if (piece.num_steps == 0) request_kv(storage, maps, piece, nth, lane);
+    if (piece.num_steps == 0) hand_on_piece(storage, maps, piece, nth, lane);
+    if (piece.number < 0) return;
     Step at(piece);
 #pragma unroll 1
     for (int n = 0; n < piece.num_steps; ++n, at.advance()) {
       const auto [stage, phase] = slot_of<C::kStages>(taken++);
-      // The consumers have read what was there.
-      ptx::mbarrier_wait(&storage.empty[stage], phase ^ 1);
+      ptx::mbarrier_wait(&empty[stage], phase ^ 1);  // The consumers have read what was there.
       if (lane == 0) {
         const int i0 = at.tile * C::kStreamed;
-        request_tile(storage.sQ[stage], maps.q, i0, at.head, piece.batch, storage.full[stage]);
-        request_tile(storage.sdO[stage], maps.d_o, i0, at.head, piece.batch, storage.full[stage]);
+        request_tile(sQ[stage], maps.q, i0, at.head, piece.batch, full[stage]);
+        request_tile(sdO[stage], maps.d_o, i0, at.head, piece.batch, full[stage]);
       }
       const std::int64_t row = tile_index(p, scratch, piece, at) * C::kStreamed;
 #pragma unroll
@@ -82,8 +81,8 @@ __device__ __forceinline__ void request_pieces(const BackwardParams& p, const Dq
         *reinterpret_cast<float4*>(&storage.s_delta[stage][r]) =
             *reinterpret_cast<const float4*>(&scratch.delta[row + r]);
       }
-      ptx::mbarrier_arrive(&storage.full[stage]);
-      if (n == 0) request_kv(storage, maps, piece, nth, lane);
+      ptx::mbarrier_arrive(&full[stage]);
+      if (n == 0) hand_on_piece(storage, maps, piece, nth, lane);
     }
     piece = take_piece<kHeadDim>(p, scratch, schedule, lane);
   }

@@ -724,7 +724,7 @@ class Differences(unittest.TestCase):
 
     def test_kernels_come_first(self):
         self.assertEqual(re.findall(r"(?m)^(\S+): \d+ lines", run(RUN, "--diff", "15", "16").stdout),
-                         ["kernel_bwd.cuh", "shape.cuh", "stage.cu", "traffic.cu", "work.cuh"])
+                         ["kernel_bwd.cuh", "producer.cuh", "shape.cuh", "stage.cu", "traffic.cu"])
 
 
 class Widths(unittest.TestCase):

@@ -17,7 +17,7 @@
 namespace cuflash::ptx {
 
 // Begins to add so many bytes of floats to those at `sums`. Both addresses and the size are
-// multiples of 16 bytes. Each addition is atomic; their order is that of chance.
+// multiples of 16 bytes. Each addition is atomic; their order is unspecified.
 __device__ __forceinline__ void bulk_reduce_add(float* sums, SharedAddress terms, int bytes) {
   instruments::may_be_late();
   asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"

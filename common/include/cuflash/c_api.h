@@ -258,7 +258,7 @@ typedef struct cuflash_forward_args {
 typedef struct cuflash_backward_args {
   uint32_t size;             ///< sizeof(cuflash_backward_args)
   int32_t deterministic;     ///< not 0: the gradients are the same to the bit in every run. 0: some
-                             ///< stages add to dQ in the order of chance, which is faster, and its
+                             ///< stages add to dQ in an unspecified order, which is faster, and its
                              ///< last bits may differ from run to run
   cuflash_tensor q;          ///< in, [batch, heads_q, seq_q, head_dim]
   cuflash_tensor k;          ///< in, [batch, heads_kv, seq_kv, head_dim]

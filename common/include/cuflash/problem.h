@@ -81,8 +81,8 @@ struct Forward : cuflash_forward_args {
       : cuflash_forward_args{sizeof(cuflash_forward_args), Q, K, V, O, L, nullptr, 0} {}
 };
 
-/// The tensors of one backward call, all null at first. `deterministic` is 1: who prefers speed to
-/// the same bits in every run sets it to 0. cuflash_backward_args says what each field is.
+/// The tensors of one backward call, all null at first. `deterministic` is 1: set it to 0 to
+/// trade bitwise reproducibility for speed. cuflash_backward_args says what each field is.
 struct Backward : cuflash_backward_args {
   /// No tensors.
   Backward() : Backward({}, {}, {}, {}, {}, {}, {}, {}, nullptr) {}

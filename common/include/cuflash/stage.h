@@ -103,7 +103,7 @@ struct PassFacts {
   Features features;     ///< what it can do
   ProductsBy products_by = ProductsBy::kMultiplyAdds;  ///< what computes its matrix products
   bool keeps_scores = false;  ///< its workspace holds S or P of every head, O(seq_q · seq_kv)
-  bool any_order = false;     ///< a call that is not deterministic adds in the order of chance
+  bool any_order = false;     ///< a call that is not deterministic adds in an unspecified order
   bool resident = false;      ///< its grid has a block for each multiprocessor, and no more
   /// The stage whose same pass this one changes: a diff of the two shows the idea. Empty if there
   /// is none.
