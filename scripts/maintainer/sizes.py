@@ -153,7 +153,7 @@ def main():
     rows = list(stages())
     for stage, which, count, longest, before, new, chapter in rows:
         print(f"{stage:24}{which:10}{count:6}{longest:9}  {before:24}{new:>5}{chapter:>8}")
-    return "\n".join(too_large(rows))
+    return "\n".join(too_large(rows)) or None
 
 
 if __name__ == "__main__":
