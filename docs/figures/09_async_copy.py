@@ -1,18 +1,9 @@
-"""Figures of stages/09_async_copy: copies in time, the walk over tiles, who adds to dQ."""
-
-import re
+"""Figures of stages/09_async_copy: copies in time, and who adds to dQ."""
 
 from drawing import Figure, LEFT, SMALL
-from sources import causal, function, integer, mask, read
+from sources import read
 
-KERNEL = "stages/09_async_copy/kernel.cuh"
 BACKWARD = "stages/09_async_copy/kernel_bwd.cuh"
-
-
-def tile_rows():
-    """kBlockQ and kBlockKV with head_dim 64."""
-    strips = int(re.search(r"case 64:\s+return \{(\d+),", read(KERNEL))[1])
-    return 16 * strips * integer(KERNEL, "kWarps"), integer(KERNEL, "kBlockKV")
 
 
 def time():
@@ -40,7 +31,7 @@ def time():
         figure.box(at + gap / 2, y, half, height, "blue", "S = Q Kᵀ", SMALL)
         figure.box(at + gap / 2 + half, y, half, height, "sky", "softmax, P V", SMALL)
         arrives, used = buffers
-        names = ("n", "n − 1", "n − 2")
+        names = ("n", "n + 1", "n + 2")
         figure.box(at + gap / 2, y + used, 2 * half, 38, "blue", f"tile {names[step]} is read",
                    SMALL)
         figure.box(at + gap / 2, y + arrives, 2 * half, 38, "orange",
@@ -54,7 +45,7 @@ def time():
         figure.text(LEFT, y + down + 20, name, SMALL)
     wide = half - gap / 2
     for step in range(2):
-        now, following = ("n", "n − 1") if step == 0 else ("n − 1", "n − 2")
+        now, following = ("n", "n + 1") if step == 0 else ("n + 1", "n + 2")
         for n, (label, colour, key, value) in enumerate(
             (
                 ("S = Q Kᵀ", "blue", ("blue", f"K {now}"), ("orange", f"V {now}")),
@@ -73,58 +64,6 @@ def time():
         566,
         [("orange", "a copy is under way"), ("blue", "is read"), ("red", "wait and barrier")],
     )
-    figure.note(LEFT, 598, "Tiles are walked from the last, n, to the first.")
-    return figure
-
-
-def walk():
-    """The order of blocks and tiles under a causal mask, and which tiles are masked."""
-    block_q, block_kv = tile_rows()
-    queries = keys = 4 * block_q
-    path = "common/device/mask.h"
-    to_all, seq = function(path, "keys_visible_to_all"), causal(queries, keys)
-    visible = mask().visible_keys
-    blocks, counts = [], [0, 0]
-    for block in range(queries // block_q):
-        i0 = block * block_q
-        begin, end = visible(seq, i0, i0 + block_q)
-        full_begin, full_end = to_all(seq, i0, i0 + block_q)
-        row = {}
-        for order, tile in enumerate(range((end - 1) // block_kv, begin // block_kv - 1, -1)):
-            inner = -(-full_begin // block_kv) <= tile < full_end // block_kv
-            row[tile] = (order + 1, inner)
-            counts[inner] += 1
-        blocks.append(row)
-    figure = Figure(
-        "09_walk",
-        480,
-        "A causal mask: masked tiles first, then inner ones",
-        f"{queries} queries and keys, blocks of {block_q} queries, tiles of {block_kv} keys. Each"
-        f" block walks from its last tile to its first. {counts[0]} tiles need the mask and"
-        f" {counts[1]} do not. The block with most keys is the first of the grid.",
-    )
-    cell, high, x, y = 58, 62, 208, 112
-    columns = keys // block_kv
-    for tile in range(columns):
-        figure.note(x + cell * (tile + 0.5), y - 18, str(tile), "middle")
-    figure.note(x - 12, y - 18, "tile of keys", "end")
-    for block, row in enumerate(blocks):
-        at = y + high * block
-        name = f"queries {block * block_q}-{(block + 1) * block_q - 1}"
-        figure.text(x - 12, at + high / 2 - 12, name, SMALL, "end")
-        figure.note(x - 12, at + high / 2 + 12, f"starts as {len(blocks) - block}", "end")
-        for tile in range(columns):
-            order, inner = row.get(tile, ("", None))
-            colour = "paper" if inner is None else "green" if inner else "orange"
-            figure.box(x + cell * tile + 1, at + 1, cell - 2, high - 2, colour, str(order),
-                       bold=True, dashed=inner is None)
-    bottom = y + high * len(blocks)
-    figure.legend(
-        LEFT,
-        bottom + 34,
-        [("orange", "masked loop"), ("green", "loop without a mask"), ("paper", "skipped")],
-    )
-    figure.note(LEFT, bottom + 74, "Numbers: the order in which a block takes its tiles.")
     return figure
 
 
@@ -178,4 +117,4 @@ def dq():
     return figure
 
 
-FIGURES = [time(), walk(), dq()]
+FIGURES = [time(), dq()]

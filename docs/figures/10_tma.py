@@ -1,10 +1,18 @@
-"""Figures of stages/10_tma: the phases of a buffer's barriers, and what follows a head's tail."""
+"""Figures of stages/10_tma: the phases of barriers, a head's tail, the walk over tiles."""
+
+import re
 
 from drawing import Figure, LEFT, SMALL
-from sources import function, integer
+from sources import causal, function, integer, mask, read
 
 KERNEL = "stages/10_tma/kernel.cuh"
 STAGES = 2
+
+
+def tile_rows():
+    """kBlockQ and kBlockKV with head_dim 64."""
+    strips = int(re.search(r"case 64:\s+return \{(\d+),", read(KERNEL))[1])
+    return 16 * strips * integer(KERNEL, "kWarps"), integer(KERNEL, "kBlockKV")
 
 
 def phases():
@@ -90,4 +98,55 @@ def tail():
     return figure
 
 
-FIGURES = [phases(), tail()]
+def walk():
+    """The order of blocks and tiles under a causal mask, and which tiles are masked."""
+    block_q, block_kv = tile_rows()
+    queries = keys = 4 * block_q
+    path = "common/device/mask.h"
+    to_all, seq = function(path, "keys_visible_to_all"), causal(queries, keys)
+    visible = mask().visible_keys
+    blocks, counts = [], [0, 0]
+    for block in range(queries // block_q):
+        i0 = block * block_q
+        begin, end = visible(seq, i0, i0 + block_q)
+        full_begin, full_end = to_all(seq, i0, i0 + block_q)
+        row = {}
+        for order, tile in enumerate(range((end - 1) // block_kv, begin // block_kv - 1, -1)):
+            inner = -(-full_begin // block_kv) <= tile < full_end // block_kv
+            row[tile] = (order + 1, inner)
+            counts[inner] += 1
+        blocks.append(row)
+    figure = Figure(
+        "10_walk",
+        480,
+        "A causal mask: masked tiles first, then inner ones",
+        f"{queries} queries and keys, blocks of {block_q} queries, tiles of {block_kv} keys. Each"
+        f" block walks from its last tile to its first. {counts[0]} tiles need the mask and"
+        f" {counts[1]} do not. The block with most keys is the first of the grid.",
+    )
+    cell, high, x, y = 58, 62, 208, 112
+    columns = keys // block_kv
+    for tile in range(columns):
+        figure.note(x + cell * (tile + 0.5), y - 18, str(tile), "middle")
+    figure.note(x - 12, y - 18, "tile of keys", "end")
+    for block, row in enumerate(blocks):
+        at = y + high * block
+        name = f"queries {block * block_q}-{(block + 1) * block_q - 1}"
+        figure.text(x - 12, at + high / 2 - 12, name, SMALL, "end")
+        figure.note(x - 12, at + high / 2 + 12, f"starts as {len(blocks) - block}", "end")
+        for tile in range(columns):
+            order, inner = row.get(tile, ("", None))
+            colour = "paper" if inner is None else "green" if inner else "orange"
+            figure.box(x + cell * tile + 1, at + 1, cell - 2, high - 2, colour, str(order),
+                       bold=True, dashed=inner is None)
+    bottom = y + high * len(blocks)
+    figure.legend(
+        LEFT,
+        bottom + 34,
+        [("orange", "masked loop"), ("green", "loop without a mask"), ("paper", "skipped")],
+    )
+    figure.note(LEFT, bottom + 74, "Numbers: the order in which a block takes its tiles.")
+    return figure
+
+
+FIGURES = [phases(), tail(), walk()]

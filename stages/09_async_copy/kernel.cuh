@@ -1,10 +1,9 @@
-// 09_async_copy, forward: tiles are copied by cp.async while the warps compute. Keys are walked
-// from the last to the first, masked tiles in loops of their own.
+// 09_async_copy, forward: tiles are copied by cp.async while the warps compute.
 #pragma once
 
+#include <cfloat>
 #include <climits>
 #include <cmath>
-#include <type_traits>
 
 #include "device/constants.h"
 #include "device/epilogue.h"
@@ -19,7 +18,7 @@
 #include "device/shared_memory.h"
 #include "device/swizzle.h"
 #include "device/tensor.h"
-#include "device/tile_mark.h"
+#include "device/tiles.h"
 #include "device/warp.h"
 
 namespace cuflash::async_copy {
@@ -27,23 +26,22 @@ namespace cuflash::async_copy {
 // The shape of a block's work. 99 KB of shared memory hold each (compute capability 8.6 and 8.9).
 struct Shape {
   int strips;   // of 16 queries a warp: two use each operand of K and V that the warp loads
-  int part;     // keys, of a tile's 64, whose scores are weighed together
   int stages;   // buffers of K and of V
-  int q_steps;  // of 16 columns of Q that stay in registers; the others are loaded for each part
+  int q_steps;  // of 16 columns of Q that stay in registers; the others are loaded for each tile
   int blocks;   // an SM
 };
 constexpr Shape shape(int head_dim) {
   switch (head_dim) {
     case 32:
-      return {2, 32, 2, 2, 3};  // 24 KB
+      return {2, 2, 2, 3};  // 24 KB
     case 64:
-      return {2, 32, 2, 4, 2};  // 48 KB; all of Q in registers
+      return {2, 2, 4, 2};  // 48 KB; all of Q in registers
     case 96:
-      return {2, 32, 2, 0, 2};  // 72 KB
+      return {2, 2, 0, 2};  // 72 KB
     case 128:
-      return {2, 32, 2, 0, 2};  // 96 KB; O takes 128 registers, S of a tile 64
+      return {2, 2, 0, 2};  // 96 KB; O takes 128 registers, S of a tile 64
     default:
-      return {1, 64, 1, 0, 2};  // 96 KB; O of 16 queries takes 128 registers
+      return {1, 1, 0, 2};  // 96 KB; O of 16 queries takes 128 registers
   }
 }
 
@@ -53,12 +51,11 @@ struct Config {
   static constexpr int kStrips = kShape.strips, kStages = kShape.stages, kQSteps = kShape.q_steps;
   static constexpr int kWarps = 4, kThreads = 32 * kWarps;
   static constexpr int kWarpQ = kMmaM * kStrips, kBlockQ = kWarpQ * kWarps;
-  static constexpr int kBlockKV = 64, kPart = kShape.part, kParts = kBlockKV / kPart;
-  static constexpr int kSteps = kHeadDim / 16, kKeySteps = kPart / 16;
+  static constexpr int kBlockKV = 64, kSteps = kHeadDim / 16, kKeySteps = kBlockKV / 16;
   // What a lane holds of a warp's queries: operands of Q, the last for those that are loaded for
-  // each part; S and P of a part; O; a number for each row.
+  // each tile; S and P of a tile; O; a number for each row.
   using Queries = MmaA::Registers[kStrips][kQSteps + 1];
-  using Scores = MmaAccumulator::Registers[kStrips][kPart / kMmaN];
+  using Scores = MmaAccumulator::Registers[kStrips][kBlockKV / kMmaN];
   using Weights = MmaA::Registers[kStrips][kKeySteps];
   using Output = MmaAccumulator::Registers[kStrips][kHeadDim / kMmaN];
   using RowValues = float[kStrips][2];
@@ -74,8 +71,8 @@ struct SharedStorage {
 };
 
 // Begins to copy the rows [first, first + kRows) of a head into a tile, this thread a chunk of each
-// panel. Without kWhole, rows past the end become zeros.
-template <bool kWhole, int kThreads, class T, int kRows, int kHeadDim>
+// panel. Rows past the end become zeros.
+template <int kThreads, class T, int kRows, int kHeadDim>
 __device__ __forceinline__ void request_tile(SwizzledTile<T, kRows, kHeadDim>& tile,
                                              Rows<const T> g, int first, int num_rows, int thread) {
   using Tile = SwizzledTile<T, kRows, kHeadDim>;
@@ -87,7 +84,7 @@ __device__ __forceinline__ void request_tile(SwizzledTile<T, kRows, kHeadDim>& t
   for (int r = 0; r < kRows; r += kStep) {
 #pragma unroll
     for (int c = 0; c < kHeadDim; c += Tile::kPanelCols) {
-      const bool valid = kWhole || first + r0 + r < num_rows;
+      const bool valid = first + r0 + r < num_rows;
       ptx::cp_async_16(&tile(r0 + r, d + c), from + c, valid);
     }
     from = opaque(from + kStep * g.row_stride);  // One pointer that walks, not one for each row.
@@ -105,11 +102,11 @@ __device__ __forceinline__ Place place_of_block(const ForwardParams& p, int tile
   return uniform({head / p.heads_q, head % p.heads_q, tile, 0});
 }
 
-// rS += Q Kᵀ for a warp's queries, from row r0 of sQ on, and a part of a tile of keys. The first
-// kQSteps operands of Q are in rQ.
+// rS += Q Kᵀ for a warp's queries, from row r0 of sQ on, and a tile of keys. The first kQSteps
+// operands of Q are in rQ.
 template <class C, class T, class QTile, class KVTile>
 __device__ __forceinline__ void add_scores(typename C::Scores& rS, typename C::Queries& rQ,
-                                           QTile& sQ, KVTile& sK, int r0, int part, int lane) {
+                                           QTile& sQ, KVTile& sK, int r0, int lane) {
   const Chunks lane_Q(sQ, r0 + LoadA::row(lane), LoadA::col(lane));
   const Chunks lane_K(sK, LoadBTransposed::row(lane), LoadBTransposed::col(lane));
 #pragma unroll
@@ -121,7 +118,7 @@ __device__ __forceinline__ void add_scores(typename C::Scores& rS, typename C::Q
 #pragma unroll
     for (int n = 0; n < C::kKeySteps; ++n) {
       std::uint32_t rK[4];  // of 16 keys: a row of sK is a column of Kᵀ
-      ptx::ldmatrix_x4(rK, lane_K(part * C::kKeySteps + n, k));
+      ptx::ldmatrix_x4(rK, lane_K(n, k));
 #pragma unroll
       for (int m = 0; m < C::kStrips; ++m) {
         auto& q = rQ[m][k < C::kQSteps ? k : C::kQSteps];
@@ -132,22 +129,21 @@ __device__ __forceinline__ void add_scores(typename C::Scores& rS, typename C::Q
   }
 }
 
-// P = exp(S − m) for a part of a tile. Where m grows by more than the slack, O and l are rescaled
-// first. With kMasked a row may have seen no key yet.
-template <class C, class T, bool kMasked>
+// P = exp(S − m) for a tile. Where m grows by more than the slack, O and l are rescaled first.
+template <class C, class T>
 __device__ __forceinline__ void softmax(typename C::Weights& rP, const typename C::Scores& rS,
                                         typename C::Output& rO, typename C::RowValues& row_max,
                                         typename C::RowValues& row_sum, float scale_log2) {
   constexpr float kSlack = 8.f;  // O is rescaled when a term of P would exceed 2 to this power
-  typename C::RowValues part_max;
+  typename C::RowValues tile_max;
   bool grew = false;
 #pragma unroll
   for (int x = 0; x < 2 * C::kStrips; ++x) {
     const int m = x / 2, r = x % 2;  // strip, and which of the lane's two rows
     float lane_max = fmaxf(rS[m][0][2 * r], rS[m][0][2 * r + 1]);
     for (const auto& s : rS[m]) lane_max = fmaxf(lane_max, fmaxf(s[2 * r], s[2 * r + 1]));
-    part_max[m][r] = quad_max(lane_max);
-    grew |= (part_max[m][r] - row_max[m][r]) * scale_log2 > kSlack;
+    tile_max[m][r] = quad_max(lane_max) * scale_log2;
+    grew |= tile_max[m][r] - row_max[m][r] > kSlack;
   }
   // Rescale O and l, but only rows whose maximum has grown by more than the slack.
   if (__any_sync(0xffffffffu, grew)) {
@@ -155,9 +151,8 @@ __device__ __forceinline__ void softmax(typename C::Weights& rP, const typename 
     for (int x = 0; x < 2 * C::kStrips; ++x) {
       const int m = x / 2, r = x % 2;
       const float old_max = row_max[m][r];
-      if ((part_max[m][r] - old_max) * scale_log2 > kSlack) row_max[m][r] = part_max[m][r];
-      const float finite_max = kMasked && row_max[m][r] == -INFINITY ? 0.f : row_max[m][r];
-      const float o_scale = ptx::exp2((old_max - finite_max) * scale_log2);
+      if (tile_max[m][r] - old_max > kSlack) row_max[m][r] = tile_max[m][r];
+      const float o_scale = ptx::exp2(old_max - row_max[m][r]);
       row_sum[m][r] *= o_scale;
       for (auto& o : rO[m]) o[2 * r] *= o_scale, o[2 * r + 1] *= o_scale;
     }
@@ -171,10 +166,8 @@ __device__ __forceinline__ void softmax(typename C::Weights& rP, const typename 
       for (int e = 0; e < 4; ++e) {
         const int r = e % 2;
         const auto& s = rS[m][2 * k + e / 2];
-        const float old = row_max[m][r];
-        const float shift = (kMasked && old == -INFINITY ? 0.f : -old) * scale_log2;
-        const float x = ptx::exp2(fmaf(s[2 * r], scale_log2, shift));
-        const float y = ptx::exp2(fmaf(s[2 * r + 1], scale_log2, shift));
+        const float x = ptx::exp2(fmaf(s[2 * r], scale_log2, -row_max[m][r]));
+        const float y = ptx::exp2(fmaf(s[2 * r + 1], scale_log2, -row_max[m][r]));
         row_sum[m][r] += x;
         row_sum[m][r] += y;
         rP[m][k][e] = pack<T>(x, y);
@@ -183,17 +176,17 @@ __device__ __forceinline__ void softmax(typename C::Weights& rP, const typename 
   }
 }
 
-// rO += P V for a part of a tile of keys.
+// rO += P V for a tile of keys.
 template <class C, class T, class KVTile>
 __device__ __forceinline__ void add_values(typename C::Output& rO, typename C::Weights& rP,
-                                           KVTile& sV, int part, int lane) {
+                                           KVTile& sV, int lane) {
   const Chunks lane_V(sV, LoadB::row(lane), LoadB::col(lane));
 #pragma unroll
   for (int k = 0; k < C::kKeySteps; ++k) {
 #pragma unroll
     for (int n = 0; n < C::kSteps; ++n) {
       std::uint32_t rV[4];  // of 16 columns
-      ptx::ldmatrix_x4_trans(rV, lane_V(part * C::kKeySteps + k, n));
+      ptx::ldmatrix_x4_trans(rV, lane_V(k, n));
 #pragma unroll
       for (int m = 0; m < C::kStrips; ++m) {
         ptx::mma_m16n8k16<T>(rO[m][2 * n], rP[m][k], {rV[0], rV[1]});
@@ -213,7 +206,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   auto& sQ = storage.sQ;
   auto &sK = storage.sK, &sV = storage.sV;
 
-  // Find this block's head, queries and tensors, and this warp's queries.
+  // Find this block's head, queries, keys and tensors, and this warp's queries.
   const int thread = threadIdx.x, warp = uniform(thread / 32);
   const auto [b, h, block, unused] = place_of_block(p, num_tiles(p.seq_q, C::kBlockQ));
   const int i0 = block * C::kBlockQ, r0 = uniform(warp * C::kWarpQ);  // [FA2 Alg.1 l.1-3]
@@ -222,28 +215,21 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   const auto gQ = rows<const T>(p.q, b, h);
   const auto gK = rows<const T>(p.k, b, hk);
   const auto gV = rows<const T>(p.v, b, hk);
+  const Range keys = uniform(visible_keys(seq, i0, i0 + C::kBlockQ));
 
-  // Find the tiles of keys, and those of them that need no mask.
-  const Range keys = visible_keys(seq, i0, i0 + C::kBlockQ);
-  const Range full = keys_visible_to_all(seq, i0, i0 + C::kBlockQ);
-  const int first_tile = keys.begin / C::kBlockKV;
-  const int num_tiles = keys.end > keys.begin ? (keys.end - 1) / C::kBlockKV + 1 : first_tile;
-  const Range no_mask = {(full.begin + C::kBlockKV - 1) / C::kBlockKV, full.end / C::kBlockKV};
-
-  // [FA2 Alg.1 l.4-7]  load Q_i; O = 0, l = 0, m = -inf; begin with the last K_j and V_j
-  request_tile<false, C::kThreads>(sQ, gQ, i0, seq.num_queries, thread);
+  // [FA2 Alg.1 l.4-7]  load Q_i; O = 0, l = 0, m = -inf; begin with the first K_j and V_j
+  request_tile<C::kThreads>(sQ, gQ, i0, seq.num_queries, thread);
   ptx::cp_async_commit();
-  if (num_tiles > first_tile) {
-    const int j0 = (num_tiles - 1) * C::kBlockKV;
-    request_tile<false, C::kThreads>(sK[0], gK, j0, seq.num_keys, thread);
-    if constexpr (C::kStages == 2) {
-      request_tile<false, C::kThreads>(sV[0], gV, j0, seq.num_keys, thread);
-    }
+  if (keys.begin < keys.end) {
+    const int j0 = keys.begin / C::kBlockKV * C::kBlockKV;
+    request_tile<C::kThreads>(sK[0], gK, j0, seq.num_keys, thread);
+    if (C::kStages == 2) request_tile<C::kThreads>(sV[0], gV, j0, seq.num_keys, thread);
   }
   ptx::cp_async_commit();
   typename C::Output rO = {};
-  typename C::RowValues row_max, row_sum = {};  // row_sum: of this lane's columns
-  for (auto& m : row_max) m[0] = m[1] = -INFINITY;
+  // row_max: m · scale_log2, to be subtracted in one instruction; row_sum: of this lane's columns
+  typename C::RowValues row_max, row_sum = {};
+  for (auto& m : row_max) m[0] = m[1] = -FLT_MAX;  // finite: −∞ minus −∞ would be a NaN
   const float scale_log2 = p.softmax_scale * kLog2e;
 
   ptx::cp_async_wait<1>();
@@ -256,68 +242,45 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     for (int k = 0; k < C::kQSteps; ++k) ptx::ldmatrix_x4(rQ[m][k], lane_Q(m, k));
   }
 
-  // Takes a tile into the softmax and O. The next one, whose copies it begins, is tile - 1.
-  const auto take_tile = [&](auto masked, int tile, int stage) {
-    constexpr bool kMasked = decltype(masked)::value;
-    mark_tile("KV tile", tile);
-    const int lane = opaque(thread) % 32u;
-    const int j0 = tile * C::kBlockKV, next_j0 = j0 - C::kBlockKV;
-    const bool more = tile > first_tile;
+  // Walk over the tiles of keys.
+  int stage = 0;
+#pragma unroll 1
+  for (const int j0 : Tiles<C::kBlockKV>("KV tile", keys)) {  // [FA2 Alg.1 l.6, 11]
+    const int lane = opaque(thread) % 32u, next_j0 = j0 + C::kBlockKV;
+    const bool more = next_j0 < keys.end;
     ptx::cp_async_wait<0>();
     __syncthreads();  // This tile has arrived for all; all have read what is overwritten now.
     if constexpr (C::kStages == 2) {
-      if (more) request_tile<true, C::kThreads>(sK[stage ^ 1], gK, next_j0, seq.num_keys, thread);
-      if (more) request_tile<true, C::kThreads>(sV[stage ^ 1], gV, next_j0, seq.num_keys, thread);
+      if (more) request_tile<C::kThreads>(sK[stage ^ 1], gK, next_j0, seq.num_keys, thread);
+      if (more) request_tile<C::kThreads>(sV[stage ^ 1], gV, next_j0, seq.num_keys, thread);
     } else {
-      request_tile<!kMasked, C::kThreads>(sV[0], gV, j0, seq.num_keys, thread);
+      request_tile<C::kThreads>(sV[0], gV, j0, seq.num_keys, thread);
     }
     ptx::cp_async_commit();
 
     // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (kWarpQ, kBlockKV) f32 a warp, registers
-    typename C::Scores rS[C::kParts] = {};
-#pragma unroll
-    for (int part = 0; part < C::kParts; ++part) {
-      add_scores<C, T>(rS[part], rQ, sQ, sK[stage], r0, part, lane);
-    }
+    typename C::Scores rS = {};
+    add_scores<C, T>(rS, rQ, sQ, sK[stage], r0, lane);
     if constexpr (C::kStages == 1) {
       ptx::cp_async_wait<0>();
       __syncthreads();  // V_j has arrived for all; all have read K_j.
-      if (more) request_tile<true, C::kThreads>(sK[0], gK, next_j0, seq.num_keys, thread);
+      if (more) request_tile<C::kThreads>(sK[0], gK, next_j0, seq.num_keys, thread);
       ptx::cp_async_commit();
     }
+    // Mask the scores, where the warp's part of the tile needs it.
+    if (!all_visible(seq, i0 + r0, C::kWarpQ, j0, C::kBlockKV)) {
 #pragma unroll
-    for (int part = 0; part < C::kParts; ++part) {
-      // Mask the scores.
-      if constexpr (kMasked) {
-#pragma unroll
-        for (int m = 0; m < C::kStrips; ++m) {
-          mask_scores(rS[part][m], seq, opaque(i0 + r0) + m * kMmaM, j0 + part * C::kPart, lane);
-        }
+      for (int m = 0; m < C::kStrips; ++m) {
+        mask_scores(rS[m], seq, i0 + opaque(warp) * C::kWarpQ + m * kMmaM, j0, lane);
       }
-      // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
-      typename C::Weights rP;
-      softmax<C, T, kMasked>(rP, rS[part], rO, row_max, row_sum, scale_log2);
-      // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (kWarpQ, kHeadDim) f32 a warp, registers
-      add_values<C, T>(rO, rP, sV[stage], part, lane);
     }
-  };
-
-  // [FA2 Alg.1 l.6, 11]  Walk from the last tile to the first: the diagonal and the tail, the tiles
-  // without a mask, the window's left edge.
-  int tile = num_tiles - 1, stage = 0;
-  while (tile >= first_tile) {
-#pragma unroll 1
-    for (; tile >= first_tile && (tile >= no_mask.end || tile < no_mask.begin);
-         --tile, stage ^= C::kStages - 1) {
-      take_tile(std::true_type{}, tile, stage);
-    }
-#pragma unroll 1
-    for (; tile >= first_tile && tile >= no_mask.begin && tile < no_mask.end;
-         --tile, stage ^= C::kStages - 1) {
-      take_tile(std::false_type{}, tile, stage);
-    }
+    // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
+    typename C::Weights rP;
+    softmax<C, T>(rP, rS, rO, row_max, row_sum, scale_log2);
+    // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (kWarpQ, kHeadDim) f32 a warp, registers
+    add_values<C, T>(rO, rP, sV[stage], lane);
+    stage ^= C::kStages - 1;
   }
-  mark_tile(nullptr, 0);
 
   // [FA2 Alg.1 l.12]  O = O / l    // into the rows of sQ that this warp alone reads
   __syncwarp();  // All lanes have read these rows before they are overwritten.
@@ -338,7 +301,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     const int i = i0 + r0 + m * kMmaM + MmaAccumulator::row(lane, 2 * r);
     if (lane % 4 == 0 && i < seq.num_queries && p.lse != nullptr) {
       p.lse[row_index(p, b, h, i)] =
-          row_max[m][r] * p.softmax_scale + logf(row_sum[m][r]);  // [FA2 Alg.1 l.13, 15]
+          row_max[m][r] * kLn2 + logf(row_sum[m][r]);  // [FA2 Alg.1 l.13, 15]
     }
   }
   __syncwarp();  // The warp's rows are written before its lanes read them in another order.

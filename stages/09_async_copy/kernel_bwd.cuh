@@ -134,10 +134,10 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
     };
     const auto request_queries = [&](const Step& s, int to) {
       const int i0 = s.tile * C::kStreamed, batch = opaque(b), head = opaque(s.head);
-      request_tile<false, C::kThreads>(sQ[to], rows<const T>(p.q, batch, head), i0, seq.num_queries,
-                                       thread);
-      request_tile<false, C::kThreads>(sdO[to], rows<const T>(p.d_o, batch, head), i0,
-                                       seq.num_queries, thread);
+      request_tile<C::kThreads>(sQ[to], rows<const T>(p.q, batch, head), i0, seq.num_queries,
+                                thread);
+      request_tile<C::kThreads>(sdO[to], rows<const T>(p.d_o, batch, head), i0, seq.num_queries,
+                                thread);
       constexpr unsigned kVectors = C::kStreamed / 4;
       const unsigned n = opaque(thread), of_row = n % kVectors * 4;
       const std::int64_t row = tile_index(s) * C::kStreamed + of_row;
@@ -184,8 +184,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
 
     // [FA2 Alg.2 l.6-9]  load K_j, V_j and the first Q_i, dO_i, LSE_i, delta_i; dK = 0, dV = 0
     __syncthreads();  // All have read K and V of the round before.
-    request_tile<false, C::kThreads>(sK, rows<const T>(p.k, b, h_kv), j0, seq.num_keys, thread);
-    request_tile<false, C::kThreads>(sV, rows<const T>(p.v, b, h_kv), j0, seq.num_keys, thread);
+    request_tile<C::kThreads>(sK, rows<const T>(p.k, b, h_kv), j0, seq.num_keys, thread);
+    request_tile<C::kThreads>(sV, rows<const T>(p.v, b, h_kv), j0, seq.num_keys, thread);
     if (num_steps > 0) request_queries(at, 0);
     ptx::cp_async_commit();
     typename C::Gradient rdK = {}, rdV = {};
