@@ -2,6 +2,7 @@
 // in shared memory (mbarrier) tell when a buffer is full and when it is empty.
 #pragma once
 
+#include <cfloat>
 #include <cmath>
 #include <type_traits>
 
@@ -29,23 +30,22 @@ namespace cuflash::tma {
 // The shape of a block's work.
 struct Shape {
   int strips;   // of 16 queries a warp: two use each operand of K and V that the warp loads
-  int part;     // keys, of a tile's 64, whose scores are weighed together
   int stages;   // buffers of K and of V
-  int q_steps;  // of 16 columns of Q that stay in registers; the others are loaded for each part
+  int q_steps;  // of 16 columns of Q that stay in registers; the others are loaded for each tile
   int blocks;   // an SM
 };
 constexpr Shape shape(int head_dim) {
   switch (head_dim) {
     case 32:
-      return {2, 32, 2, 2, 3};  // 24 KB
+      return {2, 2, 2, 3};  // 24 KB
     case 64:
-      return {2, 32, 2, 4, 2};  // 48 KB; all of Q in registers
+      return {2, 2, 4, 2};  // 48 KB; all of Q in registers
     case 96:
-      return {2, 32, 2, 0, 2};  // 72 KB
+      return {2, 2, 0, 2};  // 72 KB
     case 128:
-      return {2, 32, 2, 0, 2};  // 96 KB; O takes 128 registers, S of a tile 64
+      return {2, 2, 0, 2};  // 96 KB; O takes 128 registers, S of a tile 64
     default:
-      return {1, 64, 1, 0, 2};  // 96 KB; O of 16 queries takes 128 registers
+      return {1, 1, 0, 2};  // 96 KB; O of 16 queries takes 128 registers
   }
 }
 
@@ -55,12 +55,11 @@ struct Config {
   static constexpr int kStrips = kShape.strips, kStages = kShape.stages, kQSteps = kShape.q_steps;
   static constexpr int kWarps = 4, kThreads = 32 * kWarps;
   static constexpr int kWarpQ = kMmaM * kStrips, kBlockQ = kWarpQ * kWarps;
-  static constexpr int kBlockKV = 64, kPart = kShape.part, kParts = kBlockKV / kPart;
-  static constexpr int kSteps = kHeadDim / 16, kKeySteps = kPart / 16;
+  static constexpr int kBlockKV = 64, kSteps = kHeadDim / 16, kKeySteps = kBlockKV / 16;
   // What a lane holds of a warp's queries: operands of Q, the last for those that are loaded for
-  // each part; S and P of a part; O; a number for each row.
+  // each tile; S and P of a tile; O; a number for each row.
   using Queries = MmaA::Registers[kStrips][kQSteps + 1];
-  using Scores = MmaAccumulator::Registers[kStrips][kPart / kMmaN];
+  using Scores = MmaAccumulator::Registers[kStrips][kBlockKV / kMmaN];
   using Weights = MmaA::Registers[kStrips][kKeySteps];
   using Output = MmaAccumulator::Registers[kStrips][kHeadDim / kMmaN];
   using RowValues = float[kStrips][2];
@@ -103,11 +102,11 @@ __device__ __forceinline__ void request_tile(SwizzledTile<T, kRows, kHeadDim>& t
   }
 }
 
-// rS += Q Kᵀ for a warp's queries, from row r0 of sQ on, and a part of a tile of keys. The first
-// kQSteps operands of Q are in rQ.
+// rS += Q Kᵀ for a warp's queries, from row r0 of sQ on, and a tile of keys. The first kQSteps
+// operands of Q are in rQ.
 template <class C, class T, class QTile, class KVTile>
 __device__ __forceinline__ void add_scores(typename C::Scores& rS, typename C::Queries& rQ,
-                                           QTile& sQ, KVTile& sK, int r0, int part, int lane) {
+                                           QTile& sQ, KVTile& sK, int r0, int lane) {
   const Chunks lane_Q(sQ, r0 + LoadA::row(lane), LoadA::col(lane));
   const Chunks lane_K(sK, LoadBTransposed::row(lane), LoadBTransposed::col(lane));
 #pragma unroll
@@ -119,7 +118,7 @@ __device__ __forceinline__ void add_scores(typename C::Scores& rS, typename C::Q
 #pragma unroll
     for (int n = 0; n < C::kKeySteps; ++n) {
       std::uint32_t rK[4];  // of 16 keys: a row of sK is a column of Kᵀ
-      ptx::ldmatrix_x4(rK, lane_K(part * C::kKeySteps + n, k));
+      ptx::ldmatrix_x4(rK, lane_K(n, k));
 #pragma unroll
       for (int m = 0; m < C::kStrips; ++m) {
         auto& q = rQ[m][k < C::kQSteps ? k : C::kQSteps];
@@ -130,22 +129,21 @@ __device__ __forceinline__ void add_scores(typename C::Scores& rS, typename C::Q
   }
 }
 
-// P = exp(S − m) for a part of a tile. Where m grows by more than the slack, O and l are rescaled
-// first. With kMasked a row may have seen no key yet.
-template <class C, class T, bool kMasked>
+// P = exp(S − m) for a tile. Where m grows by more than the slack, O and l are rescaled first.
+template <class C, class T>
 __device__ __forceinline__ void softmax(typename C::Weights& rP, const typename C::Scores& rS,
                                         typename C::Output& rO, typename C::RowValues& row_max,
                                         typename C::RowValues& row_sum, float scale_log2) {
   constexpr float kSlack = 8.f;  // O is rescaled when a term of P would exceed 2 to this power
-  typename C::RowValues part_max;
+  typename C::RowValues tile_max;
   bool grew = false;
 #pragma unroll
   for (int x = 0; x < 2 * C::kStrips; ++x) {
     const int m = x / 2, r = x % 2;  // strip, and which of the lane's two rows
     float lane_max = fmaxf(rS[m][0][2 * r], rS[m][0][2 * r + 1]);
     for (const auto& s : rS[m]) lane_max = fmaxf(lane_max, fmaxf(s[2 * r], s[2 * r + 1]));
-    part_max[m][r] = quad_max(lane_max) * scale_log2;
-    grew |= part_max[m][r] - row_max[m][r] > kSlack;
+    tile_max[m][r] = quad_max(lane_max) * scale_log2;
+    grew |= tile_max[m][r] - row_max[m][r] > kSlack;
   }
   // Rescale O and l, but only rows whose maximum has grown by more than the slack.
   if (__any_sync(0xffffffffu, grew)) {
@@ -153,9 +151,8 @@ __device__ __forceinline__ void softmax(typename C::Weights& rP, const typename 
     for (int x = 0; x < 2 * C::kStrips; ++x) {
       const int m = x / 2, r = x % 2;
       const float old_max = row_max[m][r];
-      if (part_max[m][r] - old_max > kSlack) row_max[m][r] = part_max[m][r];
-      const float finite_max = kMasked && row_max[m][r] == -INFINITY ? 0.f : row_max[m][r];
-      const float o_scale = ptx::exp2(old_max - finite_max);
+      if (tile_max[m][r] - old_max > kSlack) row_max[m][r] = tile_max[m][r];
+      const float o_scale = ptx::exp2(old_max - row_max[m][r]);
       row_sum[m][r] *= o_scale;
       for (auto& o : rO[m]) o[2 * r] *= o_scale, o[2 * r + 1] *= o_scale;
     }
@@ -169,9 +166,8 @@ __device__ __forceinline__ void softmax(typename C::Weights& rP, const typename 
       for (int e = 0; e < 4; ++e) {
         const int r = e % 2;
         const auto& s = rS[m][2 * k + e / 2];
-        const float finite_max = kMasked && row_max[m][r] == -INFINITY ? 0.f : row_max[m][r];
-        const float x = ptx::exp2(fmaf(s[2 * r], scale_log2, -finite_max));
-        const float y = ptx::exp2(fmaf(s[2 * r + 1], scale_log2, -finite_max));
+        const float x = ptx::exp2(fmaf(s[2 * r], scale_log2, -row_max[m][r]));
+        const float y = ptx::exp2(fmaf(s[2 * r + 1], scale_log2, -row_max[m][r]));
         row_sum[m][r] += x;
         row_sum[m][r] += y;
         rP[m][k][e] = pack<T>(x, y);
@@ -180,17 +176,17 @@ __device__ __forceinline__ void softmax(typename C::Weights& rP, const typename 
   }
 }
 
-// rO += P V for a part of a tile of keys.
+// rO += P V for a tile of keys.
 template <class C, class T, class KVTile>
 __device__ __forceinline__ void add_values(typename C::Output& rO, typename C::Weights& rP,
-                                           KVTile& sV, int part, int lane) {
+                                           KVTile& sV, int lane) {
   const Chunks lane_V(sV, LoadB::row(lane), LoadB::col(lane));
 #pragma unroll
   for (int k = 0; k < C::kKeySteps; ++k) {
 #pragma unroll
     for (int n = 0; n < C::kSteps; ++n) {
       std::uint32_t rV[4];  // of 16 columns
-      ptx::ldmatrix_x4_trans(rV, lane_V(part * C::kKeySteps + k, n));
+      ptx::ldmatrix_x4_trans(rV, lane_V(k, n));
 #pragma unroll
       for (int m = 0; m < C::kStrips; ++m) {
         ptx::mma_m16n8k16<T>(rO[m][2 * n], rP[m][k], {rV[0], rV[1]});
@@ -262,7 +258,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   typename C::Output rO = {};
   // row_max: m · scale_log2, to be subtracted in one instruction; row_sum: of this lane's columns
   typename C::RowValues row_max, row_sum = {};
-  for (auto& m : row_max) m[0] = m[1] = -INFINITY;
+  for (auto& m : row_max) m[0] = m[1] = -FLT_MAX;  // finite: −∞ minus −∞ would be a NaN
   const float scale_log2 = p.softmax_scale * kLog2e;
 
   ptx::mbarrier_wait(&storage.q_full, 0);  // Q has arrived.
@@ -283,31 +279,25 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     const bool requests = thread == 0 && tile > first_tile;
     // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (kWarpQ, kBlockKV) f32 a warp, registers
     ptx::mbarrier_wait(&k_full[stage], phase);  // K_j has arrived.
-    typename C::Scores rS[C::kParts] = {};
-#pragma unroll
-    for (int part = 0; part < C::kParts; ++part) {
-      add_scores<C, T>(rS[part], rQ, sQ, sK[stage], r0, part, lane);
-    }
+    typename C::Scores rS = {};
+    add_scores<C, T>(rS, rQ, sQ, sK[stage], r0, lane);
     __syncwarp();  // All lanes have read K_j before one says so.
     if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);
     if (requests) request_k(tile - 1);
     if (C::kStages > 1 && requests) request_v(tile - 1);
     ptx::mbarrier_wait(&v_full[stage], phase);  // V_j has arrived.
+    // Mask the scores.
+    if constexpr (kMasked) {
 #pragma unroll
-    for (int part = 0; part < C::kParts; ++part) {
-      // Mask the scores.
-      if constexpr (kMasked) {
-#pragma unroll
-        for (int m = 0; m < C::kStrips; ++m) {
-          mask_scores(rS[part][m], seq, opaque(i0 + r0) + m * kMmaM, j0 + part * C::kPart, lane);
-        }
+      for (int m = 0; m < C::kStrips; ++m) {
+        mask_scores(rS[m], seq, i0 + opaque(warp) * C::kWarpQ + m * kMmaM, j0, lane);
       }
-      // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
-      typename C::Weights rP;
-      softmax<C, T, kMasked>(rP, rS[part], rO, row_max, row_sum, scale_log2);
-      // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (kWarpQ, kHeadDim) f32 a warp, registers
-      add_values<C, T>(rO, rP, sV[stage], part, lane);
     }
+    // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
+    typename C::Weights rP;
+    softmax<C, T>(rP, rS, rO, row_max, row_sum, scale_log2);
+    // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (kWarpQ, kHeadDim) f32 a warp, registers
+    add_values<C, T>(rO, rP, sV[stage], lane);
     __syncwarp();  // All lanes have read V_j before one says so.
     if (lane == 0) ptx::mbarrier_arrive(&v_empty[stage]);
     if (C::kStages == 1 && requests) request_v(tile - 1);

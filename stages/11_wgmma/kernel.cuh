@@ -56,10 +56,9 @@ template <class T, int kHeadDim>
 __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::kShape.blocks)
     attention(const __grid_constant__ ForwardParams p, const __grid_constant__ ForwardMaps maps) {
   using C = Config<kHeadDim>;
-  using Storage = SharedStorage<T, kHeadDim>;
   constexpr int kSteps = kHeadDim / kWgmmaK, kKeySteps = C::kBlockKV / kWgmmaK;
   constexpr float kSlack = 8.f;  // O is rescaled when a term of P would exceed 2 to this power
-  auto& storage = shared_storage<Storage>();
+  auto& storage = shared_storage<SharedStorage<T, kHeadDim>>();
   auto& sQ = storage.sQ;
   auto &sK = storage.sK, &sV = storage.sV;
   auto &k_full = storage.k_full, &v_full = storage.v_full;
@@ -68,8 +67,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   // Find this block's head and queries, and this warp's queries.
   const int thread = threadIdx.x, warp = uniform(thread / 32), warpgroup = warp / kWarpgroupWarps;
   const Place place = place_of_block(p, num_tiles(p.seq_q, C::kBlockQ));
-  const int b = place.batch, h = place.head, block = place.row;
-  const int i0 = block * C::kBlockQ, r0 = warp * kMmaM;  // [FA2 Alg.1 l.1-3]
+  const int b = place.batch, h = place.head, i0 = place.row * C::kBlockQ;  // [FA2 Alg.1 l.1-3]
+  const int r0 = warp * kMmaM;
   const Sequence seq = sequence(p, b);
   const int hk = uniform(kv_head(p, h));
 
@@ -95,18 +94,17 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   __syncthreads();  // The barriers have begun before a thread waits for one.
 
   // [FA2 Alg.1 l.4-7]  load Q_i; O = 0, l = 0, m = -inf; begin with the last K_j and V_j
-  int tile = num_tiles - 1;
-  const auto slot = [&](int of_tile) { return slot_of<C::kStages>(num_tiles - 1 - of_tile); };
-  const auto request = [&](int of_tile) {
-    const auto [stage, phase] = slot(of_tile);
+  const auto slot = [&](int tile) { return slot_of<C::kStages>(num_tiles - 1 - tile); };
+  const auto request = [&](int tile) {
+    const auto [stage, phase] = slot(tile);
     ptx::mbarrier_wait(&k_empty[stage], phase ^ 1);  // All warps have read what was there.
-    request_tile(sK[stage], maps.k, of_tile * C::kBlockKV, hk, b, k_full[stage]);
+    request_tile(sK[stage], maps.k, tile * C::kBlockKV, hk, b, k_full[stage]);
     ptx::mbarrier_wait(&v_empty[stage], phase ^ 1);  // All warps have read what was there.
-    request_tile(sV[stage], maps.v, of_tile * C::kBlockKV, hk, b, v_full[stage]);
+    request_tile(sV[stage], maps.v, tile * C::kBlockKV, hk, b, v_full[stage]);
   };
   if (thread == 0) {
     request_tile(sQ, maps.q, i0, h, b, storage.q_full);
-    if (tile >= first_tile) request(tile);
+    if (num_tiles > first_tile) request(num_tiles - 1);
   }
   MmaAccumulator::Registers rO[kHeadDim / kMmaN] = {};
   // row_max: m · scale_log2, to be subtracted in one instruction; row_sum: of this lane's columns
@@ -114,7 +112,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   const float scale_log2 = p.softmax_scale * kLog2e;
 
   ptx::mbarrier_wait(&storage.q_full, 0);  // Q has arrived.
-  const auto take_tile = [&](auto masked) {
+  const auto take_tile = [&](auto masked, int tile) {
     constexpr bool kMasked = decltype(masked)::value;
     mark_tile("KV tile", tile);
     const int lane = opaque(thread) % 32u;
@@ -189,14 +187,15 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
 
   // [FA2 Alg.1 l.6, 11]  Walk from the last tile to the first: the diagonal and the tail, the tiles
   // without a mask, the window's left edge.
+  int tile = num_tiles - 1;
   while (tile >= first_tile) {
 #pragma unroll 1
     for (; tile >= first_tile && (tile >= no_mask.end || tile < no_mask.begin); --tile) {
-      take_tile(std::true_type{});
+      take_tile(std::true_type{}, tile);
     }
 #pragma unroll 1
     for (; tile >= first_tile && tile >= no_mask.begin && tile < no_mask.end; --tile) {
-      take_tile(std::false_type{});
+      take_tile(std::false_type{}, tile);
     }
   }
   mark_tile(nullptr, 0);
