@@ -116,10 +116,9 @@ static_assert(each_tile_once(tile_rounds(7, 5, 4, false)) &&
 
 // How many heads make a group if a mask makes some tiles longer than others: several, so that the
 // longest can come first, and at least two, so that the last ones fill the device; but so few that
-// what they read and write, of `head_bytes` each, stays in the L2 cache beside what else is there.
-inline int heads_that_fit_l2(std::int64_t head_bytes, std::int64_t heads) {
-  constexpr std::int64_t kBytes = 16 << 20;
-  return static_cast<int>(std::min(std::max(kBytes / head_bytes, std::int64_t{2}), heads));
+// what they read and write, of `head_bytes` each, fits into `cache_bytes` of the L2 cache.
+inline int heads_that_fit(std::int64_t cache_bytes, std::int64_t head_bytes, std::int64_t heads) {
+  return static_cast<int>(std::min(std::max(cache_bytes / head_bytes, std::int64_t{2}), heads));
 }
 
 }  // namespace cuflash

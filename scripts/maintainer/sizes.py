@@ -8,11 +8,15 @@ the machinery around them, and results. The second has a row for each pass of a 
 kernel files, those of the longest function, and the lines that the stage which it follows does not
 have, in whichever order. Empty lines count for nothing. The last column has the words of the stage's
 chapter, without its listings and tables.
+
+A kernel file, a function or a step that is larger than it may be is named at the end, and the exit status
+is 1.
 """
 import collections
 import fnmatch
 import pathlib
 import re
+import sys
 
 from repository import KERNELS, ROOT, files
 
@@ -34,6 +38,12 @@ KINDS = {
     "product: common": ["common/*"],
     "product: Python, build, examples": ["python/*", "cmake/*", "CMake*", "examples/*"],
 }
+# How large a kernel file, its longest function and a step may be.
+FILE_LINES, FUNCTION_LINES, NEW_LINES = 360, 200, 250
+FUNCTIONS = dict.fromkeys(("09_async_copy", "10_tma", "15_wgmma_backward"), 280)
+# The chapters of these say why.
+STEPS = {("09_async_copy", "backward"): 415, ("13_ping_pong", "forward"): 266,
+         ("17_persistent_backward", "backward"): 478}
 NO_CODE = ("*.md", "LICENSE", ".clang-format", ".gitignore")
 FOLLOWS = re.compile(r'stage\.(forward|backward)\.follows = "(\w+)";')
 
@@ -119,15 +129,32 @@ def stages():
             chapter = ""
 
 
+def too_large(rows):
+    """A sentence for each file, function and step that is larger than it may be."""
+    for path in files("stages/*/*.cuh"):
+        count = len((ROOT / path).read_text(encoding="utf-8").splitlines())
+        if count > FILE_LINES:
+            yield f"{path} has {count} lines of {FILE_LINES}"
+    for stage, which, _, longest, _, new, _ in rows:
+        limit = FUNCTIONS.get(stage, FUNCTION_LINES)
+        if longest > limit:
+            yield f"{stage}, {which}: a function has {longest} lines of {limit}"
+        limit = STEPS.get((stage, which), NEW_LINES)
+        if new != "" and new > limit:
+            yield f"{stage}, {which}: {new} lines are new, of {limit}"
+
+
 def main():
     lines = sizes()
     for kind in sorted(lines):
         name = kind if ":" not in kind else "  " + kind.split(": ")[1]
         print(f"{name:40}{lines[kind]:8,}")
     print(f"\n{'stage':24}{'pass':10}{'lines':>6}{'longest':>9}  {'follows':24}{'new':>5}{'words':>8}")
-    for stage, which, count, longest, before, new, chapter in stages():
+    rows = list(stages())
+    for stage, which, count, longest, before, new, chapter in rows:
         print(f"{stage:24}{which:10}{count:6}{longest:9}  {before:24}{new:>5}{chapter:>8}")
+    return "\n".join(too_large(rows))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

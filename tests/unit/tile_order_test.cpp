@@ -54,5 +54,18 @@ TEST(TileRoundsTest, UnderACausalMaskBlocksEndTogether) {
   }
 }
 
+TEST(TileRoundsTest, AShortTileFollowsALongOneIfGroupsFillTwoRounds) {
+  for (const int tiles : {2, 3, 4, 6, 8, 11, 22}) {
+    const TileRounds order = tile_rounds(4 * 2 * kBlocks / tiles, tiles, kBlocks, true);
+    for (int block = 0; block < kBlocks; ++block) {
+      for (int round = 0; round < 8; round += 2) {
+        const int first = order.at(block, round).tile, second = order.at(block, round + 1).tile;
+        ASSERT_EQ(first + second, tiles - 1) << tiles << " tiles, round " << round;
+        ASSERT_GE(first, second) << tiles << " tiles, round " << round;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace cuflash
