@@ -3,6 +3,8 @@
 #ifndef CUFLASH_DEVICE_TILE_ORDER_H_
 #define CUFLASH_DEVICE_TILE_ORDER_H_
 
+#include <cuda_runtime.h>
+
 #include <algorithm>
 #include <cstdint>
 

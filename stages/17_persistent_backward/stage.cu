@@ -59,7 +59,7 @@ Rank rank(const Problem&) { return {170, "blocks that stay, and products under t
 constexpr Stage describe() {
   Stage stage;
   stage.name = "17_persistent_backward";
-  stage.teaches = "blocks that stay, and go on from tile to tile of keys";
+  stage.teaches = "blocks that stay: a tile of keys begins under the end of another";
   stage.removes = "beginnings and ends of blocks";
   stage.limiter = "waits: no unit is busy all the time";
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();

@@ -58,8 +58,9 @@ inline int heads_of_a_group(const BackwardParams& p, int tiles, std::int64_t blo
     if (p.deterministic == 0) return 1;
     return static_cast<int>(std::clamp<std::int64_t>(blocks / tiles, 1, heads));
   }
+  const std::int64_t cache_bytes = p.deterministic == 0 ? 16 << 20 : 8 << 20;
   const std::int64_t row_bytes = p.head_dim * (sizeof(float) + 2 * 2);  // dQ, Q and dO
-  return heads_that_fit_l2(row_bytes * p.seq_q * (p.heads_q / p.heads_kv), heads);
+  return heads_that_fit(cache_bytes, row_bytes * p.seq_q * (p.heads_q / p.heads_kv), heads);
 }
 
 // The blocks' warps that keep dQ's sums: those of the producer's that do not copy or add.
