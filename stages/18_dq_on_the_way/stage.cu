@@ -57,13 +57,13 @@ std::size_t backward_workspace(const Problem& p) {
   });
 }
 
-Rank rank(const Problem&) { return {180, "blocks that stay, and products under the softmax"}; }
+Rank rank(const Problem&) { return {180, "blocks that stay, dQ zeroed and rounded on the way"}; }
 
 constexpr Stage describe() {
   Stage stage;
   stage.name = "18_dq_on_the_way";
-  stage.teaches = "dQ zeroed and rounded on the way, under the products";
-  stage.removes = "dQ's kernels before and after, and its trips through DRAM";
+  stage.teaches = "dQ zeroed and rounded on the way, while blocks compute";
+  stage.removes = "most of the kernels before and after, which have no products";
   stage.limiter = "waits: no unit is busy all the time";
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.backward.follows = "17_persistent_backward";
