@@ -9,8 +9,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 import accuracy
+import flash_attention
 from cuflash import capi, shapes  # peers.py sets its path
-from tables import PEERS, WRONG, stage_of
+from tables import FLASH_ATTENTION, PEERS, WRONG, stage_of
 
 torch.set_float32_matmul_precision("highest")  # f32 products in f32, not in TF32
 
@@ -29,17 +30,31 @@ HEAD_START = 100_000  # cycles per call, about 50 µs: longer than Python takes 
 TIMING = (f"CUDA events around {MIN_CALLS} to {MAX_CALLS} calls queued ahead, about "
           f"{MEASURE_MS:.0f} ms; the median of rounds in which each implementation is timed once "
           f"after a warm-up, in another order each round; N(0,1) inputs that lie as [B, S, H, D], "
-          f"L2 warm; a call over {SLOW_MS / 1000} s is timed once")
+          f"L2 warm; a call over {SLOW_MS / 1000} s is timed once; through JAX by the host's clock")
 
 
 class NotRun(Exception):
     """Says why an implementation does not run a cell."""
 
 
+def timed(call, calls):
+    """Milliseconds of a call, as the mean of several. The device sleeps while they are queued, so
+    that it does not wait for Python between two calls."""
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda._sleep(HEAD_START * calls)  # pylint: disable=protected-access
+    start.record()
+    for _ in range(calls):
+        call()
+    stop.record()
+    stop.synchronize()
+    return start.elapsed_time(stop) / calls
+
+
 class Prepared(NamedTuple):
     """An implementation with a cell's tensors."""
-    call: Callable      # queues one call, returns O or (dQ, dK, dV)
-    context: Callable   # makes a context manager, within which it is called
+    call: Callable           # queues one call, returns O or (dQ, dK, dV)
+    context: Callable        # makes a context manager, within which it is called
+    timed: Callable = timed  # the milliseconds of a call, as the mean of several
 
 
 def make_inputs(cell):
@@ -152,25 +167,16 @@ def calling(queue, *outputs):
 
 def prepare(library, name, cell, inputs):
     """Prepares the implementation with that name."""
+    if name in FLASH_ATTENTION:
+        if cell.dtype == "f32":
+            raise NotRun(f"{name} takes f16 and bf16")
+        return Prepared(*flash_attention.prepare(name, cell, inputs))
     if name in PEERS:
         return prepare_peer(name, cell, inputs)
     return prepare_stage(library, name, cell, inputs)
 
 
 # ---- Time ---------------------------------------------------------------------------------------
-
-def timed(call, calls):
-    """Milliseconds of a call, as the mean of several. The device sleeps while they are queued, so
-    that it does not wait for Python between two calls."""
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda._sleep(HEAD_START * calls)  # pylint: disable=protected-access
-    start.record()
-    for _ in range(calls):
-        call()
-    stop.record()
-    stop.synchronize()
-    return start.elapsed_time(stop) / calls
-
 
 def calls_for(ms, budget, least):
     """The number of calls of `ms` each that fills the budget."""
@@ -182,7 +188,7 @@ def measure(prepared, ms):
     with prepared.context():
         for _ in range(calls_for(ms, WARM_UP_MS, 1)):
             prepared.call()
-        return timed(prepared.call, calls_for(ms, MEASURE_MS, MIN_CALLS))
+        return prepared.timed(prepared.call, calls_for(ms, MEASURE_MS, MIN_CALLS))
 
 
 def ceilings():
@@ -221,7 +227,7 @@ class Candidate:
                 name, error, limit = expected.worst(self.prepared.call())
                 if not error <= limit:
                     raise NotRun(f"{WRONG}{name} is off by {error:.3g}, the limit is {limit:.3g}")
-                self.times = [timed(self.prepared.call, 1)]
+                self.times = [self.prepared.timed(self.prepared.call, 1)]
             if self.times[0] > SLOW_MS:
                 self.prepared = None
         except NotRun as reason:

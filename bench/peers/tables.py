@@ -9,7 +9,8 @@ import statistics
 
 WRONG = "wrong: "  # begins the sentence for one whose outputs are off
 DETERMINISTIC = ", deterministic"  # ends the name of a stage that is asked for the same bits
-PEERS = ("fa2", "cudnn", "efficient", "math")
+FLASH_ATTENTION = ("fa3", "fa4")  # where they are installed
+PEERS = ("fa2", *FLASH_ATTENTION, "cudnn", "efficient", "math")
 
 HEAD_DIMS = (64, 128)           # of the matrix, over which summaries are defined
 MORE_HEAD_DIMS = (32, 96, 256)  # in tables of their own

@@ -133,8 +133,9 @@ __device__ __forceinline__ void let_next_add(const DqWorkspace& scratch, std::in
 template <int kHeadDim>
 constexpr int kDeltaLanes = kHeadDim == 96 ? 16 : kHeadDim / 8;
 
-// delta = rowsum(dO ∘ O) and LSE of a row, as the workspace holds them, and zeros for the rest.
-// kDeltaLanes lanes share a row; `count` is their number for the rows of whole tiles.
+// delta = rowsum(dO ∘ O) and LSE of a row, as the workspace holds them. It also sets the counts and
+// the first `scratch.zeros` floats of dQ to zero. kDeltaLanes lanes share a row; `count` is their
+// number for the rows of whole tiles.
 template <class T, class Tile>
 __global__ void row_delta(const __grid_constant__ BackwardParams p,
                           const __grid_constant__ DqWorkspace scratch, std::int64_t count) {

@@ -15,9 +15,11 @@
 
 namespace cuflash {
 
-// A row's maximum grows, and O is rescaled, when a term of P would exceed 2 to the power of kSlack.
-// With the maximum so far it grows when the terms of a lane add up to more than kMost: f16 holds
-// smaller terms.
+// When m is replaced by a larger maximum, and O and l are rescaled. softmax(): when a term of P
+// would exceed 2 to the power of kSlack. softmax_with_old_max(), which does not look for the
+// maximum: when the terms of a lane add up to more than kMost. Up to there each term fits f16,
+// whose largest number is 65,504. A lane has at most 32 terms of a row, so one of them exceeds
+// 2^kSlack.
 constexpr float kSlack = 8.f, kMost = 16384.f;
 
 // The two rows of which a lane holds parts.
@@ -67,8 +69,9 @@ __device__ __forceinline__ void exponentials(float (&rS)[kFragments][4], float s
   }
 }
 
-// m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P. Returns true if O must be
-// multiplied by o_scale before P V is added; else o_scale is not set.
+// P = exp(S − m), l = o_scale · l + rowsum P, where m first becomes rowmax S in rows where that
+// exceeds m by more than the slack. Returns true, in all lanes, if O must be multiplied by o_scale
+// before P V is added; otherwise o_scale is not set.
 template <int kFragments>
 __device__ __forceinline__ bool softmax(float (&rS)[kFragments][4], RowState& row,
                                         float (&o_scale)[2], float scale_log2) {
@@ -89,9 +92,10 @@ __device__ __forceinline__ bool softmax(float (&rS)[kFragments][4], RowState& ro
   return rescale;
 }
 
-// P = exp(S − m), l = l + rowsum P with the maximum so far, for a tile without a mask. Returns true
-// if terms are too large in some row of this warp: recompute_large_rows() must then follow, and l
-// is still the old one. tile_sum are the sums of this lane's terms.
+// P = exp(S − m) with m as it is, for a tile without a mask. tile_sum becomes the sums of this
+// lane's terms. If no lane's sum is too large, l = l + rowsum P, and it returns false. Otherwise l
+// is unchanged, it returns true in all lanes, and the caller must call recompute_large_rows() when
+// no product uses O and P.
 template <int kFragments>
 __device__ __forceinline__ bool softmax_with_old_max(float (&rS)[kFragments][4], RowState& row,
                                                      float (&tile_sum)[2], float scale_log2) {
@@ -134,13 +138,14 @@ __device__ __forceinline__ void scores_of_warp(float (&rS)[kFragments][4], QTile
       ptx::mma_m16n8k16<T>(rS[2 * n + 1], rQ, {rK[2], rK[3]});
     }
   }
-  ptx::fence_proxy_async();  // The next K follows these reads of K_j,
-  __syncwarp();              // and all lanes'; O follows their reads of Q.
+  // A copy may replace K_j, and at the end O replaces Q.
+  ptx::fence_proxy_async();  // A copy comes after this lane's reads,
+  __syncwarp();              // and all lanes' come before lane 0's arrival, and before O.
 }
 
-// Computes P again in the rows of this warp whose terms were too large, now with the tile's
-// maximum, and rescales their O and l. The other rows keep their P: their bits depend on no other
-// row. The exponentials have overwritten S. No product writes O or reads P meanwhile.
+// Computes P again, now with the tile's maximum, in those rows of this warp whose terms were too
+// large, and rescales O and l there. P has overwritten S, so S is computed again, too. The other
+// rows keep their P: no row's bits depend on another row. No product may be using O or P.
 template <class T, class QTile, class KTile, int kFragments, int kOutputs, int kOperands>
 __device__ __forceinline__ void recompute_large_rows(float (&rS)[kFragments][4],
                                                      float (&rO)[kOutputs][4],

@@ -56,23 +56,26 @@ constexpr bool each_tile_once(const TileOrder& order) {
 static_assert(each_tile_once({5, 3, 1}) && each_tile_once({5, 3, 2}) && each_tile_once({5, 3, 5}),
               "groups of one head, of some, of all");
 
-// The same in rounds, without a count that blocks share: in each round a block takes the tile of
-// its place. Here tile 0 is the first of a head, which may have fewer rows than the others.
+// Like TileOrder, but without a counter that blocks share: in round n each block takes one of the
+// nth `blocks` tiles. Tile 0 of a head is its first and may have fewer rows (first_query()).
 //
-// Tiles of one length follow each other, and each round begins a block later: otherwise, if the
-// number of blocks is a multiple of a head's tiles, some blocks would take nothing but first tiles.
-// If the last tiles of a head are the longest, as under a causal mask, so many neighbouring heads
-// make a group that their tiles fill two rounds, and the last group also has the heads that are
-// left. A group goes from the longest tiles of its heads to the shortest; blocks take their places
-// there and back, by turns. So a block has a long tile, a short one, a long one. If groups end
-// within a round, every other one goes from the shortest to the longest, so that the tiles of each
-// round are alike; the last one ends with the shortest.
+// If all tiles have one length (group_heads == 0), heads follow each other, and in each round a
+// block takes the place after its last one. Otherwise, where the number of blocks is a multiple of
+// a head's tiles, some blocks would take nothing but tiles 0.
+//
+// If the last tiles of a head are the longest, as under a causal mask, a group is as many heads as
+// fill two rounds, but at least one; the last group also has the heads left over. It is taken from
+// its longest tiles to its shortest. In even rounds block 0 has the first place, in odd ones the
+// last, so that any block's tiles of two rounds take about as long together. If groups cannot fill
+// two rounds exactly, every other group is taken from the shortest to the longest, so that a round
+// that has tiles of two groups has tiles of similar length; the last group ends with the shortest.
 struct TileRounds {
   int heads, tiles;  // of all batches; of a head
   int blocks;
   int group_heads;  // heads of a group; 0: all tiles have one length
 
-  // The tile of a block in a round. After its last one, a head that does not exist.
+  // The tile of queries that a block takes in a round. When it has had its last, `head` is `heads`
+  // or more: there is no such head.
   __host__ __device__ constexpr HeadTile at(int block, int round) const {
     if (group_heads == 0) {
       const int n = round * blocks + (block + round) % blocks;

@@ -26,9 +26,9 @@ constexpr int consumer_registers(int consumers, int of_producer) {
   return (warpgroups * at_launch - of_producer) / consumers / 8 * 8;
 }
 
-// First row of tile `tile` of a head. Tiles end at the end of the head, rounded up to the rows of a
-// warpgroup, so the first may start at a negative row, and its first warpgroups have no query:
-// under a causal mask it is the tile that sees the fewest keys.
+// The first row of tile `tile` of a head. The last tile ends at the end of the head, rounded up to
+// 64 rows; so it is the first tile that may be short, which under a causal mask sees the fewest
+// keys. It then begins at a negative row, and its first warpgroups have no queries.
 __host__ __device__ constexpr int first_query(int queries, int rows, int tiles, int tile) {
   return (queries + kWgmmaM - 1) / kWgmmaM * kWgmmaM - (tiles - tile) * rows;
 }

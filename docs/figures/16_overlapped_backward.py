@@ -20,7 +20,7 @@ def check():
     in_order(read(KERNEL), "const auto compute_tile", "mbarrier_wait(&full[stage]", "issue_abt<T>(rS, sK",
              "issue_abt<T>(rdP, sV", "wgmma_wait<1>();  // S is there.", "wait_for_turn(consumer);", "ptx::exp2",
              "issue_ab<T>(rdV, rA, sdO", "wgmma_wait<1>();  // dP is there.", "prob.x * fmaf(rdP",
-             "pass_turn(consumer);", "wgmma_wait<0>();  // No product reads P", "issue_ab<T>(rdK, rA, sQ",
+             "pass_turn(consumer);", "wgmma_wait<0>();  // dV is there: no product reads P", "issue_ab<T>(rdK, rA, sQ",
              "issue_dq(rdQ, storage, n - 1", "pair(storage.sdS[n % 2]", "wgmma_wait<0>();      // dK and dQ",
              "mbarrier_arrive(&storage.ds_full)", "mbarrier_arrive(&empty[stage])", "hand_on_dq(rdQ, storage, n - 1")
 

@@ -42,7 +42,7 @@ KINDS = {
 FILE_LINES, FUNCTION_LINES, NEW_LINES = 360, 200, 250
 FUNCTIONS = dict.fromkeys(("09_async_copy", "10_tma", "15_wgmma_backward"), 280)
 # The chapters of these say why.
-STEPS = {("09_async_copy", "backward"): 415, ("13_ping_pong", "forward"): 266}
+STEPS = {("09_async_copy", "backward"): 415, ("13_ping_pong", "forward"): 276}
 NO_CODE = ("*.md", "LICENSE", ".clang-format", ".gitignore")
 FOLLOWS = re.compile(r'stage\.(forward|backward)\.follows = "(\w+)";')
 
@@ -152,7 +152,7 @@ def main():
     rows = list(stages())
     for stage, which, count, longest, before, new, chapter in rows:
         print(f"{stage:24}{which:10}{count:6}{longest:9}  {before:24}{new:>5}{chapter:>8}")
-    return "\n".join(too_large(rows))
+    return "\n".join(too_large(rows)) or None
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-// 13_ping_pong: a consumer issues the scores of the next tile before the product with V of this
-// one, and computes a softmax under the latter. Where it pays, consumers take turns at issuing
-// products.
+// 13_ping_pong: two overlaps. Within a consumer, the softmax of a tile runs while the tensor cores
+// add P V of the tile before it to O. Between consumers, for head dimensions where it pays, turns
+// at issuing products (the ping-pong): one computes a softmax while another's products run.
 #pragma once
 
 #include <cmath>
@@ -41,11 +41,11 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   // Find this block's head and queries, and this warp's role.
   const int thread = threadIdx.x, warp = uniform(thread / 32), warpgroup = warp / kWarpgroupWarps;
   const auto role = warpgroup == 0 ? WarpRole::kProducer : WarpRole::kConsumer;
-  const int blocks = num_tiles(p.seq_q, C::kBlockQ);  // of a head
-  const Place place = place_of_block(p, blocks);
-  const int b = place.batch, h = place.head, block = place.row;
+  const int q_tiles = num_tiles(p.seq_q, C::kBlockQ);  // per head
+  const Place place = place_of_block(p, q_tiles);
+  const int b = place.batch, h = place.head, q_tile = place.row;
   const Sequence seq = sequence(p, b);
-  const int i0 = first_query(seq.num_queries, C::kBlockQ, blocks, block);  // [FA2 Alg.1 l.1-3]
+  const int i0 = first_query(seq.num_queries, C::kBlockQ, q_tiles, q_tile);  // [FA2 Alg.1 l.1-3]
   const int hk = uniform(kv_head(p, h));
 
   // Find the tiles of keys, and those of them that need no mask.
@@ -93,7 +93,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   ptx::setmaxnreg_inc<C::kConsumerRegisters>();
   const int consumer = warpgroup - 1, r0 = (warp - kWarpgroupWarps) * kMmaM;
   MmaAccumulator::Registers rO[kHeadDim / kMmaN] = {};
-  // Rows before the head: their scores are 0, and so is their maximum, or terms would be too large.
+  // Before the head Q is zeros and all scores are 0. Rows there begin with that maximum: from -inf,
+  // terms of the first tile without a mask would be too large, and computed again for nothing.
   const float no_max = i0 + r0 < 0 ? 0.f : -INFINITY;
   RowState row = {{no_max, no_max}, {}};
   const float scale_log2 = p.softmax_scale * kLog2e;
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   MmaAccumulator::Registers rS[C::kBlockKV / kMmaN];  // the scores of a tile, and then its P in f32
   MmaA::Registers rP[kKeySteps];  // the same lanes hold the same elements of S and P
 
-  // Consumer c waits for its turn at a barrier of its own, where the one before it arrives.
+  // Consumer c waits for its turn at a named barrier of its own, where the one before it arrives.
   const auto wait_for_turn = [&] {
     if constexpr (C::kShape.turns) {
       ptx::named_barrier_sync(C::kTurn + consumer, 2 * kWarpgroupThreads);
@@ -113,16 +114,16 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     }
   };
 
-  // Waits for K_j of the next tile. Its branch keeps the exponentials above it: without one, the
-  // compiler moves the wait for O above them.
+  // Waits for K of the next tile, so that take_tile() need not. Its branch stands between the
+  // exponentials and the wait for O: without one, the compiler moves that wait above them.
   const auto wait_for_next_keys = [&] {
     if (tile == first_tile) return;
     const auto [next, phase] = slot(tile - 1);
     ptx::mbarrier_wait(&k_full[next], phase);  // K has arrived.
   };
 
-  // S of a tile beside O of the tile before it, and the softmax under the latter. The round before
-  // has waited for K_j.
+  // One step: S of the tile, then O += P V of the tile before it in the walk (tile + 1), and the
+  // softmax of this S while P V runs. wait_for_next_keys() has already waited for K of the tile.
   const auto take_tile = [&](auto masked) {
     constexpr bool kMasked = decltype(masked)::value;
     mark_tile("KV tile", tile);
@@ -131,7 +132,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     const auto [before, phase_before] = slot(tile + 1);
     ptx::mbarrier_wait(&v_full[before], phase_before);  // The V of the tile before has arrived.
     wait_for_turn();
-    // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 a warpgroup, registers
+    // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 per warpgroup, registers
     issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[stage]);
     // O = O + P V of the tile before
     issue_ab<T>(rO, rP, sV[before]);
@@ -157,12 +158,12 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     pack_operands<T>(rP, rS);
     if (!recompute) return;
     recompute_large_rows<T>(rS, rO, rP, row, tile_sum, scale_log2, sQ, r0, sK[stage], lane);
-    if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);  // Only now K_j has been read.
+    if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);  // K_j is no longer needed.
   };
 
   ptx::mbarrier_wait(&storage.q_full, 0);  // Q has arrived.
   if (tile >= first_tile) {
-    // The last tile, the diagonal or the tail, is the first: its S alone.
+    // Fill the pipeline: S alone, of the last tile, where the walk begins.
     mark_tile("KV tile", tile);
     if (consumer == C::kConsumers - 1) pass_turn();  // Consumer 0 has the first turn.
     ptx::mbarrier_wait(&k_full[0], 0);               // K_j has arrived.
@@ -193,7 +194,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       }
     }
 
-    // The first tile is the last: its O alone.
+    // Drain the pipeline: P V alone, of the first tile, where the walk ends.
     const auto [stage, phase] = slot(first_tile);
     ptx::mbarrier_wait(&v_full[stage], phase);  // V_j has arrived.
     wait_for_turn();

@@ -5,11 +5,11 @@
 
 namespace cuflash::ping_pong {
 
-// The shape of a block's work. There is one block on an SM.
+// The shape of a block's work. There is one block per SM.
 struct Shape {
-  int keys;       // a tile
+  int keys;       // per tile
   int consumers;  // warpgroups that compute, 64 queries each
-  int stages;     // buffers of K and of V
+  int stages;     // buffers of K, and as many of V
   bool turns;     // True if consumers take turns at issuing products: turns pay where a tile's
                   // exponentials take at least as long as its products
 };
@@ -37,7 +37,8 @@ struct Config {
   static constexpr int kBlockQ = kConsumers * kWgmmaM, kBlockKV = kShape.keys;
   static constexpr int kProducerRegisters = 24;  // of a thread
   static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
-  static constexpr int kTurn = 1;  // the named barrier of the first consumer; the next has the next
+  static constexpr int kTurn = 1;  // consumer c waits for its turn at named barrier kTurn + c
+  static_assert(kStages >= 2, "a step holds V of one tile and waits for K two tiles on");
 };
 
 }  // namespace cuflash::ping_pong

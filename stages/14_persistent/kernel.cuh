@@ -1,5 +1,6 @@
-// 14_persistent: one block an SM stays and computes one tile of queries after the other. The next Q
-// is requested meanwhile, and O is stored by TMA.
+// 14_persistent: a persistent grid. One block per SM stays and computes one tile of queries after
+// the other. The producer requests the next K and V, and the next Q where it has a second buffer,
+// while the consumers finish a tile; O is stored by TMA from the buffer of its Q.
 #pragma once
 
 #include <cmath>
@@ -14,12 +15,14 @@
 
 namespace cuflash::persistent {
 
-// Gives back K and V of a tile that none of this consumer's queries sees.
+// Gives back K and V of a tile of which this consumer's queries see no key. The producer copies all
+// tiles of the block, and refills a buffer when all consumers have arrived.
 template <class Storage>
 __device__ __forceinline__ void give_back(Storage& storage, const Slot& slot, int lane) {
   const auto [stage, phase] = slot;
-  // An arrival before the wait would count for the previous phase, and one before the other lanes'
-  // waits could end the next phase, too, before they have seen this one's end.
+  // Why wait for what is not read: before k_full, k_empty may still be in its previous phase, and
+  // the arrival would count there. And if lane 0 arrived before all lanes have seen the end of
+  // k_full's phase, the buffer could be refilled, and a late lane would miss that phase.
   ptx::mbarrier_wait(&storage.k_full[stage], phase);
   __syncwarp();  // All lanes have waited for K.
   if (lane == 0) ptx::mbarrier_arrive(&storage.k_empty[stage]);
@@ -55,7 +58,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     if (thread % 32 != 0) return;
     if (warp == 0) {
       request_work(storage, p, maps, order, blockIdx.x);
-    } else if (warp <= C::kConsumers) {
+    } else if (warp <= C::kConsumers) {  // A warp without a consumer has no O to store.
       store_outputs(storage, p, maps.o, warp);
     }
     return;
@@ -68,7 +71,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   MmaAccumulator::Registers rS[C::kBlockKV / kMmaN];  // the scores of a tile, and then its P in f32
   MmaA::Registers rP[C::kBlockKV / kWgmmaK];          // the same lanes hold the same elements
 
-  int taken = 0;  // tiles of keys of all earlier work
+  int taken = 0;  // tiles of keys of all earlier work: the ring of K and V goes on across it
 #pragma unroll 1
   for (int n = 0;; ++n) {  // [FA2 Alg.1 l.1-3]
     // [FA2 Alg.1 l.4-7]  Q_i, K_j and V_j come from the producer; O = 0, l = 0, m = -inf
@@ -82,18 +85,18 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     const Sequence seq = sequence(p, b);
     const KeyWalk<C> walk(work, consumer, taken);
     const int first_tile = walk.visible.begin;
-    RowState row = {{-INFINITY, -INFINITY}, {}};
+    RowState row = {{-INFINITY, -INFINITY}, {}};  // Consumers before the head see no key.
 
-    // Waits for K_j of the next tile. Its branch keeps the exponentials above it: without one, the
-    // compiler moves the wait for O above them.
+    // Waits for K of the next tile, so that take_tile() need not. Its branch stands between the
+    // exponentials and the wait for O: without one, the compiler moves that wait above them.
     const auto wait_for_next_keys = [&](int tile) {
       if (tile == first_tile) return;
       const auto [next, phase] = walk.slot(tile - 1);
       ptx::mbarrier_wait(&k_full[next], phase);  // K has arrived.
     };
 
-    // S of a tile beside O of the tile before it, and the softmax under the latter. K_j has
-    // arrived: wait_for_next_keys() was called for it.
+    // One step: S of the tile, then O += P V of the tile before it in the walk (tile + 1), and the
+    // softmax of this S while P V runs. wait_for_next_keys() has already waited for K of the tile.
     const auto take_tile = [&](int tile, auto masked) {
       constexpr bool kMasked = decltype(masked)::value;
       mark_tile("KV tile", tile);
@@ -101,7 +104,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       const auto [stage, phase] = walk.slot(tile);
       const auto [before, phase_before] = walk.slot(tile + 1);
       ptx::mbarrier_wait(&v_full[before], phase_before);  // The V of the tile before has arrived.
-      // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 a warpgroup, registers
+      // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 per warpgroup, registers
       issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[stage]);
       // O = O + P V of the tile before
       issue_ab<T>(rO, rP, sV[before]);
@@ -126,7 +129,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       pack_operands<T>(rP, rS);
       if (!recompute) return;
       recompute_large_rows<T>(rS, rO, rP, row, tile_sum, scale_log2, sQ, r0, sK[stage], lane);
-      if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);  // Only now K_j has been read.
+      if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);  // K_j is no longer needed.
     };
 
     int tile = walk.tiles.end - 1;
@@ -135,16 +138,16 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       give_back(storage, walk.slot(tile), opaque(thread) % 32u);
     }
     if (tile >= first_tile) {
-      // The last tile, the diagonal or the tail, is the first: its S alone.
+      // Fill the pipeline: S alone, of the last tile, where the walk begins.
       mark_tile("KV tile", tile);
-      const auto [first, first_phase] = walk.slot(tile);
-      ptx::mbarrier_wait(&k_full[first], first_phase);  // K_j has arrived.
+      const auto [stage, phase] = walk.slot(tile);
+      ptx::mbarrier_wait(&k_full[stage], phase);  // K_j has arrived.
       // S = Q_i K_jᵀ
-      issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[first]);
+      issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[stage]);
       for (auto& o : rO) o[0] = o[1] = o[2] = o[3] = 0.f;  // while S is computed
       ptx::wgmma_wait<0>();                                // S is there, and K_j has been read.
       const int lane = opaque(thread) % 32u;
-      if (lane == 0) ptx::mbarrier_arrive(&k_empty[first]);
+      if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);
       if (walk.needs_mask(tile)) mask_scores(rS, seq, i0 + r0, tile * C::kBlockKV, lane);
       float o_scale[2];
       softmax(rS, row, o_scale, scale_log2);  // O, which is 0, needs no o_scale.
@@ -165,9 +168,9 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
         }
       }
 
-      // The first tile is the last: its O alone.
-      const auto [last, last_phase] = walk.slot(first_tile);
-      ptx::mbarrier_wait(&v_full[last], last_phase);  // V_j has arrived.
+      // Drain the pipeline: P V alone, of the first tile, where the walk ends.
+      const auto [last, phase_last] = walk.slot(first_tile);
+      ptx::mbarrier_wait(&v_full[last], phase_last);  // V_j has arrived.
       // O = O + P V_j
       issue_ab<T>(rO, rP, sV[last]);
       ptx::wgmma_wait<0>();  // O is there, and V_j has been read.

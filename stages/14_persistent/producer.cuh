@@ -1,4 +1,4 @@
-// 14_persistent: the producer. One thread finds work and requests its tiles; three others store O.
+// 14_persistent: the producer. One thread finds work and requests its tiles; others store O.
 #pragma once
 
 #include "storage.cuh"
@@ -38,8 +38,8 @@ __device__ __forceinline__ void request_work(SharedStorage<T, kHeadDim>& storage
   }
 }
 
-// Has TMA write the consumers' O, a panel a box. The producer's warps 1 to 3 divide the consumers
-// among them.
+// Stores O. Of each of the producer's warps 1 to 3 one lane has TMA write the rows of every third
+// consumer, a box per panel, and then gives their part of sQ back to request_work().
 template <class T, int kHeadDim>
 __device__ __forceinline__ void store_outputs(SharedStorage<T, kHeadDim>& storage,
                                               const ForwardParams& p, const TileMap& map,

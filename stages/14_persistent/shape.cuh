@@ -5,12 +5,12 @@
 
 namespace cuflash::persistent {
 
-// The shape of a block's work. There is one block on an SM.
+// The shape of a block's work. There is one block per SM.
 struct Shape {
-  int keys;       // a tile
+  int keys;       // per tile
   int consumers;  // warpgroups that compute, 64 queries each
-  int stages;     // buffers of K and of V
-  int q_stages;   // and of Q and O
+  int stages;     // buffers of K, and as many of V
+  int q_stages;   // buffers of Q, which later hold O
 };
 constexpr Shape shape(int head_dim) {
   switch (head_dim) {
@@ -36,6 +36,7 @@ struct Config {
   static constexpr int kBlockQ = kConsumers * kWgmmaM, kBlockKV = kShape.keys;
   static constexpr int kProducerRegisters = 24;  // of a thread
   static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
+  static_assert(kStages >= 2, "a step holds V of one tile and waits for K two tiles on");
 };
 
 }  // namespace cuflash::persistent

@@ -14,12 +14,12 @@ struct SharedStorage {
   using KVTile = SwizzledTile<T, C::kBlockKV, kHeadDim>;
   QTile sQ[C::kQStages];  // Q, and in the end O
   KVTile sK[C::kStages], sV[C::kStages];
-  Work<C> work[C::kQStages];                               // what to compute with this Q
-  std::uint64_t q_full[C::kQStages];                       // Q has arrived, and its Work is written
-  std::uint64_t k_full[C::kStages], v_full[C::kStages];    // a copy has arrived
-  std::uint64_t o_full[C::kQStages][C::kConsumers];        // a consumer has written its O
-  std::uint64_t q_empty[C::kQStages];                      // O has been read from sQ
-  std::uint64_t k_empty[C::kStages], v_empty[C::kStages];  // all consumers have read it
+  Work<C> work[C::kQStages];                             // what to compute with this Q
+  std::uint64_t q_full[C::kQStages];                     // Q has arrived, and its Work is written
+  std::uint64_t k_full[C::kStages], v_full[C::kStages];  // a copy has arrived
+  std::uint64_t o_full[C::kQStages][C::kConsumers];      // a consumer has written its O
+  std::uint64_t q_empty[C::kQStages];  // all consumers' O has been read: sQ and work are free
+  std::uint64_t k_empty[C::kStages], v_empty[C::kStages];  // no consumer needs it any more
 };
 
 // Begins the barriers. One thread calls it, before a __syncthreads().

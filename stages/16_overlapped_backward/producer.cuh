@@ -14,14 +14,14 @@ struct BackwardStorage {
   using ScoreTile = SwizzledTile<T, C::kOwned, C::kStreamed>;
   KVTile sK, sV;  // at the end, dK and dV
   QTile sQ[C::kStages], sdO[C::kStages];
-  ScoreTile sdS[2];                        // dSᵀ, by turns
+  ScoreTile sdS[2];                        // dSᵀ, of even and of odd tiles
   alignas(128) float sdQ[C::Dq::kFloats];  // what is to be added
   alignas(16) float s_lse[C::kStages][C::kStreamed], s_delta[C::kStages][C::kStreamed];
   std::uint64_t kv_full;                              // K and V have arrived
   std::uint64_t full[C::kStages], empty[C::kStages];  // a tile has arrived; consumers have read it
-  std::uint64_t ds_full;                              // both consumers have written sdS
-  std::uint64_t dq_full, dq_empty;                    // sdQ has been written; TMA has read it
-  unsigned block;                                     // its number
+  std::uint64_t ds_full;  // both consumers have written dS of a tile, and read the one before
+  std::uint64_t dq_full, dq_empty;  // sdQ has been written; TMA has read it
+  unsigned block;                   // its number
 };
 
 // A kernel's parameter, __grid_constant__.
