@@ -14,7 +14,8 @@
 
 namespace cuflash::dq_on_the_way {
 
-// It is the first consumer's turn. The next has the next barrier.
+// A turn of consumer c, at the named barrier kTurn + c: from then on it computes P and dS of a
+// tile, while the tensor cores have the other consumer's products.
 constexpr int kTurn = 1;
 
 // A consumer waits for its turn at a barrier of its own, where the other arrives.
@@ -25,7 +26,7 @@ __device__ __forceinline__ void pass_turn(int consumer) {
   ptx::named_barrier_arrive(kTurn + (consumer ^ 1), 2 * kWarpgroupThreads);
 }
 
-// dS K_j of the nth tile, issued    // (64, kWarpColumns) f32 a warpgroup, registers
+// dS K_j of tile n of this block, issued    // (64, kWarpColumns) f32 per warpgroup, registers
 template <class T, int kHeadDim>
 __device__ __forceinline__ void issue_dq(typename BackwardConfig<kHeadDim>::Dq::Registers& rdQ,
                                          BackwardStorage<T, kHeadDim>& storage, unsigned n,
@@ -36,7 +37,7 @@ __device__ __forceinline__ void issue_dq(typename BackwardConfig<kHeadDim>::Dq::
   issue_atb<T>(rdQ, storage.sdS[n % 2], Dq::row(first_warp), storage.sK[slot], Dq::col(first_warp));
 }
 
-// Hands dQ of the nth tile on to the thread that adds it.
+// Hands dQ of tile n of this block on to the thread that adds it.
 template <class T, int kHeadDim>
 __device__ __forceinline__ void hand_on_dq(
     const typename BackwardConfig<kHeadDim>::Dq::Registers& rdQ,
@@ -139,7 +140,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     const unsigned begin = n, end = n + piece.num_steps;
     const Sequence seq = sequence(p, piece.batch);
 
-    // The five products of the nth tile of queries, but dQ of the tile before.
+    // S, dP, dV and dK of tile n of this block, and dQ of the tile before it.
     const auto compute_tile = [&](auto first, unsigned n, const Step& at) {  // [FA2 Alg.2 l.8, 17]
       constexpr bool kFirst = decltype(first)::value;
       mark_tile("Q tile", at.tile);
@@ -196,8 +197,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
           rdP[m][e + 1] = prob.y * fmaf(rdP[m][e + 1], kSmallP, -delta.y);
         }
       }
-      pass_turn(consumer);
-      ptx::wgmma_wait<0>();  // No product reads P any more.
+      pass_turn(consumer);   // dS is there in f32: the other may compute while products run here.
+      ptx::wgmma_wait<0>();  // dV is there: no product reads P any more.
       pack_operands<T>(rA, rdP);
 
       // [FA2 Alg.2 l.16]  dK = dK + dSᵀ Q_i, issued
@@ -209,7 +210,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         issue_dq(rdQ, storage, n - 1, uniform(slot ^ (n == begin)), opaque(consumer));
       }
 
-      // Give the other consumer this one's rows of dS: dQ is a sum over all keys.
+      // Give the other consumer this one's rows of dS: dQ is a sum over all keys. No product reads
+      // this buffer any more: issue_dq() has waited for dS of tile n - 1, which each consumer
+      // announces only when its dQ of tile n - 2 is there.
 #pragma unroll
       for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
 #pragma unroll
@@ -218,9 +221,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
                k * kWgmmaK + MmaA::col(lane, 2 * e)) = rA[k][e];
         }
       }
-      ptx::fence_proxy_async();  // Products read what this thread has written, and its lanes.
+      ptx::fence_proxy_async();  // The other consumer's products read what this thread has written.
       ptx::wgmma_wait<0>();      // dK and dQ are there; Q_i, dO_i and the older dS have been read.
-      __syncwarp();
+      __syncwarp();              // All lanes have written their dS, and read LSE_i and delta_i.
       if (lane == 0) {
         ptx::mbarrier_arrive(&storage.ds_full);
         ptx::mbarrier_arrive(&empty[stage]);

@@ -14,7 +14,7 @@ struct BackwardStorage {
   KVTile sK[2];  // of two pieces
   KVTile sV;     // of one
   QTile sQ[C::kStages], sdO[C::kStages];
-  ScoreTile sdS[2];  // dSᵀ, by turns
+  ScoreTile sdS[2];  // dSᵀ, of even and of odd tiles
   // What is to be added.
   alignas(128) float sdQ[C::kConsumers][C::Dq::kFloats / C::kConsumers];
   alignas(16) float s_lse[C::kStages][C::kStreamed], s_delta[C::kStages][C::kStreamed];
@@ -23,7 +23,7 @@ struct BackwardStorage {
   std::uint64_t k_full[2], k_empty[2];
   std::uint64_t v_full, v_empty;
   std::uint64_t full[C::kStages], empty[C::kStages];
-  std::uint64_t ds_full;  // both consumers have written sdS
+  std::uint64_t ds_full;  // both consumers have written dS of a tile, and read the one before
   // A consumer has written sdQ; TMA has read it.
   std::uint64_t dq_full[C::kConsumers], dq_empty[C::kConsumers];
 };
