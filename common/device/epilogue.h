@@ -1,5 +1,5 @@
-// The end of a kernel: accumulators, rounded, go to a tensor by way of a tile in shared memory. A
-// lane holds two columns of a row, and writes eight at a time.
+// The end of a kernel: accumulators, rounded, go to a tensor by way of a tile in shared memory, or
+// from registers. A lane holds two columns of a row, and writes eight at a time.
 #ifndef CUFLASH_DEVICE_EPILOGUE_H_
 #define CUFLASH_DEVICE_EPILOGUE_H_
 
@@ -67,6 +67,50 @@ __device__ __forceinline__ void write_rows(Rows<T> g, Tile& tile, int r0, int co
           *reinterpret_cast<const uint4*>(&tile(r, d + c));
     }
   }
+}
+
+// Transposes a 4 × 4 block across the four lanes of a quad.
+__device__ __forceinline__ void transpose_in_quad(std::uint32_t (&x)[4], int lane) {
+#pragma unroll
+  for (int bit = 1; bit <= 2; ++bit) {
+    const bool upper = (lane & bit) != 0;
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      const int low = bit == 1 ? 2 * n : n, high = low + bit;
+      const std::uint32_t got =
+          __shfl_xor_sync(0xffffffffu, upper ? x[low] : x[high], static_cast<unsigned>(bit));
+      if (upper) {
+        x[low] = got;
+      } else {
+        x[high] = got;
+      }
+    }
+  }
+}
+
+// Rounds accumulators of neighbouring columns, scaled, and writes them to a tensor. A lane has two
+// columns of each, in two rows. It writes all eight of one, at `to` and eight rows below; of these
+// rows `rows_left` and less are there.
+constexpr int kWrittenTogether = 4;
+template <class T>
+__device__ __forceinline__ void write_rounded(T* to, std::int64_t row_stride, int rows_left,
+                                              const float4 (&r)[kWrittenTogether], float scale,
+                                              int lane) {
+  std::uint32_t upper[kWrittenTogether], lower[kWrittenTogether];
+#pragma unroll
+  for (int n = 0; n < kWrittenTogether; ++n) {
+    upper[n] = pack<T>(r[n].x * scale, r[n].y * scale);
+    lower[n] = pack<T>(r[n].z * scale, r[n].w * scale);
+  }
+  transpose_in_quad(upper, lane);
+  transpose_in_quad(lower, lane);
+  const auto write = [&](int row, const std::uint32_t(&x)[kWrittenTogether]) {
+    if (row < rows_left) {
+      *reinterpret_cast<uint4*>(to + row * row_stride) = {x[0], x[1], x[2], x[3]};
+    }
+  };
+  write(0, upper);
+  write(kMmaM / 2, lower);
 }
 
 }  // namespace cuflash

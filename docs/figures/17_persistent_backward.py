@@ -1,5 +1,4 @@
-"""Figures of stages/17_persistent_backward: who waits for whom, when dQ gets its zeros and is rounded, and in
-which order blocks add to it."""
+"""Figures of stages/17_persistent_backward: who waits for whom, and in which order blocks add to dQ."""
 
 import heapq
 
@@ -13,16 +12,13 @@ STAGE = "stages/17_persistent_backward/"
 def check():
     """The kernel does what the figures show, in this order."""
     in_order(read(STAGE + "storage.cuh"), "mbarrier_init(&storage.k_full[slot], 2)",
-             "mbarrier_init(&storage.k_empty[slot], C::kWarps + kWarpgroupWarps - 1)",
+             "mbarrier_init(&storage.k_empty[slot], C::kWarps + C::kConsumers)",
              "mbarrier_init(&storage.full[stage], 2 + 32)", "mbarrier_init(&storage.empty[stage], C::kWarps)",
              "mbarrier_init(&storage.v_full, 1)", "mbarrier_init(&storage.v_empty, C::kWarps)",
              "mbarrier_init(&storage.ds_full, C::kWarps)",
              "mbarrier_init(&storage.dq_full[consumer], kWarpgroupWarps)",
              "mbarrier_init(&storage.dq_empty[consumer], 1)")
-    in_order(read(STAGE + "producer.cuh"), "later = number + schedule.lead, earlier = number - schedule.lag",
-             "zero_slices", "round_slice")
-    in_order(read(STAGE + "pieces.cuh"), "std::clamp<std::int64_t>(blocks / tiles, 1, heads)",
-             "std::min<std::int64_t>(pieces, group + 3 * blocks)")
+    in_order(read(STAGE + "pieces.cuh"), "std::clamp<std::int64_t>(blocks / tiles, 1, heads)")
     in_order(read("common/device/tile_order.h"), "const int first = group_of(n) * group_heads",
              "return {first + rest % width, rest / width}")
 
@@ -31,15 +27,13 @@ def waits():
     """Who waits for whom."""
     figure = Figure(
         "17_waits", 0, "Who waits for whom",
-        "The producer waits at k_empty until the eight warps of both consumers and the three other warps of"
-        " its own warpgroup have read a piece, at v_empty until those of the consumers have read V, and at"
+        "The producer waits at k_empty until the eight warps of both consumers and the two threads that add"
+        " have read a piece, at v_empty until those of the consumers have read V, and at"
         " empty until both consumers have read a buffer of Q and dO. The consumers wait at k_full"
         " for the piece and K, at v_full for V, and at full for a tile of Q and dO. A consumer waits for its"
         " turn at a named barrier of its own, where the other arrives, and at ds_full for the dS of both. A"
         " thread that adds waits at dq_full for what a consumer has written, and the consumer waits at dq_empty"
-        " until TMA has read it. The keepers' count of zeros is what the thread that adds waits for, and its"
-        " count of what has been added is what the keepers of all blocks wait for. That thread and the keepers"
-        " wait at k_full for a piece, too.")
+        " until TMA has read it. That thread waits at k_full for a piece, too.")
     figure.box(LEFT, 62, RIGHT - LEFT, 66, "yellow", "producer warp",
                below=["pieces; K, V; Q, dO, LSE and delta of tile after tile"])
     down = 476
@@ -48,7 +42,7 @@ def waits():
     fan(figure, 132, down, (("green", True), ("sky", False)), x=(146, 574), step=28)
     entries(figure, 146, (
         ("orange", "k_full[slot]", "2 arrivals: a piece, and its K"),
-        ("blue", "k_empty[slot]", "11 arrivals: all have read them"),
+        ("blue", "k_empty[slot]", "10 arrivals: all have read them"),
         ("yellow", "v_full", "1 arrival: V is there"),
         ("purple", "v_empty", "8 arrivals: both have read it"),
         ("green", "full[stage]", "34 arrivals: Q, dO, LSE, delta"),
@@ -62,70 +56,12 @@ def waits():
         ("orange", "dq_full[consumer]", "4 arrivals: it has written its part"),
         ("purple", "dq_empty[consumer]", "1 arrival: TMA has read it")), step=54)
     adder = end + 132
-    figure.box(LEFT, adder, RIGHT - LEFT, 66, "yellow", "a thread that adds",
-               below=["dQ of each tile, of one consumer and then of the other"])
-    fan(figure, adder + 70, adder + 194, (("green", True), ("blue", False)))
-    entries(figure, adder + 84, (
-        ("green", "counts.added[group]", "all blocks have added a group's dQ"),
-        ("blue", "counts.zeroed[group]", "all blocks have written its zeros")), step=54)
-    keeper = adder + 198
-    figure.box(LEFT, keeper, RIGHT - LEFT, 66, "yellow", "two keepers, of a warp each",
-               below=["zeros for later slices of dQ; earlier ones rounded"])
-    notes = ("An arrow goes from those that arrive to those that wait. The counts are",
-             "in global memory, for all blocks. Not shown: the thread that adds and",
-             "the keepers wait at k_full for the piece, and arrive at k_empty. In a",
-             "deterministic call two threads add, one for each consumer, and there is",
-             "one keeper.")
-    figure.notes(LEFT, keeper + 92, notes)
-    figure.height = keeper + 94 + 24 * len(notes)
-    return figure
-
-
-def slices():
-    """When the slices of dQ get their zeros, and when they are rounded."""
-    group, groups, blocks = 6, 3, 1
-    pieces, lead = group * groups, group + 3 * blocks
-    left, cell, row, top = 152, 30, 54, 118
-    moments = [("before", None)] + [(f"piece {n}", n) for n in (1, 7, 13)] + [("after", pieces)]
-    figure = Figure(
-        "17_slices", 0, "Slices of dQ: zeros ahead, rounding behind",
-        f"The slices of dQ of {pieces} pieces, in {groups} groups of {group}, at {len(moments)} moments, with"
-        f" one block, and a lead and a lag of {lead} pieces. Before the pass those of the first {lead} are zeros."
-        " While a piece is computed, blocks add to all the slices of its group; the keepers write zeros for"
-        f" the piece {lead} pieces later and round the slices of the one {lead} pieces before, whose group is"
-        f" complete. After the pass those of the last {lead} pieces are left to round.")
-    for q in range(groups):
-        x = left + cell * group * q
-        figure.text(x + cell * group / 2, 76, f"group {q}", SMALL, "middle", bold=True)
-        figure.line([(x + 4, 92), (x + cell * group - 4, 92)], "grey", 1.5)
-    for n, (label, now) in enumerate(moments):
-        y = top + row * n
-        figure.text(LEFT, y + cell / 2, label, SMALL)
-        zeroed = lead if now is None else min(pieces, now + lead + (now < pieces))
-        rounded = 0 if now is None else max(0, min(now + 1, pieces) - lead)
-        begin = 0 if now is None else now // group * group
-        adding = range(begin, begin + group if now is not None and now < pieces else begin)
-        colours = {"green": [], "purple": [], "orange": [], "sky": []}
-        for piece in range(zeroed):
-            colour = ("green" if piece < rounded else "orange" if piece in adding
-                      else "purple" if now is not None and piece < begin else "sky")
-            colours[colour].append((left + cell * piece, y, cell, cell))
-        for colour, cells in colours.items():
-            figure.cells(cells, colour)
-        figure.grid(left, y, pieces, 1, cell)
-        for piece in (() if now is None else (now + lead, now - lead)):
-            if now < pieces and 0 <= piece < pieces:
-                figure.frame(left + cell * piece, y, cell, cell)
-        if now is not None and now < pieces:
-            figure.text(left + cell * (now + 0.5), y + cell / 2, str(now), SMALL, "middle")
-    y = top + row * len(moments) + 8
-    figure.legend(LEFT, y,
-                  [("sky", "zeros"), ("orange", "blocks add"), ("purple", "complete"), ("green", "rounded")])
-    notes = ("A square has the slices of a piece. A frame: they get their zeros, or are",
-             f"rounded, while the piece with the number is computed. Groups of {group} pieces",
-             f"and one block, so lead and lag are {group} + 3 = {lead}.")
-    figure.notes(LEFT, y + 36, notes)
-    figure.height = y + 38 + 24 * len(notes)
+    figure.box(LEFT, adder, RIGHT - LEFT, 66, "yellow", "two threads that add",
+               below=["dQ of each tile, a thread for each consumer"])
+    notes = ("An arrow goes from those that arrive to those that wait. Not shown: the",
+             "threads that add wait at k_full for the piece, and arrive at k_empty.")
+    figure.notes(LEFT, adder + 92, notes)
+    figure.height = adder + 94 + 24 * len(notes)
     return figure
 
 
@@ -184,4 +120,4 @@ def order():
 
 
 check()
-FIGURES = [waits(), slices(), order()]
+FIGURES = [waits(), order()]

@@ -1,7 +1,7 @@
 // 17_persistent_backward: the backward pass by wgmma. A block takes one tile of keys after the
 // other. Its producer has Q and dO of tile after tile copied by TMA, two consumers compute the five
-// products without a break, a thread has TMA add what they get for dQ to global memory, in f32, and
-// two warps prepare and round such sums of other heads.
+// products without a break, and a warp for each has TMA add what it gets for dQ to global memory,
+// in f32.
 #pragma once
 
 #include <cmath>
@@ -77,8 +77,7 @@ __device__ __forceinline__ void write_gradient(Rows<T> gradient, int j, int num_
 template <class T, int kHeadDim>
 __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     gradients(const __grid_constant__ BackwardParams p, const __grid_constant__ DqWorkspace scratch,
-              const __grid_constant__ BackwardMaps maps,
-              const __grid_constant__ Schedule schedule) {
+              const __grid_constant__ BackwardMaps maps, const __grid_constant__ TileOrder order) {
   using C = BackwardConfig<kHeadDim>;
   auto& storage = shared_storage<BackwardStorage<T, kHeadDim>>();
   auto &sQ = storage.sQ, &sdO = storage.sdO;
@@ -92,18 +91,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
   if (role == WarpRole::kProducer) {
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
-    // In a fixed order a tile of dQ may have to wait for its turn: then there is a thread for each
-    // consumer that adds. Otherwise one is enough, and one warp more keeps the sums.
-    const int lane = thread % 32, num_keepers = keepers(scratch.any_order),
-              adders = 3 - num_keepers;
-    if (warp == 0) {
-      request_pieces(p, scratch, maps, schedule, storage, lane);
-    } else if (warp > adders) {
-      keep_dq(p, scratch, schedule, storage, warp - 1 - adders, num_keepers, lane);
-    } else if (lane == 0) {
-      const int first = adders == 1 ? 0 : warp - 1, last = adders == 1 ? C::kConsumers : warp;
-      add_dq(p, scratch, schedule, storage, first, last, num_keepers);
-    }
+    const int lane = thread % 32;
+    if (warp == 0) request_pieces(p, scratch, maps, order, storage, lane);
+    if (warp >= 1 && warp <= C::kConsumers && lane == 0) add_dq(p, scratch, storage, warp - 1);
     return;
   }
 

@@ -1,4 +1,4 @@
-// 17_persistent_backward: what a block computes, in which order, and what else it does meanwhile.
+// 17_persistent_backward: what a block computes, and in which order.
 #pragma once
 
 #include <algorithm>
@@ -9,45 +9,6 @@
 #include "shape.cuh"
 
 namespace cuflash::persistent_backward {
-
-// The order of the pieces of work, a tile of keys each.
-//
-// Each piece also has slices of dQ, of its group of heads. They begin as zeros, and are rounded in
-// the end. A block does both on the way, while it computes another piece: it writes the zeros of
-// the piece that comes `lead` pieces later, and rounds the slices of the one that came `lag` pieces
-// before. A kernel before this one writes the first zeros, and one after it rounds the last slices.
-struct Schedule {
-  TileOrder order;
-  int lead, lag;
-  std::int64_t slices;  // of dQ, of the query heads that share a KV head: what a warp holds
-
-  // The pieces of a group, and those of them whose zeros blocks write.
-  __host__ __device__ constexpr int length(int group) const {
-    return order.group_begin(group + 1) - order.group_begin(group);
-  }
-  __host__ __device__ constexpr int zeroed(int group) const {
-    const int begin = order.group_begin(group), end = order.group_begin(group + 1);
-    return lead <= begin ? end - begin : lead < end ? end - lead : 0;
-  }
-
-  // The first of a piece's slices. 2^31 slices would fill terabytes.
-  __host__ __device__ constexpr int first_slice(int number) const {
-    return static_cast<int>(number * slices / order.tiles);
-  }
-};
-
-// True if the slices of a group's pieces are those of its heads.
-constexpr bool slices_are_of_the_group(const Schedule& schedule) {
-  const TileOrder& order = schedule.order;
-  for (int head = 0; head < order.heads; head += order.group_heads) {
-    const int begin = order.group_begin(head / order.group_heads);
-    if (schedule.first_slice(begin) != head * schedule.slices) return false;
-  }
-  return schedule.first_slice(order.size()) == order.heads * schedule.slices;
-}
-static_assert(slices_are_of_the_group({{5, 3, 1}, 0, 0, 7}) &&
-                  slices_are_of_the_group({{5, 3, 2}, 0, 0, 7}),
-              "groups of one head, of some");
 
 // The heads of a group. Without a mask one; in a deterministic call as many as all blocks compute
 // at a time. Then blocks that begin together have the same tile of different heads, and none waits
@@ -63,32 +24,11 @@ inline int heads_of_a_group(const BackwardParams& p, int tiles, std::int64_t blo
   return heads_that_fit(cache_bytes, row_bytes * p.seq_q * (p.heads_q / p.heads_kv), heads);
 }
 
-// The blocks' warps that keep dQ's sums: those of the producer's that do not copy or add.
-__host__ __device__ constexpr int keepers(bool any_order) { return any_order ? 2 : 1; }
-
-// True if the keepers round slices while their block computes a piece. Two of them take as long
-// for it as the consumers for about 512 queries, on an H200. What is added waits for the memory
-// that they ask for, so it pays only where they have time to spare.
-inline bool rounds_on_the_way(const BackwardParams& p, int keys) {
-  constexpr int kQueriesOfTwo = 768;
-  const std::int64_t queries = p.width == UINT_MAX ? p.seq_q : (p.seq_q + keys) / 2;
-  return queries * keepers(p.deterministic == 0) >= 2 * kQueriesOfTwo;
-}
-
-// Lead and lag cover one group, plus the pieces in flight, which are at most three a block: so no
-// warp normally waits.
+// The order of the pieces of work, a tile of keys each.
 template <class C>
-Schedule make_schedule(const BackwardParams& p, std::int64_t blocks) {
+TileOrder make_order(const BackwardParams& p, std::int64_t blocks) {
   const int tiles = num_tiles(p.seq_kv, C::kOwned);
-  Schedule schedule;
-  schedule.order = {p.batch * p.heads_kv, tiles, heads_of_a_group(p, tiles, blocks)};
-  schedule.slices =
-      std::int64_t{num_tiles(p.seq_q, C::kStreamed)} * (p.heads_q / p.heads_kv) * C::Dq::kWarps;
-  const int pieces = schedule.order.size();
-  const std::int64_t group = std::int64_t{tiles} * schedule.order.group_heads;
-  schedule.lead = static_cast<int>(std::min<std::int64_t>(pieces, group + 3 * blocks));
-  schedule.lag = rounds_on_the_way(p, C::kOwned) ? schedule.lead : pieces;
-  return schedule;
+  return {p.batch * p.heads_kv, tiles, heads_of_a_group(p, tiles, blocks)};
 }
 
 // What a block computes next: a tile of keys, and the tiles of queries that see some of its keys,

@@ -1,8 +1,8 @@
-// 17_persistent_backward: what the producer's four warps do. One requests tiles; the others add to
-// the sum of dQ, write its zeros and round it.
+// 17_persistent_backward: what the producer's warps do. One requests tiles; one for each consumer
+// has TMA add to the sum of dQ.
 #pragma once
 
-#include "dq_rounding.cuh"
+#include "device/hopper.h"
 #include "storage.cuh"
 
 namespace cuflash::persistent_backward {
@@ -17,11 +17,11 @@ __device__ __forceinline__ std::int64_t tile_index(const BackwardParams& p,
 // Takes the next piece.
 template <int kHeadDim>
 __device__ __forceinline__ Piece take_piece(const BackwardParams& p, const DqWorkspace& scratch,
-                                            const Schedule& schedule, int lane) {
+                                            const TileOrder& order, int lane) {
   int number = 0;
   if (lane == 0) number = static_cast<int>(atomicAdd(scratch.next, 1u));
   number = __shfl_sync(0xffffffffu, number, 0);
-  return uniform(piece_of<kHeadDim>(p, schedule.order, number));
+  return uniform(piece_of<kHeadDim>(p, order, number));
 }
 
 // Hands a block's nth piece on, and requests its K and V.
@@ -52,12 +52,12 @@ __device__ __forceinline__ void hand_on_piece(BackwardStorage<T, kHeadDim>& stor
 // and delta.
 template <class T, int kHeadDim>
 __device__ __forceinline__ void request_pieces(const BackwardParams& p, const DqWorkspace& scratch,
-                                               const BackwardMaps& maps, const Schedule& schedule,
+                                               const BackwardMaps& maps, const TileOrder& order,
                                                BackwardStorage<T, kHeadDim>& storage, int lane) {
   using C = BackwardConfig<kHeadDim>;
   auto &sQ = storage.sQ, &sdO = storage.sdO;
   auto &full = storage.full, &empty = storage.empty;
-  Piece piece = take_piece<kHeadDim>(p, scratch, schedule, lane);
+  Piece piece = take_piece<kHeadDim>(p, scratch, order, lane);
   int taken = 0;  // tiles of queries, of all pieces
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
@@ -84,95 +84,34 @@ __device__ __forceinline__ void request_pieces(const BackwardParams& p, const Dq
       ptx::mbarrier_arrive(&full[stage]);
       if (n == 0) hand_on_piece(storage, maps, piece, nth, lane);
     }
-    piece = take_piece<kHeadDim>(p, scratch, schedule, lane);
+    piece = take_piece<kHeadDim>(p, scratch, order, lane);
   }
 }
 
-// The nth piece of this block, for the producer's other warps. Each arrives at k_empty when it has
-// read one, so that the producer may go on.
-template <class Storage>
-__device__ __forceinline__ Piece next_piece(Storage& storage, int nth) {
-  const auto [slot, phase] = slot_of<2>(nth);
-  ptx::mbarrier_wait(&storage.k_full[slot], phase);  // The piece is there.
-  return storage.pieces[slot];
-}
-
-// Add: one thread has TMA add dQ of the consumers first, …, last - 1.
+// Add: one thread has TMA add a consumer's share of each tile of dQ.
 template <class T, int kHeadDim>
 __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspace& scratch,
-                                       const Schedule& schedule,
-                                       BackwardStorage<T, kHeadDim>& storage, int first, int last,
-                                       int num_keepers) {
+                                       BackwardStorage<T, kHeadDim>& storage, int consumer) {
   using C = BackwardConfig<kHeadDim>;
-  const GroupCounts counts = group_counts(scratch, schedule);
   int added = 0;  // tiles of queries, of all pieces
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
-    const Piece piece = next_piece(storage, nth);
+    const auto [slot, phase] = slot_of<2>(nth);
+    ptx::mbarrier_wait(&storage.k_full[slot], phase);  // The piece is there.
+    const Piece piece = storage.pieces[slot];
     if (piece.number < 0) return;
-    ptx::mbarrier_arrive(&storage.k_empty[nth % 2]);
-    const int group = schedule.order.group_of(piece.number);
-    if (schedule.zeroed(group) > 0) {
-      ptx::block_count_wait(&counts.zeroed[group], num_keepers * schedule.zeroed(group));
-      ptx::fence_proxy_async_global();  // TMA adds to zeros that threads have written.
-    }
+    ptx::mbarrier_arrive(&storage.k_empty[slot]);
     const Sequence seq = sequence(p, piece.batch);
     Step at(piece);
 #pragma unroll 1
     for (int n = 0; n < piece.num_steps; ++n, at.advance()) {
-      const unsigned phase = added++ % 2;
-      const unsigned others =
-          adds_before(seq, at.tile * C::kStreamed, C::kStreamed, piece.j0, C::kOwned);
-#pragma unroll 1
-      for (int consumer = first; consumer < last; ++consumer) {
-        const std::int64_t share = C::kConsumers * tile_index(p, scratch, piece, at) + consumer;
-        wait_to_add(scratch, share, others);
-        ptx::mbarrier_wait(&storage.dq_full[consumer], phase);  // The consumer has written dQ.
-        add_to_dq(scratch, share, storage.sdQ[consumer]);
-        ptx::mbarrier_arrive(&storage.dq_empty[consumer]);
-        let_next_add(scratch, share);
-      }
-    }
-    ptx::tensor_store_wait<0>();  // The sums have been written before others learn of it.
-    ptx::block_count_add(&counts.added[group]);
-  }
-}
-
-// Keep: a warp writes the zeros of a later piece's slices of dQ, and rounds those of an earlier
-// one.
-template <class T, int kHeadDim>
-__device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspace& scratch,
-                                        const Schedule& schedule,
-                                        BackwardStorage<T, kHeadDim>& storage, int keeper,
-                                        int num_keepers, int lane) {
-  using Dq = typename BackwardConfig<kHeadDim>::Dq;
-  const GroupCounts counts = group_counts(scratch, schedule);
-  const int adders = 3 - num_keepers;
-#pragma unroll 1
-  for (int nth = 0;; ++nth) {
-    const int number = next_piece(storage, nth).number;
-    __syncwarp();  // All lanes have read it.
-    if (number < 0) return;
-    if (lane == 0) ptx::mbarrier_arrive(&storage.k_empty[nth % 2]);
-    const int later = number + schedule.lead, earlier = number - schedule.lag;
-    if (later < schedule.order.size()) {
-      zero_slices<Dq>(scratch, schedule.first_slice(later), schedule.first_slice(later + 1),
-                      32 * keeper + lane, 32 * num_keepers);
-      ptx::fence_proxy_async_global();  // TMA adds to what this thread has written,
-      __syncwarp();                     // and its lanes.
-      if (lane == 0) ptx::block_count_add(&counts.zeroed[schedule.order.group_of(later)]);
-    }
-    if (earlier >= 0) {
-      const int group = schedule.order.group_of(earlier);
-      if (lane == 0) {
-        ptx::block_count_wait(&counts.added[group], adders * schedule.length(group));
-      }
-      __syncwarp();  // All lanes may read the sums.
-      const int end = schedule.first_slice(earlier + 1);
-#pragma unroll 1
-      for (int slice = schedule.first_slice(earlier) + keeper; slice < end; slice += num_keepers) {
-        round_slice<T, Dq>(p, scratch, slice, lane);
-      }
+      const std::int64_t share = C::kConsumers * tile_index(p, scratch, piece, at) + consumer;
+      wait_to_add(scratch, share,
+                  adds_before(seq, at.tile * C::kStreamed, C::kStreamed, piece.j0, C::kOwned));
+      ptx::mbarrier_wait(&storage.dq_full[consumer], added++ % 2);  // The consumer has written dQ.
+      add_to_dq(scratch, share, storage.sdQ[consumer]);
+      ptx::mbarrier_arrive(&storage.dq_empty[consumer]);
+      let_next_add(scratch, share);
     }
   }
 }

@@ -35,25 +35,22 @@ struct BackwardKernels {
     const std::int64_t pieces = std::int64_t{p.batch} * p.heads_kv * num_tiles(p.seq_kv, C::kOwned);
     if (pieces > kMaxBlocks) return FlashAttentionError::SIZE_OVERFLOW;
     const std::int64_t blocks = blocks_that_stay(pieces, device);
-    const Schedule schedule = make_schedule<C>(p, blocks);
-    const DqWorkspace scratch = workspace<Dq>(p, schedule);
-    constexpr int kThreads = 256;
+    const TileOrder order = make_order<C>(p, blocks);
+    const DqWorkspace scratch = dq_workspace<Dq, Dq::kWarpgroups>(p);
+    constexpr int kDeltaThreads = 256;
     const std::int64_t lanes = scratch.all_tiles * C::kStreamed * kDeltaLanes<kHeadDim>;
-    const int first = schedule.first_slice(schedule.order.size() - schedule.lag);
-    const std::int64_t left = scratch.all_tiles * Dq::kWarps - first;
-    return queue(stream, thread_each(lanes, kThreads, row_delta<T, Dq>, p, scratch),
+    return queue(stream, thread_each(lanes, kDeltaThreads, row_delta<T, Dq>, p, scratch),
                  resident_grid<Storage>(blocks, C::kThreads, gradients<T, kHeadDim>, p, scratch,
-                                        maps, schedule),
-                 thread_each(32 * left, kThreads, query_gradient<T, Dq>, p, scratch, first));
+                                        maps, order),
+                 block_each_q_tile<QueryGradientStorage<T, Dq>>(C::kStreamed, 32 * Dq::kWarps,
+                                                                query_gradient<T, Dq>, p, scratch));
   }
 };
 
 std::size_t backward_workspace(const Problem& p) {
   return dispatch(TensorCoreTypes{}, UsualHeadDims{}, p, std::size_t{0}, [&](auto, auto head_dim) {
-    // There is at most a group for each KV head.
-    const std::size_t groups = std::size_t{1} * p.batch * p.heads_kv;
     using Dq = typename BackwardConfig<head_dim()>::Dq;
-    return dq_workspace_bytes<Dq, Dq::kWarpgroups>(p, 2 * groups);
+    return dq_workspace_bytes<Dq, Dq::kWarpgroups>(p);
   });
 }
 
@@ -62,8 +59,8 @@ Rank rank(const Problem&) { return {170, "blocks that stay, and products under t
 constexpr Stage describe() {
   Stage stage;
   stage.name = "17_persistent_backward";
-  stage.teaches = "blocks that stay, dQ zeroed and rounded on the way";
-  stage.removes = "beginnings and ends of blocks, and dQ's trips through DRAM";
+  stage.teaches = "blocks that stay: a tile of keys begins under the end of another";
+  stage.removes = "beginnings and ends of blocks";
   stage.limiter = "waits: no unit is busy all the time";
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.backward.follows = "16_overlapped_backward";

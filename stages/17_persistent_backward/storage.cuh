@@ -34,8 +34,8 @@ __device__ __forceinline__ void begin_barriers(BackwardStorage<T, kHeadDim>& sto
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
     ptx::mbarrier_init(&storage.k_full[slot], 2);  // the copy, and the thread that wrote the piece
-    // The producer's other warps read the piece, too.
-    ptx::mbarrier_init(&storage.k_empty[slot], C::kWarps + kWarpgroupWarps - 1);
+    // The threads that add read the piece, too.
+    ptx::mbarrier_init(&storage.k_empty[slot], C::kWarps + C::kConsumers);
   }
 #pragma unroll
   for (int stage = 0; stage < C::kStages; ++stage) {

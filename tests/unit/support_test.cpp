@@ -379,8 +379,8 @@ TEST(ChooseStage, TakesTheFastestThatTheDeviceRuns) {
     const char* names[2];  // forward, backward
   } kRows[] = {
       {kH200, CUFLASH_F32, {"04_register_tiles", "04_register_tiles"}},
-      {kH200, CUFLASH_F16, {"14_persistent", "17_persistent_backward"}},
-      {kH200, CUFLASH_BF16, {"14_persistent", "17_persistent_backward"}},
+      {kH200, CUFLASH_F16, {"14_persistent", "18_dq_on_the_way"}},
+      {kH200, CUFLASH_BF16, {"14_persistent", "18_dq_on_the_way"}},
       {kA100, CUFLASH_F32, {"04_register_tiles", "04_register_tiles"}},
       {kA100, CUFLASH_F16, {"09_async_copy", "09_async_copy"}},
       {kA100, CUFLASH_BF16, {"09_async_copy", "09_async_copy"}},

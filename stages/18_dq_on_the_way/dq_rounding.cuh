@@ -1,10 +1,10 @@
-// 17_persistent_backward: slices of dQ, which begin as zeros and are rounded in the end.
+// 18_dq_on_the_way: slices of dQ, which begin as zeros and are rounded in the end.
 #pragma once
 
 #include "device/hopper.h"
 #include "pieces.cuh"
 
-namespace cuflash::persistent_backward {
+namespace cuflash::dq_on_the_way {
 
 // The workspace, with two counts for each group of heads: for how many of its pieces zeros have
 // been written on the way, and how many have been added, each as often as there are warps or
@@ -33,50 +33,6 @@ __device__ __forceinline__ void zero_slices(const DqWorkspace& scratch, int begi
   float4* const dq = reinterpret_cast<float4*>(scratch.dq) + std::int64_t{begin} * kVectors;
 #pragma unroll 1
   for (int n = thread; n < (end - begin) * kVectors; n += threads) dq[n] = float4{};
-}
-
-// Transposes a 4 × 4 block across the four lanes of a quad.
-__device__ __forceinline__ void transpose_in_quad(std::uint32_t (&x)[4], int lane) {
-#pragma unroll
-  for (int bit = 1; bit <= 2; ++bit) {
-    const bool upper = (lane & bit) != 0;
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      const int low = bit == 1 ? 2 * n : n, high = low + bit;
-      const std::uint32_t got =
-          __shfl_xor_sync(0xffffffffu, upper ? x[low] : x[high], static_cast<unsigned>(bit));
-      if (upper) {
-        x[low] = got;
-      } else {
-        x[high] = got;
-      }
-    }
-  }
-}
-
-// Rounds accumulators of neighbouring columns, scaled, and writes them to a tensor. A lane has two
-// columns of each, in two rows. It writes all eight of one, at `to` and eight rows below; of these
-// rows `rows_left` and less are there.
-constexpr int kWrittenTogether = 4;
-template <class T>
-__device__ __forceinline__ void write_rounded(T* to, std::int64_t row_stride, int rows_left,
-                                              const float4 (&r)[kWrittenTogether], float scale,
-                                              int lane) {
-  std::uint32_t upper[kWrittenTogether], lower[kWrittenTogether];
-#pragma unroll
-  for (int n = 0; n < kWrittenTogether; ++n) {
-    upper[n] = pack<T>(r[n].x * scale, r[n].y * scale);
-    lower[n] = pack<T>(r[n].z * scale, r[n].w * scale);
-  }
-  transpose_in_quad(upper, lane);
-  transpose_in_quad(lower, lane);
-  const auto write = [&](int row, const std::uint32_t(&x)[kWrittenTogether]) {
-    if (row < rows_left) {
-      *reinterpret_cast<uint4*>(to + row * row_stride) = {x[0], x[1], x[2], x[3]};
-    }
-  };
-  write(0, upper);
-  write(kMmaM / 2, lower);
 }
 
 // dQ = softmax_scale · dQ, rounded: a warp a slice.
@@ -112,4 +68,4 @@ __global__ void query_gradient(const __grid_constant__ BackwardParams p,
   round_slice<T, Tile>(p, scratch, static_cast<int>(first + n / 32), static_cast<int>(n % 32));
 }
 
-}  // namespace cuflash::persistent_backward
+}  // namespace cuflash::dq_on_the_way

@@ -1,0 +1,145 @@
+// 18_dq_on_the_way: what a block computes, in which order, and what else it does meanwhile.
+#pragma once
+
+#include <algorithm>
+#include <climits>
+
+#include "device/hopper.h"
+#include "device/tile_order.h"
+#include "shape.cuh"
+
+namespace cuflash::dq_on_the_way {
+
+// The order of the pieces of work, a tile of keys each.
+//
+// Each piece also has slices of dQ, of its group of heads. They begin as zeros, and are rounded in
+// the end. A block does both on the way, while it computes another piece: it writes the zeros of
+// the piece that comes `lead` pieces later, and rounds the slices of the one that came `lag` pieces
+// before. A kernel before this one writes the first zeros, and one after it rounds the last slices.
+struct Schedule {
+  TileOrder order;
+  int lead, lag;
+  std::int64_t slices;  // of dQ, of the query heads that share a KV head: what a warp holds
+
+  // The pieces of a group, and those of them whose zeros blocks write.
+  __host__ __device__ constexpr int length(int group) const {
+    return order.group_begin(group + 1) - order.group_begin(group);
+  }
+  __host__ __device__ constexpr int zeroed(int group) const {
+    const int begin = order.group_begin(group), end = order.group_begin(group + 1);
+    return lead <= begin ? end - begin : lead < end ? end - lead : 0;
+  }
+
+  // The first of a piece's slices. 2^31 slices would fill terabytes.
+  __host__ __device__ constexpr int first_slice(int number) const {
+    return static_cast<int>(number * slices / order.tiles);
+  }
+};
+
+// True if the slices of a group's pieces are those of its heads.
+constexpr bool slices_are_of_the_group(const Schedule& schedule) {
+  const TileOrder& order = schedule.order;
+  for (int head = 0; head < order.heads; head += order.group_heads) {
+    const int begin = order.group_begin(head / order.group_heads);
+    if (schedule.first_slice(begin) != head * schedule.slices) return false;
+  }
+  return schedule.first_slice(order.size()) == order.heads * schedule.slices;
+}
+static_assert(slices_are_of_the_group({{5, 3, 1}, 0, 0, 7}) &&
+                  slices_are_of_the_group({{5, 3, 2}, 0, 0, 7}),
+              "groups of one head, of some");
+
+// The heads of a group. Without a mask one; in a deterministic call as many as all blocks compute
+// at a time. Then blocks that begin together have the same tile of different heads, and none waits
+// for another to add.
+inline int heads_of_a_group(const BackwardParams& p, int tiles, std::int64_t blocks) {
+  const std::int64_t heads = std::int64_t{p.batch} * p.heads_kv;
+  if (p.width == UINT_MAX) {
+    if (p.deterministic == 0) return 1;
+    return static_cast<int>(std::clamp<std::int64_t>(blocks / tiles, 1, heads));
+  }
+  const std::int64_t cache_bytes = p.deterministic == 0 ? 16 << 20 : 8 << 20;
+  const std::int64_t row_bytes = p.head_dim * (sizeof(float) + 2 * 2);  // dQ, Q and dO
+  return heads_that_fit(cache_bytes, row_bytes * p.seq_q * (p.heads_q / p.heads_kv), heads);
+}
+
+// The blocks' warps that keep dQ's sums: those of the producer's that do not copy or add.
+__host__ __device__ constexpr int keepers(bool any_order) { return any_order ? 2 : 1; }
+
+// True if the keepers round slices while their block computes a piece. Two of them take as long
+// for it as the consumers for about 512 queries, on an H200. What is added waits for the memory
+// that they ask for, so it pays only where they have time to spare.
+inline bool rounds_on_the_way(const BackwardParams& p, int keys) {
+  constexpr int kQueriesOfTwo = 768;
+  const std::int64_t queries = p.width == UINT_MAX ? p.seq_q : (p.seq_q + keys) / 2;
+  return queries * keepers(p.deterministic == 0) >= 2 * kQueriesOfTwo;
+}
+
+// Lead and lag cover one group, plus the pieces in flight, which are at most three a block: so no
+// warp normally waits.
+template <class C>
+Schedule make_schedule(const BackwardParams& p, std::int64_t blocks) {
+  const int tiles = num_tiles(p.seq_kv, C::kOwned);
+  Schedule schedule;
+  schedule.order = {p.batch * p.heads_kv, tiles, heads_of_a_group(p, tiles, blocks)};
+  schedule.slices =
+      std::int64_t{num_tiles(p.seq_q, C::kStreamed)} * (p.heads_q / p.heads_kv) * C::Dq::kWarps;
+  const int pieces = schedule.order.size();
+  const std::int64_t group = std::int64_t{tiles} * schedule.order.group_heads;
+  schedule.lead = static_cast<int>(std::min<std::int64_t>(pieces, group + 3 * blocks));
+  schedule.lag = rounds_on_the_way(p, C::kOwned) ? schedule.lead : pieces;
+  return schedule;
+}
+
+// What a block computes next: a tile of keys, and the tiles of queries that see some of its keys,
+// in each head that shares the KV head.
+struct Piece {
+  int number;  // in the order; negative if there is none
+  int batch, kv_head, j0;
+  int head;       // the first that shares the KV head
+  Range tiles;    // of queries, in each head
+  int num_steps;  // over the tiles of all these heads
+};
+
+using cuflash::uniform;
+__device__ __forceinline__ Piece uniform(const Piece& x) {
+  return {uniform(x.number), uniform(x.batch), uniform(x.kv_head),  uniform(x.j0),
+          uniform(x.head),   uniform(x.tiles), uniform(x.num_steps)};
+}
+
+template <int kHeadDim>
+__device__ __forceinline__ Piece piece_of(const BackwardParams& p, const TileOrder& order,
+                                          int number) {
+  using C = BackwardConfig<kHeadDim>;
+  Piece piece = {};
+  piece.number = -1;
+  if (number >= order.size()) return piece;
+  const HeadTile at = order.at(number);
+  piece.number = number;
+  piece.batch = at.head / p.heads_kv, piece.kv_head = at.head % p.heads_kv;
+  piece.j0 = nth_tile(p, order.tiles, at.tile) * C::kOwned;
+  const int group = p.heads_q / p.heads_kv;
+  piece.head = piece.kv_head * group;
+  const Range queries = visible_queries(sequence(p, piece.batch), piece.j0, piece.j0 + C::kOwned);
+  const int first = queries.begin / C::kStreamed;
+  const int end = queries.end > queries.begin ? (queries.end - 1) / C::kStreamed + 1 : first;
+  piece.tiles = {first, end};
+  piece.num_steps = (end - first) * group;
+  return piece;
+}
+
+// A step of a block's walk over tiles of queries: those of one head after the other.
+struct Step {
+  Range tiles;  // of a head
+  int head, tile;
+
+  __device__ __forceinline__ explicit Step(const Piece& piece)
+      : tiles(piece.tiles), head(piece.head), tile(tiles.begin) {}
+  __device__ __forceinline__ void advance() {
+    const bool last = tile + 1 == tiles.end;
+    head += last;
+    tile = last ? tiles.begin : tile + 1;
+  }
+};
+
+}  // namespace cuflash::dq_on_the_way
