@@ -11,7 +11,7 @@ def check():
     """The kernel does what the figure shows, in this order."""
     in_order(read(STAGE + "producer.cuh"), "later = number + schedule.lead, earlier = number - schedule.lag",
              "zero_slices", "round_slice")
-    in_order(read(STAGE + "pieces.cuh"), "std::min<std::int64_t>(pieces, group + 3 * blocks)")
+    in_order(read(STAGE + "pieces.cuh"), "std::min<std::int64_t>(pieces, group_pieces + 3 * blocks)")
 
 
 def slices():

@@ -110,7 +110,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     const unsigned slot = uniform(nth % 2);
     ptx::mbarrier_wait(&storage.k_full[slot], nth / 2 % 2);  // The piece and K have arrived.
     const Piece piece = uniform(storage.pieces[slot]);
-    // Finish the last tile, if none follows.
+    // The piece before still lacks its last dQ. If no tile follows here to compute it along with,
+    // compute it now.
     if (piece.num_steps == 0 && dq_pending) {
       typename C::Dq::Registers rdQ;
       issue_dq(rdQ, storage, n - 1, slot ^ 1, opaque(consumer));

@@ -34,14 +34,14 @@ TileOrder make_order(const BackwardParams& p, std::int64_t blocks) {
 // What a block computes next: a tile of keys, and the tiles of queries that see some of its keys,
 // in each head that shares the KV head.
 struct Piece {
-  int number;  // in the order; negative if there is none
+  int number;  // in the order; negative if there is none, and then num_steps is 0
   int batch, kv_head, j0;
   int head;       // the first that shares the KV head
   Range tiles;    // of queries, in each head
   int num_steps;  // over the tiles of all these heads
 };
 
-using cuflash::uniform;
+using cuflash::uniform;  // The overload below would hide it.
 __device__ __forceinline__ Piece uniform(const Piece& x) {
   return {uniform(x.number), uniform(x.batch), uniform(x.kv_head),  uniform(x.j0),
           uniform(x.head),   uniform(x.tiles), uniform(x.num_steps)};
@@ -58,13 +58,13 @@ __device__ __forceinline__ Piece piece_of(const BackwardParams& p, const TileOrd
   piece.number = number;
   piece.batch = at.head / p.heads_kv, piece.kv_head = at.head % p.heads_kv;
   piece.j0 = nth_tile(p, order.tiles, at.tile) * C::kOwned;
-  const int group = p.heads_q / p.heads_kv;
-  piece.head = piece.kv_head * group;
+  const int heads = p.heads_q / p.heads_kv;  // that share the KV head
+  piece.head = piece.kv_head * heads;
   const Range queries = visible_queries(sequence(p, piece.batch), piece.j0, piece.j0 + C::kOwned);
   const int first = queries.begin / C::kStreamed;
   const int end = queries.end > queries.begin ? (queries.end - 1) / C::kStreamed + 1 : first;
   piece.tiles = {first, end};
-  piece.num_steps = (end - first) * group;
+  piece.num_steps = (end - first) * heads;
   return piece;
 }
 

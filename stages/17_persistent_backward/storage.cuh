@@ -11,15 +11,16 @@ struct BackwardStorage {
   using KVTile = SwizzledTile<T, C::kOwned, kHeadDim>;
   using QTile = SwizzledTile<T, C::kStreamed, kHeadDim>;
   using ScoreTile = SwizzledTile<T, C::kOwned, C::kStreamed>;
-  KVTile sK[2];  // of two pieces
-  KVTile sV;     // of one
+  KVTile sK[2];  // of a piece and the next one, in which the last dQ of the first is computed
+  KVTile sV;     // of a piece
   QTile sQ[C::kStages], sdO[C::kStages];
   ScoreTile sdS[2];  // dSᵀ, of even and of odd tiles
   // What is to be added.
   alignas(128) float sdQ[C::kConsumers][C::Dq::kFloats / C::kConsumers];
   alignas(16) float s_lse[C::kStages][C::kStreamed], s_delta[C::kStages][C::kStreamed];
   Piece pieces[2];
-  // A piece and K have arrived; all have read them. The same for V, and for a tile of Q and dO.
+  // full: a piece and its K have arrived. empty: the consumers and the producer's other warps have
+  // read them. For V, and for a tile of Q and dO: have arrived, and the consumers have read them.
   std::uint64_t k_full[2], k_empty[2];
   std::uint64_t v_full, v_empty;
   std::uint64_t full[C::kStages], empty[C::kStages];

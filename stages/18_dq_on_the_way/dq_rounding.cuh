@@ -6,12 +6,12 @@
 
 namespace cuflash::dq_on_the_way {
 
-// The workspace, with two counts for each group of heads: for how many of its pieces zeros have
-// been written on the way, and how many have been added, each as often as there are warps or
-// threads for it.
+// Counts for each group of heads. `zeroed`: how often a keeper has written its part of a piece's
+// zeros. `added`: how often an adding thread has added all it has to add for a piece.
 struct GroupCounts {
   unsigned *zeroed, *added;
 };
+// The workspace, with both counts of each group.
 template <class Tile>
 DqWorkspace workspace(const BackwardParams& p, const Schedule& schedule) {
   // There is at most a group for each head.

@@ -1,7 +1,7 @@
 // 18_dq_on_the_way: the backward pass by wgmma. A block takes one tile of keys after the
-// other. Its producer has Q and dO of tile after tile copied by TMA, two consumers compute the five
-// products without a break, a thread has TMA add what they get for dQ to global memory, in f32, and
-// two warps prepare and round such sums of other heads.
+// other. Its producer has Q and dO of tile after tile copied by TMA, and two consumers compute the
+// five products without a break. One or two threads have TMA add what they get for dQ to global
+// memory, in f32. The producer's other warps write the zeros of later sums and round earlier ones.
 #pragma once
 
 #include <cmath>
@@ -92,8 +92,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
   if (role == WarpRole::kProducer) {
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
-    // In a fixed order a tile of dQ may have to wait for its turn: then there is a thread for each
-    // consumer that adds. Otherwise one is enough, and one warp more keeps the sums.
+    // In any order one thread adds for both consumers, and two warps zero and round. In a fixed
+    // order each consumer has a thread that adds, since its share of dQ may have to wait for
+    // another block while the other consumer's need not; one warp is left to zero and round.
     const int lane = thread % 32, num_keepers = keepers(scratch.any_order),
               adders = 3 - num_keepers;
     if (warp == 0) {
@@ -120,7 +121,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     const unsigned slot = uniform(nth % 2);
     ptx::mbarrier_wait(&storage.k_full[slot], nth / 2 % 2);  // The piece and K have arrived.
     const Piece piece = uniform(storage.pieces[slot]);
-    // Finish the last tile, if none follows.
+    // The piece before still lacks its last dQ. If no tile follows here to compute it along with,
+    // compute it now.
     if (piece.num_steps == 0 && dq_pending) {
       typename C::Dq::Registers rdQ;
       issue_dq(rdQ, storage, n - 1, slot ^ 1, opaque(consumer));

@@ -10,16 +10,18 @@
 
 namespace cuflash::dq_on_the_way {
 
-// The order of the pieces of work, a tile of keys each.
+// The pieces of work, in the order in which blocks take them: a tile of keys of a KV head each.
 //
-// Each piece also has slices of dQ, of its group of heads. They begin as zeros, and are rounded in
-// the end. A block does both on the way, while it computes another piece: it writes the zeros of
-// the piece that comes `lead` pieces later, and rounds the slices of the one that came `lag` pieces
-// before. A kernel before this one writes the first zeros, and one after it rounds the last slices.
+// The dQ of a group of heads is cut into slices, each what one warp holds of a tile of dQ. To
+// spread the work of zeroing and rounding them, each piece of the group is given equally many,
+// whichever slices it adds to itself. While a block computes a piece, it writes the zeros of the
+// piece that comes `lead` pieces later, and rounds the slices of the one that came `lag` pieces
+// before. The kernel before this one zeroes the slices of the first `lead` pieces; the one after it
+// rounds those of the last `lag`.
 struct Schedule {
   TileOrder order;
   int lead, lag;
-  std::int64_t slices;  // of dQ, of the query heads that share a KV head: what a warp holds
+  std::int64_t slices;  // of dQ for each KV head: of all query heads that share it
 
   // The pieces of a group, and those of them whose zeros blocks write.
   __host__ __device__ constexpr int length(int group) const {
@@ -63,20 +65,24 @@ inline int heads_of_a_group(const BackwardParams& p, int tiles, std::int64_t blo
   return heads_that_fit(cache_bytes, row_bytes * p.seq_q * (p.heads_q / p.heads_kv), heads);
 }
 
-// The blocks' warps that keep dQ's sums: those of the producer's that do not copy or add.
+// The keepers: the producer's warps that look after the sums of dQ. They write zeros before the
+// first addition and round after the last. The producer's other warps request tiles, or add.
 __host__ __device__ constexpr int keepers(bool any_order) { return any_order ? 2 : 1; }
 
-// True if the keepers round slices while their block computes a piece. Two of them take as long
-// for it as the consumers for about 512 queries, on an H200. What is added waits for the memory
-// that they ask for, so it pays only where they have time to spare.
+// True if keepers round slices while their block computes a piece. Their reads slow the additions
+// to dQ down, so it pays only where they have time to spare. On an H200 two keepers need as long as
+// the consumers take for about 512 queries of a KV head; the limit is 1.5 times that.
 inline bool rounds_on_the_way(const BackwardParams& p, int keys) {
   constexpr int kQueriesOfTwo = 768;
   const std::int64_t queries = p.width == UINT_MAX ? p.seq_q : (p.seq_q + keys) / 2;
   return queries * keepers(p.deterministic == 0) >= 2 * kQueriesOfTwo;
 }
 
-// Lead and lag cover one group, plus the pieces in flight, which are at most three a block: so no
-// warp normally waits.
+// Lead and lag are at least the pieces of one group. So whatever a piece waits for belongs to
+// pieces with lower numbers: the zeros of its group were written along with pieces before that
+// group, and the sums that it rounds are of a group that ended before it. A lower number was taken
+// earlier, by a block that is running, so no wait lasts forever. The pieces in flight, at most
+// three per block, are added to both, so that normally no warp waits at all.
 template <class C>
 Schedule make_schedule(const BackwardParams& p, std::int64_t blocks) {
   const int tiles = num_tiles(p.seq_kv, C::kOwned);
@@ -85,8 +91,8 @@ Schedule make_schedule(const BackwardParams& p, std::int64_t blocks) {
   schedule.slices =
       std::int64_t{num_tiles(p.seq_q, C::kStreamed)} * (p.heads_q / p.heads_kv) * C::Dq::kWarps;
   const int pieces = schedule.order.size();
-  const std::int64_t group = std::int64_t{tiles} * schedule.order.group_heads;
-  schedule.lead = static_cast<int>(std::min<std::int64_t>(pieces, group + 3 * blocks));
+  const std::int64_t group_pieces = std::int64_t{tiles} * schedule.order.group_heads;
+  schedule.lead = static_cast<int>(std::min<std::int64_t>(pieces, group_pieces + 3 * blocks));
   schedule.lag = rounds_on_the_way(p, C::kOwned) ? schedule.lead : pieces;
   return schedule;
 }
@@ -94,14 +100,14 @@ Schedule make_schedule(const BackwardParams& p, std::int64_t blocks) {
 // What a block computes next: a tile of keys, and the tiles of queries that see some of its keys,
 // in each head that shares the KV head.
 struct Piece {
-  int number;  // in the order; negative if there is none
+  int number;  // in the order; negative if there is none, and then num_steps is 0
   int batch, kv_head, j0;
   int head;       // the first that shares the KV head
   Range tiles;    // of queries, in each head
   int num_steps;  // over the tiles of all these heads
 };
 
-using cuflash::uniform;
+using cuflash::uniform;  // The overload below would hide it.
 __device__ __forceinline__ Piece uniform(const Piece& x) {
   return {uniform(x.number), uniform(x.batch), uniform(x.kv_head),  uniform(x.j0),
           uniform(x.head),   uniform(x.tiles), uniform(x.num_steps)};
@@ -118,13 +124,13 @@ __device__ __forceinline__ Piece piece_of(const BackwardParams& p, const TileOrd
   piece.number = number;
   piece.batch = at.head / p.heads_kv, piece.kv_head = at.head % p.heads_kv;
   piece.j0 = nth_tile(p, order.tiles, at.tile) * C::kOwned;
-  const int group = p.heads_q / p.heads_kv;
-  piece.head = piece.kv_head * group;
+  const int heads = p.heads_q / p.heads_kv;  // that share the KV head
+  piece.head = piece.kv_head * heads;
   const Range queries = visible_queries(sequence(p, piece.batch), piece.j0, piece.j0 + C::kOwned);
   const int first = queries.begin / C::kStreamed;
   const int end = queries.end > queries.begin ? (queries.end - 1) / C::kStreamed + 1 : first;
   piece.tiles = {first, end};
-  piece.num_steps = (end - first) * group;
+  piece.num_steps = (end - first) * heads;
   return piece;
 }
 

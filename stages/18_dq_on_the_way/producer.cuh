@@ -82,6 +82,7 @@ __device__ __forceinline__ void request_pieces(const BackwardParams& p, const Dq
             *reinterpret_cast<const float4*>(&scratch.delta[row + r]);
       }
       ptx::mbarrier_arrive(&full[stage]);
+      // The piece comes after its first Q and dO: it must wait until V of the one before is read.
       if (n == 0) hand_on_piece(storage, maps, piece, nth, lane);
     }
     piece = take_piece<kHeadDim>(p, scratch, schedule, lane);
@@ -97,7 +98,7 @@ __device__ __forceinline__ Piece next_piece(Storage& storage, int nth) {
   return storage.pieces[slot];
 }
 
-// Add: one thread has TMA add dQ of the consumers first, …, last - 1.
+// Add: one thread has TMA add the shares of dQ of the consumers first, …, last − 1.
 template <class T, int kHeadDim>
 __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspace& scratch,
                                        const Schedule& schedule,
