@@ -19,7 +19,7 @@ DEVICE = "cuda"
 DTYPES = {name: dtype for dtype, name in shapes.DTYPES.items()}
 BACKENDS = {"fa2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION,
             "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}
-ONLY_16_BITS = ("fa2", "cudnn")
+ONLY_16_BITS = ("fa2", *FLASH_ATTENTION, "cudnn")
 LONGEST_OF_QUADRATIC = 4096  # for implementations that keep S
 
 SLOW_MS = 300.0     # timed once
@@ -70,12 +70,14 @@ def make_inputs(cell):
 # ---- Implementations ----------------------------------------------------------------------------
 
 def prepare_peer(name, cell, inputs):
-    """One of SDPA's backends, as PyTorch calls it by default: FlashAttention-2's backward pass adds
-    to dQ in the order of chance."""
+    """FlashAttention-3 or 4, or one of SDPA's backends, as PyTorch calls it by default:
+    FlashAttention-2's backward pass adds to dQ in an unspecified order."""
     if name in ONLY_16_BITS and cell.dtype == "f32":
         raise NotRun(f"{name} takes f16 and bf16")
     if name == "math" and cell.seq > LONGEST_OF_QUADRATIC:
         raise NotRun(f"math keeps S: it stops at {LONGEST_OF_QUADRATIC}")
+    if name in FLASH_ATTENTION:
+        return Prepared(*flash_attention.prepare(name, cell, inputs))
 
     def context():
         return sdpa_kernel(BACKENDS[name])
@@ -167,10 +169,6 @@ def calling(queue, *outputs):
 
 def prepare(library, name, cell, inputs):
     """Prepares the implementation with that name."""
-    if name in FLASH_ATTENTION:
-        if cell.dtype == "f32":
-            raise NotRun(f"{name} takes f16 and bf16")
-        return Prepared(*flash_attention.prepare(name, cell, inputs))
     if name in PEERS:
         return prepare_peer(name, cell, inputs)
     return prepare_stage(library, name, cell, inputs)

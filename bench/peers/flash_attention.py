@@ -7,6 +7,7 @@ import time
 
 import torch
 
+
 def prepare(name, cell, inputs):
     """What cells.Prepared takes: a call that returns the outputs as [B, H, S, D], and its context; and for
     a call through JAX, which has a stream of its own, a function that times several."""
