@@ -18,9 +18,9 @@ def check():
              "mbarrier_init(&storage.ds_full, C::kWarps)",
              "mbarrier_init(&storage.dq_full[consumer], kWarpgroupWarps)",
              "mbarrier_init(&storage.dq_empty[consumer], 1)")
-    in_order(read(STAGE + "pieces.cuh"), "std::clamp<std::int64_t>(blocks / tiles, 1, heads)")
     in_order(read("common/device/tile_order.h"), "const int first = group_of(n) * group_heads",
-             "return {first + rest % width, rest / width}")
+             "return {first + rest % width, rest / width}",
+             "std::clamp<std::int64_t>(blocks / tiles, 1, heads)")
 
 
 def waits():

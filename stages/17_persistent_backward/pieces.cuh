@@ -1,28 +1,11 @@
 // 17_persistent_backward: what a block computes, and in which order.
 #pragma once
 
-#include <algorithm>
-#include <climits>
-
 #include "device/hopper.h"
 #include "device/tile_order.h"
 #include "shape.cuh"
 
 namespace cuflash::persistent_backward {
-
-// The heads of a group. Without a mask one; in a deterministic call as many as all blocks compute
-// at a time. Then blocks that begin together have the same tile of different heads, and none waits
-// for another to add.
-inline int heads_of_a_group(const BackwardParams& p, int tiles, std::int64_t blocks) {
-  const std::int64_t heads = std::int64_t{p.batch} * p.heads_kv;
-  if (p.width == UINT_MAX) {
-    if (p.deterministic == 0) return 1;
-    return static_cast<int>(std::clamp<std::int64_t>(blocks / tiles, 1, heads));
-  }
-  const std::int64_t cache_bytes = p.deterministic == 0 ? 16 << 20 : 8 << 20;
-  const std::int64_t row_bytes = p.head_dim * (sizeof(float) + 2 * 2);  // dQ, Q and dO
-  return heads_that_fit(cache_bytes, row_bytes * p.seq_q * (p.heads_q / p.heads_kv), heads);
-}
 
 // The order of the pieces of work, a tile of keys each.
 template <class C>

@@ -51,20 +51,6 @@ static_assert(slices_are_of_the_group({{5, 3, 1}, 0, 0, 7}) &&
                   slices_are_of_the_group({{5, 3, 2}, 0, 0, 7}),
               "groups of one head, of some");
 
-// The heads of a group. Without a mask one; in a deterministic call as many as all blocks compute
-// at a time. Then blocks that begin together have the same tile of different heads, and none waits
-// for another to add.
-inline int heads_of_a_group(const BackwardParams& p, int tiles, std::int64_t blocks) {
-  const std::int64_t heads = std::int64_t{p.batch} * p.heads_kv;
-  if (p.width == UINT_MAX) {
-    if (p.deterministic == 0) return 1;
-    return static_cast<int>(std::clamp<std::int64_t>(blocks / tiles, 1, heads));
-  }
-  const std::int64_t cache_bytes = p.deterministic == 0 ? 16 << 20 : 8 << 20;
-  const std::int64_t row_bytes = p.head_dim * (sizeof(float) + 2 * 2);  // dQ, Q and dO
-  return heads_that_fit(cache_bytes, row_bytes * p.seq_q * (p.heads_q / p.heads_kv), heads);
-}
-
 // The keepers: the producer's warps that look after the sums of dQ. They write zeros before the
 // first addition and round after the last. The producer's other warps request tiles, or add.
 __host__ __device__ constexpr int keepers(bool any_order) { return any_order ? 2 : 1; }
