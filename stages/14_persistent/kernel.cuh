@@ -132,9 +132,9 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       if (lane == 0) ptx::mbarrier_arrive(&k_empty[stage]);  // K_j is no longer needed.
     };
 
-    int tile = walk.tiles.end - 1;
+    int tile = walk.key_tiles.end - 1;
 #pragma unroll 1
-    for (; tile >= walk.tiles.begin && tile >= walk.visible.end; --tile) {
+    for (; tile >= walk.key_tiles.begin && tile >= walk.visible.end; --tile) {
       give_back(storage, walk.slot(tile), opaque(thread) % 32u);
     }
     if (tile >= first_tile) {
@@ -179,10 +179,10 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       for (auto& o : rO) o[0] = o[1] = o[2] = o[3] = 0.f;
     }
 #pragma unroll 1
-    for (; tile >= walk.tiles.begin; --tile) {
+    for (; tile >= walk.key_tiles.begin; --tile) {
       give_back(storage, walk.slot(tile), opaque(thread) % 32u);
     }
-    taken += walk.tiles.end - walk.tiles.begin;
+    taken += walk.key_tiles.end - walk.key_tiles.begin;
     mark_tile(nullptr, 0);
 
     // [FA2 Alg.1 l.12]  O = O / l    // into this warp's rows of sQ: its last product has read them

@@ -26,9 +26,9 @@ __device__ __forceinline__ void request_work(SharedStorage<T, kHeadDim>& storage
     }
     const int b = work.batch, h = work.head, hk = kv_head(p, h);
     request_tile(storage.sQ[q], maps.q, work.i0, h, b, storage.q_full[q]);
-    const Range tiles = work.tiles;
+    const Range key_tiles = work.key_tiles;
 #pragma unroll 1
-    for (int tile = tiles.end - 1; tile >= tiles.begin; --tile, ++taken) {
+    for (int tile = key_tiles.end - 1; tile >= key_tiles.begin; --tile, ++taken) {
       const auto [stage, phase] = slot_of<C::kStages>(taken);
       ptx::mbarrier_wait(&k_empty[stage], phase ^ 1);  // The consumers have read what was there.
       request_tile(sK[stage], maps.k, tile * C::kBlockKV, hk, b, k_full[stage]);
