@@ -88,9 +88,11 @@ __device__ __forceinline__ void transpose_in_quad(std::uint32_t (&x)[4], int lan
   }
 }
 
-// Rounds accumulators of neighbouring columns, scaled, and writes them to a tensor. A lane has two
-// columns of each, in two rows. It writes all eight of one, at `to` and eight rows below; of these
-// rows `rows_left` and less are there.
+// Rounds four neighbouring accumulators, scaled, and writes them to a tensor. A lane holds two
+// columns of each, in a row and in the one eight below. The lanes of a quad exchange them, so that
+// each writes all eight columns of accumulator lane % 4: of the upper row at `to`, and of the lower
+// one eight rows below. From the row of `to` on, the tensor has `rows_left` rows; one past them is
+// left out.
 constexpr int kWrittenTogether = 4;
 template <class T>
 __device__ __forceinline__ void write_rounded(T* to, std::int64_t row_stride, int rows_left,
