@@ -53,15 +53,15 @@ struct DqTile {
 
 // What the kernels hand on, for the rows of whole tiles of queries: LSE · log2 e - kLog2OfP,
 // kSmallP · delta, and dQ in f32. In a deterministic call blocks add to a tile of dQ, or to each of
-// the shares that its warpgroups hold, in a fixed order: `turns` counts how many have added. Behind
-// the turns `next` counts what blocks have begun, and a stage may have more counts.
+// the shares that its warpgroups hold, in a fixed order: `adds` counts how many have added. Behind
+// these counts `next` counts what blocks have begun, and a stage may have more counts.
 struct DqWorkspace {
   float *lse, *delta, *dq;
-  unsigned *turns, *next;
+  unsigned *adds, *next;
   bool any_order;          // of the additions
   int q_tiles;             // of a head
   std::int64_t all_tiles;  // of all heads
-  std::int64_t counts;     // that begin as zeros: the turns, `next`, and more
+  std::int64_t counts;     // that begin as zeros: `adds`, `next`, and more
   std::int64_t zeros;      // floats of dQ that begin as zeros
 };
 template <class Tile, int kShares = 1>
@@ -72,8 +72,8 @@ DqWorkspace dq_workspace(const BackwardParams& p, std::int64_t more_counts = 0) 
   scratch.lse = static_cast<float*>(p.workspace);
   scratch.delta = scratch.lse + scratch.all_tiles * Tile::kRows;
   scratch.dq = scratch.delta + scratch.all_tiles * Tile::kRows;
-  scratch.turns = reinterpret_cast<unsigned*>(scratch.dq + scratch.all_tiles * Tile::kFloats);
-  scratch.next = scratch.turns + scratch.all_tiles * kShares;
+  scratch.adds = reinterpret_cast<unsigned*>(scratch.dq + scratch.all_tiles * Tile::kFloats);
+  scratch.next = scratch.adds + scratch.all_tiles * kShares;
   scratch.any_order = p.deterministic == 0;
   scratch.counts = scratch.all_tiles * kShares + 1 + more_counts;
   scratch.zeros = scratch.all_tiles * Tile::kFloats;
@@ -107,11 +107,11 @@ __device__ __forceinline__ unsigned block_number(const DqWorkspace& scratch) {
 }
 
 // One thread adds to a share of a tile of dQ in three steps. In a fixed order, it waits until so
-// many others have added.
+// many others have added: it is the next, so the count stays there until it adds.
 __device__ __forceinline__ void wait_to_add(const DqWorkspace& scratch, std::int64_t share,
                                             unsigned others) {
   if (scratch.any_order) return;
-  ptx::block_count_wait(&scratch.turns[share], others);
+  ptx::block_count_wait(&scratch.adds[share], others);
   ptx::fence_proxy_async_global();  // TMA adds after what the count announces.
 }
 // It has TMA add, and waits until TMA has read the terms.
@@ -126,7 +126,7 @@ __device__ __forceinline__ void add_to_dq(const DqWorkspace& scratch, std::int64
 __device__ __forceinline__ void let_next_add(const DqWorkspace& scratch, std::int64_t share) {
   if (scratch.any_order) return;
   ptx::tensor_store_wait<0>();  // The sums have been written before the next block learns of it.
-  ptx::block_count_add(&scratch.turns[share]);
+  ptx::block_count_add(&scratch.adds[share]);
 }
 
 // The lanes that share a row in row_delta.
@@ -162,7 +162,7 @@ __global__ void row_delta(const __grid_constant__ BackwardParams p,
   }
   const std::int64_t row = n / kLanes;
   if (c == 0) {
-    if (row < scratch.counts) scratch.turns[row] = 0;
+    if (row < scratch.counts) scratch.adds[row] = 0;
     const float lse = i < seq.num_queries ? p.lse[row_index(p, b, h, i)] : -INFINITY;
     // P = 0 where no key is seen.
     scratch.lse[row] = lse == -INFINITY ? INFINITY : lse * kLog2e - kLog2OfP;

@@ -165,6 +165,8 @@ __device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspa
     }
     if (earlier >= 0) {
       const int group = schedule.order.group_of(earlier);
+      // A reduction ends with an implicit proxy fence, and is counted when it has ended: threads
+      // that have waited for the count need none to read the sums.
       if (lane == 0) {
         ptx::block_count_wait(&counts.added[group], adders * schedule.length(group));
       }

@@ -17,8 +17,9 @@ __device__ __forceinline__ void block_count_add(unsigned* count) {
                : "memory");
 }
 
-// Waits until a count has this value. What it waits for must be done by blocks that are running:
-// the order in which blocks begin is not that of their indices.
+// Waits until a count has this value, which it must not pass meanwhile: the value is the count's
+// last, or the waiting thread is the next that adds. What it waits for must be done by blocks that
+// are running: the order in which blocks begin is not that of their indices.
 __device__ __forceinline__ void block_count_wait(const unsigned* count, unsigned value) {
   unsigned now;
   do {
