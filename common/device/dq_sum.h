@@ -22,9 +22,9 @@ namespace cuflash {
 
 // P is rounded to T for the product with dO, and dS computed from it. Among many keys each has so
 // small a weight that few bits of it would be left in f16, whose numbers below 2^-14 have fewer. So
-// P is kept 2^10 times as large.
+// P is kept 2^10 times as large, and kSmallP multiplies dP and delta, and in the end dV.
 constexpr int kLog2OfP = 10;
-constexpr float kSmallP = 1.f / (1 << kLog2OfP);  // what P is multiplied by in the end
+constexpr float kSmallP = 1.f / (1 << kLog2OfP);
 
 // A tile of dQ as two warpgroups hold it: they divide its rows, or if these are only 64, its
 // columns. In f32 it lies accumulator after accumulator, 16 bytes a lane.

@@ -29,7 +29,7 @@ struct BackwardStorage {
   std::uint64_t kv_full;                              // K and V have arrived
   std::uint64_t full[C::kStages], empty[C::kStages];  // a tile has arrived; consumers have read it
   std::uint64_t dq_full, dq_empty;                    // sdQ has been written; TMA has read it
-  unsigned block;                                     // its number
+  unsigned block;                                     // this block's number
 };
 
 // A kernel's parameter, __grid_constant__.
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
   // [FA2 Alg.2 l.6-7]  K_j and V_j come from the producer; dK = 0, dV = 0
   ptx::setmaxnreg_inc<C::kConsumerRegisters>();
-  const int consumer = warpgroup - 1, warp_of_all = warp - kWarpgroupWarps;
+  const int consumer = warpgroup - 1, consumer_warp = warp - kWarpgroupWarps;
   const float scale_log2 = p.softmax_scale * kLog2e;
   const auto sync_consumers = [](NamedBarrier barrier) {
     ptx::named_barrier_sync(barrier, C::kConsumers * kWarpgroupThreads);
@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       ptx::mbarrier_wait(&storage.dq_empty, n % 2 ^ 1);  // TMA has read the tile before.
 #pragma unroll
       for (int m = 0; m < C::Dq::kWarpColumns / kMmaN; ++m) {
-        store4(&storage.sdQ[C::Dq::index(warp_of_all, m, lane)],
+        store4(&storage.sdQ[C::Dq::index(consumer_warp, m, lane)],
                {rdQ[m][0], rdQ[m][1], rdQ[m][2], rdQ[m][3]});
       }
       ptx::fence_proxy_async();  // TMA reads what this thread has written,

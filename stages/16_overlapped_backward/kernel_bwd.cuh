@@ -41,12 +41,12 @@ __device__ __forceinline__ void issue_dq(typename BackwardConfig<kHeadDim>::Dq::
 template <class T, int kHeadDim>
 __device__ __forceinline__ void hand_on_dq(
     const typename BackwardConfig<kHeadDim>::Dq::Registers& rdQ,
-    BackwardStorage<T, kHeadDim>& storage, unsigned n, int warp_of_all, int lane) {
+    BackwardStorage<T, kHeadDim>& storage, unsigned n, int consumer_warp, int lane) {
   using Dq = typename BackwardConfig<kHeadDim>::Dq;
   ptx::mbarrier_wait(&storage.dq_empty, n % 2 ^ 1);  // TMA has read the tile before.
 #pragma unroll
   for (int m = 0; m < Dq::kWarpColumns / kMmaN; ++m) {
-    store4(&storage.sdQ[Dq::index(warp_of_all, m, lane)],
+    store4(&storage.sdQ[Dq::index(consumer_warp, m, lane)],
            {rdQ[m][0], rdQ[m][1], rdQ[m][2], rdQ[m][3]});
   }
   ptx::fence_proxy_async();  // TMA reads what this thread has written,
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
   // [FA2 Alg.2 l.6-7]  K_j and V_j come from the producer; dK = 0, dV = 0
   ptx::setmaxnreg_inc<C::kConsumerRegisters>();
-  const int consumer = warpgroup - 1, warp_of_all = warp - kWarpgroupWarps;
+  const int consumer = warpgroup - 1, consumer_warp = warp - kWarpgroupWarps;
   const float scale_log2 = p.softmax_scale * kLog2e;
   const int j0 = piece.j0;
   const Sequence seq = sequence(p, piece.batch);
@@ -170,11 +170,13 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
     // [FA2 Alg.2 l.15]  dS K_j of the tile before: the other consumer has had time to write dS
     typename C::Dq::Registers rdQ;
-    if constexpr (!kFirst) issue_dq(rdQ, storage, n - 1, opaque(consumer));
+    if constexpr (!kFirst) {
+      issue_dq(rdQ, storage, n - 1, opaque(consumer));
+    }
 
-      // Give the other consumer this one's rows of dS: dQ is a sum over all keys. No product reads
-      // this buffer any more: issue_dq() has waited for dS of tile n - 1, which each consumer
-      // announces only when its dQ of tile n - 2 is there.
+    // Give the other consumer this one's rows of dS: dQ is a sum over all keys. No product reads
+    // this buffer any more: issue_dq() has waited for dS of tile n - 1, which each consumer
+    // announces only when its dQ of tile n - 2 is there.
 #pragma unroll
     for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
 #pragma unroll
@@ -190,7 +192,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       ptx::mbarrier_arrive(&storage.ds_full);
       ptx::mbarrier_arrive(&empty[stage]);
     }
-    if constexpr (!kFirst) hand_on_dq(rdQ, storage, n - 1, warp_of_all, opaque(thread) % 32u);
+    if constexpr (!kFirst) hand_on_dq(rdQ, storage, n - 1, consumer_warp, opaque(thread) % 32u);
   };
 
   // Stream the queries of each head that shares the KV head.
@@ -207,7 +209,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     typename C::Dq::Registers rdQ;
     issue_dq(rdQ, storage, piece.num_steps - 1, opaque(consumer));
     ptx::wgmma_wait<0>();  // The last dQ is there.
-    hand_on_dq(rdQ, storage, piece.num_steps - 1, warp_of_all, opaque(thread) % 32u);
+    hand_on_dq(rdQ, storage, piece.num_steps - 1, consumer_warp, opaque(thread) % 32u);
   }
   mark_tile(nullptr, 0);
   if (consumer == 0) wait_for_turn(consumer);  // One turn is left over.
@@ -216,7 +218,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
   // [FA2 Alg.2 l.18]  write dK_j, dV_j    // by way of this warp's part of sK and sV
   const int lane = opaque(thread) % 32u;
-  const int r0 = warp_of_all * kMmaM;
+  const int r0 = consumer_warp * kMmaM;
   const auto write = [&](auto& tile, const typename C::Gradient& rG, float scale,
                          const Tensor& out) {
     store_rounded<T>(tile, r0, 0, rG, scale, lane);

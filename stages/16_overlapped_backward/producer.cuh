@@ -21,7 +21,7 @@ struct BackwardStorage {
   std::uint64_t full[C::kStages], empty[C::kStages];  // a tile has arrived; consumers have read it
   std::uint64_t ds_full;  // both consumers have written dS of a tile, and read the one before
   std::uint64_t dq_full, dq_empty;  // sdQ has been written; TMA has read it
-  unsigned block;                   // its number
+  unsigned block;                   // this block's number
 };
 
 // A kernel's parameter, __grid_constant__.

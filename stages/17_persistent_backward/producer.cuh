@@ -61,6 +61,7 @@ __device__ __forceinline__ void request_pieces(const BackwardParams& p, const Dq
   int taken = 0;  // tiles of queries, of all pieces
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
+    // A piece without a tile of queries: none sees its keys, or it marks the end.
     if (piece.num_steps == 0) hand_on_piece(storage, maps, piece, nth, lane);
     if (piece.number < 0) return;
     Step at(piece);

@@ -11,19 +11,18 @@ struct BackwardStorage {
   using KVTile = SwizzledTile<T, C::kOwned, kHeadDim>;
   using QTile = SwizzledTile<T, C::kStreamed, kHeadDim>;
   using ScoreTile = SwizzledTile<T, C::kOwned, C::kStreamed>;
-  KVTile sK[2];  // of a piece and the next one, in which the last dQ of the first is computed
-  KVTile sV;     // of a piece
+  KVTile sK[2];  // of two pieces: the last dQ of one is computed in the first tile of the next
+  KVTile sV;
   QTile sQ[C::kStages], sdO[C::kStages];
   ScoreTile sdS[2];  // dSᵀ, of even and of odd tiles
   // What is to be added.
   alignas(128) float sdQ[C::kConsumers][C::Dq::kFloats / C::kConsumers];
   alignas(16) float s_lse[C::kStages][C::kStreamed], s_delta[C::kStages][C::kStreamed];
   Piece pieces[2];
-  // full: a piece and its K have arrived. empty: the consumers and the producer's other warps have
-  // read them. For V, and for a tile of Q and dO: have arrived, and the consumers have read them.
+  // A piece and its K have arrived; the consumers and the threads that add have read them.
   std::uint64_t k_full[2], k_empty[2];
-  std::uint64_t v_full, v_empty;
-  std::uint64_t full[C::kStages], empty[C::kStages];
+  std::uint64_t v_full, v_empty;                      // V has arrived; the consumers have read it
+  std::uint64_t full[C::kStages], empty[C::kStages];  // the same for a tile of Q and dO
   std::uint64_t ds_full;  // both consumers have written dS of a tile, and read the one before
   // A consumer has written sdQ; TMA has read it.
   std::uint64_t dq_full[C::kConsumers], dq_empty[C::kConsumers];

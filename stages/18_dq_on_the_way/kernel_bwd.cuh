@@ -95,8 +95,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     // In any order one thread adds for both consumers, and two warps zero and round. In a fixed
     // order each consumer has a thread that adds, since its share of dQ may have to wait for
     // another block while the other consumer's need not; one warp is left to zero and round.
-    const int lane = thread % 32, num_keepers = keepers(scratch.any_order),
-              adders = 3 - num_keepers;
+    const int lane = thread % 32, num_keepers = keepers(scratch.any_order);
+    const int adders = kWarpgroupWarps - 1 - num_keepers;
     if (warp == 0) {
       request_pieces(p, scratch, maps, schedule, storage, lane);
     } else if (warp > adders) {
@@ -185,9 +185,11 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       // [FA2 Alg.2 l.12]  dV = dV + Pᵀ dO_i, issued
       issue_ab<T>(rdV, rA, sdO[stage]);
       ptx::wgmma_wait<1>();  // dP is there.
-      if ((n + 1 == end) & (lane == 0)) ptx::mbarrier_arrive(&storage.v_empty);
+      if ((n + 1 == end) & (lane == 0)) {
+        ptx::mbarrier_arrive(&storage.v_empty);  // The last dP of the piece has read V.
+      }
 
-        // [FA2 Alg.2 l.14]  dS = P ∘ (dP − delta)
+      // [FA2 Alg.2 l.14]  dS = P ∘ (dP − delta)
 #pragma unroll
       for (int m = 0; m < C::kStreamed / kMmaN; ++m) {
         const int c = m * kMmaN + MmaAccumulator::col(lane, 0);
@@ -231,12 +233,14 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         ptx::mbarrier_arrive(&empty[stage]);
       }
       if constexpr (!kFirst) {
+        // The last dQ of the piece before has read its K.
         if ((lane == 0) & (n == begin)) ptx::mbarrier_arrive(&storage.k_empty[slot ^ 1]);
         hand_on_dq(rdQ, storage, n - 1, consumer, warp, opaque(thread) % 32u);
       }
     };
 
-    // Stream the queries of each head that shares the KV head.
+    // Stream the queries of each head that shares the KV head. If no dQ is pending, the first tile
+    // has none to compute along with it.
     Step at(piece);
     if (n < end && !dq_pending) {
       compute_tile(std::true_type{}, n++, at);
@@ -252,7 +256,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
     // [FA2 Alg.2 l.18]  write dK_j, dV_j
     const auto write = [&](const Tensor& gradient, const typename C::Gradient& rG, float scale) {
-      const Piece& piece = storage.pieces[opaque(slot)];
+      const Piece& piece = storage.pieces[opaque(slot)];  // read again, to keep registers free
       const int row0 = opaque(consumer) * kWgmmaM + opaque(warp) % kWarpgroupWarps * kMmaM;
       write_gradient(rows<T>(gradient, piece.batch, piece.kv_head), j0 + row0, seq.num_keys, rG,
                      scale, opaque(thread) % 32u);

@@ -23,16 +23,16 @@ struct Schedule {
   int lead, lag;
   std::int64_t slices;  // of dQ for each KV head: of all query heads that share it
 
-  // The pieces of a group, and those of them whose zeros blocks write.
-  __host__ __device__ constexpr int length(int group) const {
+  // How many pieces a group has, and for how many of them blocks write the zeros.
+  __host__ __device__ constexpr int pieces(int group) const {
     return order.group_begin(group + 1) - order.group_begin(group);
   }
-  __host__ __device__ constexpr int zeroed(int group) const {
+  __host__ __device__ constexpr int zeroed_pieces(int group) const {
     const int begin = order.group_begin(group), end = order.group_begin(group + 1);
     return lead <= begin ? end - begin : lead < end ? end - lead : 0;
   }
 
-  // The first of a piece's slices. 2^31 slices would fill terabytes.
+  // The first of a piece's slices. An int holds it: 2^31 slices would fill terabytes.
   __host__ __device__ constexpr int first_slice(int number) const {
     return static_cast<int>(number * slices / order.tiles);
   }
@@ -52,16 +52,16 @@ static_assert(slices_are_of_the_group({{5, 3, 1}, 0, 0, 7}) &&
               "groups of one head, of some");
 
 // The keepers: the producer's warps that look after the sums of dQ. They write zeros before the
-// first addition and round after the last. The producer's other warps request tiles, or add.
+// first addition and round after the last. Of the others one requests tiles, and the rest add.
 __host__ __device__ constexpr int keepers(bool any_order) { return any_order ? 2 : 1; }
 
 // True if keepers round slices while their block computes a piece. Their reads slow the additions
 // to dQ down, so it pays only where they have time to spare. On an H200 two keepers need as long as
 // the consumers take for about 512 queries of a KV head; the limit is 1.5 times that.
 inline bool rounds_on_the_way(const BackwardParams& p, int keys) {
-  constexpr int kQueriesOfTwo = 768;
+  constexpr int kLeastQueries = 768;  // for two keepers
   const std::int64_t queries = p.width == UINT_MAX ? p.seq_q : (p.seq_q + keys) / 2;
-  return queries * keepers(p.deterministic == 0) >= 2 * kQueriesOfTwo;
+  return queries * keepers(p.deterministic == 0) >= 2 * kLeastQueries;
 }
 
 // Lead and lag are at least the pieces of one group. So whatever a piece waits for belongs to

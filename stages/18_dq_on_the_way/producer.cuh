@@ -61,6 +61,7 @@ __device__ __forceinline__ void request_pieces(const BackwardParams& p, const Dq
   int taken = 0;  // tiles of queries, of all pieces
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
+    // A piece without a tile of queries: none sees its keys, or it marks the end.
     if (piece.num_steps == 0) hand_on_piece(storage, maps, piece, nth, lane);
     if (piece.number < 0) return;
     Step at(piece);
@@ -113,8 +114,8 @@ __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspac
     if (piece.number < 0) return;
     ptx::mbarrier_arrive(&storage.k_empty[nth % 2]);
     const int group = schedule.order.group_of(piece.number);
-    if (schedule.zeroed(group) > 0) {
-      ptx::block_count_wait(&counts.zeroed[group], num_keepers * schedule.zeroed(group));
+    if (schedule.zeroed_pieces(group) > 0) {
+      ptx::block_count_wait(&counts.zeroed[group], num_keepers * schedule.zeroed_pieces(group));
       ptx::fence_proxy_async_global();  // TMA adds to zeros that threads have written.
     }
     const Sequence seq = sequence(p, piece.batch);
@@ -148,7 +149,7 @@ __device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspa
                                         int num_keepers, int lane) {
   using Dq = typename BackwardConfig<kHeadDim>::Dq;
   const GroupCounts counts = group_counts(scratch, schedule);
-  const int adders = 3 - num_keepers;
+  const int adders = kWarpgroupWarps - 1 - num_keepers;
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
     const int number = next_piece(storage, nth).number;
@@ -168,7 +169,7 @@ __device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspa
       // A reduction ends with an implicit proxy fence, and is counted when it has ended: threads
       // that have waited for the count need none to read the sums.
       if (lane == 0) {
-        ptx::block_count_wait(&counts.added[group], adders * schedule.length(group));
+        ptx::block_count_wait(&counts.added[group], adders * schedule.pieces(group));
       }
       __syncwarp();  // All lanes may read the sums.
       const int end = schedule.first_slice(earlier + 1);

@@ -28,7 +28,7 @@ Traffic resident(const Problem& problem, const Device& device) {
   // and waits for what it is to round.
   std::uint64_t counts = blocks + 2 * pieces + (pieces - schedule.lead) + (pieces - schedule.lag);
   for (int n = 0; n < pieces; ++n) {
-    counts += schedule.zeroed(schedule.order.group_of(n)) > 0 ? 2 : 0;
+    counts += schedule.zeroed_pieces(schedule.order.group_of(n)) > 0 ? 2 : 0;
   }
   // Two counts for each KV head begin as zeros.
   return {counts * sizeof(unsigned), (counts + 2 * schedule.order.heads) * sizeof(unsigned)};
