@@ -6,10 +6,9 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <climits>
 #include <cstdint>
 
-#include "device/tensor.h"
+#include "cuflash/problem.h"
 
 namespace cuflash {
 
@@ -123,18 +122,19 @@ static_assert(each_tile_once(tile_rounds(7, 5, 4, false)) &&
               "without groups; with groups of one head and of more, and heads that are left");
 
 // How many heads make a group of a TileOrder, whose tiles are of keys, `tiles` of a head, and taken
-// by `blocks` blocks. If a mask makes some tiles longer than others: several, so that the longest
+// by `blocks` blocks. If their lengths are unequal, as under a mask: several, so that the longest
 // can come first, and at least two, so that the last ones fill the device; but so few that their
-// dQ, Q and dO fit into the L2 cache. Without a mask: one; in a deterministic call as many as all
-// blocks compute at a time. Then blocks that begin together have the same tile of different heads,
-// and none waits for another to add.
-inline int heads_of_a_group(const BackwardParams& p, int tiles, std::int64_t blocks) {
+// dQ, Q and dO fit into the L2 cache. If they are equal: one; if blocks add to dQ in a fixed order,
+// as many as all blocks compute at a time. Then blocks that begin together have the same tile of
+// different heads, and none waits for another to add.
+inline int heads_of_a_group(const Problem& p, int tiles, std::int64_t blocks, bool unequal,
+                            bool fixed_order) {
   const std::int64_t heads = std::int64_t{p.batch} * p.heads_kv;
-  if (p.width == UINT_MAX) {
-    if (p.deterministic == 0) return 1;
+  if (!unequal) {
+    if (!fixed_order) return 1;
     return static_cast<int>(std::clamp<std::int64_t>(blocks / tiles, 1, heads));
   }
-  const std::int64_t cache_bytes = p.deterministic == 0 ? 16 << 20 : 8 << 20;
+  const std::int64_t cache_bytes = fixed_order ? 8 << 20 : 16 << 20;
   const std::int64_t row_bytes = p.head_dim * (sizeof(float) + 2 * 2);  // dQ, Q and dO
   const std::int64_t head_bytes = row_bytes * p.seq_q * (p.heads_q / p.heads_kv);
   return static_cast<int>(std::min(std::max(cache_bytes / head_bytes, std::int64_t{2}), heads));

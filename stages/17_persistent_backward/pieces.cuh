@@ -1,6 +1,8 @@
 // 17_persistent_backward: what a block computes, and in which order.
 #pragma once
 
+#include <climits>
+
 #include "device/hopper.h"
 #include "device/tile_order.h"
 #include "shape.cuh"
@@ -11,7 +13,8 @@ namespace cuflash::persistent_backward {
 template <class C>
 TileOrder make_order(const BackwardParams& p, std::int64_t blocks) {
   const int tiles = num_tiles(p.seq_kv, C::kOwned);
-  return {p.batch * p.heads_kv, tiles, heads_of_a_group(p, tiles, blocks)};
+  const bool unequal = p.width != UINT_MAX, fixed_order = p.deterministic != 0;
+  return {p.batch * p.heads_kv, tiles, heads_of_a_group(p, tiles, blocks, unequal, fixed_order)};
 }
 
 // What a block computes next: a tile of keys, and the tiles of queries that see some of its keys,

@@ -73,11 +73,13 @@ template <class C>
 Schedule make_schedule(const BackwardParams& p, std::int64_t blocks) {
   const int tiles = num_tiles(p.seq_kv, C::kOwned);
   Schedule schedule;
-  schedule.order = {p.batch * p.heads_kv, tiles, heads_of_a_group(p, tiles, blocks)};
+  const bool unequal = p.width != UINT_MAX, fixed_order = p.deterministic != 0;
+  const int group_heads = heads_of_a_group(p, tiles, blocks, unequal, fixed_order);
+  schedule.order = {p.batch * p.heads_kv, tiles, group_heads};
   schedule.slices =
       std::int64_t{num_tiles(p.seq_q, C::kStreamed)} * (p.heads_q / p.heads_kv) * C::Dq::kWarps;
   const int pieces = schedule.order.size();
-  const std::int64_t group_pieces = std::int64_t{tiles} * schedule.order.group_heads;
+  const std::int64_t group_pieces = std::int64_t{tiles} * group_heads;
   schedule.lead = static_cast<int>(std::min<std::int64_t>(pieces, group_pieces + 3 * blocks));
   schedule.lag = rounds_on_the_way(p, C::kOwned) ? schedule.lead : pieces;
   return schedule;
