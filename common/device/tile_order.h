@@ -58,45 +58,45 @@ constexpr bool each_tile_once(const TileOrder& order) {
 static_assert(each_tile_once({5, 3, 1}) && each_tile_once({5, 3, 2}) && each_tile_once({5, 3, 5}),
               "groups of one head, of some, of all");
 
-// Like TileOrder, but without a counter that blocks share: in round n each block takes one of the
-// nth `blocks` tiles. Tile 0 of a head is its first and may have fewer rows (first_query()).
+// Like TileOrder, but without a counter that blocks share: in each round a block takes one tile.
+// Tile 0 of a head is its first and may have fewer rows (first_query()).
 //
-// If all tiles have one length (group_heads == 0), heads follow each other, and in each round a
-// block takes the place after its last one. Otherwise, where the number of blocks is a multiple of
-// a head's tiles, some blocks would take nothing but tiles 0.
+// If all tiles have one length, heads follow each other, and in each round a block takes the place
+// after its last one. Otherwise, where the number of blocks is a multiple of a head's tiles, some
+// blocks would take nothing but tiles 0.
 //
-// If the last tiles of a head are the longest, as under a causal mask, a group is as many heads as
-// fill two rounds, but at least one; the last group also has the heads left over. It is taken from
-// its longest tiles to its shortest. In even rounds block 0 has the first place, in odd ones the
-// last, so that any block's tiles of two rounds take about as long together. If groups cannot fill
-// two rounds exactly, every other group is taken from the shortest to the longest, so that a round
-// that has tiles of two groups has tiles of similar length; the last group ends with the shortest.
+// If the last tiles of a head are the longest, as under a causal mask, a long tile of one head and
+// a short one of the next make a pair. All pairs take equally long. In a sweep each block takes a
+// pair, in two rounds. Neighbouring blocks have pairs of the same two heads: they read the same K
+// and V at about the same time. The last heads stay single. When no pair is left, a block takes one
+// of their tiles in a sweep, the longest first, there and back, to even out the end.
 struct TileRounds {
   int heads, tiles;  // of all batches; of a head
   int blocks;
-  int group_heads;  // heads of a group; 0: all tiles have one length
+  int pairs;  // of tiles; negative: all tiles have one length
 
   // The tile of queries that a block takes in a round. When it has had its last, `head` is `heads`
   // or more: there is no such head.
   __host__ __device__ constexpr HeadTile at(int block, int round) const {
-    if (group_heads == 0) {
+    if (pairs < 0) {
       const int n = round * blocks + (block + round) % blocks;
       return {n / tiles, n % tiles};
     }
-    const int place = round % 2 == 0 ? block : blocks - 1 - block, n = round * blocks + place;
-    if (n >= heads * tiles) return {heads, 0};
-    const int groups = heads / group_heads, before = n / (tiles * group_heads);
-    const int group = before < groups ? before : groups - 1, first = group * group_heads;
-    const int width = group < groups - 1 ? group_heads : heads - first;
-    const int rest = n - first * tiles;
-    const bool longest_first = 2 * blocks % tiles == 0 || (groups - group) % 2 != 0;
-    return {first + rest % width, longest_first ? tiles - 1 - rest / width : rest / width};
+    const int whole = pairs / blocks, mine = whole + (block < pairs % blocks ? 1 : 0);  // sweeps
+    if (round < 2 * mine) {
+      const int n = round / 2 * blocks + block, nth = n % tiles;
+      return {n / tiles * 2 + (nth + round) % 2, round % 2 == 0 ? tiles - 1 - nth / 2 : nth / 2};
+    }
+    const int sweep = round - mine, paired = pairs / tiles * 2, single = heads - paired;
+    const int n = sweep * blocks - pairs + ((sweep - whole) % 2 == 0 ? block : blocks - 1 - block);
+    if (n >= single * tiles) return {heads, 0};
+    return {paired + n % single, tiles - 1 - n / single};
   }
 };
 constexpr TileRounds tile_rounds(int heads, int tiles, int blocks, bool last_are_longest) {
-  const int two_rounds = 2 * blocks / tiles;
-  const int group_heads = two_rounds < 1 ? 1 : two_rounds < heads ? two_rounds : heads;
-  return {heads, tiles, blocks, last_are_longest ? group_heads : 0};
+  const int single = (2 * blocks + tiles - 1) / tiles;  // at least; two tiles for each block
+  const int pairs = heads > single ? (heads - single) / 2 * tiles : 0;
+  return {heads, tiles, blocks, last_are_longest ? pairs : -1};
 }
 
 // True if the blocks compute each tile once.
@@ -116,10 +116,10 @@ constexpr bool each_tile_once(const TileRounds& order) {
 }
 static_assert(each_tile_once(tile_rounds(7, 5, 4, false)) &&
                   each_tile_once(tile_rounds(7, 5, 4, true)) &&
-                  each_tile_once(tile_rounds(7, 4, 6, true)) &&
-                  each_tile_once(tile_rounds(2, 20, 8, true)) &&
-                  each_tile_once(tile_rounds(1, 1, 1, true)),
-              "without groups; with groups of one head and of more, and heads that are left");
+                  each_tile_once(tile_rounds(5, 4, 6, true)) &&
+                  each_tile_once(tile_rounds(2, 3, 8, true)) &&
+                  each_tile_once(tile_rounds(5, 3, 1, true)),
+              "no mask; pairs and an odd head; fewer pairs than blocks; fewer tiles; one block");
 
 // How many heads make a group of a TileOrder, whose tiles are of keys, `tiles` of a head, and taken
 // by `blocks` blocks. If their lengths are unequal, as under a mask: several, so that the longest

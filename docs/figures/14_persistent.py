@@ -14,7 +14,7 @@ from timeline import figure_of
 SHAPE = "stages/14_persistent/shape.cuh"
 ORDER = "common/device/tile_order.h"
 LONGEST_FIRST = "common/device/block_order.h"
-BLOCKS, TILES, HEADS = 4, 4, 6  # of the example
+BLOCKS, TILES, HEADS = 4, 5, 6  # of the example
 COLOURS = ("blue", "sky", "orange", "yellow", "green", "purple")
 
 
@@ -77,7 +77,7 @@ def next_free(each):
 def order():
     """Who takes which tile of queries: the lengths are tiles of keys."""
     each = lengths()
-    shown = (("In groups of two rounds (14)", plan()),
+    shown = (("In pairs, the last two heads single (14)", plan()),
              ("Longest first, to whoever is free (13)", next_free(each)))
     last = [max(sum(each[tile] for _, tile in taken) for taken in blocks) for _, blocks in shown]
     total = sum(each) * HEADS
@@ -86,10 +86,10 @@ def order():
         34 + 216 * len(shown) + 76,
         "Who takes which tile of queries",
         f"{TILES * HEADS} tiles of queries of {HEADS} heads with a causal mask, {total} tiles of keys in"
-        f" all, on {BLOCKS} multiprocessors. In 14 two heads make a group, whose tiles fill two rounds: who has"
-        f" a long tile in the one has a short one in the other. The last one ends after {last[0]} tiles of keys."
-        " If the longest of all heads come first, to whoever is free, all heads are there from the start to the"
-        f" end, and the last one ends after {last[1]}.",
+        f" all, on {BLOCKS} multiprocessors. In 14 a long tile of a head and a short one of its partner make a"
+        " pair, and neighbours take pairs of the same two heads. The tiles of heads 4 and 5 follow, the longest"
+        f" first. The last one ends after {last[0]} tiles of keys. If the longest of all heads come first, to"
+        f" whoever is free, all heads are there from the start to the end, and the last one ends after {last[1]}.",
         heading="",
     )
     x, high = 56, 34

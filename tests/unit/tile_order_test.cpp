@@ -49,20 +49,26 @@ TEST(TileRoundsTest, UnderACausalMaskBlocksEndTogether) {
         const int end = first_query(queries, rows, tiles, tile) + rows;
         return 1 + (std::min(end, queries) + 63) / 64;
       });
-      EXPECT_LE(100 * keys.most * kBlocks, 104 * keys.all) << queries << " queries, " << rows;
+      EXPECT_LE(1000 * keys.most * kBlocks, 1032 * keys.all) << queries << " queries, " << rows;
     }
   }
 }
 
-TEST(TileRoundsTest, AShortTileFollowsALongOneIfGroupsFillTwoRounds) {
-  for (const int tiles : {2, 3, 4, 6, 8, 11, 22}) {
-    const TileRounds order = tile_rounds(4 * 2 * kBlocks / tiles, tiles, kBlocks, true);
-    for (int block = 0; block < kBlocks; ++block) {
-      for (int round = 0; round < 8; round += 2) {
-        const int first = order.at(block, round).tile, second = order.at(block, round + 1).tile;
-        ASSERT_EQ(first + second, tiles - 1) << tiles << " tiles, round " << round;
-        ASSERT_GE(first, second) << tiles << " tiles, round " << round;
+TEST(TileRoundsTest, PairsTakeEquallyLongAndNeighboursShareHeads) {
+  for (const int tiles : {3, 2, 4, 16, 22, 43}) {
+    const TileRounds order = tile_rounds(kTokens / tiles, tiles, kBlocks, true);
+    ASSERT_GE(order.pairs, kBlocks) << tiles << " tiles";
+    for (int round = 0; round < order.pairs / kBlocks * 2; round += 2) {
+      int heads = order.at(0, round).head / 2, changes = 0;
+      for (int block = 0; block < kBlocks; ++block) {
+        const HeadTile first = order.at(block, round), second = order.at(block, round + 1);
+        ASSERT_EQ(first.tile + second.tile, tiles - 1) << tiles << " tiles, round " << round;
+        ASSERT_GE(first.tile, second.tile) << tiles << " tiles, round " << round;
+        ASSERT_EQ(first.head ^ 1, second.head) << tiles << " tiles, round " << round;
+        changes += first.head / 2 != heads ? 1 : 0;
+        heads = first.head / 2;
       }
+      ASSERT_LE(changes, (kBlocks - 1) / tiles + 1) << tiles << " tiles, round " << round;
     }
   }
 }
