@@ -38,9 +38,6 @@ SEQS = (512, 1024, 2048, 4096, 8192, 16384)
 MORE_SEQS = (65536, 262144)
 MASKS = {"no": [False], "yes": [True], "both": [False, True]}
 STAGES = "cuflash"  # in --impl: the library's stages
-# What a pass of FlashAttention-3 or 4 needs (flash_attention.py).
-PACKAGES = {("fa3", "forward"): "fa3_fwd_interface", ("fa3", "backward"): "dew_flash_attn",
-            ("fa4", "forward"): "flash_attn.cute", ("fa4", "backward"): "flash_attn.cute"}
 
 
 class Cell(NamedTuple):
@@ -138,9 +135,9 @@ def passes_of(args):
     return [entry for entry in passes if entry["stage"] in stages and STAGES in args.impl]
 
 
-def installed(name, direction):
-    """True if a peer can run a pass here: FlashAttention-3 and 4 are packages of their own."""
-    package = PACKAGES.get((name, direction))
+def installed(name, cell):
+    """True if a peer can run here: FlashAttention-3 and 4 are packages of their own."""
+    package = tables.package_of(name, cell.direction, cell.dtype)
     try:
         return package is None or importlib.util.find_spec(package) is not None
     except ModuleNotFoundError:  # of the package that it is a part of
@@ -151,7 +148,7 @@ def implementations_of(cell, args, passes):
     """The names of the implementations of a cell, peers first. A pass that adds in the order of chance
     unless asked not to has two."""
     names = [name for name in tables.PEERS
-             if name in args.impl and installed(name, cell.direction)]
+             if name in args.impl and installed(name, cell)]
     for entry in passes:
         if (entry["pass"] == cell.direction and cell.dtype in entry["dtypes"]
                 and cell.head_dim in entry["head_dims"]):

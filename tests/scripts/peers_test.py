@@ -52,6 +52,16 @@ class Implementations(unittest.TestCase):
         self.assertEqual(self.names("forward", "f32", stages="04_register_tiles,05_wmma"),
                          ["fa2", "04_register_tiles"])
 
+    def test_only_peers_that_are_installed(self):
+        def runs(package, direction, dtype):
+            with unittest.mock.patch("importlib.util.find_spec", lambda name: name == package or None):
+                return self.names(direction, dtype, impl=["fa3", "fa4"])
+        self.assertEqual(runs("fa3_fwd_interface", "forward", "bf16"), ["fa3"])
+        self.assertEqual(runs("fa3_fwd_interface", "forward", "f16"), [])
+        self.assertEqual(runs("dew_flash_attn", "forward", "f16"), ["fa3"])
+        self.assertEqual(runs("dew_flash_attn", "backward", "bf16"), ["fa3"])
+        self.assertEqual(runs("flash_attn.cute", "backward", "f16"), ["fa4"])
+
     def test_only_those_that_are_chosen(self):
         self.assertEqual(self.names("backward", impl=["fa2"]), ["fa2"])
         self.assertEqual(self.names("backward", impl=[peers.STAGES], stages="06_forward_backward"),
@@ -143,17 +153,13 @@ class Tables(unittest.TestCase):
         self.assertIn("| 64 | no | 512 | 100 | 50 | 120 | 100 |", tables.speeds(backward))
 
     def test_places(self):
-        rows = tables.rows_of({"rows": [cell("forward", 512, {"cudnn": 200, "09_async_copy": 220}),
-                                        cell("forward", 1024, {"cudnn": 300, "09_async_copy": 300})]})
-        better = {("forward", 64, False, 512): 1, ("forward", 64, False, 1024): 1.5}
-        with unittest.mock.patch.object(tables, "bars", return_value=better):
-            self.assertEqual(tables.places(rows).splitlines()[-1],
-                             "| 09_async_copy | forward | f16 | 64 | no | 1.10 | 0.67 | 0.92 |")
-
-    def test_every_size_of_the_matrix_has_a_bar(self):
-        bars = tables.bars()
-        self.assertEqual(len(bars), 48)
-        self.assertTrue(all(1 <= bar < 2 for bar in bars.values()))
+        rows = tables.rows_of({"rows": [
+            cell("forward", 512, {"fa3": 100, "cudnn": 200, "09_async_copy": 220}),
+            cell("forward", 1024, {"fa3": 450, "cudnn": 300, "09_async_copy": 300}),
+            cell("forward", 2048, {"09_async_copy": 300})]})
+        lines = tables.places(rows).splitlines()
+        self.assertEqual(lines[0], "Multiples of the best of fa3, cudnn:")
+        self.assertEqual(lines[-1], "| 09_async_copy | forward | f16 | 64 | no | 1.10 | 0.67 | – | 0.92 |")
 
     def test_the_matrix_does_not_mix_with_other_head_dims(self):
         more = cell("forward", 512, {"fa2": 200, "09_async_copy": 100}, 256)
