@@ -136,13 +136,12 @@ fi
 # The steps below leave out the stages that keep S: they would take longer than all others together.
 facts=$(mktemp)
 build/release/bin/ladder --list --json "$facts"
-read -r linear every_head_dim hopper < <(python3 - "$facts" <<'END'
+read -r linear hopper < <(python3 - "$facts" <<'END'
 import json, sys
 passes = json.load(open(sys.argv[1]))
 linear = {p["stage"] for p in passes} - {p["stage"] for p in passes if p["keeps_scores"]}
 print(*[",".join(sorted(stages)) for stages in
-        (linear, {p["stage"] for p in passes if 256 in p["head_dims"]},
-         {p["stage"] for p in passes if p["arch"].startswith("sm_90")})])
+        (linear, {p["stage"] for p in passes if p["arch"].startswith("sm_90")})])
 END
 )
 rm "$facts"
@@ -157,8 +156,8 @@ if ! python3 -c 'import torch' 2>/dev/null; then
   fi
 else
   if wanted peers; then
-    step peers 500 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$linear"
-    step peers_head_dims 200 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$every_head_dim" \
+    step peers 600 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$linear"
+    step peers_head_dims 200 python3 bench/peers/peers.py --out "$results/peers.json" --stages "09_async_copy,$hopper" \
       --head-dim 32,96,256 --seq 2048,8192 --impl fa2,fa3,fa4,cudnn,cuflash
   fi
   if wanted peers_bf16; then
