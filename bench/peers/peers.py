@@ -17,6 +17,7 @@ the peers, and asked for the same bits in every run ("09_async_copy, determinist
 """
 import argparse
 import functools
+import importlib.metadata
 import importlib.util
 import json
 import pathlib
@@ -38,6 +39,7 @@ SEQS = (512, 1024, 2048, 4096, 8192, 16384)
 MORE_SEQS = (65536, 262144)
 MASKS = {"no": [False], "yes": [True], "both": [False, True]}
 STAGES = "cuflash"  # in --impl: the library's stages
+PACKAGES = ("fa3_fwd", "dew-flash-attn-cu13", "flash-attn-4")  # of FlashAttention-3 and 4
 
 
 class Cell(NamedTuple):
@@ -144,6 +146,12 @@ def installed(name, cell):
         return False
 
 
+def versions():
+    """The installed packages of FlashAttention-3 and 4: "flash-attn-4 4.0.0b36"."""
+    return sorted({f"{one.name} {one.version}" for one in importlib.metadata.distributions()
+                   if one.name in PACKAGES})
+
+
 def implementations_of(cell, args, passes):
     """The names of the implementations of a cell, peers first. A pass that adds in the order of chance
     unless asked not to has two."""
@@ -223,7 +231,8 @@ def main():
         raise SystemExit("peers.py measures on a GPU, but there is none")
     library = Library(args.library)
     passes = passes_of(args)
-    here = provenance(torch, args.library) | {"timing": cells.TIMING, "rounds": args.rounds}
+    here = provenance(torch, args.library) | {
+        "packages": versions(), "timing": cells.TIMING, "rounds": args.rounds}
     result = earlier(args.out, here)
     if result is None:
         result = {"provenance": here, "ceilings": cells.ceilings(), "rows": []}

@@ -62,6 +62,11 @@ class Implementations(unittest.TestCase):
         self.assertEqual(runs("dew_flash_attn", "backward", "bf16"), ["fa3"])
         self.assertEqual(runs("flash_attn.cute", "backward", "f16"), ["fa4"])
 
+    def test_versions(self):
+        installed = [SimpleNamespace(name=name, version="1") for name in ("numpy", "fa3_fwd", "fa3_fwd")]
+        with unittest.mock.patch("importlib.metadata.distributions", return_value=installed):
+            self.assertEqual(peers.versions(), ["fa3_fwd 1"])
+
     def test_only_those_that_are_chosen(self):
         self.assertEqual(self.names("backward", impl=["fa2"]), ["fa2"])
         self.assertEqual(self.names("backward", impl=[peers.STAGES], stages="06_forward_backward"),
@@ -166,7 +171,8 @@ class Tables(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "peers.json"
             path.write_text(json.dumps({
-                "provenance": {"device": "a", "backend": "simt", "commit": "b", "date": "2026-01-01"},
+                "provenance": {"device": "a", "backend": "simt", "packages": ["fa3_fwd 1"], "commit": "b",
+                               "date": "2026-01-01"},
                 "ceilings": {}, "rows": [more, *CELLS]}), encoding="utf-8")
             shown = {words: update_pages.table(path, ["forward", "summary", *words])
                      for words in ((), ("d256",), ("d64", "d256"))}
@@ -176,6 +182,7 @@ class Tables(unittest.TestCase):
         matrix = "| 09_async_copy | forward | f16 | 1.06 (1.00; 2) | – |"
         other = "| 09_async_copy | forward | f16 | 0.50 (0.50; 1) | – |"
         self.assertIn(matrix, shown[()])
+        self.assertIn("a, fa3_fwd 1, commit b", shown[()])
         self.assertIn(other, shown["d256",])
         self.assertIn("(0.50; 3)", shown["d64", "d256"])
         self.assertIn(matrix, printed.getvalue())
