@@ -1,18 +1,23 @@
 """FlashAttention-3 and FlashAttention-4, where they are installed: fa3 is PyPI's fa3-fwd, which has the
-forward pass alone, and dew-flash-attn-cu13, whose backward pass is called through JAX; fa4 is PyPI's
+forward pass in bf16 alone, and for all else dew-flash-attn-cu13, which is called through JAX; fa4 is PyPI's
 flash-attn-4. All take [B, S, H, D]."""
 import contextlib
 import functools
+import os
 import time
 
 import torch
+
+from tables import package_of
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX leaves the others memory
 
 
 def prepare(name, cell, inputs):
     """What cells.Prepared takes: a call that returns the outputs as [B, H, S, D], and its context; and for
     a call through JAX, which has a stream of its own, a function that times several."""
     q, k, v, d_o = (tensor.transpose(1, 2) for tensor in inputs)
-    if (name, cell.direction) == ("fa3", "backward"):
+    if package_of(name, cell.direction, cell.dtype) == "dew_flash_attn":
         return through_jax(cell, q, k, v, d_o)
     if name == "fa3":
         from fa3_fwd_interface import flash_attn_func  # pylint: disable=import-error,import-outside-toplevel
@@ -31,22 +36,25 @@ def prepare(name, cell, inputs):
 
 
 def through_jax(cell, *tensors):
-    """FlashAttention-3's backward pass."""
+    """A pass of FlashAttention-3."""
     import jax  # pylint: disable=import-error,import-outside-toplevel
     from dew_flash_attn import flash_mha  # pylint: disable=import-error,import-outside-toplevel
-    q, k, v, d_o = map(jax.dlpack.from_dlpack, tensors)
-    _, pullback = jax.vjp(functools.partial(flash_mha, is_causal=cell.causal), q, k, v)
-    backward = jax.jit(lambda pullback, d_o: pullback(d_o))
+    *qkv, d_o = map(jax.dlpack.from_dlpack, tensors)
+    forward = functools.partial(flash_mha, is_causal=cell.causal)
+    if cell.direction == "forward":
+        queue = functools.partial(jax.jit(lambda *qkv: [forward(*qkv)]), *qkv)
+    else:
+        _, pullback = jax.vjp(forward, *qkv)
+        queue = functools.partial(jax.jit(lambda pullback, d_o: pullback(d_o)), pullback, d_o)
 
     def call():
-        grads = jax.block_until_ready(backward(pullback, d_o))
-        return [torch.from_dlpack(grad).transpose(1, 2) for grad in grads]
+        return [torch.from_dlpack(output).transpose(1, 2) for output in jax.block_until_ready(queue())]
 
     def timed(_, calls):
-        jax.block_until_ready(backward(pullback, d_o))
+        jax.block_until_ready(queue())
         start = time.perf_counter()
         for _ in range(calls):
-            grads = backward(pullback, d_o)
-        jax.block_until_ready(grads)
+            outputs = queue()
+        jax.block_until_ready(outputs)
         return (time.perf_counter() - start) * 1e3 / calls
     return call, contextlib.nullcontext, timed

@@ -17,6 +17,7 @@ the peers, and asked for the same bits in every run ("09_async_copy, determinist
 """
 import argparse
 import functools
+import importlib.metadata
 import importlib.util
 import json
 import pathlib
@@ -38,9 +39,7 @@ SEQS = (512, 1024, 2048, 4096, 8192, 16384)
 MORE_SEQS = (65536, 262144)
 MASKS = {"no": [False], "yes": [True], "both": [False, True]}
 STAGES = "cuflash"  # in --impl: the library's stages
-# What a pass of FlashAttention-3 or 4 needs (flash_attention.py).
-PACKAGES = {("fa3", "forward"): "fa3_fwd_interface", ("fa3", "backward"): "dew_flash_attn",
-            ("fa4", "forward"): "flash_attn.cute", ("fa4", "backward"): "flash_attn.cute"}
+PACKAGES = ("fa3_fwd", "dew-flash-attn-cu13", "flash-attn-4")  # of FlashAttention-3 and 4
 
 
 class Cell(NamedTuple):
@@ -138,20 +137,26 @@ def passes_of(args):
     return [entry for entry in passes if entry["stage"] in stages and STAGES in args.impl]
 
 
-def installed(name, direction):
-    """True if a peer can run a pass here: FlashAttention-3 and 4 are packages of their own."""
-    package = PACKAGES.get((name, direction))
+def installed(name, cell):
+    """True if a peer can run here: FlashAttention-3 and 4 are packages of their own."""
+    package = tables.package_of(name, cell.direction, cell.dtype)
     try:
         return package is None or importlib.util.find_spec(package) is not None
     except ModuleNotFoundError:  # of the package that it is a part of
         return False
 
 
+def versions():
+    """The installed packages of FlashAttention-3 and 4: "flash-attn-4 4.0.0b36"."""
+    return sorted({f"{one.name} {one.version}" for one in importlib.metadata.distributions()
+                   if one.name in PACKAGES})
+
+
 def implementations_of(cell, args, passes):
     """The names of the implementations of a cell, peers first. A pass that adds in the order of chance
     unless asked not to has two."""
     names = [name for name in tables.PEERS
-             if name in args.impl and installed(name, cell.direction)]
+             if name in args.impl and installed(name, cell)]
     for entry in passes:
         if (entry["pass"] == cell.direction and cell.dtype in entry["dtypes"]
                 and cell.head_dim in entry["head_dims"]):
@@ -226,7 +231,8 @@ def main():
         raise SystemExit("peers.py measures on a GPU, but there is none")
     library = Library(args.library)
     passes = passes_of(args)
-    here = provenance(torch, args.library) | {"timing": cells.TIMING, "rounds": args.rounds}
+    here = provenance(torch, args.library) | {
+        "packages": versions(), "timing": cells.TIMING, "rounds": args.rounds}
     result = earlier(args.out, here)
     if result is None:
         result = {"provenance": here, "ceilings": cells.ceilings(), "rows": []}

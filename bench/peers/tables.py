@@ -3,8 +3,6 @@
 A row of the result is a cell of the matrix. Its "tflops" have [the median of the rounds, their range as
 a share of it] of each implementation that ran, and its "not_run" a sentence for each that did not.
 """
-import json
-import pathlib
 import statistics
 
 WRONG = "wrong: "  # begins the sentence for one whose outputs are off
@@ -25,6 +23,13 @@ KINDS = (
     lambda row: row["impl"] if row["impl"] in PEERS else None,
     lambda row: None if row["impl"] in PEERS else stage_of(row["impl"])[0],
 )
+
+
+def package_of(name, direction, dtype):
+    """What a pass of FlashAttention-3 or 4 needs (flash_attention.py); None for the other peers."""
+    if name == "fa3":
+        return "fa3_fwd_interface" if (direction, dtype) == ("forward", "bf16") else "dew_flash_attn"
+    return "flash_attn.cute" if name == "fa4" else None
 
 
 def stage_of(name):
@@ -157,42 +162,30 @@ def costs_of_causal(rows):
     return markdown(["implementation", "pass", "dtype", "D"] + [f"S {seq}" for seq in seqs], lines)
 
 
-# ---- FlashAttention-3 ----------------------------------------------------------------------------
+# ---- The best peer -------------------------------------------------------------------------------
 
-BAR = "bar"  # stands among the implementations of a cell
-
-# FlashAttention-3 and cuDNN, measured in one run.
-BESIDE_CUDNN = pathlib.Path(__file__).parents[2] / "docs/results/nvidia-h200/flash_attention_3.json"
-
-
-def bars():
-    """{(pass, head_dim, causal, seq): ratio}: the speed of the better of FlashAttention-3 and cuDNN as
-    a multiple of cuDNN's."""
-    return {(row["pass"], row["head_dim"], row["causal"], row["seq"]): max(1, row["fa3"] / row["cudnn"])
-            for row in json.loads(BESIDE_CUDNN.read_text(encoding="utf-8"))["rows"]}
+BEST = "best"  # stands among the implementations of a cell
 
 
 def places(rows):
-    """The speeds of stages as multiples of the better of cuDNN and FlashAttention-3's place, which is
-    cuDNN's speed in the same run times the ratio of the two in BESIDE_CUDNN; at the end that of all
-    sizes, by ratio()."""
-    better = bars()
+    """The speeds of stages as multiples of the best peer's in the same cell; at the end that of all sizes,
+    by ratio()."""
     lines, seqs = [], sorted({row["seq"] for row in rows})
+    peers = [name for name in in_order(rows) if name in PEERS]
     for (direction, dtype), series in by_series(rows).items():
-        cells = {key: {**cell, BAR: cell["cudnn"] * better[(direction, *key)]}
-                 for key, cell in by_cell(series).items()
-                 if "cudnn" in cell and (direction, *key) in better}
+        cells = {key: {**cell, BEST: max(cell[name] for name in peers if name in cell)}
+                 for key, cell in by_cell(series).items() if not cell.keys().isdisjoint(peers)}
         for name in in_order(series):
             if name in PEERS:
                 continue
-            mean, _, _ = ratio(cells, name, BAR)
+            mean, _, _ = ratio(cells, name, BEST)
             for head_dim, causal in sorted({key[:2] for key in cells}):
                 there = (cells.get((head_dim, causal, seq), {}) for seq in seqs)
-                shown = [f"{cell[name] / cell[BAR]:.2f}" if name in cell else "–" for cell in there]
+                shown = [f"{cell[name] / cell[BEST]:.2f}" if name in cell else "–" for cell in there]
                 lines.append([name, direction, dtype, head_dim,
                               "yes" if causal else "no", *shown, f"{mean:.2f}"])
-    return markdown(["stage", "pass", "dtype", "D", "causal", *(f"S {seq}" for seq in seqs),
-                     "all sizes"], lines)
+    return f"Multiples of the best of {', '.join(peers)}:\n\n" + markdown(
+        ["stage", "pass", "dtype", "D", "causal", *(f"S {seq}" for seq in seqs), "all sizes"], lines)
 
 
 # The words that choose a table; the default is the speeds.

@@ -136,13 +136,12 @@ fi
 # The steps below leave out the stages that keep S: they would take longer than all others together.
 facts=$(mktemp)
 build/release/bin/ladder --list --json "$facts"
-read -r linear every_head_dim hopper < <(python3 - "$facts" <<'END'
+read -r linear hopper < <(python3 - "$facts" <<'END'
 import json, sys
 passes = json.load(open(sys.argv[1]))
 linear = {p["stage"] for p in passes} - {p["stage"] for p in passes if p["keeps_scores"]}
 print(*[",".join(sorted(stages)) for stages in
-        (linear, {p["stage"] for p in passes if 256 in p["head_dims"]},
-         {p["stage"] for p in passes if p["arch"].startswith("sm_90")})])
+        (linear, {p["stage"] for p in passes if p["arch"].startswith("sm_90")})])
 END
 )
 rm "$facts"
@@ -157,17 +156,17 @@ if ! python3 -c 'import torch' 2>/dev/null; then
   fi
 else
   if wanted peers; then
-    step peers 400 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$linear"
-    step peers_head_dims 120 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$every_head_dim" \
-      --head-dim 32,96,256 --seq 2048,8192 --impl fa2,cudnn,cuflash
+    step peers 600 python3 bench/peers/peers.py --out "$results/peers.json" --stages "$linear"
+    step peers_head_dims 200 python3 bench/peers/peers.py --out "$results/peers.json" --stages "09_async_copy,$hopper" \
+      --head-dim 32,96,256 --seq 2048,8192 --impl fa2,fa3,fa4,cudnn,cuflash
   fi
   if wanted peers_bf16; then
-    step peers_bf16 200 python3 bench/peers/peers.py --out "$results/peers_bf16.json" --stages "$hopper" \
-      --dtype bf16 --pass forward --impl fa2,cudnn,cuflash
+    step peers_bf16 400 python3 bench/peers/peers.py --out "$results/peers_bf16.json" --stages "$hopper" \
+      --dtype bf16 --impl fa2,fa3,fa4,cudnn,cuflash
   fi
   if wanted peers_long; then
     step peers_long 200 python3 bench/peers/peers.py --out "$results/peers_long.json" --stages "$hopper" \
-      --pass forward --head-dim 128 --seq 65536,262144 --causal yes --impl cudnn,cuflash
+      --pass forward --head-dim 128 --seq 65536,262144 --causal yes --impl fa3,fa4,cudnn,cuflash
   fi
   if wanted peers_f32; then
     step peers_f32 200 python3 bench/peers/peers.py --out "$results/peers_f32.json" --stages "$linear" \

@@ -230,6 +230,7 @@ def origin(where):
     facts += [where["tool"]] if "tool" in where else []
     facts += [f"CUDA {where['cuda']}"] if where.get("cuda", "none") != "none" else []
     facts += [f"PyTorch {where['torch']}, cuDNN {where['cudnn']}"] if "torch" in where else []
+    facts += where.get("packages", [])
     return facts + [f"commit {where['commit']}", where["date"][:10]]
 
 

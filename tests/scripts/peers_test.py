@@ -52,6 +52,21 @@ class Implementations(unittest.TestCase):
         self.assertEqual(self.names("forward", "f32", stages="04_register_tiles,05_wmma"),
                          ["fa2", "04_register_tiles"])
 
+    def test_only_peers_that_are_installed(self):
+        def runs(package, direction, dtype):
+            with unittest.mock.patch("importlib.util.find_spec", lambda name: name == package or None):
+                return self.names(direction, dtype, impl=["fa3", "fa4"])
+        self.assertEqual(runs("fa3_fwd_interface", "forward", "bf16"), ["fa3"])
+        self.assertEqual(runs("fa3_fwd_interface", "forward", "f16"), [])
+        self.assertEqual(runs("dew_flash_attn", "forward", "f16"), ["fa3"])
+        self.assertEqual(runs("dew_flash_attn", "backward", "bf16"), ["fa3"])
+        self.assertEqual(runs("flash_attn.cute", "backward", "f16"), ["fa4"])
+
+    def test_versions(self):
+        installed = [SimpleNamespace(name=name, version="1") for name in ("numpy", "fa3_fwd", "fa3_fwd")]
+        with unittest.mock.patch("importlib.metadata.distributions", return_value=installed):
+            self.assertEqual(peers.versions(), ["fa3_fwd 1"])
+
     def test_only_those_that_are_chosen(self):
         self.assertEqual(self.names("backward", impl=["fa2"]), ["fa2"])
         self.assertEqual(self.names("backward", impl=[peers.STAGES], stages="06_forward_backward"),
@@ -143,24 +158,21 @@ class Tables(unittest.TestCase):
         self.assertIn("| 64 | no | 512 | 100 | 50 | 120 | 100 |", tables.speeds(backward))
 
     def test_places(self):
-        rows = tables.rows_of({"rows": [cell("forward", 512, {"cudnn": 200, "09_async_copy": 220}),
-                                        cell("forward", 1024, {"cudnn": 300, "09_async_copy": 300})]})
-        better = {("forward", 64, False, 512): 1, ("forward", 64, False, 1024): 1.5}
-        with unittest.mock.patch.object(tables, "bars", return_value=better):
-            self.assertEqual(tables.places(rows).splitlines()[-1],
-                             "| 09_async_copy | forward | f16 | 64 | no | 1.10 | 0.67 | 0.92 |")
-
-    def test_every_size_of_the_matrix_has_a_bar(self):
-        bars = tables.bars()
-        self.assertEqual(len(bars), 48)
-        self.assertTrue(all(1 <= bar < 2 for bar in bars.values()))
+        rows = tables.rows_of({"rows": [
+            cell("forward", 512, {"fa3": 100, "cudnn": 200, "09_async_copy": 220}),
+            cell("forward", 1024, {"fa3": 450, "cudnn": 300, "09_async_copy": 300}),
+            cell("forward", 2048, {"09_async_copy": 300})]})
+        lines = tables.places(rows).splitlines()
+        self.assertEqual(lines[0], "Multiples of the best of fa3, cudnn:")
+        self.assertEqual(lines[-1], "| 09_async_copy | forward | f16 | 64 | no | 1.10 | 0.67 | – | 0.92 |")
 
     def test_the_matrix_does_not_mix_with_other_head_dims(self):
         more = cell("forward", 512, {"fa2": 200, "09_async_copy": 100}, 256)
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "peers.json"
             path.write_text(json.dumps({
-                "provenance": {"device": "a", "backend": "simt", "commit": "b", "date": "2026-01-01"},
+                "provenance": {"device": "a", "backend": "simt", "packages": ["fa3_fwd 1"], "commit": "b",
+                               "date": "2026-01-01"},
                 "ceilings": {}, "rows": [more, *CELLS]}), encoding="utf-8")
             shown = {words: update_pages.table(path, ["forward", "summary", *words])
                      for words in ((), ("d256",), ("d64", "d256"))}
@@ -170,6 +182,7 @@ class Tables(unittest.TestCase):
         matrix = "| 09_async_copy | forward | f16 | 1.06 (1.00; 2) | – |"
         other = "| 09_async_copy | forward | f16 | 0.50 (0.50; 1) | – |"
         self.assertIn(matrix, shown[()])
+        self.assertIn("a, fa3_fwd 1, commit b", shown[()])
         self.assertIn(other, shown["d256",])
         self.assertIn("(0.50; 3)", shown["d64", "d256"])
         self.assertIn(matrix, printed.getvalue())
