@@ -29,9 +29,10 @@ struct Event {
 // The fields of a tag, from the lowest bit on: the line of the kernel's file, the kind, the warp
 // within its block, the number of the block, as far as it fits, and the warp's place on the
 // multiprocessor.
-constexpr int kLineBits = 11, kKindBits = 4, kWarpBits = 4, kBlockBits = 7, kPlaceBits = 6;
+constexpr int kLineBits = 10, kKindBits = 4, kWarpBits = 5, kBlockBits = 7, kPlaceBits = 6;
 static_assert(kLineBits + kKindBits + kWarpBits + kBlockBits + kPlaceBits == 32,
               "a tag has 32 bits");
+static_assert(1 << kWarpBits >= 1024 / 32, "a block has at most 1,024 threads");
 
 // Each place has a ring of slots. An event lies in the slot of its end: a slot is some cycles, and
 // a ring holds so many slots, after which it begins anew. To write an event takes longer than a

@@ -35,8 +35,8 @@ __device__ __forceinline__ unsigned identity() {
   asm("mov.u32 %0, %%warpid;" : "=r"(place));
   const Log& log = log_of_file;
   const bool here = log.events != nullptr && (log.sm == sm || log.sm == kEverySm);
-  const unsigned who = (place << kBlockBits | blockIdx.x % (1u << kBlockBits)) << kWarpBits |
-                       threadIdx.x / 32 % (1u << kWarpBits);
+  const unsigned who =
+      (place << kBlockBits | blockIdx.x % (1u << kBlockBits)) << kWarpBits | threadIdx.x / 32;
   return here && threadIdx.x % 32 == 0 ? who << (kKindBits + kLineBits) : kSilent;
 }
 
