@@ -20,8 +20,10 @@ struct ForwardKernels {
     const int blocks = static_cast<int>(blocks_that_stay(heads * tiles, device));
     // The rounds' numbers reach a little further than the last tile's.
     if (heads * tiles > kMaxBlocks - 2 * blocks) return FlashAttentionError::SIZE_OVERFLOW;
-    const TileRounds order =
-        tile_rounds(static_cast<int>(heads), tiles, blocks, p.width != UINT_MAX);
+    // Within a narrow window nearly all tiles have one length.
+    const bool last_are_longest =
+        p.width != UINT_MAX && p.width >= static_cast<unsigned>(p.seq_kv) / 2;
+    const TileRounds order = tile_rounds(static_cast<int>(heads), tiles, blocks, last_are_longest);
     Maps maps;
     const auto error = make_maps<typename Storage::QTile, typename Storage::KVTile>(maps, p, p);
     if (error != FlashAttentionError::SUCCESS) return error;
