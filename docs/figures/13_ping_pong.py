@@ -228,7 +228,7 @@ def before_the_maximum():
 def measured(head_dim, stages):
     """The timelines of stages with this head dimension."""
     return figure_of(f"13_timeline_d{head_dim}", "Whose turn it is: measured",
-                     [f"docs/results/nvidia-h100/timeline_{stage}.json" for stage in stages], head_dim)
+                     [f"docs/results/nvidia-h200/timeline_{stage}.json" for stage in stages], head_dim)
 
 
 STAGES = ("12_warp_specialized", "13_ping_pong")

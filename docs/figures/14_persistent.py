@@ -252,7 +252,7 @@ def three_consumers():
 def measured():
     """The timelines of 13 and of this stage."""
     return figure_of("14_timeline_d128", "Who waits for whom: measured",
-                     [f"docs/results/nvidia-h100/timeline_{stage}.json"
+                     [f"docs/results/nvidia-h200/timeline_{stage}.json"
                       for stage in ("13_ping_pong", "14_persistent")], 128)
 
 

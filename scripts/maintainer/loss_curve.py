@@ -3,7 +3,7 @@
 
     scripts/maintainer/loss_curve.py [--check] [RESULT.json FIGURE.svg]
 
-Without names, docs/results/nvidia-h100/train_char_gpt.json and docs/figures/train_char_gpt.svg.
+Without names, docs/results/nvidia-h200/train_char_gpt.json and docs/figures/train_char_gpt.svg.
 The figure's metadata name the result that it was drawn from, by the SHA-256 of the file. With
 --check nothing is drawn, and the exit status is 1 unless the figure belongs to the result. Drawing
 needs Matplotlib (Debian: python3-matplotlib); checking does not.
@@ -16,7 +16,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-RESULT = ROOT / "docs/results/nvidia-h100/train_char_gpt.json"
+RESULT = ROOT / "docs/results/nvidia-h200/train_char_gpt.json"
 FIGURE = ROOT / "docs/figures/train_char_gpt.svg"
 
 # By attention and number of the seed: name, colour, width and dashes. The two that should coincide
