@@ -1,7 +1,6 @@
-// 18_dq_on_the_way: the backward pass by wgmma. A block takes one tile of keys after the
-// other. Its producer has Q and dO of tile after tile copied by TMA, and two consumers compute the
-// five products without a break. One thread has TMA add what they get for dQ to global memory, in
-// f32 and in any order. Two more warps write the zeros of later sums and round earlier ones.
+// 18_dq_on_the_way: the backward pass by wgmma, in blocks that stay. One thread has TMA add both
+// consumers' dQ, in any order. Two warps keep the sum of dQ meanwhile: they write the zeros of
+// pieces that come later, and round the sums of those that came before.
 #pragma once
 
 #include <cmath>
