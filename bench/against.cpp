@@ -53,7 +53,8 @@ std::vector<Cell> cells_of(const Stage& stage) {
   for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
     const PassFacts& facts = stage.facts(pass);
     for (const bool deterministic : {true, false}) {
-      if (!stage.has(pass) || (!deterministic && !facts.any_order)) continue;
+      const bool fixed = facts.features.has(Feature::kDeterministic);
+      if (!stage.has(pass) || !(deterministic ? fixed : facts.any_order)) continue;
       for (const Problem& problem : problems_of(facts)) {
         Cell& cell = cells.emplace_back(Cell{pass, {problem, {}, {}}});
         cell.c.options.guards = false;

@@ -73,6 +73,7 @@ Stage stage() {
   stage.backward.workspace_bytes = workspace_of<n, CUFLASH_BACKWARD>;
   stage.forward.run = forward<n>;
   stage.backward.run = backward<n>;
+  stage.backward.features = kEveryFeature;  // The library itself refuses what it cannot do.
   return stage;
 }
 

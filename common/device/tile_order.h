@@ -58,18 +58,18 @@ constexpr bool each_tile_once(const TileOrder& order) {
 static_assert(each_tile_once({5, 3, 1}) && each_tile_once({5, 3, 2}) && each_tile_once({5, 3, 5}),
               "groups of one head, of some, of all");
 
-// Like TileOrder, but without a counter that blocks share: in each round a block takes one tile.
-// Tile 0 of a head is its first and may have fewer rows (first_query()).
+// Like TileOrder, but without a counter that blocks share and each call resets: in each round a
+// block takes one tile. Tile 0 of a head is its first and may have fewer rows (first_query()).
 //
 // If all tiles have one length, heads follow each other, and in each round a block takes the place
-// after its last one. Otherwise, where the number of blocks is a multiple of a head's tiles, some
-// blocks would take nothing but tiles 0.
+// after its last one. (If it kept its place, and the number of blocks is a multiple of a head's
+// tiles, some blocks would take nothing but tiles 0.)
 //
 // If the last tiles of a head are the longest, as under a causal mask, a long tile of one head and
-// a short one of the next make a pair. All pairs take equally long. In a sweep each block takes a
-// pair, in two rounds. Neighbouring blocks have pairs of the same two heads: they read the same K
-// and V at about the same time. The last heads stay single. When no pair is left, a block takes one
-// of their tiles in a sweep, the longest first, there and back, to even out the end.
+// a short one of its neighbour make a pair. All pairs take equally long. In a sweep each block
+// takes a pair, in two rounds. Neighbouring blocks have pairs of the same two heads: they read the
+// same K and V at about the same time. The last heads stay single. When no pair is left, a block
+// takes one of their tiles in a sweep, the longest first, there and back, to even out the end.
 struct TileRounds {
   int heads, tiles;  // of all batches; of a head
   int blocks;
@@ -82,13 +82,17 @@ struct TileRounds {
       const int n = round * blocks + (block + round) % blocks;
       return {n / tiles, n % tiles};
     }
-    const int whole = pairs / blocks, mine = whole + (block < pairs % blocks ? 1 : 0);  // sweeps
-    if (round < 2 * mine) {
+    // In the last sweep with pairs, blocks that get none begin with single tiles.
+    const int full_sweeps = pairs / blocks;
+    const int own_pairs = full_sweeps + (block < pairs % blocks ? 1 : 0);
+    if (round < 2 * own_pairs) {
       const int n = round / 2 * blocks + block, nth = n % tiles;
       return {n / tiles * 2 + (nth + round) % 2, round % 2 == 0 ? tiles - 1 - nth / 2 : nth / 2};
     }
-    const int sweep = round - mine, paired = pairs / tiles * 2, single = heads - paired;
-    const int n = sweep * blocks - pairs + ((sweep - whole) % 2 == 0 ? block : blocks - 1 - block);
+    const int sweep = round - own_pairs;  // a pair takes two rounds of a sweep
+    const int place = (sweep - full_sweeps) % 2 == 0 ? block : blocks - 1 - block;
+    const int paired = pairs / tiles * 2, single = heads - paired;  // heads
+    const int n = sweep * blocks + place - pairs;                   // of the single tiles
     if (n >= single * tiles) return {heads, 0};
     return {paired + n % single, tiles - 1 - n / single};
   }
@@ -123,10 +127,11 @@ static_assert(each_tile_once(tile_rounds(7, 5, 4, false)) &&
 
 // How many heads make a group of a TileOrder, whose tiles are of keys, `tiles` of a head, and taken
 // by `blocks` blocks. If their lengths are unequal, as under a mask: several, so that the longest
-// can come first, and at least two, so that the last ones fill the device; but so few that their
-// dQ, Q and dO fit into the L2 cache. If they are equal: one; if blocks add to dQ in a fixed order,
-// as many as all blocks compute at a time. Then blocks that begin together have the same tile of
-// different heads, and none waits for another to add.
+// can come first (or, in a fixed order, those that add first), and at least two, so that one head's
+// last tiles do not end alone; but so few that their dQ, Q and dO fit into the L2 cache. If they
+// are equal: one; if blocks add to dQ in a fixed order, as many as all blocks compute at a time.
+// Then, after a first round in which they wait for each other, blocks that begin together have the
+// same tile of different heads.
 inline int heads_of_a_group(const Problem& p, int tiles, std::int64_t blocks, bool unequal,
                             bool fixed_order) {
   const std::int64_t heads = std::int64_t{p.batch} * p.heads_kv;
@@ -134,7 +139,7 @@ inline int heads_of_a_group(const Problem& p, int tiles, std::int64_t blocks, bo
     if (!fixed_order) return 1;
     return static_cast<int>(std::clamp<std::int64_t>(blocks / tiles, 1, heads));
   }
-  const std::int64_t cache_bytes = fixed_order ? 8 << 20 : 16 << 20;
+  const std::int64_t cache_bytes = fixed_order ? 8 << 20 : 16 << 20;    // the fastest of some
   const std::int64_t row_bytes = p.head_dim * (sizeof(float) + 2 * 2);  // dQ, Q and dO
   const std::int64_t head_bytes = row_bytes * p.seq_q * (p.heads_q / p.heads_kv);
   return static_cast<int>(std::min(std::max(cache_bytes / head_bytes, std::int64_t{2}), heads));

@@ -79,7 +79,8 @@ StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inpu
   backward_.dq = output("dQ", options.dq, p.heads_q, p.seq_q, p.head_dim);
   backward_.dk = output("dK", options.dk, p.heads_kv, p.seq_kv, p.head_dim);
   backward_.dv = output("dV", options.dv, p.heads_kv, p.seq_kv, p.head_dim);
-  backward_.deterministic = options.deterministic ? 1 : 0;
+  const bool has_fixed_order = stage.backward.features.has(Feature::kDeterministic);
+  backward_.deterministic = options.deterministic && has_fixed_order;
 }
 
 StageCall::~StageCall() = default;

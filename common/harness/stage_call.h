@@ -31,7 +31,8 @@ struct CallOptions {
   Layout layout = Layout::kBHSD;
   bool lse = true;  // false: the call gets a null pointer
   bool dq = true, dk = true, dv = true;
-  bool deterministic = true;  // false: gradients may differ in their last bits from run to run
+  // False, or the stage knows no fixed order: gradients may differ in their last bits.
+  bool deterministic = true;
   // Poison the outputs and the workspace, and put guard bytes around them. If false, an allocation
   // is as long as its contents and starts uninitialised, as compute-sanitizer needs it. On the CPU
   // simulator the red zones and the simulator's own checks take the place of guards and of a

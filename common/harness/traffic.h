@@ -94,8 +94,8 @@ struct Asks {
 };
 Traffic fused_backward(const Problem& problem, const Tile& tile, const Asks& asks);
 
-// A deterministic backward pass whose blocks own keys and add tiles to dQ (device/dq_sum.h),
-// each in so many shares.
+// A backward pass whose blocks own keys and add tiles to dQ (device/dq_sum.h), each in so many
+// shares in a fixed order; 0 shares: in any order.
 Traffic added_backward(const Problem& problem, const Tile& tile, int shares = 1);
 
 }  // namespace cuflash::harness

@@ -1,4 +1,4 @@
-"""The ladder as bars: the speed of every stage beside that of PyTorch's attention."""
+"""The ladder as bars: the speed of every stage beside its peers'."""
 
 from drawing import Figure, LARGE, MARGIN, SMALL
 from sources import result, speeds
@@ -8,11 +8,13 @@ PROBLEM = "b4_h32_q4096k4096_d64_f16"
 CELL = {"seq": 4096, "head_dim": 64, "dtype": "f16", "causal": False}  # the same in peers.json
 # Name, and how many lines of text lie between the name and the bars.
 PEER_NAMES = {
-    "efficient": ("memory-efficient", 1),
-    "fa2": ("FlashAttention-2", 0),
-    "cudnn": ("cuDNN", 1),
+    "efficient": ("memory-efficient", 0),
+    "fa2": ("FlashAttention-2", 1),
+    "fa3": ("FlashAttention-3", 2),
+    "fa4": ("FlashAttention-4", 3),
+    "cudnn": ("cuDNN", 0),
 }
-LEFT, RIGHT, BAR, STEP = 248, 700, 26, 33
+LEFT, RIGHT, BAR, STEP, HEAD = 248, 700, 26, 33, 96
 
 
 def peers_of(direction):
@@ -23,19 +25,16 @@ def peers_of(direction):
 
 
 def panel(figure, top, direction, colour, stages, scale):
-    """The bars of one direction, with a dashed line for each of PyTorch's implementations."""
+    """The bars of one direction, with a dashed line for each of the peers."""
     peers = peers_of(direction)
     figure.text(MARGIN + 4, top, direction.capitalize(), LARGE, bold=True)
-    first = top + 48
+    first = top + HEAD
     end = first + STEP * len(stages)
     for peer, (name, row) in PEER_NAMES.items():
         x, label = LEFT + scale * peers[peer], f"{name} {peers[peer]:.0f}"
-        y = top + 24 - 24 * row
+        y = first - 24 - 24 * row
         figure.line([(x, y + 12), (x, end)], "grey", 2.4, dashed=True)
-        if x > RIGHT - 60:
-            figure.note(RIGHT, y, label, "end")
-        else:
-            figure.note(x, y, label, "middle")
+        figure.note(x, y, label, "end")
     for n, (stage, speed) in enumerate(stages.items()):
         y = first + STEP * n
         figure.text(LEFT - 12, y + BAR / 2, stage.replace("_", " "), SMALL, "end")
@@ -54,7 +53,7 @@ def ladder():
     scale = (RIGHT - 40 - LEFT) / fastest
     device = result(LADDER)["provenance"]["device"]
     forward, backward = by_pass.values()
-    height = 260 + STEP * (len(forward) + len(backward))
+    height = 164 + 2 * HEAD + STEP * (len(forward) + len(backward))
     figure = Figure(
         "ladder",
         height,
@@ -67,16 +66,16 @@ def ladder():
                 + "."
                 for direction, stages in by_pass.items()
             )
-            + " Dashed lines: three implementations of PyTorch's attention."
+            + " Dashed lines: PyTorch's attention, FlashAttention-3 and FlashAttention-4."
         ),
         heading="",
     )
     panel(figure, 36, "forward", "blue", forward, scale)
-    panel(figure, 36 + 48 + STEP * len(forward) + 44, "backward", "orange", backward, scale)
+    panel(figure, 36 + HEAD + STEP * len(forward) + 44, "backward", "orange", backward, scale)
     figure.note(MARGIN + 4, height - 52,
                 f"TFLOP/s on an {device}, f16, batch 4, 32 heads, 4,096 tokens,")
     figure.note(MARGIN + 4, height - 26,
-                "head_dim 64, no mask. Dashed: backends of PyTorch's attention.")
+                "head_dim 64, no mask. Dashed: PyTorch, FlashAttention-3 and 4.")
     return figure
 
 

@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   };
 
   // Waits for K of the next tile, so that take_tile() need not. Its branch stands between the
-  // exponentials and the wait for O: without one, the compiler moves that wait above them.
+  // exponentials and the wait for O: without a branch the compiler moves that wait above them.
   const auto wait_for_next_keys = [&] {
     if (tile == first_tile) return;
     const auto [next, phase] = slot(tile - 1);

@@ -38,7 +38,7 @@ struct Config {
   static constexpr int kProducerRegisters = 24;  // of a thread
   static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
   static constexpr int kTurn = 1;  // consumer c waits for its turn at named barrier kTurn + c
-  static_assert(kStages >= 2, "a step holds V of one tile and waits for K two tiles on");
+  static_assert(kStages >= 2, "a step holds V of tile t + 1 and waits for K of tile t - 1");
 };
 
 }  // namespace cuflash::ping_pong

@@ -1,6 +1,6 @@
 // 14_persistent: a persistent grid. One block per SM stays and computes one tile of queries after
-// the other. The producer requests the next K and V, and the next Q where it has a second buffer,
-// while the consumers finish a tile; O is stored by TMA from the buffer of its Q.
+// the other. Where Q has a second buffer, the producer requests the next Q, K and V while the
+// consumers finish a tile. O is stored by TMA from the buffer of its Q.
 #pragma once
 
 #include <cmath>
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     RowState row = {{-INFINITY, -INFINITY}, {}};  // Consumers before the head see no key.
 
     // Waits for K of the next tile, so that take_tile() need not. Its branch stands between the
-    // exponentials and the wait for O: without one, the compiler moves that wait above them.
+    // exponentials and the wait for O: without a branch the compiler moves that wait above them.
     const auto wait_for_next_keys = [&](int tile) {
       if (tile == first_tile) return;
       const auto [next, phase] = walk.slot(tile - 1);

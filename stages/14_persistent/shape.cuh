@@ -36,7 +36,7 @@ struct Config {
   static constexpr int kBlockQ = kConsumers * kWgmmaM, kBlockKV = kShape.keys;
   static constexpr int kProducerRegisters = 24;  // of a thread
   static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
-  static_assert(kStages >= 2, "a step holds V of one tile and waits for K two tiles on");
+  static_assert(kStages >= 2, "a step holds V of tile t + 1 and waits for K of tile t - 1");
 };
 
 }  // namespace cuflash::persistent

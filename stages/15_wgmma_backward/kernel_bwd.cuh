@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         rS[m][e] = ptx::exp2(fmaf(rS[m][e], scale_log2, e % 2 == 0 ? -lse.x : -lse.y));
       }
     }
-    // All are there before the first is written: ptxas moves no load above a store.
+    // All of LSE is loaded before P is written: ptxas moves no load above a store.
     std::uint32_t rounded[C::kScoreCols / kMmaN][2];
     const auto write_scores = [&, query0 = query0](auto& tile) {
 #pragma unroll

@@ -1,6 +1,7 @@
-// 16_overlapped_backward: the backward pass by wgmma. A block owns keys; its producer has Q and dO
-// of tile after tile copied by TMA, two consumers compute the five products without a break, and a
-// warp of its own has TMA add what they get for dQ to global memory, in f32.
+// 16_overlapped_backward: the backward pass by wgmma, with products under the softmax. P and dS are
+// left operands in registers; dS alone also goes to shared memory, since dQ is a sum over both
+// consumers' keys. dQ of a tile is computed along with the next one, and the consumers take turns
+// at computing P and dS. The producer and the addition to dQ are those of 15.
 #pragma once
 
 #include <cmath>
@@ -176,7 +177,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
     // Give the other consumer this one's rows of dS: dQ is a sum over all keys. No product reads
     // this buffer any more: issue_dq() has waited for dS of tile n - 1, which each consumer
-    // announces only when its dQ of tile n - 2 is there.
+    // announces only when its dQ of tile n - 2 is there. (Tiles 0 and 1 find it unused.)
 #pragma unroll
     for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
 #pragma unroll

@@ -19,7 +19,7 @@ struct BackwardStorage {
   alignas(16) float s_lse[C::kStages][C::kStreamed], s_delta[C::kStages][C::kStreamed];
   std::uint64_t kv_full;                              // K and V have arrived
   std::uint64_t full[C::kStages], empty[C::kStages];  // a tile has arrived; consumers have read it
-  std::uint64_t ds_full;  // both consumers have written dS of a tile, and read the one before
+  std::uint64_t ds_full;  // both consumers have written dS of a tile, and have dQ of the one before
   std::uint64_t dq_full, dq_empty;  // sdQ has been written; TMA has read it
   unsigned block;                   // this block's number
 };
@@ -41,13 +41,14 @@ struct Piece {
 template <int kHeadDim>
 __device__ __forceinline__ Piece piece_of(const BackwardParams& p, unsigned block) {
   using C = BackwardConfig<kHeadDim>;
-  const int tiles = num_tiles(p.seq_kv, C::kOwned), group = p.heads_q / p.heads_kv;
+  const int tiles = num_tiles(p.seq_kv, C::kOwned);
+  const int heads = p.heads_q / p.heads_kv;  // that share the KV head
   const Place place = uniform(unravel(block, p.heads_kv, tiles, 1));
   const int j0 = nth_tile(p, tiles, place.row) * C::kOwned;
   const Range queries = visible_queries(sequence(p, place.batch), j0, j0 + C::kOwned);
   const int first = queries.begin / C::kStreamed;
   const int end = queries.end > queries.begin ? (queries.end - 1) / C::kStreamed + 1 : first;
-  return {place.batch, place.head, j0, place.head * group, {first, end}, (end - first) * group};
+  return {place.batch, place.head, j0, place.head * heads, {first, end}, (end - first) * heads};
 }
 
 // A step of a block's walk over tiles of queries: those of one head after the other.

@@ -1,7 +1,7 @@
-// 17_persistent_backward: the backward pass by wgmma. A block takes one tile of keys after the
-// other. Its producer has Q and dO of tile after tile copied by TMA, two consumers compute the five
-// products without a break, and a warp for each has TMA add what it gets for dQ to global memory,
-// in f32.
+// 17_persistent_backward: the backward pass by wgmma, in blocks that stay. A block takes one tile
+// of keys after the other, by a counter. The last dQ of one is computed along with the first tile
+// of queries of the next, so that its products go on without a break. A warp for each consumer has
+// TMA add its share of dQ: in a fixed order one share may have to wait while the other need not.
 #pragma once
 
 #include <cmath>

@@ -83,7 +83,7 @@ __device__ __forceinline__ void request_pieces(const BackwardParams& p, const Dq
             *reinterpret_cast<const float4*>(&scratch.delta[row + r]);
       }
       ptx::mbarrier_arrive(&full[stage]);
-      // The piece comes after its first Q and dO: it must wait until V of the one before is read.
+      // Only now the piece: its V must wait until the one before has been read, Q and dO need not.
       if (n == 0) hand_on_piece(storage, maps, piece, nth, lane);
     }
     piece = take_piece<kHeadDim>(p, scratch, order, lane);

@@ -7,15 +7,15 @@
 namespace cuflash::dq_on_the_way {
 
 // Counts for each group of heads. `zeroed`: how often a keeper has written its part of a piece's
-// zeros. `added`: how often an adding thread has added all it has to add for a piece.
+// zeros. `added`: for how many pieces a block has added all of its dQ.
 struct GroupCounts {
   unsigned *zeroed, *added;
 };
-// The workspace, with both counts of each group.
+// The workspace, with both counts of each group in place of those that keep an order of additions.
 template <class Tile>
 DqWorkspace workspace(const BackwardParams& p, const Schedule& schedule) {
   // There is at most a group for each head.
-  DqWorkspace scratch = dq_workspace<Tile, Tile::kWarpgroups>(p, 2 * schedule.order.heads);
+  DqWorkspace scratch = dq_workspace<Tile, 0>(p, 2 * schedule.order.heads);
   scratch.zeros =
       std::int64_t{schedule.first_slice(schedule.lead)} * (Tile::kFloats / Tile::kWarps);
   return scratch;

@@ -1,7 +1,6 @@
-// 18_dq_on_the_way: the backward pass by wgmma. A block takes one tile of keys after the
-// other. Its producer has Q and dO of tile after tile copied by TMA, and two consumers compute the
-// five products without a break. One or two threads have TMA add what they get for dQ to global
-// memory, in f32. The producer's other warps write the zeros of later sums and round earlier ones.
+// 18_dq_on_the_way: the backward pass by wgmma, in blocks that stay. One thread has TMA add both
+// consumers' dQ, in any order. Two warps keep the sum of dQ meanwhile: they write the zeros of
+// pieces that come later, and round the sums of those that came before.
 #pragma once
 
 #include <cmath>
@@ -92,18 +91,13 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
   if (role == WarpRole::kProducer) {
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
-    // In any order one thread adds for both consumers, and two warps zero and round. In a fixed
-    // order each consumer has a thread that adds, since its share of dQ may have to wait for
-    // another block while the other consumer's need not; one warp is left to zero and round.
-    const int lane = thread % 32, num_keepers = keepers(scratch.any_order);
-    const int adders = kWarpgroupWarps - 1 - num_keepers;
+    const int lane = thread % 32;
     if (warp == 0) {
       request_pieces(p, scratch, maps, schedule, storage, lane);
-    } else if (warp > adders) {
-      keep_dq(p, scratch, schedule, storage, warp - 1 - adders, num_keepers, lane);
+    } else if (warp > 1) {
+      keep_dq(p, scratch, schedule, storage, warp - 2, lane);
     } else if (lane == 0) {
-      const int first = adders == 1 ? 0 : warp - 1, last = adders == 1 ? C::kConsumers : warp;
-      add_dq(p, scratch, schedule, storage, first, last, num_keepers);
+      add_dq(p, scratch, schedule, storage);
     }
     return;
   }

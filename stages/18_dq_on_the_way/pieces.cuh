@@ -52,16 +52,15 @@ static_assert(slices_are_of_the_group({{5, 3, 1}, 0, 0, 7}) &&
               "groups of one head, of some");
 
 // The keepers: the producer's warps that look after the sums of dQ. They write zeros before the
-// first addition and round after the last. Of the others one requests tiles, and the rest add.
-__host__ __device__ constexpr int keepers(bool any_order) { return any_order ? 2 : 1; }
+// first addition and round after the last. Of the others one requests tiles, and one adds.
+constexpr int kKeepers = 2;
 
 // True if keepers round slices while their block computes a piece. Their reads slow the additions
-// to dQ down, so it pays only where they have time to spare. On an H200 two keepers need as long as
-// the consumers take for about 512 queries of a KV head; the limit is 1.5 times that.
+// to dQ down, so it pays only where they have time to spare. On an H200 they need as long as the
+// consumers take for about 512 queries of a KV head; the limit is 1.5 times that.
 inline bool rounds_on_the_way(const BackwardParams& p, int keys) {
-  constexpr int kLeastQueries = 768;  // for two keepers
-  const std::int64_t queries = p.width == UINT_MAX ? p.seq_q : (p.seq_q + keys) / 2;
-  return queries * keepers(p.deterministic == 0) >= 2 * kLeastQueries;
+  constexpr int kLeastQueries = 768;
+  return (p.width == UINT_MAX ? p.seq_q : (p.seq_q + keys) / 2) >= kLeastQueries;
 }
 
 // Lead and lag are at least the pieces of one group. So whatever a piece waits for belongs to
@@ -73,7 +72,7 @@ template <class C>
 Schedule make_schedule(const BackwardParams& p, std::int64_t blocks) {
   const int tiles = num_tiles(p.seq_kv, C::kOwned);
   Schedule schedule;
-  const bool unequal = p.width != UINT_MAX, fixed_order = p.deterministic != 0;
+  const bool unequal = p.width != UINT_MAX, fixed_order = false;
   const int group_heads = heads_of_a_group(p, tiles, blocks, unequal, fixed_order);
   schedule.order = {p.batch * p.heads_kv, tiles, group_heads};
   schedule.slices =
@@ -111,7 +110,7 @@ __device__ __forceinline__ Piece piece_of(const BackwardParams& p, const TileOrd
   const HeadTile at = order.at(number);
   piece.number = number;
   piece.batch = at.head / p.heads_kv, piece.kv_head = at.head % p.heads_kv;
-  piece.j0 = nth_tile(p, order.tiles, at.tile) * C::kOwned;
+  piece.j0 = at.tile * C::kOwned;
   const int heads = p.heads_q / p.heads_kv;  // that share the KV head
   piece.head = piece.kv_head * heads;
   const Range queries = visible_queries(sequence(p, piece.batch), piece.j0, piece.j0 + C::kOwned);

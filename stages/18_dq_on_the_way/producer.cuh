@@ -83,7 +83,7 @@ __device__ __forceinline__ void request_pieces(const BackwardParams& p, const Dq
             *reinterpret_cast<const float4*>(&scratch.delta[row + r]);
       }
       ptx::mbarrier_arrive(&full[stage]);
-      // The piece comes after its first Q and dO: it must wait until V of the one before is read.
+      // Only now the piece: its V must wait until the one before has been read, Q and dO need not.
       if (n == 0) hand_on_piece(storage, maps, piece, nth, lane);
     }
     piece = take_piece<kHeadDim>(p, scratch, schedule, lane);
@@ -99,12 +99,11 @@ __device__ __forceinline__ Piece next_piece(Storage& storage, int nth) {
   return storage.pieces[slot];
 }
 
-// Add: one thread has TMA add the shares of dQ of the consumers first, …, last − 1.
+// Add: one thread has TMA add both consumers' shares of each tile of dQ.
 template <class T, int kHeadDim>
 __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspace& scratch,
                                        const Schedule& schedule,
-                                       BackwardStorage<T, kHeadDim>& storage, int first, int last,
-                                       int num_keepers) {
+                                       BackwardStorage<T, kHeadDim>& storage) {
   using C = BackwardConfig<kHeadDim>;
   const GroupCounts counts = group_counts(scratch, schedule);
   int added = 0;  // tiles of queries, of all pieces
@@ -115,24 +114,19 @@ __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspac
     ptx::mbarrier_arrive(&storage.k_empty[nth % 2]);
     const int group = schedule.order.group_of(piece.number);
     if (schedule.zeroed_pieces(group) > 0) {
-      ptx::block_count_wait(&counts.zeroed[group], num_keepers * schedule.zeroed_pieces(group));
+      ptx::block_count_wait(&counts.zeroed[group], kKeepers * schedule.zeroed_pieces(group));
       ptx::fence_proxy_async_global();  // TMA adds to zeros that threads have written.
     }
-    const Sequence seq = sequence(p, piece.batch);
     Step at(piece);
 #pragma unroll 1
     for (int n = 0; n < piece.num_steps; ++n, at.advance()) {
       const unsigned phase = added++ % 2;
-      const unsigned others =
-          adds_before(seq, at.tile * C::kStreamed, C::kStreamed, piece.j0, C::kOwned);
 #pragma unroll 1
-      for (int consumer = first; consumer < last; ++consumer) {
+      for (int consumer = 0; consumer < C::kConsumers; ++consumer) {
         const std::int64_t share = C::kConsumers * tile_index(p, scratch, piece, at) + consumer;
-        wait_to_add(scratch, share, others);
         ptx::mbarrier_wait(&storage.dq_full[consumer], phase);  // The consumer has written dQ.
         add_to_dq(scratch, share, storage.sdQ[consumer]);
         ptx::mbarrier_arrive(&storage.dq_empty[consumer]);
-        let_next_add(scratch, share);
       }
     }
     ptx::tensor_store_wait<0>();  // The sums have been written before others learn of it.
@@ -146,10 +140,9 @@ template <class T, int kHeadDim>
 __device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspace& scratch,
                                         const Schedule& schedule,
                                         BackwardStorage<T, kHeadDim>& storage, int keeper,
-                                        int num_keepers, int lane) {
+                                        int lane) {
   using Dq = typename BackwardConfig<kHeadDim>::Dq;
   const GroupCounts counts = group_counts(scratch, schedule);
-  const int adders = kWarpgroupWarps - 1 - num_keepers;
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
     const int number = next_piece(storage, nth).number;
@@ -159,7 +152,7 @@ __device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspa
     const int later = number + schedule.lead, earlier = number - schedule.lag;
     if (later < schedule.order.size()) {
       zero_slices<Dq>(scratch, schedule.first_slice(later), schedule.first_slice(later + 1),
-                      32 * keeper + lane, 32 * num_keepers);
+                      32 * keeper + lane, 32 * kKeepers);
       ptx::fence_proxy_async_global();  // TMA adds to what this thread has written,
       __syncwarp();                     // and its lanes.
       if (lane == 0) ptx::block_count_add(&counts.zeroed[schedule.order.group_of(later)]);
@@ -168,13 +161,11 @@ __device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspa
       const int group = schedule.order.group_of(earlier);
       // A reduction ends with an implicit proxy fence, and is counted when it has ended: threads
       // that have waited for the count need none to read the sums.
-      if (lane == 0) {
-        ptx::block_count_wait(&counts.added[group], adders * schedule.pieces(group));
-      }
+      if (lane == 0) ptx::block_count_wait(&counts.added[group], schedule.pieces(group));
       __syncwarp();  // All lanes may read the sums.
       const int end = schedule.first_slice(earlier + 1);
 #pragma unroll 1
-      for (int slice = schedule.first_slice(earlier) + keeper; slice < end; slice += num_keepers) {
+      for (int slice = schedule.first_slice(earlier) + keeper; slice < end; slice += kKeepers) {
         round_slice<T, Dq>(p, scratch, slice, lane);
       }
     }

@@ -33,8 +33,9 @@ struct BackwardKernels {
     BackwardMaps maps;
     if (!make_maps(maps, p)) return FlashAttentionError::CUDA_ERROR;
     const std::int64_t pieces = std::int64_t{p.batch} * p.heads_kv * num_tiles(p.seq_kv, C::kOwned);
-    if (pieces > kMaxBlocks) return FlashAttentionError::SIZE_OVERFLOW;
     const std::int64_t blocks = blocks_that_stay(pieces, device);
+    // Each block takes one number more than there are pieces for it.
+    if (pieces > kMaxBlocks - blocks) return FlashAttentionError::SIZE_OVERFLOW;
     const Schedule schedule = make_schedule<C>(p, blocks);
     const DqWorkspace scratch = workspace<Dq>(p, schedule);
     constexpr int kThreads = 256;
@@ -53,7 +54,7 @@ std::size_t backward_workspace(const Problem& p) {
     // There is at most a group for each KV head.
     const std::size_t groups = std::size_t{1} * p.batch * p.heads_kv;
     using Dq = typename BackwardConfig<head_dim()>::Dq;
-    return dq_workspace_bytes<Dq, Dq::kWarpgroups>(p, 2 * groups);
+    return dq_workspace_bytes<Dq, 0>(p, 2 * groups);
   });
 }
 
@@ -68,8 +69,9 @@ constexpr Stage describe() {
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.backward.follows = "17_persistent_backward";
   stage.backward.arch = {90, true};
-  stage.backward.features =
-      kEveryFeature.without(Feature::kAnyStride).without(Feature::kNullGradients);
+  stage.backward.features = kEveryFeature.without(Feature::kDeterministic)
+                                .without(Feature::kAnyStride)
+                                .without(Feature::kNullGradients);
   stage.backward.products_by = ProductsBy::kWgmma;
   stage.backward.products = products<5>;
   stage.backward.any_order = true;

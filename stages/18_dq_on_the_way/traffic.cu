@@ -11,7 +11,7 @@ using namespace harness;
 constexpr auto backward_tile = backward_tile_of<BackwardConfig, UsualHeadDims>;
 
 Traffic backward(const Problem& problem) {
-  return added_backward(problem, backward_tile(problem), 2);
+  return added_backward(problem, backward_tile(problem), 0);
 }
 
 // How far the blocks have come, in memory.
@@ -23,12 +23,13 @@ Traffic resident(const Problem& problem, const Device& device) {
   const Schedule schedule = dispatch(
       EveryType{}, UsualHeadDims{}, problem, Schedule{},
       [&](auto, auto head_dim) { return make_schedule<BackwardConfig<head_dim()>>(p, blocks); });
-  // Each block asks once more than it gets pieces. Two threads wait for the zeros of a group of
-  // which some are written on the way, and count what they have added; one warp counts its zeros,
-  // and waits for what it is to round.
-  std::uint64_t counts = blocks + 2 * pieces + (pieces - schedule.lead) + (pieces - schedule.lag);
+  // Each block asks once more than it gets pieces. One thread waits for the zeros of a group of
+  // which some are written on the way, and counts what it has added; two warps count their zeros,
+  // and wait for what they are to round.
+  std::uint64_t counts =
+      blocks + pieces + kKeepers * ((pieces - schedule.lead) + (pieces - schedule.lag));
   for (int n = 0; n < pieces; ++n) {
-    counts += schedule.zeroed_pieces(schedule.order.group_of(n)) > 0 ? 2 : 0;
+    counts += schedule.zeroed_pieces(schedule.order.group_of(n)) > 0 ? 1 : 0;
   }
   // Two counts for each KV head begin as zeros.
   return {counts * sizeof(unsigned), (counts + 2 * schedule.order.heads) * sizeof(unsigned)};

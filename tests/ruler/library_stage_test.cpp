@@ -32,6 +32,7 @@ TEST(LibraryStage, IsTheLibrarysOwn) {
   for (const auto& [stage, name] : {std::pair(&before, names[0]), std::pair(&now, names[1])}) {
     const Stage& own = *find_stage(name);
     EXPECT_STREQ(stage->name, name);
+    EXPECT_TRUE(stage->backward.features.has(Feature::kDeterministic));
     for (const Problem& p : {plain, window}) {
       EXPECT_EQ(stage->forward.workspace_bytes(p), own.forward.workspace_bytes(p));
       EXPECT_EQ(stage->backward.workspace_bytes(p), own.backward.workspace_bytes(p));

@@ -24,9 +24,9 @@ struct MemoryEntry {
 
 // Standard attention keeps the matrix S, and in the backward pass P, dS and delta. The library's
 // own choice keeps nothing in the forward pass, and in the backward pass LSE, delta and dQ. On
-// compute capability 9.0 it is 18_dq_on_the_way, with two counts for each 128 queries, two for the
-// head and one for all; from 8.0 on 09_async_copy, with a slice of dQ for each 128 keys of a single
-// head, at most 16. Everything takes 4 bytes.
+// compute capability 9.0 it is 18_dq_on_the_way, or 17_persistent_backward for the same bits in
+// every run, with two counts for each 128 queries and one for all; from 8.0 on 09_async_copy, with
+// a slice of dQ for each 128 keys of a single head, at most 16. Everything takes 4 bytes.
 inline std::size_t formula_bytes(Pass pass, const Problem& p, const char* stage) {
   const std::size_t length = std::size_t(p.seq_q), tiles = length / 128;
   if (stage != nullptr) {
@@ -34,7 +34,7 @@ inline std::size_t formula_bytes(Pass pass, const Problem& p, const char* stage)
   }
   if (pass == CUFLASH_FORWARD) return 0;
   if (chosen_stage(pass, p) == std::string("18_dq_on_the_way")) {
-    return 4 * (length * (2 + 64) + 2 * tiles + 3);
+    return 4 * (length * (2 + 64) + 2 * tiles + 1);
   }
   return 4 * length * (2 + 64 * std::min(tiles, std::size_t{16}));
 }

@@ -44,5 +44,23 @@ TEST(StageCall, AStageIsToldOfAsManyMultiprocessorsAsAreWanted) {
   EXPECT_EQ(told, 1234);
 }
 
+TEST(StageCall, AStageWithoutAFixedOrderIsNotAskedForIt) {
+  Problem p;
+  ASSERT_TRUE(parse_problem("b1_h1_q8k8_d32_f32", p));
+  Inputs inputs = make_inputs(p, {});
+  inputs.o = inputs.q, inputs.lse.resize(p.seq_q);
+  static int asked;
+  Stage stage = *find_stage("01_naive");
+  stage.backward.run = [](const Problem&, const Backward& args, const Device&, cudaStream_t) {
+    asked = args.deterministic;
+    return FlashAttentionError::SUCCESS;
+  };
+  run(stage, CUFLASH_BACKWARD, p, inputs);
+  EXPECT_EQ(asked, 1);
+  stage.backward.features = stage.backward.features.without(Feature::kDeterministic);
+  run(stage, CUFLASH_BACKWARD, p, inputs);
+  EXPECT_EQ(asked, 0);
+}
+
 }  // namespace
 }  // namespace cuflash::harness

@@ -400,6 +400,11 @@ TEST(ChooseStage, TakesTheFastestThatTheDeviceRuns) {
   }
 }
 
+TEST(ChooseStage, TakesTheFastestWithAFixedOrderForTheSameBits) {
+  const Features asked = {static_cast<unsigned>(Feature::kDeterministic)};
+  EXPECT_STREQ(choose_stage(CUFLASH_BACKWARD, {}, kH200, asked)->name, "17_persistent_backward");
+}
+
 // 99 KB of shared memory hold each block of 09's forward pass. Of its backward pass they hold those
 // up to head_dim 96.
 TEST(ChooseStage, TakesTheNextWhereABlockIsTooSmall) {

