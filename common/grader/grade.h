@@ -24,10 +24,10 @@ struct Grade {
 
 // `exercise` is the stage with the exercise's kernel in it, `own` the stage itself. `runs`: under
 // which schedules each problem is run. `begins` is called before each with its number, from 1 on,
-// how many there are, and its name.
+// how many there are, and its name; where it returns false, the problems before it are the grade.
 Grade grade(const Stage& exercise, const Stage& own, Pass pass,
             harness::Runs runs = harness::Runs::kAll,
-            const std::function<void(int, int, const char*)>& begins = {});
+            const std::function<bool(int, int, const char*)>& begins = {});
 
 }  // namespace cuflash::exercises
 
