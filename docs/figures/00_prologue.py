@@ -144,6 +144,44 @@ def warps():
     return figure
 
 
+def butterfly():
+    """The shuffles of warp_sum, with 8 lanes in place of 32."""
+    lanes, distances = 8, (4, 2, 1)
+    rows = [list(range(lanes))]
+    for distance in distances:
+        rows.append([x + rows[-1][lane ^ distance] for lane, x in enumerate(rows[-1])])
+    figure = Figure(
+        "prologue_butterfly",
+        558,
+        "A butterfly: each lane gets the sum",
+        f"{lanes} lanes hold {rows[0]}. In each step a lane adds the value of the lane whose number"
+        " differs in one bit. "
+        + " ".join(
+            f"After distance {distance}: {row}." for distance, row in zip(distances, rows[1:])
+        ),
+    )
+    cell, x, step, high = 66, 164, 124, 44
+    centre = [x + cell * lane + cell / 2 - 5 for lane in range(lanes)]
+    figure.text(x - 14, 76, "lane", SMALL, "end")
+    for lane in range(lanes):
+        figure.text(centre[lane], 76, str(lane), SMALL, "middle", bold=True)
+    for n, row in enumerate(rows):
+        y = 94 + step * n
+        if n:
+            distance = distances[n - 1]
+            figure.text(LEFT, y - 40, f"add lane ⊕ {distance}", SMALL)
+            for lane in range(lanes):
+                for other in (lane, lane ^ distance):
+                    colour = "ink" if other == lane else "orange"
+                    figure.arrow([(centre[other], y - step + high + 2), (centre[lane], y - 2)],
+                                 colour, 1.8)
+        for lane, value in enumerate(row):
+            colour = "green" if n == len(distances) else "blue"
+            figure.box(x + cell * lane, y, cell - 10, high, colour, str(value))
+    figure.note(LEFT, 538, "A warp has 32 lanes: five steps, distances 16, 8, 4, 2 and 1.")
+    return figure
+
+
 def memory():
     """The memories of two GPUs."""
     figure = Figure(
@@ -360,4 +398,4 @@ def resident(gpu, tile):
     return min(gpu[3] // (tile + RESERVED_KB), gpu[7] // 4, gpu[8])
 
 
-FIGURES = [attention(), threads(), warps(), memory(), coalesced(), barrier(), banks(), occupancy()]
+FIGURES = [attention(), threads(), warps(), butterfly(), memory(), coalesced(), barrier(), banks(), occupancy()]
