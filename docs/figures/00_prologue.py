@@ -3,7 +3,7 @@
 What is known of the two GPUs is in GPUS; the prologue's table names the sources.
 """
 
-from math import exp, sqrt
+from math import exp, log10, sqrt
 
 from drawing import Figure, LARGE, LEFT, NORMAL, SMALL
 
@@ -16,6 +16,7 @@ GPUS = (
     ("H200", 132, 256, 228, 60, 141, 4800, 64, 32),
     ("RTX 4060 Laptop", 24, 256, 100, 32, 8, 256, 48, 24),
 )
+F32_TERAFLOPS = 67  # of the H200
 
 
 def attention():
@@ -140,7 +141,7 @@ def warps():
             "paper",
         )
     figure.line([(26, 346), (20, 346), (20, 452), (26, 452)], width=2)
-    figure.text(LEFT, 490, "Divergence: two passes, half of the lanes idle in each.")
+    figure.text(LEFT, 490, "Divergence: both sides, with half of the lanes idle in each.")
     return figure
 
 
@@ -313,7 +314,7 @@ def barrier():
 
 
 def banks():
-    """How many passes a column takes, by pitch."""
+    """How many wavefronts a column takes, by pitch."""
     pitches, found = (1, 2, 32, 33), {}
     for pitch in pitches:
         words = {lane * pitch for lane in range(LANES)}
@@ -333,12 +334,12 @@ def banks():
     figure.note(LEFT, 70, "How many words each of the banks 0 to 31 must deliver:")
     cell, x = 21, 24
     for n, (pitch, counts) in enumerate(found.items()):
-        y, passes = 112 + 88 * n, max(counts)
-        figure.text(x, y, f"pitch {pitch}: {passes} pass{'es' if passes > 1 else ''}", bold=True)
+        y, wavefronts = 112 + 88 * n, max(counts)
+        figure.text(x, y, f"pitch {pitch}: {wavefronts} wavefront{'s'[:wavefronts > 1]}", bold=True)
         for bank, words in enumerate(counts):
-            colour = "paper" if not words else "green" if passes == 1 else "red"
+            colour = "paper" if not words else "green" if wavefronts == 1 else "red"
             figure.box(x + cell * bank, y + 18, cell - 2, 36, colour, str(words or ""), SMALL)
-    figure.note(LEFT, 448, "A bank delivers one word in a pass.")
+    figure.note(LEFT, 448, "A bank delivers one word in a wavefront.")
     return figure
 
 
@@ -398,4 +399,48 @@ def resident(gpu, tile):
     return min(gpu[3] // (tile + RESERVED_KB), gpu[7] // 4, gpu[8])
 
 
-FIGURES = [attention(), threads(), warps(), butterfly(), memory(), coalesced(), barrier(), banks(), occupancy()]
+def roofline():
+    """How fast a kernel can be at most, by its arithmetic intensity."""
+    name, peak, rate = GPUS[0][0], F32_TERAFLOPS, GPUS[0][6] / 1000
+    ridge, single, once = peak / rate, 0.25, 1024
+    figure = Figure(
+        "prologue_roofline",
+        420,
+        f"The roofline of an {name}, f32",
+        f"Bandwidth, {rate} TB/s times the FLOPs per byte, rises up to {peak} TFLOP/s at"
+        f" {ridge:.0f} FLOPs per byte. From there on the line is flat. At {single} FLOPs per byte"
+        f" lies {single * rate:.1f} TFLOP/s; {once} are on the flat part.",
+    )
+    left, right, bottom, top = 96, 690, 340, 80
+
+    def place(intensity, tera):
+        return (left + (right - left) * (log10(intensity) + 1) / 4.6,
+                bottom - (bottom - top) * (log10(tera) + 0.5) / 2.6)
+
+    for exponent in range(-1, 4):
+        x = place(10**exponent, 1)[0]
+        figure.line([(x, top), (x, bottom)], "grey", 0.6)
+        figure.note(x, bottom + 20, f"{10.0**exponent:g}", "middle")
+    for tera in (1, 10, 100):
+        y = place(1, tera)[1]
+        figure.line([(left, y), (right, y)], "grey", 0.6)
+        figure.note(left - 10, y, str(tera), "end")
+    figure.note(LEFT, 64, "TFLOP/s")
+    figure.note(right, bottom + 52, "FLOPs per byte", "end")
+    figure.line([place(0.1, 0.1 * rate), place(ridge, peak)], "orange", 4)
+    figure.line([place(ridge, peak), place(3000, peak)], "blue", 4)
+    for intensity, label, anchor, dx, dy in (
+        (single, "2 / 8 = 0.25: a score by itself", "start", 16, 18),
+        (ridge, f"ridge: {ridge:.0f}", "end", -16, -8),
+        (once, "1,024: each loaded once", "end", 76, 30),
+    ):
+        x, y = place(intensity, min(peak, intensity * rate))
+        figure.cells([(x - 6, y - 6, 12, 12)], "ink")
+        figure.text(x + dx, y + dy, label, SMALL, anchor)
+    return figure
+
+
+FIGURES = [
+    attention(), threads(), warps(), butterfly(), memory(), coalesced(), barrier(), banks(),
+    occupancy(), roofline(),
+]
