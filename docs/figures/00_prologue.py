@@ -200,14 +200,14 @@ def memory():
         figure.text(x, 36, gpu[0], SMALL + 1, "middle", bold=True)
         figure.note(x, 62, f"{gpu[1]} SMs", "middle")
     rows = [
-        ("registers", "one thread", "blue", 150, [f"{gpu[2]} KB" for gpu in GPUS], "an SM"),
+        ("registers", "one thread", "blue", 150, [f"{gpu[2]} KB" for gpu in GPUS], "per SM"),
         (
             "shared memory",
             "the threads of a block",
             "orange",
             220,
             [f"{gpu[3]} KB" for gpu in GPUS],
-            "an SM",
+            "per SM",
         ),
         ("L2 cache", "all SMs", "green", 290, [f"{gpu[4]} MB" for gpu in GPUS], "in all"),
         ("global memory", "all SMs", "grey", 352, [f"{gpu[5]} GB" for gpu in GPUS], "in all"),
@@ -362,7 +362,7 @@ def occupancy():
     )
     scale, y = 660 / max(gpu[3] for gpu in GPUS), 96
     for gpu in GPUS:
-        figure.text(LEFT, y, f"{gpu[0]}: {gpu[3]} KB of shared memory an SM", bold=True)
+        figure.text(LEFT, y, f"{gpu[0]}: {gpu[3]} KB of shared memory per SM", bold=True)
         for tile in tiles:
             blocks = resident(gpu, tile)
             width = (tile + RESERVED_KB) * scale

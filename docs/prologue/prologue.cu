@@ -219,7 +219,7 @@ constexpr Multiprocessor kMultiprocessors[] = {
 };
 
 // How many blocks an SM runs at a time. The system takes 1 KB of shared memory for each block, and
-// gives registers to a thread by eights.
+// allocates registers in multiples of eight per thread.
 int resident_blocks(const Multiprocessor& sm, int threads, int registers, int shared_kb) {
   if (shared_kb > sm.block_shared_kb) return 0;
   return std::min({sm.threads / threads, sm.blocks, sm.shared_kb / (shared_kb + 1),
