@@ -141,7 +141,7 @@ def lines():
     figure.legend(390, 260,
                   [("blue-full", "what the lanes read"), ("orange", "cache lines touched")],
                   column=True)
-    figure.lines(390, 356, ["The L1 cache serves", "one line a cycle."], NORMAL)
+    figure.lines(390, 356, ["The L1 cache serves", "one line per cycle."], NORMAL)
     return figure
 
 
@@ -196,8 +196,8 @@ def backward():
     figure.box(290, 170, 410, 60, "blue", "score_gradients", mono=True)
     figure.arrow([(385, 230), (385, 276)])
     figure.arrow([(605, 230), (605, 276)])
-    figure.box(290, 278, 190, 76, "orange", "P", below=["O(N²) memory"], bold=True)
-    figure.box(510, 278, 190, 76, "orange", "dS", below=["O(N²) memory"], bold=True)
+    figure.box(290, 278, 190, 76, "orange", "P", below=["4 bytes per score"], bold=True)
+    figure.box(510, 278, 190, 76, "orange", "dS", below=["4 bytes per score"], bold=True)
     figure.arrow([(340, 354), (340, 378), (131, 378), (131, 408)])
     figure.arrow([(560, 354), (560, 378), (360, 378), (360, 408)])
     figure.arrow([(620, 354), (620, 408)])

@@ -4,7 +4,8 @@
     <!--= ms("13_ping_pong") / ms("14_persistent") -->1.14<!----> times as fast
 
 The first part is a Python expression over the functions below and the constants of docs/constants.txt. The text has one
-number; update_pages.py writes the value there with as many decimals. Results are named by folder and file:
+number; update_pages.py writes the value there with as many decimals. A marker does not begin a line: Markdown would
+end the paragraph there. Results are named by folder and file:
 "nvidia-h200/ladder" is docs/results/nvidia-h200/ladder.json.
 
     scripts/maintainer/figures_in_text.py [PAGE...]
@@ -120,6 +121,8 @@ def renewed(text):
         except (NameError, SyntaxError, KeyError, TypeError, ZeroDivisionError) as error:
             raise SystemExit(f"{found[0]}: {error}") from error
         return before + NUMBER.sub(lambda old: number(value, old[0]), shown) + after
+    if found := re.search(r"^ *<!--= .*", text, re.MULTILINE):
+        raise SystemExit(f"a line begins with a marker: {found[0]}")
     return MARKER.sub(renew, text)
 
 

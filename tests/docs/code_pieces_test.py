@@ -33,7 +33,8 @@ class Figures(unittest.TestCase):
         for marker, want in (('<!--= ms("13_ping_pong") /\nms("14_persistent") -->9.99 times<!---->', f"{ratio:.2f} times"),
                              ("<!--= 1e4 * sms -->5<!---->", "1,320,000"), ("<!--= 2 / 3 -->0.7 ms<!---->", "0.7 ms")):
             self.assertRegex(renewed(f"a {marker} b"), f"^a <!--= [^>]*-->{want}<!----> b$")
-        for wrong in ("<!--= weight -->1<!---->", "<!--= 1 -->one<!---->", '<!--= ms("no_such") -->1<!---->'):
+        for wrong in ("a <!--= weight -->1<!---->", "a <!--= 1 -->one<!---->", 'a <!--= ms("no_such") -->1<!---->',
+                      "\n<!--= 1 -->1<!---->"):
             with self.assertRaises(SystemExit):
                 renewed(wrong)
 
