@@ -42,7 +42,7 @@ __device__ __forceinline__ void hand_on_piece(BackwardStorage<T, kHeadDim>& stor
     }
   }
   if (piece.number < 0) return;
-  ptx::mbarrier_wait(&storage.v_empty, nth % 2 ^ 1);  // The consumers have read V.
+  ptx::mbarrier_wait(&storage.v_empty, nth % 2 ^ 1);  // V, which has one buffer, has been read.
   if (lane == 0) {
     request_tile(storage.sV, maps.v, piece.j0, piece.kv_head, piece.batch, storage.v_full);
   }
