@@ -47,6 +47,7 @@ __device__ __forceinline__ void round_slice(const BackwardParams& p, const DqWor
   const auto [b, h, tile, unused] = unravel(slice / Tile::kWarps, p.heads_q, scratch.q_tiles, 1);
   const int i = tile * Tile::kRows + Tile::row(warp) + MmaAccumulator::row(lane, 0);
   const int rows_left = sequence(p, b).num_queries - i;
+  // A slice lies in memory as its warp held it.
   const float* from =
       &scratch.dq[std::int64_t{slice} * kSliceFloats<Tile> + Tile::index(0, 0, lane)];
   T* to = &rows<T>(p.dq, b, h)(i, Tile::col(warp) + lane % kWrittenTogether * kMmaN);

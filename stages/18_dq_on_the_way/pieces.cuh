@@ -13,11 +13,11 @@ namespace cuflash::dq_on_the_way {
 // The pieces of work, in the order in which blocks take them: a tile of keys of a KV head each.
 //
 // The dQ of a group of heads is cut into slices, each what one warp holds of a tile of dQ. To
-// spread the work of zeroing and rounding them, each piece of the group is given equally many,
-// whichever slices it adds to itself. While a block computes a piece, it writes the zeros of the
-// piece that comes `lead` pieces later, and rounds the slices of the one that came `lag` pieces
-// before. The kernel before this one zeroes the slices of the first `lead` pieces; the one after it
-// rounds those of the last `lag`.
+// spread the work of zeroing and rounding them, each piece of the group is given equally many; it
+// may add to others. While a block computes a piece, it writes the zeros of the piece that comes
+// `lead` pieces later, and rounds the slices of the one that came `lag` pieces before. The kernel
+// before this one zeroes the slices of the first `lead` pieces; the one after it rounds those of
+// the last `lag`.
 struct Schedule {
   TileOrder order;
   int lead, lag;
