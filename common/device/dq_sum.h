@@ -127,7 +127,7 @@ __device__ __forceinline__ void add_to_dq(const DqWorkspace& scratch, std::int64
 // Third step: in a fixed order, lets the next block add.
 __device__ __forceinline__ void let_next_add(const DqWorkspace& scratch, std::int64_t share) {
   if (scratch.any_order) return;
-  ptx::tensor_store_wait<0>();  // The sums must be written before the count tells the next block.
+  ptx::tensor_store_wait<0>();  // The sums must be written before the next block may add.
   ptx::block_count_add(&scratch.adds[share]);
 }
 

@@ -1,4 +1,4 @@
-// Includes what the warpgroup kernels share, from stage 11_wgmma on.
+// The headers that warpgroup kernels share, from stage 11_wgmma on.
 #ifndef CUFLASH_DEVICE_HOPPER_H_
 #define CUFLASH_DEVICE_HOPPER_H_
 

@@ -116,7 +116,7 @@ REFUSED = [
     ((RUN, "--play", "3", "--txt"), 'Did you mean "--text"?'),
     ((RUN, "--stage", "3", "--break"), "--break needs --play with one stage"),
     ((RUN, "--play", "2", "3", "--break"), "--break needs --play with one stage"),
-    ((RUN, "--play", "3", "--break", "--text"), "do not go together"),
+    ((RUN, "--play", "3", "--break", "--text"), "cannot be combined"),
     ((RUN, "--stage", "3", "--against"), "--against takes a revision"),
     ((RUN, "--against", "HEAD"), "--against takes a revision"),
     ((RUN, "--stage", "3", "--against", "HEAD", "--causal"), "--stage alone beside it"),

@@ -75,38 +75,40 @@ inline std::string tensor_map_fault(const TensorMapArguments& map) {
     return sentence + " The arguments: " + in_words(map) + '.';
   };
   if (element_bytes(map.dtype) != TensorMapArguments::kElementBytes) {
-    return fault("A tensor map is for elements of 16 bits.");
+    return fault("A tensor map needs elements of 16 bits.");
   }
   if (map.data == nullptr || reinterpret_cast<std::uintptr_t>(map.data) % kAlignment != 0) {
-    return fault("The data of a tensor map begin at a multiple of 16 bytes.");
+    return fault("The data of a tensor map must begin at a multiple of 16 bytes.");
   }
   std::int64_t last_stride = 0;
   for (int i = 0; i < TensorMapArguments::kRank; ++i) {
     const auto dimension = [i] { return "dimension " + std::to_string(i); };
     if (map.extents[i] < 1 || map.extents[i] > kMaxExtent) {
       return fault("The extent of " + dimension() +
-                   " of a tensor map is at least 1 and at most 2^32.");
+                   " of a tensor map must be at least 1 and at most 2^32.");
     }
     if (map.stride(i) < 0 || map.stride(i) >= TensorMapArguments::kStrideLimit ||
         (i > 0 && map.stride(i) % kAlignment != 0)) {
-      return fault("The stride of " + dimension() +
-                   " of a tensor map is a multiple of 16 bytes, at least 0 and less than 2^40.");
+      return fault(
+          "The stride of " + dimension() +
+          " of a tensor map must be a multiple of 16 bytes, at least 0 and less than 2^40.");
     }
     if (i > 0 && map.extents[i] > 1) {
       if (map.stride(i) < last_stride) {
-        return fault("The strides of a tensor map ascend; that of " + dimension() + " does not.");
+        return fault("The strides of a tensor map must ascend; that of " + dimension() +
+                     " does not.");
       }
       last_stride = map.stride(i);
     }
     if (map.box[i] < 1 || map.box[i] > kMaxBox) {
-      return fault("The box of a tensor map has 1 to 256 elements in " + dimension() + '.');
+      return fault("The box of a tensor map must have 1 to 256 elements in " + dimension() + '.');
     }
   }
   if (map.box_row_bytes() % kAlignment != 0) {
-    return fault("The rows of a tensor map's box are a multiple of 16 bytes.");
+    return fault("The rows of a tensor map's box must be a multiple of 16 bytes.");
   }
   if (map.swizzle != TensorSwizzle::kNone && map.box_row_bytes() != static_cast<int>(map.swizzle)) {
-    return fault("The rows of a swizzled box are as long as the span of the swizzle.");
+    return fault("The rows of a swizzled box must be as long as the span of the swizzle.");
   }
   return {};
 }
