@@ -53,7 +53,7 @@ is_used() {
   } | g++ -std=c++17 -fsyntax-only -Icommon/simt/include -Icommon -Icommon/include -xc++ - 2>/dev/null
 }
 if among "$name" mutations exercise || is_used "$name"; then
-  usage_error "\"$name\" is already a name in C++, the sources or scripts/test.sh: choose another."
+  usage_error "\"$name\" is already a name in C++, the sources or scripts/test.sh: choose another name."
 fi
 
 shopt -s nullglob

@@ -243,7 +243,7 @@ TEST_F(Api, AnUnknownStageIsRefused) {
                  "the call names stage \"99_magic\", but there is no such stage; the stages are "
                  "01_naive",
                  [&] { return forward(e.problem, e.forward_args(), nullptr, "99_magic"); });
-  expect_refused(e, Error::UNKNOWN_STAGE, "asks for stage \"\"",
+  expect_refused(e, Error::UNKNOWN_STAGE, "names stage \"\"",
                  [&] { return backward(e.problem, e.backward_args(), nullptr, ""); });
 }
 
