@@ -80,11 +80,10 @@ std::string next_step(const std::vector<Row>& rows, const std::string& stage) {
 }
 
 void print_foot(const std::vector<Row>& rows, const std::string& stage) {
-  const std::string what =
-      simt::kSimulated
-          ? "Read and written: bytes that the threads requested, before any cache, counted on the "
-            "CPU simulator, which measures no time."
-          : "Time: " + std::string(kTimingMethod) + ".";
+  const std::string what = simt::kSimulated ? "Read and written: bytes requested by the threads, "
+                                              "before any cache, counted on the CPU "
+                                              "simulator. It measures no time."
+                                            : "Time: " + std::string(kTimingMethod) + ".";
   fmt::print("\n{}{}", paragraph(what), paragraph("Next: " + next_step(rows, stage)));
 }
 
