@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How large the repository is, and how far apart its stages are.
+"""Measures the size of the repository and the distance between its stages.
 
     scripts/maintainer/sizes.py
 
