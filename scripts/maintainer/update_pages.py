@@ -314,7 +314,8 @@ def table(path, words, wanted=()):
         text, facts = step_table(rows, everything)
     else:
         text, facts = ladder_table(rows, everything, wanted)
-    facts += origin(result["provenance"]) + [f"`{path}`"]
+    facts += [result["provenance"]["device"]] if of_step else origin(result["provenance"])
+    facts += [f"`{path}`"]
     return text + "\n\n" + ", ".join(facts) + ".\n"
 
 
