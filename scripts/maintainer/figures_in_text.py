@@ -11,7 +11,7 @@ end the paragraph there. Results are named by folder and file:
     scripts/maintainer/figures_in_text.py [PAGE...]
 
 names the numbers with a unit or a × that stand in the prose of a section with results without a marker, and are no
-constant of docs/constants.txt either.
+constant of docs/constants.txt either. Without a page it looks at all but the notebooks, whose entries are dated.
 """
 import functools
 import json
@@ -137,7 +137,7 @@ def loose(text):
 
 
 def main():
-    pages = sys.argv[1:] or files("*.md")
+    pages = sys.argv[1:] or [page for page in files("*.md") if not page.endswith("NOTEBOOK.md")]
     return "\n".join(f"{page}: {figure}" for page in pages
                      for figure in loose(pathlib.Path(page).read_text(encoding="utf-8"))) or None
 
