@@ -150,7 +150,7 @@ def round_trip():
         bold=True,
     )
     figure.arrow([(428, 558), (292, 558)])
-    figure.text(360, 536, "load, ldm 0", SMALL, "middle")
+    figure.text(360, 536, "load", SMALL, "middle")
     figure.note(LEFT, 620, "Once per tile. All of it belongs to one warp.")
     return figure
 

@@ -238,7 +238,8 @@ def step_table(rows, everything):
         lines.append([row["pass"], f"{before['stage'][:2]}: {three_digits(before['ms'])} ms" if before else "–",
                       f"{three_digits(row['ms'])} ms", f"{before['ms'] / row['ms']:.2f} ×" if before else "–",
                       share_of_ceiling(row)])
-    titles = ["pass", "stage before", "this stage", "speed-up", "of its ceiling"]
+    ceiling = "[of its ceiling](../../docs/prologue/README.md#two-gpus-and-the-roofline)"
+    titles = ["pass", "stage before", "this stage", "speed-up", ceiling]
     return tables.markdown(titles, lines), [f"`{timed[0]['problem']}`"]
 
 

@@ -56,7 +56,7 @@ __device__ __forceinline__ void load_tile(float (&tile)[kRows][kPitch], Rows<con
 
 // A warp is 4 groups of rows by 8 groups of columns. Lanes that differ in bit 0 share a group of
 // rows, and lanes that differ in bit 1 a group of columns. So each lane loads the same address as a
-// neighbour, and shared memory serves 16 lanes per wavefront instead of 8.
+// partner, and shared memory serves 16 lanes per wavefront instead of 8.
 __device__ __forceinline__ int row_group(int lane) { return (lane >> 1 & 1) + (lane >> 4) * 2; }
 __device__ __forceinline__ int column_group(int lane) { return (lane & 1) + (lane >> 2 & 3) * 2; }
 
