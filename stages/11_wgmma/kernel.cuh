@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     const int lane = opaque(thread) % 32u;
     const auto [stage, phase] = slot(tile);
 
-    // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 per warpgroup, registers
+    // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 a warpgroup, registers
     ptx::mbarrier_wait(&k_full[stage], phase);  // K_j has arrived.
     MmaAccumulator::Registers rS[C::kBlockKV / kMmaN];
     ptx::wgmma_fence();  // The softmax is done with these registers.
@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
       }
     }
 
-    // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (64, kHeadDim) f32 per warpgroup, registers
+    // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (64, kHeadDim) f32 a warpgroup, registers
     ptx::mbarrier_wait(&v_full[stage], phase);  // V_j has arrived.
     ptx::wgmma_fence();                         // O has been rescaled and P packed.
 #pragma unroll

@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     const int lane = opaque(thread) % 32u;
     const auto [stage, phase] = slot(tile);
 
-    // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 per warpgroup, registers
+    // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 a warpgroup, registers
     ptx::mbarrier_wait(&k_full[stage], phase);  // K_j has arrived.
     MmaAccumulator::Registers rS[C::kBlockKV / kMmaN];
     issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[stage]);
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
       }
     }
 
-    // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (64, kHeadDim) f32 per warpgroup, registers
+    // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (64, kHeadDim) f32 a warpgroup, registers
     ptx::mbarrier_wait(&v_full[stage], phase);  // V_j has arrived.
     issue_ab<T>(rO, rP, sV[stage]);
     ptx::wgmma_wait<0>();  // O is there, and V_j has been read.
