@@ -171,6 +171,14 @@ Finding diagnose_from_shuffles(const AccessHistory& mine, const AccessHistory& o
           "In the stage's shuffles they differ by " + wanted + '.'};
 }
 
+// What the first product takes that differs from the stage's.
+std::string of_operand(const Event& event, const Finding& values) {
+  return " The first product that differs from the stage's has a wrong " +
+         array_name(event.element->array) +
+         (event.tile >= 0 ? " in tile " + std::to_string(event.tile) : "") +
+         (values.words.empty() ? "" : ": " + values.words) + '.';
+}
+
 // Of a warp and a tile in which the exercise leaves out products.
 Diagnosis of_missing_products(const Event& event, const AccessHistory& mine,
                               const AccessHistory& own, const std::string& in) {
@@ -219,10 +227,10 @@ Divergence in_words(const std::vector<Difference>& group, const AccessHistory& m
                 reads = diagnose_from_reads(first, mine, own),
                 shuffles = diagnose_from_shuffles(mine, own);
   std::string message = reads.words + shuffles.words;
-  if (!values.words.empty()) {
-    message += std::string(" In the first ") + (of_product ? "product" : "stores") +
-               " that differ" + (of_product ? "s" : "") + " from the stage's, " + values.words +
-               '.';
+  if (of_product) {
+    message += of_operand(event, values);
+  } else if (!values.words.empty()) {
+    message += " In the first stores that differ from the stage's, " + values.words + '.';
   }
   const char* const id = *reads.id != 0 ? reads.id : *shuffles.id != 0 ? shuffles.id : values.id;
   return {{id, message, store + '\n', reads.more + shuffles.more}, of_product};
@@ -302,14 +310,16 @@ int columns_of(const Elements& known, const Element& of) {
   return columns;
 }
 
-// What the first operand tells that differs.
+// What the first product with a wrong operand tells.
 Finding first_wrong_operand(const AccessHistory& mine, const AccessHistory& own, const Problem& p) {
   std::vector<Difference> all = differences(mine, own);
   const auto is_other = [](const Difference& d) {
     return d.mine == nullptr || d.mine->product == nullptr;
   };
   all.erase(std::remove_if(all.begin(), all.end(), is_other), all.end());
-  return all.empty() ? Finding() : diagnose_from_values(first_group(all), mine, own, p);
+  if (all.empty()) return {};
+  const Finding values = diagnose_from_values(first_group(all), mine, own, p);
+  return {values.id, of_operand(all.front().event(), values)};
 }
 
 }  // namespace
@@ -375,10 +385,7 @@ Diagnosis stray_access(const Stage& exercise, const Stage& own,
     }
     message += " An index or the distance from row to row (the leading dimension) is wrong there.";
     const Finding operand = first_wrong_operand(mine, theirs, sample->problem);
-    if (!operand.words.empty()) {
-      id = operand.id;
-      message += " In the first product that differs from the stage's, " + operand.words + '.';
-    }
+    if (!operand.words.empty()) id = operand.id, message += operand.words;
   }
   return {id, message, ""};
 }

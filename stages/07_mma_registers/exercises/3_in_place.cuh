@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
         const float x = ptx::exp2(rS[n][2 * r] * scale_log2 - finite_max * scale_log2);
         const float y = ptx::exp2(rS[n][2 * r + 1] * scale_log2 - finite_max * scale_log2);
         sum += x + y;
-        rP[n / 2][r * 2 + n % 2] = pack<T>(x, y);
+        rP[n / 2][n % 2 * 2 + r] = pack<T>(y, x);
       }
       row_sum[r] = row_sum[r] * o_scale + sum;
       // ---- your lines end

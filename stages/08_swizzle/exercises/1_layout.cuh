@@ -48,7 +48,7 @@ struct Swizzled {
     // places: no two of the chunks (row, col), …, (row + 7, col) may share a bank. kPanelCols is 64
     // or 32.
     // ---- your lines begin
-    const unsigned twist = kPanelCols == 64 ? row % 8 : row / 2 % 4;
+    const unsigned twist = row % (kPanelCols / 8);
     const unsigned chunk = (col % kPanelCols / 8) ^ twist;
     return (col / kPanelCols * kRows + row) * kPanelCols + chunk * 8 + col % 8;
     // ---- your lines end
@@ -64,7 +64,7 @@ struct Swizzled {
     // element (row + 16 · down, col + 16 · right). A panel has kSteps times 16 columns. These lines
     // are right for the lines above.
     // ---- your lines begin
-    return index + right % kSteps * 16 + (right / kSteps * kRows + down * 16) * kPanelCols;
+    return (index ^ (right % kSteps * 16)) + (right / kSteps * kRows + down * 16) * kPanelCols;
     // ---- your lines end
   }
 

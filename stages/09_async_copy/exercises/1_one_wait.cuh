@@ -253,12 +253,12 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     // products: nothing may wait for them before the next tile. One wait and one barrier are enough.
     // What is done with one buffer stays.
     // ---- your lines begin
-    ptx::cp_async_wait<1>();
+    ptx::cp_async_wait<0>();
     __syncthreads();
     if constexpr (C::kStages == 2) {
       stage ^= 1;
-      if (more) request_k(std::true_type{}, tile - 1, stage);
-      if (more) request_v(std::true_type{}, tile - 1, stage);
+      request_k(std::true_type{}, tile - 1, stage);
+      request_v(std::true_type{}, tile - 1, stage);
     } else {
       request_v(std::negation<decltype(masked)>{}, tile, 0);
     }
