@@ -282,7 +282,7 @@ std::int64_t row_with(const std::map<int, bool>& columns, const HiddenElements& 
 
 // Of elements that are hidden where the stage's are not, or the reverse.
 Finding diagnose_from_mask(const std::vector<Difference>& group, const AccessHistory& mine,
-                           const AccessHistory& own) {
+                           const AccessHistory& own, const Problem& p) {
   const HiddenElements hidden = hidden_elements(mine, *group.front().mine),
                        wanted = hidden_elements(own, *group.front().own);
   if (are_exchanged(hidden, wanted)) {
@@ -302,9 +302,15 @@ Finding diagnose_from_mask(const std::vector<Difference>& group, const AccessHis
   const auto shown = std::count_if(group.begin(), group.end(),
                                    [](const Difference& d) { return is_hidden(d.own->value); });
   const auto hidden_of_mine = group.size() - static_cast<std::size_t>(shown);
+  const auto past_the_end = [&](const Difference& d) { return d.own->element->column >= p.seq_kv; };
+  if (group.front().own->product != nullptr &&
+      std::all_of(group.begin(), group.end(), past_the_end)) {
+    return {"tail-not-hidden",
+            "keys past the end, from " + std::to_string(p.seq_kv) + " on, are not hidden"};
+  }
   if (hidden_of_mine == 0 && !hides_any(hidden)) {
-    return {"tile-not-masked", "nothing is hidden where the mask hides " + std::to_string(shown) +
-                                   " elements: the tile is not masked"};
+    return {"tile-not-masked", "it is not masked, and " + std::to_string(shown) +
+                                   " elements are visible that should be hidden"};
   }
   return {kMaskDiffers, std::to_string(hidden_of_mine) +
                             " elements are hidden and should be visible, " + std::to_string(shown) +
@@ -326,11 +332,13 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
   const std::string& array = array_name(group.front().mine->element->array);
   const bool of_scores = array == "S" || array == "P" || array == "sS" || array == "sP" ||
                          array == "dS" || array == "sdS" || array == "scratch";
-  const bool masked = p.causal || p.window_left >= 0 || p.window_right >= 0;
+  const bool masked = p.causal || p.window_left >= 0 || p.window_right >= 0 ||
+                      group.front().own->product != nullptr;  // the mask of the tail
   const auto other_mask = [](const Difference& d) {
     return is_hidden(d.mine->value) != is_hidden(d.own->value);
   };
-  if (of_scores && masked && most(group, other_mask)) return diagnose_from_mask(group, mine, own);
+  if (of_scores && masked && most(group, other_mask))
+    return diagnose_from_mask(group, mine, own, p);
   const auto mine_is = [&](const auto& test) {
     return most(group, [&](const Difference& d) { return test(d.mine->value); });
   };
