@@ -72,7 +72,7 @@ bool are_whole_rows(const std::vector<Difference>& group, const AccessHistory& o
   std::ptrdiff_t all = 0;
   for (const Event& event : own.events()) {
     const Element &e = *event.element, &of = *first.element;
-    const bool same = e.launch == of.launch && e.block == of.block && e.array == of.array &&
+    const bool same = e.launch == of.launch && event.block == first.block && e.array == of.array &&
                       event.epoch == first.epoch && event.tile == first.tile;
     all += event.write && same && has_size(event) && rows.count(e.row) > 0;
   }
@@ -209,7 +209,7 @@ Finding diagnose_from_blocks(const Difference& first, const AccessHistory& mine,
     for (const Event& event : own.events()) {
       const Element& e = *event.element;
       const bool same = e.launch == block.first.launch && e.block == block.first.block;
-      if (!(event.product != nullptr) || !same || e.row % rows != 0 || e.column % 8 != 0) continue;
+      if (event.product == nullptr || !same || e.row % rows != 0 || e.column % 8 != 0) continue;
       for (const bool turned : {false, true}) {
         if ((turned && rows == 1) || !holds(now, block, wanted, e, turned)) continue;
         return {turned ? "operand-turned" : "operand-misplaced",
@@ -317,6 +317,12 @@ Finding diagnose_from_mask(const std::vector<Difference>& group, const AccessHis
                             " are visible and should be hidden"};
 }
 
+// True if products make O.
+bool makes_output(const AccessHistory& own) {
+  return std::any_of(own.products().begin(), own.products().end(),
+                     [](const Product& product) { return product.d.matrix == "accumulator O"; });
+}
+
 // True if the stage writes probabilities before this, or multiplies by them.
 bool writes_probabilities(const AccessHistory& own, const Event& before) {
   return std::any_of(own.events().begin(), own.events().end(), [&](const Event& event) {
@@ -372,15 +378,17 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
           "all of a row have the same wrong factor, and the operands before are right: what the "
           "sums are rescaled by between two tiles is wrong, or is another row's"};
     }
-    const bool last = first.product == nullptr && (array == "O" || !own.products().empty());
-    if (last && writes_probabilities(own, first)) {
+    const bool forward = makes_output(own);
+    if (first.product == nullptr && (array == "O" || forward) && writes_probabilities(own, first)) {
       return {"sum-of-row",
               "all of a row have the same wrong factor. The probabilities are right, and so is the "
               "maximum: the row's sum is wrong"};
     }
-    return {"factor-of-row",
-            "all of a row have the same wrong factor: the row's maximum, sum or LSE is wrong, or "
-            "that of another row"};
+    const std::string what = first.product == nullptr ? "maximum, sum or LSE"
+                             : forward                ? "maximum"
+                                                      : "LSE";
+    return {"factor-of-row", "all of a row have the same wrong factor: the row's " + what +
+                                 " is wrong, or that of another row"};
   }
   if (array.rfind("accumulator", 0) == 0) {
     const bool cleared = std::all_of(group.begin(), group.end(),
