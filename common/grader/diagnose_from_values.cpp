@@ -338,8 +338,9 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
   const std::string& array = array_name(group.front().mine->element->array);
   const bool of_scores = array == "S" || array == "P" || array == "sS" || array == "sP" ||
                          array == "dS" || array == "sdS" || array == "scratch";
+  const auto past_the_end = [&](const Difference& d) { return d.own->element->column >= p.seq_kv; };
   const bool masked = p.causal || p.window_left >= 0 || p.window_right >= 0 ||
-                      group.front().own->product != nullptr;  // the mask of the tail
+                      (group.front().own->product != nullptr && most(group, past_the_end));
   const auto other_mask = [](const Difference& d) {
     return is_hidden(d.mine->value) != is_hidden(d.own->value);
   };

@@ -236,13 +236,16 @@ Divergence in_words(const std::vector<Difference>& group, const AccessHistory& m
   return {{id, message, store + '\n', reads.more + shuffles.more}, of_product};
 }
 
-// The samples that are bad, the smallest first; before the others those whose rows have several
-// keys of ordinary scores.
+// True if rows have several keys of ordinary scores.
+bool is_ordinary(const Sample& s) {
+  return s.input == harness::InputKind::kGaussian && s.problem.seq_kv > 8;
+}
+
+// The samples that are bad, the smallest first; before the others those that are ordinary.
 template <class Bad>
 std::vector<const Sample*> smallest_first(const std::vector<Sample>& samples, const Bad& bad) {
   const auto size = [](const Sample* s) {
-    const bool ordinary = s->input == harness::InputKind::kGaussian && s->problem.seq_kv > 8;
-    return work_of(s->problem) * (ordinary ? 1 : 1e6);
+    return work_of(s->problem) * (is_ordinary(*s) ? 1 : 1e6);
   };
   std::vector<const Sample*> found;
   for (const Sample& s : samples) {
@@ -326,14 +329,24 @@ Finding first_wrong_operand(const AccessHistory& mine, const AccessHistory& own,
 
 Divergence divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples) {
   constexpr int kTried = 3;
+  const auto of_sample = [&](const Sample& sample) {
+    const AccessHistory theirs = history(own, sample), mine = history(exercise, sample, &theirs);
+    const auto all = differences(mine, theirs);
+    return all.empty() ? Divergence() : in_words(first_group(all), mine, theirs, sample);
+  };
+  const auto wrong = smallest_first(samples, [](const Sample& s) { return !s.right(); });
+  // A wrong factor of a row, which the division takes away, tells most where P is not one-hot.
+  const auto ordinary = smallest_first(samples, is_ordinary);
+  if (!wrong.empty() && !is_ordinary(*wrong.front()) && !ordinary.empty()) {
+    Divergence one = of_sample(*ordinary.front());
+    if (one.of_product) return one;
+  }
   Divergence found;
   int tried = 0;
-  for (const Sample* sample : smallest_first(samples, [](const Sample& s) { return !s.right(); })) {
+  for (const Sample* sample : wrong) {
     if (tried++ == kTried) break;
-    const AccessHistory theirs = history(own, *sample), mine = history(exercise, *sample, &theirs);
-    const auto all = differences(mine, theirs);
-    if (all.empty()) continue;
-    Divergence one = in_words(first_group(all), mine, theirs, *sample);
+    Divergence one = of_sample(*sample);
+    if (one.cause.details.empty()) continue;
     const bool weak = one.cause.id == kStoreDiffers || one.cause.id == kMaskDiffers;
     if (!weak) return one;
     if (found.cause.id.empty()) found = std::move(one);

@@ -79,6 +79,15 @@ TEST_F(ProductsTest, OfTheForwardPass) {
   EXPECT_TRUE(named[2].continues) << "of the same accumulator";
 }
 
+TEST_F(ProductsTest, RowsOfAWarpAreThoseOfItsScores) {
+  const harness::Inputs& in = inputs(CUFLASH_FORWARD);
+  const auto named =
+      named_products({forward(in)[0], product([](int, int) { return 0; }, part(in.v, 8, 8))},
+                     CUFLASH_FORWARD, p_, in);
+  ASSERT_EQ(named.size(), 2u);
+  expect(named[1].a, "P", 0, 8, false);
+}
+
 TEST_F(ProductsTest, OfTheBackwardPass) {
   const harness::Inputs& in = inputs(CUFLASH_BACKWARD);
   const auto prob = [&](int j, int i) {

@@ -190,8 +190,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     // ---- your lines begin
     __syncthreads();
     auto &tile_K = sK[stage], &tile_V = sV[stage];
-    if (j0 + C::kBlockKV < keys.end) load(j0 + C::kBlockKV, stage ^ 1);
-    if (j0 >= warp_keys.end || j0 + C::kBlockKV <= warp_keys.begin) continue;
+    stage ^= 1;
+    if (j0 + C::kBlockKV < keys.end) load(j0 + C::kBlockKV, stage);
     // ---- your lines end
 
     // Find this lane's elements of the tiles. Found again for each tile, they hold no registers.
