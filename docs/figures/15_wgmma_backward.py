@@ -9,11 +9,11 @@ KERNEL = "stages/15_wgmma_backward/kernel_bwd.cuh"
 def check():
     """The kernel does what the figures show, in this order."""
     in_order(read(KERNEL), "mbarrier_wait(&full[stage]", "issue_abt<T>(rS, sK", "ptx::exp2",
-             "sync_consumers(kScoresRead)", "write_scores(sP)", "issue_abt<T>(rdP, sV", "pair(sP, r0", "write_scores(sdS)",
+             "sync_consumers(kProductsDone)", "write_scores(sP)", "issue_abt<T>(rdP, sV", "pair(sP, r0", "write_scores(sdS)",
              "sync_consumers(kScoresWritten)",
              "issue_ab<T>(rdV, sP", "issue_ab<T>(rdK, sdS", "issue_atb<T>(rdQ, sdS", "wgmma_wait<0>();  // All are there",
              "mbarrier_arrive(&empty[stage])", "mbarrier_wait(&storage.dq_empty", "storage.sdQ[C::Dq",
-             "mbarrier_arrive(&storage.dq_full)", "sync_consumers(kScoresRead);")
+             "mbarrier_arrive(&storage.dq_full)", "sync_consumers(kProductsDone);")
 
 
 def data():
@@ -39,7 +39,7 @@ def data():
         (("shared memory", ("sK", "sV", "sQ", "sdO", "sP", "sdS", "sdQ")),
          ("registers", ("rS", "rdP", "rdV", "rdK", "rdQ"))),
         steps, meetings=((2, ""), (5, "")),
-        notes=("Red: the consumers wait for each other, at kScoresRead before P is",
+        notes=("Red: the consumers wait for each other, at kProductsDone before P is",
                "written and at kScoresWritten when dS is."))
 
 
@@ -51,7 +51,7 @@ def waits():
         " consumers wait at full until a tile of Q and dO has arrived. Twice a tile the consumers wait for"
         " each other, before they write P and when they have written dS. A thread waits at dq_full for"
         " the dQ of both, and the consumers at dq_empty until TMA has read it.",
-        (("red", 0, "kScoresRead", "products have read P and dS"),
+        (("red", 0, "kProductsDone", "products have read P and dS"),
          ("red", 0, "kScoresWritten", "both have written P and dS")),
         ("one thread adds", "each tile of dQ"),
         (("full[stage]", "34 arrivals: Q, dO, LSE and delta are there"),

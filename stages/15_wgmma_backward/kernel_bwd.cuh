@@ -12,8 +12,9 @@
 
 namespace cuflash::wgmma_backward {
 
-// The barriers of both consumers.
-enum NamedBarrier { kScoresRead = 1, kScoresWritten };
+// The named barriers of both consumers. At kProductsDone both have finished all products that they
+// have issued; at kScoresWritten both have written P and dS.
+enum NamedBarrier { kProductsDone = 1, kScoresWritten };
 
 template <class T, int kHeadDim>
 struct BackwardStorage {
@@ -48,20 +49,22 @@ struct Step {
   }
 };
 
-// A consumer's part of each product.
+// Where a consumer's part of each product begins.
 template <int kHeadDim>
 struct Part {
   using C = BackwardConfig<kHeadDim>;
-  int key0;              // rows of S, dP, dK and dV
-  int query0;            // columns of S and dP
-  int col0;              // columns of dK and dV
-  int dq_row0, dq_col0;  // rows and columns of dQ
+  int key0;    // rows of Sᵀ, dPᵀ, dK and dV
+  int query0;  // columns of Sᵀ and dPᵀ
+  int col0;    // columns of dK and dV
+  // Rows and columns of dQ. It is a sum over all keys of the block, so these cannot be divided: the
+  // consumers divide its queries, or if a tile has only 64, its columns.
+  int dq_query0, dq_col0;
 
   __device__ __forceinline__ explicit Part(int consumer)
       : key0(C::kByKeys ? consumer * kWgmmaM : 0),
         query0(C::kByKeys ? 0 : consumer * C::kScoreCols),
         col0(C::kByKeys ? 0 : consumer * C::kGradientCols),
-        dq_row0(C::Dq::kByRows ? consumer * kWgmmaM : 0),
+        dq_query0(C::Dq::kByRows ? consumer * kWgmmaM : 0),
         dq_col0(C::Dq::kByRows ? 0 : consumer * C::Dq::kWarpColumns) {}
 };
 
@@ -190,7 +193,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   for (int n = 0; n < num_steps; ++n, at = at.next()) {  // [FA2 Alg.2 l.8, 17]
     mark_tile("Q tile", at.tile);
     const int lane = opaque(thread) % 32u;
-    const auto [key0, query0, col0, dq_row0, dq_col0] = Part<kHeadDim>(opaque(consumer));
+    const auto [key0, query0, col0, dq_query0, dq_col0] = Part<kHeadDim>(opaque(consumer));
     const int r0 = key0 + opaque(warp) % kWarpgroupWarps * kMmaM;  // this warp's keys
     const auto [stage, phase] = slot_of<C::kStages>(n);
     const int i0 = at.tile * C::kStreamed;
@@ -229,7 +232,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       }
     };
     pack_all<T>(rounded, rS);
-    sync_consumers(kScoresRead);  // All products have read P and dS of the tile before.
+    sync_consumers(kProductsDone);  // All products have read P and dS of the tile before.
     write_scores(sP);
 
     if (wants_dk || wants_dq) {
@@ -262,7 +265,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     if (wants_dk) issue_ab<T>(rdK, sdS, key0, sQ[stage], col0);
     // [FA2 Alg.2 l.15]  dS K_j    // (64, kWarpColumns) f32 a warpgroup, registers
     typename C::Dq::Registers rdQ;
-    if (wants_dq) issue_atb<T>(rdQ, sdS, dq_row0, sK, dq_col0);
+    if (wants_dq) issue_atb<T>(rdQ, sdS, dq_query0, sK, dq_col0);
     ptx::wgmma_wait<0>();  // All are there, and Q_i and dO_i have been read.
     if (lane == 0) ptx::mbarrier_arrive(&empty[stage]);
 
@@ -280,18 +283,18 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     }
   }
   mark_tile(nullptr, 0);
-  sync_consumers(kScoresRead);  // All products have read K and V.
+  sync_consumers(kProductsDone);  // All products have read K and V.
 
   // [FA2 Alg.2 l.18]  write dK_j, dV_j    // by way of this warp's part of sK and sV
   const int lane = opaque(thread) % 32u;
-  const auto [key0, query0, col0, dq_row0, dq_col0] = Part<kHeadDim>(consumer);
-  const int r0 = key0 + warp % kWarpgroupWarps * kMmaM;
-  const auto write = [&, r0 = r0, col0 = col0](auto& tile, const typename C::Gradient& rG,
-                                               float scale, const Tensor& out) {
-    store_rounded<T>(tile, r0, col0, rG, scale, lane);
+  const Part<kHeadDim> part(consumer);
+  const int r0 = part.key0 + warp % kWarpgroupWarps * kMmaM;
+  const auto write = [&](auto& tile, const typename C::Gradient& rG, float scale,
+                         const Tensor& out) {
+    store_rounded<T>(tile, r0, part.col0, rG, scale, lane);
     __syncwarp();  // The part is written before lanes read it in another order.
-    write_rows<kMmaM, C::kGradientCols, 32>(rows<T>(out, b, h_kv), tile, r0, col0, j0, seq.num_keys,
-                                            lane);
+    write_rows<kMmaM, C::kGradientCols, 32>(rows<T>(out, b, h_kv), tile, r0, part.col0, j0,
+                                            seq.num_keys, lane);
   };
   if (wants_dk) write(sK, rdK, p.softmax_scale, p.dk);
   if (wants_dv) write(sV, rdV, kSmallP, p.dv);
