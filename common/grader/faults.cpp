@@ -45,8 +45,13 @@ Diagnosis race_of_writes(const std::string& array, const Access& a, const Access
           ""};
 }
 
-// The finding names first what the program means to come first.
-Diagnosis race(const simt::Finding& finding) {
+// What orders threads in a kernel whose warps have roles; no __syncthreads() does.
+constexpr const char* kOrderOfRoles =
+    " A named barrier orders them, or an arrival at an mbarrier and a wait for that phase. One "
+    "lane's arrival stands for its warp only behind a __syncwarp().";
+
+// The finding names first what the program means to come first. `roles`: see kOrderOfRoles.
+Diagnosis race(const simt::Finding& finding, bool roles) {
   const std::string& array = finding.array;
   const Access &first = finding.accesses[0], &second = finding.accesses[1];
   if (first.block || second.block) {
@@ -55,25 +60,29 @@ Diagnosis race(const simt::Finding& finding) {
                 ", and nothing orders blocks. Each element needs one block that owns it.",
             ""};
   }
-  const std::string barrier = first.warp == second.warp ? "__syncwarp()" : "__syncthreads()";
+  const std::string barrier = roles                       ? "barrier"
+                              : first.warp == second.warp ? "__syncwarp()"
+                                                          : "__syncthreads()";
   const bool writes_first = first.kind != AccessKind::kRead;
   if (writes_first && second.kind != AccessKind::kRead) return race_of_writes(array, first, second);
   if (writes_first) {
-    const char* const skipped = barrier == "__syncwarp()" || first.tile == second.tile
-                                    ? ""
-                                    : " A warp that skips a barrier in one round of a loop is one "
-                                      "behind in all later ones.";
+    const char* const hint = roles ? kOrderOfRoles
+                             : barrier == "__syncwarp()" || first.tile == second.tile
+                                 ? ""
+                                 : " A warp that skips a barrier in one round of a loop is one "
+                                   "behind in all later ones.";
     return {"race-read-early",
             array + " is read before all threads have written it: no " + barrier +
                 " orders the write at " + line(first) + " before the read at " + line(second) +
-                "." + skipped,
+                "." + hint,
             ""};
   }
   return {"race-overwrite",
           array + " is overwritten while other threads still read it: no " + barrier +
               " orders the read at " + line(first) + " before the next write at " + line(second) +
               "." +
-              (first.tile == second.tile
+              (roles ? kOrderOfRoles
+               : first.tile == second.tile
                    ? ""
                    : " In a loop it stands between the last read of one round and the first write "
                      "after it."),
@@ -151,6 +160,11 @@ constexpr const char* kTooManyArrive =
     "More arrive at {array} than mbarrier_init() says for a phase: {last}. The phase ends with the "
     "last arrival that was announced, too early for the others.";
 
+constexpr const char* kNoProxyFence =
+    "{array} is written by threads, then read by a product or by TMA, without a proxy fence: the "
+    "write at {first}, the read at {last}. A barrier alone does not order the two. Each thread "
+    "calls fence_proxy_async() behind its writes, and then comes to the barrier.";
+
 // The last is said of all that are not here.
 constexpr Words kWords[] = {
     {Kind::kAsyncCopy, Report::kBoxCopyOverReads, "stage-not-empty",
@@ -183,6 +197,18 @@ constexpr Words kWords[] = {
     {Kind::kMbarrier, Report::kMbarrierOutOfRange, "mbarrier-range",
      "{array} is given a number that it cannot take: {last}. The parity of a wait is 0 or 1, and a "
      "phase has at least one arrival."},
+    {Kind::kDivergentBarrier, Report::kNamedBarrierDeadlock, "named-barrier-deadlock",
+     "No thread can go on: at a named barrier some wait for others that never come, {place}. Count "
+     "who waits and who arrives at each of them, in the first round, in the last, and where a warp "
+     "skips one."},
+    {Kind::kDivergentBarrier, Report::kNamedBarrierTooSoon, "named-barrier-too-soon",
+     "Threads come to a named barrier again before they can know that it has opened: {place}. They "
+     "may be counted twice in one round. Between two arrivals at a barrier there must be a wait "
+     "that the others end after the first; those that wait for each other in turn need a barrier "
+     "each."},
+    {Kind::kDivergentBarrier, Report::kNamedBarrierOfTwoSizes, "named-barrier-size",
+     "Threads name different sizes of one named barrier: {place}. All name the number of threads "
+     "that wait and that arrive, together."},
     {Kind::kDivergentBarrier, kOthers, "divergent-barrier",
      "Not all threads of the block reach the same __syncthreads(): a barrier is in a branch or a "
      "loop that some of them skip."},
@@ -192,6 +218,16 @@ constexpr Words kWords[] = {
     {Kind::kMisaligned, kOthers, "misaligned",
      "An access to {array} is not aligned: a vector begins at a multiple of its size, a matrix at "
      "a multiple of 32 bytes, and its leading dimension is a multiple of 16 bytes."},
+    {Kind::kAsyncCopy, Report::kWriteWithoutProxyFence, "no-proxy-fence", kNoProxyFence},
+    {Kind::kAsyncProduct, Report::kOperandWithoutProxyFence, "no-proxy-fence", kNoProxyFence},
+    {Kind::kAsyncCopy, Report::kAccessWithoutProxyFence, "no-proxy-fence",
+     "{array} is accessed by threads and by TMA, without a proxy fence: {first}, then {last}. What "
+     "orders threads does not order these two: the thread that comes first, or the one that has "
+     "waited for it, calls fence_proxy_async_global() in between."},
+    {Kind::kAsyncCopy, Report::kCountBeforeEndOfStore, "count-before-store",
+     "A store of {array} is announced to other blocks before it has ended: the store at {first}, "
+     "then the count at {last}. tensor_store_wait_read() waits until its source has been read; "
+     "tensor_store_wait() until what it writes is there."},
     {Kind::kAsyncCopy, kOthers, "copy-in-flight",
      "An asynchronous copy is not waited for in time: {place}. Its data arrive at the "
      "cp_async_wait() that covers its group; until then its destination and its source belong to "
@@ -200,6 +236,14 @@ constexpr Words kWords[] = {
     {Kind::kBlockOrder, kOthers, "later-block",
      "A thread waits for a block that begins later: {place}. On a GPU that block may begin only "
      "when this one has ended."},
+    {Kind::kAsyncProduct, Report::kRegisterInFlight, "product-in-flight",
+     "A register is used while a product needs it: the product at {first}, then {last}. "
+     "Accumulators and left operands in registers belong to the product until the wgmma_wait() "
+     "that covers its group; wgmma_wait<1>() leaves the last group in flight."},
+    {Kind::kAsyncProduct, Report::kOperandOverwritten, "product-in-flight",
+     "{array} is written while a product may read it: the product at {first}, then {last}. Its "
+     "operands are free behind the wgmma_wait() that covers its group, and for other warpgroups "
+     "behind a barrier after that."},
     {Kind::kAsyncProduct, kOthers, "product-in-flight",
      "A product of a warpgroup is not ordered with what comes before or after it: {place}. Until "
      "the wgmma_wait() that covers its group, its registers and what it reads belong to it; before "
@@ -234,9 +278,10 @@ Diagnosis of_buffers(Diagnosis diagnosis, const std::string& where, const Trait*
   return diagnosis;
 }
 
-Diagnosis in_words(const simt::Finding& finding, const std::string& where, const Trait* trait) {
+Diagnosis in_words(const simt::Finding& finding, const Sample& sample, const std::string& where,
+                   const Trait* trait) {
   const Kind kind = finding.kind();
-  if (is_race(kind)) return race(finding);
+  if (is_race(kind)) return race(finding, sample.own.barrier_calls > 0);
   if (kind == Kind::kOutOfBounds) return stray_access(finding, where, trait);
   if (kind == Kind::kUninitialised) return uninitialised(finding, where, trait);
   const auto fits = [&](const Words& words) {
@@ -314,7 +359,7 @@ std::vector<Diagnosis> faults(const std::vector<Sample>& samples) {
     const simt::Finding& finding = fault->finding;
     const auto bad = [&](const Sample& s) { return has_like(s, finding); };
     Diagnosis diagnosis =
-        in_words(finding, where_bad(samples, bad), distinguishing_trait(samples, bad));
+        in_words(finding, *sample, where_bad(samples, bad), distinguishing_trait(samples, bad));
     diagnosis.details = report(*sample, finding);
     add(named, std::move(diagnosis), finding.array);
   }

@@ -160,6 +160,7 @@ Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass
   s.own = target.counts;
   s.own_conflicts_of_write = target.conflicts_of_write;
   s.whole_matrices = own.facts(pass).keeps_scores;
+  s.one_ds = s.whole_matrices || own.facts(pass).any_order;
   return s;
 }
 

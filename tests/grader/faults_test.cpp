@@ -58,6 +58,17 @@ TEST(FaultsTest, ABarrierThatAWarpSkips) {
   expect_words(said("KV tile 1"), "A warp that skips a barrier in one round");
 }
 
+TEST(FaultsTest, ARaceOfWarpsWithRoles) {
+  Sample s = sample_of("b1_h1_q64k64_d64");
+  s.own.barrier_calls = 1;
+  s.check.faults = {{finding(simt::Report::kSharedRace, {access(simt::AccessKind::kWrite, 4, ""),
+                                                         access(simt::AccessKind::kRead, 4, "")}),
+                     {},
+                     ""}};
+  expect_words(faults({s}).front().message,
+               "no barrier orders the write at kernel.cuh:9, `s = x;`");
+}
+
 TEST(FaultsTest, ADeadlockTellsWhatTheBarriersHaveHad) {
   simt::Finding deadlock = finding(simt::Report::kMbarrierDeadlock, {});
   deadlock.barriers = {{"k_full[0]", 2, 1, 1, 0, 4096}, {"k_empty[1]", 0, 3, 4, 0, 0}};
