@@ -288,4 +288,18 @@ std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples, const
            ""}};
 }
 
+std::vector<Diagnosis> lost_overlap(const std::vector<Sample>& samples) {
+  const auto lost = [](const Sample& s) { return -excess<&simt::Counts::products_left>(s); };
+  const Sample& most = worst(samples, lost);
+  if (lost(most) <= 0) return {};
+  return {{"products-waited-early",
+           "The values are right, but fewer products run under other work than in the stage: in " +
+               most.name + " the waits of all warpgroups leave " +
+               std::to_string(most.counts.products_left) + " groups in flight, the target is " +
+               std::to_string(most.own.products_left) +
+               ". Issue a product before the work that does not need it, and let the wait for the "
+               "one before it leave it in flight: wgmma_wait<1>() leaves the last group.",
+           ""}};
+}
+
 }  // namespace cuflash::exercises

@@ -132,10 +132,11 @@ Diagnosis uninitialised(const simt::Finding& finding, const std::string& where,
   return {"uninitialised", message, ""};
 }
 
-// "k_empty[0] has had 3 of 4 arrivals in phase 1, v_full[0] 0 of 1 arrival in phase 2"
-std::string states(const std::vector<simt::FindingBarrier>& barriers) {
+// "k_empty[0] has had 3 of 4 arrivals in phase 1, v_full[0] 0 of 1 arrival in phase 2, the named
+// barrier 2: 128 of 256 threads"
+std::string states(const simt::Finding& finding) {
   std::string words;
-  for (const simt::FindingBarrier& barrier : barriers) {
+  for (const simt::FindingBarrier& barrier : finding.barriers) {
     words += words.empty() ? barrier.name + " has had " : ", " + barrier.name + ' ';
     words += std::to_string(barrier.arrived) + " of " + simt::counted(barrier.arrivals, "arrival");
     if (barrier.bytes_expected != 0) {
@@ -143,6 +144,14 @@ std::string states(const std::vector<simt::FindingBarrier>& barriers) {
                simt::counted(barrier.bytes_expected, "byte");
     }
     words += " in phase " + std::to_string(barrier.phase);
+  }
+  // Only the report's lines tell of the others, a line for each warp that waits.
+  const std::string at = "   at barrier ";
+  for (std::size_t n = 0; (n = finding.why.find(at, n)) != std::string::npos; ++n) {
+    const std::size_t begin = n + at.size();
+    const std::string named =
+        ", the named barrier " + finding.why.substr(begin, finding.why.find('\n', begin) - begin);
+    if (words.find(named) == std::string::npos) words += named;
   }
   return words;
 }
@@ -206,6 +215,10 @@ constexpr Words kWords[] = {
      "may be counted twice in one round. Between two arrivals at a barrier there must be a wait "
      "that the others end after the first; those that wait for each other in turn need a barrier "
      "each."},
+    {Kind::kDivergentBarrier, Report::kNamedBarrierWithoutWarp, "named-barrier-too-soon",
+     "A named barrier opens when only some lanes of a warp have come: {place}. Others have come to "
+     "it that were not meant to be counted, or lanes of the warp skip it. Those that wait for each "
+     "other in turn need a barrier each."},
     {Kind::kDivergentBarrier, Report::kNamedBarrierOfTwoSizes, "named-barrier-size",
      "Threads name different sizes of one named barrier: {place}. All name the number of threads "
      "that wait and that arrive, together."},
@@ -261,7 +274,7 @@ std::string filled(std::string words, const simt::Finding& finding) {
       {"{title}", finding.title()},
       {"{first}", accesses.empty() ? finding.location : line(accesses.front())},
       {"{last}", accesses.empty() ? finding.location : line(accesses.back())},
-      {"{barriers}", states(finding.barriers)},
+      {"{barriers}", states(finding)},
   };
   for (const auto& [name, value] : named) {
     const std::size_t at = words.find(name);

@@ -282,6 +282,7 @@ Grade grade(const Stage& exercise, const Stage& own, Pass pass, harness::Runs ru
       {Check::kConflicts, [&] { return excess_conflicts(samples); }},
       {Check::kConflicts, [&] { return excess_shared_loads(samples); }},
       {Check::kBarriers, [&] { return excess_barriers(samples, exercise); }},
+      {Check::kBarriers, [&] { return lost_overlap(samples); }},
   };
   for (const auto& [check, find] : checks) {
     if (check == Check::kBytes && pass == CUFLASH_FORWARD) {

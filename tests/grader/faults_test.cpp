@@ -75,6 +75,11 @@ TEST(FaultsTest, ADeadlockTellsWhatTheBarriersHaveHad) {
   expect_words(said_of({deadlock}).message,
                "k_full[0] has had 1 of 1 arrival and 0 of 4096 bytes in phase 2, k_empty[1] 3 of 4 "
                "arrivals in phase 0.");
+  deadlock.why =
+      "  Warp 4 waits   at barrier 2: 128 of 256 threads\n  Warp 5 waits   at barrier 2: 128 "
+      "of 256 threads\n";
+  expect_words(said_of({deadlock}).message,
+               "in phase 0, the named barrier 2: 128 of 256 threads. An arrival");
 }
 
 TEST(FaultsTest, OfABarrierOfCopiesOnlyTheFirst) {
