@@ -226,8 +226,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       for (int m = 0; m < C::kScoreCols / kMmaN; ++m) {
         const int c = query0 + m * kMmaN + MmaAccumulator::col(lane, 0);
 #pragma unroll
-        for (int n = 0; n < 2; ++n) {
-          pair(tile, r0 + MmaAccumulator::row(lane, 2 * n), c) = rounded[m][n];
+        for (int e = 0; e < MmaAccumulator::kElements; e += 2) {
+          pair(tile, r0 + MmaAccumulator::row(lane, e), c) = rounded[m][e / 2];
         }
       }
     };

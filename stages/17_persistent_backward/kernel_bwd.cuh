@@ -101,23 +101,25 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   const int consumer = warpgroup - 1;
   const float scale_log2 = p.softmax_scale * kLog2e;
   if (consumer == 1) pass_turn(consumer);  // The first consumer begins.
-  unsigned n = 0;                          // tiles of queries, of all pieces
+  unsigned computed = 0;                   // tiles of queries, of all pieces
   bool dq_pending = false;                 // True if dQ of the last tile has not been issued yet.
 
 #pragma unroll 1
   for (unsigned nth = 0;; ++nth) {  // [FA2 Alg.2 l.1-3, 5]
-    n = uniform(n), nth = uniform(nth);
-    const unsigned slot = uniform(nth % 2);
-    ptx::mbarrier_wait(&storage.k_full[slot], nth / 2 % 2);  // The piece and K have arrived.
+    computed = uniform(computed), nth = uniform(nth);
+    const auto [k_slot, k_phase] = slot_of<2>(nth);
+    const int slot = uniform(k_slot);
+    ptx::mbarrier_wait(&storage.k_full[slot], k_phase);  // The piece and K have arrived.
     const Piece piece = uniform(storage.pieces[slot]);
     // The piece before still lacks its last dQ. If no tile follows here to compute it along with,
     // compute it now.
     if (piece.num_steps == 0 && dq_pending) {
       typename C::Dq::Registers rdQ;
-      issue_dq(rdQ, storage, n - 1, slot ^ 1, opaque(consumer));
+      issue_dq(rdQ, storage, computed - 1, slot ^ 1, opaque(consumer));
       ptx::wgmma_wait<0>();  // The last dQ is there.
       const int lane = opaque(thread) % 32u;
-      hand_on_dq(rdQ, storage, n - 1, consumer, warp, lane);
+      // hand_on_dq() may wait, so compute_tile() gives K back first. Here no tile follows at once.
+      hand_on_dq(rdQ, storage, computed - 1, consumer, warp, lane);
       if (lane == 0) ptx::mbarrier_arrive(&storage.k_empty[slot ^ 1]);
       dq_pending = false;
     }
@@ -128,10 +130,11 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     // [FA2 Alg.2 l.6-7]  K_j and V_j come from the producer; dK = 0, dV = 0
     typename C::Gradient rdK = {}, rdV = {};  // (64, kHeadDim) f32 a warpgroup, registers
     const int j0 = piece.j0;
-    const unsigned begin = n, end = n + piece.num_steps;
+    const unsigned begin = computed, end = computed + piece.num_steps;  // its tiles
     const Sequence seq = sequence(p, piece.batch);
 
-    // S, dP, dV and dK of tile n of this block, and dQ of the tile before it.
+    // S, dP, dV and dK of tile n of this block, and dQ of the tile before it. `first` is true if no
+    // dQ is pending.
     const auto compute_tile = [&](auto first, unsigned n, const Step& at) {  // [FA2 Alg.2 l.8, 17]
       constexpr bool kFirst = decltype(first)::value;
       mark_tile("Q tile", at.tile);
@@ -174,7 +177,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       // [FA2 Alg.2 l.12]  dV = dV + Pᵀ dO_i, issued
       issue_ab<T>(rdV, rA, sdO[stage]);
       ptx::wgmma_wait<1>();  // dP is there.
-      if ((n + 1 == end) & (lane == 0)) {
+      if (n + 1 == end && lane == 0) {
         ptx::mbarrier_arrive(&storage.v_empty);  // The last dP of the piece has read V.
       }
 
@@ -200,6 +203,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       // [FA2 Alg.2 l.15]  dS K_j of the tile before: the other consumer has had time to write dS
       typename C::Dq::Registers rdQ;
       if constexpr (!kFirst) {
+        // The tile before a piece's first is another piece's last: its K is in the other slot.
         issue_dq(rdQ, storage, n - 1, uniform(slot ^ (n == begin)), opaque(consumer));
       }
 
@@ -223,7 +227,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       }
       if constexpr (!kFirst) {
         // The last dQ of the piece before has read its K.
-        if ((lane == 0) & (n == begin)) ptx::mbarrier_arrive(&storage.k_empty[slot ^ 1]);
+        if (n == begin && lane == 0) ptx::mbarrier_arrive(&storage.k_empty[slot ^ 1]);
         hand_on_dq(rdQ, storage, n - 1, consumer, warp, opaque(thread) % 32u);
       }
     };
@@ -231,23 +235,23 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     // Stream the queries of each head that shares the KV head. If no dQ is pending, the first tile
     // has none to compute along with it.
     Step at(piece);
-    if (n < end && !dq_pending) {
-      compute_tile(std::true_type{}, n++, at);
+    if (computed < end && !dq_pending) {
+      compute_tile(std::true_type{}, computed++, at);
       at.advance();
       dq_pending = true;
-      n = uniform(n);
+      computed = uniform(computed);
     }
 #pragma unroll 1
-    for (; n < end; ++n, at.advance()) {
-      compute_tile(std::false_type{}, n, at);
+    for (; computed < end; ++computed, at.advance()) {
+      compute_tile(std::false_type{}, computed, at);
     }
     mark_tile(nullptr, 0);
 
     // [FA2 Alg.2 l.18]  write dK_j, dV_j
     const auto write = [&](const Tensor& gradient, const typename C::Gradient& rG, float scale) {
-      const Piece& piece = storage.pieces[opaque(slot)];  // read again, to keep registers free
+      const Piece& again = storage.pieces[opaque(slot)];  // Read again, it holds no registers.
       const int row0 = opaque(consumer) * kWgmmaM + opaque(warp) % kWarpgroupWarps * kMmaM;
-      write_gradient(rows<T>(gradient, piece.batch, piece.kv_head), j0 + row0, seq.num_keys, rG,
+      write_gradient(rows<T>(gradient, again.batch, again.kv_head), j0 + row0, seq.num_keys, rG,
                      scale, opaque(thread) % 32u);
     };
     write(p.dv, rdV, kSmallP);

@@ -42,7 +42,7 @@ __device__ __forceinline__ void hand_on_piece(BackwardStorage<T, kHeadDim>& stor
     }
   }
   if (piece.number < 0) return;
-  ptx::mbarrier_wait(&storage.v_empty, nth % 2 ^ 1);  // The consumers have read V.
+  ptx::mbarrier_wait(&storage.v_empty, nth % 2 ^ 1);  // V, which has one buffer, has been read.
   if (lane == 0) {
     request_tile(storage.sV, maps.v, piece.j0, piece.kv_head, piece.batch, storage.v_full);
   }
@@ -61,7 +61,7 @@ __device__ __forceinline__ void request_pieces(const BackwardParams& p, const Dq
   int taken = 0;  // tiles of queries, of all pieces
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
-    // A piece without a tile of queries: none sees its keys, or it marks the end.
+    // A piece that no query sees, or that marks the end, is handed on at once.
     if (piece.num_steps == 0) hand_on_piece(storage, maps, piece, nth, lane);
     if (piece.number < 0) return;
     Step at(piece);
@@ -83,7 +83,7 @@ __device__ __forceinline__ void request_pieces(const BackwardParams& p, const Dq
             *reinterpret_cast<const float4*>(&scratch.delta[row + r]);
       }
       ptx::mbarrier_arrive(&full[stage]);
-      // Only now the piece: its V must wait until the one before has been read, Q and dO need not.
+      // A piece with tiles is handed on after its first: V may have to wait, Q and dO need not.
       if (n == 0) hand_on_piece(storage, maps, piece, nth, lane);
     }
     piece = take_piece<kHeadDim>(p, scratch, order, lane);

@@ -34,7 +34,7 @@ struct BackwardKernels {
     if (!make_maps(maps, p)) return FlashAttentionError::CUDA_ERROR;
     const std::int64_t pieces = std::int64_t{p.batch} * p.heads_kv * num_tiles(p.seq_kv, C::kOwned);
     const std::int64_t blocks = blocks_that_stay(pieces, device);
-    // Each block takes one number more than there are pieces for it.
+    // Each block takes one number more than it gets pieces. An int must hold them all.
     if (pieces > kMaxBlocks - blocks) return FlashAttentionError::SIZE_OVERFLOW;
     const TileOrder order = make_order<C>(p, blocks);
     const DqWorkspace scratch = dq_workspace<Dq, Dq::kWarpgroups>(p);

@@ -6,18 +6,22 @@
 
 namespace cuflash::dq_on_the_way {
 
+// The floats of a slice, which one warp holds.
+template <class Tile>
+constexpr int kSliceFloats = Tile::kFloats / Tile::kWarps;
+
 // Counts for each group of heads. `zeroed`: how often a keeper has written its part of a piece's
 // zeros. `added`: for how many pieces a block has added all of its dQ.
 struct GroupCounts {
   unsigned *zeroed, *added;
 };
-// The workspace, with both counts of each group in place of those that keep an order of additions.
+// The workspace. It has both counts of each group in place of those that keep an order of
+// additions. The kernel before zeroes the slices of the first `lead` pieces.
 template <class Tile>
 DqWorkspace workspace(const BackwardParams& p, const Schedule& schedule) {
-  // There is at most a group for each head.
+  // There are at most as many groups as heads.
   DqWorkspace scratch = dq_workspace<Tile, 0>(p, 2 * schedule.order.heads);
-  scratch.zeros =
-      std::int64_t{schedule.first_slice(schedule.lead)} * (Tile::kFloats / Tile::kWarps);
+  scratch.zeros = std::int64_t{schedule.first_slice(schedule.lead)} * kSliceFloats<Tile>;
   return scratch;
 }
 __device__ __forceinline__ GroupCounts group_counts(const DqWorkspace& scratch,
@@ -29,7 +33,7 @@ __device__ __forceinline__ GroupCounts group_counts(const DqWorkspace& scratch,
 template <class Tile>
 __device__ __forceinline__ void zero_slices(const DqWorkspace& scratch, int begin, int end,
                                             int thread, int threads) {
-  constexpr int kVectors = Tile::kFloats / Tile::kWarps / 4;
+  constexpr int kVectors = kSliceFloats<Tile> / 4;
   float4* const dq = reinterpret_cast<float4*>(scratch.dq) + std::int64_t{begin} * kVectors;
 #pragma unroll 1
   for (int n = thread; n < (end - begin) * kVectors; n += threads) dq[n] = float4{};
@@ -43,9 +47,10 @@ __device__ __forceinline__ void round_slice(const BackwardParams& p, const DqWor
   const auto [b, h, tile, unused] = unravel(slice / Tile::kWarps, p.heads_q, scratch.q_tiles, 1);
   const int i = tile * Tile::kRows + Tile::row(warp) + MmaAccumulator::row(lane, 0);
   const int rows_left = sequence(p, b).num_queries - i;
+  // A slice lies in memory as its warp held it.
   const float* from =
-      &scratch.dq[std::int64_t{slice} * (Tile::kFloats / Tile::kWarps) + Tile::index(0, 0, lane)];
-  T* to = &rows<T>(p.dq, b, h)(i, Tile::col(warp) + lane % 4 * kMmaN);
+      &scratch.dq[std::int64_t{slice} * kSliceFloats<Tile> + Tile::index(0, 0, lane)];
+  T* to = &rows<T>(p.dq, b, h)(i, Tile::col(warp) + lane % kWrittenTogether * kMmaN);
 #pragma unroll 1
   for (int m = 0; m < Tile::kWarpColumns / kMmaN; m += kWrittenTogether) {
     float4 sum[kWrittenTogether];

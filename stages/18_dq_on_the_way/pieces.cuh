@@ -13,11 +13,11 @@ namespace cuflash::dq_on_the_way {
 // The pieces of work, in the order in which blocks take them: a tile of keys of a KV head each.
 //
 // The dQ of a group of heads is cut into slices, each what one warp holds of a tile of dQ. To
-// spread the work of zeroing and rounding them, each piece of the group is given equally many,
-// whichever slices it adds to itself. While a block computes a piece, it writes the zeros of the
-// piece that comes `lead` pieces later, and rounds the slices of the one that came `lag` pieces
-// before. The kernel before this one zeroes the slices of the first `lead` pieces; the one after it
-// rounds those of the last `lag`.
+// spread the work of zeroing and rounding them, each piece of the group is given equally many; it
+// may add to others. While a block computes a piece, it writes the zeros of the piece that comes
+// `lead` pieces later, and rounds the slices of the one that came `lag` pieces before. The kernel
+// before this one zeroes the slices of the first `lead` pieces; the one after it rounds those of
+// the last `lag`.
 struct Schedule {
   TileOrder order;
   int lead, lag;
@@ -32,7 +32,8 @@ struct Schedule {
     return lead <= begin ? end - begin : lead < end ? end - lead : 0;
   }
 
-  // The first of a piece's slices. An int holds it: 2^31 slices would fill terabytes.
+  // The first of a piece's slices, where order.tiles pieces share the slices of a head equally. An
+  // int holds it: 2^31 slices would fill terabytes.
   __host__ __device__ constexpr int first_slice(int number) const {
     return static_cast<int>(number * slices / order.tiles);
   }
@@ -60,14 +61,17 @@ constexpr int kKeepers = 2;
 // consumers take for about 512 queries of a KV head; the limit is 1.5 times that.
 inline bool rounds_on_the_way(const BackwardParams& p, int keys) {
   constexpr int kLeastQueries = 768;
-  return (p.width == UINT_MAX ? p.seq_q : (p.seq_q + keys) / 2) >= kLeastQueries;
+  // How many queries of a head see a piece; with a mask, the mean if it is causal.
+  const int queries = p.width == UINT_MAX ? p.seq_q : (p.seq_q + keys) / 2;
+  return queries >= kLeastQueries;
 }
 
 // Lead and lag are at least the pieces of one group. So whatever a piece waits for belongs to
 // pieces with lower numbers: the zeros of its group were written along with pieces before that
 // group, and the sums that it rounds are of a group that ended before it. A lower number was taken
-// earlier, by a block that is running, so no wait lasts forever. The pieces in flight, at most
-// three per block, are added to both, so that normally no warp waits at all.
+// earlier, by a block that is running, so no wait lasts forever. A block has at most three pieces
+// in flight, two in its slots and one that its producer has taken. So many are added to both: then
+// normally no warp waits at all.
 template <class C>
 Schedule make_schedule(const BackwardParams& p, std::int64_t blocks) {
   const int tiles = num_tiles(p.seq_kv, C::kOwned);
@@ -80,6 +84,7 @@ Schedule make_schedule(const BackwardParams& p, std::int64_t blocks) {
   const int pieces = schedule.order.size();
   const std::int64_t group_pieces = std::int64_t{tiles} * group_heads;
   schedule.lead = static_cast<int>(std::min<std::int64_t>(pieces, group_pieces + 3 * blocks));
+  // With a lag of all pieces, blocks round none.
   schedule.lag = rounds_on_the_way(p, C::kOwned) ? schedule.lead : pieces;
   return schedule;
 }

@@ -34,24 +34,25 @@ struct BackwardKernels {
     if (!make_maps(maps, p)) return FlashAttentionError::CUDA_ERROR;
     const std::int64_t pieces = std::int64_t{p.batch} * p.heads_kv * num_tiles(p.seq_kv, C::kOwned);
     const std::int64_t blocks = blocks_that_stay(pieces, device);
-    // Each block takes one number more than there are pieces for it.
+    // Each block takes one number more than it gets pieces. An int must hold them all.
     if (pieces > kMaxBlocks - blocks) return FlashAttentionError::SIZE_OVERFLOW;
     const Schedule schedule = make_schedule<C>(p, blocks);
     const DqWorkspace scratch = workspace<Dq>(p, schedule);
-    constexpr int kThreads = 256;
+    constexpr int kDeltaThreads = 256, kRoundThreads = 256;
     const std::int64_t lanes = scratch.all_tiles * C::kStreamed * kDeltaLanes<kHeadDim>;
+    // The last kernel rounds the slices of the last `lag` pieces.
     const int first = schedule.first_slice(schedule.order.size() - schedule.lag);
     const std::int64_t left = scratch.all_tiles * Dq::kWarps - first;
-    return queue(stream, thread_each(lanes, kThreads, row_delta<T, Dq>, p, scratch),
+    return queue(stream, thread_each(lanes, kDeltaThreads, row_delta<T, Dq>, p, scratch),
                  resident_grid<Storage>(blocks, C::kThreads, gradients<T, kHeadDim>, p, scratch,
                                         maps, schedule),
-                 thread_each(32 * left, kThreads, query_gradient<T, Dq>, p, scratch, first));
+                 thread_each(32 * left, kRoundThreads, query_gradient<T, Dq>, p, scratch, first));
   }
 };
 
 std::size_t backward_workspace(const Problem& p) {
   return dispatch(TensorCoreTypes{}, UsualHeadDims{}, p, std::size_t{0}, [&](auto, auto head_dim) {
-    // There is at most a group for each KV head.
+    // Each group has two counts. There are at most as many groups as KV heads.
     const std::size_t groups = std::size_t{1} * p.batch * p.heads_kv;
     using Dq = typename BackwardConfig<head_dim()>::Dq;
     return dq_workspace_bytes<Dq, 0>(p, 2 * groups);
