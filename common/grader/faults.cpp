@@ -247,8 +247,9 @@ constexpr Words kWords[] = {
      "the copy."},
     {Kind::kMbarrier, kOthers, "mbarrier", "An mbarrier is used wrongly ({title}): {last}."},
     {Kind::kBlockOrder, kOthers, "later-block",
-     "A thread waits for a block that begins later: {place}. On a GPU that block may begin only "
-     "when this one has ended."},
+     "A thread waits for a count that no block changes that has begun: {place}. Blocks that begin "
+     "later may begin only when this one has ended; or it waits for the count of another tile, or "
+     "for another number."},
     {Kind::kAsyncProduct, Report::kRegisterInFlight, "product-in-flight",
      "A register is used while a product needs it: the product at {first}, then {last}. "
      "Accumulators and left operands in registers belong to the product until the wgmma_wait() "

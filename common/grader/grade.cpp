@@ -52,6 +52,10 @@ const char* const kCases[] = {
     "b1_h1_q20k290_d32_f16",
 };
 
+// The same where blocks stay: more pieces of work than a block has buffers for, in several groups
+// of heads, and so many queries that stage 18 rounds dQ on the way.
+const char* const kResidentCases[] = {"b2_h4x2_q20k40_d32_f16", "b1_h5_q780k20_d32_f16"};
+
 // Of a call without an LSE: its pointer is null.
 const char* const kCaseWithoutLse = "b1_h2_q37k71_d64_f32_causal_no_lse";
 
@@ -134,6 +138,9 @@ std::vector<const char*> cases_of(const Stage& own, Pass pass) {
   std::vector<const char*> names;
   for (const char* name : kCases) {
     if (own.facts(pass).head_dims.has(case_of(name).problem.head_dim)) names.push_back(name);
+  }
+  if (own.facts(pass).resident) {
+    names.insert(names.end(), std::begin(kResidentCases), std::end(kResidentCases));
   }
   return names;
 }
