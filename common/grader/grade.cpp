@@ -52,9 +52,13 @@ const char* const kCases[] = {
     "b1_h1_q20k290_d32_f16",
 };
 
-// The same where blocks stay: more pieces of work than a block has buffers for, in several groups
-// of heads, and so many queries that stage 18 rounds dQ on the way.
-const char* const kResidentCases[] = {"b2_h4x2_q20k40_d32_f16", "b1_h5_q780k20_d32_f16"};
+// The same where blocks stay: grouped heads in several batches, keys that no query sees between
+// some that are seen, and so many heads and queries that stage 18 zeroes and rounds dQ on the way.
+const char* const kResidentCases[] = {
+    "b2_h4x2_q20k40_d32_f16",
+    "b1_h2_q33k300_d32_f16_left40_right7",
+    "b1_h5_q780k20_d32_f16",
+};
 
 // Of a call without an LSE: its pointer is null.
 const char* const kCaseWithoutLse = "b1_h2_q37k71_d64_f32_causal_no_lse";
