@@ -125,7 +125,7 @@ __device__ __forceinline__ void add_to_dq(const DqWorkspace& scratch, std::int64
 // In a fixed order, it lets the next block add.
 __device__ __forceinline__ void let_next_add(const DqWorkspace& scratch, std::int64_t share) {
   if (scratch.any_order) return;
-  ptx::tensor_store_wait<0>();  // The sums have been written before they are counted.
+  ptx::tensor_store_wait<0>();  // The sums have been written before the next block learns of it.
   ptx::block_count_add(&scratch.adds[share]);
 }
 

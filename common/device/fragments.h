@@ -17,14 +17,15 @@ template <class T, class Layout>
 using MatrixB = nvcuda::wmma::fragment<nvcuda::wmma::matrix_b, kMma, kMma, kMma, T, Layout>;
 using Accumulator = nvcuda::wmma::fragment<nvcuda::wmma::accumulator, kMma, kMma, kMma, float>;
 
-// The fragment whose row r holds value[r] 16 times: a matrix with a leading dimension of 0.
+// The fragment in which every column is `value`: row r holds value[r] 16 times. With a leading
+// dimension of 0, all columns begin at the same address.
 __device__ __forceinline__ Accumulator every_column(const float* value) {
   Accumulator fragment;
   load_matrix_sync(fragment, value, 0, nvcuda::wmma::mem_col_major);
   return fragment;
 }
 
-// The fragment whose column c holds value[c] 16 times.
+// The fragment in which every row is `value`: column c holds value[c] 16 times.
 __device__ __forceinline__ Accumulator every_row(const float* value) {
   Accumulator fragment;
   load_matrix_sync(fragment, value, 0, nvcuda::wmma::mem_row_major);

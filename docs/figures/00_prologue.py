@@ -3,7 +3,7 @@
 What is known of the two GPUs is in GPUS; the prologue's table names the sources.
 """
 
-from math import exp, sqrt
+from math import exp, log10, sqrt
 
 from drawing import Figure, LARGE, LEFT, NORMAL, SMALL
 
@@ -16,6 +16,7 @@ GPUS = (
     ("H200", 132, 256, 228, 60, 141, 4800, 64, 32),
     ("RTX 4060 Laptop", 24, 256, 100, 32, 8, 256, 48, 24),
 )
+F32_TERAFLOPS = 67  # of the H200
 
 
 def attention():
@@ -140,7 +141,45 @@ def warps():
             "paper",
         )
     figure.line([(26, 346), (20, 346), (20, 452), (26, 452)], width=2)
-    figure.text(LEFT, 490, "Divergence: two passes, half of the lanes idle in each.")
+    figure.text(LEFT, 490, "Divergence: both sides, with half of the lanes idle in each.")
+    return figure
+
+
+def butterfly():
+    """The shuffles of warp_sum, with 8 lanes in place of 32."""
+    lanes, distances = 8, (4, 2, 1)
+    rows = [list(range(lanes))]
+    for distance in distances:
+        rows.append([x + rows[-1][lane ^ distance] for lane, x in enumerate(rows[-1])])
+    figure = Figure(
+        "prologue_butterfly",
+        558,
+        "A butterfly: each lane gets the sum",
+        f"{lanes} lanes hold {rows[0]}. In each step a lane adds the value of the lane whose number"
+        " differs in one bit. "
+        + " ".join(
+            f"After distance {distance}: {row}." for distance, row in zip(distances, rows[1:])
+        ),
+    )
+    cell, x, step, high = 66, 164, 124, 44
+    centre = [x + cell * lane + cell / 2 - 5 for lane in range(lanes)]
+    figure.text(x - 14, 76, "lane", SMALL, "end")
+    for lane in range(lanes):
+        figure.text(centre[lane], 76, str(lane), SMALL, "middle", bold=True)
+    for n, row in enumerate(rows):
+        y = 94 + step * n
+        if n:
+            distance = distances[n - 1]
+            figure.text(LEFT, y - 40, f"add lane ⊕ {distance}", SMALL)
+            for lane in range(lanes):
+                for other in (lane, lane ^ distance):
+                    colour = "ink" if other == lane else "orange"
+                    figure.arrow([(centre[other], y - step + high + 2), (centre[lane], y - 2)],
+                                 colour, 1.8)
+        for lane, value in enumerate(row):
+            colour = "green" if n == len(distances) else "blue"
+            figure.box(x + cell * lane, y, cell - 10, high, colour, str(value))
+    figure.note(LEFT, 538, "A warp has 32 lanes: five steps, distances 16, 8, 4, 2 and 1.")
     return figure
 
 
@@ -161,14 +200,14 @@ def memory():
         figure.text(x, 36, gpu[0], SMALL + 1, "middle", bold=True)
         figure.note(x, 62, f"{gpu[1]} SMs", "middle")
     rows = [
-        ("registers", "one thread", "blue", 150, [f"{gpu[2]} KB" for gpu in GPUS], "an SM"),
+        ("registers", "one thread", "blue", 150, [f"{gpu[2]} KB" for gpu in GPUS], "per SM"),
         (
             "shared memory",
             "the threads of a block",
             "orange",
             220,
             [f"{gpu[3]} KB" for gpu in GPUS],
-            "an SM",
+            "per SM",
         ),
         ("L2 cache", "all SMs", "green", 290, [f"{gpu[4]} MB" for gpu in GPUS], "in all"),
         ("global memory", "all SMs", "grey", 352, [f"{gpu[5]} GB" for gpu in GPUS], "in all"),
@@ -275,7 +314,7 @@ def barrier():
 
 
 def banks():
-    """How many passes a column takes, by pitch."""
+    """How many wavefronts a column takes, by pitch."""
     pitches, found = (1, 2, 32, 33), {}
     for pitch in pitches:
         words = {lane * pitch for lane in range(LANES)}
@@ -295,12 +334,12 @@ def banks():
     figure.note(LEFT, 70, "How many words each of the banks 0 to 31 must deliver:")
     cell, x = 21, 24
     for n, (pitch, counts) in enumerate(found.items()):
-        y, passes = 112 + 88 * n, max(counts)
-        figure.text(x, y, f"pitch {pitch}: {passes} pass{'es' if passes > 1 else ''}", bold=True)
+        y, wavefronts = 112 + 88 * n, max(counts)
+        figure.text(x, y, f"pitch {pitch}: {wavefronts} wavefront{'s'[:wavefronts > 1]}", bold=True)
         for bank, words in enumerate(counts):
-            colour = "paper" if not words else "green" if passes == 1 else "red"
+            colour = "paper" if not words else "green" if wavefronts == 1 else "red"
             figure.box(x + cell * bank, y + 18, cell - 2, 36, colour, str(words or ""), SMALL)
-    figure.note(LEFT, 448, "A bank delivers one word in a pass.")
+    figure.note(LEFT, 448, "A bank delivers one word in a wavefront.")
     return figure
 
 
@@ -323,7 +362,7 @@ def occupancy():
     )
     scale, y = 660 / max(gpu[3] for gpu in GPUS), 96
     for gpu in GPUS:
-        figure.text(LEFT, y, f"{gpu[0]}: {gpu[3]} KB of shared memory an SM", bold=True)
+        figure.text(LEFT, y, f"{gpu[0]}: {gpu[3]} KB of shared memory per SM", bold=True)
         for tile in tiles:
             blocks = resident(gpu, tile)
             width = (tile + RESERVED_KB) * scale
@@ -360,4 +399,48 @@ def resident(gpu, tile):
     return min(gpu[3] // (tile + RESERVED_KB), gpu[7] // 4, gpu[8])
 
 
-FIGURES = [attention(), threads(), warps(), memory(), coalesced(), barrier(), banks(), occupancy()]
+def roofline():
+    """How fast a kernel can be at most, by its arithmetic intensity."""
+    name, peak, rate = GPUS[0][0], F32_TERAFLOPS, GPUS[0][6] / 1000
+    ridge, single, once = peak / rate, 0.25, 1024
+    figure = Figure(
+        "prologue_roofline",
+        420,
+        f"The roofline of an {name}, f32",
+        f"Bandwidth, {rate} TB/s times the FLOPs per byte, rises up to {peak} TFLOP/s at"
+        f" {ridge:.0f} FLOPs per byte. From there on the line is flat. At {single} FLOPs per byte"
+        f" lies {single * rate:.1f} TFLOP/s; {once} are on the flat part.",
+    )
+    left, right, bottom, top = 96, 690, 340, 80
+
+    def place(intensity, tera):
+        return (left + (right - left) * (log10(intensity) + 1) / 4.6,
+                bottom - (bottom - top) * (log10(tera) + 0.5) / 2.6)
+
+    for exponent in range(-1, 4):
+        x = place(10**exponent, 1)[0]
+        figure.line([(x, top), (x, bottom)], "grey", 0.6)
+        figure.note(x, bottom + 20, f"{10.0**exponent:g}", "middle")
+    for tera in (1, 10, 100):
+        y = place(1, tera)[1]
+        figure.line([(left, y), (right, y)], "grey", 0.6)
+        figure.note(left - 10, y, str(tera), "end")
+    figure.note(LEFT, 64, "TFLOP/s")
+    figure.note(right, bottom + 52, "FLOPs per byte", "end")
+    figure.line([place(0.1, 0.1 * rate), place(ridge, peak)], "orange", 4)
+    figure.line([place(ridge, peak), place(3000, peak)], "blue", 4)
+    for intensity, label, anchor, dx, dy in (
+        (single, "2 / 8 = 0.25: a score by itself", "start", 16, 18),
+        (ridge, f"ridge: {ridge:.0f}", "end", -16, -8),
+        (once, "1,024: each loaded once", "end", 76, 30),
+    ):
+        x, y = place(intensity, min(peak, intensity * rate))
+        figure.cells([(x - 6, y - 6, 12, 12)], "ink")
+        figure.text(x + dx, y + dy, label, SMALL, anchor)
+    return figure
+
+
+FIGURES = [
+    attention(), threads(), warps(), butterfly(), memory(), coalesced(), barrier(), banks(),
+    occupancy(), roofline(),
+]

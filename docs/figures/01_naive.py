@@ -1,9 +1,54 @@
-"""Figures of stages/01_naive: who computes what, cache lines, the mask, the backward pass."""
+"""Figures of stages/01_naive: who computes what, cache lines, the mask, the backward pass; and the
+time of each kernel of 01 to 03, which heads these three chapters."""
+
+import re
 
 from drawing import Figure, LEFT, NORMAL, SMALL
-from sources import causal, mask
+from sources import causal, mask, result
 
 LINE_BYTES = 128
+KERNELS = "docs/results/nvidia-h200/kernels.json"
+COLOURS = {"scores": "blue", "softmax": "green", "output": "orange", "attention": "purple"}
+
+
+def bars():
+    """The time of each kernel of the forward passes of 01, 02 and 03."""
+    stages = {}
+    for row_ in result(KERNELS)["rows"]:
+        if row_["stage"][:2] in ("01", "02", "03") and row_["pass"] == "forward":
+            name = re.search(r"::(\w+)", row_["kernel"])[1]
+            stages.setdefault(row_["stage"][:2], []).append((name, row_["ms"]))
+    device = result(KERNELS)["provenance"]["device"]
+    figure = Figure(
+        "01_bars",
+        428,
+        "Time of each kernel of the forward pass, ms",
+        f"Milliseconds on an {device}. "
+        + " ".join(
+            f"{stage}: " + ", ".join(f"{name} {ms:.0f}" for name, ms in kernels) + "."
+            for stage, kernels in stages.items()
+        ),
+    )
+    figure.legend(LEFT, 74, [(colour, name) for name, colour in COLOURS.items()])
+    x, closer = 64, 7
+    scale = 590 / sum(ms for _, ms in stages["01"])
+
+    def bar(y, stage, unit):
+        figure.text(LEFT, y + 19, stage, SMALL, bold=True)
+        at = x
+        for name, ms in stages[stage]:
+            label = f"{ms:.0f}" if unit * ms > 30 else ""
+            figure.box(at, y, unit * ms, 38, COLOURS[name], label, SMALL)
+            at += unit * ms
+        total = sum(ms for _, ms in stages[stage])
+        figure.text(at + 8, y + 19, f"{total:.0f}", SMALL, bold=True)
+
+    for n, stage in enumerate(stages):
+        bar(106 + 50 * n, stage, scale)
+    figure.note(LEFT, 290, f"02 and 03 again, {closer} times as wide:")
+    for n, stage in enumerate(("02", "03")):
+        bar(316 + 50 * n, stage, closer * scale)
+    return figure
 
 
 def row(n, count):
@@ -96,7 +141,7 @@ def lines():
     figure.legend(390, 260,
                   [("blue-full", "what the lanes read"), ("orange", "cache lines touched")],
                   column=True)
-    figure.lines(390, 356, ["The L1 cache serves", "one line a cycle."], NORMAL)
+    figure.lines(390, 356, ["The L1 cache serves", "one line per cycle."], NORMAL)
     return figure
 
 
@@ -151,8 +196,8 @@ def backward():
     figure.box(290, 170, 410, 60, "blue", "score_gradients", mono=True)
     figure.arrow([(385, 230), (385, 276)])
     figure.arrow([(605, 230), (605, 276)])
-    figure.box(290, 278, 190, 76, "orange", "P", below=["O(N²) memory"], bold=True)
-    figure.box(510, 278, 190, 76, "orange", "dS", below=["O(N²) memory"], bold=True)
+    figure.box(290, 278, 190, 76, "orange", "P", below=["4 bytes per score"], bold=True)
+    figure.box(510, 278, 190, 76, "orange", "dS", below=["4 bytes per score"], bold=True)
     figure.arrow([(340, 354), (340, 378), (131, 378), (131, 408)])
     figure.arrow([(560, 354), (560, 378), (360, 378), (360, 408)])
     figure.arrow([(620, 354), (620, 408)])
@@ -168,4 +213,4 @@ def backward():
     return figure
 
 
-FIGURES = [who(), lines(), causal_mask(), backward()]
+FIGURES = [bars(), who(), lines(), causal_mask(), backward()]

@@ -29,7 +29,7 @@ def walk():
             "sK" if c == now else "",
             bold=True,
         )
-    figure.text(x, y - 86, f"K: {config.kBlockKV} keys a tile", SMALL)
+    figure.text(x, y - 86, f"K: {config.kBlockKV} keys per tile", SMALL)
     for r in range(rows):
         figure.box(
             x - 72,
@@ -98,7 +98,7 @@ def who():
         column=True,
     )
     figure.lines(
-        438, 220, ["In each step all lanes", "read one number of sQ", "and 32 rows of sK."], SMALL
+        438, 220, ["In each step all lanes", "read the same number of", "sQ, and a column of sK."], SMALL
     )
     return figure
 
@@ -150,13 +150,13 @@ def banks():
     figure = Figure(
         "02_banks",
         480,
-        "32 lanes read one column of sK",
+        "32 lanes read one column of sK, in f16",
         (
             "Each of 32 lanes reads the first element of its own row of sK. "
             + " ".join(
-                f"With a pitch of {pitch} halves the lanes meet {len(set(found))}"
-                f" bank{'s'[:len(set(found)) > 1]} and take {passes[pitch]}"
-                f" pass{'es' if passes[pitch] > 1 else ''}."
+                f"With a pitch of {pitch} halves the column lies in {len(set(found))}"
+                f" bank{'s'[:len(set(found)) > 1]} and takes {passes[pitch]}"
+                f" wavefront{'s'[:passes[pitch] > 1]}."
                 for pitch, found in lanes_banks.items()
             )
         ),
@@ -165,7 +165,7 @@ def banks():
     for x, pitch, colour in ((44, pitches[0], "red"), (386, pitches[1], "green")):
         count = passes[pitch]
         figure.text(
-            x, 74, f"[32][{pitch}] halves: {count} pass{'es' if count > 1 else ''}", 22, bold=True
+            x, 74, f"[32][{pitch}]: {count} wavefront{'s'[:count > 1]}", 22, bold=True
         )
         figure.note(x, 104, "banks 0 to 31")
         figure.grid(x, top, BANKS, 32, cell)

@@ -59,7 +59,7 @@ def tile():
     figure.text(
         LEFT,
         420,
-        f"{products / loads:.3g} multiply-adds a load. With one score a thread: 2.",
+        f"{products / loads:.3g} multiply-adds per load. With one score per thread: 2.",
         bold=True,
     )
     return figure
@@ -126,7 +126,7 @@ def lanes():
 
 
 def bank_rows():
-    """The banks that eight loads of 16 bytes meet."""
+    """The banks in which eight loads of 16 bytes fall."""
     pitch = config().kPitch
     cases = [
         (f"pitch {HEAD_DIM}, neighbouring rows", HEAD_DIM, 1, "red"),
@@ -137,21 +137,21 @@ def bank_rows():
         [[(step * n * words + e) % BANKS for e in range(4)] for n in range(8)]
         for _, words, step, _ in cases
     ]
-    turns = [max(sum(bank in row for row in rows) for bank in range(BANKS)) for rows in found]
+    wavefronts = [max(sum(bank in row for row in rows) for bank in range(BANKS)) for rows in found]
     figure = Figure(
         "04_banks",
         676,
         "Eight rows of sKV, 16 bytes from each",
         "Eight column groups load four floats each. "
         + " ".join(
-            f"{case[0].capitalize()}: {count} turn{'s'[:count > 1]}."
-            for case, count in zip(cases, turns)
+            f"{case[0].capitalize()}: {count} wavefront{'s'[:count > 1]}."
+            for case, count in zip(cases, wavefronts)
         ),
     )
     x = 44
-    for k, ((title, _, _, colour), rows, count) in enumerate(zip(cases, found, turns)):
+    for k, ((title, _, _, colour), rows, count) in enumerate(zip(cases, found, wavefronts)):
         y = 108 + 180 * k
-        figure.text(x, y - 22, f"{title}: {count} turn{'s' if count > 1 else ''}", bold=True)
+        figure.text(x, y - 22, f"{title}: {count} wavefront{'s' if count > 1 else ''}", bold=True)
         figure.banks(x, y, rows, colour)
     figure.notes(
         x,
@@ -167,7 +167,7 @@ def bank_rows():
 def partner(addresses):
     """The distance, 1 or 2, at which every lane finds a lane with the same address; or 0.
 
-    With such a distance a load of 16 bytes takes two passes, and four without, as measured on
+    With such a distance a load of 16 bytes takes two wavefronts, and four without, as measured on
     an H200.
     """
     for distance in (1, 2):
@@ -188,9 +188,9 @@ def partners():
         520,
         "Partners: lanes that load the same row",
         "The first 16 lanes and the row of Q and of K that each loads. In the kernel's order lanes"
-        " 0 and 1 share a row of Q and lanes 0 and 2 a row of K, so both loads take two passes. In"
-        " plain order no lane shares a row of K within its quarter of the warp, and that load takes"
-        " four.",
+        " 0 and 1 share a row of Q and lanes 0 and 2 a row of K, so both loads take two wavefronts."
+        " In plain order no lane shares a row of K within its quarter of the warp, and that load"
+        " takes four.",
     )
     cell, x = 33, 174
     shades = ["blue", "orange", "green", "purple", "sky", "yellow", "red", "grey"]
@@ -216,7 +216,7 @@ def partners():
                 )
             figure.text(LEFT, at + 20, f"{2 if distance else 4} ×", bold=True)
     figure.line([(x + 8 * cell, 110), (x + 8 * cell, 470)], "grey", 2, dashed=True)
-    figure.note(LEFT, 494, "2 ×, 4 ×: passes of one load. Dashed: a quarter of the warp.")
+    figure.note(LEFT, 494, "2 ×, 4 ×: wavefronts of one load. Dashed: a quarter of the warp.")
     return figure
 
 

@@ -13,7 +13,7 @@ def config():
 
 
 def fragments():
-    """A fragment: a matrix that 32 lanes hold, nobody says how."""
+    """A fragment: a matrix that 32 lanes hold, in an unspecified order."""
     mma = config().kMma
     figure = Figure(
         "05_fragments",
@@ -21,7 +21,7 @@ def fragments():
         "A fragment: a matrix in 32 lanes",
         f"A matrix of {mma} by {mma} numbers and the 32 lanes that hold it, each some of them."
         " Which lane holds which number is not specified. load_matrix_sync, mma_sync and"
-        " store_matrix_sync know; other code may only treat all alike.",
+        " store_matrix_sync use the mapping; other code may only treat all elements alike.",
     )
     cell, x, y = 13, 40, 100
     figure.cells([(x, y, mma * cell, mma * cell)], "blue")
@@ -30,16 +30,16 @@ def fragments():
     lanes = 430
     for lane in range(32):
         figure.cells([(lanes + lane % 4 * 62, y + lane // 4 * 26, 58, 22)], "orange")
-    figure.text(lanes + 122, y - 18, "32 lanes, an x[] in each", SMALL, "middle")
+    figure.text(lanes + 122, y - 18, "32 lanes, 8 numbers in each: x[]", SMALL, "middle")
     figure.arrow([(268, y + 104), (416, y + 104)], dashed=True)
     figure.arrow([(300, y + 104), (262, y + 104)], dashed=True)
     figure.text(342, y + 70, "?", 44, "middle", bold=True)
     figure.note(342, y + 136, "unspecified", "middle")
-    figure.text(LEFT, 346, "These know the mapping:", bold=True)
+    figure.text(LEFT, 346, "These use the mapping:", bold=True)
     figure.lines(
         LEFT + 12, 376, ["load_matrix_sync", "mma_sync", "store_matrix_sync"], SMALL, mono=True
     )
-    figure.text(384, 346, "Allowed without knowing:", bold=True)
+    figure.text(384, 346, "Allowed without it:", bold=True)
     figure.text(396, 376, "f.x[e] *= 0.5f", SMALL, mono=True)
     figure.text(396, 402, "f.x[e] *= g.x[e]", SMALL, mono=True)
     figure.note(396, 432, "for every e; g of f's type")
@@ -151,7 +151,7 @@ def round_trip():
     )
     figure.arrow([(428, 558), (292, 558)])
     figure.text(360, 536, "load, ldm 0", SMALL, "middle")
-    figure.note(LEFT, 620, "Once a tile. All of it belongs to one warp.")
+    figure.note(LEFT, 620, "Once per tile. All of it belongs to one warp.")
     return figure
 
 

@@ -139,8 +139,8 @@ def ldmatrix():
     figure = Figure(
         "07_ldmatrix",
         440,
-        "One matrix: who names, who receives",
-        "Two grids of 8 by 8 elements. Lanes 0 to 7 name the rows in both. Without .trans a lane"
+        "One matrix: addresses and data",
+        "Two grids of 8 by 8 elements. Lanes 0 to 7 pass the addresses of the rows in both. Without .trans a lane"
         " receives two neighbours of a row; with .trans two neighbours of a column.",
     )
     received = lane_map(MAPS, "LdMatrix")

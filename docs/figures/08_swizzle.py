@@ -61,7 +61,7 @@ def panels():
         548,
         [
             f"Orange: chunk {chosen} of eight rows, one matrix of ldmatrix.",
-            "It meets all 32 banks once in both.",
+            "It lies once in all 32 banks in both.",
         ],
         SMALL,
     )
@@ -69,7 +69,7 @@ def panels():
 
 
 def bank_rows():
-    """The banks that one matrix of ldmatrix meets in three layouts."""
+    """The banks of one matrix of ldmatrix in three layouts."""
     pad, chunk, keys = constants(PADDED, "Config", kHeadDim=HEAD_DIM, kMmaM=16).kPad, 2, 64
     index = layout(keys, HEAD_DIM)[0]
     pitch = HEAD_DIM + pad
@@ -80,21 +80,21 @@ def bank_rows():
     ]
     found = [[[(at(r) // 2 + w) % BANKS for w in range(4)] for r in range(8)]
              for _, _, at, _ in cases]
-    passes = [max(sum(bank in row for row in rows) for bank in range(BANKS)) for rows in found]
+    wavefronts = [max(sum(bank in row for row in rows) for bank in range(BANKS)) for rows in found]
     figure = Figure(
         "08_banks",
         650,
         f"ldmatrix: chunk {chunk} of rows 0 to 7",
         f"ldmatrix reads chunk {chunk} of eight rows of a tile with head_dim {HEAD_DIM}. "
         + " ".join(
-            f"With {case[0]}: {count} pass{'es'[:2 * (count > 1)]}, a tile of {2 * case[1]} bytes."
-            for case, count in zip(cases, passes)
+            f"With {case[0]}: {count} wavefront{'s'[:count > 1]}, a tile of {2 * case[1]} bytes."
+            for case, count in zip(cases, wavefronts)
         ),
     )
     x = 44
-    for k, ((title, elements, _, colour), rows, count) in enumerate(zip(cases, found, passes)):
+    for k, ((title, elements, _, colour), rows, count) in enumerate(zip(cases, found, wavefronts)):
         y = 108 + 180 * k
-        words = f"{title}: {count} pass{'es' if count > 1 else ''}"
+        words = f"{title}: {count} wavefront{'s'[:count > 1]}"
         figure.text(x, y - 22, words, bold=True)
         figure.text(x + 656, y - 22, f"tile: {2 * elements:,} bytes", SMALL, "end")
         figure.banks(x, y, rows, colour)

@@ -194,14 +194,14 @@ void shared_lesson() {
 void banks_lesson() {
   std::printf("One warp. Lane t reads the float tile[t * pitch] of shared memory.\n\n");
   const Array<float> out("out", 32);
-  std::printf("pitch  passes  bank conflicts\n");
+  std::printf("pitch  wavefronts  bank conflicts\n");
   for (const int pitch : {0, 1, 2, 3, 4, 8, 16, 32, 33}) {
     run(read_column, {1, 32}, out.data(), pitch);
     simt::LineCounts read;
     for (const auto& line : simt::line_counts()) {
       if (line.shared && !line.write) read = line;
     }
-    std::printf("%5d %7s %15s\n", pitch, counted(read.wavefronts).c_str(),
+    std::printf("%5d %11s %15s\n", pitch, counted(read.wavefronts).c_str(),
                 counted(read.conflicts).c_str());
   }
 }
@@ -219,7 +219,7 @@ constexpr Multiprocessor kMultiprocessors[] = {
 };
 
 // How many blocks an SM runs at a time. The system takes 1 KB of shared memory for each block, and
-// gives registers to a thread by eights.
+// allocates registers in multiples of eight per thread.
 int resident_blocks(const Multiprocessor& sm, int threads, int registers, int shared_kb) {
   if (shared_kb > sm.block_shared_kb) return 0;
   return std::min({sm.threads / threads, sm.blocks, sm.shared_kb / (shared_kb + 1),

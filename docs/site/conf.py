@@ -20,6 +20,8 @@ def chapters():
 # the exercises under their chapter. README.md comes before them all.
 book_parts = {
     "Begin": [
+        "docs/quarter_hour.md",
+        "docs/ladder.md",
         "docs/prologue/README.md",
         "docs/glossary.md",
     ],
@@ -36,6 +38,7 @@ book_parts = {
         "docs/syllabus.md",
     ],
     "Use it": [
+        "docs/library.md",
         "python/README.md",
         "examples/README.md",
         "examples/data/README.md",

@@ -26,7 +26,7 @@ KINDS = {
     "machinery: faults, variants, answers": ["*/faults.ini", "tests/*.ini", "*/variants.diff", "tests/grader/*"],
     "machinery: tests": ["tests/*", "python/tests/*"],
     "machinery: scripts": ["scripts/*", ".ci/*"],
-    "machinery: the book's": ["docs/figures/*", "docs/site/*", "docs/api/*", "docs/changes/*", "docs/races/*", "docs/*.py",
+    "machinery: the book's": ["docs/figures/*", "docs/site/*", "docs/api/*", "docs/changes/*", "docs/races/*", "docs/*.py", "docs/*.txt",
                               "docs/*.cmake", "docs/CMakeLists.txt", "Doxyfile"],
     "machinery: harness and reference": ["common/harness/*", "common/reference/*"],
     "machinery: instruments": ["common/device/instruments/*"],

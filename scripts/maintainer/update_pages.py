@@ -14,7 +14,9 @@ named. Behind a colon the marker may name the columns to show, by their titles, 
     <!-- end results -->
 
 The columns that say which row it is are always there, and without a list so are all others but
-those of EXTRA. *Of its ceiling* is empty where the result is older than that column. For a file of `ceilings` the words are figures. For a file of bench/peers/peers.py
+those of EXTRA. *Of its ceiling* is empty where the result is older than that column. With the word
+`step` the table has the time of the stage before and this stage's. For a file of `ceilings` the words
+are figures. For a file of bench/peers/peers.py
 the words are passes, dtypes, head dimensions, s512, causal, full, stages (each with both of its
 schedules), peers, and the kind of table: speeds, summary, costs or places. Without a head dimension,
 d64, the table has those of the matrix, d64 and d128; d96 and d256 must be named. For one of
@@ -35,6 +37,8 @@ second is a paragraph, of a function if one is named: it begins with the one com
 the words, its title, and ends at the next blank line, or the end of the block around it, at which
 every brace opened in the paragraph is closed.
 
+The numbers in prose that figures_in_text.py describes are renewed, too.
+
 Without arguments every tracked page is rewritten. With --check nothing is written, and the exit
 status is 1 if a page differs from its result.
 """
@@ -44,6 +48,7 @@ import pathlib
 import re
 import sys
 
+import figures_in_text
 from repository import ROOT, files
 
 sys.path[:0] = [str(ROOT / "bench/peers"), str(ROOT / "bench/timeline")]
@@ -160,6 +165,7 @@ def add_gains(rows, everything):
                   and other["stage"] < min(row["stage"], "9")
                   and (other["pass"], other["problem"]) == (row["pass"], row["problem"])]
         if before and "tflops" in row:
+            row["before"] = before[-1]
             row["gain"] = f"{row['tflops'] / before[-1]['tflops']:.2f} × {before[-1]['stage'][:2]}"
 
 
@@ -222,6 +228,20 @@ def plain_table(rows, left_out=(), wanted=()):
     return tables.markdown([title for title, _, _ in columns], lines)
 
 
+def step_table(rows, everything):
+    """How long the passes of a stage take, and those of the stage before it."""
+    timed = [row for row in rows if "ms" in row]
+    add_gains(timed, everything)
+    lines = []
+    for row in timed:
+        before = row.get("before")
+        lines.append([row["pass"], f"{before['stage'][:2]}: {three_digits(before['ms'])} ms" if before else "–",
+                      f"{three_digits(row['ms'])} ms", f"{before['ms'] / row['ms']:.2f} ×" if before else "–",
+                      share_of_ceiling(row)])
+    titles = ["pass", "stage before", "this stage", "speed-up", "of its ceiling"]
+    return tables.markdown(titles, lines), [f"`{timed[0]['problem']}`"]
+
+
 def origin(where):
     """The machine and the sources, for a table's last line."""
     facts = [where["device"]]
@@ -270,7 +290,8 @@ def table(path, words, wanted=()):
         facts = [f"{result['rows'][0].get('pass', 'forward')}, f16", *origin(result["provenance"]), f"`{path}`"]
         return variants_table.markdown(result["rows"], words) + "\n\n" + ", ".join(facts) + ".\n"
     views = [word for word in words if of_peers and word in tables.VIEWS] or ["speeds"]
-    words = [word for word in words if word not in views]
+    of_step = "step" in words
+    words = [word for word in words if word not in [*views, "step"]]
     everything = tables.rows_of(result) if of_peers else result["rows"]
     if of_peers and not any(re.fullmatch(r"d\d+", word) for word in words):
         everything = tables.with_head_dim(everything, tables.HEAD_DIMS)
@@ -289,6 +310,8 @@ def table(path, words, wanted=()):
         text = "\n\n".join(tables.VIEWS[view](rows) for view in views)
     elif plain:
         text = plain_table(rows)
+    elif of_step:
+        text, facts = step_table(rows, everything)
     else:
         text, facts = ladder_table(rows, everything, wanted)
     facts += origin(result["provenance"]) + [f"`{path}`"]
@@ -369,7 +392,7 @@ def main():
         new = RESULTS.sub(
             lambda m: m[1] + table(m[2], m[3].split(), m[4].split(", ") if m[4] else ()) + m[5], old)
         new = SCREEN.sub(lambda m: m[1] + screen(m[2]) + m[3], new)
-        new = CODE.sub(lambda m: m[1] + code(m[2], m[3]) + m[4], new)
+        new = figures_in_text.renewed(CODE.sub(lambda m: m[1] + code(m[2], m[3]) + m[4], new))
         if new != old:
             stale.append(name)
             if not check:

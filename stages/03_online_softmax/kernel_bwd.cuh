@@ -188,7 +188,7 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
           }
         }
       }
-      __syncthreads();  // All have read sQ and sdO, and the warp its sP and sdS, before the next.
+      __syncthreads();  // All have read sQ, sdO, sP and sdS before they are overwritten.
     }
   }
 

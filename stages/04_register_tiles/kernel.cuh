@@ -18,7 +18,7 @@ struct Config {
   static constexpr int kBlockQ = 64;                        // queries that a block computes
   static constexpr int kBlockKV = kHeadDim > 64 ? 32 : 64;  // keys of one tile: 64 KB hold no more
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 3;  // at least so many on a multiprocessor: 168 registers a thread
+  static constexpr int kBlocks = 3;  // at least so many per SM: 168 registers per thread
   // What a thread computes: kRows × kColumns of S, and kRows × 4 kQuads of O.
   static constexpr int kRows = kBlockQ / (kThreads / 8);
   static constexpr int kColumns = kBlockKV / 8;
@@ -55,8 +55,8 @@ __device__ __forceinline__ void load_tile(float (&tile)[kRows][kPitch], Rows<con
 }
 
 // A warp is 4 groups of rows by 8 groups of columns. Lanes that differ in bit 0 share a group of
-// rows, and lanes that differ in bit 1 a group of columns: whatever a lane loads, a neighbour loads
-// as well, and shared memory then serves half a warp at once, not a quarter.
+// rows, and lanes that differ in bit 1 a group of columns. So each lane loads the same address as a
+// neighbour, and shared memory serves 16 lanes per wavefront instead of 8.
 __device__ __forceinline__ int row_group(int lane) { return (lane >> 1 & 1) + (lane >> 4) * 2; }
 __device__ __forceinline__ int column_group(int lane) { return (lane & 1) + (lane >> 2 & 3) * 2; }
 

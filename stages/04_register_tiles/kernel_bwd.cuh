@@ -21,7 +21,7 @@ struct BackwardConfig {
   static constexpr int kOwned = kHeadDim > 64 ? 32 : 64;
   static constexpr int kStreamed = kHeadDim > 64 ? 16 : 32;
   static constexpr int kThreads = kHeadDim > 64 ? 64 : 128;
-  static constexpr int kBlocks = kHeadDim > 64 ? 4 : 2;  // at least so many on a multiprocessor
+  static constexpr int kBlocks = kHeadDim > 64 ? 4 : 2;  // at least so many per SM
   // What a thread computes: kRows × kColumns of S and dP, and kRows × 4 kQuads of each gradient.
   static constexpr int kRows = kOwned / (kThreads / 8);
   static constexpr int kColumns = kStreamed / 8;

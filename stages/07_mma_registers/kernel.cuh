@@ -24,7 +24,7 @@ struct Config {
   static constexpr int kWarps = kBlockQ / kMmaM;  // a warp computes a strip of 16 rows
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kBlocks = 384 / kThreads;  // an SM: a thread has up to 168 registers
-  static constexpr int kPad = 8;  // Rows of 16 bytes more: 8 rows of a matrix meet all 32 banks.
+  static constexpr int kPad = 8;  // 16 bytes per row, so that 8 rows of a matrix lie in all banks
   static_assert(kBlockQ % kMmaM == 0 && 128 % kBlockQ == 0, "kBlockQ is 16, 32, 64 or 128");
   static_assert(kBlockKV % kMmaK == 0, "kBlockKV is a multiple of 16");
 };

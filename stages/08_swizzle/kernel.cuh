@@ -31,10 +31,10 @@ struct Config {
   static_assert(kBlockKV % kPart == 0 && kPart % kMmaK == 0, "kBlockKV is a multiple of kPart");
 };
 
-// A tile without padding. It lies as panels of 64 columns, one after the other: rows of 128 bytes,
-// one for each bank and 8 chunks of 16 bytes. Chunk c of row r lies where chunk c ^ (r % 8) would
-// lie, so that the same chunk of 8 rows, which is what ldmatrix reads, meets all 32 banks. Where 32
-// columns are all there are, two rows fill the banks, and share what they are XORed with.
+// A tile without padding: panels of 64 columns, one after the other, with rows of 128 bytes, which
+// are 8 chunks of 16. Chunk c of row r lies in place c ^ (r % 8): bits 4 to 6 of the address are
+// XORed with bits 7 to 9. So the same chunk of 8 rows, which ldmatrix reads, lies in all 32 banks.
+// With 32 columns two rows fill the banks, and share the twist, the number that is XORed.
 template <class T, int kRows, int kCols>
 struct Swizzled {
   static constexpr int kPanelCols = kCols % 64 == 0 ? 64 : 32;

@@ -158,9 +158,9 @@ class Site(BrowserTest):
         self.assertEqual(links(self.browser, "#search-results li a"), [])
 
     def test_ladder_is_not_cut(self):
-        """The whole of README.md's table fits beside the menu."""
+        """The whole of the simulator's table fits beside the menu."""
         for width in (1280, 1440, 1920):
-            self.open("index.html", width)
+            self.open("docs/ladder.html", width)
             table = self.find(".highlight-text pre")
             self.assertIn("01_naive", table.text)
             with self.subTest(width=width):

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Replays the README's first quarter of an hour as a newcomer would, in a copy of the sources.
+"""Replays docs/quarter_hour.md as a newcomer would, in a copy of the sources.
 
     tests/readme/replay.py [--record]
 
-Then follows the section "Use it as a library" in a new home folder, for the CPU simulator.
+Then follows docs/library.md in a new home folder, for the CPU simulator.
 
-Runs every `sh` block of a section in order. What the README shows under a block must appear in the
+Runs every `sh` block of a page in order. The screen that the page shows under a block must appear in the
 block's output, line by line; a block with nothing under it must succeed. --record writes the
-screens under docs/results/cpu-simulator that the section shows: those of the blocks, and
+screens under docs/results/cpu-simulator that the page shows: those of the blocks, and
 quarter_hour.txt, the time that each step took.
 """
 import os
@@ -23,8 +23,8 @@ from repository import ROOT, copy_sources  # noqa: E402, it lies there
 
 SCREENS = ROOT / "docs/results/cpu-simulator"
 TIMES = "quarter_hour"
-SECTION = "## Your first quarter of an hour"
-LIBRARY = "## Use it as a library"
+QUARTER_HOUR = "docs/quarter_hour.md"
+LIBRARY = "docs/library.md"
 # A step's title, its commands, or a screen that a command printed.
 PART = re.compile(r"^\*\*(?P<step>\d+\. .+?)\*\*|^```sh\n(?P<commands>.*?)^```"
                   r"|^<!-- screen \S+/(?P<screen>\w+)\.txt -->\n(?P<shown>.*?)^<!-- end screen -->",
@@ -45,7 +45,7 @@ def make_repository(folder):
 
 
 def excerpt(name, output):
-    """The part of a block's output that the README shows."""
+    """The part of a block's output that the page shows."""
     lines = output.splitlines()
     first, last = EXCERPTS[name]
     begin = next((i for i, line in enumerate(lines) if re.search(first, line)), None)
@@ -56,11 +56,11 @@ def excerpt(name, output):
 
 
 def check_shown(shown, output, step):
-    """Every line that the README shows must have been printed."""
+    """Every line that the page shows must have been printed."""
     printed = {line.rstrip() for line in output.splitlines()}
     for line in shown.removeprefix("```text\n").split("\n```")[0].splitlines():
         if line.rstrip() not in printed:
-            raise SystemExit(f"step {step}: the README shows a line that was not printed:\n{line}\n"
+            raise SystemExit(f"step {step}: the page shows a line that was not printed:\n{line}\n"
                              f"The output was:\n{output}")
 
 
@@ -71,12 +71,9 @@ def processor():
     return f"{name}, {len(os.sched_getaffinity(0))} cores"
 
 
-def section(heading):
-    """A section of the README."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    if heading + "\n" not in readme:
-        raise SystemExit(f"README.md has no section '{heading}'")
-    return readme.split(heading + "\n")[1].split("\n## ")[0]
+def parts_of(page):
+    """The steps, commands and screens of a page."""
+    return list(PART.finditer((ROOT / page).read_text(encoding="utf-8")))
 
 
 def run(commands, folder, **environment):
@@ -87,20 +84,20 @@ def run(commands, folder, **environment):
 
 
 def use_as_library(repository):
-    """Installs the library and builds the example that the README copies, both outside."""
-    blocks = [part["commands"] for part in PART.finditer(section(LIBRARY)) if part["commands"]]
+    """Installs the library and builds the example that the page copies, both outside."""
+    blocks = [part["commands"] for part in parts_of(LIBRARY) if part["commands"]]
     with tempfile.TemporaryDirectory() as home:
-        for commands in blocks:  # The section says "write `simt` for `release`".
+        for commands in blocks:  # The page says "write `simt` instead of `release`".
             done = run(commands.replace("release", "simt"), repository, HOME=home)
             if done.returncode != 0:
-                raise SystemExit(f"'{LIBRARY}' failed:\n{commands}\n{done.stdout}")
+                raise SystemExit(f"{LIBRARY} failed:\n{commands}\n{done.stdout}")
     if "max |error|" not in done.stdout:
-        raise SystemExit(f"'{LIBRARY}': its last block did not run the example:\n{done.stdout}")
+        raise SystemExit(f"{LIBRARY}: its last block did not run the example:\n{done.stdout}")
 
 
 def replay(record):
-    """Runs the first section; returns one (step, seconds) for each of its steps."""
-    parts = list(PART.finditer(section(SECTION)))
+    """Runs both pages; returns one (step, seconds) for each step of the first."""
+    parts = parts_of(QUARTER_HOUR)
     times = []
     with tempfile.TemporaryDirectory() as folder:
         make_repository(pathlib.Path(folder))
@@ -127,13 +124,13 @@ def replay(record):
 
 
 def main():
-    """Replays the sections, and with --record writes the screens."""
+    """Replays the pages, and with --record writes the screens."""
     if sys.argv[1:] not in ([], ["--record"]):
         raise SystemExit(__doc__)
     record = sys.argv[1:] == ["--record"]
     times = replay(record)
     if not times:
-        raise SystemExit(f"'{SECTION}' has no steps")
+        raise SystemExit(f"{QUARTER_HOUR} has no steps")
     if record:
         width = max(len(step) for step, _ in times)
         lines = [f"{step:<{width}}  {seconds:5.0f} s" for step, seconds in times]
