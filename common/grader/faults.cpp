@@ -379,10 +379,9 @@ std::vector<Diagnosis> faults(const std::vector<Sample>& samples) {
   }
   std::vector<Diagnosis> diagnoses;
   for (Named& one : named) diagnoses.push_back(finished(std::move(one)));
-  if (diagnoses.size() > 1 && of_copies(list.front().second->finding.kind())) {
+  if (diagnoses.size() > 1) {
     diagnoses.front().message +=
-        " What else was found may follow from it: " + std::to_string(diagnoses.size() - 1) +
-        " more.";
+        ' ' + std::to_string(diagnoses.size() - 1) + " more may follow from it.";
     diagnoses.resize(1);
   }
   return diagnoses;

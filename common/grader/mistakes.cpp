@@ -227,8 +227,8 @@ const std::vector<MistakeRow> kMistakes = {
      "The mask asks about the first 16 x 16 block of the tile, whichever block it is: the first "
      "query and the first key of the 16 x 16 block, r0 and c0, are not added."},
     {Mistake::kMaskWithoutRowOffset, B, Fragments, "mask-without-row-offset",
-     "The mask asks about the first 16 queries of the tile, whichever queries these are: the first "
-     "query of the 16 x 16 block is not added."},
+     "The mask asks about the first 16 queries of the tile, whichever queries these are: r0, the "
+     "first query of the 16 x 16 block, is not added."},
     {Mistake::kLseWithoutLog2, B, None, "lse-without-log2",
      "The LSE lacks a factor log2(e): it is a natural logarithm, and 2^x wants one to base 2, as "
      "the scores are."},
