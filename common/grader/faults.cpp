@@ -18,12 +18,21 @@ bool is_race(Kind kind) { return kind == Kind::kSharedRace || kind == Kind::kGlo
 
 bool of_copies(Kind kind) { return kind == Kind::kMbarrier || kind == Kind::kAsyncCopy; }
 
+// True of a fault that others may follow from.
+bool has_consequences(Kind kind) {
+  return of_copies(kind) || kind == Kind::kAsyncProduct || kind == Kind::kDivergentBarrier;
+}
+
 // The cause before what may follow from it.
-int rank(Kind kind) {
+int rank(const simt::Finding& finding) {
+  const Kind kind = finding.kind();
   if (kind == Kind::kDivergentBarrier) return 0;
   if (is_race(kind)) return 1;
   if (kind == Kind::kOutOfBounds) return 2;
-  return of_copies(kind) ? 3 : 4;
+  // A product that is not waited for still reads its tiles; an operand may be overwritten because
+  // a copy came too early.
+  if (kind == Kind::kAsyncProduct && finding.report != Report::kOperandOverwritten) return 3;
+  return of_copies(kind) ? 4 : 5;
 }
 
 Diagnosis race_of_writes(const std::string& array, const Access& a, const Access& b) {
@@ -171,7 +180,10 @@ constexpr Words kWords[] = {
      "No thread can go on: {barriers}. An arrival or a copy's bytes are missing, or a wait names "
      "the wrong parity. A thread that waits must not be one that is to arrive."},
     {Kind::kMbarrier, Report::kTooManyArrivals, "mbarrier-arrivals", kTooManyArrive},
-    {Kind::kMbarrier, Report::kArrivalInLaterPhase, "mbarrier-arrivals", kTooManyArrive},
+    {Kind::kMbarrier, Report::kArrivalInLaterPhase, "mbarrier-arrivals",
+     "An arrival at {array} may come before the phase that it is meant for begins, and would be one "
+     "too many for the phase before: {last}. More arrive than mbarrier_init() says, or a tile is "
+     "requested before the wait for its empty buffer."},
     {Kind::kMbarrier, Report::kMoreBytesThanExpected, "mbarrier-bytes",
      "More bytes are copied than a phase of {array} expects: {last}. It ends before all of them "
      "are there. The arrival names the bytes of all boxes that the phase brings: bytes, not "
@@ -183,6 +195,15 @@ constexpr Words kWords[] = {
     {Kind::kMbarrier, Report::kMbarrierOutOfRange, "mbarrier-range",
      "{array} is given a number that it cannot take: {last}. The parity of a wait is 0 or 1, and a "
      "phase has at least one arrival."},
+    {Kind::kDivergentBarrier, Report::kNamedBarrierDeadlock, "named-barrier-deadlock",
+     "Threads wait at a named barrier to which the others do not come: {place}. An arrival is "
+     "missing, comes at another barrier, or waits itself for one that is still to come."},
+    {Kind::kDivergentBarrier, Report::kNamedBarrierTooSoon, "named-barrier-too-soon",
+     "A named barrier is used again before its last use is known to be over: {place}. The threads "
+     "could have been counted then: there is an arrival too many, or it comes too early."},
+    {Kind::kDivergentBarrier, Report::kNamedBarrierOfTwoSizes, "named-barrier-sizes",
+     "Calls at one named barrier name different numbers of threads: {place}. It is the number of "
+     "all that come, of those that wait and of those that only arrive."},
     {Kind::kDivergentBarrier, kOthers, "divergent-barrier",
      "Not all threads of the block reach the same __syncthreads(): a barrier is in a branch or a "
      "loop that some of them skip."},
@@ -200,10 +221,24 @@ constexpr Words kWords[] = {
     {Kind::kBlockOrder, kOthers, "later-block",
      "A thread waits for a block that begins later: {place}. On a GPU that block may begin only "
      "when this one has ended."},
+    {Kind::kAsyncProduct, Report::kProductWithoutFence, "product-without-fence",
+     "A product is issued that no wgmma_fence() orders with the threads' earlier accesses to its "
+     "registers: {place}. The fence stands after the last of them, before the first product."},
+    {Kind::kAsyncProduct, Report::kRegisterInFlight, "product-not-awaited",
+     "Registers of a product are used while it may still run: {place}. A wgmma_wait() that covers "
+     "its group comes first: wgmma_commit() ends the group, and wgmma_wait<n>() leaves the last n "
+     "groups running."},
+    {Kind::kAsyncProduct, Report::kProductWithoutWait, "product-not-awaited",
+     "A product is issued that no wgmma_wait() covers: {place}. Its group ends with "
+     "wgmma_commit(), and wgmma_wait<n>() leaves the last n groups running."},
     {Kind::kAsyncProduct, kOthers, "product-in-flight",
      "A product of a warpgroup is not ordered with what comes before or after it: {place}. Until "
      "the wgmma_wait() that covers its group, its registers and what it reads belong to it; before "
      "it, wgmma_fence() orders registers and fence_proxy_async() shared memory."},
+    {Kind::kLaunchLimit, Report::kTooFewRegisters, "too-few-registers",
+     "A warpgroup waits for registers that no other gives back: {place}. Together the warpgroups "
+     "of a block have those of the launch. setmaxnreg_dec() leaves so many, setmaxnreg_inc() takes "
+     "as many."},
     {Kind::kLaunchLimit, kOthers, "launch-refused", "The launch exceeds a limit of the device."},
     {Kind::kNullPointer, kOthers, "no-such-memory",
      "A pointer or an index leads to an address without memory."},
@@ -307,7 +342,7 @@ std::vector<Diagnosis> faults(const std::vector<Sample>& samples) {
     for (const harness::Fault& fault : sample.check.faults) list.push_back({&sample, &fault});
   }
   std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
-    return rank(a.second->finding.kind()) < rank(b.second->finding.kind());
+    return rank(a.second->finding) < rank(b.second->finding);
   });
   std::vector<Named> named;
   for (const auto& [sample, fault] : list) {
@@ -320,7 +355,7 @@ std::vector<Diagnosis> faults(const std::vector<Sample>& samples) {
   }
   std::vector<Diagnosis> diagnoses;
   for (Named& one : named) diagnoses.push_back(finished(std::move(one)));
-  if (diagnoses.size() > 1 && of_copies(list.front().second->finding.kind())) {
+  if (diagnoses.size() > 1 && has_consequences(list.front().second->finding.kind())) {
     diagnoses.front().message +=
         " What else was found may follow from it: " + std::to_string(diagnoses.size() - 1) +
         " more.";
