@@ -19,11 +19,15 @@ bool is_race(Kind kind) { return kind == Kind::kSharedRace || kind == Kind::kGlo
 bool of_copies(Kind kind) { return kind == Kind::kMbarrier || kind == Kind::kAsyncCopy; }
 
 // The cause before what may follow from it.
-int rank(Kind kind) {
+int rank(const simt::Finding& finding) {
+  const Kind kind = finding.kind();
   if (kind == Kind::kDivergentBarrier) return 0;
   if (is_race(kind)) return 1;
   if (kind == Kind::kOutOfBounds) return 2;
-  return of_copies(kind) ? 3 : 4;
+  // A product that is not waited for still reads its tiles; an operand may be overwritten because
+  // a copy came too early.
+  if (kind == Kind::kAsyncProduct && finding.report != Report::kOperandOverwritten) return 3;
+  return of_copies(kind) ? 4 : 5;
 }
 
 Diagnosis race_of_writes(const std::string& array, const Access& a, const Access& b) {
@@ -194,7 +198,11 @@ constexpr Words kWords[] = {
      "No thread can go on: {barriers}. An arrival or a copy's bytes are missing, or a wait names "
      "the wrong parity. A thread that waits must not be one that is to arrive."},
     {Kind::kMbarrier, Report::kTooManyArrivals, "mbarrier-arrivals", kTooManyArrive},
-    {Kind::kMbarrier, Report::kArrivalInLaterPhase, "mbarrier-arrivals", kTooManyArrive},
+    {Kind::kMbarrier, Report::kArrivalInLaterPhase, "mbarrier-arrivals",
+     "An arrival at {array} may come before the phase that it is meant for begins, and would be "
+     "one "
+     "too many for the phase before: {last}. More arrive than mbarrier_init() says, or a tile is "
+     "requested before the wait for its empty buffer."},
     {Kind::kMbarrier, Report::kMoreBytesThanExpected, "mbarrier-bytes",
      "More bytes are copied than a phase of {array} expects: {last}. It ends before all of them "
      "are there. The arrival names the bytes of all boxes that the phase brings: bytes, not "
@@ -207,21 +215,18 @@ constexpr Words kWords[] = {
      "{array} is given a number that it cannot take: {last}. The parity of a wait is 0 or 1, and a "
      "phase has at least one arrival."},
     {Kind::kDivergentBarrier, Report::kNamedBarrierDeadlock, "named-barrier-deadlock",
-     "No thread can go on: at a named barrier some wait for others that never come, {place}. Count "
-     "who waits and who arrives at each of them, in the first round, in the last, and where a warp "
-     "skips one."},
+     "Threads wait at a named barrier to which the others do not come: {place}. An arrival is "
+     "missing, comes at another barrier, or waits itself for one that is still to come."},
     {Kind::kDivergentBarrier, Report::kNamedBarrierTooSoon, "named-barrier-too-soon",
-     "Threads come to a named barrier again before they can know that it has opened: {place}. They "
-     "may be counted twice in one round. Between two arrivals at a barrier there must be a wait "
-     "that the others end after the first; those that wait for each other in turn need a barrier "
-     "each."},
+     "A named barrier is used again before its last use is known to be over: {place}. The threads "
+     "could have been counted then: there is an arrival too many, or it comes too early."},
+    {Kind::kDivergentBarrier, Report::kNamedBarrierOfTwoSizes, "named-barrier-sizes",
+     "Calls at one named barrier name different numbers of threads: {place}. It is the number of "
+     "all that come, of those that wait and of those that only arrive."},
     {Kind::kDivergentBarrier, Report::kNamedBarrierWithoutWarp, "named-barrier-too-soon",
      "A named barrier opens when only some lanes of a warp have come: {place}. Others have come to "
      "it that were not meant to be counted, or lanes of the warp skip it. Those that wait for each "
      "other in turn need a barrier each."},
-    {Kind::kDivergentBarrier, Report::kNamedBarrierOfTwoSizes, "named-barrier-size",
-     "Threads name different sizes of one named barrier: {place}. All name the number of threads "
-     "that wait and that arrive, together."},
     {Kind::kDivergentBarrier, kOthers, "divergent-barrier",
      "Not all threads of the block reach the same __syncthreads(): a barrier is in a branch or a "
      "loop that some of them skip."},
@@ -250,10 +255,16 @@ constexpr Words kWords[] = {
      "A thread waits for a count that no block changes that has begun: {place}. Blocks that begin "
      "later may begin only when this one has ended; or it waits for the count of another tile, or "
      "for another number."},
-    {Kind::kAsyncProduct, Report::kRegisterInFlight, "product-in-flight",
-     "A register is used while a product needs it: the product at {first}, then {last}. "
-     "Accumulators and left operands in registers belong to the product until the wgmma_wait() "
-     "that covers its group; wgmma_wait<1>() leaves the last group in flight."},
+    {Kind::kAsyncProduct, Report::kProductWithoutFence, "product-without-fence",
+     "A product is issued that no wgmma_fence() orders with the threads' earlier accesses to its "
+     "registers: {place}. The fence stands after the last of them, before the first product."},
+    {Kind::kAsyncProduct, Report::kRegisterInFlight, "product-not-awaited",
+     "Registers of a product are used while it may still run: {place}. A wgmma_wait() that covers "
+     "its group comes first: wgmma_commit() ends the group, and wgmma_wait<n>() leaves the last n "
+     "groups running."},
+    {Kind::kAsyncProduct, Report::kProductWithoutWait, "product-not-awaited",
+     "A product is issued that no wgmma_wait() covers: {place}. Its group ends with "
+     "wgmma_commit(), and wgmma_wait<n>() leaves the last n groups running."},
     {Kind::kAsyncProduct, Report::kOperandOverwritten, "product-in-flight",
      "{array} is written while a product may read it: the product at {first}, then {last}. Its "
      "operands are free behind the wgmma_wait() that covers its group, and for other warpgroups "
@@ -262,6 +273,10 @@ constexpr Words kWords[] = {
      "A product of a warpgroup is not ordered with what comes before or after it: {place}. Until "
      "the wgmma_wait() that covers its group, its registers and what it reads belong to it; before "
      "it, wgmma_fence() orders registers and fence_proxy_async() shared memory."},
+    {Kind::kLaunchLimit, Report::kTooFewRegisters, "too-few-registers",
+     "A warpgroup waits for registers that no other gives back: {place}. Together the warpgroups "
+     "of a block have those of the launch. setmaxnreg_dec() leaves so many, setmaxnreg_inc() takes "
+     "as many."},
     {Kind::kLaunchLimit, kOthers, "launch-refused", "The launch exceeds a limit of the device."},
     {Kind::kNullPointer, kOthers, "no-such-memory",
      "A pointer or an index leads to an address without memory."},
@@ -366,7 +381,7 @@ std::vector<Diagnosis> faults(const std::vector<Sample>& samples) {
     for (const harness::Fault& fault : sample.check.faults) list.push_back({&sample, &fault});
   }
   std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
-    return rank(a.second->finding.kind()) < rank(b.second->finding.kind());
+    return rank(a.second->finding) < rank(b.second->finding);
   });
   std::vector<Named> named;
   for (const auto& [sample, fault] : list) {
