@@ -186,8 +186,8 @@ Elements AccessHistory::reads_before(const Event& event) const {
   for (const Event& other : events_) {
     if (&other == &event) break;
     if (other.write || other.element->launch != event.element->launch) continue;
-    const bool same = (event.product != nullptr) ? other.thread / 32 == event.thread / 32
-                                                 : other.thread == event.thread;
+    const bool same = event.product != nullptr ? other.thread / 32 == event.thread / 32
+                                               : other.thread == event.thread;
     if (other.block == event.block && same) read.insert(*other.element);
   }
   return read;

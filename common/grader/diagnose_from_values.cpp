@@ -72,7 +72,7 @@ bool are_whole_rows(const std::vector<Difference>& group, const AccessHistory& o
   std::ptrdiff_t all = 0;
   for (const Event& event : own.events()) {
     const Element &e = *event.element, &of = *first.element;
-    const bool same = e.launch == of.launch && e.block == of.block && e.array == of.array &&
+    const bool same = e.launch == of.launch && event.block == first.block && e.array == of.array &&
                       event.epoch == first.epoch && event.tile == first.tile;
     all += event.write && same && has_size(event) && rows.count(e.row) > 0;
   }
@@ -92,6 +92,10 @@ std::string factor_in_words(double factor, const Problem& p) {
       {1 / log2e, "a factor log2(e) is missing: the base is 2 in one place and e in another"},
       {scale * log2e, "softmax_scale and log2(e) once too often"},
       {1 / (scale * log2e), "softmax_scale and log2(e) are missing"},
+      {1. / 4, "a sum over the four lanes of a quad is summed over them again"},
+      {1. / 32, "a sum over the lanes of a warp is summed over them again"},
+      {1. / 1024, "the factor 2^10 of P, 2^kLog2OfP, is missing"},
+      {1024, "the factor 2^10 of P, 2^kLog2OfP, is there once too often"},
       {2, "it is added twice"},
       {0.5, "half of it is missing"},
       {p.heads_q / p.heads_kv, "it is added for each query head of the group"},
@@ -205,7 +209,7 @@ Finding diagnose_from_blocks(const Difference& first, const AccessHistory& mine,
     for (const Event& event : own.events()) {
       const Element& e = *event.element;
       const bool same = e.launch == block.first.launch && e.block == block.first.block;
-      if (!(event.product != nullptr) || !same || e.row % rows != 0 || e.column % 8 != 0) continue;
+      if (event.product == nullptr || !same || e.row % rows != 0 || e.column % 8 != 0) continue;
       for (const bool turned : {false, true}) {
         if ((turned && rows == 1) || !holds(now, block, wanted, e, turned)) continue;
         return {turned ? "operand-turned" : "operand-misplaced",
@@ -278,7 +282,7 @@ std::int64_t row_with(const std::map<int, bool>& columns, const HiddenElements& 
 
 // Of elements that are hidden where the stage's are not, or the reverse.
 Finding diagnose_from_mask(const std::vector<Difference>& group, const AccessHistory& mine,
-                           const AccessHistory& own) {
+                           const AccessHistory& own, const Problem& p) {
   const HiddenElements hidden = hidden_elements(mine, *group.front().mine),
                        wanted = hidden_elements(own, *group.front().own);
   if (are_exchanged(hidden, wanted)) {
@@ -298,13 +302,25 @@ Finding diagnose_from_mask(const std::vector<Difference>& group, const AccessHis
   const auto shown = std::count_if(group.begin(), group.end(),
                                    [](const Difference& d) { return is_hidden(d.own->value); });
   const auto hidden_of_mine = group.size() - static_cast<std::size_t>(shown);
+  const auto past_the_end = [&](const Difference& d) { return d.own->element->column >= p.seq_kv; };
+  if (group.front().own->product != nullptr &&
+      std::all_of(group.begin(), group.end(), past_the_end)) {
+    return {"tail-not-hidden",
+            "keys past the end, from " + std::to_string(p.seq_kv) + " on, are not hidden"};
+  }
   if (hidden_of_mine == 0 && !hides_any(hidden)) {
-    return {"tile-not-masked", "nothing is hidden where the mask hides " + std::to_string(shown) +
-                                   " elements: the tile is not masked"};
+    return {"tile-not-masked", "it is not masked, and " + std::to_string(shown) +
+                                   " elements are visible that should be hidden"};
   }
   return {kMaskDiffers, std::to_string(hidden_of_mine) +
                             " elements are hidden and should be visible, " + std::to_string(shown) +
                             " are visible and should be hidden"};
+}
+
+// True if products make O.
+bool makes_output(const AccessHistory& own) {
+  return std::any_of(own.products().begin(), own.products().end(),
+                     [](const Product& product) { return product.d.matrix == "accumulator O"; });
 }
 
 // True if the stage writes probabilities before this, or multiplies by them.
@@ -322,11 +338,14 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
   const std::string& array = array_name(group.front().mine->element->array);
   const bool of_scores = array == "S" || array == "P" || array == "sS" || array == "sP" ||
                          array == "dS" || array == "sdS" || array == "scratch";
-  const bool masked = p.causal || p.window_left >= 0 || p.window_right >= 0;
+  const auto past_the_end = [&](const Difference& d) { return d.own->element->column >= p.seq_kv; };
+  const bool masked = p.causal || p.window_left >= 0 || p.window_right >= 0 ||
+                      (group.front().own->product != nullptr && most(group, past_the_end));
   const auto other_mask = [](const Difference& d) {
     return is_hidden(d.mine->value) != is_hidden(d.own->value);
   };
-  if (of_scores && masked && most(group, other_mask)) return diagnose_from_mask(group, mine, own);
+  if (of_scores && masked && most(group, other_mask))
+    return diagnose_from_mask(group, mine, own, p);
   const auto mine_is = [&](const auto& test) {
     return most(group, [&](const Difference& d) { return test(d.mine->value); });
   };
@@ -337,9 +356,11 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
   }
   const double factor =
       common(group, [](const Difference& d) { return d.mine->value / d.own->value; });
-  if (std::isfinite(factor)) {
-    return {"value-scaled", "each is " + number(factor) + " times what the stage stores" +
-                                factor_in_words(factor, p)};
+  const std::string known = factor_in_words(factor, p);
+  // A few elements may have about the same factor by chance, and most of them if it is near 1 or 0.
+  const bool telling = group.size() >= 16 && !about(factor, 1) && std::abs(factor) > 1e-3;
+  if (!known.empty() || telling) {
+    return {"value-scaled", "each is " + number(factor) + " times the stage's" + known};
   }
   const bool of_product = group.front().mine->product != nullptr;
   const Finding block = of_product ? diagnose_from_blocks(group.front(), mine, own) : Finding();
@@ -358,15 +379,17 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
           "all of a row have the same wrong factor, and the operands before are right: what the "
           "sums are rescaled by between two tiles is wrong, or is another row's"};
     }
-    const bool last = first.product == nullptr && (array == "O" || !own.products().empty());
-    if (last && writes_probabilities(own, first)) {
+    const bool forward = makes_output(own);
+    if (first.product == nullptr && (array == "O" || forward) && writes_probabilities(own, first)) {
       return {"sum-of-row",
               "all of a row have the same wrong factor. The probabilities are right, and so is the "
               "maximum: the row's sum is wrong"};
     }
-    return {"factor-of-row",
-            "all of a row have the same wrong factor: the row's maximum, sum or LSE is wrong, or "
-            "that of another row"};
+    const std::string what = first.product == nullptr ? "maximum, sum or LSE"
+                             : forward                ? "maximum"
+                                                      : "LSE";
+    return {"factor-of-row", "all of a row have the same wrong factor: the row's " + what +
+                                 " is wrong, or that of another row"};
   }
   if (array.rfind("accumulator", 0) == 0) {
     const bool cleared = std::all_of(group.begin(), group.end(),

@@ -171,6 +171,14 @@ Finding diagnose_from_shuffles(const AccessHistory& mine, const AccessHistory& o
           "In the stage's shuffles they differ by " + wanted + '.'};
 }
 
+// What the first product takes that differs from the stage's.
+std::string of_operand(const Event& event, const Finding& values) {
+  return " The first product that differs from the stage's has a wrong " +
+         array_name(event.element->array) +
+         (event.tile >= 0 ? " in tile " + std::to_string(event.tile) : "") +
+         (values.words.empty() ? "" : ": " + values.words) + '.';
+}
+
 // Of a warp and a tile in which the exercise leaves out products.
 Diagnosis of_missing_products(const Event& event, const AccessHistory& mine,
                               const AccessHistory& own, const std::string& in) {
@@ -219,22 +227,25 @@ Divergence in_words(const std::vector<Difference>& group, const AccessHistory& m
                 reads = diagnose_from_reads(first, mine, own),
                 shuffles = diagnose_from_shuffles(mine, own);
   std::string message = reads.words + shuffles.words;
-  if (!values.words.empty()) {
-    message += std::string(" In the first ") + (of_product ? "product" : "stores") +
-               " that differ" + (of_product ? "s" : "") + " from the stage's, " + values.words +
-               '.';
+  if (of_product) {
+    message += of_operand(event, values);
+  } else if (!values.words.empty()) {
+    message += " In the first stores that differ from the stage's, " + values.words + '.';
   }
   const char* const id = *reads.id != 0 ? reads.id : *shuffles.id != 0 ? shuffles.id : values.id;
   return {{id, message, store + '\n', reads.more + shuffles.more}, of_product};
 }
 
-// The samples that are bad, the smallest first; before the others those whose rows have several
-// keys of ordinary scores.
+// True if rows have several keys of ordinary scores.
+bool is_ordinary(const Sample& s) {
+  return s.input == harness::InputKind::kGaussian && s.problem.seq_kv > 8;
+}
+
+// The samples that are bad, the smallest first; before the others those that are ordinary.
 template <class Bad>
 std::vector<const Sample*> smallest_first(const std::vector<Sample>& samples, const Bad& bad) {
   const auto size = [](const Sample* s) {
-    const bool ordinary = s->input == harness::InputKind::kGaussian && s->problem.seq_kv > 8;
-    return work_of(s->problem) * (ordinary ? 1 : 1e6);
+    return work_of(s->problem) * (is_ordinary(*s) ? 1 : 1e6);
   };
   std::vector<const Sample*> found;
   for (const Sample& s : samples) {
@@ -302,28 +313,40 @@ int columns_of(const Elements& known, const Element& of) {
   return columns;
 }
 
-// What the first operand tells that differs.
+// What the first product with a wrong operand tells.
 Finding first_wrong_operand(const AccessHistory& mine, const AccessHistory& own, const Problem& p) {
   std::vector<Difference> all = differences(mine, own);
   const auto is_other = [](const Difference& d) {
     return d.mine == nullptr || d.mine->product == nullptr;
   };
   all.erase(std::remove_if(all.begin(), all.end(), is_other), all.end());
-  return all.empty() ? Finding() : diagnose_from_values(first_group(all), mine, own, p);
+  if (all.empty()) return {};
+  const Finding values = diagnose_from_values(first_group(all), mine, own, p);
+  return {values.id, of_operand(all.front().event(), values)};
 }
 
 }  // namespace
 
 Divergence divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples) {
   constexpr int kTried = 3;
+  const auto of_sample = [&](const Sample& sample) {
+    const AccessHistory theirs = history(own, sample), mine = history(exercise, sample, &theirs);
+    const auto all = differences(mine, theirs);
+    return all.empty() ? Divergence() : in_words(first_group(all), mine, theirs, sample);
+  };
+  const auto wrong = smallest_first(samples, [](const Sample& s) { return !s.right(); });
+  // A wrong factor of a row, which the division takes away, tells most where P is not one-hot.
+  const auto ordinary = smallest_first(samples, is_ordinary);
+  if (!wrong.empty() && !is_ordinary(*wrong.front()) && !ordinary.empty()) {
+    Divergence one = of_sample(*ordinary.front());
+    if (one.of_product) return one;
+  }
   Divergence found;
   int tried = 0;
-  for (const Sample* sample : smallest_first(samples, [](const Sample& s) { return !s.right(); })) {
+  for (const Sample* sample : wrong) {
     if (tried++ == kTried) break;
-    const AccessHistory theirs = history(own, *sample), mine = history(exercise, *sample, &theirs);
-    const auto all = differences(mine, theirs);
-    if (all.empty()) continue;
-    Divergence one = in_words(first_group(all), mine, theirs, *sample);
+    Divergence one = of_sample(*sample);
+    if (one.cause.details.empty()) continue;
     const bool weak = one.cause.id == kStoreDiffers || one.cause.id == kMaskDiffers;
     if (!weak) return one;
     if (found.cause.id.empty()) found = std::move(one);
@@ -375,10 +398,7 @@ Diagnosis stray_access(const Stage& exercise, const Stage& own,
     }
     message += " An index or the distance from row to row (the leading dimension) is wrong there.";
     const Finding operand = first_wrong_operand(mine, theirs, sample->problem);
-    if (!operand.words.empty()) {
-      id = operand.id;
-      message += " In the first product that differs from the stage's, " + operand.words + '.';
-    }
+    if (!operand.words.empty()) id = operand.id, message += operand.words;
   }
   return {id, message, ""};
 }

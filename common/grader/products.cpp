@@ -202,6 +202,13 @@ void name_scores(Product& product) {
                !of_queries};
 }
 
+// In any tile.
+Group warp_of(const Product& product) {
+  Group group = group_of(product);
+  std::get<3>(group) = -1;
+  return group;
+}
+
 void mark_continued(std::vector<Product>& products) {
   std::set<std::tuple<Group, std::string, std::int64_t, int>> seen;
   for (Product& product : products) {
@@ -265,6 +272,7 @@ std::vector<Product> named_products(std::vector<simt::LoggedProduct> logged, Pas
   using Like = std::tuple<Group, std::string, int>;
   std::map<Like, int> places;
   std::vector<std::pair<Product*, Like>> unknown;
+  std::map<Group, std::vector<std::int64_t>> rows_of;  // of Q, by warp
   std::map<std::tuple<Group, std::string, std::int64_t, int>, int> times;
   for (Product& product : products) {
     const simt::LoggedProduct& log = product.log;
@@ -276,16 +284,20 @@ std::vector<Product> named_products(std::vector<simt::LoggedProduct> logged, Pas
       if (name == "Q" || name == "dO") head_of[log.at.block] = place->head;
     }
     const bool a_known = !a.part.matrix.empty(), b_known = !b.part.matrix.empty();
-    if (a_known && b_known) name_scores(product);
+    if (a_known && b_known) {
+      name_scores(product);
+      std::vector<std::int64_t>& rows = rows_of[warp_of(product)];
+      const bool is_new = std::count(rows.begin(), rows.end(), a.part.row) == 0;
+      if (a.part.matrix == "Q" && is_new) rows.push_back(a.part.row);
+    }
     // Summed over the columns of the known one, it is a product of inputs, of which one is all
     // zeros.
     if (a_known == b_known || (a_known ? !a.part.turned : b.part.turned)) continue;
     const Computed of(product.a, product.b);
     const int time =
         times[{group_of(product), of.known->matrix, of.known->row, of.known->column}]++;
-    Group group = group_of(product);
-    if (pass == CUFLASH_FORWARD || !of.of_keys) std::get<3>(group) = -1;
-    const Like like = {group, of.known->matrix, time};
+    const bool any_tile = pass == CUFLASH_FORWARD || !of.of_keys;
+    const Like like = {any_tile ? warp_of(product) : group_of(product), of.known->matrix, time};
     const int first = first_of(of, log, inputs, head_of[log.at.block], p);
     if (first < 0) {
       unknown.push_back({&product, like});
@@ -295,8 +307,13 @@ std::vector<Product> named_products(std::vector<simt::LoggedProduct> logged, Pas
   }
   for (const auto& [product, like] : unknown) {
     const auto place = places.find(like);
-    if (place == places.end()) continue;
-    name_computed(*product, Computed(product->a, product->b), place->second);
+    // In the forward pass a warp's rows of P are those of its scores.
+    const auto& rows = rows_of[warp_of(*product)];
+    const auto time = static_cast<std::size_t>(std::get<2>(like));
+    const bool has_rows = pass == CUFLASH_FORWARD && time < rows.size();
+    if (place == places.end() && !has_rows) continue;
+    name_computed(*product, Computed(product->a, product->b),
+                  place != places.end() ? place->second : static_cast<int>(rows[time]));
   }
   mark_continued(products);
   return products;

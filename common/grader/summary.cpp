@@ -184,9 +184,9 @@ void print_quoted(const Json& json, const char* name, const char* headline = nul
   if (headline != nullptr) std::cout << "  " << headline << '\n';
   std::istringstream lines(json[name].get<std::string>());
   for (std::string line; std::getline(lines, line);) {
-    // A line of a report has columns.
-    const bool report = line.find("  ") != std::string::npos;
-    std::cout << (report ? "    | " + line + '\n' : wrapped(line, "    | "));
+    // The lines of reports and of the compiler are in columns.
+    const bool prose = line.size() > 94 && line[0] != ' ' && line.find("  ") == std::string::npos;
+    std::cout << (prose ? wrapped(line, "    | ") : "    | " + line + '\n');
   }
 }
 

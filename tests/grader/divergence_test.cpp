@@ -49,7 +49,7 @@ TEST_F(DivergenceTest, None) {
 TEST_F(DivergenceTest, AFactor) {
   const Divergence found = said_of(Planted::kDoubled);
   EXPECT_EQ(found.cause.id, "value-scaled");
-  expect_words(found.cause.message, "each is 2 times what the stage stores");
+  expect_words(found.cause.message, "each is 2 times the stage's (it is added twice)");
   expect_words(found.cause.details, "copied: O[0][0] is ");
   expect_words(found.cause.details, "(block 0, thread 0");
   expect_words(found.cause.details, "so do others in O[0 to 3][0 to 31]\n");
