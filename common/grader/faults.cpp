@@ -193,7 +193,8 @@ constexpr Words kWords[] = {
      "the wrong parity. A thread that waits must not be one that is to arrive."},
     {Kind::kMbarrier, Report::kTooManyArrivals, "mbarrier-arrivals", kTooManyArrive},
     {Kind::kMbarrier, Report::kArrivalInLaterPhase, "mbarrier-arrivals",
-     "An arrival at {array} may come before the phase that it is meant for begins, and would be one "
+     "An arrival at {array} may come before the phase that it is meant for begins, and would be "
+     "one "
      "too many for the phase before: {last}. More arrive than mbarrier_init() says, or a tile is "
      "requested before the wait for its empty buffer."},
     {Kind::kMbarrier, Report::kMoreBytesThanExpected, "mbarrier-bytes",

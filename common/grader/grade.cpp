@@ -51,7 +51,7 @@ const char* const kCases[] = {
     "b1_h1_q40k128_d256_f16_causal",
     "b1_h1_q20k150_d256_f16",
     "b1_h1_q20k290_d32_f16",
-    "b1_h3_q300k290_d32_f16_causal",
+    "b1_h2_q260k260_d32_f16_causal",
     "b1_h1_q20k520_d128_f16_largeq",
 };
 
