@@ -194,10 +194,6 @@ constexpr Words kWords[] = {
     {Kind::kAsyncCopy, Report::kBoxCopyWithoutWait, "copy-not-awaited",
      "A copy to {array} is begun that no thread waits for: {first}. It is requested once too "
      "often, or the wait for its phase is missing."},
-    {Kind::kAsyncCopy, Report::kWriteWithoutProxyFence, "no-proxy-fence",
-     "{array} is written by threads, and the copy unit reads it without a proxy fence between: "
-     "{place}. Each thread that has written calls fence_proxy_async(), before it arrives where the "
-     "thread that begins the store waits."},
     {Kind::kAsyncCopy, Report::kSourceOfStoreOverwritten, "store-not-awaited",
      "{array} is overwritten while a store may still read it: {place}. The thread that begins a "
      "store ends its group with tensor_store_commit() and waits by tensor_store_wait_read<n>(), "
