@@ -1,4 +1,4 @@
-// Files of text: of results, and others.
+// Reads and writes text files.
 #ifndef CUFLASH_BENCH_JSON_FILE_H_
 #define CUFLASH_BENCH_JSON_FILE_H_
 

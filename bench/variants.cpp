@@ -165,7 +165,7 @@ int main(int argc, char** argv) {
   cuflash::bench::Options options;
   app.add_option("--stages", options.stages, "By their whole names")->required();
   app.add_option("--shapes", options.cases,
-                 "As the ladder takes them; with _deterministic, calls that ask for the same bits")
+                 "Problems as for the ladder; _deterministic makes the calls deterministic")
       ->required();
   app.add_option("--json", options.json, "The file for the results")->required();
   return cuflash::bench::run_program(app, argc, argv, [&](const auto& provenance) {

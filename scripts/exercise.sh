@@ -88,7 +88,7 @@ if ! NINJA_STATUS='[%f/%t] ' cmake --build build/simt --target "${targets[@]}" 2
     fi
   done
 fi
-# What the compiler says of an answer is kept until that is compiled again.
+# The compiler's messages for an answer are kept until it is compiled again.
 for target in "${targets[@]}"; do
   [[ $bin/$target -ot $bin/$target.log ]] || cp "$bin/exercises.log" "$bin/$target.log"
 done

@@ -158,7 +158,7 @@ has_pytorch() {
     /usr/bin/python3 -c 'import pytest, numpy, torch' 2>/dev/null
 }
 
-# need PACKAGE...: prints the missing packages and installs them, or says how to install them.
+# need PACKAGE...: prints the missing packages and installs them, or prints how to install them.
 need() {
   local package root=()
   local -a missing=()
@@ -169,7 +169,7 @@ need() {
 
   say "Missing: ${missing[*]}"
   if ! command -v apt-get >/dev/null; then
-    die "This machine has no apt. Install what these Debian packages contain, then run this again."
+    die "This machine has no apt. Install the contents of these Debian packages, then run this again."
   fi
   ((EUID == 0)) || root=(sudo -n)
   if [[ -n ${CUFLASH_NO_INSTALL:-} ]] || ! "${root[@]}" true 2>/dev/null; then
@@ -187,7 +187,7 @@ need() {
 # at_least WANTED VERSION: true if VERSION is the same or newer.
 at_least() { printf '%s\n%s\n' "$1" "$2" | sort -CV; }
 
-# Ends with a sentence on how to get a newer CMake if this one is older than 3.25.
+# Exits with instructions to get a newer CMake if this one is older than 3.25.
 need_cmake() {
   local version
   version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p')
@@ -200,7 +200,7 @@ need_cmake() {
   fi
 }
 
-# Checks CMake and g++; ends with a sentence on how to get one that is too old. Sets CXX.
+# Checks CMake and g++; exits with instructions if one is too old. Sets CXX.
 need_versions() {
   local candidate
   need_cmake
@@ -341,7 +341,7 @@ leave_out_broken() {
         die "$stage does not compile; see above."
       fi
       broken+=("$stage")
-      say "$stage does not compile and is left out; scripts/test.sh ${stage%%_*} says why."
+      say "$stage does not compile and is left out; scripts/test.sh ${stage%%_*} shows why."
     done
   fi
   setting+=:STRING=$(IFS=';' && printf '%s' "${broken[*]}")

@@ -53,7 +53,7 @@ is_used() {
   } | g++ -std=c++17 -fsyntax-only -Icommon/simt/include -Icommon -Icommon/include -xc++ - 2>/dev/null
 }
 if among "$name" mutations exercise || is_used "$name"; then
-  usage_error "\"$name\" is a word of C++, of the sources or of scripts/test.sh: choose another name."
+  usage_error "\"$name\" is already a name in C++, the sources or scripts/test.sh: choose another name."
 fi
 
 shopt -s nullglob
@@ -71,7 +71,7 @@ done
 
 cp -r "stages/$old" "stages/$new"
 rm -rf "stages/$new"/{exercises,README.md,NOTEBOOK.md,faults.ini,traffic.cu,variants.diff} # the original's
-# The stage's name and its namespace; nothing outside the directory knows more about the stage.
+# The stage's name and its namespace; nothing outside the directory depends on anything else in it.
 find "stages/$new" -type f \( -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) \
   -exec sed -i "s/\b$old\b/$new/g; s/\bcuflash::${old#*_}\b/cuflash::$name/g" {} +
 # It follows the original, and a stage that will change repeats no other stage's kernels.
@@ -80,7 +80,7 @@ sed -i "/\.repeats = /d; /\.follows = /d; s/^\( *stage\.[a-z]*\) = .*_pass<.*/&\
 cat >"stages/$new/README.md" <<END
 # $new
 
-Made from [$old](../$old/README.md). What does it do differently? How many bytes does it ask for, predicted
+Made from [$old](../$old/README.md). What does it do differently? How many bytes does it request, predicted
 and counted? What limits it now?
 END
 

@@ -11,7 +11,7 @@ usage() {
 Usage: scripts/prologue.sh [LESSON]
 
 Runs the small kernels that docs/prologue/README.md explains, on the CPU simulator, and prints what
-each one shows: who computed which element, sectors, bank conflicts, a race. Without a name it runs
+each one shows: which thread computed an element, sectors, bank conflicts, a race. Without a name it runs
 all of them. Change a kernel in docs/prologue/kernels.cuh and run it again.
 
 The lessons: ${LESSONS[*]}

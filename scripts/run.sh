@@ -13,17 +13,17 @@ and nvcc, it uses them; otherwise the kernels run on the CPU simulator (common/s
 
 Which stages (at most one of these)
   --stage STAGE       one stage: 05_wmma, or 05, 5, wmma
-  --against REV       with --stage: what has become of it since a revision of git. On the CPU
-                      simulator the counts that differ, on a GPU both times, call by call in turns
+  --against REV       with --stage: compares it with its version in a git revision. On the CPU
+                      simulator the counts that differ, on a GPU both times, in alternating calls
   --diff A B          the lines that change from stage A to stage B, then --compare
-  --compare A B       what the step from stage A to stage B buys
-  --annotate STAGE    the stage's source, each line with what it asks for (CPU simulator)
+  --compare A B       the counts and times of stages A and B, and their ratios
+  --annotate STAGE    the stage's source, each line with its memory traffic (CPU simulator)
   --map STAGE         the stage's shared memory (CPU simulator)
   --play STAGE [STAGE]
                       one block's run on a small problem, step by step, as a page for a browser:
                       build/play/STAGE.html; with --text or --json instead as text or in FILE;
                       of two stages side by side (CPU simulator)
-  --list              list the stages and stop
+  --list              list the stages and exit
 
 On which problem
   --shape SHAPE       random inputs of this shape, b2_h4x1_q77k131_d64: batch, query heads x KV
@@ -31,25 +31,25 @@ On which problem
                       b1_h2_q77k131_d64_left16_right3; or the name of any test
   --input DIR         the folder of q.npy, k.npy and v.npy; default: bench/data
   --dtype TYPE        the element type, such as f32 or bf16; default: f16
-  --causal            a query sees no key after it
+  --causal            causal mask: a query sees no later key
   --pass PASS         forward, backward or both; default: both
 
 How
-  --text              with --play: print the run, a line for each step
-  --break             with --play of one stage: also runs with known faults, such as a barrier
-                      removed; the kernel is compiled once for each
+  --text              with --play: print the run, one line per step
+  --break             with --play of one stage: also runs with known faults, such as a removed
+                      barrier; the kernel is compiled once per fault
   --schedule ORDER    the order of threads: inorder, reversed, random:SEED, or lagging:SEED, in
                       which the last lane of a warp runs as late as it can (CPU simulator)
   --block X,Y,Z       show only this block's findings (CPU simulator)
   --json FILE         also write the results to this file
 
 An option marked (CPU simulator) runs there even if there is a GPU. A table is as wide as the
-terminal; the variable COLUMNS sets another width, and NO_COLOR forbids colors.
+terminal; the variable COLUMNS sets another width, and NO_COLOR turns colors off.
 
 Exit status: 0 if everything that ran is correct; 1 if something is wrong or nothing ran, or if
 --against finds a count that differs, or a time that is longer by more than 1 % and twice the spread;
-2 if the command line is wrong. A wrong name of an option or stage is refused before anything is built;
-the built ladder refuses a wrong value, and a problem that the library does not take, such as one with
+2 if the command line is wrong. An unknown option or stage is refused before anything is built; the
+built ladder refuses a wrong value, and a problem that the library does not support, such as one with
 head_dim 33.
 
 For example:
@@ -162,17 +162,17 @@ read_options() {
 # check_break: stops unless there is one run to break.
 check_break() {
   [[ ${given[--play]:-} =~ ^[^\ ]+$ ]] || usage_error "--break needs --play with one stage."
-  ! among --text "${!given[@]}" || usage_error "--break and --text do not go together."
+  ! among --text "${!given[@]}" || usage_error "--break and --text cannot be combined."
 }
 
 # check_against STAGE REV: the revision must be one, and have the stage and the library's calls.
 check_against() {
   [[ -n $1 && -n $2 && ${#given[@]} -eq 2 ]] ||
-    usage_error "--against takes a revision, and needs --stage alone beside it."
+    usage_error "--against takes a revision, and needs --stage and no other option."
   git rev-parse --quiet --verify "$2^{commit}" >/dev/null 2>&1 ||
     usage_error "There is no revision \"$2\" here (--against)."
   git grep -q 'const char\* stage' "$2" -- common/include/cuflash/c_api.h 2>/dev/null ||
-    usage_error "$2 is older than the library's calls that take a stage's name: it cannot be compared."
+    usage_error "$2 cannot be compared: its library has no calls that take a stage's name."
   git cat-file -e "$2:stages/$1/stage.cu" 2>/dev/null || usage_error "$2 has no stage $1."
 }
 

@@ -20,17 +20,17 @@ compiles the stage for the oldest architecture that it is built for. For example
   scripts/test.sh 01
 
 With mutations: puts known faults (faults.ini) into a copy of the kernels and of the Python package, one
-at a time. The tests must catch each. A WORD selects the faults that have it in their name or file.
+at a time. The tests must catch each. A WORD selects the faults whose name or file contains it.
   --list         print the faults and build nothing
-  --tested       leave out the run of the tests without a fault
+  --tested       skip the run of the tests without a fault
   --part N/M     only every M-th fault, from the N-th on, counted from 0
-  --changed      and all faults of the files that have changed since --record
-  --record       if all are caught, write to tests/record which files they were tried with
+  --changed      also all faults of the files that have changed since --record
+  --record       if all are caught, write to tests/record with which files they were tried
 
 With exercise: grades the stage's exercises (stages/NN_name/exercises), or the one with this number
-or name, on the CPU simulator, and says in words what is wrong. The first time it makes the file that
-you write in, beside the exercise's page.
-  --reset        make this file again: what you wrote in it is lost
+or name, on the CPU simulator, and describes what is wrong. The first run creates the file for your
+answer, next to the exercise's page.
+  --reset        create this file again: your answer is lost
   --grade json   print the grades as JSON, for lecturers
   --more         also tell what the stage does where the answer does something else
   --play         a page that plays one answer beside the stage, step by step

@@ -47,8 +47,8 @@ std::string table_text(const std::vector<Figure>& figures) {
   Table table({{"figure", false},
                {"measures", false, 36, 16, 4},
                {"rate"},
-               {"a clock and SM", true, 0, 0, 1},
-               {"a ns and SM", true, 0, 0, 3},
+               {"per clock and SM", true, 0, 0, 1},
+               {"per ns and SM", true, 0, 0, 3},
                {"GHz", true, 0, 0, 5},
                {"share", false, 0, 0, 2}});
   std::string last;

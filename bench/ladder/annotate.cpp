@@ -168,13 +168,13 @@ std::string annotated_sources(const std::vector<simt::LineCounts>& counts) {
 std::string annotation_legend() {
   std::string text;
   for (const char* sentence :
-       {"read, write, bytes: bytes that the threads ask for, before any cache (k, M, G: thousands, "
+       {"read, write, bytes: bytes that the threads request, before any cache (k, M, G: thousands, "
         "millions, billions).",
-        "sect.: sectors, pieces of 32 bytes, that one request of a warp touches. The fewest for 32 "
-        "lanes: 4 if elements have 4 bytes, 2 if they have 2, 1 if all lanes read the same one.",
-        "confl.: bank conflicts, passes over the banks of shared memory beyond the fewest "
-        "possible. "
-        "The best is 0."}) {
+        "sect.: sectors of 32 bytes per request of a warp. The minimum for 32 lanes: 4 if elements "
+        "have 4 bytes, 2 if they have 2, 1 if all lanes read the same one.",
+        "confl.: bank conflicts, passes over the banks of shared memory beyond the minimum. The "
+        "best "
+        "is 0."}) {
     text += paragraph(sentence);
   }
   return text;

@@ -45,7 +45,7 @@ void print_head(Pass pass, const Plan& plan) {
                  other ? " · timed on " + problem_name(*plan.timed) + ", random inputs" : "")));
   if (simt::kSimulated && !simt::counts_accesses()) {
     fmt::print("{}",
-               paragraph("This build checks results but counts no accesses: that takes g++ 12 "
+               paragraph("This build checks results but counts no accesses: counting needs g++ 12 "
                          "or newer and no AddressSanitizer."));
   }
   fmt::print("\n");
@@ -74,17 +74,16 @@ std::string next_step(const std::vector<Row>& rows, const std::string& stage) {
         stages().front()->name);
   }
   return fmt::format(
-      "change stages/{0}/{1} and run this again; scripts/test.sh\u00a0{0} tests every corner.",
+      "change stages/{0}/{1} and run this again; scripts/test.sh\u00a0{0} tests every corner case.",
       rows.front().stage->name,
       rows.front().stage->has(CUFLASH_FORWARD) ? "kernel.cuh" : "kernel_bwd.cuh");
 }
 
 void print_foot(const std::vector<Row>& rows, const std::string& stage) {
-  const std::string what =
-      simt::kSimulated
-          ? "Read and written: bytes that the threads asked for, before any cache, counted on the "
-            "CPU simulator. It times nothing."
-          : "Time: " + std::string(kTimingMethod) + ".";
+  const std::string what = simt::kSimulated ? "Read and written: bytes requested by the threads, "
+                                              "before any cache, counted on the CPU "
+                                              "simulator. It measures no time."
+                                            : "Time: " + std::string(kTimingMethod) + ".";
   fmt::print("\n{}{}", paragraph(what), paragraph("Next: " + next_step(rows, stage)));
 }
 
@@ -243,7 +242,7 @@ void write_page(const std::string& page, const std::string& json) {
 bool play_file(std::filesystem::path path) {
   const std::string json = text_of_file(path);
   if (!is_runs_json(json)) {
-    throw std::runtime_error(path.string() + ": not what --play --json writes");
+    throw std::runtime_error(path.string() + ": not a file that --play --json wrote");
   }
   write_page(path.replace_extension(".html"), json);
   return true;

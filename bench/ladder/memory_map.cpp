@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kBarCells = 40, kFewestBarCells = 10;
 constexpr const char* kArraysUnknown =
-    "The arrays are not known: the kernels have no debug information that can be read (built "
+    "The arrays are unknown: the kernels have no debug information that can be read (built "
     "without -g, stripped, or built by clang).\n";
 
 // Groups of three digits: 12,672.
@@ -72,7 +72,7 @@ Table table_of(const std::vector<simt::SharedMap>& maps, std::size_t bar_cells) 
 }  // namespace
 
 std::string memory_map_text(const std::vector<simt::SharedMap>& maps) {
-  if (maps.empty()) return "No kernel asks for dynamic shared memory.\n";
+  if (maps.empty()) return "No kernel uses dynamic shared memory.\n";
   const auto unknown = [](const simt::SharedMap& map) { return map.arrays.empty(); };
   const bool arrays_known = std::none_of(maps.begin(), maps.end(), unknown);
   const std::string note = arrays_known ? "" : kArraysUnknown;

@@ -11,11 +11,11 @@ namespace cuflash::bench {
 
 Observed observe(const Stage& stage, Pass pass, const harness::TestCase& c) {
   if (!simt::kSimulated) {
-    throw std::runtime_error("Only the CPU simulator sees lines and shared memory.");
+    throw std::runtime_error("Only the CPU simulator records lines and shared memory.");
   }
   if (!simt::counts_accesses()) {
     throw std::runtime_error(
-        "This build counts no accesses: that takes g++ 12 or newer and no AddressSanitizer.");
+        "This build counts no accesses: counting needs g++ 12 or newer and no AddressSanitizer.");
   }
   const Support support = supports(stage, pass, c.problem, current_device(), c.options.features());
   if (!support) throw std::runtime_error(support.reason);

@@ -52,14 +52,13 @@ harness::TestCase shape_case(const std::string& shape, const Options& options, D
         '"' + shape +
         "\" is not a shape. One is b2_h4x1_q77k131_d64: batch, query heads x KV heads, lengths of "
         "Q and K, head_dim. It may be followed, in this order, by dtype, causal, a window (left16, "
-        "right3), scale0.1, inputs, layout, what is left out, any_order; e.g. "
+        "right3), scale0.1, inputs, layout, omitted outputs, any_order; e.g. "
         "_f16_causal_left16_peaky_padded_no_lse.");
   }
   const Support valid = validate(c.problem);
   if (!valid) throw UsageError(valid.reason + ".");
   if (!options.input.empty() && c.source.kind != harness::InputKind::kReal) {
-    throw UsageError(
-        "--input is for real inputs: leave out --shape, or use one that ends in _real.");
+    throw UsageError("--input is for real inputs: omit --shape, or use one that ends in _real.");
   }
   return c;
 }
@@ -110,7 +109,8 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--dtype", options.dtype, "Default f16")
       ->option_text(fmt::format("{}", fmt::join(dtypes, "|")))
       ->check(CLI::IsMember(dtypes));
-  app.add_flag("--causal", options.causal, "A query sees no key after it")->disable_flag_override();
+  app.add_flag("--causal", options.causal, "Causal mask: a query sees no later key")
+      ->disable_flag_override();
   app.add_option("--pass", options.pass, "Default both")
       ->option_text("forward|backward|both")
       ->check(CLI::IsMember({"forward", "backward", "both"}));
@@ -122,14 +122,14 @@ void declare(CLI::App& app, Options& options) {
                    ->option_text("FILE")
                    ->check(has_folder);
 
-  auto* list = app.add_flag("--list", options.list, "List the stages and stop")->option_text(" ");
-  auto* compare =
-      app.add_option("--compare", options.compare, "Two stages: what the step from A to B buys")
-          ->option_text("A B")
-          ->expected(2);
+  auto* list = app.add_flag("--list", options.list, "List the stages and exit")->option_text(" ");
+  auto* compare = app.add_option("--compare", options.compare,
+                                 "The counts and times of two stages, and their ratios")
+                      ->option_text("A B")
+                      ->expected(2);
   auto* annotate =
       app.add_option("--annotate", options.annotate,
-                     "The stage's source, each line with what it asks for (CPU simulator)")
+                     "The stage's source, each line with its memory traffic (CPU simulator)")
           ->option_text("STAGE");
   auto* map = app.add_option("--map", options.map, "The stage's shared memory (CPU simulator)")
                   ->option_text("STAGE");

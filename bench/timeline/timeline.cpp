@@ -91,7 +91,7 @@ void run(const Options& options, const Provenance& provenance) {
 }  // namespace cuflash::bench
 
 int main(int argc, char** argv) {
-  CLI::App app("Records what the warps of one multiprocessor do when.");
+  CLI::App app("Records the activity of one multiprocessor's warps over time.");
   cuflash::bench::Options options;
   cuflash::bench::declare(app, options);
   return cuflash::bench::run_program(app, argc, argv, [&](const auto& provenance) {

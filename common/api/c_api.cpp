@@ -1,4 +1,4 @@
-// The C interface, all that the library exports.
+// The C interface: the only functions that the library exports.
 #include "cuflash/c_api.h"
 
 #include <new>
@@ -13,14 +13,13 @@ namespace {
 
 using Error = FlashAttentionError;
 
-// Returns f() to C, which knows no exceptions. Only a sentence that finds no memory can throw
-// one.
+// Calls f() and converts exceptions to error codes. Only building a message can throw.
 template <class F>
 int without_exceptions(F&& f) {
   try {
     return int(f());
   } catch (const std::bad_alloc&) {
-    return int(refuse(Error::OUT_OF_MEMORY, "no host memory"));  // short: it needs none
+    return int(refuse(Error::OUT_OF_MEMORY, "no host memory"));  // short: no allocation
   }
 }
 
@@ -66,7 +65,7 @@ template <class Args, class Given, class Run>
 int call(const cuflash_problem* problem, const Given* args, Run run, const char* stage,
          cudaStream_t stream) {
   return without_exceptions([&] {
-    // A null struct comes before another's size.
+    // Report a null struct before another struct's size.
     if (const Support fit = present("problem", problem); !fit) return refuse(fit);
     if (const Support fit = present("args", args); !fit) return refuse(fit);
     Problem p;
@@ -77,7 +76,7 @@ int call(const cuflash_problem* problem, const Given* args, Run run, const char*
   });
 }
 
-// ---- Questions ---------------------------------------------------------------------------------
+// ---- Support, stages and errors ----------------------------------------------------------------
 
 Support known(int pass) {
   if (pass == CUFLASH_FORWARD || pass == CUFLASH_BACKWARD) return {};
@@ -85,10 +84,10 @@ Support known(int pass) {
           "pass is " + std::to_string(pass) + ", neither forward (0) nor backward (1)"};
 }
 
-// Answers a question about a call. If a stage would run the call, `answer` gets that stage and the
+// Answers a query about a call. If a stage would run the call, `answer` receives that stage and the
 // problem.
 template <class Answer>
-int ask(int pass, const cuflash_problem* problem, const char* stage, Answer answer) {
+int query(int pass, const cuflash_problem* problem, const char* stage, Answer answer) {
   return without_exceptions([&] {
     Problem p;
     if (const Support fit = known(pass); !fit) return refuse(fit);
@@ -108,7 +107,7 @@ int ask(int pass, const cuflash_problem* problem, const char* stage, Answer answ
 
 using namespace cuflash;
 
-// One pair for each element type.
+// One pair of functions per element type.
 #define CUFLASH_SIMPLE_FORM(suffix, T, dtype)                                                      \
   int cuflash_attention_forward_##suffix(const T* Q, const T* K, const T* V, T* O, float* L,       \
                                          int batch_size, int num_heads, int seq_len, int head_dim, \
@@ -141,18 +140,19 @@ int cuflash_backward(const cuflash_problem* problem, const cuflash_backward_args
 }
 
 int cuflash_check_support(int pass, const cuflash_problem* problem, const char* stage) {
-  return api::ask(pass, problem, stage, [](const Stage&, const Problem&) {});
+  return api::query(pass, problem, stage, [](const Stage&, const Problem&) {});
 }
 
 const char* cuflash_chosen_stage(int pass, const cuflash_problem* problem, const char* stage) {
   const char* name = nullptr;
-  api::ask(pass, problem, stage, [&](const Stage& chosen, const Problem&) { name = chosen.name; });
+  api::query(pass, problem, stage,
+             [&](const Stage& chosen, const Problem&) { name = chosen.name; });
   return name;
 }
 
 size_t cuflash_workspace_bytes(int pass, const cuflash_problem* problem, const char* stage) {
   size_t bytes = 0;
-  api::ask(pass, problem, stage, [&](const Stage&, const Problem& p) {
+  api::query(pass, problem, stage, [&](const Stage&, const Problem& p) {
     bytes = api::workspace_bytes(Pass{pass}, p, stage);
   });
   return bytes;

@@ -12,7 +12,7 @@
 
 namespace cuflash::api {
 
-constexpr std::uint32_t kLargestStruct = 4096;  // bytes; a larger size is taken for garbage
+constexpr std::uint32_t kLargestStruct = 4096;  // bytes; a larger size is treated as garbage
 
 // The size of a struct in the first version. It never changes, so that old programs still work.
 template <class T>
@@ -28,9 +28,9 @@ constexpr std::uint32_t kFirstSize<cuflash_backward_args> = 288;
 static_assert(sizeof(cuflash_tensor) == 32 && sizeof(cuflash_problem) == 48 &&
               sizeof(cuflash_forward_args) == 160 && sizeof(cuflash_backward_args) == 288);
 
-// True if a byte that this library does not know is not 0: a newer caller has set a field there.
+// True if a byte beyond this library's fields is not 0: a newer caller has set a field there.
 template <class T>
-bool asks_for_more(const T& given) {
+bool sets_newer_field(const T& given) {
   const char* bytes = reinterpret_cast<const char*>(&given);
   const std::uint32_t unknown = std::min<std::uint32_t>(sizeof(T), given.size);
   return std::any_of(bytes + unknown, bytes + given.size, [](char byte) { return byte != 0; });
@@ -42,8 +42,8 @@ inline Support present(const char* name, const void* given) {
   return {FlashAttentionError::NULL_POINTER, std::string(name) + " is null"};
 }
 
-// Copies the caller's struct, which is present(), over `known`. `known` is new and its fields ask
-// for nothing (a Problem has no window); fields that an older caller's struct lacks stay that way.
+// Copies the caller's struct, which is present(), over `known`. Fields that an older caller's
+// struct lacks keep their defaults in `known` (a Problem has no window).
 template <class T>
 Support read(const char* name, const T* given, T& known) {
   const auto wrong = [&](const std::string& why) {
@@ -59,8 +59,8 @@ Support read(const char* name, const T* given, T& known) {
   if (given->size % alignof(T) != 0) {
     return wrong("; it must be a multiple of " + std::to_string(alignof(T)) + " bytes");
   }
-  if (asks_for_more(*given)) {
-    return wrong("; this library knows only " + std::to_string(sizeof(T)) +
+  if (sets_newer_field(*given)) {
+    return wrong("; this library reads only " + std::to_string(sizeof(T)) +
                  " bytes, and the others are not all 0: the caller's header is newer than the "
                  "library");
   }

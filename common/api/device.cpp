@@ -11,7 +11,8 @@
 namespace cuflash {
 namespace {
 
-// The newest code in this library that runs on a device: its own or an older one's, as PTX.
+// The compute capability of the newest code in this library that runs on a device: native code, or
+// PTX for an older device.
 int newest_code(int compute_capability) {
   int newest = 0;
   for (const int built_for : {CUFLASH_BUILT_FOR}) {
@@ -20,14 +21,14 @@ int newest_code(int compute_capability) {
   return newest;
 }
 
-// True if this library has code for devices of this compute capability alone.
+// True if this library has code for exactly this compute capability, such as sm_90a.
 bool exact_code(int compute_capability) {
   const std::initializer_list<int> built_for = {CUFLASH_BUILT_EXACTLY_FOR};
   return std::find(built_for.begin(), built_for.end(), compute_capability) != built_for.end();
 }
 
 // The runtime's description of one device.
-cudaError_t ask(int ordinal, Device& device) {
+cudaError_t query(int ordinal, Device& device) {
   cudaDeviceProp properties;
   const cudaError_t error = cudaGetDeviceProperties(&properties, ordinal);
   if (error != cudaSuccess) return error;
@@ -41,37 +42,37 @@ cudaError_t ask(int ordinal, Device& device) {
   return error;
 }
 
-// Answers by key, in a list that takes no lock. Nothing is ever freed: a call may come from a
-// destructor that runs at exit.
-class Answers {
+// Devices by key, in a lock-free list. Nothing is ever freed: a call may come from a destructor
+// that runs at exit.
+class DeviceList {
  public:
   const Device* find(int key) const {
-    for (const Answer* answer = first_; answer != nullptr; answer = answer->next) {
-      if (answer->key == key) return &answer->device;
+    for (const Entry* entry = first_; entry != nullptr; entry = entry->next) {
+      if (entry->key == key) return &entry->device;
     }
     return nullptr;
   }
   const Device& add(int key, Device device) {
-    auto* const added = new Answer{key, std::move(device), first_};
+    auto* const added = new Entry{key, std::move(device), first_};
     while (!first_.compare_exchange_weak(added->next, added)) {
     }
     return added->device;
   }
 
  private:
-  struct Answer {
+  struct Entry {
     int key;
     Device device;
-    const Answer* next;
+    const Entry* next;
   };
-  std::atomic<const Answer*> first_{nullptr};
+  std::atomic<const Entry*> first_{nullptr};
 };
 
-// Querying a device takes milliseconds and the answer never changes, so each is queried once.
-Answers by_ordinal, by_error;
+// Querying a device takes milliseconds and the result never changes, so each is queried once.
+DeviceList by_ordinal, by_error;
 
-// The answer where no device can be used, for example because the driver is older than the
-// toolkit. Clears the runtime's error.
+// The result if no device can be used, for example because the driver is older than the toolkit.
+// Clears the runtime's error.
 const Device& no_device(cudaError_t error) {
   (void)cudaGetLastError();
   if (const Device* known = by_error.find(error)) return *known;
@@ -89,7 +90,7 @@ const Device& current_device() {
   }
   if (const Device* known = by_ordinal.find(ordinal)) return *known;
   Device device;
-  if (const cudaError_t error = ask(ordinal, device); error != cudaSuccess) {
+  if (const cudaError_t error = query(ordinal, device); error != cudaSuccess) {
     return no_device(error);
   }
   return by_ordinal.add(ordinal, std::move(device));

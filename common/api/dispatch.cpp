@@ -1,4 +1,4 @@
-// The API's calls: check the arguments, choose the stage, give it a workspace, queue its work.
+// The API's calls: check the arguments, choose the stage, provide its workspace, queue its work.
 #include "api/dispatch.h"
 
 #include <cuda_runtime.h>
@@ -18,7 +18,7 @@ using Error = FlashAttentionError;
 // ---- The choice of stage -----------------------------------------------------------------------
 
 Choice unknown_stage(const char* name, bool by_the_call) {
-  std::string reason = by_the_call ? "the call asks for stage" : "CUFLASH_STAGE is";
+  std::string reason = by_the_call ? "the call names stage" : "CUFLASH_STAGE is";
   reason += " \"" + std::string(name) + "\", but there is no such stage; the stages are";
   const char* separator = " ";
   for (const Stage* stage : stages()) {
@@ -87,10 +87,10 @@ Error no_workspace(const Stage& stage, std::size_t bytes, cudaError_t error) {
   (void)cudaGetLastError();  // Reported here; the caller's next CUDA call must not see it again.
   const std::string what = needs(stage, bytes);
   if (error != cudaErrorMemoryAllocation) return cuda_error(what, error);
-  return refuse(Error::OUT_OF_MEMORY, what + "; the device does not have that much free");
+  return refuse(Error::OUT_OF_MEMORY, what + "; the device has less free memory");
 }
 
-// Reports a stage's error, in the runtime's own words if the runtime failed.
+// Reports a stage's error, with the runtime's message if the runtime failed.
 Error stage_failed(const Stage& stage, Pass pass, Error error) {
   const std::string what = std::string(stage.name) + ", " + pass_name(pass) + " pass";
   const cudaError_t cause = cudaGetLastError();
@@ -113,13 +113,13 @@ bool nothing_to_do(const Backward& args) {
 // One call, either pass.
 template <class Args>
 Error call(Pass pass, const Problem& problem, Args args, cudaStream_t stream, const char* name) {
-  // Refuse what no stage can do, then what the chosen stage cannot do.
+  // Refuse an invalid call, then one that the chosen stage does not support.
   if (const Support fit = validate(problem, args); !fit) return refuse(fit);
   const auto [stage, support] = choose_fit(pass, problem, name, features_of(problem, args));
   if (!support) return refuse(support);
   if (nothing_to_do(args)) return succeed();
 
-  // Report a pending CUDA error now, or this call would be blamed for it.
+  // Report a pending CUDA error now, so that it is not attributed to this call.
   if (const cudaError_t earlier = cudaGetLastError(); earlier != cudaSuccess) {
     return cuda_error("an earlier CUDA call of this thread failed", earlier);
   }

@@ -7,7 +7,8 @@
 
 namespace cuflash::api {
 
-// Check, choose, provide the workspace, queue. The result's sentence is last_error_message()'s.
+// Checks the call, chooses a stage, provides the workspace and queues the work.
+// last_error_message() returns the sentence of the result.
 FlashAttentionError forward(const Problem& problem, const Forward& args, cudaStream_t stream,
                             const char* stage);
 FlashAttentionError backward(const Problem& problem, const Backward& args, cudaStream_t stream,
@@ -22,8 +23,8 @@ struct Choice {
 // The stage that a call would run. The problem need not be valid.
 Choice choose(Pass pass, const Problem& problem, const char* stage);
 
-// The workspace that every call of the problem can do with: what a call's arguments ask for may
-// lead to another stage than the problem does. The problem has passed choose().
+// The size of a workspace that suffices for every call of the problem: a call's arguments may lead
+// to another stage than the problem alone. The problem has passed choose().
 std::size_t workspace_bytes(Pass pass, const Problem& problem, const char* stage);
 
 }  // namespace cuflash::api

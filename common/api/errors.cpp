@@ -1,4 +1,4 @@
-// Errors in English: one sentence for each kind, and the sentence of this thread's last call.
+// Error messages: one sentence per kind of error, and the sentence of this thread's last call.
 #include <utility>
 
 #include "api/last_error.h"
@@ -22,15 +22,15 @@ FlashAttentionError succeed() {
 
 }  // namespace cuflash
 
-// The same words as in cuflash_error's documentation. There is no default case, so the compiler
-// reports an enumerator that has no sentence.
+// The wording of cuflash_error's documentation. There is no default case, so that the compiler
+// reports an enumerator without a sentence.
 const char* cuflash_error_string(int error) {
   switch (cuflash_error{error}) {
     case CUFLASH_SUCCESS:
       return "success";
     case CUFLASH_INVALID_DIMENSION:
       return "a size is below 1, window_left or window_right is below -1, a stride is negative, an "
-             "output overlaps itself, or a struct has a size that this library does not know";
+             "output overlaps itself, or a struct's own size is invalid";
     case CUFLASH_DIMENSION_MISMATCH:
       return "heads_q is not a multiple of heads_kv";
     case CUFLASH_NULL_POINTER:
@@ -53,7 +53,8 @@ const char* cuflash_error_string(int error) {
     case CUFLASH_UNSUPPORTED_DEVICE:
       return "the stage is not built for this device, or there is no device";
     case CUFLASH_UNSUPPORTED_BY_STAGE:
-      return "the stage lacks what the call needs: the pass, the dtype, the head_dim or a feature";
+      return "the stage does not support the call's pass, dtype, head_dim or a feature that it "
+             "needs";
     case CUFLASH_UNKNOWN_STAGE:
       return "no stage has this name";
   }

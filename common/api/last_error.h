@@ -15,7 +15,7 @@ inline FlashAttentionError refuse(const Support& fault) {
   return refuse(fault.error, fault.reason);
 }
 
-// Forgets the sentence and returns SUCCESS.
+// Clears the sentence and returns SUCCESS.
 FlashAttentionError succeed();
 
 }  // namespace cuflash

@@ -1,4 +1,4 @@
-// Words for the sentences of refusals.
+// Lists of words for error messages.
 #ifndef CUFLASH_API_LISTED_H_
 #define CUFLASH_API_LISTED_H_
 

@@ -1,4 +1,4 @@
-// Which stage computes a call: found by name, or chosen for a device; or why there is none.
+// Finds a stage by name, or chooses one for a call and a device, or explains why there is none.
 #include <algorithm>
 #include <limits>
 
@@ -17,7 +17,7 @@ int rank_of(const PassFacts& facts, const Problem& problem) {
   return facts.rank != nullptr ? facts.rank(problem).value : 0;
 }
 
-// A device that has all that a stage may ask of one.
+// A device that meets all requirements of a stage.
 Device ideal_device(const ArchRequirement& arch) {
   return {"an ideal device", std::max(arch.compute_capability, arch.for_bf16),
           std::numeric_limits<std::size_t>::max()};
@@ -51,14 +51,14 @@ const Stage* choose_stage(Pass pass, const Problem& problem, const Device& devic
 }
 
 Support why_none(Pass pass, const Problem& problem, const Device& device, Features also) {
-  // The first stage asks least of a device.
+  // The first stage has the lowest requirements.
   Support first = supports(*stages().front(), pass, problem, device, also);
   if (first.error != FlashAttentionError::UNSUPPORTED_BY_STAGE) return first;
 
   const std::string dtype = dtype_name(problem.dtype);
   const std::string head_dim = "head_dim " + std::to_string(problem.head_dim);
-  const std::string none =
-      std::string("no stage's ") + pass_name(pass) + " pass takes " + dtype + " with " + head_dim;
+  const std::string none = std::string("no stage's ") + pass_name(pass) + " pass supports " +
+                           dtype + " with " + head_dim;
   DTypes with_head_dim;
   HeadDims with_dtype;
   for (const Stage* stage : stages()) {
@@ -71,9 +71,9 @@ Support why_none(Pass pass, const Problem& problem, const Device& device, Featur
     if (facts.head_dims.has(problem.head_dim)) with_head_dim.bits |= facts.dtypes.bits;
     if (facts.dtypes.has(problem.dtype)) with_dtype.bits |= facts.head_dims.bits;
   }
-  // The stages lack something other than the head_dim.
+  // The stages lack a feature, not the head_dim.
   if (with_dtype.has(problem.head_dim)) return first;
-  return {first.error, none + "; " + dtype + " goes with head_dim " +
+  return {first.error, none + "; " + dtype + " is supported with head_dim " +
                            listed(words_of(with_dtype), "or") + ", " + head_dim + " with " +
                            listed(words_of(with_head_dim), "or")};
 }

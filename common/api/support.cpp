@@ -28,8 +28,8 @@ std::string needs(const Stage& stage, int needed, const char* what_for, const De
                            : "; this library was built for " + capability(device.newest_code));
 }
 
-// Whether this device can run the pass. Here and below no(error, sentence) makes the answer. The
-// sentence is a function, which fits() never calls.
+// Checks whether this device can run the pass. Here and below, no(error, sentence) makes a negative
+// result. The sentence is a function, which fits() never calls.
 template <class No>
 Support on_device(const Stage& stage, Pass pass, const Problem& problem, const Device& device,
                   No no) {
@@ -65,7 +65,7 @@ Support on_device(const Stage& stage, Pass pass, const Problem& problem, const D
   if (shared_bytes > device.shared_bytes) {
     return no(kError, [&] {
       return std::string(stage.name) + " needs " + std::to_string(shared_bytes) +
-             " bytes of shared memory a block; this device has " +
+             " bytes of shared memory per block; this device has " +
              std::to_string(device.shared_bytes);
     });
   }
@@ -81,12 +81,12 @@ constexpr FeatureName kFeatureNames[] = {
     {Feature::kWindow, "a window"},
     {Feature::kGroupedHeads, "fewer KV heads than query heads"},
     {Feature::kCrossLengths, "a seq_q that differs from seq_kv"},
-    {Feature::kDeterministic, "a call that asks for the same bits in every run"},
+    {Feature::kDeterministic, "a deterministic call"},
     {Feature::kAnyStride, "a stride of 2^40 bytes or more"},
     {Feature::kNullGradients, "a null dq, dk or dv"},
 };
 
-// Whether the stage is written for this problem.
+// Checks whether the stage supports this problem.
 template <class No>
 Support by_stage(const Stage& stage, Pass pass, const Problem& problem, Features needed, No no) {
   constexpr auto kError = FlashAttentionError::UNSUPPORTED_BY_STAGE;
@@ -97,21 +97,21 @@ Support by_stage(const Stage& stage, Pass pass, const Problem& problem, Features
   }
   if (!facts.dtypes.has(problem.dtype)) {
     return no(kError, [&] {
-      return std::string(stage.name) + " does not take " + dtype_name(problem.dtype) +
-             "; it takes " + listed(words_of(facts.dtypes), "and");
+      return std::string(stage.name) + " does not support " + dtype_name(problem.dtype) +
+             "; it supports " + listed(words_of(facts.dtypes), "and");
     });
   }
   if (!facts.head_dims.has(problem.head_dim)) {
     return no(kError, [&] {
-      return std::string(stage.name) + " does not take head_dim " +
-             std::to_string(problem.head_dim) + "; it takes " +
+      return std::string(stage.name) + " does not support head_dim " +
+             std::to_string(problem.head_dim) + "; it supports " +
              listed(words_of(facts.head_dims), "and");
     });
   }
   for (const FeatureName& feature : kFeatureNames) {
     if (needed.has(feature.feature) && !facts.features.has(feature.feature)) {
       return no(kError, [&] {
-        return std::string(stage.name) + "'s " + pass_name(pass) + " pass does not take " +
+        return std::string(stage.name) + "'s " + pass_name(pass) + " pass does not support " +
                feature.name;
       });
     }
@@ -127,7 +127,7 @@ Support check(const Stage& stage, Pass pass, const Problem& problem, const Devic
   return by_stage(stage, pass, problem, {features_of(problem).bits | also.bits}, no);
 }
 
-// A set of the features whose condition holds.
+// A feature, and whether a call needs it.
 struct Condition {
   Feature feature;
   bool holds;
@@ -141,8 +141,7 @@ Features features_where(std::initializer_list<Condition> conditions) {
 }
 Features both(Features a, Features b) { return {a.bits | b.bits}; }
 
-// True if a stride of the tensor is larger than a tensor map takes
-// (device/host/tensor_map_arguments.h).
+// True if a stride of the tensor exceeds a tensor map's limit (device/host/tensor_map_arguments.h).
 bool has_huge_stride(const Problem& p, const Tensor& tensor, int heads, int seq) {
   constexpr std::int64_t kLimit = std::int64_t{1} << 40;  // bytes
   const auto most = kLimit / static_cast<std::int64_t>(element_bytes(p.dtype));

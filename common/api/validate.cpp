@@ -1,6 +1,6 @@
-// validate(): the checks that depend on no stage and no device. Host code only. Each kind of fault
-// has one function, which returns a sentence, or an empty string if there is no such fault; check()
-// runs them in the order that cuflash_error states.
+// validate(): the checks that depend on neither stage nor device. Host code only. Each kind of
+// fault has one function, which returns a sentence, or an empty string if there is no such fault;
+// check() runs them in the order that cuflash_error states.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -20,23 +20,23 @@ namespace cuflash {
 namespace {
 
 constexpr std::int64_t kAlignment = 16;              // bytes, of tensors: one vector load
-constexpr std::uintptr_t kWorkspaceAlignment = 256;  // bytes, what cudaMalloc gives
+constexpr std::uintptr_t kWorkspaceAlignment = 256;  // bytes, as cudaMalloc guarantees
 constexpr std::int64_t kMaxRows = (std::int64_t{1} << 31) * 64;  // 2^31 blocks of 64 rows
 constexpr std::int64_t kMaxSeq = (std::int64_t{1} << 31) - 256;  // the end of the last tile, too
 constexpr std::int64_t kMaxScores = std::int64_t{1} << 59;       // at 16 bytes each: 2^63 bytes
 
-// One tensor of a call, as the checks see it.
+// One tensor of a call, with its name, heads, length and role.
 struct Operand {
   const char* name;
   const Tensor* tensor;
   int heads, seq;
   enum class Role { kInput, kOutput, kOptionalOutput } role;
 
-  // A tensor without data is seen by the check for null only: its strides are not checked.
+  // True if the tensor has no data. Only null_pointer() checks such a tensor.
   bool absent() const { return tensor->data == nullptr; }
 };
 
-// Everything that one call is given.
+// The arguments of one call.
 struct Arguments {
   const Problem& problem;
   std::initializer_list<Operand> operands;
@@ -45,8 +45,8 @@ struct Arguments {
   const void* workspace = nullptr;
 };
 
-// An extent and its stride, in elements. The stride of an extent of 1 is never used: whatever the
-// caller gives, it is 0 here.
+// An extent and its stride, in elements. The stride of an extent of 1 is never used and is 0 here,
+// whatever the caller passes.
 struct Dim {
   const char* stride_name;
   std::int64_t extent, stride;
@@ -62,12 +62,12 @@ std::array<Dim, 3> dims(const Problem& p, const Operand& operand) {
           dim("row_stride", operand.seq, t.row_stride)};
 }
 
-// Joins its arguments to one sentence, independently of the program's locale, which may group
+// Joins its arguments into one sentence, independently of the program's locale, which may group
 // digits.
 template <class... Words>
-std::string say(const Words&... words) {
+std::string message(const Words&... words) {
   std::ostringstream text;
-  text.exceptions(std::ios::badbit);  // without host memory: throw, do not cut the sentence short
+  text.exceptions(std::ios::badbit);  // out of host memory: throw, do not truncate the sentence
   text.imbue(std::locale::classic());
   (text << ... << words);
   return text.str();
@@ -86,7 +86,7 @@ std::string bad_size(const Problem& p) {
                                                {"heads_kv", p.heads_kv}, {"seq_q", p.seq_q},
                                                {"seq_kv", p.seq_kv},     {"head_dim", p.head_dim}};
   for (const auto& [name, size] : sizes) {
-    if (size < 1) return say(name, " is ", size, "; it must be at least 1");
+    if (size < 1) return message(name, " is ", size, "; it must be at least 1");
   }
   return {};
 }
@@ -96,7 +96,8 @@ std::string bad_window(const Problem& p) {
   const std::pair<const char*, int> sides[] = {{"window_left", p.window_left},
                                                {"window_right", p.window_right}};
   for (const auto& [name, side] : sides) {
-    if (side < -1) return say(name, " is ", side, "; it must be at least 0, or -1 for no limit");
+    if (side < -1)
+      return message(name, " is ", side, "; it must be at least 0, or -1 for no limit");
   }
   return {};
 }
@@ -107,8 +108,8 @@ std::string bad_strides(const Problem& p, const Operand& operand) {
   std::array<Dim, 3> list = dims(p, operand);
   for (const Dim& dim : list) {
     if (dim.stride < 0) {
-      return say(operand.name, "'s ", dim.stride_name, " is ", dim.stride,
-                 " elements; it must not be negative");
+      return message(operand.name, "'s ", dim.stride_name, " is ", dim.stride,
+                     " elements; it must not be negative");
     }
   }
   if (operand.role == Operand::Role::kInput) return {};
@@ -120,10 +121,11 @@ std::string bad_strides(const Problem& p, const Operand& operand) {
   for (const Dim& dim : list) {
     if (dim.extent == 1) continue;
     if (dim.stride <= last) {
-      return say(operand.name, "'s ", dim.stride_name, " is ", dim.stride,
-                 " elements; it must be at least ", last + 1, ", or the output overlaps itself");
+      return message(operand.name, "'s ", dim.stride_name, " is ", dim.stride,
+                     " elements; it must be at least ", last + 1,
+                     ", or the output overlaps itself");
     }
-    // More elements than 63 bits can count: SIZE_OVERFLOW will report that.
+    // The number of elements exceeds 63 bits, which SIZE_OVERFLOW reports.
     if (!extend(last, dim) || last == std::numeric_limits<std::int64_t>::max()) return {};
   }
   return {};
@@ -143,7 +145,7 @@ std::string invalid_dimension(const Arguments& args) {
 std::string dimension_mismatch(const Arguments& args) {
   const Problem& p = args.problem;
   if (p.heads_q % p.heads_kv == 0) return {};
-  return say("heads_q is ", p.heads_q, ", not a multiple of heads_kv, which is ", p.heads_kv);
+  return message("heads_q is ", p.heads_q, ", not a multiple of heads_kv, which is ", p.heads_kv);
 }
 
 // UNSUPPORTED_DTYPE.
@@ -152,9 +154,10 @@ std::string unsupported_dtype(const Arguments& args) {
   if (find_dtype(dtype) != nullptr) return {};
   std::string known;
   for (const DTypeFacts& facts : kDTypeFacts) {
-    known += say(known.empty() ? "" : ", ", facts.name, " (", static_cast<int>(facts.dtype), ")");
+    known +=
+        message(known.empty() ? "" : ", ", facts.name, " (", static_cast<int>(facts.dtype), ")");
   }
-  return say("dtype is ", static_cast<int>(dtype), "; it must be one of ", known);
+  return message("dtype is ", static_cast<int>(dtype), "; it must be one of ", known);
 }
 
 // UNSUPPORTED_HEAD_DIM.
@@ -164,7 +167,7 @@ std::string unsupported_head_dim(const Arguments& args) {
   if (std::find(std::begin(kHeadDims), end, head_dim) != end) return {};
   std::vector<std::string> known;
   for (const int one : kHeadDims) known.push_back(std::to_string(one));
-  return say("head_dim is ", head_dim, "; it must be ", listed(known, "or"));
+  return message("head_dim is ", head_dim, "; it must be ", listed(known, "or"));
 }
 
 // The shortest decimal number that reads as this float.
@@ -178,14 +181,14 @@ std::string shortest(float number) {
 std::string invalid_scale(const Arguments& args) {
   const float scale = args.problem.softmax_scale;
   if (std::isfinite(scale) && scale > 0.f) return {};
-  return say("softmax_scale is ", shortest(scale), "; it must be finite and positive");
+  return message("softmax_scale is ", shortest(scale), "; it must be finite and positive");
 }
 
 // NULL_POINTER.
 std::string null_pointer(const Arguments& args) {
   for (const Operand& operand : args.operands) {
     if (operand.absent() && operand.role != Operand::Role::kOptionalOutput) {
-      return say(operand.name, " is null");
+      return message(operand.name, " is null");
     }
   }
   return args.lse_required && args.lse == nullptr ? "LSE is null" : std::string();
@@ -194,7 +197,7 @@ std::string null_pointer(const Arguments& args) {
 // MISALIGNED, one address.
 std::string bad_address(const char* name, const void* address, std::uintptr_t alignment) {
   if (reinterpret_cast<std::uintptr_t>(address) % alignment == 0) return {};
-  return say(name, " is at address ", address, ", not a multiple of ", alignment, " bytes");
+  return message(name, " is at address ", address, ", not a multiple of ", alignment, " bytes");
 }
 
 // MISALIGNED, one tensor.
@@ -202,8 +205,8 @@ std::string bad_alignment(const Problem& p, const Operand& operand) {
   const std::int64_t multiple = kAlignment / static_cast<std::int64_t>(element_bytes(p.dtype));
   for (const Dim& dim : dims(p, operand)) {
     if (dim.stride % multiple != 0) {
-      return say(operand.name, "'s ", dim.stride_name, " is ", dim.stride,
-                 " elements, not a multiple of ", multiple, " (", kAlignment, " bytes)");
+      return message(operand.name, "'s ", dim.stride_name, " is ", dim.stride,
+                     " elements, not a multiple of ", multiple, " (", kAlignment, " bytes)");
     }
   }
   return bad_address(operand.name, operand.tensor->data, kAlignment);
@@ -225,13 +228,13 @@ std::string too_many(const char* what, std::initializer_list<int> factors, std::
   std::int64_t count = 1;
   for (const int factor : factors) {
     if (__builtin_mul_overflow(count, std::int64_t{factor}, &count) || count >= limit) {
-      return say("the problem has too many ", what, ": it must have fewer than ", limit);
+      return message("the problem has too many ", what, ": it must have fewer than ", limit);
     }
   }
   return {};
 }
 
-// SIZE_OVERFLOW, one tensor: 63 bits can count its bytes, and its last byte has an address.
+// SIZE_OVERFLOW, one tensor: its size in bytes fits 63 bits, and its last byte has an address.
 std::string too_large(const Problem& p, const Operand& operand) {
   std::int64_t end = p.head_dim - 1;
   bool fits = true;
@@ -241,14 +244,14 @@ std::string too_large(const Problem& p, const Operand& operand) {
   fits = fits && !__builtin_add_overflow(end, std::int64_t{1}, &end) &&
          !__builtin_mul_overflow(end, element, &end) &&
          !__builtin_add_overflow(address, end, &address);
-  return fits ? std::string() : say(operand.name, " ends beyond the largest 64-bit address");
+  return fits ? std::string() : message(operand.name, " ends beyond the largest 64-bit address");
 }
 
 // SIZE_OVERFLOW.
 std::string size_overflow(const Arguments& args) {
   const Problem& p = args.problem;
-  std::string fault = too_many("queries a head", {p.seq_q}, kMaxSeq);
-  if (fault.empty()) fault = too_many("keys a head", {p.seq_kv}, kMaxSeq);
+  std::string fault = too_many("queries per head", {p.seq_q}, kMaxSeq);
+  if (fault.empty()) fault = too_many("keys per head", {p.seq_kv}, kMaxSeq);
   if (fault.empty()) fault = too_many("query rows", {p.batch, p.heads_q, p.seq_q}, kMaxRows);
   if (fault.empty()) fault = too_many("key rows", {p.batch, p.heads_kv, p.seq_kv}, kMaxRows);
   if (fault.empty()) {

@@ -1,4 +1,4 @@
-// Problems: their names, and what they cost.
+// The names of problems, their operations and their bytes.
 #include "cuflash/workload.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace cuflash {
 namespace {
 
-// Takes `prefix` off the front of `text`; if `text` does not begin with it, takes nothing: false.
+// Takes `prefix` off the front of `text`. Returns false, and takes nothing, if it is not there.
 bool take(std::string_view& text, std::string_view prefix) {
   if (text.substr(0, prefix.size()) != prefix) return false;
   text.remove_prefix(prefix.size());
@@ -29,19 +29,19 @@ bool take_size(std::string_view& text, std::string_view prefix, int& size) {
   return take(text, prefix) && take_number(text, size) && size >= 1;
 }
 
-// As take_size(); where the prefix is missing, the size is `same`: h4 stands for h4x4.
+// Like take_size(), but if the prefix is missing, the size is `same`: h4 stands for h4x4.
 bool take_size_or(std::string_view& text, std::string_view prefix, int same, int& size) {
   size = same;
   return text.substr(0, prefix.size()) != prefix || take_size(text, prefix, size);
 }
 
-// Takes `prefix` and a number ≥ 0 off the front of `text`; where the prefix is missing, `width`
-// stays.
+// Takes `prefix` and a number ≥ 0 off the front of `text`; if the prefix is missing, `width` is
+// unchanged.
 bool take_width(std::string_view& text, std::string_view prefix, int& width) {
   return !take(text, prefix) || take_number(text, width);
 }
 
-// Takes "_f16" and its like off the front of `text`; leaves both alone where there is none.
+// Takes a dtype such as "_f16" off the front of `text`; leaves both unchanged if there is none.
 void take_dtype(std::string_view& text, DType& dtype) {
   for (const DType candidate : kDTypes) {
     if (take(text, std::string("_") + dtype_name(candidate))) {
@@ -59,8 +59,8 @@ std::int64_t sum_of_clamped(std::int64_t offset, std::int64_t rows, std::int64_t
   return ramp + (rows - end) * most;
 }
 
-// Pairs (query, key) of one head that the mask lets through. Query i sees the keys from
-// i + seq_kv − seq_q − left up to, but not including, i + seq_kv − seq_q + right + 1.
+// The visible (query, key) pairs of one head. Query i sees the keys from i + seq_kv − seq_q − left
+// up to, but not including, i + seq_kv − seq_q + right + 1.
 double visible_pairs(const Problem& p) {
   const std::int64_t rows = p.seq_q, keys = p.seq_kv, offset = keys - rows;
   const int right = p.causal ? 0 : p.window_right;

@@ -13,9 +13,9 @@
 namespace cuflash {
 
 // The batch, head and tile of queries of a block, where a head has `tiles`. If the mask lets tiles
-// see different numbers of keys, the last tiles of all heads come first: they take longest.
-// Otherwise the tiles of a head follow each other: where they run side by side, they find its K and
-// V in the L2 cache.
+// see different numbers of keys, the last tiles of all heads come first, because they take longest.
+// Otherwise the tiles of a head follow each other, so that concurrent blocks share its K and V in
+// the L2 cache.
 __device__ __forceinline__ Place place_of_block(const ForwardParams& p, int tiles) {
   const unsigned n = blockIdx.x, heads = p.batch * p.heads_q;
   const bool unequal = p.width != UINT_MAX;

@@ -1,4 +1,4 @@
-// Numbers that kernels share.
+// Constants that kernels share.
 #ifndef CUFLASH_DEVICE_CONSTANTS_H_
 #define CUFLASH_DEVICE_CONSTANTS_H_
 

@@ -1,5 +1,5 @@
-// The sum of dQ in f32, to which the blocks of a backward pass add tiles: the workspace that holds
-// it, and the kernels before and after theirs (stage 15_wgmma_backward explains them).
+// The sum of dQ in f32, to which the blocks of a backward pass add tiles: its workspace, and the
+// kernels that run before and after the gradient kernel (stage 15_wgmma_backward explains them).
 #ifndef CUFLASH_DEVICE_DQ_SUM_H_
 #define CUFLASH_DEVICE_DQ_SUM_H_
 
@@ -20,14 +20,14 @@
 
 namespace cuflash {
 
-// P is rounded to T for the product with dO, and dS computed from it. Among many keys each has so
-// small a weight that few bits of it would be left in f16, whose numbers below 2^-14 have fewer. So
-// P is kept 2^10 times as large, and kSmallP multiplies dP and delta, and in the end dV.
+// P is rounded to T for the product with dO, and dS is computed from it. With many keys, weights
+// are so small that many would be subnormal in f16, below 2^-14, and lose bits. So P is kept 2^10
+// times as large, and kSmallP multiplies dP and delta, and in the end dV.
 constexpr int kLog2OfP = 10;
 constexpr float kSmallP = 1.f / (1 << kLog2OfP);
 
-// A tile of dQ as two warpgroups hold it: they divide its rows, or if these are only 64, its
-// columns. In f32 it lies accumulator after accumulator, 16 bytes a lane.
+// A tile of dQ as two warpgroups hold it: they divide its rows, or, if there are only 64, its
+// columns. In f32 the tile is stored accumulator by accumulator, 16 bytes per lane.
 template <int kTileRows, int kHeadDim>
 struct DqTile {
   static constexpr int kRows = kTileRows, kColumns = kHeadDim, kFloats = kRows * kColumns;
@@ -38,31 +38,31 @@ struct DqTile {
 
   using Registers = MmaAccumulator::Registers[kWarpColumns / kMmaN];
 
-  // The part of a warp: 16 rows, kWarpColumns columns.
+  // The first row and column of a warp's part: 16 rows, kWarpColumns columns.
   __device__ static constexpr int row(int warp) {
     return (kByRows ? warp : warp % kWarpgroupWarps) * kMmaM;
   }
   __device__ static constexpr int col(int warp) {
     return kByRows ? 0 : warp / kWarpgroupWarps * kWarpColumns;
   }
-  // Where a lane's elements of its accumulator n lie.
+  // The index of a lane's first element of its accumulator n.
   __device__ static constexpr int index(int warp, int n, int lane) {
     return ((warp * (kWarpColumns / kMmaN) + n) * 32 + lane) * MmaAccumulator::kElements;
   }
 };
 
-// What the kernels hand on, for the rows of whole tiles of queries: LSE · log2 e - kLog2OfP,
-// kSmallP · delta, and dQ in f32. In a deterministic call blocks add to a tile of dQ, or to each of
-// the shares that its warpgroups hold, in a fixed order: `adds` counts how many have added. Behind
-// these counts `next` counts what blocks have begun, and a stage may have more counts.
+// The values passed between the kernels, padded to whole tiles of queries: LSE · log2 e - kLog2OfP,
+// kSmallP · delta, and dQ in f32. In a deterministic call, blocks add to a tile of dQ, or to each
+// of the shares that its warpgroups hold, in a fixed order; `adds` counts the additions. `next`,
+// behind these counts, counts the blocks or pieces that have begun; a stage may have more counts.
 struct DqWorkspace {
   float *lse, *delta, *dq;
   unsigned *adds, *next;
-  bool any_order;          // of the additions
-  int q_tiles;             // of a head
-  std::int64_t all_tiles;  // of all heads
-  std::int64_t counts;     // that begin as zeros: `adds`, `next`, and more
-  std::int64_t zeros;      // floats of dQ that begin as zeros
+  bool any_order;          // true if the additions may come in any order
+  int q_tiles;             // tiles per head
+  std::int64_t all_tiles;  // tiles of all heads
+  std::int64_t counts;     // number of counts to set to zero: `adds`, `next`, and more
+  std::int64_t zeros;      // number of floats of dQ to set to zero
 };
 template <class Tile, int kShares = 1>
 DqWorkspace dq_workspace(const BackwardParams& p, std::int64_t more_counts = 0) {
@@ -86,35 +86,37 @@ std::size_t dq_workspace_bytes(const Problem& p, std::size_t more_counts = 0) {
          (tiles * kShares + 1 + more_counts) * sizeof(unsigned);
 }
 
-// The order of a deterministic call, of tiles of `keys` keys and `queries` queries. Without a mask
-// the tiles of keys are added from the first on; with one from the last on, so that a causal block
-// begins at the diagonal, where it is the first. Blocks begin in that order, too.
+// The order of additions in a deterministic call. Without a mask, the tiles of keys add from the
+// first to the last. With a mask they add from the last to the first, so that a causal block begins
+// at the diagonal, where its addition is the first. Blocks start in the same order.
 
-// The tile of keys, of `tiles` of a head, that a block computes which is the nth of its head.
+// The tile of keys that the nth block of a head computes, out of `tiles`.
 __device__ __forceinline__ int nth_tile(const BackwardParams& p, int tiles, int n) {
   return p.deterministic != 0 && p.width != UINT_MAX ? tiles - 1 - n : n;
 }
-// How many tiles of keys are added to the tile of queries at i0 before that at j0.
+// How many tiles of keys add to the tile of queries at i0 before the tile at j0 does. The tiles
+// have `queries` queries and `keys` keys.
 __device__ __forceinline__ unsigned adds_before(const Sequence& seq, int i0, int queries, int j0,
                                                 int keys) {
   if (seq.band.width == UINT_MAX) return j0 / keys;
   return (visible_keys(seq, i0, i0 + queries).end - 1) / keys - j0 / keys;
 }
-// The number of this block among those that have begun, for one thread to ask. A block may wait for
-// one with a lower number: that one is running.
+// The number of this block in starting order, or its index if the additions may come in any order.
+// One thread calls it. A block may wait for a block with a lower number, since that block has
+// already started.
 __device__ __forceinline__ unsigned block_number(const DqWorkspace& scratch) {
   return scratch.any_order ? blockIdx.x : atomicAdd(scratch.next, 1u);
 }
 
-// One thread adds to a share of a tile of dQ in three steps. In a fixed order, it waits until so
-// many others have added: it is the next, so the count stays there until it adds.
+// One thread adds to a share of a tile of dQ in three steps. In a fixed order, it first waits until
+// `others` blocks have added. The count then stays at that value until this thread adds.
 __device__ __forceinline__ void wait_to_add(const DqWorkspace& scratch, std::int64_t share,
                                             unsigned others) {
   if (scratch.any_order) return;
   ptx::block_count_wait(&scratch.adds[share], others);
-  ptx::fence_proxy_async_global();  // TMA adds after what the count announces.
+  ptx::fence_proxy_async_global();  // TMA adds after the additions that the count covers.
 }
-// It has TMA add, and waits until TMA has read the terms.
+// Second step: adds by TMA, and waits until TMA has read the terms.
 template <int kFloats>
 __device__ __forceinline__ void add_to_dq(const DqWorkspace& scratch, std::int64_t share,
                                           const float (&terms)[kFloats]) {
@@ -122,10 +124,10 @@ __device__ __forceinline__ void add_to_dq(const DqWorkspace& scratch, std::int64
   ptx::tensor_store_commit();
   ptx::tensor_store_wait_read<0>();
 }
-// In a fixed order, it lets the next block add.
+// Third step: in a fixed order, lets the next block add.
 __device__ __forceinline__ void let_next_add(const DqWorkspace& scratch, std::int64_t share) {
   if (scratch.any_order) return;
-  ptx::tensor_store_wait<0>();  // The sums have been written before the next block learns of it.
+  ptx::tensor_store_wait<0>();  // The sums must be written before the next block may add.
   ptx::block_count_add(&scratch.adds[share]);
 }
 
@@ -133,9 +135,9 @@ __device__ __forceinline__ void let_next_add(const DqWorkspace& scratch, std::in
 template <int kHeadDim>
 constexpr int kDeltaLanes = kHeadDim == 96 ? 16 : kHeadDim / 8;
 
-// delta = rowsum(dO ∘ O) and LSE of a row, as the workspace holds them. It also sets the counts and
-// the first `scratch.zeros` floats of dQ to zero. kDeltaLanes lanes share a row; `count` is their
-// number for the rows of whole tiles.
+// Computes delta = rowsum(dO ∘ O) and LSE of each row, as the workspace holds them. Also sets the
+// counts and the first `scratch.zeros` floats of dQ to zero. kDeltaLanes lanes share a row; `count`
+// is the number of lanes for all rows of whole tiles.
 template <class T, class Tile>
 __global__ void row_delta(const __grid_constant__ BackwardParams p,
                           const __grid_constant__ DqWorkspace scratch, std::int64_t count) {
@@ -164,7 +166,7 @@ __global__ void row_delta(const __grid_constant__ BackwardParams p,
   if (c == 0) {
     if (row < scratch.counts) scratch.adds[row] = 0;
     const float lse = i < seq.num_queries ? p.lse[row_index(p, b, h, i)] : -INFINITY;
-    // P = 0 where no key is seen.
+    // A row that sees no key gets P = 0.
     scratch.lse[row] = lse == -INFINITY ? INFINITY : lse * kLog2e - kLog2OfP;
     scratch.delta[row] = kSmallP * sum;
   }
@@ -177,7 +179,7 @@ __global__ void row_delta(const __grid_constant__ BackwardParams p,
 template <class T, class Tile>
 using QueryGradientStorage = SwizzledTile<T, Tile::kRows, Tile::kColumns>;
 
-// dQ = softmax_scale · dQ, rounded. A block writes a tile.
+// dQ = softmax_scale · dQ, rounded. Each block writes one tile.
 template <class T, class Tile>
 __global__ void __launch_bounds__(32 * Tile::kWarps)
     query_gradient(const __grid_constant__ BackwardParams p,
@@ -186,7 +188,7 @@ __global__ void __launch_bounds__(32 * Tile::kWarps)
   const unsigned thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const auto [b, h, tile, unused] = unravel(blockIdx.x, p.heads_q, scratch.q_tiles, 1);
 
-  // Read what a warp held.
+  // Read the accumulators of a warp.
   const float* const from = scratch.dq + std::int64_t{blockIdx.x} * Tile::kFloats;
   typename Tile::Registers rdQ;
 #pragma unroll
@@ -194,9 +196,9 @@ __global__ void __launch_bounds__(32 * Tile::kWarps)
     const float4 x = *reinterpret_cast<const float4*>(from + Tile::index(warp, n, lane));
     rdQ[n][0] = x.x, rdQ[n][1] = x.y, rdQ[n][2] = x.z, rdQ[n][3] = x.w;
   }
-  // Write the tile by rows.
+  // Write the tile row by row.
   store_rounded<T>(sdQ, Tile::row(warp), Tile::col(warp), rdQ, p.softmax_scale, lane);
-  __syncthreads();  // The tile is written before threads read rows of it.
+  __syncthreads();  // The tile must be written before threads read its rows.
   write_rows<Tile::kRows, Tile::kColumns, 32 * Tile::kWarps>(
       rows<T>(p.dq, b, h), sdQ, 0, 0, tile * Tile::kRows, sequence(p, b).num_queries, thread);
 }

@@ -1,5 +1,5 @@
-// The end of a kernel: accumulators, rounded, go to a tensor by way of a tile in shared memory, or
-// from registers. A lane holds two columns of a row, and writes eight at a time.
+// The end of a kernel: rounds accumulators and writes them to a tensor, through a tile in shared
+// memory or directly from registers. A lane holds two columns of a row but writes eight at a time.
 #ifndef CUFLASH_DEVICE_EPILOGUE_H_
 #define CUFLASH_DEVICE_EPILOGUE_H_
 
@@ -13,8 +13,8 @@
 
 namespace cuflash {
 
-// Rounds a warp's accumulators to a tile, from (row, col) on. scale[r] multiplies the lane's row r:
-// lane / 4 and lane / 4 + 8.
+// Rounds a warp's accumulators and stores them in a tile from (row, col) on. scale[r] multiplies
+// the lane's row r: lane / 4 and lane / 4 + 8.
 template <class T, class Tile, int kFragments>
 __device__ __forceinline__ void store_rounded(Tile& tile, int row, int col,
                                               const float (&rD)[kFragments][4],
@@ -30,7 +30,7 @@ __device__ __forceinline__ void store_rounded(Tile& tile, int row, int col,
     }
   }
 }
-// The same with one scale for all rows.
+// store_rounded() with one scale for all rows.
 template <class T, class Tile, int kFragments>
 __device__ __forceinline__ void store_rounded(Tile& tile, int row, int col,
                                               const float (&rD)[kFragments][4], float scale,
@@ -38,7 +38,7 @@ __device__ __forceinline__ void store_rounded(Tile& tile, int row, int col,
   store_rounded<T>(tile, row, col, rD, {scale, scale}, lane);
 }
 
-// The same for strips of 16 rows, one below the other.
+// store_rounded() for strips of 16 rows, one below the other.
 template <class T, class Tile, int kStrips, int kFragments>
 __device__ __forceinline__ void store_rounded(Tile& tile, int row, int col,
                                               const float (&rD)[kStrips][kFragments][4],
@@ -49,17 +49,18 @@ __device__ __forceinline__ void store_rounded(Tile& tile, int row, int col,
   }
 }
 
-// Writes kCount rows from r0 and kCols columns from `col` of a tile, whose row 0 is row `first` of
-// the head, a thread a chunk of each panel. It leaves out rows before the head and behind it.
+// Writes kCount rows from r0 and kCols columns from `col` of a tile to a head; each thread writes
+// one chunk per panel. Row 0 of the tile is row `first` of the head. Rows outside the head are
+// skipped.
 template <int kCount, int kCols, int kThreads, class T, class Tile>
 __device__ __forceinline__ void write_rows(Rows<T> g, Tile& tile, int r0, int col, int first,
                                            int num_rows, unsigned thread) {
-  constexpr int kStep = kThreads / Tile::kChunks;  // rows that the threads write at a time
+  constexpr int kStep = kThreads / Tile::kChunks;  // rows that the threads write per iteration
   const int d = col + thread % Tile::kChunks * Tile::kChunk;
 #pragma unroll
   for (int n = 0; n < kCount; n += kStep) {
     const int r = r0 + n + thread / Tile::kChunks;
-    // The number of a row before the head is negative: as unsigned, it is larger than any.
+    // As unsigned, the negative index of a row before the head exceeds num_rows, too.
     if (static_cast<unsigned>(first + r) >= static_cast<unsigned>(num_rows)) continue;
 #pragma unroll
     for (int c = 0; c < kCols; c += Tile::kPanelCols) {
@@ -88,11 +89,11 @@ __device__ __forceinline__ void transpose_in_quad(std::uint32_t (&x)[4], int lan
   }
 }
 
-// Rounds four neighbouring accumulators, scaled, and writes them to a tensor. A lane holds two
-// columns of each, in a row and in the one eight below. The lanes of a quad exchange them, so that
-// each writes all eight columns of accumulator lane % 4: of the upper row at `to`, and of the lower
-// one eight rows below. From the row of `to` on, the tensor has `rows_left` rows; one past them is
-// left out.
+// Scales and rounds four neighbouring accumulators and writes them to a tensor. A lane holds two
+// columns of each, in a row and in the row eight below. The lanes of a quad exchange them, so that
+// each lane writes all eight columns of accumulator lane % 4: of the upper row at `to`, and of the
+// lower row eight rows below. The tensor has `rows_left` rows from `to` on; rows past them are
+// skipped.
 constexpr int kWrittenTogether = 4;
 template <class T>
 __device__ __forceinline__ void write_rounded(T* to, std::int64_t row_stride, int rows_left,

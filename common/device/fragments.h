@@ -1,4 +1,4 @@
-// Fragments of nvcuda::wmma: what 05_wmma explains, for the stages after it.
+// Fragments of nvcuda::wmma, for the stages after 05_wmma, which explains them.
 #ifndef CUFLASH_DEVICE_FRAGMENTS_H_
 #define CUFLASH_DEVICE_FRAGMENTS_H_
 
@@ -6,8 +6,8 @@
 
 namespace cuflash {
 
-// The warp's matrix product: 16 × 16 += 16 × 16 · 16 × 16. Which lane holds which element of a
-// fragment is not specified. The code relies only on one mapping for all fragments of one type.
+// The warp's matrix product: 16 × 16 += 16 × 16 · 16 × 16. The mapping of a fragment's elements to
+// lanes is unspecified. The code relies only on it being the same for all fragments of one type.
 constexpr int kMma = 16;
 using RowMajor = nvcuda::wmma::row_major;
 using ColMajor = nvcuda::wmma::col_major;

@@ -1,4 +1,4 @@
-// The words of kernels for warpgroups: what stages from 11_wgmma on share.
+// The headers that warpgroup kernels share, from stage 11_wgmma on.
 #ifndef CUFLASH_DEVICE_HOPPER_H_
 #define CUFLASH_DEVICE_HOPPER_H_
 

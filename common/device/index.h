@@ -1,5 +1,5 @@
-// Which element a thread works on. Grids are one-dimensional, so the limit of 65,535 for grid.y and
-// grid.z never matters.
+// The element that a thread works on. Grids are one-dimensional, so the limit of 65,535 for grid.y
+// and grid.z never applies.
 #ifndef CUFLASH_DEVICE_INDEX_H_
 #define CUFLASH_DEVICE_INDEX_H_
 
@@ -11,12 +11,12 @@
 
 namespace cuflash {
 
-// A place in a [batch, heads, rows, columns] array.
+// The position of an element in a [batch, heads, rows, columns] array.
 struct Place {
   int batch, head, row, column;
 };
 
-// The place of element n of a [batch, heads, rows, columns] array, the last index fastest.
+// The position of element n of a [batch, heads, rows, columns] array in row-major order.
 __device__ __forceinline__ Place unravel(std::int64_t n, int heads, int rows, int columns) {
   const std::int64_t row = n / columns;
   const std::int64_t head = row / rows;
@@ -24,7 +24,7 @@ __device__ __forceinline__ Place unravel(std::int64_t n, int heads, int rows, in
           static_cast<int>(row % rows), static_cast<int>(n % columns)};
 }
 
-// How many tiles of `tile` rows cover `rows`.
+// The number of tiles of `tile` rows that cover `rows` rows.
 __host__ __device__ constexpr int num_tiles(int rows, int tile) { return (rows - 1) / tile + 1; }
 
 // The number of rows of Q over all batches and heads.
@@ -32,12 +32,12 @@ inline std::int64_t num_rows(const Problem& p) {
   return std::int64_t{p.batch} * p.heads_q * p.seq_q;
 }
 
-// The number of this thread in a one-dimensional grid.
+// The index of this thread in a one-dimensional grid.
 __device__ __forceinline__ std::int64_t thread_index() {
   return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
 }
 
-// The most blocks that a one-dimensional grid can have: grid.x has 31 bits.
+// The maximum number of blocks in a one-dimensional grid: grid.x has 31 bits.
 constexpr std::int64_t kMaxBlocks = 0x7fffffff;
 
 }  // namespace cuflash

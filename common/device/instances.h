@@ -1,5 +1,5 @@
-// What stages are compiled for. The grader of exercises has a file of its own in the place of this
-// one: it needs fewer instances.
+// The types for which stages are instantiated. The grader of exercises replaces this file with one
+// that has fewer.
 #ifndef CUFLASH_DEVICE_INSTANCES_H_
 #define CUFLASH_DEVICE_INSTANCES_H_
 
@@ -7,11 +7,11 @@
 
 namespace cuflash {
 
-// Every dtype, or those of the tensor cores.
+// All dtypes, and those that tensor cores support.
 using EveryType = TypeList<float, __half, __nv_bfloat16>;
 using TensorCoreTypes = TypeList<__half, __nv_bfloat16>;
 
-// The types that a pass is instantiated for, of those that the stage lists: all of them.
+// The types for which a pass is instantiated: all that the stage lists.
 template <Pass kPass, class Types>
 using InstancesOfPass = Types;
 

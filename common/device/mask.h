@@ -1,15 +1,15 @@
 // Which keys a query sees: the only place that defines masks.
 //
-// It can express a band of diagonals of S, with its own lengths and band for each batch: causal, a
-// window, both. It cannot express any other mask, such as a prefix that all queries see, blocks,
+// A mask here is a band of diagonals of S, with its own lengths and band for each batch: causal, a
+// window, or both. Other masks cannot be expressed: a prefix that all queries see, blocks,
 // documents in one sequence, or a mask that depends on the head.
 //
-// Another mask goes into the folder of its stage, in about ten lines (CONTRIBUTING.md, "Compute
-// something else"): a Sequence of its own, made from this one, and for it visible(),
-// visible_keys(), visible_queries() and, if the mask hides what the band shows, all_visible().
-// Kernels and tiles.h then use those. visible() is exact. The others may err on the side of more
-// work: all_visible() may be false, and a range may hold rows that it need not, except in 01, which
-// reads all of a range.
+// Another mask goes into its stage's folder, in about ten lines (CONTRIBUTING.md, "Compute
+// something else"): its own Sequence, made from this one, with overloads of visible(),
+// visible_keys(), visible_queries() and, if the mask hides keys that the band shows, all_visible().
+// Kernels and tiles.h then use the overloads. visible() must be exact. The others may be
+// conservative: all_visible() may return false, and a range may hold extra rows, except in 01,
+// which reads a whole range.
 #ifndef CUFLASH_DEVICE_MASK_H_
 #define CUFLASH_DEVICE_MASK_H_
 
@@ -23,13 +23,13 @@
 
 namespace cuflash {
 
-// The rows begin, …, end − 1.
+// The rows from begin to end − 1.
 struct Range {
   int begin, end;
 };
 
-// The diagonals j − i of S that the mask lets through, from the first to the last. A side without
-// a bound has INT_MIN or INT_MAX.
+// The diagonals j − i of S that are visible, from the first to the last. An unbounded side is
+// INT_MIN or INT_MAX.
 struct Band {
   int first_diagonal, last_diagonal;
   unsigned width;  // last_diagonal − first_diagonal
@@ -48,8 +48,8 @@ struct Band {
   }
 };
 
-// The sequences of one batch: how many queries and keys a head has, and which keys a query sees.
-// Kernels take lengths from here, not from the problem, whose lengths are those of the tensors.
+// The sequences of one batch: the numbers of queries and keys per head, and the mask. Kernels take
+// lengths from here, not from the problem, whose lengths are those of the tensors.
 struct Sequence {
   int num_queries, num_keys;
   Band band;
@@ -62,7 +62,7 @@ __device__ __forceinline__ Sequence sequence(const Params& p, int /*batch*/) {
 }
 
 // True if query i sees key j: first_diagonal <= j − i <= last_diagonal. One comparison tests both
-// bounds: the distance from the last diagonal, if negative, wraps to a number beyond the width.
+// bounds: a negative distance from the last diagonal wraps to a value above the width.
 __device__ __forceinline__ bool visible(const Sequence& seq, int i, int j) {
   return static_cast<unsigned>(i) + static_cast<unsigned>(seq.band.last_diagonal) -
              static_cast<unsigned>(j) <=
@@ -77,14 +77,14 @@ __device__ __forceinline__ bool all_visible(const Sequence& seq, int i0, int num
          visible(seq, i0 + num_queries - 1, j0);
 }
 
-// A range that holds every key that one of the queries [begin, end) sees; it may be empty.
+// A range, possibly empty, that holds every key that any of the queries [begin, end) sees.
 __device__ __forceinline__ Range visible_keys(const Sequence& seq, int begin, int end) {
   const std::int64_t last = min(end, seq.num_queries) - 1;
   const std::int64_t keys_end = min(last + seq.band.last_diagonal + 1, std::int64_t{seq.num_keys});
   return {max(begin + seq.band.first_diagonal, 0), static_cast<int>(keys_end)};
 }
 
-// A range of keys each of which all of the queries [begin, end) see; it may be empty.
+// A range of keys, possibly empty, that all queries [begin, end) see.
 __device__ __forceinline__ Range keys_visible_to_all(const Sequence& seq, int begin, int end) {
   const std::int64_t last = min(end, seq.num_queries) - 1, first = begin;
   const std::int64_t keys_begin = max(last + seq.band.first_diagonal, std::int64_t{0});
@@ -92,7 +92,7 @@ __device__ __forceinline__ Range keys_visible_to_all(const Sequence& seq, int be
   return {static_cast<int>(min(keys_begin, keys_end)), static_cast<int>(keys_end)};
 }
 
-// A range that holds every query that sees one of the keys [begin, end); it may be empty.
+// A range, possibly empty, that holds every query that sees any of the keys [begin, end).
 __device__ __forceinline__ Range visible_queries(const Sequence& seq, int begin, int end) {
   const std::int64_t all = seq.num_queries, first = begin, last = min(end, seq.num_keys) - 1;
   const std::int64_t queries_begin = max(first - seq.band.last_diagonal, std::int64_t{0});

@@ -1,6 +1,6 @@
-// Masks scores in accumulators: −∞ for the keys that a query does not see, and for those past the
-// last (stage 07_mma_registers spells it out). Seq is Sequence, or that of a stage with a mask of
-// its own (mask.h).
+// Masks scores in accumulators: −∞ for keys that a query does not see, and for keys past the last
+// (stage 07_mma_registers spells it out). Seq is Sequence, or the Sequence of a stage with its own
+// mask (mask.h).
 #ifndef CUFLASH_DEVICE_MASK_SCORES_H_
 #define CUFLASH_DEVICE_MASK_SCORES_H_
 
@@ -12,7 +12,7 @@
 
 namespace cuflash {
 
-// S of 16 queries from i0, of a warp, and the keys from j0.
+// Masks a warp's S: 16 queries from i0, and the keys from j0.
 template <class Seq, int kFragments>
 __device__ __forceinline__ void mask_scores(float (&rS)[kFragments][4], const Seq& seq, int i0,
                                             int j0, int lane) {
@@ -27,7 +27,7 @@ __device__ __forceinline__ void mask_scores(float (&rS)[kFragments][4], const Se
   }
 }
 
-// Sᵀ of 16 keys from j0, of a warp, and the queries from i0.
+// Masks a warp's Sᵀ: 16 keys from j0, and the queries from i0.
 template <class Seq, int kFragments>
 __device__ __forceinline__ void mask_transposed_scores(float (&rS)[kFragments][4], const Seq& seq,
                                                        int j0, int i0, int lane) {

@@ -1,6 +1,6 @@
 // Fragments of mma.sync m16n8k16: which lane holds which element, and which row of 16 bytes each
-// lane names to ldmatrix. The maps are those of the PTX manual, proved here against each other and
-// on a GPU by tests/device.
+// lane addresses for ldmatrix. The maps are those of the PTX manual. The proofs below check them
+// against each other, tests/device on a GPU.
 #ifndef CUFLASH_DEVICE_MMA_FRAGMENTS_H_
 #define CUFLASH_DEVICE_MMA_FRAGMENTS_H_
 
@@ -17,9 +17,9 @@ namespace cuflash {
 // D += A · B: 16 × 8 += 16 × 16 · 16 × 8.
 constexpr int kMmaM = 16, kMmaN = 8, kMmaK = 16;
 
-// A fragment is a matrix that 32 lanes hold together. row(lane, i) and col(lane, i) are the place
-// of a lane's element i. A register of A and B holds two elements, the even one in its lower half:
-// element i is half i % 2 of register i / 2.
+// A fragment is a matrix spread over 32 lanes. A lane's element i is at row(lane, i), col(lane, i).
+// A register of A or B holds two elements, the even one in its lower half: element i is half i % 2
+// of register i / 2.
 
 // The left operand, kMmaM × kMmaK.
 struct MmaA {
@@ -41,7 +41,7 @@ struct MmaB {
   __host__ __device__ static constexpr int col(int lane, int /*i*/) { return lane / 4; }
 };
 
-// The accumulator, kMmaM × kMmaN of f32: one element a register.
+// The accumulator, kMmaM × kMmaN of f32: one element per register.
 struct MmaAccumulator {
   using Registers = float[4];
   static constexpr int kRows = kMmaM, kCols = kMmaN, kElements = 4;
@@ -50,14 +50,14 @@ struct MmaAccumulator {
 };
 
 // One of the four matrices that ldmatrix loads: 8 × 8, the lane's two elements in one register.
-// With .trans, row and column change places.
+// With .trans, row and column are exchanged.
 struct LdMatrix {
   static constexpr int kRows = 8, kCols = 8, kElements = 2;
   __host__ __device__ static constexpr int row(int lane, int /*i*/) { return lane / 4; }
   __host__ __device__ static constexpr int col(int lane, int i) { return lane % 4 * 2 + i; }
 };
 
-// Two floats, rounded, as one register of an operand.
+// Rounds two floats and packs them into one register of an operand.
 template <class T>
 __device__ __forceinline__ std::uint32_t pack(float low, float high) {
   std::uint32_t bits;
@@ -72,7 +72,7 @@ __device__ __forceinline__ std::uint32_t pack(float low, float high) {
   return bits;
 }
 
-// The two elements of a register of an operand, as floats.
+// Unpacks the two elements of an operand's register to floats.
 template <class T>
 __device__ __forceinline__ float2 unpack(std::uint32_t bits) {
   if constexpr (std::is_same_v<T, __half>) {
@@ -87,8 +87,8 @@ __device__ __forceinline__ float2 unpack(std::uint32_t bits) {
   }
 }
 
-// Two accumulators, side by side, as a left operand of 16 × 16: every element is already in the
-// lane that needs it.
+// Turns two accumulators, side by side, into a left operand of 16 × 16: every element is already in
+// the right lane.
 template <class T>
 __device__ __forceinline__ void to_operand(MmaA::Registers& rA,
                                            const MmaAccumulator::Registers& left,
@@ -101,8 +101,8 @@ __device__ __forceinline__ void to_operand(MmaA::Registers& rA,
 
 // ---- Loads by ldmatrix -------------------------------------------------------------------------
 
-// The row of 8 elements that lane l names to ldmatrix in a tile of 16 × 16 elements, whose rows are
-// contiguous in memory. The four matrices are the tile's quarters.
+// The row of 8 elements that each lane addresses for ldmatrix in a tile of 16 × 16 elements, whose
+// rows are contiguous in memory. The four matrices are the tile's quarters.
 
 // Down first: matrices 0 and 1 are the left half, 2 and 3 the right one.
 struct QuartersDown {
@@ -115,11 +115,11 @@ struct QuartersAcross {
   __host__ __device__ static constexpr int col(int lane) { return lane / 8 % 2 * 8; }
 };
 
-// What the tile in memory is, and by which instruction and in which order it becomes an operand:
+// For each operand, the tile in memory, the order of its quarters and the instruction:
 using LoadA = QuartersDown;              // A (Q in Q·Kᵀ): ldmatrix_x4
 using LoadATransposed = QuartersAcross;  // Aᵀ (dS in dSᵀ·Q): ldmatrix_x4_trans
-// B is 16 × 16 here: two operands, registers 0 and 1 that of columns 0 to 7, 2 and 3 that of 8
-// to 15.
+// B is 16 × 16 here: two operands, columns 0 to 7 in registers 0 and 1, columns 8 to 15 in
+// registers 2 and 3.
 using LoadBTransposed = QuartersAcross;  // Bᵀ (K in Q·Kᵀ): ldmatrix_x4
 using LoadB = QuartersDown;              // B (V in P·V): ldmatrix_x4_trans
 
@@ -127,7 +127,7 @@ using LoadB = QuartersDown;              // B (V in P·V): ldmatrix_x4_trans
 
 namespace fragment_proofs {
 
-// True if every element of the matrix is held once, by one lane.
+// True if exactly one lane holds each element of the matrix.
 template <class Fragment>
 constexpr bool covers_once() {
   bool held[Fragment::kRows][Fragment::kCols] = {};
@@ -142,7 +142,7 @@ constexpr bool covers_once() {
 }
 static_assert(covers_once<MmaA>() && covers_once<MmaB>() && covers_once<MmaAccumulator>() &&
                   covers_once<LdMatrix>(),
-              "each element of a fragment has one place");
+              "each element of a fragment is held exactly once");
 
 // True if element i of A is element i % 4 of accumulator i / 4: the scores S = Q·Kᵀ of two
 // neighbouring tiles of 8 keys are the left operand P of P·V in place.
@@ -157,14 +157,14 @@ constexpr bool accumulators_are_an_operand() {
 }
 static_assert(accumulators_are_an_operand(), "P stays in the registers of S");
 
-// True if ldmatrix brings each lane the elements of its operand: A, or two of B side by side. In
-// memory an operand or its transpose lies by rows; with `trans` ldmatrix turns its matrices.
+// True if ldmatrix gives each lane the elements of its operand: A, or two of B side by side. The
+// operand or its transpose is row-major in memory; `trans` makes ldmatrix transpose its matrices.
 template <class Fragment, class Load>
 constexpr bool loads(bool trans, bool transposed_in_memory) {
   for (int lane = 0; lane < 32; ++lane) {
     for (int i = 0; i < 8; ++i) {  // the lane's elements in four registers
       const int r = LdMatrix::row(lane, i % 2), c = LdMatrix::col(lane, i % 2);
-      const int named_by = i / 2 * 8 + (trans ? c : r);  // the lane that names the element's row
+      const int named_by = i / 2 * 8 + (trans ? c : r);  // the lane that addresses the row
       const int row = Load::row(named_by);
       const int col = Load::col(named_by) + (trans ? r : c);
       const int operand = i / Fragment::kElements, element = i % Fragment::kElements;

@@ -1,9 +1,9 @@
-// Products of a warpgroup: all steps of a product by wgmma, issued as one group of its own
-// (stage 11_wgmma spells them out). A kernel then reads like the formula.
+// Products of a warpgroup: each function issues all wgmma steps of a product as one group (stage
+// 11_wgmma spells them out), so that a kernel reads like the formula.
 //
-// All 128 threads of the warpgroup call them, together. Of the tiles in shared memory each word
-// says which part it takes; the size of the accumulator decides how many rows or columns of B that
-// is. The product is there, and the tiles have been read, after a ptx::wgmma_wait().
+// All 128 threads of the warpgroup call them together. Each function's comment names the part of a
+// tile that it uses; the size of the accumulator determines the number of rows or columns of B. The
+// product is complete, and the tiles have been read, after a ptx::wgmma_wait().
 #ifndef CUFLASH_DEVICE_PRODUCTS_H_
 #define CUFLASH_DEVICE_PRODUCTS_H_
 
@@ -16,8 +16,8 @@
 
 namespace cuflash {
 
-// Accumulators, rounded, as left operands: the same lanes hold the same elements (stage
-// 13_ping_pong explains opaque() here).
+// Rounds accumulators to left operands: the same lanes hold the same elements (stage 13_ping_pong
+// explains the use of opaque()).
 template <class T, int kOperands, int kFragments>
 __device__ __forceinline__ void pack_operands(MmaA::Registers (&rA)[kOperands],
                                               const float (&rS)[kFragments][4]) {

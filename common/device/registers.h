@@ -1,5 +1,5 @@
-// Hints to the compiler about where values live: in registers of threads, in those that a warp
-// shares, or in none.
+// Compiler hints for register allocation: recompute a value instead of holding it, or hold it in
+// the registers that a warp shares.
 #ifndef CUFLASH_DEVICE_REGISTERS_H_
 #define CUFLASH_DEVICE_REGISTERS_H_
 
@@ -27,8 +27,8 @@ __device__ __forceinline__ T opaque(T x) {
 }
 
 // Returns x as a warp-uniform value. All 32 lanes must call it with the same x. The compiler then
-// keeps it, and what is computed from it, in the warp's uniform registers. It needs compute
-// capability 8.0: below, the intrinsic is not declared.
+// keeps x, and values computed from it, in the warp's uniform registers. Requires compute
+// capability 8.0; below, the intrinsic is not declared.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 __device__ __forceinline__ int uniform(int x) {
   return static_cast<int>(__reduce_or_sync(0xffffffffu, static_cast<unsigned>(x)));

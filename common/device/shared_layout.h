@@ -1,4 +1,4 @@
-// What a launch declares about its dynamic shared memory: its size in bytes.
+// The layout of a launch's dynamic shared memory: its size in bytes.
 #ifndef CUFLASH_DEVICE_SHARED_LAYOUT_H_
 #define CUFLASH_DEVICE_SHARED_LAYOUT_H_
 

@@ -1,5 +1,5 @@
-// The softmax of a tile of keys in the registers of a warp of a warpgroup, with the maximum of the
-// tile, or with the maximum so far (stage 13_ping_pong spells it out).
+// The online softmax of a tile of keys in the registers of a warp, with the tile's maximum or with
+// the maximum so far (stage 13_ping_pong spells it out).
 #ifndef CUFLASH_DEVICE_SOFTMAX_H_
 #define CUFLASH_DEVICE_SOFTMAX_H_
 
@@ -15,23 +15,23 @@
 
 namespace cuflash {
 
-// When m is replaced by a larger maximum, and O and l are rescaled. softmax(): when a term of P
-// would exceed 2 to the power of kSlack. softmax_with_old_max(), which does not look for the
-// maximum: when the terms of a lane add up to more than kMost. Up to there each term fits f16,
-// whose largest number is 65,504. A lane has at most 32 terms of a row, so one of them exceeds
-// 2^kSlack.
+// The limits beyond which m is replaced by a larger maximum, and O and l are rescaled. softmax()
+// does so when a term of P would exceed 2^kSlack. softmax_with_old_max(), which does not compute
+// the maximum, does so when the sum of a lane's terms exceeds kMost. Below kMost each term fits
+// f16, whose largest number is 65,504. A lane has at most 32 terms of a row, so above kMost one of
+// them exceeds 2^kSlack.
 constexpr float kSlack = 8.f, kMost = 16384.f;
 
-// The two rows of which a lane holds parts.
+// The state of the two rows of which a lane holds parts.
 struct RowState {
-  float max[2];  // m · scale_log2, to be subtracted in one instruction
-  float sum[2];  // l, of this lane's columns
+  float max[2];  // m · scale_log2, for a subtraction in one instruction
+  float sum[2];  // this lane's columns' part of l
 };
 
-// A maximum that can be subtracted, also of a row that has seen no key.
+// The maximum as a finite number: 0 for a row that has seen no key.
 __device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0.f : max; }
 
-// m = max(m, tile_max) in row r, if it grows by more than the slack; l = o_scale · l. Returns
+// Sets m to tile_max in row r if m grows by more than the slack, and l to o_scale · l. Returns
 // o_scale = exp(old m − m).
 __device__ __forceinline__ float grow(RowState& row, int r, float tile_max) {
   const float old_max = row.max[r];
@@ -54,7 +54,7 @@ __device__ __forceinline__ void tile_maxima(const float (&rS)[kFragments][4], fl
   }
 }
 
-// S becomes P = exp(S − max), still in f32, and `sum` the sums of this lane's terms.
+// Replaces S by P = exp(S − max), still in f32, and sets `sum` to the sums of this lane's terms.
 template <int kFragments>
 __device__ __forceinline__ void exponentials(float (&rS)[kFragments][4], float scale_log2,
                                              const float (&max)[2], float (&sum)[2]) {
@@ -69,15 +69,15 @@ __device__ __forceinline__ void exponentials(float (&rS)[kFragments][4], float s
   }
 }
 
-// P = exp(S − m), l = o_scale · l + rowsum P, where m first becomes rowmax S in rows where that
-// exceeds m by more than the slack. Returns true, in all lanes, if O must be multiplied by o_scale
-// before P V is added; otherwise o_scale is not set.
+// P = exp(S − m), l = o_scale · l + rowsum P. First sets m to rowmax S in rows where that exceeds m
+// by more than the slack. Returns true, in all lanes, if O must be multiplied by o_scale before P V
+// is added; otherwise o_scale is not set.
 template <int kFragments>
 __device__ __forceinline__ bool softmax(float (&rS)[kFragments][4], RowState& row,
                                         float (&o_scale)[2], float scale_log2) {
   float tile_max[2];
   tile_maxima(rS, scale_log2, tile_max);
-  // O and l are rescaled, but only in rows whose maximum has grown by more than the slack.
+  // Rescale O and l only in rows whose maximum has grown by more than the slack.
   const bool grew = tile_max[0] - row.max[0] > kSlack || tile_max[1] - row.max[1] > kSlack;
   const bool rescale = __any_sync(0xffffffffu, grew);
   if (rescale) {
@@ -92,10 +92,10 @@ __device__ __forceinline__ bool softmax(float (&rS)[kFragments][4], RowState& ro
   return rescale;
 }
 
-// P = exp(S − m) with m as it is, for a tile without a mask. tile_sum becomes the sums of this
-// lane's terms. If no lane's sum is too large, l = l + rowsum P, and it returns false. Otherwise,
-// and always from m = -inf, l is unchanged, it returns true in all lanes, and the caller must call
-// recompute_large_rows() when no product uses O and P.
+// P = exp(S − m) with the current m, for a tile without a mask. Sets tile_sum to the sums of this
+// lane's terms. Returns true, in all lanes, if a lane's sum is too large, as always from m = -inf:
+// l is then unchanged, and the caller must call recompute_large_rows() once no product uses O and
+// P. Otherwise adds rowsum P to l.
 template <int kFragments>
 __device__ __forceinline__ bool softmax_with_old_max(float (&rS)[kFragments][4], RowState& row,
                                                      float (&tile_sum)[2], float scale_log2) {
@@ -118,7 +118,8 @@ __device__ __forceinline__ void rescale_rows(float (&rO)[kFragments][4],
   }
 }
 
-// S = Q_i K_jᵀ of one warp, its 16 queries from q_row on, by mma.sync: wgmma would need four warps.
+// S = Q_i K_jᵀ for the 16 queries of one warp from q_row on, by mma.sync: wgmma would need four
+// warps.
 template <class T, class QTile, class KTile, int kFragments>
 __device__ __forceinline__ void scores_of_warp(float (&rS)[kFragments][4], QTile& sQ, int q_row,
                                                KTile& sK, int lane) {
@@ -132,20 +133,20 @@ __device__ __forceinline__ void scores_of_warp(float (&rS)[kFragments][4], QTile
     ptx::ldmatrix_x4(rQ, lane_Q(0, k));
 #pragma unroll
     for (int n = 0; n < kFragments / 2; ++n) {
-      std::uint32_t rK[4];  // of 16 keys: a row of sK is a column of Kᵀ
+      std::uint32_t rK[4];  // 16 keys: a row of sK is a column of Kᵀ
       ptx::ldmatrix_x4(rK, lane_K(n, k));
       ptx::mma_m16n8k16<T>(rS[2 * n], rQ, {rK[0], rK[1]});
       ptx::mma_m16n8k16<T>(rS[2 * n + 1], rQ, {rK[2], rK[3]});
     }
   }
   // A copy may replace K_j, and at the end O replaces Q.
-  ptx::fence_proxy_async();  // A copy comes after this lane's reads,
-  __syncwarp();              // and all lanes' come before lane 0's arrival, and before O.
+  ptx::fence_proxy_async();  // Orders this lane's reads before the copy.
+  __syncwarp();  // Orders all lanes' reads before lane 0's arrival, and before O's stores.
 }
 
-// Computes P again, now with the tile's maximum, in those rows of this warp whose terms were too
-// large, and rescales O and l there. P has overwritten S, so S is computed again, too. The other
-// rows keep their P: no row's bits depend on another row. No product may be using O or P.
+// Recomputes P with the tile's maximum in those rows of this warp whose terms were too large, and
+// rescales O and l there. P has overwritten S, so S is recomputed, too. The other rows keep their
+// P: no row's bits depend on another row. No product may be using O or P.
 template <class T, class QTile, class KTile, int kFragments, int kOutputs, int kOperands>
 __device__ __forceinline__ void recompute_large_rows(float (&rS)[kFragments][4],
                                                      float (&rO)[kOutputs][4],
@@ -155,7 +156,7 @@ __device__ __forceinline__ void recompute_large_rows(float (&rS)[kFragments][4],
                                                      KTile& sK, int lane) {
   scores_of_warp<T>(rS, sQ, q_row, sK, lane);
 
-  // Take the tile's maximum in rows in which a lane has found too large a sum.
+  // Take the tile's maximum in rows where a lane's sum is too large.
   float tile_max[2], o_scale[2], max[2];
   tile_maxima(rS, scale_log2, tile_max);
   bool is_large[2];

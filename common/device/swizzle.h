@@ -10,10 +10,10 @@
 
 namespace cuflash {
 
-// A tile of kRows × kCols lies as panels, one after the other, of kPanelCols columns each: rows of
-// 128 bytes, or of 64 where kCols is no multiple of 64. Within a row, the chunks of 16 bytes change
-// places: chunk c of row r lies where chunk c ^ twist(r) would lie. The tile begins at a multiple
-// of kAlignment bytes.
+// A tile of kRows × kCols is stored as consecutive panels of kPanelCols columns: rows of 128 bytes,
+// or of 64 if kCols is not a multiple of 64. Within a row, the chunks of 16 bytes are permuted:
+// chunk c of row r is stored in place of chunk c ^ twist(r). The tile begins at a multiple of
+// kAlignment bytes.
 template <int kRows, int kCols>
 struct Swizzle {
   static constexpr int kTileRows = kRows;
@@ -22,27 +22,28 @@ struct Swizzle {
   static constexpr int kChunk = 8;  // elements of 16 bytes
   static constexpr int kChunks = kPanelCols / kChunk;
   static constexpr int kAlignment = kChunks * 128;  // bytes after which the pattern repeats
-  static_assert(kCols % kPanelCols == 0, "a tile is whole panels");
+  static_assert(kCols % kPanelCols == 0, "a tile consists of whole panels");
   static_assert(kRows % 8 == 0, "the pattern repeats after 8 rows");
 
-  // The 128-byte swizzle, or the 64-byte swizzle: two rows fill the 32 banks and share a twist.
+  // The 128-byte swizzle, or the 64-byte swizzle, in which two rows fill the 32 banks and share a
+  // twist.
   __host__ __device__ static constexpr unsigned twist(unsigned row) {
     return kChunks == 8 ? row % 8 : row / 2 % 4;
   }
-  // Where an element lies, in elements from the first of the tile.
+  // The offset of an element from the start of the tile, in elements.
   __host__ __device__ static constexpr int index(unsigned row, unsigned col) {
     const unsigned panel = col / kPanelCols, chunk = col % kPanelCols / kChunk;
     return (panel * kRows + row) * kPanelCols + (chunk ^ twist(row)) * kChunk + col % kChunk;
   }
-  // Where the element 16 · down rows below an element of the first 16 columns and 16 · right
-  // columns to its right lies, from where that one lies.
+  // The index of the element 16 · down rows below and 16 · right columns to the right of the
+  // element at `index`, which is in the first 16 columns.
   __host__ __device__ static constexpr int step(int index, int down, int right) {
     constexpr int kSteps = kPanelCols / 16;
     return (index ^ (right % kSteps * 16)) + (right / kSteps * kRows + down * 16) * kPanelCols;
   }
 };
 
-// Such a tile in shared memory.
+// A tile in shared memory, in the layout of Swizzle.
 template <class T, int kRows, int kCols>
 struct alignas(Swizzle<kRows, kCols>::kAlignment) SwizzledTile : Swizzle<kRows, kCols> {
   using Layout = Swizzle<kRows, kCols>;
@@ -59,8 +60,8 @@ __device__ __forceinline__ std::uint32_t& pair(Tile& tile, int row, int col) {
   return *reinterpret_cast<std::uint32_t*>(&tile(row, col));
 }
 
-// A chunk of such a tile, (row, col) with col < 16, and those that lie multiples of 16 rows and
-// columns from it: each is one XOR and constants away.
+// The addresses of the chunk at (row, col) of a SwizzledTile, col < 16, and of those that are
+// multiples of 16 rows and columns away: each takes one XOR and constant offsets.
 template <class Tile>
 class Chunks {
  public:
@@ -80,7 +81,7 @@ class Chunks {
 
 namespace swizzle_proofs {
 
-// True if each element has a place of its own.
+// True if each element has its own index.
 template <class Tile, int kRows, int kCols>
 constexpr bool covers_once() {
   bool taken[kRows * kCols] = {};
@@ -94,7 +95,8 @@ constexpr bool covers_once() {
   return true;
 }
 
-// Collects chunks of 16 bytes that one pass over the 32 banks is to serve: 8 of them, in 8 places.
+// Checks that 8 chunks of 16 bytes can be served in one pass over the 32 banks, in 8 different
+// places.
 struct Pass {
   bool taken[8] = {};
   bool conflict = false;
@@ -105,8 +107,8 @@ struct Pass {
   }
 };
 
-// True if ldmatrix takes one pass for each of its matrices, wherever in the tile and in whichever
-// order its quarters lie. .trans reads the same rows.
+// True if ldmatrix takes one pass per matrix, wherever in the tile and in whatever order its
+// quarters are. .trans reads the same rows.
 template <class Tile, int kRows, int kCols>
 constexpr bool ldmatrix_has_no_conflicts() {
   for (int row = 0; row < kRows; row += LdMatrix::kRows) {
@@ -134,7 +136,7 @@ constexpr bool copies_have_no_conflicts() {
   return true;
 }
 
-// True if step() leads from each element of the first 16 columns to the others.
+// True if step() finds every element from one of the first 16 rows and columns.
 template <class Tile, int kRows, int kCols>
 constexpr bool steps_lead_there() {
   for (int row = 0; row < kRows; ++row) {
@@ -154,7 +156,7 @@ constexpr bool holds() {
          copies_have_no_conflicts<Tile, kRows, kCols>();
 }
 static_assert(holds<32, 32>() && holds<32, 64>() && holds<32, 96>() && holds<32, 128>(),
-              "elements have places of their own, and 8 chunks of one pass lie in 8 places");
+              "each element has its own index, and 8 chunks of one pass lie in 8 places");
 
 }  // namespace swizzle_proofs
 

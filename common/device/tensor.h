@@ -1,5 +1,5 @@
-// How a kernel reads and writes tensors: one view of the rows of a head. The offsets are 64-bit, so
-// tensors may pass 2^31 elements.
+// Access to tensors in kernels: a view of the rows of a head. The offsets are 64-bit, so tensors
+// may exceed 2^31 elements.
 #ifndef CUFLASH_DEVICE_TENSOR_H_
 #define CUFLASH_DEVICE_TENSOR_H_
 
@@ -12,7 +12,7 @@
 
 namespace cuflash {
 
-// What a kernel is given: the sizes, the tensors and the mask, in one parameter.
+// A kernel's parameter: the sizes, the tensors and the mask.
 struct ForwardParams : Problem, Forward, Band {
   ForwardParams(const Problem& p, const Forward& args) : Problem(p), Forward(args), Band(p) {}
 };
@@ -36,12 +36,12 @@ __device__ __forceinline__ Rows<T> rows(const Tensor& t, int batch, int head) {
   return {static_cast<T*>(t.data) + batch * t.batch_stride + head * t.head_stride, t.row_stride};
 }
 
-// Row i of head h of a [batch, heads_q, seq_q] array without gaps (LSE, delta).
+// The index of a row of a head in a contiguous [batch, heads_q, seq_q] array (LSE, delta).
 __device__ __forceinline__ std::int64_t row_index(const Problem& p, int batch, int head, int row) {
   return (std::int64_t{batch} * p.heads_q + head) * p.seq_q + row;
 }
 
-// The KV head that query head h attends to: groups are contiguous.
+// The KV head of a query head: groups are contiguous.
 __device__ __forceinline__ int kv_head(const Problem& p, int head) {
   return head / (p.heads_q / p.heads_kv);
 }

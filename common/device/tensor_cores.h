@@ -1,4 +1,4 @@
-// Which element types the tensor cores take.
+// The element types of tensor-core kernels.
 #ifndef CUFLASH_DEVICE_TENSOR_CORES_H_
 #define CUFLASH_DEVICE_TENSOR_CORES_H_
 
@@ -7,9 +7,9 @@
 
 namespace cuflash {
 
-// The element type with which a kernel for tensor cores is compiled: T itself, except that f16
-// replaces bf16 for compute capability 7.5, where mma.h declares no bf16. That code is never
-// launched: the stage's facts require 8.0 for bf16.
+// The element type for which a tensor-core kernel is compiled: T itself, except that f16 replaces
+// bf16 for compute capability 7.5, where mma.h declares no bf16. That code is never launched: the
+// stage's facts require 8.0 for bf16.
 template <class T>
 struct TensorCoreType {
   using Type = T;

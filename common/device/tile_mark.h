@@ -1,5 +1,5 @@
 // Marks the tile that a thread is working on; a null name ends the mark. On a GPU only a timeline
-// reads it; the CPU simulator's version of this header records the mark for reports.
+// uses the mark; the CPU simulator's version of this header records it for reports.
 #ifndef CUFLASH_DEVICE_TILE_MARK_H_
 #define CUFLASH_DEVICE_TILE_MARK_H_
 

@@ -1,4 +1,4 @@
-// Tiles that TMA copies into a ring of buffers (stage 10_tma explains them).
+// Requests for tiles that TMA copies into a ring of buffers (stage 10_tma explains them).
 #ifndef CUFLASH_DEVICE_TILE_REQUESTS_H_
 #define CUFLASH_DEVICE_TILE_REQUESTS_H_
 
@@ -14,8 +14,8 @@
 
 namespace cuflash {
 
-// The buffer of the nth tile that a block copies, and the parity of its barriers' phase: the buffer
-// holds every kStages-th tile.
+// The buffer of the nth tile that a block copies, and the parity of its barriers' phase. Each
+// buffer holds every kStages-th tile.
 struct Slot {
   int stage;
   unsigned phase;
@@ -25,8 +25,8 @@ __device__ __forceinline__ Slot slot_of(unsigned n) {
   return {static_cast<int>(n % kStages), n / kStages % 2};
 }
 
-// Has the rows from `first` of a head copied into a tile, a panel a box. Rows past the end become
-// zeros. The phase of `full` ends when all have arrived.
+// Requests a copy of the rows from `first` of a head into a tile, one box per panel. Rows past the
+// end become zeros. The phase of `full` completes when all panels have arrived.
 template <class T, int kRows, int kHeadDim>
 __device__ __forceinline__ void request_tile(SwizzledTile<T, kRows, kHeadDim>& tile,
                                              const TileMap& map, int first, int head, int batch,

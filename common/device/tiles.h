@@ -1,5 +1,5 @@
-// The tiles that a block walks through: those in which some query may see some key. Seq is
-// Sequence, or that of a stage with a mask of its own (mask.h).
+// The tiles that a block iterates over: those in which some query may see some key. Seq is
+// Sequence, or the Sequence of a stage with its own mask (mask.h).
 #ifndef CUFLASH_DEVICE_TILES_H_
 #define CUFLASH_DEVICE_TILES_H_
 
@@ -24,7 +24,7 @@ class Tiles {
       first += kRows;
       return *this;
     }
-    // The range need not end where a tile does.
+    // The range need not end at a tile boundary.
     __device__ __forceinline__ bool operator!=(const Iterator& end) const {
       const bool more = first < end.first;
       if (!more) mark_tile(nullptr, 0);
@@ -43,14 +43,14 @@ class Tiles {
   Range range_;
 };
 
-// The first key of each tile of kBlockKV keys that may hold a key which one of the queries
-// [i0, i0 + num_queries) sees.
+// The first key of each tile of kBlockKV keys that may hold a key visible to one of the queries
+// [i0, i0 + num_queries).
 template <int kBlockKV, class Seq>
 __device__ __forceinline__ Tiles<kBlockKV> kv_tiles(const Seq& seq, int i0, int num_queries) {
   return {"KV tile", visible_keys(seq, i0, i0 + num_queries)};
 }
 
-// The first query of each tile of kBlockQ queries that may hold a query which sees one of the keys
+// The first query of each tile of kBlockQ queries that may hold a query that sees one of the keys
 // [j0, j0 + num_keys).
 template <int kBlockQ, class Seq>
 __device__ __forceinline__ Tiles<kBlockQ> q_tiles(const Seq& seq, int j0, int num_keys) {

@@ -1,4 +1,4 @@
-// The dtypes and head dimensions of a stage, as types: one list both declares what a stage can do
+// The dtypes and head dimensions of a stage, as types: one list both declares what a stage supports
 // and instantiates its templates.
 #ifndef CUFLASH_DEVICE_TYPES_H_
 #define CUFLASH_DEVICE_TYPES_H_
@@ -36,20 +36,20 @@ struct IntList {
   static constexpr HeadDims kSet{(0u | ... | (1u << (Ns / 16 - 1)))};
 };
 
-// The head dimensions of most stages, and all that a problem may have.
+// The head dimensions of most stages, and all valid ones.
 using UsualHeadDims = IntList<32, 64, 128>;
 template <std::size_t... Is>
 IntList<kHeadDims[Is]...> every_head_dim(std::index_sequence<Is...>);
 using EveryHeadDim = decltype(every_head_dim(std::make_index_sequence<std::size(kHeadDims)>{}));
 
-// f(TypeTag<T>{}) for the type of a dtype, if the list has it.
+// Calls f(TypeTag<T>{}) for the type of `dtype`, if the list has it.
 template <class... Ts, class F>
 void with_type(TypeList<Ts...>, DType dtype, F&& f) {
   (void)((dtype == kDTypeOf<Ts> && (f(TypeTag<Ts>{}), true)) || ...);
 }
 
-// f(TypeTag<T>{}, std::integral_constant<int, head_dim>{}) for the problem's dtype and head_dim;
-// `otherwise` where they are not in the lists.
+// Returns f(TypeTag<T>{}, std::integral_constant<int, head_dim>{}) for the problem's dtype and
+// head_dim, or `otherwise` if they are not in the lists.
 template <class... Ts, int... Ns, class Result, class F>
 Result dispatch(TypeList<Ts...>, IntList<Ns...>, const Problem& p, Result otherwise, F&& f) {
   Result result = otherwise;

@@ -1,5 +1,6 @@
-// Four neighbouring elements in one access, as floats: 16 bytes of f32, 8 of f16 and bf16. The
-// address must be a multiple of that size; the API requires every row to be aligned to 16 bytes.
+// Loads and stores four neighbouring elements as floats in one access: 16 bytes in f32, 8 bytes in
+// f16 and bf16. The address must be a multiple of that size; the API requires every row to be
+// aligned to 16 bytes.
 #ifndef CUFLASH_DEVICE_VECTOR_H_
 #define CUFLASH_DEVICE_VECTOR_H_
 

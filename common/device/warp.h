@@ -1,5 +1,5 @@
-// Reductions over the 32 lanes of a warp, or over the quads of 4 that hold a row of an accumulator.
-// Every lane gets the result, the same to the bit.
+// Reductions over the 32 lanes of a warp, or over the quad of 4 lanes that holds a row of an
+// accumulator. Every lane gets the same bits.
 #ifndef CUFLASH_DEVICE_WARP_H_
 #define CUFLASH_DEVICE_WARP_H_
 

@@ -33,7 +33,7 @@ void add_to_block_count(unsigned* count) {
   if (const TensorStore* const store = core.tensor_stores.unfinished_of(self); store != nullptr) {
     report_accesses(Report::kCountBeforeEndOfStore, core.region_of(address), address,
                     {named_access(store->begun), access_of(self, site)},
-                    "A block that waits for the count may come before the store has ended. The "
+                    "A block that waits for the count may proceed before the store has ended. The "
                     "thread must call tensor_store_wait() before it adds.");
   }
   core.order.release(self, address);
@@ -59,12 +59,12 @@ bool Core::report_block_count() {
     return thread.state == Thread::State::kAtBlockCount;
   });
   if (self == end) return false;
-  report_block(Report::kWaitForLaterBlock, self->wait_address,
-               line_of(*self, "at") + "\n  It waits for the count " +
-                   std::to_string(self->awaited_count) + ", which is " +
-                   std::to_string(*self->block_count) +
-                   ". No block that began before this one changes it, so that the wait may never "
-                   "end. The launch ends here.\n");
+  report_block(
+      Report::kWaitForLaterBlock, self->wait_address,
+      line_of(*self, "at") + "\n  It waits for the count " + std::to_string(self->awaited_count) +
+          ", which is " + std::to_string(*self->block_count) +
+          ". No block that began before this one changes it, so the wait may never end. The "
+          "launch ends here.\n");
   return true;
 }
 

@@ -21,8 +21,8 @@ void TensorStores::issue_reduction(const Thread& self, std::uintptr_t to, std::u
   const auto size = static_cast<std::size_t>(bytes);
   if (size % kChunk != 0) {
     report_access(Report::kMisaligned, self, &core.shared().region(), from, site,
-                  "A reduction takes a multiple of 16 bytes; this is " + std::to_string(bytes) +
-                      ". The launch ends here.");
+                  "The size of a reduction must be a multiple of 16 bytes; this one is " +
+                      std::to_string(bytes) + ". The launch ends here.");
     core.kill_launch();
   }
   check_span(self, from, size, site);

@@ -127,7 +127,7 @@ void AsyncCopies::end_thread(const Thread& self) {
   for (const AsyncCopy& copy : of_threads_[self.index].copies) {
     if (reported_sites_.count(stamp_site(copy.begun)) != 0) continue;
     report_accesses(Report::kCopyWithoutWait, &core.shared().region(), copy.to,
-                    {named_access(copy.begun)}, "Its thread ends and has not waited for it.");
+                    {named_access(copy.begun)}, "Its thread exits without waiting for it.");
   }
 }
 

@@ -161,17 +161,16 @@ void Mbarriers::wait(Thread& self, std::uintptr_t address, unsigned parity,
   if (in_time && seen.phase != phase) seen = {phase, barrier.released};
   const bool warp_in_time = seen.phase == phase;
   if (!in_time) {
-    report(
-        Report::kWaitPhaseLate, barrier,
-        {named_access(barrier.last_arrival), access_of(self, site)},
-        "The wait is for " +
-            (phase < 0 ? "the phase before the first" : "phase " + std::to_string(phase)) +
-            ", and phase " + std::to_string(barrier.phase - 1) +
-            " has ended, too. The parity now says that the phase is still to end: on "
-            "a GPU the thread waits for a later one." +
-            (warp_in_time ? " Another lane of its warp has come in time, and did not wait for it "
-                            "before the next phase could end."
-                          : ""));
+    report(Report::kWaitPhaseLate, barrier,
+           {named_access(barrier.last_arrival), access_of(self, site)},
+           "The wait is for " +
+               (phase < 0 ? "the phase before the first" : "phase " + std::to_string(phase)) +
+               ", and phase " + std::to_string(barrier.phase - 1) +
+               " has ended, too. The parity now says that the phase is still to end: on "
+               "a GPU the thread waits for a later one." +
+               (warp_in_time ? " Another lane of its warp was in time, and did not wait for this "
+                               "one before the next phase could end."
+                             : ""));
   }
   self.knowledge.join(warp_in_time ? seen.released : barrier.released);
   core.tensor_copies.on_wait(self, barrier, phase);

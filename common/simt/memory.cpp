@@ -274,7 +274,7 @@ std::string SharedMemory::explain_outside(std::uintptr_t address, std::size_t si
   }
   return "It reaches " + std::to_string(address + size - dynamic_begin_ - dynamic_.bytes) +
          " bytes past the end of the " + std::to_string(dynamic_.bytes) +
-         " bytes of dynamic shared memory that the launch asked for.";
+         " bytes of dynamic shared memory that the launch requested.";
 }
 
 SharedMemory::Array SharedMemory::array(std::uintptr_t address) const {

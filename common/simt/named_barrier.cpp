@@ -9,7 +9,7 @@ namespace {
 
 [[noreturn]] void end_launch(const Thread& self, Report report, const std::string& why) {
   report_block(report, self.wait_address,
-               line_of(self, "comes to") + "\n  " + why + " The launch ends here.\n");
+               line_of(self, "reaches") + "\n  " + why + " The launch ends here.\n");
   core.kill_launch();
 }
 
@@ -57,13 +57,13 @@ void NamedBarriers::check_comer(const Thread& self, const NamedBarrier& barrier,
   if (self.knowledge.openings_of(number) < barrier.openings) {
     end_launch(self, Report::kNamedBarrierTooSoon,
                name +
-                   " has opened before, and nothing orders that before this thread "
-                   "comes: it could have been counted then.");
+                   " has opened before, and nothing orders that before this thread's "
+                   "arrival, which could have been counted then.");
   }
   for (const NamedBarrier::Comer& other : barrier.comers) {
     if (how != Coming::kArrives || other.thread != self.index) continue;
     end_launch(self, Report::kNamedBarrierTooSoon,
-               "The thread has come to barrier " + std::to_string(number) + " at " +
+               "The thread has arrived at barrier " + std::to_string(number) + " at " +
                    short_location(source_place(other.return_address)) +
                    ", and the barrier has not opened since.");
   }
@@ -86,7 +86,7 @@ void NamedBarriers::open(const Thread& self, NamedBarrier& barrier) {
       if (lanes % 32 == 0) continue;
       end_launch(self, Report::kNamedBarrierWithoutWarp,
                  "Only " + std::to_string(lanes) + " lanes of warp " + std::to_string(warp) +
-                     " have come to it.");
+                     " have arrived at it.");
     }
     if (waiting[warp] == 0) continue;
     core.flush_warp(warp);

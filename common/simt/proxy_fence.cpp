@@ -28,9 +28,9 @@ void check_proxy_fence(const Thread& self, const Region& region, std::uintptr_t 
       Report::kAccessWithoutProxyFence, &region, address,
       {named_access(earlier), access_of(self, site)},
       fenced ? "The second may overtake the first. Its thread must call fence_proxy_async_global() "
-               "when it has learned of the first."
+               "once it has synchronized with the first."
              : "The second may overtake the first, whose thread must call "
-               "fence_proxy_async_global() before others learn of it.");
+               "fence_proxy_async_global() before it signals other threads.");
 }
 
 void fence_proxy_async() { core.order.fence_proxy(*running_thread(), false); }

@@ -83,7 +83,7 @@ std::string explain_race(const NamedAccess& first, const NamedAccess& second) {
   text += " orders ";
   if (from.file.empty() || to.file.empty()) return text + "these two accesses.";
   if (from.chain == to.chain && !different_tiles_of_one_name(first.tile, second.tile)) {
-    return "Nothing orders the threads that come to " + line(from) + ".";
+    return "Nothing orders the threads that execute " + line(from) + ".";
   }
   text += line(from) + " before ";
   if (different_tiles_of_one_name(first.tile, second.tile)) {

@@ -50,7 +50,7 @@ bool Warpgroups::report_lack_of_registers() const {
   report_block(Report::kTooFewRegisters, waiting.wait_address,
                "  Warp " + std::to_string(waiting.warp()) + " waits at " + short_location(here) +
                    "   " + source_text(here) + "\n  for " + std::to_string(group->asked) +
-                   " registers a thread. The warpgroups hold " + held + ", and all began with " +
+                   " registers per thread. The warpgroups hold " + held + ", and all began with " +
                    std::to_string(registers_at_launch()) +
                    ". No thread can go on. The launch ends here.\n");
   return true;

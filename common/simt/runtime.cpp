@@ -73,7 +73,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->multiProcessorCount = 1;
   properties->warpSize = 32;
   properties->totalGlobalMem = core.global.limit();
-  properties->sharedMemPerBlock = cuflash::kSharedBytesWithoutAsking;
+  properties->sharedMemPerBlock = cuflash::kDefaultSharedBytes;
   properties->sharedMemPerBlockOptin = cuflash::simt::kMaxSharedBytes;
   return cudaSuccess;
 }

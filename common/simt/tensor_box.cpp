@@ -47,12 +47,12 @@ void check_box(const Thread& self, std::uintptr_t shared, std::size_t bytes, int
   };
   constexpr std::uintptr_t kAlignment = 128;
   if (shared % kAlignment != 0) {
-    fail(Report::kMisaligned, "A box begins at a multiple of 128 bytes.");
+    fail(Report::kMisaligned, "A box must begin at a multiple of 128 bytes.");
   }
   if (innermost * TensorMapArguments::kElementBytes % TensorMapArguments::kChunkBytes != 0) {
     fail(Report::kMisaligned,
-         "The innermost coordinate of a box is a multiple of 8 elements, "
-         "16 bytes; this is " +
+         "The innermost coordinate of a box must be a multiple of 8 elements, "
+         "16 bytes; this one is " +
              std::to_string(innermost) + '.');
   }
   check_span(self, shared, bytes, site);

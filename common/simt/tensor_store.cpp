@@ -28,8 +28,9 @@ void TensorStores::issue(const Thread& self, const TensorMapArguments& map, cons
   const int lowest = *std::min_element(std::begin(first), std::end(first));
   if (lowest < 0) {
     report_access(Report::kOutOfBounds, self, &core.shared().region(), from, site,
-                  "No coordinate of a store is negative; this is " + std::to_string(lowest) +
-                      ". To a GPU it is an illegal instruction. The launch ends here.");
+                  "No coordinate of a store may be negative; this one is " +
+                      std::to_string(lowest) +
+                      ". On a GPU it is an illegal instruction. The launch ends here.");
     core.kill_launch();
   }
   TensorStore store;
@@ -261,7 +262,7 @@ void TensorStores::end_thread(const Thread& self) {
     report_accesses(Report::kStoreWithoutWait, &core.shared().region(),
                     store.chunks.empty() ? core.shared().region().begin : store.chunks[0].shared,
                     {named_access(store.begun)},
-                    "Its thread ends and has not waited until the store has read its source.");
+                    "Its thread exits without waiting until the store has read its source.");
     end_reading(store);
   }
 }

@@ -22,7 +22,7 @@ void report_absent(const Thread& waiting, int absent, const std::string& why) {
                line_of(waiting, "waits at") + "\n  for warp " + std::to_string(absent / 32) +
                    " lane " + std::to_string(absent % 32) + ", which " + why +
                    "\n  All 128 threads of a warpgroup, four warps whose first is a multiple of "
-                   "four, must come to it. The launch ends here.\n");
+                   "four, must reach it. The launch ends here.\n");
 }
 
 // All threads of the warpgroup must have come to one instruction. Copies that the compiler made of

@@ -32,7 +32,7 @@ void Products::check_same_matrices(std::uint16_t site) const {
     }
     report_accesses(Report::kThreadsNameMatrices, &core.shared().region(),
                     as_address(operands.b.begin), {access_of(first, site), access_of(other, site)},
-                    "All threads of a warpgroup name the same operands and the same `accumulate`. "
+                    "All threads of a warpgroup must pass the same operands and `accumulate`. "
                     "The launch ends here.");
     core.kill_launch();
   }

@@ -12,7 +12,7 @@ def time():
         "09_time",
         620,
         "Copies and products in time",
-        "With two buffers a warp waits once a tile, requests the next tile and computes while it"
+        "With two buffers a warp waits once per tile, requests the next tile and computes while it"
         " arrives. With one buffer V of a tile arrives while its scores are computed, and K of the"
         " next tile while the softmax and the second product run.",
         heading="",
@@ -22,7 +22,7 @@ def time():
     def wait(at, y, bottom):
         figure.line([(at, y - 8), (at, bottom + 8)], "red", 4)
 
-    figure.heading("Two buffers of K and V: one wait a tile")
+    figure.heading("Two buffers of K and V: one wait per tile")
     y, at = 76, x
     for name, down in (("warps", 0), ("buffer 0", 74), ("buffer 1", 126)):
         figure.text(LEFT, y + down + 20, name, SMALL)
@@ -39,7 +39,7 @@ def time():
         at += 2 * half + gap
     wait(at, y, y + 164)
 
-    figure.heading("One buffer (head_dim 256): two waits a tile", 310)
+    figure.heading("One buffer (head_dim 256): two waits per tile", 310)
     y, at = 352, x
     for name, down in (("warps", 0), ("sK", 74), ("sV", 126)):
         figure.text(LEFT, y + down + 20, name, SMALL)
@@ -84,7 +84,7 @@ def dq():
         "Who adds to dQ",
         f"Above: {key_blocks} tiles of keys are {key_blocks} blocks, and all of them add to one dQ"
         " in an unspecified order. Below, in a deterministic call, three blocks walk over the tiles"
-        f" to and fro, tiles to splits: {', '.join(map(str, owner))}. Each adds to a slice of its"
+        f" back and forth, tiles to splits: {', '.join(map(str, owner))}. Each adds to a slice of its"
         " own, and a last kernel sums the slices in order.",
         heading="",
     )

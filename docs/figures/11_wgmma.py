@@ -87,7 +87,7 @@ def operands():
     ], SMALL)
     figure.notes(LEFT, y + cell * keys + 70, [
         f"Marks at the left: 8 rows, {8 * row_bytes:,} bytes: the stride of a descriptor.",
-        "The unit untwists the chunks of a row by their addresses.",
+        "The swizzle applies to addresses: a step may begin inside a row.",
     ])
     return figure
 

@@ -22,7 +22,7 @@ def roles():
     figure = Figure(
         "12_roles",
         480,
-        "Who does what: a schematic, not measured",
+        "Roles of the warps: a schematic, not measured",
         "A schematic without a scale. The producer requests K and V of a tile as soon as a buffer is"
         " empty, ahead of the consumers. Each of the two consumers computes scores, softmax and the"
         " product with V of one tile after the other, and waits for nothing but copies.",
@@ -41,21 +41,21 @@ def roles():
 
 
 def budgets():
-    """A multiprocessor's registers at launch and afterwards."""
+    """An SM's registers at launch and afterwards."""
     figure = Figure(
         "12_registers",
         500,
         "Registers of a thread, at launch and afterwards",
         " ".join(
-            "With {4} block{5} on a multiprocessor a thread has {0} registers at launch. Then the"
+            "With {4} block{5} per SM a thread has {0} registers at launch. Then the"
             " producer keeps {1}, and each of the {3} consumers has {2}.".format(
                 *registers(blocks), blocks, "s" if blocks > 1 else "")
             for blocks in (1, 2)
         ),
     )
     x, scale, high = 176, 0.98, 42
-    for row, (blocks, name) in enumerate(((1, "One block on a multiprocessor"),
-                                          (2, "Two blocks, each of them"))):
+    for row, (blocks, name) in enumerate(((1, "One block per SM"),
+                                          (2, "Two blocks per SM, each of them"))):
         launch, producer, consumer, consumers = registers(blocks)
         y = 96 + 196 * row
         figure.text(LEFT, y - 20, name, SMALL, bold=True)

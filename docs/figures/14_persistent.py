@@ -1,5 +1,5 @@
 """Figures of stages/14_persistent: the end of a tile, the buffers of Q, who takes which tile,
-three consumers in place of two."""
+three consumers instead of two."""
 
 import heapq
 import pathlib
@@ -59,7 +59,7 @@ def plan():
 
 def next_free(each):
     """The same with a block for each tile of queries, in the order of place_of_block(), where the next
-    goes to the multiprocessor that is free first."""
+    goes to the SM that is free first."""
     taken, free = [[] for _ in range(BLOCKS)], [(0, block) for block in range(BLOCKS)]
     for n in range(TILES * HEADS):
         at, block = free[0]
@@ -75,21 +75,21 @@ def next_free(each):
 
 
 def order():
-    """Who takes which tile of queries: the lengths are tiles of keys."""
+    """Which SM takes which tile of queries: the lengths are tiles of keys."""
     each = lengths()
     shown = (("In pairs, the last two heads single (14)", plan()),
-             ("Longest first, to whoever is free (13)", next_free(each)))
+             ("Longest first, to the next free SM (13)", next_free(each)))
     last = [max(sum(each[tile] for _, tile in taken) for taken in blocks) for _, blocks in shown]
     total = sum(each) * HEADS
     figure = Figure(
         "14_order",
         34 + 216 * len(shown) + 76,
-        "Who takes which tile of queries",
+        "Which SM takes which tile of queries",
         f"{TILES * HEADS} tiles of queries of {HEADS} heads with a causal mask, {total} tiles of keys in"
-        f" all, on {BLOCKS} multiprocessors. In 14 a long tile of a head and a short one of its partner make a"
+        f" all, on {BLOCKS} SMs. In 14 a long tile of a head and a short one of its partner make a"
         " pair, and neighbours take pairs of the same two heads. The tiles of heads 4 and 5 follow, the longest"
         f" first. The last one ends after {last[0]} tiles of keys. If the longest of all heads come first, to"
-        f" whoever is free, all heads are there from the start to the end, and the last one ends after {last[1]}.",
+        f" the next free SM, all heads are in work until nearly the end, and the last one ends after {last[1]}.",
         heading="",
     )
     x, high = 56, 34
@@ -109,7 +109,7 @@ def order():
         figure.text(at + 10, y + 26 + 2 * (high + 5), f"ends: {end}", SMALL)
     y = 34 + 216 * len(shown)
     figure.legend(LEFT, y - 4, [(colour, f"head {n}") for n, colour in enumerate(COLOURS)])
-    figure.note(LEFT, y + 26, "A row is a multiprocessor, a box a tile of queries with its tiles of keys.")
+    figure.note(LEFT, y + 26, "A row is an SM, a box a tile of queries with its tiles of keys.")
     figure.note(LEFT, y + 50, f"{total} / {BLOCKS} = {total / BLOCKS:g} would be even.")
     return figure
 

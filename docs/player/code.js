@@ -19,9 +19,9 @@ export function warpNames(warps) {
 // The columns beside a line: their classes, and their heads with what they mean.
 const COLUMNS = ["warps", "bytes", "sectors", "conflicts", "number", "source"];
 const HEADS = [
-  ["warp", "the warps that are at the line"], ["bytes", "bytes that the line has asked for so far"],
+  ["warp", "the warps that are at the line"], ["bytes", "bytes requested by the line so far"],
   ["sect.", "sectors of 32 bytes, for each request to global memory"],
-  ["confl.", "bank conflicts in shared memory: wavefronts beyond the fewest"], ["", "the line's number"],
+  ["confl.", "bank conflicts in shared memory: wavefronts beyond the minimum"], ["", "the line's number"],
   ["source", ""],
 ];
 

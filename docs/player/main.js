@@ -37,7 +37,7 @@ function choose(nextPass, nextFault, nextBeside) {
   document.querySelector("main").replaceChildren(...players.map(player => player.box));
   document.title = `${stages.join(" and ")}: a block's run`;
   $("title").textContent = stages.join(" and ");
-  $("problem").textContent = `What one block of attention's ${pass} pass does, recorded on the CPU ` +
+  $("problem").textContent = `The run of one block of attention's ${pass} pass, recorded on the CPU ` +
       `simulator: press Play, or break it. ${shown[0].problem} (${inWords(shown[0].problem)}). ` +
       `${hasKeys ? "Space plays, ← and → step. " : ""}The clock is logical, not a time.`;
   $("pass").value = pass;

@@ -101,7 +101,7 @@ function keyOf(launch, request, colour) {
   const names = launch.arrays.filter(array => array.shared).map(array => array.name).join(", ");
   if (!names) return "This kernel has no shared memory.";
   const of = colour === "warp" ? "Coloured by the warp that wrote last" : "Coloured by array";
-  const what = !request?.shared ? "" : ` Framed: what the request's lanes want, with a lane's number; ` +
+  const what = !request?.shared ? "" : ` Framed: the words of the request, with the lane's number; ` +
       `${request.conflicts} bank conflicts.`;
   return `${of}; empty: not written. Arrays: ${names}.${what}`;
 }

@@ -89,11 +89,11 @@ export class Player {
         `this step: ${this.#told(event)}` : `Warp ${warp} does nothing in this step.`;
     const totals = state.totals;
     this.#find("totals").replaceChildren(
-        total("global bytes read", totals.globalRead, "What the lanes have asked for, in this kernel up to this step"),
-        total("global bytes written", totals.globalWritten, "What the lanes have stored, up to this step"),
-        total("sectors", totals.sectors, "Pieces of 32 bytes that the requests to global memory touch"),
+        total("global bytes read", totals.globalRead, "Bytes that the lanes have requested, in this kernel up to this step"),
+        total("global bytes written", totals.globalWritten, "Bytes that the lanes have stored, up to this step"),
+        total("sectors", totals.sectors, "Sectors of 32 bytes that the requests to global memory touch"),
         total("shared bytes", totals.shared, "Read from shared memory, or written to it"),
-        total("bank conflicts", totals.conflicts, "Wavefronts of shared memory beyond the fewest that would do"));
+        total("bank conflicts", totals.conflicts, "Wavefronts of shared memory beyond the minimum"));
     this.#find("flights").textContent = this.#flying(step.launch);
   }
 
@@ -152,7 +152,7 @@ export class Player {
     const of = requestOf(event);
     const name = of.array < 0 ? "" : ` of ${launch.arrays[of.array].name}`;
     const counts = of.shared ? `${of.conflicts} bank conflicts` : `${of.sectors} sectors`;
-    return `${words}${name}: ${of.bytes} bytes, ${of.laneBytes} a lane, ${counts}`;
+    return `${words}${name}: ${of.bytes} bytes, ${of.laneBytes} per lane, ${counts}`;
   }
 
   // ---- Faults -------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ export class Rows {
     const isDone = ({tile}) => updatedAt(launch, tile) >= 0 && updatedAt(launch, tile) <= at;
     const rows = launch.rows?.findLast(isDone) ?? null;
     this.key.textContent = !launch.rows ? "This kernel has no running softmax." : !rows ? "No tile of keys is done." :
-        `After ${rows.tile}, as the reference computes it, not recorded: in natural units.`;
+        `After ${rows.tile}: computed by the reference, not recorded; in natural units.`;
     if (this.#shown === rows) return;
     this.#shown = rows;
     this.box.replaceChildren(...(rows ? [this.#table(rows)] : []));

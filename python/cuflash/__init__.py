@@ -11,19 +11,20 @@ from .capi import CuflashError, CuflashValueError
 from .library import first as _first
 from .library import stages
 
-_OF_TORCH = {"flash_attn_func": "functional", "flash_attention_cuda": "functional",
-             "FlashAttention": "module", "backend_info": "operators"}
+_LAZY_EXPORTS = {"flash_attn_func": "functional", "flash_attention_cuda": "functional",
+                 "FlashAttention": "module", "backend_info": "operators"}
 __all__ = ["CuflashError", "CuflashValueError", "stages",
-           *(_OF_TORCH if sys.modules.get("torch") or importlib.util.find_spec("torch") else ())]
+           *(_LAZY_EXPORTS
+             if sys.modules.get("torch") or importlib.util.find_spec("torch") else ())]
 
 
 def __getattr__(name):
     if name == "__version__":
         return _first().version
-    if name not in _OF_TORCH:
+    if name not in _LAZY_EXPORTS:
         raise AttributeError(f"module 'cuflash' has no attribute {name!r}")
     _check_torch(name)
-    found = getattr(importlib.import_module(f".{_OF_TORCH[name]}", __name__), name)
+    found = getattr(importlib.import_module(f".{_LAZY_EXPORTS[name]}", __name__), name)
     globals()[name] = found
     return found
 
@@ -42,4 +43,4 @@ def _check_torch(name):
 
 
 def __dir__():
-    return sorted({*globals(), *_OF_TORCH, "__version__"})
+    return sorted({*globals(), *_LAZY_EXPORTS, "__version__"})

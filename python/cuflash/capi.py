@@ -30,7 +30,7 @@ class ErrorCode(enum.IntEnum):
 
 
 # Errors whose cause is the machine, not the arguments.
-_OF_THE_MACHINE = (ErrorCode.CUDA_ERROR, ErrorCode.OUT_OF_MEMORY, ErrorCode.UNSUPPORTED_DEVICE)
+_MACHINE_ERRORS = (ErrorCode.CUDA_ERROR, ErrorCode.OUT_OF_MEMORY, ErrorCode.UNSUPPORTED_DEVICE)
 
 
 class CuflashError(RuntimeError):
@@ -50,8 +50,8 @@ class CuflashValueError(CuflashError, ValueError):
 
 def error(code, sentence):
     """The exception for an error that the library returned."""
-    of_the_machine = code in _OF_THE_MACHINE
-    return (CuflashError if of_the_machine else CuflashValueError)(code, sentence)
+    is_machine_error = code in _MACHINE_ERRORS
+    return (CuflashError if is_machine_error else CuflashValueError)(code, sentence)
 
 
 def as_float(scale):

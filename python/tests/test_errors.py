@@ -136,7 +136,7 @@ def test_what_the_library_refuses(device):
     refused(ValueError, "seq_kv is 0", *make(device, seqs=(3, 0)))
     refused(ValueError, "head_dim is 0", *make(device, head_dim=0))
     refused(ValueError, "fastest", *make(device), stage="fastest")
-    refused(ValueError, "05_wmma does not take f32; it takes f16 and bf16", *make(device),
+    refused(ValueError, "05_wmma does not support f32; it supports f16 and bf16", *make(device),
             stage="05_wmma")
 
 
@@ -147,7 +147,7 @@ def test_a_stage_that_is_none(device, stage):
     shown = stage.replace("\0", r"\0").replace("\ud800", r"\ud800")
     with pytest.raises(cuflash.CuflashValueError) as caught:
         cuflash.flash_attn_func(*make(device), stage=stage)
-    assert f'the call asks for stage "{shown}", but there is no such stage' in str(caught.value)
+    assert f'the call names stage "{shown}", but there is no such stage' in str(caught.value)
     assert caught.value.code is cuflash.capi.ErrorCode.UNKNOWN_STAGE
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What has become of a stage since a revision: scripts/run.sh --stage STAGE --against REV.
+"""Compares a stage with its version in a revision: scripts/run.sh --stage STAGE --against REV.
 
     scripts/maintainer/against.py --build simt|release STAGE REV
     scripts/maintainer/against.py simt|release STAGE REV
@@ -77,9 +77,9 @@ def compare_counts(stage, revision):
     known = {key: row for key, row in new.items() if key in old}
     lines = differences(old, known)
     print("\n".join(lines) if lines else
-          f"{stage} asks for the same as at {revision}, on {len(known)} problems.")
+          f"{stage} has the same counts as at {revision}, on {len(known)} problems.")
     if old_names < new_names:
-        print(f"{revision} counts less: {', '.join(sorted(new_names - old_names))} are not compared.")
+        print(f"{revision} lacks some counts: {', '.join(sorted(new_names - old_names))} are not compared.")
     return not lines
 
 

@@ -27,5 +27,5 @@ for ((n = 0; n < jobs; ++n)); do
   wait "${pids[n]}" || failed=1
 done
 cat "$scratch"/*
-if ((failed)); then die "Some answers are not named for what they are: see FAIL above."; fi
-say "Every answer is named for what it is."
+if ((failed)); then die "Some answers did not get their diagnosis: see FAIL above."; fi
+say "Every answer got its diagnosis."

@@ -21,7 +21,7 @@ def grade(answer):
     page = ROOT / answer["exercise"]
     file = page.with_suffix(".cuh")
     if file.exists():
-        sys.exit(f"{file} is in the way")
+        sys.exit(f"{file} exists already")
     file.write_text(filled(Exercise(page), answer["holes"]), encoding="utf-8")
     try:
         command = [ROOT / "scripts/test.sh", "exercise", page.parent.parent.name, page.stem]

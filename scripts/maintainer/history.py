@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Keeps how fast each stage was at each commit: docs/results/history.json.
+"""Records the speed of each stage at each commit: docs/results/history.json.
 
     scripts/maintainer/history.py
 

@@ -459,11 +459,11 @@ def main():
                     formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("--list", action="store_true", help="print the faults; build nothing")
     parser.add_argument("--tested", action="store_true",
-                        help="leave out the run without a fault: all tests pass, as .ci/run sees to")
+                        help="skip the run without a fault; .ci/run has run all tests")
     parser.add_argument("--part", type=part, default=(0, 1), metavar="N/M",
                         help="only every M-th fault, from the N-th on, counted from 0")
     parser.add_argument("--changed", action="store_true",
-                        help="with --part: and all faults of a file that has changed since --record")
+                        help="with --part: also all faults of a file that has changed since --record")
     parser.add_argument("--record", action="store_true",
                         help="try all faults and, if all are caught, record in tests/record which files they "
                              "were tried with")

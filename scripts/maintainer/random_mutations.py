@@ -8,7 +8,7 @@ groups of sources, kernels get half of the faults, words (common/device) and the
 many as api and python. Any test of what is made from the file may notice it, on the CPU simulator, and
 for a kernel the record of counts. Without a fault all of them must pass. A fault that does not compile is
 replaced by another. One that no test notices is printed as SURVIVED, and the exit status is then 1: it
-wants a test, unless it changes no result.
+needs a test, unless it changes no result.
 """
 import argparse
 import dataclasses
@@ -107,7 +107,7 @@ def noticed(build, fault):
     """The program that notices the fault, or ""; raises BuildError or SyntaxError if it does not compile."""
     if fault.file.endswith(".py"):
         compile(fault.applied_to((ROOT / fault.file).read_text(encoding="utf-8")), fault.file, "exec")
-        pytest = mutations.pytest_with(mutations.python_with_torch() or sys.exit("It takes PyTorch."))
+        pytest = mutations.pytest_with(mutations.python_with_torch() or sys.exit("PyTorch is needed."))
         return "pytest" if dataclasses.replace(fault, tests=". -x").output(pytest) else ""
     tried = list(attempts(build, fault))
     if not tried:

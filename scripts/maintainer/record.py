@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""The record of what the stages cost, and whether it still holds.
+"""Compares the costs of the stages with their record.
 
     scripts/maintainer/record.py [counts] [machine_code]
     scripts/maintainer/record.py [counts] [machine_code] --accept
 
-`counts` is what each stage asks for on the CPU simulator, counted under the schedule "inorder": bytes,
-sectors, bank conflicts, barriers, products. `machine_code` is what ptxas says of each kernel: registers,
+`counts` are those of each stage on the CPU simulator, under the schedule "inorder": bytes, sectors,
+bank conflicts, barriers, products. `machine_code` has ptxas's figures of each kernel: registers,
 stack, spilled bytes and shared memory. Without a word it is both. The first form lists the differences
 between the record (tests/record) and the build, and ends with status 1 if there are any; CI does this.
 The second accepts them: it writes the record anew, to be committed with the change that caused them.
 
 Both read a build and compile nothing: build/simt/bin/ladder, or that of --ladder; and the notes that
-the build in build/release leaves where warnings are errors, for 90 and 90a. Code of another g++ may ask
-for something else, so its counts are not compared; each version of nvcc has a record of its own.
+the build in build/release leaves where warnings are errors, for 90 and 90a. Code of another g++ may have
+other counts, so they are not compared; each version of nvcc has a record of its own.
 """
 import argparse
 import concurrent.futures
@@ -186,7 +186,7 @@ def settle(file, title, rows, accept):
         return True
     changed = differences(before, rows)
     if changed:
-        print("\n".join(changed), f"\n{name} says something else. To accept all this: {ACCEPT}",
+        print("\n".join(changed), f"\n{name} differs. To accept these changes: {ACCEPT}",
               sep="\n", file=sys.stderr)
     return not changed
 

@@ -54,7 +54,7 @@ def main():
             file = KERNELS[which]
             wrong += differences(source.parent / file, STAGES / original / file)
     if not found:
-        sys.exit("repeated_kernels: no stage says that it repeats another's kernels")
+        sys.exit("repeated_kernels: no stage declares that it repeats another's kernels")
     if wrong:
         sys.exit("\n".join(wrong))
 

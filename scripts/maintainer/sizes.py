@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How large the repository is, and how far apart its stages are.
+"""Measures the size of the repository and the distance between its stages.
 
     scripts/maintainer/sizes.py
 
@@ -9,8 +9,8 @@ kernel files, those of the longest function, and the lines that the stage which 
 have, in whichever order. Empty lines count for nothing. The last column has the words of the stage's
 chapter, without its listings and tables.
 
-A kernel file, a function or a step that is larger than it may be is named at the end, and the exit status
-is 1.
+A kernel file, a function, a step, a chapter or README.md that is larger than it may be is named at the end,
+and the exit status is 1.
 """
 import collections
 import fnmatch
@@ -43,6 +43,9 @@ FILE_LINES, FUNCTION_LINES, NEW_LINES = 360, 200, 250
 FUNCTIONS = dict.fromkeys(("09_async_copy", "10_tma", "15_wgmma_backward"), 280)
 # The chapters of these say why.
 STEPS = {("09_async_copy", "backward"): 415, ("13_ping_pong", "forward"): 276}
+# How many words a chapter and README.md may have; README.md's tables and listings count.
+WORDS, README_WORDS = 3500, 1600
+CHAPTERS = {"09_async_copy": 4500, "13_ping_pong": 4500, "14_persistent": 5000}
 NO_CODE = ("*.md", "LICENSE", ".clang-format", ".gitignore")
 FOLLOWS = re.compile(r'stage\.(forward|backward)\.follows = "(\w+)";')
 
@@ -129,18 +132,24 @@ def stages():
 
 
 def too_large(rows):
-    """A sentence for each file, function and step that is larger than it may be."""
+    """A sentence for each file, function, step and page that is larger than it may be."""
     for path in files("stages/*/*.cuh"):
         count = len((ROOT / path).read_text(encoding="utf-8").splitlines())
         if count > FILE_LINES:
             yield f"{path} has {count} lines of {FILE_LINES}"
-    for stage, which, _, longest, _, new, _ in rows:
+    for stage, which, _, longest, _, new, chapter in rows:
         limit = FUNCTIONS.get(stage, FUNCTION_LINES)
         if longest > limit:
             yield f"{stage}, {which}: a function has {longest} lines of {limit}"
         limit = STEPS.get((stage, which), NEW_LINES)
         if new != "" and new > limit:
             yield f"{stage}, {which}: {new} lines are new, of {limit}"
+        limit = CHAPTERS.get(stage, WORDS)
+        if chapter != "" and chapter > limit:
+            yield f"the chapter of {stage} has {chapter} words of {limit}"
+    count = len((ROOT / "README.md").read_text(encoding="utf-8").split())
+    if count > README_WORDS:
+        yield f"README.md has {count} words of {README_WORDS}"
 
 
 def main():

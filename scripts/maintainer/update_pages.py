@@ -101,8 +101,8 @@ COLUMNS = [
     ("figure", "figure", lambda name: f"`{name}`"),
     ("measures", "what", str),
     ("rate", "rate_and_unit", str),
-    ("a clock and SM", "per_clock_and_sm", three_digits),
-    ("a ns and SM", "per_ns_and_sm", three_digits),
+    ("per clock and SM", "per_clock_and_sm", three_digits),
+    ("per ns and SM", "per_ns_and_sm", three_digits),
     ("share", "share_and_whole", str),
     ("beside", "beside_and_rate", str),
     ("stage", "stage", str),
@@ -314,7 +314,8 @@ def table(path, words, wanted=()):
         text, facts = step_table(rows, everything)
     else:
         text, facts = ladder_table(rows, everything, wanted)
-    facts += origin(result["provenance"]) + [f"`{path}`"]
+    facts += [result["provenance"]["device"]] if of_step else origin(result["provenance"])
+    facts += [f"`{path}`"]
     return text + "\n\n" + ", ".join(facts) + ".\n"
 
 

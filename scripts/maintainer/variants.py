@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What was tried: variants of a stage, each checked, and timed in pairs with the stage as it is.
+"""Checks variants of a stage, and times each in pairs with the stage itself.
 
     scripts/maintainer/variants.py --check
     scripts/maintainer/variants.py --simulator [STAGE...]
@@ -10,9 +10,9 @@ The first compiles nothing and checks that all variants fit their stages' source
 their results on the CPU simulator. The third compiles the program that the fourth runs, on a machine
 that needs no GPU: where build/release/variants has the program of the same sources, the fourth compiles
 nothing. It needs a GPU, and writes a file tried_NN_name.json for each stage, of which update_pages.py
-makes tables: its rows say the time of each variant / that of the stage, from pairs of launches, with half
+makes tables: its rows have the time of each variant / that of the stage, from pairs of launches, with half
 of the 95 % interval, and the same of an SM's clock cycles. One row is the stage itself, compiled a second
-time: the ruler's own check. A STAGE is a folder's name; without one it takes all stages that have variants.
+time, as a check of the method. A STAGE is a folder's name; the default is all stages with variants.
 
 A stage's variants stand in its file variants.diff:
 

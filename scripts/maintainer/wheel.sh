@@ -12,7 +12,7 @@ torch_python=${2:+$(realpath --no-symlinks "$2")}
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 unset CUFLASH_LIBRARY CUFLASH_SIMT_LIBRARY CUFLASH_OPERATORS PYTHONPATH
-has_nvcc || die "There is no nvcc here: a wheel without code for GPUs is no use to anyone."
+has_nvcc || die "There is no nvcc here: a wheel needs code for GPUs."
 command -v cuobjdump >/dev/null || die "cuobjdump, of the CUDA toolkit, is not on the PATH."
 
 mkdir -p "$out"

@@ -18,9 +18,9 @@ struct ForwardKernels {
   static FlashAttentionError run(const ForwardParams& p, cudaStream_t stream) {
     const auto S = static_cast<float*>(p.workspace);
     return queue(stream,  //
-                 thread_each(num_scores(p), kThreads, scores<T, kHeadDim>, p, S),
-                 thread_each(num_rows(p), kThreads, softmax, p, S),
-                 thread_each(num_rows(p) * kHeadDim, kThreads, output<T, kHeadDim>, p, S));
+                 one_thread_per(num_scores(p), kThreads, scores<T, kHeadDim>, p, S),
+                 one_thread_per(num_rows(p), kThreads, softmax, p, S),
+                 one_thread_per(num_rows(p) * kHeadDim, kThreads, output<T, kHeadDim>, p, S));
   }
 };
 
@@ -35,13 +35,13 @@ struct BackwardKernels {
     const auto num_kv = std::int64_t{p.batch} * p.heads_kv * p.seq_kv * kHeadDim;
     const auto kv_gradient = key_value_gradient<T, kHeadDim>;
     return queue(
-        stream, thread_each(num_rows(p), kThreads, delta<T, kHeadDim>, p, row_delta),
-        thread_each(num_scores(p), kThreads, score_gradients<T, kHeadDim>, p, row_delta, P, dS),
-        thread_each(num_rows(p) * kHeadDim, kThreads, query_gradient<T, kHeadDim>, p, dS)
+        stream, one_thread_per(num_rows(p), kThreads, delta<T, kHeadDim>, p, row_delta),
+        one_thread_per(num_scores(p), kThreads, score_gradients<T, kHeadDim>, p, row_delta, P, dS),
+        one_thread_per(num_rows(p) * kHeadDim, kThreads, query_gradient<T, kHeadDim>, p, dS)
             .only_if(p.dq.data != nullptr),
-        thread_each(num_kv, kThreads, kv_gradient, p, dS, p.q, p.dk, p.softmax_scale)
+        one_thread_per(num_kv, kThreads, kv_gradient, p, dS, p.q, p.dk, p.softmax_scale)
             .only_if(p.dk.data != nullptr),
-        thread_each(num_kv, kThreads, kv_gradient, p, P, p.d_o, p.dv, 1.f)
+        one_thread_per(num_kv, kThreads, kv_gradient, p, P, p.d_o, p.dv, 1.f)
             .only_if(p.dv.data != nullptr));
   }
 };
@@ -52,7 +52,7 @@ std::size_t forward_workspace(const Problem& p) {
 }
 // P, dS and delta.
 std::size_t backward_workspace(const Problem& p) {
-  return 2 * forward_workspace(p) + float_each_row(p);
+  return 2 * forward_workspace(p) + one_float_per_row(p);
 }
 
 constexpr Stage describe() {

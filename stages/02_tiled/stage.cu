@@ -18,9 +18,9 @@ struct ForwardKernels {
     using C = Config<T>;
     const auto S = static_cast<float*>(p.workspace);
     return queue(stream,
-                 block_each_q_tile<Scores>(C::kBlockQ, C::kThreads, scores<T, kHeadDim>, p, S),
-                 thread_each(num_rows(p), C::kThreads, softmax, p, S),
-                 block_each_q_tile<Output>(C::kBlockQ, C::kThreads, output<T, kHeadDim>, p, S));
+                 one_block_per_q_tile<Scores>(C::kBlockQ, C::kThreads, scores<T, kHeadDim>, p, S),
+                 one_thread_per(num_rows(p), C::kThreads, softmax, p, S),
+                 one_block_per_q_tile<Output>(C::kBlockQ, C::kThreads, output<T, kHeadDim>, p, S));
   }
 };
 static_assert(largest_block<ForwardKernels>(EveryType{}, UsualHeadDims{}) <= kSharedBytesOfSm75,

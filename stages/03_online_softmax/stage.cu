@@ -33,7 +33,7 @@ constexpr Stage describe() {
   stage.backward.follows = "01_naive";
   stage.backward.features = kEveryFeature;
   stage.backward.products = products<7>;
-  stage.backward.workspace_bytes = float_each_row;
+  stage.backward.workspace_bytes = one_float_per_row;
   return stage;
 }
 

@@ -38,7 +38,7 @@ constexpr Stage describe() {
   stage.backward.follows = "03_online_softmax";
   stage.backward.features = kEveryFeature;
   stage.backward.products = products<7>;
-  stage.backward.workspace_bytes = float_each_row;
+  stage.backward.workspace_bytes = one_float_per_row;
   stage.backward.rank = rank;
   return stage;
 }

@@ -45,7 +45,7 @@ constexpr Stage describe() {
   stage.backward.features = kEveryFeature;
   stage.backward.products_by = ProductsBy::kMma;
   stage.backward.products = products<7>;
-  stage.backward.workspace_bytes = float_each_row;
+  stage.backward.workspace_bytes = one_float_per_row;
   stage.backward.rank = rank;
   return stage;
 }

@@ -38,8 +38,8 @@ struct BackwardKernels {
     constexpr int kDeltaThreads = 256;
     const std::int64_t lanes = work.all_tiles * C::kStreamed * kDeltaLanes<kHeadDim>;
     const bool dq = p.dq.data != nullptr, dk = p.dk.data != nullptr, dv = p.dv.data != nullptr;
-    const auto before = thread_each(lanes, kDeltaThreads, row_delta<T, kHeadDim>, p, work);
-    const auto after = block_each_q_tile<QueryGradientStorage<T, kHeadDim>>(
+    const auto before = one_thread_per(lanes, kDeltaThreads, row_delta<T, kHeadDim>, p, work);
+    const auto after = one_block_per_q_tile<QueryGradientStorage<T, kHeadDim>>(
                            C::kStreamed, C::kThreads, query_gradient<T, kHeadDim>, p, work)
                            .only_if(dq);
     if constexpr (C::kApart) {

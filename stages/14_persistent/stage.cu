@@ -17,7 +17,7 @@ struct ForwardKernels {
                                  cudaStream_t stream) {
     const int tiles = num_tiles(p.seq_q, C::kBlockQ);
     const std::int64_t heads = std::int64_t{p.batch} * p.heads_q;
-    const int blocks = static_cast<int>(blocks_that_stay(heads * tiles, device));
+    const int blocks = static_cast<int>(num_resident_blocks(heads * tiles, device));
     // The rounds' numbers reach a little further than the last tile's.
     if (heads * tiles > kMaxBlocks - 2 * blocks) return FlashAttentionError::SIZE_OVERFLOW;
     // Within a narrow window nearly all tiles have one length.

@@ -33,11 +33,11 @@ struct BackwardKernels {
     const DqWorkspace scratch = dq_workspace<Dq>(p);
     constexpr int kDeltaThreads = 256;
     const std::int64_t lanes = scratch.all_tiles * C::kStreamed * kDeltaLanes<kHeadDim>;
-    return queue(stream, thread_each(lanes, kDeltaThreads, row_delta<T, Dq>, p, scratch),
-                 block_each_kv_tile<Storage>(C::kOwned, C::kThreads, gradients<T, kHeadDim>, p,
-                                             scratch, maps),
-                 block_each_q_tile<QueryGradientStorage<T, Dq>>(C::kStreamed, 32 * Dq::kWarps,
-                                                                query_gradient<T, Dq>, p, scratch));
+    return queue(stream, one_thread_per(lanes, kDeltaThreads, row_delta<T, Dq>, p, scratch),
+                 one_block_per_kv_tile<Storage>(C::kOwned, C::kThreads, gradients<T, kHeadDim>, p,
+                                                scratch, maps),
+                 one_block_per_q_tile<QueryGradientStorage<T, Dq>>(
+                     C::kStreamed, 32 * Dq::kWarps, query_gradient<T, Dq>, p, scratch));
   }
 };
 

@@ -33,18 +33,18 @@ struct BackwardKernels {
     BackwardMaps maps;
     if (!make_maps(maps, p)) return FlashAttentionError::CUDA_ERROR;
     const std::int64_t pieces = std::int64_t{p.batch} * p.heads_kv * num_tiles(p.seq_kv, C::kOwned);
-    const std::int64_t blocks = blocks_that_stay(pieces, device);
+    const std::int64_t blocks = num_resident_blocks(pieces, device);
     // Each block takes one number more than it gets pieces. An int must hold them all.
     if (pieces > kMaxBlocks - blocks) return FlashAttentionError::SIZE_OVERFLOW;
     const TileOrder order = make_order<C>(p, blocks);
     const DqWorkspace scratch = dq_workspace<Dq, Dq::kWarpgroups>(p);
     constexpr int kDeltaThreads = 256;
     const std::int64_t lanes = scratch.all_tiles * C::kStreamed * kDeltaLanes<kHeadDim>;
-    return queue(stream, thread_each(lanes, kDeltaThreads, row_delta<T, Dq>, p, scratch),
+    return queue(stream, one_thread_per(lanes, kDeltaThreads, row_delta<T, Dq>, p, scratch),
                  resident_grid<Storage>(blocks, C::kThreads, gradients<T, kHeadDim>, p, scratch,
                                         maps, order),
-                 block_each_q_tile<QueryGradientStorage<T, Dq>>(C::kStreamed, 32 * Dq::kWarps,
-                                                                query_gradient<T, Dq>, p, scratch));
+                 one_block_per_q_tile<QueryGradientStorage<T, Dq>>(
+                     C::kStreamed, 32 * Dq::kWarps, query_gradient<T, Dq>, p, scratch));
   }
 };
 

@@ -19,7 +19,7 @@ Traffic resident(const Problem& problem, const Device& device) {
   const BackwardParams p(problem, {});
   const std::int64_t pieces =
       std::int64_t{p.batch} * p.heads_kv * num_tiles(p.seq_kv, backward_tile(problem).owned);
-  const std::int64_t blocks = blocks_that_stay(pieces, device);
+  const std::int64_t blocks = num_resident_blocks(pieces, device);
   // Each block asks once more than it gets pieces.
   const std::uint64_t more = blocks * sizeof(unsigned);
   return {more, more};

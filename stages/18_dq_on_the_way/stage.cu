@@ -33,7 +33,7 @@ struct BackwardKernels {
     BackwardMaps maps;
     if (!make_maps(maps, p)) return FlashAttentionError::CUDA_ERROR;
     const std::int64_t pieces = std::int64_t{p.batch} * p.heads_kv * num_tiles(p.seq_kv, C::kOwned);
-    const std::int64_t blocks = blocks_that_stay(pieces, device);
+    const std::int64_t blocks = num_resident_blocks(pieces, device);
     // Each block takes one number more than it gets pieces. An int must hold them all.
     if (pieces > kMaxBlocks - blocks) return FlashAttentionError::SIZE_OVERFLOW;
     const Schedule schedule = make_schedule<C>(p, blocks);
@@ -43,10 +43,11 @@ struct BackwardKernels {
     // The last kernel rounds the slices of the last `lag` pieces.
     const int first = schedule.first_slice(schedule.order.size() - schedule.lag);
     const std::int64_t left = scratch.all_tiles * Dq::kWarps - first;
-    return queue(stream, thread_each(lanes, kDeltaThreads, row_delta<T, Dq>, p, scratch),
-                 resident_grid<Storage>(blocks, C::kThreads, gradients<T, kHeadDim>, p, scratch,
-                                        maps, schedule),
-                 thread_each(32 * left, kRoundThreads, query_gradient<T, Dq>, p, scratch, first));
+    return queue(
+        stream, one_thread_per(lanes, kDeltaThreads, row_delta<T, Dq>, p, scratch),
+        resident_grid<Storage>(blocks, C::kThreads, gradients<T, kHeadDim>, p, scratch, maps,
+                               schedule),
+        one_thread_per(32 * left, kRoundThreads, query_gradient<T, Dq>, p, scratch, first));
   }
 };
 

@@ -1,5 +1,5 @@
-// The library's choice where the fastest stage does not take all strides, nor null gradients: this
-// program has a list of stages of its own.
+// The library's choice where the fastest stage does not support all strides, nor null gradients:
+// this program has a list of stages of its own.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -99,7 +99,7 @@ TEST_F(Choice, ByNameIsRefusedWithTheReason) {
   EXPECT_EQ(forward(problem_, far_apart, nullptr, "02_faster"),
             FlashAttentionError::UNSUPPORTED_BY_STAGE);
   EXPECT_STREQ(last_error_message(),
-               "02_faster's forward pass does not take a stride of 2^40 bytes or more");
+               "02_faster's forward pass does not support a stride of 2^40 bytes or more");
   EXPECT_STREQ(ran, "none");
   EXPECT_EQ(forward(problem_, far_apart, nullptr, "01_takes_all"), FlashAttentionError::SUCCESS);
 }

@@ -11,7 +11,7 @@ __global__ void set(int* mark, std::int64_t) { *mark = 1; }
 
 // A grid of so many threads that sets `mark`.
 auto grid_of(std::int64_t threads, int threads_of_block, const Array<int>& mark) {
-  return thread_each(threads, threads_of_block, set, mark.data());
+  return one_thread_per(threads, threads_of_block, set, mark.data());
 }
 
 TEST_F(Grids, AreAllRefusedIfOneHasTooManyBlocks) {

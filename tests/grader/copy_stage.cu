@@ -52,7 +52,7 @@ struct Copy {
   struct Kernels {
     static constexpr std::size_t kSharedBytes = sizeof(Storage);
     static FlashAttentionError run(const ForwardParams& p, cudaStream_t stream) {
-      return queue(stream, block_each_q_tile<Storage>(kRows, 32, copy<T, kPlanted>, p));
+      return queue(stream, one_block_per_q_tile<Storage>(kRows, 32, copy<T, kPlanted>, p));
     }
   };
 };
@@ -61,7 +61,7 @@ template <class T, int>
 struct Fill {
   static constexpr std::size_t kSharedBytes = 0;
   static FlashAttentionError run(const ForwardParams& p, cudaStream_t stream) {
-    return queue(stream, block_each_q_tile<Storage>(kRows, 32, fill_workspace, p));
+    return queue(stream, one_block_per_q_tile<Storage>(kRows, 32, fill_workspace, p));
   }
 };
 

@@ -75,7 +75,7 @@ class Against(unittest.TestCase):
     def test_nothing_changes(self):
         status, printed = self.against("HEAD")
         self.assertEqual(status, 0, printed)
-        self.assertRegex(printed, r"\A02_tiled asks for the same as at HEAD, on \d+ problems\.\n\Z")
+        self.assertRegex(printed, r"\A02_tiled has the same counts as at HEAD, on \d+ problems\.\n\Z")
 
     def test_a_count_differs(self):
         size = len(self.kernel.read_bytes())
@@ -114,7 +114,7 @@ class Against(unittest.TestCase):
         done = subprocess.run(script, env=self.environment | {"MORE": ', "products": 3'}, text=True,
                               capture_output=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("HEAD counts less: products are not compared.\n", done.stdout)
+        self.assertIn("HEAD lacks some counts: products are not compared.\n", done.stdout)
 
 
 if __name__ == "__main__":

@@ -116,10 +116,10 @@ REFUSED = [
     ((RUN, "--play", "3", "--txt"), 'Did you mean "--text"?'),
     ((RUN, "--stage", "3", "--break"), "--break needs --play with one stage"),
     ((RUN, "--play", "2", "3", "--break"), "--break needs --play with one stage"),
-    ((RUN, "--play", "3", "--break", "--text"), "do not go together"),
+    ((RUN, "--play", "3", "--break", "--text"), "cannot be combined"),
     ((RUN, "--stage", "3", "--against"), "--against takes a revision"),
     ((RUN, "--against", "HEAD"), "--against takes a revision"),
-    ((RUN, "--stage", "3", "--against", "HEAD", "--causal"), "--stage alone beside it"),
+    ((RUN, "--stage", "3", "--against", "HEAD", "--causal"), "needs --stage and no other option"),
     ((RUN, "--stage", "3", "--against", "no-such-revision"), 'There is no revision "no-such-revision"'),
     ((RUN, "--diff", "5"), "--diff needs A B"),
     ((TEST, "05_wma"), 'Did you mean "05_wmma"?'),
@@ -512,7 +512,7 @@ class BrokenStage(unittest.TestCase):
             done = self.run_ladder(*options)
             self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
             self.assertEqual(done.stderr, "90_broken does not compile and is left out; "
-                             "scripts/test.sh 90 says why.\n")
+                             "scripts/test.sh 90 shows why.\n")
 
     def test_it_is_asked_for(self):
         for options in (["--stage", "90"], ["--compare", "1", "broken"], ["--annotate", "90_broken"]):

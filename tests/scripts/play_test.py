@@ -108,7 +108,7 @@ class Page(unittest.TestCase):
                 pathlib.Path(FOLDER.name, f"{name}.json").write_text(text, encoding="utf-8")
             done = self.page_of(f"{name}.json")
             self.assertEqual(done.returncode, 1, name)
-            self.assertEqual(done.stderr, f"cuflash: {name}.json: not what --play --json writes\n")
+            self.assertEqual(done.stderr, f"cuflash: {name}.json: not a file that --play --json wrote\n")
             self.assertFalse(pathlib.Path(FOLDER.name, f"{name}.html").exists())
 
 

@@ -88,7 +88,7 @@ class Record(unittest.TestCase):
         status, printed = self.run_it("counts")
         self.assertEqual(status, 1)
         self.assertIn("07_fake forward b1_h1_q8k8_d64_f16: products 3 -> 1,234\n", printed)
-        self.assertIn("To accept all this: scripts/maintainer/record.py --accept", printed)
+        self.assertIn("To accept these changes: scripts/maintainer/record.py --accept", printed)
         self.run_it("counts", "--accept")
         self.assertEqual(self.run_it("counts"), (0, ""))
 

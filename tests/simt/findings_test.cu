@@ -109,7 +109,7 @@ TEST_F(InTiles, NoneAfterTheLast) {
   run(all_write_one, {1, 32}, seq_, out.data(), false);
   run(all_write_one, {1, 32}, seq_, out.data(), true);
   const Finding race = only_finding(FindingKind::kGlobalRace);
-  says(race, "Nothing orders the threads that come to " + LINE_NUMBER("writes one") + ".");
+  says(race, "Nothing orders the threads that execute " + LINE_NUMBER("writes one") + ".");
   EXPECT_EQ(race.text().find("KV tile"), std::string::npos) << race.text();
 }
 

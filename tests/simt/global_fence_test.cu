@@ -95,7 +95,8 @@ TEST_F(GlobalFence, LiesBetweenAWriteAndTmaInOneBlock) {
       no_findings();
       for (const Fence fence : {Fence::kNone, Fence::kTooEarly, Fence::kOfSharedMemory}) {
         run(in_one_block, {1, 64}, map(), in_.data(), by, fence);
-        expect_finding(title, LINE_MARKED("writes"), line_of(by), "before others learn of it");
+        expect_finding(title, LINE_MARKED("writes"), line_of(by),
+                       "before it signals other threads");
       }
     }
   });
@@ -114,11 +115,11 @@ TEST_F(GlobalFence, IsMadeByBothOfTwoBlocks) {
       for (const Fence fence : {Fence::kNone, Fence::kIssuer}) {
         run_with(fence);
         expect_finding(title, LINE_MARKED("writes first"), line_of(by),
-                       "before others learn of it");
+                       "before it signals other threads");
       }
       run_with(Fence::kWriter);
       expect_finding(title, LINE_MARKED("writes first"), line_of(by),
-                     "when it has learned of the first");
+                     "once it has synchronized with the first");
     }
   });
 }
@@ -144,7 +145,7 @@ TEST_F(GlobalFence, PrecedesACountInOneBlock) {
   counts_.set({0, 0});
   run(counted_in_one_block, {1, 2}, map(), in_.data(), counts_.data(), Fence::kIssuer);
   expect_finding("ACCESS WITHOUT A PROXY FENCE", LINE_MARKED("writes and counts"),
-                 line_of(By::kCopy), "before others learn of it");
+                 line_of(By::kCopy), "before it signals other threads");
 }
 
 // What came before the launch needs no fence.
@@ -197,7 +198,7 @@ TEST_F(InTurn, AFenceFollowsTheWait) {
     for (const Turns how : {Turns::kNoFence, Turns::kFenceTooEarly}) {
       run_with(how);
       expect_finding("ACCESS WITHOUT A PROXY FENCE", LINE_MARKED("adds in turn"),
-                     LINE_MARKED("adds in turn"), "when it has learned of the first");
+                     LINE_MARKED("adds in turn"), "once it has synchronized with the first");
     }
   });
 }

@@ -438,9 +438,10 @@ TEST_F(TensorCopyMemory, Operands) {
     return TensorCopyTest::fails(kind, 1, copy_operands, map(), in_.data(), operands);
   };
   says(fails(FindingKind::kMisaligned, Operands::kMisaligned),
-       "A box begins at a multiple of 128 bytes.");
+       "A box must begin at a multiple of 128 bytes.");
   says(fails(FindingKind::kMisaligned, Operands::kBetweenChunks),
-       "The innermost coordinate of a box is a multiple of 8 elements, 16 bytes; this is -4.");
+       "The innermost coordinate of a box must be a multiple of 8 elements, 16 bytes; this one is "
+       "-4.");
   says(fails(FindingKind::kOutOfBounds, Operands::kToGlobal),
        "cp.async.bulk.tensor writes shared memory; this is global memory.");
   says(fails(FindingKind::kOutOfBounds, Operands::kPastTheArray),

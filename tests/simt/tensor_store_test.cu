@@ -253,7 +253,7 @@ TEST_F(TensorStoreTest, AddressesAreChecked) {
   EXPECT_EQ(fails(FindingKind::kMisaligned, 32, store_box, out_map(), 4, 0).location,
             LINE_MARKED("stores a box"));
   says(fails(FindingKind::kOutOfBounds, 32, store_box, out_map(), 0, -3),
-       "No coordinate of a store is negative; this is -3.");
+       "No coordinate of a store may be negative; this one is -3.");
   fails(FindingKind::kOutOfBounds, 32, store_box, out_map(), -8, 0);
   // The map says more rows than there are.
   run(store_box, {1, 32}, out_map(kTensorRows + kRows), 0, kTensorRows - 1);

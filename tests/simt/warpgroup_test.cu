@@ -120,7 +120,7 @@ TEST_F(WarpgroupTest, TakesRegistersThatOthersGiveBack) {
     no_findings();
     const Finding too_many = lacks(Takes::kTooMany);
     expect_report(too_many, "TOO FEW REGISTERS", "takes too many");
-    says(too_many, "for 248 registers a thread.");
+    says(too_many, "for 248 registers per thread.");
     const Finding too_early = lacks(Takes::kTooEarly);
     EXPECT_EQ(too_early.location, LINE_MARKED("takes what is left"));
     says(too_early, "The warpgroups hold 168, 168, 168, and all began with 168.");

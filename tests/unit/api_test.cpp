@@ -189,7 +189,7 @@ TEST_F(Api, RefusedSimpleCallsTouchNothing) {
                  [&] { return simple(nullptr, 1, 1, 5, 32, 1.f); });
   expect_refused(e, Error::MISALIGNED, "Q is at", [&] { return simple(q + 1, 1, 1, 5, 32, 1.f); });
   constexpr int kMax = std::numeric_limits<int>::max();
-  expect_refused(e, Error::SIZE_OVERFLOW, "too many queries a head",
+  expect_refused(e, Error::SIZE_OVERFLOW, "too many queries per head",
                  [&] { return simple(q, kMax, kMax, kMax, 128, 1.f); });
 }
 
@@ -203,14 +203,14 @@ TEST_F(Api, WhatNoStageTakesIsRefused) {
   const Tensor kv = contiguous(e.q.data(), p.heads_kv, p.seq_kv, p.head_dim);
   const Tensor o = contiguous(e.o.data(), p.heads_q, p.seq_q, p.head_dim);
   expect_refused(e, Error::UNSUPPORTED_BY_STAGE,
-                 "no stage's forward pass takes f32 with head_dim 96", [&] {
+                 "no stage's forward pass supports f32 with head_dim 96", [&] {
                    return forward(p, {q, kv, kv, o});
                  });
-  expect_refused(e, Error::UNSUPPORTED_BY_STAGE, "04_register_tiles does not take head_dim 96",
+  expect_refused(e, Error::UNSUPPORTED_BY_STAGE, "04_register_tiles does not support head_dim 96",
                  [&] {
                    return forward(p, {q, kv, kv, o}, nullptr, "04");
                  });
-  expect_refused(e, Error::UNSUPPORTED_BY_STAGE, "09_async_copy does not take f32", [&] {
+  expect_refused(e, Error::UNSUPPORTED_BY_STAGE, "09_async_copy does not support f32", [&] {
     return forward(p, {q, kv, kv, o}, nullptr, "09");
   });
 }
@@ -240,10 +240,10 @@ TEST_F(Api, AStageCanBeNamed) {
 TEST_F(Api, AnUnknownStageIsRefused) {
   const Example e;
   expect_refused(e, Error::UNKNOWN_STAGE,
-                 "the call asks for stage \"99_magic\", but there is no such stage; the stages are "
+                 "the call names stage \"99_magic\", but there is no such stage; the stages are "
                  "01_naive",
                  [&] { return forward(e.problem, e.forward_args(), nullptr, "99_magic"); });
-  expect_refused(e, Error::UNKNOWN_STAGE, "asks for stage \"\"",
+  expect_refused(e, Error::UNKNOWN_STAGE, "names stage \"\"",
                  [&] { return backward(e.problem, e.backward_args(), nullptr, ""); });
 }
 

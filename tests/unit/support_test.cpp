@@ -149,7 +149,7 @@ TEST(Supports, NamesTheDeviceBeforeWhatTheStageLacks) {
 TEST(Supports, NeedsTheSharedMemory) {
   const Device small{"small", 86, 65536};
   expect(supports(stage(), CUFLASH_FORWARD, {}, small), Error::UNSUPPORTED_DEVICE,
-         "08_swizzle needs 98304 bytes of shared memory a block; this device has 65536");
+         "08_swizzle needs 98304 bytes of shared memory per block; this device has 65536");
   expect(supports(stage(), CUFLASH_FORWARD, {}, {"just enough", 86, 98304}), Error::SUCCESS, "");
 }
 
@@ -168,14 +168,14 @@ TEST(Supports, NeedsTheDType) {
   Problem p;
   p.dtype = CUFLASH_F32;
   expect(supports(stage(), CUFLASH_FORWARD, p, kA100), Error::UNSUPPORTED_BY_STAGE,
-         "08_swizzle does not take f32; it takes f16 and bf16");
+         "08_swizzle does not support f32; it supports f16 and bf16");
 }
 
 TEST(Supports, NeedsTheHeadDim) {
   Problem p;
   p.head_dim = 96;
   expect(supports(stage(), CUFLASH_FORWARD, p, kA100), Error::UNSUPPORTED_BY_STAGE,
-         "08_swizzle does not take head_dim 96; it takes 32, 64 and 128");
+         "08_swizzle does not support head_dim 96; it supports 32, 64 and 128");
 }
 
 // A call's features are compared with the pass's, and the sentence names the missing one.
@@ -200,7 +200,7 @@ TEST(Supports, NamesTheFeatureThatIsMissing) {
     expect(supports(s, CUFLASH_FORWARD, p, kA100), Error::SUCCESS, "");
     s.forward.features = kEveryFeature.without(row.feature);
     expect(supports(s, CUFLASH_FORWARD, p, kA100), Error::UNSUPPORTED_BY_STAGE,
-           std::string("08_swizzle's forward pass does not take ") + row.lacks);
+           std::string("08_swizzle's forward pass does not support ") + row.lacks);
     expect(supports(s, CUFLASH_BACKWARD, p, kA100), Error::SUCCESS, "");
   }
 }
@@ -220,9 +220,8 @@ TEST(Supports, NamesWhatTheCallAsksForBesideItsProblem) {
   const Features asked = {static_cast<unsigned>(Feature::kDeterministic)};
   expect(supports(s, CUFLASH_BACKWARD, {}, kA100), Error::SUCCESS, "");
   expect(supports(s, CUFLASH_FORWARD, {}, kA100, asked), Error::SUCCESS, "");
-  expect(
-      supports(s, CUFLASH_BACKWARD, {}, kA100, asked), Error::UNSUPPORTED_BY_STAGE,
-      "08_swizzle's backward pass does not take a call that asks for the same bits in every run");
+  expect(supports(s, CUFLASH_BACKWARD, {}, kA100, asked), Error::UNSUPPORTED_BY_STAGE,
+         "08_swizzle's backward pass does not support a deterministic call");
 }
 
 TEST(Supports, NamesTheStridesThatTheStageDoesNotTake) {
@@ -232,7 +231,7 @@ TEST(Supports, NamesTheStridesThatTheStageDoesNotTake) {
   expect(supports(s, CUFLASH_FORWARD, {}, kA100), Error::SUCCESS, "");
   expect(supports(s, CUFLASH_BACKWARD, {}, kA100, asked), Error::SUCCESS, "");
   expect(supports(s, CUFLASH_FORWARD, {}, kA100, asked), Error::UNSUPPORTED_BY_STAGE,
-         "08_swizzle's forward pass does not take a stride of 2^40 bytes or more");
+         "08_swizzle's forward pass does not support a stride of 2^40 bytes or more");
 }
 
 TEST(Supports, NamesTheNullGradientsThatTheStageDoesNotTake) {
@@ -241,7 +240,7 @@ TEST(Supports, NamesTheNullGradientsThatTheStageDoesNotTake) {
   const Features asked = {static_cast<unsigned>(Feature::kNullGradients)};
   expect(supports(s, CUFLASH_BACKWARD, {}, kA100), Error::SUCCESS, "");
   expect(supports(s, CUFLASH_BACKWARD, {}, kA100, asked), Error::UNSUPPORTED_BY_STAGE,
-         "08_swizzle's backward pass does not take a null dq, dk or dv");
+         "08_swizzle's backward pass does not support a null dq, dk or dv");
 }
 
 // With every reason present, the first is given; once it is removed, the next.
@@ -436,10 +435,10 @@ TEST(ChooseStage, TakesTheNextWhereABlockIsTooSmall) {
   widest.head_dim = 256;
   EXPECT_EQ(choose_stage(CUFLASH_BACKWARD, widest, rtx4090), nullptr);
   const std::size_t needed = find_stage("09")->backward.shared_bytes(widest);
-  expect(
-      why_none(CUFLASH_BACKWARD, widest, rtx4090), Error::UNSUPPORTED_DEVICE,
-      "no stage's backward pass takes f16 with head_dim 256 on this device: 09_async_copy needs " +
-          std::to_string(needed) + " bytes of shared memory a block; this device has 101376");
+  expect(why_none(CUFLASH_BACKWARD, widest, rtx4090), Error::UNSUPPORTED_DEVICE,
+         "no stage's backward pass supports f16 with head_dim 256 on this device: 09_async_copy "
+         "needs " +
+             std::to_string(needed) + " bytes of shared memory per block; this device has 101376");
 }
 
 TEST(ChooseStage, FindsNoneWhereNoneCan) {
@@ -453,18 +452,21 @@ TEST(ChooseStage, SaysWhyThereIsNone) {
   p.head_dim = 96;
   expect(why_none(CUFLASH_FORWARD, p, kNone), Error::UNSUPPORTED_DEVICE,
          "there is no CUDA device: the driver is too old");
-  expect(why_none(CUFLASH_FORWARD, p, kT4), Error::UNSUPPORTED_DEVICE,
-         "no stage's forward pass takes f16 with head_dim 96 on this device: 09_async_copy needs "
-         "compute capability 8.0 or higher; this device has 7.5");
+  expect(
+      why_none(CUFLASH_FORWARD, p, kT4), Error::UNSUPPORTED_DEVICE,
+      "no stage's forward pass supports f16 with head_dim 96 on this device: 09_async_copy needs "
+      "compute capability 8.0 or higher; this device has 7.5");
   p.dtype = CUFLASH_F32;
   for (const Device& device : {kT4, kA100, kH200}) {
     expect(why_none(CUFLASH_FORWARD, p, device), Error::UNSUPPORTED_BY_STAGE,
-           "no stage's forward pass takes f32 with head_dim 96; f32 goes with head_dim 32, 64 or "
+           "no stage's forward pass supports f32 with head_dim 96; f32 is supported with head_dim "
+           "32, 64 or "
            "128, head_dim 96 with f16 or bf16");
   }
   p.head_dim = 256;
   expect(why_none(CUFLASH_BACKWARD, p, kH200), Error::UNSUPPORTED_BY_STAGE,
-         "no stage's backward pass takes f32 with head_dim 256; f32 goes with head_dim 32, 64 or "
+         "no stage's backward pass supports f32 with head_dim 256; f32 is supported with head_dim "
+         "32, 64 or "
          "128, head_dim 256 with f16 or bf16");
 }
 

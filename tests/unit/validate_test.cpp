@@ -406,9 +406,9 @@ TEST(Validate, RefusesLengthsWhoseLastTileOverflows) {
   p.seq_kv = 1;
   expect(validate(p), Error::SUCCESS);
   ++p.seq_q;
-  expect(validate(p), Error::SIZE_OVERFLOW, "too many queries a head");
+  expect(validate(p), Error::SIZE_OVERFLOW, "too many queries per head");
   std::swap(p.seq_q, p.seq_kv);
-  expect(validate(p), Error::SIZE_OVERFLOW, "too many keys a head");
+  expect(validate(p), Error::SIZE_OVERFLOW, "too many keys per head");
 }
 
 TEST(Validate, RefusesTooManyScores) {
@@ -420,12 +420,12 @@ TEST(Validate, RefusesTooManyScores) {
 
 TEST(Validate, RefusesTheLargestOfEverythingWithoutOverflowingItself) {
   Problem p{kMaxInt, kMaxInt, kMaxInt, kMaxInt, kMaxInt, 128, CUFLASH_F32, false, 1.f};
-  expect(validate(p), Error::SIZE_OVERFLOW, "too many queries a head");
+  expect(validate(p), Error::SIZE_OVERFLOW, "too many queries per head");
   Forward args;
   for (Tensor* t : {&args.q, &args.k, &args.v, &args.o}) {
     *t = contiguous(address(1 << 20), kMaxInt, kMaxInt, 128);
   }
-  expect(validate(p, args), Error::SIZE_OVERFLOW, "too many queries a head");
+  expect(validate(p, args), Error::SIZE_OVERFLOW, "too many queries per head");
 }
 
 // 2^63 elements per batch are one more than a stride can step over: the output is too large, and

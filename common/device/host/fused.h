@@ -1,5 +1,5 @@
-// The host code of a fused pass whose grids are the usual ones: a kernel with a block for each tile
-// of queries, and for the backward a second one with a block for each tile of keys.
+// The host code of a fused pass with the usual grids: a kernel with one block per tile of queries
+// and, in the backward pass, a second kernel with one block per tile of keys.
 #ifndef CUFLASH_DEVICE_HOST_FUSED_H_
 #define CUFLASH_DEVICE_HOST_FUSED_H_
 
@@ -17,12 +17,12 @@ struct FusedForward {
 
   static FlashAttentionError run(const ForwardParams& p, cudaStream_t stream) {
     return queue(stream,
-                 block_each_q_tile<Storage>(Config::kBlockQ, Config::kThreads, kAttention, p));
+                 one_block_per_q_tile<Storage>(Config::kBlockQ, Config::kThreads, kAttention, p));
   }
 };
 
-// Two kernels: kQueryGradient(p, delta) writes delta, which is the workspace, and dQ;
-// kKeyValueGradient(p, delta) reads it and writes dK and dV. Config has kOwned and kThreads.
+// Two kernels: kQueryGradient(p, delta) writes dQ and delta, which fills the workspace;
+// kKeyValueGradient(p, delta) reads delta and writes dK and dV. Config has kOwned and kThreads.
 template <class Config, class QueryStorage, auto kQueryGradient, class KeyValueStorage,
           auto kKeyValueGradient>
 struct FusedBackward {
@@ -33,8 +33,9 @@ struct FusedBackward {
     using C = Config;
     const auto delta = static_cast<float*>(p.workspace);
     return queue(
-        stream, block_each_q_tile<QueryStorage>(C::kOwned, C::kThreads, kQueryGradient, p, delta),
-        block_each_kv_tile<KeyValueStorage>(C::kOwned, C::kThreads, kKeyValueGradient, p, delta)
+        stream,
+        one_block_per_q_tile<QueryStorage>(C::kOwned, C::kThreads, kQueryGradient, p, delta),
+        one_block_per_kv_tile<KeyValueStorage>(C::kOwned, C::kThreads, kKeyValueGradient, p, delta)
             .only_if(p.dk.data != nullptr || p.dv.data != nullptr));
   }
 };

@@ -18,8 +18,8 @@ struct FusedForwardWithMaps {
     ForwardMaps maps;
     const auto error = make_maps<typename Storage::QTile, typename Storage::KVTile>(maps, p, p);
     if (error != FlashAttentionError::SUCCESS) return error;
-    return queue(
-        stream, block_each_q_tile<Storage>(Config::kBlockQ, Config::kThreads, kAttention, p, maps));
+    return queue(stream, one_block_per_q_tile<Storage>(Config::kBlockQ, Config::kThreads,
+                                                       kAttention, p, maps));
   }
 };
 

@@ -1,4 +1,4 @@
-// How a stage lays its kernels out in grids and queues them, one after the other. All grids are
+// Grids of a stage's kernels, and the function that queues them one after the other. All grids are
 // one-dimensional.
 #ifndef CUFLASH_DEVICE_HOST_GRID_H_
 #define CUFLASH_DEVICE_HOST_GRID_H_
@@ -21,7 +21,7 @@ struct Grid {
   std::tuple<Args...> args;
   bool wanted = true;
 
-  // The same, queued only if the condition holds.
+  // A copy of this grid that is queued only if the condition holds.
   Grid only_if(bool condition) const {
     Grid grid = *this;
     grid.wanted = condition;
@@ -29,25 +29,25 @@ struct Grid {
   }
 };
 
-// A thread for each of `count` elements. `count` is the kernel's last argument.
+// One thread per element, for `count` elements. `count` is the kernel's last argument.
 template <class Kernel, class... Args>
-Grid<Kernel, Args..., std::int64_t> thread_each(std::int64_t count, int threads, Kernel kernel,
-                                                const Args&... args) {
+Grid<Kernel, Args..., std::int64_t> one_thread_per(std::int64_t count, int threads, Kernel kernel,
+                                                   const Args&... args) {
   return {kernel, (count + threads - 1) / threads, threads, {}, {args..., count}};
 }
 
-// A block for each tile of `rows` queries of a head, with Storage in its shared memory.
+// One block per tile of `rows` queries of a head, with Storage in its shared memory.
 template <class Storage, class Kernel, class Params, class... Args>
-Grid<Kernel, Params, Args...> block_each_q_tile(int rows, int threads, Kernel kernel,
-                                                const Params& p, const Args&... args) {
+Grid<Kernel, Params, Args...> one_block_per_q_tile(int rows, int threads, Kernel kernel,
+                                                   const Params& p, const Args&... args) {
   const std::int64_t blocks = std::int64_t{p.batch} * p.heads_q * num_tiles(p.seq_q, rows);
   return {kernel, blocks, threads, shared_layout<Storage>(), {p, args...}};
 }
 
-// A block for each tile of `rows` keys of a head, with Storage in its shared memory.
+// One block per tile of `rows` keys of a head, with Storage in its shared memory.
 template <class Storage, class Kernel, class Params, class... Args>
-Grid<Kernel, Params, Args...> block_each_kv_tile(int rows, int threads, Kernel kernel,
-                                                 const Params& p, const Args&... args) {
+Grid<Kernel, Params, Args...> one_block_per_kv_tile(int rows, int threads, Kernel kernel,
+                                                    const Params& p, const Args&... args) {
   const std::int64_t blocks = std::int64_t{p.batch} * p.heads_kv * num_tiles(p.seq_kv, rows);
   return {kernel, blocks, threads, shared_layout<Storage>(), {p, args...}};
 }
@@ -60,8 +60,8 @@ FlashAttentionError queue_grid(const Grid<Kernel, Args...>& grid, cudaStream_t s
                     grid.args);
 }
 
-// Queues the kernels that are wanted, in this order, up to the first that fails. Where one of the
-// grids has too many blocks, it queues none and returns SIZE_OVERFLOW.
+// Queues the wanted kernels in this order, up to the first failure. If one of the grids has too
+// many blocks, it queues none and returns SIZE_OVERFLOW.
 template <class... Grids>
 FlashAttentionError queue(cudaStream_t stream, const Grids&... grids) {
   if (((grids.blocks > kMaxBlocks) || ...)) return FlashAttentionError::SIZE_OVERFLOW;

@@ -17,7 +17,7 @@ struct LaunchConfig {
   dim3 block;
   SharedLayout shared = {};
   cudaStream_t stream = nullptr;
-  dim3 cluster = {};  // blocks in a cluster; more than one needs compute capability 9.0
+  dim3 cluster = {};  // blocks per cluster; more than one needs compute capability 9.0
 };
 
 // Queues the kernel. A refused launch (too large, too much shared memory) returns CUDA_ERROR, and
@@ -27,8 +27,8 @@ FlashAttentionError launch(void (*kernel)(Params...), const LaunchConfig& config
 #ifdef CUFLASH_WATCHDOG
   watchdog::arm();
 #endif
-  // More shared memory than every device grants must be requested first.
-  if (config.shared.bytes > kSharedBytesWithoutAsking &&
+  // A kernel must opt in to more shared memory than the default.
+  if (config.shared.bytes > kDefaultSharedBytes &&
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            static_cast<int>(config.shared.bytes)) != cudaSuccess) {
     return FlashAttentionError::CUDA_ERROR;
@@ -36,7 +36,7 @@ FlashAttentionError launch(void (*kernel)(Params...), const LaunchConfig& config
   const dim3 cluster = config.cluster;
   cudaLaunchAttribute attributes[1] = {};
   unsigned num_attributes = 0;
-  if (cluster.x * cluster.y * cluster.z != 1) {  // Devices before 9.0 know no clusters.
+  if (cluster.x * cluster.y * cluster.z != 1) {  // Devices before 9.0 have no clusters.
     attributes[num_attributes].id = cudaLaunchAttributeClusterDimension;
     attributes[num_attributes++].val.clusterDim = {cluster.x, cluster.y, cluster.z};
   }

@@ -1,14 +1,14 @@
-// How a stage's kernels become a pass of its description. A stage writes a template
+// Builds a pass of a stage's description from its kernels. A stage writes a template
 //
 //     template <class T, int kHeadDim>
 //     struct ForwardKernels {
-//       static constexpr std::size_t kSharedBytes = …;  // of its largest block
+//       static constexpr std::size_t kSharedBytes = …;  // shared memory of the largest block
 //       static FlashAttentionError run(const ForwardParams& p, cudaStream_t stream);
 //     };
 //
 // and forward_pass<ForwardKernels, Types, HeadDims>() instantiates it for each type and head
-// dimension, and declares only those. The pass has no workspace unless the stage sets one. Where
-// the grid depends on the device, it is run(p, device, stream).
+// dimension, and declares only those. The pass has no workspace unless the stage sets one. If the
+// grid depends on the device, the function is run(p, device, stream).
 #ifndef CUFLASH_DEVICE_HOST_PASS_H_
 #define CUFLASH_DEVICE_HOST_PASS_H_
 
@@ -24,13 +24,13 @@
 
 namespace cuflash {
 
-// Workspaces: none, and a float for each row of Q (delta).
+// Workspaces: none, and one float per row of Q (delta).
 inline std::size_t no_workspace(const Problem&) { return 0; }
-inline std::size_t float_each_row(const Problem& p) {
+inline std::size_t one_float_per_row(const Problem& p) {
   return static_cast<std::size_t>(num_rows(p)) * sizeof(float);
 }
 
-// A number of matrix products that is the same for every problem.
+// A number of matrix products that does not depend on the problem.
 template <int kNumber>
 int products(const Problem&) {
   return kNumber;

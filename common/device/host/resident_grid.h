@@ -1,5 +1,5 @@
-// A grid whose blocks stay: one for each of the device's multiprocessors, and each takes one piece
-// of work after the other.
+// A persistent grid: one block per multiprocessor, each of which takes one piece of work after the
+// other.
 #ifndef CUFLASH_DEVICE_HOST_RESIDENT_GRID_H_
 #define CUFLASH_DEVICE_HOST_RESIDENT_GRID_H_
 
@@ -10,12 +10,12 @@
 
 namespace cuflash {
 
-// A block for each multiprocessor, but no more than there are pieces of work.
-inline std::int64_t blocks_that_stay(std::int64_t work, const Device& device) {
+// One block per multiprocessor, but no more than there are pieces of work.
+inline std::int64_t num_resident_blocks(std::int64_t work, const Device& device) {
   return std::min<std::int64_t>(device.sms, work);
 }
 
-// So many blocks, with Storage in the shared memory of each.
+// A grid of `blocks` blocks, with Storage in the shared memory of each.
 template <class Storage, class Kernel, class... Args>
 Grid<Kernel, Args...> resident_grid(std::int64_t blocks, int threads, Kernel kernel,
                                     const Args&... args) {

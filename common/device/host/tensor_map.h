@@ -15,8 +15,8 @@ namespace cuflash {
 
 using TensorMap = CUtensorMap;
 
-// Makes the map. Returns why it could not, in a sentence with all arguments; empty if it could. The
-// driver's function is looked up at run time, so that nothing links libcuda.
+// Makes the map. Returns an empty string, or the reason for a failure in a sentence with all
+// arguments. The driver's function is looked up at run time, so nothing links libcuda.
 inline std::string make_tensor_map(TensorMap& map, const TensorMapArguments& arguments) {
   const std::string fault = tensor_map_fault(arguments);
   if (!fault.empty()) return fault;
@@ -27,8 +27,8 @@ inline std::string make_tensor_map(TensorMap& map, const TensorMapArguments& arg
     cudaDriverEntryPointQueryResult found;
     const cudaError_t error = cudaGetDriverEntryPointByVersion(
         "cuTensorMapEncodeTiled", &function, kIntroducedIn, cudaEnableDefault, &found);
-    const bool is_there = error == cudaSuccess && found == cudaDriverEntryPointSuccess;
-    return is_there ? reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function) : nullptr;
+    const bool is_found = error == cudaSuccess && found == cudaDriverEntryPointSuccess;
+    return is_found ? reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function) : nullptr;
   }();
   if (encode == nullptr) return "The driver has no cuTensorMapEncodeTiled: it is older than 12.0.";
 
@@ -54,7 +54,7 @@ inline std::string make_tensor_map(TensorMap& map, const TensorMapArguments& arg
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   };
   CUresult result = encoded();
-  if (result == CUDA_ERROR_INVALID_CONTEXT) {  // The driver knows nothing of this thread yet.
+  if (result == CUDA_ERROR_INVALID_CONTEXT) {  // This thread has no CUDA context yet.
     int device = 0;
     const bool is_set =
         cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess;

@@ -1,4 +1,4 @@
-// Tensor maps of a pass's tensors: TMA copies and stores boxes that are the panels of tiles.
+// Tensor maps of a pass's tensors: TMA copies and stores boxes, each of which is a panel of a tile.
 #ifndef CUFLASH_DEVICE_HOST_TILE_MAP_H_
 #define CUFLASH_DEVICE_HOST_TILE_MAP_H_
 
@@ -16,8 +16,9 @@
 
 namespace cuflash {
 
-// A [batch, heads, length, head_dim] tensor in boxes of a panel of Tile. It keeps its four
-// dimensions: past the last row of a head lie zeros, and not the next head's rows.
+// The map of a [batch, heads, length, head_dim] tensor in boxes of a panel of Tile. It keeps all
+// four dimensions, so that a copy past the last row of a head yields zeros, not the next head's
+// rows.
 template <class Tile>
 TensorMapArguments tile_map(const Tensor& t, DType dtype, int batch, int heads, int length,
                             int head_dim) {
@@ -34,19 +35,20 @@ TensorMapArguments tile_map(const Tensor& t, DType dtype, int batch, int heads, 
   return map;
 }
 
-// A map whose dimensions 1 to 3 are rows, heads and batches in the order of their strides: for the
-// driver, these ascend. A kernel's parameter, __grid_constant__.
+// A map whose dimensions 1 to 3 are rows, heads and batches in the order of their strides, which
+// must ascend for the driver. Passed to kernels as a __grid_constant__ parameter.
 struct TileMap {
   TensorMap map;
-  int rows_at;       // the place of rows among the three, 0 to 2
-  bool heads_first;  // heads come before batches
-  // All bits; none where heads, or batches, are all the same: a stride of 0 is an extent of 1.
+  int rows_at;       // the position of rows among the three, 0 to 2
+  bool heads_first;  // true if heads come before batches
+  // Masks of the head and batch index: all bits, or none if the stride is 0, since the map then has
+  // an extent of 1.
   int head_bits, batch_bits;
 
   struct Place {
     int x1, x2, x3;
   };
-  // The map's coordinates of a row.
+  // The coordinates of a row in the map.
   __device__ __forceinline__ Place place(int row, int head, int batch) const {
     head &= head_bits, batch &= batch_bits;
     const int inner = heads_first ? head : batch, outer = heads_first ? batch : head;
@@ -58,8 +60,8 @@ struct TileMap {
 
 namespace ptx {
 
-// The instructions for a box that begins at a column and a row of a head, wherever the map has
-// these.
+// Copy and store a box that begins at a column and a row of a head, in whatever order the map has
+// its dimensions.
 __device__ __forceinline__ void tensor_copy(SharedAddress shared, const TileMap& map, int column,
                                             int row, int head, int batch, SharedAddress barrier) {
   const auto [x1, x2, x3] = map.place(row, head, batch);
@@ -74,19 +76,19 @@ __device__ __forceinline__ void tensor_store(const TileMap& map, int column, int
 
 }  // namespace ptx
 
-// A kernel's parameter, __grid_constant__.
+// The maps of a forward pass, passed to kernels as a __grid_constant__ parameter.
 struct ForwardMaps {
   TileMap q, k, v;
 };
 
-// Makes a map of a tensor whose dimensions are columns, rows, heads and batches. Where that fails,
-// although supports() has accepted the strides, it prints the driver's error and all arguments, and
+// Makes a map of a tensor whose dimensions are columns, rows, heads and batches. If that fails,
+// although supports() has accepted the strides, it prints the driver's error with all arguments and
 // returns false.
 inline bool make_map(TileMap& map, TensorMapArguments tensor) {
   for (const int i : {2, 3}) {
     if (tensor.strides[i - 1] == 0) tensor.extents[i] = 1;
   }
-  int order[] = {1, 2, 3};  // of the tensor's dimensions; those of a single index come last
+  int order[] = {1, 2, 3};  // the tensor's dimensions; those of extent 1 come last
   const auto key = [&](int i) { return std::pair(tensor.extents[i] == 1, tensor.strides[i - 1]); };
   std::stable_sort(std::begin(order), std::end(order),
                    [&](int a, int b) { return key(a) < key(b); });

@@ -1,6 +1,6 @@
-// The points at which instruments look into a kernel: the words that wait, arrive, and ask for
-// copies or products. An instrument is an option of the build: CUFLASH_DELAYS, CUFLASH_TIMELINE or
-// CUFLASH_WATCHDOG. In the usual build all of this is empty and leaves no instruction.
+// Instrumentation points: the functions that wait, arrive, or issue copies or products call these.
+// An instrument is a build option: CUFLASH_DELAYS, CUFLASH_TIMELINE or CUFLASH_WATCHDOG. In the
+// usual build all of this is empty and generates no instruction.
 #ifndef CUFLASH_DEVICE_INSTRUMENTS_POINTS_H_
 #define CUFLASH_DEVICE_INSTRUMENTS_POINTS_H_
 
@@ -21,20 +21,20 @@ namespace cuflash::instruments {
 
 using timeline::Kind;
 
-// As a parameter with the default {}: the line of the call.
+// A parameter of this type with the default {} holds the line of the call.
 struct Line {
   int number;
   __device__ __forceinline__ constexpr Line(int here = __builtin_LINE()) : number(here) {}
 };
 
-// A point before which the thread may be late.
+// May delay the thread at this point.
 __device__ __forceinline__ void may_be_late() {
 #ifdef CUFLASH_DELAYS
   delays::delay();
 #endif
 }
 
-// Records an event that takes no time.
+// Records an instantaneous event.
 __device__ __forceinline__ void note([[maybe_unused]] Kind kind, [[maybe_unused]] Line line,
                                      [[maybe_unused]] unsigned data = 0) {
 #ifdef CUFLASH_TIMELINE
@@ -66,7 +66,7 @@ class Wait {
  public:
   __device__ __forceinline__ Wait(Kind kind, Line line, unsigned data) : span_(kind, line, data) {}
 
-  // The wait for a barrier is not over.
+  // Called while the wait for a barrier continues.
   __device__ __forceinline__ void goes_on([[maybe_unused]] unsigned barrier,
                                           [[maybe_unused]] unsigned parity) {
 #ifdef CUFLASH_WATCHDOG

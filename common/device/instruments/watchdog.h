@@ -1,6 +1,6 @@
-// A watchdog over waits for barriers, in builds with CUFLASH_WATCHDOG: a thread that has waited for
-// two seconds describes its wait in memory of the host and ends the kernel with an error. The
-// program prints the description when it exits.
+// A watchdog for waits at barriers, in builds with CUFLASH_WATCHDOG: a thread that has waited for
+// two seconds describes its wait in host memory and ends the kernel with an error. The program
+// prints the description when it exits.
 #ifndef CUFLASH_DEVICE_INSTRUMENTS_WATCHDOG_H_
 #define CUFLASH_DEVICE_INSTRUMENTS_WATCHDOG_H_
 
@@ -18,10 +18,10 @@ constexpr std::uint64_t kPatience = 2'000'000'000;  // nanoseconds
 
 // A wait that took too long.
 struct Record {
-  unsigned claimed, complete;  // 1: a thread writes the record; it is written
+  unsigned claimed, complete;  // 1 if a thread has begun, and finished, to write the record
   unsigned block[3], thread;   // threadIdx.x
   unsigned barrier, parity;
-  // The shared memory around the barrier, where its neighbours are likely to be: from this address.
+  // The shared memory around the barrier, likely to hold its neighbours: the first address.
   unsigned first, num_words;
   unsigned long long words[17];
 };
@@ -49,7 +49,7 @@ inline Record& record() {
   return *pinned;
 }
 
-// The record in words; empty if no wait has taken too long.
+// The text of the record; empty if no wait has taken too long.
 inline std::string report() {
   const Record& r = record();
   if (r.complete == 0) return "";
@@ -68,7 +68,7 @@ inline std::string report() {
   return text;
 }
 
-// Makes the record known to the kernels of all files. Precedes each launch.
+// Gives the kernels of all files the address of the record. Must precede each launch.
 inline void arm() {
   static const bool armed = [] {
     Record* const r = &record();
@@ -92,14 +92,14 @@ __device__ __forceinline__ std::uint64_t nanoseconds() {
   return now;
 }
 
-// The shared memory of the block, from address 0 on.
+// The size of the block's shared memory, from address 0 on.
 __device__ __forceinline__ unsigned shared_bytes() {
   unsigned bytes;
   asm("mov.u32 %0, %%aggr_smem_size;" : "=r"(bytes));
   return bytes;
 }
 
-// Describes the wait for a barrier, and ends the kernel. Other threads that wait go on waiting.
+// Describes the wait for a barrier and ends the kernel. Only the first thread to call it does so.
 __device__ __forceinline__ void give_up(unsigned barrier, unsigned parity) {
   Record& r = *record_of_file;
   if (atomicExch_system(&r.claimed, 1u) != 0) return;
@@ -120,10 +120,10 @@ __device__ __forceinline__ void give_up(unsigned barrier, unsigned parity) {
   __trap();
 }
 
-// The time that a wait may still take, from its first check on.
+// The deadline of a wait, set by its first check.
 class Patience {
  public:
-  // The wait is not over.
+  // Called while the wait continues.
   __device__ __forceinline__ void check(unsigned barrier, unsigned parity) {
     const std::uint64_t now = nanoseconds();
     if (end_ == 0) end_ = now + kPatience;

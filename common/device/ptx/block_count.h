@@ -1,7 +1,7 @@
-// PTX ld.acquire and red.release: counts in global memory by which blocks wait for others.
+// PTX ld.acquire and red.release: counts in global memory by which blocks wait for each other.
 //
-// What a thread did before block_count_add() happens before what follows the block_count_wait() of
-// another thread that sees the count with this addition.
+// A thread's accesses before block_count_add() happen before the accesses that follow another
+// thread's block_count_wait(), if that wait sees a count that includes the addition.
 #ifndef CUFLASH_DEVICE_PTX_BLOCK_COUNT_H_
 #define CUFLASH_DEVICE_PTX_BLOCK_COUNT_H_
 
@@ -17,9 +17,9 @@ __device__ __forceinline__ void block_count_add(unsigned* count) {
                : "memory");
 }
 
-// Waits until a count has this value, which it must not pass meanwhile: the value is the count's
-// last, or the waiting thread is the next that adds. What it waits for must be done by blocks that
-// are running: the order in which blocks begin is not that of their indices.
+// Waits until a count has this value. The count must not pass the value meanwhile: it is the final
+// value, or the waiting thread makes the next addition. The blocks that add must already be
+// running: blocks need not start in the order of their indices.
 __device__ __forceinline__ void block_count_wait(const unsigned* count, unsigned value) {
   unsigned now;
   do {

@@ -1,10 +1,10 @@
-// PTX cp.reduce.async.bulk: one thread has floats in shared memory added to floats in global memory
-// by the hardware's copy unit (TMA). Compute capability 9.0.
+// PTX cp.reduce.async.bulk: one thread instructs the copy unit (TMA) to add floats in shared memory
+// to floats in global memory. Compute capability 9.0.
 //
-// Reductions belong to the thread's groups of stores, and are committed and waited for with these
-// (device/ptx/tensor_store.h). They read their source as a store does: each thread that has written
-// it calls fence_proxy_async() (device/ptx/tensor_copy.h) before the barrier that orders its writes
-// before the reduction.
+// Reductions belong to the thread's groups of stores, and are committed and waited for with them
+// (device/ptx/tensor_store.h). A reduction reads its source as a store does: each thread that has
+// written to it calls fence_proxy_async() (device/ptx/tensor_copy.h) before the barrier that orders
+// its writes before the reduction.
 #ifndef CUFLASH_DEVICE_PTX_BULK_REDUCE_H_
 #define CUFLASH_DEVICE_PTX_BULK_REDUCE_H_
 
@@ -16,7 +16,7 @@
 
 namespace cuflash::ptx {
 
-// Begins to add so many bytes of floats to those at `sums`. Both addresses and the size are
+// Starts adding `bytes` bytes of floats to those at `sums`. Both addresses and the size must be
 // multiples of 16 bytes. Each addition is atomic; their order is unspecified.
 __device__ __forceinline__ void bulk_reduce_add(float* sums, SharedAddress terms, int bytes) {
   instruments::may_be_late();

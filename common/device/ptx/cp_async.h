@@ -1,4 +1,4 @@
-// PTX cp.async: copies from global to shared memory that pass no register and end later. Compute
+// PTX cp.async: asynchronous copies from global to shared memory that bypass registers. Compute
 // capability 8.0.
 #ifndef CUFLASH_DEVICE_PTX_CP_ASYNC_H_
 #define CUFLASH_DEVICE_PTX_CP_ASYNC_H_
@@ -9,10 +9,10 @@
 
 namespace cuflash::ptx {
 
-// Begins to copy 16 bytes; both addresses are multiples of 16. If not `valid`, it writes zeros and
-// reads nothing. Until the wait that covers the copy, its 16 bytes of shared memory are undefined,
-// and nobody may write to its source. By the PTX manual a source size is less than 16; for a whole
-// copy this passes 16, as CUTLASS does.
+// Starts copying 16 bytes; both addresses must be multiples of 16. If `valid` is false, it writes
+// zeros and reads nothing. Until the wait that covers the copy, its 16 bytes of shared memory are
+// undefined and its source must not be written. The PTX manual requires a source size below 16; for
+// a whole copy this function passes 16, as CUTLASS does.
 __device__ __forceinline__ void cp_async_16(SharedAddress shared, const void* global,
                                             bool valid = true) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -21,13 +21,13 @@ __device__ __forceinline__ void cp_async_16(SharedAddress shared, const void* gl
                : "memory");
 }
 
-// Closes a group: the thread's copies since its last commit. A group may be empty.
+// Commits the thread's copies since its last commit as a group, which may be empty.
 __device__ __forceinline__ void cp_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// Waits until at most the thread's last kPending groups are still under way. The thread then sees
-// the data of the others; the threads of the block see it after a barrier that follows.
+// Waits until at most the thread's last kPending groups are pending. The thread then sees the data
+// of the other groups; the block's other threads see it after a subsequent barrier.
 template <int kPending>
 __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");

@@ -6,8 +6,8 @@
 
 namespace cuflash::ptx {
 
-// Within 2^-22 of 2^x, relatively; 0 for −inf, and where the result would be subnormal (PTX ISA,
-// "ex2").
+// The relative error is at most 2^-22; the result is 0 for −inf, and where it would be subnormal
+// (PTX ISA, "ex2").
 __device__ __forceinline__ float exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

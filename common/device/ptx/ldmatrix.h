@@ -1,5 +1,5 @@
 // PTX ldmatrix: a warp loads four matrices of 8 × 8 elements of 16 bits from shared memory into the
-// registers in which mma.sync takes them. Compute capability 7.5.
+// registers where mma.sync expects them. Compute capability 7.5.
 #ifndef CUFLASH_DEVICE_PTX_LDMATRIX_H_
 #define CUFLASH_DEVICE_PTX_LDMATRIX_H_
 
@@ -19,7 +19,8 @@ __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], SharedAddress
                : "memory");
 }
 
-// The same of the transposed matrices: elements 2 (l % 4) and 2 (l % 4) + 1 of column l / 4.
+// Like ldmatrix_x4(), but each matrix is transposed: elements 2 (l % 4) and 2 (l % 4) + 1 of column
+// l / 4.
 __device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], SharedAddress row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

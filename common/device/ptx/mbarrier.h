@@ -1,12 +1,12 @@
-// PTX mbarrier: barriers in shared memory that count arrivals of threads and bytes of asynchronous
+// PTX mbarrier: barriers in shared memory that count arriving threads and the bytes of asynchronous
 // copies. Compute capability 9.0.
 //
 // A barrier is a std::uint64_t in shared memory. It goes through phases, counted from 0. A phase
-// ends when as many threads have arrived as mbarrier_init() said, and all bytes that were expected
-// have arrived; the next one begins at once. What a thread did before it arrived happens before
-// what follows a wait for that phase.
+// completes when the number of arrivals given to mbarrier_init() and all expected bytes have been
+// counted; the next phase begins at once. A thread's accesses before its arrival happen before the
+// accesses that follow a wait for that phase.
 //
-// What instruments:: names is empty in the usual build (device/instruments/points.h).
+// The functions of instruments:: are empty in the usual build (device/instruments/points.h).
 #ifndef CUFLASH_DEVICE_PTX_MBARRIER_H_
 #define CUFLASH_DEVICE_PTX_MBARRIER_H_
 
@@ -27,8 +27,8 @@ __device__ __forceinline__ void mbarrier_init(SharedAddress barrier, unsigned ar
                : "memory");
 }
 
-// Makes the thread's calls of mbarrier_init() visible to the other blocks of a cluster. It is no
-// proxy fence: a copy reaches its barrier through the generic proxy.
+// Makes the thread's calls of mbarrier_init() visible to the other blocks of a cluster. No proxy
+// fence is needed: a copy reaches its barrier through the generic proxy.
 __device__ __forceinline__ void fence_mbarrier_init(instruments::Line line = {}) {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   instruments::note(instruments::Kind::kBlock, line, blockIdx.x);
@@ -39,7 +39,7 @@ __device__ __forceinline__ void mbarrier_arrive(SharedAddress barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(barrier.value) : "memory");
 }
 
-// Arrives, and makes the phase wait for this many bytes of copies.
+// Arrives, and adds this many bytes of copies to those that the phase expects.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(SharedAddress barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                :
@@ -47,12 +47,12 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(SharedAddress barrier,
                : "memory");
 }
 
-// Waits for the end of the phase of this parity, 0 or 1: the current phase or the one before it,
-// whichever has it. Before phase 0 ends, a wait for parity 1 returns at once.
+// Waits until the phase of this parity, 0 or 1, is complete: the current phase or the one before
+// it, whichever has that parity. During phase 0, a wait for parity 1 returns at once.
 __device__ __forceinline__ void mbarrier_wait(SharedAddress barrier, unsigned parity,
                                               instruments::Line line = {}) {
   instruments::Wait wait(instruments::Kind::kWait, line, barrier.value);
-  // The longest time that the hardware may suspend the thread, nanoseconds.
+  // The maximum time for which the hardware may suspend the thread, nanoseconds.
   constexpr unsigned kSuspend = 1000000;
   unsigned done;
   do {

@@ -1,4 +1,4 @@
-// PTX red: additions to global memory, each of them atomic, that return nothing.
+// PTX red: atomic additions to global memory that return nothing.
 #ifndef CUFLASH_DEVICE_PTX_RED_H_
 #define CUFLASH_DEVICE_PTX_RED_H_
 
@@ -7,8 +7,8 @@
 namespace cuflash::ptx {
 
 // An accumulator of mma.sync in global memory: 32 lanes with four floats each, 512 bytes at a
-// multiple of 16. They lie in the order in which a warp adds to them with the fewest requests. From
-// compute capability 9.0 on, one request adds 16 bytes a lane; before, 4 bytes.
+// multiple of 16. Its order minimizes the requests of a warp's addition. From compute capability
+// 9.0 on, one request adds 16 bytes per lane; on earlier devices, 4 bytes.
 
 // Adds the lane's floats to the accumulator in memory.
 __device__ __forceinline__ void red_add(float* accumulator, int lane, const float (&x)[4]) {

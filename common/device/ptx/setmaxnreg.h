@@ -1,7 +1,8 @@
-// PTX setmaxnreg: a warpgroup gives registers back to the block, or takes such. Compute capability
-// 9.0, code for sm_90a.
+// PTX setmaxnreg: a warpgroup releases registers to the block's pool, or takes registers from it.
+// Compute capability 9.0, code for sm_90a.
 //
-// kRegisters, a thread: a multiple of 8 from 24 to 256. All 128 threads of the warpgroup call it.
+// kRegisters is the new number per thread: a multiple of 8 from 24 to 256. All 128 threads of the
+// warpgroup must call it.
 #ifndef CUFLASH_DEVICE_PTX_SETMAXNREG_H_
 #define CUFLASH_DEVICE_PTX_SETMAXNREG_H_
 
@@ -11,7 +12,7 @@
 
 namespace cuflash::ptx {
 
-// Waits until the block has that many to give.
+// Waits until the pool has enough registers.
 template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_inc(instruments::Line line = {}) {
   const instruments::Span span(instruments::Kind::kRegisters, line, kRegisters);

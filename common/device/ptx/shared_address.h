@@ -1,5 +1,5 @@
-// The address of shared memory as PTX instructions take it: 32 bits, from the start of the block's
-// shared memory.
+// A shared-memory address as PTX instructions take it: 32 bits, relative to the start of the
+// block's shared memory.
 #ifndef CUFLASH_DEVICE_PTX_SHARED_ADDRESS_H_
 #define CUFLASH_DEVICE_PTX_SHARED_ADDRESS_H_
 

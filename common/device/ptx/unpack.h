@@ -1,5 +1,6 @@
-// PTX cvt and shifts that turn a pair of f16 or bf16 numbers into floats, where they stand: the
-// compiler does not move them to before a wait, where they would take registers earlier.
+// PTX cvt and shifts that convert a pair of f16 or bf16 numbers to floats. They are volatile, so
+// that the compiler does not move them above a wait, where the results would occupy registers
+// earlier.
 #ifndef CUFLASH_DEVICE_PTX_UNPACK_H_
 #define CUFLASH_DEVICE_PTX_UNPACK_H_
 
@@ -11,7 +12,7 @@
 
 namespace cuflash::ptx {
 
-// The two numbers of type T in a register, the first in its lower half.
+// Converts the two numbers of type T in a register, the first in its lower half.
 template <class T>
 __device__ __forceinline__ float2 unpack(std::uint32_t bits) {
   float2 x;

@@ -1,10 +1,10 @@
-// PTX wgmma: the matrix product of a warpgroup, four warps whose first is a multiple of four, with
+// PTX wgmma: the matrix product of a warpgroup (four warps, the first a multiple of four) with
 // operands in shared memory. Compute capability 9.0, code for sm_90a.
 //
-// A product runs beside the threads that issued it. Between its issue and the wait for it, nothing
-// may touch its accumulator, and nothing may write its operands, in registers or in shared memory.
-// (The manual forbids reading A's registers, too. Stages 16 to 18 read them nevertheless: nobody
-// writes them meanwhile.)
+// A product runs asynchronously. Between its issue and the wait for it, no code may access its
+// accumulator or write to its operands, in registers or in shared memory. The manual also forbids
+// reading A's registers. Stages 16 to 18 read them nevertheless, since nothing writes to them
+// meanwhile.
 #ifndef CUFLASH_DEVICE_PTX_WGMMA_H_
 #define CUFLASH_DEVICE_PTX_WGMMA_H_
 
@@ -20,32 +20,32 @@
 
 namespace cuflash::ptx {
 
-// Orders what the threads have done to the registers of a product before it. All threads call it
-// before the first of a series of products.
+// Orders the threads' earlier accesses to a product's registers before the product. All threads
+// must call it before the first of a series of products.
 __device__ __forceinline__ void wgmma_fence(instruments::Line line = {}) {
   instruments::note(instruments::Kind::kFence, line);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-// Makes one group of the products issued since the last call.
+// Commits the products issued since the last commit as one group.
 __device__ __forceinline__ void wgmma_commit(instruments::Line line = {}) {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
   instruments::note(instruments::Kind::kCommit, line);
 }
 
-// Waits until at most kPending groups, the newest, are running. It names no
-// accumulators: ptxas alone, which tracks the registers of products, keeps their uses behind it.
+// Waits until at most the newest kPending groups are running. It names no accumulators: only ptxas,
+// which tracks the registers of products, keeps their uses after the wait.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait(instruments::Line line = {}) {
   const instruments::Wait wait(instruments::Kind::kProducts, line, kPending);
   asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(kPending) : "memory");
 }
 
-// The index of an operand, A, 64 × 16, or B, 16 × N, whose elements are neighbours in memory: that
-// of the sum, or the other.
+// The dimension along which an operand, A (64 × 16) or B (16 × N), is contiguous in memory: the one
+// summed over (K), or the other.
 enum class Major { kK = 0, kMN = 1 };
 
-// The registers of an accumulator of so many columns in the text of an instruction, and as
+// The registers of an accumulator, by its number of columns: in the text of an instruction, and as
 // operands.
 #define CUFLASH_D32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define CUFLASH_D64 \
@@ -91,7 +91,7 @@ enum class Major { kK = 0, kMN = 1 };
       CUFLASH_D_BLOCK(31)
 
 // A product of 64 × n × 16 from two descriptors, and one whose left operand is in registers. The
-// numbers are those of the operands behind the accumulator's.
+// numbers are the asm operands that follow the accumulator.
 #define CUFLASH_WGMMA_SS(n, type, a_, b_, accumulate_, major_a_, major_b_)              \
   asm volatile(                                                                         \
       "{ .reg .pred accumulate;\n"                                                      \
@@ -124,9 +124,9 @@ __host__ __device__ constexpr bool is_wgmma() {
   return true;
 }
 
-// D = A · B, or D += A · B: 64 × N = 64 × 16 · 16 × N, for N = 8 · kBlocks. D is in f32: each of
-// the four warps has 16 of its rows, one block of 8 columns after the other, as MmaAccumulator says
-// (device/mma_fragments.h). All 128 threads call it together.
+// D = A · B, or D += A · B if `accumulate`: 64 × N = 64 × 16 · 16 × N, N = 8 · kBlocks. D is in
+// f32: each of the four warps holds 16 rows, one block of 8 columns after the other, in the order
+// of MmaAccumulator (device/mma_fragments.h). All 128 threads must call it together.
 template <class T, Major kMajorB, Major kMajorA = Major::kK, int kBlocks>
 __device__ __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], MatrixDescriptor a,
                                              MatrixDescriptor b, bool accumulate) {
@@ -150,7 +150,7 @@ __device__ __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], MatrixDesc
 #undef CUFLASH_WGMMA
 }
 
-// The same with A in registers: each warp has its 16 rows, as MmaA says.
+// Like wgmma_m64k16() above, with A in registers: each warp holds its 16 rows in MmaA's order.
 template <class T, Major kMajorB, int kBlocks>
 __device__ __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], const std::uint32_t (&rA)[4],
                                              MatrixDescriptor b, bool accumulate) {

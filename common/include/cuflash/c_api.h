@@ -1,25 +1,25 @@
 /// @file c_api.h
 /// The public API in C: attention forward and backward on device memory. The header is C11, for C
-/// and for every language that calls C. problem.h states in formulas what is computed;
-/// flash_attention.h is the same API in C++.
+/// and for every language that calls C. problem.h gives the formulas; flash_attention.h is the same
+/// API in C++.
 ///
 /// Checks. Every call checks its arguments on the host, in the order that cuflash_error states,
-/// before anything is launched: a refused call launches nothing and writes nothing. (A call in
-/// which CUDA fails between two launches, CUFLASH_CUDA_ERROR, may have written part of its
-/// outputs.) The following is not checked, and the caller must ensure it: the device can access the
-/// tensors, they are as large as the sizes say, inputs are finite (problem.h states their range),
-/// and an output overlaps no other tensor.
+/// before anything is launched: a refused call launches nothing and writes nothing. A call that
+/// fails later, with CUFLASH_CUDA_ERROR, may have written part of its outputs. The caller must
+/// ensure what no call checks: the device can access the tensors, the tensors are as large as the
+/// sizes say, the inputs are finite (problem.h gives their range), and no output overlaps another
+/// tensor.
 ///
 /// Streams. A call queues its work on `stream` of the current device and returns; it never waits
 /// for the device. The tensors and the caller's workspace must live until that work is done. A
 /// workspace that the library allocates is allocated and freed in the stream's order. A call can be
 /// captured in a CUDA graph. CUDA itself may wait: it loads a kernel when the kernel first runs in
 /// a process, and loading may wait for work in flight. With CUDA_MODULE_LOADING=EAGER in the
-/// environment CUDA loads all kernels at start.
+/// environment, CUDA loads all kernels at startup.
 ///
 /// Threads. Every function may be called from several threads at once, on one stream or on many.
 /// Two calls in flight on different streams must not share a workspace or an output. Calls without
-/// a stage's name read the environment variable CUFLASH_STAGE: no thread may change the
+/// a stage's name read the environment variable CUFLASH_STAGE, so no other thread may change the
 /// environment at the same time.
 #ifndef CUFLASH_C_API_H_
 #define CUFLASH_C_API_H_
@@ -48,7 +48,7 @@ typedef struct CUstream_st* cudaStream_t;
 #ifdef __cplusplus
 extern "C" {
 #endif
-// The library exports these functions, even if a project compiles it with hidden symbols.
+// The library exports these functions even if it is compiled with hidden visibility.
 #pragma GCC visibility push(default)
 
 /// What a call returns: 0, or why it was refused or failed. cuflash_error_string() explains each.
@@ -63,7 +63,7 @@ CUFLASH_ENUM(cuflash_error){
     CUFLASH_SUCCESS = 0,            ///< success
     CUFLASH_INVALID_DIMENSION = 1,  ///< a size is below 1, window_left or window_right is below -1,
                                     ///< a stride is negative, an output overlaps itself, or a
-                                    ///< struct has a size that this library does not know
+                                    ///< struct's own size is invalid
     CUFLASH_DIMENSION_MISMATCH = 2,  ///< heads_q is not a multiple of heads_kv
     CUFLASH_NULL_POINTER = 3,        ///< a struct is null, or a required tensor has no data
     CUFLASH_CUDA_ERROR = 4,          ///< the CUDA runtime reported an error
@@ -78,8 +78,8 @@ CUFLASH_ENUM(cuflash_error){
                                         ///< address
     CUFLASH_UNSUPPORTED_DEVICE = 11,    ///< the stage is not built for this device, or there is no
                                         ///< device
-    CUFLASH_UNSUPPORTED_BY_STAGE = 12,  ///< the stage lacks what the call needs: the pass, the
-                                        ///< dtype, the head_dim or a feature
+    CUFLASH_UNSUPPORTED_BY_STAGE = 12,  ///< the stage does not support the call's pass, dtype,
+                                        ///< head_dim or a feature that it needs
     CUFLASH_UNKNOWN_STAGE = 13          ///< no stage has this name
 };
 
@@ -101,7 +101,7 @@ CUFLASH_ENUM(cuflash_error){
 /// @param batch_size at least 1
 /// @param num_heads  heads of Q, K and V alike, at least 1
 /// @param seq_len    queries and keys per head, at least 1
-/// @param head_dim   elements of a row: 32, 64 or 128; in f16 and bf16 also 96 and 256
+/// @param head_dim   elements per row: 32, 64 or 128; in f16 and bf16 also 96 and 256
 /// @param scale  softmax scale, finite and positive; usually 1/sqrt(head_dim)
 /// @param causal query i sees key j only if j <= i
 /// @param stream CUDA stream; null is the default stream
@@ -125,7 +125,7 @@ int cuflash_attention_forward_bf16(const void* Q, const void* K, const void* V, 
                                    float scale, bool causal, cudaStream_t stream);
 
 /// Gradients of cuflash_attention_forward_f32(): all tensors contiguous [batch_size, num_heads,
-/// seq_len, head_dim], 16-byte aligned. They are the same to the bit in every run.
+/// seq_len, head_dim], 16-byte aligned. The gradients are bitwise identical in every run.
 ///
 /// @code{.c}
 /// cuflash_attention_backward_f32(Q, K, V, O, L, dO, dQ, dK, dV, 2, 8, 1024, 64, 0.125f, true,
@@ -194,22 +194,22 @@ typedef struct cuflash_tensor {
   int64_t row_stride;    ///< elements from one sequence position to the next
 } cuflash_tensor;
 
-/// The fields of cuflash_problem that say "no window", for an initializer in C. If they were left
-/// out they would be 0, and each query would see at most one key.
+/// For an initializer of cuflash_problem in C: no window. Without it, both fields would be 0 and
+/// each query would see at most one key.
 #define CUFLASH_NO_WINDOW .window_left = -1, .window_right = -1
 
 /// The sizes and the mask of one attention problem. Q, O, dO, dQ are [batch, heads_q, seq_q,
 /// head_dim]; K, V, dK, dV are [batch, heads_kv, seq_kv, head_dim].
 ///
-/// The mask. The last query is aligned with the last key, so that query i stands at key
-/// i + seq_kv - seq_q. It sees the keys from `window_left` places before that to `window_right`
-/// places after it, and no others: key j is seen if and only if
+/// The mask. The last query is aligned with the last key, so the position of query i is that of key
+/// i + seq_kv - seq_q. The query sees the keys from `window_left` positions before its own to
+/// `window_right` positions after it: it sees key j if and only if
 ///
 ///     -window_left <= j - (i + seq_kv - seq_q) <= window_right
 ///
 /// A side that is -1 has no limit. If `causal` is not 0, the right limit is 0, whatever
-/// window_right is. In C, write CUFLASH_NO_WINDOW where no window is wanted: an initializer sets
-/// the fields that it leaves out to 0, and 0 is a limit.
+/// window_right is. In C, a problem without a window needs CUFLASH_NO_WINDOW: an initializer sets
+/// omitted fields to 0, and 0 is a limit.
 ///
 /// This struct and the two below begin with their own size, so that a later version can add fields
 /// at the end. A shorter struct comes from an earlier version and uses no later field: one of 40
@@ -217,7 +217,7 @@ typedef struct cuflash_tensor {
 /// struct that is shorter than the first version's, for one of more than 4,096 bytes, for one whose
 /// size is not a multiple of its alignment (4 bytes here, 8 below), and for one in which a byte
 /// beyond the fields declared here is not 0: a newer program uses that byte for a field that this
-/// library does not know.
+/// library does not have.
 ///
 /// @code{.c}
 /// const cuflash_problem problem = {.size = sizeof problem, .batch = 2, .heads_q = 8,
@@ -234,10 +234,10 @@ typedef struct cuflash_problem {
   int32_t seq_kv;        ///< keys per head, at least 1
   int32_t head_dim;      ///< 32, 64 or 128; in f16 and bf16 also 96 and 256
   cuflash_dtype dtype;   ///< the element type of every tensor but LSE
-  int32_t causal;        ///< not 0: no query sees a key after its own place
+  int32_t causal;        ///< nonzero: no query sees a key after its own position
   float softmax_scale;   ///< finite and positive; usually 1/sqrt(head_dim)
-  int32_t window_left;   ///< how many keys before its own place a query sees; -1: all
-  int32_t window_right;  ///< how many keys after its own place a query sees; -1: all
+  int32_t window_left;   ///< how many keys before its own position a query sees; -1: all
+  int32_t window_right;  ///< how many keys after its own position a query sees; -1: all
 } cuflash_problem;
 
 /// The tensors of one forward call. A row that sees no key gets O = 0 and LSE = -inf.
@@ -257,8 +257,8 @@ typedef struct cuflash_forward_args {
 /// three are null, nothing is queued.
 typedef struct cuflash_backward_args {
   uint32_t size;             ///< sizeof(cuflash_backward_args)
-  int32_t deterministic;     ///< not 0: the gradients are the same to the bit in every run. 0: some
-                             ///< stages add to dQ in an unspecified order, which is faster, and its
+  int32_t deterministic;     ///< nonzero: the gradients are bitwise identical in every run. 0: some
+                             ///< stages add to dQ in an unspecified order, which is faster, but its
                              ///< last bits may differ from run to run
   cuflash_tensor q;          ///< in, [batch, heads_q, seq_q, head_dim]
   cuflash_tensor k;          ///< in, [batch, heads_kv, seq_kv, head_dim]
@@ -302,11 +302,11 @@ int cuflash_forward(const cuflash_problem* problem, const cuflash_forward_args* 
 int cuflash_backward(const cuflash_problem* problem, const cuflash_backward_args* args,
                      const char* stage, cudaStream_t stream);
 
-// ---- Questions ---------------------------------------------------------------------------------
+// ---- Support, stages and errors ----------------------------------------------------------------
 
-/// Tells whether this pass of this problem can run on the current device: what a call would return
-/// before it looks at its tensors. A stage may refuse tensors with a stride of 2^40 bytes or
-/// more; a call that names it then returns CUFLASH_UNSUPPORTED_BY_STAGE.
+/// Checks whether this pass of this problem can run on the current device, whatever the tensors. A
+/// stage may refuse tensors with a stride of 2^40 bytes or more; a call that names it then returns
+/// CUFLASH_UNSUPPORTED_BY_STAGE.
 ///
 /// @code{.c}
 /// if (cuflash_check_support(CUFLASH_BACKWARD, &problem, "05_wmma") != CUFLASH_SUCCESS) {
@@ -319,12 +319,13 @@ int cuflash_backward(const cuflash_problem* problem, const cuflash_backward_args
 /// @param problem sizes, dtype, mask and scale
 /// @param stage   as in cuflash_forward()
 /// @return CUFLASH_SUCCESS if it can, else the cuflash_error that the call would return;
-///         cuflash_last_error_message() says why. Even if it can, the call may still fail while
-///         its work is queued: no memory, or a grid that is too large
+///         cuflash_last_error_message() says why. After CUFLASH_SUCCESS the call may still fail
+///         while its work is queued, for lack of memory or because its grid is too large
 int cuflash_check_support(int pass, const cuflash_problem* problem, const char* stage);
 
-/// The stage that a call would run, unless it refuses strides or null gradients of the call, or
-/// adds to dQ in an unspecified order and the call is `deterministic`.
+/// The stage that a call would run. If this stage does not support the call's strides, its null
+/// gradients or its `deterministic`, the call runs another stage, or is refused if it named this
+/// one.
 ///
 /// @code{.c}
 /// const char* fastest = cuflash_chosen_stage(CUFLASH_FORWARD, &problem, NULL);
@@ -333,12 +334,13 @@ int cuflash_check_support(int pass, const cuflash_problem* problem, const char* 
 /// @param pass    a cuflash_pass
 /// @param problem sizes, dtype, mask and scale
 /// @param stage   as in cuflash_forward()
-/// @return its full name, e.g. "04_register_tiles"; null where cuflash_check_support() refuses
+/// @return its full name, e.g. "04_register_tiles"; null if cuflash_check_support() returns an
+///         error
 const char* cuflash_chosen_stage(int pass, const cuflash_problem* problem, const char* stage);
 
 /// Bytes of workspace that a call needs, deterministic or not, with null gradients or not. They
 /// depend on the problem, the stage, the device and the library's version. A call with a stride of
-/// 2^40 bytes or more may need more, and then says how much.
+/// 2^40 bytes or more may need more; if it fails for that reason, its message gives the size.
 ///
 /// @code{.c}
 /// const size_t bytes = cuflash_workspace_bytes(CUFLASH_BACKWARD, &problem, NULL);
@@ -347,18 +349,18 @@ const char* cuflash_chosen_stage(int pass, const cuflash_problem* problem, const
 /// @param pass    a cuflash_pass
 /// @param problem sizes, dtype, mask and scale
 /// @param stage   as in cuflash_forward()
-/// @return bytes; 0 if none are needed, and if cuflash_check_support() refuses; in the latter case
-///         cuflash_last_error_message() is not empty
+/// @return bytes; 0 if none are needed. Also 0 if cuflash_check_support() returns an error:
+///         cuflash_last_error_message() is then not empty
 size_t cuflash_workspace_bytes(int pass, const cuflash_problem* problem, const char* stage);
 
-/// How many stages the library holds.
+/// The number of stages in the library.
 ///
 /// @code{.c}
 /// for (int n = 0; n < cuflash_num_stages(); ++n) puts(cuflash_stage_name(n));
 /// @endcode
 int cuflash_num_stages(void);
 
-/// The name of a stage, to be given to the calls above; cuflash_num_stages() has an example.
+/// The name of a stage, for the calls above; cuflash_num_stages() has an example.
 /// @param index from 0, in teaching order
 /// @return null if `index` is below 0 or not below cuflash_num_stages()
 const char* cuflash_stage_name(int index);
@@ -370,8 +372,8 @@ const char* cuflash_stage_name(int index);
 /// @endcode
 const char* cuflash_error_string(int error);
 
-/// One sentence that says why this thread's last call was refused or failed, with the values at
-/// fault; empty if the call succeeded. Valid until this thread's next call.
+/// One sentence that says why this thread's last call was refused or failed, with the offending
+/// values; empty if the call succeeded. Valid until this thread's next call.
 /// @code{.c}
 /// cuflash_attention_forward_f32(Q, K, V, O, L, 2, 8, 1024, 40, 0.125f, true, stream);
 /// puts(cuflash_last_error_message());  // head_dim is 40; it must be 32, 64, 96, 128 or 256

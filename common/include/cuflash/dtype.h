@@ -1,6 +1,6 @@
 /// @file dtype.h
-/// The element types, one row each. Names, sizes, what is parsed and what is allowed follow from
-/// these rows.
+/// The element types, one row each. Their names, sizes, parsing and validation follow from these
+/// rows.
 #ifndef CUFLASH_DTYPE_H_
 #define CUFLASH_DTYPE_H_
 
@@ -15,13 +15,13 @@ namespace cuflash {
 /// Element type of Q, K, V, O and their gradients. Sums and softmax are always float.
 using DType = cuflash_dtype;
 
-/// What is known of an element type.
+/// The properties of an element type.
 struct DTypeFacts {
-  DType dtype;        ///< its enumerator
-  const char* name;   ///< as in the names of problems, without an underscore: "f16"
-  std::size_t bytes;  ///< of one element
-  int fraction_bits;  ///< of its significand, after the leading one
-  int min_exponent;   ///< of its smallest normal number, 2^min_exponent
+  DType dtype;        ///< the enumerator
+  const char* name;   ///< the name in a problem's name, without an underscore: "f16"
+  std::size_t bytes;  ///< size of one element
+  int fraction_bits;  ///< bits of the significand after the leading one
+  int min_exponent;   ///< the smallest normal number is 2^min_exponent
 };
 
 /// Every element type, in the order of cuflash_dtype.

@@ -8,8 +8,8 @@
 namespace cuflash {
 
 /// What a call returns. Each value is the @ref cuflash_error of the same name, whose documentation
-/// says what it means and in which order arguments are checked. Within one kind of error, tensors
-/// are checked in the order of Forward and Backward.
+/// gives its meaning and the order of the checks. Within one kind of error, tensors are checked in
+/// the order of Forward and Backward.
 enum class FlashAttentionError : int {
   SUCCESS = CUFLASH_SUCCESS,                            ///< CUFLASH_SUCCESS
   INVALID_DIMENSION = CUFLASH_INVALID_DIMENSION,        ///< CUFLASH_INVALID_DIMENSION

@@ -1,8 +1,8 @@
 /// @file flash_attention.h
 /// The public API in C++: attention forward and backward on device memory. A C compiler sees only
-/// c_api.h, which this header includes. c_api.h also documents what holds for every call (when
-/// arguments are checked, what streams and threads may do) and what each argument, field and error
-/// means: each function here calls the C function that its comment names.
+/// c_api.h, which this header includes. Each function here calls the C function that its comment
+/// names. c_api.h documents the arguments, fields and errors, and the rules for checks, streams and
+/// threads that hold for every call.
 ///
 /// All functions are inline and call the C interface, so the library exports C functions only, and
 /// a program runs with every later version of the library that has the same major version. No
@@ -41,8 +41,8 @@ inline const char* last_error_message() noexcept { return cuflash_last_error_mes
 /// if (err != cuflash::FlashAttentionError::SUCCESS) std::puts(cuflash::last_error_message());
 /// @endcode
 ///
-/// It calls cuflash_attention_forward_f32(), which says what each argument must be. The overloads
-/// are for half and bfloat16; L, the natural-log LSE, stays float, and may be null.
+/// It calls cuflash_attention_forward_f32(), which documents each argument. The overloads are for
+/// half and bfloat16; L, the natural-log LSE, stays float, and may be null.
 inline FlashAttentionError flash_attention_forward(const float* Q, const float* K, const float* V,
                                                    float* O, float* L, int batch_size,
                                                    int num_heads, int seq_len, int head_dim,
@@ -71,7 +71,7 @@ inline FlashAttentionError flash_attention_forward(const __nv_bfloat16* Q, const
       Q, K, V, O, L, batch_size, num_heads, seq_len, head_dim, scale, causal, stream));
 }
 
-/// Gradients of flash_attention_forward(), the same to the bit in every run; a null dQ, dK or dV is
+/// Gradients of flash_attention_forward(), bitwise identical in every run; a null dQ, dK or dV is
 /// not computed.
 ///
 /// @code{.cpp}
@@ -79,7 +79,7 @@ inline FlashAttentionError flash_attention_forward(const __nv_bfloat16* Q, const
 ///                                              0.125f, true, stream);
 /// @endcode
 ///
-/// It calls cuflash_attention_backward_f32(), which says what each argument must be.
+/// It calls cuflash_attention_backward_f32(), which documents each argument.
 inline FlashAttentionError flash_attention_backward(const float* Q, const float* K, const float* V,
                                                     const float* O, const float* L, const float* dO,
                                                     float* dQ, float* dK, float* dV, int batch_size,
@@ -113,7 +113,7 @@ inline FlashAttentionError flash_attention_backward(
 // ---- The full form -----------------------------------------------------------------------------
 
 /// The full form of the forward pass: grouped heads, seq_q ≠ seq_kv, a window, strides, a chosen
-/// stage. It calls cuflash_forward(), where `stage` comes before `stream`.
+/// stage. It calls cuflash_forward(), which takes `stage` before `stream`.
 ///
 /// @code{.cpp}
 /// cuflash::Problem p;  // one batch, one head, f16
@@ -134,8 +134,8 @@ inline FlashAttentionError forward(const Problem& problem, const Forward& args,
   return static_cast<FlashAttentionError>(cuflash_forward(&problem, &args, stage, stream));
 }
 
-/// The full form of the backward pass. It calls cuflash_backward(). The gradients are the same to
-/// the bit in every run, unless args.deterministic is set to 0.
+/// The full form of the backward pass. It calls cuflash_backward(). The gradients are bitwise
+/// identical in every run, unless args.deterministic is set to 0.
 ///
 /// @code{.cpp}
 /// cuflash::Backward args;  // q, k, v, o, d_o and lse as well
@@ -148,7 +148,7 @@ inline FlashAttentionError backward(const Problem& problem, const Backward& args
   return static_cast<FlashAttentionError>(cuflash_backward(&problem, &args, stage, stream));
 }
 
-/// Tells whether this pass of this problem can run on the current device. It calls
+/// Checks whether this pass of this problem can run on the current device. It calls
 /// cuflash_check_support().
 /// @code{.cpp}
 /// auto answer = cuflash::check_support(CUFLASH_BACKWARD, p, "05_wmma");

@@ -1,13 +1,13 @@
 /// @file problem.h
-/// What is computed: the sizes of one attention problem and the tensors of one call.
+/// The formulas, the sizes of one attention problem and the tensors of one call.
 ///
 /// Forward, for every batch b and query head h, with its KV head hk = h / (heads_q / heads_kv):
 ///
 ///     S = softmax_scale · Q Kᵀ,   P = softmax(S) row by row,   O = P V,   LSE_i = ln Σ_j exp(S_ij)
 ///
 /// (Vaswani et al., "Attention Is All You Need", 2017, eq. 1; LSE as in Dao, "FlashAttention-2",
-/// 2023, section 3.1). S_ij counts as −∞ where query i does not see key j; cuflash_problem says
-/// which keys a query sees. Backward, with dO given (FlashAttention, 2022, appendix B.2):
+/// 2023, section 3.1). S_ij is −∞ where query i does not see key j; cuflash_problem defines this
+/// mask. Backward, with dO given (FlashAttention, 2022, appendix B.2):
 ///
 ///     dV = Pᵀ dO,  dP = dO Vᵀ,  delta_i = Σ_d dO_id O_id,  dS = P ∘ (dP − delta),
 ///     dQ = softmax_scale · dS K,   dK = softmax_scale · dSᵀ Q
@@ -15,14 +15,14 @@
 /// dK and dV are summed over the query heads that share a KV head.
 ///
 /// Inputs must be finite, and so must softmax_scale · log₂e and its product with q · k in f32: a
-/// tile gives a hidden key the weight 0, but 0 · ∞ is NaN. In f16 the stages for tensor cores round
-/// dS to f16, so |dS| must stay below 65,504 (scale dO down, as in mixed-precision training).
+/// tile gives a hidden key the weight 0, but 0 · ∞ is NaN. In f16 the tensor-core stages round dS
+/// to f16, so |dS| must stay below 65,504 (scale dO down, as in mixed-precision training).
 ///
-/// O is a weighted mean of rows of V, but rounding can lift |O| above the largest |V|: the stages
-/// for tensor cores round P to f16 or bf16 but divide by the sum of the unrounded P, and every
-/// stage adds up floats. In f16 an O of 65,520 or more becomes ∞, so |V| · (1 + 2⁻¹¹ + seq_kv ·
+/// O is a weighted mean of rows of V, but rounding can lift |O| above the largest |V|: the
+/// tensor-core stages round P to f16 or bf16 but divide by the sum of the unrounded P, and every
+/// stage accumulates in f32. In f16 an O of 65,520 or more becomes ∞, so |V| · (1 + 2⁻¹¹ + seq_kv ·
 /// 2⁻²³) must stay below 65,520: |V| at most 65,440 for up to 4,096 keys. In f32 and bf16 seq_kv ·
-/// |V| must be at most 3.4 · 10³⁸, because the products with V are added up before the division.
+/// |V| must be at most 3.4 · 10³⁸, because the products with V are summed before the division.
 ///
 /// An output must not overlap an input or another output.
 #ifndef CUFLASH_PROBLEM_H_
@@ -45,12 +45,12 @@ using Pass = cuflash_pass;
 /// One tensor of a call.
 using Tensor = cuflash_tensor;
 
-/// The sizes and the mask of one attention problem: cuflash_problem says what each field means. A
-/// new one has no window.
+/// The sizes and the mask of one attention problem; cuflash_problem documents each field. The
+/// default is no window.
 ///
 /// @code{.cpp}
 /// cuflash::Problem problem{2, 8, 2, 1024, 4096, 64, CUFLASH_BF16, true, 0.125f};
-/// problem.window_left = 255;  // each query sees the key at its own place and the 255 before it
+/// problem.window_left = 255;  // each query sees the key at its position and the 255 before it
 /// @endcode
 struct Problem : cuflash_problem {
   /// One head of one query and one key in f16, head_dim 64, without a mask.
@@ -72,7 +72,7 @@ struct Problem : cuflash_problem {
                         -1} {}
 };
 
-/// The tensors of one forward call, all null at first: cuflash_forward_args says what each is.
+/// The tensors of one forward call, null by default; cuflash_forward_args documents each.
 struct Forward : cuflash_forward_args {
   /// No tensors.
   Forward() : Forward({}, {}, {}, {}) {}
@@ -81,8 +81,8 @@ struct Forward : cuflash_forward_args {
       : cuflash_forward_args{sizeof(cuflash_forward_args), Q, K, V, O, L, nullptr, 0} {}
 };
 
-/// The tensors of one backward call, all null at first. `deterministic` is 1: set it to 0 to
-/// trade bitwise reproducibility for speed. cuflash_backward_args says what each field is.
+/// The tensors of one backward call, null by default; cuflash_backward_args documents each field.
+/// `deterministic` is 1: set it to 0 to trade bitwise reproducibility for speed.
 struct Backward : cuflash_backward_args {
   /// No tensors.
   Backward() : Backward({}, {}, {}, {}, {}, {}, {}, {}, nullptr) {}
@@ -93,8 +93,7 @@ struct Backward : cuflash_backward_args {
             sizeof(cuflash_backward_args), 1, Q, K, V, O, dO, dQ, dK, dV, L, nullptr, 0} {}
 };
 
-/// Every head_dim that a problem may have, in ascending order. Not every stage takes all of them:
-/// supports() says which does.
+/// Every valid head_dim, in ascending order. A stage may support fewer: supports() decides.
 inline constexpr int kHeadDims[] = {32, 64, 96, 128, 256};
 
 /// 1/√head_dim, the scale of the original paper.

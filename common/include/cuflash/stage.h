@@ -1,9 +1,9 @@
 /// @file stage.h
-/// A stage of the ladder as data: its name, what it teaches, and for each pass what it can do.
+/// A stage of the ladder as data: its name, its lesson, and the capabilities of each pass.
 ///
 /// The list of all stages is explicit and ordered (stages/stages.cpp). Tests, benchmarks, the
-/// ladder program and the library's choice all read it; supports() is the only place that decides
-/// whether a stage can run a problem on a device.
+/// ladder program and the library's choice of a stage all read it; supports() is the only place
+/// that decides whether a stage can run a problem on a device.
 #ifndef CUFLASH_STAGE_H_
 #define CUFLASH_STAGE_H_
 
@@ -16,23 +16,24 @@
 
 namespace cuflash {
 
-/// What a device can do, as values: supports() needs no GPU.
+/// The capabilities of a device, as plain values, so that supports() needs no GPU.
 struct Device {
   std::string name;              ///< e.g. "NVIDIA H200"
   int compute_capability = 0;    ///< 10·major + minor, e.g. 90
   std::size_t shared_bytes = 0;  ///< shared memory a block may opt in to, bytes
-  int sms = 0;                   ///< its streaming multiprocessors
+  int sms = 0;                   ///< number of streaming multiprocessors (SMs)
   int newest_code = 999;   ///< compute capability of the newest code in this library that runs
-                           ///< on it; 0: none does
-  bool exact_code = true;  ///< this library has code for exactly this device: sm_90a's for 9.0
-  const char* fault = "";  ///< why there is no device; empty where there is one
+                           ///< on the device; 0 if none does
+  bool exact_code = true;  ///< true if the library has code for exactly this architecture, such
+                           ///< as sm_90a for 9.0
+  const char* fault = "";  ///< why there is no device; empty if there is one
 };
 
 /// The architecture a stage is written for.
 struct ArchRequirement {
   int compute_capability = 75;  ///< 10·major + minor
-  bool exact = false;           ///< true for sm_90a and its like: an equality, not a minimum
-  int for_bf16 = 0;             ///< 10·major + minor that bf16 needs, where that is more
+  bool exact = false;           ///< true if a newer architecture cannot run it, as with sm_90a
+  int for_bf16 = 0;             ///< 10·major + minor that bf16 needs, if that is higher
 };
 
 /// A set of dtypes; bit i stands for the DType with value i.
@@ -52,13 +53,13 @@ struct HeadDims {
   }
 };
 
-/// What a call may ask of a pass beyond equal heads, equal lengths, no mask and usual strides.
+/// What a call may require of a pass beyond equal heads, equal lengths, no mask and usual strides.
 enum class Feature : unsigned {
   kCausal = 1,          ///< a causal mask
   kWindow = 2,          ///< window_left or window_right
-  kGroupedHeads = 4,    ///< heads_q above heads_kv
+  kGroupedHeads = 4,    ///< heads_q is greater than heads_kv
   kCrossLengths = 8,    ///< seq_q and seq_kv differ
-  kDeterministic = 16,  ///< the same bits in every run
+  kDeterministic = 16,  ///< bitwise identical results in every run
   kAnyStride = 32,      ///< a stride of 2^40 bytes or more, in a dimension longer than 1
   kNullGradients = 64   ///< a null dq, dk or dv
 };
@@ -74,12 +75,12 @@ struct Features {
   }
 };
 
-/// Every feature there is.
+/// All features.
 inline constexpr Features kEveryFeature{127};
 
 /// The features that a problem needs.
 Features features_of(const Problem& problem);
-/// The features that a call needs: its problem's, and those that its arguments ask for.
+/// The features that a call needs: its problem's, and those that its arguments require.
 Features features_of(const Problem& problem, const Forward& args);
 /// @overload
 Features features_of(const Problem& problem, const Backward& args);
@@ -95,26 +96,27 @@ struct Rank {
 /// the tensor cores (mma.sync, also behind nvcuda::wmma), or those of a warpgroup (wgmma).
 enum class ProductsBy { kMultiplyAdds, kMma, kWgmma };
 
-/// Everything that is known about one pass of a stage, except the function that queues it.
+/// The facts of one pass of a stage. The function that queues it is in PassOf.
 struct PassFacts {
-  ArchRequirement arch;  ///< where it runs
+  ArchRequirement arch;  ///< the devices it runs on
   DTypes dtypes;         ///< from the same list that instantiates its templates
   HeadDims head_dims;    ///< from the same list that instantiates its templates
-  Features features;     ///< what it can do
-  ProductsBy products_by = ProductsBy::kMultiplyAdds;  ///< what computes its matrix products
-  bool keeps_scores = false;  ///< its workspace holds S or P of every head, O(seq_q · seq_kv)
-  bool any_order = false;     ///< a call that is not deterministic adds in an unspecified order
-  bool resident = false;      ///< its grid has a block for each multiprocessor, and no more
-  /// The stage whose same pass this one changes: a diff of the two shows the idea. Empty if there
-  /// is none.
+  Features features;     ///< the supported features
+  ProductsBy products_by = ProductsBy::kMultiplyAdds;  ///< the instructions of its products
+  bool keeps_scores = false;  ///< true if its workspace holds S or P of every head,
+                              ///< O(seq_q · seq_kv)
+  bool any_order = false;     ///< true if a nondeterministic call adds in an unspecified order
+  bool resident = false;      ///< true if its grid is persistent: at most one block per SM
+  /// The stage whose pass this one changes: a diff of the two shows the idea. Empty if there is
+  /// none.
   const char* follows = "";
-  /// True if this pass has the kernels of the one that it follows, apart from names, so that the
-  /// directory can be read alone. scripts/maintainer/repeated_kernels.py checks it.
+  /// True if this pass repeats the kernels of the one that it follows, apart from names, so that
+  /// the directory can be read alone. scripts/maintainer/repeated_kernels.py checks it.
   bool repeats = false;
-  /// Matrix products of seq_q × seq_kv × head_dim that the pass computes for each query head; one
-  /// that it computes twice counts twice. A forward pass needs 2, a backward pass 5.
+  /// Matrix products of seq_q × seq_kv × head_dim that the pass computes per query head; one that
+  /// it computes twice counts twice. A forward pass needs 2, a backward pass 5.
   int (*products)(const Problem&) = nullptr;
-  /// Shared memory of the pass's largest block, bytes; 0 for a problem that it does not take.
+  /// Shared memory of the pass's largest block, bytes; 0 for a problem that it does not support.
   std::size_t (*shared_bytes)(const Problem&) = nullptr;
   /// Scratch memory for one call, deterministic or not, bytes; 0 if none.
   std::size_t (*workspace_bytes)(const Problem&) = nullptr;
@@ -125,8 +127,8 @@ struct PassFacts {
 /// One pass of a stage: its facts and the function that queues it. Args is Forward or Backward.
 template <class Args>
 struct PassOf : PassFacts {
-  /// Queues the pass on the current device, which is this one; null if the stage has none. The
-  /// caller has checked the arguments and provided the workspace.
+  /// Queues the pass on the current device, which the Device describes; null if the stage lacks the
+  /// pass. The caller has checked the arguments and provided the workspace.
   FlashAttentionError (*run)(const Problem&, const Args&, const Device&, cudaStream_t) = nullptr;
 };
 
@@ -134,7 +136,7 @@ struct PassOf : PassFacts {
 struct Stage {
   const char* name = "";      ///< the directory's name, the test filter and the benchmark's prefix
   const char* teaches = "";   ///< the one idea it adds, a few words
-  const char* removes = "";   ///< the bottleneck of the stage before that it removes
+  const char* removes = "";   ///< the previous stage's bottleneck that it removes
   const char* limiter = "";   ///< what limits it now
   PassOf<Forward> forward;    ///< O and LSE
   PassOf<Backward> backward;  ///< dQ, dK and dV
@@ -153,41 +155,41 @@ struct Stage {
 /// All stages, in teaching order.
 const std::vector<const Stage*>& stages();
 
-/// The stage with this name ("01_naive"), this number ("01") or this word ("naive"), or null.
+/// The stage with this full name ("01_naive"), number ("01") or short name ("naive"), or null.
 const Stage* find_stage(std::string_view name);
 
-/// An answer: SUCCESS, or an error with one sentence that says why.
+/// SUCCESS, or an error with one sentence that says why.
 struct Support {
-  FlashAttentionError error = FlashAttentionError::SUCCESS;  ///< SUCCESS means yes
-  std::string reason;                                        ///< empty if yes
-  /// True if yes.
+  FlashAttentionError error = FlashAttentionError::SUCCESS;  ///< SUCCESS if supported
+  std::string reason;                                        ///< empty if supported
+  /// True if supported.
   explicit operator bool() const { return error == FlashAttentionError::SUCCESS; }
 };
 
-/// Whether `stage` can run this pass of this problem on this device. Host code; the sentence it
-/// returns is the one that reaches the test's skip, the ladder's row and the user's error. `also`
-/// holds the features that a call needs beyond those of its problem.
+/// Whether `stage` can run this pass of this problem on this device. Host code; tests that skip,
+/// the ladder's rows and the user's error all show its sentence. `also` holds the features that a
+/// call needs beyond those of its problem.
 Support supports(const Stage& stage, Pass pass, const Problem& problem, const Device& device,
                  Features also = {});
 
-/// The answer of supports() as a bool. It builds no sentence, so it allocates no memory.
+/// True if supports() returns SUCCESS. It builds no sentence, so it allocates no memory.
 bool fits(const Stage& stage, Pass pass, const Problem& problem, const Device& device,
           Features also = {});
 
-/// Makes the checks that depend on no stage and no device, in the order that cuflash_error states,
-/// from CUFLASH_INVALID_DIMENSION to CUFLASH_SIZE_OVERFLOW.
+/// Makes the checks that depend on neither stage nor device, in the order that cuflash_error
+/// states, from CUFLASH_INVALID_DIMENSION to CUFLASH_SIZE_OVERFLOW.
 Support validate(const Problem& problem);
 /// @overload
 Support validate(const Problem& problem, const Forward& args);
 /// @overload
 Support validate(const Problem& problem, const Backward& args);
 
-/// The stage of the highest rank among those that support the problem on the device, or null.
+/// The highest-ranked stage among those that support the problem on the device, or null.
 const Stage* choose_stage(Pass pass, const Problem& problem, const Device& device,
                           Features also = {});
 
-/// Why choose_stage() finds no stage, and what would fit in place of the problem. Where the first
-/// stage supports the problem, it says so.
+/// Why choose_stage() returns null, and what would be supported instead; SUCCESS if the first stage
+/// supports the call.
 Support why_none(Pass pass, const Problem& problem, const Device& device, Features also = {});
 
 /// The current CUDA device; if there is none, compute_capability is 0 and `fault` says why. The

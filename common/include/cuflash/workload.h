@@ -11,7 +11,7 @@
 
 namespace cuflash {
 
-/// The name of a row of dtype.h: "f16".
+/// The name of an element type: "f16".
 const char* dtype_name(DType dtype);
 
 /// "forward" or "backward".
@@ -22,19 +22,19 @@ constexpr bool has_window(const Problem& problem) {
   return problem.window_left >= 0 || problem.window_right >= 0;
 }
 
-/// The one string for a problem, used as test id, benchmark id and in logs:
+/// The name of a problem in test ids, benchmark ids and logs:
 /// `b2_h4x1_q77k131_d64_f16_causal_left16` (batch, query heads x KV heads, lengths, head_dim,
-/// dtype, mask). The mask is `_causal`, `_left16` and `_right3`, in this order; parts that it does
-/// not have are left out, and so is an unlimited side of the window. `h4` stands for `h4x4`. When a
+/// dtype, mask). The mask is `_causal`, `_left16` and `_right3`, in this order; a part that does
+/// not apply is omitted, and so is an unlimited side of the window. `h4` stands for `h4x4`. When a
 /// name is read, `q77` stands for `q77k77`. The scale is not part of the name.
 std::string problem_name(const Problem& problem);
 
-/// Reads what problem_name() writes; the dtype and each part of the mask may be left out (they keep
-/// the values `problem` has). Sets softmax_scale to default_scale(head_dim). Returns false, and
-/// leaves `problem` as it was, when the text is not a problem's name.
+/// Parses a name from problem_name(); the dtype and each part of the mask may be omitted (they keep
+/// the values of `problem`). Sets softmax_scale to default_scale(head_dim). Returns false, and
+/// leaves `problem` unchanged, if the text is not a problem's name.
 bool parse_problem(std::string_view text, Problem& problem);
 
-/// Reads what dtype_name() writes; returns false for anything else.
+/// Parses a name from dtype_name(); returns false for anything else.
 bool parse_dtype(std::string_view text, DType& dtype);
 
 /// Floating-point operations by the field's convention: forward 4·B·Hq·Sq·Skv·D, halved when

@@ -228,32 +228,32 @@ TEST_F(TensorCopies, MapsAreRefusedWithAllArguments) {
     EXPECT_NE(fault.find("The arguments: data "), std::string::npos) << fault;
     return fault;
   };
-  const std::string all = refused("The rows of a swizzled box are as long",
+  const std::string all = refused("The rows of a swizzled box must be as long",
                                   [](auto& map) { map.swizzle = TensorSwizzle::k64Bytes; });
   EXPECT_NE(all.find(", dtype f16, extents [64, 9, 2, 1], strides [64, 1024, 0], "
                      "box [64, 8, 1, 1], swizzle 64 bytes."),
             std::string::npos)
       << all;
-  refused("A tensor map is for elements of 16", [](auto& map) { map.dtype = CUFLASH_F32; });
-  refused("The data of a tensor map begin", [](auto& map) { map.data = nullptr; });
-  refused("The data of a tensor map begin", [](auto& map) { map.data = memory + 1; });
+  refused("A tensor map needs elements of 16", [](auto& map) { map.dtype = CUFLASH_F32; });
+  refused("The data of a tensor map must begin", [](auto& map) { map.data = nullptr; });
+  refused("The data of a tensor map must begin", [](auto& map) { map.data = memory + 1; });
   refused("The extent of dimension 1", [](auto& map) { map.extents[1] = 0; });
   refused("The extent of dimension 3",
           [](auto& map) { map.extents[3] = (std::int64_t{1} << 32) + 1; });
   refused("The stride of dimension 1", [](auto& map) { map.strides[0] = 60; });
   refused("The stride of dimension 1", [](auto& map) { map.strides[0] = -64; });
   refused("The stride of dimension 2", [](auto& map) { map.strides[1] = std::int64_t{1} << 39; });
-  refused("The strides of a tensor map ascend; that of dimension 2 does not.",
+  refused("The strides of a tensor map must ascend; that of dimension 2 does not.",
           [](auto& map) { map.strides[0] = 1024, map.strides[1] = 64; });
-  refused("The strides of a tensor map ascend; that of dimension 3 does not.", [](auto& map) {
+  refused("The strides of a tensor map must ascend; that of dimension 3 does not.", [](auto& map) {
     map.extents[1] = 1, map.extents[3] = 2;
     map.strides[2] = 0;
   });
-  refused("The box of a tensor map has 1 to 256 elements in dimension 1.",
+  refused("The box of a tensor map must have 1 to 256 elements in dimension 1.",
           [](auto& map) { map.box[1] = 257; });
-  refused("The box of a tensor map has 1 to 256 elements in dimension 2.",
+  refused("The box of a tensor map must have 1 to 256 elements in dimension 2.",
           [](auto& map) { map.box[2] = 0; });
-  refused("The rows of a tensor map's box are a multiple", [](auto& map) {
+  refused("The rows of a tensor map's box must be a multiple", [](auto& map) {
     map.box[0] = 60;
     map.swizzle = TensorSwizzle::kNone;
   });

@@ -1,4 +1,4 @@
-// How a warp writes an event to the log of a timeline.
+// Writes events to the log of a timeline.
 #ifndef CUFLASH_DEVICE_INSTRUMENTS_TIMELINE_RECORD_H_
 #define CUFLASH_DEVICE_INSTRUMENTS_TIMELINE_RECORD_H_
 
@@ -26,8 +26,8 @@ __device__ __forceinline__ unsigned nanoseconds() {
   return now;
 }
 
-// The tag of this thread's events without kind and line; kSilent if it writes none. The first lane
-// of a warp writes.
+// The tag of this thread's events, without kind and line; kSilent if it writes none. Only the first
+// lane of a warp writes.
 constexpr unsigned kSilent = ~0u;
 __device__ __forceinline__ unsigned identity() {
   unsigned sm, place;
@@ -35,35 +35,35 @@ __device__ __forceinline__ unsigned identity() {
   asm("mov.u32 %0, %%warpid;" : "=r"(place));
   const Log& log = log_of_file;
   const bool here = log.events != nullptr && (log.sm == sm || log.sm == kEverySm);
-  const unsigned who =
+  const unsigned id =
       (place << kBlockBits | blockIdx.x % (1u << kBlockBits)) << kWarpBits | threadIdx.x / 32;
-  return here && threadIdx.x % 32 == 0 ? who << (kKindBits + kLineBits) : kSilent;
+  return here && threadIdx.x % 32 == 0 ? id << (kKindBits + kLineBits) : kSilent;
 }
 
-// Between the issue of a product and the wait for it there may be neither calls nor branches: the
-// store is predicated.
+// Writes an event. The store is predicated, since between the issue of a product and the wait for
+// it there may be neither calls nor branches.
 __device__ __forceinline__ void record(Kind kind, int line, unsigned begin, unsigned end,
                                        unsigned data) {
-  const unsigned who = identity();
+  const unsigned id = identity();
   constexpr unsigned kSlotMask = (1u << kSlotBits) - 1;
   const unsigned slot =
-      (who >> (32 - kPlaceBits - kSlotBits) & ~kSlotMask) | (end >> kCyclesBits & kSlotMask);
-  const unsigned tag = who | static_cast<unsigned>(kind) << kLineBits | static_cast<unsigned>(line);
+      (id >> (32 - kPlaceBits - kSlotBits) & ~kSlotMask) | (end >> kCyclesBits & kSlotMask);
+  const unsigned tag = id | static_cast<unsigned>(kind) << kLineBits | static_cast<unsigned>(line);
   asm volatile(
       "{ .reg .pred writes;\n"
       "setp.ne.u32 writes, %0, %1;\n"
       "@writes st.global.v4.b32 [%2], {%3, %4, %5, %6}; }"
       :
-      : "r"(who), "n"(kSilent), "l"(__cvta_generic_to_global(log_of_file.events + slot)), "r"(tag),
+      : "r"(id), "n"(kSilent), "l"(__cvta_generic_to_global(log_of_file.events + slot)), "r"(tag),
         "r"(begin), "r"(end), "r"(data));
 }
 
-// From `begin` until now.
+// Records an event from `begin` until now.
 __device__ __forceinline__ void record(Kind kind, int line, unsigned begin, unsigned data) {
   record(kind, line, begin, cycles(), data);
 }
 
-// Now. Some kinds have the GPU's clock, too.
+// Records an instantaneous event. Some kinds also hold the GPU's clock.
 __device__ __forceinline__ void record(Kind kind, int line, unsigned data) {
   const unsigned now = cycles();
   record(kind, line, kind == Kind::kBlock ? nanoseconds() : now, now,

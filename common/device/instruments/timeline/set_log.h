@@ -1,4 +1,4 @@
-// How a program gives kernels the log of a timeline.
+// Gives kernels the log of a timeline.
 #ifndef CUFLASH_DEVICE_INSTRUMENTS_TIMELINE_SET_LOG_H_
 #define CUFLASH_DEVICE_INSTRUMENTS_TIMELINE_SET_LOG_H_
 
@@ -20,7 +20,7 @@ inline bool add_symbol(const void* symbol) {
   return true;
 }
 
-// Makes the log known to all kernels that are queued later.
+// Sets the log of all kernels that are queued later.
 inline cudaError_t set_log(const Log& log) {
   for (const void* symbol : symbols()) {
     const cudaError_t error = cudaMemcpyToSymbol(symbol, &log, sizeof log);

@@ -1,4 +1,4 @@
-// What a launch declares about its dynamic shared memory, the CPU simulator's twin of
+// The layout of a launch's dynamic shared memory, the CPU simulator's version of
 // common/device/shared_layout.h: its size in bytes and its type.
 #ifndef CUFLASH_DEVICE_SHARED_LAYOUT_H_
 #define CUFLASH_DEVICE_SHARED_LAYOUT_H_
