@@ -79,7 +79,9 @@ AccessHistory::AccessHistory(const Stage& stage, Pass pass, const Problem& probl
                              const harness::Inputs& inputs, const AccessHistory* own) {
   simt::log_accesses(true);
   try {
-    harness::run(stage, pass, problem, inputs);
+    harness::CallOptions options;
+    options.sms = told_sms(stage, pass);
+    harness::run(stage, pass, problem, inputs, options);
   } catch (const std::runtime_error&) {
     // What came before the error is there.
   }

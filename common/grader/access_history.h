@@ -69,6 +69,10 @@ struct Array {
   bool shared = false, workspace = false;
 };
 
+// The multiprocessors that a call is told of (CallOptions::sms). Where blocks stay there are two:
+// each computes several tiles, and none computes all of them.
+inline int told_sms(const Stage& stage, Pass pass) { return stage.facts(pass).resident ? 2 : 0; }
+
 using ReadsOfThreads = std::map<int, std::vector<const Event*>>;
 
 class AccessHistory {

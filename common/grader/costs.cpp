@@ -316,4 +316,29 @@ std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples, const
        in(warps, warps.counts.warp_syncs, " __syncwarp() over all warps", warps.own.warp_syncs)}};
 }
 
+std::vector<Diagnosis> lost_overlap(const std::vector<Sample>& samples) {
+  const auto lost = [](const Sample& s) { return -excess<&simt::Counts::products_left>(s); };
+  const Sample& most = worst(samples, lost);
+  if (lost(most) <= 0) return {};
+  return {{"products-waited-early",
+           "The values are right, but fewer products run under other work than in the stage. Issue "
+           "a product before the work that does not need it, and let the wait for the one before "
+           "it leave it in flight: wgmma_wait<1>() leaves the last group.",
+           most.name + ": the waits of all warpgroups leave " +
+               std::to_string(most.counts.products_left) + " groups in flight, the target is " +
+               std::to_string(most.own.products_left) + '\n'}};
+}
+
+std::vector<Diagnosis> missing_waits(const std::vector<Sample>& samples) {
+  const auto missing = [](const Sample& s) { return -read_excess(s); };
+  const Sample& most = worst(samples, missing);
+  if (missing(most) <= 0) return {};
+  return {{"count-not-awaited",
+           "The values are right here, where one block after the other runs. But a count in global "
+           "memory is read less often than in the stage: a wait for what other blocks do is "
+           "missing.",
+           most.name + ": " + std::to_string(most.counts.global_read_bytes) +
+               " bytes read, the target is " + std::to_string(most.own.global_read_bytes) + '\n'}};
+}
+
 }  // namespace cuflash::exercises

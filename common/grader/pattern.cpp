@@ -103,7 +103,7 @@ std::string cleared(const std::set<std::string>& wrong, const Sample& s) {
     if (!has("O")) return "O is right, so the softmax is: look at LSE = max + log(sum).";
     return "";
   }
-  if (!s.whole_matrices) {
+  if (!s.one_ds) {
     if (!has("dQ")) return "dQ is right, and has a kernel of its own: look at that of dK and dV.";
     if (!has("dK") && !has("dV")) {
       return "dK and dV are right, but another kernel computes them: look at that of dQ, which "

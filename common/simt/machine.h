@@ -56,6 +56,8 @@ struct Counts {
   std::uint64_t barrier_calls = 0;
   std::uint64_t products = 0;       ///< instructions for matrices, of a warp or a warpgroup
   std::uint64_t multiply_adds = 0;  ///< of these products
+  /// Groups of products that a warpgroup's waits leave in flight, added up over the waits.
+  std::uint64_t products_left = 0;
 };
 
 /// Counts since the last reset_counts().

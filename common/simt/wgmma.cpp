@@ -171,6 +171,7 @@ void Products::wait(std::size_t pending) {
     }
     products_.pop_front();
   }
+  if (!products_.empty()) core.events.products_left += groups_ - products_.front().group;
 }
 
 void fence_product_registers() {

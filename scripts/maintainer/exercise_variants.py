@@ -10,7 +10,7 @@ in their name, 02_5_probabilities. Every mistake that the model can make must be
 diagnosis of a wrong answer.
 
 What a student writes goes into holes, from a line `// ---- Exercise` to a line `// ---- your lines end`.
-The stage's own lines are those of its kernel file; the page's code must equal them outside its holes.
+The stage's own lines are those of its files; the page's code must equal them outside its holes.
 
 A list of wrong answers is tests/grader/NN_name.txt:
 
@@ -72,7 +72,7 @@ def filled(exercise, answers):
 
 
 def changed(exercise, diff):
-    """The kernel file with a diff of its own lines in it."""
+    """The stage's files with a diff of their own lines in them."""
     texts = [exercise.replaced(hole).split("\n") for hole in exercise.holes]
     try:
         change(texts, read_hunks(diff))
@@ -97,7 +97,7 @@ def answer(exercise, text):
 
 
 def variants():
-    """(target, stage, pass, name, expected, text) of every answer."""
+    """(target, stage, pass, name, expected, files, text) of every answer."""
     for folder in sorted(ROOT.glob("stages/[0-8]?_*/exercises")):
         stage = folder.parent.name
         number = stage.split("_")[0]
@@ -113,14 +113,15 @@ def variants():
             fail(f"{stage} has no exercise {', '.join(sorted(unknown))}")
         for name, page in pages.items():
             exercise = Exercise(page)
-            check_borders(exercise, [exercise.replaced(hole) for hole in exercise.holes], exercise.kernel.name)
+            check_borders(exercise, [exercise.replaced(hole) for hole in exercise.holes], exercise.origin)
             answers = [("shipped", "failed", exercise.working_file()),
                        ("own", "passed", "".join(exercise.lines))]
             for n, (_, diagnosis, text) in enumerate(w for w in wrong if w[0] == name):
                 answers.append((f"wrong{n + 1}", diagnosis, answer(exercise, text)))
             for what, expected, text in answers:
                 yield (f"answer_{number}_{name}_{what}", stage,
-                       "BACKWARD" if exercise.backward else "FORWARD", f"{name} {what}", expected, text)
+                       "BACKWARD" if exercise.backward else "FORWARD", f"{name} {what}", expected, exercise.files,
+                       text)
 
 
 def write(path, text):
@@ -136,7 +137,7 @@ def main():
     only = sys.argv[2] if len(sys.argv) > 2 else ""
     part, parts = map(int, only.split("/")) if "/" in only else (0, 1)
     listing, kept, wrong = "", set(), 0
-    for target, stage, pass_, name, expected, text in variants():
+    for target, stage, pass_, name, expected, files, text in variants():
         mistakes.discard(expected)
         if parts == 1 and only not in target:
             continue
@@ -148,7 +149,7 @@ def main():
             continue
         write(out / f"{target}.cuh", text)
         kept.add(f"{target}.cuh")
-        listing += f'cuflash_add_variant({target} {stage} {pass_} "{name}" {expected})\n'
+        listing += f'cuflash_add_variant({target} {stage} {pass_} "{name}" {expected} {" ".join(files)})\n'
     if mistakes:
         fail(f"no wrong answer makes the mistakes {', '.join(sorted(mistakes))}")
     for path in out.glob("*.cuh"):

@@ -373,6 +373,16 @@ class ExerciseFile(unittest.TestCase):
         self.assertTrue(kernel.startswith(before) and kernel.endswith(after))
         self.assertNotIn("finite_max", own)
 
+    def test_of_several_files_has_one_below_the_other(self):
+        run(self.root / TEST, "exercise", "14", "2", cwd=self.root)
+        folder = self.root / "stages/14_persistent"
+        text = (folder / "exercises/2_o_by_tma.cuh").read_text(encoding="utf-8")
+        producer, kernel = ((folder / name).read_text(encoding="utf-8") for name in ("producer.cuh", "kernel.cuh"))
+        self.assertEqual(text[:100], producer[:100])
+        self.assertIn(producer[-40:] + kernel[:100], text)
+        self.assertEqual(text[-100:], kernel[-100:])
+        self.assertEqual(text.count("your lines begin"), 2)
+
     def test_is_never_overwritten(self):
         self.file.write_text("mine\n", encoding="utf-8")
         done = self.exercise("1")

@@ -325,6 +325,29 @@ TEST_F(WgmmaTest, ALeftOperandMayGoOutOfScope) {
   EXPECT_EQ(out_.values()[20 * kN + 7], 7 * 16.0f);
 }
 
+// ---- wgmma_wait() ------------------------------------------------------------------------------
+
+__global__ void two_groups(float* out) {
+  __shared__ SwizzledTile<__half, kM, kK> sA;
+  __shared__ SwizzledTile<__half, kN, kK> sB;
+  fill(sA, sB);
+  float rD[kBlocks][4], others[kBlocks][4];
+  ptx::wgmma_fence();
+  multiply(rD, sA, sB);
+  ptx::wgmma_commit();
+  multiply(others, sA, sB);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<1>();
+  store(out, rD);
+  ptx::wgmma_wait<0>();
+}
+
+TEST_F(WgmmaTest, CountsTheGroupsThatWaitsLeave) {
+  reset_counts();
+  run(two_groups, {2, 128}, out_.data());
+  EXPECT_EQ(counts().products_left, 2u);  // one in each block
+}
+
 // ---- wgmma_fence() -----------------------------------------------------------------------------
 
 enum class Fences { kBoth, kNone, kFirstOnly, kBetween };
