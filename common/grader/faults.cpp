@@ -18,11 +18,6 @@ bool is_race(Kind kind) { return kind == Kind::kSharedRace || kind == Kind::kGlo
 
 bool of_copies(Kind kind) { return kind == Kind::kMbarrier || kind == Kind::kAsyncCopy; }
 
-// True of a fault that others may follow from.
-bool has_consequences(Kind kind) {
-  return of_copies(kind) || kind == Kind::kAsyncProduct || kind == Kind::kDivergentBarrier;
-}
-
 // The cause before what may follow from it.
 int rank(const simt::Finding& finding) {
   const Kind kind = finding.kind();
@@ -368,10 +363,9 @@ std::vector<Diagnosis> faults(const std::vector<Sample>& samples) {
   }
   std::vector<Diagnosis> diagnoses;
   for (Named& one : named) diagnoses.push_back(finished(std::move(one)));
-  if (diagnoses.size() > 1 && has_consequences(list.front().second->finding.kind())) {
+  if (diagnoses.size() > 1) {
     diagnoses.front().message +=
-        " What else was found may follow from it: " + std::to_string(diagnoses.size() - 1) +
-        " more.";
+        ' ' + std::to_string(diagnoses.size() - 1) + " more may follow from it.";
     diagnoses.resize(1);
   }
   return diagnoses;

@@ -195,7 +195,10 @@ bool name_cause(Diagnosis& fault, const Diagnosis& first) {
     fault.id = first.id, fault.message = first.message.substr(1);
     return true;
   }
-  if (first.id == kNeverStored && fault.id == "uninitialised") fault.message += first.message;
+  if (first.id == kNeverStored && fault.id == "uninitialised") {
+    fault.message += first.message;
+    fault.more = first.more;
+  }
   return false;
 }
 
@@ -230,17 +233,19 @@ std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples, const
   if (std::all_of(samples.begin(), samples.end(), right)) return {};
   const Divergence first = divergence(exercise, own, samples);
   const Pattern wrong = pattern(samples, first.cause.id == kNeverStored);
-  const auto pattern_with = [&](const Diagnosis& cause) {
-    return Diagnosis{cause.id,
-                     wrong.headline + cause.message + wrong.hint + wrong.places + first.store, ""};
+  // Where a product tells what is wrong, what that usually means says less.
+  const bool located = first.of_product && !first.cause.message.empty();
+  const auto pattern_with = [&](const std::string& id, const std::string& cause) {
+    return Diagnosis{id, wrong.headline + cause + (located ? "" : wrong.hint),
+                     wrong.places + first.cause.details, first.cause.more};
   };
-  if (wrong.id == kNeverWritten) return {pattern_with({wrong.id, first.cause.message, ""})};
+  if (wrong.id == kNeverWritten) return {pattern_with(wrong.id, first.cause.message)};
   std::vector<Diagnosis> found = named_mistakes(samples);
   if (!found.empty()) return found;
-  if (wrong.id == kMaskedIsFinite) return {pattern_with({wrong.id, "", ""})};
-  const Diagnosis terms = score_terms(samples);
-  if (!terms.id.empty()) return {pattern_with(terms)};
-  return {pattern_with(first.cause.id.empty() ? Diagnosis{wrong.id, "", ""} : first.cause)};
+  if (wrong.id == kMaskedIsFinite) return {pattern_with(wrong.id, "")};
+  const Diagnosis terms = located ? Diagnosis() : score_terms(samples);
+  if (!terms.id.empty()) return {pattern_with(terms.id, terms.message)};
+  return {pattern_with(first.cause.id.empty() ? wrong.id : first.cause.id, first.cause.message)};
 }
 
 // A call that wants no LSE must leave it alone, and compute the same O.

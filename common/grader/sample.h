@@ -48,7 +48,9 @@ inline double work_of(const Problem& p) {
 // What is wrong, as a stable id and in words.
 struct Diagnosis {
   std::string id, message;
-  std::string details;  // the simulator's report, or ""
+  std::string details =
+      {};                 // lines with numbers: of the simulator's report, or what is wrong where
+  std::string more = {};  // what the stage has there; shown only to whom asks for it
 };
 
 // ---- What samples have in common ----------------------------------------------------------------

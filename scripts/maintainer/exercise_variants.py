@@ -56,6 +56,11 @@ def check_borders(exercise, own, what):
             fail(f"{exercise.page} differs from {what} outside its holes")
 
 
+def marked(text):
+    """Lines of a student's, as the grader knows them."""
+    return f"// ---- your lines begin\n{text}// ---- your lines end\n"
+
+
 def filled(exercise, answers):
     """The working file with an answer in each hole."""
     working = exercise.working_file()
@@ -63,7 +68,7 @@ def filled(exercise, answers):
     if len(answers) != holes:
         fail(f"{exercise.page} has {holes} holes, and an answer fills {len(answers)}")
     rest = iter(answers)
-    return HOLE.sub(lambda _: next(rest), working)
+    return HOLE.sub(lambda _: marked(next(rest)), working)
 
 
 def changed(exercise, diff):
@@ -75,7 +80,7 @@ def changed(exercise, diff):
         fail(f"{exercise.page.stem}: {error}")
     texts = ["\n".join(text) for text in texts]
     check_borders(exercise, texts, f"an answer\n{diff}\n")
-    return exercise.filled(texts)
+    return exercise.filled([marked(text) for text in texts])
 
 
 def wrong_answers(path):
@@ -100,6 +105,9 @@ def variants():
         if len(wrong) < MINIMUM:
             fail(f"{stage} has {len(wrong)} wrong answers, and {MINIMUM} are wanted")
         pages = {page.stem: page for page in sorted(folder.glob("[0-9]*.md"))}
+        limit = "at most a quarter more loads from shared memory"  # excess_shared_loads() of costs.cpp
+        if number > "01" and limit not in " ".join((folder / "README.md").read_text().split()):
+            fail(f"{folder}/README.md does not say: {limit}")
         unknown = {name for name, _, _ in wrong} - set(pages)
         if unknown:
             fail(f"{stage} has no exercise {', '.join(sorted(unknown))}")

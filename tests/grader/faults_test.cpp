@@ -66,11 +66,12 @@ TEST(FaultsTest, ADeadlockTellsWhatTheBarriersHaveHad) {
                "arrivals in phase 0.");
 }
 
-TEST(FaultsTest, OfABarrierOfCopiesOnlyTheFirst) {
+TEST(FaultsTest, OnlyTheFirst) {
+  const simt::FindingAccess read = access(simt::AccessKind::kRead, 0, "KV tile 0");
   const Diagnosis said = said_of(
-      {finding(simt::Report::kWaitPhaseLate, {}), finding(simt::Report::kTooManyArrivals, {})});
-  EXPECT_EQ(said.id, "mbarrier-parity");
-  expect_words(said.message, "may follow from it: 1 more.");
+      {finding(simt::Report::kUninitialised, {read}), finding(simt::Report::kOutOfBounds, {read})});
+  EXPECT_EQ(said.id, "out-of-bounds");
+  expect_words(said.message, ". 1 more may follow from it.");
 }
 
 TEST(FaultsTest, WhatMostRightProblemsHaveTellsNothing) {

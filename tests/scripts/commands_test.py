@@ -308,6 +308,16 @@ class Exercises(unittest.TestCase):
         right = '{"passed":true,"diagnoses":[]}'
         self.assertIn("mask: done\n1 of 1", said(b"1_mask.cuh:3:1: warning: unsigned", grade=right))
 
+    def test_tells_more_when_asked(self):
+        wrong = ('{"passed":false,"diagnoses":[{"id":"x","message":"O is wrong.","more":"The stage adds.",'
+                 f'"details":"{"x " * 60}"}}]}}')
+        program = self.program_that(f"echo $1 '{wrong}' >&3")
+        told, asked = (self.grade("", *options, program=program).stdout for options in ([], ["--more"]))
+        self.assertNotIn("The stage adds.", told)
+        self.assertIn("What the stage does there: scripts/test.sh exercise 00 1 --more\n", told)
+        self.assertRegex(asked, r"  O is wrong\.\n(    \| .{,94}\n){2}  The stage adds\.\n")
+        self.assertNotIn("--more", asked)
+
     def test_prints(self):
         done = self.grade("print")
         self.assertEqual(done.returncode, 0, done.stdout)

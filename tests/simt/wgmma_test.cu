@@ -84,6 +84,22 @@ TEST_F(WgmmaTest, IsCounted) {
   EXPECT_EQ(counts().multiply_adds, 2u * kM * kN * kK);
 }
 
+TEST_F(WgmmaTest, IsLogged) {
+  log_accesses(true);
+  run(prepare, {1, 128}, out_.data(), Before::kRight);
+  log_accesses(false);
+  const AccessLog log = take_access_log();
+  ASSERT_EQ(log.products.size(), std::size_t{kK / 16});
+  const LoggedProduct& second = log.products[1];
+  EXPECT_EQ(second.rows, kM);
+  EXPECT_EQ(second.cols, kN);
+  EXPECT_EQ(second.a, std::vector<float>(kM * 16, 1.f));
+  EXPECT_EQ(second.b[15 * kN + 7], 7.f);
+  EXPECT_EQ(second.d[63 * kN + 7], 7.f * 16) << "the sums of the first";
+  EXPECT_EQ(log.sites[second.at.site].location, LINE_MARKED("reads"));
+  EXPECT_LE(second.before, log.accesses.size() - kM * kN) << "then come the stores to out";
+}
+
 TEST_F(WgmmaTest, TheOperandsMustBeThere) {
   under_all_schedules([&] {
     run(prepare, {2, 128}, out_.data(), Before::kRight);
