@@ -21,8 +21,8 @@ import sys
 import tempfile
 
 import mutations
-from exercise_variants import Exercise
 from builds import BuildError
+from exercise_variants import Exercise
 from repository import ANY_BYTES, ROOT
 
 STORE = "store"
