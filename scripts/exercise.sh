@@ -3,7 +3,7 @@
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$(readlink -f "$0")")/lib.sh"
 
-usage="scripts/test.sh exercise STAGE [EXERCISE] [--reset | --grade json | --play]"
+usage="scripts/test.sh exercise STAGE [EXERCISE] [--reset | --grade json | --more | --play]"
 
 words=()
 options=()
@@ -25,9 +25,10 @@ while (($#)); do
       [[ $value == json ]] || usage_error "--grade takes json${value:+, not \"$value\"}."
       options=(--json)
       ;;
+    --more) options=(--more) ;;
     --reset) reset=--reset ;;
     --play) play=yes ;;
-    -*) usage_error "There is no option \"$1\".$(did_you_mean "$1" --grade --play --reset --help) Usage: $usage" ;;
+    -*) usage_error "There is no option \"$1\".$(did_you_mean "$1" --grade --more --play --reset --help) Usage: $usage" ;;
     *) words+=("$1") ;;
   esac
   shift

@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
-"""Makes the working file of an exercise: the stage's kernel file, with the exercise's stubs in it.
+"""Makes the working file of an exercise: a file of the stage, with the exercise's stubs in it.
 
     scripts/exercise_file.py stages/03_online_softmax/exercises/1_rescaling.md [--reset]
 
-An exercise is a page, K_name.md, of a stage's `kernel.cuh`; K_name_bwd.md is one of `kernel_bwd.cuh`. Before
-each ```cuda block of the page stands its place, in a comment that a reader does not see:
+An exercise is a page, K_name.md, of a stage's `kernel.cuh`; K_name_bwd.md is one of `kernel_bwd.cuh`. A line
+of the page names other files, if the holes are there. Several follow each other in the working file, a file
+after those that it includes:
+
+    <!-- files producer.cuh kernel.cuh -->
+
+Before each ```cuda block of the page stands its place, in a comment that a reader does not see:
 
     <!-- place
-    the first line of the kernel file that the block replaces
+    the first line of the file that the block replaces
     the last one
     -->
 
-Each of the two occurs once in the kernel file. The result is K_name.cuh, beside the page. An existing file
-is kept, unless with --reset.
+Each of the two occurs once in these files. The result is K_name.cuh, beside the page. An existing file is
+kept, unless with --reset.
 """
 import os
 import pathlib
@@ -22,47 +27,51 @@ from typing import NamedTuple
 
 # Bytes of a reader's that are not UTF-8 stay what they are.
 ANY_BYTES = {"encoding": "utf-8", "errors": "surrogateescape"}
+FILES = re.compile(r"^<!-- files (.+) -->$", re.M)
 BLOCK = re.compile(r"^<!-- place\n(?P<first>[^\n]+)\n(?P<last>[^\n]+)\n-->\n+"
                    r"```cuda\n(?P<stub>.*?)^```$", re.M | re.S)
 
 
 class Hole(NamedTuple):
-    """The lines of the kernel file from `begin` up to `end`, and the stub in their place."""
+    """The lines from `begin` up to `end`, and the stub in their place."""
     begin: int
     end: int
     stub: str
 
 
 class Exercise:
-    """An exercise's page, and the kernel file that it is about."""
+    """An exercise's page, and the files of the stage that it is about."""
 
     def __init__(self, page):
         self.page = page
         self.backward = page.stem.endswith("_bwd")
-        self.kernel = page.parent.parent / ("kernel_bwd.cuh" if self.backward else "kernel.cuh")
-        self.lines = self.kernel.read_text(**ANY_BYTES).splitlines(keepends=True)
         text = page.read_text(encoding="utf-8")
+        named = FILES.search(text)
+        self.files = named[1].split() if named else ["kernel_bwd.cuh" if self.backward else "kernel.cuh"]
+        self.origin = " and ".join(self.files)
+        self.lines = [line for name in self.files for line in
+                      (page.parent.parent / name).read_text(**ANY_BYTES).splitlines(keepends=True)]
         self.holes = [Hole(self._line(match["first"]), self._line(match["last"]) + 1, match["stub"])
                       for match in BLOCK.finditer(text)]
         if not self.holes or len(self.holes) != text.count("```cuda"):
             raise SystemExit(f"{page}: there must be at least one ```cuda block, each after its place")
         ends = [0] + [hole.end for hole in self.holes]
         if any(hole.begin < end or hole.begin >= hole.end for hole, end in zip(self.holes, ends)):
-            raise SystemExit(f"{page}: the places are not in the order of {self.kernel.name}")
+            raise SystemExit(f"{page}: the places are not in the order of {self.origin}")
 
     def _line(self, text):
         """The number of the one line that has this text."""
         found = [n for n, line in enumerate(self.lines) if line.rstrip("\n") == text]
         if len(found) != 1:
-            raise SystemExit(f"{self.page}: {len(found)} lines of {self.kernel.name} are\n{text}")
+            raise SystemExit(f"{self.page}: {len(found)} lines of {self.origin} are\n{text}")
         return found[0]
 
     def replaced(self, hole):
-        """The kernel file's own lines in the place of a hole."""
+        """The stage's own lines in the place of a hole."""
         return "".join(self.lines[hole.begin:hole.end])
 
     def filled(self, texts):
-        """The kernel file with a text in the place of each hole."""
+        """The stage's files with a text in the place of each hole."""
         parts, at = [], 0
         for hole, text in zip(self.holes, texts):
             parts += self.lines[at:hole.begin] + [text]
@@ -86,7 +95,7 @@ def main():
         return
     again = " again" if file.exists() else ""
     file.write_text(exercise.working_file(), **ANY_BYTES)
-    print(f"Made {file}{again} from {exercise.kernel.name}. Write your lines in the marked places.",
+    print(f"Made {file}{again} from {exercise.origin}. Write your lines in the marked places.",
           file=sys.stderr)
 
 

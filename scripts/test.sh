@@ -8,7 +8,7 @@ usage() {
 Usage: scripts/test.sh [STAGE]
        scripts/test.sh mutations [--list | --tested] [--part N/M [--changed]] [WORD...]
        scripts/test.sh mutations --record
-       scripts/test.sh exercise STAGE [EXERCISE] [--reset | --grade json | --play]
+       scripts/test.sh exercise STAGE [EXERCISE] [--reset | --grade json | --more | --play]
 
 Installs what is missing through apt and builds what it needs.
 
@@ -32,6 +32,7 @@ or name, on the CPU simulator, and describes what is wrong. The first run create
 answer, next to the exercise's page.
   --reset        create this file again: your answer is lost
   --grade json   print the grades as JSON, for lecturers
+  --more         also tell what the stage does where the answer does something else
   --play         a page that plays one answer beside the stage, step by step
 For example:
   scripts/test.sh exercise 03 2

@@ -8,8 +8,8 @@
 
 namespace cuflash {
 
-// The 16 columns from `col` of the rows from `row`, a multiple of 8. The product sums over the
-// columns, as for both operands of Q · Kᵀ.
+// Returns the descriptor of the 16 columns from `col` on of the rows from `row` on, a multiple
+// of 8. The product sums over the columns, as for both operands of Q · Kᵀ.
 template <class Tile>
 __device__ __forceinline__ ptx::MatrixDescriptor k_major(const Tile& tile, int row, int col) {
   constexpr int kRowBytes = Tile::kPanelCols * 2, kPanelBytes = sizeof(tile.panels[0]);
@@ -17,8 +17,8 @@ __device__ __forceinline__ ptx::MatrixDescriptor k_major(const Tile& tile, int r
       tile, col / Tile::kPanelCols * kPanelBytes + row * kRowBytes + col % Tile::kPanelCols * 2);
 }
 
-// The columns from `col`, where a panel begins, of the 16 rows from `row`, a multiple of 8. The
-// product sums over the rows, as for V in P · V.
+// Returns the descriptor of the columns from `col` on, where a panel begins, of the 16 rows from
+// `row` on, a multiple of 8. The product sums over the rows, as for V in P · V.
 template <class Tile>
 __device__ __forceinline__ ptx::MatrixDescriptor mn_major(const Tile& tile, int row, int col = 0) {
   constexpr int kPanelBytes = sizeof(tile.panels[0]);

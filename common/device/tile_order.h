@@ -58,7 +58,7 @@ constexpr bool each_tile_once(const TileOrder& order) {
 static_assert(each_tile_once({5, 3, 1}) && each_tile_once({5, 3, 2}) && each_tile_once({5, 3, 5}),
               "groups of one head, of some heads, of all heads");
 
-// Like TileOrder, but without a shared counter that each call must reset: in each round a block
+// An order without a shared counter, which each call would have to reset: in each round every block
 // takes one tile. Tile 0, the first of a head, may have fewer rows (first_query()).
 //
 // If all tiles have the same length, heads follow each other, and a block moves on by one place in
@@ -69,8 +69,8 @@ static_assert(each_tile_once({5, 3, 1}) && each_tile_once({5, 3, 2}) && each_til
 // a short one of its neighbour form a pair. All pairs take equally long. In a sweep each block
 // takes a pair, in two rounds. Neighbouring blocks have pairs of the same two heads, so they read
 // the same K and V at about the same time. The last heads remain unpaired. When no pair is left,
-// each block takes one of their tiles per sweep, the longest first, in alternating (snake) order,
-// to balance the end.
+// each block takes one of their tiles per sweep, the longest first. Every other of these sweeps
+// goes through the blocks in reverse, to balance the end.
 struct TileRounds {
   int heads, tiles;  // heads of all batches; tiles per head
   int blocks;

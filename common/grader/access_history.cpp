@@ -1,6 +1,7 @@
 #include "access_history.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include "cuflash/workload.h"
@@ -75,10 +76,12 @@ double decoded(DType dtype, const unsigned char* bytes) {
 const std::string& array_name(int array) { return names()[array]; }
 
 AccessHistory::AccessHistory(const Stage& stage, Pass pass, const Problem& problem,
-                             const harness::Inputs& inputs) {
+                             const harness::Inputs& inputs, const AccessHistory* own) {
   simt::log_accesses(true);
   try {
-    harness::run(stage, pass, problem, inputs);
+    harness::CallOptions options;
+    options.sms = told_sms(stage, pass);
+    harness::run(stage, pass, problem, inputs, options);
   } catch (const std::runtime_error&) {
     // What came before the error is there.
   }
@@ -87,8 +90,13 @@ AccessHistory::AccessHistory(const Stage& stage, Pass pass, const Problem& probl
   simt::AccessLog log = simt::take_access_log();
   std::vector<Array> arrays;
   for (const simt::LoggedArray& array : log.arrays) arrays.push_back(array_of(array, problem));
-  for (const simt::LoggedAccess& access : log.accesses) {
-    add(arrays[access.array], access, stage, pass, problem);
+  products_ = own != nullptr ? products_like(std::move(log.products), own->products())
+                             : named_products(std::move(log.products), pass, problem, inputs);
+  auto product = products_.begin();
+  for (std::size_t n = 0; n <= log.accesses.size(); ++n) {
+    while (product != products_.end() && product->log.before <= n) add(*product++, own);
+    if (n == log.accesses.size()) break;
+    add(arrays[log.accesses[n].array], log.accesses[n], stage, pass, problem);
   }
   sites_ = std::move(log.sites);
   shuffles_ = log.shuffles;
@@ -126,6 +134,50 @@ void AccessHistory::add(const Array& array, const simt::LoggedAccess& access, co
   }
 }
 
+void AccessHistory::add(const Product& product, const AccessHistory* own) {
+  const simt::LoggedProduct& log = product.log;
+  const simt::LoggedProduct* const like = own == nullptr      ? &log
+                                          : product.like >= 0 ? &own->products()[product.like].log
+                                                              : nullptr;
+  if (like == nullptr || like->rows != log.rows || like->cols != log.cols) return;
+  // `by_rows`: a lane holds parts of two rows, as those of the left operand and of D.
+  const auto add_part = [&](const Part& part, const std::vector<float>& values,
+                            const std::vector<float>& wanted, int columns, bool by_rows) {
+    if (part.matrix.empty()) return;
+    Event event;
+    event.block = log.at.block, event.epoch = log.at.epoch;
+    event.tile = log.at.tile, event.site = log.at.site;
+    event.write = true;
+    event.product = &product;
+    Element element;
+    element.launch = log.at.launch;
+    element.block = log.at.block + 1;  // A matrix of this name in memory has none.
+    element.array = number_of(part.matrix);
+    for (std::size_t n = 0; n < values.size(); ++n) {
+      const int r = static_cast<int>(n) / columns, c = static_cast<int>(n) % columns;
+      event.thread = log.at.thread + (by_rows ? r / 16 * 32 + r % 8 * 4 + c % 8 / 2 : 0);
+      element.row = part.row_of(r, c), element.column = part.column_of(r, c);
+      event.element = &*elements_.insert(element).first;
+      const std::pair<float, float> now = {values[n], wanted[n]};
+      const auto [last, is_new] = last_.try_emplace(event.element, now);
+      if (!is_new && last->second == now) continue;
+      last->second = now;
+      event.value = values[n];
+      if (own != nullptr) {
+        const auto& theirs = *own->writes(element);
+        event.like = *std::find_if(theirs.begin(), theirs.end(), [&](const Event* one) {
+          return float(one->value) == wanted[n] ||
+                 (std::isnan(one->value) && std::isnan(wanted[n]));
+        });
+      }
+      events_.push_back(event);
+    }
+  };
+  add_part(product.a, log.a, like->a, kProductDepth, true);
+  add_part(product.b, log.b, like->b, log.cols, false);
+  if (!product.continues) add_part(product.d, log.d, like->d, log.cols, true);
+}
+
 const std::vector<const Event*>* AccessHistory::writes(const Element& element) const {
   const auto found = writes_.find(element);
   return found == writes_.end() ? nullptr : &found->second;
@@ -136,7 +188,9 @@ Elements AccessHistory::reads_before(const Event& event) const {
   for (const Event& other : events_) {
     if (&other == &event) break;
     if (other.write || other.element->launch != event.element->launch) continue;
-    if (other.block == event.block && other.thread == event.thread) read.insert(*other.element);
+    const bool same = event.product != nullptr ? other.thread / 32 == event.thread / 32
+                                               : other.thread == event.thread;
+    if (other.block == event.block && same) read.insert(*other.element);
   }
   return read;
 }

@@ -12,6 +12,7 @@
 
 #include "cuflash/stage.h"
 #include "harness/stage_call.h"
+#include "products.h"
 #include "simt/machine.h"
 
 namespace cuflash::exercises {
@@ -45,7 +46,7 @@ using Elements = std::unordered_set<Element, HashOfElement>;
 // Equal names have equal numbers, in every history.
 const std::string& array_name(int array);
 
-// A read or a write of an element.
+// A read or a write of an element; or an element of an operand, when a product takes it.
 struct Event {
   const Element* element = nullptr;
   std::uint64_t block = 0;
@@ -53,7 +54,9 @@ struct Event {
   std::uint16_t site = 0;
   int pitch = 1;  // elements from row to row in memory
   bool write = false, shared = false;
-  double value = 0;  // that was written
+  double value = 0;                  // that was written
+  const Product* product = nullptr;  // whose operand holds the element, one of a head's matrix
+  const Event* like = nullptr;       // the stage's, of an exercise's product
 
   std::int64_t index() const { return element->row * pitch + element->column; }
 };
@@ -66,13 +69,18 @@ struct Array {
   bool shared = false, workspace = false;
 };
 
+// The multiprocessors that a call is told of (CallOptions::sms). Where blocks stay there are two:
+// each computes several tiles, and none computes all of them.
+inline int told_sms(const Stage& stage, Pass pass) { return stage.facts(pass).resident ? 2 : 0; }
+
 using ReadsOfThreads = std::map<int, std::vector<const Event*>>;
 
 class AccessHistory {
  public:
-  // Runs the call under the simulator's schedule, and leaves no finding.
+  // Runs the call under the simulator's schedule, and leaves no finding. `own` is that of the
+  // stage, which an exercise's is compared with.
   AccessHistory(const Stage& stage, Pass pass, const Problem& problem,
-                const harness::Inputs& inputs);
+                const harness::Inputs& inputs, const AccessHistory* own = nullptr);
 
   const std::vector<Event>& events() const { return events_; }
   // All that are read or written.
@@ -82,7 +90,9 @@ class AccessHistory {
   // How often a lane received the value of lane ^ n in a shuffle.
   const std::array<std::uint64_t, 32>& shuffles() const { return shuffles_; }
   const simt::AccessLog::Place& place(const Event& event) const { return sites_[event.site]; }
-  // What a thread has read in its launch before it did this.
+  // By the order in which they are issued.
+  const std::vector<Product>& products() const { return products_; }
+  // What a thread has read in its launch before it did this; of a product, what its warp has.
   Elements reads_before(const Event& event) const;
   // What each thread of its block has read, in order, until the barrier after it.
   ReadsOfThreads reads_of_block(const Event& event) const;
@@ -90,11 +100,15 @@ class AccessHistory {
  private:
   void add(const Array& array, const simt::LoggedAccess& access, const Stage& stage, Pass pass,
            const Problem& problem);
+  void add(const Product& product, const AccessHistory* own);
   Elements elements_;
   std::vector<Event> events_;
   std::unordered_map<Element, std::vector<const Event*>, HashOfElement> writes_;
   std::vector<simt::AccessLog::Place> sites_;
   std::array<std::uint64_t, 32> shuffles_ = {};
+  std::vector<Product> products_;
+  // The last values of operands, and the stage's: a value that a product takes again is no event.
+  std::unordered_map<const Element*, std::pair<float, float>> last_;
 };
 
 }  // namespace cuflash::exercises

@@ -1,6 +1,7 @@
 #include "costs.h"
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <tuple>
 
@@ -112,14 +113,13 @@ bool fits(const Waste& waste, const std::vector<Sample>& samples) {
 }
 
 std::string in_numbers(const Sample& s) {
-  const auto part = [](const char* verb, std::uint64_t has, std::uint64_t target) {
-    return std::to_string(has) + " bytes " + verb + ", the target is " + std::to_string(target);
+  const auto part = [&](const char* verb, std::uint64_t has, std::uint64_t target) {
+    return s.name + ": " + std::to_string(has) + " bytes " + verb + ", the target is " +
+           std::to_string(target) + '\n';
   };
-  return " In " + s.name + ": " +
-         (read_excess(s) > 0
-              ? part("read", s.counts.global_read_bytes, s.own.global_read_bytes)
-              : part("written", s.counts.global_write_bytes, s.own.global_write_bytes)) +
-         '.';
+  return read_excess(s) > 0
+             ? part("read", s.counts.global_read_bytes, s.own.global_read_bytes)
+             : part("written", s.counts.global_write_bytes, s.own.global_write_bytes);
 }
 
 // The sample with the most of something.
@@ -137,8 +137,20 @@ const Sample& smallest_of(const std::vector<Sample>& samples, const Bad& bad) {
                            [&](const Sample& a, const Sample& b) { return size(a) < size(b); });
 }
 
-// The barriers, or the __syncwarp() calls, of the sample that has the most of them, without which
-// all samples are still right.
+// True if the line stands between "your lines begin" and "your lines end".
+bool is_of_student(const simt::WaitPlace& place) {
+  std::ifstream file(place.file);
+  std::string text;
+  bool inside = false;
+  for (int n = 0; n < place.line && std::getline(file, text); ++n) {
+    if (text.find("---- your lines ") == std::string::npos) continue;
+    inside = text.find("begin") != std::string::npos;
+  }
+  return inside;
+}
+
+// The student's barriers, or __syncwarp() calls, of the sample that has the most of them, without
+// which all samples are still right.
 std::string needless_waits(const Stage& exercise, const std::vector<Sample>& samples,
                            const Sample& most, bool of_warp) {
   const auto is_right = [&](const Sample& s) {
@@ -151,7 +163,7 @@ std::string needless_waits(const Stage& exercise, const std::vector<Sample>& sam
   is_right(most);
   std::string words;
   for (const simt::WaitPlace& place : simt::wait_places()) {
-    if (place.of_warp != of_warp) continue;
+    if (place.of_warp != of_warp || !is_of_student(place)) continue;
     simt::skip_waits_at(place.location);
     const bool right = is_right(most) && std::all_of(samples.begin(), samples.end(), is_right);
     simt::skip_waits_at("");
@@ -182,8 +194,8 @@ std::string needless_reads(const Stage& exercise, const Stage& own, const Sample
       if (known == wanted.end() || known->second.count(e) == 0) needless.push_back(e);
     }
     if (needless.empty()) continue;
-    return " In " + s.name + " block " + std::to_string(std::get<1>(place)) + " reads " +
-           box(needless) + ", which the same block of the stage does not.";
+    return s.name + ": block " + std::to_string(std::get<1>(place)) + " reads " + box(needless) +
+           ", which the same block of the stage does not\n";
   }
   return "";
 }
@@ -199,16 +211,15 @@ std::vector<Diagnosis> excess_bytes(const std::vector<Sample>& samples, const St
   std::vector<Diagnosis> found;
   for (const Waste& waste : kWastes) {
     if (samples.front().pass != CUFLASH_FORWARD || samples.front().walk.block_kv == 0) break;
-    if (fits(waste, samples)) found.push_back({waste.id, waste.message + in_numbers(example), ""});
+    if (fits(waste, samples)) found.push_back({waste.id, waste.message, in_numbers(example)});
   }
   if (!found.empty()) return found;
   const bool reads = read_excess(example) > 0;
   return {{reads ? "too-many-bytes-read" : "too-many-bytes-written",
            "The values are right, but more global memory is accessed than the stage needs " +
-               where_bad(samples, bad) + '.' +
-               (reads ? needless_reads(exercise, own, smallest_of(samples, bad)) : "") +
-               in_numbers(example),
-           ""}};
+               where_bad(samples, bad) + '.',
+           (reads ? needless_reads(exercise, own, smallest_of(samples, bad)) : "") +
+               in_numbers(example)}};
 }
 
 std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
@@ -217,75 +228,117 @@ std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
   const Sample& example = worst(samples, conflict_excess);
   const Trait* trait = distinguishing_trait(samples, bad);
   const bool half = trait != nullptr && std::string(trait->id) == "f16";
-  std::string message = "Bank conflicts " + where_bad(samples, bad) + ": in " + example.name + ' ' +
-                        std::to_string(example.counts.bank_conflicts) + ", the target is " +
-                        std::to_string(example.own.bank_conflicts) + '.';
-  if (!example.conflicts_line.empty())
-    message += " Most of them at " + example.conflicts_line + '.' + example.conflicts_rows;
-  if (example.conflicts_of_write && !example.own_conflicts_of_write) {
-    message +=
-        " The tile is written there, and needs no padding for whole rows: let neighbouring threads "
-        "take neighbouring elements of a row. They then write to neighbouring banks, and read "
-        "neighbouring addresses. Where a warp writes parts of several rows, the distance between "
-        "the rows must put these parts into different banks.";
-    return {{"conflicts-of-write", message, ""}};
+  const std::string headline = "Bank conflicts " + where_bad(samples, bad) + '.';
+  std::string numbers = example.name + ": " + std::to_string(example.counts.bank_conflicts) +
+                        ", the target is " + std::to_string(example.own.bank_conflicts);
+  if (!example.conflicts_line.empty()) {
+    numbers += "; most of them at " + example.conflicts_line + '.' + example.conflicts_rows;
   }
-  message +=
-      half ? " Only f16 has them: the rows of the tile are padded by a number of elements, "
-             "but a bank is 4 bytes wide, which is two halves."
-           : " Lanes that walk down a column of a tile meet in one bank if the distance "
-             "between their rows, or between every second, fourth or eighth of them, is a "
-             "multiple of 128 bytes. A swizzle parts them, or padding as wide as the access: 4 "
-             "bytes if a lane takes 4, 16 bytes if it takes 16. A row of which 16 bytes are "
-             "loaded at once must begin at a multiple of 16.";
-  return {{half ? "conflicts-in-f16" : "bank-conflicts", message, ""}};
+  numbers += '\n';
+  if (example.conflicts_of_write && !example.own_conflicts_of_write) {
+    return {
+        {"conflicts-of-write",
+         headline +
+             " The tile is written there, and needs no padding for whole rows: let neighbouring "
+             "threads take neighbouring elements of a row. They then write to neighbouring "
+             "banks, and read neighbouring addresses. Where a warp writes parts of several rows, "
+             "the distance between the rows must put these parts into different banks.",
+         numbers}};
+  }
+  if (half) {
+    return {
+        {"conflicts-in-f16",
+         headline +
+             " Only f16 has them: the rows of the tile are padded by a number of elements, but a "
+             "bank is 4 bytes wide, which is two halves.",
+         numbers}};
+  }
+  return {
+      {"bank-conflicts",
+       headline +
+           " Lanes that walk down a column of a tile meet in one bank if the distance between "
+           "their rows, or between every second, fourth or eighth of them, is a multiple of 128 "
+           "bytes. A swizzle parts them, or padding as wide as the access: 4 bytes if a lane "
+           "takes 4, 16 bytes if it takes 16. A row of which 16 bytes are loaded at once must "
+           "begin at a multiple of 16.",
+       numbers}};
 }
 
 std::vector<Diagnosis> excess_shared_loads(const std::vector<Sample>& samples) {
-  // A quarter more may be a matter of taste: what is read again instead of kept in a register.
-  const auto excess = [](const Sample& s) {
-    return 4 * static_cast<std::int64_t>(s.counts.shared_requests) -
-           5 * static_cast<std::int64_t>(s.own.shared_requests);
+  // A quarter more may be a matter of taste, as the pages say: what is read again instead of kept.
+  const auto limit = [](std::uint64_t own) { return own + own / 4; };
+  const auto excess = [&](const Sample& s) {
+    return static_cast<std::int64_t>(s.counts.shared_requests) -
+           static_cast<std::int64_t>(limit(s.own.shared_requests));
   };
   const Sample& most = worst(samples, excess);
   if (excess(most) <= 0) return {};
-  return {
-      {"too-many-shared-loads",
-       "The values are right, but shared memory is accessed more often than the stage needs: in " +
-           most.name + ' ' + std::to_string(most.counts.shared_requests) +
-           " requests, the target is " + std::to_string(most.own.shared_requests) +
-           ". Most of them at " + most.loads_line +
-           ". Load neighbours by one instruction, keep in registers what is used again, and leave "
-           "out what no query of the warp sees.",
-       ""}};
+  const auto bytes = [](const simt::Counts& of) {
+    return of.shared_read_bytes + of.shared_write_bytes;
+  };
+  const char* const remedy =
+      most.counts.multiply_adds > most.own.multiply_adds
+          ? "More products are computed, too: leave out what no query of the warp sees."
+      : bytes(most.counts) > limit(bytes(most.own))
+          ? "Something is read again: keep in registers what is used again."
+          : "It is no more bytes, but in smaller pieces: load neighbours by one instruction.";
+  return {{"too-many-shared-loads",
+           std::string("The values are right, but shared memory is accessed too often. ") + remedy,
+           most.name + ": " + std::to_string(most.counts.shared_requests) +
+               " requests of warps, most of them at " + most.loads_line + "; the limit is " +
+               std::to_string(limit(most.own.shared_requests)) +
+               ", a quarter more than the stage's " + std::to_string(most.own.shared_requests) +
+               '\n'}};
 }
 
 std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples, const Stage& exercise) {
+  const auto in = [](const Sample& s, std::uint64_t count, const char* what, std::uint64_t target) {
+    return s.name + ": " + std::to_string(count) + what + ", the target is " +
+           std::to_string(target) + '\n';
+  };
   const Sample& most = worst(samples, barrier_excess);
   if (barrier_excess(most) > 0) {
     return {
         {"too-many-barriers",
-         "The values are right, but the blocks wait more often than the stage needs: in " +
-             most.name + ' ' + std::to_string(most.counts.barriers) +
-             " __syncthreads() over all blocks, the target is " +
-             std::to_string(most.own.barriers) +
-             ". One is needed only between one warp's write and another's read, or between a read "
-             "and another warp's next write; a row that only its own warp reads needs no more "
-             "than a __syncwarp()." +
+         "The values are right, but the blocks wait too often. One barrier is needed only between "
+         "one warp's write and another's read, or between a read and another warp's next write; "
+         "a row that only its own warp reads needs no more than a __syncwarp()." +
              needless_waits(exercise, samples, most, false),
-         ""}};
+         in(most, most.counts.barriers, " __syncthreads() over all blocks", most.own.barriers)}};
   }
   const Sample& warps = worst(samples, warp_sync_excess);
   if (warp_sync_excess(warps) <= 0) return {};
-  return {{"too-many-warp-syncs",
-           "The values are right, but the warps wait more often than the stage needs: in " +
-               warps.name + ' ' + std::to_string(warps.counts.warp_syncs) +
-               " __syncwarp() over all warps, the target is " +
-               std::to_string(warps.own.warp_syncs) +
-               ". A __syncthreads() orders the lanes of a warp as well, and what a lane keeps in "
-               "its registers needs no barrier." +
-               needless_waits(exercise, samples, warps, true),
-           ""}};
+  return {
+      {"too-many-warp-syncs",
+       "The values are right, but the warps wait too often. A __syncthreads() orders the lanes "
+       "of a warp as well, and what a lane keeps in its registers needs no barrier." +
+           needless_waits(exercise, samples, warps, true),
+       in(warps, warps.counts.warp_syncs, " __syncwarp() over all warps", warps.own.warp_syncs)}};
+}
+
+std::vector<Diagnosis> lost_overlap(const std::vector<Sample>& samples) {
+  const auto lost = [](const Sample& s) { return -excess<&simt::Counts::products_left>(s); };
+  const Sample& most = worst(samples, lost);
+  if (lost(most) <= 0) return {};
+  return {{"products-waited-early",
+           "The values are right, but fewer products run under other work than in the stage. Issue "
+           "a product before the work that does not need it, and let the wait for the one before "
+           "it leave it in flight: wgmma_wait<1>() leaves the last group.",
+           most.name + ": the waits of all warpgroups leave " +
+               std::to_string(most.counts.products_left) + " groups in flight, the target is " +
+               std::to_string(most.own.products_left) + '\n'}};
+}
+
+std::vector<Diagnosis> missing_waits(const std::vector<Sample>& samples) {
+  const auto missing = [](const Sample& s) { return -read_excess(s); };
+  const Sample& most = worst(samples, missing);
+  if (missing(most) <= 0) return {};
+  return {{"count-not-awaited",
+           "The values are right here, where one block after the other runs. But a count in global "
+           "memory is read less often than in the stage: a wait for what other blocks do is "
+           "missing.",
+           most.name + ": " + std::to_string(most.counts.global_read_bytes) +
+               " bytes read, the target is " + std::to_string(most.own.global_read_bytes) + '\n'}};
 }
 
 }  // namespace cuflash::exercises

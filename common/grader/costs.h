@@ -13,6 +13,9 @@ std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples);
 std::vector<Diagnosis> excess_shared_loads(const std::vector<Sample>& samples);
 // Also names the barriers of the exercise without which the simulator finds nothing wrong.
 std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples, const Stage& exercise);
+std::vector<Diagnosis> lost_overlap(const std::vector<Sample>& samples);
+// Of a stage whose blocks wait for each other.
+std::vector<Diagnosis> missing_waits(const std::vector<Sample>& samples);
 
 }  // namespace cuflash::exercises
 

@@ -84,10 +84,11 @@ std::string nth(std::int64_t n) { return n == 1 ? "every" : "every " + std::to_s
 Finding diagnose_from_steps(const Steps& steps, const std::string& array) {
   if (steps.pitch == 0) return {};
   if (steps.wanted_rows > 0 && steps.rows > 0) {
-    return {"wrong-row-step", " It takes " + nth(steps.rows) + " row of " + array + ", the stage " +
-                                  nth(steps.wanted_rows) +
-                                  ": the step of the row's index is wrong, or the leading "
-                                  "dimension, which counts elements."};
+    return {"wrong-row-step",
+            " It takes " + nth(steps.rows) + " row of " + array +
+                ": the step of the row's index is wrong, or the leading dimension, which counts "
+                "elements.",
+            "The stage takes " + nth(steps.wanted_rows) + " row."};
   }
   return {kWrongPitch, " From row to row of " + array + " it goes on by " +
                            std::to_string(steps.elements) + " elements, where the rows lie " +
@@ -191,6 +192,9 @@ Finding diagnose_from_stray_read(const Event& stray, const std::string& meant,
 Finding diagnose_from_reads(const Difference& first, const AccessHistory& mine,
                             const AccessHistory& own) {
   if (first.mine == nullptr || first.own == nullptr) return {};
+  const std::string who = first.mine->product != nullptr
+                              ? " Before its first wrong product a warp has"
+                              : " Before its first wrong store a thread has";
   const Elements by_mine = mine.reads_before(*first.mine), by_own = own.reads_before(*first.own);
   std::vector<int> arrays;
   for (const auto* history : {&mine, &own}) {
@@ -207,8 +211,7 @@ Finding diagnose_from_reads(const Difference& first, const AccessHistory& mine,
                          all_own = own.reads_of_block(*first.own);
     const std::string name = array_name(array);
     if (reads.mine.empty()) {
-      const std::string words = " Before its first wrong store a thread has not read " +
-                                box(reads.own) + ", which the stage's thread reads.";
+      const std::string words = who + " not read " + box(reads.own) + ", which the stage's reads.";
       const int other = read_in_place_of(array, all_mine, all_own);
       if (other < 0) return {kReadsDiffer, words};
       return {"wrong-array-read", words + " The exercise reads nothing of " + name + ", and " +
@@ -216,13 +219,14 @@ Finding diagnose_from_reads(const Difference& first, const AccessHistory& mine,
                                       array_name(other) + " stands where " + name + " belongs."};
     }
     if (reads.own.empty()) {
-      return {kReadsDiffer, " Before its first wrong store a thread has also read " +
-                                box(reads.mine) + ", which the stage's thread does not."};
+      return {kReadsDiffer,
+              who + " also read " + box(reads.mine) + ", which the stage's does not."};
     }
-    const std::string words = " Before its first wrong store a thread has read " + box(reads.mine) +
-                              ", where the stage's thread reads " + box(reads.own) + '.';
+    const std::string words =
+        who + " read " + box(reads.mine) + ", where the stage's reads " + box(reads.own) + '.';
     const Finding told = diagnose_from_pairs(array, all_mine, all_own);
-    return told.words.empty() ? Finding{kReadsDiffer, words} : Finding{told.id, words + told.words};
+    return told.words.empty() ? Finding{kReadsDiffer, words}
+                              : Finding{told.id, words + told.words, told.more};
   }
   return {};
 }

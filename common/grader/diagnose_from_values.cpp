@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "difference.h"
@@ -56,6 +57,28 @@ bool one_factor_each(const std::vector<Difference>& group, const PartOf& part_of
   return telling > 1 && 10 * agreeing >= 9 * telling;
 }
 
+// True if of the rows of the group most elements of some size are in it.
+bool are_whole_rows(const std::vector<Difference>& group, const AccessHistory& own) {
+  const Event& first = *group.front().own;
+  double largest = 0;
+  std::set<std::int64_t> rows;
+  for (const Difference& d : group) {
+    largest = std::max(largest, usable(d) ? std::abs(d.own->value) : 0);
+    rows.insert(d.own->element->row);
+  }
+  const auto has_size = [&](const Event& event) { return std::abs(event.value) > 0.05 * largest; };
+  const auto differ = std::count_if(group.begin(), group.end(),
+                                    [&](const Difference& d) { return has_size(*d.own); });
+  std::ptrdiff_t all = 0;
+  for (const Event& event : own.events()) {
+    const Element &e = *event.element, &of = *first.element;
+    const bool same = e.launch == of.launch && event.block == first.block && e.array == of.array &&
+                      event.epoch == first.epoch && event.tile == first.tile;
+    all += event.write && same && has_size(event) && rows.count(e.row) > 0;
+  }
+  return 10 * differ >= 8 * all;
+}
+
 // A factor as the source would have it.
 std::string factor_in_words(double factor, const Problem& p) {
   const double scale = p.softmax_scale, log2e = 1.4426950408889634;
@@ -69,6 +92,10 @@ std::string factor_in_words(double factor, const Problem& p) {
       {1 / log2e, "a factor log2(e) is missing: the base is 2 in one place and e in another"},
       {scale * log2e, "softmax_scale and log2(e) once too often"},
       {1 / (scale * log2e), "softmax_scale and log2(e) are missing"},
+      {1. / 4, "a sum over the four lanes of a quad is summed over them again"},
+      {1. / 32, "a sum over the lanes of a warp is summed over them again"},
+      {1. / 1024, "the factor 2^10 of P, 2^kLog2OfP, is missing"},
+      {1024, "the factor 2^10 of P, 2^kLog2OfP, is there once too often"},
       {2, "it is added twice"},
       {0.5, "half of it is missing"},
       {p.heads_q / p.heads_kv, "it is added for each query head of the group"},
@@ -131,12 +158,67 @@ std::string belongs_to(const std::vector<Difference>& group, const AccessHistory
       return "each is the value of " + by + " columns " + (shift < 0 ? "before" : "after");
     }
   }
+  for (int n = 1; n < 64; n *= 2) {
+    if (is(own_row, [n](const Element& e) { return e.column ^ n; })) {
+      return "columns that are " + std::to_string(n) + " apart have changed places";
+    }
+  }
   for (std::int64_t row = 0; row < 128; ++row) {
     if (first.row != row && is([&](const Element&) { return row; }, own_column)) {
       return "all are the values of row " + std::to_string(row);
     }
   }
   return "";
+}
+
+// A block of an operand, 8 x 8 or 8 of a row, where it begins.
+struct Block {
+  Element first;
+  int rows;
+  std::string in_words() const {
+    Element last = first;
+    last.row += rows - 1, last.column += kColumns - 1;
+    return box({first, last});
+  }
+  static constexpr int kColumns = 8;
+};
+
+// True if the block of the exercise holds what the other of the stage does, which may be turned.
+bool holds(const Moment& mine, const Block& block, const Moment& own, const Element& other,
+           bool turned) {
+  int telling = 0;
+  for (int r = 0; r < block.rows; ++r) {
+    for (int c = 0; c < Block::kColumns; ++c) {
+      const double value = mine.value(block.first.row + r, block.first.column + c);
+      const double wanted =
+          own.value(other.array, other.row + (turned ? c : r), other.column + (turned ? r : c));
+      if (value != wanted) return false;
+      telling += value != 0;
+    }
+  }
+  return telling > 3;
+}
+
+// Which block of the stage's operands stands where the first difference is.
+Finding diagnose_from_blocks(const Difference& first, const AccessHistory& mine,
+                             const AccessHistory& own) {
+  const Moment now(mine, *first.mine), wanted(own, *first.own);
+  for (const int rows : {8, 1}) {
+    Block block = {*first.mine->element, rows};
+    block.first.row -= block.first.row % rows, block.first.column -= block.first.column % 8;
+    for (const Event& event : own.events()) {
+      const Element& e = *event.element;
+      const bool same = e.launch == block.first.launch && e.block == block.first.block;
+      if (event.product == nullptr || !same || e.row % rows != 0 || e.column % 8 != 0) continue;
+      for (const bool turned : {false, true}) {
+        if ((turned && rows == 1) || !holds(now, block, wanted, e, turned)) continue;
+        return {turned ? "operand-turned" : "operand-misplaced",
+                Block{e, rows}.in_words() + (turned ? ", transposed," : "") + " stands where " +
+                    block.in_words() + " belongs"};
+      }
+    }
+  }
+  return {};
 }
 
 // Which elements of an array are hidden, by row and column: a score of -inf, a probability of 0.
@@ -149,7 +231,8 @@ HiddenElements hidden_elements(const AccessHistory& history, const Event& at) {
   for (const Event& event : history.events()) {
     const Element &e = *event.element, &of = *at.element;
     const bool same_time = e.launch == of.launch && e.block == of.block && event.epoch == at.epoch;
-    if (event.write && same_time && e.array == of.array) {
+    const bool same_tile = at.product == nullptr || event.tile == at.tile;
+    if (event.write && same_time && same_tile && e.array == of.array) {
       hidden[e.row][e.column] = is_hidden(event.value);
     }
   }
@@ -177,6 +260,15 @@ bool are_exchanged(const HiddenElements& mine, const HiddenElements& own) {
   return told >= 16 && 20 * equal >= 19 * told;
 }
 
+bool hides_any(const HiddenElements& elements) {
+  for (const auto& [row, columns] : elements) {
+    for (const auto& [column, hidden] : columns) {
+      if (hidden) return true;
+    }
+  }
+  return false;
+}
+
 // The one row of the stage with these hidden columns; -1 if there is none, or more than one.
 std::int64_t row_with(const std::map<int, bool>& columns, const HiddenElements& own) {
   std::int64_t found = -1;
@@ -190,7 +282,7 @@ std::int64_t row_with(const std::map<int, bool>& columns, const HiddenElements& 
 
 // Of elements that are hidden where the stage's are not, or the reverse.
 Finding diagnose_from_mask(const std::vector<Difference>& group, const AccessHistory& mine,
-                           const AccessHistory& own) {
+                           const AccessHistory& own, const Problem& p) {
   const HiddenElements hidden = hidden_elements(mine, *group.front().mine),
                        wanted = hidden_elements(own, *group.front().own);
   if (are_exchanged(hidden, wanted)) {
@@ -209,12 +301,29 @@ Finding diagnose_from_mask(const std::vector<Difference>& group, const AccessHis
   if (!words.empty()) return {"mask-of-other-row", words};
   const auto shown = std::count_if(group.begin(), group.end(),
                                    [](const Difference& d) { return is_hidden(d.own->value); });
-  const auto count = static_cast<std::ptrdiff_t>(group.size());
-  return {kMaskDiffers, std::to_string(count - shown) + " are hidden and should be visible, " +
-                            std::to_string(shown) + " the reverse"};
+  const auto hidden_of_mine = group.size() - static_cast<std::size_t>(shown);
+  const auto past_the_end = [&](const Difference& d) { return d.own->element->column >= p.seq_kv; };
+  if (group.front().own->product != nullptr &&
+      std::all_of(group.begin(), group.end(), past_the_end)) {
+    return {"tail-not-hidden",
+            "keys past the end, from " + std::to_string(p.seq_kv) + " on, are not hidden"};
+  }
+  if (hidden_of_mine == 0 && !hides_any(hidden)) {
+    return {"tile-not-masked", "it is not masked, and " + std::to_string(shown) +
+                                   " elements are visible that should be hidden"};
+  }
+  return {kMaskDiffers, std::to_string(hidden_of_mine) +
+                            " elements are hidden and should be visible, " + std::to_string(shown) +
+                            " are visible and should be hidden"};
 }
 
-// True if the stage writes probabilities before this.
+// True if products make O.
+bool makes_output(const AccessHistory& own) {
+  return std::any_of(own.products().begin(), own.products().end(),
+                     [](const Product& product) { return product.d.matrix == "accumulator O"; });
+}
+
+// True if the stage writes probabilities before this, or multiplies by them.
 bool writes_probabilities(const AccessHistory& own, const Event& before) {
   return std::any_of(own.events().begin(), own.events().end(), [&](const Event& event) {
     const std::string& name = array_name(event.element->array);
@@ -229,11 +338,14 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
   const std::string& array = array_name(group.front().mine->element->array);
   const bool of_scores = array == "S" || array == "P" || array == "sS" || array == "sP" ||
                          array == "dS" || array == "sdS" || array == "scratch";
-  const bool masked = p.causal || p.window_left >= 0 || p.window_right >= 0;
+  const auto past_the_end = [&](const Difference& d) { return d.own->element->column >= p.seq_kv; };
+  const bool masked = p.causal || p.window_left >= 0 || p.window_right >= 0 ||
+                      (group.front().own->product != nullptr && most(group, past_the_end));
   const auto other_mask = [](const Difference& d) {
     return is_hidden(d.mine->value) != is_hidden(d.own->value);
   };
-  if (of_scores && masked && most(group, other_mask)) return diagnose_from_mask(group, mine, own);
+  if (of_scores && masked && most(group, other_mask))
+    return diagnose_from_mask(group, mine, own, p);
   const auto mine_is = [&](const auto& test) {
     return most(group, [&](const Difference& d) { return test(d.mine->value); });
   };
@@ -244,28 +356,53 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
   }
   const double factor =
       common(group, [](const Difference& d) { return d.mine->value / d.own->value; });
-  if (std::isfinite(factor)) {
-    return {"value-scaled", "each is " + number(factor) + " times what the stage stores" +
-                                factor_in_words(factor, p)};
+  const std::string known = factor_in_words(factor, p);
+  // A few elements may have about the same factor by chance, and most of them if it is near 1 or 0.
+  const bool telling = group.size() >= 16 && !about(factor, 1) && std::abs(factor) > 1e-3;
+  if (!known.empty() || telling) {
+    return {"value-scaled", "each is " + number(factor) + " times the stage's" + known};
   }
+  const bool of_product = group.front().mine->product != nullptr;
+  const Finding block = of_product ? diagnose_from_blocks(group.front(), mine, own) : Finding();
+  if (!block.words.empty()) return block;
   const std::string home = belongs_to(group, own);
   if (!home.empty()) return {"value-misplaced", home};
   const auto row_of = [](const Difference& d) { return d.mine->element->row; };
   const auto lane_of = [&](const Difference& d) {
     return std::make_pair(row_of(d), d.mine->thread);
   };
-  if (one_factor_each(group, row_of)) {
+  if (one_factor_each(group, row_of) && are_whole_rows(group, own)) {
     const Event& first = *group.front().own;
-    if (array_name(first.element->array) == "O" && writes_probabilities(own, first)) {
+    if (array.rfind("accumulator", 0) == 0) {
+      return {
+          "rescaled-wrongly",
+          "all of a row have the same wrong factor, and the operands before are right: what the "
+          "sums are rescaled by between two tiles is wrong, or is another row's"};
+    }
+    const bool forward = makes_output(own);
+    if (first.product == nullptr && (array == "O" || forward) && writes_probabilities(own, first)) {
       return {"sum-of-row",
               "all of a row have the same wrong factor. The probabilities are right, and so is the "
               "maximum: the row's sum is wrong"};
     }
-    return {"factor-of-row",
-            "all of a row have the same wrong factor: the row's maximum, sum or LSE is wrong, or "
-            "that of another row"};
+    const std::string what = first.product == nullptr ? "maximum, sum or LSE"
+                             : forward                ? "maximum"
+                                                      : "LSE";
+    return {"factor-of-row", "all of a row have the same wrong factor: the row's " + what +
+                                 " is wrong, or that of another row"};
   }
-  if (one_factor_each(group, lane_of)) {
+  if (array.rfind("accumulator", 0) == 0) {
+    const bool cleared = std::all_of(group.begin(), group.end(),
+                                     [](const Difference& d) { return d.own->value == 0; });
+    if (cleared) {
+      return {"sums-not-cleared", "the sums do not begin with 0: what was there before is added"};
+    }
+    return {"sums-changed",
+            "the sums are wrong, and the operands before are right: what is done to them between "
+            "two products is wrong"};
+  }
+  const bool is_input = array == "Q" || array == "K" || array == "V" || array == "dO";
+  if (!is_input && one_factor_each(group, lane_of)) {
     return {"factor-of-lane-differs",
             "those of one lane have the same wrong factor, and other lanes of the row another: the "
             "row's maximum or sum has not come to all of its lanes, or from all of them"};

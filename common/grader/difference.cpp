@@ -42,8 +42,16 @@ std::string instead_of(double got, double wanted) {
   return digits(got, count) + " instead of " + digits(wanted, count);
 }
 
-std::string in_words(const Element& e) {
+std::string in_words(const Event& event) {
+  const Element& e = *event.element;
   const std::string& name = array_name(e.array);
+  if (event.product != nullptr) {
+    const std::string matrix = name.substr(name.find(' ') + 1);  // without "accumulator"
+    const bool of_keys = matrix.find_first_of("KV") != std::string::npos,
+               scores = matrix.find_first_of("SP") != std::string::npos;
+    return name + (of_keys ? "[key " : "[query ") + std::to_string(e.row) +
+           (scores ? "][key " : "][") + std::to_string(e.column) + ']';
+  }
   const std::string row = name + '[' + std::to_string(e.row) + ']';
   const bool vector = is_vector(name) && e.column == 0;  // s_lse[2][64] is two vectors.
   return vector ? row : row + '[' + std::to_string(e.column) + ']';

@@ -22,6 +22,7 @@ struct Difference {
 struct Finding {
   const char* id = "";
   std::string words;
+  std::string more = {};  // what the stage has there
 };
 
 // What is found where nothing better is; another problem may tell more.
@@ -49,7 +50,8 @@ bool close(double a, double b, double scale);
 std::string number(double value);
 // "0.5 instead of 0.25", with as many digits as tell the two apart.
 std::string instead_of(double got, double wanted);
-std::string in_words(const Element& element);
+// "sK[3][8]", "P[query 12][key 70]".
+std::string in_words(const Event& event);
 // "sK[16 to 31][0 to 63]": the smallest box around some elements of one array.
 std::string box(const std::vector<Element>& elements);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 
 #include "difference.h"
@@ -26,6 +27,31 @@ std::vector<double> magnitudes(const AccessHistory& own) {
   return sum;
 }
 
+bool is_zero(const std::vector<float>& values) {
+  return std::all_of(values.begin(), values.end(), [](float x) { return x == 0; });
+}
+
+// One element for each warp and tile in which the exercise leaves out products of the stage, other
+// than those with zeros.
+std::vector<Difference> missing_products(const AccessHistory& mine, const AccessHistory& own) {
+  std::vector<bool> made(own.products().size());
+  for (const Product& product : mine.products()) {
+    if (product.like >= 0) made[product.like] = true;
+  }
+  std::set<Group> groups;
+  for (std::size_t n = 0; n < made.size(); ++n) {
+    const Product& product = own.products()[n];
+    if (made[n] || is_zero(product.log.a) || is_zero(product.log.b)) continue;
+    groups.insert(group_of(product));
+  }
+  std::vector<Difference> found;
+  for (const Event& event : own.events()) {
+    const bool named = event.product != nullptr && groups.erase(group_of(*event.product)) > 0;
+    if (named) found.push_back({nullptr, &event});
+  }
+  return found;
+}
+
 // Of both kernels, by the number of times that an element was written before.
 std::vector<Difference> differences(const AccessHistory& mine, const AccessHistory& own) {
   const std::vector<double> magnitude = magnitudes(own);
@@ -33,6 +59,12 @@ std::vector<Difference> differences(const AccessHistory& mine, const AccessHisto
   std::unordered_map<Element, std::size_t, HashOfElement> times;
   for (const Event& event : mine.events()) {
     if (!event.write) continue;
+    const auto array = static_cast<std::size_t>(event.element->array);
+    if (event.product != nullptr) {
+      const bool equal = close(event.value, event.like->value, magnitude[array]);
+      if (!equal) found.push_back({&event, event.like});
+      continue;
+    }
     const auto* const wanted = own.writes(*event.element);
     const std::size_t n = times[*event.element]++;
     if (wanted == nullptr) {
@@ -40,12 +72,14 @@ std::vector<Difference> differences(const AccessHistory& mine, const AccessHisto
       continue;
     }
     const Event& want = *(*wanted)[std::min(n, wanted->size() - 1)];
-    const auto array = static_cast<std::size_t>(event.element->array);
     if (!close(event.value, want.value, magnitude[array])) found.push_back({&event, &want});
   }
   for (const Event& event : own.events()) {
-    if (event.write && mine.writes(*event.element) == nullptr) found.push_back({nullptr, &event});
+    const bool store = event.write && event.product == nullptr;
+    if (store && mine.writes(*event.element) == nullptr) found.push_back({nullptr, &event});
   }
+  const auto missing = missing_products(mine, own);
+  found.insert(found.end(), missing.begin(), missing.end());
   const auto moment = [](const Difference& d) {
     const Event& event = d.event();
     return std::make_tuple(event.element->launch, event.block, event.epoch);
@@ -64,6 +98,8 @@ std::vector<Difference> first_group(const std::vector<Difference>& all) {
     const Event& event = one.event();
     if (event.element->launch != at.element->launch || event.block != at.block) continue;
     if (event.element->array != at.element->array || event.epoch != at.epoch) continue;
+    if ((event.product == nullptr) != (at.product == nullptr)) continue;
+    if (at.product != nullptr && event.tile != at.tile) continue;
     const bool same_kind = (one.mine == nullptr) == (first.mine == nullptr) &&
                            (one.own == nullptr) == (first.own == nullptr);
     if (same_kind) group.push_back(one);
@@ -74,8 +110,9 @@ std::vector<Difference> first_group(const std::vector<Difference>& all) {
 // ---- In words -----------------------------------------------------------------------------------
 
 std::string who(const Event& event) {
-  std::string text =
-      "block " + std::to_string(event.block) + ", thread " + std::to_string(event.thread);
+  std::string text = "block " + std::to_string(event.block);
+  text += event.product != nullptr ? ", warp " + std::to_string(event.thread / 32)
+                                   : ", thread " + std::to_string(event.thread);
   if (event.tile >= 0) text += ", tile " + std::to_string(event.tile);
   return text;
 }
@@ -130,54 +167,85 @@ Finding diagnose_from_shuffles(const AccessHistory& mine, const AccessHistory& o
   return {"wrong-lanes",
           " In the shuffles a lane receives values of lanes whose numbers differ from its own "
           "(exclusive or) by " +
-              got + "; in the stage's by " + wanted + '.'};
+              got + '.',
+          "In the stage's shuffles they differ by " + wanted + '.'};
+}
+
+// What the first product takes that differs from the stage's.
+std::string of_operand(const Event& event, const Finding& values) {
+  return " The first product that differs from the stage's has a wrong " +
+         array_name(event.element->array) +
+         (event.tile >= 0 ? " in tile " + std::to_string(event.tile) : "") +
+         (values.words.empty() ? "" : ": " + values.words) + '.';
+}
+
+// Of a warp and a tile in which the exercise leaves out products.
+Diagnosis of_missing_products(const Event& event, const AccessHistory& mine,
+                              const AccessHistory& own, const std::string& in) {
+  const auto count = [&](const AccessHistory& history) {
+    const auto& all = history.products();
+    return std::count_if(all.begin(), all.end(), [&](const Product& product) {
+      return group_of(product) == group_of(*event.product);
+    });
+  };
+  return {"products-missing",
+          " Products are missing: a warp makes " + std::to_string(count(mine)) +
+              " of them in its tile, the stage's " + std::to_string(count(own)) + '.',
+          in + who(event) + '\n'};
 }
 
 Divergence in_words(const std::vector<Difference>& group, const AccessHistory& mine,
                     const AccessHistory& own, const Sample& sample) {
   const Difference& first = group.front();
   const Event& event = first.event();
-  const std::string in = " In " + sample.name + ' ';
-  const std::string many = group.size() == 1 ? "" : ", and others in " + box(elements_of(group));
+  const bool of_product = event.product != nullptr;
+  const std::string in = sample.name + ": ", element = in_words(event);
+  const std::string others = group.size() == 1 ? "" : " others in " + box(elements_of(group));
+  if (first.mine == nullptr && of_product) {
+    return {of_missing_products(event, mine, own, in), of_product};
+  }
   if (first.mine == nullptr) {
-    return {{kNeverStored,
-             in + "the exercise never writes " + in_words(*event.element) + many +
-                 ". The stage does, at " + where(own, event) + " (" + who(event) + "). There " +
-                 writers(own, event) + " of a block write to " + array_name(event.element->array) +
-                 ", in the exercise " + writers(mine, event) + '.',
-             ""},
-            ""};
+    const std::string& array = array_name(event.element->array);
+    return {
+        {kNeverStored,
+         ' ' + element + " is never written" + (others.empty() ? "." : ", nor are" + others + '.'),
+         in + "of a block, " + array + " is written by " + writers(mine, event) + '\n',
+         "The stage writes it at " + where(own, event) + " (" + who(event) + "). There " + array +
+             " is written by " + writers(own, event) + '.'}};
   }
   if (first.own == nullptr) {
     return {{"stray-store",
-             in + "the first store that the stage does not make is to " + in_words(*event.element) +
-                 many + ", at " + where(mine, event) + " (" + who(event) + ").",
-             ""},
-            ""};
+             ' ' + element + " is written, which the stage never writes" +
+                 (others.empty() ? "." : "; so are" + others + '.'),
+             in + "at " + where(mine, event) + " (" + who(event) + ")\n"}};
   }
-  std::string store = in + "the first store that differs from the stage's own is to " +
-                      in_words(*event.element) + ": " +
-                      instead_of(first.mine->value, first.own->value) + ", at " +
-                      where(mine, event) + " (" + who(event) + "); all stores before it are equal.";
-  if (group.size() > 1) store += " Others differ in " + box(elements_of(group)) + '.';
+  std::string store = in + element + " is " + instead_of(first.mine->value, first.own->value) +
+                      " at " + where(mine, event) + " (" + who(event) + "), the first " +
+                      (of_product ? "product" : "store") + " that differs from the stage's";
+  if (!others.empty()) store += "; so do" + others;
   const Finding values = diagnose_from_values(group, mine, own, sample.problem),
                 reads = diagnose_from_reads(first, mine, own),
                 shuffles = diagnose_from_shuffles(mine, own);
   std::string message = reads.words + shuffles.words;
-  if (!values.words.empty()) {
-    message += " Where the first stores differ from the stage's, " + values.words + '.';
+  if (of_product) {
+    message += of_operand(event, values);
+  } else if (!values.words.empty()) {
+    message += " In the first stores that differ from the stage's, " + values.words + '.';
   }
   const char* const id = *reads.id != 0 ? reads.id : *shuffles.id != 0 ? shuffles.id : values.id;
-  return {{id, message, ""}, store};
+  return {{id, message, store + '\n', reads.more + shuffles.more}, of_product};
 }
 
-// The samples that are bad, the smallest first; before the others those whose rows have several
-// keys of ordinary scores.
+// True if rows have several keys of ordinary scores.
+bool is_ordinary(const Sample& s) {
+  return s.input == harness::InputKind::kGaussian && s.problem.seq_kv > 8;
+}
+
+// The samples that are bad, the smallest first; before the others those that are ordinary.
 template <class Bad>
 std::vector<const Sample*> smallest_first(const std::vector<Sample>& samples, const Bad& bad) {
   const auto size = [](const Sample* s) {
-    const bool ordinary = s->input == harness::InputKind::kGaussian && s->problem.seq_kv > 8;
-    return work_of(s->problem) * (ordinary ? 1 : 1e6);
+    return work_of(s->problem) * (is_ordinary(*s) ? 1 : 1e6);
   };
   std::vector<const Sample*> found;
   for (const Sample& s : samples) {
@@ -188,12 +256,8 @@ std::vector<const Sample*> smallest_first(const std::vector<Sample>& samples, co
   return found;
 }
 
-struct Histories {
-  AccessHistory mine, own;
-};
-Histories histories(const Stage& exercise, const Stage& own, const Sample& s) {
-  return {AccessHistory(exercise, s.pass, s.problem, s.want->inputs),
-          AccessHistory(own, s.pass, s.problem, s.want->inputs)};
+AccessHistory history(const Stage& stage, const Sample& s, const AccessHistory* own = nullptr) {
+  return AccessHistory(stage, s.pass, s.problem, s.want->inputs, own);
 }
 
 // Finds accesses that meet another shared array than those that their source line names. Arrays
@@ -249,18 +313,40 @@ int columns_of(const Elements& known, const Element& of) {
   return columns;
 }
 
+// What the first product with a wrong operand tells.
+Finding first_wrong_operand(const AccessHistory& mine, const AccessHistory& own, const Problem& p) {
+  std::vector<Difference> all = differences(mine, own);
+  const auto is_other = [](const Difference& d) {
+    return d.mine == nullptr || d.mine->product == nullptr;
+  };
+  all.erase(std::remove_if(all.begin(), all.end(), is_other), all.end());
+  if (all.empty()) return {};
+  const Finding values = diagnose_from_values(first_group(all), mine, own, p);
+  return {values.id, of_operand(all.front().event(), values)};
+}
+
 }  // namespace
 
 Divergence divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples) {
   constexpr int kTried = 3;
+  const auto of_sample = [&](const Sample& sample) {
+    const AccessHistory theirs = history(own, sample), mine = history(exercise, sample, &theirs);
+    const auto all = differences(mine, theirs);
+    return all.empty() ? Divergence() : in_words(first_group(all), mine, theirs, sample);
+  };
+  const auto wrong = smallest_first(samples, [](const Sample& s) { return !s.right(); });
+  // A wrong factor of a row, which the division takes away, tells most where P is not one-hot.
+  const auto ordinary = smallest_first(samples, is_ordinary);
+  if (!wrong.empty() && !is_ordinary(*wrong.front()) && !ordinary.empty()) {
+    Divergence one = of_sample(*ordinary.front());
+    if (one.of_product) return one;
+  }
   Divergence found;
   int tried = 0;
-  for (const Sample* sample : smallest_first(samples, [](const Sample& s) { return !s.right(); })) {
+  for (const Sample* sample : wrong) {
     if (tried++ == kTried) break;
-    const auto [mine, theirs] = histories(exercise, own, *sample);
-    const auto all = differences(mine, theirs);
-    if (all.empty()) continue;
-    Divergence one = in_words(first_group(all), mine, theirs, *sample);
+    Divergence one = of_sample(*sample);
+    if (one.cause.details.empty()) continue;
     const bool weak = one.cause.id == kStoreDiffers || one.cause.id == kMaskDiffers;
     if (!weak) return one;
     if (found.cause.id.empty()) found = std::move(one);
@@ -274,7 +360,7 @@ Diagnosis stray_access(const Stage& exercise, const Stage& own,
       smallest_first(samples, [](const Sample& s) { return !s.check.faults.empty(); });
   if (faulty.empty()) return {};
   const Sample* const sample = faulty.front();
-  const auto [mine, theirs] = histories(exercise, own, *sample);
+  const AccessHistory theirs = history(own, *sample), mine = history(exercise, *sample, &theirs);
   const Elements& known = theirs.elements();
   NamedArrays named(mine, theirs);
   const auto is_stray = [&](const Event& event) {
@@ -311,6 +397,8 @@ Diagnosis stray_access(const Stage& exercise, const Stage& own,
                  std::to_string(columns - 1) + ".";
     }
     message += " An index or the distance from row to row (the leading dimension) is wrong there.";
+    const Finding operand = first_wrong_operand(mine, theirs, sample->problem);
+    if (!operand.words.empty()) id = operand.id, message += operand.words;
   }
   return {id, message, ""};
 }

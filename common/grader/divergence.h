@@ -1,5 +1,5 @@
-// Where an exercise first does something else than the stage: the first store that differs under
-// the same schedule, and what its thread has read.
+// Where an exercise first does something else than the stage: the first store, or the first operand
+// of a product, that differs under the same schedule, and what its thread has read.
 #ifndef CUFLASH_GRADER_DIVERGENCE_H_
 #define CUFLASH_GRADER_DIVERGENCE_H_
 
@@ -13,8 +13,8 @@ namespace cuflash::exercises {
 inline constexpr const char* kNeverStored = "never-stored";
 inline constexpr const char* kWrongPitch = "wrong-leading-dimension";
 struct Divergence {
-  Diagnosis cause;    // what the values and the reads tell; the message may be empty
-  std::string store;  // which store it is
+  Diagnosis cause;          // what the values and the reads tell; the message may be empty
+  bool of_product = false;  // not of a store
 };
 Divergence divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples);
 

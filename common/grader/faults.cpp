@@ -19,11 +19,15 @@ bool is_race(Kind kind) { return kind == Kind::kSharedRace || kind == Kind::kGlo
 bool of_copies(Kind kind) { return kind == Kind::kMbarrier || kind == Kind::kAsyncCopy; }
 
 // The cause before what may follow from it.
-int rank(Kind kind) {
+int rank(const simt::Finding& finding) {
+  const Kind kind = finding.kind();
   if (kind == Kind::kDivergentBarrier) return 0;
   if (is_race(kind)) return 1;
   if (kind == Kind::kOutOfBounds) return 2;
-  return of_copies(kind) ? 3 : 4;
+  // A product that is not waited for still reads its tiles; an operand may be overwritten because
+  // a copy came too early.
+  if (kind == Kind::kAsyncProduct && finding.report != Report::kOperandOverwritten) return 3;
+  return of_copies(kind) ? 4 : 5;
 }
 
 Diagnosis race_of_writes(const std::string& array, const Access& a, const Access& b) {
@@ -45,8 +49,13 @@ Diagnosis race_of_writes(const std::string& array, const Access& a, const Access
           ""};
 }
 
-// The finding names first what the program means to come first.
-Diagnosis race(const simt::Finding& finding) {
+// What orders threads in a kernel whose warps have roles; no __syncthreads() does.
+constexpr const char* kOrderOfRoles =
+    " A named barrier orders them, or an arrival at an mbarrier and a wait for that phase. One "
+    "lane's arrival stands for its warp only behind a __syncwarp().";
+
+// The finding names first what the program means to come first. `roles`: see kOrderOfRoles.
+Diagnosis race(const simt::Finding& finding, bool roles) {
   const std::string& array = finding.array;
   const Access &first = finding.accesses[0], &second = finding.accesses[1];
   if (first.block || second.block) {
@@ -55,25 +64,29 @@ Diagnosis race(const simt::Finding& finding) {
                 ", and nothing orders blocks. Each element needs one block that owns it.",
             ""};
   }
-  const std::string barrier = first.warp == second.warp ? "__syncwarp()" : "__syncthreads()";
+  const std::string barrier = roles                       ? "barrier"
+                              : first.warp == second.warp ? "__syncwarp()"
+                                                          : "__syncthreads()";
   const bool writes_first = first.kind != AccessKind::kRead;
   if (writes_first && second.kind != AccessKind::kRead) return race_of_writes(array, first, second);
   if (writes_first) {
-    const char* const skipped = barrier == "__syncwarp()" || first.tile == second.tile
-                                    ? ""
-                                    : " A warp that skips a barrier in one round of a loop is one "
-                                      "behind in all later ones.";
+    const char* const hint = roles ? kOrderOfRoles
+                             : barrier == "__syncwarp()" || first.tile == second.tile
+                                 ? ""
+                                 : " A warp that skips a barrier in one round of a loop is one "
+                                   "behind in all later ones.";
     return {"race-read-early",
             array + " is read before all threads have written it: no " + barrier +
                 " orders the write at " + line(first) + " before the read at " + line(second) +
-                "." + skipped,
+                "." + hint,
             ""};
   }
   return {"race-overwrite",
           array + " is overwritten while other threads still read it: no " + barrier +
               " orders the read at " + line(first) + " before the next write at " + line(second) +
               "." +
-              (first.tile == second.tile
+              (roles ? kOrderOfRoles
+               : first.tile == second.tile
                    ? ""
                    : " In a loop it stands between the last read of one round and the first write "
                      "after it."),
@@ -123,10 +136,11 @@ Diagnosis uninitialised(const simt::Finding& finding, const std::string& where,
   return {"uninitialised", message, ""};
 }
 
-// "k_empty[0] has had 3 of 4 arrivals in phase 1, v_full[0] 0 of 1 arrival in phase 2"
-std::string states(const std::vector<simt::FindingBarrier>& barriers) {
+// "k_empty[0] has had 3 of 4 arrivals in phase 1, v_full[0] 0 of 1 arrival in phase 2, the named
+// barrier 2: 128 of 256 threads"
+std::string states(const simt::Finding& finding) {
   std::string words;
-  for (const simt::FindingBarrier& barrier : barriers) {
+  for (const simt::FindingBarrier& barrier : finding.barriers) {
     words += words.empty() ? barrier.name + " has had " : ", " + barrier.name + ' ';
     words += std::to_string(barrier.arrived) + " of " + simt::counted(barrier.arrivals, "arrival");
     if (barrier.bytes_expected != 0) {
@@ -134,6 +148,14 @@ std::string states(const std::vector<simt::FindingBarrier>& barriers) {
                simt::counted(barrier.bytes_expected, "byte");
     }
     words += " in phase " + std::to_string(barrier.phase);
+  }
+  // Only the report's lines tell of the others, a line for each warp that waits.
+  const std::string at = "   at barrier ";
+  for (std::size_t n = 0; (n = finding.why.find(at, n)) != std::string::npos; ++n) {
+    const std::size_t begin = n + at.size();
+    const std::string named =
+        ", the named barrier " + finding.why.substr(begin, finding.why.find('\n', begin) - begin);
+    if (words.find(named) == std::string::npos) words += named;
   }
   return words;
 }
@@ -151,6 +173,11 @@ constexpr const char* kTooManyArrive =
     "More arrive at {array} than mbarrier_init() says for a phase: {last}. The phase ends with the "
     "last arrival that was announced, too early for the others.";
 
+constexpr const char* kNoProxyFence =
+    "{array} is written by threads, then read by a product or by TMA, without a proxy fence: the "
+    "write at {first}, the read at {last}. A barrier alone does not order the two. Each thread "
+    "calls fence_proxy_async() behind its writes, and then comes to the barrier.";
+
 // The last is said of all that are not here.
 constexpr Words kWords[] = {
     {Kind::kAsyncCopy, Report::kBoxCopyOverReads, "stage-not-empty",
@@ -167,11 +194,23 @@ constexpr Words kWords[] = {
     {Kind::kAsyncCopy, Report::kBoxCopyWithoutWait, "copy-not-awaited",
      "A copy to {array} is begun that no thread waits for: {first}. It is requested once too "
      "often, or the wait for its phase is missing."},
+    {Kind::kAsyncCopy, Report::kSourceOfStoreOverwritten, "store-not-awaited",
+     "{array} is overwritten while a store may still read it: {place}. The thread that begins a "
+     "store ends its group with tensor_store_commit() and waits by tensor_store_wait_read<n>(), "
+     "for all groups but the last n, before the source is said to be empty."},
+    {Kind::kAsyncCopy, Report::kStoreWithoutWait, "store-not-awaited",
+     "A store of {array} is begun that its thread does not wait for: {place}. "
+     "tensor_store_commit() ends its group, and tensor_store_wait_read<n>() waits until all groups "
+     "but the last n have read their source."},
     {Kind::kMbarrier, Report::kMbarrierDeadlock, "mbarrier-deadlock",
      "No thread can go on: {barriers}. An arrival or a copy's bytes are missing, or a wait names "
      "the wrong parity. A thread that waits must not be one that is to arrive."},
     {Kind::kMbarrier, Report::kTooManyArrivals, "mbarrier-arrivals", kTooManyArrive},
-    {Kind::kMbarrier, Report::kArrivalInLaterPhase, "mbarrier-arrivals", kTooManyArrive},
+    {Kind::kMbarrier, Report::kArrivalInLaterPhase, "mbarrier-arrivals",
+     "An arrival at {array} may come before the phase that it is meant for begins, and would be "
+     "one "
+     "too many for the phase before: {last}. More arrive than mbarrier_init() says, or a tile is "
+     "requested before the wait for its empty buffer."},
     {Kind::kMbarrier, Report::kMoreBytesThanExpected, "mbarrier-bytes",
      "More bytes are copied than a phase of {array} expects: {last}. It ends before all of them "
      "are there. The arrival names the bytes of all boxes that the phase brings: bytes, not "
@@ -183,6 +222,19 @@ constexpr Words kWords[] = {
     {Kind::kMbarrier, Report::kMbarrierOutOfRange, "mbarrier-range",
      "{array} is given a number that it cannot take: {last}. The parity of a wait is 0 or 1, and a "
      "phase has at least one arrival."},
+    {Kind::kDivergentBarrier, Report::kNamedBarrierDeadlock, "named-barrier-deadlock",
+     "Threads wait at a named barrier to which the others do not come: {place}. An arrival is "
+     "missing, comes at another barrier, or waits itself for one that is still to come."},
+    {Kind::kDivergentBarrier, Report::kNamedBarrierTooSoon, "named-barrier-too-soon",
+     "A named barrier is used again before its last use is known to be over: {place}. The threads "
+     "could have been counted then: there is an arrival too many, or it comes too early."},
+    {Kind::kDivergentBarrier, Report::kNamedBarrierOfTwoSizes, "named-barrier-sizes",
+     "Calls at one named barrier name different numbers of threads: {place}. It is the number of "
+     "all that come, of those that wait and of those that only arrive."},
+    {Kind::kDivergentBarrier, Report::kNamedBarrierWithoutWarp, "named-barrier-too-soon",
+     "A named barrier opens when only some lanes of a warp have come: {place}. Others have come to "
+     "it that were not meant to be counted, or lanes of the warp skip it. Those that wait for each "
+     "other in turn need a barrier each."},
     {Kind::kDivergentBarrier, kOthers, "divergent-barrier",
      "Not all threads of the block reach the same __syncthreads(): a barrier is in a branch or a "
      "loop that some of them skip."},
@@ -192,18 +244,47 @@ constexpr Words kWords[] = {
     {Kind::kMisaligned, kOthers, "misaligned",
      "An access to {array} is not aligned: a vector begins at a multiple of its size, a matrix at "
      "a multiple of 32 bytes, and its leading dimension is a multiple of 16 bytes."},
+    {Kind::kAsyncCopy, Report::kWriteWithoutProxyFence, "no-proxy-fence", kNoProxyFence},
+    {Kind::kAsyncProduct, Report::kOperandWithoutProxyFence, "no-proxy-fence", kNoProxyFence},
+    {Kind::kAsyncCopy, Report::kAccessWithoutProxyFence, "no-proxy-fence",
+     "{array} is accessed by threads and by TMA, without a proxy fence: {first}, then {last}. What "
+     "orders threads does not order these two: the thread that comes first, or the one that has "
+     "waited for it, calls fence_proxy_async_global() in between."},
+    {Kind::kAsyncCopy, Report::kCountBeforeEndOfStore, "count-before-store",
+     "A store of {array} is announced to other blocks before it has ended: the store at {first}, "
+     "then the count at {last}. tensor_store_wait_read() waits until its source has been read; "
+     "tensor_store_wait() until what it writes is there."},
     {Kind::kAsyncCopy, kOthers, "copy-in-flight",
      "An asynchronous copy is not waited for in time: {place}. Its data arrive at the "
      "cp_async_wait() that covers its group; until then its destination and its source belong to "
      "the copy."},
     {Kind::kMbarrier, kOthers, "mbarrier", "An mbarrier is used wrongly ({title}): {last}."},
     {Kind::kBlockOrder, kOthers, "later-block",
-     "A thread waits for a block that begins later: {place}. On a GPU that block may begin only "
-     "when this one has ended."},
+     "A thread waits for a count that no block changes that has begun: {place}. Blocks that begin "
+     "later may begin only when this one has ended; or it waits for the count of another tile, or "
+     "for another number."},
+    {Kind::kAsyncProduct, Report::kProductWithoutFence, "product-without-fence",
+     "A product is issued that no wgmma_fence() orders with the threads' earlier accesses to its "
+     "registers: {place}. The fence stands after the last of them, before the first product."},
+    {Kind::kAsyncProduct, Report::kRegisterInFlight, "product-not-awaited",
+     "Registers of a product are used while it may still run: {place}. A wgmma_wait() that covers "
+     "its group comes first: wgmma_commit() ends the group, and wgmma_wait<n>() leaves the last n "
+     "groups running."},
+    {Kind::kAsyncProduct, Report::kProductWithoutWait, "product-not-awaited",
+     "A product is issued that no wgmma_wait() covers: {place}. Its group ends with "
+     "wgmma_commit(), and wgmma_wait<n>() leaves the last n groups running."},
+    {Kind::kAsyncProduct, Report::kOperandOverwritten, "product-in-flight",
+     "{array} is written while a product may read it: the product at {first}, then {last}. Its "
+     "operands are free behind the wgmma_wait() that covers its group, and for other warpgroups "
+     "behind a barrier after that."},
     {Kind::kAsyncProduct, kOthers, "product-in-flight",
      "A product of a warpgroup is not ordered with what comes before or after it: {place}. Until "
      "the wgmma_wait() that covers its group, its registers and what it reads belong to it; before "
      "it, wgmma_fence() orders registers and fence_proxy_async() shared memory."},
+    {Kind::kLaunchLimit, Report::kTooFewRegisters, "too-few-registers",
+     "A warpgroup waits for registers that no other gives back: {place}. Together the warpgroups "
+     "of a block have those of the launch. setmaxnreg_dec() leaves so many, setmaxnreg_inc() takes "
+     "as many."},
     {Kind::kLaunchLimit, kOthers, "launch-refused", "The launch exceeds a limit of the device."},
     {Kind::kNullPointer, kOthers, "no-such-memory",
      "A pointer or an index leads to an address without memory."},
@@ -217,7 +298,7 @@ std::string filled(std::string words, const simt::Finding& finding) {
       {"{title}", finding.title()},
       {"{first}", accesses.empty() ? finding.location : line(accesses.front())},
       {"{last}", accesses.empty() ? finding.location : line(accesses.back())},
-      {"{barriers}", states(finding.barriers)},
+      {"{barriers}", states(finding)},
   };
   for (const auto& [name, value] : named) {
     const std::size_t at = words.find(name);
@@ -234,9 +315,10 @@ Diagnosis of_buffers(Diagnosis diagnosis, const std::string& where, const Trait*
   return diagnosis;
 }
 
-Diagnosis in_words(const simt::Finding& finding, const std::string& where, const Trait* trait) {
+Diagnosis in_words(const simt::Finding& finding, const Sample& sample, const std::string& where,
+                   const Trait* trait) {
   const Kind kind = finding.kind();
-  if (is_race(kind)) return race(finding);
+  if (is_race(kind)) return race(finding, sample.own.barrier_calls > 0);
   if (kind == Kind::kOutOfBounds) return stray_access(finding, where, trait);
   if (kind == Kind::kUninitialised) return uninitialised(finding, where, trait);
   const auto fits = [&](const Words& words) {
@@ -307,23 +389,22 @@ std::vector<Diagnosis> faults(const std::vector<Sample>& samples) {
     for (const harness::Fault& fault : sample.check.faults) list.push_back({&sample, &fault});
   }
   std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
-    return rank(a.second->finding.kind()) < rank(b.second->finding.kind());
+    return rank(a.second->finding) < rank(b.second->finding);
   });
   std::vector<Named> named;
   for (const auto& [sample, fault] : list) {
     const simt::Finding& finding = fault->finding;
     const auto bad = [&](const Sample& s) { return has_like(s, finding); };
     Diagnosis diagnosis =
-        in_words(finding, where_bad(samples, bad), distinguishing_trait(samples, bad));
+        in_words(finding, *sample, where_bad(samples, bad), distinguishing_trait(samples, bad));
     diagnosis.details = report(*sample, finding);
     add(named, std::move(diagnosis), finding.array);
   }
   std::vector<Diagnosis> diagnoses;
   for (Named& one : named) diagnoses.push_back(finished(std::move(one)));
-  if (diagnoses.size() > 1 && of_copies(list.front().second->finding.kind())) {
+  if (diagnoses.size() > 1) {
     diagnoses.front().message +=
-        " What else was found may follow from it: " + std::to_string(diagnoses.size() - 1) +
-        " more.";
+        ' ' + std::to_string(diagnoses.size() - 1) + " more may follow from it.";
     diagnoses.resize(1);
   }
   return diagnoses;

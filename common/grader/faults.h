@@ -6,7 +6,7 @@
 
 namespace cuflash::exercises {
 
-// One diagnosis for each array and kind of fault; races first.
+// The first fault, barriers and races before others; the others may follow from it.
 std::vector<Diagnosis> faults(const std::vector<Sample>& samples);
 
 }  // namespace cuflash::exercises

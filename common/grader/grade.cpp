@@ -21,8 +21,9 @@ namespace {
 // From the simple to the peculiar, so that each mistake shows in some and not in others: every head
 // dimension, tails of one row, one key, causal masks that begin before, at and after the first key,
 // windows, grouped heads, rows with gaps between them, scores that overflow, more tiles than a
-// stage has buffers for, a window so wide that a tile beside its edge needs no mask. A stage that
-// does not take f32 takes f16 instead, and does without the head dimensions that it does not take.
+// stage has buffers for, a window so wide that a tile beside its edge needs no mask, several tiles
+// of queries a head. A stage that does not take f32 takes f16 instead, and does without the head
+// dimensions that it does not take.
 const char* const kCases[] = {
     "b1_h1_q32k32_d64_f32",
     "b1_h2_q64k96_d32_f32_padded",
@@ -50,6 +51,16 @@ const char* const kCases[] = {
     "b1_h1_q40k128_d256_f16_causal",
     "b1_h1_q20k150_d256_f16",
     "b1_h1_q20k290_d32_f16",
+    "b1_h2_q260k260_d32_f16_causal",
+    "b1_h1_q20k520_d128_f16_largeq",
+};
+
+// The same where blocks stay: grouped heads in several batches, keys that no query sees between
+// some that are seen, and so many heads and queries that stage 18 zeroes and rounds dQ on the way.
+const char* const kResidentCases[] = {
+    "b2_h4x2_q20k40_d32_f16",
+    "b1_h2_q33k300_d32_f16_left40_right7",
+    "b1_h8_q768k20_d32_f16",
 };
 
 // Of a call without an LSE: its pointer is null.
@@ -135,6 +146,9 @@ std::vector<const char*> cases_of(const Stage& own, Pass pass) {
   for (const char* name : kCases) {
     if (own.facts(pass).head_dims.has(case_of(name).problem.head_dim)) names.push_back(name);
   }
+  if (own.facts(pass).resident) {
+    names.insert(names.end(), std::begin(kResidentCases), std::end(kResidentCases));
+  }
   return names;
 }
 
@@ -143,6 +157,7 @@ Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass
   harness::TestCase c = case_of(name);
   Sample s;
   if (!own.facts(pass).dtypes.has(c.problem.dtype)) c.problem.dtype = CUFLASH_F16;
+  c.options.sms = told_sms(own, pass);
   s.name = test_case_name(c);
   s.pass = pass;
   s.problem = c.problem;
@@ -160,12 +175,14 @@ Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass
   s.own = target.counts;
   s.own_conflicts_of_write = target.conflicts_of_write;
   s.whole_matrices = own.facts(pass).keeps_scores;
+  s.one_ds = s.whole_matrices || own.facts(pass).any_order;
   return s;
 }
 
 // What follows where a kernel accesses other elements than it means to.
 bool may_be_stray(const std::string& id) {
-  return id == "out-of-bounds" || id == "uninitialised" || id.rfind("race", 0) == 0;
+  return id == "out-of-bounds" || id == "uninitialised" || id.rfind("race", 0) == 0 ||
+         id.rfind("stage-not", 0) == 0;
 }
 
 // The values of the problems in which no fault was found may name the mistake behind it.
@@ -190,14 +207,19 @@ bool name_cause(Diagnosis& fault, const Diagnosis& first) {
     fault.id = first.id, fault.message = first.message.substr(1);
     return true;
   }
-  if (first.id == kNeverStored && fault.id == "uninitialised") fault.message += first.message;
+  if (first.id == kNeverStored && fault.id == "uninitialised") {
+    fault.message += first.message;
+    fault.more = first.more;
+  }
   return false;
 }
 
 std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples, const Stage& exercise,
                                          const Stage& own) {
   std::vector<Diagnosis> found = faults(samples);
-  if (!found.empty() && may_be_stray(found.front().id)) {
+  // A block that stays may access other elements because it takes other tiles.
+  const bool stays = own.facts(samples.front().pass).resident;
+  if (!found.empty() && may_be_stray(found.front().id) && !stays) {
     Diagnosis stray = stray_access(exercise, own, samples);
     if (!stray.id.empty()) return cause_of_stray(samples, std::move(stray), found.front());
     if (name_cause(found.front(), divergence(exercise, own, samples).cause)) found.resize(1);
@@ -223,17 +245,19 @@ std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples, const
   if (std::all_of(samples.begin(), samples.end(), right)) return {};
   const Divergence first = divergence(exercise, own, samples);
   const Pattern wrong = pattern(samples, first.cause.id == kNeverStored);
-  const auto pattern_with = [&](const Diagnosis& cause) {
-    return Diagnosis{cause.id,
-                     wrong.headline + cause.message + wrong.hint + wrong.places + first.store, ""};
+  // Where a product tells what is wrong, what that usually means says less.
+  const bool located = first.of_product && !first.cause.message.empty();
+  const auto pattern_with = [&](const std::string& id, const std::string& cause) {
+    return Diagnosis{id, wrong.headline + cause + (located ? "" : wrong.hint),
+                     wrong.places + first.cause.details, first.cause.more};
   };
-  if (wrong.id == kNeverWritten) return {pattern_with({wrong.id, first.cause.message, ""})};
+  if (wrong.id == kNeverWritten) return {pattern_with(wrong.id, first.cause.message)};
   std::vector<Diagnosis> found = named_mistakes(samples);
   if (!found.empty()) return found;
-  if (wrong.id == kMaskedIsFinite) return {pattern_with({wrong.id, "", ""})};
-  const Diagnosis terms = score_terms(samples);
-  if (!terms.id.empty()) return {pattern_with(terms)};
-  return {pattern_with(first.cause.id.empty() ? Diagnosis{wrong.id, "", ""} : first.cause)};
+  if (wrong.id == kMaskedIsFinite) return {pattern_with(wrong.id, "")};
+  const Diagnosis terms = located ? Diagnosis() : score_terms(samples);
+  if (!terms.id.empty()) return {pattern_with(terms.id, terms.message)};
+  return {pattern_with(first.cause.id.empty() ? wrong.id : first.cause.id, first.cause.message)};
 }
 
 // A call that wants no LSE must leave it alone, and compute the same O.
@@ -281,6 +305,11 @@ Grade grade(const Stage& exercise, const Stage& own, Pass pass, harness::Runs ru
       {Check::kConflicts, [&] { return excess_conflicts(samples); }},
       {Check::kConflicts, [&] { return excess_shared_loads(samples); }},
       {Check::kBarriers, [&] { return excess_barriers(samples, exercise); }},
+      {Check::kBarriers, [&] { return lost_overlap(samples); }},
+      {Check::kBarriers,
+       [&] {
+         return own.facts(pass).resident ? missing_waits(samples) : std::vector<Diagnosis>();
+       }},
   };
   for (const auto& [check, find] : checks) {
     if (check == Check::kBytes && pass == CUFLASH_FORWARD) {

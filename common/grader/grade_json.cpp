@@ -16,6 +16,7 @@ nlohmann::ordered_json to_json(const Grade& grade) {
   for (const Diagnosis& diagnosis : grade.diagnoses) {
     nlohmann::ordered_json entry = {{"id", diagnosis.id}, {"message", diagnosis.message}};
     if (!diagnosis.details.empty()) entry["details"] = diagnosis.details;
+    if (!diagnosis.more.empty()) entry["more"] = diagnosis.more;
     json["diagnoses"].push_back(entry);
   }
   return json;

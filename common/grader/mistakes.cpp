@@ -68,19 +68,12 @@ const std::vector<MistakeRow> kMistakes = {
     {Mistake::kKeysTurned, F, Fragments, "keys-turned",
      "In the scores each 16 x 16 block of K is the transpose of what it should be, though it "
      "stands in its place: a row of sK is a column of K^T, which WMMA calls col_major."},
-    {Mistake::kKeyQuartersTurned, F, Fragments, "key-quarters-turned",
-     "In the scores each 8 x 8 matrix of K is the transpose of what it should be, though it stands "
-     "in its place. A lane's two neighbours in a register of B are two dimensions of one key."},
     {Mistake::kKeysNotTransposed, F, Fragments, "keys-not-transposed",
      "The scores are Q K, not Q K^T: the tile is read as if its rows were the head's dimensions. "
      "Block n of the keys begins at row 16 n of sK, step k of the dimensions at column 16 k."},
     {Mistake::kValuesTurned, F, Fragments, "values-turned",
      "In O = P V each 16 x 16 block of V is the transpose of what it should be, though it stands "
      "in its place: a row of sV is a row of V, which WMMA calls row_major."},
-    {Mistake::kValueQuartersTurned, F, Fragments, "value-quarters-turned",
-     "In O = P V each 8 x 8 matrix of V is the transpose of what it should be, though it stands in "
-     "its place. A lane's two neighbours in a register of B are one column of two keys, which lie "
-     "in two rows of sV."},
 
     {Mistake::kOnlyFirstTile, F, Tiles, "only-first-tile",
      "Only the first KV tile is used: the loop over tiles ends after one."},
@@ -227,8 +220,8 @@ const std::vector<MistakeRow> kMistakes = {
      "The mask asks about the first 16 x 16 block of the tile, whichever block it is: the first "
      "query and the first key of the 16 x 16 block, r0 and c0, are not added."},
     {Mistake::kMaskWithoutRowOffset, B, Fragments, "mask-without-row-offset",
-     "The mask asks about the first 16 queries of the tile, whichever queries these are: the first "
-     "query of the 16 x 16 block is not added."},
+     "The mask asks about the first 16 queries of the tile, whichever queries these are: where the "
+     "16 x 16 block begins among the queries is not added, r0 in S and c0 in its transpose."},
     {Mistake::kLseWithoutLog2, B, None, "lse-without-log2",
      "The LSE lacks a factor log2(e): it is a natural logarithm, and 2^x wants one to base 2, as "
      "the scores are."},

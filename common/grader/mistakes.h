@@ -39,10 +39,8 @@ enum class Mistake {
   kOutputOfLastKey,
   // Fragments.
   kKeysTurned,
-  kKeyQuartersTurned,
   kKeysNotTransposed,
   kValuesTurned,
-  kValueQuartersTurned,
   // Tiles.
   kOnlyFirstTile,
   kLastTileMissing,

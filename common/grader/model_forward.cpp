@@ -180,14 +180,13 @@ class ForwardModel : Parts {
     if (prob == 0 && hidden) return;
     added_ = true;
     if (has(Mistake::kOutputOfLastKey)) o_.assign(p_.head_dim, 0.);
-    const bool quarters = has(Mistake::kValueQuartersTurned);
-    if (!quarters && !has(Mistake::kValuesTurned)) {
+    if (!has(Mistake::kValuesTurned)) {
       const float* value = value_row(b, h, j);
       for (int d = 0; d < p_.head_dim; ++d) o_[d] += prob * value[d];
       return;
     }
     for (int d = 0; d < p_.head_dim; ++d) {
-      const Place at = turned(j, d, quarters ? kBlock / 2 : kBlock);
+      const Place at = turned(j, d);
       if (at.row < p_.seq_kv) o_[d] += prob * value_row(b, h, at.row)[at.column];
     }
   }

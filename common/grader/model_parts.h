@@ -187,9 +187,8 @@ class Parts {
     const int hk = kv_head(h);
     const float* q = q_row(b, h, i);
     const bool whole = has(Mistake::kKeysNotTransposed);
-    const bool quarters = has(Mistake::kKeyQuartersTurned);
-    if (whole || quarters || has(Mistake::kKeysTurned)) {
-      const int block = whole ? std::min(block_kv(), p_.head_dim) : quarters ? kBlock / 2 : kBlock;
+    if (whole || has(Mistake::kKeysTurned)) {
+      const int block = whole ? std::min(block_kv(), p_.head_dim) : kBlock;
       double sum = 0;
       for (int d = 0; d < p_.head_dim; ++d) {
         const Place at = turned(j, d, block);

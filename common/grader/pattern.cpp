@@ -103,7 +103,7 @@ std::string cleared(const std::set<std::string>& wrong, const Sample& s) {
     if (!has("O")) return "O is right, so the softmax is: look at LSE = max + log(sum).";
     return "";
   }
-  if (!s.whole_matrices) {
+  if (!s.one_ds) {
     if (!has("dQ")) return "dQ is right, and has a kernel of its own: look at that of dK and dV.";
     if (!has("dK") && !has("dV")) {
       return "dK and dV are right, but another kernel computes them: look at that of dQ, which "
@@ -140,28 +140,27 @@ Pattern pattern(const std::vector<Sample>& samples, bool never_stored) {
   found.id = trait == nullptr ? "wrong-values" : std::string("wrong-") + trait->id;
   found.headline = joined(names) + (names.size() > 1 ? " are" : " is") + " wrong " +
                    where_bad(samples, bad) + ".";
-  int told = 0;
   for (const harness::ReferenceTensor& tensor : first->want->tensors) {
     if (!is_wrong(*first, tensor.name)) continue;
     const DType dtype = tensor.name == "LSE" ? CUFLASH_F32 : first->problem.dtype;
     const Wrong wrong = wrong_elements(tensor, first->run().outputs.tensors.at(tensor.name), dtype);
     const bool unwritten = never_stored && wrong.unwritten == wrong.count;
-    found.places += (told++ == 0 ? " In " + first->name + ", " : " Also ") +
-                    place(tensor, wrong, *first) + " of " + tensor.name +
-                    (unwritten                    ? " is never written."
-                     : wrong.zeros == wrong.count ? " is 0 and should not be."
-                                                  : ": " + wrong.first + '.');
+    found.places += first->name + ": " + place(tensor, wrong, *first) + " of " + tensor.name +
+                    (unwritten                    ? " is never written"
+                     : wrong.zeros == wrong.count ? " is 0 and should not be"
+                                                  : "; " + wrong.first) +
+                    '\n';
     if (unwritten) found.id = kNeverWritten;
     if (wrong.far_below < wrong.count) continue;
     found.id = kMaskedIsFinite;
-    found.hint +=
+    found.hint =
         " No sum of probabilities has such a logarithm: it is a masked score, finite where it must "
         "be -INFINITY. A row that sees no key then weighs all hidden keys alike, and a visible key "
         "whose score is lower still loses to them.";
   }
+  if (found.id == kMaskedIsFinite || found.id == kNeverWritten) return found;
   const std::string hint = cleared(names, *first);
-  if (!hint.empty() && found.id != kNeverWritten && found.id != kMaskedIsFinite)
-    found.hint += ' ' + hint;
+  if (!hint.empty()) found.hint = ' ' + hint;
   if (trait != nullptr) {
     const bool other = first->whole_matrices && trait->advice_whole != nullptr;
     found.hint += std::string(" ") + (other ? trait->advice_whole : trait->advice);

@@ -29,6 +29,7 @@ struct Sample {
   bool conflicts_of_write = false;      // whether it writes there
   bool own_conflicts_of_write = false;  // whether the stage's own writes have any
   bool whole_matrices = false;  // S and P, dS: each in global memory, by a kernel of its own
+  bool one_ds = false;          // P and dS are computed once, for all gradients
 
   // The run to look at: the first that is wrong, else the first.
   const harness::Run& run() const {
@@ -48,7 +49,9 @@ inline double work_of(const Problem& p) {
 // What is wrong, as a stable id and in words.
 struct Diagnosis {
   std::string id, message;
-  std::string details;  // the simulator's report, or ""
+  std::string details =
+      {};                 // lines with numbers: of the simulator's report, or what is wrong where
+  std::string more = {};  // what the stage has there; shown only to whom asks for it
 };
 
 // ---- What samples have in common ----------------------------------------------------------------

@@ -1,7 +1,8 @@
 // Runs the programs of a stage's exercises and prints their grades, in words or as JSON.
 //
-//     exercises [--json] STAGE PROGRAM...
+//     exercises [--json | --more] STAGE PROGRAM...
 //
+// --more also tells what the stage does where an answer does something else.
 // A PROGRAM that is not there did not compile. PROGRAM.log holds the compiler's output. What a
 // PROGRAM prints is kept in PROGRAM.printed. Also prints how far each is: "[3/22]", the third of
 // its problems, which scripts/exercise.sh draws.
@@ -182,10 +183,14 @@ void print_quoted(const Json& json, const char* name, const char* headline = nul
   if (!json.contains(name)) return;
   if (headline != nullptr) std::cout << "  " << headline << '\n';
   std::istringstream lines(json[name].get<std::string>());
-  for (std::string line; std::getline(lines, line);) std::cout << "    | " << line << '\n';
+  for (std::string line; std::getline(lines, line);) {
+    // The lines of reports and of the compiler are in columns.
+    const bool prose = line.size() > 94 && line[0] != ' ' && line.find("  ") == std::string::npos;
+    std::cout << (prose ? wrapped(line, "    | ") : "    | " + line + '\n');
+  }
 }
 
-void print_words(const Json& grade) {
+void print_words(const Json& grade, bool more) {
   std::string name = grade["name"];
   std::replace(name.begin(), name.end(), '_', ' ');
   std::cout << "exercise " << grade["exercise"] << ", " << name << ": "
@@ -193,39 +198,45 @@ void print_words(const Json& grade) {
   for (const Json& diagnosis : grade["diagnoses"]) {
     std::cout << wrapped(diagnosis["message"], "  ");
     print_quoted(diagnosis, "details");
+    if (more && diagnosis.contains("more")) std::cout << wrapped(diagnosis["more"], "  ");
   }
   print_quoted(grade, "warnings", "The compiler warns:");
   print_quoted(grade, "printed", "It printed:");
 }
 
-// How to see the first answer that runs and is wrong; empty if there is none.
-std::string next_step(const std::string& stage, const Json& grades) {
+// How to see more of the first answer that runs and is wrong; empty if there is none.
+std::string next_step(const std::string& stage, const Json& grades, bool more) {
   for (const Json& grade : grades) {
     if (grade["passed"]) continue;
-    const std::string id = grade["diagnoses"][0]["id"];
+    const Json& diagnosis = grade["diagnoses"][0];
+    const std::string id = diagnosis["id"];
     if (id == "does-not-compile" || id == "endless" || id == "ended") continue;
-    return "Step by step: scripts/test.sh exercise " + stage.substr(0, 2) + ' ' +
-           grade["exercise"].dump() + " --play\n";
+    const std::string command =
+        "scripts/test.sh exercise " + stage.substr(0, 2) + ' ' + grade["exercise"].dump();
+    const bool has_more = diagnosis.contains("more") && !more;
+    return (has_more ? "What the stage does there: " + command + " --more\n" : "") +
+           "Step by step: " + command + " --play\n";
   }
   return "";
 }
 
 int main(const std::vector<std::string>& arguments) {
-  const bool json = arguments[0] == "--json";
-  const std::string& stage = arguments[json ? 1 : 0];
+  const bool json = arguments[0] == "--json", more = arguments[0] == "--more";
+  const std::size_t first = json || more ? 1 : 0;
+  const std::string& stage = arguments[first];
   Json grades = Json::array();
   int done = 0;
-  for (std::size_t n = json ? 2 : 1; n < arguments.size(); ++n) {
+  for (std::size_t n = first + 1; n < arguments.size(); ++n) {
     grades.push_back(grade_of(arguments[n]));
     done += grades.back()["passed"].get<bool>();
-    if (!json) print_words(grades.back());
+    if (!json) print_words(grades.back(), more);
   }
   if (json) {
     const Json all = {
         {"stage", stage}, {"done", done}, {"of", grades.size()}, {"exercises", grades}};
     std::cout << all.dump(2) << '\n';
   } else {
-    std::cout << done << " of " << grades.size() << " done\n" << next_step(stage, grades);
+    std::cout << done << " of " << grades.size() << " done\n" << next_step(stage, grades, more);
   }
   return done == static_cast<int>(grades.size()) ? 0 : 1;
 }

@@ -33,7 +33,14 @@ bool empty_rows(const Sample& s) { return reference::visible_keys(s.problem, 0).
 bool large_scores(const Sample& s) { return s.input == harness::InputKind::kLargeQ; }
 bool gaps(const Sample& s) { return s.layout != harness::Layout::kBHSD; }
 bool f16(const Sample& s) { return s.problem.dtype == CUFLASH_F16; }
-bool widest(const Sample& s) { return s.problem.head_dim == 256; }
+template <int kHeadDim>
+bool has_head_dim(const Sample& s) {
+  return s.problem.head_dim == kHeadDim;
+}
+
+constexpr const char* kOfHeadDim =
+    "Look at what depends on head_dim: the shape of the block's work, the layout of a row, and how "
+    "many buffers there are.";
 
 }  // namespace
 
@@ -85,13 +92,10 @@ const std::vector<Trait>& traits() {
        ragged_later_queries},
       {"several-q-tiles", "those with more than one Q tile",
        "Look at how a block finds its first query.", several_q_tiles},
-      {"f16", "those in f16",
-       "Look for sums kept in half, and for what is counted in elements where bytes are meant.",
-       f16},
-      {"widest", "those with head_dim 256",
-       "Look at what depends on head_dim: the shape of the block's work, and how many buffers it "
-       "has.",
-       widest},
+      {"f16", "those in f16", "Look for sums kept in half.", f16},
+      {"narrowest", "those with head_dim 32", kOfHeadDim, has_head_dim<32>},
+      {"head-dim-128", "those with head_dim 128", kOfHeadDim, has_head_dim<128>},
+      {"widest", "those with head_dim 256", kOfHeadDim, has_head_dim<256>},
   };
   return list;
 }

@@ -34,20 +34,30 @@ bool array_at(std::uintptr_t address, LoggedArray& array, std::uintptr_t& begin)
 
 }  // namespace
 
-void AccessRecorder::begin(const Thread& self, std::uintptr_t address, std::size_t size,
-                           AccessKind kind, std::uint16_t site) {
-  Raw raw{address, {}};
-  LoggedAccess& access = raw.access;
+LoggedAccess AccessRecorder::access_of(const Thread& self, std::uint16_t site) const {
+  LoggedAccess access;
   access.launch = launches_;
   access.block = core.linear_block();
   access.thread = self.index;
   access.epoch = core.barriers_of_block();
   access.site = site;
-  access.write = kind != AccessKind::kRead;
-  access.bytes = static_cast<int>(size);
   if (const TileMark* const tile = self.tile(); tile != nullptr) access.tile = tile->number;
+  return access;
+}
+
+void AccessRecorder::begin(const Thread& self, std::uintptr_t address, std::size_t size,
+                           AccessKind kind, std::uint16_t site) {
+  Raw raw{address, access_of(self, site)};
+  raw.access.write = kind != AccessKind::kRead;
+  raw.access.bytes = static_cast<int>(size);
   raw_.push_back(raw);
-  if (access.write) pending_[self.index].push_back(raw_.size() - 1);
+  if (raw.access.write) pending_[self.index].push_back(raw_.size() - 1);
+}
+
+std::size_t AccessRecorder::begin_product(const Thread& first, std::uint16_t site, int rows,
+                                          int cols) {
+  log_.products.push_back({access_of(first, site), raw_.size(), rows, cols, {}, {}, {}});
+  return log_.products.size() - 1;
 }
 
 void AccessRecorder::settle(int thread) {
@@ -84,7 +94,13 @@ std::vector<LoggedArray> ArrayNumbers::take() {
 void AccessRecorder::end_launch() {
   pending_.clear();  // Of threads that were killed: their addresses may be no memory.
   std::unordered_map<std::uintptr_t, ArrayNumbers::Place> places;  // An address is met many times.
-  for (Raw& raw : raw_) {
+  auto product = log_.products.begin() + static_cast<std::ptrdiff_t>(launch_products_);
+  for (std::size_t n = 0; n <= raw_.size(); ++n) {
+    while (product != log_.products.end() && product->before == n) {
+      product++->before = log_.accesses.size();
+    }
+    if (n == raw_.size()) break;
+    Raw& raw = raw_[n];
     const auto [place, is_new] = places.try_emplace(raw.address);
     if (is_new) place->second = arrays_.place_of(raw.address);
     if (place->second.array < 0) continue;

@@ -45,10 +45,17 @@ class AccessRecorder {
   void note(const Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
             std::uint16_t site);
 
+  // A product of this shape begins. The caller fills in the operands, at once or when it has them.
+  std::size_t begin_product(const Thread& first, std::uint16_t site, int rows, int cols);
+  LoggedProduct& product(std::size_t number) { return log_.products[number]; }
+
   // A lane has received the value of another, whose number is lane ^ distance.
   void note_shuffle(int distance) { ++log_.shuffles[distance]; }
 
-  void begin_launch() { raw_.clear(), pending_.clear(); }
+  void begin_launch() {
+    raw_.clear(), pending_.clear();
+    launch_products_ = log_.products.size();
+  }
   void end_launch();
   AccessLog take(const Sites& sites);
 
@@ -57,9 +64,11 @@ class AccessRecorder {
     std::uintptr_t address;
     LoggedAccess access;
   };
+  LoggedAccess access_of(const Thread& self, std::uint16_t site) const;
   bool on_ = false;
   int launches_ = 0;
   std::vector<Raw> raw_;                             // of this launch
+  std::size_t launch_products_ = 0;                  // where its products begin
   std::map<int, std::vector<std::size_t>> pending_;  // by thread: writes that are not settled
   AccessLog log_;
   ArrayNumbers arrays_;

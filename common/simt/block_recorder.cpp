@@ -66,6 +66,7 @@ Counts operator-(Counts a, const Counts& b) {
   a.barrier_calls -= b.barrier_calls;
   a.products -= b.products;
   a.multiply_adds -= b.multiply_adds;
+  a.products_left -= b.products_left;
   return a;
 }
 

@@ -110,7 +110,7 @@ class Core {
   // Since reset_counts().
   struct Events {
     std::uint64_t launches = 0, barriers = 0, warp_syncs = 0, exchanges = 0, barrier_calls = 0,
-                  products = 0, multiply_adds = 0;
+                  products = 0, multiply_adds = 0, products_left = 0;
     void note_product(int m, int n, int k) {
       ++products;
       multiply_adds += static_cast<std::uint64_t>(m) * n * k;

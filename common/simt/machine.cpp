@@ -44,6 +44,7 @@ Counts Core::counts() const {
   counts.barrier_calls = events.barrier_calls;
   counts.products = events.products;
   counts.multiply_adds = events.multiply_adds;
+  counts.products_left = events.products_left;
   return counts;
 }
 

@@ -56,6 +56,8 @@ struct Counts {
   std::uint64_t barrier_calls = 0;
   std::uint64_t products = 0;       ///< instructions for matrices, of a warp or a warpgroup
   std::uint64_t multiply_adds = 0;  ///< of these products
+  /// Groups of products that a warpgroup's waits leave in flight, added up over the waits.
+  std::uint64_t products_left = 0;
 };
 
 /// Counts since the last reset_counts().
@@ -122,6 +124,14 @@ struct LoggedAccess {
   bool write = false;
   unsigned char value[16] = {};  ///< that was written
 };
+/// A product of a warp or a warpgroup, D += A · B: what its operands held, by rows. A has 16
+/// columns.
+struct LoggedProduct {
+  LoggedAccess at;         ///< who and when: its first thread, when it is issued
+  std::size_t before = 0;  ///< how many of AccessLog::accesses come before it
+  int rows = 0, cols = 0;  ///< of D
+  std::vector<float> a, b, d;
+};
 struct AccessLog {
   struct Place {
     std::string location, source;  ///< "kernel.cuh:72", the line's text
@@ -130,6 +140,7 @@ struct AccessLog {
   std::array<std::uint64_t, 32> shuffles = {};
   std::vector<LoggedArray> arrays;
   std::vector<LoggedAccess> accesses;
+  std::vector<LoggedProduct> products;
   std::vector<Place> sites;
 };
 /// From now on logs every access of launches, or no longer. It takes much memory: for small
@@ -229,8 +240,10 @@ std::vector<BlockRun> take_block_runs();
 /// A source line at which threads waited for others since reset_counts(): a __syncthreads(), or a
 /// __syncwarp() with all lanes of its mask.
 struct WaitPlace {
-  std::string location, source;  ///< "kernel.cuh:72", the line's text
-  bool of_warp = false;          ///< __syncwarp()
+  std::string location;  ///< "kernel.cuh:72"
+  std::string file;      ///< its full path
+  int line = 0;
+  bool of_warp = false;  ///< __syncwarp()
 };
 /// Sorted by location.
 std::vector<WaitPlace> wait_places();

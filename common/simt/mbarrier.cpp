@@ -225,6 +225,7 @@ void Core::report_deadlock() {
                           : "") +
              '\n';
   }
+  if (where == 0 && report_block_count()) return;
   report_block(states.empty() ? Report::kNamedBarrierDeadlock : Report::kMbarrierDeadlock, where,
                waits + "  No thread can go on. The launch ends here.\n", states);
 }

@@ -31,7 +31,7 @@ float element(const std::uint32_t* registers, int i, bool bfloat16) {
 void finish_mma(const Thread* lanes) {
   core.events.note_product(kMmaM, kMmaN, kMmaK);
   const MmaOperands* of_lane[32];
-  float a[kMmaM][kMmaK], b[kMmaK][kMmaN];
+  float a[kMmaM][kMmaK], b[kMmaK][kMmaN], d[kMmaM][kMmaN];
   for (int lane = 0; lane < 32; ++lane) {
     of_lane[lane] = reinterpret_cast<const MmaOperands*>(lanes[lane].call.value);
     const MmaOperands& mine = *of_lane[lane];
@@ -41,11 +41,22 @@ void finish_mma(const Thread* lanes) {
     for (int i = 0; i < MmaB::kElements; ++i) {
       b[MmaB::row(lane, i)][MmaB::col(lane, i)] = element(mine.b, i, mine.bfloat16);
     }
+    for (int i = 0; i < MmaAccumulator::kElements; ++i) {
+      d[MmaAccumulator::row(lane, i)][MmaAccumulator::col(lane, i)] = mine.d[i];
+    }
+  }
+  if (core.recorder.on()) {
+    const std::uint16_t site = core.sites.id(lanes[0].wait_address, AccessKind::kRead, 4);
+    LoggedProduct& log =
+        core.recorder.product(core.recorder.begin_product(lanes[0], site, kMmaM, kMmaN));
+    log.a.assign(a[0], a[0] + kMmaM * kMmaK);
+    log.b.assign(b[0], b[0] + kMmaK * kMmaN);
+    log.d.assign(d[0], d[0] + kMmaM * kMmaN);
   }
   for (int lane = 0; lane < 32; ++lane) {
     for (int i = 0; i < MmaAccumulator::kElements; ++i) {
       const int row = MmaAccumulator::row(lane, i), col = MmaAccumulator::col(lane, i);
-      float sum = of_lane[lane]->d[i];
+      float sum = d[row][col];
       for (int k = 0; k < kMmaK; ++k) sum += a[row][k] * b[k][col];
       of_lane[lane]->d[i] = sum;
     }

@@ -10,7 +10,7 @@ namespace cuflash::simt {
 Waits::Wait Waits::wait_at(std::uintptr_t return_address, bool of_warp) const {
   const SourcePlace& place = source_place(return_address);
   Wait wait;
-  wait.place = {short_location(place), source_text(place), of_warp};
+  wait.place = {short_location(place), place.file, place.line, of_warp};
   wait.skipped = wait.place.location == skipped_;
   return wait;
 }

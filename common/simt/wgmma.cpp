@@ -77,6 +77,12 @@ void multiply(const Factors& factors, Accumulator& accumulator) {
   }
 }
 
+void log_operands(const Factors& factors, const Accumulator& accumulator, LoggedProduct& log) {
+  log.a.assign(factors.a[0], factors.a[0] + kProductM * kProductK);
+  for (const auto& row : factors.b) log.b.insert(log.b.end(), row, row + log.cols);
+  log.d = accumulator.sums;
+}
+
 // Calls use(register, sum) for all registers of the accumulator.
 template <class Use>
 void for_each_register(Accumulator& accumulator, const Use& use) {
@@ -125,6 +131,10 @@ void Products::begin() {
                            kProductK);
   WarpgroupProduct product{first.warpgroup_call->operands,  {}, {}, nullptr, groups_,
                            core.order.stamp_of(first, site)};
+  if (core.recorder.on()) {
+    product.logged =
+        core.recorder.begin_product(first, site, kProductM, product.operands.blocks * kBlockCols);
+  }
   check_same_matrices(site);
   if (product.operands.a_registers != nullptr) {
     for (int t = 0; t < kWarpgroupThreads; ++t) {
@@ -151,6 +161,7 @@ void Products::wait(std::size_t pending) {
     if (!product.operands.accumulate) {
       std::fill(accumulator.sums.begin(), accumulator.sums.end(), 0.0f);
     }
+    if (product.logged) log_operands(factors, accumulator, core.recorder.product(*product.logged));
     multiply(factors, accumulator);
     release_operands(product, now);
     release_registers(product);
@@ -160,6 +171,7 @@ void Products::wait(std::size_t pending) {
     }
     products_.pop_front();
   }
+  if (!products_.empty()) core.events.products_left += groups_ - products_.front().group;
 }
 
 void fence_product_registers() {

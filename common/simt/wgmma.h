@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <optional>
 #include <vector>
 
 #include "simt/access_sites.h"
@@ -93,7 +94,8 @@ struct WarpgroupProduct {
   std::vector<std::uint32_t> a;                   // what they held: 4 of each thread
   Accumulator* accumulator;
   std::size_t group;
-  Stamp begun;  // when, by the first thread, at the site that reads
+  Stamp begun;                             // when, by the first thread, at the site that reads
+  std::optional<std::size_t> logged = {};  // of AccessRecorder::product()
 };
 
 // Of one warpgroup. What all of its threads come to, the last of them calls here.

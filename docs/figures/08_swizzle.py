@@ -61,7 +61,7 @@ def panels():
         548,
         [
             f"Orange: chunk {chosen} of eight rows, one matrix of ldmatrix.",
-            "It lies once in all 32 banks in both.",
+            "In both layouts its 128 bytes use each bank once.",
         ],
         SMALL,
     )
@@ -158,9 +158,9 @@ def buffers():
         500,
         "One buffer of K and V, and two, in time",
         "With one buffer a tile has two barriers: one after the load and one after the products."
-        " With two buffers the next tile is loaded into the other buffer, and one barrier a tile"
+        " With two buffers the next tile is loaded into the other buffer, and one barrier per tile"
         " is left.",
-        heading="One buffer: two barriers a tile (07)",
+        heading="One buffer: two barriers per tile (07)",
     )
     x, load, products, gap, height = 112, 84, 138, 26, 46
 
@@ -178,7 +178,7 @@ def buffers():
         at += products
         barrier(at + gap / 2, y, y + height)
         at += gap
-    figure.heading("Two buffers: one barrier a tile (08)", 190)
+    figure.heading("Two buffers: one barrier per tile (08)", 190)
     y, at = 232, x
     figure.text(LEFT, y + height / 2, "warps", SMALL)
     figure.text(LEFT, y + 84 + 18, "buffer 0", SMALL)

@@ -84,7 +84,7 @@ def dq():
         "Who adds to dQ",
         f"Above: {key_blocks} tiles of keys are {key_blocks} blocks, and all of them add to one dQ"
         " in an unspecified order. Below, in a deterministic call, three blocks walk over the tiles"
-        f" to and fro, tiles to splits: {', '.join(map(str, owner))}. Each adds to a slice of its"
+        f" back and forth, tiles to splits: {', '.join(map(str, owner))}. Each adds to a slice of its"
         " own, and a last kernel sums the slices in order.",
         heading="",
     )

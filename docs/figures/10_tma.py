@@ -22,10 +22,11 @@ def phases():
     slots = [slot_of(n) for n in range(tiles)]
     figure = Figure(
         "10_phases",
-        540,
+        600,
         "Two buffers of K and the phases of their barriers",
         "Time runs to the right. A tile arrives, which ends a phase of its buffer's full barrier;"
         " the warps read it, which ends a phase of its empty barrier; and the buffer is free."
+        " The next tile arrives in the other buffer during the softmax and the second product."
         + "".join(
             f" Tile {n} lies in buffer {stage}, and its phases have parity {parity}."
             for n, (stage, parity) in enumerate(slots)
@@ -34,8 +35,12 @@ def phases():
     x, unit, high = 166, 66, 40
     # The scores of tile n need it in step 2 n + 1. Then the next tile is requested.
     arrives = [2 * n for n in range(tiles)]
+    figure.bars(x, unit, 70, [("warps", [
+        part for n, begin in enumerate(arrives)
+        for part in ((begin + 1, begin + 2, "blue", f"S {n}"),
+                     (begin + 2, begin + 3, "sky", f"P V {n}"))][:-1])], high=high)
     for buffer in range(STAGES):
-        y = 78 + 206 * buffer
+        y = 138 + 206 * buffer
         rows = (("buffer", y), ("k_full", y + 58), ("k_empty", y + 116))
         for name, at in rows:
             figure.text(LEFT, at + high / 2, f"{name}[{buffer}]" if "_" in name else
@@ -54,9 +59,10 @@ def phases():
                 label = f"phase {phase}" if end - begin > 1 else str(phase)
                 figure.box(x + unit * begin + 2, at, unit * (end - begin) - 4, high,
                            ("paper", "green")[parity], label, SMALL)
-    figure.legend(LEFT, 484,
-                  [("orange", "the copy"), ("blue", "warps read it"), ("paper", "parity 0"), ("green", "parity 1")])
-    figure.note(LEFT, 516, "A copy ends a phase of full. The last warp's arrival ends one of empty.")
+    figure.legend(LEFT, 544,
+                  [("orange", "the copy"), ("blue", "warps read it"), ("sky", "softmax, P V"),
+                   ("paper", "parity 0"), ("green", "parity 1")])
+    figure.note(LEFT, 576, "A copy ends a phase of full. The last warp's arrival ends one of empty.")
     return figure
 
 

@@ -38,12 +38,13 @@ def schedule(consumers, tiles):
 
 
 def lanes(parts, consumer=""):
-    """The rows of a consumer's bars (kind, tile, begin, end), as far as they are within the figure."""
+    """The rows of a consumer's bars (kind, tile, begin, end), as far as they are within the figure. The walk
+    counts down to tile 0, the third."""
     rows = {"products": [], "arithmetic": []}
     for kind, tile, begin, end in parts:
         end = min(end, LAST)
         if begin < end:
-            label = "" if kind == "pack" or UNIT * (end - begin) < 62 else f"{kind} {tile}"
+            label = "" if kind == "pack" or UNIT * (end - begin) < 62 else f"{kind} {2 - tile}"
             lane = "products" if kind in ("S", "P V") else "arithmetic"
             rows[lane].append((begin, end, COLOURS[kind], label))
     return [(name + consumer, bars) for name, bars in rows.items()]
@@ -84,7 +85,7 @@ def order():
                              "b  wait: S is there    c  wait: O is there, too"), SMALL)
     figure.legend(LEFT, 470,
                   [("blue", "S"), ("purple", "P V"), ("green", "softmax"), ("orange", "O rescaled, P packed")])
-    figure.note(LEFT, 510, "No scale. The number is the tile's, in the order of the walk.")
+    figure.note(LEFT, 510, "No scale. The number is the tile's: the walk counts down.")
     return figure
 
 
@@ -103,17 +104,21 @@ def turns_of_two():
     for consumer, y in enumerate((78, 226)):
         mine = [part for who, *part in bars if who == consumer]
         figure.bars(X, UNIT, y, lanes(mine, f" {consumer}"), 48, HIGH)
+    for consumer, issue in turns:
+        if issue <= LAST:
+            x, y = X + UNIT * issue, 72 if consumer == 0 else 220
+            figure.line([(x, y), (x, y + 100)], width=1.5, dashed=True)
     for (consumer, passed), (_, taken) in zip(turns, turns[1:]):
         if taken > LAST:
             break
-        y0, y1 = (170, 222) if consumer == 0 else (222, 170)
+        y0, y1 = (172, 220) if consumer == 0 else (220, 172)
         figure.arrow([(X + UNIT * passed, y0), (X + UNIT * taken, y1)], "red")
-    figure.lines(LEFT, 344, ("A red arrow is a turn: from when one consumer has issued its products",
-                             "to when the other issues its own. Products run in the order of issue."),
+    figure.lines(LEFT, 344, ("Dashed: a consumer issues its products. Red: it passes the turn.",
+                             "Products run in the order of issue, when those before have ended."),
                  SMALL)
     figure.legend(LEFT, 412,
                   [("blue", "S"), ("purple", "P V"), ("green", "softmax"), ("orange", "O rescaled, P packed")])
-    figure.note(LEFT, 450, "No scale.")
+    figure.note(LEFT, 450, "No scale. The number is the tile's: the walk counts down.")
     return figure
 
 

@@ -75,21 +75,21 @@ def next_free(each):
 
 
 def order():
-    """Who takes which tile of queries: the lengths are tiles of keys."""
+    """Which SM takes which tile of queries: the lengths are tiles of keys."""
     each = lengths()
     shown = (("In pairs, the last two heads single (14)", plan()),
-             ("Longest first, to whoever is free (13)", next_free(each)))
+             ("Longest first, to the next free SM (13)", next_free(each)))
     last = [max(sum(each[tile] for _, tile in taken) for taken in blocks) for _, blocks in shown]
     total = sum(each) * HEADS
     figure = Figure(
         "14_order",
         34 + 216 * len(shown) + 76,
-        "Who takes which tile of queries",
+        "Which SM takes which tile of queries",
         f"{TILES * HEADS} tiles of queries of {HEADS} heads with a causal mask, {total} tiles of keys in"
         f" all, on {BLOCKS} SMs. In 14 a long tile of a head and a short one of its partner make a"
         " pair, and neighbours take pairs of the same two heads. The tiles of heads 4 and 5 follow, the longest"
         f" first. The last one ends after {last[0]} tiles of keys. If the longest of all heads come first, to"
-        f" whoever is free, all heads are there from the start to the end, and the last one ends after {last[1]}.",
+        f" the next free SM, all heads are in work until nearly the end, and the last one ends after {last[1]}.",
         heading="",
     )
     x, high = 56, 34

@@ -1,4 +1,4 @@
-"""Draws a measured timeline: what the warpgroups of one multiprocessor do when."""
+"""Draws a measured timeline: what the warpgroups of one SM do when."""
 
 import sys
 
@@ -100,7 +100,7 @@ def figure_of(name, title, paths, head_dim):
         name,
         56 + sum(panel.height for panel in panels) + 150,
         title,
-        f"What the recorded warpgroups of a multiprocessor do during {timelines.TILES} tiles. "
+        f"What the recorded warpgroups of an SM do during {timelines.TILES} tiles. "
         + " ".join(shares),
     )
     top = 66

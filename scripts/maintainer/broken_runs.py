@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """The recorded run of a stage, and of the stage with one fault after the other.
 
-    scripts/maintainer/broken_runs.py --play STAGE [--json FILE] [--answer KERNEL] [OPTION...]
+    scripts/maintainer/broken_runs.py --play STAGE [--json FILE] [--answer FILE] [OPTION...]
 
 Takes the ladder's options. Writes to FILE, by default build/play/STAGE.json, what the ladder would, and
 behind it a run for each fault of the stage that is marked for the player: of the same problem, with the
 fault in the source. Such a run has two kinds of findings that the simulator does not have: the first
 stored value that is not that of the sound run, and a line that meets more bank conflicts. With --answer
-there is one such run: of a reader's kernel in the place of the stage's. docs/player/README.md describes
+there is one such run: of a reader's answer to an exercise in the place of the stage's own lines. docs/player/README.md describes
 the file.
 """
 import argparse
@@ -22,6 +22,7 @@ import tempfile
 
 import mutations
 from builds import BuildError
+from exercise_variants import Exercise
 from repository import ANY_BYTES, ROOT
 
 STORE = "store"
@@ -148,6 +149,11 @@ class Build(mutations.Build):
         super().__init__(["ladder"])
         self.ladder = self.folder / "bin/ladder"
 
+    def stage_with(self, mutation, folder):
+        for name in getattr(mutation, "files", ()):  # The first file has the text of all.
+            (folder / name).write_text(f'#include "{pathlib.Path(mutation.file).name}"\n')
+        return super().stage_with(mutation, folder)
+
     def stages(self):
         """The names of all stages."""
         with tempfile.TemporaryDirectory(prefix="cuflash_broken_") as folder:
@@ -157,19 +163,21 @@ class Build(mutations.Build):
 
 @dataclasses.dataclass
 class Answer(mutations.Mutation):
-    """A reader's kernel in the place of the stage's."""
+    """A reader's answer in the place of some of the stage's files."""
     text: str = ""
+    files: tuple = ()
 
     def applied_to(self, text):
         return self.text
 
 
 def answer_of(path, stage):
-    """The answer in this file: 1_rescaling.cuh, or with _bwd a backward kernel."""
-    backward = path.stem.endswith("_bwd")
-    kernel, direction = ("kernel_bwd.cuh", "backward") if backward else ("kernel.cuh", "forward")
-    return Answer(f"your answer to {path.stem.removesuffix('_bwd')}", f"stages/{stage}/{kernel}", "", "",
-                  f"{stage}.{direction}_", "", player="yes", text=path.read_text(**ANY_BYTES))
+    """The answer in this file, beside the exercise's page."""
+    exercise = Exercise(path.with_suffix(".md"))
+    direction = "backward" if exercise.backward else "forward"
+    first, *others = (f"stages/{stage}/{name}" for name in exercise.files)
+    return Answer(f"your answer to {path.stem.removesuffix('_bwd')}", first, "", "", f"{stage}.{direction}_",
+                  "", player="yes", text=path.read_text(**ANY_BYTES), files=others)
 
 
 def broken_run(build, mutation, kinds, sound, options):

@@ -10,7 +10,7 @@ in their name, 02_5_probabilities. Every mistake that the model can make must be
 diagnosis of a wrong answer.
 
 What a student writes goes into holes, from a line `// ---- Exercise` to a line `// ---- your lines end`.
-The stage's own lines are those of its kernel file; the page's code must equal them outside its holes.
+The stage's own lines are those of its files; the page's code must equal them outside its holes.
 
 A list of wrong answers is tests/grader/NN_name.txt:
 
@@ -56,6 +56,11 @@ def check_borders(exercise, own, what):
             fail(f"{exercise.page} differs from {what} outside its holes")
 
 
+def marked(text):
+    """Lines of a student's, as the grader knows them."""
+    return f"// ---- your lines begin\n{text}// ---- your lines end\n"
+
+
 def filled(exercise, answers):
     """The working file with an answer in each hole."""
     working = exercise.working_file()
@@ -63,11 +68,11 @@ def filled(exercise, answers):
     if len(answers) != holes:
         fail(f"{exercise.page} has {holes} holes, and an answer fills {len(answers)}")
     rest = iter(answers)
-    return HOLE.sub(lambda _: next(rest), working)
+    return HOLE.sub(lambda _: marked(next(rest)), working)
 
 
 def changed(exercise, diff):
-    """The kernel file with a diff of its own lines in it."""
+    """The stage's files with a diff of their own lines in them."""
     texts = [exercise.replaced(hole).split("\n") for hole in exercise.holes]
     try:
         change(texts, read_hunks(diff))
@@ -75,7 +80,7 @@ def changed(exercise, diff):
         fail(f"{exercise.page.stem}: {error}")
     texts = ["\n".join(text) for text in texts]
     check_borders(exercise, texts, f"an answer\n{diff}\n")
-    return exercise.filled(texts)
+    return exercise.filled([marked(text) for text in texts])
 
 
 def wrong_answers(path):
@@ -92,7 +97,7 @@ def answer(exercise, text):
 
 
 def variants():
-    """(target, stage, pass, name, expected, text) of every answer."""
+    """(target, stage, pass, name, expected, files, text) of every answer."""
     for folder in sorted(ROOT.glob("stages/[0-8]?_*/exercises")):
         stage = folder.parent.name
         number = stage.split("_")[0]
@@ -100,19 +105,23 @@ def variants():
         if len(wrong) < MINIMUM:
             fail(f"{stage} has {len(wrong)} wrong answers, and {MINIMUM} are wanted")
         pages = {page.stem: page for page in sorted(folder.glob("[0-9]*.md"))}
+        limit = "at most a quarter more loads from shared memory"  # excess_shared_loads() of costs.cpp
+        if number > "01" and limit not in " ".join((folder / "README.md").read_text().split()):
+            fail(f"{folder}/README.md does not say: {limit}")
         unknown = {name for name, _, _ in wrong} - set(pages)
         if unknown:
             fail(f"{stage} has no exercise {', '.join(sorted(unknown))}")
         for name, page in pages.items():
             exercise = Exercise(page)
-            check_borders(exercise, [exercise.replaced(hole) for hole in exercise.holes], exercise.kernel.name)
+            check_borders(exercise, [exercise.replaced(hole) for hole in exercise.holes], exercise.origin)
             answers = [("shipped", "failed", exercise.working_file()),
                        ("own", "passed", "".join(exercise.lines))]
             for n, (_, diagnosis, text) in enumerate(w for w in wrong if w[0] == name):
                 answers.append((f"wrong{n + 1}", diagnosis, answer(exercise, text)))
             for what, expected, text in answers:
                 yield (f"answer_{number}_{name}_{what}", stage,
-                       "BACKWARD" if exercise.backward else "FORWARD", f"{name} {what}", expected, text)
+                       "BACKWARD" if exercise.backward else "FORWARD", f"{name} {what}", expected, exercise.files,
+                       text)
 
 
 def write(path, text):
@@ -128,7 +137,7 @@ def main():
     only = sys.argv[2] if len(sys.argv) > 2 else ""
     part, parts = map(int, only.split("/")) if "/" in only else (0, 1)
     listing, kept, wrong = "", set(), 0
-    for target, stage, pass_, name, expected, text in variants():
+    for target, stage, pass_, name, expected, files, text in variants():
         mistakes.discard(expected)
         if parts == 1 and only not in target:
             continue
@@ -140,7 +149,7 @@ def main():
             continue
         write(out / f"{target}.cuh", text)
         kept.add(f"{target}.cuh")
-        listing += f'cuflash_add_variant({target} {stage} {pass_} "{name}" {expected})\n'
+        listing += f'cuflash_add_variant({target} {stage} {pass_} "{name}" {expected} {" ".join(files)})\n'
     if mistakes:
         fail(f"no wrong answer makes the mistakes {', '.join(sorted(mistakes))}")
     for path in out.glob("*.cuh"):

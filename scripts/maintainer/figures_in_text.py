@@ -28,8 +28,8 @@ MARKER = re.compile(r"(<!--= (.+?) -->)(.*?)(<!---->)", re.DOTALL)
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 CONSTANT = re.compile(r"(\w+) = ([\d.e]+) ?(\S*) *#")
 LADDER = "nvidia-h200/ladder"
-UNITS = r"×|%|times|[mµn]?s|TFLOP/s|TFLOPs?|[kMG]B|TB|[GT]B/s|[MG]Hz|cycles|clocks"
-FIGURE = re.compile(rf"(?<![\w.,])\d[\d,]*(?:\.\d+)?[\s\N{{NO-BREAK SPACE}}](?:{UNITS})(?![\w/])(?!\s\d)")
+UNITS = r"×|%|[mµn]?s|TFLOP/s|TFLOPs?|[kMG]B|TB|[GT]B/s|[MG]Hz|cycles|clocks"
+FIGURE = re.compile(rf"(?<![\w.,])\d[\d,]*(?:(?:\.\d+)?[\s\N{{NO-BREAK SPACE}}](?:{UNITS})|\.\d+\stimes)(?![\w/])(?!\s\d)")
 # What is no prose: results, other generated pieces, listings, tables, markers with their numbers, code, formulas, comments.
 NO_PROSE = re.compile(r"<!-- (results|code|screen) .*?<!-- end \1 -->|^```.*?^```|^\|.*?$|<!--= .*?<!---->|`[^`]*`"
                       r"|\$[^$]+\$|<!--.*?-->", re.DOTALL | re.MULTILINE)
@@ -83,11 +83,23 @@ def kernel(stage, name, file="nvidia-h200/kernels", **where):
     return named[0]
 
 
-def ratio(name, peer, file="nvidia-h200/peers", which="forward", head_dims=(64, 128), causal=None):
-    """How many times as fast as a peer an implementation is: harmonic means over the cells that both ran."""
+def cells(file, which, head_dims, causal):
+    """The cells of a result of peers.py; the best peer's speed as "best"."""
     rows = [one for one in tables.with_head_dim(tables.rows_of(load(file)), head_dims)
             if one["pass"] == which and causal in (None, one["causal"])]
-    return tables.ratio(tables.by_cell(rows), name, peer)[0]
+    return {key: {**cell, "best": max(cell[name] for name in cell if name in tables.PEERS)}
+            for key, cell in tables.by_cell(rows).items()}
+
+
+def ratio(name, peer="best", file="nvidia-h200/peers", which="forward", head_dims=(64, 128), causal=None):
+    """How many times as fast as a peer an implementation is: harmonic means over the cells that both ran."""
+    return tables.ratio(cells(file, which, head_dims, causal), name, peer)[0]
+
+
+def ratios(name, peer="best", file="nvidia-h200/peers", which="forward", head_dims=(64, 128), causal=None):
+    """The same in each of these cells."""
+    return [cell[name] / cell[peer] for cell in cells(file, which, head_dims, causal).values()
+            if name in cell and peer in cell]
 
 
 def constants():
@@ -99,7 +111,7 @@ def constants():
 @functools.cache
 def names():
     """What an expression may use."""
-    functions = (load, row, ms, tflops, share, kernel, ratio, min, max, sum, abs, len)
+    functions = (load, row, ms, tflops, share, kernel, ratio, ratios, min, max, sum, abs, len)
     return {"__builtins__": {}, **{function.__name__: function for function in functions},
             **{name: value for name, (value, _) in constants().items()}}
 

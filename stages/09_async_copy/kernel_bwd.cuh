@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
   const bool wants_dk = kAll || (kGradients != Gradients::kOnlyValue && p.dk.data != nullptr);
   const bool wants_dq = kAll || (kGradients != Gradients::kOnlyValue && p.dq.data != nullptr);
 
-  // Walk over the tiles of keys of this split, to and fro, so that splits get as much work where a
+  // Walk over the tiles of keys of this split, back and forth: splits get as much work where a
   // mask lets the tiles see different numbers of queries.
   for (int round = 0;; ++round) {
     // Find the KV head, the keys and the tiles of queries that see some of them.

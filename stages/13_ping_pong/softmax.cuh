@@ -164,7 +164,7 @@ __device__ __forceinline__ void recompute_large_rows(float (&rS)[kFragments][4],
                                                      RowState& row, const float (&tile_sum)[2],
                                                      float scale_log2, QTile& sQ, int q_row,
                                                      KTile& sK, int lane) {
-  scores_of_warp<T>(rS, sQ, q_row, sK, lane);
+  scores_of_warp<T>(rS, sQ, q_row, sK, lane);  // ends with a proxy fence: a copy may replace K_j
 
   // Take the tile's maximum in rows in which a lane has found too large a sum.
   float tile_max[2], o_scale[2], max[2];

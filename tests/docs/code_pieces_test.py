@@ -2,6 +2,7 @@
 """What scripts/maintainer/update_pages.py puts into the pages: pieces of source code, tables and numbers; and
 the results that these come from."""
 import pathlib
+import re
 import sys
 import unittest
 
@@ -9,6 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
 import history  # noqa: E402, it lies there
 from figures_in_text import loose, ms, renewed  # noqa: E402, it lies there
+from repository import files  # noqa: E402, it lies there
 from update_pages import code, table  # noqa: E402, it lies there
 
 
@@ -40,8 +42,17 @@ class Figures(unittest.TestCase):
 
     def test_loose(self):
         results = "\n<!-- results x -->\n| 7 ms |\n\n8 ms.\n<!-- end results -->\n"
-        text = "# A\n\n1 ms\n\n## B\n\n2 ms, 4.8 TB/s, 16 × 8, 3\n%, <!--= 4 -->4 ms<!---->, `5 ms`, 6 lanes, 1.2 ×." + results
-        self.assertEqual(list(loose(text)), ["2 ms", "3 %", "1.2 ×"])
+        text = "# A\n\n1 ms\n\n## B\n\n2 ms, 4.8 TB/s, 16 × 8, 3\n%, <!--= 4 -->4 ms<!---->, `5 ms`, 6 lanes, 7 times, 1.2 ×, 1.3 times." + results
+        self.assertEqual(list(loose(text)), ["2 ms", "3 %", "1.2 ×", "1.3 times"])
+
+
+class Pages(unittest.TestCase):
+    """What the site's Markdown would swallow."""
+
+    def test_no_line_begins_with_a_comment(self):
+        for page in files("*.md"):
+            text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+            self.assertNotRegex(text, r"(?m)^ {0,3}%", page)
 
 
 class Committed(unittest.TestCase):

@@ -16,13 +16,20 @@ struct Storage {
 template <class T, Planted kPlanted>
 __global__ void copy(const ForwardParams p) {
   auto& s = shared_storage<Storage>();
-  const auto gQ = rows<const T>(kPlanted == Planted::kOtherTensor ? p.k : p.q, 0, 0);
+  constexpr bool kOfV = kPlanted == Planted::kTwoMoreBarriers;
+  const auto gQ = rows<const T>(kOfV ? p.v : kPlanted == Planted::kOtherTensor ? p.k : p.q, 0, 0);
   const auto gO = rows<T>(p.o, 0, 0);
   const int thread = threadIdx.x, row = thread / 8, column = thread % 8 * 4;
 
   mark_tile("Q tile", 5);
-  store4(&s.sQ[row][column], load4(&gQ(row, column)));
+  store4(&s.sQ[row][column], load4(&gQ(kOfV ? 0 : row, column)));
   __syncthreads();
+  if constexpr (kOfV) {
+    __syncthreads();
+    // ---- your lines begin
+    __syncthreads();  // the student's
+    // ---- your lines end
+  }
   for (int r = 0; r < kRows; ++r) {
     if (kPlanted == Planted::kLastRowLeftOut && r == kRows - 1) break;
     const float* from = &s.sQ[r][thread];
@@ -84,6 +91,8 @@ Stage copy_stage(Planted planted) {
       return stage_of<Copy<Planted::kPaddingRead>::Kernels>("padding_read");
     case Planted::kOtherTensor:
       return stage_of<Copy<Planted::kOtherTensor>::Kernels>("other_tensor");
+    case Planted::kTwoMoreBarriers:
+      return stage_of<Copy<Planted::kTwoMoreBarriers>::Kernels>("two_more_barriers");
   }
   return {};
 }

@@ -13,12 +13,13 @@ namespace cuflash::exercises {
 
 enum class Planted {
   kNone,
-  kDoubled,         // writes twice the value
-  kLastRowLeftOut,  // does not write the last row of O
-  kOneRowMore,      // writes LSE, too
-  kRowsTooClose,    // reads sQ as if its rows had no padding
-  kPaddingRead,     // reads four columns further to the right
-  kOtherTensor,     // loads K in place of Q
+  kDoubled,          // writes twice the value
+  kLastRowLeftOut,   // does not write the last row of O
+  kOneRowMore,       // writes LSE, too
+  kRowsTooClose,     // reads sQ as if its rows had no padding
+  kPaddingRead,      // reads four columns further to the right
+  kOtherTensor,      // loads K in place of Q
+  kTwoMoreBarriers,  // in the student's lines one; it copies the one row of V
 };
 
 constexpr int kRows = 4, kHeadDim = 32, kPitch = kHeadDim + 4;

@@ -58,19 +58,36 @@ TEST(FaultsTest, ABarrierThatAWarpSkips) {
   expect_words(said("KV tile 1"), "A warp that skips a barrier in one round");
 }
 
+TEST(FaultsTest, ARaceOfWarpsWithRoles) {
+  Sample s = sample_of("b1_h1_q64k64_d64");
+  s.own.barrier_calls = 1;
+  s.check.faults = {{finding(simt::Report::kSharedRace, {access(simt::AccessKind::kWrite, 4, ""),
+                                                         access(simt::AccessKind::kRead, 4, "")}),
+                     {},
+                     ""}};
+  expect_words(faults({s}).front().message,
+               "no barrier orders the write at kernel.cuh:9, `s = x;`");
+}
+
 TEST(FaultsTest, ADeadlockTellsWhatTheBarriersHaveHad) {
   simt::Finding deadlock = finding(simt::Report::kMbarrierDeadlock, {});
   deadlock.barriers = {{"k_full[0]", 2, 1, 1, 0, 4096}, {"k_empty[1]", 0, 3, 4, 0, 0}};
   expect_words(said_of({deadlock}).message,
                "k_full[0] has had 1 of 1 arrival and 0 of 4096 bytes in phase 2, k_empty[1] 3 of 4 "
                "arrivals in phase 0.");
+  deadlock.why =
+      "  Warp 4 waits   at barrier 2: 128 of 256 threads\n  Warp 5 waits   at barrier 2: 128 "
+      "of 256 threads\n";
+  expect_words(said_of({deadlock}).message,
+               "in phase 0, the named barrier 2: 128 of 256 threads. An arrival");
 }
 
-TEST(FaultsTest, OfABarrierOfCopiesOnlyTheFirst) {
+TEST(FaultsTest, OnlyTheFirst) {
+  const simt::FindingAccess read = access(simt::AccessKind::kRead, 0, "KV tile 0");
   const Diagnosis said = said_of(
-      {finding(simt::Report::kWaitPhaseLate, {}), finding(simt::Report::kTooManyArrivals, {})});
-  EXPECT_EQ(said.id, "mbarrier-parity");
-  expect_words(said.message, "may follow from it: 1 more.");
+      {finding(simt::Report::kUninitialised, {read}), finding(simt::Report::kOutOfBounds, {read})});
+  EXPECT_EQ(said.id, "out-of-bounds");
+  expect_words(said.message, ". 1 more may follow from it.");
 }
 
 TEST(FaultsTest, WhatMostRightProblemsHaveTellsNothing) {

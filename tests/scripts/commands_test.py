@@ -308,6 +308,16 @@ class Exercises(unittest.TestCase):
         right = '{"passed":true,"diagnoses":[]}'
         self.assertIn("mask: done\n1 of 1", said(b"1_mask.cuh:3:1: warning: unsigned", grade=right))
 
+    def test_tells_more_when_asked(self):
+        wrong = ('{"passed":false,"diagnoses":[{"id":"x","message":"O is wrong.","more":"The stage adds.",'
+                 f'"details":"{"x " * 60}"}}]}}')
+        program = self.program_that(f"echo $1 '{wrong}' >&3")
+        told, asked = (self.grade("", *options, program=program).stdout for options in ([], ["--more"]))
+        self.assertNotIn("The stage adds.", told)
+        self.assertIn("What the stage does there: scripts/test.sh exercise 00 1 --more\n", told)
+        self.assertRegex(asked, r"  O is wrong\.\n(    \| .{,94}\n){2}  The stage adds\.\n")
+        self.assertNotIn("--more", asked)
+
     def test_prints(self):
         done = self.grade("print")
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -362,6 +372,16 @@ class ExerciseFile(unittest.TestCase):
         own, after = stub.split("      // ---- your lines end\n")
         self.assertTrue(kernel.startswith(before) and kernel.endswith(after))
         self.assertNotIn("finite_max", own)
+
+    def test_of_several_files_has_one_below_the_other(self):
+        run(self.root / TEST, "exercise", "14", "2", cwd=self.root)
+        folder = self.root / "stages/14_persistent"
+        text = (folder / "exercises/2_o_by_tma.cuh").read_text(encoding="utf-8")
+        producer, kernel = ((folder / name).read_text(encoding="utf-8") for name in ("producer.cuh", "kernel.cuh"))
+        self.assertEqual(text[:100], producer[:100])
+        self.assertIn(producer[-40:] + kernel[:100], text)
+        self.assertEqual(text[-100:], kernel[-100:])
+        self.assertEqual(text.count("your lines begin"), 2)
 
     def test_is_never_overwritten(self):
         self.file.write_text("mine\n", encoding="utf-8")

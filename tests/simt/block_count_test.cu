@@ -65,6 +65,17 @@ __global__ void for_a_neighbour(unsigned* counts, unsigned* last) {
   }
 }
 
+// One lane waits for its warp, in vain.
+__global__ void for_the_warp(unsigned* counts) {
+  if (threadIdx.x == 0) ptx::block_count_wait(&counts[0], 1);
+  __syncwarp();
+}
+
+TEST_F(BlockCountTest, ReportsAWaitOfOneLaneForItsWarp) {
+  EXPECT_NE(launch(for_the_warp, {1, 32}, counts_.data()), FlashAttentionError::SUCCESS);
+  expect_report(only_finding(FindingKind::kBlockOrder), "WAIT FOR A LATER BLOCK", "");
+}
+
 TEST_F(BlockCountTest, LetsItsOwnThreadsRun) {
   for (const auto order : {Schedule::Order::kInOrder, Schedule::Order::kReversed}) {
     set_schedule({order});

@@ -84,6 +84,22 @@ TEST_F(WgmmaTest, IsCounted) {
   EXPECT_EQ(counts().multiply_adds, 2u * kM * kN * kK);
 }
 
+TEST_F(WgmmaTest, IsLogged) {
+  log_accesses(true);
+  run(prepare, {1, 128}, out_.data(), Before::kRight);
+  log_accesses(false);
+  const AccessLog log = take_access_log();
+  ASSERT_EQ(log.products.size(), std::size_t{kK / 16});
+  const LoggedProduct& second = log.products[1];
+  EXPECT_EQ(second.rows, kM);
+  EXPECT_EQ(second.cols, kN);
+  EXPECT_EQ(second.a, std::vector<float>(kM * 16, 1.f));
+  EXPECT_EQ(second.b[15 * kN + 7], 7.f);
+  EXPECT_EQ(second.d[63 * kN + 7], 7.f * 16) << "the sums of the first";
+  EXPECT_EQ(log.sites[second.at.site].location, LINE_MARKED("reads"));
+  EXPECT_LE(second.before, log.accesses.size() - kM * kN) << "then come the stores to out";
+}
+
 TEST_F(WgmmaTest, TheOperandsMustBeThere) {
   under_all_schedules([&] {
     run(prepare, {2, 128}, out_.data(), Before::kRight);
@@ -307,6 +323,29 @@ __global__ void scopes(float* out) {
 TEST_F(WgmmaTest, ALeftOperandMayGoOutOfScope) {
   run(scopes, {1, 128}, out_.data());
   EXPECT_EQ(out_.values()[20 * kN + 7], 7 * 16.0f);
+}
+
+// ---- wgmma_wait() ------------------------------------------------------------------------------
+
+__global__ void two_groups(float* out) {
+  __shared__ SwizzledTile<__half, kM, kK> sA;
+  __shared__ SwizzledTile<__half, kN, kK> sB;
+  fill(sA, sB);
+  float rD[kBlocks][4], others[kBlocks][4];
+  ptx::wgmma_fence();
+  multiply(rD, sA, sB);
+  ptx::wgmma_commit();
+  multiply(others, sA, sB);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<1>();
+  store(out, rD);
+  ptx::wgmma_wait<0>();
+}
+
+TEST_F(WgmmaTest, CountsTheGroupsThatWaitsLeave) {
+  reset_counts();
+  run(two_groups, {2, 128}, out_.data());
+  EXPECT_EQ(counts().products_left, 2u);  // one in each block
 }
 
 // ---- wgmma_fence() -----------------------------------------------------------------------------

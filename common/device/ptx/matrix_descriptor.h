@@ -23,7 +23,9 @@ struct MatrixDescriptor {
   std::uint64_t bits;
 };
 
-// The descriptor of the operand that begins `offset_bytes` into the tile.
+// Returns the descriptor of an operand in `tile`, a SwizzledTile (device/swizzle.h), whose type
+// gives the offsets and the swizzle. The operand begins `offset_bytes` after the start of the tile,
+// counted as if there were no swizzle.
 template <class Tile>
 __device__ __forceinline__ MatrixDescriptor descriptor(const Tile& tile, int offset_bytes) {
   constexpr unsigned kUnit = 16, kRowBytes = Tile::kPanelCols * 2;
