@@ -52,6 +52,7 @@ book_parts = {
     ],
     "Contribute": [
         "CONTRIBUTING.md",
+        "docs/readers.md",
         "CHANGELOG.md",
     ],
 }
