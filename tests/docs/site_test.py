@@ -212,7 +212,7 @@ class Site(BrowserTest):
         self.open("index.html")
         self.click(".sidebar-tree a[href='api/index.html']")
         self.assertEqual(self.page(), "api/index.html")
-        self.assertIn("index.html", links(self.browser, ".contents a"))
+        self.assertIn("docs/library.html", links(self.browser, ".contents a"))
         for page in ("api/index.html", "api/flash__attention_8h.html"):
             self.open(page)
             self.wait_for(lambda: "index.html" in links(self.browser, "#nav-tree a"), "The book")
