@@ -332,7 +332,7 @@ class Player(BrowserTest):
             self.open("03_online_softmax", f"#step={done - 1}")
             self.assertNotIn(f"After {rows['tile']},", self.find(".rows-key").text)
             self.press(Keys.ARROW_RIGHT)
-            self.assertIn(f"After {rows['tile']},", self.find(".rows-key").text)
+            self.assertIn(f"After {rows['tile']}:", self.find(".rows-key").text)
             sums = [e.text for e in self.browser.find_elements(By.CSS_SELECTOR, ".rows-table td:nth-child(3)")]
             self.assertEqual([float(text) for text in sums], rows["row_sum"])
 
