@@ -3,8 +3,8 @@
 # made it fails; with the stage's own lines it passes; and each wrong answer of
 # tests/grader/NN_name.txt gets the diagnosis that stands beside it.
 #   scripts/maintainer/check_exercises.sh [N/M | NAME]
-# With N/M, 0 <= N < M, only every M-th of the wrong answers, from the N-th on, and each exercise either as it
-# is made, if N is even, or with the stage's own lines. With a NAME, 02_5_probabilities, only that exercise.
+# With N/M, 0 <= N < M, only every M-th of all these, from the N-th on. With a NAME, 02_5_probabilities, only that
+# exercise.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
