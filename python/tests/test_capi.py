@@ -16,7 +16,7 @@ from expected import Expected, rounded  # noqa: E402, after the skip
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEADER = ROOT / "common/include/cuflash/c_api.h"
-README = ROOT / "README.md"
+LIBRARY = ROOT / "docs/library.md"
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +102,8 @@ def test_both_passes(lib, dtype, layout):
     case.expected.check(dQ=case.number("dq"), dK=case.number("dk"), dV=case.number("dv"))
 
 
-def test_the_call_in_the_readme(lib):
-    text = README.read_text(encoding="utf-8")
+def test_the_call_in_the_page_of_the_library(lib):
+    text = LIBRARY.read_text(encoding="utf-8")
     call, = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     there = "build/simt/libcuflash_attn.so"
     assert there in call and len(call.splitlines()) == 5
