@@ -4,8 +4,8 @@ own lines, and the wrong answers of its list.
 
     scripts/maintainer/exercise_variants.py OUT [N/M | NAME]
 
-With N/M, 0 <= N < M, only every M-th of all these, from the N-th on. With a NAME, only those of the exercises that have it
-in their name, 02_5_probabilities. Every mistake that the model can make must be the
+With N/M, 0 <= N < M, only every M-th of all these, from the N-th on. With a NAME, only those of the exercises
+that have it in their name, 02_5_probabilities. Every mistake that the model can make must be the
 diagnosis of a wrong answer.
 
 What a student writes goes into holes, from a line `// ---- Exercise` to a line `// ---- your lines end`.

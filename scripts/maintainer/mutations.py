@@ -413,18 +413,20 @@ def part(text):
     return int(match[1]), int(match[2])
 
 
-def code(text):
-    """The lines of C++ without comments, which decide nothing."""
-    return [line for line in (re.sub(r"\s*//.*", "", line) for line in text.splitlines()) if line]
+def code(file, text):
+    """The lines of a file's text; of C++ without comments, which decide nothing."""
+    comment = r"(?!)" if file.endswith(".py") else r"\s*//.*"
+    return [line for line in (re.sub(comment, "", line) for line in text.splitlines()) if line]
 
 
 def digests(mutations):
     """A digest of each file's code and of its faults."""
     entries = {}
     for m in mutations:
-        entries.setdefault(m.file, []).append((m.name, code(m.line), code(m.becomes), m.tests, m.caught_by, m.program))
-    return {file: hashlib.sha256(repr((code((ROOT / file).read_text(**ANY_BYTES)), faults)).encode(errors="replace"))
-            .hexdigest()[:16] for file, faults in sorted(entries.items())}
+        entries.setdefault(m.file, []).append((
+            m.name, code(m.file, m.line), code(m.file, m.becomes), m.tests, m.caught_by, m.program))
+    return {file: hashlib.sha256(repr((code(file, (ROOT / file).read_text(**ANY_BYTES)), faults))
+                                 .encode(errors="replace")).hexdigest()[:16] for file, faults in sorted(entries.items())}
 
 
 def recorded():
