@@ -50,8 +50,8 @@ __device__ __forceinline__ void hand_on_dq(
     store4(&storage.sdQ[Dq::index(consumer_warp, m, lane)],
            {rdQ[m][0], rdQ[m][1], rdQ[m][2], rdQ[m][3]});
   }
-  ptx::fence_proxy_async();  // TMA reads what this thread has written,
-  __syncwarp();              // and its lanes.
+  ptx::fence_proxy_async();  // TMA will see what this thread has written.
+  __syncwarp();              // All lanes have written and fenced.
   if (lane == 0) ptx::mbarrier_arrive(&storage.dq_full);
 }
 

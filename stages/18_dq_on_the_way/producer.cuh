@@ -154,8 +154,8 @@ __device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspa
     if (later < schedule.order.size()) {
       zero_slices<Dq>(scratch, schedule.first_slice(later), schedule.first_slice(later + 1),
                       32 * keeper + lane, 32 * kKeepers);
-      ptx::fence_proxy_async_global();  // TMA adds to what this thread has written,
-      __syncwarp();                     // and its lanes.
+      ptx::fence_proxy_async_global();  // TMA will see what this thread has written.
+      __syncwarp();                     // All lanes have written and fenced.
       if (lane == 0) ptx::block_count_add(&counts.zeroed[schedule.order.group_of(later)]);
     }
     if (earlier >= 0) {
