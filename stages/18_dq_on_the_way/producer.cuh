@@ -106,7 +106,7 @@ __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspac
                                        BackwardStorage<T, kHeadDim>& storage) {
   using C = BackwardConfig<kHeadDim>;
   const GroupCounts counts = group_counts(scratch, schedule);
-  int added = 0;  // tiles of queries, of all pieces
+  int tiles = 0;  // of queries, that have been added, of all pieces
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
     const Piece piece = next_piece(storage, nth);
@@ -121,7 +121,7 @@ __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspac
     Step at(piece);
 #pragma unroll 1
     for (int n = 0; n < piece.num_steps; ++n, at.advance()) {
-      const unsigned phase = added++ % 2;
+      const unsigned phase = tiles++ % 2;
 #pragma unroll 1
       for (int consumer = 0; consumer < C::kConsumers; ++consumer) {
         const std::int64_t share = C::kConsumers * tile_index(p, scratch, piece, at) + consumer;
