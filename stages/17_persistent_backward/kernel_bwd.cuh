@@ -106,7 +106,6 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
 #pragma unroll 1
   for (unsigned nth = 0;; ++nth) {  // [FA2 Alg.2 l.1-3, 5]
-    // uniform(): these stay in the warp's uniform registers.
     computed = uniform(computed), nth = uniform(nth);
     const auto [k_slot, k_phase] = slot_of<2>(nth);
     const int slot = uniform(k_slot);
@@ -119,8 +118,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       issue_dq(rdQ, storage, computed - 1, slot ^ 1, opaque(consumer));
       ptx::wgmma_wait<0>();  // The last dQ is there.
       const int lane = opaque(thread) % 32u;
-      // Here K is given back after hand_on_dq(), which may wait: unlike in compute_tile(), no tile
-      // follows at once.
+      // hand_on_dq() may wait. Here K is given back after it, since no tile follows at once.
       hand_on_dq(rdQ, storage, computed - 1, consumer, warp, lane);
       if (lane == 0) ptx::mbarrier_arrive(&storage.k_empty[slot ^ 1]);
       dq_pending = false;
@@ -140,7 +138,6 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     const auto compute_tile = [&](auto first, unsigned n, const Step& at) {  // [FA2 Alg.2 l.8, 17]
       constexpr bool kFirst = decltype(first)::value;
       mark_tile("Q tile", at.tile);
-      // What opaque() hides is computed anew in each tile: it holds no register through the loop.
       const int lane = opaque(thread) % 32u;
       const int key0 = opaque(consumer) * kWgmmaM;                   // this consumer's keys
       const int r0 = key0 + opaque(warp) % kWarpgroupWarps * kMmaM;  // this warp's keys
