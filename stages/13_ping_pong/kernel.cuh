@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   const int num_tiles = keys.end > keys.begin ? (keys.end - 1) / C::kBlockKV + 1 : first_tile;
   const Range no_mask = {(full.begin + C::kBlockKV - 1) / C::kBlockKV, full.end / C::kBlockKV};
 
-  // Begin the barriers.
+  // Initialise the barriers.
   if (thread == 0) {
     ptx::mbarrier_init(&storage.q_full, 1);
 #pragma unroll
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     }
     ptx::fence_mbarrier_init();
   }
-  __syncthreads();  // The barriers have begun before a thread waits for one.
+  __syncthreads();  // The barriers are initialised before a thread uses one.
 
   // Both roles walk from the last tile to the first.
   int tile = num_tiles - 1;

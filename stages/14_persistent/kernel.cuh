@@ -48,9 +48,9 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   const int thread = threadIdx.x, warp = uniform(thread / 32), warpgroup = warp / kWarpgroupWarps;
   const auto role = warpgroup == 0 ? WarpRole::kProducer : WarpRole::kConsumer;
 
-  // Begin the barriers.
+  // Initialise the barriers.
   if (thread == 0) begin_barriers(storage);
-  __syncthreads();  // The barriers have begun before a thread waits for one.
+  __syncthreads();  // The barriers are initialised before a thread uses one.
 
   // Produce: one thread requests tiles, others store O.
   if (role == WarpRole::kProducer) {
