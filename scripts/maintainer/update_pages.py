@@ -270,7 +270,7 @@ def timeline_tables(result, head_dim):
              " / ".join(percent(100 * share) for share in timeline["softmaxes_at_once"]),
              f"{timeline['recorded_ms']:.3g} ms",
              f"{timeline['plain_ms']:.3g} ms" if "plain_ms" in timeline else ""]
-    return tables.markdown(["block", "warpgroup", "cycles a tile", *shown, "other"], lines) + \
+    return tables.markdown(["block", "warpgroup", "cycles per tile", *shown, "other"], lines) + \
         "\n\n" + tables.markdown(["problem", "clock", "a product is in flight",
                                   "softmaxes at once: 0 / 1 / ...", "a call, recorded",
                                   "not recorded"], [facts])
