@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       ptx::mbarrier_wait(&k_full[next], phase);  // K has arrived.
     };
 
-    // One step: S of the tile, then O += P V of the tile before it in the walk (tile + 1), and the
+    // One step: S of the tile, then O += P V of the previous tile (tile + 1), and meanwhile the
     // softmax of this S while P V runs. wait_for_next_keys() has already waited for K of the tile.
     const auto take_tile = [&](int tile, auto masked) {
       constexpr bool kMasked = decltype(masked)::value;
@@ -103,10 +103,10 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       const int lane = opaque(thread) % 32u;
       const auto [stage, phase] = walk.slot(tile);
       const auto [before, phase_before] = walk.slot(tile + 1);
-      ptx::mbarrier_wait(&v_full[before], phase_before);  // The V of the tile before has arrived.
+      ptx::mbarrier_wait(&v_full[before], phase_before);  // V of the previous tile has arrived.
       // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 per warpgroup, registers
       issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[stage]);
-      // O = O + P V of the tile before
+      // O = O + P V of the previous tile
       issue_ab<T>(rO, rP, sV[before]);
       ptx::wgmma_wait<1>();  // S is there.
 
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       give_back(storage, walk.slot(tile), opaque(thread) % 32u);
     }
     if (tile >= first_tile) {
-      // Fill the pipeline: S alone, of the last tile, where the walk begins.
+      // Fill the pipeline: S alone, of the last tile, which is taken first.
       mark_tile("KV tile", tile);
       const auto [stage, phase] = walk.slot(tile);
       ptx::mbarrier_wait(&k_full[stage], phase);  // K_j has arrived.
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
         }
       }
 
-      // Drain the pipeline: P V alone, of the first tile, where the walk ends.
+      // Drain the pipeline: P V alone, of the first tile, which is taken last.
       const auto [last, phase_last] = walk.slot(first_tile);
       ptx::mbarrier_wait(&v_full[last], phase_last);  // V_j has arrived.
       // O = O + P V_j
