@@ -39,8 +39,8 @@ def stage_of(name):
 
 def rows_of(result):
     """A row for each implementation that ran a cell."""
-    return [{**cell, "impl": name, "tflops": speed}
-            for cell in result["rows"] for name, (speed, _) in cell["tflops"].items()]
+    return [{**cell, "impl": name, "tflops": speed, "spread": spread}
+            for cell in result["rows"] for name, (speed, spread) in cell["tflops"].items()]
 
 
 def with_head_dim(rows, head_dims):

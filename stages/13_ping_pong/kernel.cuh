@@ -122,8 +122,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     ptx::mbarrier_wait(&k_full[next], phase);  // K has arrived.
   };
 
-  // One step: S of the tile, then O += P V of the previous tile (tile + 1), and meanwhile the
-  // softmax of this S while P V runs. wait_for_next_keys() has already waited for K of the tile.
+  // One step: S of the tile, then O += P V of the previous tile (tile + 1), and the softmax
+  // of this S while P V runs. wait_for_next_keys() has already waited for K of the tile.
   const auto take_tile = [&](auto masked) {
     constexpr bool kMasked = decltype(masked)::value;
     mark_tile("KV tile", tile);
