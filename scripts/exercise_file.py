@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes the working file of an exercise: a file of the stage, with the exercise's stubs in it.
+"""Makes the working files of exercises: each a file of the stage, with the exercise's stubs in it.
 
-    scripts/exercise_file.py stages/03_online_softmax/exercises/1_rescaling.md [--reset]
+    scripts/exercise_file.py [--reset] stages/03_online_softmax/exercises/1_rescaling.md...
 
 An exercise is a page, K_name.md, of a stage's `kernel.cuh`; K_name_bwd.md is one of `kernel_bwd.cuh`. A line
 of the page names other files, if the holes are there. Several follow each other in the working file, a file
@@ -17,7 +17,8 @@ Before each ```cuda block of the page stands its place, in a comment that a read
     -->
 
 Each of the two occurs once in these files. The result is K_name.cuh, beside the page. An existing file is
-kept, unless with --reset.
+kept, unless with --reset. For each page one line is printed: "made K_name", "begun K_name" or, where the file
+is still as it was made, "untouched K_name".
 """
 import os
 import pathlib
@@ -83,20 +84,28 @@ class Exercise:
         return self.filled([hole.stub for hole in self.holes])
 
 
-def main():
-    """Makes the file, and says so."""
-    if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["--reset"]):
-        raise SystemExit(__doc__)
-    exercise = Exercise(pathlib.Path(sys.argv[1]))
-    file = exercise.page.with_suffix(".cuh")
+def prepare(page, reset):
+    """Makes the file of a page, if it is not there, and says so; returns in which state it is."""
+    exercise = Exercise(page)
+    file = page.with_suffix(".cuh")
     if file.is_symlink() and not file.exists():
         raise SystemExit(f"cuflash: {file} is a link to a file that is not there: {os.readlink(file)}.")
-    if file.exists() and not sys.argv[2:]:
-        return
+    working = exercise.working_file()
+    if file.exists() and not reset:
+        return "untouched" if file.read_text(**ANY_BYTES) == working else "begun"
     again = " again" if file.exists() else ""
-    file.write_text(exercise.working_file(), **ANY_BYTES)
-    print(f"Made {file}{again} from {exercise.origin}. Write your lines in the marked places.",
-          file=sys.stderr)
+    file.write_text(working, **ANY_BYTES)
+    command = f"scripts/test.sh exercise {page.parts[-3][:2]} {page.stem.split('_')[0]}"
+    print(f"Made {file}{again} from {exercise.origin}. Write your lines there, between \"your lines begin\" and "
+          f"\"your lines end\". This grades them: {command}", file=sys.stderr)
+    return "made"
+
+
+def main():
+    """Prepares the files of all pages."""
+    reset = sys.argv[1:2] == ["--reset"]
+    for page in map(pathlib.Path, sys.argv[1 + reset:]):
+        print(prepare(page, reset), page.stem)
 
 
 if __name__ == "__main__":

@@ -308,6 +308,13 @@ class Exercises(unittest.TestCase):
         right = '{"passed":true,"diagnoses":[]}'
         self.assertIn("mask: done\n1 of 1", said(b"1_mask.cuh:3:1: warning: unsigned", grade=right))
 
+    def test_without_an_answer(self):
+        program = self.program_that(None)
+        program.with_suffix(".log").unlink()
+        self.assertEqual(self.grade("", program=program).stdout, "exercise 1, mask: not begun\n0 of 1 done\n")
+        grade, = json.loads(self.grade("", "--json", program=program).stdout)["exercises"]
+        self.assertEqual(grade["diagnoses"][0]["id"], "not-begun")
+
     def test_tells_more_when_asked(self):
         wrong = ('{"passed":false,"diagnoses":[{"id":"x","message":"O is wrong.","more":"The stage adds.",'
                  f'"details":"{"x " * 60}"}}]}}')
@@ -358,9 +365,9 @@ class ExerciseFile(unittest.TestCase):
         self.root = copy_of_checkout(self)
         self.file = self.root / "stages/03_online_softmax/exercises/1_rescaling.cuh"
 
-    def exercise(self, *options):
+    def exercise(self, *options, **environment):
         """`scripts/test.sh exercise 03 1`, which ends where it wants to build."""
-        return run(self.root / TEST, "exercise", "03", *options, cwd=self.root)
+        return run(self.root / TEST, "exercise", "03", *options, cwd=self.root, **environment)
 
     def test_is_the_kernel_with_the_stub_in_it(self):
         self.assertFalse(self.file.exists())
@@ -372,6 +379,13 @@ class ExerciseFile(unittest.TestCase):
         own, after = stub.split("      // ---- your lines end\n")
         self.assertTrue(kernel.startswith(before) and kernel.endswith(after))
         self.assertNotIn("finite_max", own)
+
+    def test_is_not_graded_before_something_is_written(self):
+        made = self.exercise("1")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertRegex(made.stderr, r"\AMade .*\. This grades them: scripts/test\.sh exercise 03 1\n\Z")
+        untouched = self.exercise("1")
+        self.assertEqual((untouched.returncode, untouched.stderr), (1, "cuflash: Not begun: 1_rescaling.\n"))
 
     def test_of_several_files_has_one_below_the_other(self):
         run(self.root / TEST, "exercise", "14", "2", cwd=self.root)
@@ -421,11 +435,11 @@ class ExerciseFile(unittest.TestCase):
         programs.mkdir(parents=True)
         (programs / "exercises").write_text('#!/bin/sh\ncat "$2.log"\n', encoding="utf-8")
         (programs / "exercises").chmod(0o755)
+        self.file.write_text("mine\n", encoding="utf-8")
         compile_once = f'''case "$*" in *exercise_03*) [ -e {programs}/exercise_03_1_rescaling ] ||
             {{ echo a warning; touch {programs}/exercise_03_1_rescaling; }};; esac'''
         for _ in range(2):
-            done = run(self.root / TEST, "exercise", "03", "1", cwd=self.root, CMAKE_STATUS="0",
-                       ON_BUILD=compile_once)
+            done = self.exercise("1", CMAKE_STATUS="0", ON_BUILD=compile_once)
             self.assertIn("a warning\n", done.stdout, done.stderr)
 
     def test_may_be_committed(self):
