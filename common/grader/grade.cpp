@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <numeric>
 #include <stdexcept>
 
 #include "costs.h"
@@ -78,24 +77,6 @@ std::string place(const simt::LineCounts& of) {
   return std::filesystem::path(of.file).filename().string() + ':' + std::to_string(of.line);
 }
 
-// Where the rows of the tiles lie in the banks that a line names.
-std::string banks_of_rows(const std::string& line) {
-  constexpr std::size_t kBankBytes = 4, kBanksBytes = 128;
-  std::string words;
-  for (const simt::SharedMap& map : simt::shared_maps()) {
-    for (const simt::SharedArray& array : map.arrays) {
-      if (array.extents.size() < 2 || line.find(array.name + '[') == std::string::npos) continue;
-      const std::size_t pitch = array.extents.back() * array.element_bytes;
-      const std::size_t period = kBanksBytes / std::gcd(pitch, kBanksBytes);
-      words += " The rows of " + array.name + " are " + std::to_string(pitch) +
-               " bytes apart: each begins " + number(pitch % kBanksBytes / double(kBankBytes)) +
-               " banks after the one before it, and every " +
-               (period == 1 ? "one" : std::to_string(period) + "th") + " in the same bank.";
-    }
-  }
-  return words;
-}
-
 // Where the exercise has most bank conflicts, and most requests of shared memory.
 void note_lines(Sample& s) {
   const auto lines = simt::line_counts();
@@ -111,7 +92,7 @@ void note_lines(Sample& s) {
   const auto* const conflicts = most([](const simt::LineCounts& line) { return line.conflicts; });
   if (conflicts == nullptr) return;
   s.conflicts_line = place(*conflicts);
-  s.conflicts_rows = banks_of_rows(source_line(*conflicts));
+  s.conflicts_rows = banks_of_rows(source_line(*conflicts), simt::shared_maps());
   s.conflicts_of_write = conflicts->write;
 }
 
