@@ -23,10 +23,12 @@ import tempfile
 import termios
 import time
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
-import builds  # noqa: E402, it lies there
+import broken_runs  # noqa: E402, it lies there
+import builds  # noqa: E402
 from repository import copy_sources  # noqa: E402
 
 BIN = ROOT / "build/simt/bin"
@@ -373,12 +375,20 @@ class ExerciseFile(unittest.TestCase):
         self.assertFalse(self.file.exists())
         done = self.exercise("1")
         self.assertIn("1_rescaling.cuh from kernel.cuh", done.stderr)
-        text = self.file.read_text(encoding="utf-8")
+        with mock.patch("exercise_file.ANSWERS", self.root / "build/answers"):
+            text = broken_runs.answer_of(self.file, self.file.parts[-3]).text
         kernel = (self.file.parent.parent / "kernel.cuh").read_text(encoding="utf-8")
         before, stub = text.split("      // ---- Exercise 1.")
         own, after = stub.split("      // ---- your lines end\n")
         self.assertTrue(kernel.startswith(before) and kernel.endswith(after))
         self.assertNotIn("finite_max", own)
+
+    def test_shows_no_answer_to_another_exercise(self):
+        self.exercise("1")
+        text = self.file.read_text(encoding="utf-8")
+        for answer in ("visible(seq", "kv_tiles", "inverse"):
+            self.assertNotIn(answer, text)
+        self.assertEqual(text.count("  // the answer to exercise "), 6)
 
     def test_is_not_graded_before_something_is_written(self):
         made = self.exercise("1")
