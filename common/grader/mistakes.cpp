@@ -100,8 +100,8 @@ const std::vector<MistakeRow> kMistakes = {
      "before it have summed up, = where += is meant."},
     {Mistake::kTailAsZeros, F, Tiles, "tail-as-zeros",
      "Keys past the end count: the rows that fill up the last tile are zeros, so their score is "
-     "0, and exp(0 - max) is not nothing. A key j >= seq_kv must get -INFINITY, like a masked "
-     "one."},
+     "0, and exp(0 - max) is not nothing. A key j >= seq.num_keys must get -INFINITY, like a "
+     "masked one."},
 
     {Mistake::kNoMax, F, None, "no-max",
      "The row's maximum is not subtracted before exp: from a score of 89 on the exponential "
