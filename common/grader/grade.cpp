@@ -16,7 +16,7 @@
 
 namespace cuflash {
 namespace {
-const Stage* of_longer_tensors = nullptr;
+const Stage* of_longer_tensors = nullptr;  // the exercise, during its call with added keys
 constexpr int kAddedKeys = 7;
 }  // namespace
 
