@@ -18,7 +18,7 @@ struct Config {
   static constexpr int kBlockKV = 32;  // keys of one tile
   static constexpr int kThreads = 256;
   static constexpr int kWarps = kThreads / 32;
-  static constexpr int kPad = 4 / sizeof(T);  // One word: a column of a tile lies in all 32 banks.
+  static constexpr int kPad = 4 / sizeof(T);  // One word spreads a column over all 32 banks.
   static_assert(kBlockKV == 32, "kBlockKV is 32: a lane of a warp for each key");
   static_assert(kBlockQ % kWarps == 0, "kBlockQ is a multiple of 8: as many rows for each warp");
 };
