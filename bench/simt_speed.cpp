@@ -63,7 +63,7 @@ int main() {
 
   measure("coalesced reads of f32", [&] { cuflash::run_read_rows(floats, out, kBlocks, kRounds); });
   measure("coalesced reads of f16", [&] { cuflash::run_read_rows(halves, out, kBlocks, kRounds); });
-  measure("shared memory, two barriers a tile",
+  measure("shared memory, two barriers per tile",
           [&] { cuflash::run_read_tiles(floats, out, kBlocks, kRounds / 32); });
   const auto findings = cuflash::simt::take_findings();
   for (const auto& finding : findings) std::fputs(finding.message().c_str(), stderr);

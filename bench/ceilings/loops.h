@@ -23,7 +23,7 @@ Loop additions(const Chip& chip, std::size_t target_bytes);  // of f32, each lan
 
 // ---- Compute capability 8.0 --------------------------------------------------------------------
 
-// mma.sync m16n8k16 by `warps` warps an SM. Beside each 16 products of a warp each of its lanes
+// mma.sync m16n8k16 by `warps` warps per SM. Beside each 16 products of a warp each of its lanes
 // computes `exp2s` exp2: 0, 4, 8 or 16.
 Loop products(const Chip& chip, DType dtype, int warps, int exp2s);
 

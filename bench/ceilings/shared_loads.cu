@@ -1,4 +1,4 @@
-// Loads from shared memory without bank conflicts: ldmatrix, and 16 bytes a lane.
+// Loads from shared memory without bank conflicts: ldmatrix, and 16 bytes per lane.
 #include <cstdint>
 
 #include "ceilings/loops.h"

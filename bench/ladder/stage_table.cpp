@@ -40,7 +40,7 @@ std::vector<Column> columns(bool timed) {
   const std::vector<Column> rest = timed ? std::vector<Column>{{"time"},
                                                                {"TFLOP/s"},
                                                                {"× prev", true, 0, 0, 1},
-                                                               {"of its ceiling", false, 0, 0, 2}}
+                                                               {"share of ceiling", false, 0, 0, 2}}
                                          : std::vector<Column>{{"read"},
                                                                {"written", true, 0, 0, 2},
                                                                {"predicted", true, 0, 0, 4},

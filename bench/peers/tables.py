@@ -143,8 +143,8 @@ def summary(rows):
             lines.append([name, direction, dtype] +
                          [show_ratio(*ratio(cells, name, peer)) for peer in peers] +
                          [f"{min(costs):.2f} to {max(costs):.2f}" if costs else "–"])
-    titles = ["stage", "pass", "dtype"] + [f"× {peer} (least; cells)" for peer in peers]
-    return markdown(titles + ["causal costs"], lines)
+    titles = ["stage", "pass", "dtype"] + [f"× {peer} (minimum; cells)" for peer in peers]
+    return markdown(titles + ["causal cost"], lines)
 
 
 def costs_of_causal(rows):
@@ -184,7 +184,7 @@ def places(rows):
                 shown = [f"{cell[name] / cell[BEST]:.2f}" if name in cell else "–" for cell in there]
                 lines.append([name, direction, dtype, head_dim,
                               "yes" if causal else "no", *shown, f"{mean:.2f}"])
-    return f"Multiples of the best of {', '.join(peers)}:\n\n" + markdown(
+    return f"Speed relative to the best of {', '.join(peers)}:\n\n" + markdown(
         ["stage", "pass", "dtype", "D", "causal", *(f"S {seq}" for seq in seqs), "all sizes"], lines)
 
 

@@ -5,10 +5,10 @@
 // 8 lines of 8 elements, where a line is contiguous in memory.
 //   * a and b of __half in shared memory: LDSM, which reads up to four blocks; each lane gives the
 //     address of one line of 16 bytes. LDSM.T turns the blocks on the way, from the same addresses.
-//   * All else of 16 bits: 4 bytes a lane and block, line lane / 4, elements 2 (lane % 4) and the
+//   * All else of 16 bits: 4 bytes per lane and block, line lane / 4, elements 2 (lane % 4) and the
 //     next. MOVM turns the blocks in registers. a and b of __nv_bfloat16 in shared memory are read
 //     this way, too: CUDA's header passes a generic address, for which there is no LDSM.
-//   * float: the same lines and elements, 8 bytes a lane and block. No instruction turns a block of
+//   * float: the same lines and elements, 8 bytes per lane and block. No instruction turns a block of
 //     floats: where lines are columns (rows, for 8 x 32) it takes two instructions of 4 bytes.
 // The wavefronts that result are those of an H200 (tests/simt/chip_test.cpp), except for an ldm of
 // 0 with LDSM, which does not join pairs of lanes (bank_wavefronts()). No kernel here needs that.
