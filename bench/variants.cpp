@@ -160,10 +160,10 @@ void run(const Options& options, const Provenance& provenance) {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Checks a pass of each stage, the forward pass if it has one, and times each beside the "
-      "first.");
+      "Checks a pass of each stage, the forward pass if it has one, and times it in pairs with "
+      "the first stage.");
   cuflash::bench::Options options;
-  app.add_option("--stages", options.stages, "By their whole names")->required();
+  app.add_option("--stages", options.stages, "The stages' full names")->required();
   app.add_option("--shapes", options.cases,
                  "Problems as for the ladder; _deterministic makes the calls deterministic")
       ->required();

@@ -172,7 +172,7 @@ std::string annotation_legend() {
         "millions, billions).",
         "sect.: sectors of 32 bytes per request of a warp. The minimum for 32 lanes: 4 if elements "
         "have 4 bytes, 2 if they have 2, 1 if all lanes read the same one.",
-        "confl.: bank conflicts, passes over the banks of shared memory beyond the minimum. "
+        "confl.: bank conflicts, the wavefronts of shared memory beyond the minimum. "
         "The best is 0."}) {
     text += paragraph(sentence);
   }

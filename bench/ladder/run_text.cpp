@@ -234,10 +234,10 @@ std::string run_text(const RecordedRun& run) {
 
 std::string run_legend() {
   return paragraph(
-             "A step is a source line of each warp. Warps are side by side: only barriers order "
+             "A step is one source line of each warp. Warps run side by side: only barriers order "
              "them. The clock is logical, and nothing here is a time.") +
          paragraph(
-             "what: from → to. sect.: sectors, pieces of 32 bytes, a request of global memory. "
+             "what: from → to. sect.: sectors of 32 bytes per request of global memory. "
              "confl.: bank conflicts.");
 }
 

@@ -100,7 +100,7 @@ double clock_ghz(const std::vector<RecordedBlock>& blocks) {
       }
     }
   }
-  if (last == nullptr) throw std::runtime_error("The multiprocessor has ended no tile.");
+  if (last == nullptr) throw std::runtime_error("No tile has ended on the recorded SM.");
   const RecordedBlock& first = blocks.front();
   return static_cast<double>(last->end - first.begin) / (last->data - first.nanoseconds);
 }

@@ -47,7 +47,7 @@ StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inpu
                          int seq, int head_dim) {
     if (layout_of(name, options.layout) == Layout::kExpanded &&
         !std::equal(values.begin() + seq * head_dim, values.end(), values.begin())) {
-      throw std::logic_error(name + " differs between batches or heads; sharedkv inputs do not");
+      throw std::logic_error(name + " differs between batches or heads; sharedkv inputs must not");
     }
     auto& tensor = inputs_[name] = make(name, heads, seq, head_dim);
     tensor->upload(values);

@@ -31,7 +31,7 @@ cudaError_t Core::check_limits(const Launch& launch) {
       block.z > 64) {
     return too_large("A block of " + std::to_string(block.x) + " x " + std::to_string(block.y) +
                      " x " + std::to_string(block.z) +
-                     " threads; the limit is 1024 in all, and 1024 x 1024 x 64.");
+                     " threads; the limits are 1024 threads in all and 1024 x 1024 x 64.");
   }
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 65535 ||
       grid.z > 65535) {

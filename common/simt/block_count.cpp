@@ -61,8 +61,8 @@ bool Core::report_block_count() {
   if (self == end) return false;
   report_block(
       Report::kWaitForLaterBlock, self->wait_address,
-      line_of(*self, "at") + "\n  It waits for the count " + std::to_string(self->awaited_count) +
-          ", which is " + std::to_string(*self->block_count) +
+      line_of(*self, "at") + "\n  It waits until the count is " +
+          std::to_string(self->awaited_count) + "; it is " + std::to_string(*self->block_count) +
           ". No block that began before this one changes it, so the wait may never end. The "
           "launch ends here.\n");
   return true;

@@ -31,10 +31,10 @@ constexpr ReportFacts kReports[] = {
      "NAMED BARRIER WITHOUT A WHOLE WARP"},
     {Report::kWrongMask, FindingKind::kWarpMask, "WRONG WARP MASK"},
     {Report::kShuffleFromOutside, FindingKind::kWarpMask, "SHUFFLE FROM A LANE OUTSIDE"},
-    {Report::kMaskNamesAbsentLane, FindingKind::kWarpMask, "WARP MASK NAMES AN ABSENT LANE"},
+    {Report::kMaskNamesAbsentLane, FindingKind::kWarpMask, "WARP MASK WITH AN ABSENT LANE"},
     {Report::kMatrixWithoutAllLanes, FindingKind::kWarpMask, "MATRIX OPERATION WITHOUT ALL LANES"},
-    {Report::kLanesNameMatrices, FindingKind::kWarpMask, "LANES NAME DIFFERENT MATRICES"},
-    {Report::kThreadsNameMatrices, FindingKind::kWarpMask, "THREADS NAME DIFFERENT MATRICES"},
+    {Report::kLanesNameMatrices, FindingKind::kWarpMask, "LANES PASS DIFFERENT MATRICES"},
+    {Report::kThreadsNameMatrices, FindingKind::kWarpMask, "THREADS PASS DIFFERENT MATRICES"},
     {Report::kWarpgroupWithoutAllThreads, FindingKind::kWarpMask,
      "WARPGROUP OPERATION WITHOUT ALL THREADS"},
     {Report::kLaunchRefused, FindingKind::kLaunchLimit, "LAUNCH REFUSED"},
@@ -82,8 +82,7 @@ static_assert(in_order(), "a report without its facts");
 
 constexpr const char* kWithoutNames =
     "  Arrays in shared memory appear as byte offsets, and their padding is not checked, because "
-    "the "
-    "kernel has no debug information that can be read (built without -g, stripped, or built by "
+    "the kernel has no debug information that can be read (built without -g, stripped, or built by "
     "clang).\n";
 
 std::string triple(const BlockIndex& v) {

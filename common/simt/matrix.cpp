@@ -8,7 +8,8 @@
 //   * All else of 16 bits: 4 bytes per lane and block, line lane / 4, elements 2 (lane % 4) and the
 //     next. MOVM turns the blocks in registers. a and b of __nv_bfloat16 in shared memory are read
 //     this way, too: CUDA's header passes a generic address, for which there is no LDSM.
-//   * float: the same lines and elements, 8 bytes per lane and block. No instruction turns a block of
+//   * float: the same lines and elements, 8 bytes per lane and block. No instruction turns a block
+//   of
 //     floats: where lines are columns (rows, for 8 x 32) it takes two instructions of 4 bytes.
 // The wavefronts that result are those of an H200 (tests/simt/chip_test.cpp), except for an ldm of
 // 0 with LDSM, which does not join pairs of lanes (bank_wavefronts()). No kernel here needs that.
@@ -224,7 +225,7 @@ void finish_matrix_access(const Thread& caller) {
                  "  Warp " + std::to_string(caller.warp()) + " lanes 0 and " +
                      std::to_string(lane) + " at " + short_location(here) + "   " +
                      source_text(here) +
-                     "\n  All 32 lanes must give the same pointer, ldm and layout. The launch ends "
+                     "\n  All 32 lanes must pass the same pointer, ldm and layout. The launch ends "
                      "here.\n");
     core.kill_launch();
   }

@@ -32,8 +32,8 @@ void Mbarriers::init(const Thread& self, std::uintptr_t address, unsigned arriva
   barrier.seen.resize(core.num_warps());
   if (arrivals >= 1 && arrivals <= kMaxArrivals) return;
   report(Report::kMbarrierOutOfRange, barrier, {access_of(self, site)},
-         "A phase has 1 to 1048575 arrivals; this is " + std::to_string(arrivals) +
-             ". The launch ends here.");
+         "The number of arrivals of a phase must be from 1 to 1048575; it is " +
+             std::to_string(arrivals) + ". The launch ends here.");
   core.kill_launch();
 }
 
@@ -74,9 +74,9 @@ void Mbarriers::arrive(Thread& self, std::uintptr_t address, unsigned expected_b
   const NamedAccess here = access_of(self, site);
   if (barrier.arrivals_left == 0) {
     report(Report::kTooManyArrivals, barrier, {named_access(barrier.last_arrival), here},
-           "Phase " + std::to_string(barrier.phase) + " has had its " +
+           "Phase " + std::to_string(barrier.phase) + " already has " +
                counted(barrier.arrivals, "arrival") +
-               " and waits for bytes. The launch ends here.");
+               " and still expects bytes. The launch ends here.");
     core.kill_launch();
   }
   if (self.knowledge.phases_of(barrier.index) < barrier.phase) {
@@ -163,13 +163,13 @@ void Mbarriers::wait(Thread& self, std::uintptr_t address, unsigned parity,
   if (!in_time) {
     report(Report::kWaitPhaseLate, barrier,
            {named_access(barrier.last_arrival), access_of(self, site)},
-           "The wait is for " +
+           "The thread waits for " +
                (phase < 0 ? "the phase before the first" : "phase " + std::to_string(phase)) +
-               ", and phase " + std::to_string(barrier.phase - 1) +
-               " has ended, too. The parity now says that the phase is still to end: on "
-               "a GPU the thread waits for a later one." +
-               (warp_in_time ? " Another lane of its warp was in time, and did not wait for this "
-                               "one before the next phase could end."
+               ", but phase " + std::to_string(barrier.phase - 1) +
+               " has ended as well. By its parity the phase looks unfinished again: on a GPU the "
+               "thread would wait for a later one." +
+               (warp_in_time ? " Another lane of the warp was in time, but did not wait for this "
+                               "lane before the next phase could end."
                              : ""));
   }
   self.knowledge.join(warp_in_time ? seen.released : barrier.released);

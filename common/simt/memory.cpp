@@ -263,7 +263,7 @@ std::string SharedMemory::explain_outside(std::uintptr_t address, std::size_t si
     const std::size_t offset = address - region_.begin;
     const Variable& variable = *variable_near(offset);
     if (!variable.holds(offset)) {
-      return "It lies between the __shared__ variables, in none of them.";
+      return "It lies between two __shared__ variables.";
     }
     return "It reaches " + std::to_string(offset + size - variable.offset - variable.bytes) +
            " bytes past the end of " + variable.name + ", which has " +

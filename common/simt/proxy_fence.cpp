@@ -24,13 +24,13 @@ void check_proxy_fence(const Thread& self, const Region& region, std::uintptr_t 
   const bool announced = fenced || core.order.fences.happens_before(earlier, known);
   if (in_block && fenced == announced && self.knowledge.has_fenced_global(earlier)) return;
   if (fenced && core.order.fences.happens_before(earlier, proxied)) return;
-  report_accesses(
-      Report::kAccessWithoutProxyFence, &region, address,
-      {named_access(earlier), access_of(self, site)},
-      fenced ? "The second may overtake the first. Its thread must call fence_proxy_async_global() "
-               "once it has synchronized with the first."
-             : "The second may overtake the first, whose thread must call "
-               "fence_proxy_async_global() before it signals other threads.");
+  report_accesses(Report::kAccessWithoutProxyFence, &region, address,
+                  {named_access(earlier), access_of(self, site)},
+                  fenced
+                      ? "The second access may overtake the first. Its thread must call "
+                        "fence_proxy_async_global() once it has synchronized with the first thread."
+                      : "The second access may overtake the first, whose thread must call "
+                        "fence_proxy_async_global() before it signals other threads.");
 }
 
 void fence_proxy_async() { core.order.fence_proxy(*running_thread(), false); }

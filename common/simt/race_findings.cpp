@@ -92,7 +92,7 @@ std::string explain_race(const NamedAccess& first, const NamedAccess& second) {
   }
   text += line(to) + '.';
   const bool by_copy = core.copies.begin_at(first.site) || core.tensor_copies.read_at(first.site);
-  if (by_copy) text += " It must follow the wait for the copy.";
+  if (by_copy) text += " The barrier must follow the wait for the copy.";
   return text;
 }
 

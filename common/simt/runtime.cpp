@@ -232,9 +232,9 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorMemoryAllocation:
       return "out of memory";
     case cudaErrorInvalidConfiguration:
-      return "invalid launch configuration; the simulator's findings say which limit";
+      return "invalid launch configuration: see the simulator's findings";
     case cudaErrorLaunchFailure:
-      return "the launch was stopped; the simulator's findings say why";
+      return "the launch was stopped: see the simulator's findings";
     case cudaErrorNotSupported:
       return "operation not supported: the CPU simulator measures no time";
     default:

@@ -28,15 +28,15 @@ void check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_t site
   if (!is_fenced) {
     core.mbarriers.report(
         Report::kMbarrierWithoutFence, barrier, {named_access(barrier.initialised), here},
-        "The thread that initialises it must call fence_mbarrier_init() before the "
-        "barrier that lets others use it.");
+        "The thread that initialises the mbarrier must call fence_mbarrier_init() before the "
+        "barrier after which other threads use it.");
   }
   if (self.knowledge.phases_of(barrier.index) >= barrier.phase) return;
   core.mbarriers.report(
       Report::kMoreBytesThanExpected, barrier, {named_access(barrier.last_arrival), here},
       "Phase " + std::to_string(barrier.phase - 1) +
-          " has ended, and nothing orders its end before this copy: it had all the "
-          "bytes that it expects. The launch ends here.");
+          " has ended, and nothing orders its end before this copy: all the bytes that it "
+          "expects were already copied. The launch ends here.");
   core.kill_launch();
 }
 
@@ -142,27 +142,27 @@ void TensorCopies::check_destination(const Thread& self, const TensorCopy& copy)
                     "No barrier orders the read before the copy.");
   };
   const auto check_fence = [&](bool& told, Stamp access, std::uintptr_t address, Report report,
-                               const std::string& verb) {
+                               const std::string& verb) {  // "read"
     if (told || access <= core.order.block_start() || !is_ordered(access) ||
         self.knowledge.has_fenced(access)) {
       return;
     }
     told = true;
     report_accesses(report, &region, address, {named_access(access), access_of(self, site)},
-                    "The copy may overtake it. The thread that " + verb +
-                        " must call fence_proxy_async() before the barrier that orders the two, "
-                        "or this one after it.");
+                    "The copy may overtake the " + verb + ". The thread that " + verb +
+                        "s must call fence_proxy_async() before the barrier that orders the two, "
+                        "or the copying thread after it.");
   };
   const auto check_reading_thread = [&](Stamp reader, std::uintptr_t address) {
     check_reader(reader, address);
-    check_fence(told_read_fence, reader, address, Report::kReadWithoutProxyFence, "reads");
+    check_fence(told_read_fence, reader, address, Report::kReadWithoutProxyFence, "read");
   };
   const auto check_writer = [&](Stamp writer, std::uintptr_t address) {
     if (!told_writer && !is_ordered(writer)) {
       told_writer = true;
       report_race(self, region, address, writer, site);
     }
-    check_fence(told_write_fence, writer, address, Report::kWriteWithoutProxyFence, "writes");
+    check_fence(told_write_fence, writer, address, Report::kWriteWithoutProxyFence, "write");
   };
   const TensorCopy* last = nullptr;
   for (std::uintptr_t at = copy.to; at < copy.to + copy.bytes; at += kChunk) {
@@ -223,8 +223,8 @@ void TensorCopies::report_not_full(const Thread& self, const TensorCopy& copy,
                   {named_access(copy.begun), access_of(self, site)},
                   "The copy ends with phase " + std::to_string(copy.phase) + " of " +
                       core.mbarriers.name_of(*copy.barrier) +
-                      ". Neither has this thread waited for that phase, nor does a barrier "
-                      "follow another thread's wait.");
+                      ". This thread has not waited for that phase, and no barrier follows another "
+                      "thread's wait for it.");
 }
 
 bool TensorCopies::on_access(const Thread& self, TensorCopy& copy, std::uintptr_t address,

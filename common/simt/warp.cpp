@@ -80,7 +80,7 @@ void report_missing_lane(const Thread& waiting) {
   while (lane < 31 && ((waiting.call.mask >> lane & 1) == 0 || !is_missing(waiting, lane))) ++lane;
   const int t = waiting.warp() * 32 + lane;
   const std::string advice = matrix ? "A matrix operation needs all 32 lanes. The launch ends here."
-                                    : "The mask must name only lanes that reach the operation.";
+                                    : "The mask must contain only lanes that reach the operation.";
   std::string why;
   if (t >= core.num_threads()) {
     why = "does not exist: the block has fewer threads. " + advice;
@@ -139,7 +139,7 @@ void finish(const Thread& caller) {
     if (named) continue;
     report_block(Report::kShuffleFromOutside, thread.wait_address,
                  line_of(thread, "reads lane " + std::to_string(source) + " at") +
-                     "\n  but the mask does not name that lane: the value is undefined.\n");
+                     "\n  but the mask does not contain that lane: the value is undefined.\n");
   }
 }
 
@@ -155,7 +155,7 @@ std::uint64_t WarpCalls::call(Thread& self, const WarpCall& call, std::uintptr_t
   if ((call.mask >> self.lane() & 1) == 0) {
     report_block(Report::kWrongMask, return_address,
                  line_of(self, "calls") +
-                     "\n  but the mask does not name this lane. The launch ends here.\n");
+                     "\n  but the mask does not contain this lane. The launch ends here.\n");
     core.kill_launch();
   }
   self.state = Thread::State::kInWarpCall;
