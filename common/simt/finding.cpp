@@ -1,4 +1,4 @@
-// A finding in words.
+// The text of a finding.
 #include "simt/finding.h"
 
 #include <algorithm>
@@ -104,7 +104,7 @@ std::size_t num_characters(const std::string& utf8) {
   return std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xc0) != 0x80; });
 }
 
-// Lines of aligned columns, from rows of equally many cells.
+// Lines with aligned columns, from rows with equal numbers of cells.
 std::string aligned(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::string> lines(rows.size(), "   ");
   for (std::size_t column = 0; column < rows[0].size(); ++column) {
@@ -130,7 +130,7 @@ std::string who(const FindingAccess& access) {
          std::to_string(access.warp) + " lane " + std::to_string(access.lane);
 }
 
-// One line for each access: what it does, which thread, where, in which tile.
+// One line per access: kind, thread, place, tile.
 std::string access_lines(const std::vector<FindingAccess>& accesses) {
   if (accesses.empty()) return "";
   std::vector<std::vector<std::string>> rows;

@@ -1,4 +1,4 @@
-// mbarrier: phases, what an arrival passes on to a wait, and threads that wait in vain.
+// mbarrier: phases, the order between arrivals and waits, and deadlocks.
 #include "simt/mbarrier.h"
 
 #include <device/ptx/mbarrier.h>
@@ -101,7 +101,7 @@ void Mbarriers::add_bytes(Thread& self, Mbarrier& barrier, std::size_t bytes, St
   end_phase_if_over(self, barrier);
 }
 
-// An arrival or a copy of this thread may have ended the phase.
+// Called after an arrival or a copy of this thread, which may have ended the phase.
 void Mbarriers::end_phase_if_over(Thread& self, Mbarrier& barrier) {
   if (barrier.arrivals_left != 0 || barrier.bytes_copied < barrier.bytes_expected) return;
   if (barrier.bytes_copied > barrier.bytes_expected) {
@@ -112,7 +112,7 @@ void Mbarriers::end_phase_if_over(Thread& self, Mbarrier& barrier) {
                std::to_string(barrier.bytes_copied) + " are copied. The launch ends here.");
     core.kill_launch();
   }
-  // The last thread to arrive knows of the end if it knows of all other arrivals.
+  // The end is ordered for the last thread to arrive if all other arrivals are.
   bool knows = barrier.last_copy == 0;
   for (const Stamp arrival : barrier.arrived) {
     knows = knows && core.order.happens_before(arrival, self, true);
@@ -147,7 +147,7 @@ void Mbarriers::wait(Thread& self, std::uintptr_t address, unsigned parity,
                ". The launch ends here.");
     core.kill_launch();
   }
-  // Of the phase that comes next for this thread and the one before, the one of this parity.
+  // The phase with this parity: this thread's next phase or the one before it.
   const int next = self.knowledge.phases_of(barrier.index);
   const int phase = next % 2 == static_cast<int>(parity) ? next : next - 1;
   core.block_recorder.mark_at_barrier(self, WarpEvent::Kind::kWait, return_address,
@@ -189,8 +189,8 @@ void Mbarriers::report(Report report, const Mbarrier& barrier,
                   &core.sites[stamp_site(barrier.initialised)]);
 }
 
-// No thread can go on, and some wait at mbarriers or named barriers: the state of all mbarriers
-// that are waited for, and where each warp waits.
+// For when no thread can go on and some wait at mbarriers or named barriers: reports the state of
+// their mbarriers, and the place at which each warp waits.
 void Core::report_deadlock() {
   std::string waits;
   std::uintptr_t where = 0;

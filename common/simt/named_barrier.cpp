@@ -1,5 +1,5 @@
-// bar.sync and bar.arrive: whole warps come to a barrier with a number. Those that wait
-// there are ordered after all that came.
+// bar.sync and bar.arrive: whole warps arrive at a barrier with a number. Threads that wait there
+// are ordered after all arrivals.
 #include "simt/named_barrier.h"
 
 #include "simt/core.h"
@@ -70,7 +70,7 @@ void NamedBarriers::check_comer(const Thread& self, const NamedBarrier& barrier,
   }
 }
 
-// Called by the last thread to come.
+// Called by the last thread to arrive.
 void NamedBarriers::open(const Thread& self, NamedBarrier& barrier) {
   const int num_warps = core.num_warps();
   std::vector<int> waiting(num_warps), going_on(num_warps);  // lanes, by warp

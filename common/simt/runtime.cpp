@@ -25,7 +25,7 @@ cudaError_t keep(cudaError_t error) {
   return error;
 }
 
-// False if a device pointer is not in a live allocation; any other pointer is the host's.
+// False if a device pointer is not in a live allocation. Any other pointer counts as the host's.
 bool valid_range(const void* pointer, std::size_t bytes) {
   const auto address = as_address(pointer);
   return !core.global.owns(address) || core.global.find_range(pointer, bytes) != nullptr;

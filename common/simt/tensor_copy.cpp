@@ -1,9 +1,9 @@
 // cp.async.bulk.tensor: a copy takes effect at a wait for the phase of its mbarrier.
 //
-// When it begins, its destination is poisoned: the bytes are those of NaNs, and the cells say that
-// nobody has written them, so that every access takes the slow way and finds the copy. The first
-// wait for the phase writes the data. The cells stay as they are: from then on the copy itself
-// checks that a reader knows of the phase's end, and remembers who has read.
+// At its begin, its destination is poisoned: the bytes become NaNs, and the cells become unwritten,
+// so that every access takes the slow path and finds the copy. The first wait for the phase writes
+// the data. The cells stay unwritten: from then on the copy checks that the phase's end is ordered
+// before each read, and records the readers.
 #include "simt/tensor_copy.h"
 
 #include <device/ptx/tensor_copy.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kChunk = TensorCopy::kChunk;
 
-// Its bytes must count for the phase that they are meant for.
+// Checks that the bytes count for the intended phase.
 void check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_t site) {
   const NamedAccess here = access_of(self, site);
   const bool is_fenced =
@@ -125,7 +125,8 @@ void TensorCopies::read_box(Thread& self, const TensorCopy& copy) {
                                touched, &barrier, copy.phase);
 }
 
-// Everyone must be done with what the copy replaces. One report of each kind.
+// Checks that all accesses to the replaced data are ordered before the copy. One report of each
+// kind.
 void TensorCopies::check_destination(const Thread& self, const TensorCopy& copy) {
   Region& region = core.shared().region();
   const auto site = static_cast<std::uint16_t>(stamp_site(copy.begun));
@@ -194,7 +195,7 @@ void TensorCopies::check_destination(const Thread& self, const TensorCopy& copy)
   }
 }
 
-// The place belongs to the copy from now on.
+// From now on the copy is the last one to its destination.
 void TensorCopies::take_destination(TensorCopy& copy) {
   Region& region = core.shared().region();
   first_ = region.begin / kChunk;
@@ -261,7 +262,7 @@ bool TensorCopies::is_over(Stamp earlier, const Thread& self, bool shared) const
 void TensorCopies::end(const Thread& self, TensorCopy& copy) {
   const auto site = static_cast<std::uint16_t>(stamp_site(copy.begun));
   for (const BoxChunk& chunk : copy.chunks) {
-    // If another copy to the same place has begun since, that was reported, and its data stay.
+    // A copy to the same place that began later was reported, and its data stay.
     if (counts_accesses() && last_to(chunk.shared) != &copy) continue;
     unsigned char data[kChunk] = {};
     std::memcpy(data + chunk.begin, reinterpret_cast<const void*>(chunk.global + chunk.begin),

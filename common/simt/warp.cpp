@@ -6,7 +6,7 @@
 namespace cuflash::simt {
 namespace {
 
-// The event that such an operation is; none for an access to a matrix, which makes requests.
+// The recorded event of an operation; none for an access to a matrix, which makes requests.
 std::optional<WarpEvent::Kind> event_of(WarpCall::Kind kind) {
   using Kind = WarpCall::Kind;
   switch (kind) {
@@ -38,7 +38,7 @@ bool is_absent(int warp, int lane) {
   return t >= core.num_threads() || core.thread(t).state == Thread::State::kExited;
 }
 
-// True if this lane of the same warp has not arrived where `waiting` waits.
+// True if this lane of the same warp has not arrived at the place where `waiting` waits.
 bool is_missing(const Thread& waiting, int lane) {
   if (is_absent(waiting.warp(), lane)) return true;
   const Thread& other = core.thread(waiting.warp() * 32 + lane);
@@ -46,8 +46,8 @@ bool is_missing(const Thread& waiting, int lane) {
       other.call.mask != waiting.call.mask || other.call.combine != waiting.call.combine) {
     return true;
   }
-  // Lanes may shuffle from different lines, but a matrix operation is one instruction. Copies that
-  // the compiler made of it are that instruction.
+  // Lanes may shuffle from different lines, but a matrix operation is one instruction. The
+  // compiler's copies of it count as the same.
   return is_matrix_call(waiting.call.kind) && other.wait_address != waiting.wait_address &&
          source_place(other.wait_address).chain != source_place(waiting.wait_address).chain;
 }
@@ -112,7 +112,7 @@ void finish(const Thread& caller) {
     core.order.meet_in_warp(warp, caller.call.mask);
   }
   if (kind == WarpCall::Kind::kShuffle) ++core.events.exchanges;
-  unsigned mask = caller.call.mask;  // of the lanes that are here
+  unsigned mask = caller.call.mask;  // of the lanes that have arrived
   for (int lane = 0; lane < 32; ++lane) {
     if (is_absent(warp, lane)) mask &= ~(1u << lane);
   }
