@@ -26,7 +26,7 @@ void check_input(const std::string& folder) {
   }
 }
 
-// What is wrong with a file's name; empty if its folder exists.
+// An error if the folder of a file does not exist; otherwise empty.
 std::string has_folder(const std::string& file) {
   const auto folder = std::filesystem::absolute(file).parent_path();
   return std::filesystem::is_directory(folder) ? ""
@@ -46,7 +46,7 @@ harness::TestCase empty_case(const Options& options, DType dtype) {
 
 harness::TestCase shape_case(const std::string& shape, const Options& options, DType dtype) {
   harness::TestCase c = empty_case(options, dtype);
-  const auto prefix = shape.rfind("ward_");  // of a test's whole name
+  const auto prefix = shape.rfind("ward_");  // in a test's full name
   if (!parse_test_case(shape.substr(prefix == shape.npos ? 0 : prefix + 5), c)) {
     throw UsageError(
         '"' + shape +

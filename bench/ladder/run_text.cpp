@@ -189,7 +189,7 @@ std::string part_text(const simt::BlockRun& run, const StepPart& part, const std
   return text + '\n';
 }
 
-// Where a step is: the tile, the interval, the paper's line.
+// The place of a step: its tile and the paper's line.
 std::string place_text(const Step& step) {
   std::vector<std::string> words;
   if (!step.tile.name.empty()) {

@@ -1,5 +1,5 @@
-// Records what the warps of one multiprocessor do when, while a stage's forward pass runs, or its
-// backward pass if it has no other. In builds with CUFLASH_TIMELINE.
+// Records what the warps of one SM do over time during a stage's forward pass, or its backward pass
+// if it has no other. Only in builds with CUFLASH_TIMELINE.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -19,7 +19,7 @@
 namespace cuflash::bench {
 namespace {
 
-// Any multiprocessor will do: a grid of many blocks fills all of them.
+// Any SM suffices, because a grid of many blocks fills all of them.
 constexpr unsigned kSm = 0;
 
 struct Options {
