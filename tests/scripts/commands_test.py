@@ -160,7 +160,7 @@ WRONG = {"--stage": "TEXT missing", "--stage=": "TEXT missing", "--stage 1 --sta
          "--schedule Inorder": "random:SEED", "--block 1,2": "X,Y,Z", "--block 1,2,3,4": "X,Y,Z",
          "--compare 1": "2 required", "--diff 1 1": "two different stages", "--play 3 3": "two different stages",
          "--play": "TEXT missing", "--play 1 2 3": "received 3",
-         "--shape b1h2q40k70d64": 'One is b2_h4x1', "--shape b1_h2_q40_d64_left16_causal": "in this order",
+         "--shape b1h2q40k70d64": 'An example is b2_h4x1', "--shape b1_h2_q40_d64_left16_causal": "in this order",
          "--shape b1_h3x2_q4_d32": "not a multiple of heads_kv",
          "--input no/such/folder": "There is no folder", "--input stages": "has no q.npy",
          "--input bench/data --shape b1_h1_q4_d32": "ends in _real",
