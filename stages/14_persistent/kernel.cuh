@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     }
     store_rounded<T>(sQ, r0, 0, rO, inverse, lane);
     // [FA2 Alg.1 l.14]  write O_i    // by one of the producer's warps
-    ptx::fence_proxy_async();  // The store will see what this thread has written.
+    ptx::fence_proxy_async();  // TMA will see what this thread has written.
     __syncwarp();              // All lanes have written and fenced.
     if (lane == 0) ptx::mbarrier_arrive(&storage.o_full[q][consumer]);
 #pragma unroll
