@@ -122,10 +122,9 @@ struct Finding {
   std::int64_t offset = 0;                   ///< from the array's first byte
   std::vector<FindingAccess> accesses = {};  ///< the last one is at fault, except in a race
   std::vector<FindingBarrier> barriers = {};
-  std::string why = {};     ///< the explanation, in lines that each end with a newline
-  std::uint64_t count = 1;  ///< the number of similar findings, this one included
-  bool explains_missing_names =
-      false;  ///< true if the text says that there is no debug information
+  std::string why = {};                 ///< the explanation, in lines that each end with a newline
+  std::uint64_t count = 1;              ///< the number of similar findings, this one included
+  bool explains_missing_names = false;  ///< true if the text says why names are missing
 
   FindingKind kind() const;
   std::string title() const;  ///< "RACE in shared memory"
