@@ -67,13 +67,15 @@ const std::vector<MistakeRow> kMistakes = {
 
     {Mistake::kKeysTurned, F, Fragments, "keys-turned",
      "In the scores each 16 x 16 block of K is the transpose of what it should be, though it "
-     "stands in its place: a row of sK is a column of K^T, which WMMA calls col_major."},
+     "stands in its place.",
+     "A row of sK is a column of K^T, which WMMA calls col_major."},
     {Mistake::kKeysNotTransposed, F, Fragments, "keys-not-transposed",
-     "The scores are Q K, not Q K^T: the tile is read as if its rows were the head's dimensions. "
+     "The scores are Q K, not Q K^T: the tile is read as if its rows were the head's dimensions.",
      "Block n of the keys begins at row 16 n of sK, step k of the dimensions at column 16 k."},
     {Mistake::kValuesTurned, F, Fragments, "values-turned",
      "In O = P V each 16 x 16 block of V is the transpose of what it should be, though it stands "
-     "in its place: a row of sV is a row of V, which WMMA calls row_major."},
+     "in its place.",
+     "A row of sV is a row of V, which WMMA calls row_major."},
 
     {Mistake::kOnlyFirstTile, F, Tiles, "only-first-tile",
      "Only the first KV tile is used: the loop over tiles ends after one."},
@@ -98,8 +100,8 @@ const std::vector<MistakeRow> kMistakes = {
      "before it have summed up, = where += is meant."},
     {Mistake::kTailAsZeros, F, Tiles, "tail-as-zeros",
      "Keys past the end count: the rows that fill up the last tile are zeros, so their score is "
-     "0, and exp(0 - max) is not nothing. A key j >= seq_kv must get -INFINITY, like a masked "
-     "one."},
+     "0, and exp(0 - max) is not nothing. A key j >= seq.num_keys must get -INFINITY, like a "
+     "masked one."},
 
     {Mistake::kNoMax, F, None, "no-max",
      "The row's maximum is not subtracted before exp: from a score of 89 on the exponential "
@@ -158,7 +160,7 @@ const std::vector<MistakeRow> kMistakes = {
      "o_scale also shrinks what the new tile adds to O: it belongs before the product P V. At the "
      "first tile it is 0, and all is lost."},
     {Mistake::kFactorOfColumn, F, Fragments, "factor-of-column",
-     "Element (r, c) of O is scaled by the factor of row c: the factors were loaded as equal rows. "
+     "Element (r, c) of O is scaled by the factor of row c: the factors were loaded as equal rows.",
      "A leading dimension of 0 makes equal columns where they are the lines, in mem_col_major."},
     {Mistake::kFactorOfLane, F, Fragments, "factor-of-lane",
      "Each lane scales what it holds of O by the factor of the row that it has in S. Which rows "
@@ -186,22 +188,24 @@ const std::vector<MistakeRow> kMistakes = {
      "LSE is the maximum alone: the logarithm of the sum is missing."},
     {Mistake::kLseMinus, F, None, "lse-minus", "LSE is max - log(sum): it is max + log(sum)."},
 
-    {Mistake::kNoDelta, B, None, "no-delta",
-     "dS lacks delta: dS = P (dP - delta), with delta = the sum of dO O over a row."},
-    {Mistake::kDeltaAdded, B, None, "delta-added",
-     "delta is added to dP where it must be subtracted: dS = P (dP - delta)."},
+    {Mistake::kNoDelta, B, None, "no-delta", "dS lacks delta, the row's sum of dO O.",
+     "dS = P (dP - delta)."},
+    {Mistake::kDeltaAdded, B, None, "delta-added", "delta has the wrong sign in dS.",
+     "dS = P (dP - delta)."},
     {Mistake::kDeltaOutside, B, None, "delta-outside",
-     "The brackets of dS are missing: it is P (dP - delta), and this is P dP - delta."},
+     "In dS, delta stands outside the product with P.", "dS = P (dP - delta)."},
     {Mistake::kDiagonalOnly, B, None, "softmax-diagonal-only",
      "dS is P (1 - P) dP, the derivative of a probability by its own score alone. Every score of "
-     "the row changes it; their sum is delta: dS = P (dP - delta)."},
+     "the row changes it.",
+     "Their sum is delta: dS = P (dP - delta)."},
     {Mistake::kNoProb, B, None, "no-prob",
-     "dS lacks the factor P: dS = P (dP - delta). A key of weight 0 must get no gradient."},
+     "dS lacks a factor: a key of weight 0 must get no gradient.", "dS = P (dP - delta)."},
     {Mistake::kNoLse, B, None, "no-lse",
-     "P is exp(S) without LSE: P = exp(S - LSE) is the normalised softmax again."},
-    {Mistake::kLseAdded, B, None, "lse-added", "LSE is added to the score: P = exp(S - LSE)."},
+     "P lacks the LSE: the weights of a row do not add up to 1.", "P = exp(S - LSE)."},
+    {Mistake::kLseAdded, B, None, "lse-added", "LSE has the wrong sign in the exponent.",
+     "P = exp(S - LSE)."},
     {Mistake::kProbAndDsSwapped, B, None, "p-and-ds-swapped",
-     "P and dS stand in each other's place: dV = P^T dO, dK = scale dS^T Q, dQ = scale dS K."},
+     "P and dS stand in each other's place.", "dV = P^T dO, dK = scale dS^T Q, dQ = scale dS K."},
     {Mistake::kScaleInDs, B, None, "scale-in-ds",
      "softmax_scale is applied twice: it is in dS, and again where the sum over dS is written."},
     {Mistake::kLseOfColumn, B, Fragments, "lse-of-other-side",
@@ -226,27 +230,27 @@ const std::vector<MistakeRow> kMistakes = {
      "The LSE lacks a factor log2(e): it is a natural logarithm, and 2^x wants one to base 2, as "
      "the scores are."},
     {Mistake::kLseScaled, B, None, "lse-scaled",
-     "The LSE is multiplied by softmax_scale, too. It is the LSE of the scaled scores: P = "
-     "exp(scale * S - LSE)."},
+     "The LSE is multiplied by softmax_scale, too. It is the LSE of the scaled scores.",
+     "P = exp(scale * S - LSE)."},
     {Mistake::kScoreAndDpSwapped, B, None, "s-and-dp-swapped",
-     "S and dP stand in each other's place: P = exp(scale S - LSE), and dS = P (dP - delta)."},
+     "S and dP stand in each other's place.", "P = exp(scale S - LSE), and dS = P (dP - delta)."},
     {Mistake::kTailNotMasked, B, Tiles, "tail-not-masked",
      "Keys past the end are not masked: their rows of K are zeros, so P = exp(0 - LSE). It "
      "overflows where the LSE is far below 0, and infinity times 0 is NaN. The mask must also "
      "ask for j < num_keys."},
     {Mistake::kTransposedTwice, B, Fragments, "transposed-twice",
-     "P and dS are transposed twice on their way into dV and dK, within each 16 x 16 block: the "
-     "rows of sP and sdS are keys already, so P^T and dS^T are row_major."},
+     "P and dS are transposed twice on their way into dV and dK, within each 16 x 16 block.",
+     "The rows of sP and sdS are keys already, so P^T and dS^T are row_major."},
     {Mistake::kQueriesTurned, B, Fragments, "queries-turned",
      "In dK = dS^T Q each 16 x 16 block of Q is the transpose of what it should be, though it "
-     "stands in its place: there a row of sQ is a row of the operand, row_major. In K Q^T it was a "
-     "column."},
+     "stands in its place.",
+     "There a row of sQ is a row of the operand, row_major. In K Q^T it was a column."},
     {Mistake::kOutputGradientsTurned, B, Fragments, "output-gradients-turned",
      "In dV = P^T dO each 16 x 16 block of dO is the transpose of what it should be, though it "
-     "stands in its place: there a row of sdO is a row of the operand, row_major. In V dO^T it was "
-     "a column."},
+     "stands in its place.",
+     "There a row of sdO is a row of the operand, row_major. In V dO^T it was a column."},
     {Mistake::kQueriesForOutputGradients, B, None, "q-and-do-swapped",
-     "Q and dO stand in each other's place: dV = P^T dO, dK = scale dS^T Q."},
+     "Q and dO stand in each other's place.", "dV = P^T dO, dK = scale dS^T Q."},
     {Mistake::kMaskedScoreAsProb, F, Tiles, "masked-score-as-prob",
      "Where the mask hides a key, the matrix still holds its score, -INFINITY, and no "
      "probability: such a key must count as 0."},

@@ -121,8 +121,9 @@ struct MistakeRow {
   Mistake mistake;
   Where where;
   Needs needs;
-  const char* id;       // stable: lists of wrong answers and lecturers' scripts use it
-  const char* message;  // what is wrong and where to look
+  const char* id;         // stable: lists of wrong answers and lecturers' scripts use it
+  const char* message;    // what is wrong and where to look
+  const char* more = "";  // what is right; shown only to whom asks for it
 };
 
 // All of them, the likelier first.
