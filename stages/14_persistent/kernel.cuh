@@ -20,9 +20,9 @@ namespace cuflash::persistent {
 template <class Storage>
 __device__ __forceinline__ void give_back(Storage& storage, const Slot& slot, int lane) {
   const auto [stage, phase] = slot;
-  // Why wait for what is not read: before k_full, k_empty may still be in its previous phase, and
-  // the arrival would count there. And if lane 0 arrived before all lanes have seen the end of
-  // k_full's phase, the buffer could be refilled, and a late lane would miss that phase.
+  // Why wait for a tile that is not read: before it is full, k_empty may still be in its previous
+  // phase, and the arrival would count there. And if lane 0 arrived before all lanes have seen the
+  // end of k_full's phase, the buffer could be refilled, and a late lane would miss that phase.
   ptx::mbarrier_wait(&storage.k_full[stage], phase);
   __syncwarp();  // All lanes have waited for K.
   if (lane == 0) ptx::mbarrier_arrive(&storage.k_empty[stage]);
