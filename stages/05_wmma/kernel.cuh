@@ -19,7 +19,7 @@
 namespace cuflash::wmma {
 
 // The warp's matrix product: 16 × 16 += 16 × 16 · 16 × 16. Which lane holds which element of a
-// fragment is not specified. The code relies only on one mapping for all fragments of one type.
+// fragment is not specified. It is enough that all fragments of one type have the same mapping.
 constexpr int kMma = 16;
 template <class T>
 using MatrixA =
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
     }
     new_max = fmaxf(new_max, __shfl_xor_sync(0xffffffffu, new_max, 1));
     const float finite_max = new_max == -INFINITY ? 0.f : new_max;         // No key seen yet.
-    const float o_scale = ptx::exp2((row_max - finite_max) * scale_log2);  // 1 if the maximum stays
+    const float o_scale = ptx::exp2((row_max - finite_max) * scale_log2);  // 1 if max is unchanged
     // Compute the weights P and store them for the next product.
     float sum = 0.f;
 #pragma unroll

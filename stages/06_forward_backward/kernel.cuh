@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
     }
     new_max = fmaxf(new_max, __shfl_xor_sync(0xffffffffu, new_max, 1));
     const float finite_max = new_max == -INFINITY ? 0.f : new_max;         // No key seen yet.
-    const float o_scale = ptx::exp2((row_max - finite_max) * scale_log2);  // 1 if the maximum stays
+    const float o_scale = ptx::exp2((row_max - finite_max) * scale_log2);  // 1 if max is unchanged
     // Compute the weights P and store them for the next product.
     float sum = 0.f;
 #pragma unroll
