@@ -77,37 +77,30 @@ std::int64_t rows_past_the_end(const Sample& s) {
 
 struct Waste {
   const char* id;
-  bool reads;   // of reads, else of writes
-  int at_most;  // how many times the cost may occur
-  std::int64_t (*cost)(const Sample&);
+  int at_most;                          // how many times the cost may occur
+  std::int64_t (*cost)(const Sample&);  // in bytes read
   const char* message;
 };
 
 constexpr Waste kWastes[] = {
-    {"q-loaded-again", true, 1, q_again,
+    {"q-loaded-again", 1, q_again,
      "Q is loaded again for every KV tile. The block's queries stay the same: load their tile "
      "once, before the loop."},
-    {"hidden-tiles-loaded", true, 2, hidden_tiles,
+    {"hidden-tiles-loaded", 2, hidden_tiles,
      "Tiles are loaded in which no query of the block sees a key: the mask hides all of them. "
      "kv_tiles() walks only through those that count."},
-    {"hidden-tiles-loaded", true, 2, tiles_before_the_first,
+    {"hidden-tiles-loaded", 2, tiles_before_the_first,
      "With a window, the first tiles are loaded although no query of the block sees a key in them. "
      "kv_tiles() walks only through those that count."},
-    {"tail-read-again", true, 1, rows_past_the_end,
+    {"tail-read-again", 1, rows_past_the_end,
      "Rows past the end are read: the last row stands in for them again and again. They need no "
      "bytes at all: write zeros."},
-    {"o-written-again", false, 1, q_again,
-     "O is written after every KV tile. It can stay in registers until the last one: write it "
-     "once, after the loop."},
 };
 
 bool fits(const Waste& waste, const std::vector<Sample>& samples) {
   for (int times = 1; times <= waste.at_most; ++times) {
-    if (std::all_of(samples.begin(), samples.end(), [&](const Sample& s) {
-          return (waste.reads ? read_excess(s) : write_excess(s)) == times * waste.cost(s);
-        })) {
-      return true;
-    }
+    const auto costs = [&](const Sample& s) { return read_excess(s) == times * waste.cost(s); };
+    if (std::all_of(samples.begin(), samples.end(), costs)) return true;
   }
   return false;
 }

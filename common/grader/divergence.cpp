@@ -137,13 +137,8 @@ std::string writers(const AccessHistory& history, const Event& of) {
     if (event.write && same) threads.insert(event.thread);
   }
   if (threads.empty()) return "no thread";
-  if (threads.size() == 1) return "thread " + std::to_string(*threads.begin()) + " alone";
-  std::string text = "the threads ";
-  int told = 0;
-  for (const int thread : threads) {
-    if (told++ < 3) text += (told == 1 ? "" : ", ") + std::to_string(thread);
-  }
-  return threads.size() > 3 ? text + ", ..." : text;
+  return threads.size() == 1 ? "thread " + some_of(threads) + " alone"
+                             : "the threads " + some_of(threads);
 }
 
 // "1, 4 and 8": the distances of lanes that exchange values.
@@ -400,7 +395,7 @@ Diagnosis stray_access(const Stage& exercise, const Stage& own,
     const Finding operand = first_wrong_operand(mine, theirs, sample->problem);
     if (!operand.words.empty()) id = operand.id, message += operand.words;
   }
-  return {id, message, ""};
+  return {id, message};
 }
 
 }  // namespace cuflash::exercises

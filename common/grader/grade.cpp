@@ -225,8 +225,7 @@ std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples, con
     if (name_cause(found.front(), divergence(exercise, own, samples).cause)) found.resize(1);
   }
   for (const Sample& s : samples) {
-    if (found.empty() && !s.run().error.empty())
-      found.push_back({"call-failed", s.run().error, ""});
+    if (found.empty() && !s.run().error.empty()) found.push_back({"call-failed", s.run().error});
   }
   return found;
 }
@@ -235,8 +234,7 @@ Diagnosis too_slow(std::size_t graded, std::size_t all) {
   return {"too-slow",
           "The results are right so far, but the kernel is much too slow: grading stopped after " +
               std::to_string(graded) + " of " + std::to_string(all) +
-              " problems. Look for work that is repeated, or done by one thread alone.",
-          ""};
+              " problems. Look for work that is repeated, or done by one thread alone."};
 }
 
 std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples, const Stage& exercise,
@@ -275,16 +273,31 @@ Grade grade_without_lse(const Stage& exercise, const Stage& own, harness::Runs r
   return {Check::kValues,
           {{"wrong-without-lse",
             "O is right where the LSE is wanted, and wrong where it is not (p.lse is null): "
-            "only the write of the LSE may depend on p.lse.",
-            ""}}};
+            "only the write of the LSE may depend on p.lse."}}};
 }
 
 }  // namespace
 
-const char* check_name(Check check) {
-  constexpr const char* kNames[] = {"compiles",  "machine",  "values", "bytes",
-                                    "conflicts", "barriers", "passed"};
-  return kNames[static_cast<int>(check)];
+nlohmann::ordered_json to_json(const Grade& grade) {
+  constexpr const char* kNames[] = {"compiles", "machine",   "values",
+                                    "bytes",    "conflicts", "barriers"};
+  nlohmann::ordered_json json, checks;
+  for (int n = 0; n < static_cast<int>(Check::kPassed); ++n) {
+    const auto check = static_cast<Check>(n);
+    checks[kNames[n]] = check < grade.failed    ? "passed"
+                        : check == grade.failed ? "failed"
+                                                : "not reached";
+  }
+  json["passed"] = grade.passed();
+  json["checks"] = checks;
+  json["diagnoses"] = nlohmann::ordered_json::array();
+  for (const Diagnosis& diagnosis : grade.diagnoses) {
+    nlohmann::ordered_json entry = {{"id", diagnosis.id}, {"message", diagnosis.message}};
+    if (!diagnosis.details.empty()) entry["details"] = diagnosis.details;
+    if (!diagnosis.more.empty()) entry["more"] = diagnosis.more;
+    json["diagnoses"].push_back(entry);
+  }
+  return json;
 }
 
 Grade grade(const Stage& exercise, const Stage& own, Pass pass, harness::Runs runs,

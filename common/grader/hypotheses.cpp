@@ -171,13 +171,13 @@ std::vector<Diagnosis> named_mistakes(const std::vector<Sample>& samples) {
   }
   std::vector<Diagnosis> found;
   for (const MistakeRow* row : rows) {
-    if (explains_all(with(*row), order)) found.push_back({row->id, row->message, ""});
+    if (explains_all(with(*row), order)) found.push_back({row->id, row->message});
   }
   for (std::size_t a = 0; a < rows.size() && found.empty(); ++a) {
     for (std::size_t b = a + 1; b < rows.size() && found.empty(); ++b) {
       if (!explains_all(with(*rows[a]) | with(*rows[b]), order)) continue;
-      found.push_back({rows[a]->id, rows[a]->message, ""});
-      found.push_back({rows[b]->id, rows[b]->message, ""});
+      found.push_back({rows[a]->id, rows[a]->message});
+      found.push_back({rows[b]->id, rows[b]->message});
     }
   }
   return found;

@@ -49,10 +49,21 @@ inline double work_of(const Problem& p) {
 // What is wrong, as a stable id and in words.
 struct Diagnosis {
   std::string id, message;
-  std::string details =
-      {};                 // lines with numbers: of the simulator's report, or what is wrong where
+  // Lines with numbers: of the simulator's report, or what is wrong where.
+  std::string details = {};
   std::string more = {};  // what the stage has there; shown only to whom asks for it
 };
+
+// "3, 7, 11, ...": the first three of some numbers.
+template <class Numbers>
+std::string some_of(const Numbers& numbers) {
+  std::string text;
+  int told = 0;
+  for (const int n : numbers) {
+    if (told++ < 3) text += (told == 1 ? "" : ", ") + std::to_string(n);
+  }
+  return told > 3 ? text + ", ..." : text;
+}
 
 // ---- What samples have in common ----------------------------------------------------------------
 
@@ -64,12 +75,9 @@ struct Trait {
   const char* advice_whole = nullptr;  // where Sample::whole_matrices, if it is another
 };
 
-// The trait that tells the samples with `bad` from the others; null if all are bad or none fits.
-template <class Bad>
-const Trait* distinguishing_trait(const std::vector<Sample>& samples, const Bad& bad);
-
 const std::vector<Trait>& traits();
 
+// The trait that tells the samples with `bad` from the others; null if all are bad or none fits.
 template <class Bad>
 const Trait* distinguishing_trait(const std::vector<Sample>& samples, const Bad& bad) {
   const Trait* best = nullptr;
