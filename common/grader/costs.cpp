@@ -122,14 +122,6 @@ const Sample& worst(const std::vector<Sample>& samples, const Excess& excess) {
                            [&](const Sample& a, const Sample& b) { return excess(a) < excess(b); });
 }
 
-// The smallest of the samples that are bad; there is one.
-template <class Bad>
-const Sample& smallest_of(const std::vector<Sample>& samples, const Bad& bad) {
-  const auto size = [&](const Sample& s) { return work_of(s.problem) * (bad(s) ? 1 : 1e9); };
-  return *std::min_element(samples.begin(), samples.end(),
-                           [&](const Sample& a, const Sample& b) { return size(a) < size(b); });
-}
-
 // True if the line stands between "your lines begin" and "your lines end".
 bool is_of_student(const simt::WaitPlace& place) {
   std::ifstream file(place.file);
@@ -211,7 +203,7 @@ std::vector<Diagnosis> excess_bytes(const std::vector<Sample>& samples, const St
   return {{reads ? "too-many-bytes-read" : "too-many-bytes-written",
            "The values are right, but more global memory is accessed than the stage needs " +
                where_bad(samples, bad) + '.',
-           (reads ? needless_reads(exercise, own, smallest_of(samples, bad)) : "") +
+           (reads ? needless_reads(exercise, own, *smallest_first(samples, bad).front()) : "") +
                in_numbers(example)}};
 }
 

@@ -120,10 +120,6 @@ Finding diagnose_from_rule(const std::vector<std::vector<Pair>>& pairs) {
             " Each 16 x 16 block is read at the place of another: the index of its first row and "
             "that of its first column have changed places."};
   }
-  if (holds([](std::int64_t row, std::int64_t column) { return Place{column, row}; })) {
-    return {"indices-exchanged",
-            " The index of the row and that of the column have changed places."};
-  }
   for (const int n : {64, 32, 16, 8, 4}) {
     const std::string modulo = " the stage's modulo " + std::to_string(n) + ": ";
     if (holds([n](std::int64_t row, std::int64_t column) { return Place{row % n, column}; })) {

@@ -231,26 +231,6 @@ Divergence in_words(const std::vector<Difference>& group, const AccessHistory& m
   return {{id, message, store + '\n', reads.more + shuffles.more}, of_product};
 }
 
-// True if rows have several keys of ordinary scores.
-bool is_ordinary(const Sample& s) {
-  return s.input == harness::InputKind::kGaussian && s.problem.seq_kv > 8;
-}
-
-// The samples that are bad, the smallest first; before the others those that are ordinary.
-template <class Bad>
-std::vector<const Sample*> smallest_first(const std::vector<Sample>& samples, const Bad& bad) {
-  const auto size = [](const Sample* s) {
-    return work_of(s->problem) * (is_ordinary(*s) ? 1 : 1e6);
-  };
-  std::vector<const Sample*> found;
-  for (const Sample& s : samples) {
-    if (bad(s)) found.push_back(&s);
-  }
-  std::stable_sort(found.begin(), found.end(),
-                   [&](const Sample* a, const Sample* b) { return size(a) < size(b); });
-  return found;
-}
-
 AccessHistory history(const Stage& stage, const Sample& s, const AccessHistory* own = nullptr) {
   return AccessHistory(stage, s.pass, s.problem, s.want->inputs, own);
 }

@@ -194,7 +194,7 @@ std::vector<Diagnosis> cause_of_stray(const std::vector<Sample>& samples, Diagno
   }
   const auto wrong = [](const Sample& s) { return !s.right(); };
   std::vector<Diagnosis> found;
-  if (std::any_of(sound.begin(), sound.end(), wrong)) found = named_mistakes(sound);
+  if (std::any_of(sound.begin(), sound.end(), wrong)) found = named_mistakes(sound, false);
   stray.details = fault.details;
   found.push_back(std::move(stray));
   return found;
@@ -250,7 +250,7 @@ std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples, const
                      wrong.places + first.cause.details, first.cause.more};
   };
   if (wrong.id == kNeverWritten) return {pattern_with(wrong.id, first.cause.message)};
-  std::vector<Diagnosis> found = named_mistakes(samples);
+  std::vector<Diagnosis> found = named_mistakes(samples, located);
   if (!found.empty()) return found;
   if (wrong.id == kMaskedIsFinite) return {pattern_with(wrong.id, "")};
   const Diagnosis terms = located ? Diagnosis() : score_terms(samples);

@@ -139,7 +139,7 @@ constexpr MistakeRow kMistakes[] = {
 #undef CUFLASH_MISTAKE
 };
 
-bool can_be_made(const MistakeRow& row, const Sample& sample) {
+bool can_be_made(const MistakeRow& row, const Sample& sample, bool located) {
   const Where other = sample.pass == CUFLASH_FORWARD ? Where::kBackward : Where::kForward;
   if (row.where == other) return false;
   switch (row.needs) {
@@ -150,7 +150,7 @@ bool can_be_made(const MistakeRow& row, const Sample& sample) {
     case Needs::kTiles:
       return sample.walk.block_kv > 0;
     case Needs::kFragments:
-      return sample.walk.fragments;
+      return sample.walk.fragments && !located;
     default:
       return true;
   }
@@ -162,12 +162,12 @@ Mistakes with(const MistakeRow& row) {
 
 }  // namespace
 
-std::vector<Diagnosis> named_mistakes(const std::vector<Sample>& samples) {
+std::vector<Diagnosis> named_mistakes(const std::vector<Sample>& samples, bool located) {
   const auto order = in_order(samples);
   if (explains_all({}, order)) return {};  // Too small an error to tell mistakes apart.
   std::vector<const MistakeRow*> rows;
   for (const MistakeRow& row : kMistakes) {
-    if (can_be_made(row, samples.front())) rows.push_back(&row);
+    if (can_be_made(row, samples.front(), located)) rows.push_back(&row);
   }
   std::vector<Diagnosis> found;
   for (const MistakeRow* row : rows) {
