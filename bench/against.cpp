@@ -1,4 +1,4 @@
-// A stage as two builds of the library have it, timed in pairs: scripts/run.sh --against.
+// Times a stage of two builds of the library in pairs: scripts/run.sh --against.
 //   against STAGE BEFORE NOW
 #include <fmt/core.h>
 
@@ -47,7 +47,7 @@ std::vector<Problem> problems_of(const PassFacts& facts) {
   return problems;
 }
 
-// For each pass that the stage has, and each order of additions that it knows.
+// The problems of each pass that the stage has, in each order of additions that it supports.
 std::vector<Cell> cells_of(const Stage& stage) {
   std::vector<Cell> cells;
   for (const Pass pass : {CUFLASH_FORWARD, CUFLASH_BACKWARD}) {
@@ -115,11 +115,11 @@ int run(const Options& options, const Provenance& where) {
 }  // namespace cuflash::bench
 
 int main(int argc, char** argv) {
-  CLI::App app("Times a stage of two builds of the library beside each other.");
+  CLI::App app("Compares the times of a stage in two builds of the library.");
   cuflash::bench::Options options;
-  app.add_option("STAGE", options.stage, "Its name")->required();
+  app.add_option("STAGE", options.stage, "The stage's name")->required();
   app.add_option("BEFORE", options.before, "A build's libcuflash_attn.so")->required();
-  app.add_option("NOW", options.now, "The other's")->required();
+  app.add_option("NOW", options.now, "The other build's libcuflash_attn.so")->required();
   return cuflash::bench::run_program(app, argc, argv,
                                      [&](const auto& where) { return run(options, where); });
 }

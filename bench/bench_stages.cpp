@@ -1,10 +1,10 @@
-// Every stage over the usual matrix of shapes, as a Google Benchmark program. A benchmark's id is
+// Benchmarks every stage over the usual matrix of shapes with Google Benchmark. A benchmark's id is
 // the id of the test of the same problem, 03_online_softmax.forward_b4_h32_…, and
 // --benchmark_filter takes its beginning.
 //
 // On a GPU the time is the ladder's (timing.h), passed to Google Benchmark as manual time. The CPU
-// simulator times nothing: there the shapes are small, every time is 0, and the counters hold the
-// simulator's counts.
+// simulator measures no time: there the shapes are small, every time is 0, and the counters hold
+// the simulator's counts.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace cuflash::bench {
 namespace {
 
-// A model of about this hidden size (heads · head_dim), B · S tokens, and the range of S.
+// The shapes: about this hidden size (heads · head_dim), B · S tokens, and a range of S.
 struct Matrix {
   int tokens, hidden, shortest, longest;
 };

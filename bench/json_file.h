@@ -7,8 +7,8 @@
 
 namespace cuflash::bench {
 
-// These throw if the file cannot be written. Of JSON, an entry of the whole has a line, and so has
-// each entry of these: a row of a result.
+// These throw if the file cannot be written. In the JSON file each entry of the whole has a line,
+// and so does each of its entries, such as a row of a result.
 void write_text(const std::string& path, const std::string& text);
 void write_json(const std::string& path, const nlohmann::ordered_json& json);
 

@@ -18,7 +18,7 @@ struct Library {
   decltype(&cuflash_workspace_bytes) workspace_bytes;
   decltype(&cuflash_last_error_message) last_error_message;
 };
-Library libraries[kLibraries];  // A stage's functions know no more than their library's number.
+Library libraries[kLibraries];  // A stage's functions depend only on their library's number.
 
 template <class Function>
 void find(void* library, const std::string& path, const char* name, Function& function) {
@@ -73,14 +73,15 @@ Stage stage() {
   stage.backward.workspace_bytes = workspace_of<n, CUFLASH_BACKWARD>;
   stage.forward.run = forward<n>;
   stage.backward.run = backward<n>;
-  stage.backward.features = kEveryFeature;  // The library itself refuses what it cannot do.
+  stage.backward.features = kEveryFeature;  // The library itself refuses unsupported calls.
   return stage;
 }
 
 }  // namespace
 
 Stage library_stage(int n, const std::string& path, const std::string& name) {
-  // Two libraries of one name are two, and each uses its own symbols: their paths differ.
+  // Two libraries with one name but different paths are loaded separately, each with its own
+  // symbols.
   void* const loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (loaded == nullptr) throw std::runtime_error(dlerror());
   Library& library = libraries[n];

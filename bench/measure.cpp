@@ -89,7 +89,7 @@ const harness::Inputs& unchecked_inputs(Pass pass, const harness::TestCase& c) {
   if (name == last) return inputs;
   inputs = harness::make_inputs(c.problem, c.source);
   if (pass == CUFLASH_BACKWARD) {
-    inputs.o = inputs.q;  // Any O will do. The LSE makes P about 1 / seq_kv.
+    inputs.o = inputs.q;  // Any O suffices. The LSE makes P about 1 / seq_kv.
     const float lse = std::log(static_cast<float>(c.problem.seq_kv)) + 0.5f;
     inputs.lse.assign(inputs.q.size() / c.problem.head_dim, lse);
   }
@@ -102,7 +102,7 @@ double tflops(Pass pass, const Problem& problem, double ms) {
 }
 
 double products_tflops(const PassFacts& facts, const Problem& problem, double ms) {
-  // A forward pass's operations are those of two products.
+  // A forward pass has the operations of two products.
   return tflops(CUFLASH_FORWARD, problem, ms) / 2 * facts.products(problem);
 }
 

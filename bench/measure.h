@@ -15,17 +15,17 @@ namespace cuflash::bench {
 
 constexpr int kLongestOfQuadratic = 4096;  // queries, for stages that keep S
 
-// What the ladder does with every stage.
+// The ladder's problems for every stage.
 struct Plan {
   harness::TestCase verified;    // checked against the oracle
   std::optional<Problem> timed;  // on a GPU, with N(0, 1) inputs
 };
 
-// How much of the rate that bounds its products a stage reaches.
+// The share that a stage reaches of the rate that bounds its products.
 struct CeilingShare {
   std::string ceiling;    // the name of a loop of `ceilings`
   double ceiling_tflops;  // measured in the same process
-  double share;           // 1: all of it
+  double share;           // 1 is the whole rate
 };
 
 struct Row {
@@ -33,11 +33,11 @@ struct Row {
   Pass pass = CUFLASH_FORWARD;
 
   std::string skipped;  // a sentence if the stage cannot run the problem; the rest is then empty
-  bool ok = false;      // the results are right, and the simulator found nothing
-  std::string failure;  // sentences if not
+  bool ok = false;      // true if the results are right and the simulator found nothing
+  std::string failure;  // sentences if not ok
   double error = 0., limit = 0.;        // of the output that comes closest to its limit
   std::optional<simt::Counts> counted;  // on the CPU simulator
-  std::size_t shared_bytes = 0;         // most shared memory of a block, on the CPU simulator
+  std::size_t shared_bytes = 0;         // maximum per block, on the CPU simulator
   std::optional<harness::Traffic> predicted;
 
   std::optional<double> ms;  // of plan.timed
@@ -47,23 +47,23 @@ struct Row {
 
 Row measure(const Stage& stage, Pass pass, const Plan& plan);
 
-// The pass that a stage is known by: the first that it has.
+// The stage's first pass: forward if it has one.
 Pass pass_of(const Stage& stage);
 
-// Device memory beside the tensors of the problem: LSE and the stage's workspace.
+// Device memory in addition to the problem's tensors: LSE and the stage's workspace.
 std::size_t extra_bytes(const Stage& stage, Pass pass, const Problem& problem);
 
-// Inputs for a call whose results nobody checks, made without the oracle. Kept for the next call.
+// Inputs for a call whose results are not checked, made without the oracle. Kept for the next call.
 const harness::Inputs& unchecked_inputs(Pass pass, const harness::TestCase& c);
 
 // TFLOP/s, with the operations of attention_flops().
 double tflops(Pass pass, const Problem& problem, double ms);
 
-// TFLOP/s of all the products that a pass computes, those that it computes twice included. A mask
-// counts as in attention_flops(): causal is half, whatever the tiles of a kernel make of it.
+// TFLOP/s of all products that a pass computes, repeated ones included. A mask counts as in
+// attention_flops(): causal is half, even though the tiles of a kernel compute more.
 double products_tflops(const PassFacts& facts, const Problem& problem, double ms);
 
-// The loop of `ceilings` that does nothing but such products.
+// The loop of `ceilings` that computes only such products.
 std::string ceiling_of(const PassFacts& facts, DType dtype);
 
 }  // namespace cuflash::bench

@@ -11,10 +11,10 @@ using harness::check;
 using harness::Stream;
 
 constexpr double kWarmUpMs = 50.;               // Long enough for the clocks to rise.
-constexpr double kMeasureMs = 1000.;            // Roughly the most, for all pairs.
+constexpr double kMeasureMs = 1000.;            // The approximate maximum for all pairs.
 constexpr int kMinTurns = 10, kMaxTurns = 100;  // Two pairs each.
 
-// Each block writes down the clock of the SM that it is on.
+// Each block stores the clock of its SM.
 __global__ void read_clocks(long long* clocks, unsigned sms) {
   unsigned sm;
   asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));

@@ -1,4 +1,4 @@
-// What the programs of this folder have in common: their command lines, and how they fail.
+// Command lines and failures of the programs of this folder.
 #ifndef CUFLASH_BENCH_PROGRAM_H_
 #define CUFLASH_BENCH_PROGRAM_H_
 
@@ -13,13 +13,13 @@
 
 namespace cuflash::bench {
 
-// The command line is wrong. what() is a whole sentence for the user.
+// Thrown for a wrong command line. what() is a whole sentence for the user.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 // Parses the command line and calls run(provenance), which returns the exit status. A failure is a
-// sentence on stderr; the status is then 2 if the command line is wrong, and else 1.
+// sentence on stderr; the status is then 2 if the command line is wrong, and 1 otherwise.
 template <class Run>
 int run_program(CLI::App& app, int argc, char** argv, Run run) {
   const auto fail = [](const std::string& sentence, int status) {

@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kPeriod = std::chrono::seconds(10);  // between lines if stderr is no terminal
+constexpr auto kPeriod = std::chrono::seconds(10);  // between lines if stderr is not a terminal
 constexpr int kInterrupted = 128 + SIGINT;
 
 const bool terminal = isatty(STDERR_FILENO) != 0;

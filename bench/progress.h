@@ -1,4 +1,4 @@
-// Shows on stderr what a program is doing.
+// Shows a program's current work on stderr.
 #ifndef CUFLASH_BENCH_PROGRESS_H_
 #define CUFLASH_BENCH_PROGRESS_H_
 
@@ -9,7 +9,7 @@
 
 namespace cuflash::bench {
 
-// Lives as long as the work does. On a terminal it shows one line, once the work has taken more
+// Lives as long as the work. On a terminal it shows one line, once the work has taken more
 // than a second, and wipes it at the end. Elsewhere it prints a line if the last one, of any
 // work, is ten seconds old.
 class Progress {
@@ -29,7 +29,7 @@ class Progress {
   std::thread thread_;
 };
 
-// From now on Ctrl-C wipes the line, and ends the program with exit status 130.
+// Makes Ctrl-C wipe the line and end the program with exit status 130.
 void end_cleanly_on_interrupt();
 
 }  // namespace cuflash::bench

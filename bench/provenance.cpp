@@ -15,7 +15,7 @@
 namespace cuflash::bench {
 namespace {
 
-// The first line a command prints, or nothing if it fails.
+// The first line of a command's output, or nothing if the command fails.
 std::string output_of(const std::string& command) {
   std::FILE* pipe = popen((command + " 2>/dev/null").c_str(), "r");
   if (pipe == nullptr) return "";

@@ -51,7 +51,7 @@ def of_gpu(torch):
 
 
 def of_cpu():
-    """The same keys for a machine without a GPU, on which times mean nothing."""
+    """The same keys for a machine without a GPU, whose times mean nothing."""
     return {"device": f"CPU simulator on {platform.machine()}", "driver": "none", "cuda": "none",
             "backend": "simt", "clocks": "none"}
 
@@ -69,7 +69,7 @@ def provenance(torch, library, device="cuda"):
 
 
 def rounded(value):
-    """The value, with seven digits of each float in it: more than a measurement tells."""
+    """The value with seven digits of each float, more than a measurement has."""
     if isinstance(value, dict):
         return {key: rounded(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -78,7 +78,7 @@ def rounded(value):
 
 
 def json_text(value, levels=2):
-    """JSON with a line for each entry of a result, and for each entry of these: for each row."""
+    """JSON with one line per entry of a result, and per entry of these, such as a row."""
     if not levels or not value or not isinstance(value, (dict, list)):
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     if isinstance(value, list):

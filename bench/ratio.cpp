@@ -8,8 +8,8 @@
 namespace cuflash::bench {
 namespace {
 
-// How many of n values to leave out on either side, so that the others span the median with a
-// probability of at least 95 %: at most so many heads of n coins have a probability of 2.5 %.
+// The number of values to leave out on either side of n, so that the others span the median with a
+// probability of at least 95 %: at most that many heads of n coins have a probability of 2.5 %.
 std::size_t left_out(std::size_t n) {
   double exactly = std::pow(0.5, n), at_most = exactly;
   std::size_t heads = 0;

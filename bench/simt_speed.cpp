@@ -17,14 +17,14 @@ constexpr int kBlocks = 40;
 constexpr int kRounds = 4096;
 constexpr int kRepeats = 5;
 
-// This process's CPU time, seconds: other programs on the machine do not add to it.
+// This process's CPU time in seconds, to which other programs do not add.
 double cpu_seconds() {
   timespec now;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// Prints the best of several runs. All lanes take part in every request here.
+// Prints the best of several runs. All lanes participate in every request here.
 template <class Run>
 void measure(const char* what, Run run) {
   double best = 0.0;
@@ -63,7 +63,7 @@ int main() {
 
   measure("coalesced reads of f32", [&] { cuflash::run_read_rows(floats, out, kBlocks, kRounds); });
   measure("coalesced reads of f16", [&] { cuflash::run_read_rows(halves, out, kBlocks, kRounds); });
-  measure("shared memory, two barriers a tile",
+  measure("shared memory, two barriers per tile",
           [&] { cuflash::run_read_tiles(floats, out, kBlocks, kRounds / 32); });
   const auto findings = cuflash::simt::take_findings();
   for (const auto& finding : findings) std::fputs(finding.message().c_str(), stderr);

@@ -18,7 +18,7 @@ __global__ void read_rows(const T* in, float* out, int count) {
   out[blockIdx.x * kThreads + threadIdx.x] = sum;
 }
 
-// One element of a tile for each thread, then 32 reads of the tile, between two barriers.
+// Each thread writes one element of a tile, then reads the tile 32 times, between two barriers.
 __global__ void read_tiles(const float* in, float* out, int count) {
   __shared__ float tile[kThreads];
   const int t = threadIdx.x;

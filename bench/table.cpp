@@ -124,7 +124,7 @@ std::vector<Table::Shown> Table::fitted(std::size_t width) const {
   }
 }
 
-// Names the columns that are left out.
+// Lists the columns that are left out.
 std::string Table::missing(const std::vector<Shown>& shown) const {
   std::string names;
   for (std::size_t i = 0; i < columns_.size(); ++i) {

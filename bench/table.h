@@ -9,7 +9,7 @@ namespace cuflash::bench {
 
 struct Column {
   std::string title;
-  bool right = true;      // numbers are aligned right, words left
+  bool right = true;      // true if aligned right, as numbers are; words are aligned left
   std::size_t wrap = 0;   // break longer cells into lines of this width; 0: never
   std::size_t least = 0;  // in a narrow terminal break them into lines as short as this; 0: never
   int spare = 0;          // if that does not suffice, the highest is left out first; 0: never
@@ -22,8 +22,8 @@ class Table {
   void add(std::vector<std::string> cells);
   // Adds a row of a name and a sentence that spans the columns after it.
   void add_sentence(const std::string& name, const std::string& sentence);
-  // The table, as wide as the terminal at most: it shortens columns, then leaves some out, and says
-  // which. Only columns that may neither shrink nor go can make it wider.
+  // The table, at most as wide as the terminal: it shortens columns, then leaves some out and lists
+  // them. Only columns that can be neither shortened nor left out can make it wider.
   std::string text() const;
   // Its width if nothing is shortened.
   std::size_t width() const;
@@ -33,7 +33,7 @@ class Table {
     std::vector<std::string> cells;
     bool sentence;
   };
-  // One column of those that are shown.
+  // A column that is shown.
   struct Shown {
     std::size_t index, limit, width;  // lines of cells are broken at `limit`, unless it is 0
   };

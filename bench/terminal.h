@@ -11,7 +11,8 @@ namespace cuflash::bench {
 // stdout; 120 if stdout is a file. At least 60.
 std::size_t terminal_width();
 
-// Words in bold, faint or red if stdout is a terminal and NO_COLOR is not set; else unchanged.
+// The text in bold, faint or red if stdout is a terminal and NO_COLOR is not set; otherwise
+// unchanged.
 std::string bold(const std::string& text);
 std::string faint(const std::string& text);
 std::string red(const std::string& text);

@@ -9,7 +9,7 @@
 
 namespace cuflash::bench {
 
-// What median_ms() does, as a sentence for reports.
+// The method of median_ms(), as a sentence for reports.
 inline constexpr const char* kTimingMethod =
     "CUDA events, median of 10 to 100 calls after a warm-up, L2 warm; a call over 0.3 s is timed "
     "once";
@@ -20,8 +20,8 @@ using Queue = std::function<void(const harness::Stream&)>;
 // Milliseconds between an event before a call and one after it.
 double time_once(const Queue& queue, const harness::Stream& stream);
 
-// Milliseconds of one call: the median after a warm-up, by CUDA events, with inputs that the call
-// before may have left in L2. A call over 0.3 s is timed once. Throws if there is no GPU.
+// Milliseconds of one call: the median after a warm-up, by CUDA events. The previous call may have
+// left inputs in L2. A call over 0.3 s is timed once. Throws if there is no GPU.
 double median_ms(const Queue& queue);
 
 inline double median_ms(harness::StageCall& call) {

@@ -1,5 +1,5 @@
-// Stages beside the first of them on a list of problems: each is checked on a small problem of the
-// same kind, then those that are right are timed in pairs with the first. scripts/maintainer/
+// Compares stages with the first of them on a list of problems: each is checked on a small problem
+// of the same kind, then the correct ones are timed in pairs with the first. scripts/maintainer/
 // variants.py builds it with the variants of a stage among its stages.
 #include <cuda_runtime.h>
 #include <fmt/core.h>
@@ -28,11 +28,11 @@ struct Options {
   std::string json;
 };
 
-// What came of a stage on a problem: a sentence, or times. The CPU simulator gives no time.
+// The outcome of a stage on a problem: a sentence, or times. The CPU simulator gives no time.
 struct Outcome {
   const Stage* stage;
   std::string failed;
-  Paired beside = {};  // B is this stage, and A the first; for the first itself, B is nothing
+  Paired beside = {};  // B is this stage, A the first; empty for the first itself
 };
 
 std::vector<const Stage*> stages_of(const Options& options) {
@@ -45,8 +45,8 @@ std::vector<const Stage*> stages_of(const Options& options) {
   return chosen;
 }
 
-// A problem, and whether its calls ask for the same bits in every run. bench/peers times calls that
-// do not beside others.
+// A problem, and whether its calls must give the same bits in every run. bench/peers times calls of
+// both kinds.
 struct Cell {
   std::string name;
   TestCase c;
@@ -75,7 +75,7 @@ TestCase small(TestCase c) {
   return c;
 }
 
-// Throws if the device can run nothing more after this stage.
+// Throws if the device is unusable after this stage.
 Outcome checked(const Stage& stage, const TestCase& c) {
   const Row row = measure(stage, pass_of(stage), {c, {}});
   harness::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
@@ -123,7 +123,7 @@ nlohmann::ordered_json to_json(const Outcome& outcome, const Cell& cell, bool fi
   return row;
 }
 
-// The rows of a problem.
+// The result rows of a problem.
 nlohmann::ordered_json run(const std::vector<const Stage*>& stages, const Cell& cell) {
   std::vector<Outcome> outcomes;
   for (const Stage* stage : stages) outcomes.push_back(checked(*stage, small(cell.c)));
@@ -160,10 +160,10 @@ void run(const Options& options, const Provenance& provenance) {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Checks a pass of each stage, the forward pass if it has one, and times each beside the "
-      "first.");
+      "Checks a pass of each stage, the forward pass if it has one, and times it in pairs with "
+      "the first stage.");
   cuflash::bench::Options options;
-  app.add_option("--stages", options.stages, "By their whole names")->required();
+  app.add_option("--stages", options.stages, "The stages' full names")->required();
   app.add_option("--shapes", options.cases,
                  "Problems as for the ladder; _deterministic makes the calls deterministic")
       ->required();

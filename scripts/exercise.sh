@@ -57,10 +57,12 @@ done
 
 need python3
 take_turn
-for name in "${chosen[@]}"; do
-  python3 scripts/exercise_file.py "stages/$stage/exercises/$name.md" ${reset:+"$reset"}
-done
-[[ -z $reset ]] || exit 0
+pages=("${chosen[@]/#/stages/$stage/exercises/}")
+states=$(python3 scripts/exercise_file.py ${reset:+"$reset"} "${pages[@]/%/.md}")
+if [[ -n $reset || ($states != *begun* && ${options[*]-} != --json) ]]; then
+  [[ $states == *made* ]] || die "Not begun: ${chosen[*]}."
+  exit 0
+fi
 
 need "${PACKAGES_RUN[@]}" "${PACKAGES_SIMT[@]}" "${PACKAGES_TEST[@]}"
 need_versions
@@ -76,10 +78,19 @@ fi
 build simt exercises
 bin=build/simt/bin
 targets=("${chosen[@]/#/exercise_${stage%%_*}_}")
+# Without a program and its log an exercise counts as not begun.
+begun=()
+for n in "${!chosen[@]}"; do
+  if [[ $states == *"begun ${chosen[n]}"* ]]; then
+    begun+=("${targets[n]}")
+  else
+    rm -f "$bin/${targets[n]}" "$bin/${targets[n]}.log"
+  fi
+done
 # All at once; where that fails, one after the other, to tell which does not compile and why.
-if ! NINJA_STATUS='[%f/%t] ' cmake --build build/simt --target "${targets[@]}" 2>&1 |
+if ! NINJA_STATUS='[%f/%t] ' cmake --build build/simt --target exercises ${begun[@]+"${begun[@]}"} 2>&1 |
   report_progress "Compiling the exercises" >"$bin/exercises.log"; then
-  for target in "${targets[@]}"; do
+  for target in ${begun[@]+"${begun[@]}"}; do
     if cmake --build build/simt --target "$target" >"$bin/one.log" 2>&1; then
       cat "$bin/one.log" >>"$bin/exercises.log"
     else
@@ -89,7 +100,7 @@ if ! NINJA_STATUS='[%f/%t] ' cmake --build build/simt --target "${targets[@]}" 2
   done
 fi
 # The compiler's messages for an answer are kept until it is compiled again.
-for target in "${targets[@]}"; do
+for target in ${begun[@]+"${begun[@]}"}; do
   [[ $bin/$target -ot $bin/$target.log ]] || cp "$bin/exercises.log" "$bin/$target.log"
 done
 "$bin/exercises" ${options[@]+"${options[@]}"} "$stage" "${targets[@]/#/$bin/}" |

@@ -31,7 +31,7 @@ On which problem
                       b1_h2_q77k131_d64_left16_right3; or the name of any test
   --input DIR         the folder of q.npy, k.npy and v.npy; default: bench/data
   --dtype TYPE        the element type, such as f32 or bf16; default: f16
-  --causal            causal mask: a query sees no later key
+  --causal            causal mask: a query attends to no later key
   --pass PASS         forward, backward or both; default: both
 
 How

@@ -28,8 +28,8 @@ at a time. The tests must catch each. A WORD selects the faults whose name or fi
   --record       if all are caught, write to tests/record with which files they were tried
 
 With exercise: grades the stage's exercises (stages/NN_name/exercises), or the one with this number
-or name, on the CPU simulator, and describes what is wrong. The first run creates the file for your
-answer, next to the exercise's page.
+or name, on the CPU simulator, and describes what is wrong. The first run only creates the file for
+your answer, next to the exercise's page.
   --reset        create this file again: your answer is lost
   --grade json   print the grades as JSON, for lecturers
   --more         also tell what the stage does where the answer does something else

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Cost of a call from PyTorch at short sequences, on a GPU, beside scaled_dot_product_attention.
+"""Cost of a call from PyTorch at short sequences, on a GPU, compared with scaled_dot_product_attention.
 
     bench/calls/calls.py --out build/results/calls.json
 
 Microseconds per call at each sequence length, of the forward pass alone (no gradients) and of both
-passes, with torch.compile and without it. Further rows show, from the program host_calls, the library
-itself. Calls follow one another without waiting, so the longer of the CPU's and the GPU's work counts.
-The ways take turns, round by round; each figure is the median of the rounds.
+passes, with torch.compile and without it. Rows of the program host_calls show the library alone. Calls
+follow one another without waiting, so the longer of the CPU's and the GPU's work counts. The ways
+alternate, round by round; each figure is the median of the rounds.
 """
 import argparse
 import functools
@@ -28,7 +28,7 @@ WIDTH = HEADS * HEAD_DIM
 # ---- Timing -------------------------------------------------------------------------------------
 
 def rounds_of(ways, rounds, calls):
-    """Microseconds per call of each way, {name: median}. The ways take turns."""
+    """Microseconds per call of each way, {name: median}. The ways alternate."""
     import torch  # pylint: disable=import-outside-toplevel
     times = {name: [] for name in ways}
     for index in range(rounds + 1):  # the first is for warming up
@@ -44,7 +44,7 @@ def rounds_of(ways, rounds, calls):
 
 
 def both_passes(function, inputs, d_o, parameters=()):
-    """A function that calls function(*inputs) and its gradients, as training does."""
+    """Returns a function that computes function(*inputs) and its gradients, as training does."""
     def call():
         for x in (*inputs, *parameters):
             x.grad = None
@@ -70,7 +70,7 @@ def ways_of(torch, functions):
         def no_gradients(function=function, detached=detached):
             with torch.no_grad():
                 return function(*detached)
-        # Without parameters nothing asks for gradients.
+        # Without parameters no gradients are recorded.
         forward[name] = no_gradients if parameters else functools.partial(function, *detached)
         both[name] = both_passes(function, inputs, d_o, parameters)
     return forward, both

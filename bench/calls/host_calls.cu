@@ -1,6 +1,6 @@
-// The CPU time of a call of the library, beside the time of the launches that it makes. The times
-// contain no GPU work: the problem is small enough for the device to keep up, and the program waits
-// for the device between the batches of calls.
+// Compares the CPU time of a call of the library with the time of its launches. The times contain
+// no GPU work: the problem is small enough for the device to keep up, and the program waits for the
+// device between the batches of calls.
 #include <benchmark/benchmark.h>
 #include <cuda_runtime.h>
 
@@ -50,7 +50,7 @@ void time_launches(benchmark::State& state) {
   });
 }
 
-// The stage is the library's choice. Without the caller's workspace, the library allocates one.
+// The library chooses the stage. Without the caller's workspace, the library allocates one.
 void time_calls(benchmark::State& state, Pass pass, bool own_workspace) {
   Problem problem;
   require(parse_problem("b1_h4_q64k64_d64_causal", problem));

@@ -6,8 +6,8 @@
 namespace cuflash::bench {
 namespace {
 
-// Both loops of multiply-adds have 512 in a round for the few instructions that make it a loop: all
-// go through the same scheduler.
+// Both loops of multiply-adds have 512 per round, because the few instructions of the loop itself
+// use the same scheduler.
 constexpr int kSums = 32, kSteps = 16;
 
 template <int kCount>
@@ -17,7 +17,7 @@ __device__ __forceinline__ float sum_of(const float (&numbers)[kCount]) {
   return sum;
 }
 
-// A multiply-add reads one register that the one before did not: its sum.
+// Consecutive multiply-adds share two operands and differ only in the sum.
 __global__ void __launch_bounds__(kMaxThreads, 1) multiply_add(LoopOutput out, int rounds) {
   const float a = noise(2 * threadIdx.x), b = noise(2 * threadIdx.x + 1);
   float sums[kSums] = {};
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) add_outer_product(LoopOutput o
   keep(out, sum_of(sums), clocks);
 }
 
-// A step is one exp2 of each of 16 numbers, of what the step before left.
+// A step replaces each of 16 numbers x by exp2(-x).
 constexpr int kNumbers = 16;
 
 __global__ void __launch_bounds__(kMaxThreads, 1) take_exp2(LoopOutput out, int rounds) {

@@ -1,4 +1,4 @@
-// Measures on this machine's GPU what bounds a kernel, each unit in a loop of its own.
+// Measures the rates that bound a kernel on this machine's GPU: a loop for each unit.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -46,7 +46,8 @@ void run(const std::string& json, const Provenance& provenance) {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Measures what bounds a kernel on this GPU: products, exp2, loads, copies, additions.");
+      "Measures the rates that bound a kernel on this GPU: products, exp2, loads, copies, "
+      "additions.");
   std::string json;
   app.add_option("--json", json, "Also write the figures to this file")->option_text("FILE");
   cuflash::bench::end_cleanly_on_interrupt();

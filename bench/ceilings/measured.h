@@ -12,11 +12,11 @@ namespace cuflash::bench {
 // The current GPU.
 Chip this_chip();
 
-// The figures of a ceiling; one that says why there are none, if the GPU cannot run the loop.
+// The figures of a ceiling. If the GPU cannot run the loop, one figure with the reason.
 std::vector<Figure> measured(const Ceiling& ceiling, const Chip& chip);
 
-// The first figure of the ceiling with this name, measured in the first call that names it. A name
-// that is not in the list counts as skipped.
+// The first figure of the ceiling with this name, measured at its first use. An unknown name counts
+// as skipped.
 Figure measured_once(const std::string& name);
 
 }  // namespace cuflash::bench

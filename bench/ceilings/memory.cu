@@ -1,13 +1,13 @@
-// Memory outside the SMs: a copy, and additions of one f32 a lane.
+// Memory outside the SMs: a copy, and additions of one f32 per lane.
 #include "ceilings/loops.h"
 #include "ceilings/memory.h"
 
 namespace cuflash::bench {
 namespace {
 
-// Larger than any L2, so that a copy finds nothing there that the copy before it left.
+// Larger than any L2, so that a copy finds no data of the previous copy there.
 constexpr std::size_t kCopied = kGiB;
-constexpr int kInFlight = 4;  // 16 bytes each, of a thread
+constexpr int kInFlight = 4;  // loads of 16 bytes per thread
 
 __global__ void __launch_bounds__(kMemoryThreads) copy_16_bytes(uint4* to, const uint4* from) {
   const std::size_t first = std::size_t(blockIdx.x) * kInFlight * kMemoryThreads + threadIdx.x;

@@ -1,4 +1,4 @@
-// Loops that wait for memory outside the SMs, and how they are launched.
+// Launches loops that wait for memory outside the SMs.
 #ifndef CUFLASH_BENCH_CEILINGS_MEMORY_H_
 #define CUFLASH_BENCH_CEILINGS_MEMORY_H_
 
@@ -13,12 +13,12 @@
 
 namespace cuflash::bench {
 
-constexpr int kMemoryThreads = 512;  // of a block
-constexpr int kMemoryBlocks = 4;     // of an SM
+constexpr int kMemoryThreads = 512;  // per block
+constexpr int kMemoryBlocks = 4;     // per SM
 constexpr std::size_t kGiB = std::size_t{1} << 30;
 
 // Adds 1 to every float of the target, `passes` times. Add{}(address) adds to the Add::kFloats
-// floats from the address on, in one instruction. A warp's additions lie side by side.
+// floats from the address on, in one instruction. A warp's addresses are contiguous.
 template <class Add>
 __global__ void __launch_bounds__(kMemoryThreads)
     add_ones(float* target, std::size_t count, int passes) {

@@ -1,4 +1,4 @@
-// Loops that stay on the SMs: each SM has one block, and the loop touches nothing outside the SM.
+// Loops on the SMs: each SM has one block, and the loop accesses nothing outside the SM.
 #ifndef CUFLASH_BENCH_CEILINGS_ON_SM_H_
 #define CUFLASH_BENCH_CEILINGS_ON_SM_H_
 
@@ -16,40 +16,40 @@
 namespace cuflash::bench {
 
 constexpr int kLanes = 32;
-constexpr int kWarps = 16;  // of a block, where a loop has no reason for another number
+constexpr int kWarps = 16;  // per block, the default
 constexpr int kMaxThreads = kWarps * kLanes;
 
-// Where a loop leaves its result: nothing that is stored can be optimised away.
+// The output of a loop. A stored result cannot be optimised away.
 struct LoopOutput {
-  long long* clocks;  // one for each block
-  float* kept;        // one for each thread
+  long long* clocks;  // one per block
+  float* kept;        // one per thread
 };
 
-// Starts the clock once all threads of the block are there.
+// Starts the clock when all threads of the block have arrived.
 __device__ __forceinline__ long long start_clock() {
   __syncthreads();
   return clock64();
 }
 
-// The clocks since the start, once all threads have ended their loop.
+// The cycles since the start, when all threads have ended their loop.
 __device__ __forceinline__ long long stop_clock(long long start) {
   __syncthreads();
   return clock64() - start;
 }
 
-// Leaves what the thread's loop computed, and the clocks that it took.
+// Stores the result of the thread's loop and its cycles.
 __device__ __forceinline__ void keep(const LoopOutput& out, float result, long long clocks) {
   out.kept[blockIdx.x * blockDim.x + threadIdx.x] = result;
   if (threadIdx.x == 0) out.clocks[blockIdx.x] = clocks;
 }
 
-// A number in [-1, 1) without a pattern: operands of zeros would cost less power.
+// A number in [-1, 1) without a pattern, because zeros as operands would cost less power.
 __device__ __forceinline__ float noise(unsigned i) {
   return static_cast<float>(static_cast<int>((i + 1) * 2654435761u)) * 0x1p-31f;
 }
 
-// A launch of `kernel` with one block of `warps` warps on each SM. `work` is that of one warp in
-// one round, and the kernel takes the number of rounds.
+// A launch of `kernel` with one block of `warps` warps per SM. `work` is the work of one warp in
+// one round, and the kernel's argument is the number of rounds.
 inline Loop loop_on_sm(const Chip& chip, void (*kernel)(LoopOutput, int), int warps, int rounds,
                        std::vector<Work> work) {
   for (Work& part : work) part.amount *= double(rounds) * warps * chip.sms;
@@ -63,7 +63,7 @@ inline Loop loop_on_sm(const Chip& chip, void (*kernel)(LoopOutput, int), int wa
   const LoopOutput out = {reinterpret_cast<long long*>(buffers->clocks.data()),
                           reinterpret_cast<float*>(buffers->kept.data())};
   const auto queue = [=](const harness::Stream& stream) {
-    // All of its shared memory, so that no SM can take two blocks and leave another idle.
+    // A block requests all shared memory, so that no SM runs two blocks while another is idle.
     const LaunchConfig config = {dim3(chip.sms), dim3(threads), chip.shared_bytes, stream.get()};
     if (launch(kernel, config, out, rounds) != FlashAttentionError::SUCCESS) {
       harness::check(cudaGetLastError(), "the launch of a loop");

@@ -1,4 +1,4 @@
-// Products on the tensor cores by mma.sync, alone and with exp2 under them.
+// Products on the tensor cores by mma.sync, alone and overlapped with exp2.
 #include <stdexcept>
 
 #include "ceilings/loops.h"
@@ -10,12 +10,12 @@
 namespace cuflash::bench {
 namespace {
 
-constexpr int kProducts = 16;  // of a step; none waits for another
-constexpr int kSteps = 8;      // of a round
+constexpr int kProducts = 16;  // independent products per step
+constexpr int kSteps = 8;      // per round
 constexpr double kFlops = 2. * kMmaM * kMmaN * kMmaK;
 
-// Each step is one left operand times 16 right ones, and kExp2s exp2 that are spread among them.
-// Every product and every exp2 takes what the same one of the step before left.
+// Each step multiplies one left operand by 16 right ones, with kExp2s exp2 spread among the
+// products. Every product and every exp2 depends on its result of the previous step.
 template <class T, int kExp2s>
 __global__ void __launch_bounds__(kMaxThreads, 1) multiply(LoopOutput out, int rounds) {
   const unsigned seed = 64 * threadIdx.x;

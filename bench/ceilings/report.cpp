@@ -47,8 +47,8 @@ std::string table_text(const std::vector<Figure>& figures) {
   Table table({{"figure", false},
                {"measures", false, 36, 16, 4},
                {"rate"},
-               {"per clock and SM", true, 0, 0, 1},
-               {"per ns and SM", true, 0, 0, 3},
+               {"per SM and cycle", true, 0, 0, 1},
+               {"per SM and ns", true, 0, 0, 3},
                {"GHz", true, 0, 0, 5},
                {"share", false, 0, 0, 2}});
   std::string last;

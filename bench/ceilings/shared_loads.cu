@@ -1,4 +1,4 @@
-// Loads from shared memory without bank conflicts: ldmatrix, and 16 bytes a lane.
+// Loads from shared memory without bank conflicts: ldmatrix, and 16 bytes per lane.
 #include <cstdint>
 
 #include "ceilings/loops.h"
@@ -9,11 +9,11 @@
 namespace cuflash::bench {
 namespace {
 
-constexpr int kLoads = 32;  // of a round; none waits for another
+constexpr int kLoads = 32;  // independent loads per round
 constexpr int kLaneBytes = 16;
-constexpr int kLoadBytes = kLanes * kLaneBytes;  // of a warp
+constexpr int kLoadBytes = kLanes * kLaneBytes;  // per warp
 
-// The 16 bytes that a lane names are 16 bytes from its neighbours' in every kind of load.
+// In every kind of load, the addresses of neighbouring lanes are 16 bytes apart.
 template <SharedLoad kLoad>
 __device__ __forceinline__ void load(std::uint32_t (&r)[4], int at) {
   if constexpr (kLoad == SharedLoad::k16Bytes) {
@@ -26,9 +26,9 @@ __device__ __forceinline__ void load(std::uint32_t (&r)[4], int at) {
   }
 }
 
-// Odd rounds load from other places than even ones, so that nothing loaded can be used again. All
-// of it goes into one number, so that no load can be left out. That takes two instructions a load,
-// and a load keeps the SM's shared memory busy for four clocks.
+// Odd and even rounds load from different places, so that no loaded value can be reused. All values
+// go into one number, so that no load can be left out. That takes two instructions per load, and a
+// load keeps the SM's shared memory busy for four cycles.
 template <SharedLoad kLoad>
 __global__ void __launch_bounds__(kMaxThreads, 1) load_shared(LoopOutput out, int rounds) {
   constexpr int kRoundBytes = kLoads * kLoadBytes;

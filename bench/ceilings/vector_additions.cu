@@ -1,4 +1,4 @@
-// Additions of four neighbouring f32 a lane, in one instruction.
+// Additions of four neighbouring f32 per lane, in one instruction.
 #include "ceilings/loops.h"
 #include "ceilings/memory.h"
 

@@ -1,4 +1,4 @@
-// Products of warpgroups, wgmma, alone or above exp2.
+// Products of warpgroups (wgmma), alone or overlapped with exp2.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -22,16 +22,16 @@ namespace cuflash::bench {
 namespace {
 
 constexpr int kWarpgroups = 2;
-constexpr int kTileColumns = 256;  // of a warpgroup's results, 128 registers a thread
+constexpr int kTileColumns = 256;  // of a warpgroup's results, 128 registers per thread
 constexpr int kTileK = 64, kSteps = kTileK / kWgmmaK;
-constexpr int kTimes = 4;  // that a round multiplies the tiles
-constexpr double kWarpFlops = 2. * kMmaM * kTileColumns * kTileK * kTimes;  // of a round
-constexpr int kNumbers = 16;  // of a thread, that exp2 is taken of
+constexpr int kTimes = 4;  // multiplications of the tiles per round
+constexpr double kWarpFlops = 2. * kMmaM * kTileColumns * kTileK * kTimes;  // per round
+constexpr int kNumbers = 16;  // per thread, of which exp2 is computed
 
 template <class T>
 struct Operands {
   SwizzledTile<T, kWarpgroups * kWgmmaM, kTileK> sA;
-  SwizzledTile<T, kTileColumns, kTileK> sB;  // by columns, as K lies in Q · Kᵀ
+  SwizzledTile<T, kTileColumns, kTileK> sB;  // by columns, as K in Q · Kᵀ
 };
 
 template <class Tile>
@@ -48,11 +48,11 @@ __device__ __forceinline__ void fill(Tile& tile, unsigned seed) {
 template <class T, LeftOperand kLeft, int kColumns, int kExp2s>
 __global__ void __launch_bounds__(kWarpgroups* kWarpgroupThreads, 1)
     multiply_warpgroups(LoopOutput out, int rounds) {
-  constexpr int kProducts = kTileColumns / kColumns;  // of a step; none waits for another
+  constexpr int kProducts = kTileColumns / kColumns;  // independent products per step
   auto& operands = shared_storage<Operands<T>>();
   fill(operands.sA, 0);
   fill(operands.sB, kWarpgroups * kWgmmaM * kTileK);
-  ptx::fence_proxy_async();  // The products read what has been written here.
+  ptx::fence_proxy_async();  // The products read these writes.
   const int warpgroup = uniform(threadIdx.x / kWarpgroupThreads);
   MmaA::Registers rA[kSteps];
   for (int k = 0; k < kSteps; ++k) {
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroupThreads, 1)
   keep(out, sum, clocks);
 }
 
-// With an exp2 for each kFlopsOfExp2 FLOPs, or none.
+// With an exp2 per kFlopsOfExp2 FLOPs; 0: without exp2.
 template <class T, LeftOperand kLeft, int kColumns, int kFlopsOfExp2 = 0>
 Loop loop(const Chip& chip) {
   constexpr int kRounds = 800;

@@ -39,7 +39,7 @@ struct File {
   Line total;
 };
 
-// Cells are padded before they are coloured, because a colour has bytes but no width.
+// Cells are padded before they are coloured, because colour codes have bytes but no width.
 constexpr int kCellWidth = 5, kConflictsWidth = 6;
 constexpr std::size_t kNumberWidth = kCellWidth + 2;  // a line's number and the gap after it
 
@@ -94,7 +94,7 @@ std::string rule(const Layout& layout) {
   return text + '\n';
 }
 
-// How many bytes the first `width` characters have.
+// The number of bytes of the first `width` characters.
 std::size_t bytes_of(const std::string& text, std::size_t width) {
   std::size_t end = 0;
   for (std::size_t characters = 0; end < text.size(); ++end) {
@@ -172,7 +172,7 @@ std::string annotation_legend() {
         "millions, billions).",
         "sect.: sectors of 32 bytes per request of a warp. The minimum for 32 lanes: 4 if elements "
         "have 4 bytes, 2 if they have 2, 1 if all lanes read the same one.",
-        "confl.: bank conflicts, passes over the banks of shared memory beyond the minimum. "
+        "confl.: bank conflicts, the wavefronts of shared memory beyond the minimum. "
         "The best is 0."}) {
     text += paragraph(sentence);
   }

@@ -1,4 +1,4 @@
-// A stage's source with the memory requests of each line beside it.
+// A stage's source with the memory requests of each line.
 #ifndef CUFLASH_BENCH_LADDER_ANNOTATE_H_
 #define CUFLASH_BENCH_LADDER_ANNOTATE_H_
 
@@ -12,7 +12,7 @@ namespace cuflash::bench {
 // Every source file that has counts, whole, as wide as the terminal.
 std::string annotated_sources(const std::vector<simt::LineCounts>& lines);
 
-// What the columns mean, and what a perfect value is.
+// The meanings of the columns, and their best values.
 std::string annotation_legend();
 
 }  // namespace cuflash::bench

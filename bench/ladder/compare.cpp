@@ -36,7 +36,7 @@ void add_counts(Table& table, const Row& first, const Row& second) {
   table.add({"  as predicted", predicted(first), predicted(second)});
   const auto conflicts = [](const Row& row) { return double(row.counted->bank_conflicts); };
   add(table, "bank conflicts", conflicts(first), conflicts(second), human_count);
-  add(table, "shared memory of a block", double(first.shared_bytes), double(second.shared_bytes),
+  add(table, "shared memory per block", double(first.shared_bytes), double(second.shared_bytes),
       human_bytes);
 }
 
@@ -48,7 +48,7 @@ void add_time(Table& table, const std::string& what, double first, double second
 
 std::string comparison_text(const Row& first, const Row& second, const Plan& plan) {
   Table table(
-      {{"the step", false, 0, 12}, {first.stage->name}, {second.stage->name}, {"", false, 0, 6}});
+      {{"quantity", false, 0, 12}, {first.stage->name}, {second.stage->name}, {"", false, 0, 6}});
   if (first.counted && second.counted) add_counts(table, first, second);
   const Problem& shown = plan.timed ? *plan.timed : plan.verified.problem;
   add(table, "extra memory", double(extra_bytes(*first.stage, first.pass, shown)),

@@ -1,4 +1,4 @@
-// What the step from one stage to another gains.
+// Compares a stage with another.
 #ifndef CUFLASH_BENCH_LADDER_COMPARE_H_
 #define CUFLASH_BENCH_LADDER_COMPARE_H_
 

@@ -1,4 +1,4 @@
-// What of a run is in flight from one step to another: asynchronous copies and products, and the
+// Finds the asynchronous copies and products that are in flight between steps of a run, and the
 // phases of barriers.
 #include <algorithm>
 #include <map>
@@ -26,7 +26,7 @@ void for_each_event(const simt::BlockRun& run, const std::vector<Step>& steps, V
   }
 }
 
-// The groups of one kind that a warp commits, and what is in flight in them.
+// The groups of one kind that a warp commits, with their copies or products in flight.
 class Groups {
  public:
   void issue(const Flight& flight) { open_.emplace_back(committed_, flight); }
@@ -40,7 +40,7 @@ class Groups {
     }
     open_.erase(std::remove_if(open_.begin(), open_.end(), covered), open_.end());
   }
-  // At the end of the run. What no group holds is not asynchronous.
+  // Called at the end of the run. An operation outside a group is not asynchronous.
   void finish(std::vector<Flight>& ended) {
     for (const auto& [group, flight] : open_) {
       if (group < committed_) ended.push_back(flight);

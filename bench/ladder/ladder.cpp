@@ -60,7 +60,7 @@ bool nothing_ran(const std::vector<Row>& rows) {
   return std::all_of(rows.begin(), rows.end(), [](const Row& row) { return !row.skipped.empty(); });
 }
 
-// A sentence on what to do next. It does not break a command over two lines.
+// A sentence that suggests the next command. No line ends within a command.
 std::string next_step(const std::vector<Row>& rows, const std::string& stage) {
   const auto failed =
       std::find_if(rows.begin(), rows.end(), [](const Row& row) { return !row.failure.empty(); });
@@ -87,7 +87,7 @@ void print_foot(const std::vector<Row>& rows, const std::string& stage) {
   fmt::print("\n{}{}", paragraph(what), paragraph("Next: " + next_step(rows, stage)));
 }
 
-// Prints what follows the tables of a view, and writes the file. True if all is well.
+// Prints the text after the tables of a view, and writes the file. True if all is well.
 bool finish(const Options& options, const Provenance& provenance, const std::vector<Row>& rows,
             const Plan& plan) {
   const std::string limits = limits_text(rows);
@@ -101,7 +101,7 @@ bool finish(const Options& options, const Provenance& provenance, const std::vec
   return all_ok(rows) && !nothing_ran(rows);
 }
 
-// The passes that are asked for and that the stage has.
+// The requested passes that the stage has.
 std::vector<Pass> passes_of(const Options& options, const Stage& stage) {
   auto passes = passes_of(options);
   const Pass first = passes.front();
@@ -113,8 +113,8 @@ std::vector<Pass> passes_of(const Options& options, const Stage& stage) {
   return passes;
 }
 
-// Adds the share of the stage's ceiling that a timed row reaches, unless there is no loop that
-// measures it, or this GPU cannot run it.
+// Adds the share of the stage's ceiling that a timed row reaches, if there is a loop that measures
+// it and this GPU can run it.
 void add_share(Row& row, const Problem& timed) {
   if constexpr (!simt::kSimulated) {
     const PassFacts& facts = row.stage->facts(row.pass);
@@ -128,7 +128,7 @@ void add_share(Row& row, const Problem& timed) {
 
 // ---- The views: each prints itself and returns true if all is well -----------------------------
 
-// Prints the table of the stages. `after` prints what follows the rows of a pass.
+// Prints the table of the stages. `after` prints the text after the rows of a pass.
 template <class After>
 std::vector<Row> print_tables(const Options& options, const std::vector<const Stage*>& chosen,
                               const Plan& plan, After after) {
@@ -185,7 +185,7 @@ bool map_view(const Options& options) {
     for (const DType dtype : {CUFLASH_F32, CUFLASH_F16}) {
       if (!stage.facts(pass).dtypes.has(dtype)) continue;
       const Plan plan = make_plan(options, dtype);
-      if (test_case_name(plan.verified) == last) continue;  // The options name a dtype.
+      if (test_case_name(plan.verified) == last) continue;  // The options contain a dtype.
       last = test_case_name(plan.verified);
       const auto maps = observe(stage, pass, plan.verified).maps;
       print_head(pass, plan);
@@ -201,7 +201,7 @@ std::vector<const Stage*> played_stages(const Options& options) {
   return played;
 }
 
-// The passes that are asked for and that all played stages have.
+// The requested passes that all played stages have.
 std::vector<Pass> played_passes(const Options& options) {
   const auto played = played_stages(options);
   std::vector<Pass> passes = passes_of(options, *played.front());
@@ -217,7 +217,7 @@ std::vector<Pass> played_passes(const Options& options) {
   return passes;
 }
 
-// The problem that the options name, or a small one that shows all there is.
+// The problem of the options, or by default a small one with all kinds of tiles.
 harness::TestCase played_case(const Options& options, const std::vector<const Stage*>& played,
                               Pass pass) {
   if (!options.shape.empty() || !options.input.empty()) return make_plan(options).verified;

@@ -1,4 +1,4 @@
-// What the CPU simulator sees of one call: every line's accesses, and the shared memory of each
+// The CPU simulator's counts of one call: every line's accesses, and the shared memory of each
 // kernel.
 #ifndef CUFLASH_BENCH_LADDER_OBSERVE_H_
 #define CUFLASH_BENCH_LADDER_OBSERVE_H_
@@ -17,7 +17,7 @@ struct Observed {
 };
 
 // Calls the stage once and checks no result. Throws a sentence if the stage cannot run the case, or
-// if no CPU simulator counts.
+// if this build counts no accesses.
 Observed observe(const Stage& stage, Pass pass, const harness::TestCase& c);
 
 }  // namespace cuflash::bench

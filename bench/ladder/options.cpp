@@ -26,7 +26,7 @@ void check_input(const std::string& folder) {
   }
 }
 
-// What is wrong with a file's name; empty if its folder exists.
+// An error if the folder of a file does not exist; otherwise empty.
 std::string has_folder(const std::string& file) {
   const auto folder = std::filesystem::absolute(file).parent_path();
   return std::filesystem::is_directory(folder) ? ""
@@ -46,11 +46,12 @@ harness::TestCase empty_case(const Options& options, DType dtype) {
 
 harness::TestCase shape_case(const std::string& shape, const Options& options, DType dtype) {
   harness::TestCase c = empty_case(options, dtype);
-  const auto prefix = shape.rfind("ward_");  // of a test's whole name
+  const auto prefix = shape.rfind("ward_");  // in a test's full name
   if (!parse_test_case(shape.substr(prefix == shape.npos ? 0 : prefix + 5), c)) {
     throw UsageError(
         '"' + shape +
-        "\" is not a shape. One is b2_h4x1_q77k131_d64: batch, query heads x KV heads, lengths of "
+        "\" is not a shape. An example is b2_h4x1_q77k131_d64: batch, query heads x KV heads, "
+        "lengths of "
         "Q and K, head_dim. It may be followed, in this order, by dtype, causal, a window (left16, "
         "right3), scale0.1, inputs, layout, omitted outputs, any_order; e.g. "
         "_f16_causal_left16_peaky_padded_no_lse.");
@@ -101,17 +102,17 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--stage", options.stage, "One stage: 05_wmma, or 05, 5, wmma; default all")
       ->option_text("STAGE");
   app.add_option("--shape", options.shape,
-                 "A problem with random inputs, e.g. b2_h4x1_q77k131_d64, with a window "
-                 "b1_h2_q77k131_d64_left16_right3; any test's name")
+                 "A problem with random inputs, e.g. b2_h4x1_q77k131_d64 or, with a window, "
+                 "b1_h2_q77k131_d64_left16_right3, or a test's name")
       ->option_text("SHAPE");
   app.add_option("--input", options.input, "Folder of q.npy, k.npy and v.npy; default bench/data")
       ->option_text("DIR");
-  app.add_option("--dtype", options.dtype, "Default f16")
+  app.add_option("--dtype", options.dtype, "Type of the tensors; default f16")
       ->option_text(fmt::format("{}", fmt::join(dtypes, "|")))
       ->check(CLI::IsMember(dtypes));
-  app.add_flag("--causal", options.causal, "Causal mask: a query sees no later key")
+  app.add_flag("--causal", options.causal, "Causal mask: a query attends to no later key")
       ->disable_flag_override();
-  app.add_option("--pass", options.pass, "Default both")
+  app.add_option("--pass", options.pass, "Passes to run; default both")
       ->option_text("forward|backward|both")
       ->check(CLI::IsMember({"forward", "backward", "both"}));
   app.add_option("--schedule", options.schedule, "Order of threads on the CPU simulator")
@@ -131,13 +132,13 @@ void declare(CLI::App& app, Options& options) {
       app.add_option("--annotate", options.annotate,
                      "The stage's source, each line with its memory traffic (CPU simulator)")
           ->option_text("STAGE");
-  auto* map = app.add_option("--map", options.map, "The stage's shared memory (CPU simulator)")
+  auto* map = app.add_option("--map", options.map,
+                             "The layout of the stage's shared memory (CPU simulator)")
                   ->option_text("STAGE");
   auto* play =
-      app.add_option(
-             "--play", options.play,
-             "One block's run, step by step: a page, or --text, or --json; of two stages side "
-             "by side; of a file that --json wrote (CPU simulator)")
+      app.add_option("--play", options.play,
+                     "A page with one block's run, step by step, of a stage, of two stages side by "
+                     "side, or of a file that --json wrote; --text prints it (CPU simulator)")
           ->option_text("STAGE [STAGE]")
           ->expected(1, 2);
   app.add_flag("--text", options.text, "With --play: print the steps")

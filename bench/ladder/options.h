@@ -20,9 +20,9 @@ struct Options {
 
 void declare(CLI::App& app, Options& options);
 
-// The functions below throw a UsageError if the command line makes no sense.
+// The functions below throw a UsageError for a wrong command line.
 
-// What to verify and, on a GPU, what to time. `dtype` is used if the options name none.
+// The problem to verify and, on a GPU, the problem to time. `dtype` is the default of the options.
 Plan make_plan(const Options& options, DType dtype = CUFLASH_F16);
 
 // True if --play names a file that --json has written.
@@ -31,10 +31,10 @@ bool plays_file(const Options& options);
 // The stage with this name or number.
 const Stage& stage_of(const std::string& name);
 
-// The passes that the user asks for.
+// The requested passes.
 std::vector<Pass> passes_of(const Options& options);
 
-// Tells the CPU simulator the schedule, and the block whose findings are wanted.
+// Sets the CPU simulator's schedule and the block whose findings are kept.
 void set_up_simulator(const Options& options);
 
 }  // namespace cuflash::bench

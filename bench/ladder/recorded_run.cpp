@@ -41,8 +41,8 @@ bool has_second_block(const std::vector<simt::BlockRun>& runs) {
                      [](const simt::BlockRun& run) { return run.blocks > 1; });
 }
 
-// The largest n up to kLongest for which `beyond` of a run with this length is false; 0 for none:
-// it is false for all.
+// The largest n up to kLongest for which `beyond` of a run with this length is false; 0 if it is
+// false for all.
 template <class Run, class Beyond>
 int largest(Run run, Beyond beyond) {
   if (!beyond(run(kLongest))) return 0;
@@ -57,7 +57,7 @@ int largest(Run run, Beyond beyond) {
   return below;
 }
 
-// With the smallest head_dim that all stages have.
+// The case with the smallest head_dim that all stages support.
 harness::TestCase case_of(const std::vector<const Stage*>& stages, Pass pass, DType dtype,
                           int seq_q, int seq_kv) {
   const auto has = [&](int head_dim) {
@@ -113,7 +113,7 @@ class Source {
   static bool is_loop(const std::string& line) {
     return line.find("for (") != std::string::npos && line.find('{') != std::string::npos;
   }
-  // Without the note behind it.
+  // The tag's text without the note after it.
   static std::string text_of(const std::string& tag) {
     std::string text = tag.substr(0, tag.find("    //"));
     text.erase(text.find_last_not_of(' ') + 1);
@@ -127,14 +127,14 @@ const Source& source_at(const std::string& path) {
   return sources.try_emplace(path, path).first->second;
 }
 
-// The paper's line of a place: its own, or that of the kernel's line that calls it.
+// The paper's line of a place: its own, or the one of the kernel's line that calls it.
 std::string paper_of(const simt::BlockRun::Place& place) {
   const Source& source = source_at(place.file);
   const std::string own = source.paper(place.line);
   return own.empty() ? source.paper(place.kernel_line) : own;
 }
 
-// Events of one warp: at one place, or at those of a loop's body in turn.
+// Events of one warp, at one place or at the places of a loop's body.
 struct Piece {
   int interval;
   simt::WarpTile tile;
@@ -168,7 +168,7 @@ std::vector<Piece> joined(std::vector<Piece> pieces, Belong belong) {
   return list;
 }
 
-// A piece for each place, and there for each array.
+// One piece per place and array.
 std::vector<Piece> pieces_by_line(const simt::BlockRun& run,
                                   const std::vector<simt::WarpEvent>& events) {
   std::vector<Piece> pieces;
@@ -183,7 +183,7 @@ std::vector<Piece> pieces_by_line(const simt::BlockRun& run,
   return joined(std::move(pieces), [](const Piece& a, const Piece& b) { return a.is_like(b); });
 }
 
-// How often the `length` pieces from `at` on follow each other.
+// The number of repetitions of the `length` pieces from `at` on.
 int repeats(const std::vector<Piece>& pieces, std::size_t at, std::size_t length) {
   for (std::size_t n = at; n < at + length; ++n) {
     if (!pieces[n].is_near(pieces[at])) return 1;
@@ -212,7 +212,7 @@ std::vector<Piece> with_loops(const std::vector<Piece>& pieces) {
       piece.places.push_back(pieces[n].places[0]);
       piece.arrays.push_back(pieces[n].arrays[0]);
     }
-    // Requests of one line to several arrays are no loop.
+    // Requests of one line to several arrays are not a loop.
     if (std::equal(piece.places.begin() + 1, piece.places.end(), piece.places.begin())) {
       piece.places.resize(1);
       piece.times = 1;
@@ -260,14 +260,14 @@ class Arrivals {
  public:
   using Moment = std::pair<int, int>;
 
-  // `waiting`: at a named barrier, where who waits arrives, too.
+  // `waiting` is true at a named barrier, where a wait is also an arrival.
   void note(const simt::WarpEvent& event, int k, bool waiting) {
     Moment& last = (waiting ? waiting_ : passing_)
                        .try_emplace({event.barrier, event.phase}, Moment{0, 0})
                        .first->second;
     last = std::max(last, {event.interval, k});
   }
-  // The first k in its interval at which this wait may be.
+  // The first k in its interval at which this wait can end.
   int end(const simt::WarpEvent& wait) const {
     return std::max(after(passing_, wait) + 1, after(waiting_, wait));
   }
@@ -282,8 +282,8 @@ class Arrivals {
   Moments passing_, waiting_;
 };
 
-// Gives each piece its k: one more than the warp's piece before, but a wait comes after what it
-// waits for. True if one has changed.
+// Gives each piece its k: one more than the warp's previous piece, but a wait comes after the
+// arrivals that it waits for. True if one has changed.
 bool order(const simt::BlockRun& run, std::vector<std::vector<Piece>>& warps) {
   Arrivals arrivals;
   for (std::size_t warp = 0; warp < warps.size(); ++warp) {
@@ -325,7 +325,7 @@ std::vector<Step> steps_of(const simt::BlockRun& run) {
     for (Piece& piece : warps[warp]) {
       Step& step = steps[{piece.interval, piece.k}];
       step.interval = piece.interval;
-      // Those of the first warp that has any.
+      // The tile of the first warp that has one.
       if (step.tile.name.empty()) step.tile = piece.tile;
       if (step.paper.empty()) step.paper = piece.paper;
       add_to_step(step, std::move(piece), static_cast<int>(warp));
@@ -336,7 +336,7 @@ std::vector<Step> steps_of(const simt::BlockRun& run) {
   return list;
 }
 
-// The KV tiles in the order in which the launch takes them, if it ends with the rows' LSE.
+// The KV tiles in the order of the launch, if it ends with the rows' LSE.
 std::vector<int> softmax_tiles(const simt::BlockRun& run, const std::vector<Step>& steps) {
   const auto is_lse = [](const simt::LoggedArray& array) { return array.name == "LSE"; };
   std::vector<int> tiles;

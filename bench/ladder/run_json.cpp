@@ -71,8 +71,8 @@ bool is_tensor(const std::string& name) {
   return false;
 }
 
-// The elements of an array: those of a tensor have the problem's type, others of 2 bytes, too; the
-// rest are floats.
+// The elements of an array. Elements of a tensor and other elements of 2 bytes have the problem's
+// type; the rest are floats.
 struct Elements {
   DType dtype;
   std::vector<int> extents;

@@ -1,4 +1,5 @@
-// A recorded run as a page that needs no network: docs/player/player.html with all it uses inside.
+// A recorded run as a page that needs no network: docs/player/player.html with all its files
+// inside.
 #include <fmt/core.h>
 #include <zlib.h>
 
@@ -22,7 +23,7 @@ void replace(std::string& text, const std::string& mark, const std::string& with
   text.replace(at, mark.size(), with);
 }
 
-// A module as an address that holds it.
+// A module as a data address.
 std::string data_address(const std::string& source) {
   std::string text = "data:text/javascript;charset=utf-8,";
   for (const unsigned char c : source) {
@@ -31,7 +32,7 @@ std::string data_address(const std::string& source) {
   return text;
 }
 
-// Where the page finds its modules: "player/state" is state.js.
+// The addresses of the page's modules: "player/state" is state.js.
 std::string import_map() {
   std::map<std::string, std::string> modules;
   for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {

@@ -189,7 +189,7 @@ std::string part_text(const simt::BlockRun& run, const StepPart& part, const std
   return text + '\n';
 }
 
-// Where a step is: the tile, the interval, the paper's line.
+// The place of a step: its tile and the paper's line.
 std::string place_text(const Step& step) {
   std::vector<std::string> words;
   if (!step.tile.name.empty()) {
@@ -234,10 +234,10 @@ std::string run_text(const RecordedRun& run) {
 
 std::string run_legend() {
   return paragraph(
-             "A step is a source line of each warp. Warps are side by side: only barriers order "
+             "A step is one source line of each warp. Warps run side by side: only barriers order "
              "them. The clock is logical, and nothing here is a time.") +
          paragraph(
-             "what: from → to. sect.: sectors, pieces of 32 bytes, a request of global memory. "
+             "what: from → to. sect.: sectors of 32 bytes per request of global memory. "
              "confl.: bank conflicts.");
 }
 

@@ -1,4 +1,4 @@
-// What a row's registers hold of the softmax after each tile, in double precision.
+// The softmax state of each row after each tile, in double precision.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kNone = -std::numeric_limits<double>::infinity();
 
-// The scores of a query of the first head; kNone: a key that it does not see.
+// The scores of a query of the first head; kNone for a masked key.
 std::vector<double> scores_of_row(const Problem& p, const harness::Inputs& inputs,
                                   const reference::Score& score, int i) {
   std::vector<double> scores(static_cast<std::size_t>(p.seq_kv), kNone);

@@ -40,7 +40,7 @@ std::vector<Column> columns(bool timed) {
   const std::vector<Column> rest = timed ? std::vector<Column>{{"time"},
                                                                {"TFLOP/s"},
                                                                {"× prev", true, 0, 0, 1},
-                                                               {"of its ceiling", false, 0, 0, 2}}
+                                                               {"share of ceiling", false, 0, 0, 2}}
                                          : std::vector<Column>{{"read"},
                                                                {"written", true, 0, 0, 2},
                                                                {"predicted", true, 0, 0, 4},
@@ -50,10 +50,11 @@ std::vector<Column> columns(bool timed) {
   return all;
 }
 
-// What each row's × prev divides: bytes or speeds, by stage and pass.
+// The numbers whose ratios are the column × prev: bytes or speeds, by stage and pass.
 using Known = std::map<std::pair<std::string, Pass>, double>;
 
-// A number beside that of the stage that the row's follows, which becomes known.
+// The ratio of a number to that of the stage that the row's stage follows. Adds the number to
+// `known`.
 std::string beside_followed(const Row& row, double number, Known& known) {
   known[{row.stage->name, row.pass}] = number;
   const auto followed = known.find({row.stage->facts(row.pass).follows, row.pass});

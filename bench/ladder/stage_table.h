@@ -13,7 +13,7 @@ namespace cuflash::bench {
 // The rows of one pass: bytes on the CPU simulator, times on a GPU.
 std::string table_text(const std::vector<Row>& rows, const Plan& plan);
 
-// What limits each timed stage now; empty if no row has a time.
+// The limiter of each timed stage; empty if no row has a time.
 std::string limits_text(const std::vector<Row>& rows);
 
 // The failures of all rows, stage by stage; empty if there are none.

@@ -10,8 +10,8 @@ import math
 import torch
 
 HEADS = 4  # of each cell, from the first to the last
-LONGEST = 16384  # the longest head of which all rows are compared
-ROWS = 512  # of a longer one: so many at its begin, its middle and its end
+LONGEST = 16384  # the length up to which all rows of a head are compared
+ROWS = 512  # of a longer head, at its begin, its middle and its end
 NAMES = {"forward": ("O",), "backward": ("dQ", "dK", "dV")}
 
 

@@ -22,7 +22,7 @@ BACKENDS = {"fa2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTI
 ONLY_16_BITS = ("fa2", *FLASH_ATTENTION, "cudnn")
 LONGEST_OF_QUADRATIC = 4096  # for implementations that keep S
 
-SLOW_MS = 300.0     # timed once
+SLOW_MS = 300.0     # slower calls are timed once
 WARM_UP_MS = 20.0   # before each measurement: the clocks are up and L2 holds what fits
 MEASURE_MS = 30.0
 MIN_CALLS, MAX_CALLS = 3, 200
@@ -34,7 +34,7 @@ TIMING = (f"CUDA events around {MIN_CALLS} to {MAX_CALLS} calls queued ahead, ab
 
 
 class NotRun(Exception):
-    """Says why an implementation does not run a cell."""
+    """Why an implementation does not run a cell."""
 
 
 def timed(call, calls):
@@ -70,7 +70,7 @@ def make_inputs(cell):
 # ---- Implementations ----------------------------------------------------------------------------
 
 def prepare_peer(name, cell, inputs):
-    """FlashAttention-3 or 4, or one of SDPA's backends, as PyTorch calls it by default:
+    """Prepares FlashAttention-3 or 4, or one of SDPA's backends, as PyTorch calls it by default:
     FlashAttention-2's backward pass adds to dQ in an unspecified order."""
     if name in ONLY_16_BITS and cell.dtype == "f32":
         raise NotRun(f"{name} takes f16 and bf16")
@@ -112,8 +112,8 @@ def keeps_scores(library, stage, cell):
 
 
 def prepare_stage(library, name, cell, inputs):
-    """A stage of the library. Its backward pass starts from its own O and LSE, or, if it has no forward
-    pass, from those of the library's choice."""
+    """Prepares a stage of the library. Its backward pass starts from its own O and LSE, or, if it has no
+    forward pass, from those of the stage that the library chooses."""
     stage, deterministic = stage_of(name)
     problem = problem_of(cell, cell.seq)
     refusal = library.refusal(cell.direction, problem, stage)
@@ -138,7 +138,7 @@ def prepare_stage(library, name, cell, inputs):
 
 
 def queued(library, stage, direction, problem, make_args, tensors):
-    """A function that queues a pass on the current stream."""
+    """Returns a function that queues a pass on the current stream."""
     count = library.workspace_bytes(direction, problem, stage)
     workspace = torch.empty(count, dtype=torch.uint8, device=DEVICE)
     fields = {name: tensor.data_ptr() if name == "lse" else
@@ -160,7 +160,7 @@ def unwritten(tensor):
 
 
 def calling(queue, *outputs):
-    """A function that calls `queue` and returns the outputs."""
+    """Returns a function that calls `queue` and returns the outputs."""
     def call():
         queue()
         return outputs
@@ -213,7 +213,7 @@ class Candidate:
 
     def __init__(self, name, prepares):
         self.name, self.prepares = name, prepares
-        self.prepared = None  # once there is no more to time
+        self.prepared = None  # None also after the last measurement
         self.times = []  # milliseconds of each round
         self.reason = ""  # why there are none
 
@@ -250,14 +250,14 @@ def known_reason(error):
 
 
 def run_cell(cell, implementations, rounds):
-    """The candidates of a cell. `implementations` has, by its name, what prepares each for (cell, inputs)."""
+    """The candidates of a cell. `implementations` maps a name to a function that prepares it for (cell, inputs)."""
     inputs = make_inputs(cell)
     expected = accuracy.Expected(cell.direction, inputs, cell.causal)
     candidates = [Candidate(name, prepares) for name, prepares in implementations.items()]
     for candidate in candidates:
         candidate.check(cell, inputs, expected)
     active = [(candidate, candidate.times.pop()) for candidate in candidates if candidate.prepared]
-    # What ran just before heats the chip and lowers its clock, so the order changes.
+    # The previous kernel heats the chip and lowers its clock, so the order changes.
     chance = random.Random(str(cell))
     for _ in range(rounds):
         chance.shuffle(active)

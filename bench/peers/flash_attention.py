@@ -1,6 +1,6 @@
-"""FlashAttention-3 and FlashAttention-4, where they are installed: fa3 is PyPI's fa3-fwd, which has the
-forward pass in bf16 alone, and for all else dew-flash-attn-cu13, which is called through JAX; fa4 is PyPI's
-flash-attn-4. All take [B, S, H, D]."""
+"""FlashAttention-3 and FlashAttention-4, if they are installed. fa3 is PyPI's fa3-fwd for the forward pass in
+bf16, and dew-flash-attn-cu13, called through JAX, for everything else; fa4 is PyPI's flash-attn-4. All take
+[B, S, H, D]."""
 import contextlib
 import functools
 import os
@@ -10,12 +10,12 @@ import torch
 
 from tables import package_of
 
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX leaves the others memory
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # so that JAX leaves memory for the others
 
 
 def prepare(name, cell, inputs):
-    """What cells.Prepared takes: a call that returns the outputs as [B, H, S, D], and its context; and for
-    a call through JAX, which has a stream of its own, a function that times several."""
+    """The arguments of cells.Prepared: a call that returns the outputs as [B, H, S, D], its context and, for
+    a call through JAX, which has its own stream, a function that times several calls."""
     q, k, v, d_o = (tensor.transpose(1, 2) for tensor in inputs)
     if package_of(name, cell.direction, cell.dtype) == "dew_flash_attn":
         return through_jax(cell, q, k, v, d_o)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measures the library's stages beside the attention of PyTorch, on a GPU.
+"""Compares the speed of the library's stages with that of PyTorch's attention, on a GPU.
 
     bench/peers/peers.py --out build/results/peers.json
 
-The matrix: 16,384 tokens, hidden size 2,048, head_dim 64 and 128, 512 to 16,384 tokens a sequence,
+The matrix: 16,384 tokens, hidden size 2,048, head_dim 64 and 128, 512 to 16,384 tokens per sequence,
 with and without a causal mask, forward and backward. Before a cell is timed, each implementation's
 outputs are compared with a reference in double on some heads; an implementation that is wrong is
 reported, is not timed, and makes the exit status 1. Run again with the same --out to resume.
@@ -12,8 +12,8 @@ reported, is not timed, and makes the exit status 1. Run again with the same --o
 there are 21 heads, and the hidden size is 2,016. --seq also takes 65536 and 262144: one sequence of
 so many tokens, forward passes only; some of its rows are compared with the reference.
 
-A backward pass whose last bits may differ from run to run is timed twice: as it is by default, like
-the peers, and asked for the same bits in every run ("09_async_copy, deterministic").
+A backward pass whose last bits may differ from run to run is timed twice: by default, as the peers are,
+and with the same bits in every run ("09_async_copy, deterministic").
 """
 import argparse
 import functools
@@ -83,7 +83,7 @@ def some_of(*known):
 
 
 def parser_of(text):
-    """A command line with what every measurement takes."""
+    """A command line with the options of every measurement."""
     parser = argparse.ArgumentParser(
         description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, required=True, help="the JSON file")
@@ -125,7 +125,7 @@ def cells_of(args):
 
 
 def passes_of(args):
-    """The facts of each pass of each stage that is meant."""
+    """The facts of each pass of each selected stage."""
     with tempfile.NamedTemporaryFile(suffix=".json") as facts:
         subprocess.run([args.ladder, "--list", "--json", facts.name], check=True)
         passes = json.load(facts)
@@ -138,11 +138,11 @@ def passes_of(args):
 
 
 def installed(name, cell):
-    """True if a peer can run here: FlashAttention-3 and 4 are packages of their own."""
+    """True if a peer can run here: FlashAttention-3 and 4 need separate packages."""
     package = tables.package_of(name, cell.direction, cell.dtype)
     try:
         return package is None or importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:  # of the package that it is a part of
+    except ModuleNotFoundError:  # of its parent package
         return False
 
 
@@ -153,8 +153,8 @@ def versions():
 
 
 def implementations_of(cell, args, passes):
-    """The names of the implementations of a cell, peers first. A pass that adds in the order of chance
-    unless asked not to has two."""
+    """The names of the implementations of a cell, peers first. A pass with a deterministic variant has
+    two."""
     names = [name for name in tables.PEERS
              if name in args.impl and installed(name, cell)]
     for entry in passes:
@@ -223,7 +223,7 @@ def report(result):
 
 
 def main():
-    """Measures the cells that are missing, then reports all."""
+    """Measures the missing cells, then reports all."""
     args = options()
     import torch  # pylint: disable=import-outside-toplevel  # --help does without
     import cells  # pylint: disable=import-outside-toplevel
@@ -237,7 +237,7 @@ def main():
     if result is None:
         result = {"provenance": here, "ceilings": cells.ceilings(), "rows": []}
     for cell in cells_of(args):
-        # A cell is measured as a whole: only what ran side by side may be compared.
+        # A cell is measured as a whole, because only interleaved measurements may be compared.
         there = [row for row in result["rows"] if cell.keys().items() <= row.items()]
         present = [name for row in there for name in (*row["tflops"], *row["not_run"])]
         together = tables.unique([*implementations_of(cell, args, passes), *present])

@@ -6,7 +6,7 @@ a share of it] of each implementation that ran, and its "not_run" a sentence for
 import statistics
 
 WRONG = "wrong: "  # begins the sentence for one whose outputs are off
-DETERMINISTIC = ", deterministic"  # ends the name of a stage that is asked for the same bits
+DETERMINISTIC = ", deterministic"  # ends the name of a stage with the same bits in every run
 FLASH_ATTENTION = ("fa3", "fa4")  # where they are installed
 PEERS = ("fa2", *FLASH_ATTENTION, "cudnn", "efficient", "math")
 
@@ -26,7 +26,7 @@ KINDS = (
 
 
 def package_of(name, direction, dtype):
-    """What a pass of FlashAttention-3 or 4 needs (flash_attention.py); None for the other peers."""
+    """The package of a pass of FlashAttention-3 or 4 (flash_attention.py); None for the other peers."""
     if name == "fa3":
         return "fa3_fwd_interface" if (direction, dtype) == ("forward", "bf16") else "dew_flash_attn"
     return "flash_attn.cute" if name == "fa4" else None
@@ -39,12 +39,12 @@ def stage_of(name):
 
 def rows_of(result):
     """A row for each implementation that ran a cell."""
-    return [{**cell, "impl": name, "tflops": speed}
-            for cell in result["rows"] for name, (speed, _) in cell["tflops"].items()]
+    return [{**cell, "impl": name, "tflops": speed, "spread": spread}
+            for cell in result["rows"] for name, (speed, spread) in cell["tflops"].items()]
 
 
 def with_head_dim(rows, head_dims):
-    """The rows that have one of these."""
+    """The rows with one of these head dimensions."""
     return [row for row in rows if row["head_dim"] in head_dims]
 
 
@@ -107,8 +107,8 @@ def speeds(rows):
 # ---- Ratios ------------------------------------------------------------------------------------
 
 def ratio(cells, name, peer):
-    """The speed of one as a multiple of the other's (harmonic means of TFLOP/s over the cells that
-    both ran), the least multiple in one of these cells, and their number."""
+    """The speed of `name` as a multiple of `peer`'s (harmonic means of TFLOP/s over the cells that both
+    ran), the smallest multiple in one of these cells, and their number."""
     both = [(cell[name], cell[peer])
             for cell in cells.values() if name in cell and peer in cell]
     if not both:
@@ -125,12 +125,12 @@ def causal_costs(cells, name):
 
 
 def show_ratio(value, least, count):
-    """A ratio, the least in a cell and the number of cells: 0.83 (0.71; 24)."""
+    """A ratio, the minimum in a cell and the number of cells: 0.83 (0.71; 24)."""
     return f"{value:.2f} ({least:.2f}; {count})" if count else "–"
 
 
 def summary(rows):
-    """Each stage beside each peer, and what a causal mask costs it."""
+    """The speed of each stage relative to each peer, and its cost of a causal mask."""
     lines = []
     names = in_order(rows)
     peers = [name for name in names if name in PEERS]
@@ -143,8 +143,8 @@ def summary(rows):
             lines.append([name, direction, dtype] +
                          [show_ratio(*ratio(cells, name, peer)) for peer in peers] +
                          [f"{min(costs):.2f} to {max(costs):.2f}" if costs else "–"])
-    titles = ["stage", "pass", "dtype"] + [f"× {peer} (least; cells)" for peer in peers]
-    return markdown(titles + ["causal costs"], lines)
+    titles = ["stage", "pass", "dtype"] + [f"× {peer} (minimum; cells)" for peer in peers]
+    return markdown(titles + ["causal cost"], lines)
 
 
 def costs_of_causal(rows):
@@ -164,12 +164,11 @@ def costs_of_causal(rows):
 
 # ---- The best peer -------------------------------------------------------------------------------
 
-BEST = "best"  # stands among the implementations of a cell
+BEST = "best"  # the best peer, among the implementations of a cell
 
 
 def places(rows):
-    """The speeds of stages as multiples of the best peer's in the same cell; at the end that of all sizes,
-    by ratio()."""
+    """The speeds of stages as multiples of the best peer's in the same cell, and over all sizes by ratio()."""
     lines, seqs = [], sorted({row["seq"] for row in rows})
     peers = [name for name in in_order(rows) if name in PEERS]
     for (direction, dtype), series in by_series(rows).items():
@@ -184,7 +183,7 @@ def places(rows):
                 shown = [f"{cell[name] / cell[BEST]:.2f}" if name in cell else "–" for cell in there]
                 lines.append([name, direction, dtype, head_dim,
                               "yes" if causal else "no", *shown, f"{mean:.2f}"])
-    return f"Multiples of the best of {', '.join(peers)}:\n\n" + markdown(
+    return f"Speed relative to the best of {', '.join(peers)}:\n\n" + markdown(
         ["stage", "pass", "dtype", "D", "causal", *(f"S {seq}" for seq in seqs), "all sizes"], lines)
 
 

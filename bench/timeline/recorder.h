@@ -1,4 +1,4 @@
-// Has kernels recorded, and reads what they wrote.
+// Records kernels, and reads the recording.
 #ifndef CUFLASH_BENCH_TIMELINE_RECORDER_H_
 #define CUFLASH_BENCH_TIMELINE_RECORDER_H_
 
@@ -16,11 +16,10 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  // Kernels that are queued from now on are recorded where they run on this multiprocessor, or on
-  // timeline::kEverySm: then the log is not to be read, since the multiprocessors share its rings.
-  // The device must be idle.
+  // Records later kernels on this SM or, with timeline::kEverySm, on all SMs; the log must then not
+  // be read, because the SMs share its rings. The device must be idle.
   void begin(unsigned sm);
-  // What was recorded since, in any order. Waits for the kernels.
+  // The events recorded since begin(), in any order. Waits for the kernels.
   std::vector<timeline::Event> events() const;
 
  private:

@@ -31,7 +31,7 @@ Span span_of(const Event& e, std::int64_t end) {
   return {kind_of(e), line, end - static_cast<std::int64_t>(e.end - e.begin), end, e.data};
 }
 
-// The events by the time of their ends, with that time. The low half of a clock may begin anew.
+// The events in the order of their ends, with the time of each. The low half of a clock may wrap.
 std::vector<std::pair<std::int64_t, Event>> in_order(const std::vector<Event>& events) {
   std::vector<std::pair<std::int64_t, Event>> ordered;
   for (const Event& e : events) {
@@ -47,7 +47,7 @@ std::vector<std::pair<std::int64_t, Event>> in_order(const std::vector<Event>& e
   return ordered;
 }
 
-// Of a block that computes several tiles of queries, what it did for the one in the middle.
+// The part of a block for the middle one of its tiles of queries; the whole block if it has one.
 RecordedBlock tile_in_the_middle(const RecordedBlock& block) {
   std::vector<std::int64_t> ends;  // for the first warp that marks them
   for (const auto& [warp, spans] : block.warps) {
@@ -100,7 +100,7 @@ double clock_ghz(const std::vector<RecordedBlock>& blocks) {
       }
     }
   }
-  if (last == nullptr) throw std::runtime_error("The multiprocessor has ended no tile.");
+  if (last == nullptr) throw std::runtime_error("No tile has ended on the recorded SM.");
   const RecordedBlock& first = blocks.front();
   return static_cast<double>(last->end - first.begin) / (last->data - first.nanoseconds);
 }

@@ -1,4 +1,4 @@
-// What a timeline's log says of the blocks of one multiprocessor.
+// The blocks of one SM in a timeline's log.
 #ifndef CUFLASH_BENCH_TIMELINE_RECORDING_H_
 #define CUFLASH_BENCH_TIMELINE_RECORDING_H_
 
@@ -10,7 +10,7 @@
 
 namespace cuflash::bench {
 
-// What a warp did. Times are cycles since the first event of the log.
+// A span of a warp's time. Times are cycles since the first event of the log.
 struct Span {
   timeline::Kind kind;
   int line;  // of the kernel's file
@@ -26,17 +26,17 @@ struct RecordedBlock {
 };
 
 // The blocks in the order in which they began. `events` are those of a log that are not zeros, in
-// any order. Throws if the kernel ran so long that a ring of the log may have begun anew, and if an
+// any order. Throws if the kernel ran so long that a ring of the log may have wrapped, or if an
 // event belongs to no block.
 std::vector<RecordedBlock> blocks_of(const std::vector<timeline::Event>& events);
 
-// The multiprocessor's clock in cycles a nanosecond, from the first block's begin to the end of the
-// last tile. Throws if no tile has ended.
+// The SM's clock in cycles per nanosecond, from the first block's begin to the end of the last
+// tile. Throws if no tile has ended.
 double clock_ghz(const std::vector<RecordedBlock>& blocks);
 
-// The block in the middle, and those that ran when it was half done. Of a block that is alone and
-// computes several tiles of queries, the one in the middle: from the end of the last tile of keys
-// before it to the end of its own last one.
+// The middle block, and the blocks that ran at half of its time. If there is only one block, with
+// several tiles of queries, its middle tile: from the end of the previous tile of queries to its
+// own end.
 std::vector<RecordedBlock> in_the_middle(const std::vector<RecordedBlock>& blocks);
 
 }  // namespace cuflash::bench

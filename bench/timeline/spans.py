@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What the events of a timeline mean: the spans of time that each warpgroup spends on what.
+"""Converts the events of a timeline into spans: the parts of each warpgroup's time.
 
     bench/timeline/spans.py EVENTS.json OUT.json [LADDER.json...]
 
-EVENTS.json is a file of bench/timeline/timeline.cpp from these sources: the names of the spans follow from
-the lines of the kernel that recorded events and the comments before them, so the kernel names none.
-OUT.json has what tables and figures show: the averages over all tiles, the spans of a few tiles, and how
-long the same call takes in the ordinary build, from files of `ladder --json`.
+EVENTS.json is a file of bench/timeline/timeline.cpp from these sources. The names of the spans are found in
+the kernel's lines that recorded events and the comments before them.
+OUT.json has the data of tables and figures: the averages over all tiles, the spans of a few tiles, and the
+time of the same call in the ordinary build, from files of `ladder --json`.
 """
 
 import json
@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 from provenance import save  # noqa: E402, it lies there
 
-# What a warpgroup's time goes into, in the order of a table's columns.
+# The parts of a warpgroup's time, in the order of a table's columns.
 PRODUCTS = ("S", "P V")
 FOR_A_BUFFER, FOR_A_TURN = "wait for a buffer", "wait for a turn"
 PARTS = ("S", "softmax", "P V", "wait for K", "wait for V", FOR_A_BUFFER, FOR_A_TURN)
@@ -29,7 +29,7 @@ TILES = 3  # that a figure shows
 
 @dataclass(frozen=True)
 class Event:
-    """What a warp did, as the log has it."""
+    """An event of a warp in the log."""
 
     line: int
     kind: str
@@ -55,7 +55,7 @@ def events_of(warpgroup):
 
 
 def wait_name(code):
-    """What a wait for an mbarrier is for: 'wait for K'."""
+    """The name of a wait for an mbarrier: 'wait for K'."""
     full = re.search(r"\b(\w)_full", code)
     return f"wait for {full[1].upper()}" if full else FOR_A_BUFFER
 
@@ -70,9 +70,9 @@ def product_name(title):
 
 
 def spans_of(events, lines):
-    """The spans of a warpgroup in the order of their ends. A product's goes from its issue to the
-    end of the wait for it. After that of S, and requests that follow it, the softmax goes on until
-    the warpgroup waits for something else or issues products."""
+    """The spans of a warpgroup in the order of their ends. A product's span goes from its issue to the
+    end of the wait for it. After the product S, and requests that follow it, the softmax continues
+    until the warpgroup waits for something else or issues products."""
     spans, issued, groups, softmax = [], None, [], None
     for event in events:
         where = lines[str(event.line)]
@@ -130,14 +130,14 @@ def covered(spans):
 class Lane:
     """A warpgroup of a timeline."""
 
-    block: int  # the first on the multiprocessor is 0
+    block: int  # the first on the SM is 0
     name: str
     events: list
     spans: list
 
     @property
     def computes(self):
-        """False for a producer."""
+        """True unless it is a producer."""
         return len(tiles_of(self.events)) > 1
 
 
@@ -167,8 +167,8 @@ def inner(lane):
 
 
 def parts_of(lane):
-    """Cycles a tile of a computing warpgroup: all of them, by PARTS, and those of no part. Parts
-    that overlap, a softmax and the product that it runs under, both count."""
+    """Cycles per tile of a computing warpgroup: in total, by PARTS, and outside all parts. Overlapping
+    parts, such as a softmax and a product, both count."""
     begin, end, tiles = inner(lane)
     inside = [span for span in clipped(lane.spans, begin, end) if span.name in PARTS]
     parts = {
@@ -211,15 +211,15 @@ def softmaxes_at_once(lanes):
 
 
 def shown(lanes):
-    """The begin and the length of the tiles in the middle, which a figure shows."""
+    """The begin and the length of the middle tiles, which a figure shows."""
     begins = tiles_of(next(lane for lane in lanes if lane.computes).events)
     first = bisect_right(begins, sum(inner_of_all(lanes)) / 2) - 1 - TILES // 2
     return begins[first], begins[first + TILES] - begins[first]
 
 
 def summary(timeline, lines, of_producer=None):
-    """What is kept of a timeline: of each warpgroup the averages, if it computes, and the spans from the
-    first of the shown tiles on, for twice their length: beside a slower stage a figure shows more."""
+    """The summary of a timeline: for each warpgroup the averages, if it computes, and the spans from the
+    first shown tile on, for twice the shown length, because a figure with a slower stage shows more."""
     lanes = lanes_of(timeline, lines, of_producer)
     begin, length = shown(lanes)
     kept = []
@@ -244,7 +244,7 @@ def chosen(result, head_dim):
 
 
 def lines_of(kernel):
-    """Of each line of a kernel's text the code and the comment before it, by its number."""
+    """The code of each line of a kernel's text and the comment before it, by line number."""
     lines, title = {}, ""
     for number, line in enumerate(map(str.strip, kernel.splitlines()), 1):
         title = line if line.startswith("//") else title

@@ -1,5 +1,5 @@
-// Records what the warps of one multiprocessor do when, while a stage's forward pass runs, or its
-// backward pass if it has no other. In builds with CUFLASH_TIMELINE.
+// Records what the warps of one SM do over time during a stage's forward pass, or its backward pass
+// if it has no other. Only in builds with CUFLASH_TIMELINE.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -19,7 +19,7 @@
 namespace cuflash::bench {
 namespace {
 
-// Any multiprocessor will do: a grid of many blocks fills all of them.
+// Any SM suffices, because a grid of many blocks fills all of them.
 constexpr unsigned kSm = 0;
 
 struct Options {
@@ -30,7 +30,9 @@ struct Options {
 void declare(CLI::App& app, Options& options) {
   app.add_option("--stage", options.stage, "Name or number")->required();
   app.add_option("--shape", options.shapes, "A problem; may be given several times")->required();
-  app.add_option("--json", options.json, "Where the timelines go")->option_text("FILE")->required();
+  app.add_option("--json", options.json, "The file for the timelines")
+      ->option_text("FILE")
+      ->required();
 }
 
 const Stage& stage_of(const Options& options) {
@@ -40,7 +42,8 @@ const Stage& stage_of(const Options& options) {
 
 harness::TestCase case_of(const std::string& shape) {
   harness::TestCase c;
-  if (!harness::parse_test_case(shape, c)) throw std::runtime_error(shape + " is no problem.");
+  if (!harness::parse_test_case(shape, c))
+    throw std::runtime_error(shape + " is not a problem's name.");
   return c;
 }
 
@@ -91,7 +94,7 @@ void run(const Options& options, const Provenance& provenance) {
 }  // namespace cuflash::bench
 
 int main(int argc, char** argv) {
-  CLI::App app("Records the activity of one multiprocessor's warps over time.");
+  CLI::App app("Records what the warps of one SM do over time.");
   cuflash::bench::Options options;
   cuflash::bench::declare(app, options);
   return cuflash::bench::run_program(app, argc, argv, [&](const auto& provenance) {

@@ -108,8 +108,9 @@ __device__ __forceinline__ unsigned block_number(const DqWorkspace& scratch) {
   return scratch.any_order ? blockIdx.x : atomicAdd(scratch.next, 1u);
 }
 
-// One thread adds to a share of a tile of dQ in three steps. In a fixed order, it first waits until
-// `others` blocks have added. The count then stays at that value until this thread adds.
+// One thread adds to a share of a tile of dQ in three steps; where tiles are not divided, a share
+// is a whole tile. In a fixed order, it first waits until `others` blocks have added. The count
+// then stays at that value until this thread adds.
 __device__ __forceinline__ void wait_to_add(const DqWorkspace& scratch, std::int64_t share,
                                             unsigned others) {
   if (scratch.any_order) return;

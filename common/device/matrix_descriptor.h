@@ -8,8 +8,8 @@
 
 namespace cuflash {
 
-// Returns the descriptor of the 16 columns from `col` on of the rows from `row` on, a multiple
-// of 8. The product sums over the columns, as for both operands of Q · Kᵀ.
+// Returns the descriptor of an operand of 16 columns that begins in row `row`, a multiple of 8, and
+// column `col`. The product sums over the columns, as for both operands of Q · Kᵀ.
 template <class Tile>
 __device__ __forceinline__ ptx::MatrixDescriptor k_major(const Tile& tile, int row, int col) {
   constexpr int kRowBytes = Tile::kPanelCols * 2, kPanelBytes = sizeof(tile.panels[0]);

@@ -1,4 +1,4 @@
-// The order in which the blocks of a persistent grid take tiles: by tickets (stage
+// The order in which the blocks of a persistent grid take tiles: by a counter (stage
 // 17_persistent_backward), or in rounds (stage 14_persistent).
 #ifndef CUFLASH_DEVICE_TILE_ORDER_H_
 #define CUFLASH_DEVICE_TILE_ORDER_H_

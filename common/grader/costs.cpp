@@ -174,6 +174,26 @@ std::vector<Diagnosis> excess_bytes(const std::vector<Sample>& samples, const St
   return {found};
 }
 
+std::string banks_of_rows(const std::string& line, const std::vector<simt::SharedMap>& maps) {
+  constexpr std::size_t kBankBytes = 4, kBanks = 32;
+  std::string words, of_lanes;
+  for (const simt::SharedMap& map : maps) {
+    for (const simt::SharedArray& array : map.arrays) {
+      if (array.extents.size() < 2 || line.find(array.name + '[') == std::string::npos) continue;
+      const std::size_t pitch = array.extents.back() * array.element_bytes;
+      std::size_t rows_in[kBanks] = {};
+      for (std::size_t r = 0; r < kBanks; ++r) ++rows_in[r * pitch / kBankBytes % kBanks];
+      const std::string text =
+          " The rows of " + array.name + " are " + std::to_string(pitch) + " bytes apart, " +
+          number(pitch / double(kBankBytes)) + " banks: of 32 rows, " +
+          std::to_string(*std::max_element(rows_in, rows_in + kBanks)) + " begin in the same bank.";
+      words += text;
+      if (line.find(array.name + "[lane") != std::string::npos) of_lanes += text;
+    }
+  }
+  return of_lanes.empty() ? words : of_lanes;
+}
+
 std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
   const auto bad = [](const Sample& s) { return conflict_excess(s) > 0; };
   if (std::none_of(samples.begin(), samples.end(), bad)) return {};
@@ -210,10 +230,11 @@ std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
        headline +
            " Lanes that walk down a column of a tile meet in one bank if the distance between "
            "their rows, or between every second, fourth or eighth of them, is a multiple of 128 "
-           "bytes. A swizzle parts them, or padding as wide as the access: 4 bytes if a lane "
-           "takes 4, 16 bytes if it takes 16. A row of which 16 bytes are loaded at once must "
-           "begin at a multiple of 16.",
-       numbers}};
+           "bytes.",
+       numbers,
+       "Padding parts them, as wide as the access: 4 bytes if a lane takes 4, 16 bytes if it takes "
+       "16. So does another order of the columns, as in 08. A row of which 16 bytes are loaded at "
+       "once must begin at a multiple of 16."}};
 }
 
 std::vector<Diagnosis> excess_shared_loads(const std::vector<Sample>& samples) {

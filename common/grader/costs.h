@@ -3,12 +3,16 @@
 #define CUFLASH_GRADER_COSTS_H_
 
 #include "sample.h"
+#include "simt/machine.h"
 
 namespace cuflash::exercises {
 
 // Also tells what a block reads that the same block of the stage does not.
 std::vector<Diagnosis> excess_bytes(const std::vector<Sample>& samples, const Stage& exercise,
                                     const Stage& own);
+// Where the rows of the tiles that a line names lie in the banks: of those of which each lane takes
+// a row of its own, if there are any.
+std::string banks_of_rows(const std::string& line, const std::vector<simt::SharedMap>& maps);
 std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples);
 std::vector<Diagnosis> excess_shared_loads(const std::vector<Sample>& samples);
 // Also names the barriers of the exercise without which the simulator finds nothing wrong.

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <numeric>
 #include <stdexcept>
 
 #include "costs.h"
@@ -15,7 +14,15 @@
 #include "harness/traffic.h"
 #include "values.h"
 
-namespace cuflash::exercises {
+namespace cuflash {
+namespace {
+const Stage* of_longer_tensors = nullptr;  // the exercise, during its call with added keys
+constexpr int kAddedKeys = 7;
+}  // namespace
+
+int added_keys() { return of_longer_tensors == nullptr ? 0 : kAddedKeys; }
+
+namespace exercises {
 namespace {
 
 // From the simple to the peculiar, so that each mistake shows in some and not in others: every head
@@ -63,6 +70,9 @@ const char* const kResidentCases[] = {
     "b1_h8_q768k20_d32_f16",
 };
 
+// Of tensors with more keys than the sequence: there is no mask, and the last tile is partial.
+const char* const kCaseOfLongerTensors = "b1_h1_q17k13_d64_f32";
+
 // Of a call without an LSE: its pointer is null.
 const char* const kCaseWithoutLse = "b1_h2_q37k71_d64_f32_causal_no_lse";
 
@@ -76,24 +86,6 @@ std::string source_line(const simt::LineCounts& of) {
 
 std::string place(const simt::LineCounts& of) {
   return std::filesystem::path(of.file).filename().string() + ':' + std::to_string(of.line);
-}
-
-// Where the rows of the tiles lie in the banks that a line names.
-std::string banks_of_rows(const std::string& line) {
-  constexpr std::size_t kBankBytes = 4, kBanksBytes = 128;
-  std::string words;
-  for (const simt::SharedMap& map : simt::shared_maps()) {
-    for (const simt::SharedArray& array : map.arrays) {
-      if (array.extents.size() < 2 || line.find(array.name + '[') == std::string::npos) continue;
-      const std::size_t pitch = array.extents.back() * array.element_bytes;
-      const std::size_t period = kBanksBytes / std::gcd(pitch, kBanksBytes);
-      words += " The rows of " + array.name + " are " + std::to_string(pitch) +
-               " bytes apart: each begins " + number(pitch % kBanksBytes / double(kBankBytes)) +
-               " banks after the one before it, and every " +
-               (period == 1 ? "one" : std::to_string(period) + "th") + " in the same bank.";
-    }
-  }
-  return words;
 }
 
 // Where the exercise has most bank conflicts, and most requests of shared memory.
@@ -111,7 +103,7 @@ void note_lines(Sample& s) {
   const auto* const conflicts = most([](const simt::LineCounts& line) { return line.conflicts; });
   if (conflicts == nullptr) return;
   s.conflicts_line = place(*conflicts);
-  s.conflicts_rows = banks_of_rows(source_line(*conflicts));
+  s.conflicts_rows = banks_of_rows(source_line(*conflicts), simt::shared_maps());
   s.conflicts_of_write = conflicts->write;
 }
 
@@ -276,6 +268,30 @@ Grade grade_without_lse(const Stage& exercise, const Stage& own, harness::Runs r
             "only the write of the LSE may depend on p.lse."}}};
 }
 
+FlashAttentionError run_longer(const Problem& p, const Forward& args, const Device& device,
+                               cudaStream_t stream) {
+  Problem longer = p;
+  longer.seq_kv += kAddedKeys;
+  return of_longer_tensors->forward.run(longer, args, device, stream);
+}
+
+// A sequence may have fewer keys than the parameters say.
+Grade grade_longer_tensors(const Stage& exercise, harness::Runs runs) {
+  Stage longer = exercise;
+  longer.forward.run = run_longer;
+  of_longer_tensors = &exercise;
+  const harness::StageCheck check =
+      check_stage(longer, CUFLASH_FORWARD, case_of(kCaseOfLongerTensors), runs);
+  of_longer_tensors = nullptr;
+  const auto right = [](const harness::Run& run) { return run.right(); };
+  if (check.faults.empty() && std::all_of(check.runs.begin(), check.runs.end(), right)) return {};
+  return {
+      Check::kValues,
+      {{"length-of-tensors",
+        "The number of keys is taken from p.seq_kv, the length of the tensors. Those that count "
+        "are the sequence's, seq.num_keys, and may be fewer."}}};
+}
+
 }  // namespace
 
 nlohmann::ordered_json to_json(const Grade& grade) {
@@ -328,6 +344,11 @@ Grade grade(const Stage& exercise, const Stage& own, Pass pass, harness::Runs ru
     if (check == Check::kBytes && pass == CUFLASH_FORWARD) {
       Grade without_lse = grade_without_lse(exercise, own, runs);
       if (!without_lse.passed()) return without_lse;
+      const PassFacts& facts = own.facts(pass);
+      if (facts.dtypes.has(CUFLASH_F32) && !facts.keeps_scores) {
+        Grade longer = grade_longer_tensors(exercise, runs);
+        if (!longer.passed()) return longer;
+      }
     }
     std::vector<Diagnosis> found = find();
     if (!found.empty()) return {check, std::move(found)};
@@ -338,4 +359,5 @@ Grade grade(const Stage& exercise, const Stage& own, Pass pass, harness::Runs ru
   return {};
 }
 
-}  // namespace cuflash::exercises
+}  // namespace exercises
+}  // namespace cuflash

@@ -129,12 +129,12 @@ struct MistakeRow {
   Mistake mistake;
   Where where;
   Needs needs;
-  const char *id, *message;
+  const char *id, *message, *more = "";
 };
 
 constexpr MistakeRow kMistakes[] = {
-#define CUFLASH_MISTAKE(name, where, needs, id, message) \
-  {Mistake::name, Where::where, Needs::needs, id, message},
+#define CUFLASH_MISTAKE(name, where, needs, ...) \
+  {Mistake::name, Where::where, Needs::needs, __VA_ARGS__},
 #include "mistakes.inc"
 #undef CUFLASH_MISTAKE
 };
@@ -171,13 +171,13 @@ std::vector<Diagnosis> named_mistakes(const std::vector<Sample>& samples, bool l
   }
   std::vector<Diagnosis> found;
   for (const MistakeRow* row : rows) {
-    if (explains_all(with(*row), order)) found.push_back({row->id, row->message});
+    if (explains_all(with(*row), order)) found.push_back({row->id, row->message, "", row->more});
   }
   for (std::size_t a = 0; a < rows.size() && found.empty(); ++a) {
     for (std::size_t b = a + 1; b < rows.size() && found.empty(); ++b) {
       if (!explains_all(with(*rows[a]) | with(*rows[b]), order)) continue;
-      found.push_back({rows[a]->id, rows[a]->message});
-      found.push_back({rows[b]->id, rows[b]->message});
+      found.push_back({rows[a]->id, rows[a]->message, "", rows[a]->more});
+      found.push_back({rows[b]->id, rows[b]->message, "", rows[b]->more});
     }
   }
   return found;

@@ -3,9 +3,9 @@
 //     exercises [--json | --more] STAGE PROGRAM...
 //
 // --more also tells what the stage does where an answer does something else.
-// A PROGRAM that is not there did not compile. PROGRAM.log holds the compiler's output. What a
-// PROGRAM prints is kept in PROGRAM.printed. Also prints how far each is: "[3/22]", the third of
-// its problems, which scripts/exercise.sh draws.
+// A PROGRAM that is not there did not compile. PROGRAM.log holds the compiler's output; where that
+// is not there either, no answer was. What a PROGRAM prints is kept in PROGRAM.printed. Also prints
+// how far each is: "[3/22]", the third of its problems, which scripts/exercise.sh draws.
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -28,6 +28,8 @@ namespace cuflash::exercises {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr const char* kNotBegun = "not-begun";
 
 // The compiler's first messages of a kind, " error: " or " warning: ", without the folders; only
 // those of a file, unless its name is empty.
@@ -153,10 +155,14 @@ Json grade_of(const std::string& program) {
   const std::size_t bar = number_name.find('_');
   Json json = {{"exercise", std::stoi(number_name.substr(0, bar))},
                {"name", number_name.substr(bar + 1)}};
-  json.update(std::filesystem::exists(program)
-                  ? run(program)
-                  : ungraded(Check::kCompiles, "does-not-compile",
-                             "It does not compile:", messages_in(program + ".log", " error: ")));
+  if (std::filesystem::exists(program)) {
+    json.update(run(program));
+  } else if (std::filesystem::exists(program + ".log")) {
+    json.update(ungraded(Check::kCompiles, "does-not-compile",
+                         "It does not compile:", messages_in(program + ".log", " error: ")));
+  } else {
+    json.update(ungraded(Check::kCompiles, kNotBegun, "The file is as it was made."));
+  }
   const std::string warnings = messages_in(program + ".log", " warning: ", number_name + ".cuh:");
   if (std::filesystem::exists(program) && !warnings.empty() && !json["passed"].get<bool>()) {
     add_warnings(json, warnings);
@@ -193,8 +199,10 @@ void print_quoted(const Json& json, const char* name, const char* headline = nul
 void print_words(const Json& grade, bool more) {
   std::string name = grade["name"];
   std::replace(name.begin(), name.end(), '_', ' ');
-  std::cout << "exercise " << grade["exercise"] << ", " << name << ": "
-            << (grade["passed"] ? "done" : "not yet") << '\n';
+  const bool begun = grade["passed"] || grade["diagnoses"][0]["id"] != kNotBegun;
+  const char* const state = grade["passed"] ? "done" : begun ? "not yet" : "not begun";
+  std::cout << "exercise " << grade["exercise"] << ", " << name << ": " << state << '\n';
+  if (!begun) return;
   for (const Json& diagnosis : grade["diagnoses"]) {
     std::cout << wrapped(diagnosis["message"], "  ");
     print_quoted(diagnosis, "details");
@@ -210,7 +218,7 @@ std::string next_step(const std::string& stage, const Json& grades, bool more) {
     if (grade["passed"]) continue;
     const Json& diagnosis = grade["diagnoses"][0];
     const std::string id = diagnosis["id"];
-    if (id == "does-not-compile" || id == "endless" || id == "ended") continue;
+    if (id == kNotBegun || id == "does-not-compile" || id == "endless" || id == "ended") continue;
     const std::string command =
         "scripts/test.sh exercise " + stage.substr(0, 2) + ' ' + grade["exercise"].dump();
     const bool has_more = diagnosis.contains("more") && !more;

@@ -10,7 +10,7 @@
 namespace cuflash::harness {
 namespace {
 
-// The absolute error. A NaN or an infinity in the wrong place is infinitely wrong.
+// The absolute error; infinite if a NaN or an infinity is in the wrong place.
 double error_of(double got, double want) {
   if (std::isfinite(got) && std::isfinite(want)) return std::abs(got - want);
   return got == want ? 0. : std::numeric_limits<double>::infinity();
@@ -26,8 +26,8 @@ std::string element_name(const ReferenceTensor& tensor, std::size_t element) {
   return text.str();
 }
 
-// True if this error is allowed. Where the plain implementation itself overflows, the limit is not
-// finite and no error is allowed.
+// True if this error is allowed. If the plain implementation overflows, the limit is not finite and
+// no error is allowed.
 bool within(double error, double limit) { return std::isfinite(limit) && error <= limit; }
 
 TensorAccuracy compare(const std::vector<float>& got, const ReferenceTensor& want) {

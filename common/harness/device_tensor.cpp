@@ -30,7 +30,7 @@ std::vector<std::byte> from_device(const std::byte* from, std::size_t bytes) {
   return to;
 }
 
-// The place of a tensor in this list.
+// The index of a tensor in this list.
 int number_of(const std::string& name) {
   const char* const names[] = {"Q", "K", "V", "O", "dO", "dQ", "dK", "dV"};
   return static_cast<int>(std::find(std::begin(names), std::end(names), name) - std::begin(names));
@@ -64,8 +64,8 @@ Tensor strides(const DeviceTensor::Shape& s, Layout layout, const std::string& n
   return t;
 }
 
-// Elements from the first to the last of so many batches; with the gap after the last head, if the
-// layout has one after each.
+// The number of elements from the first to the last of `batches`, with the gap after the last head
+// if the layout has one after each head.
 std::size_t extent(const DeviceTensor::Shape& s, const Tensor& t, Layout layout, int batches) {
   if (layout == Layout::kSpaced) return static_cast<std::size_t>(batches * t.batch_stride);
   return static_cast<std::size_t>((batches - 1) * t.batch_stride + (s.heads - 1) * t.head_stride +

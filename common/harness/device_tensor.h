@@ -11,7 +11,7 @@
 
 namespace cuflash::harness {
 
-// Device memory between two stretches of known bytes.
+// Device memory between two ranges of known bytes.
 class GuardedBuffer {
  public:
   GuardedBuffer(std::size_t bytes, std::size_t guard_bytes, std::string name);
@@ -43,8 +43,8 @@ class DeviceTensor {
   void upload(const std::vector<float>& values) const;
   // Sets the elements to NaN and the gaps between them to known bytes.
   void poison() const;
-  // Reads the elements. If a gap or guard has changed, writes a sentence to `damage`, if that is
-  // given.
+  // Reads the elements. If a gap or guard has changed, writes a sentence to `damage`, unless it is
+  // null.
   std::vector<float> download(std::string* damage = nullptr) const;
 
  private:
@@ -58,7 +58,7 @@ class DeviceTensor {
   DType dtype_;
   std::string name_;
   Tensor view_;
-  // An image is what one copy moves, gaps included: the tensor, or one batch if batches are far
+  // An image is the memory of one copy, gaps included: the tensor, or one batch if batches are far
   // apart.
   int image_batches_;
   std::size_t image_bytes_;

@@ -81,7 +81,7 @@ std::vector<float> crop(const std::string& path, const Problem& p, int heads, in
 }  // namespace
 
 Problem one_period(const Problem& p, InputKind kind) {
-  constexpr double kSmall = 1e8;  // Multiplications of Q Kᵀ that the oracle does in a moment.
+  constexpr double kSmall = 1e8;  // Multiplications of Q Kᵀ that take the oracle a moment.
   constexpr int kPeriod = 5;      // A prime, so a wrong head rarely holds the same values.
   const std::int64_t groups = std::int64_t{p.batch} * p.heads_kv;
   const double work = 1. * p.batch * p.heads_q * p.seq_q * p.seq_kv * p.head_dim;

@@ -1,4 +1,4 @@
-// The inputs that stages are tested with. Gaussian inputs hide bugs, so there are other kinds.
+// The inputs of the stages' tests. Gaussian inputs hide bugs, so there are other kinds.
 #ifndef CUFLASH_HARNESS_INPUTS_H_
 #define CUFLASH_HARNESS_INPUTS_H_
 
@@ -31,16 +31,16 @@ struct Inputs {
   std::vector<float> o, lse;
 };
 
-// What make_inputs() makes. Equal sources give equal inputs, on every machine.
+// The argument of make_inputs(). Equal sources give equal inputs on every machine.
 struct InputSource {
   InputKind kind = InputKind::kGaussian;
   std::uint64_t seed = 1;
   std::string directory = CUFLASH_SOURCE_DIR "/bench/data";  // of q.npy, k.npy, v.npy, for kReal
 };
 
-// Groups of heads (a KV head and its query heads) repeat in large problems, so that the oracle need
-// not compute them all: group n of [batch, heads_kv] equals group n % period. Returns the problem
-// of one period, with batch 1, or the whole problem if it is small.
+// Groups of heads (a KV head and its query heads) repeat in large problems, so that the oracle does
+// not compute all of them: group n of [batch, heads_kv] equals group n % period. Returns the
+// problem of one period, with batch 1, or the whole problem if it is small.
 Problem one_period(const Problem& problem, InputKind kind);
 
 // Repeats the inputs of one period until they fill the problem. An empty tensor stays empty.
@@ -50,8 +50,7 @@ void repeat_inputs(const Problem& problem, Inputs& inputs);
 // problem.
 Inputs make_inputs(const Problem& problem, const InputSource& source);
 
-// The whole problem that the files in a directory hold. Throws if there is none that the library
-// takes.
+// The whole problem in the files of a directory. Throws if the library does not support it.
 Problem real_problem(const std::string& directory, DType dtype, bool causal);
 
 }  // namespace cuflash::harness

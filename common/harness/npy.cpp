@@ -9,7 +9,7 @@ namespace cuflash::harness {
 namespace {
 
 // The header is a Python dictionary: {'descr': '<f4', 'fortran_order': False, 'shape': (1, 12), }.
-// Returns what stands between a key's colon and the first of the characters `end` after it.
+// Returns the text between a key's colon and the first of the characters `end` after it.
 std::string field(const std::string& header, const std::string& key, const char* end) {
   const std::size_t at = header.find("'" + key + "': ");
   if (at == std::string::npos) return "";

@@ -1,5 +1,5 @@
-// Owners of what the CUDA runtime hands out: device memory, streams, events. Every call is checked;
-// a failed one throws with the runtime's sentence.
+// Owners of resources of the CUDA runtime: device memory, streams, events. Every call is checked; a
+// failed one throws with the runtime's sentence.
 #ifndef CUFLASH_HARNESS_OWNERS_H_
 #define CUFLASH_HARNESS_OWNERS_H_
 
@@ -28,7 +28,7 @@ class CudaError : public std::runtime_error {
 // Throws if a call failed. `what` names the call.
 inline void check(cudaError_t code, const std::string& what) {
   if (code == cudaSuccess) return;
-  cudaGetLastError();  // The runtime remembers a failed call; clear it for the next check.
+  cudaGetLastError();  // Clears the runtime's last error for the next check.
   throw CudaError(what, code);
 }
 
@@ -36,7 +36,7 @@ inline void check(cudaError_t code, const std::string& what) {
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  // `name` is what the CPU simulator calls the allocation in its findings.
+  // `name` is the allocation's name in the CPU simulator's findings.
   explicit DeviceBuffer(std::size_t bytes, const char* name = "buffer") : bytes_(bytes) {
     if (bytes == 0) return;
     check(cudaMalloc(&data_, bytes), "cudaMalloc of " + std::to_string(bytes) + " bytes");

@@ -1,4 +1,4 @@
-// What a program has printed.
+// Checks a program's output.
 #ifndef CUFLASH_HARNESS_PRINTED_H_
 #define CUFLASH_HARNESS_PRINTED_H_
 

@@ -136,8 +136,8 @@ double largest_finite(const Array& values) {
   return largest;
 }
 
-// An estimate of the sum of a column of P: the weights that add up in an element of dK and dV. Each
-// query that sees a key distributes the weight 1. All keys that a query sees lie in one range.
+// An estimate of the sum of a column of P, the weights that add up in an element of dK and dV. Each
+// query distributes the weight 1 over the visible keys, which lie in one range.
 double column_sum(const Problem& p, const Score& score) {
   int queries = 0, begin = p.seq_kv, end = 0;
   for (int i = 0; i < p.seq_q; ++i) {

@@ -1,4 +1,4 @@
-// What a stage must compute: the oracle's results, and the errors that a stage may have.
+// The expected results of a stage: the oracle's, with the allowed errors.
 #ifndef CUFLASH_HARNESS_REFERENCE_OUTPUTS_H_
 #define CUFLASH_HARNESS_REFERENCE_OUTPUTS_H_
 
@@ -25,8 +25,8 @@ struct ReferenceOutputs {
   std::vector<ReferenceTensor> tensors;
 };
 
-// The oracle's results for a problem. They are kept, so that many stages can be compared with them.
-// A stage is compared with the results of its own score (stage_score.h).
+// The oracle's results for a problem, kept for the comparison with many stages. A stage is compared
+// with the results for its own score (stage_score.h).
 //
 // The error of a tensor is the largest absolute error of its elements. Its limit is 2 times
 // (gradients 3 times) the error of the plain implementation in the same precision, by the same
@@ -36,7 +36,7 @@ struct ReferenceOutputs {
 //
 //     S is off by e · softmax_scale · |q| |k|,   dP by e · |dO| |v|,
 //
-// and LSE, O and the gradients by what follows from these. The last term matters where scores are
+// and LSE, O and the gradients by the consequences of these. The last term matters where scores are
 // large, and where a tensor is exactly 0. For f32 and N(0, 1) inputs the limits are fixed: O 1e-6
 // for seq_kv >= 256 without mask or window and 3e-6 elsewhere; gradients 1e-5 of the tensor's
 // largest magnitude, plus the rounding of float dot products.

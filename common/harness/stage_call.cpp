@@ -9,7 +9,7 @@
 namespace cuflash::harness {
 namespace {
 
-constexpr std::size_t kGuardBytes = 256;  // Keeps the alignment that cudaMalloc gives.
+constexpr std::size_t kGuardBytes = 256;  // Keeps the alignment of cudaMalloc.
 
 // The layout of one tensor of a call: the LSE has no strides, and only K and V can be expanded.
 Layout layout_of(const std::string& name, Layout layout) {
@@ -17,7 +17,7 @@ Layout layout_of(const std::string& name, Layout layout) {
   return name == "LSE" || (layout == Layout::kExpanded && !expands) ? Layout::kBHSD : layout;
 }
 
-// The simulator's red zones take the place of guards.
+// The simulator has red zones instead of guards.
 std::size_t bytes_of_guard(bool guards) {
   return guards && !simt::counts_accesses() ? kGuardBytes : 0;
 }
@@ -47,7 +47,7 @@ StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inpu
                          int seq, int head_dim) {
     if (layout_of(name, options.layout) == Layout::kExpanded &&
         !std::equal(values.begin() + seq * head_dim, values.end(), values.begin())) {
-      throw std::logic_error(name + " differs between batches or heads; sharedkv inputs do not");
+      throw std::logic_error(name + " differs between batches or heads; sharedkv inputs must not");
     }
     auto& tensor = inputs_[name] = make(name, heads, seq, head_dim);
     tensor->upload(values);

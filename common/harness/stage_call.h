@@ -1,4 +1,4 @@
-// One call of a stage: its tensors in device memory, poisoned and guarded, and what it wrote.
+// One call of a stage: its tensors in device memory, poisoned and guarded, and its outputs.
 #ifndef CUFLASH_HARNESS_STAGE_CALL_H_
 #define CUFLASH_HARNESS_STAGE_CALL_H_
 
@@ -13,7 +13,7 @@
 
 namespace cuflash::harness {
 
-// Where a tensor's elements lie.
+// The layout of a tensor in memory.
 enum class Layout {
   kBHSD,      // [batch, heads, seq, head_dim] without gaps
   kBSHD,      // [batch, seq, heads, head_dim] without gaps
@@ -29,29 +29,28 @@ inline const char* layout_name(Layout layout) { return kLayoutNames[static_cast<
 
 struct CallOptions {
   Layout layout = Layout::kBHSD;
-  bool lse = true;  // false: the call gets a null pointer
+  bool lse = true;  // true if the call passes the LSE; otherwise a null pointer
   bool dq = true, dk = true, dv = true;
-  // False, or the stage knows no fixed order: gradients may differ in their last bits.
+  // True if gradients have the same bits in every run, if the stage has a fixed order.
   bool deterministic = true;
-  // Poison the outputs and the workspace, and put guard bytes around them. If false, an allocation
-  // is as long as its contents and starts uninitialised, as compute-sanitizer needs it. On the CPU
-  // simulator the red zones and the simulator's own checks take the place of guards and of a
-  // poisoned workspace.
+  // True if the outputs and the workspace are poisoned and have guard bytes around them. Otherwise
+  // an allocation is as long as its contents and uninitialised, for compute-sanitizer. The CPU
+  // simulator has red zones and its own checks instead of guards and a poisoned workspace.
   bool guards = true;
-  // The multiprocessors of the device, as the stage is told; 0: all of them. With few, each of the
-  // blocks that stay takes much work.
+  // The number of SMs that the stage gets as the device's; 0: all of them. With few SMs, each block
+  // of a persistent kernel does much work.
   int sms = 0;
 
-  // What a stage must have for these options.
+  // The features that these options require of a stage.
   Features features() const {
     return {dq && dk && dv ? 0u : static_cast<unsigned>(Feature::kNullGradients)};
   }
 };
 
-// The device that the stage is told of.
+// The device that is passed to the stage.
 Device told_device(const CallOptions& options);
 
-// What a call wrote, by name (O, LSE, dQ, dK, dV): [batch, heads, seq, head_dim] without gaps.
+// The outputs of a call, by name (O, LSE, dQ, dK, dV): [batch, heads, seq, head_dim] without gaps.
 struct Outputs {
   std::map<std::string, std::vector<float>> tensors;
   std::string damage;  // a sentence if a byte outside the outputs was written, else empty
@@ -69,7 +68,7 @@ class StageCall {
 
   // Queues the call; it may be queued again. Throws if the stage returns an error.
   void queue(const Stream& stream) { queue(stream, stage_); }
-  // The same of another stage's call with the same tensors.
+  // Queues another stage's call with the same tensors.
   void queue(const Stream& stream, const Stage& stage);
   // Copies the outputs back. The stream must have been synchronised.
   Outputs outputs() const;
@@ -89,7 +88,7 @@ class StageCall {
   Backward backward_;
 };
 
-// Queues one call, waits for it, and returns what it wrote.
+// Queues one call, waits for it, and returns its outputs.
 Outputs run(const Stage& stage, Pass pass, const Problem& problem, const Inputs& inputs,
             const CallOptions& options = {});
 

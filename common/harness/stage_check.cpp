@@ -21,8 +21,8 @@ struct Subject {
 
 // ---- Runs ---------------------------------------------------------------------------------------
 
-// The runs of a check. On the simulator they differ in the order of threads and blocks; the
-// schedule in force comes first.
+// The runs of a check. On the simulator they differ in the order of threads and blocks; the current
+// schedule comes first.
 std::vector<std::string> schedules() {
   if (!simt::kSimulated) return {"run 1", "run 2"};
   std::vector<std::string> all = {simt::schedule_name(simt::schedule())};
@@ -32,7 +32,7 @@ std::vector<std::string> schedules() {
   return all;
 }
 
-// Sets a schedule of the simulator for as long as it lives.
+// Sets a schedule of the simulator during its lifetime.
 class Scheduled {
  public:
   explicit Scheduled(const std::string& name) : before_(simt::schedule()) {
@@ -71,8 +71,8 @@ Run run_once(const Subject& s, const std::string& schedule) {
 
 // ---- Findings -----------------------------------------------------------------------------------
 
-// What two findings of one fault have in common: everything but the threads and elements involved,
-// which differ from schedule to schedule.
+// The identity of a fault: all of a finding except its threads and elements, which differ from
+// schedule to schedule.
 auto identity(const simt::Finding& finding) {
   std::set<std::string> lines = {finding.location};
   for (const simt::FindingAccess& access : finding.accesses) lines.insert(access.location);
@@ -93,7 +93,7 @@ void merge(std::vector<Fault>& faults, const std::string& schedule,
   }
 }
 
-// The most telling schedule: one that found the fault and gave a wrong result, if there is one.
+// The schedule to replay: one that found the fault and gave a wrong result, if there is one.
 std::string telling_schedule(const Fault& fault, const std::vector<Run>& runs) {
   const auto found = [&](const Run& run) {
     return std::count(fault.schedules.begin(), fault.schedules.end(), run.schedule) > 0;
@@ -135,7 +135,7 @@ std::string message(const Subject& s, const Fault& fault, const std::vector<Run>
          pass_name(s.pass) + '\n';
 }
 
-// Describes the first wrong run in full and names the others.
+// Describes the first wrong run in full and lists the others.
 std::string wrong_results(const std::vector<Run>& runs) {
   std::string text, also;
   for (const Run& run : runs) {

@@ -1,6 +1,6 @@
-// One check of a stage: the stage computes a case more than once, each time with the threads in
-// another order, and its outputs are compared with the oracle's. On the CPU simulator the check
-// also reports counts and findings.
+// One check of a stage: the stage computes a case several times, each time with another order of
+// threads, and its outputs are compared with the oracle's. On the CPU simulator the check also
+// reports counts and findings.
 #ifndef CUFLASH_HARNESS_STAGE_CHECK_H_
 #define CUFLASH_HARNESS_STAGE_CHECK_H_
 
@@ -17,8 +17,8 @@ namespace cuflash::harness {
 
 enum class Runs {
   kAll,             // on the CPU simulator under three schedules, on a GPU twice
-  kOne,             // once, under the schedule in force
-  kOneUnlessFound,  // once, under the schedule in force; all runs if that one finds a fault
+  kOne,             // once, under the current schedule
+  kOneUnlessFound,  // once, under the current schedule; all runs if that one finds a fault
 };
 
 struct Run {
@@ -27,7 +27,7 @@ struct Run {
   Outputs outputs;
   Accuracy accuracy;
   std::optional<simt::Counts> counts;  // where the simulator counts
-  std::size_t shared_bytes = 0;        // most shared memory of a block, on the CPU simulator
+  std::size_t shared_bytes = 0;        // maximum per block, on the CPU simulator
 
   bool right() const { return error.empty() && accuracy.ok(); }
 };
@@ -47,8 +47,8 @@ struct StageCheck {
       replay;  // the command that shows the first wrong result again; empty if all are right
 
   bool ok() const;
-  // What is wrong: faults and wrong results, or, if there are none, bits that differ between runs.
-  // Empty if ok().
+  // The faults and wrong results, or, if there are none, bits that differ between runs. Empty if
+  // ok().
   std::string failures() const;
 };
 

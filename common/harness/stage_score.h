@@ -1,4 +1,4 @@
-// The attention that a stage computes, if it differs from the problem's.
+// The score of a stage, if it differs from the problem's.
 #ifndef CUFLASH_HARNESS_STAGE_SCORE_H_
 #define CUFLASH_HARNESS_STAGE_SCORE_H_
 
@@ -7,7 +7,7 @@
 
 namespace cuflash::harness {
 
-// The kScore that reference.cpp of the stage defines in the stage's namespace; without that file,
+// The kScore in the stage's namespace, which the stage's reference.cpp defines; without that file,
 // the unchanged score.
 const reference::Score& score_of(const Stage& stage);
 

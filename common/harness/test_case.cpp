@@ -9,7 +9,7 @@
 namespace cuflash::harness {
 namespace {
 
-// What a call may do without: outputs, and the fixed order of additions.
+// An option of a call that can be off: an output, or the fixed order of additions.
 struct Wish {
   const char* suffix;
   bool CallOptions::*wanted;
@@ -22,7 +22,7 @@ constexpr Wish kWishes[] = {{"_no_lse", &CallOptions::lse},
 
 std::string suffix(const char* name) { return std::string("_") + name; }
 
-// Takes `end` off the end of `text`; if `text` does not end with it, takes nothing: false.
+// Removes `end` from the end of `text`; false if `text` does not end with it.
 bool take_end(std::string_view& text, std::string_view end) {
   if (text.size() < end.size() || text.substr(text.size() - end.size()) != end) return false;
   text.remove_suffix(end.size());
@@ -37,8 +37,8 @@ std::string scale_suffix(float scale) {
   return std::string(kScale).append(digits, end.ptr);
 }
 
-// Takes "_scale0.1" off the end of `text` and reads its number; false if no positive number follows
-// _scale. Takes nothing if there is no _scale.
+// Removes "_scale0.1" from the end of `text` and reads its number; false if no positive number
+// follows _scale. Removes nothing if there is no _scale.
 bool take_scale(std::string_view& text, float& scale) {
   const auto at = text.rfind(kScale);
   if (at == text.npos) return true;
@@ -49,7 +49,7 @@ bool take_scale(std::string_view& text, float& scale) {
   return read.ec == std::errc() && read.ptr == end && std::isfinite(scale) && scale > 0.f;
 }
 
-// Takes one of the names of a T's values off the end of `text`, if one stands there.
+// Removes one of the names of a T's values from the end of `text`, if there is one.
 template <class T, std::size_t kCount>
 void take_any(std::string_view& text, const char* const (&names)[kCount], T& value) {
   for (std::size_t n = 0; n < kCount; ++n) {

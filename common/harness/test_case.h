@@ -1,5 +1,4 @@
-// One case that a stage is tested with, and its name: the test's id, and what `ladder --shape`
-// reads.
+// One test case of a stage, and its name: the test's id and the argument of `ladder --shape`.
 #ifndef CUFLASH_HARNESS_TEST_CASE_H_
 #define CUFLASH_HARNESS_TEST_CASE_H_
 
@@ -24,8 +23,8 @@ struct TestCase {
 // "b1_h2_q64k64_d64_f16_any_order".
 std::string test_case_name(const TestCase& c);
 
-// Reads what test_case_name() writes; what the name leaves out keeps the values `c` has. Returns
-// false, and leaves `c` as it was, when the text is not a case's name.
+// Parses a name of test_case_name(); parts that the name leaves out keep the values of `c`. Returns
+// false, and leaves `c` unchanged, if the text is not a case's name.
 bool parse_test_case(std::string_view text, TestCase& c);
 
 }  // namespace cuflash::harness

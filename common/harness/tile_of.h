@@ -1,4 +1,4 @@
-// The tile of a stage's kernels, for stages where it depends on head_dim alone.
+// The tile of a stage's kernels, for stages whose tile depends on head_dim alone.
 #ifndef CUFLASH_HARNESS_TILE_OF_H_
 #define CUFLASH_HARNESS_TILE_OF_H_
 

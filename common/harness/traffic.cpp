@@ -39,8 +39,7 @@ struct Span {
   std::int64_t size() const { return std::max<std::int64_t>(0, end - begin); }
 };
 
-// The keys that one of the queries [begin, end) sees. The keys of one query form a span, and so do
-// those of neighbouring queries.
+// The keys that are visible to any of the queries [begin, end). They form a span.
 Span keys_of(const Problem& p, std::int64_t begin, std::int64_t end) {
   const std::int64_t offset = std::int64_t{p.seq_kv} - p.seq_q;
   const std::int64_t right = p.causal ? 0 : p.window_right;
@@ -50,7 +49,7 @@ Span keys_of(const Problem& p, std::int64_t begin, std::int64_t end) {
   return span;
 }
 
-// The queries that see one of the keys [begin, end).
+// The queries to which any of the keys [begin, end) is visible.
 Span queries_of(const Problem& p, std::int64_t begin, std::int64_t end) {
   const std::int64_t offset = std::int64_t{p.seq_kv} - p.seq_q;
   const std::int64_t right = p.causal ? 0 : p.window_right;
@@ -173,8 +172,8 @@ Traffic added_backward(const Problem& p, const Tile& tile, int shares) {
   // row_delta: O, dO and LSE; LSE and delta of whole tiles, and zeros for the sum of dQ.
   t.read_bytes += n.rows * (2 * n.row_bytes + kFloat);
   t.write_bytes += padded_rows * (2 * kFloat + sum_row_bytes);
-  // gradients: K and V, tiles of Q and dO, their LSE and delta; what it adds to is read and
-  // written; dK and dV.
+  // gradients: K and V, tiles of Q and dO, their LSE and delta; the sums are read and written; dK
+  // and dV.
   t.read_bytes += 2 * (n.kv_rows + queries.rows) * n.row_bytes;
   t.read_bytes += streamed_rows * (2 * kFloat + sum_row_bytes);
   t.write_bytes += streamed_rows * sum_row_bytes;
@@ -183,7 +182,7 @@ Traffic added_backward(const Problem& p, const Tile& tile, int shares) {
   t.read_bytes += padded_rows * sum_row_bytes;
   t.write_bytes += n.rows * n.row_bytes;
   // row_delta: zeros for the counts. gradients: a number for each block; the count of a share of a
-  // tile of dQ before and behind what it adds. Each of these is read and written.
+  // tile of dQ before and after the addition. Each of these is read and written.
   const std::uint64_t count_bytes = sizeof(unsigned);
   const std::uint64_t blocks =
       std::uint64_t((p.seq_kv - 1) / tile.owned + 1) * p.batch * p.heads_kv;

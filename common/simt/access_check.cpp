@@ -1,4 +1,4 @@
-// The checks of an access that access_check.h cannot settle quickly.
+// The checks of accesses that access_check.h does not handle.
 #include "simt/access_check.h"
 
 #include <sys/mman.h>
@@ -80,7 +80,7 @@ bool Core::check(const Thread& self, std::uintptr_t address, std::size_t size, s
   return true;
 }
 
-// The CPU may refuse a misaligned access, too.
+// The CPU may also reject a misaligned access.
 void Core::check_alignment(const Thread& self, std::uintptr_t address, std::size_t size,
                            std::uint16_t site) {
   if ((address & (size - 1)) == 0) return;
@@ -136,7 +136,7 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
   }
   if (cells.first == nullptr) kill_launch();
   for (Cell& cell : cells) {
-    // What a copy has brought and no thread has written yet.
+    // True for copied data that no thread has overwritten yet.
     const bool is_copied = copied != nullptr && cell.write == 0;
     if (is_copied && !tensor_copies.on_access(self, *copied, address, site)) return;
     look_for_race(cell.write);
@@ -145,7 +145,7 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
           shared ? cell.write >= order.block_start() : cell.write != 0 || region.initialised;
       if (!written) {
         uninitialised = true;
-        // One report for each element: from now on it counts as written before the block began.
+        // Only one report per element: from now on it counts as written before the block began.
         cell.write = shared ? order.block_start() : kHostStamp;
       }
     }
@@ -165,8 +165,8 @@ void Core::check_cells(const Thread& self, Region& region, std::uintptr_t addres
   }
 }
 
-// A cell remembers two readers, so that the next writer finds one other than itself. They are of
-// different warps if possible: an event of one warp then leaves the other reader visible.
+// A cell holds two readers, so that the next writer finds one other than itself. They are of
+// different warps if possible: after an event of one warp, the other reader is still found.
 void Core::note_read(const Thread& self, Cell& cell, Stamp now, bool shared) {
   if (order.happens_before(cell.read, self, shared)) {
     cell.read = now;
@@ -182,7 +182,8 @@ Region* Core::region_of(std::uintptr_t address) {
   return shared_.region().has(address, 1) ? &shared_.region() : nullptr;
 }
 
-// Memory the simulator did not hand out (a host array given to a kernel) is allowed if it exists.
+// Memory that the simulator did not allocate, such as a host array passed to a kernel, is allowed
+// if it exists.
 bool Core::is_mapped(std::uintptr_t address) {
   const std::uintptr_t page = address / 4096;
   if (mapped_pages_.count(page) != 0) return true;

@@ -1,8 +1,8 @@
 // The hot path: the checks of every access by a running thread.
 //
-// Most accesses are of one kind: aligned, inside a live array, ordered after everything that the
-// cells remember. Those are settled here in a few dozen instructions, without a call;
-// on_access_slow() deals with all others.
+// Most accesses are aligned, inside a live array, and ordered after all accesses in their cells.
+// They are checked here in a few dozen instructions, without a call. on_access_slow() checks the
+// others.
 #ifndef CUFLASH_SIMT_ACCESS_CHECK_H_
 #define CUFLASH_SIMT_ACCESS_CHECK_H_
 
@@ -36,14 +36,14 @@ __attribute__((always_inline)) inline bool Core::check_quickly(const Thread& sel
   Cell* cell = region.existing_cells(address, size, count);
   if (cell == nullptr || kind == AccessKind::kAtomic) return false;
   const bool shared = region.shared;
-  // Several elements may be those of two arrays.
+  // Several elements may belong to two arrays.
   if (count > 1 && shared && !shared_.is_dynamic(address)) return false;
   const bool is_read = kind == AccessKind::kRead;
-  // A product or a store may read what is there; a store may be about to write it.
+  // A product or a store may read this memory; a store may be about to write it.
   if (shared && !is_read && (warpgroups.products_in_use() || tensor_stores.in_use())) return false;
   if (region.stored_to || (region.copied_from && !is_read)) return false;
-  // A last write before this stamp means that the memory is not initialised, or that it is not yet
-  // known which variable holds it.
+  // If the last write is older than this stamp, the memory is not initialised, or the variable that
+  // holds it is not known yet.
   const Stamp known_from = shared ? order.block_start() : is_read && !region.initialised ? 1 : 0;
   for (const Cell* const end = cell + count; cell != end; ++cell) {
     if (cell->write < known_from) return false;
@@ -66,7 +66,7 @@ __attribute__((always_inline)) inline bool Core::check_quickly(const Thread& sel
 }
 
 // For a cell whose first reader is not ordered before this read: true if any thread that races with
-// this read also races with a reader that the cell remembers.
+// this read also races with a reader in the cell.
 inline bool Core::readers_suffice(const Thread& self, const Cell& cell, Stamp now) const {
   // An earlier block of this launch: it races with every later writer.
   if (cell.read < order.block_start()) return true;

@@ -92,8 +92,9 @@ std::vector<LoggedArray> ArrayNumbers::take() {
 }
 
 void AccessRecorder::end_launch() {
-  pending_.clear();  // Of threads that were killed: their addresses may be no memory.
-  std::unordered_map<std::uintptr_t, ArrayNumbers::Place> places;  // An address is met many times.
+  pending_.clear();  // Killed threads: their addresses may be invalid.
+  std::unordered_map<std::uintptr_t, ArrayNumbers::Place>
+      places;  // Many accesses share an address.
   auto product = log_.products.begin() + static_cast<std::ptrdiff_t>(launch_products_);
   for (std::size_t n = 0; n <= raw_.size(); ++n) {
     while (product != log_.products.end() && product->before == n) {

@@ -1,4 +1,4 @@
-// Every access of a launch, for whoever compares two kernels: the grader of exercises.
+// Logs every access of a launch. The grader of exercises compares the logs of two kernels.
 #ifndef CUFLASH_SIMT_ACCESS_LOG_H_
 #define CUFLASH_SIMT_ACCESS_LOG_H_
 
@@ -14,7 +14,7 @@ namespace cuflash::simt {
 
 struct Thread;
 
-// The arrays that addresses belong to, numbered in the order in which they are met.
+// Numbers the arrays of addresses in the order of their first access.
 class ArrayNumbers {
  public:
   struct Place {
@@ -29,27 +29,28 @@ class ArrayNumbers {
   std::map<std::string, int> numbers_;  // by kernel and name
 };
 
-// Keeps the accesses of the running launch by address, and gives them their arrays' names when the
-// launch ends: then the arrays are still there.
+// Records the accesses of the running launch by address, and finds the names of their arrays at the
+// launch's end, while the arrays still exist.
 class AccessRecorder {
  public:
   void turn(bool on) { on_ = on; }
   bool on() const { return on_; }
 
-  // An access that begins. The compiler may put the write itself behind the next accesses, but not
-  // behind the end of the thread's turn: only then is it known what was written, settle().
+  // Records the beginning of an access. The compiler may move the write itself after the next
+  // accesses, but not beyond the thread's turn, at whose end settle() reads the written value.
   void begin(const Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
              std::uint16_t site);
   void settle(int thread);
-  // The same of an access that is over.
+  // Records an access that has ended.
   void note(const Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
             std::uint16_t site);
 
-  // A product of this shape begins. The caller fills in the operands, at once or when it has them.
+  // Records the beginning of a product of this shape. The caller adds the operands, at once or
+  // later.
   std::size_t begin_product(const Thread& first, std::uint16_t site, int rows, int cols);
   LoggedProduct& product(std::size_t number) { return log_.products[number]; }
 
-  // A lane has received the value of another, whose number is lane ^ distance.
+  // Records that a lane has received the value of lane ^ distance.
   void note_shuffle(int distance) { ++log_.shuffles[distance]; }
 
   void begin_launch() {
@@ -68,7 +69,7 @@ class AccessRecorder {
   bool on_ = false;
   int launches_ = 0;
   std::vector<Raw> raw_;                             // of this launch
-  std::size_t launch_products_ = 0;                  // where its products begin
+  std::size_t launch_products_ = 0;                  // index of its first product
   std::map<int, std::vector<std::size_t>> pending_;  // by thread: writes that are not settled
   AccessLog log_;
   ArrayNumbers arrays_;

@@ -12,8 +12,8 @@
 
 namespace cuflash::simt {
 
-// One place in the source that accesses memory. Copies of it that the compiler made (an unrolled
-// loop) are one site.
+// One place in the source that accesses memory. The compiler's copies of it, in an unrolled loop
+// for instance, are one site.
 struct Site {
   SourcePlace place;
   AccessKind kind;
@@ -25,9 +25,9 @@ struct Site {
 // Numbers the sites. Site 0 stands for all that do not fit into 16 bits.
 class Sites {
  public:
-  // No kernel's: in a function of the standard library. The simulator uses std::vector on the
-  // threads' stacks, and the linker may have taken the copy of its functions that a kernel's file
-  // brought, with hooks.
+  // The site of accesses in the standard library. The simulator uses std::vector on the threads'
+  // stacks, and the linker may keep the copy of its functions that was compiled with hooks, in a
+  // kernel's file.
   static constexpr std::uint16_t kForeign = 1;
 
   std::uint16_t id(std::uintptr_t return_address, AccessKind kind, std::size_t size) {
@@ -38,7 +38,7 @@ class Sites {
     const std::uint16_t known = known_id(return_address, kind, size);
     return known != 0 ? known : look_up(return_address, kind, size, element);
   }
-  // 0 if it takes a search to tell.
+  // The site's number if it is found without a search; otherwise 0.
   std::uint16_t known_id(std::uintptr_t return_address, AccessKind kind, std::size_t size) const {
     const Cached& cached = cache_[slot(return_address, kind, size)];
     return cached.address == return_address && cached.access == access(kind, size) ? cached.id : 0;
@@ -69,7 +69,7 @@ class Sites {
   Cached cache_[kCacheSize];
   std::vector<Site> sites_ = std::vector<Site>(2, Site{{}, AccessKind::kRead, 0, 0});
   std::unordered_map<std::string, std::uint16_t> ids_;  // by chain, kind and size
-  mutable std::vector<std::uint32_t> ranks_;            // made anew when there are more sites
+  mutable std::vector<std::uint32_t> ranks_;            // recomputed when there are more sites
 };
 
 }  // namespace cuflash::simt

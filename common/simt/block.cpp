@@ -31,7 +31,7 @@ cudaError_t Core::check_limits(const Launch& launch) {
       block.z > 64) {
     return too_large("A block of " + std::to_string(block.x) + " x " + std::to_string(block.y) +
                      " x " + std::to_string(block.z) +
-                     " threads; the limit is 1024 in all, and 1024 x 1024 x 64.");
+                     " threads; the limits are 1024 threads in all and 1024 x 1024 x 64.");
   }
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 65535 ||
       grid.z > 65535) {
@@ -139,7 +139,7 @@ void Core::begin_block(std::uint64_t linear_block) {
   block_recorder.begin_block();
 }
 
-// Each thread runs until it waits for others; when all do, the barrier opens.
+// Each thread runs until it waits for others; when all wait, the barrier opens.
 void Core::run_block() {
   std::vector<int> turns = ordered(num_threads_);
   std::stable_partition(turns.begin(), turns.end(), [&](int t) { return !threads_[t].lags; });
@@ -172,8 +172,8 @@ void Core::run_block() {
   }
 }
 
-// No thread can go on. False if all that are left wait at barriers; otherwise none ever will, and
-// the reason is reported.
+// For when no thread can go on. False if all remaining threads wait at barriers; otherwise reports
+// why none can go on.
 bool Core::report_stuck(bool in_warp_call, bool waits_for_some) {
   if (in_warp_call && !waits_for_some) {
     warp_calls.report_stuck();
@@ -199,7 +199,7 @@ void Core::thread_entry(void* argument) {
   }
   thread.state = Thread::State::kExited;
   core.recorder.settle(thread.index);
-  // The last lane to end closes its warp's account.
+  // The last lane of a warp counts the warp's remaining accesses.
   if (--core.lanes_left_[thread.warp()] == 0) core.flush_warp(thread.warp());
 }
 
@@ -234,8 +234,8 @@ void Core::flush_warp(int warp) {
   if (block_recorder.on()) block_recorder.end_flush();
 }
 
-// Called when the trace of a thread is full. The other lanes of its warp run first; the accesses
-// that they have then recorded in step can be counted and dropped.
+// Called when the trace of a thread is full. The other lanes of its warp run first; then the
+// accesses that all of them have recorded in step can be counted and dropped.
 void Core::make_room(Thread& self) {
   recorder.settle(self.index);
   if (self.trace.size() != 0) self.fiber.suspend();
@@ -283,7 +283,7 @@ void Core::release_barrier() {
 // that have exited.
 void Core::check_barrier() {
   const Thread* first = nullptr;
-  std::uintptr_t copy = 0;  // another copy that the compiler made of the first thread's barrier
+  std::uintptr_t copy = 0;  // the compiler's copy of the first thread's barrier
   for (int t = 0; t < num_threads_; ++t) {
     const Thread& thread = threads_[t];
     if (thread.state == Thread::State::kExited) continue;

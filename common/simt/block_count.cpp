@@ -1,5 +1,5 @@
-// Counts by which blocks wait for others: ld.acquire and red.release. Blocks run one after the
-// other, so that a wait ends at once, by another thread of the block, or never.
+// Counts by which blocks wait for others: ld.acquire and red.release. Blocks run one after another,
+// so a wait ends at once, or through another thread of the block, or never.
 #include <device/ptx/block_count.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::uint16_t access_block_count(Thread& self, const unsigned* count,
 
 }  // namespace
 
-// Whoever sees the count may access what the thread has had stored.
+// A thread that has waited for the count may access the targets of this thread's stores.
 void add_to_block_count(unsigned* count) {
   Thread& self = *running_thread();
   const std::uintptr_t address = as_address(count);
@@ -52,7 +52,7 @@ void wait_for_block_count(const unsigned* count, unsigned value) {
   core.order.fences.acquire(self.fences, as_address(count));
 }
 
-// Where no thread can go on, one may be waiting for a count that only a later block changes.
+// If no thread can go on, one may be waiting for a count that only a later block changes.
 bool Core::report_block_count() {
   const auto end = threads_.begin() + num_threads_;
   const auto self = std::find_if(threads_.begin(), end, [](const Thread& thread) {
@@ -61,8 +61,8 @@ bool Core::report_block_count() {
   if (self == end) return false;
   report_block(
       Report::kWaitForLaterBlock, self->wait_address,
-      line_of(*self, "at") + "\n  It waits for the count " + std::to_string(self->awaited_count) +
-          ", which is " + std::to_string(*self->block_count) +
+      line_of(*self, "at") + "\n  It waits until the count is " +
+          std::to_string(self->awaited_count) + "; it is " + std::to_string(*self->block_count) +
           ". No block that began before this one changes it, so the wait may never end. The "
           "launch ends here.\n");
   return true;

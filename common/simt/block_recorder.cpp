@@ -103,8 +103,7 @@ void BlockRecorder::end_block() {
   run.intervals = core.barriers_of_block() + 1;
   run.counts = core.counts() - before_;
   run.arrays = arrays_.take();
-  // Which warp was the first to come somewhere depends on the schedule; the order in a run does
-  // not.
+  // The order of first arrivals depends on the schedule; the order in a run must not.
   const std::vector<int> places = sorted(run.places, [](const BlockRun::Place& place) {
     return std::tie(place.file, place.line, place.kernel_line);
   });
@@ -228,7 +227,7 @@ void BlockRecorder::mark_tile(const Thread& self, const char* name, int number) 
   lane.marks.push_back({lane.taken + self.trace.size(), true, tile, {}, 0});
 }
 
-// The lane's marks up to the access that comes next.
+// Takes the lane's marks up to its next access.
 void BlockRecorder::take_marks(int index) {
   Lane& lane = lanes_[warp_ * 32 + index];
   for (; !lane.marks.empty() && lane.marks.front().after <= lane.taken; lane.marks.pop_front()) {
@@ -238,7 +237,7 @@ void BlockRecorder::take_marks(int index) {
       continue;
     }
     int& made = made_[warp_][{mark.event.kind, mark.event.place}];
-    // A box is of one thread.
+    // A box is copied by one thread.
     if (mark.number < made && mark.event.lanes.empty()) continue;
     ++made;
     mark.event.tile = lane.tile;

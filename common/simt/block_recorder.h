@@ -1,4 +1,4 @@
-// What the warps of one block do, each in the order of its own program: for whoever shows a run.
+// Records the events of the warps of one block, each in program order, for the player of a run.
 #ifndef CUFLASH_SIMT_BLOCK_RECORDER_H_
 #define CUFLASH_SIMT_BLOCK_RECORDER_H_
 
@@ -19,7 +19,7 @@
 
 namespace cuflash::simt {
 
-// A request, joined and counted: by RequestCounter.
+// A request that RequestCounter has joined and counted.
 struct CountedRequest {
   std::uint16_t site;
   bool shared;
@@ -34,10 +34,10 @@ struct RecordedBarrier {
   bool named;
 };
 
-// Takes the requests of the recorded block from the RequestCounter. Other operations of a thread
-// are marks at a place in its trace: the warp makes them before the request that comes next there.
-// Lanes that make one operation together leave one mark each; the first to be met becomes the
-// warp's event.
+// Receives the requests of the recorded block from the RequestCounter. Another operation of a
+// thread is a mark at a place in its trace: it precedes the warp's next request there. Lanes that
+// execute one operation together leave one mark each; the first mark found becomes the warp's
+// event.
 class BlockRecorder {
  public:
   void turn(bool on) { on_ = on; }
@@ -48,12 +48,12 @@ class BlockRecorder {
   void end_block();
   void mark(const Thread& self, WarpEvent::Kind kind, std::uintptr_t return_address,
             int pending = 0);
-  // The same at a phase of a barrier.
+  // Marks an operation at a phase of a barrier.
   void mark_at_barrier(const Thread& self, WarpEvent::Kind kind, std::uintptr_t return_address,
                        const RecordedBarrier& barrier, int phase);
   void end_phase(const RecordedBarrier& barrier);
-  // The same of a copy of a box: an event in each memory. What it asks for counts in global memory.
-  // If it ends with an arrival, that is at `barrier`.
+  // Marks a copy of a box as an event in each memory. Its bytes count in global memory. If it ends
+  // with an arrival, `barrier` is the place of the arrival.
   void mark_box(const Thread& self, WarpEvent::Kind kind, std::uint16_t site,
                 const std::vector<BoxChunk>& chunks, std::uint64_t bytes, std::uint64_t sectors,
                 const RecordedBarrier* barrier = nullptr, int phase = 0);
@@ -63,7 +63,7 @@ class BlockRecorder {
     if (on()) copy_sites_.insert({read_site, write_site});
   }
 
-  // A warp's requests and marks follow.
+  // The next requests and marks are this warp's.
   void begin_flush(int warp) { warp_ = warp; }
   void request(const CountedRequest& request);
   void end_flush();
@@ -75,9 +75,9 @@ class BlockRecorder {
   struct Mark {
     std::size_t after;  // how many accesses of the thread come first
     bool of_tile;
-    WarpTile tile;  // if it is of a tile: the one that begins
+    WarpTile tile;  // for a mark of a tile: the tile that begins
     WarpEvent event;
-    int number;  // how many such events of this thread came before
+    int number;  // of such events of this thread, counted from 0
   };
   struct Lane {
     std::size_t taken = 0;  // accesses that are part of a request by now

@@ -1,4 +1,4 @@
-// Inside the simulator: the running block, its threads, and the one object that holds everything.
+// The core of the simulator: the running block, its threads, and the object that holds all state.
 #ifndef CUFLASH_SIMT_CORE_H_
 #define CUFLASH_SIMT_CORE_H_
 
@@ -33,7 +33,7 @@
 
 namespace cuflash::simt {
 
-// Limits of the modelled device, that of compute capability 9.0.
+// Limits of the modelled device, which has compute capability 9.0.
 constexpr unsigned kMaxThreadsPerBlock = 1024;
 
 class Core {
@@ -43,7 +43,7 @@ class Core {
 
   // ---- The running block -----------------------------------------------------------------------
 
-  // Returns how many threads came with `vote` set.
+  // Returns the number of threads that arrived with `vote` set.
   int barrier(Thread& self, bool vote, std::uintptr_t return_address);
   void mark_tile(Thread& self, const char* name, int number);
   void suspend(Thread& thread, Thread::State state, std::uintptr_t return_address);
@@ -74,7 +74,7 @@ class Core {
              bool& shared);
   void check_alignment(const Thread& self, std::uintptr_t address, std::size_t size,
                        std::uint16_t site);
-  // Checks an address that an instruction takes for one of shared memory, or of global memory.
+  // Checks the address of an instruction that accesses only shared or only global memory.
   void check_operand(const Thread& self, std::uintptr_t address, std::size_t size,
                      std::uint16_t site, bool shared, const std::string& instruction);
   void note_read(const Thread& self, Cell& cell, Stamp now, bool shared);
@@ -84,7 +84,7 @@ class Core {
     if (site == Sites::kForeign) return;
     recorder.begin(threads_[thread], address, size, kind, site);
   }
-  // The region that holds the address; null if the simulator knows none.
+  // The region that holds the address; null if there is none.
   Region* region_of(std::uintptr_t address);
   SharedMemory& shared() { return shared_; }
 
@@ -96,7 +96,7 @@ class Core {
   void release_if_idle();
   std::vector<SharedMap> shared_maps();
 
-  // What all families of instructions share.
+  // Shared by all families of instructions.
   Order order;
   GlobalMemory global;
   Sites sites;
@@ -117,8 +117,8 @@ class Core {
     }
   } events;
 
-  // The families. Each has begin_block() and, where they mean something for it, on_access(),
-  // on_wait(), end_thread() and end_block().
+  // The families. Each has begin_block() and, where it needs them, on_access(), on_wait(),
+  // end_thread() and end_block().
   WarpCalls warp_calls;
   AsyncCopies copies;
   Mbarriers mbarriers;
@@ -127,7 +127,7 @@ class Core {
   TensorStores tensor_stores;
   Warpgroups warpgroups;
 
-  // Guards all of the above and below: one launch, allocation, copy or question at a time.
+  // Guards all members: one launch, allocation, copy or query at a time.
   std::mutex mutex;
 
  private:
@@ -179,7 +179,7 @@ class Core {
 // may be destroyed in any order.
 extern Core& core;
 
-// The thread that runs now: the one on whose stack we are. Null on the host.
+// The thread on whose stack this code runs. Null on the host.
 __attribute__((always_inline)) inline Thread* running_thread() {
   const std::size_t index =
       StackPool::index_of(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)));

@@ -1,10 +1,10 @@
 // cp.async: a copy takes effect at the wait that covers it.
 //
-// When it begins, it counts as a read of its source and a write of its destination, which race with
-// earlier accesses. Its destination is then poisoned: the bytes are those of NaNs, and the cells
-// say that nobody has written them, so that every access takes the slow way and finds the copy. The
-// wait reads the source, writes the destination, and stamps the cells with that moment: what other
-// threads do after a barrier that follows is ordered.
+// At its begin, a copy counts as a read of its source and a write of its destination, which may
+// race with earlier accesses. Its destination is then poisoned: the bytes become NaNs, and the
+// cells become unwritten, so that every access takes the slow path and finds the copy. The wait
+// reads the source, writes the destination, and stamps the cells with its moment: accesses of other
+// threads after a later barrier are ordered.
 #include "simt/cp_async.h"
 
 #include <device/ptx/cp_async.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kBytes = 16;
 
-// Why the copy has not taken effect.
+// Explains why the copy has not taken effect.
 std::string why_in_flight(const AsyncCopy& copy, std::size_t groups) {
   if (copy.group == groups) {
     return "The copy is in flight: its thread has not committed its group, and no wait covers it.";
@@ -70,7 +70,7 @@ void AsyncCopies::wait(const Thread& self, std::size_t pending) {
 
 void AsyncCopies::end(const Thread& self, const AsyncCopy& copy) {
   const auto in_flight = to_.find(copy.to);
-  // If another copy to the same place has begun since, that was reported, and its data stay.
+  // A copy to the same place that began later was reported, and its data stay.
   if (in_flight == to_.end() || in_flight->second != &copy) return;
   to_.erase(in_flight);
   unsigned char data[kBytes] = {};

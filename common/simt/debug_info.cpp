@@ -70,7 +70,7 @@ struct Frame {
   int column;
 };
 
-// The code of a function.
+// The address range of a function.
 struct Function {
   Dwarf_Addr begin, end;
   Dwarf_Die die;
@@ -102,7 +102,7 @@ void add_functions(Dwarf_Die* scope, std::vector<Function>& functions) {
   } while (dwarf_siblingof(&die, &die) == 0);
 }
 
-// The function with an instruction, or null. A unit is searched once.
+// The function that contains an instruction, or null. A unit is searched once.
 Dwarf_Die* function_at(Dwarf_Die* unit, Dwarf_Addr address) {
   static auto& units = *new std::map<const void*, std::vector<Function>>;
   const auto [known, added] = units.try_emplace(unit->addr);
@@ -113,7 +113,7 @@ Dwarf_Die* function_at(Dwarf_Die* unit, Dwarf_Addr address) {
   return nullptr;
 }
 
-// Adds the call sites of the inlined functions that an instruction lies in, the outermost first.
+// Adds the call sites of the inlined functions around an instruction, outermost first.
 void add_call_sites(Dwarf_Die* scope, Dwarf_Addr address, Dwarf_Files* files,
                     std::vector<Frame>& frames) {
   Dwarf_Die die;
@@ -131,8 +131,8 @@ void add_call_sites(Dwarf_Die* scope, Dwarf_Addr address, Dwarf_Files* files,
   } while (dwarf_siblingof(&die, &die) == 0);
 }
 
-// The frames that share one instruction, outermost first: the call site of each inlined function
-// around it, then the line table's entry.
+// The frames of one instruction, outermost first: the call site of each inlined function around it,
+// then the line table's entry.
 std::vector<Frame> inlined_frames(std::uintptr_t address) {
   std::vector<Frame> frames;
   Dwfl_Module* module = module_at(address);
@@ -153,7 +153,7 @@ std::vector<Frame> inlined_frames(std::uintptr_t address) {
 
 }  // namespace
 
-// Libraries loaded since the session began are looked up again.
+// Looks again for libraries loaded since the session began.
 Dwfl_Module* module_at(std::uintptr_t address) {
   Dwfl_Module* module = dwfl_addrmodule(session(), address);
   if (module != nullptr) return module;

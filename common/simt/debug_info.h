@@ -1,5 +1,5 @@
-// From addresses of the program to the words of its source: lines of accesses, names of kernels and
-// of __shared__ variables. Reads the debug information of the running program through libdw.
+// Finds the lines of accesses and the names of kernels and of __shared__ variables by their
+// addresses. Reads the debug information of the running program through libdw.
 #ifndef CUFLASH_SIMT_DEBUG_INFO_H_
 #define CUFLASH_SIMT_DEBUG_INFO_H_
 
@@ -12,14 +12,14 @@ struct Dwfl_Module;  // libdw's
 
 namespace cuflash::simt {
 
-// Where an instruction comes from.
+// The place of an instruction in the source.
 struct SourcePlace {
   std::string file;  // full path; empty if unknown
   int line = 0;
   // The chain of inlined calls that leads to the instruction, as "file:line:column" joined; two
   // copies of one access (an unrolled loop) have the same chain.
   std::string chain;
-  // Sorts as the source reads: the lines and columns of the chain, from the kernel inwards.
+  // Sorts in the order of the source: the lines and columns of the chain, from the kernel inwards.
   std::vector<std::pair<int, int>> order;
 };
 

@@ -62,8 +62,8 @@ void Fences::call(ThreadFences& self, Fence fence) {
   }
 }
 
-// An atomic operation: the thread learns of all fences announced at this address, and announces its
-// own.
+// An atomic operation: the thread is ordered after all fences of this address's channel, and adds
+// its own.
 void Fences::atomic(ThreadFences& self, bool shared, std::uintptr_t address) {
   Channel& channel = channel_at(shared, address);
   learn_from(self, channel);

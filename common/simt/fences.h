@@ -3,7 +3,7 @@
 // One thread writes, calls __threadfence() and does an atomic operation. Later another thread does
 // an atomic operation on the same address: what follows it happens after all that came before the
 // fence. In this way the last block of a grid, found by a counter, can read the others' results.
-// block_count_add() is a fence and such an operation in one; block_count_wait() only learns.
+// block_count_add() is a fence and such an operation in one; block_count_wait() passes nothing on.
 #ifndef CUFLASH_SIMT_FENCES_H_
 #define CUFLASH_SIMT_FENCES_H_
 
@@ -20,7 +20,7 @@
 namespace cuflash::simt {
 
 struct Channel;
-// For each channel, how many of its fences a thread knows of, counted from the first.
+// For each channel, the number of its fences that are ordered before a thread's next access.
 using KnownFences = std::map<const Channel*, std::size_t>;
 
 // The accesses that happened before a fence.
@@ -29,8 +29,8 @@ struct Fence {
   bool block_only = false;          // __threadfence_block()
   Stamp all = 0;                    // all threads of the block: what they did before this moment
   std::map<int, Stamp> of_threads;  // these threads: what each did before its own moment
-  // By thread: what it did before this moment came before a proxy fence of global memory, and that
-  // before this fence.
+  // By thread: its accesses before this moment came before a proxy fence of global memory, and the
+  // proxy fence before this fence.
   std::vector<Stamp> proxied;
   KnownFences known;
 
@@ -45,7 +45,7 @@ struct Channel {
   KnownFences known;                                 // of all of these
 };
 
-// The fences that one thread has called, and those that it knows of.
+// The fences that one thread has called, and those that are ordered before its next access.
 struct ThreadFences {
   std::shared_ptr<const Fence> device, block;  // its last calls; null for none
   KnownFences known;
@@ -64,7 +64,7 @@ class Fences {
   void atomic(ThreadFences& self, bool shared, std::uintptr_t address);
   void release(std::uintptr_t address, Fence fence);
   void acquire(ThreadFences& self, std::uintptr_t address);
-  // These threads meet: each now shares the calls and the knowledge of all of them.
+  // An event of these threads: each now has the calls and the knowledge of all of them.
   void meet(const std::vector<ThreadFences*>& threads) const;
   // True if one of the known fences comes after the access; if asked, with a proxy fence between
   // them.

@@ -15,7 +15,7 @@ namespace cuflash::simt {
 namespace context = boost::context::detail;
 
 namespace {
-// What the first switch into a fiber carries.
+// The arguments of the first switch into a fiber.
 struct Start {
   Fiber* fiber;
   void* argument;
@@ -40,10 +40,10 @@ StackPool::~StackPool() {
 }
 
 void Fiber::prepare(std::size_t index, void (*entry)(void*)) {
-  // 17 cache lines from one to the next, so that they use all sets of the L1 and L2 caches.
+  // Stacks start 17 cache lines apart, so that they use all sets of the L1 and L2 caches.
   const std::size_t room = StackPool::kUsableBytes - 64 * (17 * index % 512);
   entry_ = entry;
-  // An aborted launch leaves its frames behind, with AddressSanitizer's marks around them.
+  // An aborted launch leaves AddressSanitizer's marks of its frames.
   ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(StackPool::base(index)), room);
   inside_ = context::make_fcontext(reinterpret_cast<void*>(StackPool::base(index) + room), room,
                                    &Fiber::start);

@@ -8,8 +8,8 @@
 
 namespace cuflash::simt {
 
-// The stacks of a block's threads, made once and used again for every block. Each ends in a guard
-// page, so that a kernel which overflows its stack stops at once. There is one pool in a process.
+// The stacks of a block's threads, allocated once and reused for every block. Each ends in a guard
+// page, so that a kernel that overflows its stack stops at once. There is one pool per process.
 class StackPool {
  public:
   static constexpr std::size_t kStackBytes = 256 * 1024;
@@ -31,8 +31,7 @@ class StackPool {
   static std::uintptr_t begin_;  // 0 until there is a pool: then no address belongs to a stack
 };
 
-// One side of a switch. A fiber that is never resumed again needs no cleanup: its stack belongs to
-// the pool.
+// A fiber. One that is never resumed needs no cleanup, because its stack belongs to the pool.
 class Fiber {
  public:
   // Prepares `entry` to run on stack `index`. Each stack starts at a different offset, so that the
@@ -40,7 +39,7 @@ class Fiber {
   void prepare(std::size_t index, void (*entry)(void* argument));
   // Runs the fiber until it calls suspend(). `argument` reaches entry() the first time.
   void resume(void* argument);
-  // Goes back to the caller of resume().
+  // Returns to the caller of resume().
   void suspend();
 
  private:

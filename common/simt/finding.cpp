@@ -1,4 +1,4 @@
-// A finding in words.
+// The text of a finding.
 #include "simt/finding.h"
 
 #include <algorithm>
@@ -31,10 +31,10 @@ constexpr ReportFacts kReports[] = {
      "NAMED BARRIER WITHOUT A WHOLE WARP"},
     {Report::kWrongMask, FindingKind::kWarpMask, "WRONG WARP MASK"},
     {Report::kShuffleFromOutside, FindingKind::kWarpMask, "SHUFFLE FROM A LANE OUTSIDE"},
-    {Report::kMaskNamesAbsentLane, FindingKind::kWarpMask, "WARP MASK NAMES AN ABSENT LANE"},
+    {Report::kMaskNamesAbsentLane, FindingKind::kWarpMask, "WARP MASK WITH AN ABSENT LANE"},
     {Report::kMatrixWithoutAllLanes, FindingKind::kWarpMask, "MATRIX OPERATION WITHOUT ALL LANES"},
-    {Report::kLanesNameMatrices, FindingKind::kWarpMask, "LANES NAME DIFFERENT MATRICES"},
-    {Report::kThreadsNameMatrices, FindingKind::kWarpMask, "THREADS NAME DIFFERENT MATRICES"},
+    {Report::kLanesNameMatrices, FindingKind::kWarpMask, "LANES PASS DIFFERENT MATRICES"},
+    {Report::kThreadsNameMatrices, FindingKind::kWarpMask, "THREADS PASS DIFFERENT MATRICES"},
     {Report::kWarpgroupWithoutAllThreads, FindingKind::kWarpMask,
      "WARPGROUP OPERATION WITHOUT ALL THREADS"},
     {Report::kLaunchRefused, FindingKind::kLaunchLimit, "LAUNCH REFUSED"},
@@ -82,8 +82,7 @@ static_assert(in_order(), "a report without its facts");
 
 constexpr const char* kWithoutNames =
     "  Arrays in shared memory appear as byte offsets, and their padding is not checked, because "
-    "the "
-    "kernel has no debug information that can be read (built without -g, stripped, or built by "
+    "the kernel has no debug information that can be read (built without -g, stripped, or built by "
     "clang).\n";
 
 std::string triple(const BlockIndex& v) {
@@ -105,7 +104,7 @@ std::size_t num_characters(const std::string& utf8) {
   return std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xc0) != 0x80; });
 }
 
-// Lines of aligned columns, from rows of equally many cells.
+// Lines with aligned columns, from rows with equal numbers of cells.
 std::string aligned(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::string> lines(rows.size(), "   ");
   for (std::size_t column = 0; column < rows[0].size(); ++column) {
@@ -131,7 +130,7 @@ std::string who(const FindingAccess& access) {
          std::to_string(access.warp) + " lane " + std::to_string(access.lane);
 }
 
-// One line for each access: what it does, which thread, where, in which tile.
+// One line per access: kind, thread, place, tile.
 std::string access_lines(const std::vector<FindingAccess>& accesses) {
   if (accesses.empty()) return "";
   std::vector<std::vector<std::string>> rows;

@@ -1,5 +1,5 @@
 /// @file finding.h
-/// What the CPU simulator finds: data. finding.cpp makes the text of it.
+/// The findings of the CPU simulator as data. finding.cpp writes their text.
 #ifndef CUFLASH_SIMT_FINDING_H_
 #define CUFLASH_SIMT_FINDING_H_
 
@@ -18,20 +18,20 @@ enum class FindingKind {
   kUseAfterFree,
   kUninitialised,
   kMisaligned,
-  kDivergentBarrier,  ///< threads wait at different barriers, or at one that they name differently
-  kWarpMask,          ///< an operation of a warp or a warpgroup that lacks a thread
+  kDivergentBarrier,  ///< threads wait at different barriers, or at one with different arguments
+  kWarpMask,          ///< an operation of a warp or a warpgroup without all its threads
   kLaunchLimit,
-  kNullPointer,   ///< an address that is no memory at all
-  kAsyncCopy,     ///< an asynchronous copy that is used before it ends, or never waited for; one to
-                  ///< memory that is still in use
-  kMbarrier,      ///< an mbarrier whose phases, arrivals or bytes go wrong; a deadlock at mbarriers
-  kAsyncProduct,  ///< a product of a warpgroup whose registers or operands are used before it ends,
-                  ///< that lacks a fence, or that is never waited for
+  kNullPointer,  ///< an address without memory
+  kAsyncCopy,  ///< an asynchronous copy to memory that is still in use, or that is accessed before
+               ///< its end, or that is never waited for
+  kMbarrier,   ///< wrong phases, arrivals or bytes of an mbarrier; a deadlock at mbarriers
+  kAsyncProduct,  ///< a product of a warpgroup without a fence, or whose registers or operands are
+                  ///< used before its end, or that is never waited for
   kBlockOrder,    ///< a wait for a block that begins later
 };
 
-/// What exactly is reported. finding.cpp has the kind and the title of each. Copies without "Box"
-/// are those of cp.async.
+/// The reports. finding.cpp has the kind and the title of each. "Copy" without "Box" is a copy of
+/// cp.async.
 enum class Report {
   kSharedRace,
   kGlobalRace,
@@ -94,42 +94,43 @@ struct BlockIndex {
 
 enum class AccessKind : std::uint8_t { kRead, kWrite, kAtomic };
 
-/// An access that a finding names.
+/// An access in a finding.
 struct FindingAccess {
   AccessKind kind;
-  std::optional<BlockIndex> block;   ///< if it is not the finding's
+  std::optional<BlockIndex> block;   ///< if it differs from the finding's
   std::optional<BlockIndex> thread;  ///< in a block of more than one dimension
   int warp, lane;
   std::string location;  ///< file:line
   std::string source;    ///< the line's text
   std::string tile;      ///< "KV tile 1"; empty if it is in none
 };
-/// An mbarrier at which threads wait in vain: what its phase has had, and what it expects.
+/// An mbarrier at which threads wait in vain: the arrivals and bytes of its phase, and the expected
+/// ones.
 struct FindingBarrier {
   std::string name;  ///< "k_full[0]"
   int phase;
   std::int64_t arrived, arrivals, bytes_copied, bytes_expected;
 };
-/// One fault, with similar ones folded into it.
+/// One fault, together with similar ones.
 struct Finding {
   Report report;
   std::string kernel;                        ///< the kernel's name, demangled
-  std::optional<BlockIndex> block;           ///< none if no block ran
+  std::optional<BlockIndex> block;           ///< empty if no block ran
   std::string array;                         ///< the array or allocation, or the nearest one
   std::string location;                      ///< file:line of the access
   std::string element = {};                  ///< "sK[17][4]"
   std::int64_t offset = 0;                   ///< from the array's first byte
-  std::vector<FindingAccess> accesses = {};  ///< the last one is to blame, but for a race
+  std::vector<FindingAccess> accesses = {};  ///< the last one is at fault, except in a race
   std::vector<FindingBarrier> barriers = {};
-  std::string why = {};                 ///< in words: lines, of which the last has an end
+  std::string why = {};                 ///< the explanation, in lines that each end with a newline
   std::uint64_t count = 1;              ///< the number of similar findings, this one included
-  bool explains_missing_names = false;  ///< that there is no debug information
+  bool explains_missing_names = false;  ///< true if the text says why names are missing
 
   FindingKind kind() const;
   std::string title() const;  ///< "RACE in shared memory"
-  /// The lines under the heading: element, who, where, why it is wrong.
+  /// The lines below the heading: element, threads, places, explanation.
   std::string text() const;
-  /// Heading and text. The heading names `subject`.
+  /// Heading and text. The heading contains `subject`.
   std::string message(const std::string& subject) const;
   std::string message() const { return message(kernel); }
 };

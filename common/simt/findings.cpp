@@ -1,4 +1,4 @@
-// Collects findings: their data, from addresses and sites.
+// Makes findings from addresses and sites.
 #include <algorithm>
 #include <cstdlib>
 #include <locale>
@@ -108,7 +108,7 @@ std::uintptr_t array_begin(const Region* region, std::uintptr_t address) {
 
 std::string element_name(const Region* region, std::uintptr_t address, const Site& site) {
   std::ostringstream out;
-  out.imbue(std::locale::classic());  // whatever the program's own locale is
+  out.imbue(std::locale::classic());  // independent of the program's locale
   if (region == nullptr) {
     out << "address 0x" << std::hex << address;
     return out.str();

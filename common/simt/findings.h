@@ -19,14 +19,14 @@ struct Site;
 struct Thread;
 struct TileMark;
 
-// Findings, with similar ones folded into one.
+// Collects findings. Similar ones become one.
 class Findings {
  public:
   using Key = std::vector<std::uint64_t>;
-  // Counts one more of `key`. True if it is the first, or has a greater `weight` than the one that
-  // was described: then describe() must follow.
+  // Counts a finding of `key`. True if it is the first, or has a greater `weight` than the
+  // described one: then describe() must follow.
   bool count(Report report, const Key& key, int weight = 0);
-  // `lacks_names`: the finding cannot name shared arrays, because there is no debug information.
+  // `lacks_names` is true if the names of shared arrays are unknown for lack of debug information.
   void describe(Finding finding, bool lacks_names);
   std::vector<Finding> take();
 
@@ -38,12 +38,12 @@ class Findings {
   std::map<std::pair<Report, Key>, Known> known_;
   std::vector<Finding> list_;
   std::size_t last_counted_ = 0;
-  // The first finding that lacks names says why, once in the life of the process.
+  // The first finding without names explains it, once per process.
   std::optional<std::size_t> lacks_names_;
   bool said_why_ = false;
 };
 
-// An access that a finding names.
+// An access in a finding.
 struct NamedAccess {
   int thread;
   std::uint64_t block;
@@ -53,8 +53,8 @@ struct NamedAccess {
 NamedAccess access_of(const Thread& self, std::uint16_t site);
 NamedAccess named_access(Stamp stamp);
 
-// Each of these makes a finding of the running block, unless it is like one before. `what` explains
-// it in words; the last access is the one to blame.
+// These functions make a finding of the running block, unless there was a similar one. `what` is
+// the explanation; the last access is at fault.
 void report_access(Report report, const Thread& self, const Region* region, std::uintptr_t address,
                    std::uint16_t site, const std::string& what);
 // The element is named as `element` sees it, or as the last access.
@@ -69,10 +69,10 @@ void report_block(Report report, std::uintptr_t where, const std::string& body,
 void report_race(const Thread& self, const Region& region, std::uintptr_t address, Stamp earlier,
                  std::uint16_t site);
 
-// What they are made of.
+// Parts of these functions.
 // "  Warp 1 lane 3 waits at kernel.cuh:12   __syncwarp();": the verb is "waits at".
 std::string line_of(const Thread& self, const std::string& verb);
-// True if findings of this block are wanted.
+// True if findings of this block are kept.
 bool keeps(std::uint64_t block);
 Finding finding_at(Report report, const SourcePlace& place, const std::string& why,
                    const std::vector<NamedAccess>& accesses = {});

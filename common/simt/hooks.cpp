@@ -1,8 +1,8 @@
-// How a running thread reaches the simulator: the compiler's hooks before every access, and CUDA's
-// barriers, warp-wide operations and atomics. This file is compiled without the hooks.
+// The calls of a running thread into the simulator: the compiler's hooks before every access, and
+// CUDA's barriers, warp-wide operations and atomics. This file is compiled without the hooks.
 //
 // g++ puts a call of __tsan_readN(address) before every read of N bytes, and likewise for writes
-// (-fsanitize=thread). No sanitizer is linked: these functions stand in its place.
+// (-fsanitize=thread). No sanitizer is linked; this file defines the functions.
 #include <device/ptx/red.h>
 
 #include "device/tile_mark.h"
@@ -27,7 +27,7 @@ __attribute__((always_inline)) inline void note_access(const volatile void* poin
   core.on_access(stack, address, size, kind, as_address(return_address));
 }
 
-// A copy without a size of its own: counted in the largest aligned pieces.
+// Notes a copy of any size as accesses of the largest aligned pieces.
 void note_range(const void* pointer, std::size_t size, AccessKind kind, const void* from) {
   const char* const begin = static_cast<const char*>(pointer);
   for (std::size_t done = 0; done < size;) {
@@ -173,8 +173,8 @@ void __tsan_vptr_read(void** address) {
   note_access(address, 8, AccessKind::kRead, __builtin_return_address(0));
 }
 
-// Host code in an instrumented file may use std::atomic or a static local: the hook then does the
-// operation itself.
+// Host code in an instrumented file may use std::atomic or a static local, whose operations the
+// hook must execute itself.
 #define CUFLASH_ATOMIC_HOOKS(bits, type)                                                          \
   type __tsan_atomic##bits##_load(const volatile type* a, int) {                                  \
     return __atomic_load_n(a, __ATOMIC_SEQ_CST);                                                  \

@@ -1,5 +1,5 @@
-// What a thread knows of the others through mbarriers, named barriers and proxy fences, beside the
-// order of __syncthreads() and __syncwarp(). An arrival passes it on, a wait takes it over.
+// The order that a thread has from mbarriers, named barriers and proxy fences, in addition to the
+// order of __syncthreads() and __syncwarp(). An arrival passes it on, and a wait joins it.
 #ifndef CUFLASH_SIMT_KNOWLEDGE_H_
 #define CUFLASH_SIMT_KNOWLEDGE_H_
 
@@ -12,14 +12,14 @@
 namespace cuflash::simt {
 
 struct Knowledge {
-  // By thread of the block: what it did before this moment happened before what comes next.
+  // By thread of the block: its accesses before this moment happened before this thread's next one.
   std::vector<Stamp> before;
-  // By thread: what it did before this moment happened before a proxy fence, and that one before
-  // what comes next. Fences of shared memory, and of global memory.
+  // By thread: its accesses before this moment happened before a proxy fence, and the fence before
+  // this thread's next access. For fences of shared memory and of global memory.
   std::vector<Stamp> fenced, fenced_global;
-  // By mbarrier: how many of its phases ended before what comes next.
+  // By mbarrier: the number of its phases that ended before this thread's next access.
   std::vector<int> phases;
-  // By named barrier: how many of its openings came before what comes next.
+  // By named barrier: the number of its openings before this thread's next access.
   std::vector<int> openings;
 
   bool has(Stamp access) const { return lies_before(access, before); }

@@ -1,5 +1,6 @@
-// ldmatrix: the whole warp's load of four matrices from shared memory, made by the last lane to
-// arrive. Each row of 16 bytes is an access of the lane that names it, whichever lanes receive it.
+// ldmatrix: a warp's load of four matrices from shared memory, executed by the last lane to arrive.
+// Each row of 16 bytes is an access of the lane that passes its address, whichever lanes receive
+// it.
 #include <device/ptx/ldmatrix.h>
 
 #include <cstring>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr std::size_t kRowBytes = 16, kElementBytes = 2;
 
-// What a lane passes.
+// The operands of a lane.
 struct MatrixRow {
   std::uint32_t* registers;
   std::uintptr_t row;

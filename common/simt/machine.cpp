@@ -14,8 +14,8 @@ namespace {
 
 using Lock = std::lock_guard<std::mutex>;
 
-// Reports findings at the end of the program, or when the library is unloaded: a program that never
-// asks for them still sees them.
+// Prints the remaining findings at the end of the program or when the library is unloaded, so that
+// a program that never takes them still shows them.
 struct AtExit {
   ~AtExit() {
     for (const Finding& finding : take_findings()) std::fputs(finding.message().c_str(), stderr);
@@ -24,7 +24,7 @@ struct AtExit {
   }
 } at_exit;
 
-// A fork waits for a call in another thread, so that the child's copy of the simulator is complete.
+// A fork waits for a call in another thread to end, so that the child's simulator is consistent.
 const int at_fork = pthread_atfork([] { core.mutex.lock(); }, [] { core.mutex.unlock(); },
                                    [] { core.mutex.unlock(); });
 

@@ -2,8 +2,8 @@
 /// The public functions of the CPU simulator: its counts, its findings and its schedules.
 ///
 /// Kernels reach the simulator through its cuda_runtime.h; tests, the ladder and tools use this
-/// header. One simulator serves the process. It is a microscope, not a GPU: it counts and checks
-/// but never times.
+/// header. There is one simulator per process. It is a microscope, not a GPU: it counts and checks,
+/// but it measures no time.
 #ifndef CUFLASH_SIMT_MACHINE_H_
 #define CUFLASH_SIMT_MACHINE_H_
 
@@ -32,8 +32,8 @@ bool parse_schedule(const std::string& text, Schedule& schedule);
 /// Writes what parse_schedule() reads.
 std::string schedule_name(const Schedule& schedule);
 
-/// Totals over all launches since reset_counts(). Bytes are requested bytes: what the threads asked
-/// for, before any cache.
+/// Totals over all launches since reset_counts(). Bytes are requested bytes: the bytes that the
+/// threads load or store, before any cache.
 struct Counts {
   std::uint64_t launches = 0;
   std::uint64_t global_read_bytes = 0;
@@ -45,16 +45,16 @@ struct Counts {
   std::uint64_t shared_read_bytes = 0;
   std::uint64_t shared_write_bytes = 0;
   std::uint64_t shared_requests = 0;
-  std::uint64_t shared_wavefronts = 0;  ///< passes over the 32 banks
-  std::uint64_t bank_conflicts = 0;     ///< wavefronts beyond the fewest possible
-  std::uint64_t barriers = 0;           ///< __syncthreads(), one for each block that passes it
-  std::uint64_t warp_syncs = 0;         ///< __syncwarp(), one for each warp that passes it
-  /// Passes of the same pipe in which lanes exchange values: shuffles, and blocks of matrices
-  /// turned in registers.
+  std::uint64_t shared_wavefronts = 0;  ///< each delivers one word of each bank
+  std::uint64_t bank_conflicts = 0;     ///< wavefronts beyond the minimum
+  std::uint64_t barriers = 0;           ///< __syncthreads(), one per block that passes it
+  std::uint64_t warp_syncs = 0;         ///< __syncwarp(), one per warp that passes it
+  /// Wavefronts in which lanes exchange values without access to memory: shuffles, and blocks of
+  /// matrices that are transposed in registers.
   std::uint64_t exchanges = 0;
-  /// Of threads: arrivals and waits at mbarriers and named barriers.
+  /// Arrivals and waits of threads at mbarriers and named barriers.
   std::uint64_t barrier_calls = 0;
-  std::uint64_t products = 0;       ///< instructions for matrices, of a warp or a warpgroup
+  std::uint64_t products = 0;       ///< matrix products of a warp or a warpgroup, in instructions
   std::uint64_t multiply_adds = 0;  ///< of these products
   /// Groups of products that a warpgroup's waits leave in flight, added up over the waits.
   std::uint64_t products_left = 0;
@@ -62,11 +62,11 @@ struct Counts {
 
 /// Counts since the last reset_counts().
 Counts counts();
-/// Sets all counts to zero, and forgets the shared_maps().
+/// Sets all counts to zero, and clears the shared_maps().
 void reset_counts();
 
-/// The requests of one source line to one memory, reads or writes, since reset_counts(). All lines
-/// add up to counts(), except that counts() counts an atomic operation as a read, too.
+/// The requests of one source line to one memory, reads or writes, since reset_counts(). The sum of
+/// all lines equals counts(), except that counts() also counts an atomic operation as a read.
 struct LineCounts {
   std::string file;  ///< full path; empty if unknown
   int line = 0;
@@ -76,12 +76,13 @@ struct LineCounts {
   std::uint64_t bytes = 0;       ///< requested
   std::uint64_t sectors = 0;     ///< of global memory
   std::uint64_t wavefronts = 0;  ///< of shared memory
-  std::uint64_t conflicts = 0;   ///< of shared memory: wavefronts beyond the fewest possible
+  std::uint64_t conflicts = 0;   ///< of shared memory: wavefronts beyond the minimum
 };
 /// Sorted by file and line.
 std::vector<LineCounts> line_counts();
 
-/// An array in dynamic shared memory. A scalar has no extents. Those of a union share their bytes.
+/// An array in dynamic shared memory. A scalar has no extents. The members of a union share their
+/// bytes.
 struct SharedArray {
   std::string name;  ///< with its path, if it is in a struct: "tiles.sK"
   std::size_t offset, element_bytes;
@@ -116,18 +117,18 @@ struct LoggedAccess {
   std::uint64_t block = 0;
   int thread = 0;
   int epoch = 0;            ///< how many barriers the block has passed
-  int tile = -1;            ///< the thread's, as mark_tile() said
+  int tile = -1;            ///< the thread's tile, from mark_tile(); -1: none
   int array = 0;            ///< of AccessLog::arrays
   std::int64_t offset = 0;  ///< from the array's first byte
   int bytes = 0;
   std::uint16_t site = 0;  ///< of AccessLog::sites
   bool write = false;
-  unsigned char value[16] = {};  ///< that was written
+  unsigned char value[16] = {};  ///< the written value
 };
 /// A product of a warp or a warpgroup, D += A · B: what its operands held, by rows. A has 16
 /// columns.
 struct LoggedProduct {
-  LoggedAccess at;         ///< who and when: its first thread, when it is issued
+  LoggedAccess at;         ///< its first thread, at the issue
   std::size_t before = 0;  ///< how many of AccessLog::accesses come before it
   int rows = 0, cols = 0;  ///< of D
   std::vector<float> a, b, d;
@@ -143,10 +144,10 @@ struct AccessLog {
   std::vector<LoggedProduct> products;
   std::vector<Place> sites;
 };
-/// From now on logs every access of launches, or no longer. It takes much memory: for small
+/// Begins or ends the logging of every access of launches. A log takes much memory: it is for small
 /// problems.
 void log_accesses(bool on);
-/// Takes what was logged since the last call.
+/// Returns the log since the last call.
 AccessLog take_access_log();
 
 /// Neighbouring lanes of a request, or pieces of 16 bytes of a box: number `first` + i accesses the
@@ -155,7 +156,7 @@ struct LaneSpan {
   int first, lanes;
   std::int64_t offset, stride;
 };
-/// A tile, as mark_tile() said; without a name: none.
+/// A tile that mark_tile() marked; without a name, no tile.
 struct WarpTile {
   std::string name;
   int number = 0;
@@ -166,11 +167,11 @@ struct WarpEvent {
     kRead,
     kWrite,
     kAtomic,
-    kCopyRead,  ///< the two halves of a cp.async, when it is issued
+    kCopyRead,  ///< the read and the write of a cp.async, at its issue
     kCopyWrite,
-    kBoxCopy,   ///< a box from global to shared memory, when it is issued
-    kBoxStore,  ///< the same back
-    kBoxAdd,    ///< the same, added to what lies there
+    kBoxCopy,   ///< a copy of a box from global to shared memory, at its issue
+    kBoxStore,  ///< a store of a box from shared to global memory
+    kBoxAdd,    ///< a reduction: a store that adds
     kShuffle,
     kVote,
     kProduct,
@@ -189,35 +190,35 @@ struct WarpEvent {
   int interval = 0;  ///< how many __syncthreads() the block has passed
   WarpTile tile;
   int place = 0;  ///< of BlockRun::places
-  // Of requests and copies. A copy of a box is an event in global and one in shared memory, which
-  // asks for no bytes: it does not pass the lanes' pipe.
+  // For requests and copies. A copy of a box is one event in global memory and one in shared
+  // memory. The latter has no bytes, because it does not use the pipe of loads and stores.
   int array = -1;  ///< of BlockRun::arrays; -1: none
   bool shared = false;
-  int lane_bytes = 0;                           ///< that one lane asks for
-  std::uint64_t bytes = 0;                      ///< that the warp asks for
+  int lane_bytes = 0;                           ///< per lane
+  std::uint64_t bytes = 0;                      ///< of all lanes of the warp
   std::uint64_t sectors = 0;                    ///< of global memory
   std::uint64_t wavefronts = 0, conflicts = 0;  ///< of shared memory
   std::vector<LaneSpan> lanes;
-  std::vector<unsigned char> written;  ///< what a kWrite has stored, by lane
-  // Of kArrive and kWait, and of a box that is copied to shared memory, whose end is an arrival.
+  std::vector<unsigned char> written;  ///< the values of a kWrite, by lane
+  // For kArrive and kWait, and for a copy of a box to shared memory, whose end is an arrival.
   int barrier = -1;  ///< of BlockRun::barriers
-  int phase = 0;  ///< of the barrier: that it arrives at or waits for; -1: the one before the first
-  int pending = 0;  ///< groups for which kWaitCopies, kWaitProducts or kWaitStores does not wait
+  int phase = 0;     ///< the barrier's phase of the arrival or wait; -1: the one before the first
+  int pending = 0;   ///< groups that kWaitCopies, kWaitProducts or kWaitStores leaves in flight
 };
-/// The run of one block: what each warp did, in the order of its program. Which of two warps did
-/// something first is not known, and does not depend on the schedule.
+/// The run of one block: the events of each warp, in program order. The run has no order between
+/// the events of two warps, and it does not depend on the schedule.
 struct BlockRun {
   struct Place {
     std::string file;  ///< full path
     int line;
-    int kernel_line;  ///< the kernel's line whose inlined calls lead there; the same if there are
-                      ///< none
+    int kernel_line;  ///< the kernel's line whose inlined calls lead there, or the place's own
+                      ///< line
   };
   /// An mbarrier or a named barrier.
   struct Barrier {
     std::string name;  ///< "k_full[0]", "barrier 1"
-    bool named;        ///< who waits arrives, too
-    int phases = 0;    ///< that have ended
+    bool named;        ///< true if it is a named barrier, at which a wait is also an arrival
+    int phases = 0;    ///< number of ended phases
   };
   std::string kernel;
   BlockIndex block;
@@ -231,10 +232,10 @@ struct BlockRun {
   std::vector<Barrier> barriers;
   std::vector<std::vector<WarpEvent>> warps;
 };
-/// From now on records one block of each launch, or no longer: the first, or that of
+/// Begins or ends the recording of one block of each launch: the first, or the block of
 /// report_only_block().
 void record_block(bool on);
-/// Takes what was recorded since the last call: a run for each launch.
+/// Returns the runs recorded since the last call, one per launch.
 std::vector<BlockRun> take_block_runs();
 
 /// A source line at which threads waited for others since reset_counts(): a __syncthreads(), or a
@@ -247,30 +248,31 @@ struct WaitPlace {
 };
 /// Sorted by location.
 std::vector<WaitPlace> wait_places();
-/// From now on threads pass the __syncthreads() and __syncwarp() of this line without waiting: a
-/// tool asks whether the kernel needs them. "" for none.
+/// Lets threads pass the __syncthreads() and __syncwarp() of this line without waiting, so that a
+/// tool can test whether the kernel needs them. "" for none.
 void skip_waits_at(const std::string& location);
 
-/// From now on keeps only findings that involve this block, and those of no block (a refused
-/// launch). Launches still run all blocks. nullopt: keeps all.
+/// Keeps only findings that involve this block, and findings without a block, such as a refused
+/// launch. Launches still run all blocks. nullopt keeps all findings.
 void report_only_block(const std::optional<BlockIndex>& block);
 
-/// Sets the schedule of the launches to come.
+/// Sets the schedule of later launches.
 void set_schedule(const Schedule& schedule);
-/// The schedule in force.
+/// The current schedule.
 Schedule schedule();
 
-/// False where the compiler has no hooks (clang, g++ before 12, the AddressSanitizer build): the
-/// simulator then runs kernels and checks synchronisation, but counts and checks no access.
+/// True if accesses are counted and checked. Without the compiler's hooks (clang, g++ before 12,
+/// the AddressSanitizer build) the simulator only runs kernels and checks synchronisation.
 bool counts_accesses();
 
 /// Gives a device allocation a name that findings use ("Q", "workspace"). `pointer` is what
 /// cudaMalloc returned; any other pointer is ignored.
 void name_memory(const void* pointer, const char* name);
 
-/// Sets the most device memory that cudaMalloc hands out, bytes. Tests use it to run out of memory.
+/// Sets the limit of device memory that cudaMalloc allocates, in bytes. Tests use it to run out of
+/// memory.
 void set_memory_limit(std::size_t bytes);
-/// Device memory allocated now, bytes.
+/// Currently allocated device memory, in bytes.
 std::size_t memory_in_use();
 
 }  // namespace cuflash::simt

@@ -1,17 +1,19 @@
 // nvcuda::wmma: orders of fragments, instructions, and the operations themselves.
 //
-// The instructions are those that ptxas 13.0 makes for sm_80 and sm_90, read from the disassembly
-// of one kernel for each type, shape, layout and memory. In words: a matrix is a grid of blocks of
-// 8 lines of 8 elements, where a line is contiguous in memory.
-//   * a and b of __half in shared memory: LDSM, which reads up to four blocks; each lane gives the
-//     address of one line of 16 bytes. LDSM.T turns the blocks on the way, from the same addresses.
-//   * All else of 16 bits: 4 bytes a lane and block, line lane / 4, elements 2 (lane % 4) and the
-//     next. MOVM turns the blocks in registers. a and b of __nv_bfloat16 in shared memory are read
-//     this way, too: CUDA's header passes a generic address, for which there is no LDSM.
-//   * float: the same lines and elements, 8 bytes a lane and block. No instruction turns a block of
-//     floats: where lines are columns (rows, for 8 x 32) it takes two instructions of 4 bytes.
-// The wavefronts that result are those of an H200 (tests/simt/chip_test.cpp), except for an ldm of
-// 0 with LDSM, which does not join pairs of lanes (bank_wavefronts()). No kernel here needs that.
+// The instructions are those that ptxas 13.0 generates for sm_80 and sm_90, read from the
+// disassembly of one kernel for each type, shape, layout and memory. A matrix is a grid of blocks
+// of 8 lines with 8 elements, and a line is contiguous in memory.
+//   * a and b of __half in shared memory: LDSM, which reads up to four blocks. Each lane passes the
+//     address of one line of 16 bytes. LDSM.T transposes the blocks, from the same addresses.
+//   * All other matrices of 16 bits: 4 bytes per lane and block, line lane / 4, elements
+//     2 (lane % 4) and the next. MOVM transposes the blocks in registers. a and b of __nv_bfloat16
+//     in shared memory are also read in this way, because CUDA's header passes a generic address,
+//     for which there is no LDSM.
+//   * float: the same lines and elements, 8 bytes per lane and block. No instruction transposes a
+//     block of floats: where lines are columns (rows, for 8 x 32) there are two instructions of 4
+//     bytes.
+// The wavefronts equal an H200's (tests/simt/chip_test.cpp), except for an ldm of 0 with LDSM,
+// which does not join pairs of lanes (bank_wavefronts()). No kernel here uses that.
 #include "simt/matrix.h"
 
 #include <algorithm>
@@ -104,7 +106,7 @@ std::size_t offset_of_piece(FragmentType type, const MatrixInstructions& instruc
 
 // ---- Loads and stores --------------------------------------------------------------------------
 
-// What a lane passes to a load or store.
+// A lane's arguments of a load or store.
 struct MatrixAccess {
   FragmentType type;
   MatrixInMemory matrix;
@@ -196,7 +198,7 @@ void access_matrix(Thread& self, const MatrixAccess& access, std::uintptr_t retu
                        return_address);
 }
 
-// What the lane has loaded or stored, element by element.
+// Logs the elements that the lane has loaded or stored.
 void log_matrix(const Thread& self, const MatrixAccess& access, std::uintptr_t return_address) {
   const std::size_t bytes = element_bytes(access.type);
   const std::uint16_t site = core.sites.id(return_address, access.kind, bytes);
@@ -207,7 +209,7 @@ void log_matrix(const Thread& self, const MatrixAccess& access, std::uintptr_t r
 
 }  // namespace
 
-// All lanes have arrived: checks that they name the same matrix, then checks and counts the access.
+// All lanes have arrived: checks that they pass the same matrix, then checks and counts the access.
 void finish_matrix_access(const Thread& caller) {
   const Thread* const lanes = &core.thread(caller.warp() * 32);
   const auto access = [&](int lane) -> const MatrixAccess& {
@@ -224,7 +226,7 @@ void finish_matrix_access(const Thread& caller) {
                  "  Warp " + std::to_string(caller.warp()) + " lanes 0 and " +
                      std::to_string(lane) + " at " + short_location(here) + "   " +
                      source_text(here) +
-                     "\n  All 32 lanes must give the same pointer, ldm and layout. The launch ends "
+                     "\n  All 32 lanes must pass the same pointer, ldm and layout. The launch ends "
                      "here.\n");
     core.kill_launch();
   }
@@ -260,7 +262,7 @@ void store_matrix(FragmentType type, const void* x, MatrixInMemory matrix) {
 
 namespace {
 
-// What a lane passes to a product.
+// A lane's arguments of a product.
 struct MatrixProduct {
   FragmentType type_d, type_a, type_b, type_c;
   void* d;
@@ -288,7 +290,7 @@ void gather_matrix(FragmentType type, const void* const fragments[32], float* ou
   }
 }
 
-// An accumulator back to the lanes.
+// Writes an accumulator to the lanes' fragments.
 void scatter_matrix(FragmentType type, const float* in, void* const fragments[32]) {
   for (const FragmentOrder::Holder at : order_of(type).holder) {
     if (type.element == MatrixElement::kFloat) {
@@ -301,7 +303,7 @@ void scatter_matrix(FragmentType type, const float* in, void* const fragments[32
 }
 
 // d += a · b, in the order of k: each product is exact, each sum is rounded to float. A GPU adds
-// several products at once and rounds in its own way, so that results differ in the last bits.
+// several products at once and rounds differently, so the last bits differ.
 template <int n>
 void multiply(int m, int k, const float* a, const float* b, float* d) {
   for (int row = 0; row < m; ++row, d += n) {

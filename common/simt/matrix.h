@@ -17,7 +17,7 @@ constexpr std::size_t element_bytes(FragmentType type) {
   return type.element == MatrixElement::kFloat ? 4 : 2;
 }
 
-// The order of a fragment type: a fixed shuffle, in which an element that is held twice lies in two
+// The order of a fragment type: a fixed shuffle. An element that is held twice lies in two
 // unrelated slots.
 struct FragmentOrder {
   struct Element {
@@ -31,12 +31,12 @@ struct FragmentOrder {
 };
 const FragmentOrder& order_of(FragmentType type);
 
-// The instructions that one load or store of a matrix becomes.
+// The hardware's instructions for one load or store of a matrix.
 struct MatrixInstructions {
   int count;
-  int lanes;          // that take part, from lane 0
-  std::size_t bytes;  // of each lane
-  int exchanges = 0;  // MOVM: that turn a block in registers
+  int lanes;          // number of participating lanes, from lane 0
+  std::size_t bytes;  // per lane
+  int exchanges = 0;  // MOVM: each transposes a block in registers
 };
 MatrixInstructions instructions_for(FragmentType type, bool col_major, bool shared);
 // Where a lane's piece of the i-th instruction begins, in elements from the first of the matrix.

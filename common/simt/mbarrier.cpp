@@ -1,4 +1,4 @@
-// mbarrier: phases, what an arrival passes on to a wait, and threads that wait in vain.
+// mbarrier: phases, the order between arrivals and waits, and deadlocks.
 #include "simt/mbarrier.h"
 
 #include <device/ptx/mbarrier.h>
@@ -32,8 +32,8 @@ void Mbarriers::init(const Thread& self, std::uintptr_t address, unsigned arriva
   barrier.seen.resize(core.num_warps());
   if (arrivals >= 1 && arrivals <= kMaxArrivals) return;
   report(Report::kMbarrierOutOfRange, barrier, {access_of(self, site)},
-         "A phase has 1 to 1048575 arrivals; this is " + std::to_string(arrivals) +
-             ". The launch ends here.");
+         "The number of arrivals of a phase must be from 1 to 1048575; it is " +
+             std::to_string(arrivals) + ". The launch ends here.");
   core.kill_launch();
 }
 
@@ -74,9 +74,9 @@ void Mbarriers::arrive(Thread& self, std::uintptr_t address, unsigned expected_b
   const NamedAccess here = access_of(self, site);
   if (barrier.arrivals_left == 0) {
     report(Report::kTooManyArrivals, barrier, {named_access(barrier.last_arrival), here},
-           "Phase " + std::to_string(barrier.phase) + " has had its " +
+           "Phase " + std::to_string(barrier.phase) + " already has " +
                counted(barrier.arrivals, "arrival") +
-               " and waits for bytes. The launch ends here.");
+               " and still expects bytes. The launch ends here.");
     core.kill_launch();
   }
   if (self.knowledge.phases_of(barrier.index) < barrier.phase) {
@@ -101,7 +101,7 @@ void Mbarriers::add_bytes(Thread& self, Mbarrier& barrier, std::size_t bytes, St
   end_phase_if_over(self, barrier);
 }
 
-// An arrival or a copy of this thread may have ended the phase.
+// Called after an arrival or a copy of this thread, which may have ended the phase.
 void Mbarriers::end_phase_if_over(Thread& self, Mbarrier& barrier) {
   if (barrier.arrivals_left != 0 || barrier.bytes_copied < barrier.bytes_expected) return;
   if (barrier.bytes_copied > barrier.bytes_expected) {
@@ -112,7 +112,7 @@ void Mbarriers::end_phase_if_over(Thread& self, Mbarrier& barrier) {
                std::to_string(barrier.bytes_copied) + " are copied. The launch ends here.");
     core.kill_launch();
   }
-  // The last thread to arrive knows of the end if it knows of all other arrivals.
+  // The end is ordered for the last thread to arrive if all other arrivals are.
   bool knows = barrier.last_copy == 0;
   for (const Stamp arrival : barrier.arrived) {
     knows = knows && core.order.happens_before(arrival, self, true);
@@ -147,7 +147,7 @@ void Mbarriers::wait(Thread& self, std::uintptr_t address, unsigned parity,
                ". The launch ends here.");
     core.kill_launch();
   }
-  // Of the phase that comes next for this thread and the one before, the one of this parity.
+  // The phase with this parity: this thread's next phase or the one before it.
   const int next = self.knowledge.phases_of(barrier.index);
   const int phase = next % 2 == static_cast<int>(parity) ? next : next - 1;
   core.block_recorder.mark_at_barrier(self, WarpEvent::Kind::kWait, return_address,
@@ -163,13 +163,13 @@ void Mbarriers::wait(Thread& self, std::uintptr_t address, unsigned parity,
   if (!in_time) {
     report(Report::kWaitPhaseLate, barrier,
            {named_access(barrier.last_arrival), access_of(self, site)},
-           "The wait is for " +
+           "The thread waits for " +
                (phase < 0 ? "the phase before the first" : "phase " + std::to_string(phase)) +
-               ", and phase " + std::to_string(barrier.phase - 1) +
-               " has ended, too. The parity now says that the phase is still to end: on "
-               "a GPU the thread waits for a later one." +
-               (warp_in_time ? " Another lane of its warp was in time, and did not wait for this "
-                               "one before the next phase could end."
+               ", but phase " + std::to_string(barrier.phase - 1) +
+               " has ended as well. By its parity the phase looks unfinished again: on a GPU the "
+               "thread would wait for a later one." +
+               (warp_in_time ? " Another lane of the warp was in time, but did not wait for this "
+                               "lane before the next phase could end."
                              : ""));
   }
   self.knowledge.join(warp_in_time ? seen.released : barrier.released);
@@ -189,8 +189,8 @@ void Mbarriers::report(Report report, const Mbarrier& barrier,
                   &core.sites[stamp_site(barrier.initialised)]);
 }
 
-// No thread can go on, and some wait at mbarriers or named barriers: the state of all mbarriers
-// that are waited for, and where each warp waits.
+// For when no thread can go on and some wait at mbarriers or named barriers: reports the state of
+// their mbarriers, and the place at which each warp waits.
 void Core::report_deadlock() {
   std::string waits;
   std::uintptr_t where = 0;

@@ -27,15 +27,16 @@ struct Mbarrier {
   int phase = 0;  // the current one, counted from 0
   unsigned arrivals_left = 0;
   std::int64_t bytes_expected = 0, bytes_copied = 0;
-  std::vector<Stamp> arrived;  // who, and where
+  std::vector<Stamp> arrived;  // the arrivals of the phase
   Stamp last_copy = 0;
   Stamp last_arrival = 0;  // of any phase
 
-  Knowledge joining;   // of all that have arrived
-  Knowledge released;  // of those that had arrived when the last phase ended
+  Knowledge joining;   // of all threads that have arrived
+  Knowledge released;  // of the threads that had arrived when the last phase ended
 
-  // By warp and parity: the last phase that one of its lanes has waited for in time, and what it
-  // learned. A lane that comes too late is reported, and goes on as if it had come with that one.
+  // By warp and parity: the last phase that one of its lanes has waited for in time, and the
+  // knowledge it got. A lane that waits too late is reported, and continues as if it had been in
+  // time.
   struct Seen {
     int phase = -2;
     Knowledge released;
@@ -54,7 +55,7 @@ class Mbarriers {
   void arrive(Thread& self, std::uintptr_t address, unsigned expected_bytes,
               std::uintptr_t return_address);
   void wait(Thread& self, std::uintptr_t address, unsigned parity, std::uintptr_t return_address);
-  // A copy that begins now, with this stamp, brings these bytes to the current phase.
+  // A copy that begins now, with this stamp, adds these bytes to the current phase.
   void add_bytes(Thread& self, Mbarrier& barrier, std::size_t bytes, Stamp copy);
   // The barrier at the address. The launch ends if there is none.
   Mbarrier& at(const Thread& self, std::uintptr_t address, std::uint16_t site);

@@ -19,7 +19,7 @@ __shared__ __align__(kSharedAlignment) unsigned char shared_memory[simt::kMaxSha
 namespace cuflash::simt {
 namespace {
 
-// Zeroed pages, allocated on first touch; null if the host refuses.
+// Zeroed pages, allocated on first touch; null if the host has no memory.
 void* map_pages(std::size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -69,8 +69,8 @@ std::size_t GlobalMemory::chunks_of(const Region& region) {
   return (region.bytes + 2 * kRedZoneBytes + kChunkBytes - 1) / kChunkBytes;
 }
 
-// A second simulator in the process (in a library of its own) most likely has another arena. All
-// arenas lie at addresses where the operating system maps nothing unasked.
+// A second simulator in the process, in another library, most likely has another arena. All arenas
+// lie at addresses that the operating system does not choose itself.
 bool GlobalMemory::make_arena() {
   if (arena_ != kNowhere) return true;
   chunk_owner_ = static_cast<Region**>(map_pages(kChunks * sizeof(Region*)));
@@ -90,7 +90,7 @@ bool GlobalMemory::map_chunks(std::size_t chunks, std::size_t& first) {
       wrapped = true;
       first = 0;
     }
-    // Forget freed allocations here, and skip live ones.
+    // Release freed allocations here, and skip live ones.
     auto at = regions_.upper_bound(first);
     if (at != regions_.begin()) --at;
     std::size_t occupied = 0;  // up to this chunk
@@ -198,7 +198,7 @@ void SharedMemory::begin_launch(const SharedLayout& dynamic) {
     region_.drop_cells();
     find_region();
   }
-  // Fine cells that one kernel needed must not slow down the next.
+  // Fine cells of one kernel would slow down the next.
   if (region_.has_fine_cells()) region_.drop_cells();
 }
 
@@ -254,7 +254,7 @@ bool SharedMemory::inside_variable(std::uintptr_t address, std::size_t size) con
   }
   const std::size_t offset = address - region_.begin;
   const Variable* const variable = variable_near(offset);
-  // A stripped module has no symbols: then nothing is known to be outside.
+  // A stripped module has no symbols; then every address counts as inside.
   return variable == nullptr || (variable->holds(offset) && variable->holds(offset + size - 1));
 }
 
@@ -263,7 +263,7 @@ std::string SharedMemory::explain_outside(std::uintptr_t address, std::size_t si
     const std::size_t offset = address - region_.begin;
     const Variable& variable = *variable_near(offset);
     if (!variable.holds(offset)) {
-      return "It lies between the __shared__ variables, in none of them.";
+      return "It lies between two __shared__ variables.";
     }
     return "It reaches " + std::to_string(offset + size - variable.offset - variable.bytes) +
            " bytes past the end of " + variable.name + ", which has " +

@@ -1,8 +1,9 @@
-// The memory that kernels can see, and what the simulator remembers about it.
+// The memory that kernels can access, and the simulator's records of it.
 //
 // Global memory lies in one range of addresses, handed out in chunks with red zones around every
 // allocation. Shared memory is the thread-local storage of the module that holds the kernel. Both
-// are regions, and every region has shadow cells: who last wrote and last read each granule.
+// are regions, and every region has shadow cells: the last write and the last reads of each
+// granule.
 #ifndef CUFLASH_SIMT_MEMORY_H_
 #define CUFLASH_SIMT_MEMORY_H_
 
@@ -27,7 +28,7 @@ inline std::uintptr_t as_address(const volatile void* pointer) {
 }
 
 // Dynamic shared memory of a block of the modelled device. cuflash::shared_memory has this size; a
-// launch may use as much of it as it asked for.
+// launch may use as much of it as it requested.
 constexpr std::size_t kMaxSharedBytes = 227 * 1024;
 
 // When, by which thread and at which site a granule was accessed: epoch:38 | thread:10 | site:16.
@@ -53,15 +54,15 @@ constexpr Stamp kHostStamp = kOneEpoch;
 // True if the address is a null pointer's, or that of a field or element behind one.
 constexpr bool is_null(std::uintptr_t address) { return address < 65536; }
 
-// What is remembered about one granule. Two readers are kept, of different warps if possible: a
-// later writer then finds a reader other than itself, if there was one.
+// The record of one granule. Two reads are kept, of different warps if possible, so that a later
+// writer finds a reader other than itself if there was one.
 struct Cell {
   Stamp write;
   Stamp read;
   Stamp other_read;
 };
 
-// Those of neighbouring granules.
+// The cells of neighbouring granules.
 struct CellRange {
   Cell* first;
   std::size_t count;
@@ -87,7 +88,7 @@ struct Region {
     if (((offset | size) & granule_mask_) != 0) prepare_cells(offset | size);
     return {&cells_[offset >> granule_log2_], size >> granule_log2_};
   }
-  // The same if such cells exist; null otherwise.
+  // The cells of [address, address + size), or null if there are none.
   Cell* existing_cells(std::uintptr_t address, std::size_t size, std::size_t& count) {
     const std::size_t offset = address - begin;
     if (((offset | size) & granule_mask_) != 0) return nullptr;
@@ -126,18 +127,18 @@ struct Region {
   std::size_t granule_mask_ = ~std::size_t{0};  // all ones until there are cells
 };
 
-// Global memory: cudaMalloc and its like. All of it lies in one range of addresses, the arena,
-// which holds nothing else. Only the allocations in the arena are mapped.
+// Global memory. All of it lies in one range of addresses, the arena, which holds nothing else.
+// Only the allocations in the arena are mapped.
 class GlobalMemory {
  public:
   // Null when the limit is reached or the host has no memory left.
   void* allocate(std::size_t bytes);
   // False when `pointer` is not the start of a live allocation.
   bool free(void* pointer);
-  // Forgets what was freed, if nothing is allocated.
+  // Releases freed allocations if nothing is allocated.
   void release_if_idle();
 
-  // True if the address is in the range that allocations come from.
+  // True if the address is in the arena.
   bool owns(std::uintptr_t address) const { return address - arena_ < kArenaBytes; }
   // The allocation, live or freed lately, whose chunk of the arena holds the address, red zones
   // included; null if there is none.
@@ -185,7 +186,7 @@ class SharedMemory {
   Region& region() { return region_; }
   const Region& region() const { return region_; }
 
-  // True if all bytes are inside one variable; and why they are not, in a sentence.
+  // True if all bytes are inside one variable. explain_outside() says why they are not.
   bool inside_variable(std::uintptr_t address, std::size_t size) const;
   std::string explain_outside(std::uintptr_t address, std::size_t size) const;
   bool is_dynamic(std::uintptr_t address) const {
@@ -199,8 +200,8 @@ class SharedMemory {
     std::uintptr_t begin;
   };
   Array array(std::uintptr_t address) const;
-  // The layout that names the elements at the address; null for a variable, for dynamic memory
-  // whose launch gave only a size, and if lacks_layout().
+  // The layout with the names of the elements at the address. Null for a variable, for dynamic
+  // memory whose launch passed only a size, and if lacks_layout().
   const StorageLayout* layout(std::uintptr_t address) const {
     if (!is_dynamic(address)) return nullptr;
     if (!layout_) layout_ = storage_layout(dynamic_);

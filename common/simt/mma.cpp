@@ -1,9 +1,9 @@
-// mma.sync m16n8k16: the whole warp's product, computed by the last lane to arrive.
+// mma.sync m16n8k16: a warp's product, computed by the last lane to arrive.
 //
 // Products are exact: those of two halves always, those of two bfloat16 unless they overflow or
 // underflow. Sums are rounded to the nearest float, one after the other: the old D first, then k
-// from first to last. NVIDIA specifies no order; a GPU adds several products at once and rounds in
-// its own way, so that the last bits differ.
+// from first to last. NVIDIA specifies no order; a GPU adds several products at once and rounds
+// differently, so the last bits differ.
 #include <device/ptx/mma.h>
 
 #include "device/mma_fragments.h"
@@ -13,7 +13,7 @@
 namespace cuflash::simt {
 namespace {
 
-// What a lane passes.
+// The operands of a lane.
 struct MmaOperands {
   float* d;
   const std::uint32_t *a, *b;

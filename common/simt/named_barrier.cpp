@@ -1,5 +1,5 @@
-// bar.sync and bar.arrive: whole warps come to a barrier with a number. Those that wait
-// there are ordered after all that came.
+// bar.sync and bar.arrive: whole warps arrive at a barrier with a number. Threads that wait there
+// are ordered after all arrivals.
 #include "simt/named_barrier.h"
 
 #include "simt/core.h"
@@ -22,9 +22,10 @@ void NamedBarriers::come(Thread& self, int number, int threads, Coming how,
   const int count = static_cast<int>(barriers_.size());
   if (number < 1 || number >= count || threads < 32 || threads % 32 != 0) {
     end_launch(self, Report::kNamedBarrierOutOfRange,
-               "This is barrier " + std::to_string(number) + " for " + std::to_string(threads) +
-                   " threads. A block has barriers 1 to 15 beside __syncthreads(), for "
-                   "whole warps.");
+               "The call is for barrier " + std::to_string(number) + " and " +
+                   std::to_string(threads) +
+                   " threads. Named barriers have the numbers 1 to 15, and the number of threads "
+                   "is a multiple of 32.");
   }
   NamedBarrier& barrier = barriers_[number];
   ++core.events.barrier_calls;
@@ -50,15 +51,15 @@ void NamedBarriers::check_comer(const Thread& self, const NamedBarrier& barrier,
   const std::string name = "Barrier " + std::to_string(number);
   if (!barrier.comers.empty() && barrier.threads != static_cast<std::size_t>(threads)) {
     end_launch(self, Report::kNamedBarrierOfTwoSizes,
-               name + " is for " + std::to_string(threads) + " threads here, and for " +
+               name + " is called for " + std::to_string(threads) + " threads here, and for " +
                    std::to_string(barrier.threads) + " at " +
                    short_location(source_place(barrier.comers.front().return_address)) + '.');
   }
   if (self.knowledge.openings_of(number) < barrier.openings) {
     end_launch(self, Report::kNamedBarrierTooSoon,
                name +
-                   " has opened before, and nothing orders that before this thread's "
-                   "arrival, which could have been counted then.");
+                   " has opened before, and nothing orders that opening before this thread's "
+                   "arrival, which could have been counted for it.");
   }
   for (const NamedBarrier::Comer& other : barrier.comers) {
     if (how != Coming::kArrives || other.thread != self.index) continue;
@@ -69,7 +70,7 @@ void NamedBarriers::check_comer(const Thread& self, const NamedBarrier& barrier,
   }
 }
 
-// Called by the last thread to come.
+// Called by the last thread to arrive.
 void NamedBarriers::open(const Thread& self, NamedBarrier& barrier) {
   const int num_warps = core.num_warps();
   std::vector<int> waiting(num_warps), going_on(num_warps);  // lanes, by warp

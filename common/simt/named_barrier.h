@@ -18,17 +18,17 @@ namespace cuflash::simt {
 struct Thread;
 
 struct NamedBarrier {
-  // A thread that has come since the barrier opened last.
+  // A thread that has arrived since the barrier last opened.
   struct Comer {
     int thread;
     Coming how;
     std::uintptr_t return_address;
   };
-  std::size_t threads = 0;  // for which it opens, as the first of them said
+  std::size_t threads = 0;  // at which it opens, from the first arrival
   std::vector<Comer> comers;
   int openings = 0;
 
-  // What the comers know. Of those that went on, as it was when they came.
+  // The knowledge of the threads at their arrivals.
   Knowledge joining;
   std::deque<ThreadFences> fences;
 };
@@ -36,7 +36,7 @@ struct NamedBarrier {
 class NamedBarriers {
  public:
   void begin_block() { barriers_ = {}; }
-  // A thread comes, and waits unless it only arrives.
+  // A thread arrives, and waits unless `how` is kArrives.
   void come(Thread& self, int number, int threads, Coming how, std::uintptr_t return_address);
   const NamedBarrier& operator[](int number) const { return barriers_[number]; }
 

@@ -49,8 +49,8 @@ unsigned Order::existing_lanes(int warp) const {
   return ~0u >> (32 - std::min(32, num_threads_ - warp * 32));
 }
 
-// The event is one of the whole warp if its mask names all of the warp's lanes in the block. Which
-// lanes have exited by then must not matter, because that depends on the schedule.
+// The event is one of the whole warp if its mask contains all of the warp's lanes in the block,
+// exited ones included, because the schedule decides which lanes have exited.
 void Order::meet_in_warp(int warp, unsigned mask) {
   const Stamp now = next_moment();
   Thread* const lanes = &threads_[warp * 32];
@@ -71,7 +71,7 @@ void Order::meet_in_warp(int warp, unsigned mask) {
   for (Thread* lane : met_) std::copy_n(joined, 32, lane->synced);
 }
 
-// Each of the threads now knows what any of them knows.
+// Each of these threads gets the knowledge of all of them.
 void Order::share(const std::vector<Thread*>& threads) {
   if (fences.in_use()) {
     std::vector<ThreadFences*> all;
@@ -95,7 +95,7 @@ void Order::note_moment(Thread& self) {
   before[self.index] = next_moment();
 }
 
-// Records what happened before the fence, and separates it from what the thread does next.
+// Records the accesses before the fence, and separates them from the thread's later ones.
 Fence Order::fence_now(const Thread& self, bool block_only) {
   Fence fence{block_start_,     block_only, last_barrier_, {}, self.knowledge.fenced_global,
               self.fences.known};

@@ -22,7 +22,7 @@ class Order {
   // ---- The clock -------------------------------------------------------------------------------
 
   // Moments are stamps of thread 0 and site 0. Every launch, block, barrier, fence and __syncwarp()
-  // begins a new epoch; what has a smaller stamp came before it.
+  // begins a new epoch; everything with a smaller stamp came before it.
   Stamp next_moment() { return now_ += kOneEpoch; }
   Stamp now() const { return now_; }
   Stamp stamp_of(const Thread& self, std::uint16_t site) const {
@@ -36,35 +36,35 @@ class Order {
 
   // ---- Events ----------------------------------------------------------------------------------
 
-  // Of all threads of the block: __syncthreads().
+  // __syncthreads(): an event of all threads of the block.
   void meet();
-  // What each lane of the mask did before happens before what any of them does next: __syncwarp().
+  // __syncwarp(): earlier accesses of the lanes in the mask happen before later ones of these
+  // lanes.
   void meet_in_warp(int warp, unsigned mask);
-  // Of all lanes of the warp that the block has, at this moment.
+  // An event of all existing lanes of the warp, at this moment.
   void note_warp_event(int warp, Stamp moment) { last_warp_event_[warp] = moment; }
   unsigned existing_lanes(int warp) const;
-  // Before the thread passes its knowledge on: notes there what the events of its warp have
-  // ordered, and what it has done itself.
+  // Must precede the passing on of the thread's knowledge: adds to it the order from events of its
+  // warp, and the thread's own accesses.
   void note_moment(Thread& self);
   // __threadfence() or __threadfence_block().
   void fence(Thread& self, bool block_only);
-  // Such a fence and an atomic operation in one.
+  // A __threadfence() and an atomic operation in one.
   void release(Thread& self, std::uintptr_t address);
-  // A proxy fence, of shared or of global memory.
+  // A proxy fence for shared or for global memory.
   void fence_proxy(Thread& self, bool global);
 
   // ---- Questions -------------------------------------------------------------------------------
 
-  // True if the access with stamp `earlier` happened before what the thread does now.
+  // True if the access with stamp `earlier` happened before the thread's current access.
   bool happens_before(Stamp earlier, const Thread& self, bool shared) const;
-  // The same by the order of launches, blocks and barriers, or because the same thread made it.
+  // True if the order of launches, blocks and barriers makes it so, or if the same thread made it.
   bool by_barriers(Stamp earlier, Stamp now, bool shared) const {
     if (earlier >= block_start_) return earlier < last_barrier_ || same_thread(earlier, now);
-    // An earlier block had this shared memory for itself; in global memory nothing orders two
-    // blocks.
+    // Only one block at a time uses shared memory; in global memory nothing orders two blocks.
     return shared || earlier < launch_start_;
   }
-  // The same by an event of the whole warp, of an access made in this block.
+  // True if an event of the whole warp makes it so, for an access made in this block.
   bool by_warp(const Thread& self, Stamp earlier, Stamp now) const {
     return earlier >= block_start_ && same_warp(earlier, now) &&
            earlier < last_warp_event_[self.warp()];

@@ -9,8 +9,8 @@
 
 namespace cuflash::simt {
 
-// The thread has the copy unit access global memory, after an access that is ordered before.
-// Reports that a proxy fence is missing between the two.
+// Checks the proxy fences between an access to global memory and a later access, ordered after it,
+// by the copy unit on behalf of this thread.
 void check_proxy_fence(const Thread& self, const Region& region, std::uintptr_t address,
                        Stamp earlier, std::uint16_t site);
 

@@ -1,4 +1,4 @@
-// Describes races in words: the two accesses in program order, and what fails to order them.
+// Explains races: the two accesses in program order, and the missing order.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -19,7 +19,7 @@ bool different_tiles_of_one_name(const TileMark* a, const TileMark* b) {
          std::strcmp(a->name, b->name) == 0;
 }
 
-// True if the thread has gone from tile a to tile b since the last barrier.
+// True if the thread has moved from tile a to tile b since the last barrier.
 bool went(const Thread& thread, const TileMark& a, const TileMark& b, Stamp last_barrier) {
   const auto end = thread.tiles.end();
   auto from = std::find_if(thread.tiles.begin(), end,
@@ -40,7 +40,7 @@ bool did(const LaneTrace& trace, int a, int b) {
   return std::find_if(from, end, is(b)) != end;
 }
 
-// For two unordered accesses of one block: true if the program means the earlier one to come first.
+// For two unordered accesses of one block: true if the earlier one comes first in the program.
 bool comes_first(const NamedAccess& earlier, const NamedAccess& later) {
   const Thread& one = core.thread(earlier.thread);
   const Thread& other = core.thread(later.thread);
@@ -64,8 +64,8 @@ bool comes_first(const NamedAccess& earlier, const NamedAccess& later) {
          first.place.file != second.place.file || first.place.line <= second.place.line;
 }
 
-// How far apart two accesses are: in one warp 0, in one block 1, else 2. Of similar pairs the
-// report shows one of the greatest distance: __syncwarp() would order only two lanes of a warp.
+// The distance of two accesses: 0 in one warp, 1 in one block, 2 otherwise. A report shows the pair
+// with the greatest distance, because __syncwarp() would order only two lanes of a warp.
 int distance(const NamedAccess& a, const NamedAccess& b) {
   return a.block != b.block ? 2 : a.thread / 32 != b.thread / 32 ? 1 : 0;
 }
@@ -92,7 +92,7 @@ std::string explain_race(const NamedAccess& first, const NamedAccess& second) {
   }
   text += line(to) + '.';
   const bool by_copy = core.copies.begin_at(first.site) || core.tensor_copies.read_at(first.site);
-  if (by_copy) text += " It must follow the wait for the copy.";
+  if (by_copy) text += " The barrier must follow the wait for the copy.";
   return text;
 }
 

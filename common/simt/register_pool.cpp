@@ -1,5 +1,5 @@
-// setmaxnreg: the warpgroups of a block share the registers with which it begins. One that asks for
-// more than is left waits until others have given some back.
+// setmaxnreg: the warpgroups of a block share its registers. A warpgroup that requests more than
+// are left waits until others have released some.
 #include <device/ptx/setmaxnreg.h>
 
 #include <algorithm>
@@ -8,18 +8,17 @@
 
 namespace cuflash::simt {
 
-// A kernel may ask for fewer, so that several blocks fit on a multiprocessor; the
-// simulator does not know of that.
+// A kernel may be compiled for fewer, so that several blocks fit on an SM; that is not modelled.
 int Warpgroups::registers_at_launch() {
   constexpr int kOfMultiprocessor = 65536, kMost = 256, kUnit = 8;
   return std::min(kOfMultiprocessor / core.num_threads() / kUnit * kUnit, kMost);
 }
 
-// Gives the warpgroup so many registers a thread, if the others leave them. Warps that exit are not
-// said to give theirs back.
+// Gives the warpgroup that many registers per thread, if the others leave them. The PTX manual does
+// not say that exiting warps release theirs.
 bool Warpgroups::take_registers(Warpgroup& group, int registers) {
   const int warps = core.num_warps();
-  int others = -group.registers * kWarps;  // of the warps, a thread
+  int others = -group.registers * kWarps;  // summed over the warps, per thread
   for (int warp = 0; warp < warps; ++warp) others += list_[warp / kWarps].registers;
   if (others + registers * kWarps > registers_at_launch() * warps) return false;
   group.registers = registers;

@@ -11,7 +11,7 @@ void LaneTrace::drop_front(std::size_t count) {
 }
 
 void LaneTrace::grow() {
-  // Not a power of two, or lanes in step would compete for the same cache sets.
+  // Not a power of two, because lanes in step would then compete for the same cache sets.
   constexpr std::size_t kFirstRoom = 520;
   const std::size_t used = size();
   records_.resize(records_.empty() ? kFirstRoom : 2 * records_.size());
@@ -30,8 +30,8 @@ void RequestCounter::flush_in_step(LaneTrace* const lanes[32], std::uint32_t ope
     size[lane] = lanes[lane]->size();
     if ((open >> lane & 1) != 0) end = std::min(end, size[lane]);
   }
-  // Lanes are in step while their i-th records have the same site. A lane that records no more
-  // drops out at its end.
+  // Lanes are in step while their i-th records have the same site. A lane without further records
+  // drops out.
   std::size_t i = 0;
   bool in_step = true;
   while (in_step && i < end) {
@@ -79,8 +79,8 @@ void RequestCounter::flush(LaneTrace* const lanes[32]) {
   }
 }
 
-// Joins lanes that have diverged. A lane waits if another lane, elsewhere, still has to make the
-// lane's next access at least as often; a lane that has more of that access left goes on.
+// Joins lanes that have diverged. A lane waits if another lane at a different access still has to
+// make the lane's next access at least as often; otherwise it goes on.
 void RequestCounter::join_divergent(LaneTrace* const lanes[32]) {
   const Record* next[32] = {};
   const Record* end[32] = {};
@@ -106,8 +106,8 @@ void RequestCounter::join_divergent(LaneTrace* const lanes[32]) {
   }
 }
 
-// The access to count next, of those that come next in some lane. An access whose lanes need not
-// wait for lanes elsewhere goes first; otherwise the order of the source decides.
+// Chooses the access to count among the lanes' next ones. An access whose lanes need not wait for
+// other lanes goes first; otherwise the order of the source decides.
 std::size_t RequestCounter::next_account(const Record* const next[32],
                                          const Record* const end[32]) const {
   const std::vector<std::uint32_t>& rank = sites_.ranks();
@@ -117,7 +117,7 @@ std::size_t RequestCounter::next_account(const Record* const next[32],
     if (next[lane] == end[lane]) continue;
     const std::size_t account = account_of(*next[lane]);
     if (account == first) continue;
-    std::uint32_t here = 0, elsewhere = 0;  // the most that a lane has left
+    std::uint32_t here = 0, elsewhere = 0;  // maximum of a lane's remaining accesses
     for (int other = 0; other < 32; ++other) {
       if (next[other] == end[other]) continue;
       auto& most = account_of(*next[other]) == account ? here : elsewhere;
@@ -234,14 +234,14 @@ class SmallSet {
   std::uintptr_t numbers_[kSlots];
 };
 
-// The addresses of the lanes of `mask`, without gaps.
+// Copies the addresses of the lanes of `mask` without gaps.
 int gather(std::uint32_t mask, const std::uintptr_t* address, std::uintptr_t* out) {
   int count = 0;
   for (; mask != 0; mask &= mask - 1) out[count++] = address[__builtin_ctz(mask)];
   return count;
 }
 
-// True if no lane n and n ^ bit want different addresses.
+// True if every pair of lanes n and n ^ bit shares an address.
 bool pairs_share(int bit, std::uint32_t mask, const std::uintptr_t* address) {
   for (int lane = 0; lane < 32; ++lane) {
     const int other = lane ^ bit;
@@ -307,7 +307,7 @@ Wavefronts bank_wavefronts(std::size_t size, AccessKind kind, std::uint32_t mask
       ++total.taken;
       continue;
     }
-    // Different words of one bank take turns; lanes that share a word do not.
+    // Different words of one bank need one wavefront each; lanes that share a word share it.
     SmallSet words;
     int words_in_bank[32] = {};
     int most = 0;

@@ -19,14 +19,14 @@ constexpr Record kRecordShared = Record{1} << 47;
 constexpr Record make_record(std::uint16_t site, bool shared, std::uintptr_t address) {
   return Record{site} << kRecordSiteShift | (shared ? kRecordShared : 0) | address;
 }
-// Each site has an account for each of the two memories: at one site, some lanes may access shared
-// memory and others global memory.
+// Each site has an account for each of the two memories, because at one site some lanes may access
+// shared memory and others global memory.
 constexpr std::size_t account_of(Record r) { return r >> (kRecordSiteShift - 1); }
 constexpr int site_of(std::size_t account) { return static_cast<int>(account / 2); }
 constexpr bool is_shared(std::size_t account) { return account % 2 != 0; }
 
-// The accesses that one lane has recorded. There is room for a few hundred, so that the traces of a
-// block stay in the cache; a lane whose trace is full waits for the others of its warp.
+// The recorded accesses of one lane. There is room for a few hundred, so that the traces of a block
+// stay in the cache; a lane with a full trace waits for the others of its warp.
 class LaneTrace {
  public:
   bool full() const { return next_ == end_; }
@@ -52,24 +52,24 @@ struct SiteCounts {
   std::uint64_t wavefronts = 0, conflicts = 0;  // shared memory
 };
 
-// Joins the accesses of lanes into requests, and keeps account of the requests.
+// Joins the accesses of lanes into requests, and counts the requests.
 class RequestCounter {
  public:
   RequestCounter(const Sites& sites, BlockRecorder& recorder)
       : sites_(sites), recorder_(recorder) {}
 
-  // Joins and counts what up to 32 lanes have recorded since their last warp-wide event, and
-  // empties their traces. lanes[i] is null for a lane that does not exist. Lanes that part in a
-  // branch or a loop meet again at the next access that all of them make.
+  // Joins and counts the records of up to 32 lanes since their last warp-wide event, and empties
+  // their traces. lanes[i] is null for a lane that does not exist. Lanes that diverge in a branch
+  // or a loop reconverge at the next access that all of them make.
   void flush(LaneTrace* const lanes[32]);
-  // Joins and counts only what is certain before the event: the lanes of `open` will record more.
-  // Removes what it counts from the traces.
+  // Joins, counts and removes only those records that later ones cannot change: the lanes of `open`
+  // will record more before the event.
   void flush_in_step(LaneTrace* const lanes[32], std::uint32_t open);
 
-  // Counts one request of a copy that passes by the lanes' pipe: of global memory only.
+  // Counts one request of the copy unit, which is of global memory only.
   void count_copy(std::uint16_t site, std::uint64_t bytes, std::uint64_t sectors);
 
-  // The accounts since reset(): in sum, and by line.
+  // The counts since reset(): in total, and by line.
   Counts totals() const;
   std::vector<LineCounts> by_line() const;
   void reset() { accounts_.clear(); }
@@ -88,8 +88,8 @@ class RequestCounter {
 // 32-byte sectors that a warp instruction touches.
 int sectors_touched(std::size_t size, std::uint32_t mask, const std::uintptr_t* address);
 
-// Passes over the 32 banks of 4 bytes that a warp instruction takes, and the fewest that it could
-// take with other addresses. Accesses of 8 and 16 bytes proceed by half and quarter warps; loads by
+// The wavefronts of a warp instruction, in 32 banks of 4 bytes, and the minimum for other
+// addresses. Accesses of 8 and 16 bytes proceed by half and quarter warps; loads by
 // twice as many lanes, if every lane n shares its address with n ^ 1, or every one with n ^ 2.
 struct Wavefronts {
   int taken;

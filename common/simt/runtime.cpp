@@ -25,7 +25,7 @@ cudaError_t keep(cudaError_t error) {
   return error;
 }
 
-// False if a device pointer is not in a live allocation; any other pointer is the host's.
+// False if a device pointer is not in a live allocation. Any other pointer counts as the host's.
 bool valid_range(const void* pointer, std::size_t bytes) {
   const auto address = as_address(pointer);
   return !core.global.owns(address) || core.global.find_range(pointer, bytes) != nullptr;
@@ -232,9 +232,9 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorMemoryAllocation:
       return "out of memory";
     case cudaErrorInvalidConfiguration:
-      return "invalid launch configuration; the simulator's findings say which limit";
+      return "invalid launch configuration: see the simulator's findings";
     case cudaErrorLaunchFailure:
-      return "the launch was stopped; the simulator's findings say why";
+      return "the launch was stopped: see the simulator's findings";
     case cudaErrorNotSupported:
       return "operation not supported: the CPU simulator measures no time";
     default:

@@ -1,6 +1,6 @@
 /// @file simulator.h
-/// The CPU simulator for host code that is built on both backends: its public functions, and on a
-/// GPU functions of the same names, which do nothing, count nothing and find nothing.
+/// The CPU simulator's public functions, for host code that is built on both backends. On a GPU,
+/// functions of the same names do nothing, count nothing and find nothing.
 #ifndef CUFLASH_SIMT_SIMULATOR_H_
 #define CUFLASH_SIMT_SIMULATOR_H_
 

@@ -81,7 +81,7 @@ StorageLayout::StorageLayout(const StorageType& type) {
   }
 }
 
-// A member is one place, or, if it is a struct or union that contains arrays, their places.
+// A member is one place. A struct or union that contains arrays is the places of its members.
 void StorageLayout::add_places(const StorageType& type, const std::string& path,
                                std::size_t offset) {
   for (const StorageMember& member : type.members) {

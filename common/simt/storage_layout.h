@@ -24,11 +24,11 @@ class StorageLayout {
   // The name of the array at the offset, or of the nearest one before it, and where it begins.
   std::string array_name(std::size_t offset) const;
   std::size_t array_begin(std::size_t offset) const;
-  // "sK[17][4]": the element at the offset that an access of `size` bytes begins with. Past the end
-  // of the array its first index goes on.
+  // "sK[17][4]": the first element of an access of `size` bytes at the offset. Past the end of the
+  // array its first index continues.
   std::string element_name(std::size_t offset, std::size_t size) const;
-  // True if all of the bytes lie between or behind the members of the storage. What lies between
-  // the members of a member is no padding: a kernel may copy that member whole.
+  // True if all of the bytes lie between or after the members of the storage. Bytes between the
+  // members of a member do not count: a kernel may copy that member as a whole.
   bool is_padding(std::size_t offset, std::size_t size) const;
 
  private:
@@ -49,8 +49,8 @@ class StorageLayout {
   std::vector<Gap> gaps_;
 };
 
-// The layout of a launch's storage, read on first use and kept. Null if the launch names no
-// storage, or the debug information does not describe it.
+// The layout of a launch's storage, read on first use and kept. Null if the launch has no storage,
+// or if the debug information does not describe it.
 const StorageLayout* storage_layout(const SharedLayout& shared);
 
 }  // namespace cuflash::simt

@@ -1,5 +1,5 @@
-// DWARF's description of a type as a tree. A type that DWARF does not describe completely, with
-// constants only, is not described at all: half a layout would give wrong names.
+// Reads DWARF's description of a type as a tree. A type that DWARF does not describe completely by
+// constants is left out, because half a layout would give wrong names.
 #include "simt/storage_type.h"
 
 #include <dwarf.h>

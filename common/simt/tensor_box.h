@@ -1,4 +1,4 @@
-// The boxes of cp.async.bulk.tensor: where their elements lie in both memories.
+// The boxes of cp.async.bulk.tensor: the places of their elements in both memories.
 #ifndef CUFLASH_SIMT_TENSOR_BOX_H_
 #define CUFLASH_SIMT_TENSOR_BOX_H_
 
@@ -13,8 +13,8 @@ namespace cuflash::simt {
 
 struct Thread;
 
-// The hardware swizzles addresses: bits of the row change places of chunks within it. The patterns
-// are those of Swizzle (device/swizzle.h) in a tile that begins where the pattern does.
+// The hardware swizzles addresses: bits of the row permute the chunks within it. The patterns equal
+// those of Swizzle (device/swizzle.h) in a tile that begins at the pattern's start.
 inline std::uintptr_t swizzled(std::uintptr_t address, TensorSwizzle swizzle) {
   const std::uintptr_t mask = swizzle == TensorSwizzle::k128Bytes  ? 7
                               : swizzle == TensorSwizzle::k64Bytes ? 3
@@ -29,19 +29,19 @@ struct BoxChunk {
   std::size_t begin, end;
 };
 
-// The chunks of the box that begins at `first` of the tensor and at this address in shared memory,
-// in the order of its elements.
+// The chunks, in the order of its elements, of the box that begins at `first` in the tensor and at
+// this address in shared memory.
 std::vector<BoxChunk> box_chunks(std::uintptr_t shared, const TensorMapArguments& map,
                                  const int (&first)[4]);
 
-// Reports what a box needs in shared memory and does not have, whichever way it is copied. The
+// Reports a box in shared memory with a wrong alignment or extent, for copies and stores. The
 // launch then ends.
 void check_box(const Thread& self, std::uintptr_t shared, std::size_t bytes, int innermost,
                std::uint16_t site, const std::string& verb);
-// The same: all of its bytes must lie in one array.
+// Reports bytes that do not all lie in one array. The launch then ends.
 void check_span(const Thread& self, std::uintptr_t shared, std::size_t bytes, std::uint16_t site);
 
-// The largest aligned pieces of [begin, end), as global memory is read.
+// Calls use() for the largest aligned pieces of [begin, end), in which global memory is accessed.
 template <class Use>
 void for_each_piece(std::uintptr_t begin, std::uintptr_t end, const Use& use) {
   for (std::uintptr_t at = begin; at < end;) {

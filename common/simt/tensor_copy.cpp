@@ -1,9 +1,9 @@
 // cp.async.bulk.tensor: a copy takes effect at a wait for the phase of its mbarrier.
 //
-// When it begins, its destination is poisoned: the bytes are those of NaNs, and the cells say that
-// nobody has written them, so that every access takes the slow way and finds the copy. The first
-// wait for the phase writes the data. The cells stay as they are: from then on the copy itself
-// checks that a reader knows of the phase's end, and remembers who has read.
+// At its begin, its destination is poisoned: the bytes become NaNs, and the cells become unwritten,
+// so that every access takes the slow path and finds the copy. The first wait for the phase writes
+// the data. The cells stay unwritten: from then on the copy checks that the phase's end is ordered
+// before each read, and records the readers.
 #include "simt/tensor_copy.h"
 
 #include <device/ptx/tensor_copy.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kChunk = TensorCopy::kChunk;
 
-// Its bytes must count for the phase that they are meant for.
+// Checks that the bytes count for the intended phase.
 void check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_t site) {
   const NamedAccess here = access_of(self, site);
   const bool is_fenced =
@@ -28,15 +28,15 @@ void check_phase(const Thread& self, const Mbarrier& barrier, std::uint16_t site
   if (!is_fenced) {
     core.mbarriers.report(
         Report::kMbarrierWithoutFence, barrier, {named_access(barrier.initialised), here},
-        "The thread that initialises it must call fence_mbarrier_init() before the "
-        "barrier that lets others use it.");
+        "The thread that initialises the mbarrier must call fence_mbarrier_init() before the "
+        "barrier after which other threads use it.");
   }
   if (self.knowledge.phases_of(barrier.index) >= barrier.phase) return;
   core.mbarriers.report(
       Report::kMoreBytesThanExpected, barrier, {named_access(barrier.last_arrival), here},
       "Phase " + std::to_string(barrier.phase - 1) +
-          " has ended, and nothing orders its end before this copy: it had all the "
-          "bytes that it expects. The launch ends here.");
+          " has ended, and nothing orders its end before this copy: all the bytes that it "
+          "expects were already copied. The launch ends here.");
   core.kill_launch();
 }
 
@@ -125,7 +125,8 @@ void TensorCopies::read_box(Thread& self, const TensorCopy& copy) {
                                touched, &barrier, copy.phase);
 }
 
-// Everyone must be done with what the copy replaces. One report of each kind.
+// Checks that all accesses to the replaced data are ordered before the copy. One report of each
+// kind.
 void TensorCopies::check_destination(const Thread& self, const TensorCopy& copy) {
   Region& region = core.shared().region();
   const auto site = static_cast<std::uint16_t>(stamp_site(copy.begun));
@@ -142,27 +143,27 @@ void TensorCopies::check_destination(const Thread& self, const TensorCopy& copy)
                     "No barrier orders the read before the copy.");
   };
   const auto check_fence = [&](bool& told, Stamp access, std::uintptr_t address, Report report,
-                               const std::string& verb) {
+                               const std::string& verb) {  // "read"
     if (told || access <= core.order.block_start() || !is_ordered(access) ||
         self.knowledge.has_fenced(access)) {
       return;
     }
     told = true;
     report_accesses(report, &region, address, {named_access(access), access_of(self, site)},
-                    "The copy may overtake it. The thread that " + verb +
-                        " must call fence_proxy_async() before the barrier that orders the two, "
-                        "or this one after it.");
+                    "The copy may overtake the " + verb + ". The thread that " + verb +
+                        "s must call fence_proxy_async() before the barrier that orders the two, "
+                        "or the copying thread after it.");
   };
   const auto check_reading_thread = [&](Stamp reader, std::uintptr_t address) {
     check_reader(reader, address);
-    check_fence(told_read_fence, reader, address, Report::kReadWithoutProxyFence, "reads");
+    check_fence(told_read_fence, reader, address, Report::kReadWithoutProxyFence, "read");
   };
   const auto check_writer = [&](Stamp writer, std::uintptr_t address) {
     if (!told_writer && !is_ordered(writer)) {
       told_writer = true;
       report_race(self, region, address, writer, site);
     }
-    check_fence(told_write_fence, writer, address, Report::kWriteWithoutProxyFence, "writes");
+    check_fence(told_write_fence, writer, address, Report::kWriteWithoutProxyFence, "write");
   };
   const TensorCopy* last = nullptr;
   for (std::uintptr_t at = copy.to; at < copy.to + copy.bytes; at += kChunk) {
@@ -194,7 +195,7 @@ void TensorCopies::check_destination(const Thread& self, const TensorCopy& copy)
   }
 }
 
-// The place belongs to the copy from now on.
+// From now on the copy is the last one to its destination.
 void TensorCopies::take_destination(TensorCopy& copy) {
   Region& region = core.shared().region();
   first_ = region.begin / kChunk;
@@ -223,8 +224,8 @@ void TensorCopies::report_not_full(const Thread& self, const TensorCopy& copy,
                   {named_access(copy.begun), access_of(self, site)},
                   "The copy ends with phase " + std::to_string(copy.phase) + " of " +
                       core.mbarriers.name_of(*copy.barrier) +
-                      ". Neither has this thread waited for that phase, nor does a barrier "
-                      "follow another thread's wait.");
+                      ". This thread has not waited for that phase, and no barrier follows another "
+                      "thread's wait for it.");
 }
 
 bool TensorCopies::on_access(const Thread& self, TensorCopy& copy, std::uintptr_t address,
@@ -261,7 +262,7 @@ bool TensorCopies::is_over(Stamp earlier, const Thread& self, bool shared) const
 void TensorCopies::end(const Thread& self, TensorCopy& copy) {
   const auto site = static_cast<std::uint16_t>(stamp_site(copy.begun));
   for (const BoxChunk& chunk : copy.chunks) {
-    // If another copy to the same place has begun since, that was reported, and its data stay.
+    // A copy to the same place that began later was reported, and its data stay.
     if (counts_accesses() && last_to(chunk.shared) != &copy) continue;
     unsigned char data[kChunk] = {};
     std::memcpy(data + chunk.begin, reinterpret_cast<const void*>(chunk.global + chunk.begin),

@@ -17,7 +17,7 @@ namespace cuflash::simt {
 
 struct TensorCopy {
   static constexpr std::size_t kChunk = BoxChunk::kBytes;
-  // The last read of a thread of what the copy brought.
+  // The last read of the copied data by a thread.
   struct Reader {
     Stamp when = 0;
     std::uintptr_t address = 0;
@@ -26,12 +26,12 @@ struct TensorCopy {
   std::size_t bytes = 0;
   std::vector<BoxChunk> chunks;  // until the copy takes effect
   const Mbarrier* barrier = nullptr;
-  int phase = 0;  // of the barrier: its end is the copy's
+  int phase = 0;  // of the barrier, with which the copy ends
   std::uint16_t read_site = 0;
-  Stamp begun = 0;  // when, by which thread, at which site that writes
+  Stamp begun = 0;  // moment, thread, and the site that writes
   bool in_flight = true;
-  // By thread. The next copy to the place must be ordered after all of them; a cell would remember
-  // only two.
+  // By thread. The next copy to the place must be ordered after all of them; a cell would hold only
+  // two.
   std::vector<Reader> readers;
   std::size_t places = 0;  // chunks in shared memory that no later copy has taken
 
@@ -42,7 +42,7 @@ struct TensorCopy {
 
 // A copy's read of global memory, which lasts until the phase ends.
 struct CopyRead {
-  Stamp begun;          // when, by which thread, at which site that reads
+  Stamp begun;          // moment, thread, and the site that reads
   std::size_t barrier;  // its number
   int phase;
 };
@@ -56,8 +56,8 @@ class TensorCopies {
              std::uintptr_t barrier, std::uintptr_t return_address);
   // The thread has waited for this phase of the barrier.
   void on_wait(const Thread& self, const Mbarrier& barrier, int phase);
-  // Notes an access to what the copy brings. False if it has not ended for the thread; the access
-  // is then reported.
+  // Records an access to the copied data. False if the copy has not ended for the thread; the
+  // access is then reported.
   bool on_access(const Thread& self, TensorCopy& copy, std::uintptr_t address, std::uint16_t site);
   // All threads of the block have exited.
   void end_block();
@@ -67,10 +67,10 @@ class TensorCopies {
     const std::size_t place = address / TensorCopy::kChunk - first_;
     return place < at_.size() ? at_[place] : nullptr;
   }
-  // True if the thread knows that the copy has ended.
+  // True if the copy's end is ordered before the thread's next access.
   bool has_ended(const Thread& self, const TensorCopy& copy) const;
-  // True if the access `earlier`, which may be a copy's read of global memory, is over before what
-  // the thread does now. While a copy is in flight, its end looks for writes to what it reads.
+  // True if the access `earlier`, which may be a copy's read of global memory, is ordered before
+  // the thread's next access. Writes to the source of a copy in flight are found at the copy's end.
   bool is_over(Stamp earlier, const Thread& self, bool shared) const;
   void report_not_full(const Thread& self, const TensorCopy& copy, std::uintptr_t address,
                        std::uint16_t site);
@@ -95,7 +95,7 @@ class TensorCopies {
 
   std::list<TensorCopy> list_;
   std::vector<CopyRead> reads_;   // of all copies, the oldest first
-  std::set<int> reported_sites_;  // sites that began a copy which was met in flight
+  std::set<int> reported_sites_;  // the sites of copies that were reported in flight
   std::size_t first_ = 0;
   std::vector<TensorCopy*> at_;  // by chunk of shared memory
 };

@@ -1,10 +1,10 @@
-// cp.async.bulk.tensor from shared to global memory: a store reads its source at the wait for that,
-// and writes at the wait for its end, or when the block has ended. A reduction is a store that adds
-// (bulk_reduce.cpp).
+// cp.async.bulk.tensor from shared to global memory: a store reads its source at the wait for the
+// reading, and writes at the wait for its end or when the block has ended. A reduction is a store
+// that adds (bulk_reduce.cpp).
 //
-// When it begins, its elements in global memory become NaNs, and whoever accesses them before its
-// end is reported; what a reduction adds to stays, for others that add. So is a write to its source
-// before the wait for the reading, or one that this wait is not ordered before.
+// At its begin, its elements in global memory become NaNs, and accesses to them before its end are
+// reported; the target of a reduction keeps its values for other additions. A write to its source
+// is reported unless the wait for the reading is ordered before it.
 #include "simt/tensor_store.h"
 
 #include <device/ptx/tensor_store.h>
@@ -66,7 +66,7 @@ void TensorStores::begin(const Thread& self, TensorStore&& begins, std::uint16_t
 
 // ---- When a store begins -----------------------------------------------------------------------
 
-// What it reads must have been written, in order and with a proxy fence.
+// Checks that the source was written, in order and with a proxy fence.
 void TensorStores::check_source(const Thread& self, const TensorStore& store) {
   Region& region = core.shared().region();
   const auto site = static_cast<std::uint16_t>(stamp_site(store.begun));
@@ -102,8 +102,8 @@ void TensorStores::check_source(const Thread& self, const TensorStore& store) {
   }
 }
 
-// Checks the writes to global memory, and counts them. The place belongs to the store from now on.
-// Chunks that lie in no memory are left out.
+// Checks and counts the writes to global memory, and registers the target. Chunks without memory
+// are left out.
 void TensorStores::take_target(const Thread& self, TensorStore& store) {
   std::uint64_t bytes = 0;
   std::vector<std::uintptr_t> sectors;
@@ -227,7 +227,7 @@ void TensorStores::end_reading(TensorStore& store) {
   }
 }
 
-// It has read its source.
+// Called after the store has read its source.
 void TensorStores::end(std::list<TensorStore>::iterator store) {
   const Thread& thread = core.thread(stamp_thread(store->begun));
   const Stamp now = core.order.stamp_of(thread, store->write_site);

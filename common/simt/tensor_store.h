@@ -1,5 +1,5 @@
-// The stores of cp.async.bulk.tensor and the reductions of cp.reduce.async.bulk of the running
-// block that have begun and not ended, and when they have read shared memory.
+// The unfinished stores of cp.async.bulk.tensor and reductions of cp.reduce.async.bulk of the
+// running block, and their reads of shared memory.
 #ifndef CUFLASH_SIMT_TENSOR_STORE_H_
 #define CUFLASH_SIMT_TENSOR_STORE_H_
 
@@ -21,9 +21,9 @@ struct TensorStore {
   std::vector<Data> data;        // of the chunks, once they have been read
   std::size_t group = 0;         // of its thread, counted from 0
   std::uint16_t write_site = 0;
-  Stamp begun = 0;  // when, by which thread, at which site that reads
+  Stamp begun = 0;  // moment, thread, and the site that reads
   bool reads = true;
-  bool adds = false;  // floats; it is a reduction
+  bool adds = false;  // true for a reduction, which adds floats
 };
 
 // Adds the floats of a chunk to those in memory.
@@ -41,11 +41,11 @@ class TensorStores {
                        std::uintptr_t return_address);
   void commit(const Thread& self);
   void wait(const Thread& self, std::size_t pending, bool only_read);
-  // False if the access meets what a store is to write; it is then reported.
+  // False if the access touches the target of a store in flight, which is then reported.
   bool on_access(const Thread& self, const Region& region, std::uintptr_t address,
                  std::uint16_t site);
-  // The thread, or a copy that it begins, is about to write there. Returns a read by a store that
-  // nothing orders before it, or 0. A store that still reads is reported.
+  // Before a write by the thread or by a copy that it begins: returns a read by a store that
+  // nothing orders before the write, or 0. Reports a store that still reads.
   Stamp unordered_read(const Thread& self, std::uintptr_t address, std::uint16_t site);
   // The thread has exited.
   void end_thread(const Thread& self);
@@ -66,11 +66,11 @@ class TensorStores {
   void end(std::list<TensorStore>::iterator store);
 
   std::list<TensorStore> list_;      // of all threads, oldest first
-  std::vector<std::size_t> groups_;  // by thread: that it has committed
-  // By chunk of shared memory: the last store that read it, and when. That is its begin or, once
-  // its reading has been waited for, the wait.
+  std::vector<std::size_t> groups_;  // by thread: number of committed groups
+  // By chunk of shared memory: the last store that read it, with the moment of its begin or, once
+  // its reading has been waited for, of the wait.
   std::vector<Stamp> reads_;
-  // By chunk of global memory: the store that is to write it.
+  // By chunk of global memory: the store that will write it.
   std::unordered_map<std::uintptr_t, const TensorStore*> to_;
 };
 

@@ -20,7 +20,7 @@ namespace cuflash::simt {
 struct Mbarrier;
 struct WarpgroupCall;
 
-// From this moment on a thread works on this tile.
+// The tile of a thread from a moment on.
 struct TileMark {
   Stamp since;
   const char* name;
@@ -47,7 +47,7 @@ struct Thread {
   State state = State::kReady;
   bool lags = false;  // it runs only when no other thread can go on
 
-  // Where it waits, and what it brought to a warp-wide operation.
+  // Its place of waiting, and its arguments of a warp-wide operation.
   std::uintptr_t wait_address = 0;
   WarpCall call{};
   std::uint64_t result = 0;
@@ -57,15 +57,15 @@ struct Thread {
   const unsigned* block_count = nullptr;  // and the value that it waits for
   unsigned awaited_count = 0;
   const WarpgroupCall* warpgroup_call = nullptr;
-  // The last barrier or __syncwarp() that it took part in.
+  // The moment of its last barrier or __syncwarp().
   Stamp last_event = 0;
-  // synced[l]: what lane l of the same warp did before this moment happened before what comes now.
+  // synced[l]: accesses of lane l of the same warp before this moment happened before this thread's
+  // next access.
   Stamp synced[32] = {};
   ThreadFences fences;
   Knowledge knowledge;
   std::vector<ProductRegisters> registers;  // by address
-  // Its tiles: at least the one that it was in at the last barrier and all since. No access in a
-  // race is older.
+  // Its tiles, at least from the last barrier on. No access in a race is older.
   std::vector<TileMark> tiles;
 
   // The tile it is in; null for none.

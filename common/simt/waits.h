@@ -1,4 +1,4 @@
-// The source lines at which threads wait for others, and which of them are skipped.
+// The source lines at which threads wait for others, and the lines whose waits are skipped.
 #ifndef CUFLASH_SIMT_WAITS_H_
 #define CUFLASH_SIMT_WAITS_H_
 

@@ -6,7 +6,7 @@
 namespace cuflash::simt {
 namespace {
 
-// The event that such an operation is; none for an access to a matrix, which makes requests.
+// The recorded event of an operation; none for an access to a matrix, which makes requests.
 std::optional<WarpEvent::Kind> event_of(WarpCall::Kind kind) {
   using Kind = WarpCall::Kind;
   switch (kind) {
@@ -38,7 +38,7 @@ bool is_absent(int warp, int lane) {
   return t >= core.num_threads() || core.thread(t).state == Thread::State::kExited;
 }
 
-// True if this lane of the same warp has not arrived where `waiting` waits.
+// True if this lane of the same warp has not arrived at the place where `waiting` waits.
 bool is_missing(const Thread& waiting, int lane) {
   if (is_absent(waiting.warp(), lane)) return true;
   const Thread& other = core.thread(waiting.warp() * 32 + lane);
@@ -46,8 +46,8 @@ bool is_missing(const Thread& waiting, int lane) {
       other.call.mask != waiting.call.mask || other.call.combine != waiting.call.combine) {
     return true;
   }
-  // Lanes may shuffle from different lines, but a matrix operation is one instruction. Copies that
-  // the compiler made of it are that instruction.
+  // Lanes may shuffle from different lines, but a matrix operation is one instruction. The
+  // compiler's copies of it count as the same.
   return is_matrix_call(waiting.call.kind) && other.wait_address != waiting.wait_address &&
          source_place(other.wait_address).chain != source_place(waiting.wait_address).chain;
 }
@@ -80,7 +80,7 @@ void report_missing_lane(const Thread& waiting) {
   while (lane < 31 && ((waiting.call.mask >> lane & 1) == 0 || !is_missing(waiting, lane))) ++lane;
   const int t = waiting.warp() * 32 + lane;
   const std::string advice = matrix ? "A matrix operation needs all 32 lanes. The launch ends here."
-                                    : "The mask must name only lanes that reach the operation.";
+                                    : "The mask must contain only lanes that reach the operation.";
   std::string why;
   if (t >= core.num_threads()) {
     why = "does not exist: the block has fewer threads. " + advice;
@@ -112,7 +112,7 @@ void finish(const Thread& caller) {
     core.order.meet_in_warp(warp, caller.call.mask);
   }
   if (kind == WarpCall::Kind::kShuffle) ++core.events.exchanges;
-  unsigned mask = caller.call.mask;  // of the lanes that are here
+  unsigned mask = caller.call.mask;  // of the lanes that have arrived
   for (int lane = 0; lane < 32; ++lane) {
     if (is_absent(warp, lane)) mask &= ~(1u << lane);
   }
@@ -139,7 +139,7 @@ void finish(const Thread& caller) {
     if (named) continue;
     report_block(Report::kShuffleFromOutside, thread.wait_address,
                  line_of(thread, "reads lane " + std::to_string(source) + " at") +
-                     "\n  but the mask does not name that lane: the value is undefined.\n");
+                     "\n  but the mask does not contain that lane: the value is undefined.\n");
   }
 }
 
@@ -155,7 +155,7 @@ std::uint64_t WarpCalls::call(Thread& self, const WarpCall& call, std::uintptr_t
   if ((call.mask >> self.lane() & 1) == 0) {
     report_block(Report::kWrongMask, return_address,
                  line_of(self, "calls") +
-                     "\n  but the mask does not name this lane. The launch ends here.\n");
+                     "\n  but the mask does not contain this lane. The launch ends here.\n");
     core.kill_launch();
   }
   self.state = Thread::State::kInWarpCall;

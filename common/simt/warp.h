@@ -17,10 +17,10 @@ class WarpCalls {
   void begin_block(int num_warps) { last_missing_.assign(num_warps, 0); }
   std::uint64_t call(Thread& self, const WarpCall& call, std::uintptr_t return_address);
 
-  // No thread can go on, and some wait here.
-  // CUDA lets an operation begin without the lanes that have exited. True if one has begun.
+  // For when no thread can go on and some wait here. CUDA lets an operation begin without the lanes
+  // that have exited; true if one has begun.
   bool begin_without_absent();
-  // Any other missing lane will never arrive.
+  // Reports an operation with a missing lane that has not exited.
   void report_stuck() const;
 
  private:
@@ -29,8 +29,8 @@ class WarpCalls {
   std::vector<int> last_missing_;  // by warp: the lane that kept the last operation waiting
 };
 
-// All lanes of the warp have come to one operation; its last lane carries it out. `lanes` is the
-// first of them.
+// The last lane that reaches an operation of the warp executes it for all. `lanes` points to the
+// first lane.
 void finish_matrix_access(const Thread& caller);  // matrix.cpp
 void finish_product(const Thread* lanes);         // matrix.cpp
 void finish_mma(const Thread* lanes);             // mma.cpp

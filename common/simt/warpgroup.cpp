@@ -1,4 +1,4 @@
-// Operations of a warpgroup: all 128 threads must come to the same one.
+// Operations of a warpgroup: all 128 threads must reach the same one.
 #include "simt/core.h"
 
 namespace cuflash::simt {
@@ -25,8 +25,8 @@ void report_absent(const Thread& waiting, int absent, const std::string& why) {
                    "four, must reach it. The launch ends here.\n");
 }
 
-// All threads of the warpgroup must have come to one instruction. Copies that the compiler made of
-// it are that instruction.
+// All threads of the warpgroup must have reached one instruction. The compiler's copies of it count
+// as the same.
 void check_same_call(const Warpgroup& group) {
   const Thread& first = core.thread(group.first_thread);
   for (int t = 1; t < kWarpgroupThreads; ++t) {
@@ -75,7 +75,7 @@ void Warpgroups::let_go(const Warpgroup& group) {
   }
 }
 
-// Called by the last thread to arrive. The operations wait for threads and order no memory.
+// Called by the last thread to arrive. The operations wait for threads but do not order memory.
 void Warpgroups::finish(Warpgroup& group) {
   const WarpgroupCall& call = *core.thread(group.first_thread).warpgroup_call;
   switch (call.kind) {

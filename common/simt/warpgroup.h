@@ -1,5 +1,5 @@
-// The warpgroups of the running block: operations to which all 128 threads of one must come, and
-// the registers that they share out (setmaxnreg).
+// The warpgroups of the running block: operations that all 128 threads must reach, and the
+// distribution of registers (setmaxnreg).
 #ifndef CUFLASH_SIMT_WARPGROUP_H_
 #define CUFLASH_SIMT_WARPGROUP_H_
 
@@ -15,21 +15,21 @@
 
 namespace cuflash::simt {
 
-// What a thread brings to an operation of its warpgroup.
+// A thread's arguments of an operation of its warpgroup.
 struct WarpgroupCall {
   enum class Kind { kFence, kProduct, kCommit, kWait, kSetRegisters };
   Kind kind;
   std::size_t pending = 0;        // of a wait
   ProductOperands operands = {};  // of a product
-  int registers = 0;              // of setmaxnreg, a thread
+  int registers = 0;              // of setmaxnreg, per thread
 };
 
 struct Warpgroup {
   int first_thread;
   Products products;
-  int registers;    // a thread
+  int registers;    // per thread
   int arrived = 0;  // threads, at the next operation
-  int asked = 0;    // for more registers, a thread; 0 if it does not wait for them
+  int asked = 0;    // registers per thread that it waits for; 0: none
 };
 
 class Warpgroups {
@@ -41,14 +41,13 @@ class Warpgroups {
   void call(Thread& self, const WarpgroupCall& call, std::uintptr_t return_address);
   // True if products have been issued in this block: their registers are on the threads' stacks.
   bool products_in_use() const { return products_in_use_; }
-  // The thread, or a copy that it begins, is about to write there. Returns a read by a product that
-  // nothing orders before it, or 0. One in flight is reported.
+  // Before a write by the thread or by a copy that it begins: returns a read by a product that
+  // nothing orders before the write, or 0. Reports a product in flight.
   Stamp unordered_read(const Thread& self, std::uintptr_t address, std::uint16_t site);
   // All threads of the block have exited.
   void end_block() const;
 
-  // No thread can go on.
-  // True if a warpgroup that waits for registers now has them.
+  // For when no thread can go on. True if a warpgroup that waits for registers has got them.
   bool let_some_have_registers();
   // False if no warpgroup waits for registers.
   bool report_lack_of_registers() const;
@@ -59,7 +58,7 @@ class Warpgroups {
   void finish(Warpgroup& group);
   static void let_go(const Warpgroup& group);
   // register_pool.cpp
-  static int registers_at_launch();  // of a thread
+  static int registers_at_launch();  // per thread
   bool take_registers(Warpgroup& group, int registers);
 
   std::vector<Warpgroup> list_;  // none before the first operation of one

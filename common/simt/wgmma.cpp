@@ -1,9 +1,9 @@
 // wgmma: a product of a warpgroup takes effect at the wait for its group.
 //
-// When it begins, its accumulator's registers become NaNs and the sums go on beside them. At the
+// At its begin, its accumulator's registers become NaNs, and the sums are kept elsewhere. At the
 // wait it reads its operands in shared memory and computes; the wait for the last product of an
-// accumulator writes the registers. What lies between is checked in wgmma_check.cpp and
-// wgmma_registers.cpp.
+// accumulator writes the registers. wgmma_check.cpp and wgmma_registers.cpp check the accesses in
+// between.
 //
 // Products are exact, sums are rounded to the nearest float, one after the other: the old D first,
 // then k from first to last, as in mma.cpp.
@@ -20,7 +20,7 @@ namespace cuflash::simt {
 namespace {
 
 constexpr int kMaxProductN = 256, kBlockCols = MmaAccumulator::kCols;
-constexpr int kRegistersA = 4;  // of a thread
+constexpr int kRegistersA = 4;  // per thread
 
 float decoded(std::uint16_t bits, bool bfloat16) {
   return bfloat16 ? decode16<Bfloat16Format>(bits) : decode16<HalfFormat>(bits);
@@ -32,7 +32,7 @@ struct Factors {
   float b[kProductK][kMaxProductN];
 };
 
-// Where an element that a thread of the warpgroup holds lies: each warp has 16 rows.
+// The place of an element that a thread of the warpgroup holds; each warp has 16 rows.
 template <class Fragment>
 struct WarpgroupPlace {
   int row, col;
@@ -99,7 +99,7 @@ void for_each_register(Accumulator& accumulator, const Use& use) {
 }  // namespace
 
 // The accumulator of these registers. If no product on them is in flight, their values become its
-// sums, and NaNs take their place.
+// sums and are replaced by NaNs.
 Accumulator& Products::accumulator() {
   const ProductOperands& operands = member(0).warpgroup_call->operands;
   for (Accumulator& known : accumulators_) {

@@ -28,10 +28,10 @@ struct OperandChunk {
   std::uintptr_t address;
   bool of_b, along_k;
   int mn, k;       // of its first element; mn is m in A, n in B
-  unsigned warps;  // of the warpgroup, that read it: each reads its own rows of A, and all of B
+  unsigned warps;  // warps that read it: each reads its own rows of A, and all of B
 };
 
-// Where the hardware finds a chunk: `line` rows below the first of the operand, and `chunk` chunks
+// The address of the chunk that lies `line` rows below the operand's first chunk and `chunk` chunks
 // to its right.
 inline std::uintptr_t chunk_address(const ptx::MatrixDescriptor& matrix, int line, int chunk) {
   const int row_bytes = static_cast<int>(matrix.swizzle), chunks = row_bytes / OperandChunk::kBytes;
@@ -67,9 +67,10 @@ void for_each_chunk(const ProductOperands& operands, const Use& use) {
 struct ProductRegisters {
   std::uintptr_t begin, end;
   bool accumulator;
-  int in_flight = 0;  // products
-  Stamp product = 0;  // the last one: when, by whom, at which site
-  // The last access by other code that a wgmma_fence() must follow. 0: none since the last product.
+  int in_flight = 0;  // number of products
+  Stamp product = 0;  // the last one: moment, thread, site
+  // The last access by other code, after which a wgmma_fence() must follow; 0: none since the last
+  // product.
   Stamp touched = 0;
   std::uintptr_t touched_from = 0;  // return address
   AccessKind touched_kind = AccessKind::kRead;
@@ -94,11 +95,11 @@ struct WarpgroupProduct {
   std::vector<std::uint32_t> a;                   // what they held: 4 of each thread
   Accumulator* accumulator;
   std::size_t group;
-  Stamp begun;                             // when, by the first thread, at the site that reads
+  Stamp begun;                             // moment, first thread, and the site that reads
   std::optional<std::size_t> logged = {};  // of AccessRecorder::product()
 };
 
-// Of one warpgroup. What all of its threads come to, the last of them calls here.
+// The products of one warpgroup. The last thread that reaches an operation calls these functions.
 class Products {
  public:
   explicit Products(int first_thread) : first_thread_(first_thread) {}
@@ -129,22 +130,22 @@ class Products {
 
   int first_thread_;
   Stamp last_fence_ = 0;
-  std::size_t groups_ = 0;                // that it has committed
+  std::size_t groups_ = 0;                // number of committed groups
   std::list<WarpgroupProduct> products_;  // in flight, oldest first
   std::list<Accumulator> accumulators_;   // of these
-  // By chunk of shared memory: the last product that read it, and when. That is its begin or, once
-  // it has been waited for, the wait.
+  // By chunk of shared memory: the last product that read it, with the moment of its begin or, once
+  // it has been waited for, of the wait.
   std::vector<Stamp> reads_;
 
-  // What has been found in order once stays so.
-  // By warp, and by thread of the block: what that thread wrote up to this moment, every lane of
-  // the warp may read.
+  // Results of earlier checks, which stay valid.
+  // By warp, and by thread of the block: every lane of the warp may read that thread's writes up to
+  // this moment.
   std::vector<Stamp> readable_[kWarps];
-  Stamp full_[kWarps] = {};         // by warp: the last copy that every lane knows to have ended
+  Stamp full_[kWarps] = {};         // by warp: the last copy whose end is ordered for every lane
   std::vector<Stamp> done_before_;  // by thread of the block: the reads up to this moment are done
 };
 
-// Code other than a product accesses the thread's stack.
+// Checks an access to the thread's stack by code other than a product.
 void on_register_access(Thread& self, std::uintptr_t address, std::size_t size, AccessKind kind,
                         std::uintptr_t return_address);
 

@@ -1,8 +1,8 @@
-// What a product reads in shared memory: it must be written, ordered and fenced before the product
-// begins, and stay until the wait.
+// Checks the operands of a product in shared memory: they must be written, ordered and fenced
+// before the product begins, and stay unchanged until the wait.
 //
-// A product ends for all threads of the warpgroup when the wait returns in one of them: who comes
-// after that one may overwrite what it has read.
+// A product ends for all threads of the warpgroup when the wait returns in one of them: a thread
+// that is ordered after that one may overwrite the operands.
 #include <algorithm>
 
 #include "simt/access_check.h"
@@ -86,8 +86,8 @@ void Products::check_chunk(const OperandChunk& chunk, std::uint16_t site) {
   }
 }
 
-// What a thread has written must be ordered before every lane's part of the product, by a proxy
-// fence, too.
+// Checks that a thread's writes are ordered before every lane's part of the product, with a proxy
+// fence.
 void Products::check_written(int warp, Stamp writer, std::uintptr_t address, std::uint16_t site) {
   std::vector<Stamp>& readable = readable_[warp];
   readable.resize(core.num_threads());
@@ -129,7 +129,7 @@ Stamp& Products::read_at(std::uintptr_t address) {
   return reads_[address / kBytes16 - core.shared().region().begin / kBytes16];
 }
 
-// The product is waited for now.
+// Called at the wait for the product.
 void Products::release_operands(const WarpgroupProduct& product, Stamp now) {
   for_each_chunk(product.operands, [&](const OperandChunk& chunk) {
     Stamp& read = read_at(chunk.address);
@@ -158,8 +158,8 @@ Stamp Products::unordered_read(const Thread& self, std::uintptr_t address, std::
   return 0;
 }
 
-// True if the wait for the product, as one of the warpgroup's threads made it, happened before what
-// the thread does now.
+// True if the wait for the product in one of the warpgroup's threads happened before the thread's
+// current access.
 bool Products::is_done(Stamp read, const Thread& self) const {
   for (int t = first_thread_; t < first_thread_ + kWarpgroupThreads; ++t) {
     const Stamp of_thread =

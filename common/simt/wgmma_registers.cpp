@@ -1,5 +1,5 @@
-// The registers of products: until the wait nobody may read or write an accumulator, or write a
-// left operand; and a wgmma_fence() must follow what other code does to them.
+// Checks the registers of products: until the wait no code may read or write an accumulator, or
+// write a left operand, and a wgmma_fence() must follow other accesses to them.
 //
 // Registers here are arrays on the threads' stacks. The compiler's hooks show the accesses to them,
 // because their addresses are passed to the product.
@@ -10,7 +10,7 @@
 namespace cuflash::simt {
 namespace {
 
-// The entry of these registers. It replaces those that shared some of them.
+// The entry of these registers. It replaces entries that overlap it.
 ProductRegisters& registers_at(Thread& self, std::uintptr_t begin, std::size_t bytes,
                                bool accumulator, std::uint16_t site) {
   std::vector<ProductRegisters>& list = self.registers;

@@ -49,7 +49,7 @@ def time():
         for n, (label, colour, key, value) in enumerate(
             (
                 ("S = Q Kᵀ", "blue", ("blue", f"K {now}"), ("orange", f"V {now}")),
-                ("P V", "sky", ("orange", f"K {following}"), ("blue", f"V {now}")),
+                ("softmax, P V", "sky", ("orange", f"K {following}"), ("blue", f"V {now}")),
             )
         ):
             left = at + n * (wide + gap) + gap / 2

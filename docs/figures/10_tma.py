@@ -119,7 +119,7 @@ def walk():
         row = {}
         for order, tile in enumerate(range((end - 1) // block_kv, begin // block_kv - 1, -1)):
             inner = -(-full_begin // block_kv) <= tile < full_end // block_kv
-            row[tile] = (order + 1, inner)
+            row[tile] = (order, inner)
             counts[inner] += 1
         blocks.append(row)
     figure = Figure(
@@ -127,7 +127,7 @@ def walk():
         480,
         "A causal mask: masked tiles first, then inner ones",
         f"{queries} queries and keys, blocks of {block_q} queries, tiles of {block_kv} keys. Each"
-        f" block walks from its last tile to its first. {counts[0]} tiles need the mask and"
+        f" block takes its tiles from the last to the first. {counts[0]} tiles need the mask and"
         f" {counts[1]} do not. The block with most keys is the first of the grid.",
     )
     cell, high, x, y = 58, 62, 208, 112
@@ -139,7 +139,7 @@ def walk():
         at = y + high * block
         name = f"queries {block * block_q}-{(block + 1) * block_q - 1}"
         figure.text(x - 12, at + high / 2 - 12, name, SMALL, "end")
-        figure.note(x - 12, at + high / 2 + 12, f"starts as {len(blocks) - block}", "end")
+        figure.note(x - 12, at + high / 2 + 12, f"block {len(blocks) - block} to start", "end")
         for tile in range(columns):
             order, inner = row.get(tile, ("", None))
             colour = "paper" if inner is None else "green" if inner else "orange"
@@ -151,7 +151,7 @@ def walk():
         bottom + 34,
         [("orange", "masked loop"), ("green", "loop without a mask"), ("paper", "skipped")],
     )
-    figure.note(LEFT, bottom + 74, "Numbers: the order in which a block takes its tiles.")
+    figure.note(LEFT, bottom + 74, "Numbers: n, the order in which a block takes its tiles.")
     return figure
 
 

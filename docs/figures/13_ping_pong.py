@@ -232,7 +232,7 @@ def before_the_maximum():
 
 def measured(head_dim, stages):
     """The timelines of stages with this head dimension."""
-    return figure_of(f"13_timeline_d{head_dim}", "Whose turn it is: measured",
+    return figure_of(f"13_timeline_d{head_dim}", "Who waits for whom: measured",
                      [f"docs/results/nvidia-h200/timeline_{stage}.json" for stage in stages], head_dim)
 
 

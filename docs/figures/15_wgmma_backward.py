@@ -20,9 +20,9 @@ def data():
     """What each step of a tile reads and writes."""
     steps = (
         ("TMA copies", {"sQ": WRITE, "sdO": WRITE}),
-        ("S = K Qᵀ", {"sK": READ, "sQ": READ, "rS": WRITE}),
+        ("Sᵀ = K Qᵀ", {"sK": READ, "sQ": READ, "rS": WRITE}),
         ("P = exp(S − LSE)", {"sP": WRITE, "rS": READ}),
-        ("dP = V dOᵀ", {"sV": READ, "sdO": READ, "rdP": WRITE}),
+        ("dPᵀ = V dOᵀ", {"sV": READ, "sdO": READ, "rdP": WRITE}),
         ("dS = P ∘ (dP − delta)", {"sP": READ, "sdS": WRITE, "rdP": READ}),
         ("dV += Pᵀ dO", {"sdO": READ, "sP": READ, "rdV": ADD}),
         ("dK += dSᵀ Q", {"sQ": READ, "sdS": READ, "rdK": ADD}),
@@ -40,7 +40,7 @@ def data():
          ("registers", ("rS", "rdP", "rdV", "rdK", "rdQ"))),
         steps, meetings=((2, ""), (5, "")),
         notes=("Red: the consumers wait for each other, at kProductsDone before P is",
-               "written and at kScoresWritten when dS is."))
+               "written and at kScoresWritten when dS has been written."))
 
 
 def waits():

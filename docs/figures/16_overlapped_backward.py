@@ -29,8 +29,8 @@ def data():
     """What each step of a consumer's tile reads and writes."""
     steps = (
         ("TMA copies", {"sQ": WRITE, "sdO": WRITE}),
-        ("S = K Qᵀ", {"sK": READ, "sQ": READ, "rS": WRITE}),
-        ("dP = V dOᵀ", {"sV": READ, "sdO": READ, "rdP": WRITE}),
+        ("Sᵀ = K Qᵀ", {"sK": READ, "sQ": READ, "rS": WRITE}),
+        ("dPᵀ = V dOᵀ", {"sV": READ, "sdO": READ, "rdP": WRITE}),
         ("P = exp(S − LSE)", {"rS": READ, "rA": WRITE}),
         ("dV += Pᵀ dO", {"sdO": READ, "rA": READ, "rdV": ADD}),
         ("dS = P ∘ (dP − delta)", {"rdP": ADD, "rA": READ}),
@@ -82,8 +82,8 @@ LENGTHS = {"P": EXP, "dS": DS, "write": WRITES}
 
 
 def schedule():
-    """Bars (consumer, kind, tile, begin, end), and turns (from, passed, taken)."""
-    bars, turns, ends = [], [], {}
+    """Bars (consumer, kind, tile, begin, end), queued products (consumer, from, to), and turns (from, passed, taken)."""
+    bars, queued, turns, ends = [], [], [], {}
     free, passed, waiting = 0, {0: [0], 1: []}, {}
     walks = [consumer_steps(), consumer_steps()]
     ready = [(0, 0), (0, 1)]  # when, who
@@ -94,6 +94,7 @@ def schedule():
         kind, what, tile = next(walks[who])
         if kind == "issue":
             begin = max(now, free)
+            queued.append((who, now, begin))
             free = begin + PRODUCT
             ends[who, what, tile] = free
             bars.append((who, what, tile, begin, free))
@@ -120,23 +121,28 @@ def schedule():
         heapq.heappush(ready, (now, who))
     begins = {who: [begin for w, kind, _, begin, _ in bars if (w, kind) == (who, "P")]
               for who in (0, 1)}
-    return bars, [(who, at, taken if taken is not None else min(
+    return bars, queued, [(who, at, taken if taken is not None else min(
         (begin for begin in begins[1 - who] if begin >= at), default=LAST + 1))
         for who, at, taken in turns]
 
 
 def turns():
     """Two consumers that take turns at P and dS."""
-    bars, passed = schedule()
+    bars, queued, passed = schedule()
     figure = Figure(
-        "16_turns", 488, "Turns at P and dS: a schematic, not measured",
+        "16_turns", 512, "Turns at P and dS: a schematic, not measured",
         "A schematic without a scale. Consumer 0 computes P and dS of its tile, and passes the turn;"
         " then consumer 1 computes P and dS, while the products of consumer 0 run: dK and dQ, and S and"
-        " dP of its next tile.",
+        " dP of its next tile. A product that has been issued may have to wait for one of the other consumer, so"
+        " dS is computed while dV runs or waits to run.",
     )
     rows = {("products", 0): 70, ("arithmetic", 0): 118, ("arithmetic", 1): 218, ("products", 1): 266}
     for (name, consumer), y in rows.items():
         figure.text(LEFT, y + HIGH / 2, f"{name} {consumer}", SMALL)
+    for consumer, issued, begin in queued:
+        y = rows["products", consumer] + HIGH / 2
+        if issued < min(begin, LAST):
+            figure.line([(X + UNIT * issued + 1, y), (X + UNIT * min(begin, LAST) - 1, y)], "grey", 3)
     for consumer, kind, _, begin, end in bars:
         if begin >= LAST:
             continue
@@ -151,8 +157,9 @@ def turns():
     figure.legend(LEFT, 346, [("green", "P"), ("orange", "dS"), ("grey", "dS or dQ is written")])
     figure.lines(LEFT, 384, ("A red arrow is a turn: from when a consumer has computed dS to when",
                              "the other begins with P. Until it has the turn again, dS is written, and",
-                             "dV, dK and dQ run, and S and dP of its next tile."), SMALL)
-    figure.note(LEFT, 464, "No scale. dQ is that of the tile before.")
+                             "dV, dK and dQ run, and S and dP of its next tile. A grey line: a product",
+                             "has been issued, and waits until the tensor cores get to it."), SMALL)
+    figure.note(LEFT, 488, "No scale. dQ is that of the tile before.")
     return figure
 
 

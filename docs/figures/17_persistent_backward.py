@@ -113,7 +113,7 @@ def order():
     figure.legend(LEFT, top, [(colour, f"head {head}") for head, colour in enumerate(colours)])
     notes = ("A schematic: a square is a step, the number that of the tile of keys with",
              "which a block begins. White: the block waits until the tile before it has",
-             "been added.")
+             "been added; at the right end, no tile is left for it.")
     figure.notes(LEFT, top + 36, notes)
     figure.height = top + 38 + 24 * len(notes)
     return figure

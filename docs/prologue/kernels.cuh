@@ -32,7 +32,7 @@ static __global__ void attention(const float* Q, const float* K, const float* V,
   }
 }
 
-// One thread for each of `count` elements: it writes down its block, and its number in the block.
+// Each thread owns one of `count` elements and writes down the indices of its block and its thread.
 static __global__ void who(int* block, int* thread, std::int64_t count) {
   const std::int64_t n = thread_index();
   if (n >= count) return;
@@ -40,10 +40,10 @@ static __global__ void who(int* block, int* thread, std::int64_t count) {
   thread[n] = threadIdx.x;
 }
 
-// Each block draws a number when its turn comes.
+// Each block draws a number when it runs.
 static __global__ void draw(int* next, int* number) { number[blockIdx.x] = atomicAdd(next, 1); }
 
-// Each thread writes down its warp, its lane, and what the lanes of its warp add up to.
+// Each thread writes down its warp, its lane, and the sum of all lane numbers of its warp.
 static __global__ void lanes(int* warp, int* lane, float* sum) {
   const int t = threadIdx.x;
   warp[t] = t / 32;
@@ -51,7 +51,7 @@ static __global__ void lanes(int* warp, int* lane, float* sum) {
   sum[t] = warp_sum(static_cast<float>(lane[t]));
 }
 
-// `width` neighbouring threads go one way, the next `width` the other.
+// `width` neighbouring threads take one branch, and the next `width` threads take the other.
 static __global__ void branch(const float* in, float* out, int width) {
   const int t = threadIdx.x;
   if (t / width % 2 == 0) {
@@ -89,11 +89,11 @@ static __global__ void reverse(const float* in, float* out) {
   __shared__ float tile[kThreads];
   const int t = threadIdx.x;
   tile[t] = in[t];
-  __syncthreads();  // All have written tile before another thread reads it.
+  __syncthreads();  // All threads have written tile before any thread reads it.
   out[t] = tile[kThreads - 1 - t];
 }
 
-// The same without the barrier: wrong.
+// The same without the barrier, which is wrong.
 static __global__ void reverse_too_soon(const float* in, float* out) {
   __shared__ float tile[kThreads];
   const int t = threadIdx.x;
@@ -101,27 +101,27 @@ static __global__ void reverse_too_soon(const float* in, float* out) {
   out[t] = tile[kThreads - 1 - t];
 }
 
-// One warp reads a column of a matrix in shared memory, whose rows are `pitch` floats apart.
+// One warp reads a column of a matrix in shared memory. The rows begin `pitch` floats apart.
 static __global__ void read_column(float* out, int pitch) {
   __shared__ float tile[32 * 33];
   const int lane = threadIdx.x;
   for (int i = lane; i < 32 * 33; i += 32) tile[i] = static_cast<float>(i);
-  __syncwarp();  // All lanes have written tile before one reads another's element.
+  __syncwarp();  // All lanes have written tile before any lane reads another's element.
   out[lane] = tile[lane * pitch];
 }
 
-// What a block of sum_tile keeps in shared memory.
+// The shared memory of a block of sum_tile.
 template <int kRows>
 struct SharedStorage {
   float sK[kRows][64];
 };
 
-// One block copies a tile of K into shared memory; then each thread adds up rows of it.
+// One block copies a tile of K into shared memory; then each thread adds up some of its rows.
 template <int kRows>
 __global__ void sum_tile(const float* K, float* out) {
   auto& sK = shared_storage<SharedStorage<kRows>>().sK;
   for (int n = threadIdx.x; n < kRows * 64; n += blockDim.x) sK[n / 64][n % 64] = K[n];
-  __syncthreads();  // The whole tile is there before a row is read.
+  __syncthreads();  // The whole tile has been written before a row is read.
   for (int row = threadIdx.x; row < kRows; row += blockDim.x) {
     float sum = 0.f;
     for (int d = 0; d < 64; ++d) sum += sK[row][d];
@@ -129,7 +129,7 @@ __global__ void sum_tile(const float* K, float* out) {
   }
 }
 
-// y = a x + y, for the look at the machine's own instructions.
+// y = a x + y. The chapter shows its SASS.
 static __global__ void scale_and_add(float a, const float* x, float* y, std::int64_t count) {
   const std::int64_t n = thread_index();
   if (n >= count) return;

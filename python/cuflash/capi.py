@@ -163,7 +163,7 @@ class Library:
         return ctypes.cast(getattr(self._c, function), ctypes.c_void_p).value
 
     def folder(self):
-        """The folder of the file that was loaded: the loader may have found it anywhere."""
+        """The folder of the loaded file, which the loader may have found anywhere."""
         info = _DlInfo()
         ctypes.CDLL(None).dladdr(ctypes.c_void_p(self.address("cuflash_version")),
                                  ctypes.byref(info))
@@ -174,7 +174,7 @@ class Library:
         return [self._c.cuflash_stage_name(n).decode() for n in range(self._c.cuflash_num_stages())]
 
     def refusal(self, direction, problem, stage=None):
-        """Why the current device cannot run a pass ("forward", "backward") of a problem, or ""."""
+        """The reason why the current device cannot run a pass ("forward", "backward"), or ""."""
         self._c.cuflash_check_support(PASSES.index(direction), problem, _bytes(stage))
         return self.last_message()
 

@@ -61,7 +61,7 @@ def _attention(qkv, layout, softmax_scale, causal, window_size, deterministic, s
     options = layout, softmax_scale, causal, window_size, deterministic, stage
     if torch.compiler.is_compiling():
         return _unchecked(_checked(qkv, layout), *options)
-    try:  # A valid call does not pay for checks that only explain errors.
+    try:  # Checks that only explain errors cost a valid call nothing.
         return _unchecked(qkv, *options)
     except torch.cuda.OutOfMemoryError:
         raise
@@ -70,7 +70,7 @@ def _attention(qkv, layout, softmax_scale, causal, window_size, deterministic, s
 
 
 def _reason(error, qkv, layout):
-    """An exception that says what is wrong with the tensors, else the error itself."""
+    """An exception that explains the fault of the tensors, or the error itself."""
     try:
         _checked(qkv, layout)
     except (TypeError, ValueError) as found:

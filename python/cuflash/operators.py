@@ -1,5 +1,5 @@
 """The choice of operators: the compiled ones of libcuflash_operators.so, or those through ctypes;
-and of what computes gradients: libcuflash_gradients_*.so, or Python.
+and of the gradients: libcuflash_gradients_*.so, or Python.
 
 The compiled operators work with PyTorch 2.10 and later, the compiled gradients with the version in
 the file's name alone. They are beside the library that CUFLASH_LIBRARY names, or in the package's
@@ -25,7 +25,7 @@ DEVICES = ("cuda", "cpu")
 
 
 class _Unavailable(Exception):
-    """Says why the compiled operators cannot be used."""
+    """Why the compiled operators cannot be used."""
 
 
 class Table(ctypes.Structure):
@@ -36,7 +36,7 @@ class Table(ctypes.Structure):
 @functools.lru_cache(maxsize=None)
 def load():
     """Defines the operators. Returns the compiled ones as a ctypes library, or None, and the reason
-    why those through ctypes were taken."""
+    for using those through ctypes."""
     try:
         compiled = _compiled()
     except _Unavailable as why:

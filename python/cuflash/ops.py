@@ -1,7 +1,7 @@
 """Both passes as PyTorch operators, torch.ops.cuflash.forward and torch.ops.cuflash.backward.
 
 All tensors are [batch, seq, heads, head_dim], with any strides; LSE is float32 [batch, heads, seq].
-Results are contiguous. operators.py decides what computes them.
+Results are contiguous. operators.py chooses the implementation.
 """
 import functools
 import re
@@ -30,7 +30,7 @@ def forward(q, k, v, softmax_scale, causal, window_left, window_right, determini
 
 def backward(d_o, q, k, v, o, lse, softmax_scale, causal, window_left, window_right, deterministic,
              stage, wanted):
-    """The wanted ones of dQ, dK and dV."""
+    """dQ, dK and dV, if they are wanted."""
     try:
         return _backward(d_o, q, k, v, o, lse, softmax_scale, causal, window_left, window_right,
                          deterministic, stage, wanted)
@@ -40,8 +40,8 @@ def backward(d_o, q, k, v, o, lse, softmax_scale, causal, window_left, window_ri
 
 
 def _explained(error, problem, results=()):
-    """The exception that says what was wrong. The compiled operators can only raise RuntimeError;
-    Python finds out which tensors do not fit."""
+    """The exception that explains the error. The compiled operators can only raise RuntimeError; Python
+    finds the tensors that do not fit."""
     if isinstance(error, (capi.CuflashError, torch.cuda.OutOfMemoryError)):
         return error
     if "override the setup_context" in str(error):
@@ -52,7 +52,7 @@ def _explained(error, problem, results=()):
     if said:
         return capi.error(int(said[1]), said[2])
     q, k, v = problem[:3]
-    # PyTorch loses words that are not UTF-8, as those about CUFLASH_STAGE may be, or cannot decode them.
+    # A message that quotes CUFLASH_STAGE may not be UTF-8: PyTorch loses it or cannot decode it.
     if isinstance(error, UnicodeDecodeError) or (type(error) is RuntimeError and not error.args):
         return capi.error(capi.ErrorCode.UNKNOWN_STAGE, library.on(q.device.type).last_message())
     try:
@@ -127,7 +127,7 @@ torch.library.register_autograd("cuflash::backward", _no_second_derivative,
                                 setup_context=lambda ctx, inputs, output: None)
 
 
-# ---- The short way ------------------------------------------------------------------------------
+# ---- The fast path ------------------------------------------------------------------------------
 # For eager tensors: a gradient that is registered with an operator costs PyTorch more.
 
 # pylint: disable=protected-access
@@ -178,7 +178,7 @@ _with_gradients = _in_cpp if _compiled else _in_python
 
 
 def attention(q, k, v, *options):
-    """forward() and its gradients, by the cheapest way."""
+    """forward() and its gradients, in the cheapest way."""
     if (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
             or torch._C._has_torch_function_variadic(q, k, v)):  # they may change q, k, v
         check_tensors(q, k, v)

@@ -14,7 +14,7 @@ OPTIONS = {"softmax_scale": ((float, numbers.Real, torch.SymFloat, type(None)), 
            "deterministic": (bool, "True or False"), "return_lse": (bool, "True or False"),
            "stage": ((str, type(None)), "a stage's name or None")}
 # Arguments of flash-attn and of PyTorch's scaled_dot_product_attention that are not options here: the
-# value that has no effect, and what to do instead of giving another.
+# value without effect, and the alternative to any other value.
 OF_OTHERS = {
     "dropout_p": (0.0, "there is no dropout"),
     "softcap": (0.0, "there is no cap on scores"),

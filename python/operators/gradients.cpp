@@ -1,6 +1,6 @@
 // torch.ops.cuflash.attention: cuflash::forward with its gradient, both in C++. PyTorch's stable
 // ABI has no gradients, so this library works only with the PyTorch that it was compiled for. For
-// any other the package has a torch.autograd.Function, in Python.
+// other versions the package has a torch.autograd.Function, in Python.
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -18,7 +18,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Options = std::vector<c10::IValue>;  // of both operators, after their tensors
 
-// What the operator returns for these tensors, these options and more.
+// The operator's results for these tensors and options, and additional arguments.
 torch::jit::Stack call(const c10::OperatorHandle& op, std::initializer_list<Tensor> tensors,
                        const Options& options, std::initializer_list<c10::IValue> more = {}) {
   torch::jit::Stack stack(tensors.begin(), tensors.end());
@@ -55,7 +55,7 @@ struct Attention : torch::autograd::Function<Attention> {
     const Options& options = context->saved_data["options"].toTupleRef().elements().vec();
     c10::List<bool> wanted;
     for (int n = 0; n < 3; ++n) wanted.push_back(context->needs_input_grad(n));
-    // With create_graph the operator's own gradient says that there is no second derivative.
+    // With create_graph the operator's own gradient reports that there is no second derivative.
     std::optional<at::AutoDispatchBelowADInplaceOrView> guard;
     if (!at::GradMode::is_enabled()) guard.emplace();
     const auto called = [&](const c10::OperatorHandle& chosen) {
@@ -66,7 +66,7 @@ struct Attention : torch::autograd::Function<Attention> {
     try {
       results = called(op);
     } catch (...) {
-      results = called(again);  // in Python, which finds out what is wrong
+      results = called(again);  // in Python, which finds the fault
     }
     const std::vector<Tensor> found = results[0].toTensorVector();
     auto next = found.begin();

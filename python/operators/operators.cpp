@@ -49,7 +49,7 @@ void check(const Library& library, int error) {
 
 // ---- From tensors to the library's arguments ---------------------------------------------------
 
-// Refuses tensors that do not fit, with one sentence for all; cuflash/ops.py finds out which.
+// Refuses tensors that do not fit, with one sentence for all; cuflash/ops.py finds the wrong one.
 void require(bool fits) {
   if (!fits) throw std::runtime_error("cuflash: the tensors do not fit together");
 }
@@ -95,7 +95,7 @@ const DTypeOfBoth& dtype_of(const Seen& tensor) {
   for (const DTypeOfBoth& dtype : kDTypes) {
     if (tensor.dtype == dtype.of_torch()) return dtype;
   }
-  throw std::runtime_error("cuflash: the library does not know the tensors' dtype");
+  throw std::runtime_error("cuflash: the library does not support the tensors' dtype");
 }
 
 int narrow(std::int64_t size) {
@@ -277,8 +277,8 @@ std::vector<Tensor> backward(const Tensor& d_o, const Tensor& q, const Tensor& k
 
 }  // namespace
 
-// Sets the library for tensors on "cuda", or else on "cpu"; null if there is none. The package
-// calls it once for each, before the first call of an operator.
+// Sets the library for tensors on "cuda", or otherwise on "cpu"; null if there is none. The package
+// calls it once for each device, before the first call of an operator.
 extern "C" __attribute__((visibility("default"))) void cuflash_operators_use(
     int is_cuda, const Library* library) {
   (is_cuda != 0 ? library_for_cuda : library_for_cpu) = library != nullptr ? *library : Library{};

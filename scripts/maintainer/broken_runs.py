@@ -22,7 +22,7 @@ import tempfile
 
 import mutations
 from builds import BuildError
-from exercise_variants import Exercise
+from exercise_variants import Exercise, with_answers
 from repository import ANY_BYTES, ROOT
 
 STORE = "store"
@@ -177,7 +177,7 @@ def answer_of(path, stage):
     direction = "backward" if exercise.backward else "forward"
     first, *others = (f"stages/{stage}/{name}" for name in exercise.files)
     return Answer(f"your answer to {path.stem.removesuffix('_bwd')}", first, "", "", f"{stage}.{direction}_",
-                  "", player="yes", text=path.read_text(**ANY_BYTES), files=others)
+                  "", player="yes", text=with_answers(path.read_text(**ANY_BYTES)), files=others)
 
 
 def broken_run(build, mutation, kinds, sound, options):

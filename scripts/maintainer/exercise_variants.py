@@ -29,11 +29,10 @@ import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from exercise_file import Exercise  # noqa: E402, it lies there
+from exercise_file import ANSWER, Exercise, with_answers  # noqa: E402, F401, it lies there
 from variants import ListError, change, read_hunks  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-HOLE = re.compile(r"^ *// ---- Exercise.*?^ *// ---- your lines end\n", re.M | re.S)
 MISTAKE = re.compile(r'^CUFLASH_MISTAKE\(\w+, \w+, \w+, "([^"]+)"', re.M)
 MINIMUM = 8  # wrong answers for each stage
 
@@ -45,13 +44,7 @@ def fail(message):
 def check_borders(exercise, own, what):
     """Fails where lines in the places of the blocks differ from the page's code outside its holes."""
     for hole, text in zip(exercise.holes, own):
-        parts, at = HOLE.split(hole.stub), 0
-        right = len(parts) > 1 and text.startswith(parts[0]) and text.endswith(parts[-1])
-        for part in parts:
-            at = text.find(part, at)
-            right = right and at >= 0
-            at += len(part)
-        if not right:
+        if not hole.answers(text):
             fail(f"{exercise.page} differs from {what} outside its holes")
 
 
@@ -63,11 +56,11 @@ def marked(text):
 def filled(exercise, answers):
     """The working file with an answer in each hole."""
     working = exercise.working_file()
-    holes = len(HOLE.findall(working))
+    holes = len(ANSWER.findall(working))
     if len(answers) != holes:
         fail(f"{exercise.page} has {holes} holes, and an answer fills {len(answers)}")
     rest = iter(answers)
-    return HOLE.sub(lambda _: marked(next(rest)), working)
+    return ANSWER.sub(lambda _: marked(next(rest)), working)
 
 
 def changed(exercise, diff):

@@ -14,7 +14,7 @@ named. Behind a colon the marker may name the columns to show, by their titles, 
     <!-- end results -->
 
 The columns that say which row it is are always there, and without a list so are all others but
-those of EXTRA. *Of its ceiling* is empty where the result is older than that column. With the word
+those of EXTRA. *Share of ceiling* is empty for a result from before that column existed. With the word
 `step` the table has the time of the stage before and this stage's. For a file of `ceilings` the words
 are figures. For a file of bench/peers/peers.py
 the words are passes, dtypes, head dimensions, s512, causal, full, stages (each with both of its
@@ -97,14 +97,14 @@ COLUMNS = [
     ("", "way", str),
     ("forward", "forward_us", microseconds),
     ("forward and backward", "pair_us", microseconds),
-    ("on the CPU", "host_us", microseconds),
+    ("CPU time", "host_us", microseconds),
     ("figure", "figure", lambda name: f"`{name}`"),
     ("measures", "what", str),
     ("rate", "rate_and_unit", str),
-    ("per clock and SM", "per_clock_and_sm", three_digits),
-    ("per ns and SM", "per_ns_and_sm", three_digits),
+    ("per SM and cycle", "per_clock_and_sm", three_digits),
+    ("per SM and ns", "per_ns_and_sm", three_digits),
     ("share", "share_and_whole", str),
-    ("beside", "beside_and_rate", str),
+    ("compared with", "beside_and_rate", str),
     ("stage", "stage", str),
     ("pass", "pass", str),
     ("problem", "problem", lambda name: f"`{name}`"),
@@ -123,14 +123,14 @@ COLUMNS = [
     ("busiest unit", "sm_percent", percent),
     ("instructions", "instructions", decimal_count),
     ("clock", "clock_ghz", lambda value: f"{value:.2f} GHz"),
-    ("warps wait for", "waits", lambda waits: ", ".join(
+    ("stall reasons", "waits", lambda waits: ", ".join(
         f"{reason.replace('_', ' ')} {percent(share)}" for reason, share in waits.items())),
-    ("passes a shared load", "passes_a_load", lambda value: f"{value:.2f}"),
+    ("wavefronts per shared load", "passes_a_load", lambda value: f"{value:.2f}"),
     ("sectors read", "global_read_sectors", str),
     ("sectors written", "global_write_sectors", str),
-    ("passes of shared memory", "shared_wavefronts", str),
+    ("wavefronts of shared memory", "shared_wavefronts", str),
     ("TFLOP/s", "tflops", lambda value: f"{value:.3g}"),
-    ("of its ceiling", "ceiling_and_share", str),
+    ("share of ceiling", "ceiling_and_share", str),
     ("speed", "gain", str),
     ("not run", "skipped", str),
 ]
@@ -138,7 +138,7 @@ COLUMNS = [
 # Those that say which row it is.
 NAMES = {"stage", "pass", "problem", "kernel"}
 # Columns that a marker must name. Nsight Compute's shared_loads leave out those of fragments.
-EXTRA = {"passes a shared load", "of its ceiling", "busiest unit"}
+EXTRA = {"wavefronts per shared load", "share of ceiling", "busiest unit"}
 
 LADDER_KINDS = [operator.itemgetter(kind) for kind in ("stage", "pass", "problem")]
 CALL_KINDS = [operator.itemgetter("table")]
@@ -202,7 +202,7 @@ def ladder_table(rows, everything, wanted):
     for row in rows:
         if "error" in row:
             row["error_over_limit"] = row["error"] / row["limit"]
-        if "shared_loads" in row and "passes a shared load" in wanted:
+        if "shared_loads" in row and "wavefronts per shared load" in wanted:
             row["passes_a_load"] = row["shared_load_passes"] / row["shared_loads"]
         if "tflops" in row:
             row["ceiling_and_share"] = share_of_ceiling(row)
@@ -238,7 +238,7 @@ def step_table(rows, everything):
         lines.append([row["pass"], f"{before['stage'][:2]}: {three_digits(before['ms'])} ms" if before else "–",
                       f"{three_digits(row['ms'])} ms", f"{before['ms'] / row['ms']:.2f} ×" if before else "–",
                       share_of_ceiling(row)])
-    ceiling = "[of its ceiling](../../docs/prologue/README.md#two-gpus-and-the-roofline)"
+    ceiling = "[share of ceiling](../../docs/prologue/README.md#two-gpus-and-the-roofline)"
     titles = ["pass", "stage before", "this stage", "speed-up", ceiling]
     return tables.markdown(titles, lines), [f"`{timed[0]['problem']}`"]
 
@@ -270,10 +270,10 @@ def timeline_tables(result, head_dim):
              " / ".join(percent(100 * share) for share in timeline["softmaxes_at_once"]),
              f"{timeline['recorded_ms']:.3g} ms",
              f"{timeline['plain_ms']:.3g} ms" if "plain_ms" in timeline else ""]
-    return tables.markdown(["block", "warpgroup", "cycles a tile", *shown, "other"], lines) + \
-        "\n\n" + tables.markdown(["problem", "clock", "a product is in flight",
-                                  "softmaxes at once: 0 / 1 / ...", "a call, recorded",
-                                  "not recorded"], [facts])
+    return tables.markdown(["block", "warpgroup", "cycles per tile", *shown, "other"], lines) + \
+        "\n\n" + tables.markdown(["problem", "clock", "product in flight",
+                                  "softmaxes at once: 0 / 1 / …", "time, recorded",
+                                  "time, not recorded"], [facts])
 
 
 def table(path, words, wanted=()):

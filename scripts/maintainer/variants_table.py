@@ -44,8 +44,8 @@ def markdown(rows, words):
         if row is None or "failed" in row:
             return "" if row is None else row["failed"]
         if "ratio" not in row:
-            return f"{row['tflops']:.0f}"
-        return f"{speed(row)} ×" if RELATIVE in words else f"{row['tflops']:.0f} ({speed(row)} ×)"
+            return f"{row['tflops']:.3g}"
+        return f"{speed(row)} ×" if RELATIVE in words else f"{row['tflops']:.3g} ({speed(row)} ×)"
 
     def name(variant):
         noted = {f"{head_dim(row)[0].upper()} {head_dim(row)[1:]}: {', '.join(row['notes'])}": None

@@ -27,7 +27,7 @@ __global__ void scores(ForwardParams p, float* S, std::int64_t count) {
   S[n] = s * p.softmax_scale;
 }
 
-// P = softmax(S), in place. One thread walks one row three times: maximum, sum, quotient.
+// P = softmax(S), in place. One thread computes one row, in three loops: maximum, sum, quotient.
 static __global__ void softmax(ForwardParams p, float* S, std::int64_t count) {
   const std::int64_t row = thread_index();
   if (row >= count) return;

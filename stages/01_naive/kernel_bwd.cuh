@@ -10,7 +10,7 @@
 
 namespace cuflash::naive {
 
-// delta_i = Σ_d dO_id O_id. One thread computes one row's.
+// delta_i = Σ_d dO_id O_id. One thread computes one row.
 template <class T, int kHeadDim>
 __global__ void delta(BackwardParams p, float* delta, std::int64_t count) {
   const std::int64_t n = thread_index();
@@ -63,7 +63,7 @@ __global__ void query_gradient(BackwardParams p, const float* dS, std::int64_t c
 }
 
 // out = scale · Wᵀ X, summed over the query heads that share a KV head. One thread computes one
-// element. dK is this with W = dS, X = Q; dV is this with W = P, X = dO and no scale.
+// element. W = dS and X = Q give dK; W = P and X = dO give dV, without a scale.
 template <class T, int kHeadDim>
 __global__ void key_value_gradient(BackwardParams p, const float* W, Tensor x, Tensor out,
                                    float scale, std::int64_t count) {

@@ -17,7 +17,7 @@ struct Config {
   static constexpr int kBlockKV = 32;  // keys of one tile
   static constexpr int kThreads = 256;
   static constexpr int kWarps = kThreads / 32;
-  static constexpr int kPad = 4 / sizeof(T);  // One word: a column of a tile lies in all 32 banks.
+  static constexpr int kPad = 4 / sizeof(T);  // One word spreads a column over all 32 banks.
   static_assert(kBlockKV == 32, "kBlockKV is 32: a lane of a warp for each key");
   static_assert(kBlockQ % kWarps == 0, "kBlockQ is a multiple of 8: as many rows for each warp");
 };
@@ -80,7 +80,7 @@ __global__ void scores(ForwardParams p, float* S) {
   }
 }
 
-// P = softmax(S), in place. One thread walks one row three times: maximum, sum, quotient.
+// P = softmax(S), in place. One thread computes one row, in three loops: maximum, sum, quotient.
 static __global__ void softmax(ForwardParams p, float* S, std::int64_t count) {
   const std::int64_t row = thread_index();
   if (row >= count) return;

@@ -1,4 +1,4 @@
-// 03_online_softmax, forward: one fused kernel. The softmax runs along with the tiles, so S and P
+// 03_online_softmax, forward: one fused kernel. The softmax is computed tile by tile, so S and P
 // never leave the chip.
 #pragma once
 
@@ -18,7 +18,7 @@ struct Config {
   static constexpr int kBlockKV = 32;  // keys of one tile
   static constexpr int kThreads = 256;
   static constexpr int kWarps = kThreads / 32;
-  static constexpr int kPad = 4 / sizeof(T);  // One word: a column of a tile lies in all 32 banks.
+  static constexpr int kPad = 4 / sizeof(T);  // One word spreads a column over all 32 banks.
   static_assert(kBlockKV == 32, "kBlockKV is 32: a lane of a warp for each key");
   static_assert(kBlockQ % kWarps == 0, "kBlockQ is a multiple of 8: as many rows for each warp");
 };
@@ -42,8 +42,8 @@ __device__ void load_tile(T (&tile)[kRows][kStride], Rows<const T> g, int first,
   }
 }
 
-// O = softmax(softmax_scale · Q Kᵀ) V. One block computes kBlockQ rows of O, one warp every 8th of
-// them; a lane holds every 32nd column.
+// O = softmax(softmax_scale · Q Kᵀ) V. One block computes kBlockQ rows of O. A warp computes
+// every 8th of them, and a lane holds every 32nd column.
 template <class T, int kHeadDim>
 __global__ void attention(ForwardParams p) {
   using C = Config<T>;
@@ -94,7 +94,7 @@ __global__ void attention(ForwardParams p) {
       const float new_max = fmaxf(row_max[n], warp_max(rS[n]));
       const float finite_max = new_max == -INFINITY ? 0.f : new_max;  // No key seen yet.
       const float o_scale = expf(row_max[n] - finite_max);
-      // Weigh this lane's key, and rescale the row's sums.
+      // Compute this lane's weight, and rescale the row's sums.
       const float prob = expf(rS[n] - finite_max);
       row_max[n] = new_max;
       row_sum[n] = row_sum[n] * o_scale + warp_sum(prob);
@@ -121,7 +121,7 @@ __global__ void attention(ForwardParams p) {
   for (int n = 0; n < kRows; ++n) {
     const int i = i0 + warp + n * C::kWarps;
     if (i >= seq.num_queries) continue;
-    // Write the row; one that has seen no key is 0.
+    // Write the row; a row that has seen no key is 0.
     const float inverse = row_sum[n] > 0.f ? 1.f / row_sum[n] : 0.f;
 #pragma unroll
     for (int k = 0; k < kColumns; ++k) gO(i, lane + 32 * k) = T(rO[n][k] * inverse);

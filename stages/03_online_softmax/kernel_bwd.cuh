@@ -13,8 +13,8 @@
 
 namespace cuflash::online_softmax {
 
-// A block owns kOwned rows (queries for dQ, keys for dK and dV) and streams tiles of the others
-// past them. A warp computes a row of P for one owned row: a lane for each streamed row.
+// A block owns kOwned rows (queries for dQ, keys for dK and dV) and loads the others tile by tile.
+// For each owned row, a warp computes a row of P; each lane does so for one streamed row.
 template <class T, int kHeadDim>
 struct BackwardConfig : Config<T> {
   static constexpr int kOwned = kHeadDim * sizeof(T) > 256 ? 16 : 32;  // 64 KB do not hold 32.
@@ -56,7 +56,7 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
   const auto gK = rows<const T>(p.k, b, kv_head(p, h)), gV = rows<const T>(p.v, b, kv_head(p, h));
   const auto gdO = rows<const T>(p.d_o, b, h);
 
-  // [FA2 Alg.2 l.9]  load Q_i, dO_i    // O_i and L_i below, each lane what it needs
+  // [FA2 Alg.2 l.9]  load Q_i, dO_i    // each lane loads its part of O_i and L_i below
   load_tile<kHeadDim>(sQ, gQ, i0, seq.num_queries, thread);
   load_tile<kHeadDim>(sdO, gdO, i0, seq.num_queries, thread);
   __syncthreads();  // sdO is written before any thread reads it.
@@ -77,7 +77,7 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
   }
   if (p.dq.data == nullptr) return;
 
-  // Stream the keys past the block's queries.
+  // Loop over the keys, tile by tile.
   float rdQ[kRows][kColumns] = {};                                   // [FA2 Alg.2 l.3]
   for (const int j0 : kv_tiles<C::kStreamed>(seq, i0, C::kOwned)) {  // [FA2 Alg.2 l.5, 19]
     // [FA2 Alg.2 l.6]  load K_j, V_j
@@ -85,7 +85,7 @@ __global__ void query_gradient(BackwardParams p, float* delta) {
     load_tile<kHeadDim>(sV, gV, j0, seq.num_keys, thread);
     __syncthreads();  // sK and sV are written before any thread reads them.
 
-    // Find P and dS for this lane's key.
+    // Compute P and dS for this lane's key.
     const int j = j0 + lane;
 #pragma unroll
     for (int n = 0; n < kRows; ++n) {
@@ -146,7 +146,7 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
   load_tile<kHeadDim>(sV, rows<const T>(p.v, b, h_kv), j0, seq.num_keys, thread);
   float rdK[kRows][kColumns] = {}, rdV[kRows][kColumns] = {};
 
-  // Stream the queries of each head that shares the KV head past the block's keys.
+  // Loop over the queries of each head that shares the KV head.
   for (int h = h_kv * group; h < (h_kv + 1) * group; ++h) {
     const auto gQ = rows<const T>(p.q, b, h), gdO = rows<const T>(p.d_o, b, h);
     for (const int i0 : q_tiles<C::kStreamed>(seq, j0, C::kOwned)) {  // [FA2 Alg.2 l.8, 17]
@@ -158,7 +158,7 @@ __global__ void key_value_gradient(BackwardParams p, const float* delta) {
       const float row_delta = i < seq.num_queries ? delta[row_index(p, b, h, i)] : 0.f;
       __syncthreads();  // All four tiles are written before any thread reads them.
 
-      // Find P and dS for this lane's query.
+      // Compute P and dS for this lane's query.
 #pragma unroll
       for (int n = 0; n < kRows; ++n) {
         const int r = warp + n * C::kWarps, j = j0 + r;

@@ -1,5 +1,5 @@
-// 04_register_tiles, forward: each thread computes a small tile of S, and one of O, in registers. A
-// number that comes from shared memory then serves several multiply-adds, not one.
+// 04_register_tiles, forward: each thread computes a small tile of S and another of O, in
+// registers. A number loaded from shared memory then serves several multiply-adds instead of one.
 #pragma once
 
 #include <cmath>
@@ -16,15 +16,15 @@ namespace cuflash::register_tiles {
 template <int kHeadDim>
 struct Config {
   static constexpr int kBlockQ = 64;                        // queries that a block computes
-  static constexpr int kBlockKV = kHeadDim > 64 ? 32 : 64;  // keys of one tile: 64 KB hold no more
+  static constexpr int kBlockKV = kHeadDim > 64 ? 32 : 64;  // keys per tile; 64 KB hold no more
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 3;  // at least so many per SM: 168 registers per thread
+  static constexpr int kBlocks = 3;  // minimum per SM, so that a thread may use 168 registers
   // What a thread computes: kRows × kColumns of S, and kRows × 4 kQuads of O.
   static constexpr int kRows = kBlockQ / (kThreads / 8);
   static constexpr int kColumns = kBlockKV / 8;
   static constexpr int kQuads = kHeadDim / 32;
-  // Floats from row to row. Four floats from each of 8 rows meet all 32 banks, and so do 8 floats
-  // from each of 4 rows of sP.
+  // Floats from one row to the next. Four floats from each of 8 rows use all 32 banks, and so do 8
+  // floats from each of 4 rows of sP.
   static constexpr int kPitch = kHeadDim + 4;
   static constexpr int kPitchP = kBlockKV + 8;
   static_assert(kBlockQ % 16 == 0, "kBlockQ is a multiple of 16");
@@ -44,7 +44,7 @@ struct SharedStorage {
 template <int kHeadDim, int kThreads, class T, int kRows, int kPitch>
 __device__ __forceinline__ void load_tile(float (&tile)[kRows][kPitch], Rows<const T> g, int first,
                                           int num_rows, int thread) {
-  constexpr int kPerRow = kHeadDim / 4, kAtOnce = kThreads / kPerRow;  // threads; rows
+  constexpr int kPerRow = kHeadDim / 4, kAtOnce = kThreads / kPerRow;  // in threads; in rows
   static_assert(kRows % kAtOnce == 0, "each thread copies as much as the others");
   const int r0 = thread / kPerRow, d = thread % kPerRow * 4;
   const T* from = &g(first + r0, d);
@@ -54,14 +54,14 @@ __device__ __forceinline__ void load_tile(float (&tile)[kRows][kPitch], Rows<con
   }
 }
 
-// A warp is 4 groups of rows by 8 groups of columns. Lanes that differ in bit 0 share a group of
-// rows, and lanes that differ in bit 1 a group of columns. So each lane loads the same address as a
-// partner, and shared memory serves 16 lanes per wavefront instead of 8.
+// The lanes of a warp form 4 row groups and 8 column groups. Lanes that differ only in bit 0 share
+// a row group, and lanes that differ only in bit 1 share a column group. So each lane loads the
+// same address as a partner, and shared memory serves 16 lanes per wavefront instead of 8.
 __device__ __forceinline__ int row_group(int lane) { return (lane >> 1 & 1) + (lane >> 4) * 2; }
 __device__ __forceinline__ int column_group(int lane) { return (lane & 1) + (lane >> 2 & 3) * 2; }
 
-// The largest, and the sum, over the 8 lanes of a group of rows: they differ in the bits 0, 2 and 3
-// of their number.
+// The maximum, or the sum, over the 8 lanes of a row group. Their numbers differ in bits 0, 2
+// and 3.
 __device__ __forceinline__ float max_over_row(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
   x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 4));
@@ -110,7 +110,8 @@ __device__ __forceinline__ float4 scaled(float a, const float4& x) {
   return {a * x.x, a * x.y, a * x.z, a * x.w};
 }
 
-// rO += P B: this thread's rows of P, and columns of B: quads, every 8th from `column`.
+// rO += P B, for this thread's rows of P, every 4th from `row`, and its quads of columns of B,
+// every 8th from quad `column`.
 template <int kRows, int kQuads, int kRowsP, int kRowsB, int kPitchP, int kPitch>
 __device__ __forceinline__ void add_p_b(float4 (&rO)[kRows][kQuads],
                                         const float (&sP)[kRowsP][kPitchP],
@@ -136,8 +137,9 @@ __device__ __forceinline__ void add_p_b(float4 (&rO)[kRows][kQuads],
   }
 }
 
-// O = softmax(softmax_scale · Q Kᵀ) V. One block computes kBlockQ rows of O, a warp a quarter of
-// them, a thread kRows × kColumns scores of a tile and kRows × 4 kQuads elements of O.
+// O = softmax(softmax_scale · Q Kᵀ) V. One block computes kBlockQ rows of O, and each warp a
+// quarter of them. A thread computes kRows × kColumns scores per tile and kRows × 4 kQuads elements
+// of O.
 template <class T, int kHeadDim>
 __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::kBlocks)
     attention(ForwardParams p) {
@@ -169,7 +171,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     load_tile<kHeadDim, C::kThreads>(sKV, gK, j0, seq.num_keys, thread);
     __syncthreads();  // sQ and K_j are written before any thread reads them.
 
-    // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // kRows × kColumns of it; the scale comes with the softmax
+    // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // kRows × kColumns scores, not yet scaled
     float rS[kRows][kColumns] = {};
     add_a_bt<kHeadDim>(rS, sQ, sKV, row, column);
     // Mask the scores, where the tile needs it.
@@ -183,7 +185,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
         }
       }
     }
-    __syncthreads();  // All have read K_j before V_j overwrites it.
+    __syncthreads();  // All threads have read K_j before V_j overwrites it.
 
     // [FA2 Alg.1 l.7]  load V_j
     load_tile<kHeadDim, C::kThreads>(sKV, gV, j0, seq.num_keys, thread);
@@ -200,7 +202,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
       const float o_scale = exp2f(row_max[m] - finite_max);
       row_max[m] = new_max;
       row_sum[m] *= o_scale;
-      // Weigh the keys of this thread's columns.
+      // Compute the weights of this thread's keys.
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) {
         const float prob = exp2f(rS[m][n] * scale_log2 - finite_max);
@@ -210,20 +212,20 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
 #pragma unroll
       for (float4& o : rO[m]) o = scaled(o_scale, o);  // [FA2 Alg.1 l.10], first half
     }
-    __syncthreads();  // V_j, and the warp's rows of sP, are written before other lanes read them.
+    __syncthreads();  // V_j and the warp's rows of sP are written before other threads read them.
 
     // [FA2 Alg.1 l.10], second half  O = O + P V_j
     add_p_b(rO, sP, sKV, row, column);
-    __syncthreads();  // All have read V_j, and the warp its sP, before they are overwritten.
+    __syncthreads();  // V_j and the warp's rows of sP have been read before they are overwritten.
   }
 
   // [FA2 Alg.1 l.12, 14]  O = O / l, LSE = m + ln l
 #pragma unroll
   for (int m = 0; m < kRows; ++m) {
     const int i = i0 + row + 4 * m;
-    const float sum = sum_over_row(row_sum[m]);  // All lanes take part, rows past the end too.
+    const float sum = sum_over_row(row_sum[m]);  // All lanes take part, even for rows past the end.
     if (i >= seq.num_queries) continue;
-    // Write the row; one that has seen no key is 0.
+    // Write the row; a row that has seen no key is 0.
     const float inverse = sum > 0.f ? 1.f / sum : 0.f;
 #pragma unroll
     for (int k = 0; k < kQuads; ++k) {

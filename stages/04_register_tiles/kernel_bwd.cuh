@@ -1,5 +1,5 @@
-// 04_register_tiles, backward: the two kernels of 03, all seven products from the registers' small
-// tiles. Each output has one owner, so there are no atomics and every run gives the same bits.
+// 04_register_tiles, backward: the two kernels of 03, with all seven products from register tiles.
+// Each output has one owner, so there are no atomics and every run gives the same bits.
 #pragma once
 
 #include <cmath>
@@ -14,20 +14,20 @@
 
 namespace cuflash::register_tiles {
 
-// A block owns kOwned rows (queries for dQ, keys for dK and dV) and streams tiles of the others
-// past them. 64 KB hold four tiles and one of P.
+// A block owns kOwned rows (queries for dQ, keys for dK and dV) and streams tiles of the other
+// rows past them. 64 KB hold four such tiles and one tile of P.
 template <int kHeadDim>
 struct BackwardConfig {
   static constexpr int kOwned = kHeadDim > 64 ? 32 : 64;
   static constexpr int kStreamed = kHeadDim > 64 ? 16 : 32;
   static constexpr int kThreads = kHeadDim > 64 ? 64 : 128;
-  static constexpr int kBlocks = kHeadDim > 64 ? 4 : 2;  // at least so many per SM
+  static constexpr int kBlocks = kHeadDim > 64 ? 4 : 2;  // minimum per SM
   // What a thread computes: kRows × kColumns of S and dP, and kRows × 4 kQuads of each gradient.
   static constexpr int kRows = kOwned / (kThreads / 8);
   static constexpr int kColumns = kStreamed / 8;
   static constexpr int kQuads = kHeadDim / 32;
   static constexpr int kPitch = kHeadDim + 4;    // as in the forward pass
-  static constexpr int kPitchP = kStreamed + 8;  // the same, of sP and sdS
+  static constexpr int kPitchP = kStreamed + 8;  // the same, for sP and sdS
   static_assert(kOwned % 16 == 0, "kOwned is a multiple of 16");
   static_assert(kStreamed % 16 == 0, "kStreamed is a multiple of 16");
 };
@@ -45,7 +45,7 @@ struct KeyValueStorage {
   using C = BackwardConfig<kHeadDim>;
   float sK[C::kOwned][C::kPitch], sV[C::kOwned][C::kPitch];
   float sQ[C::kStreamed][C::kPitch], sdO[C::kStreamed][C::kPitch];
-  float sP[C::kOwned][C::kPitchP];  // P, then dS: 64 KB hold no second one
+  float sP[C::kOwned][C::kPitchP];  // P, then dS: 64 KB hold no second such array
 };
 
 // The LSE of row i times log2 e; 0 past the last row, where dO is 0 and P adds nothing.
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
   }
   if (p.dq.data == nullptr) return;
 
-  // [FA2 Alg.2 l.9]  load Q_i, dO_i    // O_i and L_i above, each lane what it needs
+  // [FA2 Alg.2 l.9]  load Q_i, dO_i    // each lane has read its part of O_i and L_i
   load_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, seq.num_queries, thread);
   load_tile<kHeadDim, C::kThreads>(sdO, gdO, i0, seq.num_queries, thread);
 
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
 
     // [FA2 Alg.2 l.15]  dQ = dQ + dS K_j
     add_p_b(rdQ, sdS, sK, row, column);
-    __syncthreads();  // All have read sK and sV, and the warp its sdS, before they are overwritten.
+    __syncthreads();  // sK, sV and the warp's sdS have been read before they are overwritten.
   }
 
   // [FA2 Alg.2 l.15], second half  write dQ_i
@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
 
       // [FA2 Alg.2 l.16]  dK = dK + dSᵀ Q_i
       add_p_b(rdK, sP, sQ, row, column);
-      __syncthreads();  // All have read sQ and sdO, and the warp its sP, before the next.
+      __syncthreads();  // sQ, sdO and the warp's sP have been read before they are overwritten.
     }
   }
 

@@ -19,10 +19,10 @@ namespace cuflash::forward_backward {
 template <int kHeadDim>
 struct Config {
   static constexpr int kBlockQ = 64;                        // queries that a block computes
-  static constexpr int kBlockKV = kHeadDim > 64 ? 32 : 64;  // keys of one tile
+  static constexpr int kBlockKV = kHeadDim > 64 ? 32 : 64;  // keys per tile
   static constexpr int kWarps = kBlockQ / kMma;             // a warp computes a strip of 16 rows
   static constexpr int kThreads = 32 * kWarps;
-  static constexpr int kPad = 8;  // Rows of 16 bytes more: 8 rows of a fragment meet all 32 banks.
+  static constexpr int kPad = 8;  // 16 more bytes per row: 8 rows of a fragment use all 32 banks.
   static_assert(kBlockQ % kMma == 0 && 128 % kBlockQ == 0, "kBlockQ is 16, 32, 64 or 128");
   static_assert(kBlockKV % kMma == 0 && 128 % kBlockKV == 0, "kBlockKV is 16, 32, 64 or 128");
   static_assert(kBlockQ <= kBlockKV * kHeadDim / 16, "kBlockQ is at most kBlockKV * kHeadDim / 16");
@@ -49,14 +49,14 @@ __device__ __forceinline__ void scale_rows(Accumulator (&fragments)[kCount], con
   }
 }
 
-// O = softmax(softmax_scale · Q Kᵀ) V. One block computes kBlockQ rows of O, one warp 16 of them;
-// for the softmax, two lanes share a row.
+// O = softmax(softmax_scale · Q Kᵀ) V. One block computes kBlockQ rows of O, and each warp 16 of
+// them. For the softmax, two lanes share a row.
 template <class Element, int kHeadDim>
 __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardParams p) {
   using T = typename TensorCoreType<Element>::Type;
   using C = Config<kHeadDim>;
   constexpr int kSteps = kHeadDim / kMma, kKeySteps = C::kBlockKV / kMma;
-  constexpr int kQuads = C::kBlockKV / 8;  // of four keys: a lane's part of a row of S
+  constexpr int kQuads = C::kBlockKV / 8;  // quads of scores that a lane holds
   auto& [sQ, sK, sV, all_S, all_P, all_scale] = shared_storage<SharedStorage<T, kHeadDim>>();
 
   // Find this block's head, queries and tensors, and this lane's row of S.
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
   auto& sS = all_S[warp];
   auto& sP = all_P[warp];
   auto& s_scale = all_scale[warp];
-  const int row = lane / 2, column = lane % 2 * 4, i = i0 + r0 + row;  // this lane's, in S
+  const int row = lane / 2, column = lane % 2 * 4, i = i0 + r0 + row;  // of this lane, in S
 
   // [FA2 Alg.1 l.4-5]  load Q_i; O = 0, l = 0, m = -inf
   copy_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, seq.num_queries, thread);
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
     copy_tile<kHeadDim, C::kThreads>(sV, gV, j0, seq.num_keys, thread);
     __syncthreads();  // sQ, sK and sV are written before any warp reads them.
 
-    // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (16, kBlockKV) f32 a warp, fragments, then shared memory
+    // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (16, kBlockKV) f32 per warp, in fragments, then in sS
     Accumulator rS[kKeySteps];
     for (auto& s : rS) fill_fragment(s, 0.f);
 #pragma unroll 4
@@ -103,13 +103,13 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
       }
     }
 
-    // Lay S out in rows, for the softmax.
+    // Store S in rows, for the softmax.
 #pragma unroll
     for (int n = 0; n < kKeySteps; ++n) {
       store_matrix_sync(&sS[0][n * kMma], rS[n], C::kBlockKV + C::kPad,
                         nvcuda::wmma::mem_row_major);
     }
-    __syncwarp();  // The warp's S is written before its lanes read rows of it.
+    __syncwarp();  // The warp's S is written before its lanes read the rows.
 
     // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
     alignas(16) float lane_S[kQuads][4];  // this lane's part of its row
@@ -132,8 +132,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
     }
     new_max = fmaxf(new_max, __shfl_xor_sync(0xffffffffu, new_max, 1));
     const float finite_max = new_max == -INFINITY ? 0.f : new_max;         // No key seen yet.
-    const float o_scale = ptx::exp2((row_max - finite_max) * scale_log2);  // 1 if nothing grew
-    // Weigh the keys, and lay P out for the next product.
+    const float o_scale = ptx::exp2((row_max - finite_max) * scale_log2);  // 1 if max is unchanged
+    // Compute the weights P and store them for the next product.
     float sum = 0.f;
 #pragma unroll
     for (int n = 0; n < kQuads; ++n) {
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
     if (column == 0) s_scale[row] = o_scale;
     __syncwarp();  // The warp's P and s_scale are written before fragments are loaded from them.
 
-    // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (16, kHeadDim) f32 a warp, fragments
+    // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (16, kHeadDim) f32 per warp, in fragments
     scale_rows(rO, s_scale);
 #pragma unroll
     for (int k = 0; k < kKeySteps; ++k) {
@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
         mma_sync(rO[n], rP, rV, rO[n]);
       }
     }
-    __syncthreads();  // All have read sK and sV, and the warp its sP, before they are overwritten.
+    __syncthreads();  // sK, sV and the warp's sP have been read before they are overwritten.
   }
 
   // [FA2 Alg.1 l.12]  O = O / l
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
   __syncwarp();  // s_scale is written before a fragment is loaded from it.
   scale_rows(rO, s_scale);
 
-  // [FA2 Alg.1 l.14]  write O_i, through the warp's sS: as many columns as it holds at a time
+  // [FA2 Alg.1 l.14]  write O_i, through the warp's sS, as many columns at a time as fit
   constexpr int kWidth = C::kBlockKV < kHeadDim ? C::kBlockKV : kHeadDim;
   for (int d0 = 0; d0 < kHeadDim; d0 += kWidth) {
 #pragma unroll
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
       store_matrix_sync(&sS[0][n * kMma], rO[d0 / kMma + n], C::kBlockKV + C::kPad,
                         nvcuda::wmma::mem_row_major);
     }
-    __syncwarp();  // The columns are written before lanes read rows of them.
+    __syncwarp();  // The columns are in sS before the lanes read rows.
 #pragma unroll
     for (int n = lane; n < kMma * kWidth / 4; n += 32) {
       const int r = n / (kWidth / 4), d = n % (kWidth / 4) * 4;

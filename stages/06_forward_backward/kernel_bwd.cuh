@@ -1,5 +1,5 @@
 // 06_forward_backward, backward: the seven products of 03 on the tensor cores. P and dS are
-// computed in fragments; they pass through shared memory only to become operands.
+// computed in fragments, and pass through shared memory only to become operands.
 #pragma once
 
 #include <cmath>
@@ -17,22 +17,22 @@
 
 namespace cuflash::forward_backward {
 
-// A block owns kOwned rows (queries for dQ, keys for dK and dV) and streams tiles of the others
-// past them; a warp owns 16 of the rows, and takes 16 of the others at a time.
+// A block owns kOwned rows (queries for dQ, keys for dK and dV) and streams tiles of the other
+// rows past them. A warp owns 16 of the rows, and takes 16 streamed rows at a time.
 template <int kHeadDim>
 struct BackwardConfig {
   static constexpr int kOwned = 64;
   static constexpr int kStreamed = kHeadDim > 64 ? 32 : 64;
   static constexpr int kWarps = kOwned / kMma;
   static constexpr int kThreads = 32 * kWarps;
-  static constexpr int kStride = kHeadDim + 8;  // 8 rows of 16 bytes meet all 32 banks.
+  static constexpr int kStride = kHeadDim + 8;  // 16 bytes from each of 8 rows use all 32 banks.
   static_assert(kOwned % kMma == 0 && 128 % kOwned == 0, "kOwned is 16, 32, 64 or 128");
   static_assert(kStreamed % kMma == 0 && 128 % kStreamed == 0, "kStreamed is 16, 32, 64 or 128");
   static_assert(kStreamed <= 2 * kOwned, "kStreamed is at most 2 kOwned, the number of threads");
   static_assert(kOwned <= kStreamed * kHeadDim / 16, "kOwned is at most kStreamed * kHeadDim / 16");
 };
 
-// A warp's way from accumulators to operands: 16 × 16, with rows that meet all banks.
+// A warp turns accumulators into operands in these arrays: 16 × 16, padded against bank conflicts.
 constexpr int kScratchStride = kMma + 8;
 using Scratch = float[kMma][kScratchStride];
 template <class T>
@@ -58,18 +58,18 @@ struct KeyValueStorage {
   Operand<T> sP[C::kWarps], sdS[C::kWarps];
 };
 
-// Writes a fragment to 16 rows of a tile, from column d on, rounded to T. Unless all of it is seen,
-// an element for which seen(r, c) is false becomes 0.
+// Writes a fragment to 16 rows of a tile, from column d on, rounded to T. Unless all_seen is
+// true, each element for which seen(r, c) is false becomes 0.
 template <class T, int kStride, class Seen>
 __device__ __forceinline__ void store_rounded(T (*tile)[kStride], int d,
                                               const Accumulator& fragment, Scratch& scratch,
                                               int lane, bool all_seen, Seen seen) {
-  // Lay the fragment out in rows.
+  // Store the fragment in rows.
   store_matrix_sync(&scratch[0][0], fragment, kScratchStride, nvcuda::wmma::mem_row_major);
-  __syncwarp();  // The scratch is written before lanes read rows of it.
+  __syncwarp();  // The scratch is written before lanes read its rows.
   const int r = lane / 2, c = lane % 2 * 4;
   float4 x[] = {load4(&scratch[r][c]), load4(&scratch[r][c + 8])};
-  // Mask it, where the tile needs it.
+  // Mask the elements, where the tile needs it.
   if (!all_seen) {
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
@@ -79,14 +79,14 @@ __device__ __forceinline__ void store_rounded(T (*tile)[kStride], int d,
       if (!seen(r, c + 8 * n + 3)) x[n].w = 0.f;
     }
   }
-  // Round it.
+  // Round the elements.
   store4(&tile[r][d + c], x[0]);
   store4(&tile[r][d + c + 8], x[1]);
-  __syncwarp();  // The tile is written before it is loaded, the scratch read before its next use.
+  __syncwarp();  // The tile is written, and the scratch is read, before either is used again.
 }
 
-// Writes the warp's strip of a gradient, scaled and rounded, by way of its own rows of a tile that
-// is no longer needed.
+// Writes the warp's strip of a gradient, scaled and rounded, through the warp's own rows of a
+// tile that is no longer needed.
 template <class T, int kHeadDim, int kRows, int kStride>
 __device__ __forceinline__ void write_rows(Rows<T> g, T (&tile)[kRows][kStride],
                                            Accumulator (&strip)[kHeadDim / kMma], float scale,
@@ -151,12 +151,12 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   auto& scratch = all_scratch[warp];
   auto& sdS = all_dS[warp];
 
-  // [FA2 Alg.2 l.9]  load Q_i, dO_i, and below O_i and LSE_i
+  // [FA2 Alg.2 l.9]  load Q_i and dO_i; O_i and LSE_i follow below
   copy_tile<kHeadDim, C::kThreads>(sQ, gQ, i0, seq.num_queries, thread);
   copy_tile<kHeadDim, C::kThreads>(sdO, gdO, i0, seq.num_queries, thread);
   __syncthreads();  // sdO is written before any thread reads it.
 
-  // [FA2 Alg.2 l.4]  delta = rowsum(dO ∘ O): for this block, and for key_value_gradient
+  // [FA2 Alg.2 l.4]  delta = rowsum(dO ∘ O), for this block and for key_value_gradient
   row_deltas(shared, gO, i0, seq.num_queries, thread);
   __syncthreads();  // s_delta is written before any thread reads it.
   // Keep the LSE of the rows; write delta for the other kernel.
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   if (p.dq.data == nullptr) return;
   __syncthreads();  // s_lse is written before fragments are loaded from it.
 
-  // Hold LSE and delta in fragments of the type of S: the elements of a row are all one number.
+  // Hold LSE and delta in fragments of the type of S, in which all elements of a row are equal.
   const Accumulator rLse = every_column(&s_lse[r0]), rDelta = every_column(&s_delta[r0]);
   const float scale_log2 = p.softmax_scale * kLog2e;
   Accumulator rdQ[kSteps];
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
     __syncthreads();  // sK and sV are written before any warp reads them.
 
     for (int c0 = 0; c0 < C::kStreamed; c0 += kMma) {
-      // [FA2 Alg.2 l.10, 13]  S = Q_i K_jᵀ, dP = dO_i V_jᵀ    // (16, 16) f32 a warp, fragments
+      // [FA2 Alg.2 l.10, 13]  S = Q_i K_jᵀ, dP = dO_i V_jᵀ    // (16, 16) f32 per warp
       Accumulator rS, rdP;
       fill_fragment(rS, 0.f);
       fill_fragment(rdP, 0.f);
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
         return j < seq.num_keys && visible(seq, i, j);
       });
 
-      // [FA2 Alg.2 l.15]  dQ = dQ + dS K_j    // (16, kHeadDim) f32 a warp, fragments
+      // [FA2 Alg.2 l.15]  dQ = dQ + dS K_j    // (16, kHeadDim) f32 per warp, in fragments
       MatrixA<T> rdS_a;
       load_matrix_sync(rdS_a, &sdS[0][0], kScratchStride);
 #pragma unroll
@@ -221,7 +221,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
         mma_sync(rdQ[n], rdS_a, rK, rdQ[n]);
       }
     }
-    __syncthreads();  // All have read sK and sV before they are overwritten.
+    __syncthreads();  // All warps have read sK and sV before they are overwritten.
   }
 
   // [FA2 Alg.2 l.15], second half  write dQ_i
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   // [FA2 Alg.2 l.6-7]  load K_j, V_j; dK = 0, dV = 0
   copy_tile<kHeadDim, C::kThreads>(sK, rows<const T>(p.k, b, h_kv), j0, seq.num_keys, thread);
   copy_tile<kHeadDim, C::kThreads>(sV, rows<const T>(p.v, b, h_kv), j0, seq.num_keys, thread);
-  __syncthreads();  // sK and sV are written before any warp reads, or at the end reuses, its rows.
+  __syncthreads();  // sK and sV are written before any warp reads them, or reuses its rows.
 
   const float scale_log2 = p.softmax_scale * kLog2e;
   Accumulator rdK[kSteps], rdV[kSteps];
@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
   // Stream the queries of each head that shares the KV head past the block's keys.
   for (int h = h_kv * group; h < (h_kv + 1) * group; ++h) {
     const auto gQ = rows<const T>(p.q, b, h), gdO = rows<const T>(p.d_o, b, h);
-    const float* gLse = p.lse + row_index(p, b, h, 0);  // this head's
+    const float* gLse = p.lse + row_index(p, b, h, 0);  // of this head
     const float* gDelta = delta + row_index(p, b, h, 0);
     for (const int i0 : q_tiles<C::kStreamed>(seq, j0, C::kOwned)) {  // [FA2 Alg.2 l.8, 17]
       // [FA2 Alg.2 l.9]  load Q_i, dO_i, LSE_i, delta_i
@@ -279,7 +279,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
       __syncthreads();  // The streamed tiles are written before any warp reads them.
 
       for (int c0 = 0; c0 < C::kStreamed; c0 += kMma) {
-        // [FA2 Alg.2 l.10, 13]  Sᵀ = K_j Q_iᵀ, dPᵀ = V_j dO_iᵀ    // (16, 16) f32 a warp, fragments
+        // [FA2 Alg.2 l.10, 13]  Sᵀ = K_j Q_iᵀ, dPᵀ = V_j dO_iᵀ    // (16, 16) f32 per warp
         Accumulator rS, rdP;
         fill_fragment(rS, 0.f);
         fill_fragment(rdP, 0.f);
@@ -303,7 +303,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
           rP.x[e] = ptx::exp2(rS.x[e] * scale_log2 - rLse.x[e]);
           rdS.x[e] = rP.x[e] * (rdP.x[e] - rDelta.x[e]);
         }
-        // Round both. A key past the last has rows of its own, which are not written.
+        // Round both. A key past the last one affects only rows that are not written.
         const auto seen = [&](int r, int c) { return visible(seq, i0 + c0 + c, j0 + r0 + r); };
         store_rounded(sP, 0, rP, scratch, lane, whole, seen);
         store_rounded(sdS, 0, rdS, scratch, lane, whole, seen);
@@ -321,7 +321,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, kHeadDim >
           mma_sync(rdK[n], rdS_a, rQ, rdK[n]);
         }
       }
-      __syncthreads();  // All have read the streamed tiles before they are overwritten.
+      __syncthreads();  // All warps have read the streamed tiles before they are overwritten.
     }
   }
 

@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
         ptx::mma_m16n8k16<T>(rO[2 * n + 1], rP[k], {rV[2], rV[3]});
       }
     }
-    __syncthreads();  // All have read sK and sV before they are overwritten.
+    __syncthreads();  // All threads have read sK and sV before they are overwritten.
   }
 
   // [FA2 Alg.1 l.12]  O = O / l    // into the rows of sQ that this warp alone reads

@@ -41,17 +41,17 @@ struct Swizzled {
   static_assert(kRows % 8 == 0 && kCols % kPanelCols == 0, "the pattern ends where the tile does");
   T panels[kCols / kPanelCols][kRows][kPanelCols];
 
-  // Where element (row, col) lies, counted in elements. Those of a chunk are neighbours.
+  // Where element (row, col) lies, counted in elements. The elements of a chunk are contiguous.
   __host__ __device__ static constexpr int index(unsigned row, unsigned col) {
     const unsigned twist = kPanelCols == 64 ? row % 8 : row / 2 % 4;
     const unsigned chunk = (col % kPanelCols / 8) ^ twist;
     return (col / kPanelCols * kRows + row) * kPanelCols + chunk * 8 + col % 8;
   }
 
-  // Where the element 16 · down rows below and 16 · right columns beside one of the first 16
-  // columns lies, from where that one lies. Rows 16 apart have one twist. In a panel the chunk's
-  // number c, 0 or 1, grows by an even number: c + 2 right = c ^ (2 right), and XORs commute, so
-  // the twist need not be known.
+  // Takes the index of an element in one of the first 16 columns. Returns the index of the element
+  // 16 · down rows below it and 16 · right columns to its right. Rows 16 apart have the same twist.
+  // In a panel the chunk's number c, 0 or 1, grows by an even number. So c + 2 right is
+  // c ^ (2 right), and as XORs commute, the twist need not be known.
   __host__ __device__ static constexpr int step(int index, int down, int right) {
     constexpr int kSteps = kPanelCols / 16;
     return (index ^ (right % kSteps * 16)) + (right / kSteps * kRows + down * 16) * kPanelCols;
@@ -183,15 +183,15 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   __syncthreads();  // sQ is written before any warp reads its rows, or writes O there.
 
   for (const int j0 : kv_tiles<C::kBlockKV>(seq, i0, C::kBlockQ)) {  // [FA2 Alg.1 l.6, 11]
-    // [FA2 Alg.1 l.7]  load K_j, V_j    // of the next tile, beside this one
-    __syncthreads();  // K_j and V_j are written; all have read the other buffers.
+    // [FA2 Alg.1 l.7]  load K_j, V_j    // of the next tile, while this one is used
+    __syncthreads();  // All threads have written K_j and V_j, and have read the other buffers.
     auto &tile_K = sK[stage], &tile_V = sV[stage];
     stage ^= 1;
     if (j0 + C::kBlockKV < keys.end) load(j0 + C::kBlockKV, stage);
     if (j0 >= warp_keys.end || j0 + C::kBlockKV <= warp_keys.begin)
-      continue;  // The warp sees none.
+      continue;  // This warp sees no key of the tile.
 
-    // Find this lane's elements of the tiles. Found again for each tile, they hold no registers.
+    // Find this lane's elements of the tiles. Finding them again for each tile saves registers.
     const int lane = opaque(thread) % 32u;
     const Chunks lane_Q(sQ, r0 + LoadA::row(lane), LoadA::col(lane));
     const Chunks lane_K(tile_K, LoadBTransposed::row(lane), LoadBTransposed::col(lane));

@@ -70,8 +70,8 @@ struct SharedStorage {
   KVTile sK[C::kStages], sV[C::kStages];
 };
 
-// Begins to copy the rows [first, first + kRows) of a head into a tile, this thread a chunk of each
-// panel. Rows past the end become zeros.
+// Begins to copy the rows [first, first + kRows) of a head into a tile. Each thread copies one
+// chunk of each panel in every kStep-th row. Rows past the end become zeros.
 template <int kThreads, class T, int kRows, int kHeadDim>
 __device__ __forceinline__ void request_tile(SwizzledTile<T, kRows, kHeadDim>& tile,
                                              Rows<const T> g, int first, int num_rows, int thread) {
@@ -87,7 +87,7 @@ __device__ __forceinline__ void request_tile(SwizzledTile<T, kRows, kHeadDim>& t
       const bool valid = first + r0 + r < num_rows;
       ptx::cp_async_16(&tile(r0 + r, d + c), from + c, valid);
     }
-    from = opaque(from + kStep * g.row_stride);  // One pointer that walks, not one for each row.
+    from = opaque(from + kStep * g.row_stride);  // One moving pointer, not one for each row.
   }
 }
 
@@ -249,7 +249,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     const int lane = opaque(thread) % 32u, next_j0 = j0 + C::kBlockKV;
     const bool more = next_j0 < keys.end;
     ptx::cp_async_wait<0>();
-    __syncthreads();  // This tile has arrived for all; all have read what is overwritten now.
+    __syncthreads();  // All threads see this tile, and have read what is overwritten now.
     if constexpr (C::kStages == 2) {
       if (more) request_tile<C::kThreads>(sK[stage ^ 1], gK, next_j0, seq.num_keys, thread);
       if (more) request_tile<C::kThreads>(sV[stage ^ 1], gV, next_j0, seq.num_keys, thread);
@@ -263,7 +263,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     add_scores<C, T>(rS, rQ, sQ, sK[stage], r0, lane);
     if constexpr (C::kStages == 1) {
       ptx::cp_async_wait<0>();
-      __syncthreads();  // V_j has arrived for all; all have read K_j.
+      __syncthreads();  // All threads see V_j, and have read K_j.
       if (more) request_tile<C::kThreads>(sK[0], gK, next_j0, seq.num_keys, thread);
       ptx::cp_async_commit();
     }

@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
     };
 
     // [FA2 Alg.2 l.6-9]  load K_j, V_j and the first Q_i, dO_i, LSE_i, delta_i; dK = 0, dV = 0
-    __syncthreads();  // All have read K and V of the round before.
+    __syncthreads();  // All threads have read K and V of the previous round.
     request_tile<C::kThreads>(sK, rows<const T>(p.k, b, h_kv), j0, seq.num_keys, thread);
     request_tile<C::kThreads>(sV, rows<const T>(p.v, b, h_kv), j0, seq.num_keys, thread);
     if (num_steps > 0) request_queries(at, 0);
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
         }
 
         // [FA2 Alg.2 l.11]  P = exp(S − LSE)
-        typename C::Operand rP;  // 2^kLog2OfP times as large
+        typename C::Operand rP;  // holds 2^kLog2OfP · P
 #pragma unroll
         for (int n = 0; n < C::kPart / kMmaN; ++n) {
           const float2 lse = *reinterpret_cast<const float2*>(
@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads,
     for (int step = 0; step < num_steps; ++step, at = at.next()) {
       mark_tile("Q tile", at.tile);
       ptx::cp_async_wait<0>();
-      __syncthreads();  // This tile has arrived for all, and dS of the one before; all have read
+      __syncthreads();  // All threads see this tile and the previous tile's dS, and have read
                         // what is overwritten now.
       if (step + 1 < num_steps) request_queries(at.next(), (step + 1) % 2);
       ptx::cp_async_commit();

@@ -74,11 +74,11 @@ struct BackwardStorage {
 template <class T, int kHeadDim>
 using QueryGradientStorage = typename BackwardStorage<T, kHeadDim>::QTile;
 
-// P is rounded to T for the product with dO, and dS computed from it. Among many keys each has so
-// small a weight that few bits of it would be left in f16, whose numbers below 2^-14 have fewer. So
-// P is kept 2^10 times as large.
+// P is rounded to T for the product with dO, and dS is computed from the rounded P. Among many
+// keys, most weights are so small that few of their bits would be left in f16, which loses
+// precision below 2^-14. So P is kept 2^10 times as large.
 constexpr int kLog2OfP = 10;
-constexpr float kSmallP = 1.f / (1 << kLog2OfP);  // what P is multiplied by in the end
+constexpr float kSmallP = 1.f / (1 << kLog2OfP);  // the factor that undoes this in the end
 
 // Values passed between the kernels, padded to whole tiles of queries: LSE · log2 e - kLog2OfP,
 // kSmallP · delta, and dQ in f32. A tile of dQ holds the accumulators of one warp after the other.

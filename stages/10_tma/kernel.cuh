@@ -88,8 +88,8 @@ __device__ __forceinline__ Slot slot_of(int n) {
   return {n % kStages, static_cast<unsigned>(n / kStages) % 2};
 }
 
-// Starts the copies of a tile, the rows of a head from `first` on, a box for each panel. Rows past
-// the end become zeros.
+// Starts the copies of a tile: for each panel a box with the rows of a head from `first` on. Rows
+// past the end become zeros.
 template <class T, int kRows, int kHeadDim>
 __device__ __forceinline__ void request_tile(SwizzledTile<T, kRows, kHeadDim>& tile,
                                              const TileMap& map, int first, int head, int batch,
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   const int num_tiles = keys.end > keys.begin ? (keys.end - 1) / C::kBlockKV + 1 : first_tile;
   const Range no_mask = {(full.begin + C::kBlockKV - 1) / C::kBlockKV, full.end / C::kBlockKV};
 
-  // Begin the barriers.
+  // Initialise the barriers.
   if (thread == 0) {
     ptx::mbarrier_init(&storage.q_full, 1);
 #pragma unroll
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     }
     ptx::fence_mbarrier_init();
   }
-  __syncthreads();  // The barriers have begun before a thread waits for one.
+  __syncthreads();  // The barriers are initialised before a thread uses one.
 
   // [FA2 Alg.1 l.4-7]  load Q_i; O = 0, l = 0, m = -inf; begin with the last K_j and V_j
   const auto slot = [&](int tile) { return slot_of<C::kStages>(num_tiles - 1 - tile); };
@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     for (int k = 0; k < C::kQSteps; ++k) ptx::ldmatrix_x4(rQ[m][k], lane_Q(m, k));
   }
 
-  // Takes a tile into the softmax and O. The next one, whose copies thread 0 begins, is tile - 1.
+  // Adds a tile to the softmax and O. Thread 0 requests the next tile, which is tile - 1.
   const auto take_tile = [&](auto masked, int tile) {
     constexpr bool kMasked = decltype(masked)::value;
     mark_tile("KV tile", tile);

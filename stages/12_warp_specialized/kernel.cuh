@@ -11,15 +11,15 @@ namespace cuflash::warp_specialized {
 
 // The shape of a block's work.
 struct Shape {
-  int keys;    // a tile
-  int blocks;  // an SM
+  int keys;    // per tile
+  int blocks;  // per SM
 };
 constexpr Shape shape(int head_dim) {
   switch (head_dim) {
     case 32:
       return {64, 2};  // 24 KB
     case 64:
-      return {64, 2};  // 48 KB; one block's softmax runs beside another's products
+      return {64, 2};  // 48 KB; S takes 32 registers, P 16, O 32
     case 96:
       return {128, 1};  // 120 KB
     case 128:
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   const int num_tiles = keys.end > keys.begin ? (keys.end - 1) / C::kBlockKV + 1 : first_tile;
   const Range no_mask = {(full.begin + C::kBlockKV - 1) / C::kBlockKV, full.end / C::kBlockKV};
 
-  // Begin the barriers.
+  // Initialise the barriers.
   if (thread == 0) {
     ptx::mbarrier_init(&storage.q_full, 1);
 #pragma unroll
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     }
     ptx::fence_mbarrier_init();
   }
-  __syncthreads();  // The barriers have begun before a thread waits for one.
+  __syncthreads();  // The barriers are initialised before a thread uses one.
 
   // Both roles walk from the last tile to the first.
   int tile = num_tiles - 1;
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     const int lane = opaque(thread) % 32u;
     const auto [stage, phase] = slot(tile);
 
-    // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 a warpgroup, registers
+    // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 per warpgroup, registers
     ptx::mbarrier_wait(&k_full[stage], phase);  // K_j has arrived.
     MmaAccumulator::Registers rS[C::kBlockKV / kMmaN];
     issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[stage]);
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
       }
     }
 
-    // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (64, kHeadDim) f32 a warpgroup, registers
+    // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (64, kHeadDim) f32 per warpgroup, registers
     ptx::mbarrier_wait(&v_full[stage], phase);  // V_j has arrived.
     issue_ab<T>(rO, rP, sV[stage]);
     ptx::wgmma_wait<0>();  // O is there, and V_j has been read.

@@ -1,5 +1,5 @@
 // 13_ping_pong: two overlaps. Within a consumer, the softmax of a tile runs while the tensor cores
-// add P V of the tile before it to O. Between consumers, for head dimensions where it pays, turns
+// add P V of the previous tile to O. Between consumers, for head dimensions where it pays, turns
 // at issuing products (the ping-pong): one computes a softmax while another's products run.
 #pragma once
 
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   const int num_tiles = keys.end > keys.begin ? (keys.end - 1) / C::kBlockKV + 1 : first_tile;
   const Range no_mask = {(full.begin + C::kBlockKV - 1) / C::kBlockKV, full.end / C::kBlockKV};
 
-  // Begin the barriers.
+  // Initialise the barriers.
   if (thread == 0) {
     ptx::mbarrier_init(&storage.q_full, 1);
 #pragma unroll
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     }
     ptx::fence_mbarrier_init();
   }
-  __syncthreads();  // The barriers have begun before a thread waits for one.
+  __syncthreads();  // The barriers are initialised before a thread uses one.
 
   // Both roles walk from the last tile to the first.
   int tile = num_tiles - 1;
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   MmaAccumulator::Registers rS[C::kBlockKV / kMmaN];  // the scores of a tile, and then its P in f32
   MmaA::Registers rP[kKeySteps];  // the same lanes hold the same elements of S and P
 
-  // Consumer c waits for its turn at a named barrier of its own, where the one before it arrives.
+  // Consumer c waits for its turn at its own named barrier, where the previous consumer arrives.
   const auto wait_for_turn = [&] {
     if constexpr (C::kShape.turns) {
       ptx::named_barrier_sync(C::kTurn + consumer, 2 * kWarpgroupThreads);
@@ -122,19 +122,19 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     ptx::mbarrier_wait(&k_full[next], phase);  // K has arrived.
   };
 
-  // One step: S of the tile, then O += P V of the tile before it in the walk (tile + 1), and the
-  // softmax of this S while P V runs. wait_for_next_keys() has already waited for K of the tile.
+  // One step: S of the tile, then O += P V of the previous tile (tile + 1), and the softmax
+  // of this S while P V runs. wait_for_next_keys() has already waited for K of the tile.
   const auto take_tile = [&](auto masked) {
     constexpr bool kMasked = decltype(masked)::value;
     mark_tile("KV tile", tile);
     const int lane = opaque(thread) % 32u;
     const auto [stage, phase] = slot(tile);
     const auto [before, phase_before] = slot(tile + 1);
-    ptx::mbarrier_wait(&v_full[before], phase_before);  // The V of the tile before has arrived.
+    ptx::mbarrier_wait(&v_full[before], phase_before);  // V of the previous tile has arrived.
     wait_for_turn();
     // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 per warpgroup, registers
     issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[stage]);
-    // O = O + P V of the tile before
+    // O = O + P V of the previous tile
     issue_ab<T>(rO, rP, sV[before]);
     pass_turn();
     ptx::wgmma_wait<1>();  // S is there.
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
 
   ptx::mbarrier_wait(&storage.q_full, 0);  // Q has arrived.
   if (tile >= first_tile) {
-    // Fill the pipeline: S alone, of the last tile, where the walk begins.
+    // Fill the pipeline: S alone, of the last tile, which is taken first.
     mark_tile("KV tile", tile);
     if (consumer == C::kConsumers - 1) pass_turn();  // Consumer 0 has the first turn.
     ptx::mbarrier_wait(&k_full[0], 0);               // K_j has arrived.
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       }
     }
 
-    // Drain the pipeline: P V alone, of the first tile, where the walk ends.
+    // Drain the pipeline: P V alone, of the first tile, which is taken last.
     const auto [stage, phase] = slot(first_tile);
     ptx::mbarrier_wait(&v_full[stage], phase);  // V_j has arrived.
     wait_for_turn();

@@ -88,8 +88,8 @@ __device__ __forceinline__ bool softmax(float (&rS)[kFragments][4], RowState& ro
 }
 
 // P = exp(S − m) with m as it is, for a tile without a mask. tile_sum becomes the sums of this
-// lane's terms. If no lane's sum is too large, l = l + rowsum P, and it returns false. Otherwise,
-// and always from m = -inf, l is unchanged, it returns true in all lanes, and the caller must call
+// lane's terms. If no lane's sum is too large, adds them to l and returns false. Otherwise, and
+// always if m = -inf, leaves l as it is and returns true in all lanes. Then the caller must call
 // recompute_large_rows() when no product uses O and P.
 template <int kFragments>
 __device__ __forceinline__ bool softmax_with_old_max(float (&rS)[kFragments][4], RowState& row,

@@ -20,9 +20,9 @@ namespace cuflash::persistent {
 template <class Storage>
 __device__ __forceinline__ void give_back(Storage& storage, const Slot& slot, int lane) {
   const auto [stage, phase] = slot;
-  // Why wait for what is not read: before k_full, k_empty may still be in its previous phase, and
-  // the arrival would count there. And if lane 0 arrived before all lanes have seen the end of
-  // k_full's phase, the buffer could be refilled, and a late lane would miss that phase.
+  // Why wait for a tile that is not read: before it is full, k_empty may still be in its previous
+  // phase, and the arrival would count there. And if lane 0 arrived before all lanes have seen the
+  // end of k_full's phase, the buffer could be refilled, and a late lane would miss that phase.
   ptx::mbarrier_wait(&storage.k_full[stage], phase);
   __syncwarp();  // All lanes have waited for K.
   if (lane == 0) ptx::mbarrier_arrive(&storage.k_empty[stage]);
@@ -48,9 +48,9 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
   const int thread = threadIdx.x, warp = uniform(thread / 32), warpgroup = warp / kWarpgroupWarps;
   const auto role = warpgroup == 0 ? WarpRole::kProducer : WarpRole::kConsumer;
 
-  // Begin the barriers.
+  // Initialise the barriers.
   if (thread == 0) begin_barriers(storage);
-  __syncthreads();  // The barriers have begun before a thread waits for one.
+  __syncthreads();  // The barriers are initialised before a thread uses one.
 
   // Produce: one thread requests tiles, others store O.
   if (role == WarpRole::kProducer) {
@@ -95,18 +95,18 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       ptx::mbarrier_wait(&k_full[next], phase);  // K has arrived.
     };
 
-    // One step: S of the tile, then O += P V of the tile before it in the walk (tile + 1), and the
-    // softmax of this S while P V runs. wait_for_next_keys() has already waited for K of the tile.
+    // One step: S of the tile, then O += P V of the previous tile (tile + 1), and the softmax
+    // of this S while P V runs. wait_for_next_keys() has already waited for K of the tile.
     const auto take_tile = [&](int tile, auto masked) {
       constexpr bool kMasked = decltype(masked)::value;
       mark_tile("KV tile", tile);
       const int lane = opaque(thread) % 32u;
       const auto [stage, phase] = walk.slot(tile);
       const auto [before, phase_before] = walk.slot(tile + 1);
-      ptx::mbarrier_wait(&v_full[before], phase_before);  // The V of the tile before has arrived.
+      ptx::mbarrier_wait(&v_full[before], phase_before);  // V of the previous tile has arrived.
       // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (64, kBlockKV) f32 per warpgroup, registers
       issue_abt<T>(rS, sQ, consumer * kWgmmaM, sK[stage]);
-      // O = O + P V of the tile before
+      // O = O + P V of the previous tile
       issue_ab<T>(rO, rP, sV[before]);
       ptx::wgmma_wait<1>();  // S is there.
 
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
       give_back(storage, walk.slot(tile), opaque(thread) % 32u);
     }
     if (tile >= first_tile) {
-      // Fill the pipeline: S alone, of the last tile, where the walk begins.
+      // Fill the pipeline: S alone, of the last tile, which is taken first.
       mark_tile("KV tile", tile);
       const auto [stage, phase] = walk.slot(tile);
       ptx::mbarrier_wait(&k_full[stage], phase);  // K_j has arrived.
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
         }
       }
 
-      // Drain the pipeline: P V alone, of the first tile, where the walk ends.
+      // Drain the pipeline: P V alone, of the first tile, which is taken last.
       const auto [last, phase_last] = walk.slot(first_tile);
       ptx::mbarrier_wait(&v_full[last], phase_last);  // V_j has arrived.
       // O = O + P V_j
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, 1)
     }
     store_rounded<T>(sQ, r0, 0, rO, inverse, lane);
     // [FA2 Alg.1 l.14]  write O_i    // by one of the producer's warps
-    ptx::fence_proxy_async();  // The store will see what this thread has written.
+    ptx::fence_proxy_async();  // TMA will see what this thread has written.
     __syncwarp();              // All lanes have written and fenced.
     if (lane == 0) ptx::mbarrier_arrive(&storage.o_full[q][consumer]);
 #pragma unroll

@@ -38,7 +38,7 @@ __device__ __forceinline__ void request_work(SharedStorage<T, kHeadDim>& storage
   }
 }
 
-// Stores O. Of each of the producer's warps 1 to 3 one lane has TMA write the rows of every third
+// Stores O. One lane of each of the producer's warps 1 to 3 lets TMA write the rows of every third
 // consumer, a box per panel, and then gives their part of sQ back to request_work().
 template <class T, int kHeadDim>
 __device__ __forceinline__ void store_outputs(SharedStorage<T, kHeadDim>& storage,

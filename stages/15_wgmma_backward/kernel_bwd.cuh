@@ -56,8 +56,8 @@ struct Part {
   int key0;    // rows of Sᵀ, dPᵀ, dK and dV
   int query0;  // columns of Sᵀ and dPᵀ
   int col0;    // columns of dK and dV
-  // Rows and columns of dQ. It is a sum over all keys of the block, so these cannot be divided: the
-  // consumers divide its queries, or if a tile has only 64, its columns.
+  // Rows and columns of dQ. The keys of the block cannot be divided here, since dQ is a sum over
+  // all of them: the consumers divide its queries, or if a tile has only 64, its columns.
   int dq_query0, dq_col0;
 
   __device__ __forceinline__ explicit Part(int consumer)
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   auto &sP = storage.sP, &sdS = storage.sdS;
   auto &full = storage.full, &empty = storage.empty;
 
-  // Begin the barriers, and find this warp's role.
+  // Initialise the barriers, and find this warp's role.
   const int thread = threadIdx.x, warp = uniform(thread / 32), warpgroup = warp / kWarpgroupWarps;
   const auto role = warpgroup == 0 ? WarpRole::kProducer : WarpRole::kConsumer;
   if (thread == 0) {
@@ -110,9 +110,9 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     ptx::fence_mbarrier_init();
     storage.block = block_number(scratch);
   }
-  __syncthreads();  // The barriers have begun, and the number is there.
+  __syncthreads();  // The barriers are initialised, and the number is there.
 
-  // Find this block's KV head and keys.
+  // Find this block's KV head and keys. place.row is its place among the tiles of the head.
   const int tiles = num_tiles(p.seq_kv, C::kOwned);
   const Place place = uniform(unravel(storage.block, p.heads_kv, tiles, 1));
   const int b = place.batch, h_kv = place.head;              // [FA2 Alg.2 l.1-3]
@@ -186,12 +186,13 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     ptx::named_barrier_sync(barrier, C::kConsumers * kWarpgroupThreads);
   };
 
-  typename C::Gradient rdK = {}, rdV = {};  // (64, kGradientCols) f32 a warpgroup, registers
+  typename C::Gradient rdK = {}, rdV = {};  // (64, kGradientCols) f32 per warpgroup, registers
 
   ptx::mbarrier_wait(&storage.kv_full, 0);  // K and V have arrived.
 #pragma unroll 1
   for (int n = 0; n < num_steps; ++n, at = at.next()) {  // [FA2 Alg.2 l.8, 17]
     mark_tile("Q tile", at.tile);
+    // What opaque() hides is computed anew in each tile: it holds no register through the loop.
     const int lane = opaque(thread) % 32u;
     const auto [key0, query0, col0, dq_query0, dq_col0] = Part<kHeadDim>(opaque(consumer));
     const int r0 = key0 + opaque(warp) % kWarpgroupWarps * kMmaM;  // this warp's keys
@@ -221,6 +222,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     }
     // All of LSE is loaded before P is written: ptxas moves no load above a store.
     std::uint32_t rounded[C::kScoreCols / kMmaN][2];
+    // (In C++17 a lambda cannot capture a structured binding by its name alone.)
     const auto write_scores = [&, query0 = query0](auto& tile) {
 #pragma unroll
       for (int m = 0; m < C::kScoreCols / kMmaN; ++m) {
@@ -236,7 +238,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     write_scores(sP);
 
     if (wants_dk || wants_dq) {
-      // [FA2 Alg.2 l.13]  dPᵀ = V_j dO_iᵀ    // (64, kScoreCols) f32 a warpgroup, registers
+      // [FA2 Alg.2 l.13]  dPᵀ = V_j dO_iᵀ    // (64, kScoreCols) f32 per warpgroup, registers
       typename C::Scores rdP;
       issue_abt<T>(rdP, sV, key0, sdO[stage], query0);
       ptx::wgmma_wait<0>();  // dP is there.
@@ -263,7 +265,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     if (wants_dv) issue_ab<T>(rdV, sP, key0, sdO[stage], col0);
     // [FA2 Alg.2 l.16]  dK = dK + dSᵀ Q_i
     if (wants_dk) issue_ab<T>(rdK, sdS, key0, sQ[stage], col0);
-    // [FA2 Alg.2 l.15]  dS K_j    // (64, kWarpColumns) f32 a warpgroup, registers
+    // [FA2 Alg.2 l.15]  dS K_j    // (64, kWarpColumns) f32 per warpgroup, registers
     typename C::Dq::Registers rdQ;
     if (wants_dq) issue_atb<T>(rdQ, sdS, dq_query0, sK, dq_col0);
     ptx::wgmma_wait<0>();  // All are there, and Q_i and dO_i have been read.
@@ -277,8 +279,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         store4(&storage.sdQ[C::Dq::index(consumer_warp, m, lane)],
                {rdQ[m][0], rdQ[m][1], rdQ[m][2], rdQ[m][3]});
       }
-      ptx::fence_proxy_async();  // TMA reads what this thread has written,
-      __syncwarp();              // and its lanes.
+      ptx::fence_proxy_async();  // TMA will see what this thread has written.
+      __syncwarp();              // All lanes have written and fenced.
       if (lane == 0) ptx::mbarrier_arrive(&storage.dq_full);
     }
   }

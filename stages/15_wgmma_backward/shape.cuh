@@ -20,11 +20,11 @@ constexpr Shape shape(int head_dim) {
     case 64:
       return {128, 128, 2};  // 194 KB; S and dP take 64 of a consumer's 240 registers each
     case 96:
-      return {128, 128, 1};  // 209 KB; dK and dV take 96
+      return {128, 128, 1};  // 209 KB; dK and dV together take 96
     case 128:
-      return {128, 64, 2};  // 193 KB; dK and dV take 128
+      return {128, 64, 2};  // 193 KB; dK and dV together take 128
     default:
-      return {64, 64, 1};  // 209 KB; a consumer's half of dK and dV takes 128
+      return {64, 64, 1};  // 209 KB; a consumer's halves of dK and dV together take 128
   }
 }
 

@@ -50,8 +50,8 @@ __device__ __forceinline__ void hand_on_dq(
     store4(&storage.sdQ[Dq::index(consumer_warp, m, lane)],
            {rdQ[m][0], rdQ[m][1], rdQ[m][2], rdQ[m][3]});
   }
-  ptx::fence_proxy_async();  // TMA reads what this thread has written,
-  __syncwarp();              // and its lanes.
+  ptx::fence_proxy_async();  // TMA will see what this thread has written.
+  __syncwarp();              // All lanes have written and fenced.
   if (lane == 0) ptx::mbarrier_arrive(&storage.dq_full);
 }
 
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   auto &sQ = storage.sQ, &sdO = storage.sdO;
   auto &full = storage.full, &empty = storage.empty;
 
-  // Begin the barriers, and find this warp's role.
+  // Initialise the barriers, and find this warp's role.
   const int thread = threadIdx.x, warp = uniform(thread / 32), warpgroup = warp / kWarpgroupWarps;
   const auto role = warpgroup == 0 ? WarpRole::kProducer : WarpRole::kConsumer;
   if (thread == 0) {
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     ptx::fence_mbarrier_init();
     storage.block = block_number(scratch);
   }
-  __syncthreads();  // The barriers have begun, and the number is there.
+  __syncthreads();  // The barriers are initialised, and the number is there.
 
   // Find this block's KV head and keys, and the queries that see some of them.
   const Piece piece = piece_of<kHeadDim>(p, storage.block);  // [FA2 Alg.2 l.1-3, 5]
@@ -105,12 +105,13 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   const Sequence seq = sequence(p, piece.batch);
   if (consumer == 1) pass_turn(consumer);  // The first consumer begins.
 
-  typename C::Gradient rdK = {}, rdV = {};  // (64, kHeadDim) f32 a warpgroup, registers
+  typename C::Gradient rdK = {}, rdV = {};  // (64, kHeadDim) f32 per warpgroup, registers
 
   // S, dP, dV and dK of tile n of this block, and dQ of the tile before it.
   const auto compute_tile = [&](auto first, int n, const Step& at) {  // [FA2 Alg.2 l.8, 17]
     constexpr bool kFirst = decltype(first)::value;
     mark_tile("Q tile", at.tile);
+    // What opaque() hides is computed anew in each tile: it holds no register through the loop.
     const int lane = opaque(thread) % 32u;
     const int key0 = opaque(consumer) * kWgmmaM;                   // this consumer's keys
     const int r0 = key0 + opaque(warp) % kWarpgroupWarps * kMmaM;  // this warp's keys
@@ -122,7 +123,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     typename C::Scores rS;
     issue_abt<T>(rS, sK, key0, sQ[stage]);
 
-    // [FA2 Alg.2 l.13]  dPᵀ = V_j dO_iᵀ, issued    // (64, kStreamed) f32 a warpgroup, registers
+    // [FA2 Alg.2 l.13]  dPᵀ = V_j dO_iᵀ, issued    // (64, kStreamed) f32 per warpgroup
     typename C::Scores rdP;
     issue_abt<T>(rdP, sV, key0, sdO[stage]);
     ptx::wgmma_wait<1>();  // S is there.

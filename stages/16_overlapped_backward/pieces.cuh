@@ -1,4 +1,4 @@
-// 16_overlapped_backward: what a block computes, and in which order.
+// 16_overlapped_backward: what a block computes.
 #pragma once
 
 #include "device/hopper.h"
@@ -10,17 +10,18 @@ namespace cuflash::overlapped_backward {
 // each head that shares the KV head.
 struct Piece {
   int batch, kv_head, j0;
-  int head;       // the first that shares the KV head
+  int head;       // the first query head that shares the KV head
   Range tiles;    // of queries, in each head
-  int num_steps;  // over the tiles of all these heads
+  int num_steps;  // tiles of queries, in all of these heads
 };
 
 template <int kHeadDim>
 __device__ __forceinline__ Piece piece_of(const BackwardParams& p, unsigned block) {
   using C = BackwardConfig<kHeadDim>;
   const int tiles = num_tiles(p.seq_kv, C::kOwned);
-  const int heads = p.heads_q / p.heads_kv;  // that share the KV head
+  const int heads = p.heads_q / p.heads_kv;  // query heads that share the KV head
   const Place place = uniform(unravel(block, p.heads_kv, tiles, 1));
+  // place.row is the block's place among the tiles of its head.
   const int j0 = nth_tile(p, tiles, place.row) * C::kOwned;
   const Range queries = visible_queries(sequence(p, place.batch), j0, j0 + C::kOwned);
   const int first = queries.begin / C::kStreamed;

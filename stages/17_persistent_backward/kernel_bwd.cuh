@@ -49,8 +49,8 @@ __device__ __forceinline__ void hand_on_dq(
     store4(&storage.sdQ[consumer][Dq::index(warp % kWarpgroupWarps, m, lane)],
            {rdQ[m][0], rdQ[m][1], rdQ[m][2], rdQ[m][3]});
   }
-  ptx::fence_proxy_async();  // TMA reads what this thread has written,
-  __syncwarp();              // and its lanes.
+  ptx::fence_proxy_async();  // TMA will see what this thread has written.
+  __syncwarp();              // All lanes have written and fenced.
   if (lane == 0) ptx::mbarrier_arrive(&storage.dq_full[consumer]);
 }
 
@@ -83,11 +83,11 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   auto &sQ = storage.sQ, &sdO = storage.sdO;
   auto &full = storage.full, &empty = storage.empty;
 
-  // Begin the barriers, and find this warp's role.
+  // Initialise the barriers, and find this warp's role.
   const int thread = threadIdx.x, warp = uniform(thread / 32), warpgroup = warp / kWarpgroupWarps;
   const auto role = warpgroup == 0 ? WarpRole::kProducer : WarpRole::kConsumer;
   if (thread == 0) begin_barriers(storage);
-  __syncthreads();  // The barriers have begun before a thread waits for one.
+  __syncthreads();  // The barriers are initialised before a thread waits for one.
 
   if (role == WarpRole::kProducer) {
     ptx::setmaxnreg_dec<C::kProducerRegisters>();
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       issue_dq(rdQ, storage, computed - 1, slot ^ 1, opaque(consumer));
       ptx::wgmma_wait<0>();  // The last dQ is there.
       const int lane = opaque(thread) % 32u;
-      // hand_on_dq() may wait, so compute_tile() gives K back first. Here no tile follows at once.
+      // hand_on_dq() may wait. Here K is given back after it, since no tile follows at once.
       hand_on_dq(rdQ, storage, computed - 1, consumer, warp, lane);
       if (lane == 0) ptx::mbarrier_arrive(&storage.k_empty[slot ^ 1]);
       dq_pending = false;
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       return;
     }
     // [FA2 Alg.2 l.6-7]  K_j and V_j come from the producer; dK = 0, dV = 0
-    typename C::Gradient rdK = {}, rdV = {};  // (64, kHeadDim) f32 a warpgroup, registers
+    typename C::Gradient rdK = {}, rdV = {};  // (64, kHeadDim) f32 per warpgroup, registers
     const int j0 = piece.j0;
     const unsigned begin = computed, end = computed + piece.num_steps;  // its tiles
     const Sequence seq = sequence(p, piece.batch);
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       typename C::Scores rS;
       issue_abt<T>(rS, storage.sK[slot], key0, sQ[stage]);
 
-      // [FA2 Alg.2 l.13]  dPᵀ = V_j dO_iᵀ, issued    // (64, kStreamed) f32 a warpgroup, registers
+      // [FA2 Alg.2 l.13]  dPᵀ = V_j dO_iᵀ, issued    // (64, kStreamed) f32 per warpgroup
       ptx::mbarrier_wait(&storage.v_full, nth % 2);  // V has arrived.
       typename C::Scores rdP;
       issue_abt<T>(rdP, storage.sV, key0, sdO[stage]);
@@ -209,7 +209,8 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
       // Give the other consumer this one's rows of dS: dQ is a sum over all keys. No product reads
       // this buffer any more: issue_dq() has waited for dS of tile n - 1, which each consumer
-      // announces only when its dQ of tile n - 2 is there.
+      // announces only when its dQ of tile n - 2 is there. If kFirst is true, dQ of tile n - 1 was
+      // computed alone, behind the same wait, or there is no such tile.
 #pragma unroll
       for (int k = 0; k < C::kStreamed / kWgmmaK; ++k) {
 #pragma unroll

@@ -13,6 +13,7 @@ namespace cuflash::persistent_backward {
 template <class C>
 TileOrder make_order(const BackwardParams& p, std::int64_t blocks) {
   const int tiles = num_tiles(p.seq_kv, C::kOwned);
+  // The width is that of the band that a mask leaves visible: UINT_MAX without a mask.
   const bool unequal = p.width != UINT_MAX, fixed_order = p.deterministic != 0;
   return {p.batch * p.heads_kv, tiles, heads_of_a_group(p, tiles, blocks, unequal, fixed_order)};
 }
@@ -22,9 +23,9 @@ TileOrder make_order(const BackwardParams& p, std::int64_t blocks) {
 struct Piece {
   int number;  // in the order; negative if there is none, and then num_steps is 0
   int batch, kv_head, j0;
-  int head;       // the first that shares the KV head
+  int head;       // the first query head that shares the KV head
   Range tiles;    // of queries, in each head
-  int num_steps;  // over the tiles of all these heads
+  int num_steps;  // tiles of queries, in all of these heads
 };
 
 using cuflash::uniform;  // The overload below would hide it.
@@ -44,7 +45,7 @@ __device__ __forceinline__ Piece piece_of(const BackwardParams& p, const TileOrd
   piece.number = number;
   piece.batch = at.head / p.heads_kv, piece.kv_head = at.head % p.heads_kv;
   piece.j0 = nth_tile(p, order.tiles, at.tile) * C::kOwned;
-  const int heads = p.heads_q / p.heads_kv;  // that share the KV head
+  const int heads = p.heads_q / p.heads_kv;  // query heads that share the KV head
   piece.head = piece.kv_head * heads;
   const Range queries = visible_queries(sequence(p, piece.batch), piece.j0, piece.j0 + C::kOwned);
   const int first = queries.begin / C::kStreamed;
@@ -54,7 +55,7 @@ __device__ __forceinline__ Piece piece_of(const BackwardParams& p, const TileOrd
   return piece;
 }
 
-// A step of a block's walk over tiles of queries: those of one head after the other.
+// A step of a piece's walk over tiles of queries: those of one head after the other.
 struct Step {
   Range tiles;  // of a head
   int head, tile;

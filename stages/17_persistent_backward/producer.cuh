@@ -95,7 +95,7 @@ template <class T, int kHeadDim>
 __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspace& scratch,
                                        BackwardStorage<T, kHeadDim>& storage, int consumer) {
   using C = BackwardConfig<kHeadDim>;
-  int added = 0;  // tiles of queries, of all pieces
+  int tiles = 0;  // of queries, that have been added, of all pieces
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
     const auto [slot, phase] = slot_of<2>(nth);
@@ -110,7 +110,7 @@ __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspac
       const std::int64_t share = C::kConsumers * tile_index(p, scratch, piece, at) + consumer;
       wait_to_add(scratch, share,
                   adds_before(seq, at.tile * C::kStreamed, C::kStreamed, piece.j0, C::kOwned));
-      ptx::mbarrier_wait(&storage.dq_full[consumer], added++ % 2);  // The consumer has written dQ.
+      ptx::mbarrier_wait(&storage.dq_full[consumer], tiles++ % 2);  // The consumer has written dQ.
       add_to_dq(scratch, share, storage.sdQ[consumer]);
       ptx::mbarrier_arrive(&storage.dq_empty[consumer]);
       let_next_add(scratch, share);

@@ -21,7 +21,7 @@ constexpr Shape shape(int head_dim) {
     case 64:
       return {128, 128, 2};  // 211 KB
     default:
-      return {128, 64, 2};  // 226 KB; dK and dV take 128 of a consumer's 232 registers
+      return {128, 64, 2};  // 226 KB; dK and dV together take 128 of a consumer's 232 registers
   }
 }
 

@@ -11,15 +11,16 @@ template <class Tile>
 constexpr int kSliceFloats = Tile::kFloats / Tile::kWarps;
 
 // Counts for each group of heads. `zeroed`: how often a keeper has written its part of a piece's
-// zeros. `added`: for how many pieces a block has added all of its dQ.
+// zeros. `added`: the number of pieces whose dQ has been added, all of it.
 struct GroupCounts {
   unsigned *zeroed, *added;
 };
-// The workspace. It has both counts of each group in place of those that keep an order of
-// additions. The kernel before zeroes the slices of the first `lead` pieces.
+// The workspace. It has no counts of additions to shares. Behind `next` lie the counts of all
+// groups, first `zeroed`, then `added`. The kernel before zeroes the slices of the first `lead`
+// pieces.
 template <class Tile>
 DqWorkspace workspace(const BackwardParams& p, const Schedule& schedule) {
-  // There are at most as many groups as heads.
+  // Both counts have as many places as there are heads: there are at most as many groups.
   DqWorkspace scratch = dq_workspace<Tile, 0>(p, 2 * schedule.order.heads);
   scratch.zeros = std::int64_t{schedule.first_slice(schedule.lead)} * kSliceFloats<Tile>;
   return scratch;
@@ -39,7 +40,7 @@ __device__ __forceinline__ void zero_slices(const DqWorkspace& scratch, int begi
   for (int n = thread; n < (end - begin) * kVectors; n += threads) dq[n] = float4{};
 }
 
-// dQ = softmax_scale · dQ, rounded: a warp a slice.
+// dQ = softmax_scale · dQ, rounded. One warp rounds one slice.
 template <class T, class Tile>
 __device__ __forceinline__ void round_slice(const BackwardParams& p, const DqWorkspace& scratch,
                                             int slice, int lane) {
@@ -63,7 +64,7 @@ __device__ __forceinline__ void round_slice(const BackwardParams& p, const DqWor
   }
 }
 
-// Rounds the slices that are left, from `first` on. A warp rounds one.
+// Rounds the slices that are left, from `first` on.
 template <class T, class Tile>
 __global__ void query_gradient(const __grid_constant__ BackwardParams p,
                                const __grid_constant__ DqWorkspace scratch, int first,

@@ -32,8 +32,8 @@ struct Schedule {
     return lead <= begin ? end - begin : lead < end ? end - lead : 0;
   }
 
-  // The first of a piece's slices, where order.tiles pieces share the slices of a head equally. An
-  // int holds it: 2^31 slices would fill terabytes.
+  // The first of a piece's slices: order.tiles pieces have as many slices as a head. An int holds
+  // it: 2^31 slices would fill terabytes.
   __host__ __device__ constexpr int first_slice(int number) const {
     return static_cast<int>(number * slices / order.tiles);
   }
@@ -61,7 +61,7 @@ constexpr int kKeepers = 2;
 // consumers take for about 512 queries of a KV head; the limit is 1.5 times that.
 inline bool rounds_on_the_way(const BackwardParams& p, int keys) {
   constexpr int kLeastQueries = 768;
-  // How many queries of a head see a piece; with a mask, the mean if it is causal.
+  // How many queries of a head see a piece: with a mask, the mean of a causal one.
   const int queries = p.width == UINT_MAX ? p.seq_q : (p.seq_q + keys) / 2;
   return queries >= kLeastQueries;
 }
@@ -76,6 +76,7 @@ template <class C>
 Schedule make_schedule(const BackwardParams& p, std::int64_t blocks) {
   const int tiles = num_tiles(p.seq_kv, C::kOwned);
   Schedule schedule;
+  // The width is that of the band that a mask leaves visible: UINT_MAX without a mask.
   const bool unequal = p.width != UINT_MAX, fixed_order = false;
   const int group_heads = heads_of_a_group(p, tiles, blocks, unequal, fixed_order);
   schedule.order = {p.batch * p.heads_kv, tiles, group_heads};
@@ -94,9 +95,9 @@ Schedule make_schedule(const BackwardParams& p, std::int64_t blocks) {
 struct Piece {
   int number;  // in the order; negative if there is none, and then num_steps is 0
   int batch, kv_head, j0;
-  int head;       // the first that shares the KV head
+  int head;       // the first query head that shares the KV head
   Range tiles;    // of queries, in each head
-  int num_steps;  // over the tiles of all these heads
+  int num_steps;  // tiles of queries, in all of these heads
 };
 
 using cuflash::uniform;  // The overload below would hide it.
@@ -116,7 +117,7 @@ __device__ __forceinline__ Piece piece_of(const BackwardParams& p, const TileOrd
   piece.number = number;
   piece.batch = at.head / p.heads_kv, piece.kv_head = at.head % p.heads_kv;
   piece.j0 = at.tile * C::kOwned;
-  const int heads = p.heads_q / p.heads_kv;  // that share the KV head
+  const int heads = p.heads_q / p.heads_kv;  // query heads that share the KV head
   piece.head = piece.kv_head * heads;
   const Range queries = visible_queries(sequence(p, piece.batch), piece.j0, piece.j0 + C::kOwned);
   const int first = queries.begin / C::kStreamed;
@@ -126,7 +127,7 @@ __device__ __forceinline__ Piece piece_of(const BackwardParams& p, const TileOrd
   return piece;
 }
 
-// A step of a block's walk over tiles of queries: those of one head after the other.
+// A step of a piece's walk over tiles of queries: those of one head after the other.
 struct Step {
   Range tiles;  // of a head
   int head, tile;

@@ -106,7 +106,7 @@ __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspac
                                        BackwardStorage<T, kHeadDim>& storage) {
   using C = BackwardConfig<kHeadDim>;
   const GroupCounts counts = group_counts(scratch, schedule);
-  int added = 0;  // tiles of queries, of all pieces
+  int tiles = 0;  // of queries, that have been added, of all pieces
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
     const Piece piece = next_piece(storage, nth);
@@ -121,7 +121,7 @@ __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspac
     Step at(piece);
 #pragma unroll 1
     for (int n = 0; n < piece.num_steps; ++n, at.advance()) {
-      const unsigned phase = added++ % 2;
+      const unsigned phase = tiles++ % 2;
 #pragma unroll 1
       for (int consumer = 0; consumer < C::kConsumers; ++consumer) {
         const std::int64_t share = C::kConsumers * tile_index(p, scratch, piece, at) + consumer;
@@ -154,8 +154,8 @@ __device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspa
     if (later < schedule.order.size()) {
       zero_slices<Dq>(scratch, schedule.first_slice(later), schedule.first_slice(later + 1),
                       32 * keeper + lane, 32 * kKeepers);
-      ptx::fence_proxy_async_global();  // TMA adds to what this thread has written,
-      __syncwarp();                     // and its lanes.
+      ptx::fence_proxy_async_global();  // TMA will see what this thread has written.
+      __syncwarp();                     // All lanes have written and fenced.
       if (lane == 0) ptx::block_count_add(&counts.zeroed[schedule.order.group_of(later)]);
     }
     if (earlier >= 0) {

@@ -19,7 +19,8 @@ struct BackwardStorage {
   alignas(128) float sdQ[C::kConsumers][C::Dq::kFloats / C::kConsumers];
   alignas(16) float s_lse[C::kStages][C::kStreamed], s_delta[C::kStages][C::kStreamed];
   Piece pieces[2];
-  // A piece and its K have arrived; the consumers and the producer's other warps have read them.
+  // A piece and its K have arrived; the consumers have read both, the producer's other warps the
+  // piece.
   std::uint64_t k_full[2], k_empty[2];
   std::uint64_t v_full, v_empty;                      // V has arrived; the consumers have read it
   std::uint64_t full[C::kStages], empty[C::kStages];  // the same for a tile of Q and dO

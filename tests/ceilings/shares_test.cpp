@@ -82,7 +82,7 @@ TEST(LadderTable, ShowsTheShare) {
   setenv("COLUMNS", "150", 1);
   const auto [plan, rows] = timed();
   const std::string text = table_text(rows, plan);
-  EXPECT_NE(text.find("of its ceiling\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("share of ceiling\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  61 % ffma\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  -\n"), std::string::npos) << text;
 }

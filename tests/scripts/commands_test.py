@@ -23,10 +23,12 @@ import tempfile
 import termios
 import time
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
-import builds  # noqa: E402, it lies there
+import broken_runs  # noqa: E402, it lies there
+import builds  # noqa: E402
 from repository import copy_sources  # noqa: E402
 
 BIN = ROOT / "build/simt/bin"
@@ -158,7 +160,7 @@ WRONG = {"--stage": "TEXT missing", "--stage=": "TEXT missing", "--stage 1 --sta
          "--schedule Inorder": "random:SEED", "--block 1,2": "X,Y,Z", "--block 1,2,3,4": "X,Y,Z",
          "--compare 1": "2 required", "--diff 1 1": "two different stages", "--play 3 3": "two different stages",
          "--play": "TEXT missing", "--play 1 2 3": "received 3",
-         "--shape b1h2q40k70d64": 'One is b2_h4x1', "--shape b1_h2_q40_d64_left16_causal": "in this order",
+         "--shape b1h2q40k70d64": 'An example is b2_h4x1', "--shape b1_h2_q40_d64_left16_causal": "in this order",
          "--shape b1_h3x2_q4_d32": "not a multiple of heads_kv",
          "--input no/such/folder": "There is no folder", "--input stages": "has no q.npy",
          "--input bench/data --shape b1_h1_q4_d32": "ends in _real",
@@ -308,6 +310,13 @@ class Exercises(unittest.TestCase):
         right = '{"passed":true,"diagnoses":[]}'
         self.assertIn("mask: done\n1 of 1", said(b"1_mask.cuh:3:1: warning: unsigned", grade=right))
 
+    def test_without_an_answer(self):
+        program = self.program_that(None)
+        program.with_suffix(".log").unlink()
+        self.assertEqual(self.grade("", program=program).stdout, "exercise 1, mask: not begun\n0 of 1 done\n")
+        grade, = json.loads(self.grade("", "--json", program=program).stdout)["exercises"]
+        self.assertEqual(grade["diagnoses"][0]["id"], "not-begun")
+
     def test_tells_more_when_asked(self):
         wrong = ('{"passed":false,"diagnoses":[{"id":"x","message":"O is wrong.","more":"The stage adds.",'
                  f'"details":"{"x " * 60}"}}]}}')
@@ -358,20 +367,35 @@ class ExerciseFile(unittest.TestCase):
         self.root = copy_of_checkout(self)
         self.file = self.root / "stages/03_online_softmax/exercises/1_rescaling.cuh"
 
-    def exercise(self, *options):
+    def exercise(self, *options, **environment):
         """`scripts/test.sh exercise 03 1`, which ends where it wants to build."""
-        return run(self.root / TEST, "exercise", "03", *options, cwd=self.root)
+        return run(self.root / TEST, "exercise", "03", *options, cwd=self.root, **environment)
 
     def test_is_the_kernel_with_the_stub_in_it(self):
         self.assertFalse(self.file.exists())
         done = self.exercise("1")
         self.assertIn("1_rescaling.cuh from kernel.cuh", done.stderr)
-        text = self.file.read_text(encoding="utf-8")
+        with mock.patch("exercise_file.ANSWERS", self.root / "build/answers"):
+            text = broken_runs.answer_of(self.file, self.file.parts[-3]).text
         kernel = (self.file.parent.parent / "kernel.cuh").read_text(encoding="utf-8")
         before, stub = text.split("      // ---- Exercise 1.")
         own, after = stub.split("      // ---- your lines end\n")
         self.assertTrue(kernel.startswith(before) and kernel.endswith(after))
         self.assertNotIn("finite_max", own)
+
+    def test_shows_no_answer_to_another_exercise(self):
+        self.exercise("1")
+        text = self.file.read_text(encoding="utf-8")
+        for answer in ("visible(seq", "kv_tiles", "inverse"):
+            self.assertNotIn(answer, text)
+        self.assertEqual(text.count("  // the answer to exercise "), 6)
+
+    def test_is_not_graded_before_something_is_written(self):
+        made = self.exercise("1")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertRegex(made.stderr, r"\AMade .*\. This grades them: scripts/test\.sh exercise 03 1\n\Z")
+        untouched = self.exercise("1")
+        self.assertEqual((untouched.returncode, untouched.stderr), (1, "cuflash: Not begun: 1_rescaling.\n"))
 
     def test_of_several_files_has_one_below_the_other(self):
         run(self.root / TEST, "exercise", "14", "2", cwd=self.root)
@@ -421,11 +445,11 @@ class ExerciseFile(unittest.TestCase):
         programs.mkdir(parents=True)
         (programs / "exercises").write_text('#!/bin/sh\ncat "$2.log"\n', encoding="utf-8")
         (programs / "exercises").chmod(0o755)
+        self.file.write_text("mine\n", encoding="utf-8")
         compile_once = f'''case "$*" in *exercise_03*) [ -e {programs}/exercise_03_1_rescaling ] ||
             {{ echo a warning; touch {programs}/exercise_03_1_rescaling; }};; esac'''
         for _ in range(2):
-            done = run(self.root / TEST, "exercise", "03", "1", cwd=self.root, CMAKE_STATUS="0",
-                       ON_BUILD=compile_once)
+            done = self.exercise("1", CMAKE_STATUS="0", ON_BUILD=compile_once)
             self.assertIn("a warning\n", done.stdout, done.stderr)
 
     def test_may_be_committed(self):

@@ -144,7 +144,7 @@ class Tables(unittest.TestCase):
 
     def test_summary(self):
         self.assertEqual(tables.summary(ROWS).splitlines(), [
-            "| stage | pass | dtype | × fa2 (least; cells) | causal costs |",
+            "| stage | pass | dtype | × fa2 (minimum; cells) | causal cost |",
             "| --- | --- | --- | --- | --- |",
             "| 09_async_copy | forward | f16 | 1.06 (1.00; 2) | – |",
             "| 06_forward_backward | backward | f16 | 0.50 (0.50; 2) | – |",
@@ -163,7 +163,7 @@ class Tables(unittest.TestCase):
             cell("forward", 1024, {"fa3": 450, "cudnn": 300, "09_async_copy": 300}),
             cell("forward", 2048, {"09_async_copy": 300})]})
         lines = tables.places(rows).splitlines()
-        self.assertEqual(lines[0], "Multiples of the best of fa3, cudnn:")
+        self.assertEqual(lines[0], "Speed relative to the best of fa3, cudnn:")
         self.assertEqual(lines[-1], "| 09_async_copy | forward | f16 | 64 | no | 1.10 | 0.67 | – | 0.92 |")
 
     def test_the_matrix_does_not_mix_with_other_head_dims(self):

@@ -44,14 +44,14 @@ TEST_F(BlockCountTest, ReportsAWaitForALaterBlock) {
   const Finding finding = only_finding(FindingKind::kBlockOrder);
   expect_report(finding, "WAIT FOR A LATER BLOCK", "");
   EXPECT_NE(finding.text().find("// waits"), std::string::npos);
-  EXPECT_NE(finding.text().find("waits for the count 3, which is 0."), std::string::npos);
+  EXPECT_NE(finding.text().find("waits until the count is 3; it is 0."), std::string::npos);
 }
 
 TEST_F(BlockCountTest, ReportsAWaitForACountThatABlockHasLeftOut) {
   EXPECT_FALSE(launched(Order::kTooFew));
   EXPECT_EQ(last(), 1u);
   const Finding finding = only_finding(FindingKind::kBlockOrder);
-  EXPECT_NE(finding.text().find("waits for the count 2, which is 1."), std::string::npos);
+  EXPECT_NE(finding.text().find("waits until the count is 2; it is 1."), std::string::npos);
 }
 
 // A thread waits for a count that another one of its block adds to later.

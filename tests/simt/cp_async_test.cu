@@ -159,7 +159,8 @@ TEST_F(CpAsync, OtherThreadsNeedABarrierAfterTheWait) {
   run(read_before_me, {1, kThreads}, in_.data(), out_.data(), Barrier::kBeforeWait);
   const Finding finding = only_finding(FindingKind::kSharedRace);
   says(finding, "orders " + LINE_NUMBER("copies for all") + " before " +
-                    LINE_NUMBER("reads before me") + ". It must follow the wait for the copy.");
+                    LINE_NUMBER("reads before me") +
+                    ". The barrier must follow the wait for the copy.");
 }
 
 // The other warp may still read the tile that the next copy replaces.

@@ -119,7 +119,7 @@ TEST_F(GlobalFence, IsMadeByBothOfTwoBlocks) {
       }
       run_with(Fence::kWriter);
       expect_finding(title, LINE_MARKED("writes first"), line_of(by),
-                     "once it has synchronized with the first");
+                     "once it has synchronized with the first thread");
     }
   });
 }
@@ -198,7 +198,7 @@ TEST_F(InTurn, AFenceFollowsTheWait) {
     for (const Turns how : {Turns::kNoFence, Turns::kFenceTooEarly}) {
       run_with(how);
       expect_finding("ACCESS WITHOUT A PROXY FENCE", LINE_MARKED("adds in turn"),
-                     LINE_MARKED("adds in turn"), "once it has synchronized with the first");
+                     LINE_MARKED("adds in turn"), "once it has synchronized with the first thread");
     }
   });
 }

@@ -34,7 +34,7 @@ TEST_F(Limits, Threads) {
   run(nothing, {1, 1024});
   run(nothing, {1, dim3(4, 4, 64)});
   reset_counts();
-  refused("A block of 1025 x 1 x 1 threads; the limit is 1024", nothing, {1, 1025});
+  refused("A block of 1025 x 1 x 1 threads; the limits are 1024", nothing, {1, 1025});
   refused("A block of 32 x 33 x 1 threads", nothing, {1, dim3(32, 33)});
   refused("A block of 1 x 1 x 65 threads", nothing, {1, dim3(1, 1, 65)});
   refused("A block of 0 x 1 x 1 threads", nothing, {1, dim3(0)});

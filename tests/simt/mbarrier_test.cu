@@ -158,12 +158,12 @@ TEST_F(MbarrierTest, AWaitAFullPhaseLate) {
     run(no_answer, {1, 64}, 2, 0);
     const Finding finding = only_finding(FindingKind::kMbarrier);
     expect_report(finding, "WAIT A FULL PHASE LATE", "waits too late", {"arrives again"});
-    says(finding, "The wait is for phase 0, and phase 1 has ended, too.");
+    says(finding, "The thread waits for phase 0, but phase 1 has ended as well.");
   });
   set_schedule({});
   run(no_answer, {1, 64}, 1, 1);
   says(only_finding(FindingKind::kMbarrier),
-       "The wait is for the phase before the first, and phase 0 has ended, too.");
+       "The thread waits for the phase before the first, but phase 0 has ended as well.");
 }
 
 // Each thread arrives; the barrier was told of fewer.
@@ -190,7 +190,7 @@ TEST_F(MbarrierTest, MoreArrivalsThanAPhaseHas) {
   set_schedule({});
   const Finding finding = fails(FindingKind::kMbarrier, 64, all_arrive, 60u, 16u);
   EXPECT_EQ(finding.title(), "TOO MANY ARRIVALS");
-  says(finding, "Phase 0 has had its 60 arrivals and waits for bytes.");
+  says(finding, "Phase 0 already has 60 arrivals and still expects bytes.");
 }
 
 // The only thread that arrives knows when a phase ends; so does the last one of several.

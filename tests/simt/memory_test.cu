@@ -277,7 +277,7 @@ TEST_F(AccessTest, BetweenSharedArrays) {
   const Finding finding = only_finding(FindingKind::kOutOfBounds);
   EXPECT_EQ(finding.location, LINE_MARKED("reads one"));
   says(finding, finding.array + "[2] (elements of 4 bytes)");
-  says(finding, "It lies between the __shared__ variables, in none of them.");
+  says(finding, "It lies between two __shared__ variables.");
   // Before the second array, far behind the first.
   run(two_arrays, {1, 2}, out.data(), 31);
   says(only_finding(FindingKind::kOutOfBounds), "[-1] (elements of 4 bytes)");

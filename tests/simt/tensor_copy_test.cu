@@ -234,7 +234,7 @@ TEST_F(TensorCopyTest, ALaneThatLagsBehindItsWarp) {
   const Finding finding = only_finding(FindingKind::kMbarrier);
   expect_report(finding, "WAIT A FULL PHASE LATE", "all lanes wait", {"answers"});
   says(finding, "warp 0 lane 31");
-  says(finding, "Another lane of its warp was in time");
+  says(finding, "Another lane of the warp was in time");
 }
 
 // What the driver is given: each stride steps over the dimension before it.

@@ -454,7 +454,7 @@ TEST_F(Mask, NamesThoseThatTakePart) {
 TEST_F(Mask, NamesALaneThatWaitsElsewhere) {
   const Finding finding = fails(FindingKind::kWarpMask, 32, shuffle_in, out_.data(), 16, kAll, 0);
   EXPECT_EQ(finding.location, LINE_MARKED("shuffles"));
-  says(finding, "WARP MASK NAMES AN ABSENT LANE: ");
+  says(finding, "WARP MASK WITH AN ABSENT LANE: ");
   says(finding, "Warp 0 lane 0 waits at " + finding.location + "   out[lane] = __shfl_sync");
   says(finding, "for lane 16, which waits in __syncthreads() at warp_test.cu:");
 }
@@ -492,7 +492,7 @@ TEST_F(Mask, DoesNotNameTheCaller) {
       fails(FindingKind::kWarpMask, 32, shuffle_in, out_.data(), 32, 0xfffffffeu, 1);
   EXPECT_EQ(finding.location, LINE_MARKED("shuffles"));
   says(finding, "Warp 0 lane 0 calls");
-  says(finding, "but the mask does not name this lane.");
+  says(finding, "but the mask does not contain this lane.");
   cudaGetLastError();
 }
 

@@ -183,7 +183,7 @@ TEST_F(WarpgroupTest, ItsThreadsNameTheSameMatrices) {
   run(describe, {1, 128}, out_.data(), Names::kRight);
   no_findings();
   Finding finding = fails(FindingKind::kWarpMask, 128, describe, out_.data(), Names::kOtherInAWarp);
-  expect_report(finding, "THREADS NAME DIFFERENT MATRICES", "names both");
+  expect_report(finding, "THREADS PASS DIFFERENT MATRICES", "names both");
   says(finding, "warp 2 lane 0");
   finding = fails(FindingKind::kWarpMask, 128, describe, out_.data(), Names::kOtherAccumulate);
   says(finding, "warp 2 lane 13");

@@ -286,9 +286,9 @@ TEST_F(WmmaWarp, LanesNameDifferentMatrices) {
   for (const Differs what : {Differs::kPointer, Differs::kLdm, Differs::kLayout}) {
     const Finding finding = fails(FindingKind::kWarpMask, 32, differing, in.data(), what);
     EXPECT_EQ(finding.location, LINE_MARKED("differs"));
-    says(finding, "LANES NAME DIFFERENT MATRICES");
+    says(finding, "LANES PASS DIFFERENT MATRICES");
     says(finding, "Warp 0 lanes 0 and 20 at " + finding.location);
-    says(finding, "All 32 lanes must give the same pointer, ldm and layout.");
+    says(finding, "All 32 lanes must pass the same pointer, ldm and layout.");
   }
 }
 

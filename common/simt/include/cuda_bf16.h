@@ -1,5 +1,5 @@
-// The CPU simulator's own __nv_bfloat16 and __nv_bfloat162, in place of CUDA's cuda_bf16.h: the
-// same names, and the same results to the bit (tests/simt/half_test.cpp compares them with
+// The CPU simulator's __nv_bfloat16 and __nv_bfloat162, instead of CUDA's cuda_bf16.h: the same
+// names, and the same results to the bit (tests/simt/half_test.cpp compares them with
 // CUDA's). Warp shuffles, __ldg and atomicAdd of these types belong to the simulator's
 // cuda_runtime.h.
 #ifndef CUFLASH_SIMT_CUDA_BF16_H_

@@ -1,4 +1,4 @@
-// The CPU simulator's own __half and __half2, in place of CUDA's cuda_fp16.h: the same names, and
+// The CPU simulator's __half and __half2, instead of CUDA's cuda_fp16.h: the same names, and
 // the same results to the bit (tests/simt/half_test.cpp compares them with CUDA's headers).
 // Warp shuffles, __ldg and atomicAdd of these types belong to the simulator's cuda_runtime.h.
 #ifndef CUFLASH_SIMT_CUDA_FP16_H_

@@ -1,5 +1,4 @@
-// The CPU simulator's cuda_runtime.h: the part of CUDA's vocabulary for kernels and host code that
-// the stages use.
+// The CPU simulator's cuda_runtime.h: the functions and types of CUDA that the stages use.
 #ifndef CUFLASH_SIMT_CUDA_RUNTIME_H_
 #define CUFLASH_SIMT_CUDA_RUNTIME_H_
 
@@ -124,7 +123,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
-// The simulator never times: this returns cudaErrorNotSupported.
+// The simulator measures no time: this returns cudaErrorNotSupported.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 
 cudaError_t cudaGetLastError();
@@ -136,7 +135,7 @@ const char* cudaGetErrorString(cudaError_t error);
 
 namespace cuflash::simt {
 
-// What one lane passes to a warp-wide operation.
+// One lane's arguments of a warp-wide operation.
 struct WarpCall {
   enum class Kind {
     kSync,
@@ -152,7 +151,7 @@ struct WarpCall {
   };
   Kind kind;
   unsigned mask;
-  std::uint64_t value;  // of a vote: not zero means yes; of matrices: what the lane passes
+  std::uint64_t value;  // of a vote: yes if not 0; of a matrix: the lane's operand
   int source;           // of a shuffle: the lane to read
   // The result of `lane`, from the values of `lanes`; values[l] is that of lane l.
   std::uint64_t (*combine)(const std::uint64_t* values, unsigned lanes, int lane) = nullptr;
@@ -177,7 +176,7 @@ __forceinline__ dim3 grid_shape() { return {grid_extent(0), grid_extent(1), grid
 
 template <class T>
 __forceinline__ std::uint64_t to_bits(T value) {
-  static_assert(sizeof(T) <= 8, "a lane brings at most 8 bytes");
+  static_assert(sizeof(T) <= 8, "a lane contributes at most 8 bytes");
   std::uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof(T));
   return bits;
@@ -237,9 +236,9 @@ int __syncthreads_count(int predicate);
 int __syncthreads_or(int predicate);
 int __syncthreads_and(int predicate);
 
-// A fence followed by an atomic operation passes on what the thread did before the fence, to every
-// thread that later does an atomic operation on the same address; __threadfence_block() only within
-// the block.
+// A fence and a later atomic operation order the thread's accesses before the fence before those of
+// every thread after its own atomic operation on the same address; __threadfence_block() only
+// within the block.
 void __threadfence();
 void __threadfence_block();
 
@@ -260,7 +259,8 @@ __forceinline__ int __any_sync(unsigned mask, int predicate) {
 __forceinline__ int __all_sync(unsigned mask, int predicate) {
   return cuflash::simt::vote(cuflash::simt::WarpCall::Kind::kAll, mask, predicate != 0) != 0;
 }
-// All lanes that have not exited: the simulator does not know which lanes a GPU would run together.
+// All lanes that have not exited, because the simulator cannot tell which lanes a GPU would run
+// together.
 __forceinline__ unsigned __activemask() { return cuflash::simt::active_lanes(); }
 
 // Shuffles: segments of `width` lanes; a lane whose source lies outside its segment keeps its own.
@@ -386,7 +386,7 @@ template <class T>
 __forceinline__ T __ldg(const T* address) {
   return *address;
 }
-// A load that passes by the L1 cache.
+// A load that bypasses the L1 cache.
 template <class T>
 __forceinline__ T __ldcg(const T* address) {
   return *address;

@@ -1,4 +1,4 @@
-// CUDA's qualifiers, spelled for g++. The one place that says what each means on the CPU simulator.
+// CUDA's qualifiers for g++, with their meanings on the CPU simulator.
 //
 // __noinline__ is missing on purpose, as in CUDA's own header under plain g++: libstdc++ writes
 // __attribute__((__noinline__)) in <memory>, which a macro of that name would break.

@@ -3,7 +3,7 @@
 // either.
 //
 // CUDA does not specify which lane and which x[i] holds an element. Here each fragment type has its
-// own shuffled order, which is no GPU's: see the simulator's README.
+// own shuffled order, unlike any GPU's: see the simulator's README.
 #ifndef CUFLASH_SIMT_MMA_H_
 #define CUFLASH_SIMT_MMA_H_
 
@@ -34,7 +34,7 @@ struct MatrixInMemory {
   bool col_major;
 };
 
-// Each waits for all 32 lanes. None orders what they do to memory.
+// These functions wait for all 32 lanes. They do not order accesses to memory.
 void load_matrix(FragmentType type, void* x, MatrixInMemory matrix);
 void store_matrix(FragmentType type, const void* x, MatrixInMemory matrix);
 // d = a · b + c; d may be c.
@@ -54,7 +54,7 @@ struct alignas(8) FragmentBase {
   using storage_element_type = T;
   enum { num_elements = kSlots, num_storage_elements = kSlots };
 
-  // Not a number: a fragment that is never filled must not pass for zeros.
+  // NaNs, so that a fragment that is never filled cannot be taken for zeros.
   __forceinline__ FragmentBase() { __builtin_memset(static_cast<void*>(x), 0xff, sizeof x); }
 
   T x[kSlots];

@@ -15,8 +15,8 @@ namespace simt {
 #define CUFLASH_OWN_ADDRESS
 #endif
 
-// Never called. The debug information of the function at this address names its template argument,
-// and with it the arrays of the storage.
+// Never called. The debug information of the function at this address has its template argument,
+// and so the arrays of the storage.
 template <class Storage>
 CUFLASH_OWN_ADDRESS void storage_type_tag() {}
 

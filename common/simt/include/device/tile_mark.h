@@ -4,8 +4,8 @@
 
 namespace cuflash {
 
-// `name` lives as long as the program. The thread works on this tile until it marks another, or
-// none (null).
+// `name` must live as long as the program; null marks no tile. The tile is the thread's until it
+// marks another.
 void mark_tile(const char* name, int number);
 
 }  // namespace cuflash

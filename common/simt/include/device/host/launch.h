@@ -1,4 +1,4 @@
-// launch(kernel, config, args...), the CPU simulator's twin of common/device/host/launch.h.
+// launch(kernel, config, args...): the CPU simulator's version of common/device/host/launch.h.
 #ifndef CUFLASH_DEVICE_LAUNCH_H_
 #define CUFLASH_DEVICE_LAUNCH_H_
 

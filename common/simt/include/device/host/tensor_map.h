@@ -1,5 +1,4 @@
-// The CPU simulator's tensor map, the twin of common/device/host/tensor_map.h: the arguments
-// themselves.
+// The CPU simulator's version of common/device/host/tensor_map.h: a tensor map is its arguments.
 #ifndef CUFLASH_DEVICE_TENSOR_MAP_H_
 #define CUFLASH_DEVICE_TENSOR_MAP_H_
 
@@ -13,7 +12,8 @@ struct TensorMap {
   TensorMapArguments arguments;
 };
 
-// Makes the map. Returns why it could not, in a sentence with all arguments; empty if it could.
+// Makes the map. Returns an empty string, or the reason for a failure as a sentence with all
+// arguments.
 inline std::string make_tensor_map(TensorMap& map, const TensorMapArguments& arguments) {
   map.arguments = arguments;
   return tensor_map_fault(arguments);

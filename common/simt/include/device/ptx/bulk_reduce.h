@@ -1,6 +1,5 @@
 // The CPU simulator's cp.reduce.async.bulk: a store that adds (tensor_store.h). It reads its source
-// at the wait for that, and not before, and adds at the wait for its end, or when the block has
-// ended.
+// at the wait for the reading, and adds at the wait for its end or when the block has ended.
 #ifndef CUFLASH_SIMT_DEVICE_PTX_BULK_REDUCE_H_
 #define CUFLASH_SIMT_DEVICE_PTX_BULK_REDUCE_H_
 

@@ -10,7 +10,7 @@ namespace cuflash::simt {
 
 void issue_copy(void* shared, const void* global, bool valid);
 void commit_copies();
-// Waits for all of the thread's groups but the last `pending`.
+// Waits for all of the thread's groups except the last `pending`.
 void wait_for_copies(int pending);
 
 }  // namespace cuflash::simt

@@ -1,4 +1,4 @@
-// The CPU simulator's ex2.approx.ftz.f32: exact where the chip's is within 2^-22.
+// The CPU simulator's ex2.approx.ftz.f32: exact, where the GPU's relative error is up to 2^-22.
 #ifndef CUFLASH_SIMT_DEVICE_PTX_EXP2_H_
 #define CUFLASH_SIMT_DEVICE_PTX_EXP2_H_
 

@@ -10,7 +10,7 @@
 
 namespace cuflash::simt {
 
-// Waits for all 32 lanes. It does not order what they do to memory.
+// Waits for all 32 lanes. It does not order their accesses to memory.
 void load_matrices(std::uint32_t* registers, const void* row, bool trans);
 
 }  // namespace cuflash::simt

@@ -1,4 +1,4 @@
-// The CPU simulator's mbarrier. Its state is kept beside the memory: the 8 bytes hold nothing.
+// The CPU simulator's mbarrier. Its state is not stored in the 8 bytes of shared memory.
 #ifndef CUFLASH_SIMT_DEVICE_PTX_MBARRIER_H_
 #define CUFLASH_SIMT_DEVICE_PTX_MBARRIER_H_
 

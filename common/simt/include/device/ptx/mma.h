@@ -1,5 +1,5 @@
-// The CPU simulator's mma.sync: the lanes of the hardware (device/mma_fragments.h), the arithmetic
-// of simt/mma.cpp.
+// The CPU simulator's mma.sync, with the hardware's fragment layout (device/mma_fragments.h) and
+// the arithmetic of simt/mma.cpp.
 #ifndef CUFLASH_SIMT_DEVICE_PTX_MMA_H_
 #define CUFLASH_SIMT_DEVICE_PTX_MMA_H_
 
@@ -12,7 +12,7 @@
 
 namespace cuflash::simt {
 
-// Waits for all 32 lanes. It does not order what they do to memory.
+// Waits for all 32 lanes. It does not order their accesses to memory.
 void multiply_fragments(float* d, const std::uint32_t* a, const std::uint32_t* b, bool bfloat16);
 
 }  // namespace cuflash::simt

@@ -8,7 +8,7 @@ namespace cuflash::simt {
 
 enum class Coming { kArrives, kWaits };
 
-// A thread that does not wait counts, and goes on.
+// A thread that does not wait is counted and goes on.
 void come_to_named_barrier(int barrier, int threads, Coming how);
 
 }  // namespace cuflash::simt

@@ -1,4 +1,4 @@
-// The CPU simulator's red: one access of 16 bytes a lane, as on compute capability 9.0.
+// The CPU simulator's red: one access of 16 bytes per lane, as on compute capability 9.0.
 #ifndef CUFLASH_SIMT_DEVICE_PTX_RED_H_
 #define CUFLASH_SIMT_DEVICE_PTX_RED_H_
 

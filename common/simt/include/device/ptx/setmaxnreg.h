@@ -6,7 +6,7 @@
 
 namespace cuflash::simt {
 
-// For each thread of the warpgroup.
+// `registers` is the number per thread of the warpgroup.
 void set_max_registers(int registers);
 
 }  // namespace cuflash::simt

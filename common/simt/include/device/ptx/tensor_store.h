@@ -1,5 +1,5 @@
-// The CPU simulator's stores of boxes: a store reads its source at the wait for that, and not
-// before, and writes at the wait for its end, or when the block has ended.
+// The CPU simulator's stores of boxes. A store reads its source at the wait for the reading, and
+// writes at the wait for its end or when the block has ended.
 #ifndef CUFLASH_SIMT_DEVICE_PTX_TENSOR_STORE_H_
 #define CUFLASH_SIMT_DEVICE_PTX_TENSOR_STORE_H_
 
@@ -12,7 +12,7 @@ namespace cuflash::simt {
 
 void issue_tensor_store(const TensorMap& map, const int (&first)[4], const void* shared);
 void commit_tensor_stores();
-// Waits for all of the thread's groups but the last `pending`: for their end, or only until they
+// Waits for all of the thread's groups except the last `pending`: for their end, or only until they
 // have read their source.
 void wait_for_tensor_stores(int pending, bool only_read);
 

@@ -1,4 +1,4 @@
-// The CPU simulator's unpack: there is nothing to keep in its place.
+// The CPU simulator's unpack: no instruction order must be kept.
 #ifndef CUFLASH_SIMT_DEVICE_PTX_UNPACK_H_
 #define CUFLASH_SIMT_DEVICE_PTX_UNPACK_H_
 

@@ -14,20 +14,20 @@
 
 namespace cuflash::simt {
 
-// What a thread brings to a product of its warpgroup.
+// A thread's operands of a product of its warpgroup.
 struct ProductOperands {
   float* d;  // 4 · blocks
   int blocks;
-  const std::uint32_t* a_registers;  // null: A lies in shared memory, as `a` says
+  const std::uint32_t* a_registers;  // null: A lies in shared memory, at `a`
   ptx::MatrixDescriptor a, b;
   bool a_mn_major, b_mn_major, bfloat16, accumulate;
 };
 
-// Each of these waits for all 128 threads of the warpgroup. None orders what they do to memory.
+// These functions wait for all 128 threads of the warpgroup. They do not order accesses to memory.
 void fence_product_registers();
 void issue_product(const ProductOperands& operands);
 void commit_products();
-// Waits for all of the warpgroup's groups but the last `pending`.
+// Waits for all of the warpgroup's groups except the last `pending`.
 void wait_for_products(int pending);
 
 }  // namespace cuflash::simt
