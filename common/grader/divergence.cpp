@@ -334,9 +334,11 @@ Finding first_wrong_operand(const AccessHistory& mine, const AccessHistory& own,
   return {values.id, of_operand(all.front().event(), values)};
 }
 
-// The first access to shared memory, of an element that the stage never accesses; `of_others`: the
-// first read of one that other warps read there, if a product is wrong.
-Diagnosis stray_of(const Sample& sample, const Stage& exercise, const Stage& own, bool of_others) {
+// The first access to shared memory, of an element that the stage never accesses; or the first read
+// of one that other warps read there, if a product is wrong and what is said of a race names it.
+Diagnosis stray_of(const Sample& sample, const Stage& exercise, const Stage& own,
+                   const std::string& race = "") {
+  const bool of_others = !race.empty();
   const AccessHistory theirs = history(own, sample), mine = history(exercise, sample, &theirs);
   const Finding operand = first_wrong_operand(mine, theirs, sample.problem);
   if (of_others && operand.words.empty()) return {};
@@ -351,6 +353,7 @@ Diagnosis stray_of(const Sample& sample, const Stage& exercise, const Stage& own
   const auto& events = mine.events();
   const auto first = std::find_if(events.begin(), events.end(), is_stray);
   if (first == events.end()) return {};
+  if (of_others && race.find(where(mine, *first)) == std::string::npos) return {};
   std::vector<Element> like_it;
   for (const Event& event : events) {
     if (event.site == first->site && event.element->array == first->element->array &&
@@ -415,17 +418,16 @@ Divergence divergence(const Stage& exercise, const Stage& own, const std::vector
   return found;
 }
 
-Diagnosis stray_access(const Stage& exercise, const Stage& own,
-                       const std::vector<Sample>& samples) {
-  for (const bool of_others : {false, true}) {
-    const auto faulty = smallest_first(samples, [&](const Sample& s) {
-      return !s.check.faults.empty() && !(of_others && s.right());
-    });
-    if (faulty.empty()) break;
-    Diagnosis stray = stray_of(*faulty.front(), exercise, own, of_others);
-    if (!stray.id.empty()) return stray;
-  }
-  return {};
+Diagnosis stray_access(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples,
+                       const std::string& race) {
+  const auto faulty = [](const Sample& s) { return !s.check.faults.empty(); };
+  const auto found = smallest_first(samples, faulty);
+  if (found.empty()) return {};
+  Diagnosis stray = stray_of(*found.front(), exercise, own);
+  if (!stray.id.empty() || race.empty()) return stray;
+  const auto wrong =
+      smallest_first(samples, [&](const Sample& s) { return faulty(s) && !s.right(); });
+  return wrong.empty() ? stray : stray_of(*wrong.front(), exercise, own, race);
 }
 
 }  // namespace cuflash::exercises
