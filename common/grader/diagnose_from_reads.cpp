@@ -188,6 +188,9 @@ Finding diagnose_from_stray_read(const Event& stray, const std::string& meant,
 Finding diagnose_from_reads(const Difference& first, const AccessHistory& mine,
                             const AccessHistory& own) {
   if (first.mine == nullptr || first.own == nullptr) return {};
+  // An operand's value is known from the first product that takes it, which may be another warp's.
+  const bool other_warp = first.mine->thread / 32 != first.own->thread / 32;
+  if (first.mine->product != nullptr && other_warp) return {};
   const std::string who = first.mine->product != nullptr
                               ? " Before its first wrong product a warp has"
                               : " Before its first wrong store a thread has";

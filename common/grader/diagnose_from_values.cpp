@@ -283,7 +283,11 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
   const auto other_mask = [](const Difference& d) {
     return is_hidden(d.mine->value) != is_hidden(d.own->value);
   };
-  if (of_scores && masked && most(group, other_mask)) return diagnose_from_mask(group, mine, own);
+  const bool of_product = group.front().mine->product != nullptr;
+  const Finding block = of_product ? diagnose_from_blocks(group.front(), mine, own) : Finding();
+  if (of_scores && masked && most(group, other_mask)) {
+    return block.words.empty() ? diagnose_from_mask(group, mine, own) : block;
+  }
   const auto mine_is = [&](const auto& test) {
     return most(group, [&](const Difference& d) { return test(d.mine->value); });
   };
@@ -300,8 +304,6 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
   if (!known.empty() || telling) {
     return {"value-scaled", "each is " + number(factor) + " times the stage's" + known};
   }
-  const bool of_product = group.front().mine->product != nullptr;
-  const Finding block = of_product ? diagnose_from_blocks(group.front(), mine, own) : Finding();
   if (!block.words.empty()) return block;
   const std::string home = belongs_to(group, own);
   if (!home.empty()) return {"value-misplaced", home};

@@ -119,8 +119,8 @@ Diagnosis uninitialised(const simt::Finding& finding, const std::string& where,
   if (trait != nullptr && std::string(trait->id).rfind("ragged", 0) == 0) {
     return {"uninitialised-tail",
             message +
-                " The rows that fill up the last tile must be written too, as zeros: 0 times "
-                "an uninitialised value may be NaN."};
+                " The last tile must be written although it is partial, and the rows that fill it "
+                "up as zeros: 0 times an uninitialised value may be NaN."};
   }
   if (trait != nullptr) message += std::string(" ") + trait->advice;
   return {"uninitialised", message};
@@ -196,8 +196,9 @@ constexpr Words kWords[] = {
      "the last arrival that was announced, too early for the others."},
     {Kind::kMbarrier, Report::kArrivalInLaterPhase, "mbarrier-arrivals",
      "An arrival at {array} may come before the phase that it is meant for begins, and would be "
-     "one too many for the phase before: {last}. More arrive than mbarrier_init() says, or a tile "
-     "is requested before the wait for its empty buffer."},
+     "one too many for the phase before: {last}. More arrive than mbarrier_init() says, one "
+     "arrives at the barrier of another buffer, or a tile is requested before the wait for its "
+     "empty buffer."},
     {Kind::kMbarrier, Report::kMoreBytesThanExpected, "mbarrier-bytes",
      "More bytes are copied than a phase of {array} expects: {last}. It ends before all of them "
      "are there. The arrival names the bytes of all boxes that the phase brings: bytes, not "

@@ -212,7 +212,8 @@ std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples, con
   // A block that stays may access other elements because it takes other tiles.
   const bool stays = own.facts(samples.front().pass).resident;
   if (!found.empty() && may_be_stray(found.front().id) && !stays) {
-    Diagnosis stray = stray_access(exercise, own, samples);
+    const bool is_race = found.front().id.rfind("race", 0) == 0;
+    Diagnosis stray = stray_access(exercise, own, samples, is_race ? found.front().message : "");
     if (!stray.id.empty()) return cause_of_stray(samples, std::move(stray), found.front());
     if (name_cause(found.front(), divergence(exercise, own, samples).cause)) found.resize(1);
   }
