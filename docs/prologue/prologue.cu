@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -151,17 +152,6 @@ void registers_lesson() {
   show("a register", run(sum_in_register, {1, 32}, in.data(), out.data(), kRows));
 }
 
-// How many different pieces of `bytes` the lanes of a warp touch, whose floats are `stride` apart.
-int pieces(int stride, int bytes) {
-  int count = 0, last = -1;
-  for (int lane = 0; lane < 32; ++lane) {
-    const int piece = lane * stride * 4 / bytes;
-    count += piece != last ? 1 : 0;
-    last = piece;
-  }
-  return count;
-}
-
 void sectors_lesson() {
   std::printf("One warp. Lane t reads the float in[t * stride].\n\n");
   const Array<float> in("in", numbers(32 * 64)), out("out", 32);
@@ -169,9 +159,10 @@ void sectors_lesson() {
   for (const int stride : {0, 1, 2, 4, 8, 32, 64}) {
     const auto c = run(read_strided, {1, 32}, in.data(), out.data(), stride);
     const auto moved = 32 * c.global_read_sectors;
-    std::printf("%6d %16s %8s %12s %12d\n", stride, counted(c.global_read_bytes).c_str(),
-                counted(c.global_read_sectors).c_str(), counted(moved).c_str(),
-                pieces(stride, 128));
+    std::set<int> lines;  // in[n] is n, so `out` tells which elements were read: 32 to a line.
+    for (const float element : out.values()) lines.insert(static_cast<int>(element) / 32);
+    std::printf("%6d %16s %8s %12s %12zu\n", stride, counted(c.global_read_bytes).c_str(),
+                counted(c.global_read_sectors).c_str(), counted(moved).c_str(), lines.size());
   }
 }
 

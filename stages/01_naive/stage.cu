@@ -17,8 +17,7 @@ struct ForwardKernels {
 
   static FlashAttentionError run(const ForwardParams& p, cudaStream_t stream) {
     const auto S = static_cast<float*>(p.workspace);
-    return queue(stream,  //
-                 one_thread_per(num_scores(p), kThreads, scores<T, kHeadDim>, p, S),
+    return queue(stream, one_thread_per(num_scores(p), kThreads, scores<T, kHeadDim>, p, S),
                  one_thread_per(num_rows(p), kThreads, softmax, p, S),
                  one_thread_per(num_rows(p) * kHeadDim, kThreads, output<T, kHeadDim>, p, S));
   }

@@ -110,8 +110,8 @@ __device__ __forceinline__ float4 scaled(float a, const float4& x) {
   return {a * x.x, a * x.y, a * x.z, a * x.w};
 }
 
-// rO += P B, for this thread's rows of P, every 4th from `row`, and its quads of columns of B,
-// every 8th from quad `column`.
+// rO += P B, for this thread's rows of P, every 4th from `row`, and its groups of four columns of
+// B, every 8th from group `column`.
 template <int kRows, int kQuads, int kRowsP, int kRowsB, int kPitchP, int kPitch>
 __device__ __forceinline__ void add_p_b(float4 (&rO)[kRows][kQuads],
                                         const float (&sP)[kRowsP][kPitchP],
