@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
-#include <tuple>
+#include <unordered_map>
 
 #include "access_history.h"
 #include "difference.h"
-#include "reference/layout.h"
 #include "simt/machine.h"
 
 namespace cuflash::exercises {
@@ -24,94 +23,6 @@ constexpr auto* conflict_excess = excess<&simt::Counts::bank_conflicts>;
 constexpr auto* barrier_excess = excess<&simt::Counts::barriers>;
 constexpr auto* warp_sync_excess = excess<&simt::Counts::warp_syncs>;
 
-// ---- What a classical waste would cost, summed over the blocks of the forward pass --------------
-
-struct Block {
-  int rows;             // its queries
-  int kv_tiles;         // in which one of them sees a key
-  int first_key, keys;  // the first key of these tiles, and how many keys are in them
-};
-
-template <class F>
-std::int64_t sum_over_blocks(const Sample& s, const F& f) {
-  const Problem& p = s.problem;
-  std::int64_t sum = 0;
-  for (int i0 = 0; i0 < p.seq_q; i0 += s.walk.block_q) {
-    Block block;
-    block.rows = std::min(s.walk.block_q, p.seq_q - i0);
-    const int tile = s.walk.block_kv;
-    const auto of_first = reference::visible_keys(p, i0);
-    const auto of_last = reference::visible_keys(p, i0 + block.rows - 1);
-    block.first_key = of_first.first / tile * tile;
-    block.kv_tiles = (of_last.first + of_last.count - block.first_key + tile - 1) / tile;
-    block.keys = std::min(block.kv_tiles * tile, p.seq_kv - block.first_key);
-    sum += f(block);
-  }
-  return sum * p.batch * p.heads_q;
-}
-
-std::int64_t row_bytes(const Sample& s) {
-  return static_cast<std::int64_t>(s.problem.head_dim * element_bytes(s.problem.dtype));
-}
-
-std::int64_t q_again(const Sample& s) {
-  return row_bytes(s) *
-         sum_over_blocks(s, [](const Block& b) { return std::int64_t{b.kv_tiles - 1} * b.rows; });
-}
-std::int64_t hidden_tiles(const Sample& s) {
-  return row_bytes(s) *
-         sum_over_blocks(s, [&](const Block& b) { return s.problem.seq_kv - b.keys; });
-}
-
-std::int64_t tiles_before_the_first(const Sample& s) {
-  return row_bytes(s) * sum_over_blocks(s, [](const Block& b) { return b.first_key; });
-}
-
-std::int64_t rows_past_the_end(const Sample& s) {
-  const auto sum = sum_over_blocks(
-      s, [&](const Block& b) { return std::int64_t{b.kv_tiles} * s.walk.block_kv - b.keys; });
-  const std::int64_t q_rows = std::int64_t{s.problem.batch} * s.problem.heads_q *
-                              (s.walk.block_q - 1 - (s.problem.seq_q - 1) % s.walk.block_q);
-  return row_bytes(s) * (2 * sum + q_rows);
-}
-
-struct Waste {
-  const char* id;
-  bool reads;   // of reads, else of writes
-  int at_most;  // how many times the cost may occur
-  std::int64_t (*cost)(const Sample&);
-  const char* message;
-};
-
-constexpr Waste kWastes[] = {
-    {"q-loaded-again", true, 1, q_again,
-     "Q is loaded again for every KV tile. The block's queries stay the same: load their tile "
-     "once, before the loop."},
-    {"hidden-tiles-loaded", true, 2, hidden_tiles,
-     "Tiles are loaded in which no query of the block sees a key: the mask hides all of them. "
-     "kv_tiles() walks only through those that count."},
-    {"hidden-tiles-loaded", true, 2, tiles_before_the_first,
-     "With a window, the first tiles are loaded although no query of the block sees a key in them. "
-     "kv_tiles() walks only through those that count."},
-    {"tail-read-again", true, 1, rows_past_the_end,
-     "Rows past the end are read: the last row stands in for them again and again. They need no "
-     "bytes at all: write zeros."},
-    {"o-written-again", false, 1, q_again,
-     "O is written after every KV tile. It can stay in registers until the last one: write it "
-     "once, after the loop."},
-};
-
-bool fits(const Waste& waste, const std::vector<Sample>& samples) {
-  for (int times = 1; times <= waste.at_most; ++times) {
-    if (std::all_of(samples.begin(), samples.end(), [&](const Sample& s) {
-          return (waste.reads ? read_excess(s) : write_excess(s)) == times * waste.cost(s);
-        })) {
-      return true;
-    }
-  }
-  return false;
-}
-
 std::string in_numbers(const Sample& s) {
   const auto part = [&](const char* verb, std::uint64_t has, std::uint64_t target) {
     return s.name + ": " + std::to_string(has) + " bytes " + verb + ", the target is " +
@@ -127,14 +38,6 @@ template <class Excess>
 const Sample& worst(const std::vector<Sample>& samples, const Excess& excess) {
   return *std::max_element(samples.begin(), samples.end(),
                            [&](const Sample& a, const Sample& b) { return excess(a) < excess(b); });
-}
-
-// The smallest of the samples that are bad; there is one.
-template <class Bad>
-const Sample& smallest_of(const std::vector<Sample>& samples, const Bad& bad) {
-  const auto size = [&](const Sample& s) { return work_of(s.problem) * (bad(s) ? 1 : 1e9); };
-  return *std::min_element(samples.begin(), samples.end(),
-                           [&](const Sample& a, const Sample& b) { return size(a) < size(b); });
 }
 
 // True if the line stands between "your lines begin" and "your lines end".
@@ -173,31 +76,73 @@ std::string needless_waits(const Stage& exercise, const std::vector<Sample>& sam
   return words;
 }
 
-// What a block reads from global memory that the same block of the stage does not.
-std::string needless_reads(const Stage& exercise, const Stage& own, const Sample& s) {
+// What the first block that reads too much of global memory reads that the same block of the stage
+// does not, and what it reads more often; by array.
+struct ExtraReads {
+  std::uint64_t block = 0;
+  std::map<int, std::vector<Element>> others, again;
+};
+
+ExtraReads extra_reads(const Stage& exercise, const Stage& own, const Sample& s) {
   const AccessHistory mine(exercise, s.pass, s.problem, s.want->inputs),
       theirs(own, s.pass, s.problem, s.want->inputs);
-  using Place = std::tuple<int, std::uint64_t, int>;  // launch, block, array
+  using Times = std::unordered_map<Element, int, HashOfElement>;
   const auto reads_of = [](const AccessHistory& history) {
-    std::map<Place, Elements> reads;
+    std::map<std::pair<int, std::uint64_t>, Times> reads;  // by launch and block
     for (const Event& event : history.events()) {
       if (event.write || event.shared) continue;
-      reads[{event.element->launch, event.block, event.element->array}].insert(*event.element);
+      ++reads[{event.element->launch, event.block}][*event.element];
     }
     return reads;
   };
-  const auto wanted = reads_of(theirs);
+  auto wanted = reads_of(theirs);
+  ExtraReads extra;
   for (const auto& [place, elements] : reads_of(mine)) {
-    const auto known = wanted.find(place);
-    std::vector<Element> needless;
-    for (const Element& e : elements) {
-      if (known == wanted.end() || known->second.count(e) == 0) needless.push_back(e);
+    extra.block = place.second;
+    const Times& known = wanted[place];
+    for (const auto& [e, times] : elements) {
+      const auto found = known.find(e);
+      if (found == known.end()) {
+        extra.others[e.array].push_back(e);
+      } else if (times > found->second) {
+        extra.again[e.array].push_back(e);
+      }
     }
-    if (needless.empty()) continue;
-    return s.name + ": block " + std::to_string(std::get<1>(place)) + " reads " + box(needless) +
-           ", which the same block of the stage does not\n";
+    if (!extra.others.empty() || !extra.again.empty()) break;
   }
-  return "";
+  return extra;
+}
+
+// A classical waste of a forward pass with tiles. The id is empty if these reads are none.
+Diagnosis waste(const ExtraReads& extra, const Problem& p) {
+  const auto all = [](const auto& arrays, const auto& holds) {
+    return !arrays.empty() && std::all_of(arrays.begin(), arrays.end(), [&](const auto& array) {
+      return std::all_of(array.second.begin(), array.second.end(), holds);
+    });
+  };
+  const auto of_q = [](const Element& e) { return array_name(e.array) == "Q"; };
+  const auto of_keys = [](const Element& e) {
+    return array_name(e.array) == "K" || array_name(e.array) == "V";
+  };
+  const auto is_last = [&](const Element& e) {
+    return (e.row + 1) % (of_keys(e) ? p.seq_kv : p.seq_q) == 0;
+  };
+  if (all(extra.others, of_keys)) {
+    return {"hidden-tiles-loaded",
+            "Tiles are loaded in which no query of the block sees a key: the mask hides all of "
+            "them. visible_keys() tells which keys count, and kv_tiles() walks through their "
+            "tiles."};
+  }
+  if (!extra.others.empty()) return {};
+  if (all(extra.again, is_last)) {
+    return {"tail-read-again",
+            "Rows past the end are read: the last row stands in for them again and again. They "
+            "need no bytes at all: write zeros."};
+  }
+  if (!all(extra.again, of_q)) return {};
+  return {"q-loaded-again",
+          "Q is loaded again for every KV tile. The block's queries stay the same: load their tile "
+          "once, before the loop."};
 }
 
 }  // namespace
@@ -208,18 +153,25 @@ std::vector<Diagnosis> excess_bytes(const std::vector<Sample>& samples, const St
   if (std::none_of(samples.begin(), samples.end(), bad)) return {};
   const Sample& example =
       worst(samples, [](const Sample& s) { return std::max(read_excess(s), write_excess(s)); });
-  std::vector<Diagnosis> found;
-  for (const Waste& waste : kWastes) {
-    if (samples.front().pass != CUFLASH_FORWARD || samples.front().walk.block_kv == 0) break;
-    if (fits(waste, samples)) found.push_back({waste.id, waste.message, in_numbers(example)});
-  }
-  if (!found.empty()) return found;
   const bool reads = read_excess(example) > 0;
-  return {{reads ? "too-many-bytes-read" : "too-many-bytes-written",
-           "The values are right, but more global memory is accessed than the stage needs " +
-               where_bad(samples, bad) + '.',
-           (reads ? needless_reads(exercise, own, smallest_of(samples, bad)) : "") +
-               in_numbers(example)}};
+  Diagnosis found = {reads ? "too-many-bytes-read" : "too-many-bytes-written",
+                     "The values are right, but more global memory is accessed than the stage "
+                     "needs " +
+                         where_bad(samples, bad) + '.',
+                     in_numbers(example)};
+  if (!reads) return {found};
+  const Sample& s = *smallest_first(samples, bad).front();
+  const ExtraReads extra = extra_reads(exercise, own, s);
+  if (!extra.others.empty()) {
+    found.details = s.name + ": block " + std::to_string(extra.block) + " reads " +
+                    box(extra.others.begin()->second) +
+                    ", which the same block of the stage does not\n" + found.details;
+  }
+  if (s.pass == CUFLASH_FORWARD && s.walk.block_kv > 0) {
+    Diagnosis named = waste(extra, s.problem);
+    if (!named.id.empty()) found.id = named.id, found.message = named.message;
+  }
+  return {found};
 }
 
 std::string banks_of_rows(const std::string& line, const std::vector<simt::SharedMap>& maps) {

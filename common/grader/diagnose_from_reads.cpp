@@ -120,10 +120,6 @@ Finding diagnose_from_rule(const std::vector<std::vector<Pair>>& pairs) {
             " Each 16 x 16 block is read at the place of another: the index of its first row and "
             "that of its first column have changed places."};
   }
-  if (holds([](std::int64_t row, std::int64_t column) { return Place{column, row}; })) {
-    return {"indices-exchanged",
-            " The index of the row and that of the column have changed places."};
-  }
   for (const int n : {64, 32, 16, 8, 4}) {
     const std::string modulo = " the stage's modulo " + std::to_string(n) + ": ";
     if (holds([n](std::int64_t row, std::int64_t column) { return Place{row % n, column}; })) {
@@ -192,6 +188,9 @@ Finding diagnose_from_stray_read(const Event& stray, const std::string& meant,
 Finding diagnose_from_reads(const Difference& first, const AccessHistory& mine,
                             const AccessHistory& own) {
   if (first.mine == nullptr || first.own == nullptr) return {};
+  // An operand's value is known from the first product that takes it, which may be another warp's.
+  const bool other_warp = first.mine->thread / 32 != first.own->thread / 32;
+  if (first.mine->product != nullptr && other_warp) return {};
   const std::string who = first.mine->product != nullptr
                               ? " Before its first wrong product a warp has"
                               : " Before its first wrong store a thread has";

@@ -135,38 +135,20 @@ class Moment {
 // Where the values of the group belong, if they are the stage's values of other elements.
 std::string belongs_to(const std::vector<Difference>& group, const AccessHistory& own) {
   const Moment moment(own, *group.front().own);
-  const Element& first = *group.front().mine->element;
-  const auto is = [&](const auto& row, const auto& column) {
+  const auto is = [&](int rows, int exchange) {
     return most(group, [&](const Difference& d) {
       const Element& e = *d.mine->element;
-      return close(d.mine->value, moment.value(row(e), column(e)), 0);
+      return close(d.mine->value, moment.value(e.row + rows, e.column ^ exchange), 0);
     });
   };
-  const auto own_row = [](const Element& e) { return e.row; };
-  const auto own_column = [](const Element& e) { return e.column; };
-  if (is([](const Element& e) { return std::int64_t{e.column}; },
-         [](const Element& e) { return static_cast<int>(e.row); })) {
-    return "rows and columns are exchanged";
-  }
-  for (std::int64_t shift = -128; shift <= 128; ++shift) {
-    if (shift == 0) continue;
-    const std::string by = std::to_string(std::abs(shift));
-    if (is([&](const Element& e) { return e.row + shift; }, own_column)) {
-      return "each is the value of " + by + " rows " + (shift < 0 ? "before" : "after");
-    }
-    if (is(own_row, [&](const Element& e) { return static_cast<int>(e.column + shift); })) {
-      return "each is the value of " + by + " columns " + (shift < 0 ? "before" : "after");
-    }
+  for (int rows = -128; rows <= 128; ++rows) {
+    if (rows == 0 || !is(rows, 0)) continue;
+    return "each is the value of " + std::to_string(std::abs(rows)) + " rows " +
+           (rows < 0 ? "before" : "after");
   }
   for (int n = 1; n < 64; n *= 2) {
-    if (is(own_row, [n](const Element& e) { return e.column ^ n; })) {
-      return "columns that are " + std::to_string(n) + " apart have changed places";
-    }
-  }
-  for (std::int64_t row = 0; row < 128; ++row) {
-    if (first.row != row && is([&](const Element&) { return row; }, own_column)) {
-      return "all are the values of row " + std::to_string(row);
-    }
+    if (!is(0, n)) continue;
+    return "columns that are " + std::to_string(n) + " apart have changed places";
   }
   return "";
 }
@@ -239,36 +221,6 @@ HiddenElements hidden_elements(const AccessHistory& history, const Event& at) {
   return hidden;
 }
 
-// True if the exercise's pattern is the stage's with row and column exchanged. Only elements for
-// which that makes a difference tell.
-bool are_exchanged(const HiddenElements& mine, const HiddenElements& own) {
-  const auto find = [&](std::int64_t row, std::int64_t column) -> const bool* {
-    const auto of_row = own.find(row);
-    if (of_row == own.end()) return nullptr;
-    const auto element = of_row->second.find(static_cast<int>(column));
-    return element == of_row->second.end() ? nullptr : &element->second;
-  };
-  int told = 0, equal = 0;
-  for (const auto& [row, columns] : mine) {
-    for (const auto& [column, hidden] : columns) {
-      const bool *here = find(row, column), *exchanged = find(column, row);
-      if (here == nullptr || exchanged == nullptr || *here == *exchanged) continue;
-      ++told;
-      equal += hidden == *exchanged;
-    }
-  }
-  return told >= 16 && 20 * equal >= 19 * told;
-}
-
-bool hides_any(const HiddenElements& elements) {
-  for (const auto& [row, columns] : elements) {
-    for (const auto& [column, hidden] : columns) {
-      if (hidden) return true;
-    }
-  }
-  return false;
-}
-
 // The one row of the stage with these hidden columns; -1 if there is none, or more than one.
 std::int64_t row_with(const std::map<int, bool>& columns, const HiddenElements& own) {
   std::int64_t found = -1;
@@ -282,12 +234,9 @@ std::int64_t row_with(const std::map<int, bool>& columns, const HiddenElements& 
 
 // Of elements that are hidden where the stage's are not, or the reverse.
 Finding diagnose_from_mask(const std::vector<Difference>& group, const AccessHistory& mine,
-                           const AccessHistory& own, const Problem& p) {
+                           const AccessHistory& own) {
   const HiddenElements hidden = hidden_elements(mine, *group.front().mine),
                        wanted = hidden_elements(own, *group.front().own);
-  if (are_exchanged(hidden, wanted)) {
-    return {"mask-exchanged", "the mask is the right one with row and column exchanged"};
-  }
   std::string words;
   int told = 0;
   for (const Difference& d : group) {
@@ -302,16 +251,6 @@ Finding diagnose_from_mask(const std::vector<Difference>& group, const AccessHis
   const auto shown = std::count_if(group.begin(), group.end(),
                                    [](const Difference& d) { return is_hidden(d.own->value); });
   const auto hidden_of_mine = group.size() - static_cast<std::size_t>(shown);
-  const auto past_the_end = [&](const Difference& d) { return d.own->element->column >= p.seq_kv; };
-  if (group.front().own->product != nullptr &&
-      std::all_of(group.begin(), group.end(), past_the_end)) {
-    return {"tail-not-hidden",
-            "keys past the end, from " + std::to_string(p.seq_kv) + " on, are not hidden"};
-  }
-  if (hidden_of_mine == 0 && !hides_any(hidden)) {
-    return {"tile-not-masked", "it is not masked, and " + std::to_string(shown) +
-                                   " elements are visible that should be hidden"};
-  }
   return {kMaskDiffers, std::to_string(hidden_of_mine) +
                             " elements are hidden and should be visible, " + std::to_string(shown) +
                             " are visible and should be hidden"};
@@ -344,8 +283,11 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
   const auto other_mask = [](const Difference& d) {
     return is_hidden(d.mine->value) != is_hidden(d.own->value);
   };
-  if (of_scores && masked && most(group, other_mask))
-    return diagnose_from_mask(group, mine, own, p);
+  const bool of_product = group.front().mine->product != nullptr;
+  const Finding block = of_product ? diagnose_from_blocks(group.front(), mine, own) : Finding();
+  if (of_scores && masked && most(group, other_mask)) {
+    return block.words.empty() ? diagnose_from_mask(group, mine, own) : block;
+  }
   const auto mine_is = [&](const auto& test) {
     return most(group, [&](const Difference& d) { return test(d.mine->value); });
   };
@@ -362,8 +304,6 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
   if (!known.empty() || telling) {
     return {"value-scaled", "each is " + number(factor) + " times the stage's" + known};
   }
-  const bool of_product = group.front().mine->product != nullptr;
-  const Finding block = of_product ? diagnose_from_blocks(group.front(), mine, own) : Finding();
   if (!block.words.empty()) return block;
   const std::string home = belongs_to(group, own);
   if (!home.empty()) return {"value-misplaced", home};
@@ -414,11 +354,6 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
   if (std::isfinite(power)) {
     return {"exponent-scaled",
             "its logarithm is " + number(power) + " times the stage's" + factor_in_words(power, p)};
-  }
-  const double shift =
-      common(group, [](const Difference& d) { return d.mine->value - d.own->value; });
-  if (std::isfinite(shift)) {
-    return {"value-shifted", "each is off by " + number(shift)};
   }
   return {kStoreDiffers, ""};
 }

@@ -137,13 +137,8 @@ std::string writers(const AccessHistory& history, const Event& of) {
     if (event.write && same) threads.insert(event.thread);
   }
   if (threads.empty()) return "no thread";
-  if (threads.size() == 1) return "thread " + std::to_string(*threads.begin()) + " alone";
-  std::string text = "the threads ";
-  int told = 0;
-  for (const int thread : threads) {
-    if (told++ < 3) text += (told == 1 ? "" : ", ") + std::to_string(thread);
-  }
-  return threads.size() > 3 ? text + ", ..." : text;
+  return threads.size() == 1 ? "thread " + some_of(threads) + " alone"
+                             : "the threads " + some_of(threads);
 }
 
 // "1, 4 and 8": the distances of lanes that exchange values.
@@ -236,26 +231,6 @@ Divergence in_words(const std::vector<Difference>& group, const AccessHistory& m
   return {{id, message, store + '\n', reads.more + shuffles.more}, of_product};
 }
 
-// True if rows have several keys of ordinary scores.
-bool is_ordinary(const Sample& s) {
-  return s.input == harness::InputKind::kGaussian && s.problem.seq_kv > 8;
-}
-
-// The samples that are bad, the smallest first; before the others those that are ordinary.
-template <class Bad>
-std::vector<const Sample*> smallest_first(const std::vector<Sample>& samples, const Bad& bad) {
-  const auto size = [](const Sample* s) {
-    return work_of(s->problem) * (is_ordinary(*s) ? 1 : 1e6);
-  };
-  std::vector<const Sample*> found;
-  for (const Sample& s : samples) {
-    if (bad(s)) found.push_back(&s);
-  }
-  std::stable_sort(found.begin(), found.end(),
-                   [&](const Sample* a, const Sample* b) { return size(a) < size(b); });
-  return found;
-}
-
 AccessHistory history(const Stage& stage, const Sample& s, const AccessHistory* own = nullptr) {
   return AccessHistory(stage, s.pass, s.problem, s.want->inputs, own);
 }
@@ -313,6 +288,15 @@ int columns_of(const Elements& known, const Element& of) {
   return columns;
 }
 
+// What each warp reads.
+std::map<int, Elements> reads_of_warps(const AccessHistory& history) {
+  std::map<int, Elements> reads;
+  for (const Event& event : history.events()) {
+    if (!event.write) reads[event.thread / 32].insert(*event.element);
+  }
+  return reads;
+}
+
 // What the first product with a wrong operand tells.
 Finding first_wrong_operand(const AccessHistory& mine, const AccessHistory& own, const Problem& p) {
   std::vector<Difference> all = differences(mine, own);
@@ -323,6 +307,61 @@ Finding first_wrong_operand(const AccessHistory& mine, const AccessHistory& own,
   if (all.empty()) return {};
   const Finding values = diagnose_from_values(first_group(all), mine, own, p);
   return {values.id, of_operand(all.front().event(), values)};
+}
+
+// The first access to shared memory, of an element that the stage never accesses; or the first read
+// of one that other warps read there, if a product is wrong and what is said of a race names it.
+Diagnosis stray_of(const Sample& sample, const Stage& exercise, const Stage& own,
+                   const std::string& race = "") {
+  const bool of_others = !race.empty();
+  const AccessHistory theirs = history(own, sample), mine = history(exercise, sample, &theirs);
+  const Finding operand = first_wrong_operand(mine, theirs, sample.problem);
+  if (of_others && operand.words.empty()) return {};
+  const Elements& known = theirs.elements();
+  NamedArrays named(mine, theirs);
+  auto of_warps = of_others ? reads_of_warps(theirs) : std::map<int, Elements>();
+  const auto is_stray = [&](const Event& event) {
+    if (!event.shared) return false;
+    if (of_others) return !event.write && of_warps[event.thread / 32].count(*event.element) == 0;
+    return known.count(*event.element) == 0 || !named.instead(event).empty();
+  };
+  const auto& events = mine.events();
+  const auto first = std::find_if(events.begin(), events.end(), is_stray);
+  if (first == events.end()) return {};
+  if (of_others && race.find(where(mine, *first)) == std::string::npos) return {};
+  std::vector<Element> like_it;
+  for (const Event& event : events) {
+    if (event.site == first->site && event.element->array == first->element->array &&
+        is_stray(event)) {
+      like_it.push_back(*event.element);
+    }
+  }
+  const int columns = columns_of(known, *first->element);
+  const bool padding = first->element->column >= columns && columns > 0;
+  std::string id = padding ? "padding-accessed" : "other-elements-accessed";
+  std::string message = where(mine, *first) + " " + (first->write ? "writes " : "reads ") +
+                        box(like_it) + " in " + sample.name +
+                        (of_others ? ", which in the stage only other warps read."
+                                   : ", which the stage never accesses.");
+  const std::string meant = named.instead(*first), array = meant.substr(0, meant.find(' '));
+  const Finding rule =
+      first->write ? Finding() : diagnose_from_stray_read(*first, array, mine, theirs);
+  if (!rule.words.empty()) {
+    id = rule.id, message += rule.words;
+  } else if (!meant.empty()) {
+    id = "index-past-the-end";
+    message = where(mine, *first) + (first->write ? " writes " : " reads ") + box(like_it) +
+              " in " + sample.name + ", which the line does not name: an index of " + meant +
+              " runs past its end.";
+  } else {
+    if (padding) {
+      message += " These columns are padding: the elements of a row end with column " +
+                 std::to_string(columns - 1) + ".";
+    }
+    message += " An index or the distance from row to row (the leading dimension) is wrong there.";
+    if (!operand.words.empty()) id = operand.id, message += operand.words;
+  }
+  return {id, message};
 }
 
 }  // namespace
@@ -354,53 +393,16 @@ Divergence divergence(const Stage& exercise, const Stage& own, const std::vector
   return found;
 }
 
-Diagnosis stray_access(const Stage& exercise, const Stage& own,
-                       const std::vector<Sample>& samples) {
-  const auto faulty =
-      smallest_first(samples, [](const Sample& s) { return !s.check.faults.empty(); });
-  if (faulty.empty()) return {};
-  const Sample* const sample = faulty.front();
-  const AccessHistory theirs = history(own, *sample), mine = history(exercise, *sample, &theirs);
-  const Elements& known = theirs.elements();
-  NamedArrays named(mine, theirs);
-  const auto is_stray = [&](const Event& event) {
-    return event.shared && (known.count(*event.element) == 0 || !named.instead(event).empty());
-  };
-  const auto& events = mine.events();
-  const auto first = std::find_if(events.begin(), events.end(), is_stray);
-  if (first == events.end()) return {};
-  std::vector<Element> like_it;
-  for (const Event& event : events) {
-    if (event.site == first->site && event.element->array == first->element->array &&
-        is_stray(event)) {
-      like_it.push_back(*event.element);
-    }
-  }
-  const int columns = columns_of(known, *first->element);
-  const bool padding = first->element->column >= columns && columns > 0;
-  std::string id = padding ? "padding-accessed" : "other-elements-accessed";
-  std::string message = where(mine, *first) + " " + (first->write ? "writes " : "reads ") +
-                        box(like_it) + " in " + sample->name + ", which the stage never accesses.";
-  const std::string meant = named.instead(*first), array = meant.substr(0, meant.find(' '));
-  const Finding rule =
-      first->write ? Finding() : diagnose_from_stray_read(*first, array, mine, theirs);
-  if (!rule.words.empty()) {
-    id = rule.id, message += rule.words;
-  } else if (!meant.empty()) {
-    id = "index-past-the-end";
-    message = where(mine, *first) + (first->write ? " writes " : " reads ") + box(like_it) +
-              " in " + sample->name + ", which the line does not name: an index of " + meant +
-              " runs past its end.";
-  } else {
-    if (padding) {
-      message += " These columns are padding: the elements of a row end with column " +
-                 std::to_string(columns - 1) + ".";
-    }
-    message += " An index or the distance from row to row (the leading dimension) is wrong there.";
-    const Finding operand = first_wrong_operand(mine, theirs, sample->problem);
-    if (!operand.words.empty()) id = operand.id, message += operand.words;
-  }
-  return {id, message, ""};
+Diagnosis stray_access(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples,
+                       const std::string& race) {
+  const auto faulty = [](const Sample& s) { return !s.check.faults.empty(); };
+  const auto found = smallest_first(samples, faulty);
+  if (found.empty()) return {};
+  Diagnosis stray = stray_of(*found.front(), exercise, own);
+  if (!stray.id.empty() || race.empty()) return stray;
+  const auto wrong =
+      smallest_first(samples, [&](const Sample& s) { return faulty(s) && !s.right(); });
+  return wrong.empty() ? stray : stray_of(*wrong.front(), exercise, own, race);
 }
 
 }  // namespace cuflash::exercises

@@ -19,8 +19,10 @@ struct Divergence {
 Divergence divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples);
 
 // The first access to shared memory, of an element that the stage never accesses: of the smallest
-// sample with a fault. The id is empty if there is none.
-Diagnosis stray_access(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples);
+// sample with a fault. Or the first read of one that only other warps read in the stage, if a
+// product is wrong and `race`, what is said of a race, names it. The id is empty if there is none.
+Diagnosis stray_access(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples,
+                       const std::string& race = "");
 
 }  // namespace cuflash::exercises
 

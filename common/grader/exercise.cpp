@@ -14,7 +14,7 @@
 #include <ctime>
 #include <string>
 
-#include "grade_json.h"
+#include "grade.h"
 #include "harness/json_text.h"
 #include "list.h"
 

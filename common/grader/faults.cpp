@@ -32,21 +32,18 @@ int rank(const simt::Finding& finding) {
 
 Diagnosis race_of_writes(const std::string& array, const Access& a, const Access& b) {
   if (a.location == b.location && a.warp == b.warp) {
-    return {"race-of-lanes",
-            "Several lanes of a warp write the same element of " + array + ", all of them at " +
-                line(a) + ". Each element needs one owner: let one lane write it.",
-            ""};
+    return {"race-of-lanes", "Several lanes of a warp write the same element of " + array +
+                                 ", all of them at " + line(a) +
+                                 ". Each element needs one owner: let one lane write it."};
   }
   if (a.location == b.location) {
     return {"race-two-writers",
             "Two threads write the same element of " + array + ", both at " + line(a) +
-                ". Each element needs one owner: divide the elements among the threads.",
-            ""};
+                ". Each element needs one owner: divide the elements among the threads."};
   }
-  return {"race-two-writers",
-          "Two threads write the same element of " + array + ": " + line(a) + " and " + line(b) +
-              ". Each element needs one owner, or a barrier between the two.",
-          ""};
+  return {"race-two-writers", "Two threads write the same element of " + array + ": " + line(a) +
+                                  " and " + line(b) +
+                                  ". Each element needs one owner, or a barrier between the two."};
 }
 
 // What orders threads in a kernel whose warps have roles; no __syncthreads() does.
@@ -61,8 +58,7 @@ Diagnosis race(const simt::Finding& finding, bool roles) {
   if (first.block || second.block) {
     return {"race-between-blocks",
             "Two blocks of one launch use the same element of " + array +
-                ", and nothing orders blocks. Each element needs one block that owns it.",
-            ""};
+                ", and nothing orders blocks. Each element needs one block that owns it."};
   }
   const std::string barrier = roles                       ? "barrier"
                               : first.warp == second.warp ? "__syncwarp()"
@@ -75,11 +71,9 @@ Diagnosis race(const simt::Finding& finding, bool roles) {
                                  ? ""
                                  : " A warp that skips a barrier in one round of a loop is one "
                                    "behind in all later ones.";
-    return {"race-read-early",
-            array + " is read before all threads have written it: no " + barrier +
-                " orders the write at " + line(first) + " before the read at " + line(second) +
-                "." + hint,
-            ""};
+    return {"race-read-early", array + " is read before all threads have written it: no " +
+                                   barrier + " orders the write at " + line(first) +
+                                   " before the read at " + line(second) + "." + hint};
   }
   return {"race-overwrite",
           array + " is overwritten while other threads still read it: no " + barrier +
@@ -89,8 +83,7 @@ Diagnosis race(const simt::Finding& finding, bool roles) {
                : first.tile == second.tile
                    ? ""
                    : " In a loop it stands between the last read of one round and the first write "
-                     "after it."),
-          ""};
+                     "after it.")};
 }
 
 bool is_kv(const std::string& array) {
@@ -104,8 +97,7 @@ Diagnosis stray_access(const simt::Finding& finding, const std::string& where, c
             "With grouped heads " + finding.array +
                 " is accessed outside its bounds: " + line(finding.accesses.front()) +
                 ". There are fewer KV heads than query heads, so a query head's number is not "
-                "the number of its KV head: kv_head(p, h) is.",
-            ""};
+                "the number of its KV head: kv_head(p, h) is."};
   }
   const bool before = finding.offset < 0;
   const bool later_tiles = trait != nullptr && std::string(trait->id).rfind("ragged-later", 0) == 0;
@@ -117,8 +109,7 @@ Diagnosis stray_access(const simt::Finding& finding, const std::string& where, c
                     "a tile before the first are."
                   : ". A thread that has no element of its own must access none: the last block "
                     "and the last tile are rarely full.") +
-          (later_tiles ? std::string(" ") + trait->advice : ""),
-      ""};
+          (later_tiles ? std::string(" ") + trait->advice : "")};
 }
 
 Diagnosis uninitialised(const simt::Finding& finding, const std::string& where,
@@ -128,12 +119,11 @@ Diagnosis uninitialised(const simt::Finding& finding, const std::string& where,
   if (trait != nullptr && std::string(trait->id).rfind("ragged", 0) == 0) {
     return {"uninitialised-tail",
             message +
-                " The rows that fill up the last tile must be written too, as zeros: 0 times "
-                "an uninitialised value may be NaN.",
-            ""};
+                " The last tile must be written although it is partial, and the rows that fill it "
+                "up as zeros: 0 times an uninitialised value may be NaN."};
   }
   if (trait != nullptr) message += std::string(" ") + trait->advice;
-  return {"uninitialised", message, ""};
+  return {"uninitialised", message};
 }
 
 // "k_empty[0] has had 3 of 4 arrivals in phase 1, v_full[0] 0 of 1 arrival in phase 2, the named
@@ -169,10 +159,6 @@ struct Words {
   const char *id, *message;
 };
 
-constexpr const char* kTooManyArrive =
-    "More arrive at {array} than mbarrier_init() says for a phase: {last}. The phase ends with the "
-    "last arrival that was announced, too early for the others.";
-
 constexpr const char* kNoProxyFence =
     "{array} is written by threads, then read by a product or by TMA, without a proxy fence: the "
     "write at {first}, the read at {last}. A barrier alone does not order the two. Each thread "
@@ -205,12 +191,14 @@ constexpr Words kWords[] = {
     {Kind::kMbarrier, Report::kMbarrierDeadlock, "mbarrier-deadlock",
      "No thread can go on: {barriers}. An arrival or a copy's bytes are missing, or a wait names "
      "the wrong parity. A thread that waits must not be one that is to arrive."},
-    {Kind::kMbarrier, Report::kTooManyArrivals, "mbarrier-arrivals", kTooManyArrive},
+    {Kind::kMbarrier, Report::kTooManyArrivals, "mbarrier-arrivals",
+     "More arrive at {array} than mbarrier_init() says for a phase: {last}. The phase ends with "
+     "the last arrival that was announced, too early for the others."},
     {Kind::kMbarrier, Report::kArrivalInLaterPhase, "mbarrier-arrivals",
      "An arrival at {array} may come before the phase that it is meant for begins, and would be "
-     "one "
-     "too many for the phase before: {last}. More arrive than mbarrier_init() says, or a tile is "
-     "requested before the wait for its empty buffer."},
+     "one too many for the phase before: {last}. More arrive than mbarrier_init() says, one "
+     "arrives at the barrier of another buffer, or a tile is requested before the wait for its "
+     "empty buffer."},
     {Kind::kMbarrier, Report::kMoreBytesThanExpected, "mbarrier-bytes",
      "More bytes are copied than a phase of {array} expects: {last}. It ends before all of them "
      "are there. The arrival names the bytes of all boxes that the phase brings: bytes, not "
@@ -277,10 +265,6 @@ constexpr Words kWords[] = {
      "{array} is written while a product may read it: the product at {first}, then {last}. Its "
      "operands are free behind the wgmma_wait() that covers its group, and for other warpgroups "
      "behind a barrier after that."},
-    {Kind::kAsyncProduct, kOthers, "product-in-flight",
-     "A product of a warpgroup is not ordered with what comes before or after it: {place}. Until "
-     "the wgmma_wait() that covers its group, its registers and what it reads belong to it; before "
-     "it, wgmma_fence() orders registers and fence_proxy_async() shared memory."},
     {Kind::kLaunchLimit, Report::kTooFewRegisters, "too-few-registers",
      "A warpgroup waits for registers that no other gives back: {place}. Together the warpgroups "
      "of a block have those of the launch. setmaxnreg_dec() leaves so many, setmaxnreg_inc() takes "
@@ -325,7 +309,7 @@ Diagnosis in_words(const simt::Finding& finding, const Sample& sample, const std
     return words.kind == kind && (!words.report || words.report == finding.report);
   };
   const Words& words = *std::find_if(kWords, std::prev(std::end(kWords)), fits);
-  Diagnosis said = {words.id, filled(words.message, finding), ""};
+  Diagnosis said = {words.id, filled(words.message, finding)};
   return of_copies(kind) ? of_buffers(std::move(said), where, trait) : said;
 }
 

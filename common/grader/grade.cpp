@@ -186,7 +186,7 @@ std::vector<Diagnosis> cause_of_stray(const std::vector<Sample>& samples, Diagno
   }
   const auto wrong = [](const Sample& s) { return !s.right(); };
   std::vector<Diagnosis> found;
-  if (std::any_of(sound.begin(), sound.end(), wrong)) found = named_mistakes(sound);
+  if (std::any_of(sound.begin(), sound.end(), wrong)) found = named_mistakes(sound, false);
   stray.details = fault.details;
   found.push_back(std::move(stray));
   return found;
@@ -212,13 +212,13 @@ std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples, con
   // A block that stays may access other elements because it takes other tiles.
   const bool stays = own.facts(samples.front().pass).resident;
   if (!found.empty() && may_be_stray(found.front().id) && !stays) {
-    Diagnosis stray = stray_access(exercise, own, samples);
+    const bool is_race = found.front().id.rfind("race", 0) == 0;
+    Diagnosis stray = stray_access(exercise, own, samples, is_race ? found.front().message : "");
     if (!stray.id.empty()) return cause_of_stray(samples, std::move(stray), found.front());
     if (name_cause(found.front(), divergence(exercise, own, samples).cause)) found.resize(1);
   }
   for (const Sample& s : samples) {
-    if (found.empty() && !s.run().error.empty())
-      found.push_back({"call-failed", s.run().error, ""});
+    if (found.empty() && !s.run().error.empty()) found.push_back({"call-failed", s.run().error});
   }
   return found;
 }
@@ -227,8 +227,7 @@ Diagnosis too_slow(std::size_t graded, std::size_t all) {
   return {"too-slow",
           "The results are right so far, but the kernel is much too slow: grading stopped after " +
               std::to_string(graded) + " of " + std::to_string(all) +
-              " problems. Look for work that is repeated, or done by one thread alone.",
-          ""};
+              " problems. Look for work that is repeated, or done by one thread alone."};
 }
 
 std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples, const Stage& exercise,
@@ -244,7 +243,7 @@ std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples, const
                      wrong.places + first.cause.details, first.cause.more};
   };
   if (wrong.id == kNeverWritten) return {pattern_with(wrong.id, first.cause.message)};
-  std::vector<Diagnosis> found = named_mistakes(samples);
+  std::vector<Diagnosis> found = named_mistakes(samples, located);
   if (!found.empty()) return found;
   if (wrong.id == kMaskedIsFinite) return {pattern_with(wrong.id, "")};
   const Diagnosis terms = located ? Diagnosis() : score_terms(samples);
@@ -267,8 +266,7 @@ Grade grade_without_lse(const Stage& exercise, const Stage& own, harness::Runs r
   return {Check::kValues,
           {{"wrong-without-lse",
             "O is right where the LSE is wanted, and wrong where it is not (p.lse is null): "
-            "only the write of the LSE may depend on p.lse.",
-            ""}}};
+            "only the write of the LSE may depend on p.lse."}}};
 }
 
 FlashAttentionError run_longer(const Problem& p, const Forward& args, const Device& device,
@@ -292,16 +290,31 @@ Grade grade_longer_tensors(const Stage& exercise, harness::Runs runs) {
       Check::kValues,
       {{"length-of-tensors",
         "The number of keys is taken from p.seq_kv, the length of the tensors. Those that count "
-        "are the sequence's, seq.num_keys, and may be fewer.",
-        ""}}};
+        "are the sequence's, seq.num_keys, and may be fewer."}}};
 }
 
 }  // namespace
 
-const char* check_name(Check check) {
-  constexpr const char* kNames[] = {"compiles",  "machine",  "values", "bytes",
-                                    "conflicts", "barriers", "passed"};
-  return kNames[static_cast<int>(check)];
+nlohmann::ordered_json to_json(const Grade& grade) {
+  constexpr const char* kNames[] = {"compiles", "machine",   "values",
+                                    "bytes",    "conflicts", "barriers"};
+  nlohmann::ordered_json json, checks;
+  for (int n = 0; n < static_cast<int>(Check::kPassed); ++n) {
+    const auto check = static_cast<Check>(n);
+    checks[kNames[n]] = check < grade.failed    ? "passed"
+                        : check == grade.failed ? "failed"
+                                                : "not reached";
+  }
+  json["passed"] = grade.passed();
+  json["checks"] = checks;
+  json["diagnoses"] = nlohmann::ordered_json::array();
+  for (const Diagnosis& diagnosis : grade.diagnoses) {
+    nlohmann::ordered_json entry = {{"id", diagnosis.id}, {"message", diagnosis.message}};
+    if (!diagnosis.details.empty()) entry["details"] = diagnosis.details;
+    if (!diagnosis.more.empty()) entry["more"] = diagnosis.more;
+    json["diagnoses"].push_back(entry);
+  }
+  return json;
 }
 
 Grade grade(const Stage& exercise, const Stage& own, Pass pass, harness::Runs runs,

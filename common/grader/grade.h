@@ -4,6 +4,7 @@
 #define CUFLASH_GRADER_GRADE_H_
 
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "cuflash/stage.h"
 #include "sample.h"
@@ -13,7 +14,6 @@ namespace cuflash::exercises {
 // What a grade looks at, in this order. The first that fails is diagnosed; those after it are not
 // reached.
 enum class Check { kCompiles, kMachine, kValues, kBytes, kConflicts, kBarriers, kPassed };
-const char* check_name(Check check);
 
 struct Grade {
   Check failed = Check::kPassed;  // the first check that fails
@@ -21,6 +21,9 @@ struct Grade {
 
   bool passed() const { return failed == Check::kPassed; }
 };
+
+// {"passed", "checks": {"compiles": "passed" | "failed" | "not reached", ...}, "diagnoses": [...]}
+nlohmann::ordered_json to_json(const Grade& grade);
 
 // `exercise` is the stage with the exercise's kernel in it, `own` the stage itself. `runs`: under
 // which schedules each problem is run. `begins` is called before each with its number, from 1 on,

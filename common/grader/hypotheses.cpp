@@ -119,8 +119,30 @@ std::vector<const Sample*> in_order(const std::vector<Sample>& samples) {
   return order;
 }
 
-bool has(const Sample& sample, Needs needs) {
-  switch (needs) {
+// The pass that a mistake can be made in.
+enum class Where { kForward, kBackward, kBoth };
+
+// What a stage must have for a mistake to be made in it.
+enum class Needs { kNothing, kWholeRows, kTiles, kOnlineSoftmax, kFragments };
+
+struct MistakeRow {
+  Mistake mistake;
+  Where where;
+  Needs needs;
+  const char *id, *message, *more = "";
+};
+
+constexpr MistakeRow kMistakes[] = {
+#define CUFLASH_MISTAKE(name, where, needs, ...) \
+  {Mistake::name, Where::where, Needs::needs, __VA_ARGS__},
+#include "mistakes.inc"
+#undef CUFLASH_MISTAKE
+};
+
+bool can_be_made(const MistakeRow& row, const Sample& sample, bool located) {
+  const Where other = sample.pass == CUFLASH_FORWARD ? Where::kBackward : Where::kForward;
+  if (row.where == other) return false;
+  switch (row.needs) {
     case Needs::kOnlineSoftmax:
       return !sample.whole_matrices;
     case Needs::kWholeRows:
@@ -128,18 +150,10 @@ bool has(const Sample& sample, Needs needs) {
     case Needs::kTiles:
       return sample.walk.block_kv > 0;
     case Needs::kFragments:
-      return sample.walk.fragments;
+      return sample.walk.fragments && !located;
     default:
       return true;
   }
-}
-
-std::vector<const MistakeRow*> candidates(const Sample& sample) {
-  std::vector<const MistakeRow*> list;
-  for (const MistakeRow& row : mistakes()) {
-    if (applies(row, sample.pass) && has(sample, row.needs)) list.push_back(&row);
-  }
-  return list;
 }
 
 Mistakes with(const MistakeRow& row) {
@@ -148,10 +162,13 @@ Mistakes with(const MistakeRow& row) {
 
 }  // namespace
 
-std::vector<Diagnosis> named_mistakes(const std::vector<Sample>& samples) {
+std::vector<Diagnosis> named_mistakes(const std::vector<Sample>& samples, bool located) {
   const auto order = in_order(samples);
   if (explains_all({}, order)) return {};  // Too small an error to tell mistakes apart.
-  const auto rows = candidates(samples.front());
+  std::vector<const MistakeRow*> rows;
+  for (const MistakeRow& row : kMistakes) {
+    if (can_be_made(row, samples.front(), located)) rows.push_back(&row);
+  }
   std::vector<Diagnosis> found;
   for (const MistakeRow* row : rows) {
     if (explains_all(with(*row), order)) found.push_back({row->id, row->message, "", row->more});

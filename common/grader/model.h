@@ -2,10 +2,19 @@
 #ifndef CUFLASH_GRADER_MODEL_H_
 #define CUFLASH_GRADER_MODEL_H_
 
+#include <bitset>
+
 #include "harness/stage_call.h"
-#include "mistakes.h"
 
 namespace cuflash::exercises {
+
+enum class Mistake {
+#define CUFLASH_MISTAKE(name, ...) name,
+#include "mistakes.inc"
+#undef CUFLASH_MISTAKE
+  kCount
+};
+using Mistakes = std::bitset<static_cast<std::size_t>(Mistake::kCount)>;
 
 // How a stage walks through the scores; some mistakes show only then.
 struct Walk {

@@ -58,12 +58,8 @@ std::string described(const std::set<int>& of, int all, const std::string& one, 
   } else if (last - first + 1 == static_cast<int>(of.size())) {
     text = one + "s " + std::to_string(first) + " to " + std::to_string(last);
   } else {
-    text = std::to_string(of.size()) + " of " + std::to_string(all) + ' ' + one + "s (";
-    int shown = 0;
-    for (const int n : of) {
-      if (shown++ < 3) text += std::to_string(n) + ", ";
-    }
-    text += "...)";
+    text = std::to_string(of.size()) + " of " + std::to_string(all) + ' ' + one + "s (" +
+           some_of(of) + ')';
   }
   if (tile > 0 && first / tile == last / tile) {
     text += std::string(" (") + tile_name + ' ' + std::to_string(first / tile) + ')';

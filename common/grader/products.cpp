@@ -220,16 +220,6 @@ void mark_continued(std::vector<Product>& products) {
 
 // ---- What is like what --------------------------------------------------------------------------
 
-std::size_t hash_of(const std::vector<float>& values) {
-  std::size_t hash = values.size();
-  for (const float value : values) hash = hash * 1000003 + std::hash<float>()(value);
-  return hash;
-}
-
-struct Hashes {
-  std::size_t a, b;
-};
-
 // Joins those of mine and of the stage's that have no partner yet and agree, in order.
 template <class Agree>
 void join(const std::vector<int>& mine, const std::vector<int>& own, std::vector<Product>& products,
@@ -322,23 +312,17 @@ std::vector<Product> named_products(std::vector<simt::LoggedProduct> logged, Pas
 std::vector<Product> products_like(std::vector<simt::LoggedProduct> logged,
                                    const std::vector<Product>& own) {
   std::vector<Product> products = products_of(std::move(logged));
-  const auto hashes_of = [](const std::vector<Product>& all) {
-    std::vector<Hashes> hashes;
-    for (const Product& one : all) hashes.push_back({hash_of(one.log.a), hash_of(one.log.b)});
-    return hashes;
-  };
-  const std::vector<Hashes> mine_hashes = hashes_of(products), own_hashes = hashes_of(own);
+  const auto same_a = [&](int m, int o) { return products[m].log.a == own[o].log.a; };
+  const auto same_b = [&](int m, int o) { return products[m].log.b == own[o].log.b; };
   std::vector<bool> taken(own.size());
   const auto own_groups = groups_of(own);
   for (const auto& [group, mine] : groups_of(products)) {
     const auto theirs = own_groups.find(group);
     if (theirs == own_groups.end()) continue;
-    join(mine, theirs->second, products, taken, [&](int m, int o) {
-      return mine_hashes[m].a == own_hashes[o].a && mine_hashes[m].b == own_hashes[o].b;
-    });
-    join(mine, theirs->second, products, taken, [&](int m, int o) {
-      return mine_hashes[m].a == own_hashes[o].a || mine_hashes[m].b == own_hashes[o].b;
-    });
+    join(mine, theirs->second, products, taken,
+         [&](int m, int o) { return same_a(m, o) && same_b(m, o); });
+    join(mine, theirs->second, products, taken,
+         [&](int m, int o) { return same_a(m, o) || same_b(m, o); });
     join(mine, theirs->second, products, taken, [](int, int) { return true; });
     // In another order an accumulator holds other sums on the way.
     bool in_order = mine.size() == theirs->second.size();

@@ -46,13 +46,44 @@ inline double work_of(const Problem& p) {
   return double(p.batch) * p.heads_q * p.seq_q * p.seq_kv * p.head_dim;
 }
 
+// True if rows have several keys of ordinary scores.
+inline bool is_ordinary(const Sample& s) {
+  return s.input == harness::InputKind::kGaussian && s.problem.seq_kv > 8;
+}
+
+// The samples that are bad, the smallest first; before the others those that are ordinary.
+template <class Bad>
+std::vector<const Sample*> smallest_first(const std::vector<Sample>& samples, const Bad& bad) {
+  const auto size = [](const Sample* s) {
+    return work_of(s->problem) * (is_ordinary(*s) ? 1 : 1e6);
+  };
+  std::vector<const Sample*> found;
+  for (const Sample& s : samples) {
+    if (bad(s)) found.push_back(&s);
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [&](const Sample* a, const Sample* b) { return size(a) < size(b); });
+  return found;
+}
+
 // What is wrong, as a stable id and in words.
 struct Diagnosis {
   std::string id, message;
-  std::string details =
-      {};                 // lines with numbers: of the simulator's report, or what is wrong where
+  // Lines with numbers: of the simulator's report, or what is wrong where.
+  std::string details = {};
   std::string more = {};  // what the stage has there; shown only to whom asks for it
 };
+
+// "3, 7, 11, ...": the first three of some numbers.
+template <class Numbers>
+std::string some_of(const Numbers& numbers) {
+  std::string text;
+  int told = 0;
+  for (const int n : numbers) {
+    if (told++ < 3) text += (told == 1 ? "" : ", ") + std::to_string(n);
+  }
+  return told > 3 ? text + ", ..." : text;
+}
 
 // ---- What samples have in common ----------------------------------------------------------------
 
@@ -64,12 +95,9 @@ struct Trait {
   const char* advice_whole = nullptr;  // where Sample::whole_matrices, if it is another
 };
 
-// The trait that tells the samples with `bad` from the others; null if all are bad or none fits.
-template <class Bad>
-const Trait* distinguishing_trait(const std::vector<Sample>& samples, const Bad& bad);
-
 const std::vector<Trait>& traits();
 
+// The trait that tells the samples with `bad` from the others; null if all are bad or none fits.
 template <class Bad>
 const Trait* distinguishing_trait(const std::vector<Sample>& samples, const Bad& bad) {
   const Trait* best = nullptr;

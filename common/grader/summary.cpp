@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "grade_json.h"
+#include "grade.h"
 #include "harness/json_text.h"
 
 namespace cuflash::exercises {

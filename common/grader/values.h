@@ -7,8 +7,8 @@
 namespace cuflash::exercises {
 
 // The mistakes whose model gives what the exercise gave, on every problem. One mistake; if none
-// fits, two at once. Empty if no pair fits.
-std::vector<Diagnosis> named_mistakes(const std::vector<Sample>& samples);
+// fits, two at once. Empty if no pair fits. `located`: a product tells more of its fragments.
+std::vector<Diagnosis> named_mistakes(const std::vector<Sample>& samples, bool located);
 
 // True of what outputs hold before the call: bytes of ones, a NaN that no arithmetic makes.
 bool poison(float value, DType dtype);

@@ -33,7 +33,7 @@ from exercise_file import ANSWER, Exercise, with_answers  # noqa: E402, F401, it
 from variants import ListError, change, read_hunks  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MISTAKE = re.compile(r'\{Mistake::k\w+,\s+\w,\s+\w+,\s+"([^"]+)"')  # a row of mistakes.cpp
+MISTAKE = re.compile(r'^CUFLASH_MISTAKE\(\w+, \w+, \w+, "([^"]+)"', re.M)
 MINIMUM = 8  # wrong answers for each stage
 
 
@@ -125,7 +125,7 @@ def write(path, text):
 def main():
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
-    mistakes = set(MISTAKE.findall((ROOT / "common/grader/mistakes.cpp").read_text()))
+    mistakes = set(MISTAKE.findall((ROOT / "common/grader/mistakes.inc").read_text()))
     only = sys.argv[2] if len(sys.argv) > 2 else ""
     part, parts = map(int, only.split("/")) if "/" in only else (0, 1)
     listing, kept, number = "", set(), 0

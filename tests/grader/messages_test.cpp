@@ -4,13 +4,20 @@
 #include <string>
 
 #include "costs.h"
-#include "mistakes.h"
 
 namespace cuflash::exercises {
 namespace {
 
+constexpr struct {
+  const char *message, *more = "";
+} kMistakes[] = {
+#define CUFLASH_MISTAKE(name, where, needs, id, ...) {__VA_ARGS__},
+#include "mistakes.inc"
+#undef CUFLASH_MISTAKE
+};
+
 TEST(Messages, DoNotTellTheAnswer) {
-  for (const MistakeRow& row : mistakes()) {
+  for (const auto& row : kMistakes) {
     for (const char* answer : {"col_major", "row_major", "dS = P (dP", "P = exp(S"}) {
       EXPECT_EQ(std::string(row.message).find(answer), std::string::npos) << row.message;
     }
