@@ -20,7 +20,7 @@ struct Config {
   static constexpr int kWarps = kThreads / 32;
   static constexpr int kPad = 4 / sizeof(T);  // One word spreads a column over all 32 banks.
   static_assert(kBlockKV == 32, "kBlockKV is 32: a lane of a warp for each key");
-  static_assert(kBlockQ % kWarps == 0, "kBlockQ is a multiple of 8: as many rows for each warp");
+  static_assert(kBlockQ % kWarps == 0, "kBlockQ is a multiple of 8: equally many rows per warp");
 };
 
 template <class T, int kHeadDim>
