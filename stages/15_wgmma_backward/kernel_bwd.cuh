@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       }
     };
     pack_all<T>(rounded, rS);
-    sync_consumers(kProductsDone);  // All products have read P and dS of the tile before.
+    sync_consumers(kProductsDone);  // All products have read P and dS of the previous tile.
     write_scores(sP);
 
     if (wants_dk || wants_dq) {
@@ -268,12 +268,12 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     // [FA2 Alg.2 l.15]  dS K_j    // (64, kWarpColumns) f32 per warpgroup, registers
     typename C::Dq::Registers rdQ;
     if (wants_dq) issue_atb<T>(rdQ, sdS, dq_query0, sK, dq_col0);
-    ptx::wgmma_wait<0>();  // All are there, and Q_i and dO_i have been read.
+    ptx::wgmma_wait<0>();  // All products have ended: Q_i and dO_i have been read.
     if (lane == 0) ptx::mbarrier_arrive(&empty[stage]);
 
     // Hand dQ on.
     if (wants_dq) {
-      ptx::mbarrier_wait(&storage.dq_empty, n % 2 ^ 1);  // TMA has read the tile before.
+      ptx::mbarrier_wait(&storage.dq_empty, n % 2 ^ 1);  // TMA has read the previous tile.
 #pragma unroll
       for (int m = 0; m < C::Dq::kWarpColumns / kMmaN; ++m) {
         store4(&storage.sdQ[C::Dq::index(consumer_warp, m, lane)],

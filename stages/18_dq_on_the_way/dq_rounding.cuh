@@ -16,7 +16,7 @@ struct GroupCounts {
   unsigned *zeroed, *added;
 };
 // The workspace. It has no counts of additions to shares. Behind `next` lie the counts of all
-// groups, first `zeroed`, then `added`. The kernel before zeroes the slices of the first `lead`
+// groups, first `zeroed`, then `added`. The previous kernel zeroes the slices of the first `lead`
 // pieces.
 template <class Tile>
 DqWorkspace workspace(const BackwardParams& p, const Schedule& schedule) {
