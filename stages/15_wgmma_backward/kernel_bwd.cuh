@@ -38,7 +38,7 @@ struct BackwardMaps {
   TileMap q, k, v, d_o;
 };
 
-// A step of a block's walk over tiles of queries: those of one head after the other.
+// Steps through a block's tiles of queries, one head after the other.
 struct Step {
   int first, end;  // the tiles of a head
   int head, tile;

@@ -18,7 +18,7 @@ struct BackwardStorage {
   alignas(16) float s_lse[C::kStages][C::kStreamed], s_delta[C::kStages][C::kStreamed];
   std::uint64_t kv_full;                              // K and V have arrived
   std::uint64_t full[C::kStages], empty[C::kStages];  // a tile has arrived; consumers have read it
-  std::uint64_t ds_full;  // dS of a tile is written, and both dQ of the previous tile are there
+  std::uint64_t ds_full;            // dS of a tile is written, and dQ of the previous tile is there
   std::uint64_t dq_full, dq_empty;  // sdQ has been written; TMA has read it
   unsigned block;                   // this block's number
 };
