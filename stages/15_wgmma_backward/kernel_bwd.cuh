@@ -1,6 +1,6 @@
-// 15_wgmma_backward: the backward pass by wgmma. A block owns keys; its producer has Q and dO of
-// tile after tile copied by TMA, two consumers compute the five products, and a warp of its own has
-// TMA add what they get for dQ to global memory, in f32.
+// 15_wgmma_backward: the backward pass by wgmma. A block owns keys. Its producer requests Q and
+// dO tile by tile from TMA, two consumers compute the five products, and another warp makes TMA add
+// their terms of dQ to global memory, in f32.
 #pragma once
 
 #include <cmath>
@@ -25,7 +25,7 @@ struct BackwardStorage {
   KVTile sK, sV;  // at the end, dK and dV
   QTile sQ[C::kStages], sdO[C::kStages];
   ScoreTile sP, sdS;                       // Pᵀ and dSᵀ
-  alignas(128) float sdQ[C::Dq::kFloats];  // what is to be added
+  alignas(128) float sdQ[C::Dq::kFloats];  // the terms to be added
   alignas(16) float s_lse[C::kStages][C::kStreamed], s_delta[C::kStages][C::kStreamed];
   std::uint64_t kv_full;                              // K and V have arrived
   std::uint64_t full[C::kStages], empty[C::kStages];  // a tile has arrived; consumers have read it

@@ -16,7 +16,7 @@ namespace cuflash::overlapped_backward {
 
 // The named barriers of both consumers. At kProductsDone both have finished all products. At
 // kTurn + c consumer c gets its turn: from then on it computes P and dS of a tile, while the tensor
-// cores have the other consumer's products. (In 13 a turn is for issuing products instead.)
+// cores compute the other consumer's products. (In 13 a turn is for issuing products instead.)
 enum NamedBarrier { kProductsDone = 1, kTurn };
 
 // A consumer waits for its turn at a barrier of its own, where the other arrives.

@@ -14,7 +14,7 @@ struct BackwardStorage {
   KVTile sK, sV;  // at the end, dK and dV
   QTile sQ[C::kStages], sdO[C::kStages];
   ScoreTile sdS[2];                        // dSᵀ, of even and of odd tiles
-  alignas(128) float sdQ[C::Dq::kFloats];  // what is to be added
+  alignas(128) float sdQ[C::Dq::kFloats];  // the terms to be added
   alignas(16) float s_lse[C::kStages][C::kStreamed], s_delta[C::kStages][C::kStreamed];
   std::uint64_t kv_full;                              // K and V have arrived
   std::uint64_t full[C::kStages], empty[C::kStages];  // a tile has arrived; consumers have read it

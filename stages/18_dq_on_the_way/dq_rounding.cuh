@@ -10,8 +10,8 @@ namespace cuflash::dq_on_the_way {
 template <class Tile>
 constexpr int kSliceFloats = Tile::kFloats / Tile::kWarps;
 
-// Counts for each group of heads. `zeroed`: how often a keeper has written its part of a piece's
-// zeros. `added`: the number of pieces whose dQ has been added, all of it.
+// Two counts for each group of heads: `zeroed` is how often a keeper has written its part of a
+// piece's zeros, and `added` is the number of pieces whose whole dQ has been added.
 struct GroupCounts {
   unsigned *zeroed, *added;
 };

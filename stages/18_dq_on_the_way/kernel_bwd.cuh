@@ -14,7 +14,7 @@
 namespace cuflash::dq_on_the_way {
 
 // A turn of consumer c, at the named barrier kTurn + c: from then on it computes P and dS of a
-// tile, while the tensor cores have the other consumer's products.
+// tile, while the tensor cores compute the other consumer's products.
 constexpr int kTurn = 1;
 
 // A consumer waits for its turn at a barrier of its own, where the other arrives.
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   const int consumer = warpgroup - 1;
   const float scale_log2 = p.softmax_scale * kLog2e;
   if (consumer == 1) pass_turn(consumer);  // The first consumer begins.
-  unsigned computed = 0;                   // tiles of queries, of all pieces
+  unsigned computed = 0;                   // tiles of queries, over all pieces
   bool dq_pending = false;                 // True if dQ of the last tile has not been issued yet.
 
 #pragma unroll 1
