@@ -154,7 +154,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads) attention(ForwardP
     for (int n = 0; n < kQuads; ++n) {
       alignas(16) float lane_P[4];
       for (int e = 0; e < 4; ++e) {
-        sum += lane_P[e] = ptx::exp2(lane_S[n][e] * scale_log2 - finite_max * scale_log2);
+        lane_P[e] = ptx::exp2(lane_S[n][e] * scale_log2 - finite_max * scale_log2);
+        sum += lane_P[e];
       }
       store4(&sP[row][column + 8 * n], *reinterpret_cast<const float4*>(lane_P));
     }
