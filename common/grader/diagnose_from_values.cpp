@@ -360,7 +360,6 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
     return {"factor-of-row", "all of a row have the same wrong factor: the row's " + what +
                                  " is wrong, or that of another row"};
   }
-  const bool is_input = array == "Q" || array == "K" || array == "V" || array == "dO";
   if (array.rfind("accumulator", 0) == 0) {
     const bool cleared = std::all_of(group.begin(), group.end(),
                                      [](const Difference& d) { return d.own->value == 0; });
@@ -371,16 +370,17 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
             "the sums are wrong, and the operands before are right: what is done to them between "
             "two products is wrong"};
   }
+  const bool is_input = array == "Q" || array == "K" || array == "V" || array == "dO";
+  if (!is_input && one_factor_each(group, lane_of)) {
+    return {"factor-of-lane-differs",
+            "those of one lane have the same wrong factor, and other lanes of the row another: the "
+            "row's maximum or sum has not come to all of its lanes, or from all of them"};
+  }
   if (!is_input && of_product && one_factor_each(group, row_of)) {
     return {"factor-of-row-part",
             "the wrong ones of a row have the same wrong factor, the others of the row are right" +
                 exchanged_rows(group) +
                 ": which row's LSE or maximum an element takes must not hang on its column"};
-  }
-  if (!is_input && one_factor_each(group, lane_of)) {
-    return {"factor-of-lane-differs",
-            "those of one lane have the same wrong factor, and other lanes of the row another: the "
-            "row's maximum or sum has not come to all of its lanes, or from all of them"};
   }
   const double power = common(group, [](const Difference& d) {
     return d.own->value > 0 && d.mine->value > 0 ? std::log(d.mine->value) / std::log(d.own->value)
