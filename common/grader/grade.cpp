@@ -255,9 +255,9 @@ std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples, const
   };
   if (own.facts(samples.front().pass).resident && !wrong.untouched.empty()) {
     return {{"tile-skipped",
-             wrong.headline + " Tiles are computed by no block, the first of them that of " +
-                 wrong.untouched +
-                 ": from round to round the blocks together must take every tile once.",
+             wrong.headline + " No block stores these rows, the first of them " + wrong.untouched +
+                 ": is their tile taken by any? From round to round the blocks together must take "
+                 "every tile once.",
              wrong.places}};
   }
   if (wrong.id == kNeverWritten) return {pattern_with(wrong.id, first.cause.message)};
