@@ -99,6 +99,7 @@ AccessHistory::AccessHistory(const Stage& stage, Pass pass, const Problem& probl
     add(arrays[log.accesses[n].array], log.accesses[n], stage, pass, problem);
   }
   sites_ = std::move(log.sites);
+  barrier_calls_ = std::move(log.barrier_calls);
   shuffles_ = log.shuffles;
   for (const Event& event : events_) {
     if (event.write) writes_[*event.element].push_back(&event);

@@ -89,7 +89,10 @@ class AccessHistory {
   const std::vector<const Event*>* writes(const Element& element) const;
   // How often a lane received the value of lane ^ n in a shuffle.
   const std::array<std::uint64_t, 32>& shuffles() const { return shuffles_; }
-  const simt::AccessLog::Place& place(const Event& event) const { return sites_[event.site]; }
+  const simt::AccessLog::Place& place(std::uint16_t site) const { return sites_[site]; }
+  const simt::AccessLog::Place& place(const Event& event) const { return place(event.site); }
+  // Those at mbarriers and named barriers, in the order in which the simulator ran.
+  const std::vector<simt::LoggedBarrierCall>& barrier_calls() const { return barrier_calls_; }
   // By the order in which they are issued.
   const std::vector<Product>& products() const { return products_; }
   // What a thread has read in its launch before it did this; of a product, what its warp has.
@@ -107,6 +110,7 @@ class AccessHistory {
   std::vector<simt::AccessLog::Place> sites_;
   std::array<std::uint64_t, 32> shuffles_ = {};
   std::vector<Product> products_;
+  std::vector<simt::LoggedBarrierCall> barrier_calls_;
   // The last values of operands, and the stage's: a value that a product takes again is no event.
   std::unordered_map<const Element*, std::pair<float, float>> last_;
 };

@@ -79,6 +79,26 @@ bool are_whole_rows(const std::vector<Difference>& group, const AccessHistory& o
   return 10 * differ >= 8 * all;
 }
 
+// " (rows 1 apart have taken each other's)": where the wrong factors of such rows cancel.
+std::string exchanged_rows(const std::vector<Difference>& group) {
+  std::map<std::int64_t, double> factors;
+  for (const Difference& d : group) {
+    if (usable(d)) factors.try_emplace(d.own->element->row, d.mine->value / d.own->value);
+  }
+  for (int n = 1; n < 64; n *= 2) {
+    int pairs = 0, cancel = 0;
+    for (const auto& [row, factor] : factors) {
+      const auto other = factors.find(row ^ n);
+      if (other == factors.end()) continue;
+      ++pairs, cancel += about(factor * other->second, 1);
+    }
+    if (pairs > 3 && 10 * cancel >= 9 * pairs) {
+      return " (of two rows that are " + std::to_string(n) + " apart, each has taken the other's)";
+    }
+  }
+  return "";
+}
+
 // A factor as the source would have it.
 std::string factor_in_words(double factor, const Problem& p) {
   const double scale = p.softmax_scale, log2e = 1.4426950408889634;
@@ -181,6 +201,12 @@ bool holds(const Moment& mine, const Block& block, const Moment& own, const Elem
   return telling > 3;
 }
 
+// Of a row that is not moved as its neighbours are.
+constexpr const char* kOfSwizzle =
+    ", and not so in the rows beside it: the row is right, and so is the distance between rows. In "
+    "a swizzled row one goes on by 16 columns with an exclusive or of the chunk's number, not by "
+    "adding to it";
+
 // Which block of the stage's operands stands where the first difference is.
 Finding diagnose_from_blocks(const Difference& first, const AccessHistory& mine,
                              const AccessHistory& own) {
@@ -194,9 +220,12 @@ Finding diagnose_from_blocks(const Difference& first, const AccessHistory& mine,
       if (event.product == nullptr || !same || e.row % rows != 0 || e.column % 8 != 0) continue;
       for (const bool turned : {false, true}) {
         if ((turned && rows == 1) || !holds(now, block, wanted, e, turned)) continue;
-        return {turned ? "operand-turned" : "operand-misplaced",
-                Block{e, rows}.in_words() + (turned ? ", transposed," : "") + " stands where " +
-                    block.in_words() + " belongs"};
+        return {
+            turned ? "operand-turned" : "operand-misplaced",
+            Block{e, rows}.in_words() + (turned ? ", transposed," : "") + " stands where " +
+                block.in_words() + " belongs" +
+                (rows == 1 && e.array == block.first.array && e.row == block.first.row ? kOfSwizzle
+                                                                                       : "")};
       }
     }
   }
@@ -346,6 +375,12 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
     return {"factor-of-lane-differs",
             "those of one lane have the same wrong factor, and other lanes of the row another: the "
             "row's maximum or sum has not come to all of its lanes, or from all of them"};
+  }
+  if (!is_input && of_product && one_factor_each(group, row_of)) {
+    return {"factor-of-row-part",
+            "the wrong ones of a row have the same wrong factor, the others of the row are right" +
+                exchanged_rows(group) +
+                ": which row's LSE or maximum an element takes must not hang on its column"};
   }
   const double power = common(group, [](const Difference& d) {
     return d.own->value > 0 && d.mine->value > 0 ? std::log(d.mine->value) / std::log(d.own->value)

@@ -358,11 +358,16 @@ Diagnosis stray_of(const Sample& sample, const Stage& exercise, const Stage& own
       message += " These columns are padding: the elements of a row end with column " +
                  std::to_string(columns - 1) + ".";
     }
-    message += " An index or the distance from row to row (the leading dimension) is wrong there.";
+    if (operand.words.find("swizzled") == std::string::npos) {
+      message +=
+          " An index or the distance from row to row (the leading dimension) is wrong there.";
+    }
     if (!operand.words.empty()) id = operand.id, message += operand.words;
   }
   return {id, message};
 }
+
+bool faulty(const Sample& s) { return !s.check.faults.empty(); }
 
 }  // namespace
 
@@ -395,7 +400,6 @@ Divergence divergence(const Stage& exercise, const Stage& own, const std::vector
 
 Diagnosis stray_access(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples,
                        const std::string& race) {
-  const auto faulty = [](const Sample& s) { return !s.check.faults.empty(); };
   const auto found = smallest_first(samples, faulty);
   if (found.empty()) return {};
   Diagnosis stray = stray_of(*found.front(), exercise, own);
@@ -403,6 +407,42 @@ Diagnosis stray_access(const Stage& exercise, const Stage& own, const std::vecto
   const auto wrong =
       smallest_first(samples, [&](const Sample& s) { return faulty(s) && !s.right(); });
   return wrong.empty() ? stray : stray_of(*wrong.front(), exercise, own, race);
+}
+
+std::string differing_barrier_call(const Stage& exercise, const Stage& own,
+                                   const std::vector<Sample>& samples) {
+  using Call = simt::LoggedBarrierCall;
+  const Sample& sample = *smallest_first(samples, faulty).front();
+  const AccessHistory theirs = history(own, sample), mine = history(exercise, sample, &theirs);
+  const auto thread_of = [](const Call& call) {
+    return std::make_tuple(call.at.launch, call.at.block, call.at.thread);
+  };
+  const auto warp_at = [&](const Call& call) {
+    const auto& place = mine.place(call.at.site);
+    return place.location + ", `" + place.source + "`, warp " + std::to_string(call.at.thread / 32);
+  };
+  std::map<std::tuple<int, std::uint64_t, int>, std::vector<const Call*>> wanted, made;
+  for (const Call& call : theirs.barrier_calls()) wanted[thread_of(call)].push_back(&call);
+  for (const Call& call : mine.barrier_calls()) {
+    const auto& of_stage = wanted[thread_of(call)];
+    auto& of_mine = made[thread_of(call)];
+    of_mine.push_back(&call);
+    const bool more = of_mine.size() <= of_stage.size();
+    const std::string want = more ? of_stage[of_mine.size() - 1]->words : "comes to no more";
+    if (call.words == want) continue;
+    return " The first call at a barrier that differs from the stage's: at " + warp_at(call) + ' ' +
+           call.words + "; in the stage it " + want + '.';
+  }
+  // A thread that has only arrived goes on: what it leaves out is missing.
+  for (const auto& [thread, calls] : made) {
+    const auto& of_stage = wanted[thread];
+    const bool last_block = std::get<1>(thread) == mine.barrier_calls().back().at.block;
+    if (!last_block || calls.size() == of_stage.size()) continue;
+    if (calls.back()->words.rfind("arrives", 0) != 0) continue;
+    return " Behind " + warp_at(*calls.back()) + " comes to no more barriers; in the stage it " +
+           of_stage[calls.size()]->words + '.';
+  }
+  return "";
 }
 
 }  // namespace cuflash::exercises

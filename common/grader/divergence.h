@@ -24,6 +24,11 @@ Divergence divergence(const Stage& exercise, const Stage& own, const std::vector
 Diagnosis stray_access(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples,
                        const std::string& race = "");
 
+// The first call at an mbarrier or a named barrier that is not the one that the thread makes in the
+// stage: of the smallest sample with a fault. "" if there is none.
+std::string differing_barrier_call(const Stage& exercise, const Stage& own,
+                                   const std::vector<Sample>& samples);
+
 }  // namespace cuflash::exercises
 
 #endif  // CUFLASH_GRADER_DIVERGENCE_H_

@@ -51,14 +51,22 @@ constexpr const char* kOrderOfRoles =
     " A named barrier orders them, or an arrival at an mbarrier and a wait for that phase. One "
     "lane's arrival stands for its warp only behind a __syncwarp().";
 
+constexpr const char* kOrderOfProducts =
+    " A product reads it until the wgmma_wait() that covers its group: an arrival or a barrier "
+    "that "
+    "lets others write there belongs behind that wait.";
+
 // The finding names first what the program means to come first. `roles`: see kOrderOfRoles.
 Diagnosis race(const simt::Finding& finding, bool roles) {
   const std::string& array = finding.array;
   const Access &first = finding.accesses[0], &second = finding.accesses[1];
   if (first.block || second.block) {
-    return {"race-between-blocks",
-            "Two blocks of one launch use the same element of " + array +
-                ", and nothing orders blocks. Each element needs one block that owns it."};
+    return {
+        "race-between-blocks",
+        "Two blocks of one launch use the same element of " + array +
+            ", and nothing orders blocks. Each element needs one block that owns it: each tile is "
+            "taken by one block, and rows of it before the first of its head or past the last "
+            "belong to another head."};
   }
   const std::string barrier = roles                       ? "barrier"
                               : first.warp == second.warp ? "__syncwarp()"
@@ -79,7 +87,8 @@ Diagnosis race(const simt::Finding& finding, bool roles) {
           array + " is overwritten while other threads still read it: no " + barrier +
               " orders the read at " + line(first) + " before the next write at " + line(second) +
               "." +
-              (roles ? kOrderOfRoles
+              (first.of_product ? kOrderOfProducts
+               : roles          ? kOrderOfRoles
                : first.tile == second.tile
                    ? ""
                    : " In a loop it stands between the last read of one round and the first write "
@@ -215,7 +224,8 @@ constexpr Words kWords[] = {
      "missing, comes at another barrier, or waits itself for one that is still to come."},
     {Kind::kDivergentBarrier, Report::kNamedBarrierTooSoon, "named-barrier-too-soon",
      "A named barrier is used again before its last use is known to be over: {place}. The threads "
-     "could have been counted then: there is an arrival too many, or it comes too early."},
+     "could have been counted then: there is an arrival too many, or it comes too early, or the "
+     "number of threads is too small."},
     {Kind::kDivergentBarrier, Report::kNamedBarrierOfTwoSizes, "named-barrier-sizes",
      "Calls at one named barrier name different numbers of threads: {place}. It is the number of "
      "all that come, of those that wait and of those that only arrive."},

@@ -206,6 +206,16 @@ bool name_cause(Diagnosis& fault, const Diagnosis& first) {
   return false;
 }
 
+// A call at a barrier that differs from the stage's, for the causes that a deadlock may have.
+void name_barrier_call(Diagnosis& fault, const std::vector<Sample>& samples, const Stage& exercise,
+                       const Stage& own) {
+  if (fault.id.rfind("mbarrier", 0) != 0 && fault.id.rfind("named-barrier", 0) != 0) return;
+  const std::string call = differing_barrier_call(exercise, own, samples);
+  const bool deadlock = fault.id.find("deadlock") != std::string::npos;
+  if (deadlock && !call.empty()) fault.message.erase(fault.message.find(". ") + 1);
+  fault.message += call;
+}
+
 std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples, const Stage& exercise,
                                          const Stage& own) {
   std::vector<Diagnosis> found = faults(samples);
@@ -217,6 +227,7 @@ std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples, con
     if (!stray.id.empty()) return cause_of_stray(samples, std::move(stray), found.front());
     if (name_cause(found.front(), divergence(exercise, own, samples).cause)) found.resize(1);
   }
+  if (!found.empty()) name_barrier_call(found.front(), samples, exercise, own);
   for (const Sample& s : samples) {
     if (found.empty() && !s.run().error.empty()) found.push_back({"call-failed", s.run().error});
   }
@@ -242,6 +253,13 @@ std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples, const
     return Diagnosis{id, wrong.headline + cause + (located ? "" : wrong.hint),
                      wrong.places + first.cause.details, first.cause.more};
   };
+  if (own.facts(samples.front().pass).resident && !wrong.untouched.empty()) {
+    return {{"tile-skipped",
+             wrong.headline + " No block stores these rows, the first of them " + wrong.untouched +
+                 ": is their tile taken by any? From round to round the blocks together must take "
+                 "every tile once.",
+             wrong.places}};
+  }
   if (wrong.id == kNeverWritten) return {pattern_with(wrong.id, first.cause.message)};
   std::vector<Diagnosis> found = named_mistakes(samples, located);
   if (!found.empty()) return found;

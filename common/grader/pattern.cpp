@@ -22,13 +22,16 @@ namespace {
 struct Wrong {
   std::set<int> heads, rows, columns;
   int count = 0, unwritten = 0, zeros = 0;
-  int far_below = 0;  // far below 0, but finite, where -inf is right
-  std::string first;  // "O[head 0, row 3, column 1] is 0.5 instead of 0.25"
+  int far_below = 0;      // far below 0, but finite, where -inf is right
+  std::string first;      // "O[head 0, row 3, column 1] is 0.5 instead of 0.25"
+  std::size_t place = 0;  // of the first in the tensor
+  int all = 0;            // elements of the tensor
 };
 
 Wrong wrong_elements(const harness::ReferenceTensor& want, const std::vector<float>& got,
                      DType dtype) {
   Wrong wrong;
+  wrong.all = static_cast<int>(got.size());
   for (std::size_t n = 0; n < got.size(); ++n) {
     const double value = want.values[n % want.values.size()];
     const bool ok = got[n] == value || std::abs(got[n] - value) <= want.limit;
@@ -40,6 +43,7 @@ Wrong wrong_elements(const harness::ReferenceTensor& want, const std::vector<flo
     wrong.zeros += got[n] == 0;
     wrong.far_below += std::isinf(value) && std::isfinite(got[n]) && got[n] < -1000;
     if (wrong.count++ > 0) continue;
+    wrong.place = n;
     wrong.first = want.name + "[head " + std::to_string(head) + ", row " + std::to_string(row) +
                   (want.width > 1 ? ", column " + std::to_string(column) : "") + "] is " +
                   instead_of(got[n], value);
@@ -136,6 +140,7 @@ Pattern pattern(const std::vector<Sample>& samples, bool never_stored) {
   found.id = trait == nullptr ? "wrong-values" : std::string("wrong-") + trait->id;
   found.headline = joined(names) + (names.size() > 1 ? " are" : " is") + " wrong " +
                    where_bad(samples, bad) + ".";
+  std::size_t untouched = 0;  // outputs
   for (const harness::ReferenceTensor& tensor : first->want->tensors) {
     if (!is_wrong(*first, tensor.name)) continue;
     const DType dtype = tensor.name == "LSE" ? CUFLASH_F32 : first->problem.dtype;
@@ -147,6 +152,14 @@ Pattern pattern(const std::vector<Sample>& samples, bool never_stored) {
                                                   : "; " + wrong.first) +
                     '\n';
     if (unwritten) found.id = kNeverWritten;
+    // In each output the same rows are as they were, and others are not.
+    const std::size_t row = wrong.place / tensor.width, head = row / tensor.seq;
+    const std::string at = "row " + std::to_string(row % tensor.seq) + " of head " +
+                           std::to_string(head % tensor.heads) + " in batch " +
+                           std::to_string(head / tensor.heads);
+    const bool skips = wrong.unwritten == wrong.count && wrong.count < wrong.all;
+    untouched += skips && (untouched == 0 || at == found.untouched);
+    found.untouched = at;
     if (wrong.far_below < wrong.count) continue;
     found.id = kMaskedIsFinite;
     found.hint =
@@ -154,6 +167,7 @@ Pattern pattern(const std::vector<Sample>& samples, bool never_stored) {
         "be -INFINITY. A row that sees no key then weighs all hidden keys alike, and a visible key "
         "whose score is lower still loses to them.";
   }
+  if (untouched != first->want->tensors.size()) found.untouched = "";
   if (found.id == kMaskedIsFinite || found.id == kNeverWritten) return found;
   const std::string hint = cleared(names, *first);
   if (!hint.empty()) found.hint = ' ' + hint;

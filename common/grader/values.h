@@ -24,12 +24,13 @@ inline constexpr const char* kMaskedIsFinite = "masked-is-finite";
 // terms are there, or if the scores are not such sums.
 Diagnosis score_terms(const std::vector<Sample>& samples);
 
-// Which problems, heads, rows and columns are wrong. All but the headline begin with a space.
+// Which problems, heads, rows and columns are wrong. The hint begins with a space.
 struct Pattern {
   std::string id;
-  std::string headline;  // what is wrong, and in which problems
-  std::string hint;      // what that usually means
-  std::string places;    // the wrong elements of the first wrong problem
+  std::string headline;   // what is wrong, and in which problems
+  std::string hint;       // what that usually means
+  std::string places;     // the wrong elements of the first wrong problem
+  std::string untouched;  // the first row, where all wrong ones are as they were in each output
 };
 // `never_stored`: the kernel leaves an output as it was.
 Pattern pattern(const std::vector<Sample>& samples, bool never_stored);

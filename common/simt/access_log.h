@@ -50,6 +50,11 @@ class AccessRecorder {
   std::size_t begin_product(const Thread& first, std::uint16_t site, int rows, int cols);
   LoggedProduct& product(std::size_t number) { return log_.products[number]; }
 
+  // Records a call at an mbarrier or a named barrier, in words.
+  void note_barrier_call(const Thread& self, std::uint16_t site, const std::string& words) {
+    log_.barrier_calls.push_back({access_of(self, site), words});
+  }
+
   // Records that a lane has received the value of lane ^ distance.
   void note_shuffle(int distance) { ++log_.shuffles[distance]; }
 

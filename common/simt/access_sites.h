@@ -17,9 +17,10 @@ namespace cuflash::simt {
 struct Site {
   SourcePlace place;
   AccessKind kind;
-  std::uint8_t size;     // bytes
-  std::uint8_t element;  // bytes of an element; 0 where only the vector of several is known
-  bool of_tma = false;   // an access by the copy unit to global memory
+  std::uint8_t size;        // bytes
+  std::uint8_t element;     // bytes of an element; 0 where only the vector of several is known
+  bool of_tma = false;      // an access by the copy unit to global memory
+  bool of_product = false;  // a read by a product of a warpgroup
 };
 
 // Numbers the sites. Site 0 stands for all that do not fit into 16 bits.
@@ -45,6 +46,7 @@ class Sites {
   }
   const Site& operator[](int id) const { return sites_[id]; }
   void mark_as_tma(std::uint16_t id) { sites_[id].of_tma = true; }
+  void mark_as_product(std::uint16_t id) { sites_[id].of_product = true; }
   std::size_t count() const { return sites_.size(); }
   // The place of each site in the order of the source.
   const std::vector<std::uint32_t>& ranks() const;

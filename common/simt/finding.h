@@ -100,9 +100,10 @@ struct FindingAccess {
   std::optional<BlockIndex> block;   ///< if it differs from the finding's
   std::optional<BlockIndex> thread;  ///< in a block of more than one dimension
   int warp, lane;
-  std::string location;  ///< file:line
-  std::string source;    ///< the line's text
-  std::string tile;      ///< "KV tile 1"; empty if it is in none
+  std::string location;     ///< file:line
+  std::string source;       ///< the line's text
+  std::string tile;         ///< "KV tile 1"; empty if it is in none
+  bool of_product = false;  ///< by a product of a warpgroup
 };
 /// An mbarrier at which threads wait in vain: the arrivals and bytes of its phase, and the expected
 /// ones.

@@ -33,7 +33,8 @@ FindingAccess described(const NamedAccess& access) {
                              access.thread % 32,
                              short_location(site.place),
                              source_text(site.place),
-                             tile_of(access)};
+                             tile_of(access),
+                             site.of_product};
   const dim3 block = core.launch()->block;
   if (access.block != core.linear_block()) {
     described.block = index_in(core.launch()->grid, access.block);

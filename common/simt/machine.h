@@ -133,6 +133,11 @@ struct LoggedProduct {
   int rows = 0, cols = 0;  ///< of D
   std::vector<float> a, b, d;
 };
+/// A call at an mbarrier or a named barrier.
+struct LoggedBarrierCall {
+  LoggedAccess at;
+  std::string words;  ///< "waits for k_full[0] with parity 1"
+};
 struct AccessLog {
   struct Place {
     std::string location, source;  ///< "kernel.cuh:72", the line's text
@@ -142,6 +147,7 @@ struct AccessLog {
   std::vector<LoggedArray> arrays;
   std::vector<LoggedAccess> accesses;
   std::vector<LoggedProduct> products;
+  std::vector<LoggedBarrierCall> barrier_calls;
   std::vector<Place> sites;
 };
 /// Begins or ends the logging of every access of launches. A log takes much memory: it is for small

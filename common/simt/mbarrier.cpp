@@ -30,6 +30,10 @@ void Mbarriers::init(const Thread& self, std::uintptr_t address, unsigned arriva
   barrier.arrivals = barrier.arrivals_left = arrivals;
   barrier.initialised = core.order.stamp_of(self, site);
   barrier.seen.resize(core.num_warps());
+  if (core.recorder.on()) {
+    core.recorder.note_barrier_call(
+        self, site, "initialises " + name_of(barrier) + " for " + counted(arrivals, "arrival"));
+  }
   if (arrivals >= 1 && arrivals <= kMaxArrivals) return;
   report(Report::kMbarrierOutOfRange, barrier, {access_of(self, site)},
          "The number of arrivals of a phase must be from 1 to 1048575; it is " +
@@ -71,6 +75,11 @@ void Mbarriers::arrive(Thread& self, std::uintptr_t address, unsigned expected_b
   ++core.events.barrier_calls;
   core.block_recorder.mark_at_barrier(self, WarpEvent::Kind::kArrive, return_address,
                                       {address, false}, barrier.phase);
+  if (core.recorder.on()) {
+    const std::string bytes =
+        expected_bytes == 0 ? "" : " for " + std::to_string(expected_bytes) + " bytes";
+    core.recorder.note_barrier_call(self, site, "arrives at " + name_of(barrier) + bytes);
+  }
   const NamedAccess here = access_of(self, site);
   if (barrier.arrivals_left == 0) {
     report(Report::kTooManyArrivals, barrier, {named_access(barrier.last_arrival), here},
@@ -141,6 +150,10 @@ void Mbarriers::wait(Thread& self, std::uintptr_t address, unsigned parity,
   if (self.lags) core.suspend(self, Thread::State::kReady, return_address);
   Mbarrier& barrier = at(self, address, site);
   ++core.events.barrier_calls;
+  if (core.recorder.on()) {
+    core.recorder.note_barrier_call(
+        self, site, "waits for " + name_of(barrier) + " with parity " + std::to_string(parity));
+  }
   if (parity > 1) {
     report(Report::kMbarrierOutOfRange, barrier, {access_of(self, site)},
            "The parity of a phase is 0 or 1; this is " + std::to_string(parity) +

@@ -29,6 +29,12 @@ void NamedBarriers::come(Thread& self, int number, int threads, Coming how,
   }
   NamedBarrier& barrier = barriers_[number];
   ++core.events.barrier_calls;
+  if (core.recorder.on()) {
+    core.recorder.note_barrier_call(self, core.sites.id(return_address, AccessKind::kAtomic, 0),
+                                    std::string(how == Coming::kArrives ? "arrives" : "waits") +
+                                        " at named barrier " + std::to_string(number) +
+                                        ", which counts " + std::to_string(threads) + " threads");
+  }
   const auto kind = how == Coming::kArrives ? WarpEvent::Kind::kArrive : WarpEvent::Kind::kWait;
   core.block_recorder.mark_at_barrier(
       self, kind, return_address, {static_cast<std::uintptr_t>(number), true}, barrier.openings);

@@ -126,6 +126,7 @@ void Products::begin() {
   const Thread& first = member(0);
   const std::uint16_t site = core.sites.id(first.wait_address, AccessKind::kRead,
                                            OperandChunk::kBytes, sizeof(std::uint16_t));
+  core.sites.mark_as_product(site);
   core.order.next_moment();
   core.events.note_product(kProductM, first.warpgroup_call->operands.blocks * kBlockCols,
                            kProductK);

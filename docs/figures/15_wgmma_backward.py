@@ -11,7 +11,7 @@ def check():
     in_order(read(KERNEL), "mbarrier_wait(&full[stage]", "issue_abt<T>(rS, sK", "ptx::exp2",
              "sync_consumers(kProductsDone)", "write_scores(sP)", "issue_abt<T>(rdP, sV", "pair(sP, r0", "write_scores(sdS)",
              "sync_consumers(kScoresWritten)",
-             "issue_ab<T>(rdV, sP", "issue_ab<T>(rdK, sdS", "issue_atb<T>(rdQ, sdS", "wgmma_wait<0>();  // All are there",
+             "issue_ab<T>(rdV, sP", "issue_ab<T>(rdK, sdS", "issue_atb<T>(rdQ, sdS", "wgmma_wait<0>();  // All products have",
              "mbarrier_arrive(&empty[stage])", "mbarrier_wait(&storage.dq_empty", "storage.sdQ[C::Dq",
              "mbarrier_arrive(&storage.dq_full)", "sync_consumers(kProductsDone);")
 

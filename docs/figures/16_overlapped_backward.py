@@ -52,7 +52,7 @@ def data():
         (("shared memory", ("sK", "sV", "sQ", "sdO", "sdS", "sdQ")),
          ("registers", ("rS", "rdP", "rA", "rdV", "rdK", "rdQ"))),
         steps, notes=("rA has P, rounded, and then dS. Two buffers: sQ, sdO, sdS.",
-                      "dQ is that of the tile before: its product, sdQ, the addition."))
+                      "dQ belongs to the previous tile: its product, sdQ, the addition."))
 
 
 def consumer_steps():
@@ -159,7 +159,7 @@ def turns():
                              "the other begins with P. Until it has the turn again, dS is written, and",
                              "dV, dK and dQ run, and S and dP of its next tile. A grey line: a product",
                              "has been issued, and waits until the tensor cores get to it."), SMALL)
-    figure.note(LEFT, 488, "No scale. dQ is that of the tile before.")
+    figure.note(LEFT, 488, "No scale. dQ belongs to the previous tile.")
     return figure
 
 

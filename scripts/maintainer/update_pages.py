@@ -247,7 +247,7 @@ def origin(where):
     """The machine and the sources, for a table's last line."""
     facts = [where["device"]]
     if where["backend"] == "cuda":
-        facts += [f"driver {where['driver']}"]
+        facts += [f"driver {re.split(', (?:supports|knows) ', where['driver'])[0]}"]
     facts += [where["tool"]] if "tool" in where else []
     facts += [f"CUDA {where['cuda']}"] if where.get("cuda", "none") != "none" else []
     facts += [f"PyTorch {where['torch']}, cuDNN {where['cudnn']}"] if "torch" in where else []

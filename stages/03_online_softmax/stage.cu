@@ -24,7 +24,7 @@ constexpr Stage describe() {
   stage.name = "03_online_softmax";
   stage.teaches = "one fused kernel: running maximum and sum; S and P stay on the chip";
   stage.removes = "writing and reading S and P in global memory";
-  stage.limiter = "issue slots: in f16 not half of the instructions are multiply-adds";
+  stage.limiter = "issue slots: in f16, most instructions are not multiply-adds";
   stage.forward = forward_pass<ForwardKernels, EveryType, UsualHeadDims>();
   stage.forward.follows = "02_tiled";
   stage.forward.features = kEveryFeature;

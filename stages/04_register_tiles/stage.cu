@@ -27,8 +27,7 @@ constexpr Stage describe() {
   stage.name = "04_register_tiles";
   stage.teaches = "each thread computes a small tile of S and O in registers, from vector loads";
   stage.removes = "a shared load and a conversion for every few multiply-adds";
-  stage.limiter =
-      "the registers: their two banks do not deliver a multiply-add's operands in a cycle";
+  stage.limiter = "the registers: two banks cannot deliver a multiply-add's operands in one cycle";
   stage.forward = forward_pass<ForwardKernels, EveryType, UsualHeadDims>();
   stage.forward.follows = "03_online_softmax";
   stage.forward.features = kEveryFeature;

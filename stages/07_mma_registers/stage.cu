@@ -17,7 +17,7 @@ constexpr Stage describe() {
   Stage stage;
   stage.name = "07_mma_registers";
   stage.teaches = "mma.sync and ldmatrix: S, P and O never leave registers";
-  stage.removes = "the way of S, P and O's factors through shared memory";
+  stage.removes = "S, P and O's factors passing through shared memory";
   stage.limiter = "shared memory: every warp loads all of K and V for 16 queries";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.forward.follows = "06_forward_backward";

@@ -16,9 +16,9 @@ static_assert(largest_block<ForwardKernels>(TensorCoreTypes{}, UsualHeadDims{}) 
 constexpr Stage describe() {
   Stage stage;
   stage.name = "08_swizzle";
-  stage.teaches = "an XOR layout in place of padding, and two buffers of K and V in the bytes won";
+  stage.teaches = "an XOR layout instead of padding, which makes room for two buffers of K and V";
   stage.removes = "padding, and one of the two barriers of a tile";
-  stage.limiter = "loads that pass through registers, and that a warp waits for before it computes";
+  stage.limiter = "loads through registers, for which a warp waits before it computes";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.forward.follows = "07_mma_registers";
   stage.forward.arch = {80};

@@ -71,7 +71,7 @@ constexpr Stage describe() {
   stage.name = "09_async_copy";
   stage.teaches = "cp.async: tiles arrive while the warps compute";
   stage.removes = "waiting for loads";
-  stage.limiter = "the rate of mma.sync; in the backward pass shared memory as much";
+  stage.limiter = "the rate of mma.sync; in the backward pass also shared memory";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.forward.follows = "08_swizzle";
   stage.forward.arch = {80};

@@ -15,7 +15,7 @@ Rank rank(const Problem&) { return {130, "softmax and products side by side"}; }
 constexpr Stage describe() {
   Stage stage;
   stage.name = "13_ping_pong";
-  stage.teaches = "a softmax under products, warpgroups that take turns";
+  stage.teaches = "softmax during products; warpgroups take turns";
   stage.removes = "idle tensor cores during a softmax";
   stage.limiter = "the start and the end of a block";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();

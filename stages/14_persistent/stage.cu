@@ -36,14 +36,14 @@ struct ForwardKernels {
   }
 };
 
-Rank rank(const Problem&) { return {140, "blocks that stay"}; }
+Rank rank(const Problem&) { return {140, "persistent blocks"}; }
 
 constexpr Stage describe() {
   Stage stage;
   stage.name = "14_persistent";
-  stage.teaches = "blocks that stay, with the next Q on its way";
+  stage.teaches = "persistent blocks that load the next Q ahead";
   stage.removes = "the start and the end of a block";
-  stage.limiter = "the products; with 64 columns no single unit";
+  stage.limiter = "the products; with D = 64, no single unit";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.forward.follows = "13_ping_pong";
   stage.forward.arch = {90, true};

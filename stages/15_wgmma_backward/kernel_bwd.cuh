@@ -1,6 +1,6 @@
-// 15_wgmma_backward: the backward pass by wgmma. A block owns keys; its producer has Q and dO of
-// tile after tile copied by TMA, two consumers compute the five products, and a warp of its own has
-// TMA add what they get for dQ to global memory, in f32.
+// 15_wgmma_backward: the backward pass by wgmma. A block owns keys. Its producer requests Q and
+// dO tile by tile from TMA, two consumers compute the five products, and another warp makes TMA add
+// their terms of dQ to global memory, in f32.
 #pragma once
 
 #include <cmath>
@@ -25,7 +25,7 @@ struct BackwardStorage {
   KVTile sK, sV;  // at the end, dK and dV
   QTile sQ[C::kStages], sdO[C::kStages];
   ScoreTile sP, sdS;                       // Pᵀ and dSᵀ
-  alignas(128) float sdQ[C::Dq::kFloats];  // what is to be added
+  alignas(128) float sdQ[C::Dq::kFloats];  // the terms to be added
   alignas(16) float s_lse[C::kStages][C::kStreamed], s_delta[C::kStages][C::kStreamed];
   std::uint64_t kv_full;                              // K and V have arrived
   std::uint64_t full[C::kStages], empty[C::kStages];  // a tile has arrived; consumers have read it
@@ -38,7 +38,7 @@ struct BackwardMaps {
   TileMap q, k, v, d_o;
 };
 
-// A step of a block's walk over tiles of queries: those of one head after the other.
+// Steps through a block's tiles of queries, one head after the other.
 struct Step {
   int first, end;  // the tiles of a head
   int head, tile;
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       }
     };
     pack_all<T>(rounded, rS);
-    sync_consumers(kProductsDone);  // All products have read P and dS of the tile before.
+    sync_consumers(kProductsDone);  // All products have read P and dS of the previous tile.
     write_scores(sP);
 
     if (wants_dk || wants_dq) {
@@ -268,12 +268,12 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     // [FA2 Alg.2 l.15]  dS K_j    // (64, kWarpColumns) f32 per warpgroup, registers
     typename C::Dq::Registers rdQ;
     if (wants_dq) issue_atb<T>(rdQ, sdS, dq_query0, sK, dq_col0);
-    ptx::wgmma_wait<0>();  // All are there, and Q_i and dO_i have been read.
+    ptx::wgmma_wait<0>();  // All products have ended: Q_i and dO_i have been read.
     if (lane == 0) ptx::mbarrier_arrive(&empty[stage]);
 
     // Hand dQ on.
     if (wants_dq) {
-      ptx::mbarrier_wait(&storage.dq_empty, n % 2 ^ 1);  // TMA has read the tile before.
+      ptx::mbarrier_wait(&storage.dq_empty, n % 2 ^ 1);  // TMA has read the previous tile.
 #pragma unroll
       for (int m = 0; m < C::Dq::kWarpColumns / kMmaN; ++m) {
         store4(&storage.sdQ[C::Dq::index(consumer_warp, m, lane)],

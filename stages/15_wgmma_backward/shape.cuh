@@ -18,7 +18,7 @@ constexpr Shape shape(int head_dim) {
     case 32:
       return {128, 128, 2};  // 130 KB
     case 64:
-      return {128, 128, 2};  // 194 KB; S and dP take 64 of a consumer's 240 registers each
+      return {128, 128, 2};  // 194 KB; S and dP each take 64 of a consumer's 240 registers
     case 96:
       return {128, 128, 1};  // 209 KB; dK and dV together take 96
     case 128:

@@ -53,7 +53,7 @@ Rank rank(const Problem&) { return {150, "the five products by wgmma"}; }
 constexpr Stage describe() {
   Stage stage;
   stage.name = "15_wgmma_backward";
-  stage.teaches = "the backward pass by wgmma, with dQ added by TMA";
+  stage.teaches = "the backward pass by wgmma; TMA adds to dQ";
   stage.removes = "the rate of mma.sync";
   stage.limiter = "shared memory, and waits between the products";
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, EveryHeadDim>();

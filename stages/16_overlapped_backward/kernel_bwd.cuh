@@ -16,7 +16,7 @@ namespace cuflash::overlapped_backward {
 
 // The named barriers of both consumers. At kProductsDone both have finished all products. At
 // kTurn + c consumer c gets its turn: from then on it computes P and dS of a tile, while the tensor
-// cores have the other consumer's products. (In 13 a turn is for issuing products instead.)
+// cores compute the other consumer's products. (In 13 a turn is for issuing products instead.)
 enum NamedBarrier { kProductsDone = 1, kTurn };
 
 // A consumer waits for its turn at a barrier of its own, where the other arrives.
@@ -44,7 +44,7 @@ __device__ __forceinline__ void hand_on_dq(
     const typename BackwardConfig<kHeadDim>::Dq::Registers& rdQ,
     BackwardStorage<T, kHeadDim>& storage, unsigned n, int consumer_warp, int lane) {
   using Dq = typename BackwardConfig<kHeadDim>::Dq;
-  ptx::mbarrier_wait(&storage.dq_empty, n % 2 ^ 1);  // TMA has read the tile before.
+  ptx::mbarrier_wait(&storage.dq_empty, n % 2 ^ 1);  // TMA has read the previous tile.
 #pragma unroll
   for (int m = 0; m < Dq::kWarpColumns / kMmaN; ++m) {
     store4(&storage.sdQ[Dq::index(consumer_warp, m, lane)],
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
 
   typename C::Gradient rdK = {}, rdV = {};  // (64, kHeadDim) f32 per warpgroup, registers
 
-  // S, dP, dV and dK of tile n of this block, and dQ of the tile before it.
+  // S, dP, dV and dK of tile n of this block, and dQ of the previous tile.
   const auto compute_tile = [&](auto first, int n, const Step& at) {  // [FA2 Alg.2 l.8, 17]
     constexpr bool kFirst = decltype(first)::value;
     mark_tile("Q tile", at.tile);
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     // [FA2 Alg.2 l.16]  dK = dK + dSᵀ Q_i, issued
     issue_ab<T>(rdK, rA, sQ[stage]);
 
-    // [FA2 Alg.2 l.15]  dS K_j of the tile before: the other consumer has had time to write dS
+    // [FA2 Alg.2 l.15]  dS K_j of the previous tile: the other consumer has had time to write dS
     typename C::Dq::Registers rdQ;
     if constexpr (!kFirst) {
       issue_dq(rdQ, storage, n - 1, opaque(consumer));

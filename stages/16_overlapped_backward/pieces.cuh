@@ -29,7 +29,7 @@ __device__ __forceinline__ Piece piece_of(const BackwardParams& p, unsigned bloc
   return {place.batch, place.head, j0, place.head * heads, {first, end}, (end - first) * heads};
 }
 
-// A step of a block's walk over tiles of queries: those of one head after the other.
+// Steps through a block's tiles of queries, one head after the other.
 struct Step {
   Range tiles;  // of a head
   int head, tile;

@@ -47,12 +47,12 @@ std::size_t backward_workspace(const Problem& p) {
   });
 }
 
-Rank rank(const Problem&) { return {160, "products under the softmax"}; }
+Rank rank(const Problem&) { return {160, "products during the softmax"}; }
 
 constexpr Stage describe() {
   Stage stage;
   stage.name = "16_overlapped_backward";
-  stage.teaches = "products under the softmax, P and dS from registers";
+  stage.teaches = "products during the softmax; P and dS in registers";
   stage.removes = "waits between the products";
   stage.limiter = "waits: no unit is busy all the time";
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();

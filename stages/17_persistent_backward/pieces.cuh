@@ -55,7 +55,7 @@ __device__ __forceinline__ Piece piece_of(const BackwardParams& p, const TileOrd
   return piece;
 }
 
-// A step of a piece's walk over tiles of queries: those of one head after the other.
+// Steps through a piece's tiles of queries, one head after the other.
 struct Step {
   Range tiles;  // of a head
   int head, tile;

@@ -58,7 +58,7 @@ __device__ __forceinline__ void request_pieces(const BackwardParams& p, const Dq
   auto &sQ = storage.sQ, &sdO = storage.sdO;
   auto &full = storage.full, &empty = storage.empty;
   Piece piece = take_piece<kHeadDim>(p, scratch, order, lane);
-  int taken = 0;  // tiles of queries, of all pieces
+  int taken = 0;  // tiles of queries, over all pieces
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
     // A piece that no query sees, or that marks the end, is handed on at once.
@@ -95,7 +95,7 @@ template <class T, int kHeadDim>
 __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspace& scratch,
                                        BackwardStorage<T, kHeadDim>& storage, int consumer) {
   using C = BackwardConfig<kHeadDim>;
-  int tiles = 0;  // of queries, that have been added, of all pieces
+  int tiles = 0;  // tiles of queries added so far, over all pieces
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
     const auto [slot, phase] = slot_of<2>(nth);

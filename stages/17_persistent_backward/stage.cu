@@ -55,12 +55,12 @@ std::size_t backward_workspace(const Problem& p) {
   });
 }
 
-Rank rank(const Problem&) { return {170, "blocks that stay, and products under the softmax"}; }
+Rank rank(const Problem&) { return {170, "persistent blocks, and products during the softmax"}; }
 
 constexpr Stage describe() {
   Stage stage;
   stage.name = "17_persistent_backward";
-  stage.teaches = "blocks that stay: a tile of keys begins under the end of another";
+  stage.teaches = "persistent blocks: a tile begins before the previous one ends";
   stage.removes = "beginnings and ends of blocks";
   stage.limiter = "waits: no unit is busy all the time";
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();

@@ -23,7 +23,7 @@ struct BackwardStorage {
   std::uint64_t k_full[2], k_empty[2];
   std::uint64_t v_full, v_empty;                      // V has arrived; the consumers have read it
   std::uint64_t full[C::kStages], empty[C::kStages];  // the same for a tile of Q and dO
-  std::uint64_t ds_full;  // both consumers have written dS of a tile, and have dQ of the one before
+  std::uint64_t ds_full;  // dS of a tile is written, and dQ of the previous tile is there
   // A consumer has written sdQ; TMA has read it.
   std::uint64_t dq_full[C::kConsumers], dq_empty[C::kConsumers];
 };

@@ -10,13 +10,13 @@ namespace cuflash::dq_on_the_way {
 template <class Tile>
 constexpr int kSliceFloats = Tile::kFloats / Tile::kWarps;
 
-// Counts for each group of heads. `zeroed`: how often a keeper has written its part of a piece's
-// zeros. `added`: the number of pieces whose dQ has been added, all of it.
+// Two counts for each group of heads: `zeroed` is how often a keeper has written its part of a
+// piece's zeros, and `added` is the number of pieces whose whole dQ has been added.
 struct GroupCounts {
   unsigned *zeroed, *added;
 };
 // The workspace. It has no counts of additions to shares. Behind `next` lie the counts of all
-// groups, first `zeroed`, then `added`. The kernel before zeroes the slices of the first `lead`
+// groups, first `zeroed`, then `added`. The previous kernel zeroes the slices of the first `lead`
 // pieces.
 template <class Tile>
 DqWorkspace workspace(const BackwardParams& p, const Schedule& schedule) {

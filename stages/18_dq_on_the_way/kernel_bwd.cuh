@@ -14,7 +14,7 @@
 namespace cuflash::dq_on_the_way {
 
 // A turn of consumer c, at the named barrier kTurn + c: from then on it computes P and dS of a
-// tile, while the tensor cores have the other consumer's products.
+// tile, while the tensor cores compute the other consumer's products.
 constexpr int kTurn = 1;
 
 // A consumer waits for its turn at a barrier of its own, where the other arrives.
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
   const int consumer = warpgroup - 1;
   const float scale_log2 = p.softmax_scale * kLog2e;
   if (consumer == 1) pass_turn(consumer);  // The first consumer begins.
-  unsigned computed = 0;                   // tiles of queries, of all pieces
+  unsigned computed = 0;                   // tiles of queries, over all pieces
   bool dq_pending = false;                 // True if dQ of the last tile has not been issued yet.
 
 #pragma unroll 1
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     const int slot = uniform(k_slot);
     ptx::mbarrier_wait(&storage.k_full[slot], k_phase);  // The piece and K have arrived.
     const Piece piece = uniform(storage.pieces[slot]);
-    // The piece before still lacks its last dQ. If no tile follows here to compute it along with,
+    // The previous piece still lacks its last dQ. If no tile follows here to compute it along with,
     // compute it now.
     if (piece.num_steps == 0 && dq_pending) {
       typename C::Dq::Registers rdQ;
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
     const unsigned begin = computed, end = computed + piece.num_steps;  // its tiles
     const Sequence seq = sequence(p, piece.batch);
 
-    // S, dP, dV and dK of tile n of this block, and dQ of the tile before it. `first` is true if no
+    // S, dP, dV and dK of tile n of this block, and dQ of the previous tile. `first` is true if no
     // dQ is pending.
     const auto compute_tile = [&](auto first, unsigned n, const Step& at) {  // [FA2 Alg.2 l.8, 17]
       constexpr bool kFirst = decltype(first)::value;
@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       // [FA2 Alg.2 l.16]  dK = dK + dSᵀ Q_i, issued
       issue_ab<T>(rdK, rA, sQ[stage]);
 
-      // [FA2 Alg.2 l.15]  dS K_j of the tile before: the other consumer has had time to write dS
+      // [FA2 Alg.2 l.15]  dS K_j of the previous tile: the other consumer has had time to write dS
       typename C::Dq::Registers rdQ;
       if constexpr (!kFirst) {
         // The tile before a piece's first is another piece's last: its K is in the other slot.
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
         ptx::mbarrier_arrive(&empty[stage]);
       }
       if constexpr (!kFirst) {
-        // The last dQ of the piece before has read its K.
+        // The last dQ of the previous piece has read its K.
         if (n == begin && lane == 0) ptx::mbarrier_arrive(&storage.k_empty[slot ^ 1]);
         hand_on_dq(rdQ, storage, n - 1, consumer, warp, opaque(thread) % 32u);
       }

@@ -10,14 +10,14 @@
 
 namespace cuflash::dq_on_the_way {
 
-// The pieces of work, in the order in which blocks take them: a tile of keys of a KV head each.
+// The pieces of work, in the order in which blocks take them. Each is a tile of a KV head's keys.
 //
-// The dQ of a group of heads is cut into slices, each what one warp holds of a tile of dQ. To
-// spread the work of zeroing and rounding them, each piece of the group is given equally many; it
-// may add to others. While a block computes a piece, it writes the zeros of the piece that comes
-// `lead` pieces later, and rounds the slices of the one that came `lag` pieces before. The kernel
-// before this one zeroes the slices of the first `lead` pieces; the one after it rounds those of
-// the last `lag`.
+// The dQ of a group of heads is cut into slices. A slice is what one warp holds of a tile of dQ. To
+// spread the work of zeroing and rounding, each piece of the group is given equally many slices,
+// but may add to others. While a block computes a piece, it writes the zeros of the piece `lead`
+// places later, and rounds the slices of the piece `lag` places before. The previous kernel zeroes
+// the slices of the first `lead` pieces, and the next kernel rounds the slices of the last `lag`
+// pieces.
 struct Schedule {
   TileOrder order;
   int lead, lag;
@@ -53,7 +53,7 @@ static_assert(slices_are_of_the_group({{5, 3, 1}, 0, 0, 7}) &&
               "groups of one head, of some");
 
 // The keepers: the producer's warps that look after the sums of dQ. They write zeros before the
-// first addition and round after the last. Of the others one requests tiles, and one adds.
+// first addition and round after the last. Of the other warps, one requests tiles and one adds.
 constexpr int kKeepers = 2;
 
 // True if keepers round slices while their block computes a piece. Their reads slow the additions
@@ -61,7 +61,7 @@ constexpr int kKeepers = 2;
 // consumers take for about 512 queries of a KV head; the limit is 1.5 times that.
 inline bool rounds_on_the_way(const BackwardParams& p, int keys) {
   constexpr int kLeastQueries = 768;
-  // How many queries of a head see a piece: with a mask, the mean of a causal one.
+  // The number of queries of a head that see a piece; with a mask, the mean of a causal one.
   const int queries = p.width == UINT_MAX ? p.seq_q : (p.seq_q + keys) / 2;
   return queries >= kLeastQueries;
 }
@@ -70,8 +70,8 @@ inline bool rounds_on_the_way(const BackwardParams& p, int keys) {
 // pieces with lower numbers: the zeros of its group were written along with pieces before that
 // group, and the sums that it rounds are of a group that ended before it. A lower number was taken
 // earlier, by a block that is running, so no wait lasts forever. A block has at most three pieces
-// in flight, two in its slots and one that its producer has taken. So many are added to both: then
-// normally no warp waits at all.
+// in flight, two in its slots and one that its producer has taken. Lead and lag include these, too,
+// so that normally no warp waits at all.
 template <class C>
 Schedule make_schedule(const BackwardParams& p, std::int64_t blocks) {
   const int tiles = num_tiles(p.seq_kv, C::kOwned);
@@ -127,7 +127,7 @@ __device__ __forceinline__ Piece piece_of(const BackwardParams& p, const TileOrd
   return piece;
 }
 
-// A step of a piece's walk over tiles of queries: those of one head after the other.
+// Steps through a piece's tiles of queries, one head after the other.
 struct Step {
   Range tiles;  // of a head
   int head, tile;

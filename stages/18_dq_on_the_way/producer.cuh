@@ -58,7 +58,7 @@ __device__ __forceinline__ void request_pieces(const BackwardParams& p, const Dq
   auto &sQ = storage.sQ, &sdO = storage.sdO;
   auto &full = storage.full, &empty = storage.empty;
   Piece piece = take_piece<kHeadDim>(p, scratch, schedule, lane);
-  int taken = 0;  // tiles of queries, of all pieces
+  int taken = 0;  // tiles of queries, over all pieces
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
     // A piece that no query sees, or that marks the end, is handed on at once.
@@ -106,7 +106,7 @@ __device__ __forceinline__ void add_dq(const BackwardParams& p, const DqWorkspac
                                        BackwardStorage<T, kHeadDim>& storage) {
   using C = BackwardConfig<kHeadDim>;
   const GroupCounts counts = group_counts(scratch, schedule);
-  int tiles = 0;  // of queries, that have been added, of all pieces
+  int tiles = 0;  // tiles of queries added so far, over all pieces
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
     const Piece piece = next_piece(storage, nth);
@@ -147,7 +147,7 @@ __device__ __forceinline__ void keep_dq(const BackwardParams& p, const DqWorkspa
 #pragma unroll 1
   for (int nth = 0;; ++nth) {
     const int number = next_piece(storage, nth).number;
-    __syncwarp();  // All lanes have read it.
+    __syncwarp();  // All lanes have read the piece.
     if (number < 0) return;
     if (lane == 0) ptx::mbarrier_arrive(&storage.k_empty[slot_of<2>(nth).stage]);
     const int later = number + schedule.lead, earlier = number - schedule.lag;

@@ -60,13 +60,13 @@ std::size_t backward_workspace(const Problem& p) {
   });
 }
 
-Rank rank(const Problem&) { return {180, "blocks that stay, dQ zeroed and rounded on the way"}; }
+Rank rank(const Problem&) { return {180, "persistent blocks that also zero and round dQ"}; }
 
 constexpr Stage describe() {
   Stage stage;
   stage.name = "18_dq_on_the_way";
-  stage.teaches = "dQ zeroed and rounded on the way, while blocks compute";
-  stage.removes = "most of the kernels before and after, which have no products";
+  stage.teaches = "dQ zeroed and rounded by the main kernel itself";
+  stage.removes = "most of the work before and after the main kernel";
   stage.limiter = "waits: no unit is busy all the time";
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.backward.follows = "17_persistent_backward";

@@ -82,6 +82,14 @@ TEST(FaultsTest, ADeadlockTellsWhatTheBarriersHaveHad) {
                "in phase 0, the named barrier 2: 128 of 256 threads. An arrival");
 }
 
+TEST(FaultsTest, AnArrivalBelongsBehindTheWaitForAProduct) {
+  simt::FindingAccess read = access(simt::AccessKind::kRead, 0, "KV tile 0");
+  read.of_product = true;
+  const auto write = access(simt::AccessKind::kWrite, 4, "KV tile 0");
+  expect_words(said_of({finding(simt::Report::kSharedRace, {read, write})}).message,
+               "belongs behind that wait.");
+}
+
 TEST(FaultsTest, OnlyTheFirst) {
   const simt::FindingAccess read = access(simt::AccessKind::kRead, 0, "KV tile 0");
   const Diagnosis said = said_of(

@@ -32,7 +32,7 @@ PART = re.compile(r"^\*\*(?P<step>\d+\. .+?)\*\*|^```sh\n(?P<commands>.*?)^```"
 # The part of a block's output that is a screen: from the first line that matches to the last.
 EXCERPTS = {
     "02_race": (r"^RACE in shared memory", r"^  Step by step: "),
-    "01_exercise": (r"^exercise 1", r"^\d+ of \d+ done"),
+    "01_exercise": (r"^exercise 1", r"^Step by step: "),
 }
 
 
