@@ -211,10 +211,11 @@ std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
     return {
         {"conflicts-of-write",
          headline +
-             " The tile is written there, and needs no padding for whole rows: let neighbouring "
-             "threads take neighbouring elements of a row. They then write to neighbouring "
-             "banks, and read neighbouring addresses. Where a warp writes parts of several rows, "
-             "the distance between the rows must put these parts into different banks.",
+             " They occur where the tile is written, which needs no padding for whole rows: let "
+             "neighbouring threads take neighbouring elements of a row. They then write to "
+             "neighbouring banks, and read neighbouring addresses. Where a warp writes parts of "
+             "several rows, the distance between the rows must put these parts into different "
+             "banks.",
          numbers}};
   }
   if (half) {
