@@ -52,7 +52,7 @@ book_parts = {
     ],
     "Contribute": [
         "CONTRIBUTING.md",
-        "docs/readers.md",
+        "docs/readers",
         "CHANGELOG.md",
     ],
 }

@@ -166,7 +166,7 @@ def add_gains(rows, everything):
                   and (other["pass"], other["problem"]) == (row["pass"], row["problem"])]
         if before and "tflops" in row:
             row["before"] = before[-1]
-            row["gain"] = f"{row['tflops'] / before[-1]['tflops']:.2f} × {before[-1]['stage'][:2]}"
+            row["gain"] = f"{row['tflops'] / before[-1]['tflops']:.2f} × {before[-1]['stage'][:2]}'s"
 
 
 # What else peers.json, beside a result of `ceilings`, has of a figure.
