@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(BackwardConfig<kHeadDim>::kThreads, 1)
       issue_dq(rdQ, storage, computed - 1, slot ^ 1, opaque(consumer));
       ptx::wgmma_wait<0>();  // The last dQ is there.
       const int lane = opaque(thread) % 32u;
-      // hand_on_dq() may wait. Here K is given back after it, since no tile follows at once.
+      // hand_on_dq() may wait. No tile follows at once, so K may be given back after it.
       hand_on_dq(rdQ, storage, computed - 1, consumer, warp, lane);
       if (lane == 0) ptx::mbarrier_arrive(&storage.k_empty[slot ^ 1]);
       dq_pending = false;
