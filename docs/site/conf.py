@@ -52,7 +52,10 @@ book_parts = {
     ],
     "Contribute": [
         "CONTRIBUTING.md",
-        "docs/readers",
+        "docs/readers/README.md",
+        "docs/readers/first.md",
+        "docs/readers/second.md",
+        "docs/readers/third.md",
         "CHANGELOG.md",
     ],
 }
