@@ -56,6 +56,7 @@ book_parts = {
         "docs/readers/first.md",
         "docs/readers/second.md",
         "docs/readers/third.md",
+        "docs/readers/fourth.md",
         "CHANGELOG.md",
     ],
 }
