@@ -1,4 +1,4 @@
-# What the target `docs` does, run from the repository's root: the book, the API's reference, links.
+# What the target `docs` does, run from the repository's root: the API's reference, the book, links.
 set(html build/docs/html)
 file(REMOVE_RECURSE ${html} build/docs/doctrees)
 
@@ -7,8 +7,11 @@ if(EXISTS build/simt/bin/ladder)
   if(status)
     message(FATAL_ERROR "The player's pages cannot be made; see above.")
   endif()
-else()
-  message(STATUS "The chapters are without their players: run scripts/run.sh once, then this again.")
+endif()
+
+execute_process(COMMAND ${DOXYGEN} Doxyfile RESULT_VARIABLE status)
+if(status)
+  message(FATAL_ERROR "Doxygen found the errors above (status ${status}).")
 endif()
 
 execute_process(COMMAND ${SPHINX} -q -W --keep-going -c docs/site -d build/docs/doctrees . ${html}
@@ -17,10 +20,6 @@ if(status)
   message(FATAL_ERROR "Sphinx found the errors above (status ${status}).")
 endif()
 
-execute_process(COMMAND ${DOXYGEN} Doxyfile RESULT_VARIABLE status)
-if(status)
-  message(FATAL_ERROR "Doxygen found the errors above (status ${status}).")
-endif()
 file(RENAME build/api ${html}/api)
 
 execute_process(COMMAND ${PYTHON3} docs/check_links.py ${html} RESULT_VARIABLE status)

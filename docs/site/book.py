@@ -1,7 +1,8 @@
 """A Sphinx extension: the repository's Markdown and sources as one site.
 
 The pages are the files of `book_parts` in conf.py and keep their places: stages/01_naive/README.md
-becomes stages/01_naive/index.html. A link to a public header leads to its page in Doxygen's
+becomes stages/01_naive/index.html. The home page, index.html, takes its title and first paragraph from
+README.md, the rest from templates/home.html. A link to a public header leads to its page in Doxygen's
 reference, a link to another file or folder of the repository to a listing under sources/, where
 `#L57` is line 57.
 """
@@ -12,6 +13,7 @@ import posixpath
 import re
 import shutil
 import sys
+import xml.etree.ElementTree
 from pathlib import Path
 
 from docutils import nodes
@@ -25,11 +27,15 @@ from sphinx.project import Project
 from sphinx.util.osutil import relative_uri
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts/maintainer"))
+sys.path[:0] = [str(ROOT / "docs/site"), str(ROOT / "scripts/maintainer")]
+import home  # noqa: E402, it lies there
+from poster import poster  # noqa: E402, it lies there
 import repository  # noqa: E402, it lies there
 
 API = "api/"
+TAGS = ROOT / "build/api.tag"  # Doxygen's list of what it documents
 PLAYERS = ROOT / "build/players"
+NUMBER = re.compile(r"([−+±×<≤]? ?\d[^a-z]{0,9}\b.{0,16}|–)?")  # what a column of numbers holds: 1.04 ms
 # Debian's packages of scripts and styles.
 KATEX = Path("/usr/share/javascript/katex")
 NORMALIZE = Path("/usr/share/javascript/normalize.css/normalize.css")
@@ -71,6 +77,10 @@ class Book(Project):
         """The file of this page."""
         path = self.files.get(docname, docname + ".md")
         return str(Path(self.srcdir, path)) if basedir else path
+
+    def chain(self):
+        """The pages that Next leads through: exercises and notebooks lie beside it."""
+        return [name for name in self.files if not re.search("/exercises/|/NOTEBOOK$", name)]
 
     def parent(self, docname):
         """The page under which this one lies; None at the top of a part."""
@@ -134,6 +144,8 @@ def begin(app):
     app.project = app.env.project = Book(app, files)
     app.env.book_sources = Sources(files)
     app.env.book_sections = {}
+    app.builder.search = False  # search.js has its own list of what the pages say
+    app.add_js_file("glossary.js", defer="defer")
 
 
 def player(docname):
@@ -143,21 +155,17 @@ def player(docname):
 
 
 def with_player(text, page):
-    """The chapter with its player before the first section."""
-    address = f"../../players/{page.name}"
-    return text.replace("\n## ", f"""
-```{{raw}} html
-<iframe class="player" src="{address}" loading="lazy" title="The run of a block, step by step"></iframe>
-<p><a href="{address}">This run on a page of its own</a></p>
-```
-
-## """, 1)
+    """The chapter with the poster of its player before the first section."""
+    picture = poster(page, f"../../players/{page.name}")
+    return text.replace("\n## ", f"\n```{{raw}} html\n{picture}\n```\n\n## ", 1)
 
 
 def read_page(app, docname, source):
     """Puts a code host's formulas in MyST's words, and adds the chapter's player and the lists of the
     pages below."""
     text = re.sub(r"^( {0,3})```math$", r"\1```{math}", source[0], flags=re.MULTILINE)
+    if docname == "index":
+        text = text.partition("\n```")[0]
     if page := player(docname):
         text = with_player(text, page)
     for caption, names in app.project.contents(docname):
@@ -193,7 +201,8 @@ def link(app, doctree):
 
 
 def listings(app):
-    """The pages of the files that were linked to."""
+    """The search, and the pages of the files that were linked to."""
+    yield "search", {"title": "Search"}, "search.html"
     sources = app.env.book_sources
     done = set()
     while sources.wanted - done:  # A folder's page wants its files'.
@@ -210,21 +219,89 @@ def listings(app):
         yield page, {"title": title, "body": body + sources.listing(path)}, "page.html"
 
 
+def plain(node):
+    """The node's text in one line, without the comments of update_pages.py."""
+    return re.sub(r"\s+", " ", re.sub("<!--.*?-->", "", node.astext(), flags=re.DOTALL))
+
+
 def note_sections(app, doctree):
     """Keeps the text of each section, for search.js."""
     sections = app.env.book_sections[app.env.docname] = []
     for section in doctree.findall(nodes.section):
         title, *rest = section.children
-        text = " ".join(node.astext() for node in rest
+        text = " ".join(plain(node) for node in rest
                         if not isinstance(node, (nodes.section, nodes.comment, nodes.raw)))
-        sections.append((section["ids"][0], title.astext(), re.sub(r"\s+", " ", text)))
+        sections.append((section["ids"][0], title.astext(), text))
 
 
-def search_scripts(app, pagename, *_):
-    """Loads search.js where it is wanted."""
+def api_sections():
+    """What Doxygen documents, as search.js takes the sections of pages."""
+    pages = {}
+    if TAGS.exists():
+        for compound in xml.etree.ElementTree.parse(TAGS).getroot():
+            title = compound.findtext("title") or compound.findtext("name")
+            page = compound.findtext("filename").removesuffix(".html")
+            pages.setdefault(API + page, [("", title, "")])
+            for member in compound.findall("member"):
+                page = member.findtext("anchorfile").removesuffix(".html")
+                entry = (member.findtext("anchor"), member.findtext("name"), member.findtext("arglist"))
+                pages.setdefault(API + page, [("", title, "")]).append(entry)
+    return pages
+
+
+def align_numbers(_app, doctree):
+    """Marks the columns of tables that hold numbers, for book.css."""
+    for table in doctree.findall(nodes.table):
+        rows = [row.children for row in table.findall(nodes.row)]
+        for head, *cells in zip(*rows):
+            texts = [cell.astext() for cell in cells]
+            if any(texts) and all(NUMBER.fullmatch(text) for text in texts):
+                for cell in (head, *cells):
+                    cell["classes"].append("number")
+
+
+def neighbours(app, _doctree, docname):
+    """Leads from one page of the chain to the next."""
+    chain = app.project.chain()
+    if docname in chain:
+        at = chain.index(docname)
+        above = app.builder.relations[docname][0]
+        app.builder.relations[docname] = [above, *([None] + chain + [None])[at:at + 3:2]]
+
+
+def complete(app, pagename, _template, context, doctree):
+    """Gives a page its description and the template that it needs."""
+    first = f"{app.config.project}: {context['title']}"
+    for node in doctree.findall(nodes.paragraph) if doctree else []:
+        text = plain(node)
+        if isinstance(node.parent, nodes.section) and not re.match("What limits it now|`?b\\d", text):
+            first = text
+            break
+    sentence = re.match(r".{60,200}?[.:?!](?= |$)|.{0,200}(?= |$)", first)
+    context["description"] = sentence[0]
     if pagename == "search":
         app.add_js_file("book_sections.js", defer="defer")
         app.add_js_file("search.js", defer="defer")
+    if pagename == "index":
+        page = player("stages/02_tiled/index")
+        context.update(home.facts(app.env.titles), clone_address=app.config.clone_address,
+                       poster=page and poster(page, "players/02_tiled.html", fault=3),
+                       meta={"hide-toc": True})
+        return "home.html"
+    return None
+
+
+def definitions(app):
+    """What the glossary says about each term, as HTML that needs no other page."""
+    result = {}
+    for section in app.env.get_doctree("docs/glossary").findall(nodes.section):
+        for link in list(section.findall(nodes.reference)) + list(section.findall(addnodes.pending_xref)):
+            link.replace_self(link.children)
+        paragraphs = [node for node in section.children if isinstance(node, nodes.paragraph)]
+        if paragraphs:
+            text = "".join(app.builder.render_partial(node)["fragment"] for node in paragraphs)
+            result[section["ids"][0]] = text
+    return result
 
 
 def visit_formula(self, node):
@@ -240,8 +317,13 @@ def finish(app, failure):
     if failure:
         return
     static = Path(app.outdir, "_static")
-    sections = f"const bookSections = {json.dumps(app.env.book_sections, ensure_ascii=False)};\n"
-    (static / "book_sections.js").write_text(sections, encoding="utf-8")
+    for file, name, value in (
+            ("book_sections.js", "bookSections", {**app.env.book_sections, **api_sections()}),
+            ("glossary.js", "glossary", definitions(app))):
+        text = f"const {name} = {json.dumps(value, ensure_ascii=False)};\n"
+        (static / file).write_text(text, encoding="utf-8")
+    facts = home.facts(app.env.titles)
+    home.card(static / "card.png", facts["forward"], facts["device"])
     Path(static, "katex/fonts").mkdir(parents=True, exist_ok=True)
     for name in ("katex.min.js", "katex.min.css"):
         shutil.copy(KATEX / name, static / "katex")
@@ -271,12 +353,15 @@ def finish(app, failure):
 def setup(app):
     """Connects all this with Sphinx."""
     app.add_config_value("book_parts", {}, "env")
+    app.add_config_value("clone_address", "", "html")
     app.add_html_math_renderer("katex", (visit_formula, None), (visit_formula, None))
     app.connect("builder-inited", begin)
     app.connect("source-read", read_page)
     app.connect("doctree-read", link, priority=100)  # before Sphinx collects downloads
     app.connect("doctree-read", note_sections)
-    app.connect("html-page-context", search_scripts)
+    app.connect("doctree-read", align_numbers)
+    app.connect("doctree-resolved", neighbours)
+    app.connect("html-page-context", complete)
     app.connect("html-collect-pages", listings)
     app.connect("build-finished", finish)
     return {"parallel_read_safe": False, "parallel_write_safe": False}

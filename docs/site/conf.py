@@ -17,7 +17,7 @@ def chapters():
 
 
 # Every page, by part, in reading order. A page lies under the one before it whose folder holds it:
-# the exercises under their chapter. README.md comes before them all.
+# the exercises under their chapter. The home page comes before them all.
 book_parts = {
     "Begin": [
         "docs/quarter_hour.md",
@@ -61,6 +61,11 @@ book_parts = {
     ],
 }
 
+# Where the repository can be cloned from: the home page says so if it is set.
+clone_address = ""
+# Where the book is published: its pages' addresses begin with this, with a slash at the end.
+html_baseurl = ""
+
 project = "CuFlash Ladder"
 extensions = ["myst_parser", "book"]
 source_suffix = {".md": "markdown"}
@@ -77,12 +82,21 @@ html_math_renderer = "katex"
 html_theme = "furo"
 html_title = project
 html_theme_options = {
-    "light_css_variables": {"color-code-background": "#f6f8fa"},
-    "dark_css_variables": {"color-code-background": "#1c2025"},
+    "light_css_variables": {
+        "color-code-background": "#f6f8fa",
+        "read": "#0072b2", "write": "#d55e00", "product": "#009e73", "wait": "#9aa3ad",
+        "wrong": "#c00040", "rung": "#0072b233",
+    },
+    "dark_css_variables": {
+        "color-code-background": "#1c2025",
+        "read": "#56b4e9", "write": "#e69f00", "product": "#2fc49a", "wait": "#6b7480",
+        "wrong": "#ff6b8b", "rung": "#0072b280",
+    },
 }
 html_static_path = ["static"]
+html_favicon = "static/favicon.svg"
 html_css_files = ["katex/katex.min.css", "book.css"]
-html_js_files = [("katex/katex.min.js", {"defer": "defer"}), ("formulas.js", {"defer": "defer"})]
+html_js_files = [("katex/katex.min.js", {"defer": "defer"}), ("book.js", {"defer": "defer"})]
 templates_path = ["templates"]
 html_sidebars = {
     "**": [
@@ -90,14 +104,12 @@ html_sidebars = {
         "sidebar/search.html",
         "sidebar/scroll-start.html",
         "sidebar/navigation.html",
-        "api_link.html",
         "sidebar/scroll-end.html",
     ]
 }
 html_copy_source = False
 html_use_index = False
 html_show_copyright = False
-html_show_search_summary = False  # A page opened from a file may not read another.
 pygments_style = "xcode"
 pygments_dark_style = "github-dark"
 highlight_language = "none"

@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
-"""The built site in a browser, opened from files: navigation, search, widths, figures, colours."""
+"""The built site in a browser, opened from files: home, navigation, search, widths, figures, colours."""
+import json
+import os
 import pathlib
 import runpy
+import shutil
+import subprocess
+import tempfile
 import unittest
 
 from selenium.webdriver.common.by import By
@@ -11,13 +16,15 @@ from browser import BrowserTest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SITE = ROOT / "build/docs/html"
-PARTS = runpy.run_path(str(ROOT / "docs/site/conf.py"))["book_parts"]
+CONF = runpy.run_path(str(ROOT / "docs/site/conf.py"))
 PAGES = [path.replace("README.md", "index.html").replace(".md", ".html")
-         for path in ["README.md", *sum(PARTS.values(), [])]]
+         for path in ["README.md", *sum(CONF["book_parts"].values(), [])]]
+CHAIN = [page for page in PAGES if "/exercises/" not in page and "/NOTEBOOK" not in page]
 
-# Elements that reach beyond the right edge and are not in a box that scrolls by itself.
+# Elements that reach beyond the right edge and are not in a box that scrolls by itself. A phone's window
+# grows with its page, so the width of its screen counts.
 TOO_WIDE = """
-const width = document.documentElement.clientWidth;
+const width = Math.min(document.documentElement.clientWidth, arguments[0]);
 const scrolls = e => e.clientWidth < e.scrollWidth && !e.matches("html, body, .content") &&
     e.getBoundingClientRect().right <= width + 1 &&
     /auto|scroll/.test(getComputedStyle(e).overflowX);
@@ -26,7 +33,31 @@ return [...document.querySelectorAll("article, article *, #doc-content *")].filt
   if (box.right <= width + 1 || !box.width || !box.height) return false;
   for (let at = e; at; at = at.parentElement) if (scrolls(at)) return false;
   return !e.closest(".katex-mathml") && !e.ownerSVGElement;
-}).slice(0, 5).map(e => e.outerHTML.slice(0, 90));
+}).slice(0, 5).map(e => e.outerHTML.slice(0, 90))
+    .concat(document.documentElement.scrollWidth > arguments[0] ? ["the page scrolls"] : []);
+"""
+
+# What keeps a reader with a keyboard or a screen reader out: a handful of axe's rules.
+BARRIERS = """
+const all = selector => [...document.querySelectorAll(selector)];
+const named = e => e.ariaLabel || e.title || e.alt || e.labels?.length || e.textContent.trim();
+const ids = all("[id]").map(e => e.id);
+return [
+  ...all("[role=heading]:not([aria-level]), html:not([lang]), img:not([alt]), iframe:not([title])"),
+  ...all("a[href], button, input:not([type=hidden]), select").filter(e => !named(e)),
+  ...all("article *").filter(e => /auto|scroll/.test(getComputedStyle(e).overflowX) &&
+      e.clientWidth && e.scrollWidth > e.clientWidth && e.tabIndex < 0),
+  ...all("a:not([href])"),
+  ...all("[id]").filter(e => ids.indexOf(e.id) !== ids.lastIndexOf(e.id)),
+  ...(all("h1").length === 1 ? [] : all("h1, article")),
+].slice(0, 5).map(e => e.outerHTML.slice(0, 90));
+"""
+
+# Tables that are cut although there is room at their right.
+CUT = """
+return [...document.querySelectorAll(".table-wrapper")].filter(e => e.scrollWidth > e.clientWidth &&
+    e.getBoundingClientRect().right < document.documentElement.clientWidth - 64)
+    .map(e => e.textContent.slice(0, 90));
 """
 
 # Elements with too little contrast: text, code and links against their background.
@@ -78,9 +109,9 @@ class Site(BrowserTest):
         self.set_screen(width)
         self.browser.get(f"{SITE.as_uri()}/{page}")
 
-    def run_script(self, script):
+    def run_script(self, script, *arguments):
         """The value of a script in the page."""
-        return self.browser.execute_script(script)
+        return self.browser.execute_script(script, *arguments)
 
     def page(self):
         """The page that is open."""
@@ -99,16 +130,20 @@ class Site(BrowserTest):
 
     def test_each_page(self):
         """On a dark phone and on a wide light screen; Previous and Next lead through all."""
-        before = dict(zip(PAGES[1:], PAGES))
-        after = dict(zip(PAGES, PAGES[1:]))
+        before, after = dict(zip(PAGES[1:], PAGES)), dict(zip(PAGES, PAGES[1:]))
+        before |= dict(zip(CHAIN[1:], CHAIN))  # Exercises and notebooks lie beside the chain.
+        after |= dict(zip(CHAIN, CHAIN[1:]))
         for page in PAGES + ["search.html", "sources/stages/03_online_softmax/kernel.cuh.html"]:
-            self.open(page)
+            self.open(page, 390)
             for width, scheme in ((390, "dark"), (1280, "light")):
                 self.set_screen(width, scheme)
                 with self.subTest(page=page, width=width, scheme=scheme):
-                    self.assertEqual(self.run_script(TOO_WIDE), [], "reaches beyond the edge")
+                    self.assertEqual(self.run_script(TOO_WIDE, width), [], "reaches beyond the edge")
                     self.assertEqual(self.run_script(CONTRAST), [scheme == "dark", []])
+                    self.assertEqual(self.run_script(BARRIERS), [])
             with self.subTest(page=page):
+                description = self.find("meta[name=description]").get_attribute("content")
+                self.assertRegex(description, r".{20}")
                 self.assertEqual((self.run_script(FIGURES), self.browser.get_log("browser")),
                                  ([], []), "a figure or formula is missing")
                 for link, leads_to in (("a.prev-page", before), ("a.next-page", after)):
@@ -119,7 +154,7 @@ class Site(BrowserTest):
         for page in ("api/index.html", "api/flash__attention_8h.html", "api/c__api_8h.html"):
             self.open(page, 390)
             with self.subTest(page=page):
-                self.assertEqual(self.run_script(TOO_WIDE), [], "reaches beyond the edge")
+                self.assertEqual(self.run_script(TOO_WIDE, 390), [], "reaches beyond the edge")
 
     def test_menu(self):
         """The menu has all pages in order, exercises under their chapter, then the reference."""
@@ -142,20 +177,80 @@ class Site(BrowserTest):
     def test_search(self):
         """Typed words find pages, and a result opens one with the words in it."""
         for words, wanted in (("barrier", "stages/02_tiled/index.html"),
-                              ("bank conflict", "stages/04_register_tiles/index.html")):
+                              ("bank conflict", "stages/04_register_tiles/index.html"),
+                              ("FA3", "docs/beside_pytorch.html"),
+                              ("roofline", "docs/prologue/index.html"),
+                              ("regression", "CONTRIBUTING.html"),
+                              ("swizle", "stages/08_swizzle/index.html"),
+                              ("cuflash_attention_forward_f16", "api/c__api_8h.html")):
             with self.subTest(words=words):
                 self.open("CONTRIBUTING.html")
                 self.find(".sidebar-search").send_keys(words, Keys.ENTER)
                 result = "#search-results li a"
                 self.wait_for(lambda: wanted in links(self.browser, result), wanted)
-                self.wait_for(lambda: links(self.browser, "#search-results li li a"), "sections")
-                self.click(result)
-                text = self.find("article").text.lower()
-                for word in words.split():
-                    self.assertIn(word, text)
+                self.assertNotEqual(links(self.browser, "#search-results li li a"), [], "sections")
+                if words in ("barrier", "bank conflict"):
+                    self.click(result)
+                    text = self.find("article").text.lower()
+                    for word in words.split():
+                        self.assertIn(word, text)
         self.open("search.html?q=zzyzx")
-        self.wait_for(lambda: "did not match" in self.find("#search-results").text, "no result")
+        self.assertIn("Nothing matches", self.find("#search-results").text)
         self.assertEqual(links(self.browser, "#search-results li a"), [])
+
+    def test_tables(self):
+        """A wide table takes the margin; numbers stand below each other."""
+        for width in (1280, 1440, 1920):
+            for page in ("docs/beside_pytorch.html", "stages/09_async_copy/index.html"):
+                self.open(page, width)
+                with self.subTest(page=page, width=width):
+                    self.assertEqual(self.run_script(CUT), [])
+        self.open("docs/ladder.html")
+        cells = self.run_script("""
+            return [...document.querySelectorAll("article tbody tr:nth-child(2) td")].map(e => [e.textContent,
+                getComputedStyle(e).textAlign, getComputedStyle(e).fontVariantNumeric])""")
+        self.assertIn(["02_tiled", "start", "normal"], cells)
+        self.assertIn(["81.4 ms", "right", "tabular-nums"], cells)
+
+    def test_lines_of_prose(self):
+        """Some 80 letters at most."""
+        self.open("stages/02_tiled/index.html", 1920)
+        font, *widths = self.run_script("""
+            const prose = [...document.querySelectorAll("article p:not(:has(img))")];
+            const font = getComputedStyle(document.querySelector("article")).fontSize;
+            return [parseFloat(font), ...prose.map(e => e.clientWidth)]""")
+        self.assertLessEqual(max(widths), 40 * font)
+
+    def test_keyboard(self):
+        """The first stop leads past the menu."""
+        self.open("stages/02_tiled/index.html")
+        self.find("body").send_keys(Keys.TAB)
+        first = self.browser.switch_to.active_element
+        self.assertEqual(first.text, "Skip to the text")
+        first.send_keys(Keys.ENTER)
+        self.browser.switch_to.active_element.send_keys(Keys.TAB)
+        self.assertTrue(self.run_script("return !!document.activeElement.closest('article')"))
+
+    def test_back_to_top(self):
+        """On a phone, it covers no title."""
+        self.open("stages/02_tiled/index.html", 390)
+        self.run_script("document.documentElement.classList.add('show-back-to-top')")
+        self.assertGreater(self.find(".back-to-top").rect["y"], 700)
+
+    def test_card_of_a_term(self):
+        """The pointer on a term, or the focus, shows what the glossary says, formulas too."""
+        self.open("stages/03_online_softmax/index.html")
+        term = self.find("article a[href$='glossary.html#delta']")
+        self.browser.execute_script("arguments[0].focus()", term)
+        card = self.find("#card")
+        self.assertIn("one number per row", card.text)
+        self.assertTrue(card.find_elements(By.CSS_SELECTOR, ".katex"))
+        self.assertEqual(term.get_attribute("aria-describedby"), "card")
+        room = ("const {top, bottom} = document.getElementById('card').getBoundingClientRect();"
+                "return Math.min(top, innerHeight - bottom)")
+        self.wait_for(lambda: self.run_script(room) >= 0, "the card on the screen")
+        term.send_keys(Keys.ESCAPE)
+        self.assertEqual(self.browser.find_elements(By.ID, "card"), [])
 
     def test_ladder_is_not_cut(self):
         """The whole of the simulator's table fits beside the menu."""
@@ -168,23 +263,55 @@ class Site(BrowserTest):
                     "return [arguments[0].scrollWidth, arguments[0].clientWidth]", table))
                 self.assertLessEqual(table.rect["x"] + table.rect["width"], width)
 
-    def test_first_screen(self):
-        """Says what this is and shows the two commands."""
+    def test_home(self):
+        """Says what this is, how fast it is, and where to begin, on the first screen of a phone, too."""
+        rows = json.loads((ROOT / "docs/results/nvidia-h200/ladder.json").read_text(encoding="utf-8"))["rows"]
+        times = {row["stage"]: row["ms"] for row in rows if "ms" in row and row["pass"] == "forward"}
+        first, last = (f"{times[stage]:.3g} ms" for stage in ("01_naive", "14_persistent"))
+        for width in (1280, 390):
+            self.open("index.html", width)
+            for words in ("FlashAttention in CUDA C++", first, last, "Watch it break", "Start reading"):
+                box = self.browser.find_element(
+                    By.XPATH, f"//article//*[text()[contains(., '{words}')]]").rect
+                with self.subTest(width=width, words=words):
+                    self.assertLess(box["y"] + box["height"], 844)
+        for stage in ROOT.glob("stages/[0-8]*/stage.cu"):
+            self.assertIn(f"stages/{stage.parent.name}/index.html", links(self.browser, ".rungs a"))
+        self.assertEqual("git clone" in self.find("article").text, bool(CONF["clone_address"]))
+        for file in ("_static/card.png", "_static/favicon.svg"):
+            self.assertIn(file, self.browser.page_source)
+            self.assertTrue((SITE / file).is_file())
+        self.click(".buttons a:last-child")
+        self.assertEqual(self.page(), "docs/prologue/index.html")
+
+    def test_broken_run_of_home(self):
+        """It shows the removed line and plays."""
         self.open("index.html")
-        for text in ("FlashAttention", "scripts/run.sh", "scripts/test.sh"):
-            element = f"//article//*[contains(text(), '{text}')]"
-            box = self.browser.find_element(By.XPATH, element).rect
-            self.assertLess(box["y"] + box["height"], 900, text)
+        self.assertIn("__syncthreads()", self.find(".poster del").text)
+        self.click(".poster")
+        self.browser.switch_to.frame(self.find("iframe.player"))
+        self.wait_for(lambda: "RACE" in self.find(".findings").text, "the race")
+        self.browser.switch_to.default_content()
 
     def test_player_of_a_chapter(self):
-        """The run of a block can be stepped in the chapter."""
+        """The run of a block can be stepped in the chapter; it is loaded once it is wanted."""
         self.open("stages/02_tiled/index.html")
-        self.click("iframe.player")
+        self.assertEqual(self.browser.find_elements(By.CSS_SELECTOR, "iframe"), [])
+        self.click("a.poster")
         self.browser.switch_to.frame(self.find("iframe.player"))
         self.wait_for(lambda: "step 0 of" in self.find(".where").text, "the player")
         self.find("#next").click()
         self.assertIn("step 1 of", self.find(".where").text)
         self.assertEqual(self.browser.get_log("browser"), [])
+
+        self.run_script("addEventListener('message', event => { window.told = event.data; })")
+        for theme, tell in (("light", "document.querySelector('iframe').onload()"),
+                            ("dark", "document.body.dataset.theme = 'dark'")):
+            self.browser.switch_to.default_content()
+            self.run_script("document.body.dataset.theme = 'light'" if theme == "light" else "")
+            self.run_script(tell)
+            self.browser.switch_to.frame(self.find("iframe.player"))
+            self.wait_for(lambda: self.run_script("return window.told") == {"theme": theme}, theme)
         self.browser.switch_to.default_content()
 
     def test_theme_button(self):
@@ -220,6 +347,28 @@ class Site(BrowserTest):
         self.wait_for(lambda: self.page() == "index.html", "the book")
         self.open("docs/library.html")
         self.assertIn("api/flash__attention_8h.html", links(self.browser, "article a"))
+
+
+class Script(unittest.TestCase):
+    """scripts/docs.sh."""
+
+    def test_missing_players(self):
+        """A book without players says how to get them."""
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "scripts").mkdir()
+            for name in ("docs.sh", "lib.sh"):
+                shutil.copy(ROOT / "scripts" / name, root / "scripts")
+            (root / "cmake").write_text("#!/bin/sh\necho cmake version 3.25.1\n", encoding="utf-8")
+            (root / "cmake").chmod(0o755)
+            path = {**os.environ, "PATH": f"{root}:{os.environ['PATH']}"}
+            for ladder in (False, True):
+                done = subprocess.run([root / "scripts/docs.sh"], env=path, capture_output=True, text=True,
+                                      check=True)
+                self.assertIn("Built build/docs/html/index.html", done.stderr)
+                self.assertEqual("run scripts/run.sh once" in done.stderr, not ladder)
+                (root / "build/simt/bin").mkdir(parents=True, exist_ok=True)
+                (root / "build/simt/bin/ladder").touch()
 
 
 if __name__ == "__main__":
