@@ -53,11 +53,14 @@ return [
 ].slice(0, 5).map(e => e.outerHTML.slice(0, 90));
 """
 
-# Tables that are cut although there is room at their right.
+# Tables that are cut although there is room at their right, or covered.
 CUT = """
-return [...document.querySelectorAll(".table-wrapper")].filter(e => e.scrollWidth > e.clientWidth &&
-    e.getBoundingClientRect().right < document.documentElement.clientWidth - 64)
-    .map(e => e.textContent.slice(0, 90));
+return [...document.querySelectorAll(".table-wrapper")].filter(e => {
+  e.scrollIntoView({behavior: "instant"});
+  const {right, top} = e.getBoundingClientRect();
+  return !e.contains(document.elementFromPoint(right - 4, top + 30)) ||
+      e.scrollWidth > e.clientWidth && right < document.documentElement.clientWidth - 64;
+}).map(e => e.textContent.slice(0, 90));
 """
 
 # Elements with too little contrast: text, code and links against their background.
