@@ -53,8 +53,6 @@ book_parts = {
     "Contribute": [
         "CONTRIBUTING.md",
         "docs/readers/README.md",
-        "docs/readers/first.md",
-        "docs/readers/second.md",
         "docs/readers/third.md",
         "docs/readers/fourth.md",
         "CHANGELOG.md",
