@@ -188,6 +188,18 @@ class Tables(unittest.TestCase):
         self.assertIn(matrix, printed.getvalue())
         self.assertIn(other, printed.getvalue())
 
+    def test_standard_attention(self):
+        row = {"batch": 8, "tflops": {"standard": [30, 0.01], "math": [15, 0.01], "14_persistent": [240, 0.01]},
+               "not_run": {}}
+        long = {"seq": 16384, "extra_bytes": {"14_persistent": 524288},
+                "not_run": {"standard": "out of device memory"}}
+        result = {"rows": [row], "memory": [{**long, "seq": 1024, "extra_bytes": {"standard": 33554432}, "not_run": {
+            "14_persistent": "no"}}, long]}
+        self.assertEqual(tables.standard_speeds(result).splitlines()[::2], [
+            "| batch | standard | math | 14_persistent | × standard | × math |", "| 8 | 30 | 15 | 240 | 8.0 | 16.0 |"])
+        self.assertEqual(tables.standard_memory(result).splitlines()[2:], [
+            "| 1,024 | 33.6 MB | no |", "| 16,384 | out of device memory | 0.524 MB |"])
+
 
 if __name__ == "__main__":
     unittest.main()
