@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NAME = re.compile(r"\d\d_\w+/(fwd|bwd)/(f32|f16|bf16)/d\d+/(full|causal)/b\d+h\d+s\d+")
+NAME = re.compile(r"\d\d_\w+/(fwd|bwd)/(\w+)/d\d+/(full|causal)/b\d+h\d+s\d+")
 
 
 def run(*options):
