@@ -115,7 +115,7 @@ step python_ctypes 150 "" "install_python; CUFLASH_OPERATORS=ctypes python3 -m p
 step python_faults 150 "" "install_python; CUFLASH_LIBRARY=\$PWD/build/release/libcuflash_attn.so \
   python3 scripts/maintainer/mutations.py --tested python/"
 step wgmma_registers 30 "" "python3 scripts/maintainer/wgmma_registers.py build/release/libcuflash_attn.so $bin/ceilings"
-step bench_stages 200 "" "$bin/bench_stages --benchmark_filter=\"^(\$(stages_that linear | tr , '|'))/.*/f16/\""
+step bench_stages 200 "" "$bin/bench_stages --benchmark_filter=\"^(\$(stages_that linear | tr , '|'))/.*/f16/d64/\""
 
 step calls 150 calls.json "these_sources bench/calls/calls.py --out $results/calls.json"
 step training 30 train_char_gpt.json "these_sources examples/train_char_gpt.py --out $results/train_char_gpt.json

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench/peers"), str(ROOT / "scripts/maintainer")]
 import peers  # noqa: E402, it lies there
+import standard  # noqa: E402
 import tables  # noqa: E402
 import update_pages  # noqa: E402
 
@@ -121,6 +122,11 @@ class Cells(unittest.TestCase):
         self.assertEqual(cell._replace(causal=True).flops, cell.flops / 2)
         self.assertEqual(cell._replace(direction="backward").flops, cell.flops * 2.5)
         self.assertEqual(cell._replace(head_dim=64).flops, cell._replace(head_dim=256).flops)
+
+    def test_standard_attention_has_its_own_batches(self):
+        cell = standard.cell_of(32, 1024)
+        self.assertEqual(cell.shape, (32, 8, 1024, 64))
+        self.assertEqual(cell.flops, 2 * 32 * 8 * 1024 ** 2 * 64)
 
     def test_the_default_is_the_matrix(self):
         def head_dims(*words):
