@@ -32,6 +32,7 @@ book_parts = {
         "docs/player/README.md",
         "docs/beside_pytorch.md",
         "docs/ceilings.md",
+        "docs/google_benchmark.md",
         "docs/f32_gradients.md",
         "docs/papers.md",
         "docs/related_work.md",
