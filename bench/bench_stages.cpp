@@ -134,7 +134,8 @@ std::vector<Cell> cells() {
   return list;
 }
 
-void add(const Cell& cell, WarmCall& call) {
+// Adds a cell. It is timed for so many seconds; 0: for as long as the command line says.
+void add(const Cell& cell, WarmCall& call, double min_time) {
   auto* added = benchmark::RegisterBenchmark(cell.name().c_str(), [cell, &call](auto& state) {
     try {
       simt::kSimulated ? count(state, cell) : time(state, cell, call);
@@ -143,7 +144,11 @@ void add(const Cell& cell, WarmCall& call) {
     }
   });
   added->UseManualTime()->Unit(benchmark::kMillisecond);
-  if (simt::kSimulated) added->Iterations(1);  // Another has the same counts.
+  if (simt::kSimulated) {
+    added->Iterations(1);  // Another has the same counts.
+  } else if (min_time > 0.) {
+    added->MinTime(min_time);
+  }
 }
 
 // Leaves Google Benchmark's suffixes out of the names.
@@ -155,6 +160,7 @@ class PlainNames : public Reporter {
     auto plain = runs;
     for (auto& run : plain) {
       run.run_name.iterations.clear();
+      run.run_name.min_time.clear();
       run.run_name.time_type.clear();
     }
     Reporter::ReportRuns(plain);
@@ -219,17 +225,15 @@ int main(int argc, char** argv) {
   using namespace cuflash;
   const bench::Facts facts = bench::facts_of(bench::provenance(argc, argv));
   for (const auto& [key, value] : facts) benchmark::AddCustomContext(key, value);
-  const bool to_file = std::any_of(argv, argv + argc, [](const char* argument) {
-    return std::string_view(argument).rfind("--benchmark_out=", 0) == 0;
-  });
-  // An option of the command line comes after it and prevails.
-  char min_time[] = "--benchmark_min_time=0.1";
-  std::vector<char*> arguments(argv, argv + argc);
-  arguments.insert(arguments.begin() + 1, min_time);
-  int count = int(arguments.size());
-  arguments.push_back(nullptr);
-  benchmark::Initialize(&count, arguments.data());
-  if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 1;
+  const auto given = [&](const char* option) {
+    return std::any_of(argv, argv + argc, [&](const char* argument) {
+      return std::string_view(argument).rfind(option, 0) == 0;
+    });
+  };
+  const bool to_file = given("--benchmark_out=");
+  const double min_time = given("--benchmark_min_time=") ? 0. : 0.1;
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   if (current_device().compute_capability == 0) {
     std::fprintf(
         stderr, "bench_stages: There is no CUDA device. build/simt/bin/bench_stages needs none.\n");
@@ -238,7 +242,7 @@ int main(int argc, char** argv) {
   bench::WarmCall call;
   std::size_t width = 0;
   for (const bench::Cell& cell : bench::cells()) {
-    bench::add(cell, call);
+    bench::add(cell, call, min_time);
     width = std::max(width, cell.name().size());
   }
   bench::PlainNames<bench::Console> console(facts, width);
