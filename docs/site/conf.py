@@ -56,6 +56,7 @@ book_parts = {
         "docs/readers/README.md",
         "docs/readers/third.md",
         "docs/readers/fourth.md",
+        "docs/readers/fifth.md",
         "CHANGELOG.md",
     ],
 }
