@@ -51,6 +51,16 @@ std::string driver() {
   return (file ? word + ", " : "") + "supports CUDA " + cuda_version(newest_cuda);
 }
 
+// The highest clocks, as provenance.py states them.
+std::string clocks() {
+  if (simt::kSimulated) return "none";
+  const std::string both =
+      output_of("nvidia-smi --query-gpu=clocks.max.sm,clocks.max.memory --format=csv,noheader");
+  const auto comma = both.find(", ");
+  if (comma == std::string::npos) return "unknown";
+  return fmt::format("at most {} (SM), {} (memory)", both.substr(0, comma), both.substr(comma + 2));
+}
+
 std::string join(int argc, char** argv) {
   std::string text;
   for (int i = 0; i < argc; ++i) text += (i ? " " : "") + std::string(argv[i]);
@@ -74,6 +84,7 @@ Provenance provenance(int argc, char** argv) {
   p.driver = driver();
   p.cuda = cuda_version(runtime);
   p.backend = simt::kSimulated ? "simt" : "cuda";
+  p.clocks = clocks();
 #ifdef __clang__
   p.compiler = "clang " __clang_version__;
 #else
@@ -94,9 +105,9 @@ std::string commit_of(const std::string& folder) {
 }
 
 nlohmann::ordered_json to_json(const Provenance& p) {
-  return {{"device", p.device},   {"driver", p.driver},     {"cuda", p.cuda},
-          {"backend", p.backend}, {"compiler", p.compiler}, {"commit", p.commit},
-          {"command", p.command}, {"date", p.date}};
+  return {{"device", p.device},   {"driver", p.driver},   {"cuda", p.cuda},
+          {"backend", p.backend}, {"clocks", p.clocks},   {"compiler", p.compiler},
+          {"commit", p.commit},   {"command", p.command}, {"date", p.date}};
 }
 
 }  // namespace cuflash::bench

@@ -12,6 +12,7 @@ struct Provenance {
   std::string driver;    // version of NVIDIA's driver and the newest CUDA that it supports
   std::string cuda;      // version of the CUDA runtime
   std::string backend;   // "cuda" or "simt"
+  std::string clocks;    // "at most 1980 MHz (SM), 3201 MHz (memory)", or "none"
   std::string compiler;  // of the host code
   std::string commit;    // short hash, with "-dirty" if files differ from the commit
   std::string command;   // the command line

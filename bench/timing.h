@@ -1,4 +1,4 @@
-// The time of a call on a GPU. The ladder and bench_stages share this one function.
+// The time of a call on a GPU.
 #ifndef CUFLASH_BENCH_TIMING_H_
 #define CUFLASH_BENCH_TIMING_H_
 
@@ -19,6 +19,9 @@ using Queue = std::function<void(const harness::Stream&)>;
 
 // Milliseconds between an event before a call and one after it.
 double time_once(const Queue& queue, const harness::Stream& stream);
+
+// Calls until the clocks have risen. Returns the milliseconds of the last call.
+double warm_up(const Queue& queue, const harness::Stream& stream);
 
 // Milliseconds of one call: the median after a warm-up, by CUDA events. The previous call may have
 // left inputs in L2. A call over 0.3 s is timed once. Throws if there is no GPU.

@@ -16,7 +16,8 @@ Which stages (at most one of these)
   --against REV       with --stage: compares it with its version in a git revision. On the CPU
                       simulator the counts that differ, on a GPU both times, in alternating calls
   --diff A B          the lines that change from stage A to stage B, then --compare
-  --compare A B       the counts and times of stages A and B, and their ratios
+  --compare A B       the counts and times of stages A and B, and their ratios; of one stage, named
+                      twice, beside those in docs/results
   --annotate STAGE    the stage's source, each line with its memory traffic (CPU simulator)
   --map STAGE         the stage's shared memory (CPU simulator)
   --play STAGE [STAGE]
@@ -182,6 +183,7 @@ read_options "$@"
 if among --diff "${!given[@]}"; then
   read -ra pair <<<"${given[--diff]}"
   ((${#pair[@]} == 2)) || usage_error "--diff needs A B."
+  [[ ${pair[0]} != "${pair[1]}" ]] || usage_error "--diff needs two different stages."
   diff_stages "${pair[@]}"
 fi
 

@@ -8,8 +8,9 @@
 
 namespace cuflash::bench {
 
-// Compares two measured rows of one pass: each quantity with both values and their ratio. Includes
-// the speed if it is known: timed with the plan, or recorded in docs/results.
+// Compares two measured rows of one pass: each quantity with both values and their ratio, then the
+// times: those of the plan, and those that docs/results has. A stage's row and itself: each
+// committed number of the stage beside the measured one.
 std::string comparison_text(const Row& first, const Row& second, const Plan& plan);
 
 }  // namespace cuflash::bench

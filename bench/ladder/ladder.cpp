@@ -157,11 +157,12 @@ bool table_view(const Options& options, const Provenance& provenance) {
 
 bool compare_view(const Options& options, const Provenance& provenance) {
   const Plan plan = make_plan(options);
-  const std::vector<const Stage*> chosen = {&stage_of(options.compare[0]),
-                                            &stage_of(options.compare[1])};
+  std::vector<const Stage*> chosen = {&stage_of(options.compare[0])};
+  const Stage* second = &stage_of(options.compare[1]);
+  if (second != chosen.front()) chosen.push_back(second);
   const auto rows = print_tables(options, chosen, plan, [&](const std::vector<Row>& pair) {
-    if (!pair[0].skipped.empty() || !pair[1].skipped.empty()) return;
-    fmt::print("\n{}", comparison_text(pair[0], pair[1], plan));
+    if (!pair.front().skipped.empty() || !pair.back().skipped.empty()) return;
+    fmt::print("\n{}", comparison_text(pair.front(), pair.back(), plan));
   });
   return finish(options, provenance, rows, plan);
 }
@@ -292,9 +293,6 @@ void check(const Options& options) {
   }
   if (plays_file(options) && (options.play.size() > 1 || options.text || !options.json.empty())) {
     throw UsageError("--play makes a page of one file; --text and --json need stages.");
-  }
-  if (!options.compare.empty() && &stage_of(names[0]) == &stage_of(names[1])) {
-    throw UsageError("--compare needs two different stages.");
   }
   make_plan(options);
   set_up_simulator(options);

@@ -125,7 +125,8 @@ void declare(CLI::App& app, Options& options) {
 
   auto* list = app.add_flag("--list", options.list, "List the stages and exit")->option_text(" ");
   auto* compare = app.add_option("--compare", options.compare,
-                                 "The counts and times of two stages, and their ratios")
+                                 "The counts and times of two stages, and their ratios; of one "
+                                 "stage, named twice, beside the committed ones")
                       ->option_text("A B")
                       ->expected(2);
   auto* annotate =

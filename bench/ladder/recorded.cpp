@@ -26,38 +26,35 @@ std::vector<fs::path> result_files() {
   return files;
 }
 
-bool is_timed_row(const nlohmann::json& row, const Stage& stage, Pass pass) {
-  return row.contains("ms") && row.at("stage") == stage.name && row.at("pass") == pass_name(pass);
-}
-
-void add_times(const fs::path& file, const Stage& first, const Stage& second, Pass pass,
-               std::vector<RecordedTimes>& times) {
+void add_rows(const fs::path& file, const Stage& stage, Pass pass, std::vector<RecordedRow>& rows) {
   const auto json = nlohmann::json::parse(std::ifstream(file));
   const auto& where = json.at("provenance");
-  for (const auto& a : json.at("rows")) {
-    if (!is_timed_row(a, first, pass)) continue;
-    for (const auto& b : json.at("rows")) {
-      if (!is_timed_row(b, second, pass) || a.at("problem") != b.at("problem")) continue;
-      times.push_back({where.at("device"), where.at("commit"),
-                       where.at("date").get<std::string>().substr(0, 10),
-                       file.lexically_relative(CUFLASH_SOURCE_DIR).string(), a.at("problem"),
-                       a.at("ms"), b.at("ms")});
+  for (const auto& row : json.at("rows")) {
+    if (row.at("stage") != stage.name || row.at("pass") != pass_name(pass)) continue;
+    rows.push_back({where.at("device"),
+                    where.at("commit"),
+                    where.at("date").get<std::string>().substr(0, 10),
+                    file.lexically_relative(CUFLASH_SOURCE_DIR).string(),
+                    row.at("problem"),
+                    {}});
+    for (const auto& [name, value] : row.items()) {
+      if (value.is_number()) rows.back().numbers[name] = value;
     }
   }
 }
 
 }  // namespace
 
-std::vector<RecordedTimes> recorded_times(const Stage& first, const Stage& second, Pass pass) {
-  std::vector<RecordedTimes> times;
+std::vector<RecordedRow> recorded_rows(const Stage& stage, Pass pass) {
+  std::vector<RecordedRow> rows;
   for (const fs::path& file : result_files()) {
     try {
-      add_times(file, first, second, pass, times);
+      add_rows(file, stage, pass, rows);
     } catch (const nlohmann::json::exception& error) {
       throw std::runtime_error(file.string() + ": " + error.what());
     }
   }
-  return times;
+  return rows;
 }
 
 }  // namespace cuflash::bench

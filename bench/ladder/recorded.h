@@ -1,7 +1,8 @@
-// Earlier measurements on a GPU, from docs/results.
+// Committed measurements, from docs/results.
 #ifndef CUFLASH_BENCH_LADDER_RECORDED_H_
 #define CUFLASH_BENCH_LADDER_RECORDED_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,15 +10,15 @@
 
 namespace cuflash::bench {
 
-// Two stages' times of one problem, from one run.
-struct RecordedTimes {
+// What a file says of a stage and a problem.
+struct RecordedRow {
   std::string device, commit, date, file;  // the file's path in the repository
   std::string problem;
-  double first_ms, second_ms;
+  std::map<std::string, double> numbers;  // by their names in the file, such as "ms"
 };
 
-// Every problem for which a docs/results/*/ladder.json has times for both stages.
-std::vector<RecordedTimes> recorded_times(const Stage& first, const Stage& second, Pass pass);
+// The stage's rows of every docs/results/*/ladder.json.
+std::vector<RecordedRow> recorded_rows(const Stage& stage, Pass pass);
 
 }  // namespace cuflash::bench
 

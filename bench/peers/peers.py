@@ -49,11 +49,14 @@ class Cell(NamedTuple):
     head_dim: int
     causal: bool
     seq: int
+    batch: int = None  # as many sequences as make up TOKENS
+    heads: int = None  # as many as make up HIDDEN
 
     @property
     def shape(self):
         """[batch, heads, seq, head_dim] of every tensor."""
-        return max(TOKENS // self.seq, 1), round(HIDDEN / self.head_dim), self.seq, self.head_dim
+        return (self.batch or max(TOKENS // self.seq, 1), self.heads or round(HIDDEN / self.head_dim),
+                self.seq, self.head_dim)
 
     @property
     def flops(self):

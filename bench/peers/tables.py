@@ -8,6 +8,7 @@ import statistics
 WRONG = "wrong: "  # begins the sentence for one whose outputs are off
 DETERMINISTIC = ", deterministic"  # ends the name of a stage with the same bits in every run
 FLASH_ATTENTION = ("fa3", "fa4")  # where they are installed
+STANDARD = "standard"  # standard.py's: softmax(Q Kᵀ) V in PyTorch's operations
 PEERS = ("fa2", *FLASH_ATTENTION, "cudnn", "efficient", "math")
 
 HEAD_DIMS = (64, 128)           # of the matrix, over which summaries are defined
@@ -189,3 +190,30 @@ def places(rows):
 
 # The words that choose a table; the default is the speeds.
 VIEWS = {"speeds": speeds, "summary": summary, "costs": costs_of_causal, "places": places}
+
+
+# ---- Standard attention --------------------------------------------------------------------------
+
+def standard_speeds(result):
+    """TFLOP/s of each batch, and the stage's speed as a multiple of the others'."""
+    lines, names = [], unique(name for row in result["rows"] for name in (*row["tflops"], *row["not_run"]))
+    *others, stage = names
+    for row in result["rows"]:
+        speed = {name: of_one[0] for name, of_one in row["tflops"].items()}
+        lines.append([row["batch"], *(three_digits(speed[name]) if name in speed else "–" for name in names),
+                      *(f"{speed[stage] / speed[name]:.1f}" if {stage, name} <= speed.keys() else "–"
+                        for name in others)])
+    return markdown(["batch", *names, *(f"× {name}" for name in others)], lines)
+
+
+def standard_memory(result):
+    """Megabytes in addition to Q, K, V and O, by length."""
+    rows = result["memory"]
+    names = unique(name for row in rows for name in (*row["extra_bytes"], *row["not_run"]))
+    lines = [[f"{row['seq']:,}", *(f"{three_digits(row['extra_bytes'][name] / 1e6)} MB"
+                                   if name in row["extra_bytes"] else row["not_run"][name] for name in names)]
+             for row in rows]
+    return markdown(["S", *names], lines)
+
+
+STANDARD_VIEWS = {"speeds": standard_speeds, "memory": standard_memory}

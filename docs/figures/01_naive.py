@@ -141,7 +141,7 @@ def lines():
     figure.legend(390, 260,
                   [("blue-full", "what the lanes read"), ("orange", "cache lines touched")],
                   column=True)
-    figure.lines(390, 356, ["The L1 cache serves", "one line per cycle."], NORMAL)
+    figure.lines(390, 356, ["Assumed: L1 serves", "one line per cycle."], NORMAL)
     return figure
 
 

@@ -121,7 +121,7 @@ def round_trip():
         "grey",
         "lanes 2r, 2r + 1: row r",
         SMALL,
-        below=["mask, m, l, o_scale", "P = exp(S − m)"],
+        below=["mask, m, l, o_scale", "P = 2^(c (S − m))"],
     )
     figure.arrow([(560, 356), (560, 398)])
     figure.box(430, 400, 260, 76, "orange", f"sP {extents['sP']}", below=["f16"], bold=True)

@@ -57,8 +57,8 @@ def order():
         536,
         "One consumer alone: a schematic, not measured",
         "A schematic without a scale. In 12 the scores, the softmax and the product with V of a"
-        " tile follow each other. In 13 the scores of the next tile and the product with V of this"
-        " one are issued together, and the softmax of the next tile runs under the latter. P is"
+        " tile follow each other. In 13 the scores of a tile and the product with V of the previous"
+        " tile are issued together, and the softmax of the tile runs under the latter. P is"
         " packed when that product has ended.",
     )
     figure.text(LEFT, 80, "12: one after the other", SMALL, bold=True)
@@ -69,7 +69,7 @@ def order():
             alone.append((kind, tile, begin, begin + length))
             begin += length
     figure.bars(X, UNIT, 102, lanes(alone), 48, HIGH)
-    figure.text(LEFT, 230, "13: the softmax of the next tile under P V of this one", SMALL, bold=True)
+    figure.text(LEFT, 230, "13: the softmax of a tile under P V of the previous one", SMALL, bold=True)
     bars, turns = schedule(1, 4)
     figure.bars(X, UNIT, 252, lanes(part for _, *part in bars), 48, HIGH)
     for n, (_, issue) in enumerate(turns[1:3], 1):
@@ -81,7 +81,7 @@ def order():
             x = X + UNIT * at
             figure.line([(x, 246), (x, 352)], width=1.5, dashed=True)
             figure.text(x, 366, letter, SMALL, "middle", bold=True)
-    figure.lines(LEFT, 402, ("a  S of the next tile and P V of this one are issued, in this order",
+    figure.lines(LEFT, 402, ("a  S of a tile and P V of the previous one are issued, in this order",
                              "b  wait: S is there    c  wait: O is there, too"), SMALL)
     figure.legend(LEFT, 470,
                   [("blue", "S"), ("purple", "P V"), ("green", "softmax"), ("orange", "O rescaled, P packed")])

@@ -32,6 +32,7 @@ book_parts = {
         "docs/player/README.md",
         "docs/beside_pytorch.md",
         "docs/ceilings.md",
+        "docs/google_benchmark.md",
         "docs/f32_gradients.md",
         "docs/papers.md",
         "docs/related_work.md",
@@ -53,10 +54,9 @@ book_parts = {
     "Contribute": [
         "CONTRIBUTING.md",
         "docs/readers/README.md",
-        "docs/readers/first.md",
-        "docs/readers/second.md",
         "docs/readers/third.md",
         "docs/readers/fourth.md",
+        "docs/readers/fifth.md",
         "CHANGELOG.md",
     ],
 }

@@ -22,7 +22,7 @@ schedules), peers, and the kind of table: speeds, summary, costs or places. With
 d64, the table has those of the matrix, d64 and d128; d96 and d256 must be named. For one of
 bench/calls/calls.py they are attention, torch.compile or library. For one of variants.py they
 are head dimensions, and `relative`: speeds as multiples of that of the stage as it is. For one of
-bench/timeline the word is a head dimension.
+bench/timeline the word is a head dimension, for bench/peers/standard.py's it is speeds or memory.
 A file that does not exist leaves a sentence in place of the table.
 `<!-- screen FILE -->` shows the output of a program, FILE.txt, or a FILE.patch.
 
@@ -283,6 +283,9 @@ def table(path, words, wanted=()):
     result = json.loads((ROOT / path).read_text(encoding="utf-8"))
     if "timelines" in result:
         text = timeline_tables(result, words[0].removeprefix("d"))
+        return text + "\n\n" + ", ".join(origin(result["provenance"]) + [f"`{path}`"]) + ".\n"
+    if "memory" in result:
+        text = tables.STANDARD_VIEWS[words[0]](result)
         return text + "\n\n" + ", ".join(origin(result["provenance"]) + [f"`{path}`"]) + ".\n"
     of_peers, of_calls = "ceilings" in result, "way" in result["rows"][0]
     of_ceilings = "figure" in result["rows"][0]

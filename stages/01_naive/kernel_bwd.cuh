@@ -23,7 +23,7 @@ __global__ void delta(BackwardParams p, float* delta, std::int64_t count) {
   delta[n] = sum;
 }
 
-// P = exp(S − LSE) and dS = P ∘ (dO Vᵀ − delta). One thread computes one element of both.
+// P = exp(S − LSE) and dS = P (dO Vᵀ − delta), element by element: one of each per thread.
 template <class T, int kHeadDim>
 __global__ void score_gradients(BackwardParams p, const float* delta, float* P, float* dS,
                                 std::int64_t count) {

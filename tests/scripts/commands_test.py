@@ -263,6 +263,14 @@ class Verdicts(unittest.TestCase):
             self.assertIn("Nothing ran: every row was skipped.", done.stdout)
             self.assertNotIn("Next:", done.stdout)
 
+    def test_a_stage_with_itself(self):
+        done = run("build/simt/bin/ladder", "--compare", "2", "tiled", "--pass", "forward")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("\n02_tiled "), 1)
+        self.assertRegex(done.stdout, r"\nquantity +committed +here, CuFlash CPU simulator")
+        self.assertRegex(done.stdout, r"\nrequested bytes +14.8 MB +14.8 MB +the same\n")
+        self.assertRegex(done.stdout, r"\ntime, NVIDIA H200 +[\d.]+ ms +-\n")
+
     def test_where_something_ran(self):
         done = run("build/simt/bin/ladder", "--stage", "5", *SMALL)
         self.assertEqual(done.returncode, 0)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench/peers"), str(ROOT / "scripts/maintainer")]
 import peers  # noqa: E402, it lies there
+import standard  # noqa: E402
 import tables  # noqa: E402
 import update_pages  # noqa: E402
 
@@ -122,6 +123,11 @@ class Cells(unittest.TestCase):
         self.assertEqual(cell._replace(direction="backward").flops, cell.flops * 2.5)
         self.assertEqual(cell._replace(head_dim=64).flops, cell._replace(head_dim=256).flops)
 
+    def test_standard_attention_has_its_own_batches(self):
+        cell = standard.cell_of(32, 1024)
+        self.assertEqual(cell.shape, (32, 8, 1024, 64))
+        self.assertEqual(cell.flops, 2 * 32 * 8 * 1024 ** 2 * 64)
+
     def test_the_default_is_the_matrix(self):
         def head_dims(*words):
             with unittest.mock.patch.object(sys, "argv", ["peers.py", "--out", "x", *words]):
@@ -187,6 +193,18 @@ class Tables(unittest.TestCase):
         self.assertIn("(0.50; 3)", shown["d64", "d256"])
         self.assertIn(matrix, printed.getvalue())
         self.assertIn(other, printed.getvalue())
+
+    def test_standard_attention(self):
+        row = {"batch": 8, "tflops": {"standard": [30, 0.01], "math": [15, 0.01], "14_persistent": [240, 0.01]},
+               "not_run": {}}
+        long = {"seq": 16384, "extra_bytes": {"14_persistent": 524288},
+                "not_run": {"standard": "out of device memory"}}
+        result = {"rows": [row], "memory": [{**long, "seq": 1024, "extra_bytes": {"standard": 33554432}, "not_run": {
+            "14_persistent": "no"}}, long]}
+        self.assertEqual(tables.standard_speeds(result).splitlines()[::2], [
+            "| batch | standard | math | 14_persistent | × standard | × math |", "| 8 | 30 | 15 | 240 | 8.0 | 16.0 |"])
+        self.assertEqual(tables.standard_memory(result).splitlines()[2:], [
+            "| 1,024 | 33.6 MB | no |", "| 16,384 | out of device memory | 0.524 MB |"])
 
 
 if __name__ == "__main__":

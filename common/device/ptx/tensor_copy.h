@@ -38,9 +38,11 @@ __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
                : "memory");
 }
 
-// Orders the threads' accesses to shared memory before the copies that overwrite it. Either each of
-// these threads calls it before the barrier that orders its accesses before the copy, or the thread
-// that issues the copy calls it after that barrier.
+// Orders threads' accesses to shared memory before later accesses to it by copies, stores and
+// products. Either each of these threads calls it before the barrier between the two, or the thread
+// that issues the copy calls it after that barrier: PTX's manual ("membar / fence", "Causality
+// Order") names no side, and NVIDIA's formal model (Lustig, Cooksey, Giroux, ISCA 2022) accepts a
+// fence anywhere between the accesses, in the block of the copy.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
