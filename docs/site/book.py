@@ -33,6 +33,9 @@ from poster import poster  # noqa: E402, it lies there
 import repository  # noqa: E402, it lies there
 
 API = "api/"
+# The run that the home page shows: the tour of 02 without a barrier.
+BROKEN_FAULT = 3
+BROKEN_RUN = f"players/02_tiled.html#fault={BROKEN_FAULT}&caption=1"
 TAGS = ROOT / "build/api.tag"  # Doxygen's list of what it documents
 PLAYERS = ROOT / "build/players"
 NUMBER = re.compile(r"([−+±×<≤]? ?\d[^a-z]{0,9}\b.{0,16}|–)?")  # what a column of numbers holds: 1.04 ms
@@ -149,9 +152,11 @@ def begin(app):
 
 
 def player(docname):
-    """The page that plays the stage of this chapter, if there is one: docs/players.py makes it."""
-    page = PLAYERS / f"{posixpath.basename(posixpath.dirname(docname))}.html"
-    return page if posixpath.dirname(docname).startswith("stages/") and page.exists() else None
+    """The page that plays the stage of this chapter, if there is one: docs/players.py makes it. The
+    player's own chapter shows that of 02."""
+    folder = "stages/02_tiled" if docname == "docs/player/index" else posixpath.dirname(docname)
+    page = PLAYERS / f"{posixpath.basename(folder)}.html"
+    return page if folder.startswith("stages/") and page.exists() else None
 
 
 def with_player(text, page):
@@ -285,7 +290,7 @@ def complete(app, pagename, _template, context, doctree):
     if pagename == "index":
         page = player("stages/02_tiled/index")
         context.update(home.facts(app.env.titles), clone_address=app.config.clone_address,
-                       poster=page and poster(page, "players/02_tiled.html", fault=3),
+                       broken_run=BROKEN_RUN, poster=page and poster(page, BROKEN_RUN, BROKEN_FAULT),
                        meta={"hide-toc": True})
         return "home.html"
     return None

@@ -36,7 +36,7 @@ LEGEND = "A row is a warp, a column a step: " + ", ".join(
 
 
 def poster(page, address, fault=0):
-    """The link to a player's page, as HTML: of the first run, or of its fault with this number."""
+    """The link to this address of a player's page, as HTML, with the first run or the fault of this number."""
     recorded = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
     sound, *others = recorded["runs"]
     broken = [run for run in others if "fault" in run and run["pass"] == sound["pass"]]
@@ -53,7 +53,6 @@ def poster(page, address, fault=0):
         races, wrong = (sum(finding["count"] for finding in run["findings"] if title in finding["title"])
                         for title in ("RACE", "WRONG VALUE"))
         what = f"Without this line: {races:,} races and {wrong:,} wrong results"
-        address += f"#fault={fault}"
     return (f'<a class="poster" href="{address}" title="The run of a block, step by step">{line}'
             f'{picture(recorded["kinds"], run, launch)}'
             f"<span><b>▶ {words}</b> {what}</span><small>{LEGEND}</small></a>")

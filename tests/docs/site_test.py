@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
+import jinja2
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -280,12 +281,22 @@ class Site(BrowserTest):
                     self.assertLess(box["y"] + box["height"], 844)
         for stage in ROOT.glob("stages/[0-8]*/stage.cu"):
             self.assertIn(f"stages/{stage.parent.name}/index.html", links(self.browser, ".rungs a"))
-        self.assertEqual("git clone" in self.find("article").text, bool(CONF["clone_address"]))
         for file in ("_static/card.png", "_static/favicon.svg"):
             self.assertIn(file, self.browser.page_source)
             self.assertTrue((SITE / file).is_file())
         self.click(".buttons a:last-child")
         self.assertEqual(self.page(), "docs/prologue/index.html")
+
+    def test_clone_line(self):
+        """The home page says where to clone from if conf.py does."""
+        text = (ROOT / "docs/site/templates/home.html").read_text(encoding="utf-8")
+        pages = jinja2.DictLoader({"page.html": "{% block content %}{% endblock %}", "home.html": text})
+        page = jinja2.Environment(loader=pages).get_template("home.html")
+        facts = {"forward": [{}], "backward": [], "peers": [], "pathto": str}
+        for address in ("", "https://example.org/ladder.git"):
+            shown = page.render(facts, clone_address=address)
+            self.assertEqual("git clone https://example.org/ladder.git" in shown, bool(address))
+            self.assertEqual("git clone" in shown, bool(address))
 
     def test_broken_run_of_home(self):
         """It shows the removed line and plays."""
@@ -295,6 +306,9 @@ class Site(BrowserTest):
         self.browser.switch_to.frame(self.find("iframe.player"))
         self.wait_for(lambda: "RACE" in self.find(".findings").text, "the race")
         self.browser.switch_to.default_content()
+        self.open("docs/player/index.html", 390)
+        self.click(".poster")
+        self.wait_for(lambda: self.page() == "players/02_tiled.html", "a phone shows the player alone")
 
     def test_player_of_a_chapter(self):
         """The run of a block can be stepped in the chapter; it is loaded once it is wanted."""

@@ -25,10 +25,10 @@ function tellTheme(player) {
   player.contentWindow.postMessage({theme: document.body.dataset.theme}, "*");
 }
 
-// A player takes the place of its poster, which is a link to the player's page.
+// A player takes the place of its poster, which is a link to the player's page. A phone follows the link.
 function play(event) {
   const poster = event.currentTarget;
-  if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (event.ctrlKey || event.metaKey || event.shiftKey || matchMedia("(max-width: 46em)").matches) return;
   event.preventDefault();
   const player = document.createElement("iframe");
   player.className = "player";
