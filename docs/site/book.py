@@ -159,10 +159,10 @@ def player(docname):
     return page if folder.startswith("stages/") and page.exists() else None
 
 
-def with_player(text, page):
-    """The chapter with the poster of its player before the first section."""
+def with_player(text, page, place):
+    """The chapter with the poster of its player before the first occurrence of `place`."""
     picture = poster(page, f"../../players/{page.name}")
-    return text.replace("\n## ", f"\n```{{raw}} html\n{picture}\n```\n\n## ", 1)
+    return text.replace(place, f"\n\n```{{raw}} html\n{picture}\n```\n{place}", 1)
 
 
 def read_page(app, docname, source):
@@ -172,7 +172,7 @@ def read_page(app, docname, source):
     if docname == "index":
         text = text.partition("\n```")[0]
     if page := player(docname):
-        text = with_player(text, page)
+        text = with_player(text, page, "\n\n" if docname == "docs/player/index" else "\n## ")
     for caption, names in app.project.contents(docname):
         text += "\n\n```{toctree}\n:hidden:\n" + (f":caption: {caption}\n" if caption else "")
         text += "".join(f"\n/{name}" for name in names) + "\n```\n"

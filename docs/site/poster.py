@@ -2,7 +2,7 @@
 import html
 import json
 
-# Classes of book.css by the kinds of instructions in a run; all others are "wait".
+# Classes of book.css by the kinds of instructions in a run. A step without any of them is a "wait".
 CLASSES = {
     "load": "read", "copy load": "read", "copy store": "read", "box copy": "read",
     "store": "write", "atomic": "write", "box store": "write", "box add": "write",
@@ -16,8 +16,9 @@ def picture(kinds, run, launch):
     cells = {}
     for n, step in enumerate(launch["steps"]):
         for warp, first, end in (warp for part in step["parts"] for warp in part["warps"]):
-            if first < end:
-                kind = CLASSES.get(kinds[launch["warps"][warp][end - 1][0]], "wait")
+            done = {CLASSES.get(kinds[event[0]]) for event in launch["warps"][warp][first:end]}
+            if done:
+                kind = next((kind for kind in ("product", "write", "read") if kind in done), "wait")
                 cells.setdefault(kind, []).append(f"M{CELL * n} {CELL * warp}h9v8h-9z")
     width, height = CELL * len(launch["steps"]), CELL * len(launch["warps"])
     marks = ""
@@ -52,7 +53,7 @@ def poster(page, address, fault=0):
         line = f"<code><del>{html.escape(run['fault']['was'])}</del></code>"
         races, wrong = (sum(finding["count"] for finding in run["findings"] if title in finding["title"])
                         for title in ("RACE", "WRONG VALUE"))
-        what = f"Without this line: {races:,} races and {wrong:,} wrong results"
+        what = f"Without this line: {races:,} accesses race and {wrong:,} results are wrong"
     return (f'<a class="poster" href="{address}" title="The run of a block, step by step">{line}'
             f'{picture(recorded["kinds"], run, launch)}'
             f"<span><b>▶ {words}</b> {what}</span><small>{LEGEND}</small></a>")
