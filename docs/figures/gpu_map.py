@@ -214,16 +214,11 @@ def large():
     rate = {name: row["rate"] for name, row in figures.items()}
     clock = {name: row["per_clock_and_sm"] for name, row in figures.items() if "per_clock_and_sm" in row}
     fastest = max(row.get("clock_ghz", 0) for row in ceilings["rows"])
-
-    def per_clock(terabytes):
-        return f"{1e3 * terabytes / chip['sms'] / fastest:.0f}"
-
     peak = f"{HBM_TERABYTES} TB/s"
     facts = {
         "HBM": [f"{HBM_GB} GB", peak, "", "copies:", f"{rate['copy']:.2f} TB/s", "",
-                per_clock(rate["copy"]), "bytes", "per clock"],
-        "L2": [f"{chip['l2_bytes'] / 2**20:.0f} MB", "", "", "adds:", f"{rate['add_l2']:.2f} TB/s", "",
-               per_clock(rate["add_l2"]), "bytes", "per clock"],
+                f"{1e3 * rate['copy'] / chip['sms'] / fastest:.0f}", "bytes", "per clock"],
+        "L2": [f"{chip['l2_bytes'] / 2**20:.0f} MB"],
         "shared": [f"{SHARED_KB} KB", f"{clock['ldmatrix']:.0f} bytes", "per clock"],
         "registers": [f"{REGISTERS_KB} KB", f"{REGISTERS_KB * 256:,}", "of 4 bytes"],
         "tensor": [f"wgmma {clock['wgmma_f16']:,.0f}", f"mma {clock['mma_f16']:,.0f}", "FLOPs/clock"],
@@ -248,7 +243,7 @@ def large():
     figure.notes(LEFT, 468, [
         f"All {chip['sms']} SMs: {rate['ldmatrix']:.0f} TB/s from shared memory, {rate['wgmma_f16']:.0f} TFLOP/s",
         f"by wgmma, {rate['mma_f16']:.0f} by mma, {rate['ffma']:.0f} by the f32 units; {rate['exp2']:.1f} T exp2/s.",
-        "“Per clock” is what one SM does, or gets from HBM and L2",
+        "“Per clock” is what one SM does, or its share of HBM's copies",
         f"at {fastest:.2f} GHz. Sizes, and {peak}: NVIDIA's. The rest is measured.",
     ])
     return figure
