@@ -88,7 +88,7 @@ STAGES = (
      ["HBM L2 shared"], ["L2 registers"]),
     ("10_tma", "09_async_copy", "forward", "K and V by TMA, no thread copies", INSTRUCTIONS,
      ["HBM L2 TMA shared"], ["L2 shared"]),
-    ("11_wgmma", "10_tma", "forward", "Operands from shared memory", WAVEFRONTS,
+    ("11_wgmma", "10_tma", "forward", "wgmma reads K and V where they lie", WAVEFRONTS,
      ["shared tensor registers"], ["shared registers"]),
     ("12_warp_specialized", "11_wgmma", "forward", "Producer requests, consumers compute", TFLOPS,
      ["HBM L2 TMA shared tensor"], []),
