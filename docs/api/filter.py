@@ -85,6 +85,12 @@ def documented(lines, group):
             comment.append(f"{found[1]}/// {plain(found[2] or '')}")
             continue
 
+        if line.startswith("#define "):  # The macros in these files are no words: they are left out.
+            while lines[n - 1].endswith("\\"):
+                n += 1
+            comment = []
+            continue
+
         # A declaration is `head`, which may be empty, and its last line. A function loses its body.
         is_top = not in_type and re.match(r"\w", line) and not re.match("namespace |extern ", line)
         end = n - 1
