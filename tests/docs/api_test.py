@@ -69,19 +69,20 @@ class Reference(BrowserTest):
         for stage in stages:
             page = self.group(f"stage_{stage.name}")
             facts = (stage / "stage.cu").read_text(encoding="utf-8")
-            kernels = "".join(path.read_text(encoding="utf-8") for path in stage.glob("*.cuh"))
+            source = "".join(path.read_text(encoding="utf-8") for path in stage.glob("*.cuh"))
             with self.subTest(stage=stage.name):
                 self.assertTrue(f'href="../stages/{stage.name}/index.html"' in page, "the chapter")
                 for text in re.findall(r'stage\.(?:teaches|removes|limiter) = "(.*)";', facts):
                     self.assertTrue(text in html.unescape(page), text)
                 for fact in re.findall(r"stage\.\w+\.(\w+) =", facts):
                     self.assertTrue(re.search(rf"<td[^>]*><a [^>]*>{fact}</a>", page), fact)
-                for name in re.findall(r"^struct (\w*(?:Config|Storage)) ", kernels, re.MULTILINE):
-                    self.assertTrue(re.search(rf"<li>[^<]*:.*>{name}</a>", page), name)
-                names = re.findall(r"__global__ void(?: __launch_bounds__[^{]*?\)\s)?\s*(\w+)\(",
-                                   kernels)
-                self.assertEqual(len(names), kernels.count("__global__"))
-                for name in names:
+                structs = re.findall(r"^struct (\w*(?:Config|Storage)) ", source, re.MULTILINE)
+                kernels = re.findall(r"__global__ void(?: __launch_bounds__[^{]*?\)\s)?\s*(\w+)\(",
+                                     source)
+                self.assertEqual(len(kernels), source.count("__global__"))
+                for name in structs + kernels:
+                    self.assertTrue(re.search(rf"<li>[^<]*: .*>{name}</a>", page), name)
+                for name in kernels:
                     self.assertIn("__global__ void", sections(page)[name])
 
     def test_words(self):
