@@ -125,6 +125,17 @@ class Reference(BrowserTest):
                                           found(By.LINK_TEXT, "mbarrier_wait")), "the word")
                 self.browser.switch_to.default_content()
 
+    def test_phone(self):
+        """No page is wider than its box."""
+        for page in ("index.html", "group__ptx.html", "group__stage__09__async__copy.html",
+                     "structcuflash_1_1PassFacts.html", "c__api_8h.html"):
+            self.open(page, 390)
+            with self.subTest(page=page):
+                self.assertEqual(self.browser.execute_script("""
+                    const box = document.querySelector("#doc-content");
+                    return [box.scrollWidth <= box.clientWidth, box.clientWidth <= 390];"""),
+                                 [True, True])
+
     def test_colours(self):
         """Those that the book's button has chosen, else the system's; the button chooses others."""
         script = "return getComputedStyle(document.body).backgroundColor"
