@@ -192,42 +192,50 @@ std::vector<Diagnosis> cause_of_stray(const std::vector<Sample>& samples, Diagno
   return found;
 }
 
-// The first store that differs from the stage's may tell what a fault follows from. True if all
-// other faults follow too.
-bool name_cause(Diagnosis& fault, const Diagnosis& first) {
-  if (first.id == kWrongPitch) {
-    fault.id = first.id, fault.message = first.message.substr(1);
-    return true;
-  }
-  if (first.id == kNeverStored && fault.id == "uninitialised") {
+// The first store that differs from the stage's may tell what a fault follows from.
+void name_cause(Diagnosis& fault, const Stage& exercise, const Stage& own,
+                const std::vector<Sample>& samples) {
+  const Diagnosis first = divergence(exercise, own, samples).cause;
+  if (first.id == kWrongPitch) fault.id = first.id, fault.message = first.message.substr(1);
+  if (fault.id != "uninitialised") return;
+  const std::string share = share_left_out(exercise, own, samples);
+  if (!share.empty()) {
+    fault.id = "share-left-out", fault.causes = share;
+  } else if (first.id == kNeverStored) {
     fault.message += first.message;
     fault.more = first.more;
   }
-  return false;
 }
 
-// A call at a barrier that differs from the stage's, for the causes that a deadlock may have.
-void name_barrier_call(Diagnosis& fault, const std::vector<Sample>& samples, const Stage& exercise,
+// A call at a barrier that differs from the stage's, for the causes that a fault may have. True if
+// there is one.
+bool name_barrier_call(Diagnosis& fault, const std::vector<Sample>& samples, const Stage& exercise,
                        const Stage& own) {
-  if (fault.id.rfind("mbarrier", 0) != 0 && fault.id.rfind("named-barrier", 0) != 0) return;
+  const char* const ids[] = {"mbarrier",         "named-barrier", "race-read", "race-overwrite",
+                             "race-two-writers", "stage-not",     "copy-"};
+  const auto is_of = [&](const char* id) { return fault.id.rfind(id, 0) == 0; };
+  if (std::none_of(std::begin(ids), std::end(ids), is_of)) return false;
   const std::string call = differing_barrier_call(exercise, own, samples);
-  const bool deadlock = fault.id.find("deadlock") != std::string::npos;
-  if (deadlock && !call.empty()) fault.message.erase(fault.message.find(". ") + 1);
-  fault.message += call;
+  if (!call.empty()) fault.causes = call;
+  return !call.empty();
 }
 
 std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples, const Stage& exercise,
                                          const Stage& own) {
   std::vector<Diagnosis> found = faults(samples);
+  if (!found.empty() && name_barrier_call(found.front(), samples, exercise, own)) return found;
+  if (!found.empty() && found.front().id == "race-between-blocks") {
+    found.front().causes = rows_stored_again(exercise, own, samples);
+  }
   // A block that stays may access other elements because it takes other tiles.
   const bool stays = own.facts(samples.front().pass).resident;
   if (!found.empty() && may_be_stray(found.front().id) && !stays) {
-    const bool is_race = found.front().id.rfind("race", 0) == 0;
-    Diagnosis stray = stray_access(exercise, own, samples, is_race ? found.front().message : "");
+    const bool ordered =
+        found.front().id.rfind("race", 0) == 0 || found.front().id.rfind("stage-not", 0) == 0;
+    Diagnosis stray = stray_access(exercise, own, samples, ordered ? found.front().message : "");
     if (!stray.id.empty()) return cause_of_stray(samples, std::move(stray), found.front());
-    if (name_cause(found.front(), divergence(exercise, own, samples).cause)) found.resize(1);
+    name_cause(found.front(), exercise, own, samples);
   }
-  if (!found.empty()) name_barrier_call(found.front(), samples, exercise, own);
   for (const Sample& s : samples) {
     if (found.empty() && !s.run().error.empty()) found.push_back({"call-failed", s.run().error});
   }
@@ -264,6 +272,8 @@ std::vector<Diagnosis> value_diagnoses(const std::vector<Sample>& samples, const
   std::vector<Diagnosis> found = named_mistakes(samples, located);
   if (!found.empty()) return found;
   if (wrong.id == kMaskedIsFinite) return {pattern_with(wrong.id, "")};
+  const std::string other_tile = tile_of_other_block(exercise, own, samples);
+  if (!other_tile.empty()) return {pattern_with("tile-of-other-block", other_tile)};
   const Diagnosis terms = located ? Diagnosis() : score_terms(samples);
   if (!terms.id.empty()) return {pattern_with(terms.id, terms.message)};
   return {pattern_with(first.cause.id.empty() ? wrong.id : first.cause.id, first.cause.message)};
@@ -327,7 +337,8 @@ nlohmann::ordered_json to_json(const Grade& grade) {
   json["checks"] = checks;
   json["diagnoses"] = nlohmann::ordered_json::array();
   for (const Diagnosis& diagnosis : grade.diagnoses) {
-    nlohmann::ordered_json entry = {{"id", diagnosis.id}, {"message", diagnosis.message}};
+    nlohmann::ordered_json entry = {{"id", diagnosis.id},
+                                    {"message", diagnosis.message + diagnosis.causes}};
     if (!diagnosis.details.empty()) entry["details"] = diagnosis.details;
     if (!diagnosis.more.empty()) entry["more"] = diagnosis.more;
     json["diagnoses"].push_back(entry);
@@ -350,7 +361,7 @@ Grade grade(const Stage& exercise, const Stage& own, Pass pass, harness::Runs ru
       {Check::kMachine, [&] { return machine_diagnoses(samples, exercise, own); }},
       {Check::kValues, [&] { return value_diagnoses(samples, exercise, own); }},
       {Check::kBytes, [&] { return excess_bytes(samples, exercise, own); }},
-      {Check::kConflicts, [&] { return excess_conflicts(samples); }},
+      {Check::kConflicts, [&] { return excess_conflicts(samples, exercise); }},
       {Check::kConflicts, [&] { return excess_shared_loads(samples); }},
       {Check::kBarriers, [&] { return excess_barriers(samples, exercise); }},
       {Check::kBarriers, [&] { return lost_overlap(samples); }},
