@@ -148,13 +148,17 @@ class Moment {
     element.array = array, element.row = row, element.column = column;
     const auto* const writes = own_.writes(element);
     if (writes == nullptr) return NAN;
-    double latest = NAN;
+    double latest = NAN, of_warp = NAN;
     int passed = 0;
     for (const Event* event : *writes) {
-      if (event->epoch <= at_.epoch) latest = event->value;
+      if (event->epoch > at_.epoch) continue;
+      latest = event->value;
       if (event->epoch == at_.epoch && passed++ == before_) break;
+      const bool same = event->product != nullptr && at_.product != nullptr &&
+                        event->product->log.at.thread == at_.product->log.at.thread;
+      if (same) of_warp = event->value;
     }
-    return latest;
+    return std::isnan(of_warp) ? latest : of_warp;
   }
 
  private:
@@ -218,9 +222,10 @@ constexpr const char* kOfSwizzle =
     "a swizzled row one goes on by 16 columns with an exclusive or of the chunk's number, not by "
     "adding to it";
 
-bool is_input(int array) {
-  const std::string& name = array_name(array);
-  const std::string matrix = name.substr(name[0] == 's', name.find('.'));  // "Q" of sQ.panels
+bool is_input(int number) {
+  const std::string& name = array_name(number);
+  const std::string array = name.substr(0, name.find('.'));
+  const std::string matrix = array.substr(array[0] == 's');  // "Q" of sQ.panels
   return matrix == "Q" || matrix == "K" || matrix == "V" || matrix == "dO";
 }
 
@@ -295,6 +300,7 @@ Finding diagnose_from_blocks(const Difference& first, const AccessHistory& mine,
       const Element& e = *event.element;
       const bool same = e.launch == block.first.launch && e.block == block.first.block;
       if (event.product == nullptr || !same || e.row % rows != 0 || e.column % 8 != 0) continue;
+      if (e == block.first) continue;
       for (const bool turned : {false, true}) {
         if ((turned && rows == 1) || !holds(now, block, wanted, e, turned)) continue;
         return {turned ? "operand-turned" : "operand-misplaced",
@@ -414,12 +420,13 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
   const Event& want = *group.front().own;
   const bool of_input =
       is_input(want.element->array) && (of_product || own.writes(*want.element)->front() == &want);
-  if (of_input && !of_product) {
+  const bool zeros = mine_is([](double x) { return x == 0; });
+  if (of_input && !of_product && !zeros) {
     const std::string home = belongs_to(group, own);
     if (home.rfind("each", 0) == 0)
       return {"value-misplaced", home + ": the tile begins at another row"};
   }
-  if (mine_is([](double x) { return x == 0; })) return {"stores-zero", "all are 0"};
+  if (zeros) return {kStoresZero, "all are 0"};
   if (mine_is([](double x) { return std::isnan(x); })) return {"stores-nan", "all are NaN"};
   if (mine_is([](double x) { return std::isinf(x); })) {
     return {"stores-infinity", "all are infinite"};
@@ -471,8 +478,12 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
   }
   if (!of_input && one_factor_each(group, lane_of)) {
     return {"factor-of-lane-differs",
-            "those of one lane have the same wrong factor, and other lanes of the row another: the "
-            "row's maximum or sum has not come to all of its lanes, or from all of them"};
+            "those of one lane have the same wrong factor, and other lanes of the " +
+                (makes_output(own) || !of_product
+                     ? std::string("row another: the row's maximum or sum has not come to all of "
+                                   "its lanes, or from all of them")
+                     : std::string("query another: its lanes take the LSE of different "
+                                   "queries"))};
   }
   if (!of_input && of_product && one_factor_each(group, row_of)) {
     const Product& product = *group.front().mine->product;

@@ -187,9 +187,13 @@ Diagnosis of_missing_products(const Event& event, const AccessHistory& mine,
       return group_of(product) == group_of(*event.product);
     });
   };
+  const auto made = count(mine);
   return {"products-missing",
-          " Products are missing: a warp makes " + std::to_string(count(mine)) +
-              " of them in its tile, the stage's " + std::to_string(count(own)) + '.',
+          " Products are missing: a warp makes " + std::to_string(made) +
+              " of them in its tile, the stage's " + std::to_string(count(own)) + '.' +
+              (made == 0 ? " It skips a tile of which its queries see keys, or the range of tiles "
+                           "leaves it out."
+                         : ""),
           in + who(event) + '\n'};
 }
 
@@ -275,8 +279,10 @@ Divergence in_words(const std::vector<Difference>& group, const AccessHistory& m
     message += " The first stores that differ from the stage's are those of " +
                array_name(event.element->array) + ": " + values.words + '.';
   }
-  const char* const id = *reads.id != 0 ? reads.id : *shuffles.id != 0 ? shuffles.id : values.id;
-  return {{id, message, store + '\n', reads.more + shuffles.more}, of_product};
+  const std::string id = *reads.id != 0 ? reads.id : *shuffles.id != 0 ? shuffles.id : values.id;
+  const bool weak =
+      id == kStoreDiffers || id == kMaskDiffers || std::string(values.id) == kStoresZero;
+  return {{id, message, store + '\n', reads.more + shuffles.more}, of_product, weak};
 }
 
 AccessHistory history(const Stage& stage, const Sample& s, const AccessHistory* own = nullptr) {
@@ -379,7 +385,7 @@ Diagnosis stray_of(const Sample& sample, const Stage& exercise, const Stage& own
   const auto is_stray = [&](const Event& event) {
     if (!event.shared) return false;
     if (of_others) {
-      const bool tells = event.element->column < 0 || !(event.write || operand.words.empty());
+      const bool tells = event.element->column < 0 || !operand.words.empty();
       return tells && of_warps[{warp_in_tile(event), event.write}].count(*event.element) == 0;
     }
     return known.count(*event.element) == 0 || !named.instead(event).empty();
@@ -387,7 +393,7 @@ Diagnosis stray_of(const Sample& sample, const Stage& exercise, const Stage& own
   const auto& events = mine.events();
   const auto first = std::find_if(events.begin(), events.end(), is_stray);
   if (first == events.end()) return {};
-  if (of_others && race.find(where(mine, *first)) == std::string::npos) return {};
+  if (of_others && race.find(mine.place(*first).location) == std::string::npos) return {};
   std::vector<Element> like_it;
   for (const Event& event : events) {
     if (event.site == first->site && event.element->array == first->element->array &&
@@ -443,8 +449,9 @@ Divergence divergence(const Stage& exercise, const Stage& own, const std::vector
     // What a store gets without a product that the stage makes is wrong, too.
     const auto missing = std::find_if(
         all.begin(), all.end(), [](const Difference& d) { return d.event().product != nullptr; });
-    if (all.front().event().product == nullptr && missing != all.end() &&
-        missing->mine == nullptr && missing->own->epoch == all.front().event().epoch) {
+    const Difference& first = all.front();
+    if (first.mine != nullptr && first.mine->product == nullptr && missing != all.end() &&
+        missing->mine == nullptr && missing->own->epoch == first.mine->epoch) {
       std::iter_swap(all.begin(), missing);
     }
     return in_words(first_group(all), mine, theirs, sample);
@@ -467,9 +474,7 @@ Divergence divergence(const Stage& exercise, const Stage& own, const std::vector
   for (const Sample* sample : tried) {
     Divergence one = of_sample(*sample);
     if (one.cause.details.empty()) continue;
-    const bool weak = one.cause.id == kStoreDiffers || one.cause.id == kMaskDiffers ||
-                      (one.of_product && one.cause.id == "stores-zero");
-    if (!weak) return one;
+    if (!one.weak) return one;
     if (found.cause.id.empty()) found = std::move(one);
   }
   return found;

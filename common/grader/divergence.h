@@ -15,6 +15,7 @@ inline constexpr const char* kWrongPitch = "wrong-leading-dimension";
 struct Divergence {
   Diagnosis cause;          // what the values and the reads tell; the message may be empty
   bool of_product = false;  // not of a store
+  bool weak = false;        // another problem may tell more
 };
 Divergence divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples);
 
