@@ -22,6 +22,7 @@ book_parts = {
     "Begin": [
         "docs/quarter_hour.md",
         "docs/ladder.md",
+        "docs/how_fast.md",
         "docs/prologue/README.md",
         "docs/glossary.md",
     ],
