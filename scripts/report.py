@@ -8,26 +8,30 @@ scripts/run.sh --report measures, and writes them into one file, build/report.js
 ladder or bench/peers/peers.py writes is refused. The book shows the same page (docs/site/book.py).
 """
 import argparse
+import itertools
 import json
 import pathlib
 import re
+import statistics
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / folder) for folder in ("scripts/maintainer", "bench/peers", "bench")]
-import figures_in_text as text  # noqa: E402, it lies there
+import figures_in_text as committed  # noqa: E402, it lies there
 import record  # noqa: E402
 import sizes  # noqa: E402
 import tables  # noqa: E402
 from provenance import json_text  # noqa: E402
-from update_pages import origin  # noqa: E402
+from tables import three_digits  # noqa: E402
+from update_pages import decimal_bytes, decimal_count, origin, percent  # noqa: E402
 
 RESULTS = ROOT / "docs/results"
 PAGE, TEMPLATE = ROOT / "build/report.html", ROOT / "scripts/report.html"
 TITLE = "How fast is attention on a GPU?"
-H200, SIMULATOR = "nvidia-h200", "cpu-simulator"
+H200, SIMULATOR, SECTORS = "nvidia-h200", "cpu-simulator/ladder", "nvidia-h100/sectors"
 PROBLEM = "b4_h32_q4096k4096_d64_f16"  # that the ladder times, and that Nsight Compute observes
-RECORDED, SECTORS = "b1_h1_q128k256_d64_f16", "b1_h2_q128k256_d64_f16"  # the same, with one head and with two
+RECORDED, TWO_HEADS = "b1_h1_q128k256_d64_f16", "b1_h2_q128k256_d64_f16"
+LEAST_MS = 0.4  # at the left end of the ladder's bars
 SHAPE = re.compile(r"b(\d+)_h(\d+)_q(\d+)k(\d+)_d(\d+)_(f16|bf16|f32)(_causal)?")
 PEERS = {"fa2": "FlashAttention-2", "fa3": "FlashAttention-3", "fa4": "FlashAttention-4", "cudnn": "cuDNN",
          "efficient": "memory-efficient", "math": "plain operations"}
@@ -93,12 +97,7 @@ def load(path):
     return result
 
 
-def of_gpu(name):
-    """A file of the H200 that has no curves, such as kernels.json."""
-    return text.load(f"{H200}/{name}")
-
-
-# ---- The page's data ------------------------------------------------------------------------------
+# ---- The curves -----------------------------------------------------------------------------------
 
 def cells_of(result):
     """Of each timed row: implementation, pass, dtype, head_dim, causal, length, TFLOP/s and spread."""
@@ -109,20 +108,39 @@ def cells_of(result):
         return
     for row in result["rows"]:
         if "tflops" in row and (shape := SHAPE.fullmatch(row["problem"])):
-            _, _, _, keys, head_dim, dtype, causal = shape.groups()
+            *_, keys, head_dim, dtype, causal = shape.groups()
             yield [row["stage"], row["pass"], dtype, int(head_dim), bool(causal), int(keys), row["tflops"], 0]
 
 
 def ceilings_of(results, measured):
     """The fastest matrix products of each dtype that were measured on a GPU, in TFLOP/s."""
-    found = {}
     rates = [(row["figure"], row["rate"]) for row in measured if row.get("unit") == "TFLOP/s" and "whole" not in row]
     rates += [(row["ceiling"], row["ceiling_tflops"]) for result in results for row in result["rows"] if "ceiling" in row]
     rates += [(name, rate) for result in results for name, rate in result.get("ceilings", {}).items()]
+    found = {}
     for name, rate in rates:
         dtype = "f32" if name == "ffma" else name.removesuffix("_tflops").rsplit("_", 1)[-1]
         found[dtype] = max(rate, found.get(dtype, 0))
     return found
+
+
+def runs_of(results, measured=(), yours=""):
+    """The curves of each file {name: result} of one GPU; where peers were measured, those of their runs alone."""
+    results = {name: result for name, result in results.items() if result["provenance"]["backend"] == "cuda"}
+    of_peers = {name: result for name, result in results.items() if "ceilings" in result}
+    ceilings = ceilings_of(results.values(), measured)
+    for name, result in (of_peers or results).items():
+        yield {"gpu": result["provenance"]["device"] + yours, "origin": ", ".join([*origin(result["provenance"]), name]),
+               "ceilings": ceilings, "cells": list(cells_of(result))}
+
+
+def committed_runs():
+    """The runs of all GPUs in docs/results, the H200's first."""
+    for folder in sorted((path for path in RESULTS.iterdir() if path.is_dir()), key=lambda path: path.name != H200):
+        measured = folder / "ceilings.json"
+        rows = json.loads(measured.read_text(encoding="utf-8"))["rows"] if measured.exists() else []
+        paths = sorted(folder.glob("peers*.json")) + sorted(folder.glob("ladder*.json"))
+        yield from runs_of({str(path.relative_to(ROOT)): load(path) for path in paths}, rows)
 
 
 def merged(paths):
@@ -133,151 +151,263 @@ def merged(paths):
     return {"provenance": {**results[0]["provenance"], "command": "scripts/run.sh --report"}, "rows": list(rows.values())}
 
 
-def runs_of(results, ceilings, yours=""):
-    """A run of each file {name: result} of one GPU: its curves, where peers were measured of those files alone, and
-    the ladder's rows."""
-    results = {name: result for name, result in results.items() if result["provenance"]["backend"] == "cuda"}
-    of_peers = any("ceilings" in result for result in results.values())
-    ceilings = ceilings_of(results.values(), ceilings)
-    for name, result in results.items():
-        of_ladder = [[row[key] for key in ("stage", "pass", "ms", "tflops", "extra_bytes")] for row in result["rows"]
-                     if row.get("problem") == PROBLEM and "ms" in row]
-        yield {"gpu": result["provenance"]["device"] + yours, "ceilings": ceilings, "ladder": of_ladder,
-               "origin": ", ".join(origin(result["provenance"]) + [name]),
-               "cells": list(cells_of(result)) if "ceilings" in result or not of_peers else []}
+# ---- The other figures: what the page's script draws, and the rows of their tables -----------------
 
-
-def committed_runs():
-    """The runs of all GPUs in docs/results, the H200's first."""
-    for folder in sorted((path for path in RESULTS.iterdir() if path.is_dir()), key=lambda path: path.name != H200):
-        measured = folder / "ceilings.json"
-        ceilings = json.loads(measured.read_text(encoding="utf-8"))["rows"] if measured.exists() else []
-        paths = sorted(folder.glob("peers*.json")) + sorted(folder.glob("ladder*.json"))
-        yield from runs_of({str(path.relative_to(ROOT)): load(path) for path in paths}, ceilings)
+def timed(result):
+    """{(stage, pass): its row} of the problem that the ladder times."""
+    return {(row["stage"], row["pass"]): row for row in result["rows"] if row["problem"] == PROBLEM and "ms" in row}
 
 
 def stages():
-    """{stage: [what it teaches, in a few words, {pass: the stage that it follows}]}."""
-    found = {}
-    for path in sorted((ROOT / "stages").glob("[0-8]*/stage.cu")):
-        source = path.read_text(encoding="utf-8")
-        idea = re.search(r'stage\.teaches = "([^:;,"]+)', source)[1]
-        found[path.parent.name] = [idea, dict(sizes.FOLLOWS.findall(source))]
-    return found
+    """{stage: (what it teaches, in a few words, {pass: the stage that it follows})}."""
+    paths = sorted((ROOT / "stages").glob("[0-8]*/stage.cu"))
+    sources = {path.parent.name: path.read_text(encoding="utf-8") for path in paths}
+    return {stage: (re.search(r'stage\.teaches = "([^:;,"]+)', source)[1], dict(sizes.FOLLOWS.findall(source)))
+            for stage, source in sources.items()}
 
 
-def kernels(problem):
+def said_of(*names):
+    """Where files of docs/results come from."""
+    origins = {name: origin(committed.load(name)["provenance"]) for name in names}
+    return ", ".join(origins[names[0]][:-2]) + ": " + "; ".join(
+        f"docs/results/{name}.json, {commit}, {date}" for name, (*_, commit, date) in origins.items()) + "."
+
+
+def spoken(stage):
+    """A stage's name with spaces."""
+    return stage.replace("_", " ")
+
+
+def in_a_row(*parts):
+    """Parts of a bar, one behind the other, of (length, colour, what it says)."""
+    ends = list(itertools.accumulate(length for length, _, _ in parts))
+    return [[end - length, end, colour, said] for end, (length, colour, said) in zip(ends, parts)]
+
+
+def bars(label, rows, low, high, ticks, **more):
+    """A chart for each pass of rows (pass, stage, name, what stands at the end, lanes of parts [from, to, colour, said])."""
+    return [{"title": which.capitalize(), "label": f"{label}, {which}", "low": low, "high": high, "ticks": ticks, **more,
+             "rows": [row[1:] for row in rows if row[0] == which]} for which in sizes.KERNELS
+            if any(row[0] == which for row in rows)]
+
+
+def ladder(yours):
+    """Milliseconds of each rung."""
+    ours, mine, about = timed(committed.load(committed.LADDER)), timed(yours) if yours else {}, stages()
+    ceiling, rows, numbers = ceilings_of([yours], ()).get("f16") if yours else None, [], []
+    for (stage, which), row in ours.items():
+        own, before = mine.get((stage, which)), ours.get((about[stage][1].get(which), which))
+        lanes = [[[LEAST_MS, row["ms"], stage, f"{spoken(stage)}: {three_digits(row['ms'])} ms"]]]
+        lanes += [[[LEAST_MS, own["ms"], "fa3", f"yours: {three_digits(own['ms'])} ms"]]] if own else [[]] * bool(mine)
+        rows.append((which, stage, f"{stage[:2]} {about[stage][0]}", f"{three_digits(row['ms'])} ms"
+                     + (f", yours {three_digits(own['ms'])}" if own else ""), lanes))
+        cells = [three_digits(own["ms"]), three_digits(own["tflops"])] if own else [None, None]
+        cells.append(percent(100 * own["tflops"] / ceiling) if own and ceiling else None)
+        numbers.append([stage, which, three_digits(row["ms"]), three_digits(row["tflops"]),
+                        f"{before['ms'] / row['ms']:.2f}" if before else None, *(cells if mine else [])])
+    high = 1.3 * max(row["ms"] for row in [*ours.values(), *mine.values()])
+    return {"charts": bars("Milliseconds", rows, LEAST_MS, high, [[v, f"{v} ms"] for v in (1, 10, 100, 1000)], names=400,
+                           right=170 if mine else 90),
+            "caption": said_of(committed.LADDER) + (" Below each bar: yours." if mine else ""),
+            "head": ["stage", "pass", "ms", "TFLOP/s", "× the stage before",
+                     *(["yours, ms", "yours, TFLOP/s", "share of your GPU's ceiling"] if mine else [])], "rows": numbers}
+
+
+def kernels():
     """{(stage, pass): Nsight Compute's rows}."""
     found = {}
-    for row in of_gpu("kernels")["rows"]:
-        if row["problem"] == problem:
+    for row in committed.load(f"{H200}/kernels")["rows"]:
+        if row["problem"] == PROBLEM:
             found.setdefault((row["stage"], row["pass"]), []).append(row)
     return found
 
 
 def roofline():
-    """Of each pass: stage, pass, FLOPs per byte of DRAM, TFLOP/s, bytes."""
-    for (stage, which), rows in kernels(PROBLEM).items():
-        moved = sum(row["dram_read_bytes"] + row["dram_write_bytes"] for row in rows)
-        yield [stage, which, flops(rows[0]) / moved, text.tflops(stage, which), moved]
-
-
-def stalls():
-    """Of each pass: stage, pass, its longest kernel, and {reason: per cent of the warps' stalls}."""
-    for (stage, which), rows in kernels(PROBLEM).items():
-        longest = max(rows, key=lambda row: row["ms"])
-        yield [stage, which, longest["kernel"], longest["waits"]]
+    """Speed by FLOPs per byte of DRAM, below what a copy and loops of products reach."""
+    roof = {row["figure"]: row["rate"] for row in committed.load(f"{H200}/ceilings")["rows"] if "whole" not in row}
+    speeds, copy, highest, low, high = timed(committed.load(committed.LADDER)), roof["copy"], roof["wgmma_f16"], 1, 10000
+    lines = [("", 0, [[low, low * copy], [highest / copy, highest]])]
+    for name, figure, shift in (("FFMA", "ffma", 4), ("mma.sync", "mma_f16", 10), ("wgmma", "wgmma_f16", -2)):
+        rate = roof[figure]
+        lines.append((f"{name} {three_digits(rate)}", shift, [[rate / copy, rate], [high, rate]]))
+    series = {which: [{"name": name, "shift": shift, "colour": "math", "bare": True, "points": points}
+                      for name, shift, points in lines] for which in sizes.KERNELS}
+    numbers = []
+    for (stage, which), rows in kernels().items():
+        moved, speed = sum(row["dram_read_bytes"] + row["dram_write_bytes"] for row in rows), speeds[stage, which]["tflops"]
+        intensity = flops(rows[0]) / moved
+        said = f"{spoken(stage)}: {three_digits(intensity)} FLOPs per byte, {three_digits(speed)} TFLOP/s"
+        series[which].append({"name": spoken(stage), "short": stage[:2], "colour": stage,
+                              "points": [[intensity, speed, 0, said]]})
+        numbers.append([stage, which, three_digits(intensity), three_digits(speed), decimal_bytes(moved),
+                        percent(100 * speed / min(intensity * copy, highest))])
+    decades = [[10**n, f"{10**n:,}"] for n in range(5)]
+    x = {"low": low, "high": high, "log": True, "ticks": decades, "title": "FLOPs per byte of DRAM"}
+    y = {"low": 0.5, "high": 1200, "log": True, "ticks": decades[:4]}
+    return {"charts": [{"title": which.capitalize(), "label": f"Roofline, {which}", "series": series[which], "height": 400,
+                        "loose": True, "x": x, "y": y} for which in sizes.KERNELS],
+            "caption": said_of(f"{H200}/kernels") + " " + said_of(f"{H200}/ceilings") + " 06's forward pass is 05's.",
+            "head": ["stage", "pass", "FLOPs per byte", "TFLOP/s", "bytes of DRAM", "share of the roof"], "rows": numbers}
 
 
 def tiles():
-    """Of each timeline: stage, head_dim, cycles of a tile, of its parts, share with a product in flight."""
-    for path in sorted((RESULTS / H200).glob("timeline_*.json")):
-        result = json.loads(path.read_text(encoding="utf-8"))
-        for timeline in result["timelines"]:
-            lanes = [lane for lane in timeline["lanes"] if "parts" in lane]
-            mean = lambda of: sum(map(of, lanes)) / len(lanes)  # noqa: E731, it ends here
-            parts = {name: mean(lambda lane: lane["parts"][name]) for name in lanes[0]["parts"]}  # noqa: B023
-            yield [result["stage"], re.search(r"_d(\d+)", timeline["problem"])[1], mean(lambda lane: lane["cycles"]),
-                   {**parts, "other": mean(lambda lane: lane["other"])}, timeline["products_in_flight"]]
+    """The cycles of a tile, from the timelines."""
+    files = sorted(f"{H200}/{path.stem}" for path in (RESULTS / H200).glob("timeline_*.json"))
+    rows, numbers, key = [], [], {"S": "blue", "P V": "cudnn", "softmax": "fa4", "waits": "fa3", "other": "math"}
+    for stage, timeline in ((committed.load(file)["stage"], one) for file in files for one in committed.load(file)["timelines"]):
+        lanes = [{**lane["parts"], "other": lane["other"], "cycles": lane["cycles"]}
+                 for lane in timeline["lanes"] if "parts" in lane]
+        mean = {name: statistics.mean(lane[name] for lane in lanes) for name in lanes[0]}
+        cycles, head_dim = mean.pop("cycles"), re.search(r"_d(\d+)", timeline["problem"])[1]
+        products, rest = [[0, cycles, "line", f"{cycles:.0f} cycles"]], [[0, cycles, "line", f"{cycles:.0f} cycles"]]
+        for lane, names in ((products, ("S", "P V")), (rest, mean.keys() - {"S", "P V"})):
+            lane += in_a_row(*((length, key.get(name, "fa3"), f"{name}: {length:.0f} of {cycles:.0f} cycles")
+                               for name, length in mean.items() if name in names))
+        share = percent(100 * timeline["products_in_flight"])
+        rows.append(("forward", stage, f"{spoken(stage)}, D {head_dim}", f"{share} in flight", [products, rest]))
+        numbers.append([stage, head_dim, f"{cycles:.0f}", *(f"{length:.0f}" for length in mean.values()), share])
+    ticks, most = [[v, f"{v:,}"] for v in range(0, 4000, 1000)], max(float(row[2]) for row in numbers)
+    return {"charts": bars("Cycles of a tile", rows, 0, most, ticks, linear=True, lane=12, right=130),
+            "key": key, "caption": said_of(*files),
+            "head": ["stage", "D", "cycles", *mean, "product in flight on the SM"], "rows": numbers}
+
+
+def stalls():
+    """Stall reasons of the passes that have no timeline."""
+    kinds = {"global memory": ("fa3", "long_scoreboard lg_throttle"),
+             "shared memory": ("fa4", "short_scoreboard mio_throttle"),
+             "earlier instructions, busy units": ("blue", "wait math_pipe_throttle dispatch_stall"),
+             "barriers": ("fa2", "barrier"), "ready, not selected": ("cudnn", "not_selected"), "all others": ("math", "")}
+    colours = {reason: colour for colour, reasons in kinds.values() for reason in reasons.split()}
+    rows, numbers = [], []
+    for (stage, which), of_stage in kernels().items():
+        if which == "backward" or not (RESULTS / H200 / f"timeline_{stage}.json").exists():
+            longest = max(of_stage, key=lambda row: row["ms"])
+            waits = {**longest["waits"], "all others": 100 - sum(longest["waits"].values())}
+            said = [f"{reason.replace('_', ' ')} {three_digits(share)} %" for reason, share in waits.items()]
+            parts = [(share, colours.get(reason, "math"), words) for (reason, share), words in zip(waits.items(), said)]
+            rows.append((which, stage, spoken(stage), said[0], [in_a_row(*parts)]))
+            numbers.append([stage, which, longest["kernel"], *said])
+    ticks = [[v, f"{v} %"] for v in range(0, 101, 25)]
+    return {"charts": bars("Stall reasons in per cent", rows, 0, 100, ticks, linear=True, right=190),
+            "key": {name: colour for name, (colour, _) in kinds.items()}, "caption": said_of(f"{H200}/kernels"),
+            "head": ["stage", "pass", "kernel", "first", "second", "third", "all others"], "rows": numbers}
+
+
+def memory():
+    """Extra memory; stages that need the same share a bar."""
+    alike, numbers = {}, []
+    for (stage, which), row in timed(committed.load(committed.LADDER)).items():
+        alike.setdefault((which, row["extra_bytes"]), []).append(stage)
+        numbers.append([stage, which, decimal_bytes(row["extra_bytes"])])
+    rows = [(which, None, " ".join(stage[:2] for stage in names) if len(names) > 1 else spoken(names[0]),
+             decimal_bytes(count), [[[1e6, count, names[0], decimal_bytes(count)]]])
+            for (which, count), names in alike.items()]
+    return {"charts": bars("Extra memory", rows, 1e6, 1e11, [[v, decimal_bytes(v)] for v in (1e6, 1e8, 1e10)], names=260),
+            "caption": said_of(committed.LADDER), "head": ["stage", "pass", "extra memory"], "rows": numbers}
 
 
 def steps():
-    """Of each pass: stage, pass, the one before, new lines, registers, shared memory, TFLOP/s, error / limit."""
+    """What changes from a stage to the next."""
     _, counts = record.read(record.FOLDER / "counts.txt")
-    _, code = record.read(next(iter(sorted(record.FOLDER.glob("nvcc_*.txt"), reverse=True))))
-    errors = {(row["stage"], row["pass"]): row["error"] / row["limit"] for row in text.load(text.LADDER)["rows"]
-              if "error" in row}
+    _, code = record.read(max(record.FOLDER.glob("nvcc_*.txt")))
+    errors = {(row["stage"], row["pass"]): row["error"] / row["limit"]
+              for row in committed.load(committed.LADDER)["rows"] if "error" in row}
+    speeds, numbers = timed(committed.load(committed.LADDER)), []
     for stage, which, _, _, before, new, _ in sizes.stages():
-        registers = [numbers["registers"] for (of, _, kernel), numbers in code.items()
-                     if of == stage and "<__half,64" in kernel
-                     and kernel.startswith(FORWARD_KERNELS) == (which == "forward")]
-        if registers:
-            yield [stage, which, before, new, max(registers), counts[stage, which, RECORDED]["shared_bytes"],
-                   text.tflops(stage, which), errors[stage, which]]
+        if (stage, which) in speeds:
+            speed, other = speeds[stage, which]["tflops"], speeds.get((before, which))
+            registers = [row["registers"] for (of, _, kernel), row in code.items() if of == stage and "<__half,64" in kernel
+                         and kernel.startswith(FORWARD_KERNELS) == (which == "forward")]
+            numbers.append([stage, which, before[:2] or None, None if new == "" else str(new), str(max(registers)),
+                            decimal_bytes(counts[stage, which, RECORDED]["shared_bytes"]), three_digits(speed),
+                            f"{speed / other['tflops']:.2f}" if other else None, f"{errors[stage, which]:.2f}"])
+    return {"charts": [], "caption": f"Speed: {said_of(committed.LADDER)} Registers and shared memory: tests/record.",
+            "head": ["stage", "pass", "follows", "new lines", "registers", "shared memory", "TFLOP/s", "× before",
+                     "error / limit"], "rows": numbers}
 
 
-def counted_and_measured():
-    """Of each pass: stage, pass, sectors counted and measured, wavefronts counted and measured."""
+def chip():
+    """The CPU simulator's counts beside the chip's."""
     _, counts = record.read(record.FOLDER / "counts.txt")
-    for row in text.load("nvidia-h100/sectors")["rows"]:
-        counted = counts.get((row["stage"], row["pass"], RECORDED))
-        if row["problem"] == SECTORS:
-            yield [row["stage"], row["pass"], 2 * (counted["read_sectors"] + counted["write_sectors"]),
-                   row["global_read_sectors"] + row["global_write_sectors"],
-                   2 * counted["shared_wavefronts"], row["shared_wavefronts"]]
+    rows, numbers = [], []
+    for row in committed.load(SECTORS)["rows"]:
+        if row["problem"] != TWO_HEADS:
+            continue
+        stage, which, measured = row["stage"], row["pass"], row["shared_wavefronts"]
+        one = counts[stage, which, RECORDED]
+        counted = 2 * one["shared_wavefronts"]
+        numbers.append([stage, which, *map(decimal_count, (2 * (one["read_sectors"] + one["write_sectors"]),
+                        row["global_read_sectors"] + row["global_write_sectors"], counted, measured))])
+        if counted:
+            lanes = [[1000, counted, "blue", f"counted: {counted}"]], [[1000, measured, "fa3", f"measured: {measured}"]]
+            rows.append((which, stage, spoken(stage), f"× {measured / counted:.2f}", lanes))
+    return {"charts": bars("Wavefronts", rows, 1000, 2e6, [[v, decimal_count(v)] for v in (1e3, 1e4, 1e5, 1e6)]),
+            "key": {"counted": "blue", "measured": "fa3"},
+            "caption": said_of(SECTORS) + " Counted: tests/record, one head, doubled.",
+            "head": ["stage", "pass", "sectors, counted", "measured", "wavefronts, counted", "measured"], "rows": numbers}
 
 
-def counts_beside(yours):
-    """Of each row that the CPU simulator counted: stage, pass, {count: [committed, yours]}."""
-    committed = {(row["stage"], row["pass"], row["problem"]): row for row in load(RESULTS / SIMULATOR / "ladder.json")["rows"]}
+def counts(yours):
+    """What the CPU simulator counted here; in brackets the committed count, where it differs."""
+    ours = {(row["stage"], row["pass"], row["problem"]): row for row in committed.load(SIMULATOR)["rows"]}
     names = ("requested_read_bytes", "requested_write_bytes", "bank_conflicts", "products", "multiply_adds", "barriers")
+
+    def cell(mine, other):
+        if mine == other:
+            return f"{mine:,}"
+        return {"said": f"{mine:,} ({other:,})", "mark": "worse" if mine > other else "better"}
+    rows = []
     for row in yours["rows"]:
-        other = committed.get((row["stage"], row["pass"], row["problem"]), {})
+        other = ours.get((row["stage"], row["pass"], row["problem"]), row)
         if "requested_read_bytes" in row:
-            yield [row["stage"], row["pass"], {name: [other.get(name), row[name]] for name in names}]
-
-
-def said_of(*names):
-    """Where files of docs/results come from."""
-    return "; ".join(", ".join(origin(text.load(name)["provenance"]) + [f"docs/results/{name}.json"]) for name in names)
-
-
-def data(yours=None):
-    """All that the page's script draws."""
-    runs = list(runs_of({"build/report.json": yours}, [], " (yours)")) if yours else []
-    timelines = sorted(f"{H200}/{path.stem}" for path in (RESULTS / H200).glob("timeline_*.json"))
-    return {"runs": runs + list(committed_runs()), "stages": stages(), "roofline": list(roofline()), "tiles": list(tiles()),
-            "ceilings": {row["figure"]: row["rate"] for row in of_gpu("ceilings")["rows"] if "whole" not in row},
-            "stalls": list(stalls()), "steps": list(steps()), "chip": list(counted_and_measured()),
-            "counts": list(counts_beside(yours)) if yours else [], "history": text.load("history"),
-            "origins": {"kernels": said_of(f"{H200}/kernels"), "ceilings": said_of(f"{H200}/ceilings"),
-                        "sectors": said_of("nvidia-h100/sectors"), "tiles": said_of(*timelines)},
-            "peers": PEERS}
+            rows.append([row["stage"], row["pass"], *(cell(row[name], other[name]) for name in names)])
+    return {"charts": [], "caption": "In brackets: the committed count, where it differs.", "rows": rows,
+            "head": ["stage", "pass", *map(spoken, names)]}
 
 
 # ---- The page -------------------------------------------------------------------------------------
 
 def answer(chapters):
     """The page's first sentence."""
-    rows, said = text.load(f"{H200}/peers"), []
+    rows, said = committed.load(f"{H200}/peers"), []
     for which in sizes.KERNELS:
         speeds = {}
         for row in tables.with_head_dim(tables.rows_of(rows), tables.HEAD_DIMS):
             if row["pass"] == which and row["impl"] not in tables.PEERS:
                 speeds[row["impl"]] = max(row["tflops"], speeds.get(row["impl"], 0))
-        best = max(speeds, key=lambda stage: text.ratio(stage, which=which))
-        said.append(f'<b>{speeds[best]:.0f}&nbsp;TFLOP/s</b> {which} (<a href="{chapters.format(best)}">{best.replace("_", " ")}</a>: '
-                    f"<b>{text.ratio(best, which=which):.2f}&nbsp;×</b> ")
+        best = max(speeds, key=lambda stage: committed.ratio(stage, which=which))
+        said.append(f"<b>{speeds[best]:.0f}&nbsp;TFLOP/s</b> {which} "
+                    f'(<a href="{chapters.format(best)}">{spoken(best)}</a>: '
+                    f"<b>{committed.ratio(best, which=which):.2f}&nbsp;×</b> ")
     return (f"On an {rows['provenance']['device']}, attention in f16 runs at up to {said[0]}the speed of the fastest of "
-            f"FlashAttention-2, 3 and 4 and cuDNN, in the mean over 24 sizes) and {said[1]}that speed); plain loops, the "
-            f"first rung of our ladder, run at {text.tflops('01_naive'):.2f}&nbsp;TFLOP/s.")
+            f"FlashAttention-2, 3 and 4 and cuDNN, in the mean over 24 sizes) and {said[1]}that speed); plain loops, "
+            f"the first rung of our ladder, run at {committed.tflops('01_naive'):.2f}&nbsp;TFLOP/s.")
+
+
+def answer_of(yours):
+    """A sentence about this machine's results; empty if it has no GPU."""
+    ceiling, said = ceilings_of([yours], ()).get("f16"), []
+    for which in sizes.KERNELS:
+        speed = max((cell[6] for cell in cells_of(yours) if cell[1] == which), default=None)
+        share = f" ({percent(100 * speed / ceiling)} of its fastest products)" if speed and ceiling else ""
+        said += [f"<b>{three_digits(speed)}&nbsp;TFLOP/s</b> {which}{share}"] if speed else []
+    return f" Yours, an {yours['provenance']['device']}, reaches {' and '.join(said)}." if said else ""
 
 
 def fragment(chapters, yours=None):
     """The page below its title, as HTML; `chapters` is the address of a chapter, with {} for its stage."""
-    found = json.dumps({**data(yours), "chapters": chapters}, ensure_ascii=False, separators=(",", ":"))
-    return TEMPLATE.read_text(encoding="utf-8").replace("<!-- answer -->", answer(chapters)).replace(
-        "/* data */ null", found.replace("</", "<\\/"))
+    figures = {"ladder": ladder(yours), "roofline": roofline(), "tiles": tiles(), "stalls": stalls(), "memory": memory(),
+               "steps": steps(), "chip": chip()}
+    runs, sentence = list(committed_runs()), answer(chapters)
+    if yours:
+        runs = [*runs_of({"build/report.json": yours}, yours=" (yours)"), *runs]
+        sentence += answer_of(yours)
+        figures |= {"counts": counts(yours)} if yours["provenance"]["backend"] == "simt" else {}
+    found = json.dumps({"chapters": chapters, "stages": list(stages()), "peers": PEERS, "runs": runs, "figures": figures,
+                        "history": committed.load("history")}, ensure_ascii=False, separators=(",", ":"))
+    page_of = TEMPLATE.read_text(encoding="utf-8").replace("<!-- answer -->", sentence)
+    return page_of.replace("/* data */ null", found.replace("</", "<\\/"))
 
 
 def page(yours=None):

@@ -47,7 +47,7 @@ def json_of(path):
 
 def digits(value):
     """As the page's script writes a number."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def made_up():
@@ -94,7 +94,7 @@ class Page(BrowserTest):
         best = max(row["tflops"]["14_persistent"][0] for row in json_of("nvidia-h200/peers.json")["rows"]
                    if row["head_dim"] in (64, 128) and "14_persistent" in row["tflops"])
         self.assertIn(f"{best:.0f} TFLOP/s forward", text)
-        self.assertIn(f"{report.text.ratio('14_persistent'):.2f} × the speed", text)
+        self.assertIn(f"{report.committed.ratio('14_persistent'):.2f} × the speed", text)
         box = self.find("#curves svg").rect
         self.assertLess(box["y"] + box["height"], 900)
 
@@ -144,7 +144,7 @@ class Page(BrowserTest):
         speeds = [run[15] for run in history if len(run) > 15 and run[15]]
         self.assertEqual(json_of("history.json")["problems"][15], "b4_h16_q4096k4096_d128")
         past = next(cells for cells in self.table("history") if cells[0] == "14 persistent")
-        self.assertEqual(past[3:], [digits(speeds[-1]), f"{100 * (speeds[-1] / speeds[-2] - 1):+.1f} %", str(len(speeds))])
+        self.assertEqual(past[3:], [digits(speeds[-1]), str(len(speeds)), f"{100 * (speeds[-1] / speeds[-2] - 1):+.1f} %"])
         for figure in ("stalls", "memory", "steps", "chip"):
             self.assertGreater(len(self.table(figure)), 10, figure)
 
@@ -215,8 +215,9 @@ class Page(BrowserTest):
         self.assertEqual([text for text in found["14 persistent"] if text != "–"], [digits(speed)] * 2)
         self.assertEqual(len([text for text in found["14 persistent*"] if text != "–"]), 6)
         mine = next(cells for cells in self.table("ladder") if cells[0] == "14 persistent")
-        self.assertEqual(mine[6:], [digits(speed), f"{speed / 4:.0f} %"])
-        self.assertFalse(self.find("#yours").is_displayed())
+        self.assertEqual(mine[6:], [digits(speed), f"{speed / 4:.0f}\N{NO-BREAK SPACE}%"])
+        self.assertFalse(self.find("#counts").is_displayed())
+        self.assertIn("Yours, an NVIDIA A100, reaches 132 TFLOP/s forward (33", self.find(".answer").text)
 
     def test_counts(self):
         result = json_of("cpu-simulator/ladder.json")
