@@ -254,7 +254,8 @@ def tiles():
     """The cycles of a tile, from the timelines."""
     files = sorted(f"{H200}/{path.stem}" for path in (RESULTS / H200).glob("timeline_*.json"))
     rows, numbers, key = [], [], {"S": "blue", "P V": "cudnn", "softmax": "fa4", "waits": "fa3", "other": "math"}
-    for stage, timeline in ((committed.load(file)["stage"], one) for file in files for one in committed.load(file)["timelines"]):
+    results = [committed.load(file) for file in files]
+    for stage, timeline in ((result["stage"], timeline) for result in results for timeline in result["timelines"]):
         lanes = [{**lane["parts"], "other": lane["other"], "cycles": lane["cycles"]}
                  for lane in timeline["lanes"] if "parts" in lane]
         mean = {name: statistics.mean(lane[name] for lane in lanes) for name in lanes[0]}
