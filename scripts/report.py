@@ -21,14 +21,15 @@ import figures_in_text as committed  # noqa: E402, it lies there
 import record  # noqa: E402
 import sizes  # noqa: E402
 import tables  # noqa: E402
-from provenance import json_text  # noqa: E402
+from provenance import json_text, rounded  # noqa: E402
 from tables import three_digits  # noqa: E402
 from update_pages import decimal_bytes, decimal_count, origin, percent  # noqa: E402
 
 RESULTS = ROOT / "docs/results"
 PAGE, TEMPLATE = ROOT / "build/report.html", ROOT / "scripts/report.html"
 TITLE = "How fast is attention on a GPU?"
-H200, SIMULATOR, SECTORS = "nvidia-h200", "cpu-simulator/ladder", "nvidia-h100/sectors"
+H200, SECTORS = "nvidia-h200", "nvidia-h100/sectors"
+SIMULATOR, STAGES = "cpu-simulator/ladder", "cpu-simulator/stages"
 PROBLEM = "b4_h32_q4096k4096_d64_f16"  # that the ladder times, and that Nsight Compute observes
 RECORDED, TWO_HEADS = "b1_h1_q128k256_d64_f16", "b1_h2_q128k256_d64_f16"
 LEAST_MS = 0.4  # at the left end of the ladder's bars
@@ -237,7 +238,7 @@ def roofline():
         moved, speed = sum(row["dram_read_bytes"] + row["dram_write_bytes"] for row in rows), speeds[stage, which]["tflops"]
         intensity = flops(rows[0]) / moved
         said = f"{spoken(stage)}: {three_digits(intensity)} FLOPs per byte, {three_digits(speed)} TFLOP/s"
-        series[which].append({"name": spoken(stage), "short": stage[:2], "colour": stage,
+        series[which].append({"name": spoken(stage), "short": stage[:2], "colour": stage, "end": "",
                               "points": [[intensity, speed, 0, said]]})
         numbers.append([stage, which, three_digits(intensity), three_digits(speed), decimal_bytes(moved),
                         percent(100 * speed / min(intensity * copy, highest))])
@@ -296,16 +297,27 @@ def stalls():
 
 
 def memory():
-    """Extra memory; stages that need the same share a bar."""
-    alike, numbers = {}, []
-    for (stage, which), row in timed(committed.load(committed.LADDER)).items():
-        alike.setdefault((which, row["extra_bytes"]), []).append(stage)
-        numbers.append([stage, which, decimal_bytes(row["extra_bytes"])])
-    rows = [(which, None, " ".join(stage[:2] for stage in names) if len(names) > 1 else spoken(names[0]),
-             decimal_bytes(count), [[[1e6, count, names[0], decimal_bytes(count)]]])
-            for (which, count), names in alike.items()]
-    return {"charts": bars("Extra memory", rows, 1e6, 1e11, [[v, decimal_bytes(v)] for v in (1e6, 1e8, 1e10)], names=260),
-            "caption": said_of(committed.LADDER), "head": ["stage", "pass", "extra memory"], "rows": numbers}
+    """Extra memory by length; stages that need the same share a line."""
+    alike, numbers = {which: {} for which in sizes.KERNELS}, []
+    for row in committed.load(STAGES):
+        said = tuple(map(decimal_bytes, row["extra_bytes"].values()))
+        alike[row["pass"]].setdefault(said, (list(row["extra_bytes"].values()), []))[1].append(row["stage"])
+        numbers.append([row["stage"], row["pass"], *said])
+    seqs = list(map(int, row["extra_bytes"]))
+    charts = []
+    for which, lines in alike.items():
+        series = []
+        for said, (counts, names) in lines.items():
+            numbers_of = [name[:2] for name in names]
+            name = f"{numbers_of[0]} to {numbers_of[-1]}" if len(names) > 3 else ", ".join(numbers_of)
+            series.append({"name": name, "short": name, "colour": names[-1], "end": said[-1], "points": [
+                [seq, count, 0, f"{name}, {seq} tokens: {words}"] for seq, count, words in zip(seqs, counts, said)]})
+        charts.append({"title": which.capitalize(), "label": f"Extra memory by sequence length, {which}", "height": 300,
+                       "series": series, "x": {"low": 0.9 * seqs[0], "high": seqs[-1], "log": True,
+                       "title": "sequence length, in tokens", "ticks": [[seq, f"{seq:,}"] for seq in seqs[1::2]]},
+                       "y": {"low": 1e6, "high": 1e11, "log": True, "ticks": [[v, decimal_bytes(v)] for v in (1e6, 1e8, 1e10)]}})
+    return {"charts": charts, "caption": f"16,384 tokens, 32 heads, head_dim 64, f16. docs/results/{STAGES}.json.",
+            "head": ["stage", "pass", *(f"{seq:,}" for seq in seqs)], "rows": numbers}
 
 
 def steps():
@@ -429,7 +441,7 @@ def main():
         sys.exit(f"cuflash: {error}")
     PAGE.parent.mkdir(exist_ok=True)
     if yours:
-        PAGE.with_suffix(".json").write_text(json_text(yours) + "\n", encoding="utf-8")
+        PAGE.with_suffix(".json").write_text(json_text(rounded(yours)) + "\n", encoding="utf-8")
     PAGE.write_text(made, encoding="utf-8")
     print(f"Wrote {PAGE}. Open it in a browser.")
 

@@ -3,6 +3,7 @@
 widths; and the check of the files that it shows."""
 import copy
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -16,7 +17,9 @@ from browser import BrowserTest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-import report  # noqa: E402, it lies there
+import report  # noqa: E402, it lies there, and sets the path
+import repository  # noqa: E402
+from peers import Cell  # noqa: E402
 
 FOLDER = tempfile.TemporaryDirectory()
 TABLE = """return [...document.querySelectorAll("#" + arguments[0] + " tbody tr")]
@@ -145,6 +148,8 @@ class Page(BrowserTest):
         self.assertEqual(json_of("history.json")["problems"][15], "b4_h16_q4096k4096_d128")
         past = next(cells for cells in self.table("history") if cells[0] == "14 persistent")
         self.assertEqual(past[3:], [digits(speeds[-1]), str(len(speeds)), f"{100 * (speeds[-1] / speeds[-2] - 1):+.1f} %"])
+        extra = next(row["extra_bytes"] for row in timed if row["stage"] == "01_naive")
+        self.assertEqual(self.table("memory")[0][5], report.decimal_bytes(extra))
         for figure in ("stalls", "memory", "steps", "chip"):
             self.assertGreater(len(self.table(figure)), 10, figure)
 
@@ -264,6 +269,52 @@ class Files(unittest.TestCase):
             done = subprocess.run([ROOT / "scripts/report.py", "--yours", file], capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 1)
             self.assertIn(f"cuflash: {file} cannot be shown: {sentence}", done.stderr)
+
+
+LADDER = """#!/usr/bin/env python3
+import json, pathlib, re, sys
+result = json.loads(pathlib.Path("docs/results/nvidia-h200/ladder.json").read_text())
+result["provenance"]["device"] = "NVIDIA A100"
+if "--timed" in sys.argv:
+    shape = sys.argv[sys.argv.index("--timed") + 1]
+    batch, heads, length, _, head_dim = map(int, re.findall("[0-9]+", shape))
+    for row in result["rows"]:
+        if "ms" in row:
+            flops = 4 * batch * heads * length**2 * head_dim * (1 if row["pass"] == "forward" else 2.5)
+            row.update(problem=shape + "_f16", ms=flops / row["tflops"] * 1e-9)
+pathlib.Path(sys.argv[sys.argv.index("--json") + 1]).write_text(json.dumps(result))
+"""
+CMAKE = """#!/bin/sh
+[ "$1" = --version ] && echo cmake version 3.25.1 && exit
+[ "$1" = --preset ] && mkdir -p "build/$2/bin" && exit
+cp tools/fake_ladder "$2/bin/ladder"
+"""
+
+
+class Command(unittest.TestCase):
+    """scripts/run.sh --report on a machine with a made-up GPU, whose ladder repeats the H200's speeds at each length."""
+
+    def test_on_a_gpu(self):
+        root = pathlib.Path(FOLDER.name, "checkout")
+        repository.copy_sources(root)
+        subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
+        (root / "tools").mkdir()
+        for name, text in (("cmake", CMAKE), ("fake_ladder", LADDER), ("nvidia-smi", "#!/bin/sh\necho GPU 0\n"),
+                           ("nvcc", "#!/bin/sh\n")):
+            (root / "tools" / name).write_text(text, encoding="utf-8")
+            (root / "tools" / name).chmod(0o755)
+        environment = os.environ | {"PATH": f"{root}/tools:{os.environ['PATH']}"}
+        environment.pop("CUFLASH_TURN", None)
+        done = subprocess.run([root / "scripts/run.sh", "--report"], env=environment, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads((root / "build/report.json").read_text(encoding="utf-8"))
+        self.assertIsNone(report.fault_of(result))
+        timed = {row["problem"] for row in result["rows"] if "ms" in row}
+        peers = {(cell.shape, cell.dtype) for row in json_of("nvidia-h200/peers.json")["rows"] if not row["causal"]
+                 for cell in [Cell(row["pass"], row["dtype"], row["head_dim"], False, row["seq"])] if row["head_dim"] in (64, 128)}
+        self.assertEqual(timed, {f"b{batch}_h{heads}_q{seq}k{seq}_d{head_dim}_{dtype}"
+                                 for (batch, heads, seq, head_dim), dtype in peers})
+        self.assertIn("NVIDIA A100 (yours)", (root / "build/report.html").read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":
