@@ -8,6 +8,7 @@ scripts/run.sh --report measures, and writes them into one file, build/report.js
 ladder or bench/peers/peers.py writes is refused. The book shows the same page (docs/site/book.py).
 """
 import argparse
+import html
 import itertools
 import json
 import pathlib
@@ -58,6 +59,9 @@ def fault_of(result):
             return f'its provenance has no "{key}"'
     if not isinstance(rows, list) or not rows:
         return 'it has no "rows"'
+    ceilings = result.get("ceilings", {})
+    if not isinstance(ceilings, dict) or not all(map(is_number, ceilings.values())):
+        return 'its "ceilings" are not all numbers above 0'
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict) or row.get("pass") not in sizes.KERNELS:
             return f'row {number} has no "pass" that is forward or backward'
@@ -72,8 +76,9 @@ def fault_of(result):
         elif not isinstance(row.get("stage"), str) or not isinstance(row.get("problem"), str):
             return f'row {number} has no "stage" and "problem"'
         elif "tflops" in row or "ms" in row:
-            if not is_number(row.get("tflops")) or not is_number(row.get("ms")):
-                return f'row {number} has no "ms" and "tflops" above 0'
+            for key in ("ms", "tflops", *(["ceiling_tflops"] if "ceiling" in row else [])):
+                if not is_number(row.get(key)):
+                    return f'row {number} has no "{key}" above 0'
             if SHAPE.fullmatch(row["problem"]) and abs(flops(row) / row["ms"] * 1e-9 / row["tflops"] - 1) > 0.01:
                 return f'row {number}: "ms" and "tflops" contradict each other'
     return None
@@ -303,19 +308,18 @@ def memory():
         said = tuple(map(decimal_bytes, row["extra_bytes"].values()))
         alike[row["pass"]].setdefault(said, (list(row["extra_bytes"].values()), []))[1].append(row["stage"])
         numbers.append([row["stage"], row["pass"], *said])
-    seqs = list(map(int, row["extra_bytes"]))
-    charts = []
+    seqs, charts = list(map(int, row["extra_bytes"])), []
+    ticks = [[seq, f"{seq:,}"] for seq in seqs[1::2]]
+    x = {"low": 0.9 * seqs[0], "high": seqs[-1], "log": True, "title": "sequence length, in tokens", "ticks": ticks}
+    y = {"low": 1e6, "high": 1e11, "log": True, "ticks": [[v, decimal_bytes(v)] for v in (1e6, 1e8, 1e10)]}
     for which, lines in alike.items():
         series = []
         for said, (counts, names) in lines.items():
-            numbers_of = [name[:2] for name in names]
-            name = f"{numbers_of[0]} to {numbers_of[-1]}" if len(names) > 3 else ", ".join(numbers_of)
+            name = f"{names[0][:2]} to {names[-1][:2]}" if len(names) > 3 else ", ".join(name[:2] for name in names)
             series.append({"name": name, "short": name, "colour": names[-1], "end": said[-1], "points": [
                 [seq, count, 0, f"{name}, {seq} tokens: {words}"] for seq, count, words in zip(seqs, counts, said)]})
         charts.append({"title": which.capitalize(), "label": f"Extra memory by sequence length, {which}", "height": 300,
-                       "series": series, "x": {"low": 0.9 * seqs[0], "high": seqs[-1], "log": True,
-                       "title": "sequence length, in tokens", "ticks": [[seq, f"{seq:,}"] for seq in seqs[1::2]]},
-                       "y": {"low": 1e6, "high": 1e11, "log": True, "ticks": [[v, decimal_bytes(v)] for v in (1e6, 1e8, 1e10)]}})
+                       "series": series, "x": x, "y": y})
     return {"charts": charts, "caption": f"16,384 tokens, 32 heads, head_dim 64, f16. docs/results/{STAGES}.json.",
             "head": ["stage", "pass", *(f"{seq:,}" for seq in seqs)], "rows": numbers}
 
@@ -361,7 +365,7 @@ def chip():
             "head": ["stage", "pass", "sectors, counted", "measured", "wavefronts, counted", "measured"], "rows": numbers}
 
 
-def counts(yours):
+def counted_here(yours):
     """What the CPU simulator counted here; in brackets the committed count, where it differs."""
     ours = {(row["stage"], row["pass"], row["problem"]): row for row in committed.load(SIMULATOR)["rows"]}
     names = ("requested_read_bytes", "requested_write_bytes", "bank_conflicts", "products", "multiply_adds", "barriers")
@@ -405,7 +409,7 @@ def answer_of(yours):
         speed = max((cell[6] for cell in cells_of(yours) if cell[1] == which), default=None)
         share = f" ({percent(100 * speed / ceiling)} of its fastest products)" if speed and ceiling else ""
         said += [f"<b>{three_digits(speed)}&nbsp;TFLOP/s</b> {which}{share}"] if speed else []
-    return f" Yours, an {yours['provenance']['device']}, reaches {' and '.join(said)}." if said else ""
+    return f" Your {html.escape(yours['provenance']['device'])} reaches {' and '.join(said)}." if said else ""
 
 
 def fragment(chapters, yours=None):
@@ -416,11 +420,11 @@ def fragment(chapters, yours=None):
     if yours:
         runs = [*runs_of({"build/report.json": yours}, yours=" (yours)"), *runs]
         sentence += answer_of(yours)
-        figures |= {"counts": counts(yours)} if yours["provenance"]["backend"] == "simt" else {}
+        figures |= {"counts": counted_here(yours)} if yours["provenance"]["backend"] == "simt" else {}
     found = json.dumps({"chapters": chapters, "stages": list(stages()), "peers": PEERS, "runs": runs, "figures": figures,
                         "history": committed.load("history")}, ensure_ascii=False, separators=(",", ":"))
-    page_of = TEMPLATE.read_text(encoding="utf-8").replace("<!-- answer -->", sentence)
-    return page_of.replace("/* data */ null", found.replace("</", "<\\/"))
+    return TEMPLATE.read_text(encoding="utf-8").replace("<!-- answer -->", sentence).replace(
+        "/* data */ null", found.replace("<", "\\u003c"))
 
 
 def page(yours=None):
