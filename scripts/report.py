@@ -5,7 +5,7 @@
 
 The page needs no network and no other file. With --yours it also shows this machine's results, which
 scripts/run.sh --report measures, and writes them into one file, build/report.json. A file that is not what the
-ladder or bench/peers/peers.py writes is refused. The book shows the same page (docs/site/book.py).
+ladder or bench/peers/peers.py writes is refused. For Sphinx this is an extension, which puts the page into the book's page docs/how_fast.md.
 """
 import argparse
 import html
@@ -432,6 +432,20 @@ def page(yours=None):
     return ('<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, '
             f'initial-scale=1">\n<title>{TITLE}</title>\n<main>\n<h1>{TITLE}</h1>\n'
             f"{fragment('../stages/{}/README.md', yours)}</main>\n</html>\n")
+
+
+def in_the_book(_app, docname, source):
+    """Puts the page in place of the words for code hosts."""
+    if docname == "docs/how_fast":
+        body = fragment("../stages/{}/index.html")
+        source[0] = "---\nhide-toc: true\n---\n" + re.sub(
+            "<!-- report -->.*<!-- end report -->", lambda _: f"```{{raw}} html\n{body}```", source[0], flags=re.DOTALL)
+
+
+def setup(app):
+    """Connects this with Sphinx."""
+    app.connect("source-read", in_the_book)
+    return {"parallel_read_safe": False}
 
 
 def main():

@@ -25,9 +25,8 @@ from sphinx.project import Project
 from sphinx.util.osutil import relative_uri
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts/maintainer")]
-import report  # noqa: E402, it lies there
-import repository  # noqa: E402
+sys.path.insert(0, str(ROOT / "scripts/maintainer"))
+import repository  # noqa: E402, it lies there
 
 API = "api/"
 PLAYERS = ROOT / "build/players"
@@ -155,19 +154,10 @@ def with_player(text, page):
 ## """, 1)
 
 
-def with_report(text):
-    """The page with the charts of scripts/report.py in place of the words for code hosts."""
-    charts = report.fragment("../stages/{}/index.html")
-    return "---\nhide-toc: true\n---\n" + re.sub(
-        "<!-- report -->.*<!-- end report -->", lambda _: f"```{{raw}} html\n{charts}```", text, flags=re.DOTALL)
-
-
 def read_page(app, docname, source):
-    """Puts a code host's formulas in MyST's words, and adds the charts, the chapter's player and the
-    lists of the pages below."""
+    """Puts a code host's formulas in MyST's words, and adds the chapter's player and the lists of the
+    pages below."""
     text = re.sub(r"^( {0,3})```math$", r"\1```{math}", source[0], flags=re.MULTILINE)
-    if docname == "docs/how_fast":
-        text = with_report(text)
     if page := player(docname):
         text = with_player(text, page)
     for caption, names in app.project.contents(docname):

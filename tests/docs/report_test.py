@@ -235,6 +235,23 @@ class Page(BrowserTest):
         self.assertTrue(self.find("#counts .worse").is_displayed())
 
 
+class InTheBook(BrowserTest):
+    """The same page in the book, which scripts/docs.sh has built."""
+
+    def test_theme_button_and_search(self):
+        site = ROOT / "build/docs/html"
+        self.set_screen(1280, "light")
+        self.browser.get(f"{site.as_uri()}/docs/how_fast.html")
+        self.browser.find_element(By.CSS_SELECTOR, ".theme-toggle-content .theme-toggle").click()
+        dark, *contrast = self.browser.execute_script(CONTRAST)
+        self.browser.execute_script("localStorage.clear()")
+        self.assertTrue(dark)
+        self.assertGreaterEqual(min(contrast[:2]), 4.5, contrast)
+        self.browser.get(f"{site.as_uri()}/search.html?q=fa3")
+        result = "#search-results li a[href*='docs/how_fast.html']"
+        self.wait_for(lambda: self.browser.find_elements(By.CSS_SELECTOR, result), "the page among the results")
+
+
 class Files(unittest.TestCase):
     """What is refused, with which sentence."""
 
