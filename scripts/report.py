@@ -5,7 +5,8 @@
 
 The page needs no network and no other file. With --yours it also shows this machine's results, which
 scripts/run.sh --report measures, and writes them into one file, build/report.json. A file that is not what the
-ladder or bench/peers/peers.py writes is refused. For Sphinx this is an extension, which puts the page into the book's page docs/how_fast.md.
+ladder or bench/peers/peers.py writes is refused. For Sphinx this is an extension, which puts the page into the
+book's page docs/how_fast.md.
 """
 import argparse
 import html

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -280,6 +281,21 @@ class Files(unittest.TestCase):
             with self.subTest(sentence=sentence):
                 self.assertIn(sentence, broken(result, change))
         self.assertIn("provenance", report.fault_of([]))
+
+    def test_contributed_folder(self):
+        """A folder of docs/results is shown, or refused with the name of the wrong file."""
+        root, good = pathlib.Path(FOLDER.name, "contributed"), json.dumps(made_up())
+        folder = root / "docs/results/nvidia-a100"
+        folder.mkdir(parents=True)
+        with mock.patch.multiple(report, ROOT=root, RESULTS=folder.parent):
+            (folder / "ladder.json").write_text(good, encoding="utf-8")
+            run, = report.committed_runs()
+            self.assertEqual((run["gpu"], run["ceilings"]), ("NVIDIA A100", {"f16": 400, "f32": 400}))
+            self.assertIn("docs/results/nvidia-a100/ladder.json", run["origin"])
+            self.assertIn(["14_persistent", "forward", "f16", 64, False, 2048], [cell[:6] for cell in run["cells"]])
+            (folder / "ladder.json").write_text('{"rows": []}', encoding="utf-8")
+            with self.assertRaisesRegex(report.ReportError, "nvidia-a100/ladder.json cannot be shown: its provenance"):
+                list(report.committed_runs())
 
     def test_the_script_refuses(self):
         for text, sentence in (("{", "it is not JSON"), ("{}", "its provenance has no")):
