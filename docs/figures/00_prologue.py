@@ -5,17 +5,14 @@ What is known of the two GPUs is in GPUS; the prologue's table names the sources
 
 from math import exp, log10, sqrt
 
-from drawing import Figure, LARGE, LEFT, NORMAL, SMALL
+from drawing import Figure, LEFT, NORMAL, SMALL
+from gpu_map import HBM_TERABYTES, SHARED_KB
 
 LINE_BYTES, SECTOR_BYTES, BANKS, LANES = 128, 32, 32, 32
 RESERVED_KB = 1  # of an SM's shared memory, for each block
 
-# Name, SMs, KB of registers and of shared memory in an SM, MB of L2, GB of global memory, GB/s from
-# it, warps and blocks of an SM.
-GPUS = (
-    ("H200", 132, 256, 228, 60, 141, 4800, 64, 32),
-    ("RTX 4060 Laptop", 24, 256, 100, 32, 8, 256, 48, 24),
-)
+# Name, KB of shared memory in an SM, warps and blocks of an SM.
+GPUS = (("H200", SHARED_KB, 64, 32), ("RTX 4060 Laptop", 100, 48, 24))
 F32_TERAFLOPS = 67  # of the H200
 
 
@@ -183,52 +180,6 @@ def butterfly():
     return figure
 
 
-def memory():
-    """The memories of two GPUs."""
-    figure = Figure(
-        "prologue_memory",
-        590,
-        "The memories of a GPU, with the sizes of two",
-        " ".join(
-            f"{name}: {registers} KB of registers and {shared} KB of shared memory in each of {sms}"
-            f" SMs, {l2} MB of L2, {size} GB of global memory at {rate:,} GB/s."
-            for name, sms, registers, shared, l2, size, rate, *_ in GPUS
-        ),
-        heading="",
-    )
-    for x, gpu in ((440, GPUS[0]), (606, GPUS[1])):
-        figure.text(x, 36, gpu[0], SMALL + 1, "middle", bold=True)
-        figure.note(x, 62, f"{gpu[1]} SMs", "middle")
-    rows = [
-        ("registers", "one thread", "blue", 150, [f"{gpu[2]} KB" for gpu in GPUS], "per SM"),
-        (
-            "shared memory",
-            "the threads of a block",
-            "orange",
-            220,
-            [f"{gpu[3]} KB" for gpu in GPUS],
-            "per SM",
-        ),
-        ("L2 cache", "all SMs", "green", 290, [f"{gpu[4]} MB" for gpu in GPUS], "in all"),
-        ("global memory", "all SMs", "grey", 352, [f"{gpu[5]} GB" for gpu in GPUS], "in all"),
-    ]
-    for n, (name, who, colour, width, sizes, of_what) in enumerate(rows):
-        y = 92 + 104 * n
-        figure.box(20 + (352 - width) / 2, y, width, 82, colour)
-        figure.text(196, y + 28, name, 22, "middle", bold=True)
-        figure.text(196, y + 56, who, SMALL, "middle")
-        for x, size in zip((440, 620), sizes):
-            figure.text(x, y + 30, size, LARGE, "middle", bold=True)
-            figure.note(x, y + 58, of_what, "middle")
-        if n < 3:
-            figure.arrow([(196, y + 84), (196, y + 103)])
-    for x, gpu in ((440, GPUS[0]), (606, GPUS[1])):
-        figure.text(x, 516, f"{gpu[6]:,} GB/s", NORMAL, "middle")
-    figure.text(196, 516, "from global memory:", NORMAL, "middle")
-    figure.text(LEFT, 560, "The further down, the slower.")
-    return figure
-
-
 def coalesced():
     """What a warp's load moves, by stride."""
     strides, shown = (1, 2, 8, 32), 5
@@ -360,13 +311,13 @@ def occupancy():
             )
         ),
     )
-    scale, y = 660 / max(gpu[3] for gpu in GPUS), 96
+    scale, y = 660 / max(gpu[1] for gpu in GPUS), 96
     for gpu in GPUS:
-        figure.text(LEFT, y, f"{gpu[0]}: {gpu[3]} KB of shared memory per SM", bold=True)
+        figure.text(LEFT, y, f"{gpu[0]}: {gpu[1]} KB of shared memory per SM", bold=True)
         for tile in tiles:
             blocks = resident(gpu, tile)
             width = (tile + RESERVED_KB) * scale
-            figure.box(LEFT, y + 20, gpu[3] * scale, 56, "paper")
+            figure.box(LEFT, y + 20, gpu[1] * scale, 56, "paper")
             for n in range(blocks):
                 figure.box(
                     LEFT + width * n + 1,
@@ -381,7 +332,7 @@ def occupancy():
                 LEFT,
                 y + 98,
                 f"tile of {tile} KB: {blocks} block{'s' if blocks > 1 else ''}, "
-                f"{blocks * block_warps} of {gpu[7]} warps",
+                f"{blocks * block_warps} of {gpu[2]} warps",
                 SMALL,
             )
             y += 106
@@ -396,12 +347,12 @@ def occupancy():
 
 def resident(gpu, tile):
     """The blocks of 4 warps with a tile of that many KB that an SM holds."""
-    return min(gpu[3] // (tile + RESERVED_KB), gpu[7] // 4, gpu[8])
+    return min(gpu[1] // (tile + RESERVED_KB), gpu[2] // 4, gpu[3])
 
 
 def roofline():
     """How fast a kernel can be at most, by its arithmetic intensity."""
-    name, peak, rate = GPUS[0][0], F32_TERAFLOPS, GPUS[0][6] / 1000
+    name, peak, rate = GPUS[0][0], F32_TERAFLOPS, HBM_TERABYTES
     ridge, single, once = peak / rate, 0.25, 1024
     figure = Figure(
         "prologue_roofline",
@@ -441,6 +392,6 @@ def roofline():
 
 
 FIGURES = [
-    attention(), threads(), warps(), butterfly(), memory(), coalesced(), barrier(), banks(),
-    occupancy(), roofline(),
+    attention(), threads(), warps(), butterfly(), coalesced(), barrier(), banks(), occupancy(),
+    roofline(),
 ]

@@ -1,11 +1,11 @@
-"""Figures of stages/10_tma: the phases of barriers, a head's tail, the walk over tiles."""
+"""Figures of stages/10_tma: a head's tail, a box on its way, the phases of barriers, the walk."""
 
 import re
 
-from drawing import Figure, LEFT, SMALL
+from drawing import Figure, LEFT, NORMAL, SMALL
 from sources import causal, function, integer, mask, read
 
-KERNEL = "stages/10_tma/kernel.cuh"
+KERNEL, SWIZZLE = "stages/10_tma/kernel.cuh", "common/device/swizzle.h"
 STAGES = 2
 
 
@@ -63,6 +63,57 @@ def phases():
                   [("orange", "the copy"), ("blue", "warps read it"), ("sky", "softmax, P V"),
                    ("paper", "parity 0"), ("green", "parity 1")])
     figure.note(LEFT, 576, "A copy ends a phase of full. The last warp's arrival ends one of empty.")
+    return figure
+
+
+def box():
+    """A box of K on its way into shared memory, when half of its bytes have arrived."""
+    rows, columns, chosen = tile_rows()[1], 64, 2
+    chunks, size = columns // 8, 2 * rows * columns
+    twist = function(SWIZZLE, "twist", kChunks=chunks)
+    figure = Figure(
+        "10_box",
+        618,
+        "A box of K arrives by TMA",
+        f"Thread 0 promises {size:,} bytes at k_full and requests the box of {rows} rows that begins at row"
+        f" {rows}. The copy unit reads its rows of {2 * columns} bytes, however far apart they lie, and writes"
+        f" chunk c of row r in place c XOR r mod {chunks} of that row of the tile. It counts the bytes at k_full:"
+        f" {size // 2:,} of {size:,} have arrived. When all have, the phase ends.",
+    )
+    figure.box(LEFT, 62, 680, 82, "blue")
+    figure.text(LEFT + 14, 86, "thread 0:", SMALL, bold=True)
+    figure.text(LEFT + 114, 86, f"arrive.expect_tx [k_full], {size}", SMALL, mono=True)
+    figure.text(LEFT + 114, 120, f"copy [sK], [map, {{0, {rows}, head, batch}}], [k_full]", SMALL, mono=True)
+    cell, high, step, left, right, y = 25, 26, 32, 108, 494, 216
+    half = chunks // 2
+    figure.text(left, y - 26, "K in memory", SMALL, bold=True)
+    figure.text(right, y - 26, "the tile sK", SMALL, bold=True)
+    for n in range(chunks):  # The first rows, and the last, which have not arrived.
+        row = n if n < half else rows - chunks + n
+        arrived, at = n < half, y + step * n + (26 if n >= half else 0)
+        figure.text(left - 12, at + high / 2, f"row {rows + row}", SMALL, "end")
+        for place in range(chunks):
+            for x, chunk in ((left, place), (right, place ^ twist(row))):
+                colour = "orange" if chunk == chosen else "grey"
+                there = arrived or x == left
+                figure.box(x + cell * place, at, cell - 2, high, colour if there else "paper",
+                           str(chunk) if there else "", SMALL, dashed=not there)
+        if arrived:
+            figure.line([(left + cell * chunks + 4, at + high / 2), (352, at + high / 2)], "red")
+            figure.arrow([(424, at + high / 2), (right - 6, at + high / 2)], "red")
+    middle, bottom = y + step * half + 10, y + step * chunks + 58
+    for x in (left, right):
+        figure.text(x + cell * chunks / 2, middle, "⋮", NORMAL, "middle")
+    figure.box(352, y - 4, 72, step * half, "yellow", "TMA", bold=True)
+    figure.arrow([(388, 144), (388, y - 6)], "blue")
+    figure.arrow([(388, middle - 12), (388, bottom - 4)], "green")
+    figure.note(378, middle + 40, "counts", "end")
+    figure.note(378, middle + 64, "bytes", "end")
+    figure.text(LEFT, bottom + 20, "k_full", SMALL, mono=True)
+    figure.box(left, bottom, 584, 40, "paper")
+    figure.box(left, bottom, 292, 40, "green", f"{size // 2:,} of {size:,} bytes", SMALL)
+    figure.note(left + 306, bottom + 20, "arrivals: 1 of 1 (thread 0)")
+    figure.note(LEFT, bottom + 64, "Numbers: chunks of 16 bytes. The phase ends when all are there.")
     return figure
 
 
@@ -155,4 +206,4 @@ def walk():
     return figure
 
 
-FIGURES = [phases(), tail(), walk()]
+FIGURES = [tail(), box(), phases(), walk()]
