@@ -41,7 +41,8 @@ return [...document.querySelectorAll("article, article *, #doc-content *")].filt
 # What keeps a reader with a keyboard or a screen reader out: a handful of axe's rules.
 BARRIERS = """
 const all = selector => [...document.querySelectorAll(selector)];
-const named = e => e.ariaLabel || e.title || e.alt || e.labels?.length || e.textContent.trim();
+const named = e => e.ariaLabel || e.title || e.alt || e.labels?.length || e.textContent.trim() ||
+    e.querySelector("[alt]")?.alt;
 const ids = all("[id]").map(e => e.id);
 return [
   ...all("[role=heading]:not([aria-level]), html:not([lang]), img:not([alt]), iframe:not([title])"),
