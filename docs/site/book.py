@@ -29,7 +29,7 @@ from sphinx.util.osutil import relative_uri
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "docs/site"), str(ROOT / "scripts/maintainer")]
 import home  # noqa: E402, it lies there
-from poster import poster  # noqa: E402, it lies there
+from poster import broken_poster, poster  # noqa: E402, it lies there
 import repository  # noqa: E402, it lies there
 
 API = "api/"
@@ -38,7 +38,8 @@ BROKEN_FAULT = 3
 BROKEN_RUN = f"players/02_tiled.html#fault={BROKEN_FAULT}&caption=1"
 TAGS = ROOT / "build/api.tag"  # Doxygen's list of what it documents
 PLAYERS = ROOT / "build/players"
-NUMBER = re.compile(r"([−+±×<≤]? ?\d[^a-z]{0,9}\b.{0,16}|–)?")  # what a column of numbers holds: 1.04 ms
+# What a cell in a column of numbers holds: 1.04 ms, 0.87 (0.78; 24), –, nothing.
+NUMBER = re.compile(r"([−+±×<≤]? ?\d[^a-z]{0,9}\b.{0,16}|–)?")
 # Debian's packages of scripts and styles.
 KATEX = Path("/usr/share/javascript/katex")
 NORMALIZE = Path("/usr/share/javascript/normalize.css/normalize.css")
@@ -283,14 +284,14 @@ def complete(app, pagename, _template, context, doctree):
             first = text
             break
     sentence = re.match(r".{60,200}?[.:?!](?= |$)|.{0,200}(?= |$)", first)
-    context["description"] = sentence[0]
+    context.update(description=sentence[0], address=app.config.html_baseurl)
     if pagename == "search":
         app.add_js_file("book_sections.js", defer="defer")
         app.add_js_file("search.js", defer="defer")
     if pagename == "index":
         page = player("stages/02_tiled/index")
         context.update(home.facts(app.env.titles), clone_address=app.config.clone_address,
-                       broken_run=BROKEN_RUN, poster=page and poster(page, BROKEN_RUN, BROKEN_FAULT),
+                       broken_run=BROKEN_RUN, poster=page and broken_poster(page, BROKEN_RUN, BROKEN_FAULT),
                        meta={"hide-toc": True})
         return "home.html"
     return None
@@ -310,7 +311,7 @@ def definitions(app):
 
 
 def visit_formula(self, node):
-    """TeX, for formulas.js to draw; without JavaScript it stays readable."""
+    """TeX, for book.js to draw; without JavaScript it stays readable."""
     tag = "span" if isinstance(node, nodes.math) else "div"
     self.body.append(self.starttag(node, tag, "", CLASS="formula"))
     self.body.append(self.encode(node.astext()) + f"</{tag}>")

@@ -36,24 +36,36 @@ LEGEND = "A row is a warp, a column a step: " + ", ".join(
     (("read", "load"), ("write", "store"), ("product", "product"), ("wait", "anything else")))
 
 
-def poster(page, address, fault=0):
-    """The link to this address of a player's page, as HTML, with the first run or the fault of this number."""
-    recorded = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
-    sound, *others = recorded["runs"]
-    broken = [run for run in others if "fault" in run and run["pass"] == sound["pass"]]
-    run, line = sound, ""
-    launch = max(run["launches"], key=lambda one: len(one["steps"]))
-    words = "Step through this run"
-    steps = sum(len(one["steps"]) for one in run["launches"])
-    ways = sum("fault" in one for one in others)
-    what = f"{len(launch['warps'])} warps, {steps} steps; {ways} ways to break it"
-    if fault:
-        run, words = broken[fault - 1], "Watch it break"
-        launch = next(one for one in run["launches"] if one["kernel"] == run["findings"][0]["kernel"])
-        line = f"<code><del>{html.escape(run['fault']['was'])}</del></code>"
-        races, wrong = (sum(finding["count"] for finding in run["findings"] if title in finding["title"])
-                        for title in ("RACE", "WRONG VALUE"))
-        what = f"Without this line: {races:,} accesses race and {wrong:,} results are wrong"
-    return (f'<a class="poster" href="{address}" title="The run of a block, step by step">{line}'
+def link(address, recorded, run, launch, words, before=""):
+    """The link with the picture of one launch of a run, as HTML."""
+    return (f'<a class="poster" href="{address}" title="The run of a block, step by step">{before}'
             f'{picture(recorded["kinds"], run, launch)}'
-            f"<span><b>▶ {words}</b> {what}</span><small>{LEGEND}</small></a>")
+            f"<span><b>▶ {words}</span><small>{LEGEND}</small></a>")
+
+
+def runs_of(page):
+    """What a player's page plays."""
+    return json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
+
+
+def poster(page, address):
+    """The link to the first run of a player's page."""
+    recorded = runs_of(page)
+    run = recorded["runs"][0]
+    launch = max(run["launches"], key=lambda one: len(one["steps"]))
+    steps = sum(len(one["steps"]) for one in run["launches"])
+    ways = sum("fault" in one for one in recorded["runs"])
+    what = f"{len(launch['warps'])} warps, {steps} steps; {ways} ways to break it"
+    return link(address, recorded, run, launch, f"Step through this run</b> {what}")
+
+
+def broken_poster(page, address, fault):
+    """The link to a run with a fault, with the line that it lacks."""
+    recorded = runs_of(page)
+    run = [run for run in recorded["runs"] if "fault" in run][fault - 1]
+    launch = next(one for one in run["launches"] if one["kernel"] == run["findings"][0]["kernel"])
+    races, wrong = (sum(finding["count"] for finding in run["findings"] if title in finding["title"])
+                    for title in ("RACE", "WRONG VALUE"))
+    what = f"Without this line: {races:,} accesses race and {wrong:,} results are wrong"
+    line = f"<code><del>{html.escape(run['fault']['was'])}</del></code>"
+    return link(address, recorded, run, launch, f"Watch it break</b> {what}", line)

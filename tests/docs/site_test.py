@@ -305,7 +305,7 @@ class Site(BrowserTest):
         self.assertIn("__syncthreads()", self.find(".poster del").text)
         self.click(".poster")
         self.browser.switch_to.frame(self.find("iframe.player"))
-        self.wait_for(lambda: self.find("#fault").get_attribute("value") == "3", "the run without the barrier")
+        self.wait_for(lambda: self.find("#fault").get_attribute("value") == "3", "the broken run")
         self.browser.switch_to.default_content()
         self.open("docs/player/index.html", 390)
         self.click(".poster")

@@ -1,13 +1,16 @@
 // Searches the text of all sections, which is in book_sections.js, because a page opened from a file
 // may not read another. The page that has the words most often comes first, one with the words in its
-// title before all others, and below each page stand the sections that have them, with the text around.
+// title before all others, and exercises and notebooks count less. Below each page stand the sections
+// that have the words, with the text around.
 const kSections = 3; // at most, below a page
 const kAround = 70;  // letters of text before and after a word
 const kTitle = 50;   // what a word in a page's title counts for
+const kBeside = /\/exercises\/|NOTEBOOK|^api\//;  // pages whose words count a quarter
 
 // What readers call what the book calls something else.
 const kSynonyms = {
-  fa2: "flashattention-2", fa3: "flashattention-3", fa4: "flashattention-4", regression: "slower",
+  fa2: "flashattention-2", fa3: "flashattention-3", fa4: "flashattention-4", gqa: "grouped",
+  regression: "slower",
 };
 
 const everyText = Object.values(bookSections)
@@ -41,7 +44,7 @@ function known(word) {
     if (Math.abs(other.length - word.length) <= 1 && !near.has(other)) near.set(other, distance(word, other));
   }
   const [best, least] = [...near].reduce((a, b) => (b[1] < a[1] ? b : a), ["", 9]);
-  return least <= (word.length < 8 ? 1 : 2) ? best : word;
+  return least <= (word.length < 7 ? 1 : 2) ? best : word;
 }
 
 const query = new URLSearchParams(location.search).get("q") || "";
@@ -72,7 +75,8 @@ function pagesFound() {
         .filter(section => section.count > 0).sort((a, b) => b.count - a.count);
     const title = sections[0][1];
     const whole = occurrences(sections.map(([, name, text]) => `${name} ${text}`).join(" "));
-    return {page, title, found, count: whole && whole + kTitle * occurrences(title)};
+    const count = whole && whole + kTitle * occurrences(title);
+    return {page, title, found, count: kBeside.test(page) ? count / 4 : count};
   }).filter(({count}) => count > 0).sort((a, b) => b.count - a.count);
 }
 
