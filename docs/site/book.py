@@ -230,6 +230,11 @@ def plain(node):
     return re.sub(r"\s+", " ", re.sub("<!--.*?-->", "", node.astext(), flags=re.DOTALL))
 
 
+def begins_plainly(paragraph):
+    """False for a figure, its caption and a result's source."""
+    return isinstance(next((node for node in paragraph if node.astext().strip()), None), nodes.Text)
+
+
 def note_sections(app, doctree):
     """Keeps the text of each section, for search.js."""
     sections = app.env.book_sections[app.env.docname] = []
@@ -277,13 +282,11 @@ def neighbours(app, _doctree, docname):
 
 def complete(app, pagename, _template, context, doctree):
     """Gives a page its description and the template that it needs."""
-    first = f"{app.config.project}: {context['title']}"
-    for node in doctree.findall(nodes.paragraph) if doctree else []:
-        text = plain(node)
-        if isinstance(node.parent, nodes.section) and not re.match("What limits it now|`?b\\d", text):
-            first = text
-            break
-    sentence = re.match(r".{60,200}?[.:?!](?= |$)|.{0,200}(?= |$)", first)
+    text = f"{context['title']} – {app.config.project}: FlashAttention in CUDA C++, one idea at a time"
+    if doctree and not pagename.startswith("stages/"):  # A chapter begins with its figures.
+        text = next((plain(node) for node in doctree.next_node(nodes.section)
+                     if isinstance(node, nodes.paragraph) and begins_plainly(node)), text)
+    sentence = re.match(r".{60,200}?[.?!](?= |$)|.{0,200}(?= |$)", text)
     context.update(description=sentence[0], address=app.config.html_baseurl)
     if pagename == "search":
         app.add_js_file("book_sections.js", defer="defer")

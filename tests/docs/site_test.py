@@ -148,7 +148,7 @@ class Site(BrowserTest):
                     self.assertEqual(self.run_script(BARRIERS), [])
             with self.subTest(page=page):
                 description = self.find("meta[name=description]").get_attribute("content")
-                self.assertRegex(description, r".{20}")
+                self.assertRegex(description, r".{40}")
                 self.assertEqual((self.run_script(FIGURES), self.browser.get_log("browser")),
                                  ([], []), "a figure or formula is missing")
                 for link, leads_to in (("a.prev-page", before), ("a.next-page", after)):
