@@ -57,6 +57,7 @@ book_parts = {
         "docs/readers/third.md",
         "docs/readers/fourth.md",
         "docs/readers/fifth.md",
+        "docs/readers/sixth.md",
         "CHANGELOG.md",
     ],
 }
