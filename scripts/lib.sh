@@ -14,7 +14,7 @@ CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
   PACKAGES_TEST=(libgtest-dev python3 python3-numpy python3-pytest)
   PACKAGES_BENCH=(libbenchmark-dev)
   PACKAGES_DOCS=(cmake ninja-build git python3 python3-sphinx python3-myst-parser furo libjs-katex
-    doxygen graphviz doxygen-awesome-css)
+    doxygen doxygen-awesome-css)
   PACKAGES_BROWSER=(chromium chromium-driver python3-selenium)
   PACKAGES_STYLE=(clang-format shellcheck)
   PACKAGES_FIGURES=(python3-matplotlib)
@@ -123,7 +123,6 @@ has_header() {
 has_package() {
   case $1 in
     ninja-build) command -v ninja ;;
-    graphviz) command -v dot ;;
     libboost-context-dev) has_header boost/context/fiber.hpp ;;
     libdw-dev) has_header elfutils/libdwfl.h ;;
     zlib1g-dev) has_header zlib.h ;;

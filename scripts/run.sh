@@ -24,12 +24,15 @@ Which stages (at most one of these)
                       one block's run on a small problem, step by step, as a page for a browser:
                       build/play/STAGE.html; with --text or --json instead as text or in FILE;
                       of two stages side by side (CPU simulator)
+  --report            a page for a browser with all stages' results on this machine beside the
+                      committed ones: build/report.html; the results alone: build/report.json
   --list              list the stages and exit
 
 On which problem
   --shape SHAPE       random inputs of this shape, b2_h4x1_q77k131_d64: batch, query heads x KV
                       heads, lengths of Q and K, head_dim; with a window
                       b1_h2_q77k131_d64_left16_right3; or the name of any test
+  --timed SHAPE       on a GPU: time a problem of this shape, whichever is verified
   --input DIR         the folder of q.npy, k.npy and v.npy; default: bench/data
   --dtype TYPE        the element type, such as f32 or bf16; default: f16
   --causal            causal mask: a query attends to no later key
@@ -60,6 +63,7 @@ For example:
   scripts/run.sh --play 03 --break
   scripts/run.sh --diff 01 02
   scripts/run.sh --stage 14 --against HEAD
+  scripts/run.sh --report
 END
 }
 
@@ -177,7 +181,26 @@ check_against() {
   git cat-file -e "$2:stages/$1/stage.cu" 2>/dev/null || usage_error "$2 has no stage $1."
 }
 
+# report PRESET: measures all stages, on a GPU at every length of the page's curves, and writes the page.
+report() {
+  local head_dim length shape
+  rm -rf build/report
+  mkdir build/report
+  "build/$1/bin/ladder" --json build/report/ladder.json || exit 1
+  if [[ $1 == release ]]; then
+    for head_dim in 64 128; do
+      for length in 512 1024 2048 4096 8192 16384; do
+        shape=b$((16384 / length))_h$((2048 / head_dim))_q${length}k${length}_d$head_dim
+        with_progress "Timing $shape" build/release/bin/ladder --timed "$shape" \
+          --json "build/report/ladder_$shape.json" || exit 1
+      done
+    done
+  fi
+  exec scripts/report.py --yours build/report/ladder*.json
+}
+
 read_options "$@"
+! among --report "${!given[@]}" || ((${#given[@]} == 1)) || usage_error "--report takes no other option."
 ! among --break "${!given[@]}" || check_break
 ! among --against "${!given[@]}" || check_against "${given[--stage]:-}" "${given[--against]}"
 if among --diff "${!given[@]}"; then
@@ -213,10 +236,11 @@ if among --against "${!given[@]}"; then
 fi
 breaks=
 ! among --break "${!given[@]}" || breaks=yes
-[[ -z $breaks ]] || packages+=(python3)
+[[ -z $breaks ]] && ! among --report "${!given[@]}" || packages+=(python3)
 need "${packages[@]}"
 need_versions
 build "$preset" ladder
+! among --report "${!given[@]}" || report "$preset"
 if [[ -n $breaks ]]; then
   with_progress "Running ${given[--play]} with its faults" \
     scripts/maintainer/broken_runs.py "${arguments[@]}" ||

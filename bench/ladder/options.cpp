@@ -105,6 +105,9 @@ void declare(CLI::App& app, Options& options) {
                  "A problem with random inputs, e.g. b2_h4x1_q77k131_d64 or, with a window, "
                  "b1_h2_q77k131_d64_left16_right3, or a test's name")
       ->option_text("SHAPE");
+  app.add_option("--timed", options.timed,
+                 "On a GPU: time a problem of this shape, whichever is verified")
+      ->option_text("SHAPE");
   app.add_option("--input", options.input, "Folder of q.npy, k.npy and v.npy; default bench/data")
       ->option_text("DIR");
   app.add_option("--dtype", options.dtype, "Type of the tensors; default f16")
@@ -161,10 +164,14 @@ Plan make_plan(const Options& options, DType dtype) {
   Plan plan;
   const bool shaped = !options.shape.empty();
   plan.verified = shaped ? shape_case(options.shape, options, dtype) : real_case(options, dtype);
-  if (!simt::kSimulated) {
-    plan.timed = shaped ? plan.verified.problem : shape_case(kTimedShape, {}, dtype).problem;
-    plan.timed->causal = plan.verified.problem.causal;
+  if (simt::kSimulated) {
+    if (options.timed.empty()) return plan;
+    throw UsageError("--timed needs a GPU: the CPU simulator measures no time.");
   }
+  const std::string& timed = options.timed.empty() ? kTimedShape : options.timed;
+  plan.timed = shaped && options.timed.empty() ? plan.verified.problem
+                                               : shape_case(timed, {}, dtype).problem;
+  plan.timed->causal |= plan.verified.problem.causal;
   return plan;
 }
 

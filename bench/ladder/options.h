@@ -12,7 +12,7 @@
 namespace cuflash::bench {
 
 struct Options {
-  std::string stage, shape, dtype, pass = "both", input, schedule, block, json;
+  std::string stage, shape, timed, dtype, pass = "both", input, schedule, block, json;
   std::string annotate, map;
   std::vector<std::string> compare, play;
   bool causal = false, list = false, text = false;

@@ -10,6 +10,7 @@
 #include "cuflash/stage.h"
 #include "cuflash/workload.h"
 #include "json_file.h"
+#include "measure.h"
 #include "table.h"
 
 namespace cuflash::bench {
@@ -33,6 +34,17 @@ std::vector<int> head_dims_of(const PassFacts& facts) {
 
 std::string arch_of(const PassFacts& facts) {
   return fmt::format("sm_{}{}", facts.arch.compute_capability, facts.arch.exact ? "a" : "+");
+}
+
+// Bytes beyond a call's tensors, by length, with 16,384 tokens, 32 heads and head_dim 64 in f16.
+nlohmann::ordered_json extra_bytes_of(const Stage& stage, Pass pass) {
+  nlohmann::ordered_json bytes;
+  for (int seq = 512; seq <= 16384; seq *= 2) {
+    const Problem problem = {16384 / seq,      32, 32, seq, seq, 64, CUFLASH_F16, false,
+                             default_scale(64)};
+    bytes[std::to_string(seq)] = extra_bytes(stage, pass, problem);
+  }
+  return bytes;
 }
 
 // Calls f(stage, pass, true if it is the stage's first pass) for each pass of each stage.
@@ -78,7 +90,8 @@ void write_facts(const std::string& path) {
                     {"any_order", facts.any_order},
                     {"deterministic", facts.features.has(Feature::kDeterministic)},
                     {"follows", facts.follows},
-                    {"repeats", facts.repeats}});
+                    {"repeats", facts.repeats},
+                    {"extra_bytes", extra_bytes_of(stage, pass)}});
   });
   write_json(path, json);
 }

@@ -106,7 +106,7 @@ AccessHistory::AccessHistory(const Stage& stage, Pass pass, const Problem& probl
   }
 }
 
-// A vector is several elements.
+// A vector is several elements. Of an array of tiles an element is a tile.
 void AccessHistory::add(const Array& array, const simt::LoggedAccess& access, const Stage& stage,
                         Pass pass, const Problem& problem) {
   const std::size_t size = array.element_bytes > 0 ? array.element_bytes : access.bytes;
@@ -118,7 +118,7 @@ void AccessHistory::add(const Array& array, const simt::LoggedAccess& access, co
     element.block = array.shared ? access.block : 0;
     element.array = array.number;
     element.row = n / array.columns;
-    element.column = static_cast<int>(n % array.columns);
+    element.column = size > 16 ? -1 : static_cast<int>(n % array.columns);
     if (array.workspace) name_in_workspace(element, stage, pass, problem);
     Event event;
     event.element = &*elements_.insert(element).first;

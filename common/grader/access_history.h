@@ -24,7 +24,7 @@ struct Element {
   std::uint64_t block = 0;  // 0 for global memory
   int array = 0;            // array_name() has its name
   std::int64_t row = 0;
-  int column = 0;
+  int column = 0;  // -1: of an array of tiles
 
   bool operator==(const Element& other) const {
     return std::tie(launch, block, array, row, column) ==

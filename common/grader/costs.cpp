@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <tuple>
 #include <unordered_map>
 
 #include "access_history.h"
@@ -194,7 +195,43 @@ std::string banks_of_rows(const std::string& line, const std::vector<simt::Share
   return of_lanes.empty() ? words : of_lanes;
 }
 
-std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
+namespace {
+
+// Two lanes that meet in a bank, of the first 8 that access 16 bytes of halves each at once.
+std::string meeting_lanes(const Stage& exercise, const Sample& s) {
+  constexpr int kVector = 8, kBytes = 2,
+                kLine = 128;  // elements; bytes of an element, of all banks
+  const AccessHistory mine(exercise, s.pass, s.problem, s.want->inputs);
+  std::map<std::tuple<std::uint64_t, int, int>, int> times;  // by block, thread and site
+  std::map<std::tuple<std::uint64_t, int, int, int, std::int64_t>, const Event*> taken;
+  const std::vector<Event>& events = mine.events();
+  for (std::size_t n = 0; n + kVector <= events.size(); ++n) {
+    const Event &event = events[n], &last = events[n + kVector - 1];
+    const bool vector = event.shared && event.pitch > 1 && event.element->column % kVector == 0 &&
+                        last.thread == event.thread && last.site == event.site &&
+                        last.index() == event.index() + kVector - 1;
+    if (!vector) continue;
+    const int time = times[{event.block, event.thread, event.site}]++;
+    const std::int64_t bytes = event.index() * kBytes, pitch = event.pitch * kBytes;
+    const auto [other, is_new] =
+        taken.try_emplace({event.block, event.thread / 8, event.site, time, bytes % kLine}, &event);
+    const std::int64_t apart = bytes - other->second->index() * kBytes;
+    if (is_new || apart == 0) continue;
+    return " Lanes " + std::to_string(other->second->thread % 32) + " and " +
+           std::to_string(event.thread % 32) + " access " + in_words(*other->second) + " and " +
+           in_words(event) + " at once: " + std::to_string(std::abs(apart)) +
+           " bytes apart, so in the same banks." +
+           (pitch < kLine ? " A row has " + std::to_string(pitch) +
+                                " bytes: " + std::to_string(kLine / pitch) +
+                                " rows lie side by side in the 128 bytes of all banks."
+                          : "");
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples, const Stage& exercise) {
   const auto bad = [](const Sample& s) { return conflict_excess(s) > 0; };
   if (std::none_of(samples.begin(), samples.end(), bad)) return {};
   const Sample& example = worst(samples, conflict_excess);
@@ -231,7 +268,8 @@ std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples) {
        headline +
            " Lanes that walk down a column of a tile meet in one bank if the distance between "
            "their rows, or between every second, fourth or eighth of them, is a multiple of 128 "
-           "bytes.",
+           "bytes." +
+           (example.conflicts_rows.empty() ? meeting_lanes(exercise, example) : ""),
        numbers,
        "Padding parts them, as wide as the access: 4 bytes if a lane takes 4, 16 bytes if it takes "
        "16. So does another order of the columns, as in 08. A row of which 16 bytes are loaded at "

@@ -13,7 +13,7 @@ std::vector<Diagnosis> excess_bytes(const std::vector<Sample>& samples, const St
 // Where the rows of the tiles that a line names lie in the banks: of those of which each lane takes
 // a row of its own, if there are any.
 std::string banks_of_rows(const std::string& line, const std::vector<simt::SharedMap>& maps);
-std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples);
+std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples, const Stage& exercise);
 std::vector<Diagnosis> excess_shared_loads(const std::vector<Sample>& samples);
 // Also names the barriers of the exercise without which the simulator finds nothing wrong.
 std::vector<Diagnosis> excess_barriers(const std::vector<Sample>& samples, const Stage& exercise);

@@ -137,6 +137,10 @@ Finding diagnose_from_rule(const std::vector<std::vector<Pair>>& pairs) {
   if (holds([&](std::int64_t row, std::int64_t column) {
         return Place{row + rows, column + columns};
       })) {
+    if (first.own->element->column < 0) {
+      return {"other-buffer", " It is another buffer than the stage's, which reads " +
+                                  box({*first.own->element}) + '.'};
+    }
     const std::string off = rows != 0 ? std::to_string(rows) + " rows" : "";
     return {"place-shifted", " Each of these reads is off by " + off +
                                  (rows != 0 && columns != 0 ? " and " : "") +

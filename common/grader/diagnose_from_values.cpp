@@ -93,7 +93,8 @@ std::string exchanged_rows(const std::vector<Difference>& group) {
       ++pairs, cancel += about(factor * other->second, 1);
     }
     if (pairs > 3 && 10 * cancel >= 9 * pairs) {
-      return " (of two rows that are " + std::to_string(n) + " apart, each has taken the other's)";
+      return " (of two queries that are " + std::to_string(n) +
+             " apart, each has taken the other's)";
     }
   }
   return "";
@@ -129,7 +130,14 @@ std::string factor_in_words(double factor, const Problem& p) {
 // The stage's value of another element at the same time, from its last write before.
 class Moment {
  public:
-  Moment(const AccessHistory& own, const Event& at) : own_(own), at_(at) {}
+  Moment(const AccessHistory& own, const Event& at) : own_(own), at_(at) {
+    if (at.product != nullptr) return;
+    before_ = 0;
+    for (const Event* event : *own.writes(*at.element)) {
+      if (event == &at) break;
+      before_ += event->epoch == at.epoch;
+    }
+  }
 
   // NaN where the stage has none.
   double value(std::int64_t row, int column) const {
@@ -140,16 +148,23 @@ class Moment {
     element.array = array, element.row = row, element.column = column;
     const auto* const writes = own_.writes(element);
     if (writes == nullptr) return NAN;
-    double latest = NAN;
+    double latest = NAN, of_warp = NAN;
+    int passed = 0;
     for (const Event* event : *writes) {
-      if (event->epoch <= at_.epoch) latest = event->value;
+      if (event->epoch > at_.epoch) continue;
+      latest = event->value;
+      if (event->epoch == at_.epoch && passed++ == before_) break;
+      const bool same = event->product != nullptr && at_.product != nullptr &&
+                        event->product->log.at.thread == at_.product->log.at.thread;
+      if (same) of_warp = event->value;
     }
-    return latest;
+    return std::isnan(of_warp) ? latest : of_warp;
   }
 
  private:
   const AccessHistory& own_;
   const Event& at_;
+  int before_ = -1;  // stores to its element since the last barrier
 };
 
 // Where the values of the group belong, if they are the stage's values of other elements.
@@ -207,6 +222,73 @@ constexpr const char* kOfSwizzle =
     "a swizzled row one goes on by 16 columns with an exclusive or of the chunk's number, not by "
     "adding to it";
 
+bool is_input(int number) {
+  const std::string& name = array_name(number);
+  const std::string array = name.substr(0, name.find('.'));
+  const std::string matrix = array.substr(array[0] == 's');  // "Q" of sQ.panels
+  return matrix == "Q" || matrix == "K" || matrix == "V" || matrix == "dO";
+}
+
+// Where the blocks of an operand of the exercise lie among those of the stage.
+struct Moved {
+  std::int64_t row, column, from_row, from_column;
+};
+
+std::vector<Moved> moved_blocks(const Difference& first, const AccessHistory& mine,
+                                const AccessHistory& own) {
+  const Moment now(mine, *first.mine), wanted(own, *first.own);
+  const auto begins = [&](const AccessHistory& history, bool same_tile) {
+    std::set<std::pair<std::int64_t, int>> found;
+    for (const Event& event : history.events()) {
+      const Element &e = *event.element, &of = *first.mine->element;
+      const bool same = event.product != nullptr && e.launch == of.launch && e.block == of.block &&
+                        e.array == of.array && (!same_tile || event.tile == first.mine->tile);
+      if (same && e.row % 8 == 0 && e.column % 8 == 0) found.insert({e.row, e.column});
+    }
+    return found;
+  };
+  const auto places = begins(own, false);
+  std::vector<Moved> moved;
+  for (const auto& [row, column] : begins(mine, true)) {
+    Element place = *first.mine->element;
+    place.row = row, place.column = column;
+    for (const auto& [from_row, from_column] : places) {
+      Element from = place;
+      from.row = from_row, from.column = from_column;
+      if (!holds(now, {place, 8}, wanted, from, false)) continue;
+      moved.push_back({row, column, from_row, from_column});
+      break;
+    }
+  }
+  return moved;
+}
+
+// ". From one ..." where these blocks go on by another step than 16 rows or columns.
+std::string step_of_blocks(const std::vector<Moved>& moved) {
+  const auto all = [&](const auto& holds) {
+    return std::all_of(moved.begin(), moved.end(), holds);
+  };
+  const bool of_columns = all([](const Moved& m) { return m.row == m.from_row; });
+  if (moved.size() < 3 ||
+      (!of_columns && !all([](const Moved& m) { return m.column == m.from_column; }))) {
+    return "";
+  }
+  const auto to = [&](const Moved& m) { return of_columns ? m.column : m.row; };
+  const auto from = [&](const Moved& m) { return of_columns ? m.from_column : m.from_row; };
+  const Moved& first = moved.front();
+  for (const std::int64_t step : {0, 1, 2, 4, 8, 32}) {
+    const auto fits = [&](const Moved& m) {
+      return from(m) - from(first) ==
+             to(m) % 16 - to(first) % 16 + (to(m) / 16 - to(first) / 16) * step;
+    };
+    if (!all(fits)) continue;
+    return std::string(". From 16 ") + (of_columns ? "columns" : "rows") +
+           " to the next 16 it goes on by " + std::to_string(step) +
+           (step < 16 ? ", so that they overlap" : ", so that some are left out");
+  }
+  return "";
+}
+
 // Which block of the stage's operands stands where the first difference is.
 Finding diagnose_from_blocks(const Difference& first, const AccessHistory& mine,
                              const AccessHistory& own) {
@@ -218,14 +300,27 @@ Finding diagnose_from_blocks(const Difference& first, const AccessHistory& mine,
       const Element& e = *event.element;
       const bool same = e.launch == block.first.launch && e.block == block.first.block;
       if (event.product == nullptr || !same || e.row % rows != 0 || e.column % 8 != 0) continue;
+      if (e == block.first) continue;
       for (const bool turned : {false, true}) {
         if ((turned && rows == 1) || !holds(now, block, wanted, e, turned)) continue;
-        return {
-            turned ? "operand-turned" : "operand-misplaced",
-            Block{e, rows}.in_words() + (turned ? ", transposed," : "") + " stands where " +
-                block.in_words() + " belongs" +
-                (rows == 1 && e.array == block.first.array && e.row == block.first.row ? kOfSwizzle
-                                                                                       : "")};
+        return {turned ? "operand-turned" : "operand-misplaced",
+                Block{e, rows}.in_words() + (turned ? ", transposed," : "") + " stands where " +
+                    block.in_words() + " belongs" +
+                    (rows == 1 && is_input(e.array) && e.array == block.first.array &&
+                             e.row == block.first.row
+                         ? kOfSwizzle
+                         : "")};
+      }
+    }
+    // Zeros stand there: what belongs there may stand elsewhere.
+    for (const Event& event : mine.events()) {
+      const Element& e = *event.element;
+      const bool same = event.product != nullptr && e.launch == block.first.launch &&
+                        e.block == block.first.block && e.array == block.first.array;
+      if (!same || e.row % rows != 0 || e.column % 8 != 0) continue;
+      if (holds(wanted, block, now, e, false)) {
+        return {"operand-misplaced",
+                block.in_words() + " stands where " + Block{e, rows}.in_words() + " belongs"};
       }
     }
   }
@@ -313,14 +408,25 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
     return is_hidden(d.mine->value) != is_hidden(d.own->value);
   };
   const bool of_product = group.front().mine->product != nullptr;
-  const Finding block = of_product ? diagnose_from_blocks(group.front(), mine, own) : Finding();
+  Finding block = of_product ? diagnose_from_blocks(group.front(), mine, own) : Finding();
+  if (!block.words.empty()) block.words += step_of_blocks(moved_blocks(group.front(), mine, own));
   if (of_scores && masked && most(group, other_mask)) {
     return block.words.empty() ? diagnose_from_mask(group, mine, own) : block;
   }
   const auto mine_is = [&](const auto& test) {
     return most(group, [&](const Difference& d) { return test(d.mine->value); });
   };
-  if (mine_is([](double x) { return x == 0; })) return {"stores-zero", "all are 0"};
+  // At the end O lies where Q was.
+  const Event& want = *group.front().own;
+  const bool of_input =
+      is_input(want.element->array) && (of_product || own.writes(*want.element)->front() == &want);
+  const bool zeros = mine_is([](double x) { return x == 0; });
+  if (of_input && !of_product && !zeros) {
+    const std::string home = belongs_to(group, own);
+    if (home.rfind("each", 0) == 0)
+      return {"value-misplaced", home + ": the tile begins at another row"};
+  }
+  if (zeros) return {kStoresZero, "all are 0"};
   if (mine_is([](double x) { return std::isnan(x); })) return {"stores-nan", "all are NaN"};
   if (mine_is([](double x) { return std::isinf(x); })) {
     return {"stores-infinity", "all are infinite"};
@@ -370,17 +476,23 @@ Finding diagnose_from_values(const std::vector<Difference>& group, const AccessH
             "the sums are wrong, and the operands before are right: what is done to them between "
             "two products is wrong"};
   }
-  const bool is_input = array == "Q" || array == "K" || array == "V" || array == "dO";
-  if (!is_input && one_factor_each(group, lane_of)) {
+  if (!of_input && one_factor_each(group, lane_of)) {
     return {"factor-of-lane-differs",
-            "those of one lane have the same wrong factor, and other lanes of the row another: the "
-            "row's maximum or sum has not come to all of its lanes, or from all of them"};
+            "those of one lane have the same wrong factor, and other lanes of the " +
+                (makes_output(own) || !of_product
+                     ? std::string("row another: the row's maximum or sum has not come to all of "
+                                   "its lanes, or from all of them")
+                     : std::string("query another: its lanes take the LSE of different "
+                                   "queries"))};
   }
-  if (!is_input && of_product && one_factor_each(group, row_of)) {
+  if (!of_input && of_product && one_factor_each(group, row_of)) {
+    const Product& product = *group.front().mine->product;
+    const bool are_columns = product.a.matrix == array ? product.a.turned : product.b.turned;
     return {"factor-of-row-part",
-            "the wrong ones of a row have the same wrong factor, the others of the row are right" +
+            "the wrong ones of a query have the same wrong factor, its others are right" +
                 exchanged_rows(group) +
-                ": which row's LSE or maximum an element takes must not hang on its column"};
+                ": which query's LSE or maximum an element takes must not hang on its key" +
+                (are_columns ? ". A query is a column of these tiles, a key is a row" : "")};
   }
   const double power = common(group, [](const Difference& d) {
     return d.own->value > 0 && d.mine->value > 0 ? std::log(d.mine->value) / std::log(d.own->value)

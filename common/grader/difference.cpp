@@ -53,7 +53,8 @@ std::string in_words(const Event& event) {
            (scores ? "][key " : "][") + std::to_string(e.column) + ']';
   }
   const std::string row = name + '[' + std::to_string(e.row) + ']';
-  const bool vector = is_vector(name) && e.column == 0;  // s_lse[2][64] is two vectors.
+  // s_lse[2][64] is two vectors.
+  const bool vector = e.column < 0 || (is_vector(name) && e.column == 0);
   return vector ? row : row + '[' + std::to_string(e.column) + ']';
 }
 
@@ -67,7 +68,8 @@ std::string box(const std::vector<Element>& of) {
   }
   const std::string& name = array_name(of.front().array);
   const std::string rows = name + '[' + range(first, last) + ']';
-  return is_vector(name) && right == 0 ? rows : rows + '[' + range(left, right) + ']';
+  const bool vector = right < 0 || (is_vector(name) && right == 0);
+  return vector ? rows : rows + '[' + range(left, right) + ']';
 }
 
 }  // namespace cuflash::exercises

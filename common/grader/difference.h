@@ -28,6 +28,7 @@ struct Finding {
 // What is found where nothing better is; another problem may tell more.
 inline constexpr const char* kStoreDiffers = "store-differs";
 inline constexpr const char* kMaskDiffers = "mask-differs";
+inline constexpr const char* kStoresZero = "stores-zero";
 
 // What the values of a group tell: differences of one array, at one time, of one kind.
 Finding diagnose_from_values(const std::vector<Difference>& group, const AccessHistory& mine,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -166,11 +167,14 @@ Finding diagnose_from_shuffles(const AccessHistory& mine, const AccessHistory& o
           "In the stage's shuffles they differ by " + wanted + '.'};
 }
 
+std::string in_tile(const Event& event) {
+  return event.tile >= 0 ? " in tile " + std::to_string(event.tile) : "";
+}
+
 // What the first product takes that differs from the stage's.
 std::string of_operand(const Event& event, const Finding& values) {
   return " The first product that differs from the stage's has a wrong " +
-         array_name(event.element->array) +
-         (event.tile >= 0 ? " in tile " + std::to_string(event.tile) : "") +
+         array_name(event.element->array) + in_tile(event) +
          (values.words.empty() ? "" : ": " + values.words) + '.';
 }
 
@@ -183,10 +187,57 @@ Diagnosis of_missing_products(const Event& event, const AccessHistory& mine,
       return group_of(product) == group_of(*event.product);
     });
   };
+  const auto made = count(mine);
   return {"products-missing",
-          " Products are missing: a warp makes " + std::to_string(count(mine)) +
-              " of them in its tile, the stage's " + std::to_string(count(own)) + '.',
+          " Products are missing: a warp makes " + std::to_string(made) +
+              " of them in its tile, the stage's " + std::to_string(count(own)) + '.' +
+              (made == 0 ? " It skips a tile of which its queries see keys, or the range of tiles "
+                           "leaves it out."
+                         : ""),
           in + who(event) + '\n'};
+}
+
+// " Only odd columns are wrong.": of an operand, what tells its wrong elements from the right ones.
+std::string which_elements(const std::vector<Difference>& group, const AccessHistory& mine) {
+  constexpr std::size_t kTelling = 16;
+  const Event& first = *group.front().mine;
+  std::vector<const Event*> wrong, right;
+  for (const Difference& d : group) {
+    if (d.own->value != 0) wrong.push_back(d.own);
+  }
+  for (const Event& event : mine.events()) {
+    const Element &e = *event.element, &of = *first.element;
+    const bool same = event.product != nullptr && e.launch == of.launch && e.block == of.block &&
+                      e.array == of.array && event.tile == first.tile && event.epoch == first.epoch;
+    if (same && event.value != 0 && event.value == event.like->value) right.push_back(&event);
+  }
+  if (wrong.size() < kTelling || right.size() < kTelling) return "";
+  const auto least = [&](const auto& of) {
+    int least = of(*wrong.front());
+    for (const Event* event : wrong) least = std::min(least, of(*event));
+    return least;
+  };
+  const auto row = [](const Event& e) { return static_cast<int>(e.element->row); };
+  const auto column = [](const Event& e) { return e.element->column; };
+  const int first_row = least(row), first_column = least(column);
+  const std::pair<std::string, std::function<bool(const Event&)>> known[] = {
+      {"odd columns", [&](const Event& e) { return column(e) % 2 == 1; }},
+      {"even columns", [&](const Event& e) { return column(e) % 2 == 0; }},
+      {"rows 8 to 15 of each 16", [&](const Event& e) { return row(e) % 16 >= 8; }},
+      {"rows 0 to 7 of each 16", [&](const Event& e) { return row(e) % 16 < 8; }},
+      {"columns from " + std::to_string(first_column) + " on",
+       [&](const Event& e) { return column(e) >= first_column; }},
+      {"rows from " + std::to_string(first_row) + " on",
+       [&](const Event& e) { return row(e) >= first_row; }},
+  };
+  for (const auto& [words, is] : known) {
+    const auto holds = [&is = is](const Event* event) { return is(*event); };
+    if (std::all_of(wrong.begin(), wrong.end(), holds) &&
+        std::none_of(right.begin(), right.end(), holds)) {
+      return " Only " + words + " are wrong.";
+    }
+  }
+  return "";
 }
 
 Divergence in_words(const std::vector<Difference>& group, const AccessHistory& mine,
@@ -223,12 +274,15 @@ Divergence in_words(const std::vector<Difference>& group, const AccessHistory& m
                 shuffles = diagnose_from_shuffles(mine, own);
   std::string message = reads.words + shuffles.words;
   if (of_product) {
-    message += of_operand(event, values);
+    message += of_operand(event, values) + which_elements(group, mine);
   } else if (!values.words.empty()) {
-    message += " In the first stores that differ from the stage's, " + values.words + '.';
+    message += " The first stores that differ from the stage's are those of " +
+               array_name(event.element->array) + ": " + values.words + '.';
   }
-  const char* const id = *reads.id != 0 ? reads.id : *shuffles.id != 0 ? shuffles.id : values.id;
-  return {{id, message, store + '\n', reads.more + shuffles.more}, of_product};
+  const std::string id = *reads.id != 0 ? reads.id : *shuffles.id != 0 ? shuffles.id : values.id;
+  const bool weak =
+      id == kStoreDiffers || id == kMaskDiffers || std::string(values.id) == kStoresZero;
+  return {{id, message, store + '\n', reads.more + shuffles.more}, of_product, weak};
 }
 
 AccessHistory history(const Stage& stage, const Sample& s, const AccessHistory* own = nullptr) {
@@ -288,13 +342,21 @@ int columns_of(const Elements& known, const Element& of) {
   return columns;
 }
 
-// What each warp reads.
-std::map<int, Elements> reads_of_warps(const AccessHistory& history) {
-  std::map<int, Elements> reads;
+// A warp of a block, in one tile.
+using WarpInTile = std::tuple<int, std::uint64_t, int, int>;
+WarpInTile warp_in_tile(const Event& event) {
+  return {event.element->launch, event.block, event.thread / 32, event.tile};
+}
+
+// What each warp reads, or writes, in each tile.
+using AccessesOfWarps = std::map<std::pair<WarpInTile, bool>, Elements>;
+
+AccessesOfWarps accesses_of_warps(const AccessHistory& history) {
+  AccessesOfWarps accesses;
   for (const Event& event : history.events()) {
-    if (!event.write) reads[event.thread / 32].insert(*event.element);
+    accesses[{warp_in_tile(event), event.write}].insert(*event.element);
   }
-  return reads;
+  return accesses;
 }
 
 // What the first product with a wrong operand tells.
@@ -310,25 +372,28 @@ Finding first_wrong_operand(const AccessHistory& mine, const AccessHistory& own,
 }
 
 // The first access to shared memory, of an element that the stage never accesses; or the first read
-// of one that other warps read there, if a product is wrong and what is said of a race names it.
+// of one that the stage's warp does not read in the same tile, if a product is wrong and what is
+// said of a race names it.
 Diagnosis stray_of(const Sample& sample, const Stage& exercise, const Stage& own,
                    const std::string& race = "") {
   const bool of_others = !race.empty();
   const AccessHistory theirs = history(own, sample), mine = history(exercise, sample, &theirs);
   const Finding operand = first_wrong_operand(mine, theirs, sample.problem);
-  if (of_others && operand.words.empty()) return {};
   const Elements& known = theirs.elements();
   NamedArrays named(mine, theirs);
-  auto of_warps = of_others ? reads_of_warps(theirs) : std::map<int, Elements>();
+  auto of_warps = accesses_of_warps(theirs);
   const auto is_stray = [&](const Event& event) {
     if (!event.shared) return false;
-    if (of_others) return !event.write && of_warps[event.thread / 32].count(*event.element) == 0;
+    if (of_others) {
+      const bool tells = event.element->column < 0 || !operand.words.empty();
+      return tells && of_warps[{warp_in_tile(event), event.write}].count(*event.element) == 0;
+    }
     return known.count(*event.element) == 0 || !named.instead(event).empty();
   };
   const auto& events = mine.events();
   const auto first = std::find_if(events.begin(), events.end(), is_stray);
   if (first == events.end()) return {};
-  if (of_others && race.find(where(mine, *first)) == std::string::npos) return {};
+  if (of_others && race.find(mine.place(*first).location) == std::string::npos) return {};
   std::vector<Element> like_it;
   for (const Event& event : events) {
     if (event.site == first->site && event.element->array == first->element->array &&
@@ -341,11 +406,14 @@ Diagnosis stray_of(const Sample& sample, const Stage& exercise, const Stage& own
   std::string id = padding ? "padding-accessed" : "other-elements-accessed";
   std::string message = where(mine, *first) + " " + (first->write ? "writes " : "reads ") +
                         box(like_it) + " in " + sample.name +
-                        (of_others ? ", which in the stage only other warps read."
+                        (of_others ? std::string(", which in the stage this warp does not ") +
+                                         (first->write ? "write" : "read") + in_tile(*first) + '.'
                                    : ", which the stage never accesses.");
   const std::string meant = named.instead(*first), array = meant.substr(0, meant.find(' '));
-  const Finding rule =
-      first->write ? Finding() : diagnose_from_stray_read(*first, array, mine, theirs);
+  Finding rule = first->write ? Finding() : diagnose_from_stray_read(*first, array, mine, theirs);
+  if (of_others && first->write && first->element->column < 0) {
+    rule = {"other-buffer", " It is another buffer than the stage's."};
+  }
   if (!rule.words.empty()) {
     id = rule.id, message += rule.words;
   } else if (!meant.empty()) {
@@ -359,8 +427,9 @@ Diagnosis stray_of(const Sample& sample, const Stage& exercise, const Stage& own
                  std::to_string(columns - 1) + ".";
     }
     if (operand.words.find("swizzled") == std::string::npos) {
-      message +=
-          " An index or the distance from row to row (the leading dimension) is wrong there.";
+      message += of_others ? " The buffer's index or an address in the buffer is wrong there."
+                           : " An index or the distance from row to row (the leading dimension) is "
+                             "wrong there.";
     }
     if (!operand.words.empty()) id = operand.id, message += operand.words;
   }
@@ -375,8 +444,17 @@ Divergence divergence(const Stage& exercise, const Stage& own, const std::vector
   constexpr int kTried = 3;
   const auto of_sample = [&](const Sample& sample) {
     const AccessHistory theirs = history(own, sample), mine = history(exercise, sample, &theirs);
-    const auto all = differences(mine, theirs);
-    return all.empty() ? Divergence() : in_words(first_group(all), mine, theirs, sample);
+    auto all = differences(mine, theirs);
+    if (all.empty()) return Divergence();
+    // What a store gets without a product that the stage makes is wrong, too.
+    const auto missing = std::find_if(
+        all.begin(), all.end(), [](const Difference& d) { return d.event().product != nullptr; });
+    const Difference& first = all.front();
+    if (first.mine != nullptr && first.mine->product == nullptr && missing != all.end() &&
+        missing->mine == nullptr && missing->own->epoch == first.mine->epoch) {
+      std::iter_swap(all.begin(), missing);
+    }
+    return in_words(first_group(all), mine, theirs, sample);
   };
   const auto wrong = smallest_first(samples, [](const Sample& s) { return !s.right(); });
   // A wrong factor of a row, which the division takes away, tells most where P is not one-hot.
@@ -385,14 +463,18 @@ Divergence divergence(const Stage& exercise, const Stage& own, const std::vector
     Divergence one = of_sample(*ordinary.front());
     if (one.of_product) return one;
   }
+  // Another tile may stand where zeros are, if there are more tiles.
+  auto tried = wrong;
+  if (wrong.size() > kTried) tried.resize(kTried);
+  const auto more = std::find_if(wrong.begin(), wrong.end(), [](const Sample* s) {
+    return s->walk.block_kv > 0 && s->problem.seq_kv > 2 * s->walk.block_kv && is_ordinary(*s);
+  });
+  if (more != wrong.end()) tried.push_back(*more);
   Divergence found;
-  int tried = 0;
-  for (const Sample* sample : wrong) {
-    if (tried++ == kTried) break;
+  for (const Sample* sample : tried) {
     Divergence one = of_sample(*sample);
     if (one.cause.details.empty()) continue;
-    const bool weak = one.cause.id == kStoreDiffers || one.cause.id == kMaskDiffers;
-    if (!weak) return one;
+    if (!one.weak) return one;
     if (found.cause.id.empty()) found = std::move(one);
   }
   return found;
@@ -409,9 +491,137 @@ Diagnosis stray_access(const Stage& exercise, const Stage& own, const std::vecto
   return wrong.empty() ? stray : stray_of(*wrong.front(), exercise, own, race);
 }
 
+std::string share_left_out(const Stage& exercise, const Stage& own,
+                           const std::vector<Sample>& samples) {
+  const Sample& sample = *smallest_first(samples, faulty).front();
+  const AccessHistory theirs = history(own, sample), mine = history(exercise, sample, &theirs);
+  std::map<std::pair<WarpInTile, int>, int> stored;  // by array, too
+  std::set<std::pair<int, int>> by_any;              // array and tile
+  for (const Event& event : mine.events()) {
+    if (!event.write || !event.shared) continue;
+    ++stored[{warp_in_tile(event), event.element->array}];
+    by_any.insert({event.element->array, event.tile});
+  }
+  for (const Event& event : theirs.events()) {
+    const int array = event.element->array;
+    if (!event.write || !event.shared || by_any.count({array, event.tile}) == 0) continue;
+    if (event.tile < 0 || stored[{warp_in_tile(event), array}]-- > 0) continue;
+    return " In tile " + std::to_string(event.tile) + " warp " + std::to_string(event.thread / 32) +
+           " stores less of " + array_name(array) +
+           " than in the stage. All threads of the block share this work: a warp that needs "
+           "nothing "
+           "of a tile, or skips one, still does its part.";
+  }
+  return "";
+}
+
+namespace {
+
+using RowsOfBlocks = std::map<std::uint64_t, std::vector<std::int64_t>>;
+
+// The rows of O that each block stores, in order.
+RowsOfBlocks stored_rows(const AccessHistory& history) {
+  RowsOfBlocks rows;
+  for (const Event& event : history.events()) {
+    const Element& e = *event.element;
+    const bool store = event.write && !event.shared && event.product == nullptr;
+    if (store && e.column == 0 && array_name(e.array) == "O") rows[event.block].push_back(e.row);
+  }
+  for (auto& [block, list] : rows) std::sort(list.begin(), list.end());
+  return rows;
+}
+
+std::size_t count_of(const RowsOfBlocks& rows) {
+  std::size_t count = 0;
+  for (const auto& [block, list] : rows) count += list.size();
+  return count;
+}
+
+}  // namespace
+
+std::string tile_of_other_block(const Stage& exercise, const Stage& own,
+                                const std::vector<Sample>& samples) {
+  const auto wrong = smallest_first(samples, [](const Sample& s) {
+    return !s.right() && s.pass == CUFLASH_FORWARD && s.walk.block_q > 0 &&
+           s.problem.seq_q > s.walk.block_q;
+  });
+  if (wrong.empty()) return "";
+  const auto stored = stored_rows(history(exercise, *wrong.front())),
+             wanted = stored_rows(history(own, *wrong.front()));
+  if (count_of(stored) == count_of(wanted)) return "";  // Blocks may take tiles in another order.
+  for (const auto& [block, rows] : stored) {
+    for (const auto& [other, of_other] : wanted) {
+      const auto meant = wanted.find(block);
+      if (other == block || rows != of_other || meant == wanted.end()) continue;
+      return " In " + wrong.front()->name + " block " + std::to_string(block) +
+             " stores the rows of O that block " + std::to_string(other) +
+             " stores in the stage: its tile begins a tile too " +
+             (rows > meant->second ? "late." : "early.");
+    }
+  }
+  return "";
+}
+
+std::string rows_stored_again(const Stage& exercise, const Stage& own,
+                              const std::vector<Sample>& samples) {
+  const Sample& sample = *smallest_first(samples, faulty).front();
+  const std::size_t stored = count_of(stored_rows(history(exercise, sample))),
+                    wanted = count_of(stored_rows(history(own, sample)));
+  if (stored <= wanted) return "";
+  return " Together the blocks store " + std::to_string(stored) + " rows in " + sample.name +
+         ", which has " + std::to_string(wanted) +
+         ": a tile is taken again, or one that is not there.";
+}
+
+namespace {
+
+using Call = simt::LoggedBarrierCall;
+using Calls = std::vector<const Call*>;
+
+// "waits for k_full" of "waits for k_full[0] with parity 1".
+std::string of_array(const Call& call) { return call.words.substr(0, call.words.find('[')); }
+
+// "waits for k_full[0]".
+std::string of_buffer(const Call& call) { return call.words.substr(0, call.words.find(']')); }
+
+// How the buffer and the parity of the last call that was made, where there are several buffers,
+// follow from those of the stage's calls.
+std::string slot_in_words(const Calls& made, const Calls& of_stage, bool stays) {
+  const Call& call = *made.back();
+  const auto like = [&](const Call* other) { return of_array(*other) == of_array(call); };
+  if (call.words.find('[') == std::string::npos || !like(of_stage[made.size() - 1])) return "";
+  std::vector<std::string> slots;
+  for (const Call* other : of_stage) {
+    if (like(other)) slots.push_back(other->words);
+  }
+  const auto at = static_cast<std::size_t>(std::count_if(made.begin(), made.end(), like)) - 1;
+  const bool wait = call.words.find("with parity") != std::string::npos;
+  if (wait && at > 0 && of_buffer(*of_stage[made.size() - 1]) == of_buffer(call)) {
+    return " The buffer is right. A buffer's parity changes each time that this buffer is used "
+           "again, whatever happens at others.";
+  }
+  for (std::size_t n = 1; n < slots.size(); ++n) {
+    const bool earlier = n <= at && slots[at - n] == call.words,
+               later = at + n < slots.size() && slots[at + n] == call.words;
+    if (earlier && later) return "";
+    const std::string tiles = n == 1 ? "of the tile " : "of " + std::to_string(n) + " tiles ";
+    if (earlier) {
+      return " That is the slot " + tiles + "before: the count of tiles is behind." +
+             (stays ? " Every tile that the block copies counts, whether or not this warp uses it."
+                    : "");
+    }
+    if (later) {
+      return " That is the slot " + tiles +
+             "after: the count of tiles is ahead, or runs in another order than the copies.";
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string differing_barrier_call(const Stage& exercise, const Stage& own,
                                    const std::vector<Sample>& samples) {
-  using Call = simt::LoggedBarrierCall;
   const Sample& sample = *smallest_first(samples, faulty).front();
   const AccessHistory theirs = history(own, sample), mine = history(exercise, sample, &theirs);
   const auto thread_of = [](const Call& call) {
@@ -419,9 +629,10 @@ std::string differing_barrier_call(const Stage& exercise, const Stage& own,
   };
   const auto warp_at = [&](const Call& call) {
     const auto& place = mine.place(call.at.site);
-    return place.location + ", `" + place.source + "`, warp " + std::to_string(call.at.thread / 32);
+    return place.location + ", `" + place.source + "`, warp " +
+           std::to_string(call.at.thread / 32) + " lane " + std::to_string(call.at.thread % 32);
   };
-  std::map<std::tuple<int, std::uint64_t, int>, std::vector<const Call*>> wanted, made;
+  std::map<std::tuple<int, std::uint64_t, int>, Calls> wanted, made;
   for (const Call& call : theirs.barrier_calls()) wanted[thread_of(call)].push_back(&call);
   for (const Call& call : mine.barrier_calls()) {
     const auto& of_stage = wanted[thread_of(call)];
@@ -431,7 +642,8 @@ std::string differing_barrier_call(const Stage& exercise, const Stage& own,
     const std::string want = more ? of_stage[of_mine.size() - 1]->words : "comes to no more";
     if (call.words == want) continue;
     return " The first call at a barrier that differs from the stage's: at " + warp_at(call) + ' ' +
-           call.words + "; in the stage it " + want + '.';
+           call.words + "; in the stage it " + want + '.' +
+           (more ? slot_in_words(of_mine, of_stage, own.facts(sample.pass).resident) : "");
   }
   // A thread that has only arrived goes on: what it leaves out is missing.
   for (const auto& [thread, calls] : made) {

@@ -15,14 +15,31 @@ inline constexpr const char* kWrongPitch = "wrong-leading-dimension";
 struct Divergence {
   Diagnosis cause;          // what the values and the reads tell; the message may be empty
   bool of_product = false;  // not of a store
+  bool weak = false;        // another problem may tell more
 };
 Divergence divergence(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples);
 
 // The first access to shared memory, of an element that the stage never accesses: of the smallest
-// sample with a fault. Or the first read of one that only other warps read in the stage, if a
-// product is wrong and `race`, what is said of a race, names it. The id is empty if there is none.
+// sample with a fault. Or the first read of one that the stage's warp does not read in the same
+// tile, if a product is wrong and `race`, what is said of a race, names it. The id is empty if
+// there is none.
 Diagnosis stray_access(const Stage& exercise, const Stage& own, const std::vector<Sample>& samples,
                        const std::string& race = "");
+
+// Which warp stores less to a shared array than in the stage, of the smallest sample with a fault.
+// "" if none does.
+std::string share_left_out(const Stage& exercise, const Stage& own,
+                           const std::vector<Sample>& samples);
+
+// Of the smallest wrong sample with several tiles in which a block stores the rows of O that
+// another block stores in the stage. "" if there is none.
+std::string tile_of_other_block(const Stage& exercise, const Stage& own,
+                                const std::vector<Sample>& samples);
+
+// How often rows of O are stored, if more often than in the stage: of the smallest sample with a
+// fault. "" if not.
+std::string rows_stored_again(const Stage& exercise, const Stage& own,
+                              const std::vector<Sample>& samples);
 
 // The first call at an mbarrier or a named barrier that is not the one that the thread makes in the
 // stage: of the smallest sample with a fault. "" if there is none.

@@ -73,26 +73,28 @@ Diagnosis race(const simt::Finding& finding, bool roles) {
                                                           : "__syncthreads()";
   const bool writes_first = first.kind != AccessKind::kRead;
   if (writes_first && second.kind != AccessKind::kRead) return race_of_writes(array, first, second);
+  Diagnosis said;
   if (writes_first) {
-    const char* const hint = roles ? kOrderOfRoles
-                             : barrier == "__syncwarp()" || first.tile == second.tile
-                                 ? ""
-                                 : " A warp that skips a barrier in one round of a loop is one "
-                                   "behind in all later ones.";
-    return {"race-read-early", array + " is read before all threads have written it: no " +
+    said = {"race-read-early", array + " is read before all threads have written it: no " +
                                    barrier + " orders the write at " + line(first) +
-                                   " before the read at " + line(second) + "." + hint};
+                                   " before the read at " + line(second) + "."};
+    said.causes = roles ? kOrderOfRoles
+                  : barrier == "__syncwarp()" || first.tile == second.tile
+                      ? ""
+                      : " A warp that skips a barrier in one round of a loop is one behind in all "
+                        "later ones.";
+    return said;
   }
-  return {"race-overwrite",
-          array + " is overwritten while other threads still read it: no " + barrier +
-              " orders the read at " + line(first) + " before the next write at " + line(second) +
-              "." +
-              (first.of_product ? kOrderOfProducts
-               : roles          ? kOrderOfRoles
-               : first.tile == second.tile
-                   ? ""
-                   : " In a loop it stands between the last read of one round and the first write "
-                     "after it.")};
+  said = {"race-overwrite", array + " is overwritten while other threads still read it: no " +
+                                barrier + " orders the read at " + line(first) +
+                                " before the next write at " + line(second) + "."};
+  said.causes = first.of_product ? kOrderOfProducts
+                : roles          ? kOrderOfRoles
+                : first.tile == second.tile
+                    ? ""
+                    : " In a loop it stands between the last read of one round and the first write "
+                      "after it.";
+  return said;
 }
 
 bool is_kv(const std::string& array) {
@@ -131,8 +133,9 @@ Diagnosis uninitialised(const simt::Finding& finding, const std::string& where,
                 " The last tile must be written although it is partial, and the rows that fill it "
                 "up as zeros: 0 times an uninitialised value may be NaN."};
   }
-  if (trait != nullptr) message += std::string(" ") + trait->advice;
-  return {"uninitialised", message};
+  Diagnosis said = {"uninitialised", message};
+  if (trait != nullptr) said.causes = std::string(" ") + trait->advice;
+  return said;
 }
 
 // "k_empty[0] has had 3 of 4 arrivals in phase 1, v_full[0] 0 of 1 arrival in phase 2, the named
@@ -161,11 +164,12 @@ std::string states(const simt::Finding& finding) {
 
 constexpr std::optional<Report> kOthers;
 
-// What is said of a report, or of all others of a kind. filled() fills in what stands in braces.
+// What is said of a report, or of all others of a kind, and what usually causes it. filled() fills
+// in what stands in braces.
 struct Words {
   Kind kind;
   std::optional<Report> report;
-  const char *id, *message;
+  const char *id, *message, *causes = "";
 };
 
 constexpr const char* kNoProxyFence =
@@ -177,18 +181,21 @@ constexpr const char* kNoProxyFence =
 constexpr Words kWords[] = {
     {Kind::kAsyncCopy, Report::kBoxCopyOverReads, "stage-not-empty",
      "{array} may be copied into while warps still read it: nothing orders the read at {first} "
-     "before the copy at {last}. A warp arrives at the barrier of the empty buffer after the last "
-     "read of all of its lanes, and the thread that requests waits for that phase, by its parity."},
+     "before the copy at {last}.",
+     " A warp arrives at the barrier of the empty buffer after the last read of all of its lanes, "
+     "and the thread that requests waits for that phase, by its parity."},
     {Kind::kAsyncCopy, Report::kReadOfBoxCopy, "stage-not-full",
      "{array} is read before it has arrived: no wait for the phase of the copy at {first} comes "
-     "before the read at {last}. The wait is missing, stands too late, or names another barrier or "
-     "parity; or the arrival did not name the copy's bytes, and the phase ended without them."},
+     "before the read at {last}.",
+     " The wait is missing, stands too late, or names another barrier or parity; or the arrival "
+     "did not name the copy's bytes, and the phase ended without them."},
     {Kind::kAsyncCopy, Report::kWriteOverBoxCopy, "copy-over-copy",
-     "{array} is written while a copy to it is under way: the copy at {first}, then {last}. Each "
-     "box needs a place of its own, and a place is free again once its copy has been waited for."},
+     "{array} is written while a copy to it is under way: the copy at {first}, then {last}.",
+     " Each box needs a place of its own, and a place is free again once its copy has been waited "
+     "for."},
     {Kind::kAsyncCopy, Report::kBoxCopyWithoutWait, "copy-not-awaited",
-     "A copy to {array} is begun that no thread waits for: {first}. It is requested once too "
-     "often, or the wait for its phase is missing."},
+     "A copy to {array} is begun that no thread waits for: {first}.",
+     " It is requested once too often, or the wait for its phase is missing."},
     {Kind::kAsyncCopy, Report::kSourceOfStoreOverwritten, "store-not-awaited",
      "{array} is overwritten while a store may still read it: {place}. The thread that begins a "
      "store ends its group with tensor_store_commit() and waits by tensor_store_wait_read<n>(), "
@@ -198,41 +205,43 @@ constexpr Words kWords[] = {
      "tensor_store_commit() ends its group, and tensor_store_wait_read<n>() waits until all groups "
      "but the last n have read their source."},
     {Kind::kMbarrier, Report::kMbarrierDeadlock, "mbarrier-deadlock",
-     "No thread can go on: {barriers}. An arrival or a copy's bytes are missing, or a wait names "
-     "the wrong parity. A thread that waits must not be one that is to arrive."},
+     "No thread can go on: {barriers}.",
+     " An arrival or a copy's bytes are missing, or a wait names the wrong parity. A thread that "
+     "waits must not be one that is to arrive."},
     {Kind::kMbarrier, Report::kTooManyArrivals, "mbarrier-arrivals",
-     "More arrive at {array} than mbarrier_init() says for a phase: {last}. The phase ends with "
-     "the last arrival that was announced, too early for the others."},
+     "More arrive at {array} than mbarrier_init() says for a phase: {last}.",
+     " The phase ends with the last arrival that was announced, too early for the others."},
     {Kind::kMbarrier, Report::kArrivalInLaterPhase, "mbarrier-arrivals",
      "An arrival at {array} may come before the phase that it is meant for begins, and would be "
-     "one too many for the phase before: {last}. More arrive than mbarrier_init() says, one "
-     "arrives at the barrier of another buffer, or a tile is requested before the wait for its "
-     "empty buffer."},
+     "one too many for the phase before: {last}.",
+     " More arrive than mbarrier_init() says, one arrives at the barrier of another buffer, or a "
+     "tile is requested before the wait for its empty buffer."},
     {Kind::kMbarrier, Report::kMoreBytesThanExpected, "mbarrier-bytes",
-     "More bytes are copied than a phase of {array} expects: {last}. It ends before all of them "
-     "are there. The arrival names the bytes of all boxes that the phase brings: bytes, not "
-     "elements."},
+     "More bytes are copied than a phase of {array} expects: {last}.",
+     " It ends before all of them are there. The arrival names the bytes of all boxes that the "
+     "phase brings: bytes, not elements."},
     {Kind::kMbarrier, Report::kWaitPhaseLate, "mbarrier-parity",
-     "A wait at {array} names the wrong parity, or comes too late: {last}. The phase before the "
-     "current one has the other parity. So this wait is for a phase that is still to end, and on a "
-     "GPU it does not return before that."},
+     "A wait at {array} names the wrong parity, or comes too late: {last}.",
+     " The phase before the current one has the other parity. So this wait is for a phase that is "
+     "still to end, and on a GPU it does not return before that."},
     {Kind::kMbarrier, Report::kMbarrierOutOfRange, "mbarrier-range",
      "{array} is given a number that it cannot take: {last}. The parity of a wait is 0 or 1, and a "
      "phase has at least one arrival."},
     {Kind::kDivergentBarrier, Report::kNamedBarrierDeadlock, "named-barrier-deadlock",
-     "Threads wait at a named barrier to which the others do not come: {place}. An arrival is "
-     "missing, comes at another barrier, or waits itself for one that is still to come."},
+     "Threads wait at a named barrier to which the others do not come: {place}.",
+     " An arrival is missing, comes at another barrier, or waits itself for one that is still to "
+     "come."},
     {Kind::kDivergentBarrier, Report::kNamedBarrierTooSoon, "named-barrier-too-soon",
-     "A named barrier is used again before its last use is known to be over: {place}. The threads "
-     "could have been counted then: there is an arrival too many, or it comes too early, or the "
-     "number of threads is too small."},
+     "A named barrier is used again before its last use is known to be over: {place}.",
+     " The threads could have been counted then: there is an arrival too many, or it comes too "
+     "early, or the number of threads is too small."},
     {Kind::kDivergentBarrier, Report::kNamedBarrierOfTwoSizes, "named-barrier-sizes",
-     "Calls at one named barrier name different numbers of threads: {place}. It is the number of "
-     "all that come, of those that wait and of those that only arrive."},
+     "Calls at one named barrier name different numbers of threads: {place}.",
+     " It is the number of all that come, of those that wait and of those that only arrive."},
     {Kind::kDivergentBarrier, Report::kNamedBarrierWithoutWarp, "named-barrier-too-soon",
-     "A named barrier opens when only some lanes of a warp have come: {place}. Others have come to "
-     "it that were not meant to be counted, or lanes of the warp skip it. Those that wait for each "
-     "other in turn need a barrier each."},
+     "A named barrier opens when only some lanes of a warp have come: {place}.",
+     " Others have come to it that were not meant to be counted, or lanes of the warp skip it. "
+     "Those that wait for each other in turn need a barrier each."},
     {Kind::kDivergentBarrier, kOthers, "divergent-barrier",
      "Not all threads of the block reach the same __syncthreads(): a barrier is in a branch or a "
      "loop that some of them skip."},
@@ -320,6 +329,7 @@ Diagnosis in_words(const simt::Finding& finding, const Sample& sample, const std
   };
   const Words& words = *std::find_if(kWords, std::prev(std::end(kWords)), fits);
   Diagnosis said = {words.id, filled(words.message, finding)};
+  said.causes = words.causes;
   return of_copies(kind) ? of_buffers(std::move(said), where, trait) : said;
 }
 
@@ -348,7 +358,7 @@ struct Named {
 
 // True if what is missing is a __syncwarp().
 bool of_warp(const Diagnosis& diagnosis) {
-  return diagnosis.message.find("__syncwarp") != std::string::npos;
+  return diagnosis.message.find("no __syncwarp") != std::string::npos;
 }
 
 void add(std::vector<Named>& named, Diagnosis diagnosis, const std::string& array) {

@@ -321,6 +321,15 @@ std::vector<Product> products_like(std::vector<simt::LoggedProduct> logged,
     if (theirs == own_groups.end()) continue;
     join(mine, theirs->second, products, taken,
          [&](int m, int o) { return same_a(m, o) && same_b(m, o); });
+    // What a wrong product takes may be what another one should.
+    const bool all =
+        std::all_of(mine.begin(), mine.end(), [&](int m) { return products[m].like >= 0; });
+    const bool in_step =
+        std::equal(mine.begin(), mine.end(), theirs->second.begin(), theirs->second.end(),
+                   [&](int m, int o) { return same_a(m, o) || same_b(m, o); });
+    for (std::size_t n = 0; in_step && !all && n < mine.size(); ++n) {
+      products[mine[n]].like = theirs->second[n], taken[theirs->second[n]] = true;
+    }
     join(mine, theirs->second, products, taken,
          [&](int m, int o) { return same_a(m, o) || same_b(m, o); });
     join(mine, theirs->second, products, taken, [](int, int) { return true; });

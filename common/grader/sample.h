@@ -72,6 +72,8 @@ struct Diagnosis {
   // Lines with numbers: of the simulator's report, or what is wrong where.
   std::string details = {};
   std::string more = {};  // what the stage has there; shown only to whom asks for it
+  // What usually leads there, or what does here. It follows the message.
+  std::string causes = {};
 };
 
 // "3, 7, 11, ...": the first three of some numbers.

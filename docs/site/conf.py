@@ -4,7 +4,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "docs/site"), str(ROOT / "scripts/maintainer")]  # for book.py
+# For book.py and report.py.
+sys.path[:0] = [str(ROOT / folder) for folder in ("docs/site", "scripts/maintainer", "scripts")]
 import repository  # noqa: E402, it lies there
 
 
@@ -22,6 +23,7 @@ book_parts = {
     "Begin": [
         "docs/quarter_hour.md",
         "docs/ladder.md",
+        "docs/how_fast.md",
         "docs/prologue/README.md",
         "docs/glossary.md",
     ],
@@ -63,7 +65,7 @@ book_parts = {
 }
 
 project = "CuFlash Ladder"
-extensions = ["myst_parser", "book"]
+extensions = ["myst_parser", "book", "report"]
 source_suffix = {".md": "markdown"}
 root_doc = "index"
 

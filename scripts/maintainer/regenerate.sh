@@ -34,7 +34,7 @@ wheel() {
 
 # ---- The steps: about how many seconds on two idle cores after a build, and their files --------------
 
-step screens 20 "results/cpu-simulator/ladder.* results/cpu-simulator/??_map.txt results/cpu-simulator/prologue_*.txt" \
+step screens 20 "results/cpu-simulator/ladder.* results/cpu-simulator/stages.json results/cpu-simulator/??_map.txt results/cpu-simulator/prologue_*.txt" \
   "scripts/maintainer/screens.sh docs/results/cpu-simulator"
 step quarter_hour 270 \
   "results/cpu-simulator/01_exercise.txt results/cpu-simulator/02_race.txt results/cpu-simulator/quarter_hour.txt" \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints the screens that the pages show, from the CPU simulator:
 #   scripts/maintainer/screens.sh FOLDER
-# leaves ladder.txt, ladder.json, the memory maps and the prologue's screens there. They are the
+# leaves ladder.txt, ladder.json, stages.json, the memory maps and the prologue's screens there. They are the
 # same on every machine, so CI compares them with docs/results/cpu-simulator; to renew those, from a
 # clean tree:
 #   scripts/maintainer/screens.sh docs/results/cpu-simulator && python3 scripts/maintainer/update_pages.py
@@ -21,6 +21,7 @@ ladder=build/simt/bin/ladder
 mkdir -p build/screens
 "$ladder" --json build/screens/ladder.json >build/screens/ladder.txt
 mv build/screens/ladder.* "$out"
+"$ladder" --list --json "$out/stages.json"
 for stage in 05 06; do
   "$ladder" --map "$stage" --dtype f16 --shape b1_h1_q64k64_d64 | tail -n +3 >"$out/${stage}_map.txt"
 done

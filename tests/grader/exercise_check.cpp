@@ -28,7 +28,8 @@ bool check(const Entry& entry) {
   std::printf("%s %s %s: %s\n", ok ? "ok  " : "FAIL", entry.stage->name, entry.name,
               entry.expected);
   for (const Diagnosis& diagnosis : got.diagnoses) {
-    std::printf("       %s: %s\n", diagnosis.id.c_str(), diagnosis.message.c_str());
+    std::printf("       %s: %s%s\n", diagnosis.id.c_str(), diagnosis.message.c_str(),
+                diagnosis.causes.c_str());
     if (!ok) std::printf("%s", diagnosis.details.c_str());
   }
   std::fflush(stdout);

@@ -25,7 +25,10 @@ Diagnosis said_of(const std::vector<simt::Finding>& findings) {
   Sample s = sample_of("b1_h1_q64k64_d64");
   for (const simt::Finding& finding : findings) s.check.faults.push_back({finding, {}, ""});
   const auto found = faults({s});
-  return found.size() == 1 ? found.front() : Diagnosis{};
+  if (found.size() != 1) return {};
+  Diagnosis said = found.front();
+  said.message += said.causes;
+  return said;
 }
 
 simt::Finding finding(simt::Report report, const std::vector<simt::FindingAccess>& accesses) {

@@ -123,6 +123,7 @@ REFUSED = [
     ((RUN, "--against", "HEAD"), "--against takes a revision"),
     ((RUN, "--stage", "3", "--against", "HEAD", "--causal"), "needs --stage and no other option"),
     ((RUN, "--stage", "3", "--against", "no-such-revision"), 'There is no revision "no-such-revision"'),
+    ((RUN, "--report", "--causal"), "--report takes no other option"),
     ((RUN, "--diff", "5"), "--diff needs A B"),
     ((TEST, "05_wma"), 'Did you mean "05_wmma"?'),
     ((TEST, "exercize", "1"), 'Did you mean "exercise"?'),
@@ -164,6 +165,7 @@ WRONG = {"--stage": "TEXT missing", "--stage=": "TEXT missing", "--stage 1 --sta
          "--shape b1_h3x2_q4_d32": "not a multiple of heads_kv",
          "--input no/such/folder": "There is no folder", "--input stages": "has no q.npy",
          "--input bench/data --shape b1_h1_q4_d32": "ends in _real",
+         "--timed b1_h1_q4k4_d32": "--timed needs a GPU",
          "--json no/such/x.json": 'There is no folder "', "--list --json no/such/x.json": 'There is no folder "'}
 # What both must take.
 GOOD = ["--stage 5", "--stage 05", "--stage wmma", "--stage 5_wmma", "--stage=05_wmma", "--dtype bf16",
@@ -241,7 +243,7 @@ class Accepted(unittest.TestCase):
     def test_same_options_as_the_ladder(self):
         of_ladder = re.findall(r"^  (?:-h,)?(--[a-z]+)", run("build/simt/bin/ladder", "--help").stdout, re.M)
         known = re.findall(r"^  (--[a-z]+) ", run(RUN, "--help").stdout, re.M)
-        self.assertEqual({*known, "--help"}, {*of_ladder, "--diff", "--break", "--against"})
+        self.assertEqual({*known, "--help"}, {*of_ladder, "--diff", "--break", "--against", "--report"})
 
     def test_help(self):
         for command in ([RUN], [TEST], [TEST, "01"], [TEST, "exercise"], ["scripts/new_stage.sh"],

@@ -34,6 +34,7 @@ __device__ __forceinline__ void fence_mbarrier_init(instruments::Line line = {})
   instruments::note(instruments::Kind::kBlock, line, blockIdx.x);
 }
 
+// Counts one arrival in the current phase.
 __device__ __forceinline__ void mbarrier_arrive(SharedAddress barrier) {
   instruments::may_be_late();
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(barrier.value) : "memory");

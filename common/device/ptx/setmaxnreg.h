@@ -19,6 +19,7 @@ __device__ __forceinline__ void setmaxnreg_inc(instruments::Line line = {}) {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(kRegisters));
 }
 
+// Releases registers at once.
 template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_dec(instruments::Line line = {}) {
   const instruments::Span span(instruments::Kind::kRegisters, line, kRegisters);

@@ -9,6 +9,7 @@
 
 namespace cuflash::ptx {
 
+// The address of an object in shared memory; an addend counts bytes.
 struct SharedAddress {
   std::uint32_t value;
 

@@ -124,9 +124,10 @@ __host__ __device__ constexpr bool is_wgmma() {
   return true;
 }
 
-// D = A · B, or D += A · B if `accumulate`: 64 × N = 64 × 16 · 16 × N, N = 8 · kBlocks. D is in
-// f32: each of the four warps holds 16 rows, one block of 8 columns after the other, in the order
-// of MmaAccumulator (device/mma_fragments.h). All 128 threads must call it together.
+// wgmma.mma_async.m64nNk16: D = A · B, or D += A · B if `accumulate`: 64 × N = 64 × 16 · 16 × N,
+// N = 8 · kBlocks. D is in f32: each of the four warps holds 16 rows, one block of 8 columns after
+// the other, in the order of MmaAccumulator (device/mma_fragments.h). All 128 threads must call it
+// together.
 template <class T, Major kMajorB, Major kMajorA = Major::kK, int kBlocks>
 __device__ __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], MatrixDescriptor a,
                                              MatrixDescriptor b, bool accumulate) {
@@ -150,7 +151,8 @@ __device__ __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], MatrixDesc
 #undef CUFLASH_WGMMA
 }
 
-// Like wgmma_m64k16() above, with A in registers: each warp holds its 16 rows in MmaA's order.
+// wgmma.mma_async.m64nNk16 as above, with A in registers: each warp holds its 16 rows in MmaA's
+// order.
 template <class T, Major kMajorB, int kBlocks>
 __device__ __forceinline__ void wgmma_m64k16(float (&rD)[kBlocks][4], const std::uint32_t (&rA)[4],
                                              MatrixDescriptor b, bool accumulate) {
