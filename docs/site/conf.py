@@ -35,7 +35,6 @@ book_parts = {
         "docs/beside_pytorch.md",
         "docs/ceilings.md",
         "docs/google_benchmark.md",
-        "docs/f32_gradients.md",
         "docs/papers.md",
         "docs/related_work.md",
         "docs/syllabus.md",
