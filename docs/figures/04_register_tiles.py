@@ -158,7 +158,7 @@ def bank_rows():
         626,
         [
             "Columns: banks 0 to 31. Rows: column groups 0 to 7.",
-            "Every 8th row: what 8 neighbouring keys a lane would load.",
+            "Every 8th row: if each lane owned 8 neighbouring keys.",
         ],
     )
     return figure

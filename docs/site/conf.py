@@ -35,7 +35,6 @@ book_parts = {
         "docs/beside_pytorch.md",
         "docs/ceilings.md",
         "docs/google_benchmark.md",
-        "docs/f32_gradients.md",
         "docs/papers.md",
         "docs/related_work.md",
         "docs/syllabus.md",
@@ -59,6 +58,7 @@ book_parts = {
         "docs/readers/third.md",
         "docs/readers/fourth.md",
         "docs/readers/fifth.md",
+        "docs/readers/sixth.md",
         "CHANGELOG.md",
     ],
 }

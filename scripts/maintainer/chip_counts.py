@@ -8,6 +8,7 @@ docs/results/<device>/. Without a RESULT all are made:
   sectors   sectors of global memory and passes over shared memory of each stage; the tests compare
             the CPU simulator's counts with them. Each is the least of three calls: now and then the
             GPU counts a few more
+  passes    passes over shared memory of single accesses, with which the tests compare the simulator's likewise
   kernels   for each kernel on the ladder's timed shape, for 04 in f32 and for wgmma with 128 columns too: time, clock,
             DRAM traffic, load of the pipes, and what its warps wait for
 
@@ -17,6 +18,7 @@ takes seconds to start one.
 import csv
 import json
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -175,6 +177,39 @@ def sectors(programs):
                    **{key: min(one[key] for one in counts) for key in counts[0]}}
 
 
+def accesses():
+    """Warp instructions: load, store or ldmatrix, the bytes of a lane, and the element of each lane, or -1."""
+    some, lanes = random.Random(1), range(32)
+    for access, size in (*((access, size) for access in ("load", "store") for size in (4, 8, 16)), ("ldmatrix", 16)):
+        strides = [[lane * stride for lane in lanes] for stride in (1, 2, 4, 8, 16, 32)]
+        twos = [[(lane & ~bit) * apart for lane in lanes] for bit in (1, 2, 4, 8, 16) for apart in (1, 4)]
+        parts = [[element(lane, bit) for lane in lanes] for bit in (1, 2, 4, 8, 16) for element in (
+            lambda lane, bit: lane // bit,                             # an element for neighbours
+            lambda lane, bit: lane // bit if lane % 3 else -1,
+            lambda lane, bit: lane // (2 * bit) * bit + lane % bit,    # lane and lane ^ bit share one, without gaps
+            lambda lane, bit: -1 if lane & bit else lane,              # half of the lanes
+            lambda lane, bit: lane if lane < bit else -1)]             # the first lanes
+        places = [[some.randrange(slots) * apart for lane in lanes]
+                  for slots in (2, 4, 8, 16, 32, 64) for apart in (1, 36)]
+        fewer = [[element if some.randrange(4) else -1 for element in elements] for elements in places]
+        for elements in strides + twos + places + (parts + fewer if access != "ldmatrix" else []):
+            yield access, size, elements
+
+
+def passes(programs):
+    """Passes over shared memory of single accesses."""
+    found = list(accesses())
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.writelines(f"{access} {size} {' '.join(map(str, elements))}\n" for access, size, elements in found)
+        file.flush()
+        launches = profile([f"{PASSES}_op_ld.sum", f"{PASSES}_op_st.sum"],
+                           str(programs / "shared_accesses"), file.name)
+    if len(launches) != len(found):
+        raise SystemExit(f"{len(launches)} accesses were made, not {len(found)}")
+    for (access, size, elements), (_, counts) in zip(found, launches):
+        yield {"op": access, "bytes": size, "elements": elements, "passes": int(sum(counts.values()))}
+
+
 def waits(values):
     """What warps wait for, in percent of their time: the three most frequent reasons."""
     states = {STATES.match(name)[1]: value for name, value in values.items()
@@ -206,7 +241,7 @@ def kernels(programs):
     return sorted(rows, key=lambda row: row["stage"])
 
 
-RESULTS = {"sectors": sectors, "kernels": kernels}
+RESULTS = {"sectors": sectors, "passes": passes, "kernels": kernels}
 
 
 def main():

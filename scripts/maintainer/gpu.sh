@@ -123,6 +123,7 @@ step training 30 train_char_gpt.json "these_sources examples/train_char_gpt.py -
 step ceilings 10 ceilings.json "$bin/ceilings --json $results/ceilings.json"
 step ladder 30 ladder.json "$bin/ladder --json $results/ladder.json"
 step ladder_f32 15 ladder_f32.json "$bin/ladder --dtype f32 --json $results/ladder_f32.json"
+step ladder_bf16 30 ladder_bf16.json "$bin/ladder --dtype bf16 --json $results/ladder_bf16.json"
 step timeline_tests 60 "" "build_timeline; build/timeline/bin/device_sm90_tests --gtest_filter='Timeline.*'"
 for stage in 11_wgmma 12_warp_specialized 13_ping_pong 14_persistent; do
   step timeline_$stage 30 timeline_$stage.json "timeline $stage"
@@ -137,7 +138,7 @@ step peers_long 120 peers_long.json "peers peers_long.json \$(stages_that hopper
   --head-dim 128 --seq 65536,262144 --causal yes --impl fa3,fa4,cudnn,cuflash"
 step peers_f32 120 peers_f32.json "peers peers_f32.json \$(stages_that linear) --dtype f32 --impl efficient,math,cuflash"
 step standard 60 standard.json "python3 bench/peers/standard.py --out $results/standard.json"
-for counts in sectors kernels; do
+for counts in sectors passes kernels; do
   step ncu_$counts 60 $counts.json "python3 scripts/maintainer/chip_counts.py $bin $results \$CUFLASH_COMMIT $counts"
 done
 for list in stages/*/variants.diff; do
@@ -148,10 +149,7 @@ done
 # ---- The run ---------------------------------------------------------------------------------------
 
 if [[ ${1:-} == --list ]]; then
-  # Of changes that have left the sources. A file, or the page that shows it, names its commit or its day.
-  list_steps 02_without_barrier.txt passes.json shared_keys_14_persistent.json ways_of_gradients.json \
-    {09,09_epilogue,10}_against.txt tried_03_row_by_row.json tried_04_{f32,large_tiles,plain_lanes}.json \
-    tried_05_06_{bf16,d64,d128}.json
+  list_steps
   exit
 fi
 [[ $# -ge 2 && $1 != -* ]] || usage_error "usage: scripts/maintainer/gpu.sh --list, or OUT COMMIT [STEP...]"

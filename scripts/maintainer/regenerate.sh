@@ -34,7 +34,7 @@ wheel() {
 
 # ---- The steps: about how many seconds on two idle cores after a build, and their files --------------
 
-step screens 20 "results/cpu-simulator/ladder.* results/cpu-simulator/??_map.txt results/cpu-simulator/prologue_*.txt" \
+step screens 20 "results/cpu-simulator/ladder.* results/cpu-simulator/stages.json results/cpu-simulator/??_map.txt results/cpu-simulator/prologue_*.txt" \
   "scripts/maintainer/screens.sh docs/results/cpu-simulator"
 step quarter_hour 270 \
   "results/cpu-simulator/01_exercise.txt results/cpu-simulator/02_race.txt results/cpu-simulator/quarter_hour.txt" \
@@ -56,8 +56,7 @@ step player_picture 200 figures/player.png \
 step pages 5 "*.md" "python3 scripts/maintainer/update_pages.py; scripts/maintainer/paper_lines.py"
 
 if [[ ${1:-} == --list ]]; then
-  # The programs that counted these have left the sources.
-  list_steps results/cpu-simulator/04_coarser.txt results/nvcc/04_register_reads.txt
+  list_steps
   exit
 fi
 check_steps "$@"

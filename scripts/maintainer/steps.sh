@@ -9,11 +9,10 @@ names=() seconds=() files=() commands=()
 # bash for it.
 step() { names+=("$1") seconds+=("$2") files+=("$3") commands+=("$4"); }
 
-# list_steps FILE...: shows the steps, and the files that were measured once, which no step makes again.
+# list_steps: shows the steps.
 list_steps() {
   local n
   for n in "${!names[@]}"; do printf '%-29s %4s s  %s\n' "${names[n]}" "${seconds[n]}" "${files[n]}"; done
-  printf '%-29s %6s  %s\n' "(once)" "" "$*"
 }
 
 # chosen NAME WORD...: true if a word is the name or its beginning (tried: tried_10_tma), or there is none.

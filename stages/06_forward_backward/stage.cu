@@ -28,7 +28,7 @@ Rank rank(const Problem&) { return {60, "both passes on the tensor cores"}; }
 constexpr Stage describe() {
   Stage stage;
   stage.name = "06_forward_backward";
-  stage.teaches = "the training pair in f16: seven backward products on the tensor cores";
+  stage.teaches = "the backward pass on the tensor cores, too: seven products";
   stage.removes = "a backward pass of single multiply-adds";
   stage.limiter = "shared memory: operands' fragments, P and dS pass through it";
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, UsualHeadDims>();

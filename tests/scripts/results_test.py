@@ -9,7 +9,6 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GPU, REST = "scripts/maintainer/gpu.sh", "scripts/maintainer/regenerate.sh"
-ONCE = "(once)"
 
 
 def bash(*words):
@@ -19,8 +18,8 @@ def bash(*words):
 def listed(script):
     """(name, seconds, patterns of files) of each line that --list prints."""
     lines = bash(script, "--list").stdout.splitlines()
-    return [(name, int(seconds or 0), files.split()) for name, seconds, files in
-            (re.fullmatch(r"(\S+) +(?:(\d+) s)? *(.*)", line).groups() for line in lines)]
+    return [(name, int(seconds), files.split()) for name, seconds, files in
+            (re.fullmatch(r"(\S+) +(\d+) s *(.*)", line).groups() for line in lines)]
 
 
 def is_of(path, lines):
@@ -39,16 +38,9 @@ class Lists(unittest.TestCase):
         self.assertGreater(len(self.FILES), 100)
         self.assertEqual([str(path) for path in self.FILES if not is_of(path, self.LINES)], [])
 
-    def test_a_file_that_was_measured_once_is_there_and_has_no_step(self):
-        steps = [line for line in self.LINES if line[0] != ONCE]
-        for _, _, patterns in (line for line in self.LINES if line[0] == ONCE):
-            for pattern in patterns:
-                alone = [(ONCE, 0, [pattern])]
-                self.assertEqual([is_of(path, steps) for path in self.FILES if is_of(path, alone)], [False], pattern)
-
     def test_a_step_on_a_gpu_takes_less_than_nine_minutes(self):
         for name, seconds, _ in listed(GPU):
-            self.assertTrue(0 < seconds < 540 or name == ONCE, name)
+            self.assertTrue(0 < seconds < 540, name)
 
 
 class Steps(unittest.TestCase):

@@ -1,6 +1,6 @@
 // The simulator's counts against those of Nsight Compute on a GPU, docs/results/<device>:
-// sectors.json, made by scripts/maintainer/chip_counts.py, and passes.json, of single accesses to
-// shared memory, whose commit has the program that makes them.
+// sectors.json, of stages, and passes.json, of single accesses to shared memory, both made by
+// scripts/maintainer/chip_counts.py.
 #include <gtest/gtest.h>
 
 #include <filesystem>
