@@ -12,7 +12,7 @@
 //   * float: the same lines and elements, 8 bytes per lane and block. No instruction transposes a
 //     block of floats: where lines are columns (rows, for 8 x 32) there are two instructions of 4
 //     bytes.
-// The wavefronts equal an H200's (tests/simt/chip_test.cpp), except for an ldm of 0 with LDSM,
+// The wavefronts equal a GPU's (tests/simt/chip_test.cpp), except for an ldm of 0 with LDSM,
 // which does not join pairs of lanes (bank_wavefronts()). No kernel here uses that.
 #include "simt/matrix.h"
 
