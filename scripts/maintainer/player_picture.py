@@ -8,7 +8,7 @@ from repository import ROOT
 sys.path.insert(0, str(ROOT / "tests/docs"))
 import browser  # noqa: E402, it lies there
 
-FAULT = "output: the barrier before the next tile is dropped"
+FAULT = "Remove the barrier before the next tile"
 CHOOSE = """
 const select = document.getElementById("fault");
 select.value = [...select.options].find(option => option.textContent === arguments[0]).value;
