@@ -275,7 +275,8 @@ export class Player {
       const begin = this.steps.findIndex(({index}) => index === finding.order.launch);
       return finding.order.at.map(step => begin + step);
     }
-    return finding.accesses.map(access => this.#stepOf(finding.kernel, access));
+    let from = -1;
+    return finding.accesses.map(access => from = this.#stepOf(finding.kernel, access, from));
   }
 
   #setOrder(order) {
@@ -349,7 +350,7 @@ export class Player {
     const [first] = this.run.findings, wrong = this.#wrong(), [slow, fast] = first ? [slowOf(first), fastOf(first)].map(n => first.accesses[n]) : [];
     const names = {
       slow: `warp ${slow?.[0]}`, fast: `warp ${fast?.[0]}`, slow_lane: `lane ${slow?.[1]}`, fast_lane: `lane ${fast?.[1]}`,
-      element: first?.text.trim().split(/\s/)[0], number: first?.text.match(/[\d,]+/)?.[0],
+      element: first?.text.trim().split("\n")[0].replace(/ \(.*\)$/, ""), number: first?.text.match(/[\d,]+/)?.[0],
       wrong: wrong?.name, is: wrong?.is, was: wrong?.was, many: wrong?.text.match(/[\d,]+ of [\d,]+/)?.[0],
     };
     if (/\{h(eld|olds)\}/.test(words)) {
@@ -363,16 +364,16 @@ export class Player {
         .replace(/(^|[.] )(warp|lane) (?=\d)/g, (_, before, word) => `${before}${word[0].toUpperCase()}${word.slice(1)} `);
   }
 
-  // The first step in which this warp of the kernel is at this line, or nearest to it: a line that uses
-  // registers alone is no step. If it can be, one in this tile.
-  #stepOf(kernel, [warp, , location, tile]) {
+  // The first step after `from` in which this warp of the kernel is at this line, or nearest to it: a line that
+  // uses registers alone is no step. If it can be, one in this tile.
+  #stepOf(kernel, [warp, , location, tile], from) {
     const [file, line] = location.split(":");
     let nearest = -1, least = Infinity;
     this.steps.forEach(({launch, parts, tile: at}, n) => {
       if (launch.kernel !== kernel) return;
       for (const part of parts.filter(({warps}) => warps.some(([one]) => one === warp))) {
         for (const [of, number] of part.places.map(place => launch.places[place])) {
-          const far = Math.abs(number - line) + (at === tile ? 0 : 0.5);
+          const far = Math.abs(number - line) + (at === tile ? 0 : 0.25) + (n > from ? 0 : 0.5);
           if (far >= least || !this.run.files[of].path.endsWith(`/${file}`)) continue;
           [nearest, least] = [n, far];
         }

@@ -55,9 +55,6 @@ for stage in STAGES:
 WITHOUT_ROWS = {stage for stage in STAGES
                 if not any("rows" in launch for launch in RUNS[stage][0]["launches"])}
 
-# Stages whose tours are still to be written.
-WITHOUT_TOURS = [stage for stage in STAGES if stage[:2] > "08"]
-
 # Elements that reach beyond the right edge and are not in a box that scrolls by itself.
 TOO_WIDE = """
 const width = document.documentElement.clientWidth;
@@ -304,6 +301,8 @@ class Player(BrowserTest):
     def test_the_order_of_a_race(self):
         """It keeps each warp's own order and all barriers."""
         self.assertGreater(len(self.overtakings()), 5)
+        # The clock shows this one: a wait is missing.
+        self.assertNotIn("order", BROKEN["14_persistent"][0]["findings"][0])
         for run, launch, finding in self.overtakings():
             with self.subTest((run["stage"], run["fault"]["name"], finding["array"])):
                 order, at, arrived = finding["order"], [0] * len(launch["warps"]), {}
@@ -500,11 +499,9 @@ class Player(BrowserTest):
         for stage in STAGES:
             for run in RUNS[stage] + BROKEN[stage]:
                 with self.subTest((stage, run["pass"], run.get("fault", {}).get("name"))):
-                    self.assertEqual(not run.get("tour"), stage in WITHOUT_TOURS)
-                    if not run.get("tour"):
-                        continue
                     captions = self.captions(stage, run)
                     self.assertEqual(len(captions), run["tour"].count("@ "))
+                    self.assertIn(len(captions), range(4, 10))
                     for words, _ in captions:
                         self.assertNotRegex(words, r"[{}]|undefined|NaN")
                     arrays = {array["name"] for launch in run["launches"] for array in launch["arrays"]}
