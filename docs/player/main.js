@@ -66,8 +66,8 @@ function choose(nextPass, nextFault, nextBeside) {
   document.title = `${stages.join(" and ")}: a block's run`;
   $("title").textContent = stages.join(" and ");
   const warps = shown[0].launches.at(-1).warps.length;
-  $("problem").textContent = `The ${warps} warps of one block compute attention, ${pass}: ${inWords(shown[0].problem)}. ` +
-      "See what is read and written in memory, and what each warp does in each step. " +
+  $("problem").textContent = `The ${warps} warps of one block compute attention, ${pass}: ` +
+      `${inWords(shown[0].problem)}. See what is read and written in memory, and what each warp does in each step. ` +
       `${hasKeys ? "Space plays, ← and → step. " : ""}The clock is logical, not a time.`;
   $("pass").value = pass;
   const names = ["nothing broken", ...faultsOf(pass).map(run => run.fault.name)];
@@ -190,7 +190,8 @@ const takes = key => key === " " ? "button, input, select, a" :
     `select, #scrub, [role=tab]${["ArrowUp", "ArrowDown"].includes(key) ? ", .scroll, pre" : ""}`;
 
 document.addEventListener("keydown", event => {
-  if (!KEYS[event.key] || event.ctrlKey || event.metaKey || event.altKey || event.target.matches(takes(event.key))) return;
+  if (!KEYS[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.matches(takes(event.key))) return;
   event.preventDefault();
   KEYS[event.key]();
 });

@@ -5,7 +5,7 @@ import {eachLane, elementBytes, elementsOf, firstOffset, isRead, isRequest, kind
 const NAMES = ["Q", "K", "V", "O", "dO", "LSE", "dQ", "dK", "dV"];
 const GROUPS = ["Inputs (HBM)", "Shared memory", "Results (HBM)"];
 // In pixels: of an element, of a figure, of the text above a matrix and above a group.
-const SIZES = [8, 7, 6, 5, 4, 3.5, 3, 2.5, 2, 1.5, 1, 0.75, 0.5], LEAST = 108, CAPTION = 40, HEAD = 24, GAP = 12;
+const SIZES = [8, 7, 6, 5, 4, 3.5, 3, 2.5, 2, 1.5, 1, 0.75, 0.5], LEAST = 128, CAPTION = 40, HEAD = 30, GAP = 12;
 
 // How an array lies in its figure: an array with more than two extents as several matrices side by side.
 // `place` is the column and the row of an element.
@@ -14,7 +14,9 @@ function shapeOf(array) {
   const across = extents.length > 1 ? extents.at(-1) : Math.min(count, count > 4096 ? 256 : 64);
   const rows = extents.length > 1 ? extents.at(-2) : Math.ceil(count / across);
   const columns = Math.ceil(count / (rows * across)) * (across + 1) - 1;
-  const place = n => [Math.floor(n / (rows * across)) * (across + 1) + n % across, Math.floor(n % (rows * across) / across)];
+  const place = n => [
+    Math.floor(n / (rows * across)) * (across + 1) + n % across, Math.floor(n % (rows * across) / across),
+  ];
   return {columns, rows, count, place, across};
 }
 
@@ -162,7 +164,8 @@ export class Matrices {
     if (mark.hidden) return;
     const {size} = this, [column, row] = place(marked.element);
     const left = canvas.offsetLeft + column * size, top = canvas.offsetTop + row * size;
-    Object.assign(mark.style, {left: `${left - 3}px`, top: `${top - 3}px`, width: `${size + 6}px`, height: `${size + 6}px`});
+    const places = {left: left - 3, top: top - 3, width: size + 6, height: size + 6};
+    for (const [name, value] of Object.entries(places)) mark.style[name] = `${value}px`;
     mark.dataset.text = marked.text;
     mark.classList.toggle("left", figure.offsetLeft + left > this.box.clientWidth / 2);
     this.#reveal(view, marked.element);

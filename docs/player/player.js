@@ -147,8 +147,10 @@ export class Player {
     const of = arrays[launch.arrays.findIndex(({name}) => name === finding?.array)];
     if (!of || finding.kernel !== launch.kernel) return null;
     const element = elementOf(launch, finding), value = of.values[element], before = of.before[element];
-    const text = finding.is === undefined ? [before, value].filter(one => one !== undefined).join(" → ") || "not written" :
-        value === undefined ? "" : `is ${finding.is}, should be ${finding.was}`;
+    const unknown = of.writes[element] ? "copied" : "not written";
+    const held = [before, value].filter(one => one !== undefined).join(" → ") || unknown;
+    const text = finding.is === undefined ? held : value === undefined ? "" :
+        `is ${finding.is}, should be ${finding.was}`;
     return {array: finding.array, element, text};
   }
 
@@ -157,7 +159,7 @@ export class Player {
     if (this.#shown === shown) return;
     this.#shown = shown;
     this.box.classList.toggle("toured", shown.length > 0);
-    const names = Object.entries(PANES).filter(([, title]) => shown.includes(title.toLowerCase())).map(([name]) => name);
+    const names = Object.keys(PANES).filter(name => shown.includes(PANES[name].toLowerCase()));
     for (const name of Object.keys(PANES)) {
       this.box.querySelector(`.pane.${name}`).classList.toggle("shown", names.includes(name));
     }
@@ -270,7 +272,9 @@ export class Player {
 
   // The steps of a finding's accesses in the shown order.
   #accessSteps(finding) {
-    if (finding.step !== undefined) return [this.#stepOfEvent(this.#eventOf(this.run.steps[finding.step], finding.accesses[0][0]))];
+    if (finding.step !== undefined) {
+      return [this.#stepOfEvent(this.#eventOf(this.run.steps[finding.step], finding.accesses[0][0]))];
+    }
     if (finding.order && this.#order === finding) {
       const begin = this.steps.findIndex(({index}) => index === finding.order.launch);
       return finding.order.at.map(step => begin + step);
@@ -291,7 +295,8 @@ export class Player {
     if (order) {
       const slow = `warp ${order.accesses[slowOf(order)][0]}`, fast = `warp ${order.accesses[1 - slowOf(order)][0]}`;
       note.textContent = `An order in which this race happens: ${slow} stands still until ${fast} has overtaken it. ` +
-          "Each warp keeps its own order, and all barriers hold. Click the finding again for the clock that all warps share.";
+          "Each warp keeps its own order, and all barriers hold. " +
+          "Unmark the race for the clock that all warps share.";
     }
     this.page.changed();
   }
@@ -320,8 +325,8 @@ export class Player {
     this.#setOrder(this.#tourOrder);
     const steps = first ? this.#accessSteps(first) : [];
     const captions = captionsOf(this.run, this.steps, {
-      "start": 0, "end": this.last, "slow access": first && steps[slowOf(first)],
-      "fast access": first && steps[fastOf(first)], "access": first && steps.at(-1), "wrong value": wrong && this.#accessSteps(wrong)[0],
+      "start": 0, "end": this.last, "access": first && steps.at(-1), "slow access": first && steps[slowOf(first)],
+      "fast access": first && steps[fastOf(first)], "wrong value": wrong && this.#accessSteps(wrong)[0],
     });
     this.#setOrder(order);
     return captions;
@@ -347,9 +352,11 @@ export class Player {
   // A caption's words with the run's own warps and numbers. What the element of the first finding holds at
   // the caption's step is {holds}, and before that {held}.
   filled({words, step}) {
-    const [first] = this.run.findings, wrong = this.#wrong(), [slow, fast] = first ? [slowOf(first), fastOf(first)].map(n => first.accesses[n]) : [];
+    const [first] = this.run.findings, wrong = this.#wrong();
+    const slow = first?.accesses[slowOf(first)], fast = first?.accesses[fastOf(first)];
     const names = {
-      slow: `warp ${slow?.[0]}`, fast: `warp ${fast?.[0]}`, slow_lane: `lane ${slow?.[1]}`, fast_lane: `lane ${fast?.[1]}`,
+      slow: `warp ${slow?.[0]}`, slow_lane: `lane ${slow?.[1]}`,
+      fast: `warp ${fast?.[0]}`, fast_lane: `lane ${fast?.[1]}`,
       element: first?.text.trim().split("\n")[0].replace(/ \(.*\)$/, ""), number: first?.text.match(/[\d,]+/)?.[0],
       wrong: wrong?.name, is: wrong?.is, was: wrong?.was, many: wrong?.text.match(/[\d,]+ of [\d,]+/)?.[0],
     };
@@ -361,7 +368,7 @@ export class Player {
       names.holds = of.values[elementOf(launch, first)];
     }
     return words.replace(/\{(\w+)\}/g, (whole, name) => names[name] ?? whole)
-        .replace(/(^|[.] )(warp|lane) (?=\d)/g, (_, before, word) => `${before}${word[0].toUpperCase()}${word.slice(1)} `);
+        .replace(/(^|[.] )([wl])(?=(arp|ane) \d)/g, (_, before, letter) => before + letter.toUpperCase());
   }
 
   // The first step after `from` in which this warp of the kernel is at this line, or nearest to it: a line that

@@ -130,7 +130,9 @@ export class Tour {
     this.words.hidden = !one;
     const words = one ? `${this.at + 1} of ${this.captions.length}. ${this.guide().filled(one)}` : "";
     if (this.words.textContent !== words) this.words.textContent = words;
-    for (const button of [this.backButton, this.playButton, this.nextButton]) button.hidden = this.captions.length === 0;
+    for (const button of [this.backButton, this.playButton, this.nextButton]) {
+      button.hidden = this.captions.length === 0;
+    }
     this.backButton.disabled = this.at < 0;
     this.nextButton.disabled = last;
     this.nextButton.textContent = this.at < 0 ? "Start the tour" : "Next";
