@@ -227,7 +227,7 @@ def answer_of(path, stage):
     direction = "backward" if exercise.backward else "forward"
     first, *others = (f"stages/{stage}/{name}" for name in exercise.files)
     name = f"Your answer to {path.stem.removesuffix('_bwd')}"
-    return Answer(name, first, "", "", f"{stage}.{direction}_", "", player=name,
+    return Answer(name, first, line="", tests=f"{stage}.{direction}_", caught_by="", player=name,
                   text=with_answers(path.read_text(**ANY_BYTES)), files=others)
 
 

@@ -559,6 +559,18 @@ class Player(BrowserTest):
         self.assertIn(f"#step={last[0]},{last[1]}", self.browser.current_url)
         self.assert_silent()
 
+    def test_an_answer_to_an_exercise(self):
+        """It is a run behind the stage's own; a file that is not begun has the exercise's own race."""
+        page, answer = (ROOT / f"stages/02_tiled/exercises/2_race.{end}" for end in ("md", "cuh"))
+        if not answer.exists():
+            subprocess.run([ROOT / "scripts/exercise_file.py", page], check=True, capture_output=True)
+            self.addCleanup(answer.unlink)
+        file = pathlib.Path(FOLDER.name) / "answer.json"
+        subprocess.run([ROOT / "scripts/maintainer/broken_runs.py", "--play", "02_tiled", "--answer", answer,
+                        "--json", file], check=True)
+        names = [run.get("fault", {}).get("name") for run in json.loads(file.read_text(encoding="utf-8"))["runs"]]
+        self.assertEqual(names, [None, "Your answer to 2_race"])
+
     def test_rows_are_those_after_the_last_whole_tile(self):
         launch = RUNS["03_online_softmax"][0]["launches"][0]
         self.open("03_online_softmax", "#step=1")
