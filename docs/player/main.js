@@ -63,6 +63,7 @@ function choose(nextPass, nextFault, nextBeside) {
   const shown = fault && !beside ? broken : [...soundOf(pass), ...broken];
   players = shown.map((run, n) => new Player(run, n, {moved, changed, showPane}));
   document.querySelector("main").replaceChildren(...players.map(player => player.box));
+  showSamePane();
   document.title = `${stages.join(" and ")}: a block's run`;
   $("title").textContent = stages.join(" and ");
   const warps = shown[0].launches.at(-1).warps.length;
@@ -152,15 +153,20 @@ function play() {
   begin();
 }
 
-// The panes that have no place of their own share one; `pane` is the chosen one.
-function showPane(pane) {
-  document.querySelector("main").dataset.pane = pane;
-  for (const tab of document.querySelectorAll(".tabs button")) {
-    tab.ariaSelected = String(tab.dataset.pane === pane);
-    tab.tabIndex = tab.dataset.pane === pane ? 0 : -1;
+// Shows the first of these panes that has a tab, in the place under the tabs. On a wide screen some panes have a
+// place of their own, and no tab.
+function showPane(...panes) {
+  const tabs = [...document.querySelectorAll(".tabs button")], seen = tabs.filter(tab => tab.offsetParent);
+  const known = panes.find(pane => seen.some(tab => tab.dataset.pane === pane));
+  const chosen = known ?? seen[0]?.dataset.pane ?? panes[0];
+  document.querySelector("main").dataset.pane = chosen;
+  for (const tab of tabs) {
+    tab.ariaSelected = String(tab.dataset.pane === chosen);
+    tab.tabIndex = tab.dataset.pane === chosen ? 0 : -1;
   }
   redraw();
 }
+const showSamePane = () => showPane(document.querySelector("main").dataset.pane);
 
 function redraw() {
   for (const player of players) player.draw();
@@ -243,6 +249,6 @@ if (!$("book").hidden) {
   $("stages").replaceChildren(...file.stages.map(stage => new Option(stage, stage, false, stage === stages[0])));
   $("stages").onchange = () => { location.href = `${$("stages").value}.html`; };
 }
-window.addEventListener("resize", redraw);
+window.addEventListener("resize", showSamePane);
 window.addEventListener("hashchange", open);
 open();

@@ -46,16 +46,17 @@ function wrapped(widths, heights, width) {
   return height + line;
 }
 
-// The size of an element with which all groups have room, side by side or one below the other.
+// The size of an element with which all groups have room, side by side or one below the other. On a phone they
+// need not.
 function arranged(groups, width, height) {
-  const most = of => Math.max(...of);
-  for (const size of SIZES) {
+  const most = of => Math.max(...of), sizes = SIZES.filter(size => width > 500 || size >= 2);
+  for (const size of sizes) {
     const widths = groups.map(({views}) => views.map(view => Math.max(LEAST, view.columns * size) + GAP));
     const heights = groups.map(({views}) => views.map(view => view.rows * size + CAPTION));
     if (sum(widths.map(most)) <= width && HEAD + most(heights.map(sum)) <= height) return {size, beside: true};
     if (sum(widths.map((of, n) => HEAD + wrapped(of, heights[n], width))) <= height) return {size, beside: false};
   }
-  return {size: SIZES.at(-1), beside: false};
+  return {size: sizes.at(-1), beside: false};
 }
 
 export class Matrices {

@@ -163,7 +163,7 @@ export class Player {
     for (const name of Object.keys(PANES)) {
       this.box.querySelector(`.pane.${name}`).classList.toggle("shown", names.includes(name));
     }
-    if (names.length) this.page.showPane(names[0]);
+    if (names.length) this.page.showPane(...names);
     this.draw();
   }
 
