@@ -74,7 +74,7 @@ export class Matrices {
       this.views = this.groups.flatMap(({views}) => views);
       this.box.replaceChildren(...this.groups.map(({title, views}) => {
         const box = Object.assign(document.createElement("section"), {className: "memory"});
-        box.append(Object.assign(document.createElement("h3"), {textContent: title}));
+        box.append(Object.assign(document.createElement("h2"), {textContent: title}));
         for (const view of views) box.append(this.#figure(view));
         return box;
       }));
@@ -176,8 +176,8 @@ export class Matrices {
   #reveal({figure, canvas, place}, n) {
     const top = figure.offsetTop, y = top + canvas.offsetTop + place(n)[1] * this.size;
     const {scrollTop, clientHeight} = this.box;
-    if (top >= scrollTop && y < scrollTop + clientHeight - 8) return;
-    this.box.scrollTop = y - top < clientHeight - 8 ? top : y - clientHeight / 2;
+    if (top >= scrollTop && y < scrollTop + clientHeight - 30) return;
+    this.box.scrollTop = y - top < clientHeight - 30 ? top : y - clientHeight / 2;
   }
 
   #tell(view, of, n) {

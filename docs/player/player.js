@@ -294,9 +294,8 @@ export class Player {
     note.hidden = !order;
     if (order) {
       const slow = `warp ${order.accesses[slowOf(order)][0]}`, fast = `warp ${order.accesses[1 - slowOf(order)][0]}`;
-      note.textContent = `An order in which this race happens: ${slow} stands still until ${fast} has overtaken it. ` +
-          "Each warp keeps its own order, and all barriers hold. " +
-          "Unmark the race for the clock that all warps share.";
+      note.textContent = `Shown in an order in which this race happens: ${slow} stands still until ${fast} has ` +
+          "overtaken it. Each warp keeps its own order, and all barriers hold.";
     }
     this.page.changed();
   }

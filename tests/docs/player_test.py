@@ -479,6 +479,7 @@ class Player(BrowserTest):
         self.wait_for(lambda: self.find("#title").text == "02_tiled", "the page")
         self.assertFalse(self.find("#book").is_displayed())
         self.browser.switch_to.default_content()
+        self.browser.get("about:blank")
 
     # ---- Tours --------------------------------------------------------------------------------------
 
