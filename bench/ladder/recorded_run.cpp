@@ -447,7 +447,7 @@ std::optional<Overtaking> overtaking_of(const simt::Finding& finding,
   for (std::size_t n = 0; n < launches.size(); ++n) {
     const simt::BlockRun& run = launches[n].run;
     if (run.kernel != finding.kernel || !is_same_block(finding, run)) continue;
-    // The report knows which line comes first in the program only if it can tell.
+    // A report may list the two accesses in either order.
     for (const int slow : {0, 1}) {
       const auto &of = finding.accesses[static_cast<std::size_t>(slow)],
                  &by = finding.accesses[static_cast<std::size_t>(1 - slow)];

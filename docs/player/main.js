@@ -66,7 +66,7 @@ function choose(nextPass, nextFault, nextBeside) {
   showSamePane();
   document.title = `${stages.join(" and ")}: a block's run`;
   $("title").textContent = stages.join(" and ");
-  const warps = shown[0].launches.at(-1).warps.length;
+  const warps = Math.max(...shown[0].launches.map(launch => launch.warps.length));
   $("problem").textContent = `The ${warps} warps of one block compute attention, ${pass}: ` +
       `${inWords(shown[0].problem)}. See what is read and written in memory, and what each warp does in each step. ` +
       `${hasKeys ? "Space plays, ← and → step. " : ""}The clock is logical, not a time.`;

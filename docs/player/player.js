@@ -122,8 +122,10 @@ export class Player {
     this.code.draw(run, state, step, warp, this.#shown?.includes("change"));
     this.code.mark(new Set(accesses.map(([, , location]) => location)));
     this.lanes.draw(run, steps, at, warp, new Set(accesses.map(([one]) => one)));
-    drawBanks(this.#find("banks"), this.#find("bank-key"), state, event, this.#find("colour").value,
-              this.finding?.array);
+    if (this.#find("banks").offsetParent) {
+      drawBanks(this.#find("banks"), this.#find("bank-key"), state, event, this.#find("colour").value,
+                this.finding?.array);
+    }
     this.matrices.draw(state, event, this.#marked(), this.#shown ?? []);
     this.rows.draw(step.launch, this.#local());
     this.#find("where").textContent = [

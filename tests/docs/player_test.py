@@ -437,6 +437,7 @@ class Player(BrowserTest):
 
     def test_names_for_those_who_do_not_see(self):
         self.open("03_online_softmax", "#step=3")
+        self.find(".tabs [data-pane=shared]").click()
         for canvas in self.browser.find_elements(By.CSS_SELECTOR, "canvas"):
             self.assertEqual(canvas.get_attribute("role"), "img")
             self.assertTrue(canvas.get_attribute("aria-label"))
