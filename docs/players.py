@@ -14,7 +14,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = ROOT / "build/players"
 sys.path.insert(0, str(ROOT / "scripts/maintainer"))
 import broken_runs  # noqa: E402, it lies there
-import mutations  # noqa: E402
 from builds import BuildError  # noqa: E402
 
 
@@ -29,12 +28,16 @@ def main():
     PAGES.mkdir(parents=True, exist_ok=True)
     try:
         build = broken_runs.Build()
-        recorded_by = [build.ladder, *(ROOT / path for path in mutations.lists()),
-                       *(ROOT / "scripts/maintainer").glob("*.py")]
-        for stage in build.stages():  # A stage's faults are compiled side by side.
+        scripts = [path for module in list(sys.modules.values())
+                   if (path := pathlib.Path(getattr(module, "__file__", None) or "")).parent.name == "maintainer"]
+        stages = build.stages()
+        for stage in stages:  # A stage's faults are compiled side by side.
+            recorded_by = [build.ladder, *scripts, ROOT / "tests/faults.ini",
+                           *ROOT.glob(f"stages/{stage}/faults.ini"), *ROOT.glob(f"stages/{stage}/tour*.txt")]
             runs, page = PAGES / f"{stage}.json", PAGES / f"{stage}.html"
             if not is_newer(runs, recorded_by):
-                runs.write_text(json.dumps(broken_runs.with_broken(build, stage)), encoding="utf-8")
+                whole = broken_runs.with_broken(build, stage) | {"stages": stages}
+                runs.write_text(json.dumps(whole), encoding="utf-8")
             if not is_newer(page, [runs, *(ROOT / "docs/player").iterdir()]):
                 subprocess.run([build.ladder, "--play", runs], stdout=subprocess.DEVNULL, check=True)
     except BuildError as error:

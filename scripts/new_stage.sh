@@ -70,7 +70,7 @@ done
 [[ -n $new ]] || die "stages/90 to 99 are taken; delete one of them."
 
 cp -r "stages/$old" "stages/$new"
-rm -rf "stages/$new"/{exercises,README.md,NOTEBOOK.md,faults.ini,traffic.cu,variants.diff} # the original's
+rm -rf "stages/$new"/{exercises,README.md,NOTEBOOK.md,faults.ini,tour.txt,tour_bwd.txt,traffic.cu,variants.diff} # the original's
 # The stage's name and its namespace; nothing outside the directory depends on anything else in it.
 find "stages/$new" -type f \( -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) \
   -exec sed -i "s/\b$old\b/$new/g; s/\bcuflash::${old#*_}\b/cuflash::$name/g" {} +

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 
@@ -141,8 +142,9 @@ struct Piece {
   std::string paper;
   std::vector<int> places, arrays;
   int times, first, end;
-  bool waits = false;  // at a barrier
-  int k = 0;           // its step in the interval
+  bool waits = false;   // at a barrier
+  int k = 0;            // its step in the interval
+  bool stands = false;  // until another warp has overtaken this one
 
   bool is_near(const Piece& other) const {
     return interval == other.interval && tile.name == other.tile.name &&
@@ -282,9 +284,11 @@ class Arrivals {
   Moments passing_, waiting_;
 };
 
+using Pieces = std::vector<std::vector<Piece>>;  // of each warp
+
 // Gives each piece its k: one more than the warp's previous piece, but a wait comes after the
-// arrivals that it waits for. True if one has changed.
-bool order(const simt::BlockRun& run, std::vector<std::vector<Piece>>& warps) {
+// arrivals that it waits for, and a piece that stands after `overtaking`. True if one has changed.
+bool order(const simt::BlockRun& run, Pieces& warps, const Piece* overtaking) {
   Arrivals arrivals;
   for (std::size_t warp = 0; warp < warps.size(); ++warp) {
     for (const Piece& piece : warps[warp]) {
@@ -304,6 +308,7 @@ bool order(const simt::BlockRun& run, std::vector<std::vector<Piece>>& warps) {
       if (piece.waits) {
         k = std::max(k, arrivals.end(run.warps[warp][static_cast<std::size_t>(piece.first)]));
       }
+      if (piece.stands) k = std::max(k, overtaking->k + 1);
       changed |= k != piece.k;
       piece.k = k;
       interval = piece.interval;
@@ -313,27 +318,150 @@ bool order(const simt::BlockRun& run, std::vector<std::vector<Piece>>& warps) {
   return changed;
 }
 
-// The k-th pieces of all warps in an interval are one step.
-std::vector<Step> steps_of(const simt::BlockRun& run) {
-  std::vector<std::vector<Piece>> warps;
+// False if some pieces wait for each other.
+bool ordered(const simt::BlockRun& run, Pieces& warps, const Piece* overtaking = nullptr) {
   std::size_t most = 1;
-  for (const auto& events : run.warps) most += warps.emplace_back(pieces_of(run, events)).size();
-  while (order(run, warps) && most-- > 0) {
+  for (const auto& pieces : warps) most += pieces.size();
+  while (order(run, warps, overtaking)) {
+    if (most-- == 0) return false;
   }
+  return true;
+}
+
+Pieces ordered_pieces(const simt::BlockRun& run) {
+  Pieces warps;
+  for (const auto& events : run.warps) warps.push_back(pieces_of(run, events));
+  ordered(run, warps);
+  return warps;
+}
+
+// The k-th pieces of all warps in an interval are one step.
+std::vector<Step> steps_of(Pieces warps) {
   std::map<std::pair<int, int>, Step> steps;  // by interval and k
   for (std::size_t warp = 0; warp < warps.size(); ++warp) {
     for (Piece& piece : warps[warp]) {
       Step& step = steps[{piece.interval, piece.k}];
       step.interval = piece.interval;
-      // The tile of the first warp that has one.
-      if (step.tile.name.empty()) step.tile = piece.tile;
-      if (step.paper.empty()) step.paper = piece.paper;
+      // The tile of the first warp that has one; not of one that overtakes the others.
+      if (step.tile.name.empty() || piece.stands) step.tile = piece.tile;
+      if (step.paper.empty() || piece.stands) step.paper = piece.paper;
       add_to_step(step, std::move(piece), static_cast<int>(warp));
     }
   }
   std::vector<Step> list;
   for (auto& [key, step] : steps) list.push_back(std::move(step));
   return list;
+}
+
+Timeline timeline(const simt::BlockRun& run, Pieces warps) {
+  std::vector<Step> steps = steps_of(std::move(warps));
+  std::vector<Flight> flights = flights_of(run, steps);
+  std::vector<std::vector<int>> phases = phases_of(run, steps);
+  return {std::move(steps), std::move(flights), std::move(phases)};
+}
+
+bool of_two_warps(const simt::Finding& finding) {
+  return finding.accesses.size() == 2 && finding.accesses[0].warp != finding.accesses[1].warp;
+}
+
+// ---- Races --------------------------------------------------------------------------------------
+
+// True if the request contains the byte at this offset of its array.
+bool contains(const simt::WarpEvent& request, std::int64_t offset) {
+  for (const simt::LaneSpan& span : request.lanes) {
+    for (int n = 0; n < span.lanes; ++n) {
+      const std::int64_t from = span.offset + n * span.stride;
+      if (from <= offset && offset < from + request.lane_bytes) return true;
+    }
+  }
+  return false;
+}
+
+// True if this piece of a warp makes the finding's access.
+bool makes(const simt::BlockRun& run, const Piece& piece, const simt::FindingAccess& access,
+           const simt::Finding& finding) {
+  const std::string tile = fmt::format("{} {}", piece.tile.name, piece.tile.number);
+  if (!access.tile.empty() && access.tile != tile) return false;
+  const auto& events = run.warps[static_cast<std::size_t>(access.warp)];
+  return std::any_of(events.begin() + piece.first, events.begin() + piece.end, [&](auto& event) {
+    const simt::BlockRun::Place& place = run.places[static_cast<std::size_t>(event.place)];
+    const std::string file = std::filesystem::path(place.file).filename().string();
+    return access.location == fmt::format("{}:{}", file, place.line) && event.array >= 0 &&
+           run.arrays[static_cast<std::size_t>(event.array)].name == finding.array &&
+           contains(event, finding.offset);
+  });
+}
+
+bool is_same_block(const simt::Finding& finding, const simt::BlockRun& run) {
+  const auto& block = finding.block;
+  return block && block->x == run.block.x && block->y == run.block.y && block->z == run.block.z;
+}
+
+// The launch's pieces in an order in which the race's access `by` overtakes `of`: all other warps
+// stand still before `of` or, if the warp of `by` waits for them, the warp of `of` alone. Empty if
+// the clock that all warps share does not show `of` first.
+Pieces overtaken(const simt::BlockRun& run, const simt::Finding& race,
+                 const simt::FindingAccess& of, const simt::FindingAccess& by, const Piece*& first,
+                 const Piece*& second) {
+  const auto slow = static_cast<std::size_t>(of.warp), fast = static_cast<std::size_t>(by.warp);
+  for (const bool all : {true, false}) {
+    Pieces warps = ordered_pieces(run);
+    first = second = nullptr;
+    for (const Piece& a : warps[slow]) {
+      if (first != nullptr || !makes(run, a, of, race)) continue;
+      for (const Piece& b : warps[fast]) {
+        if (b.interval != a.interval || b.k <= a.k || !makes(run, b, by, race)) continue;
+        first = &a;
+        second = &b;
+        break;
+      }
+    }
+    if (first == nullptr) return {};
+    const int interval = first->interval, k = first->k;
+    for (std::size_t warp = 0; warp < warps.size(); ++warp) {
+      for (Piece& piece : warps[warp]) {
+        piece.stands =
+            piece.interval == interval && piece.k >= k && (warp == slow || (all && warp != fast));
+      }
+    }
+    if (ordered(run, warps, second)) return warps;
+  }
+  return {};
+}
+
+int step_of(const std::vector<Step>& steps, int warp, int event) {
+  for (std::size_t n = 0; n < steps.size(); ++n) {
+    for (const StepPart& part : steps[n].parts) {
+      for (const StepPart::Events& of : part.warps) {
+        if (of.warp == warp && of.first <= event && event < of.end) return static_cast<int>(n);
+      }
+    }
+  }
+  return 0;
+}
+
+std::optional<Overtaking> overtaking_of(const simt::Finding& finding,
+                                        const std::vector<RecordedLaunch>& launches) {
+  const bool race = finding.kind() == simt::FindingKind::kSharedRace;
+  if (!race || !of_two_warps(finding)) return {};
+  for (std::size_t n = 0; n < launches.size(); ++n) {
+    const simt::BlockRun& run = launches[n].run;
+    if (run.kernel != finding.kernel || !is_same_block(finding, run)) continue;
+    // A report may list the two accesses in either order.
+    for (const int slow : {0, 1}) {
+      const auto &of = finding.accesses[static_cast<std::size_t>(slow)],
+                 &by = finding.accesses[static_cast<std::size_t>(1 - slow)];
+      const Piece *first = nullptr, *second = nullptr;
+      Pieces warps = overtaken(run, finding, of, by, first, second);
+      if (warps.empty()) continue;
+      const int one = first->first, other = second->first;
+      Timeline order = timeline(run, std::move(warps));
+      const int at = step_of(order.steps, of.warp, one);
+      const int before = step_of(order.steps, by.warp, other);
+      return Overtaking{std::move(order), n, slow == 0 ? at : before, slow == 0 ? before : at};
+    }
+  }
+  return {};
 }
 
 // The KV tiles in the order of the launch, if it ends with the rows' LSE.
@@ -386,15 +514,23 @@ RecordedRun record(const Stage& stage, Pass pass, const harness::TestCase& c) {
   simt::take_findings();
   RecordedRun recorded_run = {&stage, pass, c, {}, {}};
   for (simt::BlockRun& run : recorded(stage, pass, c)) {
-    std::vector<Step> steps = steps_of(run);
-    std::vector<Flight> flights = flights_of(run, steps);
-    std::vector<std::vector<int>> phases = phases_of(run, steps);
+    Timeline clock = timeline(run, ordered_pieces(run));
     std::vector<SoftmaxRows> rows;
-    if (pass == CUFLASH_FORWARD) rows = softmax_rows(stage, c, softmax_tiles(run, steps));
-    recorded_run.launches.push_back(
-        {std::move(run), std::move(steps), std::move(flights), std::move(phases), std::move(rows)});
+    if (pass == CUFLASH_FORWARD) rows = softmax_rows(stage, c, softmax_tiles(run, clock.steps));
+    recorded_run.launches.push_back({std::move(run), std::move(clock), std::move(rows)});
   }
-  recorded_run.findings = simt::take_findings();
+  for (simt::Finding& finding : simt::take_findings()) {
+    auto overtaking = overtaking_of(finding, recorded_run.launches);
+    recorded_run.findings.push_back({std::move(finding), std::move(overtaking)});
+  }
+  // First those that one can see: a warp overtakes another.
+  std::stable_sort(recorded_run.findings.begin(), recorded_run.findings.end(),
+                   [](const RecordedFinding& a, const RecordedFinding& b) {
+                     const auto rank = [](const RecordedFinding& finding) {
+                       return finding.overtaking ? 0 : of_two_warps(finding) ? 1 : 2;
+                     };
+                     return rank(a) < rank(b);
+                   });
   return recorded_run;
 }
 

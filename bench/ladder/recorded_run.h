@@ -3,9 +3,11 @@
 // The clock is logical. __syncthreads() divides a run into intervals. Within an interval only the
 // events of one warp are ordered, unless a warp waits at a barrier for another. A step contains
 // each warp's k-th source line of an interval; a wait is later than the arrival that it waits for.
+// A race also has an order of its own, in which one sees it.
 #ifndef CUFLASH_BENCH_LADDER_RECORDED_RUN_H_
 #define CUFLASH_BENCH_LADDER_RECORDED_RUN_H_
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,12 +57,28 @@ struct Flight {
   int array;  // in shared memory; -1: a product's
 };
 
-struct RecordedLaunch {
-  simt::BlockRun run;
+struct Timeline {
   std::vector<Step> steps;
   std::vector<Flight> flights;
   std::vector<std::vector<int>> phases;  // of each barrier: the steps of the last arrivals
-  std::vector<SoftmaxRows> rows;         // in the order of its KV tiles; empty: no running softmax
+};
+
+struct RecordedLaunch {
+  simt::BlockRun run;
+  Timeline clock;
+  std::vector<SoftmaxRows> rows;  // in the order of its KV tiles; empty: no running softmax
+};
+
+// An order of a launch in which a race happens: one of its accesses overtakes the other. Each
+// warp's own order is kept, and so are all barriers.
+struct Overtaking {
+  Timeline order;
+  std::size_t launch;
+  int first, second;  // the steps of the two accesses, as in the report
+};
+
+struct RecordedFinding : simt::Finding {
+  std::optional<Overtaking> overtaking;  // of a race between two warps of the recorded block
 };
 
 struct RecordedRun {
@@ -68,7 +86,7 @@ struct RecordedRun {
   Pass pass;
   harness::TestCase problem;
   std::vector<RecordedLaunch> launches;
-  std::vector<simt::Finding> findings;
+  std::vector<RecordedFinding> findings;
 };
 
 // A problem with one block, if the stage's grid allows that, and with two whole tiles and a ragged

@@ -72,26 +72,40 @@ bool is_tensor(const std::string& name) {
 }
 
 // The elements of an array. Elements of a tensor and other elements of 2 bytes have the problem's
-// type; the rest are floats.
+// type; the rest are floats. A whole tile as an element of shared memory becomes rows of elements.
 struct Elements {
   DType dtype;
   std::vector<int> extents;
 };
 
 Elements elements_of(const simt::LoggedArray& array, const Problem& p) {
-  if (array.shared) return {array.element_bytes == 2 ? p.dtype : CUFLASH_F32, array.extents};
+  if (array.shared) {
+    const auto row = static_cast<std::size_t>(p.head_dim) * element_bytes(p.dtype);
+    if (array.element_bytes <= 4 || array.element_bytes % row != 0) {
+      return {array.element_bytes == 2 ? p.dtype : CUFLASH_F32, array.extents};
+    }
+    Elements elements = {p.dtype, array.extents};
+    elements.extents.push_back(static_cast<int>(array.element_bytes / row));
+    elements.extents.push_back(p.head_dim);
+    return elements;
+  }
   const DType dtype = is_tensor(array.name) ? p.dtype : CUFLASH_F32;
   const auto count = static_cast<int>(array.bytes / element_bytes(dtype));
   if (is_tensor(array.name)) return {dtype, {count / p.head_dim, p.head_dim}};
+  // A workspace that holds S.
+  if (count == p.batch * p.heads_q * p.seq_q * p.seq_kv) {
+    return {dtype, {count / p.seq_kv, p.seq_kv}};
+  }
   return {dtype, {count}};
 }
 
 ordered_json array_json(const simt::LoggedArray& array, const Problem& p) {
   const Elements elements = elements_of(array, p);
   ordered_json json = {{"name", array.name}, {"shared", array.shared}};
-  json["element"] = array.shared && array.element_bytes != 2 && array.element_bytes != 4
-                        ? fmt::format("{} bytes", array.element_bytes)
-                        : dtype_name(elements.dtype);
+  const bool is_known = !array.shared || array.element_bytes == 2 || array.element_bytes == 4 ||
+                        elements.extents.size() > array.extents.size();
+  json["element"] =
+      is_known ? dtype_name(elements.dtype) : fmt::format("{} bytes", array.element_bytes);
   json["extents"] = elements.extents;
   if (array.shared) json["offset"] = array.offset;
   return json;
@@ -180,6 +194,15 @@ ordered_json rows_json(const SoftmaxRows& rows) {
   return json;
 }
 
+void put_timeline(ordered_json& json, const Timeline& timeline) {
+  json["steps"] = json["flights"] = ordered_json::array();
+  for (const Step& step : timeline.steps) json["steps"].push_back(step_json(step));
+  for (const Flight& flight : timeline.flights) {
+    json["flights"].push_back(
+        {static_cast<int>(flight.kind), flight.warp, flight.from, flight.to, flight.array});
+  }
+}
+
 ordered_json launch_json(const RecordedLaunch& launch, const Problem& p, Files& files) {
   const simt::BlockRun& run = launch.run;
   ordered_json json = {{"kernel", harness::short_kernel_name(run.kernel)},
@@ -189,8 +212,9 @@ ordered_json launch_json(const RecordedLaunch& launch, const Problem& p, Files& 
                        {"intervals", run.intervals},
                        {"shared_bytes", run.shared_bytes},
                        {"counts", counts_json(run.counts)}};
-  for (const char* list : {"arrays", "places", "barriers", "warps", "steps", "flights"})
+  for (const char* list : {"arrays", "places", "barriers", "warps"}) {
     json[list] = ordered_json::array();
+  }
   for (const simt::LoggedArray& array : run.arrays) json["arrays"].push_back(array_json(array, p));
   for (const simt::BlockRun::Place& place : run.places) {
     json["places"].push_back({files.number(place.file), place.line, place.kernel_line});
@@ -201,14 +225,30 @@ ordered_json launch_json(const RecordedLaunch& launch, const Problem& p, Files& 
     json["warps"].push_back(std::move(warp));
   }
   for (std::size_t n = 0; n < run.barriers.size(); ++n) {
-    json["barriers"].push_back({{"name", run.barriers[n].name}, {"ends", launch.phases[n]}});
+    json["barriers"].push_back({{"name", run.barriers[n].name}, {"ends", launch.clock.phases[n]}});
   }
-  for (const Step& step : launch.steps) json["steps"].push_back(step_json(step));
-  for (const Flight& flight : launch.flights) {
-    json["flights"].push_back(
-        {static_cast<int>(flight.kind), flight.warp, flight.from, flight.to, flight.array});
-  }
+  put_timeline(json, launch.clock);
   for (const SoftmaxRows& rows : launch.rows) json["rows"].push_back(rows_json(rows));
+  return json;
+}
+
+ordered_json finding_json(const RecordedFinding& finding) {
+  ordered_json accesses = ordered_json::array();
+  for (const simt::FindingAccess& access : finding.accesses) {
+    accesses.push_back({access.warp, access.lane, access.location, access.tile});
+  }
+  ordered_json json = {
+      {"title", finding.title()},     {"kernel", harness::short_kernel_name(finding.kernel)},
+      {"array", finding.array},       {"offset", finding.offset},
+      {"location", finding.location}, {"accesses", std::move(accesses)},
+      {"text", finding.text()},       {"count", finding.count}};
+  if (const auto& overtaking = finding.overtaking) {
+    ordered_json& order = json["order"];
+    order = {{"launch", overtaking->launch},
+             {"at", {overtaking->first, overtaking->second}},
+             {"ends", overtaking->order.phases}};
+    put_timeline(order, overtaking->order);
+  }
   return json;
 }
 
@@ -218,25 +258,17 @@ ordered_json run_json(const RecordedRun& run) {
   for (const RecordedLaunch& launch : run.launches) {
     launches.push_back(launch_json(launch, run.problem.problem, files));
   }
-  for (const simt::Finding& finding : run.findings) {
-    ordered_json accesses = ordered_json::array();
-    for (const simt::FindingAccess& access : finding.accesses) {
-      accesses.push_back({access.warp, access.lane, access.location, access.tile});
-    }
-    findings.push_back({{"title", finding.title()},
-                        {"kernel", harness::short_kernel_name(finding.kernel)},
-                        {"array", finding.array},
-                        {"location", finding.location},
-                        {"accesses", std::move(accesses)},
-                        {"text", finding.text()},
-                        {"count", finding.count}});
-  }
-  return {{"stage", run.stage->name},
-          {"pass", pass_name(run.pass)},
-          {"problem", harness::test_case_name(run.problem)},
-          {"files", files.json()},
-          {"launches", std::move(launches)},
-          {"findings", std::move(findings)}};
+  for (const RecordedFinding& finding : run.findings) findings.push_back(finding_json(finding));
+  ordered_json json = {{"stage", run.stage->name},
+                       {"pass", pass_name(run.pass)},
+                       {"problem", harness::test_case_name(run.problem)},
+                       {"files", files.json()},
+                       {"launches", std::move(launches)},
+                       {"findings", std::move(findings)}};
+  const std::string tour = fmt::format(CUFLASH_SOURCE_DIR "/stages/{}/tour{}.txt", run.stage->name,
+                                       run.pass == CUFLASH_FORWARD ? "" : "_bwd");
+  if (std::filesystem::exists(tour)) json["tour"] = text_of_file(tour);
+  return json;
 }
 
 }  // namespace

@@ -209,7 +209,7 @@ std::string launch_text(const RecordedLaunch& launch, int& number) {
                                 run.block.z, run.blocks, run.warps.size(), run.shared_bytes));
   text += '\n' + std::string(is_narrow() ? kNarrowTitles : kWideTitles);
   std::string last;
-  for (const Step& step : launch.steps) {
+  for (const Step& step : launch.clock.steps) {
     const std::string place = place_text(step);
     if (place != last) text += bold(cut(place, terminal_width())) + '\n';
     last = place;

@@ -19,13 +19,13 @@ export function warpNames(warps) {
 // The columns beside a line: their classes, and their heads with what they mean.
 const COLUMNS = ["warps", "bytes", "sectors", "conflicts", "number", "source"];
 const HEADS = [
-  ["warp", "the warps that are at the line"], ["bytes", "bytes requested by the line so far"],
-  ["sect.", "sectors of 32 bytes, for each request to global memory"],
-  ["confl.", "bank conflicts in shared memory: wavefronts beyond the minimum"], ["", "the line's number"],
+  ["warps", "the warps that are at the line"], ["bytes", "bytes requested by the line so far"],
+  ["sectors\nper request", "sectors of 32 bytes, for each request to global memory"],
+  ["bank\nconflicts", "in shared memory: wavefronts beyond the minimum"], ["line", "the line's number"],
   ["source", ""],
 ];
 
-const badge = () => Object.assign(document.createElement("span"), {className: "badge", textContent: "removed"});
+const badge = text => Object.assign(document.createElement("span"), {className: "badge", textContent: text});
 
 export class Code {
   #shown = null;
@@ -68,18 +68,25 @@ export class Code {
     return this.fault?.line && this.fault.path === this.#shown.path;
   }
 
+  // "removed", or "was" if another line stands in its place.
+  #badge() {
+    const line = this.#shown.text.split("\n")[this.fault.line - 1];
+    return badge(line.trim() ? "was" : "removed");
+  }
+
   // Shows what stood in the broken line, framed.
   #change({row, cells: {5: source}}) {
     const was = Object.assign(document.createElement("del"), {textContent: this.fault.was});
     row.className = "changed";
-    source.append(source.textContent.trim() ? "  " : "", badge(), was);
+    source.append(source.textContent.trim() ? "  " : "", this.#badge(), was);
   }
 
-  // Shows the line of `chosen`, a warp, or of the first that does something.
-  draw(run, state, step, chosen) {
+  // Shows the line of `chosen`, a warp, or of the first that does something; or the broken one.
+  draw(run, state, step, chosen, change) {
     const warps = new Map();  // by line of the shown file
     const its = step.parts.find(part => part.warps.some(([warp]) => warp === chosen)) ?? step.parts[0];
-    const [file, first] = state.launch.places[its.places[0]];
+    const [file, first] = change ? [run.files.findIndex(({path}) => path === this.fault.path), this.fault.line] :
+        state.launch.places[its.places[0]];
     this.#show(run, file);
     for (const part of step.parts) {
       for (const place of part.places) {
@@ -109,7 +116,7 @@ export class Code {
   #showWhole(line) {
     this.whole.replaceChildren(`${line}: ${this.#shown.text.split("\n")[line - 1].trim()}`);
     if (!this.#isBroken()) return;
-    this.whole.append(document.createElement("br"), badge(), ` ${this.fault.line}: ${this.fault.was}`);
+    this.whole.append(document.createElement("br"), this.#badge(), ` ${this.fault.line}: ${this.fault.was}`);
   }
 
   #reveal(line) {

@@ -8,7 +8,7 @@ const LANE_BYTES = 8, LANES = 9, VALUES = 10;
 const isAtomic = (kind, request) => kind === "atomic" || (kind === "box add" && !request.shared);
 
 // True if the event reads its array; else it writes it. A box is read in one memory and written in the other.
-const isRead = (kind, request) => kind === "load" || kind === "copy load" ||
+export const isRead = (kind, request) => kind === "load" || kind === "copy load" ||
     (kind === "box copy" && !request.shared) || ((kind === "box store" || kind === "box add") && request.shared);
 
 export const kindOf = (run, event) => run.kinds[event[KIND]];
@@ -39,9 +39,23 @@ export const elementBytes = array =>
 
 export const elementsOf = array => array.extents.reduce((product, n) => product * n, 1);
 
-// The steps of all launches of a run, one after the other.
-export function stepsOf(run) {
-  return run.launches.flatMap((launch, index) => launch.steps.map(step => ({...step, launch, index})));
+// The steps of all launches, one after the other.
+export function stepsOf(launches) {
+  return launches.flatMap((launch, index) => launch.steps.map(step => ({...step, launch, index})));
+}
+
+// The launches in the order in which a finding happens.
+export function launchesOf(run, {order}) {
+  return run.launches.map((launch, n) => n !== order?.launch ? launch : {
+    ...launch, steps: order.steps, flights: order.flights,
+    barriers: launch.barriers.map((barrier, n) => ({...barrier, ends: order.ends[n]})),
+  });
+}
+
+// The element that a finding names in its array, or -1.
+export function elementOf(launch, {array, element, offset}) {
+  const of = launch.arrays.find(({name}) => name === array);
+  return element ?? (of && offset !== undefined ? Math.floor(offset / elementBytes(of)) : -1);
 }
 
 function emptyArray(array) {
@@ -49,6 +63,8 @@ function emptyArray(array) {
   return {
     reads: new Uint32Array(count), writes: new Uint32Array(count),
     writer: new Int16Array(count).fill(-1), values: new Array(count),
+    before: new Array(count),  // the values that were overwritten
+    read: new Set(), written: new Set(),  // in the last step
     requests: 0,
   };
 }
@@ -68,6 +84,10 @@ export class State {
   }
 
   take(step) {
+    for (const {read, written} of this.arrays) {
+      read.clear();
+      written.clear();
+    }
     for (const part of step.parts) {
       for (const [warp, first, end] of part.warps) {
         for (let n = first; n < end; ++n) this.#takeEvent(this.launch.warps[warp][n], warp);
@@ -121,10 +141,13 @@ export class State {
         if (n < 0 || n >= state.reads.length) continue;
         if (isRead(kind, request)) {
           ++state.reads[n];
+          state.read.add(n);
           continue;
         }
         ++state.writes[n];
+        state.written.add(n);
         state.writer[n] = warp;
+        state.before[n] = state.values[n];
         state.values[n] = values?.[value];
       }
     });

@@ -42,7 +42,7 @@ export class Warps {
     return step.letters;
   }
 
-  // `marked`: the warps of a fault.
+  // `marked`: the warps of a fault, which come first.
   draw(run, steps, at, warp, marked) {
     const launch = steps[at].launch;
     const first = steps.findIndex(step => step.launch === launch);
@@ -58,7 +58,8 @@ export class Warps {
       cell.classList.toggle("now", from + n === at);
       head.append(cell);
     });
-    for (let one = 0; one < launch.warps.length; ++one) {
+    const warps = launch.warps.map((_, one) => one).sort((a, b) => marked.has(b) - marked.has(a));
+    for (const one of warps) {
       const row = table.insertRow();
       row.classList.toggle("chosen", one === warp);
       row.classList.toggle("fault", marked.has(one));
@@ -78,6 +79,17 @@ export class Warps {
     }
     for (const barrier of launch.barriers) this.#barrier(table, barrier, shown, from - first, at - first);
     this.box.replaceChildren(table);
+    for (const name of ["fault", "chosen"]) this.#reveal([...table.rows].filter(row => row.classList.contains(name)));
+  }
+
+  // Scrolls to these rows; if not all fit, to the last.
+  #reveal(rows) {
+    const head = this.box.querySelector("th")?.offsetHeight ?? 0, {clientHeight} = this.box;
+    for (const {offsetTop, offsetHeight} of rows) {
+      if (offsetTop - head < this.box.scrollTop) this.box.scrollTop = offsetTop - head;
+      const below = offsetTop + offsetHeight - clientHeight;
+      if (below > this.box.scrollTop) this.box.scrollTop = below;
+    }
   }
   // The phase that runs at the end of each step; a step in which one ends is marked.
   #barrier(table, {name, ends}, shown, from, at) {

@@ -5,17 +5,20 @@
 
 Takes the ladder's options. Writes to FILE, by default build/play/STAGE.json, what the ladder would, and
 behind it a run for each fault of the stage that is marked for the player: of the same problem, with the
-fault in the source. Such a run has two kinds of findings that the simulator does not have: the first
+fault in the source. Such a run has two kinds of findings that the simulator does not have: a
 stored value that is not that of the sound run, and a line that meets more bank conflicts. With --answer
 there is one such run: of a reader's answer to an exercise in the place of the stage's own lines. docs/player/README.md describes
 the file.
 """
 import argparse
+import collections
 import concurrent.futures
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,6 +29,7 @@ from exercise_variants import Exercise, with_answers
 from repository import ANY_BYTES, ROOT
 
 STORE = "store"
+OUTPUTS = ("O", "dQ", "dK", "dV", "LSE")
 # Where an event has what; docs/player/README.md.
 KIND, PLACE, ARRAY, CONFLICTS, LANE_BYTES, LANES, VALUES = 0, 1, 2, 7, 8, 9, 10
 
@@ -52,6 +56,36 @@ def events(run):
                 for request, event in enumerate(launch["warps"][warp][first:end]):
                     yield (launch, step, warp, request), event
             step += 1
+
+
+def in_steps(launch, warp, place, turn=None, step=None):
+    """Of a warp's events at a place "kernel.cuh:45": the turn of the first in a step, or the step of one
+    with a turn, counted from 0."""
+    turns = itertools.count()
+    for number, parts in enumerate(one["parts"] for one in launch["steps"]):
+        for first, end in ((first, end) for part in parts for one, first, end in part["warps"] if one == warp):
+            for event in launch["warps"][warp][first:end]:
+                if launch["places"][event[PLACE]][:2] == place:
+                    now = next(turns)
+                    if now == turn or number == step:
+                        return now if turn is None else number
+    return None
+
+
+def drop_harmless_orders(sound, broken):
+    """An order in which a race happens differs from the sound run's. Where the clock itself shows the race,
+    because a wait is missing, the ladder has found the order of the sound run: it is dropped."""
+    for found in (one for one in broken["findings"] if "order" in one):
+        order, steps = found["order"], []
+        launch = broken["launches"][order["launch"]]
+        for (warp, _, location, _), at in zip(found["accesses"], order["at"]):
+            name, line = location.split(":")
+            place = [next(n for n, file in enumerate(broken["files"]) if file["path"].endswith(f"/{name}")), int(line)]
+            turn = in_steps(launch | {"steps": order["steps"]}, warp, place, step=at)
+            place[0] = next(n for n, file in enumerate(sound["files"]) if file["path"].endswith(f"/{name}"))
+            steps.append(in_steps(sound["launches"][order["launch"]], warp, place, turn=turn))
+        if None in steps or (steps[0] < steps[1]) == (order["at"][0] < order["at"][1]):
+            del found["order"]
 
 
 def lanes(event):
@@ -96,25 +130,41 @@ def finding(run, where, array, title, text, count):
             "request": request}
 
 
-def wrong_value(kinds, sound, broken):
-    """The first stored value that is not the one that the sound run stored there at its turn. An array
-    of other extents is left out."""
-    name = lambda launch, array, element: (launch["kernel"], array["name"], *array["extents"], element)
-    right = {}
-    for (launch, *_), element, value in stored(kinds, sound):
-        right.setdefault(name(launch, *element), []).append(value)
-    first, count = None, 0
+def reader(run):
+    """The warp and the lane that read in the run's first race, if there is one."""
+    for first in run["findings"][:1]:
+        for access, verb in zip(first["accesses"], re.findall(r"^ +(read|write) ", first["text"], re.MULTILINE)):
+            if first["title"].startswith("RACE") and verb == "read":
+                return access[:2]
+    return None
+
+
+def wrong_values(kinds, sound, broken):
+    """The first array with a stored value that is not the one that the sound run stored there at its turn,
+    and the first such output of the pass. The named value is the race's reader's, or else the first. An
+    array of other extents is left out."""
+    name = lambda launch, array: (launch["kernel"], array["name"], *array["extents"])
+    right, stores, wrong = {}, collections.Counter(), {}
+    for (launch, *_), (array, element), value in stored(kinds, sound):
+        right.setdefault((name(launch, array), element), []).append(value)
     for where, (array, element), value in stored(kinds, broken):
-        turns = right.get(name(where[0], array, element))
-        if not turns or (wanted := turns.pop(0)) == value:
+        turns = right.get((name(where[0], array), element))
+        if not turns:
             continue
-        count += 1
-        text = f"  {element_name(array, element)} = {value}, and {wanted} without the fault\n"
-        first = first or (where, array, text, element)
-    if first is None:
-        return []
-    where, array, text, element = first
-    return [finding(broken, where, array, "WRONG VALUE", text, count) | {"element": element}]
+        stores[name(where[0], array)] += 1
+        if (wanted := turns.pop(0)) != value:
+            wrong.setdefault(name(where[0], array), []).append((where, array, element, value, wanted))
+    outputs = sorted((of for of in wrong if of[1] in OUTPUTS), key=lambda of: OUTPUTS.index(of[1]))
+    findings = []
+    for of in dict.fromkeys([*wrong][:1] + outputs[:1]):
+        read_by = reader(broken)
+        where, array, element, value, wanted = next(
+            (one for one in wrong[of] if [one[0][2], one[0][4]] == read_by), wrong[of][0])
+        text = f"  {element_name(array, element)} = {value}, and {wanted} without the fault\n" \
+               f"  {len(wrong[of]):,} of {stores[of]:,} values stored in {array['name']} are wrong\n"
+        findings.append(finding(broken, where, array, "WRONG VALUE", text, len(wrong[of])) |
+                        {"element": element, "name": element_name(array, element), "is": value, "was": wanted})
+    return findings
 
 
 def conflicts_of(run):
@@ -176,8 +226,9 @@ def answer_of(path, stage):
     exercise = Exercise(path.with_suffix(".md"))
     direction = "backward" if exercise.backward else "forward"
     first, *others = (f"stages/{stage}/{name}" for name in exercise.files)
-    return Answer(f"your answer to {path.stem.removesuffix('_bwd')}", first, "", "", f"{stage}.{direction}_",
-                  "", player="yes", text=with_answers(path.read_text(**ANY_BYTES)), files=others)
+    name = f"Your answer to {path.stem.removesuffix('_bwd')}"
+    return Answer(name, first, line="", tests=f"{stage}.{direction}_", caught_by="", player=name,
+                  text=with_answers(path.read_text(**ANY_BYTES)), files=others)
 
 
 def broken_run(build, mutation, kinds, sound, options):
@@ -194,12 +245,14 @@ def broken_run(build, mutation, kinds, sound, options):
             path = (ROOT / file["path"]).resolve()
             if folder in path.parents:
                 file["path"] = str(path.relative_to(folder))
-    run["fault"] = {"name": mutation.name, "path": mutation.file}
+    run["fault"] = {"name": mutation.player, "path": mutation.file}
+    run["tour"] = mutation.tour
     if mutation.line:
         lines = (ROOT / mutation.file).read_text(**ANY_BYTES).split("\n")
         line = next(n for n, text in enumerate(lines, 1) if text.strip() == mutation.line)
         run["fault"].update(line=line, was=mutation.line)
-    run["findings"] += wrong_value(kinds, sound, run) + more_conflicts(sound, run)
+    drop_harmless_orders(sound, run)
+    run["findings"] += wrong_values(kinds, sound, run) + more_conflicts(sound, run)
     return run
 
 

@@ -58,6 +58,7 @@ class Mutation:
     becomes: str = ""
     program: str = STAGES
     player: str = ""
+    tour: str = ""
     listed_in: pathlib.Path = pathlib.Path()
 
     def stage(self):

@@ -8,11 +8,12 @@ from repository import ROOT
 sys.path.insert(0, str(ROOT / "tests/docs"))
 import browser  # noqa: E402, it lies there
 
-FAULT = "output: the barrier before the next tile is dropped"
+FAULT, CAPTION = "Remove the barrier before the next tile", 4
 CHOOSE = """
 const select = document.getElementById("fault");
 select.value = [...select.options].find(option => option.textContent === arguments[0]).value;
 select.onchange();
+location.hash += `&caption=${arguments[1]}`;
 """
 
 
@@ -21,7 +22,10 @@ def main():
     page = browser.BrowserTest()
     page.set_screen(1280, height=760)
     page.browser.get((ROOT / "build/players/02_tiled.html").as_uri())
-    page.browser.execute_script(CHOOSE, FAULT)
+    is_ready = "return document.getElementById('fault').onchange !== null"
+    page.wait_for(lambda: page.browser.execute_script(is_ready), "the page")
+    page.browser.execute_script(CHOOSE, FAULT, CAPTION)
+    page.wait_for(lambda: page.browser.find_element("id", "caption").text.startswith(f"{CAPTION} of"), "the caption")
     page.browser.save_screenshot(str(ROOT / "docs/figures/player.png"))
     browser.BrowserTest.tearDownClass()
 

@@ -32,7 +32,7 @@ KINDS = {
     "machinery: instruments": ["common/device/instruments/*"],
     "teaching: simulator": ["common/simt/*"],
     "teaching: grader and exercises": ["common/grader/*", "stages/*/exercises/*"],
-    "teaching: ladder, player, prologue": ["bench/ladder/*", "docs/player/*", "docs/prologue/*"],
+    "teaching: ladder, player, prologue": ["bench/ladder/*", "docs/player/*", "stages/*/tour*.txt", "docs/prologue/*"],
     "machinery: benchmarks": ["bench/*"],
     "product: stages": ["stages/*"],
     "product: common": ["common/*"],
