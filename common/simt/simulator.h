@@ -25,6 +25,7 @@ inline std::vector<SharedMap> shared_maps() { return {}; }
 inline std::vector<Finding> take_findings() { return {}; }
 inline void record_block(bool) {}
 inline std::vector<BlockRun> take_block_runs() { return {}; }
+inline FindingKind Finding::kind() const { return {}; }
 inline std::string Finding::title() const { return {}; }
 inline std::string Finding::text() const { return {}; }
 inline std::string Finding::message(const std::string&) const { return {}; }
