@@ -300,8 +300,8 @@ Finding diagnose_from_blocks(const Difference& first, const AccessHistory& mine,
       const Element& e = *event.element;
       const bool same = e.launch == block.first.launch && e.block == block.first.block;
       if (event.product == nullptr || !same || e.row % rows != 0 || e.column % 8 != 0) continue;
-      if (e == block.first) continue;
       for (const bool turned : {false, true}) {
+        if (!turned && e == block.first) continue;
         if ((turned && rows == 1) || !holds(now, block, wanted, e, turned)) continue;
         return {turned ? "operand-turned" : "operand-misplaced",
                 Block{e, rows}.in_words() + (turned ? ", transposed," : "") + " stands where " +

@@ -90,6 +90,38 @@ std::vector<Difference> differences(const AccessHistory& mine, const AccessHisto
   return found;
 }
 
+// Drops the stores to shared arrays where each thread stores the stage's values at other places, if
+// a product tells of the mistake. Returns the first such array, which has a layout of its own, or
+// "".
+std::string drop_other_layout(std::vector<Difference>& found, const AccessHistory& mine,
+                              const AccessHistory& own) {
+  const auto of_product = [](const Difference& d) { return d.event().product != nullptr; };
+  if (std::none_of(found.begin(), found.end(), of_product)) return "";
+  using Stores = std::tuple<std::uint64_t, int, int, int>;  // of a block, to an array, at a time
+  const auto stores_of = [](const Event& event) {
+    return Stores{event.block, event.element->launch, event.element->array, event.epoch};
+  };
+  const auto values_of = [&](const AccessHistory& history) {
+    std::map<Stores, std::multiset<std::pair<int, std::size_t>>> values;  // by thread, hashed
+    for (const Event& event : history.events()) {
+      const std::size_t value = std::hash<double>()(event.value);
+      const bool store = event.write && event.shared && event.product == nullptr;
+      if (store) values[stores_of(event)].insert({event.thread, value});
+    }
+    return values;
+  };
+  auto stored = values_of(mine), wanted = values_of(own);
+  const auto is_other_layout = [&](const Difference& d) {
+    const Stores at = stores_of(d.event());
+    return !of_product(d) && d.event().shared && stored[at] == wanted[at];
+  };
+  const auto first = std::find_if(found.begin(), found.end(), is_other_layout);
+  if (first == found.end()) return "";
+  const std::string array = array_name(first->event().element->array);
+  found.erase(std::remove_if(first, found.end(), is_other_layout), found.end());
+  return array;
+}
+
 // Those of the first one's array, at the same time, of the same kind.
 std::vector<Difference> first_group(const std::vector<Difference>& all) {
   const Difference& first = all.front();
@@ -241,7 +273,7 @@ std::string which_elements(const std::vector<Difference>& group, const AccessHis
 }
 
 Divergence in_words(const std::vector<Difference>& group, const AccessHistory& mine,
-                    const AccessHistory& own, const Sample& sample) {
+                    const AccessHistory& own, const Sample& sample, const std::string& layout) {
   const Difference& first = group.front();
   const Event& event = first.event();
   const bool of_product = event.product != nullptr;
@@ -269,6 +301,13 @@ Divergence in_words(const std::vector<Difference>& group, const AccessHistory& m
                       " at " + where(mine, event) + " (" + who(event) + "), the first " +
                       (of_product ? "product" : "store") + " that differs from the stage's";
   if (!others.empty()) store += "; so do" + others;
+  if (!layout.empty() && of_product) {
+    return {{"other-layout",
+             " Each thread stores what the stage's stores to " + layout +
+                 ", in a layout of its own, which the reads do not follow." + of_operand(event, {}),
+             store + '\n'},
+            of_product};
+  }
   const Finding values = diagnose_from_values(group, mine, own, sample.problem),
                 reads = diagnose_from_reads(first, mine, own),
                 shuffles = diagnose_from_shuffles(mine, own);
@@ -446,6 +485,7 @@ Divergence divergence(const Stage& exercise, const Stage& own, const std::vector
     const AccessHistory theirs = history(own, sample), mine = history(exercise, sample, &theirs);
     auto all = differences(mine, theirs);
     if (all.empty()) return Divergence();
+    const std::string layout = drop_other_layout(all, mine, theirs);
     // What a store gets without a product that the stage makes is wrong, too.
     const auto missing = std::find_if(
         all.begin(), all.end(), [](const Difference& d) { return d.event().product != nullptr; });
@@ -454,7 +494,7 @@ Divergence divergence(const Stage& exercise, const Stage& own, const std::vector
         missing->mine == nullptr && missing->own->epoch == first.mine->epoch) {
       std::iter_swap(all.begin(), missing);
     }
-    return in_words(first_group(all), mine, theirs, sample);
+    return in_words(first_group(all), mine, theirs, sample, layout);
   };
   const auto wrong = smallest_first(samples, [](const Sample& s) { return !s.right(); });
   // A wrong factor of a row, which the division takes away, tells most where P is not one-hot.
@@ -565,12 +605,19 @@ std::string tile_of_other_block(const Stage& exercise, const Stage& own,
 std::string rows_stored_again(const Stage& exercise, const Stage& own,
                               const std::vector<Sample>& samples) {
   const Sample& sample = *smallest_first(samples, faulty).front();
-  const std::size_t stored = count_of(stored_rows(history(exercise, sample))),
-                    wanted = count_of(stored_rows(history(own, sample)));
-  if (stored <= wanted) return "";
-  return " Together the blocks store " + std::to_string(stored) + " rows in " + sample.name +
-         ", which has " + std::to_string(wanted) +
-         ": a tile is taken again, or one that is not there.";
+  std::map<std::int64_t, int> times;  // more often than in the stage
+  for (const auto& [block, rows] : stored_rows(history(exercise, sample))) {
+    for (const std::int64_t row : rows) ++times[row];
+  }
+  for (const auto& [block, rows] : stored_rows(history(own, sample))) {
+    for (const std::int64_t row : rows) --times[row];
+  }
+  const auto again =
+      std::count_if(times.begin(), times.end(), [](const auto& row) { return row.second > 0; });
+  if (again == 0) return "";
+  return " In " + sample.name + ' ' + std::to_string(again) +
+         " rows of O are stored more often than in the stage: a tile is taken again, or one that "
+         "is not there.";
 }
 
 namespace {

@@ -36,8 +36,8 @@ std::string share_left_out(const Stage& exercise, const Stage& own,
 std::string tile_of_other_block(const Stage& exercise, const Stage& own,
                                 const std::vector<Sample>& samples);
 
-// How often rows of O are stored, if more often than in the stage: of the smallest sample with a
-// fault. "" if not.
+// How many rows of O are stored more often than in the stage, of the smallest sample with a fault.
+// "" if none is.
 std::string rows_stored_again(const Stage& exercise, const Stage& own,
                               const std::vector<Sample>& samples);
 
