@@ -626,30 +626,35 @@ using Call = simt::LoggedBarrierCall;
 using Calls = std::vector<const Call*>;
 
 // "waits for k_full" of "waits for k_full[0] with parity 1".
-std::string of_array(const Call& call) { return call.words.substr(0, call.words.find('[')); }
+std::string of_array(const std::string& call) { return call.substr(0, call.find('[')); }
 
 // "waits for k_full[0]".
-std::string of_buffer(const Call& call) { return call.words.substr(0, call.words.find(']')); }
+std::string of_buffer(const std::string& call) { return call.substr(0, call.find(']')); }
 
-// How the buffer and the parity of the last call that was made, where there are several buffers,
-// follow from those of the stage's calls.
-std::string slot_in_words(const Calls& made, const Calls& of_stage, bool stays) {
-  const Call& call = *made.back();
-  const auto like = [&](const Call* other) { return of_array(*other) == of_array(call); };
-  if (call.words.find('[') == std::string::npos || !like(of_stage[made.size() - 1])) return "";
+std::vector<std::string> words_of(const Calls& calls) {
+  std::vector<std::string> words;
+  for (const Call* call : calls) words.push_back(call->words);
+  return words;
+}
+
+}  // namespace
+
+std::string slot_in_words(const std::vector<std::string>& made,
+                          const std::vector<std::string>& of_stage, bool stays) {
+  const std::string &call = made.back(), &want = of_stage[made.size() - 1];
+  const auto like = [&](const std::string& other) { return of_array(other) == of_array(call); };
+  if (call.find('[') == std::string::npos || !like(want)) return "";
   std::vector<std::string> slots;
-  for (const Call* other : of_stage) {
-    if (like(other)) slots.push_back(other->words);
-  }
+  std::copy_if(of_stage.begin(), of_stage.end(), std::back_inserter(slots), like);
   const auto at = static_cast<std::size_t>(std::count_if(made.begin(), made.end(), like)) - 1;
-  const bool wait = call.words.find("with parity") != std::string::npos;
-  if (wait && at > 0 && of_buffer(*of_stage[made.size() - 1]) == of_buffer(call)) {
+  const bool wait = call.find("with parity") != std::string::npos;
+  if (wait && at > 0 && of_buffer(want) == of_buffer(call)) {
     return " The buffer is right. A buffer's parity changes each time that this buffer is used "
            "again, whatever happens at others.";
   }
   for (std::size_t n = 1; n < slots.size(); ++n) {
-    const bool earlier = n <= at && slots[at - n] == call.words,
-               later = at + n < slots.size() && slots[at + n] == call.words;
+    const bool earlier = n <= at && slots[at - n] == call,
+               later = at + n < slots.size() && slots[at + n] == call;
     if (earlier && later) return "";
     const std::string tiles = n == 1 ? "of the tile " : "of " + std::to_string(n) + " tiles ";
     if (earlier) {
@@ -664,8 +669,6 @@ std::string slot_in_words(const Calls& made, const Calls& of_stage, bool stays) 
   }
   return "";
 }
-
-}  // namespace
 
 std::string differing_barrier_call(const Stage& exercise, const Stage& own,
                                    const std::vector<Sample>& samples) {
@@ -690,7 +693,9 @@ std::string differing_barrier_call(const Stage& exercise, const Stage& own,
     if (call.words == want) continue;
     return " The first call at a barrier that differs from the stage's: at " + warp_at(call) + ' ' +
            call.words + "; in the stage it " + want + '.' +
-           (more ? slot_in_words(of_mine, of_stage, own.facts(sample.pass).resident) : "");
+           (more ? slot_in_words(words_of(of_mine), words_of(of_stage),
+                                 own.facts(sample.pass).resident)
+                 : "");
   }
   // A thread that has only arrived goes on: what it leaves out is missing.
   for (const auto& [thread, calls] : made) {

@@ -46,6 +46,11 @@ std::string rows_stored_again(const Stage& exercise, const Stage& own,
 std::string differing_barrier_call(const Stage& exercise, const Stage& own,
                                    const std::vector<Sample>& samples);
 
+// How the buffer and the parity of the last of a thread's calls, where there are several buffers,
+// follow from those of the calls that it makes in the stage. "" if it cannot be told.
+std::string slot_in_words(const std::vector<std::string>& made,
+                          const std::vector<std::string>& of_stage, bool stays);
+
 }  // namespace cuflash::exercises
 
 #endif  // CUFLASH_GRADER_DIVERGENCE_H_
