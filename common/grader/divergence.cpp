@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -229,49 +228,6 @@ Diagnosis of_missing_products(const Event& event, const AccessHistory& mine,
           in + who(event) + '\n'};
 }
 
-// " Only odd columns are wrong.": of an operand, what tells its wrong elements from the right ones.
-std::string which_elements(const std::vector<Difference>& group, const AccessHistory& mine) {
-  constexpr std::size_t kTelling = 16;
-  const Event& first = *group.front().mine;
-  std::vector<const Event*> wrong, right;
-  for (const Difference& d : group) {
-    if (d.own->value != 0) wrong.push_back(d.own);
-  }
-  for (const Event& event : mine.events()) {
-    const Element &e = *event.element, &of = *first.element;
-    const bool same = event.product != nullptr && e.launch == of.launch && e.block == of.block &&
-                      e.array == of.array && event.tile == first.tile && event.epoch == first.epoch;
-    if (same && event.value != 0 && event.value == event.like->value) right.push_back(&event);
-  }
-  if (wrong.size() < kTelling || right.size() < kTelling) return "";
-  const auto least = [&](const auto& of) {
-    int least = of(*wrong.front());
-    for (const Event* event : wrong) least = std::min(least, of(*event));
-    return least;
-  };
-  const auto row = [](const Event& e) { return static_cast<int>(e.element->row); };
-  const auto column = [](const Event& e) { return e.element->column; };
-  const int first_row = least(row), first_column = least(column);
-  const std::pair<std::string, std::function<bool(const Event&)>> known[] = {
-      {"odd columns", [&](const Event& e) { return column(e) % 2 == 1; }},
-      {"even columns", [&](const Event& e) { return column(e) % 2 == 0; }},
-      {"rows 8 to 15 of each 16", [&](const Event& e) { return row(e) % 16 >= 8; }},
-      {"rows 0 to 7 of each 16", [&](const Event& e) { return row(e) % 16 < 8; }},
-      {"columns from " + std::to_string(first_column) + " on",
-       [&](const Event& e) { return column(e) >= first_column; }},
-      {"rows from " + std::to_string(first_row) + " on",
-       [&](const Event& e) { return row(e) >= first_row; }},
-  };
-  for (const auto& [words, is] : known) {
-    const auto holds = [&is = is](const Event* event) { return is(*event); };
-    if (std::all_of(wrong.begin(), wrong.end(), holds) &&
-        std::none_of(right.begin(), right.end(), holds)) {
-      return " Only " + words + " are wrong.";
-    }
-  }
-  return "";
-}
-
 Divergence in_words(const std::vector<Difference>& group, const AccessHistory& mine,
                     const AccessHistory& own, const Sample& sample, const std::string& layout) {
   const Difference& first = group.front();
@@ -313,7 +269,7 @@ Divergence in_words(const std::vector<Difference>& group, const AccessHistory& m
                 shuffles = diagnose_from_shuffles(mine, own);
   std::string message = reads.words + shuffles.words;
   if (of_product) {
-    message += of_operand(event, values) + which_elements(group, mine);
+    message += of_operand(event, values);
   } else if (!values.words.empty()) {
     message += " The first stores that differ from the stage's are those of " +
                array_name(event.element->array) + ": " + values.words + '.';
