@@ -6,7 +6,6 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "access_history.h"
 #include "difference.h"
 #include "simt/machine.h"
 
@@ -195,16 +194,11 @@ std::string banks_of_rows(const std::string& line, const std::vector<simt::Share
   return of_lanes.empty() ? words : of_lanes;
 }
 
-namespace {
-
-// Two lanes that meet in a bank, of the first 8 that access 16 bytes of halves each at once.
-std::string meeting_lanes(const Stage& exercise, const Sample& s) {
+std::string meeting_lanes(const std::vector<Event>& events) {
   constexpr int kVector = 8, kBytes = 2,
                 kLine = 128;  // elements; bytes of an element, of all banks
-  const AccessHistory mine(exercise, s.pass, s.problem, s.want->inputs);
   std::map<std::tuple<std::uint64_t, int, int>, int> times;  // by block, thread and site
   std::map<std::tuple<std::uint64_t, int, int, int, std::int64_t>, const Event*> taken;
-  const std::vector<Event>& events = mine.events();
   for (std::size_t n = 0; n + kVector <= events.size(); ++n) {
     const Event &event = events[n], &last = events[n + kVector - 1];
     const bool vector = event.shared && event.pitch > 1 && event.element->column % kVector == 0 &&
@@ -228,8 +222,6 @@ std::string meeting_lanes(const Stage& exercise, const Sample& s) {
   }
   return "";
 }
-
-}  // namespace
 
 std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples, const Stage& exercise) {
   const auto bad = [](const Sample& s) { return conflict_excess(s) > 0; };
@@ -269,7 +261,11 @@ std::vector<Diagnosis> excess_conflicts(const std::vector<Sample>& samples, cons
            " Lanes that walk down a column of a tile meet in one bank if the distance between "
            "their rows, or between every second, fourth or eighth of them, is a multiple of 128 "
            "bytes." +
-           (example.conflicts_rows.empty() ? meeting_lanes(exercise, example) : ""),
+           (example.conflicts_rows.empty()
+                ? meeting_lanes(
+                      AccessHistory(exercise, example.pass, example.problem, example.want->inputs)
+                          .events())
+                : ""),
        numbers,
        "Padding parts them, as wide as the access: 4 bytes if a lane takes 4, 16 bytes if it takes "
        "16. So does another order of the columns, as in 08. A row of which 16 bytes are loaded at "

@@ -230,10 +230,6 @@ bool is_input(int number) {
 }
 
 // Where the blocks of an operand of the exercise lie among those of the stage.
-struct Moved {
-  std::int64_t row, column, from_row, from_column;
-};
-
 std::vector<Moved> moved_blocks(const Difference& first, const AccessHistory& mine,
                                 const AccessHistory& own) {
   const Moment now(mine, *first.mine), wanted(own, *first.own);
@@ -263,32 +259,6 @@ std::vector<Moved> moved_blocks(const Difference& first, const AccessHistory& mi
   return moved;
 }
 
-// ". From one ..." where these blocks go on by another step than 16 rows or columns.
-std::string step_of_blocks(const std::vector<Moved>& moved) {
-  const auto all = [&](const auto& holds) {
-    return std::all_of(moved.begin(), moved.end(), holds);
-  };
-  const bool of_columns = all([](const Moved& m) { return m.row == m.from_row; });
-  if (moved.size() < 3 ||
-      (!of_columns && !all([](const Moved& m) { return m.column == m.from_column; }))) {
-    return "";
-  }
-  const auto to = [&](const Moved& m) { return of_columns ? m.column : m.row; };
-  const auto from = [&](const Moved& m) { return of_columns ? m.from_column : m.from_row; };
-  const Moved& first = moved.front();
-  for (const std::int64_t step : {0, 1, 2, 4, 8, 32}) {
-    const auto fits = [&](const Moved& m) {
-      return from(m) - from(first) ==
-             to(m) % 16 - to(first) % 16 + (to(m) / 16 - to(first) / 16) * step;
-    };
-    if (!all(fits)) continue;
-    return std::string(". From 16 ") + (of_columns ? "columns" : "rows") +
-           " to the next 16 it goes on by " + std::to_string(step) +
-           (step < 16 ? ", so that they overlap" : ", so that some are left out");
-  }
-  return "";
-}
-
 // Which block of the stage's operands stands where the first difference is.
 Finding diagnose_from_blocks(const Difference& first, const AccessHistory& mine,
                              const AccessHistory& own) {
@@ -300,8 +270,8 @@ Finding diagnose_from_blocks(const Difference& first, const AccessHistory& mine,
       const Element& e = *event.element;
       const bool same = e.launch == block.first.launch && e.block == block.first.block;
       if (event.product == nullptr || !same || e.row % rows != 0 || e.column % 8 != 0) continue;
-      if (e == block.first) continue;
       for (const bool turned : {false, true}) {
+        if (!turned && e == block.first) continue;
         if ((turned && rows == 1) || !holds(now, block, wanted, e, turned)) continue;
         return {turned ? "operand-turned" : "operand-misplaced",
                 Block{e, rows}.in_words() + (turned ? ", transposed," : "") + " stands where " +
@@ -395,6 +365,31 @@ bool writes_probabilities(const AccessHistory& own, const Event& before) {
 }
 
 }  // namespace
+
+std::string step_of_blocks(const std::vector<Moved>& moved) {
+  const auto all = [&](const auto& holds) {
+    return std::all_of(moved.begin(), moved.end(), holds);
+  };
+  const bool of_columns = all([](const Moved& m) { return m.row == m.from_row; });
+  if (moved.size() < 3 ||
+      (!of_columns && !all([](const Moved& m) { return m.column == m.from_column; }))) {
+    return "";
+  }
+  const auto to = [&](const Moved& m) { return of_columns ? m.column : m.row; };
+  const auto from = [&](const Moved& m) { return of_columns ? m.from_column : m.from_row; };
+  const Moved& first = moved.front();
+  for (const std::int64_t step : {0, 1, 2, 4, 8, 32}) {
+    const auto fits = [&](const Moved& m) {
+      return from(m) - from(first) ==
+             to(m) % 16 - to(first) % 16 + (to(m) / 16 - to(first) / 16) * step;
+    };
+    if (!all(fits)) continue;
+    return std::string(". From 16 ") + (of_columns ? "columns" : "rows") +
+           " to the next 16 it goes on by " + std::to_string(step) +
+           (step < 16 ? ", so that they overlap" : ", so that some are left out");
+  }
+  return "";
+}
 
 Finding diagnose_from_values(const std::vector<Difference>& group, const AccessHistory& mine,
                              const AccessHistory& own, const Problem& p) {

@@ -43,6 +43,13 @@ Finding diagnose_from_reads(const Difference& first, const AccessHistory& mine,
 Finding diagnose_from_stray_read(const Event& stray, const std::string& meant,
                                  const AccessHistory& mine, const AccessHistory& own);
 
+// Where a block of an operand of the exercise lies, and where the stage's that it holds.
+struct Moved {
+  std::int64_t row, column, from_row, from_column;
+};
+// ". From 16 rows ..." where these blocks go on by another step than 16 rows or columns; else "".
+std::string step_of_blocks(const std::vector<Moved>& moved);
+
 // True if two values are equal but for rounding, in an array of values of this magnitude.
 bool close(double a, double b, double scale);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -88,6 +87,38 @@ std::vector<Difference> differences(const AccessHistory& mine, const AccessHisto
   std::stable_sort(found.begin(), found.end(),
                    [&](const Difference& a, const Difference& b) { return moment(a) < moment(b); });
   return found;
+}
+
+// Drops the stores to shared arrays where each thread stores the stage's values at other places, if
+// a product tells of the mistake. Returns the first such array, which has a layout of its own, or
+// "".
+std::string drop_other_layout(std::vector<Difference>& found, const AccessHistory& mine,
+                              const AccessHistory& own) {
+  const auto of_product = [](const Difference& d) { return d.event().product != nullptr; };
+  if (std::none_of(found.begin(), found.end(), of_product)) return "";
+  using Stores = std::tuple<std::uint64_t, int, int, int>;  // of a block, to an array, at a time
+  const auto stores_of = [](const Event& event) {
+    return Stores{event.block, event.element->launch, event.element->array, event.epoch};
+  };
+  const auto values_of = [&](const AccessHistory& history) {
+    std::map<Stores, std::multiset<std::pair<int, std::size_t>>> values;  // by thread, hashed
+    for (const Event& event : history.events()) {
+      const std::size_t value = std::hash<double>()(event.value);
+      const bool store = event.write && event.shared && event.product == nullptr;
+      if (store) values[stores_of(event)].insert({event.thread, value});
+    }
+    return values;
+  };
+  auto stored = values_of(mine), wanted = values_of(own);
+  const auto is_other_layout = [&](const Difference& d) {
+    const Stores at = stores_of(d.event());
+    return !of_product(d) && d.event().shared && stored[at] == wanted[at];
+  };
+  const auto first = std::find_if(found.begin(), found.end(), is_other_layout);
+  if (first == found.end()) return "";
+  const std::string array = array_name(first->event().element->array);
+  found.erase(std::remove_if(first, found.end(), is_other_layout), found.end());
+  return array;
 }
 
 // Those of the first one's array, at the same time, of the same kind.
@@ -197,51 +228,8 @@ Diagnosis of_missing_products(const Event& event, const AccessHistory& mine,
           in + who(event) + '\n'};
 }
 
-// " Only odd columns are wrong.": of an operand, what tells its wrong elements from the right ones.
-std::string which_elements(const std::vector<Difference>& group, const AccessHistory& mine) {
-  constexpr std::size_t kTelling = 16;
-  const Event& first = *group.front().mine;
-  std::vector<const Event*> wrong, right;
-  for (const Difference& d : group) {
-    if (d.own->value != 0) wrong.push_back(d.own);
-  }
-  for (const Event& event : mine.events()) {
-    const Element &e = *event.element, &of = *first.element;
-    const bool same = event.product != nullptr && e.launch == of.launch && e.block == of.block &&
-                      e.array == of.array && event.tile == first.tile && event.epoch == first.epoch;
-    if (same && event.value != 0 && event.value == event.like->value) right.push_back(&event);
-  }
-  if (wrong.size() < kTelling || right.size() < kTelling) return "";
-  const auto least = [&](const auto& of) {
-    int least = of(*wrong.front());
-    for (const Event* event : wrong) least = std::min(least, of(*event));
-    return least;
-  };
-  const auto row = [](const Event& e) { return static_cast<int>(e.element->row); };
-  const auto column = [](const Event& e) { return e.element->column; };
-  const int first_row = least(row), first_column = least(column);
-  const std::pair<std::string, std::function<bool(const Event&)>> known[] = {
-      {"odd columns", [&](const Event& e) { return column(e) % 2 == 1; }},
-      {"even columns", [&](const Event& e) { return column(e) % 2 == 0; }},
-      {"rows 8 to 15 of each 16", [&](const Event& e) { return row(e) % 16 >= 8; }},
-      {"rows 0 to 7 of each 16", [&](const Event& e) { return row(e) % 16 < 8; }},
-      {"columns from " + std::to_string(first_column) + " on",
-       [&](const Event& e) { return column(e) >= first_column; }},
-      {"rows from " + std::to_string(first_row) + " on",
-       [&](const Event& e) { return row(e) >= first_row; }},
-  };
-  for (const auto& [words, is] : known) {
-    const auto holds = [&is = is](const Event* event) { return is(*event); };
-    if (std::all_of(wrong.begin(), wrong.end(), holds) &&
-        std::none_of(right.begin(), right.end(), holds)) {
-      return " Only " + words + " are wrong.";
-    }
-  }
-  return "";
-}
-
 Divergence in_words(const std::vector<Difference>& group, const AccessHistory& mine,
-                    const AccessHistory& own, const Sample& sample) {
+                    const AccessHistory& own, const Sample& sample, const std::string& layout) {
   const Difference& first = group.front();
   const Event& event = first.event();
   const bool of_product = event.product != nullptr;
@@ -269,12 +257,19 @@ Divergence in_words(const std::vector<Difference>& group, const AccessHistory& m
                       " at " + where(mine, event) + " (" + who(event) + "), the first " +
                       (of_product ? "product" : "store") + " that differs from the stage's";
   if (!others.empty()) store += "; so do" + others;
+  if (!layout.empty() && of_product) {
+    return {{"other-layout",
+             " Each thread stores what the stage's stores to " + layout +
+                 ", in a layout of its own, which the reads do not follow." + of_operand(event, {}),
+             store + '\n'},
+            of_product};
+  }
   const Finding values = diagnose_from_values(group, mine, own, sample.problem),
                 reads = diagnose_from_reads(first, mine, own),
                 shuffles = diagnose_from_shuffles(mine, own);
   std::string message = reads.words + shuffles.words;
   if (of_product) {
-    message += of_operand(event, values) + which_elements(group, mine);
+    message += of_operand(event, values);
   } else if (!values.words.empty()) {
     message += " The first stores that differ from the stage's are those of " +
                array_name(event.element->array) + ": " + values.words + '.';
@@ -446,6 +441,7 @@ Divergence divergence(const Stage& exercise, const Stage& own, const std::vector
     const AccessHistory theirs = history(own, sample), mine = history(exercise, sample, &theirs);
     auto all = differences(mine, theirs);
     if (all.empty()) return Divergence();
+    const std::string layout = drop_other_layout(all, mine, theirs);
     // What a store gets without a product that the stage makes is wrong, too.
     const auto missing = std::find_if(
         all.begin(), all.end(), [](const Difference& d) { return d.event().product != nullptr; });
@@ -454,7 +450,7 @@ Divergence divergence(const Stage& exercise, const Stage& own, const std::vector
         missing->mine == nullptr && missing->own->epoch == first.mine->epoch) {
       std::iter_swap(all.begin(), missing);
     }
-    return in_words(first_group(all), mine, theirs, sample);
+    return in_words(first_group(all), mine, theirs, sample, layout);
   };
   const auto wrong = smallest_first(samples, [](const Sample& s) { return !s.right(); });
   // A wrong factor of a row, which the division takes away, tells most where P is not one-hot.
@@ -565,12 +561,19 @@ std::string tile_of_other_block(const Stage& exercise, const Stage& own,
 std::string rows_stored_again(const Stage& exercise, const Stage& own,
                               const std::vector<Sample>& samples) {
   const Sample& sample = *smallest_first(samples, faulty).front();
-  const std::size_t stored = count_of(stored_rows(history(exercise, sample))),
-                    wanted = count_of(stored_rows(history(own, sample)));
-  if (stored <= wanted) return "";
-  return " Together the blocks store " + std::to_string(stored) + " rows in " + sample.name +
-         ", which has " + std::to_string(wanted) +
-         ": a tile is taken again, or one that is not there.";
+  std::map<std::int64_t, int> times;  // more often than in the stage
+  for (const auto& [block, rows] : stored_rows(history(exercise, sample))) {
+    for (const std::int64_t row : rows) ++times[row];
+  }
+  for (const auto& [block, rows] : stored_rows(history(own, sample))) {
+    for (const std::int64_t row : rows) --times[row];
+  }
+  const auto again =
+      std::count_if(times.begin(), times.end(), [](const auto& row) { return row.second > 0; });
+  if (again == 0) return "";
+  return " In " + sample.name + ' ' + std::to_string(again) +
+         " rows of O are stored more often than in the stage: a tile is taken again, or one that "
+         "is not there.";
 }
 
 namespace {
@@ -579,30 +582,35 @@ using Call = simt::LoggedBarrierCall;
 using Calls = std::vector<const Call*>;
 
 // "waits for k_full" of "waits for k_full[0] with parity 1".
-std::string of_array(const Call& call) { return call.words.substr(0, call.words.find('[')); }
+std::string of_array(const std::string& call) { return call.substr(0, call.find('[')); }
 
 // "waits for k_full[0]".
-std::string of_buffer(const Call& call) { return call.words.substr(0, call.words.find(']')); }
+std::string of_buffer(const std::string& call) { return call.substr(0, call.find(']')); }
 
-// How the buffer and the parity of the last call that was made, where there are several buffers,
-// follow from those of the stage's calls.
-std::string slot_in_words(const Calls& made, const Calls& of_stage, bool stays) {
-  const Call& call = *made.back();
-  const auto like = [&](const Call* other) { return of_array(*other) == of_array(call); };
-  if (call.words.find('[') == std::string::npos || !like(of_stage[made.size() - 1])) return "";
+std::vector<std::string> words_of(const Calls& calls) {
+  std::vector<std::string> words;
+  for (const Call* call : calls) words.push_back(call->words);
+  return words;
+}
+
+}  // namespace
+
+std::string slot_in_words(const std::vector<std::string>& made,
+                          const std::vector<std::string>& of_stage, bool stays) {
+  const std::string &call = made.back(), &want = of_stage[made.size() - 1];
+  const auto like = [&](const std::string& other) { return of_array(other) == of_array(call); };
+  if (call.find('[') == std::string::npos || !like(want)) return "";
   std::vector<std::string> slots;
-  for (const Call* other : of_stage) {
-    if (like(other)) slots.push_back(other->words);
-  }
+  std::copy_if(of_stage.begin(), of_stage.end(), std::back_inserter(slots), like);
   const auto at = static_cast<std::size_t>(std::count_if(made.begin(), made.end(), like)) - 1;
-  const bool wait = call.words.find("with parity") != std::string::npos;
-  if (wait && at > 0 && of_buffer(*of_stage[made.size() - 1]) == of_buffer(call)) {
+  const bool wait = call.find("with parity") != std::string::npos;
+  if (wait && at > 0 && of_buffer(want) == of_buffer(call)) {
     return " The buffer is right. A buffer's parity changes each time that this buffer is used "
            "again, whatever happens at others.";
   }
   for (std::size_t n = 1; n < slots.size(); ++n) {
-    const bool earlier = n <= at && slots[at - n] == call.words,
-               later = at + n < slots.size() && slots[at + n] == call.words;
+    const bool earlier = n <= at && slots[at - n] == call,
+               later = at + n < slots.size() && slots[at + n] == call;
     if (earlier && later) return "";
     const std::string tiles = n == 1 ? "of the tile " : "of " + std::to_string(n) + " tiles ";
     if (earlier) {
@@ -617,8 +625,6 @@ std::string slot_in_words(const Calls& made, const Calls& of_stage, bool stays) 
   }
   return "";
 }
-
-}  // namespace
 
 std::string differing_barrier_call(const Stage& exercise, const Stage& own,
                                    const std::vector<Sample>& samples) {
@@ -643,7 +649,9 @@ std::string differing_barrier_call(const Stage& exercise, const Stage& own,
     if (call.words == want) continue;
     return " The first call at a barrier that differs from the stage's: at " + warp_at(call) + ' ' +
            call.words + "; in the stage it " + want + '.' +
-           (more ? slot_in_words(of_mine, of_stage, own.facts(sample.pass).resident) : "");
+           (more ? slot_in_words(words_of(of_mine), words_of(of_stage),
+                                 own.facts(sample.pass).resident)
+                 : "");
   }
   // A thread that has only arrived goes on: what it leaves out is missing.
   for (const auto& [thread, calls] : made) {

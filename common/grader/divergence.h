@@ -36,8 +36,8 @@ std::string share_left_out(const Stage& exercise, const Stage& own,
 std::string tile_of_other_block(const Stage& exercise, const Stage& own,
                                 const std::vector<Sample>& samples);
 
-// How often rows of O are stored, if more often than in the stage: of the smallest sample with a
-// fault. "" if not.
+// How many rows of O are stored more often than in the stage, of the smallest sample with a fault.
+// "" if none is.
 std::string rows_stored_again(const Stage& exercise, const Stage& own,
                               const std::vector<Sample>& samples);
 
@@ -45,6 +45,11 @@ std::string rows_stored_again(const Stage& exercise, const Stage& own,
 // stage: of the smallest sample with a fault. "" if there is none.
 std::string differing_barrier_call(const Stage& exercise, const Stage& own,
                                    const std::vector<Sample>& samples);
+
+// How the buffer and the parity of the last of a thread's calls, where there are several buffers,
+// follow from those of the calls that it makes in the stage. "" if it cannot be told.
+std::string slot_in_words(const std::vector<std::string>& made,
+                          const std::vector<std::string>& of_stage, bool stays);
 
 }  // namespace cuflash::exercises
 

@@ -204,6 +204,12 @@ constexpr Words kWords[] = {
      "A store of {array} is begun that its thread does not wait for: {place}. "
      "tensor_store_commit() ends its group, and tensor_store_wait_read<n>() waits until all groups "
      "but the last n have read their source."},
+    {Kind::kAsyncCopy, Report::kWriteOverStore, "stored-again",
+     "{array} is written while a store to it is under way: the store at {first}, then {last}. Each "
+     "element needs one owner: a tile is stored once."},
+    {Kind::kAsyncCopy, Report::kReadOfStore, "store-not-awaited",
+     "{array} is read while a store to it is under way: the store at {first}, the read at {last}. "
+     "What it writes is there behind the tensor_store_wait() that covers its group."},
     {Kind::kMbarrier, Report::kMbarrierDeadlock, "mbarrier-deadlock",
      "No thread can go on: {barriers}.",
      " An arrival or a copy's bytes are missing, or a wait names the wrong parity. A thread that "

@@ -226,7 +226,8 @@ std::vector<Diagnosis> machine_diagnoses(const std::vector<Sample>& samples, con
                                          const Stage& own) {
   std::vector<Diagnosis> found = faults(samples);
   if (!found.empty() && name_barrier_call(found.front(), samples, exercise, own)) return found;
-  if (!found.empty() && found.front().id == "race-between-blocks") {
+  if (!found.empty() &&
+      (found.front().id == "race-between-blocks" || found.front().id == "stored-again")) {
     found.front().causes = rows_stored_again(exercise, own, samples);
   }
   // A block that stays may access other elements because it takes other tiles.

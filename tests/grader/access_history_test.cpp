@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "copy_stage.h"
+#include "costs.h"
 #include "harness/reference_outputs.h"
 
 namespace cuflash::exercises {
@@ -53,6 +54,29 @@ TEST_F(History, AnElementOfATensor) {
   const auto* const writes = history.writes(*event.element);
   ASSERT_NE(writes, nullptr);
   EXPECT_EQ(*writes, std::vector<const Event*>{&event});
+}
+
+TEST_F(History, LanesThatMeetInABank) {
+  const AccessHistory history = of(copy_stage(Planted::kNone));
+  // Two lanes that each take 16 bytes of halves of sQ, at the beginning of these rows.
+  const auto said = [&](int pitch, std::int64_t other_row) {
+    Element elements[16];
+    std::vector<Event> events(16, write_of(history, "sQ 0 0"));
+    for (int n = 0; n < 16; ++n) {
+      elements[n] = *events[n].element;
+      elements[n].row = n / 8 * other_row, elements[n].column = n % 8;
+      events[n].element = &elements[n], events[n].thread = n / 8, events[n].pitch = pitch;
+    }
+    return meeting_lanes(events);
+  };
+  EXPECT_EQ(said(64, 1),
+            " Lanes 0 and 1 access sQ[0][0] and sQ[1][0] at once: 128 bytes apart, so in the same "
+            "banks.");
+  EXPECT_EQ(said(32, 2),
+            " Lanes 0 and 1 access sQ[0][0] and sQ[2][0] at once: 128 bytes apart, so in the same "
+            "banks. A row has 64 bytes: 2 rows lie side by side in the 128 bytes of all banks.");
+  EXPECT_EQ(said(72, 1), "") << "padded";
+  EXPECT_EQ(said(64, 0), "") << "the same element";
 }
 
 TEST_F(History, HalvesAreDecoded) {

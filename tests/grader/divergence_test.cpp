@@ -37,6 +37,49 @@ TEST(Difference, NumbersInWords) {
   EXPECT_EQ(instead_of(3.28201, 3.28249), "3.282 instead of 3.2825");
 }
 
+TEST(Difference, StepsOfBlocks) {
+  struct {
+    std::vector<Moved> moved;
+    std::string words;
+  } const cases[] = {
+      {{{0, 0, 0, 0}, {0, 8, 0, 8}, {0, 16, 0, 8}, {0, 24, 0, 16}},
+       ". From 16 columns to the next 16 it goes on by 8, so that they overlap"},
+      {{{0, 0, 0, 0}, {8, 0, 8, 0}, {16, 0, 32, 0}},
+       ". From 16 rows to the next 16 it goes on by 32, so that some are left out"},
+      {{{0, 0, 16, 0}, {8, 0, 24, 0}, {16, 0, 32, 0}}, ""},  // all begin later
+      {{{0, 0, 0, 8}, {8, 0, 0, 0}, {0, 8, 8, 8}}, ""},      // rows and columns
+      {{{0, 0, 0, 0}, {0, 16, 0, 8}}, ""},                   // too few to tell
+  };
+  for (const auto& [moved, words] : cases) EXPECT_EQ(step_of_blocks(moved), words);
+}
+
+TEST(BarrierCalls, SlotsInWords) {
+  const std::vector<std::string> stage = {
+      "waits for k_full[0] with parity 0", "waits for v_full[0] with parity 0",
+      "waits for k_full[1] with parity 0", "waits for v_full[1] with parity 0",
+      "waits for k_full[0] with parity 1"};
+  // What is said of the call that comes in the place of the stage's nth.
+  const auto said = [&](std::size_t n, const char* call, bool stays = false) {
+    std::vector<std::string> made(stage.begin(), stage.begin() + static_cast<std::ptrdiff_t>(n));
+    made.emplace_back(call);
+    return slot_in_words(made, stage, stays);
+  };
+  EXPECT_EQ(said(2, "waits for k_full[1] with parity 1"),
+            " The buffer is right. A buffer's parity changes each time that this buffer is used "
+            "again, whatever happens at others.");
+  EXPECT_EQ(said(2, "waits for k_full[0] with parity 0"),
+            " That is the slot of the tile before: the count of tiles is behind.");
+  EXPECT_EQ(said(4, "waits for k_full[1] with parity 0", true),
+            " That is the slot of the tile before: the count of tiles is behind. Every tile that "
+            "the block copies counts, whether or not this warp uses it.");
+  EXPECT_EQ(said(0, "waits for k_full[0] with parity 1"),
+            " That is the slot of 2 tiles after: the count of tiles is ahead, or runs in another "
+            "order than the copies.");
+  EXPECT_EQ(said(2, "waits for v_full[0] with parity 0"), "") << "another array";
+  EXPECT_EQ(said(0, "waits for q_full with parity 1"), "") << "one buffer";
+  EXPECT_EQ(said(2, "waits for k_full[3] with parity 0"), "") << "no slot of the stage's";
+}
+
 TEST_F(DivergenceTest, None) {
   EXPECT_EQ(said_of(Planted::kNone).cause.id, "");
   Sample right = sample();

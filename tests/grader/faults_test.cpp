@@ -93,6 +93,15 @@ TEST(FaultsTest, AnArrivalBelongsBehindTheWaitForAProduct) {
                "belongs behind that wait.");
 }
 
+TEST(FaultsTest, AStoreInFlightIsNoAsyncCopy) {
+  const auto write = access(simt::AccessKind::kWrite, 1, ""),
+             read = access(simt::AccessKind::kRead, 4, "");
+  expect_words(said_of({finding(simt::Report::kWriteOverStore, {write, write})}).message,
+               "a tile is stored once.");
+  expect_words(said_of({finding(simt::Report::kReadOfStore, {write, read})}).message,
+               "behind the tensor_store_wait() that covers its group.");
+}
+
 TEST(FaultsTest, OnlyTheFirst) {
   const simt::FindingAccess read = access(simt::AccessKind::kRead, 0, "KV tile 0");
   const Diagnosis said = said_of(
