@@ -73,7 +73,7 @@ Stage stage() {
   stage.backward.workspace_bytes = workspace_of<n, CUFLASH_BACKWARD>;
   stage.forward.run = forward<n>;
   stage.backward.run = backward<n>;
-  stage.backward.features = kEveryFeature;  // The library itself refuses unsupported calls.
+  stage.backward.features = kDenseFeatures;  // The library itself refuses unsupported calls.
   return stage;
 }
 

@@ -55,10 +55,15 @@ Support why_none(Pass pass, const Problem& problem, const Device& device, Featur
   Support first = supports(*stages().front(), pass, problem, device, also);
   if (first.error != FlashAttentionError::UNSUPPORTED_BY_STAGE) return first;
 
+  const unsigned needed = features_of(problem).bits | also.bits;
+  const Features lacking = {needed & ~stages().front()->facts(pass).features.bits};
+  const std::string with_features =
+      lacking.bits == 0 ? "" : " and " + listed(words_of(lacking), "and");
   const std::string dtype = dtype_name(problem.dtype);
   const std::string head_dim = "head_dim " + std::to_string(problem.head_dim);
   const std::string none = std::string("no stage's ") + pass_name(pass) + " pass supports " +
-                           dtype + " with " + head_dim;
+                           dtype + " with " + head_dim + with_features;
+  bool any_has_the_features = false;
   DTypes with_head_dim;
   HeadDims with_dtype;
   for (const Stage* stage : stages()) {
@@ -68,11 +73,15 @@ Support why_none(Pass pass, const Problem& problem, const Device& device, Featur
       Support here = supports(*stage, pass, problem, device, also);
       return {here.error, none + " on this device: " + here.reason};
     }
+    if ((needed & ~facts.features.bits) != 0) continue;
+    any_has_the_features = true;
     if (facts.head_dims.has(problem.head_dim)) with_head_dim.bits |= facts.dtypes.bits;
     if (facts.dtypes.has(problem.dtype)) with_dtype.bits |= facts.head_dims.bits;
   }
-  // The stages lack a feature, not the head_dim.
-  if (with_dtype.has(problem.head_dim)) return first;
+  if (!any_has_the_features) {
+    return {first.error, std::string("no stage's ") + pass_name(pass) + " pass supports " +
+                             listed(words_of(lacking), "and")};
+  }
   return {first.error, none + "; " + dtype + " is supported with head_dim " +
                            listed(words_of(with_dtype), "or") + ", " + head_dim + " with " +
                            listed(words_of(with_head_dim), "or")};

@@ -3,6 +3,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "api/kv_batches.h"
 #include "api/listed.h"
 #include "cuflash/stage.h"
 #include "cuflash/workload.h"
@@ -72,20 +73,6 @@ Support on_device(const Stage& stage, Pass pass, const Problem& problem, const D
   return {};
 }
 
-struct FeatureName {
-  Feature feature;
-  const char* name;
-};
-constexpr FeatureName kFeatureNames[] = {
-    {Feature::kCausal, "a causal mask"},
-    {Feature::kWindow, "a window"},
-    {Feature::kGroupedHeads, "fewer KV heads than query heads"},
-    {Feature::kCrossLengths, "a seq_q that differs from seq_kv"},
-    {Feature::kDeterministic, "a deterministic call"},
-    {Feature::kAnyStride, "a stride of 2^40 bytes or more"},
-    {Feature::kNullGradients, "a null dq, dk or dv"},
-};
-
 // Checks whether the stage supports this problem.
 template <class No>
 Support by_stage(const Stage& stage, Pass pass, const Problem& problem, Features needed, No no) {
@@ -142,21 +129,21 @@ Features features_where(std::initializer_list<Condition> conditions) {
 Features both(Features a, Features b) { return {a.bits | b.bits}; }
 
 // True if a stride of the tensor exceeds a tensor map's limit (device/host/tensor_map_arguments.h).
-bool has_huge_stride(const Problem& p, const Tensor& tensor, int heads, int seq) {
+bool has_huge_stride(const Problem& p, const Tensor& tensor, int batches, int heads, int seq) {
   constexpr std::int64_t kLimit = std::int64_t{1} << 40;  // bytes
   const auto most = kLimit / static_cast<std::int64_t>(element_bytes(p.dtype));
   const auto huge = [&](int extent, std::int64_t stride) { return extent > 1 && stride >= most; };
   return tensor.data != nullptr &&
-         (huge(p.batch, tensor.batch_stride) || huge(heads, tensor.head_stride) ||
+         (huge(batches, tensor.batch_stride) || huge(heads, tensor.head_stride) ||
           huge(seq, tensor.row_stride));
 }
 bool has_huge_stride(const Problem& p, std::initializer_list<Tensor> like_q,
-                     std::initializer_list<Tensor> like_k) {
+                     std::initializer_list<Tensor> like_k, int kv_batches) {
   const auto of_queries = [&](const Tensor& tensor) {
-    return has_huge_stride(p, tensor, p.heads_q, p.seq_q);
+    return has_huge_stride(p, tensor, p.batch, p.heads_q, p.seq_q);
   };
   const auto of_keys = [&](const Tensor& tensor) {
-    return has_huge_stride(p, tensor, p.heads_kv, p.seq_kv);
+    return has_huge_stride(p, tensor, kv_batches, p.heads_kv, p.seq_kv);
   };
   return std::any_of(like_q.begin(), like_q.end(), of_queries) ||
          std::any_of(like_k.begin(), like_k.end(), of_keys);
@@ -168,17 +155,21 @@ Features features_of(const Problem& p) {
   return features_where({{Feature::kCausal, p.causal != 0},
                          {Feature::kWindow, p.window_left >= 0 || p.window_right >= 0},
                          {Feature::kGroupedHeads, p.heads_q != p.heads_kv},
-                         {Feature::kCrossLengths, p.seq_q != p.seq_kv}});
+                         {Feature::kCrossLengths, p.seq_q != p.seq_kv},
+                         {Feature::kSplits, p.split_keys != 0 || p.num_splits != 0}});
 }
 
 Features features_of(const Problem& p, const Forward& args) {
-  const bool huge = has_huge_stride(p, {args.q, args.o}, {args.k, args.v});
-  return both(features_of(p), features_where({{Feature::kAnyStride, huge}}));
+  const bool huge = has_huge_stride(p, {args.q, args.o}, {args.k, args.v}, kv_batches(p, args));
+  const bool lengths = args.seqused_k != nullptr || args.k_begin != nullptr;
+  return both(features_of(p), features_where({{Feature::kAnyStride, huge},
+                                              {Feature::kLengths, lengths},
+                                              {Feature::kKvBatch, args.kv_batch != nullptr}}));
 }
 
 Features features_of(const Problem& p, const Backward& args) {
   const bool huge =
-      has_huge_stride(p, {args.q, args.o, args.d_o, args.dq}, {args.k, args.v, args.dk, args.dv});
+      has_huge_stride(p, {args.q, args.o, args.d_o, args.dq}, {args.k, args.v, args.dk, args.dv}, p.batch);
   const bool null = args.dq.data == nullptr || args.dk.data == nullptr || args.dv.data == nullptr;
   return both(features_of(p), features_where({{Feature::kDeterministic, args.deterministic != 0},
                                               {Feature::kAnyStride, huge},

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <utility>
 
+#include "api/kv_batches.h"
 #include "api/listed.h"
 #include "cuflash/stage.h"
 
@@ -21,15 +22,16 @@ namespace {
 
 constexpr std::int64_t kAlignment = 16;              // bytes, of tensors: one vector load
 constexpr std::uintptr_t kWorkspaceAlignment = 256;  // bytes, as cudaMalloc guarantees
+constexpr int kPartMultiple = 64;                    // keys: the tiles of every stage fit a part
 constexpr std::int64_t kMaxRows = (std::int64_t{1} << 31) * 64;  // 2^31 blocks of 64 rows
 constexpr std::int64_t kMaxSeq = (std::int64_t{1} << 31) - 256;  // the end of the last tile, too
 constexpr std::int64_t kMaxScores = std::int64_t{1} << 59;       // at 16 bytes each: 2^63 bytes
 
-// One tensor of a call, with its name, heads, length and role.
+// One tensor of a call, with its name, sizes and role.
 struct Operand {
   const char* name;
   const Tensor* tensor;
-  int heads, seq;
+  int batches, heads, seq;
   enum class Role { kInput, kOutput, kOptionalOutput } role;
 
   // True if the tensor has no data. Only null_pointer() checks such a tensor.
@@ -43,6 +45,7 @@ struct Arguments {
   const float* lse = nullptr;
   bool lse_required = false;
   const void* workspace = nullptr;
+  const std::int32_t *seqused_k = nullptr, *k_begin = nullptr, *kv_batch = nullptr;
 };
 
 // An extent and its stride, in elements. The stride of an extent of 1 is never used and is 0 here,
@@ -52,12 +55,12 @@ struct Dim {
   std::int64_t extent, stride;
 };
 
-std::array<Dim, 3> dims(const Problem& p, const Operand& operand) {
+std::array<Dim, 3> dims(const Operand& operand) {
   const auto dim = [](const char* name, int extent, std::int64_t stride) {
     return Dim{name, extent, extent > 1 ? stride : 0};
   };
   const Tensor& t = *operand.tensor;
-  return {dim("batch_stride", p.batch, t.batch_stride),
+  return {dim("batch_stride", operand.batches, t.batch_stride),
           dim("head_stride", operand.heads, t.head_stride),
           dim("row_stride", operand.seq, t.row_stride)};
 }
@@ -102,10 +105,30 @@ std::string bad_window(const Problem& p) {
   return {};
 }
 
+// INVALID_DIMENSION, the parts of the keys.
+std::string bad_parts(const Problem& p) {
+  const std::pair<const char*, int> counts[] = {{"split_keys", p.split_keys},
+                                                {"num_splits", p.num_splits}};
+  for (const auto& [name, count] : counts) {
+    if (count < 0) {
+      return message(name, " is ", count, "; it must be at least 0, where 0 lets the library divide ",
+                     "the keys");
+    }
+  }
+  if (p.split_keys % kPartMultiple != 0) {
+    return message("split_keys is ", p.split_keys, ", not a multiple of ", kPartMultiple);
+  }
+  if (p.split_keys != 0 && p.num_splits != 0) {
+    return message("split_keys is ", p.split_keys, " and num_splits is ", p.num_splits,
+                   "; one of them must be 0");
+  }
+  return {};
+}
+
 // INVALID_DIMENSION, strides: none is negative, and no two elements of an output share an address.
 // From the smallest stride to the largest, each must step over all elements of those before it.
 std::string bad_strides(const Problem& p, const Operand& operand) {
-  std::array<Dim, 3> list = dims(p, operand);
+  std::array<Dim, 3> list = dims(operand);
   for (const Dim& dim : list) {
     if (dim.stride < 0) {
       return message(operand.name, "'s ", dim.stride_name, " is ", dim.stride,
@@ -135,6 +158,7 @@ std::string bad_strides(const Problem& p, const Operand& operand) {
 std::string invalid_dimension(const Arguments& args) {
   std::string fault = bad_size(args.problem);
   if (fault.empty()) fault = bad_window(args.problem);
+  if (fault.empty()) fault = bad_parts(args.problem);
   for (const Operand& operand : args.operands) {
     if (fault.empty() && !operand.absent()) fault = bad_strides(args.problem, operand);
   }
@@ -203,7 +227,7 @@ std::string bad_address(const char* name, const void* address, std::uintptr_t al
 // MISALIGNED, one tensor.
 std::string bad_alignment(const Problem& p, const Operand& operand) {
   const std::int64_t multiple = kAlignment / static_cast<std::int64_t>(element_bytes(p.dtype));
-  for (const Dim& dim : dims(p, operand)) {
+  for (const Dim& dim : dims(operand)) {
     if (dim.stride % multiple != 0) {
       return message(operand.name, "'s ", dim.stride_name, " is ", dim.stride,
                      " elements, not a multiple of ", multiple, " (", kAlignment, " bytes)");
@@ -220,6 +244,11 @@ std::string misaligned(const Arguments& args) {
   }
   if (fault.empty()) fault = bad_address("LSE", args.lse, alignof(float));
   if (fault.empty()) fault = bad_address("the workspace", args.workspace, kWorkspaceAlignment);
+  const std::pair<const char*, const std::int32_t*> arrays[] = {
+      {"seqused_k", args.seqused_k}, {"k_begin", args.k_begin}, {"kv_batch", args.kv_batch}};
+  for (const auto& [name, array] : arrays) {
+    if (fault.empty()) fault = bad_address(name, array, alignof(std::int32_t));
+  }
   return fault;
 }
 
@@ -238,7 +267,7 @@ std::string too_many(const char* what, std::initializer_list<int> factors, std::
 std::string too_large(const Problem& p, const Operand& operand) {
   std::int64_t end = p.head_dim - 1;
   bool fits = true;
-  for (const Dim& dim : dims(p, operand)) fits = fits && extend(end, dim);
+  for (const Dim& dim : dims(operand)) fits = fits && extend(end, dim);
   const auto element = static_cast<std::int64_t>(element_bytes(p.dtype));
   auto address = reinterpret_cast<std::uintptr_t>(operand.tensor->data);
   fits = fits && !__builtin_add_overflow(end, std::int64_t{1}, &end) &&
@@ -290,26 +319,29 @@ Support validate(const Problem& problem) { return check({problem, {}}); }
 Support validate(const Problem& p, const Forward& args) {
   using Role = Operand::Role;
   return check({p,
-                {{"Q", &args.q, p.heads_q, p.seq_q, Role::kInput},
-                 {"K", &args.k, p.heads_kv, p.seq_kv, Role::kInput},
-                 {"V", &args.v, p.heads_kv, p.seq_kv, Role::kInput},
-                 {"O", &args.o, p.heads_q, p.seq_q, Role::kOutput}},
+                {{"Q", &args.q, p.batch, p.heads_q, p.seq_q, Role::kInput},
+                 {"K", &args.k, kv_batches(p, args), p.heads_kv, p.seq_kv, Role::kInput},
+                 {"V", &args.v, kv_batches(p, args), p.heads_kv, p.seq_kv, Role::kInput},
+                 {"O", &args.o, p.batch, p.heads_q, p.seq_q, Role::kOutput}},
                 args.lse,
                 false,
-                args.workspace});
+                args.workspace,
+                args.seqused_k,
+                args.k_begin,
+                args.kv_batch});
 }
 
 Support validate(const Problem& p, const Backward& args) {
   using Role = Operand::Role;
   return check({p,
-                {{"Q", &args.q, p.heads_q, p.seq_q, Role::kInput},
-                 {"K", &args.k, p.heads_kv, p.seq_kv, Role::kInput},
-                 {"V", &args.v, p.heads_kv, p.seq_kv, Role::kInput},
-                 {"O", &args.o, p.heads_q, p.seq_q, Role::kInput},
-                 {"dO", &args.d_o, p.heads_q, p.seq_q, Role::kInput},
-                 {"dQ", &args.dq, p.heads_q, p.seq_q, Role::kOptionalOutput},
-                 {"dK", &args.dk, p.heads_kv, p.seq_kv, Role::kOptionalOutput},
-                 {"dV", &args.dv, p.heads_kv, p.seq_kv, Role::kOptionalOutput}},
+                {{"Q", &args.q, p.batch, p.heads_q, p.seq_q, Role::kInput},
+                 {"K", &args.k, p.batch, p.heads_kv, p.seq_kv, Role::kInput},
+                 {"V", &args.v, p.batch, p.heads_kv, p.seq_kv, Role::kInput},
+                 {"O", &args.o, p.batch, p.heads_q, p.seq_q, Role::kInput},
+                 {"dO", &args.d_o, p.batch, p.heads_q, p.seq_q, Role::kInput},
+                 {"dQ", &args.dq, p.batch, p.heads_q, p.seq_q, Role::kOptionalOutput},
+                 {"dK", &args.dk, p.batch, p.heads_kv, p.seq_kv, Role::kOptionalOutput},
+                 {"dV", &args.dv, p.batch, p.heads_kv, p.seq_kv, Role::kOptionalOutput}},
                 args.lse,
                 true,
                 args.workspace});

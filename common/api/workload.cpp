@@ -41,6 +41,12 @@ bool take_width(std::string_view& text, std::string_view prefix, int& width) {
   return !take(text, prefix) || take_number(text, width);
 }
 
+// Takes `prefix` and a number ≥ 1 off the front of `text`; if the prefix is missing, `count` is
+// unchanged.
+bool take_count(std::string_view& text, std::string_view prefix, int& count) {
+  return text.substr(0, prefix.size()) != prefix || take_size(text, prefix, count);
+}
+
 // Takes a dtype such as "_f16" off the front of `text`; leaves both unchanged if there is none.
 void take_dtype(std::string_view& text, DType& dtype) {
   for (const DType candidate : kDTypes) {
@@ -88,6 +94,8 @@ std::string problem_name(const Problem& p) {
   if (p.causal) name += "_causal";
   if (p.window_left >= 0) name += "_left" + std::to_string(p.window_left);
   if (p.window_right >= 0) name += "_right" + std::to_string(p.window_right);
+  if (p.split_keys != 0) name += "_split" + std::to_string(p.split_keys);
+  if (p.num_splits != 0) name += "_parts" + std::to_string(p.num_splits);
   return name;
 }
 
@@ -102,7 +110,9 @@ bool parse_problem(std::string_view text, Problem& problem) {
   if (take(text, "_causal")) p.causal = true;
   const bool window =
       take_width(text, "_left", p.window_left) && take_width(text, "_right", p.window_right);
-  if (!window || !text.empty()) return false;
+  const bool parts =
+      take_count(text, "_split", p.split_keys) && take_count(text, "_parts", p.num_splits);
+  if (!window || !parts || !text.empty()) return false;
   p.softmax_scale = default_scale(p.head_dim);
   problem = p;
   return true;

@@ -24,6 +24,15 @@ std::size_t bytes_of_guard(bool guards) {
 
 }  // namespace
 
+Features CallOptions::features() const {
+  const auto needs = [](bool condition, Feature feature) {
+    return condition ? static_cast<unsigned>(feature) : 0u;
+  };
+  return {needs(!dq || !dk || !dv, Feature::kNullGradients) |
+          needs(!cache.seqused_k.empty() || !cache.k_begin.empty(), Feature::kLengths) |
+          needs(!cache.kv_batch.empty(), Feature::kKvBatch)};
+}
+
 Device told_device(const CallOptions& options) {
   Device device = current_device();
   if (options.sms != 0) device.sms = options.sms;
@@ -70,6 +79,15 @@ StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inpu
     const Tensor o = output("O", true, p.heads_q, p.seq_q, p.head_dim);
     const Tensor lse = output("LSE", options.lse, p.heads_q, p.seq_q, 1);
     forward_ = {q, k, v, o, static_cast<float*>(lse.data)};
+    const auto numbers = [&](const char* name, const std::vector<std::int32_t>& values) {
+      DeviceBuffer& buffer = cache_numbers_.emplace_back(values.size() * sizeof values[0], name);
+      check(cudaMemcpy(buffer.data(), values.data(), buffer.bytes(), cudaMemcpyHostToDevice),
+            "cudaMemcpy to the device");
+      return reinterpret_cast<const std::int32_t*>(buffer.data());
+    };
+    forward_.seqused_k = numbers("seqused_k", options.cache.seqused_k);
+    forward_.k_begin = numbers("k_begin", options.cache.k_begin);
+    forward_.kv_batch = numbers("kv_batch", options.cache.kv_batch);
     return;
   }
   backward_.q = q, backward_.k = k, backward_.v = v;

@@ -2,6 +2,7 @@
 #ifndef CUFLASH_HARNESS_STAGE_CALL_H_
 #define CUFLASH_HARNESS_STAGE_CALL_H_
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,6 +28,12 @@ inline constexpr const char* kLayoutNames[] = {"bhsd",   "bshd", "padded",
                                                "spaced", "far",  "expanded"};
 inline const char* layout_name(Layout layout) { return kLayoutNames[static_cast<int>(layout)]; }
 
+// The numbers of a call with a cache, [batch], which lie on the device. An empty list is a null
+// pointer.
+struct CacheNumbers {
+  std::vector<std::int32_t> seqused_k, k_begin, kv_batch;
+};
+
 struct CallOptions {
   Layout layout = Layout::kBHSD;
   bool lse = true;  // true if the call passes the LSE; otherwise a null pointer
@@ -40,11 +47,10 @@ struct CallOptions {
   // The number of SMs that the stage gets as the device's; 0: all of them. With few SMs, each block
   // of a persistent kernel does much work.
   int sms = 0;
+  CacheNumbers cache;
 
   // The features that these options require of a stage.
-  Features features() const {
-    return {dq && dk && dv ? 0u : static_cast<unsigned>(Feature::kNullGradients)};
-  }
+  Features features() const;
 };
 
 // The device that is passed to the stage.
@@ -84,6 +90,7 @@ class StageCall {
   bool guards_;
   std::map<std::string, std::unique_ptr<DeviceTensor>> inputs_, outputs_;
   std::unique_ptr<GuardedBuffer> workspace_;
+  std::vector<DeviceBuffer> cache_numbers_;
   Forward forward_;
   Backward backward_;
 };

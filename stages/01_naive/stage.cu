@@ -61,12 +61,12 @@ constexpr Stage describe() {
   stage.removes = "nothing: it is the first rung";
   stage.limiter = "re-reads all of K and V for every query; K uncoalesced";
   stage.forward = forward_pass<ForwardKernels, EveryType, UsualHeadDims>();
-  stage.forward.features = kEveryFeature;
+  stage.forward.features = kDenseFeatures;
   stage.forward.products = products<2>;
   stage.forward.keeps_scores = true;
   stage.forward.workspace_bytes = forward_workspace;
   stage.backward = backward_pass<BackwardKernels, EveryType, UsualHeadDims>();
-  stage.backward.features = kEveryFeature;
+  stage.backward.features = kDenseFeatures;
   stage.backward.products = products<5>;
   stage.backward.keeps_scores = true;
   stage.backward.workspace_bytes = backward_workspace;

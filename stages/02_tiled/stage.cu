@@ -39,7 +39,7 @@ constexpr Stage describe() {
   stage.limiter = "an uncoalesced softmax; S and P go through global memory six times";
   stage.forward = forward_pass<ForwardKernels, EveryType, UsualHeadDims>();
   stage.forward.follows = "01_naive";
-  stage.forward.features = kEveryFeature;
+  stage.forward.features = kDenseFeatures;
   stage.forward.products = products<2>;
   stage.forward.keeps_scores = true;
   stage.forward.workspace_bytes = workspace_bytes;

@@ -27,11 +27,11 @@ constexpr Stage describe() {
   stage.limiter = "issue slots: in f16, most instructions are not multiply-adds";
   stage.forward = forward_pass<ForwardKernels, EveryType, UsualHeadDims>();
   stage.forward.follows = "02_tiled";
-  stage.forward.features = kEveryFeature;
+  stage.forward.features = kDenseFeatures;
   stage.forward.products = products<2>;
   stage.backward = backward_pass<BackwardKernels, EveryType, UsualHeadDims>();
   stage.backward.follows = "01_naive";
-  stage.backward.features = kEveryFeature;
+  stage.backward.features = kDenseFeatures;
   stage.backward.products = products<7>;
   stage.backward.workspace_bytes = one_float_per_row;
   return stage;

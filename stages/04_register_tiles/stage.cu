@@ -30,12 +30,12 @@ constexpr Stage describe() {
   stage.limiter = "the registers: two banks cannot deliver a multiply-add's operands in one cycle";
   stage.forward = forward_pass<ForwardKernels, EveryType, UsualHeadDims>();
   stage.forward.follows = "03_online_softmax";
-  stage.forward.features = kEveryFeature;
+  stage.forward.features = kDenseFeatures;
   stage.forward.products = products<2>;
   stage.forward.rank = rank;
   stage.backward = backward_pass<BackwardKernels, EveryType, UsualHeadDims>();
   stage.backward.follows = "03_online_softmax";
-  stage.backward.features = kEveryFeature;
+  stage.backward.features = kDenseFeatures;
   stage.backward.products = products<7>;
   stage.backward.workspace_bytes = one_float_per_row;
   stage.backward.rank = rank;

@@ -23,7 +23,7 @@ constexpr Stage describe() {
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.forward.follows = "04_register_tiles";
   stage.forward.arch.for_bf16 = 80;
-  stage.forward.features = kEveryFeature;
+  stage.forward.features = kDenseFeatures;
   stage.forward.products_by = ProductsBy::kMma;
   stage.forward.products = products<2>;
   return stage;

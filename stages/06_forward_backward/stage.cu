@@ -34,7 +34,7 @@ constexpr Stage describe() {
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.forward.follows = "05_wmma";
   stage.forward.arch.for_bf16 = 80;
-  stage.forward.features = kEveryFeature;
+  stage.forward.features = kDenseFeatures;
   stage.forward.products_by = ProductsBy::kMma;
   stage.forward.products = products<2>;
   stage.forward.repeats = true;
@@ -42,7 +42,7 @@ constexpr Stage describe() {
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.backward.follows = "04_register_tiles";
   stage.backward.arch.for_bf16 = 80;
-  stage.backward.features = kEveryFeature;
+  stage.backward.features = kDenseFeatures;
   stage.backward.products_by = ProductsBy::kMma;
   stage.backward.products = products<7>;
   stage.backward.workspace_bytes = one_float_per_row;

@@ -22,7 +22,7 @@ constexpr Stage describe() {
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.forward.follows = "06_forward_backward";
   stage.forward.arch = {80};
-  stage.forward.features = kEveryFeature;
+  stage.forward.features = kDenseFeatures;
   stage.forward.products_by = ProductsBy::kMma;
   stage.forward.products = products<2>;
   return stage;

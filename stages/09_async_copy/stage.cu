@@ -75,14 +75,14 @@ constexpr Stage describe() {
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.forward.follows = "08_swizzle";
   stage.forward.arch = {80};
-  stage.forward.features = kEveryFeature;
+  stage.forward.features = kDenseFeatures;
   stage.forward.products_by = ProductsBy::kMma;
   stage.forward.products = products<2>;
   stage.forward.rank = rank;
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.backward.follows = "06_forward_backward";
   stage.backward.arch = {80};
-  stage.backward.features = kEveryFeature;
+  stage.backward.features = kDenseFeatures;
   stage.backward.products_by = ProductsBy::kMma;
   stage.backward.products = backward_products;
   stage.backward.any_order = true;

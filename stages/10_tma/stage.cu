@@ -24,7 +24,7 @@ constexpr Stage describe() {
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.forward.follows = "09_async_copy";
   stage.forward.arch = {90};
-  stage.forward.features = kEveryFeature.without(Feature::kAnyStride);
+  stage.forward.features = kDenseFeatures.without(Feature::kAnyStride);
   stage.forward.products_by = ProductsBy::kMma;
   stage.forward.products = products<2>;
   stage.forward.rank = rank;

@@ -21,7 +21,7 @@ constexpr Stage describe() {
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.forward.follows = "11_wgmma";
   stage.forward.arch = {90, true};
-  stage.forward.features = kEveryFeature.without(Feature::kAnyStride);
+  stage.forward.features = kDenseFeatures.without(Feature::kAnyStride);
   stage.forward.products_by = ProductsBy::kWgmma;
   stage.forward.products = products<2>;
   stage.forward.rank = rank;

@@ -47,7 +47,7 @@ constexpr Stage describe() {
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.forward.follows = "13_ping_pong";
   stage.forward.arch = {90, true};
-  stage.forward.features = kEveryFeature.without(Feature::kAnyStride);
+  stage.forward.features = kDenseFeatures.without(Feature::kAnyStride);
   stage.forward.products_by = ProductsBy::kWgmma;
   stage.forward.products = products<2>;
   stage.forward.resident = true;

@@ -59,7 +59,7 @@ constexpr Stage describe() {
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.backward.follows = "09_async_copy";
   stage.backward.arch = {90, true};
-  stage.backward.features = kEveryFeature.without(Feature::kAnyStride);
+  stage.backward.features = kDenseFeatures.without(Feature::kAnyStride);
   stage.backward.products_by = ProductsBy::kWgmma;
   stage.backward.products = products<5>;
   stage.backward.any_order = true;

@@ -67,7 +67,7 @@ constexpr Stage describe() {
   stage.backward.follows = "16_overlapped_backward";
   stage.backward.arch = {90, true};
   stage.backward.features =
-      kEveryFeature.without(Feature::kAnyStride).without(Feature::kNullGradients);
+      kDenseFeatures.without(Feature::kAnyStride).without(Feature::kNullGradients);
   stage.backward.products_by = ProductsBy::kWgmma;
   stage.backward.products = products<5>;
   stage.backward.any_order = true;

@@ -71,7 +71,7 @@ constexpr Stage describe() {
   stage.backward = backward_pass<BackwardKernels, TensorCoreTypes, UsualHeadDims>();
   stage.backward.follows = "17_persistent_backward";
   stage.backward.arch = {90, true};
-  stage.backward.features = kEveryFeature.without(Feature::kDeterministic)
+  stage.backward.features = kDenseFeatures.without(Feature::kDeterministic)
                                 .without(Feature::kAnyStride)
                                 .without(Feature::kNullGradients);
   stage.backward.products_by = ProductsBy::kWgmma;

@@ -226,6 +226,32 @@ void add_random(const Stage& stage, Pass pass) {
       [&stage, pass] { computes_random_problems(stage, pass); });
 }
 
+// For the stages that read lengths on the device.
+void add_cache(const Stage& stage) {
+  const auto add_tests = [&](const std::string& what, auto test,
+                             std::initializer_list<const char*> names) {
+    for (const std::string name : names) {
+      const Problem problem = case_of(name).problem;
+      const unsigned needs = unsigned(Feature::kLengths) | unsigned(Feature::kKvBatch);
+      if (!takes(stage, CUFLASH_FORWARD, problem, {needs})) continue;
+      add(stage, "forward_" + what + "_" + name, [&stage, problem, test] { test(stage, problem); });
+    }
+  };
+  add_tests("with_lengths", computes_with_lengths,
+            {"b3_h8x2_q1k300_d64_f16", "b5_h4x4_q1k700_d128_bf16_split128",
+             "b4_h8x1_q3k200_d32_f16_causal", "b3_h6x2_q7k260_d96_bf16_causal_left50",
+             "b3_h4x1_q2k170_d256_f16_causal_parts3", "b2_h4x2_q20k300_d128_f16_causal_split64",
+             "b40_h2x1_q1k70_d64_bf16", "b3_h4x1_q9k300_d64_f16_left20_right7_parts5"});
+  add_tests("without_keys", computes_without_keys,
+            {"b4_h4x1_q2k200_d64_f16_causal", "b4_h4x1_q2k200_d128_bf16_split64",
+             "b4_h4x2_q2k200_d64_f16_parts3"});
+  add_tests("spreads_nan", spreads_nan,
+            {"b2_h4x2_q1k300_d64_f16", "b2_h4x2_q1k300_d64_f16_split64"});
+  add_tests("same_bits", gives_a_row_the_same_bits,
+            {"b3_h4x1_q5k400_d64_f16_causal_split64", "b3_h8x2_q3k400_d128_bf16_split128",
+             "b2_h4x1_q6k300_d256_f16_causal_left90_split64"});
+}
+
 void add_pass(const Stage& stage, Pass pass) {
   if (!stage.has(pass)) return;
   add_problems(stage, pass);
@@ -237,6 +263,7 @@ void add_pass(const Stage& stage, Pass pass) {
   add_few_blocks(stage, pass);
   add_lagging(stage, pass);
   if (pass == CUFLASH_FORWARD) {
+    add_cache(stage);
     add_null(stage, pass, "lse");
   } else {
     add_any_order(stage);

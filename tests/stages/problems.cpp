@@ -49,6 +49,15 @@ constexpr Row kRows[] = {
     {"other head dimensions", "b1_h4x2_q37k71_d256_f16_left12_padded"},
     {"many keys: a block computes three tiles of them", "b1_h1_q32k3072_d256_f16"},
 
+    {"parts of the keys", "b1_h2_q1k700_d64_f16"},
+    {"parts of the keys", "b2_h8x2_q1k500_d128_f16"},
+    {"parts of the keys: at multiples of 128", "b1_h4x2_q3k700_d64_f16_causal_split128"},
+    {"parts of the keys: at multiples of 64, a window", "b2_h2_q3k500_d128_bf16_left150_split64"},
+    {"parts of the keys: more than tiles", "b1_h4x1_q5k200_d96_f16_causal_parts7"},
+    {"parts of the keys: three", "b1_h4x1_q1k300_d256_bf16_parts3"},
+    {"parts of the keys: one", "b1_h2_q5k200_d32_f16_parts1"},
+    {"parts of the keys: scores up to 2e5", "b1_h4_q4k500_d64_f16_parts4_scale50_largeq"},
+
     {"strided", "b2_h2_q33k47_d64_f16_bshd"},
     {"strided", "b2_h4x2_q33k47_d32_causal_padded"},
     {"strided", "b2_h4x2_q33k47_d64_f16_padded"},

@@ -133,6 +133,19 @@ void asks_for_the_declared_shared_memory(const Stage& stage, Pass pass, const Pr
 // CPU simulator only.
 void a_wide_window_costs_nothing(const Stage& stage, Pass pass, const Problem& problem);
 
+// ---- A cache of keys: lengths and parts (cache_test.cpp) ----------------------------------------
+
+// Each sequence has its own number of keys, which begin anywhere in the cache of another sequence:
+// its results are those of these keys alone. Whatever else the caches hold is NaN.
+void computes_with_lengths(const Stage& stage, const Problem& problem);
+// A sequence without keys gets O = 0 and LSE = −∞; one whose length is no length gets NaN.
+void computes_without_keys(const Stage& stage, const Problem& problem);
+// A NaN in a value that is seen reaches the rows that see it.
+void spreads_nan(const Stage& stage, const Problem& problem);
+// With split_keys, a row has the same bits in a batch as alone: whatever the batch, the number of
+// queries, the capacity and the row's place.
+void gives_a_row_the_same_bits(const Stage& stage, const Problem& problem);
+
 // ---- Memory besides the tensors: how it grows, and no other (memory_test.cpp) -------------------
 
 // Twice the lengths need at most twice the workspace, up to a million tokens, or about four times

@@ -35,7 +35,7 @@ Stage stage() {
     facts->arch = {80, false};
     facts->dtypes = {bit(CUFLASH_F16) | bit(CUFLASH_BF16)};
     facts->head_dims = {bit(32) | bit(64) | bit(128)};
-    facts->features = kEveryFeature;
+    facts->features = kDenseFeatures;
     facts->shared_bytes = shared_96_kb;
     facts->workspace_bytes = no_workspace;
   }
@@ -198,7 +198,7 @@ TEST(Supports, NamesTheFeatureThatIsMissing) {
     EXPECT_EQ(features_of(p).bits, static_cast<unsigned>(row.feature));
     Stage s = stage();
     expect(supports(s, CUFLASH_FORWARD, p, kA100), Error::SUCCESS, "");
-    s.forward.features = kEveryFeature.without(row.feature);
+    s.forward.features = kDenseFeatures.without(row.feature);
     expect(supports(s, CUFLASH_FORWARD, p, kA100), Error::UNSUPPORTED_BY_STAGE,
            std::string("08_swizzle's forward pass does not support ") + row.lacks);
     expect(supports(s, CUFLASH_BACKWARD, p, kA100), Error::SUCCESS, "");
@@ -216,7 +216,7 @@ TEST(Supports, AWindowOnEitherSideIsAFeature) {
 
 TEST(Supports, NamesWhatTheCallAsksForBesideItsProblem) {
   Stage s = stage();
-  s.backward.features = kEveryFeature.without(Feature::kDeterministic);
+  s.backward.features = kDenseFeatures.without(Feature::kDeterministic);
   const Features asked = {static_cast<unsigned>(Feature::kDeterministic)};
   expect(supports(s, CUFLASH_BACKWARD, {}, kA100), Error::SUCCESS, "");
   expect(supports(s, CUFLASH_FORWARD, {}, kA100, asked), Error::SUCCESS, "");
@@ -226,7 +226,7 @@ TEST(Supports, NamesWhatTheCallAsksForBesideItsProblem) {
 
 TEST(Supports, NamesTheStridesThatTheStageDoesNotTake) {
   Stage s = stage();
-  s.forward.features = kEveryFeature.without(Feature::kAnyStride);
+  s.forward.features = kDenseFeatures.without(Feature::kAnyStride);
   const Features asked = {static_cast<unsigned>(Feature::kAnyStride)};
   expect(supports(s, CUFLASH_FORWARD, {}, kA100), Error::SUCCESS, "");
   expect(supports(s, CUFLASH_BACKWARD, {}, kA100, asked), Error::SUCCESS, "");
@@ -236,7 +236,7 @@ TEST(Supports, NamesTheStridesThatTheStageDoesNotTake) {
 
 TEST(Supports, NamesTheNullGradientsThatTheStageDoesNotTake) {
   Stage s = stage();
-  s.backward.features = kEveryFeature.without(Feature::kNullGradients);
+  s.backward.features = kDenseFeatures.without(Feature::kNullGradients);
   const Features asked = {static_cast<unsigned>(Feature::kNullGradients)};
   expect(supports(s, CUFLASH_BACKWARD, {}, kA100), Error::SUCCESS, "");
   expect(supports(s, CUFLASH_BACKWARD, {}, kA100, asked), Error::UNSUPPORTED_BY_STAGE,

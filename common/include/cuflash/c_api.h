@@ -62,8 +62,10 @@ extern "C" {
 CUFLASH_ENUM(cuflash_error){
     CUFLASH_SUCCESS = 0,            ///< success
     CUFLASH_INVALID_DIMENSION = 1,  ///< a size is below 1, window_left or window_right is below -1,
-                                    ///< a stride is negative, an output overlaps itself, or a
-                                    ///< struct's own size is invalid
+                                    ///< split_keys or num_splits is below 0 or both are set,
+                                    ///< split_keys is not a multiple of 64, a stride is negative,
+                                    ///< an output overlaps itself, or a struct's own size is
+                                    ///< invalid
     CUFLASH_DIMENSION_MISMATCH = 2,  ///< heads_q is not a multiple of heads_kv
     CUFLASH_NULL_POINTER = 3,        ///< a struct is null, or a required tensor has no data
     CUFLASH_CUDA_ERROR = 4,          ///< the CUDA runtime reported an error
@@ -73,7 +75,8 @@ CUFLASH_ENUM(cuflash_error){
     CUFLASH_UNSUPPORTED_DTYPE = 7,      ///< the dtype is not one of cuflash_dtype
     CUFLASH_INVALID_SCALE = 8,          ///< softmax_scale is not finite or not positive
     CUFLASH_MISALIGNED = 9,             ///< a base address or a stride is not a multiple of 16
-                                        ///< bytes, LSE's address of 4, or the workspace's of 256
+                                        ///< bytes, the workspace's address of 256, or the
+                                        ///< address of LSE, seqused_k, k_begin or kv_batch of 4
     CUFLASH_SIZE_OVERFLOW = 10,         ///< a tensor, the workspace or the grid is too large to
                                         ///< address
     CUFLASH_UNSUPPORTED_DEVICE = 11,    ///< the stage is not built for this device, or there is no
@@ -162,7 +165,7 @@ int cuflash_attention_backward_bf16(const void* Q, const void* K, const void* V,
                                     int batch_size, int num_heads, int seq_len, int head_dim,
                                     float scale, bool causal, cudaStream_t stream);
 
-// ---- The full form: grouped heads, seq_q != seq_kv, a window, strides, a chosen stage ----------
+// ---- The full form: grouped heads, a window, a cache of keys, strides, a chosen stage ----------
 
 /// The element types.
 CUFLASH_ENUM(cuflash_dtype){
@@ -211,13 +214,22 @@ typedef struct cuflash_tensor {
 /// window_right is. In C, a problem without a window needs CUFLASH_NO_WINDOW: an initializer sets
 /// omitted fields to 0, and 0 is a limit.
 ///
+/// The parts. A stage for few queries divides the keys among blocks, each of which computes a part
+/// of the row's sums; it then merges the parts. If split_keys and num_splits are both 0, the
+/// library chooses the division, which depends on the other sizes and the device. With split_keys =
+/// n, every row's keys are summed in parts that begin at the multiples of n, counted from key 0 of
+/// the cache: the bits of a row then depend only on its own query, keys and mask, not on the other
+/// sequences, nor on seq_q, seq_kv or the device's number of SMs. With num_splits = n, the keys of
+/// each sequence are divided into n parts of equal length. At most one of the two may be set, and
+/// only for a forward call whose stage supports it.
+///
 /// This struct and the two below begin with their own size, so that a later version can add fields
 /// at the end. A shorter struct comes from an earlier version and uses no later field: one of 40
-/// bytes ends before window_left and has no window. A call returns CUFLASH_INVALID_DIMENSION for a
-/// struct that is shorter than the first version's, for one of more than 4,096 bytes, for one whose
-/// size is not a multiple of its alignment (4 bytes here, 8 below), and for one in which a byte
-/// beyond the fields declared here is not 0: a newer program uses that byte for a field that this
-/// library does not have.
+/// bytes ends before window_left and has no window, one of 48 bytes ends before split_keys. A call
+/// returns CUFLASH_INVALID_DIMENSION for a struct that is shorter than the first version's, for one
+/// of more than 4,096 bytes, for one whose size is not a multiple of its alignment (4 bytes here, 8
+/// below), and for one in which a byte beyond the fields declared here is not 0: a newer program
+/// uses that byte for a field that this library does not have.
 ///
 /// @code{.c}
 /// const cuflash_problem problem = {.size = sizeof problem, .batch = 2, .heads_q = 8,
@@ -238,9 +250,30 @@ typedef struct cuflash_problem {
   float softmax_scale;   ///< finite and positive; usually 1/sqrt(head_dim)
   int32_t window_left;   ///< how many keys before its own position a query sees; -1: all
   int32_t window_right;  ///< how many keys after its own position a query sees; -1: all
+  int32_t split_keys;    ///< keys per part, a multiple of 64; 0: the library divides the keys
+  int32_t num_splits;    ///< parts of each sequence's keys; 0: the library divides the keys
 } cuflash_problem;
 
 /// The tensors of one forward call. A row that sees no key gets O = 0 and LSE = -inf.
+///
+/// A cache. K and V may be a cache of keys and values whose capacity is seq_kv. Three arrays in
+/// device memory then say what each sequence has in it; a null one says nothing, and a call with
+/// any of them needs a stage that supports it. The call reads them when it runs, not when it is
+/// queued, so a CUDA graph can be replayed with other values.
+///
+/// With seqused_k, sequence b has only its first seqused_k[b] keys. What lies behind them, NaN
+/// included, never reaches a result. The mask is aligned with the last of these keys: in
+/// cuflash_problem's formula, the number of keys replaces seq_kv. So if seq_q is greater, a causal
+/// mask lets the first queries see nothing. A sequence of 0 keys gets O = 0 and LSE = -inf; one
+/// whose length is below 0 or above seq_kv gets NaN in all its rows.
+///
+/// k_begin is for sequences that are padded on the left: no query of sequence b sees a key before
+/// k_begin[b], whose value NaN never reaches a result either.
+///
+/// With kv_batch, sequence b reads K and V number kv_batch[b], so that several sequences can share
+/// one, or a batch can use some of many. k.batch_stride and v.batch_stride are then the elements
+/// from one to the next, even if batch is 1. The library cannot check these numbers: the caller
+/// ensures that K and V have them. seqused_k and k_begin are still those of sequence b.
 typedef struct cuflash_forward_args {
   uint32_t size;     ///< sizeof(cuflash_forward_args)
   cuflash_tensor q;  ///< in, [batch, heads_q, seq_q, head_dim]
@@ -251,6 +284,11 @@ typedef struct cuflash_forward_args {
   void* workspace;   ///< cuflash_workspace_bytes() of scratch, 256-byte aligned; null: the library
                      ///< allocates it in stream order
   uint64_t workspace_bytes;  ///< the size of `workspace`; ignored if `workspace` is null
+  const int32_t* seqused_k;  ///< in, [batch], the number of keys of each sequence, from 0 to seq_kv;
+                             ///< null: each has seq_kv
+  const int32_t* k_begin;    ///< in, [batch], the first key that a query may see; a value below 0
+                             ///< counts as 0; null: 0
+  const int32_t* kv_batch;   ///< in, [batch], the number of each sequence's K and V; null: b
 } cuflash_forward_args;
 
 /// The tensors of one backward call. A dq, dk or dv whose data is null is not computed; if all
@@ -323,9 +361,9 @@ int cuflash_backward(const cuflash_problem* problem, const cuflash_backward_args
 ///         while its work is queued, for lack of memory or because its grid is too large
 int cuflash_check_support(int pass, const cuflash_problem* problem, const char* stage);
 
-/// The stage that a call would run. If this stage does not support the call's strides, its null
-/// gradients or its `deterministic`, the call runs another stage, or is refused if it named this
-/// one.
+/// The stage that a call would run. If this stage does not support the call's strides, its
+/// seqused_k, k_begin or kv_batch, its null gradients or its `deterministic`, the call runs another
+/// stage, or is refused if it named this one.
 ///
 /// @code{.c}
 /// const char* fastest = cuflash_chosen_stage(CUFLASH_FORWARD, &problem, NULL);
@@ -338,8 +376,8 @@ int cuflash_check_support(int pass, const cuflash_problem* problem, const char* 
 ///         error
 const char* cuflash_chosen_stage(int pass, const cuflash_problem* problem, const char* stage);
 
-/// Bytes of workspace that a call needs, deterministic or not, with null gradients or not. They
-/// depend on the problem, the stage, the device and the library's version. A call with a stride of
+/// Bytes of workspace that a call needs, deterministic or not, with null gradients or not, with or
+/// without seqused_k, k_begin and kv_batch. They depend on the problem, the stage, the device and the library's version. A call with a stride of
 /// 2^40 bytes or more may need more; if it fails for that reason, its message gives the size.
 ///
 /// @code{.c}

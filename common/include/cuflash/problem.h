@@ -46,7 +46,7 @@ using Pass = cuflash_pass;
 using Tensor = cuflash_tensor;
 
 /// The sizes and the mask of one attention problem; cuflash_problem documents each field. The
-/// default is no window.
+/// default is no window and the library's division of the keys.
 ///
 /// @code{.cpp}
 /// cuflash::Problem problem{2, 8, 2, 1024, 4096, 64, CUFLASH_BF16, true, 0.125f};
@@ -69,16 +69,19 @@ struct Problem : cuflash_problem {
                         is_causal,
                         scale,
                         -1,
-                        -1} {}
+                        -1,
+                        0,
+                        0} {}
 };
 
-/// The tensors of one forward call, null by default; cuflash_forward_args documents each.
+/// The tensors and arrays of one forward call, null by default; cuflash_forward_args documents each.
 struct Forward : cuflash_forward_args {
   /// No tensors.
   Forward() : Forward({}, {}, {}, {}) {}
   /// The tensors in the order of the struct; where `L` is null, no LSE is written.
   Forward(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O, float* L = nullptr)
-      : cuflash_forward_args{sizeof(cuflash_forward_args), Q, K, V, O, L, nullptr, 0} {}
+      : cuflash_forward_args{sizeof(cuflash_forward_args), Q, K, V, O, L, nullptr, 0, nullptr,
+                             nullptr, nullptr} {}
 };
 
 /// The tensors of one backward call, null by default; cuflash_backward_args documents each field.

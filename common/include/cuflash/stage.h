@@ -53,7 +53,8 @@ struct HeadDims {
   }
 };
 
-/// What a call may require of a pass beyond equal heads, equal lengths, no mask and usual strides.
+/// What a call may require of a pass beyond equal heads, equal lengths, no mask, usual strides and
+/// its own K and V for each sequence.
 enum class Feature : unsigned {
   kCausal = 1,          ///< a causal mask
   kWindow = 2,          ///< window_left or window_right
@@ -61,7 +62,10 @@ enum class Feature : unsigned {
   kCrossLengths = 8,    ///< seq_q and seq_kv differ
   kDeterministic = 16,  ///< bitwise identical results in every run
   kAnyStride = 32,      ///< a stride of 2^40 bytes or more, in a dimension longer than 1
-  kNullGradients = 64   ///< a null dq, dk or dv
+  kNullGradients = 64,  ///< a null dq, dk or dv
+  kLengths = 128,       ///< seqused_k or k_begin
+  kKvBatch = 256,       ///< kv_batch
+  kSplits = 512         ///< split_keys or num_splits
 };
 
 /// A set of features.
@@ -76,7 +80,9 @@ struct Features {
 };
 
 /// All features.
-inline constexpr Features kEveryFeature{127};
+inline constexpr Features kEveryFeature{1023};
+/// All features but those of a cache of keys and values.
+inline constexpr Features kDenseFeatures{127};
 
 /// The features that a problem needs.
 Features features_of(const Problem& problem);

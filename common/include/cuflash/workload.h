@@ -26,10 +26,11 @@ constexpr bool has_window(const Problem& problem) {
 /// `b2_h4x1_q77k131_d64_f16_causal_left16` (batch, query heads x KV heads, lengths, head_dim,
 /// dtype, mask). The mask is `_causal`, `_left16` and `_right3`, in this order; a part that does
 /// not apply is omitted, and so is an unlimited side of the window. `h4` stands for `h4x4`. When a
-/// name is read, `q77` stands for `q77k77`. The scale is not part of the name.
+/// name is read, `q77` stands for `q77k77`. `_split512` and `_parts4` at the end are split_keys and
+/// num_splits, if they are not 0. The scale is not part of the name.
 std::string problem_name(const Problem& problem);
 
-/// Parses a name from problem_name(); the dtype and each part of the mask may be omitted (they keep
+/// Parses a name from problem_name(); the dtype and each part after it may be omitted (they keep
 /// the values of `problem`). Sets softmax_scale to default_scale(head_dim). Returns false, and
 /// leaves `problem` unchanged, if the text is not a problem's name.
 bool parse_problem(std::string_view text, Problem& problem);
