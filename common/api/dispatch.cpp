@@ -154,12 +154,10 @@ Choice choose(Pass pass, const Problem& problem, const char* stage) {
 }
 
 std::size_t workspace_bytes(Pass pass, const Problem& problem, const char* stage) {
-  // The features that a call's arguments may add.
-  const bool forward = pass == CUFLASH_FORWARD;
-  const auto one = static_cast<unsigned>(forward ? Feature::kLengths : Feature::kDeterministic);
-  const auto other = static_cast<unsigned>(forward ? Feature::kKvBatch : Feature::kNullGradients);
+  constexpr auto kDeterministic = static_cast<unsigned>(Feature::kDeterministic);
+  constexpr auto kNull = static_cast<unsigned>(Feature::kNullGradients);
   std::size_t bytes = 0;
-  for (const unsigned also : {0u, one, other, one | other}) {
+  for (const unsigned also : {0u, kDeterministic, kNull, kDeterministic | kNull}) {
     const Choice choice = choose_fit(pass, problem, stage, {also});
     if (choice.support) bytes = std::max(bytes, choice.stage->facts(pass).workspace_bytes(problem));
   }

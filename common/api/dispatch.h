@@ -23,8 +23,9 @@ struct Choice {
 // The stage that a call would run. The problem need not be valid.
 Choice choose(Pass pass, const Problem& problem, const char* stage);
 
-// The size of a workspace that suffices for every call of the problem: a call's arguments may lead
-// to another stage than the problem alone. The problem has passed choose().
+// The size of a workspace that suffices for every call of the problem without a cache or a huge
+// stride: a call's arguments may lead to another stage than the problem alone. The problem has
+// passed choose().
 std::size_t workspace_bytes(Pass pass, const Problem& problem, const char* stage);
 
 }  // namespace cuflash::api

@@ -168,8 +168,8 @@ Features features_of(const Problem& p, const Forward& args) {
 }
 
 Features features_of(const Problem& p, const Backward& args) {
-  const bool huge =
-      has_huge_stride(p, {args.q, args.o, args.d_o, args.dq}, {args.k, args.v, args.dk, args.dv}, p.batch);
+  const bool huge = has_huge_stride(p, {args.q, args.o, args.d_o, args.dq},
+                                    {args.k, args.v, args.dk, args.dv}, p.batch);
   const bool null = args.dq.data == nullptr || args.dk.data == nullptr || args.dv.data == nullptr;
   return both(features_of(p), features_where({{Feature::kDeterministic, args.deterministic != 0},
                                               {Feature::kAnyStride, huge},

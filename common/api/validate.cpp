@@ -111,8 +111,8 @@ std::string bad_parts(const Problem& p) {
                                                 {"num_splits", p.num_splits}};
   for (const auto& [name, count] : counts) {
     if (count < 0) {
-      return message(name, " is ", count, "; it must be at least 0, where 0 lets the library divide ",
-                     "the keys");
+      return message(name, " is ", count,
+                     "; it must be at least 0, where 0 lets the library divide ", "the keys");
     }
   }
   if (p.split_keys % kPartMultiple != 0) {

@@ -83,7 +83,8 @@ class Problem(ctypes.Structure):
                 ("seq_kv", ctypes.c_int32), ("head_dim", ctypes.c_int32),
                 ("dtype", ctypes.c_int32), ("causal", ctypes.c_int32),
                 ("softmax_scale", ctypes.c_float), ("window_left", ctypes.c_int32),
-                ("window_right", ctypes.c_int32)]
+                ("window_right", ctypes.c_int32), ("split_keys", ctypes.c_int32),
+                ("num_splits", ctypes.c_int32)]
 
     def __init__(self, **fields):
         fields = {"window_left": -1, "window_right": -1, **fields}
@@ -102,7 +103,8 @@ _LAST_FIELDS = [("lse", ctypes.c_void_p), ("workspace", ctypes.c_void_p),
 class ForwardArgs(ctypes.Structure):
     """cuflash_forward_args; its size is set."""
     _fields_ = [("size", ctypes.c_uint32)] + [
-        (name, Tensor) for name in ("q", "k", "v", "o")] + _LAST_FIELDS
+        (name, Tensor) for name in ("q", "k", "v", "o")] + _LAST_FIELDS + [
+            (name, ctypes.c_void_p) for name in ("seqused_k", "k_begin", "kv_batch")]
 
     def __init__(self, **fields):
         super().__init__(ctypes.sizeof(self), **fields)

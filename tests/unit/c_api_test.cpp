@@ -114,7 +114,7 @@ TEST_F(CApi, ALargerStructMayAskForNothingMore) {
   later_args.more[7] = 1;
   expect_refused(cuflash_forward(&later_problem.known, &later_args.known, nullptr, nullptr),
                  CUFLASH_INVALID_DIMENSION,
-                 "this library reads only 160 bytes, and the others are not all 0");
+                 "this library reads only 184 bytes, and the others are not all 0");
   later_args.more[7] = 0;
   EXPECT_EQ(cuflash_forward(&later_problem.known, &later_args.known, nullptr, nullptr), 0)
       << cuflash_last_error_message();
@@ -183,6 +183,22 @@ TEST_F(CApi, AProblemBetweenHasWhatItHasAFieldFor) {
   problem.window_right = 0;
   EXPECT_EQ(cuflash_check_support(CUFLASH_BACKWARD, &problem, nullptr), 0)
       << cuflash_last_error_message();
+}
+
+// Parts of the keys and caches came after the window. A program of that time passes other sizes,
+// and whatever lies behind its structs.
+TEST_F(CApi, AProgramFromBeforeCachesStillRuns) {
+  problem.split_keys = -1, problem.num_splits = -1;
+  problem.size = 48;
+  forward_args.seqused_k = forward_args.k_begin = forward_args.kv_batch =
+      reinterpret_cast<const std::int32_t*>(2);
+  forward_args.size = 160;
+  EXPECT_EQ(run(problem), 0) << cuflash_last_error_message();
+  expect_near(e->o, reference::attention_forward(e->problem, e->q64, e->k64, e->v64).o, 3e-6);
+  forward_args.size = sizeof forward_args;
+  expect_refused(run(problem), CUFLASH_MISALIGNED, "seqused_k is at address");
+  problem.size = sizeof problem;
+  expect_refused(run(problem), CUFLASH_INVALID_DIMENSION, "split_keys is -1");
 }
 
 TEST_F(CApi, AStructOfHalfAFieldIsRefused) {

@@ -205,6 +205,36 @@ TEST(Supports, NamesTheFeatureThatIsMissing) {
   }
 }
 
+// What a call with a cache needs. No stage without a cache has it.
+TEST(Supports, NamesWhatACacheNeeds) {
+  const std::int32_t numbers[1] = {};
+  Forward lengths, padding, choice;
+  lengths.seqused_k = padding.k_begin = choice.kv_batch = numbers;
+  Problem by_keys, by_number;
+  by_keys.split_keys = 64, by_number.num_splits = 2;
+  const struct {
+    Features needs;
+    Feature feature;
+    const char* lacks;
+  } rows[] = {
+      {features_of({}, lengths), Feature::kLengths, "seqused_k or k_begin"},
+      {features_of({}, padding), Feature::kLengths, "seqused_k or k_begin"},
+      {features_of({}, choice), Feature::kKvBatch, "kv_batch"},
+      {features_of(by_keys), Feature::kSplits, "split_keys or num_splits"},
+      {features_of(by_number), Feature::kSplits, "split_keys or num_splits"},
+  };
+  for (const auto& row : rows) {
+    EXPECT_EQ(row.needs.bits, static_cast<unsigned>(row.feature));
+    Stage s = stage();
+    expect(supports(s, CUFLASH_FORWARD, {}, kA100, row.needs), Error::UNSUPPORTED_BY_STAGE,
+           std::string("08_swizzle's forward pass does not support ") + row.lacks);
+    s.forward.features = kEveryFeature;
+    expect(supports(s, CUFLASH_FORWARD, {}, kA100, row.needs), Error::SUCCESS, "");
+    for (const Stage* one : stages()) EXPECT_FALSE(one->backward.features.has(row.feature));
+    EXPECT_FALSE(find_stage("09")->forward.features.has(row.feature));
+  }
+}
+
 TEST(Supports, AWindowOnEitherSideIsAFeature) {
   Problem p;
   EXPECT_EQ(features_of(p).bits, 0u);

@@ -234,6 +234,34 @@ TEST(Validate, RefusesWindowsOfCausalProblemsToo) {
   }
 }
 
+TEST(Validate, RefusesNegativeParts) {
+  for (const auto& [name, field] : {std::pair("split_keys", &Problem::split_keys),
+                                    std::pair("num_splits", &Problem::num_splits)}) {
+    for (const int value : {-1, -64, std::numeric_limits<int>::min()}) {
+      expect_problem(Error::INVALID_DIMENSION,
+                     name + (" is " + std::to_string(value) + "; it must be at least 0"),
+                     [&](Problem& p) { p.*field = value; });
+    }
+  }
+}
+
+TEST(Validate, TakesPartsOfMultiplesOf64Keys) {
+  for (const int keys : {64, 192, kMaxInt - 63}) {
+    expect_problem(Error::SUCCESS, "", [&](Problem& p) { p.split_keys = keys; });
+  }
+  for (const int keys : {1, 63, 65, kMaxInt}) {
+    expect_problem(Error::INVALID_DIMENSION,
+                   "split_keys is " + std::to_string(keys) + ", not a multiple of 64",
+                   [&](Problem& p) { p.split_keys = keys; });
+  }
+}
+
+TEST(Validate, RefusesToDivideTheKeysInTwoWays) {
+  expect_problem(Error::SUCCESS, "", [](Problem& p) { p.num_splits = 3; });
+  expect_problem(Error::INVALID_DIMENSION, "split_keys is 64 and num_splits is 3",
+                 [](Problem& p) { p.split_keys = 64, p.num_splits = 3; });
+}
+
 TEST(Validate, RefusesNegativeStrides) {
   for (const Stride& stride : kStrides) {
     expect_everywhere(Error::INVALID_DIMENSION, std::string(stride.text) + " is -32 elements",
@@ -365,6 +393,30 @@ TEST(Validate, RefusesMisalignedLse) {
   expect(backward.check(), Error::MISALIGNED, "LSE is at address");
   forward.args.lse = static_cast<float*>(address((5 << 20) + 4));
   expect(forward.check(), Error::SUCCESS);
+}
+
+TEST(Validate, RefusesMisalignedNumbersOfACache) {
+  using Numbers = const std::int32_t* Forward::*;
+  for (const auto& [name, numbers] :
+       {std::pair<const char*, Numbers>("seqused_k", &Forward::seqused_k),
+        {"k_begin", &Forward::k_begin},
+        {"kv_batch", &Forward::kv_batch}}) {
+    ForwardCall call;
+    call.args.*numbers = static_cast<const std::int32_t*>(address(6 << 20));
+    expect(call.check(), Error::SUCCESS);
+    call.args.*numbers = static_cast<const std::int32_t*>(address((6 << 20) + 2));
+    expect(call.check(), Error::MISALIGNED, std::string(name) + " is at address");
+  }
+}
+
+// A batch of one may read any of many caches.
+TEST(Validate, LooksAtTheBatchStrideOfACacheThatIsChosen) {
+  ForwardCall call;
+  call.problem.batch = 1;
+  call.args.k.batch_stride = 4;
+  expect(call.check(), Error::SUCCESS);
+  call.args.kv_batch = static_cast<const std::int32_t*>(address(6 << 20));
+  expect(call.check(), Error::MISALIGNED, "K's batch_stride is 4");
 }
 
 TEST(Validate, RefusesMisalignedWorkspaces) {

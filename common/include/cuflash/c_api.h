@@ -284,11 +284,11 @@ typedef struct cuflash_forward_args {
   void* workspace;   ///< cuflash_workspace_bytes() of scratch, 256-byte aligned; null: the library
                      ///< allocates it in stream order
   uint64_t workspace_bytes;  ///< the size of `workspace`; ignored if `workspace` is null
-  const int32_t* seqused_k;  ///< in, [batch], the number of keys of each sequence, from 0 to seq_kv;
-                             ///< null: each has seq_kv
-  const int32_t* k_begin;    ///< in, [batch], the first key that a query may see; a value below 0
-                             ///< counts as 0; null: 0
-  const int32_t* kv_batch;   ///< in, [batch], the number of each sequence's K and V; null: b
+  const int32_t* seqused_k;  ///< in, [batch], the number of keys of each sequence, from 0 to
+                             ///< seq_kv; null: each has seq_kv
+  const int32_t* k_begin;   ///< in, [batch], the first key that a query may see; a value below 0
+                            ///< counts as 0; null: 0
+  const int32_t* kv_batch;  ///< in, [batch], the number of each sequence's K and V; null: b
 } cuflash_forward_args;
 
 /// The tensors of one backward call. A dq, dk or dv whose data is null is not computed; if all
@@ -376,9 +376,10 @@ int cuflash_check_support(int pass, const cuflash_problem* problem, const char* 
 ///         error
 const char* cuflash_chosen_stage(int pass, const cuflash_problem* problem, const char* stage);
 
-/// Bytes of workspace that a call needs, deterministic or not, with null gradients or not, with or
-/// without seqused_k, k_begin and kv_batch. They depend on the problem, the stage, the device and the library's version. A call with a stride of
-/// 2^40 bytes or more may need more; if it fails for that reason, its message gives the size.
+/// Bytes of workspace that a call needs, deterministic or not, with null gradients or not. They
+/// depend on the problem, the stage, the device and the library's version. A call with a stride of
+/// 2^40 bytes or more, or with seqused_k, k_begin or kv_batch, may run another stage and need more;
+/// if it fails for that reason, its message gives the stage and the size.
 ///
 /// @code{.c}
 /// const size_t bytes = cuflash_workspace_bytes(CUFLASH_BACKWARD, &problem, NULL);

@@ -74,14 +74,15 @@ struct Problem : cuflash_problem {
                         0} {}
 };
 
-/// The tensors and arrays of one forward call, null by default; cuflash_forward_args documents each.
+/// The tensors and arrays of one forward call, null by default; cuflash_forward_args documents
+/// each.
 struct Forward : cuflash_forward_args {
   /// No tensors.
   Forward() : Forward({}, {}, {}, {}) {}
   /// The tensors in the order of the struct; where `L` is null, no LSE is written.
   Forward(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O, float* L = nullptr)
-      : cuflash_forward_args{sizeof(cuflash_forward_args), Q, K, V, O, L, nullptr, 0, nullptr,
-                             nullptr, nullptr} {}
+      : cuflash_forward_args{
+            sizeof(cuflash_forward_args), Q, K, V, O, L, nullptr, 0, nullptr, nullptr, nullptr} {}
 };
 
 /// The tensors of one backward call, null by default; cuflash_backward_args documents each field.
