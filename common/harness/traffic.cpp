@@ -33,22 +33,6 @@ PassTraffic formulas(const Stage& stage, Pass pass) {
   return {};
 }
 
-// The rows begin, …, end − 1; none where end <= begin.
-struct Span {
-  std::int64_t begin, end;
-  std::int64_t size() const { return std::max<std::int64_t>(0, end - begin); }
-};
-
-// The keys that are visible to any of the queries [begin, end). They form a span.
-Span keys_of(const Problem& p, std::int64_t begin, std::int64_t end) {
-  const std::int64_t offset = std::int64_t{p.seq_kv} - p.seq_q;
-  const std::int64_t right = p.causal ? 0 : p.window_right;
-  Span span = {0, p.seq_kv};
-  if (p.window_left >= 0) span.begin = std::max(span.begin, begin + offset - p.window_left);
-  if (right >= 0) span.end = std::min(span.end, end - 1 + offset + right + 1);
-  return span;
-}
-
 // The queries to which any of the keys [begin, end) is visible.
 Span queries_of(const Problem& p, std::int64_t begin, std::int64_t end) {
   const std::int64_t offset = std::int64_t{p.seq_kv} - p.seq_q;
@@ -90,6 +74,15 @@ Streamed streamed(const Problem& p, const Tile& tile, int owned_seq, int streame
 }
 
 }  // namespace
+
+Span keys_of(const Problem& p, std::int64_t begin, std::int64_t end) {
+  const std::int64_t offset = std::int64_t{p.seq_kv} - p.seq_q;
+  const std::int64_t right = p.causal ? 0 : p.window_right;
+  Span span = {0, p.seq_kv};
+  if (p.window_left >= 0) span.begin = std::max(span.begin, begin + offset - p.window_left);
+  if (right >= 0) span.end = std::min(span.end, end - 1 + offset + right + 1);
+  return span;
+}
 
 bool has_traffic_formula(const Stage& stage, Pass pass) {
   return formulas(stage, pass).traffic != nullptr;

@@ -7,6 +7,7 @@
 #ifndef CUFLASH_HARNESS_TRAFFIC_H_
 #define CUFLASH_HARNESS_TRAFFIC_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -57,6 +58,14 @@ Tile main_tile(const Stage& stage, Pass pass, const Problem& problem);
 // ---- Building blocks of formulas ---------------------------------------------------------------
 
 inline constexpr std::uint64_t kFloat = sizeof(float);
+
+// The rows begin, …, end − 1; none where end <= begin.
+struct Span {
+  std::int64_t begin, end;
+  std::int64_t size() const { return std::max<std::int64_t>(0, end - begin); }
+};
+// The keys that are visible to any of the queries [begin, end). They form a span.
+Span keys_of(const Problem& problem, std::int64_t begin, std::int64_t end);
 
 // The number of pairs (query, key) of one head that the mask leaves visible.
 std::uint64_t visible_pairs(const Problem& problem);

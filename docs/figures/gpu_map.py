@@ -104,6 +104,8 @@ STAGES = (
      ["HBM L2 TMA shared tensor"], []),
     ("18_dq_on_the_way", "17_persistent_backward", "backward", "dQ zeroed and rounded on the way", OTHERS,
      ["HBM L2 registers L2 HBM"], []),
+    ("20_split_kv", "09_async_copy", "forward", "All SMs read the keys of one sequence", None,
+     ["HBM L2 shared"], []),
 )
 
 
@@ -113,7 +115,9 @@ def shown(value):
 
 
 def measured(measure, stages, direction):
-    """The values of stages, one after the other."""
+    """The values of stages, one after the other; nothing where there is no measure."""
+    if measure is None:
+        return ""
     function, unit, text = measure
     values = [function(stage, direction) / unit for stage in stages if stage]
     return text.format(" → ".join(map(shown, values)))
@@ -185,12 +189,12 @@ def small(stage, before, direction, label, measure, lit, gone):
     figure = Figure(
         f"{number}_map",
         218,
-        f"{label}. {change}",
+        ". ".join(filter(None, (label, change))),
         f"The map of the GPU with the paths that stage {number} changes. Lit: "
         + "; ".join(path_in_words(path) for path in lit)
         + "."
         + "".join(f" No longer taken: {path_in_words(path)}." for path in gone)
-        + f" {change}, {direction} pass.",
+        + f" {change or 'The'}{',' if change else ''} {direction} pass.",
         heading="",
     )
     figure.text(LEFT, 34, label, NORMAL, bold=True)

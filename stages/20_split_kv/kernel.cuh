@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   Pieces<C::kBlockKV> pieces(p, division, blockIdx.x, lane);
   Piece piece;
 #pragma unroll 1
-  while (pieces.next(piece)) {
+  while (pieces.next(piece)) {  // [FA2 Alg.1 l.1-3, 16]
     // Find the piece's queries, keys and tensors.
     const CachedSequence seq = cached_sequence(p, piece.batch);
     const auto gK = rows<const T>(p.k, seq.cache, piece.kv_head);
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
       ptx::cp_async_commit();
     };
 
-    // Begin with the first tiles; load Q while they are under way.
+    // [FA2 Alg.1 l.4-7]  begin with the first K_j and V_j; load Q_i; O = 0, l = 0, m = -inf
 #pragma unroll
     for (int n = 0; n < C::kStages - 1; ++n) request(tiles.begin + n);
     typename C::Queries rQ;
@@ -243,14 +243,14 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
 
     // Walk over the tiles of keys.
 #pragma unroll 1
-    for (int tile = tiles.begin; tile < tiles.end; ++tile) {
+    for (int tile = tiles.begin; tile < tiles.end; ++tile) {  // [FA2 Alg.1 l.6, 11]
       mark_tile("KV tile", tile);
       ptx::cp_async_wait<C::kStages - 2>();
       __syncthreads();  // All threads see this tile, and have read what is overwritten now.
       request(tile + C::kStages - 1);
       const int stage = tile % C::kStages, j0 = tile * C::kBlockKV + k0;
 
-      // S = Q Kᵀ    // (kMmaM, kWarpKV) f32 a warp, registers
+      // [FA2 Alg.1 l.8]  S = Q_i K_jᵀ    // (kMmaM, kWarpKV) f32 a warp, registers
       typename C::Scores rS = {};
       const Chunks lane_K(sK[stage], k0 + LoadBTransposed::row(lane), LoadBTransposed::col(lane));
 #pragma unroll
@@ -263,10 +263,10 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
       if (!all_visible(seq, first_query, last_query + 1 - first_query, j0, C::kWarpKV)) {
         mask_scores<C>(rS, seq, query, j0, lane);
       }
-      // m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
+      // [FA2 Alg.1 l.9]  m = max(m, rowmax S), P = exp(S − m), l = o_scale · l + rowsum P
       MmaA::Registers rP;
       softmax<C, T>(rP, rS, rO, row_max, row_sum, scale_log2);
-      // O = o_scale · O + P V    // (kMmaM, kHeadDim) f32 a warp, registers
+      // [FA2 Alg.1 l.10]  O = o_scale · O + P V_j    // (kMmaM, kHeadDim) f32 a warp, registers
       const Chunks lane_V(sV[stage], k0 + LoadB::row(lane), LoadB::col(lane));
 #pragma unroll
       for (int n = 0; n < C::kSteps; ++n) {
@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     }
     mark_tile(nullptr, 0);
 
-    // Store the warps' results side by side, and merge them.
+    // Store the warps' results side by side.
     ptx::cp_async_wait<0>();
     __syncthreads();  // All warps have read the last tiles before the results overwrite them.
     auto& results = storage.results;
@@ -295,11 +295,12 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
             *reinterpret_cast<const float2*>(&rO[n][2 * r]);
       }
     }
-    __syncthreads();  // All results are written.
+    __syncthreads();  // All results are written before threads merge them.
+    // [FA2 Alg.1 l.12-15]  O = O / l, L = m + log l, if no other block has keys for these rows
     write_piece<T, kHeadDim>(p, partials, piece, results, thread);
     __syncthreads();  // All results are read before the next piece's tiles overwrite them.
   }
-}
+}  // [FA2 Alg.1 l.17]
 
 // Merges the partial results of a row, in the order of its keys. A warp merges one row.
 constexpr int kCombineThreads = 128;

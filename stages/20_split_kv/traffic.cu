@@ -3,30 +3,24 @@
 
 #include "harness/tile_of.h"
 #include "kernel.cuh"
-#include "reference/layout.h"
 
 namespace cuflash::split_kv {
 namespace {
 
 using namespace harness;
-using reference::KeyRange;
 
-// The keys that any of the queries first, …, last sees.
-Range keys_of(const Problem& p, int first, int last) {
-  const KeyRange a = reference::visible_keys(p, first), b = reference::visible_keys(p, last);
-  return {a.first, b.first + b.count};
-}
-
+// The tiles that hold keys.
 template <class C>
-Range tiles_of(Range keys) {
-  if (keys.begin >= keys.end) return {0, 0};
-  return {keys.begin / C::kBlockKV, num_tiles(keys.end, C::kBlockKV)};
+Range tiles_of(Span keys) {
+  if (keys.size() == 0) return {0, 0};
+  return {static_cast<int>(keys.begin) / C::kBlockKV,
+          num_tiles(static_cast<int>(keys.end), C::kBlockKV)};
 }
 
 // The tiles of keys of each piece of a tile of rows.
 template <class C>
 std::vector<Range> pieces_of(const Problem& p, const Division& division, std::int64_t row_tile) {
-  const Range tiles = tiles_of<C>(keys_of(p, 0, p.seq_q - 1));
+  const Range tiles = tiles_of<C>(keys_of(p, 0, p.seq_q));
   std::vector<Range> pieces;
   if (division.parts != 0) {
     const Range parts = parts_of(division, tiles);
@@ -59,7 +53,7 @@ Traffic forward_of(const Problem& p, const Device& device) {
   for (std::int64_t row_tile = 0; row_tile < all_row_tiles(p); ++row_tile) {
     const int first = static_cast<int>(row_tile % num_row_tiles(p)) * kMmaM;
     const int end = std::min(first + kMmaM, rows);
-    const Range seen = tiles_of<C>(keys_of(p, first / group, (end - 1) / group));
+    const Range seen = tiles_of<C>(keys_of(p, first / group, (end - 1) / group + 1));
     const std::uint64_t keys =
         std::min(seen.end * C::kBlockKV, p.seq_kv) - seen.begin * C::kBlockKV;
     t.read_bytes += 2 * keys * n.row_bytes;
@@ -67,13 +61,13 @@ Traffic forward_of(const Problem& p, const Device& device) {
     t.read_bytes += pieces.size() * C::kWarps * (end - first) * n.row_bytes;
     if (pieces.size() == 1) continue;
     for (int row = first; row < end; ++row) {
-      const Range own = keys_of(p, row / group, row / group);
+      const Span own = keys_of(p, row / group, row / group + 1);
       for (const Range& piece : pieces) {
         t.write_bytes += kHeadDim * kFloat + sizeof(float2);
         t.read_bytes += kFloat + 32 * sizeof(float2);  // one lane, then all
-        const bool sees = std::max(own.begin, piece.begin * C::kBlockKV) <
-                          std::min(own.end, piece.end * C::kBlockKV);
-        if (sees) t.read_bytes += kHeadDim * kFloat;
+        const Span both = {std::max<std::int64_t>(own.begin, piece.begin * C::kBlockKV),
+                           std::min<std::int64_t>(own.end, piece.end * C::kBlockKV)};
+        if (both.size() > 0) t.read_bytes += kHeadDim * kFloat;
       }
     }
   }
