@@ -356,6 +356,19 @@ build() {
   compile "$@"
 }
 
+# build_cuda_backend: builds all of build/release. In a sample (CUFLASH_SAMPLE=N/3) without a GPU it only
+# compiles the objects that scripts/maintainer/record.py names, and links nothing.
+build_cuda_backend() {
+  local targets=all
+  if [[ ${CUFLASH_SAMPLE:-0/1} != 0/1 ]] && ! has_gpu; then
+    take_turn
+    configure release
+    targets=$(scripts/maintainer/record.py objects)
+  fi
+  mapfile -t targets <<<"$targets"
+  build release "${targets[@]}"
+}
+
 # stage_named TEXT [WORD...]: the name of the stage with this name, number or word: 05_wmma, 05, 5,
 # wmma. If there is none, the complaint may also suggest one of the WORDs.
 stage_named() {

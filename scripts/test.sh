@@ -128,7 +128,7 @@ fi
 
 build simt all
 if has_nvcc; then
-  build release all
+  build_cuda_backend
   if has_gpu; then
     gpu_tests
   else

@@ -33,7 +33,7 @@ import time
 
 import builds
 from builds import BuildError
-from repository import ANY_BYTES, ROOT
+from repository import ANY_BYTES, ROOT, code
 
 LIST = "faults.ini"
 PYTHON_LIST = pathlib.Path("python/tests/faults.ini")
@@ -412,12 +412,6 @@ def part(text):
     if not match or int(match[1]) >= int(match[2]):
         raise argparse.ArgumentTypeError(f'"{text}" is not N/M with N from 0 to M - 1')
     return int(match[1]), int(match[2])
-
-
-def code(file, text):
-    """The lines of a file's text; of C++ without comments, which decide nothing."""
-    comment = r"(?!)" if file.endswith(".py") else r"\s*//.*"
-    return [line for line in (re.sub(comment, "", line) for line in text.splitlines()) if line]
 
 
 def digests(mutations):

@@ -3,6 +3,7 @@
 
     scripts/maintainer/record.py [counts] [machine_code]
     scripts/maintainer/record.py [counts] [machine_code] --accept
+    scripts/maintainer/record.py objects
 
 `counts` are those of each stage on the CPU simulator, under the schedule "inorder": bytes, sectors,
 bank conflicts, barriers, products. `machine_code` has ptxas's figures of each kernel: registers,
@@ -13,9 +14,15 @@ The second accepts them: it writes the record anew, to be committed with the cha
 Both read a build and compile nothing: build/simt/bin/ladder, or that of --ladder; and the notes that
 the build in build/release leaves where warnings are errors, for 90 and 90a. Code of another g++ may have
 other counts, so they are not compared; each version of nvcc has a record of its own.
+
+With CUFLASH_SAMPLE=N/3 in the environment, nvcc compiles only every third stage, from the N-th on, and
+each stage whose sources are not those of its machine code in the record: tests/record/sources_VERSION.txt
+has a digest of them. So whatever is not compiled is as it was. The third form lists the object files of
+build/release that are then compiled; only the machine code of their stages is compared and accepted.
 """
 import argparse
 import concurrent.futures
+import hashlib
 import json
 import os
 import pathlib
@@ -26,7 +33,7 @@ import sys
 import tempfile
 
 from builds import NVCC
-from repository import ROOT
+from repository import ANY_BYTES, ROOT, code, sampled
 
 FOLDER = ROOT / "tests/record"
 ACCEPT = "scripts/maintainer/record.py --accept"
@@ -46,6 +53,8 @@ NUMBERS = {"registers": r"Used (\d+) registers", "stack_bytes": r"(\d+) bytes st
            "spill_stores": r"(\d+) bytes spill stores", "spill_loads": r"(\d+) bytes spill loads",
            "static_shared_bytes": r"(\d+) bytes smem"}
 ARCHITECTURES = ("90", "90a")
+# How CMake compiles the stages' objects.
+RULES = ("CMakeLists.txt", "cmake/cuflash_backend_cuda.cmake", "stages/CMakeLists.txt")
 
 
 class RecordError(Exception):
@@ -116,21 +125,73 @@ def demangled(names):
             for name, text in zip(names, done)}
 
 
-def machine_code_of(build):
-    """What ptxas has said of the kernels of a build, by stage, architecture and kernel."""
+def with_included(files):
+    """These files, and those of this repository that they include, in whichever branch of an #if."""
+    found, left = set(), [*files]
+    while left:
+        file = left.pop()
+        if file in found:
+            continue
+        found.add(file)
+        for name in re.findall(r'^\s*#\s*include\s*[<"](.+?)[>"]', file.read_text(**ANY_BYTES), re.M):
+            beside = [folder / name for folder in (file.parent, ROOT / "common", ROOT / "common/include")]
+            left += [path.resolve() for path in beside if path.is_file()]
+    return found
+
+
+def digest(stage):
+    """A digest of the stage's sources and of the rules that compile it, without comments."""
+    others = re.compile(rf"^cuflash_add_stage\((?!{stage}\b).*\n", re.M)
+    files = with_included((ROOT / "stages" / stage).glob("*.c*")) | {ROOT / name for name in RULES}
+    lines = [code(file.name, others.sub("", file.read_text(**ANY_BYTES))) for file in sorted(files)]
+    return hashlib.sha256(repr(lines).encode(errors="replace")).hexdigest()[:16]
+
+
+def digests():
+    """The digest of each stage as it is."""
+    return {file.parent.name: digest(file.parent.name)
+            for file in sorted(ROOT.glob("stages/[0-8]?_*/stage.cu"))}
+
+
+def sources_file(version):
+    """The record of the digests."""
+    return FOLDER / f"sources_{version}.txt"
+
+
+def compiled(version):
+    """The stages that nvcc compiles: those of the sample, and all that differ from the record."""
+    file, now = sources_file(version), digests()
+    known = dict(map(str.split, file.read_text(encoding="utf-8").splitlines())) if file.exists() else {}
+    return [stage for stage in now if stage in sampled(list(now)) or known.get(stage) != now[stage]]
+
+
+def objects(build):
+    """The object files of a build that are compiled: those of these stages, and those of no stage."""
+    left_out = digests().keys() - compiled(nvcc_version())
+    listed = subprocess.run(["ninja", "-C", build, "-t", "inputs", "all"], check=True,
+                            stdout=subprocess.PIPE, text=True).stdout.split("\n")
+    return [file for file in listed
+            if file.endswith(".o") and not any(f"_{stage}.dir/" in file for stage in left_out)]
+
+
+def machine_code_of(build, stages):
+    """What ptxas has said of the kernels of stages, by stage, architecture and kernel."""
     said = {}
-    for file in sorted(build.glob("stages/CMakeFiles/stage_*.dir/*/stage.cu.o.ptxas")):
+    for stage in stages:
+        source = ROOT / "stages" / stage / "stage.cu"
+        file = build / f"stages/CMakeFiles/stage_{stage}.dir/{stage}/stage.cu.o.ptxas"
+        changed = max(path.stat().st_mtime for path in with_included([source]))
+        if not file.exists() or file.stat().st_mtime < changed:
+            raise RecordError(f"{build} holds no notes of ptxas on {stage} as it is. To make them: cmake --preset "
+                              "release -DCMAKE_COMPILE_WARNING_AS_ERROR=ON && cmake --build build/release")
         parts = ENTRY.split(file.read_text(encoding="utf-8"))
         names = demangled(parts[1::3])
         for name, architecture, text in zip(parts[1::3], parts[2::3], parts[3::3]):
-            if architecture not in ARCHITECTURES or not recorded(file.parent.name):
+            if architecture not in ARCHITECTURES:
                 continue
             found = {number: re.search(pattern, text) for number, pattern in NUMBERS.items()}
-            said[file.parent.name, architecture, names[name]] = {
+            said[stage, architecture, names[name]] = {
                 number: int(match[1]) if match else 0 for number, match in found.items()}
-    if not said:
-        raise RecordError(f"{build} holds no notes of ptxas for 90 and 90a. To make them: cmake --preset "
-                          "release -DCMAKE_COMPILE_WARNING_AS_ERROR=ON && cmake --build build/release")
     return said
 
 
@@ -203,17 +264,31 @@ def machine_code(options):
     if version is None:
         print("There is no nvcc here: the machine code is not compared.")
         return True
-    return settle(FOLDER / f"nvcc_{version}.txt", f"nvcc {version}",
-                  machine_code_of(ROOT / "build/release"), options.accept)
+    file, stages = FOLDER / f"nvcc_{version}.txt", compiled(version)
+    rows = machine_code_of(ROOT / "build/release", stages)
+    if file.exists():
+        rows |= {key: row for key, row in read(file)[1].items() if key[0] not in stages and recorded(key[0])}
+    held = settle(file, f"nvcc {version}", rows, options.accept)
+    text = "".join(f"{stage} {now}\n" for stage, now in digests().items())
+    known = sources_file(version)
+    if options.accept:
+        known.write_text(text, encoding="utf-8")
+    elif held and (not known.exists() or known.read_text(encoding="utf-8") != text):
+        print(f"{known.relative_to(ROOT)} differs: CI compiles these stages each time until you accept their "
+              f"sources: {ACCEPT}")
+    return held
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", metavar="counts | machine_code")
+    parser.add_argument("what", nargs="*", metavar="counts | machine_code | objects")
     parser.add_argument("--accept", action="store_true")
     parser.add_argument("--ladder", type=pathlib.Path, default=ROOT / "build/simt/bin/ladder")
     options = parser.parse_args()
+    if options.what == ["objects"]:
+        print(*objects(ROOT / "build/release"), sep="\n")
+        return
     settled = {"counts": counts, "machine_code": machine_code}
     unknown = set(options.what) - set(settled)
     if unknown:

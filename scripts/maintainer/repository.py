@@ -1,5 +1,7 @@
 """The files of this checkout, for scripts that check them or try something on a copy of them."""
+import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -16,6 +18,20 @@ def files(*patterns):
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns],
         cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
     return sorted({name for name in listed if name and (ROOT / name).is_file()})
+
+
+def code(file, text):
+    """The lines of a file's text; of C++ without comments, which decide nothing."""
+    comment = r"(?!)" if file.endswith(".py") else r"\s*//.*"
+    return [line for line in (re.sub(comment, "", line) for line in text.splitlines()) if line]
+
+
+def sampled(names, always=()):
+    """Of the names, `always` and those of the others that the sample takes: with CUFLASH_SAMPLE=N/M in the
+    environment every M-th, from the N-th on, counted from 0; without it all."""
+    first, step = map(int, os.environ.get("CUFLASH_SAMPLE", "0/1").split("/"))
+    others = [name for name in names if name not in always][first::step]
+    return [name for name in names if name in always or name in others]
 
 
 def copy_sources(to):

@@ -48,8 +48,8 @@ FAKE = pathlib.Path(FOLDER.name)
 
 
 def environment(**more):
-    """The environment without COLUMNS, and with the `cmake` above."""
-    kept = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    """The environment without what changes the commands, and with the `cmake` above."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "CUFLASH_SAMPLE")}
     return {**kept, "PATH": f"{FAKE}:{kept['PATH']}", **more}
 
 

@@ -6,6 +6,7 @@
 import contextlib
 import io
 import json
+import os
 import pathlib
 import sys
 import tempfile
@@ -52,10 +53,29 @@ class Record(unittest.TestCase):
             patched = mock.patch.object(record, name, value)
             patched.start()
             self.addCleanup(patched.stop)
-        (self.root / "stages/07_fake").mkdir(parents=True)
+        for name in ("07_fake", "08_other", "09_third"):
+            self.write(f"stages/{name}/stage.cu", f'#include "kernel.cuh"\n// {name}\n')
+            self.write(f"stages/{name}/kernel.cuh", '#include <cmath>\n#include "device/own.h"\n')
+        self.write("stages/08_other/kernel.cuh", '#if 0\n  #include "device/shared.h"\n#endif\n')
+        self.write("common/device/own.h", '#include "../device/own.h"\n')
+        self.write("common/device/shared.h", "int shared;\n")
+        for name in record.RULES:
+            self.write(name, "cuflash_add_stage(07_fake)\ncuflash_add_stage(08_other)\n")
+        patched = mock.patch.dict(os.environ, {"CUFLASH_SAMPLE": "0/1"})
+        patched.start()
+        self.addCleanup(patched.stop)
         self.ladder = self.root / "ladder"
         self.ladder.write_text(LADDER)
         self.ladder.chmod(0o755)
+
+    def write(self, name, text):
+        """A file with this text."""
+        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / name).write_text(text)
+
+    def notes(self, stage):
+        """The file for what ptxas says of a stage, in a build."""
+        return f"build/release/stages/CMakeFiles/stage_{stage}.dir/{stage}/stage.cu.o.ptxas"
 
     def row(self, **numbers):
         """What the ladder writes of each problem from now on."""
@@ -115,17 +135,17 @@ class Record(unittest.TestCase):
         self.assertIn("07_fake is wrong. See scripts/run.sh --stage 07_fake", self.run_it("counts")[0])
 
     def test_machine_code(self):
-        notes = self.root / "build/release/stages/CMakeFiles/stage_07_fake.dir/07_fake/stage.cu.o.ptxas"
         with mock.patch.object(record, "nvcc_version", lambda: "13.0.88"):
-            self.assertIn("no notes of ptxas", self.run_it("machine_code")[0])
-            notes.parent.mkdir(parents=True)
-            notes.write_text(NOTES)
+            self.assertIn("no notes of ptxas on 07_fake as it is", self.run_it("machine_code")[0])
+            for name in ("07_fake", "08_other", "09_third"):
+                self.write(self.notes(name), NOTES if name == "07_fake" else "")
             self.assertEqual(self.run_it("machine_code", "--accept"), (0, ""))
             self.assertEqual((self.root / "record/nvcc_13.0.88.txt").read_text(), (
                 "# nvcc 13.0.88\n"
                 "# registers stack_bytes spill_stores spill_loads static_shared_bytes\n"
                 "07_fake 90a attention<__half,64> 168 0 4 8 0\n"))
-            notes.write_text(NOTES.replace("168", "170"))
+            self.assertEqual(self.run_it("machine_code"), (0, ""))
+            self.write(self.notes("07_fake"), NOTES.replace("168", "170"))
             status, printed = self.run_it("machine_code")
             self.assertEqual(status, 1)
             self.assertIn("07_fake 90a attention<__half,64>: registers 168 -> 170\n", printed)
@@ -133,9 +153,51 @@ class Record(unittest.TestCase):
             self.assertEqual(self.run_it("machine_code"), (
                 0, "There is no nvcc here: the machine code is not compared.\n"))
         with mock.patch.object(record, "nvcc_version", lambda: "13.1"):
-            self.assertEqual(self.run_it("machine_code"), (
-                0, "nvcc 13.1 has no record (record/nvcc_13.1.txt). To make one: "
-                   "scripts/maintainer/record.py --accept\n"))
+            self.assertIn("nvcc 13.1 has no record (record/nvcc_13.1.txt). To make one: "
+                          "scripts/maintainer/record.py --accept\n", self.run_it("machine_code")[1])
+
+    def test_a_changed_source_makes_its_stages_compile(self):
+        compiled = lambda: record.compiled("13.0.88")
+        os.environ["CUFLASH_SAMPLE"] = "2/3"
+        self.assertEqual(compiled(), ["07_fake", "08_other", "09_third"])  # There is no record yet.
+        for name in compiled():
+            self.write(self.notes(name), NOTES)
+        with mock.patch.object(record, "nvcc_version", lambda: "13.0.88"):
+            self.run_it("machine_code", "--accept")
+            self.assertEqual(compiled(), ["09_third"])
+            self.write(self.notes("07_fake"), "older, and not read")
+            self.assertEqual(self.run_it("machine_code"), (0, ""))
+            self.write("common/device/shared.h", "int shared; // a comment\n")
+            self.assertEqual(compiled(), ["09_third"])
+            self.write("stages/07_fake/traffic.cu", "int traffic;\n")
+            self.assertEqual(compiled(), ["07_fake", "09_third"])
+            (self.root / "stages/07_fake/traffic.cu").unlink()
+            self.write("common/device/shared.h", "long shared;\n")
+            self.assertEqual(compiled(), ["08_other", "09_third"])
+            future = os.stat(self.root / self.notes("08_other")).st_mtime + 9
+            os.utime(self.root / "common/device/shared.h", (future, future))
+            self.assertIn("no notes of ptxas on 08_other as it is", self.run_it("machine_code")[0])
+            os.utime(self.root / self.notes("08_other"), (future, future))
+            self.assertIn("record/sources_13.0.88.txt differs", self.run_it("machine_code")[1])
+            self.run_it("machine_code", "--accept")
+            self.assertEqual(compiled(), ["09_third"])
+            self.assertEqual(len(record.read(self.root / "record/nvcc_13.0.88.txt")[1]), 3)
+        self.write("stages/CMakeLists.txt", "cuflash_add_stage(07_fake SPILLS)\ncuflash_add_stage(08_other)\n")
+        self.assertEqual(compiled(), ["07_fake", "09_third"])
+        self.write("common/device/own.h", "int own;\n")
+        self.assertEqual(compiled(), ["07_fake", "09_third"])
+        self.write("CMakeLists.txt", "project(other)\n")
+        self.assertEqual(compiled(), ["07_fake", "08_other", "09_third"])
+
+    def test_objects(self):
+        listed = ["stages/CMakeFiles/stage_07_fake.dir/07_fake/stage.cu.o", "all",
+                  "stages/CMakeFiles/traffic_07_fake.dir/07_fake/traffic.cu.o",
+                  "stages/CMakeFiles/stage_09_third.dir/09_third/stage.cu.o", "a/07_fake.cpp.o"]
+        done = mock.Mock(stdout="\n".join(listed))
+        with mock.patch.object(record, "compiled", lambda version: ["09_third"]), \
+                mock.patch.object(record, "nvcc_version", lambda: "13.0.88"), \
+                mock.patch.object(record.subprocess, "run", lambda *_, **__: done):
+            self.assertEqual(record.objects(self.root), listed[3:])
 
 
 if __name__ == "__main__":
