@@ -25,6 +25,7 @@ constexpr std::uintptr_t kWorkspaceAlignment = 256;  // bytes, as cudaMalloc gua
 constexpr int kPartMultiple = 64;                    // keys: the tiles of every stage fit a part
 constexpr std::int64_t kMaxRows = (std::int64_t{1} << 31) * 64;  // 2^31 blocks of 64 rows
 constexpr std::int64_t kMaxSeq = (std::int64_t{1} << 31) - 256;  // the end of the last tile, too
+constexpr std::int64_t kMaxParts = std::int64_t{1} << 49;        // at 16 KB each: 2^63 bytes
 constexpr std::int64_t kMaxScores = std::int64_t{1} << 59;       // at 16 bytes each: 2^63 bytes
 
 // One tensor of a call, with its name, sizes and role.
@@ -112,7 +113,7 @@ std::string bad_parts(const Problem& p) {
   for (const auto& [name, count] : counts) {
     if (count < 0) {
       return message(name, " is ", count,
-                     "; it must be at least 0, where 0 lets the library divide ", "the keys");
+                     "; it must be at least 0, where 0 lets the library divide the keys");
     }
   }
   if (p.split_keys % kPartMultiple != 0) {
@@ -283,6 +284,10 @@ std::string size_overflow(const Arguments& args) {
   if (fault.empty()) fault = too_many("keys per head", {p.seq_kv}, kMaxSeq);
   if (fault.empty()) fault = too_many("query rows", {p.batch, p.heads_q, p.seq_q}, kMaxRows);
   if (fault.empty()) fault = too_many("key rows", {p.batch, p.heads_kv, p.seq_kv}, kMaxRows);
+  if (fault.empty()) {
+    fault = too_many("parts of query rows",
+                     {p.batch, p.heads_q, p.seq_q, std::max(p.num_splits, 1)}, kMaxParts);
+  }
   if (fault.empty()) {
     fault = too_many("scores", {p.batch, p.heads_q, p.seq_q, p.seq_kv}, kMaxScores);
   }

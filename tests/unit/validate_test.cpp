@@ -470,6 +470,15 @@ TEST(Validate, RefusesTooManyScores) {
   expect(validate(p), Error::SIZE_OVERFLOW, "too many scores");
 }
 
+// 2^49 parts of a row are the limit: a stage keeps up to 16 KB for each.
+TEST(Validate, RefusesTooManyParts) {
+  Problem p{1 << 10, 1, 1, 1 << 9, 1, 32, CUFLASH_F16, false, 1.f};
+  p.num_splits = (1 << 30) - 1;
+  expect(validate(p), Error::SUCCESS);
+  ++p.num_splits;
+  expect(validate(p), Error::SIZE_OVERFLOW, "too many parts of query rows");
+}
+
 TEST(Validate, RefusesTheLargestOfEverythingWithoutOverflowingItself) {
   Problem p{kMaxInt, kMaxInt, kMaxInt, kMaxInt, kMaxInt, 128, CUFLASH_F32, false, 1.f};
   expect(validate(p), Error::SIZE_OVERFLOW, "too many queries per head");
@@ -512,6 +521,7 @@ void expect_order() {
   const std::vector<std::pair<Error, std::function<void(ValidCall<Args>&)>>> faults = {
       {Error::INVALID_DIMENSION, [](ValidCall<Args>& c) { c.problem.seq_q = 0; }},
       {Error::INVALID_DIMENSION, [](ValidCall<Args>& c) { c.problem.window_right = -2; }},
+      {Error::INVALID_DIMENSION, [](ValidCall<Args>& c) { c.problem.split_keys = 65; }},
       {Error::INVALID_DIMENSION, [](ValidCall<Args>& c) { c.args.q.row_stride = -4; }},
       {Error::DIMENSION_MISMATCH, [](ValidCall<Args>& c) { c.problem.heads_kv = 3; }},
       {Error::UNSUPPORTED_DTYPE,
