@@ -1,6 +1,7 @@
 // Finds a stage by name, or chooses one for a call and a device, or explains why there is none.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "api/listed.h"
 #include "cuflash/stage.h"
@@ -82,9 +83,14 @@ Support why_none(Pass pass, const Problem& problem, const Device& device, Featur
     return {first.error, std::string("no stage's ") + pass_name(pass) + " pass supports " +
                              listed(words_of(lacking), "and")};
   }
-  return {first.error, none + "; " + dtype + " is supported with head_dim " +
-                           listed(words_of(with_dtype), "or") + ", " + head_dim + " with " +
-                           listed(words_of(with_head_dim), "or")};
+  std::string sentence = none;
+  if (with_dtype.bits != 0) {
+    sentence += "; " + dtype + " is supported with head_dim " + listed(words_of(with_dtype), "or");
+  }
+  if (with_head_dim.bits != 0) {
+    sentence += "; " + head_dim + " is supported with " + listed(words_of(with_head_dim), "or");
+  }
+  return {first.error, std::move(sentence)};
 }
 
 }  // namespace cuflash

@@ -490,14 +490,26 @@ TEST(ChooseStage, SaysWhyThereIsNone) {
   for (const Device& device : {kT4, kA100, kH200}) {
     expect(why_none(CUFLASH_FORWARD, p, device), Error::UNSUPPORTED_BY_STAGE,
            "no stage's forward pass supports f32 with head_dim 96; f32 is supported with head_dim "
-           "32, 64 or "
-           "128, head_dim 96 with f16 or bf16");
+           "32, 64 or 128; head_dim 96 is supported with f16 or bf16");
   }
   p.head_dim = 256;
   expect(why_none(CUFLASH_BACKWARD, p, kH200), Error::UNSUPPORTED_BY_STAGE,
          "no stage's backward pass supports f32 with head_dim 256; f32 is supported with head_dim "
-         "32, 64 or "
-         "128, head_dim 256 with f16 or bf16");
+         "32, 64 or 128; head_dim 256 is supported with f16 or bf16");
+}
+
+// A cache needs a feature that few stages have: the sentence names it, and what would do with it.
+TEST(ChooseStage, SaysWhyThereIsNoneForACache) {
+  const Features asked = {static_cast<unsigned>(Feature::kLengths)};
+  Problem p;
+  EXPECT_STREQ(choose_stage(CUFLASH_FORWARD, p, kA100, asked)->name, "20_split_kv");
+  p.dtype = CUFLASH_F32;
+  expect(why_none(CUFLASH_FORWARD, p, kA100, asked), Error::UNSUPPORTED_BY_STAGE,
+         "no stage's forward pass supports f32 with head_dim 64 and seqused_k or k_begin; head_dim "
+         "64 is supported with f16 or bf16");
+  p.num_splits = 2;
+  expect(why_none(CUFLASH_BACKWARD, p, kA100), Error::UNSUPPORTED_BY_STAGE,
+         "no stage's backward pass supports split_keys or num_splits");
 }
 
 }  // namespace
