@@ -94,6 +94,20 @@ TEST(FeaturesOfACall, HoldThoseOfItsProblem) {
   EXPECT_EQ(features_of(call.problem, call.args).bits, of_problem.bits);
 }
 
+// A batch of one may read any of many caches.
+TEST(FeaturesOfACall, TheBatchStrideOfAChosenCacheCounts) {
+  const std::int32_t caches[1] = {};
+  for (Tensor cuflash_forward_args::*const tensor :
+       {&cuflash_forward_args::k, &cuflash_forward_args::v}) {
+    StridedCall<Forward> call;
+    call.problem.batch = 1;
+    (call.args.*tensor).batch_stride = std::int64_t{1} << 40;
+    EXPECT_FALSE(call.needs_any_stride());
+    call.args.kv_batch = caches;
+    EXPECT_TRUE(call.needs_any_stride());
+  }
+}
+
 TEST(FeaturesOfACall, EachNullGradientCounts) {
   using B = cuflash_backward_args;
   for (Tensor B::*const gradient : {&B::dq, &B::dk, &B::dv}) {

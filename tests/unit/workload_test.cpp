@@ -20,7 +20,8 @@ Problem named(const std::string& text) {
 
 auto fields(const Problem& p) {
   return std::make_tuple(p.batch, p.heads_q, p.heads_kv, p.seq_q, p.seq_kv, p.head_dim, p.dtype,
-                         p.causal, p.softmax_scale, p.window_left, p.window_right);
+                         p.causal, p.softmax_scale, p.window_left, p.window_right, p.split_keys,
+                         p.num_splits);
 }
 
 TEST(ProblemName, IsTheOneInTheDesign) {
@@ -66,6 +67,20 @@ TEST(ProblemName, ComesBackWithItsWindow) {
       }
     }
   }
+}
+
+// Both may be in a name, although a call refuses a problem with both.
+TEST(ProblemName, HasThePartsOfTheKeysAndComesBackWithThem) {
+  Problem p{1, 2, 2, 1, 131, 64, CUFLASH_F16, true, default_scale(64)};
+  p.window_left = 9, p.split_keys = 512;
+  EXPECT_EQ(problem_name(p), "b1_h2_q1k131_d64_f16_causal_left9_split512");
+  EXPECT_EQ(fields(named(problem_name(p))), fields(p));
+  p.num_splits = 4;
+  EXPECT_EQ(problem_name(p), "b1_h2_q1k131_d64_f16_causal_left9_split512_parts4");
+  EXPECT_EQ(fields(named(problem_name(p))), fields(p));
+  p.window_left = -1, p.split_keys = 0, p.causal = false;
+  EXPECT_EQ(problem_name(p), "b1_h2_q1k131_d64_f16_parts4");
+  EXPECT_EQ(fields(named(problem_name(p))), fields(p));
 }
 
 TEST(ParseProblem, AcceptsShortForms) {
@@ -138,7 +153,13 @@ TEST(ParseProblem, RefusesJunkAndChangesNothing) {
                            "b1_h1_q8_d64_left1_causal",
                            "b1_h1_q8_d64_left1_f16",
                            "b1_h1_q8_d64_left1right1",
-                           "b1_h1_q8_d64_left1_"}) {
+                           "b1_h1_q8_d64_left1_",
+                           "b1_h1_q8_d64_split",
+                           "b1_h1_q8_d64_split0",
+                           "b1_h1_q8_d64_split-64",
+                           "b1_h1_q8_d64_parts04",
+                           "b1_h1_q8_d64_parts4_split64",
+                           "b1_h1_q8_d64_split64_left1"}) {
     Problem p = before;
     EXPECT_FALSE(parse_problem(junk, p)) << '"' << junk << '"';
     EXPECT_EQ(fields(p), fields(before)) << '"' << junk << '"';
