@@ -286,9 +286,9 @@ typedef struct cuflash_forward_args {
   uint64_t workspace_bytes;  ///< the size of `workspace`; ignored if `workspace` is null
   const int32_t* seqused_k;  ///< in, [batch], the number of keys of each sequence, from 0 to
                              ///< seq_kv; null: each has seq_kv
-  const int32_t* k_begin;   ///< in, [batch], the first key that a query may see; a value below 0
-                            ///< counts as 0; null: 0
-  const int32_t* kv_batch;  ///< in, [batch], the number of each sequence's K and V; null: b
+  const int32_t* k_begin;    ///< in, [batch], the first key that a query may see; a value below 0
+                             ///< counts as 0; null: 0
+  const int32_t* kv_batch;   ///< in, [batch], the number of each sequence's K and V; null: b
 } cuflash_forward_args;
 
 /// The tensors of one backward call. A dq, dk or dv whose data is null is not computed; if all
