@@ -65,8 +65,8 @@ INSTRUCTIONS = kernels("instructions"), 1e6, "{} M instructions"
 OTHERS = shorter_kernels, 1e-3, "other kernels: {} µs"
 REQUESTED = requested, 1e6, "simulator counts {} MB"
 
-# Stage, the stage before it, pass, what the stage changes, what is measured of it, the paths that
-# data now take, and those that they no longer take.
+# Stage, the stage before it, pass, what the stage changes, what is measured of it (of 20, which no
+# result has yet, a text), the paths that data now take, and those that they no longer take.
 STAGES = (
     ("01_naive", None, "forward", "S and P pass through HBM", HBM_BYTES,
      ["HBM L2 registers f32", "registers L2 HBM"], []),
@@ -104,8 +104,8 @@ STAGES = (
      ["HBM L2 TMA shared tensor"], []),
     ("18_dq_on_the_way", "17_persistent_backward", "backward", "dQ zeroed and rounded on the way", OTHERS,
      ["HBM L2 registers L2 HBM"], []),
-    ("20_split_kv", "09_async_copy", "forward", "All SMs read the keys of one sequence", None,
-     ["HBM L2 shared"], []),
+    ("20_split_kv", "09_async_copy", "forward", "All SMs share the keys", "K and V once per group",
+     ["HBM L2 shared", "registers L2 registers"], []),
 )
 
 
@@ -115,9 +115,7 @@ def shown(value):
 
 
 def measured(measure, stages, direction):
-    """The values of stages, one after the other; nothing where there is no measure."""
-    if measure is None:
-        return ""
+    """The values of stages, one after the other."""
     function, unit, text = measure
     values = [function(stage, direction) / unit for stage in stages if stage]
     return text.format(" → ".join(map(shown, values)))
@@ -185,16 +183,16 @@ def draw(figure, top, high, gap, facts=None, lit=(), gone=()):
 def small(stage, before, direction, label, measure, lit, gone):
     """The map at the head of a chapter."""
     number = stage[:2]
-    change = measured(measure, (before, stage), direction)
+    change = measure if isinstance(measure, str) else measured(measure, (before, stage), direction)
     figure = Figure(
         f"{number}_map",
         218,
-        ". ".join(filter(None, (label, change))),
+        f"{label}. {change}",
         f"The map of the GPU with the paths that stage {number} changes. Lit: "
         + "; ".join(path_in_words(path) for path in lit)
         + "."
         + "".join(f" No longer taken: {path_in_words(path)}." for path in gone)
-        + f" {change or 'The'}{',' if change else ''} {direction} pass.",
+        + f" {change}, {direction} pass.",
         heading="",
     )
     figure.text(LEFT, 34, label, NORMAL, bold=True)

@@ -9,12 +9,13 @@ sys.path[:0] = [str(ROOT / folder) for folder in ("docs/site", "scripts/maintain
 import repository  # noqa: E402, it lies there
 
 
-def chapters():
-    """Of each stage its chapter, its notebook and its exercises."""
+def chapters(first, last):
+    """Of the stages with these numbers the chapter, the notebook and the exercises."""
     def place(path):
         _, stage, *rest = path.split("/")
         return stage, len(rest), rest[-1] != "README.md", path
-    return sorted(repository.files("stages/*.md"), key=place)
+    return sorted((path for path in repository.files("stages/*.md")
+                   if first <= int(path.split("/")[1][:2]) <= last), key=place)
 
 
 # Every page, by part, in reading order. A page lies under the one before it whose folder holds it:
@@ -27,7 +28,8 @@ book_parts = {
         "docs/prologue/README.md",
         "docs/glossary.md",
     ],
-    "The ladder": chapters(),
+    "The ladder": chapters(1, 18),
+    "Serving": chapters(20, 89),
     "Around it": [
         "docs/how_to_change_it.md",
         "docs/hunting_races.md",

@@ -21,8 +21,9 @@ __host__ __device__ inline std::int64_t row_tiles_of_sequence(const Problem& p) 
   return std::int64_t{p.heads_kv} * num_row_tiles(p);
 }
 
-// The division of the keys, made on the host from the problem alone. The device applies it to the
-// sequences' lengths. If `parts` is 0, each block gets an equal share of all work, a span.
+// The division of the keys, made on the host from the problem and the number of multiprocessors.
+// The device applies it to the sequences' lengths. If `parts` is 0, each block gets an equal share
+// of all work, a span.
 struct Division {
   int blocks;
   int parts;       // blocks of each tile of rows
@@ -57,8 +58,7 @@ __device__ __forceinline__ Range key_tiles(const CachedSequence& seq) {
   return key_tiles<kBlockKV>(seq, 0, seq.num_queries);
 }
 
-// ---- On the host
-// ---------------------------------------------------------------------------------
+// ---- On the host --------------------------------------------------------------------------------
 
 // The tiles of rows of all sequences.
 inline std::int64_t all_row_tiles(const Problem& p) { return p.batch * row_tiles_of_sequence(p); }
@@ -86,8 +86,7 @@ Division make_division(const Problem& p, int sms) {
           p.split_keys / C::kBlockKV};
 }
 
-// ---- Parts
-// ---------------------------------------------------------------------------------------
+// ---- Parts --------------------------------------------------------------------------------------
 
 // The tiles of part n of a sequence.
 __host__ __device__ inline Range tiles_of_part(const Division& division, Range tiles, int n) {
@@ -107,11 +106,10 @@ __host__ __device__ inline Range parts_of(const Division& division, Range tiles)
   return {tiles.begin / division.part_tiles, (tiles.end - 1) / division.part_tiles + 1};
 }
 
-// ---- Spans
-// ---------------------------------------------------------------------------------------
+// ---- Spans --------------------------------------------------------------------------------------
 
-// The work of a sequence, in tiles of keys. A tile of rows without keys counts as one: its O is
-// written, too.
+// The work of a tile of rows of a sequence, and of the whole sequence, in tiles of keys. A tile of
+// rows without keys counts as one: its O is written, too.
 template <int kBlockKV>
 __device__ __forceinline__ int work_of_row_tile(const ForwardParams& p, int batch) {
   const Range tiles = key_tiles<kBlockKV>(cached_sequence(p, batch));
@@ -175,8 +173,7 @@ __host__ __device__ inline int block_of(const Division& division, std::int64_t w
   return static_cast<int>(((at + 1) * division.blocks - 1) / work);
 }
 
-// ---- A block's pieces
-// ----------------------------------------------------------------------------
+// ---- A block's pieces ---------------------------------------------------------------------------
 
 // Some tiles of keys of one tile of rows.
 struct Piece {
