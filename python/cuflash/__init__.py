@@ -12,7 +12,8 @@ from .library import first as _first
 from .library import stages
 
 _LAZY_EXPORTS = {"flash_attn_func": "functional", "flash_attention_cuda": "functional",
-                 "FlashAttention": "module", "backend_info": "operators"}
+                 "flash_attn_with_kvcache": "kvcache", "FlashAttention": "module",
+                 "backend_info": "operators"}
 __all__ = ["CuflashError", "CuflashValueError", "stages",
            *(_LAZY_EXPORTS
              if sys.modules.get("torch") or importlib.util.find_spec("torch") else ())]

@@ -1,6 +1,6 @@
 """The operators through ctypes, which are used if the compiled operators cannot be loaded.
 
-Importing it defines torch.ops.cuflash.forward and torch.ops.cuflash.backward. ops.py documents
+Importing it defines torch.ops.cuflash.forward, forward_with_cache and backward. ops.py documents
 their arguments and results.
 """
 from typing import List, Optional, Sequence, Tuple
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import capi, library
-from .shapes import check_results, empty_results, problem_of
+from .shapes import check_results, empty_results, problem_of, problem_with_cache
 
 _ALIGNMENT = 16  # bytes, of a tensor's address and strides
 
@@ -52,6 +52,27 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float, causal: bool
     q, k, v = map(_usable, (q, k, v))
     o, lse = empty_results(q)
     args = capi.ForwardArgs(q=_view(q), k=_view(k), v=_view(v), o=_view(o), lse=lse.data_ptr())
+    _queue("forward", problem, args, stage, q.device)
+    return o, lse
+
+
+@torch.library.custom_op("cuflash::forward_with_cache", mutates_args=())
+def _forward_with_cache(q: Tensor, k_cache: Tensor, v_cache: Tensor, cache_seqlens: Optional[Tensor],
+                        cache_batch_idx: Optional[Tensor], cache_leftpad: Optional[Tensor],
+                        softmax_scale: float, causal: bool, window_left: int, window_right: int,
+                        split_keys: int, num_splits: int,
+                        stage: Optional[str]) -> Tuple[Tensor, Tensor]:
+    problem = problem_with_cache(q, k_cache, v_cache, cache_seqlens, cache_batch_idx, cache_leftpad,
+                                 softmax_scale, causal, window_left, window_right, split_keys,
+                                 num_splits)
+    q = _usable(q)
+    o, lse = empty_results(q)
+    arrays = {name: array.contiguous() for name, array in (
+        ("seqused_k", cache_seqlens), ("kv_batch", cache_batch_idx), ("k_begin", cache_leftpad))
+        if array is not None}
+    args = capi.ForwardArgs(q=_view(q), k=_view(k_cache), v=_view(v_cache), o=_view(o),
+                            lse=lse.data_ptr(),
+                            **{name: array.data_ptr() for name, array in arrays.items()})
     _queue("forward", problem, args, stage, q.device)
     return o, lse
 

@@ -1,7 +1,8 @@
-"""Both passes as PyTorch operators, torch.ops.cuflash.forward and torch.ops.cuflash.backward.
+"""Both passes as PyTorch operators, torch.ops.cuflash.forward, forward_with_cache and backward.
 
 All tensors are [batch, seq, heads, head_dim], with any strides; LSE is float32 [batch, heads, seq].
-Results are contiguous. operators.py chooses the implementation.
+The arrays of a cache are None or int32 [batch]. Results are contiguous. operators.py chooses the
+implementation.
 """
 import functools
 import re
@@ -11,11 +12,15 @@ import torch
 from torch.autograd import forward_ad
 
 from . import capi, library, operators
-from .shapes import check_results, check_tensors, empty_results, problem_of, sizes_of
+from .shapes import (check_results, check_tensors, empty_results, problem_of, problem_with_cache,
+                     sizes_of, sizes_with_cache)
 
 operators.load()
 _forward = torch.ops.cuflash.forward.default
+_forward_with_cache = torch.ops.cuflash.forward_with_cache.default
 _backward = torch.ops.cuflash.backward.default
+# The stage that supports a cache. A call names it, so that its workspace has that stage's size.
+_STAGE_WITH_CACHE = "20_split_kv"
 
 
 def forward(q, k, v, softmax_scale, causal, window_left, window_right, deterministic, stage):
@@ -26,6 +31,16 @@ def forward(q, k, v, softmax_scale, causal, window_left, window_right, determini
     except Exception as error:
         problem = q, k, v, softmax_scale, causal, window_left, window_right
         raise _explained(error, problem) from None
+
+
+def forward_with_cache(*problem):
+    """O and LSE; the arguments are those of problem_with_cache()."""
+    if not torch.compiler.is_compiling() and problem[0].device.type == "cpu":
+        _say_that_it_is_slow(stacklevel=4)
+    try:
+        return _forward_with_cache(*problem, _STAGE_WITH_CACHE)
+    except Exception as error:
+        raise _explained(error, problem, make=problem_with_cache) from None
 
 
 def backward(d_o, q, k, v, o, lse, softmax_scale, causal, window_left, window_right, deterministic,
@@ -39,9 +54,9 @@ def backward(d_o, q, k, v, o, lse, softmax_scale, causal, window_left, window_ri
         raise _explained(error, problem, (o, d_o, lse, wanted)) from None
 
 
-def _explained(error, problem, results=()):
+def _explained(error, problem, results=(), make=problem_of):
     """The exception that explains the error. The compiled operators can only raise RuntimeError; Python
-    finds the tensors that do not fit."""
+    finds the tensors that do not fit. `problem` has the arguments of `make`, q, k and v first."""
     if isinstance(error, (capi.CuflashError, torch.cuda.OutOfMemoryError)):
         return error
     if "override the setup_context" in str(error):
@@ -56,7 +71,7 @@ def _explained(error, problem, results=()):
     if isinstance(error, UnicodeDecodeError) or (type(error) is RuntimeError and not error.args):
         return capi.error(capi.ErrorCode.UNKNOWN_STAGE, library.on(q.device.type).last_message())
     try:
-        fits = problem_of(*problem)
+        fits = make(*problem)
         if results:
             check_results(q, *results)
         if q.device.type != "meta":
@@ -82,6 +97,13 @@ def _allocate_again(problem, q, k, v, for_backward):
 def _(q, k, v, *_options):
     check_tensors(q, k, v)
     sizes_of(q, k, v)
+    return empty_results(q)
+
+
+@torch.library.register_fake("cuflash::forward_with_cache")
+def _(q, k_cache, v_cache, cache_seqlens, cache_batch_idx, cache_leftpad, *_options):
+    sizes_with_cache(q, k_cache, v_cache, cache_seqlens=cache_seqlens,
+                     cache_batch_idx=cache_batch_idx, cache_leftpad=cache_leftpad)
     return empty_results(q)
 
 
@@ -187,7 +209,7 @@ def attention(q, k, v, *options):
     if forward_ad._current_level >= 0:
         _check_no_tangents(q, k, v)
     if not q.is_cuda and q.device.type == "cpu":
-        _say_that_it_is_slow()
+        _say_that_it_is_slow(stacklevel=6)
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         return _with_gradients(q, k, v, *options)
     with torch._C._AutoDispatchBelowAutograd():
@@ -195,9 +217,9 @@ def attention(q, k, v, *options):
 
 
 @functools.lru_cache(maxsize=None)
-def _say_that_it_is_slow():
+def _say_that_it_is_slow(stacklevel):  # the caller's of the package
     warnings.warn("cuflash: tensors on cpu are computed by the CPU simulator, which shows what "
-                  "kernels do and is slow.", stacklevel=6)  # of the call
+                  "kernels do and is slow.", stacklevel=stacklevel)
 
 
 def _check_no_tangents(*qkv):

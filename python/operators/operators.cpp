@@ -1,5 +1,5 @@
-// Both passes as PyTorch operators, torch.ops.cuflash.forward and torch.ops.cuflash.backward, over
-// PyTorch's stable ABI: one binary works with every PyTorch from 2.10 on, and with any Python.
+// Both passes as PyTorch operators, torch.ops.cuflash.forward, forward_with_cache and backward,
+// over PyTorch's stable ABI: one binary works with every PyTorch from 2.10 on, and with any Python.
 // cuflash/ops.py documents their arguments and results.
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/accelerator.h>
@@ -103,11 +103,14 @@ int narrow(std::int64_t size) {
   return static_cast<int>(size);
 }
 
-cuflash_problem problem_of(const Seen& q, const Seen& k, const Seen& v, double softmax_scale,
-                           bool causal, std::int64_t window_left, std::int64_t window_right) {
+// K and V have q's batch, unless an array chooses among theirs.
+cuflash_problem problem_of(const Seen& q, const Seen& k, const Seen& v, bool chosen,
+                           double softmax_scale, bool causal, std::int64_t window_left,
+                           std::int64_t window_right) {
   require(q.dims == 4 && k.dims == 4 && q.same_kind(k) && q.same_kind(v));
+  const std::int64_t kv_batches = (chosen ? k : q).sizes[0];
   for (const Seen* kv : {&k, &v}) {
-    require(kv->has_sizes({q.sizes[0], k.sizes[1], k.sizes[2], q.sizes[3]}));
+    require(kv->has_sizes({kv_batches, k.sizes[1], k.sizes[2], q.sizes[3]}));
   }
   cuflash_problem p{};
   p.size = sizeof p;
@@ -150,10 +153,10 @@ cuflash_tensor view(const Tensor& tensor) {
           seen.strides[1]};
 }
 
-// An input for the library: a view of the tensor, or of a copy if the library cannot read its
-// layout. The copies live as long as this object does.
+// Inputs for the library. The copies live as long as this object does.
 class Inputs {
  public:
+  // A view of the tensor, or of a copy if the library cannot read its layout.
   cuflash_tensor operator()(const Tensor& tensor, const Seen& seen) {
     constexpr std::int64_t kAlignment = 16;  // bytes, of a tensor's address and strides
     const std::int64_t multiple = kAlignment / dtype_of(seen).bytes;
@@ -169,6 +172,16 @@ class Inputs {
     torch::stable::copy_(copy, tensor);
     copies_.push_back(copy);
     return view(copy);
+  }
+
+  // An array with a number for each sequence, or null.
+  const std::int32_t* operator()(const std::optional<Tensor>& array, const Seen& q) {
+    if (!array) return nullptr;
+    const Seen seen(*array);
+    require(seen.same_device(q) && seen.dtype == aoti_torch_dtype_int32() &&
+            seen.has_sizes({q.sizes[0]}));
+    copies_.push_back(torch::stable::contiguous(*array));
+    return static_cast<const std::int32_t*>(copies_.back().const_data_ptr());
   }
 
  private:
@@ -210,6 +223,19 @@ const Library& library_for(const Seen& tensor) {
   return library;
 }
 
+// O and LSE, for arguments that hold the inputs.
+std::tuple<Tensor, Tensor> forward_of(const Library& library, const cuflash_problem& problem,
+                                      cuflash_forward_args& args, const Stage& stage,
+                                      const Seen& q) {
+  Tensor o = empty_like(q);
+  Tensor lse = empty(q, aoti_torch_dtype_float32(), {q.sizes[0], q.sizes[2], q.sizes[1]});
+  args.size = sizeof args;
+  args.o = view(o);
+  args.lse = static_cast<float*>(lse.mutable_data_ptr());
+  queue(library, library.forward, CUFLASH_FORWARD, problem, args, stage, q);
+  return {std::move(o), std::move(lse)};
+}
+
 std::tuple<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& v,
                                    double softmax_scale, bool causal, std::int64_t window_left,
                                    std::int64_t window_right, bool /*deterministic*/,
@@ -217,21 +243,37 @@ std::tuple<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tenso
   const Seen of_q(q), of_k(k), of_v(v);
   const Library& library = library_for(of_q);
   const cuflash_problem problem =
-      problem_of(of_q, of_k, of_v, softmax_scale, causal, window_left, window_right);
-  Tensor o = empty_like(of_q);
-  Tensor lse =
-      empty(of_q, aoti_torch_dtype_float32(), {of_q.sizes[0], of_q.sizes[2], of_q.sizes[1]});
-
+      problem_of(of_q, of_k, of_v, false, softmax_scale, causal, window_left, window_right);
   Inputs input;
   cuflash_forward_args args{};
-  args.size = sizeof args;
   args.q = input(q, of_q);
   args.k = input(k, of_k);
   args.v = input(v, of_v);
-  args.o = view(o);
-  args.lse = static_cast<float*>(lse.mutable_data_ptr());
-  queue(library, library.forward, CUFLASH_FORWARD, problem, args, stage, of_q);
-  return {std::move(o), std::move(lse)};
+  return forward_of(library, problem, args, stage, of_q);
+}
+
+std::tuple<Tensor, Tensor> forward_with_cache(
+    const Tensor& q, const Tensor& k_cache, const Tensor& v_cache,
+    const std::optional<Tensor>& cache_seqlens, const std::optional<Tensor>& cache_batch_idx,
+    const std::optional<Tensor>& cache_leftpad, double softmax_scale, bool causal,
+    std::int64_t window_left, std::int64_t window_right, std::int64_t split_keys,
+    std::int64_t num_splits, const Stage& stage) {
+  const Seen of_q(q), of_k(k_cache), of_v(v_cache);
+  const Library& library = library_for(of_q);
+  cuflash_problem problem = problem_of(of_q, of_k, of_v, cache_batch_idx.has_value(), softmax_scale,
+                                       causal, window_left, window_right);
+  require(of_k.strides[3] == 1 && of_v.strides[3] == 1);
+  problem.split_keys = narrow(split_keys);
+  problem.num_splits = narrow(num_splits);
+  Inputs input;
+  cuflash_forward_args args{};
+  args.q = input(q, of_q);
+  args.k = view(k_cache);  // never a copy
+  args.v = view(v_cache);
+  args.seqused_k = input(cache_seqlens, of_q);
+  args.kv_batch = input(cache_batch_idx, of_q);
+  args.k_begin = input(cache_leftpad, of_q);
+  return forward_of(library, problem, args, stage, of_q);
 }
 
 std::vector<Tensor> backward(const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
@@ -242,7 +284,7 @@ std::vector<Tensor> backward(const Tensor& d_o, const Tensor& q, const Tensor& k
   const Seen of_q(q), of_k(k), of_v(v), of_o(o), of_d_o(d_o), of_lse(lse);
   const Library& library = library_for(of_q);
   const cuflash_problem problem =
-      problem_of(of_q, of_k, of_v, softmax_scale, causal, window_left, window_right);
+      problem_of(of_q, of_k, of_v, false, softmax_scale, causal, window_left, window_right);
   for (const Seen* x : {&of_o, &of_d_o}) {
     require(x->same_kind(of_q) &&
             x->has_sizes({of_q.sizes[0], of_q.sizes[1], of_q.sizes[2], of_q.sizes[3]}));
@@ -289,6 +331,10 @@ STABLE_TORCH_LIBRARY(cuflash, library) {
       "forward(Tensor q, Tensor k, Tensor v, float softmax_scale, bool causal, int window_left, "
       "int window_right, bool deterministic, str? stage) -> (Tensor, Tensor)");
   library.def(
+      "forward_with_cache(Tensor q, Tensor k_cache, Tensor v_cache, Tensor? cache_seqlens, Tensor? "
+      "cache_batch_idx, Tensor? cache_leftpad, float softmax_scale, bool causal, int window_left, "
+      "int window_right, int split_keys, int num_splits, str? stage) -> (Tensor, Tensor)");
+  library.def(
       "backward(Tensor d_o, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, float "
       "softmax_scale, bool causal, int window_left, int window_right, bool deterministic, str? "
       "stage, bool[] wanted) -> Tensor[]");
@@ -296,10 +342,12 @@ STABLE_TORCH_LIBRARY(cuflash, library) {
 
 STABLE_TORCH_LIBRARY_IMPL(cuflash, CPU, library) {
   library.impl("forward", TORCH_BOX(&forward));
+  library.impl("forward_with_cache", TORCH_BOX(&forward_with_cache));
   library.impl("backward", TORCH_BOX(&backward));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(cuflash, CUDA, library) {
   library.impl("forward", TORCH_BOX(&forward));
+  library.impl("forward_with_cache", TORCH_BOX(&forward_with_cache));
   library.impl("backward", TORCH_BOX(&backward));
 }
