@@ -30,7 +30,7 @@ __global__ void double_rows(const float* in, float* out) {
 struct Shared {
   float first[4];
   union {
-    __half tile[4][8];
+    short tile[4][8];
     float2 stats[6];
   };
 };
@@ -38,7 +38,7 @@ struct Shared {
 __global__ void writes_in_a_union() {
   auto& s = shared_storage<Shared>();
   s.stats[1].y = 3.f;
-  s.tile[3][0] = __half(1.f);
+  s.tile[3][0] = 1;
 }
 
 __global__ void writes_null(float* nowhere, float* out) {
