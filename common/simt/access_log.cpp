@@ -10,6 +10,8 @@
 namespace cuflash::simt {
 namespace {
 
+constexpr std::size_t kWordBytes = 4;
+
 // The array at an address: its name, elements and begin.
 bool array_at(std::uintptr_t address, LoggedArray& array, std::uintptr_t& begin) {
   const Region* const region = core.region_of(address);
@@ -28,7 +30,13 @@ bool array_at(std::uintptr_t address, LoggedArray& array, std::uintptr_t& begin)
     if (one.name != array.name) continue;
     array.element_bytes = one.element_bytes;
     array.extents = std::move(one.extents);
+    return true;
   }
+  // Members of a union share the place, whatever their elements are: it is taken as words.
+  const std::size_t offset = core.shared().dynamic_offset(address);
+  array.element_bytes = kWordBytes;
+  array.extents = {
+      static_cast<int>((layout->array_end(offset) - layout->array_begin(offset)) / kWordBytes)};
   return true;
 }
 

@@ -1,6 +1,7 @@
 #include "simt/storage_layout.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 
 #include "simt/tensor_copy.h"
@@ -152,6 +153,12 @@ std::size_t StorageLayout::array_begin(std::size_t offset) const {
   std::size_t begin = 0;
   for (const Place* place : places_at(offset)) begin = std::max(begin, place->begin);
   return begin;
+}
+
+std::size_t StorageLayout::array_end(std::size_t offset) const {
+  std::size_t end = SIZE_MAX;
+  for (const Place* place : places_at(offset)) end = std::min(end, place->end());
+  return end;
 }
 
 std::string StorageLayout::element_name(std::size_t offset, std::size_t size) const {

@@ -24,6 +24,8 @@ class StorageLayout {
   // The name of the array at the offset, or of the nearest one before it, and where it begins.
   std::string array_name(std::size_t offset) const;
   std::size_t array_begin(std::size_t offset) const;
+  // Where it ends: of several in a union, the first end.
+  std::size_t array_end(std::size_t offset) const;
   // "sK[17][4]": the first element of an access of `size` bytes at the offset. Past the end of the
   // array its first index continues.
   std::string element_name(std::size_t offset, std::size_t size) const;

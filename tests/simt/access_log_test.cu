@@ -26,6 +26,21 @@ __global__ void double_rows(const float* in, float* out) {
   out[blockIdx.x * 64 + threadIdx.x] = 2 * s.rows[row][lane];  // doubles
 }
 
+// Where the union's members overlap, and where only the longer one is.
+struct Shared {
+  float first[4];
+  union {
+    short tile[4][8];
+    float2 stats[6];
+  };
+};
+
+__global__ void writes_in_a_union() {
+  auto& s = shared_storage<Shared>();
+  s.stats[1].y = 3.f;
+  s.tile[3][0] = 1;
+}
+
 __global__ void writes_null(float* nowhere, float* out) {
   out[threadIdx.x] = 3.f;
   *nowhere = 1.f;
@@ -105,6 +120,22 @@ TEST_F(AccessLogTest, ThreadsAccessesInOrder) {
     EXPECT_EQ(write.offset, (64 + 36) * 4);
     EXPECT_EQ(floats(write), (std::vector<float>{72}));
   }
+}
+
+TEST_F(AccessLogTest, MembersOfAUnionAreWords) {
+  log_accesses(true);
+  run(writes_in_a_union, {dim3(1), dim3(1), shared_layout<Shared>(), nullptr});
+  log_accesses(false);
+  const AccessLog log = take_access_log();
+  ASSERT_EQ(log.accesses.size(), 2u);
+  const LoggedAccess &stats = log.accesses[0], &tile = log.accesses[1];
+  EXPECT_EQ(log.arrays[stats.array].name, "tile / stats");
+  EXPECT_EQ(log.arrays[stats.array].element_bytes, 4u);
+  EXPECT_EQ(log.arrays[stats.array].extents, (std::vector<int>{48 / 4}));
+  EXPECT_EQ(stats.offset, 12);
+  EXPECT_EQ(floats(stats), (std::vector<float>{3}));
+  EXPECT_EQ(log.arrays[tile.array].name, "tile");
+  EXPECT_EQ(log.arrays[tile.array].extents, (std::vector<int>{4, 8}));
 }
 
 TEST_F(AccessLogTest, TilesAndBarriers) {
