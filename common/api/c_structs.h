@@ -25,8 +25,8 @@ template <>
 constexpr std::uint32_t kFirstSize<cuflash_backward_args> = 288;
 // A change of these layouts breaks every program. No struct ends in padding, where a later field
 // could hide.
-static_assert(sizeof(cuflash_tensor) == 32 && sizeof(cuflash_problem) == 56 &&
-              sizeof(cuflash_forward_args) == 184 && sizeof(cuflash_backward_args) == 288);
+static_assert(sizeof(cuflash_tensor) == 32 && sizeof(cuflash_problem) == 68 &&
+              sizeof(cuflash_forward_args) == 192 && sizeof(cuflash_backward_args) == 288);
 
 // True if a byte beyond this library's fields is not 0: a newer caller has set a field there.
 template <class T>

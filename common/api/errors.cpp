@@ -30,7 +30,8 @@ const char* cuflash_error_string(int error) {
       return "success";
     case CUFLASH_INVALID_DIMENSION:
       return "a size is below 1, window_left or window_right is below -1, split_keys or num_splits "
-             "is below 0 or both are set, split_keys is not a multiple of 64, a stride is "
+             "is below 0 or both are set, split_keys is not a multiple of 64, the sizes of pages are "
+             "invalid, a stride is "
              "negative, an output overlaps itself, or a struct's own size is invalid";
     case CUFLASH_DIMENSION_MISMATCH:
       return "heads_q is not a multiple of heads_kv";
@@ -48,7 +49,7 @@ const char* cuflash_error_string(int error) {
       return "softmax_scale is not finite or not positive";
     case CUFLASH_MISALIGNED:
       return "a base address or a stride is not a multiple of 16 bytes, the workspace's address of "
-             "256, or the address of LSE, seqused_k, k_begin or kv_batch of 4";
+             "256, or the address of LSE, seqused_k, k_begin, kv_batch or block_table of 4";
     case CUFLASH_SIZE_OVERFLOW:
       return "a tensor, the workspace or the grid is too large to address";
     case CUFLASH_UNSUPPORTED_DEVICE:

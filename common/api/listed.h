@@ -25,6 +25,7 @@ inline constexpr FeatureName kFeatureNames[] = {
     {Feature::kLengths, "seqused_k or k_begin"},
     {Feature::kKvBatch, "kv_batch"},
     {Feature::kSplits, "split_keys or num_splits"},
+    {Feature::kPages, "pages"},
 };
 
 // {"32", "64", "128"} and "or" → "32, 64 or 128".

@@ -3,7 +3,7 @@
 #include <initializer_list>
 #include <utility>
 
-#include "api/kv_batches.h"
+#include "api/kv_extents.h"
 #include "api/listed.h"
 #include "cuflash/stage.h"
 #include "cuflash/workload.h"
@@ -138,12 +138,12 @@ bool has_huge_stride(const Problem& p, const Tensor& tensor, int batches, int he
           huge(seq, tensor.row_stride));
 }
 bool has_huge_stride(const Problem& p, std::initializer_list<Tensor> like_q,
-                     std::initializer_list<Tensor> like_k, int kv_batches) {
+                     std::initializer_list<Tensor> like_k, KvExtents kv) {
   const auto of_queries = [&](const Tensor& tensor) {
     return has_huge_stride(p, tensor, p.batch, p.heads_q, p.seq_q);
   };
   const auto of_keys = [&](const Tensor& tensor) {
-    return has_huge_stride(p, tensor, kv_batches, p.heads_kv, p.seq_kv);
+    return has_huge_stride(p, tensor, kv.batches, p.heads_kv, kv.seq);
   };
   return std::any_of(like_q.begin(), like_q.end(), of_queries) ||
          std::any_of(like_k.begin(), like_k.end(), of_keys);
@@ -156,11 +156,12 @@ Features features_of(const Problem& p) {
                          {Feature::kWindow, p.window_left >= 0 || p.window_right >= 0},
                          {Feature::kGroupedHeads, p.heads_q != p.heads_kv},
                          {Feature::kCrossLengths, p.seq_q != p.seq_kv},
-                         {Feature::kSplits, p.split_keys != 0 || p.num_splits != 0}});
+                         {Feature::kSplits, p.split_keys != 0 || p.num_splits != 0},
+                         {Feature::kPages, p.page_size != 0}});
 }
 
 Features features_of(const Problem& p, const Forward& args) {
-  const bool huge = has_huge_stride(p, {args.q, args.o}, {args.k, args.v}, kv_batches(p, args));
+  const bool huge = has_huge_stride(p, {args.q, args.o}, {args.k, args.v}, kv_extents(p, args));
   const bool lengths = args.seqused_k != nullptr || args.k_begin != nullptr;
   return both(features_of(p), features_where({{Feature::kAnyStride, huge},
                                               {Feature::kLengths, lengths},
@@ -169,7 +170,7 @@ Features features_of(const Problem& p, const Forward& args) {
 
 Features features_of(const Problem& p, const Backward& args) {
   const bool huge = has_huge_stride(p, {args.q, args.o, args.d_o, args.dq},
-                                    {args.k, args.v, args.dk, args.dv}, p.batch);
+                                    {args.k, args.v, args.dk, args.dv}, {p.batch, p.seq_kv});
   const bool null = args.dq.data == nullptr || args.dk.data == nullptr || args.dv.data == nullptr;
   return both(features_of(p), features_where({{Feature::kDeterministic, args.deterministic != 0},
                                               {Feature::kAnyStride, huge},

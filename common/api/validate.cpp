@@ -13,7 +13,7 @@
 #include <sstream>
 #include <utility>
 
-#include "api/kv_batches.h"
+#include "api/kv_extents.h"
 #include "api/listed.h"
 #include "cuflash/stage.h"
 
@@ -22,6 +22,7 @@ namespace {
 
 constexpr std::int64_t kAlignment = 16;              // bytes, of tensors: one vector load
 constexpr std::uintptr_t kWorkspaceAlignment = 256;  // bytes, as cudaMalloc guarantees
+constexpr int kPageMultiple = 16;                    // rows
 constexpr int kPartMultiple = 64;                    // keys: the tiles of every stage fit a part
 constexpr std::int64_t kMaxRows = (std::int64_t{1} << 31) * 64;  // 2^31 blocks of 64 rows
 constexpr std::int64_t kMaxSeq = (std::int64_t{1} << 31) - 256;  // the end of the last tile, too
@@ -46,7 +47,9 @@ struct Arguments {
   const float* lse = nullptr;
   bool lse_required = false;
   const void* workspace = nullptr;
-  const std::int32_t *seqused_k = nullptr, *k_begin = nullptr, *kv_batch = nullptr;
+  const std::int32_t *seqused_k = nullptr, *k_begin = nullptr, *kv_batch = nullptr,
+                     *block_table = nullptr;
+  bool table_required = false;
 };
 
 // An extent and its stride, in elements. The stride of an extent of 1 is never used and is 0 here,
@@ -126,6 +129,36 @@ std::string bad_parts(const Problem& p) {
   return {};
 }
 
+// INVALID_DIMENSION, the sizes of pages.
+std::string bad_pages(const Problem& p) {
+  if (p.page_size < 0 || p.page_size % kPageMultiple != 0) {
+    return message("page_size is ", p.page_size, "; it must be a multiple of ", kPageMultiple,
+                   ", or 0 for no pages");
+  }
+  const std::pair<const char*, int> counts[] = {{"num_pages", p.num_pages},
+                                                {"pages_per_seq", p.pages_per_seq}};
+  for (const auto& [name, count] : counts) {
+    if (p.page_size != 0 && count < 1) {
+      return message(name, " is ", count, "; with pages it must be at least 1");
+    }
+    if (p.page_size == 0 && count != 0) {
+      return message(name, " is ", count, ", but page_size is 0: there are no pages");
+    }
+  }
+  return {};
+}
+
+// INVALID_DIMENSION, arrays that exclude each other.
+std::string bad_arrays(const Arguments& args) {
+  if (args.block_table != nullptr && args.problem.page_size == 0) {
+    return "block_table is given, but page_size is 0: there are no pages";
+  }
+  if (args.problem.page_size != 0 && args.kv_batch != nullptr) {
+    return "kv_batch is given, and so are pages; block_table alone says where a sequence's keys are";
+  }
+  return {};
+}
+
 // INVALID_DIMENSION, strides: none is negative, and no two elements of an output share an address.
 // From the smallest stride to the largest, each must step over all elements of those before it.
 std::string bad_strides(const Problem& p, const Operand& operand) {
@@ -160,6 +193,8 @@ std::string invalid_dimension(const Arguments& args) {
   std::string fault = bad_size(args.problem);
   if (fault.empty()) fault = bad_window(args.problem);
   if (fault.empty()) fault = bad_parts(args.problem);
+  if (fault.empty()) fault = bad_pages(args.problem);
+  if (fault.empty()) fault = bad_arrays(args);
   for (const Operand& operand : args.operands) {
     if (fault.empty() && !operand.absent()) fault = bad_strides(args.problem, operand);
   }
@@ -216,6 +251,7 @@ std::string null_pointer(const Arguments& args) {
       return message(operand.name, " is null");
     }
   }
+  if (args.table_required && args.block_table == nullptr) return "block_table is null";
   return args.lse_required && args.lse == nullptr ? "LSE is null" : std::string();
 }
 
@@ -246,7 +282,7 @@ std::string misaligned(const Arguments& args) {
   if (fault.empty()) fault = bad_address("LSE", args.lse, alignof(float));
   if (fault.empty()) fault = bad_address("the workspace", args.workspace, kWorkspaceAlignment);
   const std::pair<const char*, const std::int32_t*> arrays[] = {
-      {"seqused_k", args.seqused_k}, {"k_begin", args.k_begin}, {"kv_batch", args.kv_batch}};
+      {"seqused_k", args.seqused_k}, {"k_begin", args.k_begin}, {"kv_batch", args.kv_batch}, {"block_table", args.block_table}};
   for (const auto& [name, array] : arrays) {
     if (fault.empty()) fault = bad_address(name, array, alignof(std::int32_t));
   }
@@ -323,17 +359,20 @@ Support validate(const Problem& problem) { return check({problem, {}}); }
 
 Support validate(const Problem& p, const Forward& args) {
   using Role = Operand::Role;
+  const KvExtents kv = kv_extents(p, args);
   return check({p,
                 {{"Q", &args.q, p.batch, p.heads_q, p.seq_q, Role::kInput},
-                 {"K", &args.k, kv_batches(p, args), p.heads_kv, p.seq_kv, Role::kInput},
-                 {"V", &args.v, kv_batches(p, args), p.heads_kv, p.seq_kv, Role::kInput},
+                 {"K", &args.k, kv.batches, p.heads_kv, kv.seq, Role::kInput},
+                 {"V", &args.v, kv.batches, p.heads_kv, kv.seq, Role::kInput},
                  {"O", &args.o, p.batch, p.heads_q, p.seq_q, Role::kOutput}},
                 args.lse,
                 false,
                 args.workspace,
                 args.seqused_k,
                 args.k_begin,
-                args.kv_batch});
+                args.kv_batch,
+                args.block_table,
+                p.page_size != 0});
 }
 
 Support validate(const Problem& p, const Backward& args) {

@@ -96,7 +96,16 @@ std::string problem_name(const Problem& p) {
   if (p.window_right >= 0) name += "_right" + std::to_string(p.window_right);
   if (p.split_keys != 0) name += "_split" + std::to_string(p.split_keys);
   if (p.num_splits != 0) name += "_parts" + std::to_string(p.num_splits);
+  if (p.page_size != 0) name += "_page" + std::to_string(p.page_size);
   return name;
+}
+
+Problem in_pages(const Problem& problem, int page_size) {
+  Problem p = problem;
+  p.page_size = page_size;
+  p.pages_per_seq = page_size == 0 ? 0 : (p.seq_kv - 1) / page_size + 1;
+  p.num_pages = page_size == 0 ? 0 : p.batch * p.pages_per_seq + 3;
+  return p;
 }
 
 bool parse_problem(std::string_view text, Problem& problem) {
@@ -112,9 +121,10 @@ bool parse_problem(std::string_view text, Problem& problem) {
       take_width(text, "_left", p.window_left) && take_width(text, "_right", p.window_right);
   const bool parts =
       take_count(text, "_split", p.split_keys) && take_count(text, "_parts", p.num_splits);
-  if (!window || !parts || !text.empty()) return false;
+  int page_size = 0;
+  if (!window || !parts || !take_count(text, "_page", page_size) || !text.empty()) return false;
   p.softmax_scale = default_scale(p.head_dim);
-  problem = p;
+  problem = in_pages(p, page_size);
   return true;
 }
 

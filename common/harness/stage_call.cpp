@@ -1,6 +1,9 @@
 #include "harness/stage_call.h"
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
+#include <random>
 #include <stdexcept>
 
 #include "cuflash/workload.h"
@@ -15,6 +18,23 @@ constexpr std::size_t kGuardBytes = 256;  // Keeps the alignment of cudaMalloc.
 Layout layout_of(const std::string& name, Layout layout) {
   const bool expands = name == "K" || name == "V";
   return name == "LSE" || (layout == Layout::kExpanded && !expands) ? Layout::kBHSD : layout;
+}
+
+// The rows of K or V, [batch, heads_kv, seq_kv, head_dim], in pages: [num_pages, heads_kv,
+// page_size, head_dim]. Rows that no sequence has are NaN.
+std::vector<float> paged_rows(const Problem& p, const std::vector<float>& rows) {
+  const std::vector<std::int32_t> table = block_table(p);
+  const std::size_t page = std::size_t(p.heads_kv) * p.page_size;  // rows of all heads
+  std::vector<float> paged(p.num_pages * page * p.head_dim,
+                           std::numeric_limits<float>::quiet_NaN());
+  for (std::size_t row = 0; row < rows.size() / p.head_dim; ++row) {
+    const std::size_t j = row % p.seq_kv, h = row / p.seq_kv % p.heads_kv;
+    const std::size_t b = row / p.seq_kv / p.heads_kv;
+    const std::size_t to = table[b * p.pages_per_seq + j / p.page_size] * page +
+                           h * p.page_size + j % p.page_size;
+    std::copy_n(&rows[row * p.head_dim], p.head_dim, &paged[to * p.head_dim]);
+  }
+  return paged;
 }
 
 // The simulator has red zones instead of guards.
@@ -33,6 +53,15 @@ Features CallOptions::features() const {
           needs(!cache.kv_batch.empty(), Feature::kKvBatch)};
 }
 
+std::vector<std::int32_t> block_table(const Problem& p) {
+  std::vector<std::int32_t> pages(p.num_pages);
+  std::iota(pages.begin(), pages.end(), 0);
+  std::mt19937 bits(1);
+  for (std::size_t n = pages.size(); n > 1; --n) std::swap(pages[n - 1], pages[bits() % n]);
+  pages.resize(std::size_t(p.batch) * p.pages_per_seq);
+  return pages;
+}
+
 Device told_device(const CallOptions& options) {
   Device device = current_device();
   if (options.sms != 0) device.sms = options.sms;
@@ -47,9 +76,12 @@ StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inpu
       device_(told_device(options)),
       guards_(options.guards) {
   const std::size_t guard_bytes = bytes_of_guard(options.guards);
+  const bool paged = p.page_size != 0;
   const auto make = [&](const std::string& name, int heads, int seq, int head_dim) {
+    const bool of_pages = paged && (name == "K" || name == "V");
     return std::make_unique<DeviceTensor>(
-        DeviceTensor::Shape{p.batch, heads, seq, head_dim}, name == "LSE" ? CUFLASH_F32 : p.dtype,
+        DeviceTensor::Shape{of_pages ? p.num_pages : p.batch, heads, of_pages ? p.page_size : seq,
+                            head_dim}, name == "LSE" ? CUFLASH_F32 : p.dtype,
         layout_of(name, options.layout), outputs_.count(name) ? guard_bytes : 0, name);
   };
   const auto input = [&](const std::string& name, const std::vector<float>& values, int heads,
@@ -59,7 +91,8 @@ StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inpu
       throw std::logic_error(name + " differs between batches or heads; sharedkv inputs must not");
     }
     auto& tensor = inputs_[name] = make(name, heads, seq, head_dim);
-    tensor->upload(values);
+    const bool of_pages = paged && (name == "K" || name == "V");
+    tensor->upload(of_pages ? paged_rows(p, values) : values);
     return tensor->view();
   };
   const auto output = [&](const std::string& name, bool wanted, int heads, int seq, int head_dim) {
@@ -88,6 +121,9 @@ StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inpu
     forward_.seqused_k = numbers("seqused_k", options.cache.seqused_k);
     forward_.k_begin = numbers("k_begin", options.cache.k_begin);
     forward_.kv_batch = numbers("kv_batch", options.cache.kv_batch);
+    forward_.block_table = numbers("block_table", options.cache.block_table.empty()
+                                                      ? block_table(p)
+                                                      : options.cache.block_table);
     return;
   }
   backward_.q = q, backward_.k = k, backward_.v = v;

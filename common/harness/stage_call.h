@@ -32,6 +32,8 @@ inline const char* layout_name(Layout layout) { return kLayoutNames[static_cast<
 // pointer.
 struct CacheNumbers {
   std::vector<std::int32_t> seqused_k, k_begin, kv_batch;
+  // Of a problem with pages; if it is empty, it is block_table().
+  std::vector<std::int32_t> block_table;
 };
 
 struct CallOptions {
@@ -52,6 +54,10 @@ struct CallOptions {
   // The features that these options require of a stage.
   Features features() const;
 };
+
+// The pages of each sequence, [batch, pages_per_seq], in a random order that is the same on every
+// machine. Empty without pages.
+std::vector<std::int32_t> block_table(const Problem& problem);
 
 // The device that is passed to the stage.
 Device told_device(const CallOptions& options);

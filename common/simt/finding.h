@@ -28,6 +28,7 @@ enum class FindingKind {
   kAsyncProduct,  ///< a product of a warpgroup without a fence, or whose registers or operands are
                   ///< used before its end, or that is never waited for
   kBlockOrder,    ///< a wait for a block that begins later
+  kMissingPage,   ///< a key in a page that does not exist
 };
 
 /// The reports. finding.cpp has the kind and the title of each. "Copy" without "Box" is a copy of
@@ -85,6 +86,7 @@ enum class Report {
   kProductWithoutWait,
   kRegisterInFlight,
   kWaitForLaterBlock,
+  kMissingPage,
 };
 
 /// A block of a grid, or a thread of a block.

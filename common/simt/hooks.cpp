@@ -76,6 +76,13 @@ void cuflash::mark_tile(const char* name, int number) {
   if (self != nullptr) simt::core.mark_tile(*self, name, number);
 }
 
+void cuflash::note_missing_page(int key, int page) {
+  simt::report_block(simt::Report::kMissingPage,
+                     reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)),
+                     "  Key " + std::to_string(key) + " lies in page " + std::to_string(page) +
+                         ", which does not exist. The rows that see it become NaN.\n");
+}
+
 using cuflash::simt::AccessKind;
 using cuflash::simt::barrier;
 using cuflash::simt::core;

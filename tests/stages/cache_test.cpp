@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 
+#include "cuflash/workload.h"
 #include "harness/reference_outputs.h"
 #include "stage_test.h"
 #include "support/expect.h"
@@ -28,7 +29,7 @@ struct Batch {
 
 // The problem of one sequence with so many keys.
 Problem sequence_of(const Problem& batch, int num_keys) {
-  Problem p = batch;
+  Problem p = in_pages(batch, 0);
   p.batch = 1;
   p.seq_kv = num_keys;
   p.split_keys = p.num_splits = 0;  // of no concern to the oracle
@@ -42,7 +43,10 @@ Values part_of(const Values& values, int batch, int b) {
   return Values(values.begin() + b * size, values.begin() + (b + 1) * size);
 }
 
-// Sequence b has its keys begin[b], …, end[b] − 1 in cache batch − 1 − b. All else is NaN.
+// The cache of a sequence.
+int cache_of(const Problem& p, int b) { return p.page_size != 0 ? b : p.batch - 1 - b; }
+
+// Sequence b has its keys begin[b], …, end[b] − 1 in its cache. All else is NaN.
 Batch make_batch(const Problem& p, const std::vector<int>& begin, const std::vector<int>& end) {
   Batch batch;
   batch.problem = p;
@@ -51,7 +55,7 @@ Batch make_batch(const Problem& p, const std::vector<int>& begin, const std::vec
     cache->assign(p.batch * p.heads_kv * head, kNaN);
   }
   for (int b = 0; b < p.batch; ++b) {
-    const int num_keys = end[b] - begin[b], cache = p.batch - 1 - b;
+    const int num_keys = end[b] - begin[b], cache = cache_of(p, b);
     harness::InputSource source;
     source.seed = 1 + b;
     auto want = harness::reference_outputs(CUFLASH_FORWARD, sequence_of(p, num_keys), source);
@@ -66,7 +70,7 @@ Batch make_batch(const Problem& p, const std::vector<int>& begin, const std::vec
     batch.want.push_back(std::move(want));
     batch.options.cache.k_begin.push_back(begin[b]);
     batch.options.cache.seqused_k.push_back(end[b]);
-    batch.options.cache.kv_batch.push_back(cache);
+    if (p.page_size == 0) batch.options.cache.kv_batch.push_back(cache);
   }
   return batch;
 }
@@ -99,11 +103,11 @@ Outputs outputs_of(const Outputs& all, int batch, int b) {
 // The results of query i of query head h alone.
 Outputs row_alone(const Stage& stage, const Batch& batch, int b, int h, int i) {
   const Problem& p = batch.problem;
-  const int hk = h / (p.heads_q / p.heads_kv), cache = batch.options.cache.kv_batch[b];
+  const int hk = h / (p.heads_q / p.heads_kv), cache = cache_of(p, b);
   // The last query of a causal problem is the one that sees all keys.
   const int hidden = p.causal ? p.seq_q - 1 - i : 0;
   Batch alone;
-  alone.problem = p;
+  alone.problem = in_pages(p, 0);
   alone.problem.batch = alone.problem.heads_q = alone.problem.heads_kv = 1;
   alone.problem.seq_q = 1;
   const std::size_t head = std::size_t(p.seq_kv) * p.head_dim;
@@ -166,7 +170,7 @@ void spreads_nan(const Stage& stage, const Problem& problem) {
   CUFLASH_SKIP_UNSUPPORTED(stage, CUFLASH_FORWARD, problem);
   Batch batch = any_batch(problem, 1);
   // The first value of the first key of sequence 1 in its KV head 0.
-  const int key = batch.options.cache.k_begin[1], cache = batch.options.cache.kv_batch[1];
+  const int key = batch.options.cache.k_begin[1], cache = cache_of(problem, 1);
   const std::size_t head = std::size_t(problem.seq_kv) * problem.head_dim;
   batch.inputs.v[cache * problem.heads_kv * head + std::size_t(key) * problem.head_dim] = kNaN;
   const Outputs got = run(stage, batch);
@@ -176,6 +180,58 @@ void spreads_nan(const Stage& stage, const Problem& problem) {
   for (int row = 0; row < rows * problem.heads_kv; ++row) {
     EXPECT_EQ(std::isnan(o[std::size_t(row) * problem.head_dim]), row < rows) << "row " << row;
   }
+}
+
+void misses_pages(const Stage& stage, const Problem& problem) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, CUFLASH_FORWARD, problem);
+  ASSERT_EQ(problem.batch, 3);
+  ASSERT_EQ(problem.window_left, -1);
+  Batch batch = make_batch(problem, {0, 0, 0}, {problem.seq_kv, problem.seq_kv, problem.seq_kv / 2});
+  // Sequences 0 and 2 lack their last page. Sequence 2 has no key in it, so it needs none.
+  auto& table = batch.options.cache.block_table = harness::block_table(problem);
+  for (const int nowhere : {-1, problem.num_pages, std::numeric_limits<int>::max()}) {
+    SCOPED_TRACE("page " + std::to_string(nowhere));
+    (void)simt::take_findings();
+    table[problem.pages_per_seq - 1] = nowhere;
+    table[problem.batch * problem.pages_per_seq - 1] = nowhere;
+    const Outputs got = run(stage, batch);
+    for (const auto& [name, values] : outputs_of(got, 3, 0).tensors) {
+      for (const float x : values) ASSERT_TRUE(std::isnan(x)) << name;
+    }
+    for (const int b : {1, 2}) {
+      for (const auto& [name, values] : outputs_of(got, 3, b).tensors) {
+        for (const float x : values) ASSERT_FALSE(std::isnan(x)) << name << " of sequence " << b;
+      }
+    }
+    if (!simt::counts_accesses()) continue;
+    const std::vector<simt::Finding> findings = simt::take_findings();
+    ASSERT_FALSE(findings.empty());
+    for (const simt::Finding& finding : findings) {
+      EXPECT_EQ(static_cast<int>(finding.kind()), static_cast<int>(simt::FindingKind::kMissingPage))
+          << finding.message();
+    }
+  }
+}
+
+void shares_pages(const Stage& stage, const Problem& problem) {
+  CUFLASH_SKIP_UNSUPPORTED(stage, CUFLASH_FORWARD, problem);
+  // All sequences begin with the pages of sequence 0.
+  Batch batch = any_batch(problem, 1);
+  batch.options.cache = {};
+  const std::size_t shared = std::size_t(problem.page_size) * 2 * problem.head_dim;
+  const std::size_t head = std::size_t(problem.seq_kv) * problem.head_dim;
+  for (auto* cache : {&batch.inputs.k, &batch.inputs.v}) {
+    std::replace_if(cache->begin(), cache->end(), [](float x) { return std::isnan(x); }, 0.5f);
+    for (std::size_t at = 0; at < cache->size(); at += head) {
+      std::copy_n(cache->begin() + at % (head * problem.heads_kv), shared, cache->begin() + at);
+    }
+  }
+  const Outputs want = run(stage, batch);
+  auto& table = batch.options.cache.block_table = harness::block_table(problem);
+  for (int b = 1; b < problem.batch; ++b) {
+    std::copy_n(table.begin(), 2, table.begin() + b * problem.pages_per_seq);
+  }
+  EXPECT_EQ(first_difference(want, run(stage, batch)), "");
 }
 
 void gives_a_row_the_same_bits(const Stage& stage, const Problem& problem) {

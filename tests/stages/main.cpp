@@ -241,7 +241,10 @@ void add_cache(const Stage& stage) {
             {"b3_h8x2_q1k300_d64_f16", "b5_h4x4_q1k700_d128_bf16_split128",
              "b4_h8x1_q3k200_d32_f16_causal", "b3_h6x2_q7k260_d96_bf16_causal_left50",
              "b3_h4x1_q2k170_d256_f16_causal_parts3", "b2_h4x2_q20k300_d128_f16_causal_split64",
-             "b40_h2x1_q1k70_d64_bf16", "b3_h4x1_q9k300_d64_f16_left20_right7_parts5"});
+             "b40_h2x1_q1k70_d64_bf16", "b3_h4x1_q9k300_d64_f16_left20_right7_parts5",
+             "b3_h8x2_q1k300_d64_f16_page16", "b5_h4x4_q1k700_d128_bf16_split128_page64",
+             "b4_h8x1_q3k200_d32_f16_causal_page48", "b3_h6x2_q7k260_d96_bf16_causal_left50_page32",
+             "b3_h4x1_q2k170_d256_f16_causal_parts3_page16", "b3_h4x2_q9k300_d64_bf16_page256"});
   add_tests("without_keys", computes_without_keys,
             {"b4_h4x1_q2k200_d64_f16_causal", "b4_h4x1_q2k200_d128_bf16_split64",
              "b4_h4x2_q2k200_d64_f16_parts3"});
@@ -249,7 +252,13 @@ void add_cache(const Stage& stage) {
             {"b2_h4x2_q1k300_d64_f16", "b2_h4x2_q1k300_d64_f16_split64"});
   add_tests("same_bits", gives_a_row_the_same_bits,
             {"b3_h4x1_q5k400_d64_f16_causal_split64", "b3_h8x2_q3k400_d128_bf16_split128",
-             "b2_h4x1_q6k300_d256_f16_causal_left90_split64"});
+             "b2_h4x1_q6k300_d256_f16_causal_left90_split64",
+             "b3_h4x1_q5k400_d64_f16_causal_split64_page16",
+             "b3_h8x2_q3k400_d128_bf16_split128_page80"});
+  add_tests("misses_pages", misses_pages,
+            {"b3_h4x2_q2k200_d64_f16_page16", "b3_h4x2_q2k200_d128_bf16_split64_page32",
+             "b3_h4x1_q1k130_d256_f16_parts2_page16"});
+  add_tests("shares_pages", shares_pages, {"b3_h4x2_q2k200_d64_f16_page16"});
 }
 
 void add_pass(const Stage& stage, Pass pass) {

@@ -58,6 +58,12 @@ constexpr Row kRows[] = {
     {"parts of the keys: one", "b1_h2_q5k200_d32_f16_parts1"},
     {"parts of the keys: scores up to 2e5", "b1_h4_q4k500_d64_f16_parts4_scale50_largeq"},
 
+    {"pages", "b2_h4x2_q33k47_d64_f16_causal_page16"},
+    {"pages", "b2_h2_q3k500_d128_bf16_left150_split64_page32_padded"},
+    {"pages", "b1_h4x1_q5k200_d96_f16_causal_parts7_page48_bshd"},
+    {"pages", "b2_h8x2_q1k300_d256_f16_page128"},
+    {"pages", "b2_h8x2_q70k90_d32_bf16_left20_page16"},
+
     {"strided", "b2_h2_q33k47_d64_f16_bshd"},
     {"strided", "b2_h4x2_q33k47_d32_causal_padded"},
     {"strided", "b2_h4x2_q33k47_d64_f16_padded"},

@@ -142,6 +142,11 @@ void computes_with_lengths(const Stage& stage, const Problem& problem);
 void computes_without_keys(const Stage& stage, const Problem& problem);
 // A NaN in a value that is seen reaches the rows that see it.
 void spreads_nan(const Stage& stage, const Problem& problem);
+// An entry of the table that is no page makes the rows of its sequence NaN if they see a key in it,
+// and is found by the CPU simulator.
+void misses_pages(const Stage& stage, const Problem& problem);
+// Sequences that begin with the same pages get the same bits as with pages of their own.
+void shares_pages(const Stage& stage, const Problem& problem);
 // With split_keys, a row has the same bits in a batch as alone: whatever the batch, the number of
 // queries, the capacity and the row's place.
 void gives_a_row_the_same_bits(const Stage& stage, const Problem& problem);

@@ -63,8 +63,8 @@ CUFLASH_ENUM(cuflash_error){
     CUFLASH_SUCCESS = 0,            ///< success
     CUFLASH_INVALID_DIMENSION = 1,  ///< a size is below 1, window_left or window_right is below -1,
                                     ///< split_keys or num_splits is below 0 or both are set,
-                                    ///< split_keys is not a multiple of 64, a stride is negative,
-                                    ///< an output overlaps itself, or a struct's own size is
+                                    ///< split_keys is not a multiple of 64, the sizes of pages
+                                    ///< are invalid, a stride is negative, an output overlaps itself, or a struct's own size is
                                     ///< invalid
     CUFLASH_DIMENSION_MISMATCH = 2,  ///< heads_q is not a multiple of heads_kv
     CUFLASH_NULL_POINTER = 3,        ///< a struct is null, or a required tensor has no data
@@ -223,9 +223,14 @@ typedef struct cuflash_tensor {
 /// each sequence are divided into n parts of equal length. At most one of the two may be set, and
 /// only for a forward call whose stage supports it.
 ///
+/// The pages. If page_size is not 0, K and V are num_pages pages of page_size rows each, and a
+/// forward call's block_table names the pages of each sequence: key j of sequence b is row
+/// j % page_size of page block_table[b * pages_per_seq + j / page_size]. seq_kv is the largest number
+/// of keys that a sequence may have.
+///
 /// This struct and the two below begin with their own size, so that a later version can add fields
 /// at the end. A shorter struct comes from an earlier version and uses no later field: one of 40
-/// bytes ends before window_left and has no window, one of 48 bytes ends before split_keys. A call
+/// bytes ends before window_left and has no window, one of 48 bytes ends before split_keys, one of 56 before page_size. A call
 /// returns CUFLASH_INVALID_DIMENSION for a struct that is shorter than the first version's, for one
 /// of more than 4,096 bytes, for one whose size is not a multiple of its alignment (4 bytes here, 8
 /// below), and for one in which a byte beyond the fields declared here is not 0: a newer program
@@ -252,6 +257,9 @@ typedef struct cuflash_problem {
   int32_t window_right;  ///< how many keys after its own position a query sees; -1: all
   int32_t split_keys;    ///< keys per part, a multiple of 64; 0: the library divides the keys
   int32_t num_splits;    ///< parts of each sequence's keys; 0: the library divides the keys
+  int32_t page_size;     ///< rows of a page of K and V, a multiple of 16; 0: there are no pages
+  int32_t num_pages;     ///< pages of K and V; 0 without pages
+  int32_t pages_per_seq; ///< entries of block_table for each sequence; 0 without pages
 } cuflash_problem;
 
 /// The tensors of one forward call. A row that sees no key gets O = 0 and LSE = -inf.
@@ -274,11 +282,17 @@ typedef struct cuflash_problem {
 /// one, or a batch can use some of many. k.batch_stride and v.batch_stride are then the elements
 /// from one to the next, even if batch is 1. The library cannot check these numbers: the caller
 /// ensures that K and V have them. seqused_k and k_begin are still those of sequence b.
+///
+/// With pages (cuflash_problem.page_size), K and V are [num_pages, heads_kv, page_size, head_dim]:
+/// batch_stride steps from page to page, and row_stride from row to row of a page. Sequences may
+/// share pages. An entry of block_table counts only if a query sees a key in its page. If it is then
+/// below 0, or not below num_pages, or if the table has no entry for the key, the rows that see the
+/// key get NaN, and nothing outside K and V is read. kv_batch must be null.
 typedef struct cuflash_forward_args {
   uint32_t size;     ///< sizeof(cuflash_forward_args)
   cuflash_tensor q;  ///< in, [batch, heads_q, seq_q, head_dim]
-  cuflash_tensor k;  ///< in, [batch, heads_kv, seq_kv, head_dim]
-  cuflash_tensor v;  ///< in, [batch, heads_kv, seq_kv, head_dim]
+  cuflash_tensor k;  ///< in, [batch, heads_kv, seq_kv, head_dim], or pages
+  cuflash_tensor v;  ///< in, [batch, heads_kv, seq_kv, head_dim], or pages
   cuflash_tensor o;  ///< out, [batch, heads_q, seq_q, head_dim]
   float* lse;        ///< out, [batch, heads_q, seq_q], natural log, contiguous; may be null
   void* workspace;   ///< cuflash_workspace_bytes() of scratch, 256-byte aligned; null: the library
@@ -289,6 +303,8 @@ typedef struct cuflash_forward_args {
   const int32_t* k_begin;    ///< in, [batch], the first key that a query may see; a value below 0
                              ///< counts as 0; null: 0
   const int32_t* kv_batch;   ///< in, [batch], the number of each sequence's K and V; null: b
+  const int32_t* block_table;  ///< in, [batch, pages_per_seq], the pages of each sequence; null
+                               ///< without pages
 } cuflash_forward_args;
 
 /// The tensors of one backward call. A dq, dk or dv whose data is null is not computed; if all

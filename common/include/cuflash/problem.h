@@ -71,6 +71,9 @@ struct Problem : cuflash_problem {
                         -1,
                         -1,
                         0,
+                        0,
+                        0,
+                        0,
                         0} {}
 };
 
@@ -82,7 +85,7 @@ struct Forward : cuflash_forward_args {
   /// The tensors in the order of the struct; where `L` is null, no LSE is written.
   Forward(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O, float* L = nullptr)
       : cuflash_forward_args{
-            sizeof(cuflash_forward_args), Q, K, V, O, L, nullptr, 0, nullptr, nullptr, nullptr} {}
+            sizeof(cuflash_forward_args), Q, K, V, O, L, nullptr, 0, nullptr, nullptr, nullptr, nullptr} {}
 };
 
 /// The tensors of one backward call, null by default; cuflash_backward_args documents each field.

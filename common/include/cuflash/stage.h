@@ -65,7 +65,8 @@ enum class Feature : unsigned {
   kNullGradients = 64,  ///< a null dq, dk or dv
   kLengths = 128,       ///< seqused_k or k_begin
   kKvBatch = 256,       ///< kv_batch
-  kSplits = 512         ///< split_keys or num_splits
+  kSplits = 512,        ///< split_keys or num_splits
+  kPages = 1024         ///< page_size
 };
 
 /// A set of features.
@@ -80,7 +81,7 @@ struct Features {
 };
 
 /// All features.
-inline constexpr Features kEveryFeature{1023};
+inline constexpr Features kEveryFeature{2047};
 /// All features but those of a cache of keys and values.
 inline constexpr Features kDenseFeatures{127};
 

@@ -27,8 +27,12 @@ constexpr bool has_window(const Problem& problem) {
 /// dtype, mask). The mask is `_causal`, `_left16` and `_right3`, in this order; a part that does
 /// not apply is omitted, and so is an unlimited side of the window. `h4` stands for `h4x4`. When a
 /// name is read, `q77` stands for `q77k77`. `_split512` and `_parts4` at the end are split_keys and
-/// num_splits, if they are not 0. The scale is not part of the name.
+/// num_splits, if they are not 0, and `_page16` stands for in_pages(). The scale is not part of the name.
 std::string problem_name(const Problem& problem);
+
+/// The problem with K and V in pages of so many rows: each sequence has the pages that seq_kv keys
+/// need, and three pages belong to no sequence. 0 stands for no pages.
+Problem in_pages(const Problem& problem, int page_size);
 
 /// Parses a name from problem_name(); the dtype and each part after it may be omitted (they keep
 /// the values of `problem`). Sets softmax_scale to default_scale(head_dim). Returns false, and
