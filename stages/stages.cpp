@@ -25,6 +25,7 @@ CUFLASH_DECLARE_STAGE(overlapped_backward)
 CUFLASH_DECLARE_STAGE(persistent_backward)
 CUFLASH_DECLARE_STAGE(dq_on_the_way)
 CUFLASH_DECLARE_STAGE(split_kv)
+CUFLASH_DECLARE_STAGE(paged_kv)
 
 // Stages that only this checkout has (scripts/new_stage.sh): CUFLASH_LOCAL_STAGE(name) each.
 #define CUFLASH_LOCAL_STAGE CUFLASH_DECLARE_STAGE
@@ -56,6 +57,7 @@ const std::vector<const Stage*>& stages() {
       &persistent_backward::kStage,
       &dq_on_the_way::kStage,
       &split_kv::kStage,
+      &paged_kv::kStage,
 #include "local_stages.inc"
   };
   return list;

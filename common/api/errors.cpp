@@ -30,7 +30,8 @@ const char* cuflash_error_string(int error) {
       return "success";
     case CUFLASH_INVALID_DIMENSION:
       return "a size is below 1, window_left or window_right is below -1, split_keys or num_splits "
-             "is below 0 or both are set, split_keys is not a multiple of 64, the sizes of pages are "
+             "is below 0 or both are set, split_keys is not a multiple of 64, the sizes of pages "
+             "are "
              "invalid, a stride is "
              "negative, an output overlaps itself, or a struct's own size is invalid";
     case CUFLASH_DIMENSION_MISMATCH:

@@ -154,7 +154,8 @@ std::string bad_arrays(const Arguments& args) {
     return "block_table is given, but page_size is 0: there are no pages";
   }
   if (args.problem.page_size != 0 && args.kv_batch != nullptr) {
-    return "kv_batch is given, and so are pages; block_table alone says where a sequence's keys are";
+    return "kv_batch is given, and so are pages; block_table alone says where a sequence's keys "
+           "are";
   }
   return {};
 }
@@ -281,8 +282,10 @@ std::string misaligned(const Arguments& args) {
   }
   if (fault.empty()) fault = bad_address("LSE", args.lse, alignof(float));
   if (fault.empty()) fault = bad_address("the workspace", args.workspace, kWorkspaceAlignment);
-  const std::pair<const char*, const std::int32_t*> arrays[] = {
-      {"seqused_k", args.seqused_k}, {"k_begin", args.k_begin}, {"kv_batch", args.kv_batch}, {"block_table", args.block_table}};
+  const std::pair<const char*, const std::int32_t*> arrays[] = {{"seqused_k", args.seqused_k},
+                                                                {"k_begin", args.k_begin},
+                                                                {"kv_batch", args.kv_batch},
+                                                                {"block_table", args.block_table}};
   for (const auto& [name, array] : arrays) {
     if (fault.empty()) fault = bad_address(name, array, alignof(std::int32_t));
   }

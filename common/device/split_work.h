@@ -1,4 +1,5 @@
-// How keys are divided over blocks, and where the parts' results go (stage 20_split_kv explains it).
+// How keys are divided over blocks, and where the parts' results go (stage 20_split_kv explains
+// it).
 #ifndef CUFLASH_DEVICE_SPLIT_WORK_H_
 #define CUFLASH_DEVICE_SPLIT_WORK_H_
 

@@ -30,8 +30,8 @@ std::vector<float> paged_rows(const Problem& p, const std::vector<float>& rows) 
   for (std::size_t row = 0; row < rows.size() / p.head_dim; ++row) {
     const std::size_t j = row % p.seq_kv, h = row / p.seq_kv % p.heads_kv;
     const std::size_t b = row / p.seq_kv / p.heads_kv;
-    const std::size_t to = table[b * p.pages_per_seq + j / p.page_size] * page +
-                           h * p.page_size + j % p.page_size;
+    const std::size_t to =
+        table[b * p.pages_per_seq + j / p.page_size] * page + h * p.page_size + j % p.page_size;
     std::copy_n(&rows[row * p.head_dim], p.head_dim, &paged[to * p.head_dim]);
   }
   return paged;
@@ -81,8 +81,9 @@ StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inpu
     const bool of_pages = paged && (name == "K" || name == "V");
     return std::make_unique<DeviceTensor>(
         DeviceTensor::Shape{of_pages ? p.num_pages : p.batch, heads, of_pages ? p.page_size : seq,
-                            head_dim}, name == "LSE" ? CUFLASH_F32 : p.dtype,
-        layout_of(name, options.layout), outputs_.count(name) ? guard_bytes : 0, name);
+                            head_dim},
+        name == "LSE" ? CUFLASH_F32 : p.dtype, layout_of(name, options.layout),
+        outputs_.count(name) ? guard_bytes : 0, name);
   };
   const auto input = [&](const std::string& name, const std::vector<float>& values, int heads,
                          int seq, int head_dim) {
@@ -121,9 +122,9 @@ StageCall::StageCall(const Stage& stage, Pass pass, const Problem& p, const Inpu
     forward_.seqused_k = numbers("seqused_k", options.cache.seqused_k);
     forward_.k_begin = numbers("k_begin", options.cache.k_begin);
     forward_.kv_batch = numbers("kv_batch", options.cache.kv_batch);
-    forward_.block_table = numbers("block_table", options.cache.block_table.empty()
-                                                      ? block_table(p)
-                                                      : options.cache.block_table);
+    forward_.block_table =
+        numbers("block_table",
+                options.cache.block_table.empty() ? block_table(p) : options.cache.block_table);
     return;
   }
   backward_.q = q, backward_.k = k, backward_.v = v;

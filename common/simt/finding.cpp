@@ -69,6 +69,7 @@ constexpr ReportFacts kReports[] = {
     {Report::kProductWithoutWait, FindingKind::kAsyncProduct, "PRODUCT WITHOUT A WAIT"},
     {Report::kRegisterInFlight, FindingKind::kAsyncProduct, "REGISTER OF A PRODUCT IN FLIGHT"},
     {Report::kWaitForLaterBlock, FindingKind::kBlockOrder, "WAIT FOR A LATER BLOCK"},
+    {Report::kMissingPage, FindingKind::kMissingPage, "NO SUCH PAGE"},
 };
 
 constexpr bool in_order() {
@@ -76,7 +77,7 @@ constexpr bool in_order() {
   for (const ReportFacts& facts : kReports) {
     if (static_cast<int>(facts.report) != number++) return false;
   }
-  return number == static_cast<int>(Report::kWaitForLaterBlock) + 1;
+  return number == static_cast<int>(Report::kMissingPage) + 1;
 }
 static_assert(in_order(), "a report without its facts");
 

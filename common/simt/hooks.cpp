@@ -5,6 +5,7 @@
 // (-fsanitize=thread). No sanitizer is linked; this file defines the functions.
 #include <device/ptx/red.h>
 
+#include "device/missing_page.h"
 #include "device/tile_mark.h"
 #include "simt/access_check.h"
 

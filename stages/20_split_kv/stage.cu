@@ -70,7 +70,7 @@ constexpr Stage describe() {
   stage.forward = forward_pass<ForwardKernels, TensorCoreTypes, EveryHeadDim>();
   stage.forward.follows = "09_async_copy";
   stage.forward.arch = {80};
-  stage.forward.features = kEveryFeature;
+  stage.forward.features = kEveryFeature.without(Feature::kPages);
   stage.forward.products_by = ProductsBy::kMma;
   stage.forward.products = products<2>;
   stage.forward.resident = true;

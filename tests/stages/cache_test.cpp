@@ -186,7 +186,8 @@ void misses_pages(const Stage& stage, const Problem& problem) {
   CUFLASH_SKIP_UNSUPPORTED(stage, CUFLASH_FORWARD, problem);
   ASSERT_EQ(problem.batch, 3);
   ASSERT_EQ(problem.window_left, -1);
-  Batch batch = make_batch(problem, {0, 0, 0}, {problem.seq_kv, problem.seq_kv, problem.seq_kv / 2});
+  Batch batch =
+      make_batch(problem, {0, 0, 0}, {problem.seq_kv, problem.seq_kv, problem.seq_kv / 2});
   // Sequences 0 and 2 lack their last page. Sequence 2 has no key in it, so it needs none.
   auto& table = batch.options.cache.block_table = harness::block_table(problem);
   for (const int nowhere : {-1, problem.num_pages, std::numeric_limits<int>::max()}) {
@@ -221,7 +222,8 @@ void shares_pages(const Stage& stage, const Problem& problem) {
   const std::size_t shared = std::size_t(problem.page_size) * 2 * problem.head_dim;
   const std::size_t head = std::size_t(problem.seq_kv) * problem.head_dim;
   for (auto* cache : {&batch.inputs.k, &batch.inputs.v}) {
-    std::replace_if(cache->begin(), cache->end(), [](float x) { return std::isnan(x); }, 0.5f);
+    std::replace_if(
+        cache->begin(), cache->end(), [](float x) { return std::isnan(x); }, 0.5f);
     for (std::size_t at = 0; at < cache->size(); at += head) {
       std::copy_n(cache->begin() + at % (head * problem.heads_kv), shared, cache->begin() + at);
     }

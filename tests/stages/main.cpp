@@ -250,11 +250,11 @@ void add_cache(const Stage& stage) {
              "b4_h4x2_q2k200_d64_f16_parts3"});
   add_tests("spreads_nan", spreads_nan,
             {"b2_h4x2_q1k300_d64_f16", "b2_h4x2_q1k300_d64_f16_split64"});
-  add_tests("same_bits", gives_a_row_the_same_bits,
-            {"b3_h4x1_q5k400_d64_f16_causal_split64", "b3_h8x2_q3k400_d128_bf16_split128",
-             "b2_h4x1_q6k300_d256_f16_causal_left90_split64",
-             "b3_h4x1_q5k400_d64_f16_causal_split64_page16",
-             "b3_h8x2_q3k400_d128_bf16_split128_page80"});
+  add_tests(
+      "same_bits", gives_a_row_the_same_bits,
+      {"b3_h4x1_q5k400_d64_f16_causal_split64", "b3_h8x2_q3k400_d128_bf16_split128",
+       "b2_h4x1_q6k300_d256_f16_causal_left90_split64",
+       "b3_h4x1_q5k400_d64_f16_causal_split64_page16", "b3_h8x2_q3k400_d128_bf16_split128_page80"});
   add_tests("misses_pages", misses_pages,
             {"b3_h4x2_q2k200_d64_f16_page16", "b3_h4x2_q2k200_d128_bf16_split64_page32",
              "b3_h4x1_q1k130_d256_f16_parts2_page16"});

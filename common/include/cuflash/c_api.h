@@ -64,8 +64,8 @@ CUFLASH_ENUM(cuflash_error){
     CUFLASH_INVALID_DIMENSION = 1,  ///< a size is below 1, window_left or window_right is below -1,
                                     ///< split_keys or num_splits is below 0 or both are set,
                                     ///< split_keys is not a multiple of 64, the sizes of pages
-                                    ///< are invalid, a stride is negative, an output overlaps itself, or a struct's own size is
-                                    ///< invalid
+                                    ///< are invalid, a stride is negative, an output overlaps
+                                    ///< itself, or a struct's own size is invalid
     CUFLASH_DIMENSION_MISMATCH = 2,  ///< heads_q is not a multiple of heads_kv
     CUFLASH_NULL_POINTER = 3,        ///< a struct is null, or a required tensor has no data
     CUFLASH_CUDA_ERROR = 4,          ///< the CUDA runtime reported an error
@@ -225,16 +225,16 @@ typedef struct cuflash_tensor {
 ///
 /// The pages. If page_size is not 0, K and V are num_pages pages of page_size rows each, and a
 /// forward call's block_table names the pages of each sequence: key j of sequence b is row
-/// j % page_size of page block_table[b * pages_per_seq + j / page_size]. seq_kv is the largest number
-/// of keys that a sequence may have.
+/// j % page_size of page block_table[b * pages_per_seq + j / page_size]. seq_kv is the largest
+/// number of keys that a sequence may have.
 ///
 /// This struct and the two below begin with their own size, so that a later version can add fields
 /// at the end. A shorter struct comes from an earlier version and uses no later field: one of 40
-/// bytes ends before window_left and has no window, one of 48 bytes ends before split_keys, one of 56 before page_size. A call
-/// returns CUFLASH_INVALID_DIMENSION for a struct that is shorter than the first version's, for one
-/// of more than 4,096 bytes, for one whose size is not a multiple of its alignment (4 bytes here, 8
-/// below), and for one in which a byte beyond the fields declared here is not 0: a newer program
-/// uses that byte for a field that this library does not have.
+/// bytes ends before window_left and has no window, one of 48 bytes ends before split_keys, one of
+/// 56 before page_size. A call returns CUFLASH_INVALID_DIMENSION for a struct that is shorter than
+/// the first version's, for one of more than 4,096 bytes, for one whose size is not a multiple of
+/// its alignment (4 bytes here, 8 below), and for one in which a byte beyond the fields declared
+/// here is not 0: a newer program uses that byte for a field that this library does not have.
 ///
 /// @code{.c}
 /// const cuflash_problem problem = {.size = sizeof problem, .batch = 2, .heads_q = 8,
@@ -243,23 +243,23 @@ typedef struct cuflash_tensor {
 ///                                  CUFLASH_NO_WINDOW};
 /// @endcode
 typedef struct cuflash_problem {
-  uint32_t size;         ///< sizeof(cuflash_problem)
-  int32_t batch;         ///< at least 1
-  int32_t heads_q;       ///< query heads, a multiple of heads_kv
-  int32_t heads_kv;      ///< key and value heads; fewer than heads_q means grouped-query attention
-  int32_t seq_q;         ///< queries per head, at least 1
-  int32_t seq_kv;        ///< keys per head, at least 1
-  int32_t head_dim;      ///< 32, 64 or 128; in f16 and bf16 also 96 and 256
-  cuflash_dtype dtype;   ///< the element type of every tensor but LSE
-  int32_t causal;        ///< nonzero: no query sees a key after its own position
-  float softmax_scale;   ///< finite and positive; usually 1/sqrt(head_dim)
-  int32_t window_left;   ///< how many keys before its own position a query sees; -1: all
-  int32_t window_right;  ///< how many keys after its own position a query sees; -1: all
-  int32_t split_keys;    ///< keys per part, a multiple of 64; 0: the library divides the keys
-  int32_t num_splits;    ///< parts of each sequence's keys; 0: the library divides the keys
-  int32_t page_size;     ///< rows of a page of K and V, a multiple of 16; 0: there are no pages
-  int32_t num_pages;     ///< pages of K and V; 0 without pages
-  int32_t pages_per_seq; ///< entries of block_table for each sequence; 0 without pages
+  uint32_t size;          ///< sizeof(cuflash_problem)
+  int32_t batch;          ///< at least 1
+  int32_t heads_q;        ///< query heads, a multiple of heads_kv
+  int32_t heads_kv;       ///< key and value heads; fewer than heads_q means grouped-query attention
+  int32_t seq_q;          ///< queries per head, at least 1
+  int32_t seq_kv;         ///< keys per head, at least 1
+  int32_t head_dim;       ///< 32, 64 or 128; in f16 and bf16 also 96 and 256
+  cuflash_dtype dtype;    ///< the element type of every tensor but LSE
+  int32_t causal;         ///< nonzero: no query sees a key after its own position
+  float softmax_scale;    ///< finite and positive; usually 1/sqrt(head_dim)
+  int32_t window_left;    ///< how many keys before its own position a query sees; -1: all
+  int32_t window_right;   ///< how many keys after its own position a query sees; -1: all
+  int32_t split_keys;     ///< keys per part, a multiple of 64; 0: the library divides the keys
+  int32_t num_splits;     ///< parts of each sequence's keys; 0: the library divides the keys
+  int32_t page_size;      ///< rows of a page of K and V, a multiple of 16; 0: there are no pages
+  int32_t num_pages;      ///< pages of K and V; 0 without pages
+  int32_t pages_per_seq;  ///< entries of block_table for each sequence; 0 without pages
 } cuflash_problem;
 
 /// The tensors of one forward call. A row that sees no key gets O = 0 and LSE = -inf.
@@ -285,9 +285,9 @@ typedef struct cuflash_problem {
 ///
 /// With pages (cuflash_problem.page_size), K and V are [num_pages, heads_kv, page_size, head_dim]:
 /// batch_stride steps from page to page, and row_stride from row to row of a page. Sequences may
-/// share pages. An entry of block_table counts only if a query sees a key in its page. If it is then
-/// below 0, or not below num_pages, or if the table has no entry for the key, the rows that see the
-/// key get NaN, and nothing outside K and V is read. kv_batch must be null.
+/// share pages. An entry of block_table counts only if a query sees a key in its page. If it is
+/// then below 0, or not below num_pages, or if the table has no entry for the key, the rows that
+/// see the key get NaN, and nothing outside K and V is read. kv_batch must be null.
 typedef struct cuflash_forward_args {
   uint32_t size;     ///< sizeof(cuflash_forward_args)
   cuflash_tensor q;  ///< in, [batch, heads_q, seq_q, head_dim]
@@ -297,12 +297,12 @@ typedef struct cuflash_forward_args {
   float* lse;        ///< out, [batch, heads_q, seq_q], natural log, contiguous; may be null
   void* workspace;   ///< cuflash_workspace_bytes() of scratch, 256-byte aligned; null: the library
                      ///< allocates it in stream order
-  uint64_t workspace_bytes;  ///< the size of `workspace`; ignored if `workspace` is null
-  const int32_t* seqused_k;  ///< in, [batch], the number of keys of each sequence, from 0 to
-                             ///< seq_kv; null: each has seq_kv
-  const int32_t* k_begin;    ///< in, [batch], the first key that a query may see; a value below 0
-                             ///< counts as 0; null: 0
-  const int32_t* kv_batch;   ///< in, [batch], the number of each sequence's K and V; null: b
+  uint64_t workspace_bytes;    ///< the size of `workspace`; ignored if `workspace` is null
+  const int32_t* seqused_k;    ///< in, [batch], the number of keys of each sequence, from 0 to
+                               ///< seq_kv; null: each has seq_kv
+  const int32_t* k_begin;      ///< in, [batch], the first key that a query may see; a value below 0
+                               ///< counts as 0; null: 0
+  const int32_t* kv_batch;     ///< in, [batch], the number of each sequence's K and V; null: b
   const int32_t* block_table;  ///< in, [batch, pages_per_seq], the pages of each sequence; null
                                ///< without pages
 } cuflash_forward_args;

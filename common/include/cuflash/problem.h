@@ -84,8 +84,18 @@ struct Forward : cuflash_forward_args {
   Forward() : Forward({}, {}, {}, {}) {}
   /// The tensors in the order of the struct; where `L` is null, no LSE is written.
   Forward(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O, float* L = nullptr)
-      : cuflash_forward_args{
-            sizeof(cuflash_forward_args), Q, K, V, O, L, nullptr, 0, nullptr, nullptr, nullptr, nullptr} {}
+      : cuflash_forward_args{sizeof(cuflash_forward_args),
+                             Q,
+                             K,
+                             V,
+                             O,
+                             L,
+                             nullptr,
+                             0,
+                             nullptr,
+                             nullptr,
+                             nullptr,
+                             nullptr} {}
 };
 
 /// The tensors of one backward call, null by default; cuflash_backward_args documents each field.

@@ -27,7 +27,8 @@ constexpr bool has_window(const Problem& problem) {
 /// dtype, mask). The mask is `_causal`, `_left16` and `_right3`, in this order; a part that does
 /// not apply is omitted, and so is an unlimited side of the window. `h4` stands for `h4x4`. When a
 /// name is read, `q77` stands for `q77k77`. `_split512` and `_parts4` at the end are split_keys and
-/// num_splits, if they are not 0, and `_page16` stands for in_pages(). The scale is not part of the name.
+/// num_splits, if they are not 0, and `_page16` stands for in_pages(). The scale is not part of the
+/// name.
 std::string problem_name(const Problem& problem);
 
 /// The problem with K and V in pages of so many rows: each sequence has the pages that seq_kv keys
