@@ -221,6 +221,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
     const Range seen = key_tiles<C::kBlockKV>(seq, first_query, last_query + 1);
     const Range tiles =
         uniform(Range{max(piece.tiles.begin, seen.begin), min(piece.tiles.end, seen.end)});
+    // A tile's buffer depends on its number alone.
     const auto request = [&](int tile) {
       const int stage = tile % C::kStages, j0 = tile * C::kBlockKV;
       if (tile < tiles.end) {
@@ -239,6 +240,7 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
                           query_row(p, piece, lane / 4 + 8).query};
     typename C::Output rO = {};
     // row_max: m · scale_log2, to be subtracted in one instruction; row_sum: of this lane's columns
+    // (m begins with a finite number: −∞ minus −∞ would be a NaN.)
     typename C::RowValues row_max = {-FLT_MAX, -FLT_MAX}, row_sum = {};
 
     // Walk over the tiles of keys.
@@ -302,7 +304,8 @@ __global__ void __launch_bounds__(Config<kHeadDim>::kThreads, Config<kHeadDim>::
   }
 }  // [FA2 Alg.1 l.17]
 
-// Merges the partial results of a row, in the order of its keys. A warp merges one row.
+// Merges the partial results of a row, in the order of its keys. A warp merges one row, whose slots
+// it finds from all lengths, as the blocks did.
 constexpr int kCombineThreads = 128;
 template <class T, int kHeadDim>
 __global__ void __launch_bounds__(kCombineThreads)
@@ -327,7 +330,7 @@ __global__ void __launch_bounds__(kCombineThreads)
 #pragma unroll 4
   for (int n = 0; n < slots.count; ++n) {
     const float2 stats = partials.stat(slots[n], r);
-    if (stats.y == 0.f) continue;  // The part holds no key that this row sees.
+    if (stats.y == 0.f) continue;  // The row sees no key of this part: its O need not be read.
     const float weight = ptx::exp2(stats.x - row_max);
     row_sum = fmaf(weight, stats.y, row_sum);
     const float* part = partials.row<kHeadDim>(slots[n], r);
