@@ -41,8 +41,22 @@ std::vector<Range> pieces_of(const Problem& p, const Division& division, std::in
   return pieces;
 }
 
-// Q once for each warp of each piece, K and V once for each tile of rows; O and LSE. Where a tile
-// of rows has several pieces, their results and the numbers of each row.
+// The bytes of block_table that a piece reads: of each key of its tiles and of the tile behind
+// them, if its rows see the key, once for each thread that copies a part of the key's row.
+template <class C, int kHeadDim>
+std::uint64_t table_bytes(const Problem& p, Range tiles, Span keys) {
+  if (p.page_size == 0) return 0;
+  std::uint64_t looked_up = 0;
+  for (int tile = tiles.begin; tile <= std::max(tiles.begin, tiles.end); ++tile) {
+    const std::int64_t first = std::int64_t{tile} * C::kBlockKV;
+    looked_up += static_cast<std::uint64_t>(
+        Span{std::max(first, keys.begin), std::min(first + C::kBlockKV, keys.end)}.size());
+  }
+  return looked_up * Swizzle<C::kBlockKV, kHeadDim>::kChunks * sizeof(int);
+}
+
+// Q once for each warp of each piece, the keys that a tile of rows sees and their values once; O
+// and LSE. Where a tile of rows has several pieces, their results and the numbers of each row.
 template <int kHeadDim>
 Traffic forward_of(const Problem& p, const Device& device) {
   using C = Config<kHeadDim>;
@@ -53,12 +67,16 @@ Traffic forward_of(const Problem& p, const Device& device) {
   for (std::int64_t row_tile = 0; row_tile < all_row_tiles(p); ++row_tile) {
     const int first = static_cast<int>(row_tile % num_row_tiles(p)) * kMmaM;
     const int end = std::min(first + kMmaM, rows);
-    const Range seen = tiles_of<C>(keys_of(p, first / group, (end - 1) / group + 1));
-    const std::uint64_t keys =
-        std::min(seen.end * C::kBlockKV, p.seq_kv) - seen.begin * C::kBlockKV;
-    t.read_bytes += 2 * keys * n.row_bytes;
+    Span keys = keys_of(p, first / group, (end - 1) / group + 1);
+    if (keys.size() == 0) keys = {};
+    const Range seen = tiles_of<C>(keys);
+    t.read_bytes += 2 * static_cast<std::uint64_t>(keys.size()) * n.row_bytes;
     const std::vector<Range> pieces = pieces_of<C>(p, division, row_tile);
     t.read_bytes += pieces.size() * C::kWarps * (end - first) * n.row_bytes;
+    for (const Range& piece : pieces) {
+      t.read_bytes += table_bytes<C, kHeadDim>(
+          p, {std::max(piece.begin, seen.begin), std::min(piece.end, seen.end)}, keys);
+    }
     if (pieces.size() == 1) continue;
     for (int row = first; row < end; ++row) {
       const Span own = keys_of(p, row / group, row / group + 1);
