@@ -400,6 +400,28 @@ TEST(ChooseStage, TakesTheHighestRank) {
   }
 }
 
+TEST(ChooseStage, DividesTheKeysWhereFewQueriesSeeMany) {
+  const struct {
+    int heads_q, heads_kv, seq_q, seq_kv;
+    bool divides;
+  } kRows[] = {
+      {32, 8, 1, 4096, true},  {32, 8, 4, 4096, true},     {32, 8, 5, 4096, false},
+      {32, 8, 1, 1024, false}, {512, 512, 1, 4096, false}, {512, 128, 1, 4096, true},
+  };
+  for (const auto& row : kRows) {
+    Problem p;
+    p.dtype = CUFLASH_F16;
+    p.heads_q = row.heads_q, p.heads_kv = row.heads_kv;
+    p.seq_q = row.seq_q, p.seq_kv = row.seq_kv;
+    for (const Device& device : {kA100, kH200}) {
+      const std::string chosen = choose_stage(CUFLASH_FORWARD, p, device)->name;
+      EXPECT_EQ(chosen == "20_split_kv", row.divides)
+          << chosen << " for " << row.heads_q << " heads, " << row.seq_q << " queries, "
+          << row.seq_kv << " keys on " << device.name;
+    }
+  }
+}
+
 // The choices by name: a new stage that is faster changes this table.
 TEST(ChooseStage, TakesTheFastestThatTheDeviceRuns) {
   const struct {
