@@ -35,13 +35,23 @@ def rungs(direction, titles):
                "time": three_digits(row["ms"]) + " ms", "share": round(100 * share, 1)}
 
 
+def not_timed(timed, titles):
+    """The other stages, which are for other problems."""
+    for page in sorted(titles):
+        title = re.fullmatch(r"(\d+) (.+?): (.+)", titles[page].astext())
+        if re.fullmatch(r"stages/\d\d_\w+/index", page) and page not in timed:
+            number, name, idea = title.groups()
+            yield {"page": page, "number": number, "name": name, "idea": idea, "time": "", "share": 0}
+
+
 def facts(titles):
     """What the template of the home page takes."""
     made = read(LADDER)["provenance"]
     forward, backward = (list(rungs(direction, titles)) for direction in ("forward", "backward"))
     row = next(row for row in read(PEERS)["rows"] if CELL.items() <= row.items())
     peers = [(name, round(row["tflops"][key][0])) for key, name in NAMES.items()]
-    return {"forward": forward, "backward": backward, "peers": peers, "device": made["device"],
+    serving = list(not_timed({row["page"] for row in forward + backward}, titles))
+    return {"forward": forward, "backward": backward, "serving": serving, "peers": peers, "device": made["device"],
             "date": made["date"][:10], "ratio": round(forward[0]["ms"] / forward[-1]["ms"])}
 
 
