@@ -148,6 +148,7 @@ Sample sample_of(const char* name, const Stage& exercise, const Stage& own, Pass
   harness::TestCase c = case_of(name);
   Sample s;
   if (!own.facts(pass).dtypes.has(c.problem.dtype)) c.problem.dtype = CUFLASH_F16;
+  if (own.facts(pass).features.has(Feature::kPages)) c.problem = in_pages(c.problem, 16);
   c.options.sms = told_sms(own, pass);
   s.name = test_case_name(c);
   s.pass = pass;

@@ -106,6 +106,8 @@ STAGES = (
      ["HBM L2 registers L2 HBM"], []),
     ("20_split_kv", "09_async_copy", "forward", "All SMs share the keys", "K and V once per group",
      ["HBM L2 shared", "registers L2 registers"], []),
+    ("21_paged_kv", "20_split_kv", "forward", "K and V come from pages", "a table says where",
+     ["HBM L2 shared"], []),
 )
 
 

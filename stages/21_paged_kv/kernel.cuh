@@ -64,61 +64,6 @@ __device__ __forceinline__ QueryRow query_row(const ForwardParams& p, const Piec
   return {row / group, piece.kv_head * group + row % group, row < group * p.seq_q};
 }
 
-// The rows of a tile that a thread copies: every kStep-th from its first one on, a chunk of each
-// panel.
-template <class C, class Tile>
-struct CopiedRows {
-  static constexpr int kStep = C::kThreads / Tile::kChunks;  // rows that all threads copy at a time
-  static constexpr int kCount = Tile::kTileRows / kStep;
-  using PageNumbers = int[kCount];
-  int row, col;
-  __device__ __forceinline__ explicit CopiedRows(unsigned thread)
-      : row(thread / Tile::kChunks), col(thread % Tile::kChunks * Tile::kChunk) {}
-};
-
-// Loads the numbers of the pages in which the keys of a tile are, from key j0 on. The tile's copies
-// need them, so they are loaded one tile earlier.
-template <class Rows>
-__device__ __forceinline__ void load_page_numbers(typename Rows::PageNumbers& numbers,
-                                                  const Pages& pages, int j0, Range keys,
-                                                  const Rows& rows) {
-#pragma unroll
-  for (int n = 0; n < Rows::kCount; ++n) {
-    const int j = j0 + rows.row + n * Rows::kStep;
-    numbers[n] = keys.begin <= j && j < keys.end ? pages.of_key(j) : 0;
-  }
-}
-
-// Begins to copy the keys from j0 on to a tile of K and one of V. Rows outside `keys` become zeros
-// and are not read. A key whose page does not exist becomes NaN, so that its scores do, and its
-// value 0.
-template <class T, class Tile, class Rows>
-__device__ __forceinline__ void request_tiles(Tile& sK, Tile& sV, const cuflash::Rows<const T>& gK,
-                                              const cuflash::Rows<const T>& gV,
-                                              const ForwardParams& p, const Pages& pages,
-                                              const typename Rows::PageNumbers& numbers, int j0,
-                                              Range keys, const Rows& rows) {
-#pragma unroll
-  for (int n = 0; n < Rows::kCount; ++n) {
-    const int r = rows.row + n * Rows::kStep, j = j0 + r;
-    const bool wanted = keys.begin <= j && j < keys.end, exists = pages.exists(numbers[n]);
-    const std::int64_t page = wanted && exists ? numbers[n] : 0;
-    const int row = wanted && exists ? pages.row(j) : 0;
-    const T* from_k = &gK(row, rows.col) + page * p.k.batch_stride;
-    const T* from_v = &gV(row, rows.col) + page * p.v.batch_stride;
-    if (wanted && !exists) note_missing_page(j, numbers[n]);
-#pragma unroll
-    for (int c = 0; c < Tile::kPanels * Tile::kPanelCols; c += Tile::kPanelCols) {
-      if (wanted && !exists) {
-        *reinterpret_cast<uint4*>(&sK(r, rows.col + c)) = {~0u, ~0u, ~0u, ~0u};
-      } else {
-        ptx::cp_async_16(&sK(r, rows.col + c), from_k + c, wanted);
-      }
-      ptx::cp_async_16(&sV(r, rows.col + c), from_v + c, wanted && exists);
-    }
-  }
-}
-
 // Loads Q of the tile's rows from global memory, each lane its own elements: all warps need them.
 template <class C, class T>
 __device__ __forceinline__ void load_queries(typename C::Queries& rQ, const ForwardParams& p,
