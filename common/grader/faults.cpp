@@ -276,6 +276,10 @@ constexpr Words kWords[] = {
      "A thread waits for a count that no block changes that has begun: {place}. Blocks that begin "
      "later may begin only when this one has ended; or it waits for the count of another tile, or "
      "for another number."},
+    {Kind::kMissingPage, kOthers, "missing-page",
+     "A key is looked up in a page that does not exist: {place}. No page is missing in this "
+     "problem, "
+     "so the entry, the sequence or the key is another one than in the stage."},
     {Kind::kAsyncProduct, Report::kProductWithoutFence, "product-without-fence",
      "A product is issued that no wgmma_fence() orders with the threads' earlier accesses to its "
      "registers: {place}. The fence stands after the last of them, before the first product."},

@@ -30,6 +30,7 @@ std::vector<float> paged_rows(const Problem& p, const std::vector<float>& rows) 
   for (std::size_t row = 0; row < rows.size() / p.head_dim; ++row) {
     const std::size_t j = row % p.seq_kv, h = row / p.seq_kv % p.heads_kv;
     const std::size_t b = row / p.seq_kv / p.heads_kv;
+    if (static_cast<int>(j) / p.page_size >= p.pages_per_seq) continue;  // too short a table
     const std::size_t to =
         table[b * p.pages_per_seq + j / p.page_size] * page + h * p.page_size + j % p.page_size;
     std::copy_n(&rows[row * p.head_dim], p.head_dim, &paged[to * p.head_dim]);

@@ -84,7 +84,8 @@ class Problem(ctypes.Structure):
                 ("dtype", ctypes.c_int32), ("causal", ctypes.c_int32),
                 ("softmax_scale", ctypes.c_float), ("window_left", ctypes.c_int32),
                 ("window_right", ctypes.c_int32), ("split_keys", ctypes.c_int32),
-                ("num_splits", ctypes.c_int32)]
+                ("num_splits", ctypes.c_int32), ("page_size", ctypes.c_int32),
+                ("num_pages", ctypes.c_int32), ("pages_per_seq", ctypes.c_int32)]
 
     def __init__(self, **fields):
         fields = {"window_left": -1, "window_right": -1, **fields}
@@ -104,7 +105,7 @@ class ForwardArgs(ctypes.Structure):
     """cuflash_forward_args; its size is set."""
     _fields_ = [("size", ctypes.c_uint32)] + [
         (name, Tensor) for name in ("q", "k", "v", "o")] + _LAST_FIELDS + [
-            (name, ctypes.c_void_p) for name in ("seqused_k", "k_begin", "kv_batch")]
+            (name, ctypes.c_void_p) for name in ("seqused_k", "k_begin", "kv_batch", "block_table")]
 
     def __init__(self, **fields):
         super().__init__(ctypes.sizeof(self), **fields)

@@ -216,7 +216,7 @@ def test_structs_are_those_of_the_header(name, struct):
 
 def test_a_problem_has_no_window_unless_one_is_given():
     assert [(p.window_left, p.window_right, p.size) for p in
-            (capi.Problem(batch=1), capi.Problem(window_left=3))] == [(-1, -1, 56), (3, -1, 56)]
+            (capi.Problem(batch=1), capi.Problem(window_left=3))] == [(-1, -1, 68), (3, -1, 68)]
 
 
 def test_a_window_that_is_refused(lib):

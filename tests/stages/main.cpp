@@ -256,7 +256,7 @@ void add_cache(const Stage& stage) {
        "b2_h4x1_q6k300_d256_f16_causal_left90_split64",
        "b3_h4x1_q5k400_d64_f16_causal_split64_page16", "b3_h8x2_q3k400_d128_bf16_split128_page80"});
   add_tests("misses_pages", misses_pages,
-            {"b3_h4x2_q2k200_d64_f16_page16", "b3_h4x2_q2k200_d128_bf16_split64_page32",
+            {"b3_h4x2_q2k193_d64_f16_causal_page16", "b3_h4x2_q2k200_d128_bf16_split64_page32",
              "b3_h4x1_q1k130_d256_f16_parts2_page16"});
   add_tests("shares_pages", shares_pages, {"b3_h4x2_q2k200_d64_f16_page16"});
 }

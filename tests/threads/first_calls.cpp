@@ -74,8 +74,8 @@ constexpr int kThreads = 8;
 // Makes valid calls and calls to be refused; returns 0 if each answers as it must.
 int calls(int thread) {
   alignas(16) static float memory[4][64];
-  const cuflash_problem problem = {sizeof problem, 1, 1,   1,  1,  1, 64,
-                                   CUFLASH_F32,    0, 1.f, -1, -1, 0, 0};
+  const cuflash_problem problem = {
+      sizeof problem, 1, 1, 1, 1, 1, 64, CUFLASH_F32, 0, 1.f, -1, -1, 0, 0, 0, 0, 0};
   cuflash_forward_args args = {};
   args.size = sizeof args;
   cuflash_tensor* const tensors[] = {&args.q, &args.k, &args.v, &args.o};

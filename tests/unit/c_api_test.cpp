@@ -114,7 +114,7 @@ TEST_F(CApi, ALargerStructMayAskForNothingMore) {
   later_args.more[7] = 1;
   expect_refused(cuflash_forward(&later_problem.known, &later_args.known, nullptr, nullptr),
                  CUFLASH_INVALID_DIMENSION,
-                 "this library reads only 184 bytes, and the others are not all 0");
+                 "this library reads only 192 bytes, and the others are not all 0");
   later_args.more[7] = 0;
   EXPECT_EQ(cuflash_forward(&later_problem.known, &later_args.known, nullptr, nullptr), 0)
       << cuflash_last_error_message();

@@ -31,8 +31,8 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace {
 
-constexpr cuflash_problem kProblem = {sizeof kProblem, 1, 1,   1,  1,  1, 64,
-                                      CUFLASH_F16,     0, 1.f, -1, -1, 0, 0};
+constexpr cuflash_problem kProblem = {
+    sizeof kProblem, 1, 1, 1, 1, 1, 64, CUFLASH_F16, 0, 1.f, -1, -1, 0, 0, 0, 0, 0};
 
 // Memory is needed only for the refusal's sentence.
 TEST(NoHostMemory, IsAnError) {

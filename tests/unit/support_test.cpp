@@ -222,6 +222,7 @@ TEST(Supports, NamesWhatACacheNeeds) {
       {features_of({}, choice), Feature::kKvBatch, "kv_batch"},
       {features_of(by_keys), Feature::kSplits, "split_keys or num_splits"},
       {features_of(by_number), Feature::kSplits, "split_keys or num_splits"},
+      {features_of(in_pages({}, 16)), Feature::kPages, "pages"},
   };
   for (const auto& row : rows) {
     EXPECT_EQ(row.needs.bits, static_cast<unsigned>(row.feature));

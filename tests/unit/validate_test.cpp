@@ -7,10 +7,12 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "cuflash/stage.h"
+#include "cuflash/workload.h"
 #include "support/german_numbers.h"
 
 namespace cuflash {
@@ -260,6 +262,60 @@ TEST(Validate, RefusesToDivideTheKeysInTwoWays) {
   expect_problem(Error::SUCCESS, "", [](Problem& p) { p.num_splits = 3; });
   expect_problem(Error::INVALID_DIMENSION, "split_keys is 64 and num_splits is 3",
                  [](Problem& p) { p.split_keys = 64, p.num_splits = 3; });
+}
+
+TEST(Validate, TakesPagesOfMultiplesOf16Rows) {
+  for (const int size : {16, 48, 256, kMaxInt - 15}) {
+    ForwardCall call;
+    call.problem.page_size = size, call.problem.num_pages = 7, call.problem.pages_per_seq = 1;
+    call.args.block_table = static_cast<const std::int32_t*>(address(6 << 20));
+    call.args.k.head_stride = call.args.v.head_stride = std::int64_t{1} << 40;
+    call.args.k.batch_stride = call.args.v.batch_stride = std::int64_t{1} << 45;
+    expect(call.check(), Error::SUCCESS);
+  }
+  for (const int size : {1, 8, 17, -16}) {
+    expect_problem(Error::INVALID_DIMENSION,
+                   "page_size is " + std::to_string(size) + "; it must be a multiple of 16",
+                   [&](Problem& p) { p.page_size = size, p.num_pages = p.pages_per_seq = 1; });
+  }
+}
+
+TEST(Validate, RefusesCountsOfPagesThatDoNotFit) {
+  for (const auto& [name, count, other] :
+       {std::tuple("num_pages", &Problem::num_pages, &Problem::pages_per_seq),
+        std::tuple("pages_per_seq", &Problem::pages_per_seq, &Problem::num_pages)}) {
+    for (const int value : {0, -1}) {
+      expect_problem(Error::INVALID_DIMENSION,
+                     name + (" is " + std::to_string(value) + "; with pages it must be at least 1"),
+                     [&](Problem& p) { p.page_size = 16, p.*count = value, p.*other = 1; });
+    }
+    expect_problem(Error::INVALID_DIMENSION, std::string(name) + " is 1, but page_size is 0",
+                   [&](Problem& p) { p.*count = 1; });
+  }
+}
+
+TEST(Validate, RefusesATableWithoutPagesAndPagesWithoutATable) {
+  const auto numbers = static_cast<const std::int32_t*>(address(6 << 20));
+  ForwardCall call;
+  call.args.block_table = numbers;
+  expect(call.check(), Error::INVALID_DIMENSION, "block_table is given, but page_size is 0");
+  call.problem = in_pages(call.problem, 16);
+  expect(call.check(), Error::SUCCESS);
+  call.args.kv_batch = numbers;
+  expect(call.check(), Error::INVALID_DIMENSION, "kv_batch is given, and so are pages");
+  call.args.kv_batch = nullptr;
+  call.args.block_table = nullptr;
+  expect(call.check(), Error::NULL_POINTER, "block_table is null");
+}
+
+// K has pages instead of batches, whose strides count even if there is one sequence.
+TEST(Validate, LooksAtTheStridesOfPages) {
+  ForwardCall call;
+  call.problem.batch = 1;
+  call.problem = in_pages(call.problem, 16);
+  call.args.block_table = static_cast<const std::int32_t*>(address(6 << 20));
+  call.args.k.batch_stride = 4;
+  expect(call.check(), Error::MISALIGNED, "K's batch_stride is 4");
 }
 
 TEST(Validate, RefusesNegativeStrides) {
