@@ -76,10 +76,12 @@ class Recorded(unittest.TestCase):
     def test_two_whole_tiles_and_a_ragged_one(self):
         for name, run in RUNS.items():
             tiles = [{step["tile"] for step in launch["steps"] if "tile" in step} for launch in run["launches"]]
+            # From 20 on, blocks share the keys of a sequence: the first one has four whole tiles.
+            number = 3 if name[0] < "20" else 4
             with self.subTest(name):
                 for names in tiles:
                     kinds = {tile.rsplit(" ", 1)[0] for tile in names}
-                    self.assertEqual(names, {f"{kind} {n}" for kind in kinds for n in range(3)})
+                    self.assertEqual(names, {f"{kind} {n}" for kind in kinds for n in range(number)})
         self.assertEqual(RUNS["03_online_softmax", "forward"]["problem"], "b1_h1_q32k72_d32_f16")
 
     def test_no_findings(self):
