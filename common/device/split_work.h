@@ -210,8 +210,7 @@ class Pieces {
  private:
   // The block's only piece, if its part holds tiles of the sequence.
   __device__ __forceinline__ bool part(Piece& piece) {
-    if (is_given_) return false;
-    is_given_ = true;
+    if (at_++ != 0) return false;  // It has been given.
     const int n = block_ % division_.parts;
     set_rows(piece, block_ / division_.parts);
     const Range tiles = key_tiles<kBlockKV>(cached_sequence(p_, piece.batch));
@@ -254,7 +253,6 @@ class Pieces {
   const ForwardParams& p_;
   const Division& division_;
   int block_;
-  bool is_given_ = false;          // true if the block's part has been
   int batch_ = 0;                  // of the next piece
   std::int64_t before_ = 0;        // the work before this sequence
   std::int64_t at_ = 0, end_ = 0;  // what is left of the span

@@ -50,13 +50,13 @@ struct CopiedRows {
 
 // Loads the numbers of the pages in which the keys of a tile are, from key j0 on. The tile's copies
 // need them, so they are loaded one tile earlier.
-template <class Rows>
-__device__ __forceinline__ void load_page_numbers(typename Rows::PageNumbers& numbers,
+template <class Copied>
+__device__ __forceinline__ void load_page_numbers(typename Copied::PageNumbers& numbers,
                                                   const Pages& pages, int j0, Range keys,
-                                                  const Rows& rows) {
+                                                  const Copied& rows) {
 #pragma unroll
-  for (int n = 0; n < Rows::kCount; ++n) {
-    const int j = j0 + rows.row + n * Rows::kStep;
+  for (int n = 0; n < Copied::kCount; ++n) {
+    const int j = j0 + rows.row + n * Copied::kStep;
     numbers[n] = keys.begin <= j && j < keys.end ? pages.of_key(j) : 0;
   }
 }
@@ -64,15 +64,15 @@ __device__ __forceinline__ void load_page_numbers(typename Rows::PageNumbers& nu
 // Begins to copy the keys from j0 on to a tile of K and one of V. Rows outside `keys` become zeros
 // and are not read. A key whose page does not exist becomes NaN, so that its scores do, and its
 // value 0.
-template <class T, class Tile, class Rows>
-__device__ __forceinline__ void request_tiles(Tile& sK, Tile& sV, const cuflash::Rows<const T>& gK,
-                                              const cuflash::Rows<const T>& gV,
-                                              const ForwardParams& p, const Pages& pages,
-                                              const typename Rows::PageNumbers& numbers, int j0,
-                                              Range keys, const Rows& rows) {
+template <class T, class Tile, class Copied>
+__device__ __forceinline__ void request_tiles(Tile& sK, Tile& sV, const Rows<const T>& gK,
+                                              const Rows<const T>& gV, const ForwardParams& p,
+                                              const Pages& pages,
+                                              const typename Copied::PageNumbers& numbers, int j0,
+                                              Range keys, const Copied& rows) {
 #pragma unroll
-  for (int n = 0; n < Rows::kCount; ++n) {
-    const int r = rows.row + n * Rows::kStep, j = j0 + r;
+  for (int n = 0; n < Copied::kCount; ++n) {
+    const int r = rows.row + n * Copied::kStep, j = j0 + r;
     const bool wanted = keys.begin <= j && j < keys.end, exists = pages.exists(numbers[n]);
     const std::int64_t page = wanted && exists ? numbers[n] : 0;
     const int row = wanted && exists ? pages.row(j) : 0;
