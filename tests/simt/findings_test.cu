@@ -1,4 +1,5 @@
 // The text of reports: tiles and blocks.
+#include "device/missing_page.h"
 #include "device/tiles.h"
 #include "support.h"
 
@@ -209,6 +210,33 @@ TEST_F(InTiles, NoneYet) {
     EXPECT_EQ(race.text().find("// in no tile   KV"), std::string::npos) << race.text();
     says(race, "// in tile 2   KV tile 2\n");
   }
+}
+
+// ---- Pages -------------------------------------------------------------------------------------
+
+// Thread 0 looks up keys in two pages that do not exist, and thread 1 another key.
+__global__ void misses_pages(float* out) {
+  for (int n = 0; threadIdx.x == 0 && n < 2; ++n) note_missing_page(40 + n, n - 1);  // in a loop
+  if (threadIdx.x == 1) note_missing_page(50, 7);                                    // once
+  out[threadIdx.x] = 1.f;
+}
+
+// A finding for each line, of its first key.
+TEST_F(SimulatorTest, MissingPages) {
+  const Array<float> out(32, 0.f);
+  run(misses_pages, {1, 32}, out.data());
+  EXPECT_EQ(out.values(), std::vector<float>(32, 1.f));  // The launch ran whole.
+  const std::vector<Finding> findings = take_findings();
+  ASSERT_EQ(findings.size(), 2u);
+  for (const Finding& finding : findings) {
+    EXPECT_EQ(static_cast<int>(finding.kind()), static_cast<int>(FindingKind::kMissingPage));
+  }
+  expect_report(findings[0], "NO SUCH PAGE", "in a loop");
+  says(findings[0], "Key 40 lies in page -1, which does not exist.");
+  EXPECT_EQ(findings[0].count, 2u);
+  expect_report(findings[1], "NO SUCH PAGE", "once");
+  says(findings[1], "Key 50 lies in page 7, which does not exist.");
+  EXPECT_EQ(findings[1].count, 1u);
 }
 
 // ---- Findings of one block ---------------------------------------------------------------------

@@ -199,6 +199,18 @@ TEST_F(CApi, AProgramFromBeforeCachesStillRuns) {
   expect_near(e->o, e->output().o, 3e-6);
 }
 
+// Pages came last.
+TEST_F(CApi, AProgramFromBeforePagesStillRuns) {
+  problem.page_size = problem.num_pages = problem.pages_per_seq = -1;
+  forward_args.block_table = reinterpret_cast<const std::int32_t*>(2);
+  expect_refused(run(problem), CUFLASH_INVALID_DIMENSION, "page_size is -1");
+  problem.size = 56;
+  expect_refused(run(problem), CUFLASH_INVALID_DIMENSION, "block_table is given");
+  forward_args.size = 184;
+  EXPECT_EQ(run(problem), 0) << cuflash_last_error_message();
+  expect_near(e->o, e->output().o, 3e-6);
+}
+
 TEST_F(CApi, AStructOfHalfAFieldIsRefused) {
   problem.size = 42;
   expect_refused(run(problem), CUFLASH_INVALID_DIMENSION,

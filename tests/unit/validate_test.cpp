@@ -463,6 +463,10 @@ TEST(Validate, RefusesMisalignedNumbersOfACache) {
     call.args.*numbers = static_cast<const std::int32_t*>(address((6 << 20) + 2));
     expect(call.check(), Error::MISALIGNED, std::string(name) + " is at address");
   }
+  ForwardCall call;
+  call.problem = in_pages(call.problem, 16);
+  call.args.block_table = static_cast<const std::int32_t*>(address((6 << 20) + 2));
+  expect(call.check(), Error::MISALIGNED, "block_table is at address");
 }
 
 // A batch of one may read any of many caches.

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 #include <tuple>
+#include <utility>
 
 namespace cuflash {
 namespace {
@@ -21,7 +22,7 @@ Problem named(const std::string& text) {
 auto fields(const Problem& p) {
   return std::make_tuple(p.batch, p.heads_q, p.heads_kv, p.seq_q, p.seq_kv, p.head_dim, p.dtype,
                          p.causal, p.softmax_scale, p.window_left, p.window_right, p.split_keys,
-                         p.num_splits);
+                         p.num_splits, p.page_size, p.num_pages, p.pages_per_seq);
 }
 
 TEST(ProblemName, IsTheOneInTheDesign) {
@@ -81,6 +82,31 @@ TEST(ProblemName, HasThePartsOfTheKeysAndComesBackWithThem) {
   p.window_left = -1, p.split_keys = 0, p.causal = false;
   EXPECT_EQ(problem_name(p), "b1_h2_q1k131_d64_f16_parts4");
   EXPECT_EQ(fields(named(problem_name(p))), fields(p));
+}
+
+// Three pages more than the sequences have together.
+TEST(ProblemName, HasThePagesAndComesBackWithThem) {
+  Problem p{2, 4, 1, 1, 131, 64, CUFLASH_F16, false, default_scale(64)};
+  p.num_splits = 4;
+  p = in_pages(p, 16);
+  EXPECT_EQ(problem_name(p), "b2_h4x1_q1k131_d64_f16_parts4_page16");
+  EXPECT_EQ(p.pages_per_seq, 9);
+  EXPECT_EQ(p.num_pages, 2 * 9 + 3);
+  EXPECT_EQ(fields(named(problem_name(p))), fields(p));
+}
+
+TEST(InPages, CountsTheLastPageWhole) {
+  for (const auto [keys, pages] : {std::pair(1, 1), std::pair(32, 1), std::pair(33, 2),
+                                   std::pair(std::numeric_limits<int>::max(), 1 << 26)}) {
+    Problem p;
+    p.seq_kv = keys;
+    EXPECT_EQ(in_pages(p, 32).pages_per_seq, pages) << keys << " keys";
+  }
+}
+
+TEST(InPages, TakesThePagesAway) {
+  const Problem p{2, 4, 1, 1, 131, 64, CUFLASH_F16, false, default_scale(64)};
+  EXPECT_EQ(fields(in_pages(in_pages(p, 16), 0)), fields(p));
 }
 
 TEST(ParseProblem, AcceptsShortForms) {
@@ -159,7 +185,13 @@ TEST(ParseProblem, RefusesJunkAndChangesNothing) {
                            "b1_h1_q8_d64_split-64",
                            "b1_h1_q8_d64_parts04",
                            "b1_h1_q8_d64_parts4_split64",
-                           "b1_h1_q8_d64_split64_left1"}) {
+                           "b1_h1_q8_d64_split64_left1",
+                           "b1_h1_q8_d64_page",
+                           "b1_h1_q8_d64_page0",
+                           "b1_h1_q8_d64_page-16",
+                           "b1_h1_q8_d64_page016",
+                           "b1_h1_q8_d64_page16_page16",
+                           "b1_h1_q8_d64_page16_parts4"}) {
     Problem p = before;
     EXPECT_FALSE(parse_problem(junk, p)) << '"' << junk << '"';
     EXPECT_EQ(fields(p), fields(before)) << '"' << junk << '"';
