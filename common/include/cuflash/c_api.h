@@ -76,7 +76,8 @@ CUFLASH_ENUM(cuflash_error){
     CUFLASH_INVALID_SCALE = 8,          ///< softmax_scale is not finite or not positive
     CUFLASH_MISALIGNED = 9,             ///< a base address or a stride is not a multiple of 16
                                         ///< bytes, the workspace's address of 256, or the
-                                        ///< address of LSE, seqused_k, k_begin or kv_batch of 4
+                                        ///< address of LSE, seqused_k, k_begin, kv_batch or
+                                        ///< block_table of 4
     CUFLASH_SIZE_OVERFLOW = 10,         ///< a tensor, the workspace or the grid is too large to
                                         ///< address
     CUFLASH_UNSUPPORTED_DEVICE = 11,    ///< the stage is not built for this device, or there is no
