@@ -214,10 +214,10 @@ TEST_F(InTiles, NoneYet) {
 
 // ---- Pages -------------------------------------------------------------------------------------
 
-// Thread 0 looks up keys in two pages that do not exist, and thread 1 another key.
+// Three threads look up keys in pages that do not exist, two of them at one line.
 __global__ void misses_pages(float* out) {
-  for (int n = 0; threadIdx.x == 0 && n < 2; ++n) note_missing_page(40 + n, n - 1);  // in a loop
-  if (threadIdx.x == 1) note_missing_page(50, 7);                                    // once
+  if (threadIdx.x < 2) note_missing_page(40 + threadIdx.x, -1);  // twice
+  if (threadIdx.x == 2) note_missing_page(50, 7);                // once
   out[threadIdx.x] = 1.f;
 }
 
@@ -231,7 +231,7 @@ TEST_F(SimulatorTest, MissingPages) {
   for (const Finding& finding : findings) {
     EXPECT_EQ(static_cast<int>(finding.kind()), static_cast<int>(FindingKind::kMissingPage));
   }
-  expect_report(findings[0], "NO SUCH PAGE", "in a loop");
+  expect_report(findings[0], "NO SUCH PAGE", "twice");
   says(findings[0], "Key 40 lies in page -1, which does not exist.");
   EXPECT_EQ(findings[0].count, 2u);
   expect_report(findings[1], "NO SUCH PAGE", "once");
