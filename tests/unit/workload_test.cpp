@@ -97,7 +97,7 @@ TEST(ProblemName, HasThePagesAndComesBackWithThem) {
 
 TEST(InPages, CountsTheLastPageWhole) {
   for (const auto& [keys, pages] : {std::pair(1, 1), std::pair(32, 1), std::pair(33, 2),
-                                   std::pair(std::numeric_limits<int>::max(), 1 << 26)}) {
+                                    std::pair(std::numeric_limits<int>::max(), 1 << 26)}) {
     Problem p;
     p.seq_kv = keys;
     EXPECT_EQ(in_pages(p, 32).pages_per_seq, pages) << keys << " keys";
