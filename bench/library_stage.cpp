@@ -26,9 +26,11 @@ void find(void* library, const std::string& path, const char* name, Function& fu
   if (function == nullptr) throw std::runtime_error(path + " has no " + name + "().");
 }
 
-// The problem for a library that may be older than windows.
+// The problem for a library that may be older than windows, and than parts of the keys and pages.
 cuflash_problem first_version(const Problem& p) {
   cuflash_problem problem = p;
+  if (p.split_keys != 0 || p.num_splits != 0 || p.page_size != 0) return problem;
+  problem.size = offsetof(cuflash_problem, split_keys);
   if (p.window_left < 0 && p.window_right < 0)
     problem.size = offsetof(cuflash_problem, window_left);
   return problem;
